@@ -34,6 +34,23 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
+	// A limit changes, so that its counters are converted, and charges are taken back.
+	if err := node.SetRules([]byte(strings.ReplaceAll(policyRules, "30/day", "{name: day, limit: 30, window: 1h}"))); err != nil {
+		t.Fatal(err)
+	}
+	r := weir.Request{Path: "/local", User: "ada", ID: "7"}
+	for range 2 {
+		d, err := node.Check(context.Background(), r)
+		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != 27 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if err := node.Refund(context.Background(), r, node.SealReceipt(&r, &d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := node.Reset(context.Background(), r); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
 }
 
 // refuses checks that Redis refuses a store, and that this is logged.
@@ -87,7 +104,7 @@ func allowUser(srv *server, more ...any) {
 	srv.tb.Helper()
 	srv.do(append([]any{
 		"ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
-		"+getrange", "+setrange", "+pexpire", "+pttl",
+		"+getrange", "+setrange", "+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen",
 	}, more...)...)
 }
 
