@@ -17,8 +17,8 @@ import (
 // reached, another node is asked. If the connection breaks after the check was sent, or
 // no answer comes in time, another node is asked once. The check is counted once all the
 // same, since the nodes remember its id: that of the request, or else one that the client
-// makes, see [Config.NoIDs]. It may be counted twice if the nodes are members of a
-// cluster or of a version without ids, or if a policy answered in place of Redis.
+// makes, see [Config.NoIDs]. It may be counted twice if one of the nodes is of a version
+// without ids, or if a policy answered in place of Redis.
 func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	var d limiter.Decision
 	if err := c.ask(ctx, &r, &d, false); err != nil {

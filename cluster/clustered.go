@@ -49,7 +49,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err := engine.WithoutHold(r, "in a cluster"); err != nil {
 		return m.Refused(err)
 	}
-	if err := engine.WithoutID(r, c, "in a cluster"); err != nil {
+	if err := m.identified(r, c); err != nil {
 		return m.Refused(err)
 	}
 	c.Peek = peek
@@ -62,6 +62,25 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	m.checks.Add(1)
 	m.decided(set, r, c, match, d, nil)
 	return nil
+}
+
+// identified returns an error if a request insists on its id, and a member runs a version that
+// remembers none. An optional id is left out then.
+func (m *member) identified(r *limiter.Request, c *limiter.Charge) error {
+	v := m.core.View()
+	if c.ID == nil || v.Speaks(peer.IDWire) {
+		return nil
+	}
+	c.ID = nil
+	if r.IDOptional {
+		return nil
+	}
+	for i := range v.Members {
+		if o := &v.Members[i]; o.Wire < peer.IDWire {
+			return fmt.Errorf("%w: member %q runs version %q, which remembers no ids: upgrade it, or leave out the id", limiter.ErrInvalid, o.Name, o.Version)
+		}
+	}
+	return fmt.Errorf("%w: this node sees no members, so no ids are remembered: ask again, or leave out the id", limiter.ErrInvalid)
 }
 
 // decided completes a decision. It also sends the names of keys that entered a list of
@@ -93,7 +112,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
-			err = engine.WithoutID(&rs[i], &charges[i], "in a cluster")
+			err = m.identified(&rs[i], &charges[i])
 		}
 		if err == nil {
 			err = engine.WithoutHold(&rs[i], "in a cluster")
@@ -152,7 +171,6 @@ func (m *member) Refund(ctx context.Context, q *engine.Question, r limiter.Recei
 	}
 	defer m.closing.RUnlock()
 	done := make(chan route.Outcome, 1)
-	q.Charge.ID = nil
 	m.core.Refund(&q.Charge, r, func(o route.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it

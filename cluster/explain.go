@@ -21,7 +21,6 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 	}
 	defer m.closing.RUnlock()
 	told := make(chan []route.Explained, 1)
-	q.Charge.ID = nil
 	m.core.Explain(&q.Charge, func(all []route.Explained) { told <- all })
 	var all []route.Explained
 	select {

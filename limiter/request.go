@@ -67,8 +67,9 @@ type Request struct {
 	// IDTTL is how long the id is remembered, from [MinIDTTL] up to what the rule says. 0
 	// means what the rule says.
 	IDTTL time.Duration
-	// IDOptional lets a node that cannot remember ids (a member of a cluster) decide the check as if
-	// it had none. Otherwise that is an error. It is for ids that only make repetitions safer,
+	// IDOptional lets a node that cannot remember ids (a member of a cluster of which another
+	// runs an earlier version) decide the check as if it had none. Otherwise that is an error.
+	// It is for ids that only make repetitions safer,
 	// such as those that clients make themselves.
 	IDOptional bool
 	// Hold makes the check a reservation, which needs an ID: its cost is an estimate, charged at

@@ -15,7 +15,7 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMoves(), ofChecks(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMoves(), ofChecks(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -90,7 +90,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund &&", "	if o.ended || o.kind >= KindCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	if r.call.by == 0 || r.answer.Receipt.Charged == 0 {", "	if r.call.by == 0 || r.answer.Receipt.Charged >= 0 {"},
+			{"internal/cluster/route/fanout.go", "	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r", "	if r.call.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
@@ -114,7 +114,7 @@ func ofProtocol() []mutation {
 func ofChecks() []mutation {
 	return []mutation{
 		{name: "a denial writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$", edits: []edit{
-			{"internal/cluster/decide.go", "		if !changed {\n", "		if !changed && answer.Allowed {\n"},
+			{"internal/cluster/decide.go", "		if !changed && id == nil {\n", "		if !changed && id == nil && answer.Allowed {\n"},
 		}},
 		{name: "a block is copied when it begins", pkg: "./internal/cluster", test: "^TestABlockOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/decide.go", " || limiter.BlockBegan(d) && d.Limit(j).Blocked {", " {"},

@@ -25,6 +25,9 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
+	for _, m := range ofIDs() {
+		all[m.name] = showing{why: nameless}
+	}
 	for _, m := range ofOverdue() {
 		all[m.name] = showing{why: overdue}
 	}
@@ -47,6 +50,7 @@ func showings() map[string]showing {
 const (
 	narrow   = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
 	clients  = "the clients of chaos take nothing back"
+	nameless = "the clients of chaos give their checks no ids"
 	resets   = "of the scenarios only reset-asked resets, at a paused owner; not tried"
 	unseen   = "a copy too many changes no answer"
 	clocks   = "a node's clock never steps"

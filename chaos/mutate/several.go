@@ -16,7 +16,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged)\n", "		s.settle(t, r, 0)\n"},
+			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n", "		s.settle(t, r, 0, true)\n"},
 		}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
 			{"internal/cluster/decide.go", "		d.reservations.provisional(t, q, charge, answer)\n", "		d.charge(t, charge, answer, nil)\n"},

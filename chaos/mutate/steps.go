@@ -125,7 +125,7 @@ func ofMoves() []mutation {
 			{"internal/cluster/replica/withheld.go", " && !o.resetSince(k.Hash.Hi, counter) {", " && false {"},
 		}},
 		{name: "a refund is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
-			{"internal/cluster/decide.go", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 0 {\n", "			if d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 {\n"},
+			{"internal/cluster/decide.go", "d.table.Refund(t.At, q.Charge, q.Receipt) > 0 || known {", "d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 || known {"},
 		}},
 		{name: "expired requests are not run", pkg: "./internal/cluster", test: "^TestAnExpiredRequestIsNotRun$", edits: []edit{
 			{"internal/cluster/requests.go", "	if q.Reply.Over() || t.Now >= q.Until {\n", "	if q.Reply.Over() {\n"},

@@ -42,6 +42,7 @@ type key struct {
 	late      int // units of checks that waited for longer than lateAfter
 	astray    int // units that cancels may have left behind
 	passed    int // units of checks during which the partition was taken over
+	again     int // units of checks with ids that were charged and admitted once more
 
 	rolled          bool // its rule changes
 	ops             []op
@@ -175,6 +176,7 @@ type asking struct {
 	before []int // disturbances of each key's partition before it was asked
 	owners []int // takeovers of each
 	ended  bool
+	once   *once // nil: it has no id
 }
 
 // ask has a client ask a node about a key, and about the other of a pair with it
@@ -235,6 +237,10 @@ func (a *asking) done() {
 	n.asked--
 	n.w.recordAnswer(n, d)
 	a.ended = true
+	call := a.call
+	if a.once != nil {
+		call, a.once.told = a.once.began, true
+	}
 	for i, about := range a.keys {
 		about.openOps--
 		if n.w.now-a.call > lateAfter {
@@ -243,11 +249,18 @@ func (a *asking) done() {
 		if n.w.outcome.takeovers(about.part) > a.owners[i] {
 			about.passed += a.cost
 		}
+		if a.once.repeats(about, d, i, a.cost) {
+			n.w.stronger.repeated++
+			continue
+		}
 		about.answered(n, d, i, a.cost)
 		if overflows(d) {
 			continue
 		}
-		about.ops = append(about.ops, op{call: a.call, back: n.w.now, cost: a.cost, allowed: d.Allowed})
+		if !d.Allowed {
+			call = a.call
+		}
+		about.ops = append(about.ops, op{call: call, back: n.w.now, cost: a.cost, allowed: d.Allowed})
 	}
 	a.mayStray()
 	a.keep()
@@ -256,7 +269,7 @@ func (a *asking) done() {
 // keep keeps the receipt of a check, if the client may give it back: one receipt for all of
 // its keys.
 func (a *asking) keep() {
-	if !a.answer.Allowed || a.answer.Source.ByPolicy() || overflows(a.answer) {
+	if a.once != nil || !a.answer.Allowed || a.answer.Source.ByPolicy() || overflows(a.answer) {
 		return
 	}
 	r := receipt{of: a.keys, cost: a.cost, receipt: a.answer.Receipt}
@@ -293,7 +306,9 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
 		}
 	case fallback && !owned(d, i):
 		k.fallbacks++
-		k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost
+		if !d.Repeated {
+			k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost
+		}
 		k.lost += cost
 	default:
 		k.admitted += cost

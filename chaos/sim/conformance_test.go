@@ -25,9 +25,6 @@ type subject struct {
 
 func newSubject(tb testing.TB, yaml string) limitertest.Subject { return newSubjectOf(tb, yaml, false) }
 
-// RefusesIDs implements [limitertest.Forgetful].
-func (*subject) RefusesIDs() {}
-
 // newSubjectOf is one whose nodes remember denials or do not.
 func newSubjectOf(tb testing.TB, yaml string, cached bool) limitertest.Subject {
 	s := &subject{w: newWorld(1), tb: tb, clock: limitertest.Start()}

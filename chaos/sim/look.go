@@ -28,6 +28,17 @@ func (w *World) moreDemand(span limiter.Tick) {
 		w.after(x.between(10*ms, 120*ms), next)
 	}
 	w.after(x.between(0, 100*ms), next)
+	var once func()
+	once = func() {
+		if w.now >= end {
+			return
+		}
+		if live := w.serving(); len(live) > 0 {
+			w.askOnce(w.asked(), x.one(live))
+		}
+		w.after(x.between(30*ms, 250*ms), once)
+	}
+	w.after(x.between(0, 200*ms), once)
 }
 
 // asked returns a key that clients ask about.
@@ -68,6 +79,11 @@ func (w *World) batch(n *Node) {
 		}
 		if a := w.asking(k, n, cost, k.second || x.chance(30), c, d); a != nil {
 			done = append(done, a.done)
+			if x.chance(20) {
+				o := &once{id: x.rng.Uint64() | 1, began: w.now, tried: make(map[*key]*tried)}
+				a.identify(o)
+				w.tryLater(o, k, cost, len(a.keys) == 1, 1, x.between(1*ms, 400*ms))
+			}
 		}
 	}
 	charges, answers = charges[:len(done)], answers[:len(done)]

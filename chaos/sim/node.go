@@ -53,7 +53,7 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		n.skew = w.between(-w.skew, w.skew)
 	}
 	n.drift = w.between(-w.drift, w.drift)
-	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining}
+	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.IDWire}
 	if first {
 		n.published.State = peer.Active
 	}

@@ -230,9 +230,7 @@ func (w *World) check(b bounds) error {
 			errs = append(errs, fmt.Errorf("%s %v (partition %d): %d admitted, at least %d of %d (lost %d)",
 				k.rule.Name, k.rule.Limits[0].Algorithm(), k.part, k.admitted, least, k.least, k.lost))
 		}
-		if err := w.conserved(k, b, j); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, w.conserved(k, b, j), w.checkOnce(k, j))
 		for n, units := range k.byPolicy {
 			if b.share && k.policy == limiter.UnreachableLocal && units > max(1, k.limit/w.size) {
 				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units, k.limit, k.limit/w.size))

@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged := 0, 0, 0, 0
+			failed, apart, full, judged, repeated := 0, 0, 0, 0, 0
 			var sum Outcome
 			first, runs := firstSeed(t), seeds(t, 45)
 			for i := range runs {
@@ -72,6 +72,7 @@ func TestSim(t *testing.T) {
 				}
 				full += w.crowd.full
 				judged += w.stronger.judged
+				repeated += w.stronger.repeated
 				for _, k := range w.keys {
 					if k.apart {
 						apart++
@@ -87,7 +88,10 @@ func TestSim(t *testing.T) {
 			if judged == 0 && runs >= 20 { // few runs may have none
 				t.Error("no peek was compared with what clients know")
 			}
-			t.Log(sum.Events, full, judged)
+			if repeated == 0 && runs >= 20 {
+				t.Error("no check with an id was answered twice")
+			}
+			t.Log(sum.Events, full, judged, repeated)
 		})
 	}
 }

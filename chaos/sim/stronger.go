@@ -15,11 +15,12 @@ import (
 // full tables. It draws from a random stream of its own, so that the runs of the golden file
 // stay as they are.
 type stronger struct {
-	rng     *rand.Rand
-	exact   bool         // every change is graceful: nothing is lost
-	until   limiter.Tick // no fault begins later
-	forgets bool         // operators forget members that crashed
-	judged  int          // peeks and explanations that were compared with what clients know
+	rng      *rand.Rand
+	exact    bool         // every change is graceful: nothing is lost
+	until    limiter.Tick // no fault begins later
+	forgets  bool         // operators forget members that crashed
+	repeated int          // answers that repeated one, for a key
+	judged   int          // peeks and explanations that were compared with what clients know
 }
 
 // settlesWithin is how long after the last fault every partition is where it belongs.

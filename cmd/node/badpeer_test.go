@@ -90,8 +90,8 @@ func TestBadPeers(t *testing.T) {
 		says  string
 	}{
 		{&peerv1.Hello{Wire: 1, Cluster: "beta"}, `this node is of cluster "weir", and the other of "beta"`},
-		{&peerv1.Hello{Wire: 9, Cluster: "weir"}, "this node speaks version 2 of the peer wire, and the other 9"},
-		{&peerv1.Hello{Wire: 1, Cluster: "weir", RingConfig: 7}, "and the other's 0000000000000007"},
+		{&peerv1.Hello{Wire: 9, Cluster: "weir"}, "this node speaks version 3 of the peer wire, and the other 9"},
+		{&peerv1.Hello{Wire: 2, Cluster: "weir", RingConfig: 7}, "and the other's 0000000000000007"},
 	} {
 		stream, err := peerv1.NewLinksClient(conn).Connect(ctx)
 		if err != nil {

@@ -82,7 +82,14 @@ func (b *credible) ack(a *peer.Ack) bool {
 	return b.part(a.Partition) && a.Status <= peer.Merged && b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq && a.Top <= b.counter
 }
 
-func (b *credible) check(q *peer.Check) bool { return q.Keys > 0 && q.Keys <= limiter.MaxKeys }
+func (b *credible) check(q *peer.Check) bool {
+	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && (q.ChargeID == 0 && q.Life == 0 || q.ChargeID != 0 && b.life(q.Life))
+}
+
+// life reports whether an id may be remembered for so many microseconds.
+func (*credible) life(us uint64) bool {
+	return us >= uint64(limiter.Span(limiter.MinIDTTL)) && us <= uint64(limiter.Span(limiter.MaxIDTTL))
+}
 
 // keys reports whether the keys of a check differ from each other: the check of a
 // counter's capacity does not allow for two charges in one check.

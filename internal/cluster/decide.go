@@ -67,7 +67,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		} else if current(parts, q.Receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
-			if d.table.Refund(t.At, q.Charge, q.Receipt) > 0 {
+			if known := d.table.Remembers(t.At, q.Charge); d.table.Refund(t.At, q.Charge, q.Receipt) > 0 || known {
 				d.touched(t, q.Charge)
 			}
 		}
@@ -94,6 +94,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		return route.Answered, nil
 	}
 	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
+		return route.Overloaded, parts[0]
+	}
+	if q.Charge.ID != nil && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
 		return route.Overloaded, parts[0]
 	}
 	if d.pointless(t, q.Charge) {
@@ -149,7 +152,7 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 func (d *decider) touched(t *turn, k *limiter.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
-			p.charged(t, k.Key(i), 0)
+			p.charged(t, k.Key(i), k.ID, 0)
 		}
 	}
 }
@@ -157,6 +160,12 @@ func (d *decider) touched(t *turn, k *limiter.Charge) {
 // decide decides a check whose partitions this node owns and has locked.
 func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) route.Verdict {
 	charge := d.shareOf(t, q.Charge)
+	if p := d.attempted(t, charge); p != nil {
+		if d.contend(t, p, q) {
+			return route.Kept
+		}
+		return route.Overloaded // and is repeated a little later
+	}
 	switch p := d.reservations.doubtful(t, parts, charge, answer); {
 	case p == nil:
 		if !d.charge(t, charge, answer, idle) {
@@ -185,11 +194,28 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
 		answer.Receipt.Epoch = parts[0].r.Lineage()
 	}
+	for i := range q.Charge.Len() {
+		if k := q.Charge.Key(i); q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
+			if p := d.parts.of(k); p != nil {
+				p.r.Own().Stands(k, q.Charge.ID)
+			}
+		}
+	}
+	if answer.Repeated {
+		if !current(parts, answer.Receipt) {
+			answer.Receipt = limiter.Receipt{} // of an earlier ownership: it is void
+		}
+		return route.Answered
+	}
 	if q.Settles && answer.Receipt.Charged != 0 {
 		d.reservations.add(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
 		return route.Answered
+	}
+	id := q.Charge.ID
+	if !answer.Allowed {
+		id = nil // it is not remembered
 	}
 	var h *withheldReply
 	n := 0
@@ -197,7 +223,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		k := q.Charge.Key(i)
 		changed, admitted := changes(answer, n, len(k.Rule.Limits))
 		n += len(k.Rule.Limits)
-		if !changed {
+		if !changed && id == nil {
 			continue
 		}
 		cost := uint64(0)
@@ -205,7 +231,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			cost = uint64(k.Cost)
 		}
 		p := d.parts.of(k)
-		if stamp, wait := p.charged(t, k, cost); wait {
+		if stamp, wait := p.charged(t, k, id, cost); wait {
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}
@@ -213,6 +239,20 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Withheld
 	}
 	return route.Answered
+}
+
+// attempted returns a partition in which an earlier attempt of a check has charged one of its
+// keys, and may still take that back; nil if there is none. The partitions are locked.
+func (d *decider) attempted(t *turn, k *limiter.Charge) *partition {
+	if k.ID == nil || k.Peek || !d.table.Remembers(t.At, k) {
+		return nil
+	}
+	for i := range k.Len() {
+		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
+			return p
+		}
+	}
+	return nil
 }
 
 // charge decides a check in the table. It reports false if the table cannot. For a
@@ -367,7 +407,7 @@ func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)
-	if r := &p.r; r.Role() != peer.Owned || r.Own().Unsettled() || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
+	if r := &p.r; r.Role() != peer.Owned || r.Own().Unsettled() || charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}

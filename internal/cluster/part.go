@@ -207,8 +207,8 @@ func (p *partition) flush(t *turn) {
 
 // charged records that a decision changed a key of a partition, which is locked and
 // owned, see [replica.Ownership.Charged].
-func (p *partition) charged(t *turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
-	stamp, wait = p.r.Own().Charged(t.inputs(), k, cost)
+func (p *partition) charged(t *turn, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
+	stamp, wait = p.r.Own().Charged(t.inputs(), k, id, cost)
 	p.apply(t)
 	return stamp, wait
 }

@@ -87,9 +87,9 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	p := c.parts[0]
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
 	members := []peer.Member{
-		{Name: "a", Instance: self, State: peer.Active},
-		{Name: "b", Instance: other, State: peer.Active},
-		{Name: "c", Instance: third, State: peer.Active},
+		{Name: "a", Instance: self, State: peer.Active, Wire: peer.IDWire},
+		{Name: "b", Instance: other, State: peer.Active, Wire: peer.IDWire},
+		{Name: "c", Instance: third, State: peer.Active, Wire: peer.IDWire},
 	}
 	c.SetView(view.New(self, members, h, 3, 3))
 	for _, i := range []peer.Instance{other, third} {

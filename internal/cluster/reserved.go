@@ -30,7 +30,7 @@ func (x *reservations) add(t *turn, q *route.Request, d *limiter.Decision) {
 			n++
 		}
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Own().Reserve(t.inputs(), k, x.asker(q), d.Receipt.Time, q.Until)
+			p.r.Own().Reserve(t.inputs(), k, q.Charge.ID, x.asker(q), d.Receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
@@ -45,7 +45,8 @@ func (x *reservations) asker(q *route.Request) peer.Instance {
 }
 
 // settle ends the reservation that its asker names, and takes back the charges that the
-// receipt names, if they can be taken back here, see [replica.Ownership.Settle].
+// receipt names, if they can be taken back here, see [replica.Ownership.Settle]. If the whole
+// check was denied, its id is forgotten for the keys that this attempt has charged.
 func (x *reservations) settle(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
@@ -61,14 +62,20 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 			continue
 		}
 		back := q.Receipt.Charged & (1<<n - 1<<first)
-		if own := p.r.Own(); own != nil && own.Settle(t.inputs(), k, from, q.Receipt.Time, back != 0) {
+		if own := p.r.Own(); own != nil && own.Settle(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0) {
 			here |= back
+			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, q.Receipt.Time) {
+				own.Charged(t.inputs(), k, q.Charge.ID, 0)
+			}
 		}
 		p.apply(t)
 	}
 	if receipt := q.Receipt; here != 0 {
 		receipt.Charged = here
+		id := q.Charge.ID
+		q.Charge.ID = nil // the charges alone: the id is forgotten, or stays although some are not made
 		x.table.Undo(t.At, q.Charge, receipt)
+		q.Charge.ID = id
 	}
 }
 

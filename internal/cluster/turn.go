@@ -25,6 +25,7 @@ type turn struct {
 	applied int          // how many of its effects are done
 
 	charge limiter.Charge // scratch
+	id     limiter.Idempotency
 	answer limiter.Decision
 	idle   limiter.Decision
 }

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"time"
+
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -204,6 +206,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	}
 	reply.Rules = rules
 	t.charge.Peek = q.Peek
+	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
 	ask := route.Request{
 		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		Reserve: q.Reserve && !q.Explain, Heir: q.Heir, Reply: reply,
@@ -231,6 +234,14 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	}
 }
 
+// chargeOnce gives the charge of a request an id, unless that is 0.
+func (t *turn) chargeOnce(id uint64, life time.Duration) {
+	if id != 0 {
+		t.id = limiter.Idempotency{ID: id, Life: life}
+		t.charge.ID = &t.id
+	}
+}
+
 func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	if _, known := in.chargeOf(t, f, keys); !known {
@@ -247,8 +258,9 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	case peer.ResetKeys:
 		ask.Kind = route.KindReset
 	case peer.RefundReserved:
-		ask.Ends = true
+		ask.Ends, ask.Denied = true, q.Denied
 	}
+	t.chargeOnce(q.ChargeID, limiter.MinIDTTL)
 	v, at := in.decider.handle(t, &ask, &t.answer, nil)
 	switch {
 	case v == route.Answered:

@@ -72,15 +72,6 @@ func (q *Question) AppendName(dst []byte, _, k int) []byte {
 // Name returns what AppendName appends.
 func (q *Question) Name(k int) string { return string(q.AppendName(nil, 0, k)) }
 
-// WithoutID removes the id of a charge, for a decider that remembers none; where says which.
-// The error says so, if the request insists on its id.
-func WithoutID(r *limiter.Request, c *limiter.Charge, where string) error {
-	if c.ID = nil; r.ID != "" && !r.IDOptional {
-		return fmt.Errorf("%w: ids are not supported %s yet: leave out the id", limiter.ErrInvalid, where)
-	}
-	return nil
-}
-
 // WithoutHold returns an error for a request that is to be held, for a decider that has no
 // reservations; where says which.
 func WithoutHold(r *limiter.Request, where string) error {

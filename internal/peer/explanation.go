@@ -27,3 +27,10 @@ type WindowCount struct {
 	Start, End int64
 	Count      uint32
 }
+
+// Trace is the span of the check with the same ID, which what the receiver records is below.
+type Trace struct {
+	ID               uint64
+	TraceHi, TraceLo uint64
+	Span             uint64
+}

@@ -55,13 +55,6 @@ type Frame struct {
 	Names []Name
 }
 
-// Trace is the span of the check with the same ID, which what the receiver records is below.
-type Trace struct {
-	ID               uint64
-	TraceHi, TraceLo uint64
-	Span             uint64
-}
-
 // Name is the readable name of a key, without that of a limit.
 type Name struct {
 	Hi, Lo uint64
@@ -329,6 +322,10 @@ type Check struct {
 	Settles bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
+	// ChargeID, unless 0, is the keyed hash of the id by which the charge is made once, and
+	// Life how long the id is remembered, in microseconds. Versions before 3 do not know
+	// them, and are not sent any.
+	ChargeID, Life uint64
 }
 
 // Key is one key of a check.
@@ -360,13 +357,18 @@ const (
 // Refund takes back a charge of the next Keys keys of the frame, once, or resets the
 // keys.
 type Refund struct {
-	ID      uint64 // ID of the reply; 0 if none is wanted
-	Keys    uint8
-	Kind    RefundKind
-	Heir    bool // the receiver is asked as heir, see Check
-	Sent    bool // another member may have received it
+	ID   uint64 // ID of the reply; 0 if none is wanted
+	Keys uint8
+	Kind RefundKind
+	Heir bool // the receiver is asked as heir, see Check
+	Sent bool // another member may have received it
+	// Denied, in a RefundReserved, means that the whole check was denied, so its id is
+	// forgotten.
+	Denied  bool
 	Receipt Receipt
 	Once    uint64 // the number of a receipt that can be used once only; 0 if it has none
+	// ChargeID is that of the check whose charge is taken back; 0 if it had none.
+	ChargeID uint64
 }
 
 // Receipt names a charge, see limiter.Receipt. Epoch.Counter is the number that names the
@@ -419,6 +421,8 @@ type Reply struct {
 	// Provisional marks a denial that may have been caused by a charge that may be taken
 	// back. It must not be cached.
 	Provisional bool
+	// Repeated means that the id of the check was remembered, and nothing was charged.
+	Repeated bool
 	// Results is the number of results in one set.
 	Results uint16
 	// Owner is the owner of Partition, as far as the sender knows, if the sender is not

@@ -41,6 +41,10 @@ func (s State) String() string {
 	}
 }
 
+// IDWire is the first version of the wire whose members remember ids of checks: frames to
+// earlier ones carry none.
+const IDWire = 3
+
 // Member is a node as membership describes it.
 type Member struct {
 	// Name is unique among the members and stays the same when a node restarts.

@@ -18,9 +18,6 @@ import (
 const (
 	nonceBytes = 16
 	maxName    = 255 // longest name of a node or cluster that is shown, in bytes
-
-	// bindingWire is the first version of the wire whose hellos contain both addresses.
-	bindingWire = 2
 )
 
 // handshake makes and checks hellos.
@@ -66,8 +63,6 @@ func (g *handshake) judge(h *peerv1.Hello) error {
 	case h.GetExpected() != 0 && h.GetExpected() != uint64(g.self.Instance):
 		return status.Errorf(codes.NotFound, "instance %s does not run here: this is %q, instance %s",
 			peer.Instance(h.GetExpected()), short(g.self.Name), g.self.Instance)
-	case wire < bindingWire && len(g.secret) > 0:
-		return g.refuse("the other speaks version %d of the peer wire, whose proofs name no addresses, and this node has a secret: upgrade the other", wire)
 	}
 	return nil
 }
@@ -78,7 +73,6 @@ func (g *handshake) judge(h *peerv1.Hello) error {
 // neither.
 func (g *handshake) judgeDialler(h *peerv1.Hello) error {
 	switch {
-	case h.GetWire() < bindingWire:
 	case h.GetExpected() == 0:
 		return status.Error(codes.InvalidArgument, "the hello names no instance that is meant")
 	case h.GetExpectedName() != g.self.Name:
@@ -96,7 +90,6 @@ func (g *handshake) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 	switch {
 	case h.GetInstance() != uint64(to.Instance):
 		return fmt.Errorf("another instance answers there: %q", short(h.GetName()))
-	case h.GetWire() < bindingWire:
 	case h.GetName() != to.Name:
 		return fmt.Errorf("another node answers there: %q", short(h.GetName()))
 	case h.GetAddress() != to.PeerAddr:

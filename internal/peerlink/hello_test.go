@@ -34,7 +34,7 @@ func FuzzHello(f *testing.F) {
 		func(h *peerv1.Hello) { h.Name = strings.Repeat("x", 400) },
 		func(h *peerv1.Hello) { h.ExpectedName = strings.Repeat("x", 400) },
 		func(h *peerv1.Hello) { h.ExpectedAddress = strings.Repeat("é", 400) },
-		func(h *peerv1.Hello) { h.Wire = bindingWire - 1 },
+		func(h *peerv1.Hello) { h.Wire -= 2 },
 		func(h *peerv1.Hello) { h.Proof = there.prove(sideDialler, h, here.hello(peer.Member{})) },
 	} {
 		h := there.hello(here.self)

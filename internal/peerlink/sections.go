@@ -152,6 +152,8 @@ func checkColumns() []column[peer.Check] {
 				x.Peek, x.Reserve, x.Heir, x.Sent, x.Explain, x.Settles = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0, b&32 != 0
 			}},
 		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Wait }},
+		fixed[T, uint64]{6, func(x *T) *uint64 { return &x.ChargeID }},
+		varints[T, uint64]{7, func(x *T) *uint64 { return &x.Life }},
 	}
 }
 
@@ -181,9 +183,10 @@ func refundColumns() []column[peer.Refund] {
 		varints[T, uint64]{8, func(x *T) *uint64 { return &x.Receipt.Charged }},
 		fixed[T, uint64]{9, func(x *T) *uint64 { return &x.Receipt.Set }},
 		flags[T]{10,
-			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Sent, 2) },
-			func(x *T, b byte) { x.Heir, x.Sent = b&1 != 0, b&2 != 0 }},
+			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Sent, 2) | bit(x.Denied, 4) },
+			func(x *T, b byte) { x.Heir, x.Sent, x.Denied = b&1 != 0, b&2 != 0, b&4 != 0 }},
 		fixed[T, uint64]{11, func(x *T) *uint64 { return &x.Once }},
+		fixed[T, uint64]{12, func(x *T) *uint64 { return &x.ChargeID }},
 	}
 }
 
@@ -193,8 +196,12 @@ func replyColumns() []column[peer.Reply] {
 		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
 		octets[T, peer.ReplyStatus]{3, func(x *T) *peer.ReplyStatus { return &x.Status }},
 		flags[T]{4,
-			func(x *T) byte { return bit(x.Heir, 1) | bit(x.Idle, 2) | bit(x.Provisional, 4) },
-			func(x *T, b byte) { x.Heir, x.Idle, x.Provisional = b&1 != 0, b&2 != 0, b&4 != 0 }},
+			func(x *T) byte {
+				return bit(x.Heir, 1) | bit(x.Idle, 2) | bit(x.Provisional, 4) | bit(x.Repeated, 8)
+			},
+			func(x *T, b byte) {
+				x.Heir, x.Idle, x.Provisional, x.Repeated = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0
+			}},
 		flags[T]{5,
 			func(x *T) byte { return byte(x.Results) },
 			func(x *T, b byte) { x.Results |= uint16(b) }},

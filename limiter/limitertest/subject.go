@@ -57,7 +57,3 @@ type Factory func(tb testing.TB, rulesYAML string) Subject
 func Start() limiter.Tick {
 	return limiter.TickOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 }
-
-// Forgetful is implemented by subjects that refuse ids. The parts of the suite with ids are
-// skipped for them.
-type Forgetful interface{ RefusesIDs() }

@@ -15,9 +15,6 @@ import (
 func ids(t *testing.T, f Factory) {
 	trials, file := newTrials(40, 15000, several)
 	ask := newAsker(t, f, file.String())
-	if _, refuses := ask.s.(Forgetful); refuses {
-		t.Skip("this decider remembers no ids")
-	}
 	_, canPeek := ask.s.(Peeker)
 	for _, tr := range trials {
 		trace := NewTrace(ask.now, tr.specs...)

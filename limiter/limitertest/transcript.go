@@ -17,7 +17,7 @@ var transcriptFiles embed.FS
 
 // Transcripts runs every transcript against subjects from f, each as a subtest with the
 // file's name. Transcripts with refunds are skipped for subjects that are not a
-// [Refunder], those with ids for one that is [Forgetful].
+// [Refunder].
 func Transcripts(t *testing.T, f Factory) {
 	files, err := fs.Glob(transcriptFiles, "testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -38,9 +38,6 @@ func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
 		if _, can := s.(Amender); !can && (c.args["hold"] != "" || c.amends()) {
 			tb.Skip("this decider has no reservations")
 		}
-		if _, refuses := s.(Forgetful); c.args["id"] != "" && refuses {
-			tb.Skip("this decider remembers no ids")
-		}
 	}
 	for i, c := range cs {
 		if i > 0 && c.at < cs[i-1].at {

@@ -74,6 +74,9 @@ func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
+		if l.Algorithm() == limiter.Remembered {
+			return nil, fmt.Errorf("%w: rule %q of another node remembers ids, as no rule does", limiter.ErrInvalid, r.Name)
+		}
 		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return limiter.NameID(have) == limiter.NameID(l) }) {
 			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
 		}
@@ -89,7 +92,7 @@ func (b *Dictionary) Limit(l *peer.Limit) (*limiter.Limit, error) {
 	if have, ok := b.limits[*l]; ok {
 		return have, nil
 	}
-	out, err := limiter.NewLimit(specOf(l))
+	out, err := limitOf(l)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +168,19 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 		out.HasWeight, out.Weight = true, int32(*s.Weight)
 	}
 	return out
+}
+
+// limitOf makes a limit from its definition. The one that remembers ids is no limit of a rule:
+// it is the same in all nodes.
+func limitOf(l *peer.Limit) (*limiter.Limit, error) {
+	if limiter.Algorithm(l.Algorithm) >= limiter.Remembered { // no rule has one of these
+		ids := limiter.RememberedLimit()
+		if limitToPeer(ids) != *l {
+			return nil, fmt.Errorf("%w: another node has a counter that is of no rule, and not one that remembers ids", limiter.ErrInvalid)
+		}
+		return ids, nil
+	}
+	return limiter.NewLimit(specOf(l))
 }
 
 func specOf(l *peer.Limit) limiter.Spec {

@@ -51,7 +51,8 @@ type draft struct {
 	lastAt uint16
 
 	frame *peer.Frame       // where addEntry appends
-	empty bool              // addEntry was not called for the present key
+	empty bool              // no entry was added for the present key
+	ids   bool              // the receiver knows entries of ids
 	visit func(table.Entry) // addEntry, bound once and not for each key
 }
 

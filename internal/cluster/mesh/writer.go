@@ -194,6 +194,7 @@ func (w *Writer) Batch(to peer.Instance, b *peer.Batch, keys []uint64, at limite
 	}
 	counters, id := w.mesh.config.Counters, int(b.Partition)
 	w.write(to, bytes, bulk, true, func(d *draft, f *peer.Frame) {
+		d.ids = w.mesh.remembers(to)
 		for i := range min(table.Ahead, len(keys)) {
 			counters.PrefetchKey(id, keys[i])
 		}
@@ -224,8 +225,21 @@ func (m *Mesh) addKey(d *draft, f *peer.Frame, partition uint16, hi uint64, at l
 	d.frame = nil
 }
 
+// remembers reports whether a member remembers ids: versions before do not know what they are.
+func (m *Mesh) remembers(to peer.Instance) bool {
+	v := m.config.View()
+	if v.Speaks(peer.IDWire) {
+		return true
+	}
+	member := v.Member(to)
+	return member != nil && member.Wire >= peer.IDWire
+}
+
 // addEntry appends a counter of the present key.
 func (d *draft) addEntry(e table.Entry) {
+	if !d.ids && e.Limit.Algorithm() == limiter.Remembered {
+		return
+	}
 	d.frame.Entries = append(d.frame.Entries, peer.Entry{
 		Hi: e.Hi, Lo: e.Lo, Limit: d.limitIndex(d.frame, e.Limit), First: d.empty,
 		Time: int64(e.State.Time), Until: int64(e.State.Until), A: e.State.A, B: e.State.B,

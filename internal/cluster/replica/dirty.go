@@ -110,6 +110,10 @@ func (d *dirtyKeys) enter(i int) {
 	d.index[at] = int32(i + 1)
 }
 
+// Behind reports whether so many keys and ids have changed that no check with an id is decided
+// until the heir has them: all of them go into one frame.
+func (o *changes) Behind() bool { return len(o.dirty.list) >= maxChanged }
+
 // unacknowledged returns how many units a key has answered that the heir has not
 // acknowledged.
 func (d *dirtyKeys) unacknowledged(hi uint64) uint64 {

@@ -208,7 +208,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	}
 	for _, k := range keys {
 		if len(k.List) > 0 {
-			p.own.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, 0)
+			p.own.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, nil, 0)
 		}
 	}
 	if b.Last {

@@ -107,5 +107,6 @@ const (
 const (
 	maxParked   = 1 << 14 // requests that wait until the partition has an owner
 	maxWithheld = 1 << 14 // replies that are withheld
+	maxChanged  = 1 << 14 // changed keys with which a check with an id is decided: each adds one
 	maxRefusals = 20      // refusals of an appointment in a row before the owner renews its epoch
 )

@@ -11,7 +11,7 @@ import (
 func reserves(tn *Turn, own *Ownership, n int) {
 	k := &limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1}
 	for i := range n {
-		own.Reserve(tn, k, third, tn.At+limiter.Tick(i), tn.Now+TickEvery)
+		own.Reserve(tn, k, nil, third, tn.At+limiter.Tick(i), tn.Now+TickEvery)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Ownership is what an owner does and knows: what changed, who has a copy, which replies
@@ -211,12 +212,18 @@ func (o *succession) isolated(t *Turn) bool {
 	return v.NoOtherActive()
 }
 
-// Charged records that a decision changed a key. It returns the stamp of the change, and
-// whether the reply must wait for the heir. cost is 0 if the decision admitted nothing.
-func (o *Ownership) Charged(t *Turn, k *limiter.Key, cost uint64) (stamp uint64, wait bool) {
+// Charged records that a decision changed a key and, unless id is nil, whether that id is
+// remembered for it: the heir gets both in one batch, never one without the other. It returns
+// the stamp of the change, and whether the reply must wait for the heir. cost is 0 if the
+// decision admitted nothing.
+func (o *Ownership) Charged(t *Turn, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
 	if !o.tracks() && !guarded {
 		return 0, false
+	}
+	if id != nil && k.Cost > 0 {
+		// Before its key, so that a copy that has no room for both takes the id alone.
+		o.mark(table.IDOf(k, id.ID).Hi)
 	}
 	d := o.mark(k.Hash.Hi)
 	if d.newSeq != o.open {

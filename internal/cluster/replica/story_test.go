@@ -361,9 +361,13 @@ func (m *actor) decide(q *question) {
 	}
 	var stamp uint64
 	wait := false
-	m.do(func(t *Turn) { stamp, wait = m.p.Own().Charged(t, charge.Key(0), uint64(charge.Key(0).Cost)) })
+	m.do(func(t *Turn) {
+		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, uint64(charge.Key(0).Cost))
+	})
 	if q.Settles {
-		m.do(func(t *Turn) { m.p.Own().Reserve(t, charge.Key(0), s.of("c").self, d.Receipt.Time, q.Wait.Until) })
+		m.do(func(t *Turn) {
+			m.p.Own().Reserve(t, charge.Key(0), charge.ID, s.of("c").self, d.Receipt.Time, q.Wait.Until)
+		})
 	}
 	q.Withheld = Withheld{Charge: charge, Receipt: d.Receipt, Since: s.now, Until: q.Wait.Until}
 	if wait {

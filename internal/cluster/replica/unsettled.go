@@ -26,6 +26,7 @@ import (
 // unsettled is the unsettled charge of one key by a reservation.
 type unsettled struct {
 	key   limiter.Hash
+	id    uint64 // of the check; 0 if it has none
 	from  peer.Instance
 	time  limiter.Tick // time of the receipt
 	cost  uint32
@@ -51,26 +52,35 @@ const (
 func (o *reservations) Unsettled() bool { return len(o.unsettled) > 0 }
 
 // Reserve records the charge of a reservation of the member from: of one key, made at
-// the time that its receipt names. until is the deadline of the reservation's check.
-// Beyond maxUnsettled the charge counts as settled.
-func (o *reservations) Reserve(t *Turn, k *limiter.Key, from peer.Instance, time, until limiter.Tick) {
+// the time that its receipt names, with an id unless that is nil. until is the deadline of
+// the reservation's check. Beyond maxUnsettled the charge counts as settled.
+func (o *reservations) Reserve(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time, until limiter.Tick) {
 	if len(o.unsettled) >= maxUnsettled {
 		return
 	}
 	o.count.Add(1)
 	o.unsettled = append(o.unsettled, unsettled{
-		key: k.Hash, from: from, time: time, cost: k.Cost, until: min(until, t.Now+limiter.Minute),
+		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, until: min(until, t.Now+limiter.Minute),
 	})
 	t.Watch = true
 }
 
-// Settle ends a reservation of one key by the member from. undo means that the charge is
-// taken back. It reports whether the charge was unsettled or overdue here; only then may it
-// be taken back: so none that another owner made, and none twice. Equal charges of one
-// asker at one instant are not told apart.
-func (o *Ownership) Settle(t *Turn, k *limiter.Key, from peer.Instance, time limiter.Tick, undo bool) bool {
+// idOf returns the number of an id, 0 if there is none.
+func idOf(id *limiter.Idempotency) uint64 {
+	if id == nil {
+		return 0
+	}
+	return id.ID
+}
+
+// Settle ends a reservation of one key by the member from, with an id unless that is nil.
+// undo means that the charge is taken back. It reports whether the charge was unsettled or
+// overdue here; only then may it be taken back: so none that another owner made, none twice,
+// and none that another attempt with the id made. Equal charges of one asker and id at one
+// instant are not told apart.
+func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) bool {
 	meant := func(u unsettled) bool {
-		return u.key == k.Hash && u.from == from && u.time == time && u.cost == k.Cost
+		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
 	}
 	list := &o.unsettled
 	at := slices.IndexFunc(*list, meant)
@@ -84,9 +94,9 @@ func (o *Ownership) Settle(t *Turn, k *limiter.Key, from peer.Instance, time lim
 	*list = slices.Delete(*list, at, at+1)
 	o.count.Add(-1)
 	if undo {
-		o.Charged(t, k, 0)
+		o.Charged(t, k, id, 0)
 	}
-	if undo || o.UnsettledOf(k) == 0 {
+	if undo || id != nil || o.UnsettledOf(k) == 0 {
 		o.wakeContenders(t, k)
 	}
 	return true
@@ -112,6 +122,49 @@ func (o *reservations) UnsettledOf(k *limiter.Key) (units uint64) {
 		}
 	}
 	return units
+}
+
+// Stands records that a check with an id was admitted by a charge of a key that may be an
+// earlier attempt's: a late cancel of that one takes nothing back any more.
+func (o *reservations) Stands(k *limiter.Key, id *limiter.Idempotency) {
+	had := len(o.overdue)
+	o.overdue = slices.DeleteFunc(o.overdue, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID })
+	o.count.Add(int64(len(o.overdue) - had))
+}
+
+// Attempted reports whether an earlier attempt of a check with an id has charged a key, and
+// its charge may still be taken back: it is unsettled, or its reply is withheld. Until then it
+// is not known whether the id stays remembered.
+func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
+	return slices.ContainsFunc(o.unsettled, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID }) ||
+		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !h.Over() && h.Facts().charges(k, id) })
+}
+
+// charges reports whether a withheld decision charged a key with an id.
+func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
+	if w.Reset || idOf(w.Charge.ID) != id.ID {
+		return false
+	}
+	for i := range w.Charge.Len() {
+		if w.Charge.Key(i).Hash == k.Hash {
+			return true
+		}
+	}
+	return false
+}
+
+// wakeAttempts schedules the requests that wait for a withheld reply whose wait is over, if
+// its charge has an id.
+func wakeAttempts(t *Turn, o *Ownership, h withheldReply) {
+	w := h.Facts()
+	if w.Charge.ID == nil {
+		return
+	}
+	for i := range w.Charge.Len() {
+		if k := w.Charge.Key(i); o.holds(k) {
+			o.wakeContenders(t, k)
+		}
+	}
 }
 
 // wakeContenders schedules the requests that wait for a key to be decided again.

@@ -46,8 +46,10 @@ func (o *Ownership) release(t *Turn) {
 	for _, h := range o.withheld {
 		switch {
 		case h.Over():
+			wakeAttempts(t, o, h)
 		case h.stamp <= acked || o.admits(t, h):
 			t.release(h.Reply)
+			wakeAttempts(t, o, h)
 		default:
 			o.withheld[n] = h
 			n++
@@ -106,6 +108,7 @@ func (o *Ownership) takeBack(t *Turn, counter uint64, owner peer.Epoch) {
 		case h.TakeBack():
 			o.undo(t, h)
 			t.refuseReply(h.Reply, peer.NotOwner, owner)
+			wakeAttempts(t, o, h)
 		}
 	}
 	o.keepWithheld(n)
@@ -142,7 +145,7 @@ func (o *Ownership) undo(t *Turn, h withheldReply) {
 	o.node.Store.Undo(t.At, w.Charge, w.Receipt)
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
-			o.Charged(t, k, 0)
+			o.Charged(t, k, w.Charge.ID, 0)
 		}
 	}
 }
@@ -170,11 +173,13 @@ func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
 	for _, h := range o.withheld {
 		switch {
 		case h.Over():
+			wakeAttempts(t, o, h)
 		case t.Now >= h.Facts().Until:
 			if h.TakeBack() {
 				o.undo(t, h)
 				t.refuseReply(h.Reply, peer.Overloaded, owner)
 			}
+			wakeAttempts(t, o, h)
 		default:
 			o.withheld[n] = h
 			n++
@@ -215,6 +220,9 @@ func Confirm(t *Turn, o *Ownership) (stamp uint64, wait bool) {
 // undoubted reports whether an owner says without its heir's word that a reset is done: no
 // member can be its heir, or the policy answers in place of a silent one.
 func undoubted(t *Turn, o *Ownership) bool { return o.isolated(t) || o.byPolicy }
+
+// Awaits reports whether any reply is withheld.
+func (o *withholding) Awaits() bool { return len(o.withheld) > 0 }
 
 // Congested reports whether no further reply may be withheld.
 func (o *withholding) Congested() bool { return len(o.withheld) >= maxWithheld }

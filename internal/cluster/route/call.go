@@ -28,6 +28,7 @@ type task struct {
 	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
+	denied  bool // the whole check of that reservation was denied
 	// remember means that a denial may be cached.
 	remember bool
 

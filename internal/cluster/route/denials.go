@@ -182,5 +182,6 @@ func (x *denials) forget(c *limiter.Charge) {
 
 // refusedHere answers a check with a cached denial, and reports whether it did.
 func (c *Router) refusedHere(t *Turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
-	return to != c.config.Self && c.denials.remembered(charge) && c.denials.refuse(t.At, charge.Key(0), answer)
+	// A check with an id may have been admitted before.
+	return to != c.config.Self && charge.ID == nil && c.denials.remembered(charge) && c.denials.refuse(t.At, charge.Key(0), answer)
 }

@@ -39,7 +39,7 @@ func (c *Router) Explain(t *Turn, charge *limiter.Charge, done func([]Explained)
 	var open atomic.Int64
 	open.Store(int64(len(out)))
 	for i := range out {
-		k := &limiter.Charge{Peek: true}
+		k := &limiter.Charge{Peek: true, ID: charge.ID}
 		k.Add(*charge.Key(i))
 		owner, _ := c.Owner(k)
 		if p := c.where(k.Key(0)); owner == 0 && p.Managed {

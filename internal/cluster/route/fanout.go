@@ -100,7 +100,7 @@ func (s *fanOut) divide(kind Kind) {
 			if kind == KindCheck && !peek {
 				r.call.reserve, r.call.idle = true, &r.idle
 			}
-			r.charge.Peek, r.charge.Trace = peek, s.charge.Trace
+			r.charge.Peek, r.charge.Trace, r.charge.ID = peek, s.charge.Trace, s.charge.ID
 			s.parts = append(s.parts, r)
 		}
 		r.charge.Add(k)
@@ -158,17 +158,42 @@ func (s *fanOut) conclude(t *Turn) {
 	}
 	var parts limiter.ReceiptParts
 	charged := uint64(0)
+	s.answer.Repeated = !slices.ContainsFunc(s.parts, func(r *portion) bool { return !r.answer.Repeated })
 	for _, r := range s.parts {
 		undo := s.cancelled(r, n)
-		s.settle(t, r, undo)
-		parts, charged = partReceipt(parts, charged, r, undo, n)
+		s.settle(t, r, undo, !s.answer.Allowed)
+		if r.answer.Repeated == s.answer.Repeated {
+			parts, charged = partReceipt(parts, charged, r, undo, n)
+		}
 	}
 	if len(parts) > 0 {
 		s.answer.Receipt = limiter.Receipt{Time: parts[0].Time, Charged: charged, Parts: &parts}
 	}
+	if !s.answer.Allowed {
+		s.unrepeated()
+	}
 	limiter.Conclude(s.answer)
 	if s.closed() {
 		s.done(t)
+	}
+}
+
+// unrepeated removes from a denial the limits of the keys for which the check's id is known:
+// an earlier check charged these, and nothing is asked of them any more.
+func (s *fanOut) unrepeated() {
+	if !slices.ContainsFunc(s.parts, func(r *portion) bool { return r.answer.Repeated }) {
+		return
+	}
+	var rest []limiter.LimitDecision
+	for i := range s.answer.Len() {
+		l := s.answer.Limit(i)
+		if r, _ := s.find(l.Key); !r.answer.Repeated {
+			rest = append(rest, *l)
+		}
+	}
+	limiter.Grow(s.answer, len(rest))
+	for i := range rest {
+		*s.answer.Limit(i) = rest[i]
 	}
 }
 
@@ -178,7 +203,7 @@ func (s *fanOut) retreat(t *Turn) {
 	s.done = s.again
 	s.open = 1
 	for _, r := range s.parts {
-		s.settle(t, r, r.answer.Receipt.Charged)
+		s.settle(t, r, r.answer.Receipt.Charged, true)
 	}
 	if s.closed() {
 		s.done(t)
@@ -240,6 +265,9 @@ func (s *fanOut) find(i int) (*portion, int) {
 // one bit each. It also corrects the decision for them. first has the index of each
 // key's first limit.
 func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
+	if r.answer.Repeated {
+		return 0 // an earlier check charged it
+	}
 	at := make([]int, len(r.keys)) // limits of each key seen so far
 	for k := range r.answer.Len() {
 		l := r.answer.Limit(k)
@@ -268,20 +296,21 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 }
 
 // settle ends a part's reservation at the member that made it, and takes back the
-// charges that undo names. Only if it takes something back is the end awaited. If the
+// charges that undo names. denied means that the whole check charges nothing there by its
+// id, which is forgotten. Only if it takes something back is the end awaited. If the
 // message is lost, the charge stays; nothing else goes wrong.
-func (s *fanOut) settle(t *Turn, r *portion, undo uint64) {
-	if r.call.by == 0 || r.answer.Receipt.Charged == 0 {
+func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
+	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
 		return
 	}
 	receipt := r.answer.Receipt
 	receipt.Charged = undo
 	c := s.c
 	if r.call.by == c.config.Self {
-		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Receipt: receipt}, nil)
+		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied, Receipt: receipt}, nil)
 		return
 	}
-	o := &Call{c: c, task: task{kind: KindRefund, ends: true, charge: &r.charge, receipt: &receipt, until: s.until}}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, receipt: &receipt, until: s.until}}
 	o.done = func(t *Turn, _ *Call) {
 		if s.closed() {
 			s.done(t)

@@ -52,7 +52,7 @@ func partsOf(charge *limiter.Charge, r limiter.Receipt) (out []refundPart) {
 
 // some returns a charge of some of the keys of another.
 func some(charge *limiter.Charge, keys uint16) *limiter.Charge {
-	c := new(limiter.Charge)
+	c := &limiter.Charge{ID: charge.ID}
 	for i := range charge.Len() {
 		if keys>>i&1 != 0 {
 			c.Add(*charge.Key(i))

@@ -54,6 +54,7 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		o.answer.Limit(i).Owner = from
 	}
 	o.answer.Source = limiter.SourceOwner
+	o.answer.Repeated = r.Repeated
 	switch {
 	case byShare(o.answer):
 		o.answer.Source = limiter.SourceShare

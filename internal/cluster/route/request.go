@@ -27,6 +27,7 @@ type Request struct {
 	Receipt limiter.Receipt
 	Reserve bool
 	Ends    bool // it is a refund that ends a reservation
+	Denied  bool // the whole check of that reservation was denied: its id is forgotten
 	Heir    bool // this node is asked as heir
 	Waited  bool // it waited for the owner to be known
 	Reply   ReplyTo

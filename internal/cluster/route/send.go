@@ -27,10 +27,14 @@ func (o *Call) send(t *Turn, to peer.Instance, heir bool) {
 
 // write puts an attempt into the frame for a member.
 func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
+	id, life := uint64(0), uint64(0)
+	if o.charge.ID != nil {
+		id, life = o.charge.ID.ID, uint64(limiter.Span(o.charge.ID.Life))
+	}
 	switch o.kind {
 	case KindCheck, KindExplain:
 		t.Out.Check(to, o.charge, r.define, peer.Check{
-			ID: r.id, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
+			ID: r.id, ChargeID: id, Life: life, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
 			Wait: uint32(min(max(0, o.until-t.Now), limiter.Minute)),
 		})
 		return
@@ -42,5 +46,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	case o.ends:
 		kind = peer.RefundReserved
 	}
-	t.Out.Refund(to, o.charge, r.define, peer.Refund{ID: r.id, Kind: kind, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once})
+	t.Out.Refund(to, o.charge, r.define, peer.Refund{
+		ID: r.id, ChargeID: id, Kind: kind, Denied: o.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
+	})
 }

@@ -21,6 +21,7 @@ type View struct {
 	Known, Recent int
 
 	self  peer.Instance
+	wire  uint16 // the lowest version of the wire that a member speaks
 	ring  Ring
 	names []peer.Instance // instances of the ring's members, in the order of RingNames
 }
@@ -60,8 +61,16 @@ func New(self peer.Instance, members []peer.Member, ring Ring, known, recent int
 		}
 	}
 	v.Known, v.Recent = max(known, len(v.Members)), max(recent, len(v.Members))
+	for i := range v.Members {
+		if w := v.Members[i].Wire; i == 0 || w < v.wire {
+			v.wire = w
+		}
+	}
 	return v
 }
+
+// Speaks reports whether all members speak a version of the wire, or a later one.
+func (v *View) Speaks(wire uint16) bool { return v.wire >= wire }
 
 // RingNames returns the sorted names of the members in the ring: the active ones, or the
 // leaving ones if none is active.

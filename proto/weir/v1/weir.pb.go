@@ -635,8 +635,8 @@ type CheckRequest struct {
 	// How long the id is remembered: 1000 (1 ms) to 86400000000 (24 h), and at most what
 	// the rule says. Absent leaves it to the rule.
 	IdTtlUs int64 `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
-	// Where the node cannot remember ids, in a cluster, decide as if there were none. Otherwise that is an
-	// error.
+	// Where the node cannot remember ids, in a cluster with a member of an earlier version,
+	// decide as if there were none. Otherwise that is an error.
 	IdOptional    bool `protobuf:"varint,14,opt,name=id_optional,json=idOptional,proto3" json:"id_optional,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2003,8 +2003,12 @@ type Checks struct {
 	// of checks.
 	Keys []byte `protobuf:"bytes,3,opt,name=keys,proto3" json:"keys,omitempty"`
 	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain, 32 settles.
-	Flags         []byte   `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
-	WaitsUs       []uint32 `protobuf:"varint,5,rep,packed,name=waits_us,json=waitsUs,proto3" json:"waits_us,omitempty"`
+	Flags   []byte   `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
+	WaitsUs []uint32 `protobuf:"varint,5,rep,packed,name=waits_us,json=waitsUs,proto3" json:"waits_us,omitempty"`
+	// The keyed hash of the id by which the charge is made once, and how long the id is
+	// remembered; 0 if the check has none. From version 3 on.
+	ChargeIds     []uint64 `protobuf:"fixed64,6,rep,packed,name=charge_ids,json=chargeIds,proto3" json:"charge_ids,omitempty"`
+	LivesUs       []uint64 `protobuf:"varint,7,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2070,6 +2074,20 @@ func (x *Checks) GetFlags() []byte {
 func (x *Checks) GetWaitsUs() []uint32 {
 	if x != nil {
 		return x.WaitsUs
+	}
+	return nil
+}
+
+func (x *Checks) GetChargeIds() []uint64 {
+	if x != nil {
+		return x.ChargeIds
+	}
+	return nil
+}
+
+func (x *Checks) GetLivesUs() []uint64 {
+	if x != nil {
+		return x.LivesUs
 	}
 	return nil
 }
@@ -2258,10 +2276,13 @@ type Refunds struct {
 	Times          []int64                `protobuf:"fixed64,7,rep,packed,name=times,proto3" json:"times,omitempty"`
 	Charged        []uint64               `protobuf:"varint,8,rep,packed,name=charged,proto3" json:"charged,omitempty"`
 	Sets           []uint64               `protobuf:"fixed64,9,rep,packed,name=sets,proto3" json:"sets,omitempty"`
-	// 1 heir, 2 sent, as those of checks.
+	// 1 heir, 2 sent, as those of checks; 4 denied: the whole check was, and its id is
+	// forgotten.
 	Flags []byte `protobuf:"bytes,10,opt,name=flags,proto3" json:"flags,omitempty"`
 	// The number of a receipt that can be used once only; 0 if it has none.
-	Onces         []uint64 `protobuf:"fixed64,11,rep,packed,name=onces,proto3" json:"onces,omitempty"`
+	Onces []uint64 `protobuf:"fixed64,11,rep,packed,name=onces,proto3" json:"onces,omitempty"`
+	// The id of the check whose charge is taken back; 0 if it had none.
+	ChargeIds     []uint64 `protobuf:"fixed64,12,rep,packed,name=charge_ids,json=chargeIds,proto3" json:"charge_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2373,12 +2394,20 @@ func (x *Refunds) GetOnces() []uint64 {
 	return nil
 }
 
+func (x *Refunds) GetChargeIds() []uint64 {
+	if x != nil {
+		return x.ChargeIds
+	}
+	return nil
+}
+
 type Replies struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Count    uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	Ids      []uint64               `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	Statuses []byte                 `protobuf:"bytes,3,opt,name=statuses,proto3" json:"statuses,omitempty"`
-	// 1 heir, 2 idle: there are two sets of results, 4 provisional.
+	// 1 heir, 2 idle: there are two sets of results, 4 provisional, 8 repeated: the id was
+	// remembered.
 	Flags []byte `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
 	// How many of the items of Results are in one set of each: the lower 8 bits.
 	Results        []byte   `protobuf:"bytes,5,opt,name=results,proto3" json:"results,omitempty"`
@@ -2860,13 +2889,16 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eowner_counters\x18\t \x03(\x04R\rownerCounters\x12'\n" +
 	"\x0fowner_instances\x18\n" +
 	" \x03(\x06R\x0eownerInstances\x12\x12\n" +
-	"\x04tops\x18\v \x03(\x04R\x04tops\"u\n" +
+	"\x04tops\x18\v \x03(\x04R\x04tops\"\xaf\x01\n" +
 	"\x06Checks\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
 	"\x04keys\x18\x03 \x01(\fR\x04keys\x12\x14\n" +
 	"\x05flags\x18\x04 \x01(\fR\x05flags\x12\x19\n" +
-	"\bwaits_us\x18\x05 \x03(\rR\awaitsUs\"\x80\x01\n" +
+	"\bwaits_us\x18\x05 \x03(\rR\awaitsUs\x12\x1d\n" +
+	"\n" +
+	"charge_ids\x18\x06 \x03(\x06R\tchargeIds\x12\x19\n" +
+	"\blives_us\x18\a \x03(\x04R\alivesUs\"\x80\x01\n" +
 	"\x06Traces\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
@@ -2880,7 +2912,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05rules\x18\x04 \x03(\rR\x05rules\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x18\n" +
 	"\aindexes\x18\x06 \x01(\fR\aindexes\x12\x14\n" +
-	"\x05costs\x18\a \x03(\rR\x05costs\"\x9b\x02\n" +
+	"\x05costs\x18\a \x03(\rR\x05costs\"\xba\x02\n" +
 	"\aRefunds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
@@ -2893,7 +2925,9 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04sets\x18\t \x03(\x06R\x04sets\x12\x14\n" +
 	"\x05flags\x18\n" +
 	" \x01(\fR\x05flags\x12\x14\n" +
-	"\x05onces\x18\v \x03(\x06R\x05onces\"\x8d\x04\n" +
+	"\x05onces\x18\v \x03(\x06R\x05onces\x12\x1d\n" +
+	"\n" +
+	"charge_ids\x18\f \x03(\x06R\tchargeIds\"\x8d\x04\n" +
 	"\aReplies\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1a\n" +

@@ -1,0 +1,26 @@
+package main
+
+// ofIDs returns those of checks that count once in a cluster.
+func ofIDs() []mutation {
+	const cluster = "./internal/cluster"
+	return []mutation{
+		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
+		}},
+		{name: "a charge and its id are in one batch", pkg: cluster, test: "^TestAnIDIsCopiedWithItsCharge$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		o.mark(table.IDOf(k, id.ID).Hi).last++\n"},
+		}},
+		{name: "a cancel names the attempt that it takes back", pkg: cluster, test: "^TestAnAttemptWaitsForAReservation$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", " && u.from == from && u.time == time && u.cost == k.Cost\n", " && u.cost == k.Cost\n"},
+		}},
+		{name: "a repetition reserves nothing", pkg: cluster, test: "^TestARepetitionReservesNothing$", edits: []edit{
+			{"internal/cluster/decide.go", "	if answer.Repeated {\n", "	if answer.Repeated && !q.Settles {\n"},
+		}},
+		{name: "an attempt waits for an earlier one", pkg: cluster, test: "^TestAnAttemptWaits", edits: []edit{
+			{"internal/cluster/decide.go", "	if k.ID == nil || k.Peek || !d.table", "	if k.ID == nil || t.Now > 0 || !d.table"},
+		}},
+		{name: "a cancelled id is forgotten", pkg: cluster, test: "^TestACancelIsCopiedWithItsID$", edits: []edit{
+			{"internal/cluster/reserved.go", "			if q.Denied && x.table", "			if q.Denied && !q.Denied && x.table"},
+		}},
+	}
+}

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// once is a check with an id that a client repeats: because no answer came in time, or as a
+// queue delivers a message again. However often it is asked, it is counted once.
+type once struct {
+	id    uint64
+	began limiter.Tick // of the first try
+	tried map[*key]*tried
+	told  bool // a try was answered
+}
+
+// maxTries is how often a check with an id is asked at most.
+const maxTries = 4
+
+// askOnce has a client ask for a check with an id, again and again, at one node after another.
+func (w *World) askOnce(k *key, n *Node) {
+	x := w.stronger
+	cost, alone := uint32(1+x.rng.IntN(2)), k.second || x.chance(30)
+	o := &once{id: x.rng.Uint64() | 1, began: w.now, tried: make(map[*key]*tried)}
+	w.try(o, k, n, cost, alone, 1)
+}
+
+// try asks once more, and again later.
+func (w *World) try(o *once, k *key, n *Node, cost uint32, alone bool, tries int) {
+	x := w.stronger
+	c := new(limiter.Charge)
+	if a := w.asking(k, n, cost, alone, c, new(limiter.Decision)); a != nil {
+		a.identify(o)
+		n.do(func() { n.core.Begin(a.charge, a.answer, 0, a.done) })
+	}
+	w.tryLater(o, k, cost, alone, tries, x.between(1*ms, 400*ms))
+}
+
+// tryLater repeats a check after a while, perhaps although it was answered.
+func (w *World) tryLater(o *once, k *key, cost uint32, alone bool, tries int, after limiter.Tick) {
+	x := w.stronger
+	if tries == maxTries {
+		return
+	}
+	w.after(after, func() {
+		live := w.serving()
+		if len(live) == 0 || o.told && x.chance(60) {
+			return
+		}
+		w.try(o, k, x.one(live), cost, alone, tries+1)
+	})
+}
+
+// identify gives a check the id of a client's.
+func (a *asking) identify(o *once) {
+	a.once = o
+	a.charge.ID = &limiter.Idempotency{ID: o.id, Life: time.Hour}
+}
+
+// tried is what the tries of a check with an id have told about one of its keys.
+type tried struct {
+	counted bool         // one was admitted
+	charged bool         // one that was admitted has charged it
+	at      limiter.Tick // when it was charged, as a repetition has told; 0 if none has
+}
+
+// repeats takes the answer of a try for its key number i. It reports whether the check is
+// counted already, and this is no further charge. What was charged again is noted.
+func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
+	if o == nil || !d.Allowed || d.Source.ByPolicy() && !owned(d, i) {
+		return false
+	}
+	t := o.tried[k]
+	if t == nil {
+		t = new(tried)
+		o.tried[k] = t
+	}
+	at := d.Receipt.Time
+	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 {
+		at = 0
+	}
+	was, again := t.counted, false
+	t.counted = true
+	switch charges := !d.Repeated && d.Receipt.Has(i); {
+	case !charges:
+		t.at = max(t.at, at)
+	case t.charged, t.at != 0 && at != 0 && t.at != at: // a repetition may have been answered before this one
+		k.again += cost
+		again = true
+	default:
+		t.charged = true
+	}
+	return was && !again
+}
+
+// checkOnce returns an error if checks with an id were charged, and admitted, more than once:
+// beyond what may be lost with its id when an owner is.
+func (w *World) checkOnce(k *key, takeovers int) error {
+	if w.crowd.maxKeys > 0 || w.split && k.part < table.Partitions {
+		return nil // there may be no room to remember ids, or an owner on each side
+	}
+	if most := takeovers*k.d + w.losses[k.part]*k.limit; k.again > most {
+		return fmt.Errorf("%s (partition %d): %d units of checks with ids were admitted again, at most %d (%d takeovers)", k.rule.Name, k.part, k.again, most, takeovers)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// Remembers reports whether the id of a charge is remembered at now for any of the keys that
+// it costs something; false if it has none. It is safe for concurrent use.
+func (t *Table) Remembers(now limiter.Tick, c *limiter.Charge) bool {
+	for i := range c.Len() {
+		if t.remembersKey(now, c, c.Key(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key) bool {
+	if c.ID == nil || k.Cost == 0 {
+		return false
+	}
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _, _, _, live := t.findID(now, c, k)
+	return live
+}
+
+// ForgetID forgets the id of a charge for its key i, if it is remembered by a charge that was
+// made at the instant at. It reports whether it did. The charge stays. It is safe for
+// concurrent use.
+func (t *Table) ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick) bool {
+	k := c.Key(i)
+	if c.ID == nil || k.Cost == 0 {
+		return false
+	}
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	_, _, j, _, live := t.findID(now, c, k)
+	if !live {
+		return false
+	}
+	if s := &p.slots.at(j).state; s.Until != at || s.A != k.Cost {
+		return false
+	}
+	t.remove(p, j)
+	return true
+}
