@@ -452,7 +452,7 @@ func TestEnvironment(t *testing.T) {
 		"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80",
 		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80", "WEIR_PORT_80_TCP_ADDR=10.0.0.1",
 		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_TOOL_CA=ca.crt", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",
-	}}, "--grpc-addr", "127.0.0.1:0") // which wins
+	}}, "--grpc-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0") // which win
 	r.until("the node is ready")
 	r.signals <- syscall.SIGTERM
 	r.end(ExitOK)
