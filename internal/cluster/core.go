@@ -104,12 +104,16 @@ func (c *Core) SetView(v *view.View) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
-	old := c.view.Swap(v)
+	// The state is set first: a turn that reads the view and then the state must not find a
+	// joining node that owns partitions.
+	leaves := false
 	if m := v.Self(); m != nil {
-		state := m.State
-		if was := c.mine.Swap(uint32(state)); state == peer.Leaving && peer.State(was) != state {
-			c.leave(t, v)
-		}
+		was := c.mine.Swap(uint32(m.State))
+		leaves = m.State == peer.Leaving && peer.State(was) != m.State
+	}
+	old := c.view.Swap(v)
+	if leaves {
+		c.leave(t, v)
 	}
 	c.absent.changed(old, v, t.Now)
 	c.mesh.ForgetEnded(t.Now)

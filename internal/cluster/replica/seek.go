@@ -48,6 +48,10 @@ func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
 	if p.role >= peer.Heir || v.Owner(p.id) != p.node.Self || t.State == peer.Joining {
 		p.round = nil
 		p.seekAt = 0
+		if t.State == peer.Joining && p.role < peer.Heir && v.Owner(p.id) == p.node.Self {
+			p.seekLater(t) // manage would ask again at once, without end where there is nobody to ask
+			return
+		}
 		p.manage(t)
 		return
 	}
