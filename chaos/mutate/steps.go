@@ -151,6 +151,12 @@ func ofMoves() []mutation {
 		{name: "who starts and answers makes no minority", pkg: "./chaos/sim", test: "^TestWhoIsSuspectedWhileItStartsDeniesNothing$", edits: []edit{
 			{"internal/cluster/members/roll.go", "			c.Registry().Arrives(k.Name, k.Instance, now)\n", ""},
 		}},
+		{name: "who leaves alone hands over to who answers", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
+			{"internal/cluster/members/roll.go", "	isolated := leaves && len(r.live) == 0\n", "	isolated := false\n"},
+		}},
+		{name: "a member that enters the view is told who leaves", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
+			{"internal/cluster/core.go", "return was == peer.Leaving && old.Has(to) })", "return was == peer.Leaving })"},
+		}},
 		{name: "the link says who leaves", pkg: "./internal/cluster/members", test: "^TestTheLinkSaysWhoLeaves$", edits: []edit{
 			{"internal/cluster/members/roll.go", "			if o.State < peer.Leaving && known.Leaves(o.Name, o.Instance, now) {\n", "			if false {\n"},
 		}},

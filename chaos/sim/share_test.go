@@ -51,6 +51,32 @@ func TestWhoIsSuspectedWhileItStartsDeniesNothing(t *testing.T) {
 	})
 }
 
+// One node serves and another starts. Gossip at the first never reports the other, while their
+// link works. The first leaves: what it counted stands.
+func TestLeavingToWhoIsUnseen(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 1, limiter.UnreachableClosed, limiter.ReplicationLag)
+		first := d.live()[0]
+		d.start("b", false, first.rules, 2)
+		second := d.live()[1]
+		d.suspects[pair{first.inst, second.inst}] = true
+		d.demandAt(first, limitOfDirected/2, 20*ms)
+		d.pass(4 * limiter.Second)
+		leaves, left := d.now, limiter.Tick(0)
+		first.leave(func() { left = d.now })
+		d.demandAt(second, 2*limitOfDirected, 20*ms)
+		d.pass(12 * limiter.Second)
+		if took := left - leaves; left == 0 || took > 3*limiter.Second {
+			d.fails("gone after %v", took.Duration())
+		}
+		if len(d.given) != limitOfDirected || d.key.fallbacks > 0 {
+			d.fails("%d of %d are admitted, %d answered by policy", len(d.given), limitOfDirected, d.key.fallbacks)
+		}
+		d.settles()
+	})
+}
+
 // After four of seven members were killed, three decide by 3/7 of the limits. Whoever is
 // asked, the owner itself or another, says so, with the share; explain shows both.
 func TestThreeOfSevenSaySo(t *testing.T) {

@@ -106,14 +106,14 @@ func (c *Core) SetView(v *view.View) {
 	defer t.Catch()
 	// The state is set first: a turn that reads the view and then the state must not find a
 	// joining node that owns partitions.
-	leaves := false
-	if m := v.Self(); m != nil {
-		was := c.mine.Swap(uint32(m.State))
-		leaves = m.State == peer.Leaving && peer.State(was) != m.State
+	was := peer.State(c.mine.Load())
+	m := v.Self()
+	if m != nil {
+		c.mine.Store(uint32(m.State))
 	}
 	old := c.view.Swap(v)
-	if leaves {
-		c.leave(t, v)
+	if m != nil && m.State == peer.Leaving {
+		c.leave(t, v, func(to peer.Instance) bool { return was == peer.Leaving && old.Has(to) })
 	}
 	c.absent.changed(old, v, t.Now)
 	c.mesh.ForgetEnded(t.Now)

@@ -44,12 +44,14 @@ func (m *memberNews) introduce(t *turn, to peer.Instance) {
 	t.Out.Known(to, known)
 }
 
-// leave tells the members directly that this node is about to leave. Gossip may tell
-// them too late for them to find another relay.
-func (m *memberNews) leave(t *turn, v *view.View) {
+// leave tells the members of the view that do not know it yet, directly, that this node is about
+// to leave. Gossip may tell them too late for them to find another relay.
+func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool) {
 	self := []peer.Known{{Name: m.self.Name, Instance: m.self.Instance, Gone: true}}
 	for i := range v.Members {
-		t.Out.Known(v.Members[i].Instance, self)
+		if to := v.Members[i].Instance; !knows(to) {
+			t.Out.Known(to, self)
+		}
 	}
 }
 

@@ -560,6 +560,47 @@ func TestLeaveWaitsForTheLost(t *testing.T) {
 	}
 }
 
+// A node that leaves, and whose gossip reports no other member, hands over to one that answers on
+// its link, and tells it that it leaves. One that is silent can take nothing.
+func TestLeaveSeesWhoAnswers(t *testing.T) {
+	for name, answers := range map[string]bool{"it answers": true, "it is silent": false} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoiner(0)
+			j.core.Up(10)
+			j.says(10, peer.Known{Name: "a", Instance: 10, Joining: true})
+			j.beats(10, 1500*ms)
+			if got := j.seen(); got != "2 b/20" {
+				t.Fatalf("before it leaves it sees %q", got)
+			}
+			j.takeKnown(10)
+			if !answers {
+				j.pass(limiter.Second)
+			}
+			began, left := j.now, limiter.Tick(0)
+			if err := j.Leave(func(bool) { left = j.now }); err != nil {
+				t.Fatal(err)
+			}
+			want := "2 b/20 leaving"
+			if answers {
+				j.beats(10, 1500*ms)
+				want = "2 a/10 b/20 leaving"
+			} else {
+				j.pass(1500 * ms)
+			}
+			if got := j.seen(); got != want {
+				t.Errorf("when it leaves it sees %q, want %q", got, want)
+			}
+			if got := j.takeKnown(10); slices.Contains(got, peer.Known{Name: "b", Instance: 20, Gone: true}) != answers {
+				t.Errorf("a is told %+v", got)
+			}
+			j.pass(limiter.Minute)
+			if !answers {
+				within(t, "left", left-began, 3*limiter.Second, 3100*ms)
+			}
+		})
+	}
+}
+
 // A handover that does not succeed is given up after ten seconds.
 func TestLeaveIsBounded(t *testing.T) {
 	j := newJoiner(0)
