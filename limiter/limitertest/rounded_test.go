@@ -23,6 +23,13 @@ func (s *roundedSubject) PeekInto(ctx context.Context, r *limiter.Request, d *li
 	return s.round(d, s.tableSubject.PeekInto(ctx, r, d))
 }
 
+// Amend implements [Amender].
+func (s *roundedSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	out, err := s.tableSubject.Amend(ctx, r, a)
+	out.RetryAfter = roundUp(limiter.Span(out.RetryAfter), s.step).Duration()
+	return out, err
+}
+
 // round makes a decision coarse: it names one limit that denies.
 func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 	if err != nil {
