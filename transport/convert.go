@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -64,15 +65,10 @@ func fillCheck(r *limiter.Request, m *weirv1.CheckRequest) {
 }
 
 // idTime returns a time of an id that came as microseconds. One that is out of range stays
-// so.
+// so: the longest are cut to what a duration can say.
 func idTime(us int64) time.Duration {
-	switch {
-	case us < 0:
-		return -time.Microsecond
-	case us > limiter.MaxIDTTL.Microseconds():
-		return limiter.MaxIDTTL + time.Microsecond
-	}
-	return time.Duration(us) * time.Microsecond
+	const most = int64(math.MaxInt64 / time.Microsecond)
+	return time.Duration(min(max(us, -most), most)) * time.Microsecond
 }
 
 // permit returns an error for a request with too many parts, or with limits that are

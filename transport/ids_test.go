@@ -120,6 +120,9 @@ func TestBadIDs(t *testing.T) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
+	if _, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7", IdTtlUs: 90_000_000_000}); err == nil || !strings.Contains(err.Error(), "for 25h0m0s, which is out of range") {
+		t.Error(err)
+	}
 	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":10`) {
 		t.Errorf("%s", got.body)
 	}

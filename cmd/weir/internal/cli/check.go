@@ -131,6 +131,12 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 
 func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
 	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL}
+	if cmd.Flags().Changed("id") && o.id == "" {
+		return nil, usage(cmd, "--id is empty: give 1 to %d bytes, or leave it out", limiter.MaxIDBytes)
+	}
+	if cmd.Flags().Changed("id-ttl") && (o.idTTL < limiter.MinIDTTL || o.idTTL > limiter.MaxIDTTL) {
+		return nil, usage(cmd, "--id-ttl %v is out of range: give %v to %v", o.idTTL, limiter.MinIDTTL, limiter.MaxIDTTL)
+	}
 	if cmd.Flags().Changed("cost") {
 		n, err := strconv.ParseInt(o.cost, 10, 64)
 		if err == nil {

@@ -56,7 +56,7 @@ func (w *checkWriter) line(format string, args ...any) { fmt.Fprintf(w.out, form
 func (w *checkWriter) answer(a *limiter.Answer) {
 	verdict := w.verdict(a)
 	if a.Repeated {
-		verdict += "; its id was used before, so this is the answer of then, and nothing was charged"
+		verdict += "; its id was used before, so nothing was charged"
 	}
 	w.line("%s", verdict)
 	if a.ZoneDefault != "" {

@@ -134,6 +134,8 @@ func TestBadInput(t *testing.T) {
 		"check cost too large":    {"check /towns --cost 4294967296 --rules " + rules, 2, `--cost "4294967296"`},
 		"check cost huge":         {"check /towns --cost 99999999999999999999 --rules " + rules, 2, `--cost "99999999999999999999"`},
 		"check cost a word":       {"check /towns --cost two --rules " + rules, 2, `--cost "two"`},
+		"check empty id":          {"check /towns --id= --rules " + rules, 2, "--id is empty: give 1 to 64 bytes, or leave it out"},
+		"check id time":           {"check /towns --id 7 --id-ttl 0s --rules " + rules, 2, "--id-ttl 0s is out of range: give 1ms to 24h0m0s"},
 		"check attribute":         {"check /towns --attr plan --rules " + rules, 2, `--attr "plan" is no attribute: give KEY=VALUE`},
 		"check time":              {"check /towns --at noon --rules " + rules, 2, `--at "noon" is not a time`},
 		"check before 1970":       {"check /towns --at 1969-12-31T23:59:59Z --rules " + rules, 2, `is not a time after 1970`},
