@@ -204,10 +204,10 @@ func (p pass) spend(checks, bytes int) error {
 	return p.caller.Spend(checks, bytes)
 }
 
-// admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
-// refund.
+// admitCheck admits a check or a peek, as admit does. A receipt or a reservation needs the
+// permission to refund.
 func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
-	if receipt {
+	if receipt || r.Hold > 0 {
 		if err := p.may(ActionRefund); err != nil {
 			return err
 		}

@@ -38,9 +38,9 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
 		"/v1/check/batch": {methods: posting, traced: true, serve: f.serveBatch, action: "check"},
 		"/v1/explain":     {methods: asking, traced: true, serve: f.serveExplain, action: "explain"},
-		"/v1/settle":      {methods: posting, traced: true, serve: f.serveAmend(f.settleFields, f.settle), action: "check"},
-		"/v1/cancel":      {methods: posting, traced: true, serve: f.serveAmend(f.cancelFields, f.cancel), action: "check"},
-		"/v1/extend":      {methods: posting, traced: true, serve: f.serveAmend(f.extendFields, f.extend), action: "check"},
+		"/v1/settle":      {methods: posting, traced: true, serve: f.serveAmend(f.settleFields, f.settle), action: "refund"},
+		"/v1/cancel":      {methods: posting, traced: true, serve: f.serveAmend(f.cancelFields, f.cancel), action: "refund"},
+		"/v1/extend":      {methods: posting, traced: true, serve: f.serveAmend(f.extendFields, f.extend), action: "refund"},
 		"/v1/refund":      {methods: posting, traced: true, serve: f.serveRefund, action: "refund", accounted: true},
 		"/v1/reset":       {methods: posting, traced: true, serve: f.serveReset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
@@ -89,7 +89,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := f.readQuestion(w, r, &h, by)
 	if err == nil {
-		err = f.mayRefund(q.receipt)
+		err = f.mayRefund(q.receipt || q.request.Hold > 0)
 	}
 	if err == nil {
 		err = by.admitCheck(&q.request, q.peek, q.receipt)
@@ -143,6 +143,27 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by
 	return parseQuestion(body, f.checkFields())
 }
 
+// ask reads what a caller posts to have something done, of the fields given, charges the
+// caller's budget for it, and admits it.
+func (f *front) ask(w http.ResponseWriter, r *http.Request, h *hold, fields []field, a Action) (pass, *question, error) {
+	by, err := f.identifyHTTP(r)
+	if err != nil {
+		return by, nil, err
+	}
+	body, err := readBody(w, r, h)
+	if err == nil {
+		err = by.spend(1, readBytes(w))
+	}
+	var q *question
+	if err == nil {
+		q, err = parseQuestion(body, fields)
+	}
+	if err == nil {
+		err = by.admit(&q.request, a)
+	}
+	return by, q, err
+}
+
 // batchResult is the result of one check of a batch: an answer or an error.
 type batchResult struct {
 	Answer *limiter.Answer `json:"answer,omitempty"`
@@ -187,7 +208,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	for i := range raw {
 		q, err := parseQuestion(raw[i], f.checkFields())
 		if err == nil {
-			err = f.mayRefund(q.receipt)
+			err = f.mayRefund(q.receipt || q.request.Hold > 0)
 		}
 		if err == nil {
 			err = by.admitCheck(&q.request, q.peek, q.receipt)
@@ -243,26 +264,9 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errReset)
 		return
 	}
-	by, err := f.identifyHTTP(r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	body, err := readBody(w, r, &h)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	err = by.spend(1, readBytes(w))
-	var q *question
-	if err == nil {
-		q, err = parseQuestion(body, f.resetFields())
-	}
-	if err == nil {
-		err = by.admit(&q.request, ActionReset)
-	}
+	_, q, err := f.ask(w, r, &h, f.resetFields(), ActionReset)
 	if err != nil {
 		writeError(w, err)
 		return

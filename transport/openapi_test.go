@@ -240,7 +240,7 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 // TestOpenAPIFields: the file has exactly the fields and parameters that the server
 // reads and writes.
 func TestOpenAPIFields(t *testing.T) {
-	s := newServer(t, "", nil)
+	s := newServer(t, "", allowRefunds)
 	file := loadSpec(t, s)
 	for name, v := range map[string]any{
 		"Answer": limiter.Answer{}, "LimitAnswer": limiter.LimitAnswer{}, "Explanation": limiter.Explanation{},

@@ -31,7 +31,8 @@ func (s *service) receiptOf(wanted bool, r *limiter.Request, d *limiter.Decision
 	return s.refunds.SealReceipt(r, d).Sealed
 }
 
-// mayRefund returns why a client may not have receipts, nil if it may or wants none.
+// mayRefund returns why a client may not have receipts or reservations, nil if it may or wants
+// none.
 func (s *service) mayRefund(wanted bool) error {
 	if wanted && s.refunds == nil {
 		return errRefunds
@@ -109,26 +110,9 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	by, err := f.identifyHTTP(r)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	body, err := readBody(w, r, &h)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	err = by.spend(1, readBytes(w))
-	var q *question
-	if err == nil {
-		q, err = parseQuestion(body, f.refundFields())
-	}
-	if err == nil {
-		err = by.admit(&q.request, ActionRefund)
-	}
+	_, q, err := f.ask(w, r, &h, f.refundFields(), ActionRefund)
 	if err == nil {
 		err = f.refund(r.Context(), q.request, q.sealed)
 	}

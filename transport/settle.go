@@ -86,7 +86,8 @@ func (s *service) extend(ctx context.Context, q *question) (limiter.Amended, err
 	return s.reserver.Extend(ctx, q.request)
 }
 
-// serveAmend serves what is done with reservations. fields returns the fields of the question,
+// serveAmend serves what is done with reservations. It needs the permission to refund: who may
+// settle can take every charge of its own back, and charge beyond a limit. fields returns the fields of the question,
 // do does it.
 func (f *front) serveAmend(fields func() []field, do func(context.Context, *question) (limiter.Amended, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -94,24 +95,13 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *ques
 			writeError(w, invalid("there are no reservations here"))
 			return
 		}
-		by, err := f.identifyHTTP(r)
-		if err != nil {
+		if err := f.mayRefund(true); err != nil {
 			writeError(w, err)
 			return
 		}
 		h := hold{room: &f.room, remote: r.RemoteAddr}
 		defer h.release()
-		body, err := readBody(w, r, &h)
-		if err == nil {
-			err = by.spend(1, readBytes(w))
-		}
-		var q *question
-		if err == nil {
-			q, err = parseQuestion(body, fields())
-		}
-		if err == nil {
-			err = by.admit(&q.request, ActionCheck)
-		}
+		by, q, err := f.ask(w, r, &h, fields(), ActionRefund)
 		var out limiter.Amended
 		if err == nil {
 			out, err = do(r.Context(), q)

@@ -14,7 +14,7 @@ const reserved = "rules: [{name: tokens, key: [user], limits: [{name: hour, limi
 // A check with hold_ms is a reservation, which is settled, cancelled and extended. What is
 // refused says why, and changes nothing.
 func TestReservations(t *testing.T) {
-	s := newServer(t, reserved, nil)
+	s := newServer(t, reserved, allowRefunds)
 	limits := `"key":"k","limits":[{"limit":5,"window":"1m","algorithm":"fixed_window"}]`
 	for i, test := range []struct {
 		path, body string
@@ -77,6 +77,31 @@ func TestReservations(t *testing.T) {
 func TestNoReservations(t *testing.T) {
 	s := newServer(t, reserved, func(o *transport.Options) { o.Decider = struct{ transport.Decider }{o.Decider} })
 	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":1}`); got.status != 400 || !strings.Contains(got.body, "there are no reservations here") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever may settle can take its charges back, and charge beyond a limit. So a server that
+// allows no refunds allows no reservations, in whatever form they are asked for.
+func TestReservationsNeedRefunds(t *testing.T) {
+	s := newServer(t, reserved, nil)
+	for _, test := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"check", `{"user":"ada","cost":663,"id":"1","hold_ms":60000}`, 403, "--allow-refunds"},
+		{"check/batch", `{"checks":[{"user":"ada","cost":663,"id":"1","hold_ms":60000}]}`, 200, `"status":403,"detail":"receipts, refunds and reservations are not allowed here`},
+		{"settle", `{"user":"ada","id":"1","actual":750}`, 403, "--allow-refunds"},
+		{"cancel", `{"user":"ada","id":"1"}`, 403, "--allow-refunds"},
+		{"extend", `{"user":"ada","id":"1","hold_ms":1000}`, 403, "--allow-refunds"},
+		{"check", `{"user":"ada","cost":0}`, 200, `"remaining":700`},
+	} {
+		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status || !strings.Contains(got.body, test.want) {
+			t.Errorf("%s %s: %d %s, want %d %s", test.path, test.body, got.status, got.body, test.status, test.want)
+		}
+	}
+	if got := s.get(t, "/v1/check?user=ada&cost=10&id=1&hold_ms=5000"); got.status != 403 || !strings.Contains(got.body, "--allow-refunds") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 var (
 	errRequestLimits = errors.New("limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits")
 	errReset         = errors.New("resets are not allowed here: the operator must start the node with --allow-reset")
-	errRefunds       = errors.New("receipts and refunds are not allowed here: the operator must start the node with --allow-refunds")
+	errRefunds       = errors.New("receipts, refunds and reservations are not allowed here: the operator must start the node with --allow-refunds")
 	errStopping      = errors.New("the node is stopping: ask another one, or again in a moment")
 )
 

@@ -201,13 +201,15 @@ func TestRefusals(t *testing.T) {
 		{"limits of one who names rules", required, bank, "", "/v1/check", limits, 403, `must allow \"limits\"`, map[string]any{"action": "check", "caller": "bank", "tenant": "bank"}},
 		{"a reset", required, shop, "", "/v1/reset", `{"path":"/cart","user":"ada"}`, 403, `must allow \"reset\"`, map[string]any{"action": "reset", "caller": "shop"}},
 		{"a refund", required, shop, "", "/v1/refund", `{"path":"/cart","user":"ada","receipt":"x"}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
+		{"a reservation", required, shop, "", "/v1/check", `{"path":"/cart","user":"eve","id":"1","hold_ms":1000}`, 403, `must allow \"refund\"`, map[string]any{"action": "check", "caller": "shop"}},
+		{"a settlement", required, shop, "", "/v1/settle", `{"path":"/cart","user":"ada","id":"1","actual":9}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
 		{"administration", required, shop, "", "/v1/top", "", 403, `must allow \"admin\"`, map[string]any{"action": "top", "caller": "shop", "over": "administration"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.at.t = t
 			before := keys(c.at)
 			address := "https://" + c.at.http + c.path
-			if !strings.HasPrefix(c.path, "/v1/check") && !strings.HasPrefix(c.path, "/v1/re") {
+			if !strings.HasPrefix(c.path, "/v1/check") && !strings.HasPrefix(c.path, "/v1/re") && c.path != "/v1/settle" {
 				address = "https://" + c.at.admin + c.path
 			}
 			method := http.MethodGet

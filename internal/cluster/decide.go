@@ -194,12 +194,8 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
 		answer.Receipt.Epoch = parts[0].r.Lineage()
 	}
-	for i := range q.Charge.Len() {
-		if k := q.Charge.Key(i); q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
-			if p := d.parts.of(k); p != nil {
-				p.r.Own().Stands(k, q.Charge.ID)
-			}
-		}
+	if q.Charge.ID != nil && answer.Allowed && !q.Charge.Peek {
+		d.stands(q.Charge)
 	}
 	if answer.Repeated {
 		if !current(parts, answer.Receipt) {
@@ -239,6 +235,16 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Withheld
 	}
 	return route.Answered
+}
+
+// stands records that a check with an id was admitted by charges that may be an earlier
+// attempt's. The partitions are locked.
+func (d *decider) stands(k *limiter.Charge) {
+	for i := range k.Len() {
+		if p := d.parts.of(k.Key(i)); p != nil {
+			p.r.Own().Stands(k.Key(i), k.ID)
+		}
+	}
 }
 
 // attempted returns a partition in which an earlier attempt of a check has charged one of its

@@ -123,7 +123,7 @@ func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Li
 	return nil, nil
 }
 
-// strip makes that nothing is given back any more to a counter of a key: it was reset, or its
+// strip prevents that anything is given back to a counter of a key: it was reset, or its
 // limit counts otherwise from now on. lo is the low half of the key's hash.
 func (t *Table) strip(p *partition, place, lo uint64, l *limiter.Limit) {
 	if p.due == never { // the partition has no holds

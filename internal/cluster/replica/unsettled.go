@@ -225,9 +225,11 @@ func (o *reservations) overdueUntil() limiter.Tick {
 // expire ends the waits that are over. Charges whose askers have given up are overdue, and
 // in the end stand.
 func (o *reservations) expire(t *Turn, owner peer.Epoch) {
-	for len(o.overdue) > 0 && t.Now >= o.overdue[0].until {
-		o.forgetOverdue(len(o.overdue) - 1)
+	standing := slices.IndexFunc(o.overdue, func(u unsettled) bool { return t.Now < u.until })
+	if standing < 0 {
+		standing = len(o.overdue)
 	}
+	o.forgetOverdue(len(o.overdue) - standing)
 	for i := 0; i < len(o.unsettled); {
 		u := o.unsettled[i]
 		if t.Now < u.until {
