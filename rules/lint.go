@@ -91,7 +91,7 @@ func lacking(r *definition) (out []Warning) {
 			}
 			instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
 			out = append(out, newWarning(r, at, instead, "rule %s counts by attribute %s, and all requests without it share one counter: "+
-				"write %q to leave them to other rules, or attributes: {%s: \"\"} in a rule of their own",
+				"write %q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: {%s: \"\"}",
 				quote(r.name), quote(p.name), instead, yamlText(p.name)))
 		}
 	}
@@ -125,12 +125,16 @@ func neverReached(rules []definition, e *effort) (out []Warning) {
 				continue
 			}
 			instead, both := "continue: true", fmt.Sprintf(", or write \"continue: true\" in rule %s if both are to count", quote(rules[j].name))
-			if rules[j].unlimited {
-				instead, both = "", ""
+			advice := "Move it before that rule" + both
+			switch {
+			case rules[j].unlimited:
+				instead, advice = "", "Move it before that rule"
+			case rules[j].shadow:
+				advice = fmt.Sprintf("That rule is in shadow, so nothing limits them: write \"continue: true\" in rule %s", quote(rules[j].name))
 			}
 			out = append(out, newWarning(&rules[i], rules[i].at, instead,
-				"rule %s never matches: all its requests go to rule %s on line %d. Move it before that rule%s. A request that names the rule still finds it",
-				quote(rules[i].name), quote(rules[j].name), rules[j].line, both))
+				"rule %s never matches: all its requests go to rule %s on line %d. %s. A request that names the rule still finds it",
+				quote(rules[i].name), quote(rules[j].name), rules[j].line, advice))
 			break
 		}
 	}

@@ -33,6 +33,7 @@ func TestProbableMistakes(t *testing.T) {
 		{"- {name: a, key: attr:customer, limits: [5/second]}", "2:18", "match: {attributes: {customer: }}", "counts by attribute \"customer\"", put("name: a", "name: a, ")},
 		{"- {name: a, key: ['attr:a b'], limits: [5/second]}", "2:19", "match: {attributes: {'a b': }}", "attributes: {'a b': \"\"}", put("name: a", "name: a, ")},
 		{"- {name: a, key: ['attr:c'], match: {attributes: {c: {not: x}}}, limits: [5/second]}", "2:19", "match: {attributes: {c: }}", "share one counter", put("match: {attributes: {c: {not: x}}}")},
+		{"- {name: a, key: [attr:c], limits: [5/second]}", "2:19", "match: {attributes: {c: }}", "and a later rule for requests without it, which have no limit otherwise. Only these match attributes: {c: \"\"}", put("name: a", "name: a, ")},
 
 		{"- {name: a, key: [user], limits: [5/second]}\n- {name: b, key: [ip], limits: [9/hour]}", "3:3", "continue: true",
 			`rule "b" never matches: all its requests go to rule "a" on line 2`, put("name: a", "name: a, ")},
@@ -168,4 +169,21 @@ func findable(tb testing.TB, s *rules.Set, rule string) bool {
 		}
 	}
 	return false
+}
+
+// TestNothingLimitsBehindAShadow: where a shadow rule takes all requests of another, to move
+// the other one before it is not what is advised: then the shadow rule would see nothing.
+func TestNothingLimitsBehindAShadow(t *testing.T) {
+	got := warningsOf(t, `version: 1
+rules:
+  - {name: a, key: [user], shadow: true, limits: [5/second]}
+  - {name: b, match: {path: ^/b}, key: [user], limits: [9/hour]}
+`)
+	want := `"b" never matches: all its requests go to rule "a" on line 3. That rule is in shadow, so nothing limits them: write "continue: true" in rule "a"`
+	for _, w := range got {
+		if strings.Contains(w.Text, want) {
+			return
+		}
+	}
+	t.Errorf("none of %+v", got)
 }

@@ -217,8 +217,8 @@ func lackingQuota(r *definition, quotas []definition) (out []Warning) {
 		for _, p := range slices.Concat(q.keys...) {
 			if p.kind == partAttribute && !r.match.asksFor(p.name) && !r.match.spelt(p.name) && !slices.Contains(partNames(), p.name) {
 				instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
-				out = append(out, newWarning(r, w.at, instead, "rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write %q to leave them to other rules",
-					quote(r.name), quote(q.name), quote(p.name), instead))
+				out = append(out, newWarning(r, w.at, instead, "rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write %q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: {%s: \"\"}",
+					quote(r.name), quote(q.name), quote(p.name), instead, yamlText(p.name)))
 			}
 		}
 	}

@@ -68,7 +68,7 @@ type tried struct {
 }
 
 // repeats takes the answer of a try for its key number i. It reports whether the check is
-// counted already, and this is no further charge. What was charged again is noted.
+// counted already, so this charges nothing more. What was charged again is noted.
 func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 	if o == nil || !d.Allowed || d.Source.ByPolicy() && !owned(d, i) {
 		return false
