@@ -90,7 +90,7 @@ func ofOverdue() []mutation {
 			{"internal/cluster/replica/handoff.go", "	p.own.forgetOverdue(0)\n", ""},
 		}},
 		{name: "overdue charges are forgotten", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "		o.forgetOverdue(len(o.overdue) - 1)\n", "		break\n"},
+			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(len(o.overdue) - standing)\n", ""},
 		}},
 		{name: "overdue charges are bounded", pkg: "./internal/cluster/replica", test: "^TestOverdueChargesAreBounded$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(maxOverdue)\n", ""},
