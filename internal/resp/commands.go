@@ -23,18 +23,18 @@ type command struct {
 	// check commands wait for the batch; the others are carried out when those before them
 	// are decided.
 	check bool
-	// resets commands count in budgets: each argument if each is a reset, or once.
-	resets resetting
-	run    func(ctx context.Context, c *conn, args []string)
+	// changes is what commands that are no checks, and change counters, count as in budgets.
+	changes changes
+	run     func(ctx context.Context, c *conn, args []string)
 }
 
-// resetting is how many resets a command is.
-type resetting uint8
+// changes is how many changes a command asks for.
+type changes uint8
 
 const (
-	resetsNothing resetting = iota
-	resetsOnce
-	resetsEach // of its arguments
+	changesNothing changes = iota
+	changesOnce
+	changesEach // of its arguments
 )
 
 // newCommands returns all commands by their names in capitals.
@@ -44,13 +44,16 @@ func newCommands() map[string]*command {
 		{name: "CL.THROTTLE", least: 0, most: -1, key: 1, check: true, run: doThrottle},
 		{name: "WEIR.CHECK", least: 1, most: -1, check: true, run: doWeirCheck},
 		{name: "WEIR.PEEK", least: 1, most: -1, check: true, run: doWeirPeek},
-		{name: "WEIR.RESET", least: 1, most: -1, resets: resetsOnce, run: doWeirReset},
+		{name: "WEIR.RESET", least: 1, most: -1, changes: changesOnce, run: doWeirReset},
+		{name: "WEIR.SETTLE", least: 1, most: -1, changes: changesOnce, run: doWeirSettle},
+		{name: "WEIR.CANCEL", least: 1, most: -1, changes: changesOnce, run: doWeirCancel},
+		{name: "WEIR.EXTEND", least: 1, most: -1, changes: changesOnce, run: doWeirExtend},
 		{name: "EVALSHA", least: 2, most: -1, key: 3, check: true, run: doEvalSHA},
 		{name: "EVAL", least: 2, most: -1, key: 3, check: true, run: doEval},
 		{name: "SCRIPT", least: 1, most: -1, run: doScript},
-		{name: "DEL", least: 1, most: -1, key: 1, resets: resetsEach, run: doDel},
-		{name: "UNLINK", least: 1, most: -1, key: 1, resets: resetsEach, run: doDel},
-		{name: "FLUSHDB", least: 0, most: 1, resets: resetsOnce, run: doFlush},
+		{name: "DEL", least: 1, most: -1, key: 1, changes: changesEach, run: doDel},
+		{name: "UNLINK", least: 1, most: -1, key: 1, changes: changesEach, run: doDel},
+		{name: "FLUSHDB", least: 0, most: 1, changes: changesOnce, run: doFlush},
 		{name: "PING", least: 0, most: 1, run: doPing},
 		{name: "ECHO", least: 1, most: 1, run: doEcho},
 		{name: "SELECT", least: 1, most: 1, run: doSelect},
@@ -108,7 +111,7 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 			c.bad(ctx, k.name, err)
 			return
 		}
-		if k.resets != resetsNothing {
+		if k.changes != changesNothing {
 			var end func()
 			ctx, end = c.traced(ctx, k.method)
 			defer end()
@@ -124,9 +127,9 @@ func (c *conn) spend(k *command, n, bytes int) error {
 	}
 	checks := 0
 	switch {
-	case k.check, k.resets == resetsOnce:
+	case k.check, k.changes == changesOnce:
 		checks = 1
-	case k.resets == resetsEach:
+	case k.changes == changesEach:
 		checks = n
 	}
 	return c.caller.by.Spend(checks, bytes)
@@ -196,13 +199,16 @@ func (c *conn) admit(r *limiter.Request, a transport.Action) error {
 		return errLimits
 	case a == transport.ActionReset && !o.AllowReset:
 		return errReset
+	case a == transport.ActionRefund && !o.AllowRefunds:
+		return errReserve
 	}
 	return nil
 }
 
 const (
-	errLimits forbidden = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
-	errReset  forbidden = "resets are not allowed here: the operator must start the node with --allow-reset"
+	errLimits  forbidden = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
+	errReserve forbidden = "reservations are not allowed here: the operator must start the node with --allow-refunds"
+	errReset   forbidden = "resets are not allowed here: the operator must start the node with --allow-reset"
 )
 
 // forbidden is why something is not allowed.

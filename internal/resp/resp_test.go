@@ -341,9 +341,9 @@ func TestOwnCommands(t *testing.T) {
 		{"WEIR.CHECK /none", "[allowed 1 rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated 0]"},
 		{"WEIR.CHECK /x RULE nobody", "-ERR invalid: there is no rule \"nobody\": name a rule of the rules file, or leave the name out to match by path"},
 		{"WEIR.CHECK", "-ERR wrong number of arguments for 'weir.check' command"},
-		{"WEIR.CHECK /towns USER", "-ERR nothing follows \"USER\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id]"},
-		{"WEIR.CHECK /towns ATTR a", "-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id]"},
-		{"WEIR.CHECK /towns COLOUR red", "-ERR \"COLOUR\" is none of USER, IP, METHOD, GROUP, RULE, ATTR, COST and ID"},
+		{"WEIR.CHECK /towns USER", "-ERR nothing follows \"USER\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"},
+		{"WEIR.CHECK /towns ATTR a", "-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"},
+		{"WEIR.CHECK /towns COLOUR red", "-ERR \"COLOUR\" is not known here: give " + usage},
 		{"WEIR.CHECK /towns COST much", "-ERR COST is \"much\": give a whole number"},
 		{"WEIR.CHECK /towns USER ada COST -1", "-ERR invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
 		{"HELLO 3", "{server weir version 7.0.0 proto 3 id 1 mode standalone role master modules []}"},
@@ -589,6 +589,9 @@ func (a *auditor) Audited(e transport.AuditEvent) {
 func (s someone) May(a transport.Action) (limiter.Scope, error) {
 	if a == transport.ActionReset {
 		return nil, forbidden("this caller may not reset")
+	}
+	if a == transport.ActionRefund && s == "idle" {
+		return nil, forbidden("this caller may not refund")
 	}
 	return nil, nil
 }

@@ -20,6 +20,9 @@ type Decider interface {
 	// PeekBatchInto decides requests in order and only peeks where peeks says so.
 	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
 	Reset(ctx context.Context, r limiter.Request) (int, error)
+	// Settle and Extend are those of [transport.Reserver].
+	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
 }
 
 // Observer receives every reply: its command, its code and how long it took since the
@@ -33,14 +36,17 @@ type Options struct {
 	// Decider decides.
 	Decider Decider
 	// Access, if not nil, identifies callers: by their certificate, or by the password of
-	// AUTH, which is a bearer token. It decides in place of AllowRequestLimits and
-	// AllowReset.
+	// AUTH, which is a bearer token. It decides in place of AllowRequestLimits, AllowReset
+	// and AllowRefunds.
 	Access transport.Access
 	// AllowRequestLimits allows commands that bring their own limit: CL.THROTTLE and
 	// scripts.
 	AllowRequestLimits bool
 	// AllowReset allows WEIR.RESET, DEL and FLUSHDB.
 	AllowReset bool
+	// AllowRefunds allows reservations: WEIR.CHECK with HOLD, WEIR.SETTLE, WEIR.CANCEL and
+	// WEIR.EXTEND.
+	AllowRefunds bool
 	// Idle is how long a connection may send nothing; default 15 minutes.
 	Idle time.Duration
 	// Audit, if not nil, is told of resets, and of what callers may not do.
@@ -51,7 +57,7 @@ type Options struct {
 	// Observer, if not nil, receives every reply.
 	Observer Observer
 	// Tracer, if not nil, traces checks that are decided together, and each command that
-	// resets.
+	// changes counters otherwise.
 	Tracer transport.Tracer
 	// Guard records panics; nil: nothing does.
 	Guard *guard.Guard

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
@@ -21,8 +22,11 @@ func doWeirPeek(ctx context.Context, c *conn, args []string) {
 
 // weir adds a check or a peek by the node's rules.
 func doWeir(ctx context.Context, c *conn, name string, args []string, a transport.Action) {
-	r, err := question(args)
+	r, err := question(args, usage, nil)
 	peek := a == transport.ActionPeek || r.Cost == limiter.Units(0)
+	if err == nil && r.Hold > 0 {
+		err = c.admit(&r, transport.ActionRefund)
+	}
 	if err == nil {
 		err = c.admit(&r, a)
 	}
@@ -34,7 +38,7 @@ func doWeir(ctx context.Context, c *conn, name string, args []string, a transpor
 }
 
 func doWeirReset(ctx context.Context, c *conn, args []string) {
-	r, err := question(args)
+	r, err := question(args, usage, nil)
 	if err == nil {
 		err = c.admit(&r, transport.ActionReset)
 	}
@@ -51,8 +55,12 @@ func doWeirReset(ctx context.Context, c *conn, args []string) {
 	c.served("WEIR.RESET", "OK")
 }
 
-// question reads the arguments of WEIR.CHECK: a path, and pairs of a name and a value.
-func question(args []string) (r limiter.Request, err error) {
+// usage is what follows WEIR.CHECK.
+const usage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"
+
+// question reads the arguments of WEIR.CHECK: a path, and pairs of a name and a value. more,
+// if not nil, takes further names, and reports whether it knows them.
+func question(args []string, usage string, more func(name, value string) (bool, error)) (r limiter.Request, err error) {
 	r.Path = args[0]
 	for args = args[1:]; len(args) > 0; {
 		name := strings.ToUpper(args[0])
@@ -61,7 +69,7 @@ func question(args []string) (r limiter.Request, err error) {
 			values = 2
 		}
 		if len(args) <= values {
-			return r, commandError(fmt.Sprintf("nothing follows %.40q: give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id]", args[len(args)-1]))
+			return r, commandError(fmt.Sprintf("nothing follows %.40q: give %s", args[len(args)-1], usage))
 		}
 		v := args[1]
 		switch name {
@@ -83,15 +91,38 @@ func question(args []string) (r limiter.Request, err error) {
 				return r, err
 			}
 			r.Cost = limiter.Units(n)
+		case "HOLD":
+			if r.Hold, err = holdOf(v); err != nil {
+				return r, err
+			}
 		case "ATTR":
 			if r.Attributes == nil {
 				r.Attributes = make(map[string]string)
 			}
 			r.Attributes[v] = args[2]
 		default:
-			return r, commandError(fmt.Sprintf("%.40q is none of USER, IP, METHOD, GROUP, RULE, ATTR, COST and ID", args[0]))
+			known := false
+			if more != nil {
+				known, err = more(name, v)
+			}
+			if err == nil && !known {
+				err = commandError(fmt.Sprintf("%.40q is not known here: give %s", args[0], usage))
+			}
+			if err != nil {
+				return r, err
+			}
 		}
 		args = args[1+values:]
 	}
 	return r, nil
+}
+
+// holdOf reads how long a reservation is to last.
+func holdOf(text string) (time.Duration, error) {
+	n, err := integerOf("HOLD", text)
+	most := limiter.MaxHold.Milliseconds()
+	if err == nil && (n < 1 || n > most) {
+		err = commandError(fmt.Sprintf("HOLD is %d: give 1 to %d milliseconds", n, most))
+	}
+	return time.Duration(n) * time.Millisecond, err
 }
