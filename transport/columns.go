@@ -71,7 +71,7 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 	}
 	b.grow(n)
 	rest, ids := text{left: string(m.Keys)}, text{left: string(m.Ids)}
-	ttl := idTime(m.IdTtlUs)
+	ttl, hold := idTime(m.IdTtlUs), idTime(m.HoldUs)
 	for i := range n {
 		r := &b.requests[i]
 		r.Path = rest.next(m.PathLengths, i)
@@ -79,7 +79,7 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
 		r.IP = rest.next(m.IpLengths, i)
 		r.Group = rest.next(m.GroupLengths, i)
 		r.Method = rest.next(m.MethodLengths, i)
-		r.Attributes, r.Rule, r.Limits = nil, m.Rule, nil
+		r.Attributes, r.Rule, r.Limits, r.Hold = nil, m.Rule, nil, hold
 		if r.ID, r.IDTTL, r.IDOptional = ids.next(m.IdLengths, i), 0, m.IdsOptional; r.ID != "" {
 			r.IDTTL = ttl
 		}

@@ -51,7 +51,7 @@ func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 	if m.message == nil {
 		return s.permit(m.parts)
 	}
-	err := s.mayRefund(m.message.GetReceipt())
+	err := s.mayRefund(m.message.GetReceipt() || m.message.GetHoldUs() != 0)
 	if err == nil {
 		err = s.fillRequest(r, m.message)
 	}
@@ -61,11 +61,11 @@ func (s *service) fillFull(r *limiter.Request, m *fullRequest) error {
 
 // fillCheck adds what only a check has to a request.
 func fillCheck(r *limiter.Request, m *weirv1.CheckRequest) {
-	r.Cost, r.IDTTL, r.IDOptional = costOf(m), idTime(m.GetIdTtlUs()), m.GetIdOptional()
+	r.Cost, r.IDTTL, r.IDOptional, r.Hold = costOf(m), idTime(m.GetIdTtlUs()), m.GetIdOptional(), idTime(m.GetHoldUs())
 }
 
-// idTime returns a time of an id that came as microseconds. One that is out of range stays
-// so: the longest are cut to what a duration can say.
+// idTime returns a time of an id, or of a reservation, that came as microseconds. One that is
+// out of range stays so: the longest are cut to what a duration can say.
 func idTime(us int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Microsecond)
 	return time.Duration(min(max(us, -most), most)) * time.Microsecond
@@ -201,6 +201,7 @@ func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group,
 		Attributes: r.Attributes, Rule: r.Rule, Peek: peek, Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional,
+		HoldUs: r.Hold.Microseconds(),
 	}
 	if r.Cost.Given() {
 		m.Cost = new(int64(-1))

@@ -82,6 +82,12 @@ func (s *service) description() *grpc.ServiceDesc {
 			m.Handler = s.guarded(ActionReset, traced(s.tracer, "Reset", s.serveReset))
 		case "Refund":
 			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Refund", s.serveRefund))
+		case "Settle":
+			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
+		case "Cancel":
+			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
+		case "Extend":
+			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
 		}
 	}
 	return &desc

@@ -29,12 +29,12 @@ func (s *server) get(t *testing.T, path string) reply {
 	return s.do(t, http.MethodGet, path, "", "")
 }
 
-func (s *server) post(t *testing.T, path, body string) reply {
+func (s *server) post(t testing.TB, path, body string) reply {
 	t.Helper()
 	return s.do(t, http.MethodPost, path, "application/json", body)
 }
 
-func (s *server) do(t *testing.T, method, path, contentType, body string) reply {
+func (s *server) do(t testing.TB, method, path, contentType, body string) reply {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {

@@ -86,13 +86,16 @@ func (s *service) extend(ctx context.Context, q *question) (limiter.Amended, err
 	return s.reserver.Extend(ctx, q.request)
 }
 
+// errNoReservations returns the error of a decider without reservations.
+func errNoReservations() error { return invalid("there are no reservations here") }
+
 // serveAmend serves what is done with reservations. It needs the permission to refund: who may
 // settle can take every charge of its own back, and charge beyond a limit. fields returns the fields of the question,
 // do does it.
 func (f *front) serveAmend(fields func() []field, do func(context.Context, *question) (limiter.Amended, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if f.reserver == nil {
-			writeError(w, invalid("there are no reservations here"))
+			writeError(w, errNoReservations())
 			return
 		}
 		if err := f.mayRefund(true); err != nil {

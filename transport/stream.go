@@ -159,6 +159,9 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	n, err := t.fillColumns(in)
 	if err == nil {
+		err = s.mayRefund(in.HoldUs != 0)
+	}
+	if err == nil {
 		err = by.spend(n, h.size())
 	}
 	if err == nil {

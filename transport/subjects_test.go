@@ -34,7 +34,7 @@ type subject struct {
 }
 
 func newSubject(tb testing.TB, rules string) subject {
-	return subject{newServer(tb, rules, nil), tb, map[string]*limiter.Limit{}, map[string]*limiter.Rule{}, map[string]string{}}
+	return subject{newServer(tb, rules, allowRefunds), tb, map[string]*limiter.Limit{}, map[string]*limiter.Rule{}, map[string]string{}}
 }
 
 func (s *subject) SetTime(t limiter.Tick) { s.clock.set(t) }
@@ -48,6 +48,59 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 		Attributes: m.Attributes, Rule: m.Rule, Limits: m.Limits,
 	})
 	return fromStatus(err)
+}
+
+// Amend implements [limitertest.Amender], over gRPC.
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	m := transport.NewCheckRequest(&r, false)
+	ask := func() (*weirv1.ReservationResponse, error) {
+		return s.api.Settle(ctx, &weirv1.SettleRequest{
+			Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
+			Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs, Actual: m.Cost, IfUnknown: unknownOf(a),
+		})
+	}
+	switch {
+	case a.Extend:
+		ask = func() (*weirv1.ReservationResponse, error) {
+			return s.api.Extend(ctx, &weirv1.ExtendRequest{
+				Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
+				Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs, Cost: m.Cost, HoldUs: m.HoldUs,
+			})
+		}
+	case m.GetCost() == 0 && a.IgnoreUnknown:
+		ask = func() (*weirv1.ReservationResponse, error) {
+			return s.api.Cancel(ctx, &weirv1.CancelRequest{
+				Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
+				Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs,
+			})
+		}
+	}
+	out, err := ask()
+	if _, ok := weirv1.ReservationState_name[int32(out.GetState())]; !ok {
+		s.tb.Errorf("a state that does not exist: %v", out)
+	}
+	if status.Code(err) == codes.FailedPrecondition {
+		return refusedBy(status.Convert(err).Message())
+	}
+	return limiter.Amended{
+		State: limiter.AmendState(out.GetState()), Estimate: uint32(out.GetEstimate()), Over: out.GetOver(),
+		RetryAfter: limiter.Tick(out.GetRetryAfterUs()).Duration(),
+	}, fromStatus(err)
+}
+
+func unknownOf(a limiter.Amend) weirv1.IfUnknown {
+	if a.IgnoreUnknown {
+		return weirv1.IfUnknown_IF_UNKNOWN_IGNORE
+	}
+	return weirv1.IfUnknown_IF_UNKNOWN_CHARGE
+}
+
+// refusedBy returns what an error of a settlement says of the first one.
+func refusedBy(text string) (limiter.Amended, error) {
+	out := limiter.Amended{State: limiter.AmendSettled}
+	_, of, _ := strings.Cut(text, "the id stands for ")
+	_, err := fmt.Sscanf(of, "%d units for good", &out.First)
+	return out, err
 }
 
 func (s *subject) KeyName(_ *limiter.Request, l *limiter.LimitDecision) string {
@@ -188,6 +241,7 @@ func (s *streamSubject) ask(r *limiter.Request, d *limiter.Decision, peek bool) 
 	if r.ID != "" {
 		in.Ids, in.IdLengths, in.IdTtlUs = []byte(r.ID), []uint32{uint32(len(r.ID))}, int64(limiter.Span(r.IDTTL))
 	}
+	in.HoldUs = int64(limiter.Span(r.Hold))
 	if err := s.stream.Send(in); err != nil {
 		return err
 	}
@@ -342,6 +396,54 @@ func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.De
 	return nil
 }
 
+// Amend implements [limitertest.Amender], over HTTP.
+func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	o := fields(&r)
+	path, cost := "/v1/settle", transport.NewCheckRequest(&r, false).GetCost()
+	switch {
+	case a.Extend:
+		path = "/v1/extend"
+	case cost == 0 && a.IgnoreUnknown:
+		path = "/v1/cancel"
+		delete(o, "cost")
+	default:
+		delete(o, "cost")
+		o["actual"], o["if_unknown"] = cost, "charge"
+		if a.IgnoreUnknown {
+			o["if_unknown"] = "ignore"
+		}
+	}
+	body, err := json.Marshal(o)
+	if err != nil {
+		return limiter.Amended{}, err
+	}
+	got := s.post(s.tb, path, string(body))
+	var out struct {
+		State        string `json:"state"`
+		Estimate     uint32 `json:"estimate"`
+		Over         uint64 `json:"over"`
+		RetryAfterMs int64  `json:"retry_after_ms"`
+	}
+	switch got.status {
+	case http.StatusConflict:
+		return refusedBy(got.body)
+	case http.StatusBadRequest:
+		return limiter.Amended{}, fmt.Errorf("%w: %s", limiter.ErrInvalid, got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), &out); err != nil {
+		return limiter.Amended{}, err
+	}
+	for state := limiter.AmendDone; state <= limiter.AmendDenied; state++ {
+		if state.String() == out.State {
+			return limiter.Amended{
+				State: state, Estimate: out.Estimate, Over: out.Over,
+				RetryAfter: (limiter.Tick(out.RetryAfterMs) * limiter.Millisecond).Duration(),
+			}, nil
+		}
+	}
+	return limiter.Amended{}, fmt.Errorf("an unknown state: %+v", got)
+}
+
 func query(r *limiter.Request, peek bool) url.Values {
 	v := url.Values{"path": {r.Path}, "user": {r.User}, "ip": {r.IP}, "group": {r.Group}, "method": {r.Method}, "rule": {r.Rule}}
 	for name, value := range r.Attributes {
@@ -356,22 +458,35 @@ func query(r *limiter.Request, peek bool) url.Values {
 	if r.ID != "" {
 		v.Set("id", r.ID)
 	}
+	if r.Hold != 0 {
+		v.Set("hold_ms", strconv.FormatInt(r.Hold.Milliseconds(), 10))
+	}
 	return v
 }
 
 func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
-	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "attributes": r.Attributes, "peek": peek}
-	if r.ID != "" {
-		o["id"] = r.ID
-	}
-	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
-		o["cost"] = m.GetCost()
-	}
+	o := fields(r)
+	o["peek"] = peek
 	out, err := json.Marshal(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return out
+}
+
+// fields returns the fields of a request in JSON.
+func fields(r *limiter.Request) map[string]any {
+	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "attributes": r.Attributes}
+	if r.ID != "" {
+		o["id"] = r.ID
+	}
+	if r.Hold != 0 {
+		o["hold_ms"] = r.Hold.Milliseconds()
+	}
+	if m := transport.NewCheckRequest(r, false); m.Cost != nil {
+		o["cost"] = m.GetCost()
+	}
+	return o
 }
 
 // rebuildAnswer makes a decision from an answer. What an answer lacks, a bucket's
@@ -455,13 +570,14 @@ func newHTTP(tb testing.TB, rules string) limitertest.Subject {
 }
 
 // The parts of the suite that a subject cannot take part in are skipped, so that
-// these four can is held here. None takes charges back: that has no call on the
-// wire.
+// these four can is held here. None takes charges back: that is by receipts, which are
+// good for ten minutes.
 var (
 	_ = []interface {
 		limitertest.Peeker
 		limitertest.KeyNamer
 	}{&unarySubject{}, &batchSubject{}, &streamSubject{}, &httpSubject{}}
+	_                     = []limitertest.Amender{&unarySubject{}, &batchSubject{}, &streamSubject{}, &httpSubject{}}
 	_ limitertest.Rounder = (*httpSubject)(nil)
 )
 

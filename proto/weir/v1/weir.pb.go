@@ -601,6 +601,118 @@ func (DecisionFlag) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_weir_proto_rawDescGZIP(), []int{9}
 }
 
+// IfUnknown says what to do with an id that is not known, because its time is over or the
+// nodes that knew it are lost.
+type IfUnknown int32
+
+const (
+	// Charge what was used: it was used.
+	IfUnknown_IF_UNKNOWN_CHARGE IfUnknown = 0
+	// Do nothing.
+	IfUnknown_IF_UNKNOWN_IGNORE IfUnknown = 1
+)
+
+// Enum value maps for IfUnknown.
+var (
+	IfUnknown_name = map[int32]string{
+		0: "IF_UNKNOWN_CHARGE",
+		1: "IF_UNKNOWN_IGNORE",
+	}
+	IfUnknown_value = map[string]int32{
+		"IF_UNKNOWN_CHARGE": 0,
+		"IF_UNKNOWN_IGNORE": 1,
+	}
+)
+
+func (x IfUnknown) Enum() *IfUnknown {
+	p := new(IfUnknown)
+	*p = x
+	return p
+}
+
+func (x IfUnknown) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IfUnknown) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_weir_proto_enumTypes[10].Descriptor()
+}
+
+func (IfUnknown) Type() protoreflect.EnumType {
+	return &file_weir_v1_weir_proto_enumTypes[10]
+}
+
+func (x IfUnknown) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IfUnknown.Descriptor instead.
+func (IfUnknown) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{10}
+}
+
+// ReservationState says what was done with a reservation.
+type ReservationState int32
+
+const (
+	// It was settled, or extended.
+	ReservationState_RESERVATION_STATE_DONE ReservationState = 0
+	// It was settled with the same number before; nothing has changed.
+	ReservationState_RESERVATION_STATE_REPEATED ReservationState = 1
+	// The id is not known; what was used was charged.
+	ReservationState_RESERVATION_STATE_CHARGED ReservationState = 2
+	// The id is not known; nothing has changed.
+	ReservationState_RESERVATION_STATE_UNKNOWN ReservationState = 3
+	// A limit denied what an extension adds to the estimate; nothing has changed. (4 is an
+	// error, not an answer.)
+	ReservationState_RESERVATION_STATE_DENIED ReservationState = 5
+)
+
+// Enum value maps for ReservationState.
+var (
+	ReservationState_name = map[int32]string{
+		0: "RESERVATION_STATE_DONE",
+		1: "RESERVATION_STATE_REPEATED",
+		2: "RESERVATION_STATE_CHARGED",
+		3: "RESERVATION_STATE_UNKNOWN",
+		5: "RESERVATION_STATE_DENIED",
+	}
+	ReservationState_value = map[string]int32{
+		"RESERVATION_STATE_DONE":     0,
+		"RESERVATION_STATE_REPEATED": 1,
+		"RESERVATION_STATE_CHARGED":  2,
+		"RESERVATION_STATE_UNKNOWN":  3,
+		"RESERVATION_STATE_DENIED":   5,
+	}
+)
+
+func (x ReservationState) Enum() *ReservationState {
+	p := new(ReservationState)
+	*p = x
+	return p
+}
+
+func (x ReservationState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReservationState) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_weir_proto_enumTypes[11].Descriptor()
+}
+
+func (ReservationState) Type() protoreflect.EnumType {
+	return &file_weir_v1_weir_proto_enumTypes[11]
+}
+
+func (x ReservationState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReservationState.Descriptor instead.
+func (ReservationState) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
+}
+
 // CheckRequest is what is known of a request. Every field may be absent.
 type CheckRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -637,7 +749,12 @@ type CheckRequest struct {
 	IdTtlUs int64 `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
 	// Where the node cannot remember ids, in a cluster with a member of an earlier version,
 	// decide as if there were none. Otherwise that is an error.
-	IdOptional    bool `protobuf:"varint,14,opt,name=id_optional,json=idOptional,proto3" json:"id_optional,omitempty"`
+	IdOptional bool `protobuf:"varint,14,opt,name=id_optional,json=idOptional,proto3" json:"id_optional,omitempty"`
+	// Makes the check a reservation, which needs an id: the cost is an estimate, charged at
+	// once, that Settle settles with what was used. If nothing is said within this time, 1000
+	// (1 ms) to 86400000000 (24 h) and at most what the rule says, the rule decides whether
+	// the estimate comes back. The operator must have allowed it with --allow-refunds.
+	HoldUs        int64 `protobuf:"varint,15,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +885,13 @@ func (x *CheckRequest) GetIdOptional() bool {
 		return x.IdOptional
 	}
 	return false
+}
+
+func (x *CheckRequest) GetHoldUs() int64 {
+	if x != nil {
+		return x.HoldUs
+	}
+	return 0
 }
 
 // Limit is a limit that comes with a request. Options of another algorithm than
@@ -1608,7 +1732,9 @@ type CheckColumns struct {
 	// How long the ids are remembered, as CheckRequest.id_ttl_us.
 	IdTtlUs int64 `protobuf:"varint,16,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
 	// As CheckRequest.id_optional, of all ids.
-	IdsOptional   bool `protobuf:"varint,17,opt,name=ids_optional,json=idsOptional,proto3" json:"ids_optional,omitempty"`
+	IdsOptional bool `protobuf:"varint,17,opt,name=ids_optional,json=idsOptional,proto3" json:"ids_optional,omitempty"`
+	// Makes all checks reservations, as CheckRequest.hold_us. Each needs an id.
+	HoldUs        int64 `protobuf:"varint,18,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1760,6 +1886,13 @@ func (x *CheckColumns) GetIdsOptional() bool {
 		return x.IdsOptional
 	}
 	return false
+}
+
+func (x *CheckColumns) GetHoldUs() int64 {
+	if x != nil {
+		return x.HoldUs
+	}
+	return 0
 }
 
 // AttributeColumn is one attribute of all checks. A length of 0 means that the
@@ -2595,6 +2728,471 @@ func (*RefundResponse) Descriptor() ([]byte, []int) {
 	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
 }
 
+// SettleRequest names the keys as the CheckRequest of the reservation did.
+type SettleRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Method     string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	User       string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip         string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	Group      string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Rule       string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Limits     []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The id of the check, and how long it is remembered from now on, as
+	// CheckRequest.id_ttl_us.
+	Id      string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
+	IdTtlUs int64  `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
+	// What was used, 0 to 4294967295 units. It must be given.
+	Actual        *int64    `protobuf:"varint,16,opt,name=actual,proto3,oneof" json:"actual,omitempty"`
+	IfUnknown     IfUnknown `protobuf:"varint,17,opt,name=if_unknown,json=ifUnknown,proto3,enum=weir.v1.IfUnknown" json:"if_unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettleRequest) Reset() {
+	*x = SettleRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettleRequest) ProtoMessage() {}
+
+func (x *SettleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
+func (*SettleRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SettleRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *SettleRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *SettleRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SettleRequest) GetIdTtlUs() int64 {
+	if x != nil {
+		return x.IdTtlUs
+	}
+	return 0
+}
+
+func (x *SettleRequest) GetActual() int64 {
+	if x != nil && x.Actual != nil {
+		return *x.Actual
+	}
+	return 0
+}
+
+func (x *SettleRequest) GetIfUnknown() IfUnknown {
+	if x != nil {
+		return x.IfUnknown
+	}
+	return IfUnknown_IF_UNKNOWN_CHARGE
+}
+
+// CancelRequest names the keys as the CheckRequest of the reservation did.
+type CancelRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Method     string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	User       string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip         string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	Group      string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Rule       string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Limits     []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The id of the check, and how long it is remembered from now on, as
+	// CheckRequest.id_ttl_us.
+	Id            string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
+	IdTtlUs       int64  `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CancelRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *CancelRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *CancelRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetIdTtlUs() int64 {
+	if x != nil {
+		return x.IdTtlUs
+	}
+	return 0
+}
+
+// ExtendRequest names the keys as the CheckRequest of the reservation did.
+type ExtendRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Method     string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	User       string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip         string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	Group      string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The new estimate, if it is higher; absent leaves it to the rule, as in CheckRequest.
+	Cost   *int64   `protobuf:"varint,7,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
+	Rule   string   `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Limits []*Limit `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The id of the check, and how long it is remembered from now on, as
+	// CheckRequest.id_ttl_us.
+	Id      string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
+	IdTtlUs int64  `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
+	// For how long it is to last from now on, as CheckRequest.hold_us. It must be given.
+	HoldUs        int64 `protobuf:"varint,15,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendRequest) Reset() {
+	*x = ExtendRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendRequest) ProtoMessage() {}
+
+func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
+func (*ExtendRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExtendRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetCost() int64 {
+	if x != nil && x.Cost != nil {
+		return *x.Cost
+	}
+	return 0
+}
+
+func (x *ExtendRequest) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *ExtendRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExtendRequest) GetIdTtlUs() int64 {
+	if x != nil {
+		return x.IdTtlUs
+	}
+	return 0
+}
+
+func (x *ExtendRequest) GetHoldUs() int64 {
+	if x != nil {
+		return x.HoldUs
+	}
+	return 0
+}
+
+type ReservationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	State ReservationState       `protobuf:"varint,1,opt,name=state,proto3,enum=weir.v1.ReservationState" json:"state,omitempty"`
+	// The estimate before a settlement, and after an extension.
+	Estimate uint64 `protobuf:"varint,2,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	// How many units were charged beyond what a limit had left; of several limits the
+	// largest number.
+	Over uint64 `protobuf:"varint,3,opt,name=over,proto3" json:"over,omitempty"`
+	// With RESERVATION_STATE_DENIED: the least wait after which the extension is allowed if
+	// nobody else asks. 0 if it never can be.
+	RetryAfterUs  int64 `protobuf:"varint,4,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservationResponse) Reset() {
+	*x = ReservationResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservationResponse) ProtoMessage() {}
+
+func (x *ReservationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservationResponse.ProtoReflect.Descriptor instead.
+func (*ReservationResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReservationResponse) GetState() ReservationState {
+	if x != nil {
+		return x.State
+	}
+	return ReservationState_RESERVATION_STATE_DONE
+}
+
+func (x *ReservationResponse) GetEstimate() uint64 {
+	if x != nil {
+		return x.Estimate
+	}
+	return 0
+}
+
+func (x *ReservationResponse) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+func (x *ReservationResponse) GetRetryAfterUs() int64 {
+	if x != nil {
+		return x.RetryAfterUs
+	}
+	return 0
+}
+
 // ExplainResponse is a decision with its reasons, for people: texts may be worded
 // otherwise in another version.
 type ExplainResponse struct {
@@ -2615,7 +3213,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +3225,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +3238,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainResponse) GetDecision() *CheckResponse {
@@ -2707,7 +3305,7 @@ type LimitExplanation struct {
 
 func (x *LimitExplanation) Reset() {
 	*x = LimitExplanation{}
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +3317,7 @@ func (x *LimitExplanation) String() string {
 func (*LimitExplanation) ProtoMessage() {}
 
 func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +3330,7 @@ func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
 func (*LimitExplanation) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LimitExplanation) GetName() string {
@@ -2815,7 +3413,7 @@ type ExplainedField struct {
 
 func (x *ExplainedField) Reset() {
 	*x = ExplainedField{}
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3425,7 @@ func (x *ExplainedField) String() string {
 func (*ExplainedField) ProtoMessage() {}
 
 func (x *ExplainedField) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3438,7 @@ func (x *ExplainedField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedField.ProtoReflect.Descriptor instead.
 func (*ExplainedField) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainedField) GetName() string {
@@ -2869,7 +3467,7 @@ type ExplainedCount struct {
 
 func (x *ExplainedCount) Reset() {
 	*x = ExplainedCount{}
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +3479,7 @@ func (x *ExplainedCount) String() string {
 func (*ExplainedCount) ProtoMessage() {}
 
 func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +3492,7 @@ func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedCount.ProtoReflect.Descriptor instead.
 func (*ExplainedCount) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainedCount) GetStartUnixUs() int64 {
@@ -2926,7 +3524,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3536,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3549,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{26}
 }
 
 // RingResponse is what a client needs to ask owners directly.
@@ -2973,7 +3571,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3583,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3596,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RingResponse) GetView() uint64 {
@@ -3047,7 +3645,7 @@ type RingMember struct {
 
 func (x *RingMember) Reset() {
 	*x = RingMember{}
-	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3657,7 @@ func (x *RingMember) String() string {
 func (*RingMember) ProtoMessage() {}
 
 func (x *RingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3670,7 @@ func (x *RingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingMember.ProtoReflect.Descriptor instead.
 func (*RingMember) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RingMember) GetName() string {
@@ -3093,7 +3691,7 @@ var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
-	"\x12weir/v1/weir.proto\x12\aweir.v1\"\xd3\x03\n" +
+	"\x12weir/v1/weir.proto\x12\aweir.v1\"\xec\x03\n" +
 	"\fCheckRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -3112,7 +3710,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x02id\x18\f \x01(\tR\x02id\x12\x1a\n" +
 	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x1f\n" +
 	"\vid_optional\x18\x0e \x01(\bR\n" +
-	"idOptional\x1a=\n" +
+	"idOptional\x12\x17\n" +
+	"\ahold_us\x18\x0f \x01(\x03R\x06holdUs\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -3192,7 +3791,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vCheckResult\x124\n" +
 	"\bdecision\x18\x01 \x01(\v2\x16.weir.v1.CheckResponseH\x00R\bdecision\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.weir.v1.CheckErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x8b\x04\n" +
+	"\x06result\"\xa4\x04\n" +
 	"\fCheckColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04keys\x18\x02 \x01(\fR\x04keys\x12!\n" +
@@ -3217,7 +3816,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"id_lengths\x18\x0f \x03(\rR\tidLengths\x12\x1a\n" +
 	"\tid_ttl_us\x18\x10 \x01(\x03R\aidTtlUs\x12!\n" +
-	"\fids_optional\x18\x11 \x01(\bR\vidsOptional\"?\n" +
+	"\fids_optional\x18\x11 \x01(\bR\vidsOptional\x12\x17\n" +
+	"\ahold_us\x18\x12 \x01(\x03R\x06holdUs\"?\n" +
 	"\x0fAttributeColumn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\alengths\x18\x02 \x03(\rR\alengths\"\xc7\x03\n" +
@@ -3302,7 +3902,67 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
 	"\x05_cost\"\x10\n" +
-	"\x0eRefundResponse\"\xcc\x01\n" +
+	"\x0eRefundResponse\"\xbf\x03\n" +
+	"\rSettleRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\tR\x05group\x12F\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2&.weir.v1.SettleRequest.AttributesEntryR\n" +
+	"attributes\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
+	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\x12\x1a\n" +
+	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x1b\n" +
+	"\x06actual\x18\x10 \x01(\x03H\x00R\x06actual\x88\x01\x01\x121\n" +
+	"\n" +
+	"if_unknown\x18\x11 \x01(\x0e2\x12.weir.v1.IfUnknownR\tifUnknown\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_actual\"\xe4\x02\n" +
+	"\rCancelRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\tR\x05group\x12F\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2&.weir.v1.CancelRequest.AttributesEntryR\n" +
+	"attributes\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
+	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\x12\x1a\n" +
+	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x03\n" +
+	"\rExtendRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\tR\x05group\x12F\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2&.weir.v1.ExtendRequest.AttributesEntryR\n" +
+	"attributes\x12\x17\n" +
+	"\x04cost\x18\a \x01(\x03H\x00R\x04cost\x88\x01\x01\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
+	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x0e\n" +
+	"\x02id\x18\f \x01(\tR\x02id\x12\x1a\n" +
+	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x17\n" +
+	"\ahold_us\x18\x0f \x01(\x03R\x06holdUs\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_cost\"\x9c\x01\n" +
+	"\x13ReservationResponse\x12/\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x19.weir.v1.ReservationStateR\x05state\x12\x1a\n" +
+	"\bestimate\x18\x02 \x01(\x04R\bestimate\x12\x12\n" +
+	"\x04over\x18\x03 \x01(\x04R\x04over\x12$\n" +
+	"\x0eretry_after_us\x18\x04 \x01(\x03R\fretryAfterUs\"\xcc\x01\n" +
 	"\x0fExplainResponse\x122\n" +
 	"\bdecision\x18\x01 \x01(\v2\x16.weir.v1.CheckResponseR\bdecision\x12\x1e\n" +
 	"\vnow_unix_us\x18\x02 \x01(\x03R\tnowUnixUs\x12\x14\n" +
@@ -3402,14 +4062,26 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x15DECISION_FLAG_BLOCKED\x10\b\x12\x1a\n" +
 	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x1a\n" +
 	"\x16DECISION_FLAG_REPEATED\x10 \x12\x18\n" +
-	"\x13DECISION_FLAG_ERROR\x10\x80\x012\xb0\x03\n" +
+	"\x13DECISION_FLAG_ERROR\x10\x80\x01*9\n" +
+	"\tIfUnknown\x12\x15\n" +
+	"\x11IF_UNKNOWN_CHARGE\x10\x00\x12\x15\n" +
+	"\x11IF_UNKNOWN_IGNORE\x10\x01*\xaa\x01\n" +
+	"\x10ReservationState\x12\x1a\n" +
+	"\x16RESERVATION_STATE_DONE\x10\x00\x12\x1e\n" +
+	"\x1aRESERVATION_STATE_REPEATED\x10\x01\x12\x1d\n" +
+	"\x19RESERVATION_STATE_CHARGED\x10\x02\x12\x1d\n" +
+	"\x19RESERVATION_STATE_UNKNOWN\x10\x03\x12\x1c\n" +
+	"\x18RESERVATION_STATE_DENIED\x10\x052\xf0\x04\n" +
 	"\aLimiter\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +
 	"\n" +
 	"CheckBatch\x12\x1a.weir.v1.CheckBatchRequest\x1a\x1b.weir.v1.CheckBatchResponse\x12B\n" +
 	"\vCheckStream\x12\x15.weir.v1.CheckColumns\x1a\x18.weir.v1.DecisionColumns(\x010\x01\x126\n" +
 	"\x05Reset\x12\x15.weir.v1.ResetRequest\x1a\x16.weir.v1.ResetResponse\x129\n" +
-	"\x06Refund\x12\x16.weir.v1.RefundRequest\x1a\x17.weir.v1.RefundResponse\x12:\n" +
+	"\x06Refund\x12\x16.weir.v1.RefundRequest\x1a\x17.weir.v1.RefundResponse\x12>\n" +
+	"\x06Settle\x12\x16.weir.v1.SettleRequest\x1a\x1c.weir.v1.ReservationResponse\x12>\n" +
+	"\x06Cancel\x12\x16.weir.v1.CancelRequest\x1a\x1c.weir.v1.ReservationResponse\x12>\n" +
+	"\x06Extend\x12\x16.weir.v1.ExtendRequest\x1a\x1c.weir.v1.ReservationResponse\x12:\n" +
 	"\aExplain\x12\x15.weir.v1.CheckRequest\x1a\x18.weir.v1.ExplainResponse\x123\n" +
 	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
 
@@ -3425,51 +4097,60 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 	return file_weir_v1_weir_proto_rawDescData
 }
 
-var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_weir_v1_weir_proto_goTypes = []any{
-	(Algorithm)(0),             // 0: weir.v1.Algorithm
-	(Align)(0),                 // 1: weir.v1.Align
-	(Coverage)(0),              // 2: weir.v1.Coverage
-	(Rounding)(0),              // 3: weir.v1.Rounding
-	(Drip)(0),                  // 4: weir.v1.Drip
-	(CountRejected)(0),         // 5: weir.v1.CountRejected
-	(Source)(0),                // 6: weir.v1.Source
-	(Calendar)(0),              // 7: weir.v1.Calendar
-	(Weekday)(0),               // 8: weir.v1.Weekday
-	(DecisionFlag)(0),          // 9: weir.v1.DecisionFlag
-	(*CheckRequest)(nil),       // 10: weir.v1.CheckRequest
-	(*Limit)(nil),              // 11: weir.v1.Limit
-	(*CheckResponse)(nil),      // 12: weir.v1.CheckResponse
-	(*LimitDecision)(nil),      // 13: weir.v1.LimitDecision
-	(*CheckError)(nil),         // 14: weir.v1.CheckError
-	(*CheckBatchRequest)(nil),  // 15: weir.v1.CheckBatchRequest
-	(*CheckBatchResponse)(nil), // 16: weir.v1.CheckBatchResponse
-	(*CheckResult)(nil),        // 17: weir.v1.CheckResult
-	(*CheckColumns)(nil),       // 18: weir.v1.CheckColumns
-	(*AttributeColumn)(nil),    // 19: weir.v1.AttributeColumn
-	(*DecisionColumns)(nil),    // 20: weir.v1.DecisionColumns
-	(*LimitInfo)(nil),          // 21: weir.v1.LimitInfo
-	(*ColumnsError)(nil),       // 22: weir.v1.ColumnsError
-	(*LimitColumns)(nil),       // 23: weir.v1.LimitColumns
-	(*ResetRequest)(nil),       // 24: weir.v1.ResetRequest
-	(*ResetResponse)(nil),      // 25: weir.v1.ResetResponse
-	(*RefundRequest)(nil),      // 26: weir.v1.RefundRequest
-	(*RefundResponse)(nil),     // 27: weir.v1.RefundResponse
-	(*ExplainResponse)(nil),    // 28: weir.v1.ExplainResponse
-	(*LimitExplanation)(nil),   // 29: weir.v1.LimitExplanation
-	(*ExplainedField)(nil),     // 30: weir.v1.ExplainedField
-	(*ExplainedCount)(nil),     // 31: weir.v1.ExplainedCount
-	(*RingRequest)(nil),        // 32: weir.v1.RingRequest
-	(*RingResponse)(nil),       // 33: weir.v1.RingResponse
-	(*RingMember)(nil),         // 34: weir.v1.RingMember
-	nil,                        // 35: weir.v1.CheckRequest.AttributesEntry
-	nil,                        // 36: weir.v1.ResetRequest.AttributesEntry
-	nil,                        // 37: weir.v1.RefundRequest.AttributesEntry
+	(Algorithm)(0),              // 0: weir.v1.Algorithm
+	(Align)(0),                  // 1: weir.v1.Align
+	(Coverage)(0),               // 2: weir.v1.Coverage
+	(Rounding)(0),               // 3: weir.v1.Rounding
+	(Drip)(0),                   // 4: weir.v1.Drip
+	(CountRejected)(0),          // 5: weir.v1.CountRejected
+	(Source)(0),                 // 6: weir.v1.Source
+	(Calendar)(0),               // 7: weir.v1.Calendar
+	(Weekday)(0),                // 8: weir.v1.Weekday
+	(DecisionFlag)(0),           // 9: weir.v1.DecisionFlag
+	(IfUnknown)(0),              // 10: weir.v1.IfUnknown
+	(ReservationState)(0),       // 11: weir.v1.ReservationState
+	(*CheckRequest)(nil),        // 12: weir.v1.CheckRequest
+	(*Limit)(nil),               // 13: weir.v1.Limit
+	(*CheckResponse)(nil),       // 14: weir.v1.CheckResponse
+	(*LimitDecision)(nil),       // 15: weir.v1.LimitDecision
+	(*CheckError)(nil),          // 16: weir.v1.CheckError
+	(*CheckBatchRequest)(nil),   // 17: weir.v1.CheckBatchRequest
+	(*CheckBatchResponse)(nil),  // 18: weir.v1.CheckBatchResponse
+	(*CheckResult)(nil),         // 19: weir.v1.CheckResult
+	(*CheckColumns)(nil),        // 20: weir.v1.CheckColumns
+	(*AttributeColumn)(nil),     // 21: weir.v1.AttributeColumn
+	(*DecisionColumns)(nil),     // 22: weir.v1.DecisionColumns
+	(*LimitInfo)(nil),           // 23: weir.v1.LimitInfo
+	(*ColumnsError)(nil),        // 24: weir.v1.ColumnsError
+	(*LimitColumns)(nil),        // 25: weir.v1.LimitColumns
+	(*ResetRequest)(nil),        // 26: weir.v1.ResetRequest
+	(*ResetResponse)(nil),       // 27: weir.v1.ResetResponse
+	(*RefundRequest)(nil),       // 28: weir.v1.RefundRequest
+	(*RefundResponse)(nil),      // 29: weir.v1.RefundResponse
+	(*SettleRequest)(nil),       // 30: weir.v1.SettleRequest
+	(*CancelRequest)(nil),       // 31: weir.v1.CancelRequest
+	(*ExtendRequest)(nil),       // 32: weir.v1.ExtendRequest
+	(*ReservationResponse)(nil), // 33: weir.v1.ReservationResponse
+	(*ExplainResponse)(nil),     // 34: weir.v1.ExplainResponse
+	(*LimitExplanation)(nil),    // 35: weir.v1.LimitExplanation
+	(*ExplainedField)(nil),      // 36: weir.v1.ExplainedField
+	(*ExplainedCount)(nil),      // 37: weir.v1.ExplainedCount
+	(*RingRequest)(nil),         // 38: weir.v1.RingRequest
+	(*RingResponse)(nil),        // 39: weir.v1.RingResponse
+	(*RingMember)(nil),          // 40: weir.v1.RingMember
+	nil,                         // 41: weir.v1.CheckRequest.AttributesEntry
+	nil,                         // 42: weir.v1.ResetRequest.AttributesEntry
+	nil,                         // 43: weir.v1.RefundRequest.AttributesEntry
+	nil,                         // 44: weir.v1.SettleRequest.AttributesEntry
+	nil,                         // 45: weir.v1.CancelRequest.AttributesEntry
+	nil,                         // 46: weir.v1.ExtendRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	35, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
-	11, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
+	41, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	13, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
 	2,  // 4: weir.v1.Limit.coverage:type_name -> weir.v1.Coverage
@@ -3479,46 +4160,60 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	7,  // 8: weir.v1.Limit.calendar:type_name -> weir.v1.Calendar
 	8,  // 9: weir.v1.Limit.week_start:type_name -> weir.v1.Weekday
 	6,  // 10: weir.v1.CheckResponse.source:type_name -> weir.v1.Source
-	13, // 11: weir.v1.CheckResponse.limits:type_name -> weir.v1.LimitDecision
+	15, // 11: weir.v1.CheckResponse.limits:type_name -> weir.v1.LimitDecision
 	0,  // 12: weir.v1.LimitDecision.algorithm:type_name -> weir.v1.Algorithm
-	10, // 13: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
-	17, // 14: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
-	12, // 15: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
-	14, // 16: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
-	19, // 17: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
-	21, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
-	22, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
-	14, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
-	23, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
+	12, // 13: weir.v1.CheckBatchRequest.checks:type_name -> weir.v1.CheckRequest
+	19, // 14: weir.v1.CheckBatchResponse.results:type_name -> weir.v1.CheckResult
+	14, // 15: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
+	16, // 16: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
+	21, // 17: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
+	23, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
+	24, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
+	16, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
+	25, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
 	0,  // 22: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	36, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
-	11, // 24: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	37, // 25: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
-	11, // 26: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
-	12, // 27: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	29, // 28: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	30, // 29: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	31, // 30: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	34, // 31: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	10, // 32: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	15, // 33: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	18, // 34: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	24, // 35: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	26, // 36: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	10, // 37: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	32, // 38: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	12, // 39: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	16, // 40: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	20, // 41: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	25, // 42: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	27, // 43: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	28, // 44: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	33, // 45: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	42, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	13, // 24: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
+	43, // 25: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	13, // 26: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
+	44, // 27: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
+	13, // 28: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
+	10, // 29: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
+	45, // 30: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	13, // 31: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
+	46, // 32: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	13, // 33: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
+	11, // 34: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
+	14, // 35: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	35, // 36: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	36, // 37: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	37, // 38: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	40, // 39: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	12, // 40: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 41: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 42: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	26, // 43: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	28, // 44: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	30, // 45: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	31, // 46: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	32, // 47: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 48: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	38, // 49: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	14, // 50: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 51: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 52: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	27, // 53: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	29, // 54: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	33, // 55: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	33, // 56: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	33, // 57: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	34, // 58: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	39, // 59: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	50, // [50:60] is the sub-list for method output_type
+	40, // [40:50] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -3533,13 +4228,15 @@ func file_weir_v1_weir_proto_init() {
 		(*CheckResult_Error)(nil),
 	}
 	file_weir_v1_weir_proto_msgTypes[16].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[18].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   28,
+			NumEnums:      12,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,9 @@ const (
 	Limiter_CheckStream_FullMethodName = "/weir.v1.Limiter/CheckStream"
 	Limiter_Reset_FullMethodName       = "/weir.v1.Limiter/Reset"
 	Limiter_Refund_FullMethodName      = "/weir.v1.Limiter/Refund"
+	Limiter_Settle_FullMethodName      = "/weir.v1.Limiter/Settle"
+	Limiter_Cancel_FullMethodName      = "/weir.v1.Limiter/Cancel"
+	Limiter_Extend_FullMethodName      = "/weir.v1.Limiter/Extend"
 	Limiter_Explain_FullMethodName     = "/weir.v1.Limiter/Explain"
 	Limiter_Ring_FullMethodName        = "/weir.v1.Limiter/Ring"
 )
@@ -75,6 +78,20 @@ type LimiterClient interface {
 	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
 	// or was given by a node with another secret, or under other rules.
 	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
+	// Settle ends a reservation, which is a check with hold_us: the request has used so many
+	// units. What the estimate was too much comes back exactly where it was charged; what it
+	// was too little is charged in full, beyond the limit too. To settle again with the same
+	// number changes nothing, whichever node is asked, so it can be repeated where no answer
+	// came. Reservations need the permission to refund: the operator must have allowed it
+	// with --allow-refunds. FAILED_PRECONDITION: the id stands for another number for good.
+	// RESOURCE_EXHAUSTED: there is no room for what is to be charged.
+	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
+	// Cancel is Settle with 0 units. It charges nothing if the id is not known.
+	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
+	// Extend lets a reservation last for hold_us from now on, and may raise its estimate,
+	// which a limit may deny: an answer, with RESERVATION_STATE_DENIED. It can be repeated as
+	// Settle can, and has its errors.
+	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
 	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
@@ -147,6 +164,36 @@ func (c *limiterClient) Refund(ctx context.Context, in *RefundRequest, opts ...g
 	return out, nil
 }
 
+func (c *limiterClient) Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*ReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationResponse)
+	err := c.cc.Invoke(ctx, Limiter_Settle_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*ReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationResponse)
+	err := c.cc.Invoke(ctx, Limiter_Cancel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*ReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReservationResponse)
+	err := c.cc.Invoke(ctx, Limiter_Extend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *limiterClient) Explain(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainResponse)
@@ -208,6 +255,20 @@ type LimiterServer interface {
 	// and no error tells. INVALID_ARGUMENT: the receipt was changed, is of another request,
 	// or was given by a node with another secret, or under other rules.
 	Refund(context.Context, *RefundRequest) (*RefundResponse, error)
+	// Settle ends a reservation, which is a check with hold_us: the request has used so many
+	// units. What the estimate was too much comes back exactly where it was charged; what it
+	// was too little is charged in full, beyond the limit too. To settle again with the same
+	// number changes nothing, whichever node is asked, so it can be repeated where no answer
+	// came. Reservations need the permission to refund: the operator must have allowed it
+	// with --allow-refunds. FAILED_PRECONDITION: the id stands for another number for good.
+	// RESOURCE_EXHAUSTED: there is no room for what is to be charged.
+	Settle(context.Context, *SettleRequest) (*ReservationResponse, error)
+	// Cancel is Settle with 0 units. It charges nothing if the id is not known.
+	Cancel(context.Context, *CancelRequest) (*ReservationResponse, error)
+	// Extend lets a reservation last for hold_us from now on, and may raise its estimate,
+	// which a limit may deny: an answer, with RESERVATION_STATE_DENIED. It can be repeated as
+	// Settle can, and has its errors.
+	Extend(context.Context, *ExtendRequest) (*ReservationResponse, error)
 	// Explain tells what Check would answer, and why: each counter, the comparison that
 	// decides, and which node told it. Nothing is charged, and peek is ignored. Any node
 	// may be asked. DEADLINE_EXCEEDED where nobody that holds a counter answers in time,
@@ -241,6 +302,15 @@ func (UnimplementedLimiterServer) Reset(context.Context, *ResetRequest) (*ResetR
 }
 func (UnimplementedLimiterServer) Refund(context.Context, *RefundRequest) (*RefundResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Refund not implemented")
+}
+func (UnimplementedLimiterServer) Settle(context.Context, *SettleRequest) (*ReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Settle not implemented")
+}
+func (UnimplementedLimiterServer) Cancel(context.Context, *CancelRequest) (*ReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
+}
+func (UnimplementedLimiterServer) Extend(context.Context, *ExtendRequest) (*ReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Extend not implemented")
 }
 func (UnimplementedLimiterServer) Explain(context.Context, *CheckRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
@@ -348,6 +418,60 @@ func _Limiter_Refund_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Settle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Settle(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Settle_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Settle(ctx, req.(*SettleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Limiter_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Cancel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Cancel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Cancel(ctx, req.(*CancelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Limiter_Extend_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Extend(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Extend_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Extend(ctx, req.(*ExtendRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Limiter_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckRequest)
 	if err := dec(in); err != nil {
@@ -406,6 +530,18 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Refund",
 			Handler:    _Limiter_Refund_Handler,
+		},
+		{
+			MethodName: "Settle",
+			Handler:    _Limiter_Settle_Handler,
+		},
+		{
+			MethodName: "Cancel",
+			Handler:    _Limiter_Cancel_Handler,
+		},
+		{
+			MethodName: "Extend",
+			Handler:    _Limiter_Extend_Handler,
 		},
 		{
 			MethodName: "Explain",

@@ -1,0 +1,116 @@
+package transport
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// aboutReservation is a message that names a reservation.
+type aboutReservation interface {
+	proto.Message
+	asked
+	GetIdTtlUs() int64
+}
+
+// serveReservation returns the gRPC method of a name that does something with a reservation.
+// message returns an empty request.
+func (s *service) serveReservation(name string, message func() aboutReservation) unary {
+	return func(ctx context.Context, decode func(any) error) (any, error) {
+		m := message()
+		c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
+		defer c.hold.release()
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		begin := s.begin()
+		if err := c.permit(s); err != nil {
+			return nil, s.end(name, begin, err)
+		}
+		out, err := s.amendNamed(ctx, name, m)
+		if err != nil {
+			return nil, err
+		}
+		return s.encode(out, &c.hold)
+	}
+}
+
+// Settle implements the service.
+func (s *service) Settle(ctx context.Context, m *weirv1.SettleRequest) (*weirv1.ReservationResponse, error) {
+	return s.amendNamed(ctx, "Settle", m)
+}
+
+// Cancel implements the service.
+func (s *service) Cancel(ctx context.Context, m *weirv1.CancelRequest) (*weirv1.ReservationResponse, error) {
+	return s.amendNamed(ctx, "Cancel", m)
+}
+
+// Extend implements the service.
+func (s *service) Extend(ctx context.Context, m *weirv1.ExtendRequest) (*weirv1.ReservationResponse, error) {
+	return s.amendNamed(ctx, "Extend", m)
+}
+
+// amendNamed is the method of a name.
+func (s *service) amendNamed(ctx context.Context, name string, m aboutReservation) (*weirv1.ReservationResponse, error) {
+	begin := s.begin()
+	out, err := s.reservation(ctx, m)
+	return out, s.end(name, begin, err)
+}
+
+// reservation does what a message asks for. It needs the permission to refund, as over HTTP.
+func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.ReservationResponse, error) {
+	if s.reserver == nil {
+		return nil, errNoReservations()
+	}
+	if err := s.mayRefund(true); err != nil {
+		return nil, err
+	}
+	var q question
+	by, err := s.identify(ctx)
+	if err == nil {
+		err = by.spend(1, proto.Size(m))
+	}
+	if err == nil {
+		err = s.fillRequest(&q.request, m)
+	}
+	if err == nil {
+		q.request.IDTTL = idTime(m.GetIdTtlUs())
+		err = by.admit(&q.request, ActionRefund)
+	}
+	var out limiter.Amended
+	if err == nil {
+		out, err = s.amendBy(ctx, &q, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	by.amended(out)
+	return &weirv1.ReservationResponse{
+		State: weirv1.ReservationState(out.State), Estimate: uint64(out.Estimate), Over: out.Over,
+		RetryAfterUs: int64(limiter.Span(out.RetryAfter)),
+	}, nil
+}
+
+// amendBy completes a question by what its message has of its own, and does it.
+func (s *service) amendBy(ctx context.Context, q *question, m aboutReservation) (limiter.Amended, error) {
+	switch m := m.(type) {
+	case *weirv1.SettleRequest:
+		switch u := m.GetIfUnknown(); u {
+		case weirv1.IfUnknown_IF_UNKNOWN_CHARGE, weirv1.IfUnknown_IF_UNKNOWN_IGNORE:
+			q.amend = amendment{m.Actual, u == weirv1.IfUnknown_IF_UNKNOWN_IGNORE}
+		default:
+			return limiter.Amended{}, invalid("there is no if_unknown number %d", u)
+		}
+		return s.settle(ctx, q)
+	case *weirv1.ExtendRequest:
+		q.request.Hold = idTime(m.GetHoldUs())
+		if m.Cost != nil {
+			q.request.Cost = limiter.Units(m.GetCost())
+		}
+		return s.extend(ctx, q)
+	}
+	return s.cancel(ctx, q)
+}

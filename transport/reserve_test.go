@@ -1,0 +1,162 @@
+package transport_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+// A check with hold_us is a reservation by every call that checks, and a check without it is
+// none, also if it comes in memory that one had before.
+func TestHoldsByEveryCall(t *testing.T) {
+	s := newServer(t, reserved, allowRefunds)
+	stream, err := s.api.CheckStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := func(id string, hold int64) {
+		t.Helper()
+		if err := stream.Send(&weirv1.CheckColumns{
+			Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte(id), IdLengths: []uint32{uint32(len(id))}, HoldUs: hold,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stream.Recv(); err != nil || m.GetError() != nil || len(m.GetErrors()) > 0 {
+			t.Fatal(m, err)
+		}
+	}
+	holds := func(want int64) {
+		t.Helper()
+		if n := s.node.Stats().Holds; n != want {
+			t.Fatalf("%d holds, want %d", n, want)
+		}
+	}
+	if _, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "1", HoldUs: 5_000_000}); err != nil {
+		t.Fatal(err)
+	}
+	holds(1)
+	m, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Id: "2", HoldUs: 5_000_000}, {User: "ada", Id: "3"}}})
+	if err != nil || m.GetResults()[0].GetError() != nil || m.GetResults()[1].GetError() != nil {
+		t.Fatal(m, err)
+	}
+	holds(2)
+	columns("4", 0)
+	holds(2)
+	columns("5", 5_000_000)
+	holds(3)
+	columns("6", 0)
+	holds(3)
+}
+
+// What is refused over gRPC has the texts of HTTP, and a code that says what may help. Nothing
+// changes by it.
+func TestReservationsRefused(t *testing.T) {
+	s := newServer(t, reserved, allowRefunds)
+	ctx := t.Context()
+	check := func(id string, hold int64) error {
+		_, err := s.api.Check(ctx, &weirv1.CheckRequest{User: "ada", Cost: new(int64(600)), Id: id, HoldUs: hold})
+		return err
+	}
+	if err := check("1", 60_000_000); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.api.Settle(ctx, &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(5))}); err != nil || m.GetEstimate() != 600 {
+		t.Fatal(m, err)
+	}
+	if err := check("2", 60_000_000); err != nil {
+		t.Fatal(err)
+	}
+	settle := func(m *weirv1.SettleRequest) error { _, err := s.api.Settle(ctx, m); return err }
+	extend := func(m *weirv1.ExtendRequest) error { _, err := s.api.Extend(ctx, m); return err }
+	for i, test := range []struct {
+		err  error
+		code codes.Code
+		want string
+	}{
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(7))}), codes.FailedPrecondition, "the id stands for 5 units for good"},
+		{extend(&weirv1.ExtendRequest{User: "ada", Id: "1", HoldUs: 1000}), codes.FailedPrecondition, "the id stands for 5 units for good"},
+		{settle(&weirv1.SettleRequest{User: "ada", Actual: new(int64(7))}), codes.InvalidArgument, "the request has no id"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2"}), codes.InvalidArgument, "does not say what was used: give actual"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(-1))}), codes.InvalidArgument, "settled with -1"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(1)), IfUnknown: 7}), codes.InvalidArgument, "there is no if_unknown number 7"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: strings.Repeat("x", 65), Actual: new(int64(1))}), codes.InvalidArgument, "the id has 65 bytes"},
+		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2"}), codes.InvalidArgument, "extended by no time"},
+		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2", HoldUs: 1 << 62}), codes.InvalidArgument, "out of range"},
+		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2", HoldUs: 1}), codes.InvalidArgument, "out of range"},
+		{check("", 1000), codes.InvalidArgument, "is to be held and has no id"},
+		{check("3", -1), codes.InvalidArgument, "out of range"},
+	} {
+		if status.Code(test.err) != test.code || !strings.Contains(status.Convert(test.err).Message(), test.want) {
+			t.Errorf("%d: %v, want %v: %s", i, test.err, test.code, test.want)
+		}
+	}
+	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":95`) || s.node.Stats().Holds != 1 {
+		t.Errorf("%+v, %d holds", got, s.node.Stats().Holds)
+	}
+}
+
+// Reservations need the permission to refund, by every call.
+func TestReservationsOverGRPCNeedRefunds(t *testing.T) {
+	s := newServer(t, reserved, nil)
+	ctx := t.Context()
+	held := &weirv1.CheckRequest{User: "ada", Id: "1", HoldUs: 60_000_000}
+	for name, call := range map[string]func() error{
+		"Check": func() error { _, err := s.api.Check(ctx, held); return err },
+		"CheckBatch": func() error {
+			m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{held}})
+			return or(err, m.GetResults()[0].GetError())
+		},
+		"CheckStream": func() error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			stream, err := s.api.CheckStream(ctx)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(&weirv1.CheckColumns{Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte("1"), IdLengths: []uint32{1}, HoldUs: 60_000_000}); err != nil {
+				return err
+			}
+			m, err := stream.Recv()
+			return or(err, m.GetError())
+		},
+		"Settle": func() error {
+			_, err := s.api.Settle(ctx, &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(1))})
+			return err
+		},
+		"Cancel": func() error { _, err := s.api.Cancel(ctx, &weirv1.CancelRequest{User: "ada", Id: "1"}); return err },
+		"Extend": func() error {
+			_, err := s.api.Extend(ctx, &weirv1.ExtendRequest{User: "ada", Id: "1", HoldUs: 1000})
+			return err
+		},
+	} {
+		if err := call(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "--allow-refunds") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":700`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// or returns the error of a call, or that of its only check.
+func or(err error, of *weirv1.CheckError) error {
+	if err != nil || of == nil {
+		return err
+	}
+	return status.Error(codes.Code(of.GetCode()), of.GetMessage())
+}
+
+// A decider without reservations says so over gRPC too.
+func TestNoReservationsOverGRPC(t *testing.T) {
+	s := newServer(t, reserved, func(o *transport.Options) { o.Decider = struct{ transport.Decider }{o.Decider} })
+	_, err := s.api.Cancel(t.Context(), &weirv1.CancelRequest{User: "ada", Id: "1"})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "there are no reservations here") {
+		t.Error(err)
+	}
+}
