@@ -19,10 +19,13 @@ import (
 // alone makes a unary call to a node, and if that fails one more to another node, within
 // the timeout. The first one is waited for as long as one node may take, if there is
 // another.
-func (c *Client) alone(ctx context.Context, call unary) error {
+func (c *Client) alone(ctx context.Context, call unary) error { return c.aloneBy(ctx, nil, call) }
+
+// aloneBy is alone, and asks a node first if it is up, unless it is nil.
+func (c *Client) aloneBy(ctx context.Context, first *node, call unary) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, ErrUnanswered)
 	defer cancel()
-	var tries tries
+	tries := tries{owner: first}
 	for {
 		c.mu.Lock()
 		n, err := c.choose(&tries)
@@ -185,7 +188,7 @@ func (c *Client) newCheck(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
-		Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional,
+		Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional, HoldUs: r.Hold.Microseconds(),
 	}
 	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
 		m.Cost = new(int64(n))

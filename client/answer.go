@@ -176,6 +176,8 @@ func fateOf(code uint32, message string) (fate, error) {
 	case codes.InvalidArgument:
 		// The message begins with the text of ErrInvalid already.
 		return answered, &nodeError{message, ErrInvalid}
+	case codes.FailedPrecondition:
+		return answered, &nodeError{message, ErrSettled}
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return answered, &nodeError{message, ErrDenied}
 	case codes.Unavailable, codes.ResourceExhausted: // it has no room for the message, and has not looked at it

@@ -246,10 +246,10 @@ func (t *tries) failed() error {
 
 // because returns the error that a check ends with, for that of its last attempt. If an
 // attempt may have counted the check, the error wraps ErrUnanswered, and none of those
-// that promise that nothing was counted.
+// that promise that nothing was counted. A settlement is known by its last attempt.
 func (t *tries) because(err error) error {
 	switch {
-	case err == nil, !t.unknown, errors.Is(err, ErrUnanswered):
+	case err == nil, !t.unknown, errors.Is(err, ErrUnanswered), errors.Is(err, ErrSettled):
 		return err
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrBusy), errors.Is(err, ErrInvalid), errors.Is(err, ErrDenied):
 		return &nodeError{ErrUnanswered.Error() + ": " + err.Error(), ErrUnanswered}

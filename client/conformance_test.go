@@ -2,6 +2,9 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +32,29 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	return err
 }
 
+// Amend implements [limitertest.Amender].
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	used, err := r.Cost.Value(1)
+	if err != nil {
+		return limiter.Amended{}, err
+	}
+	var out limiter.Amended
+	switch {
+	case a.Extend:
+		out, err = s.Extend(ctx, r)
+	case used == 0 && a.IgnoreUnknown:
+		out, err = s.Cancel(ctx, r)
+	default:
+		out, err = s.Settle(ctx, r, int64(used), a.IgnoreUnknown)
+	}
+	if errors.Is(err, client.ErrSettled) {
+		out.State = limiter.AmendSettled
+		_, of, _ := strings.Cut(err.Error(), "the id stands for ")
+		_, err = fmt.Sscanf(of, "%d units for good", &out.First)
+	}
+	return out, err
+}
+
 // Refund hides that of the client from the suite: only decisions of CheckWithReceipt have
 // receipts, and these are good for ten minutes, while the suite takes back what is older.
 func (*subject) Refund() {}
@@ -54,7 +80,10 @@ func (s *batchSubject) CheckInto(ctx context.Context, r *limiter.Request, d *lim
 	return nil
 }
 
-var _ limitertest.Peeker = (*subject)(nil)
+var (
+	_ limitertest.Peeker  = (*subject)(nil)
+	_ limitertest.Amender = (*subject)(nil)
+)
 
 // C3: the suite that every decider passes, over a client, one by one and in
 // batches.
@@ -74,7 +103,7 @@ func TestConformance(t *testing.T) {
 				tb.Error(err)
 			}
 		})
-		s.Client = open(tb, client.Config{Addrs: []string{serve(tb, s.node, "", nil).addr}, EveryLimit: true, Timeout: long})
+		s.Client = open(tb, client.Config{Addrs: []string{serve(tb, s.node, "", refunds).addr}, EveryLimit: true, Timeout: long})
 		return s
 	}
 	t.Run("Check", func(t *testing.T) {

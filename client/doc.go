@@ -13,8 +13,8 @@
 //
 // A [Client] has the methods of a node in the same process, so the middlewares accept
 // it. A denial is a decision; an error means that there is no decision. The errors are
-// [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied] and
-// [ErrClosed]; each states whether the check may have been counted, by the last attempt
+// [ErrInvalid], [ErrUnavailable], [ErrUnanswered], [ErrBusy], [ErrDenied],
+// [ErrSettled] and [ErrClosed]; each states whether the check may have been counted, by the last attempt
 // or by an earlier one. Whether a request
 // without a decision may pass is up to the caller.
 package client

@@ -43,6 +43,7 @@ func (s *ids) make() (id ownID) {
 type idKind struct {
 	ttl      time.Duration // how long they are remembered; 0: the rules say it
 	optional bool          // as in a request
+	hold     time.Duration // for which they reserve; 0: they do not
 }
 
 // identified is the id of a check.
@@ -56,9 +57,9 @@ type identified struct {
 // a peek, which charges nothing.
 func (c *Client) identify(r *limiter.Request, peek bool) identified {
 	if r.ID != "" || peek || c.config.NoIDs {
-		return identified{ids: idKind{r.IDTTL, r.IDOptional}}
+		return identified{ids: idKind{r.IDTTL, r.IDOptional, r.Hold}}
 	}
-	return identified{own: c.ids.make(), ids: idKind{c.ids.ttl, true}, has: true}
+	return identified{own: c.ids.make(), ids: idKind{c.ids.ttl, true, 0}, has: true}
 }
 
 // appendID appends the id of a check to the columns of ids, which stay empty while no check

@@ -268,6 +268,7 @@ func (n *node) next() *batch {
 	c.messages++
 	b.message.Id, b.message.Rule, b.message.Peek, b.message.EveryLimit = c.messages, b.kind.rule, b.kind.peek, c.config.EveryLimit
 	b.message.IdTtlUs, b.message.IdsOptional = b.kind.ids.ttl.Microseconds(), b.kind.ids.optional
+	b.message.HoldUs = b.kind.ids.hold.Microseconds()
 	n.flight = append(n.flight, b)
 	atomic.AddInt32(&b.refs, 1) // while it is sent
 	return b

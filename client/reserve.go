@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+
+	"google.golang.org/grpc"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+// Amended is what was done with a reservation.
+type Amended = limiter.Amended
+
+// ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
+// that is final. It is [limiter.ErrSettled].
+var ErrSettled = limiter.ErrSettled
+
+// Reserve is [Client.Check] of a request with a Hold, to which it gives an id if it has none: by
+// the request it is settled later. After an error that wraps [ErrUnanswered] it may have been
+// reserved: cancel it, or it ends by itself. The nodes must allow refunds (their flag
+// --allow-refunds); else the error wraps [ErrDenied].
+func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decision, error) {
+	if r.Hold == 0 {
+		return limiter.Decision{}, fmt.Errorf("%w: the request is to be reserved for no time: give it a hold", ErrInvalid)
+	}
+	if r.ID == "" {
+		r.ID = rand.Text()
+	}
+	return c.Check(ctx, *r)
+}
+
+// Settle ends the reservation that a check of the same request with a Hold made, as Settle of a
+// node does: the request has used actual units. An id that is not known is charged with them,
+// unless ignoreUnknown is set.
+//
+// To settle again with the same number changes nothing, at any node. So if no answer of one
+// node comes, another is asked once, and a settlement whose error wraps [ErrUnanswered] can be
+// repeated. With another number the error wraps [ErrSettled] and names the first one. After any
+// other error nothing has changed.
+func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (Amended, error) {
+	unknown := weirv1.IfUnknown_IF_UNKNOWN_CHARGE
+	if ignoreUnknown {
+		unknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
+	}
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+		return api.Settle(ctx, &weirv1.SettleRequest{
+			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
+			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(), Actual: &actual, IfUnknown: unknown,
+		}, o...)
+	})
+}
+
+// Cancel settles a reservation with 0: all of the estimate comes back. It is [Client.Settle] in
+// all else, and an id that is not known is no error.
+func (c *Client) Cancel(ctx context.Context, r limiter.Request) (Amended, error) {
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+		return api.Cancel(ctx, &weirv1.CancelRequest{
+			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
+			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(),
+		}, o...)
+	})
+}
+
+// Extend lets a reservation last for the request's Hold from now on, and raises its estimate to
+// the request's cost if that is higher and the limits admit it, as Extend of a node does. It can
+// be repeated as [Client.Settle] can.
+func (c *Client) Extend(ctx context.Context, r limiter.Request) (Amended, error) {
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+		return api.Extend(ctx, &weirv1.ExtendRequest{
+			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
+			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(), HoldUs: q.GetHoldUs(),
+		}, o...)
+	})
+}
+
+// amend makes a call about a reservation, first to the owner of its first counter.
+func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error)) (Amended, error) {
+	if _, err := sizeOf(r); err != nil {
+		return Amended{}, err
+	}
+	q := newCheckRequest(r, false)
+	var m *weirv1.ReservationResponse
+	err := c.aloneBy(ctx, c.owner(r), func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+		m, err = call(ctx, q, api, o...)
+		return err
+	})
+	if err != nil {
+		return Amended{}, err
+	}
+	out := Amended{
+		State: limiter.AmendState(m.GetState()), Estimate: uint32(min(m.GetEstimate(), math.MaxUint32)), Over: m.GetOver(),
+		RetryAfter: limiter.Tick(m.GetRetryAfterUs()).Duration(),
+	}
+	if _, ok := weirv1.ReservationState_name[int32(m.GetState())]; !ok {
+		return Amended{}, &nodeError{fmt.Sprintf("%v: it has state %d of a reservation", errReply, m.GetState()), ErrUnanswered}
+	}
+	return out, nil
+}
