@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,16 +12,9 @@ import (
 
 // checkOptions are the flags of check.
 type checkOptions struct {
+	requestFlags
 	rules   string
 	server  string
-	user    string
-	ip      string
-	group   string
-	method  string
-	cost    string
-	id      string
-	idTTL   time.Duration
-	attrs   []string
 	at      string
 	times   int
 	every   time.Duration
@@ -56,7 +47,8 @@ counter, whichever node is asked. For a check in Redis it also shows the exact E
 for redis-cli.
 
 With --id the check counts once, however often it is made: a repetition gets the
-answer of the first.
+answer of the first. With --hold beside it the check is a reservation: its cost is an
+estimate, which "weir settle" settles, and "weir cancel" and "weir extend" change.
 
 Exit status: 0 if all were allowed, 3 if one was denied, 2 if the node or Redis
 cannot be asked.`,
@@ -112,14 +104,9 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
 	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
-	f.StringVar(&o.user, "user", "", "the user")
-	f.StringVar(&o.ip, "ip", "", "the caller's address")
-	f.StringVar(&o.group, "group", "", `the caller's group (default "default")`)
-	f.StringVar(&o.method, "method", "GET", "the method")
-	f.StringVar(&o.cost, "cost", "", "cost in `units`, 0 to peek (default: the rule's)")
-	f.StringVar(&o.id, "id", "", "an `id` that makes the check safe to repeat: with it the check counts once")
-	f.DurationVar(&o.idTTL, "id-ttl", 0, "how long the id is remembered, at most what the rule says (default: the rule's)")
-	f.StringArrayVar(&o.attrs, "attr", nil, "an attribute, as `KEY=VALUE`; may be given several times")
+	o.requestFlags.addFlags(f)
+	o.addCost(f, "cost in `units`, 0 to peek (default: the rule's)")
+	o.addHold(f, "reserve the cost for so long, until weir settle says what was used; needs --id")
 	f.StringVar(&o.at, "at", "", "the `time` of the first check, such as 2026-12-31T23:59:59Z (default now)")
 	f.IntVar(&o.times, "times", 1, "number of checks")
 	f.DurationVar(&o.every, "every", 0, "time between checks, such as 100ms")
@@ -127,37 +114,6 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "print an object for one check, an array for several")
 	o.redis.addFlags(cmd)
 	o.shown.addFlags(f)
-}
-
-func (o *checkOptions) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
-	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL}
-	if cmd.Flags().Changed("id") && o.id == "" {
-		return nil, usage(cmd, "--id is empty: give 1 to %d bytes, or leave it out", limiter.MaxIDBytes)
-	}
-	if cmd.Flags().Changed("id-ttl") && (o.idTTL < limiter.MinIDTTL || o.idTTL > limiter.MaxIDTTL) {
-		return nil, usage(cmd, "--id-ttl %v is out of range: give %v to %v", o.idTTL, limiter.MinIDTTL, limiter.MaxIDTTL)
-	}
-	if cmd.Flags().Changed("cost") {
-		n, err := strconv.ParseInt(o.cost, 10, 64)
-		if err == nil {
-			r.Cost = limiter.Units(n)
-			_, err = r.Cost.Value(1)
-		}
-		if err != nil {
-			return nil, usage(cmd, "--cost %q is not a cost: give 0 (a peek) to %d units", o.cost, int64(limiter.MaxUnits))
-		}
-	}
-	for _, attr := range o.attrs {
-		name, value, ok := strings.Cut(attr, "=")
-		if !ok || name == "" {
-			return nil, usage(cmd, "--attr %q is no attribute: give KEY=VALUE", attr)
-		}
-		if r.Attributes == nil {
-			r.Attributes = map[string]string{}
-		}
-		r.Attributes[name] = value
-	}
-	return r, nil
 }
 
 // instant parses --at. Times without a zone are in UTC.

@@ -163,7 +163,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "replay", "validate", "check", "version", "help", "completion"} {
+	for _, command := range []string{"", "replay", "validate", "check", "settle", "cancel", "extend", "version", "help", "completion"} {
 		got := person{}.run(t, strings.Fields(command+" --help")...)
 		if got.status != ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%s: status %d, %s%s", command, got.status, got.out, got.err)

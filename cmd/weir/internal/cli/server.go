@@ -45,6 +45,7 @@ func unreachable(server, format string, args ...any) error {
 type remote interface {
 	ask(ctx context.Context, r *limiter.Request) (limiter.Answer, error)
 	explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error)
+	amend(ctx context.Context, am amendment) (amended, error)
 	io.Closer
 }
 
@@ -227,13 +228,13 @@ func (h *httpRemote) Close() error {
 }
 
 func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Answer, err error) {
-	_, err = h.post(ctx, "/v1/check", r, func(body []byte) bool { return json.Unmarshal(body, &a) == nil && a.Source != "" })
+	_, err = h.post(ctx, "/v1/check", question(r), func(body []byte) bool { return json.Unmarshal(body, &a) == nil && a.Source != "" })
 	return a, err
 }
 
 func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
 	e := new(limiter.Explanation)
-	status, err := h.post(ctx, "/v1/explain", r, func(body []byte) bool { return json.Unmarshal(body, e) == nil && e.Answer.Source != "" })
+	status, err := h.post(ctx, "/v1/explain", question(r), func(body []byte) bool { return json.Unmarshal(body, e) == nil && e.Answer.Source != "" })
 	// The administration of a node names the address for checks.
 	if err != nil && status == http.StatusNotFound && strings.Contains(err.Error(), "there is nothing at") && !strings.Contains(err.Error(), "--http-addr") {
 		return nil, silent(h.server)
@@ -241,10 +242,10 @@ func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.
 	return e, err
 }
 
-// post sends a request. It returns the status of the response, 0 if there was none.
+// post sends the fields of a request. It returns the status of the response, 0 if there was none.
 // read parses the body, and reports whether it is a valid answer.
-func (h *httpRemote) post(ctx context.Context, path string, r *limiter.Request, read func(body []byte) bool) (code int, err error) {
-	body, err := json.Marshal(question(r))
+func (h *httpRemote) post(ctx context.Context, path string, fields map[string]any, read func(body []byte) bool) (code int, err error) {
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return 0, fmt.Errorf("the request cannot be written: %w", err)
 	}
@@ -331,6 +332,9 @@ func question(r *limiter.Request) map[string]any {
 	}
 	if r.IDTTL != 0 {
 		q["id_ttl_ms"] = r.IDTTL.Milliseconds()
+	}
+	if r.Hold != 0 {
+		q["hold_ms"] = r.Hold.Milliseconds()
 	}
 	return q
 }
