@@ -18,10 +18,20 @@ func serverHeader(ctx context.Context) func(metadata.MD) error {
 func (l *Limiter) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Kind: Unary, Message: req}
-		if err := l.check(ctx, &call, serverHeader(ctx)); err != nil {
-			return nil, err
+		if l.settle == nil {
+			if err := l.check(ctx, &call, serverHeader(ctx)); err != nil {
+				return nil, err
+			}
+			return next(ctx, req)
 		}
-		return next(ctx, req)
+		var reply any
+		err := l.serve(ctx, &call, serverHeader(ctx), func(out *Result) (err error) {
+			if reply, err = next(ctx, req); err == nil {
+				out.Last, out.Sent = reply, 1
+			}
+			return err
+		})
+		return reply, err
 	}
 }
 
@@ -32,18 +42,20 @@ func (l *Limiter) UnaryServer() grpc.UnaryServerInterceptor {
 func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod, Kind: Stream}
-		if err := l.check(ss.Context(), &call, ss.SetHeader); err != nil {
+		return l.serve(ss.Context(), &call, ss.SetHeader, func(out *Result) error {
+			if l.settle != nil {
+				ss = &sending{ServerStream: ss, result: out}
+			}
+			if !l.perMessage {
+				return next(srv, ss)
+			}
+			limited := &messages{ServerStream: ss, limiter: l, call: Call{Method: info.FullMethod, Kind: Message}}
+			err := next(srv, limited)
+			if limited.denied != nil {
+				return limited.denied // even if the method returned another error, or nil
+			}
 			return err
-		}
-		if !l.perMessage {
-			return next(srv, ss)
-		}
-		limited := &messages{ServerStream: ss, limiter: l, call: Call{Method: info.FullMethod, Kind: Message}}
-		err := next(srv, limited)
-		if limited.denied != nil {
-			return limited.denied // even if the method returned another error, or nil
-		}
-		return err
+		})
 	}
 }
 

@@ -61,6 +61,7 @@ type Limiter struct {
 	onError    func(context.Context, *Call, error) error
 	failOpen   bool
 	pool       sync.Pool // of *check
+	settle     *settling // nil: calls are charged for good
 }
 
 // check is the memory for one call; it is pooled.
@@ -89,6 +90,9 @@ func New(d Decider, opts ...Option) (*Limiter, error) {
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
 		problems = append(problems, errors.New("grpclimit: "+l.addrKey+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
+	if err := l.checkSettle(); err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -111,9 +115,16 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	}
 	c := l.pool.Get().(*check)
 	defer l.release(c)
+	_, err := l.decide(ctx, call, setHeader, c)
+	return err
+}
+
+// decide is check with the memory for it, without Skip. It also reports whether the call was
+// decided.
+func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error, c *check) (decided bool, _ error) {
 	l.fill(ctx, call, &c.request, c)
 	if err := l.decider.CheckInto(ctx, &c.request, &c.decision); err != nil {
-		return l.failed(ctx, call, err)
+		return false, l.failed(ctx, call, err)
 	}
 	if setHeader != nil && !l.quiet {
 		// It fails if headers have been sent already, and then the metadata is dropped.
@@ -123,11 +134,11 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	}
 	switch {
 	case c.decision.Allowed:
-		return nil
+		return true, nil
 	case l.onDenied != nil:
-		return l.onDenied(ctx, call, &c.decision)
+		return true, l.onDenied(ctx, call, &c.decision)
 	}
-	return Denial(&c.decision)
+	return true, Denial(&c.decision)
 }
 
 // DecideInto asks the decider about a call as Check does, overwrites d with the

@@ -11,7 +11,8 @@
 // The middleware fits wherever a func(http.Handler) http.Handler does: around an app, a
 // router, a group of routes or one handler, several times if needed. [Limiter.Check]
 // does the same as a plain call in a handler. The http.ResponseWriter is not wrapped,
-// so streaming, hijacking and http.ResponseController work as without the middleware.
+// so streaming, hijacking and http.ResponseController work as without the middleware. With
+// [Settle] it is wrapped, and they work too.
 //
 // # Who is counted
 //

@@ -39,7 +39,11 @@ func FromHost(r *http.Request) string { return r.Host }
 // sends again: whoever sends one id twice has the second request for nothing. A request for
 // which no source returns a value is counted each time.
 func ID(from ...Extract) Option {
-	return identify("ID", from, func(q *limiter.Request) *string { return &q.ID })
+	set := identify("ID", from, func(q *limiter.Request) *string { return &q.ID })
+	return func(l *Limiter) error {
+		l.named = true
+		return set(l)
+	}
 }
 
 // User sets the sources of the user; the first one that returns a value is used.

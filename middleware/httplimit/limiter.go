@@ -39,6 +39,8 @@ type Limiter struct {
 	reset      Reset
 	now        func() time.Time
 	pool       sync.Pool // of *check
+	settle     *settling // nil: requests are charged for good
+	named      bool      // requests have ids
 }
 
 // check is the memory for one request; it is pooled.
@@ -77,6 +79,9 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
 		problems = append(problems, errors.New("httplimit: "+l.addrField+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
+	if err := l.checkSettle(); err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -87,7 +92,9 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 // Handler returns a handler that passes allowed requests to next.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.Check(w, r) {
+		if l.settle != nil {
+			l.serve(w, r, next)
+		} else if l.Check(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -101,16 +108,22 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	if l.skip != nil && l.skip(r) {
 		return true
 	}
-	r, cancel := inTime(r)
-	defer cancel()
 	c := l.pool.Get().(*check)
 	defer l.release(c)
+	pass, _ := l.check(w, r, c)
+	return pass
+}
+
+// check is Check with the memory for it. It also reports whether the request was decided.
+func (l *Limiter) check(w http.ResponseWriter, r *http.Request, c *check) (pass, decided bool) {
+	r, cancel := inTime(r)
+	defer cancel()
 	if err := l.decide(r, c); err != nil {
-		return l.failed(w, r, err)
+		return l.failed(w, r, err), false
 	}
 	l.writeFields(w.Header(), c)
 	if c.decision.Allowed {
-		return true
+		return true, true
 	}
 	if s, ok := front.RetryAfterSeconds(&c.decision); ok {
 		w.Header().Set("Retry-After", decimal(s))
@@ -120,7 +133,7 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	} else {
 		writeDenial(w, &c.decision)
 	}
-	return false
+	return false, true
 }
 
 // DecideInto asks the decider about a request as Check does, overwrites d with the

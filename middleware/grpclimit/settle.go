@@ -1,0 +1,171 @@
+package grpclimit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Settler is a [Decider] with reservations; a *weir.Node and a *client.Client are ones.
+type Settler interface {
+	Decider
+	// Settle ends the reservation of the request's id, which has used actual units. It must not
+	// keep the request.
+	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+}
+
+// Result is how a call ended.
+type Result struct {
+	// Last is the last message that the method has sent: the response of a unary call. It is nil
+	// if there is none, and must not be changed.
+	Last any
+	// Sent is how many messages it has sent.
+	Sent int64
+	// Err is the error that the method has returned. If it has returned none, it is why the
+	// call's context had ended, such as [context.Canceled] if the caller hung up.
+	Err error
+	// Panicked reports that the method panicked.
+	Panicked bool
+}
+
+// settleWithin bounds a settlement. The status of the call waits for it.
+const settleWithin = 5 * time.Second
+
+// settling is what [Settle] sets.
+type settling struct {
+	hold    time.Duration
+	settler Settler
+	used    func(context.Context, *Call, *Result) limiter.Cost
+	told    func(context.Context, *Call, limiter.Amended, error) // nil: nobody
+}
+
+// Settle makes a call that the interceptors of a server pass on a reservation: before, it costs
+// what [CostFunc] or the rule says, as an estimate. When the method has ended, however it
+// ended, used returns what it has used: too much comes back, too little is charged, beyond the
+// limit too. limiter.Units(0) cancels: all comes back, for instance if the method failed or the
+// caller hung up. With the zero Cost nothing is said, and the rule decides when the hold is over
+// (on_expiry). The status of the call waits for the settlement, 5 s at most.
+//
+// hold should be longer than any call takes: what is settled after it is charged in full. The
+// decider must be a [Settler], and nodes must allow refunds. What is checked by other methods,
+// by the interceptors of clients, and for each message ([PerMessage]) is charged for good. A
+// call that could not be decided, and proceeds all the same, is not settled.
+func Settle(hold time.Duration, used func(context.Context, *Call, *Result) limiter.Cost) Option {
+	return func(l *Limiter) error {
+		if used == nil {
+			return isNil("Settle")
+		}
+		if hold < limiter.MinHold || hold > limiter.MaxHold {
+			return fmt.Errorf("grpclimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold, limiter.MaxHold)
+		}
+		l.settling().hold, l.settling().used = hold, used
+		return nil
+	}
+}
+
+// OnSettled is called after each settlement, with what was done or why it failed. After an
+// error that wraps limiter.ErrInvalid, or limiter.ErrSettled, nothing has changed. Any other
+// leaves the estimate charged until the hold is over. It needs [Settle].
+func OnSettled(f func(context.Context, *Call, limiter.Amended, error)) Option {
+	return func(l *Limiter) error {
+		if f == nil {
+			return isNil("OnSettled")
+		}
+		l.settling().told = f
+		return nil
+	}
+}
+
+func (l *Limiter) settling() *settling {
+	if l.settle == nil {
+		l.settle = new(settling)
+	}
+	return l.settle
+}
+
+// checkSettle completes the options of settlements, and returns why they do not fit.
+func (l *Limiter) checkSettle() error {
+	if l.settle == nil {
+		return nil
+	}
+	var can bool
+	l.settle.settler, can = l.decider.(Settler)
+	switch {
+	case l.settle.used == nil:
+		return errors.New("grpclimit: OnSettled needs Settle")
+	case !can && l.decider != nil:
+		return errors.New("grpclimit: Settle needs a decider with reservations: pass a *weir.Node or a *client.Client")
+	}
+	return nil
+}
+
+// serve decides a call of a server, has next serve it if it may proceed, and settles it if there
+// are settlements. next fills in the result.
+func (l *Limiter) serve(ctx context.Context, call *Call, setHeader func(metadata.MD) error, next func(*Result) error) error {
+	if l.skip != nil && l.skip(ctx, call) {
+		return next(new(Result))
+	}
+	c := l.pool.Get().(*check)
+	defer l.release(c)
+	if l.settle != nil {
+		c.request.ID, c.request.Hold = rand.Text(), l.settle.hold
+	}
+	decided, err := l.decide(ctx, call, setHeader, c)
+	if err != nil {
+		return err
+	}
+	out := new(Result)
+	if l.settle == nil || !decided || !c.decision.Allowed || c.decision.Len() == 0 { // nothing was reserved
+		return next(out)
+	}
+	out.Panicked = true
+	defer func() { l.settled(ctx, call, &c.request, out) }() // and a panic goes on
+	err = next(out)
+	out.Panicked, out.Err = false, err
+	return err
+}
+
+// settled settles a call whose method has ended.
+func (l *Limiter) settled(ctx context.Context, call *Call, q *limiter.Request, out *Result) {
+	if out.Err == nil {
+		out.Err = ctx.Err()
+	}
+	used := l.settle.used(ctx, call, out)
+	if !used.Given() {
+		return
+	}
+	actual, err := used.Value(0)
+	var done limiter.Amended
+	if err == nil {
+		// A caller that has hung up must not keep its estimate.
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+		defer cancel()
+		done, err = l.settle.settler.Settle(within, *q, int64(actual), actual == 0)
+	}
+	if l.settle.told != nil {
+		l.settle.told(ctx, call, done, err)
+	}
+}
+
+// sending is a stream that sees what its method sends.
+type sending struct {
+	grpc.ServerStream
+	result *Result
+}
+
+// SendMsg sends a message.
+func (s *sending) SendMsg(m any) error {
+	err := s.ServerStream.SendMsg(m)
+	if err == nil {
+		s.result.Last = m
+		s.result.Sent++
+	}
+	return err
+}

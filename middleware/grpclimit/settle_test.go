@@ -1,0 +1,175 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/grpclimit"
+)
+
+const budget = "  - {name: budget, cost: 40, key: [group], limits: [{limit: 100, window: 1h}]}\n"
+
+// used is what a call has used: 10, and 5 for each message of a stream; nothing if it failed.
+func used(_ context.Context, call *grpclimit.Call, out *grpclimit.Result) limiter.Cost {
+	switch {
+	case out.Panicked || out.Err != nil || out.Last == nil:
+		return limiter.Units(0)
+	case call.Kind == grpclimit.Stream:
+		return limiter.Units(5 * out.Sent)
+	}
+	return limiter.Units(10)
+}
+
+// left returns what remains for the group that all are in.
+func left(t *testing.T, n *weir.Node) uint32 {
+	t.Helper()
+	d, err := n.Peek(context.Background(), limiter.Request{Path: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Limit(0).Remaining
+}
+
+// A call costs its estimate while it is served, and then what was used, however it ends.
+func TestSettle(t *testing.T) {
+	n := node(t, nil, budget)
+	settled := make(chan limiter.Amended, 1)
+	l := limit(t, n, grpclimit.Settle(time.Minute, used), grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		settled <- a
+	}))
+	var fails error
+	during := make(chan uint32, 1)
+	recovers := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+		defer func() {
+			if e := recover(); e != nil {
+				err = status.Error(codes.Internal, "panicked")
+			}
+		}()
+		return next(ctx, req)
+	}
+	s := &service{call: func(context.Context) error {
+		during <- left(t, n)
+		if errors.Is(fails, io.ErrNoProgress) {
+			panic(fails)
+		}
+		return fails
+	}}
+	c := serve(t, s, nil, nil, grpc.ChainUnaryInterceptor(recovers, l.UnaryServer()), grpc.StreamInterceptor(l.StreamServer()))
+	for i, step := range []struct {
+		err          error
+		during, left uint32
+	}{{nil, 60, 90}, {errors.New("it fails"), 50, 90}, {io.ErrNoProgress, 50, 90}, {nil, 50, 80}} {
+		fails = step.err
+		err := call(c)
+		if a := <-settled; (err == nil) != (step.err == nil) || a.State != limiter.AmendDone || a.Estimate != 40 {
+			t.Errorf("%d: %v, %+v", i, err, a)
+		}
+		if got := <-during; got != step.during || left(t, n) != step.left {
+			t.Errorf("%d: %d were left meanwhile, and %d after, want %d and %d", i, got, left(t, n), step.during, step.left)
+		}
+	}
+	ss, err := c.FullDuplexCall(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := ss.Send(&testpb.StreamingOutputCallRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ss.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := left(t, n); got != 40 {
+		t.Errorf("%d are left while a stream is open", got)
+	}
+	if err := ss.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ss.Recv(); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if <-settled; left(t, n) != 65 {
+		t.Errorf("%d are left after a stream", left(t, n))
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	if ss, err = c.FullDuplexCall(ctx); err == nil {
+		if err = ss.Send(&testpb.StreamingOutputCallRequest{}); err == nil {
+			_, err = ss.Recv()
+		}
+	}
+	if err != nil || left(t, n) != 25 {
+		t.Fatal(err, left(t, n))
+	}
+	if err := call(c); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("with 25 left: %v", err)
+	}
+	hangUp()
+	if <-settled; left(t, n) != 65 || n.Stats().Holds != 0 {
+		t.Errorf("after the caller hung up %d are left, %d holds", left(t, n), n.Stats().Holds)
+	}
+}
+
+// What reserved nothing is not settled: a call that is skipped, that no rule matches, or that
+// proceeds since the decider fails. Check charges for good.
+func TestSettleOnlyWhatIsReserved(t *testing.T) {
+	n := node(t, nil, budget)
+	none := grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
+	skip := grpclimit.Skip(func(context.Context, *grpclimit.Call) bool { return true })
+	other := node(t, nil, "  - {name: budget, match: {path: ^/budget}, limits: [{limit: 100, window: 1h}]}\n")
+	for name, c := range map[string]testpb.TestServiceClient{
+		"skipped": limited(t, n, none, skip), "no rule": limited(t, other, none), "failing": limited(t, failing{n}, none, grpclimit.FailOpen()),
+	} {
+		if err := call(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := limit(t, n, none).Check(t.Context(), &grpclimit.Call{Method: unary, Kind: grpclimit.Unary}); err != nil || n.Stats().Holds != 0 {
+		t.Errorf("%v, %d holds", err, n.Stats().Holds)
+	}
+}
+
+// failing cannot check.
+type failing struct{ *weir.Node }
+
+func (failing) CheckInto(context.Context, *limiter.Request, *limiter.Decision) error {
+	return errors.New("it is away")
+}
+
+// bare is a decider without reservations.
+type bare struct{ grpclimit.Decider }
+
+func TestBadSettle(t *testing.T) {
+	n := node(t, nil, budget)
+	good := grpclimit.Settle(time.Minute, used)
+	for want, options := range map[string][]grpclimit.Option{
+		"Settle needs a function":                  {grpclimit.Settle(time.Minute, nil)},
+		"OnSettled needs a function":               {good, grpclimit.OnSettled(nil)},
+		"OnSettled needs Settle":                   {grpclimit.OnSettled(func(context.Context, *grpclimit.Call, limiter.Amended, error) {})},
+		"Settle with a hold of 0s is out of range": {grpclimit.Settle(0, used)},
+	} {
+		if _, err := grpclimit.New(n, options...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := grpclimit.New(bare{n}, good); err == nil || !strings.Contains(err.Error(), "needs a decider with reservations") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,212 @@
+package httplimit
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Settler is a [Decider] with reservations; a *weir.Node and a *client.Client are ones.
+type Settler interface {
+	Decider
+	// Settle ends the reservation of the request's id, which has used actual units. It must not
+	// keep the request.
+	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+}
+
+// Response is how a request was answered.
+type Response struct {
+	// Status is that of the response; 200 if the handler has set none, and 0 if it panicked
+	// before.
+	Status int
+	// Header has the fields of the response. It is the handler's.
+	Header http.Header
+	// Bytes is how many bytes of the body the handler has written.
+	Bytes int64
+	// Err is why the request's context had ended when the handler did, such as
+	// [context.Canceled] if the client hung up; nil if it had not.
+	Err error
+	// Panicked reports that the handler panicked, also with [http.ErrAbortHandler].
+	Panicked bool
+}
+
+// settleWithin bounds a settlement. The end of the response waits for it.
+const settleWithin = 5 * time.Second
+
+// settling is what [Settle] sets.
+type settling struct {
+	hold    time.Duration
+	settler Settler
+	used    func(*http.Request, *Response) limiter.Cost
+	told    func(*http.Request, limiter.Amended, error) // nil: nobody
+}
+
+// Settle makes a request that [Limiter.Handler] passes on a reservation: before, it costs what
+// [CostFunc], [CostByMethod] or the rule says, as an estimate. When the handler has ended,
+// however it ended, used returns what it has used: too much comes back, too little is charged,
+// beyond the limit too. limiter.Units(0) cancels: all comes back, for instance if the handler
+// panicked or the client hung up. With the zero Cost nothing is said, and the rule decides when
+// the hold is over (on_expiry). The end of the response waits for the settlement, 5 s at most.
+//
+// hold should be longer than any request takes: what is settled after it is charged in full.
+// The decider must be a [Settler], and nodes must allow refunds. Each request has an id of its
+// own, so Settle and [ID] exclude each other. What is checked by other methods is charged for
+// good. A request that could not be decided, and passes all the same, is not settled.
+func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
+	return func(l *Limiter) error {
+		if used == nil {
+			return isNil("Settle")
+		}
+		if hold < limiter.MinHold || hold > limiter.MaxHold {
+			return fmt.Errorf("httplimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold, limiter.MaxHold)
+		}
+		l.settling().hold, l.settling().used = hold, used
+		return nil
+	}
+}
+
+// OnSettled is called after each settlement, with what was done or why it failed. After an
+// error that wraps limiter.ErrInvalid, or limiter.ErrSettled, nothing has changed. Any other
+// leaves the estimate charged until the hold is over. It needs [Settle].
+func OnSettled(f func(*http.Request, limiter.Amended, error)) Option {
+	return func(l *Limiter) error {
+		if f == nil {
+			return isNil("OnSettled")
+		}
+		l.settling().told = f
+		return nil
+	}
+}
+
+func (l *Limiter) settling() *settling {
+	if l.settle == nil {
+		l.settle = new(settling)
+	}
+	return l.settle
+}
+
+// checkSettle completes the options of settlements, and returns why they do not fit.
+func (l *Limiter) checkSettle() error {
+	if l.settle == nil {
+		return nil
+	}
+	var can bool
+	l.settle.settler, can = l.decider.(Settler)
+	switch {
+	case l.settle.used == nil:
+		return errors.New("httplimit: OnSettled needs Settle")
+	case l.named:
+		return errors.New("httplimit: Settle and ID exclude each other: each request that is reserved has an id of its own")
+	case !can && l.decider != nil:
+		return errors.New("httplimit: Settle needs a decider with reservations: pass a *weir.Node or a *client.Client")
+	}
+	return nil
+}
+
+// serve reserves a request, passes it on if it is allowed, and settles it.
+func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if l.skip != nil && l.skip(r) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	c := l.pool.Get().(*check)
+	defer l.release(c)
+	c.request.ID, c.request.Hold = rand.Text(), l.settle.hold
+	pass, decided := l.check(w, r, c)
+	if !pass {
+		return
+	}
+	if !decided || c.decision.Len() == 0 { // nothing was reserved
+		next.ServeHTTP(w, r)
+		return
+	}
+	seen := &writer{ResponseWriter: w}
+	seen.Panicked = true
+	defer func() { l.settled(r, &c.request, seen) }() // and a panic goes on
+	next.ServeHTTP(seen, r)
+	seen.Panicked = false
+}
+
+// settled settles a request whose handler has ended.
+func (l *Limiter) settled(r *http.Request, q *limiter.Request, seen *writer) {
+	if seen.Status == 0 && !seen.Panicked {
+		seen.Status = http.StatusOK
+	}
+	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
+	used := l.settle.used(r, &seen.Response)
+	if !used.Given() {
+		return
+	}
+	actual, err := used.Value(0)
+	var out limiter.Amended
+	if err == nil {
+		// A client that has hung up must not keep its estimate.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleWithin)
+		defer cancel()
+		out, err = l.settle.settler.Settle(ctx, *q, int64(actual), actual == 0)
+	}
+	if l.settle.told != nil {
+		l.settle.told(r, out, err)
+	}
+}
+
+// writer sees what a handler writes. It has the methods that handlers look for, which do
+// nothing or fail where the writer inside has none.
+type writer struct {
+	http.ResponseWriter
+	Response
+}
+
+// Header returns the fields of the response.
+func (w *writer) Header() http.Header { return w.ResponseWriter.Header() }
+
+// Unwrap is for [http.ResponseController].
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader writes the status.
+func (w *writer) WriteHeader(status int) {
+	w.begun(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// begun notes the status of the response: the first one that is not informational.
+func (w *writer) begun(status int) {
+	if w.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.Status = status
+	}
+}
+
+// Write writes a part of the body.
+func (w *writer) Write(b []byte) (int, error) {
+	w.begun(http.StatusOK)
+	n, err := w.ResponseWriter.Write(b)
+	w.Bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom writes the rest of a reader, without a copy where the writer inside can.
+func (w *writer) ReadFrom(from io.Reader) (int64, error) {
+	w.begun(http.StatusOK)
+	n, err := io.Copy(w.ResponseWriter, from)
+	w.Bytes += n
+	return n, err
+}
+
+// Flush sends what was written.
+func (w *writer) Flush() {
+	w.begun(http.StatusOK)
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a Flusher cannot say that it failed
+}
+
+// Hijack takes the connection over. What is written to it then is not seen.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
