@@ -33,6 +33,14 @@ type Backend interface {
 	Close() error
 }
 
+// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold.
+type HoldBackend interface {
+	Backend
+	// Amend settles or extends the hold of the charge's ID, which is not nil, as
+	// [table.Table.Amend] does. The error says that this may not have been done.
+	Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (Amended, error)
+}
+
 // TableBackend is a [Backend] that also counts in this process, such as for policies.
 type TableBackend interface {
 	Backend
@@ -73,14 +81,34 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
-	if err := engine.WithoutHold(r, "in Redis mode"); err != nil {
+	if err := b.holds(r); err != nil {
 		return b.Refused(err)
 	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
 		return err
 	}
+	if r.Hold != 0 {
+		d.Receipt = Receipt{} // a reservation is cancelled
+	}
 	b.Decided(m, d, nil)
 	return nil
+}
+
+// holds returns an error for a request that is to be held, if the backend has no reservations.
+func (b *remote) holds(r *Request) error {
+	if _, ok := b.backend.(HoldBackend); ok {
+		return nil
+	}
+	return engine.WithoutHold(r, "with this backend")
+}
+
+// Amend implements [engine.Amender].
+func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
+	backend, ok := b.backend.(HoldBackend)
+	if !ok {
+		return Amended{}, engine.NoHolds("with this backend")
+	}
+	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }
 
 // decide asks the backend for the decision of a resolved request.
@@ -100,7 +128,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
-			err = engine.WithoutHold(&rs[i], "in Redis mode")
+			err = b.holds(&rs[i])
 		}
 		if err != nil {
 			bad.Add(i, &ds[i], b.Refused(err))
@@ -117,6 +145,9 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	}
 	b.ReportFull()
 	for at, d := range out {
+		if rs[index[at]].Hold != 0 {
+			d.Receipt = Receipt{}
+		}
 		b.Decided(matches[index[at]], d, nil)
 	}
 	return bad, nil

@@ -38,8 +38,9 @@ var ErrNoRoom = limiter.ErrNoRoom
 // known, since its hold has ended or the node was started anew, is charged with actual
 // (AmendCharged), unless ignoreUnknown is set (AmendUnknown).
 //
-// Members of a cluster and nodes with a backend have no reservations yet. The error then wraps
-// [ErrInvalid], as for a request without an id. After an error nothing has changed.
+// Members of a cluster have no reservations yet. The error then wraps
+// [ErrInvalid], as for a request without an id. After an error nothing has changed, unless it says
+// that a backend did not answer: then the same can be asked again.
 func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknown bool) (Amended, error) {
 	if actual < 0 || actual > limiter.MaxUnits {
 		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
@@ -76,11 +77,7 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	}
 	amender, ok := n.decider.(engine.Amender)
 	if !ok {
-		where := "in a cluster"
-		if _, remote := n.decider.(*remote); remote {
-			where = "in Redis mode"
-		}
-		return Amended{}, engine.NoHolds(where)
+		return Amended{}, engine.NoHolds("in a cluster")
 	}
 	if q.Charge.Len() == 0 { // no rule counts it
 		return Amended{State: AmendUnknown}, nil

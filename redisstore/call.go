@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -17,13 +18,16 @@ type call struct {
 	kind   kind
 	script *script
 	keys   []string
-	args   []any  // the head, then the parameters of each limit
-	ids    int    // of its keys, how many are ids, behind those of the limits
-	adopts bool   // its script is the one that adopts
-	route  string // a key, whose server the call is sent to
-	part   int    // 1 + the index of the part of a charge that it asks about again, else 0
-	at     int    // its index in the list that is waited for
-	lane   *lane  // of a Cluster: to the server that it was sent to; nil: that is not known
+	args   []any // the head, then the parameters of each limit
+	ids    int   // of its keys, how many are ids, behind those of the limits
+	adopts bool  // its script is the one that adopts
+	holds  bool  // its script knows holds, and its keys are those that this takes
+	uses   families
+	params *params // of its first limit
+	route  string  // a key, whose server the call is sent to
+	part   int     // 1 + the index of the part of a charge that it asks about again, else 0
+	at     int     // its index in the list that is waited for
+	lane   *lane   // of a Cluster: to the server that it was sent to; nil: that is not known
 	reply  []int64
 	err    error
 
@@ -42,7 +46,8 @@ const (
 	kindRemains             // it asks what remains after cancellations
 	kindRefund              // it refunds for a caller
 	kindReset
-	kinds = iota
+	kindAmend // it settles or extends a hold
+	kinds     = iota
 )
 
 // add appends the parameters of a limit. For calendar windows these have the bounds
@@ -65,17 +70,46 @@ func (e *strayError) Error() string {
 	return "the server's clock is at " + e.now.Time().String() + ", outside the calendar windows that it was given"
 }
 
-// adopting repeats the call with the script that adopts, and the keys that it may write.
-func (c *call) adopting(l *library) {
-	limits := len(c.args) - 1
-	if c.adopts {
+// adopting repeats the call with the script that adopts, and the keys that it may write; or, if
+// the key has holds, with the script that knows these.
+func (c *call) adopting(s *Store) {
+	held := errors.Is(c.err, errHeld)
+	if held {
+		c.params.held.Store(int64(s.clock() + holdsLinger))
+	}
+	switch {
+	case c.adopts:
+	case held && !c.holds:
+		if script, err := s.scripts.decider(c.uses.with(withHolds)); err == nil {
+			c.script = script
+			c.holding()
+			return
+		}
+		fallthrough
+	default:
+		if c.adopts, c.script = true, s.scripts.adopt; c.ids > 0 {
+			c.script = s.scripts.adoptIDs
+		}
+		c.holding()
+	}
+}
+
+// holdsLinger is for how long checks of a limit use the script that knows holds, after one has
+// met some.
+const holdsLinger = limiter.Minute
+
+// holding adds the keys that scripts which know holds, or adopt, may read and write.
+func (c *call) holding() {
+	if c.holds {
 		return
 	}
-	if c.adopts, c.script = true, l.adopt; c.ids > 0 {
-		c.script = l.adoptIDs
-	}
-	for _, k := range c.keys[:limits] {
-		c.keys = append(c.keys, k[:strings.IndexByte(k, '}')+1]+leftSuffix)
+	c.holds = true
+	last := ""
+	for _, k := range c.keys[:len(c.keys)-c.ids] {
+		if tag := k[:strings.IndexByte(k, '}')+1]; tag != last {
+			c.keys = append(c.keys, tag+holdsSuffix, tag+markSuffix, tag+leftSuffix)
+			last = tag
+		}
 	}
 }
 
@@ -94,6 +128,9 @@ func (c *call) rebound() (now limiter.Tick, strayed bool) {
 // errChanged reports a counter that another limit made. Only the script that adopts can
 // handle it.
 var errChanged = errors.New("a limit changed")
+
+// errHeld reports a counter whose key has holds. Only the scripts that know holds can handle it.
+var errHeld = fmt.Errorf("%w: its key has holds", errChanged)
 
 // errReply reports an invalid answer of a script.
 var errReply = errors.New("the script's answer is not valid")
@@ -121,6 +158,8 @@ func (c *call) take() {
 	case c.err != nil:
 	case len(c.reply) == 1 && c.reply[0] == -1:
 		c.err = errChanged
+	case len(c.reply) == 1 && c.reply[0] == -3:
+		c.err = errHeld
 	case len(c.reply) == 2 && c.reply[0] == -2:
 		c.err = &strayError{limiter.Tick(c.reply[1])}
 	case len(c.reply) == 0:
@@ -133,6 +172,8 @@ const (
 	modeCheck = iota
 	modePeek
 	modeShadowPeeks // limits in shadow are asked and not charged
+
+	extends = 4 // added to a mode: the check extends the hold of its id
 )
 
 // serverClock is the instant that stands for the server's own clock.
@@ -180,6 +221,8 @@ func (w when) append(dst []byte) []byte {
 // without.
 func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idempotency, i, first, last int, name limiter.KeyNamer) (*call, error) {
 	var buf [512]byte
+	extend := mode&extends != 0
+	mode &^= extends
 	out, used := &call{}, families(0)
 	head := strconv.AppendInt(append(w.append(make([]byte, 0, 64)), ','), mode, 10)
 	limits, plain := 0, mode == modeCheck && w == when{serverClock, 0} && id == nil
@@ -194,7 +237,9 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 		tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
 		for _, l := range k.Rule.Limits {
 			p := s.spelled.of(l)
-			used = used.with(p.family)
+			if used = used.with(p.family); out.params == nil {
+				out.params = p
+			}
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 			out.add(p, around)
 			head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
@@ -206,9 +251,22 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 		}
 	}
 	if id != nil {
-		head = s.addIDs(head, out, id, c, i, first, last, name)
+		head = s.addIDs(head, out, id, c, extend, last-first < c.Len(), i, first, last, name)
 		used = used.with(withIDs)
 	}
+	if out.params != nil {
+		if id != nil && id.Hold > 0 {
+			out.params.held.Store(int64(around + holdsLinger))
+			if mode != modePeek || extend {
+				head = s.addHold(head, c, id, extend, first, last)
+			}
+		}
+		if out.params.held.Load() > int64(around) {
+			used = used.with(withHolds)
+			out.holding()
+		}
+	}
+	out.uses = used
 	if out.args[0] = ""; !plain { // see prelude.lua: the plain check has an empty argument
 		out.args[0] = string(append(head, ']'))
 	}
@@ -233,15 +291,17 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	if head = append(head, ",0"...); r.Set == 0 { // the store's own, see undo
 		head[len(head)-1] = '1'
 	}
+	any := false
 	for j, l := range k.Rule.Limits {
-		if !charged(first + j) {
-			continue
+		units := uint64(0)
+		if charged(first + j) {
+			units, any = uint64(k.Cost), true
 		}
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 		out.add(s.spelled.of(l), around)
-		head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
+		head = strconv.AppendUint(append(head, ','), units, 10)
 	}
-	if len(out.keys) == 0 && id == nil || k.Cost == 0 {
+	if !any && id == nil || k.Cost == 0 {
 		return nil
 	}
 	out.args[0] = string(append(head, ']'))
@@ -252,7 +312,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	}
 	if id != nil {
 		out.keys = append(out.keys, string(appendID(tag, c.ID)))
-		out.args = append(out.args, id.argument(k.Cost))
+		out.args = append(out.args, id.argument(k.Cost, c.ID.Hold > 0))
 	}
 	out.route = out.keys[0]
 	return out

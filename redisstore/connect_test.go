@@ -48,6 +48,28 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 			t.Fatal(err)
 		}
 	}
+	// A reservation is extended and settled, and one ends.
+	r.Hold, r.Cost = time.Second, weir.Units(2)
+	if d, err := node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if _, err := node.Extend(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Settle(context.Background(), r, 1, false); err != nil {
+		t.Fatal(err)
+	}
+	r.ID, r.Hold = "8", time.Millisecond
+	if d, err := node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	await(t, "the reservation ends", func() bool {
+		e, err := node.Explain(context.Background(), weir.Request{Path: r.Path, User: r.User})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Answer.Limits[0].Remaining == 27 // but for what was settled
+	})
 	if n, err := node.Reset(context.Background(), r); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -105,6 +127,7 @@ func allowUser(srv *server, more ...any) {
 	srv.do(append([]any{
 		"ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
 		"+getrange", "+setrange", "+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen",
+		"+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore", "+zremrangebyscore",
 	}, more...)...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,7 +108,8 @@ func (c counts) hold(tb testing.TB, steps int) {
 	}
 	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
-		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after")
+		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after",
+		"hold", "done", "over", "charged")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -126,6 +128,7 @@ type diff struct {
 	former   map[[2]int]limiter.Spec // of a rule and a limit, the limit before
 	last     limiter.Decision
 	receipts []receipt
+	ends     []limiter.Tick // of holds
 	counts   counts
 	log      func(string, ...any)
 }
@@ -188,6 +191,9 @@ func (d *diff) run(log func(string, ...any)) error {
 		c.Peek, c.ID = d.choices.Pick(12) == 0, d.id()
 		if err := d.takeBack(&c); err != nil {
 			return err
+		}
+		if err := d.amend(&c); err != nil {
+			return fmt.Errorf("step %d at %d: %w", i, d.now, err)
 		}
 		var want, got limiter.Decision
 		if err := d.table.Decide(d.now, &c, &want); err != nil {
@@ -304,6 +310,34 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 	return nil
 }
 
+// amend settles or extends the hold of a charge, now and then.
+func (d *diff) amend(c *limiter.Charge) error {
+	if c.ID == nil || d.choices.Pick(3) != 0 {
+		return nil
+	}
+	a := limiter.Amend{Extend: d.choices.Pick(3) == 0, IgnoreUnknown: d.choices.Pick(3) == 0}
+	q := c.Clone()
+	id := *c.ID
+	q.ID, q.Peek = &id, false
+	if id.Hold == 0 {
+		id.Hold = id.Life
+	}
+	want, _ := d.table.Amend(d.now, q, a)
+	got, err := d.store.Amend(context.Background(), limiter.At(d.now), q, a, nil)
+	d.log("%+v at +%d: %+v, redis %+v: %s", a, d.now-limitertest.Start(), want, got, spell(q))
+	if err != nil || got != want {
+		return fmt.Errorf("%+v, %s:\n  the table says %+v\n  redis says     %+v, %w", a, spell(q), want, got, err)
+	}
+	d.counts[want.State.String()]++
+	if want.Over > 0 {
+		d.counts["over"]++
+	}
+	if a.Extend {
+		d.ends = append(d.ends, d.now+limiter.Span(id.Hold))
+	}
+	return nil
+}
+
 // inForce reports whether a charge has the limits of now. Without rules they do not change.
 func (d *diff) inForce(c *limiter.Charge) bool {
 	for n := range min(c.Len(), len(d.rules)) {
@@ -331,6 +365,10 @@ func (d *diff) wait() limiter.Tick {
 		return d.last.Limit(i % d.last.Len())
 	}
 	any := d.choices.Pick(16)
+	d.ends = slices.DeleteFunc(d.ends, func(t limiter.Tick) bool { return t < d.now })
+	if n := len(d.ends); n > 0 && d.choices.Pick(6) == 0 {
+		return d.ends[d.choices.Pick(n)] - d.now + jitter
+	}
 	switch d.choices.Pick(16) {
 	case 0:
 		return w - d.now%w + jitter
@@ -396,9 +434,15 @@ func (d *diff) id() *limiter.Idempotency {
 	}
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	life := []time.Duration{limiter.MinIDTTL, r.Limits[0].Window() / 3, r.Limits[0].Window()}[d.choices.Pick(3)]
-	return &limiter.Idempotency{
+	id := &limiter.Idempotency{
 		ID: uint64(1+d.choices.Pick(2)) * 0x9e3779b97f4a7c15, Life: min(max(life, limiter.MinIDTTL), limiter.MaxIDTTL),
 	}
+	if d.choices.Pick(2) == 0 {
+		id.Keep = d.choices.Pick(4) == 0
+		id.Hold = min(max(r.Limits[0].Window()*time.Duration(1+d.choices.Pick(8))/4, limiter.MinHold), limiter.MaxHold)
+		d.ends = append(d.ends, d.now+limiter.Span(id.Hold))
+	}
+	return id
 }
 
 func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
@@ -413,6 +457,7 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 	note("peek", c.Peek)
 	note("id", c.ID != nil && !got.Repeated)
 	note("repeated", got.Repeated)
+	note("hold", c.ID != nil && c.ID.Hold > 0 && !c.Peek && got.Allowed && !got.Repeated)
 	limits := 0
 	for n := range c.Len() {
 		limits += len(c.Key(n).Rule.Limits)

@@ -38,11 +38,17 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 				return nil, fmt.Errorf("redis did not return its time: %w", err)
 			}
 		}
-		e.Commands = append(e.Commands, s.shell(made))
-		at, ids := 0, made.keys[len(made.args)-1:]
+		at, ids := 0, made.keys[len(made.args)-1:][:made.ids]
 		for n := p.first; n < p.last; n++ {
 			k := c.Key(n)
 			var id []limiter.Field
+			if len(k.Rule.Limits) == 0 {
+				continue
+			}
+			held, err := s.openHolds(ctx, e.Now, made.keys[at])
+			if err != nil {
+				return nil, err
+			}
 			if k.Cost > 0 && len(ids) > 0 {
 				if id, err = s.explainID(ctx, e.Now, ids[0]); err != nil {
 					return nil, err
@@ -54,11 +60,12 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 				if err != nil {
 					return nil, err
 				}
-				x.State = append(x.State, id...)
+				x.State = append(append(x.State, held.fields(l, s.spelled.of(l))...), id...)
 				e.Limits = append(e.Limits, x)
 				at++
 			}
 		}
+		e.Commands = append(e.Commands, s.shell(made))
 	}
 	if e.Now == serverClock {
 		e.Now = s.clock() // there is nothing to explain
@@ -72,6 +79,9 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 		return x, fmt.Errorf("redis did not return the value of %s: %w", key, err)
 	}
 	var found counter
+	if strings.HasPrefix(value, "{") { // its key has holds
+		value = "[" + value[1:]
+	}
 	if value != "" {
 		if found, err = decode(value, l, now); err != nil {
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
@@ -96,8 +106,10 @@ func (s *Store) explainID(ctx context.Context, now limiter.Tick, key string) ([]
 	if until <= now {
 		return nil, nil
 	}
-	return []limiter.Field{{Name: "id remembered until", Value: until.Time().Format("2006-01-02T15:04:05.000000Z")}}, nil
+	return []limiter.Field{{Name: "id remembered until", Value: stamp(until)}}, nil
 }
+
+func stamp(t limiter.Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
 
 // shell returns a call as a shell command.
 func (s *Store) shell(c *call) string {

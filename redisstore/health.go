@@ -248,6 +248,8 @@ func (k kind) failure() string {
 		return "redis did not confirm a refund: it may be lost, and its caller has the error"
 	case kindReset:
 		return "redis did not confirm a reset: the counters may be as they were, and its caller has the error"
+	case kindAmend:
+		return "redis did not confirm a settlement or an extension: the reservation may be as it was, and its caller has the error"
 	default:
 		return "a check was not decided by redis: the rule's policy answered"
 	}

@@ -9,8 +9,12 @@ import (
 // An id is remembered in an entry of its own for each key that was charged, in the slot of the
 // key. The script that charges the key writes it, see lua/ids.lua.
 
-// perID is how many numbers a script returns for each id.
-const perID = 3
+// perID is how many numbers a script returns for each id. The first of them is noRoom if its
+// hold found none.
+const (
+	perID  = 3
+	noRoom = -2
+)
 
 // appendID appends the end of the name of an entry that remembers an id.
 func appendID(tag []byte, id *limiter.Idempotency) []byte {
@@ -18,17 +22,16 @@ func appendID(tag []byte, id *limiter.Idempotency) []byte {
 }
 
 // addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
-// head of its arguments what the script takes for them.
-func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, i, first, last int, name limiter.KeyNamer) []byte {
+// head of its arguments what the script takes for them, with a flag: of all keys, or of those with
+// a cost.
+func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, all, flag bool, i, first, last int, name limiter.KeyNamer) []byte {
 	var buf [512]byte
 	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
-	if head = append(head, ",0"...); last-first < c.Len() {
-		head[len(head)-1] = '1'
-	}
+	head = append(append(head, ','), digit(flag))
 	limit := 1 // as Lua counts
 	for n := first; n < last; n++ {
 		k := c.Key(n)
-		if k.Cost > 0 {
+		if k.Cost > 0 || all {
 			out.keys = append(out.keys, string(appendID(appendTag(buf[:0], s.config.Prefix, k, i, n, name), id)))
 			head = strconv.AppendInt(append(head, ','), int64(limit), 10)
 			head = strconv.AppendInt(append(head, ','), int64(limit+len(k.Rule.Limits)-1), 10)
@@ -44,6 +47,7 @@ type memory struct {
 	charged uint16 // the keys that have a cost
 	known   uint16 // those that were charged before, by the entry in of
 	made    uint16 // those for which this charge is remembered
+	full    uint16 // those that have no room for its hold
 	of      [limiter.MaxKeys]entry
 }
 
@@ -74,6 +78,8 @@ func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
 			switch {
 			case numbers[0] > 0:
 				m.known |= 1 << n
+			case numbers[0] == noRoom:
+				m.full |= 1 << n
 			case numbers[0] < 0:
 				m.made |= 1 << n
 			}
@@ -97,7 +103,14 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 			}
 		}
 	}
-	limiter.Settle(d, c.Peek)
+	if limiter.Settle(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {
+		return
+	}
+	for j := range d.Len() {
+		l := d.Limit(j)
+		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, closedRetry.Duration()
+	}
+	limiter.Settle(d, true)
 }
 
 // has reports whether the id is remembered for a key.
@@ -169,11 +182,14 @@ type forgotten struct {
 }
 
 // argument returns it as the script of refunds takes it.
-func (f *forgotten) argument(cost uint32) string {
+func (f *forgotten) argument(cost uint32, hold bool) string {
 	b := strconv.AppendUint([]byte{'['}, uint64(cost), 10)
 	b = strconv.AppendUint(append(b, ','), f.bits, 10)
 	b = strconv.AppendInt(append(b, ','), f.after, 10)
-	return string(append(b, ']'))
+	if hold {
+		return string(append(b, ",1]"...))
+	}
+	return string(append(b, ",0]"...))
 }
 
 // undo returns what the cancellation of some limits does to the entry that a part of a charge

@@ -308,7 +308,7 @@ func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
 func (l *lane) changed(calls []*call) (again []*call) {
 	for _, c := range calls {
 		if errors.Is(c.err, errChanged) {
-			c.adopting(l.store.scripts)
+			c.adopting(l.store)
 			again = append(again, c)
 		}
 	}
@@ -337,7 +337,7 @@ func undecided(err error) bool {
 // whole makes a call with the full text of the script.
 func (l *lane) whole(ctx context.Context, c *call) {
 	if errors.Is(c.err, errChanged) {
-		c.adopting(l.store.scripts)
+		c.adopting(l.store)
 	}
 	c.rebound()
 	_ = l.client.Process(ctx, c.command(ctx, true)) // the call holds the error
@@ -358,7 +358,7 @@ func (l *lane) follow(ctx context.Context, c *call) {
 		_, strayed := c.rebound()
 		switch {
 		case errors.Is(c.err, errChanged):
-			c.adopting(l.store.scripts)
+			c.adopting(l.store)
 		case strayed:
 		case isElsewhere(c.err): // some of its keys have moved
 			select {

@@ -41,6 +41,9 @@ const markSuffix = "!reset"
 // count otherwise. adopt.lua writes it.
 const leftSuffix = "!left"
 
+// holdsSuffix ends the name of the set of a key's open holds, see lua/holds.lua.
+const holdsSuffix = "!holds"
+
 // idSuffix comes before the hash of an id, in the name of the entry that remembers it.
 const idSuffix = "!id:"
 

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -23,8 +24,10 @@ const (
 	// they change: they are an argument of each call.
 	familyCalendar family = 7
 
-	// withIDs is no family: it stands for ids in a set of families.
-	withIDs family = 0
+	// withIDs and withHolds are no families: they stand for ids and for holds in a set of
+	// families.
+	withIDs   family = 0
+	withHolds family = 15
 )
 
 // century bounds the debt of a bucket, in ticks, as package limiter does.
@@ -41,6 +44,9 @@ type params struct {
 	keeps limiter.Tick
 	// limit is set for calendar windows.
 	limit *limiter.Limit
+	// held is until when checks of the limit use the scripts that know holds, as ticks of the
+	// store's clock.
+	held atomic.Int64
 }
 
 // argument returns the parameters as the scripts take them: the text, and for calendar

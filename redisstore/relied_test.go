@@ -38,13 +38,16 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		left          int64 // of the first limit, after a charge of 3
 		known, nBits  int64 // what the next attempt finds
 		cancelsSecond bool
+		hold          time.Duration
 	}{
 		{what: "alone", own: true, after: -1, left: 10},
 		{what: "relied on", relied: true, own: true, after: -1, left: 7, known: 1, nBits: 3},
 		{what: "relied on, refunded by a caller", relied: true, after: -1, left: 10},
 		{what: "one limit is cancelled", relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
+		{what: "of a hold", hold: time.Minute, own: true, after: -1, left: 10},
+		{what: "one limit of a hold is cancelled", hold: time.Minute, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
 	} {
-		charge := &limiter.Charge{ID: &limiter.Idempotency{ID: 7, Life: time.Minute}}
+		charge := &limiter.Charge{ID: &limiter.Idempotency{ID: 7, Life: time.Minute, Hold: c.hold}}
 		for i := range 2 { // the second is in another slot
 			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(hi), Lo: uint64(i)}, Rule: rule, Cost: 3})
 		}
@@ -80,6 +83,22 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		}
 		if known := found[ids] > 0; known != (c.known == 1) || found[ids+2] != c.nBits {
 			t.Errorf("%s: afterwards it is told %v", c.what, found[ids:])
+		}
+		if c.hold == 0 {
+			continue
+		}
+		// What was cancelled is not given back once more, nor is a hold that is forgotten.
+		nothing := charge.Clone()
+		nothing.Key(0).Cost = 0
+		state := limiter.AmendUnknown
+		if c.known == 1 {
+			state = limiter.AmendDone
+		}
+		if r := run(s.settlement(when{now + 30, estimateSlack}, nothing, limiter.Amend{IgnoreUnknown: true}, false, 0, 1, nil)); r[1] != int64(state) {
+			t.Errorf("%s: it is settled with %v", c.what, r)
+		}
+		if found := attempt(now+40, modePeek); found[1]>>flagBits != 10 || found[1+perLimit]>>flagBits != 20 {
+			t.Errorf("%s: after it was settled with nothing %d and %d are left", c.what, found[1]>>flagBits, found[1+perLimit]>>flagBits)
 		}
 	}
 }

@@ -17,9 +17,9 @@ type script struct {
 	sha  any // a string, boxed once
 }
 
-// families is a set of families, one bit for each. The bit of no family is set for a script
-// that remembers ids.
-type families uint8
+// families is a set of families, one bit for each. Bits of no family are set for a script
+// that remembers ids or knows holds.
+type families uint16
 
 const allFamilies families = 1<<(familyCalendar+1) - 2
 
@@ -29,9 +29,10 @@ func (f families) with(one family) families { return f | 1<<one }
 // limits of the check, since Lua runs all of a script at every call. The script that
 // adopts contains all.
 type library struct {
-	decide          [1 << (familyCalendar + 1)]atomic.Pointer[script]
+	decide          [2][1 << (familyCalendar + 1)]atomic.Pointer[script] // without and with holds
 	adopt, adoptIDs *script
 	refund, resets  *script
+	amend           *script
 }
 
 func newLibrary() (*library, error) {
@@ -40,9 +41,10 @@ func newLibrary() (*library, error) {
 		to    **script
 		parts []string
 	}{
-		{&l.adopt, append(parts(allFamilies), "adopt", "decide")},
-		{&l.adoptIDs, append(parts(allFamilies.with(withIDs)), "adopt", "decide")},
-		{&l.refund, append(parts(allFamilies), "adopt", "refund")},
+		{&l.adopt, append(parts(allFamilies.with(withHolds)), "adopt", "decide")},
+		{&l.adoptIDs, append(parts(allFamilies.with(withHolds).with(withIDs)), "adopt", "decide")},
+		{&l.refund, append(parts(allFamilies.with(withHolds)), "adopt", "refund")},
+		{&l.amend, append(parts(allFamilies.with(withHolds).with(withIDs)), "adopt", "amend")},
 		{&l.resets, []string{"prelude", "reset"}},
 	} {
 		s, err := newScript(made.parts)
@@ -67,7 +69,9 @@ func parts(f families) []string {
 		{"buckets", 1 << familyBucket},
 		{"drips", 1 << familyDrip},
 		{"calendar", 1 << familyCalendar},
+		{"back", 1 << withHolds},
 		{"ids", 1 << withIDs},
+		{"holds", 1 << withHolds},
 	} {
 		if f&p.of != 0 {
 			out = append(out, p.file)
@@ -78,14 +82,15 @@ func parts(f families) []string {
 
 // decider returns the script that decides limits of some families.
 func (l *library) decider(f families) (*script, error) {
-	if s := l.decide[f].Load(); s != nil {
+	made := &l.decide[f>>withHolds][f&^(1<<withHolds)]
+	if s := made.Load(); s != nil {
 		return s, nil
 	}
 	s, err := newScript(append(parts(f), "decide"))
 	if err != nil {
 		return nil, err
 	}
-	l.decide[f].Store(s)
+	made.Store(s)
 	return s, nil
 }
 

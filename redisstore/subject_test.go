@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -86,10 +87,29 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	return err
 }
 
+// Amend implements [limitertest.Amender].
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	var out limiter.Amended
+	var err error
+	switch units, e := r.Cost.Value(1); {
+	case e != nil:
+		return out, e
+	case a.Extend:
+		out, err = s.Node.Extend(ctx, r)
+	default:
+		out, err = s.Node.Settle(ctx, r, int64(units), a.IgnoreUnknown)
+	}
+	if errors.Is(err, limiter.ErrSettled) {
+		err = nil
+	}
+	return out, err
+}
+
 // A subject that could not refund, peek or name keys would have parts of the
 // suite skipped.
 var (
 	_ limitertest.Refunder = (*subject)(nil)
 	_ limitertest.Peeker   = (*subject)(nil)
 	_ limitertest.KeyNamer = (*subject)(nil)
+	_ limitertest.Amender  = (*subject)(nil)
 )

@@ -53,19 +53,6 @@ local function alike(p, old)
   return true
 end
 
--- worth returns a text for a limit and for what a charge to it is worth later. Between
--- two limits of one text a state keeps each charge as it is.
-local function worth(s, p, text)
-  local f = p[1]
-  if f ~= 5 and f ~= 6 and p[5] ~= 2 then
-    text = f .. ',' .. p[3]
-    if f ~= 2 and f ~= 3 then
-      text = text .. ',' .. p[7] .. ',' .. (p[8] or '')
-    end
-  end
-  return string.match(s.k, '}(.*)$') .. text
-end
-
 -- leave makes receipts void that are from up to now, of a state that counted so and would
 -- be empty at an instant.
 local function leave(s, counted, empties)
@@ -88,8 +75,8 @@ adopt = function(s, v)
   local counts, f = s.f.used(s), p[1]
   local empties = emptyAt(s)
   local over = empties <= now
-  local counted = worth(s, old, sub(v, 1, close))
-  if not over and worth(s, p, s.text) ~= counted then
+  local counted = worth(s.k, old, sub(v, 1, close))
+  if not over and worth(s.k, p, s.text) ~= counted then
     leave(s, counted, empties)
   end
   s.p, s.f, s.c = p, F[f], bounds

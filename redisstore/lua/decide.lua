@@ -6,22 +6,31 @@
 -- answer is the instant and, for each limit, 8*remaining with 1 added if it
 -- admits the cost, 2 if it is blocked and 4 if it was charged; the ticks until it
 -- is as new; and those after which it admits the cost. The answer {-1} means that
--- a state is one of another limit, and nothing was decided. The script that adopts has
--- further KEYS, which it may write: see leave.
+-- a state is one of another limit, and {-3} that the key has holds, which the script does not know;
+-- nothing was decided. The scripts that adopt or know holds have further KEYS, which they may
+-- write: see leave and arrive.
 local mode = head and head[3] or 0
 local states, allowed, shadowed = {false}, true, false
-local before, order -- with an id: which limits were charged before; all, unless all were, with those last
-if recall then
-  before, order = recall(mode)
+local before, order, settled -- with an id: which limits were charged before; all, unless all were, with those last
+if arrive and not arrive(#ARGV - 1) then
+  return {-1}
 end
-for n = 1, #ARGV - 1 do
+if extension then
+  before, order, settled = extension()
+elseif recall then
+  before, order, mode = recall(mode)
+end
+if settled then
+  return settled
+end
+for n = 1, order and #order or #ARGV - 1 do
   local i = order and order[n] or n
   if order and before[i] and not allowed then
     break -- they are not asked
   end
   local s = open(i)
   if not s then
-    return {-1}
+    return {marked and -3 or -1}
   end
   states[i] = s
   if strays and strays() then
@@ -96,14 +105,14 @@ for i = 1, #ARGV - 1 do
   end
   at = at + 3
 end
+if remember then
+  remember(answer, allowed and mode ~= 1)
+end
 if writes then
   for i = 1, #ARGV - 1 do
     if states[i] and states[i].empties then
       write(states[i], states[i].empties)
     end
   end
-end
-if remember then
-  remember(answer, allowed and mode ~= 1)
 end
 return answer

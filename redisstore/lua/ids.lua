@@ -6,17 +6,26 @@
 -- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first
 -- and the last limit of its key. The ids are KEYS behind those of the limits. The answer has
 -- three more numbers for each: instant, cost and bits of the charge that is remembered; or -1,
--- 0, 0 if it is remembered from now on; or 0, 0, 0.
+-- 0, 0 if it is remembered from now on; -2, 0, 0 if its hold finds no room; or 0, 0, 0.
 local ids, number = {}, {} -- number: of each limit among those that are not remembered
 
--- recall reads the ids. It returns for each limit whether it was charged before, and, unless the
--- id is remembered for all keys, the limits in an order in which those come last. A peek asks
--- all of them.
-recall = function(mode)
-  local limits, before, order, n, rest = #ARGV - 1, {}, {}, 0, false
+-- eachID calls f for each id.
+local function eachID(f)
+  local limits = #ARGV - 1
   local at = 3 + 2 * limits
   for j = 1, (#head - at - 2) / 2 do
-    local id = {k = KEYS[limits + j], first = head[at + 1 + 2 * j], last = head[at + 2 + 2 * j], at = 0, cost = 0, bits = 0}
+    f({k = KEYS[limits + j], first = head[at + 1 + 2 * j], last = head[at + 2 + 2 * j]})
+  end
+end
+
+-- recall reads the ids. It returns for each limit whether it was charged before, and, unless the
+-- id is remembered for all keys, the limits in an order in which those come last; and the mode. A
+-- peek asks all of them. A check whose hold finds no room becomes one.
+recall = function(mode)
+  local limits, before, order, n, rest, asked = #ARGV - 1, {}, {}, 0, false, mode
+  local elsewhere = head[5 + 2 * limits]
+  eachID(function(id)
+    id.at, id.cost, id.bits = 0, 0, 0
     local v = call('GET', id.k)
     local over, was, cost, bits, relied = 0, 0, 0, 0, 0
     if v then
@@ -24,19 +33,22 @@ recall = function(mode)
     end
     if over > now then
       id.at, id.cost, id.bits = was, cost, bits
-      if mode ~= 1 then
+      if asked ~= 1 then
         for i = id.first, id.last do
           before[i] = true
         end
-        if head[at + 2] == 1 and relied == 0 then
+        if elsewhere == 1 and relied == 0 then
           call('SETRANGE', id.k, 20, '\1')
         end
       end
     else
       rest = true
+      if room and asked ~= 1 and not room(id) then
+        id.at, mode = -2, 1
+      end
     end
-    ids[j] = id
-  end
+    ids[#ids + 1] = id
+  end)
   for i = 1, limits do
     if not before[i] then
       n = n + 1
@@ -49,7 +61,7 @@ recall = function(mode)
       order[n] = i
     end
   end
-  return before, rest and order
+  return before, rest and order, mode
 end
 
 -- remember appends to an answer, and remembers the ids of a charge that was made. A receipt
@@ -59,7 +71,12 @@ remember = function(answer, made)
   local life = head[4 + 2 * limits]
   for j = 1, #ids do
     local id = ids[j]
-    if id.at == 0 and made then
+    if extension then
+      id.at, id.cost = reserve(id, answer, made)
+    elseif id.at == 0 and made and reserve then
+      id.at = -1
+      reserve(id, answer)
+    elseif id.at == 0 and made then
       id.at = -1
       local bits = 0
       for i = id.first, id.last do
@@ -70,6 +87,6 @@ remember = function(answer, made)
       call('SET', id.k, pack('<I7I7I4I2I1', now + life, now, head[2 + 2 * id.first], bits, 0), 'PX', '' .. floor((life + 999) / 1000) + slack)
     end
     local at = 2 + 3 * (limits + j - 1)
-    answer[at], answer[at + 1], answer[at + 2] = id.at, id.cost, id.bits
+    answer[at], answer[at + 1], answer[at + 2] = id.at, id.cost, id.bits or 0
   end
 end

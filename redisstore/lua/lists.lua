@@ -56,6 +56,16 @@ local function counted(s)
   return (s.last - s.base) % WRAP
 end
 
+-- grow adds n units at cur to a log, which then keeps the newest of so many.
+local function grow(s, n, most)
+  push(s, n)
+  if counted(s) > most then
+    local base = (s.last - most) % WRAP
+    s.base = base
+    drop(s, first(s, function(_, sum) return sum ~= base and (sum - base) % WRAP < WRAP / 2 end))
+  end
+end
+
 F[3] = {
   -- load without a value forgets, of a list that was loaded, what p no longer
   -- counts.
@@ -93,12 +103,7 @@ F[3] = {
     if limit < s.p[2] then
       limit = s.p[2]
     end
-    push(s, n)
-    if counted(s) > limit then
-      local base = (s.last - limit) % WRAP
-      s.base = base
-      drop(s, first(s, function(_, sum) return sum ~= base and (sum - base) % WRAP < WRAP / 2 end))
-    end
+    grow(s, n, limit)
   end,
   empty = function(s)
     return s.n > 0 and s.t + s.p[3] or 0

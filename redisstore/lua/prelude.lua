@@ -18,7 +18,8 @@
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --
 -- A key's value is the text of those parameters and then its state, packed. So
--- a limit that changed is noticed, and its consumption carried over.
+-- a limit that changed is noticed, and its consumption carried over. While holds of the
+-- key are open, the text begins with a brace, so that no script passes over them: see holds.lua.
 local call, floor, sub = redis.call, math.floor, string.sub
 local pack, unpack = struct.pack, struct.unpack
 local MOST = 4294967295 -- units that a count can hold
@@ -65,7 +66,9 @@ end
 local F = {false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local recall, remember -- ids of charges; see ids.lua
+local held, arrive, room, reserve, extension -- holds; see holds.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
+local marked = false -- a state was left unread because its key has holds
 
 -- open reads the state of limit i. It returns nothing where a state is one of
 -- another limit and the script cannot adopt it.
@@ -86,12 +89,16 @@ local function open(i)
   else
     v = call('GET', s.k)
   end
+  if held and v then
+    v = '[' .. sub(v, 2)
+  end
   if not v then
     s.found = false
     f.load(s)
   elseif sub(v, 1, #text) == text then
     f.load(s, v, #text + 1)
   else
+    marked = sub(v, 1, 1) == '{'
     return adopt and adopt(s, v)
   end
   return s
@@ -114,8 +121,13 @@ local function write(s, at)
     return
   end
   local ttl = floor((at - now + 999) / 1000) + slack
-  local v = s.f.save(s, ttl)
+  local v, text = s.f.save(s, ttl), s.text
+  if held and held[s.k] then
+    text = '{' .. sub(text, 2)
+  end
   if v then
-    call('SET', s.k, s.text .. v, 'PX', '' .. ttl)
+    call('SET', s.k, text .. v, 'PX', '' .. ttl)
+  elseif held then
+    call('SETRANGE', s.k, 0, sub(text, 1, 1)) -- a long list was changed in its place
   end
 end

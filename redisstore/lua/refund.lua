@@ -2,125 +2,28 @@
 -- counts, so that no more is admitted than had it not been charged.
 --
 -- ARGV[1] goes on: the instant of the charge, 1 if the store takes back its own charge,
--- which no caller knows, then for each limit the units. Three of KEYS, behind those of the
+-- which no caller knows, then for each limit of the key the units, 0 if none. Three of KEYS, behind those of the
 -- limits, have no parameters. The first marks the latest reset: receipts from before are
 -- void. The second marks when limits were left for others that count otherwise: receipts
 -- under them from before are void, but for the store's own. The third is given for a receipt
 -- with a number, which is void if it is older than LIFE or was used, as this key remembers.
 -- Behind these may be the id of the charge, for which ARGV has one more: a JSON list of the cost
--- and the limits, as bits, by which it must be remembered, and the limits that remain, or -1 if
--- it is forgotten.
+-- and the limits, as bits, by which it must be remembered, the limits that remain, or -1 if
+-- it is forgotten, and 1 if it is that of a hold: what that has charged was given back when it ended.
 local LIFE = 600000000
-local refund = {}
-
--- full tells whether a count may stand for more than it says.
-local function full(s, count)
-  return count == MOST and s.p[5] == 2
-end
-
-refund[1] = function(s, at, n)
-  -- Without the hit that opened a window it would have begun with a later one,
-  -- which is not recorded.
-  if at < s.t or full(s, s.a) or s.p[8] == 1 and at == s.t and n < s.a then
-    return
-  end
-  s.a = s.a - (n < s.a and n or s.a)
-end
-
-refund[7] = function(s, at, n)
-  if at >= s.t and not full(s, s.a) then
-    s.a = s.a - (n < s.a and n or s.a)
-  end
-end
-
-refund[2] = function(s, at, n)
-  if at >= s.t then
-    if not full(s, s.a) then
-      s.a = s.a - (n < s.a and n or s.a)
-    end
-  elseif at >= s.t - s.p[3] and not full(s, s.b) then
-    s.b = s.b - (n < s.b and n or s.b)
-  end
-end
-
-refund[3] = function(s, at, n)
-  at = at - at % s.p[7]
-  if s.p[1] == 4 and at > s.cur then
-    at = s.cur
-  end
-  local i = first(s, function(t) return t >= at end)
-  if i == s.n then
-    return
-  end
-  local t, sum = entry(s, i)
-  if s.p[1] == 3 and s.p[5] ~= 2 and at > now - s.p[3] then
-    at = t -- a charge at an instant before the newest came to that one
-  end
-  local before, was = s.base, 0
-  local previous
-  if i > 0 then
-    previous, before = entry(s, i - 1)
-  end
-  was = (sum - before) % WRAP
-  if t ~= at or s.p[1] == 4 and full(s, was) then
-    return
-  end
-  n = n < was and n or was
-  local rest = {}
-  for j = n < was and i or i + 1, s.n - 1 do
-    local later, upTo = entry(s, j)
-    rest[#rest + 1] = pack('<I6I6', later % WRAP, (upTo - n) % WRAP)
-  end
-  s.from, s.tail = i, table.concat(rest)
-  s.last = (s.last - n) % WRAP
-  if n == was then
-    if i == s.n - 1 and previous then
-      s.t = previous
-    end
-    s.n = s.n - 1
-  end
-end
-refund[4] = refund[3]
-
-refund[5] = function(s, at, n)
-  local elapsed = now > at and now - at or 0
-  local q, r = muldiv(s.p[3], n, s.p[2])
-  if q < elapsed then
-    return
-  end
-  local ahead, part, at = 0, 0, notBefore(s)
-  if s.t >= at then
-    ahead, part = s.t - at - (q - elapsed), s.a - r
-    if part < 0 then
-      ahead, part = ahead - 1, part + s.p[2]
-    end
-    if ahead < 0 then
-      ahead, part = 0, 0
-    end
-  end
-  s.t, s.a = at + ahead, part
-  noted(s, at)
-end
-
-refund[6] = function(s, at, n)
-  local leaked = leaks(s.p, at, now)
-  if leaked < n then
-    s.a = s.a - (n - leaked < s.a and n - leaked or s.a)
-  end
-end
-
 local at, limits = head[3], #head - 4
-local reset, once, id, of = tonumber(call('GET', KEYS[limits + 1]) or 0), KEYS[limits + 3], nil, nil
+arrive(limits)
+local reset, once, id, of, v = tonumber(call('GET', KEYS[limits + 1]) or 0), KEYS[limits + 3], nil, nil, nil
 if ARGV[limits + 2] then
   id, of, once = KEYS[#KEYS], cjson.decode(ARGV[limits + 2]), KEYS[limits + 4] and once
-  local v = call('GET', id)
+  v = call('GET', id)
   local over, was, cost, bits, relied = 0, 0, 0, 0, 0
   if v then
     over, was, cost, bits, relied = unpack('<I7I7I4I2I1', v)
   end
-  if over <= now then
+  if over <= now and of[4] == 0 then
     id = nil
-  elseif was ~= at or cost ~= of[1] or bits ~= of[2] or head[4] == 1 and relied == 1 and of[3] < 0 then
+  elseif over <= now or was ~= at or cost ~= of[1] or bits ~= of[2] or head[4] == 1 and relied == 1 and of[3] < 0 then
     if once then
       call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack)
     end
@@ -139,12 +42,47 @@ local function left(i)
   if sub(text, 1, 3) == '[7,' then
     text = split(text)
   end
-  local marks = call('HMGET', KEYS[limits + 2], worth({k = KEYS[i]}, cjson.decode(text), text), '*')
+  local marks = call('HMGET', KEYS[limits + 2], worth(KEYS[i], cjson.decode(text), text), '*')
   return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
 end
 
+-- release takes the limits of the refund out of the hold of an id, or ends it if no limits remain.
+local function release(id, v, remain, limits)
+  local key = {tag = string.match(id, '^[^}]*}')}
+  local holds, h = key.tag .. '!holds', openHold(v)
+  if h then
+    call('ZREM', holds, member(key, id, v))
+  end
+  if remain < 0 then
+    call('DEL', id)
+    return
+  end
+  local gone, rest = {}, {}
+  for i = 1, limits do
+    local text = ARGV[i + 1]
+    if sub(text, 1, 3) == '[7,' then
+      text = split(text)
+    end
+    gone[short(worth(KEYS[i], cjson.decode(text), text))] = head[4 + i] > 0
+  end
+  h = unfold(v, ENTRY_OF_ID + 1)
+  for _, part in ipairs(h.parts) do
+    if not gone[part.limit] then
+      rest[#rest + 1] = part
+    end
+  end
+  h.parts = rest
+  local after = sub(v, 1, 18) .. pack('<I2', remain) .. sub(v, 21, 21) .. fold(h)
+  call('SET', id, after, 'PX', call('PTTL', id))
+  if h.over > now then
+    call('ZADD', holds, whole(h.over), member(key, id, after))
+  end
+end
+
 for i = 1, limits do
-  states[i] = not void and not (any and left(i)) and open(i)
+  if head[4 + i] > 0 then
+    states[i] = not void and not (any and left(i)) and open(i)
+  end
 end
 if strays() then
   return {-2, now}
@@ -152,15 +90,17 @@ end
 if once and not call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack) then
   return {now}
 end
-if id and of[3] < 0 then
+if id and #v > ENTRY_OF_ID then
+  release(id, v, of[3], limits)
+elseif id and of[3] < 0 then
   call('DEL', id)
 elseif id then
   call('SETRANGE', id, 18, pack('<I2', of[3]))
 end
 for i = 1, limits do
   local s, n = states[i], head[4 + i]
-  if s and s.found and n > 0 then
-    refund[s.p[1]](s, at, n)
+  if s and s.found then
+    refund[s.p[1]](s, at, n, 0)
     write(s, emptyAt(s))
   end
 end

@@ -1,0 +1,316 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the scripts name limits by it
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// A hold is kept in the entry of its id and in a set beside the counters of its key, see
+// lua/holds.lua. Whichever script looks at the key next takes off what has ended.
+
+// addHold adds to the head of a call what its script takes to hold a charge, or to extend its hold.
+func (s *Store) addHold(head []byte, c *limiter.Charge, id *limiter.Idempotency, extend bool, first, last int) []byte {
+	reach := limiter.Tick(0)
+	for n := first; n < last; n++ {
+		for _, l := range c.Key(n).Rule.Limits {
+			reach = max(reach, s.spelled.of(l).keeps, recovery(l))
+		}
+	}
+	head = strconv.AppendInt(append(head, ",["...), int64(limiter.Span(id.Hold)), 10)
+	head = append(append(head, ','), digit(id.Keep))
+	head = strconv.AppendInt(append(head, ','), limiter.Millis(reach.Duration()), 10)
+	return append(append(head, ','), digit(extend), ']')
+}
+
+func digit(is bool) byte {
+	if is {
+		return '1'
+	}
+	return '0'
+}
+
+// recovery returns how long a full bucket takes to recover, in ticks.
+func recovery(l *limiter.Limit) limiter.Tick {
+	windows := (l.Capacity() + uint32(l.Limit()) - 1) / uint32(l.Limit())
+	return min(limiter.Tick(windows)*limiter.Span(l.Window()), century)
+}
+
+// Amend settles or extends the hold of the charge's ID, which must not be nil, as
+// [table.Table.Amend] does. On Redis Cluster each key is settled or extended by itself, after all
+// of them were asked whether they can be. An error states that Redis did not answer, or not for all
+// keys. The same settlement can be made again then: it changes nothing where it was made.
+func (s *Store) Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (limiter.Amended, error) {
+	if s.closed.Load() {
+		return limiter.Amended{}, ErrClosed
+	}
+	parts := s.divide(nil, c, 0)
+	m := amending{store: s, w: s.when(now, len(parts)), charge: c, parts: parts, name: name}
+	do := m.settle
+	if a.Extend {
+		do = m.extend
+	}
+	if len(parts) > 1 {
+		out, err := do(ctx, a, true)
+		if err != nil || out.State != limiter.AmendDone && out.State != limiter.AmendCharged {
+			return out, err
+		}
+	}
+	return do(ctx, a, false)
+}
+
+// amending is one call of Amend.
+type amending struct {
+	store  *Store
+	w      when
+	charge *limiter.Charge
+	parts  []part
+	name   limiter.KeyNamer
+}
+
+// ask makes the calls for all parts.
+func (m *amending) ask(ctx context.Context, make func(p *part) (*call, error)) error {
+	var calls []*call
+	for i := range m.parts {
+		made, err := make(&m.parts[i])
+		if err != nil {
+			return err
+		}
+		made.kind = kindAmend
+		calls = append(calls, made)
+	}
+	calls, err := m.store.finish(ctx, calls, "the reservation may be as it was: ask the same again")
+	for i := range calls {
+		m.parts[i].call = calls[i]
+	}
+	return err
+}
+
+// settle settles, or, if dry, says what would be done.
+func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out limiter.Amended, _ error) {
+	err := m.ask(ctx, func(p *part) (*call, error) {
+		return m.store.settlement(m.w, m.charge, a, dry, p.first, p.last, m.name), nil
+	})
+	if err != nil {
+		return out, err
+	}
+	best := -1 // of the states the one that says most
+	for i := range m.parts {
+		r := m.parts[i].call.reply
+		if len(r) != 4 || r[1] < 0 || r[1] > int64(limiter.AmendSettled) {
+			return out, errReply
+		}
+		state := limiter.AmendState(r[1])
+		if rank := settledRank(state); rank > best {
+			best, out.State = rank, state
+		}
+		switch {
+		case state == limiter.AmendSettled && out.First == 0:
+			out.First = uint32(r[2])
+		case state != limiter.AmendSettled && out.Estimate == 0:
+			out.Estimate = uint32(r[2])
+		}
+		out.Over = max(out.Over, uint64(r[3]))
+	}
+	if out.State == limiter.AmendSettled {
+		out.Estimate = 0
+	}
+	return out, nil
+}
+
+// settledRank orders what was done with the keys of a settlement by what is to be said of all.
+func settledRank(s limiter.AmendState) int {
+	for rank, of := range []limiter.AmendState{limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged} {
+		if s == of {
+			return rank
+		}
+	}
+	return 4
+}
+
+// extend extends, or, if dry, says what would be done.
+func (m *amending) extend(ctx context.Context, _ limiter.Amend, dry bool) (out limiter.Amended, _ error) {
+	mode := int64(modeCheck | extends)
+	if dry {
+		mode = modePeek | extends
+	}
+	err := m.ask(ctx, func(p *part) (*call, error) {
+		return m.store.decision(m.w, mode, m.charge, m.charge.ID, 0, p.first, p.last, m.name)
+	})
+	if err != nil {
+		return out, err
+	}
+	var (
+		rest limiter.Charge // what is added to the estimates
+		d    limiter.Decision
+	)
+	known := false
+	var raised []part
+	for i := range m.parts {
+		p := &m.parts[i]
+		if r := p.call.reply; len(r) == 3 {
+			switch out.State = limiter.AmendState(r[1]); out.State {
+			case limiter.AmendUnknown:
+				continue
+			case limiter.AmendSettled:
+				out.First = uint32(r[2])
+			}
+			return out, nil
+		} else if len(r) != 1+perLimit*p.size+perID*(p.last-p.first) {
+			return out, errReply
+		}
+		known = true
+		raised = m.raised(raised, p, &rest, &out)
+	}
+	if !known {
+		return limiter.Amended{State: limiter.AmendUnknown}, nil
+	}
+	out.State = limiter.AmendDone
+	if len(raised) == 0 {
+		return out, nil
+	}
+	last := raised[len(raised)-1]
+	limiter.Grow(&d, last.offset+last.size)
+	for i := range raised {
+		m.store.fill(&rest, &raised[i], &d)
+	}
+	limiter.Settle(&d, true)
+	if limiter.Conclude(&d); !d.Allowed {
+		out = limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}
+	}
+	return out, nil
+}
+
+// raised appends the keys of a part whose estimates are raised, each as a part of a charge of what
+// is added. It notes the first estimate.
+func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limiter.Amended) []part {
+	reply := p.call.reply
+	ids, limit, offset := reply[1+perLimit*p.size:], 0, 0
+	if len(all) > 0 {
+		offset = all[len(all)-1].offset + all[len(all)-1].size
+	}
+	for n := p.first; n < p.last; n++ {
+		k, size, id := *m.charge.Key(n), len(m.charge.Key(n).Rule.Limits), ids[perID*(n-p.first):]
+		held, was := id[0] == 1, uint32(id[1])
+		if held && out.Estimate == 0 {
+			out.Estimate = max(was, k.Cost)
+		}
+		if held && k.Cost > was {
+			k.Cost -= was
+			numbers := append([]int64{reply[0]}, reply[1+perLimit*limit:][:perLimit*size]...)
+			all = append(all, part{call: &call{reply: numbers}, first: rest.Len(), last: rest.Len() + 1, offset: offset, size: size})
+			rest.Add(k)
+			offset += size
+		}
+		limit += size
+	}
+	return all
+}
+
+// settlement returns the call that settles the keys [first, last) of a charge; if dry, it says what
+// that would do.
+func (s *Store) settlement(w when, c *limiter.Charge, a limiter.Amend, dry bool, first, last int, name limiter.KeyNamer) *call {
+	var buf [512]byte
+	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
+	head := append(append(w.append(nil), ','), digit(dry))
+	for n := first; n < last; n++ {
+		k := c.Key(n)
+		tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
+		for _, l := range k.Rule.Limits {
+			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
+			out.add(s.spelled.of(l), around)
+			head = append(strconv.AppendUint(append(head, ','), uint64(k.Cost), 10), ",0"...)
+		}
+	}
+	head = s.addIDs(head, out, c.ID, c, true, a.IgnoreUnknown, 0, first, last, name)
+	out.args[0] = string(append(head, ']'))
+	out.route = out.keys[0]
+	out.holding()
+	return out
+}
+
+// openHolds are the members of the set of a key's open holds.
+type openHolds []string
+
+// explainedHolds bounds the holds that an explanation lists.
+const explainedHolds = 20
+
+// openHolds returns the holds of the key of a counter that end after an instant.
+func (s *Store) openHolds(ctx context.Context, now limiter.Tick, counter string) (openHolds, error) {
+	key := counter[:strings.IndexByte(counter, '}')+1] + holdsSuffix
+	all, err := s.client.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatInt(int64(now), 10), Max: "+inf"}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis did not return the holds in %s: %w", key, err)
+	}
+	return all, nil
+}
+
+// fields returns what is held of a limit, and until when. See lua/holds.lua for the members.
+func (h openHolds) fields(l *limiter.Limit, p *params) (out []limiter.Field) {
+	const header, part = 10, 23
+	name, sum, n := p.counted(l.Name()), uint64(0), 0
+	for _, m := range h {
+		if len(m) < header {
+			continue
+		}
+		var end [8]byte
+		copy(end[:7], m)
+		then := "then given back"
+		if m[7] != 0 {
+			then = "then kept"
+		}
+		parts := int(binary.LittleEndian.Uint16([]byte(m[8:])))
+		for at := header; parts > 0 && at+part <= len(m); at, parts = at+part, parts-1 {
+			if m[at+11:at+part] != name {
+				continue
+			}
+			cost := binary.LittleEndian.Uint32([]byte(m[at+7:]))
+			sum, n = sum+uint64(cost), n+1
+			if n <= explainedHolds {
+				until := stamp(limiter.Tick(binary.LittleEndian.Uint64(end[:])))
+				out = append(out, limiter.Field{Name: "hold", Value: fmt.Sprintf("%d until %s, %s", cost, until, then)})
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return append([]limiter.Field{{Name: "held", Value: fmt.Sprintf("%d, in %d charges", sum, n)}}, out...)
+}
+
+// counted returns the name by which holds know a limit: worth in lua/holds.lua, shortened.
+func (p *params) counted(name string) string {
+	text := p.text.(string)
+	var n []float64
+	if json.Unmarshal([]byte(text), &n) != nil || len(n) < 7 {
+		return ""
+	}
+	if f := family(n[0]); f != familyBucket && f != familyDrip && n[4] != float64(limiter.CountAll) {
+		text = luaNumber(n[0]) + "," + luaNumber(n[2])
+		if f != familyCounter && f != familyLog {
+			text += "," + luaNumber(n[6]) + ","
+			if len(n) > 7 {
+				text += luaNumber(n[7])
+			}
+		}
+	}
+	sum := sha1.Sum([]byte(":" + name + text)) //nolint:gosec // see the import
+	return hex.EncodeToString(sum[:6])
+}
+
+// luaNumber returns a number as Lua writes it, with 14 digits.
+func luaNumber(n float64) string {
+	if n < 1e14 {
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatFloat(n, 'g', 14, 64)
+}

@@ -1,0 +1,170 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// A hold ends although nobody has a timer: the next script on its key takes it off, whichever node
+// asks, also one that knows of no holds. What a settlement or an end leaves behind expires by itself.
+func TestHoldsEndWithoutATimer(t *testing.T) {
+	srv := startServer(t)
+	open := func() *subject {
+		return newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+			"version: 1\nrules: [{name: r, key: [user], id_ttl: 1m, limits: [{name: hour, limit: 100, window: 1h, algorithm: fixed_window}, {limit: 100, window: 1m, algorithm: sliding_log}]}]\n")
+	}
+	a := open()
+	r := weir.Request{User: "ada", ID: "1", Hold: 10 * time.Second, Cost: weir.Units(60)}
+	if d, err := a.Check(t.Context(), r); err != nil || !d.Allowed || d.Receipt.Charged != 0 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for _, k := range srv.do("KEYS", "weir:*").([]any) {
+		if ttl := srv.do("PTTL", k).(int64); ttl < 0 && !strings.HasSuffix(k.(string), "!probe") {
+			t.Errorf("%s does not expire", k)
+		}
+	}
+	for _, step := range []struct {
+		after time.Duration
+		left  uint32
+	}{{10*time.Second - time.Microsecond, 40}, {10 * time.Second, 100}} {
+		b := open() // has met no holds
+		b.SetTime(a.now + limiter.Span(step.after))
+		d, err := b.Peek(t.Context(), weir.Request{User: "ada"})
+		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != step.left || d.Limit(1).Remaining != step.left {
+			t.Errorf("after %v: %+v, %v", step.after, d, err)
+		}
+		b.now++
+	}
+	if sets := srv.do("KEYS", "*!holds").([]any); len(sets) != 0 {
+		t.Error("the hold that ended is still in its set")
+	}
+}
+
+// A counter with holds is one that an explanation reads, with what is held of it, and its command runs.
+func TestExplainsHolds(t *testing.T) {
+	srv := startServer(t)
+	s := newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+		"version: 1\nrules: [{name: r, key: [user], limits: [{limit: 100, window: 1h, algorithm: fixed_window}, {limit: 100, window: 24h, burst: 100, algorithm: token_bucket}, {name: c, limit: 100, calendar: day}]}]\n")
+	r := weir.Request{User: "ada", ID: "1", Hold: time.Minute, Cost: weir.Units(60)}
+	if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	e, err := s.Explain(t.Context(), weir.Request{User: "ada"})
+	if err != nil || len(e.Limits) != 3 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	for _, l := range e.Limits {
+		text := fmt.Sprint(l.State)
+		if !strings.Contains(text, "{held 60, in 1 charges}") || !strings.Contains(text, "{hold 60 until 2026-01-01T00:01:00.000000Z, then given back}") {
+			t.Errorf("of a limit it says %s", text)
+		}
+	}
+	if e.Answer.Limits[0].Remaining != 40 || !strings.Contains(e.Commands[0], "ZRANGEBYSCORE") {
+		t.Errorf("%d are left", e.Answer.Limits[0].Remaining)
+	}
+}
+
+// One key has so many holds at most. A further one is denied, and charges nothing; a check without a
+// hold is not.
+func TestHoldsOfAKeyAreBounded(t *testing.T) {
+	srv := startServer(t)
+	s := newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+		"version: 1\nrules: [{name: r, key: [user], limits: [{name: hour, limit: 1000000, window: 1h}]}]\n")
+	r := weir.Request{User: "ada", ID: "1", Hold: time.Minute}
+	if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	key := strings.SplitAfter(srv.do("KEYS", "*:hour").([]any)[0].(string), "}")[0] + "!holds"
+	fill := []any{"ZADD", key}
+	for i := range 4095 {
+		fill = append(fill, int64(s.now)+60_000_000, fmt.Sprintf("\xff\xff\xff\xff\xff\xff\x0f\x00\x00\x00%d", i))
+	}
+	srv.do(fill...)
+	r.ID = "2"
+	d, err := s.Check(t.Context(), r)
+	if err != nil || d.Allowed || !d.Limit(0).Overflow || d.RetryAfter <= 0 || d.Source != limiter.SourceRedis {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if d, err := s.Check(t.Context(), weir.Request{User: "ada"}); err != nil || !d.Allowed || d.Limit(0).Remaining != 999_998 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// Of a reservation with keys in several slots one is denied: nothing is charged, and nobody holds
+// anything. One that all admit is settled for all keys or, with another number, for none.
+func TestHoldsOfSeveralSlots(t *testing.T) {
+	t.Parallel()
+	masters := startCluster(t)
+	s := newSubject(t, openStore(t, clusterConfig(masters)),
+		"version: 1\nrules: [{name: r, keys: [[user], [ip]], limits: [{name: hour, limit: 10, window: 1h, algorithm: fixed_window}]}]\n")
+	r := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1", Hold: time.Minute}
+	left := func(user, ip uint32) {
+		t.Helper()
+		d, err := s.Peek(t.Context(), weir.Request{User: "ada", IP: "192.0.2.1"})
+		if err != nil || d.Limit(0).Remaining != user || d.Limit(1).Remaining != ip {
+			t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, user, ip, err)
+		}
+	}
+	if d, err := s.Check(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", Cost: weir.Units(4)}); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	r.Cost = weir.Units(7)
+	if d, err := s.Check(t.Context(), r); err != nil || d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	left(10, 6)
+	for _, k := range keysOf(t, masters) {
+		if strings.Contains(k, "!id:") || strings.HasSuffix(k, "!holds") {
+			t.Errorf("%s is left", k)
+		}
+	}
+	r.Cost = weir.Units(5)
+	if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	left(5, 1)
+	r.Cost = weir.Units(7)
+	if a, err := s.Extend(t.Context(), r); err != nil || a.State != weir.AmendDenied || a.RetryAfter <= 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	left(5, 1)
+	r.Cost = weir.Units(6)
+	if a, err := s.Extend(t.Context(), r); err != nil || a.State != weir.AmendDone || a.Estimate != 6 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	left(4, 0)
+	if a, err := s.Settle(t.Context(), r, 8, false); err != nil || a.State != weir.AmendDone || a.Estimate != 6 || a.Over != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	left(2, 0)
+	if a, err := s.Settle(t.Context(), r, 8, false); err != nil || a.State != weir.AmendRepeated {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := s.Settle(t.Context(), r, 7, false); err == nil || a.First != 8 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	left(2, 0)
+}
+
+// Without Redis a reservation is charged by the policy, and settling it is an error: whether it was
+// done is not known.
+func TestHoldsWithoutRedis(t *testing.T) {
+	srv := startServer(t)
+	p := newPatient(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: faultTimeout})
+	r := weir.Request{Path: "/local", User: "ada", ID: "1", Hold: time.Minute}
+	p.untilFrom("/local", limiter.SourceRedis)
+	srv.stop()
+	p.untilFrom("/local", limiter.SourceFallbackLocal)
+	if d, err := p.Check(t.Context(), r); err != nil || d.Source != limiter.SourceFallbackLocal {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := p.Settle(t.Context(), r, 1, false); err == nil || !strings.Contains(err.Error(), "the reservation may be as it was") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,100 @@
+-- A settlement: the holds of an id end with what was used. What the estimates were too much is given
+-- back, from the latest parts first; what they were too little is charged, beyond the limits too.
+--
+-- ARGV[1] goes on: 1 if nothing is to change, then for each limit what was used and 0, then how long
+-- the id is remembered, 1 if an id that is not known is not charged, and for each of the ids the
+-- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
+-- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate, and
+-- how many units were charged beyond a limit.
+local DONE, REPEATED, CHARGED, UNKNOWN, SETTLED = 0, 1, 2, 3, 4
+local LOG = 1000000 -- units that an overdrawn log counts, limiter.MaxLogLimit
+local limits = #ARGV - 1
+local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
+
+-- overdraw charges n units whatever counts already. It returns how many were beyond the limit.
+local function overdraw(s, n)
+  local p, used, units = s.p, s.f.used(s), n
+  local left = used < p[4] and p[4] - used or 0
+  if p[1] == 3 then
+    n = n < LOG and n or LOG
+    local most = counted(s) + n < LOG and counted(s) + n or LOG
+    grow(s, n, most > p[2] and most or p[2])
+  elseif p[1] == 5 then
+    s.f.charge(s, n < p[7] and n or p[7])
+    local q, r = muldiv(p[3], p[7], p[2])
+    local at = notBefore(s)
+    if s.t - at > q or s.t - at == q and s.a > r then
+      s.t, s.a = at + q, r
+    end
+  else
+    s.f.charge(s, n)
+  end
+  return units > left and units - left or 0
+end
+
+arrive(limits)
+local known, estimate, over = 0, nil, 0
+eachID(function(id)
+  id.cost, id.v = head[2 + 2 * id.first], call('GET', id.k)
+  if id.v then
+    local over, at, cost = unpack('<I7I7I4', id.v)
+    if over > now then
+      id.at, id.was, id.hold, known = at, cost, openHold(id.v), known + 1
+      estimate = estimate or id.hold and cost
+    end
+  end
+  ids[#ids + 1] = id
+end)
+for _, id in ipairs(ids) do
+  if id.was and not id.hold and id.was ~= id.cost then
+    return {now, SETTLED, id.was, 0}
+  end
+end
+if known == 0 and ignore == 1 then
+  return {now, UNKNOWN, 0, 0}
+end
+local charges = false
+for _, id in ipairs(ids) do
+  id.more = 0
+  if id.hold then
+    id.more = id.cost > id.was and id.cost - id.was or 0
+  elseif not id.was and ignore == 0 then
+    id.more = id.cost
+    charges = charges or id.cost > 0
+  end
+  for i = id.first, id.more > 0 and id.last or 0 do
+    states[i] = open(i)
+  end
+end
+if strays() then
+  return {-2, now}
+end
+local state = charges and CHARGED or estimate and DONE or known > 0 and REPEATED or UNKNOWN
+if head[3] == 1 then
+  return {now, state, estimate or 0, 0}
+end
+for _, id in ipairs(ids) do
+  local g = of[id.first]
+  if id.hold then
+    call('ZREM', g.holds, member(g, id.k, id.v))
+    mark(g, call('EXISTS', g.holds) == 1)
+    local less, later = id.was - id.cost, {} -- later: units of each limit in parts that came later
+    for j = #id.hold.parts, 1, -1 do
+      local part = id.hold.parts[j]
+      local after = later[part.limit] or 0
+      if after < less then
+        giveBack(g, part, part.cost < less - after and part.cost or less - after, now)
+      end
+      later[part.limit] = after + part.cost
+    end
+  end
+  for i = id.first, id.more > 0 and id.last or 0 do
+    local beyond = overdraw(states[i], id.more)
+    over = beyond > over and beyond or over
+    write(states[i], emptyAt(states[i]))
+  end
+  if id.hold or id.more > 0 then
+    call('SET', id.k, pack('<I7I7I4I2I1', now + life, id.at or now, id.cost, 0, 0), 'PX', '' .. floor((life + 999) / 1000) + slack)
+  end
+end
+return {now, state, estimate or 0, over}

@@ -1,0 +1,118 @@
+-- refund has the functions that take n units of a charge of n + rest at an instant back from a
+-- state, as far as they still count. What leaked from a bucket since leaked first from those that
+-- rest, and if any rest, the hit that opened a window stays. See package limiter, Reduce.
+local refund = {}
+
+-- full tells whether a count may stand for more than it says.
+local function full(s, count)
+  return count == MOST and s.p[5] == 2
+end
+
+refund[1] = function(s, at, n, rest)
+  -- Without the hit that opened a window it would have begun with a later one,
+  -- which is not recorded.
+  if at < s.t or full(s, s.a) or s.p[8] == 1 and at == s.t and n < s.a and rest == 0 then
+    return
+  end
+  s.a = s.a - (n < s.a and n or s.a)
+end
+
+refund[7] = function(s, at, n)
+  if at >= s.t and not full(s, s.a) then
+    s.a = s.a - (n < s.a and n or s.a)
+  end
+end
+
+refund[2] = function(s, at, n)
+  if at >= s.t then
+    if not full(s, s.a) then
+      s.a = s.a - (n < s.a and n or s.a)
+    end
+  elseif at >= s.t - s.p[3] and not full(s, s.b) then
+    s.b = s.b - (n < s.b and n or s.b)
+  end
+end
+
+refund[3] = function(s, at, n)
+  at = at - at % s.p[7]
+  if s.p[1] == 4 and at > s.cur then
+    at = s.cur
+  end
+  local i = first(s, function(t) return t >= at end)
+  if i == s.n then
+    return
+  end
+  local t, sum = entry(s, i)
+  if s.p[1] == 3 and s.p[5] ~= 2 and at > now - s.p[3] then
+    at = t -- a charge at an instant before the newest came to that one
+  end
+  local before, was = s.base, 0
+  local previous
+  if i > 0 then
+    previous, before = entry(s, i - 1)
+  end
+  was = (sum - before) % WRAP
+  if t ~= at or s.p[1] == 4 and full(s, was) then
+    return
+  end
+  n = n < was and n or was
+  local rest = {}
+  for j = n < was and i or i + 1, s.n - 1 do
+    local later, upTo = entry(s, j)
+    rest[#rest + 1] = pack('<I6I6', later % WRAP, (upTo - n) % WRAP)
+  end
+  s.from, s.tail = i, table.concat(rest)
+  s.last = (s.last - n) % WRAP
+  if n == was then
+    if i == s.n - 1 and previous then
+      s.t = previous
+    end
+    s.n = s.n - 1
+  end
+end
+refund[4] = refund[3]
+
+refund[5] = function(s, at, n, rest)
+  local limit, elapsed, part = s.p[2], now > at and now - at or 0, 0
+  if rest > 0 then
+    local q, r = muldiv(s.p[3], rest, limit)
+    elapsed = elapsed - q
+    if r > 0 then
+      elapsed, part = elapsed - 1, limit - r
+    end
+    if elapsed < 0 then
+      elapsed, part = 0, 0
+    end
+  end
+  local q, r = muldiv(s.p[3], n, limit)
+  q, r = q - elapsed, r - part
+  if r < 0 then
+    q, r = q - 1, r + limit
+  end
+  if q < 0 then
+    return
+  end
+  local ahead, at = 0, notBefore(s)
+  part = 0
+  if s.t >= at then
+    ahead, part = s.t - at - q, s.a - r
+    if part < 0 then
+      ahead, part = ahead - 1, part + limit
+    end
+    if ahead < 0 then
+      ahead, part = 0, 0
+    end
+  end
+  s.t, s.a = at + ahead, part
+  noted(s, at)
+end
+
+refund[6] = function(s, at, n, rest)
+  local leaked = leaks(s.p, at, now) - rest
+  if leaked < 0 then
+    leaked = 0
+  end
+  if leaked < n then
+    s.a = s.a - (n - leaked < s.a and n - leaked or s.a)
+  end
+end

@@ -1,0 +1,277 @@
+-- Holds: charges that wait for a settlement. The open holds of a key are a sorted set beside its
+-- counters, by the instants at which they end. Redis has no timer for them, so before anything else
+-- looks at the counters of a key, arrive takes off what has ended, each as of its end. A script
+-- without this part does not miss them: while a key has holds, the values of its counters begin
+-- with a brace, and such a script leaves them unread.
+--
+-- A hold is, packed: the instant of its end, 1 if it stays charged then, and how many parts it has;
+-- then of each part the instant, the units, and a hash of what they are worth later, which names the
+-- limit. Behind what remembers the id this is the value of the id's entry. With the end of
+-- the name of that entry it is a member of the set.
+--
+-- The last of ARGV[1] is a list for a check that is to be held: for how long, 1 if it is kept, how
+-- many milliseconds after its end the holds of the key may matter, and 1 if the check extends a
+-- hold that there is.
+local HOLDS, PARTS, PART, ENTRY_OF_ID = 4096, 64, 23, 21
+local groups, of = {}, {} -- the keys of the call with their limits; of: that of each limit
+local hold
+if head and type(head[#head]) == 'table' then
+  hold = table.remove(head)
+end
+held = {} -- by the names of counters: whether the key has holds
+
+local function whole(n)
+  return string.format('%.0f', n)
+end
+
+-- worth returns a text for a limit and for what a charge to it is worth later. Between
+-- two limits of one text a state keeps each charge as it is.
+local function worth(k, p, text)
+  local f = p[1]
+  if f ~= 5 and f ~= 6 and p[5] ~= 2 then
+    text = f .. ',' .. p[3]
+    if f ~= 2 and f ~= 3 then
+      text = text .. ',' .. p[7] .. ',' .. (p[8] or '')
+    end
+  end
+  return string.match(k, '}(.*)$') .. text
+end
+
+local function short(text)
+  return sub(redis.sha1hex(text), 1, 12)
+end
+
+-- unfold reads a hold at byte i of a value.
+local function unfold(v, i)
+  local over, keep, n = unpack('<I7I1I2', v, i)
+  local h = {over = over, keep = keep, parts = {}}
+  for j = 1, n do
+    local at, cost, limit = unpack('<I7I4c12', v, i + 10 + (j - 1) * PART)
+    h.parts[j] = {at = at, cost = cost, limit = limit, over = over}
+  end
+  return h
+end
+
+local function fold(h)
+  local all = {pack('<I7I1I2', h.over, h.keep, #h.parts)}
+  for j, part in ipairs(h.parts) do
+    all[j + 1] = pack('<I7I4', part.at, part.cost) .. part.limit
+  end
+  return table.concat(all)
+end
+
+-- member returns the hold that is the value of an id's entry as a member of the set.
+local function member(g, k, v)
+  return sub(v, ENTRY_OF_ID + 1) .. sub(k, #g.tag + 1)
+end
+
+-- openHold returns the hold in the value of an id's entry; nil if there is none, or it has ended.
+local function openHold(v)
+  local h = #v > ENTRY_OF_ID and unfold(v, ENTRY_OF_ID + 1)
+  return h and h.over > now and h or nil
+end
+
+local function mark(g, open)
+  for i = g.first, g.last do
+    held[KEYS[i]] = open
+  end
+end
+
+-- stored returns the state of a counter as that of the limit that made it, not loaded yet, with
+-- its value and where the state begins in it; nil if there is none.
+local function stored(k)
+  local v = call('GETRANGE', k, 0, 1199)
+  if v == '' then
+    return nil
+  end
+  v = '[' .. sub(v, 2)
+  local close = string.find(v, ']', 1, true)
+  local text = sub(v, 1, close)
+  local p = cjson.decode(text)
+  return {k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, found = true, adopted = false}, v, close + 1
+end
+
+-- leftSince tells whether a charge at an instant to a limit of a key is void, since the key was reset
+-- or the limit was left for another one after it.
+local function leftSince(g, at, counted)
+  if not g.reset then
+    g.reset, g.left = tonumber(call('GET', g.tag .. '!reset') or 0), call('EXISTS', g.tag .. '!left') == 1
+  end
+  if at < g.reset then
+    return true
+  elseif not g.left then
+    return false
+  end
+  local marks = call('HMGET', g.tag .. '!left', counted, '*')
+  return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
+end
+
+-- giveBack takes n of the units of a part back from the limit that was charged, as of an instant.
+local function giveBack(g, part, n, as)
+  for i = g.first, g.last do
+    local s, v, begins = stored(KEYS[i])
+    local counted = s and worth(s.k, s.p, s.text)
+    if s and short(counted) == part.limit then
+      if not leftSince(g, part.at, counted) then
+        local present = now
+        now = as
+        s.f.load(s, v, begins)
+        refund[s.p[1]](s, part.at, n, part.cost - n)
+        local empties = emptyAt(s)
+        now = present
+        write(s, empties)
+      end
+      return
+    end
+  end
+end
+
+-- arrive takes off the holds that are over, of the keys of the first limits of KEYS, in the order of
+-- their ends. It returns false if this takes a script with all families; then nothing has changed
+-- for that key.
+arrive = function(limits)
+  for i = 1, limits do
+    local tag, g = string.match(KEYS[i], '^[^}]*}'), groups[#groups]
+    if not g or g.tag ~= tag then
+      g = {tag = tag, holds = tag .. '!holds', first = i, last = i}
+      groups[#groups + 1] = g
+    end
+    g.last, of[i] = i, g
+  end
+  for _, g in ipairs(groups) do
+    local earliest = call('ZRANGE', g.holds, 0, 0)[1]
+    mark(g, earliest ~= nil)
+    if earliest and unpack('<I7', earliest) <= now then
+      for i = g.first, g.last do
+        local s = stored(KEYS[i])
+        if s and not s.f then
+          return false
+        end
+      end
+      local parts = {}
+      for _, m in ipairs(call('ZRANGEBYSCORE', g.holds, '-inf', whole(now))) do
+        local h = unfold(m, 1)
+        for _, part in ipairs(h.keep == 0 and h.parts or {}) do
+          parts[#parts + 1] = part
+        end
+      end
+      table.sort(parts, function(a, b) return a.over < b.over or a.over == b.over and a.at < b.at end)
+      call('ZREMRANGEBYSCORE', g.holds, '-inf', whole(now))
+      mark(g, call('EXISTS', g.holds) == 1)
+      for _, part in ipairs(parts) do
+        giveBack(g, part, part.cost, part.over)
+      end
+    end
+  end
+  return true
+end
+
+-- begin writes the entry of an id, and its hold into the set of the key, which had another one in the
+-- place of before.
+local function begin(id, at, cost, bits, relied, h, before)
+  local g, life, v = of[id.first], head[4 + 2 * (#ARGV - 1)], fold(h)
+  local over = h.over + (h.keep == 1 and life or 0)
+  v = pack('<I7I7I4I2I1', over, at, cost, bits, relied) .. v
+  if before then
+    call('ZREM', g.holds, member(g, id.k, before))
+  end
+  call('SET', id.k, v, 'PX', '' .. floor((over - now + 999) / 1000) + slack)
+  call('ZADD', g.holds, whole(h.over), member(g, id.k, v))
+  local wait = floor((h.over - now + 999) / 1000) + hold[3] + slack
+  if call('PTTL', g.holds) < wait then
+    call('PEXPIRE', g.holds, '' .. wait)
+  end
+  mark(g, true)
+end
+
+-- charged appends to a hold what an answer says that a check has charged to the limits of an id. It
+-- returns these limits as bits.
+local function charged(h, id, answer)
+  local bits = 0
+  for i = id.first, id.last do
+    if answer[3 * i - 1] % 8 >= 4 and number[i] <= 64 then
+      local text = ARGV[i + 1]
+      if sub(text, 1, 3) == '[7,' then
+        text = split(text)
+      end
+      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = short(worth(KEYS[i], cjson.decode(text), text))}
+      bits = bits + 2 ^ (i - id.first)
+    end
+  end
+  return bits
+end
+
+if hold and hold[4] == 0 then
+  -- room tells whether a key may have one more hold.
+  room = function(id)
+    return call('ZCARD', of[id.first].holds) < HOLDS
+  end
+  reserve = function(id, answer)
+    local h = {over = now + hold[1], keep = hold[2], parts = {}}
+    local bits = charged(h, id, answer)
+    begin(id, now, head[2 + 2 * id.first], bits, 0, h)
+  end
+elseif hold then
+  -- extension reads the ids of holds that are to be extended. It returns what recall does, for the
+  -- limits of the keys whose estimates are raised, and leaves in ARGV[1] by how much. Or it returns
+  -- the answer: the instant, what limiter.AmendState calls it, and the cost for which an id stands.
+  extension = function()
+    local known, order = false, {}
+    eachID(function(id)
+      id.v = call('GET', id.k)
+      local over, was, cost, bits = 0, 0, 0, 0
+      if id.v then
+        over, was, cost, bits = unpack('<I7I7I4I2', id.v)
+      end
+      if over > now then
+        known = true
+        id.hold, id.at, id.cost, id.bits = openHold(id.v), was, cost, bits
+      end
+      ids[#ids + 1] = id
+    end)
+    for _, id in ipairs(ids) do
+      if id.cost and not id.hold then
+        return nil, nil, {now, 4, id.cost}
+      end
+    end
+    if not known then
+      return nil, nil, {now, 3, 0}
+    end
+    for _, id in ipairs(ids) do
+      if id.hold and head[2 + 2 * id.first] > id.cost then
+        id.more = head[2 + 2 * id.first] - id.cost
+        local n, last = 0, -1
+        for _, part in ipairs(id.hold.parts) do
+          if part.at ~= last then
+            n, last = n + 1, part.at
+          end
+        end
+        if n >= PARTS then
+          return nil, nil, {now, 6, 0}
+        end
+        for i = id.first, id.last do
+          head[2 + 2 * i] = id.more
+          order[#order + 1], number[i] = i, #order + 1
+        end
+      end
+    end
+    return {}, order
+  end
+  -- reserve extends the hold of an id. Its numbers in the answer are 1 if it has one, and its
+  -- estimate before.
+  reserve = function(id, answer, made)
+    if not id.hold then
+      return 0, 0
+    end
+    if made then
+      local h, cost = id.hold, id.cost
+      if id.more then
+        charged(h, id, answer)
+        cost = cost + id.more
+      end
+      h.over = now + hold[1]
+      begin(id, id.at, cost, id.bits, 1, h, id.v)
+    end
+    return 1, id.cost
+  end
+end
