@@ -86,15 +86,15 @@ func TestBadReservations(t *testing.T) {
 	long, nameless, brief := r, r, r
 	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
 	for want, f := range map[string]func() error{
-		"the request has no id":                    func() error { _, err := n.Settle(ctx, nameless, 1, false); return err },
-		"settled with -1: give 0 to 4294967295":    func() error { _, err := n.Settle(ctx, r, -1, false); return err },
-		"settled with 4294967296: give 0":          func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
-		"the id has 65 bytes; at most 64":          func() error { _, err := n.Cancel(ctx, long); return err },
-		"extended by no time":                      func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
-		"held for 1µs, which is out of range":      func() error { _, err := n.Extend(ctx, brief); return err },
-		"to be held and has no id":                 func() error { _, err := n.Check(ctx, nameless); return err },
-		"reservations are not supported in Redis":  func() error { _, err := b.Check(ctx, r); return err },
-		"reservations are not supported in Redis ": func() error { _, err := b.Settle(ctx, r, 1, false); return err },
+		"the request has no id":                             func() error { _, err := n.Settle(ctx, nameless, 1, false); return err },
+		"settled with -1: give 0 to 4294967295":             func() error { _, err := n.Settle(ctx, r, -1, false); return err },
+		"settled with 4294967296: give 0":                   func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
+		"the id has 65 bytes; at most 64":                   func() error { _, err := n.Cancel(ctx, long); return err },
+		"extended by no time":                               func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
+		"held for 1µs, which is out of range":               func() error { _, err := n.Extend(ctx, brief); return err },
+		"to be held and has no id":                          func() error { _, err := n.Check(ctx, nameless); return err },
+		"reservations are not supported with this backend":  func() error { _, err := b.Check(ctx, r); return err },
+		"reservations are not supported with this backend ": func() error { _, err := b.Settle(ctx, r, 1, false); return err },
 	} {
 		if err := f(); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
