@@ -41,8 +41,8 @@ func digit(is bool) byte {
 
 // recovery returns how long a full bucket takes to recover, in ticks.
 func recovery(l *limiter.Limit) limiter.Tick {
-	windows := (l.Capacity() + uint32(l.Limit()) - 1) / uint32(l.Limit())
-	return min(limiter.Tick(windows)*limiter.Span(l.Window()), century)
+	per := limiter.Tick(l.Limit())
+	return min((limiter.Tick(l.Capacity())+per-1)/per*limiter.Span(l.Window()), century)
 }
 
 // Amend settles or extends the hold of the charge's ID, which must not be nil, as
