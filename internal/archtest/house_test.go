@@ -215,6 +215,7 @@ func house() []row {
 
 		{path: "cmd/node", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
 		{path: "cmd/weir", tree: true, floor: 9, knows: "flags, environment, files, signals", never: command()},
+		{path: "examples/tokens", floor: 9, knows: "a language model's answer -> what it used"},
 		{path: "chaos", tree: true, floor: 9, knows: "the promises under faults: virtual time with a seed, and real processes"},
 		{path: "deploy/sbom", floor: 9, knows: "what a program was built from -> its bill of materials"},
 		{path: "internal/redistest", floor: 8, knows: "real redis-server processes, for tests"},

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+const (
+	// maxBody bounds a question in bytes, maxEvent an event of an answer.
+	maxBody, maxEvent = 1 << 20, 64 << 10
+	// hold is how long a reservation lasts if nothing is heard of it. Each top-up begins it anew.
+	hold = time.Minute
+	// settleWithin bounds a settlement.
+	settleWithin = 5 * time.Second
+	// topUps is how often more is reserved for an answer, at most. A reservation can be raised 63
+	// times, so long answers have longer steps.
+	topUps = 50
+)
+
+// budget has the tokens of the users; a *weir.Node and a *client.Client are ones.
+type budget interface {
+	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
+	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
+	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	Cancel(ctx context.Context, r limiter.Request) (limiter.Amended, error)
+}
+
+// proxy passes questions on to a model, as far as their user has tokens for them.
+type proxy struct {
+	budget budget
+	model  string // its URL
+	// ahead is how many tokens of an answer are reserved before they are said, at least; 0: as
+	// many as the question allows, so that no answer is cut off.
+	ahead int64
+}
+
+// ServeHTTP answers a question of the user in X-User, which is believed: what is in front of the
+// proxy must set it.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var q question
+	if err == nil {
+		err = json.Unmarshal(body, &q)
+	}
+	if err != nil || q.MaxTokens < 1 || q.MaxTokens > limiter.MaxUnits/2 {
+		http.Error(w, "the question must be JSON with a prompt and max_tokens, from 1", http.StatusBadRequest)
+		return
+	}
+	a := &answer{budget: p.budget, most: tokensOf(q.Prompt) + q.MaxTokens, said: tokensOf(q.Prompt)}
+	if p.ahead > 0 {
+		a.ahead = max(p.ahead, a.most/topUps)
+	}
+	a.reserved = a.want()
+	a.request = limiter.Request{Path: "/chat", User: r.Header.Get("X-User"), ID: rand.Text(), Hold: hold, Cost: limiter.Units(a.reserved)}
+	var d limiter.Decision
+	switch err := p.budget.CheckInto(r.Context(), &a.request, &d); {
+	case errors.Is(err, limiter.ErrInvalid):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, "the budget cannot be looked up now", http.StatusServiceUnavailable)
+		return
+	case !d.Allowed:
+		if !d.Never {
+			w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(d.RetryAfter), 10))
+		}
+		http.Error(w, "there are too few tokens left for this question", http.StatusTooManyRequests)
+		return
+	}
+	defer a.settle(r.Context()) // however it ends
+	p.stream(w, r, body, a)
+}
+
+// stream has the model answer and passes its events on.
+func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, a *answer) {
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop() // the model too, if the budget ends before it
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, p.model, bytes.NewReader(body))
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.DefaultClient.Do(q)
+	}
+	if err != nil {
+		http.Error(w, "the model does not answer", http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		http.Error(w, "the model refuses the question", http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	events := bufio.NewScanner(resp.Body)
+	events.Buffer(nil, maxEvent)
+	for events.Scan() {
+		data, ok := bytes.CutPrefix(events.Bytes(), []byte("data: "))
+		var c chunk
+		if !ok || json.Unmarshal(data, &c) != nil {
+			continue
+		}
+		if !a.hear(ctx, &c) {
+			send(w, chunk{Error: "there are too few tokens left for the rest of the answer"})
+			return
+		}
+		send(w, c)
+	}
+}
+
+// answer is an answer that is under way, and its reservation.
+type answer struct {
+	budget   budget
+	request  limiter.Request
+	ahead    int64
+	most     int64  // tokens that it can have, with the question
+	reserved int64  // tokens
+	said     int64  // tokens of question and answer so far
+	usage    *usage // what the model says in the end
+}
+
+// want returns how many tokens should be reserved.
+func (a *answer) want() int64 {
+	if a.ahead == 0 {
+		return a.most
+	}
+	return min(a.most, a.said+a.ahead)
+}
+
+// hear takes an event of the model, and reserves more before the reservation is used up. It
+// reports whether there are tokens for what the event says.
+func (a *answer) hear(ctx context.Context, c *chunk) bool {
+	if c.Usage != nil {
+		a.usage = c.Usage
+		return true
+	}
+	n := tokensOf(c.Text)
+	if a.said+n > a.reserved {
+		a.request.Cost = limiter.Units(a.want() + n)
+		out, err := a.budget.Extend(ctx, a.request)
+		if err != nil || out.State != limiter.AmendDone {
+			return false
+		}
+		a.reserved = int64(out.Estimate)
+	}
+	a.said += n
+	return true
+}
+
+// settle says what was used: what the model says, or what was heard of it. A client that hung
+// up uses nothing here; whoever pays the model for what it said until then settles with a.said.
+func (a *answer) settle(ctx context.Context) {
+	gone := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	used := a.said
+	if a.usage != nil {
+		used = max(a.usage.Prompt+a.usage.Completion, 0)
+	}
+	var err error
+	if gone && a.usage == nil {
+		_, err = a.budget.Cancel(ctx, a.request)
+	} else {
+		_, err = a.budget.Settle(ctx, a.request, used, false)
+	}
+	if err != nil {
+		log.Printf("a reservation was not settled, and ends within %v: %v", hold, err)
+	}
+}
