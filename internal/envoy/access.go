@@ -67,13 +67,8 @@ func (a *asker) admit(in *rls.RateLimitRequest, access transport.Access) error {
 		return err
 	}
 	for i, d := range in.GetDescriptors() {
-		scope, err := caller.May(actionOf(in, i))
-		if err != nil {
+		if err := a.may(actionOf(in, i), in.GetDomain()); err != nil {
 			return err
-		}
-		if scope != nil && !scope.Permits(in.GetDomain()) {
-			return notAllowedError(fmt.Sprintf("caller %q may not use the domain %.100q in this way: the operator must list the domain, or a prefix of its name, in the permissions file",
-				caller.Name(), in.GetDomain()))
 		}
 		if d.GetLimit() == nil {
 			continue
@@ -83,6 +78,20 @@ func (a *asker) admit(in *rls.RateLimitRequest, access transport.Access) error {
 		}
 	}
 	return nil
+}
+
+// may returns why the caller may not do something in a domain, nil if it may. The asker may be
+// nil.
+func (a *asker) may(action transport.Action, domain string) error {
+	if a == nil || a.caller == nil {
+		return nil
+	}
+	scope, err := a.caller.May(action)
+	if err == nil && scope != nil && !scope.Permits(domain) {
+		err = notAllowedError(fmt.Sprintf("caller %q may not use the domain %.100q in this way: the operator must list the domain, or a prefix of its name, in the permissions file",
+			a.caller.Name(), domain))
+	}
+	return err
 }
 
 // charged notes the new keys of a decision.

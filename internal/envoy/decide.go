@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (s *Service) each(ctx context.Context, items []item) error {
 	var credits []*item
 	for i := range items {
 		switch it := &items[i]; {
-		case it.uncounted():
+		case it.uncounted(), it.held != notHeld:
 		case it.back:
 			credits = append(credits, it)
 		case stop && !it.over && it.hits > 0:
@@ -148,7 +149,7 @@ func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error
 	}
 	var b batch
 	for i := range items {
-		if it := &items[i]; !it.uncounted() && it.hits > 0 && !it.back {
+		if it := &items[i]; !it.uncounted() && it.hits > 0 && !it.back && it.held == notHeld {
 			b.ask(it, it.hits, true)
 		}
 	}
@@ -157,7 +158,7 @@ func (s *Service) stops(ctx context.Context, items []item) (stop bool, err error
 		stop = stop || it.over
 	})
 	for i := range items {
-		stop = stop || items[i].uncounted() && items[i].over
+		stop = stop || (items[i].uncounted() || items[i].held != notHeld) && items[i].over
 	}
 	return stop, err
 }
@@ -202,7 +203,7 @@ func (it *item) told(d *limiter.Decision) {
 func (s *Service) looks(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.back || it.hits > 0 || !it.over || s.options.Mode == Atomic || it.counter.Algorithm() != limiter.FixedWindow {
+		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || s.options.Mode == Atomic || it.counter.Algorithm() != limiter.FixedWindow {
 			continue
 		}
 		r := request(it)
@@ -230,8 +231,8 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
 		switch {
-		case it.uncounted():
-			refused = refused || it.over && !s.shadow(it) && !s.quota(it)
+		case it.uncounted(), it.held != notHeld:
+			refused = refused || it.over && !it.shadow() && !s.quota(it)
 		case it.back:
 			credits = append(credits, it)
 		case it.hits == 0:
@@ -248,7 +249,7 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 		return err
 	}
 	for _, it := range looks.items {
-		refused = refused || it.over && !s.shadow(it) && !s.quota(it)
+		refused = refused || it.over && !it.shadow() && !s.quota(it)
 	}
 	if refused {
 		for _, it := range ordinary {
@@ -273,7 +274,8 @@ func (s *Service) atomic(ctx context.Context, items []item) error {
 	return errors.Join(s.decide(ctx, &shadows, (*item).told), s.credit(ctx, credits))
 }
 
-// uncredited fills in items whose hits are not taken back, as the request is denied.
+// uncredited fills in items that are not over their limits whatever was charged: their hits are
+// not taken back, as the request is denied, or were settled.
 func (s *Service) uncredited(ctx context.Context, items []*item) error {
 	err := s.peek(ctx, items)
 	for _, it := range items {
@@ -371,11 +373,16 @@ func (s *Service) back(ctx context.Context, items []*item) error {
 }
 
 // shadow reports whether an item's limit never denies.
-func (s *Service) shadow(it *item) bool { return it.limit != nil && it.limit.Shadow }
+func (it *item) shadow() bool { return it.limit != nil && it.limit.Shadow }
 
 // quota reports whether an item's limit denies only together with all other quotas.
 func (s *Service) quota(it *item) bool {
 	return it.limit != nil && (s.options.Quota || it.limit.Quota) && !it.limit.Shadow
+}
+
+// denies reports whether decided items deny their request.
+func denies(s *Service, items []item) bool {
+	return overQuota(s, items) || slices.ContainsFunc(items, func(it item) bool { return it.over && !it.shadow() && !s.quota(&it) })
 }
 
 // overQuota reports whether there are quotas and all of them are over.

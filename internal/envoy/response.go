@@ -16,12 +16,11 @@ import (
 // response returns the answer for decided items, and counts them.
 func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimitResponse {
 	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
-	over := overQuota(s, items)
+	over := denies(s, items)
 	now := s.options.Now()
 	for i := range items {
 		it := &items[i]
 		out.Statuses[i] = s.status(it, now)
-		over = over || it.over && !s.shadow(it) && !s.quota(it)
 		s.stats.decided(it)
 	}
 	switch {

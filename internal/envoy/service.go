@@ -26,6 +26,8 @@ type Decider interface {
 	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
 	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
 	Refund(ctx context.Context, r limiter.Request, receipt limiter.Receipt) error
+	// Settle is that of [transport.Reserver].
+	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
 }
 
 // Algorithms returns the names of the algorithms.
@@ -92,6 +94,12 @@ type Options struct {
 	// of the descriptor, or else a header of the call. Whoever repeats a request with its id
 	// is answered as the first time, and nothing is charged; empty: there are no ids.
 	ID string
+	// Estimate is how many hits a descriptor that only looks reserves in a request with an id;
+	// a file may say otherwise, and for 0 it must. Another request with the id and with hits
+	// settles that with them. It needs AllowRefunds, or the caller's permission to refund.
+	// Hold is how long a reservation lasts; default 10 minutes.
+	Estimate uint32
+	Hold     time.Duration
 	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
 	// is. Between the question and the charge others may be charged, as there.
 	StopWhenOver bool
@@ -108,6 +116,7 @@ type Options struct {
 // Service is Envoy's rate limit service. It is safe for concurrent use.
 type Service struct {
 	options  Options
+	reserver reserver
 	config   atomic.Pointer[config.Config] // nil: none is in force
 	limits   limits
 	stats    stats
@@ -128,19 +137,23 @@ func NewService(o Options) (*Service, error) {
 		o.HeaderNames[i] = cmp.Or(o.HeaderNames[i], name)
 	}
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
-	s := &Service{options: o, limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
+	s := &Service{options: o, reserver: newReserver(&o), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
 
 // SetConfig puts a configuration into force. It returns an error, and changes nothing, if
-// the algorithm of Options cannot have one of the limits.
+// the algorithm of Options cannot have one of the limits, or one has an estimate and Options allow
+// no reservations.
 func (s *Service) SetConfig(c *config.Config) error {
 	err := c.Each(func(l *config.Limit) error {
 		if l.Unlimited || l.Requests == 0 {
 			return nil
 		}
-		if _, err := s.limits.of(l, false); err != nil {
+		if l.Form.Estimate > 0 && !s.reserver.allowed {
+			return fmt.Errorf("the limit of %s has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or --permissions", l.Path)
+		}
+		if _, err := s.limits.of(l, false, false); err != nil {
 			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, l.Spec(s.options.Algorithm).Algorithm, err)
 		}
 		return nil
@@ -215,7 +228,7 @@ func (s *stats) refused(err error) error {
 func statusOf(err error) error {
 	var bad invalidError
 	switch {
-	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
+	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid), errors.Is(err, limiter.ErrSettled):
 		return status.Error(codes.InvalidArgument, err.Error())
 	case errors.Is(err, transport.ErrUnauthenticated):
 		return status.Error(codes.Unauthenticated, err.Error())
@@ -255,15 +268,29 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 	if err != nil {
 		return nil, err
 	}
-	if s.options.Mode == Atomic {
-		err = s.atomic(ctx, items)
-	} else {
-		err = s.each(ctx, items)
+	if err = s.decideItems(ctx, items); err != nil || denies(s, items) && !s.options.Shadow {
+		err = errors.Join(err, s.reserver.cancel(ctx, items))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return s.response(in, items), nil
+}
+
+// decideItems decides items. What is settled beyond a limit is not over it: its request has
+// passed.
+func (s *Service) decideItems(ctx context.Context, items []item) error {
+	settled, err := s.reserver.reserve(ctx, items)
+	if err == nil {
+		err = s.uncredited(ctx, settled)
+	}
+	switch {
+	case err != nil:
+		return err
+	case s.options.Mode == Atomic:
+		return s.atomic(ctx, items)
+	}
+	return s.each(ctx, items)
 }
 
 // item is one descriptor of a request and its outcome.
@@ -275,6 +302,7 @@ type item struct {
 	id      string // by which its hits are charged once; empty: each time
 	hits    uint32
 	back    bool     // the hits are taken back
+	held    held     // what it is about a reservation
 	labels  []string // of its statistics
 
 	over      bool
@@ -319,8 +347,12 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 		if it.limit == nil || it.limit.Unlimited || it.limit.Requests == 0 {
 			continue
 		}
+		override := in.GetDescriptors()[i].GetLimit() != nil
+		if err := s.reserver.concern(it, id, in.GetDomain(), override); err != nil {
+			return nil, err
+		}
 		var err error
-		if it.counter, err = s.limits.of(it.limit, in.GetDescriptors()[i].GetLimit() != nil); err != nil {
+		if it.counter, err = s.limits.of(it.limit, override, it.held != notHeld); err != nil {
 			return nil, err
 		}
 		if a := it.counter.Algorithm(); it.back && (a == limiter.SlidingLog || a == limiter.SlidingWindow) {

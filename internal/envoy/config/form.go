@@ -32,6 +32,9 @@ type Form struct {
 	AnchorDay int
 	WeekStart limiter.Weekday
 	At        time.Duration
+	// Estimate is what a request that only looks reserves, if it has an id, in hits; 0 leaves
+	// it to the service.
+	Estimate uint32
 }
 
 // Spec returns the limit that counts for l, by an algorithm unless the file has another one.
@@ -96,7 +99,7 @@ func (f *Form) read(v any) error {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		want, known := f.set(name, m[name])
 		if !known {
-			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, calendar, zone, anchor_day, week_start or at", name)
+			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, calendar, zone, anchor_day, week_start, at or estimate", name)
 		}
 		if want != "" {
 			return fmt.Errorf("%s is %.100q: give %s", name, fmt.Sprint(m[name]), want)
@@ -140,6 +143,10 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 		t, err := time.Parse("15:04", text)
 		f.At, ok = time.Duration(t.Hour())*time.Hour+time.Duration(t.Minute())*time.Minute, err == nil && len(text) == len("15:04")
 		want = `a time of day in quotes, such as "06:00"`
+	case "estimate":
+		var n int64
+		n, ok = number(v, limiter.MaxUnits)
+		f.Estimate, want = uint32(n), "a number of hits, from 1" //nolint:gosec // at most MaxUnits
 	default:
 		return "", false
 	}
@@ -190,5 +197,6 @@ func (f *Form) String() string {
 	add(f.AnchorDay > 0, "anchor_day: %d", f.AnchorDay)
 	add(f.WeekStart != limiter.Monday, "week_start: %s", f.WeekStart)
 	add(f.At > 0, "at: %02d:%02d", int(f.At.Hours()), int(f.At.Minutes())%60)
+	add(f.Estimate > 0, "estimate: %d", f.Estimate)
 	return b.String()
 }

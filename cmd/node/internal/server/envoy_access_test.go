@@ -41,6 +41,7 @@ identities:
   - {name: bank, certificate: {cn: bank}, tenant: bank, may: {check: true, limits: true}}
   - {name: other, certificate: {cn: other}, may: {check: [x]}}
   - {name: looks, certificate: {cn: looks}, may: {peek: true}}
+  - {name: sees, certificate: {cn: sees}, may: {check: true, peek: true}}
   - {name: little, certificate: {cn: little}, may: {check: true}, budget: {checks: 1}}
   - {name: inventor, certificate: {cn: inventor}, may: {check: true}, budget: {keys: 1}}
   - {name: ops, token: {subject: ops}, may: {admin: true}}
@@ -133,6 +134,7 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.VerifyClientCertIfGiven}
 	c.Envoy, _ = envoyConfig(t, envoyFile)
 	c.Envoy.HTTPAddrs, c.Envoy.Options.Mode = []string{"127.0.0.1:0"}, mode
+	c.Envoy.Options.ID, c.Envoy.Options.Estimate = "request_id", 2
 	g.Server = start(t, c)
 	return g
 }
@@ -182,6 +184,10 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 	own := func(d *ratelimit.RateLimitDescriptor) {
 		d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 9, Unit: typev3.RateLimitUnit_YEAR}
 	}
+	reserve := func(d *ratelimit.RateLimitDescriptor) {
+		hits(0)(d)
+		d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "request_id", Value: "1"})
+	}
 	ask := func(as, token, domain string, d ...*ratelimit.RateLimitDescriptor) (*rls.RateLimitResponse, error) {
 		ctx := t.Context()
 		if token != "" {
@@ -212,6 +218,10 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 		"one who only looks": {"looks", "", "edge", user(nil), codes.PermissionDenied, `"check"`, map[string]string{"action": "check", "caller": "looks"}},
 		"a look of one who may not look": {"bank", "", "edge", user(hits(0)), codes.PermissionDenied, `"peek"`,
 			map[string]string{"action": "check", "caller": "bank", "tenant": "bank"}},
+		"a reservation of one who only looks": {"looks", "", "edge", user(reserve), codes.PermissionDenied, `"check"`,
+			map[string]string{"action": "check", "caller": "looks"}},
+		"a reservation of one who may not refund": {"sees", "", "edge", user(reserve), codes.PermissionDenied, `"refund"`,
+			map[string]string{"action": "check", "caller": "sees"}},
 		"hits taken back by one who may not": {"bank", "", "edge", user(back), codes.PermissionDenied, `"refund"`,
 			map[string]string{"action": "refund", "caller": "bank", "tenant": "bank"}},
 		"a limit of its own": {"shop", "", "edge", user(own), codes.PermissionDenied, `"limits"`,
@@ -262,6 +272,7 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 		t.Errorf("hits that were taken back are audited as %v", line)
 	}
 	remains("bank", "", 1, user(nil))
+	remains("shop", "", 0, user(reserve))
 }
 
 // Over HTTP the same identities hold, and what shows the configuration needs an administrator.
