@@ -198,6 +198,15 @@ type RepeatObserver interface {
 	Repeated(rule string)
 }
 
+// SettleObserver is an [Observer] that also learns what was done with reservations.
+type SettleObserver interface {
+	Observer
+	// Settled is called after each settlement, cancellation and extension that was decided at
+	// this node, also one that changed nothing or was refused, with what became of it. rule is
+	// that of the first key. extended reports that it was an extension.
+	Settled(rule string, extended bool, state limiter.AmendState)
+}
+
 // PanicObserver is an [Observer] that also receives panics. A panic is a defect of this
 // module.
 type PanicObserver interface {

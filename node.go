@@ -85,6 +85,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		n.node.Zones, _ = c.Observer.(ZoneObserver)
 		n.node.Shadows, _ = c.Observer.(ShadowObserver)
 		n.node.Repeats, _ = c.Observer.(RepeatObserver)
+		n.node.Settles, _ = c.Observer.(SettleObserver)
 	}
 	n.node.Log = c.Logger
 	if n.node.Log == nil {

@@ -83,6 +83,9 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return Amended{State: AmendUnknown}, nil
 	}
 	out, err := amender.Amend(ctx, q, a)
+	if err == nil && n.node.Settles != nil {
+		n.node.Settles.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
+	}
 	switch {
 	case err != nil:
 		return Amended{}, err

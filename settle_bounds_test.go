@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,5 +119,42 @@ func (h *holders) left(t *testing.T, want int64) {
 	d, err := h.node.Peek(t.Context(), limiter.Request{User: "ada"})
 	if err != nil || int64(d.Limit(0).Remaining) != want {
 		t.Errorf("%d are left, want %d, %v", d.Limit(0).Remaining, want, err)
+	}
+}
+
+// settlements counts what an observer is told of reservations.
+type settlements struct {
+	repeats
+	told []string
+}
+
+func (s *settlements) Settled(rule string, extended bool, state limiter.AmendState) {
+	s.told = append(s.told, fmt.Sprint(rule, " ", extended, " ", state))
+}
+
+// An observer learns of each settlement, also of one that is refused.
+func TestSettleObserver(t *testing.T) {
+	seen := &settlements{}
+	n := weirtest.Open(t, weir.Config{Observer: seen, Rules: []byte("version: 1\nrules: [{name: a, match: {path: ^/a}, limits: [{limit: 9, window: 1m}]}]\n")})
+	ctx, r := t.Context(), weir.Request{Path: "/a", ID: "1", Hold: time.Second, Cost: weir.Units(5)}
+	if d, err := n.Check(ctx, r); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	for _, cost := range []int64{7, 10} {
+		r.Cost = weir.Units(cost)
+		if _, err := n.Extend(ctx, r); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, actual := range []int64{3, 3, 4} {
+		if _, err := n.Settle(ctx, r, actual, false); (err != nil) != (i == 2) {
+			t.Error(actual, err)
+		}
+	}
+	for _, bad := range []weir.Request{{Path: "/a"}, {Path: "/b", ID: "1"}} { // without an id, or without a rule
+		_, _ = n.Cancel(ctx, bad)
+	}
+	if want := []string{"a true done", "a true denied", "a false done", "a false repeated", "a false settled"}; !slices.Equal(seen.told, want) {
+		t.Errorf("told %q, want %q", seen.told, want)
 	}
 }

@@ -25,7 +25,7 @@ type collector struct {
 // notes are the metrics of what happens to some checks only.
 type notes struct {
 	zones, shadows, repeats, ids, forgotten *prometheus.Desc
-	holds, expired, overdrawn               *prometheus.Desc
+	holds, expired, overdrawn, settled      *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -45,9 +45,11 @@ func newCollector(m *Metrics) *collector {
 				"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
 			repeats: desc("checks_repeated_total",
 				"Checks whose id was remembered: they got the answer of the first check with it and were not charged.", "rule"),
-			ids:       desc("table_ids", "Counters held that remember ids of checks."),
-			holds:     desc("table_holds", "Reservations held, each once for every key of its check."),
-			expired:   desc("table_holds_expired_total", "Reservations that ended without having been settled, counted once for every key."),
+			ids:     desc("table_ids", "Counters held that remember ids of checks."),
+			holds:   desc("table_holds", "Reservations held, each once for every key of its check."),
+			expired: desc("table_holds_expired_total", "Reservations that ended without having been settled, counted once for every key."),
+			settled: desc("settlements_total",
+				"What was done with reservations, by the rule of their first key: settled (cancelled, too), extended, or the reason why not.", "rule", "result"),
 			overdrawn: desc("table_overdrawn_units_total", "Units that settlements have charged beyond what a limit had left."),
 			forgotten: desc("table_ids_forgotten_total", "Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
 		},
@@ -73,7 +75,7 @@ func newCollector(m *Metrics) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones, c.notes.shadows, c.notes.repeats,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones, c.notes.shadows, c.notes.repeats, c.notes.settled,
 	} {
 		out <- d
 	}
@@ -99,6 +101,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, p := range *c.m.repeats.all.Load() {
 		if sum := p.sums(); sum[0] > 0 {
 			send(out, c.notes.repeats, prometheus.CounterValue, float64(sum[0]), p.rule)
+		}
+	}
+	for _, s := range *c.m.settles.all.Load() {
+		for i := range s.n {
+			if n := s.n[i].Load(); n > 0 {
+				send(out, c.notes.settled, prometheus.CounterValue, float64(n), s.rule, settlementName(i))
+			}
 		}
 	}
 	for i, place := range append(guard.Places(), other) {

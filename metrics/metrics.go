@@ -81,6 +81,7 @@ type Metrics struct {
 	zones   bounded[string, pairCounters]
 	shadows bounded[string, pairCounters]
 	repeats bounded[string, pairCounters] // the first of each pair only
+	settles bounded[string, settleCounters]
 	refused []refusedShard
 	rules   rulesState
 	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
@@ -106,6 +107,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m.zones.init(maxRules, other, label, newPairs(shards))
 	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
+	m.settles.init(maxRules, other, label, func(rule string) *settleCounters { return &settleCounters{rule: rule} })
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})
@@ -174,6 +176,15 @@ func (m *Metrics) Repeated(rule string) {
 		s = m.repeats.add(rule)
 	}
 	s.count(false)
+}
+
+// Settled counts what was done with a reservation: it was to be settled, or extended.
+func (m *Metrics) Settled(rule string, extended bool, state limiter.AmendState) {
+	s := (*m.settles.all.Load())[rule]
+	if s == nil {
+		s = m.settles.add(rule)
+	}
+	s.n[settlementOf(extended, state)].Add(1)
 }
 
 // Refused counts a request that could not be decided.

@@ -606,6 +606,7 @@ func TestManual(t *testing.T) {
 	m.Unzoned("a", false)
 	m.Shadowed("a", true)
 	m.Repeated("a")
+	m.Settled("a", false, limiter.AmendDone)
 	all, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -173,6 +173,38 @@ func (p *pairCounters) sums() (sum [2]uint64) {
 	return sum
 }
 
+// settlements are the results of settlements: those of limiter.AmendState, and one more.
+const (
+	settlementExtended = int(limiter.AmendFull) + 1
+	settlements        = settlementExtended + 1
+)
+
+// settleCounters count what was done with the reservations of one rule. They have no shards: a
+// settlement takes far longer than a check.
+type settleCounters struct {
+	rule string
+	n    [settlements]atomic.Uint64
+}
+
+func settlementOf(extended bool, state limiter.AmendState) int {
+	if extended && state == limiter.AmendDone {
+		return settlementExtended
+	}
+	return min(int(state), settlementExtended-1)
+}
+
+func settlementName(i int) string {
+	switch i {
+	case settlementExtended:
+		return "extended"
+	case int(limiter.AmendDone):
+		return "settled"
+	case int(limiter.AmendSettled):
+		return "final"
+	}
+	return limiter.AmendState(i).String()
+}
+
 type refusedShard struct {
 	n [reasons]atomic.Uint64
 	_ [64 - 8*reasons]byte // pads to the end of the cache line

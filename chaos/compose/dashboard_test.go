@@ -188,6 +188,7 @@ func (e exposed) scrape(t *testing.T, addr string) {
 	e["weir_checks_total"]["result"] = append(e["weir_checks_total"]["result"], "shadow_denied")
 	e["weir_shadow_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil, "result": {"allowed", "denied"}}
 	e["weir_checks_repeated_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil}
+	e["weir_settlements_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil, "result": {"settled", "extended", "charged"}}
 }
 
 func (e exposed) add(name string, m *dto.Metric) {

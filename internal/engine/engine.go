@@ -133,6 +133,10 @@ type Node struct {
 	Repeats interface {
 		Repeated(rule string)
 	}
+	// Settles receives what was done with reservations; nil if there is nobody to tell.
+	Settles interface {
+		Settled(rule string, extended bool, state limiter.AmendState)
+	}
 	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
 	// Clock is the embedder's clock. If it is nil, the clock is Opened plus the time
