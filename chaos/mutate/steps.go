@@ -112,6 +112,9 @@ func ofMoves() []mutation {
 		{name: "what follows a reset can be taken back", pkg: "./internal/cluster", test: "^TestChargesAfterAResetAreTakenBack$", edits: []edit{
 			{"internal/cluster/decide.go", "		t.At++ // receipts of the instant of a reset are void, and those of what follows are not\n", ""},
 		}},
+		{name: "what follows a reset in another turn can be taken back", pkg: "./internal/cluster", test: "^TestChargesAfterAResetAreTakenBack$", edits: []edit{
+			{"internal/cluster/part.go", "	t.At = max(t.At, p.at)\n", ""},
+		}},
 		{name: "a reset that waits for the heir is not repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		case resetStands(o, h.Facts(), counter):", "		case false:"},
 		}},

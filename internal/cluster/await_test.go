@@ -204,28 +204,38 @@ func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {
 	}
 }
 
-// A charge of the turn of a reset, after it, is taken back like any other: what one frame
-// says is of one instant.
+// A charge after a reset is taken back like any other. What one frame says is of one instant, and
+// so may be what the next one says. A turn that began earlier, and waited for the partition, may
+// come after both.
 func TestChargesAfterAResetAreTakenBack(t *testing.T) {
-	c, p, h, charge := single(t, limiter.UnreachableClosed)
-	own(c, p)
-	if err := c.table.Decide(h.now, charge, new(limiter.Decision)); err != nil {
-		t.Fatal(err)
-	}
-	turn := c.begin()
-	c.calls.Reset(&turn.Turn, charge.Clone(), func(route.Outcome) {})
-	for range 3 { // D is 5: the first is answered
-		c.calls.Begin(&turn.Turn, charge.Clone(), new(limiter.Decision), h.now+40*limiter.Millisecond, func() {})
-	}
-	turn.end()
-	if n := look(p).Withheld; n < 2 {
-		t.Fatalf("premise: %d replies are withheld", n)
-	}
-	h.pass(50 * limiter.Millisecond)
-	q, d := charge.Clone(), new(limiter.Decision)
-	q.Peek = true
-	if err := c.table.Decide(h.now, q, d); err != nil || d.Limit(0).Remaining != 95 {
-		t.Errorf("%v, %d of 100 left, want 95", err, d.Limit(0).Remaining)
+	for name, charges := range map[string]func(c *Core, reset, late *turn) *turn{
+		"in its turn":                  func(_ *Core, reset, _ *turn) *turn { return reset },
+		"in another turn":              func(c *Core, reset, _ *turn) *turn { reset.end(); return c.begin() },
+		"in a turn that began earlier": func(_ *Core, reset, late *turn) *turn { reset.end(); return late },
+	} {
+		c, p, h, charge := single(t, limiter.UnreachableClosed)
+		own(c, p)
+		late := c.begin()
+		h.now++
+		reset := c.begin()
+		h.now++
+		c.Begin(charge.Clone(), new(limiter.Decision), 0, func() {})
+		c.calls.Reset(&reset.Turn, charge.Clone(), func(route.Outcome) {})
+		h.now = late.At // what begins now is of that instant
+		turn := charges(c, reset, late)
+		for range 2 { // D is 5, and the heir lacks the charge before the reset
+			c.calls.Begin(&turn.Turn, charge.Clone(), new(limiter.Decision), h.now+40*limiter.Millisecond, func() {})
+		}
+		turn.end()
+		if n := look(p).Withheld; n < 2 {
+			t.Fatalf("%s: premise: %d replies are withheld", name, n)
+		}
+		h.pass(50 * limiter.Millisecond)
+		q, d := charge.Clone(), new(limiter.Decision)
+		q.Peek = true
+		if err := c.table.Decide(h.now, q, d); err != nil || d.Limit(0).Remaining != 100 {
+			t.Errorf("%s: %v, %d of 100 left, all are to be taken back", name, err, d.Limit(0).Remaining)
+		}
 	}
 }
 

@@ -82,10 +82,16 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 			return route.Overloaded, parts[0]
 		}
+		for _, p := range parts {
+			p.instant(t)
+		}
 		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {
 			d.touched(t, q.Charge)
 		}
 		t.At++ // receipts of the instant of a reset are void, and those of what follows are not
+		for _, p := range parts {
+			p.instant(t)
+		}
 		d.wereReset(q.Charge)
 		return d.confirm(t, q, parts, answer), nil
 	}
@@ -159,6 +165,9 @@ func (d *decider) touched(t *turn, k *limiter.Charge) {
 
 // decide decides a check whose partitions this node owns and has locked.
 func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) route.Verdict {
+	for _, p := range parts {
+		p.instant(t)
+	}
 	charge := d.shareOf(t, q.Charge)
 	if p := d.attempted(t, charge); p != nil {
 		if d.contend(t, p, q) {

@@ -106,6 +106,7 @@ type partition struct {
 	mu       sync.Mutex
 	r        replica.Replica // by value: each tick reads it right after the lock
 	flushing bool            // to be flushed at the end of the turn
+	at       limiter.Tick    // when it was last charged or reset
 }
 
 // inputs returns what the next step of a replica may read. The partition is locked.
@@ -113,6 +114,13 @@ func (t *turn) inputs() *replica.Turn {
 	s := &t.step
 	s.Now, s.At, s.View, s.State = t.Now, t.At, t.view(), peer.State(t.c.mine.Load())
 	return s
+}
+
+// instant lets what is charged or reset here happen no earlier than what was before. The
+// partition is locked. A turn may wait for locks, and several may be of one instant.
+func (p *partition) instant(t *turn) {
+	t.At = max(t.At, p.at)
+	p.at = t.At
 }
 
 // run runs a step of the replica under the lock, and applies its effects. If one of them
