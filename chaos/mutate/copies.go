@@ -16,6 +16,9 @@ func ofCopies() []mutation {
 		{name: "a copy that is not wanted is dismissed", pkg: replica, test: "^TestACopyThatIsNotWantedIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "			o.retired.add(g.to)\n", ""},
 		}},
+		{name: "a copy that may be under way is dismissed", pkg: replica, test: "^TestACopyThatIsNotWantedIsDismissed$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "		if g.ping != 0 {", "		if g.begun {"},
+		}},
 		{name: "who is dismissed is told again over a new connection", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/replica.go", "		p.own.retired.again(i)\n", ""},
 		}},

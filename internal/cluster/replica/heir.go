@@ -160,7 +160,7 @@ func (o *Ownership) stopPreparing() {
 	if g := o.next; g != nil {
 		o.next = nil
 		g.uncount(o.node.Peers)
-		if g.begun {
+		if g.ping != 0 { // also if all is to be sent again: what was sent before may arrive
 			o.retired.add(g.to)
 		}
 		if g.appointment != 0 {

@@ -465,13 +465,23 @@ func TestTheLastHeirIsDismissed(t *testing.T) {
 // A member that got a copy to become heir, and is not wanted as heir any more, is told to
 // drop it.
 func TestACopyThatIsNotWantedIsDismissed(t *testing.T) {
-	_, p, tn := closedOwner(t)
-	p.own.next = &target{to: third, base: p.epoch, begun: true, whole: true}
-	p.manage(tn)
-	all := sent(tn, SendRevoke)
-	if p.own.next != nil || len(all) != 1 || all[0].To != third || !all[0].Revoke.Drop {
-		t.Errorf("told: %+v", all)
+	for name, again := range map[string]bool{"": false, "over a new connection all was to be sent again": true} {
+		_, p, tn := closedOwner(t)
+		p.own.next = &target{to: third}
+		p.Flush(tn)
+		if n := len(sent(tn, SendBatch)); n != 1 {
+			t.Fatalf("premise: it is sent %d batches", n)
+		}
+		if again {
+			p.Connected(tn, third)
+		}
+		p.manage(tn)
+		all := sent(tn, SendRevoke)
+		if p.own.next != nil || len(all) != 1 || all[0].To != third || !all[0].Revoke.Drop {
+			t.Errorf("%s: told: %+v", name, all)
+		}
 	}
+	_, p, _ := closedOwner(t)
 	for i := range 2 * maxRetired {
 		p.own.retired.add(peer.Instance(0x100 + i))
 	}
