@@ -102,6 +102,24 @@ func TestWhatMayBeChargedSinceAReset(t *testing.T) {
 	}
 }
 
+// TestWhatMustBeAdmitted: the limit but a unit, less what is lost, D for each takeover, and what
+// waited while the partition was taken over. That is nothing where nothing may be lost.
+func TestWhatMustBeAdmitted(t *testing.T) {
+	w := newWorld(1)
+	w.size = 3
+	k := &key{least: 60, lost: 2, d: 3}
+	if least := k.mustAdmit(w, bounds{}, 2); least != 51 {
+		t.Errorf("at least %d, want 51", least)
+	}
+	k.passed = 7
+	if least := k.mustAdmit(w, bounds{}, 2); least != 44 {
+		t.Errorf("with checks that waited for a takeover at least %d, want 44", least)
+	}
+	if least := k.mustAdmit(w, bounds{exact: true}, 0); least != 57 {
+		t.Errorf("where nothing may be lost at least %d, want 57", least)
+	}
+}
+
 // TestResetsThatTwoOwnersMayExecute: a reset forgets what was admitted before it once, or twice
 // if an owner took over from another before it was answered.
 func TestResetsThatTwoOwnersMayExecute(t *testing.T) {
