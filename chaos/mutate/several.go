@@ -4,7 +4,13 @@ package main
 func ofSeveral() []mutation {
 	return []mutation{
 		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	if undo != 0 && t.Now < s.until {", "	if undo != 0 && t.Now >= s.until {"},
+			{"internal/cluster/route/fanout.go", "	awaited := undo != 0 && t.Now < s.until\n", "	awaited := undo != 0 && t.Now >= s.until\n"},
+		}},
+		{name: "a denial waits for the handover", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
+		}},
+		{name: "a reservation that was handed over is void", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
+			{"internal/cluster/route/call.go", "	if o.ends {\n		o.policy(t) // this node", "	if o.ends && t.Now < 0 {\n		o.policy(t) // this node"},
 		}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$", edits: []edit{
 			{"internal/cluster/decide.go", "	case p == nil:\n		if !d.charge", "	case p == nil || t.Now > 0:\n		if !d.charge"},

@@ -89,3 +89,47 @@ func TestCancelsTakeBackEveryLimit(t *testing.T) {
 		t.Errorf("told %d times: %+v", told, answer)
 	}
 }
+
+// A denial also waits for what this node itself has reserved, while it hands over the
+// partition: until that is open again, and the charge is taken back, or has another owner.
+func TestADenialWaitsForTheHandover(t *testing.T) {
+	next := peer.Epoch{Counter: 4, Instance: other}
+	for name, end := range map[string]struct {
+		do   func(c *Core, p *partition, h *byHand)
+		left uint32
+	}{
+		"opened again": {func(c *Core, p *partition, _ *byHand) { own(c, p) }, 100},
+		"handed over": {func(c *Core, p *partition, _ *byHand) {
+			put(c, p, replica.Fixture{Role: peer.Heir, Epoch: next, Owner: next, Heir: self})
+		}, 95},
+		"at the deadline": {func(_ *Core, _ *partition, h *byHand) { h.pass(limiter.Second + replica.TickEvery) }, 95},
+	} {
+		c, p, h, like := single(t, limiter.UnreachableLocal)
+		charge := spread(c, like, third)
+		charge.Add(*like.Key(0))
+		charge.Key(1).Index = 1
+		own(c, p)
+		answer, told := new(limiter.Decision), 0
+		c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+		putAs(c, p, peer.Sealed)
+		c.Deliver(&peer.Frame{
+			From: third, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
+			Replies: []peer.Reply{{ID: drain(c)[third].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}},
+		})
+		if told != 0 {
+			t.Errorf("%s: it is answered before", name)
+		}
+		end.do(c, p, h)
+		peek, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
+		peek.Add(*like.Key(0))
+		if err := c.table.Decide(h.now, peek, d); err != nil {
+			t.Fatal(err)
+		}
+		if told != 1 || answer.Allowed || d.Limit(0).Remaining != end.left {
+			t.Errorf("%s: told %d times, %v, and %d of 100 are left, want %d", name, told, answer.Allowed, d.Limit(0).Remaining, end.left)
+		}
+		if left := c.calls.Waiting(); left != 0 {
+			t.Errorf("%s: %d operations are under way", name, left)
+		}
+	}
+}

@@ -141,6 +141,10 @@ func (o *Call) Route(t *Turn) {
 	if o.Over() {
 		return
 	}
+	if o.ends {
+		o.policy(t) // this node has handed over the reservation: it is void
+		return
+	}
 	if o.kind == KindCheck && (o.c.pointless(t, &o.task) || o.c.deserted(t, o.charge)) {
 		o.policy(t)
 		return

@@ -306,27 +306,39 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	receipt := r.answer.Receipt
 	receipt.Charged = undo
 	c := s.c
-	if r.call.by == c.config.Self {
-		t.handle(Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied, Receipt: receipt}, nil)
-		return
-	}
-	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, receipt: &receipt, until: s.until}}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until}}
 	o.done = func(t *Turn, _ *Call) {
 		if s.closed() {
 			s.done(t)
 		}
 	}
 	o.sent = o.one[:0]
-	o.record(r.call.by)
-	if undo != 0 && t.Now < s.until {
-		// Complete before it is in the table, where a tick may end it at once.
+	awaited := undo != 0 && t.Now < s.until
+	if awaited {
 		s.mu.Lock()
 		s.open++
 		s.mu.Unlock()
+	}
+	if r.call.by == c.config.Self {
+		q := Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied, Receipt: receipt}
+		if awaited {
+			q.Reply.Call = o
+		}
+		switch v := t.handle(q, nil); {
+		case awaited && v == Kept: // until the partition is handed over, or open again
+			c.register(t, o)
+		case awaited:
+			s.closed() // the caller has an end of its own to count, so this is not the last
+		}
+		return
+	}
+	o.record(r.call.by)
+	if awaited {
+		// Complete before it is in the table, where a tick may end it at once.
 		if c.calls.add(o, t) {
 			t.Tick = true
 		} else {
-			s.closed() // the caller has an end of its own to count, so this is not the last
+			s.closed()
 		}
 	}
 	o.send(t, r.call.by, false)
