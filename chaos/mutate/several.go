@@ -21,6 +21,12 @@ func ofSeveral() []mutation {
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
 		}},
+		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
+		}},
+		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
+		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n", "		s.settle(t, r, 0, true)\n"},
 		}},

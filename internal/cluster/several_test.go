@@ -133,3 +133,42 @@ func TestADenialWaitsForTheHandover(t *testing.T) {
 		}
 	}
 }
+
+// The parts of a check say whether there is no time to begin it anew: three rounds, and three round
+// trips to the slowest of their owners.
+func TestTheLastAttemptOfACheck(t *testing.T) {
+	for _, x := range []struct {
+		within, trip limiter.Tick // in milliseconds
+		final        bool
+	}{{121, 1, false}, {119, 1, true}, {166, 40, false}, {164, 40, true}} {
+		c, _, h, like := single(t, limiter.UnreachableLocal)
+		c.mesh.Measured(other, x.trip*limiter.Millisecond)
+		c.Begin(spread(c, like, third, other), new(limiter.Decision), h.now+x.within*limiter.Millisecond, func() {})
+		for m, f := range drain(c) {
+			if len(f.Checks) != 1 || f.Checks[0].Final != x.final {
+				t.Errorf("%d ms before its deadline, %d ms from an owner, %v is asked %+v", x.within, x.trip, m, f.Checks)
+			}
+		}
+	}
+}
+
+// So it is with a part that this node decides.
+func TestTheLastAttemptOfACheckHere(t *testing.T) {
+	x := newReserved(t)
+	like := &limiter.Charge{}
+	like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 5})
+	charge := spread(x.c, like, other)
+	charge.Add(*like.Key(0))
+	charge.Key(1).Index = 1
+	answer, told := new(limiter.Decision), 0
+	x.c.Begin(charge, answer, x.h.now+100*limiter.Millisecond, func() { told++ })
+	id := drain(x.c)[other].Checks[0].ID
+	x.c.Deliver(&peer.Frame{
+		From: other, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
+		Replies: []peer.Reply{{ID: id, Status: peer.Decided, Results: 1, Idle: true}},
+	})
+	x.h.pass(3 * replica.TickEvery)
+	if told != 1 || answer.Allowed || answer.Source.ByPolicy() {
+		t.Errorf("told %d times: %+v", told, answer)
+	}
+}

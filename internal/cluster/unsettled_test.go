@@ -163,10 +163,11 @@ func TestAPartWaitsForAMomentOnly(t *testing.T) {
 // and a wait no longer than the reservation's.
 func TestAProvisionalDenial(t *testing.T) {
 	for name, q := range map[string]peer.Check{
-		"a check":         {Wait: uint32(20 * limiter.Millisecond)},
-		"a part":          {Reserve: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
-		"an older part":   {Reserve: true, Wait: uint32(20 * limiter.Millisecond)},
-		"hardly any time": {Wait: 10},
+		"a check":                                {Wait: uint32(20 * limiter.Millisecond)},
+		"a part":                                 {Reserve: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
+		"an older part":                          {Reserve: true, Wait: uint32(20 * limiter.Millisecond)},
+		"hardly any time":                        {Wait: 10},
+		"a part that is asked for the last time": {Reserve: true, Settles: true, Final: true, Wait: long.Wait},
 	} {
 		x := newReserved(t)
 		r := x.check(other, 2, 5, q)

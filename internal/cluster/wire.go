@@ -208,7 +208,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	t.charge.Peek = q.Peek
 	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
 	ask := route.Request{
-		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
+		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		Reserve: q.Reserve && !q.Explain, Heir: q.Heir, Reply: reply,
 	}
 	if q.Explain {

@@ -320,6 +320,9 @@ type Check struct {
 	// the result of the whole check. A version that does not know it treats the charge
 	// as settled.
 	Settles bool
+	// Final, in a check that Settles, means that there is no time to begin it anew: it is
+	// answered, not Contested. A version that does not know it may refuse it so.
+	Final bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32
 	// ChargeID, unless 0, is the keyed hash of the id by which the charge is made once, and

@@ -24,6 +24,8 @@ type Wait struct {
 	// Settles means that it is part of a check over several owners, whose asker reports
 	// when the reservation ends.
 	Settles bool
+	// Final means that its asker has no time to begin the check anew.
+	Final bool
 	// Last means that it must not wait for charges to be settled any more. WaitsUntil is
 	// when it stops waiting for that; 0 until it first waits.
 	Last       bool

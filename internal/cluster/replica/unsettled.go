@@ -247,7 +247,7 @@ func (o *reservations) expire(t *Turn, owner peer.Epoch) {
 		switch {
 		case t.Now < q.at:
 			return false
-		case w.Settles && w.Until-t.Now >= retreatTime:
+		case w.Settles && !w.Final && w.Until-t.Now >= retreatTime:
 			t.refuse(q.Request, peer.Contested, owner)
 		default:
 			w.Last = true

@@ -27,6 +27,7 @@ type Call struct {
 type task struct {
 	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
+	final   bool // of such a part: there is no time to begin the check anew
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
 	denied  bool // the whole check of that reservation was denied
 	// remember means that a denial may be cached.

@@ -72,6 +72,7 @@ func (o *Call) split(t *Turn) bool {
 	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.config.Self, true
 	o.mu.Unlock()
 	s.divide(o.kind)
+	s.markFinal(t.Now)
 	s.open = len(s.parts)
 	for _, r := range s.parts {
 		o.c.start(t, &r.call)
@@ -105,6 +106,25 @@ func (s *fanOut) divide(kind Kind) {
 		}
 		r.charge.Add(k)
 		r.keys = append(r.keys, i)
+	}
+}
+
+// aRound is how long a part waits for another check's charges, with the tick that ends its wait.
+// A check that begins anew pauses no longer.
+const aRound = 3 * replica.TickEvery
+
+// markFinal notes whether there is no time for the check to begin anew: to wait for other charges,
+// be refused, take back what is reserved, pause, and wait once more. That is three rounds, and three
+// round trips to the slowest owner.
+func (s *fanOut) markFinal(now limiter.Tick) {
+	takes := 3 * aRound
+	for _, r := range s.parts {
+		if to := s.c.where(r.charge.Key(0)).Owner; to != 0 && to != s.c.config.Self {
+			takes = max(takes, 3*aRound+s.c.config.Mesh.Patience(to, s.c.config.Deadline/4))
+		}
+	}
+	for _, r := range s.parts {
+		r.call.final = r.call.reserve && s.until-now < takes
 	}
 }
 

@@ -10,7 +10,7 @@ func (o *Call) here(t *Turn) {
 	o.mu.Lock()
 	sent := len(o.sent) > 0
 	o.mu.Unlock()
-	q := Request{Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Reply: ReplyTo{Call: o}}
+	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
 	case NotOwner, Overloaded, AtGiver:
@@ -26,7 +26,7 @@ func (o *Call) here(t *Turn) {
 // executed it.
 func (o *Call) asHeir(t *Turn, sent bool) {
 	q := Request{
-		Wait: replica.Wait{Settles: o.reserve, Sent: sent, Until: o.until},
+		Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until},
 		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {

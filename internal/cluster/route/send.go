@@ -34,7 +34,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	switch o.kind {
 	case KindCheck, KindExplain:
 		t.Out.Check(to, o.charge, r.define, peer.Check{
-			ID: r.id, ChargeID: id, Life: life, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
+			ID: r.id, ChargeID: id, Life: life, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Final: o.final, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
 			Wait: uint32(min(max(0, o.until-t.Now), limiter.Minute)),
 		})
 		return
