@@ -4,6 +4,12 @@ package main
 func ofIDs() []mutation {
 	const cluster = "./internal/cluster"
 	return []mutation{
+		{name: "a denial of the other keys says which", pkg: "./internal/cluster", test: "^TestADenialOfTheOtherKeys$", edits: []edit{
+			{"internal/cluster/decide.go", "	q.Reply.Known = leftOut(q.Charge, answer, idle)\n", ""},
+		}},
+		{name: "a denial of the other keys is taken", pkg: "./internal/cluster", test: "^TestADenialOfTheOtherKeysIsTaken$", edits: []edit{
+			{"internal/cluster/route/reply.go", "		if r.Known&(1<<i) == 0 {\n", "		if r.Known|1 != 0 {\n"},
+		}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
 		}},

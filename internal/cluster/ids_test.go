@@ -308,3 +308,46 @@ func TestIDsThatAreNotCopiedAreBounded(t *testing.T) {
 		t.Errorf("without an id: %+v", r)
 	}
 }
+
+// Where the id of a check is known for some of its keys, a denial names the others alone. A member
+// that asked for it is told which: at the owner, also of a part of a check over several owners.
+func TestADenialOfTheOtherKeys(t *testing.T) {
+	for _, part := range []bool{false, true} {
+		x := newIdentified(t, limiter.ReplicationOff)
+		if r := x.try(third, 1, false); r == nil || r.Receipt.Charged != 1 {
+			t.Fatalf("premise: %+v", r)
+		}
+		key := peer.Key{Hi: x.key.Hi, Lo: x.key.Lo, Cost: 4}
+		more := key
+		more.Hi, more.Cost, more.Index = key.Hi+1, 11, 1
+		x.c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{key, more}, Checks: []peer.Check{{
+			ID: 2, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute), Reserve: part, Settles: part,
+		}}})
+		f, sets := drain(x.c)[other], 1
+		if part {
+			sets = 2
+		}
+		if len(f.Replies) != 1 || f.Replies[0].Known != 1 || f.Replies[0].Results != 1 || f.Replies[0].Idle != part || len(f.Results) != sets || !f.Results[0].Never {
+			t.Errorf("part %t: %+v, %+v", part, f.Replies, f.Results)
+		}
+	}
+}
+
+// So its asker takes the answer.
+func TestADenialOfTheOtherKeysIsTaken(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	charge := like.Clone()
+	charge.Add(*like.Key(0))
+	charge.Key(1).Index, charge.Key(1).Hash.Hi = 1, 9
+	charge.ID = &limiter.Idempotency{ID: 77, Life: time.Minute}
+	answer, told := new(limiter.Decision), 0
+	c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+	id := drain(c)[third].Checks[0].ID
+	c.Deliver(&peer.Frame{
+		From: third, To: self, Results: []peer.Result{{RetryAfter: 70}},
+		Replies: []peer.Reply{{ID: id, Status: peer.Decided, Results: 1, Known: 1}},
+	})
+	if told != 1 || answer.Allowed || answer.Len() != 1 || answer.Limit(0).Key != 1 || answer.Limit(0).KeyIndex != 1 {
+		t.Errorf("told %d times: %+v", told, answer)
+	}
+}

@@ -110,6 +110,7 @@ func drain(c *Core) map[peer.Instance]*peer.Frame {
 			sum.Claims = append(sum.Claims, f.Claims...)
 			sum.Revokes = append(sum.Revokes, f.Revokes...)
 			sum.Replies = append(sum.Replies, f.Replies...)
+			sum.Results = append(sum.Results, f.Results...)
 			sum.Checks = append(sum.Checks, f.Checks...)
 			sum.Refunds = append(sum.Refunds, f.Refunds...)
 		}

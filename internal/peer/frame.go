@@ -440,6 +440,9 @@ type Reply struct {
 	// Unnamed has a bit for each key of the check whose name the sender lacks. The
 	// lowest bit is the first key.
 	Unnamed uint32
+	// Known has a bit for each key of a denied check for which its id is remembered. The
+	// results are those of the other keys.
+	Known uint32
 }
 
 // Result is the answer of one limit.

@@ -23,7 +23,7 @@ type column[T any] interface {
 }
 
 // maxFields is greater than every field number of a section.
-const maxFields = 19
+const maxFields = 20
 
 // integer is a type that a varint can hold.
 type integer interface {

@@ -218,6 +218,7 @@ func replyColumns() []column[peer.Reply] {
 		flags[T]{18,
 			func(x *T) byte { return byte(x.Results >> 8) },
 			func(x *T, b byte) { x.Results |= uint16(b) << 8 }},
+		varints[T, uint32]{19, func(x *T) *uint32 { return &x.Known }},
 	}
 }
 

@@ -38,17 +38,19 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 	var few [4]*limiter.Rule
 	rules := o.c.config.Rules.Applied(few[:0], f, r, o.charge)
 	n := 0
-	for _, rule := range rules {
-		n += len(rule.Limits)
+	for i, rule := range rules {
+		if r.Known&(1<<i) == 0 {
+			n += len(rule.Limits)
+		}
 	}
 	if n != int(r.Results) {
 		// The reply has other limits than its rules: the call continues.
 		return false
 	}
 	o.by, o.charge.Unnamed = f.From, r.Unnamed
-	fillDecision(o.answer, o.charge, rules, results[:n])
+	fillDecision(o.answer, o.charge, r.Known, rules, results[:n])
 	if r.Idle && o.idle != nil {
-		fillDecision(o.idle, o.charge, rules, results[n:])
+		fillDecision(o.idle, o.charge, r.Known, rules, results[n:])
 	}
 	for i := range o.answer.Len() {
 		o.answer.Limit(i).Owner = from
@@ -76,13 +78,16 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 	return true
 }
 
-// fillDecision fills a decision with the answers of its limits.
-func fillDecision(d *limiter.Decision, k *limiter.Charge, rules []*limiter.Rule, results []peer.Result) {
+// fillDecision fills a decision with the answers of its limits, without the keys that are known.
+func fillDecision(d *limiter.Decision, k *limiter.Charge, known uint32, rules []*limiter.Rule, results []peer.Result) {
 	d.Clear()
 	limiter.Grow(d, len(results))
 	n := 0
 	for i := range k.Len() {
 		key := k.Key(i)
+		if known&(1<<i) != 0 {
+			continue
+		}
 		for _, l := range rules[i].Limits {
 			r := &results[n]
 			*d.Limit(n) = limiter.LimitDecision{

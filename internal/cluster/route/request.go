@@ -61,6 +61,9 @@ type ReplyTo struct {
 	Rules []*limiter.Rule
 	// Unnamed are the keys whose names this node lacks, one bit each.
 	Unnamed uint32
+	// Known are the keys that a denial leaves out since the check's id is remembered for
+	// them, one bit each.
+	Known uint32
 	// Reasons are those of an explanation; nil if they were not asked for.
 	Reasons []limiter.LimitExplanation
 	// Provisional means that the answer must not be cached.
