@@ -4,6 +4,9 @@ package main
 func ofIDs() []mutation {
 	const cluster = "./internal/cluster"
 	return []mutation{
+		{name: "who takes counters without gossip takes ids", pkg: "./internal/cluster/members", test: "^TestLeaveKnowsWhoRemembersIDs$", edits: []edit{
+			{"internal/cluster/members/roll.go", ", Wire: c.Registry().Wire(k.Name, self.Wire)}", "}"},
+		}},
 		{name: "a denial of the other keys says which", pkg: "./internal/cluster", test: "^TestADenialOfTheOtherKeys$", edits: []edit{
 			{"internal/cluster/decide.go", "	q.Reply.Known = leftOut(q.Charge, answer, idle)\n", ""},
 		}},

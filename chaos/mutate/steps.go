@@ -155,7 +155,7 @@ func ofMoves() []mutation {
 			{"internal/cluster/members/roll.go", "			c.Registry().Arrives(k.Name, k.Instance, now)\n", ""},
 		}},
 		{name: "who leaves alone hands over to who answers", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
-			{"internal/cluster/members/roll.go", "	isolated := leaves && len(r.live) == 0\n", "	isolated := false\n"},
+			{"internal/cluster/members/roll.go", "	isolated := self.State == peer.Leaving && len(r.live) == 0\n", "	isolated := false\n"},
 		}},
 		{name: "a member that enters the view is told who leaves", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
 			{"internal/cluster/core.go", "return was == peer.Leaving && old.Has(to) })", "return was == peer.Leaving })"},

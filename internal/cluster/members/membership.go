@@ -187,7 +187,7 @@ func (m *Membership) judge() (open, again bool) {
 	}
 	now := m.config.Scheduler.Now()
 	sighted, before := len(m.roll.sighted), m.roll.live
-	gone := m.roll.judge(m.config.Core, m.self.State == peer.Leaving, now)
+	gone := m.roll.judge(m.config.Core, m.self, now)
 	m.departed = append(m.departed, gone...)
 	same := slices.EqualFunc(m.roll.live, before, func(a, b peer.Member) bool {
 		return a.Name == b.Name && a.Instance == b.Instance && a.State == b.State

@@ -634,3 +634,26 @@ func TestRulesAreTold(t *testing.T) {
 		t.Error("after Close a view was built")
 	}
 }
+
+// A member that such a node takes into its view remembers ids if one of its name did, or else if
+// this node does: what is handed over to it has the ids with the charges.
+func TestLeaveKnowsWhoRemembersIDs(t *testing.T) {
+	j := newJoinerWith(0, []int{1}, func(c *members.Config) { c.Self.Wire = peer.IDWire })
+	j.core.Up(10)
+	j.says(10, peer.Known{Name: "a", Instance: 10, Joining: true})
+	j.beats(10, 1500*ms)
+	if err := j.Leave(func(bool) {}); err != nil {
+		t.Fatal(err)
+	}
+	j.beats(10, 1500*ms)
+	if m := j.core.View().Member(10); m == nil || m.Wire != peer.IDWire {
+		t.Errorf("in the view is %+v", m)
+	}
+	r := members.NewRegistry()
+	r.Set([]peer.Member{{Name: "a", Instance: 10, State: peer.Active, Wire: 2}}, nil, 1)
+	r.Set(nil, []peer.Known{{Name: "a", Instance: 10, Gone: true}}, 2)
+	r.Hear(11, []peer.Known{{Name: "a", Instance: 11, Joining: true}}, true, 3)
+	if a, b := r.Wire("a", 3), r.Wire("b", 3); a != 2 || b != 3 {
+		t.Errorf("the versions are %d and %d, want 2 and 3", a, b)
+	}
+}

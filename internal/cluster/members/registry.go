@@ -53,6 +53,7 @@ type record struct {
 	arrives  bool         // this instance starts: it has not been in the view yet
 	seen     bool         // this instance was in the view
 	joining  bool         // this instance was not active yet when it was last heard of
+	wire     uint16       // version of the frames of the instance that was last in the view
 
 	// runs are the last instances that links reported under this name, newest first.
 	// leaves is the instance that a link reported as leaving, gone or forgotten.
@@ -101,7 +102,7 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 	for i := range members {
 		m := &members[i]
 		r.room(m.Name)
-		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining}
+		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining, wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaves, next.leaving, next.leavingAt = a.runs, a.leaves, a.leaving, a.leavingAt
 		}
@@ -241,6 +242,17 @@ func (r *Registry) Awaited(now limiter.Tick) []peer.Known {
 	return r.list(func(a *record) (peer.Known, bool) {
 		return peer.Known{Instance: a.instance}, a.awaited() && now-a.since >= arrivesWithin/2
 	})
+}
+
+// Wire returns the version of the frames of the member of that name that was last in the view; if
+// none was, own, that of this node.
+func (r *Registry) Wire(name string, own uint16) uint16 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.known[name]; a != nil && a.wire != 0 {
+		return a.wire
+	}
+	return own
 }
 
 // Arrives records that a member that starts answers this node now, although it is not in

@@ -57,8 +57,8 @@ func (r *roll) hear(self string, members []peer.Member) {
 func byName(a, b peer.Member) int { return strings.Compare(a.Name, b.Name) }
 
 // judge decides anew which members count as live. It returns the members that links and
-// gossip agree to be gone. leaves means that this node is leaving.
-func (r *roll) judge(c Core, leaves bool, now limiter.Tick) (gone []peer.Known) {
+// gossip agree to be gone. self is this node.
+func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Known) {
 	was := make(map[string]peer.Member, len(r.live))
 	for _, o := range r.live {
 		was[o.Name] = o
@@ -119,7 +119,7 @@ func (r *roll) judge(c Core, leaves bool, now limiter.Tick) (gone []peer.Known) 
 			r.back(c, name, now)
 		}
 	}
-	r.await(c, leaves, now)
+	r.await(c, self, now)
 	slices.SortFunc(r.live, byName)
 	slices.SortFunc(gone, func(a, b peer.Known) int { return strings.Compare(a.Name, b.Name) })
 	return gone
@@ -141,15 +141,16 @@ func (r *roll) back(c Core, name string, now limiter.Tick) {
 // await asks the members that start and that gossip does not report, over their links. One
 // that answers may be suspected here, or its gossip blocked, but it is on no other side of a
 // split: it must not make a minority of this node. And if this node leaves and sees no other
-// member, one that answers enters the view: it can take the counters, which would be lost.
-func (r *roll) await(c Core, leaves bool, now limiter.Tick) {
-	isolated := leaves && len(r.live) == 0
+// member, one that answers enters the view: it can take the counters, which would be lost. A link
+// does not say whether it remembers ids: a member of its name did, or this node does.
+func (r *roll) await(c Core, self peer.Member, now limiter.Tick) {
+	isolated := self.State == peer.Leaving && len(r.live) == 0
 	for _, k := range c.Registry().Awaited(now) {
 		switch {
 		case !c.Reaches(k.Instance):
 		case c.Answers(k.Instance, false):
 			if isolated {
-				r.keep(c.Registry(), peer.Member{Name: k.Name, Instance: k.Instance, State: peer.Active}, now)
+				r.keep(c.Registry(), peer.Member{Name: k.Name, Instance: k.Instance, State: peer.Active, Wire: c.Registry().Wire(k.Name, self.Wire)}, now)
 			}
 			c.Registry().Arrives(k.Name, k.Instance, now)
 		default:
