@@ -31,6 +31,9 @@ func showings() map[string]showing {
 	for _, m := range ofOverdue() {
 		all[m.name] = showing{why: overdue}
 	}
+	for _, m := range ofAttempts() {
+		all[m.name] = showing{why: settling}
+	}
 	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
@@ -125,10 +128,6 @@ func showingsOfNodes() map[string]showing {
 		"no denial by what may be taken back":                   {why: settling},
 		"an owner is told that a reservation stands":            {why: settling},
 		"a part waits for a moment only":                        {why: settling},
-		"a denial waits for the handover":                       {why: settling},
-		"a reservation that was handed over is void":            {why: "a denial waits for its deadline, which may be because of the handover as well"},
-		"the last attempt of a check is not contested":          {why: settling},
-		"a check says that it is its last attempt":              {why: settling},
 		"a contested check is taken back":                       {why: settling},
 		"a provisional denial begins no block":                  {why: settling},
 		"a provisional denial is not remembered":                {why: settling},

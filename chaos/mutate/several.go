@@ -6,12 +6,6 @@ func ofSeveral() []mutation {
 		{name: "a denial waits for the cancel", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheCancel$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "	awaited := undo != 0 && t.Now < s.until\n", "	awaited := undo != 0 && t.Now >= s.until\n"},
 		}},
-		{name: "a denial waits for the handover", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
-		}},
-		{name: "a reservation that was handed over is void", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
-			{"internal/cluster/route/call.go", "	if o.ends {\n		o.policy(t) // this node", "	if o.ends && t.Now < 0 {\n		o.policy(t) // this node"},
-		}},
 		{name: "no denial by what may be taken back", pkg: "./chaos/sim", test: "^TestReservationsDenyNobodyAtTheSameTime$", edits: []edit{
 			{"internal/cluster/decide.go", "	case p == nil:\n		if !d.charge", "	case p == nil || t.Now > 0:\n		if !d.charge"},
 		}},
@@ -20,12 +14,6 @@ func ofSeveral() []mutation {
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
-		}},
-		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
-		}},
-		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n", "		s.settle(t, r, 0, true)\n"},
@@ -88,6 +76,24 @@ func ofSeveral() []mutation {
 		}},
 		{name: "a level that is bounded", pkg: "./limiter/table", test: "^TestTheClockGoesBackByYears$", edits: []edit{
 			{"limiter/bucket.go", "uint64(min(s.Time-now, l.longest))", "uint64(max(0, s.Time-now))"},
+		}},
+	}
+}
+
+// ofAttempts returns those of the ends of attempts of checks over several owners.
+func ofAttempts() []mutation {
+	return []mutation{
+		{name: "a denial waits for the handover", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
+		}},
+		{name: "a reservation that was handed over is void", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
+			{"internal/cluster/route/call.go", "	if o.ends {\n		o.policy(t) // this node", "	if o.ends && t.Now < 0 {\n		o.policy(t) // this node"},
+		}},
+		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
+		}},
+		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
 		}},
 	}
 }

@@ -84,3 +84,29 @@ func (t *turn) refuseFor(p *partition, r route.ReplyTo, status peer.ReplyStatus)
 		t.refuse(r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
 	})
 }
+
+// leftOut returns the keys of a denied check that its answer leaves out, since the check's id is
+// remembered for them, one bit each. It removes their limits from idle.
+func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {
+	if k.ID == nil || answer.Allowed {
+		return 0
+	}
+	known = 1<<k.Len() - 1
+	for i := range answer.Len() {
+		known &^= 1 << answer.Limit(i).Key
+	}
+	if known == 0 || idle == nil {
+		return known
+	}
+	var rest []limiter.LimitDecision
+	for i := range idle.Len() {
+		if l := idle.Limit(i); known&(1<<l.Key) == 0 {
+			rest = append(rest, *l)
+		}
+	}
+	limiter.Grow(idle, len(rest))
+	for i := range rest {
+		*idle.Limit(i) = rest[i]
+	}
+	return known
+}

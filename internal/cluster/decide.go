@@ -257,32 +257,6 @@ func (d *decider) stands(k *limiter.Charge) {
 	}
 }
 
-// leftOut returns the keys of a denied check that its answer leaves out, since the check's id is
-// remembered for them, one bit each. It removes their limits from idle.
-func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {
-	if k.ID == nil || answer.Allowed {
-		return 0
-	}
-	known = 1<<k.Len() - 1
-	for i := range answer.Len() {
-		known &^= 1 << answer.Limit(i).Key
-	}
-	if known == 0 || idle == nil {
-		return known
-	}
-	var rest []limiter.LimitDecision
-	for i := range idle.Len() {
-		if l := idle.Limit(i); known&(1<<l.Key) == 0 {
-			rest = append(rest, *l)
-		}
-	}
-	limiter.Grow(idle, len(rest))
-	for i := range rest {
-		*idle.Limit(i) = rest[i]
-	}
-	return known
-}
-
 // attempted returns a partition in which an earlier attempt of a check has charged one of its
 // keys, and may still take that back; nil if there is none. The partitions are locked.
 func (d *decider) attempted(t *turn, k *limiter.Charge) *partition {

@@ -2002,7 +2002,7 @@ type Checks struct {
 	// How many of the items of Keys belong to each; those of refunds follow those
 	// of checks.
 	Keys []byte `protobuf:"bytes,3,opt,name=keys,proto3" json:"keys,omitempty"`
-	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain, 32 settles.
+	// 1 peek, 2 reserve, 4 heir, 8 sent, 16 explain, 32 settles, 64 final.
 	Flags   []byte   `protobuf:"bytes,4,opt,name=flags,proto3" json:"flags,omitempty"`
 	WaitsUs []uint32 `protobuf:"varint,5,rep,packed,name=waits_us,json=waitsUs,proto3" json:"waits_us,omitempty"`
 	// The keyed hash of the id by which the charge is made once, and how long the id is
@@ -2427,7 +2427,10 @@ type Replies struct {
 	// Bits of the keys of the check whose names are wanted.
 	Unnamed []uint32 `protobuf:"varint,17,rep,packed,name=unnamed,proto3" json:"unnamed,omitempty"`
 	// The higher 8 bits of results: 16 keys of 16 limits make 256.
-	MoreResults   []byte `protobuf:"bytes,18,opt,name=more_results,json=moreResults,proto3" json:"more_results,omitempty"`
+	MoreResults []byte `protobuf:"bytes,18,opt,name=more_results,json=moreResults,proto3" json:"more_results,omitempty"`
+	// Bits of the keys of a denied check for which its id is known: the results are those of the
+	// others.
+	Known         []uint32 `protobuf:"varint,19,rep,packed,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2584,6 +2587,13 @@ func (x *Replies) GetUnnamed() []uint32 {
 func (x *Replies) GetMoreResults() []byte {
 	if x != nil {
 		return x.MoreResults
+	}
+	return nil
+}
+
+func (x *Replies) GetKnown() []uint32 {
+	if x != nil {
+		return x.Known
 	}
 	return nil
 }
@@ -2927,7 +2937,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\fR\x05flags\x12\x14\n" +
 	"\x05onces\x18\v \x03(\x06R\x05onces\x12\x1d\n" +
 	"\n" +
-	"charge_ids\x18\f \x03(\x06R\tchargeIds\"\x8d\x04\n" +
+	"charge_ids\x18\f \x03(\x06R\tchargeIds\"\xa3\x04\n" +
 	"\aReplies\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1a\n" +
@@ -2950,7 +2960,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"partitions\x18\x10 \x03(\rR\n" +
 	"partitions\x12\x18\n" +
 	"\aunnamed\x18\x11 \x03(\rR\aunnamed\x12!\n" +
-	"\fmore_results\x18\x12 \x01(\fR\vmoreResults\"\xc0\x01\n" +
+	"\fmore_results\x18\x12 \x01(\fR\vmoreResults\x12\x14\n" +
+	"\x05known\x18\x13 \x03(\rR\x05known\"\xc0\x01\n" +
 	"\aResults\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
