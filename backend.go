@@ -102,7 +102,7 @@ func (b *remote) holds(r *Request) error {
 	return engine.WithoutHold(r, "with this backend")
 }
 
-// Amend implements [engine.Amender].
+// Amend implements [engine.Decider].
 func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
 	backend, ok := b.backend.(HoldBackend)
 	if !ok {

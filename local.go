@@ -104,7 +104,7 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	return bad, nil
 }
 
-// Amend implements [engine.Amender].
+// Amend implements [engine.Decider].
 func (l *local) Amend(_ context.Context, q *engine.Question, a limiter.Amend) (limiter.Amended, error) {
 	out, _ := l.Table.Amend(l.Now(), &q.Charge, a)
 	return out, nil

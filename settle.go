@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -38,9 +37,10 @@ var ErrNoRoom = limiter.ErrNoRoom
 // known, since its hold has ended or the node was started anew, is charged with actual
 // (AmendCharged), unless ignoreUnknown is set (AmendUnknown).
 //
-// Members of a cluster have no reservations yet. The error then wraps
-// [ErrInvalid], as for a request without an id. After an error nothing has changed, unless it says
-// that a backend did not answer: then the same can be asked again.
+// For a request without an id, or if a backend has no reservations, the error wraps [ErrInvalid].
+// In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
+// deadline. After an error nothing has changed, unless it says that a member or a backend did not
+// answer: then the same can be asked again.
 func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknown bool) (Amended, error) {
 	if actual < 0 || actual > limiter.MaxUnits {
 		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
@@ -75,14 +75,10 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	if err != nil {
 		return Amended{}, err
 	}
-	amender, ok := n.decider.(engine.Amender)
-	if !ok {
-		return Amended{}, engine.NoHolds("in a cluster")
-	}
 	if q.Charge.Len() == 0 { // no rule counts it
 		return Amended{State: AmendUnknown}, nil
 	}
-	out, err := amender.Amend(ctx, q, a)
+	out, err := n.decider.Amend(ctx, q, a)
 	if err == nil && n.node.Settles != nil {
 		n.node.Settles.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
 	}

@@ -46,9 +46,6 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err != nil {
 		return m.Refused(err)
 	}
-	if err := engine.WithoutHold(r, "in a cluster"); err != nil {
-		return m.Refused(err)
-	}
 	if err := m.identified(r, c); err != nil {
 		return m.Refused(err)
 	}
@@ -64,15 +61,16 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	return nil
 }
 
-// identified returns an error if a request insists on its id, and a member runs a version that
-// remembers none. An optional id is left out then.
+// identified returns an error if a request insists on its id, or is a reservation, and a member
+// runs a version that remembers none. An optional id is left out then.
 func (m *member) identified(r *limiter.Request, c *limiter.Charge) error {
 	v := m.core.View()
 	if c.ID == nil || v.Speaks(peer.IDWire) {
 		return nil
 	}
+	held := c.ID.Hold > 0
 	c.ID = nil
-	if r.IDOptional {
+	if r.IDOptional && !held {
 		return nil
 	}
 	for i := range v.Members {
@@ -94,7 +92,36 @@ func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, 
 			}
 		}
 	}
+	if r.Hold != 0 {
+		d.Receipt = limiter.Receipt{} // a reservation is cancelled, which is done once
+	}
 	m.Decided(match, d, alike)
+}
+
+// Amend implements [engine.Decider].
+func (m *member) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (limiter.Amended, error) {
+	if err := m.enter(); err != nil {
+		return limiter.Amended{}, err
+	}
+	defer m.closing.RUnlock()
+	if err := m.identified(q.Request, &q.Charge); err != nil {
+		return limiter.Amended{}, err
+	}
+	done := make(chan route.Outcome, 1)
+	core.Amend(m.core, &q.Charge, a, func(o route.Outcome) { done <- o })
+	what := "settlement"
+	if a.Extend {
+		what = "extension"
+	}
+	select {
+	case o := <-done: // the deadline bounds it
+		if err := m.unanswered(q, o, what, "ask again, which does no harm"); err != nil {
+			return limiter.Amended{}, err
+		}
+		return *o.Amended, nil
+	case <-ctx.Done():
+		return limiter.Amended{}, notAwaited(ctx.Err(), "the "+what+" may have been made, of all keys or some; ask again, which does no harm")
+	}
 }
 
 // CheckBatch implements [engine.Decider]. Checks for one owner share frames.
@@ -113,9 +140,6 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = m.identified(&rs[i], &charges[i])
-		}
-		if err == nil {
-			err = engine.WithoutHold(&rs[i], "in a cluster")
 		}
 		if err != nil {
 			bad.Add(i, &ds[i], m.Refused(err))
@@ -196,7 +220,7 @@ func (m *member) Reset(ctx context.Context, q *engine.Question) (int, error) {
 	}
 }
 
-// unanswered returns the error of a reset or refund if some holder of its keys did not
+// unanswered returns the error of a reset, refund or amendment if some holder of its keys did not
 // answer, otherwise nil. It names those keys, and tells which of them may have been
 // changed; then says what to do about those.
 func (m *member) unanswered(q *engine.Question, o route.Outcome, what, then string) error {

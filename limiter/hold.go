@@ -211,6 +211,26 @@ func checkHolds(s *State, words []uint64) bool {
 	return s.Time == first && s.Until == last
 }
 
+// Steady returns an instant that stands for that of a charge to a counter in another node: a charge in a
+// window counts in the middle of it. So the import of the instant finds the window that the
+// import of the counter finds, though neither clock nor transfer is exact.
+func Steady(l *Limit, s *State, at Tick) Tick {
+	switch {
+	case l.p.algorithm == SlidingWindow:
+		return s.Time + floorTo(at-s.Time, l.sub) + l.sub/2
+	case l.p.algorithm == LeakyBucket && !l.shared:
+		last, next := l.lastDrip(max(0, at)), l.nextDrip(max(0, at))
+		return last + (next-last)/2
+	case !l.importsAhead():
+		return at
+	case l.cal != nil:
+		start, end := l.cal.Window(int64(at))
+		return Tick(start + (end-start)/2)
+	default:
+		return l.start(at) + l.window/2
+	}
+}
+
 // mergeHolds adds the holds of ids that the state does not have, as far as there is room. Of one
 // that both have the entries of that state stay where it ends later, or has more of them.
 func mergeHolds(s *State, words []uint64, from *State, fromWords []uint64) {

@@ -61,9 +61,15 @@ func (s *State) checkID() bool {
 	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.B == 0) && s.B < 1<<MaxLimits
 }
 
-// mergeID keeps the id that is remembered longer.
+// mergeID keeps the id that is remembered longer, but one that was settled in any case: that
+// is the later of the two.
 func (s *State) mergeID(from *State) {
-	if from.Time > s.Time {
+	switch settled := s.Settled(); {
+	case settled && !from.Settled():
+	case from.Settled() && !settled, from.Time > s.Time:
 		*s = *from
 	}
 }
+
+// Settled reports whether the state remembers an id that has no hold, or none any more.
+func (s *State) Settled() bool { return s.Time != 0 && s.B == 0 }

@@ -28,6 +28,9 @@ func showings() map[string]showing {
 	for _, m := range ofIDs() {
 		all[m.name] = showing{why: nameless}
 	}
+	for _, m := range ofHolds() {
+		all[m.name] = showing{why: unheld}
+	}
 	for _, m := range ofOverdue() {
 		all[m.name] = showing{why: overdue}
 	}
@@ -54,6 +57,7 @@ const (
 	narrow   = "it takes two messages that cross within one round trip; the tests of cluster put them in that order; not tried"
 	clients  = "the clients of chaos take nothing back"
 	nameless = "the clients of chaos give their checks no ids"
+	unheld   = "the clients of chaos reserve nothing"
 	resets   = "of the scenarios only reset-asked resets, at a paused owner; not tried"
 	unseen   = "a copy too many changes no answer"
 	clocks   = "a node's clock never steps"

@@ -101,13 +101,13 @@ func ofSteps() []mutation {
 func ofMoves() []mutation {
 	return []mutation{
 		{name: "a reset is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
-			{"internal/cluster/decide.go", "		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {\n", "		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 1<<20 {\n"},
+			{"internal/cluster/decide.go", "		if q.Outcome.Counters = d.table.Reset(t.At, q.Charge); q.Outcome.Counters > 0 {\n", "		if q.Outcome.Counters = d.table.Reset(t.At, q.Charge); q.Outcome.Counters > 1<<20 {\n"},
 		}},
 		{name: "a reset waits for the heir", pkg: "./chaos/sim", test: "^TestAPausedOwnerIsAskedForAReset$", edits: []edit{
 			{"internal/cluster/decide.go", "		return d.confirm(t, q, parts, answer), nil\n", "		return route.Answered, nil\n"},
 		}},
 		{name: "a reset without counters waits for the heir", pkg: "./internal/cluster", test: "^TestResetsOfOthersAreRefused$", edits: []edit{
-			{"internal/cluster/decide.go", "		return d.confirm(t, q, parts, answer), nil\n", "		if q.Count == 0 {\n			return route.Answered, nil\n		}\n		return d.confirm(t, q, parts, answer), nil\n"},
+			{"internal/cluster/decide.go", "		return d.confirm(t, q, parts, answer), nil\n", "		if q.Outcome.Counters == 0 {\n			return route.Answered, nil\n		}\n		return d.confirm(t, q, parts, answer), nil\n"},
 		}},
 		{name: "what follows a reset can be taken back", pkg: "./internal/cluster", test: "^TestChargesAfterAResetAreTakenBack$", edits: []edit{
 			{"internal/cluster/decide.go", "		t.At++ // receipts of the instant of a reset are void, and those of what follows are not\n", ""},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
@@ -102,6 +103,9 @@ func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error 
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
+	if r.Hold != 0 {
+		d.Receipt = limiter.Receipt{}
+	}
 	return nil
 }
 
@@ -121,6 +125,19 @@ func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.R
 	done, out := false, route.Outcome{}
 	s.node().core.Refund(&c, receipt, func(o route.Outcome) { done, out = true, o })
 	return s.done(&done, &out)
+}
+
+func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+	var c limiter.Charge
+	if _, err := s.set.Resolve(&r, &c); err != nil {
+		return limiter.Amended{}, err
+	}
+	done, out := false, route.Outcome{}
+	cluster.Amend(s.node().core, &c, a, func(o route.Outcome) { done, out = true, o })
+	if err := s.done(&done, &out); err != nil {
+		return limiter.Amended{}, err
+	}
+	return *out.Amended, nil
 }
 
 func (s *subject) Reset(_ context.Context, r limiter.Request) error {

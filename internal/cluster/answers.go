@@ -14,16 +14,22 @@ func (t *turn) respond(q *route.Request, answer, idle *limiter.Decision) {
 	case route.KindCheck, route.KindExplain:
 		t.reply(q.Reply, answer, idle)
 	default:
-		t.done(q.Reply, q.Count)
+		t.done(q.Reply, q.Outcome)
 	}
 }
 
-// done tells the member that asked that a reset, which forgot count counters, or a refund
-// is done.
-func (t *turn) done(r route.ReplyTo, count int) {
-	if r.ID != 0 {
-		t.Out.Status(r.To, peer.Reply{ID: r.ID, Status: peer.Done, Count: uint32(count)})
+// done tells the member that asked that a reset, a refund or an amendment is done, with its
+// outcome.
+func (t *turn) done(r route.ReplyTo, x route.Outcome) {
+	if r.ID == 0 {
+		return
 	}
+	out := peer.Reply{ID: r.ID, Status: peer.Done, Count: uint32(x.Counters)}
+	if x.Amended != nil {
+		t.Out.Amended(r.To, out, route.AmendedOut(r.ID, x.Amended))
+		return
+	}
+	t.Out.Status(r.To, out)
 }
 
 // reply sends a decision to the member that asked.

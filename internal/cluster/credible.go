@@ -105,7 +105,25 @@ func (b *credible) keys(keys []peer.Key) bool {
 }
 
 func (b *credible) refund(q *peer.Refund) bool {
-	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && q.Kind <= peer.ResetKeys
+	return q.Keys > 0 && q.Keys <= limiter.MaxKeys && q.Kind <= peer.AmendHold
+}
+
+// held reports whether what a check says of a reservation is valid; nil is: there is none.
+func (b *credible) held(q *peer.Check, h *peer.Hold) bool {
+	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore
+}
+
+// amendment reports whether an amendment says how, and no other refund does.
+func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
+	if q.Kind != peer.AmendHold || h == nil {
+		return q.Kind != peer.AmendHold && h == nil
+	}
+	return q.ChargeID != 0 && b.life(h.Life) && (h.Extend && b.life(h.Span) || !h.Extend && h.Span == 0)
+}
+
+// amended reports whether the result of an amendment is valid; nil is: it is another reply.
+func (b *credible) amended(a *peer.Amended) bool {
+	return a == nil || a.State <= uint8(limiter.AmendFull) && a.RetryAfter >= 0 && a.RetryAfter <= int64(longestWait)
 }
 
 func (b *credible) reply(r *peer.Reply) bool {

@@ -85,7 +85,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		for _, p := range parts {
 			p.instant(t)
 		}
-		if q.Count = d.table.Reset(t.At, q.Charge); q.Count > 0 {
+		if q.Outcome.Counters = d.table.Reset(t.At, q.Charge); q.Outcome.Counters > 0 {
 			d.touched(t, q.Charge)
 		}
 		t.At++ // receipts of the instant of a reset are void, and those of what follows are not
@@ -95,9 +95,12 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		d.wereReset(q.Charge)
 		return d.confirm(t, q, parts, answer), nil
 	}
-	if q.Kind == route.KindExplain {
+	switch q.Kind {
+	case route.KindExplain:
 		d.explain(t, q, parts, answer)
 		return route.Answered, nil
+	case route.KindAmend:
+		return d.amend(t, q, parts, answer)
 	}
 	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 		return route.Overloaded, parts[0]
@@ -135,13 +138,13 @@ func (d *decider) wereReset(k *limiter.Charge) {
 	}
 }
 
-// confirm withholds the reply to a reset until the heirs of its partitions have it. This
-// node may have been overtaken and not know: then it has reset what is void.
+// confirm withholds the reply to a reset or an amendment until the heirs of its partitions have
+// it. This node may have been overtaken and not know: then it has changed what is void.
 func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) route.Verdict {
 	var h *withheldReply
 	for _, p := range parts {
 		if own := p.r.Own(); own != nil {
-			stamp, wait := replica.Confirm(t.inputs(), own)
+			stamp, wait := replica.Confirm(t.inputs(), own, q.Kind == route.KindAmend && q.Amend.Extend)
 			p.apply(t)
 			if wait {
 				h = d.withhold(t, p, h, q, stamp, answer, nil)
@@ -340,7 +343,10 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
 		if q.Kind == route.KindReset {
 			// Its asker gives up first, and says that the reset may be done.
-			h.Reset, h.count, h.Until = true, q.Count, q.Until+limiter.Second
+			h.Reset, h.result, h.Until = true, q.Outcome, q.Until+limiter.Second
+		}
+		if q.Kind == route.KindAmend {
+			h.Amends, h.Extends, h.result = true, q.Amend.Extend, q.Outcome
 		}
 		if q.Charge.Trace != nil {
 			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)

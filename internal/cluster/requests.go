@@ -142,10 +142,10 @@ type withheldReply struct {
 	answer *limiter.Decision
 	idle   *limiter.Decision // only of a reservation
 	reply  route.ReplyTo
-	count  int          // of a reset: how many counters it forgot
-	traced func()       // ends the span of its wait; nil if it is not traced
-	waits  atomic.Int32 // number of partitions that still withhold it
-	over   atomic.Bool  // the reply was sent, or the charge taken back
+	result route.Outcome // of what is not a check
+	traced func()        // ends the span of its wait; nil if it is not traced
+	waits  atomic.Int32  // number of partitions that still withhold it
+	over   atomic.Bool   // the reply was sent, or the charge taken back
 }
 
 // Facts returns what a replica must know of the reply.
@@ -167,11 +167,11 @@ func (h *withheldReply) released() bool {
 // send sends the decision to the asker.
 func (h *withheldReply) send(t *turn) {
 	if h.reply.Call != nil {
-		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, h.count)
+		h.reply.Call.Decided(&t.Turn, h.Charge, h.answer, h.idle, h.result)
 		return
 	}
-	if h.Reset {
-		t.done(h.reply, h.count)
+	if h.Reset || h.Amends {
+		t.done(h.reply, h.result)
 		return
 	}
 	t.reply(h.reply, h.answer, h.idle)

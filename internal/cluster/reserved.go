@@ -46,7 +46,8 @@ func (x *reservations) asker(q *route.Request) peer.Instance {
 
 // settle ends the reservation that its asker names, and takes back the charges that the
 // receipt names, if they can be taken back here, see [replica.Ownership.Settle]. If the whole
-// check was denied, its id is forgotten for the keys that this attempt has charged.
+// check was denied, its id is forgotten for the keys that this attempt has charged. What a hold
+// has charged is taken back as far as it was not settled and has not ended.
 func (x *reservations) settle(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
@@ -62,7 +63,17 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 			continue
 		}
 		back := q.Receipt.Charged & (1<<n - 1<<first)
-		if own := p.r.Own(); own != nil && own.Settle(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0) {
+		own := p.r.Own()
+		if own == nil {
+			continue
+		}
+		switch is, held := own.Settle(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0); {
+		case !is:
+		case held:
+			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, q.Receipt.Time, back>>first, q.Denied) {
+				own.Charged(t.inputs(), k, q.Charge.ID, 0)
+			}
+		default:
 			here |= back
 			if q.Denied && x.table.ForgetID(t.At, q.Charge, i, q.Receipt.Time) {
 				own.Charged(t.inputs(), k, q.Charge.ID, 0)

@@ -123,7 +123,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 }
 
 func (in *intake) checks(t *turn, f *peer.Frame) {
-	rest, traces := f.Keys, f.Traces
+	rest, traces, holds := f.Keys, f.Traces, f.Holds
 	t.rule = namedRule{}
 	var may credible
 	in.prefetch(rest, 0, table.Ahead)
@@ -139,11 +139,13 @@ func (in *intake) checks(t *turn, f *peer.Frame) {
 		if len(traces) > 0 && traces[0].ID == q.ID {
 			trace, traces = &traces[0], traces[1:]
 		}
-		if !may.check(q) || !may.keys(keys) {
+		var hold *peer.Hold
+		hold, holds = holdOf(q.ID, holds)
+		if !may.check(q) || !may.keys(keys) || !may.held(q, hold) {
 			in.reports.distrust(f.From, "a check")
 			continue
 		}
-		in.check(t, f, q, keys, trace)
+		in.check(t, f, q, keys, trace, hold)
 	}
 	for i := range f.Refunds {
 		q := &f.Refunds[i]
@@ -152,12 +154,23 @@ func (in *intake) checks(t *turn, f *peer.Frame) {
 		}
 		keys := rest[:q.Keys]
 		rest = rest[q.Keys:]
-		if !may.refund(q) || !may.keys(keys) {
+		var hold *peer.Hold
+		hold, holds = holdOf(q.ID, holds)
+		if !may.refund(q) || !may.keys(keys) || !may.amendment(q, hold) {
 			in.reports.distrust(f.From, "a refund")
 			continue
 		}
-		in.refund(t, f, q, keys)
+		in.refund(t, f, q, keys, hold)
 	}
+}
+
+// holdOf returns what the request with a number says of a reservation, and the others; nil if
+// it says nothing.
+func holdOf(number uint64, holds []peer.Hold) (*peer.Hold, []peer.Hold) {
+	if len(holds) == 0 || holds[0].ID != number {
+		return nil, holds
+	}
+	return &holds[0], holds[1:]
 }
 
 // chargeOf makes a charge, t.charge, of the keys of a check. known is false if a rule is
@@ -194,7 +207,7 @@ func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*li
 	return rules, true
 }
 
-func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, trace *peer.Trace) {
+func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, trace *peer.Trace, hold *peer.Hold) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	rules, known := in.chargeOf(t, f, keys)
 	if trace != nil {
@@ -207,6 +220,9 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	reply.Rules = rules
 	t.charge.Peek = q.Peek
 	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
+	if hold != nil {
+		t.id.Hold, t.id.Keep = limiter.Tick(hold.Span).Duration(), hold.Keep
+	}
 	ask := route.Request{
 		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		Reserve: q.Reserve && !q.Explain, Heir: q.Heir, Reply: reply,
@@ -242,7 +258,7 @@ func (t *turn) chargeOnce(id uint64, life time.Duration) {
 	}
 }
 
-func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key) {
+func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key, hold *peer.Hold) {
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	if _, known := in.chargeOf(t, f, keys); !known {
 		if q.ID != 0 {
@@ -261,6 +277,10 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 		ask.Ends, ask.Denied = true, q.Denied
 	}
 	t.chargeOnce(q.ChargeID, limiter.MinIDTTL)
+	if hold != nil {
+		ask.Kind, ask.Amend = route.KindAmend, limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore}
+		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
+	}
 	v, at := in.decider.handle(t, &ask, &t.answer, nil)
 	switch {
 	case v == route.Answered:
@@ -283,7 +303,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 
 // replies hands replies to the calls that wait for them.
 func (in *intake) replies(t *turn, f *peer.Frame) {
-	rest := f.Results
+	rest, amended := f.Results, f.Amended
 	from := ""
 	if m := t.view().Member(f.From); m != nil && len(f.Replies) > 0 {
 		from = m.Name
@@ -306,14 +326,18 @@ func (in *intake) replies(t *turn, f *peer.Frame) {
 		}
 		results := rest[:n]
 		rest = rest[n:]
+		var done *peer.Amended
+		if len(amended) > 0 && amended[0].ID == r.ID {
+			done, amended = &amended[0], amended[1:]
+		}
 		call := in.calls.Find(r.ID)
 		if call == nil {
 			continue
 		}
-		if !may.reply(r) || !may.results(results) {
+		if !may.reply(r) || !may.results(results) || !may.amended(done) {
 			in.reports.distrust(f.From, "a reply")
 			continue
 		}
-		call.Reply(&t.Turn, f, from, r, results)
+		call.Reply(&t.Turn, f, from, r, results, done)
 	}
 }

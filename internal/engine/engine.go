@@ -24,6 +24,8 @@ type Decider interface {
 	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks Peeks) (Undecided, error)
 	// Refund takes back the charge that a receipt names.
 	Refund(ctx context.Context, q *Question, receipt limiter.Receipt) error
+	// Amend settles or extends the reservation of the question's id.
+	Amend(ctx context.Context, q *Question, a limiter.Amend) (limiter.Amended, error)
 	// Reset forgets the counters of a request, and returns how many there were.
 	Reset(ctx context.Context, q *Question) (int, error)
 	// Explain writes into d what a check would find, and returns the instant and the
@@ -38,12 +40,6 @@ type Decider interface {
 	Warnings() []string
 	// Close ends the decider.
 	Close() error
-}
-
-// Amender is a [Decider] with reservations.
-type Amender interface {
-	// Amend settles or extends the reservation of the question's id.
-	Amend(ctx context.Context, q *Question, a limiter.Amend) (limiter.Amended, error)
 }
 
 // Peeks states which requests of a batch are peeks: those that Each has true for, by their

@@ -44,6 +44,14 @@ type Frame struct {
 	// version that does not know them records no span.
 	Traces []Trace
 
+	// Holds are what those checks and refunds that concern reservations say of them, in the
+	// order of the checks, then of the refunds.
+	Holds []Hold
+
+	// Amended are the results of those replies whose refunds amended a reservation, in the order
+	// of the replies.
+	Amended []Amended
+
 	// Known are the members that the sender knows by name, in any state. They are sent
 	// on a new connection, and when there is news of a member.
 	Known []Known
@@ -302,47 +310,6 @@ type Key struct {
 	Cost   uint32
 }
 
-// RefundKind is what a refund takes back.
-type RefundKind uint8
-
-// The kinds.
-const (
-	// RefundAll takes back the whole charge.
-	RefundAll RefundKind = iota
-	// RefundReserved ends a reservation and takes back what Receipt.Charged names,
-	// possibly nothing. A version that does not know it treats it as RefundAll, with the
-	// same result.
-	RefundReserved
-	// ResetKeys forgets the counters.
-	ResetKeys
-)
-
-// Refund takes back a charge of the next Keys keys of the frame, once, or resets the
-// keys.
-type Refund struct {
-	ID   uint64 // ID of the reply; 0 if none is wanted
-	Keys uint8
-	Kind RefundKind
-	Heir bool // the receiver is asked as heir, see Check
-	Sent bool // another member may have received it
-	// Denied, in a RefundReserved, means that the whole check was denied, so its id is
-	// forgotten.
-	Denied  bool
-	Receipt Receipt
-	Once    uint64 // the number of a receipt that can be used once only; 0 if it has none
-	// ChargeID is that of the check whose charge is taken back; 0 if it had none.
-	ChargeID uint64
-}
-
-// Receipt names a charge, see limiter.Receipt. Epoch.Counter is the number that names the
-// ownership; in a reply it lacks the sender's instance.
-type Receipt struct {
-	Epoch   Epoch
-	Time    int64
-	Charged uint64
-	Set     uint64
-}
-
 // ReplyStatus is the result of a request.
 type ReplyStatus uint8
 
@@ -363,7 +330,8 @@ const (
 	// Lost: not executed. A member that was asked to relay the request to Owner.Instance
 	// could not.
 	Lost
-	// Done: a refund or reset was executed. Count is the number of counters of a reset.
+	// Done: a refund, a reset or an amendment was executed. Count is the number of counters of
+	// a reset; an [Amended] of the frame is the result of an amendment.
 	Done
 	// Contested: not executed. The part of a check that Settles would be denied, perhaps
 	// because of a charge that may be taken back.

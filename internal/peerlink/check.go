@@ -23,6 +23,12 @@ func check(f *peer.Frame) error {
 	if len(f.Traces) > len(f.Checks) {
 		return fmt.Errorf("%d traces are more than the frame has checks: %d", len(f.Traces), len(f.Checks))
 	}
+	if len(f.Holds) > len(f.Checks)+len(f.Refunds) {
+		return fmt.Errorf("%d holds are more than the frame has checks and refunds: %d", len(f.Holds), len(f.Checks)+len(f.Refunds))
+	}
+	if len(f.Amended) > len(f.Replies) {
+		return fmt.Errorf("%d results of amendments are more than the frame has replies: %d", len(f.Amended), len(f.Replies))
+	}
 	for i := range f.Keys {
 		if int(f.Keys[i].Rule) >= len(f.Rules) {
 			return fmt.Errorf("key %d is of rule %d, and the frame has %d", i, f.Keys[i].Rule, len(f.Rules))

@@ -195,6 +195,8 @@ func TestNamesOfFields(t *testing.T) {
 		Replies: []peer.Reply{{ID: 15, Results: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 16}, Time: -17, Charged: 18, Set: 19}}},
 		Results: []peer.Result{{Never: true, Remaining: 20, RetryAfter: 21, ResetAfter: 22}},
 		Traces:  []peer.Trace{{ID: 11, TraceHi: 27, TraceLo: 28, Span: 29}},
+		Holds:   []peer.Hold{{ID: 11, Span: 30, Life: 31, Extend: true}},
+		Amended: []peer.Amended{{ID: 15, State: 32, First: 33, Estimate: 34, Over: 35, RetryAfter: 36}},
 		Explained: []peer.Explanation{{ID: 15, Limits: []peer.LimitExplanation{{
 			Limit: "l", Known: true, State: []peer.Field{{Name: "n", Value: "v"}}, Counts: []peer.WindowCount{{Start: 23, End: 24, Count: 25}},
 			Arithmetic: "a", Now: 26,
@@ -220,6 +222,10 @@ func TestNamesOfFields(t *testing.T) {
 			Count: 1, Flags: []byte{2}, Remaining: []uint32{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
 		},
 		Traces: &peerv1.Traces{Count: 1, Ids: []uint64{11}, TraceHis: []uint64{27}, TraceLos: []uint64{28}, Spans: []uint64{29}},
+		Holds:  &peerv1.Holds{Count: 1, Ids: []uint64{11}, SpansUs: []uint64{30}, LivesUs: []uint64{31}, Flags: []byte{2}},
+		Amended: &peerv1.Amended{
+			Count: 1, Ids: []uint64{15}, States: []byte{32}, Firsts: []uint32{33}, Estimates: []uint32{34}, Overs: []uint64{35}, RetryAftersUs: []int64{36},
+		},
 		Explained: []*peerv1.Explanation{{Id: 15, Limits: []*peerv1.LimitExplanation{{
 			Limit: "l", Known: true, State: []*peerv1.Field{{Name: "n", Value: "v"}},
 			Counts: []*peerv1.WindowCount{{StartUnixUs: 23, EndUnixUs: 24, Count: 25}}, Arithmetic: "a", NowUnixUs: 26,
@@ -274,6 +280,8 @@ func TestFramesThatDoNotFit(t *testing.T) {
 		"a key without a check":     {peer.Frame{Rules: one, Keys: []peer.Key{{}}}, "0 keys, and the frame 1"},
 		"a refund without its keys": {peer.Frame{Rules: one, Refunds: []peer.Refund{{Keys: 2}}, Keys: []peer.Key{{}}}, "2 keys, and the frame 1"},
 		"a trace of no check":       {peer.Frame{Traces: []peer.Trace{{ID: 1}}}, "1 traces are more than the frame has checks: 0"},
+		"a hold of no check":        {peer.Frame{Holds: []peer.Hold{{ID: 1}}}, "1 holds are more than the frame has checks and refunds: 0"},
+		"a result of no reply":      {peer.Frame{Amended: []peer.Amended{{ID: 1}}}, "1 results of amendments are more than the frame has replies: 0"},
 		"a key of no rule":          {peer.Frame{Checks: []peer.Check{{Keys: 1}}, Keys: []peer.Key{{}}}, "rule 0, and the frame has 0"},
 		"a batch without its keys":  {peer.Frame{Batches: []peer.Batch{{Keys: math.MaxUint32}}}, "batches have 4294967295 keys"},
 		"entries of no batch":       {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{First: true}}}, "batches have 0 keys, and the entries 1"},

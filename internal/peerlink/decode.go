@@ -249,6 +249,10 @@ func (d *decoder) part(x *field, in *inbox) {
 		d.explanation(x, f)
 	case 24:
 		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
+	case 25:
+		f.Holds, _ = readSection(d, "holds", x.data, s.holds, f.Holds)
+	case 26:
+		f.Amended, _ = readSection(d, "amended", x.data, s.amended, f.Amended)
 	}
 }
 

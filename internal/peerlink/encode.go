@@ -132,6 +132,8 @@ func (e *encoder) frame(f *peer.Frame) {
 		e.explanation(&f.Explained[i])
 	}
 	writeSection(e, 24, s.traces, f.Traces, nil)
+	writeSection(e, 25, s.holds, f.Holds, nil)
+	writeSection(e, 26, s.amended, f.Amended, nil)
 }
 
 // writeSection appends a section if there are items. more appends what is not a column

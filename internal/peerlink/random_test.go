@@ -26,6 +26,8 @@ func randomFrame(r *rand.Rand, most int) *peer.Frame {
 	fitEntries(r, f)
 	fitReplies(r, f)
 	f.Traces = f.Traces[:min(len(f.Traces), len(f.Checks))]
+	f.Holds = f.Holds[:min(len(f.Holds), len(f.Checks)+len(f.Refunds))]
+	f.Amended = f.Amended[:min(len(f.Amended), len(f.Replies))]
 	return f
 }
 

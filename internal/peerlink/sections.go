@@ -17,6 +17,8 @@ type sections struct {
 	replies   []column[peer.Reply] // without their rules
 	results   []column[peer.Result]
 	traces    []column[peer.Trace]
+	holds     []column[peer.Hold]
+	amended   []column[peer.Amended]
 }
 
 func newSections() *sections {
@@ -25,6 +27,7 @@ func newSections() *sections {
 		batches: batchColumns(), entries: entryColumns(), acks: ackColumns(),
 		checks: checkColumns(), keys: keyColumns(), refunds: refundColumns(),
 		replies: replyColumns(), results: resultColumns(), traces: traceColumns(),
+		holds: holdColumns(), amended: amendedColumns(),
 	}
 }
 
@@ -246,5 +249,29 @@ func traceColumns() []column[peer.Trace] {
 		fixed[T, uint64]{3, func(x *T) *uint64 { return &x.TraceHi }},
 		fixed[T, uint64]{4, func(x *T) *uint64 { return &x.TraceLo }},
 		fixed[T, uint64]{5, func(x *T) *uint64 { return &x.Span }},
+	}
+}
+
+func holdColumns() []column[peer.Hold] {
+	type T = peer.Hold
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		varints[T, uint64]{3, func(x *T) *uint64 { return &x.Span }},
+		varints[T, uint64]{4, func(x *T) *uint64 { return &x.Life }},
+		flags[T]{5,
+			func(x *T) byte { return bit(x.Keep, 1) | bit(x.Extend, 2) | bit(x.Ignore, 4) },
+			func(x *T, b byte) { x.Keep, x.Extend, x.Ignore = b&1 != 0, b&2 != 0, b&4 != 0 }},
+	}
+}
+
+func amendedColumns() []column[peer.Amended] {
+	type T = peer.Amended
+	return []column[T]{
+		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
+		octets[T, uint8]{3, func(x *T) *uint8 { return &x.State }},
+		varints[T, uint32]{4, func(x *T) *uint32 { return &x.First }},
+		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Estimate }},
+		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Over }},
+		zigzags[T]{7, false, func(x *T) *int64 { return &x.RetryAfter }},
 	}
 }

@@ -84,7 +84,9 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 		h := &due[i]
 		if h.First {
 			t.ids.holds.live.Add(-1)
-			t.ids.holds.expired.Add(1)
+			if !t.copies[p.number].on { // the owner counts it
+				t.ids.holds.expired.Add(1)
+			}
 		}
 		if !h.Keep {
 			t.giveBack(p, s, h, h.End, h.Cost)

@@ -23,6 +23,9 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 		}
 	}
 	t.keys.Add(-fresh) // two entries were equal, or one counted nothing
+	if mode == Merge {
+		t.settleMerged(p, now)
+	}
 	return decided
 }
 
@@ -76,8 +79,11 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		copy(t.words(&in), e.Words)
 	}
 	in.state.Import(l, t.words(&in), now)
-	t.countHolds(&in, l, 1)
 	if l.Algorithm() == limiter.Holds {
+		if mode == Merge {
+			t.strange(p, &in, now)
+		}
+		t.countHolds(&in, l, 1)
 		t.ends(p, &in)
 	}
 	at := in.state.EmptyAt(l, t.words(&in))

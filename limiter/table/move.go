@@ -85,7 +85,7 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	t.arriveAll(p, now)
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
-			t.export(s, now, visit)
+			t.export(p, s, now, visit)
 		}
 	}
 }
@@ -107,12 +107,12 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 		return
 	}
 	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
-		t.export(s, now, visit)
+		t.export(p, s, now, visit)
 		i++
 	}
 }
 
-func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
+func (t *Table) export(p *partition, s *slot, now limiter.Tick, visit func(Entry)) {
 	l, words := t.registry.limit(s.limit), t.words(s)
 	now = s.state.NotBefore(l, now)
 	s.state.Roll(l, words, now)
@@ -126,6 +126,9 @@ func (t *Table) export(s *slot, now limiter.Tick, visit func(Entry)) {
 		// Their words hold instants, and the ring of a log may start anywhere.
 		e.Words = make([]uint64, held)
 		s.state.Move(l, e.Words, words)
+		if l.Algorithm() == limiter.Holds {
+			t.steady(p, s, e.Words)
+		}
 	default:
 		e.Words = words[:held:held]
 	}

@@ -74,8 +74,8 @@ func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.Algorithm() == limiter.Remembered {
-			return nil, fmt.Errorf("%w: rule %q of another node remembers ids, as no rule does", limiter.ErrInvalid, r.Name)
+		if l.Algorithm() >= limiter.Remembered {
+			return nil, fmt.Errorf("%w: rule %q of another node remembers ids or reservations, as no rule does", limiter.ErrInvalid, r.Name)
 		}
 		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return limiter.NameID(have) == limiter.NameID(l) }) {
 			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
@@ -170,17 +170,18 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 	return out
 }
 
-// limitOf makes a limit from its definition. The one that remembers ids is no limit of a rule:
-// it is the same in all nodes.
+// limitOf makes a limit from its definition. Those that remember ids and reservations are no
+// limits of a rule: they are the same in all nodes.
 func limitOf(l *peer.Limit) (*limiter.Limit, error) {
-	if limiter.Algorithm(l.Algorithm) >= limiter.Remembered { // no rule has one of these
-		ids := limiter.RememberedLimit()
-		if limitToPeer(ids) != *l {
-			return nil, fmt.Errorf("%w: another node has a counter that is of no rule, and not one that remembers ids", limiter.ErrInvalid)
-		}
-		return ids, nil
+	if limiter.Algorithm(l.Algorithm) < limiter.Remembered {
+		return limiter.NewLimit(specOf(l))
 	}
-	return limiter.NewLimit(specOf(l))
+	for _, own := range []*limiter.Limit{limiter.RememberedLimit(), limiter.HoldsLimit()} {
+		if limitToPeer(own) == *l {
+			return own, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: another node has a counter that is of no rule, and not one that remembers ids or reservations", limiter.ErrInvalid)
 }
 
 func specOf(l *peer.Limit) limiter.Spec {

@@ -52,7 +52,7 @@ type draft struct {
 
 	frame *peer.Frame       // where addEntry appends
 	empty bool              // no entry was added for the present key
-	ids   bool              // the receiver knows entries of ids
+	ids   bool              // the receiver knows entries of ids and reservations
 	visit func(table.Entry) // addEntry, bound once and not for each key
 }
 

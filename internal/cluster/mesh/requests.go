@@ -17,17 +17,24 @@ func (w *Writer) Check(to peer.Instance, charge *limiter.Charge, define bool, q 
 	if c := charge.Trace; c != nil {
 		f.Traces = append(f.Traces, peer.Trace{ID: q.ID, TraceHi: c.TraceHi, TraceLo: c.TraceLo, Span: c.Span})
 	}
+	if c := charge.ID; c != nil && c.Hold > 0 {
+		f.Holds = append(f.Holds, peer.Hold{ID: q.ID, Span: uint64(limiter.Span(c.Hold)), Keep: c.Keep})
+	}
 	w.wake(l)
 }
 
-// Refund asks a member for a refund or a reset of the keys of a charge.
-func (w *Writer) Refund(to peer.Instance, charge *limiter.Charge, define bool, q peer.Refund) {
+// Refund asks a member for a refund or a reset of the keys of a charge, or to amend its
+// reservation: h, unless nil, says how.
+func (w *Writer) Refund(to peer.Instance, charge *limiter.Charge, define bool, q peer.Refund, h *peer.Hold) {
 	l := w.to(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := w.request(l, charge, define)
 	q.Keys = uint8(charge.Len())
 	f.Refunds = append(f.Refunds, q)
+	if h != nil {
+		f.Holds = append(f.Holds, *h)
+	}
 	// The keys of refunds follow those of checks.
 	l.out.closeRequests()
 	w.wake(l)
@@ -89,6 +96,14 @@ func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 	}
 	f.Rules = append(f.Rules, ruleToPeer(r, id, define))
 	return uint16(len(f.Rules) - 1)
+}
+
+// Amended sends the result of an amendment.
+func (w *Writer) Amended(to peer.Instance, r peer.Reply, a peer.Amended) {
+	w.write(to, 100, false, false, func(_ *draft, f *peer.Frame) {
+		f.Replies = append(f.Replies, r)
+		f.Amended = append(f.Amended, a)
+	})
 }
 
 // replies are decisions for one member that will share a frame.

@@ -334,7 +334,7 @@ func TestAWithheldResetStands(t *testing.T) {
 		_, p, tn := closedOwner(t)
 		k := strictKey(t, p.id)
 		p.own.Reset(&k, p.owner.Counter)
-		stamp, wait := Confirm(tn, p.own)
+		stamp, wait := Confirm(tn, p.own, false)
 		reset, check := withheldAt(tn, &k), withheldAt(tn, &k)
 		reset.Withheld.Reset = true
 		p.own.Withhold(tn, reset, stamp)

@@ -30,6 +30,7 @@ type unsettled struct {
 	from  peer.Instance
 	time  limiter.Tick // time of the receipt
 	cost  uint32
+	held  bool         // it is a hold: it ends by itself, too
 	until limiter.Tick // when the charge is overdue; if it is, when it can no longer be taken back
 }
 
@@ -60,7 +61,7 @@ func (o *reservations) Reserve(t *Turn, k *limiter.Key, id *limiter.Idempotency,
 	}
 	o.count.Add(1)
 	o.unsettled = append(o.unsettled, unsettled{
-		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, until: min(until, t.Now+limiter.Minute),
+		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, held: id != nil && id.Hold > 0, until: min(until, t.Now+limiter.Minute),
 	})
 	t.Watch = true
 }
@@ -77,8 +78,8 @@ func idOf(id *limiter.Idempotency) uint64 {
 // undo means that the charge is taken back. It reports whether the charge was unsettled or
 // overdue here; only then may it be taken back: so none that another owner made, none twice,
 // and none that another attempt with the id made. Equal charges of one asker and id at one
-// instant are not told apart.
-func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) bool {
+// instant are not told apart. held means that the charge is a hold.
+func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) (is, held bool) {
 	meant := func(u unsettled) bool {
 		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
 	}
@@ -89,8 +90,9 @@ func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, fro
 		at = slices.IndexFunc(*list, meant)
 	}
 	if at < 0 {
-		return false
+		return false, false
 	}
+	held = (*list)[at].held
 	*list = slices.Delete(*list, at, at+1)
 	o.count.Add(-1)
 	if undo {
@@ -99,7 +101,7 @@ func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, fro
 	if undo || id != nil || o.UnsettledOf(k) == 0 {
 		o.wakeContenders(t, k)
 	}
-	return true
+	return true, held
 }
 
 // SettledWithin returns the longest time until every charge of a key counts as settled,
@@ -142,7 +144,7 @@ func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
 
 // charges reports whether a withheld decision charged a key with an id.
 func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
-	if w.Reset || idOf(w.Charge.ID) != id.ID {
+	if w.Reset || w.Amends || idOf(w.Charge.ID) != id.ID {
 		return false
 	}
 	for i := range w.Charge.Len() {

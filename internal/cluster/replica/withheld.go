@@ -25,6 +25,9 @@ type Withheld struct {
 	Charge  *limiter.Charge
 	Receipt limiter.Receipt
 	Reset   bool // it is the reply to a reset: nothing is charged
+	// Amends means that it is the reply to an amendment of a reservation, which stands whatever
+	// becomes of the reply. Extends means that this may have admitted something.
+	Amends, Extends bool
 	// Since is when it began to wait, Until the deadline of its request.
 	Since, Until limiter.Tick
 }
@@ -61,8 +64,8 @@ func (o *Ownership) release(t *Turn) {
 // admits reports whether a withheld reply fits within what may be answered now. If so,
 // it counts the reply as answered.
 func (o *Ownership) admits(t *Turn, h withheldReply) bool {
-	if h.Facts().Reset {
-		return undoubted(t, o)
+	if w := h.Facts(); w.Reset || w.Amends {
+		return undoubted(t, o, w.Extends)
 	}
 	charge := h.Facts().Charge
 	for i := range charge.Len() {
@@ -139,7 +142,7 @@ func (o *withholding) keepWithheld(n int) {
 // undo takes back the charge of a withheld reply.
 func (o *Ownership) undo(t *Turn, h withheldReply) {
 	w := h.Facts()
-	if w.Reset {
+	if w.Reset || w.Amends {
 		return
 	}
 	o.node.Store.Undo(t.At, w.Charge, w.Receipt)
@@ -204,9 +207,10 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 }
 
 // Confirm makes the heir acknowledge all that was done so far, even if it has changed
-// nothing. It returns the stamp of that, and whether a reply must wait for it.
-func Confirm(t *Turn, o *Ownership) (stamp uint64, wait bool) {
-	if undoubted(t, o) {
+// nothing. It returns the stamp of that, and whether a reply must wait for it. admits means that
+// something may have been admitted.
+func Confirm(t *Turn, o *Ownership, admits bool) (stamp uint64, wait bool) {
+	if undoubted(t, o, admits) {
 		return 0, false
 	}
 	if o.dirtyAt == 0 {
@@ -217,9 +221,12 @@ func Confirm(t *Turn, o *Ownership) (stamp uint64, wait bool) {
 	return o.open, true
 }
 
-// undoubted reports whether an owner says without its heir's word that a reset is done: no
-// member can be its heir, or the policy answers in place of a silent one.
-func undoubted(t *Turn, o *Ownership) bool { return o.isolated(t) || o.byPolicy }
+// undoubted reports whether an owner says without its heir's word that a reset or an amendment
+// is done: no member can be its heir, or the policy answers in place of a silent one and nothing
+// was admitted.
+func undoubted(t *Turn, o *Ownership, admits bool) bool {
+	return o.isolated(t) || o.byPolicy && !admits
+}
 
 // Awaits reports whether any reply is withheld.
 func (o *withholding) Awaits() bool { return len(o.withheld) > 0 }

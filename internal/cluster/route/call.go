@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Call is one check, refund, reset or explanation on keys of one owner, from its start to
-// its end; if its keys have several owners, it is split. It may be sent to several
+// Call is one check, refund, reset, explanation or amendment on keys of one owner, from its
+// start to its end; if its keys have several owners, it is split. It may be sent to several
 // members in turn. It is not sent to a member again unless that member has said that it
 // did not execute it.
 type Call struct {
@@ -32,6 +32,7 @@ type task struct {
 	denied  bool // the whole check of that reservation was denied
 	// remember means that a denial may be cached.
 	remember bool
+	amend    limiter.Amend // what is done with a reservation
 
 	charge  *limiter.Charge
 	answer  *limiter.Decision
@@ -64,7 +65,7 @@ type progress struct {
 // result is how a call ended. The call's lock guards it.
 type result struct {
 	by       peer.Instance              // the member that decided; 0 for a policy
-	outcome  Outcome                    // of a reset or refund
+	outcome  Outcome                    // of what is not a check
 	reasons  []limiter.LimitExplanation // of an explanation; nil if there are none
 	contests bool                       // it ended because other charges were not settled in time
 }
@@ -155,7 +156,7 @@ func (o *Call) Route(t *Turn) {
 	case !same && o.reserve && o.clean():
 		o.Contest(t) // its keys have different owners now: the whole check is split anew
 	case !same && o.kind == KindCheck && !o.reserve && o.split(t):
-	case !same && o.kind == KindReset:
+	case !same && (o.kind == KindReset || o.kind == KindAmend):
 		if !o.split(t) {
 			o.later(t, RetryEvery) // until one member owns all keys, or the owner that was asked answers
 		}
@@ -408,7 +409,7 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 }
 
 // policy ends a call that no member answered in time. A check is answered by its
-// rule's policy. The outcome of a reset or refund says what is not known.
+// rule's policy. The outcome of any other call says what is not known.
 func (o *Call) policy(t *Turn) {
 	o.mu.Lock()
 	if o.ended {

@@ -10,8 +10,8 @@ import (
 
 // fanOut is a check over keys of several owners. Each owner gets a part and reserves
 // it: its charge counts at once. When all parts have answered, the charges that the
-// whole check does not make are cancelled. A reset over several owners is divided the
-// same way, and reserves nothing.
+// whole check does not make are cancelled. A reset or an amendment over several owners is
+// divided the same way, and reserves nothing.
 type fanOut struct {
 	c      *Router
 	charge *limiter.Charge
@@ -71,7 +71,7 @@ func (o *Call) split(t *Turn) bool {
 	// The parts end it. At the deadline each asks the policy for its own keys.
 	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.config.Self, true
 	o.mu.Unlock()
-	s.divide(o.kind)
+	s.divide(o.kind, o.amend)
 	s.markFinal(t.Now)
 	s.open = len(s.parts)
 	for _, r := range s.parts {
@@ -83,12 +83,12 @@ func (o *Call) split(t *Turn) bool {
 // divide makes the parts by the present owners of the keys. A check that can never be
 // allowed charges nothing anywhere, so its parts only peek. If only its rules in shadow
 // can never admit it, the parts of those keys peek.
-func (s *fanOut) divide(kind Kind) {
+func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 	peeks, shadowPeeks := never(s.charge, false), never(s.charge, true)
 	for i := range s.charge.Len() {
 		k := *s.charge.Key(i)
 		to := s.c.where(&k).Owner
-		peek := s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow
+		peek := kind != KindAmend && (s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow)
 		var r *portion
 		for _, have := range s.parts {
 			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek {
@@ -97,7 +97,7 @@ func (s *fanOut) divide(kind Kind) {
 		}
 		if r == nil {
 			r = &portion{}
-			r.call = Call{task: task{kind: kind, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}}
+			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}}
 			if kind == KindCheck && !peek {
 				r.call.reserve, r.call.idle = true, &r.idle
 			}
@@ -147,7 +147,7 @@ func (s *fanOut) partDone(t *Turn, _ *Call) {
 		return
 	}
 	switch r := s.parts[0]; {
-	case r.call.kind == KindReset:
+	case r.call.kind != KindCheck:
 		s.done(t)
 	case slices.ContainsFunc(s.parts, func(r *portion) bool { return r.call.contests }):
 		s.retreat(t)

@@ -10,7 +10,7 @@ func (o *Call) here(t *Turn) {
 	o.mu.Lock()
 	sent := len(o.sent) > 0
 	o.mu.Unlock()
-	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Reply: ReplyTo{Call: o}}
+	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
 	case NotOwner, Overloaded, AtGiver:
@@ -27,7 +27,7 @@ func (o *Call) here(t *Turn) {
 func (o *Call) asHeir(t *Turn, sent bool) {
 	q := Request{
 		Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until},
-		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Heir: true, Reply: ReplyTo{Call: o},
+		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {
 	case NotOwner, Overloaded, AtGiver: // the last if it has become the owner meanwhile
@@ -55,7 +55,7 @@ func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 	switch v {
 	case Answered:
 		o.explained(q.Reply.Reasons)
-		o.Decided(t, q.Charge, answer, idle, q.Count)
+		o.Decided(t, q.Charge, answer, idle, q.Outcome)
 	case Withheld:
 	case Pointless:
 		o.policy(t)
@@ -69,13 +69,13 @@ func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 }
 
 // Decided ends a call that this node has executed.
-func (o *Call) Decided(t *Turn, charge *limiter.Charge, answer, idle *limiter.Decision, counters int) {
+func (o *Call) Decided(t *Turn, charge *limiter.Charge, answer, idle *limiter.Decision, x Outcome) {
 	o.mu.Lock()
 	if o.ended {
 		o.mu.Unlock()
 		return
 	}
-	o.ended, o.by, o.outcome = true, o.c.config.Self, Outcome{Counters: counters}
+	o.ended, o.by, o.outcome = true, o.c.config.Self, x
 	if answer != o.answer {
 		o.charge.Unnamed = charge.Unnamed
 		*o.answer = *answer

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Outcome is the result of a reset or a refund. In Unanswered, Maybe and Forbidden each
+// Outcome is the result of a reset, a refund or an amendment. In Unanswered, Maybe and Forbidden each
 // bit is a key of the charge; the lowest is the first key.
 type Outcome struct {
 	// Counters is the number of counters that a reset forgot.
@@ -21,6 +21,8 @@ type Outcome struct {
 	// Forbidden has the keys whose holder refuses resets of other members. None of them
 	// is in Unanswered.
 	Forbidden uint32
+	// Amended is the result of an amendment; nil if nobody answered.
+	Amended *limiter.Amended
 }
 
 // unanswered returns the outcome if no member answered.
@@ -45,11 +47,11 @@ func (o *Call) forbidden(t *Turn, by peer.Instance) {
 	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
 }
 
-// concludedBy ends a reset or refund with the outcome that a member reports, if that
+// concludedBy ends a reset, a refund or an amendment with the outcome that a member reports, if that
 // member was asked.
 func (o *Call) concludedBy(t *Turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
-	if o.ended || o.inquiry(by) < 0 || o.kind != KindReset && o.kind != KindRefund {
+	if o.ended || o.inquiry(by) < 0 || o.kind == KindCheck || o.kind == KindExplain || o.kind == KindAmend && x.Amended == nil {
 		o.mu.Unlock()
 		return
 	}
@@ -63,6 +65,7 @@ func (s *fanOut) outcome() (x Outcome) {
 	for _, r := range s.parts {
 		part := &r.call.outcome
 		x.Counters += part.Counters
+		x.Amended = together(x.Amended, part.Amended)
 		for j, i := range r.keys {
 			x.Unanswered |= part.Unanswered >> j & 1 << i
 			x.Maybe |= part.Maybe >> j & 1 << i

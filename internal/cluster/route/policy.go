@@ -11,6 +11,9 @@ import (
 func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
 	v := c.config.View()
 	share := *k.Clone()
+	if share.ID != nil {
+		share.ID.Hold = 0 // whoever settles asks an owner, which charges what was used
+	}
 	source, closed := limiter.SourceFallbackOpen, false
 	for i := range share.Len() {
 		key := share.Key(i)

@@ -6,13 +6,14 @@ import (
 )
 
 // Reply takes in a reply of another member to a request of the call. from is the member's
-// name, results are the reply's. The caller has checked that their values are possible.
-func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) {
+// name, results are the reply's, and amended is the result of an amendment; nil if it is of
+// another request. The caller has checked that their values are possible.
+func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result, amended *peer.Amended) {
 	switch r.Status {
 	case peer.Decided:
 		o.fill(t, f, from, r, results)
 	case peer.Done:
-		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count)})
+		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count), Amended: amendedIn(amended)})
 	case peer.Forbidden:
 		o.forbidden(t, f.From)
 	default:

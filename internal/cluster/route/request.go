@@ -15,6 +15,7 @@ const (
 	KindRefund
 	KindReset
 	KindExplain
+	KindAmend // settles or extends a reservation
 )
 
 // Request is a request to this node, as owner or heir, by a call of its own or by another
@@ -31,7 +32,8 @@ type Request struct {
 	Heir    bool // this node is asked as heir
 	Waited  bool // it waited for the owner to be known
 	Reply   ReplyTo
-	Count   int // number of counters that a reset forgot
+	Amend   limiter.Amend // what is done with a reservation
+	Outcome Outcome       // of what is not a check
 }
 
 // Facts returns what a replica may know of the request.

@@ -39,14 +39,16 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 		})
 		return
 	}
-	kind, receipt := peer.RefundAll, o.refunded()
+	kind, receipt, hold := peer.RefundAll, o.refunded(), (*peer.Hold)(nil)
 	switch {
 	case o.kind == KindReset:
 		kind = peer.ResetKeys
+	case o.kind == KindAmend:
+		kind, hold = peer.AmendHold, holdOut(r.id, o.charge.ID, o.amend)
 	case o.ends:
 		kind = peer.RefundReserved
 	}
 	t.Out.Refund(to, o.charge, r.define, peer.Refund{
 		ID: r.id, ChargeID: id, Kind: kind, Denied: o.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
-	})
+	}, hold)
 }

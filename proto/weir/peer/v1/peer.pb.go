@@ -289,6 +289,8 @@ type Frame struct {
 	Names         []*Name        `protobuf:"bytes,22,rep,name=names,proto3" json:"names,omitempty"`
 	Explained     []*Explanation `protobuf:"bytes,23,rep,name=explained,proto3" json:"explained,omitempty"`
 	Traces        *Traces        `protobuf:"bytes,24,opt,name=traces,proto3" json:"traces,omitempty"`
+	Holds         *Holds         `protobuf:"bytes,25,opt,name=holds,proto3" json:"holds,omitempty"`
+	Amended       *Amended       `protobuf:"bytes,26,opt,name=amended,proto3" json:"amended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,6 +489,20 @@ func (x *Frame) GetExplained() []*Explanation {
 func (x *Frame) GetTraces() *Traces {
 	if x != nil {
 		return x.Traces
+	}
+	return nil
+}
+
+func (x *Frame) GetHolds() *Holds {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *Frame) GetAmended() *Amended {
+	if x != nil {
+		return x.Amended
 	}
 	return nil
 }
@@ -2172,6 +2188,186 @@ func (x *Traces) GetSpans() []uint64 {
 	return nil
 }
 
+// Holds are what those checks and refunds that concern reservations say of them, in the order
+// of the checks and then of the refunds. From version 3 on.
+type Holds struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// As in checks, or in refunds of the kind 3, which amend a reservation.
+	Ids []uint64 `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// How long it lasts; 0 if it is settled.
+	SpansUs []uint64 `protobuf:"varint,3,rep,packed,name=spans_us,json=spansUs,proto3" json:"spans_us,omitempty"`
+	// How long the id is remembered afterwards; only of a refund.
+	LivesUs []uint64 `protobuf:"varint,4,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
+	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
+	// is not charged.
+	Flags         []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holds) Reset() {
+	*x = Holds{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holds) ProtoMessage() {}
+
+func (x *Holds) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holds.ProtoReflect.Descriptor instead.
+func (*Holds) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Holds) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Holds) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Holds) GetSpansUs() []uint64 {
+	if x != nil {
+		return x.SpansUs
+	}
+	return nil
+}
+
+func (x *Holds) GetLivesUs() []uint64 {
+	if x != nil {
+		return x.LivesUs
+	}
+	return nil
+}
+
+func (x *Holds) GetFlags() []byte {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+// Amended are the results of those replies whose refunds amended a reservation.
+type Amended struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// As in replies.
+	Ids []uint64 `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full.
+	States []byte `protobuf:"bytes,3,opt,name=states,proto3" json:"states,omitempty"`
+	// The cost for which a settled id stands.
+	Firsts    []uint32 `protobuf:"varint,4,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`
+	Estimates []uint32 `protobuf:"varint,5,rep,packed,name=estimates,proto3" json:"estimates,omitempty"`
+	// Units charged beyond a limit.
+	Overs         []uint64 `protobuf:"varint,6,rep,packed,name=overs,proto3" json:"overs,omitempty"`
+	RetryAftersUs []int64  `protobuf:"varint,7,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amended) Reset() {
+	*x = Amended{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amended) ProtoMessage() {}
+
+func (x *Amended) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amended.ProtoReflect.Descriptor instead.
+func (*Amended) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Amended) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Amended) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Amended) GetStates() []byte {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *Amended) GetFirsts() []uint32 {
+	if x != nil {
+		return x.Firsts
+	}
+	return nil
+}
+
+func (x *Amended) GetEstimates() []uint32 {
+	if x != nil {
+		return x.Estimates
+	}
+	return nil
+}
+
+func (x *Amended) GetOvers() []uint64 {
+	if x != nil {
+		return x.Overs
+	}
+	return nil
+}
+
+func (x *Amended) GetRetryAftersUs() []int64 {
+	if x != nil {
+		return x.RetryAftersUs
+	}
+	return nil
+}
+
 type Keys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -2188,7 +2384,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2396,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2409,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -2289,7 +2485,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2497,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2510,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -2437,7 +2633,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2645,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2658,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -2614,7 +2810,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2822,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2835,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -2710,7 +2906,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
 	"\rexpected_name\x18\n" +
 	" \x01(\tR\fexpectedName\x12)\n" +
-	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xce\a\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xaa\b\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -2736,7 +2932,9 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03via\x18\x15 \x01(\x06R\x03via\x12(\n" +
 	"\x05names\x18\x16 \x03(\v2\x12.weir.peer.v1.NameR\x05names\x127\n" +
 	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\x12,\n" +
-	"\x06traces\x18\x18 \x01(\v2\x14.weir.peer.v1.TracesR\x06traces\"\xe6\x01\n" +
+	"\x06traces\x18\x18 \x01(\v2\x14.weir.peer.v1.TracesR\x06traces\x12)\n" +
+	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
+	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\"\xe6\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2914,7 +3112,21 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
 	"\ttrace_his\x18\x03 \x03(\x06R\btraceHis\x12\x1b\n" +
 	"\ttrace_los\x18\x04 \x03(\x06R\btraceLos\x12\x14\n" +
-	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\x9c\x01\n" +
+	"\x05spans\x18\x05 \x03(\x06R\x05spans\"{\n" +
+	"\x05Holds\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x19\n" +
+	"\bspans_us\x18\x03 \x03(\x04R\aspansUs\x12\x19\n" +
+	"\blives_us\x18\x04 \x03(\x04R\alivesUs\x12\x14\n" +
+	"\x05flags\x18\x05 \x01(\fR\x05flags\"\xbd\x01\n" +
+	"\aAmended\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +
+	"\x06states\x18\x03 \x01(\fR\x06states\x12\x16\n" +
+	"\x06firsts\x18\x04 \x03(\rR\x06firsts\x12\x1c\n" +
+	"\testimates\x18\x05 \x03(\rR\testimates\x12\x14\n" +
+	"\x05overs\x18\x06 \x03(\x04R\x05overs\x12&\n" +
+	"\x0fretry_afters_us\x18\a \x03(\x03R\rretryAftersUs\"\x9c\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
@@ -2984,7 +3196,7 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Message)(nil),          // 0: weir.peer.v1.Message
 	(*Hello)(nil),            // 1: weir.peer.v1.Hello
@@ -3006,10 +3218,12 @@ var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Acks)(nil),             // 17: weir.peer.v1.Acks
 	(*Checks)(nil),           // 18: weir.peer.v1.Checks
 	(*Traces)(nil),           // 19: weir.peer.v1.Traces
-	(*Keys)(nil),             // 20: weir.peer.v1.Keys
-	(*Refunds)(nil),          // 21: weir.peer.v1.Refunds
-	(*Replies)(nil),          // 22: weir.peer.v1.Replies
-	(*Results)(nil),          // 23: weir.peer.v1.Results
+	(*Holds)(nil),            // 20: weir.peer.v1.Holds
+	(*Amended)(nil),          // 21: weir.peer.v1.Amended
+	(*Keys)(nil),             // 22: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 23: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 24: weir.peer.v1.Replies
+	(*Results)(nil),          // 25: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
@@ -3024,25 +3238,27 @@ var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	16, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
 	17, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
 	18, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	20, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	21, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	22, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	23, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	22, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	23, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	24, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	25, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
 	6,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
 	7,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
 	19, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
-	4,  // 20: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	8,  // 21: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
-	9,  // 22: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
-	10, // 23: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
-	0,  // 24: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 25: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	20, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
+	21, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
+	4,  // 22: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	8,  // 23: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	9,  // 24: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	10, // 25: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 26: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 27: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	27, // [27:28] is the sub-list for method output_type
+	26, // [26:27] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -3057,7 +3273,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,38 @@
+package main
+
+// ofHolds returns those of reservations in a cluster.
+func ofHolds() []mutation {
+	const cluster, table, sim = "./internal/cluster", "./limiter/table", "./chaos/sim"
+	return []mutation{
+		{name: "a settlement waits for the heir", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
+			{"internal/cluster/amend.go", "		return d.confirm(t, q, parts, answer), nil\n", "		return route.Answered, nil\n"},
+		}},
+		{name: "a settlement is copied", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
+			{"internal/cluster/amend.go", "		d.amended(t, q.Charge)\n", ""},
+		}},
+		{name: "a cancelled id is copied", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
+			{"internal/cluster/amend.go", "		key.Cost = max(1, key.Cost) // a key without a cost would have no id\n", ""},
+		}},
+		{name: "a settlement waits for its check", pkg: cluster, test: "^TestASettlementWaitsForItsCheck$", edits: []edit{
+			{"internal/cluster/amend.go", "	if at := d.unsettled(q.Charge); at != nil {\n", "	if at := d.unsettled(q.Charge); at != nil && t.Now < 0 {\n"},
+		}},
+		{name: "a late cancel of a reservation that is over takes nothing back", pkg: cluster, test: "^TestALateCancelOfAHold$", edits: []edit{
+			{"internal/cluster/reserved.go", "		case held:\n", "		case held && !held:\n"},
+		}},
+		{name: "a policy reserves nothing", pkg: sim, test: "^TestPoliciesHoldNothing$", edits: []edit{
+			{"internal/cluster/route/policy.go", "		share.ID.Hold = 0 //", "		share.ID.Hold += 0 //"},
+		}},
+		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$", edits: []edit{
+			{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
+		}},
+		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
+			{"limiter/table/import.go", "		t.settleMerged(p, now)\n", ""},
+		}},
+		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
+			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && s.Time == 0:\n"},
+		}},
+		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
+			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
+		}},
+	}
+}

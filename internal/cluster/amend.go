@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Amend settles or extends the reservation of a charge's ID, see [route.Router.Amend].
+func Amend(c *Core, charge *limiter.Charge, a limiter.Amend, done func(route.Outcome)) {
+	t := c.begin()
+	defer t.end()
+	defer t.Catch()
+	if charge.Len() == 0 || charge.ID == nil {
+		t.later = append(t.later, func(*turn) { done(route.Outcome{Amended: &limiter.Amended{State: limiter.AmendUnknown}}) })
+		return
+	}
+	c.calls.Amend(&t.Turn, charge, a, done)
+}
+
+// amend settles or extends a reservation whose partitions this node owns and has locked. The
+// reply waits for the heir: with what is given back others are admitted, and what was used must
+// not come back a second time when the copy of the reservation ends. An amendment that is
+// repeated waits as well, since the first reply may still be withheld.
+func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) (route.Verdict, *partition) {
+	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
+		return route.Overloaded, parts[0]
+	}
+	for _, p := range parts {
+		if p.r.Own().Behind() {
+			return route.Overloaded, p
+		}
+	}
+	if at := d.unsettled(q.Charge); at != nil {
+		if d.contend(t, at, q) {
+			return route.Kept, at
+		}
+		return route.Overloaded, at // and is repeated a little later
+	}
+	for _, p := range parts {
+		p.instant(t)
+	}
+	out, changed := d.table.Amend(t.At, d.shareOf(t, q.Charge), q.Amend)
+	q.Outcome.Amended = &out
+	if changed {
+		d.amended(t, q.Charge)
+	}
+	if slices.Contains([]limiter.AmendState{limiter.AmendDone, limiter.AmendRepeated, limiter.AmendCharged}, out.State) {
+		return d.confirm(t, q, parts, answer), nil
+	}
+	return route.Answered, nil
+}
+
+// unsettled returns a partition in which the check that made a reservation may still be taken
+// back; nil if there is none.
+func (d *decider) unsettled(k *limiter.Charge) *partition {
+	for i := range k.Len() {
+		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
+			return p
+		}
+	}
+	return nil
+}
+
+// amended records that the keys and the id of a charge changed, whatever its costs are. A late
+// cancel of the check takes nothing back any more.
+func (d *decider) amended(t *turn, k *limiter.Charge) {
+	for i := range k.Len() {
+		key := *k.Key(i)
+		key.Cost = max(1, key.Cost) // a key without a cost would have no id
+		if p := d.parts.of(&key); p != nil && p.r.Own() != nil {
+			p.r.Own().Stands(&key, k.ID)
+			p.charged(t, &key, k.ID, 0)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package peer
+
+// RefundKind is what a refund takes back.
+type RefundKind uint8
+
+// The kinds.
+const (
+	// RefundAll takes back the whole charge.
+	RefundAll RefundKind = iota
+	// RefundReserved ends a reservation and takes back what Receipt.Charged names,
+	// possibly nothing. A version that does not know it treats it as RefundAll, with the
+	// same result.
+	RefundReserved
+	// ResetKeys forgets the counters.
+	ResetKeys
+	// AmendHold settles or extends the reservation with the charge ID: the costs of the keys
+	// are what was used, or the new estimate. A [Hold] of the frame says the rest.
+	AmendHold
+)
+
+// Refund takes back a charge of the next Keys keys of the frame, once, or resets the
+// keys.
+type Refund struct {
+	ID   uint64 // ID of the reply; 0 if none is wanted
+	Keys uint8
+	Kind RefundKind
+	Heir bool // the receiver is asked as heir, see Check
+	Sent bool // another member may have received it
+	// Denied, in a RefundReserved, means that the whole check was denied, so its id is
+	// forgotten.
+	Denied  bool
+	Receipt Receipt
+	Once    uint64 // the number of a receipt that can be used once only; 0 if it has none
+	// ChargeID is that of the check whose charge is taken back; 0 if it had none.
+	ChargeID uint64
+}
+
+// Receipt names a charge, see limiter.Receipt. Epoch.Counter is the number that names the
+// ownership; in a reply it lacks the sender's instance.
+type Receipt struct {
+	Epoch   Epoch
+	Time    int64
+	Charged uint64
+	Set     uint64
+}
+
+// Hold is what the check, or the refund of the kind AmendHold, with the same ID says of a
+// reservation.
+type Hold struct {
+	ID uint64
+	// Span is how long the reservation lasts from now on, in microseconds; 0 if it is settled.
+	Span uint64
+	// Life, of an amendment, is how long the id is remembered once it is settled, in
+	// microseconds. A check says that itself.
+	Life uint64
+	// Keep, of a check, leaves what is charged when the reservation ends unsettled.
+	Keep bool
+	// Extend, of an amendment, extends the reservation; otherwise it is settled. Ignore means
+	// that an id which is not known is not charged.
+	Extend, Ignore bool
+}
+
+// Amended is the result of the amendment with the same ID: limiter.Amended, with a span in
+// microseconds.
+type Amended struct {
+	ID              uint64
+	State           uint8
+	First, Estimate uint32
+	Over            uint64
+	RetryAfter      int64
+}

@@ -1,0 +1,131 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// The holds of a key move with its counters. Two nodes that decided without knowing of each
+// other may have charged a hold each, or one may have settled what the other holds. The larger
+// of two counters need not have the units of both, so a hold that came from the other one gives
+// nothing back. One that either has settled is settled.
+
+// steady prepares the exported words of some holds for another node, see
+// [limiter.Steady].
+func (t *Table) steady(p *partition, holds *slot, words []uint64) {
+	for i := range len(words) / limiter.HoldWords {
+		h := limiter.HoldAt(words, i)
+		if h.Limit == 0 {
+			continue
+		}
+		if s, l := t.beside(p, holds, h.Limit); s != nil {
+			h.At = limiter.Steady(l, &s.state, h.At)
+			h.Put(words, i)
+		}
+	}
+}
+
+// idBeside returns the index of the counter that remembers the id of a hold, and whether it is
+// remembered at now.
+func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick) (i int, live bool) {
+	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
+	i, found := p.slots.find(t.order.of(t.order.hash(holds.place)^id), key^limiter.NameID(t.ids.limit))
+	return i, found && p.slots.at(i).state.Time > now
+}
+
+// strange prepares holds of another table, in a slot outside this one, to be merged. Those that
+// were settled here are left out; those that are not known here give nothing back.
+func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
+	i, found := p.slots.find(in.place, in.lo)
+	in.state.EachHold(t.words(in), func(h limiter.Hold) (limiter.Hold, bool) {
+		if found && p.slots.at(i).state.HoldsID(t.words(p.slots.at(i)), h.ID) {
+			return h, true
+		}
+		if at, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && p.slots.at(at).state.Settled() {
+			return h, false
+		}
+		h.Limit = 0
+		return h, true
+	})
+}
+
+// settleMerged settles the holds of a partition whose ids were settled in the table that was
+// merged into this one.
+func (t *Table) settleMerged(p *partition, now limiter.Tick) {
+	if p.due == never { // the partition has no holds
+		return
+	}
+	for i := range p.slots.size {
+		s := p.slots.at(i)
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+			continue
+		}
+		for {
+			id, estimate, actual := t.settledElsewhere(p, s, now)
+			if id == 0 {
+				break
+			}
+			if estimate > actual {
+				t.giveBackLast(p, s, id, now, estimate-actual)
+			}
+			t.dropHold(p, s, id)
+		}
+	}
+}
+
+// settledElsewhere returns the id of the first of some holds that is settled by the counter of
+// its id, with the estimate that its limits were charged and what was used; 0 if there is none.
+func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint32) {
+	words := t.words(s)
+	for i := range int(s.state.A) {
+		h := limiter.HoldAt(words, i)
+		at, live := t.idBeside(p, s, h.ID, now)
+		if h.Limit == 0 || !live || !p.slots.at(at).state.Settled() {
+			continue
+		}
+		for j := range int(s.state.A) {
+			if o := limiter.HoldAt(words, j); o.ID == h.ID && o.Limit == h.Limit {
+				estimate += o.Cost
+			}
+		}
+		return h.ID, estimate, p.slots.at(at).state.A
+	}
+	return 0, 0, 0
+}
+
+// CancelHold takes back what a hold has charged to those limits of key i of a charge that have a
+// bit in charged, and with forget ends it and forgets its id. It does nothing, and reports
+// false, unless the id is remembered by the charge that was made at the instant at, and has a
+// hold. It is safe for concurrent use.
+func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick, charged uint64, forget bool) bool {
+	k := c.Key(i)
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	t.arrive(p, k, now)
+	_, _, j, _, live := t.findID(now, c, k)
+	s := t.findHolds(p, k)
+	if !live || s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
+		return false
+	}
+	if id := &p.slots.at(j).state; id.Until != at || id.A != k.Cost {
+		return false
+	}
+	back, words := make(map[uint64]bool), t.words(s)
+	for n, l := range k.Rule.Limits {
+		if charged&(1<<n) != 0 {
+			back[limiter.CountsID(l)] = true
+		}
+	}
+	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.ID != c.ID.ID || h.Limit == 0 || !back[h.Limit] {
+			return h, true
+		}
+		t.giveBack(p, s, &h, now, h.Cost)
+		h.Limit = 0 // the first entry stays, and gives nothing back any more
+		return h, h.First
+	})
+	if forget {
+		t.dropHold(p, s, c.ID.ID)
+		t.remove(p, j)
+	}
+	return true
+}

@@ -1,0 +1,201 @@
+package table
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// moveTo moves the counters of a partition to another table.
+func moveTo(t *testing.T, from *Table, part int, now limiter.Tick, into *Table, at limiter.Tick, mode ImportMode) {
+	t.Helper()
+	var all []Entry
+	from.Export(part, now, func(e Entry) {
+		e.Words = append([]uint64(nil), e.Words...)
+		all = append(all, e)
+	})
+	if err := into.Import(part, at, all, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heldTable returns a table in which a hold of 10 units was charged at now.
+func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Table, *limiter.Charge) {
+	t.Helper()
+	table := New(Config{MaxKeys: 1000})
+	c := heldCharge(l, id, 10)
+	var d limiter.Decision
+	if err := table.Decide(now, c, &d); err != nil || !d.Allowed {
+		t.Fatalf("%v, %+v", err, d)
+	}
+	return table, c
+}
+
+func heldCharge(l *limiter.Limit, id uint64, cost uint32) *limiter.Charge {
+	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
+	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
+	return c
+}
+
+func used(t *testing.T, table *Table, l *limiter.Limit, now limiter.Tick) int {
+	t.Helper()
+	c := &limiter.Charge{Peek: true}
+	c.Add(*heldCharge(l, 1, 1).Key(0))
+	var d limiter.Decision
+	if err := table.Decide(now, c, &d); err != nil {
+		t.Fatal(err)
+	}
+	return int(l.Limit()) - int(d.Limit(0).Remaining)
+}
+
+func hundred(t *testing.T, algorithm limiter.Algorithm, window time.Duration) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 100, Window: window, Algorithm: algorithm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+const noon = 1_800_000_000 * limiter.Second
+
+// A hold that only the other table knew gives nothing back: the larger of two counters need not
+// have its units.
+func TestMergedHoldsGiveNothingBack(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	one, c := heldTable(t, l, noon, 1)
+	other, _ := heldTable(t, l, noon, 2)
+	part := PartitionOf(c.Key(0))
+	moveTo(t, other, part, noon, one, noon, Merge)
+	if n := used(t, one, l, noon); n != 10 {
+		t.Fatalf("%d are counted once merged, want the larger of 10 and 10", n)
+	}
+	if out, _ := one.Amend(noon, heldCharge(l, 2, 0), limiter.Amend{}); out.State != limiter.AmendDone {
+		t.Errorf("the other's hold is cancelled: %v", out.State)
+	}
+	if n := used(t, one, l, noon); n != 10 {
+		t.Errorf("%d are counted, and 10 are held", n)
+	}
+	if out, _ := one.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, one, l, noon) != 4 {
+		t.Errorf("settled: %v, %d are counted, want 4", out.State, used(t, one, l, noon))
+	}
+}
+
+// What either of two tables has settled is settled, whichever of them takes in the other.
+func TestMergedHoldsStaySettled(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	for name, here := range map[string]bool{"settled here": true, "settled there": false} {
+		for _, cost := range []uint32{0, 3} {
+			one, c := heldTable(t, l, noon, 1)
+			part := PartitionOf(c.Key(0))
+			other := New(Config{MaxKeys: 1000})
+			moveTo(t, one, part, noon, other, noon, Replace)
+			into, from := one, other
+			if !here {
+				into, from = other, one
+			}
+			if out, _ := one.Amend(noon, heldCharge(l, 1, cost), limiter.Amend{}); out.State != limiter.AmendDone {
+				t.Fatal(out.State)
+			}
+			moveTo(t, from, part, noon, into, noon, Merge)
+			before := used(t, into, l, noon)
+			if !here && before != int(cost) || here && before != 10 {
+				t.Errorf("%s with %d: %d are counted", name, cost, before)
+			}
+			if out, _ := into.Amend(noon, heldCharge(l, 1, cost), limiter.Amend{}); out.State != limiter.AmendRepeated {
+				t.Errorf("%s with %d, then again: %v", name, cost, out.State)
+			}
+			if n := used(t, into, l, noon+2*limiter.Hour); n != before {
+				t.Errorf("%s with %d: %d are counted after its end, and %d before", name, cost, n, before)
+			}
+			if s := into.Stats(); s.Holds != 0 || s.HoldsExpired != 0 {
+				t.Errorf("%s with %d: %d holds, %d expired", name, cost, s.Holds, s.HoldsExpired)
+			}
+		}
+	}
+}
+
+// A hold that was charged at the edge of a window, or of a drip, gives back to the window that it
+// was charged in, although the transfer took a moment and clocks differ by less than half of it.
+func TestMovedHoldsFindTheirWindow(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow} {
+		l := hundred(t, algorithm, time.Hour)
+		for _, off := range []limiter.Tick{-ms(1), ms(1), ms(20)} {
+			edge := noon - noon%limiter.Hour + limiter.Hour
+			from, c := heldTable(t, l, edge-ms(1), 1)
+			into, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+			moveTo(t, from, part, edge-ms(1), into, edge-ms(1)+off, Replace)
+			at := edge + ms(40)
+			var d limiter.Decision
+			next := &limiter.Charge{}
+			next.Add(*heldCharge(l, 1, 10).Key(0))
+			for _, table := range []*Table{from, into} {
+				if err := table.Decide(at, next, &d); err != nil {
+					t.Fatal(err)
+				}
+				if out, _ := table.Amend(at, heldCharge(l, 1, 0), limiter.Amend{}); out.State != limiter.AmendDone {
+					t.Fatal(out.State)
+				}
+			}
+			if want, got := used(t, from, l, at), used(t, into, l, at); want != got {
+				t.Errorf("%v, moved by %v: %d are counted, want %d", algorithm, off, got, want)
+			}
+		}
+	}
+}
+
+func ms(n limiter.Tick) limiter.Tick { return n * limiter.Millisecond }
+
+// A copy of another node's holds expires them for itself, and counts none of that: the owner does.
+func TestCopiesCountNoExpiries(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	owner, c := heldTable(t, l, noon, 1)
+	heir, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+	heir.SetCopy(part, true)
+	moveTo(t, owner, part, noon, heir, noon, Replace)
+	for name, table := range map[string]*Table{"owner": owner, "heir": heir} {
+		if n := used(t, table, l, noon+2*limiter.Hour); n != 0 {
+			t.Errorf("%s: %d are counted after the end", name, n)
+		}
+	}
+	if a, b := owner.Stats().HoldsExpired, heir.Stats().HoldsExpired; a != 1 || b != 0 {
+		t.Errorf("expired: %d at the owner, %d at its heir", a, b)
+	}
+}
+
+// A hold that is cancelled gives back what it still holds, once, and only if it is the one that
+// is meant.
+func TestCancelHold(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	for name, test := range map[string]struct {
+		at     limiter.Tick // of the charge that is meant
+		now    limiter.Tick
+		forget bool
+		does   bool
+		left   int // units counted afterwards
+		known  bool
+	}{
+		"forgotten":        {noon, noon + 1, true, true, 0, false},
+		"only given back":  {noon, noon + 1, false, true, 0, true},
+		"of a later check": {noon - 1, noon + 1, true, false, 10, true},
+		"over":             {noon, noon + 2*limiter.Hour, true, false, 0, false},
+	} {
+		table, c := heldTable(t, l, noon, 1)
+		for range 2 {
+			did := table.CancelHold(test.now, c, 0, test.at, 1, test.forget)
+			if want := test.does; did != want {
+				t.Errorf("%s: it did something: %t, want %t", name, did, want)
+			}
+			if test.forget {
+				test.does = false
+			}
+			if n := used(t, table, l, test.now); n != test.left {
+				t.Errorf("%s: %d are counted, want %d", name, n, test.left)
+			}
+		}
+		if known := table.Remembers(test.now, c); known != test.known {
+			t.Errorf("%s: the id is known: %t", name, known)
+		}
+	}
+}
