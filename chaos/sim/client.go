@@ -389,13 +389,18 @@ func (n *Node) refund(r *receipt) {
 	n.do(func() { n.core.Refund(&c, of, func(route.Outcome) {}) })
 }
 
-// reset has a client reset a key. Two owners may both execute it if one took over from the
-// other before the asker had an answer: the first one's may be lost.
+// reset has a client reset a key. Two owners may both execute it if one took over from the other
+// before the asker had an answer, and did not know that the first had executed it: an owner of an
+// available partition does not always wait for its heir, and a full table remembers no id.
 func (w *World) reset(k *key, n *Node) {
 	var c limiter.Charge
 	c.Add(k.key(n, 1))
 	at, takeovers := w.now, w.outcome.takeovers(k.part)
-	k.reset = reset{tried: k.tried + 1, twice: k.twice + 1, began: at, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: takeovers}
+	twice := 0
+	if !closed(k) || w.crowd.maxKeys > 0 {
+		twice = 1
+	}
+	k.reset = reset{tried: k.tried + 1, twice: k.twice + twice, began: at, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: takeovers}
 	w.logf("%s is asked to reset %s", n.name, k.rule.Name)
 	n.do(func() {
 		n.core.Reset(&c, func(o route.Outcome) {
@@ -403,7 +408,7 @@ func (w *World) reset(k *key, n *Node) {
 			done := o.Unanswered|o.Forbidden == 0
 			k.unclear = k.unclear || !done
 			if done && w.outcome.takeovers(k.part) == takeovers {
-				k.twice--
+				k.twice -= twice
 			}
 			if done {
 				k.ops = append(k.ops, op{call: at, back: w.now, reset: true})

@@ -120,23 +120,26 @@ func TestWhatMustBeAdmitted(t *testing.T) {
 	}
 }
 
-// TestResetsThatTwoOwnersMayExecute: a reset forgets what was admitted before it once, or twice
-// if an owner took over from another before it was answered.
+// TestResetsThatTwoOwnersMayExecute: a reset forgets what was admitted before it once, or, in an
+// available partition, twice if an owner took over from another before it was answered.
 func TestResetsThatTwoOwnersMayExecute(t *testing.T) {
 	worlds(t)
-	d := direct(t, 1, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
-	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
-	third := d.others(owner, heir)[0]
-	d.reset(d.key, third)
-	d.pass(500 * ms)
-	if d.key.tried != 1 || d.key.twice != 0 || !d.key.stands {
-		t.Errorf("while no owner changes: %+v", d.key.reset)
-	}
-	owner.pause()
-	d.reset(d.key, third)
-	d.pass(500 * ms)
-	if d.key.tried != 2 || d.key.twice != 1 || d.key.resetsDone() != 2 {
-		t.Errorf("after a takeover: %+v, %d answered", d.key.reset, d.key.resetsDone())
+	for policy, twice := range map[limiter.Unreachable]int{limiter.UnreachableLocal: 1, limiter.UnreachableClosed: 0} {
+		d := direct(t, 1, 3, policy, limiter.ReplicationLag)
+		d.key.policy = policy
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		d.reset(d.key, third)
+		d.pass(500 * ms)
+		if d.key.tried != 1 || d.key.twice != 0 || !d.key.stands {
+			t.Errorf("%v: while no owner changes: %+v", policy, d.key.reset)
+		}
+		owner.pause()
+		d.reset(d.key, third)
+		d.pass(500 * ms)
+		if d.key.tried != 2 || d.key.twice != twice || d.key.resetsDone() != 2 {
+			t.Errorf("%v: after a takeover: %+v, %d answered", policy, d.key.reset, d.key.resetsDone())
+		}
 	}
 }
 

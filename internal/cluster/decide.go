@@ -82,17 +82,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 			return route.Overloaded, parts[0]
 		}
-		for _, p := range parts {
-			p.instant(t)
-		}
-		if q.Outcome.Counters = d.table.Reset(t.At, q.Charge); q.Outcome.Counters > 0 {
-			d.touched(t, q.Charge)
-		}
-		t.At++ // receipts of the instant of a reset are void, and those of what follows are not
-		for _, p := range parts {
-			p.instant(t)
-		}
-		d.wereReset(q.Charge)
+		d.reset(t, q, parts)
 		return d.confirm(t, q, parts, answer), nil
 	}
 	switch q.Kind {
@@ -112,6 +102,30 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		return route.Pointless, parts[0]
 	}
 	return d.decide(t, q, parts, answer, idle), nil
+}
+
+// reset executes a reset, unless its id is remembered: then this node has a copy of what an earlier
+// owner did, and that one's answer was lost or comes late.
+func (d *decider) reset(t *turn, q *route.Request, parts []*partition) {
+	for _, p := range parts {
+		p.instant(t)
+	}
+	if id := q.Charge.ID; id == nil || slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
+		q.Charge.ID = nil // an id is one more change
+		q.Outcome.Counters = d.table.Reset(t.At, q.Charge)
+	} else if n, again := d.table.ResetOnce(t.At, q.Charge); again {
+		return
+	} else {
+		q.Outcome.Counters = n
+	}
+	if q.Outcome.Counters > 0 || q.Charge.ID != nil {
+		d.touched(t, q.Charge)
+	}
+	t.At++ // receipts of the instant of a reset are void, and those of what follows are not
+	for _, p := range parts {
+		p.instant(t)
+	}
+	d.wereReset(q.Charge)
 }
 
 // current reports whether a receipt was given under the present ownership of all

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -349,5 +350,83 @@ func TestADenialOfTheOtherKeysIsTaken(t *testing.T) {
 	})
 	if told != 1 || answer.Allowed || answer.Len() != 1 || answer.Limit(0).Key != 1 || answer.Limit(0).KeyIndex != 1 {
 		t.Errorf("told %d times: %+v", told, answer)
+	}
+}
+
+// A reset has an id, which its heir gets with it, also if the key had no counter. A reset whose id
+// is known is answered, and not executed.
+func TestAResetIsKnownByItsID(t *testing.T) {
+	x := newIdentified(t, limiter.ReplicationOff)
+	reset := func(copied int) peer.Reply {
+		t.Helper()
+		k := x.key
+		k.Cost = 1
+		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Refunds: []peer.Refund{
+			{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
+		}})
+		if _, ids := x.acknowledge(); ids != copied {
+			t.Errorf("%d ids are copied, want %d", ids, copied)
+		}
+		r := drain(x.c)[third].Replies
+		if len(r) != 1 || r[0].Status != peer.Done {
+			t.Fatalf("the reset is answered by %+v", r)
+		}
+		return r[0]
+	}
+	reset(1)
+	if n := x.c.table.Count(int(x.p.id)); n != 1 {
+		t.Errorf("%d entries, want that of the id", n)
+	}
+	x.try(third, 1, false)
+	x.acknowledge()
+	drain(x.c)
+	if r := reset(0); r.Count != 0 {
+		t.Errorf("again %d counters are forgotten", r.Count)
+	}
+	x.wants(6, "after the reset that was known")
+	x.h.pass(2 * limiter.Second)
+	drain(x.c)
+	if r := reset(1); r.Count != 1 {
+		t.Errorf("when its id is forgotten, %d counters are forgotten, want 1", r.Count)
+	}
+}
+
+// A node gives its resets ids, unless a member does not know what they are.
+func TestResetsHaveIDs(t *testing.T) {
+	for _, wire := range []uint16{peer.IDWire, peer.IDWire - 1} {
+		c, _, h, charge := single(t, limiter.UnreachableLocal)
+		v := *c.View()
+		members := append([]peer.Member(nil), v.Members...)
+		members[1].Wire = wire
+		c.SetView(view.New(self, members, h, 3, 3))
+		ids := make(map[uint64]bool)
+		for range 2 {
+			c.Reset(charge, func(route.Outcome) {})
+			ids[drain(c)[third].Refunds[0].ChargeID] = true
+		}
+		if want := 1 + int(wire-peer.IDWire+1); len(ids) != want || ids[0] != (wire < peer.IDWire) {
+			t.Errorf("a member with the wire %d: the ids are %v", wire, ids)
+		}
+	}
+}
+
+// An owner with many changes that its heir lacks adds no ids of resets to them.
+func TestAResetOfAnOwnerThatIsBehind(t *testing.T) {
+	x := newIdentified(t, limiter.ReplicationOff)
+	turn := x.c.begin()
+	for i := range uint64(1 << 14) {
+		x.p.charged(turn, &limiter.Key{Hash: limiter.Hash{Hi: 1000 + i}, Rule: x.c.config.Rule("r")}, nil, 0)
+	}
+	turn.end()
+	if !x.p.r.Own().Behind() {
+		t.Fatal("premise: it is not behind")
+	}
+	k := x.key
+	k.Cost = 1
+	x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Refunds: []peer.Refund{
+		{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
+	}})
+	if n := x.c.table.Count(int(x.p.id)); n != 0 {
+		t.Errorf("%d entries are there, want none", n)
 	}
 }

@@ -276,7 +276,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	case peer.RefundReserved:
 		ask.Ends, ask.Denied = true, q.Denied
 	}
-	t.chargeOnce(q.ChargeID, limiter.MinIDTTL)
+	t.chargeOnce(q.ChargeID, (in.deadline + limiter.Second).Duration()) // that of a reset: longer than it is asked for
 	if hold != nil {
 		ask.Kind, ask.Amend = route.KindAmend, limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore}
 		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()

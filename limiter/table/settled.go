@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"math/bits"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // Remembers reports whether the id of a charge is remembered at now for any of the keys that
 // it costs something; false if it has none. It is safe for concurrent use.
@@ -22,6 +26,22 @@ func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key
 	defer p.mu.Unlock()
 	_, _, _, _, live := t.findID(now, c, k)
 	return live
+}
+
+// ResetOnce is [Table.Reset] of keys that cost something, by a charge with an id of its own. It
+// reports again, and deletes nothing, if the id is remembered for any of the keys. Otherwise the id
+// is remembered for each, if there is room.
+func (t *Table) ResetOnce(now limiter.Tick, c *limiter.Charge) (n int, again bool) {
+	if t.Remembers(now, c) {
+		return 0, true
+	}
+	t.locked(now, c, func() {
+		charged, _ := t.remembered(now, c)
+		if r, room := t.reserveOnce(c, charged, int64(bits.OnesCount16(charged))); room {
+			t.remember(now, c, new(limiter.Decision), r.id)
+		}
+	})
+	return t.Reset(now, c), false
 }
 
 // ForgetID forgets the id of a charge for its key i, if it is remembered by a charge that was

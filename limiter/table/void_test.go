@@ -56,6 +56,39 @@ func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 	}
 }
 
+// TestAResetIsMadeOnce: a reset whose id is remembered deletes nothing. Where there is no room for
+// the id, each deletes.
+func TestAResetIsMadeOnce(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
+	now, life := limiter.Tick(1e15), time.Second
+	for _, most := range []int{2, 1} { // ids take half of the room at most
+		table := New(Config{MaxKeys: most})
+		reset := func() (int, bool) {
+			c := charge(1, limiter.Key{Hash: hash(1), Rule: rule})
+			c.ID = &limiter.Idempotency{ID: 7, Life: life}
+			return table.ResetOnce(now, c)
+		}
+		spend := func() {
+			var d limiter.Decision
+			if err := table.Decide(now, charge(2, limiter.Key{Hash: hash(1), Rule: rule}), &d); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		spend()
+		if n, again := reset(); n != 1 || again {
+			t.Errorf("%d counters: it deletes %d, again %t", most, n, again)
+		}
+		spend()
+		if n, again := reset(); again != (most > 1) || n != 2-most {
+			t.Errorf("%d counters: repeated it deletes %d, again %t", most, n, again)
+		}
+		now += limiter.Span(life)
+		if n, again := reset(); again || n != most-1 {
+			t.Errorf("%d counters: when its id is forgotten it deletes %d, again %t", most, n, again)
+		}
+	}
+}
+
 // changing is a rule whose limits change, with a table that counts by it.
 type changing struct {
 	t     *testing.T

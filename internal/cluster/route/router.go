@@ -2,6 +2,7 @@ package route
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
@@ -75,6 +76,7 @@ type Router struct {
 	waiting sync.Pool // of Waiting
 	denials *denials  // nil if denials are not cached
 	shares  shares
+	resets  atomic.Uint64 // begun by this node
 }
 
 // New returns a router without calls.
@@ -269,8 +271,16 @@ func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done
 
 // Reset forgets the counters of a charge, wherever they are. It calls done once with the
 // outcome, at the deadline at the latest. It asks the owner and, if the owner does not
-// answer, its heir. Resetting twice has the same effect as resetting once.
+// answer, its heir. It has an id, by which an heir that took over knows that it has copied the
+// reset: executed again, it would forget what was charged in between.
 func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
+	if c.config.View().Speaks(peer.IDWire) {
+		charge = charge.Clone()
+		charge.ID = &limiter.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1), Life: (c.config.Deadline + limiter.Second).Duration()}
+		for i := range charge.Len() {
+			charge.Key(i).Cost = 1 // ids are remembered for keys that cost something
+		}
+	}
 	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
 		done(o.outcome)

@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// TestAResetThatTheHeirHasIsDoneOnce: the owner executes a reset and is paused before it answers.
+// Its heir has a copy of that, takes over, and is asked for the reset, too. It does not forget what
+// it has admitted meanwhile.
+func TestAResetThatTheHeirHasIsDoneOnce(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		d.demandAt(third, 100, 5*ms)
+		d.pass(700 * ms)
+		var (
+			c   limiter.Charge
+			out route.Outcome
+		)
+		told := 0
+		c.Add(d.key.key(third, 1))
+		third.do(func() { third.core.Reset(&c, func(o route.Outcome) { told, out = told+1, o }) })
+		for range 200 {
+			if d.leftIn(heir) == limitOfDirected {
+				break
+			}
+			d.pass(100)
+		}
+		if told != 0 || d.leftIn(heir) != limitOfDirected {
+			t.Fatalf("premise: the heir has the reset, and its asker no answer: %d left, told %d times", d.leftIn(heir), told)
+		}
+		owner.pause()
+		d.given, d.key.denied = nil, 0
+		d.demandAt(third, 100, 2*ms)
+		d.pass(2 * limiter.Second)
+		owner.resume()
+		d.pass(3 * limiter.Second)
+		if told != 1 || out.Unanswered != 0 {
+			d.fails("told %d times of a reset, %d unanswered", told, out.Unanswered)
+		}
+		d.atMost(limitOfDirected)
+		d.settles()
+	})
+}
+
+// leftIn returns what remains of the key in the table of a node.
+func (d *directed) leftIn(n *Node) int {
+	c, answer := limiter.Charge{Peek: true}, new(limiter.Decision)
+	c.Add(d.key.key(n, 1))
+	if err := n.table.Decide(n.Now(), &c, answer); err != nil {
+		d.t.Fatal(err)
+	}
+	return int(answer.Limit(0).Remaining)
+}
