@@ -11,7 +11,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "	q.Reply.Known = leftOut(q.Charge, answer, idle)\n", ""},
 		}},
 		{name: "a denial of the other keys is taken", pkg: "./internal/cluster", test: "^TestADenialOfTheOtherKeysIsTaken$", edits: []edit{
-			{"internal/cluster/route/reply.go", "		if r.Known&(1<<i) == 0 {\n", "		if r.Known|1 != 0 {\n"},
+			{"internal/cluster/route/reply.go", "		if r.Known&(1<<i) == 0 {\n", "		if r.Known&(0<<i) == 0 {\n"},
 		}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
