@@ -26,7 +26,7 @@ func TestAResetThatTheHeirHasIsDoneOnce(t *testing.T) {
 		told := 0
 		c.Add(d.key.key(third, 1))
 		third.do(func() { third.core.Reset(&c, func(o route.Outcome) { told, out = told+1, o }) })
-		for range 200 {
+		for range 700 {
 			if d.leftIn(heir) == limitOfDirected {
 				break
 			}

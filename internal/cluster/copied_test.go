@@ -153,8 +153,9 @@ func TestABlockOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// A reset and a refund are copied to the heir.
+// A reset, with its id, and a refund are copied to the heir.
 func TestResetsAndRefundsAreCopied(t *testing.T) {
+	keys := map[string]int{"reset": 2, "refund": 1}
 	for name, ask := range map[string]func(*Core, *limiter.Charge, limiter.Receipt, *told){
 		"reset":  func(c *Core, k *limiter.Charge, _ limiter.Receipt, x *told) { c.Reset(k, x.done) },
 		"refund": func(c *Core, k *limiter.Charge, r limiter.Receipt, x *told) { c.Refund(k, r, x.done) },
@@ -171,7 +172,7 @@ func TestResetsAndRefundsAreCopied(t *testing.T) {
 		if ask(c, charge, d.Receipt, &x); name == "reset" && x.times != 0 {
 			t.Errorf("it is told of a reset that its heir does not have: %+v", x)
 		}
-		if got := copies(c, p, h); got != 1 {
+		if got := copies(c, p, h); got != keys[name] {
 			t.Errorf("%d keys are copied after a %s", got, name)
 		}
 		if x.times != 1 || x.Unanswered != 0 {

@@ -282,8 +282,8 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 	var mine told
 	c.Reset(charge, mine.done)
 	copies(c, p, h)
-	if mine != (told{1, route.Outcome{Counters: 1}}) || c.table.Count(int(p.id)) != 0 {
-		t.Errorf("its own reset: %+v", mine)
+	if n := c.table.Count(int(p.id)); mine != (told{1, route.Outcome{Counters: 1}}) || n != 1 {
+		t.Errorf("its own reset: %+v, and %d entries are left, want that of its id", mine, n)
 	}
 	c.decider.refuseResets = false
 	if r := resetOf(c, k, false); r.ID != 0 {
