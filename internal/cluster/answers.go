@@ -116,3 +116,12 @@ func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {
 	}
 	return known
 }
+
+// sourceOf returns what decides for partitions that are owned here. shared means that
+// this node applies its share of a limit.
+func (d *decider) sourceOf(t *turn, parts []*partition, shared bool) limiter.Source {
+	if shared {
+		return limiter.SourceShare
+	}
+	return parts[0].r.Source(t.inputs())
+}

@@ -403,15 +403,6 @@ func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 	return out
 }
 
-// sourceOf returns what decides for partitions that are owned here. shared means that
-// this node applies its share of a limit.
-func (d *decider) sourceOf(t *turn, parts []*partition, shared bool) limiter.Source {
-	if shared {
-		return limiter.SourceShare
-	}
-	return parts[0].r.Source(t.inputs())
-}
-
 // pointless reports whether a check whose partitions are all owned here, and locked,
 // would wait in vain because this node is cut off: its reply would be withheld, and the
 // heir's acknowledgement cannot come.
