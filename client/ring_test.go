@@ -36,6 +36,14 @@ func (m *member) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 	return m.Node.CheckBatchInto(ctx, rs, ds)
 }
 
+// Extend notes for whom it is asked.
+func (m *member) Extend(_ context.Context, r limiter.Request) (limiter.Amended, error) {
+	m.mu.Lock()
+	m.asked[r.User]++
+	m.mu.Unlock()
+	return limiter.Amended{}, nil
+}
+
 // forget forgets what was asked for, and returns it.
 func (m *member) forget() map[string]int {
 	m.mu.Lock()
@@ -114,6 +122,7 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 			t.Fatal(err)
 		}
 		m.server = serve(t, m, addr, func(o *transport.Options) {
+			o.AllowRefunds = true
 			if share {
 				o.Ring = m
 			}
@@ -186,6 +195,13 @@ func TestAsksOwners(t *testing.T) {
 		m.forget()
 	}
 	askAll(t, c, &allowed)
+	for u := range users { // what is asked about reservations goes to the owner, too
+		r := *request(fmt.Sprint("user-", u))
+		r.ID, r.Hold = "7", time.Minute
+		if _, err := c.Extend(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+	}
 	owned := 0
 	for _, m := range all {
 		asked := m.forget()
@@ -193,7 +209,7 @@ func TestAsksOwners(t *testing.T) {
 			t.Errorf("%s is not asked", m.name)
 		}
 		for user, n := range asked {
-			if n != 2 {
+			if n != 3 {
 				t.Errorf("%s is asked for %s %d times, and others the other times", m.name, user, n)
 			}
 			if e, err := m.Explain(t.Context(), *request(user)); err != nil || e.Limits[0].Owner != m.name {
