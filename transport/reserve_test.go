@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
@@ -158,5 +159,55 @@ func TestNoReservationsOverGRPC(t *testing.T) {
 	_, err := s.api.Cancel(t.Context(), &weirv1.CancelRequest{User: "ada", Id: "1"})
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "there are no reservations here") {
 		t.Error(err)
+	}
+}
+
+// How long an id stays settled is up to the settlement, over gRPC too.
+func TestSettledFor(t *testing.T) {
+	s := newServer(t, reserved, allowRefunds)
+	settle := &weirv1.SettleRequest{User: "ada", Id: "1", IdTtlUs: 2_000_000, Actual: new(int64(9))}
+	for i, want := range []weirv1.ReservationState{
+		weirv1.ReservationState_RESERVATION_STATE_CHARGED, weirv1.ReservationState_RESERVATION_STATE_REPEATED, weirv1.ReservationState_RESERVATION_STATE_CHARGED,
+	} {
+		if m, err := s.api.Settle(t.Context(), settle); err != nil || m.GetState() != want {
+			t.Errorf("%d: %v, %v", i, m, err)
+		}
+		s.clock.set(limiter.TickOf(s.clock.read()) + limiter.Second)
+	}
+}
+
+// spender is a caller that may do all, and counts what its budget is charged.
+type spender struct{ checks, keys int }
+
+func (s *spender) Identify(transport.Credentials) (transport.Caller, error) { return s, nil }
+func (*spender) Name() string                                               { return "spender" }
+func (*spender) Tenant() string                                             { return "" }
+func (*spender) May(transport.Action) (limiter.Scope, error)                { return nil, nil }
+func (s *spender) Spend(checks, _ int) error                                { s.checks += checks; return nil }
+func (*spender) OpenStream() error                                          { return nil }
+func (*spender) CloseStream()                                               {}
+func (*spender) CountsKeys() bool                                           { return true }
+func (s *spender) SpendKeys(n int)                                          { s.keys += n }
+
+// What is asked about reservations is charged to the caller's budget as a check is, and to that of
+// new keys if it may have made one.
+func TestReservationsSpend(t *testing.T) {
+	by := new(spender)
+	s := newServer(t, reserved, func(o *transport.Options) { o.Access = by })
+	ctx := t.Context()
+	for i, ask := range []func() error{
+		func() error {
+			_, err := s.api.Settle(ctx, &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(1))})
+			return err
+		},
+		func() error { _, err := s.api.Cancel(ctx, &weirv1.CancelRequest{User: "ada", Id: "2"}); return err },
+		func() error {
+			_, err := s.api.Extend(ctx, &weirv1.ExtendRequest{User: "ada", Id: "2", HoldUs: 5000})
+			return err
+		},
+	} {
+		if err := ask(); err != nil || by.checks != i+1 || by.keys != 1 {
+			t.Errorf("%d: %v, the budget has %+v", i, err, by)
+		}
 	}
 }
