@@ -135,7 +135,7 @@ func TestSettleOnlyWhatIsReserved(t *testing.T) {
 	skip := grpclimit.Skip(func(context.Context, *grpclimit.Call) bool { return true })
 	other := node(t, nil, "  - {name: budget, match: {path: ^/budget}, limits: [{limit: 100, window: 1h}]}\n")
 	for name, c := range map[string]testpb.TestServiceClient{
-		"skipped": limited(t, n, none, skip), "no rule": limited(t, other, none), "failing": limited(t, failing{n}, none, grpclimit.FailOpen()),
+		"skipped": limited(t, n, none, skip), "no rule": limited(t, other, none), "failing": limited(t, failing{node(t, nil, budget)}, none, grpclimit.FailOpen()),
 	} {
 		if err := call(c); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -146,10 +146,11 @@ func TestSettleOnlyWhatIsReserved(t *testing.T) {
 	}
 }
 
-// failing cannot check.
+// failing has no answer, whatever it decides.
 type failing struct{ *weir.Node }
 
-func (failing) CheckInto(context.Context, *limiter.Request, *limiter.Decision) error {
+func (f failing) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = f.Node.CheckInto(ctx, r, d)
 	return errors.New("it is away")
 }
 

@@ -127,7 +127,7 @@ func TestSettleOnlyWhatIsReserved(t *testing.T) {
 	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
 	skip := httplimit.Skip(func(r *http.Request) bool { return r.URL.Path == "/skip" })
 	for path, h := range map[string]http.Handler{
-		"/skip": limited(t, n, none, skip), "/other": limited(t, n, none), "/budget": limited(t, failing{n}, none, httplimit.FailOpen()),
+		"/skip": limited(t, n, none, skip), "/other": limited(t, n, none), "/budget": limited(t, failing{node(t, nil, budget)}, none, httplimit.FailOpen()),
 	} {
 		if got := get(h, path); got.Code != http.StatusOK {
 			t.Errorf("%s: %d", path, got.Code)
@@ -139,10 +139,11 @@ func TestSettleOnlyWhatIsReserved(t *testing.T) {
 	}
 }
 
-// failing cannot check.
+// failing has no answer, whatever it decides.
 type failing struct{ *weir.Node }
 
-func (failing) CheckInto(context.Context, *limiter.Request, *limiter.Decision) error {
+func (f failing) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = f.Node.CheckInto(ctx, r, d)
 	return errors.New("it is away")
 }
 
