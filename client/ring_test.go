@@ -37,11 +37,11 @@ func (m *member) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 }
 
 // Extend notes for whom it is asked.
-func (m *member) Extend(_ context.Context, r limiter.Request) (limiter.Amended, error) {
+func (m *member) Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error) {
 	m.mu.Lock()
 	m.asked[r.User]++
 	m.mu.Unlock()
-	return limiter.Amended{}, nil
+	return m.Node.Extend(ctx, r)
 }
 
 // forget forgets what was asked for, and returns it.
@@ -198,8 +198,8 @@ func TestAsksOwners(t *testing.T) {
 	for u := range users { // what is asked about reservations goes to the owner, too
 		r := *request(fmt.Sprint("user-", u))
 		r.ID, r.Hold = "7", time.Minute
-		if _, err := c.Extend(t.Context(), r); err != nil {
-			t.Error(err)
+		if a, err := c.Extend(t.Context(), r); err != nil || a.State != limiter.AmendUnknown {
+			t.Error(a, err)
 		}
 	}
 	owned := 0
