@@ -91,6 +91,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	}
 	size = w.strengthen(kind, size)
 	w.size = size
+	w.newHolders(kind, seed, rules)
 	if kind == Crowded || w.crowd.maxKeys > 0 {
 		w.newCrowd(rules)
 	}
@@ -115,6 +116,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	b := w.faults(kind, span, rules)
 	w.moreFaults(kind, span, rules, &b)
 	w.moreDemand(span)
+	w.heldDemand(span)
 	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
 		return err
@@ -128,10 +130,11 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	}
 	w.demand(10*limiter.Second, 40*ms)
 	w.moreDemand(10 * limiter.Second)
+	w.heldDemand(10 * limiter.Second)
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.idle(), w.bounded()); err != nil {
+	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.idle(), w.bounded()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil

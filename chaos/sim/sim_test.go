@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged, repeated := 0, 0, 0, 0, 0
+			failed, apart, full, judged, repeated, settled := 0, 0, 0, 0, 0, 0
 			var sum Outcome
 			first, runs := firstSeed(t), seeds(t, 45)
 			for i := range runs {
@@ -73,6 +73,9 @@ func TestSim(t *testing.T) {
 				full += w.crowd.full
 				judged += w.stronger.judged
 				repeated += w.stronger.repeated
+				if w.holders != nil {
+					settled += w.holders.settled
+				}
 				for _, k := range w.keys {
 					if k.apart {
 						apart++
@@ -91,7 +94,10 @@ func TestSim(t *testing.T) {
 			if repeated == 0 && runs >= 20 {
 				t.Error("no check with an id was answered twice")
 			}
-			t.Log(sum.Events, full, judged, repeated)
+			if settled == 0 && runs >= 20 && kind != Crowded {
+				t.Error("no reservation was settled")
+			}
+			t.Log(sum.Events, full, judged, repeated, settled)
 		})
 	}
 }
