@@ -117,6 +117,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 			one.Reset(s.clock, &c)
+			s.clock++ // an owner lets what follows a reset be of a later instant
 		case 1, 2, 3:
 			last, ok := charged[r.Rule+r.User] // before the denials that are remembered
 			if !ok {
