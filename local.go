@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/weirlimit/weir/internal/engine"
@@ -9,6 +10,9 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
+
+// errUnheld is the error of a check that would hold units of a limit on concurrency for good.
+var errUnheld = fmt.Errorf("%w: a rule that counts the request limits concurrency: give the request an id, by which what it holds is given back, and a hold, or give the rule a hold", limiter.ErrInvalid)
 
 // local is the decider of a node that counts in its own table.
 type local struct {
@@ -32,17 +36,30 @@ func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision
 // decide decides a resolved request. If alike is not nil the decision is added to that
 // tally, else it is reported to the observer at once.
 func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *engine.Tally) error {
+	if m.Unheld && !c.Peek && costs(c) {
+		return l.Refused(errUnheld)
+	}
 	if err := l.Table.Decide(now, c, d); err != nil {
 		return l.Refused(err)
 	}
 	if c.Unnamed != 0 {
 		l.nameKeys(set, r, c)
 	}
-	if r.Hold != 0 {
+	if c.ID != nil && c.ID.Hold != 0 {
 		d.Receipt = Receipt{} // a reservation is cancelled, which a node makes sure is done once
 	}
 	l.Decided(m, d, alike)
 	return nil
+}
+
+// costs reports whether a charge costs any of its keys something.
+func costs(c *limiter.Charge) bool {
+	for i := range c.Len() {
+		if c.Key(i).Cost > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // nameKeys gives the table the names of keys that entered a list of top keys.

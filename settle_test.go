@@ -100,6 +100,34 @@ func TestBadReservations(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	slots := []byte("version: 1\nrules: [{name: r, key: [user], limits: [{limit: 1, algorithm: concurrency}, 5/hour]}]\n")
+	_, err := weir.Open(ctx, weir.Config{Rules: slots, Backend: &tableBackend{table: table.New(table.Config{})}})
+	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), `rule "r" limits concurrency, which is not supported in Redis mode yet`) {
+		t.Errorf("a node with a backend: %v", err)
+	}
+	if err := b.SetRules(slots); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("a node with a backend takes %v", err)
+	}
+	s := open(t, weir.Config{Rules: slots})
+	for _, r := range []weir.Request{{User: "ada"}, {User: "ada", ID: "1"}} {
+		if _, err := s.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "give the request an id") {
+			t.Errorf("a check without an id or a hold: %v", err)
+		}
+		ds, err := s.CheckBatch(ctx, []weir.Request{r, {User: "ada", Cost: weir.Units(0)}})
+		if err == nil || ds[0].Allowed || !ds[1].Allowed {
+			t.Errorf("in a batch: %v", err)
+		}
+	}
+	if d, err := s.Peek(ctx, weir.Request{User: "ada"}); err != nil || !d.Allowed || d.Limit(0).Remaining != 1 || d.Limit(1).Remaining != 5 {
+		t.Errorf("a peek: %+v, %v", d, err)
+	}
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Algorithm: limiter.Concurrency})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Check(ctx, weir.Request{User: "ada", Limits: []*limiter.Limit{l}}); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "only rules of the rules file limit") {
+		t.Errorf("a limit of a request: %v", err)
+	}
 	plain := weir.Request{Path: "/chat", User: "eve", ID: "7", Cost: weir.Units(3)}
 	if _, err := n.Check(ctx, plain); err != nil {
 		t.Fatal(err)

@@ -66,8 +66,11 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 		return nil, fmt.Errorf("a window of %d µs is out of range", k.window)
 	}
 	s := limiter.Spec{Name: k.name, Limit: int64(k.limit), Window: time.Duration(k.window) * time.Microsecond}
-	if a := k.algorithm; a >= 0 && int(a) < len(limiter.AlgorithmNames()) {
+	if a := k.algorithm; a >= 0 && int(a) <= int(limiter.Concurrency) {
 		s.Algorithm = limiter.Algorithm(a)
+	}
+	if s.Algorithm == limiter.Concurrency {
+		s.Window = 0
 	}
 	if k.capacity != k.limit {
 		s.Burst = int64(k.capacity)

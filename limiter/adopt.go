@@ -19,6 +19,10 @@ func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint32, f
 	if l.block == 0 {
 		s.Until = 0
 	}
+	if a, b := l.p.algorithm, old.p.algorithm; a != b && (a == Concurrency || b == Concurrency) {
+		*s = State{Until: s.Until} // what is held is no use, and no use is held
+		return 0, true
+	}
 	if l.keeps(old) {
 		switch {
 		case l.shared:

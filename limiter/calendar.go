@@ -190,6 +190,9 @@ func (s *Spec) DefaultName() string {
 	if s.Calendar != CalendarNone {
 		return s.Calendar.String()
 	}
+	if s.Algorithm == Concurrency {
+		return s.Algorithm.String()
+	}
 	return WindowName(s.Window)
 }
 

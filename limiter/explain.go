@@ -127,6 +127,8 @@ func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowC
 			l.subCounts(s, words, now)
 	case SlidingLog:
 		return []Field{{"sum", fmt.Sprint(s.A)}, {"entries", fmt.Sprint(s.B)}}, logCounts(s, words)
+	case Concurrency:
+		return []Field{{"units", fmt.Sprint(s.A)}}, nil
 	default:
 		return l.describeBucket(s, now), nil
 	}
@@ -186,6 +188,8 @@ func (l *Limit) describeBucket(s *State, now Tick) []Field {
 // arithmetic returns the comparison that decides n units.
 func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 	switch l.p.algorithm {
+	case Concurrency:
+		return fmt.Sprintf("%d held + %d <= %d", s.A, n, l.limit)
 	case FixedWindow, SlidingLog, SlidingWindow:
 		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, now), n, l.limit)
 	case SlidingCounter:
@@ -240,6 +244,9 @@ func decimal(hi, lo, d uint64) string {
 func (l *Limit) String() string {
 	p := &l.p
 	text := fmt.Sprintf("%s %d/%s", p.algorithm, p.limit, l.Period())
+	if p.algorithm == Concurrency {
+		text = fmt.Sprintf("%s %d", p.algorithm, p.limit)
+	}
 	add := func(name string, value any) { text += fmt.Sprintf(", %s %v", name, value) }
 	switch p.algorithm {
 	case FixedWindow:
@@ -259,7 +266,7 @@ func (l *Limit) String() string {
 		if p.rounding != RoundExact {
 			add("rounding", p.rounding)
 		}
-	case SlidingLog:
+	case SlidingLog, Concurrency:
 	default:
 		if p.burst != p.limit {
 			add("burst", p.burst)

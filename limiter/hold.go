@@ -1,6 +1,10 @@
 package limiter
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // A hold is a charge that waits for its end: its cost is an estimate. It is settled with what
 // was used, extended, or it expires.
@@ -170,6 +174,31 @@ func (s *State) HoldsID(words []uint64, id uint64) bool {
 		}
 	}
 	return false
+}
+
+// Occupy lets n units that were charged to a limit on concurrency count until the end of their
+// hold. With n = 0 they do already, and the hold ends later than before.
+func (s *State) Occupy(n uint32, end Tick) {
+	s.B -= min(s.B, n)
+	s.Time = max(s.Time, end)
+}
+
+// Ends returns when the last of the charges that holds made to a limit ends, and when those that have
+// not ended hold at most so many units; both are 0 without any, and if so many are enough now.
+// [CountsID] names the limit.
+func (s *State) Ends(words []uint64, limit, most uint64) (last, room Tick) {
+	var ends []Hold
+	sum := uint64(0)
+	for i := range int(s.A) {
+		if h := HoldAt(words, i); h.Limit == limit {
+			ends, sum, last = append(ends, h), sum+uint64(h.Cost), max(last, h.End)
+		}
+	}
+	slices.SortFunc(ends, func(a, b Hold) int { return cmp.Compare(a.End, b.End) })
+	for i := 0; sum > most; i++ {
+		sum, room = sum-uint64(ends[i].Cost), ends[i].End
+	}
+	return last, room
 }
 
 // CountHolds returns the number of holds.

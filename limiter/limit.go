@@ -22,17 +22,23 @@ const (
 	TokenBucket
 	LeakyBucket
 	GCRA
-	algorithms // the number of algorithms
+	algorithms // the number of algorithms that limit a rate
 )
 
-// AlgorithmNames returns the names of the algorithms in rules files, indexed by
-// [Algorithm].
+// Concurrency is the algorithm of limits on how many units are held at a time. A check of
+// such a limit needs a hold, see [Idempotency]: its units count until it is settled or its hold
+// ends, and whatever it is settled with. A charge without a hold ends at once. In its [State], Time is
+// an instant from which nothing is held any more: see [State.Occupy] and [State.Ends].
+const Concurrency = algorithms
+
+// AlgorithmNames returns the names of the algorithms that limit a rate, in rules files, indexed by
+// [Algorithm]. [Concurrency] has its name beside them.
 func AlgorithmNames() []string {
 	return []string{"sliding_counter", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra"}
 }
 
 // String returns the algorithm's name in a rules file.
-func (a Algorithm) String() string { return nameOf(AlgorithmNames(), int(a)) }
+func (a Algorithm) String() string { return nameOf(append(AlgorithmNames(), "concurrency"), int(a)) }
 
 // Align is where the windows of fixed_window begin.
 type Align uint8
@@ -142,7 +148,8 @@ type Spec struct {
 	// Limit in units per Window, 1 to [MaxUnits] ([MaxLogLimit] for
 	// sliding_log).
 	Limit int64
-	// Window, [MinWindow] to [MaxWindow], in whole microseconds; 0 with a Calendar.
+	// Window, [MinWindow] to [MaxWindow], in whole microseconds; 0 with a Calendar, and for
+	// [Concurrency].
 	Window time.Duration
 	// Calendar makes the windows those of a calendar, instead of Window. The algorithm
 	// is then fixed_window, also by default.
@@ -260,6 +267,9 @@ func NewLimit(s Spec) (*Limit, error) {
 	if l.p.name == "" {
 		l.p.name = s.DefaultName()
 	}
+	if s.Algorithm == Concurrency {
+		l.p.window = Span(MaxHold)
+	}
 	if s.Calendar != CalendarNone {
 		l.p.algorithm, l.p.window, l.p.calendar = FixedWindow, s.Calendar.longest(), s.calendar()
 		var err error
@@ -360,6 +370,9 @@ func (l *Limit) Spec() Spec {
 		w := int(p.weight)
 		s.Weight = &w
 	}
+	if p.algorithm == Concurrency {
+		s.Window = 0
+	}
 	if c := &p.calendar; c.Unit != calendar.None {
 		s.Window, s.Calendar, s.Zone, s.AnchorDay = 0, Calendar(c.Unit), c.Zone, int(c.AnchorDay)
 		s.WeekStart, s.At = Weekday(c.WeekStart), time.Duration(c.At)*time.Minute
@@ -388,7 +401,7 @@ func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
 
 // Window returns the window; for calendar windows the nominal length of the longest
 // one, which is 24 hours for a day, 31 days for a month, 92 for a quarter and 366 for a
-// year.
+// year; for [Concurrency] the longest hold.
 func (l *Limit) Window() time.Duration { return l.window.Duration() }
 
 // Equal reports whether two limits have the same name and decide alike.

@@ -73,6 +73,8 @@ func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []
 	case l.idle(into, now):
 		into.Time, into.A, into.B = from.Time, from.A, from.B
 		from.Move(l, intoWords, fromWords)
+	case l.p.algorithm == Concurrency:
+		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
 	case l.p.algorithm == SlidingLog:
 		mergeLog(into, intoWords, from, fromWords)
 	case l.p.algorithm == FixedWindow:

@@ -105,6 +105,7 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 		at = min(at, floorTo(now, l.sub)+l.sub)
 	case SlidingLog:
 		shiftLog(s, words, now)
+	case Concurrency:
 	default:
 		if !l.shared {
 			at = min(l.alignedDrip(max(at, 0)), l.nextDrip(max(now, 0)))
@@ -173,6 +174,8 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 		ok = within(-Tick(l.subs)*l.sub, l.sub) && (s.A == 0 || s.Time > -l.sub && l.subsAgree(s, words))
 	case SlidingLog:
 		ok = within(-l.window, 0) && l.logAgrees(s, words)
+	case Concurrency:
+		ok = within(0, l.window) && s.A > 0 && s.B == 0
 	default:
 		if l.shared {
 			ok = s.Time >= 0 && s.Time <= maxDebt && s.B == 0 && uint64(s.A) < l.limit && !l.aboveMost(s, 0)

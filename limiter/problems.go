@@ -27,7 +27,7 @@ func (s *Spec) Problems() []Problem {
 	if s.Name == holdsName && s.Algorithm != Holds {
 		bad("name", "the name %q is reserved", s.Name)
 	}
-	if s.Algorithm >= algorithms && s.Algorithm != Remembered && s.Algorithm != Holds {
+	if s.Algorithm > Concurrency && s.Algorithm != Remembered && s.Algorithm != Holds {
 		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
 	}
 	most := int64(MaxUnits)
@@ -41,6 +41,13 @@ func (s *Spec) Problems() []Problem {
 	windowOK := s.Window >= MinWindow && s.Window <= MaxWindow
 	s.calendarProblems(bad)
 	switch {
+	case s.Algorithm == Concurrency && s.Calendar == CalendarNone:
+		if s.Window != 0 {
+			bad("window", "concurrency has no window: leave it out, and say with hold how long a check holds its units")
+		}
+		if s.CountRejected != CountNone {
+			bad("count_rejected", "concurrency does not count rejected checks: they hold nothing")
+		}
 	case s.Calendar != CalendarNone: // it has no window of its own
 	case !windowOK:
 		bad("window", "window %v is out of range: a window is 1ms to 400 days long", s.Window)

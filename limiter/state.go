@@ -30,6 +30,7 @@ type State struct {
 	//     theoretical arrival time in 1/limit ticks, and how long before that time
 	//     the last charge was, in grains, 0 if not known.
 	//   - leaky_bucket by interval: the level; B is not used.
+	//   - concurrency: the units, and how many of them no hold has yet.
 	A, B uint32
 }
 
@@ -83,6 +84,13 @@ func (s *State) Roll(l *Limit, words []uint64, now Tick) {
 		l.rollSubs(s, words, now)
 	case SlidingLog:
 		l.rollLog(s, words, now)
+	case Concurrency:
+		if s.A -= s.B; s.Time <= now {
+			s.A = 0
+		}
+		if s.B = 0; s.A == 0 {
+			s.Time = 0
+		}
 	default:
 		if !l.shared {
 			l.rollDrips(s, now)
@@ -128,6 +136,10 @@ func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint32) {
 		l.chargeSubs(s, words, now, n)
 	case SlidingLog:
 		l.chargeLog(s, words, now, n)
+	case Concurrency:
+		was := s.A
+		s.Time, s.A = max(s.Time, now+1), addSat(s.A, n)
+		s.B += s.A - was
 	default:
 		if l.shared {
 			l.chargeBucket(s, now, uint64(n))
@@ -214,6 +226,10 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 		if s.B > 0 {
 			at = s.Time + l.window
 		}
+	case Concurrency:
+		if s.A > 0 {
+			at = s.Time
+		}
 	default:
 		switch {
 		case !l.shared:
@@ -242,6 +258,8 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 		return l.subsAdmitAt(s, words, n)
 	case SlidingLog:
 		return l.logAdmitsAt(s, words, n)
+	case Concurrency:
+		return s.Time // at the latest: see [State.Ends]
 	default:
 		if l.shared {
 			return l.bucketAdmitsAt(s, n)
@@ -256,6 +274,9 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 // counter's decider was ever given: a window that begins later came from a node whose
 // clock is ahead.
 func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32) {
+	if l.p.algorithm == Concurrency {
+		return // it is given back by the end of its hold
+	}
 	s.Reduce(l, words, now, latest, at, n, 0)
 }
 
@@ -276,6 +297,8 @@ func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest u
 		l.refundSubs(s, words, at, n)
 	case SlidingLog:
 		l.refundLog(s, words, now, at, n)
+	case Concurrency:
+		s.A -= min(s.A, n)
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n, rest)

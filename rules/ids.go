@@ -16,6 +16,9 @@ type idTimes struct {
 	ttl  time.Duration // 0: limiter.DefaultIDTTL
 	hold time.Duration // at most; 0: limiter.MaxHold
 	over expiry        // what becomes of what is held when it ends
+	// slots means that the rule limits concurrency: a check has to be held, by default for the
+	// rule's hold.
+	slots bool
 }
 
 // expiry is what becomes of the estimate of a hold that ends unsettled.
@@ -85,6 +88,16 @@ func (t *idTimes) hashText() string {
 	return text
 }
 
+// Concurrent returns the name of the first rule that limits concurrency, empty if there is none.
+func (s *Set) Concurrent() string {
+	for i := range s.rules {
+		if s.rules[i].ids.slots {
+			return s.rules[i].limiter.Name
+		}
+	}
+	return ""
+}
+
 // identify adds the id of a request to its charge. The rule with the name, which is the
 // first that counts it, says how long the id is remembered and held; if there is none, the
 // request has limits of its own and says it itself.
@@ -97,6 +110,9 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, name string) {
 		t := &s.rules[i].ids
 		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
 		id.Hold, id.Keep = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold)), t.over == expiryKeep
+		if t.slots && r.Hold == 0 {
+			id.Hold = t.hold
+		}
 	}
 	c.ID = id
 }

@@ -143,3 +143,50 @@ rules:
 		}
 	}
 }
+
+// Concurrency has no window, counts no rejected checks, and is not of a quota. Its limit is named
+// by itself, and the rule's hold is that of a check that says none.
+func TestConcurrency(t *testing.T) {
+	for file, want := range map[string]string{
+		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, window: 1m}]}]":                       "concurrency has no window: leave it out",
+		"rules: [{name: r, algorithm: concurrency, limits: [3/minute]}]":                                     "concurrency has no window: leave it out",
+		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, count_rejected: all}]}]":              `concurrency does not use "count_rejected"`,
+		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, burst: 4}]}]":                         `concurrency does not use "burst"`,
+		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, calendar: day}]}]":                    "concurrency has no calendar windows",
+		"rules: [{name: r, limits: [{algorithm: concurrency}]}]":                                             `this limit has no "limit"`,
+		"quotas: [{name: q, limits: [{limit: 3, algorithm: concurrency}]}]\nrules: [{name: r, quotas: [q]}]": "a quota does not limit concurrency",
+	} {
+		if _, err := rules.Parse("f", []byte("version: 1\n"+file+"\n"), rules.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+	s, err := rules.Parse("f", []byte("version: 1\nrules:\n  - {name: r, match: {path: ^/r}, hold: 30s, limits: [{limit: 3, algorithm: concurrency}]}\n"+
+		"  - {name: s, shadow: true, match: {path: ^/s}, limits: [{limit: 3, algorithm: concurrency}]}\n  - {name: t, hold: 1m, limits: [3/minute]}\n"), rules.Options{})
+	if err != nil || s.Concurrent() != "r" {
+		t.Fatal(s, err)
+	}
+	for _, row := range []struct {
+		r      limiter.Request
+		hold   time.Duration
+		unheld bool
+	}{
+		{limiter.Request{Path: "/r"}, 0, true},
+		{limiter.Request{Path: "/r", ID: "1"}, 30 * time.Second, false},
+		{limiter.Request{Path: "/r", ID: "1", Hold: time.Second}, time.Second, false},
+		{limiter.Request{Path: "/r", ID: "1", Hold: time.Hour}, 30 * time.Second, false},
+		{limiter.Request{Rule: "r"}, 0, true},
+		{limiter.Request{Rule: "r", ID: "1"}, 30 * time.Second, false},
+		{limiter.Request{Path: "/s"}, 0, false},
+		{limiter.Request{Path: "/t", ID: "1"}, 0, false},
+	} {
+		var c limiter.Charge
+		m, err := s.Resolve(&row.r, &c)
+		if err != nil || m.Unheld != row.unheld || c.ID != nil && c.ID.Hold != row.hold || c.ID == nil && row.hold != 0 {
+			t.Errorf("%+v: %+v, id %+v, %v", row.r, m, c.ID, err)
+		}
+	}
+	var c limiter.Charge
+	if _, err := s.Resolve(&limiter.Request{Path: "/r"}, &c); err != nil || c.Key(0).Rule.Limits[0].Name() != "concurrency" || c.Key(0).Rule.Limits[0].String() != "concurrency 3" {
+		t.Errorf("%v, %v", c.Key(0).Rule.Limits, err)
+	}
+}

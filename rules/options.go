@@ -34,6 +34,7 @@ func (o *option) usedBy(s *limiter.Spec) bool {
 // its name, number and window.
 func limitOptions() []option {
 	buckets := []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA}
+	rates := append([]limiter.Algorithm{limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow}, buckets...)
 	return []option{
 		{name: "algorithm", set: func(s *limiter.Spec, n *node) string { return choose(n, "algorithm", &s.Algorithm) }},
 		{name: "align", uses: []limiter.Algorithm{limiter.FixedWindow},
@@ -61,7 +62,7 @@ func limitOptions() []option {
 			return named("burst", bad)
 		}},
 		{name: "drip", uses: []limiter.Algorithm{limiter.LeakyBucket}, set: setDrip},
-		{name: "count_rejected",
+		{name: "count_rejected", uses: rates,
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "count_rejected mode", &s.CountRejected) }},
 		{name: "block", set: setBlock},
 	}

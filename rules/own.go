@@ -157,7 +157,10 @@ func checkOwn(r *limiter.Request) error {
 		if l == nil || l.Window() == 0 {
 			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
 		}
-		if l.Algorithm() >= limiter.Remembered {
+		if l.Algorithm() == limiter.Concurrency {
+			return fmt.Errorf("%w: limit %d of the request is on concurrency, which only rules of the rules file limit: name such a rule", limiter.ErrInvalid, i)
+		}
+		if l.Algorithm() > limiter.Concurrency {
 			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s", limiter.ErrInvalid, i, l.Algorithm(), strings.Join(limiter.AlgorithmNames(), ", "))
 		}
 		for j, o := range r.Limits[:i] {

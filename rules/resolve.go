@@ -35,6 +35,9 @@ type Matched struct {
 	// Shadow reports that shadow rules matched, or rules that draw on quotas in shadow, so
 	// the charge may have counters that deny nothing.
 	Shadow bool
+	// Unheld reports that a rule in force limits concurrency, and the charge has no hold: it
+	// may only be a peek.
+	Unheld bool
 }
 
 const _ = uint(32 - unsafe.Sizeof(Match{}))
@@ -116,7 +119,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	if err := permitted(r, u); err != nil {
 		return Match{}, err
 	}
-	m := Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows}}
+	m := Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows, Unheld: u.ids.slots && !u.limiter.Shadow}}
 	if u.counts {
 		var err error
 		if m.Unzoned, err = u.charge(r, c, &address{}, rulesAll); err != nil {
@@ -127,6 +130,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	m.Unlimited = c.Len() == 0
 	if r.ID != "" {
 		identify(s, r, c, m.Rule)
+		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil
 }
@@ -203,6 +207,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		if m.Count++; m.Count == 1 || onlyShadow && !u.limiter.Shadow {
 			m.Rule, onlyShadow = u.limiter.Name, u.limiter.Shadow
 		}
+		m.Unheld = m.Unheld || u.ids.slots && !u.limiter.Shadow
 		switch {
 		case u.simple && which == rulesAll && !r.Cost.Given() && u.chargeOne(r, c):
 			m.Shadow = m.Shadow || u.shadows
@@ -220,6 +225,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 	m.Unlimited = m.Count > 0 && c.Len() == 0
 	if r.ID != "" {
 		identify(s, r, c, m.Rule)
+		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil
 }

@@ -293,6 +293,9 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		if err != nil { // the problem was reported
 			continue
 		}
+		if r.quota && l.Algorithm() == limiter.Concurrency {
+			d.add(item, "a quota does not limit concurrency: write the limit into a rule")
+		}
 		zones{d}.note(r, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
@@ -326,7 +329,7 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 			return nil
 		}
 	case kindMapping:
-		d.limitMapping(n, s, &own)
+		d.limitMapping(n, s, inherited, &own)
 	default:
 		d.add(n, "a limit is written as 5/second or as a mapping with limit and window; this is %s", n.kind)
 		return nil
@@ -346,14 +349,14 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 		d.add(at, "%s", p.Text)
 	}
 	drips{d}.agree(s)
-	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone {
+	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone && s.Algorithm != limiter.Concurrency {
 		return nil
 	}
 	return s
 }
 
 // limitMapping decodes a limit in its long form.
-func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
+func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]setting) {
 	fields := d.limitFields(s, own)
 	d.mapping(n, "a limit", fields, func(name string) string {
 		switch name {
@@ -363,7 +366,7 @@ func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 		return ""
 	})
 	for _, name := range []string{"limit", "window"} {
-		if s.at[name] == nil && (name == "limit" || s.at["calendar"] == nil) {
+		if s.at[name] == nil && (name == "limit" || s.at["calendar"] == nil && !windowless(inherited, *own)) {
 			s.bad[name] = true
 			if !d.reported(n, name) {
 				d.add(n, "this limit has no %q", name)
@@ -373,6 +376,17 @@ func (d *decoder) limitMapping(n *node, s *spec, own *[]setting) {
 	if s.bad["calendar"] {
 		s.bad["window"] = true
 	}
+}
+
+// windowless reports whether the algorithm of a limit is concurrency, which has no window.
+func windowless(inherited, own []setting) bool {
+	last := ""
+	for _, o := range slices.Concat(inherited, own) {
+		if o.option.name == "algorithm" {
+			last = o.value.text
+		}
+	}
+	return last == limiter.Concurrency.String()
 }
 
 func (d *decoder) limitFields(s *spec, own *[]setting) []field {

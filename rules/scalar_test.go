@@ -160,10 +160,10 @@ func TestRate(t *testing.T) {
 // Every enumeration has its names, and they are what choose accepts.
 func TestChoose(t *testing.T) {
 	var a limiter.Algorithm
-	if got := len(namesOf[limiter.Algorithm]()); got != len(limiter.AlgorithmNames()) {
-		t.Errorf("%d algorithms, want %d", got, len(limiter.AlgorithmNames()))
+	if got := len(namesOf[limiter.Algorithm]()); got != len(limiter.AlgorithmNames())+1 {
+		t.Errorf("%d algorithms, want %d", got, len(limiter.AlgorithmNames())+1)
 	}
-	for i, name := range limiter.AlgorithmNames() {
+	for i, name := range append(limiter.AlgorithmNames(), "concurrency") {
 		if bad := choose(&node{text: name}, "algorithm", &a); bad != "" || int(a) != i {
 			t.Errorf("%s: %v, %q", name, a, bad)
 		}

@@ -105,3 +105,29 @@ func TestReservationsNeedRefunds(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Units of a limit on concurrency are held by a check over HTTP until it is settled.
+func TestConcurrency(t *testing.T) {
+	s := newServer(t, "rules: [{name: r, key: [user], hold: 30s, limits: [{name: slots, limit: 2, algorithm: concurrency}, {name: hour, limit: 9, window: 1h}]}]", allowRefunds)
+	for i, test := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"check", `{"user":"ada"}`, 400, "give the request an id"},
+		{"check", `{"user":"ada","id":"1"}`, 200, `"algorithm":"concurrency","limit":2,"remaining":1,"reset_after_ms":30000`},
+		{"check", `{"user":"ada","id":"2","hold_ms":5000}`, 200, `"limit":2,"remaining":0`},
+		{"check", `{"user":"ada","id":"3"}`, 429, `"retry_after_ms":5000`},
+		{"settle", `{"user":"ada","id":"1","actual":1}`, 200, `{"state":"done","estimate":1}`},
+		{"check", `{"user":"ada","cost":0}`, 200, `"limit":2,"remaining":1`},
+		{"check", `{"user":"ada","cost":0}`, 200, `"limit":9,"remaining":7`},
+	} {
+		got := s.post(t, "/v1/"+test.path, test.body)
+		if got.status != test.status || !strings.Contains(got.body, test.want) {
+			t.Errorf("%d: %s %s: %d %s, want %d %s", i, test.path, test.body, got.status, got.body, test.status, test.want)
+		}
+		if policy := got.header.Get("RateLimit-Policy"); test.path == "check" && policy != "" && !strings.Contains(policy, `"r/slots";q=2, "r/hour";q=9;w=3600`) {
+			t.Errorf("%d: the policy is %s", i, policy)
+		}
+	}
+}

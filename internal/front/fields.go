@@ -56,13 +56,13 @@ func nearer(a, b *limiter.LimitDecision) bool {
 // seconds in which that is granted again (w), rounded up, since the field has whole
 // seconds: the window, or the time in which a bucket recovers. So r is never above q, and
 // q at once is never refused. Calendar windows have no fixed length, so they have no w,
-// which the draft allows.
+// which the draft allows, and nor has concurrency.
 func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
 		dst = append(dst, ";q="...)
 		dst = strconv.AppendUint(dst, uint64(l.Limit.Capacity()), 10)
-		if l.Limit.Calendar() == limiter.CalendarNone {
+		if l.Limit.Calendar() == limiter.CalendarNone && l.Limit.Algorithm() != limiter.Concurrency {
 			dst = append(dst, ";w="...)
 			dst = strconv.AppendInt(dst, limiter.Seconds(recovery(l.Limit)), 10)
 		}

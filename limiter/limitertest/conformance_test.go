@@ -2,6 +2,7 @@ package limitertest_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -45,12 +46,31 @@ func (s *nodeSubject) Reset(ctx context.Context, r limiter.Request) error {
 	return err
 }
 
+// Amend implements [limitertest.Amender].
+func (s *nodeSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (out limiter.Amended, err error) {
+	if a.Extend {
+		out, err = s.Node.Extend(ctx, r)
+	} else {
+		units, _ := r.Cost.Value(1)
+		out, err = s.Node.Settle(ctx, r, int64(units), a.IgnoreUnknown)
+	}
+	if errors.Is(err, limiter.ErrSettled) {
+		err = nil
+	}
+	return out, err
+}
+
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*nodeSubject) LimitsConcurrency() {}
+
 // A subject that could not refund, peek or name keys would have parts of the
 // suite skipped.
 var (
-	_ limitertest.Refunder = (*nodeSubject)(nil)
-	_ limitertest.Peeker   = (*nodeSubject)(nil)
-	_ limitertest.KeyNamer = (*nodeSubject)(nil)
+	_ limitertest.Refunder   = (*nodeSubject)(nil)
+	_ limitertest.Peeker     = (*nodeSubject)(nil)
+	_ limitertest.KeyNamer   = (*nodeSubject)(nil)
+	_ limitertest.Amender    = (*nodeSubject)(nil)
+	_ limitertest.Concurrent = (*nodeSubject)(nil)
 )
 
 // C3, C4: the suite that every decider passes, over a node whose clock stands

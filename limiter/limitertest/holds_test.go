@@ -22,6 +22,7 @@ type holdTrial struct {
 	story  []string
 	made   []madeCharge
 	done   map[limiter.AmendState]int
+	final  bool // there are no refunds
 }
 
 // madeCharge is a charge that may be refunded.
@@ -34,17 +35,28 @@ type madeCharge struct {
 // A table does what the oracle says, in all numbers of all answers: for checks with and without
 // ids and holds, settlements, extensions, refunds, resets, holds that end, and counters that
 // move to another table or are merged with their own copy.
-func TestHoldsAreRight(t *testing.T) {
+func TestHoldsAreRight(t *testing.T) { holdsAreRight(t, 0) }
+
+// So it does with limits on concurrency among the others. They have no receipts.
+func TestConcurrencyIsRight(t *testing.T) { holdsAreRight(t, 3) }
+
+// holdsAreRight makes one of so many limits one on concurrency.
+func holdsAreRight(t *testing.T, slots int) {
+	t.Helper()
 	seeds, done := uint64(120), map[limiter.AmendState]int{}
 	if testing.Short() {
 		seeds = 30
 	}
 	for seed := range seeds {
-		h := &holdTrial{t: t, c: SeededChoices(seed), table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done}
+		h := &holdTrial{t: t, c: SeededChoices(seed), table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, final: slots > 0}
 		for i := range 2 {
 			rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
 			for j := range 1 + h.c.Pick(2) {
-				l, err := limiter.NewLimit(RandomSpec(h.c, limiter.Algorithm(h.c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour))
+				spec := RandomSpec(h.c, limiter.Algorithm(h.c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
+				if slots > 0 && h.c.Pick(slots) == 0 {
+					spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](h.c, 1, 3, 10, 100), Block: spec.Block}
+				}
+				l, err := limiter.NewLimit(spec)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +163,7 @@ func (h *holdTrial) step() {
 		h.log("merge")
 		h.merge()
 	case 3:
-		if len(h.made) > 0 {
+		if len(h.made) > 0 && !h.final {
 			i := h.c.Pick(len(h.made))
 			m := h.made[i]
 			h.table.Refund(h.now, m.c, m.r)

@@ -178,6 +178,8 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		default:
 			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, counts: counts{}}
 		}
+	case limiter.Concurrency:
+		l.model = &concurrencyModel{limit: uint64(s.Limit)}
 	case limiter.SlidingLog:
 		l.model = &logModel{limit: uint64(s.Limit), window: w}
 	case limiter.SlidingWindow:

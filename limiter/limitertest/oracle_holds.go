@@ -30,6 +30,14 @@ type knownID struct {
 	end   Tick // of the hold
 	keep  bool
 	parts []heldPart
+	slots []*lease // of limits on concurrency
+}
+
+// letGo ends what the hold holds.
+func (i *knownID) letGo(now Tick) {
+	for _, l := range i.slots {
+		l.end = now
+	}
 }
 
 // heldPart is one charge of a hold to one limit.
@@ -120,6 +128,7 @@ func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repea
 			o.remember(now, k, c.ID)
 		}
 	}
+	d.report(now, o.turns(c, rest)) // with what is held now
 	return d, false
 }
 
@@ -152,11 +161,19 @@ func (*holdOracle) lengthen(now Tick, i *knownID, id *limiter.Idempotency) {
 	if i.keep {
 		i.until += limiter.Span(id.Life)
 	}
+	for _, l := range i.slots {
+		l.end = i.end
+	}
 }
 
 // add notes a charge of a hold.
 func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint32) {
 	for _, l := range k.limits {
+		if m, ok := l.model.(*concurrencyModel); ok {
+			i.slots = append(i.slots, m.last())
+			m.last().end = i.end
+			continue
+		}
 		o.entries++
 		i.parts = append(i.parts, heldPart{o.entries, l, now, cost})
 	}
@@ -191,6 +208,7 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 			out.Over = max(out.Over, key.overdraw(now, k.Cost))
 			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}
 		case id != nil && id.held:
+			id.letGo(now)
 			if k.Cost > id.cost {
 				out.Over = max(out.Over, key.overdraw(now, k.Cost-id.cost))
 			} else {
@@ -215,6 +233,9 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 // that is too much.
 func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
 	for _, l := range k.limits {
+		if _, ok := l.model.(*concurrencyModel); ok {
+			continue // what was used is held no more
+		}
 		left := uint64(l.unblocked(now))
 		over = max(over, uint64(n)-min(uint64(n), left))
 		if log, ok := l.model.(*logModel); ok {
@@ -296,6 +317,9 @@ func (o *holdOracle) refund(now, at Tick, c *limiter.Charge) {
 			id := k.ids[c.ID.ID]
 			if id == nil && c.ID.Hold > 0 || id != nil && (id.at != at || id.cost != c.Key(i).Cost) {
 				continue
+			}
+			if id != nil {
+				id.letGo(now)
 			}
 			delete(k.ids, c.ID.ID)
 		}

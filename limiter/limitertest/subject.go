@@ -36,6 +36,10 @@ type Amender interface {
 	Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error)
 }
 
+// Concurrent is implemented by subjects with limits on concurrency. For others, the transcripts with
+// them are skipped.
+type Concurrent interface{ LimitsConcurrency() }
+
 // Peeker is implemented by subjects with peeks at a given cost. A check with cost 0,
 // which is also a peek, does not need it.
 type Peeker interface {

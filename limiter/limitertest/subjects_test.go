@@ -60,12 +60,18 @@ func (s *tableSubject) decide(r *limiter.Request, d *limiter.Decision, peek bool
 		return err
 	}
 	s.charge.Peek = peek
+	if m.Unheld && !peek && s.charge.Key(0).Cost > 0 {
+		return limiter.ErrInvalid
+	}
 	err = s.table.Decide(s.now, &s.charge, d)
 	if d.Allowed {
 		d.Rule = m.Rule
 	}
 	return err
 }
+
+// LimitsConcurrency implements [Concurrent].
+func (*tableSubject) LimitsConcurrency() {}
 
 func (s *tableSubject) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decision) error {
 	return s.decide(r, d, false)

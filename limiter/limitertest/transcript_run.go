@@ -28,6 +28,11 @@ type charged struct {
 // runTranscript runs all commands on a new subject and records the answers. It returns
 // the unit of the times in them.
 func runTranscript(tb testing.TB, f Factory, tr *transcript) Tick {
+	if strings.Contains(tr.begin.rules, "algorithm: concurrency") {
+		if _, can := f(tb, "version: 1\nrules: []\n").(Concurrent); !can {
+			tb.Skip("this decider does not limit concurrency")
+		}
+	}
 	s := f(tb, tr.begin.rules)
 	p := player{s: s, named: map[string]charged{}, tb: tb}
 	cs := tr.commands()

@@ -134,6 +134,9 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64, ok bool) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
+		if l.Algorithm() == limiter.Concurrency {
+			continue
+		}
 		at, found := p.slots.find(place, identity(k, l))
 		if !found {
 			if fresh++; p.slots.crowded(at, maxPerKey, place) {
@@ -161,6 +164,9 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64
 func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint32) (over uint64) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
+		if l.Algorithm() == limiter.Concurrency {
+			continue // what was used is held no more
+		}
 		lo := identity(k, l)
 		at, found := p.slots.find(place, lo)
 		fresh := slot{place: place, lo: lo}
@@ -195,6 +201,7 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint32) (over uint6
 func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint32) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
+	t.letGo(p, s, c.ID.ID, now)
 	if less := estimate - min(estimate, k.Cost); less > 0 {
 		t.giveBackLast(p, s, c.ID.ID, now, less)
 	}
@@ -270,7 +277,11 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 			return out, false, noRoom
 		}
 		var d limiter.Decision
-		if result := t.decide(now, &rest, &d, final); result != decided || !d.Allowed {
+		result := t.decide(now, &rest, &d, final)
+		if result == decided {
+			t.holdTimes(now, &rest, &d)
+		}
+		if result != decided || !d.Allowed {
 			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}, true, result
 		}
 		rest.ID = c.ID
@@ -308,6 +319,7 @@ func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (ke
 	})
 	t.ends(p, s)
 	t.expiresAt(p, s.state.Until)
+	t.occupy(p, s, id, 0, end)
 	return keep
 }
 

@@ -122,6 +122,9 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 			t.arrive(p, c.Key(0), now)
 		}
 		result := t.decide(now, c, d, final)
+		if p.due != never && result == decided {
+			t.holdTimes(now, c, d)
+		}
 		whole = true
 		p.mu.Unlock()
 		return result
@@ -131,7 +134,11 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 
 // attemptSeveral is attempt for a check with several keys.
 func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (result outcome) {
-	t.locked(now, c, func() { result = t.decide(now, c, d, final) })
+	t.locked(now, c, func() {
+		if result = t.decide(now, c, d, final); result == decided {
+			t.holdTimes(now, c, d)
+		}
+	})
 	return result
 }
 

@@ -93,6 +93,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		out = append(out, x)
 	}
 	limiter.Conclude(d)
+	t.holdTimes(now, c, d)
 	if c.ID != nil {
 		t.explainID(now, c, d, out)
 	}

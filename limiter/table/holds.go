@@ -88,7 +88,7 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 				t.ids.holds.expired.Add(1)
 			}
 		}
-		if !h.Keep {
+		if !h.Keep || t.concurrency(p, s, h) != nil {
 			t.giveBack(p, s, h, h.End, h.Cost)
 		}
 	}
@@ -261,6 +261,7 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 	}
 	t.ends(p, s)
 	t.expiresAt(p, s.state.Until)
+	t.occupy(p, s, id.ID, k.Cost, h.End)
 }
 
 // dropHold removes the hold of an id, and gives back nothing.

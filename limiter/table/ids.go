@@ -307,6 +307,7 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	}
 	t.remove(p, i)
 	if s := t.findHolds(p, k); s != nil {
+		t.letGo(p, s, c.ID.ID, now)
 		t.dropHold(p, s, c.ID.ID)
 	}
 	return true

@@ -1,0 +1,73 @@
+package table
+
+import "github.com/weirlimit/weir/limiter"
+
+// What limits on concurrency count is what the holds of their key have charged to them. So a
+// settlement gives all of it back, and only these holds know when it ends.
+
+// concurrency returns the counter that an entry of holds has charged if its limit is one on
+// concurrency, else nil.
+func (t *Table) concurrency(p *partition, holds *slot, h *limiter.Hold) *slot {
+	if h.Limit == 0 {
+		return nil
+	}
+	s, l := t.beside(p, holds, h.Limit)
+	if s == nil || l.Algorithm() != limiter.Concurrency {
+		return nil
+	}
+	return s
+}
+
+// occupy lets what the hold of an id holds count until its end; n units of it are new.
+func (t *Table) occupy(p *partition, holds *slot, id uint64, n uint32, end limiter.Tick) {
+	words := t.words(holds)
+	for i := range int(holds.state.A) {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id {
+			continue
+		}
+		if s := t.concurrency(p, holds, &h); s != nil {
+			s.state.Occupy(n, end)
+			t.expiresAt(p, s.state.Time)
+		}
+	}
+}
+
+// letGo gives back what the hold of an id holds, before it is settled.
+func (t *Table) letGo(p *partition, holds *slot, id uint64, now limiter.Tick) {
+	holds.state.EachHold(t.words(holds), func(h limiter.Hold) (limiter.Hold, bool) {
+		if h.ID == id && t.concurrency(p, holds, &h) != nil {
+			t.giveBack(p, holds, &h, now, h.Cost)
+			h.Limit = 0
+		}
+		return h, true
+	})
+}
+
+// holdTimes corrects the times that a decision has for limits on concurrency: these are free when
+// the holds of their key end.
+func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+	changed := false
+	for i := range d.Len() {
+		out := d.Limit(i)
+		if out.Limit.Algorithm() != limiter.Concurrency {
+			continue
+		}
+		k := c.Key(out.Key)
+		p := &t.parts[PartitionOf(k)]
+		s := t.findHolds(p, k)
+		at, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, out.Limit))
+		if s == nil || !found {
+			continue
+		}
+		n, until := max(out.Cost, 1), p.slots.at(at).state.Until
+		last, room := s.state.Ends(t.words(s), limiter.CountsID(out.Limit), uint64(out.Limit.Capacity()-min(n, out.Limit.Capacity())))
+		out.ResetAfter = max(0, last-now, until-now).Duration()
+		if out.RetryAfter > 0 && !out.Overflow {
+			out.RetryAfter, changed = max(0, room-now, until-now).Duration(), true
+		}
+	}
+	if changed {
+		limiter.Conclude(d)
+	}
+}
