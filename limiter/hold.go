@@ -183,10 +183,9 @@ func (s *State) Occupy(n uint32, end Tick) {
 	s.Time = max(s.Time, end)
 }
 
-// Ends returns when the last of the charges that holds made to a limit ends, and when those that have
-// not ended hold at most so many units; both are 0 without any, and if so many are enough now.
-// [CountsID] names the limit.
-func (s *State) Ends(words []uint64, limit, most uint64) (last, room Tick) {
+// HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that
+// have not ended hold at most so many units: 0 if they do now. [CountsID] names the limit.
+func HoldEnds(s *State, words []uint64, limit, most uint64) (last, room Tick) {
 	var ends []Hold
 	sum := uint64(0)
 	for i := range int(s.A) {

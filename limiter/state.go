@@ -259,7 +259,7 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 	case SlidingLog:
 		return l.logAdmitsAt(s, words, n)
 	case Concurrency:
-		return s.Time // at the latest: see [State.Ends]
+		return s.Time // at the latest: see HoldEnds
 	default:
 		if l.shared {
 			return l.bucketAdmitsAt(s, n)

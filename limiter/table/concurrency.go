@@ -61,7 +61,7 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 			continue
 		}
 		n, until := max(out.Cost, 1), p.slots.at(at).state.Until
-		last, room := s.state.Ends(t.words(s), limiter.CountsID(out.Limit), uint64(out.Limit.Capacity()-min(n, out.Limit.Capacity())))
+		last, room := limiter.HoldEnds(&s.state, t.words(s), limiter.CountsID(out.Limit), uint64(out.Limit.Capacity()-min(n, out.Limit.Capacity())))
 		out.ResetAfter = max(0, last-now, until-now).Duration()
 		if out.RetryAfter > 0 && !out.Overflow {
 			out.RetryAfter, changed = max(0, room-now, until-now).Duration(), true

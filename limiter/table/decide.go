@@ -1,10 +1,6 @@
 package table
 
-import (
-	"slices"
-
-	"github.com/weirlimit/weir/limiter"
-)
+import "github.com/weirlimit/weir/limiter"
 
 // counter is one counter during a decision: a slot of the table, or a zero one that is
 // inserted if it is charged.
@@ -180,15 +176,6 @@ func (t *Table) leave(p *partition, whole bool) {
 	}
 	defer p.mu.Unlock() // even if forget panics, too
 	t.forget(p)
-}
-
-// partitions returns the partitions of a charge in locking order, each once.
-func partitions(c *limiter.Charge, dst []int) []int {
-	for i := range c.Len() {
-		dst = append(dst, PartitionOf(c.Key(i)))
-	}
-	slices.Sort(dst)
-	return slices.Compact(dst)
 }
 
 // decide decides a check whose partitions are locked.

@@ -4,6 +4,9 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // order is the order of counters in memory: a permutation of 64-bit hashes that is
@@ -71,4 +74,13 @@ func inverse(x uint64) uint64 {
 		y *= 2 - x*y
 	}
 	return y
+}
+
+// partitions returns the partitions of a charge in locking order, each once.
+func partitions(c *limiter.Charge, dst []int) []int {
+	for i := range c.Len() {
+		dst = append(dst, PartitionOf(c.Key(i)))
+	}
+	slices.Sort(dst)
+	return slices.Compact(dst)
 }
