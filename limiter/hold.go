@@ -178,7 +178,7 @@ func (s *State) HoldsID(words []uint64, id uint64) bool {
 
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. With n = 0 they do already, and the hold ends later than before.
-func (s *State) Occupy(n uint32, end Tick) {
+func Occupy(s *State, n uint32, end Tick) {
 	s.B -= min(s.B, n)
 	s.Time = max(s.Time, end)
 }

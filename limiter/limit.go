@@ -28,7 +28,7 @@ const (
 // Concurrency is the algorithm of limits on how many units are held at a time. A check of
 // such a limit needs a hold, see [Idempotency]: its units count until it is settled or its hold
 // ends, and whatever it is settled with. A charge without a hold ends at once. In its [State], Time is
-// an instant from which nothing is held any more: see [State.Occupy] and [HoldEnds].
+// an instant from which nothing is held any more: see [Occupy] and [HoldEnds].
 const Concurrency = algorithms
 
 // AlgorithmNames returns the names of the algorithms that limit a rate, in rules files, indexed by

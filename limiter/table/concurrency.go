@@ -27,7 +27,7 @@ func (t *Table) occupy(p *partition, holds *slot, id uint64, n uint32, end limit
 			continue
 		}
 		if s := t.concurrency(p, holds, &h); s != nil {
-			s.state.Occupy(n, end)
+			limiter.Occupy(&s.state, n, end)
 			t.expiresAt(p, s.state.Time)
 		}
 	}
