@@ -170,3 +170,32 @@ func ExampleOnDenied() {
 	// 200 0  ok
 	// 429 0 1 Slow down: login/second
 }
+
+// Downloads are charged by the bytes that were sent: at most 50 are reserved before, and nothing is
+// charged to a client that hangs up.
+func ExampleSettle() {
+	node, _ := weir.Open(context.Background(), weir.Config{Now: frozen, Rules: []byte(
+		"version: 1\nrules: [{name: bytes, cost: 50, key: [ip], limits: [{limit: 100, window: 1m, algorithm: fixed_window}]}]\n",
+	)})
+	defer node.Close()
+	limit, err := httplimit.New(node, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost {
+		if w.Panicked || w.Err != nil {
+			return limiter.Units(0)
+		}
+		return limiter.Units(w.Bytes)
+	}))
+	if err != nil {
+		panic(err)
+	}
+	app := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "31 bytes of a file that is sent") }))
+	for range 4 {
+		w := httptest.NewRecorder()
+		app.ServeHTTP(w, httptest.NewRequest("GET", "/file", http.NoBody))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "bytes/minute";r=50;t=60
+	// 200 "bytes/minute";r=19;t=60
+	// 429 "bytes/minute";r=38;t=60
+	// 429 "bytes/minute";r=38;t=60
+}
