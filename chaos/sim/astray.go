@@ -34,7 +34,7 @@ func (a *asking) mayStray() {
 	w := a.n.w
 	count := func() {
 		for i, about := range a.keys {
-			about.astray += a.cost * (w.disturbances(about.part) - a.before[i])
+			about.astray += a.cost(i) * (w.disturbances(about.part) - a.before[i])
 		}
 	}
 	if w.now-a.call < askedFor {

@@ -20,7 +20,8 @@ type key struct {
 	least  int // the smallest that a node's rules give it; limit is the largest
 	d      int
 	pair   *key                // the key that it is always checked together with
-	second bool                // of a pair
+	second bool                // of a pair, or the quota of others
+	draws  int                 // units of the other that a unit costs, of a draw on a quota; 0: as many
 	turned *key                // what it is under the rules that are rolled out, nil: the same
 	form   bool                // of another key, which is asked about
 	seldom bool                // perhaps asked about too seldom to be denied
@@ -56,7 +57,6 @@ type key struct {
 type receipt struct {
 	of      []*key
 	keys    []limiter.Key
-	cost    int
 	receipt limiter.Receipt
 }
 
@@ -135,6 +135,9 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 		}
 		pair[0].pair, pair[1].pair, pair[1].second = pair[1], pair[0], true
 	}
+	if w.stronger != nil && w.stronger.quota {
+		w.drawing(add)
+	}
 	for _, k := range w.keys {
 		if k.pair == nil {
 			k.refunds, k.resets = w.chance(30), w.chance(20)
@@ -171,7 +174,6 @@ type asking struct {
 	keys   []*key
 	charge *limiter.Charge
 	answer *limiter.Decision
-	cost   int
 	call   limiter.Tick
 	before []int // disturbances of each key's partition before it was asked
 	owners []int // takeovers of each
@@ -191,30 +193,34 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 // asking returns the check that ask asks for, in c, to be answered in d. It returns nil if
 // the node has no rule for it.
 func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Charge, d *limiter.Decision) *asking {
-	a := &asking{n: n, charge: c, answer: d, cost: int(cost), call: w.now}
+	a := &asking{n: n, charge: c, answer: d, call: w.now}
 	for _, about := range []*key{k, k.pair} {
 		if about == nil || alone && about != k {
 			continue
 		}
+		units := k.costOf(about, cost)
 		if about = about.at(n); about != nil {
 			a.keys = append(a.keys, about)
 			a.before = append(a.before, w.disturbances(about.part))
 			a.owners = append(a.owners, w.outcome.takeovers(about.part))
-			c.Add(about.key(n, cost))
+			c.Add(about.key(n, units))
 		}
 	}
 	if len(a.keys) == 0 {
 		return nil
 	}
-	for _, about := range a.keys {
+	for i, about := range a.keys {
 		about.asked++
 		about.openOps++
-		about.begun += a.cost
+		about.begun += a.cost(i)
 	}
 	n.asked++
 	w.after(20*limiter.Second, a.gone)
 	return a
 }
+
+// cost returns what the check costs of key number i.
+func (a *asking) cost(i int) int { return int(a.charge.Key(i).Cost) }
 
 // gone ends a check that died with the node that was asked.
 func (a *asking) gone() {
@@ -222,9 +228,9 @@ func (a *asking) gone() {
 		return
 	}
 	a.ended = true
-	for _, about := range a.keys {
+	for i, about := range a.keys {
 		about.openOps--
-		about.lost += a.cost
+		about.lost += a.cost(i)
 	}
 }
 
@@ -244,23 +250,23 @@ func (a *asking) done() {
 	for i, about := range a.keys {
 		about.openOps--
 		if n.w.now-a.call > lateAfter {
-			about.late += a.cost
+			about.late += a.cost(i)
 		}
 		if n.w.outcome.takeovers(about.part) > a.owners[i] {
-			about.passed += a.cost
+			about.passed += a.cost(i)
 		}
-		if a.once.repeats(about, d, i, a.cost) {
+		if a.once.repeats(about, d, i, a.cost(i)) {
 			n.w.stronger.repeated++
 			continue
 		}
-		about.answered(n, d, i, a.cost)
+		about.answered(n, d, i, a.cost(i))
 		if overflows(d) {
 			continue
 		}
 		if !d.Allowed {
 			call = a.call
 		}
-		about.ops = append(about.ops, op{call: call, back: n.w.now, cost: a.cost, allowed: d.Allowed})
+		about.ops = append(about.ops, op{call: call, back: n.w.now, cost: a.cost(i), allowed: d.Allowed})
 	}
 	a.mayStray()
 	a.keep()
@@ -272,7 +278,7 @@ func (a *asking) keep() {
 	if a.once != nil || !a.answer.Allowed || a.answer.Source.ByPolicy() || overflows(a.answer) {
 		return
 	}
-	r := receipt{of: a.keys, cost: a.cost, receipt: a.answer.Receipt}
+	r := receipt{of: a.keys, receipt: a.answer.Receipt}
 	for i, about := range a.keys {
 		if !about.refunds {
 			return
@@ -371,10 +377,10 @@ func (w *World) refund(k *key, n *Node) {
 	i := w.rng.IntN(len(k.receipts))
 	r := k.receipts[i]
 	k.receipts = slices.Delete(k.receipts, i, i+1)
-	for _, about := range r.of {
-		about.refunded += r.cost
+	for i, about := range r.of {
+		about.refunded += int(r.keys[i].Cost)
 	}
-	w.logf("%s is asked to refund %d of %s", n.name, r.cost, k.rule.Name)
+	w.logf("%s is asked to refund %d of %s", n.name, r.keys[0].Cost, k.rule.Name)
 	w.refundAgain(&r)
 	n.refund(&r)
 }

@@ -67,8 +67,9 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		if test.alone {
 			keys = keys[:1]
 		}
-		a := &asking{n: &Node{w: w}, keys: keys, cost: 2, call: w.now}
+		a := &asking{n: &Node{w: w}, keys: keys, charge: new(limiter.Charge), call: w.now}
 		for _, k := range keys {
+			a.charge.Add(limiter.Key{Cost: 2})
 			a.before = append(a.before, w.disturbances(k.part))
 		}
 		test.during(w)

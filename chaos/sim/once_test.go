@@ -187,3 +187,44 @@ func TestIDsOverSeveralOwners(t *testing.T) {
 		t.Error("premise: some checks have several owners")
 	}
 }
+
+// TestADenialLeavesOutWhatItsIDHasCharged: the id of a check is remembered for one of its keys, by
+// an earlier check of that key alone, and another key denies. The owner answers at once, with the
+// limits of that one, beside other checks.
+func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
+		charge := func(id bool, numbers ...int) *limiter.Charge {
+			c := new(limiter.Charge)
+			if id {
+				c.ID = &limiter.Idempotency{ID: 7, Life: time.Hour}
+			}
+			for i, n := range numbers { // all of the same partition
+				k := d.key.key(nil, 1)
+				k.Hash.Hi, k.Index = k.Hash.Hi+uint64(n), uint8(i)
+				c.Add(k)
+			}
+			return c
+		}
+		asked := d.others(d.holder(peer.Owned))[0]
+		full := charge(false, 1)
+		full.Key(0).Cost = limitOfDirected
+		for _, c := range []*limiter.Charge{full, charge(true, 0)} {
+			if a := d.answer(asked, c); !a.Allowed {
+				d.fails("%+v", a)
+			}
+		}
+		charges, answers, open := []limiter.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)}, make([]limiter.Decision, 3), 0
+		asked.do(func() { open, _ = asked.core.BeginMany(charges, answers, false, func() { open-- }) })
+		d.pass(50 * ms)
+		if a := &answers[0]; open > 0 || a.Allowed || a.Source.ByPolicy() || a.Len() != 1 || a.Limit(0).Key != 1 || a.Limit(0).Allowed || a.Limit(0).Remaining != 0 {
+			d.fails("%d are open, %+v", open, a)
+		}
+		for i := range answers[1:] {
+			if a := &answers[i+1]; !a.Allowed || a.Len() != 1 || a.Limit(0).Remaining != uint32(limitOfDirected-i-1) {
+				d.fails("beside it: %+v", a)
+			}
+		}
+	})
+}

@@ -81,7 +81,7 @@ func (w *World) rekey(name string, r *limiter.Rule) {
 	for _, k := range w.keysOf(name) {
 		other := &key{
 			rule: r, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: k.hash.Lo}, limit: k.limit, least: k.least, d: k.d,
-			policy: r.OnUnreachable, byPolicy: make(map[string]int), pair: k.pair, form: true, seldom: true,
+			policy: r.OnUnreachable, byPolicy: make(map[string]int), pair: k.pair, draws: k.draws, form: true, seldom: true,
 		}
 		lk := other.key(nil, 1)
 		other.part = table.PartitionOf(&lk)

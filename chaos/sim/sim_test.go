@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged, repeated, settled := 0, 0, 0, 0, 0, 0
+			failed, apart, full, judged, repeated, settled, drawn := 0, 0, 0, 0, 0, 0, 0
 			var sum Outcome
 			first, runs := firstSeed(t), seeds(t, 45)
 			for i := range runs {
@@ -80,6 +80,9 @@ func TestSim(t *testing.T) {
 					if k.apart {
 						apart++
 					}
+					if k.draws > 0 {
+						drawn += k.admitted
+					}
 				}
 			}
 			if kind == Split && apart == 0 {
@@ -97,7 +100,10 @@ func TestSim(t *testing.T) {
 			if settled == 0 && runs >= 20 && kind != Crowded {
 				t.Error("no reservation was settled")
 			}
-			t.Log(sum.Events, full, judged, repeated, settled)
+			if drawn == 0 && runs >= quotaRuns {
+				t.Error("no rule drew on a quota")
+			}
+			t.Log(sum.Events, full, judged, repeated, settled, drawn)
 		})
 	}
 }

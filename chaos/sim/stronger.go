@@ -12,10 +12,11 @@ import (
 // stronger is what the runs of TestSim have beyond those of the golden file: clients that
 // send batches, look at counters and use receipts twice; slow members and links; members of
 // both sides of a split, or deaf to some others; operators that forget; two to nine nodes;
-// full tables. It draws from a random stream of its own, so that the runs of the golden file
+// full tables; in one of quotaRuns runs, rules that draw on a quota. It draws from a random stream of its own, so that the runs of the golden file
 // stay as they are.
 type stronger struct {
 	rng      *rand.Rand
+	quota    bool         // rules draw on a quota
 	exact    bool         // every change is graceful: nothing is lost
 	until    limiter.Tick // no fault begins later
 	forgets  bool         // operators forget members that crashed
@@ -27,7 +28,7 @@ type stronger struct {
 const settlesWithin = 10 * limiter.Second
 
 func newStronger(kind Kind, seed uint64) *stronger {
-	return &stronger{rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0xd1342543de82ef95))}
+	return &stronger{quota: seed%quotaRuns == 1, rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0xd1342543de82ef95))}
 }
 
 func (x *stronger) between(from, to limiter.Tick) limiter.Tick {
