@@ -28,6 +28,9 @@ func ofIDs() []mutation {
 		{name: "an attempt waits for an earlier one", pkg: cluster, test: "^TestAnAttemptWaits", edits: []edit{
 			{"internal/cluster/decide.go", "	if k.ID == nil || k.Peek || !d.table", "	if k.ID == nil || t.Now > 0 || !d.table"},
 		}},
+		{name: "a block by the other keys is copied", pkg: cluster, test: "^TestABlockOfTheOtherKeysIsCopied$", edits: []edit{
+			{"internal/cluster/decide.go", "		limits := limitsOf(answer, i)\n", "		limits := len(k.Rule.Limits)\n"},
+		}},
 		{name: "a cancelled id is forgotten", pkg: cluster, test: "^TestACancelIsCopiedWithItsID$", edits: []edit{
 			{"internal/cluster/reserved.go", "			if q.Denied && x.table", "			if q.Denied && !q.Denied && x.table"},
 		}},

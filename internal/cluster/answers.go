@@ -91,6 +91,16 @@ func (t *turn) refuseFor(p *partition, r route.ReplyTo, status peer.ReplyStatus)
 	})
 }
 
+// limitsOf returns how many limits of a key an answer has: none if it leaves out the key.
+func limitsOf(answer *limiter.Decision, key int) (n int) {
+	for i := range answer.Len() {
+		if answer.Limit(i).Key == key {
+			n++
+		}
+	}
+	return n
+}
+
 // leftOut returns the keys of a denied check that its answer leaves out, since the check's id is
 // remembered for them, one bit each. It removes their limits from idle.
 func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {

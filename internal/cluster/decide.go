@@ -244,8 +244,9 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
-		changed, admitted := changes(answer, n, len(k.Rule.Limits))
-		n += len(k.Rule.Limits)
+		limits := limitsOf(answer, i)
+		changed, admitted := changes(answer, n, limits)
+		n += limits
 		if !changed && id == nil {
 			continue
 		}
