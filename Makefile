@@ -124,10 +124,12 @@ examples-module: ## The nested module of examples builds, and each of them says 
 # Its first run on a machine builds helm; after that it takes seconds.
 .PHONY: deploy-module
 deploy-module: ## The chart and the Kustomize base: what they render, and the rules for pods
+	scripts/helm.sh version >/dev/null
 	cd deploy/test && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 .PHONY: pods-test
 pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
+	scripts/helm.sh version >/dev/null
 	cd deploy/test && WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestPods$$' $(TESTFLAGS) ./...
 
 .PHONY: upgrade-test
