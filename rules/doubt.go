@@ -98,7 +98,7 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 		if fixed[0] == '/' {
 			fixed = "^" + fixed
 		}
-		return what + ": '" + strings.ReplaceAll(fixed, "'", "''") + "'"
+		return patternText(what, fixed)
 	}
 	if found != "" {
 		instead := write(fixed)
@@ -187,10 +187,10 @@ func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
 // middle of a path: a caller who can add to a path, as in /login/health, is not limited.
 func freesTooMuch(r *definition) (out []Warning) {
 	check := func(p *pattern, field string) {
-		if p == nil || p.text == "" || p.text[0] != '/' || strings.ContainsAny(p.text, "*{") { // unlikePattern says those
+		if !p.matchesAnywhere() {
 			return
 		}
-		instead := field + ": '^" + strings.ReplaceAll(p.text, "'", "''") + "'"
+		instead := beginningWith(field, p.text)
 		out = append(out, newWarning(r, r.at, instead, "rule %s: %s %s matches anywhere in a path, so requests such as %s are not limited by it: write %s for paths that begin so",
 			quote(r.name), field, quote(p.text), quote("/login"+clip(p.text)), instead))
 	}

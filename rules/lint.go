@@ -98,6 +98,36 @@ func lacking(r *definition) (out []Warning) {
 	return out
 }
 
+// pairsOfCallers warns about a key of address and user: each pair of them has a counter, and a
+// caller who varies either is not limited. As a key in a list of keys it is taken as meant.
+func pairsOfCallers(r *definition) (out []Warning) {
+	if len(r.limits) == 0 || r.skip || r.keyNode == nil {
+		return nil
+	}
+	for _, parts := range r.keys {
+		var ip, user, pair []string
+		for _, p := range parts {
+			text := plainText(p.String())
+			pair = append(pair, text)
+			if p.kind != partUser {
+				ip = append(ip, text)
+			}
+			if p.kind != partIP {
+				user = append(user, text)
+			}
+		}
+		if len(ip) == len(pair) || len(user) == len(pair) {
+			continue
+		}
+		key := func(parts []string) string { return "[" + strings.Join(parts, ", ") + "]" }
+		instead := "keys: [" + key(ip) + ", " + key(user) + "]"
+		out = append(out, newWarning(r, r.keyNode, instead, "%s counts each pair of address and user apart, so neither an address with many users nor a user at many addresses has a limit: "+
+			"write %q for a limit of each, or \"keys: [%s]\" if pairs are meant",
+			r.title(), instead, key(pair)))
+	}
+	return out
+}
+
 // asksFor reports whether only requests with an attribute fit.
 func (m *matcher) asksFor(name string) bool {
 	return slices.ContainsFunc(m.attributes, func(a attribute) bool { return a.name == name && !a.accepts("") })

@@ -53,6 +53,18 @@ func TestProbableMistakes(t *testing.T) {
 		{"- {name: a, match: {path: '^\\Q/a\\E$'}, key: [user], limits: [5/second]}", "2:27", `path: '^\Q/a\E/?$'`, "matches \"/a\" and not \"/a/\"", put(`path: '^\Q/a\E$'`)},
 		{"- {name: a, match: {path: ^/towns/?$}, limits: [5/second]}", "2:27", "key: [rule, user]", `"/towns" and "/towns/" have a limit each for each user`, put("name: a", "name: a, ")},
 
+		{"- {name: a, match: {path: /search}, key: [user], limits: [5/second]}", "2:27", "path: '^/search'", "matches anywhere in a path, not only where it begins: write path: '^/search', or path: '.*/search'", put("path: /search")},
+		{"- {name: a, match: {path: '/search/?$'}, key: [user], limits: [5/second]}", "2:27", "path: '^/search/?$'", "matches anywhere", put("path: '/search/?$'")},
+		{"- {name: a, match: {path: /a|/b}, key: [user], limits: [5/second]}", "2:27", "path: '^(/a|/b)'", "matches anywhere", put("path: /a|/b")},
+		{"- {name: a, match: {path: '^/a|/b|/c'}, key: [user], limits: [5/second]}", "2:27", "path: '^(/a|/b|/c)'", "^ is a part of the first alternative only", put("path: '^/a|/b|/c'")},
+		{"- {name: a, key: [user], limits: [5/second], cost: [{path: '^/a|/b', cost: 2}, {cost: 1}]}", "2:60", "path: '^(/a|/b)'", "first alternative only", put("path: '^/a|/b'")},
+		{`- {name: a, match: {path: '^/search\?q=x'}, key: [user], limits: [5/second]}`, "2:27", "path: '^/search/?$'", "asks for a query, and the path of a request has none", put(`path: '^/search\?q=x'`)},
+		{"- {name: a, match: {path: ^/search/?page_size=, group: [x]}, key: [user], limits: [5/second]}", "2:27", "path: '^/search/?$'", "asks for a query", put("path: ^/search/?page_size=")},
+		{`- {name: a, match: {path: '^/(a\?q|b)'}, key: [user], limits: [5/second]}`, "2:27", "attributes:", "asks for a query", nil},
+
+		{"- {name: a, key: [ip, user], limits: [5/second]}", "2:18", "keys: [[ip], [user]]", `neither an address with many users nor a user at many addresses has a limit: write "keys: [[ip], [user]]" for a limit of each, or "keys: [[ip, user]]" if pairs are meant`, put("key: [ip, user]")},
+		{"- {name: a, key: [path, user, ip, 'attr:a b'], match: {attributes: {a b: }}, limits: [5/second]}", "2:18", "keys: [[path, ip, 'attr:a b'], [path, user, 'attr:a b']]", `or "keys: [[path, user, ip, 'attr:a b']]"`, put("key: [path, user, ip, 'attr:a b']")},
+
 		{"- {name: a, match: {method: [GTE]}, key: [user], limits: [5/second]}", "2:30", "method: GET", `method "GTE" in rule "a" is not a method of HTTP or gRPC`, put("method: [GTE]")},
 		{"- {name: a, match: {method: [put, GTE]}, key: [user], limits: [5/second]}", "2:35", "method: [put, GET]", `method "GTE" in rule "a" is not a method`, put("method: [put, GTE]")},
 		{"- {name: a, cost: [{method: GTE, cost: 2}], key: [user], limits: [5/second]}", "2:29", "method: GET", `method "GTE" in rule "a" is not a method`, put("method: GTE")},
@@ -89,6 +101,12 @@ func TestNoFalseAlarms(t *testing.T) {
 		"- {name: a, key: ['attr:c'], match: {attributes: {c: [x, y]}}, limits: [5/second]}",
 		"- {name: a, keys: [['attr:c'], [ip]], limits: [5/second]}",
 		"- {name: a, match: {group: x}, unlimited: true}",
+		"- {name: a, keys: [[ip, user]], limits: [5/second]}",
+		"- {name: a, match: {path: '.*/search'}, key: [user], limits: [5/second]}",
+		"- {name: a, match: {path: '^(/a/|.*/b/)'}, key: [user], limits: [5/second]}",
+		"- {name: a, match: {path: '(^/a/|/b/)'}, key: [user], limits: [5/second]}",
+		"- {name: a, match: {path: /}, key: [user], limits: [5/second]}",
+		"- {name: a, match: {path: '^/a/?b|^/b/|^/a=?/'}, key: [user], limits: [5/second]}",
 
 		"- {name: a, continue: true, key: [user], limits: [5/second]}\n- {name: b, key: [ip], limits: [9/hour]}",
 		"- {name: a, match: {path: ^/a/b}, key: [user], limits: [5/second]}\n- {name: b, match: {path: ^/a}, key: [ip], limits: [9/hour]}",

@@ -139,6 +139,8 @@ func (d matching) fields(m *matcher) []field {
 		return field{name, func(_, v *node) {
 			*out = d.pattern(v, name)
 			d.unlikePattern(v, name, *out)
+			d.halfAnchored(v, name, *out)
+			d.queryPath(v, name, *out)
 			d.networkPath(v, name, *out)
 		}}
 	}

@@ -47,15 +47,21 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 		return out
 	}
 	for _, v := range d.list(n, what, maxPrefixes) {
-		if network, ok := bareNetwork(v.text); ok {
-			instead := networkText(network)
-			if n.kind == kindScalar {
-				instead = what + ": " + instead
+		network, bare := bareNetwork(v.text)
+		reason, other := "and its end is that of a network", ", or another length,"
+		if !bare {
+			if network, bare = lostSlash(v.text); !bare {
+				continue
 			}
-			addr, _ := netip.ParseAddr(v.text)
-			doubt(d.decoder, v, instead, "%s: %s is one address, and its end is that of a network: write %s, or another length, for the network, or %s/%d for this address",
-				what, v.text, instead, v.text, addr.BitLen())
+			reason, other = "and ends in what is the length of its network", ""
 		}
+		instead := networkText(network)
+		if n.kind == kindScalar {
+			instead = what + ": " + instead
+		}
+		addr, _ := netip.ParseAddr(v.text)
+		doubt(d.decoder, v, instead, "%s: %s is one address, %s: write %s%s for the network, or %s/%d for this address",
+			what, v.text, reason, instead, other, v.text, addr.BitLen())
 	}
 	return out
 }
@@ -95,6 +101,26 @@ func bareNetwork(text string) (string, bool) {
 		return "", false
 	}
 	return addr.String() + "/" + strconv.Itoa(8*n), true
+}
+
+// lostSlash returns the IPv6 prefix that is probably meant by an address that ends in its
+// length: fd00::/8 for fd00::8.
+func lostSlash(text string) (string, bool) {
+	begin, length, ok := strings.Cut(text, "::")
+	bits, err := strconv.Atoi(length)
+	if !ok || err != nil || begin == "" {
+		return "", false
+	}
+	addr, err := netip.ParseAddr(begin + "::")
+	if err != nil {
+		return "", false
+	}
+	switch { // blocks with a length of their own, and groups that are written to their end
+	case addr.IsPrivate() && (bits == 7 || bits == 8), addr.IsLinkLocalUnicast() && bits == 10, addr.IsMulticast() && bits == 8,
+		bits > 16 && bits == 16*(strings.Count(begin, ":")+1):
+		return netip.PrefixFrom(addr, bits).Masked().String(), true
+	}
+	return "", false
 }
 
 // notNetwork returns what is wrong with a text that is no address and no prefix.

@@ -235,6 +235,16 @@ func TestValidate(t *testing.T) {
 	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || strings.Count(got.err, bad+":3:") < 2 || strings.Contains(got.err, "^") {
 		t.Errorf("%+v", got)
 	}
+	for rest, want := range map[string]string{
+		"defaults: {shadow: true}\nrules: [{name: b, match: {group: x}, unlimited: true}, {name: a, key: [user], limits: [5/second]}]\n":                                                                                 "2 rules, 1 limit, all in shadow: nothing is denied",
+		"rules: [{name: a, key: [user], limits: [5/second], shadow: true, continue: true}, {name: b, key: [user], limits: [3/second]}]\n":                                                                                "2 rules, 2 limits, 1 in shadow",
+		"defaults: {shadow: true}\nquotas: [{name: q, key: [user], limits: [5/second], shadow: false}]\nrules: [{name: a, match: {group: x}, key: [user], limits: [5/second]}, {name: b, shadow: false, quotas: [q]}]\n": "2 rules, 1 quota, 2 limits, 1 in shadow",
+	} {
+		f := file(t, "shadow.yaml", rest)
+		if got := (person{}).run(t, "validate", f); !strings.HasPrefix(got.out, f+": OK: "+want) {
+			t.Errorf("%s: %+v", rest, got)
+		}
+	}
 	got = person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "validate", bad)
 	if !strings.Contains(got.err, "\n      - {name: a, limits: [0/minute], colour: red}\n                           ^\n") {
 		t.Errorf("the source line is not shown, or the mark is off:\n%s", got.err)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -65,12 +66,40 @@ func (a *app) validate(names []string, strict bool) error {
 			fmt.Fprintf(&out, "%s, ", term.Plural(q, "quota"))
 		}
 		out.WriteString(term.Plural(l, "limit"))
+		out.WriteString(inShadow(f.set))
 		if n := a.warnOfRules(f); n > 0 {
 			fmt.Fprintf(&out, ", %s", term.Plural(n, "warning"))
 		}
 		out.WriteByte('\n')
 	}
 	return errors.Join(failed, a.print(out.Bytes()))
+}
+
+// inShadow says how many rules and quotas of a set deny nothing, after a comma; nothing if all
+// of them may deny.
+func inShadow(s *rules.Set) string {
+	shadow, inForce := 0, 0
+	count := func(r *limiter.Rule) {
+		switch {
+		case r.Shadow:
+			shadow++
+		case len(r.Limits) > 0:
+			inForce++
+		}
+	}
+	for _, r := range s.Rules() {
+		count(r.Rule)
+	}
+	for _, q := range s.Quotas() {
+		count(q.Rule)
+	}
+	switch {
+	case shadow == 0:
+		return ""
+	case inForce == 0:
+		return ", all in shadow: nothing is denied"
+	}
+	return fmt.Sprintf(", %d in shadow", shadow)
 }
 
 type jsonValidity struct {
