@@ -154,7 +154,7 @@ rules:
 func TestCapacityIsShown(t *testing.T) {
 	n := open(t, weir.Config{Rules: []byte(`
 rules:
-  - {name: bucket, match: {path: /bucket}, key: [user], limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}
+  - {name: bucket, match: {path: ^/bucket}, key: [user], limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}
   - {name: window, key: [user], limits: [30/minute]}
 `)})
 	request := weir.Request{Path: "/bucket", Cost: weir.Units(21)}

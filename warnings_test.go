@@ -21,7 +21,7 @@ func TestAUsedShareIsTold(t *testing.T) {
 		var log bytes.Buffer
 		now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 		n, err := weir.Open(t.Context(), weir.Config{
-			Rules:   []byte("rules:\n  - {name: search, match: {path: /s}, key: [user], limits: [10/day], max_share: 20%}\n  - {name: other, key: [user], limits: [10/day]}\n"),
+			Rules:   []byte("rules:\n  - {name: search, match: {path: ^/s}, key: [user], limits: [10/day], max_share: 20%}\n  - {name: other, key: [user], limits: [10/day]}\n"),
 			MaxKeys: 10, Overflow: mode, Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now },
 		})
 		if err != nil {
