@@ -38,6 +38,8 @@ const (
 	Algorithm_ALGORITHM_TOKEN_BUCKET    Algorithm = 4
 	Algorithm_ALGORITHM_LEAKY_BUCKET    Algorithm = 5
 	Algorithm_ALGORITHM_GCRA            Algorithm = 6
+	// How many units are held at a time. Limits of requests cannot have it.
+	Algorithm_ALGORITHM_CONCURRENCY Algorithm = 7
 )
 
 // Enum value maps for Algorithm.
@@ -50,6 +52,7 @@ var (
 		4: "ALGORITHM_TOKEN_BUCKET",
 		5: "ALGORITHM_LEAKY_BUCKET",
 		6: "ALGORITHM_GCRA",
+		7: "ALGORITHM_CONCURRENCY",
 	}
 	Algorithm_value = map[string]int32{
 		"ALGORITHM_SLIDING_COUNTER": 0,
@@ -59,6 +62,7 @@ var (
 		"ALGORITHM_TOKEN_BUCKET":    4,
 		"ALGORITHM_LEAKY_BUCKET":    5,
 		"ALGORITHM_GCRA":            6,
+		"ALGORITHM_CONCURRENCY":     7,
 	}
 )
 
@@ -4000,7 +4004,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"RingMember\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
-	"\tgrpc_addr\x18\x02 \x01(\tR\bgrpcAddr*\xcb\x01\n" +
+	"\tgrpc_addr\x18\x02 \x01(\tR\bgrpcAddr*\xe6\x01\n" +
 	"\tAlgorithm\x12\x1d\n" +
 	"\x19ALGORITHM_SLIDING_COUNTER\x10\x00\x12\x1a\n" +
 	"\x16ALGORITHM_FIXED_WINDOW\x10\x01\x12\x19\n" +
@@ -4008,7 +4012,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x18ALGORITHM_SLIDING_WINDOW\x10\x03\x12\x1a\n" +
 	"\x16ALGORITHM_TOKEN_BUCKET\x10\x04\x12\x1a\n" +
 	"\x16ALGORITHM_LEAKY_BUCKET\x10\x05\x12\x12\n" +
-	"\x0eALGORITHM_GCRA\x10\x06*-\n" +
+	"\x0eALGORITHM_GCRA\x10\x06\x12\x19\n" +
+	"\x15ALGORITHM_CONCURRENCY\x10\a*-\n" +
 	"\x05Align\x12\x0f\n" +
 	"\vALIGN_EPOCH\x10\x00\x12\x13\n" +
 	"\x0fALIGN_FIRST_HIT\x10\x01*5\n" +
