@@ -204,10 +204,10 @@ func (p pass) spend(checks, bytes int) error {
 	return p.caller.Spend(checks, bytes)
 }
 
-// admitCheck admits a check or a peek, as admit does. A receipt or a reservation needs the
-// permission to refund.
+// admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
+// refund.
 func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
-	if receipt || r.Hold > 0 {
+	if receipt {
 		if err := p.may(ActionRefund); err != nil {
 			return err
 		}
@@ -219,12 +219,19 @@ func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
 }
 
 // admit returns why the caller may not do something with a request, nil if it may. The
-// request then has the caller's tenant and scope.
+// request then has the caller's tenant and scope. A check or a peek with a hold needs the
+// permission to refund as well, to the same rule.
 func (p pass) admit(r *limiter.Request, a Action) error {
 	if p.caller == nil {
 		return nil
 	}
 	scope, err := p.caller.May(a)
+	if err == nil && r.Hold != 0 && a != ActionRefund {
+		var refunds limiter.Scope
+		if refunds, err = p.caller.May(ActionRefund); refunds != nil {
+			scope = both{scope, refunds}
+		}
+	}
 	if err == nil {
 		err = p.admitParts(r)
 	}
@@ -232,6 +239,13 @@ func (p pass) admit(r *limiter.Request, a Action) error {
 		r.Tenant, r.Scope = p.caller.Tenant(), scope
 	}
 	return err
+}
+
+// both is what two scopes permit. The first one may be nil, for all rules.
+type both struct{ first, second limiter.Scope }
+
+func (s both) Permits(rule string) bool {
+	return (s.first == nil || s.first.Permits(rule)) && s.second.Permits(rule)
 }
 
 // admitParts returns why the caller may not name the rule, or send the limits, of a

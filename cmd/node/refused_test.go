@@ -36,6 +36,7 @@ tokens:
 identities:
   - {name: shop, token: {subject: shop}, certificate: {cn: shop}, tenant: shop, may: {check: [shop-], peek: [shop-]}}
   - {name: bank, token: {subject: bank}, certificate: {uri: "spiffe://example.org/bank"}, tenant: bank, may: {check: true, rule: true}}
+  - {name: half, certificate: {cn: half}, tenant: half, may: {check: true, refund: [shop-]}}
   - {name: ops, certificate: {cn: ops}, may: {admin: true}}
 `
 
@@ -140,6 +141,7 @@ func TestRefusals(t *testing.T) {
 	required, optional := guard(t, dir, clients, "required"), guard(t, dir, clients, "optional")
 	shop, ops := issue(t, clients, certstest.Leaf{Name: "shop"}), issue(t, clients, certstest.Leaf{Name: "ops"})
 	bank := issue(t, clients, certstest.Leaf{Name: "x", URI: "spiffe://example.org/bank"})
+	half := issue(t, clients, certstest.Leaf{Name: "half"})
 	stranger := issue(t, clients, certstest.Leaf{Name: "stranger"})
 	old := issue(t, clients, certstest.Leaf{Name: "shop", Begins: time.Now().Add(-2 * time.Hour), Ends: time.Now().Add(-time.Hour)})
 	other, peer := issue(t, foreign, certstest.Leaf{Name: "shop"}), issue(t, peers, certstest.Leaf{Name: "node-1", URI: certs.MemberURI("weir", "node-1")})
@@ -202,6 +204,7 @@ func TestRefusals(t *testing.T) {
 		{"a reset", required, shop, "", "/v1/reset", `{"path":"/cart","user":"ada"}`, 403, `must allow \"reset\"`, map[string]any{"action": "reset", "caller": "shop"}},
 		{"a refund", required, shop, "", "/v1/refund", `{"path":"/cart","user":"ada","receipt":"x"}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
 		{"a reservation", required, shop, "", "/v1/check", `{"path":"/cart","user":"eve","id":"1","hold_ms":1000}`, 403, `must allow \"refund\"`, map[string]any{"action": "check", "caller": "shop"}},
+		{"a reservation of a rule that may be checked only", required, half, "", "/v1/check", `{"path":"/pay","user":"eve","id":"1","hold_ms":1000}`, 403, "bank-pay", map[string]any{"action": "check", "caller": "half"}},
 		{"a settlement", required, shop, "", "/v1/settle", `{"path":"/cart","user":"ada","id":"1","actual":9}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
 		{"administration", required, shop, "", "/v1/top", "", 403, `must allow \"admin\"`, map[string]any{"action": "top", "caller": "shop", "over": "administration"}},
 	} {

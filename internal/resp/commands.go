@@ -192,14 +192,14 @@ func (c *conn) fail(name, code, text string) {
 func (c *conn) admit(r *limiter.Request, a transport.Action) error {
 	o := &c.of.options
 	if o.Access != nil {
-		return transport.Admit(c.caller.by, r, a)
+		return transport.Admit(c.caller.by, r, a) // also whether it may reserve
 	}
 	switch {
 	case len(r.Limits) > 0 && !o.AllowRequestLimits:
 		return errLimits
 	case a == transport.ActionReset && !o.AllowReset:
 		return errReset
-	case a == transport.ActionRefund && !o.AllowRefunds:
+	case (a == transport.ActionRefund || r.Hold != 0) && !o.AllowRefunds:
 		return errReserve
 	}
 	return nil

@@ -593,8 +593,16 @@ func (s someone) May(a transport.Action) (limiter.Scope, error) {
 	if a == transport.ActionRefund && s == "idle" {
 		return nil, forbidden("this caller may not refund")
 	}
+	if a == transport.ActionRefund && s == "half" {
+		return notTowns{}, nil
+	}
 	return nil, nil
 }
+
+// notTowns permits all rules but one.
+type notTowns struct{}
+
+func (notTowns) Permits(rule string) bool { return rule != "towns" }
 
 func (access) Identify(c transport.Credentials) (transport.Caller, error) {
 	for _, a := range c.Authorization {

@@ -90,7 +90,14 @@ func TestReservationsNeedRefunds(t *testing.T) {
 	if got := c.ask(asks[0]); !strings.Contains(got, " remaining 1 ") {
 		t.Error(got)
 	}
-	if n := len(told.told); n != 2*len(asks) {
+	c.ask("AUTH token-half") // may check all, and refund nothing of towns
+	if got := c.ask(asks[0]); !strings.HasPrefix(got, "-NOPERM ") || !strings.Contains(got, "towns") {
+		t.Error(got)
+	}
+	if got := c.ask("WEIR.CHECK /towns USER ada"); !strings.Contains(got, "allowed 1") {
+		t.Error(got)
+	}
+	if n := len(told.told); n != 2*len(asks)+1 {
 		t.Errorf("the audit was told of %v", told.told)
 	}
 }

@@ -24,9 +24,6 @@ func doWeirPeek(ctx context.Context, c *conn, args []string) {
 func doWeir(ctx context.Context, c *conn, name string, args []string, a transport.Action) {
 	r, err := question(args, usage, nil)
 	peek := a == transport.ActionPeek || r.Cost == limiter.Units(0)
-	if err == nil && r.Hold > 0 {
-		err = c.admit(&r, transport.ActionRefund)
-	}
 	if err == nil {
 		err = c.admit(&r, a)
 	}
