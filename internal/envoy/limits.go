@@ -31,19 +31,16 @@ type limitKey struct {
 	requests uint32
 	override bool
 	form     config.Form
-	reserved bool
 }
 
 // of returns the limit that counts for a limit of a configuration. One that came with a
-// request (override) has a name with its numbers, so that it has counters of its own. For a
-// reservation (reserved) it counts no denials, since the estimate of a denied one is used by
-// nobody.
-func (l *limits) of(c *config.Limit, override, reserved bool) (*limiter.Limit, error) {
-	k := limitKey{c.Unit, c.Requests, override, c.Form, reserved}
+// request (override) has a name with its numbers, so that it has counters of its own.
+func (l *limits) of(c *config.Limit, override bool) (*limiter.Limit, error) {
+	k := limitKey{c.Unit, c.Requests, override, c.Form}
 	if out, ok := l.kept.Get(k); ok {
 		return out, nil
 	}
-	out, err := l.make(c, override, reserved)
+	out, err := l.make(c, override)
 	if err == nil {
 		l.kept.Keep(k, out)
 	}
@@ -51,12 +48,12 @@ func (l *limits) of(c *config.Limit, override, reserved bool) (*limiter.Limit, e
 }
 
 // make returns a new limit.
-func (l *limits) make(c *config.Limit, override, reserved bool) (*limiter.Limit, error) {
+func (l *limits) make(c *config.Limit, override bool) (*limiter.Limit, error) {
 	spec := c.Spec(l.algorithm)
 	if override {
 		spec.Name = fmt.Sprintf("%d-%s", c.Requests, c.Unit)
 	}
-	if l.compat && !reserved {
+	if l.compat && c.Form.Estimate == 0 { // nobody uses the estimate of a request that is denied
 		spec.CountRejected = limiter.CountAll
 	}
 	return limiter.NewLimit(spec)

@@ -15,7 +15,7 @@ func TestLimitsExpire(t *testing.T) {
 	l := newLimits(limiter.FixedWindow, false, func() time.Time { return now })
 	get := func(n uint32) *limiter.Limit {
 		t.Helper()
-		out, err := l.of(&config.Limit{Unit: config.Minute, Requests: n}, true, false)
+		out, err := l.of(&config.Limit{Unit: config.Minute, Requests: n}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,23 +25,19 @@ const (
 
 // reserver reserves and settles for requests with an id.
 type reserver struct {
-	decider  Decider
-	estimate uint32 // of limits without one of their own; 0: they have no reservations
-	hold     time.Duration
-	allowed  bool // there are reservations
+	decider Decider
+	hold    time.Duration
+	allowed bool // there are reservations
 }
 
 func newReserver(o *Options) reserver {
-	return reserver{o.Decider, o.Estimate, cmp.Or(o.Hold, 10*time.Minute), o.ID != "" && (o.AllowRefunds || o.Access != nil)}
+	return reserver{o.Decider, cmp.Or(o.Hold, 10*time.Minute), o.ID != "" && (o.AllowRefunds || o.Access != nil)}
 }
-
-// estimateOf returns what an item reserves, 0 if its limit has no reservations.
-func (v *reserver) estimateOf(it *item) uint32 { return cmp.Or(it.limit.Form.Estimate, v.estimate) }
 
 // concern fills in what an item is about a reservation of a request with an id. A limit that
 // comes with a request has none.
 func (v *reserver) concern(it *item, id, domain string, override bool) error {
-	if id == "" || override || it.back || !v.allowed || v.estimateOf(it) == 0 {
+	if id == "" || override || it.back || !v.allowed || it.limit.Form.Estimate == 0 {
 		return nil
 	}
 	it.held, it.id = reserves, id // also if the two requests have other descriptors beside this one
@@ -56,29 +52,48 @@ func (v *reserver) concern(it *item, id, domain string, override bool) error {
 	return nil
 }
 
-// reserve reserves and settles. It returns what was settled.
-func (v *reserver) reserve(ctx context.Context, items []item) (settled []*item, err error) {
+// settle settles, and returns what was settled.
+func (v *reserver) settle(ctx context.Context, items []item) (settled []*item, err error) {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.held == notHeld {
+		if it.counter == nil || it.held != settles {
+			continue
+		}
+		a, err := v.decider.Settle(ctx, request(it), int64(it.hits), false)
+		if err != nil {
+			return settled, err
+		}
+		if a.State == limiter.AmendCharged && it.by != nil {
+			it.by.made++
+		}
+		settled = append(settled, it)
+	}
+	return settled, nil
+}
+
+// looks returns the questions whether there is room for what is to be reserved.
+func (v *reserver) looks(items []item) *batch {
+	var b batch
+	for i := range items {
+		if it := &items[i]; it.counter != nil && it.held == reserves {
+			b.ask(it, it.limit.Form.Estimate, true)
+		}
+	}
+	return &b
+}
+
+// reserve reserves what fits.
+func (v *reserver) reserve(ctx context.Context, items []item) error {
+	for i := range items {
+		it := &items[i]
+		if it.counter == nil || it.held != reserves || it.over {
 			continue
 		}
 		r := request(it)
-		if it.held == settles {
-			a, err := v.decider.Settle(ctx, r, int64(it.hits), false)
-			if err != nil {
-				return settled, err
-			}
-			if a.State == limiter.AmendCharged && it.by != nil {
-				it.by.made++
-			}
-			settled = append(settled, it)
-			continue
-		}
-		r.Cost, r.Hold = limiter.Units(int64(v.estimateOf(it))), v.hold
+		r.Cost, r.Hold = limiter.Units(int64(it.limit.Form.Estimate)), v.hold
 		var d limiter.Decision
 		if err := v.decider.CheckInto(ctx, &r, &d); err != nil {
-			return settled, err
+			return err
 		}
 		it.by.charged(&d)
 		it.told(&d)
@@ -86,10 +101,10 @@ func (v *reserver) reserve(ctx context.Context, items []item) (settled []*item, 
 			it.held = reserved
 		}
 	}
-	return settled, nil
+	return nil
 }
 
-// cancel cancels what was reserved for a request that is denied. It does so also if the caller
+// cancel cancels what was reserved for a request that is denied after all. It does so also if the caller
 // has gone, within a second.
 func (v *reserver) cancel(ctx context.Context, items []item) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -103,7 +118,7 @@ func (v *reserver) cancel(ctx context.Context, items []item) error {
 		if _, err := v.decider.Settle(ctx, request(it), 0, true); err != nil {
 			errs = append(errs, err)
 		}
-		it.remaining += v.estimateOf(it)
+		it.remaining += it.limit.Form.Estimate
 	}
 	return errors.Join(errs...)
 }

@@ -49,6 +49,18 @@ func TestReservations(t *testing.T) {
 				{[]string{"other=y hits=11", "user=eve hits=0 request_id=5"}, "over; over 10/hour left " + map[envoy.Mode]string{envoy.Compat: "0", envoy.Atomic: "10"}[mode] + ", 3600s; ok 700/hour left 700, 3600s"},
 				{[]string{"user=eve hits=700"}, "ok; ok 700/hour left 0, 3600s"},
 
+				// A call without an id leaves reservations as they are.
+				{[]string{"user=fay hits=0 request_id=9"}, "ok; ok 700/hour left 37, 3600s"},
+				{[]string{"user=fay hits=0"}, "ok; ok 700/hour left 37, 3600s"},
+				{[]string{"user=fay hits=1"}, "ok; ok 700/hour left 36, 3600s"},
+				{[]string{"user=fay hits=99 request_id=9"}, "ok; ok 700/hour left 600, 3600s"},
+
+				// A denied request has reserved nothing, and is decided anew.
+				{[]string{"other=z hits=10"}, "ok; ok 10/hour left 0, 3600s"},
+				{[]string{"user=gus hits=0 request_id=10", "other=z"}, "over; ok 700/hour left 700, 3600s; over 10/hour left 0, 3600s"},
+				{[]string{"user=gus hits=0 request_id=10"}, "ok; ok 700/hour left 37, 3600s"},
+				{[]string{"user=gus hits=100 request_id=10"}, "ok; ok 700/hour left 600, 3600s"},
+
 				// A shadow limit denies nothing.
 				{[]string{"soft=x hits=0 request_id=6"}, "ok; ok 700/hour left 37, 3600s"},
 				{[]string{"soft=x hits=0 request_id=7"}, "ok; ok 700/hour left 0, 3600s"},
@@ -88,19 +100,8 @@ func TestRequestsAtOnceStayWithinTheLimit(t *testing.T) {
 	}
 }
 
-// The estimate of the service holds where the file has none. Without permission to refund, or
-// without an id, nothing is reserved.
+// Without permission to refund, or without ids, files with estimates are refused.
 func TestReservationsAreAllowed(t *testing.T) {
-	estimate := func(o *envoy.Options) { o.ID, o.AllowRefunds, o.Estimate = "request_id", true, 4 }
-	if got := newFixture(t, idFile, estimate).ask(1, "user=ada hits=0 request_id=1"); got != "ok; ok 10/hour left 6, 3600s" {
-		t.Error(got)
-	}
-	if got := newFixture(t, idFile, estimate).ask(1, "user=ada hits=0"); got != "ok; ok 10/hour left 10, 3600s" {
-		t.Error(got)
-	}
-	if got := newFixture(t, idFile, func(o *envoy.Options) { estimate(o); o.AllowRefunds = false }).ask(1, "user=ada hits=0 request_id=1"); got != "ok; ok 10/hour left 10, 3600s" {
-		t.Error(got)
-	}
 	c, err := config.Parse([]config.File{{Name: "test.yaml", Data: []byte(modelFile)}}, config.Options{})
 	if err != nil {
 		t.Fatal(err)

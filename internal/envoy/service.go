@@ -94,12 +94,11 @@ type Options struct {
 	// of the descriptor, or else a header of the call. Whoever repeats a request with its id
 	// is answered as the first time, and nothing is charged; empty: there are no ids.
 	ID string
-	// Estimate is how many hits a descriptor that only looks reserves in a request with an id;
-	// a file may say otherwise, and for 0 it must. Another request with the id and with hits
-	// settles that with them. It needs AllowRefunds, or the caller's permission to refund.
-	// Hold is how long a reservation lasts; default 10 minutes.
-	Estimate uint32
-	Hold     time.Duration
+	// Hold is how long a reservation lasts; default 10 minutes. In a request with an id a
+	// descriptor that only looks reserves the estimate of its limit, if a file says one.
+	// Another request with the id and with hits settles that with them. It needs AllowRefunds,
+	// or the caller's permission to refund.
+	Hold time.Duration
 	// StopWhenOver makes Compat charge only the descriptors that are over their limit, if any
 	// is. Between the question and the charge others may be charged, as there.
 	StopWhenOver bool
@@ -153,7 +152,7 @@ func (s *Service) SetConfig(c *config.Config) error {
 		if l.Form.Estimate > 0 && !s.reserver.allowed {
 			return fmt.Errorf("the limit of %s has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or --permissions", l.Path)
 		}
-		if _, err := s.limits.of(l, false, false); err != nil {
+		if _, err := s.limits.of(l, false); err != nil {
 			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, l.Spec(s.options.Algorithm).Algorithm, err)
 		}
 		return nil
@@ -278,19 +277,28 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 }
 
 // decideItems decides items. What is settled beyond a limit is not over it: its request has
-// passed.
+// passed. What is to be reserved is looked at first, and reserved if nothing denies the
+// request: a reservation that is cancelled leaves its id settled for good. So it is cancelled
+// only if another request took the room meanwhile.
 func (s *Service) decideItems(ctx context.Context, items []item) error {
-	settled, err := s.reserver.reserve(ctx, items)
+	settled, err := s.reserver.settle(ctx, items)
 	if err == nil {
 		err = s.uncredited(ctx, settled)
 	}
+	if err == nil {
+		err = s.decide(ctx, s.reserver.looks(items), (*item).told)
+	}
 	switch {
 	case err != nil:
-		return err
 	case s.options.Mode == Atomic:
-		return s.atomic(ctx, items)
+		err = s.atomic(ctx, items)
+	default:
+		err = s.each(ctx, items)
 	}
-	return s.each(ctx, items)
+	if err == nil && (!denies(s, items) || s.options.Shadow) {
+		err = s.reserver.reserve(ctx, items)
+	}
+	return err
 }
 
 // item is one descriptor of a request and its outcome.
@@ -352,7 +360,7 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 			return nil, err
 		}
 		var err error
-		if it.counter, err = s.limits.of(it.limit, override, it.held != notHeld); err != nil {
+		if it.counter, err = s.limits.of(it.limit, override); err != nil {
 			return nil, err
 		}
 		if a := it.counter.Algorithm(); it.back && (a == limiter.SlidingLog || a == limiter.SlidingWindow) {

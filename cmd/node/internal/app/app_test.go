@@ -485,7 +485,7 @@ func TestOptions(t *testing.T) {
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
 		"gubernator-addr": "g:8", "gubernator-http-addr": "g:9", "gubernator-zone": "Europe/Berlin",
-		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e", "auth-id-header": "f", "envoy-id": "g", "envoy-estimate": "7", "envoy-hold": "1m",
+		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e", "auth-id-header": "f", "envoy-id": "g", "envoy-hold": "1m",
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true", "envoy-header-names": "a,b,c",
 		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",

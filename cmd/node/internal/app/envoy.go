@@ -32,9 +32,8 @@ type envoyOptions struct {
 
 // envoyIDs are the flags of ids and of what requests with an id reserve.
 type envoyIDs struct {
-	name     string
-	estimate uint32
-	hold     time.Duration
+	name string
+	hold time.Duration
 }
 
 // envoyAnswers are the flags for what answers have besides statuses.
@@ -59,7 +58,6 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.algorithm, "envoy-algorithm", "`ALGORITHM` of all limits of these files")
 	f.StringVar(&o.domains, "envoy-domain", "", "`DOMAIN` whose limits come with the descriptors, without a file; several with commas")
 	f.StringVar(&o.ids.name, "envoy-id", "", "take ids of requests from the descriptor entry or header `NAME` (default none)")
-	f.Uint32Var(&o.ids.estimate, "envoy-estimate", 0, "`HITS` that a request with an id and without hits reserves (default none)")
 	f.DurationVar(&o.ids.hold, "envoy-hold", o.ids.hold, "how long a reservation lasts that nobody settles")
 	f.BoolVar(&o.merge, "envoy-merge-domains", false, "let several files describe one domain")
 	f.BoolVar(&o.shadow, "envoy-shadow", false, "answer every request with OK; the statuses of descriptors stay")
@@ -101,8 +99,6 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--envoy-xds-cert and --envoy-xds-key belong together: give both or neither")
 	case !(o.near > 0 && o.near <= 1): // NaN too
 		return usage(cmd, "--envoy-near-limit %v is out of range: give a part above 0 and up to 1, such as 0.8", o.near)
-	case o.ids.estimate > 0 && o.ids.name == "":
-		return usage(cmd, "--envoy-estimate is for requests with ids: give --envoy-id too")
 	case o.ids.hold < limiter.MinHold || o.ids.hold > limiter.MaxHold:
 		return usage(cmd, "--envoy-hold %v is out of range: give %v to %v", o.ids.hold, limiter.MinHold, limiter.MaxHold)
 	case o.stop && o.mode.value != "compat":
@@ -132,7 +128,7 @@ func (o *envoyOptions) config(allowRefunds bool) (*server.EnvoyConfig, error) {
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,
-			AllowRefunds: allowRefunds, StopWhenOver: o.stop, ID: o.ids.name, Estimate: o.ids.estimate, Hold: o.ids.hold, NearLimit: o.near,
+			AllowRefunds: allowRefunds, StopWhenOver: o.stop, ID: o.ids.name, Hold: o.ids.hold, NearLimit: o.near,
 		},
 	}
 	if o.xds.Addr != "" {

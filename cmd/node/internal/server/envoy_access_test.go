@@ -132,9 +132,9 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 	c.Permissions, c.Audit = file(t, envoyPermissions), g.auditFile.name
 	g.issuer = newIssuer(t, c.Permissions)
 	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.VerifyClientCertIfGiven}
-	c.Envoy, _ = envoyConfig(t, envoyFile)
+	c.Envoy, _ = envoyConfig(t, envoyFile+"  - {key: model, rate_limit: {unit: year, requests_per_unit: 3}, metadata: {weir: {estimate: 2}}}\n")
 	c.Envoy.HTTPAddrs, c.Envoy.Options.Mode = []string{"127.0.0.1:0"}, mode
-	c.Envoy.Options.ID, c.Envoy.Options.Estimate = "request_id", 2
+	c.Envoy.Options.ID = "request_id"
 	g.Server = start(t, c)
 	return g
 }
@@ -186,6 +186,7 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 	}
 	reserve := func(d *ratelimit.RateLimitDescriptor) {
 		hits(0)(d)
+		d.Entries[0].Key = "model"
 		d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "request_id", Value: "1"})
 	}
 	ask := func(as, token, domain string, d ...*ratelimit.RateLimitDescriptor) (*rls.RateLimitResponse, error) {
@@ -272,7 +273,7 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 		t.Errorf("hits that were taken back are audited as %v", line)
 	}
 	remains("bank", "", 1, user(nil))
-	remains("shop", "", 0, user(reserve))
+	remains("shop", "", 1, user(reserve))
 }
 
 // Over HTTP the same identities hold, and what shows the configuration needs an administrator.
