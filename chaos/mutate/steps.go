@@ -122,7 +122,10 @@ func ofMoves() []mutation {
 			{"internal/cluster/decide.go", "	t.At++ // receipts of the instant of a reset are void, and those of what follows are not\n", ""},
 		}},
 		{name: "what follows a reset in another turn can be taken back", pkg: "./internal/cluster", test: "^TestChargesAfterAResetAreTakenBack$", edits: []edit{
-			{"internal/cluster/part.go", "	t.At = max(t.At, p.at)\n", ""},
+			{"internal/cluster/part.go", "		t.At = max(t.At, p.at)\n", ""},
+		}},
+		{name: "a clock that was set back is followed", pkg: "./chaos/sim", test: "^TestConformance$/^ClockGoesBack$", edits: []edit{
+			{"internal/cluster/part.go", "	if p.at-t.At <= maxLate {\n", "	{\n"},
 		}},
 		{name: "a reset that waits for the heir is not repeated", pkg: "./internal/cluster/replica", test: "^TestAWithheldResetStands$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		case resetStands(o, h.Facts(), counter):", "		case false:"},

