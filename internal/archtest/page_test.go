@@ -3,7 +3,9 @@ package archtest
 import (
 	"go/ast"
 	"io/fs"
+	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,6 +39,73 @@ func TestArchitectureNamesMethods(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md names %s, which is not declared", n[0])
 		}
 	}
+}
+
+// TestArchitectureListsPackages: the table of packages in ARCHITECTURE.md has each row of
+// the house, on its floor, and each package that it names exists.
+func TestArchitectureListsPackages(t *testing.T) {
+	page, err := fs.ReadFile(repository(), "ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Packages\n")
+	_, table, _ = strings.Cut(table, "\n```\n")
+	table, _, _ = strings.Cut(table, "\n```\n")
+	listed := map[string]int{} // package -> floor
+	floor := 0
+	for line := range strings.Lines(table) {
+		m := regexp.MustCompile(`^(-?\d+)? +([a-z].*)`).FindStringSubmatch(line)
+		if m == nil {
+			t.Fatalf("%q is neither a package nor more of one", line)
+		}
+		if m[1] != "" {
+			if floor, err = strconv.Atoi(m[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(line)-len(strings.TrimLeft(line, " ")) > 8 {
+			continue // more of the description
+		}
+		names, _, _ := strings.Cut(m[2], "  ")
+		first, before := "", ""
+		for i, name := range strings.Split(names, ", ") {
+			at := name
+			switch {
+			case i == 0:
+				first = name
+			case strings.HasPrefix(name, "/"):
+				at = first + name
+			case !isPackage(name):
+				at = path.Join(strings.SplitN(before, "/", 2)[0], name)
+			}
+			if name == "weir (the root)" {
+				at = ""
+			}
+			if before = at; !isPackage(at) {
+				t.Errorf("ARCHITECTURE.md lists %s, which does not exist", at)
+			}
+			listed[at] = floor
+		}
+	}
+	for _, r := range house() {
+		found := false
+		for at, floor := range listed {
+			if at == r.path || r.tree && strings.HasPrefix(at, r.path+"/") {
+				if found = true; floor != r.floor {
+					t.Errorf("ARCHITECTURE.md has %q on floor %d, the house on %d", at, floor, r.floor)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("ARCHITECTURE.md does not list %q", r.path)
+		}
+	}
+}
+
+// isPackage reports whether a directory of the repository has Go files.
+func isPackage(dir string) bool {
+	files, err := fs.Glob(repository(), path.Join(dir, "*.go"))
+	return err == nil && len(files) > 0
 }
 
 // declare adds what a declaration declares: package.name, and Type.method.
