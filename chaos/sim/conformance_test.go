@@ -184,15 +184,7 @@ func TestConformance(t *testing.T) {
 		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
 	t.Parallel()
-	limitertest.Run(t, newSubject)
-}
-
-func TestTranscripts(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("long, and longer under the race detector; make wire runs it")
-	}
-	t.Parallel()
-	limitertest.Transcripts(t, func(tb testing.TB, yaml string) limitertest.Subject {
+	limitertest.Run(t, func(tb testing.TB, yaml string) limitertest.Subject {
 		return &afterResets{subject: newSubject(tb, yaml).(*subject)}
 	})
 }
