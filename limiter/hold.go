@@ -176,6 +176,16 @@ func (s *State) HoldsID(words []uint64, id uint64) bool {
 	return false
 }
 
+// HoldEnd returns when the hold of an id ends; 0 if it has none.
+func HoldEnd(s *State, words []uint64, id uint64) Tick {
+	for i := range int(s.A) {
+		if h := HoldAt(words, i); h.ID == id {
+			return h.End
+		}
+	}
+	return 0
+}
+
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. With n = 0 they do already, and the hold ends later than before.
 func Occupy(s *State, n uint32, end Tick) {

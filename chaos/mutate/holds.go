@@ -19,6 +19,12 @@ func ofHolds() []mutation {
 		{name: "a late cancel of a reservation that is over takes nothing back", pkg: cluster, test: "^TestALateCancelOfAHold$", edits: []edit{
 			{"internal/cluster/reserved.go", "		case held:\n", "		case held && !held:\n"},
 		}},
+		{name: "an extension that another owner denies is taken back", pkg: sim, test: "^TestHoldsOverSeveralOwners$", edits: []edit{
+			{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},
+		}},
+		{name: "an extension is only taken back if none came after it", pkg: table, test: "^TestTakeBack$", edits: []edit{
+			{"limiter/table/extension.go", "c.ID.ID) != x.End {\n", "c.ID.ID) < 0 {\n"},
+		}},
 		{name: "a policy reserves nothing", pkg: sim, test: "^TestPoliciesHoldNothing$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		share.ID.Hold = 0 //", "		share.ID.Hold += 0 //"},
 		}},

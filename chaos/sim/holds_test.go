@@ -343,6 +343,19 @@ func TestHoldsOverSeveralOwners(t *testing.T) {
 		left(2, 2, "another was denied")
 		amend(r, 9, limiter.Amend{Extend: true}, limiter.AmendDone)
 		left(1, 1, "extended")
+		// What one owner denies no other adds, and none lets the reservation last longer for it.
+		third := limiter.Request{User: r.User + "y", IP: r.IP, ID: "three", Hold: 5 * time.Second, Cost: limiter.Units(1)}
+		asked(t, s, &third)
+		long := r
+		long.Hold = 10 * time.Minute
+		amend(long, 10, limiter.Amend{Extend: true}, limiter.AmendDenied)
+		left(0, 1, "an extension was denied")
+		if u%2 == 0 {
+			s.SetTime(s.clock + limiter.Minute)
+			left(10, 10, "the reservations have ended")
+			continue
+		}
+		amend(third, 0, limiter.Amend{}, limiter.AmendDone)
 		amend(r, 3, limiter.Amend{}, limiter.AmendDone)
 		left(7, 7, "settled")
 		amend(r, 3, limiter.Amend{}, limiter.AmendRepeated)

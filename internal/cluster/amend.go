@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Amend settles or extends the reservation of a charge's ID, see [route.Router.Amend].
@@ -42,7 +43,7 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 	for _, p := range parts {
 		p.instant(t)
 	}
-	out, changed := d.table.Amend(t.At, d.shareOf(t, q.Charge), q.Amend)
+	out, changed := d.amendTable(t, q)
 	q.Outcome.Amended = &out
 	if changed {
 		d.amended(t, q.Charge)
@@ -51,6 +52,25 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 		return d.confirm(t, q, parts, answer), nil
 	}
 	return route.Answered, nil
+}
+
+// amendTable settles or extends a reservation in the table, or takes an extension back.
+func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, changed bool) {
+	switch charge := d.shareOf(t, q.Charge); {
+	case q.Back != nil:
+		if !d.table.TakeBack(t.At, charge, *q.Back) {
+			out.State = limiter.AmendUnknown
+		}
+		return out, out.State == limiter.AmendDone
+	case q.Amend.Extend && charge.Len() == 1:
+		var x table.Extension
+		if out, x, changed = d.table.Extend(t.At, charge); out.State == limiter.AmendDone {
+			q.Outcome.Extension = &x
+		}
+		return out, changed
+	default:
+		return d.table.Amend(t.At, charge, q.Amend)
+	}
 }
 
 // unsettled returns a partition in which the check that made a reservation may still be taken

@@ -26,7 +26,7 @@ func (t *turn) done(r route.ReplyTo, x route.Outcome) {
 	}
 	out := peer.Reply{ID: r.ID, Status: peer.Done, Count: uint32(x.Counters)}
 	if x.Amended != nil {
-		t.Out.Amended(r.To, out, route.AmendedOut(r.ID, x.Amended))
+		t.Out.Amended(r.To, out, route.AmendedOut(r.ID, &x))
 		return
 	}
 	t.Out.Status(r.To, out)

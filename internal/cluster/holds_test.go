@@ -121,6 +121,11 @@ func TestAmendmentsThatCannotBe(t *testing.T) {
 		"extended by nothing":     ok(func(h *peer.Hold) { h.Extend = true }),
 		"extended for ever":       ok(func(h *peer.Hold) { h.Extend, h.Span = true, 1<<62 }),
 		"settled for a time":      ok(func(h *peer.Hold) { h.Span = 1 << 20 }),
+		"taken back without word": ok(func(h *peer.Hold) { h.Back = true }),
+		"an end of nothing":       ok(func(h *peer.Hold) { h.End = 1 << 40 }),
+		"extended, taken back":    ok(func(h *peer.Hold) { h.Back, h.End, h.Extend, h.Span = true, 1<<40, true, 1<<20 }),
+		"taken back, unknown":     ok(func(h *peer.Hold) { h.Back, h.End, h.Ignore = true, 1<<40, true }),
+		"what was not extended":   ok(func(h *peer.Hold) { h.Back, h.End = true, 1<<40 }),
 		"nothing (as it must be)": settling(),
 	} {
 		x := newIdentified(t, limiter.ReplicationOff)
@@ -136,6 +141,7 @@ func TestAmendmentsThatCannotBe(t *testing.T) {
 		"held for no time": {},
 		"held for ever":    {Span: 1 << 62},
 		"extended":         {Span: 1 << 20, Extend: true},
+		"taken back":       {Span: 1 << 20, Back: true, End: 1 << 40},
 		"of another life":  {Span: 1 << 20, Life: 1 << 20},
 	} {
 		x := newIdentified(t, limiter.ReplicationOff)

@@ -280,6 +280,9 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	if hold != nil {
 		ask.Kind, ask.Amend = route.KindAmend, limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore}
 		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
+		if hold.Back {
+			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd), Was: t.charge.Key(0).Cost}
+		}
 	}
 	v, at := in.decider.handle(t, &ask, &t.answer, nil)
 	switch {

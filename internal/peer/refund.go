@@ -58,6 +58,11 @@ type Hold struct {
 	// Extend, of an amendment, extends the reservation; otherwise it is settled. Ignore means
 	// that an id which is not known is not charged.
 	Extend, Ignore bool
+	// Back, of an amendment, takes back the extension after which the reservation ends at End:
+	// it ends at WasEnd again, and the cost of the key is its estimate. Both are of the clock of
+	// the member that extended it.
+	Back        bool
+	End, WasEnd uint64
 }
 
 // Amended is the result of the amendment with the same ID: limiter.Amended, with a span in
@@ -68,4 +73,8 @@ type Amended struct {
 	First, Estimate uint32
 	Over            uint64
 	RetryAfter      int64
+	// Was, End and WasEnd, of an extension of one key, are the estimate before it, the end of the
+	// reservation and that before it, see Hold. End is 0 if nothing was extended.
+	Was         uint32
+	End, WasEnd uint64
 }

@@ -259,8 +259,14 @@ func holdColumns() []column[peer.Hold] {
 		varints[T, uint64]{3, func(x *T) *uint64 { return &x.Span }},
 		varints[T, uint64]{4, func(x *T) *uint64 { return &x.Life }},
 		flags[T]{5,
-			func(x *T) byte { return bit(x.Keep, 1) | bit(x.Extend, 2) | bit(x.Ignore, 4) },
-			func(x *T, b byte) { x.Keep, x.Extend, x.Ignore = b&1 != 0, b&2 != 0, b&4 != 0 }},
+			func(x *T) byte {
+				return bit(x.Keep, 1) | bit(x.Extend, 2) | bit(x.Ignore, 4) | bit(x.Back, 8)
+			},
+			func(x *T, b byte) {
+				x.Keep, x.Extend, x.Ignore, x.Back = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0
+			}},
+		varints[T, uint64]{6, func(x *T) *uint64 { return &x.End }},
+		varints[T, uint64]{7, func(x *T) *uint64 { return &x.WasEnd }},
 	}
 }
 
@@ -273,5 +279,8 @@ func amendedColumns() []column[peer.Amended] {
 		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Estimate }},
 		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Over }},
 		zigzags[T]{7, false, func(x *T) *int64 { return &x.RetryAfter }},
+		varints[T, uint32]{8, func(x *T) *uint32 { return &x.Was }},
+		varints[T, uint64]{9, func(x *T) *uint64 { return &x.End }},
+		varints[T, uint64]{10, func(x *T) *uint64 { return &x.WasEnd }},
 	}
 }

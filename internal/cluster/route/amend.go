@@ -5,13 +5,13 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Amend settles or extends the reservation of a charge's ID, at the owner of each key or, if it
 // does not answer, at its heir. It calls done once with the outcome, at the deadline at the
 // latest. A second execution changes nothing, so several members may be asked. Keys of several
-// owners are settled by each of them. If one of them denies what an extension adds, the others
-// have added it: too much is reserved there until the reservation is settled or ends.
+// owners are settled by each of them. They are all extended, or none is.
 func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
 	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a, done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
@@ -19,8 +19,49 @@ func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done fu
 	}}})
 }
 
+// extended ends an extension over several owners. If one of them refuses it, the others take it
+// back. The answer waits until they have, or for the deadline: a caller that is told of a denial
+// finds the former reservation at every owner. If the message is lost, too much is reserved there.
+func (s *fanOut) extended(t *Turn) {
+	if x := s.outcome(); x.Amended == nil || !refuses(x.Amended.State) {
+		s.done(t)
+		return
+	}
+	s.open = 1 // this function
+	for _, r := range s.parts {
+		if r.call.outcome.Extension != nil {
+			s.takeBack(t, r)
+		}
+	}
+	if s.closed() {
+		s.done(t)
+	}
+}
+
+// takeBack takes back the extension of one key.
+func (s *fanOut) takeBack(t *Turn, r *portion) {
+	c := r.charge.Clone()
+	c.Key(0).Cost = r.call.outcome.Extension.Was
+	o := &Call{task: task{kind: KindAmend, charge: c, answer: new(limiter.Decision), back: r.call.outcome.Extension, done: func(*Turn, *Call) {}}}
+	if t.Now < s.until {
+		s.mu.Lock()
+		s.open++
+		s.mu.Unlock()
+		o.until = s.until
+		o.done = func(t *Turn, _ *Call) {
+			if s.closed() {
+				s.done(t)
+			}
+		}
+	}
+	s.c.start(t, o)
+}
+
+// refuses reports whether an extension changes nothing in a state.
+func refuses(s limiter.AmendState) bool { return rank(s) >= rank(limiter.AmendDenied) }
+
 // together returns the result of an amendment by several owners. Either may be nil.
-func together(a, b *limiter.Amended) *limiter.Amended {
+func together(a, b *limiter.Amended, extends bool) *limiter.Amended {
 	switch {
 	case a == nil:
 		return b
@@ -28,13 +69,21 @@ func together(a, b *limiter.Amended) *limiter.Amended {
 		return a
 	}
 	out := *a
-	if rank(b.State) > rank(a.State) {
-		out.State, out.First = b.State, b.First
+	switch is, was := rank(b.State), rank(a.State); {
+	case is > was:
+		out.State, out.First, out.RetryAfter = b.State, b.First, b.RetryAfter
+	case is == was && b.RetryAfter == 0: // it is never admitted
+		out.RetryAfter = 0
+	case is == was && a.RetryAfter != 0:
+		out.RetryAfter = max(a.RetryAfter, b.RetryAfter)
 	}
 	if out.Estimate == 0 {
 		out.Estimate = b.Estimate
 	}
-	out.Over, out.RetryAfter = max(a.Over, b.Over), max(a.RetryAfter, b.RetryAfter)
+	if extends && refuses(out.State) {
+		out.Estimate = 0
+	}
+	out.Over = max(a.Over, b.Over)
 	return &out
 }
 
@@ -42,15 +91,18 @@ func together(a, b *limiter.Amended) *limiter.Amended {
 func rank(s limiter.AmendState) int {
 	return slices.Index([]limiter.AmendState{
 		limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged,
-		limiter.AmendDenied, limiter.AmendSettled, limiter.AmendFull,
+		limiter.AmendDenied, limiter.AmendFull, limiter.AmendSettled,
 	}, s)
 }
 
 // holdOut returns what an amendment with a number says of a reservation.
-func holdOut(number uint64, id *limiter.Idempotency, a limiter.Amend) *peer.Hold {
+func holdOut(number uint64, id *limiter.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
 	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown}
 	if a.Extend {
 		h.Span = uint64(limiter.Span(id.Hold))
+	}
+	if back != nil {
+		h.Back, h.End, h.WasEnd = true, uint64(back.End), uint64(back.WasEnd)
 	}
 	return &h
 }
@@ -65,9 +117,22 @@ func amendedIn(a *peer.Amended) *limiter.Amended {
 	}
 }
 
+// extensionIn returns what an extension changed, nil if nothing.
+func extensionIn(a *peer.Amended) *table.Extension {
+	if a == nil || a.End == 0 {
+		return nil
+	}
+	return &table.Extension{End: limiter.Tick(a.End), WasEnd: limiter.Tick(a.WasEnd), Was: a.Was}
+}
+
 // AmendedOut returns the result of an amendment as the reply with a number carries it.
-func AmendedOut(number uint64, a *limiter.Amended) peer.Amended {
-	return peer.Amended{
+func AmendedOut(number uint64, x *Outcome) peer.Amended {
+	a := x.Amended
+	out := peer.Amended{
 		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over, RetryAfter: int64(limiter.Span(a.RetryAfter)),
 	}
+	if e := x.Extension; e != nil {
+		out.Was, out.End, out.WasEnd = e.Was, uint64(e.End), uint64(e.WasEnd)
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Call is one check, refund, reset, explanation or amendment on keys of one owner, from its
@@ -32,7 +33,8 @@ type task struct {
 	denied  bool // the whole check of that reservation was denied
 	// remember means that a denial may be cached.
 	remember bool
-	amend    limiter.Amend // what is done with a reservation
+	amend    limiter.Amend    // what is done with a reservation
+	back     *table.Extension // what is taken back; nil if nothing is
 
 	charge  *limiter.Charge
 	answer  *limiter.Decision

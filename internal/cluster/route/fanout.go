@@ -91,7 +91,8 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 		peek := kind != KindAmend && (s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow)
 		var r *portion
 		for _, have := range s.parts {
-			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek {
+			// Each key of an extension is a part, since each has an estimate of its own.
+			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek && !amend.Extend {
 				r = have
 			}
 		}
@@ -147,6 +148,8 @@ func (s *fanOut) partDone(t *Turn, _ *Call) {
 		return
 	}
 	switch r := s.parts[0]; {
+	case r.call.kind == KindAmend && r.call.amend.Extend:
+		s.extended(t)
 	case r.call.kind != KindCheck:
 		s.done(t)
 	case slices.ContainsFunc(s.parts, func(r *portion) bool { return r.call.contests }):

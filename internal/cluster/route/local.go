@@ -10,7 +10,7 @@ func (o *Call) here(t *Turn) {
 	o.mu.Lock()
 	sent := len(o.sent) > 0
 	o.mu.Unlock()
-	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Reply: ReplyTo{Call: o}}
+	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Back: o.back, Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
 	case NotOwner, Overloaded, AtGiver:
@@ -27,7 +27,7 @@ func (o *Call) here(t *Turn) {
 func (o *Call) asHeir(t *Turn, sent bool) {
 	q := Request{
 		Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until},
-		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Heir: true, Reply: ReplyTo{Call: o},
+		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Back: o.back, Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {
 	case NotOwner, Overloaded, AtGiver: // the last if it has become the owner meanwhile

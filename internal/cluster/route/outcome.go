@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Outcome is the result of a reset, a refund or an amendment. In Unanswered, Maybe and Forbidden each
@@ -23,6 +24,8 @@ type Outcome struct {
 	Forbidden uint32
 	// Amended is the result of an amendment; nil if nobody answered.
 	Amended *limiter.Amended
+	// Extension is what an extension of one key changed; nil if it changed nothing.
+	Extension *table.Extension
 }
 
 // unanswered returns the outcome if no member answered.
@@ -65,7 +68,7 @@ func (s *fanOut) outcome() (x Outcome) {
 	for _, r := range s.parts {
 		part := &r.call.outcome
 		x.Counters += part.Counters
-		x.Amended = together(x.Amended, part.Amended)
+		x.Amended = together(x.Amended, part.Amended, r.call.amend.Extend)
 		for j, i := range r.keys {
 			x.Unanswered |= part.Unanswered >> j & 1 << i
 			x.Maybe |= part.Maybe >> j & 1 << i

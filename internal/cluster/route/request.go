@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Kind is the kind of a call or request.
@@ -32,8 +33,9 @@ type Request struct {
 	Heir    bool // this node is asked as heir
 	Waited  bool // it waited for the owner to be known
 	Reply   ReplyTo
-	Amend   limiter.Amend // what is done with a reservation
-	Outcome Outcome       // of what is not a check
+	Amend   limiter.Amend    // what is done with a reservation
+	Back    *table.Extension // what is taken back; nil if nothing is
+	Outcome Outcome          // of what is not a check
 }
 
 // Facts returns what a replica may know of the request.

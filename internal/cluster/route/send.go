@@ -44,7 +44,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	case o.kind == KindReset:
 		kind = peer.ResetKeys
 	case o.kind == KindAmend:
-		kind, hold = peer.AmendHold, holdOut(r.id, o.charge.ID, o.amend)
+		kind, hold = peer.AmendHold, holdOut(r.id, o.charge.ID, o.amend, o.back)
 	case o.ends:
 		kind = peer.RefundReserved
 	}

@@ -2200,8 +2200,11 @@ type Holds struct {
 	// How long the id is remembered afterwards; only of a refund.
 	LivesUs []uint64 `protobuf:"varint,4,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
 	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
-	// is not charged.
-	Flags         []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
+	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back.
+	Flags []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
+	// Only with back, as in the reply to the extension: when it ends, and when it is to end.
+	Ends          []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
+	WasEnds       []uint64 `protobuf:"varint,7,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2271,6 +2274,20 @@ func (x *Holds) GetFlags() []byte {
 	return nil
 }
 
+func (x *Holds) GetEnds() []uint64 {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *Holds) GetWasEnds() []uint64 {
+	if x != nil {
+		return x.WasEnds
+	}
+	return nil
+}
+
 // Amended are the results of those replies whose refunds amended a reservation.
 type Amended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2285,6 +2302,11 @@ type Amended struct {
 	// Units charged beyond a limit.
 	Overs         []uint64 `protobuf:"varint,6,rep,packed,name=overs,proto3" json:"overs,omitempty"`
 	RetryAftersUs []int64  `protobuf:"varint,7,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
+	// Of an extension of one key: the estimate before it, when the reservation ends by the clock of the
+	// sender, and when it ended before. 0 if nothing was extended.
+	Was           []uint32 `protobuf:"varint,8,rep,packed,name=was,proto3" json:"was,omitempty"`
+	Ends          []uint64 `protobuf:"varint,9,rep,packed,name=ends,proto3" json:"ends,omitempty"`
+	WasEnds       []uint64 `protobuf:"varint,10,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2364,6 +2386,27 @@ func (x *Amended) GetOvers() []uint64 {
 func (x *Amended) GetRetryAftersUs() []int64 {
 	if x != nil {
 		return x.RetryAftersUs
+	}
+	return nil
+}
+
+func (x *Amended) GetWas() []uint32 {
+	if x != nil {
+		return x.Was
+	}
+	return nil
+}
+
+func (x *Amended) GetEnds() []uint64 {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *Amended) GetWasEnds() []uint64 {
+	if x != nil {
+		return x.WasEnds
 	}
 	return nil
 }
@@ -3112,13 +3155,15 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
 	"\ttrace_his\x18\x03 \x03(\x06R\btraceHis\x12\x1b\n" +
 	"\ttrace_los\x18\x04 \x03(\x06R\btraceLos\x12\x14\n" +
-	"\x05spans\x18\x05 \x03(\x06R\x05spans\"{\n" +
+	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\xaa\x01\n" +
 	"\x05Holds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x19\n" +
 	"\bspans_us\x18\x03 \x03(\x04R\aspansUs\x12\x19\n" +
 	"\blives_us\x18\x04 \x03(\x04R\alivesUs\x12\x14\n" +
-	"\x05flags\x18\x05 \x01(\fR\x05flags\"\xbd\x01\n" +
+	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x12\n" +
+	"\x04ends\x18\x06 \x03(\x04R\x04ends\x12\x19\n" +
+	"\bwas_ends\x18\a \x03(\x04R\awasEnds\"\xfe\x01\n" +
 	"\aAmended\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +
@@ -3126,7 +3171,11 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x06firsts\x18\x04 \x03(\rR\x06firsts\x12\x1c\n" +
 	"\testimates\x18\x05 \x03(\rR\testimates\x12\x14\n" +
 	"\x05overs\x18\x06 \x03(\x04R\x05overs\x12&\n" +
-	"\x0fretry_afters_us\x18\a \x03(\x03R\rretryAftersUs\"\x9c\x01\n" +
+	"\x0fretry_afters_us\x18\a \x03(\x03R\rretryAftersUs\x12\x10\n" +
+	"\x03was\x18\b \x03(\rR\x03was\x12\x12\n" +
+	"\x04ends\x18\t \x03(\x04R\x04ends\x12\x19\n" +
+	"\bwas_ends\x18\n" +
+	" \x03(\x04R\awasEnds\"\x9c\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +

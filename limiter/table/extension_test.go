@@ -1,0 +1,89 @@
+package table
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// An extension that is taken back leaves the estimate, the end and the number of raises as they were,
+// also if an earlier one of the same instant was as large. Only the last one can be taken back.
+func TestTakeBack(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	var d limiter.Decision
+	if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil {
+		t.Fatal(err)
+	}
+	now := idStart + limiter.Second
+	extend := func(cost uint32, hold time.Duration) Extension {
+		t.Helper()
+		out, x, changed := tab.Extend(now, held1(rule, 1, 1, cost, hold))
+		if out.State != limiter.AmendDone || !changed || out.Estimate != cost {
+			t.Fatalf("%+v, %t", out, changed)
+		}
+		return x
+	}
+	first := extend(15, 2*time.Minute)
+	second := extend(20, 3*time.Minute)
+	if second.Was != 15 || second.WasEnd != first.End || first.WasEnd != idStart+limiter.Minute {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	back := func(x Extension, want bool, left uint32, when string) {
+		t.Helper()
+		if got := tab.TakeBack(now, held1(rule, 1, 1, x.Was, 0), x); got != want {
+			t.Fatalf("%s: taken back is %t", when, got)
+		}
+		if n := unitsLeft(t, tab, now, rule, 1); n != left {
+			t.Fatalf("%s: %d are left, want %d", when, n, left)
+		}
+	}
+	back(first, false, 80, "an extension before the last")
+	back(second, true, 85, "the last")
+	back(second, false, 85, "twice")
+	back(first, true, 90, "the one before that")
+	for range 2 * limiter.MaxHoldParts {
+		back(extend(25, time.Hour), true, 90, "as often as one likes")
+	}
+	if n := unitsLeft(t, tab, idStart+limiter.Minute-1, rule, 1); n != 90 {
+		t.Errorf("before the end %d are left", n)
+	}
+	if n, s := unitsLeft(t, tab, idStart+limiter.Minute, rule, 1), tab.Stats(); n != 100 || s.Holds != 0 {
+		t.Errorf("at the end %d are left, %d holds", n, s.Holds)
+	}
+}
+
+// What is taken back when the hold would have ended already has ended. An end that cannot be is not
+// taken over.
+func TestTakeBackLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		wasEnd limiter.Tick
+		passes limiter.Tick
+		left   uint32
+	}{
+		"after the former end": {idStart + limiter.Minute, 2 * limiter.Minute, 100},
+		"long before":          {-1 << 62, limiter.Second, 100},
+		"for ever":             {1 << 62, limiter.Span(limiter.MaxHold) + limiter.Hour, 100},
+		"not yet":              {idStart + limiter.Minute, limiter.Minute - 1, 90},
+	} {
+		tab, rule := New(Config{}), windowRule(t, 100)
+		l, err := limiter.NewLimit(limiter.Spec{Limit: 100, Window: 100 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Limits[0] = l
+		var d limiter.Decision
+		if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil {
+			t.Fatal(err)
+		}
+		_, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 20, time.Hour))
+		now := idStart + min(test.passes, limiter.Minute)
+		x.WasEnd = test.wasEnd
+		if !tab.TakeBack(now, held1(rule, 1, 1, 10, 0), x) {
+			t.Fatal(name)
+		}
+		if n := unitsLeft(t, tab, idStart+test.passes, rule, 1); n != test.left {
+			t.Errorf("%s: %d are left, want %d", name, n, test.left)
+		}
+	}
+}
