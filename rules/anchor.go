@@ -70,7 +70,7 @@ func (d matching) queryPath(n *node, what string, p *pattern) {
 // beginning of one, and matches anywhere in a path.
 func (p *pattern) matchesAnywhere() bool {
 	return p != nil && len(p.text) > 1 && p.text[0] == '/' &&
-		!strings.ContainsAny(p.text, "*{") && queryIn(p) < 0 // these have a doubt of their own
+		!strings.ContainsAny(p.text, "*{") && !strings.Contains(p.text, "/:") && !strings.Contains(p.text, "/<") && queryIn(p) < 0 // these have a doubt of their own
 }
 
 // unanchored warns about a rule whose path is probably meant as the beginning of paths. Other

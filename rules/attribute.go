@@ -83,7 +83,10 @@ func (d matching) attribute(n *node, a *attribute) {
 
 func (d matching) attributeFields(a *attribute) []field {
 	return []field{
-		{"pattern", func(_, v *node) { a.is.given, a.is.pattern = true, d.pattern(v, "pattern") }},
+		{"pattern", func(_, v *node) {
+			a.is.given, a.is.pattern = true, d.pattern(v, "pattern")
+			d.oddPattern(v, "pattern", a.is.pattern)
+		}},
 		{"not", func(_, v *node) {
 			if v.kind != kindMapping {
 				a.not = d.values(v, a.name)
@@ -98,7 +101,10 @@ func (d matching) attributeFields(a *attribute) []field {
 }
 
 func (d matching) notFields(a *attribute) []field {
-	return []field{{"pattern", func(_, v *node) { a.not.given, a.not.pattern = true, d.pattern(v, "pattern") }}}
+	return []field{{"pattern", func(_, v *node) {
+		a.not.given, a.not.pattern = true, d.pattern(v, "pattern")
+		d.oddPattern(v, "pattern", a.not.pattern)
+	}}}
 }
 
 // values decodes a value or a list of values. One that seems to be a pattern is an

@@ -18,12 +18,14 @@ type costs struct {
 }
 
 type methodCost struct {
+	at     *node
 	method string // in upper case
 	cost   uint32
 }
 
 // costCase is what requests cost that fit its conditions.
 type costCase struct {
+	at    *node
 	match matcher
 	amount
 }
@@ -113,10 +115,22 @@ func (d costing) methodCosts(n *node, c *costs) {
 		default:
 			cost, _ := d.units(n.items[i], "cost", 0)
 			d.lowerMethod(k, cost, defaultCost(n))
-			c.methods = append(c.methods, methodCost{method, cost})
+			if cost == 0 {
+				d.freeMethod(k, n)
+			}
+			c.methods = append(c.methods, methodCost{k, method, cost})
 		}
 	}
 	slices.SortFunc(c.methods, func(a, b methodCost) int { return strings.Compare(a.method, b.method) })
+}
+
+// freeMethod notes a method that costs 0, and is probably meant to be free: a request that
+// costs 0 is denied, too, while others have used up the limit. n is the mapping. An element of a
+// list with that cost is taken as meant.
+func (d costing) freeMethod(k, n *node) {
+	method := upper(clip(k.text))
+	doubt(d.decoder, k, "not_method: "+method, "a %s costs 0, and is denied all the same while others have used up the limit: write \"not_method: %s\" in match for requests that are not limited, or \"cost: [{method: %s, cost: 0}, {cost: %s}]\" if that is meant",
+		method, method, method, defaultCost(n))
 }
 
 // defaultCost returns the default of a mapping of methods to costs, 1 if it has no valid one.
@@ -199,7 +213,7 @@ func (d costing) costCases(n *node, c *costs) {
 	}
 	all := 0 // the line of a case that every request fits
 	for _, item := range d.list(n, "cost", maxCosts) {
-		var k costCase
+		k := costCase{at: item}
 		if item.kind != kindMapping {
 			d.add(item, "an element of cost is a mapping such as {method: POST, cost: 5}, not %s", item.kind)
 			continue
@@ -208,6 +222,7 @@ func (d costing) costCases(n *node, c *costs) {
 			d.add(item, "this cost is never used: the element on line %d fits every request; put it last", all)
 		}
 		d.amount(item, &k.amount, matching(d).fields(&k.match))
+		matching(d).contradiction(item, &k.match)
 		if !d.conditional(item) {
 			all = item.line
 		}

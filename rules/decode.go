@@ -185,6 +185,7 @@ func (d *decoder) file(root *node) {
 			}
 			return ""
 		})
+		d.outer.costs = outer.costs
 		d.outer.oddities, d.oddities = d.oddities, nil
 		d.outer.mentions, d.mentions = d.mentions, nil
 		d.outer.flawed = d.found() > before

@@ -49,14 +49,26 @@ func plainText(s string) string {
 }
 
 // templatePart returns the length of a part of a path template, such as {id}, with which a
-// text begins; 0 if it begins with none.
-func templatePart(s string) int {
+// text begins; 0 if it begins with none. segment is whether a segment of the path begins
+// there, which may also be written as :id or <id>.
+func templatePart(s string, segment bool) int {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	if segment && s[0] == ':' && len(s) > 1 && strings.IndexByte(letters, s[1]) >= 0 {
+		return len(s) - len(strings.TrimLeft(s[1:], letters+"0123456789"))
+	}
 	end := strings.IndexByte(s, '}')
-	if s[0] != '{' || end < 2 {
+	if segment && s[0] == '<' {
+		end = strings.IndexByte(s, '>')
+	} else if s[0] != '{' {
+		return 0
+	}
+	if end < 2 {
 		return 0
 	}
 	name := strings.TrimSuffix(s[1:end], "*")
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	if _, of, ok := strings.Cut(name, ":"); ok && s[0] == '<' { // <int:id>
+		name = of
+	}
 	if name == "" || !strings.ContainsRune(letters, rune(name[0])) || strings.Trim(name, letters+"0123456789.-") != "" {
 		return 0
 	}
@@ -68,7 +80,7 @@ func templatePart(s string) int {
 func withoutTemplate(text string) (fixed, found string) {
 	var b strings.Builder
 	for i := 0; i < len(text); {
-		n := templatePart(text[i:])
+		n := templatePart(text[i:], i > 0 && text[i-1] == '/')
 		switch {
 		case n > 0:
 			found = text[i : i+n]
@@ -133,10 +145,26 @@ func (d matching) groups(n *node, what string) []string {
 			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in %s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
 				what, quote(v.text), what, asPattern(v.text))
 		} else if v.kind == kindScalar {
+			d.groupText(v, what)
 			d.networkElsewhere(v, what, v.text)
 		}
 	}
 	return d.choices(n, what, false)
+}
+
+// groupText notes a group that is compared as it stands, and probably means a list of groups or
+// all others.
+func (d matching) groupText(v *node, what string) {
+	if rest, ok := negated(v.text); ok {
+		instead := "not_" + what + ": " + plainText(rest)
+		if what != "group" {
+			instead = "group: " + plainText(rest)
+		}
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
+	} else if list := commaList(v.text); list != "" {
+		instead := what + ": " + list
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text), instead)
+	}
 }
 
 // lowerMethod notes a method in lower case that few services have. It is probably meant

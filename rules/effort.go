@@ -73,7 +73,7 @@ func (m *matcher) pathWork(a, b string) int {
 func (m *matcher) coverWork(o *matcher) int {
 	steps := pairWork + len(m.methods)*len(o.methods) + len(m.notMethods)*(len(o.methods)+len(o.notMethods)) +
 		len(m.groups)*len(o.groups) + len(m.notGroups)*(len(o.groups)+len(o.notGroups)) +
-		len(m.ips) + len(m.notIPs) + len(m.notHosts) + len(m.hosts)*len(o.hosts)
+		len(m.ips)*len(o.ips) + len(m.notIPs)*(len(o.ips)+len(o.notIPs)) + len(m.notHosts) + 2*len(m.hosts)*len(o.hosts)
 	if p, q := m.path, o.path; p != nil && q != nil && p.loose == notLoose && q.loose == notLoose && p.text != q.text {
 		for _, b := range q.begins {
 			if steps += len(p.begins); b.proves == provesWhole {

@@ -30,6 +30,22 @@ func TestWorkForWarningsIsBounded(t *testing.T) {
 	}
 }
 
+// So is the work for warnings about the costs of one rule.
+func TestWorkForCostsIsBounded(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
+	var b strings.Builder
+	b.WriteString("rules:\n- {name: a, key: [user], limits: [500/second], cost: [")
+	for i := range 30 {
+		fmt.Fprintf(&b, "{path: '^/%s%dz', cost: 2}, {path: '^/%s%02dz(a|b|c|d|e|f|g)$', cost: 3}, ", strings.Repeat(".{0,900}", 9), i, strings.Repeat("z", 900), i)
+	}
+	w := warningsOf(t, b.String()+"{cost: 1}]}\n")
+	if len(w) != 1 || !w[0].Incomplete || w[0].Rule != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
 // Files with many rules, as people write them, are looked at in full.
 func TestLargeFilesAreLookedAtInFull(t *testing.T) {
 	if raceEnabled && testing.Short() {

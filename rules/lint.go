@@ -2,11 +2,9 @@ package rules
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -176,8 +174,7 @@ func (m *matcher) covers(o *matcher) bool {
 	return m.coversPath(o) &&
 		subset(m.methods, o.methods) && excluded(m.notMethods, o.methods, o.notMethods) &&
 		subset(m.groups, o.groups) && excluded(m.notGroups, o.groups, o.notGroups) &&
-		(len(m.ips) == 0 || slices.Equal(m.ips, o.ips)) && (len(m.notIPs) == 0 || slices.Equal(m.notIPs, o.notIPs)) &&
-		subset(m.hosts, o.hosts) && (len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
+		m.coversIPs(o) && (len(m.hosts) == 0 || len(o.hosts) > 0 && hostsWithin(o.hosts, m.hosts)) && (len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
 		!slices.ContainsFunc(m.attributes, func(a attribute) bool { return !a.coveredBy(o) })
 }
 
@@ -329,83 +326,4 @@ func withSlash(pattern, path, other string) string {
 		}
 	}
 	return ""
-}
-
-// neverFirst warns about limits of one key that cannot be the first to deny, because
-// another limit admits too little.
-func neverFirst(r *definition) (out []Warning) {
-	for i, l := range r.limits {
-		for j, other := range r.limits {
-			if i == j || l == nil || other == nil {
-				continue
-			}
-			most, ok := neverDenies(l.Spec(), other.Spec())
-			if !ok {
-				continue
-			}
-			at, instead, less := r.written[i], "", ""
-			if n := int64(math.Ceil(most)) - 1; n > 0 && !isBucket(l.Algorithm()) {
-				if instead = fmt.Sprintf("%d/%s", n, limiter.WindowName(l.Window())); at.kind != kindScalar {
-					at, instead = at.at("limit"), fmt.Sprintf("limit: %d", n)
-				}
-				less = ", or write less, such as " + instead
-			}
-			out = append(out, newWarning(r, at, instead,
-				"limit %s of %s never denies first: limit %s lets at most %.0f units through meanwhile. Remove it%s",
-				quote(l.Name()), r.title(), quote(other.Name()), math.Ceil(most), less))
-			break
-		}
-	}
-	return out
-}
-
-// neverDenies reports whether a limit never denies what another one admits, and how many
-// units the other one admits in the time for which the limit counts.
-func neverDenies(l, other limiter.Spec) (most float64, never bool) {
-	if l.CountRejected != limiter.CountNone {
-		return 0, false // what the other one denies may fill it
-	}
-	if l.Calendar != limiter.CalendarNone || other.Calendar != limiter.CalendarNone {
-		return 0, false // calendar windows have no fixed length
-	}
-	capacity, rate := envelope(other)
-	if isBucket(l.Algorithm) {
-		full := burstOf(l)
-		return capacity, l.Drip != limiter.DripInterval && capacity <= full && rate <= float64(l.Limit)/l.Window.Seconds()
-	}
-	span := l.Window
-	if l.Algorithm == limiter.SlidingWindow && l.Coverage == limiter.CoverageStrict {
-		span += l.Window / time.Duration(max(1, l.SubWindows))
-	}
-	most = capacity + rate*span.Seconds()
-	if l.Algorithm == limiter.SlidingCounter && l.Rounding != limiter.RoundExact && l.Rounding != limiter.RoundFloor {
-		most++
-	}
-	return most, most <= float64(l.Limit)
-}
-
-// envelope returns numbers with which a limit admits at most capacity + rate*t units in
-// each interval of t seconds.
-func envelope(s limiter.Spec) (capacity, rate float64) {
-	rate = float64(s.Limit) / s.Window.Seconds()
-	switch {
-	case isBucket(s.Algorithm):
-		return burstOf(s) + float64(max(1, s.DripUnits)), rate
-	case s.Algorithm == limiter.SlidingLog,
-		s.Algorithm == limiter.SlidingWindow && s.Coverage == limiter.CoverageStrict,
-		s.Algorithm == limiter.SlidingCounter && (s.Weight == nil || *s.Weight == 1000) && (s.Rounding == limiter.RoundExact || s.Rounding == limiter.RoundCeil):
-		return float64(s.Limit), rate
-	}
-	return 2 * float64(s.Limit), rate
-}
-
-func isBucket(a limiter.Algorithm) bool {
-	return a == limiter.TokenBucket || a == limiter.LeakyBucket || a == limiter.GCRA
-}
-
-func burstOf(s limiter.Spec) float64 {
-	if s.Burst == 0 {
-		return float64(s.Limit)
-	}
-	return float64(s.Burst)
 }

@@ -119,6 +119,7 @@ func (d matching) match(n *node, m *matcher) {
 		}
 	}
 	d.mapping(n, "match", d.fields(m), func(name string) string { return matchHint(n, name) })
+	d.contradiction(n, m)
 }
 
 // fields decodes the conditions of a match.
@@ -142,6 +143,7 @@ func (d matching) fields(m *matcher) []field {
 			d.halfAnchored(v, name, *out)
 			d.queryPath(v, name, *out)
 			d.networkPath(v, name, *out)
+			d.oddPattern(v, name, *out)
 		}}
 	}
 	return []field{

@@ -153,7 +153,7 @@ func TestAttributesThatDifferInSpelling(t *testing.T) {
 	// A key by an attribute that has the name of another part is meant as that part.
 	for file, at := range map[string]string{
 		"rules:\n- {name: a, key: ['attr:ip']" + rest:                                      "2:19",
-		"rules:\n- {name: a, keys: [[user, 'attr:ip'], [user]]" + rest:                     "2:27",
+		"rules:\n- {name: a, keys: [[user, 'attr:ip'], [group]]" + rest:                    "2:27",
 		"defaults: {key: ['attr:ip']}\nrules:\n- {name: a, limits: [5/1m]}":                "1:18",
 		"quotas:\n- {name: q, key: ['attr:ip']" + rest + "rules: [{name: a, quotas: [q]}]": "2:19",
 	} {

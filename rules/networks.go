@@ -46,6 +46,7 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 	if d.found() > before {
 		return out
 	}
+	d.oneFamily(n, what, out)
 	for _, v := range d.list(n, what, maxPrefixes) {
 		network, bare := bareNetwork(v.text)
 		reason, other := "and its end is that of a network", ", or another length,"
@@ -64,6 +65,22 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 			what, v.text, reason, instead, other, v.text, addr.BitLen())
 	}
 	return out
+}
+
+// oneFamily notes a condition that has all addresses of IPv4 and not those of IPv6, or the
+// reverse. A list with both is taken as meant, and so is one with two halves, 0.0.0.0/1.
+func (d matching) oneFamily(n *node, what string, networks []netip.Prefix) {
+	all := func(text string) bool { return slices.Contains(networks, netip.MustParsePrefix(text)) }
+	const v4, v6 = "0.0.0.0/0", "::/0"
+	if all(v4) == all(v6) {
+		return
+	}
+	has, lacks := "IPv4", "IPv6"
+	if all(v6) {
+		has, lacks = lacks, has
+	}
+	instead := what + ": [" + v4 + ", \"" + v6 + "\"]"
+	doubt(d.decoder, n, instead, "%s has all addresses of %s and none of %s: write %s for every address, or its two halves, such as [0.0.0.0/1, 128.0.0.0/1], if that is meant", what, has, lacks, instead)
 }
 
 // example returns the first value of a node as a file has it, or else another text.

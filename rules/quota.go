@@ -56,6 +56,7 @@ func (d quoting) quota(n *node, outer level) {
 	if !q.keyGiven && !d.reported(n, "key") && !d.reported(n, "keys") {
 		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`)
 	}
+	q.oddities, d.oddities = d.oddities, nil
 	q.mentions, d.mentions = d.mentions, nil
 	q.flawed = d.found() > before
 	d.quotas = append(d.quotas, q)

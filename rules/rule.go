@@ -77,6 +77,7 @@ func (d *decoder) optionFields(settings *[]setting, bad map[string]bool) []field
 			switch {
 			case ok:
 				if o.name == "zone" {
+					zones{d}.oddZone(v)
 					d.mentions.add(v, zoneAttribute(v), `"attr:%s"`)
 				}
 				*settings = append(*settings, setting{o, k, v})

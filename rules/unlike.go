@@ -80,18 +80,39 @@ func (d matching) unlikeValue(v *node, name string) {
 		write(yamlText(name)+":", "write %q, without a value, for any one")
 		return
 	}
-	for _, no := range []string{"!=", "!", "not "} {
-		if rest, ok := strings.CutPrefix(text, no); ok && strings.TrimSpace(rest) != "" {
-			write(yamlText(name)+": {not: "+plainText(strings.TrimSpace(rest))+"}", "write %q for all others")
-			return
-		}
+	if rest, ok := negated(text); ok {
+		write(yamlText(name)+": {not: "+plainText(rest)+"}", "write %q for all others")
+		return
 	}
-	if list := strings.Split(text, ","); len(list) > 1 && !slices.ContainsFunc(list, func(w string) bool { return strings.TrimSpace(w) == "" }) {
-		for i := range list {
-			list[i] = plainText(strings.TrimSpace(list[i]))
-		}
-		write(yamlText(name)+": ["+strings.Join(list, ", ")+"]", "write %q for either of these")
+	if list := commaList(text); list != "" {
+		write(yamlText(name)+": "+list, "write %q for either of these")
+		return
+	}
+	if digits := strings.TrimLeft(text, "<>= "); len(digits) < len(text) && digits != "" && strings.Trim(digits, "0123456789._") == "" {
+		write(yamlText(name)+": {pattern: '^[0-9]{4,}$'}", "numbers are not compared by size. Write a pattern, such as %q for numbers of four digits and more")
 		return
 	}
 	d.networkValue(v, name)
+}
+
+// negated returns what a text negates that begins as a negation.
+func negated(text string) (rest string, ok bool) {
+	for _, no := range []string{"!=", "!", "not "} {
+		if rest, ok := strings.CutPrefix(text, no); ok && strings.TrimSpace(rest) != "" {
+			return strings.TrimSpace(rest), true
+		}
+	}
+	return "", false
+}
+
+// commaList returns a text with commas as a list, empty if it is none.
+func commaList(text string) string {
+	list := strings.Split(text, ",")
+	if len(list) < 2 || slices.ContainsFunc(list, func(w string) bool { return strings.TrimSpace(w) == "" }) {
+		return ""
+	}
+	for i := range list {
+		list[i] = plainText(strings.TrimSpace(list[i]))
+	}
+	return "[" + strings.Join(list, ", ") + "]"
 }

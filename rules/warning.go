@@ -47,7 +47,7 @@ func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 		out = append(out, rules[i].ownWarnings(quotas)...)
 	}
 	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
-	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), slashes(rules, &slash), anyHost(rules, &host))
+	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host))
 	return inOrder(append(out, incomplete(&reached, &slash, &host)...))
 }
 
@@ -61,12 +61,12 @@ func inOrder(all []Warning) []Warning {
 // ownWarnings returns the warnings about a rule or a quota, whatever other rules there are.
 func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if r.quota {
-		return slices.Concat(fixedLengths(r), pairsOfCallers(r), partsAsAttributes(r), zoneInKey(r), neverFirst(r))
+		return slices.Concat(fixedLengths(r), r.notes(), pairsOfCallers(r), keysWithin(r), partsAsAttributes(r), zoneInKey(r), neverFirst(r))
 	}
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
-	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), lacking(r), partsAsAttributes(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), lacking(r), partsAsAttributes(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the
