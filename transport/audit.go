@@ -10,9 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Auditor receives what somebody must be able to account for: each reset, refund and
-// request of administration that changes something, and each refusal of a caller. Audited
-// is called from many goroutines and must not wait.
+// Auditor receives what somebody must be able to account for: each reset, refund by a receipt
+// and request of administration that changes something, and each refusal of a caller. What is
+// done with reservations is traffic, as checks are. Audited is called from many goroutines and
+// must not wait.
 type Auditor interface {
 	Audited(e AuditEvent)
 }
@@ -59,9 +60,9 @@ func auditCode(err error) codes.Code {
 // refusedFor reports whether a code means that the caller may not do this.
 func refusedFor(c codes.Code) bool { return c == codes.Unauthenticated || c == codes.PermissionDenied }
 
-// account tells the auditor of a call over gRPC: of a refusal, or of any end if the action
-// changes what others were charged.
-func (s *service) account(ctx context.Context, action Action, err error) {
+// account tells the auditor of a call over gRPC: of a refusal, or of any end if the call is
+// accounted.
+func (s *service) account(ctx context.Context, action Action, accounted bool, err error) {
 	if s.audit == nil {
 		return
 	}
@@ -69,7 +70,7 @@ func (s *service) account(ctx context.Context, action Action, err error) {
 	switch {
 	case refusedFor(code):
 		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditRefused, Why: status.Convert(err).Message()})
-	case action != ActionReset && action != ActionRefund:
+	case !accounted:
 	case err == nil:
 		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditDone})
 	default:
@@ -122,7 +123,7 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 	switch {
 	case refused, w.refusedParts > 0:
 		e.Outcome = AuditRefused
-	case !of.accounted:
+	case !of.accounted, w.status == http.StatusMethodNotAllowed: // then nothing was asked for
 		return
 	case w.status < http.StatusBadRequest:
 		e.Outcome, e.Why = AuditDone, ""

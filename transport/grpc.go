@@ -73,33 +73,34 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = s.guarded(ActionCheck, traced(s.tracer, "Check", s.serveCheck))
+			m.Handler = s.guarded(ActionCheck, false, traced(s.tracer, "Check", s.serveCheck))
 		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, traced(s.tracer, "CheckBatch", s.serveBatch))
+			m.Handler = s.guarded(ActionCheck, false, traced(s.tracer, "CheckBatch", s.serveBatch))
 		case "Explain":
-			m.Handler = s.guarded(ActionExplain, traced(s.tracer, "Explain", s.serveExplain))
+			m.Handler = s.guarded(ActionExplain, false, traced(s.tracer, "Explain", s.serveExplain))
 		case "Reset":
-			m.Handler = s.guarded(ActionReset, traced(s.tracer, "Reset", s.serveReset))
+			m.Handler = s.guarded(ActionReset, true, traced(s.tracer, "Reset", s.serveReset))
 		case "Refund":
-			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Refund", s.serveRefund))
+			m.Handler = s.guarded(ActionRefund, true, traced(s.tracer, "Refund", s.serveRefund))
 		case "Settle":
-			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
 		case "Cancel":
-			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
 		case "Extend":
-			m.Handler = s.guarded(ActionRefund, traced(s.tracer, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
 		}
 	}
 	return &desc
 }
 
 // guarded makes a handler of a method of the service. It recovers from panics itself,
-// without an interceptor; a panic ends the call. It tells the auditor of the call.
-func (s *service) guarded(action Action, serve unary) grpc.MethodHandler {
+// without an interceptor; a panic ends the call. It tells the auditor of the call, whatever
+// became of it if it is accounted, and else if it was refused.
+func (s *service) guarded(action Action, accounted bool, serve unary) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
 		out, err = serve(ctx, decode)
-		s.account(ctx, action, err)
+		s.account(ctx, action, accounted, err)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
 			// gRPC has these codes for connections that break, too.
 			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided

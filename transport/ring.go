@@ -30,7 +30,7 @@ func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.Ring
 		err = by.may(ActionRing)
 	}
 	if err != nil {
-		s.account(ctx, ActionRing, err)
+		s.account(ctx, ActionRing, false, err)
 		return nil, s.end("Ring", begin, err)
 	}
 	out, err := s.placement()

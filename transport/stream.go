@@ -29,7 +29,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		}
 	}
 	if err != nil {
-		s.account(stream.Context(), ActionCheck, err)
+		s.account(stream.Context(), ActionCheck, false, err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", s.begin(), err)
 	}
@@ -84,7 +84,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 		t.refuse(in.refused)
 	} else if err := s.decideTraced(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
-		s.account(stream.Context(), ActionCheck, err)
+		s.account(stream.Context(), ActionCheck, false, err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
@@ -168,7 +168,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = by.admitAll(t.requests[:n], in.Peek)
 	}
 	if err != nil {
-		s.account(ctx, ActionCheck, err)
+		s.account(ctx, ActionCheck, false, err)
 		t.refuse(err)
 		return nil
 	}

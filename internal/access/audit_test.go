@@ -76,6 +76,40 @@ func TestAudit(t *testing.T) {
 			},
 			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
 		},
+		"settlement": { // it is traffic, as the check is that reserved
+			ask:  over("POST", w.http+"/v1/settle", bank, `{"path":"/pay","user":"hunter2","id":"1","actual":1}`),
+			none: true,
+		},
+		"settlement by one who may not": {
+			ask:  over("POST", w.http+"/v1/settle", shop, `{"path":"/cart","user":"hunter2","id":"1","actual":1}`),
+			want: event{Action: "refund", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "refund"},
+		},
+		"gRPC settlement": {
+			ask: func() {
+				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2", Actual: new(int64(1))})
+			},
+			none: true,
+		},
+		"gRPC settlement with another number": {
+			ask: func() {
+				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2", Actual: new(int64(2))})
+			},
+			none: true,
+		},
+		"gRPC cancellation by one who may not": {
+			ask: func() {
+				_, _ = w.grpc.Cancel(w.bearer(shop), &weirv1.CancelRequest{Path: "/cart", User: "hunter2", Id: "2"})
+			},
+			want: event{Action: "refund", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "refund"},
+		},
+		"gRPC refund that is not valid": {
+			ask: func() {
+				_, _ = w.grpc.Refund(w.bearer(bank), &weirv1.RefundRequest{Path: "/pay", User: "hunter2", Receipt: "hunter2"})
+			},
+			want: event{Action: "refund", Outcome: failed, Caller: "bank", Tenant: "bank", Over: "grpc"},
+		},
+		"reset with GET":          {ask: over("GET", w.http+"/v1/reset", "", ""), none: true},
+		"administration with GET": {ask: over("GET", w.ops+"/v1/members/forget", shop, ""), none: true},
 		"gRPC reset": {
 			ask:  func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2"}) },
 			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc"},

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,13 +14,13 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// Bounds. Refusals have a rate of their own: anyone can cause them, and they must not keep
-// out what was done.
+// Bounds. Refusals have a rate of their own, and so have failures: anyone can cause them, and
+// they must not keep out what was done.
 const (
 	doneRate, doneBurst       = 100, 1000 // lines a second
-	refusedRate, refusedBurst = 20, 200
-	maxWaiting                = 1024 // events that wait to be written
-	maxText                   = 300  // bytes of a text of an event
+	refusedRate, refusedBurst = 20, 200   // and failures
+	maxWaiting                = 1024      // events that wait to be written
+	maxText                   = 300       // bytes of a text of an event
 )
 
 // tickEvery is how often the log looks whether its file is still in its place, and writes
@@ -47,6 +48,20 @@ type line struct {
 	LeftOut uint64 `json:"left_out,omitempty"`
 }
 
+// rates bounds the lines of each outcome.
+type rates struct{ done, refused, failed *limiter.Counter }
+
+// of returns the bound for an outcome.
+func (r *rates) of(outcome string) *limiter.Counter {
+	switch outcome {
+	case transport.AuditRefused:
+		return r.refused
+	case transport.AuditFailed:
+		return r.failed
+	}
+	return r.done
+}
+
 // event is an event with its time.
 type event struct {
 	transport.AuditEvent
@@ -65,10 +80,10 @@ type Log struct {
 	ended  chan struct{} // closed when all is written
 	close  sync.Once
 
-	mu            sync.Mutex
-	acts, refused *limiter.Counter
-	decision      limiter.Decision
-	left          uint64 // events that were not written since the last line that counts them
+	mu       sync.Mutex
+	rates    rates
+	decision limiter.Decision
+	left     uint64 // events that were not written since the last line that counts them
 
 	said time.Time // when it was logged that lines cannot be written; used by the writer
 }
@@ -106,11 +121,11 @@ func open(out output, log *slog.Logger, now func() time.Time, tick <-chan time.T
 		out: out, log: log, now: now, tick: tick,
 		events: make(chan event, maxWaiting), done: make(chan struct{}), ended: make(chan struct{}),
 	}
-	var err error
-	if l.acts, err = bucket(doneRate, doneBurst); err != nil {
-		return nil, err
-	}
-	if l.refused, err = bucket(refusedRate, refusedBurst); err != nil {
+	var errs [3]error
+	l.rates.done, errs[0] = bucket(doneRate, doneBurst)
+	l.rates.refused, errs[1] = bucket(refusedRate, refusedBurst)
+	l.rates.failed, errs[2] = bucket(refusedRate, refusedBurst)
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	go l.run()
@@ -132,7 +147,7 @@ func (l *Log) Audited(e transport.AuditEvent) {
 		return
 	}
 	now := l.now()
-	if !l.admit(e.Outcome == transport.AuditRefused, now) {
+	if !l.admit(e.Outcome, now) {
 		return
 	}
 	select {
@@ -143,14 +158,10 @@ func (l *Log) Audited(e transport.AuditEvent) {
 }
 
 // admit reports whether the rate allows another line, and else counts it.
-func (l *Log) admit(refused bool, now time.Time) bool {
+func (l *Log) admit(outcome string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	by := l.acts
-	if refused {
-		by = l.refused
-	}
-	by.Check(limiter.TickOf(now), 1, &l.decision)
+	l.rates.of(outcome).Check(limiter.TickOf(now), 1, &l.decision)
 	if !l.decision.Allowed {
 		l.left++
 	}

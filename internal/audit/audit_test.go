@@ -130,6 +130,28 @@ func TestRefusalsKeepNothingOut(t *testing.T) {
 	}
 }
 
+// TestFailuresKeepNothingOut: a stranger can cause failures as well as refusals, such as by
+// messages that cannot be read. They leave room for what was done, and for refusals.
+func TestFailuresKeepNothingOut(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	for range 2 * doneBurst {
+		l.Audited(transport.AuditEvent{Action: "failure", Outcome: transport.AuditFailed})
+	}
+	l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+	l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[any]int{}
+	for _, one := range m.lines(t) {
+		seen[one["action"]]++
+	}
+	if seen["failure"] != refusedBurst || seen["reset"] != 1 || seen["check"] != 1 || seen["left_out"] != 1 {
+		t.Errorf("%v", seen)
+	}
+}
+
 // TestFileThatHangs: no caller waits for a file, and what finds no room is counted.
 func TestFileThatHangs(t *testing.T) {
 	m := &memory{wait: make(chan struct{})}

@@ -1,6 +1,7 @@
 package gubernator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,14 @@ type run struct {
 	peeks    []bool
 	drains   map[key]bool // keys of items of the batch that may be drained afterwards
 
-	refused, reset, credited int // items, for the audit
-	why                      string
-	made                     int // keys that were new
+	became [transport.Actions]outcomes // of the items, for the audit
+	made   int                         // keys that were new
+}
+
+// outcomes is what became of the items that ask for one action.
+type outcomes struct {
+	refused, done, failed int
+	why                   string // the first was refused, or failed
 }
 
 // key is what an item counts by.
@@ -190,7 +196,7 @@ func (r *run) forget(ctx context.Context, it *item) {
 		r.failed(it, err)
 		return
 	}
-	r.reset++
+	r.became[transport.ActionReset].done++
 	it.forgotten()
 }
 
@@ -203,7 +209,7 @@ func (r *run) credit(ctx context.Context, it *item) {
 		r.failed(it, err)
 		return
 	}
-	r.credited++
+	r.became[transport.ActionRefund].done++
 	q.Cost = limiter.Units(0)
 	d, err := r.ask(ctx, q, true)
 	if err != nil {
@@ -220,15 +226,23 @@ func (r *run) failed(it *item, err error) {
 		r.refuse(it, err)
 		return
 	}
+	if of := &r.became[actionOf(it)]; !errors.Is(err, limiter.ErrInvalid) { // that text has parts of the item
+		of.failed, of.why = of.failed+1, cmp.Or(of.why, err.Error())
+	} else {
+		of.failed++
+	}
 	// The member asked may be the node itself: clients know the text.
 	r.fail(it, fmt.Errorf("while fetching rate limit '%.100s_%.100s' from peer: %w", it.in.GetName(), it.in.GetUniqueKey(), err))
 }
 
 // refuse answers an item that the caller may not send.
 func (r *run) refuse(it *item, err error) {
-	if r.refused++; r.refused == 1 {
-		r.why = err.Error()
+	action := actionOf(it)
+	if action == transport.ActionPeek {
+		action = transport.ActionCheck // as over HTTP
 	}
+	of := &r.became[action]
+	of.refused, of.why = of.refused+1, cmp.Or(of.why, err.Error())
 	r.fail(it, err)
 }
 
@@ -243,13 +257,19 @@ func (r *run) account() {
 	if by, ok := r.caller.by.(transport.KeyBudget); ok && r.made > 0 && by.CountsKeys() {
 		by.SpendKeys(r.made)
 	}
-	if r.refused > 0 {
-		r.of.audited(r.caller, transport.ActionCheck, transport.AuditRefused, r.refused, r.why)
-	}
-	if r.reset > 0 {
-		r.of.audited(r.caller, transport.ActionReset, transport.AuditDone, 0, "")
-	}
-	if r.credited > 0 {
-		r.of.audited(r.caller, transport.ActionRefund, transport.AuditDone, 0, "")
+	for action := range transport.Actions {
+		of := &r.became[action]
+		if of.refused > 0 {
+			r.of.audited(r.caller, action, transport.AuditRefused, of.refused, of.why)
+		}
+		if action != transport.ActionReset && action != transport.ActionRefund {
+			continue
+		}
+		if of.done > 0 {
+			r.of.audited(r.caller, action, transport.AuditDone, 0, "")
+		}
+		if of.failed > 0 {
+			r.of.audited(r.caller, action, transport.AuditFailed, 0, of.why)
+		}
 	}
 }

@@ -167,7 +167,6 @@ func (s *Service) getRateLimits(ctx context.Context, c caller, in *pb.GetRateLim
 		return nil, errItems()
 	}
 	if err := c.spend(len(in.GetRequests()), bytes); err != nil {
-		s.audited(c, transport.ActionCheck, transport.AuditRefused, 0, err.Error())
 		return nil, transport.Status(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.within)

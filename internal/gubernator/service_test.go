@@ -417,14 +417,30 @@ func TestNotAllowed(t *testing.T) {
 		{"hits=-1", "error: negative hits are not allowed here: the operator must start the node with --allow-refunds"},
 		{"hits=0", "under 10 left 0 reset 60000"},
 	})
-	if len(told) != 2 {
-		t.Errorf("%+v", told)
+	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:refused") || !strings.Contains(got, "Action:refund Outcome:refused") {
+		t.Error(got)
 	}
 	told = nil
 	newFixture(t, func(o *Options) { o.Audit = &told }).ask("hits=-1;RESET_REMAINING;hits=-1;;hits=0")
 	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:done") || !strings.Contains(got, "Action:refund Outcome:done") {
 		t.Error(got)
 	}
+	told = nil
+	newFixture(t, func(o *Options) { o.Decider, o.Audit = &failing{weirtest.New(t, "version: 1\nrules: []\n")}, &told }).ask("hits=-1;RESET_REMAINING;RESET_REMAINING")
+	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:failed") || !strings.Contains(got, "Action:refund Outcome:failed") {
+		t.Error(got)
+	}
+}
+
+// failing is a node that resets nothing and takes nothing back.
+type failing struct{ *weirtest.Node }
+
+func (*failing) Reset(context.Context, limiter.Request) (int, error) {
+	return 0, limiter.ErrUnanswered
+}
+
+func (*failing) Refund(context.Context, limiter.Request, limiter.Receipt) error {
+	return limiter.ErrUnanswered
 }
 
 // spender is a caller that may do everything, and counts what it spends.
@@ -446,7 +462,8 @@ func (s *spender) Identify(transport.Credentials) (transport.Caller, error) { re
 // Beyond the budget it is refused as a whole.
 func TestBudgets(t *testing.T) {
 	by := new(spender)
-	f := newFixture(t, func(o *Options) { o.Access = by })
+	var told events
+	f := newFixture(t, func(o *Options) { o.Access, o.Audit = by, &told })
 	ask := func(text string) string {
 		t.Helper()
 		in := new(pb.GetRateLimitsReq)
@@ -463,6 +480,9 @@ func TestBudgets(t *testing.T) {
 	by.err = fmt.Errorf("%w: too many checks", transport.ErrBudget)
 	if got := ask("key=a"); !strings.Contains(got, "code = ResourceExhausted") || !strings.Contains(got, "too many checks") {
 		t.Error(got)
+	}
+	if len(told) > 0 { // budgets are limits, which are counted
+		t.Errorf("%+v", told)
 	}
 }
 

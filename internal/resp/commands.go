@@ -161,7 +161,6 @@ func (c *conn) failed(name string, err error) {
 	case errors.Is(err, transport.ErrUnauthenticated), errors.Is(err, limiter.ErrForbidden):
 		c.refused(name, err)
 	case errors.Is(err, transport.ErrBudget):
-		c.audited(name, transport.AuditRefused, err.Error())
 		c.fail(name, "TRYAGAIN", err.Error())
 	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
 		c.fail(name, "ERR", err.Error())
@@ -169,6 +168,18 @@ func (c *conn) failed(name string, err error) {
 		c.fail(name, "TRYAGAIN", err.Error())
 	default:
 		c.fail(name, "ERR", err.Error())
+	}
+}
+
+// notReset appends the reply to a command that resets, and failed. Some of it may have been done,
+// so the audit is told.
+func (c *conn) notReset(name string, err error) {
+	if c.failed(name, err); !errors.Is(err, transport.ErrUnauthenticated) && !errors.Is(err, limiter.ErrForbidden) {
+		why := err.Error()
+		if errors.Is(err, limiter.ErrInvalid) { // that text has parts of the command
+			why = ""
+		}
+		c.audited(name, transport.AuditFailed, why)
 	}
 }
 

@@ -170,7 +170,7 @@ func doDel(ctx context.Context, c *conn, args []string) {
 		}
 		c.batch.clear()
 		if err != nil {
-			c.failed("DEL", err)
+			c.notReset("DEL", err)
 			return
 		}
 		if n > 0 {
@@ -187,13 +187,14 @@ func doFlush(ctx context.Context, c *conn, args []string) {
 		c.fail("FLUSHDB", "ERR", "syntax error: give FLUSHDB [ASYNC|SYNC]")
 		return
 	}
-	var r limiter.Request
+	// It resets the keys that have a limit of their own, so it needs what DEL of one needs.
+	r := limiter.Request{Limits: []*limiter.Limit{c.of.flushes.limit}}
 	err := c.admit(&r, transport.ActionReset)
 	if err == nil {
 		err = c.of.flushes.flush(ctx, r.Tenant)
 	}
 	if err != nil {
-		c.failed("FLUSHDB", err)
+		c.notReset("FLUSHDB", err)
 		return
 	}
 	c.audited("FLUSHDB", transport.AuditDone, "")

@@ -587,8 +587,11 @@ func (a *auditor) Audited(e transport.AuditEvent) {
 }
 
 func (s someone) May(a transport.Action) (limiter.Scope, error) {
-	if a == transport.ActionReset {
+	if a == transport.ActionReset && s != "ruled" {
 		return nil, forbidden("this caller may not reset")
+	}
+	if a == transport.ActionLimits && s == "ruled" {
+		return nil, forbidden("this caller may bring no limits")
 	}
 	if a == transport.ActionRefund && s == "idle" {
 		return nil, forbidden("this caller may not refund")
@@ -637,12 +640,17 @@ func TestIdentities(t *testing.T) {
 		{"AUTH token-poor", "OK"},
 		{"CL.THROTTLE k 0 1 60", "-TRYAGAIN " + transport.ErrBudget.Error() + ": checks"},
 		{"PING", "PONG"},
+		{"AUTH token-ruled", "OK"},
+		{"WEIR.RESET /towns", "0"},
+		{"DEL k", "-NOPERM this caller may bring no limits"}, // nor delete the keys that have such
+		{"FLUSHDB", "-NOPERM this caller may bring no limits"},
 	} {
 		if got := c.ask(want.ask); got != want.reply {
 			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)
 		}
 	}
-	want := "[ping refused  redis cl.throttle refused  redis hello refused  redis del refused name of a redis flushdb refused name of a redis weir.reset refused name of a redis cl.throttle refused name of poor redis]"
+	want := "[ping refused  redis cl.throttle refused  redis hello refused  redis del refused name of a redis flushdb refused name of a redis weir.reset refused name of a redis " +
+		"weir.reset done name of ruled redis del refused name of ruled redis flushdb refused name of ruled redis]" // budgets are limits, which are counted
 	if got := fmt.Sprint(told.told); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}
@@ -672,11 +680,38 @@ func TestNotAllowed(t *testing.T) {
 	c := f.dial(t)
 	for ask, want := range map[string]forbidden{
 		"CL.THROTTLE k 0 1 60": errLimits, "EVALSHA " + scriptAllowN + " 1 k 1 1 1 1": errLimits, "DEL k": errLimits,
-		"FLUSHDB": errReset, "WEIR.RESET /towns": errReset,
+		"FLUSHDB": errLimits, "WEIR.RESET /towns": errReset,
 	} {
 		if got := c.ask(ask); got != "-NOPERM "+string(want) {
 			t.Errorf("%s: %s", ask, got)
 		}
+	}
+	c = start(t, func(o *Options) { o.AllowReset = false }).dial(t)
+	for _, ask := range []string{"DEL k", "FLUSHDB", "WEIR.RESET /towns"} {
+		if got := c.ask(ask); got != "-NOPERM "+string(errReset) {
+			t.Errorf("%s: %s", ask, got)
+		}
+	}
+}
+
+// unresettable is a node at which resets fail.
+type unresettable struct{ Decider }
+
+func (unresettable) Reset(context.Context, limiter.Request) (int, error) {
+	return 0, limiter.ErrUnanswered
+}
+
+// A reset that fails is told to the audit, as over HTTP: a part of it may have been done.
+func TestFailedResetsAreTold(t *testing.T) {
+	var told auditor
+	c := start(t, func(o *Options) { o.Decider, o.Audit = unresettable{o.Decider}, &told }).dial(t)
+	for _, ask := range []string{"WEIR.RESET /towns", "DEL a b"} {
+		if got := c.ask(ask); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: %s", ask, got)
+		}
+	}
+	if got := fmt.Sprint(told.told); got != "[weir.reset failed  redis del failed  redis]" {
+		t.Errorf("the audit has %s", got)
 	}
 }
 

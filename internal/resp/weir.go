@@ -39,12 +39,13 @@ func doWeirReset(ctx context.Context, c *conn, args []string) {
 	if err == nil {
 		err = c.admit(&r, transport.ActionReset)
 	}
-	n := 0
-	if err == nil {
-		n, err = c.of.options.Decider.Reset(ctx, r)
-	}
 	if err != nil {
 		c.failed("WEIR.RESET", err)
+		return
+	}
+	n, err := c.of.options.Decider.Reset(ctx, r)
+	if err != nil {
+		c.notReset("WEIR.RESET", err)
 		return
 	}
 	c.audited("WEIR.RESET", transport.AuditDone, "")
