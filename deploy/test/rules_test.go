@@ -279,6 +279,16 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	}
+	// Files that flags name are there: those of a secret that is replaced, and of extraArgs.
+	pod := set.Spec.Template.Spec
+	keys := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "keys" })]
+	if items := keys.Secret.Items; !slices.Contains(items, corev1.KeyToPath{Key: "next", Path: "second-secret"}) || !slices.Contains(pod.Containers[0].Args, "--second-secret-file=/etc/weir/keys/second-secret") {
+		t.Errorf("a second secret: %+v, %q", items, pod.Containers[0].Args)
+	}
+	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "envoy" && m.MountPath == "/etc/envoy" })
+	if !mounted || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "envoy" && v.ConfigMap.Name == "limits-envoy" }) {
+		t.Errorf("the files of Envoy's service are not mounted: %+v", pod.Volumes)
+	}
 	// A listener that extraArgs opens can be asked through the service, and past the policy.
 	if p := all.services[1].Spec.Ports; len(p) != 3 || p[2].Name != "envoy" || p[2].Port != 8085 || p[2].TargetPort.StrVal != "envoy" {
 		t.Errorf("the ports of clients: %+v", p)
