@@ -52,9 +52,9 @@ type Config struct {
 	Expect int
 	// GossipKeys encrypt gossip. Each has 16, 24 or 32 bytes. The first encrypts, all
 	// decrypt. Default none: anyone who reaches the port can take part in gossip. Gossip
-	// keys, and a Secret of [weir.Config] of at least [MinSecretBytes], are required if
-	// PeerAddr, GossipAddr or Advertise is not a loopback address: otherwise [weir.Open]
-	// returns an [*InsecureError].
+	// keys, a Secret of [weir.Config] of at least [MinSecretBytes], and PeerCertFile are
+	// required if PeerAddr, GossipAddr or Advertise is not a loopback address: otherwise
+	// [weir.Open] returns an [*InsecureError].
 	GossipKeys [][]byte
 	// GossipKeyFile is a file with such keys, in base64, one a line. They replace GossipKeys.
 	// The file is read again every 5 seconds: keys that have changed are put into force, at

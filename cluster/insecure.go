@@ -24,10 +24,11 @@ const (
 )
 
 // ErrInsecure is wrapped by every [*InsecureError].
-var ErrInsecure = errors.New("a member beyond loopback needs a secret and a gossip key")
+var ErrInsecure = errors.New("a member beyond loopback needs a secret, a gossip key and a certificate")
 
 // InsecureError is returned by [weir.Open] for a member whose ports other machines can
-// reach and that lacks the means to keep strangers out. [Config.Insecure] permits it.
+// reach and that lacks the means to keep strangers out, or from reading and changing what
+// members tell each other. [Config.Insecure] permits it.
 type InsecureError struct {
 	// Setting is the field of [Config] whose value, Addr, is not a loopback address.
 	Setting, Addr string
@@ -37,8 +38,8 @@ type InsecureError struct {
 
 // Error implements error.
 func (e *InsecureError) Error() string {
-	return fmt.Sprintf("weir: Cluster.%s %q can be reached from other machines, and %s: anyone who reaches the ports could take part in the core. "+
-		"Give all members the same 32 random bytes as Config.Secret, and 32 others in Cluster.GossipKeys; "+
+	return fmt.Sprintf("weir: Cluster.%s %q can be reached from other machines, and %s: whoever reaches the ports, or the network between members, could take part in the cluster. "+
+		"Give all members the same 32 random bytes as Config.Secret, 32 others in Cluster.GossipKeys, and each a certificate in Cluster.PeerCertFile; "+
 		"or set Cluster.Insecure on a network where every machine is trusted", e.Setting, e.Addr, strings.Join(e.Lacks, " and "))
 }
 
@@ -57,6 +58,9 @@ func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 	}
 	if len(c.GossipKeys) == 0 {
 		e.Lacks = append(e.Lacks, "there is no gossip key")
+	}
+	if c.PeerCertFile == "" {
+		e.Lacks = append(e.Lacks, "there is no certificate")
 	}
 	if len(e.Lacks) == 0 {
 		return nil
@@ -98,9 +102,9 @@ func onLoopback(ctx context.Context, host string) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// admonish logs that anyone can take part in the cluster, now and once a minute.
+// admonish logs what the member lacks, now and once a minute.
 func (m *member) admonish() {
-	m.log.Warn("the cluster is open to anyone who reaches its ports, as Insecure permits: give all members a secret and a gossip key",
+	m.log.Warn("others on the network can take part in the cluster, as Insecure permits: give all members a secret, a gossip key and certificates",
 		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)
 	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.admonish)
 }

@@ -193,7 +193,7 @@ func (p *project) stranger() {
 	name := p.Name + "-stranger"
 	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_keys:/keys:ro", p.e.tag(),
 		"serve", "--name", "node-9", "--join", "node-1:7946", "--gossip-addr", ":7946", "--peer-addr", ":7947",
-		"--secret-file", "/keys/secret", "--gossip-key-file", "/keys/gossip.key")
+		"--secret-file", "/keys/secret", "--gossip-key-file", "/keys/gossip.key", "--insecure")
 	defer p.e.run(p.t, "rm", "-fv", name)
 	eventually(p.t, "a node without a certificate is refused", func() bool {
 		return strings.Contains(p.compose("logs", "--no-color", "node-1", "node-2", "node-3"), "it does not speak TLS")

@@ -278,6 +278,9 @@ func (p *program) start(_ context.Context, run int) error {
 		if !s.config.Keyless {
 			args = append(args, "--secret-file", s.keyFile("secret"), "--gossip-key-file", s.keyFile("gossip.key"))
 		}
+		if s.certs == nil { // which members in a network of their own do not start without
+			args = append(args, "--insecure")
+		}
 	}
 	args = append(args, s.certs.flags(p.name, !s.config.Redis)...)
 	args = append(args, s.config.more(p.index)...)

@@ -166,7 +166,7 @@ func (c *named) start(i int) {
 	c.nodes[i] = c.run(i, fmt.Sprint("node-", i+1), "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, in("resolv.conf"),
 		c.binary, "serve", "--rules", in("rules.yaml"), "--http-addr", at(c.lab.ClientHost(i), 8080), "--grpc-addr", at(c.lab.ClientHost(i), 8081),
 		"--admin-addr", "off", "--health-addr", "off", "--max-keys", "100000", "--deadline", "5s", "--name", fmt.Sprint("node-", i+1),
-		"--peer-addr", at(c.hosts[i], 7947), "--gossip-addr", at(c.hosts[i], 7946), "--secret-file", in("secret"), "--gossip-key-file", in("gossip.key"),
+		"--peer-addr", at(c.hosts[i], 7947), "--gossip-addr", at(c.hosts[i], 7946), "--secret-file", in("secret"), "--gossip-key-file", in("gossip.key"), "--insecure",
 		"--join", "dns+"+at(dnsName, 7946), "--expect", fmt.Sprint(len(c.hosts)))
 }
 

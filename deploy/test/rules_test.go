@@ -253,7 +253,7 @@ func checkMounts(t *testing.T, pod corev1.PodSpec, configs []corev1.ConfigMap) {
 	}
 	for _, a := range c.Args {
 		_, value, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(value, "/") && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value, m.MountPath+"/") }) {
+		if strings.HasPrefix(value, "/") && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value+"/", m.MountPath+"/") }) {
 			t.Errorf("%s: nothing is mounted there", a)
 		}
 	}
@@ -288,6 +288,12 @@ func TestOptions(t *testing.T) {
 	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "envoy" && m.MountPath == "/etc/envoy" })
 	if !mounted || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "envoy" && v.ConfigMap.Name == "limits-envoy" }) {
 		t.Errorf("the files of Envoy's service are not mounted: %+v", pod.Volumes)
+	}
+	// Members that have no certificates say so, and no others do.
+	for values, want := range map[string]bool{"": true, "full.yaml": false, "secrets.yaml": false} {
+		if args := decode(t, render(t, values)).sets[0].Spec.Template.Spec.Containers[0].Args; slices.Contains(args, "--insecure") != want {
+			t.Errorf("%q: %q", values, args)
+		}
 	}
 	// A listener that extraArgs opens can be asked through the service, and past the policy.
 	if p := all.services[1].Spec.Ports; len(p) != 3 || p[2].Name != "envoy" || p[2].Port != 8085 || p[2].TargetPort.StrVal != "envoy" {

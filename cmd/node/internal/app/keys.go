@@ -61,9 +61,10 @@ by --authority.
 
 Exit status: 0 all are there, 1 they cannot be made, 2 wrong usage.`,
 		Example: `  node keys /etc/weir
+  node keys /etc/weir --authority /root/weir --member node-1,node-2,node-3
   node serve --rules rules.yaml --name node-1 --peer-addr :7947 --gossip-addr :7946 \
-    --secret-file /etc/weir/secret --gossip-key-file /etc/weir/gossip.key
-  node keys /etc/weir --authority /root/weir --member node-1,node-2,node-3`,
+    --secret-file /etc/weir/secret --gossip-key-file /etc/weir/gossip.key \
+    --peer-cert /etc/weir/node-1-peer.crt --peer-key /etc/weir/node-1-peer.key --peer-ca /etc/weir/peer-ca.crt`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usage(cmd, "give the one directory that the files are to be in")

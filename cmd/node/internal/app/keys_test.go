@@ -207,7 +207,7 @@ func TestKeysNotMade(t *testing.T) {
 func TestMemberWithoutKeys(t *testing.T) {
 	status, _, said := run(t, nil, free("--name", "node-1", "--gossip-addr", ":0")...)
 	for _, want := range []string{`--gossip-addr \":0\" can be reached from other machines`, "node keys DIR", "openssl rand -base64 32 >DIR/secret",
-		"--secret-file DIR/secret --gossip-key-file DIR/gossip.key", "--insecure"} {
+		"--member NAME", "--secret-file DIR/secret --gossip-key-file DIR/gossip.key --peer-cert DIR/NAME-peer.crt", "--insecure"} {
 		if status != ExitFailed || !strings.Contains(said, want) {
 			t.Errorf("%d, and it does not say %q:\n%s", status, want, said)
 		}
