@@ -1,0 +1,45 @@
+package resp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+// auditor keeps what it is told.
+type auditor struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (a *auditor) Audited(e transport.AuditEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = append(a.told, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.Action, e.Outcome, e.Caller, e.Over)))
+}
+
+// unresettable is a node at which resets fail.
+type unresettable struct{ Decider }
+
+func (unresettable) Reset(context.Context, limiter.Request) (int, error) {
+	return 0, limiter.ErrUnanswered
+}
+
+// A reset that fails is told to the audit, as over HTTP: a part of it may have been done.
+func TestFailedResetsAreTold(t *testing.T) {
+	var told auditor
+	c := start(t, func(o *Options) { o.Decider, o.Audit = unresettable{o.Decider}, &told }).dial(t)
+	for _, ask := range []string{"WEIR.RESET /towns", "DEL a b"} {
+		if got := c.ask(ask); !strings.HasPrefix(got, "-TRYAGAIN ") {
+			t.Errorf("%s: %s", ask, got)
+		}
+	}
+	if got := fmt.Sprint(told.told); got != "[weir.reset failed  redis del failed  redis]" {
+		t.Errorf("the audit has %s", got)
+	}
+}
