@@ -88,6 +88,9 @@ var (
 // C3: the suite that every decider passes, over a client, one by one and in
 // batches.
 func TestConformance(t *testing.T) {
+	if raceDetector && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
 	fresh := func(tb testing.TB, rules string) *subject {
 		s := &subject{now: new(atomic.Int64)}
 		s.SetTime(limitertest.Start())
@@ -115,9 +118,6 @@ func TestConformance(t *testing.T) {
 		limitertest.Run(t, one)
 	})
 	t.Run("CheckBatch", func(t *testing.T) {
-		if raceDetector && testing.Short() {
-			t.Skip("one caller, many times slower under the race detector; make wire runs it")
-		}
 		limitertest.Transcripts(t, func(tb testing.TB, rules string) limitertest.Subject { return &batchSubject{fresh(tb, rules)} })
 	})
 }

@@ -46,6 +46,9 @@ func clusterConfig(masters []*server) redisstore.Config {
 // check lie on several of them; with WEIR_SEEDS, as in make test-long, the whole
 // suite, which is otherwise that of one server.
 func TestRedisClusterConforms(t *testing.T) {
+	if raceEnabled && testing.Short() {
+		t.Skip("one caller, many times slower under the race detector; make wire runs it")
+	}
 	t.Parallel()
 	masters := startCluster(t)
 	run := limitertest.Transcripts

@@ -102,7 +102,7 @@ func TestForgedFramesAmongHonestOnes(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			given := 0
-			for seed := range seeds(t, 6) {
+			for seed := range seeds(t, 3) {
 				n, err := amongHonest(all[name], uint64(seed))
 				if given += n; err != nil {
 					t.Errorf("seed %d: %v", seed, err)

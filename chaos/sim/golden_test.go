@@ -26,7 +26,7 @@ import (
 //	go test ./chaos/sim -run '^TestGolden$' -record split/94 -record-to /tmp/now.txt
 //
 // All seeds are compared where WEIR_SIM_SEEDS is goldenSeeds or more, as in make
-// test-long, and else the first ten of each kind.
+// test-long, and else the first five of each kind.
 const (
 	goldenFile  = "testdata/golden.txt"
 	goldenSeeds = 200 // of each kind
@@ -60,7 +60,7 @@ func TestGolden(t *testing.T) {
 		return
 	}
 	worlds(t)
-	count, want := min(goldenSeeds, seeds(t, 10)), map[string]string{}
+	count, want := min(goldenSeeds, seeds(t, 5)), map[string]string{}
 	if *rewrite {
 		count = goldenSeeds
 	} else {

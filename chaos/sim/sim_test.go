@@ -58,7 +58,7 @@ func TestSim(t *testing.T) {
 			t.Parallel()
 			failed, apart, full, judged, repeated, settled, drawn := 0, 0, 0, 0, 0, 0, 0
 			var sum Outcome
-			first, runs := firstSeed(t), seeds(t, 45)
+			first, runs := firstSeed(t), seeds(t, 30)
 			for i := range runs {
 				w, err := Run(kind, uint64(first+i), false)
 				if err != nil {

@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"go/ast"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,7 +33,8 @@ func TestWireRunsWhatIsLeftToIt(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if pkg := "./" + filepath.ToSlash(dir); !slices.Contains(runs, strings.TrimSuffix(pkg, "/.")) && !(dir == "." && slices.Contains(runs, ".")) {
+		all := strings.HasPrefix(dir, "chaos") && slices.Contains(runs, "./chaos/...") // but those that the recipe names
+		if pkg := "./" + filepath.ToSlash(dir); !all && !slices.Contains(runs, strings.TrimSuffix(pkg, "/.")) && !(dir == "." && slices.Contains(runs, ".")) {
 			t.Errorf("%s leaves a test to `make wire`, which does not run %s", path, pkg)
 		}
 		return nil
@@ -43,4 +45,53 @@ func TestWireRunsWhatIsLeftToIt(t *testing.T) {
 	if found == 0 {
 		t.Error("no test is left to it")
 	}
+}
+
+// What `make race` leaves to `make wire` starts no goroutine, tests included: the race
+// detector would find nothing.
+func TestWhatTheRaceDetectorIsSpared(t *testing.T) {
+	makefile, err := fs.ReadFile(repository(), "Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(makefile), "\nALONE  := ")
+	list, _, _ = strings.Cut(list, "\n")
+	_, recipe, _ := strings.Cut(string(makefile), "\nwire: ")
+	recipe, _, _ = strings.Cut(recipe, "\n\n")
+	files := map[string]int{}
+	m, err := load(repository())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := strings.Fields(list)
+	for _, f := range m.files {
+		if !slices.Contains(alone, f.pkg) {
+			continue
+		}
+		files[f.pkg]++
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if spawned(n) {
+				t.Errorf("%s:%d starts a goroutine: remove %s from ALONE in the Makefile", f.path, f.line(n.Pos()), f.pkg)
+			}
+			return true
+		})
+	}
+	for _, pkg := range alone {
+		if files[pkg] == 0 || strings.Count(recipe, " ./"+pkg+" ")+strings.Count(recipe, " ./"+pkg+"\n") != 1 {
+			t.Errorf("%s: ALONE has it; it has %d files, and make wire must run it once", pkg, files[pkg])
+		}
+	}
+}
+
+// spawned reports whether a node of the syntax is a go statement, or calls a method Go
+// with a function.
+func spawned(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		_, ok = n.(*ast.GoStmt)
+		return ok
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	_, function := call.Args[0].(*ast.FuncLit)
+	return ok && function && method.Sel.Name == "Go"
 }

@@ -3,7 +3,9 @@ package table
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -140,8 +142,10 @@ func moved(t *testing.T, from *Table, now limiter.Tick, mode ImportMode) *Table 
 // random charges of one and several keys, peeks, refunds, and moves to other tables.
 func TestIDsAreAModel(t *testing.T) {
 	rules := []*limiter.Rule{idRule(t, "a"), idRule(t, "b")}
-	seeds := uint64(300)
-	if raceEnabled {
+	seeds := uint64(100)
+	if n, err := strconv.ParseUint(os.Getenv("WEIR_SEEDS"), 10, 64); err == nil {
+		seeds = n
+	} else if raceEnabled {
 		seeds = 6 // one goroutine: the detector only makes it twenty times longer
 	}
 	for seed := range seeds {

@@ -159,7 +159,10 @@ func TestJoinsThatFail(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	mute := listen(t, func(c net.Conn) { io.Copy(io.Discard, c) })
-	shuts := listen(t, func(net.Conn) {})
+	shuts := listen(t, func(c net.Conn) { // and reads, or what is not read yet would reset the connection
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, c)
+	})
 	chatty := listen(t, func(c net.Conn) { io.WriteString(c, "220 mail.example ESMTP\r\n"); io.Copy(io.Discard, c) })
 	resets := listen(t, func(c net.Conn) {
 		c.Read(make([]byte, 1))
