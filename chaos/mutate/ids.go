@@ -13,6 +13,9 @@ func ofIDs() []mutation {
 		{name: "a denial of the other keys is taken", pkg: "./internal/cluster", test: "^TestADenialOfTheOtherKeysIsTaken$", edits: []edit{
 			{"internal/cluster/route/reply.go", "		if r.Known&(1<<i) == 0 {\n", "		if r.Known&(0<<i) == 0 {\n"},
 		}},
+		{name: "the judge of ids takes no other key's instant", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
+			{"chaos/sim/once.go", " || !d.Repeated && !charges {", " {"},
+		}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
 		}},

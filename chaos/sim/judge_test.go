@@ -38,6 +38,49 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 	}
 }
 
+// TestWhatIsChargedAgain: the answers to three attempts of one check with an id about two keys, in
+// each order. One attempt may find the id at one key only, as where rules differ and name another
+// key beside it. Its receipt says when it charged the other one.
+func TestWhatIsChargedAgain(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
+	answer := func(repeated bool, at limiter.Tick, charged uint64) *limiter.Decision {
+		d := &limiter.Decision{Allowed: true, Repeated: repeated, Receipt: limiter.Receipt{Time: at, Charged: charged}}
+		limiter.Grow(d, 2)
+		for i := range d.Len() {
+			*d.Limit(i) = limiter.LimitDecision{Rule: r, Limit: l, Key: i, Allowed: true, Owner: "b"}
+		}
+		return d
+	}
+	const both, firstOnly = 0b11, 0b01
+	charged, repeated, partly := answer(false, 5, both), answer(true, 5, both), answer(false, 9, firstOnly)
+	for name, test := range map[string]struct {
+		answers []*limiter.Decision
+		again   [2]int
+	}{
+		"repeated":                       {[]*limiter.Decision{charged, repeated, repeated}, [2]int{0, 0}},
+		"the repetition is told first":   {[]*limiter.Decision{repeated, charged}, [2]int{0, 0}},
+		"charged twice":                  {[]*limiter.Decision{charged, repeated, answer(false, 9, both)}, [2]int{2, 2}},
+		"charged before and after":       {[]*limiter.Decision{repeated, answer(false, 9, both)}, [2]int{2, 2}},
+		"the first key is charged twice": {[]*limiter.Decision{charged, partly}, [2]int{2, 0}},
+		"that is told first":             {[]*limiter.Decision{partly, charged}, [2]int{2, 0}},
+		"and repeated in between":        {[]*limiter.Decision{partly, answer(true, 0, 0), charged}, [2]int{2, 0}},
+	} {
+		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r}, {rule: r}}
+		for _, d := range test.answers {
+			for i, k := range keys {
+				o.repeats(k, d, i, 2)
+			}
+		}
+		if got := [2]int{keys[0].again, keys[1].again}; got != test.again {
+			t.Errorf("%s: %v units were charged again, want %v", name, got, test.again)
+		}
+	}
+}
+
 // TestWhatACancelMayLeaveBehind: a check over several owners may leave its units behind once for
 // each disturbance before its answer. After an answer at its deadline or later, a disturbance
 // counts for as long as a cancel may be under way.

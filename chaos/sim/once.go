@@ -78,13 +78,13 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 		t = new(tried)
 		o.tried[k] = t
 	}
-	at := d.Receipt.Time
-	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 {
-		at = 0
+	at, charges := d.Receipt.Time, !d.Repeated && d.Receipt.Has(i)
+	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 || !d.Repeated && !charges {
+		at = 0 // it does not say when this key was charged
 	}
 	was, again := t.counted, false
 	t.counted = true
-	switch charges := !d.Repeated && d.Receipt.Has(i); {
+	switch {
 	case !charges:
 		t.at = max(t.at, at)
 	case t.charged, t.at != 0 && at != 0 && t.at != at: // a repetition may have been answered before this one
