@@ -16,6 +16,15 @@ func ofIDs() []mutation {
 		{name: "the judge of ids takes no other key's instant", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
 			{"chaos/sim/once.go", " || !d.Repeated && !charges {", " {"},
 		}},
+		{name: "a reset that is known in part is executed for the rest", pkg: "./limiter/table", test: "^TestAResetOfKeysThatAreKnownInPart$", edits: []edit{
+			{"limiter/table/settled.go", "			if known&(1<<i) == 0 {\n", "			if known == 0 {\n"},
+		}},
+		{name: "the id of a reset that is lost is forgotten", pkg: "./internal/cluster", test: "^TestAResetThatIsLostIsNotKnown$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "				o.node.Store.ForgetID(t.At, w.Charge, i, w.Receipt.Time)\n", ""},
+		}},
+		{name: "the id of a reset names its instant", pkg: "./internal/cluster", test: "^TestAResetThatIsLostIsNotKnown$", edits: []edit{
+			{"internal/cluster/decide.go", "	answer.Receipt = limiter.Receipt{Time: t.At}\n", ""},
+		}},
 		{name: "an id is copied with its charge", pkg: "./chaos/sim", test: "^TestIDsCountOnce$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		_ = table.IDOf(k, id.ID)\n"},
 		}},

@@ -10,7 +10,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/decide.go", "	case p == nil:\n		if !d.charge", "	case p == nil || t.Now > 0:\n		if !d.charge"},
 		}},
 		{name: "an owner is told that a reservation stands", pkg: "./internal/cluster", test: "^TestAnAdmissionSettlesItsReservations$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	o.send(t, r.call.by, false)\n", "	if undo != 0 {\n		o.send(t, r.call.by, false)\n	}\n"},
+			{"internal/cluster/route/fanout.go", "	endReservation(t, o)\n}\n", "	if undo != 0 {\n		endReservation(t, o)\n	}\n}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
@@ -87,7 +87,13 @@ func ofAttempts() []mutation {
 			{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
 		}},
 		{name: "a reservation that was handed over is void", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
-			{"internal/cluster/route/call.go", "	if o.ends {\n		o.policy(t) // this node", "	if o.ends && t.Now < 0 {\n		o.policy(t) // this node"},
+			{"internal/cluster/route/fanout.go", "	if o.holder == 0 {\n		o.policy(t) // this node", "	if o.holder == 0 && t.Now < 0 {\n		o.policy(t) // this node"},
+		}},
+		{name: "a cancel that no member relayed is sent again", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "	if status == peer.Lost && ", "	if false && "},
+		}},
+		{name: "a cancel over a broken connection is lost at once", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.holder) {", "peer.Lost {"},
 		}},
 		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},

@@ -101,16 +101,16 @@ func ofSteps() []mutation {
 func ofMoves() []mutation {
 	return []mutation{
 		{name: "a reset is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
-			{"internal/cluster/decide.go", "	if q.Outcome.Counters > 0 || q.Charge.ID != nil {\n", "	if q.Outcome.Counters > 1<<20 {\n"},
+			{"internal/cluster/decide.go", "	if q.Outcome.Counters > 0 || made.ID != nil {\n", "	if q.Outcome.Counters > 1<<20 {\n"},
 		}},
 		{name: "a reset that the heir has is done once", pkg: "./chaos/sim", test: "^TestAResetThatTheHeirHasIsDoneOnce$", edits: []edit{
-			{"internal/cluster/decide.go", "	} else if n, again := d.table.ResetOnce(t.At, q.Charge); again {\n", "	} else if n, _ := d.table.ResetOnce(t.At, q.Charge); q.Kind != route.KindReset {\n"},
+			{"internal/cluster/decide.go", "	} else if q.Outcome.Counters, made = d.table.ResetOnce(t.At, q.Charge); made.Len() == 0 {\n", "	} else if d.table.ResetOnce(t.At, q.Charge); q.Kind == route.KindReset {\n		q.Outcome.Counters = d.table.Reset(t.At, q.Charge)\n	} else {\n"},
 		}},
 		{name: "an owner that is behind remembers no reset", pkg: "./internal/cluster", test: "^TestAResetOfAnOwnerThatIsBehind$", edits: []edit{
 			{"internal/cluster/decide.go", "id == nil || slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {", "id == nil {"},
 		}},
 		{name: "the id of a reset is copied", pkg: "./internal/cluster", test: "^TestAResetIsKnownByItsID$", edits: []edit{
-			{"internal/cluster/decide.go", "	if q.Outcome.Counters > 0 || q.Charge.ID != nil {\n", "	if q.Outcome.Counters > 0 {\n"},
+			{"internal/cluster/decide.go", "	if q.Outcome.Counters > 0 || made.ID != nil {\n", "	if q.Outcome.Counters > 0 {\n"},
 		}},
 		{name: "a reset waits for the heir", pkg: "./chaos/sim", test: "^TestAPausedOwnerIsAskedForAReset$", edits: []edit{
 			{"internal/cluster/decide.go", "		return d.confirm(t, q, parts, answer), nil\n", "		return route.Answered, nil\n"},

@@ -82,7 +82,8 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 			return route.Overloaded, parts[0]
 		}
-		d.reset(t, q, parts)
+		answer.Receipt = limiter.Receipt{}
+		d.reset(t, q, parts, answer)
 		return d.confirm(t, q, parts, answer), nil
 	}
 	switch q.Kind {
@@ -104,28 +105,28 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 	return d.decide(t, q, parts, answer, idle), nil
 }
 
-// reset executes a reset, unless its id is remembered: then this node has a copy of what an earlier
-// owner did, and that one's answer was lost or comes late.
-func (d *decider) reset(t *turn, q *route.Request, parts []*partition) {
+// reset executes a reset, but for keys for which its id is remembered: of them this node has a copy of
+// what an earlier owner did, and that one's answer was lost or comes late. The receipt says when.
+func (d *decider) reset(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) {
 	for _, p := range parts {
 		p.instant(t)
 	}
+	made := q.Charge
 	if id := q.Charge.ID; id == nil || slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
 		q.Charge.ID = nil // an id is one more change
 		q.Outcome.Counters = d.table.Reset(t.At, q.Charge)
-	} else if n, again := d.table.ResetOnce(t.At, q.Charge); again {
+	} else if q.Outcome.Counters, made = d.table.ResetOnce(t.At, q.Charge); made.Len() == 0 {
 		return
-	} else {
-		q.Outcome.Counters = n
 	}
-	if q.Outcome.Counters > 0 || q.Charge.ID != nil {
-		d.touched(t, q.Charge)
+	answer.Receipt = limiter.Receipt{Time: t.At}
+	if q.Outcome.Counters > 0 || made.ID != nil {
+		d.touched(t, made)
 	}
 	t.At++ // receipts of the instant of a reset are void, and those of what follows are not
 	for _, p := range parts {
 		p.instant(t)
 	}
-	d.wereReset(q.Charge)
+	d.wereReset(made)
 }
 
 // current reports whether a receipt was given under the present ownership of all

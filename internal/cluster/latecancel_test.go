@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
@@ -64,5 +65,67 @@ func TestADenialDoesNotWaitForALateCancel(t *testing.T) {
 	}
 	if r := x.check(other, 2, 5, long); r == nil || r.Status != peer.Decided || r.Provisional || r.Receipt.Charged != 0 {
 		t.Errorf("it is told %+v", r)
+	}
+}
+
+// TestACancelThatNoMemberRelays: the connection to the member that made a reservation is silent, and
+// the one that was to relay the cancel could not. Neither has the cancel, so it is sent again, until
+// the check's deadline, and the answer waits for that. If the connection is broken, it is lost.
+func TestACancelThatNoMemberRelays(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost   int // how often it was not relayed
+		broken bool
+		late   limiter.Tick
+		sent   int
+	}{
+		"relayed":           {lost: 0, sent: 1},
+		"not relayed once":  {lost: 1, sent: 2},
+		"not relayed twice": {lost: 2, sent: 3},
+		"no connection":     {lost: 1, broken: true, sent: 1},
+		"at the deadline":   {lost: 1, late: limiter.Second, sent: 1},
+	} {
+		c, _, h, like := single(t, limiter.UnreachableLocal)
+		charge := spread(c, like, third, other)
+		answer, told := new(limiter.Decision), 0
+		c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+		out := drain(c)
+		for _, from := range []peer.Instance{third, other} {
+			allowed := from == third
+			if !allowed && test.broken {
+				c.Down(third)
+				drain(c)
+			}
+			r := peer.Result{Allowed: allowed, Remaining: 3}
+			reply := peer.Reply{ID: out[from].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}
+			if allowed {
+				reply.Receipt = peer.Receipt{Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: 1, Set: 5}
+			}
+			c.Deliver(&peer.Frame{From: from, To: self, Results: []peer.Result{r, r}, Replies: []peer.Reply{reply}})
+		}
+		sent, ids := 0, map[uint64]bool{}
+		for range 1 + test.lost {
+			out := drain(c)
+			q := slices.Concat(out[third].Refunds, out[other].Refunds) // to relay
+			if len(q) == 0 {
+				break
+			}
+			if sent++; len(q) != 1 || q[0].Receipt.Charged != 1 || ids[q[0].ID] {
+				t.Fatalf("%s: request %d is %+v", name, sent, q)
+			}
+			ids[q[0].ID] = true
+			if told != 0 {
+				t.Fatalf("%s: it is answered before", name)
+			}
+			h.pass(test.late)
+			lost := peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Lost, Owner: peer.Epoch{Instance: third}}}}
+			if sent > test.lost {
+				lost = peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}}
+			}
+			c.Deliver(&lost)
+			h.pass(20 * limiter.Millisecond)
+		}
+		if sent != test.sent || told != 1 || answer.Allowed {
+			t.Errorf("%s: %d requests, want %d, told %d times, allowed %t", name, sent, test.sent, told, answer.Allowed)
+		}
 	}
 }

@@ -114,3 +114,87 @@ func TestAResetWaitsUntilOneOwnerHasItsKeys(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// An owner has executed a reset that its heir lacks, and the heir takes over. The owner forgets the
+// id of the reset before it pushes its state. Else the heir would have the id and not the reset, and
+// would answer that it is done.
+func TestAResetThatIsLostIsNotKnown(t *testing.T) {
+	for _, copied := range []bool{false, true} {
+		x := newIdentified(t, limiter.ReplicationOff)
+		x.try(third, 1, false)
+		x.acknowledge()
+		drain(x.c)
+		k := x.key
+		k.Cost = 1
+		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Refunds: []peer.Refund{
+			{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
+		}})
+		want := peer.NotOwner
+		if copied {
+			x.acknowledge()
+			want = peer.Done
+		}
+		owned(x.c, x.p, peer.Epoch{Counter: look(x.p).Epoch.Counter + 1, Instance: other})
+		out := drain(x.c)
+		if r := out[third].Replies; len(r) != 1 || r[0].Status != want {
+			t.Errorf("copied %t: the asker is told %+v", copied, r)
+		}
+		var pushed []uint32 // keys: the id of the check, and that of the reset
+		for _, b := range out[other].Batches {
+			if b.Kind == peer.Push {
+				pushed = append(pushed, b.Keys)
+			}
+		}
+		if want := map[bool]uint32{false: 1, true: 2}[copied]; len(pushed) != 1 || pushed[0] != want {
+			t.Errorf("copied %t: pushed are %v keys, want %d", copied, pushed, want)
+		}
+	}
+}
+
+// A new owner has a copy of a reset over two keys for one of them only. It resets the other.
+func TestAResetThatIsKnownInPart(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	own(c, p)
+	k := charge.Key(0)
+	second := limiter.Key{Hash: limiter.Hash{Hi: k.Hash.Hi + 1, Lo: k.Hash.Lo}, Rule: k.Rule, Cost: k.Cost}
+	spend := func() {
+		t.Helper()
+		for _, key := range []limiter.Key{*k, second} {
+			var (
+				one limiter.Charge
+				d   limiter.Decision
+			)
+			one.Add(key)
+			if err := c.table.Decide(h.now, &one, &d); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+	}
+	reset := func(n uint64, keys ...limiter.Key) (forgotten uint32) {
+		t.Helper()
+		f := &peer.Frame{From: third, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)}, Refunds: []peer.Refund{
+			{ID: n, Keys: uint8(len(keys)), Kind: peer.ResetKeys, ChargeID: 99},
+		}}
+		for _, key := range keys {
+			f.Keys = append(f.Keys, peer.Key{Hi: key.Hash.Hi, Lo: key.Hash.Lo, Cost: 1})
+		}
+		c.Deliver(f)
+		h.pass(100 * limiter.Millisecond) // no heir answers: the policy does
+		r := drain(c)[third].Replies
+		if len(r) != 1 || r[0].Status != peer.Done {
+			t.Fatalf("it is answered by %+v", r)
+		}
+		return r[0].Count
+	}
+	spend()
+	if n := reset(5, second); n != 1 {
+		t.Fatalf("premise: %d counters are forgotten, want 1", n)
+	}
+	spend()
+	if n := reset(6, *k, second); n != 1 {
+		t.Errorf("%d counters are forgotten, want that of the key that was not reset", n)
+	}
+	if n := reset(7, *k, second); n != 0 {
+		t.Errorf("again %d counters are forgotten", n)
+	}
+}

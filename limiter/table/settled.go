@@ -28,20 +28,24 @@ func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key
 	return live
 }
 
-// ResetOnce is [Table.Reset] of keys that cost something, by a charge with an id of its own. It
-// reports again, and deletes nothing, if the id is remembered for any of the keys. Otherwise the id
-// is remembered for each, if there is room.
-func (t *Table) ResetOnce(now limiter.Tick, c *limiter.Charge) (n int, again bool) {
-	if t.Remembers(now, c) {
-		return 0, true
-	}
+// ResetOnce is [Table.Reset] of keys that cost something, by a charge with an id of its own, which is
+// remembered for each of them, if there is room. Keys for which it is remembered already are left
+// as they are. It returns how many counters there were, and the keys that were reset.
+func (t *Table) ResetOnce(now limiter.Tick, c *limiter.Charge) (n int, made *limiter.Charge) {
+	made = &limiter.Charge{ID: c.ID}
 	t.locked(now, c, func() {
-		charged, _ := t.remembered(now, c)
-		if r, room := t.reserveOnce(c, charged, int64(bits.OnesCount16(charged))); room {
-			t.remember(now, c, new(limiter.Decision), r.id)
+		_, known := t.remembered(now, c)
+		for i := range c.Len() {
+			if known&(1<<i) == 0 {
+				made.Add(*c.Key(i))
+			}
+		}
+		charged, _ := t.remembered(now, made)
+		if r, room := t.reserveOnce(made, charged, int64(bits.OnesCount16(charged))); room {
+			t.remember(now, made, new(limiter.Decision), r.id)
 		}
 	})
-	return t.Reset(now, c), false
+	return t.Reset(now, made), made
 }
 
 // ForgetID forgets the id of a charge for its key i, if it is remembered by a charge that was

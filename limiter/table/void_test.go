@@ -66,7 +66,8 @@ func TestAResetIsMadeOnce(t *testing.T) {
 		reset := func() (int, bool) {
 			c := charge(1, limiter.Key{Hash: hash(1), Rule: rule})
 			c.ID = &limiter.Idempotency{ID: 7, Life: life}
-			return table.ResetOnce(now, c)
+			n, made := table.ResetOnce(now, c)
+			return n, made.Len() == 0
 		}
 		spend := func() {
 			var d limiter.Decision
@@ -85,6 +86,35 @@ func TestAResetIsMadeOnce(t *testing.T) {
 		now += limiter.Span(life)
 		if n, again := reset(); again || n != most-1 {
 			t.Errorf("%d counters: when its id is forgotten it deletes %d, again %t", most, n, again)
+		}
+	}
+}
+
+// TestAResetOfKeysThatAreKnownInPart: a reset whose id is remembered for one of its keys deletes the
+// counters of the others, and remembers it for them.
+func TestAResetOfKeysThatAreKnownInPart(t *testing.T) {
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
+	now, table := limiter.Tick(1e15), New(Config{MaxKeys: 100})
+	keys := []limiter.Key{{Hash: hash(1), Rule: rule}, {Hash: hash(2), Rule: rule}, {Hash: hash(3), Rule: rule}}
+	for _, k := range keys {
+		var d limiter.Decision
+		if err := table.Decide(now, charge(2, k), &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	for i, test := range []struct {
+		keys, made []limiter.Key
+	}{{keys[1:2], keys[1:2]}, {keys, []limiter.Key{keys[0], keys[2]}}, {keys[1:], nil}} {
+		c := charge(1, test.keys...)
+		c.ID = &limiter.Idempotency{ID: 7, Life: time.Minute}
+		n, made := table.ResetOnce(now, c)
+		if n != len(test.made) || made.Len() != len(test.made) {
+			t.Fatalf("reset %d deletes %d counters of %d keys, want of %d", i+1, n, made.Len(), len(test.made))
+		}
+		for j, k := range test.made {
+			if made.Key(j).Hash != k.Hash {
+				t.Errorf("reset %d: key %d is %v, want %v", i+1, j, made.Key(j).Hash, k.Hash)
+			}
 		}
 	}
 }

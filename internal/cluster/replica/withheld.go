@@ -139,15 +139,21 @@ func (o *withholding) keepWithheld(n int) {
 	}
 }
 
-// undo takes back the charge of a withheld reply.
+// undo takes back the charge of a withheld reply. A reset is not undone, but its id is forgotten: the
+// next owner may lack the reset, and would get the id with what this one pushes.
 func (o *Ownership) undo(t *Turn, h withheldReply) {
 	w := h.Facts()
-	if w.Reset || w.Amends {
+	if w.Amends {
 		return
 	}
-	o.node.Store.Undo(t.At, w.Charge, w.Receipt)
+	if !w.Reset {
+		o.node.Store.Undo(t.At, w.Charge, w.Receipt)
+	}
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
+			if w.Reset {
+				o.node.Store.ForgetID(t.At, w.Charge, i, w.Receipt.Time)
+			}
 			o.Charged(t, k, w.Charge.ID, 0)
 		}
 	}

@@ -31,6 +31,8 @@ type task struct {
 	final   bool // of such a part: there is no time to begin the check anew
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
 	denied  bool // the whole check of that reservation was denied
+	// holder is the other member that made that reservation; 0: this node did.
+	holder peer.Instance
 	// remember means that a denial may be cached.
 	remember bool
 	amend    limiter.Amend    // what is done with a reservation
@@ -146,7 +148,7 @@ func (o *Call) Route(t *Turn) {
 		return
 	}
 	if o.ends {
-		o.policy(t) // this node has handed over the reservation: it is void
+		endReservation(t, o)
 		return
 	}
 	if o.kind == KindCheck && (o.c.pointless(t, &o.task) || o.c.deserted(t, o.charge)) {
@@ -367,7 +369,7 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 		return
 	}
 	if o.ends {
-		o.policy(t) // the reservation is void or lost
+		notEnded(t, o, r.Status)
 		return
 	}
 	if r.Status == peer.Contested && o.reserve {

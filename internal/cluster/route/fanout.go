@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -320,8 +321,8 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 
 // settle ends a part's reservation at the member that made it, and takes back the
 // charges that undo names. denied means that the whole check charges nothing there by its
-// id, which is forgotten. Only if it takes something back is the end awaited. If the
-// message is lost, the charge stays; nothing else goes wrong.
+// id, which is forgotten. Only if it takes something back is the end awaited, and the message sent
+// again if no member could relay it. If it is lost, the charge stays; nothing else goes wrong.
 func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
 		return
@@ -355,16 +356,37 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		}
 		return
 	}
-	o.record(r.call.by)
+	o.holder = r.call.by
 	if awaited {
-		// Complete before it is in the table, where a tick may end it at once.
 		if c.calls.add(o, t) {
 			t.Tick = true
 		} else {
 			s.closed()
 		}
 	}
-	o.send(t, r.call.by, false)
+	endReservation(t, o)
+}
+
+// endReservation has the member that made a reservation end it.
+func endReservation(t *Turn, o *Call) {
+	if o.holder == 0 {
+		o.policy(t) // this node has handed over the reservation: it is void
+		return
+	}
+	o.mu.Lock()
+	o.record(o.holder)
+	o.mu.Unlock()
+	o.send(t, o.holder, false)
+}
+
+// notEnded handles that the member that made a reservation has not ended it. If it has not heard of
+// that, since the connection is silent and no member could relay it, it is asked again.
+func notEnded(t *Turn, o *Call, status peer.ReplyStatus) {
+	if status == peer.Lost && o.c.config.Mesh.Reachable(o.holder) {
+		o.later(t, RetryEvery)
+		return
+	}
+	o.policy(t) // the reservation is void or lost
 }
 
 // gatherUnnamed collects the keys whose names the parts' owners lack.
