@@ -39,13 +39,15 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		known, nBits  int64 // what the next attempt finds
 		cancelsSecond bool
 		hold          time.Duration
+		ends          bool // nobody settles it
 	}{
 		{what: "alone", own: true, after: -1, left: 10},
 		{what: "relied on", relied: true, own: true, after: -1, left: 7, known: 1, nBits: 3},
 		{what: "relied on, refunded by a caller", relied: true, after: -1, left: 10},
 		{what: "one limit is cancelled", relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
-		{what: "of a hold", hold: time.Minute, own: true, after: -1, left: 10},
-		{what: "one limit of a hold is cancelled", hold: time.Minute, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
+		{what: "of a hold", hold: 10 * time.Millisecond, own: true, after: -1, left: 10},
+		{what: "one limit of a hold is cancelled", hold: 10 * time.Millisecond, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
+		{what: "one limit of a hold is cancelled, and the hold ends", hold: 10 * time.Millisecond, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true, ends: true},
 	} {
 		charge := &limiter.Charge{ID: &limiter.Idempotency{ID: 7, Life: time.Minute, Hold: c.hold}}
 		for i := range 2 { // the second is in another slot
@@ -87,18 +89,31 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		if c.hold == 0 {
 			continue
 		}
-		// What was cancelled is not given back once more, nor is a hold that is forgotten.
+		// What was cancelled is not given back once more, nor is a hold that is forgotten or settled: what
+		// others have charged stays.
 		nothing := charge.Clone()
+		other := charge.Clone()
+		other.ID, other.Key(0).Cost = nil, 2
+		if made, err := s.decision(when{now + 25, estimateSlack}, modeCheck, other, nil, 0, 0, 1, nil); err != nil {
+			t.Fatal(err)
+		} else if r := run(made); r[1]>>flagBits != c.left-2 {
+			t.Fatalf("%s: another charge is told %v", c.what, r)
+		}
 		nothing.Key(0).Cost = 0
 		state := limiter.AmendUnknown
 		if c.known == 1 {
 			state = limiter.AmendDone
 		}
-		if r := run(s.settlement(when{now + 30, estimateSlack}, nothing, limiter.Amend{IgnoreUnknown: true}, false, 0, 1, nil)); r[1] != int64(state) {
+		at := []limiter.Tick{now + 40, now + 20*limiter.Millisecond}
+		if c.ends {
+			at = at[1:]
+		} else if r := run(s.settlement(when{now + 30, estimateSlack}, nothing, limiter.Amend{IgnoreUnknown: true}, false, 0, 1, nil)); r[1] != int64(state) {
 			t.Errorf("%s: it is settled with %v", c.what, r)
 		}
-		if found := attempt(now+40, modePeek); found[1]>>flagBits != 10 || found[1+perLimit]>>flagBits != 20 {
-			t.Errorf("%s: after it was settled with nothing %d and %d are left", c.what, found[1]>>flagBits, found[1+perLimit]>>flagBits)
+		for _, at := range at {
+			if found := attempt(at, modePeek); found[1]>>flagBits != 8 || found[1+perLimit]>>flagBits != 18 {
+				t.Errorf("%s: %v later %d and %d are left, want 8 and 18", c.what, (at - now).Duration(), found[1]>>flagBits, found[1+perLimit]>>flagBits)
+			}
 		}
 	}
 }

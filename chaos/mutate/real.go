@@ -28,7 +28,7 @@ func showings() map[string]showing {
 	for _, m := range ofIDs() {
 		all[m.name] = showing{why: nameless}
 	}
-	for _, m := range ofHolds() {
+	for _, m := range slices.Concat(ofHolds(), ofSlots()) {
 		all[m.name] = showing{why: unheld}
 	}
 	for _, m := range ofOverdue() {
