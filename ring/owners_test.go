@@ -136,6 +136,7 @@ func moved(from, to *Ring, joiner string) (part, toJoiner float64) {
 // names. Ideally a joiner takes its share and nothing else moves; bounded loads
 // move a little more.
 func TestHowMuchMoves(t *testing.T) {
+	inWire(t)
 	for _, c := range []struct {
 		members, clusters int
 		part, tolerance   float64 // of the partitions

@@ -157,6 +157,7 @@ func TestIndex(t *testing.T) {
 }
 
 func TestOrderDoesNotMatter(t *testing.T) {
+	inWire(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{2, 3, 4, 11, 16} {
 		names := nodes(n)
@@ -177,6 +178,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 
 // The successor is the owner in a ring that is built without the owner.
 func TestSuccessorIsTheOwnerWithout(t *testing.T) {
+	inWire(t)
 	for _, n := range []int{2, 3, 4, 5, 9, 16} {
 		r := build(t, nodes(n))
 		for i, name := range r.Members() {
@@ -245,6 +247,7 @@ func TestManyAskAtOnce(t *testing.T) {
 // building each size afresh would take a minute. It tries up to 48 members, and with
 // WEIR_SEEDS set, as in make test-long, all numbers.
 func TestEveryNumberOfMembers(t *testing.T) {
+	inWire(t)
 	for n := 1; n <= MaxMembers; n++ {
 		// The library's own bound, from its averageLoad.
 		if room := n * int(math.Ceil(float64(Partitions)/float64(n)*load)); room < Partitions {

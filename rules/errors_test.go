@@ -258,6 +258,7 @@ func many(n int, format string) string {
 }
 
 func TestBounds(t *testing.T) {
+	inWire(t)
 	for name, test := range map[string]struct{ file, want string }{
 		"bytes":      {strings.Repeat("#", 1<<20+1), `1:1: the file has 1048577 bytes; at most 1048576 are allowed`},
 		"rules":      {"rules:\n" + many(10_001, "- {name: r%d, unlimited: true}\n"), `10002:3: rules has 10001 elements; at most 10000 are allowed`},

@@ -134,6 +134,7 @@ func TestNoFalseAlarms(t *testing.T) {
 // What a rule covers is judged rightly: a rule that is called unreachable is not found
 // by any of many requests, and most that cannot be found are called so.
 func TestCoveredRulesAreNeverFound(t *testing.T) {
+	inWire(t)
 	conditions := []string{
 		"", "path: ^/a", "path: ^/a/b", "path: ^/a$", "path: '^/(a|b)$'", "path: b", "path: '^/a', not_path: /b$", "method: GET", "method: [GET, PUT]",
 		"not_method: GET", "not_method: [GET, PUT]", "group: [free, default]", "group: free", "not_group: free", "ip: 10.0.0.0/8", "ip: 10.0.0.0/8, method: GET",

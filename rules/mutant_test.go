@@ -208,6 +208,7 @@ var (
 // A file with a slip is never called good: it is refused, or there is a warning. The file
 // testdata/mutants.txt has what each kind of slip gets, for people to read.
 func TestMutatedFiles(t *testing.T) {
+	inWire(t)
 	total := 0
 	gets := map[string]map[string]int{} // by kind and message
 	for name, good := range goodFiles(t) {

@@ -81,6 +81,7 @@ func TestOverflowOfTheNewCounterOnly(t *testing.T) {
 // Words are given back when a log grows out of them, when its key is reset and
 // when it has recovered.
 func TestWordsAreGivenBack(t *testing.T) {
+	inWire(t)
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5000, Window: time.Second})}}
 	table := New(Config{})
 	now := hourStart

@@ -17,6 +17,7 @@ func logs(tb testing.TB, name string, n int64, w time.Duration) *limiter.Rule {
 // New keys overflow where their slots would take more memory than there may be, as at
 // the bound of keys, and no counter is lost by it.
 func TestMaxBytesOfKeys(t *testing.T) {
+	inWire(t)
 	const most = 2 << 20
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		table := New(Config{MaxBytes: most, Overflow: overflow})
@@ -162,6 +163,7 @@ func TestDenialsWhereLogsCannotGrow(t *testing.T) {
 
 // Memory of words of one size is there for those of another when it is free.
 func TestWordsOfOneSizeMakeRoomForOthers(t *testing.T) {
+	inWire(t)
 	const most = 6 << 20
 	table := New(Config{MaxBytes: most})
 	fill := func(now limiter.Tick, keys, entries int, from uint64) (full bool) {

@@ -70,6 +70,7 @@ func (t *slots) longest() (most int) {
 // random ones do, and are found as fast: in their owner, and in an heir that gets a
 // snapshot or updates of them.
 func TestChosenHashesDoNotCrowd(t *testing.T) {
+	inWire(t)
 	const n = 10_000
 	rule := window(t, 5, time.Hour)
 	fill := func(order uint64, hi func(int) uint64) *Table {
@@ -243,6 +244,7 @@ func TestImportOfOneKey(t *testing.T) {
 // take, can make no others of their difference: neither by sums, nor by sums of what a
 // shift makes of them.
 func TestNeighboursTellNothing(t *testing.T) {
+	inWire(t)
 	const n, tries = 1024, 1 << 20
 	for name, step := range map[string]func(r *rand.Rand) uint64{
 		"any":   func(r *rand.Rand) uint64 { return r.Uint64() },

@@ -39,6 +39,7 @@ func unitsLeft(t *testing.T, tab *Table, now limiter.Tick, rule *limiter.Rule, h
 // Holds are bounded for each key: beyond that a check with a hold is denied, or charged for good
 // where a full table admits. A key without holds is not concerned.
 func TestHoldsOfAKeyAreBounded(t *testing.T) {
+	inWire(t)
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		tab, rule := New(Config{Overflow: overflow}), windowRule(t, 10*limiter.MaxHoldEntries)
 		var d limiter.Decision

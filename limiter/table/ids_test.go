@@ -141,6 +141,7 @@ func moved(t *testing.T, from *Table, now limiter.Tick, mode ImportMode) *Table 
 // A table with ids does what a table without ids does, apart from what is remembered: for
 // random charges of one and several keys, peeks, refunds, and moves to other tables.
 func TestIDsAreAModel(t *testing.T) {
+	inWire(t)
 	rules := []*limiter.Rule{idRule(t, "a"), idRule(t, "b")}
 	seeds := uint64(100)
 	if n, err := strconv.ParseUint(os.Getenv("WEIR_SEEDS"), 10, 64); err == nil {
@@ -268,6 +269,7 @@ func TestRepeatedReceipt(t *testing.T) {
 // key. A check whose id finds no room is charged; ids are remembered again when others are
 // over.
 func TestIDsAreBounded(t *testing.T) {
+	inWire(t)
 	const most = 2000
 	tab, rule := New(Config{MaxKeys: most}), idRule(t, "a")
 	now := idStart

@@ -270,6 +270,7 @@ func TestConcurrentSeveralKeys(t *testing.T) {
 // At the bound a key in debt keeps its record, whatever else arrives, and new
 // keys are decided by overflow; once counters recover there is room again.
 func TestMaxKeys(t *testing.T) {
+	inWire(t)
 	const most = 5000
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		t.Run(overflow.String(), func(t *testing.T) {
@@ -331,6 +332,7 @@ func TestMaxKeysAllOrNothing(t *testing.T) {
 
 // Counters that recovered leave room without their partition growing for ever.
 func TestRecoveredSlotsAreReused(t *testing.T) {
+	inWire(t)
 	table := New(Config{})
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Second})}}
 	var d limiter.Decision
@@ -349,6 +351,7 @@ func TestRecoveredSlotsAreReused(t *testing.T) {
 }
 
 func TestTooManyLimits(t *testing.T) {
+	inWire(t)
 	table := New(Config{})
 	ask := func(now limiter.Tick, i int) error {
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: int64(i + 1), Window: time.Second})}}
