@@ -171,7 +171,7 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
 		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
-		Meta: self, Logger: m.log, OnMembers: m.onMembers, // gossip logs refused nodes
+		Meta: self, Logger: m.log, OnMembers: m.onMembers, Refused: m.config.PeerRefused,
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
 		Listen:   m.network.gossip, Resolve: m.network.resolve,

@@ -288,7 +288,9 @@ func TestForgedPeerWithoutTheSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := places(t, 3, clusterRules, "--deadline", "3s", "--secret-file", secret)
+	audit := func(s *seat) string { return filepath.Join(filepath.Dir(secret), s.name) }
 	for _, s := range all {
+		s.args = append(s.args, "--audit", audit(s))
 		s.start(t)
 	}
 	settle(t, all)
@@ -306,6 +308,15 @@ func TestForgedPeerWithoutTheSecret(t *testing.T) {
 	decidesRightly(t, all, "after")
 	for _, s := range all {
 		s.nothingLeft(t)
+		s.signal(os.Interrupt)
+		s.end(0) // the audit is written then
+		lines, err := os.ReadFile(audit(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) || !strings.Contains(string(lines), "has no secret, and this one has") {
+			t.Errorf("the audit of %s does not have the stranger: %s", s.name, lines)
+		}
 	}
 }
 

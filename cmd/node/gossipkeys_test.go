@@ -3,6 +3,9 @@
 package main
 
 import (
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,4 +98,32 @@ func TestAllKeysRotated(t *testing.T) {
 		loaded(3)
 		return restart(t, all, all)
 	}}.on(t, all).judge(t)
+}
+
+// Gossip that is altered, or invented by who has no key, changes nothing, and is in the audit.
+func TestForeignGossipIsAudited(t *testing.T) {
+	s := places(t, 1, clusterRules)[0]
+	keyed(t, []*seat{s})
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	s.args = append(s.args, "--audit", audit)
+	s.start(t)
+	s.until(s.log, "the node is ready")
+	c, err := net.Dial("udp", s.gossip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(append([]byte{1}, strings.Repeat("a member that is dead", 9)...)); err != nil {
+		t.Fatal(err)
+	}
+	within(t, s, "refused gossip that is encrypted with another key", 1)
+	s.signal(os.Interrupt)
+	s.end(0) // the audit is written then
+	lines, err := os.ReadFile(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"outcome":"refused","from":"` + c.LocalAddr().String() + `","over":"peer","why":"refused gossip`; !strings.Contains(string(lines), want) {
+		t.Errorf("the audit lacks %s: %s", want, lines)
+	}
 }

@@ -121,6 +121,10 @@ type Config struct {
 	// above. It is called by the joining goroutine, at most once a minute for each
 	// reason.
 	OnRefused func(error)
+	// Refused, unless nil, receives what this node has refused: its address, and why. That is
+	// input that no node with a key of this one's sends, and nodes that are kept out, once a
+	// minute for each host and reason. It is called under locks, so it must be quick.
+	Refused func(from, why string)
 	// Panicked, unless nil, receives the value of each panic that was recovered from
 	// while input of another node was processed. It is called by the deferred function
 	// that recovered, so debug.Stack shows the panic's stack. It is called under locks

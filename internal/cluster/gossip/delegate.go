@@ -332,6 +332,7 @@ func (g *Gossip) secrets(mark uint64) string {
 func (g *Gossip) note(r refusal) {
 	g.logRefusal(func() {
 		g.log.write(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
+		g.log.tellRefused(r.kind.Error()+r.name, r.addr, r.Error())
 	})
 	select {
 	case g.refused <- r:

@@ -76,6 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 		return nil, err
 	}
 	g.log = newThrottledLog(cfg.Logger, time.Now)
+	g.log.refused = cfg.Refused
 	g.wg.Go(g.log.run)
 	if err := g.start(ctx); err != nil {
 		g.log.close()

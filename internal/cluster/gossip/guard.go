@@ -132,7 +132,7 @@ func (g *guard) passPackets() {
 				continue
 			}
 			if !g.plain && len(p.Buf) > 0 && p.Buf[0] == padded {
-				g.log.write(slog.LevelWarn, "padded packet", "a packet of gossip was dropped: "+errPadded.Error(), slog.String("from", p.From.String()))
+				g.log.refuse("padded packet", p.From.String(), textPadded)
 				continue
 			}
 			select {

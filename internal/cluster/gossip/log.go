@@ -30,6 +30,8 @@ type throttledLog struct {
 	out   *slog.Logger
 	now   func() time.Time
 	lines chan line
+	// refused is [Config.Refused]; nil for none.
+	refused func(from, why string)
 
 	mu      sync.Mutex
 	closed  bool
@@ -93,6 +95,26 @@ func (l *throttledLog) write(level slog.Level, kind, text string, attrs ...slog.
 		l.dropped = 0
 	default:
 		l.dropped++
+	}
+}
+
+// refuse logs that input was refused, and tells so, once a minute for each kind and host.
+func (l *throttledLog) refuse(kind, from, text string) {
+	l.write(slog.LevelWarn, kind, text, slog.String("from", from))
+	l.tellRefused(kind+" "+hostOf(from), from, text)
+}
+
+// tellRefused tells a refusal of a kind, once a minute, whatever is logged.
+func (l *throttledLog) tellRefused(kind, from, why string) {
+	if l.refused == nil {
+		return
+	}
+	l.mu.Lock()
+	_, due := l.due("told " + kind)
+	due = due && !l.closed
+	l.mu.Unlock()
+	if due {
+		l.refused(from, why)
 	}
 }
 
@@ -195,6 +217,9 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 		attrs = []slog.Attr{slog.String("from", source)}
 	}
 	l.log.write(level, kind, text, attrs...)
+	if text == textKey || text == textForeign {
+		l.log.tellRefused(kind, source, text)
+	}
 	return nil
 }
 
@@ -214,6 +239,7 @@ type meaning struct {
 const (
 	textKey     = "refused gossip that is encrypted with another key, or not at all"
 	textForeign = "something that is no gossip arrived on the gossip port"
+	textPadded  = "a packet of gossip was dropped: it is encrypted in a way that no node uses"
 )
 
 // meanings returns the translations of memberlist's lines; the first that matches is

@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,5 +166,24 @@ func TestNewsHaveABound(t *testing.T) {
 	}
 	if n := drain() - before; n != maxNews {
 		t.Errorf("after a pause there are %d lines, want %d", n, maxNews)
+	}
+}
+
+// What was refused is told once a minute for each host and reason, whatever is logged.
+func TestRefusalsAreTold(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newThrottledLog(slog.New(slog.DiscardHandler), func() time.Time { return now })
+	var told []string
+	l.refused = func(from, why string) { told = append(told, from+" "+why) }
+	for _, from := range []string{"10.0.0.1:7", "10.0.0.1:8", "10.0.0.2:7"} {
+		l.refuse("key", from, textKey)
+	}
+	now = now.Add(quietFor)
+	l.refuse("key", "10.0.0.1:9", textKey)
+	l.close()
+	l.refuse("key", "10.0.0.3:9", textKey)
+	want := []string{"10.0.0.1:7 " + textKey, "10.0.0.2:7 " + textKey, "10.0.0.1:9 " + textKey}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -62,6 +63,8 @@ func (r *recorder) WriteToAddress(b []byte, a memberlist.Address) (time.Time, er
 func TestReplayedAndAltered(t *testing.T) {
 	a, cfg := configure(t, "a")
 	cfg.Keys = [][]byte{key(1)}
+	var told sync.Map
+	cfg.Refused = func(from, why string) { told.Store(why, from) }
 	if err := a.open(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +129,11 @@ func TestReplayedAndAltered(t *testing.T) {
 	}
 	a.says("refused gossip that is encrypted with another key")
 	a.says("a packet of gossip was dropped", "in a way that no node uses")
+	for _, why := range []string{textKey, textPadded} { // which the log has by now
+		if from, _ := told.Load(why); hostOf(fmt.Sprint(from)) != "127.0.0.1" {
+			t.Errorf("%q was told of %v", why, from)
+		}
+	}
 
 	late, cfg := configure(t, "late", a.addr)
 	cfg.Keys = [][]byte{key(1)}
