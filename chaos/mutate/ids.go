@@ -16,6 +16,9 @@ func ofIDs() []mutation {
 		{name: "the judge of ids takes no other key's instant", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
 			{"chaos/sim/once.go", " || !d.Repeated && !charges {", " {"},
 		}},
+		{name: "the judge of ids tells keys by their limits", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
+			{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && d.Receipt.Has(i)"},
+		}},
 		{name: "a reset that is known in part is executed for the rest", pkg: "./limiter/table", test: "^TestAResetOfKeysThatAreKnownInPart$", edits: []edit{
 			{"limiter/table/settled.go", "			if known&(1<<i) == 0 {\n", "			if known == 0 {\n"},
 		}},

@@ -39,8 +39,8 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 }
 
 // TestWhatIsChargedAgain: the answers to three attempts of one check with an id about two keys, in
-// each order. One attempt may find the id at one key only, as where rules differ and name another
-// key beside it. Its receipt says when it charged the other one.
+// each order. The first key has two limits. One attempt may find the id at one key only, as where
+// rules differ and name another key beside it. Its receipt says when it charged the other one.
 func TestWhatIsChargedAgain(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	if err != nil {
@@ -49,13 +49,13 @@ func TestWhatIsChargedAgain(t *testing.T) {
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
 	answer := func(repeated bool, at limiter.Tick, charged uint64) *limiter.Decision {
 		d := &limiter.Decision{Allowed: true, Repeated: repeated, Receipt: limiter.Receipt{Time: at, Charged: charged}}
-		limiter.Grow(d, 2)
-		for i := range d.Len() {
-			*d.Limit(i) = limiter.LimitDecision{Rule: r, Limit: l, Key: i, Allowed: true, Owner: "b"}
+		limiter.Grow(d, 3)
+		for i, key := range []int{0, 0, 1} {
+			*d.Limit(i) = limiter.LimitDecision{Rule: r, Limit: l, Key: key, Allowed: true, Owner: "b"}
 		}
 		return d
 	}
-	const both, firstOnly = 0b11, 0b01
+	const both, firstOnly = 0b111, 0b011
 	charged, repeated, partly := answer(false, 5, both), answer(true, 5, both), answer(false, 9, firstOnly)
 	for name, test := range map[string]struct {
 		answers []*limiter.Decision

@@ -78,7 +78,7 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 		t = new(tried)
 		o.tried[k] = t
 	}
-	at, charges := d.Receipt.Time, !d.Repeated && d.Receipt.Has(i)
+	at, charges := d.Receipt.Time, !d.Repeated && charged(d, i)
 	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 || !d.Repeated && !charges {
 		at = 0 // it does not say when this key was charged
 	}
@@ -94,6 +94,16 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 		t.charged = true
 	}
 	return was && !again
+}
+
+// charged reports whether a receipt names any limit of the key number i.
+func charged(d *limiter.Decision, i int) bool {
+	for j := range d.Len() {
+		if d.Limit(j).Key == i && d.Receipt.Has(j) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkOnce returns an error if checks with an id were charged, and admitted, more than once:
