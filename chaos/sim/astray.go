@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -41,5 +43,19 @@ func (a *asking) mayStray() {
 		count()
 		return
 	}
-	w.after(straysFor, count)
+	w.after(straysFor, func() {
+		count()
+		if a.once.repeatedAfter(a) && !a.answer.Allowed {
+			for i, about := range a.keys {
+				about.astray += a.cost(i)
+			}
+		}
+	})
+}
+
+// repeatedAfter reports whether another try was answered when the deadline of one had passed. It may
+// repeat what that one has charged to a key, although another key denied both: then a late cancel
+// takes nothing back.
+func (o *once) repeatedAfter(of *asking) bool {
+	return o != nil && slices.ContainsFunc(o.answers, func(x answeredTry) bool { return x.of != of && x.at >= of.call+askedFor })
 }

@@ -246,6 +246,7 @@ func (a *asking) done() {
 	call := a.call
 	if a.once != nil {
 		call, a.once.told = a.once.began, true
+		a.once.answers = append(a.once.answers, answeredTry{a, n.w.now})
 	}
 	for i, about := range a.keys {
 		about.openOps--

@@ -128,6 +128,46 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 	}
 }
 
+// TestWhatALateCancelLeavesToARepetition: a check with an id is denied at its deadline, and another
+// try is answered after that. The other one may have been told what the first has charged, so the late
+// cancel leaves it.
+func TestWhatALateCancelLeavesToARepetition(t *testing.T) {
+	for name, test := range map[string]struct {
+		took    limiter.Tick // until the answer
+		other   limiter.Tick // when another try is answered
+		allowed bool
+		want    int
+	}{
+		"no other try":              {askedFor, 0, false, 0},
+		"answered before":           {askedFor, askedFor - 1, false, 0},
+		"answered at the deadline":  {askedFor, askedFor, false, 2},
+		"answered after":            {askedFor + 9, 2 * askedFor, false, 2},
+		"the first in time":         {askedFor - 1, 2 * askedFor, false, 0},
+		"the first may be admitted": {askedFor, 2 * askedFor, true, 0},
+	} {
+		w := newWorld(1)
+		k, other := &key{part: 7}, &key{part: 9}
+		o := &once{}
+		a := &asking{n: &Node{w: w}, keys: []*key{k, other}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: test.allowed}, call: w.now, once: o}
+		for range a.keys {
+			a.charge.Add(limiter.Key{Cost: 2})
+			a.before = append(a.before, 0)
+		}
+		if test.other > 0 {
+			o.answers = append(o.answers, answeredTry{new(asking), w.now + test.other})
+		}
+		o.answers = append(o.answers, answeredTry{a, w.now + test.took})
+		w.now += test.took
+		a.mayStray()
+		if err := w.run(10*limiter.Second, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if k.astray != test.want {
+			t.Errorf("%s: %d units may have stayed, want %d", name, k.astray, test.want)
+		}
+	}
+}
+
 // TestWhatMayBeChargedSinceAReset: what was admitted or lost since, what cancels left behind since,
 // and, if the partition was taken over since, what waited.
 func TestWhatMayBeChargedSinceAReset(t *testing.T) {

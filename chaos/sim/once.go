@@ -15,6 +15,14 @@ type once struct {
 	began limiter.Tick // of the first try
 	tried map[*key]*tried
 	told  bool // a try was answered
+
+	answers []answeredTry
+}
+
+// answeredTry is a try that was answered, and when.
+type answeredTry struct {
+	of *asking
+	at limiter.Tick
 }
 
 // maxTries is how often a check with an id is asked at most.
