@@ -119,7 +119,7 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"rules:\n- {name: a, key: [user], limits: [{limit: 100, calendar: week}, {limit: 150, calendar: month}]}",
 		"rules:\n- {name: a, key: [user], zone: 'attr:tz', limits: [{limit: 100, calendar: day}, {limit: 100, calendar: month}]}",
 		"rules:\n- {name: a, key: [user], zone: Europe/Berlin, limits: [{limit: 1, calendar: minute}, {limit: 70, calendar: hour}]}",
-		"rules:\n- {name: a, key: [user], limits: [{limit: 100, calendar: month, anchor_day: 15}, {limit: 110, calendar: quarter}]}",
+		"rules:\n- {name: a, key: [user], limits: [{limit: 120, calendar: month, anchor_day: 15}, {limit: 110, calendar: quarter}]}",
 		"rules:\n- {name: a, key: [user], zone: UTC, limits: [{limit: 5, calendar: day, zone: Etc/GMT}]}",
 		"rules:\n- {name: a, match: {ip: 10.1.0.0/16}, key: [user], limits: [5/second]}\n- {name: b, match: {ip: 10.0.0.0/8}, key: [user], limits: [9/second]}",
 	} {
