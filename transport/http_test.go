@@ -240,11 +240,16 @@ func TestLimitsInJSON(t *testing.T) {
 		t.Errorf("got %v\nwant %v", lines, want)
 	}
 	for limits, detail := range map[string]string{
-		`7`:                                 "an array of limits",
-		`[7]`:                               "limit 0 of the request: invalid: JSON: an object is needed, not 7",
-		`[{"limit":1,"windw":"1m"}]`:        `did you mean "window"?`,
-		`[{"limit":"1","window":"1m"}]`:     "limit 0 of the request",
-		`[{"limit":1,"window":"1 minute"}]`: "write a duration such as 1m",
+		`7`:                             "an array of limits",
+		`[7]`:                           "limit 0 of the request: invalid: JSON: an object is needed, not 7",
+		`[{"limit":1,"windw":"1m"}]`:    `did you mean "window"?`,
+		`["5/second"]`:                  `limit 0 of the request: invalid: a limit is an object here, not "5/second": write {"limit": 5, "window": "1s"}`,
+		`[{"limit":"1","window":"1m"}]`: "limit 0 of the request: invalid: limit must be a whole number, not text",
+		`[{"limit":1.5,"window":"1m"}]`: "limit must be a whole number, not number 1.5",
+		`[{"limit":1,"window":60}]`:     "window must be text in quotes, not number",
+		`[{"limit":1,"window":"1m","key":"user"}]`:                     "key must be a list of texts, not text",
+		`[{"limit":1,"window":"1m","weight":true}]`:                    "weight must be a number, not true or false",
+		`[{"limit":1,"window":"1 minute"}]`:                            "write a duration such as 1m",
 		`[{"limit":1,"window":"1m","algorithm":"gcr"}]`:                `unknown algorithm "gcr"; did you mean "gcra"?`,
 		`[{"limit":1,"calendar":"mnoth"}]`:                             `unknown calendar "mnoth"; did you mean "month"?`,
 		`[{"limit":1,"calendar":"day","at":"6am"}]`:                    `at is "6am"; write a time of day such as 06:00`,

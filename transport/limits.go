@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -81,6 +82,9 @@ func addKey(r *limiter.Request, i int, parts []string) {
 }
 
 func parseObject(raw json.RawMessage) (*limitObject, error) {
+	if raw[0] == '"' {
+		return nil, invalid(`a limit is an object here, not %s: write {"limit": 5, "window": "1s"}, for example`, shorten(raw))
+	}
 	err := eachField(raw, func(name string, value json.RawMessage) error {
 		switch {
 		case !slices.Contains(limitFields(), name):
@@ -95,9 +99,31 @@ func parseObject(raw json.RawMessage) (*limitObject, error) {
 	}
 	o := new(limitObject)
 	if err := json.Unmarshal(raw, o); err != nil {
-		return nil, invalid("%v", err)
+		return nil, wrongType(err)
 	}
 	return o, nil
+}
+
+// wrongType is the error for a field of a limit that has a value of another type.
+func wrongType(err error) error {
+	e, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return invalid("%v", err)
+	}
+	want := "a whole number"
+	switch {
+	case e.Field == "key": // also an element of it
+		want = "a list of texts"
+	case e.Type.Kind() == reflect.String:
+		want = "text in quotes"
+	case e.Type.Kind() == reflect.Float64:
+		want = "a number"
+	}
+	is, found := map[string]string{"string": "text", "bool": "true or false", "array": "a list", "object": "an object"}[e.Value]
+	if !found {
+		is = e.Value // such as "number 1.5"
+	}
+	return invalid("%s must be %s, not %s", e.Field, want, is)
 }
 
 // limit makes the limit.

@@ -47,8 +47,8 @@ func TestKeysOfLimitsOverTheWire(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"limits":[{"limit":1,"window":"1m","key":["usr"]}]}`:                               `unknown part of a key \"usr\"`,
 		`{"limits":[{"limit":1,"window":"1m","key":["a","b","c","d","e","f","g","h","i"]}]}`: "more than 8 parts of its key",
-		`{"limits":[{"limit":1,"window":"1m","key":"user"}]}`:                                "cannot unmarshal string",
-		`{"limits":[{"limit":1,"window":"1m","key":[7]}]}`:                                   "cannot unmarshal number",
+		`{"limits":[{"limit":1,"window":"1m","key":"user"}]}`:                                "key must be a list of texts, not text",
+		`{"limits":[{"limit":1,"window":"1m","key":[7]}]}`:                                   "key must be a list of texts, not number",
 	} {
 		if got := s.post(t, "/v1/check", body); got.status != 400 || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %+v", body, got)
