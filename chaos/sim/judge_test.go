@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // TestAPolicyIsJudgedByKey: of a check over two owners, of which one is out of reach, the
@@ -124,6 +125,27 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		}
 		if keys[0].astray != test.want {
 			t.Errorf("%s: %d units may have stayed, want %d", name, keys[0].astray, test.want)
+		}
+	}
+}
+
+// TestATableWithoutRoomForCopiesIsNoProblem where tables are small. It is one elsewhere, and so is any
+// other error.
+func TestATableWithoutRoomForCopiesIsNoProblem(t *testing.T) {
+	for _, test := range []struct {
+		maxKeys int
+		err     error
+		fails   bool
+	}{{0, table.ErrFull, true}, {crowdMaxKeys, table.ErrFull, false}, {crowdMaxKeys, errInjected, true}} {
+		w := newWorld(1)
+		w.crowd.maxKeys = test.maxKeys
+		fails := func() (failed bool) {
+			defer func() { failed = recover() != nil }()
+			(&Node{w: w, name: "a"}).Problem("a copy cannot be kept", test.err)
+			return false
+		}()
+		if fails != test.fails {
+			t.Errorf("tables of %d: %v fails the run: %t", test.maxKeys, test.err, fails)
 		}
 	}
 }
