@@ -124,6 +124,7 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error, c *check) (decided bool, _ error) {
 	l.fill(ctx, call, &c.request, c)
 	if err := l.decider.CheckInto(ctx, &c.request, &c.decision); err != nil {
+		l.givenUp(ctx, &c.request, err)
 		return false, l.failed(ctx, call, err)
 	}
 	if setHeader != nil && !l.quiet {

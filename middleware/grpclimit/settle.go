@@ -56,7 +56,8 @@ type settling struct {
 // hold should be longer than any call takes: what is settled after it is charged in full. The
 // decider must be a [Settler], and nodes must allow refunds. What is checked by other methods,
 // by the interceptors of clients, and for each message ([PerMessage]) is charged for good. A
-// call that could not be decided, and proceeds all the same, is not settled.
+// call that could not be decided, and proceeds all the same, is not settled. If its context ended
+// while it was checked, it is cancelled, and used is not called.
 func Settle(hold time.Duration, used func(context.Context, *Call, *Result) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
@@ -144,13 +145,26 @@ func (l *Limiter) settled(ctx context.Context, call *Call, q *limiter.Request, o
 	actual, err := used.Value(0)
 	var done limiter.Amended
 	if err == nil {
-		// A caller that has hung up must not keep its estimate.
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-		defer cancel()
-		done, err = l.settle.settler.Settle(within, *q, int64(actual), actual == 0)
+		done, err = l.end(ctx, q, int64(actual))
 	}
 	if l.settle.told != nil {
 		l.settle.told(ctx, call, done, err)
+	}
+}
+
+// end settles a call. A caller that has hung up must not keep its estimate, so the end of ctx does
+// not end the settlement.
+func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (limiter.Amended, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
+}
+
+// givenUp cancels the reservation of a call that was not decided since its context had ended: it may
+// have been reserved all the same.
+func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
+	if q.Hold > 0 && ctx.Err() != nil && !errors.Is(err, limiter.ErrInvalid) {
+		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
 	}
 }
 

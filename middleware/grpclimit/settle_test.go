@@ -154,6 +154,36 @@ func (f failing) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.D
 	return errors.New("it is away")
 }
 
+// hanging decides while its caller hangs up.
+type hanging struct {
+	*weir.Node
+	hangUp func()
+}
+
+func (h hanging) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = h.Node.CheckInto(ctx, r, d)
+	h.hangUp()
+	return ctx.Err()
+}
+
+// A caller that hangs up while its call is checked keeps no estimate.
+func TestHangUpDuringTheCheck(t *testing.T) {
+	n := node(t, nil, budget)
+	none := grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
+	ctx, hangUp := context.WithCancel(t.Context())
+	l := limit(t, hanging{n, hangUp}, none, grpclimit.FailOpen())
+	_, err := l.UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) {
+		t.Error("it is served")
+		return nil, nil
+	})
+	if got := left(t, n); status.Code(err) != codes.Canceled || got != 100 || n.Stats().Holds != 0 {
+		t.Errorf("%v, %d are left, %d holds", err, got, n.Stats().Holds)
+	}
+}
+
 // bare is a decider without reservations.
 type bare struct{ grpclimit.Decider }
 

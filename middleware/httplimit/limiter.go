@@ -119,6 +119,7 @@ func (l *Limiter) check(w http.ResponseWriter, r *http.Request, c *check) (pass,
 	r, cancel := inTime(r)
 	defer cancel()
 	if err := l.decide(r, c); err != nil {
+		l.givenUp(r.Context(), &c.request, err)
 		return l.failed(w, r, err), false
 	}
 	l.writeFields(w.Header(), c)

@@ -24,13 +24,16 @@ type Settler interface {
 
 // Response is how a request was answered.
 type Response struct {
-	// Status is that of the response; 200 if the handler has set none, and 0 if it panicked
-	// before.
+	// Status is that of the response; 200 if the handler has set none, and 0 if it panicked or
+	// took the connection over before.
 	Status int
 	// Header has the fields of the response. It is the handler's.
 	Header http.Header
 	// Bytes is how many bytes of the body the handler has written.
 	Bytes int64
+	// Hijacked reports that the handler took the connection over, as for a WebSocket. What it wrote
+	// to it is not in Bytes.
+	Hijacked bool
 	// Err is why the request's context had ended when the handler did, such as
 	// [context.Canceled] if the client hung up; nil if it had not.
 	Err error
@@ -59,7 +62,8 @@ type settling struct {
 // hold should be longer than any request takes: what is settled after it is charged in full.
 // The decider must be a [Settler], and nodes must allow refunds. Each request has an id of its
 // own, so Settle and [ID] exclude each other. What is checked by other methods is charged for
-// good. A request that could not be decided, and passes all the same, is not settled.
+// good. A request that could not be decided, and passes all the same, is not settled. If its
+// context ended while it was checked, it is cancelled, and used is not called.
 func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
@@ -137,7 +141,7 @@ func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 
 // settled settles a request whose handler has ended.
 func (l *Limiter) settled(r *http.Request, q *limiter.Request, seen *writer) {
-	if seen.Status == 0 && !seen.Panicked {
+	if seen.Status == 0 && !seen.Panicked && !seen.Hijacked {
 		seen.Status = http.StatusOK
 	}
 	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
@@ -148,13 +152,26 @@ func (l *Limiter) settled(r *http.Request, q *limiter.Request, seen *writer) {
 	actual, err := used.Value(0)
 	var out limiter.Amended
 	if err == nil {
-		// A client that has hung up must not keep its estimate.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), settleWithin)
-		defer cancel()
-		out, err = l.settle.settler.Settle(ctx, *q, int64(actual), actual == 0)
+		out, err = l.end(r.Context(), q, int64(actual))
 	}
 	if l.settle.told != nil {
 		l.settle.told(r, out, err)
+	}
+}
+
+// end settles a request. A client that has hung up must not keep its estimate, so the end of ctx
+// does not end the settlement.
+func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (limiter.Amended, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
+}
+
+// givenUp cancels the reservation of a request that was not decided since its context had ended:
+// it may have been reserved all the same.
+func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
+	if q.Hold > 0 && ctx.Err() != nil && !errors.Is(err, limiter.ErrInvalid) {
+		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
 	}
 }
 
@@ -201,12 +218,34 @@ func (w *writer) ReadFrom(from io.Reader) (int64, error) {
 }
 
 // Flush sends what was written.
-func (w *writer) Flush() {
-	w.begun(http.StatusOK)
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // a Flusher cannot say that it failed
+func (w *writer) Flush() { _ = w.FlushError() } // a Flusher cannot say that it failed
+
+// FlushError is Flush for [http.ResponseController].
+func (w *writer) FlushError() error {
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if err == nil {
+		w.begun(http.StatusOK)
+	}
+	return err
+}
+
+// Push begins a server push, if the connection is one of HTTP/2.
+func (w *writer) Push(target string, o *http.PushOptions) error {
+	for inner := w.ResponseWriter; ; {
+		switch t := inner.(type) {
+		case http.Pusher:
+			return t.Push(target, o)
+		case interface{ Unwrap() http.ResponseWriter }:
+			inner = t.Unwrap()
+		default:
+			return http.ErrNotSupported
+		}
+	}
 }
 
 // Hijack takes the connection over. What is written to it then is not seen.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(w.ResponseWriter).Hijack()
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.Hijacked = w.Hijacked || err == nil
+	return c, rw, err
 }

@@ -147,6 +147,44 @@ func (f failing) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.D
 	return errors.New("it is away")
 }
 
+// hanging decides while its caller hangs up.
+type hanging struct {
+	*weir.Node
+	hangUp func()
+}
+
+func (h hanging) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = h.Node.CheckInto(ctx, r, d)
+	h.hangUp()
+	return ctx.Err()
+}
+
+// A client that hangs up while its request is checked, or whose time ends then, keeps no estimate.
+func TestHangUpDuringTheCheck(t *testing.T) {
+	n := node(t, nil, budget)
+	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
+	for _, of := range []string{"the client", "its time"} {
+		ctx, hangUp := context.WithCancel(t.Context())
+		var edits []edit
+		if of == "the client" {
+			edits = append(edits, func(r *http.Request) { *r = *r.WithContext(ctx) })
+		} else {
+			hangUp = func() {}
+			edits = append(edits, func(r *http.Request) {
+				r.Header.Set("Connect-Protocol-Version", "1")
+				r.Header.Set("Connect-Timeout-Ms", "0")
+			})
+		}
+		h := limited(t, hanging{n, hangUp}, none, httplimit.FailOpen())
+		if got := get(h, "/", edits...); got.Code == http.StatusOK {
+			t.Errorf("%s: %d", of, got.Code)
+		}
+		if got := left(t, n); got != 100 || n.Stats().Holds != 0 {
+			t.Errorf("%s hangs up: %d are left, %d holds", of, got, n.Stats().Holds)
+		}
+	}
+}
+
 // bare is a decider without reservations.
 type bare struct{ httplimit.Decider }
 
@@ -219,8 +257,54 @@ func TestSettleWrapsAll(t *testing.T) {
 		}
 		body, err := io.ReadAll(bufio.NewReader(resp.Body))
 		resp.Body.Close()
-		if w := <-seen; err != nil || string(body) != want.body || w.Bytes != want.bytes || w.Status != http.StatusOK {
+		status := http.StatusOK
+		if path == "/hijack" {
+			status = 0
+		}
+		if w := <-seen; err != nil || string(body) != want.body || w.Bytes != want.bytes || w.Status != status || w.Hijacked != (status == 0) {
 			t.Errorf("%s: %q, %v, %+v", path, body, err, w)
 		}
+	}
+}
+
+// plain is a writer that can only write, and pushing one that can push.
+type plain struct{ http.ResponseWriter }
+
+type pushing struct {
+	http.ResponseWriter
+	pushed string
+}
+
+func (p *pushing) Push(target string, _ *http.PushOptions) error { p.pushed = target; return nil }
+
+type wrapping struct{ http.ResponseWriter }
+
+func (w wrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// What the writer inside cannot do fails, and what it can do is not hidden.
+func TestSettleHidesNothing(t *testing.T) {
+	n := node(t, nil, budget)
+	var flushed, taken, pushed error
+	var seen httplimit.Response
+	h := limit(t, n, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost { seen = *w; return limiter.Units(0) })).Handler(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			flushed = http.NewResponseController(w).Flush()
+			_, _, taken = w.(http.Hijacker).Hijack()
+			pushed = w.(http.Pusher).Push("/style", nil)
+		}))
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	h.ServeHTTP(plain{httptest.NewRecorder()}, r)
+	for what, err := range map[string]error{"flush": flushed, "hijack": taken, "push": pushed} {
+		if !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if seen.Hijacked || seen.Status != http.StatusOK {
+		t.Errorf("%+v", seen)
+	}
+	p := &pushing{ResponseWriter: httptest.NewRecorder()}
+	h.ServeHTTP(wrapping{p}, r)
+	if pushed != nil || p.pushed != "/style" {
+		t.Errorf("%v, %q", pushed, p.pushed)
 	}
 }
