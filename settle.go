@@ -20,8 +20,13 @@ const (
 )
 
 // ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
-// that is final: it was settled with another number, kept when it expired, or never held.
+// that is final: it was settled with another number, kept when it expired, or never held. It is also
+// wrapped by the error of a check by a rule on concurrency, if its id is that of a reservation that is over.
 var ErrSettled = limiter.ErrSettled
+
+// ErrRaised is wrapped by the error of Extend if the estimate was raised as often as it may be. The
+// reservation stands.
+var ErrRaised = limiter.ErrRaised
 
 // ErrNoRoom is wrapped by the error of Settle and Extend if the table has no room for what they
 // would charge.
@@ -59,7 +64,7 @@ func (n *Node) Cancel(ctx context.Context, r Request) (Amended, error) {
 // above the estimate, the difference is charged if the limits admit it, and the cost is the
 // estimate then. If they do not, the reservation stays as it is (AmendDenied). If the id is not
 // known, nothing is done (AmendUnknown): reserve anew. After the settlement the error wraps
-// [ErrSettled]. The estimate can be raised 63 times.
+// [ErrSettled]. The estimate can be raised 63 times, after which the error wraps [ErrRaised].
 func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
 	if r.Hold == 0 {
 		return Amended{}, fmt.Errorf("%w: the reservation is to be extended by no time: give the request a hold", ErrInvalid)
@@ -87,8 +92,10 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return Amended{}, err
 	case out.State == limiter.AmendSettled:
 		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it expired, or was never reserved", ErrSettled, out.First)
+	case out.State == limiter.AmendRaised:
+		return out, fmt.Errorf("%w: %d times, and the reservation stands with the last one: raise it by more at a time, or settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
 	case out.State == limiter.AmendFull:
-		return out, fmt.Errorf("%w: the table holds as many counters as it may, or the estimate was raised %d times: raise max_keys, or settle and reserve anew", ErrNoRoom, limiter.MaxHoldParts-1)
+		return out, fmt.Errorf("%w: the table holds as many counters or ids as it may: raise max_keys, or ask again later", ErrNoRoom)
 	}
 	return out, nil
 }

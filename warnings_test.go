@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -98,5 +99,29 @@ func TestAFullTableIsTold(t *testing.T) {
 		if w := n.Warnings(); w != nil {
 			t.Errorf("%v: a minute later: %q", mode, w)
 		}
+	}
+}
+
+// A key that has as many reservations as it may have is told as that: no name of a limit helps.
+func TestAKeyFullOfReservationsIsTold(t *testing.T) {
+	var log bytes.Buffer
+	n, err := weir.Open(t.Context(), weir.Config{
+		Rules: []byte("rules:\n  - {name: day, key: [user], limits: [1000000/day]}\n"), Overflow: weir.OverflowDeny, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	var d weir.Decision
+	for i := range limiter.MaxHoldEntries + 1 {
+		if err := n.CheckInto(t.Context(), &weir.Request{User: "ada", ID: fmt.Sprint(i), Hold: time.Hour}, &d); err != nil || d.Allowed != (i < limiter.MaxHoldEntries) {
+			t.Fatalf("reservation %d: %+v, %v", i, d, err)
+		}
+	}
+	if w := n.Warnings(); !slices.Equal(w, []string{`a key of rule "day" has as many reservations as one key may have: further ones are denied`}) {
+		t.Errorf("warnings %q", w)
+	}
+	if s := log.String(); !strings.Contains(s, "settle reservations when their requests end") || !strings.Contains(s, "rule=day checks=1") || strings.Contains(s, "the same name") {
+		t.Errorf("logged %s", s)
 	}
 }

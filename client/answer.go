@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,6 +181,9 @@ func fateOf(code uint32, message string) (fate, error) {
 		// The message begins with the text of ErrInvalid already.
 		return answered, &nodeError{message, ErrInvalid}
 	case codes.FailedPrecondition:
+		if strings.HasPrefix(message, ErrRaised.Error()) {
+			return answered, &nodeError{message, ErrRaised}
+		}
 		return answered, &nodeError{message, ErrSettled}
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return answered, &nodeError{message, ErrDenied}

@@ -19,6 +19,10 @@ type Amended = limiter.Amended
 // that is final. It is [limiter.ErrSettled].
 var ErrSettled = limiter.ErrSettled
 
+// ErrRaised is wrapped by the error of Extend if the estimate was raised as often as it may be. The
+// reservation stands. It is [limiter.ErrRaised].
+var ErrRaised = limiter.ErrRaised
+
 // Reserve is [Client.Check] of a request with a Hold, to which it gives an id if it has none: by
 // the request it is settled later. After an error that wraps [ErrUnanswered] it may have been
 // reserved: cancel it, or it ends by itself. The nodes must allow refunds (their flag

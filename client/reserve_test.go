@@ -83,6 +83,27 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// The estimate of a reservation is raised as often as it may be. More has an error of its own, after which
+// the reservation stands.
+func TestRaisedTooOften(t *testing.T) {
+	node := newNode(t, tokens)
+	c, ctx := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long}), t.Context()
+	r := limiter.Request{User: "ada", Cost: limiter.Units(1), Hold: time.Minute}
+	if d, err := c.Reserve(ctx, &r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for i := int64(2); i <= limiter.MaxHoldParts+1; i++ {
+		r.Cost = limiter.Units(i)
+		_, err := c.Extend(ctx, r)
+		if raised := errors.Is(err, client.ErrRaised); raised != (i > limiter.MaxHoldParts) || !raised && err != nil || errors.Is(err, client.ErrSettled) {
+			t.Fatalf("estimate %d: %v", i, err)
+		}
+	}
+	if a, err := c.Settle(ctx, r, 7, false); err != nil || a.Estimate != limiter.MaxHoldParts {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // What cannot be reserved or settled is refused as a node refuses it.
 func TestBadReservations(t *testing.T) {
 	node := newNode(t, tokens)

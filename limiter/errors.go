@@ -22,8 +22,13 @@ var ErrUnanswered = errors.New("no member that holds the keys answered")
 var ErrForbidden = errors.New("the member that holds the keys does not allow this")
 
 // ErrSettled is wrapped if a reservation was settled before with another number, kept when it
-// expired, or never was one. Nothing was done.
+// expired, or never was one. Nothing was done. It is also wrapped if a check that a limit on
+// concurrency concerns has the id of a reservation that is over.
 var ErrSettled = errors.New("the request is settled")
+
+// ErrRaised is wrapped if the estimate of a reservation was raised as often as it may be. Nothing was
+// done: the reservation stands, and can be extended without a higher estimate, and settled.
+var ErrRaised = errors.New("the estimate was raised too often")
 
 // ErrNoRoom is wrapped if a settlement or an extension finds no room in a table for what it would
 // charge. Nothing was done.

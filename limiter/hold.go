@@ -51,14 +51,16 @@ const (
 	AmendSettled
 	// AmendDenied: a limit denied what an extension adds to the estimate. The hold is as it was.
 	AmendDenied
-	// AmendFull: there is no room for what is to be charged, or the estimate was raised
-	// [MaxHoldParts] times. Nothing has changed.
+	// AmendFull: there is no room for what is to be charged. Nothing has changed.
 	AmendFull
+	// AmendRaised: the estimate was raised as often as it may be, [MaxHoldParts] - 1 times. The hold is
+	// as it was.
+	AmendRaised
 )
 
 // String returns the state's name in answers.
 func (s AmendState) String() string {
-	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full"}, int(s))
+	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised"}, int(s))
 }
 
 // Amended is the result of an [Amend].

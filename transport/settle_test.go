@@ -73,6 +73,24 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// A raise beyond those that there may be is no lack of room: another attempt would not help. The
+// reservation stands.
+func TestRaisedTooOften(t *testing.T) {
+	s := newServer(t, reserved, allowRefunds)
+	if got := s.post(t, "/v1/check", `{"user":"ada","cost":1,"id":"1","hold_ms":60000}`); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	for i := 2; i <= limiter.MaxHoldParts+1; i++ {
+		got := s.post(t, "/v1/extend", fmt.Sprintf(`{"user":"ada","cost":%d,"id":"1","hold_ms":60000}`, i))
+		if i <= limiter.MaxHoldParts && got.status != 200 || i > limiter.MaxHoldParts && (got.status != 409 || !strings.Contains(got.body, "the estimate was raised too often: 63 times")) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":7}`); got.status != 200 || !strings.Contains(got.body, `"estimate":64`) {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A node that knows no reservations says so.
 func TestNoReservations(t *testing.T) {
 	s := newServer(t, reserved, func(o *transport.Options) { o.Decider = struct{ transport.Decider }{o.Decider} })
@@ -119,6 +137,8 @@ func TestConcurrency(t *testing.T) {
 		{"check", `{"user":"ada","id":"2","hold_ms":5000}`, 200, `"limit":2,"remaining":0`},
 		{"check", `{"user":"ada","id":"3"}`, 429, `"retry_after_ms":5000`},
 		{"settle", `{"user":"ada","id":"1","actual":1}`, 200, `{"state":"done","estimate":1}`},
+		{"check", `{"user":"ada","id":"1"}`, 409, "the id is that of a reservation that is over"},
+		{"check/batch", `{"checks":[{"user":"ada","id":"1"}]}`, 200, `"status":409`},
 		{"check", `{"user":"ada","cost":0}`, 200, `"limit":2,"remaining":1`},
 		{"check", `{"user":"ada","cost":0}`, 200, `"limit":9,"remaining":7`},
 	} {

@@ -25,6 +25,18 @@ func ofHolds() []mutation {
 		{name: "an extension is only taken back if none came after it", pkg: table, test: "^TestTakeBack$", edits: []edit{
 			{"limiter/table/extension.go", "c.ID.ID) != x.End {\n", "c.ID.ID) < 0 {\n"},
 		}},
+		{name: "a settlement is charged only with room for its id", pkg: table, test: "^TestSettleWithoutRoomForTheID$", edits: []edit{
+			{"limiter/table/amend.go", "	case !room:\n		return out, noRoom\n", "	case !room && t == nil:\n		return out, noRoom\n"},
+		}},
+		{name: "ids of one key leave room for others", pkg: table, test: "^TestIDsOfAKeyAreBounded$", edits: []edit{
+			{"limiter/table/holds.go", "	if n > 0 && t.crowdedByIDs(c) {\n", "	if n < 0 && t.crowdedByIDs(c) {\n"},
+		}},
+		{name: "a spent id holds no slot", pkg: table, test: "^TestSpentIDs$", edits: []edit{
+			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
+		}},
+		{name: "a refund forgets only ids that its receipt names", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
+			{"limiter/table/ids.go", "k.Cost > 0 && charged != 0 && !t", "k.Cost > 0 && !t"},
+		}},
 		{name: "a policy reserves nothing", pkg: sim, test: "^TestPoliciesHoldNothing$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		share.ID.Hold = 0 //", "		share.ID.Hold += 0 //"},
 		}},

@@ -64,6 +64,8 @@ func (n *Node) reportFull(b table.Bound) {
 		what, help = "a rule has used its max_share: its new keys are "+fate(f), "raise the max_share, or count by a key that clients do not choose"
 	case table.BoundKey:
 		what, help = "a key has as many counters as one key may have: checks with new limits of it are "+fate(f), "give each limit the same name in all requests"
+	case table.BoundHolds:
+		what, help = "a key has as many reservations as one key may have: further ones are denied", "settle reservations when their requests end, or let them hold, and be remembered, for a shorter time"
 	default:
 		facts = append(facts, "keys", s.Keys, "max_keys", n.maxKeys(), "bytes", s.Bytes, "max_bytes", s.MaxBytes)
 	}
@@ -85,6 +87,8 @@ func (n *Node) FullWarnings() (out []string) {
 			out = append(out, fmt.Sprintf("rule %q has used its max_share: its new keys are %s", f.Rule, fate(f)))
 		case table.BoundKey:
 			out = append(out, fmt.Sprintf("a key of rule %q has as many counters as one key may have: checks with new limits of it are %s", f.Rule, fate(f)))
+		case table.BoundHolds:
+			out = append(out, fmt.Sprintf("a key of rule %q has as many reservations as one key may have: further ones are denied", f.Rule))
 		default:
 			out = append(out, fmt.Sprintf("the table of counters is full (%d of %d keys, %d of %d bytes; last met by rule %q): checks with new keys are %s",
 				s.Keys, n.maxKeys(), s.Bytes, s.MaxBytes, f.Rule, fate(f)))

@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -167,7 +168,7 @@ func (h *holdTrial) step() {
 			i := h.c.Pick(len(h.made))
 			m := h.made[i]
 			h.table.Refund(h.now, m.c, m.r)
-			h.oracle.refund(h.now, m.at, m.c)
+			h.oracle.refund(h.now, m.at, m.c, m.r)
 			h.made = slices.Delete(h.made, i, i+1)
 			h.log("refund")
 		}
@@ -213,7 +214,15 @@ func (h *holdTrial) amended(got, want limiter.Amended) {
 
 func (h *holdTrial) check(c *limiter.Charge) {
 	var d limiter.Decision
-	if err := h.table.Decide(h.now, c, &d); err != nil {
+	err := h.table.Decide(h.now, c, &d)
+	if h.oracle.spent(h.now, c) {
+		h.log("check with a spent id")
+		if !errors.Is(err, limiter.ErrSettled) {
+			h.t.Errorf("the id is spent, and the answer is %+v, %v", d, err)
+		}
+		return
+	}
+	if err != nil {
 		h.t.Fatal(err)
 	}
 	want, repeated := h.oracle.check(h.now, c)

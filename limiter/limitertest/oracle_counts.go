@@ -138,10 +138,14 @@ func (m *logModel) sum(now Tick) uint64 {
 
 func (m *logModel) admits(n uint32, now Tick) bool { return m.sum(now)+uint64(n) <= m.limit }
 
-// charge keeps the newest limit units among those that count.
-func (m *logModel) charge(n uint32, now Tick) {
-	m.hits = append(m.hits, hit{now, uint64(n)})
-	excess := m.sum(now) - min(m.sum(now), m.limit)
+// charge keeps the newest limit units among those that count. If settlements have charged more, it keeps
+// as many: a refund at one instant takes back one of several charges, and the others still count.
+func (m *logModel) charge(n uint32, now Tick) { m.add(now, uint64(n), max(m.limit, m.sum(now))) }
+
+// add adds a hit, and keeps the newest units, most at most.
+func (m *logModel) add(now Tick, n, most uint64) {
+	m.hits = append(m.hits, hit{now, n})
+	excess := m.sum(now) - min(m.sum(now), most)
 	for i := range m.hits {
 		if h := &m.hits[i]; now-m.window < h.at {
 			cut := min(h.cost, excess)

@@ -93,6 +93,27 @@ func (o *holdOracle) expire(now Tick) {
 	}
 }
 
+// spent reports whether a charge with a hold has an id whose hold is over, for a key with a limit on
+// concurrency. It is refused.
+func (o *holdOracle) spent(now Tick, c *limiter.Charge) bool {
+	o.expire(now)
+	if c.ID == nil || c.ID.Hold == 0 || c.Peek {
+		return false
+	}
+	for i := range c.Len() {
+		k := o.key(c.Key(i))
+		if id := k.ids[c.ID.ID]; id == nil || id.held || c.Key(i).Cost == 0 {
+			continue
+		}
+		for _, l := range k.limits {
+			if _, ok := l.model.(*concurrencyModel); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // check decides a charge. repeated reports that its id is known for all keys that it costs
 // something; nothing was asked of any limit then.
 func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repeated bool) {
@@ -239,7 +260,7 @@ func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
 		left := uint64(l.unblocked(now))
 		over = max(over, uint64(n)-min(uint64(n), left))
 		if log, ok := l.model.(*logModel); ok {
-			log.hits = append(log.hits, hit{now, uint64(n)}) // and forgets nothing for it
+			log.add(now, uint64(min(n, limiter.MaxLogLimit)), limiter.MaxLogLimit) // forgets nothing up to that
 		} else {
 			l.model.charge(n, now)
 		}
@@ -307,12 +328,17 @@ func (o *holdOracle) extend(now Tick, c *limiter.Charge) (out limiter.Amended) {
 	return out
 }
 
-// refund takes a charge back, and forgets its id. Where the id is known by another charge, and
-// where it was that of a hold which is over, nothing is taken back.
-func (o *holdOracle) refund(now, at Tick, c *limiter.Charge) {
+// refund takes back what a receipt says was charged, and forgets the id. Where the id is known by another
+// charge, and where it was that of a hold which is over, nothing is taken back.
+func (o *holdOracle) refund(now, at Tick, c *limiter.Charge, r limiter.Receipt) {
 	o.expire(now)
+	first := 0
 	for i := range c.Len() {
 		k := o.key(c.Key(i))
+		has := r.IsCredit() || r.Has(first)
+		if first += len(k.limits); !has {
+			continue // the id was known for this key, so the check charged others
+		}
 		if c.ID != nil {
 			id := k.ids[c.ID.ID]
 			if id == nil && c.ID.Hold > 0 || id != nil && (id.at != at || id.cost != c.Key(i).Cost) {

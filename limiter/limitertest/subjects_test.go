@@ -241,7 +241,7 @@ func (s *judged) Refund(ctx context.Context, r limiter.Request, rc limiter.Recei
 		return err
 	}
 	err := s.tableSubject.Refund(ctx, r, rc)
-	s.holds.refund(s.now, rc.Time, &s.charge)
+	s.holds.refund(s.now, rc.Time, &s.charge, rc)
 	return err
 }
 

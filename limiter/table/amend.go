@@ -82,13 +82,15 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 // settle settles the keys that have a hold, and charges those whose id is not known.
 func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend, out limiter.Amended) (limiter.Amended, outcome) {
 	fresh := int64(0)
+	unknown := limiter.Charge{ID: c.ID}
 	for i := range c.Len() {
 		m, k := &keys[i], c.Key(i)
 		switch {
 		case m.held:
 			m.more = k.Cost - min(k.Cost, m.was)
-		case !m.known && !a.IgnoreUnknown:
+		case !m.known && !a.IgnoreUnknown && k.Cost > 0:
 			m.more = k.Cost
+			unknown.Add(*k)
 		}
 		if m.more == 0 {
 			continue
@@ -98,7 +100,13 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 			return out, noRoom
 		}
 	}
-	if t.keys.Load()+fresh-t.copied.Load() > t.maxKeys {
+	// The ids as well: what is charged without its id would be charged again by a repetition.
+	number, room := t.reserveIDs(&unknown, int64(unknown.Len()))
+	switch {
+	case !room:
+		return out, noRoom
+	case unknown.Len() > 0 && t.crowdedByIDs(&unknown), t.keys.Load()+fresh-t.copied.Load() > t.maxKeys:
+		t.unreserveIDs(number, int64(unknown.Len()))
 		return out, noRoom
 	}
 	charged, held, known := false, false, false
@@ -112,7 +120,7 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 			t.settleKey(now, c, k, m.was)
 		case m.more > 0:
 			charged = true
-			t.rememberSettled(now, c, k)
+			t.rememberSettled(now, c, k, number)
 		}
 		held, known = held || m.held, known || m.known
 	}
@@ -154,8 +162,7 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64
 			return fresh, false
 		}
 	}
-	// The id may need a counter, too.
-	more := int(fresh) + 1
+	more := int(fresh) + 1 // the id may need a counter, too
 	return fresh, p.slots.growthBound(more) <= t.left() || p.slots.growth(more) <= t.left()
 }
 
@@ -232,19 +239,13 @@ func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick,
 	}
 }
 
-// rememberSettled remembers that an id which was not known was charged with the cost of a key,
-// if there is room.
-func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key) {
-	var one limiter.Charge
-	one.Add(*k)
-	number, room := t.reserveIDs(&one, 1)
-	if !room {
-		t.ids.forgotten.Add(1)
-		return
-	}
+// rememberSettled remembers that an id which was not known was charged with the cost of a key. Its
+// room is reserved, by the limit with the number.
+func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key, number uint16) {
 	id := *c.ID
 	id.Hold = 0
-	one.ID = &id
+	one := limiter.Charge{ID: &id}
+	one.Add(*k)
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
 }
@@ -264,7 +265,7 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		}
 		p := &t.parts[PartitionOf(&k)]
 		if s := t.findHolds(p, &k); partsOf(s, t.words(s), c.ID.ID) >= limiter.MaxHoldParts {
-			return limiter.Amended{State: limiter.AmendFull}, false, decided
+			return limiter.Amended{State: limiter.AmendRaised}, false, decided
 		}
 		k.Cost -= m.was
 		charged |= 1 << rest.Len()
@@ -323,13 +324,15 @@ func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (ke
 	return keep
 }
 
-// partsOf returns how many charges a hold has, or more.
-func partsOf(s *slot, words []uint64, id uint64) (n int) {
-	var last limiter.Tick
+// partsOf returns how many charges a hold has. Each has an entry for each limit, whose instants are
+// not the same any more once they came to another node.
+func partsOf(s *slot, words []uint64, id uint64) (most int) {
+	n := make(map[uint64]int) // by limit
 	for i := range int(s.state.A) {
-		if h := limiter.HoldAt(words, i); h.ID == id && (n == 0 || h.At != last) {
-			n, last = n+1, h.At
+		if h := limiter.HoldAt(words, i); h.ID == id {
+			n[h.Limit]++
+			most = max(most, n[h.Limit])
 		}
 	}
-	return n
+	return most
 }

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // What limits on concurrency count is what the holds of their key have charged to them. So a
 // settlement gives all of it back, and only these holds know when it ends.
@@ -70,4 +74,23 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 	if changed {
 		limiter.Conclude(d)
 	}
+}
+
+// spent reports whether a charge with a hold repeats one whose hold is over, for a key with a limit on
+// concurrency: it would be told that it is admitted, and hold nothing. known are the keys for which its
+// id is remembered, one bit each.
+func (t *Table) spent(c *limiter.Charge, known uint16) bool {
+	if c.ID.Hold == 0 || c.Peek {
+		return false
+	}
+	for i := range c.Len() {
+		k := c.Key(i)
+		if known&(1<<i) == 0 || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+			continue
+		}
+		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"fmt"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // counter is one counter during a decision: a slot of the table, or a zero one that is
 // inserted if it is charged.
@@ -35,6 +39,7 @@ const (
 	noRoom          // new keys, but the table is full
 	noLimit         // the registry is full
 	crowded         // a key of an import has more counters than a table accepts
+	spent           // the id is of a hold that is over, and a limit on concurrency needs one
 )
 
 // Decide decides a check and overwrites d. Either all limits of all keys admit it and
@@ -68,6 +73,9 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	final, collected := false, false
 	for result != decided {
 		switch {
+		case result == spent:
+			d.Clear()
+			return fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: give each request an id of its own", limiter.ErrSettled)
 		case result == noRoom:
 			// What recovers after this comes too late for this check.
 			t.reclaimFor(now, c)

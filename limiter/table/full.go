@@ -17,6 +17,8 @@ const (
 	BoundShare
 	// BoundKey is the number of counters of one key.
 	BoundKey
+	// BoundHolds is the number of reservations or ids of one key.
+	BoundHolds
 	// Bounds is the number of bounds.
 	Bounds = iota
 )

@@ -154,6 +154,9 @@ type reserved struct {
 // reserveOnce reserves room for the id of a charge, and for its hold if it has one, for n
 // keys. A charge that finds none has reserved nothing.
 func (t *Table) reserveOnce(c *limiter.Charge, charged uint16, n int64) (r reserved, room bool) {
+	if n > 0 && t.crowdedByIDs(c) {
+		return reserved{bound: BoundHolds}, false
+	}
 	if r.id, room = t.reserveIDs(c, n); !room {
 		return reserved{}, false
 	}
@@ -187,7 +190,7 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 		more := max(1, len(k.Rule.Limits))
 		need := (have + more) * limiter.HoldWords
 		if have+more > limiter.MaxHoldEntries {
-			r.bound = BoundKey
+			r.bound = BoundHolds
 			return false
 		}
 		if need > words && !t.slab.fits(need, t.left()) {

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func TestHoldsOfAKeyAreBounded(t *testing.T) {
 			}
 		}
 		s := tab.Stats()
-		if s.Holds != limiter.MaxHoldEntries || overflow == OverflowDeny && (s.OverflowedBy[BoundKey] != 3 || s.IDs != s.Holds) {
+		if s.Holds != limiter.MaxHoldEntries || overflow == OverflowDeny && (s.OverflowedBy[BoundHolds] != 3 || s.IDs != s.Holds) {
 			t.Errorf("%s: %+v", overflow, s)
 		}
 		if err := tab.Decide(idStart, charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
@@ -118,6 +119,63 @@ func TestSettleInAFullTable(t *testing.T) {
 	}
 }
 
+// A settlement of an id that is not known is charged only with room for the id: made again, it would be
+// charged again.
+func TestSettleWithoutRoomForTheID(t *testing.T) {
+	const most = 200
+	tab, rule := New(Config{MaxKeys: most}), windowRule(t, 1000)
+	var d limiter.Decision
+	for i := range uint64(most / 2) { // ids take half of it
+		c := charge1(rule, 1, i+1, 1)
+		c.Key(0).Hash.Lo = i << 59
+		if err := tab.Decide(idStart, c, &d); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	c := charge1(rule, 1, 1<<40, 5)
+	c.Key(0).Hash.Lo = 0
+	left := func() uint32 {
+		peek := charge1(rule, 1, 0, 1)
+		peek.Key(0).Hash.Lo, peek.Peek = 0, true
+		if err := tab.Decide(idStart, peek, &d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Limit(0).Remaining
+	}
+	was := left()
+	for range 3 {
+		if a, changed := tab.Amend(idStart, c, limiter.Amend{}); a.State != limiter.AmendFull || changed || left() != was {
+			t.Fatalf("%+v, %t, %d left of %d", a, changed, left(), was)
+		}
+	}
+}
+
+// After a handoff a charge to several windows is still one: its entries have other instants then.
+func TestRaisesAreCountedOnce(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 1000)
+	for _, w := range []time.Duration{time.Minute, 24 * time.Hour} {
+		l, err := limiter.NewLimit(limiter.Spec{Name: w.String(), Limit: 1000, Window: w, Algorithm: limiter.FixedWindow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Limits = append(rule.Limits, l)
+	}
+	var d limiter.Decision
+	if err := tab.Decide(idStart, held1(rule, 1, 1, 1, time.Hour), &d); err != nil {
+		t.Fatal(err)
+	}
+	raised := uint32(0)
+	for i := range uint32(limiter.MaxHoldParts) {
+		tab = moved(t, tab, idStart, Replace)
+		if a, _ := tab.Amend(idStart, held1(rule, 1, 1, i+2, time.Hour), limiter.Amend{Extend: true}); a.State == limiter.AmendDone {
+			raised++
+		}
+	}
+	if raised != limiter.MaxHoldParts-1 {
+		t.Errorf("raised %d times, want %d", raised, limiter.MaxHoldParts-1)
+	}
+}
+
 // The estimate of a hold can be raised a bounded number of times.
 func TestHoldsHaveBoundedParts(t *testing.T) {
 	tab, rule := New(Config{}), windowRule(t, 1000)
@@ -127,7 +185,7 @@ func TestHoldsHaveBoundedParts(t *testing.T) {
 	}
 	for i := range uint32(limiter.MaxHoldParts + 1) {
 		a, _ := tab.Amend(idStart+limiter.Tick(i)+1, held1(rule, 1, 1, i+2, time.Minute), limiter.Amend{Extend: true})
-		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) || a.State != limiter.AmendDone && a.State != limiter.AmendFull {
+		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) || a.State != limiter.AmendDone && a.State != limiter.AmendRaised {
 			t.Fatalf("extension %d: %+v", i, a)
 		}
 	}
@@ -277,5 +335,72 @@ func BenchmarkHold(b *testing.B) {
 			b.Fatal(err)
 		}
 		tab.Amend(now, c, limiter.Amend{})
+	}
+}
+
+// A refund forgets the id only for the keys that its receipt names: another was charged by a settlement,
+// at the same instant.
+func TestARefundLeavesASettledID(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	one, both := charge1(rule, 1, 1, 5), charge1(rule, 1, 1, 5)
+	both.Add(limiter.Key{Hash: limiter.Hash{Hi: 2, Lo: 7}, Rule: rule, Cost: 5})
+	if a, _ := tab.Amend(idStart, one, limiter.Amend{}); a.State != limiter.AmendCharged {
+		t.Fatalf("%+v", a)
+	}
+	var d limiter.Decision
+	if err := tab.Decide(idStart, both, &d); err != nil || !d.Allowed || d.Repeated {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	tab.Refund(idStart, both, d.Receipt)
+	if a, _ := tab.Amend(idStart, one, limiter.Amend{}); a.State != limiter.AmendRepeated {
+		t.Errorf("settled again: %+v", a)
+	}
+	if a, b := unitsLeft(t, tab, idStart, rule, 1), unitsLeft(t, tab, idStart, rule, 2); a != 95 || b != 100 {
+		t.Errorf("%d and %d are left, want 95 and 100", a, b)
+	}
+}
+
+// A check with the id of a hold that is over, of a limit on concurrency, would be told that it is
+// admitted, and hold nothing. So it is refused, until the id is forgotten.
+func TestSpentIDs(t *testing.T) {
+	for how, end := range map[string]func(tab *Table, c *limiter.Charge) limiter.Tick{
+		"settled": func(tab *Table, c *limiter.Charge) limiter.Tick {
+			tab.Amend(idStart, c, limiter.Amend{})
+			return idStart
+		},
+		"canceled": func(tab *Table, c *limiter.Charge) limiter.Tick {
+			k := *c.Key(0)
+			k.Cost = 0
+			none := limiter.Charge{ID: c.ID}
+			none.Add(k)
+			tab.Amend(idStart, &none, limiter.Amend{})
+			return idStart
+		},
+		"kept": func(_ *Table, c *limiter.Charge) limiter.Tick { return idStart + limiter.Span(c.ID.Hold) },
+	} {
+		l, err := limiter.NewLimit(limiter.Spec{Limit: 3, Algorithm: limiter.Concurrency})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab, rule := New(Config{}), &limiter.Rule{Name: "slots", Limits: []*limiter.Limit{l}}
+		c := held1(rule, 1, 1, 2, 30*time.Second)
+		c.ID.Keep = true
+		var d limiter.Decision
+		for again := range 2 {
+			if err := tab.Decide(idStart, c, &d); err != nil || !d.Allowed || d.Repeated != (again == 1) {
+				t.Fatalf("%s: %+v, %v", how, d, err)
+			}
+		}
+		now := end(tab, c)
+		if err := tab.Decide(now, c, &d); !errors.Is(err, limiter.ErrSettled) {
+			t.Errorf("%s: %+v, %v", how, d, err)
+		}
+		if n := unitsLeft(t, tab, now, rule, 1); n != 3 {
+			t.Errorf("%s: %d are left", how, n)
+		}
+		now += limiter.Span(c.ID.Life)
+		if err := tab.Decide(now, c, &d); err != nil || !d.Allowed || d.Repeated || unitsLeft(t, tab, now, rule, 1) != 1 {
+			t.Errorf("%s, and forgotten: %+v, %v", how, d, err)
+		}
 	}
 }

@@ -59,6 +59,8 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	charged, known := t.remembered(now, c)
 	id := c.ID
 	switch {
+	case known != 0 && t.spent(c, known):
+		return spent
 	case charged != 0 && known == charged:
 		t.repeat(now, c, d)
 		return decided
@@ -95,6 +97,29 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		t.unreserveOnce(r)
 	}
 	return result
+}
+
+// The ids of one key are at most an idsOfKey-th of MaxKeys: else those of a few keys would take the
+// room of all others. They lie in one partition, so the counters of that are compared: usually it
+// has a thousandth of all. Holds find room there up to twice as many.
+const (
+	idsOfKey = 16
+	fewOfKey = 64 // also in a small table
+	forHolds = 2
+)
+
+// crowdedByIDs reports whether the partition of a key of a charge has no room for ids of one key.
+func (t *Table) crowdedByIDs(c *limiter.Charge) bool {
+	most := max(t.maxKeys/idsOfKey, fewOfKey)
+	if c.ID.Hold > 0 {
+		most *= forHolds
+	}
+	for i := range c.Len() {
+		if k := c.Key(i); k.Cost > 0 && int64(t.parts[PartitionOf(k)].slots.used) >= most {
+			return true
+		}
+	}
+	return false
 }
 
 // reserveIDs counts n new counters for the id of a charge, and reports whether there is room
@@ -282,7 +307,8 @@ func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		if k.Cost > 0 && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
+		// Of a key that it does not name, the id was known, such as by a settlement of this instant.
+		if charged := chargedOf(r, n, k); k.Cost > 0 && charged != 0 && !t.forgetID(now, c, k, r.Time, charged) {
 			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
 		}
 		n += len(k.Rule.Limits)

@@ -265,7 +265,48 @@ func TestRepeatedReceipt(t *testing.T) {
 	}
 }
 
-// Ids take at most half of a table, so that a flood of them, of one key, keeps out no other
+// The ids of one key take a small part of what ids may take, also those of reservations that
+// were settled: others' ids are remembered, and others may reserve.
+func TestIDsOfAKeyAreBounded(t *testing.T) {
+	const most = 16 * 500
+	tab, rule := New(Config{MaxKeys: most}), windowRule(t, 1e6)
+	var d limiter.Decision
+	ask := func(c *limiter.Charge) bool {
+		t.Helper()
+		if err := tab.Decide(idStart, c, &d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Allowed
+	}
+	for i := range uint64(2 * most) {
+		if !ask(charge1(rule, 1, i+1, 1)) {
+			t.Fatal("a check with an id is denied")
+		}
+	}
+	if s := tab.Stats(); s.IDs > most/idsOfKey || s.IDs < most/idsOfKey-5 || s.IDsForgotten != 2*most-s.IDs {
+		t.Errorf("%+v", s)
+	}
+	reserved := 0
+	for i := range uint64(2 * most) {
+		if c := held1(rule, 1, 1<<32+i, 1, time.Hour); ask(c) {
+			reserved++
+			tab.Amend(idStart, c, limiter.Amend{})
+		}
+	}
+	if s := tab.Stats(); reserved == 0 || s.IDs > forHolds*most/idsOfKey || s.OverflowedBy != [Bounds]int64{BoundHolds: int64(2*most - reserved)} {
+		t.Errorf("%d reserved, %+v", reserved, s)
+	}
+	if a, changed := tab.Amend(idStart, charge1(rule, 1, 1<<40, 5), limiter.Amend{}); a.State != limiter.AmendFull || changed {
+		t.Errorf("a settlement of an unknown id of that key: %+v", a)
+	}
+	other := held1(rule, 1, 1, 1, time.Hour)
+	other.Key(0).Hash.Lo += 1 << 60
+	if first := ask(other); !first || !ask(other) || !d.Repeated {
+		t.Errorf("a reservation of another key: %+v", d)
+	}
+}
+
+// Ids take at most half of a table, so that a flood of them keeps out no other
 // key. A check whose id finds no room is charged; ids are remembered again when others are
 // over.
 func TestIDsAreBounded(t *testing.T) {
@@ -277,6 +318,7 @@ func TestIDsAreBounded(t *testing.T) {
 	for i := range uint64(3 * most) {
 		now += limiter.Second // the bucket is full again
 		c := charge1(rule, 1, i+1, 1)
+		c.Key(0).Hash.Lo += i << 58
 		c.ID.Life = 24 * time.Hour
 		if err := tab.Decide(now, c, &d); err != nil || !d.Allowed || d.Repeated {
 			t.Fatalf("check %d: %+v, %v", i, d, err)

@@ -91,7 +91,7 @@ func together(a, b *limiter.Amended, extends bool) *limiter.Amended {
 func rank(s limiter.AmendState) int {
 	return slices.Index([]limiter.AmendState{
 		limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged,
-		limiter.AmendDenied, limiter.AmendFull, limiter.AmendSettled,
+		limiter.AmendDenied, limiter.AmendFull, limiter.AmendRaised, limiter.AmendSettled,
 	}, s)
 }
 

@@ -2294,7 +2294,7 @@ type Amended struct {
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// As in replies.
 	Ids []uint64 `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full.
+	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full, 7 raised too often.
 	States []byte `protobuf:"bytes,3,opt,name=states,proto3" json:"states,omitempty"`
 	// The cost for which a settled id stands.
 	Firsts    []uint32 `protobuf:"varint,4,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`
