@@ -307,8 +307,7 @@ func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		// Of a key that it does not name, the id was known, such as by a settlement of this instant.
-		if charged := chargedOf(r, n, k); k.Cost > 0 && charged != 0 && !t.forgetID(now, c, k, r.Time, charged) {
+		if k.Cost > 0 && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
 			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
 		}
 		n += len(k.Rule.Limits)
