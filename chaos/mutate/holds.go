@@ -34,9 +34,6 @@ func ofHolds() []mutation {
 		{name: "a spent id holds no slot", pkg: table, test: "^TestSpentIDs$", edits: []edit{
 			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
 		}},
-		{name: "a refund forgets only ids that its receipt names", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
-			{"limiter/table/amend.go", ".state.Until = now - 1\n", ".state.Until = now\n"},
-		}},
 		{name: "a policy reserves nothing", pkg: sim, test: "^TestPoliciesHoldNothing$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		share.ID.Hold = 0 //", "		share.ID.Hold += 0 //"},
 		}},

@@ -248,9 +248,6 @@ func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.
 	one.Add(*k)
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
-	// No receipt is of this charge, nor one of this instant that charged other keys.
-	p, _, at, _, _ := t.findID(now, &one, k)
-	p.slots.at(at).state.Until = now - 1
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
