@@ -2,7 +2,6 @@ package weir
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/weirlimit/weir/internal/engine"
@@ -10,9 +9,6 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
-
-// errUnheld is the error of a check that would hold units of a limit on concurrency for good.
-var errUnheld = fmt.Errorf("%w: a rule that counts the request limits concurrency: give the request an id, by which what it holds is given back, and a hold, or give the rule a hold", limiter.ErrInvalid)
 
 // local is the decider of a node that counts in its own table.
 type local struct {
@@ -36,8 +32,8 @@ func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision
 // decide decides a resolved request. If alike is not nil the decision is added to that
 // tally, else it is reported to the observer at once.
 func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *engine.Tally) error {
-	if m.Unheld && !c.Peek && costs(c) {
-		return l.Refused(errUnheld)
+	if err := engine.Unheld(m, c); err != nil {
+		return l.Refused(err)
 	}
 	if err := l.Table.Decide(now, c, d); err != nil {
 		return l.Refused(err)
@@ -50,16 +46,6 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	}
 	l.Decided(m, d, alike)
 	return nil
-}
-
-// costs reports whether a charge costs any of its keys something.
-func costs(c *limiter.Charge) bool {
-	for i := range c.Len() {
-		if c.Key(i).Cost > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // nameKeys gives the table the names of keys that entered a list of top keys.

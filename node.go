@@ -31,7 +31,7 @@ type Node struct {
 	options rules.Options
 	seal    receipt.Key // of receipts for clients
 	file    string
-	shared  string       // where counters are shared, in words; empty: nowhere
+	backed  bool         // a backend counts
 	watch   Observer     // nil: nobody
 	log     *slog.Logger // nil: nobody
 }
@@ -92,12 +92,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if n.node.Log == nil {
 		n.node.Log = slog.New(slog.DiscardHandler)
 	}
-	switch {
-	case c.Cluster != nil:
-		n.shared = "in a cluster"
-	case c.Backend != nil:
-		n.shared = "in Redis mode"
-	}
+	n.backed = c.Backend != nil
 	if len(c.Rules) == 0 {
 		n.node.Rules.Store(rules.Empty(n.options))
 	} else if err := n.setRules(c.Rules); err != nil {
@@ -148,8 +143,8 @@ func (n *Node) SetRules(file []byte) error {
 
 func (n *Node) setRules(file []byte) error {
 	set, err := rules.Parse(n.file, file, n.options)
-	if err == nil && n.shared != "" && set.Concurrent() != "" {
-		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which is not supported %s yet: use a node by itself, or take the limit out", ErrInvalid, n.file, set.Concurrent(), n.shared)
+	if err == nil && n.backed && set.Concurrent() != "" {
+		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which is not supported in Redis mode yet: use nodes that count themselves, or take the limit out", ErrInvalid, n.file, set.Concurrent())
 	}
 	if err != nil {
 		if have := n.node.Rules.Load(); n.watch != nil && have != nil {

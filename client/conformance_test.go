@@ -32,6 +32,9 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	return err
 }
 
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*subject) LimitsConcurrency() {}
+
 // Amend implements [limitertest.Amender].
 func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
 	used, err := r.Cost.Value(1)

@@ -50,6 +50,9 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 		return m.Refused(err)
 	}
 	c.Peek = peek
+	if err := engine.Unheld(match, c); err != nil {
+		return m.Refused(err)
+	}
 	if m.config.Tracer != nil {
 		c.Trace = m.config.Tracer.Parent(ctx)
 	}
@@ -92,7 +95,7 @@ func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, 
 			}
 		}
 	}
-	if r.Hold != 0 {
+	if c.ID != nil && c.ID.Hold != 0 {
 		d.Receipt = limiter.Receipt{} // a reservation is cancelled, which is done once
 	}
 	m.Decided(match, d, alike)
@@ -141,11 +144,14 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = m.identified(&rs[i], &charges[i])
 		}
+		charges[i].Peek = peeks.Has(i)
+		if err == nil {
+			err = engine.Unheld(matches[i], &charges[i])
+		}
 		if err != nil {
 			bad.Add(i, &ds[i], m.Refused(err))
 			charges[i].Clear() // an empty charge asks nothing
 		}
-		charges[i].Peek = peeks.Has(i)
 	}
 	if m.config.Tracer != nil && len(charges) > 0 {
 		charges[0].Trace = m.config.Tracer.Parent(ctx)

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,47 @@ func TestHoldsAcrossMembers(t *testing.T) {
 		if a, err = other.Settle(t.Context(), r, 41, false); !errors.Is(err, weir.ErrSettled) || a.First != 42 {
 			t.Errorf("user %d was settled with another number: %+v, %v", u, a, err)
 		}
+	}
+}
+
+// A limit on concurrency counts in a cluster as at one node: whichever member is asked, and also
+// after the one that counted has left.
+func TestSlotsAcrossMembers(t *testing.T) {
+	nodes := three(t, "version: 1\nrules: [{name: slots, key: [user], hold: 1h, limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	ctx := t.Context()
+	for _, n := range nodes { // an optional id is one that no caller knows
+		for _, r := range []weir.Request{{User: "ada"}, {User: "ada", ID: "own", IDOptional: true}} {
+			if _, err := n.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "give the request an id") {
+				t.Errorf("a check that nobody can end: %v", err)
+			}
+			ds, err := n.CheckBatch(ctx, []weir.Request{r, {User: "ada", Cost: weir.Units(0)}})
+			if err == nil || ds[0].Allowed || !ds[1].Allowed {
+				t.Errorf("in a batch: %v", err)
+			}
+		}
+	}
+	check := func(n, u, id int, want bool) {
+		t.Helper()
+		d, err := nodes[n].Check(ctx, weir.Request{User: fmt.Sprint("user", u), ID: fmt.Sprint(id)})
+		if err != nil || d.Allowed != want || d.Receipt != (weir.Receipt{}) {
+			t.Errorf("user %d, slot %d: %+v, %v, want %t", u, id, d, err, want)
+		}
+	}
+	for u := range 12 {
+		check(0, u, 1, true)
+		check(1, u, 1, true) // again
+		check(1, u, 2, true)
+		check(2, u, 3, false)
+	}
+	if err := nodes[2].Cluster().Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for u := range 12 {
+		check(u%2, u, 3, false)
+		if a, err := nodes[1-u%2].Cancel(ctx, weir.Request{User: fmt.Sprint("user", u), ID: "1"}); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d gives back a slot: %+v, %v", u, a, err)
+		}
+		check(u%2, u, 3, true)
+		check(u%2, u, 4, false)
 	}
 }

@@ -195,6 +195,16 @@ func Occupy(s *State, n uint32, end Tick) {
 	s.Time = max(s.Time, end)
 }
 
+// CountHeld lets a limit on concurrency count what holds have charged to it, and nothing else.
+func CountHeld(l *Limit, s, holds *State, words []uint64) {
+	s.Time, s.A, s.B = 0, 0, 0
+	for i := range int(holds.A) {
+		if h := HoldAt(words, i); h.Limit == CountsID(l) {
+			s.Time, s.A = max(s.Time, h.End), addSat(s.A, h.Cost)
+		}
+	}
+}
+
 // HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that
 // have not ended hold at most so many units: 0 if they do now. [CountsID] names the limit.
 func HoldEnds(s *State, words []uint64, limit, most uint64) (last, room Tick) {

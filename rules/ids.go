@@ -110,7 +110,7 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, name string) {
 		t := &s.rules[i].ids
 		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
 		id.Hold, id.Keep = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold)), t.over == expiryKeep
-		if t.slots && r.Hold == 0 {
+		if t.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
 			id.Hold = t.hold
 		}
 	}

@@ -50,6 +50,9 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 	return fromStatus(err)
 }
 
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*subject) LimitsConcurrency() {}
+
 // Amend implements [limitertest.Amender], over gRPC.
 func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
 	m := transport.NewCheckRequest(&r, false)
@@ -130,10 +133,14 @@ func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint32,
 	id := fmt.Sprint(name, a, limit, capacity, windowUs)
 	if s.limits[id] == nil {
 		var err error
-		s.limits[id], err = limiter.NewLimit(limiter.Spec{
+		spec := limiter.Spec{
 			Name: name, Algorithm: limiter.Algorithm(a), Limit: int64(limit), Burst: int64(capacity),
 			Window: limiter.Tick(windowUs).Duration(), SubWindows: 1,
-		})
+		}
+		if spec.Algorithm == limiter.Concurrency {
+			spec.Window = 0
+		}
+		s.limits[id], err = limiter.NewLimit(spec)
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -395,6 +402,9 @@ func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.De
 	s.rebuildAnswer(&a, d)
 	return nil
 }
+
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*httpSubject) LimitsConcurrency() {}
 
 // Amend implements [limitertest.Amender], over HTTP.
 func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {

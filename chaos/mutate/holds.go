@@ -34,8 +34,8 @@ func ofHolds() []mutation {
 		{name: "a spent id holds no slot", pkg: table, test: "^TestSpentIDs$", edits: []edit{
 			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
 		}},
-		{name: "a policy reserves nothing", pkg: sim, test: "^TestPoliciesHoldNothing$", edits: []edit{
-			{"internal/cluster/route/policy.go", "		share.ID.Hold = 0 //", "		share.ID.Hold += 0 //"},
+		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
+			{"internal/cluster/route/policy.go", "			share.ID.Hold = 0 //", "			share.ID.Hold += 0 //"},
 		}},
 		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$", edits: []edit{
 			{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
@@ -45,6 +45,27 @@ func ofHolds() []mutation {
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && s.Time == 0:\n"},
+		}},
+		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
+			{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
+		}},
+		{name: "the other's reservations hold units", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
+			{"limiter/table/moveholds.go", "		if t.concurrency(p, in, &h) == nil {\n", "		{\n"},
+		}},
+		{name: "a policy holds units", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
+			{"internal/cluster/route/policy.go", "		if !concurrent(&share) {\n", "		{\n"},
+		}},
+		{name: "what a policy charged to a rate stays", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
+			{"internal/cluster/route/policy.go", "		share.ID.Keep = true\n", ""},
+		}},
+		{name: "a denial for want of units is not cached", pkg: "./internal/cluster/route", test: "^TestDenialsThatAreNotRemembered$", edits: []edit{
+			{"internal/cluster/route/denials.go", " || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency", ""},
+		}},
+		{name: "a member refuses a check that holds for good", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
+			{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n", "	if err := engine.Unheld(match, c); err != nil && match.Unlimited {\n"},
+		}},
+		{name: "an optional id holds nothing by the rule", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
+			{"rules/ids.go", " && !r.IDOptional {", " {"},
 		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},

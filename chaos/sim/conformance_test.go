@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
@@ -93,6 +94,9 @@ func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error 
 		return err
 	}
 	c.Peek = peek
+	if err := engine.Unheld(m, &c); err != nil {
+		return err
+	}
 	done := false
 	s.node().core.Begin(&c, d, 0, func() { done = true })
 	if err := s.wait(&done); err != nil {
@@ -225,3 +229,6 @@ func (s *afterResets) sameInstant(d *limiter.Decision, err error) error {
 	limiter.Conclude(d)
 	return nil
 }
+
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*subject) LimitsConcurrency() {}

@@ -20,11 +20,13 @@ type holders struct {
 	rng     *rand.Rand
 	keys    []*heldKey
 	settled int // settlements that were answered
+	slots   int // reservations of units of a limit on concurrency
 }
 
 // heldKey is a key of which clients reserve, and what they know of it.
 type heldKey struct {
 	*key
+	slots bool // its limit is on concurrency
 	holds []*heldBy
 }
 
@@ -55,13 +57,27 @@ func (w *World) newHolders(kind Kind, seed uint64, rules map[string]*limiter.Rul
 		return
 	}
 	h := &holders{rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0x9e3779b97f4a7c15))}
+	h.addKeys(w, rules, limiter.Spec{Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+	if seed%4 == 3 { // the others stay as they are
+		h.addKeys(w, rules, limiter.Spec{Algorithm: limiter.Concurrency})
+	}
+	w.holders = h
+}
+
+// addKeys adds a key for each kind of replication, with a limit of that kind.
+func (h *holders) addKeys(w *World, rules map[string]*limiter.Rule, spec limiter.Spec) {
+	what := "held"
+	if spec.Algorithm == limiter.Concurrency {
+		what = "slots"
+	}
 	for _, of := range w.keys {
 		mode := of.rule.Replication
-		name, units := fmt.Sprint("held", mode), 20+20*h.rng.IntN(3)
+		name, units := fmt.Sprint(what, mode), 20+20*h.rng.IntN(3)
 		if !closed(of) || of.pair != nil || rules[name] != nil {
 			continue
 		}
-		l, err := limiter.NewLimit(limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+		spec.Limit = int64(units)
+		l, err := limiter.NewLimit(spec)
 		if err != nil {
 			panic(err)
 		}
@@ -76,9 +92,8 @@ func (w *World) newHolders(kind Kind, seed uint64, rules map[string]*limiter.Rul
 			continue
 		}
 		rules[name] = rule
-		h.keys = append(h.keys, &heldKey{key: k})
+		h.keys = append(h.keys, &heldKey{key: k, slots: spec.Algorithm == limiter.Concurrency})
 	}
-	w.holders = h
 }
 
 // heldDemand has clients reserve for a span.
@@ -148,6 +163,9 @@ func (w *World) tryHold(k *heldKey, b *heldBy) {
 			w.logf("%s answers %s %x: %d held %v by %v, repeated %v, %d left", n.name, k.rule.Name, b.id>>48, b.estimate, d.Allowed, d.Source, d.Repeated, remaining(d))
 			if d.Allowed && !d.Source.ByPolicy() && n.alive && !b.settles {
 				b.held = true
+				if k.slots {
+					w.holders.slots++
+				}
 				w.fail(k.within(w))
 			}
 		})
@@ -211,6 +229,7 @@ func (w *World) settleAt(k *heldKey, b *heldBy, n *Node) {
 func (k *heldKey) standing(w *World) (units int) {
 	for _, b := range k.holds {
 		switch {
+		case k.slots && b.settles: // whatever with
 		case b.done:
 			units += b.actual
 		case !b.held:
@@ -241,7 +260,8 @@ func (k *heldKey) within(w *World) error {
 
 // checkHolders returns an error if, after all reservations have ended, less is counted than was
 // used, or more than may have been. What a former owner had is merged as the larger of two
-// counters, so after that more may stay counted.
+// counters, so after that more may stay counted. Of a limit on concurrency nothing may: its
+// units end with their reservations.
 func (w *World) checkHolders() error {
 	if w.holders == nil {
 		return nil
@@ -251,6 +271,7 @@ func (w *World) checkHolders() error {
 		least, most := 0, 0
 		for _, b := range k.holds {
 			switch {
+			case k.slots:
 			case b.done:
 				least, most = least+b.actual, most+b.actual
 			case b.settles:
@@ -264,7 +285,7 @@ func (w *World) checkHolders() error {
 			if used < 0 {
 				continue
 			}
-			if used < least || e[cluster.EventMerged] == 0 && used > most {
+			if used < least || used > most && (k.slots || e[cluster.EventMerged] == 0) {
 				errs = append(errs, fmt.Errorf("%s (partition %d): %d units are counted in the end, between %d and %d were used", k.rule.Name, k.part, used, least, most))
 			}
 		}

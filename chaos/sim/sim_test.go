@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged, repeated, settled, drawn := 0, 0, 0, 0, 0, 0, 0
+			failed, apart, full, judged, repeated, settled, slots, drawn := 0, 0, 0, 0, 0, 0, 0, 0
 			var sum Outcome
 			first, runs := firstSeed(t), seeds(t, 30)
 			for i := range runs {
@@ -75,6 +75,7 @@ func TestSim(t *testing.T) {
 				repeated += w.stronger.repeated
 				if w.holders != nil {
 					settled += w.holders.settled
+					slots += w.holders.slots
 				}
 				for _, k := range w.keys {
 					if k.apart {
@@ -100,10 +101,13 @@ func TestSim(t *testing.T) {
 			if settled == 0 && runs >= 20 && kind != Crowded {
 				t.Error("no reservation was settled")
 			}
+			if slots == 0 && runs >= 20 && kind != Crowded {
+				t.Error("no unit of a limit on concurrency was held")
+			}
 			if drawn == 0 && runs >= quotaRuns {
 				t.Error("no rule drew on a quota")
 			}
-			t.Log(sum.Events, full, judged, repeated, settled, drawn)
+			t.Log(sum.Events, full, judged, repeated, settled, slots, drawn)
 		})
 	}
 }

@@ -17,14 +17,17 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 		}
 		return result
 	}
-	for i := range entries {
-		if t.importOne(p, &entries[i], ids[i], now, mode) {
-			fresh--
+	for _, holds := range []bool{false, true} { // holds look at the counters beside them
+		for i := range entries {
+			if holds == (entries[i].Limit.Algorithm() == limiter.Holds) && t.importOne(p, &entries[i], ids[i], now, mode) {
+				fresh--
+			}
 		}
 	}
 	t.keys.Add(-fresh) // two entries were equal, or one counted nothing
 	if mode == Merge {
 		t.settleMerged(p, now)
+		t.countHeld(p, entries)
 	}
 	return decided
 }

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // The holds of a key move with its counters. Two nodes that decided without knowing of each
 // other may have charged a hold each, or one may have settled what the other holds. The larger
@@ -31,7 +35,8 @@ func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick)
 }
 
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that
-// were settled here are left out; those that are not known here give nothing back.
+// were settled here are left out; those that are not known here give nothing back, except to limits
+// on concurrency, see countHeld.
 func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 	i, found := p.slots.find(in.place, in.lo)
 	in.state.EachHold(t.words(in), func(h limiter.Hold) (limiter.Hold, bool) {
@@ -41,9 +46,33 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 		if at, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && p.slots.at(at).state.Settled() {
 			return h, false
 		}
-		h.Limit = 0
+		if t.concurrency(p, in, &h) == nil {
+			h.Limit = 0
+		}
 		return h, true
 	})
+}
+
+// countHeld counts what holds have charged to the limits on concurrency of a partition that others
+// were merged into. The larger of two counters has the units of one table, and the merger has the
+// holds of both.
+func (t *Table) countHeld(p *partition, entries []Entry) {
+	if p.due == never && !slices.ContainsFunc(entries, func(e Entry) bool { return e.Limit.Algorithm() == limiter.Concurrency }) {
+		return
+	}
+	for i := range p.slots.size {
+		s := p.slots.at(i)
+		l := t.registry.limit(s.limit)
+		if s.limit == 0 || l.Algorithm() != limiter.Concurrency {
+			continue
+		}
+		var holds slot
+		if at, found := p.slots.find(s.place, s.lo^limiter.NameID(l)^limiter.NameID(t.ids.holds.limit)); found {
+			holds = *p.slots.at(at)
+		}
+		limiter.CountHeld(l, &s.state, &holds.state, t.words(&holds))
+		t.expiresAt(p, s.state.EmptyAt(l, nil))
+	}
 }
 
 // settleMerged settles the holds of a partition whose ids were settled in the table that was

@@ -82,6 +82,43 @@ func TestMergedHoldsGiveNothingBack(t *testing.T) {
 	}
 }
 
+// A limit on concurrency counts the holds of both tables after a merge, and only these: a unit that
+// no hold has would be held for as long as others are.
+func TestMergedSlotsAreThoseOfAllHolds(t *testing.T) {
+	l := hundred(t, limiter.Concurrency, 0)
+	for _, settled := range []bool{false, true} {
+		one, c := heldTable(t, l, noon, 1)
+		part := PartitionOf(c.Key(0))
+		other := New(Config{MaxKeys: 1000})
+		moveTo(t, one, part, noon, other, noon, Replace)
+		for i := range uint64(2) {
+			if err := other.Decide(noon, heldCharge(l, 2+i, 5), new(limiter.Decision)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := 20
+		if settled { // in the other table, and known there
+			if out, _ := other.Amend(noon, heldCharge(l, 1, 7), limiter.Amend{}); out.State != limiter.AmendDone {
+				t.Fatal(out.State)
+			}
+			want = 10
+		}
+		moveTo(t, other, part, noon, one, noon, Merge)
+		if n := used(t, one, l, noon); n != want {
+			t.Errorf("settled %v: %d are held once merged, want %d", settled, n, want)
+		}
+		for i := range uint64(2) {
+			if out, _ := one.Amend(noon, heldCharge(l, 2+i, 1), limiter.Amend{}); out.State != limiter.AmendDone {
+				t.Fatal(out.State)
+			}
+			want -= 5
+			if n := used(t, one, l, noon); n != want {
+				t.Errorf("settled %v: %d are held, want %d", settled, n, want)
+			}
+		}
+	}
+}
+
 // What either of two tables has settled is settled, whichever of them takes in the other.
 func TestMergedHoldsStaySettled(t *testing.T) {
 	l := hundred(t, limiter.FixedWindow, 24*time.Hour)

@@ -14,7 +14,7 @@ import (
 //
 // A denial is cached for one cost, because another cost has another wait. Not cached are
 // checks whose denial charges (count_rejected), shadow rules, peeks, and denials by a
-// full table.
+// full table, or by a limit on concurrency: what is held may be free at any time.
 type denials struct {
 	shards [denialShards]denialShard
 }
@@ -69,7 +69,7 @@ func worth(k *limiter.Key, d *limiter.Decision) bool {
 	}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		if l.Rule != k.Rule || l.Overflow || l.Never || l.Limit.CountRejected() != limiter.CountNone || !l.Allowed && l.RetryAfter <= 0 {
+		if l.Rule != k.Rule || l.Overflow || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency || l.Never || l.Limit.CountRejected() != limiter.CountNone || !l.Allowed && l.RetryAfter <= 0 {
 			return false
 		}
 	}

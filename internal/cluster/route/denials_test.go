@@ -44,6 +44,8 @@ func TestDenialsThatAreNotRemembered(t *testing.T) {
 	}
 	counted := *k
 	counted.Rule = limit(limiter.Spec{Limit: 5, Window: time.Minute, CountRejected: limiter.CountRoom})
+	slots := *k
+	slots.Rule = limit(limiter.Spec{Limit: 5, Algorithm: limiter.Concurrency})
 	shadow := *k
 	shadow.Rule = &limiter.Rule{Name: "r", Limits: k.Rule.Limits, Shadow: true}
 	late := denied(k, limiter.Millisecond)
@@ -58,6 +60,7 @@ func TestDenialsThatAreNotRemembered(t *testing.T) {
 		d *limiter.Decision
 	}{
 		"count_rejected": {&counted, denied(&counted, limiter.Minute)}, "shadow": {&shadow, denied(&shadow, limiter.Minute)},
+		"concurrency":  {&slots, denied(&slots, limiter.Minute)},
 		"a full table": {k, full}, "never": {k, never}, "over before it was heard": {k, late}, "by other rules": {k, foreign},
 	} {
 		var x denials

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
@@ -11,8 +12,11 @@ import (
 func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
 	v := c.config.View()
 	share := *k.Clone()
-	if share.ID != nil {
-		share.ID.Hold = 0 // whoever settles asks an owner, which charges what was used
+	if share.ID != nil && share.ID.Hold != 0 {
+		share.ID.Keep = true
+		if !concurrent(&share) {
+			share.ID.Hold = 0 // whoever settles asks an owner, which charges what was used
+		}
 	}
 	source, closed := limiter.SourceFallbackOpen, false
 	for i := range share.Len() {
@@ -46,6 +50,16 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 	Relabel(k, answer)
 	answer.Source = source
 	answer.Receipt = limiter.Receipt{}
+}
+
+// concurrent reports whether a rule of a charge limits concurrency.
+func concurrent(k *limiter.Charge) bool {
+	for i := range k.Len() {
+		if slices.ContainsFunc(k.Key(i).Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+			return true
+		}
+	}
+	return false
 }
 
 // deny answers a check without counting it: limits of closed rules deny, with a wait of

@@ -41,3 +41,54 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 		}
 	}
 }
+
+// A policy that counts lets a limit on concurrency hold what it admits until the hold is over. A
+// rate beside it stays charged: what was used is settled at no policy.
+func TestAPolicyHoldsSlots(t *testing.T) {
+	slots, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.Concurrency, Limit: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hourly, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 9, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Config{Fallback: table.New(table.Config{}), View: func() *view.View { return &view.View{Known: 3, Recent: 3} }})
+	turn := new(Turn)
+	check := func(id uint64) *limiter.Decision {
+		k := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: time.Minute}}
+		rule := &limiter.Rule{Limits: []*limiter.Limit{slots, hourly}, OnUnreachable: limiter.UnreachableLocal}
+		k.Add(limiter.Key{Hash: limiter.Hash{Hi: 5, Lo: 5}, Rule: rule, Cost: 1})
+		d := new(limiter.Decision)
+		r.byPolicy(turn, k, d, nil)
+		if k.ID.Hold != time.Minute || k.ID.Keep {
+			t.Fatalf("the caller's charge was changed: %+v", *k.ID)
+		}
+		return d
+	}
+	turn.At = limiter.Minute
+	for id, want := range []bool{true, true, false} { // a third of 6
+		if d := check(uint64(id + 1)); d.Allowed != want || !want && d.Limit(1).Allowed != true {
+			t.Errorf("check %d: %+v", id, d)
+		}
+	}
+	if s := r.config.Fallback.Stats(); s.Holds != 2 {
+		t.Errorf("%d holds, want one for each check that was allowed", s.Holds)
+	}
+	turn.At += limiter.Minute
+	for id, want := range []bool{true, false} { // a third of 9, of which two are used
+		if d := check(uint64(id + 9)); d.Allowed != want || !want && d.Limit(0).Allowed != true {
+			t.Errorf("check %d after the holds: %+v", id, d)
+		}
+	}
+
+	// A rate alone needs no hold: what would end it comes to no policy.
+	k := &limiter.Charge{ID: &limiter.Idempotency{ID: 77, Life: time.Hour, Hold: time.Minute}}
+	k.Add(limiter.Key{Hash: limiter.Hash{Hi: 6, Lo: 6}, Rule: &limiter.Rule{Limits: []*limiter.Limit{hourly}}, Cost: 1})
+	before := r.config.Fallback.Stats().Holds
+	d := new(limiter.Decision)
+	r.byPolicy(turn, k, d, nil)
+	if now := r.config.Fallback.Stats().Holds; !d.Allowed || now != before {
+		t.Errorf("%d holds after a check of a rate, and %d before: %+v", now, before, d)
+	}
+}
