@@ -59,6 +59,10 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if err := m.core.Check(ctx, c, d); err != nil {
 		return m.Refused(notAwaited(err, "the check may have been counted"))
 	}
+	if err := engine.Spent(d); err != nil {
+		d.Clear()
+		return m.Refused(err)
+	}
 	m.checks.Add(1)
 	m.decided(set, r, c, match, d, nil)
 	return nil
@@ -168,6 +172,8 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 		case len(undecided) > 0 && undecided[0] == i:
 			all.Add(i, &ds[i], m.Refused(notAwaited(ctx.Err(), "the check may have been counted")))
 			undecided = undecided[1:]
+		case engine.Spent(&ds[i]) != nil:
+			all.Add(i, &ds[i], m.Refused(engine.Spent(&ds[i])))
 		default:
 			m.decided(set, &rs[i], &charges[i], matches[i], &ds[i], &alike)
 		}

@@ -110,5 +110,14 @@ func TestSlotsAcrossMembers(t *testing.T) {
 		}
 		check(u%2, u, 3, true)
 		check(u%2, u, 4, false)
+		spent := []weir.Request{{User: fmt.Sprint("user", u), ID: "1"}}
+		for _, n := range nodes[:2] {
+			if _, err := n.Check(ctx, spent[0]); !errors.Is(err, weir.ErrSettled) {
+				t.Errorf("user %d checks with a spent id: %v", u, err)
+			}
+			if ds, err := n.CheckBatch(ctx, spent); !errors.Is(err, weir.ErrSettled) || ds[0].Allowed {
+				t.Errorf("user %d checks with a spent id in a batch: %v", u, err)
+			}
+		}
 	}
 }

@@ -114,10 +114,14 @@ func keyID(l *limiter.LimitDecision) string { return fmt.Sprint(l.Key, l.FullNam
 
 // fromStatus turns a status back into the error that it was made of.
 func fromStatus(err error) error {
-	if status.Code(err) == codes.InvalidArgument {
+	switch status.Code(err) {
+	case codes.InvalidArgument:
 		return fmt.Errorf("%w: %w", limiter.ErrInvalid, err)
+	case codes.FailedPrecondition:
+		return fmt.Errorf("%w: %w", limiter.ErrSettled, err)
+	default:
+		return err
 	}
-	return err
 }
 
 // rule and limit return the same rule and limit for the same words.
@@ -389,8 +393,11 @@ func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.De
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusBadRequest {
+	switch resp.StatusCode {
+	case http.StatusBadRequest:
 		return fmt.Errorf("%w: %s", limiter.ErrInvalid, body)
+	case http.StatusConflict:
+		return fmt.Errorf("%w: %s", limiter.ErrSettled, body)
 	}
 	var a limiter.Answer
 	if err := json.Unmarshal(body, &a); err != nil {

@@ -67,6 +67,9 @@ func ofHolds() []mutation {
 		{name: "an optional id holds nothing by the rule", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
 			{"rules/ids.go", " && !r.IDOptional {", " {"},
 		}},
+		{name: "a member tells that an id is spent", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
+			{"internal/cluster/spent.go", "	if !errors.Is(err, limiter.ErrSettled) {\n", "	if err == nil || !errors.Is(err, limiter.ErrSettled) || t != nil {\n"},
+		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
 		}},

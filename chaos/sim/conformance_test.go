@@ -105,6 +105,9 @@ func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error 
 	if d.Source.ByPolicy() {
 		return fmt.Errorf("a policy answered: %v", d.Source)
 	}
+	if err := engine.Spent(d); err != nil {
+		return err
+	}
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}

@@ -296,7 +296,7 @@ func (d *decider) attempted(t *turn, k *limiter.Charge) *partition {
 // counts rejected checks, it has the state after it, and the wait for a denied asker.
 func (d *decider) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
 	if idle == nil {
-		return d.table.Decide(t.At, k, answer) == nil
+		return d.decided(t, k, answer)
 	}
 	peek := k.Peek
 	defer func() { k.Peek = peek }()
@@ -305,7 +305,7 @@ func (d *decider) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decis
 		return false
 	}
 	k.Peek = peek
-	if d.table.Decide(t.At, k, answer) != nil {
+	if !d.decided(t, k, answer) {
 		return false
 	}
 	if !countsRejected(k) || !answer.Allowed {

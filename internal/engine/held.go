@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -16,6 +17,20 @@ func Unheld(m rules.Match, c *limiter.Charge) error {
 	for i := range c.Len() {
 		if c.Key(i).Cost > 0 {
 			return fmt.Errorf("%w: a rule that counts the request limits concurrency: give the request an id, by which what it holds is given back, and a hold, or give the rule a hold", limiter.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Spent returns an error for a decision of a cluster that denies for good because the id of the check
+// is that of a reservation that is over: a limit on concurrency would never allow its cost.
+func Spent(d *limiter.Decision) error {
+	if d.Allowed || !d.Never {
+		return nil
+	}
+	for i := range d.Len() {
+		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency && max(l.Cost, 1) <= l.Limit.Capacity() {
+			return table.ErrSpent
 		}
 	}
 	return nil

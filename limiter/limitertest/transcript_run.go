@@ -110,6 +110,8 @@ func done(err error) []string {
 		return []string{"done"}
 	case errors.Is(err, limiter.ErrInvalid):
 		return []string{"invalid"}
+	case errors.Is(err, limiter.ErrSettled):
+		return []string{"refused, the id is spent"}
 	default:
 		return []string{"failed: " + err.Error()}
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -76,6 +77,10 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 	}
 }
 
+// ErrSpent is returned by Decide for a check whose id is that of a reservation that is over, and that
+// a limit on concurrency concerns. It wraps [limiter.ErrSettled].
+var ErrSpent = fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: give each request an id of its own", limiter.ErrSettled)
+
 // spent reports whether a charge with a hold repeats one whose hold is over, for a key with a limit on
 // concurrency: it would be told that it is admitted, and hold nothing. known are the keys for which its
 // id is remembered, one bit each.
@@ -85,7 +90,7 @@ func (t *Table) spent(c *limiter.Charge, known uint16) bool {
 	}
 	for i := range c.Len() {
 		k := c.Key(i)
-		if known&(1<<i) == 0 || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+		if known&(1<<i) == 0 || k.Rule.Shadow || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
 			continue
 		}
 		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {

@@ -1,8 +1,6 @@
 package table
 
 import (
-	"fmt"
-
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -75,7 +73,7 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		switch {
 		case result == spent:
 			d.Clear()
-			return fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: give each request an id of its own", limiter.ErrSettled)
+			return ErrSpent
 		case result == noRoom:
 			// What recovers after this comes too late for this check.
 			t.reclaimFor(now, c)

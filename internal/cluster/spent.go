@@ -1,0 +1,32 @@
+package cluster
+
+import (
+	"errors"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// decided decides a check in the table. It reports false if the table cannot. A check whose id is
+// that of a reservation that is over, and that would hold units of a limit on concurrency, is
+// denied for good, see [engine.Spent].
+func (d *decider) decided(t *turn, k *limiter.Charge, answer *limiter.Decision) bool {
+	err := d.table.Decide(t.At, k, answer)
+	if !errors.Is(err, limiter.ErrSettled) {
+		return err == nil
+	}
+	id := k.ID
+	k.ID, k.Peek = nil, true
+	err = d.table.Decide(t.At, k, answer)
+	k.ID, k.Peek = id, false
+	if err != nil {
+		return false
+	}
+	for i := range answer.Len() {
+		if l := answer.Limit(i); l.Limit.Algorithm() == limiter.Concurrency {
+			l.Allowed, l.Never, l.RetryAfter = false, true, 0
+		}
+	}
+	limiter.Settle(answer, true)
+	limiter.Conclude(answer)
+	return true
+}
