@@ -68,7 +68,7 @@ func ofHolds() []mutation {
 			{"rules/ids.go", " && !r.IDOptional {", " {"},
 		}},
 		{name: "a member tells that an id is spent", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
-			{"internal/cluster/spent.go", "	if !errors.Is(err, limiter.ErrSettled) {\n", "	if err == nil || !errors.Is(err, limiter.ErrSettled) || t != nil {\n"},
+			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Never = true\n"},
 		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
