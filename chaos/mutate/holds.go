@@ -68,7 +68,7 @@ func ofHolds() []mutation {
 			{"rules/ids.go", " && !r.IDOptional {", " {"},
 		}},
 		{name: "a member tells that an id is spent", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
-			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Never = true\n"},
+			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Allowed, l.RetryAfter = false, 0\n"},
 		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
