@@ -42,7 +42,7 @@ type key struct {
 	spared    int // of those, the units of checks that an owner or a full table denied
 	late      int // units of checks that waited for longer than lateAfter
 	astray    int // units that cancels may have left behind
-	passed    int // units of checks during which the partition was taken over
+	passed    int // units of checks during which the partition changed its owner, see changes
 	again     int // units of checks with ids that were charged and admitted once more
 
 	rolled          bool // its rule changes
@@ -176,7 +176,7 @@ type asking struct {
 	answer *limiter.Decision
 	call   limiter.Tick
 	before []int // disturbances of each key's partition before it was asked
-	owners []int // takeovers of each
+	owners []int // changes of each one's owner
 	ended  bool
 	once   *once // nil: it has no id
 }
@@ -202,7 +202,7 @@ func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Char
 		if about = about.at(n); about != nil {
 			a.keys = append(a.keys, about)
 			a.before = append(a.before, w.disturbances(about.part))
-			a.owners = append(a.owners, w.outcome.takeovers(about.part))
+			a.owners = append(a.owners, w.changes(about.part))
 			c.Add(about.key(n, units))
 		}
 	}
@@ -253,7 +253,7 @@ func (a *asking) done() {
 		if n.w.now-a.call > lateAfter {
 			about.late += a.cost(i)
 		}
-		if n.w.outcome.takeovers(about.part) > a.owners[i] {
+		if n.w.changes(about.part) > a.owners[i] {
 			about.passed += a.cost(i)
 		}
 		if a.once.repeats(about, d, i, a.cost(i)) {

@@ -226,6 +226,20 @@ func TestWhatMustBeAdmitted(t *testing.T) {
 	}
 }
 
+// TestHandoffsAreChangesWhereConnectionsBreak: not where every change is graceful.
+func TestHandoffsAreChangesWhereConnectionsBreak(t *testing.T) {
+	for exact, want := range map[bool]int{false: 2, true: 1} {
+		w := newWorld(1)
+		w.stronger = &stronger{exact: exact}
+		w.outcome.happened(cluster.EventTakeover, 7)
+		w.outcome.happened(cluster.EventHandoff, 7)
+		w.outcome.happened(cluster.EventHandoff, 8)
+		if n := w.changes(7); n != want {
+			t.Errorf("exact %t: %d changes of the owner, want %d", exact, n, want)
+		}
+	}
+}
+
 // TestResetsThatTwoOwnersMayExecute: a reset forgets what was admitted before it once, or, in an
 // available partition, twice if an owner took over from another before it was answered.
 func TestResetsThatTwoOwnersMayExecute(t *testing.T) {

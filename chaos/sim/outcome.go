@@ -62,6 +62,17 @@ func (o *Outcome) takeovers(partition int) int {
 	return e[cluster.EventTakeover] + e[cluster.EventRecovered] + e[cluster.EventReopened]
 }
 
+// changes counts after how many changes of the owner of a partition a check may have been charged by
+// both: takeovers, and handoffs in runs with other faults. The reply of the first owner, or the
+// cancel to it, may be lost with a connection, and the charge is handed over.
+func (w *World) changes(part int) int {
+	n := w.outcome.takeovers(part)
+	if w.stronger != nil && !w.stronger.exact {
+		n += w.outcome.byPart[part][cluster.EventHandoff]
+	}
+	return n
+}
+
 // invariants hold after every event.
 func (w *World) invariants() error {
 	for _, id := range w.parts {
