@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dchest/siphash"
@@ -260,7 +261,7 @@ func appendEscaped(dst []byte, s string) []byte {
 			i++
 		} else {
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 || r < 0xa0 { // no UTF-8, or a control character
+			if r == utf8.RuneError && n == 1 || r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) { // no UTF-8, or not to be seen
 				for _, c := range []byte(s[i : i+n]) {
 					dst = appendByte(dst, c)
 				}

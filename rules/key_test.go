@@ -249,6 +249,9 @@ func TestEscapedIsText(t *testing.T) {
 		"\xed\xa0\x80":   "%ED%A0%80",
 		"\ufffd":         "\ufffd",
 		"\U0001f511\xf0": "\U0001f511%F0",
+		"a\u202eb":       "a%E2%80%AEb", // the rest would be read from right to left
+		"a\u200bb":       "a%E2%80%8Bb", // a space without width
+		"a\u2028b":       "a%E2%80%A8b", // a new line
 	} {
 		if got := string(appendEscaped(nil, value)); got != want {
 			t.Errorf("%q becomes %q, want %q", value, got, want)

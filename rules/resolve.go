@@ -348,8 +348,8 @@ func (n *counters) nothingToCount() error {
 // The name consists of the values of the key, in the order of the rules file, and the
 // name of the limit, separated by colons, such as /towns:ada:minute. The tenant, if there is
 // one, comes first. In values, % : { }
-// and control characters are escaped as %25 and so on. With a nil limit the name ends
-// after the values.
+// are escaped as %25 and so on, as are control and format characters, which may hide what stands
+// beside them. With a nil limit the name ends after the values.
 //
 // The request must be the one from which the key was resolved. A key of a rule that
 // this set does not have is named by path and user.
