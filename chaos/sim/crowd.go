@@ -23,6 +23,7 @@ type crowd struct {
 	rule    *limiter.Rule
 	keys    []*stranger
 	full    int // checks that were denied because a table was full
+	unkept  int // copies for which a table had no room: their owners wait, and policies answer
 }
 
 // stranger is one key of the crowd. Its limit admits one check.

@@ -144,6 +144,9 @@ func TestATableWithoutRoomForCopiesIsNoProblem(t *testing.T) {
 			(&Node{w: w, name: "a"}).Problem("a copy cannot be kept", test.err)
 			return false
 		}()
+		if unkept := w.crowd.unkept > 0; unkept == test.fails {
+			t.Errorf("tables of %d: %v is counted as a copy without room: %t", test.maxKeys, test.err, unkept)
+		}
 		if fails != test.fails {
 			t.Errorf("tables of %d: %v fails the run: %t", test.maxKeys, test.err, fails)
 		}

@@ -119,7 +119,11 @@ func (n *Node) Event(e cluster.Event, partition int) {
 // that is heir of several full ones has no room for another copy: each owner holds maxKeys counters,
 // and a table takes copies up to three times that.
 func (n *Node) Problem(what string, err error) {
-	if n.w.lenient || n.w.crowd.maxKeys > 0 && errors.Is(err, table.ErrFull) {
+	full := n.w.crowd.maxKeys > 0 && errors.Is(err, table.ErrFull)
+	if full {
+		n.w.crowd.unkept++
+	}
+	if n.w.lenient || full {
 		n.w.logf("%s: %s: %v", n.name, what, err)
 		return
 	}

@@ -250,7 +250,7 @@ func (w *World) check(b bounds) error {
 		if b.exact && k.lost > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
-		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded == 0 {
+		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded+w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked, k.admitted, k.lost))
 		}
 	}
