@@ -79,7 +79,7 @@ func WithoutHold(r *limiter.Request, where string) error {
 
 // NoHolds is the error of a decider that has no reservations; where says which.
 func NoHolds(where string) error {
-	return fmt.Errorf("%w: reservations are not supported %s yet: use a node by itself, or charge for good and leave out the hold", limiter.ErrInvalid, where)
+	return fmt.Errorf("%w: reservations are not supported %s yet: use nodes that count themselves, or charge for good and leave out the hold", limiter.ErrInvalid, where)
 }
 
 // Undecided lists the requests of a batch that could not be decided: their indices,
