@@ -5,7 +5,7 @@
 #   one     one node: unary, batches, columns of 1000 and of 100, the Go client
 #   empty   the same from a server of grpc-go that decides nothing, beside a node's
 #   three   three nodes, any of them asked: unary, columns, batches
-#   ring    three nodes that share the ring, asked by the Go client
+#   ring    three nodes that share the ring, asked by the Go client, with ids and without
 #   idle    three nodes, one client: what it waits where the node owns the key, and where not
 #   memory  what 1,000,000 keys take in three nodes, replication off and on
 #   remote  three windows in Redis and in a node, side by side
@@ -93,6 +93,7 @@ part() {
       three --share-ring
       for _ in $(seq "$rounds"); do
         ask --mode client,client-batch --server $SERVERS --server-admin $ADMIN
+        ask --mode client,client-batch --no-ids --server $SERVERS --server-admin $ADMIN
       done
       ;;
     idle)

@@ -26,7 +26,7 @@ type loadOptions struct {
 // loadFlags returns their names. The other flags of bench are common, or for the other
 // kind of measurement.
 func loadFlags() []string {
-	return []string{"rate", "clients", "batch", "dist", "limited", "pid", "server-admin", "svg"}
+	return []string{"rate", "clients", "batch", "dist", "limited", "no-ids", "pid", "server-admin", "svg"}
 }
 
 // loadDuration is the default duration of a point.
@@ -38,6 +38,7 @@ func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&c.Clients, "clients", 0, "number of clients (default as many as the mode needs)")
 	f.IntVar(&c.Batch, "batch", load.MaxBatch, "number of checks in a call, except in modes unary and client")
 	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
+	f.BoolVar(&c.NoIDs, "no-ids", false, "have the Go client send checks without ids: cheaper, but a check that is retried may count twice")
 	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
 	f.IntSliceVar(&c.Processes, "pid", nil, "report the processor time of these node `processes`")
 	f.StringSliceVar(&c.Metrics, "server-admin", nil, "report the nodes' resource use from their metrics at these administration addresses, `HOST:PORT`")

@@ -106,7 +106,7 @@ func (c *Config) dial(server string, more ...grpc.DialOption) (*grpc.ClientConn,
 type shared struct{ client *client.Client }
 
 func openShared(c *Config) (lane, error) {
-	o := client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch}
+	o := client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch, NoIDs: c.NoIDs}
 	if c.Credentials != nil {
 		of := c.Credentials.Config()
 		o.TokenFile = of.TokenFile

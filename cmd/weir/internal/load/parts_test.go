@@ -10,9 +10,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
@@ -348,5 +350,30 @@ func TestNodesAreToldOfNoDeadline(t *testing.T) {
 	}
 	if m.deadlines != 0 || w.finished != 0 || w.why != errSilent.Error() {
 		t.Errorf("%d calls had a deadline; the last answer came after %v, and what went wrong is %q", m.deadlines, w.finished, w.why)
+	}
+}
+
+// The Go client's checks have ids unless the run is to have none; those of other modes never do.
+func TestNoIDs(t *testing.T) {
+	for _, without := range []bool{false, true} {
+		for _, m := range Modes() {
+			var with, of atomic.Int64
+			addr := serveBroken(t, func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
+				of.Add(1)
+				if r.ID != "" {
+					with.Add(1)
+				}
+				return n.CheckInto(t.Context(), r, d)
+			})
+			c := config(addr)
+			c.Modes, c.Rates, c.NoIDs = []Mode{m}, []float64{0}, without
+			r, err := Run(t.Context(), c)
+			if err != nil || r.NoIDs != without {
+				t.Fatalf("%s: %v, %v", m, r, err)
+			}
+			if got := with.Load() > 0; of.Load() == 0 || got != (m.shares() && !without) {
+				t.Errorf("%s, no ids %t: %d of %d checks had one", m, without, with.Load(), of.Load())
+			}
+		}
 	}
 }

@@ -105,6 +105,9 @@ type Config struct {
 	Dist Dist
 	// Limited is the percentage of keys with a limit. Other keys are never denied.
 	Limited int
+	// NoIDs has the Go client send checks without ids: then a check that is retried may count
+	// twice. It changes nothing in other modes, which send none.
+	NoIDs bool
 	// Processes are the process ids of servers on this machine. Metrics are the
 	// administration addresses of servers, host:port. Both provide the processor time;
 	// Metrics also provides allocations and garbage collections. At most one of them
