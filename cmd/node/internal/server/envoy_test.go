@@ -161,6 +161,7 @@ func (bytesCodec) Name() string                  { return "proto" }
 
 // Three members count Envoy's requests together, in both modes.
 func TestEnvoyOnThreeMembers(t *testing.T) {
+	membersInOneProcess(t)
 	for mode, name := range []string{"compat", "atomic"} {
 		t.Run(name, func(t *testing.T) {
 			var conns []*grpc.ClientConn

@@ -227,6 +227,7 @@ func TestGubernatorContract(t *testing.T) {
 // A message of many rate limits is answered in its order, by whichever members own them; those
 // that another member decided name it, and health lists all.
 func TestGubernatorOnThreeMembers(t *testing.T) {
+	membersInOneProcess(t)
 	servers := gubernatorNodes(t, 3)
 	all := doors(t, servers)
 	in := new(pb.GetRateLimitsReq)

@@ -35,6 +35,7 @@ func redisClient(t *testing.T, o *redis.Options) *redis.Client {
 // Three members count the keys of Redis clients together, whichever is asked, and a flush at
 // one of them holds at all.
 func TestRESPOnThreeMembers(t *testing.T) {
+	membersInOneProcess(t)
 	var clients []*redis.Client
 	var servers []*Server
 	var join []string

@@ -139,6 +139,16 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
+// membersInOneProcess begins a test that runs several members in this process. It does not run
+// where the race detector meets -short: their ticks take most of a core there for as long as they
+// live, and packages cluster and internal/cluster have them under the detector in all cases.
+func membersInOneProcess(t *testing.T) {
+	t.Helper()
+	if raceEnabled && testing.Short() {
+		t.Skip("members in one process, whose ticks take a core under the race detector; make wire runs it")
+	}
+}
+
 // eventually waits for what must become true soon.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

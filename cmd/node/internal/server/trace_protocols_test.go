@@ -54,6 +54,7 @@ func traceparent(trace string) string { return "00-" + trace + "-" + parentSpan 
 // Checks by Envoy, over gRPC and in JSON, and those of web proxies are traced as others are: in the
 // client's trace, with spans where they are forwarded and decided. Questions about health are not.
 func TestTracesOfProxies(t *testing.T) {
+	membersInOneProcess(t)
 	all, endpoint := collect(t)
 	nodes := tracedNodes(t, endpoint, func(c *Config) {
 		c.Envoy, _ = envoyConfig(t, envoyFile)
@@ -117,6 +118,7 @@ func TestTracesOfProxies(t *testing.T) {
 // Commands of the Redis protocol, which has no place for the context of a trace, begin traces of
 // their own: checks that are decided together have one span, and so has a reset.
 func TestTracesOfRedis(t *testing.T) {
+	membersInOneProcess(t)
 	all, endpoint := collect(t)
 	nodes := tracedNodes(t, endpoint, func(c *Config) { c.RedisListen, c.AllowReset, c.Trace.Ratio = "127.0.0.1:0", true, 1 })
 	user := ownedBy(t, nodes[0], "node-1")

@@ -104,6 +104,7 @@ func tracedNodes(t *testing.T, endpoint string, change func(*Config)) (nodes []*
 // and waiting for the heir where each reply does. So over both protocols, and in a batch. The
 // answer names the trace.
 func TestTraces(t *testing.T) {
+	membersInOneProcess(t)
 	all, endpoint := collect(t)
 	nodes := tracedNodes(t, endpoint, func(*Config) {})
 	user := ownedBy(t, nodes[0], "node-1")
