@@ -68,6 +68,7 @@ func TestWhatIsChargedAgain(t *testing.T) {
 		"charged before and after":       {[]*limiter.Decision{repeated, answer(false, 9, both)}, [2]int{2, 2}},
 		"the first key is charged twice": {[]*limiter.Decision{charged, partly}, [2]int{2, 0}},
 		"that is told first":             {[]*limiter.Decision{partly, charged}, [2]int{2, 0}},
+		"the first is told last":         {[]*limiter.Decision{repeated, answer(false, 9, both), answer(true, 9, both), charged}, [2]int{2, 2}},
 		"and repeated in between":        {[]*limiter.Decision{partly, answer(true, 0, 0), charged}, [2]int{2, 0}},
 	} {
 		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r}, {rule: r}}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -68,11 +69,14 @@ func (a *asking) identify(o *once) {
 	a.charge.ID = &limiter.Idempotency{ID: o.id, Life: time.Hour}
 }
 
-// tried is what the tries of a check with an id have told about one of its keys.
-type tried struct {
-	counted bool         // one was admitted
-	charged bool         // one that was admitted has charged it
-	at      limiter.Tick // when it was charged, as a repetition has told; 0 if none has
+// tried is what the tries of a check with an id have told about one of its keys: the charges for which
+// it is counted, none before one was admitted.
+type tried struct{ charges []onceCharged }
+
+// onceCharged is a charge of a check with an id.
+type onceCharged struct {
+	at   limiter.Tick // when, 0 if no answer has told
+	told bool         // the try that made it was answered; else others repeated it
 }
 
 // repeats takes the answer of a try for its key number i. It reports whether the check is
@@ -90,18 +94,26 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 || !d.Repeated && !charges {
 		at = 0 // it does not say when this key was charged
 	}
-	was, again := t.counted, false
-	t.counted = true
-	switch {
-	case !charges:
-		t.at = max(t.at, at)
-	case t.charged, t.at != 0 && at != 0 && t.at != at: // a repetition may have been answered before this one
-		k.again += cost
-		again = true
-	default:
-		t.charged = true
+	if len(t.charges) == 0 {
+		t.charges = append(t.charges, onceCharged{at, charges})
+		return false
 	}
-	return was && !again
+	// A repetition may be answered before the try that made the charge. A charge at another instant
+	// than what is counted is one more; what other answers told in between does not change that.
+	is := slices.IndexFunc(t.charges, func(c onceCharged) bool { return !c.told && c.at == at })
+	if is < 0 {
+		is = slices.IndexFunc(t.charges, func(c onceCharged) bool { return !c.told && (c.at == 0 || at == 0) })
+	}
+	switch {
+	case is >= 0:
+		c := &t.charges[is]
+		c.at, c.told = max(c.at, at), charges
+	case charges:
+		k.again += cost
+		t.charges = append(t.charges, onceCharged{at, true})
+		return false
+	}
+	return true
 }
 
 // charged reports whether a receipt names any limit of the key number i.
