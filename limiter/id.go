@@ -28,8 +28,11 @@ type Idempotency struct {
 // Remembered is the algorithm of the counters in which tables remember ids. No rule and no
 // request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
 // the instant from which the id is forgotten, Until that of the charge, A the cost, and B has
-// a bit for each limit of the key that was charged; 0 if the id was settled.
+// a bit for each limit of the key that was charged, or is SettledID.
 const Remembered Algorithm = 64
+
+// SettledID is the B of an id that was settled: no receipt is of that.
+const SettledID = 1 << MaxLimits
 
 // RememberedLimit returns the limit of the counters that remember ids. It is the same in all
 // nodes.
@@ -58,7 +61,7 @@ func (s *State) moveID(now, by Tick) {
 // checkID reports whether an exported id makes sense.
 func (s *State) checkID() bool {
 	most := Span(MaxHold + MaxIDTTL) // of a hold that is kept
-	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.B == 0) && s.B < 1<<MaxLimits
+	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Settled()) && s.B <= SettledID
 }
 
 // mergeID keeps the id that is remembered longer, but one that was settled in any case: that
@@ -72,4 +75,4 @@ func (s *State) mergeID(from *State) {
 }
 
 // Settled reports whether the state remembers an id that has no hold, or none any more.
-func (s *State) Settled() bool { return s.Time != 0 && s.B == 0 }
+func (s *State) Settled() bool { return s.Time != 0 && (s.B == 0 || s.B == SettledID) }

@@ -8,7 +8,7 @@ import (
 // An id of another node is checked before it is imported: each bound that a table relies on.
 func TestCheckExportedIDs(t *testing.T) {
 	l, day := RememberedLimit(), Span(MaxIDTTL)
-	good := State{Time: day, Until: -5, A: 3, B: 1<<MaxLimits - 1}
+	good := State{Time: day, Until: -5, A: 3, B: SettledID - 1}
 	if err := errors.Join(good.CheckExported(l, nil), new(State).CheckExported(l, nil)); err != nil {
 		t.Error(err)
 	}
@@ -18,7 +18,7 @@ func TestCheckExportedIDs(t *testing.T) {
 		"charged in the future": {Time: 9, Until: 1, A: 3},
 		"charged long ago":      {Time: 9, Until: -Span(MaxWindow) - 1, A: 3},
 		"without a cost":        {Time: 9, Until: -5, B: 1},
-		"of too many limits":    {Time: 9, Until: -5, A: 3, B: 1 << MaxLimits},
+		"of too many limits":    {Time: 9, Until: -5, A: 3, B: SettledID + 1},
 	} {
 		if err := s.CheckExported(l, nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("an id %s: %v", what, err)

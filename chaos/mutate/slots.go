@@ -37,5 +37,8 @@ func ofSlots() []mutation {
 		{name: "redis: a settlement is remembered", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
 			{"redisstore/lua/amend.lua", "  if id.hold or id.more > 0 then\n", "  if id.more > 0 then\n"},
 		}},
+		{name: "redis: a refund forgets no id that was settled", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/refund.lua", "or relied == 2 or", "or relied == 3 or"},
+		}},
 	}
 }

@@ -215,7 +215,7 @@ func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, e
 	t.dropHold(p, s, c.ID.ID)
 	_, _, at, _, _ := t.findID(now, c, k)
 	id := &p.slots.at(at).state
-	id.Time, id.A, id.B = now+limiter.Span(c.ID.Life), k.Cost, 0
+	id.Time, id.A, id.B = now+limiter.Span(c.ID.Life), k.Cost, limiter.SettledID
 	t.expiresAt(p, id.Time)
 }
 
@@ -248,6 +248,8 @@ func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.
 	one.Add(*k)
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
+	p, _, at, _, _ := t.findID(now, &one, k)
+	p.slots.at(at).state.B = limiter.SettledID
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the

@@ -338,6 +338,28 @@ func BenchmarkHold(b *testing.B) {
 	}
 }
 
+// A refund forgets the id only for the keys that its receipt names: another was charged by a settlement,
+// at the same instant.
+func TestARefundLeavesASettledID(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	one, both := charge1(rule, 1, 1, 5), charge1(rule, 1, 1, 5)
+	both.Add(limiter.Key{Hash: limiter.Hash{Hi: 2, Lo: 7}, Rule: rule, Cost: 5})
+	if a, _ := tab.Amend(idStart, one, limiter.Amend{}); a.State != limiter.AmendCharged {
+		t.Fatalf("%+v", a)
+	}
+	var d limiter.Decision
+	if err := tab.Decide(idStart, both, &d); err != nil || !d.Allowed || d.Repeated {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	tab.Refund(idStart, both, d.Receipt)
+	if a, _ := tab.Amend(idStart, one, limiter.Amend{}); a.State != limiter.AmendRepeated {
+		t.Errorf("settled again: %+v", a)
+	}
+	if a, b := unitsLeft(t, tab, idStart, rule, 1), unitsLeft(t, tab, idStart, rule, 2); a != 95 || b != 100 {
+		t.Errorf("%d and %d are left, want 95 and 100", a, b)
+	}
+}
+
 // A check with the id of a hold that is over, of a limit on concurrency, would be told that it is
 // admitted, and hold nothing. So it is refused, until the id is forgotten.
 func TestSpentIDs(t *testing.T) {

@@ -220,7 +220,7 @@ func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 			s := &p.slots.at(at).state
 			same = same && s.A == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == s.Until)
 			d.Receipt.Time = s.Until
-			d.Receipt.Charged |= uint64(s.B) << n
+			d.Receipt.Charged |= uint64(s.B&^limiter.SettledID) << n
 		}
 		n += len(k.Rule.Limits)
 	}

@@ -94,7 +94,7 @@ for _, id in ipairs(ids) do
     write(states[i], emptyAt(states[i]))
   end
   if id.hold or id.more > 0 then
-    call('SET', id.k, pack('<I7I7I4I2I1', now + life, id.at or now, id.cost, 0, 0), 'PX', '' .. floor((life + 999) / 1000) + slack)
+    call('SET', id.k, pack('<I7I7I4I2I1', now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)
   end
 end
 return {now, state, estimate or 0, over}

@@ -1,6 +1,6 @@
 -- Ids of charges. For each key with a cost an entry remembers the charge that was made with an
 -- id: the instant from which it is forgotten, that of the charge, its cost, a bit for each
--- limit of the key that was charged, and 1 if another attempt has relied on it.
+-- limit of the key that was charged, and 1 if another attempt has relied on it, or 2 if it was settled.
 --
 -- ARGV[1] goes on behind the limits: how long the id is remembered; 1 if the charge has further
 -- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first

@@ -23,11 +23,11 @@ if ARGV[limits + 2] then
   end
   if over <= now and of[4] == 0 then
     id = nil
-  elseif over <= now or was ~= at or cost ~= of[1] or bits ~= of[2] or head[4] == 1 and relied == 1 and of[3] < 0 then
+  elseif over <= now or was ~= at or cost ~= of[1] or bits ~= of[2] or relied == 2 or head[4] == 1 and relied == 1 and of[3] < 0 then
     if once then
       call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack)
     end
-    return {now} -- another charge is remembered, or another attempt relies on this one
+    return {now} -- another charge is remembered, a settlement, or another attempt relies on this one
   end
 end
 local void = at < reset
