@@ -127,6 +127,9 @@ const (
 	// MaxLogLimit bounds the limit of sliding_log. Its memory grows with the limit: 8
 	// bytes for each admitted check in the window.
 	MaxLogLimit = 1_000_000
+	// MaxLogUnits bounds the units that a log counts after settlements beyond its limit. A log that
+	// has as many may have forgotten others, so nothing is given back to it.
+	MaxLogUnits = MaxLogLimit + MaxLogLimit/4
 	// MaxSubWindows bounds the sub-windows of sliding_window, which take 4 bytes each.
 	MaxSubWindows = 3600
 	// DefaultSubWindows is used if a spec has 0.

@@ -170,6 +170,9 @@ func shiftLog(s *State, words []uint64, by Tick) {
 // that tick, the next later one is used; it stops counting no later than the charge
 // does.
 func (l *Limit) refundLog(s *State, words []uint64, now, at Tick, n uint32) {
+	if s.A == MaxLogUnits {
+		return // it may have forgotten the charge, and would give back another one
+	}
 	if l.p.count != CountAll && at > now-l.window { // else the charge may have been removed
 		at = nextInLog(s, words, at)
 	}

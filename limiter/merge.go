@@ -26,7 +26,7 @@ func MergeMost(l *Limit, into, from int) int {
 	case SlidingWindow:
 		return subWords(l.subs)
 	case SlidingLog:
-		return into + from + 2*logParts(MaxLogLimit)
+		return into + from + 2*logParts(MaxLogUnits)
 	case Holds:
 		return min(into+from, 2*MaxHoldEntries*HoldWords)
 	default:

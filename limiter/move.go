@@ -205,9 +205,9 @@ func (l *Limit) subsAgree(s *State, words []uint64) bool {
 // at its time, none older than a window.
 func (l *Limit) logAgrees(s *State, words []uint64) bool {
 	if s.B <= 1 {
-		return s.A <= MaxLogLimit && min(s.A, 1) == s.B
+		return s.A <= MaxLogUnits && min(s.A, 1) == s.B
 	}
-	if words[0] != 0 || s.A > MaxLogLimit {
+	if words[0] != 0 || s.A > MaxLogUnits {
 		return false
 	}
 	sum, last := uint64(0), -l.window

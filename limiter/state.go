@@ -155,7 +155,7 @@ func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint32) {
 	switch l.p.algorithm {
 	case SlidingLog:
 		n = l.overdraft(n)
-		l.addLog(s, words, now, n, max(uint32(l.limit), min(addSat(s.A, n), MaxLogLimit)))
+		l.addLog(s, words, now, n, max(uint32(l.limit), min(addSat(s.A, n), MaxLogUnits)))
 	case TokenBucket, LeakyBucket, GCRA:
 		s.Charge(l, words, now, uint32(min(uint64(n), l.most)))
 		if l.shared {
@@ -174,7 +174,7 @@ func (s *State) OverdrawWords(l *Limit, now Tick, n uint32) int {
 // overdraft returns how many of n units an overdrawn log counts.
 func (l *Limit) overdraft(n uint32) uint32 {
 	if l.p.algorithm == SlidingLog {
-		return min(n, MaxLogLimit)
+		return min(n, MaxLogUnits)
 	}
 	return n
 }

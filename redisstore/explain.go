@@ -300,7 +300,7 @@ func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, s
 			continue
 		}
 		c.state.Roll(c.limit, c.words, at)
-		c.state.Charge(c.limit, c.words, at, uint32(units))
+		c.state.Overdraw(c.limit, c.words, at, uint32(units)) // also beyond the limit
 	}
 	c.state.Until = until
 }

@@ -155,8 +155,11 @@ func (m *logModel) add(now Tick, n, most uint64) {
 	}
 }
 
-func (m *logModel) refund(n, _ uint32, at, _ Tick) {
+func (m *logModel) refund(n, _ uint32, at, now Tick) {
 	left := uint64(n)
+	if m.sum(now) == limiter.MaxLogUnits {
+		return // it has forgotten others
+	}
 	for i := range m.hits {
 		if h := &m.hits[i]; h.at == at {
 			cut := min(h.cost, left)

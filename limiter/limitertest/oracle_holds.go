@@ -260,7 +260,7 @@ func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
 		left := uint64(l.unblocked(now))
 		over = max(over, uint64(n)-min(uint64(n), left))
 		if log, ok := l.model.(*logModel); ok {
-			log.add(now, uint64(min(n, limiter.MaxLogLimit)), limiter.MaxLogLimit) // forgets nothing up to that
+			log.add(now, uint64(min(n, limiter.MaxLogUnits)), limiter.MaxLogUnits) // forgets nothing up to that
 		} else {
 			l.model.charge(n, now)
 		}

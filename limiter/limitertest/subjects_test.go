@@ -250,6 +250,7 @@ func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) 
 	if err != nil {
 		return got, err
 	}
+	s.ids = true
 	var want limiter.Amended
 	if a.Extend {
 		want = s.holds.extend(s.now, &s.charge)

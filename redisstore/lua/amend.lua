@@ -7,7 +7,6 @@
 -- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate, and
 -- how many units were charged beyond a limit.
 local DONE, REPEATED, CHARGED, UNKNOWN, SETTLED = 0, 1, 2, 3, 4
-local LOG = 1000000 -- units that an overdrawn log counts, limiter.MaxLogLimit
 local limits = #ARGV - 1
 local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
 

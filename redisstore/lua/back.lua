@@ -1,6 +1,7 @@
 -- refund has the functions that take n units of a charge of n + rest at an instant back from a
 -- state, as far as they still count. What leaked from a bucket since leaked first from those that
 -- rest, and if any rest, the hit that opened a window stays. See package limiter, Reduce.
+local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
 local refund = {}
 
 -- full tells whether a count may stand for more than it says.
@@ -34,6 +35,9 @@ refund[2] = function(s, at, n)
 end
 
 refund[3] = function(s, at, n)
+  if s.p[1] == 3 and counted(s) == LOG then
+    return -- it may have forgotten the charge, and would give back another one
+  end
   at = at - at % s.p[7]
   if s.p[1] == 4 and at > s.cur then
     at = s.cur
