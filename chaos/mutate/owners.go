@@ -33,7 +33,19 @@ func ofClaims() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
 		{name: "who asked by a relay is answered by it", pkg: "./internal/cluster/mesh", test: "^TestWhoHasAskedByARelayIsAnsweredByIt$", edits: []edit{
-			{"internal/cluster/mesh/relay.go", "r != nil && !v.Has(via) && r.relaying()", "r != nil && !v.Has(via) && r.relaying() && v.Has(via)"},
+			{"internal/cluster/mesh/relay.go", "r != nil && !v.Has(via) {", "r != nil && !v.Has(via) && v.Has(via) {"},
+		}},
+		{name: "a relay that is late is better than none", pkg: "./internal/cluster/mesh", test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "len(out) == 0 && late != nil", "len(out) < 0 && late != nil"},
+		}},
+		{name: "a relay that is silent for longer is none", pkg: "./internal/cluster/mesh", test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "		case since > silentSince:\n", "		case since > silentSince || since > 0:\n"},
+		}},
+		{name: "a reply waits for a silent connection", pkg: "./internal/cluster/mesh", test: "^TestAReplyWaitsForASilentConnection$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "!(asks && l.line.suspect)", "!(l.line.suspect && (asks || l.line.suspect))"},
+		}},
+		{name: "a request for a silent connection is lost", pkg: "./internal/cluster/mesh", test: "^TestAReplyWaitsForASilentConnection$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "!(asks && l.line.suspect)", "(!asks || l.up.Load())"},
 		}},
 		{name: "a last resort is granted by all", pkg: replica, test: "^TestALastResortIsGrantedByAll$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "granted >= p.grants(t, r) &&", "2*granted > p.n0(t, true) &&"},

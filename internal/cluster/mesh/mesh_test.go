@@ -220,6 +220,60 @@ func TestASilentConnection(t *testing.T) {
 	}
 }
 
+// A connection is cut, and a packet to the only relay is late. A request goes to that relay all
+// the same, since the other connection is silent for longer.
+func TestARelayThatIsLateIsBetterThanNone(t *testing.T) {
+	for name, one := range map[string]struct {
+		silent []peer.Instance // since one after the other
+		relays peer.Instance   // who gets the check for third; third: it is sent directly
+	}{
+		"all relays are late":              {[]peer.Instance{third, fourth, other}, other},
+		"one relay is late":                {[]peer.Instance{third, fourth}, other},
+		"all relays are silent for longer": {[]peer.Instance{other, fourth, third}, third},
+	} {
+		n := newNode()
+		for _, to := range one.silent {
+			n.Claim(to, peer.Claim{Kind: peer.Ask}, true)
+			n.flush()
+			n.take(to)
+			n.now++
+		}
+		n.now += suspectAfter
+		n.Watch(n.now)
+		n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1})
+		if lost := n.flush(); len(lost) != 0 {
+			t.Errorf("%s: lost are %v", name, lost)
+		}
+		for _, to := range []peer.Instance{other, third, fourth} {
+			for _, f := range n.take(to) {
+				if len(f.Checks) > 0 && to != one.relays {
+					t.Errorf("%s: the check is sent to %v, want %v", name, to, one.relays)
+				}
+			}
+		}
+	}
+}
+
+// A frame of another member comes for a connection that is silent. Requests are said to be
+// lost, so that they can be asked again. A reply waits for the connection.
+func TestAReplyWaitsForASilentConnection(t *testing.T) {
+	n := newNode()
+	n.Claim(third, peer.Claim{Kind: peer.Ask}, true)
+	n.flush()
+	n.take(third)
+	n.now += suspectAfter + 1
+	n.Watch(n.now)
+	n.take(third)
+	n.Relay(&peer.Frame{From: other, To: third, Replies: []peer.Reply{{ID: 9}}})
+	n.Relay(&peer.Frame{From: other, To: third, Checks: []peer.Check{{ID: 7}}})
+	if got := n.take(third); len(got) != 1 || len(got[0].Replies) != 1 || got[0].Via != self {
+		t.Errorf("relayed are %+v, want the reply", got)
+	}
+	if said := n.take(other); len(said) != 1 || len(said[0].Replies) != 1 || said[0].Replies[0].Status != peer.Lost {
+		t.Errorf("said is %+v, want that the check is lost", said)
+	}
+}
+
 // A frame for a member that is in reach again is sent directly when its relay fails, and
 // as a copy that others do not share.
 func TestInReachAgain(t *testing.T) {

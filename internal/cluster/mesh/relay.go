@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // maxRelays is how many relays get one frame.
@@ -134,11 +135,17 @@ func (m *Mesh) over(f *peer.Frame) bool {
 // relays returns the links that may relay frames to l's member: they are up, not
 // suspect, and their members are not leaving. The member that last relayed a frame from
 // there comes first, even if it is not in the view: it may have started a moment ago, and
-// what it has carried must be answered. The order of the others rotates.
+// what it has carried must be answered. The order of the others rotates. If all are
+// suspect, it returns the one that is silent for the shortest time, if l is silent for
+// longer: one packet that is late must not leave a request to a connection that is cut.
 func (m *Mesh) relays(l *link) (out []*link) {
 	l.mu.Lock()
-	via := l.via
+	via, silentSince := l.via, l.line.lacksAt
+	if !l.up.Load() {
+		silentSince = 0
+	}
 	l.mu.Unlock()
+	var late *link
 	v := m.config.View()
 	n := len(v.Members)
 	from := int(m.rotation.Add(1))
@@ -148,30 +155,43 @@ func (m *Mesh) relays(l *link) (out []*link) {
 			continue
 		}
 		r := m.link(o.Instance)
-		switch {
-		case !r.relaying():
+		switch relaying, since := r.relaying(); {
+		case !relaying:
+		case since > silentSince:
+			late, silentSince = r, since
+		case since != 0:
 		case o.Instance == via:
 			out = slices.Insert(out, 0, r)
 		default:
 			out = append(out, r)
 		}
 	}
-	if r := m.links.Load().byID[via]; r != nil && !v.Has(via) && r.relaying() {
-		out = slices.Insert(out, 0, r)
+	if r := m.links.Load().byID[via]; r != nil && !v.Has(via) {
+		if relaying, since := r.relaying(); relaying && since == 0 {
+			out = slices.Insert(out, 0, r)
+		}
+	}
+	if len(out) == 0 && late != nil {
+		return []*link{late}
 	}
 	return out
 }
 
-// relaying reports whether the member may relay frames.
-func (l *link) relaying() bool {
+// relaying reports whether the member may relay frames, and since when the connection to it
+// is silent; 0 if it is not suspect.
+func (l *link) relaying() (ok bool, silentSince limiter.Tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.up.Load() && !l.line.suspect && !l.leaving
+	if l.line.suspect {
+		silentSince = l.line.lacksAt
+	}
+	return l.up.Load() && !l.leaving, silentSince
 }
 
 // Relay forwards a frame of another member to the member it is for. A frame is relayed
-// once only. If there is no good connection, or no room, the sender learns that its
-// requests are lost.
+// once only. If there is no connection, or no room, the sender learns that its requests are
+// lost, and also if the connection is suspect: it may ask another member. A frame without
+// requests waits for such a connection, since nobody sends a reply again.
 func (w *Writer) Relay(f *peer.Frame) {
 	if f.Relayed {
 		return
@@ -179,8 +199,8 @@ func (w *Writer) Relay(f *peer.Frame) {
 	ok := false
 	if l := w.mesh.links.Load().byID[f.To]; l != nil {
 		l.mu.Lock()
-		size := weight(f)
-		ok = l.up.Load() && !l.line.suspect && len(l.out.relayed) < maxRelayed && l.out.relayedSize+size <= maxRelayedSize
+		size, asks := weight(f), len(f.Checks)+len(f.Refunds) > 0
+		ok = l.up.Load() && !(asks && l.line.suspect) && len(l.out.relayed) < maxRelayed && l.out.relayedSize+size <= maxRelayedSize
 		if ok {
 			g := f.Clone()
 			g.Relayed, g.Via = true, w.mesh.config.Self
