@@ -138,9 +138,10 @@ part() {
         most="$("$work/envoy" -ask 127.0.0.1:20085 -pids "${pids[0]},${pids[1]},${pids[2]}" -time "$time")"
         echo "three nodes, as many calls as they bear: $most"
         half=$((${most%% *} / 2))
-        echo "half of it: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s)"
+        echo "half of it: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s -timeout 20ms)"
         (sleep 5 && kill -9 "${pids[1]}") &
-        echo "half of it, and a node is killed after 5 s: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s)"
+        echo "half of it, and a node is killed after 5 s: $("$work/envoy" -ask 127.0.0.1:20085 -rate "$half" -time 10s -timeout 20ms)"
+        echo "decided by policy: $(curl -s http://127.0.0.1:20084/metrics | grep -E '^weir_checks_total.*fallback' || echo none)"
         finish
       done
       ;;

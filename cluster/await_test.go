@@ -10,6 +10,8 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/limiter"
 )
 
 const closedHundred = `version: 1
@@ -110,5 +112,21 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"/towns:`+r.User) {
 			t.Errorf("a %s: %v", what, err)
 		}
+	}
+}
+
+// A check that has a time of its own to wait for others is answered by the policy then, and without
+// an error.
+func TestThePolicyAnswersInTheTimeOfACheck(t *testing.T) {
+	node, r := cutOff(t, time.Minute)
+	long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ctx := engine.WithPatience(long, time.Now().Add(20*time.Millisecond))
+	ds := make([]weir.Decision, 2)
+	if err := node.CheckInto(ctx, r, &ds[0]); err != nil || ds[0].Allowed || ds[0].Source != limiter.SourceFallbackClosed {
+		t.Errorf("%v, %+v, want a denial by the policy", err, ds[0])
+	}
+	if err := node.CheckBatchInto(ctx, []weir.Request{*r, {Path: "/other"}}, ds); err != nil || ds[0].Allowed || ds[0].Source != limiter.SourceFallbackClosed || !ds[1].Allowed {
+		t.Errorf("a batch whose time is over: %v, %+v, want a denial by the policy, and one without a rule", err, ds)
 	}
 }

@@ -56,7 +56,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	if m.config.Tracer != nil {
 		c.Trace = m.config.Tracer.Parent(ctx)
 	}
-	if err := m.core.Check(ctx, c, d); err != nil {
+	if err := core.CheckWithin(ctx, m.core, c, d, patience(ctx)); err != nil {
 		return m.Refused(notAwaited(err, "the check may have been counted"))
 	}
 	if err := engine.Spent(d); err != nil {
@@ -66,6 +66,11 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 	m.checks.Add(1)
 	m.decided(set, r, c, match, d, nil)
 	return nil
+}
+
+// patience returns how long checks of a context wait for other members; 0 means the deadline.
+func patience(ctx context.Context) limiter.Tick {
+	return limiter.Tick(engine.Patience(ctx) / limiter.TickDuration)
 }
 
 // identified returns an error if a request insists on its id, or is a reservation, and a member
@@ -160,7 +165,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	if m.config.Tracer != nil && len(charges) > 0 {
 		charges[0].Trace = m.config.Tracer.Parent(ctx)
 	}
-	undecided := m.core.CheckMany(ctx, charges, ds)
+	undecided := m.core.CheckMany(ctx, charges, ds, patience(ctx))
 	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))
 	var alike engine.Tally
 	defer alike.Tell(m.Observer)

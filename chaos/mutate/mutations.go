@@ -140,6 +140,18 @@ func ofChecks() []mutation {
 		{name: "memory of its own for what waited", pkg: "./internal/cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
 			{"internal/cluster/route/local.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
 		}},
+		{name: "a tick for a deadline of its own", pkg: "./internal/cluster", test: "^TestADeadlineOfItsOwn$", edits: []edit{
+			{"internal/cluster/tick.go", "max(min(c.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)", "replica.TickEvery"},
+		}},
+		{name: "hasty checks find a silent owner", pkg: "./internal/cluster", test: "^TestHastyChecksFindASilentOwner$", edits: []edit{
+			{"internal/cluster/route/call.go", "	if hasty {\n", "	if false && hasty {\n"},
+		}},
+		{name: "one question for each partition", pkg: "./internal/cluster", test: "^TestHastyChecksFindASilentOwner$", edits: []edit{
+			{"internal/cluster/route/policy.go", "LoadOrStore(partition, true); asked {", "LoadOrStore(partition, true); false && asked {"},
+		}},
+		{name: "a policy before Envoy's deadline", pkg: "./internal/envoy", test: "^TestPolicyAnswersBeforeEnvoysDeadline$", edits: []edit{
+			{"internal/envoy/service.go", "s.decideItems(patient(ctx), items)", "s.decideItems(ctx, items)"},
+		}},
 		{name: "a minority forgets nobody", pkg: "./internal/cluster/members", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},

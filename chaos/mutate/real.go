@@ -66,6 +66,7 @@ const (
 	byNames  = "the nodes of chaos join by addresses and keep their keys; TestJoinByDNS has real nodes and a DNS server"
 	settling = "what a reservation denies too much for a moment is within what a scenario allows"
 	overdue  = "what stays counted of checks that were denied is within what a scenario allows; not tried"
+	briefly  = "the clients of chaos wait longer than a policy takes"
 	forging  = "no node of chaos says what is not true; TestForgedPeer of cmd/node does"
 	defect   = "no node of chaos panics: it takes a defect, which the tests inject"
 	often    = "not noticed in 4 trials, one of them on a quiet machine: policies do not answer 16 checks of one key, of as many as its clients ask"
@@ -161,6 +162,10 @@ func showingsOfNodes() map[string]showing {
 		"a bound of what a member does not read":                {why: forging},
 		"epochs that can be":                                    {why: forging},
 		"resets are the owner's to allow":                       {why: resets},
+		"a tick for a deadline of its own":                      {why: briefly},
+		"hasty checks find a silent owner":                      {why: briefly},
+		"one question for each partition":                       {why: briefly},
+		"a policy before Envoy's deadline":                      {why: briefly},
 		"a minority forgets nobody":                             {why: "it takes a split of ten minutes"},
 		"a panic ends at the partition":                         {why: defect},
 		"a panic ends at the partitions of a check":             {why: defect},

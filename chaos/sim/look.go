@@ -96,7 +96,7 @@ func (w *World) batch(n *Node) {
 		}
 	}
 	n.do(func() {
-		open, _ = n.core.BeginMany(charges, answers, false, func() {
+		open, _ = n.core.BeginMany(charges, answers, 0, false, func() {
 			ended++
 			over()
 		})

@@ -108,7 +108,7 @@ func TestIDsInABatch(t *testing.T) {
 			charges[i].Add(d.key.key(n, 1))
 			charges[i].ID = &limiter.Idempotency{ID: uint64(1 + i%2), Life: time.Hour}
 		}
-		n.do(func() { n.core.BeginMany(charges, answers, false, func() {}) })
+		n.do(func() { n.core.BeginMany(charges, answers, 0, false, func() {}) })
 		d.pass(300 * ms)
 		for i := range answers {
 			if !answers[i].Allowed || answers[i].Source.ByPolicy() {
@@ -216,7 +216,7 @@ func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
 			}
 		}
 		charges, answers, open := []limiter.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)}, make([]limiter.Decision, 3), 0
-		asked.do(func() { open, _ = asked.core.BeginMany(charges, answers, false, func() { open-- }) })
+		asked.do(func() { open, _ = asked.core.BeginMany(charges, answers, 0, false, func() { open-- }) })
 		d.pass(50 * ms)
 		if a := &answers[0]; open > 0 || a.Allowed || a.Source.ByPolicy() || a.Len() != 1 || a.Limit(0).Key != 1 || a.Limit(0).Allowed || a.Limit(0).Remaining != 0 {
 			d.fails("%d are open, %+v", open, a)

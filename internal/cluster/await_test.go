@@ -89,7 +89,7 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 	for _, first := range []int{0, 1, 2} { // of those that are asked of another
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan []int)
-		go func() { ended <- c.CheckMany(ctx, charges, answers) }()
+		go func() { ended <- c.CheckMany(ctx, charges, answers, 0) }()
 		var qs []peer.Check
 		for len(qs) < 2 {
 			if f := c.Take(third, true); f != nil {

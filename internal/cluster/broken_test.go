@@ -249,7 +249,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	charges, ds := []limiter.Charge{*broken, *charge.Clone()}, make([]limiter.Decision, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if n := c.CheckMany(ctx, charges, ds); !slices.Equal(n, []int{1}) || ds[0].Allowed {
+	if n := c.CheckMany(ctx, charges, ds, 0); !slices.Equal(n, []int{1}) || ds[0].Allowed {
 		t.Errorf("of a batch %v is undecided, want the second; the first is answered %+v", n, ds[0])
 	}
 }

@@ -56,7 +56,13 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]route.Explained)) {
 // then the policy answers. If ctx ends while it waits, Check returns the error of ctx:
 // the check may have been charged, answer is not written any more, and the charge must
 // not be reused.
-func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) (err error) {
+func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) error {
+	return CheckWithin(ctx, c, charge, answer, 0)
+}
+
+// CheckWithin is [Core.Check] with a time of its own for this check, if that is shorter than the
+// configured deadline; 0 means that it has none.
+func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *limiter.Decision, within limiter.Tick) (err error) {
 	if charge.Trace != nil {
 		defer traced(c, charge)()
 	}
@@ -66,7 +72,7 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 		return nil
 	}
 	w := c.calls.NewWaiting()
-	o := c.calls.Begin(&t.Turn, charge, answer, 0, w.Decided)
+	o := c.calls.Begin(&t.Turn, charge, answer, until(t, within), w.Decided)
 	t.end()
 	if o != nil {
 		err = w.One(ctx, o)
@@ -76,16 +82,16 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 }
 
 // CheckMany decides several checks, each as Check does, and waits for all of them.
-// Checks for the same member share frames. If ctx ends while it waits, CheckMany returns
+// Checks for the same member share frames; within is that of CheckWithin. If ctx ends while it waits, CheckMany returns
 // the indices of the undecided checks in ascending order; their charges must not be
 // reused, and their answers are not written any more.
-func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision) (undecided []int) {
+func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick) (undecided []int) {
 	if len(charges) > 0 && charges[0].Trace != nil {
 		defer tracedMany(c, charges)()
 	}
 	w := c.calls.NewWaiting()
 	w.Expect(int32(len(charges)))
-	open, calls := c.BeginMany(charges, answers, ctx.Done() != nil, w.Decided)
+	open, calls := c.BeginMany(charges, answers, within, ctx.Done() != nil, w.Decided)
 	w.Expect(int32(open - len(charges)))
 	undecided = w.All(ctx, calls)
 	c.calls.End(w)
@@ -94,10 +100,11 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 
 // BeginMany starts several checks in one turn, and returns how many of them wait for their
 // decisions. It calls done once for each of those, possibly before BeginMany returns, and
-// not for the others. The rules of Begin hold for each charge and answer. With keep,
+// not for the others. The rules of Begin hold for each charge and answer; within is that of CheckWithin. With keep,
 // BeginMany returns the calls that wait, by the index of their check; nil if none waits.
-func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, keep bool, done func()) (open int, calls []*route.Call) {
+func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call) {
 	t := c.begin()
+	by := until(t, within)
 	for i := range min(table.Ahead, len(charges)) {
 		c.decider.prefetch(t, &charges[i])
 	}
@@ -108,7 +115,7 @@ func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, k
 		if c.decider.fast(t, &charges[i], &answers[i]) {
 			continue
 		}
-		o := c.calls.Begin(&t.Turn, &charges[i], &answers[i], 0, done)
+		o := c.calls.Begin(&t.Turn, &charges[i], &answers[i], by, done)
 		if o == nil {
 			continue
 		}
@@ -122,4 +129,13 @@ func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, k
 	}
 	t.end()
 	return open, calls
+}
+
+// until returns when the policy answers a check that waits within a time of its own; 0, for the
+// configured deadline, if it has none or a longer one.
+func until(t *turn, within limiter.Tick) limiter.Tick {
+	if within <= 0 || within >= t.c.config.Deadline {
+		return 0
+	}
+	return t.Now + within
 }

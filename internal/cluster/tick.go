@@ -50,19 +50,22 @@ func (c *Core) arm() {
 }
 
 // schedule schedules the next tick, replica.TickEvery from now and not from the
-// beginning of the turn that asks for it. No tick may be scheduled already. c.ticks.mu is held.
+// beginning of the turn that asks for it, or earlier, but not within a millisecond, for a call that ends at an
+// instant of its own.
+// No tick may be scheduled already. c.ticks.mu is held.
 func (c *Core) schedule() {
 	if c.ticks.scheduled = !c.closed.Load(); c.ticks.scheduled {
 		c.ticks.rearm = false
 		now := c.config.Scheduler.Now()
+		after := max(min(c.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)
 		at := c.ticks.pulseAt.Load()
 		if at == 0 && now-c.ticks.idleAt > lateAfter {
 			c.pace.wakeUp(now) // no tick watched the time meanwhile
 		}
 		if at == 0 || now-limiter.Tick(at) <= lateAfter {
-			c.ticks.pulseAt.Store(int64(now + replica.TickEvery))
+			c.ticks.pulseAt.Store(int64(now + after))
 		} // else this node has just been paused: the next turn detects it in pulse
-		c.config.Scheduler.After(replica.TickEvery, c.tick)
+		c.config.Scheduler.After(after, c.tick)
 	}
 }
 

@@ -267,7 +267,7 @@ func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *as
 	if err != nil {
 		return nil, err
 	}
-	if err = s.decideItems(ctx, items); err != nil || denies(s, items) && !s.options.Shadow {
+	if err = s.decideItems(patient(ctx), items); err != nil || denies(s, items) && !s.options.Shadow {
 		err = errors.Join(err, s.reserver.cancel(ctx, items))
 	}
 	if err != nil {

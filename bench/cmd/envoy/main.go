@@ -2,7 +2,7 @@
 // take and what they cost the servers. It can be such a service too, one that decides nothing.
 //
 //	envoy -empty HOST:PORT
-//	envoy -ask HOST:PORT [-pids PID,PID] [-clients N] [-rate N] [-time TIME]
+//	envoy -ask HOST:PORT [-pids PID,PID] [-clients N] [-rate N] [-time TIME] [-timeout TIME]
 package main
 
 import (
@@ -23,7 +23,9 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -34,13 +36,14 @@ func main() {
 	clients := flag.Int("clients", 64, "connections; without -rate each has one call at a time")
 	rate := flag.Int("rate", 0, "calls a second; 0: as many as there can be")
 	long := flag.Duration("time", 5*time.Second, "how long to ask")
+	timeout := flag.Duration("timeout", 2*time.Second, "how long a call waits, and says so to the service; Envoy: 20ms")
 	keys := flag.Int("keys", 100_000, "values of the descriptor")
 	flag.Parse()
 	var err error
 	if *empty != "" {
 		err = serve(*empty)
 	} else {
-		err = measure(*ask, strings.FieldsFunc(*pids, func(r rune) bool { return r == ',' }), *clients, *rate, *keys, *long)
+		err = measure(*ask, strings.FieldsFunc(*pids, func(r rune) bool { return r == ',' }), load{*clients, *rate, *keys, *long, *timeout})
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -73,64 +76,70 @@ func serve(addr string) error {
 	return s.Serve(l)
 }
 
+// load is how a service is asked.
+type load struct {
+	clients, rate, keys int
+	long, timeout       time.Duration
+}
+
 // answer is when a call should have begun, how long after that its answer came, and whether
-// it was an error.
+// it was an error other than its timeout, which is a late answer.
 type answer struct {
 	at, took time.Duration
 	failed   bool
 }
 
-func measure(addr string, pids []string, clients, rate, keys int, long time.Duration) error {
+func measure(addr string, pids []string, l load) error {
 	before, err := spent(pids)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	answers := make([][]answer, clients)
+	answers := make([][]answer, l.clients)
 	var all sync.WaitGroup
-	for i := range clients {
+	for i := range l.clients {
 		c, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		all.Go(func() { answers[i] = one(rls.NewRateLimitServiceClient(c), begin, i, clients, rate, keys, long) })
+		all.Go(func() { answers[i] = one(rls.NewRateLimitServiceClient(c), begin, i, l) })
 	}
 	all.Wait()
 	after, err := spent(pids)
 	if err != nil {
 		return err
 	}
-	tell(slices.Concat(answers...), rate, time.Since(begin), after-before)
+	tell(slices.Concat(answers...), l.rate, time.Since(begin), after-before)
 	return nil
 }
 
-// one asks over connection i of n. With a rate, calls begin at instants that were set before,
+// one asks over connection i. With a rate, calls begin at instants that were set before,
 // whether those before are answered or not, as Envoy's do; without, one after the other.
-func one(c rls.RateLimitServiceClient, begin time.Time, i, n, rate, keys int, long time.Duration) (out []answer) {
+func one(c rls.RateLimitServiceClient, begin time.Time, i int, l load) (out []answer) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	call := func(at time.Duration) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 		defer cancel()
 		_, err := c.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
-			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "remote_address", Value: strconv.Itoa(rand.IntN(keys))}}}}})
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "remote_address", Value: strconv.Itoa(rand.IntN(l.keys))}}}}})
 		took := time.Since(begin) - at
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, answer{at, took, err != nil})
+		out = append(out, answer{at, took, err != nil && status.Code(err) != codes.DeadlineExceeded})
 	}
 	for k := 0; ; k++ {
 		at := time.Since(begin)
-		if rate > 0 {
-			at = time.Duration(float64(k*n+i) / float64(rate) * float64(time.Second))
+		if l.rate > 0 {
+			at = time.Duration(float64(k*l.clients+i) / float64(l.rate) * float64(time.Second))
 			time.Sleep(at - time.Since(begin))
 		}
 		switch {
-		case at >= long:
+		case at >= l.long:
 			all.Wait()
 			return out
-		case rate > 0:
+		case l.rate > 0:
 			all.Go(func() { call(at) })
 		default:
 			call(at)

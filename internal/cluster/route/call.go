@@ -28,6 +28,7 @@ type Call struct {
 type task struct {
 	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
+	exact   bool // it has a deadline of its own, at which a tick ends it
 	final   bool // of such a part: there is no time to begin the check anew
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
 	denied  bool // the whole check of that reservation was denied
@@ -424,23 +425,16 @@ func (o *Call) policy(t *Turn) {
 	if o.kind != KindCheck {
 		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried > 0)
 	}
+	hasty := hasty(o, t.Now)
 	o.mu.Unlock()
 	at := o.c.where(o.charge.Key(0)).Partition
 	t.Node.Doubt(at)
+	if hasty {
+		inquire(t, o, at)
+	}
 	if o.kind == KindCheck {
 		o.c.config.Places.FellBack(at)
 		o.c.answerByPolicy(t, o.charge, o.answer, o.idle)
 	}
 	o.retire(t)
-}
-
-// Asked returns the members that may have executed the call, or may execute it still, and
-// how often this node has run it so.
-func (o *Call) Asked() (members []peer.Instance, here int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for i := range o.sent {
-		members = append(members, o.sent[i].of)
-	}
-	return members, o.tried
 }

@@ -18,6 +18,7 @@ type fanOut struct {
 	charge *limiter.Charge
 	answer *limiter.Decision
 	until  limiter.Tick
+	exact  bool // until is of its own
 	done   func(*Turn)
 
 	// again starts the whole check anew.
@@ -46,7 +47,7 @@ func (o *Call) split(t *Turn) bool {
 	}
 	// The parts work on memory of their own: the caller may stop waiting, and reuse its
 	// memory, while they are still at work.
-	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until}
+	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until, exact: o.exact}
 	s.done = func(t *Turn) {
 		o.mu.Lock()
 		if o.ended {
@@ -99,7 +100,7 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 		}
 		if r == nil {
 			r = &portion{}
-			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, done: s.partDone}}
+			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, exact: s.exact, done: s.partDone}}
 			if kind == KindCheck && !peek {
 				r.call.reserve, r.call.idle = true, &r.idle
 			}
@@ -330,7 +331,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	receipt := r.answer.Receipt
 	receipt.Charged = undo
 	c := s.c
-	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until}}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
 	o.done = func(t *Turn, _ *Call) {
 		if s.closed() {
 			s.done(t)

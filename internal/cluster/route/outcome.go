@@ -77,3 +77,14 @@ func (s *fanOut) outcome() (x Outcome) {
 	}
 	return x
 }
+
+// Asked returns the members that may have executed the call, or may execute it still, and
+// how often this node has run it so.
+func (o *Call) Asked() (members []peer.Instance, here int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.sent {
+		members = append(members, o.sent[i].of)
+	}
+	return members, o.tried
+}

@@ -52,6 +52,26 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 	answer.Receipt = limiter.Receipt{}
 }
 
+// hasty reports whether a check with little time ends before its owner could be found silent. The
+// call is locked.
+func hasty(o *Call, now limiter.Tick) bool {
+	return (o.exact || o.c.config.Deadline < SilentAfter) && o.kind == KindCheck && o.askedAt != 0 && !o.hasHeir && o.owner != o.c.config.Self && now-o.askedAt < SilentAfter
+}
+
+// inquire asks the owner of a partition once more, without a caller that waits and without a
+// charge. This question has time to find a silent owner, and to ask the heir, which takes over.
+// A partition has one at a time.
+func inquire(t *Turn, o *Call, partition uint16) {
+	if _, asked := o.c.doubted.LoadOrStore(partition, true); asked {
+		return
+	}
+	k := &limiter.Charge{Peek: true}
+	k.Add(*o.charge.Key(0))
+	o.c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: new(limiter.Decision), until: t.Now + 4*SilentAfter, done: func(_ *Turn, o *Call) {
+		o.c.doubted.Delete(partition)
+	}}})
+}
+
 // concurrent reports whether a rule of a charge limits concurrency.
 func concurrent(k *limiter.Charge) bool {
 	for i := range k.Len() {

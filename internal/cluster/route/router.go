@@ -1,6 +1,7 @@
 package route
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -73,6 +74,7 @@ type Place struct {
 type Router struct {
 	config  Config
 	calls   callTable
+	doubted sync.Map  // partitions whose owners are asked again, see inquire
 	waiting sync.Pool // of Waiting
 	denials *denials  // nil if denials are not cached
 	shares  shares
@@ -83,6 +85,7 @@ type Router struct {
 func New(c Config) *Router {
 	r := &Router{config: c}
 	r.waiting.New = newWaiting
+	r.calls.exact.Store(math.MaxInt64)
 	r.shares.scaled = make(map[scaledKey]*limiter.Rule)
 	if c.CachedDenials {
 		r.denials = new(denials)
@@ -113,6 +116,9 @@ func (c *Router) Waiting() int { return c.calls.waiting() }
 // Tick does the work that is due for the calls. It reports whether there are any at all.
 func (c *Router) Tick(t *Turn) bool { return c.calls.tick(t) }
 
+// NextExact returns when the policy answers the first of the calls that have a deadline of their own.
+func (c *Router) NextExact() limiter.Tick { return limiter.Tick(c.calls.exact.Load()) }
+
 // Lost tells the calls that wait for a member that it may not answer.
 func (c *Router) Lost(t *Turn, i peer.Instance) { c.calls.lost(t, i) }
 
@@ -127,7 +133,8 @@ func (c *Router) Undelivered(t *Turn, x mesh.Lost) {
 // if the check is decided already; then done is not called. Otherwise done is called
 // once, and the router owns answer until then. The charge must not be reused even
 // afterwards: if the deadline ended the check, the router may still read it for a
-// moment. until is when the policy answers; 0 means the configured deadline.
+// moment. until is when the policy answers, a millisecond later at most; 0 means the configured deadline,
+// and a tick later at most.
 func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) (o *Call) {
 	if charge.Len() == 0 {
 		answer.Clear()
@@ -140,7 +147,7 @@ func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision
 	}
 	o = t.call()
 	o.c, o.charge, o.answer, o.until, o.begunAt = c, charge, answer, until, t.At
-	o.remember, o.wake = c.denials.remembered(charge), done
+	o.remember, o.wake, o.exact = c.denials.remembered(charge), done, until != 0
 	if o.until == 0 {
 		o.until = t.Now + c.config.Deadline
 	}

@@ -19,6 +19,8 @@ type callTable struct {
 	next   atomic.Uint64
 	// due is a time before which no call has anything to do in a tick.
 	due atomic.Int64
+	// exact is when the first call with a deadline of its own ends, or an earlier time.
+	exact atomic.Int64
 }
 
 const callShards = 16
@@ -72,10 +74,11 @@ func (x *callTable) add(o *Call, t *Turn) bool {
 	if t.shard == 0 {
 		t.shard = x.next.Add(1)
 	}
-	at := due(o)
+	at, ends := due(o), exactEnd(o)
 	for range callShards {
 		if n := t.shard % callShards; x.shards[n].add(o, n) {
 			x.lookAt(at)
+			lower(&x.exact, ends)
 			return true
 		}
 		t.shard++
@@ -170,14 +173,19 @@ func (x *callTable) tick(t *Turn) bool {
 		return x.waiting() > 0
 	}
 	x.due.Store(math.MaxInt64) // first: calls that are added meanwhile lower it
+	x.exact.Store(math.MaxInt64)
 	all := x.all()
 	for _, o := range all {
 		o.mu.Lock()
 		at := due(o)
+		ends := exactEnd(o)
 		o.mu.Unlock()
 		if t.Now >= at {
 			tick(t, o)
 			at = t.Now // the next tick looks at it again
+		}
+		if ends > t.Now {
+			lower(&x.exact, ends)
 		}
 		x.lookAt(at)
 	}
@@ -188,13 +196,23 @@ func (x *callTable) tick(t *Turn) bool {
 func (x *callTable) expect(o *Call) { x.lookAt(due(o)) }
 
 // lookAt has the first tick at or after a time look at the calls.
-func (x *callTable) lookAt(at limiter.Tick) {
+func (x *callTable) lookAt(at limiter.Tick) { lower(&x.due, at) }
+
+func lower(to *atomic.Int64, at limiter.Tick) {
 	for {
-		due := x.due.Load()
-		if int64(at) >= due || x.due.CompareAndSwap(due, int64(at)) {
+		was := to.Load()
+		if int64(at) >= was || to.CompareAndSwap(was, int64(at)) {
 			return
 		}
 	}
+}
+
+// exactEnd returns when a tick must end a call, which is locked: its deadline, if that is its own.
+func exactEnd(o *Call) limiter.Tick {
+	if !o.exact || o.ended || o.divided {
+		return math.MaxInt64
+	}
+	return o.until
 }
 
 // due returns a time before which a tick has nothing to do for a call, which is locked.
