@@ -92,6 +92,12 @@ func ofAttempts() []mutation {
 		{name: "a cancel that no member relayed is sent again", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "	if status == peer.Lost && ", "	if false && "},
 		}},
+		{name: "a cancel that no member relayed outlasts its check", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
+			{"internal/cluster/route/call.go", "	case t.Now >= until && o.ends && outlasts(t, o):\n", ""},
+		}},
+		{name: "a check does not wait for a cancel that outlasts it", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "	t.ended = append(t.ended, o)\n	return true", "	return true"},
+		}},
 		{name: "a cancel over a broken connection is lost at once", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.holder) {", "peer.Lost {"},
 		}},

@@ -276,6 +276,9 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 		if *told != 1 || answer.Allowed || limiter.Span(answer.RetryAfter) != 70 || answer.Limit(0).Remaining != 8 {
 			t.Errorf("%s: told %d times: %+v", name, *told, answer)
 		}
+		if name == "silent" && c.calls.Waiting() == 1 { // a member may still say that it relayed nothing
+			h.pass(replica.OverdueFor)
+		}
 		if left := c.calls.Waiting(); left != 0 || len(drain(c)[other].Refunds) != 0 {
 			t.Errorf("%s: %d operations are under way", name, left)
 		}

@@ -45,9 +45,9 @@ func TestASettledOwnerForgetsOverdueCharges(t *testing.T) {
 	reserves(tn, p.own, 1)
 	tn.Now += TickEvery
 	p.Tick(tn)
-	end := tn.Now + overdueFor
+	end := tn.Now + OverdueFor
 	if due := p.Due(tn); due != end {
-		t.Fatalf("due in %v, want %v", (due - tn.Now).Duration(), overdueFor.Duration())
+		t.Fatalf("due in %v, want %v", (due - tn.Now).Duration(), OverdueFor.Duration())
 	}
 	tn.Now = end - 1
 	if next := p.Tick(tn); next != end || len(p.own.overdue) != 1 {

@@ -44,9 +44,10 @@ const (
 	contendFor   = 2 * TickEvery // longest wait of a part of a check for another's charge
 	retreatTime  = 8 * TickEvery // this close to the deadline a check does not start anew
 	maxUnsettled = 1 << 12       // of one partition; beyond, a charge counts as settled
-	overdueFor   = 10 * limiter.Second
-	maxOverdue   = 1 << 12 // of one partition; beyond, the oldest can no longer be taken back
-	maxContend   = 1 << 12 // of one partition; beyond, a denial is provisional
+	// OverdueFor is how long a cancel may come after the deadline of its check.
+	OverdueFor = 10 * limiter.Second
+	maxOverdue = 1 << 12 // of one partition; beyond, the oldest can no longer be taken back
+	maxContend = 1 << 12 // of one partition; beyond, a denial is provisional
 )
 
 // Unsettled reports whether any charge is unsettled.
@@ -239,7 +240,7 @@ func (o *reservations) expire(t *Turn, owner peer.Epoch) {
 			continue
 		}
 		o.unsettled = slices.Delete(o.unsettled, i, i+1)
-		u.until = t.Now + overdueFor
+		u.until = t.Now + OverdueFor
 		o.overdue = append(o.overdue, u)
 		o.wakeContenders(t, &limiter.Key{Hash: u.key})
 	}

@@ -43,8 +43,8 @@ type task struct {
 	answer  *limiter.Decision
 	idle    *limiter.Decision // of a reservation: the answer if another part denies
 	receipt *limiter.Receipt  // of a refund; nil: it is none
-	until   limiter.Tick
-	begunAt limiter.Tick // in the counters' time
+	until   limiter.Tick      // changes once, see outlasts
+	begunAt limiter.Tick      // in the counters' time
 	// wake is called when the call has ended; if done is set, done is called instead.
 	wake func()
 	done func(*Turn, *Call)
@@ -59,6 +59,7 @@ type progress struct {
 	divided  bool            // it was split; its parts end it
 	define   bool            // a member does not know the rules
 	hasHeir  bool            // the heir was asked
+	late     bool            // of a refund that ends a reservation: its check has been answered
 	askedAt  limiter.Tick    // when the owner was asked; 0 if it was not
 	owner    peer.Instance   // the member that was asked as owner
 	heirs    []peer.Instance // members that were asked as heir
@@ -324,11 +325,12 @@ func (o *Call) lost(t *Turn, i peer.Instance) {
 // tick does the work that is due.
 func (o *Call) tick(t *Turn) {
 	o.mu.Lock()
-	again, asked, heir, over, divided, owner := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner
+	again, asked, heir, over, divided, owner, until := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner, o.until
 	o.mu.Unlock()
 	switch {
-	case over, divided && t.Now-o.until < limiter.Second: // its parts end it, unless a panic lost one
-	case t.Now >= o.until:
+	case over, divided && t.Now-until < limiter.Second: // its parts end it, unless a panic lost one
+	case t.Now >= until && o.ends && outlasts(t, o):
+	case t.Now >= until:
 		o.policy(t)
 	case again != 0 && t.Now >= again:
 		o.mu.Lock()

@@ -322,8 +322,9 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 
 // settle ends a part's reservation at the member that made it, and takes back the
 // charges that undo names. denied means that the whole check charges nothing there by its
-// id, which is forgotten. Only if it takes something back is the end awaited, and the message sent
-// again if no member could relay it. If it is lost, the charge stays; nothing else goes wrong.
+// id, which is forgotten. Only if it takes something back is the end awaited, until the check's
+// deadline, and the message sent again if no member could relay it, for as long as the owner takes it.
+// If it is lost, the charge stays; nothing else goes wrong.
 func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
 		return
@@ -332,13 +333,16 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	receipt.Charged = undo
 	c := s.c
 	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
-	o.done = func(t *Turn, _ *Call) {
-		if s.closed() {
+	awaited := undo != 0 && t.Now < s.until
+	o.done = func(t *Turn, _ *Call) { // perhaps twice: at the deadline, and when the cancel is executed
+		if awaited && s.closed() {
 			s.done(t)
 		}
 	}
+	if undo != 0 && !awaited {
+		o.late, o.until = true, s.until+replica.OverdueFor
+	}
 	o.sent = o.one[:0]
-	awaited := undo != 0 && t.Now < s.until
 	if awaited {
 		s.mu.Lock()
 		s.open++
@@ -358,14 +362,29 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		return
 	}
 	o.holder = r.call.by
-	if awaited {
+	if undo != 0 {
 		if c.calls.add(o, t) {
 			t.Tick = true
-		} else {
+		} else if awaited {
 			s.closed()
 		}
 	}
 	endReservation(t, o)
+}
+
+// outlasts has a check be answered at its deadline although its cancel is not executed, and
+// reports whether that is so now. The cancel goes on: a member may still say that it could not
+// relay it.
+func outlasts(t *Turn, o *Call) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended || o.late || o.holder == 0 {
+		return false
+	}
+	o.late, o.until = true, o.until+replica.OverdueFor
+	o.c.calls.expect(o)
+	t.ended = append(t.ended, o)
+	return true
 }
 
 // endReservation has the member that made a reservation end it.
