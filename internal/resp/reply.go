@@ -24,6 +24,9 @@ func (r *reply) number(kind byte, n int64) {
 	r.buf = append(r.buf, '\r', '\n')
 }
 
+// raw appends what is part of a reply already, such as a constant text with its length.
+func (r *reply) raw(text string) { r.buf = append(r.buf, text...) }
+
 // simple appends a short text without line breaks.
 func (r *reply) simple(text string) { r.line('+', text) }
 
@@ -55,23 +58,23 @@ func (r *reply) bulk(text string) {
 // null appends what stands for no value.
 func (r *reply) null() {
 	if r.resp3 {
-		r.line('_', "")
+		r.raw("_\r\n")
 		return
 	}
-	r.number('$', -1)
+	r.raw("$-1\r\n")
 }
 
 // truth appends 1 or 0, which RESP3 has a type for.
 func (r *reply) truth(b bool) {
 	switch {
 	case r.resp3 && b:
-		r.line('#', "t")
+		r.raw("#t\r\n")
 	case r.resp3:
-		r.line('#', "f")
+		r.raw("#f\r\n")
 	case b:
-		r.integer(1)
+		r.raw(":1\r\n")
 	default:
-		r.integer(0)
+		r.raw(":0\r\n")
 	}
 }
 
