@@ -19,6 +19,7 @@ type item struct {
 	limit   *limiter.Limit // nil: nothing is counted
 	request limiter.Request
 	base    time.Time    // the instant from which its reset is told
+	ours    bool         // that instant is the node's, and comes after the decision
 	end     limiter.Tick // of its unit of the calendar; 0: it has none
 }
 
@@ -49,7 +50,7 @@ const (
 
 // newItem reads one rate limit. The error is for the client.
 func (s *Service) newItem(in *pb.RateLimitReq, out *pb.RateLimitResp, now time.Time) (it item, err error) {
-	it = item{in: in, out: out, base: now}
+	it = item{in: in, out: out, base: now, ours: true}
 	switch {
 	case in.GetUniqueKey() == "":
 		return it, errKey
@@ -107,7 +108,7 @@ func (s *Service) fill(it *item, now time.Time) error {
 			return fmt.Errorf("duration %d is out of range: give 0 to %d milliseconds, which are %d days", d, most, most/(24*time.Hour).Milliseconds())
 		}
 		r.window = time.Duration(in.GetDuration()) * time.Millisecond
-		it.base = clientTime(in.GetCreatedAt(), now)
+		it.base, it.ours = clientTime(in.GetCreatedAt(), now)
 	}
 	if r.limit == 0 || r.window == 0 && r.calendar == limiter.CalendarNone {
 		return nil // nothing fits, or everything is forgotten at once
@@ -132,14 +133,14 @@ func unitOf(duration int64) (limiter.Calendar, bool) {
 // believed.
 const maxDrift = 24 * time.Hour
 
-// clientTime returns the time of a client's clock, in milliseconds since 1970, or now if
-// that is not believable. Nothing is counted by it: resets are told by it, for the client.
-func clientTime(created int64, now time.Time) time.Time {
+// clientTime returns the time of a client's clock, in milliseconds since 1970, or now, which is
+// ours, if that is not believable. Nothing is counted by it: resets are told by it, for the client.
+func clientTime(created int64, now time.Time) (at time.Time, ours bool) {
 	least, most := now.Add(-maxDrift).UnixMilli(), now.Add(maxDrift).UnixMilli()
 	if created < least || created > most {
-		return now
+		return now, true
 	}
-	return time.UnixMilli(created)
+	return time.UnixMilli(created), false
 }
 
 // Bounds of the parts of a key, in bytes: a key of the node has at most 256. Of a longer
@@ -187,9 +188,13 @@ func (it *item) resetAfter(d time.Duration) int64 {
 	return limiter.Millis(time.Duration(it.base.UnixMicro())*time.Microsecond + d)
 }
 
-// answer fills in the answer from a decision of hits.
-func (it *item) answer(d *limiter.Decision, over bool) {
+// answer fills in the answer from a decision of hits, at the time after it: what a decision says is
+// left until a reset may have been said by another member, some time after the hits came here.
+func (it *item) answer(d *limiter.Decision, over bool, now time.Time) {
 	out := it.out
+	if it.ours {
+		it.base = now
+	}
 	out.Limit, out.Remaining = it.in.GetLimit(), it.capacity()
 	after := it.limit.Window()
 	if d.Len() > 0 { // else a policy has decided without a counter

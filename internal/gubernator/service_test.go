@@ -533,3 +533,29 @@ func TestLimitsAreBounded(t *testing.T) {
 		t.Errorf("%d limits are kept after two lives", n)
 	}
 }
+
+// far is a node to which hits take 100 ms, and from which answers take 20.
+type far struct{ *weirtest.Node }
+
+func (f far) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error {
+	f.Advance(100 * time.Millisecond)
+	defer f.Advance(20 * time.Millisecond)
+	return f.Node.PeekBatchInto(ctx, rs, ds, peeks)
+}
+
+// A reset is told no earlier than it comes, however long the hits took to the member that decides. Told
+// by a client's own clock, it is counted from the time that the client has given.
+func TestResetsAreNotToldTooEarly(t *testing.T) {
+	var node far
+	f := newFixture(t, func(o *Options) {
+		node.Node = o.Decider.(*weirtest.Node)
+		o.Decider = node
+	})
+	f.run([]step{ // as seen when the answer has come
+		{"", "under 10 left 9 reset 60000"},
+		{"", "under 10 left 8 reset 59880"},
+		{"hits=9 DRAIN_OVER_LIMIT", "over 10 left 0 reset 59640"}, // asked twice
+		{"key=l leaky", "under 10 left 9 reset 6000"},
+		{"key=c at=0", "under 10 left 9 reset 59880"},
+	})
+}
