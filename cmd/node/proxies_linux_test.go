@@ -79,6 +79,7 @@ frontend clients
   bind 127.0.0.1:PORT
   http-request set-var(txn.weir_node) str(NODE)
   http-request lua.weir
+  http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
   http-request return status 503 if { var(txn.weir) -m str failed }
   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
@@ -96,6 +97,7 @@ defaults
 frontend clients
   bind 127.0.0.1:PORT
   filter spoe engine weir config DEPLOY/haproxy/weir-spoe.conf
+  http-request return status 400 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 400 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied }
   http-request return status 503 unless { var(txn.weir.result) -m str allowed }
   http-response set-header RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.ratelimit) -m found }
@@ -311,7 +313,8 @@ func TestProxies(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/free/..;/limited", "/free/%252e%252e/limited", "/free/%2e%2e/limited"} {
-			if status, _, body := ask(base, path); status < 400 || strings.Contains(body, "served") {
+			// No 5xx: where a proxy lets requests pass while no node answers, it would let these pass.
+			if status, _, body := ask(base, path); status < 400 || status >= 500 || strings.Contains(body, "served") {
 				t.Errorf("%s, at %s: %d %s", path, base, status, body)
 			}
 		}

@@ -24,7 +24,7 @@ function check(r)
       ["X-Forwarded-For"] = r.useragent_ip,
     },
   }
-  if status ~= 200 and status ~= 429 and status ~= 400 then
+  if status ~= 200 and status ~= 429 and status ~= 400 and status ~= 431 then
     r:err("weir: the node answers " .. tostring(status))
     return 503
   end

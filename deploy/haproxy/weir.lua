@@ -6,13 +6,15 @@
 --
 --   http-request set-var(txn.weir_node) str(127.0.0.1:8080)
 --   http-request lua.weir
+--   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
 --   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
 --   http-request return status 503 if { var(txn.weir) -m str failed }
 --   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
 --
 -- The node runs with --auth-proxy and the address of HAProxy. The variable txn.weir is
--- "allowed", "denied", or "failed" if no node answered or the request cannot be counted;
--- leave the rule with "failed" out to let such requests pass.
+-- "allowed", "denied", or "failed" if no node answered; leave the rule with "failed" out to let
+-- requests pass then. A request that is not valid, such as one with a path that servers read in two
+-- ways, is denied with txn.weir_status 400: its client must not be able to have it pass uncounted.
 
 local function first(headers, name)
   local values = headers and headers[name]
@@ -32,8 +34,9 @@ core.register_action("weir", { "http-req" }, function(txn)
   local status = asked and asked.status or 0
   if status == 200 then
     txn:set_var("txn.weir", "allowed")
-  elseif status == 429 then
+  elseif status == 429 or status == 400 or status == 431 then
     txn:set_var("txn.weir", "denied")
+    txn:set_var("txn.weir_status", status == 429 and 429 or 400)
     txn:set_var("txn.weir_body", asked.body or "")
     txn:set_var("txn.weir_retry", first(asked.headers, "retry-after") or "1")
   else

@@ -37,10 +37,11 @@ const (
 // its own configuration before them.
 const (
 	varResult    = "result"    // allowed, denied or failed
-	varRetry     = "retry"     // Retry-After, if denied
+	varStatus    = "status"    // 429, or 400 for a request that is not valid, if denied
+	varRetry     = "retry"     // Retry-After, if denied with 429
 	varRateLimit = "ratelimit" // the field RateLimit
 	varPolicy    = "policy"    // the field RateLimit-Policy
-	varBody      = "body"      // of a denial: problem+json
+	varBody      = "body"      // of a denial
 )
 
 // Options configures a [Server]. Handler is required.
@@ -315,8 +316,11 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	switch a.status {
 	case 0, http.StatusOK:
 		out.set(varResult, "allowed")
-	case http.StatusTooManyRequests:
+	case http.StatusTooManyRequests, http.StatusBadRequest:
+		// A request that is not valid is the client's doing: what lets requests pass while no node
+		// answers must not let it pass.
 		out.set(varResult, "denied")
+		out.set(varStatus, strconv.Itoa(a.status))
 		out.set(varRetry, a.fields.Get("Retry-After"))
 		out.set(varBody, a.body.String())
 	default:

@@ -24,7 +24,8 @@ type haproxy struct {
 	net.Conn
 }
 
-// start serves an agent whose handler denies /denied, fails /failed and allows the rest.
+// start serves an agent whose handler denies /denied, fails /failed, does not take one path, and allows
+// the rest.
 func start(t *testing.T, change func(*Options)) (addr string) {
 	t.Helper()
 	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User", ID: "X-ID",
@@ -35,6 +36,9 @@ func start(t *testing.T, change func(*Options)) (addr string) {
 				w.Header().Set("Retry-After", "7")
 				w.WriteHeader(http.StatusTooManyRequests)
 				_, _ = io.WriteString(w, "too many")
+			case "/free/..;/denied":
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, "which path?")
 			case "/failed":
 				w.WriteHeader(http.StatusForbidden)
 			case "/panic":
@@ -164,13 +168,14 @@ func TestQuestions(t *testing.T) {
 	if !ok || head.kind != typeAgentHello || has["version"].text != "2.0" || has["max-frame-size"].number != 16380 || has["capabilities"].text != "pipelining" || r.err != nil {
 		t.Fatalf("%+v %v, %v", head, has, r.err)
 	}
-	for i, uri := range []string{"/free?x=1", "/denied", "/failed"} {
+	for i, uri := range []string{"/free?x=1", "/denied", "/failed", "/free/..;/denied"} {
 		h.send(notify(uint64(1000*i), uri))
 	}
 	for i, want := range []string{
 		"result=allowed, ratelimit=GET 192.0.2.9  7",
-		"result=denied, retry=7, body=too many, ratelimit=GET 192.0.2.9  7",
+		"result=denied, status=429, retry=7, body=too many, ratelimit=GET 192.0.2.9  7",
 		"result=failed, body=403, ratelimit=GET 192.0.2.9  7",
+		"result=denied, status=400, retry=, body=which path?, ratelimit=GET 192.0.2.9  7",
 	} {
 		r, head, ok := h.read()
 		if !ok || head != (header{typeAck, flagFin, uint64(1000 * i), 1}) {
