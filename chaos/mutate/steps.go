@@ -160,6 +160,12 @@ func ofMoves() []mutation {
 		{name: "who starts makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoStartsMakesNoMinority$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		case a.starts(now):", "		case false:"},
 		}},
+		{name: "a restart leaves no gap in the count", pkg: "./internal/cluster/members", test: "^TestARestartLeavesNoGapInTheCount$", edits: []edit{
+			{"internal/cluster/members/registry.go", "		if have.gone && have.next != 0 {", "		if have.gone && have.next == 0 && have.next != 0 {"},
+		}},
+		{name: "a late word does not start a member anew", pkg: "./internal/cluster/members", test: "^TestARestartLeavesNoGapInTheCount$", edits: []edit{
+			{"internal/cluster/members/registry.go", "(itself || k.Joining && !slices.Contains(have.runs[:], k.Instance)):", "starts:"},
+		}},
 		{name: "who is said to start makes no minority", pkg: "./chaos/sim", test: "^TestJoiningTogetherDeniesNothing$", edits: []edit{
 			{"internal/cluster/members/registry.go", "	starts := itself || k.Joining\n", "	starts := itself\n"},
 		}},

@@ -55,6 +55,11 @@ type record struct {
 	joining  bool         // this instance was not active yet when it was last heard of
 	wire     uint16       // version of the frames of the instance that was last in the view
 
+	// next is an instance that starts under this name while it is not known yet that the one
+	// before has left. nextJoins says that it is joining.
+	next      peer.Instance
+	nextJoins bool
+
 	// runs are the last instances that links reported under this name, newest first.
 	// leaves is the instance that a link reported as leaving, gone or forgotten.
 	runs   [maxRuns]peer.Instance
@@ -105,6 +110,9 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining, wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaves, next.leaving, next.leavingAt = a.runs, a.leaves, a.leaving, a.leavingAt
+			if a.next != m.Instance {
+				next.next, next.nextJoins = a.next, a.nextJoins
+			}
 		}
 		r.known[m.Name] = &next
 	}
@@ -155,16 +163,35 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	switch {
 	case have == nil && r.room(k.Name):
 		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
-	case have == nil || have.live:
+	case have == nil:
+	case have.instance != k.Instance && (have.live || !have.gone):
+		switch {
+		case !k.Gone && (itself || k.Joining && !slices.Contains(have.runs[:], k.Instance)):
+			have.next, have.nextJoins = k.Instance, k.Joining
+		case have.next == k.Instance && k.Gone:
+			have.next = 0
+		}
+	case have.live:
 	case have.instance == k.Instance:
 		have.gone = have.gone || k.Gone
+		if have.gone && have.next != 0 {
+			have.starting(peer.Known{Instance: have.next, Joining: have.nextJoins}, now)
+			return
+		}
 		if starts && !have.seen && !have.arrives {
 			have.arrives, have.since, have.joining = true, now, k.Joining
 		}
-	case have.gone && !k.Gone:
-		// A later instance, which is not known to have left.
-		have.instance, have.gone, have.since, have.arrives, have.seen, have.joining = k.Instance, false, now, true, false, k.Joining
+	case !k.Gone:
+		have.starting(k, now) // a later instance, which is not known to have left
 	}
+}
+
+// starting records that a later instance of the name takes the place of one that has left. The name
+// counts without a gap: if it counted less for a moment, half of the members that held to an
+// owner before could be passed over as no majority.
+func (a *record) starting(k peer.Known, now limiter.Tick) {
+	a.instance, a.gone, a.since, a.arrives, a.seen, a.joining = k.Instance, false, now, true, false, k.Joining
+	a.next, a.nextJoins = 0, false
 }
 
 // room makes room for a name and reports whether there is any. At the bound, the name

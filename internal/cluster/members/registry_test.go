@@ -150,3 +150,45 @@ func TestOthersAreToldWhoIsJoining(t *testing.T) {
 	r.Set(view(peer.Active), nil, now)
 	told("active", false)
 }
+
+// A member that starts anew counts once, without a gap, in whatever order a node hears of its start
+// and of its predecessor's end: a gap would make a majority of two members of five, of which
+// two restart in turn.
+func TestARestartLeavesNoGapInTheCount(t *testing.T) {
+	const a, before, c, after peer.Instance = 1, 2, 3, 4
+	now := 1_700_000_000 * limiter.Second
+	left, starts := peer.Known{Name: "b", Instance: before, Gone: true}, peer.Known{Name: "b", Instance: after, Joining: true}
+	all := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: before, State: peer.Active}, {Name: "c", Instance: c, State: peer.Active}}
+	for name, said := range map[string]func(r *Registry){
+		"it says that it starts":      func(r *Registry) { r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now) },
+		"another says that it starts": func(r *Registry) { r.Hear(c, []peer.Known{starts}, true, now) },
+		"while the one before is in the view": func(r *Registry) {
+			r.Set(all, nil, now)
+			r.Hear(c, []peer.Known{starts}, true, now)
+			r.Set(all[:1], nil, now)
+		},
+	} {
+		r := NewRegistry()
+		r.Set(all, nil, now)
+		r.Set(all[:1], nil, now) // the others are cut off
+		said(r)
+		if _, known, _ := r.Hear(c, []peer.Known{left}, true, now); known != 3 {
+			t.Errorf("%s: %d count once its predecessor has left, want 3", name, known)
+		}
+		if known, _ := r.Set([]peer.Member{all[0], {Name: "b", Instance: after, State: peer.Active}}, nil, now); known != 3 {
+			t.Errorf("%s: %d count when it is in the view, want 3", name, known)
+		}
+		r.Hear(c, []peer.Known{{Name: "b", Instance: before, Joining: true}}, true, now) // late
+		if known, _ := r.Set(all[:1], []peer.Known{{Name: "b", Instance: after, Gone: true}}, now); known != 2 {
+			t.Errorf("%s: %d count after it has left too, want 2", name, known)
+		}
+	}
+	r := NewRegistry()
+	r.Set(all, nil, now)
+	r.Set(all[:1], nil, now)
+	r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now)
+	r.Hear(c, []peer.Known{{Name: "b", Instance: after, Gone: true}}, true, now)
+	if _, known, _ := r.Hear(c, []peer.Known{left}, true, now); known != 2 {
+		t.Errorf("%d count after both have left, want 2", known)
+	}
+}
