@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
@@ -15,7 +16,7 @@ import (
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
 	// and overwrites the decision with the same index. A charge with an ID is made once, as
-	// there. It returns an error if nothing was decided. A server that is down is not an error: the rules define what to
+	// there. One with the ID of a hold that is over is denied for good by its limits on concurrency. It returns an error if nothing was decided. A server that is down is not an error: the rules define what to
 	// decide then.
 	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
 	// Refund takes back the charge that the receipt names, and forgets its ID, as
@@ -33,7 +34,8 @@ type Backend interface {
 	Close() error
 }
 
-// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold.
+// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold. Only such
+// a one may be given limits on concurrency.
 type HoldBackend interface {
 	Backend
 	// Amend settles or extends the hold of the charge's ID, which is not nil, as
@@ -81,13 +83,17 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
-	if err := b.holds(r); err != nil {
+	if err := errors.Join(b.holds(r), engine.Unheld(m, &q.Charge)); err != nil {
 		return b.Refused(err)
 	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
 		return err
 	}
-	if r.Hold != 0 {
+	if err := engine.Spent(d); err != nil {
+		d.Clear()
+		return b.Refused(err)
+	}
+	if q.Charge.ID != nil && q.Charge.ID.Hold != 0 {
 		d.Receipt = Receipt{} // a reservation is cancelled
 	}
 	b.Decided(m, d, nil)
@@ -122,33 +128,42 @@ func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Ques
 
 // CheckBatch implements [engine.Decider].
 func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) (bad engine.Undecided, _ error) {
+	var refused engine.Undecided
 	now := b.now()
 	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
 	cs, out, index := make([]*limiter.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
-			err = b.holds(&rs[i])
+			charges[i].Peek = peeks.Has(i)
+			err = errors.Join(b.holds(&rs[i]), engine.Unheld(matches[i], &charges[i]))
 		}
 		if err != nil {
-			bad.Add(i, &ds[i], b.Refused(err))
+			refused.Add(i, &ds[i], b.Refused(err))
 			continue
 		}
-		charges[i].Peek = peeks.Has(i)
 		cs, out, index = append(cs, &charges[i]), append(out, &ds[i]), append(index, i)
 	}
 	name := func(dst []byte, i, k int) []byte {
 		return set.AppendKeyName(dst, &rs[index[i]], cs[i].Key(k), nil)
 	}
 	if err := b.backend.Decide(ctx, now, cs, out, name); err != nil {
-		return bad, b.Refused(err)
+		return refused, b.Refused(err)
 	}
 	b.ReportFull()
-	for at, d := range out {
-		if rs[index[at]].Hold != 0 {
-			d.Receipt = Receipt{}
+	for i := range rs {
+		switch {
+		case len(refused.Index) > 0 && refused.Index[0] == i:
+			bad.Add(i, &ds[i], refused.Errs[0])
+			refused.Index, refused.Errs = refused.Index[1:], refused.Errs[1:]
+			continue
+		case engine.Spent(&ds[i]) != nil:
+			bad.Add(i, &ds[i], b.Refused(engine.Spent(&ds[i])))
+			continue
+		case charges[i].ID != nil && charges[i].ID.Hold != 0:
+			ds[i].Receipt = Receipt{}
 		}
-		b.Decided(matches[index[at]], d, nil)
+		b.Decided(matches[i], &ds[i], nil)
 	}
 	return bad, nil
 }

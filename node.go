@@ -31,7 +31,7 @@ type Node struct {
 	options rules.Options
 	seal    receipt.Key // of receipts for clients
 	file    string
-	backed  bool         // a backend counts
+	unheld  bool         // a backend counts that has no reservations
 	watch   Observer     // nil: nobody
 	log     *slog.Logger // nil: nobody
 }
@@ -92,7 +92,8 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	if n.node.Log == nil {
 		n.node.Log = slog.New(slog.DiscardHandler)
 	}
-	n.backed = c.Backend != nil
+	_, holds := c.Backend.(HoldBackend)
+	n.unheld = c.Backend != nil && !holds
 	if len(c.Rules) == 0 {
 		n.node.Rules.Store(rules.Empty(n.options))
 	} else if err := n.setRules(c.Rules); err != nil {
@@ -143,8 +144,8 @@ func (n *Node) SetRules(file []byte) error {
 
 func (n *Node) setRules(file []byte) error {
 	set, err := rules.Parse(n.file, file, n.options)
-	if err == nil && n.backed && set.Concurrent() != "" {
-		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which is not supported in Redis mode yet: use nodes that count themselves, or take the limit out", ErrInvalid, n.file, set.Concurrent())
+	if err == nil && n.unheld && set.Concurrent() != "" {
+		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which takes reservations, and the backend has none: use another one, or take the limit out", ErrInvalid, n.file, set.Concurrent())
 	}
 	if err != nil {
 		if have := n.node.Rules.Load(); n.watch != nil && have != nil {

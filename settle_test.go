@@ -102,7 +102,7 @@ func TestBadReservations(t *testing.T) {
 	}
 	slots := []byte("version: 1\nrules: [{name: r, key: [user], limits: [{limit: 1, algorithm: concurrency}, 5/hour]}]\n")
 	_, err := weir.Open(ctx, weir.Config{Rules: slots, Backend: &tableBackend{table: table.New(table.Config{})}})
-	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), `rule "r" limits concurrency, which is not supported in Redis mode yet`) {
+	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), `rule "r" limits concurrency, which takes reservations, and the backend has none`) {
 		t.Errorf("a node with a backend: %v", err)
 	}
 	if err := b.SetRules(slots); !errors.Is(err, weir.ErrInvalid) {

@@ -261,7 +261,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 				head = s.addHold(head, c, id, extend, first, last)
 			}
 		}
-		if out.params.held.Load() > int64(around) {
+		if out.params.held.Load() > int64(around) || used&(1<<familySlots) != 0 {
 			used = used.with(withHolds)
 			out.holding()
 		}

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -109,7 +110,7 @@ func (c counts) hold(tb testing.TB, steps int) {
 	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
 		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after",
-		"hold", "done", "over", "charged")
+		"hold", "done", "over", "charged", "concurrency", "spent")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -163,7 +164,11 @@ func (d *diff) limit(name string, turn int) *limiter.Limit {
 	if turn > 0 {
 		a = limiter.Algorithm(d.choices.Pick(len(limiter.AlgorithmNames())))
 	}
-	l, err := limiter.NewLimit(limitertest.RandomSpec(d.choices, a, name, limiter.MaxWindow))
+	spec := limitertest.RandomSpec(d.choices, a, name, limiter.MaxWindow)
+	if d.slots() && d.choices.Pick(2) == 0 {
+		spec = limiter.Spec{Name: name, Algorithm: limiter.Concurrency, Limit: min(spec.Limit, 1000), Block: spec.Block * time.Duration(d.choices.Pick(2))}
+	}
+	l, err := limiter.NewLimit(spec)
 	if err != nil {
 		panic(err) // RandomSpec makes valid ones
 	}
@@ -196,14 +201,26 @@ func (d *diff) run(log func(string, ...any)) error {
 			return fmt.Errorf("step %d at %d: %w", i, d.now, err)
 		}
 		var want, got limiter.Decision
-		if err := d.table.Decide(d.now, &c, &want); err != nil {
-			return err
+		spent := d.table.Decide(d.now, &c, &want)
+		if spent != nil && !errors.Is(spent, limiter.ErrSettled) {
+			return spent
 		}
 		if err := d.store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
 			return err
 		}
 		if log != nil {
 			log("step %d at +%d: %s\n   table %s\n   redis %s", i, d.now-limitertest.Start(), spell(&c), show(&want), show(&got))
+		}
+		if spent != nil {
+			id := c.ID // Redis has converted limits that changed
+			if c.ID, c.Peek = nil, true; d.table.Decide(d.now, &c, &want) == nil {
+				c.ID, c.Peek = id, false
+			}
+			d.counts["decisions"]++
+			if d.counts["spent"]++; got.Allowed || !got.Never || got.Receipt.Charged != 0 {
+				return fmt.Errorf("step %d at %d, %s: the id is spent, and redis decides\n    %s", i, d.now, spell(&c), show(&got))
+			}
+			continue
 		}
 		if a, b := show(&want), show(&got); a != b || got.Source != limiter.SourceRedis {
 			return fmt.Errorf("step %d at %d, %s:\n  the table decides\n    %s\n  redis (%s) decides\n    %s", i, d.now, spell(&c), a, got.Source, b)
@@ -243,6 +260,9 @@ func spell(c *limiter.Charge) string {
 	}
 	return text
 }
+
+// slots reports whether charges of this seed have limits on concurrency: then they are held.
+func (d *diff) slots() bool { return d.seed%4 == 3 }
 
 // strangers reports whether charges of this seed have keys that others of it do not have.
 func (d *diff) strangers() bool { return d.seed%3 == 0 }
@@ -426,18 +446,26 @@ func (d *diff) cost() uint32 {
 	}
 }
 
-// id returns one of two ids for most charges. It is remembered for an instant, or as
+// ids returns how many ids charges of this seed have.
+func (d *diff) ids() int {
+	if d.slots() {
+		return 5
+	}
+	return 2
+}
+
+// id returns one of a few ids for most charges. It is remembered for an instant, or as
 // long as a limit counts.
 func (d *diff) id() *limiter.Idempotency {
-	if d.choices.Pick(3) == 0 {
+	if d.choices.Pick(3) == 0 && !d.slots() {
 		return nil
 	}
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	life := []time.Duration{limiter.MinIDTTL, r.Limits[0].Window() / 3, r.Limits[0].Window()}[d.choices.Pick(3)]
 	id := &limiter.Idempotency{
-		ID: uint64(1+d.choices.Pick(2)) * 0x9e3779b97f4a7c15, Life: min(max(life, limiter.MinIDTTL), limiter.MaxIDTTL),
+		ID: uint64(1+d.choices.Pick(d.ids())) * 0x9e3779b97f4a7c15, Life: min(max(life, limiter.MinIDTTL), limiter.MaxIDTTL),
 	}
-	if d.choices.Pick(2) == 0 {
+	if d.choices.Pick(2) == 0 || d.slots() {
 		id.Keep = d.choices.Pick(4) == 0
 		id.Hold = min(max(r.Limits[0].Window()*time.Duration(1+d.choices.Pick(8))/4, limiter.MinHold), limiter.MaxHold)
 		d.ends = append(d.ends, d.now+limiter.Span(id.Hold))

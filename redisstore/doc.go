@@ -17,6 +17,9 @@
 // slot without an owner concerns only the checks of its keys, whose
 // policies decide.
 //
+// What a limit on concurrency holds is in the same entries as all reservations. A check with the id of
+// a reservation that is over is denied for good by it. A policy holds in this process, until the hold is over.
+//
 // The id of a charge is remembered by the script that makes it, for each key in its slot: see
 // [limiter.Idempotency]. A policy remembers none.
 package redisstore

@@ -56,11 +56,11 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 				ids = ids[1:]
 			}
 			for _, l := range k.Rule.Limits {
-				x, err := s.explainLimit(ctx, e.Now, made.keys[at], k, l)
+				x, err := s.explainLimit(ctx, e.Now, made.keys[at], k, l, held)
 				if err != nil {
 					return nil, err
 				}
-				x.State = append(append(x.State, held.fields(l, s.spelled.of(l))...), id...)
+				x.State = append(x.State, id...)
 				e.Limits = append(e.Limits, x)
 				at++
 			}
@@ -73,7 +73,7 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	return e, nil
 }
 
-func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit) (x limiter.LimitExplanation, err error) {
+func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit, held openHolds) (x limiter.LimitExplanation, err error) {
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return x, fmt.Errorf("redis did not return the value of %s: %w", key, err)
@@ -87,8 +87,16 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 			return x, fmt.Errorf("the value of %s cannot be read: %w", key, err)
 		}
 	}
+	name := s.spelled.of(l).counted(l.Name())
+	if l.Algorithm() == limiter.Concurrency {
+		name = found.name
+	}
+	fields := held.fields(name)
+	if fields == nil && found.name != "" {
+		found.state.A = 0 // its holds are gone
+	}
 	x = found.state.Explain(l, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
-	x.Now = now
+	x.Now, x.State = now, append(x.State, fields...)
 	return x, nil
 }
 
@@ -156,6 +164,7 @@ type counter struct {
 	limit *limiter.Limit
 	state limiter.State
 	words []uint64
+	name  string // of a limit on concurrency, by which holds know the counter
 }
 
 var errValue = errors.New("it is not the value of a counter")
@@ -184,6 +193,9 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	c.words = make([]uint64, 2*len(value)/12+limiter.MaxSubWindows)
 	if err := c.read(f, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
 		return c, err
+	}
+	if f == familySlots && c.state.A > 0 {
+		c.state.Time = now + 1 // the instants are those of its holds
 	}
 	c.state.Roll(c.limit, c.words, now)
 	if c.limit == l {
@@ -225,6 +237,8 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 		return nil, errValue
 	}
 	switch f {
+	case familySlots:
+		s.Algorithm, s.Window = limiter.Concurrency, 0
 	case familyFixed:
 		s.Algorithm, s.Align = limiter.FixedWindow, limiter.Align(n[7])
 	case familyCalendar: // its calendar is not known, but its window is, which ends alike
@@ -262,7 +276,9 @@ func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 		b = b[bytes:]
 		return binary.LittleEndian.Uint64(whole[:])
 	}
-	c.state.Time = limiter.Tick(number(7))
+	if f != familySlots {
+		c.state.Time = limiter.Tick(number(7))
+	}
 	if f == familyCalendar {
 		number(7) // the end of the window
 	}
@@ -272,6 +288,10 @@ func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 		c.readList(number, window, &short)
 	case familyCounter:
 		c.state.A, c.state.B = uint32(number(4)), uint32(number(4))
+	case familySlots:
+		if c.state.A = uint32(number(4)); c.state.A > 0 {
+			c.name = string(b)
+		}
 	default:
 		c.state.A = uint32(number(4))
 	}

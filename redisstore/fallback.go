@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
@@ -43,9 +44,11 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 		k.Rule = f.share(k.Rule)
 		v.charge.Add(k)
 	}
-	v.charge.Peek = c.Peek || closed
+	v.charge.Peek, v.charge.ID = c.Peek || closed, heldByPolicy(c.ID, &v.charge)
 	full := f.table.Decide(now, &v.charge, &own) != nil
-	v.receipt = own.Receipt
+	if v.receipt = own.Receipt; own.Repeated {
+		v.receipt = limiter.Receipt{} // it is the earlier attempt's to take back
+	}
 	at, next, offset := 0, 0, 0
 	for n := range c.Len() {
 		k := c.Key(n)
@@ -88,6 +91,23 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 	return v
 }
 
+// heldByPolicy returns the id by which a policy holds a charge: without a hold a limit on concurrency
+// would count nothing. No settlement comes here, so what is held is free when its time is over, and a
+// rate beside it keeps its charge. Other charges by policies are final, and have no id.
+func heldByPolicy(id *limiter.Idempotency, c *limiter.Charge) *limiter.Idempotency {
+	if id == nil || id.Hold == 0 {
+		return nil
+	}
+	for i := range c.Len() {
+		if slices.ContainsFunc(c.Key(i).Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+			own := *id
+			own.Keep = true
+			return &own
+		}
+	}
+	return nil
+}
+
 // cancel takes back those charges of a verdict that the whole decision does not make.
 // cancelled has them by the numbers of the whole decision.
 func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
@@ -98,8 +118,19 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 			r.Charged |= 1 << at
 		}
 	}
-	if r.Charged != 0 {
+	switch {
+	case r.Charged == 0:
+	case v.charge.ID == nil:
 		f.table.Undo(now, &v.charge, r)
+	default:
+		first := 0
+		for i := range v.charge.Len() {
+			all := limitsOf(&v.charge, i, first)
+			if gone := r.Charged & all; gone != 0 {
+				f.table.CancelHold(now, &v.charge, i, r.Time, gone>>first, gone == v.receipt.Charged&all)
+			}
+			first += len(v.charge.Key(i).Rule.Limits)
+		}
 	}
 }
 

@@ -23,7 +23,9 @@ func (s *Store) addHold(head []byte, c *limiter.Charge, id *limiter.Idempotency,
 	reach := limiter.Tick(0)
 	for n := first; n < last; n++ {
 		for _, l := range c.Key(n).Rule.Limits {
-			reach = max(reach, s.spelled.of(l).keeps, recovery(l))
+			if l.Algorithm() != limiter.Concurrency { // which counts no longer than the hold
+				reach = max(reach, s.spelled.of(l).keeps, recovery(l))
+			}
 		}
 	}
 	head = strconv.AppendInt(append(head, ",["...), int64(limiter.Span(id.Hold)), 10)
@@ -254,10 +256,11 @@ func (s *Store) openHolds(ctx context.Context, now limiter.Tick, counter string)
 	return all, nil
 }
 
-// fields returns what is held of a limit, and until when. See lua/holds.lua for the members.
-func (h openHolds) fields(l *limiter.Limit, p *params) (out []limiter.Field) {
+// fields returns what is held of the limit that holds know by a name, and until when. See lua/holds.lua
+// for the members.
+func (h openHolds) fields(name string) (out []limiter.Field) {
 	const header, part = 10, 23
-	name, sum, n := p.counted(l.Name()), uint64(0), 0
+	sum, n := uint64(0), 0
 	for _, m := range h {
 		if len(m) < header {
 			continue

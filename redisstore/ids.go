@@ -10,10 +10,11 @@ import (
 // key. The script that charges the key writes it, see lua/ids.lua.
 
 // perID is how many numbers a script returns for each id. The first of them is noRoom if its
-// hold found none.
+// hold found none, or isSpent if its hold is over and a limit on concurrency needs one.
 const (
-	perID  = 3
-	noRoom = -2
+	perID   = 3
+	noRoom  = -2
+	isSpent = -3
 )
 
 // appendID appends the end of the name of an entry that remembers an id.
@@ -48,6 +49,7 @@ type memory struct {
 	known   uint16 // those that were charged before, by the entry in of
 	made    uint16 // those for which this charge is remembered
 	full    uint16 // those that have no room for its hold
+	spent   uint16 // those with a limit on concurrency of which a check with it would hold nothing
 	of      [limiter.MaxKeys]entry
 }
 
@@ -80,6 +82,8 @@ func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
 				m.known |= 1 << n
 			case numbers[0] == noRoom:
 				m.full |= 1 << n
+			case numbers[0] == isSpent:
+				m.spent |= 1 << n
 			case numbers[0] < 0:
 				m.made |= 1 << n
 			}
@@ -102,6 +106,15 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 				l.Allowed, l.Never = true, false
 			}
 		}
+	}
+	if m != nil && m.spent != 0 {
+		for j := range d.Len() {
+			if l := d.Limit(j); m.spent&(1<<l.Key) != 0 && l.Limit.Algorithm() == limiter.Concurrency {
+				l.Allowed, l.Never, l.RetryAfter = false, true, 0
+			}
+		}
+		limiter.Settle(d, true)
+		return
 	}
 	if limiter.Settle(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {
 		return

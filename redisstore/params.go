@@ -23,6 +23,8 @@ const (
 	// familyCalendar is of calendar windows. Their bounds are no part of the text, since
 	// they change: they are an argument of each call.
 	familyCalendar family = 7
+	// familySlots is of limits on concurrency. What they count is in the holds of their key.
+	familySlots family = 8
 
 	// withIDs and withHolds are no families: they stand for ids and for holds in a set of
 	// families.
@@ -79,6 +81,8 @@ func newParams(l *limiter.Limit) *params {
 	}
 	var more []int64
 	switch s.Algorithm {
+	case limiter.Concurrency:
+		p.family, p.keeps, more = familySlots, 0, []int64{1}
 	case limiter.FixedWindow:
 		if s.Calendar != limiter.CalendarNone {
 			// The number stands for unit, zone and anchors. A double holds it.

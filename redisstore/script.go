@@ -21,7 +21,7 @@ type script struct {
 // that remembers ids or knows holds.
 type families uint16
 
-const allFamilies families = 1<<(familyCalendar+1) - 2
+const allFamilies families = 1<<(familySlots+1) - 2
 
 func (f families) with(one family) families { return f | 1<<one }
 
@@ -29,7 +29,7 @@ func (f families) with(one family) families { return f | 1<<one }
 // limits of the check, since Lua runs all of a script at every call. The script that
 // adopts contains all.
 type library struct {
-	decide          [2][1 << (familyCalendar + 1)]atomic.Pointer[script] // without and with holds
+	decide          [2][1 << (familySlots + 1)]atomic.Pointer[script] // without and with holds
 	adopt, adoptIDs *script
 	refund, resets  *script
 	amend           *script
@@ -72,6 +72,7 @@ func parts(f families) []string {
 		{"back", 1 << withHolds},
 		{"ids", 1 << withIDs},
 		{"holds", 1 << withHolds},
+		{"concurrency", 1 << familySlots},
 	} {
 		if f&p.of != 0 {
 			out = append(out, p.file)

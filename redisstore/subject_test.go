@@ -105,11 +105,15 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 	return out, err
 }
 
+// LimitsConcurrency implements [limitertest.Concurrent].
+func (*subject) LimitsConcurrency() {}
+
 // A subject that could not refund, peek or name keys would have parts of the
 // suite skipped.
 var (
-	_ limitertest.Refunder = (*subject)(nil)
-	_ limitertest.Peeker   = (*subject)(nil)
-	_ limitertest.KeyNamer = (*subject)(nil)
-	_ limitertest.Amender  = (*subject)(nil)
+	_ limitertest.Refunder   = (*subject)(nil)
+	_ limitertest.Peeker     = (*subject)(nil)
+	_ limitertest.KeyNamer   = (*subject)(nil)
+	_ limitertest.Amender    = (*subject)(nil)
+	_ limitertest.Concurrent = (*subject)(nil)
 )

@@ -22,14 +22,47 @@ func ofSlots() []mutation {
 		{name: "concurrency: a check needs a hold", pkg: "./rules", test: "^TestConcurrency$", edits: []edit{
 			{"rules/resolve.go", "Unheld: u.ids.slots && !u.limiter.Shadow}", "Unheld: false}"},
 		}},
+		{name: "redis: a settlement frees the slots", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/amend.lua", "      if isSlot(part) then\n", "      if false then\n"},
+		}},
+		{name: "redis: the end of a hold frees the slots that it keeps", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/holds.lua", "          if h.keep == 0 or isSlot(part) then\n", "          if h.keep == 0 then\n"},
+		}},
+		{name: "redis: a counter of slots that begins anew has a name of its own", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/concurrency.lua", "redis.sha1hex(whole(now) .. s.k .. ids[1].k)", "redis.sha1hex(s.k)"},
+		}},
+		{name: "redis: a counter of slots lives as long as its holds", pkg: redis, test: "^TestSlotsLiveAsLongAsTheirHolds$", edits: []edit{
+			{"redisstore/lua/holds.lua", "    if (i < g.first or sub(ARGV[i + 1], 1, 3) == '[8,') and call('PTTL', k) < wait then\n", "    if i < g.first and call('PTTL', k) < wait then\n"},
+		}},
+		{name: "redis: a denial of slots waits for the end of holds", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/concurrency.lua", "      return over <= 0\n", "      return false\n"},
+		}},
+		{name: "redis: a spent id holds no slot", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
+			{"redisstore/lua/ids.lua", "    before, rest, mode = {}, true, 1\n", "    rest = true\n"},
+		}},
+		{name: "redis: what is used is held no more", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+			{"redisstore/lua/amend.lua", "sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) --", "open(i) --"},
+		}},
+		{name: "redis: a refund frees the slots", pkg: redis, test: "^TestTableAndRedisDecideAlike$", edits: []edit{
+			{"redisstore/lua/refund.lua", "      if isSlot(part) and gone[part.limit] then\n", "      if false then\n"},
+		}},
+		{name: "redis: a policy holds slots", pkg: redis, test: "^TestSlotsWithoutRedis$", edits: []edit{
+			{"redisstore/fallback.go", "	if id == nil || id.Hold == 0 {\n", "	if id == nil || id.Hold >= 0 {\n"},
+		}},
+		{name: "redis: a node refuses a spent id", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
+			{"backend.go", "		case engine.Spent(&ds[i]) != nil:\n", "		case false:\n"},
+		}},
+		{name: "redis: a check of slots needs a hold", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
+			{"backend.go", "engine.Unheld(m, &q.Charge)", "engine.Unheld(rules.Match{}, &q.Charge)"},
+		}},
 		{name: "redis: what is taken back leaves the hold", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
 			{"redisstore/lua/refund.lua", "    if not gone[part.limit] then\n", "    if true then\n"},
 		}},
 		{name: "redis: a hold that is taken back has no end", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
-			{"redisstore/lua/refund.lua", "  if h then\n    call('ZREM', holds, member(key, id, v))\n  end\n", ""},
+			{"redisstore/lua/refund.lua", "    call('ZREM', g.holds, member(g, id, v))\n", ""},
 		}},
 		{name: "redis: what is left of a hold ends", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
-			{"redisstore/lua/refund.lua", "    call('ZADD', holds, whole(h.over), member(key, id, after))\n", ""},
+			{"redisstore/lua/refund.lua", "    call('ZADD', g.holds, whole(h.over), member(g, id, after))\n", ""},
 		}},
 		{name: "redis: a settled hold has no end", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
 			{"redisstore/lua/amend.lua", "    call('ZREM', g.holds, member(g, id.k, id.v))\n", ""},

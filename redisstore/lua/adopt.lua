@@ -97,6 +97,9 @@ adopt = function(s, v)
   end
   s.t, s.a, s.b, s.n = 0, 0, 0, nil
   s.f.load(s)
+  if f == 8 or old[1] == 8 then
+    counts = 0 -- what is held is no use, and no use is held
+  end
   local most = f == 3 and p[2] or f >= 5 and p[7] or MOST
   counts = counts < most and counts or most
   if counts > 0 and not over then

@@ -62,7 +62,7 @@ for _, id in ipairs(ids) do
     charges = charges or id.cost > 0
   end
   for i = id.first, id.more > 0 and id.last or 0 do
-    states[i] = open(i)
+    states[i] = sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) -- what was used is held no more
   end
 end
 if strays() then
@@ -81,16 +81,20 @@ for _, id in ipairs(ids) do
     for j = #id.hold.parts, 1, -1 do
       local part = id.hold.parts[j]
       local after = later[part.limit] or 0
-      if after < less then
+      if isSlot(part) then
+        giveBack(g, part, part.cost, now)
+      elseif after < less then
         giveBack(g, part, part.cost < less - after and part.cost or less - after, now)
       end
       later[part.limit] = after + part.cost
     end
   end
   for i = id.first, id.more > 0 and id.last or 0 do
-    local beyond = overdraw(states[i], id.more)
+    local beyond = states[i] and overdraw(states[i], id.more) or 0
     over = beyond > over and beyond or over
-    write(states[i], emptyAt(states[i]))
+    if states[i] then
+      write(states[i], emptyAt(states[i]))
+    end
   end
   if id.hold or id.more > 0 then
     call('SET', id.k, pack('<I7I7I4I2I1', now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)

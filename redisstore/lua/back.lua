@@ -120,3 +120,7 @@ refund[6] = function(s, at, n, rest)
     s.a = s.a - (n - leaked < s.a and n - leaked or s.a)
   end
 end
+
+refund[8] = function(s, _, n)
+  s.a = s.a - (n < s.a and n or s.a)
+end

@@ -6,7 +6,8 @@
 --
 -- A hold is, packed: the instant of its end, 1 if it stays charged then, and how many parts it has;
 -- then of each part the instant, the units, and a hash of what they are worth later, which names the
--- limit. Behind what remembers the id this is the value of the id's entry. With the end of
+-- limit. A part of a limit on concurrency has the name that its counter was given, which begins with an s; it is
+-- given back whenever the hold ends. Behind what remembers the id this is the value of the id's entry. With the end of
 -- the name of that entry it is a member of the set.
 --
 -- The last of ARGV[1] is a list for a check that is to be held: for how long, 1 if it is kept, how
@@ -19,6 +20,7 @@ if head and type(head[#head]) == 'table' then
   hold = table.remove(head)
 end
 held = {} -- by the names of counters: whether the key has holds
+local slots = {} -- by the names of counters: the states of limits on concurrency that a check holds
 
 local function whole(n)
   return string.format('%.0f', n)
@@ -39,6 +41,11 @@ end
 
 local function short(text)
   return sub(redis.sha1hex(text), 1, 12)
+end
+
+-- isSlot tells whether a part is of a limit on concurrency.
+local function isSlot(part)
+  return sub(part.limit, 1, 1) == 's'
 end
 
 -- unfold reads a hold at byte i of a value.
@@ -88,7 +95,7 @@ local function stored(k)
   local close = string.find(v, ']', 1, true)
   local text = sub(v, 1, close)
   local p = cjson.decode(text)
-  return {k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, found = true, adopted = false}, v, close + 1
+  return {k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, name = false, found = true, adopted = false}, v, close + 1
 end
 
 -- leftSince tells whether a charge at an instant to a limit of a key is void, since the key was reset
@@ -110,9 +117,9 @@ end
 local function giveBack(g, part, n, as)
   for i = g.first, g.last do
     local s, v, begins = stored(KEYS[i])
-    local counted = s and worth(s.k, s.p, s.text)
-    if s and short(counted) == part.limit then
-      if not leftSince(g, part.at, counted) then
+    local counted = s and s.p[1] ~= 8 and worth(s.k, s.p, s.text)
+    if s and (counted and short(counted) or sub(v, begins + 11, begins + 22)) == part.limit then
+      if not counted or not leftSince(g, part.at, counted) then
         local present = now
         now = as
         s.f.load(s, v, begins)
@@ -151,8 +158,10 @@ arrive = function(limits)
       local parts = {}
       for _, m in ipairs(call('ZRANGEBYSCORE', g.holds, '-inf', whole(now))) do
         local h = unfold(m, 1)
-        for _, part in ipairs(h.keep == 0 and h.parts or {}) do
-          parts[#parts + 1] = part
+        for _, part in ipairs(h.parts) do
+          if h.keep == 0 or isSlot(part) then
+            parts[#parts + 1] = part
+          end
         end
       end
       table.sort(parts, function(a, b) return a.over < b.over or a.over == b.over and a.at < b.at end)
@@ -178,8 +187,11 @@ local function begin(id, at, cost, bits, relied, h, before)
   call('SET', id.k, v, 'PX', '' .. floor((over - now + 999) / 1000) + slack)
   call('ZADD', g.holds, whole(h.over), member(g, id.k, v))
   local wait = floor((h.over - now + 999) / 1000) + hold[3] + slack
-  if call('PTTL', g.holds) < wait then
-    call('PEXPIRE', g.holds, '' .. wait)
+  for i = g.first - 1, g.last do -- with its counters of concurrency, which no charge may prolong
+    local k = i < g.first and g.holds or KEYS[i]
+    if (i < g.first or sub(ARGV[i + 1], 1, 3) == '[8,') and call('PTTL', k) < wait then
+      call('PEXPIRE', k, '' .. wait)
+    end
   end
   mark(g, true)
 end
@@ -190,11 +202,14 @@ local function charged(h, id, answer)
   local bits = 0
   for i = id.first, id.last do
     if answer[3 * i - 1] % 8 >= 4 and number[i] <= 64 then
-      local text = ARGV[i + 1]
+      local text, s = ARGV[i + 1], slots[KEYS[i]]
       if sub(text, 1, 3) == '[7,' then
         text = split(text)
       end
-      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = short(worth(KEYS[i], cjson.decode(text), text))}
+      if s then
+        s.a, s.b = s.a + s.b, 0
+      end
+      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worth(KEYS[i], cjson.decode(text), text))}
       bits = bits + 2 ^ (i - id.first)
     end
   end
@@ -205,6 +220,16 @@ if hold and hold[4] == 0 then
   -- room tells whether a key may have one more hold.
   room = function(id)
     return call('ZCARD', of[id.first].holds) < HOLDS
+  end
+  -- spent tells whether a check with an id that is known would hold nothing of a limit on concurrency, since
+  -- the hold of the id is over.
+  spent = function(id, v)
+    for i = id.first, head[3 + 2 * id.first] == 0 and not openHold(v) and id.last or 0 do
+      if sub(ARGV[i + 1], 1, 3) == '[8,' then
+        return true
+      end
+    end
+    return false
   end
   reserve = function(id, answer)
     local h = {over = now + hold[1], keep = hold[2], parts = {}}

@@ -6,7 +6,8 @@
 -- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first
 -- and the last limit of its key. The ids are KEYS behind those of the limits. The answer has
 -- three more numbers for each: instant, cost and bits of the charge that is remembered; or -1,
--- 0, 0 if it is remembered from now on; -2, 0, 0 if its hold finds no room; or 0, 0, 0.
+-- 0, 0 if it is remembered from now on; -2, 0, 0 if its hold finds no room; -3, 0, 0 if its hold is over
+-- and a limit on concurrency needs one; or 0, 0, 0.
 local ids, number = {}, {} -- number: of each limit among those that are not remembered
 
 -- eachID calls f for each id.
@@ -20,10 +21,10 @@ end
 
 -- recall reads the ids. It returns for each limit whether it was charged before, and, unless the
 -- id is remembered for all keys, the limits in an order in which those come last; and the mode. A
--- peek asks all of them. A check whose hold finds no room becomes one.
+-- peek asks all of them. A check whose hold finds no room, or is over, becomes one.
 recall = function(mode)
   local limits, before, order, n, rest, asked = #ARGV - 1, {}, {}, 0, false, mode
-  local elsewhere = head[5 + 2 * limits]
+  local elsewhere, refused = head[5 + 2 * limits], false
   eachID(function(id)
     id.at, id.cost, id.bits = 0, 0, 0
     local v = call('GET', id.k)
@@ -33,7 +34,9 @@ recall = function(mode)
     end
     if over > now then
       id.at, id.cost, id.bits = was, cost, bits
-      if asked ~= 1 then
+      if asked ~= 1 and spent and spent(id, v) then
+        id.at, id.cost, id.bits, refused = -3, 0, 0, true
+      elseif asked ~= 1 then
         for i = id.first, id.last do
           before[i] = true
         end
@@ -49,6 +52,9 @@ recall = function(mode)
     end
     ids[#ids + 1] = id
   end)
+  if refused then
+    before, rest, mode = {}, true, 1
+  end
   for i = 1, limits do
     if not before[i] then
       n = n + 1

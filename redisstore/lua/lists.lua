@@ -143,7 +143,7 @@ F[4] = {
   load = F[3].load,
   used = counted,
   charge = function(s, n)
-    if s.n > 0 and s.t == s.cur and s.p[5] == 2 then
+    if s.n > 0 and s.t == s.cur and counted(s) + n > MOST then
       local before = s.base
       if s.n > 1 then
         local _, sum = entry(s, s.n - 2)

@@ -16,6 +16,7 @@
 --   5 buckets          most units that a level may have
 --   6 drip interval    most units that a level may have, units of a drip (none: 1)
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
+--   8 concurrency      1
 --
 -- A key's value is the text of those parameters and then its state, packed. So
 -- a limit that changed is noticed, and its consumption carried over. While holds of the
@@ -63,10 +64,10 @@ end
 -- key k, the parameters p and their text, the functions f of its family, the end of
 -- its block u, and what its family has. Tables are made with all their fields, for
 -- Lua makes one anew for every few that are added later.
-local F = {false, false, false, false, false, false, false}
+local F = {false, false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local recall, remember -- ids of charges; see ids.lua
-local held, arrive, room, reserve, extension -- holds; see holds.lua
+local held, arrive, room, spent, reserve, extension -- holds; see holds.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 local marked = false -- a state was left unread because its key has holds
 
@@ -80,7 +81,7 @@ local function open(i)
   local p = cjson.decode(text)
   local f, v = F[p[1]]
   local s = {
-    k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, found = true, adopted = false,
+    k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, name = false, found = true, adopted = false,
     used = 0, allowed = false, blocked = false, changed = false, empties = false
   }
   if p[1] == 3 or p[1] == 4 then

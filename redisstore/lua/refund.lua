@@ -46,24 +46,37 @@ local function left(i)
   return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
 end
 
+-- nameOf returns by which name the parts of a hold know limit i.
+local function nameOf(i)
+  local text = ARGV[i + 1]
+  if sub(text, 1, 3) == '[8,' then
+    local s, v, begins = stored(KEYS[i])
+    return s and s.p[1] == 8 and sub(v, begins + 11, begins + 22) or ''
+  elseif sub(text, 1, 3) == '[7,' then
+    text = split(text)
+  end
+  return short(worth(KEYS[i], cjson.decode(text), text))
+end
+
 -- release takes the limits of the refund out of the hold of an id, or ends it if no limits remain.
 local function release(id, v, remain, limits)
-  local key = {tag = string.match(id, '^[^}]*}')}
-  local holds, h = key.tag .. '!holds', openHold(v)
+  local g, h = groups[1], openHold(v)
+  local gone, rest = {}, {}
+  for i = 1, limits do
+    gone[nameOf(i)] = head[4 + i] > 0 or remain < 0
+  end
   if h then
-    call('ZREM', holds, member(key, id, v))
+    call('ZREM', g.holds, member(g, id, v))
+    mark(g, call('EXISTS', g.holds) == 1)
+    for _, part in ipairs(h.parts) do
+      if isSlot(part) and gone[part.limit] then
+        giveBack(g, part, part.cost, now)
+      end
+    end
   end
   if remain < 0 then
     call('DEL', id)
     return
-  end
-  local gone, rest = {}, {}
-  for i = 1, limits do
-    local text = ARGV[i + 1]
-    if sub(text, 1, 3) == '[7,' then
-      text = split(text)
-    end
-    gone[short(worth(KEYS[i], cjson.decode(text), text))] = head[4 + i] > 0
   end
   h = unfold(v, ENTRY_OF_ID + 1)
   for _, part in ipairs(h.parts) do
@@ -75,13 +88,14 @@ local function release(id, v, remain, limits)
   local after = sub(v, 1, 18) .. pack('<I2', remain) .. sub(v, 21, 21) .. fold(h)
   call('SET', id, after, 'PX', call('PTTL', id))
   if h.over > now then
-    call('ZADD', holds, whole(h.over), member(key, id, after))
+    call('ZADD', g.holds, whole(h.over), member(g, id, after))
+    mark(g, true)
   end
 end
 
 for i = 1, limits do
   if head[4 + i] > 0 then
-    states[i] = not void and not (any and left(i)) and open(i)
+    states[i] = not void and not (any and left(i)) and sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) -- see release
   end
 end
 if strays() then
