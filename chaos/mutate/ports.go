@@ -70,6 +70,12 @@ func ofPorts() []mutation {
 		{name: "invented nodes keep no member out", pkg: "./internal/cluster/gossip", test: "^TestInventedNodesKeepNoMemberOut$", edits: []edit{
 			{"internal/cluster/gossip/delegate.go", "	if _, was := g.roster.gone[name]; !was {\n", "	if _, was := g.roster.gone[name]; was || !was {\n"},
 		}},
+		{name: "no commands in requests of browsers", pkg: "./internal/resp", test: "^TestRequestsOfBrowsers$", edits: []edit{
+			{"internal/resp/commands.go", "	case k == nil && isHTTP(args[0]):\n", "	case k == nil && args == nil:\n"},
+		}},
+		{name: "an invalid request is denied in HAProxy", pkg: "./internal/spoe", test: "^TestQuestions$", edits: []edit{
+			{"internal/spoe/server.go", "	case http.StatusTooManyRequests, http.StatusBadRequest:\n", "	case http.StatusTooManyRequests:\n"},
+		}},
 		{name: "little is read before the proof", pkg: peers, test: "^TestLittleIsReadBeforeTheProof$", edits: []edit{
 			{"internal/peerlink/conn.go", "	earlyBytes = 4 << 10\n", "	earlyBytes = 64 << 20\n"},
 		}},

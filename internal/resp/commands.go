@@ -98,6 +98,9 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 	}
 	n := len(args) - 1
 	switch {
+	case k == nil && isHTTP(args[0]):
+		c.fail("unknown", "ERR", "this is the Redis protocol, and not HTTP")
+		c.ending = true
 	case k == nil:
 		c.fail("unknown", "ERR", fmt.Sprintf("unknown command %.64q: this server limits rates; COMMAND lists what it knows", args[0]))
 	case !k.open && c.caller.err != nil:
@@ -118,6 +121,13 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 		}
 		k.run(ctx, c, args[1:])
 	}
+}
+
+// isHTTP reports whether a command is a line of a request over HTTP. A web page can have a browser
+// send such requests to any address, with a body of its choice, whose lines would be commands. So
+// the connection ends with the first line that only HTTP has, as in Redis.
+func isHTTP(name string) bool {
+	return strings.EqualFold(name, "POST") || strings.EqualFold(name, "Host:")
 }
 
 // spend charges the caller's budget with a command of n arguments.
