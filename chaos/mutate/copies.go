@@ -22,5 +22,8 @@ func ofCopies() []mutation {
 		{name: "who is dismissed is told again over a new connection", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/replica.go", "		p.own.retired.again(i)\n", ""},
 		}},
+		{name: "who takes a copy after it was dismissed is told again", pkg: replica, test: "^TestWhatOvertakesASnapshotIsSaidAgain$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "		own.retired.again(from)\n", ""},
+		}},
 	}
 }

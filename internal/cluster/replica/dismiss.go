@@ -38,7 +38,8 @@ func (r *retirees) recall(member peer.Instance) {
 	}
 }
 
-// again records that a member may not have heard what it was told: its connection is new.
+// again records that a member must be told again: its connection is new, and it may not have heard, or
+// it has taken a copy since.
 func (r retirees) again(member peer.Instance) {
 	for i := range r {
 		if r[i].member == member {

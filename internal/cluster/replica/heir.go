@@ -288,6 +288,11 @@ func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
 		own.ackNext(t, own.next, a)
 	case own.heir != nil && own.heir.to == from:
 		own.ackHeir(t, own.heir, a)
+	case a.Status != peer.Gap:
+		// It has a copy. If it was told to drop it, a snapshot came after that: all else overtakes
+		// snapshots.
+		own.retired.again(from)
+		own.retired.dismiss(t, own)
 	}
 	switch {
 	case p.own == nil:

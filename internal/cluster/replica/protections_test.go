@@ -462,8 +462,23 @@ func TestTheLastHeirIsDismissed(t *testing.T) {
 	told("it is to become heir", 0)
 }
 
+// A member that was told to drop its copy, and takes a snapshot after that, is told again: what was
+// said has overtaken the snapshot.
+func TestWhatOvertakesASnapshotIsSaidAgain(t *testing.T) {
+	_, p, tn := closedOwner(t)
+	p.own.retired.add(third)
+	p.manage(tn)
+	for status, want := range map[peer.AckStatus]int{peer.Acked: 1, peer.Refused: 1, peer.Gap: 0} {
+		tn.Reset()
+		p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: status, Epoch: p.epoch}})
+		if all := sent(tn, SendRevoke); len(all) != want || want > 0 && (all[0].To != third || !all[0].Revoke.Drop) {
+			t.Errorf("status %d: told: %+v", status, all)
+		}
+	}
+}
+
 // A member that got a copy to become heir, and is not wanted as heir any more, is told to
-// drop it.
+// drop it. So many are remembered, and no more.
 func TestACopyThatIsNotWantedIsDismissed(t *testing.T) {
 	for name, again := range map[string]bool{"": false, "over a new connection all was to be sent again": true} {
 		_, p, tn := closedOwner(t)
