@@ -11,7 +11,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
+	"slices"
+	"strings"
 )
 
 // maxKeysFile bounds a file of keys, and maxKeys how many it may have.
@@ -36,6 +39,52 @@ func (k *keySet) find(id string) (any, error) {
 		return k.any, nil
 	}
 	return nil, errors.New("the key that the token names is not among the issuer's keys")
+}
+
+// all returns the keys.
+func (k *keySet) all() []any {
+	if k.any != nil {
+		return []any{k.any}
+	}
+	return slices.Collect(maps.Values(k.byID))
+}
+
+// serves reports whether a key is for one of the algorithms. Not each algorithm needs a key:
+// while an issuer changes to another, there may be keys for only one of them.
+func (k *keySet) serves(algorithms []string) bool {
+	return slices.ContainsFunc(k.all(), func(key any) bool {
+		return slices.ContainsFunc(algorithms, func(a string) bool { return slices.Contains(algorithmsOf(key), a) })
+	})
+}
+
+// kinds lists the kinds of the keys.
+func (k *keySet) kinds() string {
+	var out []string
+	for _, key := range k.all() {
+		out = append(out, "for "+strings.Join(algorithmsOf(key), ", "))
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), "; ")
+}
+
+// algorithmsOf returns the algorithms that a sound key is for.
+func algorithmsOf(key any) []string {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	case *ecdsa.PublicKey:
+		switch k.Curve {
+		case elliptic.P256():
+			return []string{"ES256"}
+		case elliptic.P384():
+			return []string{"ES384"}
+		case elliptic.P521():
+			return []string{"ES512"}
+		}
+		return nil // such as P-224, in a PEM file
+	default:
+		return []string{"EdDSA"}
+	}
 }
 
 // parseKeys reads a JWKS or a PEM file. Secrets are refused: a file of a node has public

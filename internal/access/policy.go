@@ -209,6 +209,11 @@ func (l *loader) issuer(n *node) {
 		l.add(n, "%v", err)
 		return
 	}
+	if !set.serves(c.Algorithms) {
+		l.add(keysAt, "file of keys %s: none of its keys is for an algorithm of this issuer (%s), so every token would be refused: its keys are %s",
+			keys, strings.Join(c.Algorithms, ", "), set.kinds())
+		return
+	}
 	l.policy.issuers = append(l.policy.issuers, issuer{c.Issuer, tokens})
 }
 

@@ -1,9 +1,15 @@
 package access
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +53,9 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"tokens: [{issuer: a, algorithms: [ES256], keys: keys.pem}]\n":                     "needs issuer, audience",
 		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: gone.pem}]\n":        "gone.pem cannot be opened",
 		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: secret.json}]\n":     "it is a secret (oct)",
+		"tokens: [{issuer: a, audience: b, algorithms: [RS256, RS384], keys: keys.pem}]\n": "keys.pem: none of its keys is for an algorithm of this issuer (RS256, RS384), so every token would be refused: its keys are for ES256",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES384], keys: keys.pem}]\n":        "its keys are for ES256",
+		"tokens: [{issuer: a, audience: b, algorithms: [EdDSA], keys: keys.pem}]\n":        "its keys are for ES256",
 		head + "identities: [{name: a, token: {subject: s}, teant: x}]\n":                  `did you mean "tenant"?`,
 		"anonymous: {budget: {checks: 0}}\n":                                               "checks must be a whole number from 1 to 4294967295",
 		"anonymous: {budget: {streams: many}}\n":                                           "streams must be a whole number",
@@ -60,6 +69,10 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 	if err := check(t, head+"identities: [{name: a, token: {subject: s}}]\n"); err != nil {
 		t.Errorf("a valid file: %v", err)
+	}
+	other := strings.Replace(head, "[ES256]", "[ES384, ES256]", 1) // while the issuer changes to another
+	if err := check(t, other+"identities: [{name: a, token: {subject: s}}]\n"); err != nil {
+		t.Errorf("an algorithm without a key beside one with: %v", err)
 	}
 }
 
@@ -101,5 +114,35 @@ func TestKeys(t *testing.T) {
 		if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// What a key is for follows from its kind, and of an elliptic curve from the curve.
+func TestWhatKeysAreFor(t *testing.T) {
+	small, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve := func(c elliptic.Curve) any {
+		key, err := ecdsa.GenerateKey(c, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &key.PublicKey
+	}
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &keySet{byID: map[string]any{"a": &small.PublicKey, "b": curve(elliptic.P384()), "c": public, "d": curve(elliptic.P224())}}
+	for algorithm, want := range map[string]bool{
+		"RS256": true, "RS512": true, "PS384": true, "ES384": true, "EdDSA": true, "ES256": false, "ES512": false, "HS256": false, "none": false,
+	} {
+		if got := set.serves([]string{algorithm}); got != want {
+			t.Errorf("%s: %v", algorithm, got)
+		}
+	}
+	if got := algorithmsOf(curve(elliptic.P521())); !slices.Equal(got, []string{"ES512"}) {
+		t.Errorf("P-521 is for %v", got)
 	}
 }
