@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/weirlimit/weir/internal/records"
 )
 
 // TLS is how listeners are served with TLS.
@@ -139,7 +141,7 @@ var errNoHandshake = errors.New("the TLS handshake has not ended")
 
 // handshake makes the connection usable. It returns the state of TLS, nil if the client
 // uses none and need not.
-func (c *securedConn) handshake(config *tls.Config, optional bool) (*tls.ConnectionState, error) {
+func (c *securedConn) handshake(config *tls.Config, optional bool, join *records.Joiner) (*tls.ConnectionState, error) {
 	under := c.Conn
 	if optional {
 		begun, isTLS, err := begin(under)
@@ -151,11 +153,11 @@ func (c *securedConn) handshake(config *tls.Config, optional bool) (*tls.Connect
 			return nil, nil
 		}
 	}
-	t := tls.Server(under, config)
+	t := join.Server(under, config)
 	if err := t.Handshake(); err != nil { //nolint:noctx // gRPC has set the connection's deadline
 		return nil, err
 	}
-	var layer net.Conn = t
+	layer := records.Join(t)
 	c.layer.Store(&layer)
 	state := t.ConnectionState()
 	c.state = &state
@@ -168,11 +170,12 @@ type serverTLS struct {
 	config   *tls.Config
 	optional bool
 	log      *handshakeLog
+	join     *records.Joiner
 }
 
 // newServerTLS returns credentials for connections whose frames are watched.
 func newServerTLS(o *Options) *serverTLS {
-	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC", audit: o.Audit, over: "grpc"}}
+	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC", audit: o.Audit, over: "grpc"}, new(records.Joiner)}
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
@@ -181,7 +184,7 @@ func (s *serverTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	if !ok || w.secured == nil {
 		return nil, nil, errors.New("the connection is not one of this server's listener")
 	}
-	state, err := w.secured.handshake(s.config, s.optional)
+	state, err := w.secured.handshake(s.config, s.optional, s.join)
 	switch {
 	case err != nil:
 		s.log.refused(c.RemoteAddr().String(), err.Error())

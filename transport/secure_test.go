@@ -336,3 +336,74 @@ func TestAdminTLS(t *testing.T) {
 		}
 	}
 }
+
+// writes is a listener that notes the sizes of the writes of its connections.
+type writes struct {
+	net.Listener
+	mu    sync.Mutex
+	sizes []int
+}
+
+func (w *writes) Accept() (net.Conn, error) {
+	c, err := w.Listener.Accept()
+	return &writer{c, w}, err
+}
+
+type writer struct {
+	net.Conn
+	of *writes
+}
+
+func (c *writer) Write(p []byte) (int, error) {
+	c.of.mu.Lock()
+	c.of.sizes = append(c.of.sizes, len(p))
+	c.of.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// An answer that is longer than a record of TLS is written at once, also the first one.
+func TestALongAnswerIsOneWrite(t *testing.T) {
+	var o transport.Options
+	s := newSecured(t, tls.NoClientCert, false, func(given *transport.Options) { o = *given })
+	again, err := transport.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writes{Listener: l}
+	served := make(chan error, 1)
+	go func() { served <- again.Serve(w, nil) }()
+	t.Cleanup(func() {
+		if err := errors.Join(again.Shutdown(context.Background()), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(s.as(t, nil, certstest.Leaf{}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	stream, err := weirv1.NewLimiterClient(c).CheckStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1000
+	ask := &weirv1.CheckColumns{EveryLimit: true, Keys: bytes.Repeat([]byte("/towns"), n)}
+	for range n {
+		ask.PathLengths = append(ask.PathLengths, uint32(len("/towns")))
+	}
+	if err := stream.Send(ask); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if most := slices.Max(w.sizes); most <= 16<<10+256 {
+		t.Errorf("the longest of the writes %v has one record", w.sizes)
+	}
+}

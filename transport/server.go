@@ -36,6 +36,10 @@ const (
 	keepaliveTimeout = 20 * time.Second // and closed without an answer
 	keepaliveMinTime = 10 * time.Second // clients that ping more often are disconnected
 
+	// securedReadBuffer is how much gRPC reads ahead of a connection with TLS, which reads
+	// ahead itself: what is longer is copied once less, and a connection takes 28 KiB less.
+	securedReadBuffer = 4 << 10
+
 	// streamWorkers is how many goroutines are kept for calls. Their stacks have grown
 	// already, which costs a new goroutine a tenth of a unary call. While all of them
 	// have calls, further calls get goroutines of their own.
@@ -108,9 +112,12 @@ func (o *Options) healthNames() []string {
 }
 
 func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
-	var creds grpc.ServerOption = grpc.EmptyServerOption{}
+	var creds, readBuffer grpc.ServerOption = grpc.EmptyServerOption{}, grpc.EmptyServerOption{}
 	if o.TLS != nil {
 		creds = grpc.Creds(newServerTLS(&o))
+		if !o.TLS.Optional { // others would need a system call for each of these buffers
+			readBuffer = grpc.ReadBufferSize(securedReadBuffer)
+		}
 	}
 	intercept := []grpc.UnaryServerInterceptor{guardCalls(g)} // of Options.Services; the service itself calls none
 	if o.Tracer != nil {
@@ -118,6 +125,7 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 	}
 	return grpc.NewServer(
 		creds,
+		readBuffer,
 		forceCodec(g),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),

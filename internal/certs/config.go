@@ -97,5 +97,8 @@ func (s *Store) Client(name string, check func(leaf *x509.Certificate) error) *t
 
 // base returns what all configurations have.
 func (s *Store) base(protocols []string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true, Time: s.config.Now}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true, Time: s.config.Now,
+		DynamicRecordSizingDisabled: true, // small records at first are for pages that a browser begins to show
+	}
 }
