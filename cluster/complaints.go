@@ -12,6 +12,8 @@ import (
 type complaints struct {
 	mu    sync.Mutex
 	items []complaint // one for each text of the core
+
+	ignored ignored
 }
 
 // complaint is one kind of failure since the last report.

@@ -81,9 +81,10 @@ type Config struct {
 	// running cluster are restarted with certificates. Default false.
 	PeerTLSOptional bool
 	// PeerRefused, unless nil, receives each connection of a member, or of who wants to pass
-	// for one, that this member refuses: its address, and why. It receives gossip that this
-	// member refuses too, once a minute for each host and reason. It is called from many
-	// goroutines, also under locks, and must not wait.
+	// for one, that this member refuses: its address, and why. Once a minute for each host and
+	// reason it also receives gossip that this member refuses, what gossip without keys says
+	// and no link confirms, and parts of members' frames that are impossible. It is called
+	// from many goroutines, also under locks, and must not wait.
 	PeerRefused func(from, why string)
 	// Insecure permits a member beyond loopback without them. The log then has a warning
 	// once a minute. Default false.

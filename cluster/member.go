@@ -307,7 +307,13 @@ type listener member
 func (*listener) Event(core.Event, int) {}
 
 // Problem implements core.Observer: it counts a failure. The next report logs it.
-func (l *listener) Problem(what string, err error) { l.complaints.add(what, err) }
+func (l *listener) Problem(what string, err error) {
+	l.complaints.add(what, err)
+	var ignored *core.NotCredible
+	if l.config.PeerRefused != nil && errors.As(err, &ignored) {
+		l.complaints.ignored.add(*ignored)
+	}
+}
 
 // RulesSet implements [engine.Decider]: it tells the others which rules are in force
 // here.
@@ -377,6 +383,7 @@ func (m *member) report() {
 		}
 	}
 	m.complaints.report(m.log)
+	m.tellIgnored(time.Now())
 	m.ReportFull()
 	m.reportMinority()
 	m.reportDifferences()

@@ -122,8 +122,9 @@ type Config struct {
 	// reason.
 	OnRefused func(error)
 	// Refused, unless nil, receives what this node has refused: its address, and why. That is
-	// input that no node with a key of this one's sends, and nodes that are kept out, once a
-	// minute for each host and reason. It is called under locks, so it must be quick.
+	// input that no node with a key of this one's sends, nodes that are kept out, and without
+	// Keys what Vouched has not confirmed in time, once a minute for each host and reason. It
+	// is called under locks, so it must be quick.
 	Refused func(from, why string)
 	// Panicked, unless nil, receives the value of each panic that was recovered from
 	// while input of another node was processed. It is called by the deferred function

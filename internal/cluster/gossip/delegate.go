@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-	"github.com/weirlimit/weir/internal/peer"
 )
 
 // delegate implements memberlist's callbacks. Memberlist calls the methods about nodes
@@ -62,6 +62,9 @@ func (g *Gossip) hear(b []byte) {
 		g.log.write(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
 		return
 	}
+	for i := range list {
+		g.doubt(&list[i], now)
+	}
 	list = slices.DeleteFunc(list, func(r gone) bool { return !g.vouched(&r) })
 	for _, r := range g.merge(list, now) {
 		g.spread(r, now)
@@ -70,7 +73,7 @@ func (g *Gossip) hear(b []byte) {
 
 // vouched reports whether to believe a record of a member that is gone.
 func (g *Gossip) vouched(r *gone) bool {
-	return g.cfg.Vouched == nil || g.cfg.Vouched(peer.Known{Name: r.Name, Instance: r.Instance, Gone: r.fate != dead})
+	return g.cfg.Vouched == nil || g.cfg.Vouched(r.known())
 }
 
 // merge adds a list to the roster. It returns the records that others should get without
@@ -129,6 +132,9 @@ func (d delegate) NotifyUpdate(n *memberlist.Node) {
 // NotifyLeave is called when a node died or left; memberlist does not say which.
 func (d delegate) NotifyLeave(n *memberlist.Node) {
 	defer d.g.catch()
+	if d.g.guard.sources.of(goneClaim(n.Name)) != "" {
+		d.g.doubtDeparture(n)
+	}
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
 	if d.g.roster.lost(n.Name, time.Now(), d.g.vouched) {
@@ -141,6 +147,7 @@ func (g *Gossip) seen(n *memberlist.Node) {
 	if err != nil {
 		return // NotifyAlive has refused such a node
 	}
+	g.doubt(&gone{about: a}, time.Now())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.roster.alive(a) {
@@ -190,6 +197,9 @@ func (d delegate) NotifyMerge(nodes []*memberlist.Node) (err error) {
 	var kept *refusal // of a node that is kept out
 	welcome := false  // whether another is not
 	for _, n := range nodes {
+		if n.State == memberlist.StateLeft {
+			d.g.doubtDeparture(n)
+		}
 		if n.State == memberlist.StateDead || n.State == memberlist.StateLeft {
 			if n.Name != d.g.cfg.Name {
 				continue
@@ -241,7 +251,7 @@ func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if other.Name == d.g.cfg.Name {
 		d.g.suspectNameConflict(addrOf(other))
 	}
-	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), text: fmt.Sprintf(
+	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), claimed: addrOf(other), text: fmt.Sprintf(
 		"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another name, or wait",
 		other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
 }
@@ -252,7 +262,9 @@ type refusal struct {
 	kind error
 	// name and addr are those of the other node.
 	name, addr string
-	text       string
+	// claimed is the address at which the refused node says it is, if that is not addr.
+	claimed string
+	text    string
 	// older and moved are set for a taken name: whether the other run was started before
 	// this one, and whether another member is at its address by now.
 	older, moved bool
@@ -330,9 +342,13 @@ func (g *Gossip) secrets(mark uint64) string {
 // note logs and remembers that a node was refused, and passes the reason on for
 // OnRefused.
 func (g *Gossip) note(r refusal) {
+	from := cmp.Or(r.claimed, r.addr)
+	if g.ring == nil && g.guard != nil {
+		from = g.guard.whence(aliveClaim(r.name, from), from)
+	}
 	g.logRefusal(func() {
 		g.log.write(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
-		g.log.tellRefused(r.kind.Error()+r.name, r.addr, r.Error())
+		g.log.tellRefused(r.kind.Error()+r.name, from, r.Error())
 	})
 	select {
 	case g.refused <- r:

@@ -23,6 +23,8 @@ type Gossip struct {
 	news *memberlist.TransmitLimitedQueue
 	ring *memberlist.Keyring // nil if gossip is not encrypted
 	ml   *memberlist.Memberlist
+	// guard is memberlist's transport.
+	guard *guard
 
 	keysMu sync.Mutex // held while keys are changed
 
@@ -32,6 +34,7 @@ type Gossip struct {
 	self          about
 	meta          []byte // self, encoded
 	roster        *roster
+	claims        claims          // what links have not confirmed yet
 	refusals      []refusal       // the last refusals, to find out why a join failed
 	nameConflicts map[string]bool // addresses at which another node of this name may be
 	mirrors       int             // exchanges of views with a node that knows only this node
@@ -125,6 +128,7 @@ func (g *Gossip) start(ctx context.Context) error {
 		conf.AdvertisePort = conf.BindPort
 	}
 	guarded := newGuard(transport, g.ring == nil, g.log, g.cfg.Panicked)
+	g.guard = guarded
 	conf.Transport = guarded
 	if g.cfg.wrap != nil {
 		conf.Transport = g.cfg.wrap(guarded)

@@ -72,6 +72,7 @@ type guard struct {
 	log   *throttledLog
 	// panicked is [Config.Panicked].
 	panicked func(any)
+	sources  sources // of what packets say, if they are not encrypted
 	packets  chan *memberlist.Packet
 	streams  chan net.Conn
 	done     chan struct{}
@@ -80,11 +81,13 @@ type guard struct {
 	mu   sync.Mutex
 	open int
 	from map[string]map[*stream]bool // open streams by address, see addressOf
+	// dialled are the streams that this node has opened, by address.
+	dialled map[string]int
 }
 
 func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog, panicked func(any)) *guard {
 	g := &guard{
-		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool),
+		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool), dialled: make(map[string]int),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
 	g.wg.Go(g.passPackets)
@@ -118,7 +121,21 @@ func (g *guard) DialAddressTimeout(a memberlist.Address, timeout time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	return &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, closed: func() {}}, nil
+	return &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, closed: g.dial(a.Addr)}, nil
+}
+
+// dial counts a stream that this node has opened, until the function that it returns is called.
+func (g *guard) dial(address string) (closed func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dialled[address]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.dialled[address]--; g.dialled[address] == 0 {
+			delete(g.dialled, address)
+		}
+	}
 }
 
 func (g *guard) passPackets() {
@@ -130,6 +147,9 @@ func (g *guard) passPackets() {
 			if g.plain && !g.sound(p.Buf) {
 				g.log.write(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
 				continue
+			}
+			if g.plain && g.log.refused != nil {
+				g.note(p.Buf, p.From.String(), time.Now())
 			}
 			if !g.plain && len(p.Buf) > 0 && p.Buf[0] == padded {
 				g.log.refuse("padded packet", p.From.String(), textPadded)

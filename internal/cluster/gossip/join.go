@@ -155,6 +155,7 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 		over := g.leaving
 		g.roster.expire(time.Now(), g.vouched)
 		g.mu.Unlock()
+		g.judgeClaims(time.Now())
 		if over {
 			return
 		}

@@ -39,6 +39,11 @@ type gone struct {
 	since time.Time
 }
 
+// known returns what must be so for the record to be true.
+func (g *gone) known() peer.Known {
+	return peer.Known{Name: g.Name, Instance: g.Instance, Gone: g.fate != dead}
+}
+
 // after reports whether g is newer than h or, of the same run, more final.
 func (g *gone) after(h *gone) bool {
 	return cmp.Or(cmp.Compare(g.started, h.started), cmp.Compare(g.Instance, h.Instance), cmp.Compare(g.fate, h.fate)) > 0

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/peer"
+
+	core "github.com/weirlimit/weir/internal/cluster"
+)
+
+const (
+	// maxIgnored bounds the kinds of parts of frames that are told apart; further ones are
+	// only logged.
+	maxIgnored = 256
+	// ignoredFor is how long a kind is not told again.
+	ignoredFor = time.Minute
+)
+
+// ignored counts parts of frames that were ignored, until the audit is told. The core must
+// not wait for that, nor for the lock of the list of members.
+type ignored struct {
+	mu    sync.Mutex
+	parts map[core.NotCredible]*ignoredPart
+}
+
+type ignoredPart struct {
+	times uint64 // since it was told
+	told  time.Time
+}
+
+// add counts a part.
+func (i *ignored) add(part core.NotCredible) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p := i.parts[part]
+	if p == nil {
+		if len(i.parts) >= maxIgnored {
+			return
+		}
+		if i.parts == nil {
+			i.parts = make(map[core.NotCredible]*ignoredPart)
+		}
+		p = new(ignoredPart)
+		i.parts[part] = p
+	}
+	p.times++
+}
+
+// due returns what is to be told, with its number, and forgets what did not come again.
+func (i *ignored) due(now time.Time) map[core.NotCredible]uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var out map[core.NotCredible]uint64
+	for part, p := range i.parts {
+		switch {
+		case now.Sub(p.told) < ignoredFor:
+		case p.times == 0:
+			delete(i.parts, part)
+		default:
+			if out == nil {
+				out = make(map[core.NotCredible]uint64)
+			}
+			out[part] = p.times
+			p.times, p.told = 0, now
+		}
+	}
+	return out
+}
+
+// tellIgnored tells [Config.PeerRefused] of parts of members' frames that were ignored.
+func (m *member) tellIgnored(now time.Time) {
+	for part, times := range m.complaints.ignored.due(now) {
+		from, name := "unknown", ""
+		if sender, ok := m.byInstance(part.From); ok {
+			from, name = sender.PeerAddr, fmt.Sprintf(" %q,", sender.Name)
+		}
+		m.config.PeerRefused(from, fmt.Sprintf("the member%s instance %s, sent an impossible value, and this part of its frames was ignored: %s, %d times",
+			name, part.From, part.What, times))
+	}
+}
+
+// byInstance returns another member.
+func (m *member) byInstance(i peer.Instance) (peer.Member, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.all {
+		if other.Instance == i {
+			return other, true
+		}
+	}
+	return peer.Member{}, false
+}
