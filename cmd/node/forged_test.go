@@ -221,7 +221,7 @@ func (s *seat) allocated(t *testing.T) float64 {
 // every limit is tested. No node is evicted, no share of a limit shrinks, and no
 // invented member counts. Afterwards members die, leave and are forgotten as usual.
 func TestForgedGossip(t *testing.T) {
-	all := seats(t, "--deadline", "3s")
+	all := seats(t, "--deadline", "3s", "--audit", "stderr")
 	f := newForger(t, all)
 	before, late := events(t, all, "takeover", "handoff", "recovered"), events(t, all, "late")
 	for _, rounds := range []int{10, clusterLimit + 3} {
@@ -242,6 +242,11 @@ func TestForgedGossip(t *testing.T) {
 	// A node that stood still, for want of a processor, is taken for dead for a moment.
 	if n := events(t, all, "takeover", "handoff", "recovered") - before; n != 0 && events(t, all, "late") == late {
 		t.Errorf("%d partitions changed hands", n)
+	}
+	for i, s := range all { // each lie has a line of the audit, with the address of the liar
+		own := f.conns[i].LocalAddr().String()
+		within(t, s, `"outcome":"refused","from":"`+own+`","over":"peer","why":"gossip alone told of the member`, 1)
+		within(t, s, `"outcome":"refused","from":"`+own+`","over":"peer","why":"gossip alone told of the departure of the member`, 1)
 	}
 	settle(t, all) // gossip is right again
 	decides(t, all, "after")

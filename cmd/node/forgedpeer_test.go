@@ -212,7 +212,7 @@ func link(t *testing.T, all []*seat, victims []peer.Instance, mark uint64) (out 
 // invented members, resets. The nodes continue to decide as before, in bounded memory,
 // and keep none of it.
 func TestForgedPeer(t *testing.T) {
-	all := seats(t, "--deadline", "3s")
+	all := seats(t, "--deadline", "3s", "--audit", "stderr")
 	var victims []peer.Instance
 	var rss []int
 	for _, s := range all {
@@ -239,7 +239,9 @@ func TestForgedPeer(t *testing.T) {
 	if wrong := half.besides(clusterLimit/2+10, clusterLimit/2+10); len(wrong) > 0 || half.policy > 0 {
 		t.Errorf("meanwhile: %d answers of policies, and %v", half.policy, wrong[:min(len(wrong), 5)])
 	}
-	for i, s := range all {
+	for i, s := range all { // the epochs, among others, have lines of the audit
+		within(t, s, `and this part of its frames was ignored: an announcement, `, 1)
+		within(t, s, `and this part of its frames was ignored: a claim, `, 1)
 		if now := s.rss(t); now > rss[i]+128<<20 {
 			t.Errorf("%s has %d MB of memory, after %d", s.name, now>>20, rss[i]>>20)
 		}

@@ -24,9 +24,10 @@ const (
 	// judgeAfter is how long links have to confirm what gossip says. It is more than a node
 	// takes to be linked to all members.
 	judgeAfter = 10 * time.Second
-	// maxClaims bounds the claims that wait to be judged; further ones are not told.
+	// maxClaims bounds the claims of each kind that wait to be judged; further ones are not
+	// told.
 	// maxSources bounds the claims whose senders are known.
-	maxClaims, maxSources = 128, 1024
+	maxClaims, maxSources = 64, 1024
 	// keepSource is how long a sender counts as the first.
 	keepSource = time.Minute
 	// maxSenders is the most senders of which one may have said something.
@@ -45,9 +46,19 @@ type claim struct {
 // concurrent use.
 type claims struct{ waiting []claim }
 
-// add adds a claim, unless it waits already.
+// add adds a claim, unless it waits already or there is no room. Members that are invented
+// take no room from departures, which are those of members that links know.
 func (c *claims) add(one claim) {
-	if len(c.waiting) < maxClaims && !slices.ContainsFunc(c.waiting, func(o claim) bool { return o.known == one.known }) {
+	alike := 0
+	for i := range c.waiting {
+		if c.waiting[i].known == one.known {
+			return
+		}
+		if c.waiting[i].known.Gone == one.known.Gone {
+			alike++
+		}
+	}
+	if alike < maxClaims {
 		c.waiting = append(c.waiting, one)
 	}
 }

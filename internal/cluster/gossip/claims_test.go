@@ -30,6 +30,42 @@ func (n *node) waits() int {
 	return len(n.claims.waiting)
 }
 
+// Any number of invented members leaves room for a departure.
+func TestClaimsHaveABound(t *testing.T) {
+	var c claims
+	now := someday
+	for i := range 3 * maxClaims {
+		c.add(claim{known: peer.Known{Name: "ghost", Instance: peer.Instance(i)}, at: now})
+	}
+	c.add(claim{known: peer.Known{Name: "b", Instance: 1, Gone: true}, at: now})
+	c.add(claim{known: peer.Known{Name: "b", Instance: 1, Gone: true}, at: now})
+	if n := len(c.waiting); n != maxClaims+1 {
+		t.Errorf("%d wait", n)
+	}
+	if n := len(c.due(now.Add(judgeAfter - 1))); n != 0 {
+		t.Errorf("%d are judged early", n)
+	}
+	if due := c.due(now.Add(judgeAfter)); len(due) != maxClaims+1 || len(c.waiting) != 0 {
+		t.Errorf("%d are judged, %d are left", len(due), len(c.waiting))
+	}
+	var s sources
+	for i := range 3 * maxSources {
+		s.keep(goneClaim(string(rune(i+1000))), "x", now)
+	}
+	if n := len(s.first); n > maxSources {
+		t.Errorf("%d senders are remembered", n)
+	}
+	s.keep("a claim", "first", now)
+	s.keep("a claim", "repeats it", now.Add(keepSource-1))
+	if got := s.of("a claim"); got != "first" {
+		t.Errorf("it is of %q", got)
+	}
+	s.keep("a claim", "later", now.Add(keepSource))
+	if got := s.of("a claim"); got != "later" {
+		t.Errorf("a minute later it is of %q", got)
+	}
+}
+
 // linkWords is what a node has told of, and what its links say.
 type linkWords struct {
 	mu     sync.Mutex
