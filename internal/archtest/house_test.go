@@ -51,6 +51,9 @@ func house() []row {
 		)},
 
 		{path: "internal/guard", floor: 0, knows: "panics that were recovered from: counted, logged once a minute"},
+		{path: "internal/records", floor: 0, knows: "records of TLS: those of one write are sent together", never: join(
+			clocks("it delays nothing"),
+		)},
 		{path: "internal/certs", floor: 1, knows: "certificates, keys and authorities of files, loaded again when these change"},
 		{path: "internal/certs/certstest", floor: 1, knows: "authorities and certificates for tests"},
 		{path: "internal/authority", floor: 1, knows: "authorities of members and clients, and the certificates that they make", never: join(

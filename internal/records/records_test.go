@@ -26,6 +26,16 @@ type wire struct {
 	writes []int
 	fail   int // the number of the write that fails, from 1; 0: none
 	err    error
+
+	waits  chan struct{} // closed by a write that waits until closed is; nil: none does
+	closed chan struct{}
+}
+
+func (w *wire) Close() error {
+	if w.closed != nil {
+		close(w.closed)
+	}
+	return w.Conn.Close()
 }
 
 func (w *wire) Write(p []byte) (int, error) {
@@ -33,6 +43,11 @@ func (w *wire) Write(p []byte) (int, error) {
 	w.writes = append(w.writes, len(p))
 	fails, err := len(w.writes) == w.fail, w.err
 	w.mu.Unlock()
+	if w.waits != nil {
+		close(w.waits)
+		<-w.closed
+		return 0, net.ErrClosed
+	}
 	if fails {
 		n, _ := w.Conn.Write(p[:len(p)/2]) // the test sees what arrives
 		return n, err
@@ -172,22 +187,13 @@ func TestAFailedWriteIsTheLast(t *testing.T) {
 // Close ends a write to a client that reads nothing, as TLS itself does.
 func TestCloseEndsAWriteThatWaits(t *testing.T) {
 	server, below, _ := connect(t, new(Joiner))
+	below.waits, below.closed = make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		for {
-			if _, err := server.Write(text(32 << 10)); err != nil {
-				ended <- err
-				return
-			}
-		}
+		_, err := server.Write(text(32 << 10))
+		ended <- err
 	}()
-	for stuck := 0; stuck < 20; time.Sleep(5 * time.Millisecond) { // until the buffers of the kernel are full
-		if len(below.sizes()) > 0 {
-			stuck = 0
-		} else {
-			stuck++
-		}
-	}
+	<-below.waits
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
