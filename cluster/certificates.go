@@ -41,6 +41,13 @@ func (m *member) loadCertificates() (err error) {
 	return nil
 }
 
+// tellFiles tells [Config.FilesChanged] of files that were read again.
+func (m *member) tellFiles(what string, err error) {
+	if m.config.FilesChanged != nil {
+		m.config.FilesChanged(what, err)
+	}
+}
+
 // watchCertificates loads the files again when they change, until the member ends.
 func (m *member) watchCertificates() {
 	if m.certificates == nil {
@@ -57,6 +64,6 @@ func (m *member) watchCertificates() {
 	m.serving.Go(func() {
 		tick := time.NewTicker(certs.Every)
 		defer tick.Stop()
-		m.certificates.Watch(ctx, tick.C, m.log)
+		m.certificates.Watch(ctx, tick.C, m.log, func(err error) { m.tellFiles("certificates", err) })
 	})
 }

@@ -86,6 +86,10 @@ type Config struct {
 	// and no link confirms, and parts of members' frames that are impossible. It is called
 	// from many goroutines, also under locks, and must not wait.
 	PeerRefused func(from, why string)
+	// FilesChanged, unless nil, is called when "certificates" for members or "gossip keys"
+	// have changed in their files and were put into force, and with the error if they are not
+	// valid, so that those before stay. It must not wait.
+	FilesChanged func(what string, err error)
 	// Insecure permits a member beyond loopback without them. The log then has a warning
 	// once a minute. Default false.
 	Insecure bool

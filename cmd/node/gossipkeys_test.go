@@ -44,14 +44,16 @@ func rotateGossipKeys(t *testing.T, all []*seat, files []string) {
 // file that has no key changes nothing. In the end a node with the old key is kept out,
 // and one with the new key is let in.
 func TestGossipKeysRotated(t *testing.T) {
-	all := places(t, 3, clusterRules)
+	all := places(t, 3, clusterRules, "--audit", "stderr")
 	files := keyed(t, all)
 	surviving{2, func(t *testing.T, _ []*seat) []*seat {
 		t.Helper()
 		there := all[:2]
 		certstest.Replace(t, files[0], []byte("no key\n"))
 		within(t, all[0], "those before stay in force", 1)
+		within(t, all[0], `"action":"gossip keys","outcome":"failed","over":"file","subject":"members"`, 1)
 		rotateGossipKeys(t, there, files)
+		within(t, all[0], `"action":"gossip keys","outcome":"done","over":"file","subject":"members"`, 3)
 		for _, s := range there {
 			// A node that stands still, for want of a processor, is taken for dead for a moment.
 			if strings.Contains(s.log.String(), "a member died") && events(t, there, "late") == 0 {
@@ -71,7 +73,7 @@ func TestGossipKeysRotated(t *testing.T) {
 // members at once, while they are asked, and then restarts them one by one.
 func TestAllKeysRotated(t *testing.T) {
 	first, second := certstest.New(t, "first"), certstest.New(t, "second")
-	all := places(t, 3, clusterRules)
+	all := places(t, 3, clusterRules, "--audit", "stderr")
 	files, keys := certified(t, first, all), keyed(t, all)
 	surviving{3, func(t *testing.T, _ []*seat) []*seat {
 		t.Helper()
@@ -96,6 +98,9 @@ func TestAllKeysRotated(t *testing.T) {
 			certstest.Replace(t, p.CA, second.PEM)
 		}
 		loaded(3)
+		for _, s := range all {
+			within(t, s, `"action":"certificates","outcome":"done","over":"file","subject":"members"`, 3)
+		}
 		return restart(t, all, all)
 	}}.on(t, all).judge(t)
 }

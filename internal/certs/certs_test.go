@@ -340,6 +340,40 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Whoever watches is told of files that were loaded again, and once of such that are not
+// valid.
+func TestWatchTells(t *testing.T) {
+	ca := certstest.New(t, "ours")
+	p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "a"})
+	s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := make(chan time.Time)
+	ctx, cancel := context.WithCancel(context.Background())
+	var told []error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Watch(ctx, tick, slog.New(slog.DiscardHandler), func(err error) { told = append(told, err) })
+	}()
+	look := func() {
+		tick <- time.Now()
+		tick <- time.Now() // the look before has ended
+	}
+	look()
+	other := certstest.New(t, "theirs")
+	certstest.Replace(t, p.CA, append(bytes.Clone(ca.PEM), other.PEM...))
+	look()
+	certstest.Replace(t, p.CA, []byte("none"))
+	look()
+	cancel()
+	<-done
+	if len(told) != 2 || told[0] != nil || told[1] == nil {
+		t.Errorf("told of %v", told)
+	}
+}
+
 func TestWatchWarns(t *testing.T) {
 	ca := certstest.New(t, "ours")
 	ends := time.Now().Add(2 * time.Hour)
@@ -362,7 +396,7 @@ func TestWatchWarns(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Watch(ctx, tick, slog.New(slog.NewTextHandler(&out, nil)))
+		s.Watch(ctx, tick, slog.New(slog.NewTextHandler(&out, nil)), nil)
 	}()
 	for range 3 {
 		tick <- now

@@ -15,8 +15,9 @@ const sayAgain = time.Hour
 const Every = 5 * time.Second
 
 // Watch polls at each tick until the context ends, and logs what was loaded, why files are
-// not in force, and, once an hour, that something expires soon.
-func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logger) {
+// not in force, and, once an hour, that something expires soon. told, unless nil, is called
+// when files were loaded again, and with the error if they are not valid.
+func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logger, told func(error)) {
 	var said time.Time
 	expiry := func() {
 		if text := s.Warning(); text != "" && (said.IsZero() || s.config.Now().Sub(said) >= sayAgain) {
@@ -35,6 +36,9 @@ func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logg
 		case <-tick:
 		}
 		changed, err := s.Poll()
+		if told != nil && (changed || err != nil) {
+			told(err)
+		}
 		if err != nil {
 			log.Error("the "+s.config.What+" certificate files have changed and are not valid: those read before stay in force", "error", err)
 		}

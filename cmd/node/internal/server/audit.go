@@ -41,6 +41,14 @@ func (a accounts) fileChanged(action, subject string, err error) {
 	a.Audited(e)
 }
 
+// certificatesChanged returns what tells the audit of certificates, by what they are for.
+func (a accounts) certificatesChanged(of string) func(error) {
+	return func(err error) { a.fileChanged("certificates", of, err) }
+}
+
+// memberFilesChanged tells the audit of certificates for members, or of gossip keys.
+func (a accounts) memberFilesChanged(what string, err error) { a.fileChanged(what, "members", err) }
+
 // permissionsChanged tells the audit of another permissions file.
 func (a accounts) permissionsChanged(err error) { a.fileChanged("permissions", a.permissions, err) }
 

@@ -235,7 +235,7 @@ func (s *Server) runEnvoy(ctx context.Context) {
 		s.background.start("reading of the certificates for the management server", func() {
 			tick := time.NewTicker(certs.Every)
 			defer tick.Stop()
-			e.trust.Watch(ctx, tick.C, s.config.Log)
+			e.trust.Watch(ctx, tick.C, s.config.Log, s.audit.certificatesChanged("xds"))
 		})
 	}
 	if e.config.Dir != "" {

@@ -63,7 +63,7 @@ func (s *secured) forAdmin() *transport.TLS {
 }
 
 // run follows the files of certificates.
-func (s *secured) run(ctx context.Context, in *background, log *slog.Logger) {
+func (s *secured) run(ctx context.Context, in *background, log *slog.Logger, audit accounts) {
 	for name, store := range map[string]*certs.Store{"clients": s.clients, "administration": s.admin} {
 		if store == nil {
 			continue
@@ -71,7 +71,7 @@ func (s *secured) run(ctx context.Context, in *background, log *slog.Logger) {
 		in.start("reading of the certificates for "+name, func() {
 			tick := time.NewTicker(certs.Every)
 			defer tick.Stop()
-			store.Watch(ctx, tick.C, log)
+			store.Watch(ctx, tick.C, log, audit.certificatesChanged(name))
 		})
 	}
 }

@@ -207,6 +207,7 @@ func (s *Server) open(ctx context.Context) error {
 		member.HTTPAddr, member.GRPCAddr, member.AdminAddr = s.HTTPAddr(), s.GRPCAddr(), s.tcpAdminAddr()
 		if s.audit.Log != nil {
 			member.PeerRefused = s.audit.peerRefused
+			member.FilesChanged = s.audit.memberFilesChanged
 		}
 		member.RefuseResets = !c.AllowReset && s.access == nil
 		if s.tracer != nil {
@@ -316,7 +317,7 @@ func (s *Server) run(ctx context.Context) {
 			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
 		})
 	}
-	s.secured.run(ctx, &s.background, s.config.Log)
+	s.secured.run(ctx, &s.background, s.config.Log, s.audit)
 	s.background.start("the servers of gRPC and HTTP", func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
 			s.failed <- err
