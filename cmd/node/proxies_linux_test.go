@@ -230,7 +230,7 @@ func proxied(t *testing.T, node, app, config string, command func(file string) [
 
 // nginx, HAProxy, Caddy, Varnish and Apache, each in front of one service and with a node of its own, count
 // together; a client cannot choose what it is counted by; and each passes on that a limit
-// was reached. When its node is gone a proxy refuses.
+// was reached. When its node is gone a proxy refuses; when another one is, it goes on.
 func TestProxies(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "served")
@@ -333,6 +333,15 @@ func TestProxies(t *testing.T) {
 	for _, base := range nginx {
 		if status, _, body := ask(base, "/free"); status < 500 || strings.Contains(body, "served") {
 			t.Errorf("without its node, at %s: %d %s", base, status, body)
+		}
+	}
+	// The others ask nodes that live: the heir decides, or the policy if it is not in time.
+	for _, base := range bases[2:] {
+		if status, _, body := ask(base, "/free"); status != http.StatusOK || body != "served" {
+			t.Errorf("a member is gone, another path, at %s: %d %s", base, status, body)
+		}
+		if status, _, body := ask(base, "/limited"); status != http.StatusTooManyRequests && (status != http.StatusOK || body != "served") {
+			t.Errorf("a member is gone, at %s: %d %s", base, status, body)
 		}
 	}
 }
