@@ -66,13 +66,7 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
-	if l.internal() {
-		if l.p.algorithm == Remembered {
-			s.rollID(now)
-		}
-		return
-	}
-	if s.Until != 0 && s.Until <= now {
+	if s.Until != 0 && s.Until <= now && !l.internal() {
 		s.Until = 0
 	}
 	switch l.p.algorithm {
@@ -92,7 +86,11 @@ func (s *State) Roll(l *Limit, words []uint64, now Tick) {
 			s.Time = 0
 		}
 	default:
-		if !l.shared {
+		switch {
+		case l.shared, l.p.algorithm == Holds:
+		case l.p.algorithm == Remembered:
+			s.rollID(now)
+		default:
 			l.rollDrips(s, now)
 		}
 	}
@@ -211,9 +209,6 @@ func (s *State) Move(l *Limit, dst, src []uint64) {
 func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
-	case Remembered:
-		at = s.Time
-	case Holds: // Until
 	case FixedWindow:
 		if s.A > 0 {
 			at = l.windowEnd(s.Time)
@@ -232,6 +227,9 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 		}
 	default:
 		switch {
+		case l.p.algorithm == Remembered:
+			at = s.Time
+		case l.p.algorithm == Holds: // Until
 		case !l.shared:
 			at = l.dripAt(s, uint64(s.A))
 		case s.A > 0:

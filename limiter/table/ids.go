@@ -56,6 +56,7 @@ func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known 
 
 // decideOnce is decide for a charge with an id.
 func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+	t.Prefetch(c) // an id and its key lie apart: the memory of both arrives at a time
 	charged, known := t.remembered(now, c)
 	id := c.ID
 	switch {

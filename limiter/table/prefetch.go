@@ -18,6 +18,9 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		t.prefetch(PartitionOf(k), k.Hash.Hi)
+		if c.ID != nil && k.Cost > 0 {
+			t.prefetch(PartitionOf(k), IDOf(k, c.ID.ID).Hi)
+		}
 	}
 }
 
