@@ -38,7 +38,11 @@ func newAsker(t *testing.T, all []*seat) *asker {
 	t.Helper()
 	a := &asker{}
 	for _, s := range all {
-		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		shown := s.shown
+		if shown == nil {
+			shown = insecure.NewCredentials()
+		}
+		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(shown),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
 				MinConnectTimeout: time.Second,

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/credentials"
 )
 
 const (
@@ -31,6 +33,8 @@ type seat struct {
 	name, http, grpc, peers, gossip, admin string
 	program                                string   // that is started; empty: this version's
 	args                                   []string // the node's, all of them
+	// shown is how it is asked; nil: without TLS.
+	shown credentials.TransportCredentials
 	*process
 }
 
