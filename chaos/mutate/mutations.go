@@ -15,7 +15,7 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofHolds(), ofSlots(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMoves(), ofChecks(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofHolds(), ofSlots(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -152,6 +152,12 @@ func ofChecks() []mutation {
 		{name: "a policy before Envoy's deadline", pkg: "./internal/envoy", test: "^TestPolicyAnswersBeforeEnvoysDeadline$", edits: []edit{
 			{"internal/envoy/service.go", "s.decideItems(patient(ctx), items)", "s.decideItems(ctx, items)"},
 		}},
+	}
+}
+
+// ofBounds returns those of who counts, of what others may send, and of who is believed.
+func ofBounds() []mutation {
+	return []mutation{
 		{name: "a minority forgets nobody", pkg: "./internal/cluster/members", test: "^TestOnlyAMajorityForgets$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if now < over || 2*alive <= recent {", "if now < over || 2*alive < 0 {"},
 		}},

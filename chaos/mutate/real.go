@@ -22,6 +22,9 @@ type showing struct {
 func showings() map[string]showing {
 	all := showingsOfNodes()
 	all["counters move in spans, not by the giver's clock"] = showing{scenario: "clocks-apart", seed: 1}
+	for _, name := range []string{"a tick for a deadline of its own", "hasty checks find a silent owner", "one question for each partition", "a policy before Envoy's deadline"} {
+		all[name] = showing{why: briefly}
+	}
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
@@ -37,7 +40,7 @@ func showings() map[string]showing {
 	for _, m := range ofAttempts() {
 		all[m.name] = showing{why: settling}
 	}
-	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofMoves()) {
+	for _, m := range slices.Concat(ofClaims(), ofSteps(), ofCopies(), ofResets(), ofMoves()) {
 		all[m.name] = showing{why: narrow}
 	}
 	for _, m := range ofQuotas() {
@@ -162,10 +165,6 @@ func showingsOfNodes() map[string]showing {
 		"a bound of what a member does not read":                {why: forging},
 		"epochs that can be":                                    {why: forging},
 		"resets are the owner's to allow":                       {why: resets},
-		"a tick for a deadline of its own":                      {why: briefly},
-		"hasty checks find a silent owner":                      {why: briefly},
-		"one question for each partition":                       {why: briefly},
-		"a policy before Envoy's deadline":                      {why: briefly},
 		"a minority forgets nobody":                             {why: "it takes a split of ten minutes"},
 		"a panic ends at the partition":                         {why: defect},
 		"a panic ends at the partitions of a check":             {why: defect},

@@ -97,8 +97,8 @@ func ofSteps() []mutation {
 	}
 }
 
-// ofMoves returns the mutations of moves between nodes and of membership.
-func ofMoves() []mutation {
+// ofResets returns those of resets and refunds that are copied.
+func ofResets() []mutation {
 	return []mutation{
 		{name: "a reset is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "	if q.Outcome.Counters > 0 || made.ID != nil {\n", "	if q.Outcome.Counters > 1<<20 {\n"},
@@ -142,6 +142,12 @@ func ofMoves() []mutation {
 		{name: "a refund is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "d.table.Refund(t.At, q.Charge, q.Receipt) > 0 || known {", "d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 || known {"},
 		}},
+	}
+}
+
+// ofMoves returns the mutations of moves between nodes and of membership.
+func ofMoves() []mutation {
+	return []mutation{
 		{name: "expired requests are not run", pkg: "./internal/cluster", test: "^TestAnExpiredRequestIsNotRun$", edits: []edit{
 			{"internal/cluster/requests.go", "	if q.Reply.Over() || t.Now >= q.Until {\n", "	if q.Reply.Over() {\n"},
 		}},
