@@ -313,7 +313,10 @@ func (m *member) Leave(ctx context.Context) error {
 	case !mine && ctx.Err() == nil:
 		err = nil // HandOver has reported it
 	}
-	if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
+	if members.CountsOn(m.membership) {
+		core.CountOn(m.core)
+		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is back or forgotten (weir members forget)")
+	} else if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// This happens if all members leave at once. Nothing is lost: the others have
 		// seen that this node is leaving, and its state is handed over.
 		m.log.Info("some members were not told that this node leaves", "reason", goodbye)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,4 +129,35 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// A node that sees no more than half of the others when it leaves is not taken off the list of
+// members: the other one does not become a majority by that.
+func TestLeavingWithoutAMajority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector; make wire runs it without, make test-long with it")
+	}
+	nodes := three(t, hundred)
+	sees := func(i int, state string) bool {
+		return slices.ContainsFunc(nodes[2].Cluster().Members(), func(m weir.Member) bool { return m.Name == fmt.Sprint("node-", i) && m.State == state })
+	}
+	if err := nodes[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "node-1 is dead", func() bool { return sees(1, "dead") })
+	until(t, "node-2 knows it too", func() bool { return len(alive(nodes[1])) == 2 })
+	if err := nodes[1].Cluster().Leave(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "node-2 is dead", func() bool { return sees(2, "dead") })
+}
+
+// alive returns the members that a node sees.
+func alive(n *weir.Node) (out []weir.Member) {
+	for _, m := range n.Cluster().Members() {
+		if m.State != "dead" {
+			out = append(out, m)
+		}
+	}
+	return out
 }

@@ -166,6 +166,15 @@ func ofMoves() []mutation {
 		{name: "who starts makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoStartsMakesNoMinority$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		case a.starts(now):", "		case false:"},
 		}},
+		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$", edits: []edit{
+			{"internal/cluster/members/leave.go", "2*(len(v.Members)-1) <= others", "2*(len(v.Members)-1) < 0"},
+		}},
+		{name: "who counts on has not left", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
+			{"internal/cluster/members/registry.go", "			a.leaves = 0\n", "			_ = a.leaves\n"},
+		}},
+		{name: "only its own link says that a member counts on", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
+			{"internal/cluster/members/registry.go", "		case direct && k.Instance == from && k.Joining &&", "		case k.Joining &&"},
+		}},
 		{name: "a restart leaves no gap in the count", pkg: "./internal/cluster/members", test: "^TestARestartLeavesNoGapInTheCount$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		if have.gone && have.next != 0 {", "		if have.gone && have.next == 0 && have.next != 0 {"},
 		}},

@@ -170,6 +170,9 @@ func (n *Node) meets(m *Node, have *rumour) (news bool) {
 // a node that has heard.
 func (n *Node) hears(m *Node) bool {
 	w := n.w
+	if m.countsOn {
+		return false
+	}
 	if m.leftAt == 0 || w.heard[pair{n.inst, m.inst}] {
 		return m.leftAt != 0
 	}

@@ -33,6 +33,7 @@ type Node struct {
 	rumours   map[string]*rumour // what gossip says of the others, by name
 	rules     map[string]*limiter.Rule
 	leftAt    limiter.Tick // when it left gracefully; others hear of it
+	countsOn  bool         // they do not: it saw no majority of them
 	asked     int          // clients that wait for it
 	lastDebug string
 	slow      slowness
@@ -242,8 +243,10 @@ func (n *Node) leave(then func()) {
 		n.w.logf("%s leaves", n.name)
 		n.w.faulted()
 		err := n.members.Leave(func(whole bool) {
-			n.leftAt = n.w.now
-			n.w.logf("%s is gone, whole %v", n.name, whole)
+			if n.leftAt, n.countsOn = n.w.now, members.CountsOn(n.members); n.countsOn {
+				cluster.CountOn(n.core)
+			}
+			n.w.logf("%s is gone, whole %v, counts on %v", n.name, whole, n.countsOn)
 			n.stop(then, n.w.now+limiter.Second)
 		})
 		if err != nil {

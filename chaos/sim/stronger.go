@@ -220,7 +220,7 @@ func (w *World) deafen() {
 // again.
 func (w *World) mayForget(dead *Node) {
 	x := w.stronger
-	if x == nil || !x.forgets || dead.leftAt != 0 || !x.chance(60) {
+	if x == nil || !x.forgets || dead.leftAt != 0 && !dead.countsOn || !x.chance(60) {
 		return
 	}
 	for _, m := range w.live() {

@@ -55,6 +55,17 @@ func (m *memberNews) leave(t *turn, v *view.View, knows func(peer.Instance) bool
 	}
 }
 
+// CountOn tells the members of the view, directly, that this node counts on when it has left,
+// as one that comes back, see [members.CountsOn].
+func CountOn(c *Core) {
+	t := c.begin()
+	defer t.end()
+	v := t.view()
+	for i := range v.Members {
+		t.Out.Known(v.Members[i].Instance, []peer.Known{{Name: v.Self().Name, Instance: c.self, Joining: true}})
+	}
+}
+
 // hear records what a member says about members, and passes news on. direct
 // means that the report came on the member's own connection.
 func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direct bool) {

@@ -51,3 +51,15 @@ func (m *Membership) vacate() {
 		m.config.Scheduler.After(vacatedEvery, m.vacate)
 	}
 }
+
+// CountsOn reports whether a node that leaves must not say so to the members, which then count it
+// as dead until it is back or forgotten. That is the case if it sees no more than half of the
+// others that count. What was decided where it is may be known to fewer than half of those: if
+// it did not count any more, a majority of them could decide without knowing.
+func CountsOn(m *Membership) bool {
+	v := m.config.Core.View()
+	others := v.Known - 1
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.empty && others > 0 && 2*(len(v.Members)-1) <= others
+}

@@ -124,7 +124,8 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 
 // Hear records what a member says about members over its link. It returns what is new
 // and must be passed on, and the counts that [Registry.Set] returns. A member that
-// reports itself as gone is leaving, but has not left yet. direct means that the report came
+// reports itself as gone is leaving, but has not left yet. If it then reports that it joins, it
+// has not left when it ends: it counts on, as a dead one. direct means that the report came
 // over the member's own link. Callers must leave out what [Valid] refuses.
 func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (news []peer.Known, known, recent int) {
 	r.mu.Lock()
@@ -139,6 +140,8 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		case a == nil:
 		case a.reported(k) && !leaves:
 			news = append(news, k)
+		case direct && k.Instance == from && k.Joining && a.leaving == from && a.leaves == from:
+			a.leaves = 0
 		case leaves && direct && a.leaving != k.Instance:
 			a.leaving, a.leavingAt = k.Instance, now
 		}

@@ -192,3 +192,37 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 		t.Errorf("%d count after both have left, want 2", known)
 	}
 }
+
+// A member that says that it leaves, and then that it joins, counts on when it has ended. Only its own
+// link is believed, and only of a member that leaves.
+func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
+	const a, b peer.Instance = 1, 2
+	now := 1_700_000_000 * limiter.Second
+	leaves, joins := peer.Known{Name: "b", Instance: b, Gone: true}, peer.Known{Name: "b", Instance: b, Joining: true}
+	for name, test := range map[string]struct {
+		say  func(r *Registry)
+		left bool
+	}{
+		"it leaves":    {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, now) }, true},
+		"it counts on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, true, now) }, false},
+		"another says so": {func(r *Registry) {
+			r.Hear(b, []peer.Known{leaves}, true, now)
+			r.Hear(a, []peer.Known{joins}, true, now)
+		}, true},
+		"by a relay": {func(r *Registry) {
+			r.Hear(b, []peer.Known{leaves}, true, now)
+			r.Hear(b, []peer.Known{joins}, false, now)
+		}, true},
+		"it only introduces itself": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, {Name: "b", Instance: b}}, true, now) }, true},
+		"it was forgotten": {func(r *Registry) {
+			r.Hear(a, []peer.Known{leaves}, true, now)
+			r.Hear(b, []peer.Known{joins}, true, now)
+		}, true},
+	} {
+		r := NewRegistry()
+		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil, now)
+		if test.say(r); r.SaidGone("b", b) != test.left {
+			t.Errorf("%s: it has left %t, want %t", name, !test.left, test.left)
+		}
+	}
+}
