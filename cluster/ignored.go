@@ -22,7 +22,7 @@ const (
 // not wait for that, nor for the lock of the list of members.
 type ignored struct {
 	mu    sync.Mutex
-	parts map[core.NotCredible]*ignoredPart
+	parts map[core.NotCredibleError]*ignoredPart
 }
 
 type ignoredPart struct {
@@ -31,7 +31,7 @@ type ignoredPart struct {
 }
 
 // add counts a part.
-func (i *ignored) add(part core.NotCredible) {
+func (i *ignored) add(part core.NotCredibleError) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p := i.parts[part]
@@ -40,7 +40,7 @@ func (i *ignored) add(part core.NotCredible) {
 			return
 		}
 		if i.parts == nil {
-			i.parts = make(map[core.NotCredible]*ignoredPart)
+			i.parts = make(map[core.NotCredibleError]*ignoredPart)
 		}
 		p = new(ignoredPart)
 		i.parts[part] = p
@@ -49,10 +49,10 @@ func (i *ignored) add(part core.NotCredible) {
 }
 
 // due returns what is to be told, with its number, and forgets what did not come again.
-func (i *ignored) due(now time.Time) map[core.NotCredible]uint64 {
+func (i *ignored) due(now time.Time) map[core.NotCredibleError]uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var out map[core.NotCredible]uint64
+	var out map[core.NotCredibleError]uint64
 	for part, p := range i.parts {
 		switch {
 		case now.Sub(p.told) < ignoredFor:
@@ -60,7 +60,7 @@ func (i *ignored) due(now time.Time) map[core.NotCredible]uint64 {
 			delete(i.parts, part)
 		default:
 			if out == nil {
-				out = make(map[core.NotCredible]uint64)
+				out = make(map[core.NotCredibleError]uint64)
 			}
 			out[part] = p.times
 			p.times, p.told = 0, now

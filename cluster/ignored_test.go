@@ -19,7 +19,7 @@ func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	m.config.PeerRefused = func(from, why string) { told = append(told, from+" "+why) }
 	send := func(from peer.Instance, what string, times int) {
 		for range times {
-			(*listener)(m).Problem("a part of a frame was ignored", &core.NotCredible{From: from, What: what})
+			(*listener)(m).Problem("a part of a frame was ignored", &core.NotCredibleError{From: from, What: what})
 		}
 	}
 	expect := func(now time.Time, want ...string) {

@@ -309,7 +309,7 @@ func (*listener) Event(core.Event, int) {}
 // Problem implements core.Observer: it counts a failure. The next report logs it.
 func (l *listener) Problem(what string, err error) {
 	l.complaints.add(what, err)
-	var ignored *core.NotCredible
+	var ignored *core.NotCredibleError
 	if l.config.PeerRefused != nil && errors.As(err, &ignored) {
 		l.complaints.ignored.add(*ignored)
 	}

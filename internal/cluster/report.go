@@ -34,18 +34,18 @@ func (r *reports) problem(what string, err error) {
 
 var errNotCredible = errors.New("a member, or somebody in its name, sent an impossible value")
 
-// NotCredible is the problem of a part of a frame that was ignored.
-type NotCredible struct {
+// NotCredibleError is the problem of a part of a frame that was ignored.
+type NotCredibleError struct {
 	From peer.Instance
 	What string // the part, such as "a claim"
 }
 
-func (e *NotCredible) Error() string {
+func (e *NotCredibleError) Error() string {
 	return fmt.Sprintf("%v: %s of %s", errNotCredible, e.What, e.From)
 }
-func (e *NotCredible) Unwrap() error { return errNotCredible }
+func (e *NotCredibleError) Unwrap() error { return errNotCredible }
 
 // distrust reports that a part of a frame was ignored.
 func (r *reports) distrust(from peer.Instance, what string) {
-	r.problem("a part of a frame was ignored", &NotCredible{from, what})
+	r.problem("a part of a frame was ignored", &NotCredibleError{from, what})
 }

@@ -74,10 +74,12 @@ func FuzzCommands(f *testing.F) {
 		c.serve(t.Context())
 		server.large.Add(-int64(c.extra)) // as Serve does
 		rest, n := s.out.String(), 0
-		for ok := true; rest != ""; n++ {
-			if rest, ok = skipReply(rest); !ok {
+		for ; rest != ""; n++ {
+			left, ok := skipReply(rest)
+			if !ok {
 				t.Fatalf("no reply, after %d: %q", n, s.out.String())
 			}
+			rest = left
 		}
 		if most := bytes.Count(data, []byte("\n")) + 1; n > most {
 			t.Errorf("%d replies, and no more than %d commands", n, most)
