@@ -245,11 +245,9 @@ func (k *heldKey) standing(w *World) (units int) {
 }
 
 // lost returns how much may have been admitted beyond the limit: D for each takeover, and a
-// limit for each time that owner and heir were lost together. The owner may also be lost because
-// it is cut off, while its heir is dead: a majority recovers an older copy then.
+// limit for each time that owner and heir were lost together.
 func (k *heldKey) lost(w *World) int {
-	recovered := w.outcome.byPart[k.part][cluster.EventRecovered]
-	return w.outcome.takeovers(k.part)*k.d + (w.losses[k.part]+recovered)*k.limit
+	return w.outcome.takeovers(k.part)*k.d + w.losses[k.part]*k.limit
 }
 
 // within returns an error if more is held and used than the limit.

@@ -114,6 +114,9 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	if takes(e) {
 		n.w.tookOver(partition)
 	}
+	if e == cluster.EventRecovered {
+		n.w.noteRecovery(n, partition)
+	}
 }
 
 // Problem fails the run, unless somebody sends impossible values. In a world of small tables a member

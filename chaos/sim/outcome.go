@@ -296,6 +296,29 @@ func (w *World) noteLosses() {
 	}
 }
 
+// noteRecovery counts a partition as lost where an older copy is recovered although its owner
+// lives: the owner is cut off, and its heir is dead. An heir that lives takes over instead.
+func (w *World) noteRecovery(by *Node, id int) {
+	roles := make(map[peer.Role]peer.Epoch) // of others: the node that recovers it is in the middle of a step
+	for _, n := range w.live() {
+		if n != by {
+			info, _ := n.core.Partition(id)
+			roles[info.Role] = later(roles[info.Role], info.Epoch)
+		}
+	}
+	if owner := later(roles[peer.Sealed], roles[peer.Owned]); owner != (peer.Epoch{}) && roles[peer.Heir].Before(owner) {
+		w.losses[id]++
+		w.logf("the owner of %d is cut off, and its heir is dead", id)
+	}
+}
+
+func later(a, b peer.Epoch) peer.Epoch {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // conserved: what is charged in the end is what was admitted, but for what was
 // lost on the way.
 func (w *World) conserved(k *key, b bounds, takeovers int) error {
