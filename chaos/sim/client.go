@@ -29,6 +29,8 @@ type key struct {
 	apart  bool                // asked about first when each node saw its own side only
 	before int                 // takeovers of its partition before that
 
+	byHealing int // admitted when the split ended; from then until the sides are merged, each has the whole limit
+
 	asked     int
 	fallbacks int            // answered by a policy
 	admitted  int            // by an owner or heir

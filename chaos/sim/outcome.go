@@ -213,9 +213,6 @@ func (w *World) check(b bounds) error {
 			times = b.open
 		}
 		j := 0
-		if k.apart {
-			times = min(times, 1.5)
-		}
 		if b.perTakeover {
 			j = w.outcome.takeovers(k.part) - k.before
 		}
@@ -227,6 +224,10 @@ func (w *World) check(b bounds) error {
 			}
 		}
 		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d)
+		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
+			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
+				k.rule.Name, k.part, k.byHealing, during, k.limit, k.d, j))
+		}
 		if k.admitted > most {
 			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted, at most %d (limit %d, D %d, %d takeovers)",
 				k.rule.Name, k.part, k.admitted, most, k.limit, k.d, j))
@@ -380,9 +381,10 @@ func (n *Node) used(k *key) int {
 	return most - int(d.Limit(0).Remaining)
 }
 
-// noteSides notes what every owner has counted before a split ends.
+// noteSides notes what every owner has counted before a split ends, and what was admitted.
 func (w *World) noteSides() {
 	for _, k := range w.keys {
+		k.byHealing = k.admitted
 		if k.policy == limiter.UnreachableOpen || k.pair != nil {
 			continue // what is withheld or reserved may be a lot
 		}
