@@ -52,6 +52,9 @@ func (l *limits) make(c *config.Limit, override bool) (*limiter.Limit, error) {
 	spec := c.Spec(l.algorithm)
 	if override {
 		spec.Name = fmt.Sprintf("%d-%s", c.Requests, c.Unit)
+		if n := c.Form.Multiplier; n > 1 {
+			spec.Name = fmt.Sprintf("%d-%d-%s", c.Requests, n, c.Unit)
+		}
 	}
 	if l.compat && c.Form.Estimate == 0 { // nobody uses the estimate of a request that is denied
 		spec.CountRejected = limiter.CountAll

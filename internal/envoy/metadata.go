@@ -44,7 +44,11 @@ func described(d *ratelimit.RateLimitDescriptor) map[string]any {
 	}
 	out := map[string]any{"entries": entries}
 	if l := d.GetLimit(); l != nil {
-		out["limit"] = map[string]any{"requestsPerUnit": float64(l.GetRequestsPerUnit()), "unit": l.GetUnit().String()}
+		limit := map[string]any{"requestsPerUnit": float64(l.GetRequestsPerUnit()), "unit": l.GetUnit().String()}
+		if n := l.GetUnitMultiplier(); n != nil {
+			limit["unitMultiplier"] = float64(n.GetValue())
+		}
+		out["limit"] = limit
 	}
 	if hits := d.GetHitsAddend(); hits != nil {
 		out["hitsAddend"] = float64(hits.GetValue())

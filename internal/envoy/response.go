@@ -8,6 +8,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/limiter"
@@ -60,10 +61,20 @@ func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_Descrip
 	out.CurrentLimit = &rls.RateLimitResponse_RateLimit{
 		RequestsPerUnit: it.limit.Requests, Unit: rls.RateLimitResponse_RateLimit_Unit(it.limit.Unit), Name: it.limit.Name,
 	}
+	if n := it.limit.Form.Multiplier; n > 1 {
+		out.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(n)
+	}
 	out.LimitRemaining = it.remaining
 	out.DurationUntilReset = durationpb.New(s.untilReset(it, now))
 	return out
 }
+
+// Periods of several units that are whole weeks begin on a Monday, as all such windows of Weir
+// do; the epoch was a Thursday.
+const (
+	week     = 7 * 24 * time.Hour
+	toMonday = 4 * 24 * time.Hour
+)
 
 // untilReset returns when a limit has recovered, in whole seconds, rounded up: Envoy drops
 // the rest. Windows of fixed_window end with their unit, or that of the calendar, also before
@@ -71,8 +82,11 @@ func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_Descrip
 func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 	d := it.reset
 	if it.counter == nil || it.counter.Algorithm() == limiter.FixedWindow {
-		unit := it.limit.Unit.Length()
-		d = unit - time.Duration(now.UnixNano())%unit
+		period := it.limit.Period()
+		d = period - time.Duration(now.UnixNano())%period
+		if it.limit.Form.Multiplier > 1 && period%week == 0 {
+			d = period - time.Duration(now.UnixNano()-int64(toMonday))%period
+		}
 	}
 	if it.counter != nil {
 		if bounds, ok := limiter.CalendarBounds(it.counter, limiter.TickOf(now)); ok {

@@ -204,9 +204,9 @@ descriptors:
 			t.Errorf("%s, want %s, %v", text, want, err)
 		}
 	}
-	shows(`{"descriptors":[{"entries":["a=1"],"hitsAddend":1},{"entries":["b=x","c=y"]},{"entries":["c=1"],"hitsAddend":3,"limit":{"requestsPerUnit":9,"unit":"DAY"}},{"entries":["b=1"]}],`+
+	shows(`{"descriptors":[{"entries":["a=1"],"hitsAddend":1},{"entries":["b=x","c=y"]},{"entries":["c=1"],"hitsAddend":3,"limit":{"requestsPerUnit":9,"unit":"DAY","unitMultiplier":2}},{"entries":["b=1"]}],`+
 		`"domain":"edge","hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"pager":true,"room":7,"team":"web"},"tier":"gold"}}`,
-		"a=1 hits=1", "b=x c=y", "c=1 hits=3 limit=9/DAY", "b=1")
+		"a=1 hits=1", "b=x c=y", "c=1 hits=3 limit=9/2xDAY", "b=1")
 	shows(`{"descriptors":[{"entries":["a=1"]},{"entries":["b=1"]}],"domain":"edge","hitsAddend":2,`+
 		`"metadata":{"list":[1,"two"],"owner":{"room":7,"team":"ops"},"tier":"lead"}}`, "a=1", "b=1")
 	if out, err := newFixture(t, file, nil).answer(1, "a=1"); err != nil || out.GetDynamicMetadata() != nil {

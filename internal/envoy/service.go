@@ -394,6 +394,12 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 			return invalid("the limit of descriptor %d has the unit %d: give 1 (second) to 6 (year)", i, d.GetLimit().GetUnit())
 		}
 		it.limit = &config.Limit{Unit: unit, Requests: d.GetLimit().GetRequestsPerUnit()}
+		if n := d.GetLimit().GetUnitMultiplier(); n != nil {
+			if most := unit.MaxMultiplier(); n.GetValue() < 1 || n.GetValue() > most {
+				return invalid("the limit of descriptor %d has the unit_multiplier %d: give 1 to %d for the unit %s", i, n.GetValue(), most, unit)
+			}
+			it.limit.Form.Multiplier = n.GetValue()
+		}
 	case c != nil:
 		it.limit, counted = c.Lookup(in.GetDomain(), entries, nil)
 	}

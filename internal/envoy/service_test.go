@@ -52,7 +52,7 @@ func newFixture(t *testing.T, file string, change func(*envoy.Options)) *fixture
 func atomic(o *envoy.Options) { o.Mode = envoy.Atomic }
 
 // descriptor makes a descriptor from key=value pairs, separated by blanks. hits=N is the
-// descriptor's own hits_addend, limit=N/UNIT its limit, and back takes its hits back.
+// descriptor's own hits_addend, limit=N/UNIT or limit=N/TIMESxUNIT its limit, and back takes its hits back.
 func descriptor(t *testing.T, text string) *ratelimit.RateLimitDescriptor {
 	t.Helper()
 	d := new(ratelimit.RateLimitDescriptor)
@@ -69,9 +69,20 @@ func descriptor(t *testing.T, text string) *ratelimit.RateLimitDescriptor {
 			d.IsNegativeHits = true
 		case "limit":
 			n, unit, _ := strings.Cut(value, "/")
+			times, one, several := strings.Cut(unit, "x")
+			if several {
+				unit = one
+			}
 			l := &ratelimit.RateLimitDescriptor_RateLimitOverride{Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])}
 			if _, err := fmt.Sscan(n, &l.RequestsPerUnit); err != nil {
 				t.Fatal(err)
+			}
+			if several {
+				var n uint32
+				if _, err := fmt.Sscan(times, &n); err != nil {
+					t.Fatal(err)
+				}
+				l.UnitMultiplier = wrapperspb.UInt32(n)
 			}
 			d.Limit = l
 		default:
@@ -235,6 +246,45 @@ func TestOverrides(t *testing.T) {
 	}
 	if got := f.ask(0, "a=1"); got != "no rate limit configuration loaded" {
 		t.Error(got)
+	}
+}
+
+// A limit may be for several units: its period is as long, its counter is its own, and the answer
+// says so.
+func TestUnitMultiplier(t *testing.T) {
+	for mode, change := range map[string]func(*envoy.Options){"compat": nil, "atomic": atomic} {
+		t.Run(mode, func(t *testing.T) {
+			f := newFixture(t, "domain: edge\ndescriptors: [{key: f, rate_limit: {unit: minute, requests_per_unit: 1}, metadata: {weir: {unit_multiplier: 3}}}, "+
+				"{key: w, rate_limit: {unit: week, requests_per_unit: 1}, metadata: {weir: {unit_multiplier: 2}}}]\n", change)
+			for _, d := range []string{"a=1 limit=1/5xMINUTE", "a=1 limit=1/7xDAY", "f=1", "w=1"} {
+				out, err := f.answer(1, d)
+				if err != nil || out.GetOverallCode() != rls.RateLimitResponse_OK {
+					t.Fatalf("%s: %v, %v", d, out, err)
+				}
+				st := out.GetStatuses()[0]
+				want := map[string]uint32{"a=1 limit=1/5xMINUTE": 5, "a=1 limit=1/7xDAY": 7, "f=1": 3, "w=1": 2}[d]
+				if got := st.GetCurrentLimit().GetUnitMultiplier().GetValue(); got != want {
+					t.Errorf("%s: the limit that is told has the multiplier %d", d, got)
+				}
+				until := st.GetDurationUntilReset().AsDuration()
+				f.node.Advance(until - 2*time.Second)
+				if got := f.ask(1, d); !strings.HasPrefix(got, "over") {
+					t.Errorf("%s: before the end of its period: %s", d, got)
+				}
+				f.node.Advance(2 * time.Second)
+				if got := f.ask(1, d); !strings.HasPrefix(got, "ok") {
+					t.Errorf("%s: after its period of %v: %s", d, until, got)
+				}
+			}
+			if got := f.ask(1, "b=1 limit=1/MINUTE", "b=1 limit=1/5xMINUTE"); !strings.HasPrefix(got, "ok; ok 1/minute left 0") {
+				t.Error(got)
+			}
+			for _, bad := range []string{"0xMINUTE", "576001xMINUTE", "2xYEAR", "4294967295xSECOND"} {
+				if got := f.ask(1, "c=1 limit=1/"+bad); !strings.Contains(got, "unit_multiplier") || !strings.Contains(got, "give 1 to ") {
+					t.Errorf("%s: %s", bad, got)
+				}
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ type Form struct {
 	// sliding_window, 0 if it has the default.
 	Burst      int64
 	SubWindows int
+	// Multiplier is how many units a period of the limit has; 0 means 1.
+	Multiplier uint32
 	// Calendar makes windows those of a calendar; the other fields are its options, as in a
 	// [limiter.Spec].
 	Calendar  bool
@@ -44,19 +47,27 @@ func (l *Limit) Spec(algorithm limiter.Algorithm) limiter.Spec {
 		algorithm = f.Algorithm
 	}
 	s := limiter.Spec{
-		Name: l.Unit.String(), Algorithm: algorithm, Limit: int64(l.Requests), Window: l.Unit.Length(),
+		Name: l.Unit.String(), Algorithm: algorithm, Limit: int64(l.Requests), Window: l.Period(),
 		Burst: f.Burst, SubWindows: f.SubWindows,
 	}
 	switch {
 	case f.Calendar:
 		s.Algorithm, s.Window, s.Calendar = limiter.FixedWindow, 0, l.Unit.calendar()
 		s.Zone, s.AnchorDay, s.WeekStart, s.At = f.Zone, f.AnchorDay, f.WeekStart, f.At
-	case algorithm == limiter.FixedWindow && l.Unit == Week:
+	case algorithm == limiter.FixedWindow && l.Unit == Week && f.Multiplier <= 1:
 		// Weeks of the original begin with the epoch, on a Thursday.
 		s.Window, s.Calendar, s.WeekStart = 0, limiter.CalendarWeek, limiter.Thursday
 	}
 	return s
 }
+
+// Period returns how long the period of the limit is, for which its requests are.
+func (l *Limit) Period() time.Duration {
+	return time.Duration(max(1, l.Form.Multiplier)) * l.Unit.Length()
+}
+
+// MaxMultiplier returns the most units that a period may have.
+func (u Unit) MaxMultiplier() uint32 { return uint32(limiter.MaxWindow / u.Length()) }
 
 // calendar returns the unit of a calendar.
 func (u Unit) calendar() limiter.Calendar {
@@ -82,6 +93,9 @@ func (l *Limit) form() error {
 	if l.Form.Calendar && l.Unit == Second {
 		return errors.New(ownKey + ": a second is as long in every calendar: leave out calendar, or give unit: minute or a longer one")
 	}
+	if most := l.Unit.MaxMultiplier(); l.Form.Multiplier > most {
+		return fmt.Errorf("%s: unit_multiplier is %d: give 1 to %d for unit: %s, since a period has at most %d days", ownKey, l.Form.Multiplier, most, l.Unit, limiter.MaxWindow/(24*time.Hour))
+	}
 	s := l.Spec(limiter.FixedWindow)
 	s.Limit = max(s.Limit, 1) // 0 denies everything, and needs no counter
 	if _, err := limiter.NewLimit(s); err != nil {
@@ -99,7 +113,7 @@ func (f *Form) read(v any) error {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		want, known := f.set(name, m[name])
 		if !known {
-			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, calendar, zone, anchor_day, week_start, at or estimate", name)
+			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, unit_multiplier, calendar, zone, anchor_day, week_start, at or estimate", name)
 		}
 		if want != "" {
 			return fmt.Errorf("%s is %.100q: give %s", name, fmt.Sprint(m[name]), want)
@@ -123,6 +137,10 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 		var n int64
 		n, ok = number(v, limiter.MaxSubWindows)
 		f.SubWindows, want = int(n), fmt.Sprintf("1 to %d", limiter.MaxSubWindows)
+	case "unit_multiplier":
+		var n int64
+		n, ok = number(v, math.MaxUint32)
+		f.Multiplier, want = uint32(n), "a number of units, from 1" //nolint:gosec // at most MaxUint32
 	case "calendar":
 		f.Calendar, ok = v.(bool)
 		want = "true or false: the unit is that of the limit"
@@ -175,6 +193,8 @@ func (f *Form) agrees() error {
 		return errors.New("sub_windows has no effect: give algorithm: sliding_window beside it")
 	case f.Calendar && f.Own && f.Algorithm != limiter.FixedWindow:
 		return fmt.Errorf("%s has no calendar windows: leave out algorithm or calendar", f.Algorithm)
+	case f.Calendar && f.Multiplier > 1:
+		return errors.New("a window of a calendar is one unit: leave out unit_multiplier or calendar")
 	case !f.Calendar && (f.Zone != "" || f.AnchorDay > 0 || f.WeekStart != limiter.Monday || f.At > 0):
 		return errors.New("zone, anchor_day, week_start and at are options of a calendar: give calendar: true beside them")
 	}
@@ -192,6 +212,7 @@ func (f *Form) String() string {
 	add(f.Own, "algorithm: %s", f.Algorithm)
 	add(f.Burst > 0, "burst: %d", f.Burst)
 	add(f.SubWindows > 0, "sub_windows: %d", f.SubWindows)
+	add(f.Multiplier > 1, "unit_multiplier: %d", f.Multiplier)
 	add(f.Calendar, "calendar: true")
 	add(f.Zone != "", "zone: %s", f.Zone)
 	add(f.AnchorDay > 0, "anchor_day: %d", f.AnchorDay)

@@ -37,6 +37,10 @@ func TestForms(t *testing.T) {
 		}, ", algorithm: fixed_window"},
 		{"unit: day, requests_per_unit: 0", "{calendar: true}",
 			limiter.Spec{Name: "day", Algorithm: limiter.FixedWindow, Calendar: limiter.CalendarDay}, ", calendar: true"},
+		{"unit: minute, requests_per_unit: 6", "{unit_multiplier: 10}",
+			limiter.Spec{Name: "minute", Algorithm: limiter.GCRA, Limit: 6, Window: 10 * time.Minute}, ", unit_multiplier: 10"},
+		{"unit: week, requests_per_unit: 6", "{unit_multiplier: 2, algorithm: fixed_window}",
+			limiter.Spec{Name: "week", Algorithm: limiter.FixedWindow, Limit: 6, Window: 14 * 24 * time.Hour}, ", algorithm: fixed_window, unit_multiplier: 2"},
 		{"unit: day, requests_per_unit: 3", "{}", limiter.Spec{Name: "day", Algorithm: limiter.GCRA, Limit: 3, Window: 24 * time.Hour}, ""},
 	} {
 		c, err := parse(withForm(row.limit, row.form))
@@ -74,6 +78,10 @@ func TestFormsThatAreNone(t *testing.T) {
 		{minute, "{algorithm: sliding_log, burst: 5}", "weir: burst has no effect"},
 		{minute, "{sub_windows: 5}", "weir: sub_windows has no effect: give algorithm: sliding_window beside it"},
 		{minute, "{algorithm: sliding_window, sub_windows: 3601}", `weir: sub_windows is "3601": give 1 to 3600`},
+		{minute, "{unit_multiplier: 0}", `weir: unit_multiplier is "0": give a number of units, from 1`},
+		{minute, "{unit_multiplier: 576001}", "weir: unit_multiplier is 576001: give 1 to 576000 for unit: minute, since a period has at most 400 days"},
+		{minute, "{unit_multiplier: 4294967296}", `weir: unit_multiplier is "4.294967296e+09"`},
+		{minute, "{unit_multiplier: 2, calendar: true}", "weir: a window of a calendar is one unit: leave out unit_multiplier or calendar"},
 		{minute, "{algorithm: gcra, calendar: true}", "weir: gcra has no calendar windows: leave out algorithm or calendar"},
 		{minute, "{calendar: minute}", `weir: calendar is "minute": give true or false: the unit is that of the limit`},
 		{minute, "{zone: Europe/Berlin}", "weir: zone, anchor_day, week_start and at are options of a calendar: give calendar: true beside them"},
