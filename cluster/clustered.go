@@ -315,7 +315,8 @@ func (m *member) Leave(ctx context.Context) error {
 	}
 	if members.CountsOn(m.membership) {
 		core.CountOn(m.core)
-		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is back or forgotten (weir members forget)")
+		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is back, or until an operator forgets it",
+			"if it will not be back", "weir members forget "+m.config.Name)
 	} else if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// This happens if all members leave at once. Nothing is lost: the others have
 		// seen that this node is leaving, and its state is handed over.

@@ -155,7 +155,7 @@ func ofChecks() []mutation {
 	}
 }
 
-// ofBounds returns those of who counts, of what others may send, and of who is believed.
+// ofBounds returns the mutations of how members are counted, of bounds on what others send, and of whom a node believes.
 func ofBounds() []mutation {
 	return []mutation{
 		{name: "a minority forgets nobody", pkg: "./internal/cluster/members", test: "^TestOnlyAMajorityForgets$", edits: []edit{

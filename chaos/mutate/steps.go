@@ -169,7 +169,7 @@ func ofMoves() []mutation {
 		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$", edits: []edit{
 			{"internal/cluster/members/leave.go", "2*(len(v.Members)-1) <= others", "2*(len(v.Members)-1) < 0"},
 		}},
-		{name: "who counts on has not left", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
+		{name: "a member that counts on has not left", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
 			{"internal/cluster/members/registry.go", "			a.leaves = 0\n", "			_ = a.leaves\n"},
 		}},
 		{name: "only its own link says that a member counts on", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{

@@ -9,7 +9,7 @@ import (
 
 // TestLeavingDuringASplit: three of five members have the owner, and decide without its heir. Two of
 // them leave. Gossip has told the heir's side so, and the third tells it by a link that fails
-// again before it says more. It is no majority all the same: those that left count on, as they saw
+// again before it says more. It is no majority: those that left still count, since they saw
 // no more than half of the others, until they are forgotten.
 func TestLeavingDuringASplit(t *testing.T) {
 	worlds(t)

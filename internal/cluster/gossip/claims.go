@@ -26,8 +26,10 @@ const (
 	judgeAfter = 10 * time.Second
 	// maxClaims bounds the claims of each kind that wait to be judged; further ones are not
 	// told.
-	// maxSources bounds the claims whose senders are known.
-	maxClaims, maxSources = 64, 1024
+	maxClaims = 64
+	// maxSources bounds the claims whose senders are known, and maxKey the bytes of each: a name,
+	// an address and a word. A longer claim is of no member that could be one.
+	maxSources, maxKey = 1024, maxName + 64
 	// keepSource is how long a sender counts as the first.
 	keepSource = time.Minute
 	// maxSenders is the most senders of which one may have said something.
@@ -135,6 +137,9 @@ type source struct {
 
 // keep remembers a sender. At the bound all are forgotten.
 func (s *sources) keep(claim, from string, now time.Time) {
+	if len(claim) > maxKey {
+		return // a packet has room for much
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == nil || len(s.first) >= maxSources {

@@ -55,6 +55,16 @@ func TestClaimsHaveABound(t *testing.T) {
 	if n := len(s.first); n > maxSources {
 		t.Errorf("%d senders are remembered", n)
 	}
+	s.keep(aliveClaim(strings.Repeat("n", maxName), "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"), "x", now)
+	s.keep(aliveClaim(strings.Repeat("n", 60_000), "192.0.2.1:7946"), "x", now)
+	for one := range s.first {
+		if len(one) > maxKey {
+			t.Errorf("a claim of %d bytes is remembered", len(one))
+		}
+	}
+	if s.of(aliveClaim(strings.Repeat("n", maxName), "[2001:db8:1111:2222:3333:4444:5555:6666]:65535")) == "" {
+		t.Error("a claim of the longest name is not remembered")
+	}
 	s.keep("a claim", "first", now)
 	s.keep("a claim", "repeats it", now.Add(keepSource-1))
 	if got := s.of("a claim"); got != "first" {
