@@ -73,6 +73,12 @@ func ofHolds() []mutation {
 		{name: "a member tells that an id is spent", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
 			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Allowed, l.RetryAfter = false, 0\n"},
 		}},
+		{name: "an id ends with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
+			{"limiter/table/holds.go", "		t.endID(p, s, h, now)\n", ""},
+		}},
+		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
+			{"limiter/table/import.go", "			t.endIDs(p, &in, now)\n", ""},
+		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
 		}},

@@ -88,6 +88,7 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 				t.ids.holds.expired.Add(1)
 			}
 		}
+		t.endID(p, s, h, now)
 		if !h.Keep || t.concurrency(p, s, h) != nil {
 			t.giveBack(p, s, h, h.End, h.Cost)
 		}

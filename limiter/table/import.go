@@ -85,6 +85,8 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 	if l.Algorithm() == limiter.Holds {
 		if mode == Merge {
 			t.strange(p, &in, now)
+		} else {
+			t.endIDs(p, &in, now)
 		}
 		t.countHolds(&in, l, 1)
 		t.ends(p, &in)

@@ -34,6 +34,27 @@ func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick)
 	return i, found && p.slots.at(i).state.Time > now
 }
 
+// endID lets the id of a hold be forgotten when the hold ends, unless it stands for a cost then. An
+// id is an entry of its own, which moves to another node when it changes, and a hold whenever its key
+// does. Each time both end a little later or earlier by the clock there.
+func (t *Table) endID(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick) {
+	i, live := t.idBeside(p, holds, h.ID, now)
+	if !live || h.Keep || p.slots.at(i).state.B == limiter.SettledID {
+		return
+	}
+	p.slots.at(i).state.Time = h.End
+	t.expiresAt(p, max(h.End, p.slots.at(i).state.Until))
+}
+
+// endIDs is endID for all holds in a slot.
+func (t *Table) endIDs(p *partition, holds *slot, now limiter.Tick) {
+	words := t.words(holds)
+	for i := range int(holds.state.A) {
+		h := limiter.HoldAt(words, i)
+		t.endID(p, holds, &h, now)
+	}
+}
+
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that
 // were settled here are left out; those that are not known here give nothing back, except to limits
 // on concurrency, see countHeld.

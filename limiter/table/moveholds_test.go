@@ -236,3 +236,43 @@ func TestCancelHold(t *testing.T) {
 		}
 	}
 }
+
+// A hold moves whenever its key does, and its id only when it changes. So each time both end at
+// another instant, by the clock of the node that gets them. The id is known until the hold ends, and
+// no longer: while it is known, a check that is repeated passes, and a settlement with another cost is
+// refused.
+func TestMovedHoldsEndWithTheirIDs(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	for _, off := range []limiter.Tick{-ms(20), 0, ms(20)} {
+		for _, key := range []bool{true, false} { // moved last
+			from, c := heldTable(t, l, noon, 1)
+			into, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+			moveTo(t, from, part, noon, into, noon, Replace)
+			var entries []Entry
+			end := noon + limiter.Hour
+			hi := IDOf(c.Key(0), 1).Hi
+			if key {
+				hi, end = c.Key(0).Hash.Hi, end+off
+			}
+			from.ExportKey(part, hi, noon, func(e Entry) {
+				e.Words = append([]uint64(nil), e.Words...)
+				entries = append(entries, e)
+			})
+			if err := into.ReplaceKey(part, hi, noon+off, entries); err != nil {
+				t.Fatal(err)
+			}
+			if key {
+				if known := into.Remembers(end-1, c); !known {
+					t.Errorf("moved by %v: the id is not known as long as its hold", off)
+				}
+			}
+			if out, _ := into.Amend(end, heldCharge(l, 1, 0), limiter.Amend{IgnoreUnknown: true}); out.State != limiter.AmendUnknown {
+				t.Errorf("moved by %v, the key %t: cancelled when its hold is over: %v, %d", off, key, out.State, out.First)
+			}
+			var d limiter.Decision
+			if err := into.Decide(end, c, &d); err != nil || !d.Allowed || d.Repeated || used(t, into, l, end) != 10 {
+				t.Errorf("moved by %v, the key %t: made again when its hold is over: %v, repeated %t, %d are counted", off, key, err, d.Repeated, used(t, into, l, end))
+			}
+		}
+	}
+}
