@@ -286,3 +286,37 @@ func TestChecksThatPassATakeover(t *testing.T) {
 		t.Errorf("after a takeover: %d admitted, %d perhaps charged twice", d.key.admitted, d.key.passed)
 	}
 }
+
+// TestChecksThatTwoSidesMayCharge: while a split has an owner on each side, a check that waits may have been
+// sent to both, and one may charge it after the other has answered.
+func TestChecksThatTwoSidesMayCharge(t *testing.T) {
+	worlds(t)
+	for _, apart := range []bool{false, true} {
+		d := direct(t, 1, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+		if owner := d.holder(peer.Owned); apart {
+			d.part([]*Node{owner}, d.others(owner))
+			d.pass(2 * limiter.Second)
+		}
+		if d.shared(d.key.part) != apart {
+			t.Fatalf("split %t: it has two owners: %t", apart, !apart)
+		}
+		asked := d.others(d.holder(peer.Owned))[0]
+		d.ask(d.key, asked, 2, true)
+		d.pass(lateAfter)
+		if d.key.passed != 0 {
+			t.Errorf("split %t: %d perhaps charged twice, and answered at once", apart, d.key.passed)
+		}
+		for _, n := range d.live() {
+			n.pause()
+		}
+		d.ask(d.key, asked, 2, true)
+		d.pass(2 * lateAfter)
+		for _, n := range d.live() {
+			n.resume()
+		}
+		d.pass(500 * ms)
+		if want := map[bool]int{true: 2}[apart]; d.key.passed != want || d.key.admitted != 4 {
+			t.Errorf("split %t: %d perhaps charged twice, want %d; %d admitted", apart, d.key.passed, want, d.key.admitted)
+		}
+	}
+}

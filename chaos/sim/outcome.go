@@ -73,6 +73,20 @@ func (w *World) changes(part int) int {
 	return n
 }
 
+// shared reports whether an available partition has several owners, as on each side of a split.
+func (w *World) shared(part int) bool {
+	if !w.split || part >= table.Partitions {
+		return false
+	}
+	owners := 0
+	for _, n := range w.live() {
+		if role, _, _, _ := n.core.Claim(part); role == peer.Owned {
+			owners++
+		}
+	}
+	return owners > 1
+}
+
 // invariants hold after every event.
 func (w *World) invariants() error {
 	for _, id := range w.parts {
