@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // Extension is what an extension of the hold of one key changed. By it the extension can be taken
 // back, see [Table.TakeBack].
@@ -16,6 +20,9 @@ func (t *Table) Extend(now limiter.Tick, c *limiter.Charge) (out limiter.Amended
 	x.Was, x.WasEnd = t.term(now, c)
 	out, changed = t.Amend(now, c, limiter.Amend{Extend: true})
 	_, x.End = t.term(now, c)
+	if out.State == limiter.AmendDone {
+		t.locked(now, c, func() { t.parts[PartitionOf(c.Key(0))].extended.add(c, x) })
+	}
 	return out, x, changed
 }
 
@@ -44,22 +51,27 @@ func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition
 	return s, p, &p.slots.at(at).state
 }
 
-// TakeBack lets the hold of a charge's only key be as it was before an extension: the estimate and
-// the end are the former ones, and what was added comes back. It reports false and changes nothing if
-// the hold does not end when the extension says: it was settled, has ended, was extended since, or
-// came to another table.
+// TakeBack takes an extension of the hold of a charge's only key back: what it added comes back, and
+// the hold ends when it did before. Extensions that came after it stand, until they are taken back
+// themselves: the estimate is the largest that was asked for, and the end that of the last. It reports false
+// and changes nothing if the hold was settled, has ended, or came to another table; or if there were
+// so many extensions since that this one is forgotten.
 func (t *Table) TakeBack(now limiter.Tick, c *limiter.Charge, x Extension) (done bool) {
 	t.locked(now, c, func() {
 		s, p, id := t.findHold(now, c)
-		if s == nil || limiter.HoldEnd(&s.state, t.words(s), c.ID.ID) != x.End {
+		if s == nil {
 			return
 		}
-		if done = true; id.A > x.Was {
-			t.dropRaise(p, s, c.ID.ID, now, id.A-x.Was)
-			id.A = x.Was
+		was, end, ok := p.extended.takeBack(c, x, limiter.HoldEnd(&s.state, t.words(s), c.ID.ID))
+		if !ok {
+			return
+		}
+		if done = true; id.A > was {
+			t.dropRaises(p, s, c.ID.ID, now, id.A-was)
+			id.A = was
 		}
 		// A hold that would have ended meanwhile ends now.
-		end := min(max(x.WasEnd, now), now+limiter.Span(limiter.MaxHold))
+		end = min(max(end, now), now+limiter.Span(limiter.MaxHold))
 		id.Time = end
 		if t.lengthen(p, s, c.ID.ID, end) {
 			id.Time += limiter.Span(c.ID.Life)
@@ -69,36 +81,98 @@ func (t *Table) TakeBack(now limiter.Tick, c *limiter.Charge, x Extension) (done
 	return done
 }
 
-// dropRaise gives back the last charge of a hold, which was of n units to each limit, and removes
-// its entries.
-func (t *Table) dropRaise(p *partition, s *slot, id uint64, now limiter.Tick, n uint32) {
+// dropRaises gives back the last n units that a hold has charged to each limit, and shortens or
+// removes their entries.
+func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n uint32) {
 	words := t.words(s)
-	last, from := limiter.Hold{}, int(s.state.A)
-	for i := int(s.state.A) - 1; i >= 0; i-- {
-		h := limiter.HoldAt(words, i)
-		if h.ID != id {
-			continue
+	t.giveBackLast(p, s, id, now, n)
+	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
+	for i := range int(s.state.A) {
+		if h := limiter.HoldAt(words, i); h.ID == id {
+			less[h.Limit] += uint64(h.Cost)
 		}
-		// An earlier charge of this instant, of as many units, has the same limit.
-		if h.First || h.Cost != n || last.Cost != 0 && (h.At != last.At || h.Limit != 0 && chargedAfter(s, words, i, h)) {
-			break
-		}
-		t.giveBack(p, s, &h, now, n)
-		last, from = h, i
 	}
-	at := -1
+	for limit, sum := range less { // now: what is left of them
+		less[limit] = sum - min(sum, uint64(n))
+	}
 	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
-		at++
-		return h, at < from || h.ID != id
+		if h.ID != id {
+			return h, true
+		}
+		left := less[h.Limit]
+		h.Cost = uint32(min(uint64(h.Cost), left))
+		less[h.Limit] = left - uint64(h.Cost)
+		return h, h.Cost > 0 || h.First
 	})
 }
 
-// chargedAfter reports whether a hold has an entry after entry i that charged the same limit.
-func chargedAfter(s *slot, words []uint64, i int, h limiter.Hold) bool {
-	for j := i + 1; j < int(s.state.A); j++ {
-		if o := limiter.HoldAt(words, j); o.ID == h.ID && o.Limit == h.Limit {
-			return true
+// maxExtended is how many extensions a partition knows. They are known for the time in which one
+// that another owner denied is taken back.
+const maxExtended = 64
+
+// extended are the last extensions of the holds of a partition, the latest last.
+type extended []extendedHold
+
+// extendedHold is an extension of the hold that an id has for a key.
+type extendedHold struct {
+	key  limiter.Hash
+	id   uint64
+	told Extension // as its asker knows it
+	cost uint32    // the estimate that it asked for
+	// was and wasEnd are what is left when it is taken back and no other one stands.
+	was    uint32
+	wasEnd limiter.Tick
+}
+
+func (h *extendedHold) of(c *limiter.Charge) bool { return h.key == c.Key(0).Hash && h.id == c.ID.ID }
+
+// add adds an extension of a charge's hold.
+func (e *extended) add(c *limiter.Charge, x Extension) {
+	if i := e.last(c); i >= 0 && (*e)[i].told.End != x.WasEnd { // of a former hold, or in another place
+		*e = slices.DeleteFunc(*e, func(h extendedHold) bool { return h.of(c) })
+	}
+	if len(*e) == maxExtended {
+		*e = slices.Delete(*e, 0, 1)
+	}
+	*e = append(*e, extendedHold{c.Key(0).Hash, c.ID.ID, x, c.Key(0).Cost, x.Was, x.WasEnd})
+}
+
+// last returns the index of the last extension of a charge's hold, -1 if there is none.
+func (e *extended) last(c *limiter.Charge) int {
+	for i := len(*e) - 1; i >= 0; i-- {
+		if (*e)[i].of(c) {
+			return i
 		}
 	}
-	return false
+	return -1
+}
+
+// takeBack forgets an extension of a charge's hold, which ends at an instant now. It returns the
+// estimate and the end that are left by those that stand. It reports false if this is not known.
+func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint32, end limiter.Tick, ok bool) {
+	at := slices.IndexFunc(*e, func(h extendedHold) bool { return h.of(c) && h.told == x })
+	if at < 0 {
+		return x.Was, x.WasEnd, ends == x.End
+	}
+	if (*e)[e.last(c)].told.End != ends {
+		return 0, 0, false
+	}
+	gone := (*e)[at]
+	*e = slices.Delete(*e, at, at+1)
+	estimate, end = gone.was, gone.wasEnd
+	first := true
+	for i := range *e {
+		h := &(*e)[i]
+		if !h.of(c) {
+			continue
+		}
+		if first {
+			if first = false; i >= at { // the one behind it comes after what was before
+				h.was, h.wasEnd = gone.was, gone.wasEnd
+			}
+			estimate = h.was
+		}
+		estimate, end = max(estimate, h.cost), h.told.End
+	}
+	return estimate, end, true
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // An extension that is taken back leaves the estimate, the end and the number of raises as they were,
-// also if an earlier one of the same instant was as large. Only the last one can be taken back.
+// also if an earlier one of the same instant was as large. Those that came later stand.
 func TestTakeBack(t *testing.T) {
 	tab, rule := New(Config{}), windowRule(t, 100)
 	var d limiter.Decision
@@ -38,10 +38,13 @@ func TestTakeBack(t *testing.T) {
 			t.Fatalf("%s: %d are left, want %d", when, n, left)
 		}
 	}
-	back(first, false, 80, "an extension before the last")
 	back(second, true, 85, "the last")
 	back(second, false, 85, "twice")
 	back(first, true, 90, "the one before that")
+	back(first, false, 90, "that one twice")
+	first, second = extend(15, 2*time.Minute), extend(20, 3*time.Minute)
+	back(first, true, 80, "one before the last")
+	back(second, true, 90, "the last, too")
 	for range 2 * limiter.MaxHoldParts {
 		back(extend(25, time.Hour), true, 90, "as often as one likes")
 	}

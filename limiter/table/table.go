@@ -127,6 +127,8 @@ type partition struct {
 	denied *topKeys
 	expiry atomic.Int64 // no counter here recovers before this instant
 	void   *void        // which receipts are void; nil: none
+
+	extended extended // holds that were extended lately
 }
 
 // unbounded is a bound in bytes that is never reached and can be multiplied by
