@@ -170,10 +170,13 @@ func ofMoves() []mutation {
 			{"internal/cluster/members/leave.go", "2*(len(v.Members)-1) <= others", "2*(len(v.Members)-1) < 0"},
 		}},
 		{name: "a member that counts on has not left", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
-			{"internal/cluster/members/registry.go", "			a.leaves = 0\n", "			_ = a.leaves\n"},
+			{"internal/cluster/members/registry.go", "			a.run(from).gone = false\n", "			_ = a.run(from)\n"},
 		}},
 		{name: "only its own link says that a member counts on", pkg: "./internal/cluster/members", test: "^TestAMemberThatCountsOnHasNotLeft$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		case direct && k.Instance == from && k.Joining &&", "		case k.Joining &&"},
+		}},
+		{name: "each instance that left is news once", pkg: "./internal/cluster/members", test: "^TestNewsOfTwoThatLeftGoesRoundOnce$", edits: []edit{
+			{"internal/cluster/members/registry.go", "	if gone && !r.gone {\n", "	for i := range a.runs {\n		if gone && a.runs[i].instance != r.instance {\n			a.runs[i].gone = false\n		}\n	}\n	if gone && !r.gone {\n"},
 		}},
 		{name: "a restart leaves no gap in the count", pkg: "./internal/cluster/members", test: "^TestARestartLeavesNoGapInTheCount$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		if have.gone && have.next != 0 {", "		if have.gone && have.next == 0 && have.next != 0 {"},

@@ -9,6 +9,9 @@ import (
 // Frames travel as the bytes of a link: a frame that the real codec does not take
 // fails the run, and so does a node that goes on using the memory of a frame.
 
+// maxSent bounds the bytes that the nodes send in a run. A run needs 6 MB at most.
+const maxSent = 256 << 20
+
 // encode returns the bytes of a frame that a node sends.
 func (w *World) encode(n *Node, f *peer.Frame) []byte {
 	var b []byte
@@ -19,6 +22,9 @@ func (w *World) encode(n *Node, f *peer.Frame) []byte {
 	b, err := w.codec.Append(b[:0], f)
 	if err != nil {
 		w.fail(fmt.Errorf("%s sends a frame that cannot be encoded: %w", n.name, err))
+	}
+	if w.sent += len(b); w.sent > maxSent {
+		w.fail(fmt.Errorf("the nodes have sent %d bytes: they repeat something without end", w.sent))
 	}
 	return b
 }

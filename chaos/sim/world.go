@@ -48,6 +48,7 @@ type World struct {
 	codec   *peerlink.Codec
 	buffers [][]byte // of frames, to be used again
 	frames  int      // that were sent
+	sent    int      // their bytes
 	failed  error    // what no bound has room for
 	lenient bool     // nodes may complain
 	// fault is called where a core may panic, nil: none does. See [errInjected].

@@ -61,12 +61,18 @@ type record struct {
 	nextJoins bool
 
 	// runs are the last instances that links reported under this name, newest first.
-	// leaves is the instance that a link reported as leaving, gone or forgotten.
-	runs   [maxRuns]peer.Instance
-	leaves peer.Instance
+	runs [maxRuns]run
 	// leaving is the instance that said over its own link that it leaves, at leavingAt.
 	leaving   peer.Instance
 	leavingAt limiter.Tick
+}
+
+// run is an instance of a name. gone means that a link reported it as leaving, gone or forgotten.
+// Each instance has a mark of its own: if a name had one mark, reports of two instances that have
+// left would take it from each other, each would be news again, and would be passed on without end.
+type run struct {
+	instance peer.Instance
+	gone     bool
 }
 
 // believedLeaving is how long it is believed of a member that it leaves because it said so:
@@ -74,18 +80,29 @@ type record struct {
 const believedLeaving = leaveWithin + 5*limiter.Second
 
 // maxRuns is how many instances of a name are remembered as reported by links. Two may
-// exist at a time: one that ends and one that starts.
-const maxRuns = 4
+// exist at a time: one that ends and one that starts. Reports of earlier ones may be on their way.
+const maxRuns = 8
+
+// run returns what links reported of an instance of this name, nil if nothing.
+func (a *record) run(i peer.Instance) *run {
+	k := slices.IndexFunc(a.runs[:], func(r run) bool { return r.instance == i })
+	if i == 0 || k < 0 {
+		return nil
+	}
+	return &a.runs[k]
+}
 
 // reported records what a link reports of an instance of this name, and returns whether
 // it is new.
-func (a *record) reported(k peer.Known) (news bool) {
-	if !slices.Contains(a.runs[:], k.Instance) {
+func (a *record) reported(i peer.Instance, gone bool) (news bool) {
+	r := a.run(i)
+	if r == nil {
 		copy(a.runs[1:], a.runs[:])
-		a.runs[0], news = k.Instance, true
+		r, news = &a.runs[0], true
+		*r = run{instance: i}
 	}
-	if k.Gone && a.leaves != k.Instance {
-		a.leaves, news = k.Instance, true
+	if gone && !r.gone {
+		r.gone, news = true, true
 	}
 	return news
 }
@@ -109,7 +126,7 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 		r.room(m.Name)
 		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining, wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
-			next.runs, next.leaves, next.leaving, next.leavingAt = a.runs, a.leaves, a.leaving, a.leavingAt
+			next.runs, next.leaving, next.leavingAt = a.runs, a.leaving, a.leavingAt
 			if a.next != m.Instance {
 				next.next, next.nextJoins = a.next, a.nextJoins
 			}
@@ -138,10 +155,10 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		a := r.known[k.Name]
 		switch {
 		case a == nil:
-		case a.reported(k) && !leaves:
+		case a.reported(k.Instance, k.Gone) && !leaves:
 			news = append(news, k)
-		case direct && k.Instance == from && k.Joining && a.leaving == from && a.leaves == from:
-			a.leaves = 0
+		case direct && k.Instance == from && k.Joining && a.leaving == from:
+			a.run(from).gone = false
 		case leaves && direct && a.leaving != k.Instance:
 			a.leaving, a.leavingAt = k.Instance, now
 		}
@@ -169,7 +186,7 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	case have == nil:
 	case have.instance != k.Instance && (have.live || !have.gone):
 		switch {
-		case !k.Gone && (itself || k.Joining && !slices.Contains(have.runs[:], k.Instance)):
+		case !k.Gone && (itself || k.Joining && have.run(k.Instance) == nil):
 			have.next, have.nextJoins = k.Instance, k.Joining
 		case have.next == k.Instance && k.Gone:
 			have.next = 0
@@ -254,7 +271,8 @@ func (r *Registry) Forget(name string) (peer.Known, bool) {
 	if a == nil || a.live || a.gone {
 		return peer.Known{}, false
 	}
-	a.gone, a.leaves = true, a.instance
+	a.gone = true
+	a.reported(a.instance, true)
 	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
 }
 
@@ -337,7 +355,7 @@ func (r *Registry) Met(name string, i peer.Instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[name]
-	return a != nil && i != 0 && slices.Contains(a.runs[:], i)
+	return a != nil && a.run(i) != nil
 }
 
 // SaidGone reports whether a link has reported that an instance leaves, has left or is
@@ -346,7 +364,11 @@ func (r *Registry) SaidGone(name string, i peer.Instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[name]
-	return a != nil && i != 0 && (a.leaves == i || a.gone && a.instance == i)
+	if a == nil || i == 0 {
+		return false
+	}
+	said := a.run(i)
+	return said != nil && said.gone || a.gone && a.instance == i
 }
 
 // Leaves reports whether an instance has said over its own link that it leaves. That is

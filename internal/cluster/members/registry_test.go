@@ -2,6 +2,7 @@ package members
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/peer"
@@ -223,6 +224,48 @@ func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
 		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil, now)
 		if test.say(r); r.SaidGone("b", b) != test.left {
 			t.Errorf("%s: it has left %t, want %t", name, !test.left, test.left)
+		}
+	}
+}
+
+// What members say about two instances of a name that have both left is passed on once by each
+// member, in whatever order it arrives. It must not go round for ever.
+func TestNewsOfTwoThatLeftGoesRoundOnce(t *testing.T) {
+	const first, second peer.Instance = 101, 102
+	now := 1_700_000_000 * limiter.Second
+	type word struct {
+		from, to int
+		known    peer.Known
+	}
+	const members = 5
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var all [members]*Registry
+		var under []word
+		spread := func(from, except int, k peer.Known) {
+			for to := range all {
+				if to != from && to != except {
+					under = append(under, word{from, to, k})
+				}
+			}
+		}
+		for i := range all {
+			all[i] = NewRegistry()
+		}
+		spread(0, 0, peer.Known{Name: "c", Instance: first, Gone: true})
+		spread(1, 1, peer.Known{Name: "c", Instance: second, Gone: true})
+		passed := 0
+		for ; len(under) > 0 && passed < 1000; passed++ {
+			i := random.IntN(len(under))
+			w := under[i]
+			under = append(under[:i], under[i+1:]...)
+			news, _, _ := all[w.to].Hear(peer.Instance(w.from+1), []peer.Known{w.known}, true, now)
+			for _, k := range news {
+				spread(w.to, w.from, k)
+			}
+		}
+		if most := 2 * members * members; passed > most {
+			t.Fatalf("seed %d: %d words and more were passed, want at most %d", seed, passed, most)
 		}
 	}
 }
