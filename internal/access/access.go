@@ -169,10 +169,11 @@ func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*call
 		return p.ofToken(c.Authorization[0], now)
 	case c.TLS != nil && len(c.TLS.VerifiedChains) > 0 && len(c.TLS.VerifiedChains[0]) > 0:
 		leaf := c.TLS.VerifiedChains[0][0]
-		if t := now(); t.After(leaf.NotAfter) || t.Before(leaf.NotBefore) { // it was valid when the connection was made
+		t := now()
+		if t.After(leaf.NotAfter) || t.Before(leaf.NotBefore) { // it was valid when the connection was made
 			return nil, unproved("its certificate has expired: connect again with a new one")
 		}
-		if found := p.ofCertificate(leaf); found != nil {
+		if found := p.ofCertificate(leaf, t); found != nil {
 			return found, nil
 		}
 		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to the permissions file",

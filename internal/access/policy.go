@@ -327,8 +327,8 @@ func (l *loader) permission(n *node, a transport.Action) permission {
 
 // ofCertificate returns the identity of a verified certificate, nil if it has none: by its
 // URIs, or else by its DNS names, or else by its common name.
-func (p *policy) ofCertificate(c *x509.Certificate) *caller {
-	found, ok := p.shown.Get(c)
+func (p *policy) ofCertificate(c *x509.Certificate, now time.Time) *caller {
+	found, ok := p.shown.GetAt(c, now)
 	if !ok {
 		found = p.named(c)
 		p.shown.Keep(c, found)
