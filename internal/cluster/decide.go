@@ -187,7 +187,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		p.instant(t)
 	}
 	charge := d.shareOf(t, q.Charge)
-	if p := d.attempted(t, charge); p != nil {
+	if p := d.attempted(t, charge, parts); p != nil {
 		if d.contend(t, p, q) {
 			return route.Kept
 		}
@@ -278,9 +278,13 @@ func (d *decider) stands(k *limiter.Charge) {
 
 // attempted returns a partition in which an earlier attempt of a check has charged one of its
 // keys, and may still take that back; nil if there is none. The partitions are locked.
-func (d *decider) attempted(t *turn, k *limiter.Charge) *partition {
-	if k.ID == nil || k.Peek || !d.table.Remembers(t.At, k) {
+func (d *decider) attempted(t *turn, k *limiter.Charge, parts []*partition) *partition {
+	if k.ID == nil || k.Peek {
 		return nil
+	}
+	pending := func(p *partition) bool { return p.r.Own().Unsettled() || p.r.Own().Awaits() }
+	if !slices.ContainsFunc(parts, pending) || !d.table.Remembers(t.At, k) {
+		return nil // usually the former, without a search in the table
 	}
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {

@@ -47,12 +47,8 @@ func (t *Table) prefetch(partition int, hi uint64) {
 	if block == nil {
 		return
 	}
-	s := unsafe.Pointer(&block[at])
-	fetch(s)
-	fetch(unsafe.Add(s, slotBytes-1)) // a slot may span two lines
-	if at > 0 {
-		fetch(unsafe.Pointer(&block[at-1])) // the slot before the home, where the search turns back
-	}
+	// And the slot before the home, where the search turns back.
+	fetchPair(unsafe.Pointer(&block[max(at-1, 0)]))
 }
 
 // layout is the location of a partition's slots. It is immutable and read without the

@@ -8,3 +8,11 @@ import "unsafe"
 //
 //go:noescape
 func fetch(p unsafe.Pointer)
+
+// fetchPair fetches the cache lines of two slots, the first of which is at p.
+//
+//go:noescape
+func fetchPair(p unsafe.Pointer)
+
+// The assembly knows the size of a slot.
+const _ = uint(slotBytes-48) + uint(48-slotBytes)

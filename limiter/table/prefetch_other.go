@@ -6,3 +6,6 @@ import "unsafe"
 
 // fetch does nothing on processors for which it is not implemented.
 func fetch(unsafe.Pointer) {}
+
+// fetchPair does nothing, either.
+func fetchPair(unsafe.Pointer) {}

@@ -131,6 +131,9 @@ func (o *reservations) UnsettledOf(k *limiter.Key) (units uint64) {
 // earlier attempt's: a late cancel of that one takes nothing back any more.
 func (o *reservations) Stands(k *limiter.Key, id *limiter.Idempotency) {
 	had := len(o.overdue)
+	if had == 0 {
+		return
+	}
 	o.overdue = slices.DeleteFunc(o.overdue, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID })
 	o.count.Add(int64(len(o.overdue) - had))
 }
