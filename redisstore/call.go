@@ -172,6 +172,7 @@ const (
 	modeCheck = iota
 	modePeek
 	modeShadowPeeks // limits in shadow are asked and not charged
+	modeNever       // modePeek for a check with a hold, which may be over
 
 	extends = 4 // added to a mode: the check extends the hold of its id
 )

@@ -179,8 +179,8 @@ func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 // modeOf returns which limits the script may charge. modeCheck: all of them. modePeek:
 // none, because the charge is a peek, or because its cost is above the capacity of a
 // limit that is not in shadow, so it can never be admitted. modeShadowPeeks: only those
-// that are not in shadow, because the cost is above the capacity of a limit in shadow. With
-// an id, the script that has all keys decides by those for which the id is not remembered.
+// that are not in shadow, because the cost is above the capacity of a limit in shadow. modeNever:
+// none, as modePeek, but a hold that is over is told. With an id, the script that has all keys decides by those for which the id is not remembered.
 func (s *Store) modeOf(c *limiter.Charge) int64 {
 	mode := int64(modeCheck)
 	if c.Peek {
@@ -195,7 +195,10 @@ func (s *Store) modeOf(c *limiter.Charge) int64 {
 			if max(k.Cost, 1) <= l.Capacity() {
 				continue
 			}
-			if !k.Rule.Shadow {
+			switch {
+			case !k.Rule.Shadow && c.ID != nil && c.ID.Hold > 0:
+				return modeNever
+			case !k.Rule.Shadow:
 				return modePeek
 			}
 			mode = modeShadowPeeks

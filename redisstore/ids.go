@@ -91,7 +91,7 @@ func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
 			numbers = numbers[perID:]
 		}
 	}
-	if m.known != m.charged && (c.Peek || s.modeOf(c) == modePeek) {
+	if m.known != m.charged && (c.Peek || s.modeOf(c)&modePeek != 0) {
 		m.known = 0 // nothing was charged
 	}
 	return m
@@ -114,6 +114,7 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 			}
 		}
 		limiter.Settle(d, true)
+		d.Repeated = true // see engine.Spent
 		return
 	}
 	if limiter.Settle(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {

@@ -175,6 +175,11 @@ func TestSlotsOfSeveralMasters(t *testing.T) {
 	if _, err := s.Check(t.Context(), r); !errors.Is(err, weir.ErrSettled) {
 		t.Errorf("a spent id: %v", err)
 	}
+	r.Cost = weir.Units(3)
+	if _, err := s.Check(t.Context(), r); !errors.Is(err, weir.ErrSettled) {
+		t.Errorf("a spent id, and more than the limit: %v", err)
+	}
+	r.Cost = limiter.Cost{}
 	r.User = "eve" // her part is charged, and taken back
 	if _, err := s.Check(t.Context(), r); !errors.Is(err, weir.ErrSettled) {
 		t.Errorf("a spent id of one key: %v", err)

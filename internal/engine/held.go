@@ -23,13 +23,14 @@ func Unheld(m rules.Match, c *limiter.Charge) error {
 }
 
 // Spent returns an error for a decision of a cluster that denies for good because the id of the check
-// is that of a reservation that is over: a limit on concurrency would never allow its cost.
+// is that of a reservation that is over: a limit on concurrency would never allow its cost, although it
+// is within the limit or, as Redis says, the check is a repeated one.
 func Spent(d *limiter.Decision) error {
 	if d.Allowed || !d.Never {
 		return nil
 	}
 	for i := range d.Len() {
-		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency && max(l.Cost, 1) <= l.Limit.Capacity() {
+		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency && (d.Repeated || max(l.Cost, 1) <= l.Limit.Capacity()) {
 			return table.ErrSpent
 		}
 	}

@@ -21,10 +21,14 @@ end
 
 -- recall reads the ids. It returns for each limit whether it was charged before, and, unless the
 -- id is remembered for all keys, the limits in an order in which those come last; and the mode. A
--- peek asks all of them. A check whose hold finds no room, or is over, becomes one.
+-- peek asks all of them. A check whose hold finds no room, or is over, becomes one, and so does mode 3: a
+-- check that no limits admit, here or elsewhere, but whose hold may be over.
 recall = function(mode)
   local limits, before, order, n, rest, asked = #ARGV - 1, {}, {}, 0, false, mode
-  local elsewhere, refused = head[5 + 2 * limits], false
+  local elsewhere, refused, never = head[5 + 2 * limits], false, mode == 3
+  if never then
+    mode, asked = 1, 1
+  end
   eachID(function(id)
     id.at, id.cost, id.bits = 0, 0, 0
     local v = call('GET', id.k)
@@ -34,7 +38,7 @@ recall = function(mode)
     end
     if over > now then
       id.at, id.cost, id.bits = was, cost, bits
-      if asked ~= 1 and spent and spent(id, v) then
+      if (asked ~= 1 or never) and spent and spent(id, v) then
         id.at, id.cost, id.bits, refused = -3, 0, 0, true
       elseif asked ~= 1 then
         for i = id.first, id.last do
