@@ -18,7 +18,7 @@ func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"user":"ada","path":"/towns","cost":3,"peek":true}`, `{"attributes":{"plan":"free"},"group":"g","ip":"::1"}`,
 		`{"limits":[{"limit":5,"window":"1m","algorithm":"gcra","burst":9,"weight":0.25,"block":"3s"}]}`,
-		`{"usr":1}`, `{"user":"a","user":"b"}`, `{"cost":1e3}`, `[{}]`, `{"user":"\ud800"}`, `{"id":"7","id_ttl_ms":5}`, `{"checks":[{}]}`, ``, `{"a":`, `{} {}`,
+		`{"usr":1}`, `{"user":"a","user":"b"}`, `{"cost":1e3}`, `[{}]`, `{"user":"\ud800"}`, `{"id":"7","id_ttl_ms":5,"hold_ms":9}`, `{"id":"7","hold_ms":86400001}`, `{"checks":[{}]}`, ``, `{"a":`, `{} {}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -44,13 +44,14 @@ func FuzzCheckJSON(f *testing.F) {
 			Cost                                *int64
 			Peek                                bool
 			ID                                  string
+			Hold                                int64 `json:"hold_ms"`
 		}
 		if err := json.Unmarshal(body, &o); err != nil {
 			t.Fatalf("%q was read, but: %v", body, err)
 		}
 		r := q.request
 		if r.Path != o.Path || r.User != o.User || r.IP != o.IP || r.Group != o.Group || r.Method != o.Method || r.Rule != o.Rule ||
-			!maps.Equal(r.Attributes, o.Attributes) || q.peek != o.Peek || r.ID != o.ID || len(r.Limits) != len(o.Limits) || r.Cost.Given() != (o.Cost != nil) {
+			!maps.Equal(r.Attributes, o.Attributes) || q.peek != o.Peek || r.ID != o.ID || r.Hold != time.Duration(o.Hold)*time.Millisecond || len(r.Limits) != len(o.Limits) || r.Cost.Given() != (o.Cost != nil) {
 			t.Fatalf("%q became %+v", body, q)
 		}
 		for i, l := range r.Limits {
@@ -64,7 +65,7 @@ func FuzzCheckJSON(f *testing.F) {
 // FuzzQuery: parameters are either refused, or read as net/url reads them.
 func FuzzQuery(f *testing.F) {
 	for _, s := range []string{
-		"", "path=/towns&user=ada&cost=3&peek=true", "attr.plan=free&attr.x=", "usr=1", "user=a&user=b", "cost=1e3", "a;b", "%zz", "user=%00%ff", "attr.=1", "id=7&id_ttl_ms=5", "id=",
+		"", "path=/towns&user=ada&cost=3&peek=true", "attr.plan=free&attr.x=", "usr=1", "user=a&user=b", "cost=1e3", "a;b", "%zz", "user=%00%ff", "attr.=1", "id=7&id_ttl_ms=5", "id=", "id=7&hold_ms=5",
 	} {
 		f.Add(s)
 	}
@@ -98,10 +99,13 @@ func FuzzQuery(f *testing.F) {
 		if v.Has("id") {
 			back.Set("id", r.ID)
 		}
-		if v.Has("id_ttl_ms") {
-			back.Set("id_ttl_ms", v.Get("id_ttl_ms"))
-			if ms, err := strconv.ParseInt(v.Get("id_ttl_ms"), 10, 64); err != nil || r.IDTTL != time.Duration(ms)*time.Millisecond {
-				t.Fatalf("%q became the time %v", raw, r.IDTTL)
+		for name, value := range map[string]time.Duration{"id_ttl_ms": r.IDTTL, "hold_ms": r.Hold} {
+			if !v.Has(name) {
+				continue
+			}
+			back.Set(name, v.Get(name))
+			if ms, err := strconv.ParseInt(v.Get(name), 10, 64); err != nil || value != time.Duration(ms)*time.Millisecond {
+				t.Fatalf("%q: %s became %v", raw, name, value)
 			}
 		}
 		if v.Has("peek") {

@@ -225,7 +225,7 @@ func FuzzReadBatch(f *testing.F) {
 		f.Add(append(b, more...))
 	}
 	add(&weirv1.CheckBatchRequest{})
-	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{}, {Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Id: "7", IdTtlUs: -4, IdOptional: true}}})
+	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{}, {Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Id: "7", IdTtlUs: -4, IdOptional: true, HoldUs: 9}}})
 	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Attributes: map[string]string{"a": "b"}, User: "x"}, {Limits: []*weirv1.Limit{{Limit: 3}}}}})
 	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "x"}}}, 0x7a, 1, 0)
 	f.Add([]byte{0x0a, 3, 0x0a, 1, 0xff})

@@ -3,6 +3,7 @@ package limitertest
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -49,33 +50,10 @@ func holdsAreRight(t *testing.T, slots int) {
 		seeds = 30
 	}
 	for seed := range seeds {
-		h := &holdTrial{t: t, c: SeededChoices(seed), table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, final: slots > 0}
-		for i := range 2 {
-			rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
-			for j := range 1 + h.c.Pick(2) {
-				spec := RandomSpec(h.c, limiter.Algorithm(h.c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
-				if slots > 0 && h.c.Pick(slots) == 0 {
-					spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](h.c, 1, 3, 10, 100), Block: spec.Block}
-				}
-				l, err := limiter.NewLimit(spec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				rule.Limits = append(rule.Limits, l)
-			}
-			h.rules = append(h.rules, rule)
-		}
-		for range 120 {
-			h.step()
-			h.compare()
-			if t.Failed() {
-				t.Fatalf("seed %d:\n%s\n%s\n%v", seed, h.rules[0].Limits, h.rules[1].Limits, h.story[max(0, len(h.story)-40):])
-			}
-		}
-		h.now += 1000 * limiter.Day
-		h.compare()
-		if s := h.table.Stats(); s.Holds != 0 {
-			t.Fatalf("seed %d: %d holds are left after all have ended", seed, s.Holds)
+		h := newHoldTrial(t, SeededChoices(seed), slots, done)
+		h.log("seed %d", seed)
+		if h.run(); t.Failed() {
+			return
 		}
 	}
 	for _, s := range []limiter.AmendState{
@@ -84,6 +62,60 @@ func holdsAreRight(t *testing.T, slots int) {
 		if done[s] < int(seeds)/8 {
 			t.Errorf("only %d were %s", done[s], s)
 		}
+	}
+}
+
+// FuzzHolds is both, with choices that the fuzzer makes.
+func FuzzHolds(f *testing.F) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range 16 {
+		b := make([]byte, 64<<(i%4))
+		for j := range b {
+			b[j] = byte(rng.UintN(256))
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := ByteChoices(b)
+		newHoldTrial(t, c, 3*c.Pick(2), map[limiter.AmendState]int{}).run()
+	})
+}
+
+func newHoldTrial(t *testing.T, c Choices, slots int, done map[limiter.AmendState]int) *holdTrial {
+	t.Helper()
+	h := &holdTrial{t: t, c: c, table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, final: slots > 0}
+	for i := range 2 {
+		rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
+		for j := range 1 + c.Pick(2) {
+			spec := RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
+			if slots > 0 && c.Pick(slots) == 0 {
+				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100), Block: spec.Block}
+			}
+			l, err := limiter.NewLimit(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rule.Limits = append(rule.Limits, l)
+		}
+		h.rules = append(h.rules, rule)
+	}
+	return h
+}
+
+// run takes steps while there are choices, until one is wrong, and lets all holds end.
+func (h *holdTrial) run() {
+	h.t.Helper()
+	for i := 0; i < 120 && h.c.More(); i++ {
+		h.step()
+		h.compare()
+		if h.t.Failed() {
+			h.t.Fatalf("%s\n%s\n%v", h.rules[0].Limits, h.rules[1].Limits, append(h.story[:1:1], h.story[max(1, len(h.story)-40):]...))
+		}
+	}
+	h.now += 1000 * limiter.Day
+	h.compare()
+	if s := h.table.Stats(); s.Holds != 0 {
+		h.t.Errorf("%d holds are left after all have ended", s.Holds)
 	}
 }
 
