@@ -100,7 +100,11 @@ func (m *amending) ask(ctx context.Context, make func(p *part) (*call, error)) e
 // settle settles, or, if dry, says what would be done.
 func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out limiter.Amended, _ error) {
 	err := m.ask(ctx, func(p *part) (*call, error) {
-		return m.store.settlement(m.w, m.charge, a, dry, p.first, p.last, m.name), nil
+		mode := int64(0)
+		if dry {
+			mode = 1
+		}
+		return m.store.amendment(m.w, m.charge, mode, nil, a.IgnoreUnknown, p.first, p.last, m.name), nil
 	})
 	if err != nil {
 		return out, err
@@ -139,8 +143,35 @@ func settledRank(s limiter.AmendState) int {
 	return 4
 }
 
-// extend extends, or, if dry, says what would be done.
-func (m *amending) extend(ctx context.Context, _ limiter.Amend, dry bool) (out limiter.Amended, _ error) {
+// extend extends, or, if dry, says what would be done. What one part does not extend, since another
+// caller came in between, none does.
+func (m *amending) extend(ctx context.Context, _ limiter.Amend, dry bool) (out limiter.Amended, err error) {
+	out, err = m.extendParts(ctx, dry)
+	if err == nil && !dry && len(m.parts) > 1 && out.State != limiter.AmendDone && out.State != limiter.AmendUnknown {
+		m.retract(ctx)
+	}
+	return out, err
+}
+
+// retract takes back what an extension has done, where it is still the last. A call that is lost leaves
+// the longer hold, and its raise, until it ends.
+func (m *amending) retract(ctx context.Context) {
+	var calls []*call
+	for i := range m.parts {
+		p := &m.parts[i]
+		reply := p.call.reply
+		if len(reply) == 3 { // it was not extended
+			continue
+		}
+		end := reply[0] + int64(limiter.Span(m.charge.ID.Hold))
+		c := m.store.amendment(m.w, m.charge, end, reply[1+perLimit*p.size:], false, p.first, p.last, m.name)
+		c.kind = kindCancel
+		calls = append(calls, c)
+	}
+	_, _ = m.store.finish(context.WithoutCancel(ctx), calls, "")
+}
+
+func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amended, _ error) {
 	mode := int64(modeCheck | extends)
 	if dry {
 		mode = modePeek | extends
@@ -218,22 +249,28 @@ func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limite
 	return all
 }
 
-// settlement returns the call that settles the keys [first, last) of a charge; if dry, it says what
-// that would do.
-func (s *Store) settlement(w when, c *limiter.Charge, a limiter.Amend, dry bool, first, last int, name limiter.KeyNamer) *call {
+// amendment returns the call that settles the keys [first, last) of a charge; in mode 1 it says what that
+// would do. A larger mode is the end that an extension gave to the holds of these keys: it is taken
+// back, by what its reply says of each id in before.
+func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64, ignore bool, first, last int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
-	head := append(append(w.append(nil), ','), digit(dry))
+	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
 	for n := first; n < last; n++ {
 		k := c.Key(n)
+		cost, end := int64(k.Cost), int64(0)
+		if before != nil {
+			cost, end = before[perID*(n-first)+1], before[perID*(n-first)+2]
+		}
 		tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)
 		for _, l := range k.Rule.Limits {
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 			out.add(s.spelled.of(l), around)
-			head = append(strconv.AppendUint(append(head, ','), uint64(k.Cost), 10), ",0"...)
+			head = strconv.AppendInt(append(head, ','), cost, 10)
+			head = strconv.AppendInt(append(head, ','), end, 10)
 		}
 	}
-	head = s.addIDs(head, out, c.ID, c, true, a.IgnoreUnknown, 0, first, last, name)
+	head = s.addIDs(head, out, c.ID, c, true, ignore, 0, first, last, name)
 	out.args[0] = string(append(head, ']'))
 	out.route = out.keys[0]
 	out.holding()

@@ -1,7 +1,10 @@
 -- A settlement: the holds of an id end with what was used. What the estimates were too much is given
 -- back, from the latest parts first; what they were too little is charged, beyond the limits too.
 --
--- ARGV[1] goes on: 1 if nothing is to change, then for each limit what was used and 0, then how long
+-- Or an extension is taken back, where it is still the last.
+--
+-- ARGV[1] goes on: 1 if nothing is to change, or the end that the extension gave to the holds, then
+-- for each limit what was used and 0, or the estimate and the end before the extension, then how long
 -- the id is remembered, 1 if an id that is not known is not charged, and for each of the ids the
 -- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
 -- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate, and
@@ -31,6 +34,25 @@ local function overdraw(s, n)
   return units > left and units - left or 0
 end
 
+-- retract takes an extension of the hold of an id back, which ended at an instant before. The parts that
+-- it charged are the last.
+local function retract(id, before)
+  local g, h, more, rest, gone = of[id.first], id.hold, id.was - id.cost, {}, {}
+  for _, part in ipairs(h.parts) do
+    local raise = more > 0 and part.at == h.parts[#h.parts].at and part.cost == more
+    table.insert(raise and gone or rest, part)
+  end
+  h.parts, h.over = rest, before > now and before or now + 1
+  local over = h.over + (h.keep == 1 and life or 0)
+  local v = pack('<I7', over) .. sub(id.v, 8, 14) .. pack('<I4', id.cost) .. sub(id.v, 19, ENTRY_OF_ID) .. fold(h)
+  call('ZREM', g.holds, member(g, id.k, id.v))
+  call('SET', id.k, v, 'PX', call('PTTL', id.k))
+  call('ZADD', g.holds, whole(h.over), member(g, id.k, v))
+  for _, part in ipairs(gone) do
+    giveBack(g, part, part.cost, now)
+  end
+end
+
 arrive(limits)
 local known, estimate, over = 0, nil, 0
 eachID(function(id)
@@ -44,6 +66,15 @@ eachID(function(id)
   end
   ids[#ids + 1] = id
 end)
+if head[3] > 1 then
+  for _, id in ipairs(ids) do
+    local before = head[3 + 2 * id.first]
+    if before > 0 and id.hold and id.hold.over == head[3] and id.was >= id.cost then
+      retract(id, before)
+    end
+  end
+  return {now, DONE, 0, 0}
+end
 for _, id in ipairs(ids) do
   if id.was and not id.hold and id.was ~= id.cost then
     return {now, SETTLED, id.was, 0}

@@ -283,11 +283,12 @@ elseif hold then
     return {}, order
   end
   -- reserve extends the hold of an id. Its numbers in the answer are 1 if it has one, and its
-  -- estimate before.
+  -- estimate and its end before.
   reserve = function(id, answer, made)
     if not id.hold then
-      return 0, 0
+      return 0, 0, 0
     end
+    local before = id.hold.over
     if made then
       local h, cost = id.hold, id.cost
       if id.more then
@@ -297,6 +298,6 @@ elseif hold then
       h.over = now + hold[1]
       begin(id, id.at, cost, id.bits, 1, h, id.v)
     end
-    return 1, id.cost
+    return 1, id.cost, before
   end
 end

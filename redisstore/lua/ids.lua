@@ -82,7 +82,7 @@ remember = function(answer, made)
   for j = 1, #ids do
     local id = ids[j]
     if extension then
-      id.at, id.cost = reserve(id, answer, made)
+      id.at, id.cost, id.bits = reserve(id, answer, made)
     elseif id.at == 0 and made and reserve then
       id.at = -1
       reserve(id, answer)

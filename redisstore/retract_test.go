@@ -1,0 +1,97 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/limitertest"
+)
+
+// An extension asks the keys in all slots whether they admit it, and then extends. If another caller takes
+// what was left of one key in between, the extension is denied, and all keys are as before: their
+// estimates, and the ends of their holds, also of a limit on concurrency.
+func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
+	t.Parallel()
+	store := openStore(t, clusterConfig(startCluster(t)))
+	rule := &limiter.Rule{Name: "r"}
+	for _, spec := range []limiter.Spec{
+		{Name: "hour", Limit: 10, Window: time.Hour, Algorithm: limiter.FixedWindow},
+		{Name: "log", Limit: 10, Window: time.Hour, Algorithm: limiter.SlidingLog},
+		{Name: "bucket", Limit: 10, Window: time.Hour, Algorithm: limiter.TokenBucket},
+		{Name: "slots", Limit: 10, Algorithm: limiter.Concurrency},
+	} {
+		l, err := limiter.NewLimit(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Limits = append(rule.Limits, l)
+	}
+	now := limitertest.Start()
+	charge := func(id uint64, cost uint32, hold time.Duration, keys ...uint64) *limiter.Charge {
+		c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: hold}}
+		for _, k := range keys {
+			c.Add(limiter.Key{Hash: limiter.Hash{Hi: k, Lo: k << 50}, Rule: rule, Cost: cost})
+		}
+		return c
+	}
+	between := func() {}
+	named := 0
+	name := func(dst []byte, _, _ int) []byte {
+		if named++; named == 7 { // the calls that ask named each key twice: those that extend are next
+			between()
+		}
+		return dst
+	}
+	decide := func(c *limiter.Charge) (d limiter.Decision) {
+		t.Helper()
+		if err := store.Decide(t.Context(), limiter.At(now), []*limiter.Charge{c}, []*limiter.Decision{&d}, func(dst []byte, _, _ int) []byte { return dst }); err != nil || d.Source != limiter.SourceRedis {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		return d
+	}
+	left := func(when string, want ...uint32) {
+		t.Helper()
+		for k, n := range want {
+			c := charge(0, 1, 0, uint64(k+1))
+			c.ID, c.Peek = nil, true
+			d := decide(c)
+			for j := range d.Len() {
+				if got := d.Limit(j).Remaining; got != n {
+					t.Errorf("%s: key %d has %d of %s left, want %d", when, k+1, got, d.Limit(j).Limit.Name(), n)
+				}
+			}
+		}
+	}
+	if d := decide(charge(1, 2, time.Minute, 1, 2, 3)); !d.Allowed {
+		t.Fatal("denied")
+	}
+	now += 10 * limiter.Second
+	extend := charge(1, 5, 10*time.Minute, 1, 2, 3)
+	amend := func(when string, want limiter.AmendState) {
+		t.Helper()
+		named = 0
+		if a, err := store.Amend(context.Background(), limiter.At(now), extend, limiter.Amend{Extend: true}, name); err != nil || a.State != want {
+			t.Fatalf("%s: %+v, %v", when, a, err)
+		}
+	}
+	other := charge(2, 6, time.Hour, 2)
+	between = func() {
+		if d := decide(other); !d.Allowed {
+			t.Error("the other one is denied")
+		}
+	}
+	amend("another one came in between", limiter.AmendDenied)
+	if named < 12 {
+		t.Fatalf("premise: %d names were asked for", named)
+	}
+	left("denied late", 8, 2, 8)
+	between = func() {}
+	amend("again", limiter.AmendDenied)
+	left("denied at once", 8, 2, 8)
+	now = limitertest.Start() + limiter.Minute - 1
+	left("before their end", 8, 2, 8)
+	now++
+	left("at their end", 10, 4, 10)
+}
