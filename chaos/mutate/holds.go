@@ -23,7 +23,8 @@ func ofHolds() []mutation {
 			{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},
 		}},
 		{name: "an extension is only taken back if none came after it", pkg: table, test: "^TestTakeBack$", edits: []edit{
-			{"limiter/table/extension.go", "c.ID.ID) != x.End {\n", "c.ID.ID) < 0 {\n"},
+			{"limiter/table/extension.go", "		return x.Was, x.WasEnd, ends == x.End\n", "		return x.Was, x.WasEnd, true\n"},
+			{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if (*e)[e.last(c)].told.End < 0 {\n"},
 		}},
 		{name: "a settlement is charged only with room for its id", pkg: table, test: "^TestSettleWithoutRoomForTheID$", edits: []edit{
 			{"limiter/table/amend.go", "	case !room:\n		return out, noRoom\n", "	case !room && t == nil:\n		return out, noRoom\n"},

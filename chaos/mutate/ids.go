@@ -41,7 +41,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "	if answer.Repeated {\n", "	if answer.Repeated && !q.Settles {\n"},
 		}},
 		{name: "an attempt waits for an earlier one", pkg: cluster, test: "^TestAnAttemptWaits", edits: []edit{
-			{"internal/cluster/decide.go", "	if k.ID == nil || k.Peek || !d.table", "	if k.ID == nil || t.Now > 0 || !d.table"},
+			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},
 		{name: "a block by the other keys is copied", pkg: cluster, test: "^TestABlockOfTheOtherKeysIsCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "		limits := limitsOf(answer, i)\n", "		limits := len(k.Rule.Limits)\n"},
