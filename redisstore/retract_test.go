@@ -90,8 +90,13 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	between = func() {}
 	amend("again", limiter.AmendDenied)
 	left("denied at once", 8, 2, 8)
+	// Others have charged what comes back too much, if the raise stays in the holds that are to end.
+	if d := decide(charge(3, 3, time.Hour, 1, 3)); !d.Allowed {
+		t.Fatal("denied")
+	}
+	left("charged by another one", 5, 2, 5)
 	now = limitertest.Start() + limiter.Minute - 1
-	left("before their end", 8, 2, 8)
+	left("before their end", 5, 2, 5)
 	now++
-	left("at their end", 10, 4, 10)
+	left("at their end", 7, 4, 7)
 }

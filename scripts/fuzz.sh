@@ -30,5 +30,5 @@ for target in "${targets[@]}"; do
   read -r package name <<<"$target"
   n=$((n + 1))
   echo "--- $n of ${#targets[@]}: $name in $package, $each"
-  go test -run '^$' -fuzz "^$name\$" -fuzztime "$each" "$package"
+  go test -run '^$' -fuzz "^$name\$" -fuzztime "$each" -fuzzminimizetime 20x "$package"
 done

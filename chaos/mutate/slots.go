@@ -55,6 +55,12 @@ func ofSlots() []mutation {
 		{name: "redis: a check of slots needs a hold", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
 			{"backend.go", "engine.Unheld(m, &q.Charge)", "engine.Unheld(rules.Match{}, &q.Charge)"},
 		}},
+		{name: "redis: a raise that is taken back leaves the hold", pkg: redis, test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+			{"redisstore/lua/amend.lua", "  h.parts, h.over = rest, before > now", "  h.over = before > now"},
+		}},
+		{name: "redis: an extension that one slot denies is taken back", pkg: redis, test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+			{"redisstore/hold.go", "		m.retract(ctx)\n", "		_ = m.retract\n"},
+		}},
 		{name: "redis: what is taken back leaves the hold", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
 			{"redisstore/lua/refund.lua", "    if not gone[part.limit] then\n", "    if true then\n"},
 		}},

@@ -92,8 +92,8 @@ func (d *heldCrowd) settleAt(at []*Node, ids []uint64, within limiter.Tick) {
 	}
 }
 
-// settledAll fails unless every settlement was answered, by someone or, if unanswered, by nobody.
-// Those by nobody are asked for again.
+// settledAll fails if a settlement has no answer or a wrong one. With unanswered, a settlement may say
+// that no owner answered it; it is then asked for again.
 func (d *heldCrowd) settledAll(unanswered bool) {
 	d.t.Helper()
 	all := d.settlements
@@ -114,7 +114,8 @@ func (d *heldCrowd) settledAll(unanswered bool) {
 	}
 }
 
-// right reports whether a settlement may have this answer. What held nothing is charged.
+// right reports whether a settlement may have this answer. A reservation of 0 units holds nothing, so
+// its settlement is charged.
 func (d *heldCrowd) right(s limiter.AmendState) bool {
 	return s == limiter.AmendRepeated || s == limiter.AmendDone && d.estimate > 0 || s == limiter.AmendCharged && d.estimate == 0
 }
@@ -173,8 +174,8 @@ func TestSettlingDuringAHandoff(t *testing.T) {
 
 // TestSettlingDuringASplit: under closed the side without owner and heir settles nothing, and
 // says that nobody answered; later it is settled. Under the other policies the side of the heir
-// settles what it has, too. When they meet, nothing that was used comes back, but for what both have
-// charged beyond the estimates: of that the larger sum counts.
+// settles what it has, too. When they meet, no unit that was used comes back, with one exception:
+// of what both sides have charged beyond the estimates, only the larger sum counts.
 func TestSettlingDuringASplit(t *testing.T) {
 	worlds(t)
 	for _, policy := range []limiter.Unreachable{limiter.UnreachableClosed, limiter.UnreachableLocal, limiter.UnreachableOpen} {
