@@ -56,7 +56,12 @@ func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known 
 
 // decideOnce is decide for a charge with an id.
 func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
-	t.Prefetch(c) // an id and its key lie apart: the memory of both arrives at a time
+	for i := range c.Len() {
+		t.fetchBoth(&t.parts[PartitionOf(c.Key(i))], c.Key(i), c.ID.ID)
+	}
+	if t.decideNew(now, c, d) {
+		return decided
+	}
 	charged, known := t.remembered(now, c)
 	id := c.ID
 	switch {
@@ -171,17 +176,20 @@ func (t *Table) unreserveIDs(number uint16, n int64) {
 // remember remembers the id of a charge that was made, for each key that it costs something.
 // It moves slots, so it invalidates all pointers to slots.
 func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, number uint16) {
-	until, n := rememberedUntil(now, c.ID), 0
+	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
 			p, e, at, found, _ := t.findID(now, c, k)
-			e.limit = number
-			e.state = limiter.State{Time: until, Until: now, A: k.Cost, B: uint32(chargedOf(d.Receipt, n, k))}
-			if found { // its time was over
-				p.slots.at(at).state = e.state
+			e.limit, e.state = number, idState(now, c.ID, k, chargedOf(d.Receipt, n, k))
+			end, over := at, found // a found one's time was over
+			if !found {
+				end, over = t.overID(p, at, now)
+			}
+			if over {
+				p.slots.replace(at, end, e)
 				t.unreserveIDs(number, 1)
-				t.expiresAt(p, until)
+				t.expiresAt(p, e.state.Time)
 			} else {
 				t.insert(p, e, now)
 			}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"iter"
 	"math"
 	"math/bits"
 
@@ -182,6 +183,26 @@ func (t *slots) insert(i int, e slot) bool {
 	*t.at(i) = e
 	t.used++
 	return true
+}
+
+// run yields the slots in use from i to the next free one: those that move for an entry at i.
+func (t *slots) run(i int) iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for ; i < t.size; i++ {
+			if s := t.at(i); s.limit == 0 || !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// replace adds an entry at the index from find, in place of the one at end, end >= i. The slots
+// from i up to that are in use.
+func (t *slots) replace(i, end int, e slot) {
+	for ; end > i; end-- {
+		*t.at(end) = *t.at(end - 1)
+	}
+	*t.at(i) = e
 }
 
 // remove frees slot i and closes the gap.
