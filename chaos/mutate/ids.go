@@ -4,6 +4,9 @@ package main
 func ofIDs() []mutation {
 	const cluster = "./internal/cluster"
 	return []mutation{
+		{name: "an id that is remembered keeps its slot", pkg: "./limiter/table", test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
+			{"limiter/table/newid.go", " && max(s.state.Time, s.state.Until) <= now {", " && s.state.Time > 0 {"},
+		}},
 		{name: "who takes counters without gossip takes ids", pkg: "./internal/cluster/members", test: "^TestLeaveKnowsWhoRemembersIDs$", edits: []edit{
 			{"internal/cluster/members/roll.go", ", Wire: c.Registry().Wire(k.Name, self.Wire)}", "}"},
 		}},

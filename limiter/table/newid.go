@@ -35,9 +35,9 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 }
 
 // overID returns the index of the first id whose time is over among the slots that would move
-// for an entry at i. While holds of the partition are overdue there is none: these end their ids.
+// for an entry at i.
 func (t *Table) overID(p *partition, i int, now limiter.Tick) (end int, ok bool) {
-	if p.due <= now || p.expiry.Load() > int64(now) {
+	if p.expiry.Load() > int64(now) {
 		return 0, false
 	}
 	other := uint16(0) // the last number that was not of ids

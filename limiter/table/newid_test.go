@@ -1,0 +1,50 @@
+package table
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// New ids take slots of ids whose time is over, for checks of one key and of several, and never
+// those of others.
+func TestANewIDTakesAnEndedOnesSlot(t *testing.T) {
+	const first, then = 70, 30 // few enough that nothing is swept
+	rule, d := window(t, 1_000_000, 24*time.Hour), limiter.Decision{}
+	for keys := 1; keys <= 2; keys++ {
+		tab := New(Config{Order: rand.NewPCG(5, 6)})
+		check := func(now limiter.Tick, id uint64, life time.Duration) {
+			c := &limiter.Charge{ID: &limiter.Idempotency{ID: hash(id).Hi | 1, Life: life}}
+			for i := range keys {
+				c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: uint64(i) << 62}, Rule: rule, Cost: 1})
+			}
+			if err := tab.Decide(now, c, &d); err != nil || !d.Allowed {
+				t.Fatalf("%d keys, id %d: %+v, %v", keys, id, d, err)
+			}
+		}
+		for id := range uint64(first) {
+			check(idStart, id, time.Duration(1+id%2*9)*time.Second)
+		}
+		now := idStart + 2*limiter.Second
+		for id := range uint64(then) {
+			check(now, first+id, time.Second)
+			if d.Repeated {
+				t.Fatalf("%d keys: id %d is known", keys, first+id)
+			}
+		}
+		if n := tab.Stats().IDs; n > int64(keys)*(first+then*2/3) {
+			t.Errorf("%d keys: %d ids after %d and %d", keys, n, first, then)
+		}
+		tab.checkAll(t)
+		for id := range uint64(first + then) {
+			if id < first && id%2 == 0 {
+				continue // its time was over
+			}
+			if check(now, id, time.Second); !d.Repeated {
+				t.Errorf("%d keys: id %d is not known", keys, id)
+			}
+		}
+	}
+}
