@@ -26,7 +26,6 @@ type call struct {
 	keys    *keys
 	n       []uint32 // the keys, by index
 	answers []answer
-	heirs   int    // number of results by an heir
 	owner   string // of the key of a unary check; empty if not known
 	why     string // why a check failed, although the call did not
 
@@ -49,7 +48,7 @@ func (c *call) take(i int, ok bool, rule string, s limiter.Source) error {
 	case s.ByPolicy():
 		a += policyAllowed - allowed
 	case s == limiter.SourceHeir:
-		c.heirs++
+		a += heirAllowed - allowed
 	}
 	c.answers[i] = a
 	return nil

@@ -16,6 +16,9 @@ const (
 	denied
 	policyAllowed
 	policyDenied
+	// An heir answers once the owner was silent, which may have charged the check, too.
+	heirAllowed
+	heirDenied
 )
 
 // ledger records what was sent and answered for each key, and computes what is correct.
@@ -23,8 +26,9 @@ const (
 type ledger struct {
 	keys *keys
 	// asked counts checks before they are sent. allowed and open count them when they
-	// are answered; open are those that may or may not have been charged.
-	asked, allowed, open []atomic.Uint32
+	// are answered; open are those that may or may not have been charged, twice those that
+	// may have been charged twice.
+	asked, allowed, open, twice []atomic.Uint32
 
 	total, granted, refused, failed, policy, heir atomic.Uint64
 	// over counts checks that were allowed beyond the limit; early those that were
@@ -34,7 +38,10 @@ type ledger struct {
 
 func newLedger(k *keys) *ledger {
 	n := k.n
-	return &ledger{keys: k, asked: make([]atomic.Uint32, n), allowed: make([]atomic.Uint32, n), open: make([]atomic.Uint32, n)}
+	return &ledger{
+		keys: k, asked: make([]atomic.Uint32, n), allowed: make([]atomic.Uint32, n),
+		open: make([]atomic.Uint32, n), twice: make([]atomic.Uint32, n),
+	}
 }
 
 // ask records that key n is about to be checked.
@@ -45,6 +52,11 @@ func (l *ledger) ask(n uint32) {
 
 // answer records an answer, and verifies that it is possible.
 func (l *ledger) answer(n uint32, a answer) {
+	if a >= heirAllowed {
+		l.twice[n].Add(1)
+		l.heir.Add(1)
+		a -= heirAllowed - allowed
+	}
 	switch a {
 	case allowed:
 		l.granted.Add(1)
@@ -53,7 +65,7 @@ func (l *ledger) answer(n uint32, a answer) {
 		}
 	case denied:
 		l.refused.Add(1)
-		if !l.keys.isLimited(n) || l.asked[n].Load() <= limit {
+		if !l.keys.isLimited(n) || l.asked[n].Load()+l.twice[n].Load() <= limit {
 			l.early.Add(1)
 		}
 	case policyAllowed, policyDenied:
@@ -79,8 +91,8 @@ type Decisions struct {
 	// KeysHit is the number of different keys that were checked.
 	KeysHit int `json:"keys_hit"`
 	// AllowedLeast and AllowedMost bound the correct number of allowed checks: for each
-	// key as many as were sent, up to its limit. They differ if checks failed or a
-	// policy answered.
+	// key as many as were sent, up to its limit. They differ if checks failed, or a
+	// policy or an heir answered.
 	AllowedLeast uint64 `json:"allowed_least"`
 	AllowedMost  uint64 `json:"allowed_most"`
 	// Over is how many checks too many were allowed, summed over keys; Under how many
@@ -116,7 +128,7 @@ func (l *ledger) conclude() Decisions {
 		if l.keys.isLimited(uint32(n)) {
 			most = min(most, limit)
 		}
-		least := most - min(most, l.open[n].Load())
+		least := most - min(most, l.open[n].Load()+l.twice[n].Load())
 		d.AllowedMost += uint64(most)
 		d.AllowedLeast += uint64(least)
 		if got := l.allowed[n].Load(); got < least {

@@ -295,7 +295,7 @@ func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-ch
 // ends the run.
 func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Duration) error {
 	c := &w.call
-	c.heirs, c.why, c.owner = 0, "", ""
+	c.why, c.owner = "", ""
 	for i := range c.n {
 		c.n[i], c.answers[i] = w.draw(), failed
 		t.ledger.ask(c.n[i])
@@ -312,7 +312,6 @@ func (w *worker) once(ctx context.Context, t *trial, start time.Time, at time.Du
 	for i, n := range c.n {
 		t.ledger.answer(n, c.answers[i])
 	}
-	t.ledger.heir.Add(uint64(c.heirs))
 	if err == nil {
 		record(w.took, now-at, t.batch)
 		switch {
