@@ -9,8 +9,11 @@ import (
 
 // A frozen process accepts connections and answers nothing.
 func TestFrozenRedis(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
-	outage(t, faultConfig(srv), func() { srv.signal(syscall.SIGSTOP) }, func() { srv.signal(syscall.SIGCONT) })
+	c := faultConfig(srv)
+	c.Timeout = faultTimeout
+	outage(t, c, func() { srv.signal(syscall.SIGSTOP) }, func() { srv.signal(syscall.SIGCONT) })
 }
 
 func (s *server) signal(sig syscall.Signal) {
