@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -22,7 +23,8 @@ type settlement struct {
 }
 
 // crowds runs a story for each number of reservations and each kind of estimate: with ten as often
-// as eachSeed, with a thousand once.
+// as eachSeed, with a thousand once. Without WEIR_SIM_SEEDS, which make test-long sets, a thousand have
+// estimates that are too low only: that kind has both charges and overruns.
 func crowds(t *testing.T, limit int, policy limiter.Unreachable, size int, story func(d *heldCrowd, holders int)) {
 	for name, of := range map[string]heldCrowd{
 		"zero":  {estimate: 0, actual: 2}, // a peek: it holds nothing, and its settlement is charged
@@ -39,7 +41,9 @@ func crowds(t *testing.T, limit int, policy limiter.Unreachable, size int, story
 		t.Run("10 "+name, func(t *testing.T) {
 			eachSeed(t, func(t *testing.T, seed uint64) { run(t, 10, seed) })
 		})
-		t.Run("1000 "+name, func(t *testing.T) { run(t, 1000, 1) })
+		if name == "low" || os.Getenv("WEIR_SIM_SEEDS") != "" {
+			t.Run("1000 "+name, func(t *testing.T) { run(t, 1000, 1) })
+		}
 	}
 }
 

@@ -21,9 +21,9 @@ func TestPanicsEndNothing(t *testing.T) {
 		seeds int
 		plan  func(w *World) bounds
 	}{
-		{"owners", 20, (*World).ownersPanic},
-		{"anywhere", 20, (*World).anyonePanics},
-		{"poisoned state", 15, (*World).poison},
+		{"owners", 10, (*World).ownersPanic},
+		{"anywhere", 10, (*World).anyonePanics},
+		{"poisoned state", 8, (*World).poison},
 	} {
 		t.Run(of.name, func(t *testing.T) {
 			broken, failed := 0, 0
