@@ -182,7 +182,7 @@ func TestWhollyPausedRedis(t *testing.T) {
 	srv := startServer(t)
 	c := faultConfig(srv)
 	c.Timeout = faultTimeout
-	outage(t, c, func() { srv.do("CLIENT", "PAUSE", 6_000, "ALL") }, func() {})
+	outage(t, c, func() { srv.do("CLIENT", "PAUSE", 10_000, "ALL") }, func() {})
 }
 
 func TestRedisOutOfMemory(t *testing.T) {
