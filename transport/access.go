@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -167,19 +168,42 @@ func identifyHTTP(by Access, r *http.Request) (pass, error) {
 
 // GRPCCredentials returns what the caller of a gRPC call has shown.
 func GRPCCredentials(ctx context.Context) Credentials {
-	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return c
+		return Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, authorization)}
 	}
-	if a, ok := p.Addr.(connAddr); ok { // of this package's server, where nothing need be copied
+	if a, ok := p.Addr.(connAddr); ok && a.conn.of.noted { // of this package's server, where nothing need be copied
+		var c Credentials
+		c.Authorization, _ = ctx.Value(shownKey{}).([]string)
 		if a.conn.secured != nil {
 			c.TLS = a.conn.secured.state
 		}
-	} else if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+		return c
+	}
+	c := Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, authorization)}
+	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 		c.TLS = &info.State
 	}
 	return c
+}
+
+// authorization is the metadata that a caller shows itself with. HTTP/2 has no capital
+// letters in names.
+const authorization = "authorization"
+
+// shownKey is the key of a call's context for the values of that metadata, if there are any.
+type shownKey struct{}
+
+// notesShown reports whether callers are identified, so that noteShown is called.
+func (o *Options) notesShown() bool { return o.Access != nil || len(o.Services) > 0 }
+
+// noteShown keeps what a caller shows of itself while a call begins. To look for it in the
+// metadata later compares all names when there is none.
+func noteShown(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if shown := call.Header[authorization]; len(shown) > 0 {
+		ctx = context.WithValue(ctx, shownKey{}, shown)
+	}
+	return ctx, nil
 }
 
 // HTTPCredentials returns what the caller of an HTTP request has shown.

@@ -123,9 +123,14 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 	if o.Tracer != nil {
 		intercept = append(intercept, traceCalls(o.Tracer))
 	}
+	var note grpc.ServerOption = grpc.EmptyServerOption{}
+	if o.notesShown() {
+		note = grpc.InTapHandle(noteShown)
+	}
 	return grpc.NewServer(
 		creds,
 		readBuffer,
+		note,
 		forceCodec(g),
 		grpc.MaxRecvMsgSize(o.MaxMessageBytes),
 		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),

@@ -20,6 +20,7 @@ type stalls struct {
 	patience int64 // in ticks
 	room     *room // for what clients do not read
 	secured  bool  // connections may have TLS
+	noted    bool  // noteShown is called for each call
 	streams  int   // the most open streams of a connection
 	most     int64 // bytes of incomplete messages above which the largest are given up
 
@@ -68,7 +69,7 @@ func watch(l net.Listener, o *Options, r *room) (watched net.Listener, stop func
 
 func newStalls(l net.Listener, o *Options, r *room) *stalls {
 	return &stalls{
-		Listener: l, room: r, secured: o.TLS != nil, patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
+		Listener: l, room: r, secured: o.TLS != nil, noted: o.notesShown(), patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
 		conns: make(map[*watchedConn]struct{}),
 	}
 }

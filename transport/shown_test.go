@@ -1,0 +1,50 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+)
+
+// shownCall returns the context of a call, with the metadata that gRPC's clients send.
+func shownCall(tb testing.TB, noted bool, more ...string) (context.Context, *tls.ConnectionState) {
+	tb.Helper()
+	state := new(tls.ConnectionState)
+	conn := &watchedConn{of: &stalls{noted: noted}, secured: &securedConn{state: state}}
+	md := metadata.Pairs(append([]string{
+		":authority", "127.0.0.1:8081", "content-type", "application/grpc", "user-agent", "grpc-go/1.85.0",
+		"grpc-accept-encoding", "gzip",
+	}, more...)...)
+	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: connAddr{conn: conn}})
+	ctx = metadata.NewIncomingContext(ctx, md)
+	if noted {
+		var err error
+		if ctx, err = noteShown(ctx, &tap.Info{Header: md}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	tb.Cleanup(cancel)
+	return context.WithValue(ctx, benchKey{}, 1), state
+}
+
+type benchKey struct{}
+
+func BenchmarkGRPCCredentials(b *testing.B) {
+	for _, how := range []struct {
+		name  string
+		noted bool
+	}{{"noted", true}, {"scan", false}} {
+		b.Run(how.name, func(b *testing.B) {
+			ctx, _ := shownCall(b, how.noted)
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = GRPCCredentials(ctx)
+			}
+		})
+	}
+}
