@@ -3,8 +3,10 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"testing"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
@@ -19,7 +21,7 @@ func shownCall(tb testing.TB, noted bool, more ...string) (context.Context, *tls
 		":authority", "127.0.0.1:8081", "content-type", "application/grpc", "user-agent", "grpc-go/1.85.0",
 		"grpc-accept-encoding", "gzip",
 	}, more...)...)
-	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: connAddr{conn: conn}})
+	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: connAddr{conn: conn}, AuthInfo: credentials.TLSInfo{State: *state}})
 	ctx = metadata.NewIncomingContext(ctx, md)
 	if noted {
 		var err error
@@ -34,6 +36,27 @@ func shownCall(tb testing.TB, noted bool, more ...string) (context.Context, *tls
 
 type benchKey struct{}
 
+// What a caller shows is found, with and without a note of it, and nothing is copied for a
+// caller with a certificate.
+func TestShown(t *testing.T) {
+	for _, noted := range []bool{true, false} {
+		ctx, state := shownCall(t, noted)
+		if c := GRPCCredentials(ctx); c.TLS == nil || len(c.Authorization) != 0 || noted && c.TLS != state {
+			t.Errorf("noted %t, a certificate alone: %+v", noted, c)
+		}
+		ctx, _ = shownCall(t, noted, "Authorization", "Bearer one", "authorization", "Bearer two")
+		if c := GRPCCredentials(ctx); c.TLS == nil || !slices.Equal(c.Authorization, []string{"Bearer one", "Bearer two"}) {
+			t.Errorf("noted %t, two tokens: %+v", noted, c)
+		}
+	}
+	ctx, _ := shownCall(t, true)
+	if n := testing.AllocsPerRun(100, func() { _ = GRPCCredentials(ctx) }); n > 0 {
+		t.Errorf("a caller with a certificate costs %v allocations", n)
+	}
+}
+
+// BenchmarkGRPCCredentials measures what it costs to find that a caller shows a certificate
+// alone.
 func BenchmarkGRPCCredentials(b *testing.B) {
 	for _, how := range []struct {
 		name  string
