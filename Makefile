@@ -103,7 +103,7 @@ wire: ## What the race detector hides or makes long: allocations, nodes in one p
 	$(GO) test -vet=off $(COMPILE) $(TESTFLAGS) -run Alloc ./metrics ./internal/cluster
 	$(GO) test -vet=off $(COMPILE) -p $(PACKAGES) -timeout 10m $(TESTFLAGS) ./cluster ./chaos/sim . ./chaos/attack ./limiter/limitertest ./limiter/calendar ./limiter/table ./ring ./rules ./internal/cluster/replica ./internal/cluster/view
 	$(GO) test $(SHORT) -vet=off $(COMPILE) -timeout 30m $(TESTFLAGS) ./client ./internal/archtest $$($(GO) list ./chaos/... | grep -vE '/(sim|attack)$$')
-	$(GO) test -vet=off $(COMPILE) -timeout 10m $(TESTFLAGS) -run '^Test(.*OnThreeMembers|Traces.*)$$' ./cmd/node/internal/server
+	$(GO) test -vet=off $(COMPILE) -timeout 10m $(TESTFLAGS) -run '^Test(.*OnThreeMembers|Traces.*|Bench|BenchText)$$' ./cmd/node/internal/server ./cmd/weir/internal/cli
 	$(GO) test $(SHORT) -vet=off $(COMPILE) -timeout 10m $(TESTFLAGS) -run '^Test(Conformance|RedisConforms|RedisClusterConforms|.*DecideAlike)$$' ./transport ./redisstore
 
 .PHONY: kill

@@ -28,9 +28,19 @@ func namesIn(t *testing.T, socket string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// spareRace skips a test of the mode cluster under the race detector with -short: its three nodes run in
+// this process.
+func spareRace(t *testing.T) {
+	t.Helper()
+	if raceEnabled && testing.Short() {
+		t.Skip("three nodes and two cores: long under the race detector; make wire runs it")
+	}
+}
+
 // Table, cluster and Redis in one run: every mode of every shape has figures, the
 // premises are reported, and Redis is left as it was.
 func TestBench(t *testing.T) {
+	spareRace(t)
 	socket := redistest.Start(t).Socket
 	got := person{}.run(t, short("--redis-addr", socket, "--json")...)
 	var r bench.Report
@@ -75,6 +85,7 @@ func checkResult(t *testing.T, m bench.Result) {
 
 // The readable report has what was measured and what was left out.
 func TestBenchText(t *testing.T) {
+	spareRace(t)
 	got := person{}.run(t, short("--rules-shape", "log")...)
 	for _, want := range []string{"1,000 keys", "log table", "log cluster", "left out: redis", "left out: server", "premises: "} {
 		if got.status != 0 || !strings.Contains(got.out, want) {
