@@ -68,8 +68,9 @@ func (l *ledger) answer(n uint32, a answer) {
 		if !l.keys.isLimited(n) || l.asked[n].Load()+l.twice[n].Load() <= limit {
 			l.early.Add(1)
 		}
-	case policyAllowed, policyDenied:
+	case policyAllowed, policyDenied: // owner and heir were silent, and either may have charged it
 		l.open[n].Add(1)
+		l.twice[n].Add(1)
 		l.policy.Add(1)
 	default:
 		l.open[n].Add(1)

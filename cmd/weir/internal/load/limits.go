@@ -46,7 +46,7 @@ type Limits struct {
 func (l *Limits) Wrong() error {
 	var errs []error
 	if l.Unequal+l.Missed > 0 {
-		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys that were peeked at after the run, %d had less left than expected (charged more often than answered) and %d had more left (charges were lost); of %d keys that were checked until denied, %d allowed too many or too few checks; for example, %s",
+		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys that were peeked at after the run, %d had less left than expected (charged more often than answered) and %d had more left (charges were lost, as up to 5 %% of a limit may be when an heir takes over); of %d keys that were checked until denied, %d allowed too many or too few checks; for example, %s",
 			l.Peeked, l.Low, l.Unequal-l.Low, l.Exhausted, l.Missed, l.Example))
 	}
 	if l.Why != "" {
