@@ -164,7 +164,13 @@ func ofMoves() []mutation {
 			{"internal/cluster/gossip/delegate.go", "		if r != nil && breaksMerge(r) {", "		if r != nil {"},
 		}},
 		{name: "who starts makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoStartsMakesNoMinority$", edits: []edit{
-			{"internal/cluster/members/registry.go", "		case a.starts(now):", "		case false:"},
+			{"internal/cluster/members/registry.go", "		case a.starts(now), a.departs(now):", "		case a.departs(now):"},
+		}},
+		{name: "who departs makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
+			{"internal/cluster/members/registry.go", "		case a.starts(now), a.departs(now):", "		case a.starts(now):"},
+		}},
+		{name: "who is to count on makes a minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
+			{"internal/cluster/members/registry.go", "said != nil && said.gone &&\n", "said != nil &&\n"},
 		}},
 		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$", edits: []edit{
 			{"internal/cluster/members/leave.go", "2*(len(v.Members)-1) <= others", "2*(len(v.Members)-1) < 0"},

@@ -22,7 +22,8 @@ const (
 
 // arrivesWithin is how long a member that starts has to enter the view before it counts for
 // available partitions: from when it was heard of, or answered on its link last. Gossip needs
-// a second at most to find one that is in reach.
+// a second at most to find one that is in reach. One that said that it leaves has as long to be
+// known as gone, or as another instance, from when it left the view.
 const arrivesWithin = 2 * limiter.Second
 
 // maxNames bounds the names that a registry remembers. maxNameLen is the longest name,
@@ -231,7 +232,7 @@ func (r *Registry) room(name string) bool {
 }
 
 // count returns how many members count. known are all names that have not left. recent
-// leaves out members that start, and those that have been dead for staleAfter. Only a majority may leave a
+// leaves out members that start, those that have just departed, and those that have been dead for staleAfter. Only a majority may leave a
 // member out: of the members counted at that step, more than half must have been alive
 // when the dead member's time was over, or be alive now.
 func (r *Registry) count(now limiter.Tick) (known, recent int) {
@@ -241,7 +242,7 @@ func (r *Registry) count(now limiter.Tick) (known, recent int) {
 		switch {
 		case a.live:
 			live++
-		case a.starts(now):
+		case a.starts(now), a.departs(now):
 			starting++ // hardly on another side of a split
 		case !a.gone:
 			dead = append(dead, a.since)
@@ -279,6 +280,14 @@ func (r *Registry) Forget(name string) (peer.Known, bool) {
 // starts reports whether a member that is not in the view may still enter it in time.
 func (a *record) starts(now limiter.Tick) bool {
 	return a.awaited() && now-a.since < arrivesWithin
+}
+
+// departs reports whether a member has just left the view and said before, over its own link, that it
+// leaves. It hands over first, and gossip takes a moment to tell that it has left or starts anew.
+func (a *record) departs(now limiter.Tick) bool {
+	said := a.run(a.instance)
+	return !a.live && !a.gone && a.leaving == a.instance && said != nil && said.gone &&
+		now-a.leavingAt < believedLeaving && now-a.since < arrivesWithin
 }
 
 // awaited reports whether a member has started and has not been in the view yet.

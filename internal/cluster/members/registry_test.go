@@ -85,6 +85,43 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	}
 }
 
+// A member that said over its own link that it leaves makes no minority of who has lost sight of it,
+// for two seconds: it may be known as dead, or as another instance that is not met yet. For closed
+// partitions it counts on.
+func TestWhoDepartsMakesNoMinority(t *testing.T) {
+	const a, b peer.Instance = 1, 2
+	began := 1_700_000_000 * limiter.Second
+	leaves, joins := peer.Known{Name: "b", Instance: b, Gone: true}, peer.Known{Name: "b", Instance: b, Joining: true}
+	for name, test := range map[string]struct {
+		say    func(r *Registry)
+		lost   limiter.Tick // when it leaves the view
+		recent int
+	}{
+		"it said so":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, began) }, began, 1},
+		"it said nothing":   {func(r *Registry) { r.Hear(b, []peer.Known{{Name: "b", Instance: b}}, true, began) }, began, 2},
+		"by a relay":        {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, false, began) }, began, 2},
+		"it said so once":   {func(r *Registry) { r.Hear(b, []peer.Known{leaves}, true, began) }, began + believedLeaving, 2},
+		"it is to count on": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, joins}, true, began) }, began, 2},
+		"another instance said so": {func(r *Registry) {
+			r.Hear(b+1, []peer.Known{{Name: "b", Instance: b + 1, Gone: true}}, true, began)
+		}, began, 2},
+	} {
+		r := NewRegistry()
+		both := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}
+		r.Set(both, nil, began)
+		test.say(r)
+		if known, recent := r.Count(began); known != 2 || recent != 2 {
+			t.Errorf("%s: %d and %d count while it is in the view, want both", name, known, recent)
+		}
+		if known, recent := r.Set(both[:1], nil, test.lost); known != 2 || recent != test.recent {
+			t.Errorf("%s: %d and %d count, want 2 and %d", name, known, recent, test.recent)
+		}
+		if _, recent := r.Count(test.lost + arrivesWithin); recent != 2 {
+			t.Errorf("%s: %d count two seconds later, want both", name, recent)
+		}
+	}
+}
+
 // A member that starts is asked for when it has not entered the view for a second, and makes
 // no minority as long as it answers. One that was in the view before is not asked for.
 func TestWhoStartsIsAwaited(t *testing.T) {
