@@ -196,8 +196,14 @@ func ofMoves() []mutation {
 		{name: "who starts and answers makes no minority", pkg: "./chaos/sim", test: "^TestWhoIsSuspectedWhileItStartsDeniesNothing$", edits: []edit{
 			{"internal/cluster/members/roll.go", "			c.Registry().Arrives(k.Name, k.Instance, now)\n", ""},
 		}},
+		{name: "who leaves with all it sees hands over to who answers", pkg: "./internal/cluster/members", test: "^TestLeaveSeesWhoAnswers$", edits: []edit{
+			{"internal/cluster/members/roll.go", "return o.State != peer.Leaving", "return true"},
+		}},
+		{name: "who leaves with all it sees waits for others", pkg: "./internal/cluster/members", test: "^TestLeaveSeesWhoAnswers$", edits: []edit{
+			{"internal/cluster/members/leave.go", "!m.roll.anyStays() &&", "len(m.roll.live) == 0 &&"},
+		}},
 		{name: "who leaves alone hands over to who answers", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
-			{"internal/cluster/members/roll.go", "	isolated := self.State == peer.Leaving && len(r.live) == 0\n", "	isolated := false\n"},
+			{"internal/cluster/members/roll.go", "	isolated := self.State == peer.Leaving && !r.anyStays()\n", "	isolated := false\n"},
 		}},
 		{name: "a member that enters the view is told who leaves", pkg: "./chaos/sim", test: "^TestLeavingToWhoIsUnseen$", edits: []edit{
 			{"internal/cluster/core.go", "return was == peer.Leaving && old.Has(to) })", "return was == peer.Leaving })"},

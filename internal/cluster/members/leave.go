@@ -8,14 +8,14 @@ import (
 // The times of leaving.
 const (
 	leaveWithin  = 10 * limiter.Second      // partitions not handed over by then are left as after a crash
-	aloneWithin  = 3 * limiter.Second       // a leaving node that sees no other member waits this long for one that counts
+	aloneWithin  = 3 * limiter.Second       // a leaving node that sees no other member that stays waits this long for one that counts
 	vacatedEvery = 10 * limiter.Millisecond // interval of vacate
 )
 
 // Leave starts the handoff of everything that this node owns. It calls left once: with
 // true when no other member depends on this node any more, or with false after ten
-// seconds or if the membership is closed. A node that sees no other member, although some
-// count, waits three seconds for a link to one of them. Until [Membership.Close] the node
+// seconds or if the membership is closed. A node that sees no other member that stays, although
+// members count that it does not see, waits three seconds for a link to one of them. Until [Membership.Close] the node
 // still answers. A second call returns [ErrLeaving].
 func (m *Membership) Leave(left func(whole bool)) error {
 	m.mu.Lock()
@@ -38,7 +38,7 @@ func (m *Membership) vacate() {
 	m.mu.Lock()
 	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
 	now := m.config.Scheduler.Now()
-	alone := !empty && now-m.began < aloneWithin && len(m.roll.live) == 0 && len(m.config.Core.Registry().Dead()) > 0
+	alone := !empty && now-m.began < aloneWithin && !m.roll.anyStays() && len(m.config.Core.Registry().Dead()) > 0
 	m.mu.Unlock()
 	whole := built && (empty || m.config.Core.Vacated())
 	switch {

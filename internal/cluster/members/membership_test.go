@@ -560,16 +560,26 @@ func TestLeaveWaitsForTheLost(t *testing.T) {
 	}
 }
 
-// A node that leaves, and whose gossip reports no other member, hands over to one that answers on
-// its link, and tells it that it leaves. One that is silent can take nothing.
+// A node that leaves, and whose gossip reports no other member that stays, hands over to one that answers
+// on its link, and tells it that it leaves. One that is silent can take nothing.
 func TestLeaveSeesWhoAnswers(t *testing.T) {
-	for name, answers := range map[string]bool{"it answers": true, "it is silent": false} {
+	for name, test := range map[string]struct{ answers, leaver bool }{
+		"it answers": {true, false}, "it is silent": {false, false},
+		"it answers, and another leaves": {true, true}, "it is silent, and another leaves": {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			j := newJoiner(0)
+			j, answers, alone, leaver := newJoiner(0), test.answers, "2", ""
+			if test.leaver { // c leaves too, so it takes nothing
+				alone, leaver = "3", " c/30 leaving"
+				j.core.Up(30)
+				j.says(30, peer.Known{Name: "c", Instance: 30})
+				j.Update([]peer.Member{other("c", 30, peer.Active)})
+				j.says(30, peer.Known{Name: "c", Instance: 30, Gone: true})
+			}
 			j.core.Up(10)
 			j.says(10, peer.Known{Name: "a", Instance: 10, Joining: true})
 			j.beats(10, 1500*ms)
-			if got := j.seen(); got != "2 b/20" {
+			if got := j.seen(); got != alone+" b/20"+leaver {
 				t.Fatalf("before it leaves it sees %q", got)
 			}
 			j.takeKnown(10)
@@ -580,10 +590,10 @@ func TestLeaveSeesWhoAnswers(t *testing.T) {
 			if err := j.Leave(func(bool) { left = j.now }); err != nil {
 				t.Fatal(err)
 			}
-			want := "2 b/20 leaving"
+			want := alone + " b/20 leaving" + leaver
 			if answers {
 				j.beats(10, 1500*ms)
-				want = "2 a/10 b/20 leaving"
+				want = alone + " a/10 b/20 leaving" + leaver
 			} else {
 				j.pass(1500 * ms)
 			}

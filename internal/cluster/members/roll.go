@@ -141,10 +141,10 @@ func (r *roll) back(c Core, name string, now limiter.Tick) {
 // await asks the members that start and that gossip does not report, over their links. One
 // that answers may be suspected here, or its gossip blocked, but it is on no other side of a
 // split: it must not make a minority of this node. And if this node leaves and sees no other
-// member, one that answers enters the view: it can take the counters, which would be lost. A link
+// member that stays, one that answers enters the view: it can take the counters, which would be lost. A link
 // does not say whether it remembers ids: a member of its name did, or this node does.
 func (r *roll) await(c Core, self peer.Member, now limiter.Tick) {
-	isolated := self.State == peer.Leaving && len(r.live) == 0
+	isolated := self.State == peer.Leaving && !r.anyStays()
 	for _, k := range c.Registry().Awaited(now) {
 		switch {
 		case !c.Reaches(k.Instance):
@@ -157,6 +157,11 @@ func (r *roll) await(c Core, self peer.Member, now limiter.Tick) {
 			r.contested = true
 		}
 	}
+}
+
+// anyStays reports whether any other member is in the view that does not leave.
+func (r *roll) anyStays() bool {
+	return slices.ContainsFunc(r.live, func(o peer.Member) bool { return o.State != peer.Leaving })
 }
 
 // keep keeps a member in the view although gossip does not report it. Gossip cannot tell
