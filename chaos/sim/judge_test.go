@@ -320,3 +320,45 @@ func TestChecksThatTwoSidesMayCharge(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatASideMustHaveCounted when a split has ended: what its owner had counted, without what checks
+// that were not answered may have withheld; nothing where a table had no room for it.
+func TestWhatASideMustHaveCounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		used, open, unkept int
+		least              int // that must count
+		fails              bool
+	}{
+		"all is answered":     {used: 50, least: 50, fails: true},
+		"beyond the limit":    {used: 70, least: 60, fails: true},
+		"some is not":         {used: 50, open: 7, least: 36, fails: true},
+		"a table has no room": {used: 50, unkept: 1, least: 50},
+	} {
+		w := newWorld(1)
+		k := &key{rule: &limiter.Rule{Name: "local"}, limit: 60, least: 60, openOps: test.open}
+		w.keys, w.crowd.unkept = []*key{k}, test.unkept
+		k.noteSide(test.used)
+		if k.side != test.least {
+			t.Errorf("%s: the side must have counted %d, want %d", name, k.side, test.least)
+		}
+		if err := w.merged(); err != nil != test.fails {
+			t.Errorf("%s: nobody has counted it, and the judge says %v", name, err)
+		}
+	}
+}
+
+// TestWhatIsLostWithoutFaults is judged, unless a table had no room for copies: then policies answer.
+func TestWhatIsLostWithoutFaults(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for unkept, fails := range map[int]bool{0: true, 1: false} {
+		w := newWorld(1)
+		w.keys = []*key{{rule: &limiter.Rule{Name: "local", Limits: []*limiter.Limit{l}}, limit: 60, lost: 3, denied: 1}}
+		w.crowd.unkept = unkept
+		if err := w.check(bounds{local: 1, closed: 1, open: 1, exact: true}); err != nil != fails {
+			t.Errorf("with %d copies without room: %v", unkept, err)
+		}
+	}
+}

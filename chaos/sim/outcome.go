@@ -263,7 +263,7 @@ func (w *World) check(b bounds) error {
 		if b.exact && (!w.cached || k.tried == 0) { // denials that were cached outlive a reset by another node
 			errs = append(errs, k.linear())
 		}
-		if b.exact && k.lost > 0 {
+		if b.exact && k.lost > 0 && w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
 		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded+w.crowd.unkept == 0 {
@@ -403,14 +403,21 @@ func (w *World) noteSides() {
 			continue // what is withheld or reserved may be a lot
 		}
 		for _, n := range w.live() {
-			k.side = max(k.side, min(n.used(k), k.least))
+			k.noteSide(n.used(k))
 		}
 	}
 }
 
+// noteSide notes what an owner has counted. The charge of a check that is not answered yet may be
+// withheld, and taken back; each costs two units at most.
+func (k *key) noteSide(used int) { k.side = max(k.side, min(used, k.least)-2*k.openOps) }
+
 // merged: what each side of a split counted still counts, but for what was
-// withheld.
+// withheld. A full table may have no room for what the other side counted.
 func (w *World) merged() error {
+	if w.crowd.unkept > 0 {
+		return nil
+	}
 	for _, k := range w.keys {
 		used := -1
 		for _, n := range w.live() {
