@@ -82,8 +82,11 @@ func ofSteps() []mutation {
 		{name: "a giver answers the reset that it withheld", pkg: "./internal/cluster", test: "^TestTheGiverAnswersAReset$", edits: []edit{
 			{"internal/cluster/route/request.go", "	return q.Kind == KindReset || ", "	return "},
 		}},
+		{name: "an owner that the heir names is asked", pkg: "./internal/cluster", test: "^TestAnOwnerThatTheHeirNamesIsAsked$", edits: []edit{
+			{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {", "		if asOwner || r.Owner.Instance == from {"},
+		}},
 		{name: "a new owner that was asked as heir is asked again", pkg: "./internal/cluster", test: "^TestAnOwnerThatWasAskedAsHeirIsAskedAgain$", edits: []edit{
-			{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance == from {", "		if asOwner {"},
+			{"internal/cluster/route/call.go", "		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {", "		if asOwner || r.Owner.Instance != from && unasked(o, r.Owner.Instance) {"},
 		}},
 		{name: "a call that a receiver leaves to the giver is routed again", pkg: "./internal/cluster", test: "^TestACallThatWaitedForTheHandoverIsRoutedAgain$", edits: []edit{
 			{"internal/cluster/answers.go", " == peer.Alive && out.Owner.Instance != t.c.self {", " == peer.Alive {"},

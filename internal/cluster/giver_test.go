@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -133,6 +135,37 @@ func TestAnOwnerThatWasAskedAsHeirIsAskedAgain(t *testing.T) {
 	h.pass(50 * limiter.Millisecond)
 	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || !again[0].Sent || o.Over() {
 		t.Errorf("the new owner is asked %+v, want once, and that the former owner may have the check", again)
+	}
+}
+
+// The owner hands over and leaves before the node that asks has heard of it, and the link to it breaks. The heir
+// that is asked is that of another owner, and answers that this one is alive: so it is asked, and the check does not
+// wait for its deadline. It is asked once.
+func TestAnOwnerThatTheHeirNamesIsAsked(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableLocal)
+	const fourth peer.Instance = 40
+	members := append(slices.Clone(c.View().Members), peer.Member{Name: "d", Instance: fourth, State: peer.Active, Wire: peer.IDWire})
+	c.SetView(view.New(self, members, h, 4, 4))
+	c.Up(fourth)
+	heard(c, p)
+	turn := c.begin()
+	o := c.calls.Begin(&turn.Turn, charge, new(limiter.Decision), 0, func() {})
+	turn.end()
+	drain(c)
+	c.Down(third)
+	asked := drain(c)[other].Checks
+	if len(asked) != 1 || !asked[0].Heir {
+		t.Fatalf("the heir is asked %+v", asked)
+	}
+	next := peer.Epoch{Counter: 2, Instance: fourth}
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
+	h.pass(50 * limiter.Millisecond)
+	var told []peer.Check
+	for f := c.Take(fourth, true); f != nil; f = c.Take(fourth, true) {
+		told = append(told, f.Checks...)
+	}
+	if len(told) != 1 || told[0].Heir || !told[0].Sent || o.Over() {
+		t.Errorf("the owner is asked %+v, want once, and that the former owner may have the check", told)
 	}
 }
 

@@ -394,7 +394,8 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	case r.Status == peer.Alive:
 		// If it is the owner itself, the former owner answers, or this one in the end: when
 		// it does not reach that one any more.
-		if asOwner || r.Owner.Instance == from {
+		// If it has not been asked, the member that was asked as owner was that before.
+		if asOwner || r.Owner.Instance != 0 && unasked(o, r.Owner.Instance) {
 			o.later(t, 4*RetryEvery)
 		}
 	case r.Status == peer.Overloaded || tired:

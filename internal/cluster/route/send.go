@@ -52,3 +52,10 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 		ID: r.id, ChargeID: id, Kind: kind, Denied: o.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
 	}, hold)
 }
+
+// unasked reports whether a member has not been asked, or has answered that it did not execute the call.
+func unasked(o *Call, i peer.Instance) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inquiry(i) < 0
+}
