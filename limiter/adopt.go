@@ -9,18 +9,25 @@ package limiter
 // zeroed words as [State.Words] requires.
 //
 // A block is kept only if l has blocks, too.
-func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint32, fresh bool) {
-	s.Roll(old, words, now)
-	if s.EmptyAt(old, words) <= now {
+func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
+	c := old.open(s)
+	charge, fresh = c.adopt(l, old, words, now)
+	*s = l.packed(&c)
+	return charge, fresh
+}
+
+func (s *counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
+	s.roll(old, words, now)
+	if s.emptyAt(old, words) <= now {
 		// It equals an absent entry, even if the new limit would count what is left.
-		*s = State{}
+		*s = counts{}
 		return 0, true
 	}
 	if l.block == 0 {
 		s.Until = 0
 	}
 	if a, b := l.p.algorithm, old.p.algorithm; a != b && (a == Concurrency || b == Concurrency) {
-		*s = State{Until: s.Until} // what is held is no use, and no use is held
+		*s = counts{Until: s.Until} // what is held is no use, and no use is held
 		return 0, true
 	}
 	if l.keeps(old) {
@@ -28,21 +35,21 @@ func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint32, f
 		case l.shared:
 			l.rescale(old, s, now)
 		case l.p.algorithm == LeakyBucket:
-			s.Time, s.A = now, uint32(min(uint64(s.A), l.most))
+			s.Time, s.A = now, min(s.A, l.most)
 		case l.p.algorithm == SlidingCounter && old.p.algorithm == FixedWindow && s.B > 0:
 			s.B -= min(s.A, s.B) // B counts in addition to A
 		}
 		return 0, false
 	}
 	used := old.used(s, now)
-	*s = State{Until: s.Until}
+	*s = counts{Until: s.Until}
 	switch l.p.algorithm {
 	case SlidingLog:
 		used = min(used, l.limit)
 	case TokenBucket, LeakyBucket, GCRA:
 		used = min(used, l.most)
 	}
-	return uint32(min(used, MaxUnits)), true
+	return min(used, l.maxUnits), true
 }
 
 // CountsID returns a hash of the name of a limit and of what a charge to it is worth later.
@@ -59,16 +66,21 @@ func CountsID(l *Limit) uint64 {
 		return l.paramsID
 	}
 	m := mixer(3).add(l.nameID).add(uint64(p.window))
+	if p.wide {
+		m = m.text("wide")
+	}
 	return uint64(m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(l.subs)<<16).calendar(&p.calendar))
 }
 
 // keeps reports whether a state of old has the same meaning for l.
 func (l *Limit) keeps(old *Limit) bool {
 	if l.shared || old.shared {
-		return l.shared && old.shared
+		return l.shared && old.shared && l.p.wide == old.p.wide
 	}
 	a, b := l.p.algorithm, old.p.algorithm
 	switch {
+	case l.p.wide != old.p.wide: // a count of the one may be too large for the other
+		return false
 	case a == SlidingCounter && b == FixedWindow:
 		// A fixed window is a counter without a previous window.
 		return l.window == old.window && old.p.align == AlignEpoch && old.cal == nil

@@ -23,13 +23,13 @@ type LimitAnswer struct {
 	Name      string `json:"name"`
 	Key       string `json:"key"`
 	Algorithm string `json:"algorithm"`
-	Limit     uint32 `json:"limit"` // units per window
+	Limit     uint64 `json:"limit"` // units per window
 	// Capacity is the largest cost that is ever admitted, and what remains of a counter
 	// that nobody used: the burst of a bucket. It is left out where it is Limit.
-	Capacity uint32 `json:"capacity,omitempty"`
+	Capacity uint64 `json:"capacity,omitempty"`
 	// InForce is the share of Limit that was applied in its place; 0: Limit was.
-	InForce      uint32 `json:"in_force,omitempty"`
-	Remaining    uint32 `json:"remaining"`
+	InForce      uint64 `json:"in_force,omitempty"`
+	Remaining    uint64 `json:"remaining"`
 	ResetAfterMs int64  `json:"reset_after_ms"`
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 	Never        bool   `json:"never,omitempty"`

@@ -16,7 +16,7 @@ import (
 // chargedAt returns the instant of a bucket's last charge, or one up to a grain
 // earlier; if it is not known, an instant before all others. It is needed when the
 // clock goes back: until then the bucket neither leaks nor gains.
-func (l *Limit) chargedAt(s *State) Tick {
+func (l *Limit) chargedAt(s *counts) Tick {
 	if s.B == 0 {
 		return math.MinInt64
 	}
@@ -24,27 +24,27 @@ func (l *Limit) chargedAt(s *State) Tick {
 }
 
 // noteCharged records that the bucket was charged at now.
-func (l *Limit) noteCharged(s *State, now Tick) {
+func (l *Limit) noteCharged(s *counts, now Tick) {
 	s.B = 0
 	if n := uint64(s.Time-now+l.grain-1) / uint64(l.grain); s.Time > now && n <= math.MaxUint32 {
-		s.B = uint32(n)
+		s.B = n
 	}
 }
 
 // debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
-func (l *Limit) debt(s *State, now Tick) (hi, lo uint64) {
+func (l *Limit) debt(s *counts, now Tick) (hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		return 0, 0
 	}
 	hi, lo = bits.Mul64(uint64(min(s.Time-now, l.longest)), l.limit)
-	lo, carry := bits.Add64(lo, uint64(s.A), 0)
+	lo, carry := bits.Add64(lo, s.A, 0)
 	return hi + carry, lo
 }
 
 // bucketUsed returns the level in units, rounded up. n more units fit, used + n <=
 // burst, exactly if max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
-func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
+func (l *Limit) bucketUsed(s *counts, now Tick) uint64 {
 	hi, lo := l.debt(s, now)
 	lo, carry := bits.Add64(lo, uint64(l.window)-1, 0)
 	if hi += carry; hi == 0 {
@@ -53,17 +53,22 @@ func (l *Limit) bucketUsed(s *State, now Tick) uint64 {
 	return quo(hi, lo, uint64(l.window))
 }
 
-func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
+func (l *Limit) chargeBucket(s *counts, now Tick, n uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		s.Time, s.A = now, 0
 	}
-	whole, part := n*l.unit, n*l.unitR+uint64(s.A)
-	if part >= l.limit {
+	whole := n * l.unit
+	more, part := bits.Mul64(n, l.unitR)
+	part, carry := bits.Add64(part, s.A, 0)
+	if more += carry; more != 0 {
+		q, r := bits.Div64(more, part, l.limit)
+		whole, part = whole+q, r
+	} else if part >= l.limit {
 		whole += part / l.limit
 		part %= l.limit
 	}
-	s.Time, s.A = s.Time+Tick(whole), uint32(part)
+	s.Time, s.A = s.Time+Tick(whole), part
 	l.noteCharged(s, now)
 	if l.p.count == CountAll {
 		l.capDebt(s, now)
@@ -71,7 +76,7 @@ func (l *Limit) chargeBucket(s *State, now Tick, n uint64) {
 }
 
 // capDebt limits the level to most.
-func (l *Limit) capDebt(s *State, now Tick) {
+func (l *Limit) capDebt(s *counts, now Tick) {
 	if l.aboveMost(s, now) {
 		hi, lo := bits.Mul64(l.most, uint64(l.window))
 		l.setDebt(s, now, hi, lo)
@@ -79,40 +84,40 @@ func (l *Limit) capDebt(s *State, now Tick) {
 }
 
 // aboveMost reports whether the level is above most.
-func (l *Limit) aboveMost(s *State, now Tick) bool {
+func (l *Limit) aboveMost(s *counts, now Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
 	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
 // setDebt sets the level to hi:lo, in 1/limit ticks.
-func (l *Limit) setDebt(s *State, now Tick, hi, lo uint64) {
+func (l *Limit) setDebt(s *counts, now Tick, hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	q, r := bits.Div64(hi, lo, l.limit)
-	s.Time, s.A = now+Tick(q), uint32(r)
+	s.Time, s.A = now+Tick(q), r
 	l.noteCharged(s, now)
 }
 
 // bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
 // window.
-func (l *Limit) bucketAdmitsAt(s *State, n uint64) Tick {
+func (l *Limit) bucketAdmitsAt(s *counts, n uint64) Tick {
 	hi, lo := bits.Mul64(l.cap-n, uint64(l.window))
-	if hi == 0 && lo < uint64(s.A) {
+	if hi == 0 && lo < s.A {
 		return s.Time + 1
 	}
-	lo, borrow := bits.Sub64(lo, uint64(s.A), 0)
+	lo, borrow := bits.Sub64(lo, s.A, 0)
 	return s.Time - Tick(quo(hi-borrow, lo, l.limit))
 }
 
 // refundBucket takes back n units, less what has leaked since beyond rest.
-func (l *Limit) refundBucket(s *State, now, at Tick, n, rest uint32) {
+func (l *Limit) refundBucket(s *counts, now, at Tick, n, rest uint64) {
 	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
-	restHi, restLo := bits.Mul64(uint64(rest), uint64(l.window))
+	restHi, restLo := bits.Mul64(rest, uint64(l.window))
 	leakedLo, less := bits.Sub64(leakedLo, restLo, 0)
 	if leakedHi, less = bits.Sub64(leakedHi, restHi, less); less != 0 {
 		leakedHi, leakedLo = 0, 0
 	}
-	hi, lo := bits.Mul64(uint64(n), uint64(l.window))
+	hi, lo := bits.Mul64(n, uint64(l.window))
 	lo, borrow := bits.Sub64(lo, leakedLo, 0)
 	if hi, borrow = bits.Sub64(hi, leakedHi, borrow); borrow != 0 {
 		return
@@ -127,7 +132,7 @@ func (l *Limit) refundBucket(s *State, now, at Tick, n, rest uint32) {
 
 // rescale converts a level of the limit old into one of l, in units, rounded up. The
 // state must have been rolled by old.
-func (l *Limit) rescale(old *Limit, s *State, now Tick) {
+func (l *Limit) rescale(old *Limit, s *counts, now Tick) {
 	s.B = 0 // it is in grains of old
 	if l.window == old.window && l.limit == old.limit {
 		return
@@ -151,7 +156,13 @@ func (l *Limit) rescale(old *Limit, s *State, now Tick) {
 // the level is whole, and only drips need to be counted.
 
 // leaked returns how many units leak in (from, to], if so many are there.
-func (l *Limit) leaked(from, to Tick) uint64 { return l.drips(from, to) * l.unitR }
+func (l *Limit) leaked(from, to Tick) uint64 {
+	hi, lo := bits.Mul64(l.drips(from, to), l.unitR)
+	if hi != 0 {
+		return MaxUnits
+	}
+	return lo
+}
 
 // drips returns how many multiples of window/unit lie in (from, to].
 func (l *Limit) drips(from, to Tick) uint64 {
@@ -159,10 +170,11 @@ func (l *Limit) drips(from, to Tick) uint64 {
 		return 0
 	}
 	windows := uint64(to/l.window - from/l.window)
-	if windows > MaxUnits {
-		return MaxUnits // a window has one at least: more than any level
+	hi, lo := bits.Mul64(windows, l.unit)
+	if hi != 0 || lo > 2*MaxUnits {
+		return MaxUnits // more than any level
 	}
-	return windows*l.unit + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
+	return lo + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
 }
 
 // dripsInto returns how many drips lie in (0, since] of a window.
@@ -198,19 +210,19 @@ func (l *Limit) alignedDrip(t Tick) Tick {
 	return next
 }
 
-func (l *Limit) rollDrips(s *State, now Tick) {
+func (l *Limit) rollDrips(s *counts, now Tick) {
 	if s.A == 0 {
 		s.Time = now
 		return
 	}
 	if n := l.leaked(s.Time, now); n > 0 {
-		s.A -= uint32(min(n, uint64(s.A)))
+		s.A -= min(n, s.A)
 		s.Time = now
 	}
 }
 
 // dripAt returns the instant at which n units have leaked since s.Time.
-func (l *Limit) dripAt(s *State, n uint64) Tick {
+func (l *Limit) dripAt(s *counts, n uint64) Tick {
 	if n == 0 {
 		return 0
 	}

@@ -98,7 +98,7 @@ type Key struct {
 	// Rule holds the limits.
 	Rule *Rule
 	// Cost in units; 0 is a peek at this key.
-	Cost uint32
+	Cost uint64
 	// Index is the index of this key in its rule, for a rule with several keys.
 	Index uint8
 }

@@ -23,7 +23,7 @@ type cell struct {
 	state   State
 	words   []uint64
 	used    uint64 // in the present decision, before it charges
-	charged uint32
+	charged uint64
 }
 
 // NewCounter returns a counter without charges.
@@ -56,16 +56,16 @@ func (c *Counter) Reset() {
 
 // Check decides a cost in units at now and overwrites d. Cost 0 is a peek with cost 1.
 // Instants may go back, see [State].
-func (c *Counter) Check(now Tick, cost uint32, d *Decision) { c.decide(now, cost, false, d) }
+func (c *Counter) Check(now Tick, cost uint64, d *Decision) { c.decide(now, cost, false, d) }
 
 // Peek returns what Check would answer, and charges nothing.
-func (c *Counter) Peek(now Tick, cost uint32, d *Decision) { c.decide(now, cost, true, d) }
+func (c *Counter) Peek(now Tick, cost uint64, d *Decision) { c.decide(now, cost, true, d) }
 
 // Refund takes back the cost of the check with this receipt, from the limits that were
 // charged. A receipt for other limits or another cost, or from before the last Reset,
 // is void. So is one under a limit that was replaced by one that counts otherwise, and is
 // back.
-func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
+func (c *Counter) Refund(now Tick, r Receipt, cost uint64) {
 	c.latest = max(c.latest, now)
 	var set uint64
 	for _, l := range c.limits {
@@ -83,7 +83,7 @@ func (c *Counter) Refund(now Tick, r Receipt, cost uint32) {
 	}
 }
 
-func (c *Counter) decide(now Tick, cost uint32, peek bool, d *Decision) {
+func (c *Counter) decide(now Tick, cost uint64, peek bool, d *Decision) {
 	c.latest = max(c.latest, now)
 	d.Clear()
 	d.Source, d.Rule = SourceOwner, c.rule.Name
@@ -149,7 +149,7 @@ func (c *Counter) leave(id uint64) {
 }
 
 // reserve provides the words for a charge of n units at now.
-func (k *cell) reserve(now Tick, n uint32) {
+func (k *cell) reserve(now Tick, n uint64) {
 	need := k.state.Words(k.limit, now, n)
 	if need <= len(k.words) {
 		return

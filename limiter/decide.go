@@ -8,9 +8,16 @@ package limiter
 // and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the units
 // that count at now, for [State.Report]. It changes the state only by [State.Roll].
 func (s *State) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
-	s.Roll(l, words, now)
+	c := l.open(s)
+	used = c.probe(l, words, now, out)
+	*s = l.packed(&c)
+	return used
+}
+
+func (s *counts) probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
+	s.roll(l, words, now)
 	used = l.used(s, now)
-	n := uint64(max(out.Cost, 1))
+	n := max(out.Cost, 1)
 	out.Overflow, out.RetryAfter = false, 0
 	out.Never = n > l.cap
 	out.Blocked = s.Until > now
@@ -83,23 +90,28 @@ func Repeat(d *Decision) {
 // denied but not for ever. It must follow the charge: used is the result of
 // [State.Probe], charged the units charged since then. A limit of a shadow rule that
 // would deny has a RetryAfter, too, although the check is allowed.
-func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint32, denied bool, out *LimitDecision) {
+func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
+	c := l.open(s)
+	c.report(l, words, now, used, charged, denied, out)
+}
+
+func (s *counts) report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:
 		used = l.used(s, now) // used may have been more than the capacity
 	default:
-		used += uint64(charged)
+		used += charged
 	}
-	out.ResetAfter = max(0, s.EmptyAt(l, words)-now).Duration()
-	out.Remaining = uint32(l.cap - min(used, l.cap))
+	out.ResetAfter = max(0, s.emptyAt(l, words)-now).Duration()
+	out.Remaining = (l.cap - min(used, l.cap))
 	if s.Until > now || out.Overflow && !out.Allowed {
 		out.Remaining = 0
 	}
 	if !denied && out.Allowed || out.Never || out.Overflow {
 		return
 	}
-	n := uint64(max(out.Cost, 1))
+	n := max(out.Cost, 1)
 	if used+n > l.cap {
 		out.RetryAfter = (l.admitsAt(s, words, n) - now).Duration()
 	}

@@ -66,12 +66,12 @@ type LimitDecision struct {
 	// share that an owner in a minority has, or the policy local. 0 means that Limit
 	// itself was. Bursts are scaled alike. If the cost is above the share only, RetryAfter
 	// is a second, and no promise.
-	InForce uint32
+	InForce uint64
 	// Cost is the cost of the check for this limit, in units; 0 for a peek.
-	Cost uint32
+	Cost uint64
 	// Remaining is the largest cost that the limit would admit now, after this check
 	// was charged, if it was.
-	Remaining uint32
+	Remaining uint64
 	// ResetAfter is the time until the key is the same as one never seen, if there are
 	// no further checks.
 	ResetAfter time.Duration
@@ -130,8 +130,8 @@ func (r Receipt) Has(i int) bool { return i < 64 && r.Charged&(1<<i) != 0 }
 
 // setHash adds a limit and its cost to the hash of a receipt's set, by multiplication
 // with the 64-bit FNV prime.
-func setHash(h uint64, l *Limit, cost uint32) uint64 {
-	return (h ^ l.nameID ^ uint64(cost)<<1) * 1099511628211
+func setHash(h uint64, l *Limit, cost uint64) uint64 {
+	return (h ^ l.nameID ^ cost<<1) * 1099511628211
 }
 
 // Fits reports whether the receipt was issued for a charge with these keys, costs and

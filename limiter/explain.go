@@ -71,7 +71,7 @@ type Field struct {
 type WindowCount struct {
 	Start Tick   `json:"start_us"`
 	End   Tick   `json:"end_us"`
-	Count uint32 `json:"count"`
+	Count uint64 `json:"count"`
 }
 
 // maxExplainedEntries bounds the entries of a log that an explanation lists.
@@ -80,9 +80,16 @@ const maxExplainedEntries = 100
 // Explain returns how the limit decides the cost in out.Cost at now, before anything is
 // charged. It changes the state only by [State.Roll]. The caller fills in Name and Key.
 func (s *State) Explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
-	s.Roll(l, words, now)
-	n := uint64(max(out.Cost, 1))
-	e := LimitExplanation{Limit: l.String(), Known: s.EmptyAt(l, words) > now}
+	c := l.open(s)
+	e := c.explain(l, words, now, out)
+	*s = l.packed(&c)
+	return e
+}
+
+func (s *counts) explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
+	s.roll(l, words, now)
+	n := max(out.Cost, 1)
+	e := LimitExplanation{Limit: l.String(), Known: s.emptyAt(l, words) > now}
 	e.State, e.Counts = l.describe(s, words, now)
 	sum := l.arithmetic(s, now, n)
 	switch {
@@ -104,8 +111,8 @@ func (s *State) Explain(l *Limit, words []uint64, now Tick, out *LimitDecision) 
 func stamp(t Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
 
 // describe returns the contents of a state that was rolled to now.
-func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowCount) {
-	window := func(start Tick, n uint32) WindowCount { return WindowCount{start, start + l.window, n} }
+func (l *Limit) describe(s *counts, words []uint64, now Tick) ([]Field, []WindowCount) {
+	window := func(start Tick, n uint64) WindowCount { return WindowCount{start, start + l.window, n} }
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A == 0 && l.p.align == AlignFirstHit {
@@ -134,7 +141,7 @@ func (l *Limit) describe(s *State, words []uint64, now Tick) ([]Field, []WindowC
 	}
 }
 
-func (l *Limit) subCounts(s *State, words []uint64, now Tick) []WindowCount {
+func (l *Limit) subCounts(s *counts, words []uint64, now Tick) []WindowCount {
 	out := make([]WindowCount, l.subs)
 	newest := floorTo(now, l.sub)
 	if s.A|s.B != 0 {
@@ -150,7 +157,7 @@ func (l *Limit) subCounts(s *State, words []uint64, now Tick) []WindowCount {
 	return out
 }
 
-func logCounts(s *State, words []uint64) []WindowCount {
+func logCounts(s *counts, words []uint64) []WindowCount {
 	first := max(0, int(s.B)-maxExplainedEntries)
 	if s.B == 1 {
 		return []WindowCount{{s.Time, s.Time + 1, s.A}}
@@ -163,7 +170,7 @@ func logCounts(s *State, words []uint64) []WindowCount {
 	return out
 }
 
-func (l *Limit) describeBucket(s *State, now Tick) []Field {
+func (l *Limit) describeBucket(s *counts, now Tick) []Field {
 	if !l.shared {
 		return []Field{{"level", fmt.Sprint(s.A)}, {"drips counted up to", stamp(s.Time)}}
 	}
@@ -186,7 +193,7 @@ func (l *Limit) describeBucket(s *State, now Tick) []Field {
 }
 
 // arithmetic returns the comparison that decides n units.
-func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
+func (l *Limit) arithmetic(s *counts, now Tick, n uint64) string {
 	switch l.p.algorithm {
 	case Concurrency:
 		return fmt.Sprintf("%d held + %d <= %d", s.A, n, l.limit)
@@ -197,7 +204,7 @@ func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 			return fmt.Sprintf("previous %d, until the window begins; that + current %d + %d <= %d", s.B, s.A, n, l.limit)
 		}
 		left := uint64(l.window - (now - s.Time))
-		hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
+		hi, lo := bits.Mul64(s.B*l.weight, left)
 		text := fmt.Sprintf("%d * %v/%v", s.B, Tick(left).Duration(), l.window.Duration())
 		if l.weight != 1000 {
 			text += fmt.Sprintf(" * %s", decimal(0, l.weight, 1000))
@@ -217,7 +224,7 @@ func (l *Limit) arithmetic(s *State, now Tick, n uint64) string {
 	}
 }
 
-func levelText(l *Limit, s *State, now Tick) string {
+func levelText(l *Limit, s *counts, now Tick) string {
 	if !l.shared {
 		return fmt.Sprint(s.A)
 	}

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -67,10 +68,10 @@ func (s AmendState) String() string {
 type Amended struct {
 	State AmendState
 	// First, with AmendSettled, is the cost for which the id stands.
-	First uint32
+	First uint64
 	// Estimate is the estimate before a settlement, and after an extension: of the first key
 	// that had a hold.
-	Estimate uint32
+	Estimate uint64
 	// Over is how many units were charged beyond what a limit had left: of several limits the
 	// largest number.
 	Over uint64
@@ -110,7 +111,7 @@ type Hold struct {
 	// Limit is the [CountsID] of the limit; 0 if nothing can be given back to it any more.
 	Limit uint64
 	// Cost is the units that were charged, at least 1.
-	Cost uint32
+	Cost uint64
 	// Keep reports that they stay charged when the hold ends.
 	Keep bool
 	// First marks one entry of each hold of a key.
@@ -123,6 +124,7 @@ const HoldWords = 5
 const (
 	holdKeep  = 1 << 32
 	holdFirst = 1 << 33
+	holdCost  = 34 // its bits from here up are those of the cost above the 32nd
 )
 
 // HoldAt returns entry i.
@@ -130,14 +132,14 @@ func HoldAt(words []uint64, i int) Hold {
 	w := words[i*HoldWords:][:HoldWords]
 	return Hold{
 		ID: w[0], End: Tick(w[1]), At: Tick(w[2]), Limit: w[3],
-		Cost: uint32(w[4]), Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
+		Cost: w[4]&math.MaxUint32 | w[4]>>holdCost<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
 	}
 }
 
 // Put writes the hold into entry i.
 func (h Hold) Put(words []uint64, i int) {
 	w := words[i*HoldWords:][:HoldWords]
-	w[0], w[1], w[2], w[3], w[4] = h.ID, uint64(h.End), uint64(h.At), h.Limit, uint64(h.Cost)
+	w[0], w[1], w[2], w[3], w[4] = h.ID, uint64(h.End), uint64(h.At), h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost
 	if h.Keep {
 		w[4] |= holdKeep
 	}
@@ -190,19 +192,23 @@ func HoldEnd(s *State, words []uint64, id uint64) Tick {
 
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. With n = 0 they do already, and the hold ends later than before.
-func Occupy(s *State, n uint32, end Tick) {
-	s.B -= min(s.B, n)
-	s.Time = max(s.Time, end)
+func Occupy(l *Limit, s *State, n uint64, end Tick) {
+	c := l.open(s)
+	c.B -= min(c.B, n)
+	c.Time = max(c.Time, end)
+	*s = l.packed(&c)
 }
 
 // CountHeld lets a limit on concurrency count what holds have charged to it, and nothing else.
 func CountHeld(l *Limit, s, holds *State, words []uint64) {
-	s.Time, s.A, s.B = 0, 0, 0
+	c := l.open(s)
+	c.Time, c.A, c.B = 0, 0, 0
 	for i := range int(holds.A) {
 		if h := HoldAt(words, i); h.Limit == CountsID(l) {
-			s.Time, s.A = max(s.Time, h.End), addSat(s.A, h.Cost)
+			c.Time, c.A = max(c.Time, h.End), l.addSat(c.A, h.Cost)
 		}
 	}
+	*s = l.packed(&c)
 }
 
 // HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that
@@ -212,12 +218,12 @@ func HoldEnds(s *State, words []uint64, limit, most uint64) (last, room Tick) {
 	sum := uint64(0)
 	for i := range int(s.A) {
 		if h := HoldAt(words, i); h.Limit == limit {
-			ends, sum, last = append(ends, h), sum+uint64(h.Cost), max(last, h.End)
+			ends, sum, last = append(ends, h), min(sum+h.Cost, maxSum), max(last, h.End)
 		}
 	}
 	slices.SortFunc(ends, func(a, b Hold) int { return cmp.Compare(a.End, b.End) })
-	for i := 0; sum > most; i++ {
-		sum, room = sum-uint64(ends[i].Cost), ends[i].End
+	for i := 0; sum > most && i < len(ends); i++ {
+		sum, room = sum-min(sum, ends[i].Cost), ends[i].End
 	}
 	return last, room
 }
@@ -253,7 +259,7 @@ func checkHolds(s *State, words []uint64) bool {
 	first, last, most := Span(MaxHold)+1, -Span(MaxHold), Span(MaxWindow)
 	for i := range int(s.A) {
 		h := HoldAt(words, i)
-		if h.ID == 0 || h.End <= -Span(MaxHold) || h.End > Span(MaxHold) || h.At > most || h.At < -most || h.Cost == 0 || words[i*HoldWords+4]>>34 != 0 {
+		if h.ID == 0 || h.End <= -Span(MaxHold) || h.End > Span(MaxHold) || h.At > most || h.At < -most || h.Cost == 0 || h.Cost > MaxUnits {
 			return false
 		}
 		first, last = min(first, h.End), max(last, h.End)

@@ -107,12 +107,12 @@ func TestOverdraw(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, n := range []uint32{1, 4, 1000, MaxLogLimit + 5, MaxUnits} {
+			for _, n := range []uint64{1, 4, 1000, MaxLogLimit + 5, NarrowUnits} {
 				now, st := Tick(1767614400e6), State{}
 				st.Roll(l, nil, now)
 				words := make([]uint64, st.OverdrawWords(l, now, n)+8)
 				st.Overdraw(l, words, now, n)
-				if used, most := l.used(&st, now), uint64(l.overdraft(n)); used != most && used != min(most, max(l.most, 1)) {
+				if used, most := l.used(new(l.open(&st)), now), uint64(l.overdraft(n)); used != most && used != min(most, max(l.most, 1)) {
 					t.Errorf("%s: %d units are %d", l, n, used)
 				}
 				out := LimitDecision{Cost: 1}

@@ -43,25 +43,25 @@ func RememberedLimit() *Limit {
 }
 
 // rollID forgets an id whose time is over.
-func (s *State) rollID(now Tick) {
+func (s *counts) rollID(now Tick) {
 	if s.Time <= now {
-		*s = State{}
+		*s = counts{}
 	}
 }
 
 // moveID shifts the instants of an id that is remembered at now by so many ticks.
-func (s *State) moveID(now, by Tick) {
+func (s *counts) moveID(now, by Tick) {
 	if s.Time <= now {
-		*s = State{}
+		*s = counts{}
 		return
 	}
 	s.Time, s.Until = s.Time+by, s.Until+by
 }
 
 // checkID reports whether an exported id makes sense.
-func (s *State) checkID() bool {
+func (s *counts) checkID() bool {
 	most := Span(MaxHold + MaxIDTTL) // of a hold that is kept
-	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Settled()) && s.B <= SettledID
+	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
 }
 
 // mergeID keeps the id that is remembered longer, but one that was settled in any case: that
@@ -75,4 +75,27 @@ func (s *State) mergeID(from *State) {
 }
 
 // Settled reports whether the state remembers an id that has no hold, or none any more.
-func (s *State) Settled() bool { return s.Time != 0 && (s.B == 0 || s.B == SettledID) }
+func (s *State) Settled() bool {
+	b := s.B & idMask
+	return s.Time != 0 && (b == 0 || b == SettledID)
+}
+
+// IDCost returns the cost of a remembered id, in units.
+func IDCost(s *State) uint64 { return openID(s).A }
+
+// SetIDCost sets the cost of a remembered id, in units up to [MaxUnits].
+func SetIDCost(s *State, cost uint64) {
+	c := openID(s)
+	c.A = cost
+	*s = packedID(&c)
+}
+
+// IDCharged returns the instant at which a remembered id was charged.
+func IDCharged(s *State) Tick { return openID(s).Until }
+
+// IDParts returns one bit for each limit that a remembered id charged, and [SettledID] once it
+// is settled.
+func IDParts(s *State) uint32 { return s.B & idMask }
+
+// SetIDParts sets what [IDParts] returns.
+func SetIDParts(s *State, parts uint32) { s.B = s.B&^uint32(idMask) | parts }

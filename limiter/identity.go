@@ -43,12 +43,15 @@ func (m mixer) text(s string) mixer {
 // id returns a hash of everything that makes two limits decide alike.
 func (p *params) id() uint64 {
 	m := mixer(0).text(p.name)
-	m = m.add(uint64(p.limit) | uint64(p.burst)<<32).add(uint64(p.window)).add(uint64(p.block))
+	m = m.add(p.limit&NarrowUnits | p.burst<<32).add(uint64(p.window)).add(uint64(p.block))
 	m = m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(p.coverage)<<16 | uint64(p.rounding)<<24 |
 		uint64(p.drip)<<32 | uint64(p.count)<<40)
 	m = m.add(uint64(p.subWindows) | uint64(p.weight)<<16)
+	if p.wide { // so other limits keep the hash of versions without wide ones
+		m = m.text("wide").add(p.limit).add(p.burst)
+	}
 	if p.dripUnits > 1 { // so other limits keep the hash of versions without them
-		m = m.text("drip").add(uint64(p.dripUnits))
+		m = m.text("drip").add(p.dripUnits)
 	}
 	if p.calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
 		m = m.calendar(&p.calendar)
@@ -100,21 +103,21 @@ func Scaled(l *Limit, num, den uint64) *Limit {
 	}
 	scaled := &Limit{p: l.p, cal: l.cal}
 	p := &scaled.p
-	most := uint64(MaxUnits)
+	most := l.maxUnits
 	if p.algorithm == SlidingLog {
 		most = MaxLogLimit
 	}
 	p.limit = share(p.limit, num, den, most)
 	if p.dripUnits > 1 {
-		p.dripUnits = share(p.dripUnits, num, den, uint64(p.limit))
+		p.dripUnits = share(p.dripUnits, num, den, p.limit)
 		if p.limit -= p.limit % p.dripUnits; p.dripUnits == 1 {
 			p.dripUnits = 0
 		}
 	}
 	if p.burst > 0 {
 		p.burst = share(p.burst, num, den, most)
-		if hi, lo := bits.Mul64(uint64(maxDebt), uint64(p.limit)); hi < uint64(p.window) {
-			p.burst = uint32(min(uint64(p.burst), quo(hi, lo, uint64(p.window))))
+		if hi, lo := bits.Mul64(uint64(maxDebt), p.limit); hi < uint64(p.window) {
+			p.burst = min(p.burst, quo(hi, lo, uint64(p.window)))
 		}
 	}
 	scaled.precompute()
@@ -122,11 +125,11 @@ func Scaled(l *Limit, num, den uint64) *Limit {
 }
 
 // share returns x*num/den, from 1 to most.
-func share(x uint32, num, den, most uint64) uint32 {
+func share(x, num, den, most uint64) uint64 {
 	den = max(den, 1)
-	hi, lo := bits.Mul64(uint64(x), num)
+	hi, lo := bits.Mul64(x, num)
 	if hi >= den {
-		return uint32(most)
+		return most
 	}
-	return uint32(min(max(quo(hi, lo, den), 1), most))
+	return min(max(quo(hi, lo, den), 1), most)
 }

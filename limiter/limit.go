@@ -130,7 +130,8 @@ const (
 	// MaxLogUnits bounds the units that a log counts after settlements beyond its limit. A log that
 	// has as many may have forgotten others, so nothing is given back to it.
 	MaxLogUnits = MaxLogLimit + MaxLogLimit/4
-	// MaxSubWindows bounds the sub-windows of sliding_window, which take 4 bytes each.
+	// MaxSubWindows bounds the sub-windows of sliding_window, which take 4 bytes each, and 8
+	// if the limit is above [NarrowUnits].
 	MaxSubWindows = 3600
 	// DefaultSubWindows is used if a spec has 0.
 	DefaultSubWindows = 10
@@ -193,7 +194,7 @@ type Spec struct {
 	CountRejected CountRejected
 	// Block, if positive, denies every check of a key for this long after the limit
 	// denied one; at most [MaxWindow], in whole microseconds. Denials during a block do
-	// not extend it.
+	// not extend it. A limit or burst above [NarrowUnits] has no Block.
 	Block time.Duration
 }
 
@@ -217,7 +218,9 @@ type Limit struct {
 	unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
 	unitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
 	most   uint64             // buckets: largest level of a state, in units
-	block  Tick
+	// maxUnits is the largest count of a state.
+	maxUnits uint64
+	block    Tick
 	// wholeTail reports that a unit of the previous window counts until that window is
 	// two windows old (sliding_counter, rounded up or not at all).
 	wholeTail bool
@@ -234,15 +237,16 @@ type Limit struct {
 type params struct {
 	name       string
 	algorithm  Algorithm
-	limit      uint32
-	burst      uint32
+	wide       bool // limit or burst may be above NarrowUnits: see Limit.open
+	limit      uint64
+	burst      uint64
 	window     Tick
 	block      Tick
 	align      Align
 	coverage   Coverage
 	rounding   Rounding
 	drip       Drip
-	dripUnits  uint32 // 0: 1
+	dripUnits  uint64 // 0: 1
 	count      CountRejected
 	subWindows uint16
 	weight     uint16
@@ -262,7 +266,8 @@ func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{p: params{
 		name:      s.Name,
 		algorithm: s.Algorithm,
-		limit:     uint32(s.Limit),
+		limit:     uint64(s.Limit),
+		wide:      s.wide(),
 		window:    Tick(s.Window / TickDuration),
 		block:     Tick(s.Block / TickDuration),
 		count:     s.CountRejected,
@@ -291,11 +296,11 @@ func NewLimit(s Spec) (*Limit, error) {
 	case SlidingWindow:
 		l.p.coverage, l.p.subWindows = s.Coverage, uint16(s.subWindows())
 	case TokenBucket, LeakyBucket, GCRA:
-		l.p.burst = uint32(s.burst())
+		l.p.burst = uint64(s.burst())
 		if s.Algorithm == LeakyBucket {
 			l.p.drip = s.Drip
 			if s.Drip == DripInterval && s.DripUnits > 1 {
-				l.p.dripUnits = uint32(s.DripUnits)
+				l.p.dripUnits = uint64(s.DripUnits)
 			}
 		}
 	}
@@ -308,7 +313,10 @@ func (l *Limit) precompute() {
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
 	l.nameID, l.paramsID = h.Sum64(), p.id()
-	l.window, l.limit, l.cap, l.block = p.window, uint64(p.limit), uint64(p.limit), p.block
+	l.window, l.limit, l.cap, l.block = p.window, p.limit, p.limit, p.block
+	if l.maxUnits = NarrowUnits; p.wide || p.algorithm == Remembered {
+		l.maxUnits = MaxUnits
+	}
 	l.weight = uint64(p.weight)
 	if l.window%Week == 0 {
 		l.shift = 4 * Day // the epoch was a Thursday
@@ -325,17 +333,17 @@ func (l *Limit) precompute() {
 		}
 	case TokenBucket, LeakyBucket, GCRA:
 		l.shared = p.drip == DripContinuous
-		l.cap = uint64(p.burst)
+		l.cap = p.burst
 		l.unit, l.unitR = uint64(l.window)/l.limit, uint64(l.window)%l.limit
 		if !l.shared {
-			l.unitR = uint64(max(p.dripUnits, 1))
+			l.unitR = max(p.dripUnits, 1)
 			l.unit = l.limit / l.unitR
 		}
 		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
-		l.most = MaxUnits
+		l.most = l.maxUnits
 		if hi < uint64(l.window) {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q, MaxUnits)
+			l.most = min(q, l.maxUnits)
 		}
 		hi, lo = bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
@@ -357,6 +365,16 @@ func (s *Spec) burst() int64 {
 		return s.Limit
 	}
 	return s.Burst
+}
+
+// wide reports whether the counts of the limit need more than 32 bits.
+func (s *Spec) wide() bool {
+	switch s.Algorithm {
+	case TokenBucket, LeakyBucket, GCRA:
+		return max(s.Limit, s.Burst) > NarrowUnits
+	default:
+		return s.Limit > NarrowUnits
+	}
 }
 
 func quo(hi, lo, d uint64) uint64 { q, _ := bits.Div64(hi, lo, d); return q }
@@ -396,11 +414,11 @@ func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
 func (l *Limit) CountRejected() CountRejected { return l.p.count }
 
 // Limit returns the limit in units per window.
-func (l *Limit) Limit() uint32 { return l.p.limit }
+func (l *Limit) Limit() uint64 { return l.limit }
 
 // Capacity returns the largest cost that can ever be admitted, in units: the burst of a
 // bucket, the limit of any other algorithm.
-func (l *Limit) Capacity() uint32 { return uint32(l.cap) }
+func (l *Limit) Capacity() uint64 { return l.cap }
 
 // Window returns the window; for calendar windows the nominal length of the longest
 // one, which is 24 hours for a day, 31 days for a month, 92 for a quarter and 366 for a

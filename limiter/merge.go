@@ -24,7 +24,7 @@ import "math"
 func MergeMost(l *Limit, into, from int) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
-		return subWords(l.subs)
+		return l.subWords()
 	case SlidingLog:
 		return into + from + 2*logParts(MaxLogUnits)
 	case Holds:
@@ -37,15 +37,21 @@ func MergeMost(l *Limit, into, from int) int {
 // MergeWords returns how many words a state needs before another is merged into it by
 // [State.Merge].
 func (into *State) MergeWords(l *Limit, from *State) int {
+	c := l.open(into)
+	o := l.open(from)
+	return c.mergeWords(l, &o)
+}
+
+func (into *counts) mergeWords(l *Limit, from *counts) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		if into.A|from.A == 0 && (into.B == 0 || from.B == 0 || into.Time == from.Time) {
 			return 0
 		}
-		return subWords(l.subs)
+		return l.subWords()
 	case SlidingLog:
 		if into.B == 0 || from.B == 0 || into.B|from.B == 1 && into.Time == from.Time {
-			return max(into.Held(l), from.Held(l))
+			return max(into.held(l), from.held(l))
 		}
 		return 1 + min(logEntries(into)+logEntries(from), int(max(into.A, from.A)))
 	case Holds:
@@ -67,12 +73,19 @@ func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []
 		mergeHolds(into, intoWords, from, fromWords)
 		return
 	}
+	c := l.open(into)
+	o := l.open(from)
+	c.merge(l, intoWords, &o, fromWords, now)
+	*into = l.packed(&c)
+}
+
+func (into *counts) merge(l *Limit, intoWords []uint64, from *counts, fromWords []uint64, now Tick) {
 	into.Until = max(into.Until, from.Until)
 	switch {
 	case l.idle(from, now):
 	case l.idle(into, now):
 		into.Time, into.A, into.B = from.Time, from.A, from.B
-		from.Move(l, intoWords, fromWords)
+		from.move(l, intoWords, fromWords)
 	case l.p.algorithm == Concurrency:
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
 	case l.p.algorithm == SlidingLog:
@@ -94,7 +107,7 @@ func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []
 
 // mergeFixed takes the later window with its larger count. The count of an earlier
 // window denies until the later one begins, and is stored in B.
-func (l *Limit) mergeFixed(into, from *State) {
+func (l *Limit) mergeFixed(into, from *counts) {
 	if l.p.align == AlignFirstHit {
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
 		return
@@ -114,28 +127,28 @@ func (l *Limit) mergeFixed(into, from *State) {
 // mergeCounter takes the larger count of this window, and the larger sum of this window
 // and the previous one. For every fraction f of the previous window, A + f*B = (1-f)*A
 // + f*(A+B), so the result is never below either state.
-func (l *Limit) mergeCounter(into *State, from State, now Tick) {
+func (l *Limit) mergeCounter(into *counts, from counts, now Tick) {
 	at := max(into.Time, from.Time)
 	l.ahead(into, at, now)
 	l.ahead(&from, at, now)
-	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))
+	both := max(into.A+into.B, from.A+from.B)
 	into.A = max(into.A, from.A)
-	into.B = uint32(min(both-uint64(into.A), MaxUnits))
+	into.B = min(both-into.A, l.maxUnits)
 }
 
 // ahead makes the window that begins at at, which lies in the future, the current one
 // of a state with an earlier current window.
-func (l *Limit) ahead(s *State, at, now Tick) {
+func (l *Limit) ahead(s *counts, at, now Tick) {
 	if s.Time < at {
-		used := uint64(s.A) + l.tail(s, now)
-		s.Time, s.A, s.B = at, 0, uint32(min(used, MaxUnits))
+		used := s.A + l.tail(s, now)
+		s.Time, s.A, s.B = at, 0, min(used, l.maxUnits)
 	}
 }
 
 // mergeSubs takes, for each k, the larger sum of the newest k sub-windows. If those of the
 // two states begin at different instants, see [State.Import], the earlier ones count as
 // long as the next later ones.
-func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []uint64) {
+func (l *Limit) mergeSubs(into *counts, words []uint64, from *counts, fromWords []uint64) {
 	if len(words) == 0 { // both are the same single sub-window
 		into.B = max(into.B, from.B)
 		return
@@ -143,30 +156,30 @@ func (l *Limit) mergeSubs(into *State, words []uint64, from *State, fromWords []
 	at := max(into.Time, from.Time)
 	l.subsAhead(into, words, at)
 	later := int(min((at-from.Time)/l.sub, Tick(l.subs)))
-	one, other := uint64(into.B), l.subsFrom(from, fromWords, 0, later)
-	into.B = uint32(max(one, other))
-	sum := uint64(into.B)
+	one, other := into.B, l.subsFrom(from, fromWords, 0, later)
+	into.B = max(one, other)
+	sum := into.B
 	for age := 1; age < l.subs; age++ {
 		i := l.subAt(words, age)
-		one += uint64(subCount(words, i))
-		other += l.subsFrom(from, fromWords, age, later)
-		n := min(max(one, other)-sum, MaxUnits)
-		setSubCount(words, i, uint32(n))
+		one = min(one+l.subCount(words, i), maxSum)
+		other = min(other+l.subsFrom(from, fromWords, age, later), maxSum)
+		n := min(max(one, other)-sum, l.maxUnits)
+		l.setSubCount(words, i, n)
 		sum += n
 	}
-	into.setOlder(sum - uint64(into.B))
+	l.setOlder(into, sum-into.B)
 }
 
 // subsFrom returns the count at some age, relative to a newest sub-window that is later
 // steps later. Counts older than the ring are at its last age: they still count if the
 // later sub-window has not begun.
-func (l *Limit) subsFrom(s *State, words []uint64, age, later int) (n uint64) {
+func (l *Limit) subsFrom(s *counts, words []uint64, age, later int) (n uint64) {
 	from, to := age-later, age-later
 	if age == l.subs-1 {
 		from, to = max(from, 0), l.subs-1
 	}
 	for a := from; a >= 0 && a <= to; a++ {
-		n += uint64(l.subOf(s, words, a))
+		n = min(n+l.subOf(s, words, a), maxSum)
 	}
 	return n
 }
@@ -174,27 +187,27 @@ func (l *Limit) subsFrom(s *State, words []uint64, age, later int) (n uint64) {
 // subsAhead makes the sub-window that begins at at, which is not earlier, the newest,
 // and ensures that there is a ring. Counts that drop out of the ring are added to the
 // oldest one that remains.
-func (l *Limit) subsAhead(s *State, words []uint64, at Tick) {
+func (l *Limit) subsAhead(s *counts, words []uint64, at Tick) {
 	steps := int(min((at-s.Time)/l.sub, Tick(l.subs-1)))
 	if s.A == 0 {
-		clear(words[:subWords(l.subs)])
+		clear(words[:l.subWords()])
 	}
 	s.Time = at
 	if steps == 0 {
 		return
 	}
-	sum := l.older(s, words) + uint64(s.B)
-	setSubCount(words, int(words[0]), s.B)
+	sum := l.older(s, words) + s.B
+	l.setSubCount(words, int(words[0]), s.B)
 	dropped := l.turn(words, steps)
 	oldest := l.subAt(words, l.subs-1)
-	setSubCount(words, oldest, uint32(min(uint64(subCount(words, oldest))+dropped, MaxUnits)))
+	l.setSubCount(words, oldest, min(l.subCount(words, oldest)+dropped, l.maxUnits))
 	s.B = 0
-	s.setOlder(sum)
+	l.setOlder(s, sum)
 }
 
 // mergeLog takes, for each t, the larger cost since t. It writes from the newest entry
 // to the oldest, from the end of the ring.
-func mergeLog(into *State, words []uint64, from *State, fromWords []uint64) {
+func mergeLog(into *counts, words []uint64, from *counts, fromWords []uint64) {
 	if into.B|from.B == 1 && into.Time == from.Time {
 		into.A = max(into.A, from.A)
 		return
@@ -222,7 +235,7 @@ func mergeLog(into *State, words []uint64, from *State, fromWords []uint64) {
 }
 
 // cursorOf returns a cursor over a copy of the log.
-func cursorOf(s *State, words []uint64) logCursor {
+func cursorOf(s *counts, words []uint64) logCursor {
 	c := logCursor{s: *s, words: make([]uint64, 1+logEntries(s))}
 	if s.B == 1 {
 		spillLog(&c.s, c.words)
@@ -235,10 +248,10 @@ func cursorOf(s *State, words []uint64) logCursor {
 
 // logCursor iterates over a log from the newest entry to the oldest.
 type logCursor struct {
-	s     State
+	s     counts
 	words []uint64
 	next  int
-	sum   uint32 // of the entries taken
+	sum   uint64 // of the entries taken
 }
 
 const noTick = Tick(math.MinInt64)

@@ -28,9 +28,14 @@ const alignedWithin = 25 * Millisecond
 // Held returns how many words an exported state has. [State.Words] returns how many one
 // needs for a charge.
 func (s *State) Held(l *Limit) int {
+	c := l.open(s)
+	return c.held(l)
+}
+
+func (s *counts) held(l *Limit) int {
 	switch {
 	case l.p.algorithm == SlidingWindow && s.A > 0:
-		return subWords(l.subs)
+		return l.subWords()
 	case l.p.algorithm == SlidingLog && s.B > 1:
 		return 1 + int(s.B)
 	case l.p.algorithm == Holds:
@@ -45,12 +50,18 @@ func (s *State) Held(l *Limit) int {
 // [State.Held] of them, must be those of [State.Move]. A state that counts nothing
 // becomes zero.
 func (s *State) Export(l *Limit, words []uint64, now Tick) {
-	switch l.p.algorithm {
-	case Remembered:
-		s.moveID(now, -now)
-		return
-	case Holds:
+	if l.p.algorithm == Holds {
 		moveHolds(s, words, -now)
+		return
+	}
+	c := l.open(s)
+	c.export(l, words, now)
+	*s = l.packed(&c)
+}
+
+func (s *counts) export(l *Limit, words []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		s.moveID(now, -now)
 		return
 	}
 	if s.Until != 0 {
@@ -74,12 +85,18 @@ func (s *State) Export(l *Limit, words []uint64, now Tick) {
 // Import converts the spans of an exported state into instants of the clock of now, in
 // place, and rolls it to now. The state must have passed [State.CheckExported].
 func (s *State) Import(l *Limit, words []uint64, now Tick) {
-	switch l.p.algorithm {
-	case Remembered:
-		s.moveID(0, now)
-		return
-	case Holds:
+	if l.p.algorithm == Holds {
 		moveHolds(s, words, now)
+		return
+	}
+	c := l.open(s)
+	c.take(l, words, now)
+	*s = l.packed(&c)
+}
+
+func (s *counts) take(l *Limit, words []uint64, now Tick) {
+	if l.p.algorithm == Remembered {
+		s.moveID(0, now)
 		return
 	}
 	if s.Until != 0 {
@@ -87,7 +104,7 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 	}
 	if l.idle(s, 0) {
 		s.Time = 0
-		s.Roll(l, words, now)
+		s.roll(l, words, now)
 		return
 	}
 	at := s.Time + now
@@ -112,11 +129,11 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 		}
 	}
 	s.Time = at
-	s.Roll(l, words, now)
+	s.roll(l, words, now)
 }
 
 // idle reports whether a state counts nothing at now, apart from a block.
-func (l *Limit) idle(s *State, now Tick) bool {
+func (l *Limit) idle(s *counts, now Tick) bool {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingCounter, SlidingWindow:
 		return s.A|s.B == 0
@@ -142,11 +159,25 @@ func floorTo(t, unit Tick) Tick {
 // [State.Import]. After it succeeded, no method goes out of bounds because of them. The
 // error wraps [ErrInvalid].
 func (s *State) CheckExported(l *Limit, words []uint64) error {
+	if l.p.algorithm == Holds {
+		if !checkHolds(s, words) {
+			return fmt.Errorf("%w state of %s: its parts contradict each other (until %d us, %d us, %d)", ErrInvalid, l.p.name, s.Time, s.Until, s.A)
+		}
+		return nil
+	}
+	c := l.open(s)
+	return c.check(l, words)
+}
+
+func (s *counts) check(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
-	if l.internal() {
-		if l.p.algorithm == Remembered && (len(words) > 0 || *s != (State{}) && !s.checkID()) || l.p.algorithm == Holds && !checkHolds(s, words) {
+	if s.A > l.maxUnits || s.B > l.maxUnits {
+		return bad("counts of %d and %d units", s.A, s.B)
+	}
+	if l.p.algorithm == Remembered {
+		if len(words) > 0 || *s != (counts{}) && !s.checkID() {
 			return bad("its parts contradict each other (until %d us, %d us, %d, %d)", s.Time, s.Until, s.A, s.B)
 		}
 		return nil
@@ -154,7 +185,7 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.block == 0 {
 		return bad("a block of %d us", s.Until)
 	}
-	if held := s.Held(l); len(words) != held {
+	if held := s.held(l); len(words) != held {
 		return bad("%d words, not %d", len(words), held)
 	}
 	if s.Time == 0 && s.A|s.B == 0 {
@@ -178,9 +209,9 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 		ok = within(0, l.window) && s.A > 0 && s.B == 0
 	default:
 		if l.shared {
-			ok = s.Time >= 0 && s.Time <= maxDebt && s.B == 0 && uint64(s.A) < l.limit && !l.aboveMost(s, 0)
+			ok = s.Time >= 0 && s.Time <= maxDebt && s.B == 0 && s.A < l.limit && !l.aboveMost(s, 0)
 		} else {
-			ok = within(-l.window, l.window) && s.B == 0 && uint64(s.A) <= l.most
+			ok = within(-l.window, l.window) && s.B == 0 && s.A <= l.most
 		}
 	}
 	if !ok {
@@ -190,20 +221,20 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 }
 
 // subsAgree reports whether the counts of sub-windows match the state.
-func (l *Limit) subsAgree(s *State, words []uint64) bool {
-	if words[0] >= uint64(l.subs) || subCount(words, int(words[0])) != 0 {
+func (l *Limit) subsAgree(s *counts, words []uint64) bool {
+	if words[0] >= uint64(l.subs) || l.subCount(words, int(words[0])) != 0 {
 		return false
 	}
 	sum := uint64(0)
 	for i := range l.subs {
-		sum += uint64(subCount(words, i))
+		sum += uint64(l.subCount(words, i))
 	}
-	return uint64(s.A) == min(sum, MaxUnits)
+	return s.A == min(sum, l.maxUnits)
 }
 
 // logAgrees reports whether the entries of a log match the state: in order, the newest
 // at its time, none older than a window.
-func (l *Limit) logAgrees(s *State, words []uint64) bool {
+func (l *Limit) logAgrees(s *counts, words []uint64) bool {
 	if s.B <= 1 {
 		return s.A <= MaxLogUnits && min(s.A, 1) == s.B
 	}
@@ -216,7 +247,7 @@ func (l *Limit) logAgrees(s *State, words []uint64) bool {
 		if tick < last {
 			return false
 		}
-		sum, last = sum+uint64(cost), tick
+		sum, last = sum+cost, tick
 	}
-	return sum == uint64(s.A) && last == s.Time
+	return sum == s.A && last == s.Time
 }

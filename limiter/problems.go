@@ -55,6 +55,8 @@ func (s *Spec) Problems() []Problem {
 		bad("window", "window %v is not a whole number of microseconds", s.Window)
 	}
 	switch {
+	case s.Block != 0 && s.wide():
+		bad("block", "a limit or burst above %d units has no block: leave it out, or count in larger units", int64(NarrowUnits))
 	case s.Block < 0 || s.Block > MaxWindow:
 		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
 	case s.Block%TickDuration != 0:

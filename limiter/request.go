@@ -163,19 +163,23 @@ type Cost struct {
 // Units returns a cost of n units. [Cost.Value] checks the range of n.
 func Units(n int64) Cost { return Cost{n, true} }
 
-// MaxUnits is the largest cost, limit or burst, in units.
-const MaxUnits = 1<<32 - 1
+// MaxUnits is the largest cost, limit or burst, in units: the largest number that JSON and Lua
+// have exactly. Up to NarrowUnits a counter takes the least memory.
+const (
+	MaxUnits    = 1<<53 - 1
+	NarrowUnits = 1<<32 - 1
+)
 
 // Value returns the cost, or def if none was given. For a cost that is negative or
 // above [MaxUnits] the error wraps [ErrInvalid].
-func (c Cost) Value(def uint32) (uint32, error) {
+func (c Cost) Value(def uint64) (uint64, error) {
 	if !c.given {
 		return def, nil
 	}
 	if c.units < 0 || c.units > MaxUnits {
 		return 0, fmt.Errorf("%w: cost %d is out of range: give 0 (a peek) to %d units", ErrInvalid, c.units, int64(MaxUnits))
 	}
-	return uint32(c.units), nil
+	return uint64(c.units), nil
 }
 
 // Given reports whether a cost was given.

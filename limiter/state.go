@@ -34,11 +34,72 @@ type State struct {
 	A, B uint32
 }
 
+// counts is a state whose numbers are wide enough for every limit.
+type counts struct {
+	Time, Until Tick
+	A, B        uint64
+}
+
+// idBits is how many bits of B a remembered id has for what it charged. Those above have part of
+// its cost.
+const (
+	idBits = MaxLimits + 1
+	idMask = 1<<idBits - 1
+)
+
+// open returns a state of the limit as numbers.
+//
+// A wide limit, which has no blocks, stores its first number in A and B, and its second in
+// Until. A remembered id stores the bits of its cost above the 32nd above idBits of B, and those
+// above these in the first byte of Until, which is otherwise a copy of the sign.
+func (l *Limit) open(s *State) counts {
+	if l.p.wide {
+		return counts{Time: s.Time, A: uint64(s.A) | uint64(s.B)<<32, B: uint64(s.Until)}
+	}
+	if l.p.algorithm == Remembered {
+		return openID(s)
+	}
+	return counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}
+}
+
+// packed is the inverse of open.
+func (l *Limit) packed(c *counts) State {
+	if l.p.wide {
+		return State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
+	}
+	if l.p.algorithm == Remembered {
+		return packedID(c)
+	}
+	return State{c.Time, c.Until, uint32(c.A), uint32(c.B)}
+}
+
+func openID(s *State) counts {
+	sign := s.Until << 8 >> 63
+	high := uint64(s.Until^sign) >> 56
+	return counts{
+		Time: s.Time, Until: s.Until << 8 >> 8,
+		A: uint64(s.A) | uint64(s.B>>idBits)<<32 | high<<(64-idBits), B: uint64(s.B & idMask),
+	}
+}
+
+func packedID(c *counts) State {
+	high := Tick(c.A >> (64 - idBits) << 56) //nolint:gosec // at most six bits
+	return State{
+		Time: c.Time, Until: c.Until ^ high,
+		A: uint32(c.A), B: uint32(c.B) | uint32(c.A>>32)<<idBits,
+	}
+}
+
 // NotBefore returns now or, if the clock has gone back since the last charge, the
 // instant of that charge, as far as the state has it. [State.Export] must be given this
 // instant. A window that lies ahead by at most its length is not evidence of that,
 // since it may come from another node's clock.
 func (s *State) NotBefore(l *Limit, now Tick) Tick {
+	c := l.open(s)
+	return c.notBefore(l, now)
+}
+
+func (s *counts) notBefore(l *Limit, now Tick) Tick {
 	length := l.window
 	switch {
 	case l.p.algorithm == Remembered:
@@ -66,6 +127,12 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
+	c := l.open(s)
+	c.roll(l, words, now)
+	*s = l.packed(&c)
+}
+
+func (s *counts) roll(l *Limit, words []uint64, now Tick) {
 	if s.Until != 0 && s.Until <= now && !l.internal() {
 		s.Until = 0
 	}
@@ -98,79 +165,96 @@ func (s *State) Roll(l *Limit, words []uint64, now Tick) {
 
 // used returns the units that count at now, rounded up. Apart from a block, n more are
 // admitted if used + n <= capacity.
-func (l *Limit) used(s *State, now Tick) uint64 {
+func (l *Limit) used(s *counts, now Tick) uint64 {
 	switch l.p.algorithm {
 	case FixedWindow:
-		return uint64(max(s.A, s.B))
+		return max(s.A, s.B)
 	case SlidingLog:
-		return uint64(s.A)
+		return s.A
 	case SlidingCounter:
-		return uint64(s.A) + l.tail(s, now)
+		return s.A + l.tail(s, now)
 	case SlidingWindow:
-		return uint64(s.A) + uint64(s.B)
+		return s.A + s.B
 	default:
 		if l.shared {
 			return l.bucketUsed(s, now)
 		}
-		return uint64(s.A)
+		return s.A
 	}
 }
 
 // Charge adds n units, 1 <= n <= capacity, whether or not there is room: the caller has
 // decided. The words must have room, see [State.Words].
-func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint32) {
+func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint64) {
+	c := l.open(s)
+	c.charge(l, words, now, n)
+	*s = l.packed(&c)
+}
+
+func (s *counts) charge(l *Limit, words []uint64, now Tick, n uint64) {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A == 0 && l.p.align == AlignFirstHit {
 			s.Time = now
 		}
-		s.A = addSat(s.A, n)
+		s.A = l.addSat(s.A, n)
 		if s.B != 0 {
-			s.B = addSat(s.B, n)
+			s.B = l.addSat(s.B, n)
 		}
 	case SlidingCounter:
-		s.A = addSat(s.A, n)
+		s.A = l.addSat(s.A, n)
 	case SlidingWindow:
 		l.chargeSubs(s, words, now, n)
 	case SlidingLog:
 		l.chargeLog(s, words, now, n)
 	case Concurrency:
 		was := s.A
-		s.Time, s.A = max(s.Time, now+1), addSat(s.A, n)
+		s.Time, s.A = max(s.Time, now+1), l.addSat(s.A, n)
 		s.B += s.A - was
 	default:
 		if l.shared {
-			l.chargeBucket(s, now, uint64(n))
+			l.chargeBucket(s, now, n)
 		} else {
-			s.A = uint32(min(uint64(s.A)+uint64(n), l.most))
+			s.A = min(s.A+n, l.most)
 		}
 	}
 }
 
 // Overdraw is Charge of any n >= 1 units, for a use that has happened: also more than the
 // capacity, and whatever counts already. A bucket's level, and a log, end at their bounds.
-func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint32) {
+func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint64) {
+	c := l.open(s)
+	c.overdraw(l, words, now, n)
+	*s = l.packed(&c)
+}
+
+func (s *counts) overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 	switch l.p.algorithm {
 	case SlidingLog:
 		n = l.overdraft(n)
-		l.addLog(s, words, now, n, max(uint32(l.limit), min(addSat(s.A, n), MaxLogUnits)))
+		l.addLog(s, words, now, n, max(l.limit, min(l.addSat(s.A, n), MaxLogUnits)))
 	case TokenBucket, LeakyBucket, GCRA:
-		s.Charge(l, words, now, uint32(min(uint64(n), l.most)))
+		s.charge(l, words, now, min(n, l.most))
 		if l.shared {
 			l.capDebt(s, max(now, l.chargedAt(s)))
 		}
 	default:
-		s.Charge(l, words, now, n)
+		s.charge(l, words, now, n)
 	}
 }
 
 // OverdrawWords is [State.Words] for [State.Overdraw].
-func (s *State) OverdrawWords(l *Limit, now Tick, n uint32) int {
-	return s.Words(l, now, l.overdraft(n))
+func (s *State) OverdrawWords(l *Limit, now Tick, n uint64) int {
+	c := l.open(s)
+	return c.overdrawWords(l, now, n)
+}
+
+func (s *counts) overdrawWords(l *Limit, now Tick, n uint64) int {
+	return s.wordsFor(l, now, l.overdraft(n))
 }
 
 // overdraft returns how many of n units an overdrawn log counts.
-func (l *Limit) overdraft(n uint32) uint32 {
+func (l *Limit) overdraft(n uint64) uint64 {
 	if l.p.algorithm == SlidingLog {
 		return min(n, MaxLogUnits)
 	}
@@ -184,7 +268,12 @@ func KeepsWords(l *Limit) bool { return l.keepsWords }
 // for algorithms without words. The state must have been rolled to now. Charges at one
 // instant of a log, or in one sub-window, need none either. A log needs more as it
 // grows, at most limit+3. [State.Move] moves words to a larger place.
-func (s *State) Words(l *Limit, now Tick, n uint32) int {
+func (s *State) Words(l *Limit, now Tick, n uint64) int {
+	c := l.open(s)
+	return c.wordsFor(l, now, n)
+}
+
+func (s *counts) wordsFor(l *Limit, now Tick, n uint64) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		return l.subWordsFor(s, now)
@@ -197,6 +286,11 @@ func (s *State) Words(l *Limit, now Tick, n uint32) int {
 
 // Move copies the words of a state into dst, which must be zero and at least as long.
 func (s *State) Move(l *Limit, dst, src []uint64) {
+	c := l.open(s)
+	c.move(l, dst, src)
+}
+
+func (s *counts) move(l *Limit, dst, src []uint64) {
 	if l.p.algorithm == SlidingLog {
 		moveLog(dst, src, s)
 		return
@@ -207,6 +301,11 @@ func (s *State) Move(l *Limit, dst, src []uint64) {
 // EmptyAt returns the instant from which the counter, without further checks, equals
 // one without charges. An instant not after now means that it does already.
 func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
+	c := l.open(s)
+	return c.emptyAt(l, words)
+}
+
+func (s *counts) emptyAt(l *Limit, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -231,7 +330,7 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 			at = s.Time
 		case l.p.algorithm == Holds: // Until
 		case !l.shared:
-			at = l.dripAt(s, uint64(s.A))
+			at = l.dripAt(s, s.A)
 		case s.A > 0:
 			at = s.Time + 1
 		default:
@@ -243,10 +342,10 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 
 // admitsAt returns the first instant at which n units are admitted, apart from a block.
 // They must not be admitted now.
-func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
+func (l *Limit) admitsAt(s *counts, words []uint64, n uint64) Tick {
 	switch l.p.algorithm {
 	case FixedWindow:
-		if uint64(s.A)+n <= l.limit {
+		if s.A+n <= l.limit {
 			return s.Time // only what counts until then denies
 		}
 		return l.windowEnd(s.Time)
@@ -262,7 +361,7 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 		if l.shared {
 			return l.bucketAdmitsAt(s, n)
 		}
-		return l.dripAt(s, uint64(s.A)+n-l.cap)
+		return l.dripAt(s, s.A+n-l.cap)
 	}
 }
 
@@ -271,7 +370,7 @@ func (l *Limit) admitsAt(s *State, words []uint64, n uint64) Tick {
 // no more is admitted than without the charge. latest is the latest instant that the
 // counter's decider was ever given: a window that begins later came from a node whose
 // clock is ahead.
-func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32) {
+func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint64) {
 	if l.p.algorithm == Concurrency {
 		return // it is given back by the end of its hold
 	}
@@ -281,8 +380,14 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint32)
 // Reduce is Refund for a charge of n+rest units of which rest stay. What has leaked from a bucket
 // since leaked from these first. If any stay, the hit that opened a window stays too, so the
 // others are taken back from it.
-func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint32) {
-	s.Roll(l, words, now)
+func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
+	c := l.open(s)
+	c.reduce(l, words, now, latest, at, n, rest)
+	*s = l.packed(&c)
+}
+
+func (s *counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
+	s.roll(l, words, now)
 	if s.Time > latest && l.importsAhead() && (l.p.algorithm != FixedWindow || s.B == 0) {
 		at = max(at, s.Time) // it was imported, and what was charged since counts in it
 	}
@@ -300,8 +405,8 @@ func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest u
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n, rest)
-		} else if leaked := l.leaked(at, now); leaked < uint64(n)+uint64(rest) {
-			s.A -= min(s.A, n-uint32(max(leaked, uint64(rest))-uint64(rest)))
+		} else if leaked := l.leaked(at, now); leaked < n+rest {
+			s.A -= min(s.A, n-(max(leaked, rest)-rest))
 		}
 	}
 }
@@ -313,11 +418,12 @@ func (l *Limit) importsAhead() bool {
 	return a == SlidingWindow || a == SlidingCounter || a == FixedWindow && l.p.align == AlignEpoch
 }
 
-func addSat(a, n uint32) uint32 { return uint32(min(uint64(a)+uint64(n), MaxUnits)) }
+// addSat returns a + n, or the largest count of the limit.
+func (l *Limit) addSat(a, n uint64) uint64 { return min(a+n, l.maxUnits) }
 
 // saturated reports whether a count may be lower than the true one, so that nothing can
 // be refunded from it. Only rejected units take a count beyond the limit; without them
-// a full count of MaxUnits is exact.
-func (l *Limit) saturated(count uint32) bool {
-	return count == MaxUnits && l.p.count == CountAll
+// a full count is exact.
+func (l *Limit) saturated(count uint64) bool {
+	return count == l.maxUnits && l.p.count == CountAll
 }

@@ -1,5 +1,7 @@
 package limiter
 
+import "math"
+
 // sliding_window: the state holds the newest charged sub-window, with its count in B. A
 // is the sum of those before it, which are in a ring of words. So a key whose charges
 // all fell into one sub-window needs no words, and further charges in that sub-window
@@ -7,38 +9,58 @@ package limiter
 //
 // Word 0 is the ring position of the newest sub-window, whose count in the ring is 0.
 // The counts follow, two in each word. While A is 0 the words are not used. The sum A
-// is capped at MaxUnits. The true sum may then be higher, but nothing more is admitted
+// is capped at l.maxUnits. The true sum may then be higher, but nothing more is admitted
 // in any case.
 
-func subWords(subs int) int { return 1 + (subs+1)/2 }
-
-func subCount(words []uint64, i int) uint32 {
-	return uint32(words[1+i>>1] >> (32 * uint(i&1)))
+func (l *Limit) subWords() int {
+	if l.p.wide {
+		return 1 + l.subs
+	}
+	return 1 + (l.subs+1)/2
 }
 
-func setSubCount(words []uint64, i int, n uint32) {
+func (l *Limit) subCount(words []uint64, i int) uint64 {
+	if l.p.wide {
+		return words[1+i]
+	}
+	return words[1+i>>1] >> (32 * uint(i&1)) & math.MaxUint32
+}
+
+func (l *Limit) setSubCount(words []uint64, i int, n uint64) {
+	if l.p.wide {
+		words[1+i] = n
+		return
+	}
 	shift := 32 * uint(i&1)
 	w := &words[1+i>>1]
-	*w = *w&^(0xffffffff<<shift) | uint64(n)<<shift
+	*w = *w&^(math.MaxUint32<<shift) | n<<shift
 }
 
 // older returns the sum of the ring.
-func (l *Limit) older(s *State, words []uint64) uint64 {
-	if s.A < MaxUnits {
-		return uint64(s.A)
+func (l *Limit) older(s *counts, words []uint64) uint64 {
+	if s.A < l.maxUnits {
+		return s.A
 	}
-	sum := uint64(0)
+	return l.ringSum(words)
+}
+
+// maxSum bounds sums of sub-windows and of holds, so that they do not overflow. It is above each
+// capacity.
+const maxSum = 1 << 62
+
+// ringSum returns the sum of the counts in the ring, at most maxSum.
+func (l *Limit) ringSum(words []uint64) (sum uint64) {
 	for i := range l.subs {
-		sum += uint64(subCount(words, i))
+		sum = min(sum+l.subCount(words, i), maxSum)
 	}
 	return sum
 }
 
-func (s *State) setOlder(n uint64) { s.A = uint32(min(n, MaxUnits)) }
+func (l *Limit) setOlder(s *counts, n uint64) { s.A = min(n, l.maxUnits) }
 
 // rollSubs makes the sub-window of now the newest if there is a ring. Without a ring
 // the newest stays until the next charge.
-func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
+func (l *Limit) rollSubs(s *counts, words []uint64, now Tick) {
 	if s.A|s.B == 0 || now < s.Time+l.sub {
 		return
 	}
@@ -47,11 +69,14 @@ func (l *Limit) rollSubs(s *State, words []uint64, now Tick) {
 	case steps >= Tick(l.subs):
 		s.A, s.B = 0, 0
 	case s.A > 0:
-		sum := l.older(s, words) + uint64(s.B)
-		setSubCount(words, int(words[0]), s.B)
-		sum -= l.turn(words, int(steps))
+		sum := s.A + s.B
+		l.setSubCount(words, int(words[0]), s.B)
+		dropped := l.turn(words, int(steps))
+		if sum -= min(sum, dropped); s.A == l.maxUnits {
+			sum = l.ringSum(words) // A was less than the sum
+		}
 		s.Time, s.B = s.Time+steps*l.sub, 0
-		s.setOlder(sum)
+		l.setOlder(s, sum)
 	}
 }
 
@@ -63,50 +88,50 @@ func (l *Limit) turn(words []uint64, steps int) (dropped uint64) {
 		if head++; head == l.subs {
 			head = 0
 		}
-		dropped += uint64(subCount(words, head))
-		setSubCount(words, head, 0)
+		dropped += l.subCount(words, head)
+		l.setSubCount(words, head, 0)
 	}
 	words[0] = uint64(head)
 	return dropped
 }
 
 // subWordsFor returns how many words a charge at now needs.
-func (l *Limit) subWordsFor(s *State, now Tick) int {
+func (l *Limit) subWordsFor(s *counts, now Tick) int {
 	if s.A == 0 && (s.B == 0 || now < s.Time+l.sub) {
 		return 0
 	}
-	return subWords(l.subs)
+	return l.subWords()
 }
 
-func (l *Limit) chargeSubs(s *State, words []uint64, now Tick, n uint32) {
+func (l *Limit) chargeSubs(s *counts, words []uint64, now Tick, n uint64) {
 	switch {
 	case s.A|s.B == 0:
 		s.Time = floorTo(now, l.sub)
 	case now >= s.Time+l.sub: // there is no ring yet
 		l.newest(s, words, s.Time+(now-s.Time)/l.sub*l.sub)
 	}
-	s.B = addSat(s.B, n)
+	s.B = l.addSat(s.B, n)
 }
 
 // newest makes a ring for a state without one, with the sub-window that begins at at as
 // the newest. at must be less than subs sub-windows after the newest.
-func (l *Limit) newest(s *State, words []uint64, at Tick) {
-	clear(words[:subWords(l.subs)])
-	setSubCount(words, 0, s.B)
+func (l *Limit) newest(s *counts, words []uint64, at Tick) {
+	clear(words[:l.subWords()])
+	l.setSubCount(words, 0, s.B)
 	words[0] = uint64((at - s.Time) / l.sub)
 	s.Time, s.A, s.B = at, s.B, 0
 }
 
 // subOf returns the count of the sub-window that is age steps older than the
 // newest, 0 <= age < subs.
-func (l *Limit) subOf(s *State, words []uint64, age int) uint32 {
+func (l *Limit) subOf(s *counts, words []uint64, age int) uint64 {
 	switch {
 	case age == 0:
 		return s.B
 	case s.A == 0:
 		return 0
 	default:
-		return subCount(words, l.subAt(words, age))
+		return l.subCount(words, l.subAt(words, age))
 	}
 }
 
@@ -120,19 +145,30 @@ func (l *Limit) subAt(words []uint64, age int) int {
 	return i
 }
 
-func (l *Limit) subsAdmitAt(s *State, words []uint64, n uint64) Tick {
-	sum, steps := l.older(s, words)+uint64(s.B), 0
-	if s.A == 0 {
-		steps, sum = l.subs, 0
-	}
-	for sum+n > l.limit && steps < l.subs {
-		steps++
-		sum -= uint64(l.subOf(s, words, l.subs-steps))
+func (l *Limit) subsAdmitAt(s *counts, words []uint64, n uint64) Tick {
+	steps := 0
+	switch sum := s.A + s.B; {
+	case s.A == 0:
+		steps = l.subs
+	case s.A == l.maxUnits: // the sum may be larger
+		steps = l.subs
+		for room := l.limit - n; steps > 0; steps-- {
+			count := l.subOf(s, words, l.subs-steps)
+			if count > room {
+				break
+			}
+			room -= count
+		}
+	default:
+		for sum+n > l.limit && steps < l.subs {
+			steps++
+			sum -= l.subOf(s, words, l.subs-steps)
+		}
 	}
 	return s.Time + Tick(steps)*l.sub
 }
 
-func (l *Limit) subsEmptyAt(s *State, words []uint64) Tick {
+func (l *Limit) subsEmptyAt(s *counts, words []uint64) Tick {
 	if s.A|s.B == 0 {
 		return 0
 	}
@@ -143,7 +179,7 @@ func (l *Limit) subsEmptyAt(s *State, words []uint64) Tick {
 	return s.Time + Tick(l.subs-age)*l.sub
 }
 
-func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
+func (l *Limit) refundSubs(s *counts, words []uint64, at Tick, n uint64) {
 	if at >= s.Time {
 		// A later charge would have made its sub-window the newest.
 		if at < s.Time+l.sub && !l.saturated(s.B) {
@@ -156,11 +192,15 @@ func (l *Limit) refundSubs(s *State, words []uint64, at Tick, n uint32) {
 		return
 	}
 	i := l.subAt(words, int(age))
-	was := subCount(words, i)
+	was := l.subCount(words, i)
 	if l.saturated(was) {
 		return
 	}
-	sum, less := l.older(s, words), min(was, n)
-	setSubCount(words, i, was-less)
-	s.setOlder(sum - uint64(less))
+	less := min(was, n)
+	l.setSubCount(words, i, was-less)
+	sum := s.A - less
+	if s.A == l.maxUnits {
+		sum = l.ringSum(words)
+	}
+	l.setOlder(s, sum)
 }

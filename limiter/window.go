@@ -13,7 +13,7 @@ func (l *Limit) start(now Tick) Tick {
 	return now - since
 }
 
-func (l *Limit) rollFixed(s *State, now Tick) {
+func (l *Limit) rollFixed(s *counts, now Tick) {
 	if l.p.align == AlignFirstHit {
 		if now >= s.Time+l.window {
 			s.A = 0
@@ -31,7 +31,7 @@ func (l *Limit) rollFixed(s *State, now Tick) {
 }
 
 // rollBefore is rollFixed for a state that counts in two windows: see [State.Merge].
-func (l *Limit) rollBefore(s *State, now Tick) {
+func (l *Limit) rollBefore(s *counts, now Tick) {
 	if now < s.Time {
 		return
 	}
@@ -41,7 +41,7 @@ func (l *Limit) rollBefore(s *State, now Tick) {
 
 // refundFixed takes back n units if the window in which they were charged has not
 // ended.
-func (l *Limit) refundFixed(s *State, at Tick, n, rest uint32) {
+func (l *Limit) refundFixed(s *counts, at Tick, n, rest uint64) {
 	if at < s.Time || l.saturated(s.A) {
 		return
 	}
@@ -53,7 +53,7 @@ func (l *Limit) refundFixed(s *State, at Tick, n, rest uint32) {
 	s.A -= min(s.A, n)
 }
 
-func (l *Limit) rollCounter(s *State, now Tick) {
+func (l *Limit) rollCounter(s *counts, now Tick) {
 	switch {
 	case s.A|s.B == 0 || now >= s.Time+2*l.window:
 		s.Time, s.A, s.B = l.start(now), 0, 0
@@ -65,16 +65,16 @@ func (l *Limit) rollCounter(s *State, now Tick) {
 // tail returns r(previous * (window-elapsed) * weight / window). For the rounding
 // exact, r rounds up: all other terms are whole, so the decisions are the same, and the
 // remainder is the floored one.
-func (l *Limit) tail(s *State, now Tick) uint64 {
+func (l *Limit) tail(s *counts, now Tick) uint64 {
 	if s.B == 0 {
 		return 0
 	}
 	if now < s.Time {
-		return uint64(s.B) // imported: the window that will be the previous one still runs
+		return s.B // imported: the window that will be the previous one still runs
 	}
 	left := uint64(l.window - (now - s.Time))
 	full := 1000 * uint64(l.window)
-	hi, lo := bits.Mul64(uint64(s.B)*l.weight, left)
+	hi, lo := bits.Mul64(s.B*l.weight, left)
 	lo, carry := bits.Add64(lo, full-1-l.slack(full), 0)
 	if hi += carry; hi == 0 {
 		return lo / full
@@ -97,8 +97,8 @@ func (l *Limit) slack(full uint64) uint64 {
 
 // tailFits returns the first instant, of the window that begins at start, at which the
 // part of previous is at most room.
-func (l *Limit) tailFits(start Tick, previous uint32, room uint64) Tick {
-	rate := uint64(previous) * l.weight
+func (l *Limit) tailFits(start Tick, previous uint64, room uint64) Tick {
+	rate := previous * l.weight
 	if rate == 0 {
 		return start
 	}
@@ -114,14 +114,14 @@ func (l *Limit) tailFits(start Tick, previous uint32, room uint64) Tick {
 	return start + max(0, l.window-Tick(min(quo(hi, lo, rate), uint64(l.window))))
 }
 
-func (l *Limit) counterAdmitsAt(s *State, n uint64) Tick {
-	if uint64(s.A)+n <= l.limit {
-		return l.tailFits(s.Time, s.B, l.limit-n-uint64(s.A))
+func (l *Limit) counterAdmitsAt(s *counts, n uint64) Tick {
+	if s.A+n <= l.limit {
+		return l.tailFits(s.Time, s.B, l.limit-n-s.A)
 	}
 	return l.tailFits(s.Time+l.window, s.A, l.limit-n)
 }
 
-func (l *Limit) counterEmptyAt(s *State) Tick {
+func (l *Limit) counterEmptyAt(s *counts) Tick {
 	switch {
 	case s.A > 0 && l.wholeTail:
 		return s.Time + 2*l.window
@@ -134,7 +134,7 @@ func (l *Limit) counterEmptyAt(s *State) Tick {
 	}
 }
 
-func (l *Limit) refundCounter(s *State, at Tick, n uint32) {
+func (l *Limit) refundCounter(s *counts, at Tick, n uint64) {
 	switch {
 	case at >= s.Time:
 		if !l.saturated(s.A) {
