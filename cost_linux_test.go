@@ -44,7 +44,7 @@ func BenchmarkCostOfIDs(b *testing.B) {
 			if name != "without" {
 				q.ID, q.IDTTL = "first", 100*time.Millisecond
 			}
-			check := func(n uint32) {
+			check := func(n uint64) {
 				ticks++
 				q.Path, q.User = paths[n/100], users[n%100]
 				if name != "without" {
@@ -65,14 +65,14 @@ func BenchmarkCostOfIDs(b *testing.B) {
 					}
 				}
 			}
-			for n := range uint32(100_000) {
+			for n := range uint64(100_000) {
 				check(n)
 			}
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			b.ReportAllocs()
 			b.ResetTimer()
-			n, began := uint32(0), threadTime(b)
+			n, began := uint64(0), threadTime(b)
 			for range b.N {
 				if name != "repeated" || ticks%2 == 1 {
 					n = r.Uint32N(100_000)

@@ -21,7 +21,7 @@ func TestCredit(t *testing.T) {
 				now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 				rules := fmt.Sprintf("version: 1\nrules: [{name: a, key: [user], limits: [{limit: 10, window: 1h, algorithm: %s, count_rejected: %s}]}]", algorithm, count)
 				n := open(t, weir.Config{Rules: []byte(rules), Now: func() time.Time { return now }})
-				is := func(user string, cost int64, want uint32) {
+				is := func(user string, cost int64, want uint64) {
 					t.Helper()
 					if err := n.Refund(t.Context(), weir.Request{User: user, Cost: weir.Units(cost)}, limiter.Credit()); err != nil {
 						t.Fatal(err)

@@ -16,7 +16,7 @@ rules:
 `
 
 // left returns how many units a request may still cost.
-func left(t *testing.T, n *weir.Node, r weir.Request) uint32 {
+func left(t *testing.T, n *weir.Node, r weir.Request) uint64 {
 	t.Helper()
 	d, err := n.Peek(t.Context(), r)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestReservations(t *testing.T) {
 	n := open(t, weir.Config{Rules: []byte(tokens), Now: func() time.Time { return now }})
 	ctx := t.Context()
 	r := weir.Request{Path: "/chat", User: "ada", ID: "7", Hold: time.Minute, Cost: weir.Units(400)}
-	left := func() uint32 {
+	left := func() uint64 {
 		d, err := n.Peek(ctx, weir.Request{Path: "/chat", User: "ada"})
 		if err != nil {
 			t.Fatal(err)
@@ -87,8 +87,8 @@ func TestBadReservations(t *testing.T) {
 	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
 	for want, f := range map[string]func() error{
 		"the request has no id":                             func() error { _, err := n.Settle(ctx, nameless, 1, false); return err },
-		"settled with -1: give 0 to 4294967295":             func() error { _, err := n.Settle(ctx, r, -1, false); return err },
-		"settled with 4294967296: give 0":                   func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
+		"settled with -1: give 0 to 9007199254740991":       func() error { _, err := n.Settle(ctx, r, -1, false); return err },
+		"settled with 9007199254740992: give 0":             func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
 		"the id has 65 bytes; at most 64":                   func() error { _, err := n.Cancel(ctx, long); return err },
 		"extended by no time":                               func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
 		"held for 1µs, which is out of range":               func() error { _, err := n.Extend(ctx, brief); return err },

@@ -97,7 +97,7 @@ func splitMix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func (t *tableLimiter) decide(c *limiter.Charge, d *limiter.Decision, n int, cost uint32, peek bool) error {
+func (t *tableLimiter) decide(c *limiter.Charge, d *limiter.Decision, n int, cost uint64, peek bool) error {
 	c.Clear()
 	c.Peek = peek
 	c.Add(limiter.Key{Hash: hashOf(n), Rule: &t.rule, Cost: cost})
@@ -142,7 +142,7 @@ func (t *tableLimiter) Close() error { return nil }
 // that it is a decision of so many limits. A counter that is not there has all
 // of its limit left.
 func leftIn(d *limiter.Decision, limits int) (units int, held bool) {
-	left := uint32(Limit)
+	left := uint64(Limit)
 	for i := range d.Len() {
 		left = min(left, d.Limit(i).Remaining)
 	}

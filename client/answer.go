@@ -27,7 +27,7 @@ type named struct {
 type nameKey struct {
 	rule, name      string
 	algorithm       weirv1.Algorithm
-	limit, capacity uint32
+	limit, capacity uint64
 	window          int64
 	shadow          bool
 }

@@ -96,7 +96,7 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx co
 		return Amended{}, err
 	}
 	out := Amended{
-		State: limiter.AmendState(m.GetState()), Estimate: uint32(min(m.GetEstimate(), math.MaxUint32)), Over: m.GetOver(),
+		State: limiter.AmendState(m.GetState()), Estimate: m.GetEstimate(), Over: m.GetOver(),
 		RetryAfter: limiter.Tick(m.GetRetryAfterUs()).Duration(),
 	}
 	if _, ok := weirv1.ReservationState_name[int32(m.GetState())]; !ok {

@@ -12,7 +12,7 @@ import (
 // decides; without cases the method does.
 type costs struct {
 	at      *node  // where the file sets them; nil if it does not
-	def     uint32 // if nothing else fits
+	def     uint64 // if nothing else fits
 	methods []methodCost
 	cases   []costCase
 }
@@ -20,7 +20,7 @@ type costs struct {
 type methodCost struct {
 	at     *node
 	method string // in upper case
-	cost   uint32
+	cost   uint64
 }
 
 // costCase is what requests cost that fit its conditions.
@@ -32,14 +32,14 @@ type costCase struct {
 
 // amount is a number of units, or one that an attribute of the request states.
 type amount struct {
-	units    uint32
+	units    uint64
 	from     string // the attribute; empty: units
-	min, max uint32
-	def      uint32 // if the request lacks the attribute
+	min, max uint64
+	def      uint64 // if the request lacks the attribute
 }
 
 // of returns the cost of a check.
-func (c *costs) of(r *limiter.Request, ip *address) uint32 {
+func (c *costs) of(r *limiter.Request, ip *address) uint64 {
 	for i := range c.methods {
 		if equalUpper(c.methods[i].method, r.Method) {
 			return c.methods[i].cost
@@ -55,7 +55,7 @@ func (c *costs) of(r *limiter.Request, ip *address) uint32 {
 
 // of returns the units. A value that is not a whole number, a negative one included,
 // costs the maximum: it must not make a request cheaper than an honest value would.
-func (a *amount) of(r *limiter.Request) uint32 {
+func (a *amount) of(r *limiter.Request) uint64 {
 	if a.from == "" {
 		return a.units
 	}
@@ -73,7 +73,7 @@ func (a *amount) of(r *limiter.Request) uint32 {
 			n = limiter.MaxUnits + 1 // the rest may still not be a number
 		}
 	}
-	return uint32(min(max(n, uint64(a.min)), uint64(a.max)))
+	return min(max(n, a.min), a.max)
 }
 
 // costing is a decoder of costs.
@@ -299,7 +299,7 @@ func (d costing) caseFields(a *amount, given map[string]*node) []field {
 }
 
 // number returns a field for a number of units. One that is not valid is not given.
-func (d costing) number(name string, least int64, out *uint32, given map[string]*node) field {
+func (d costing) number(name string, least int64, out *uint64, given map[string]*node) field {
 	return field{name, func(k, v *node) {
 		if n, ok := d.units(v, name, least); ok {
 			given[name], *out = k, n
@@ -324,7 +324,7 @@ func (d costing) source(n *node) string {
 
 // units decodes a number of units, and reports whether it is one. A 0 is one even if least
 // is 1: what it would mean is said elsewhere.
-func (d costing) units(n *node, what string, least int64) (uint32, bool) {
+func (d costing) units(n *node, what string, least int64) (uint64, bool) {
 	if n.kind != kindScalar {
 		d.add(n, "%s is a whole number of units, not %s", map[bool]string{true: "a cost", false: what}[what == "cost"], n.kind)
 		return 0, false
@@ -334,5 +334,5 @@ func (d costing) units(n *node, what string, least int64) (uint32, bool) {
 		d.add(n, "%s: %s", what, bad)
 		return 0, false
 	}
-	return uint32(v), true
+	return uint64(v), true
 }

@@ -116,7 +116,7 @@ func TestFold(t *testing.T) {
 	}
 	tab := table.New(table.Config{})
 	now := limiter.TickOf(time.Unix(1_800_000_000, 0))
-	charge := func(cost uint32, keys ...uint64) *limiter.Charge {
+	charge := func(cost uint64, keys ...uint64) *limiter.Charge {
 		c := new(limiter.Charge)
 		for _, k := range keys {
 			c.Add(limiter.Key{Hash: limiter.Hash{Hi: k, Lo: k}, Rule: rule, Cost: cost})

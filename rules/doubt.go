@@ -169,7 +169,7 @@ func (d matching) groupText(v *node, what string) {
 
 // lowerMethod notes a method in lower case that few services have. It is probably meant
 // as an operation or a path.
-func (d costing) lowerMethod(k *node, cost uint32, rest string) {
+func (d costing) lowerMethod(k *node, cost uint64, rest string) {
 	method := upper(k.text)
 	if method == k.text || slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
 		return
@@ -231,7 +231,7 @@ func freesTooMuch(r *definition) (out []Warning) {
 }
 
 // most returns the highest cost that a request may certainly have.
-func (c *costs) most() uint32 {
+func (c *costs) most() uint64 {
 	most := c.def
 	for _, m := range c.methods {
 		most = max(most, m.cost)

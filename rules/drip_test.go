@@ -47,7 +47,7 @@ func TestDripsOfSeveralUnits(t *testing.T) {
 		"{amount: 5, evry: 10s}":    `unknown field "evry"; did you mean "every"? (in drip)`,
 		"[5, 10s]":                  "drip is a single value, not a list",
 		"{amount: [5]}":             "amount is a single value, not a list",
-		"{amount: 0}":               "amount: 0 is out of range: give 1 to 4294967295 units",
+		"{amount: 0}":               "amount: 0 is out of range: give 1 to 9007199254740991 units",
 		"{amount: 5}, algorithm: b": `unknown algorithm`,
 	} {
 		got := problemsOf(t, strings.Replace(file(drip), ", algorithm: leaky_bucket, drip: {amount: 5}, algorithm", ", drip: {amount: 5}, algorithm", 1))

@@ -55,7 +55,7 @@ rules:
 		`9:11: there is another rule named "towns" on line 5; names must be unique`,
 		`10:5: unknown field "limts"; did you mean "limits"? (in a rule)`,
 		`12:24: two limits of this rule are named "minute", the other one on line 12: give one a name, as in {name: other, limit: 2, window: 60s}`,
-		`13:18: cost: -1 is out of range: give 0 to 4294967295 units`,
+		`13:18: cost: -1 is out of range: give 0 to 9007199254740991 units`,
 		`14:21: unknown on_unreachable "fail"; known: local, open, closed`,
 	}
 	same(t, "problems", got, want)
@@ -153,7 +153,7 @@ func TestErrors(t *testing.T) {
 		{"key and keys", rule("key: [ip]\n  keys: [[user]]\n  limits: [1/second]"), `3:3: "key" and "keys" exclude each other; the other one is on line 2`},
 		{"cost", rule("cost: many\n  limits: [1/second]"), `2:9: cost: "many" is not a whole number`},
 		{"cost fraction", rule("cost: 1.5\n  limits: [1/second]"), `2:9: cost: "1.5" is not a whole number`},
-		{"cost large", rule("cost: 4294967296\n  limits: [1/second]"), `2:9: cost: 4294967296 is out of range: give 0 to 4294967295 units`},
+		{"cost large", rule("cost: 9007199254740992\n  limits: [1/second]"), `2:9: cost: 9007199254740992 is out of range: give 0 to 9007199254740991 units`},
 		{"cost list", rule("cost: [1]\n  limits: [1/second]"), `2:10: an element of cost is a mapping such as {method: POST, cost: 5}, not a single value`},
 		{"cost of a method", rule("cost: {GET: [1]}\n  limits: [1/second]"), `2:15: a cost is a whole number of units, not a list`},
 		{"cost twice", rule("cost: {get: 1, GET: 2}\n  limits: [1/second]"), `2:18: the cost of method "GET" is given twice`},
@@ -162,8 +162,8 @@ func TestErrors(t *testing.T) {
 		{"limits empty", rule("limits: []"), `2:11: the list of limits is empty; write "unlimited: true" instead to let everything pass`},
 		{"limit a number", limit("5"), `2:12: "5" is not a limit: write units per window, such as 5/second or 20/15m`},
 		{"limit a list", limit("[5/second]"), `2:12: a limit is written as 5/second or as a mapping with limit and window; this is a list`},
-		{"limit 0", limit("0/second"), `2:12: limit 0 is out of range: sliding_counter takes 1 to 4294967295 units`},
-		{"limit negative", limit("-5/second"), `2:12: limit -5 is out of range: sliding_counter takes 1 to 4294967295 units`},
+		{"limit 0", limit("0/second"), `2:12: limit 0 is out of range: sliding_counter takes 1 to 9007199254740991 units`},
+		{"limit negative", limit("-5/second"), `2:12: limit -5 is out of range: sliding_counter takes 1 to 9007199254740991 units`},
 		{"limit huge", limit("99999999999999999999/second"), `2:12: "99999999999999999999" is too large a number`},
 		{"limit of a log", limit("{limit: 1000001, window: 1s, algorithm: sliding_log}"), `2:20: limit 1000001 is out of range: sliding_log takes 1 to 1000000 units`},
 		{"unit", limit("5/minuet"), `2:12: "minuet" is not a duration; did you mean "minute"?`},
@@ -189,7 +189,7 @@ func TestErrors(t *testing.T) {
 		{"sub_windows 0", limit("{limit: 5, window: 1s, algorithm: sliding_window, sub_windows: 0}"), `2:75: sub_windows: 0 is out of range: give 1 to 3600 sub-windows`},
 		{"sub_windows uneven", limit("{limit: 5, window: 1s, algorithm: sliding_window, sub_windows: 7}"), `2:75: window 1s cannot be divided into 7 sub-windows of whole microseconds`},
 		{"sub_windows inherited", "defaults: {algorithm: sliding_window, sub_windows: 7}\n" + limit("5/second"), `1:52: window 1s cannot be divided into 7 sub-windows of whole microseconds`},
-		{"burst 0", limit("{limit: 5, window: 1s, algorithm: gcra, burst: 0}"), `2:59: burst: 0 is out of range: give 1 to 4294967295 units`},
+		{"burst 0", limit("{limit: 5, window: 1s, algorithm: gcra, burst: 0}"), `2:59: burst: 0 is out of range: give 1 to 9007199254740991 units`},
 		{"weight", limit("{limit: 5, window: 1s, weight: 1.001}"), `2:43: weight: "1.001" is out of range: give 0 to 1`},
 		{"weight decimals", limit("{limit: 5, window: 1s, weight: 0.1234}"), `2:43: weight: "0.1234" has more than three decimals`},
 		{"weight text", limit("{limit: 5, window: 1s, weight: 50%}"), `2:43: weight: "50%" is not a number from 0 to 1, such as 0.5`},
@@ -203,7 +203,7 @@ func TestErrors(t *testing.T) {
 		{"count_rejected", limit("{limit: 5, window: 1s, count_rejected: yes}"), `2:51: unknown count_rejected mode "yes"; known: none, room, all`},
 		{"algorithm", limit("{limit: 5, window: 1s, algorithm: slidingwindow, burst: 5}"), `2:46: unknown algorithm "slidingwindow"; did you mean "sliding_window"?`},
 		{"algorithm list", limit("{limit: 5, window: 1s, algorithm: [gcra]}"), `2:46: algorithm is a single value, not a list`},
-		{"bad where it is not used", "defaults: {burst: -1}\n" + limit("5/second"), `1:19: burst: -1 is out of range: give 1 to 4294967295 units`},
+		{"bad where it is not used", "defaults: {burst: -1}\n" + limit("5/second"), `1:19: burst: -1 is out of range: give 1 to 9007199254740991 units`},
 
 		// YAML itself.
 		{"bracket", "rules: [", `1:8: YAML cannot be read: sequence end token ']' not found`},

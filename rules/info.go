@@ -26,8 +26,8 @@ type RuleInfo struct {
 	SkipMissing bool
 	// Cost is the cost of a check, in units, unless CostByMethod, CostCases or the
 	// request itself sets another.
-	Cost         uint32
-	CostByMethod map[string]uint32
+	Cost         uint64
+	CostByMethod map[string]uint64
 	// CostCases are tried in order; the first that a request fits sets the cost.
 	CostCases []CostCase
 	// IDTTL is how long ids of requests are remembered, at most.
@@ -75,12 +75,12 @@ type Conditions struct {
 type CostCase struct {
 	Conditions
 	// Cost is the cost, in units, if From is empty.
-	Cost uint32
+	Cost uint64
 	// From is the attribute that states the cost. A value below Min costs Min. One above
 	// Max, or one that is not a whole number, costs Max. Default is the cost of a request
 	// without the attribute.
 	From              string
-	Default, Min, Max uint32
+	Default, Min, Max uint64
 }
 
 // DrawInfo describes the draw of a rule on a quota.
@@ -90,8 +90,8 @@ type DrawInfo struct {
 	Quota *limiter.Rule
 	// Cost, CostByMethod and CostCases are the cost of a draw, in units, as in [RuleInfo];
 	// those of the rule if the file sets no others.
-	Cost         uint32
-	CostByMethod map[string]uint32
+	Cost         uint64
+	CostByMethod map[string]uint64
 	CostCases    []CostCase
 }
 
@@ -244,7 +244,7 @@ func (r *rule) info() RuleInfo {
 	return in
 }
 
-func (o *costs) info() (byMethod map[string]uint32, cases []CostCase) {
+func (o *costs) info() (byMethod map[string]uint64, cases []CostCase) {
 	for _, m := range o.methods {
 		put(&byMethod, m.method, m.cost)
 	}

@@ -42,7 +42,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 
 // chargeOwn adds the keys of a request's own limits: one for all limits that count by the
 // same parts.
-func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint32) error {
+func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) error {
 	for index := 0; ; index++ {
 		k, limits := &s.own, r.Limits
 		if len(r.LimitKeys) > 0 {

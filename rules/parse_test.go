@@ -99,7 +99,7 @@ func TestParseExample(t *testing.T) {
 	wantRules := []rules.RuleInfo{
 		{Line: 5, Conditions: rules.Conditions{Path: "^/towns", Methods: []string{"GET", "POST"}, Groups: []string{"default"},
 			Attributes: map[string][]string{"plan": {"free"}}}, Keys: [][]string{{"path", "user"}},
-			Cost: 1, CostByMethod: map[string]uint32{"POST": 2}, IDTTL: time.Minute},
+			Cost: 1, CostByMethod: map[string]uint64{"POST": 2}, IDTTL: time.Minute},
 		{Line: 10, Conditions: rules.Conditions{Path: "^/login"}, Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true, Cost: 1, IDTTL: time.Minute},
 		{Line: 17, Conditions: rules.Conditions{Groups: []string{"admin"}}, Cost: 1, IDTTL: time.Minute, Unlimited: true},
 	}

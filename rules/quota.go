@@ -247,7 +247,7 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
 // Keys of the charge from number first on belong to the rule, so they are not those of a
 // quota; those before may be, if another rule that matches draws on it.
-func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint32, first int) (unzoned *Unzoned, _ error) {
+func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint64, first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
 		if !which.have(w.quota.limiter) {
@@ -267,10 +267,10 @@ func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which wh
 }
 
 // merge adds a cost to key i of the rule, if the charge has it among its first keys.
-func merge(c *limiter.Charge, first int, rule *limiter.Rule, i int, cost uint32) bool {
+func merge(c *limiter.Charge, first int, rule *limiter.Rule, i int, cost uint64) bool {
 	for n := range first {
 		if k := c.Key(n); k.Rule == rule && int(k.Index) == i {
-			k.Cost = uint32(min(uint64(k.Cost)+uint64(cost), limiter.MaxUnits))
+			k.Cost = min(k.Cost+cost, limiter.MaxUnits)
 			return true
 		}
 	}

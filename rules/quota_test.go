@@ -126,15 +126,15 @@ quotas:
   - {name: trial, key: [user], limits: [5/day], shadow: true}
 rules:
   - {name: a, continue: true, quotas: [units, trial]}
-  - {name: b, continue: true, key: [user], limits: [5/second], quotas: [{name: units, cost: 4294967290}]}
+  - {name: b, continue: true, key: [user], limits: [5/second], quotas: [{name: units, cost: 9007199254740986}]}
   - {name: c, key: [user], limits: [5/second], cost: 3, quotas: [units, trial]}
 `, rules.Options{})
 	r := &limiter.Request{Path: "/", User: "ada", IP: "10.0.0.1"}
-	if got, want := charges(t, s, r), "units.0=4294967294 units.1=4294967294 trial.0=4 b.0=1 c.0=3"; got != want {
+	if got, want := charges(t, s, r), "units.0=9007199254740990 units.1=9007199254740990 trial.0=4 b.0=1 c.0=3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r.Cost = limiter.Units(limiter.MaxUnits)
-	if got, want := charges(t, s, r), strings.ReplaceAll("units.0=N units.1=N trial.0=N b.0=N c.0=N", "N", "4294967295"); got != want {
+	if got, want := charges(t, s, r), strings.ReplaceAll("units.0=N units.1=N trial.0=N b.0=N c.0=N", "N", "9007199254740991"); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := s.Matching(r); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -191,7 +191,7 @@ func TestQuotaProblems(t *testing.T) {
 		units + rule("quotas: [{name: [units]}]"):                                                 "the name of a quota is a single value, not a list",
 		units + rule("quotas: [{quota: units}]"):                                                  `"quota" is written as "name" here, as in {name: units, cost: 5}`,
 		units + rule("quotas: [{name: units, key: [ip]}]"):                                        `"key" belongs in the quota, at the top level of the file`,
-		units + rule("quotas: [{name: units, cost: -1}]"):                                         "cost: -1 is out of range: give 0 to 4294967295 units",
+		units + rule("quotas: [{name: units, cost: -1}]"):                                         "cost: -1 is out of range: give 0 to 9007199254740991 units",
 		units + rule("quotas: [{name: units, csot: 1}]"):                                          `unknown field "csot"; did you mean "cost"? (in a draw on a quota)`,
 		units + rule("shadow: true, quotas: [units]"):                                             `2:75: this rule is in shadow and quota "units" is not, so the draw could deny requests: write "shadow: true" in the quota, or remove the draw`,
 		units + rule("quota: [units]"):                                                            `unknown field "quota"; did you mean "quotas"? (in a rule)`,

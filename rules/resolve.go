@@ -279,7 +279,7 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address, which 
 
 // charge adds the counters. The first keys of the charge may have some of them already. It
 // returns these counters if their default zone counts, else nil.
-func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint32, first int) (*Unzoned, error) {
+func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, first int) (*Unzoned, error) {
 	added := len(n.keys) == 0
 	rule, unzoned := n.limiter, (*Unzoned)(nil)
 	if n.zoneFrom != "" {

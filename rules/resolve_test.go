@@ -235,13 +235,13 @@ func TestCosts(t *testing.T) {
 rules:
 - {name: shop, match: {path: ^/shop}, key: [user], cost: {GET: 1, post: 2, DELETE: 0, default: 5}, limits: [{limit: 10, window: 1s, algorithm: token_bucket}]}
 - {name: flat, match: {path: ^/flat}, cost: 3, limits: [10/second]}
-- {name: most, match: {path: ^/most}, cost: 4294967295, limits: [10/second]}
+- {name: most, match: {path: ^/most}, cost: 9007199254740991, limits: [10/second]}
 - {name: one, limits: [10/second]}
 `, rules.Options{})
 	for _, test := range []struct {
 		path, method string
 		cost         limiter.Cost
-		want         uint32
+		want         uint64
 	}{
 		{"/shop", "GET", limiter.Cost{}, 1},
 		{"/shop", "POST", limiter.Cost{}, 2},
@@ -252,8 +252,8 @@ rules:
 		{"/shop", "POST", limiter.Units(7), 7},
 		{"/shop", "POST", limiter.Units(0), 0},
 		{"/flat", "GET", limiter.Cost{}, 3},
-		{"/most", "GET", limiter.Cost{}, 1<<32 - 1},
-		{"/flat", "GET", limiter.Units(1<<32 - 1), 1<<32 - 1},
+		{"/most", "GET", limiter.Cost{}, 1<<53 - 1},
+		{"/flat", "GET", limiter.Units(1<<53 - 1), 1<<53 - 1},
 		{"/one", "GET", limiter.Cost{}, 1},
 	} {
 		k := keyOf(t, s, limiter.Request{Path: test.path, Method: test.method, User: "u", Cost: test.cost})
@@ -419,15 +419,15 @@ rules:
 		request limiter.Request
 		want    string
 	}{
-		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
-		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 32)}, "invalid: cost 4294967296 is out of range: give 0 (a peek) to 4294967295 units"},
+		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
+		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 53)}, "invalid: cost 9007199254740992 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"key too long", limiter.Request{Path: "/" + long, User: "123456"}, "invalid: the values of key [path, user] of rule \"rest\" have 257 bytes together; at most 256 are allowed"},
 		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
 		{"too many keys", limiter.Request{Path: "/many/more", IP: "i", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
 		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
 		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\": give them names"},
-		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
+		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"own limits, key", limiter.Request{Limits: two[:1], Path: long, User: long}, "invalid: the values of key [path, user] of rule \"request\" have 500 bytes together; at most 256 are allowed"},
 	} {
 		var c limiter.Charge

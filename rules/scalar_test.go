@@ -178,7 +178,7 @@ func TestChoose(t *testing.T) {
 // A value that is good for its option is good for a limit that uses it.
 func TestOptionsAreCheckedWhereTheyStand(t *testing.T) {
 	values := map[string][]string{
-		"sub_windows": {"0", "1", "3600", "3601", "-1", "x"}, "weight": {"0", "1", "1.1"}, "burst": {"0", "1", "4294967295", "4294967296"},
+		"sub_windows": {"0", "1", "3600", "3601", "-1", "x"}, "weight": {"0", "1", "1.1"}, "burst": {"0", "1", "9007199254740991", "9007199254740992"},
 		"block": {"0", "1us", "1ns", "400d", "9601h", "minute", "-1s"}, "algorithm": {"gcra", "x"}, "align": {"epoch", "x"},
 		"coverage": {"lenient", "x"}, "rounding": {"ceil", "x"}, "drip": {"interval", "x"}, "count_rejected": {"all", "x"},
 		"zone": {"Europe/Berlin", "UTC", "x", "Local"}, "anchor_day": {"0", "1", "31", "32", "x"},

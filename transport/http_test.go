@@ -125,7 +125,7 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"GET", "/v1/check?a=b;c=d", "", "", 400, "cannot be read"},
 		{"GET", "/v1/check?cost=1.5", "", "", 400, `cost is "1.5"; it must be a whole number`},
 		{"GET", "/v1/check?cost=-1", "", "", 400, "cost -1 is out of range"},
-		{"GET", "/v1/check?cost=4294967296", "", "", 400, "out of range"},
+		{"GET", "/v1/check?cost=9007199254740992", "", "", 400, "out of range"},
 		{"GET", "/v1/check?cost=99999999999999999999", "", "", 400, "must be a whole number"},
 		{"GET", "/v1/check?peek=1", "", "", 400, "must be true or false"},
 		{"GET", "/v1/check?user=" + long, "", "", 400, "at most 256"},
@@ -196,7 +196,7 @@ func TestBatchOverHTTP(t *testing.T) {
 	want := `{"results":[{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit + `"remaining":1,"reset_after_ms":60000}]}},` +
 		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: unknown field \"usr\"; did you mean \"user\"?"}},` +
 		`{"answer":{"allowed":false,"rule":"all","blocked_by":"all/minute","retry_after_ms":60000,"source":"owner",` + limit + `"remaining":1,"reset_after_ms":60000,"retry_after_ms":60000}]}},` +
-		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: cost -2 is out of range: give 0 (a peek) to 4294967295 units"}},` +
+		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: cost -2 is out of range: give 0 (a peek) to 9007199254740991 units"}},` +
 		`{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit + `"remaining":0,"reset_after_ms":60000}]}}]}` + "\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("got  %d %swant 200 %s", got.status, got.body, want)

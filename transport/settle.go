@@ -32,7 +32,7 @@ type amendment struct {
 // amended is what was done with a reservation, in the form of its JSON.
 type amended struct {
 	State        string `json:"state"`
-	Estimate     uint32 `json:"estimate,omitempty"`
+	Estimate     uint64 `json:"estimate,omitempty"`
 	Over         uint64 `json:"over,omitempty"`
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
 }

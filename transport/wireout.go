@@ -155,10 +155,10 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 		dst = appendString(dst, limitKey, s.decider.KeyName(r, l))
 	}
 	dst = appendNumber(dst, limitAlgorithm, uint64(weirv1.Algorithm(l.Limit.Algorithm())))
-	dst = appendNumber(dst, limitLimit, uint64(l.Limit.Limit()))
-	dst = appendNumber(dst, limitCapacity, uint64(l.Limit.Capacity()))
+	dst = appendNumber(dst, limitLimit, l.Limit.Limit())
+	dst = appendNumber(dst, limitCapacity, l.Limit.Capacity())
 	dst = appendNumber(dst, limitWindow, uint64(limiter.Span(l.Limit.Window())))
-	dst = appendNumber(dst, limitRemaining, uint64(l.Remaining))
+	dst = appendNumber(dst, limitRemaining, l.Remaining)
 	dst = appendNumber(dst, limitResetAfter, uint64(limiter.Span(l.ResetAfter)))
 	dst = appendNumber(dst, limitRetryAfter, uint64(limiter.Span(l.RetryAfter)))
 	dst = appendBool(dst, limitAllowed, l.Allowed)
@@ -166,10 +166,10 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 	dst = appendBool(dst, limitBlocked, l.Blocked)
 	dst = appendBool(dst, limitShadow, l.Rule.Shadow)
 	dst = appendBool(dst, limitOverflow, l.Overflow)
-	dst = appendNumber(dst, limitCost, uint64(l.Cost))
+	dst = appendNumber(dst, limitCost, l.Cost)
 	dst = appendNumber(dst, limitKeyIndex, uint64(l.KeyIndex))
 	dst = appendString(dst, limitOwner, l.Owner)
-	return appendNumber(dst, limitInForce, uint64(l.InForce))
+	return appendNumber(dst, limitInForce, l.InForce)
 }
 
 // appendError encodes the error of a check as a CheckError.

@@ -94,7 +94,7 @@ func (w *world) answer(most int64) (int, []chunk) {
 }
 
 // did awaits what was done with a reservation, and says what is left then.
-func (w *world) did(want string, left uint32) {
+func (w *world) did(want string, left uint64) {
 	w.t.Helper()
 	if got := <-w.budget.settled; got != want {
 		w.t.Errorf("%s, want %s", got, want)
@@ -102,7 +102,7 @@ func (w *world) did(want string, left uint32) {
 	w.left(left)
 }
 
-func (w *world) left(want uint32) {
+func (w *world) left(want uint64) {
 	w.t.Helper()
 	d, err := w.budget.Peek(context.Background(), limiter.Request{Path: "/chat", User: "ada"})
 	if err != nil || d.Limit(0).Remaining != want {
@@ -200,7 +200,7 @@ func TestTopUp(t *testing.T) {
 	if got := <-w.budget.settled; !strings.HasPrefix(got, fmt.Sprintf("settled %d of ", said)) || said > 47 {
 		t.Error(got, said)
 	}
-	w.left(uint32(47 - said))
+	w.left(uint64(47 - said))
 }
 
 // A model that breaks off is paid for what it said, and one that does not answer for the question.

@@ -71,17 +71,17 @@ func (c *caller) Spend(checks, bytes int) error {
 	}
 	both := bytes > 0 && b.bytes != nil && checks > 0 && b.checks != nil // else one is charged, or is not
 	if both {
-		if u.checks.Peek(now, uint32(checks), &u.decision); !u.decision.Allowed {
+		if u.checks.Peek(now, uint64(checks), &u.decision); !u.decision.Allowed {
 			return c.over("checks", checks, &u.decision)
 		}
 	}
 	if bytes > 0 && b.bytes != nil {
-		if u.bytes.Check(now, uint32(bytes), &u.decision); !u.decision.Allowed {
+		if u.bytes.Check(now, uint64(bytes), &u.decision); !u.decision.Allowed {
 			return c.over("bytes", bytes, &u.decision)
 		}
 	}
 	if checks > 0 && b.checks != nil {
-		if u.checks.Check(now, uint32(checks), &u.decision); !u.decision.Allowed {
+		if u.checks.Check(now, uint64(checks), &u.decision); !u.decision.Allowed {
 			return c.over("checks", checks, &u.decision)
 		}
 	}
@@ -103,7 +103,7 @@ func (c *caller) SpendKeys(n int) {
 	}
 	now := limiter.TickOf(u.now())
 	for most := int(c.budget.keys.Capacity()); n > 0; n -= most {
-		u.keys.Check(now, uint32(min(n, most)), &u.decision)
+		u.keys.Check(now, uint64(min(n, most)), &u.decision)
 		if u.decision.Len() > 0 && u.decision.RetryAfter > 2*time.Second {
 			return
 		}
@@ -178,7 +178,7 @@ func (l *loader) budget(c *caller) func(*node) {
 // rate returns a reader of units a second.
 func (l *loader) rate(name string, to **limiter.Limit, rejected limiter.CountRejected) func(*node) {
 	return func(n *node) {
-		v := l.number(n, name, limiter.MaxUnits)
+		v := l.number(n, name, limiter.NarrowUnits)
 		if v == 0 {
 			return
 		}

@@ -185,11 +185,14 @@ func (s *Service) credit(ctx context.Context, items []*item) error {
 	return nil
 }
 
+// remains returns what remains of a limit, as far as the protocol can say it.
+func remains(l *limiter.LimitDecision) uint32 { return uint32(min(l.Remaining, limiter.NarrowUnits)) }
+
 // told takes an answer over. A second one about the same item adds to the first.
 func (it *item) told(d *limiter.Decision) {
 	l := d.Limit(0)
 	it.over = it.over || !l.Allowed
-	it.remaining, it.reset = l.Remaining, l.ResetAfter
+	it.remaining, it.reset = remains(l), l.ResetAfter
 	if it.over {
 		it.remaining = 0
 	}
@@ -329,7 +332,7 @@ func (s *Service) together(ctx context.Context, items []*item) (denied bool, err
 	items[0].by.charged(&d)
 	for i, it := range items {
 		l := d.Limit(i)
-		it.over, it.remaining, it.reset = !l.Allowed, l.Remaining, l.ResetAfter
+		it.over, it.remaining, it.reset = !l.Allowed, remains(l), l.ResetAfter
 	}
 	return !d.Allowed, nil
 }

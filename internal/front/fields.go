@@ -61,7 +61,7 @@ func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
 		dst = append(dst, ";q="...)
-		dst = strconv.AppendUint(dst, uint64(l.Limit.Capacity()), 10)
+		dst = appendUnits(dst, l.Limit.Capacity())
 		if l.Limit.Calendar() == limiter.CalendarNone && l.Limit.Algorithm() != limiter.Concurrency {
 			dst = append(dst, ";w="...)
 			dst = strconv.AppendInt(dst, limiter.Seconds(recovery(l.Limit)), 10)
@@ -76,8 +76,8 @@ func recovery(l *limiter.Limit) time.Duration {
 		return l.Window()
 	}
 	// At most 100 years, see [limiter.Spec.Burst].
-	hi, lo := bits.Mul64(uint64(l.Window()), uint64(l.Capacity()))
-	quo, rem := bits.Div64(hi, lo, uint64(l.Limit()))
+	hi, lo := bits.Mul64(uint64(l.Window()), l.Capacity())
+	quo, rem := bits.Div64(hi, lo, l.Limit())
 	if rem > 0 {
 		quo++
 	}
@@ -90,12 +90,19 @@ func AppendState(dst []byte, limits []*limiter.LimitDecision) []byte {
 	for i, l := range limits {
 		dst = appendName(dst, i, l)
 		dst = append(dst, ";r="...)
-		dst = strconv.AppendUint(dst, uint64(l.Remaining), 10)
+		dst = appendUnits(dst, l.Remaining)
 		dst = append(dst, ";t="...)
 		dst = strconv.AppendInt(dst, limiter.Seconds(l.ResetAfter), 10)
 	}
 	return dst
 }
+
+// maxInteger is the largest integer of structured fields (RFC 9651).
+const maxInteger = 999_999_999_999_999
+
+// appendUnits appends a number of units. A larger one than the field can say is told as the
+// largest: there are at least as many.
+func appendUnits(dst []byte, n uint64) []byte { return strconv.AppendUint(dst, min(n, maxInteger), 10) }
 
 // appendName appends the name of item i, a string of structured fields (RFC 9651).
 func appendName(dst []byte, i int, l *limiter.LimitDecision) []byte {
@@ -173,8 +180,8 @@ func Why(d *limiter.Decision) string {
 	name := b.FullName() + " (" + Rate(b.Limit) + ")"
 	switch {
 	case d.Never:
-		return name + " never allows a cost of " + strconv.FormatUint(uint64(b.Cost), 10) +
-			" at once; the most is " + strconv.FormatUint(uint64(b.Limit.Capacity()), 10) + "."
+		return name + " never allows a cost of " + strconv.FormatUint(b.Cost, 10) +
+			" at once; the most is " + strconv.FormatUint(b.Limit.Capacity(), 10) + "."
 	case b.Blocked:
 		return name + " was exceeded and denies everything for a while" + again(d)
 	}
@@ -192,5 +199,5 @@ func again(d *limiter.Decision) string {
 // Rate returns a limit in the spelling of a rules file, such as 100/minute, or as
 // 100/calendar month.
 func Rate(l *limiter.Limit) string {
-	return strconv.FormatUint(uint64(l.Limit()), 10) + "/" + l.Period()
+	return strconv.FormatUint(l.Limit(), 10) + "/" + l.Period()
 }

@@ -14,7 +14,7 @@ import (
 type said struct {
 	rule, limit string
 	spec        limiter.Spec
-	remaining   uint32
+	remaining   uint64
 	reset       limiter.Tick
 	denies      bool
 	shadow      bool
@@ -100,7 +100,7 @@ func TestFields(t *testing.T) {
 				rule: "a", limit: "x", remaining: limiter.MaxUnits, reset: 1 << 52,
 				spec: limiter.Spec{Limit: limiter.MaxUnits, Window: limiter.MaxWindow},
 			}},
-			`"a/x";q=4294967295;w=34560000`, `"a/x";r=4294967295;t=4503599628`,
+			`"a/x";q=999999999999999;w=34560000`, `"a/x";r=999999999999999;t=4503599628`,
 		},
 	} {
 		limits := Limits(nil, decision(t, c.limits...))
@@ -162,9 +162,9 @@ func TestRetryAfterSeconds(t *testing.T) {
 // FuzzFields reads back, by the grammar of structured fields, what was written
 // for limits of any name, and finds their numbers.
 func FuzzFields(f *testing.F) {
-	f.Add("towns", "minute", uint32(100), uint32(50), int64(30e6))
-	f.Add(`a"\`, "z\u00fcri\x00", uint32(1), uint32(0), int64(0))
-	f.Fuzz(func(t *testing.T, rule, limit string, units, remaining uint32, reset int64) {
+	f.Add("towns", "minute", uint64(100), uint64(50), int64(30e6))
+	f.Add(`a"\`, "z\u00fcri\x00", uint64(1), uint64(0), int64(0))
+	f.Fuzz(func(t *testing.T, rule, limit string, units, remaining uint64, reset int64) {
 		if len(limit) > limiter.MaxNameBytes || limit == "" || units == 0 || reset < 0 || reset > 1<<52 {
 			return
 		}

@@ -49,13 +49,13 @@ func XRateLimit() Three {
 // one.
 func (t Three) Set(h map[string][]string, l *limiter.LimitDecision, reset string) {
 	if have := h[t.Remaining]; len(have) > 0 {
-		if told, err := strconv.ParseUint(have[0], 10, 64); err == nil && told < uint64(l.Remaining) {
+		if told, err := strconv.ParseUint(have[0], 10, 64); err == nil && told < l.Remaining {
 			return
 		}
 	}
 	values := [3]string{
-		strconv.FormatUint(uint64(l.Limit.Capacity()), 10),
-		strconv.FormatUint(uint64(l.Remaining), 10),
+		strconv.FormatUint(l.Limit.Capacity(), 10),
+		strconv.FormatUint(l.Remaining, 10),
 		reset,
 	}
 	h[t.Limit], h[t.Remaining], h[t.Reset] = values[0:1:1], values[1:2:2], values[2:3:3]

@@ -370,8 +370,8 @@ func TestInvalidItems(t *testing.T) {
 		{"name=", "error: field 'namespace' cannot be empty"},
 		{"algorithm=7", "error: while applying rate limit 'n_k': Invalid rate limit algorithm '7'"},
 		{"algorithm=-1", "error: Invalid rate limit algorithm '-1'"},
-		{"limit=-1", "error: limit -1 is out of range: give 0 to 4294967295"},
-		{"limit=4294967296", "error: limit 4294967296 is out of range"},
+		{"limit=-1", "error: limit -1 is out of range: give 0 to 9007199254740991"},
+		{"limit=9007199254740992", "error: limit 9007199254740992 is out of range"},
 		{"leaky burst=-1", "error: burst -1 is out of range"},
 		{"ms=-1", "error: duration -1 is out of range: give 0 to 34560000000 milliseconds, which are 400 days"},
 		{"ms=9223372036854775807", "error: duration 9223372036854775807 is out of range"},
@@ -381,7 +381,7 @@ func TestInvalidItems(t *testing.T) {
 	})
 	f := newFixture(t, nil)
 	if got, want := f.ask("hits=2;key=;;limit=-1;hits=0"), "under 10 left 8 reset 60000; error: field 'unique_key' cannot be empty; under 10 left 7 reset 60000; "+
-		"error: while applying rate limit 'n_k': limit -1 is out of range: give 0 to 4294967295; under 10 left 7 reset 60000"; got != want {
+		"error: while applying rate limit 'n_k': limit -1 is out of range: give 0 to 9007199254740991; under 10 left 7 reset 60000"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := f.ask(strings.Repeat(";", MaxItems)); !strings.Contains(got, "code = OutOfRange desc = Requests.RateLimits list too large; max size is '1000'") {

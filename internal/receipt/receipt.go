@@ -44,6 +44,9 @@ const (
 	partSize     = 2 + 4*8
 	// maxSize is the greatest length of a receipt, in bytes; as a text it is a third longer.
 	maxSize = headOfParts + limiter.MaxKeys*partSize + tagSize
+	// wideMark, in the place of the number of limits, says that the rest of a cost above
+	// [limiter.NarrowUnits] follows.
+	wideMark = 1<<32 - 1
 )
 
 // Seal returns the receipt of a charge, with a number of its own, as a text.
@@ -95,7 +98,11 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 		var inline [256]byte
 		of := binary.BigEndian.AppendUint64(inline[:0], key.Hash.Hi)
 		of = binary.BigEndian.AppendUint64(of, key.Hash.Lo)
-		of = binary.BigEndian.AppendUint32(of, key.Cost)
+		if of = binary.BigEndian.AppendUint32(of, uint32(key.Cost)); key.Cost > limiter.NarrowUnits { //nolint:gosec // its high half follows
+			// So other receipts keep the tag of versions without such costs. The number of
+			// limits is smaller than this mark.
+			of = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(of, wideMark), uint32(key.Cost>>32))
+		}
 		of = binary.BigEndian.AppendUint32(of, uint32(len(key.Rule.Limits)))
 		for _, l := range key.Rule.Limits {
 			of = binary.BigEndian.AppendUint64(of, limiter.ParamsID(l))

@@ -15,7 +15,7 @@ import (
 func charge(hashes ...uint64) *limiter.Charge { return costing(1, new(limiter.Rule), hashes...) }
 
 // costing returns a charge of one rule.
-func costing(cost uint32, r *limiter.Rule, hashes ...uint64) *limiter.Charge {
+func costing(cost uint64, r *limiter.Rule, hashes ...uint64) *limiter.Charge {
 	c := new(limiter.Charge)
 	for _, h := range hashes {
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: h, Lo: ^h}, Cost: cost, Rule: r})
@@ -96,10 +96,17 @@ func TestLimitsOfReceipts(t *testing.T) {
 	if _, err := k.Open(text, costing(2, rule(minute, day), 1)); err != nil { // rules read anew
 		t.Error(err)
 	}
+	wide := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, costing(1<<40+2, rule(minute), 1))
+	for _, cost := range []uint64{1<<40 + 2, 2, 1<<41 + 2, 1<<40 + 3} {
+		if _, err := k.Open(wide, costing(cost, rule(minute), 1)); (err == nil) != (cost == 1<<40+2) {
+			t.Errorf("a receipt for %d opens for %d: %v", uint64(1<<40+2), cost, err)
+		}
+	}
 	longer, more, elsewhere := minute, minute, day
 	longer.Window, more.Limit, elsewhere.Zone = time.Hour, 11, "UTC"
 	for what, c := range map[string]*limiter.Charge{
 		"cost":   costing(3, rule(minute, day), 1),
+		"wide":   costing(1<<32+2, rule(minute, day), 1),
 		"window": costing(2, rule(longer, day), 1),
 		"limit":  costing(2, rule(more, day), 1),
 		"zone":   costing(2, rule(minute, elsewhere), 1),

@@ -49,7 +49,7 @@ func flushTenant(tenant string) string {
 
 func newFlushes(d Decider, now func() time.Time) (*flushes, error) {
 	l, err := limiter.NewLimit(limiter.Spec{
-		Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.MaxUnits, Window: limiter.MaxWindow,
+		Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits, Window: limiter.MaxWindow,
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (f *flushes) ask(ctx context.Context, tenant string, flushes int64) (string
 		return "", err
 	}
 	user := ""
-	if n := limiter.MaxUnits - int64(ds[0].Limit(0).Remaining); n > 0 {
+	if n := limiter.NarrowUnits - int64(ds[0].Limit(0).Remaining); n > 0 {
 		user = "\x00" + strconv.FormatInt(n, 10)
 	}
 	f.mu.Lock()

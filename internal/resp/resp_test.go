@@ -249,8 +249,8 @@ func TestScripts(t *testing.T) {
 		{"EVAL return 0", "-ERR " + errScript},
 		{"SCRIPT LOAD return", "-ERR " + errScript},
 		{"SCRIPT FLUSH", "-ERR give SCRIPT LOAD <script> or SCRIPT EXISTS <sha1> [<sha1> ...]"},
-		{allowN + "-1", "-ERR the cost is -1: give 0 to 4294967295"},
-		{"EVALSHA " + scriptAllowN + " 1 k 0 10 1 1", "-ERR the burst is 0: give 1 to 4294967295"},
+		{allowN + "-1", "-ERR the cost is -1: give 0 to 9007199254740991"},
+		{"EVALSHA " + scriptAllowN + " 1 k 0 10 1 1", "-ERR the burst is 0: give 1 to 9007199254740991"},
 		{"EVALSHA " + scriptAllowN + " 1 k 1 10 0.0001 1", "-ERR the period is \"0.0001\": give 0.001 to 3.456e+07 seconds"},
 		{"EVALSHA " + scriptAllowN + " 1 k 1 10 NaN 1", "-ERR the period is \"NaN\": give 0.001 to 3.456e+07 seconds"},
 		{"EVALSHA " + scriptAllowN + " 2 k l 1 10 1 1", "-ERR the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost"},
@@ -345,7 +345,7 @@ func TestOwnCommands(t *testing.T) {
 		{"WEIR.CHECK /towns ATTR a", "-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"},
 		{"WEIR.CHECK /towns COLOUR red", "-ERR \"COLOUR\" is not known here: give " + usage},
 		{"WEIR.CHECK /towns COST much", "-ERR COST is \"much\": give a whole number"},
-		{"WEIR.CHECK /towns USER ada COST -1", "-ERR invalid: cost -1 is out of range: give 0 (a peek) to 4294967295 units"},
+		{"WEIR.CHECK /towns USER ada COST -1", "-ERR invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"HELLO 3", "{server weir version 7.0.0 proto 3 id 1 mode standalone role master modules []}"},
 		{"WEIR.CHECK /none", "{allowed #t rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated #f}"},
 		{"CLIENT GETNAME", "_"},
@@ -366,10 +366,10 @@ func TestOwnCommands(t *testing.T) {
 		{"GET k", "-ERR unknown command \"GET\": this server limits rates; COMMAND lists what it knows"},
 		{"CL.THROTTLE k 1 1", "-ERR Usage: CL.THROTTLE <key> <max_burst> <count per period> <period> [<quantity>]"},
 		{"CL.THROTTLE k x 1 1", "-ERR max_burst is \"x\": give a whole number"},
-		{"CL.THROTTLE k -1 1 1", "-ERR max_burst is -1: give 0 to 4294967294"},
-		{"CL.THROTTLE k 1 0 1", "-ERR count per period is 0: give 1 to 4294967294"},
+		{"CL.THROTTLE k -1 1 1", "-ERR max_burst is -1: give 0 to 9007199254740990"},
+		{"CL.THROTTLE k 1 0 1", "-ERR count per period is 0: give 1 to 9007199254740990"},
 		{"CL.THROTTLE k 1 1 34560001", "-ERR period is 34560001: give 1 to 34560000"},
-		{"CL.THROTTLE k 1 1 1 -1", "-ERR quantity is -1: give 0 to 4294967294"},
+		{"CL.THROTTLE k 1 1 1 -1", "-ERR quantity is -1: give 0 to 9007199254740990"},
 		{"QUIT", "OK"},
 	} {
 		if got := c.ask(want.ask); got != want.reply {
@@ -538,7 +538,7 @@ func TestNobodyChargesFlushes(t *testing.T) {
 	if got := c.ask("CL.THROTTLE k 0 1 60"); got != "[0 1 0 -1 60]" {
 		t.Fatal(got)
 	}
-	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.MaxUnits, Window: limiter.MaxWindow})
+	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits, Window: limiter.MaxWindow})
 	if err != nil {
 		t.Fatal(err)
 	}

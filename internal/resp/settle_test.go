@@ -37,7 +37,7 @@ func TestReservations(t *testing.T) {
 		{"WEIR.SETTLE /plans ATTR plan gold ACTUAL 3", "-ERR invalid: the request has no id"},
 		{"WEIR.SETTLE /plans ID a ACTUAL much", "-ERR ACTUAL is \"much\": give a whole number"},
 		{"WEIR.SETTLE /plans ID a ACTUAL -3", "-ERR ACTUAL says how many units were used, from 0"},
-		{"WEIR.SETTLE /plans ID a ACTUAL 4294967296", "-ERR invalid: the request is settled with 4294967296: give 0 to 4294967295 units"},
+		{"WEIR.SETTLE /plans ID a ACTUAL 9007199254740992", "-ERR invalid: the request is settled with 9007199254740992: give 0 to 9007199254740991 units"},
 		{"WEIR.SETTLE /plans ID a ACTUAL 3 COST 3", "-ERR COST and HOLD are for reservations that begin or go on"},
 		{"WEIR.SETTLE /plans ID a ACTUAL 3 IF_UNKNOWN die", "-ERR IF_UNKNOWN is \"die\": give charge or ignore"},
 		{"WEIR.CANCEL /plans ID a HOLD 3", "-ERR COST and HOLD are for reservations that begin or go on"},

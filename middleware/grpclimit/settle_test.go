@@ -32,7 +32,7 @@ func used(_ context.Context, call *grpclimit.Call, out *grpclimit.Result) limite
 }
 
 // left returns what remains for the group that all are in.
-func left(t *testing.T, n *weir.Node) uint32 {
+func left(t *testing.T, n *weir.Node) uint64 {
 	t.Helper()
 	d, err := n.Peek(context.Background(), limiter.Request{Path: "/"})
 	if err != nil {
@@ -52,7 +52,7 @@ func TestSettle(t *testing.T) {
 		settled <- a
 	}))
 	var fails error
-	during := make(chan uint32, 1)
+	during := make(chan uint64, 1)
 	recovers := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 		defer func() {
 			if e := recover(); e != nil {
@@ -71,7 +71,7 @@ func TestSettle(t *testing.T) {
 	c := serve(t, s, nil, nil, grpc.ChainUnaryInterceptor(recovers, l.UnaryServer()), grpc.StreamInterceptor(l.StreamServer()))
 	for i, step := range []struct {
 		err          error
-		during, left uint32
+		during, left uint64
 	}{{nil, 60, 90}, {errors.New("it fails"), 50, 90}, {io.ErrNoProgress, 50, 90}, {nil, 50, 80}} {
 		fails = step.err
 		err := call(c)

@@ -33,7 +33,7 @@ func used(_ *http.Request, w *httplimit.Response) limiter.Cost {
 }
 
 // left returns what remains for 203.0.113.9.
-func left(t *testing.T, n *weir.Node) uint32 {
+func left(t *testing.T, n *weir.Node) uint64 {
 	t.Helper()
 	d, err := n.Peek(t.Context(), limiter.Request{Path: "/", IP: "203.0.113.9"})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestSettle(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 		}
 	}
-	ask := func(want uint32, edits ...edit) {
+	ask := func(want uint64, edits ...edit) {
 		t.Helper()
 		defer func() {
 			_ = recover()

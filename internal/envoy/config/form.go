@@ -131,7 +131,7 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 		at := slices.Index(limiter.AlgorithmNames(), text)
 		f.Algorithm, f.Own, ok, want = limiter.Algorithm(max(at, 0)), true, at >= 0, "one of "+strings.Join(limiter.AlgorithmNames(), ", ")
 	case "burst":
-		f.Burst, ok = number(v, limiter.MaxUnits)
+		f.Burst, ok = number(v, limiter.NarrowUnits)
 		want = "a number of requests, from 1"
 	case "sub_windows":
 		var n int64
@@ -163,8 +163,8 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 		want = `a time of day in quotes, such as "06:00"`
 	case "estimate":
 		var n int64
-		n, ok = number(v, limiter.MaxUnits)
-		f.Estimate, want = uint32(n), "a number of hits, from 1" //nolint:gosec // at most MaxUnits
+		n, ok = number(v, limiter.NarrowUnits)
+		f.Estimate, want = uint32(n), "a number of hits, from 1" //nolint:gosec // at most NarrowUnits
 	default:
 		return "", false
 	}

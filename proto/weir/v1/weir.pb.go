@@ -730,7 +730,7 @@ type CheckRequest struct {
 	// Absent means "default".
 	Group      string            `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What the check costs, 0 to 4294967295 units; 0 peeks. Absent leaves it to
+	// What the check costs, 0 to 9007199254740991 units; 0 peeks. Absent leaves it to
 	// the rule.
 	Cost *int64 `protobuf:"varint,7,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
 	// Names the rule that decides, so that none is matched.
@@ -905,7 +905,7 @@ type Limit struct {
 	// Absent means the name of its window, such as "minute" or "15m".
 	Name      string    `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Algorithm Algorithm `protobuf:"varint,2,opt,name=algorithm,proto3,enum=weir.v1.Algorithm" json:"algorithm,omitempty"`
-	// Units per window: 1 to 4294967295, of a sliding log 1 to 1000000.
+	// Units per window: 1 to 9007199254740991, of a sliding log 1 to 1000000.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// 1000 (1 ms) to 34560000000000 (400 days).
 	WindowUs int64 `protobuf:"varint,4,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
@@ -1272,11 +1272,11 @@ type LimitDecision struct {
 	Algorithm Algorithm `protobuf:"varint,4,opt,name=algorithm,proto3,enum=weir.v1.Algorithm" json:"algorithm,omitempty"`
 	// Units per window, and the largest cost that can ever be admitted (a bucket's
 	// burst, else the limit).
-	Limit    uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	Capacity uint32 `protobuf:"varint,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Limit    uint64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Capacity uint64 `protobuf:"varint,6,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	WindowUs int64  `protobuf:"varint,7,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
 	// The largest cost that it would admit now, after this check's charge.
-	Remaining uint32 `protobuf:"varint,8,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	Remaining uint64 `protobuf:"varint,8,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	// Until the counter is as new, if nobody asks.
 	ResetAfterUs int64 `protobuf:"varint,9,opt,name=reset_after_us,json=resetAfterUs,proto3" json:"reset_after_us,omitempty"`
 	// In a check that was denied: until this limit allows the same cost, if
@@ -1292,14 +1292,14 @@ type LimitDecision struct {
 	// The counter is new, and the node's memory is full.
 	Overflow bool `protobuf:"varint,15,opt,name=overflow,proto3" json:"overflow,omitempty"`
 	// What the check costs here; 0 for a peek at a cost of 0.
-	Cost uint32 `protobuf:"varint,16,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost uint64 `protobuf:"varint,16,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Which of the rule's keys the counter belongs to, from 0.
 	KeyIndex uint32 `protobuf:"varint,17,opt,name=key_index,json=keyIndex,proto3" json:"key_index,omitempty"`
 	// The node that decided, where there are several.
 	Owner string `protobuf:"bytes,18,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The share of limit that was applied in its place, in units per window: by an owner
 	// in a minority, or the policy local. 0: limit itself was.
-	InForce       uint32 `protobuf:"varint,19,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce       uint64 `protobuf:"varint,19,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1362,14 +1362,14 @@ func (x *LimitDecision) GetAlgorithm() Algorithm {
 	return Algorithm_ALGORITHM_SLIDING_COUNTER
 }
 
-func (x *LimitDecision) GetLimit() uint32 {
+func (x *LimitDecision) GetLimit() uint64 {
 	if x != nil {
 		return x.Limit
 	}
 	return 0
 }
 
-func (x *LimitDecision) GetCapacity() uint32 {
+func (x *LimitDecision) GetCapacity() uint64 {
 	if x != nil {
 		return x.Capacity
 	}
@@ -1383,7 +1383,7 @@ func (x *LimitDecision) GetWindowUs() int64 {
 	return 0
 }
 
-func (x *LimitDecision) GetRemaining() uint32 {
+func (x *LimitDecision) GetRemaining() uint64 {
 	if x != nil {
 		return x.Remaining
 	}
@@ -1439,7 +1439,7 @@ func (x *LimitDecision) GetOverflow() bool {
 	return false
 }
 
-func (x *LimitDecision) GetCost() uint32 {
+func (x *LimitDecision) GetCost() uint64 {
 	if x != nil {
 		return x.Cost
 	}
@@ -1460,7 +1460,7 @@ func (x *LimitDecision) GetOwner() string {
 	return ""
 }
 
-func (x *LimitDecision) GetInForce() uint32 {
+func (x *LimitDecision) GetInForce() uint64 {
 	if x != nil {
 		return x.InForce
 	}
@@ -1962,7 +1962,7 @@ type DecisionColumns struct {
 	// A byte for each check: the sum of its DecisionFlags.
 	Flags []byte `protobuf:"bytes,2,opt,name=flags,proto3" json:"flags,omitempty"`
 	// 4294967295 where there is no limit.
-	Remaining    []uint32 `protobuf:"varint,3,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
+	Remaining    []uint64 `protobuf:"varint,3,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
 	ResetAfterUs []int64  `protobuf:"varint,4,rep,packed,name=reset_after_us,json=resetAfterUs,proto3" json:"reset_after_us,omitempty"`
 	// That of the check: the largest of its limits'. Absent if all are 0.
 	RetryAfterUs []int64 `protobuf:"varint,5,rep,packed,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
@@ -1984,7 +1984,7 @@ type DecisionColumns struct {
 	// the asker knows, the ring has changed.
 	View uint64 `protobuf:"fixed64,12,opt,name=view,proto3" json:"view,omitempty"`
 	// As in LimitDecision, of the same limit as the other numbers. Absent if all are 0.
-	InForce       []uint32 `protobuf:"varint,13,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce       []uint64 `protobuf:"varint,13,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2033,7 +2033,7 @@ func (x *DecisionColumns) GetFlags() []byte {
 	return nil
 }
 
-func (x *DecisionColumns) GetRemaining() []uint32 {
+func (x *DecisionColumns) GetRemaining() []uint64 {
 	if x != nil {
 		return x.Remaining
 	}
@@ -2103,7 +2103,7 @@ func (x *DecisionColumns) GetView() uint64 {
 	return 0
 }
 
-func (x *DecisionColumns) GetInForce() []uint32 {
+func (x *DecisionColumns) GetInForce() []uint64 {
 	if x != nil {
 		return x.InForce
 	}
@@ -2116,8 +2116,8 @@ type LimitInfo struct {
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Algorithm     Algorithm              `protobuf:"varint,3,opt,name=algorithm,proto3,enum=weir.v1.Algorithm" json:"algorithm,omitempty"`
-	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Limit         uint64                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Capacity      uint64                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	WindowUs      int64                  `protobuf:"varint,6,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"`
 	Shadow        bool                   `protobuf:"varint,7,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2175,14 +2175,14 @@ func (x *LimitInfo) GetAlgorithm() Algorithm {
 	return Algorithm_ALGORITHM_SLIDING_COUNTER
 }
 
-func (x *LimitInfo) GetLimit() uint32 {
+func (x *LimitInfo) GetLimit() uint64 {
 	if x != nil {
 		return x.Limit
 	}
 	return 0
 }
 
-func (x *LimitInfo) GetCapacity() uint32 {
+func (x *LimitInfo) GetCapacity() uint64 {
 	if x != nil {
 		return x.Capacity
 	}
@@ -2275,10 +2275,10 @@ type LimitColumns struct {
 	// The index of each limit in DecisionColumns.limits.
 	LimitIndexes []uint32 `protobuf:"varint,2,rep,packed,name=limit_indexes,json=limitIndexes,proto3" json:"limit_indexes,omitempty"`
 	Flags        []byte   `protobuf:"bytes,3,opt,name=flags,proto3" json:"flags,omitempty"`
-	Remaining    []uint32 `protobuf:"varint,4,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
+	Remaining    []uint64 `protobuf:"varint,4,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
 	ResetAfterUs []int64  `protobuf:"varint,5,rep,packed,name=reset_after_us,json=resetAfterUs,proto3" json:"reset_after_us,omitempty"`
 	RetryAfterUs []int64  `protobuf:"varint,6,rep,packed,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
-	Costs        []uint32 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
+	Costs        []uint64 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
 	KeyIndexes   []uint32 `protobuf:"varint,8,rep,packed,name=key_indexes,json=keyIndexes,proto3" json:"key_indexes,omitempty"`
 	Keys         []string `protobuf:"bytes,9,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The rule of each check, as in CheckResponse: 1 + its index in rule_names; 0
@@ -2286,7 +2286,7 @@ type LimitColumns struct {
 	RuleRefs  []uint32 `protobuf:"varint,10,rep,packed,name=rule_refs,json=ruleRefs,proto3" json:"rule_refs,omitempty"`
 	RuleNames []string `protobuf:"bytes,11,rep,name=rule_names,json=ruleNames,proto3" json:"rule_names,omitempty"`
 	// Absent if all are 0.
-	InForce []uint32 `protobuf:"varint,12,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce []uint64 `protobuf:"varint,12,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
 	// CheckResponse.drawn_by and zone_default of each check: 1 + its index in rule_names; 0
 	// where there is none. Absent if all are 0.
 	DrawnByRefs     []uint32 `protobuf:"varint,13,rep,packed,name=drawn_by_refs,json=drawnByRefs,proto3" json:"drawn_by_refs,omitempty"`
@@ -2346,7 +2346,7 @@ func (x *LimitColumns) GetFlags() []byte {
 	return nil
 }
 
-func (x *LimitColumns) GetRemaining() []uint32 {
+func (x *LimitColumns) GetRemaining() []uint64 {
 	if x != nil {
 		return x.Remaining
 	}
@@ -2367,7 +2367,7 @@ func (x *LimitColumns) GetRetryAfterUs() []int64 {
 	return nil
 }
 
-func (x *LimitColumns) GetCosts() []uint32 {
+func (x *LimitColumns) GetCosts() []uint64 {
 	if x != nil {
 		return x.Costs
 	}
@@ -2402,7 +2402,7 @@ func (x *LimitColumns) GetRuleNames() []string {
 	return nil
 }
 
-func (x *LimitColumns) GetInForce() []uint32 {
+func (x *LimitColumns) GetInForce() []uint64 {
 	if x != nil {
 		return x.InForce
 	}
@@ -2747,7 +2747,7 @@ type SettleRequest struct {
 	// CheckRequest.id_ttl_us.
 	Id      string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
 	IdTtlUs int64  `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
-	// What was used, 0 to 4294967295 units. It must be given.
+	// What was used, 0 to 9007199254740991 units. It must be given.
 	Actual        *int64    `protobuf:"varint,16,opt,name=actual,proto3,oneof" json:"actual,omitempty"`
 	IfUnknown     IfUnknown `protobuf:"varint,17,opt,name=if_unknown,json=ifUnknown,proto3,enum=weir.v1.IfUnknown" json:"if_unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3464,7 +3464,7 @@ type ExplainedCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StartUnixUs   int64                  `protobuf:"varint,1,opt,name=start_unix_us,json=startUnixUs,proto3" json:"start_unix_us,omitempty"`
 	EndUnixUs     int64                  `protobuf:"varint,2,opt,name=end_unix_us,json=endUnixUs,proto3" json:"end_unix_us,omitempty"`
-	Count         uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3513,7 +3513,7 @@ func (x *ExplainedCount) GetEndUnixUs() int64 {
 	return 0
 }
 
-func (x *ExplainedCount) GetCount() uint32 {
+func (x *ExplainedCount) GetCount() uint64 {
 	if x != nil {
 		return x.Count
 	}
@@ -3768,10 +3768,10 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x120\n" +
 	"\talgorithm\x18\x04 \x01(\x0e2\x12.weir.v1.AlgorithmR\talgorithm\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x1a\n" +
-	"\bcapacity\x18\x06 \x01(\rR\bcapacity\x12\x1b\n" +
+	"\x05limit\x18\x05 \x01(\x04R\x05limit\x12\x1a\n" +
+	"\bcapacity\x18\x06 \x01(\x04R\bcapacity\x12\x1b\n" +
 	"\twindow_us\x18\a \x01(\x03R\bwindowUs\x12\x1c\n" +
-	"\tremaining\x18\b \x01(\rR\tremaining\x12$\n" +
+	"\tremaining\x18\b \x01(\x04R\tremaining\x12$\n" +
 	"\x0ereset_after_us\x18\t \x01(\x03R\fresetAfterUs\x12$\n" +
 	"\x0eretry_after_us\x18\n" +
 	" \x01(\x03R\fretryAfterUs\x12\x18\n" +
@@ -3780,10 +3780,10 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\ablocked\x18\r \x01(\bR\ablocked\x12\x16\n" +
 	"\x06shadow\x18\x0e \x01(\bR\x06shadow\x12\x1a\n" +
 	"\boverflow\x18\x0f \x01(\bR\boverflow\x12\x12\n" +
-	"\x04cost\x18\x10 \x01(\rR\x04cost\x12\x1b\n" +
+	"\x04cost\x18\x10 \x01(\x04R\x04cost\x12\x1b\n" +
 	"\tkey_index\x18\x11 \x01(\rR\bkeyIndex\x12\x14\n" +
 	"\x05owner\x18\x12 \x01(\tR\x05owner\x12\x19\n" +
-	"\bin_force\x18\x13 \x01(\rR\ainForce\":\n" +
+	"\bin_force\x18\x13 \x01(\x04R\ainForce\":\n" +
 	"\n" +
 	"CheckError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
@@ -3828,7 +3828,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0fDecisionColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
-	"\tremaining\x18\x03 \x03(\rR\tremaining\x12$\n" +
+	"\tremaining\x18\x03 \x03(\x04R\tremaining\x12$\n" +
 	"\x0ereset_after_us\x18\x04 \x03(\x03R\fresetAfterUs\x12$\n" +
 	"\x0eretry_after_us\x18\x05 \x03(\x03R\fretryAfterUs\x12\x1d\n" +
 	"\n" +
@@ -3841,13 +3841,13 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vevery_limit\x18\v \x01(\v2\x15.weir.v1.LimitColumnsR\n" +
 	"everyLimit\x12\x12\n" +
 	"\x04view\x18\f \x01(\x06R\x04view\x12\x19\n" +
-	"\bin_force\x18\r \x03(\rR\ainForce\"\xcc\x01\n" +
+	"\bin_force\x18\r \x03(\x04R\ainForce\"\xcc\x01\n" +
 	"\tLimitInfo\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
 	"\talgorithm\x18\x03 \x01(\x0e2\x12.weir.v1.AlgorithmR\talgorithm\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1a\n" +
-	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1b\n" +
+	"\x05limit\x18\x04 \x01(\x04R\x05limit\x12\x1a\n" +
+	"\bcapacity\x18\x05 \x01(\x04R\bcapacity\x12\x1b\n" +
 	"\twindow_us\x18\x06 \x01(\x03R\bwindowUs\x12\x16\n" +
 	"\x06shadow\x18\a \x01(\bR\x06shadow\"T\n" +
 	"\fColumnsError\x12\x12\n" +
@@ -3858,10 +3858,10 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06counts\x18\x01 \x03(\rR\x06counts\x12#\n" +
 	"\rlimit_indexes\x18\x02 \x03(\rR\flimitIndexes\x12\x14\n" +
 	"\x05flags\x18\x03 \x01(\fR\x05flags\x12\x1c\n" +
-	"\tremaining\x18\x04 \x03(\rR\tremaining\x12$\n" +
+	"\tremaining\x18\x04 \x03(\x04R\tremaining\x12$\n" +
 	"\x0ereset_after_us\x18\x05 \x03(\x03R\fresetAfterUs\x12$\n" +
 	"\x0eretry_after_us\x18\x06 \x03(\x03R\fretryAfterUs\x12\x14\n" +
-	"\x05costs\x18\a \x03(\rR\x05costs\x12\x1f\n" +
+	"\x05costs\x18\a \x03(\x04R\x05costs\x12\x1f\n" +
 	"\vkey_indexes\x18\b \x03(\rR\n" +
 	"keyIndexes\x12\x12\n" +
 	"\x04keys\x18\t \x03(\tR\x04keys\x12\x1b\n" +
@@ -3869,7 +3869,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	" \x03(\rR\bruleRefs\x12\x1d\n" +
 	"\n" +
 	"rule_names\x18\v \x03(\tR\truleNames\x12\x19\n" +
-	"\bin_force\x18\f \x03(\rR\ainForce\x12\"\n" +
+	"\bin_force\x18\f \x03(\x04R\ainForce\x12\"\n" +
 	"\rdrawn_by_refs\x18\r \x03(\rR\vdrawnByRefs\x12*\n" +
 	"\x11zone_default_refs\x18\x0e \x03(\rR\x0fzoneDefaultRefs\"\xb6\x02\n" +
 	"\fResetRequest\x12\x12\n" +
@@ -3993,7 +3993,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0eExplainedCount\x12\"\n" +
 	"\rstart_unix_us\x18\x01 \x01(\x03R\vstartUnixUs\x12\x1e\n" +
 	"\vend_unix_us\x18\x02 \x01(\x03R\tendUnixUs\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\rR\x05count\"\r\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"\r\n" +
 	"\vRingRequest\"\x95\x01\n" +
 	"\fRingResponse\x12\x12\n" +
 	"\x04view\x18\x01 \x01(\x06R\x04view\x12-\n" +
