@@ -86,7 +86,7 @@ func TestAdoptOtherAlignment(t *testing.T) {
 func TestReceipts(t *testing.T) {
 	room := Spec{Name: "x", Limit: 100, Window: time.Hour, Algorithm: FixedWindow, CountRejected: CountRoom}
 	x, y := mustLimit(t, room), mustLimit(t, Spec{Name: "y", Limit: 1, Window: time.Hour, Algorithm: FixedWindow})
-	left := func(c *Counter, at Tick) (n []uint32) {
+	left := func(c *Counter, at Tick) (n []uint64) {
 		var d Decision
 		c.Peek(at, 1, &d)
 		for i := range d.Len() {
@@ -135,7 +135,7 @@ func TestReceipts(t *testing.T) {
 		short := mustLimit(t, Spec{Name: "y", Limit: 5, Window: time.Second, Algorithm: FixedWindow})
 		for _, row := range []struct {
 			between *Limit
-			left    uint32
+			left    uint64
 		}{{more, 3}, {short, 4}} {
 			c := NewCounter(five)
 			c.Check(noon(0), 1, &d)

@@ -24,14 +24,14 @@ func TestSeveralUnitsLeakAtOnce(t *testing.T) {
 	k.ask(at, 20, false)
 	for _, c := range []struct {
 		at   Tick
-		left uint32
+		left uint64
 	}{{9 * Second, 0}, {10*Second - 1, 0}, {10 * Second, 5}, {20*Second - 1, 5}, {20 * Second, 10}, {30 * Second, 15}, {40*Second - 1, 15}, {40 * Second, 20}} {
 		if got := k.copy().ask(noonTicks+c.at, 1, true); got.Remaining != c.left {
 			t.Errorf("%v after noon %d units are left, want %d", c.at.Duration(), got.Remaining, c.left)
 		}
 	}
 	// The wait is to the drip that makes enough room.
-	for n, want := range map[uint32]Tick{1: 7, 5: 7, 6: 17, 20: 37} {
+	for n, want := range map[uint64]Tick{1: 7, 5: 7, 6: 17, 20: 37} {
 		if got := k.copy().ask(at, n, true); got.RetryAfter != (want * Second).Duration() {
 			t.Errorf("%d units after %v, want %v s", n, got.RetryAfter, int64(want))
 		}
@@ -50,7 +50,7 @@ func TestSeveralUnitsLeakAtOnce(t *testing.T) {
 func TestAmountsOfDripsThatDoNotFit(t *testing.T) {
 	for want, s := range map[string]Spec{
 		"an amount of -1 is out of range":                 {DripUnits: -1, Drip: DripInterval},
-		"an amount of 4294967296 is out of range":         {DripUnits: MaxUnits + 1, Drip: DripInterval},
+		"an amount of 9007199254740992 is out of range":   {DripUnits: MaxUnits + 1, Drip: DripInterval},
 		"an amount needs drip by interval":                {DripUnits: 5},
 		"limit 30 is not divisible by an amount of 7":     {DripUnits: 7, Drip: DripInterval},
 		"limit 30 is not divisible by an amount of 60: g": {DripUnits: 60, Drip: DripInterval},

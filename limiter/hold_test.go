@@ -49,7 +49,7 @@ func TestCheckExportedHolds(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	words[4] |= 1 << 40
+	words[4] |= 1 << 55
 	if err := check(s, words); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an unknown bit: %v", err)
 	}

@@ -80,6 +80,12 @@ func (s *State) Settled() bool {
 	return s.Time != 0 && (b == 0 || b == SettledID)
 }
 
+// NewID returns the state of an id that is remembered until an instant, was charged cost units at
+// another, and charged the limits of parts: see [IDParts].
+func NewID(until, charged Tick, cost uint64, parts uint32) State {
+	return packedID(&counts{Time: until, Until: charged, A: cost, B: uint64(parts)})
+}
+
 // IDCost returns the cost of a remembered id, in units.
 func IDCost(s *State) uint64 { return openID(s).A }
 

@@ -100,8 +100,8 @@ func TestMergedDeniesWhatEitherDenies(t *testing.T) {
 		apart := ks[0].subsApart(ks[1]) || ks[2] != nil && ks[0].subsApart(ks[2])
 		charged := false
 		for step := range 40 {
-			n := uint32(1)
-			got, most := both.copy().ask(now, n, true), uint32(1<<32-1)
+			n := uint64(1)
+			got, most := both.copy().ask(now, n, true), uint64(1<<32-1)
 			for _, k := range ks {
 				if k != nil {
 					most = min(most, k.copy().ask(now, n, true).Remaining)
@@ -217,13 +217,13 @@ func TestMergeOfLargeLogs(t *testing.T) {
 	now += 5000
 	b.ask(now, 600_000, false)
 	both := merged(a, b, now)
-	if got, want := both.ask(now, 1, true).Remaining, uint32(MaxLogLimit-901_000); got != want {
+	if got, want := both.ask(now, 1, true).Remaining, uint64(MaxLogLimit-901_000); got != want {
 		t.Errorf("%d remain, want %d", got, want)
 	}
 	if got := both.s.Held(l); got > 1+1000+1000+2+2 {
 		t.Errorf("%d words", got)
 	}
-	if got, want := both.ask(noonTicks+Hour, 1, true).Remaining, uint32(MaxLogLimit-601_000); got != want {
+	if got, want := both.ask(noonTicks+Hour, 1, true).Remaining, uint64(MaxLogLimit-601_000); got != want {
 		t.Errorf("%d remain when the first are gone, want %d", got, want)
 	}
 }

@@ -20,7 +20,7 @@ type replica struct {
 
 // ask decides n units, charges them where they are admitted, and returns the
 // answer.
-func (k *replica) ask(now Tick, n uint32, peek bool) LimitDecision {
+func (k *replica) ask(now Tick, n uint64, peek bool) LimitDecision {
 	rule := Rule{Limits: []*Limit{k.l}}
 	var d Decision
 	d.Clear()
@@ -30,7 +30,7 @@ func (k *replica) ask(now Tick, n uint32, peek bool) LimitDecision {
 	used := k.s.Probe(k.l, k.words, now, out)
 	Settle(&d, peek)
 	charge, block := ToCharge(&d, 0)
-	charged := uint32(0)
+	charged := uint64(0)
 	if charge {
 		k.room(k.s.Words(k.l, now, n))
 		k.s.Charge(k.l, k.words, now, n)
@@ -137,7 +137,7 @@ const noonTicks = Tick(1767614400 * 1e6)
 func walk(r *rand.Rand, k *replica, now Tick, steps int) Tick {
 	for range steps {
 		now += Tick(r.Int64N(int64(Span(k.l.Window())) / 3))
-		k.ask(now, uint32(r.IntN(3)), false)
+		k.ask(now, uint64(r.IntN(3)), false)
 	}
 	return now
 }
@@ -174,7 +174,7 @@ func TestMovedCounterDecidesAlike(t *testing.T) {
 		}
 		at := max(now, there-shift)
 		for step := range 30 {
-			n, peek := uint32(r.IntN(3)), r.IntN(4) == 0
+			n, peek := uint64(r.IntN(3)), r.IntN(4) == 0
 			want, got := k.ask(at, n, peek), other.ask(at+shift, n, peek)
 			if got != want {
 				t.Fatalf("step %d, %v, %d us late: %+v, was %+v", step, k.l, late, got, want)
@@ -198,7 +198,7 @@ func TestWaitsOfMovedCounters(t *testing.T) {
 			future++
 		}
 		for range 6 {
-			n := uint32(1 + r.IntN(2))
+			n := uint64(1 + r.IntN(2))
 			got := other.copy().ask(there, n, true)
 			if got.Remaining > k.l.Capacity() || got.RetryAfter < 0 || got.ResetAfter < 0 {
 				t.Fatalf("%v: %+v", k.l, got)
@@ -334,7 +334,7 @@ func TestCheckExportedRefuses(t *testing.T) {
 	drips := mustLimit(t, Spec{Algorithm: LeakyBucket, Drip: DripInterval, Limit: 10, Window: time.Second})
 	counter := mustLimit(t, Spec{Limit: 10, Window: time.Second})
 	blocks := mustLimit(t, Spec{Limit: 10, Window: time.Second, Block: time.Second})
-	entry := func(tick Tick, cost uint32) uint64 { return uint64(tick)&(1<<45-1)<<19 | uint64(cost-1) }
+	entry := func(tick Tick, cost uint64) uint64 { return uint64(tick)&(1<<45-1)<<19 | uint64(cost-1) }
 	for name, c := range map[string]struct {
 		l     *Limit
 		s     State
@@ -448,7 +448,7 @@ func TestExplainMovedSubWindows(t *testing.T) {
 	} {
 		got := c.k.s.Explain(l, c.k.words, c.now, &LimitDecision{Limit: l, Cost: 1}).Counts
 		for i, w := range got {
-			want := uint32(0)
+			want := uint64(0)
 			if i == c.index {
 				want = 7
 			}

@@ -17,7 +17,8 @@ type State struct {
 	// continuous leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
-	// Until is the end of the key's block, 0 if there is none.
+	// Until is the end of the key's block, 0 if there is none. States of limits above
+	// [NarrowUnits], which have no blocks, store A in A and B, and B here.
 	Until Tick
 	// A and B depend on the algorithm:
 	//
@@ -122,6 +123,12 @@ func (s *counts) notBefore(l *Limit, now Tick) Tick {
 		return s.Time
 	}
 	return now
+}
+
+// BlockEnd returns the end of the block of a state, 0 if there is none.
+func BlockEnd(l *Limit, s *State) Tick {
+	c := l.open(s)
+	return c.Until
 }
 
 // Roll drops what no longer counts at now. It changes no answer, now or later. The

@@ -104,7 +104,7 @@ func TestSlotMoves(t *testing.T) {
 version: 1
 rules: [{name: r, key: [user], limits: [1000/day, {limit: 2000, window: 48h, algorithm: sliding_log}]}]
 `)
-	left := uint32(1000)
+	left := uint64(1000)
 	check := func(when string) {
 		t.Helper()
 		d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada"})

@@ -30,7 +30,7 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 	node := newNode(t, openStore(t, c), policyRules)
 	for i := range 2 {
 		d, err := node.Check(context.Background(), weir.Request{Path: "/local", User: "ada"})
-		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != uint32(29-i) {
+		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != uint64(29-i) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}

@@ -255,7 +255,7 @@ func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
 			*d.Limit(at) = limiter.LimitDecision{
 				Rule: k.Rule, Limit: l, Key: n, KeyIndex: k.Index, Cost: k.Cost,
 				Allowed: flags&flagAllowed != 0, Blocked: flags&flagBlocked != 0,
-				Never: max(k.Cost, 1) > l.Capacity(), Remaining: uint32(flags >> flagBits),
+				Never: max(k.Cost, 1) > l.Capacity(), Remaining: uint64(flags >> flagBits),
 				ResetAfter: limiter.Tick(numbers[1]).Duration(), RetryAfter: limiter.Tick(numbers[2]).Duration(),
 			}
 			if flags&flagCharged != 0 {

@@ -414,7 +414,7 @@ func (d *diff) wait() limiter.Tick {
 }
 
 // cost returns a cost, usually close to what remains.
-func (d *diff) cost() uint32 {
+func (d *diff) cost() uint64 {
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	capacity := r.Limits[d.choices.Pick(len(r.Limits))].Capacity()
 	left := capacity
@@ -429,12 +429,12 @@ func (d *diff) cost() uint32 {
 	case 2, 3, 4:
 		return max(1, left)
 	case 5, 6:
-		return uint32(min(uint64(left)+1, limiter.MaxUnits))
+		return min(left+1, limiter.NarrowUnits)
 	case 7:
 		return capacity
 	case 8:
 		if d.choices.Pick(4) == 0 {
-			return limiter.MaxUnits
+			return limiter.NarrowUnits
 		}
 		return 2
 	case 9:

@@ -315,12 +315,12 @@ func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, s
 	for i := uint64(0); i < live && !*short; i++ {
 		at, upTo := limiter.Tick(number(6)), number(6)
 		at = newest - (newest-at)&wrap
-		units := min((upTo-sum)&wrap, limiter.MaxUnits)
+		units := min((upTo-sum)&wrap, limiter.NarrowUnits)
 		if sum = upTo; units == 0 || newest-at > window {
 			continue
 		}
 		c.state.Roll(c.limit, c.words, at)
-		c.state.Overdraw(c.limit, c.words, at, uint32(units)) // also beyond the limit
+		c.state.Overdraw(c.limit, c.words, at, units) // also beyond the limit
 	}
 	c.state.Until = until
 }

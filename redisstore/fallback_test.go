@@ -92,7 +92,7 @@ func TestFullFallback(t *testing.T) {
 func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 	f := newFallback(&Config{Nodes: 3})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 60, Window: time.Minute})}}
-	for cost, never := range map[uint32]bool{30: false, 60: false, 61: true} {
+	for cost, never := range map[uint64]bool{30: false, 60: false, 61: true} {
 		var c limiter.Charge
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: r, Cost: cost})
 		var d limiter.Decision

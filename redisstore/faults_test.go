@@ -219,7 +219,7 @@ func TestScriptFlush(t *testing.T) {
 	p := newPatient(t, faultConfig(srv))
 	for i := range 10 {
 		d := p.ask("/local")
-		if left := d.Limit(0).Remaining; d.Source != limiter.SourceRedis || left != uint32(29-i) {
+		if left := d.Limit(0).Remaining; d.Source != limiter.SourceRedis || left != uint64(29-i) {
 			t.Fatalf("check %d: %s decides, %d left", i, d.Source, left)
 		}
 		srv.do("SCRIPT", "FLUSH")

@@ -121,9 +121,9 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		switch {
 		case state == limiter.AmendSettled && out.First == 0:
-			out.First = uint32(r[2])
+			out.First = uint64(r[2])
 		case state != limiter.AmendSettled && out.Estimate == 0:
-			out.Estimate = uint32(r[2])
+			out.Estimate = uint64(r[2])
 		}
 		out.Over = max(out.Over, uint64(r[3]))
 	}
@@ -195,7 +195,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 			case limiter.AmendUnknown:
 				continue
 			case limiter.AmendSettled:
-				out.First = uint32(r[2])
+				out.First = uint64(r[2])
 			}
 			return out, nil
 		} else if len(r) != 1+perLimit*p.size+perID*(p.last-p.first) {
@@ -233,7 +233,7 @@ func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limite
 	}
 	for n := p.first; n < p.last; n++ {
 		k, size, id := *m.charge.Key(n), len(m.charge.Key(n).Rule.Limits), ids[perID*(n-p.first):]
-		held, was := id[0] == 1, uint32(id[1])
+		held, was := id[0] == 1, uint64(id[1])
 		if held && out.Estimate == 0 {
 			out.Estimate = max(was, k.Cost)
 		}

@@ -31,7 +31,7 @@ func TestHoldsEndWithoutATimer(t *testing.T) {
 	}
 	for _, step := range []struct {
 		after time.Duration
-		left  uint32
+		left  uint64
 	}{{10*time.Second - time.Microsecond, 40}, {10 * time.Second, 100}} {
 		b := open() // has met no holds
 		b.SetTime(a.now + limiter.Span(step.after))
@@ -104,7 +104,7 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 	s := newSubject(t, openStore(t, clusterConfig(masters)),
 		"version: 1\nrules: [{name: r, keys: [[user], [ip]], limits: [{name: hour, limit: 10, window: 1h, algorithm: fixed_window}]}]\n")
 	r := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1", Hold: time.Minute}
-	left := func(user, ip uint32) {
+	left := func(user, ip uint64) {
 		t.Helper()
 		d, err := s.Peek(t.Context(), weir.Request{User: "ada", IP: "192.0.2.1"})
 		if err != nil || d.Limit(0).Remaining != user || d.Limit(1).Remaining != ip {

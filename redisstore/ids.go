@@ -56,7 +56,7 @@ type memory struct {
 // entry is a charge that is remembered: of a key the instant, the cost, and the limits as bits.
 type entry struct {
 	at   limiter.Tick
-	cost uint32
+	cost uint64
 	bits uint64
 }
 
@@ -87,7 +87,7 @@ func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
 			case numbers[0] < 0:
 				m.made |= 1 << n
 			}
-			m.of[n] = entry{limiter.Tick(numbers[0]), uint32(numbers[1]), uint64(numbers[2])}
+			m.of[n] = entry{limiter.Tick(numbers[0]), uint64(numbers[1]), uint64(numbers[2])}
 			numbers = numbers[perID:]
 		}
 	}
@@ -196,7 +196,7 @@ type forgotten struct {
 }
 
 // argument returns it as the script of refunds takes it.
-func (f *forgotten) argument(cost uint32, hold bool) string {
+func (f *forgotten) argument(cost uint64, hold bool) string {
 	b := strconv.AppendUint([]byte{'['}, uint64(cost), 10)
 	b = strconv.AppendUint(append(b, ','), f.bits, 10)
 	b = strconv.AppendInt(append(b, ','), f.after, 10)

@@ -30,7 +30,7 @@ func TestIDsExpire(t *testing.T) {
 	n := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
 		"version: 1\nrules: [{name: r, keys: [[user], [ip]], id_ttl: 1h, limits: [10/day, 100/week]}]\n")
 	r := weir.Request{User: "ada", IP: "192.0.2.1"}
-	check := func(repeated bool, left uint32) {
+	check := func(repeated bool, left uint64) {
 		t.Helper()
 		if d, err := n.Check(t.Context(), r); err != nil || d.Source != limiter.SourceRedis || d.Repeated != repeated || d.Limit(0).Remaining != left {
 			t.Fatalf("%+v, %v", d, err)
@@ -94,7 +94,7 @@ func TestIDsOfChecksThatPoliciesAnswer(t *testing.T) {
 	r := startRelay(t, srv.addr())
 	p := newPatient(t, redisstore.Config{Addrs: []string{r.Addr().String()}, Timeout: faultTimeout})
 	pay := weir.Request{Path: "/open", User: "ada", ID: "order-7"}
-	check := func(q weir.Request, s limiter.Source, repeated bool, left uint32) {
+	check := func(q weir.Request, s limiter.Source, repeated bool, left uint64) {
 		t.Helper()
 		d, err := p.Check(context.Background(), q)
 		if err != nil || !d.Allowed || d.Source != s || d.Repeated != repeated || d.Limit(0).Remaining != left {

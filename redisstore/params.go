@@ -126,10 +126,10 @@ func newParams(l *limiter.Limit) *params {
 func most(l *limiter.Limit) int64 {
 	hi, lo := bits.Mul64(uint64(century), uint64(l.Limit()))
 	if hi >= uint64(limiter.Span(l.Window())) {
-		return limiter.MaxUnits
+		return limiter.NarrowUnits
 	}
 	q, _ := bits.Div64(hi, lo, uint64(limiter.Span(l.Window())))
-	return int64(min(q, limiter.MaxUnits))
+	return int64(min(q, limiter.NarrowUnits))
 }
 
 // maxParams bounds the cached parameters of limits.

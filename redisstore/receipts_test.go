@@ -29,7 +29,7 @@ func TestReceiptsAcrossNodes(t *testing.T) {
 	}
 	nodes := []*weir.Node{node("one secret"), node("one secret")}
 	r := weir.Request{Path: "/", User: "ada", IP: "192.0.2.1", Cost: weir.Units(2)}
-	left := func() (out []uint32) {
+	left := func() (out []uint64) {
 		d, err := nodes[0].Peek(t.Context(), r)
 		if err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%+v, %v", d, err)
@@ -47,7 +47,7 @@ func TestReceiptsAcrossNodes(t *testing.T) {
 		}
 		receipts = append(receipts, nodes[i%2].SealReceipt(&r, &d))
 	}
-	is := func(what string, month, hour uint32) {
+	is := func(what string, month, hour uint64) {
 		t.Helper()
 		if got := left(); got[0] != month || got[1] != hour || got[2] != month || got[3] != hour {
 			t.Errorf("%s: %v left", what, got)
@@ -126,7 +126,7 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 			}
 			return r, nodes[node].SealReceipt(&r, &d)
 		}
-		left := func() uint32 {
+		left := func() uint64 {
 			t.Helper()
 			d, err := nodes[1].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", i)})
 			if err != nil || d.Source != limiter.SourceRedis {
@@ -176,7 +176,7 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 // does.
 func TestCredit(t *testing.T) {
 	srv := startServer(t)
-	for algorithm, want := range map[string]uint32{
+	for algorithm, want := range map[string]uint64{
 		"fixed_window": 5, "sliding_counter": 5, "token_bucket": 5, "leaky_bucket": 5, "gcra": 5,
 		"leaky_bucket, drip: interval": 5, "sliding_log": 2, "sliding_window": 2,
 	} {
@@ -191,7 +191,7 @@ func TestCredit(t *testing.T) {
 		}
 		for _, x := range []struct {
 			cost int64
-			want uint32
+			want uint64
 		}{{3, want}, {1 << 31, 10}} {
 			r.Cost = weir.Units(x.cost)
 			if err := n.Refund(t.Context(), r, limiter.Credit()); err != nil {

@@ -29,7 +29,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		rule.Limits = append(rule.Limits, l)
 	}
 	now := limitertest.Start()
-	charge := func(id uint64, cost uint32, hold time.Duration, keys ...uint64) *limiter.Charge {
+	charge := func(id uint64, cost uint64, hold time.Duration, keys ...uint64) *limiter.Charge {
 		c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: hold}}
 		for _, k := range keys {
 			c.Add(limiter.Key{Hash: limiter.Hash{Hi: k, Lo: k << 50}, Rule: rule, Cost: cost})
@@ -51,7 +51,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		}
 		return d
 	}
-	left := func(when string, want ...uint32) {
+	left := func(when string, want ...uint64) {
 		t.Helper()
 		for k, n := range want {
 			c := charge(0, 1, 0, uint64(k+1))

@@ -91,7 +91,7 @@ func (s *slots) one(ks ...limiter.Key) *limiter.Decision {
 }
 
 // left returns what remains of the limit with the least, for a key.
-func (s *slots) left(k limiter.Key) uint32 {
+func (s *slots) left(k limiter.Key) uint64 {
 	s.tb.Helper()
 	c := charge(k)
 	c.Peek = true

@@ -36,7 +36,7 @@ func TestSlotsLiveAsLongAsTheirHolds(t *testing.T) {
 	if ttl := srv.do("PTTL", key).(int64); ttl < 24*3600*1000 {
 		t.Errorf("the counter expires in %d ms, before its hold ends", ttl)
 	}
-	peek := func(after limiter.Tick, left uint32) {
+	peek := func(after limiter.Tick, left uint64) {
 		t.Helper()
 		s.SetTime(s.now + after)
 		if d, err := s.Peek(t.Context(), weir.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != left {
@@ -148,7 +148,7 @@ func TestSlotsOfSeveralMasters(t *testing.T) {
 	s := newSubject(t, openStore(t, clusterConfig(masters)),
 		"version: 1\nrules: [{name: r, keys: [[user], [ip]], hold: 30s, limits: [{limit: 2, algorithm: concurrency}]}]\n")
 	r := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1"}
-	left := func(user, ip uint32) {
+	left := func(user, ip uint64) {
 		t.Helper()
 		d, err := s.Peek(t.Context(), weir.Request{User: "ada", IP: "192.0.2.1"})
 		if err != nil || d.Limit(0).Remaining != user || d.Limit(1).Remaining != ip {

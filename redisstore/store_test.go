@@ -280,7 +280,7 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 			d.now += limiter.Tick(d.choices.Pick(3)) * limiter.Span(l.Window()) / 2
 		}
 		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}}, Cost: uint32(1 + d.choices.Pick(2))})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}}, Cost: uint64(1 + d.choices.Pick(2))})
 		if d.choices.Pick(3) == 0 {
 			if err := d.takeBack(&c); err != nil {
 				t.Fatal(err)

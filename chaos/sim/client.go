@@ -159,7 +159,7 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 }
 
 // key returns the key as a node asks about it.
-func (k *key) key(n *Node, cost uint32) limiter.Key {
+func (k *key) key(n *Node, cost uint64) limiter.Key {
 	r := k.rule
 	if n != nil && n.rules[r.Name] != nil && n.rules[r.Name].Class() == r.Class() {
 		r = n.rules[r.Name]
@@ -185,7 +185,7 @@ type asking struct {
 
 // ask has a client ask a node about a key, and about the other of a pair with it
 // unless it is asked about alone: about those of them that the node's rules have.
-func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
+func (w *World) ask(k *key, n *Node, cost uint64, alone bool) {
 	a := w.asking(k, n, cost, alone, new(limiter.Charge), new(limiter.Decision))
 	if a != nil {
 		n.do(func() { n.core.Begin(a.charge, a.answer, 0, a.done) })
@@ -194,7 +194,7 @@ func (w *World) ask(k *key, n *Node, cost uint32, alone bool) {
 
 // asking returns the check that ask asks for, in c, to be answered in d. It returns nil if
 // the node has no rule for it.
-func (w *World) asking(k *key, n *Node, cost uint32, alone bool, c *limiter.Charge, d *limiter.Decision) *asking {
+func (w *World) asking(k *key, n *Node, cost uint64, alone bool, c *limiter.Charge, d *limiter.Decision) *asking {
 	a := &asking{n: n, charge: c, answer: d, call: w.now}
 	for _, about := range []*key{k, k.pair} {
 		if about == nil || alone && about != k {
@@ -439,7 +439,7 @@ func (w *World) serving() []*Node {
 	return out
 }
 
-func remaining(d *limiter.Decision) uint32 {
+func remaining(d *limiter.Decision) uint64 {
 	if d.Len() == 0 {
 		return 0
 	}

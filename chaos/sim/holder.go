@@ -130,7 +130,7 @@ func (h *holders) anyone(w *World) *Node {
 
 func (b *heldBy) charge(k *heldKey, n *Node, cost int) *limiter.Charge {
 	c := &limiter.Charge{ID: &limiter.Idempotency{ID: b.id, Life: time.Hour, Hold: holdSpan.Duration()}}
-	c.Add(k.key.key(n, uint32(cost)))
+	c.Add(k.key.key(n, uint64(cost)))
 	return c
 }
 

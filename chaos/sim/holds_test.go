@@ -14,7 +14,7 @@ import (
 const heldFor = time.Minute
 
 // reserve asks a node to reserve some units, and returns the answer.
-func (d *directed) reserve(n *Node, id uint64, cost uint32) *limiter.Decision {
+func (d *directed) reserve(n *Node, id uint64, cost uint64) *limiter.Decision {
 	d.t.Helper()
 	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
 	c.Add(d.key.key(n, cost))
@@ -28,7 +28,7 @@ type amending struct {
 }
 
 // amend asks a node to settle or to extend a reservation, and does not wait.
-func (d *directed) amend(n *Node, id uint64, cost uint32, a limiter.Amend) *amending {
+func (d *directed) amend(n *Node, id uint64, cost uint64, a limiter.Amend) *amending {
 	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
 	c.Add(d.key.key(n, cost))
 	x := new(amending)
@@ -38,7 +38,7 @@ func (d *directed) amend(n *Node, id uint64, cost uint32, a limiter.Amend) *amen
 
 // amended asks a node to settle or to extend a reservation, and fails unless the answer has a
 // state.
-func (d *directed) amended(n *Node, id uint64, cost uint32, a limiter.Amend, want limiter.AmendState) limiter.Amended {
+func (d *directed) amended(n *Node, id uint64, cost uint64, a limiter.Amend, want limiter.AmendState) limiter.Amended {
 	d.t.Helper()
 	x := d.amend(n, id, cost, a)
 	for end := d.now + 2*limiter.Second; !x.done && d.now < end; {
@@ -51,7 +51,7 @@ func (d *directed) amended(n *Node, id uint64, cost uint32, a limiter.Amend, wan
 	return *x.out.Amended
 }
 
-func (d *directed) settledAs(n *Node, id uint64, cost uint32, want limiter.AmendState) limiter.Amended {
+func (d *directed) settledAs(n *Node, id uint64, cost uint64, want limiter.AmendState) limiter.Amended {
 	d.t.Helper()
 	return d.amended(n, id, cost, limiter.Amend{}, want)
 }

@@ -70,7 +70,7 @@ func (w *World) batch(n *Node) {
 	charges, answers := make([]limiter.Charge, size), make([]limiter.Decision, size)
 	var done []func()
 	for range size {
-		k, cost, c, d := w.asked(), uint32(1+x.rng.IntN(2)), &charges[len(done)], &answers[len(done)]
+		k, cost, c, d := w.asked(), uint64(1+x.rng.IntN(2)), &charges[len(done)], &answers[len(done)]
 		if x.chance(20) {
 			if s := w.looking(k, n, cost, c, d); s != nil {
 				done = append(done, s.peeked)
@@ -134,7 +134,7 @@ type look struct {
 }
 
 // looking returns a look at a key, nil if the node has another key by its rules.
-func (w *World) looking(k *key, n *Node, cost uint32, c *limiter.Charge, d *limiter.Decision) *look {
+func (w *World) looking(k *key, n *Node, cost uint64, c *limiter.Charge, d *limiter.Decision) *look {
 	if k.at(n) != k {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (w *World) looking(k *key, n *Node, cost uint32, c *limiter.Charge, d *limi
 
 // peek has a client peek at a key: by a check that charges nothing, or by one of no cost.
 func (w *World) peek(k *key, n *Node) {
-	cost := uint32(w.stronger.rng.IntN(3))
+	cost := uint64(w.stronger.rng.IntN(3))
 	s := w.looking(k, n, cost, new(limiter.Charge), new(limiter.Decision))
 	if s == nil {
 		return

@@ -32,13 +32,13 @@ const maxTries = 4
 // askOnce has a client ask for a check with an id, again and again, at one node after another.
 func (w *World) askOnce(k *key, n *Node) {
 	x := w.stronger
-	cost, alone := uint32(1+x.rng.IntN(2)), k.second || x.chance(30)
+	cost, alone := uint64(1+x.rng.IntN(2)), k.second || x.chance(30)
 	o := &once{id: x.rng.Uint64() | 1, began: w.now, tried: make(map[*key]*tried)}
 	w.try(o, k, n, cost, alone, 1)
 }
 
 // try asks once more, and again later.
-func (w *World) try(o *once, k *key, n *Node, cost uint32, alone bool, tries int) {
+func (w *World) try(o *once, k *key, n *Node, cost uint64, alone bool, tries int) {
 	x := w.stronger
 	c := new(limiter.Charge)
 	if a := w.asking(k, n, cost, alone, c, new(limiter.Decision)); a != nil {
@@ -49,7 +49,7 @@ func (w *World) try(o *once, k *key, n *Node, cost uint32, alone bool, tries int
 }
 
 // tryLater repeats a check after a while, perhaps although it was answered.
-func (w *World) tryLater(o *once, k *key, cost uint32, alone bool, tries int, after limiter.Tick) {
+func (w *World) tryLater(o *once, k *key, cost uint64, alone bool, tries int, after limiter.Tick) {
 	x := w.stronger
 	if tries == maxTries {
 		return

@@ -28,9 +28,9 @@ func (w *World) drawing(add func(string, limiter.Unreachable, limiter.Replicatio
 const maxDraws = 3
 
 // costOf returns what a check of a key costs another one that is asked about with it.
-func (k *key) costOf(other *key, cost uint32) uint32 {
+func (k *key) costOf(other *key, cost uint64) uint64 {
 	if other == k || k.draws == 0 {
 		return cost
 	}
-	return cost * uint32(k.draws)
+	return cost * uint64(k.draws)
 }

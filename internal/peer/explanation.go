@@ -25,7 +25,7 @@ type Field struct{ Name, Value string }
 // WindowCount is the number of units counted from Start up to, but not including, End.
 type WindowCount struct {
 	Start, End int64
-	Count      uint32
+	Count      uint64
 }
 
 // Trace is the span of the check with the same ID, which what the receiver records is below.

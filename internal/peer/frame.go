@@ -307,7 +307,7 @@ type Key struct {
 	// Closed is true for the class of closed partitions.
 	Closed bool
 	Index  uint8
-	Cost   uint32
+	Cost   uint64
 }
 
 // ReplyStatus is the result of a request.
@@ -376,6 +376,6 @@ type Reply struct {
 // Result is the answer of one limit.
 type Result struct {
 	Allowed, Never, Blocked, Overflow bool
-	Remaining, InForce                uint32 // InForce is the share of the limit that was applied; 0: the limit itself was
+	Remaining, InForce                uint64 // InForce is the share of the limit that was applied; 0: the limit itself was
 	RetryAfter, ResetAfter            int64
 }

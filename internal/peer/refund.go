@@ -70,11 +70,11 @@ type Hold struct {
 type Amended struct {
 	ID              uint64
 	State           uint8
-	First, Estimate uint32
+	First, Estimate uint64
 	Over            uint64
 	RetryAfter      int64
 	// Was, End and WasEnd, of an extension of one key, are the estimate before it, the end of the
 	// reservation and that before it, see Hold. End is 0 if nothing was extended.
-	Was         uint32
+	Was         uint64
 	End, WasEnd uint64
 }

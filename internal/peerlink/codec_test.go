@@ -213,18 +213,18 @@ func TestNamesOfFields(t *testing.T) {
 			OwnerCounters: []uint64{7}, OwnerInstances: []uint64{8}, Seqs: []uint64{9}, Tops: []uint64{10},
 		},
 		Checks: &peerv1.Checks{Count: 1, Ids: []uint64{11}, Keys: []byte{1}, Flags: []byte{1 | 8 | 16}},
-		Keys:   &peerv1.Keys{Count: 1, His: []uint64{12}, Los: []uint64{13}, Costs: []uint32{14}},
+		Keys:   &peerv1.Keys{Count: 1, His: []uint64{12}, Los: []uint64{13}, Costs: []uint64{14}},
 		Replies: &peerv1.Replies{
 			Count: 1, Ids: []uint64{15}, Results: []byte{1}, EpochCounters: []uint64{16}, Times: []int64{-17},
 			Charged: []uint64{18}, Sets: []uint64{19},
 		},
 		Results: &peerv1.Results{
-			Count: 1, Flags: []byte{2}, Remaining: []uint32{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
+			Count: 1, Flags: []byte{2}, Remaining: []uint64{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
 		},
 		Traces: &peerv1.Traces{Count: 1, Ids: []uint64{11}, TraceHis: []uint64{27}, TraceLos: []uint64{28}, Spans: []uint64{29}},
 		Holds:  &peerv1.Holds{Count: 1, Ids: []uint64{11}, SpansUs: []uint64{30}, LivesUs: []uint64{31}, Flags: []byte{2}},
 		Amended: &peerv1.Amended{
-			Count: 1, Ids: []uint64{15}, States: []byte{32}, Firsts: []uint32{33}, Estimates: []uint32{34}, Overs: []uint64{35}, RetryAftersUs: []int64{36},
+			Count: 1, Ids: []uint64{15}, States: []byte{32}, Firsts: []uint64{33}, Estimates: []uint64{34}, Overs: []uint64{35}, RetryAftersUs: []int64{36},
 		},
 		Explained: []*peerv1.Explanation{{Id: 15, Limits: []*peerv1.LimitExplanation{{
 			Limit: "l", Known: true, State: []*peerv1.Field{{Name: "n", Value: "v"}},

@@ -65,6 +65,31 @@ func (c varints[T, V]) read(d *decoder, data []byte, items []T) {
 	d.atEnd(c.field, data)
 }
 
+// maxUnits bounds the units in frames: costs, and what is left of limits.
+const maxUnits = 1<<53 - 1
+
+// units is a column of numbers of units, up to maxUnits.
+type units[T any] struct {
+	field protowire.Number
+	at    func(*T) *uint64
+}
+
+func (c units[T]) number() protowire.Number { return c.field }
+
+func (c units[T]) write(e *encoder, items []T) { varints[T, uint64](c).write(e, items) }
+
+func (c units[T]) zeros(e *encoder, items int) { e.extend(c.field, items) }
+
+func (c units[T]) read(d *decoder, data []byte, items []T) {
+	varints[T, uint64](c).read(d, data, items)
+	for i := range items {
+		if *c.at(&items[i]) > maxUnits {
+			d.badColumn(c.field)
+			return
+		}
+	}
+}
+
 // zigzags is a column of signed numbers. Without zigzag they are written as plain
 // varints, which is shorter for numbers that are hardly ever negative.
 type zigzags[T any] struct {

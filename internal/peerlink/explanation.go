@@ -1,8 +1,6 @@
 package peerlink
 
 import (
-	"math"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/internal/peer"
@@ -128,10 +126,10 @@ func (d *decoder) windowCount(x *field) (w peer.WindowCount) {
 			d.long(x, &w.End)
 		case 3:
 			var n uint64
-			if d.uint(x, &n); n > math.MaxUint32 {
+			if d.uint(x, &n); n > maxUnits {
 				d.fail("a count of an explanation is %d, which is too large", n)
 			}
-			w.Count = uint32(n)
+			w.Count = n
 		}
 	}
 	return w

@@ -170,7 +170,7 @@ func keyColumns() []column[peer.Key] {
 			func(x *T) byte { return bit(x.Closed, 1) },
 			func(x *T, b byte) { x.Closed = b&1 != 0 }},
 		octets[T, uint8]{6, func(x *T) *uint8 { return &x.Index }},
-		varints[T, uint32]{7, func(x *T) *uint32 { return &x.Cost }},
+		units[T]{7, func(x *T) *uint64 { return &x.Cost }},
 	}
 }
 
@@ -235,10 +235,10 @@ func resultColumns() []column[peer.Result] {
 			func(x *T, b byte) {
 				x.Allowed, x.Never, x.Blocked, x.Overflow = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0
 			}},
-		varints[T, uint32]{3, func(x *T) *uint32 { return &x.Remaining }},
+		units[T]{3, func(x *T) *uint64 { return &x.Remaining }},
 		zigzags[T]{4, false, func(x *T) *int64 { return &x.RetryAfter }},
 		zigzags[T]{5, false, func(x *T) *int64 { return &x.ResetAfter }},
-		varints[T, uint32]{6, func(x *T) *uint32 { return &x.InForce }},
+		units[T]{6, func(x *T) *uint64 { return &x.InForce }},
 	}
 }
 
@@ -275,11 +275,11 @@ func amendedColumns() []column[peer.Amended] {
 	return []column[T]{
 		fixed[T, uint64]{2, func(x *T) *uint64 { return &x.ID }},
 		octets[T, uint8]{3, func(x *T) *uint8 { return &x.State }},
-		varints[T, uint32]{4, func(x *T) *uint32 { return &x.First }},
-		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Estimate }},
+		units[T]{4, func(x *T) *uint64 { return &x.First }},
+		units[T]{5, func(x *T) *uint64 { return &x.Estimate }},
 		varints[T, uint64]{6, func(x *T) *uint64 { return &x.Over }},
 		zigzags[T]{7, false, func(x *T) *int64 { return &x.RetryAfter }},
-		varints[T, uint32]{8, func(x *T) *uint32 { return &x.Was }},
+		units[T]{8, func(x *T) *uint64 { return &x.Was }},
 		varints[T, uint64]{9, func(x *T) *uint64 { return &x.End }},
 		varints[T, uint64]{10, func(x *T) *uint64 { return &x.WasEnd }},
 	}

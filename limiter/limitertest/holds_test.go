@@ -165,7 +165,7 @@ func (h *holdTrial) charge() *limiter.Charge {
 	return c
 }
 
-func (h *holdTrial) cost() uint32 {
+func (h *holdTrial) cost() uint64 {
 	most := h.rules[h.c.Pick(2)].Limits[0].Capacity()
 	switch h.c.Pick(8) {
 	case 0:
@@ -175,7 +175,7 @@ func (h *holdTrial) cost() uint32 {
 	case 2:
 		return 1 + most/2
 	default:
-		return max(1, most/uint32(2+h.c.Pick(12)))
+		return max(1, most/uint64(2+h.c.Pick(12)))
 	}
 }
 
@@ -217,7 +217,7 @@ func (h *holdTrial) step() {
 		h.amended(got, want)
 	case 8, 9:
 		for i := range c.Len() {
-			c.Key(i).Cost *= pick[uint32](h.c, 1, 3, 9)
+			c.Key(i).Cost *= pick[uint64](h.c, 1, 3, 9)
 		}
 		got, _ := h.table.Amend(h.now, c, limiter.Amend{Extend: true})
 		want := h.oracle.extend(h.now, c)

@@ -5,8 +5,13 @@ import "github.com/weirlimit/weir/limiter"
 // Tick is short for [limiter.Tick].
 type Tick = limiter.Tick
 
-// maxUnits is the cap of counts.
-const maxUnits = 1<<32 - 1
+// mostUnits returns the cap of counts of a limit.
+func mostUnits(s limiter.Spec) uint64 {
+	if max(s.Limit, s.Burst) > limiter.NarrowUnits {
+		return limiter.MaxUnits
+	}
+	return limiter.NarrowUnits
+}
 
 // century is the largest debt of a bucket, in ticks.
 const century = 36500 * limiter.Day
@@ -36,7 +41,7 @@ type OracleDecision struct {
 // OracleLimit is the result of one limit; see [limiter.LimitDecision].
 type OracleLimit struct {
 	Allowed, Never, Blocked bool
-	Remaining               uint32
+	Remaining               uint64
 	RetryAfter, ResetAfter  Tick
 }
 
@@ -51,7 +56,7 @@ func NewOracle(specs ...limiter.Spec) *Oracle {
 
 // Check decides at now. A peek or a cost of 0 changes nothing. A cost of 0 is answered
 // like a cost of 1.
-func (o *Oracle) Check(now Tick, cost uint32, peek bool) OracleDecision {
+func (o *Oracle) Check(now Tick, cost uint64, peek bool) OracleDecision {
 	turns := make([]turn, len(o.limits))
 	for i, l := range o.limits {
 		turns[i] = turn{limit: l, cost: cost}
@@ -60,7 +65,7 @@ func (o *Oracle) Check(now Tick, cost uint32, peek bool) OracleDecision {
 }
 
 // Refund takes back a charge of cost units that was made at the given instant.
-func (o *Oracle) Refund(now, at Tick, cost uint32) {
+func (o *Oracle) Refund(now, at Tick, cost uint64) {
 	for _, l := range o.limits {
 		l.refund(now, at, cost)
 	}
@@ -76,7 +81,7 @@ func (o *Oracle) Reset() {
 // turn is one limit's part in a check.
 type turn struct {
 	limit  *oracleLimit
-	cost   uint32
+	cost   uint64
 	shadow bool
 }
 
@@ -147,7 +152,7 @@ func (d *OracleDecision) worse(i int) bool {
 // oracleLimit is one limit of a key: the model of its algorithm, and its blocks.
 type oracleLimit struct {
 	spec     limiter.Spec
-	capacity uint32
+	capacity uint64
 	model    model
 	blocks   []period
 }
@@ -158,15 +163,15 @@ type period struct{ from, until Tick }
 // model is one algorithm, by its definition.
 type model interface {
 	// admits reports whether n >= 1 more units fit at now.
-	admits(n uint32, now Tick) bool
+	admits(n uint64, now Tick) bool
 	// charge adds n units, whether or not they fit.
-	charge(n uint32, now Tick)
+	charge(n uint64, now Tick)
 	// refund takes back n of n+rest units charged at the instant at.
-	refund(n, rest uint32, at, now Tick)
+	refund(n, rest uint64, at, now Tick)
 }
 
 func newOracleLimit(s limiter.Spec) *oracleLimit {
-	l := &oracleLimit{spec: s, capacity: uint32(s.Limit)}
+	l := &oracleLimit{spec: s, capacity: uint64(s.Limit)}
 	w, all := windowOf(s), s.CountRejected == limiter.CountAll
 	switch s.Algorithm {
 	case limiter.FixedWindow:
@@ -174,9 +179,9 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		case s.Calendar != limiter.CalendarNone:
 			l.model = newCalendarModel(s)
 		case s.Align == limiter.AlignFirstHit:
-			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, all: all}
+			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, all: all, most: mostUnits(s)}
 		default:
-			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, counts: counts{}}
+			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, most: mostUnits(s), counts: counts{}}
 		}
 	case limiter.Concurrency:
 		l.model = &concurrencyModel{limit: uint64(s.Limit)}
@@ -189,7 +194,7 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		}
 		l.model = &slidingModel{
 			limit: uint64(s.Limit), window: w, sub: w / Tick(m),
-			strict: s.Coverage == limiter.CoverageStrict, all: all, counts: counts{},
+			strict: s.Coverage == limiter.CoverageStrict, all: all, most: mostUnits(s), counts: counts{},
 		}
 	case limiter.SlidingCounter:
 		weight := 1000
@@ -198,10 +203,10 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		}
 		l.model = &counterModel{
 			limit: s.Limit, window: w, weight: int64(weight), rounding: s.Rounding,
-			all: all, counts: counts{},
+			all: all, most: mostUnits(s), counts: counts{},
 		}
 	default:
-		l.capacity = uint32(burstOf(s))
+		l.capacity = uint64(burstOf(s))
 		l.model = newBucketModel(s)
 	}
 	return l
@@ -234,13 +239,13 @@ func (l *oracleLimit) blocked(now Tick) bool {
 	return false
 }
 
-func (l *oracleLimit) admits(n uint32, now Tick) bool {
+func (l *oracleLimit) admits(n uint64, now Tick) bool {
 	return n <= l.capacity && !l.blocked(now) && l.model.admits(n, now)
 }
 
 // write makes the charge, and the block, of a check of n units. passes reports whether
 // the check is allowed, mine whether this limit allows it.
-func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
+func (l *oracleLimit) write(now Tick, n uint64, passes, mine bool) {
 	wasBlocked := l.blocked(now)
 	fits := l.model.admits(n, now)
 	switch l.spec.CountRejected {
@@ -260,25 +265,25 @@ func (l *oracleLimit) write(now Tick, n uint32, passes, mine bool) {
 	}
 }
 
-func (l *oracleLimit) refund(now, at Tick, n uint32) { l.model.refund(n, 0, at, now) }
+func (l *oracleLimit) refund(now, at Tick, n uint64) { l.model.refund(n, 0, at, now) }
 
 // remaining returns the largest cost admitted at now, found by bisection: if a cost is
 // admitted, every smaller one is.
-func (l *oracleLimit) remaining(now Tick) uint32 {
+func (l *oracleLimit) remaining(now Tick) uint64 {
 	lo, hi := uint64(0), uint64(l.capacity)+1 // lo is admitted (or 0), hi is not
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; l.admits(uint32(mid), now) {
+		if mid := (lo + hi) / 2; l.admits(uint64(mid), now) {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	return uint32(lo)
+	return uint64(lo)
 }
 
 // retryAfter returns the shortest wait until n units are admitted, 0 if they are
 // admitted at once.
-func (l *oracleLimit) retryAfter(now Tick, n uint32) Tick {
+func (l *oracleLimit) retryAfter(now Tick, n uint64) Tick {
 	return leastWait(func(d Tick) bool { return l.admits(n, now+d) })
 }
 

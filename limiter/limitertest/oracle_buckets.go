@@ -11,8 +11,8 @@ type bucket struct {
 }
 
 func newBucketModel(s limiter.Spec) model {
-	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: maxUnits}
-	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(maxUnits)) {
+	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: int64(mostUnits(s))}
+	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(b.most)) {
 		b.most = int64(inCentury.lo)
 	}
 	switch s.Algorithm {
@@ -42,17 +42,17 @@ func (m *tokenModel) tokensAt(now Tick) wide {
 	return smaller(m.units(m.burst), m.tokens.plus(earned))
 }
 
-func (m *tokenModel) admits(n uint32, now Tick) bool {
+func (m *tokenModel) admits(n uint64, now Tick) bool {
 	return m.units(int64(n)).atMost(m.tokensAt(now))
 }
 
-func (m *tokenModel) charge(n uint32, now Tick) {
+func (m *tokenModel) charge(n uint64, now Tick) {
 	left := m.tokensAt(now).minus(m.units(int64(n)))
 	lowest := m.units(m.burst).minus(m.units(m.most))
 	m.tokens, m.at = larger(left, lowest), now
 }
 
-func (m *tokenModel) refund(n, rest uint32, at, now Tick) {
+func (m *tokenModel) refund(n, rest uint64, at, now Tick) {
 	leaked := larger(product(m.limit, int64(now-at)).minus(m.units(int64(rest))), wide{})
 	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
@@ -90,16 +90,16 @@ func (m *leakyModel) levelAt(now Tick) wide {
 	return larger(wide{}, m.level.minus(m.leaked(m.at, now)))
 }
 
-func (m *leakyModel) admits(n uint32, now Tick) bool {
+func (m *leakyModel) admits(n uint64, now Tick) bool {
 	return m.levelAt(now).plus(m.units(int64(n))).atMost(m.units(m.burst))
 }
 
-func (m *leakyModel) charge(n uint32, now Tick) {
+func (m *leakyModel) charge(n uint64, now Tick) {
 	level := m.levelAt(now).plus(m.units(int64(n)))
 	m.level, m.at = smaller(level, m.units(m.most)), now
 }
 
-func (m *leakyModel) refund(n, rest uint32, at, now Tick) {
+func (m *leakyModel) refund(n, rest uint64, at, now Tick) {
 	leaked := larger(m.leaked(at, now).minus(m.units(int64(rest))), wide{})
 	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
@@ -120,19 +120,19 @@ func (m *gcraModel) instant(t Tick) wide { return product(m.limit, int64(t)) }
 func (m *gcraModel) spacing(n int64) wide { return product(n, m.window) }
 
 // after returns the theoretical arrival time after n further units.
-func (m *gcraModel) after(n uint32, now Tick) wide {
+func (m *gcraModel) after(n uint64, now Tick) wide {
 	return larger(m.tat, m.instant(now)).plus(m.spacing(int64(n)))
 }
 
-func (m *gcraModel) admits(n uint32, now Tick) bool {
+func (m *gcraModel) admits(n uint64, now Tick) bool {
 	return m.after(n, now).minus(m.instant(now)).atMost(m.spacing(m.burst))
 }
 
-func (m *gcraModel) charge(n uint32, now Tick) {
+func (m *gcraModel) charge(n uint64, now Tick) {
 	m.tat = smaller(m.after(n, now), m.instant(now).plus(m.spacing(m.most)))
 }
 
-func (m *gcraModel) refund(n, rest uint32, at, now Tick) {
+func (m *gcraModel) refund(n, rest uint64, at, now Tick) {
 	leaked := larger(m.instant(now-at).minus(m.spacing(int64(rest))), wide{})
 	back := m.spacing(int64(n)).minus(leaked)
 	m.tat = m.tat.minus(larger(back, wide{}))

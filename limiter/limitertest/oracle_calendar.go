@@ -12,7 +12,8 @@ type calendarModel struct {
 	limit  uint64
 	spec   limiter.Spec
 	zone   *time.Location
-	all    bool // rejected units are counted
+	all    bool
+	most   uint64 // rejected units are counted
 	counts counts
 }
 
@@ -78,13 +79,13 @@ func (m *calendarModel) begins(date time.Time) bool {
 	return date.Day() == min(max(1, m.spec.AnchorDay), last)
 }
 
-func (m *calendarModel) admits(n uint32, now Tick) bool {
-	return m.counts[m.slot(now)]+uint64(n) <= m.limit
+func (m *calendarModel) admits(n uint64, now Tick) bool {
+	return m.counts[m.slot(now)]+n <= m.limit
 }
 
-func (m *calendarModel) charge(n uint32, now Tick) { m.counts.add(m.slot(now), n) }
+func (m *calendarModel) charge(n uint64, now Tick) { m.counts.add(m.slot(now), n, m.most) }
 
-func (m *calendarModel) refund(n, _ uint32, at, _ Tick) { m.counts.sub(m.slot(at), n, m.all) }
+func (m *calendarModel) refund(n, _ uint64, at, _ Tick) { m.counts.sub(m.slot(at), n, m.all, m.most) }
 
 // calendarSpec returns a random limit with calendar windows.
 func calendarSpec(c Choices) []limiter.Spec {

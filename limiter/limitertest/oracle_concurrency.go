@@ -12,8 +12,8 @@ type lease struct {
 	end   Tick
 }
 
-func (m *concurrencyModel) admits(n uint32, now Tick) bool {
-	sum := uint64(n)
+func (m *concurrencyModel) admits(n uint64, now Tick) bool {
+	sum := n
 	for _, l := range m.leases {
 		if l.end > now {
 			sum += l.units
@@ -22,11 +22,11 @@ func (m *concurrencyModel) admits(n uint32, now Tick) bool {
 	return sum <= m.limit
 }
 
-func (m *concurrencyModel) charge(n uint32, now Tick) {
-	m.leases = append(m.leases, &lease{uint64(n), now})
+func (m *concurrencyModel) charge(n uint64, now Tick) {
+	m.leases = append(m.leases, &lease{n, now})
 }
 
-func (*concurrencyModel) refund(uint32, uint32, Tick, Tick) {} // holds end their leases
+func (*concurrencyModel) refund(uint64, uint64, Tick, Tick) {} // holds end their leases
 
 // last returns the lease of the latest charge.
 func (m *concurrencyModel) last() *lease { return m.leases[len(m.leases)-1] }

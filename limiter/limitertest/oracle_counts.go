@@ -28,37 +28,38 @@ func windowShift(window Tick) Tick {
 // counts holds the units charged in each slot, and never drops any.
 type counts map[int64]uint64
 
-func (c counts) add(slot int64, n uint32) { c[slot] = min(c[slot]+uint64(n), maxUnits) }
+func (c counts) add(slot int64, n, most uint64) { c[slot] = min(c[slot]+n, most) }
 
-func (c counts) sub(slot int64, n uint32, keepFull bool) {
-	c[slot] = takeBack(c[slot], n, keepFull)
+func (c counts) sub(slot int64, n uint64, keepFull bool, most uint64) {
+	c[slot] = takeBack(c[slot], n, keepFull, most)
 }
 
 // takeBack refunds n units from a count. With keepFull it leaves a count at its cap
 // unchanged: if rejected units are counted, the true count may be higher.
-func takeBack(count uint64, n uint32, keepFull bool) uint64 {
-	if keepFull && count == maxUnits {
+func takeBack(count, n uint64, keepFull bool, most uint64) uint64 {
+	if keepFull && count == most {
 		return count
 	}
-	return count - min(count, uint64(n))
+	return count - min(count, n)
 }
 
 // fixedModel: count in the current window + n <= limit.
 type fixedModel struct {
 	limit  uint64
 	window Tick
-	all    bool // rejected units are counted
+	all    bool
+	most   uint64 // rejected units are counted
 	counts counts
 }
 
-func (m *fixedModel) admits(n uint32, now Tick) bool {
-	return m.counts[windowIndex(now, m.window)]+uint64(n) <= m.limit
+func (m *fixedModel) admits(n uint64, now Tick) bool {
+	return m.counts[windowIndex(now, m.window)]+n <= m.limit
 }
 
-func (m *fixedModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
+func (m *fixedModel) charge(n uint64, now Tick) { m.counts.add(windowIndex(now, m.window), n, m.most) }
 
-func (m *fixedModel) refund(n, _ uint32, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all)
+func (m *fixedModel) refund(n, _ uint64, at, _ Tick) {
+	m.counts.sub(windowIndex(at, m.window), n, m.all, m.most)
 }
 
 // firstHitModel is the fixed window that begins with the first hit after the previous
@@ -69,7 +70,8 @@ func (m *fixedModel) refund(n, _ uint32, at, _ Tick) {
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
-	all     bool // rejected units are counted
+	all     bool
+	most    uint64 // rejected units are counted
 	windows []hitWindow
 }
 
@@ -88,29 +90,29 @@ func (m *firstHitModel) current(now Tick) *hitWindow {
 	return nil
 }
 
-func (m *firstHitModel) admits(n uint32, now Tick) bool {
+func (m *firstHitModel) admits(n uint64, now Tick) bool {
 	var count uint64
 	if w := m.current(now); w != nil {
 		count = w.count
 	}
-	return count+uint64(n) <= m.limit
+	return count+n <= m.limit
 }
 
-func (m *firstHitModel) charge(n uint32, now Tick) {
+func (m *firstHitModel) charge(n uint64, now Tick) {
 	w := m.current(now)
 	if w == nil {
 		m.windows = append(m.windows, hitWindow{start: now})
 		w = &m.windows[len(m.windows)-1]
 	}
-	w.count = min(w.count+uint64(n), maxUnits)
+	w.count = min(w.count+n, m.most)
 }
 
-func (m *firstHitModel) refund(n, rest uint32, at, now Tick) {
+func (m *firstHitModel) refund(n, rest uint64, at, now Tick) {
 	if w := m.current(now); w != nil && w.start <= at {
-		if w.start == at && uint64(n) < w.count && rest == 0 {
+		if w.start == at && n < w.count && rest == 0 {
 			return // other hits count in the window that this one began
 		}
-		w.count = takeBack(w.count, n, m.all)
+		w.count = takeBack(w.count, n, m.all, m.most)
 	}
 }
 
@@ -136,11 +138,11 @@ func (m *logModel) sum(now Tick) uint64 {
 	return sum
 }
 
-func (m *logModel) admits(n uint32, now Tick) bool { return m.sum(now)+uint64(n) <= m.limit }
+func (m *logModel) admits(n uint64, now Tick) bool { return m.sum(now)+n <= m.limit }
 
 // charge keeps the newest limit units among those that count. If settlements have charged more, it keeps
 // as many: a refund at one instant takes back one of several charges, and the others still count.
-func (m *logModel) charge(n uint32, now Tick) { m.add(now, uint64(n), max(m.limit, m.sum(now))) }
+func (m *logModel) charge(n uint64, now Tick) { m.add(now, n, max(m.limit, m.sum(now))) }
 
 // add adds a hit, and keeps the newest units, most at most.
 func (m *logModel) add(now Tick, n, most uint64) {
@@ -155,8 +157,8 @@ func (m *logModel) add(now Tick, n, most uint64) {
 	}
 }
 
-func (m *logModel) refund(n, _ uint32, at, now Tick) {
-	left := uint64(n)
+func (m *logModel) refund(n, _ uint64, at, now Tick) {
+	left := n
 	if m.sum(now) == limiter.MaxLogUnits {
 		return // it has forgotten others
 	}
@@ -176,7 +178,8 @@ type slidingModel struct {
 	limit       uint64
 	window, sub Tick
 	strict      bool
-	all         bool // rejected units are counted
+	all         bool
+	most        uint64 // rejected units are counted
 	counts      counts
 }
 
@@ -188,17 +191,19 @@ func (m *slidingModel) counted(index int64, now Tick) bool {
 	return now-from < m.window
 }
 
-func (m *slidingModel) admits(n uint32, now Tick) bool {
+func (m *slidingModel) admits(n uint64, now Tick) bool {
 	var sum uint64
 	for i := floorDiv(now, m.sub); m.counted(i, now); i-- {
 		sum += m.counts[i]
 	}
-	return sum+uint64(n) <= m.limit
+	return sum+n <= m.limit
 }
 
-func (m *slidingModel) charge(n uint32, now Tick) { m.counts.add(floorDiv(now, m.sub), n) }
+func (m *slidingModel) charge(n uint64, now Tick) { m.counts.add(floorDiv(now, m.sub), n, m.most) }
 
-func (m *slidingModel) refund(n, _ uint32, at, _ Tick) { m.counts.sub(floorDiv(at, m.sub), n, m.all) }
+func (m *slidingModel) refund(n, _ uint64, at, _ Tick) {
+	m.counts.sub(floorDiv(at, m.sub), n, m.all, m.most)
+}
 
 // counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
 // limit, with the weight in thousandths.
@@ -207,11 +212,12 @@ type counterModel struct {
 	window   Tick
 	weight   int64
 	rounding limiter.Rounding
-	all      bool // rejected units are counted
+	all      bool
+	most     uint64 // rejected units are counted
 	counts   counts
 }
 
-func (m *counterModel) admits(n uint32, now Tick) bool {
+func (m *counterModel) admits(n uint64, now Tick) bool {
 	index := windowIndex(now, m.window)
 	elapsed := now - windowStart(index, m.window)
 	// The term is a fraction over 1000·window.
@@ -221,10 +227,12 @@ func (m *counterModel) admits(n uint32, now Tick) bool {
 	return total.atMost(product(m.limit, full))
 }
 
-func (m *counterModel) charge(n uint32, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
+func (m *counterModel) charge(n uint64, now Tick) {
+	m.counts.add(windowIndex(now, m.window), n, m.most)
+}
 
-func (m *counterModel) refund(n, _ uint32, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all)
+func (m *counterModel) refund(n, _ uint64, at, _ Tick) {
+	m.counts.sub(windowIndex(at, m.window), n, m.all, m.most)
 }
 
 // round rounds x/full >= 0, and returns the result as a fraction over full.

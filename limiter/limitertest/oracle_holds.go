@@ -25,7 +25,7 @@ type heldKey struct {
 type knownID struct {
 	until Tick   // when it is forgotten
 	at    Tick   // of its charge; 0 if it was settled
-	cost  uint32 // the estimate of a hold, else what was charged
+	cost  uint64 // the estimate of a hold, else what was charged
 	held  bool
 	end   Tick // of the hold
 	keep  bool
@@ -45,7 +45,7 @@ type heldPart struct {
 	number int
 	limit  *oracleLimit
 	at     Tick
-	cost   uint32
+	cost   uint64
 }
 
 func newHoldOracle() *holdOracle { return &holdOracle{keys: map[limiter.Hash]*heldKey{}} }
@@ -188,7 +188,7 @@ func (*holdOracle) lengthen(now Tick, i *knownID, id *limiter.Idempotency) {
 }
 
 // add notes a charge of a hold.
-func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint32) {
+func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint64) {
 	for _, l := range k.limits {
 		if m, ok := l.model.(*concurrencyModel); ok {
 			i.slots = append(i.slots, m.last())
@@ -252,13 +252,13 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 
 // overdraw charges units to all limits, whatever they have left, and returns the most by which
 // that is too much.
-func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
+func (k *heldKey) overdraw(now Tick, n uint64) (over uint64) {
 	for _, l := range k.limits {
 		if _, ok := l.model.(*concurrencyModel); ok {
 			continue // what was used is held no more
 		}
 		left := uint64(l.unblocked(now))
-		over = max(over, uint64(n)-min(uint64(n), left))
+		over = max(over, n-min(n, left))
 		if log, ok := l.model.(*logModel); ok {
 			log.add(now, uint64(min(n, limiter.MaxLogUnits)), limiter.MaxLogUnits) // forgets nothing up to that
 		} else {
@@ -269,8 +269,8 @@ func (k *heldKey) overdraw(now Tick, n uint32) (over uint64) {
 }
 
 // giveBack gives units of a hold back to each limit, of its latest charges first.
-func (i *knownID) giveBack(now Tick, n uint32) {
-	left := map[*oracleLimit]uint32{}
+func (i *knownID) giveBack(now Tick, n uint64) {
+	left := map[*oracleLimit]uint64{}
 	for _, p := range slices.Backward(i.parts) {
 		if _, began := left[p.limit]; !began {
 			left[p.limit] = n
@@ -368,14 +368,14 @@ func (o *holdOracle) reset(now Tick, c *limiter.Charge) {
 
 // unblocked returns the largest cost that is admitted at now apart from a block, found by
 // bisection.
-func (l *oracleLimit) unblocked(now Tick) uint32 {
+func (l *oracleLimit) unblocked(now Tick) uint64 {
 	lo, hi := uint64(0), uint64(l.capacity)+1
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; l.model.admits(uint32(mid), now) {
+		if mid := (lo + hi) / 2; l.model.admits(uint64(mid), now) {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	return uint32(lo)
+	return uint64(lo)
 }

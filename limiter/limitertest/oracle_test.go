@@ -78,7 +78,7 @@ func letter(allowed bool) string {
 // E4: the levels of the dripping bucket: 1, 2, 1, 2, 1, 2, 1.
 func TestOracleDripLevels(t *testing.T) {
 	o := NewOracle(limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 3, Window: time.Minute, Drip: limiter.DripInterval})
-	want := []uint32{1, 2, 1, 2, 1, 2, 1}
+	want := []uint64{1, 2, 1, 2, 1, 2, 1}
 	for i, now := range e4Times() {
 		if level := 3 - o.Check(now, 1, false).Limits[0].Remaining; level != want[i] {
 			t.Errorf("request %d: level %d, want %d", i+1, level, want[i])
@@ -107,7 +107,7 @@ func TestOracleEdgeOfTheMinute(t *testing.T) {
 // C6: after a full 100/100 minute, one second into the next: exact and ceil
 // admit 1, floor and nearest 2.
 func TestOracleOneSecondIntoTheNextMinute(t *testing.T) {
-	for r, want := range map[limiter.Rounding]uint32{
+	for r, want := range map[limiter.Rounding]uint64{
 		limiter.RoundExact: 1, limiter.RoundCeil: 1, limiter.RoundFloor: 2, limiter.RoundNearest: 2,
 	} {
 		o := NewOracle(limiter.Spec{Limit: 100, Window: time.Minute, Rounding: r})
@@ -125,11 +125,11 @@ func TestOracleSecondExamples(t *testing.T) {
 	one := func(a limiter.Algorithm, r limiter.Rounding) *Oracle {
 		return NewOracle(limiter.Spec{Algorithm: a, Limit: 100, Window: time.Second, Rounding: r})
 	}
-	used := func(d OracleDecision) uint32 { return 100 - d.Limits[0].Remaining }
+	used := func(d OracleDecision) uint64 { return 100 - d.Limits[0].Remaining }
 
 	fixed := one(limiter.FixedWindow, 0)
 	for i, at := range []Tick{0, 300 * ms, 600 * ms, 1100 * ms} {
-		if got, want := used(fixed.Check(noon+at, 1, false)), []uint32{1, 2, 3, 1}[i]; got != want {
+		if got, want := used(fixed.Check(noon+at, 1, false)), []uint64{1, 2, 3, 1}[i]; got != want {
 			t.Errorf("fixed window at %v counts %d, want %d", at.Duration(), got, want)
 		}
 	}
@@ -148,7 +148,7 @@ func TestOracleSecondExamples(t *testing.T) {
 		counter.Check(noon, 5, false)
 		got := used(counter.Check(noon+sec+elapsed, 1, false))
 		// round(5·(1-elapsed)) + 1, half up, in ticks
-		want := uint32((5*(sec-elapsed)+sec/2)/sec) + 1
+		want := uint64((5*(sec-elapsed)+sec/2)/sec) + 1
 		if got != want {
 			t.Errorf("sliding counter %v into the next window counts %d, want %d", elapsed.Duration(), got, want)
 		}
@@ -180,9 +180,9 @@ func TestOracleCountingIsRight(t *testing.T) {
 func TestOracleInstants(t *testing.T) {
 	type ask struct {
 		at        Tick
-		cost      uint32
+		cost      uint64
 		allowed   bool
-		remaining uint32
+		remaining uint64
 		retry     Tick
 		reset     Tick
 	}
@@ -253,7 +253,7 @@ func TestOracleInstants(t *testing.T) {
 // A5, A9: a denial by one window charges none; with room it charges those that
 // would have admitted, with all every one.
 func TestOracleAllOrNothing(t *testing.T) {
-	for count, want := range map[limiter.CountRejected][2]uint32{
+	for count, want := range map[limiter.CountRejected][2]uint64{
 		limiter.CountNone: {0, 3}, limiter.CountRoom: {0, 2}, limiter.CountAll: {0, 2},
 	} {
 		o := NewOracle(
@@ -265,7 +265,7 @@ func TestOracleAllOrNothing(t *testing.T) {
 		if d.Allowed || d.Limits[0].Allowed || !d.Limits[1].Allowed || d.BlockedBy != 0 {
 			t.Errorf("%v: got %+v, want a denial by the second alone", count, d)
 		}
-		if got := [2]uint32{d.Limits[0].Remaining, d.Limits[1].Remaining}; got != want {
+		if got := [2]uint64{d.Limits[0].Remaining, d.Limits[1].Remaining}; got != want {
 			t.Errorf("%v: remaining %v, want %v", count, got, want)
 		}
 	}
@@ -306,7 +306,7 @@ func TestOracleRefund(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		spec limiter.Spec
-		want uint32 // remaining of 10 per 10 s after 6 at 0, 2 at 3 s, refund of the 6 at 5 s
+		want uint64 // remaining of 10 per 10 s after 6 at 0, 2 at 3 s, refund of the 6 at 5 s
 	}{
 		{"fixed", limiter.Spec{Algorithm: limiter.FixedWindow}, 8},
 		{"log", limiter.Spec{Algorithm: limiter.SlidingLog}, 8},
@@ -336,15 +336,15 @@ func TestOracleRefund(t *testing.T) {
 // Rejected costs are counted up to a bound. A count that stands there may be
 // more, and is not refunded; a bucket's debt is what it is.
 func TestOracleSaturates(t *testing.T) {
-	for a, want := range map[limiter.Algorithm]uint32{
+	for a, want := range map[limiter.Algorithm]uint64{
 		limiter.FixedWindow: 0, limiter.SlidingWindow: 0, limiter.SlidingCounter: 0,
-		limiter.TokenBucket: maxUnits, limiter.LeakyBucket: maxUnits, limiter.GCRA: maxUnits,
+		limiter.TokenBucket: limiter.NarrowUnits, limiter.LeakyBucket: limiter.NarrowUnits, limiter.GCRA: limiter.NarrowUnits,
 	} {
-		o := NewOracle(limiter.Spec{Algorithm: a, Limit: maxUnits, Window: time.Second, CountRejected: limiter.CountAll})
+		o := NewOracle(limiter.Spec{Algorithm: a, Limit: limiter.NarrowUnits, Window: time.Second, CountRejected: limiter.CountAll})
 		for range 3 {
-			o.Check(noon, maxUnits, false)
+			o.Check(noon, limiter.NarrowUnits, false)
 		}
-		o.Refund(noon, noon, maxUnits)
+		o.Refund(noon, noon, limiter.NarrowUnits)
 		if got := o.Check(noon, 0, false).Limits[0].Remaining; got != want {
 			t.Errorf("%v: %d left after a refund of the most that is counted, want %d", a, got, want)
 		}

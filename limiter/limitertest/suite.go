@@ -69,13 +69,13 @@ func (a *asker) goTo(t Tick) {
 }
 
 // check sends a check with a cost on the rule's path.
-func (a *asker) check(rule, user string, cost uint32) *limiter.Decision {
+func (a *asker) check(rule, user string, cost uint64) *limiter.Decision {
 	a.tb.Helper()
 	return a.ask(rule, user, cost, false)
 }
 
 // ask sends a check, or a peek if the subject is a Peeker.
-func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision {
+func (a *asker) ask(rule, user string, cost uint64, peek bool) *limiter.Decision {
 	a.tb.Helper()
 	ask := a.s.CheckInto
 	if peek {
@@ -88,7 +88,7 @@ func (a *asker) ask(rule, user string, cost uint32, peek bool) *limiter.Decision
 	return d
 }
 
-func (a *asker) refund(rule, user string, cost uint32, rc limiter.Receipt) {
+func (a *asker) refund(rule, user string, cost uint64, rc limiter.Receipt) {
 	a.tb.Helper()
 	if err := a.s.(Refunder).Refund(context.Background(), *question(rule, user, cost), rc); err != nil {
 		a.tb.Fatalf("refund %s %s cost %d: %v", rule, user, cost, err)
@@ -102,7 +102,7 @@ func (a *asker) setRules(file *rulesFile) {
 	}
 }
 
-func question(rule, user string, cost uint32) *limiter.Request {
+func question(rule, user string, cost uint64) *limiter.Request {
 	return &limiter.Request{Path: "/" + rule, User: user, Cost: limiter.Units(int64(cost))}
 }
 
@@ -287,7 +287,7 @@ func costZeroOnlyPeeks(t *testing.T, f Factory) {
 		file := new(rulesFile)
 		file.add("r", limiter.Spec{Algorithm: a, Limit: 3, Window: time.Hour, CountRejected: limiter.CountAll, Block: time.Hour})
 		ask := newAsker(t, f, file.String())
-		for used := range uint32(4) {
+		for used := range uint64(4) {
 			for range 50 {
 				d := ask.check("r", "peeks", 0)
 				if l := d.Limit(0); d.Allowed != (used < 3) || l.Remaining != 3-used || l.Blocked {

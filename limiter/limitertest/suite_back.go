@@ -77,7 +77,7 @@ func goBack(t *testing.T, f Factory, spec limiter.Spec) {
 		ask.now = began
 		ask.s.SetTime(began)
 		for i := range 3 {
-			if d := ask.check("r", user, 1); !d.Allowed || d.Limit(0).Remaining != uint32(2-i) {
+			if d := ask.check("r", user, 1); !d.Allowed || d.Limit(0).Remaining != uint64(2-i) {
 				t.Fatalf("check %d of a key with 2 of 5 charged ahead, by a clock that went back: %v", i+1, describe(d))
 			}
 		}

@@ -91,7 +91,7 @@ func changedLimits(t *testing.T, f Factory) {
 	ask := newAsker(t, f, before.String())
 	ask.goTo(ask.now + 5*limiter.Second)
 	for _, c := range cs {
-		if !ask.check(c.rule, "u", uint32(c.from.Limit/2)).Allowed {
+		if !ask.check(c.rule, "u", uint64(c.from.Limit/2)).Allowed {
 			t.Fatalf("%s: half of the limit was denied", spellLimit(c.from))
 		}
 	}
@@ -141,8 +141,8 @@ func changedLimitsBounds(t *testing.T, f Factory) {
 	for i := range 60 {
 		ask.goTo(ask.now + Tick(i%5)*1_700_003)
 		for j, c := range cs {
-			if ask.check(c.rule, "u", uint32(1+i%3)).Allowed {
-				histories[j].Add(ask.now, uint32(1+i%3))
+			if ask.check(c.rule, "u", uint64(1+i%3)).Allowed {
+				histories[j].Add(ask.now, uint64(1+i%3))
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func changedLimitsBounds(t *testing.T, f Factory) {
 		if err := Bound(c.to, histories[j]); err != nil {
 			t.Errorf("%s changed to %s: %v", spellLimit(c.from), spellLimit(c.to), err)
 		}
-		if d := ask.check(c.rule, "u", 0); d.Limit(0).Remaining != uint32(c.to.Limit) {
+		if d := ask.check(c.rule, "u", 0); d.Limit(0).Remaining != uint64(c.to.Limit) {
 			t.Errorf("%s changed to %s: long after %v", spellLimit(c.from), spellLimit(c.to), describe(d))
 		}
 	}

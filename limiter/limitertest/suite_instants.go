@@ -52,7 +52,7 @@ func keepPromises(t *testing.T, ask *asker, trials []trial) {
 	}
 }
 
-func (a *asker) keepRetry(t *testing.T, tr trial, cost uint32, wait Tick) {
+func (a *asker) keepRetry(t *testing.T, tr trial, cost uint64, wait Tick) {
 	at := a.now + wait
 	a.goTo(at - stepOf(a.s))
 	if d := a.check(tr.rule, "early", cost); d.Allowed {
@@ -203,7 +203,7 @@ func (a *asker) compareRefund(t *testing.T, tr trial) bool {
 	}
 	both(2 + c.Pick(6))
 	before := a.check(tr.rule, "more", 0).Limit(0)
-	cost := uint32(1 + c.Pick(int(max(1, min(before.Remaining, 1<<30)))))
+	cost := uint64(1 + c.Pick(int(max(1, min(before.Remaining, 1<<30)))))
 	x := a.check(tr.rule, "more", cost)
 	if !x.Allowed {
 		return false

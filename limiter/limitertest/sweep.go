@@ -10,7 +10,7 @@ import (
 // Admission is a cost that was admitted at an instant.
 type Admission struct {
 	At   Tick
-	Cost uint32
+	Cost uint64
 }
 
 // History is the admissions of one limit of one key, in the order of time.
@@ -24,7 +24,7 @@ type History struct {
 }
 
 // Add appends an admission.
-func (h *History) Add(at Tick, cost uint32) {
+func (h *History) Add(at Tick, cost uint64) {
 	h.Admissions = append(h.Admissions, Admission{at, cost})
 }
 

@@ -80,9 +80,9 @@ func TestBoundOfDisturbedFirstHit(t *testing.T) {
 
 // Products of large limits, windows and costs do not overflow.
 func TestBoundOfLargeNumbers(t *testing.T) {
-	s := limiter.Spec{Algorithm: limiter.GCRA, Limit: maxUnits, Window: limiter.MaxWindow}
+	s := limiter.Spec{Algorithm: limiter.GCRA, Limit: limiter.MaxUnits, Window: limiter.MaxWindow}
 	w := windowOf(s)
-	h := History{Admissions: []Admission{{0, maxUnits}, {w / 2, maxUnits / 2}, {w, maxUnits / 2}}}
+	h := History{Admissions: []Admission{{0, limiter.MaxUnits}, {w / 2, limiter.MaxUnits / 2}, {w, limiter.MaxUnits / 2}}}
 	if err := Bound(s, h); err != nil {
 		t.Error(err)
 	}

@@ -50,7 +50,7 @@ func pick[T any](c Choices, of ...T) T { return of[c.Pick(len(of))] }
 // longest.
 func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
 	s := limiter.Spec{Name: name, Algorithm: a}
-	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.MaxUnits)
+	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.NarrowUnits, 1<<33, limiter.MaxUnits)
 	if a == limiter.SlidingLog {
 		s.Limit = min(s.Limit, limiter.MaxLogLimit)
 	}
@@ -94,13 +94,16 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 		s.Block = s.Window/3 + 7*time.Microsecond
 		s.Block -= s.Block % time.Microsecond
 	}
+	if mostUnits(s) > limiter.NarrowUnits {
+		s.Block = 0
+	}
 	return s
 }
 
 // Step is one check of a trace.
 type Step struct {
 	Now  Tick
-	Cost uint32
+	Cost uint64
 	Peek bool
 	// Refund, if not negative, is the index of the step whose charge is refunded before
 	// the check.
@@ -209,7 +212,7 @@ func toNext(now, span Tick, parts int64) Tick {
 }
 
 // cost returns a cost.
-func (t *Trace) cost(c Choices) uint32 {
+func (t *Trace) cost(c Choices) uint64 {
 	i := c.Pick(len(t.specs))
 	capacity := t.Oracle.limits[i].capacity
 	left := capacity
@@ -230,12 +233,12 @@ func (t *Trace) cost(c Choices) uint32 {
 	case 5, 6:
 		return max(1, left)
 	case 7, 8:
-		return uint32(min(uint64(left)+1, maxUnits))
+		return uint64(min(left+1, limiter.MaxUnits))
 	case 9:
-		return max(1, capacity/uint32(1+c.Pick(16)))
+		return max(1, capacity/uint64(1+c.Pick(16)))
 	case 10:
 		if c.Pick(4) == 0 {
-			return pick(c, capacity+1, maxUnits)
+			return pick(c, capacity+1, limiter.MaxUnits)
 		}
 		return 1
 	default:

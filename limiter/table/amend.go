@@ -10,8 +10,8 @@ import (
 type amending struct {
 	known bool   // its id is remembered
 	held  bool   // it has a hold
-	was   uint32 // the cost for which it is remembered
-	more  uint32 // what is to be charged
+	was   uint64 // the cost for which it is remembered
+	more  uint64 // what is to be charged
 }
 
 // Amend settles or extends the hold of the charge's ID, which must not be nil, for each key of
@@ -52,7 +52,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 			continue
 		}
 		m := &keys[i]
-		m.known, m.was = true, p.slots.at(at).state.A
+		m.known, m.was = true, limiter.IDCost(&p.slots.at(at).state)
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
 		}
@@ -139,7 +139,7 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 
 // roomFor reports whether there is room for n more units in the counters of a key, and how many
 // of these are new.
-func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64, ok bool) {
+func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint64) (fresh int64, ok bool) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
 		if l.Algorithm() == limiter.Concurrency {
@@ -168,7 +168,7 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint32) (fresh int64
 
 // overdraw charges n units to all limits of a key, whatever they have left. It returns how much
 // of it was beyond a limit.
-func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint32) (over uint64) {
+func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint64) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
 		if l.Algorithm() == limiter.Concurrency {
@@ -205,7 +205,7 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint32) (over uint6
 
 // settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
 // the hold. Its id is remembered with the cost.
-func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint32) {
+func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint64) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
 	t.letGo(p, s, c.ID.ID, now)
@@ -215,12 +215,12 @@ func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, e
 	t.dropHold(p, s, c.ID.ID)
 	_, _, at, _, _ := t.findID(now, c, k)
 	id := &p.slots.at(at).state
-	id.Time, id.A, id.B = now+limiter.Span(c.ID.Life), k.Cost, limiter.SettledID
+	*id = limiter.NewID(now+limiter.Span(c.ID.Life), limiter.IDCharged(id), k.Cost, limiter.SettledID)
 	t.expiresAt(p, id.Time)
 }
 
 // giveBackLast gives back n units of what a hold has charged to each limit, the latest first.
-func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick, n uint32) {
+func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick, n uint64) {
 	words := t.words(s)
 	for i := int(s.state.A) - 1; i >= 0; i-- {
 		h := limiter.HoldAt(words, i)
@@ -230,11 +230,11 @@ func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick,
 		later := uint64(0) // what was charged to this limit after it
 		for j := i + 1; j < int(s.state.A); j++ {
 			if o := limiter.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
-				later += uint64(o.Cost)
+				later += o.Cost
 			}
 		}
-		if later < uint64(n) {
-			t.giveBack(p, s, &h, now, min(h.Cost, n-uint32(later)))
+		if later < n {
+			t.giveBack(p, s, &h, now, min(h.Cost, n-later))
 		}
 	}
 }
@@ -249,7 +249,7 @@ func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
 	p, _, at, _, _ := t.findID(now, &one, k)
-	p.slots.at(at).state.B = limiter.SettledID
+	limiter.SetIDParts(&p.slots.at(at).state, limiter.SettledID)
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
@@ -299,11 +299,11 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		keep := t.lengthen(p, t.findHolds(p, k), c.ID.ID, now+limiter.Span(c.ID.Hold))
 		_, _, at, _, _ := t.findID(now, c, k)
 		id := &p.slots.at(at).state
-		id.A = max(m.was, k.Cost)
+		limiter.SetIDCost(id, max(m.was, k.Cost))
 		id.Time = rememberedUntil(now, &limiter.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
 		t.expiresAt(p, id.Time)
 		if out.Estimate == 0 {
-			out.Estimate = id.A
+			out.Estimate = limiter.IDCost(id)
 		}
 	}
 	return out, true, decided

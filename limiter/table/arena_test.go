@@ -78,7 +78,7 @@ func TestLargeTable(t *testing.T) {
 			c.Clear()
 			c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
 			tab.Decide(now, &c, &d)
-			if want := uint32(1_000_000 - round - 1); d.Limit(0).Remaining != want {
+			if want := uint64(1_000_000 - round - 1); d.Limit(0).Remaining != want {
 				t.Fatalf("round %d, key %d: %d remain, want %d", round, i, d.Limit(0).Remaining, want)
 			}
 		}

@@ -18,7 +18,7 @@ func TestReceiptsOfInstantsThatCross(t *testing.T) {
 			t.Fatal("premise: two partitions")
 		}
 		table := New(Config{})
-		at := func(now limiter.Tick, cost uint32, ks ...limiter.Key) *limiter.Decision {
+		at := func(now limiter.Tick, cost uint64, ks ...limiter.Key) *limiter.Decision {
 			var d limiter.Decision
 			if err := table.Decide(now, charge(cost, ks...), &d); err != nil || !d.Allowed {
 				t.Fatal(d, err)

@@ -215,7 +215,7 @@ func TestZonesGiveTheirNumbersBack(t *testing.T) {
 		if !ok {
 			t.Fatal(zones)
 		}
-		if d := decide(t, table, now, charge(1, limiter.Key{Hash: hash(1), Rule: v})); d.Limit(0).Remaining != uint32(999-i) {
+		if d := decide(t, table, now, charge(1, limiter.Key{Hash: hash(1), Rule: v})); d.Limit(0).Remaining != uint64(999-i) {
 			t.Fatalf("check %d: %+v", i, d.Limit(0))
 		}
 		if n := numbers(); n != 1 {

@@ -72,7 +72,7 @@ func TestMaxBytesOfLogs(t *testing.T) {
 		both := logs(t, "r", 100_000, time.Minute)
 		both.Limits = append(both.Limits, limit(t, limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1_000_000, Window: time.Hour}))
 		now := hourStart
-		admitted, full := make(map[uint64]uint32), 0
+		admitted, full := make(map[uint64]uint64), 0
 		for i := range 250_000 {
 			now++
 			k := limiter.Key{Hash: hash(uint64(i % 40)), Rule: both}
@@ -103,15 +103,15 @@ func TestMaxBytesOfLogs(t *testing.T) {
 		if s.Bytes > most || full == 0 || s.Overflowed < int64(full) {
 			t.Errorf("%s: %+v, %d were denied", overflow, s, full)
 		}
-		held := make(map[uint64]uint32) // by each log
+		held := make(map[uint64]uint64) // by each log
 		for part := range 2 * Partitions {
 			table.Export(part, now, func(e Entry) {
 				if len(e.Words) > 0 {
-					held[e.Hi] = e.State.A
+					held[e.Hi] = uint64(e.State.A)
 				}
 			})
 		}
-		sum := uint32(0)
+		sum := uint64(0)
 		for i, n := range admitted {
 			sum += n
 			if got := held[hash(i).Hi]; got != n {
@@ -144,7 +144,7 @@ func TestDenialsWhereLogsCannotGrow(t *testing.T) {
 		limit(t, limiter.Spec{Name: "all", Algorithm: limiter.FixedWindow, Limit: 1_000_000, Window: time.Hour, CountRejected: limiter.CountAll}),
 	}}
 	table := New(Config{MaxBytes: 2 << 20})
-	n := uint32(0)
+	n := uint64(0)
 	for i := range limiter.Tick(100_000) {
 		d := decide(t, table, hourStart+i, charge(1, limiter.Key{Hash: hash(1), Rule: rule}))
 		if n++; d.Limit(1).Remaining != 1_000_000-n {

@@ -24,7 +24,7 @@ func (t *Table) concurrency(p *partition, holds *slot, h *limiter.Hold) *slot {
 }
 
 // occupy lets what the hold of an id holds count until its end; n units of it are new.
-func (t *Table) occupy(p *partition, holds *slot, id uint64, n uint32, end limiter.Tick) {
+func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick) {
 	words := t.words(holds)
 	for i := range int(holds.state.A) {
 		h := limiter.HoldAt(words, i)
@@ -32,7 +32,7 @@ func (t *Table) occupy(p *partition, holds *slot, id uint64, n uint32, end limit
 			continue
 		}
 		if s := t.concurrency(p, holds, &h); s != nil {
-			limiter.Occupy(&s.state, n, end)
+			limiter.Occupy(t.registry.limit(s.limit), &s.state, n, end)
 			t.expiresAt(p, s.state.Time)
 		}
 	}
@@ -65,8 +65,8 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		if s == nil || !found {
 			continue
 		}
-		n, until := max(out.Cost, 1), p.slots.at(at).state.Until
-		last, room := limiter.HoldEnds(&s.state, t.words(s), limiter.CountsID(out.Limit), uint64(out.Limit.Capacity()-min(n, out.Limit.Capacity())))
+		n, until := max(out.Cost, 1), limiter.BlockEnd(out.Limit, &p.slots.at(at).state)
+		last, room := limiter.HoldEnds(&s.state, t.words(s), limiter.CountsID(out.Limit), out.Limit.Capacity()-min(n, out.Limit.Capacity()))
 		out.ResetAfter = max(0, last-now, until-now).Duration()
 		if out.RetryAfter > 0 && !out.Overflow {
 			out.RetryAfter, changed = max(0, room-now, until-now).Duration(), true

@@ -17,7 +17,7 @@ type counter struct {
 	own   bool // it has overflowed for that reason, or its log for its rule's share
 
 	used    uint64 // before the decision charges
-	charged uint32
+	charged uint64
 }
 
 func (k *counter) slot() *slot {
@@ -285,7 +285,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	for i, l := range limits {
 		s, out := found[i], d.Limit(i)
-		words, charged := t.words(s), uint32(0)
+		words, charged := t.words(s), uint64(0)
 		charge, block := limiter.ToCharge(d, i)
 		if charge {
 			charged = out.Cost

@@ -57,7 +57,7 @@ func TestExplainChangesNothing(t *testing.T) {
 				inForce = versions[rng.IntN(len(versions))]
 			}
 			k := limiter.Key{Hash: hash(uint64(rng.IntN(3))), Rule: inForce}
-			cost := uint32(1 + rng.IntN(3))
+			cost := uint64(1 + rng.IntN(3))
 			var explained, peeked, got, want limiter.Decision
 			for _, r := range versions {
 				other := k

@@ -12,7 +12,7 @@ type Extension struct {
 	// End is when the hold ends now, WasEnd when it would have ended before.
 	End, WasEnd limiter.Tick
 	// Was is the estimate before.
-	Was uint32
+	Was uint64
 }
 
 // Extend is [Table.Amend] with Extend, for a charge of one key. It also returns what it changed.
@@ -28,10 +28,10 @@ func (t *Table) Extend(now limiter.Tick, c *limiter.Charge) (out limiter.Amended
 
 // term returns the estimate and the end of the hold that a charge's ID has for its first key; 0 if
 // it has none.
-func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint32, end limiter.Tick) {
+func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end limiter.Tick) {
 	t.locked(now, c, func() {
 		if s, _, id := t.findHold(now, c); s != nil {
-			estimate, end = id.A, limiter.HoldEnd(&s.state, t.words(s), c.ID.ID)
+			estimate, end = limiter.IDCost(id), limiter.HoldEnd(&s.state, t.words(s), c.ID.ID)
 		}
 	})
 	return estimate, end
@@ -66,9 +66,9 @@ func (t *Table) TakeBack(now limiter.Tick, c *limiter.Charge, x Extension) (done
 		if !ok {
 			return
 		}
-		if done = true; id.A > was {
-			t.dropRaises(p, s, c.ID.ID, now, id.A-was)
-			id.A = was
+		if done = true; limiter.IDCost(id) > was {
+			t.dropRaises(p, s, c.ID.ID, now, limiter.IDCost(id)-was)
+			limiter.SetIDCost(id, was)
 		}
 		// A hold that would have ended meanwhile ends now.
 		end = min(max(end, now), now+limiter.Span(limiter.MaxHold))
@@ -83,25 +83,25 @@ func (t *Table) TakeBack(now limiter.Tick, c *limiter.Charge, x Extension) (done
 
 // dropRaises gives back the last n units that a hold has charged to each limit, and shortens or
 // removes their entries.
-func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n uint32) {
+func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n uint64) {
 	words := t.words(s)
 	t.giveBackLast(p, s, id, now, n)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
 	for i := range int(s.state.A) {
 		if h := limiter.HoldAt(words, i); h.ID == id {
-			less[h.Limit] += uint64(h.Cost)
+			less[h.Limit] += h.Cost
 		}
 	}
 	for limit, sum := range less { // now: what is left of them
-		less[limit] = sum - min(sum, uint64(n))
+		less[limit] = sum - min(sum, n)
 	}
 	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
 		if h.ID != id {
 			return h, true
 		}
 		left := less[h.Limit]
-		h.Cost = uint32(min(uint64(h.Cost), left))
-		less[h.Limit] = left - uint64(h.Cost)
+		h.Cost = min(h.Cost, left)
+		less[h.Limit] = left - h.Cost
 		return h, h.Cost > 0 || h.First
 	})
 }
@@ -118,9 +118,9 @@ type extendedHold struct {
 	key  limiter.Hash
 	id   uint64
 	told Extension // as its asker knows it
-	cost uint32    // the estimate that it asked for
+	cost uint64    // the estimate that it asked for
 	// was and wasEnd are what is left when it is taken back and no other one stands.
-	was    uint32
+	was    uint64
 	wasEnd limiter.Tick
 }
 
@@ -149,7 +149,7 @@ func (e *extended) last(c *limiter.Charge) int {
 
 // takeBack forgets an extension of a charge's hold, which ends at an instant now. It returns the
 // estimate and the end that are left by those that stand. It reports false if this is not known.
-func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint32, end limiter.Tick, ok bool) {
+func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint64, end limiter.Tick, ok bool) {
 	at := slices.IndexFunc(*e, func(h extendedHold) bool { return h.of(c) && h.told == x })
 	if at < 0 {
 		return x.Was, x.WasEnd, ends == x.End

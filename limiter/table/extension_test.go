@@ -16,7 +16,7 @@ func TestTakeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := idStart + limiter.Second
-	extend := func(cost uint32, hold time.Duration) Extension {
+	extend := func(cost uint64, hold time.Duration) Extension {
 		t.Helper()
 		out, x, changed := tab.Extend(now, held1(rule, 1, 1, cost, hold))
 		if out.State != limiter.AmendDone || !changed || out.Estimate != cost {
@@ -29,7 +29,7 @@ func TestTakeBack(t *testing.T) {
 	if second.Was != 15 || second.WasEnd != first.End || first.WasEnd != idStart+limiter.Minute {
 		t.Fatalf("%+v, %+v", first, second)
 	}
-	back := func(x Extension, want bool, left uint32, when string) {
+	back := func(x Extension, want bool, left uint64, when string) {
 		t.Helper()
 		if got := tab.TakeBack(now, held1(rule, 1, 1, x.Was, 0), x); got != want {
 			t.Fatalf("%s: taken back is %t", when, got)
@@ -62,7 +62,7 @@ func TestTakeBackLate(t *testing.T) {
 	for name, test := range map[string]struct {
 		wasEnd limiter.Tick
 		passes limiter.Tick
-		left   uint32
+		left   uint64
 	}{
 		"after the former end": {idStart + limiter.Minute, 2 * limiter.Minute, 100},
 		"long before":          {-1 << 62, limiter.Second, 100},

@@ -97,7 +97,7 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 }
 
 // giveBack gives n units of an entry in a slot of holds back to the limit that it charged.
-func (t *Table) giveBack(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick, n uint32) {
+func (t *Table) giveBack(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick, n uint64) {
 	if h.Limit == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // held1 is a charge of one key that is held.
-func held1(rule *limiter.Rule, hi, id uint64, cost uint32, hold time.Duration) *limiter.Charge {
+func held1(rule *limiter.Rule, hi, id uint64, cost uint64, hold time.Duration) *limiter.Charge {
 	c := charge1(rule, hi, id, cost)
 	c.ID.Hold = hold
 	return c
@@ -26,7 +26,7 @@ func windowRule(t testing.TB, limit int64) *limiter.Rule {
 	return &limiter.Rule{Name: "w", Limits: []*limiter.Limit{l}}
 }
 
-func unitsLeft(t *testing.T, tab *Table, now limiter.Tick, rule *limiter.Rule, hi uint64) uint32 {
+func unitsLeft(t *testing.T, tab *Table, now limiter.Tick, rule *limiter.Rule, hi uint64) uint64 {
 	t.Helper()
 	c := charge1(rule, hi, 0, 1)
 	c.Peek = true
@@ -59,7 +59,7 @@ func TestHoldsOfAKeyAreBounded(t *testing.T) {
 		if err := tab.Decide(idStart, charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
 			t.Errorf("%s: a check without a hold: %+v, %v", overflow, d, err)
 		}
-		want := uint32(10*limiter.MaxHoldEntries - 1)
+		want := uint64(10*limiter.MaxHoldEntries - 1)
 		if overflow == OverflowAllow {
 			want -= 3
 		}
@@ -134,7 +134,7 @@ func TestSettleWithoutRoomForTheID(t *testing.T) {
 	}
 	c := charge1(rule, 1, 1<<40, 5)
 	c.Key(0).Hash.Lo = 0
-	left := func() uint32 {
+	left := func() uint64 {
 		peek := charge1(rule, 1, 0, 1)
 		peek.Key(0).Hash.Lo, peek.Peek = 0, true
 		if err := tab.Decide(idStart, peek, &d); err != nil {
@@ -164,8 +164,8 @@ func TestRaisesAreCountedOnce(t *testing.T) {
 	if err := tab.Decide(idStart, held1(rule, 1, 1, 1, time.Hour), &d); err != nil {
 		t.Fatal(err)
 	}
-	raised := uint32(0)
-	for i := range uint32(limiter.MaxHoldParts) {
+	raised := uint64(0)
+	for i := range uint64(limiter.MaxHoldParts) {
 		tab = moved(t, tab, idStart, Replace)
 		if a, _ := tab.Amend(idStart, held1(rule, 1, 1, i+2, time.Hour), limiter.Amend{Extend: true}); a.State == limiter.AmendDone {
 			raised++
@@ -183,7 +183,7 @@ func TestHoldsHaveBoundedParts(t *testing.T) {
 	if err := tab.Decide(idStart, held1(rule, 1, 1, 1, time.Minute), &d); err != nil {
 		t.Fatal(err)
 	}
-	for i := range uint32(limiter.MaxHoldParts + 1) {
+	for i := range uint64(limiter.MaxHoldParts + 1) {
 		a, _ := tab.Amend(idStart+limiter.Tick(i)+1, held1(rule, 1, 1, i+2, time.Minute), limiter.Amend{Extend: true})
 		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) || a.State != limiter.AmendDone && a.State != limiter.AmendRaised {
 			t.Fatalf("extension %d: %+v", i, a)

@@ -227,9 +227,9 @@ func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 		if k.Cost > 0 {
 			p, _, at, _, _ := t.findID(now, c, k)
 			s := &p.slots.at(at).state
-			same = same && s.A == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == s.Until)
-			d.Receipt.Time = s.Until
-			d.Receipt.Charged |= uint64(s.B&^limiter.SettledID) << n
+			same = same && limiter.IDCost(s) == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == limiter.IDCharged(s))
+			d.Receipt.Time = limiter.IDCharged(s)
+			d.Receipt.Charged |= uint64(limiter.IDParts(s)&^limiter.SettledID) << n
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -336,7 +336,7 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	if !live {
 		return c.ID.Hold == 0 // what a hold has charged was given back when it ended
 	}
-	if s := &p.slots.at(i).state; s.Until != at || s.A != k.Cost || uint64(s.B) != charged {
+	if s := &p.slots.at(i).state; limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || uint64(limiter.IDParts(s)) != charged {
 		return false
 	}
 	t.remove(p, i)

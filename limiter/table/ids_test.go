@@ -45,7 +45,7 @@ type idKey struct {
 
 type idKnown struct {
 	until, at limiter.Tick
-	cost      uint32
+	cost      uint64
 	charged   uint64
 }
 
@@ -162,7 +162,7 @@ func TestIDsAreAModel(t *testing.T) {
 			c := &limiter.Charge{Peek: rng.IntN(8) == 0}
 			for i := range 1 + rng.IntN(2) {
 				c.Add(limiter.Key{
-					Hash: limiter.Hash{Hi: 1000 + rng.Uint64N(3), Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: rng.Uint32N(4),
+					Hash: limiter.Hash{Hi: 1000 + rng.Uint64N(3), Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: rng.Uint64N(4),
 				})
 			}
 			if rng.IntN(4) > 0 {
@@ -228,7 +228,7 @@ func TestIDsAreAModel(t *testing.T) {
 }
 
 // charge1 is a charge of one key.
-func charge1(rule *limiter.Rule, hi, id uint64, cost uint32) *limiter.Charge {
+func charge1(rule *limiter.Rule, hi, id uint64, cost uint64) *limiter.Charge {
 	c := &limiter.Charge{}
 	c.Add(limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: 7}, Rule: rule, Cost: cost})
 	if id != 0 {
@@ -242,7 +242,7 @@ func charge1(rule *limiter.Rule, hi, id uint64, cost uint32) *limiter.Charge {
 func TestRepeatedReceipt(t *testing.T) {
 	tab, rule := New(Config{}), idRule(t, "a")
 	var first, again, other, after limiter.Decision
-	ask := func(now limiter.Tick, cost uint32, d *limiter.Decision) {
+	ask := func(now limiter.Tick, cost uint64, d *limiter.Decision) {
 		if err := tab.Decide(now, charge1(rule, 1, 9, cost), d); err != nil {
 			t.Fatal(err)
 		}

@@ -351,13 +351,13 @@ func useImported(t *testing.T, table *Table, k limiter.Key, now limiter.Tick, st
 	part := PartitionOf(&k)
 	for i := range limiter.Tick(steps % 64) {
 		at := now + i*100_000
-		d := decide(t, table, at, charge(uint32(i%3), k))
+		d := decide(t, table, at, charge(uint64(i%3), k))
 		if d.Limit(0).Remaining > d.Limit(0).Limit.Capacity() || d.RetryAfter < 0 || d.Limit(0).ResetAfter < 0 {
 			t.Fatalf("%+v", d.Limit(0))
 		}
 		table.Explain(at, charge(1, k), new(limiter.Decision))
 		if i%4 == 3 && d.Receipt.Charged != 0 {
-			table.Refund(at, charge(uint32(i%3), k), d.Receipt)
+			table.Refund(at, charge(uint64(i%3), k), d.Receipt)
 		}
 		if i == 30 {
 			k.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{then}}

@@ -75,7 +75,7 @@ func movePartitions(t *testing.T, r *rand.Rand) {
 			k = keys[r.IntN(8)]
 		}
 		parts[PartitionOf(&k)] = true
-		c := charge(uint32(r.IntN(3)), k)
+		c := charge(uint64(r.IntN(3)), k)
 		d := decide(t, tables[0], now, c)
 		for _, other := range tables[1:] {
 			compare(t, 0, decide(t, other, now, c), d)
@@ -145,7 +145,7 @@ func TestReplaceKey(t *testing.T) {
 	decide(t, table, hourStart, charge(2, limiter.Key{Hash: b, Rule: both}))
 	decide(t, other, hourStart, charge(3, limiter.Key{Hash: a, Rule: first}))
 	part := PartitionOf(&limiter.Key{Hash: a, Rule: both})
-	remaining := func(h limiter.Hash, want ...uint32) {
+	remaining := func(h limiter.Hash, want ...uint64) {
 		t.Helper()
 		d := decide(t, table, hourStart, charge(0, limiter.Key{Hash: h, Rule: both}))
 		for i := range want {
@@ -188,7 +188,7 @@ func TestImportMerges(t *testing.T) {
 		twenty := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
 		k := limiter.Key{Hash: hash(1)}
 		part := PartitionOf(&limiter.Key{Hash: k.Hash, Rule: ten})
-		for _, used := range []uint32{2, 8} {
+		for _, used := range []uint64{2, 8} {
 			table, other := New(Config{}), New(Config{})
 			k.Rule = ten
 			decide(t, table, hourStart, charge(5, k))
@@ -221,7 +221,7 @@ func TestForeignRule(t *testing.T) {
 		now := limiter.Tick(1767614400e6)
 		for range 200 {
 			now += limiter.Tick(r.IntN(1_000_000))
-			cost := uint32(r.IntN(3))
+			cost := uint64(r.IntN(3))
 			k := limiter.Key{Hash: hash(uint64(r.IntN(5))), Rule: rule}
 			want := decide(t, one, now, charge(cost, k))
 			if r.IntN(2) == 0 {

@@ -39,11 +39,11 @@ func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick)
 // does. Each time both end a little later or earlier by the clock there.
 func (t *Table) endID(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick) {
 	i, live := t.idBeside(p, holds, h.ID, now)
-	if !live || h.Keep || p.slots.at(i).state.B == limiter.SettledID {
+	if !live || h.Keep || limiter.IDParts(&p.slots.at(i).state) == limiter.SettledID {
 		return
 	}
 	p.slots.at(i).state.Time = h.End
-	t.expiresAt(p, max(h.End, p.slots.at(i).state.Until))
+	t.expiresAt(p, max(h.End, limiter.IDCharged(&p.slots.at(i).state)))
 }
 
 // endIDs is endID for all holds in a slot.
@@ -122,7 +122,7 @@ func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 
 // settledElsewhere returns the id of the first of some holds that is settled by the counter of
 // its id, with the estimate that its limits were charged and what was used; 0 if there is none.
-func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint32) {
+func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint64) {
 	words := t.words(s)
 	for i := range int(s.state.A) {
 		h := limiter.HoldAt(words, i)
@@ -135,7 +135,7 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 				estimate += o.Cost
 			}
 		}
-		return h.ID, estimate, p.slots.at(at).state.A
+		return h.ID, estimate, limiter.IDCost(&p.slots.at(at).state)
 	}
 	return 0, 0, 0
 }
@@ -156,7 +156,7 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 	if !live || s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
 		return false
 	}
-	if id := &p.slots.at(j).state; id.Until != at || id.A != k.Cost {
+	if id := &p.slots.at(j).state; limiter.IDCharged(id) != at || limiter.IDCost(id) != k.Cost {
 		return false
 	}
 	back, words := make(map[uint64]bool), t.words(s)

@@ -32,7 +32,7 @@ func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Ta
 	return table, c
 }
 
-func heldCharge(l *limiter.Limit, id uint64, cost uint32) *limiter.Charge {
+func heldCharge(l *limiter.Limit, id uint64, cost uint64) *limiter.Charge {
 	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
 	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
 	return c
@@ -123,7 +123,7 @@ func TestMergedSlotsAreThoseOfAllHolds(t *testing.T) {
 func TestMergedHoldsStaySettled(t *testing.T) {
 	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
 	for name, here := range map[string]bool{"settled here": true, "settled there": false} {
-		for _, cost := range []uint32{0, 3} {
+		for _, cost := range []uint64{0, 3} {
 			one, c := heldTable(t, l, noon, 1)
 			part := PartitionOf(c.Key(0))
 			other := New(Config{MaxKeys: 1000})

@@ -42,7 +42,7 @@ func (t *Table) overID(p *partition, i int, now limiter.Tick) (end int, ok bool)
 	}
 	other := uint16(0) // the last number that was not of ids
 	for s := range p.slots.run(i) {
-		if s.limit != other && max(s.state.Time, s.state.Until) <= now {
+		if s.limit != other && s.state.Time <= now {
 			if t.registry.limit(s.limit).Algorithm() == limiter.Remembered {
 				return i, true
 			}
@@ -55,7 +55,7 @@ func (t *Table) overID(p *partition, i int, now limiter.Tick) (end int, ok bool)
 
 // idState returns the state of the id of a charge of a key.
 func idState(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged uint64) limiter.State {
-	return limiter.State{Time: rememberedUntil(now, id), Until: now, A: k.Cost, B: uint32(charged)}
+	return limiter.NewID(rememberedUntil(now, id), now, k.Cost, uint32(charged))
 }
 
 // fetchBoth makes the processor fetch the counters of a key and its id at a time. They lie apart.

@@ -64,7 +64,7 @@ func (t *Table) ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.
 	if !live {
 		return false
 	}
-	if s := &p.slots.at(j).state; s.Until != at || s.A != k.Cost {
+	if s := &p.slots.at(j).state; limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost {
 		return false
 	}
 	t.remove(p, j)

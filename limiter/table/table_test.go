@@ -27,7 +27,7 @@ func hash(n uint64) limiter.Hash {
 	return limiter.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
 }
 
-func charge(cost uint32, keys ...limiter.Key) *limiter.Charge {
+func charge(cost uint64, keys ...limiter.Key) *limiter.Charge {
 	c := &limiter.Charge{}
 	for _, k := range keys {
 		k.Cost = cost
@@ -132,7 +132,7 @@ func compareWithCounters(t *testing.T, seed uint64) {
 	denied, refunds := 0, 0
 	var issued limiter.Receipt // the last one, for key of at the cost paid
 	var of int
-	var paid uint32
+	var paid uint64
 	resets := make([]limiter.Tick, len(keys)) // the last one of each key
 	since := map[int]bool{}                   // the keys that were reset since the receipt
 	const steps = 4000
@@ -152,7 +152,7 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			}
 		}
 		keys[i].Rule = rule
-		cost := uint32(r.IntN(4))
+		cost := uint64(r.IntN(4))
 		c := charge(cost, keys[i])
 		switch c.Peek = r.IntN(10) == 0; r.IntN(12) {
 		case 0:
@@ -460,11 +460,11 @@ func TestExplain(t *testing.T) {
 		table.Decide(start+at*limiter.Second, charge(2, k), &d)
 	}
 	e := table.Explain(start+50*limiter.Second, charge(2, k), new(limiter.Decision))[0]
-	var counts []uint32
+	var counts []uint64
 	for _, w := range e.Counts {
 		counts = append(counts, w.Count)
 	}
-	if !slices.Equal(counts, []uint32{0, 2, 2, 0, 0}) || e.Counts[1].Start != start || e.Counts[1].End != start+15*limiter.Second {
+	if !slices.Equal(counts, []uint64{0, 2, 2, 0, 0}) || e.Counts[1].Start != start || e.Counts[1].End != start+15*limiter.Second {
 		t.Errorf("counts %+v", e.Counts)
 	}
 	if e.Arithmetic != "4 counted + 2 <= 5: no" || !e.Known {

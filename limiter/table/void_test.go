@@ -24,7 +24,7 @@ func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 		}
 		return d.Receipt
 	}
-	left := func(i uint64) uint32 {
+	left := func(i uint64) uint64 {
 		var d limiter.Decision
 		if err := table.Decide(now, charge(0, key(i)), &d); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 	for _, c := range []struct {
 		key  uint64
 		of   limiter.Receipt
-		left uint32
+		left uint64
 	}{{1, mine, 3}, {2, other, 5}} {
 		if table.Refund(now, charge(2, key(c.key)), c.of); left(c.key) != c.left {
 			t.Errorf("key %d has %d left after the refund, want %d", c.key, left(c.key), c.left)
@@ -127,7 +127,7 @@ type changing struct {
 }
 
 // spend charges a key under a limit of the rule named so.
-func (x *changing) spend(rule string, key uint64, cost uint32, l *limiter.Limit) limiter.Receipt {
+func (x *changing) spend(rule string, key uint64, cost uint64, l *limiter.Limit) limiter.Receipt {
 	x.t.Helper()
 	d := x.decide(rule, key, cost, l)
 	if !d.Allowed {
@@ -136,7 +136,7 @@ func (x *changing) spend(rule string, key uint64, cost uint32, l *limiter.Limit)
 	return d.Receipt
 }
 
-func (x *changing) decide(rule string, key uint64, cost uint32, l *limiter.Limit) (d limiter.Decision) {
+func (x *changing) decide(rule string, key uint64, cost uint64, l *limiter.Limit) (d limiter.Decision) {
 	x.t.Helper()
 	if err := x.table.Decide(x.now, x.charge(rule, key, cost, l), &d); err != nil {
 		x.t.Fatal(err)
@@ -144,12 +144,12 @@ func (x *changing) decide(rule string, key uint64, cost uint32, l *limiter.Limit
 	return d
 }
 
-func (x *changing) charge(rule string, key uint64, cost uint32, l *limiter.Limit) *limiter.Charge {
+func (x *changing) charge(rule string, key uint64, cost uint64, l *limiter.Limit) *limiter.Charge {
 	return charge(cost, limiter.Key{Hash: hash(key), Rule: &limiter.Rule{Name: rule, Limits: []*limiter.Limit{l}}})
 }
 
 // left returns what remains of a key.
-func (x *changing) left(rule string, key uint64, l *limiter.Limit) uint32 {
+func (x *changing) left(rule string, key uint64, l *limiter.Limit) uint64 {
 	x.t.Helper()
 	d := x.decide(rule, key, 0, l)
 	return d.Limit(0).Remaining

@@ -29,7 +29,7 @@ type unsettled struct {
 	id    uint64 // of the check; 0 if it has none
 	from  peer.Instance
 	time  limiter.Tick // time of the receipt
-	cost  uint32
+	cost  uint64
 	held  bool         // it is a hold: it ends by itself, too
 	until limiter.Tick // when the charge is overdue; if it is, when it can no longer be taken back
 }

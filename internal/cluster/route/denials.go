@@ -42,7 +42,7 @@ type denial struct {
 	// rule is the asker's rule when it asked. If a reload has replaced the rule, the
 	// pointer differs and the denial does not match.
 	rule *limiter.Rule
-	cost uint32
+	cost uint64
 	// asked is when the owner was asked, heard when its answer arrived, until when the
 	// denial ends: all in the asker's time.
 	asked, heard, until limiter.Tick
@@ -53,7 +53,7 @@ type denial struct {
 // refused is the answer of one limit.
 type refused struct {
 	allowed, blocked       bool
-	remaining, inForce     uint32
+	remaining, inForce     uint64
 	retryAfter, resetAfter limiter.Tick
 }
 

@@ -1136,7 +1136,7 @@ type WindowCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StartUnixUs   int64                  `protobuf:"varint,1,opt,name=start_unix_us,json=startUnixUs,proto3" json:"start_unix_us,omitempty"`
 	EndUnixUs     int64                  `protobuf:"varint,2,opt,name=end_unix_us,json=endUnixUs,proto3" json:"end_unix_us,omitempty"`
-	Count         uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1185,7 +1185,7 @@ func (x *WindowCount) GetEndUnixUs() int64 {
 	return 0
 }
 
-func (x *WindowCount) GetCount() uint32 {
+func (x *WindowCount) GetCount() uint64 {
 	if x != nil {
 		return x.Count
 	}
@@ -2297,14 +2297,14 @@ type Amended struct {
 	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full, 7 raised too often.
 	States []byte `protobuf:"bytes,3,opt,name=states,proto3" json:"states,omitempty"`
 	// The cost for which a settled id stands.
-	Firsts    []uint32 `protobuf:"varint,4,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`
-	Estimates []uint32 `protobuf:"varint,5,rep,packed,name=estimates,proto3" json:"estimates,omitempty"`
+	Firsts    []uint64 `protobuf:"varint,4,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`
+	Estimates []uint64 `protobuf:"varint,5,rep,packed,name=estimates,proto3" json:"estimates,omitempty"`
 	// Units charged beyond a limit.
 	Overs         []uint64 `protobuf:"varint,6,rep,packed,name=overs,proto3" json:"overs,omitempty"`
 	RetryAftersUs []int64  `protobuf:"varint,7,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
 	// Of an extension of one key: the estimate before it, when the reservation ends by the clock of the
 	// sender, and when it ended before. 0 if nothing was extended.
-	Was           []uint32 `protobuf:"varint,8,rep,packed,name=was,proto3" json:"was,omitempty"`
+	Was           []uint64 `protobuf:"varint,8,rep,packed,name=was,proto3" json:"was,omitempty"`
 	Ends          []uint64 `protobuf:"varint,9,rep,packed,name=ends,proto3" json:"ends,omitempty"`
 	WasEnds       []uint64 `protobuf:"varint,10,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2362,14 +2362,14 @@ func (x *Amended) GetStates() []byte {
 	return nil
 }
 
-func (x *Amended) GetFirsts() []uint32 {
+func (x *Amended) GetFirsts() []uint64 {
 	if x != nil {
 		return x.Firsts
 	}
 	return nil
 }
 
-func (x *Amended) GetEstimates() []uint32 {
+func (x *Amended) GetEstimates() []uint64 {
 	if x != nil {
 		return x.Estimates
 	}
@@ -2390,7 +2390,7 @@ func (x *Amended) GetRetryAftersUs() []int64 {
 	return nil
 }
 
-func (x *Amended) GetWas() []uint32 {
+func (x *Amended) GetWas() []uint64 {
 	if x != nil {
 		return x.Was
 	}
@@ -2420,7 +2420,7 @@ type Keys struct {
 	// 1 closed.
 	Flags         []byte   `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
 	Indexes       []byte   `protobuf:"bytes,6,opt,name=indexes,proto3" json:"indexes,omitempty"`
-	Costs         []uint32 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
+	Costs         []uint64 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2497,7 +2497,7 @@ func (x *Keys) GetIndexes() []byte {
 	return nil
 }
 
-func (x *Keys) GetCosts() []uint32 {
+func (x *Keys) GetCosts() []uint64 {
 	if x != nil {
 		return x.Costs
 	}
@@ -2842,11 +2842,11 @@ type Results struct {
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// 1 allowed, 2 never, 4 blocked, 8 overflow.
 	Flags         []byte   `protobuf:"bytes,2,opt,name=flags,proto3" json:"flags,omitempty"`
-	Remaining     []uint32 `protobuf:"varint,3,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
+	Remaining     []uint64 `protobuf:"varint,3,rep,packed,name=remaining,proto3" json:"remaining,omitempty"`
 	RetryAftersUs []int64  `protobuf:"varint,4,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
 	ResetAftersUs []int64  `protobuf:"varint,5,rep,packed,name=reset_afters_us,json=resetAftersUs,proto3" json:"reset_afters_us,omitempty"`
 	// The share of the limit that was applied; 0: the limit itself was.
-	InForces      []uint32 `protobuf:"varint,6,rep,packed,name=in_forces,json=inForces,proto3" json:"in_forces,omitempty"`
+	InForces      []uint64 `protobuf:"varint,6,rep,packed,name=in_forces,json=inForces,proto3" json:"in_forces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2895,7 +2895,7 @@ func (x *Results) GetFlags() []byte {
 	return nil
 }
 
-func (x *Results) GetRemaining() []uint32 {
+func (x *Results) GetRemaining() []uint64 {
 	if x != nil {
 		return x.Remaining
 	}
@@ -2916,7 +2916,7 @@ func (x *Results) GetResetAftersUs() []int64 {
 	return nil
 }
 
-func (x *Results) GetInForces() []uint32 {
+func (x *Results) GetInForces() []uint64 {
 	if x != nil {
 		return x.InForces
 	}
@@ -3042,7 +3042,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\vWindowCount\x12\"\n" +
 	"\rstart_unix_us\x18\x01 \x01(\x03R\vstartUnixUs\x12\x1e\n" +
 	"\vend_unix_us\x18\x02 \x01(\x03R\tendUnixUs\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\rR\x05count\"\x9c\x01\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"\x9c\x01\n" +
 	"\x06Claims\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1e\n" +
 	"\n" +
@@ -3168,11 +3168,11 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +
 	"\x06states\x18\x03 \x01(\fR\x06states\x12\x16\n" +
-	"\x06firsts\x18\x04 \x03(\rR\x06firsts\x12\x1c\n" +
-	"\testimates\x18\x05 \x03(\rR\testimates\x12\x14\n" +
+	"\x06firsts\x18\x04 \x03(\x04R\x06firsts\x12\x1c\n" +
+	"\testimates\x18\x05 \x03(\x04R\testimates\x12\x14\n" +
 	"\x05overs\x18\x06 \x03(\x04R\x05overs\x12&\n" +
 	"\x0fretry_afters_us\x18\a \x03(\x03R\rretryAftersUs\x12\x10\n" +
-	"\x03was\x18\b \x03(\rR\x03was\x12\x12\n" +
+	"\x03was\x18\b \x03(\x04R\x03was\x12\x12\n" +
 	"\x04ends\x18\t \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\n" +
 	" \x03(\x04R\awasEnds\"\x9c\x01\n" +
@@ -3183,7 +3183,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05rules\x18\x04 \x03(\rR\x05rules\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x18\n" +
 	"\aindexes\x18\x06 \x01(\fR\aindexes\x12\x14\n" +
-	"\x05costs\x18\a \x03(\rR\x05costs\"\xba\x02\n" +
+	"\x05costs\x18\a \x03(\x04R\x05costs\"\xba\x02\n" +
 	"\aRefunds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
@@ -3226,10 +3226,10 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aResults\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
-	"\tremaining\x18\x03 \x03(\rR\tremaining\x12&\n" +
+	"\tremaining\x18\x03 \x03(\x04R\tremaining\x12&\n" +
 	"\x0fretry_afters_us\x18\x04 \x03(\x03R\rretryAftersUs\x12&\n" +
 	"\x0freset_afters_us\x18\x05 \x03(\x03R\rresetAftersUs\x12\x1b\n" +
-	"\tin_forces\x18\x06 \x03(\rR\binForces2D\n" +
+	"\tin_forces\x18\x06 \x03(\x04R\binForces2D\n" +
 	"\x05Links\x12;\n" +
 	"\aConnect\x12\x15.weir.peer.v1.Message\x1a\x15.weir.peer.v1.Message(\x010\x01B5Z3github.com/weirlimit/weir/proto/weir/peer/v1;peerv1b\x06proto3"
 
