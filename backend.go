@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
@@ -83,7 +84,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
-	if err := errors.Join(b.holds(r), engine.Unheld(m, &q.Charge)); err != nil {
+	if err := errors.Join(b.holds(r), engine.Unheld(m, &q.Charge), narrow(&q.Charge)); err != nil {
 		return b.Refused(err)
 	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
@@ -108,11 +109,23 @@ func (b *remote) holds(r *Request) error {
 	return engine.WithoutHold(r, "with this backend")
 }
 
+// narrow returns an error for a charge with a cost or a limit above [limiter.NarrowUnits], which
+// backends need not count.
+func narrow(c *limiter.Charge) error {
+	if !c.Wide() {
+		return nil
+	}
+	return fmt.Errorf("%w: with this backend, costs and limits go up to %d units: count in larger units", ErrInvalid, int64(limiter.NarrowUnits))
+}
+
 // Amend implements [engine.Decider].
 func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
 	backend, ok := b.backend.(HoldBackend)
 	if !ok {
 		return Amended{}, engine.NoHolds("with this backend")
+	}
+	if err := narrow(&q.Charge); err != nil {
+		return Amended{}, err
 	}
 	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }
@@ -136,7 +149,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			charges[i].Peek = peeks.Has(i)
-			err = errors.Join(b.holds(&rs[i]), engine.Unheld(matches[i], &charges[i]))
+			err = errors.Join(b.holds(&rs[i]), engine.Unheld(matches[i], &charges[i]), narrow(&charges[i]))
 		}
 		if err != nil {
 			refused.Add(i, &ds[i], b.Refused(err))

@@ -166,6 +166,22 @@ func (c *Charge) Add(k Key) bool {
 	return true
 }
 
+// Wide reports whether a cost or a limit of the charge is above [NarrowUnits].
+func (c *Charge) Wide() bool {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Cost > NarrowUnits {
+			return true
+		}
+		for _, l := range k.Rule.Limits {
+			if l.p.wide {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Key returns key i, 0 <= i < Len. The pointer is valid until the next Add or Clear.
 func (c *Charge) Key(i int) *Key {
 	if i < inlineKeys {

@@ -420,6 +420,9 @@ func (l *Limit) Limit() uint64 { return l.limit }
 // bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint64 { return l.cap }
 
+// Wide reports whether the counts of the limit take more than 32 bits.
+func Wide(l *Limit) bool { return l.p.wide }
+
 // Window returns the window; for calendar windows the nominal length of the longest
 // one, which is 24 hours for a day, 31 days for a month, 92 for a quarter and 366 for a
 // year; for [Concurrency] the longest hold.

@@ -387,13 +387,13 @@ func TestExplanationsAreBounded(t *testing.T) {
 		}
 	}
 	large := new(peerv1.WindowCount)
-	large.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), math.MaxUint32+1))
+	large.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), maxUnits+1))
 	b, err := proto.Marshal(&peerv1.Message{Frame: &peerv1.Frame{
 		Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{Counts: []*peerv1.WindowCount{large}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), "4294967296, which is too large") {
+	if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), "9007199254740992, which is too large") {
 		t.Errorf("a large count: %v", err)
 	}
 }

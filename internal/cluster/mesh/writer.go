@@ -237,7 +237,7 @@ func (m *Mesh) remembers(to peer.Instance) bool {
 
 // addEntry appends a counter of the present key.
 func (d *draft) addEntry(e table.Entry) {
-	if !d.ids && e.Limit.Algorithm() >= limiter.Remembered {
+	if !d.ids && (e.Limit.Algorithm() >= limiter.Remembered || limiter.Wide(e.Limit)) {
 		return
 	}
 	d.frame.Entries = append(d.frame.Entries, peer.Entry{
