@@ -75,7 +75,7 @@ func BenchmarkCostOfIDs(b *testing.B) {
 			n, began := uint64(0), threadTime(b)
 			for range b.N {
 				if name != "repeated" || ticks%2 == 1 {
-					n = r.Uint32N(100_000)
+					n = r.Uint64N(100_000)
 				}
 				check(n)
 			}

@@ -131,6 +131,9 @@ func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
 			Rule: l.GetRule(), Name: l.GetName(), Algorithm: l.GetAlgorithm(), Limit: l.GetLimit(), Capacity: l.GetCapacity(),
 			WindowUs: l.GetWindowUs(), Shadow: l.GetShadow(),
 		})
+		if err == nil {
+			err = checkUnits([]uint64{l.GetRemaining(), l.GetCost(), l.GetInForce()})
+		}
 		if err != nil {
 			return &nodeError{err.Error(), ErrUnanswered}
 		}

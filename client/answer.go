@@ -66,6 +66,9 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	if k.window < 0 || k.window > limiter.MaxWindow.Microseconds() {
 		return nil, fmt.Errorf("a window of %d µs is out of range", k.window)
 	}
+	if most := max(k.limit, k.capacity); most > limiter.MaxUnits {
+		return nil, fmt.Errorf("%d units are out of range: at most %d are possible", most, int64(limiter.MaxUnits))
+	}
 	s := limiter.Spec{Name: k.name, Limit: int64(k.limit), Window: time.Duration(k.window) * time.Microsecond}
 	if a := k.algorithm; a >= 0 && int(a) <= int(limiter.Concurrency) {
 		s.Algorithm = limiter.Algorithm(a)
@@ -96,6 +99,9 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 		!absent(len(m.GetRetryAfterUs())) || !absent(len(m.GetSources())) || !absent(len(m.GetInForce())) {
 		return fmt.Errorf("%w: it has %d answers to %d checks, or columns that differ in length", errReply, len(m.GetFlags()), n)
 	}
+	if err := checkUnits(m.GetRemaining(), m.GetInForce(), m.GetEveryLimit().GetRemaining(), m.GetEveryLimit().GetCosts(), m.GetEveryLimit().GetInForce()); err != nil {
+		return err
+	}
 	for _, info := range m.GetLimits() {
 		l, err := t.of(info)
 		if err != nil {
@@ -124,6 +130,18 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 		return err
 	}
 	b.reply = m
+	return nil
+}
+
+// checkUnits returns an error for a number of units that no node counts to.
+func checkUnits(columns ...[]uint64) error {
+	for _, c := range columns {
+		for _, n := range c {
+			if n > limiter.MaxUnits {
+				return fmt.Errorf("%w: it has %d units; at most %d are possible", errReply, n, int64(limiter.MaxUnits))
+			}
+		}
+	}
 	return nil
 }
 

@@ -155,7 +155,7 @@ func TestSilentNode(t *testing.T) {
 	}
 	<-ended
 	for i := range 10 {
-		if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || d.Limit(0).Remaining != uint32(98-i) {
+		if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil || d.Limit(0).Remaining != uint64(98-i) {
 			t.Fatalf("%v, %+v", err, &d)
 		}
 	}

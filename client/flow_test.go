@@ -202,7 +202,7 @@ func TestCheckBatch(t *testing.T) {
 		t.Error(bad)
 	}
 	for i := range ds {
-		want := uint32(99)
+		want := uint64(99)
 		if i%7 == 1 {
 			want = 100 - uint32(i%5+2)
 		}

@@ -110,7 +110,7 @@ func TestRetriesCountOnce(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		p, err := c.Peek(t.Context(), *request("ada"))
-		want := uint32(99)
+		want := uint64(99)
 		if without {
 			want = 98
 		}

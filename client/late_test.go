@@ -94,7 +94,7 @@ func TestLate(t *testing.T) {
 		next := sent(t, client, n)
 		got, err := n.receive(&replies{all: []*weirv1.DecisionColumns{
 			{Id: id, Flags: []byte{1}},
-			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint32{0}, LimitRefs: []uint32{0}, ResetAfterUs: []int64{0}},
+			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint64{0}, LimitRefs: []uint32{0}, ResetAfterUs: []int64{0}},
 		}})
 		if got != 2 || !errors.Is(err, io.EOF) || b.reply != nil || b.fate != unknown {
 			t.Errorf("%s: %d replies, %v; the late one was read: %v", name, got, err, b.reply)
@@ -299,10 +299,10 @@ func TestTriesWhileNodesChange(t *testing.T) {
 // FuzzReply: whatever a node replies, it is refused or can be read.
 func FuzzReply(f *testing.F) {
 	whole := &weirv1.DecisionColumns{
-		Id: 1, Flags: []byte{1, 128}, Remaining: []uint32{5, 0}, LimitRefs: []uint32{1, 0}, ResetAfterUs: []int64{9, 0},
+		Id: 1, Flags: []byte{1, 128}, Remaining: []uint64{5, 0}, LimitRefs: []uint32{1, 0}, ResetAfterUs: []int64{9, 0},
 		Limits:     []*weirv1.LimitInfo{{Rule: "a", Name: "b", Algorithm: 3, Limit: 9, Capacity: 9, WindowUs: 1e6}},
 		Errors:     []*weirv1.ColumnsError{{Code: 14, Checks: []uint32{1}}},
-		EveryLimit: &weirv1.LimitColumns{Counts: []uint32{1, 0}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint32{1}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{1}, Costs: []uint32{1}, KeyIndexes: []uint32{1}, RuleRefs: []uint32{1, 0}, RuleNames: []string{"a"}},
+		EveryLimit: &weirv1.LimitColumns{Counts: []uint32{1, 0}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint64{1}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{1}, Costs: []uint64{1}, KeyIndexes: []uint32{1}, RuleRefs: []uint32{1, 0}, RuleNames: []string{"a"}},
 	}
 	for _, m := range []*weirv1.DecisionColumns{whole, {Error: &weirv1.CheckError{Code: 3, Message: "no"}}, {}} {
 		data, err := proto.Marshal(m)

@@ -152,7 +152,7 @@ func play(tb testing.TB, stream func(stream weirv1.Limiter_CheckStreamServer) er
 func allow(m *weirv1.CheckColumns) *weirv1.DecisionColumns {
 	n := len(m.PathLengths)
 	out := &weirv1.DecisionColumns{
-		Id: m.Id, Flags: make([]byte, n), Remaining: make([]uint32, n), LimitRefs: make([]uint32, n), ResetAfterUs: make([]int64, n),
+		Id: m.Id, Flags: make([]byte, n), Remaining: make([]uint64, n), LimitRefs: make([]uint32, n), ResetAfterUs: make([]int64, n),
 	}
 	for i := range out.Flags {
 		out.Flags[i] = byte(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED)

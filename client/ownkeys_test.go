@@ -21,11 +21,11 @@ func TestKeysOfLimits(t *testing.T) {
 	for i := range 3 {
 		r.Path = string(rune('a' + i)) // another path has no other counter
 		d, err := c.Check(t.Context(), r)
-		if err != nil || d.Len() != 2 || d.Limit(0).Remaining != uint32(29-2*i) || d.Limit(1).Remaining != uint32(9-2*i) {
+		if err != nil || d.Len() != 2 || d.Limit(0).Remaining != uint64(29-2*i) || d.Limit(1).Remaining != uint64(9-2*i) {
 			t.Errorf("check %d: %+v, %v", i, d, err)
 		}
 		ds, err := c.CheckBatch(t.Context(), []limiter.Request{r, {Path: "/x"}})
-		if err != nil || ds[0].Len() != 2 || ds[0].Limit(1).Remaining != uint32(8-2*i) {
+		if err != nil || ds[0].Len() != 2 || ds[0].Limit(1).Remaining != uint64(8-2*i) {
 			t.Errorf("batch %d: %+v, %v", i, ds, err)
 		}
 	}

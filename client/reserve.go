@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math"
 
 	"google.golang.org/grpc"
 
@@ -101,6 +100,9 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx co
 	}
 	if _, ok := weirv1.ReservationState_name[int32(m.GetState())]; !ok {
 		return Amended{}, &nodeError{fmt.Sprintf("%v: it has state %d of a reservation", errReply, m.GetState()), ErrUnanswered}
+	}
+	if err := checkUnits([]uint64{out.Estimate}); err != nil {
+		return Amended{}, &nodeError{err.Error(), ErrUnanswered}
 	}
 	return out, nil
 }

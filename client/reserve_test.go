@@ -22,7 +22,7 @@ func refunds(o *transport.Options) { o.AllowRefunds = true }
 func TestReservations(t *testing.T) {
 	node := newNode(t, tokens)
 	c, ctx := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long}), t.Context()
-	left := func(want uint32) {
+	left := func(want uint64) {
 		t.Helper()
 		if d, err := c.Peek(ctx, limiter.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != want {
 			t.Fatalf("%+v, %v, want %d left", d.Limit(0), err, want)

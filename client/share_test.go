@@ -14,13 +14,13 @@ import (
 func TestShares(t *testing.T) {
 	info := &weirv1.LimitInfo{Rule: "r", Name: "day", Limit: 100, Capacity: 100, WindowUs: 86_400_000_000}
 	short := &weirv1.DecisionColumns{
-		Flags: []byte{1}, Remaining: []uint32{41}, ResetAfterUs: []int64{1}, LimitRefs: []uint32{1}, Limits: []*weirv1.LimitInfo{info},
-		Sources: []byte{byte(weirv1.Source_SOURCE_SHARE)}, InForce: []uint32{42},
+		Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1}, LimitRefs: []uint32{1}, Limits: []*weirv1.LimitInfo{info},
+		Sources: []byte{byte(weirv1.Source_SOURCE_SHARE)}, InForce: []uint64{42},
 	}
 	long := proto.CloneOf(short)
 	long.EveryLimit = &weirv1.LimitColumns{
-		Counts: []uint32{1}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint32{41}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{0},
-		Costs: []uint32{1}, KeyIndexes: []uint32{0}, RuleRefs: []uint32{0}, InForce: []uint32{42},
+		Counts: []uint32{1}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{0},
+		Costs: []uint64{1}, KeyIndexes: []uint32{0}, RuleRefs: []uint32{0}, InForce: []uint64{42},
 	}
 	old := proto.CloneOf(short)
 	old.InForce = nil
@@ -34,7 +34,7 @@ func TestShares(t *testing.T) {
 		if _, err := b.decision(0, &limiter.Request{}, &d); err != nil || d.Source != limiter.SourceShare {
 			t.Fatalf("%s: %v, %v", name, d.Source, err)
 		}
-		want := uint32(42)
+		want := uint64(42)
 		if m == old {
 			want = 0
 		}
@@ -42,7 +42,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: %d in force of %d, want %d", name, got, d.Limit(0).Limit.Limit(), want)
 		}
 	}
-	for _, c := range []*[]uint32{&short.InForce, &long.EveryLimit.InForce} {
+	for _, c := range []*[]uint64{&short.InForce, &long.EveryLimit.InForce} {
 		*c = append(*c, 1)
 	}
 	for name, m := range map[string]*weirv1.DecisionColumns{"one limit": short, "every limit": long} {
@@ -63,7 +63,7 @@ func TestRemarksThatDoNotFit(t *testing.T) {
 			if every.DrawnByRefs = c.refs; zones {
 				every.DrawnByRefs, every.ZoneDefaultRefs = nil, c.refs
 			}
-			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint32{0}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{0}, EveryLimit: every}
+			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint64{0}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{0}, EveryLimit: every}
 			if err := (&batch{n: 1}).read(m, new(names)); (err == nil) != c.valid {
 				t.Errorf("%s, of zones %t: %v", name, zones, err)
 			}

@@ -191,7 +191,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 
 	want := &weirv1.DecisionColumns{
 		Flags:        []byte{1, 1, 8, 1, 128},
-		Remaining:    []uint32{3, 0, 2, 1<<32 - 1, 0},
+		Remaining:    []uint64{3, 0, 2, 1<<32 - 1, 0},
 		ResetAfterUs: []int64{77, 0, 0, 0, 0},
 		RetryAfterUs: []int64{0, 0, 12, 0, 0},
 		LimitRefs:    []uint32{1, 2, 3, 0, 0},
@@ -206,10 +206,10 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 			Counts:       []uint32{3, 1, 2, 0, 0},
 			LimitIndexes: []uint32{1, 2, 0, 1, 2, 0},
 			Flags:        []byte{1, 1, 1, 1, 8, 1},
-			Remaining:    []uint32{0, 4, 3, 0, 2, 3},
+			Remaining:    []uint64{0, 4, 3, 0, 2, 3},
 			ResetAfterUs: []int64{0, 0, 77, 0, 0, 77},
 			RetryAfterUs: []int64{0, 0, 0, 0, 9, 12},
-			Costs:        []uint32{0, 0, 0, 0, 0, 0},
+			Costs:        []uint64{0, 0, 0, 0, 0, 0},
 			KeyIndexes:   []uint32{0, 0, 0, 0, 0, 0},
 			Keys:         []string{":second", ":minute", ":hour", ":second", ":minute", ":hour"},
 			RuleRefs:     []uint32{0, 0, 1, 0, 0},
@@ -226,7 +226,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	put(0, minute)
 	tn.fillReply(1)
 	want = &weirv1.DecisionColumns{
-		Flags: []byte{1}, Remaining: []uint32{4}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{1},
+		Flags: []byte{1}, Remaining: []uint64{4}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{1},
 		Limits: []*weirv1.LimitInfo{{Rule: "r", Name: "minute", Limit: 5, Capacity: 5, WindowUs: 60e6}},
 	}
 	if !proto.Equal(&tn.reply, want) {

@@ -229,7 +229,7 @@ func TestBadCallsOverGRPC(t *testing.T) {
 }
 
 // stillCounts checks that a user has so many units left.
-func (s *server) stillCounts(t *testing.T, user string, left uint32) {
+func (s *server) stillCounts(t *testing.T, user string, left uint64) {
 	t.Helper()
 	m, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: user, Cost: new(int64(0))})
 	if err != nil || m.Limits[0].Remaining != left {
@@ -281,7 +281,7 @@ func TestBadColumns(t *testing.T) {
 		t.Errorf("a message without checks: %v", out)
 	}
 	out = ask(&weirv1.CheckColumns{Id: 6, Keys: []byte("adaada"), UserLengths: []uint32{3, 3}, Rule: "all", Peek: true, Costs: []int64{2, 3}})
-	if !slices.Equal(out.Flags, []byte{1, 0}) || !slices.Equal(out.Remaining, []uint32{2, 2}) || out.EveryLimit != nil {
+	if !slices.Equal(out.Flags, []byte{1, 0}) || !slices.Equal(out.Remaining, []uint64{2, 2}) || out.EveryLimit != nil {
 		t.Errorf("two peeks under a named rule: %v", out)
 	}
 	s.stillCounts(t, "ada", 2)

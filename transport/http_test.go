@@ -223,7 +223,7 @@ func TestLimitsInJSON(t *testing.T) {
 	}
 	type line struct {
 		name, algorithm string
-		remaining       uint32
+		remaining       uint64
 		reset           int64
 	}
 	var lines []line

@@ -23,41 +23,41 @@ func TestIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(m *weirv1.CheckResponse) (bool, uint32) {
+	of := func(m *weirv1.CheckResponse) (bool, uint64) {
 		return transport.AnswerOf(m).Repeated, m.GetLimits()[0].GetRemaining()
 	}
-	answer := func(got reply) (bool, uint32) {
+	answer := func(got reply) (bool, uint64) {
 		var out limiter.Answer
 		if err := json.Unmarshal([]byte(got.body), &out); err != nil || got.status != 200 {
 			t.Fatal(got, err)
 		}
 		return out.Repeated, out.Limits[0].Remaining
 	}
-	over := map[string]func(id string) (repeated bool, left uint32){
-		"gRPC": func(id string) (bool, uint32) {
+	over := map[string]func(id string) (repeated bool, left uint64){
+		"gRPC": func(id string) (bool, uint64) {
 			m, err := s.api.Check(ctx, &weirv1.CheckRequest{User: "ada", Id: id, IdTtlUs: 50_000_000})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return of(m)
 		},
-		"gRPC with attributes": func(id string) (bool, uint32) {
+		"gRPC with attributes": func(id string) (bool, uint64) {
 			m, err := s.api.Check(ctx, &weirv1.CheckRequest{User: "ada", Id: id, Attributes: map[string]string{"a": "b"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return of(m)
 		},
-		"a batch of gRPC": func(id string) (bool, uint32) {
+		"a batch of gRPC": func(id string) (bool, uint64) {
 			m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "bob"}, {User: "ada", Id: id}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return of(m.GetResults()[1].GetDecision())
 		},
-		"columns": func(id string) (bool, uint32) {
+		"columns": func(id string) (bool, uint64) {
 			if err := stream.Send(&weirv1.CheckColumns{
-				Keys: []byte("bobada"), UserLengths: []uint32{3, 3}, Ids: []byte(id), IdLengths: []uint32{0, uint32(len(id))}, IdTtlUs: 50_000_000,
+				Keys: []byte("bobada"), UserLengths: []uint64{3, 3}, Ids: []byte(id), IdLengths: []uint64{0, uint64(len(id))}, IdTtlUs: 50_000_000,
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -67,12 +67,12 @@ func TestIDs(t *testing.T) {
 			}
 			return m.GetFlags()[1]&byte(weirv1.DecisionFlag_DECISION_FLAG_REPEATED) != 0, m.GetRemaining()[1]
 		},
-		"POST": func(id string) (bool, uint32) {
+		"POST": func(id string) (bool, uint64) {
 			return answer(s.post(t, "/v1/check", fmt.Sprintf(`{"user":"ada","id":%q,"id_ttl_ms":50000}`, id)))
 		},
-		"GET": func(id string) (bool, uint32) { return answer(s.get(t, "/v1/check?user=ada&id_ttl_ms=50000&id="+id)) },
+		"GET": func(id string) (bool, uint64) { return answer(s.get(t, "/v1/check?user=ada&id_ttl_ms=50000&id="+id)) },
 	}
-	want := uint32(10)
+	want := uint64(10)
 	for first, ask := range over {
 		want--
 		id := fmt.Sprint("id-", want)

@@ -86,7 +86,7 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 		return refusedBy(status.Convert(err).Message())
 	}
 	return limiter.Amended{
-		State: limiter.AmendState(out.GetState()), Estimate: uint32(out.GetEstimate()), Over: out.GetOver(),
+		State: limiter.AmendState(out.GetState()), Estimate: out.GetEstimate(), Over: out.GetOver(),
 		RetryAfter: limiter.Tick(out.GetRetryAfterUs()).Duration(),
 	}, fromStatus(err)
 }
@@ -133,7 +133,7 @@ func (s *subject) rule(name string, shadow bool) *limiter.Rule {
 	return s.rules[id]
 }
 
-func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint32, windowUs int64) *limiter.Limit {
+func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint64, windowUs int64) *limiter.Limit {
 	id := fmt.Sprint(name, a, limit, capacity, windowUs)
 	if s.limits[id] == nil {
 		var err error
@@ -437,7 +437,7 @@ func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amen
 	got := s.post(s.tb, path, string(body))
 	var out struct {
 		State        string `json:"state"`
-		Estimate     uint32 `json:"estimate"`
+		Estimate     uint64 `json:"estimate"`
 		Over         uint64 `json:"over"`
 		RetryAfterMs int64  `json:"retry_after_ms"`
 	}

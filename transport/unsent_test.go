@@ -102,7 +102,7 @@ func TestUnreadReplies(t *testing.T) {
 		}
 	}
 	// gRPC lets a stream queue 64 KiB. The handler of the message after these waits.
-	reply := proto.Size(&weirv1.DecisionColumns{Flags: make([]byte, MaxBatch), Remaining: slices.Repeat([]uint32{math.MaxUint32}, MaxBatch), LimitRefs: make([]uint32, MaxBatch), ResetAfterUs: make([]int64, MaxBatch)})
+	reply := proto.Size(&weirv1.DecisionColumns{Flags: make([]byte, MaxBatch), Remaining: slices.Repeat([]uint64{math.MaxUint32}, MaxBatch), LimitRefs: make([]uint32, MaxBatch), ResetAfterUs: make([]int64, MaxBatch)})
 	each := int64((64<<10)/reply + 1)
 	s.waitFor("each stream waits for its client", func() bool {
 		n := by.batches.Load()

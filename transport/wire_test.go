@@ -57,9 +57,9 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 		l := d.Limit(i)
 		*l = some[rng.IntN(len(some))]
 		l.Allowed, l.Never, l.Blocked, l.Overflow = rng.IntN(2) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
-		l.Remaining, l.Cost, l.KeyIndex = uint32(number()), uint32(number()), uint8(rng.IntN(4))
+		l.Remaining, l.Cost, l.KeyIndex = number(), number(), uint8(rng.IntN(4))
 		l.ResetAfter, l.RetryAfter = limiter.Tick(number()).Duration(), limiter.Tick(number()).Duration()
-		l.Owner, l.InForce = []string{"", "node-2"}[rng.IntN(2)], uint32(number())*uint32(rng.IntN(2))
+		l.Owner, l.InForce = []string{"", "node-2"}[rng.IntN(2)], number()*uint64(rng.IntN(2))
 	}
 	limiter.Settle(d, false)
 	limiter.Conclude(d)

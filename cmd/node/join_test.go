@@ -94,9 +94,9 @@ func TestFourthNodeJoins(t *testing.T) {
 	late := newAsker(t, all[3:])
 	remaining := columns(t, late.nodes[0], n)
 	for i, r := range remaining {
-		want := uint32(1000 - 2)
+		want := uint64(1000 - 2)
 		if i < probed {
-			want -= uint32(counts[i])
+			want -= uint64(counts[i])
 		}
 		if r != want {
 			t.Fatalf("key %d has %d left, want %d", i, r, want)
@@ -167,7 +167,7 @@ func press(ctx context.Context, node weirv1.LimiterClient, stream int) {
 
 // columns charges one unit to each of n keys, on one stream, and returns what each has
 // left.
-func columns(t *testing.T, node weirv1.LimiterClient, n int) []uint32 {
+func columns(t *testing.T, node weirv1.LimiterClient, n int) []uint64 {
 	t.Helper()
 	const batch = 1000
 	stream, err := node.CheckStream(t.Context())
@@ -191,7 +191,7 @@ func columns(t *testing.T, node weirv1.LimiterClient, n int) []uint32 {
 		}
 		sent <- stream.CloseSend()
 	}()
-	var left []uint32
+	var left []uint64
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

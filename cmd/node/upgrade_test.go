@@ -55,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 type upgradedIDs struct {
 	a      *asker
 	stages int
-	used   uint32 // units that were charged for the key
+	used   uint64 // units that were charged for the key
 }
 
 // ask asks each member of this version about one id, and requires that it counts once if all

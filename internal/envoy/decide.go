@@ -131,7 +131,7 @@ func (s *Service) each(ctx context.Context, items []item) error {
 
 // charge adds an item that is charged whether it is over its limit or not.
 func (b *batch) charge(it *item) {
-	most := it.counter.Capacity() // of a bucket its burst
+	most := uint32(it.counter.Capacity()) // of a bucket its burst; no limit of the protocol is above 32 bits
 	b.add(it, min(it.hits, most))
 	if it.hits > most {
 		// More than the limit ever admits is over it, and leaves it over: what the
@@ -218,7 +218,7 @@ func (s *Service) looks(ctx context.Context, items []item) error {
 		it.over = false
 		for _, l := range e.Limits {
 			for _, w := range l.Counts {
-				it.over = it.over || w.Count > it.limit.Requests
+				it.over = it.over || w.Count > uint64(it.limit.Requests)
 			}
 		}
 	}

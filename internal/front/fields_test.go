@@ -163,9 +163,10 @@ func TestRetryAfterSeconds(t *testing.T) {
 // for limits of any name, and finds their numbers.
 func FuzzFields(f *testing.F) {
 	f.Add("towns", "minute", uint64(100), uint64(50), int64(30e6))
+	f.Add("towns", "bytes", uint64(limiter.MaxUnits), uint64(1e15), int64(0))
 	f.Add(`a"\`, "z\u00fcri\x00", uint64(1), uint64(0), int64(0))
 	f.Fuzz(func(t *testing.T, rule, limit string, units, remaining uint64, reset int64) {
-		if len(limit) > limiter.MaxNameBytes || limit == "" || units == 0 || reset < 0 || reset > 1<<52 {
+		if len(limit) > limiter.MaxNameBytes || limit == "" || units == 0 || max(units, remaining) > limiter.MaxUnits || reset < 0 || reset > 1<<52 {
 			return
 		}
 		spec := limiter.Spec{Limit: int64(units)}
@@ -173,8 +174,8 @@ func FuzzFields(f *testing.F) {
 			said{rule: rule + "2", limit: limit, spec: spec, remaining: remaining})
 		limits := Limits(nil, d)
 		for field, want := range map[string]map[string]int64{
-			string(AppendPolicy(nil, limits)): {"q": int64(units), "w": 60},
-			string(AppendState(nil, limits)):  {"r": int64(remaining), "t": limiter.Seconds(limiter.Tick(reset).Duration())},
+			string(AppendPolicy(nil, limits)): {"q": int64(min(units, maxInteger)), "w": 60},
+			string(AppendState(nil, limits)):  {"r": int64(min(remaining, maxInteger)), "t": limiter.Seconds(limiter.Tick(reset).Duration())},
 		} {
 			items, err := readList(field)
 			if err != nil {

@@ -173,7 +173,7 @@ func TestNothingComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, first := range []uint32{limit, limit / 2} {
+		for _, first := range []uint64{limit, limit / 2} {
 			var d limiter.Decision
 			r.User = strconv.Itoa(int(first))
 			for range first {
