@@ -204,7 +204,7 @@ func TestCheckBatch(t *testing.T) {
 	for i := range ds {
 		want := uint64(99)
 		if i%7 == 1 {
-			want = 100 - uint32(i%5+2)
+			want = 100 - uint64(i%5+2)
 		}
 		if i == 5 || i == 6 {
 			if ds[i].Allowed {

@@ -17,7 +17,7 @@ func TestHoldsAcrossMembers(t *testing.T) {
 	request := func(u int) weir.Request {
 		return weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour, Cost: weir.Units(10)}
 	}
-	left := func(u int, want uint32, when string) {
+	left := func(u int, want uint64, when string) {
 		t.Helper()
 		if d, err := nodes[u%2].Peek(t.Context(), weir.Request{User: request(u).User}); err != nil || d.Limit(0).Remaining != want {
 			t.Errorf("user %d, %s: %d left, want %d (%v)", u, when, d.Limit(0).Remaining, want, err)

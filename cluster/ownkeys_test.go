@@ -29,7 +29,7 @@ func TestKeysOfOwnLimitsAcrossMembers(t *testing.T) {
 		for i := range 6 {
 			d := check(t, nodes[i%3], r)
 			for j, most := range []int{40, 20, 30} {
-				if d.Len() != 3 || d.Limit(j).Remaining != uint32(most-1-i) {
+				if d.Len() != 3 || d.Limit(j).Remaining != uint64(most-1-i) {
 					t.Fatalf("user %d, check %d: limit %d of %d: %+v (%v)", u, i, j, d.Len(), d.Limit(j), d.Source)
 				}
 			}

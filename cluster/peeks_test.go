@@ -43,10 +43,10 @@ func TestPeeksOfABatchInACluster(t *testing.T) {
 	}
 	for _, row := range []struct {
 		peeks []bool
-		left  [4]uint32
+		left  [4]uint64
 	}{
-		{nil, [4]uint32{100, 100, 100, 100}},
-		{[]bool{true, false, true, false}, [4]uint32{100, 90, 90, 80}},
+		{nil, [4]uint64{100, 100, 100, 100}},
+		{[]bool{true, false, true, false}, [4]uint64{100, 90, 90, 80}},
 	} {
 		if err := node.PeekBatchInto(t.Context(), rs, ds, row.peeks); err != nil {
 			t.Fatal(err)

@@ -118,7 +118,7 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 		owners[d.Limit(0).Owner] = true
 		return charged{r, n.SealReceipt(&r, d)}
 	}
-	left := func(u int) uint32 {
+	left := func(u int) uint64 {
 		t.Helper()
 		d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", u)})
 		if err != nil {
@@ -164,13 +164,13 @@ rules:
 `
 
 // remaining returns what remains of the rule's limit and of the quota's.
-func remaining(t *testing.T, n *weir.Node, r weir.Request) [2]uint32 {
+func remaining(t *testing.T, n *weir.Node, r weir.Request) [2]uint64 {
 	t.Helper()
 	d, err := n.Peek(t.Context(), r)
 	if err != nil || d.Len() != 2 {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	return [2]uint32{d.Limit(0).Remaining, d.Limit(1).Remaining}
+	return [2]uint64{d.Limit(0).Remaining, d.Limit(1).Remaining}
 }
 
 // requestOf returns a request whose user has one owner and whose address has another one.
@@ -201,14 +201,14 @@ func TestReceiptsOfSeveralOwners(t *testing.T) {
 	if rc.Sealed == "" || d.Receipt.Parts == nil || len(*d.Receipt.Parts) != 2 {
 		t.Fatalf("%+v, %+v", d.Receipt, rc)
 	}
-	if got := remaining(t, nodes[1], r); got != [2]uint32{48, 60} {
+	if got := remaining(t, nodes[1], r); got != [2]uint64{48, 60} {
 		t.Fatalf("before: %v", got)
 	}
 	for _, n := range nodes {
 		if err := n.Refund(t.Context(), r, rc); err != nil {
 			t.Error(err)
 		}
-		if got := remaining(t, n, r); got != [2]uint32{49, 80} {
+		if got := remaining(t, n, r); got != [2]uint64{49, 80} {
 			t.Errorf("after: %v", got)
 		}
 	}
@@ -221,7 +221,7 @@ func TestReceiptsOfSeveralOwners(t *testing.T) {
 	if err := nodes[1].Refund(t.Context(), r, kept.Receipt); err != nil {
 		t.Error(err)
 	}
-	if got := remaining(t, nodes[0], r); got != [2]uint32{50, 100} {
+	if got := remaining(t, nodes[0], r); got != [2]uint64{50, 100} {
 		t.Errorf("after all: %v", got)
 	}
 	expensive := r
@@ -258,7 +258,7 @@ func TestReceiptsOfSeveralOwnersAfterACrash(t *testing.T) {
 		if err := nodes[2].Refund(t.Context(), r, rc); err != nil {
 			t.Fatal(err)
 		}
-		if got := remaining(t, nodes[1], r); got != [2]uint32{49, 100} {
+		if got := remaining(t, nodes[1], r); got != [2]uint64{49, 100} {
 			t.Errorf("after the crash: %v", got)
 		}
 	}
@@ -276,7 +276,7 @@ func TestCreditOfSeveralOwners(t *testing.T) {
 		if err := nodes[2].Refund(t.Context(), r, limiter.Credit()); err != nil {
 			t.Fatal(err)
 		}
-		if after := remaining(t, nodes[0], r); after != [2]uint32{before[0] + 3, before[1] + 3} {
+		if after := remaining(t, nodes[0], r); after != [2]uint64{before[0] + 3, before[1] + 3} {
 			t.Errorf("%s and %s: %v left, and %v after a credit of 3", owners[0], owners[1], before, after)
 		}
 	}

@@ -43,7 +43,7 @@ func TestMembersThatRefuseResets(t *testing.T) {
 		if err := nodes[1].CheckInto(t.Context(), &r, &d); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]uint32{true: 98, false: 99}[held]; d.Limit(0).Remaining != want {
+		if want := map[bool]uint64{true: 98, false: 99}[held]; d.Limit(0).Remaining != want {
 			t.Errorf("%s has %d left, want %d", r.User, d.Limit(0).Remaining, want)
 		}
 		if n, err := strict.Reset(t.Context(), r); n != 1 || err != nil {

@@ -129,7 +129,7 @@ func deniedCostsNothing(t *testing.T, w *seedWorld) {
 			if d.Allowed || d.BlockedBy().FullName() != "none/second" {
 				t.Fatalf("user %s: %+v", user, d)
 			}
-			if got := [4]uint32{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining, d.Limit(3).Remaining}; got != [4]uint32{2, 5, 0, 3} {
+			if got := [4]uint64{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining, d.Limit(3).Remaining}; got != [4]uint64{2, 5, 0, 3} {
 				t.Errorf("left after a denial: address %d/s %d/min, user %d/s %d/min; want 2, 5, 0, 3", got[0], got[1], got[2], got[3])
 			}
 		}
@@ -150,9 +150,9 @@ func deniedCostsWhatHasRoom(t *testing.T, w *seedWorld) {
 		for range 2 {
 			w.ask(t, "/room", "other "+ip, user)
 		}
-		for j, want := range [][4]uint32{{1, 4, 0, 2}, {0, 3, 0, 1}, {0, 2, 0, 0}} {
+		for j, want := range [][4]uint64{{1, 4, 0, 2}, {0, 3, 0, 1}, {0, 2, 0, 0}} {
 			d := w.ask(t, "/room", ip, user)
-			got := [4]uint32{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining, d.Limit(3).Remaining}
+			got := [4]uint64{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining, d.Limit(3).Remaining}
 			if d.Allowed || got != want {
 				t.Errorf("denial %d leaves %v, want %v", j+1, got, want)
 			}

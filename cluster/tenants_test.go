@@ -27,7 +27,7 @@ rules:
 			all := []weir.Request{of("", "bc"), of("shop", "bc"), of("bank", "bc"), of("a", "bc"), of("ab", "c")}
 			for i := range 15 {
 				r := all[i%len(all)]
-				if d := check(t, w.node(), r); !d.Allowed || d.Limit(0).Remaining != uint32(2-i/len(all)) {
+				if d := check(t, w.node(), r); !d.Allowed || d.Limit(0).Remaining != uint64(2-i/len(all)) {
 					t.Fatalf("check %d of %q: allowed %v, %d remain", i/len(all), r.Tenant, d.Allowed, d.Limit(0).Remaining)
 				}
 			}

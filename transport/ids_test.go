@@ -57,7 +57,7 @@ func TestIDs(t *testing.T) {
 		},
 		"columns": func(id string) (bool, uint64) {
 			if err := stream.Send(&weirv1.CheckColumns{
-				Keys: []byte("bobada"), UserLengths: []uint64{3, 3}, Ids: []byte(id), IdLengths: []uint64{0, uint64(len(id))}, IdTtlUs: 50_000_000,
+				Keys: []byte("bobada"), UserLengths: []uint32{3, 3}, Ids: []byte(id), IdLengths: []uint32{0, uint32(len(id))}, IdTtlUs: 50_000_000,
 			}); err != nil {
 				t.Fatal(err)
 			}

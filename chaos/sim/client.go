@@ -350,7 +350,7 @@ func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 				return
 			}
 			if live := w.serving(); len(live) > 0 {
-				w.ask(k, live[w.rng.IntN(len(live))], 1+uint32(w.rng.IntN(2)), k.second)
+				w.ask(k, live[w.rng.IntN(len(live))], 1+uint64(w.rng.IntN(2)), k.second)
 				w.askAside(k, live[w.rng.IntN(len(live))])
 			}
 			w.after(w.between(pause/2, 3*pause/2), next)

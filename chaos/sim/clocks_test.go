@@ -43,7 +43,7 @@ func (w *World) newTimed(name string, spec limiter.Spec) *timed {
 // ask has a client ask a node for some units.
 func (k *timed) ask(n *Node, units int) {
 	var c limiter.Charge
-	c.Add(k.key.key(n, uint32(units)))
+	c.Add(k.key.key(n, uint64(units)))
 	w, d, call := n.w, new(limiter.Decision), n.w.now
 	n.asked++
 	n.do(func() {

@@ -122,7 +122,7 @@ func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
 			if charge == nil {
 				x.clock += 1 + limiter.Tick(c.Pick(3))*limiter.Tick(rules[0].Limits[0].Spec().Window/limiter.TickDuration)/limiter.Tick(1+c.Pick(12))
 				charge = &limiter.Charge{Peek: c.Pick(12) == 0}
-				cost := []uint32{1, 1, 1, 2, 0, uint32(c.Pick(12))}[c.Pick(6)]
+				cost := []uint64{1, 1, 1, 2, 0, uint64(c.Pick(12))}[c.Pick(6)]
 				for i, r := range rules {
 					for k := range 1 + c.Pick(2) {
 						value := uint64(c.Pick(2))

@@ -12,7 +12,7 @@ import (
 // heldCrowd is many reservations of one key with equal estimates.
 type heldCrowd struct {
 	*directed
-	estimate, actual uint32
+	estimate, actual uint64
 	settlements      []settlement
 }
 

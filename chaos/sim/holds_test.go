@@ -234,7 +234,7 @@ func TestHoldsOverSeveralOwners(t *testing.T) {
 				t.Fatalf("amended to %d: %+v, %v, want %v", cost, got, err, want)
 			}
 		}
-		left := func(ip, user uint32, when string) {
+		left := func(ip, user uint64, when string) {
 			t.Helper()
 			d := new(limiter.Decision)
 			peek := limiter.Request{User: r.User, IP: r.IP}

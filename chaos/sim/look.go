@@ -128,7 +128,7 @@ type look struct {
 	k      *key
 	charge *limiter.Charge
 	answer *limiter.Decision
-	cost   uint32
+	cost   uint64
 	call   limiter.Tick
 	least  int // units that owners and heirs had admitted when it was asked for
 }

@@ -222,7 +222,7 @@ func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
 			d.fails("%d are open, %+v", open, a)
 		}
 		for i := range answers[1:] {
-			if a := &answers[i+1]; !a.Allowed || a.Len() != 1 || a.Limit(0).Remaining != uint32(limitOfDirected-i-1) {
+			if a := &answers[i+1]; !a.Allowed || a.Len() != 1 || a.Limit(0).Remaining != uint64(limitOfDirected-i-1) {
 				d.fails("beside it: %+v", a)
 			}
 		}

@@ -66,6 +66,6 @@ func (w *World) askSide(k *key, side []*Node) {
 	if len(w.cut) == 0 {
 		return
 	}
-	w.ask(k, side[w.rng.IntN(len(side))], 1+uint32(w.rng.IntN(2)), false)
+	w.ask(k, side[w.rng.IntN(len(side))], 1+uint64(w.rng.IntN(2)), false)
 	w.after(w.between(5*ms, 15*ms), func() { w.askSide(k, side) })
 }

@@ -51,7 +51,7 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 	const none = limiter.CountNone
 	for name, step := range map[string]struct {
 		limits []limiter.Spec
-		cost   uint32
+		cost   uint64
 		peek   bool
 		want   [3]int // keys copied after the first denial, the second, and the one after the block
 	}{

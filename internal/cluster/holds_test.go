@@ -20,7 +20,7 @@ func (x *identified) hold(from peer.Instance, n uint64, q peer.Check, h peer.Hol
 }
 
 // amend makes a member settle or extend the reservation.
-func (x *identified) amend(from peer.Instance, n uint64, cost uint32, h *peer.Hold) *peer.Reply {
+func (x *identified) amend(from peer.Instance, n uint64, cost uint64, h *peer.Hold) *peer.Reply {
 	x.Helper()
 	k := x.key
 	k.Cost = cost
@@ -87,7 +87,7 @@ func TestALateCancelOfAHold(t *testing.T) {
 	for name, test := range map[string]struct {
 		span  limiter.Tick
 		meets func(x *identified)
-		left  uint32
+		left  uint64
 	}{
 		"settled": {limiter.Minute, func(x *identified) { x.amend(other, 2, 3, settling()) }, 7},
 		"over":    {20 * limiter.Millisecond, func(*identified) {}, 4},
@@ -131,7 +131,7 @@ func TestAmendmentsThatCannotBe(t *testing.T) {
 		x := newIdentified(t, limiter.ReplicationOff)
 		x.hold(third, 1, long, minute())
 		x.amend(third, 2, 9, h)
-		want := uint32(6)
+		want := uint64(6)
 		if what == "nothing (as it must be)" {
 			want = 1
 		}

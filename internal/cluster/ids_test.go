@@ -50,7 +50,7 @@ func (x *identified) remembers() bool {
 }
 
 // wants fails unless so much remains.
-func (x *identified) wants(remaining uint32, when string) {
+func (x *identified) wants(remaining uint64, when string) {
 	x.Helper()
 	if left, _ := x.left(); left != remaining {
 		x.Errorf("%s: %d remain, want %d", when, left, remaining)

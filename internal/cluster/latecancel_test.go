@@ -16,7 +16,7 @@ func TestALateCancel(t *testing.T) {
 	const overdue = firstWait + replica.TickEvery
 	for name, test := range map[string]struct {
 		act  func(x *reservedAt)
-		left uint32
+		left uint64
 		kept int64 // charges that may still be taken back
 	}{
 		"taken back":       {func(x *reservedAt) { x.h.pass(overdue); x.end(1, 7) }, 10, 0},

@@ -96,7 +96,7 @@ func TestADenialWaitsForTheHandover(t *testing.T) {
 	next := peer.Epoch{Counter: 4, Instance: other}
 	for name, end := range map[string]struct {
 		do   func(c *Core, p *partition, h *byHand)
-		left uint32
+		left uint64
 	}{
 		"opened again": {func(c *Core, p *partition, _ *byHand) { own(c, p) }, 100},
 		"handed over": {func(c *Core, p *partition, _ *byHand) {

@@ -20,7 +20,7 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 	for name, one := range map[string]struct {
 		specs  []limiter.Spec
 		policy bool // no owner answers
-		cost   uint32
+		cost   uint64
 		never  bool
 	}{
 		"above the share":                 {specs: []limiter.Spec{window}, cost: 30},
@@ -111,7 +111,7 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		k := charge.Key(0)
 		k.Rule.OnUnreachable, k.Cost = one.policy, 1
 		d := new(limiter.Decision)
-		admitted, source, inForce := 0, limiter.SourceOwner, uint32(0)
+		admitted, source, inForce := 0, limiter.SourceOwner, uint64(0)
 		drawn := func(most int) {
 			t.Helper()
 			for d.Allowed = true; d.Allowed && admitted < most; {
@@ -132,7 +132,7 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		drawn(one.before)
 		apart(c, h, one.live, one.members)
 		if 2*one.live <= one.members && one.policy == local {
-			source, inForce = limiter.SourceShare, max(1, uint32(int(one.limit.Limit)*one.live/one.members))
+			source, inForce = limiter.SourceShare, max(1, uint64(int(one.limit.Limit)*one.live/one.members))
 		}
 		if drawn(1000); admitted != one.want {
 			t.Errorf("%s: %d units admitted, want %d", name, admitted, one.want)

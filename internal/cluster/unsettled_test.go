@@ -39,7 +39,7 @@ func newReserved(t *testing.T) *reservedAt {
 }
 
 // check makes a member ask for a cost and returns the reply; nil if there is none.
-func (x *reservedAt) check(from peer.Instance, id uint64, cost uint32, q peer.Check) *peer.Reply {
+func (x *reservedAt) check(from peer.Instance, id uint64, cost uint64, q peer.Check) *peer.Reply {
 	x.Helper()
 	k := x.key
 	k.Cost, q.ID, q.Keys = cost, id, 1
@@ -69,7 +69,7 @@ func (x *reservedAt) end(charged uint64, id uint64) {
 }
 
 // left returns, by a peek, what remains and for how long the key is blocked.
-func (x *reservedAt) left() (remaining uint32, blocked bool) {
+func (x *reservedAt) left() (remaining uint64, blocked bool) {
 	x.Helper()
 	k := limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 1}
 	charge, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
@@ -88,7 +88,7 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 	for name, test := range map[string]struct {
 		end     func(x *reservedAt)
 		allowed bool
-		left    uint32
+		left    uint64
 	}{
 		"taken back":             {func(x *reservedAt) { x.end(1, 7) }, true, 5},
 		"kept":                   {func(x *reservedAt) { x.end(0, 0) }, false, 0},
@@ -120,7 +120,7 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 // A denial that a reservation did not cause, a check that still fits, and a peek do not
 // wait.
 func TestWhatDoesNotWaitForAReservation(t *testing.T) {
-	for name, cost := range map[string]uint32{"room": 4, "never": 11} {
+	for name, cost := range map[string]uint64{"room": 4, "never": 11} {
 		x := newReserved(t)
 		if r := x.check(other, 2, cost, long); r == nil || r.Status != peer.Decided || (r.Receipt.Charged != 0) != (cost == 4) {
 			t.Errorf("%s: %+v", name, r)

@@ -316,7 +316,7 @@ func (s *story) count(q *question) {
 
 // ask has a client ask a member for units, and returns the number of the check. sent
 // means that the owner was asked before.
-func (s *story) ask(name string, units uint32, sent bool) int {
+func (s *story) ask(name string, units uint64, sent bool) int {
 	s.asked++
 	q := &question{n: s.asked}
 	q.Wait.Charge = &limiter.Charge{}
@@ -396,7 +396,7 @@ func (m *actor) contends(q *question) (may bool) {
 }
 
 // remaining returns how many units a member's counter has left.
-func (m *actor) remaining() uint32 {
+func (m *actor) remaining() uint64 {
 	k, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
 	k.Add(m.s.key)
 	if err := m.table.Decide(m.s.now, k, d); err != nil {
