@@ -43,7 +43,7 @@ func TestReservations(t *testing.T) {
 
 		{"settle", `{"user":"ada","actual":7}`, 400, "the request has no id: give that of the check"},
 		{"settle", `{"user":"ada","id":"1"}`, 400, "does not say what was used: give actual"},
-		{"settle", `{"user":"ada","id":"1","actual":-1}`, 400, "settled with -1: give 0 to 4294967295 units"},
+		{"settle", `{"user":"ada","id":"1","actual":-1}`, 400, "settled with -1: give 0 to 9007199254740991 units"},
 		{"settle", `{"user":"ada","id":"1","actual":"x"}`, 400, "it must be a whole number of units"},
 		{"settle", `{"user":"ada","id":"1","actual":1,"if_unknown":"die"}`, 400, `it must be \"charge\" or \"ignore\"`},
 		{"settle", `{"user":"ada","id":"1","actual":1,"hold_ms":5}`, 400, `unknown field \"hold_ms\"`},

@@ -191,9 +191,11 @@ func TestConformance(t *testing.T) {
 		t.Skip("long, and longer under the race detector; make wire runs it")
 	}
 	t.Parallel()
-	limitertest.Run(t, func(tb testing.TB, yaml string) limitertest.Subject {
+	made := func(tb testing.TB, yaml string) limitertest.Subject {
 		return &afterResets{subject: newSubject(tb, yaml).(*subject)}
-	})
+	}
+	limitertest.Run(t, made)
+	t.Run("Wide", func(t *testing.T) { limitertest.WideTranscripts(t, made) })
 }
 
 // afterResets is a subject whose owners let what follows a reset be of a later instant. After a

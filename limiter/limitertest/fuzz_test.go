@@ -44,12 +44,12 @@ func startOf(c limitertest.Choices) limiter.Tick {
 // specsOf chooses a limit of that algorithm, or several of any.
 func specsOf(c limitertest.Choices, a limiter.Algorithm, several bool) []limiter.Spec {
 	if !several {
-		return []limiter.Spec{limitertest.RandomSpec(c, a, "", limiter.MaxWindow)}
+		return []limiter.Spec{limitertest.RandomWideSpec(c, a, "", limiter.MaxWindow)}
 	}
 	specs := make([]limiter.Spec, 2+c.Pick(4))
 	for i := range specs {
 		a := limiter.Algorithm(c.Pick(len(algorithms())))
-		specs[i] = limitertest.RandomSpec(c, a, fmt.Sprintf("l%d", i), limiter.MaxWindow)
+		specs[i] = limitertest.RandomWideSpec(c, a, fmt.Sprintf("l%d", i), limiter.MaxWindow)
 	}
 	return specs
 }

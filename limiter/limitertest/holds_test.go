@@ -87,7 +87,7 @@ func newHoldTrial(t *testing.T, c Choices, slots int, done map[limiter.AmendStat
 	for i := range 2 {
 		rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
 		for j := range 1 + c.Pick(2) {
-			spec := RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
+			spec := RandomWideSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
 			if slots > 0 && c.Pick(slots) == 0 {
 				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100), Block: spec.Block}
 			}

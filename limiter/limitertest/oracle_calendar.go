@@ -22,7 +22,7 @@ func newCalendarModel(s limiter.Spec) *calendarModel {
 	if err != nil {
 		panic(err)
 	}
-	return &calendarModel{limit: uint64(s.Limit), spec: s, zone: zone, all: s.CountRejected == limiter.CountAll, counts: counts{}}
+	return &calendarModel{limit: uint64(s.Limit), spec: s, zone: zone, all: s.CountRejected == limiter.CountAll, most: mostUnits(s), counts: counts{}}
 }
 
 // slot numbers the windows by the instants at which they begin.

@@ -20,7 +20,7 @@ func randomRules(c Choices) (yaml string, windows []time.Duration) {
 		fmt.Fprintf(&b, "  - name: r%d\n    continue: true\n    shadow: %t\n    %s\n    cost: %d\n    limits:\n",
 			i, c.Pick(3) == 0, keys, 1+c.Pick(2))
 		for j := range 1 + c.Pick(2) {
-			s := RandomSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprintf("l%d", j), time.Hour)
+			s := RandomWideSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprintf("l%d", j), time.Hour)
 			if s.Limit = min(s.Limit, 10); s.DripUnits > 0 && s.Limit%s.DripUnits != 0 {
 				s.DripUnits = 0
 			}

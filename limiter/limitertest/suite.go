@@ -370,7 +370,7 @@ func invalidRequests(t *testing.T, f Factory) {
 	ask := newAsker(t, f, file.String())
 	for what, r := range map[string]*limiter.Request{
 		"a negative cost":        {Path: "/a", User: "u", Cost: limiter.Units(-1)},
-		"a cost above 2^32-1":    {Path: "/a", User: "u", Cost: limiter.Units(1 << 32)},
+		"a cost above 2^53-1":    {Path: "/a", User: "u", Cost: limiter.Units(limiter.MaxUnits + 1)},
 		"a user above 256 bytes": {Path: "/a", User: strings.Repeat("u", limiter.MaxKeyBytes+1)},
 	} {
 		var d limiter.Decision

@@ -50,7 +50,7 @@ func pick[T any](c Choices, of ...T) T { return of[c.Pick(len(of))] }
 // longest.
 func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
 	s := limiter.Spec{Name: name, Algorithm: a}
-	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.NarrowUnits, 1<<33, limiter.MaxUnits)
+	s.Limit = pick[int64](c, 1, 2, 3, 3, 4, 5, 7, 10, 10, 100, 1000, 3_000_000_000, limiter.NarrowUnits)
 	if a == limiter.SlidingLog {
 		s.Limit = min(s.Limit, limiter.MaxLogLimit)
 	}
@@ -74,6 +74,9 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 		}
 	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
 		s.Burst = pick(c, 0, 0, 1, 2, 3, s.Limit/2, s.Limit*2)
+		if s.Burst > limiter.NarrowUnits {
+			s.Burst = 0
+		}
 		if len(s.Problems()) > 0 { // over 100 years to recover
 			s.Burst = 0
 		}
@@ -82,7 +85,7 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 			if s.Drip == limiter.DripInterval && c.Pick(2) == 0 {
 				s.DripUnits = pick(c, s.Limit, 2, 5, s.Limit/2)
 				s.Limit += (s.DripUnits - s.Limit%max(1, s.DripUnits)) % max(1, s.DripUnits)
-				s.Limit = min(s.Limit, limiter.MaxUnits-limiter.MaxUnits%max(1, s.DripUnits))
+				s.Limit = min(s.Limit, limiter.NarrowUnits-limiter.NarrowUnits%max(1, s.DripUnits))
 			}
 		}
 	}
@@ -94,10 +97,27 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 		s.Block = s.Window/3 + 7*time.Microsecond
 		s.Block -= s.Block % time.Microsecond
 	}
-	if mostUnits(s) > limiter.NarrowUnits {
-		s.Block = 0
-	}
 	return s
+}
+
+// RandomWideSpec is RandomSpec, of which every second limit may be above [limiter.NarrowUnits]:
+// near it, or near [limiter.MaxUnits].
+func RandomWideSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
+	s := RandomSpec(c, a, name, longest)
+	if c.Pick(2) == 0 {
+		return s
+	}
+	w := s
+	w.Limit = pick[int64](c, limiter.NarrowUnits+1, 1<<40, limiter.MaxUnits-1, limiter.MaxUnits)
+	w.Block, w.DripUnits = 0, 0
+	switch a {
+	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
+		w.Burst = pick(c, 0, 1, w.Limit/2, limiter.MaxUnits)
+	}
+	if len(w.Problems()) > 0 { // a log, or over 100 years to recover
+		return s
+	}
+	return w
 }
 
 // Step is one check of a trace.
@@ -233,17 +253,25 @@ func (t *Trace) cost(c Choices) uint64 {
 	case 5, 6:
 		return max(1, left)
 	case 7, 8:
-		return uint64(min(left+1, limiter.MaxUnits))
+		return min(left+1, t.most())
 	case 9:
 		return max(1, capacity/uint64(1+c.Pick(16)))
 	case 10:
 		if c.Pick(4) == 0 {
-			return pick(c, capacity+1, limiter.MaxUnits)
+			return pick(c, capacity+1, t.most())
 		}
 		return 1
 	default:
 		return max(1, capacity/10)
 	}
+}
+
+// most returns the largest cost that a decider of these limits takes.
+func (t *Trace) most() (most uint64) {
+	for _, s := range t.specs {
+		most = max(most, mostUnits(s))
+	}
+	return most
 }
 
 // Diff returns how a decision differs from the oracle's, "" if it does not.
