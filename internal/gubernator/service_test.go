@@ -314,6 +314,9 @@ func TestLeakyBucket(t *testing.T) {
 		},
 		"largest numbers": {
 			{"leaky limit=4294967295 burst=4294967295 ms=34560000000 hits=4294967295", "under 4294967295 left 0 reset 34560000000"},
+			{"key=wide limit=9007199254740991 hits=9007199254740990", "under 9007199254740991 left 1 reset 60000"},
+			{"leaky key=wide limit=9007199254740991 burst=9007199254740991 hits=9007199254740990", "under 9007199254740991 left 1 reset 60000"},
+			{"key=wide limit=9007199254740991 hits=9007199254740992", "over 9007199254740991 left 1 reset 60000"},
 			{"leaky key=long limit=1 ms=3155760000000", "error: while applying rate limit 'n_long': duration 3155760000000 is out of range: give 0 to 34560000000 milliseconds, which are 400 days"},
 			{"leaky key=slow limit=1 burst=1000 ms=34560000000", "error: burst 1000 takes over 100 years to recover"},
 		},

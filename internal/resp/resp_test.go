@@ -368,6 +368,7 @@ func TestOwnCommands(t *testing.T) {
 		{"CL.THROTTLE k x 1 1", "-ERR max_burst is \"x\": give a whole number"},
 		{"CL.THROTTLE k -1 1 1", "-ERR max_burst is -1: give 0 to 9007199254740990"},
 		{"CL.THROTTLE k 1 0 1", "-ERR count per period is 0: give 1 to 9007199254740990"},
+		{"CL.THROTTLE wide 9007199254740990 9007199254740990 1 9007199254740990", "[0 9007199254740991 1 -1 1]"},
 		{"CL.THROTTLE k 1 1 34560001", "-ERR period is 34560001: give 1 to 34560000"},
 		{"CL.THROTTLE k 1 1 1 -1", "-ERR quantity is -1: give 0 to 9007199254740990"},
 		{"QUIT", "OK"},
