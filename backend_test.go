@@ -95,6 +95,28 @@ func TestBackendDecidesEveryTranscript(t *testing.T) {
 	})
 }
 
+// TestABackendCountsNarrowUnits: a backend is asked for no cost and no limit above 2^32-1, which it
+// might count wrongly.
+func TestABackendCountsNarrowUnits(t *testing.T) {
+	n, _ := newBackendNode(t)
+	wide, err := weir.NewLimit(weir.Spec{Limit: limiter.NarrowUnits + 1, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, r := range map[string]weir.Request{
+		"a cost":  {Path: "/r", User: "u", Cost: weir.Units(limiter.NarrowUnits + 1)},
+		"a limit": {Path: "/r", User: "u", Limits: []*weir.Limit{wide}},
+	} {
+		const want = "costs and limits go up to 4294967295 units: count in larger units"
+		if _, err := n.Check(t.Context(), r); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := n.Settle(t.Context(), weir.Request{Path: r.Path, User: r.User, ID: "1", Limits: r.Limits}, limiter.NarrowUnits+1, false); err == nil {
+			t.Errorf("%s is settled", what)
+		}
+	}
+}
+
 const backendRules = `
 version: 1
 rules:

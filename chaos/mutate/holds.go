@@ -36,7 +36,7 @@ func ofHolds() []mutation {
 			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
 		}},
 		{name: "a refund forgets no id that was settled", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
-			{"limiter/table/amend.go", "state.B = limiter.SettledID\n", "state.B = 0\n"},
+			{"limiter/table/amend.go", "state, limiter.SettledID)\n", "state, 0)\n"},
 		}},
 		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "			share.ID.Hold = 0 //", "			share.ID.Hold += 0 //"},

@@ -2,10 +2,31 @@ package main
 
 // ofIDs returns those of checks that count once in a cluster.
 func ofIDs() []mutation {
-	const cluster = "./internal/cluster"
+	const cluster, suite = "./internal/cluster", "./limiter/limitertest"
 	return []mutation{
 		{name: "an id that is remembered keeps its slot", pkg: "./limiter/table", test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
-			{"limiter/table/newid.go", " && max(s.state.Time, s.state.Until) <= now {", " && s.state.Time > 0 {"},
+			{"limiter/table/newid.go", " && s.state.Time <= now {", " && s.state.Time > 0 {"},
+		}},
+		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+			{"limiter/state.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
+		}},
+		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+			{"limiter/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n", "h.Limit, h.Cost&math.MaxUint32\n"},
+		}},
+		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+			{"limiter/bucket.go", "	if more += carry; more != 0 {\n", "	if more += carry; more != more {\n"},
+		}},
+		{name: "units: sub-windows of a wide limit have a word each", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+			{"limiter/subwindow.go", "	if l.p.wide {\n		return words[1+i]\n	}\n", "	if l.p.wide {\n		return words[1+i] & math.MaxUint32\n	}\n"},
+		}},
+		{name: "units: frames have no cost above 2^53-1", pkg: "./internal/peerlink", test: "^TestUnitsAreBounded$", edits: []edit{
+			{"internal/peerlink/columns.go", "		if *c.at(&items[i]) > maxUnits {\n", "		if *c.at(&items[i]) > maxUnits*1000 {\n"},
+		}},
+		{name: "units: an earlier member gets no wide counter", pkg: cluster, test: "^TestWideCountersAreNotSentToEarlierMembers$", edits: []edit{
+			{"internal/cluster/mesh/writer.go", " || limiter.Wide(e.Limit)) {", ") {"},
+		}},
+		{name: "units: a backend is not asked for wide ones", pkg: ".", test: "^TestABackendCountsNarrowUnits$", edits: []edit{
+			{"backend.go", "	if !c.Wide() {\n", "	if !c.Wide() || c.Len() > 0 {\n"},
 		}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load", test: "^TestPlantedInManyKeys$", edits: []edit{
 			{"cmd/weir/internal/load/ledger.go", "		l.twice[n].Add(1)\n		l.heir.Add(1)\n", "		l.heir.Add(1)\n"},

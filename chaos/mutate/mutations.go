@@ -104,7 +104,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/copy.go", "	if g.waitSilentSince == 0 || g.waitSilentSince < waitSince {", "	if g.waitSilentSince == 0 {"},
 		}},
 		{name: "merge, not sum", edits: []edit{
-			{"limiter/merge.go", "	both := max(uint64(into.A)+uint64(into.B), uint64(from.A)+uint64(from.B))\n	into.A = max(into.A, from.A)\n", "	both := uint64(into.A) + uint64(into.B) + uint64(from.A) + uint64(from.B)\n	into.A += from.A\n"},
+			{"limiter/merge.go", "	both := max(into.A+into.B, from.A+from.B)\n	into.A = max(into.A, from.A)\n", "	both := into.A + into.B + from.A + from.B\n	into.A += from.A\n"},
 			{"limiter/merge.go", "	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)\n", "	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), into.A+from.A\n"},
 		}},
 	}

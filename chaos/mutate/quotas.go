@@ -14,7 +14,7 @@ func ofQuotas() []mutation {
 			{"rules/quota.go", "k.Rule == rule && ", "k == nil && "},
 		}},
 		{name: "quota: draws of several rules are added", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
-			{"rules/quota.go", "uint64(k.Cost)+uint64(cost)", "uint64(cost)"},
+			{"rules/quota.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
 		}},
 		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$", edits: []edit{
 			{"limiter/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},

@@ -14,7 +14,7 @@ func ofSlots() []mutation {
 			{"limiter/state.go", "		if s.A -= s.B; s.Time <= now {\n", "		if s.Time <= now {\n"},
 		}},
 		{name: "concurrency: what is held counts until the last end", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/hold.go", "	s.Time = max(s.Time, end)\n}", "	s.Time = max(s.Time, end*0)\n}"},
+			{"limiter/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
 		}},
 		{name: "concurrency: a denial waits for the end of holds", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
 			{"limiter/table/concurrency.go", "max(0, room-now, until-now).Duration(), true\n", "max(0, last-now, room-room, until-now).Duration(), true\n"},

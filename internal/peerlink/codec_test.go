@@ -163,6 +163,22 @@ func TestFewBytesStandForLittle(t *testing.T) {
 	}
 }
 
+// Units in frames are bounded: a cost above the largest ends the link.
+func TestUnitsAreBounded(t *testing.T) {
+	for cost, ok := range map[uint64]bool{maxUnits: true, maxUnits + 1: false, math.MaxUint64: false} {
+		b, err := proto.Marshal(&peerv1.Message{Frame: &peerv1.Frame{
+			From: 1, To: 2, Rules: []*peerv1.Rule{{Id: 1}}, Checks: &peerv1.Checks{Count: 1, Ids: []uint64{1}, Keys: []byte{1}},
+			Keys: &peerv1.Keys{Count: 1, His: []uint64{1}, Los: []uint64{1}, Costs: []uint64{cost}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newTestCodec().message(b); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "column 7 of keys") {
+			t.Errorf("a cost of %d: %v", cost, err)
+		}
+	}
+}
+
 // known fails if a message, or one within it, has a field that the proto file does not
 // have.
 func known(t *testing.T, m protoreflect.Message) {

@@ -28,7 +28,31 @@ func randomFrame(r *rand.Rand, most int) *peer.Frame {
 	f.Traces = f.Traces[:min(len(f.Traces), len(f.Checks))]
 	f.Holds = f.Holds[:min(len(f.Holds), len(f.Checks)+len(f.Refunds))]
 	f.Amended = f.Amended[:min(len(f.Amended), len(f.Replies))]
+	fitUnits(f)
 	return f
+}
+
+// fitUnits bounds the units of a frame as the codec does.
+func fitUnits(f *peer.Frame) {
+	for i := range f.Keys {
+		f.Keys[i].Cost &= maxUnits
+	}
+	for i := range f.Results {
+		f.Results[i].Remaining &= maxUnits
+		f.Results[i].InForce &= maxUnits
+	}
+	for i := range f.Amended {
+		a := &f.Amended[i]
+		a.First, a.Estimate, a.Was = a.First&maxUnits, a.Estimate&maxUnits, a.Was&maxUnits
+	}
+	for i := range f.Explained {
+		for j := range f.Explained[i].Limits {
+			counts := f.Explained[i].Limits[j].Counts
+			for k := range counts {
+				counts[k].Count &= maxUnits
+			}
+		}
+	}
 }
 
 func fitLimit(l *peer.Limit) {
