@@ -7,16 +7,16 @@ func ofIDs() []mutation {
 		{name: "an id that is remembered keeps its slot", pkg: "./limiter/table", test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
 			{"limiter/table/newid.go", " && s.state.Time <= now {", " && s.state.Time > 0 {"},
 		}},
-		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/state.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
 		}},
-		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n", "h.Limit, h.Cost&math.MaxUint32\n"},
 		}},
-		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/bucket.go", "	if more += carry; more != 0 {\n", "	if more += carry; more != more {\n"},
 		}},
-		{name: "units: sub-windows of a wide limit have a word each", pkg: suite, test: "^TestTableConforms$", edits: []edit{
+		{name: "units: sub-windows of a wide limit have a word each", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/subwindow.go", "	if l.p.wide {\n		return words[1+i]\n	}\n", "	if l.p.wide {\n		return words[1+i] & math.MaxUint32\n	}\n"},
 		}},
 		{name: "units: frames have no cost above 2^53-1", pkg: "./internal/peerlink", test: "^TestUnitsAreBounded$", edits: []edit{

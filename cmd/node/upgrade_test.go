@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -78,6 +79,14 @@ func (u *upgradedIDs) ask(t *testing.T, all []*seat) {
 		}
 		if remembered && i == 0 {
 			u.used++
+		}
+		wide := int64(limiter.NarrowUnits + 1)
+		d, err = u.a.nodes[i].Check(t.Context(), &weirv1.CheckRequest{Path: "/k", User: "wide", Cost: &wide})
+		switch {
+		case !remembered && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "counts no units above 4294967295")):
+			t.Errorf("stage %d, %s, in a cluster of both versions, a wide cost: %v, %v", u.stages, s.name, d, err)
+		case remembered && (err != nil || d.GetAllowed() || !d.GetNever()):
+			t.Errorf("stage %d, %s, in a cluster of this version, a wide cost: %v, %v", u.stages, s.name, d, err)
 		}
 		check.IdOptional = true
 		d, err = u.a.nodes[i].Check(t.Context(), check)

@@ -113,6 +113,40 @@ func TestAnEarlierVersionIsSentNoIDs(t *testing.T) {
 	}
 }
 
+// A member of an earlier version is sent no counter of a limit above 2^32-1, which it would read as
+// another number.
+func TestWideCountersAreNotSentToEarlierMembers(t *testing.T) {
+	for _, wire := range []uint16{peer.IDWire, peer.IDWire - 1} {
+		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits + 10, Window: 24 * time.Hour})
+		k := charge.Key(0)
+		k.Rule.Replication = limiter.ReplicationOff
+		x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}, 77}
+		v := *c.View()
+		members := append([]peer.Member(nil), v.Members...)
+		members[1].Wire = wire
+		c.SetView(view.New(self, members, h, 3, 3))
+		if r := x.check(third, 1, limiter.NarrowUnits+4, peer.Check{Wait: uint32(firstWait)}); r == nil || r.Status != peer.Decided {
+			t.Fatalf("premise: it is charged: %+v", r)
+		}
+		x.wants(6, "after the check")
+		h.pass(20 * limiter.Millisecond)
+		sent := 0
+		for f := c.Take(other, true); f != nil; f = c.Take(other, true) {
+			for i := range f.Entries {
+				if e := &f.Entries[i]; !e.Gone {
+					sent++
+					if got := uint64(e.A) | uint64(e.B)<<32; got != limiter.NarrowUnits+4 {
+						t.Errorf("sent are %d units", got)
+					}
+				}
+			}
+		}
+		if want := int(wire - peer.IDWire + 1); sent != want {
+			t.Errorf("a member with the wire %d is sent %d counters, want %d", wire, sent, want)
+		}
+	}
+}
+
 // While the reply to an attempt is withheld, its charge may be taken back. So another attempt
 // waits: it repeats what is acknowledged, and charges anew after what was taken back.
 func TestAnAttemptWaitsForAWithheldReply(t *testing.T) {
