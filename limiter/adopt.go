@@ -12,22 +12,22 @@ package limiter
 func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
 	c := old.open(s)
 	charge, fresh = c.adopt(l, old, words, now)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 	return charge, fresh
 }
 
-func (s *counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
+func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
 	s.roll(old, words, now)
 	if s.emptyAt(old, words) <= now {
 		// It equals an absent entry, even if the new limit would count what is left.
-		*s = counts{}
+		*s = Counts{}
 		return 0, true
 	}
 	if l.block == 0 {
 		s.Until = 0
 	}
 	if a, b := l.p.algorithm, old.p.algorithm; a != b && (a == Concurrency || b == Concurrency) {
-		*s = counts{Until: s.Until} // what is held is no use, and no use is held
+		*s = Counts{Until: s.Until} // what is held is no use, and no use is held
 		return 0, true
 	}
 	if l.keeps(old) {
@@ -42,7 +42,7 @@ func (s *counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 		return 0, false
 	}
 	used := old.used(s, now)
-	*s = counts{Until: s.Until}
+	*s = Counts{Until: s.Until}
 	switch l.p.algorithm {
 	case SlidingLog:
 		used = min(used, l.limit)

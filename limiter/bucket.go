@@ -16,7 +16,7 @@ import (
 // chargedAt returns the instant of a bucket's last charge, or one up to a grain
 // earlier; if it is not known, an instant before all others. It is needed when the
 // clock goes back: until then the bucket neither leaks nor gains.
-func (l *Limit) chargedAt(s *counts) Tick {
+func (l *Limit) chargedAt(s *Counts) Tick {
 	if s.B == 0 {
 		return math.MinInt64
 	}
@@ -24,7 +24,7 @@ func (l *Limit) chargedAt(s *counts) Tick {
 }
 
 // noteCharged records that the bucket was charged at now.
-func (l *Limit) noteCharged(s *counts, now Tick) {
+func (l *Limit) noteCharged(s *Counts, now Tick) {
 	s.B = 0
 	if n := uint64(s.Time-now+l.grain-1) / uint64(l.grain); s.Time > now && n <= math.MaxUint32 {
 		s.B = n
@@ -32,7 +32,7 @@ func (l *Limit) noteCharged(s *counts, now Tick) {
 }
 
 // debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
-func (l *Limit) debt(s *counts, now Tick) (hi, lo uint64) {
+func (l *Limit) debt(s *Counts, now Tick) (hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		return 0, 0
@@ -44,7 +44,7 @@ func (l *Limit) debt(s *counts, now Tick) (hi, lo uint64) {
 
 // bucketUsed returns the level in units, rounded up. n more units fit, used + n <=
 // burst, exactly if max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
-func (l *Limit) bucketUsed(s *counts, now Tick) uint64 {
+func (l *Limit) bucketUsed(s *Counts, now Tick) uint64 {
 	hi, lo := l.debt(s, now)
 	lo, carry := bits.Add64(lo, uint64(l.window)-1, 0)
 	if hi += carry; hi == 0 {
@@ -53,7 +53,7 @@ func (l *Limit) bucketUsed(s *counts, now Tick) uint64 {
 	return quo(hi, lo, uint64(l.window))
 }
 
-func (l *Limit) chargeBucket(s *counts, now Tick, n uint64) {
+func (l *Limit) chargeBucket(s *Counts, now Tick, n uint64) {
 	now = max(now, l.chargedAt(s))
 	if s.Time < now {
 		s.Time, s.A = now, 0
@@ -76,7 +76,7 @@ func (l *Limit) chargeBucket(s *counts, now Tick, n uint64) {
 }
 
 // capDebt limits the level to most.
-func (l *Limit) capDebt(s *counts, now Tick) {
+func (l *Limit) capDebt(s *Counts, now Tick) {
 	if l.aboveMost(s, now) {
 		hi, lo := bits.Mul64(l.most, uint64(l.window))
 		l.setDebt(s, now, hi, lo)
@@ -84,14 +84,14 @@ func (l *Limit) capDebt(s *counts, now Tick) {
 }
 
 // aboveMost reports whether the level is above most.
-func (l *Limit) aboveMost(s *counts, now Tick) bool {
+func (l *Limit) aboveMost(s *Counts, now Tick) bool {
 	hi, lo := l.debt(s, now)
 	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
 	return hi > mostHi || hi == mostHi && lo > mostLo
 }
 
 // setDebt sets the level to hi:lo, in 1/limit ticks.
-func (l *Limit) setDebt(s *counts, now Tick, hi, lo uint64) {
+func (l *Limit) setDebt(s *Counts, now Tick, hi, lo uint64) {
 	now = max(now, l.chargedAt(s))
 	q, r := bits.Div64(hi, lo, l.limit)
 	s.Time, s.A = now+Tick(q), r
@@ -100,7 +100,7 @@ func (l *Limit) setDebt(s *counts, now Tick, hi, lo uint64) {
 
 // bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
 // window.
-func (l *Limit) bucketAdmitsAt(s *counts, n uint64) Tick {
+func (l *Limit) bucketAdmitsAt(s *Counts, n uint64) Tick {
 	hi, lo := bits.Mul64(l.cap-n, uint64(l.window))
 	if hi == 0 && lo < s.A {
 		return s.Time + 1
@@ -110,7 +110,7 @@ func (l *Limit) bucketAdmitsAt(s *counts, n uint64) Tick {
 }
 
 // refundBucket takes back n units, less what has leaked since beyond rest.
-func (l *Limit) refundBucket(s *counts, now, at Tick, n, rest uint64) {
+func (l *Limit) refundBucket(s *Counts, now, at Tick, n, rest uint64) {
 	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
 	restHi, restLo := bits.Mul64(rest, uint64(l.window))
 	leakedLo, less := bits.Sub64(leakedLo, restLo, 0)
@@ -132,7 +132,7 @@ func (l *Limit) refundBucket(s *counts, now, at Tick, n, rest uint64) {
 
 // rescale converts a level of the limit old into one of l, in units, rounded up. The
 // state must have been rolled by old.
-func (l *Limit) rescale(old *Limit, s *counts, now Tick) {
+func (l *Limit) rescale(old *Limit, s *Counts, now Tick) {
 	s.B = 0 // it is in grains of old
 	if l.window == old.window && l.limit == old.limit {
 		return
@@ -210,7 +210,7 @@ func (l *Limit) alignedDrip(t Tick) Tick {
 	return next
 }
 
-func (l *Limit) rollDrips(s *counts, now Tick) {
+func (l *Limit) rollDrips(s *Counts, now Tick) {
 	if s.A == 0 {
 		s.Time = now
 		return
@@ -222,7 +222,7 @@ func (l *Limit) rollDrips(s *counts, now Tick) {
 }
 
 // dripAt returns the instant at which n units have leaked since s.Time.
-func (l *Limit) dripAt(s *counts, n uint64) Tick {
+func (l *Limit) dripAt(s *Counts, n uint64) Tick {
 	if n == 0 {
 		return 0
 	}

@@ -81,7 +81,7 @@ func (l *Limit) windowEnd(start Tick) Tick {
 }
 
 // rollCalendar is rollFixed for calendar windows.
-func (l *Limit) rollCalendar(s *counts, now Tick) {
+func (l *Limit) rollCalendar(s *Counts, now Tick) {
 	if start, _ := l.cal.Window(int64(now)); s.A == 0 || Tick(start) > s.Time {
 		s.Time, s.A = Tick(start), 0
 	}

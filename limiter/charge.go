@@ -156,7 +156,8 @@ func (c *Charge) Len() int { return c.n }
 func (c *Charge) Add(k Key) bool {
 	switch {
 	case c.n < inlineKeys:
-		c.inline[c.n] = k
+		to := &c.inline[c.n] // field by field: a key is too large for registers as a whole
+		to.Hash, to.Rule, to.Cost, to.Index = k.Hash, k.Rule, k.Cost, k.Index
 	case c.n < MaxKeys:
 		c.more = append(c.more, k)
 	default:

@@ -9,12 +9,13 @@ package limiter
 // that count at now, for [State.Report]. It changes the state only by [State.Roll].
 func (s *State) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
 	c := l.open(s)
-	used = c.probe(l, words, now, out)
-	*s = l.packed(&c)
+	used = c.Probe(l, words, now, out)
+	l.pack(s, &c)
 	return used
 }
 
-func (s *counts) probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
+// Probe is [State.Probe].
+func (s *Counts) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
 	s.roll(l, words, now)
 	used = l.used(s, now)
 	n := max(out.Cost, 1)
@@ -92,10 +93,11 @@ func Repeat(d *Decision) {
 // would deny has a RetryAfter, too, although the check is allowed.
 func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
 	c := l.open(s)
-	c.report(l, words, now, used, charged, denied, out)
+	c.Report(l, words, now, used, charged, denied, out)
 }
 
-func (s *counts) report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
+// Report is [State.Report].
+func (s *Counts) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:

@@ -82,11 +82,11 @@ const maxExplainedEntries = 100
 func (s *State) Explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
 	c := l.open(s)
 	e := c.explain(l, words, now, out)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 	return e
 }
 
-func (s *counts) explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
+func (s *Counts) explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
 	s.roll(l, words, now)
 	n := max(out.Cost, 1)
 	e := LimitExplanation{Limit: l.String(), Known: s.emptyAt(l, words) > now}
@@ -111,7 +111,7 @@ func (s *counts) explain(l *Limit, words []uint64, now Tick, out *LimitDecision)
 func stamp(t Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
 
 // describe returns the contents of a state that was rolled to now.
-func (l *Limit) describe(s *counts, words []uint64, now Tick) ([]Field, []WindowCount) {
+func (l *Limit) describe(s *Counts, words []uint64, now Tick) ([]Field, []WindowCount) {
 	window := func(start Tick, n uint64) WindowCount { return WindowCount{start, start + l.window, n} }
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -141,7 +141,7 @@ func (l *Limit) describe(s *counts, words []uint64, now Tick) ([]Field, []Window
 	}
 }
 
-func (l *Limit) subCounts(s *counts, words []uint64, now Tick) []WindowCount {
+func (l *Limit) subCounts(s *Counts, words []uint64, now Tick) []WindowCount {
 	out := make([]WindowCount, l.subs)
 	newest := floorTo(now, l.sub)
 	if s.A|s.B != 0 {
@@ -157,7 +157,7 @@ func (l *Limit) subCounts(s *counts, words []uint64, now Tick) []WindowCount {
 	return out
 }
 
-func logCounts(s *counts, words []uint64) []WindowCount {
+func logCounts(s *Counts, words []uint64) []WindowCount {
 	first := max(0, int(s.B)-maxExplainedEntries)
 	if s.B == 1 {
 		return []WindowCount{{s.Time, s.Time + 1, s.A}}
@@ -170,7 +170,7 @@ func logCounts(s *counts, words []uint64) []WindowCount {
 	return out
 }
 
-func (l *Limit) describeBucket(s *counts, now Tick) []Field {
+func (l *Limit) describeBucket(s *Counts, now Tick) []Field {
 	if !l.shared {
 		return []Field{{"level", fmt.Sprint(s.A)}, {"drips counted up to", stamp(s.Time)}}
 	}
@@ -193,7 +193,7 @@ func (l *Limit) describeBucket(s *counts, now Tick) []Field {
 }
 
 // arithmetic returns the comparison that decides n units.
-func (l *Limit) arithmetic(s *counts, now Tick, n uint64) string {
+func (l *Limit) arithmetic(s *Counts, now Tick, n uint64) string {
 	switch l.p.algorithm {
 	case Concurrency:
 		return fmt.Sprintf("%d held + %d <= %d", s.A, n, l.limit)
@@ -224,7 +224,7 @@ func (l *Limit) arithmetic(s *counts, now Tick, n uint64) string {
 	}
 }
 
-func levelText(l *Limit, s *counts, now Tick) string {
+func levelText(l *Limit, s *Counts, now Tick) string {
 	if !l.shared {
 		return fmt.Sprint(s.A)
 	}

@@ -196,7 +196,7 @@ func Occupy(l *Limit, s *State, n uint64, end Tick) {
 	c := l.open(s)
 	c.B -= min(c.B, n)
 	c.Time = max(c.Time, end)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
 // CountHeld lets a limit on concurrency count what holds have charged to it, and nothing else.
@@ -208,7 +208,7 @@ func CountHeld(l *Limit, s, holds *State, words []uint64) {
 			c.Time, c.A = max(c.Time, h.End), l.addSat(c.A, h.Cost)
 		}
 	}
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
 // HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that

@@ -43,23 +43,23 @@ func RememberedLimit() *Limit {
 }
 
 // rollID forgets an id whose time is over.
-func (s *counts) rollID(now Tick) {
+func (s *Counts) rollID(now Tick) {
 	if s.Time <= now {
-		*s = counts{}
+		*s = Counts{}
 	}
 }
 
 // moveID shifts the instants of an id that is remembered at now by so many ticks.
-func (s *counts) moveID(now, by Tick) {
+func (s *Counts) moveID(now, by Tick) {
 	if s.Time <= now {
-		*s = counts{}
+		*s = Counts{}
 		return
 	}
 	s.Time, s.Until = s.Time+by, s.Until+by
 }
 
 // checkID reports whether an exported id makes sense.
-func (s *counts) checkID() bool {
+func (s *Counts) checkID() bool {
 	most := Span(MaxHold + MaxIDTTL) // of a hold that is kept
 	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
 }
@@ -83,7 +83,7 @@ func (s *State) Settled() bool {
 // NewID returns the state of an id that is remembered until an instant, was charged cost units at
 // another, and charged the limits of parts: see [IDParts].
 func NewID(until, charged Tick, cost uint64, parts uint32) State {
-	return packedID(&counts{Time: until, Until: charged, A: cost, B: uint64(parts)})
+	return packedID(&Counts{Time: until, Until: charged, A: cost, B: uint64(parts)})
 }
 
 // IDCost returns the cost of a remembered id, in units.

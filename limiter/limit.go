@@ -226,6 +226,7 @@ type Limit struct {
 	wholeTail bool
 	// keepsWords is set for sliding_log, sliding_window and holds.
 	keepsWords bool
+	plain      bool // its states are stored as they are: see open
 	shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
 	// For these, longest is the longest time, in ticks, that a level can take to leak.
 	// grain is the unit in which the time of the last charge is stored: one tick, or
@@ -314,6 +315,7 @@ func (l *Limit) precompute() {
 	h.Write([]byte(p.name))
 	l.nameID, l.paramsID = h.Sum64(), p.id()
 	l.window, l.limit, l.cap, l.block = p.window, p.limit, p.limit, p.block
+	l.plain = !p.wide && p.algorithm != Remembered
 	if l.maxUnits = NarrowUnits; p.wide || p.algorithm == Remembered {
 		l.maxUnits = MaxUnits
 	}

@@ -13,7 +13,7 @@ const (
 	logTickMask = 1<<45 - 1
 )
 
-func logWords(s *counts, now Tick, n uint64) int {
+func logWords(s *Counts, now Tick, n uint64) int {
 	if s.B == 0 || s.B == 1 && now <= s.Time {
 		return 0
 	}
@@ -24,7 +24,7 @@ func logWords(s *counts, now Tick, n uint64) int {
 func logParts(n uint64) int { return int((n + logCostMax - 1) / logCostMax) }
 
 // logEntries returns how many entries of a log are in words.
-func logEntries(s *counts) int {
+func logEntries(s *Counts) int {
 	if s.B == 1 {
 		return logParts(s.A)
 	}
@@ -32,7 +32,7 @@ func logEntries(s *counts) int {
 }
 
 // spillLog writes the single entry of a log into words.
-func spillLog(s *counts, words []uint64) {
+func spillLog(s *Counts, words []uint64) {
 	words[0] = 0
 	n := s.A
 	s.B = 0
@@ -57,14 +57,14 @@ func logEntry(tick Tick, cost uint64) uint64 {
 }
 
 // logAt returns the tick and cost of entry i.
-func logAt(s *counts, words []uint64, i int) (Tick, uint64) {
+func logAt(s *Counts, words []uint64, i int) (Tick, uint64) {
 	e := words[logIndex(words, i)]
 	age := (uint64(s.Time) - e>>logCostBits) & logTickMask
 	return s.Time - Tick(age), e&(logCostMax-1) + 1
 }
 
 // dropOldest removes the oldest entry.
-func dropOldest(s *counts, words []uint64, cost uint64) {
+func dropOldest(s *Counts, words []uint64, cost uint64) {
 	s.A -= cost
 	s.B--
 	words[0]++
@@ -73,7 +73,7 @@ func dropOldest(s *counts, words []uint64, cost uint64) {
 	}
 }
 
-func (l *Limit) rollLog(s *counts, words []uint64, now Tick) {
+func (l *Limit) rollLog(s *Counts, words []uint64, now Tick) {
 	if s.B == 0 {
 		return
 	}
@@ -93,12 +93,12 @@ func (l *Limit) rollLog(s *counts, words []uint64, now Tick) {
 // chargeLog adds n units at now, and removes the oldest units beyond the newest limit
 // units, since they cannot change an answer. A log that holds more, from a larger limit
 // before, keeps as many, since it may come under that limit again.
-func (l *Limit) chargeLog(s *counts, words []uint64, now Tick, n uint64) {
+func (l *Limit) chargeLog(s *Counts, words []uint64, now Tick, n uint64) {
 	l.addLog(s, words, now, n, max(l.limit, s.A))
 }
 
 // addLog is chargeLog for a log that keeps at most most units, n at least.
-func (l *Limit) addLog(s *counts, words []uint64, now Tick, n, most uint64) {
+func (l *Limit) addLog(s *Counts, words []uint64, now Tick, n, most uint64) {
 	now = max(now, s.Time)
 	for s.B > 1 && s.A+n > most {
 		excess := s.A + n - most
@@ -133,7 +133,7 @@ func (l *Limit) addLog(s *counts, words []uint64, now Tick, n, most uint64) {
 	}
 }
 
-func moveLog(dst, src []uint64, s *counts) {
+func moveLog(dst, src []uint64, s *Counts) {
 	if s.B <= 1 {
 		return
 	}
@@ -143,7 +143,7 @@ func moveLog(dst, src []uint64, s *counts) {
 	}
 }
 
-func (l *Limit) logAdmitsAt(s *counts, words []uint64, n uint64) Tick {
+func (l *Limit) logAdmitsAt(s *Counts, words []uint64, n uint64) Tick {
 	sum := s.A
 	for i := range int(s.B) - 1 {
 		tick, cost := logAt(s, words, i)
@@ -155,7 +155,7 @@ func (l *Limit) logAdmitsAt(s *counts, words []uint64, n uint64) Tick {
 }
 
 // shiftLog moves all entries by a span. The caller adjusts the state's time.
-func shiftLog(s *counts, words []uint64, by Tick) {
+func shiftLog(s *Counts, words []uint64, by Tick) {
 	if s.B <= 1 {
 		return
 	}
@@ -169,7 +169,7 @@ func shiftLog(s *counts, words []uint64, by Tick) {
 // instant before the newest entry was added to that entry. So if there is no entry at
 // that tick, the next later one is used; it stops counting no later than the charge
 // does.
-func (l *Limit) refundLog(s *counts, words []uint64, now, at Tick, n uint64) {
+func (l *Limit) refundLog(s *Counts, words []uint64, now, at Tick, n uint64) {
 	if s.A == MaxLogUnits {
 		return // it may have forgotten the charge, and would give back another one
 	}
@@ -202,7 +202,7 @@ func (l *Limit) refundLog(s *counts, words []uint64, now, at Tick, n uint64) {
 }
 
 // nextInLog returns the tick of the first entry at or after at, or at if there is none.
-func nextInLog(s *counts, words []uint64, at Tick) Tick {
+func nextInLog(s *Counts, words []uint64, at Tick) Tick {
 	if s.B <= 1 {
 		return max(at, s.Time)
 	}
@@ -218,7 +218,7 @@ func nextInLog(s *counts, words []uint64, at Tick) Tick {
 }
 
 // removeLog removes entry i and closes the gap.
-func removeLog(s *counts, words []uint64, i int, cost uint64) {
+func removeLog(s *Counts, words []uint64, i int, cost uint64) {
 	if last := int(s.B) - 1; i == last && last > 0 {
 		s.Time, _ = logAt(s, words, last-1)
 	}

@@ -42,7 +42,7 @@ func (into *State) MergeWords(l *Limit, from *State) int {
 	return c.mergeWords(l, &o)
 }
 
-func (into *counts) mergeWords(l *Limit, from *counts) int {
+func (into *Counts) mergeWords(l *Limit, from *Counts) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		if into.A|from.A == 0 && (into.B == 0 || from.B == 0 || into.Time == from.Time) {
@@ -76,10 +76,10 @@ func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []
 	c := l.open(into)
 	o := l.open(from)
 	c.merge(l, intoWords, &o, fromWords, now)
-	*into = l.packed(&c)
+	l.pack(into, &c)
 }
 
-func (into *counts) merge(l *Limit, intoWords []uint64, from *counts, fromWords []uint64, now Tick) {
+func (into *Counts) merge(l *Limit, intoWords []uint64, from *Counts, fromWords []uint64, now Tick) {
 	into.Until = max(into.Until, from.Until)
 	switch {
 	case l.idle(from, now):
@@ -107,7 +107,7 @@ func (into *counts) merge(l *Limit, intoWords []uint64, from *counts, fromWords 
 
 // mergeFixed takes the later window with its larger count. The count of an earlier
 // window denies until the later one begins, and is stored in B.
-func (l *Limit) mergeFixed(into, from *counts) {
+func (l *Limit) mergeFixed(into, from *Counts) {
 	if l.p.align == AlignFirstHit {
 		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)
 		return
@@ -127,7 +127,7 @@ func (l *Limit) mergeFixed(into, from *counts) {
 // mergeCounter takes the larger count of this window, and the larger sum of this window
 // and the previous one. For every fraction f of the previous window, A + f*B = (1-f)*A
 // + f*(A+B), so the result is never below either state.
-func (l *Limit) mergeCounter(into *counts, from counts, now Tick) {
+func (l *Limit) mergeCounter(into *Counts, from Counts, now Tick) {
 	at := max(into.Time, from.Time)
 	l.ahead(into, at, now)
 	l.ahead(&from, at, now)
@@ -138,7 +138,7 @@ func (l *Limit) mergeCounter(into *counts, from counts, now Tick) {
 
 // ahead makes the window that begins at at, which lies in the future, the current one
 // of a state with an earlier current window.
-func (l *Limit) ahead(s *counts, at, now Tick) {
+func (l *Limit) ahead(s *Counts, at, now Tick) {
 	if s.Time < at {
 		used := s.A + l.tail(s, now)
 		s.Time, s.A, s.B = at, 0, min(used, l.maxUnits)
@@ -148,7 +148,7 @@ func (l *Limit) ahead(s *counts, at, now Tick) {
 // mergeSubs takes, for each k, the larger sum of the newest k sub-windows. If those of the
 // two states begin at different instants, see [State.Import], the earlier ones count as
 // long as the next later ones.
-func (l *Limit) mergeSubs(into *counts, words []uint64, from *counts, fromWords []uint64) {
+func (l *Limit) mergeSubs(into *Counts, words []uint64, from *Counts, fromWords []uint64) {
 	if len(words) == 0 { // both are the same single sub-window
 		into.B = max(into.B, from.B)
 		return
@@ -173,7 +173,7 @@ func (l *Limit) mergeSubs(into *counts, words []uint64, from *counts, fromWords 
 // subsFrom returns the count at some age, relative to a newest sub-window that is later
 // steps later. Counts older than the ring are at its last age: they still count if the
 // later sub-window has not begun.
-func (l *Limit) subsFrom(s *counts, words []uint64, age, later int) (n uint64) {
+func (l *Limit) subsFrom(s *Counts, words []uint64, age, later int) (n uint64) {
 	from, to := age-later, age-later
 	if age == l.subs-1 {
 		from, to = max(from, 0), l.subs-1
@@ -187,7 +187,7 @@ func (l *Limit) subsFrom(s *counts, words []uint64, age, later int) (n uint64) {
 // subsAhead makes the sub-window that begins at at, which is not earlier, the newest,
 // and ensures that there is a ring. Counts that drop out of the ring are added to the
 // oldest one that remains.
-func (l *Limit) subsAhead(s *counts, words []uint64, at Tick) {
+func (l *Limit) subsAhead(s *Counts, words []uint64, at Tick) {
 	steps := int(min((at-s.Time)/l.sub, Tick(l.subs-1)))
 	if s.A == 0 {
 		clear(words[:l.subWords()])
@@ -207,7 +207,7 @@ func (l *Limit) subsAhead(s *counts, words []uint64, at Tick) {
 
 // mergeLog takes, for each t, the larger cost since t. It writes from the newest entry
 // to the oldest, from the end of the ring.
-func mergeLog(into *counts, words []uint64, from *counts, fromWords []uint64) {
+func mergeLog(into *Counts, words []uint64, from *Counts, fromWords []uint64) {
 	if into.B|from.B == 1 && into.Time == from.Time {
 		into.A = max(into.A, from.A)
 		return
@@ -235,7 +235,7 @@ func mergeLog(into *counts, words []uint64, from *counts, fromWords []uint64) {
 }
 
 // cursorOf returns a cursor over a copy of the log.
-func cursorOf(s *counts, words []uint64) logCursor {
+func cursorOf(s *Counts, words []uint64) logCursor {
 	c := logCursor{s: *s, words: make([]uint64, 1+logEntries(s))}
 	if s.B == 1 {
 		spillLog(&c.s, c.words)
@@ -248,7 +248,7 @@ func cursorOf(s *counts, words []uint64) logCursor {
 
 // logCursor iterates over a log from the newest entry to the oldest.
 type logCursor struct {
-	s     counts
+	s     Counts
 	words []uint64
 	next  int
 	sum   uint64 // of the entries taken

@@ -32,7 +32,7 @@ func (s *State) Held(l *Limit) int {
 	return c.held(l)
 }
 
-func (s *counts) held(l *Limit) int {
+func (s *Counts) held(l *Limit) int {
 	switch {
 	case l.p.algorithm == SlidingWindow && s.A > 0:
 		return l.subWords()
@@ -56,10 +56,10 @@ func (s *State) Export(l *Limit, words []uint64, now Tick) {
 	}
 	c := l.open(s)
 	c.export(l, words, now)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
-func (s *counts) export(l *Limit, words []uint64, now Tick) {
+func (s *Counts) export(l *Limit, words []uint64, now Tick) {
 	if l.p.algorithm == Remembered {
 		s.moveID(now, -now)
 		return
@@ -91,10 +91,10 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 	}
 	c := l.open(s)
 	c.take(l, words, now)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
-func (s *counts) take(l *Limit, words []uint64, now Tick) {
+func (s *Counts) take(l *Limit, words []uint64, now Tick) {
 	if l.p.algorithm == Remembered {
 		s.moveID(0, now)
 		return
@@ -133,7 +133,7 @@ func (s *counts) take(l *Limit, words []uint64, now Tick) {
 }
 
 // idle reports whether a state counts nothing at now, apart from a block.
-func (l *Limit) idle(s *counts, now Tick) bool {
+func (l *Limit) idle(s *Counts, now Tick) bool {
 	switch l.p.algorithm {
 	case FixedWindow, SlidingCounter, SlidingWindow:
 		return s.A|s.B == 0
@@ -169,7 +169,7 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 	return c.check(l, words)
 }
 
-func (s *counts) check(l *Limit, words []uint64) error {
+func (s *Counts) check(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
@@ -177,7 +177,7 @@ func (s *counts) check(l *Limit, words []uint64) error {
 		return bad("counts of %d and %d units", s.A, s.B)
 	}
 	if l.p.algorithm == Remembered {
-		if len(words) > 0 || *s != (counts{}) && !s.checkID() {
+		if len(words) > 0 || *s != (Counts{}) && !s.checkID() {
 			return bad("its parts contradict each other (until %d us, %d us, %d, %d)", s.Time, s.Until, s.A, s.B)
 		}
 		return nil
@@ -221,7 +221,7 @@ func (s *counts) check(l *Limit, words []uint64) error {
 }
 
 // subsAgree reports whether the counts of sub-windows match the state.
-func (l *Limit) subsAgree(s *counts, words []uint64) bool {
+func (l *Limit) subsAgree(s *Counts, words []uint64) bool {
 	if words[0] >= uint64(l.subs) || l.subCount(words, int(words[0])) != 0 {
 		return false
 	}
@@ -234,7 +234,7 @@ func (l *Limit) subsAgree(s *counts, words []uint64) bool {
 
 // logAgrees reports whether the entries of a log match the state: in order, the newest
 // at its time, none older than a window.
-func (l *Limit) logAgrees(s *counts, words []uint64) bool {
+func (l *Limit) logAgrees(s *Counts, words []uint64) bool {
 	if s.B <= 1 {
 		return s.A <= MaxLogUnits && min(s.A, 1) == s.B
 	}

@@ -35,8 +35,9 @@ type State struct {
 	A, B uint32
 }
 
-// counts is a state whose numbers are wide enough for every limit.
-type counts struct {
+// Counts is a [State] during a decision, with numbers that are wide enough for every limit. Deciders
+// that take several steps with one state keep it between them.
+type Counts struct {
 	Time, Until Tick
 	A, B        uint64
 }
@@ -53,37 +54,55 @@ const (
 // A wide limit, which has no blocks, stores its first number in A and B, and its second in
 // Until. A remembered id stores the bits of its cost above the 32nd above idBits of B, and those
 // above these in the first byte of Until, which is otherwise a copy of the sign.
-func (l *Limit) open(s *State) counts {
-	if l.p.wide {
-		return counts{Time: s.Time, A: uint64(s.A) | uint64(s.B)<<32, B: uint64(s.Until)}
+func (l *Limit) open(s *State) Counts {
+	if l.plain {
+		return Counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}
 	}
-	if l.p.algorithm == Remembered {
-		return openID(s)
-	}
-	return counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}
+	return l.openOther(s)
 }
 
-// packed is the inverse of open.
-func (l *Limit) packed(c *counts) State {
+//go:noinline
+func (l *Limit) openOther(s *State) Counts {
 	if l.p.wide {
-		return State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
+		return Counts{Time: s.Time, A: uint64(s.A) | uint64(s.B)<<32, B: uint64(s.Until)}
 	}
-	if l.p.algorithm == Remembered {
-		return packedID(c)
-	}
-	return State{c.Time, c.Until, uint32(c.A), uint32(c.B)}
+	return openID(s)
 }
 
-func openID(s *State) counts {
+// Open returns what a state of the limit counts, for the steps of a decision.
+func (s *State) Open(l *Limit) Counts { return l.open(s) }
+
+// Store is the inverse of [State.Open].
+func (c *Counts) Store(l *Limit, s *State) { l.pack(s, c) }
+
+// pack is the inverse of open.
+func (l *Limit) pack(s *State, c *Counts) {
+	if l.plain {
+		s.Time, s.Until, s.A, s.B = c.Time, c.Until, uint32(c.A), uint32(c.B)
+		return
+	}
+	l.packOther(s, c)
+}
+
+//go:noinline
+func (l *Limit) packOther(s *State, c *Counts) {
+	if l.p.wide {
+		*s = State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
+		return
+	}
+	*s = packedID(c)
+}
+
+func openID(s *State) Counts {
 	sign := s.Until << 8 >> 63
 	high := uint64(s.Until^sign) >> 56
-	return counts{
+	return Counts{
 		Time: s.Time, Until: s.Until << 8 >> 8,
 		A: uint64(s.A) | uint64(s.B>>idBits)<<32 | high<<(64-idBits), B: uint64(s.B & idMask),
 	}
 }
 
-func packedID(c *counts) State {
+func packedID(c *Counts) State {
 	high := Tick(c.A >> (64 - idBits) << 56) //nolint:gosec // at most six bits
 	return State{
 		Time: c.Time, Until: c.Until ^ high,
@@ -100,7 +119,7 @@ func (s *State) NotBefore(l *Limit, now Tick) Tick {
 	return c.notBefore(l, now)
 }
 
-func (s *counts) notBefore(l *Limit, now Tick) Tick {
+func (s *Counts) notBefore(l *Limit, now Tick) Tick {
 	length := l.window
 	switch {
 	case l.p.algorithm == Remembered:
@@ -136,10 +155,10 @@ func BlockEnd(l *Limit, s *State) Tick {
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
 	c := l.open(s)
 	c.roll(l, words, now)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
-func (s *counts) roll(l *Limit, words []uint64, now Tick) {
+func (s *Counts) roll(l *Limit, words []uint64, now Tick) {
 	if s.Until != 0 && s.Until <= now && !l.internal() {
 		s.Until = 0
 	}
@@ -172,7 +191,7 @@ func (s *counts) roll(l *Limit, words []uint64, now Tick) {
 
 // used returns the units that count at now, rounded up. Apart from a block, n more are
 // admitted if used + n <= capacity.
-func (l *Limit) used(s *counts, now Tick) uint64 {
+func (l *Limit) used(s *Counts, now Tick) uint64 {
 	switch l.p.algorithm {
 	case FixedWindow:
 		return max(s.A, s.B)
@@ -194,11 +213,12 @@ func (l *Limit) used(s *counts, now Tick) uint64 {
 // decided. The words must have room, see [State.Words].
 func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint64) {
 	c := l.open(s)
-	c.charge(l, words, now, n)
-	*s = l.packed(&c)
+	c.Charge(l, words, now, n)
+	l.pack(s, &c)
 }
 
-func (s *counts) charge(l *Limit, words []uint64, now Tick, n uint64) {
+// Charge is [State.Charge].
+func (s *Counts) Charge(l *Limit, words []uint64, now Tick, n uint64) {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A == 0 && l.p.align == AlignFirstHit {
@@ -232,21 +252,21 @@ func (s *counts) charge(l *Limit, words []uint64, now Tick, n uint64) {
 func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 	c := l.open(s)
 	c.overdraw(l, words, now, n)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
-func (s *counts) overdraw(l *Limit, words []uint64, now Tick, n uint64) {
+func (s *Counts) overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 	switch l.p.algorithm {
 	case SlidingLog:
 		n = l.overdraft(n)
 		l.addLog(s, words, now, n, max(l.limit, min(l.addSat(s.A, n), MaxLogUnits)))
 	case TokenBucket, LeakyBucket, GCRA:
-		s.charge(l, words, now, min(n, l.most))
+		s.Charge(l, words, now, min(n, l.most))
 		if l.shared {
 			l.capDebt(s, max(now, l.chargedAt(s)))
 		}
 	default:
-		s.charge(l, words, now, n)
+		s.Charge(l, words, now, n)
 	}
 }
 
@@ -256,7 +276,7 @@ func (s *State) OverdrawWords(l *Limit, now Tick, n uint64) int {
 	return c.overdrawWords(l, now, n)
 }
 
-func (s *counts) overdrawWords(l *Limit, now Tick, n uint64) int {
+func (s *Counts) overdrawWords(l *Limit, now Tick, n uint64) int {
 	return s.wordsFor(l, now, l.overdraft(n))
 }
 
@@ -280,7 +300,7 @@ func (s *State) Words(l *Limit, now Tick, n uint64) int {
 	return c.wordsFor(l, now, n)
 }
 
-func (s *counts) wordsFor(l *Limit, now Tick, n uint64) int {
+func (s *Counts) wordsFor(l *Limit, now Tick, n uint64) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		return l.subWordsFor(s, now)
@@ -297,7 +317,7 @@ func (s *State) Move(l *Limit, dst, src []uint64) {
 	c.move(l, dst, src)
 }
 
-func (s *counts) move(l *Limit, dst, src []uint64) {
+func (s *Counts) move(l *Limit, dst, src []uint64) {
 	if l.p.algorithm == SlidingLog {
 		moveLog(dst, src, s)
 		return
@@ -312,7 +332,7 @@ func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
 	return c.emptyAt(l, words)
 }
 
-func (s *counts) emptyAt(l *Limit, words []uint64) Tick {
+func (s *Counts) emptyAt(l *Limit, words []uint64) Tick {
 	var at Tick
 	switch l.p.algorithm {
 	case FixedWindow:
@@ -349,7 +369,7 @@ func (s *counts) emptyAt(l *Limit, words []uint64) Tick {
 
 // admitsAt returns the first instant at which n units are admitted, apart from a block.
 // They must not be admitted now.
-func (l *Limit) admitsAt(s *counts, words []uint64, n uint64) Tick {
+func (l *Limit) admitsAt(s *Counts, words []uint64, n uint64) Tick {
 	switch l.p.algorithm {
 	case FixedWindow:
 		if s.A+n <= l.limit {
@@ -390,10 +410,10 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint64)
 func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
 	c := l.open(s)
 	c.reduce(l, words, now, latest, at, n, rest)
-	*s = l.packed(&c)
+	l.pack(s, &c)
 }
 
-func (s *counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
+func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
 	s.roll(l, words, now)
 	if s.Time > latest && l.importsAhead() && (l.p.algorithm != FixedWindow || s.B == 0) {
 		at = max(at, s.Time) // it was imported, and what was charged since counts in it

@@ -37,7 +37,7 @@ func (l *Limit) setSubCount(words []uint64, i int, n uint64) {
 }
 
 // older returns the sum of the ring.
-func (l *Limit) older(s *counts, words []uint64) uint64 {
+func (l *Limit) older(s *Counts, words []uint64) uint64 {
 	if s.A < l.maxUnits {
 		return s.A
 	}
@@ -56,11 +56,11 @@ func (l *Limit) ringSum(words []uint64) (sum uint64) {
 	return sum
 }
 
-func (l *Limit) setOlder(s *counts, n uint64) { s.A = min(n, l.maxUnits) }
+func (l *Limit) setOlder(s *Counts, n uint64) { s.A = min(n, l.maxUnits) }
 
 // rollSubs makes the sub-window of now the newest if there is a ring. Without a ring
 // the newest stays until the next charge.
-func (l *Limit) rollSubs(s *counts, words []uint64, now Tick) {
+func (l *Limit) rollSubs(s *Counts, words []uint64, now Tick) {
 	if s.A|s.B == 0 || now < s.Time+l.sub {
 		return
 	}
@@ -96,14 +96,14 @@ func (l *Limit) turn(words []uint64, steps int) (dropped uint64) {
 }
 
 // subWordsFor returns how many words a charge at now needs.
-func (l *Limit) subWordsFor(s *counts, now Tick) int {
+func (l *Limit) subWordsFor(s *Counts, now Tick) int {
 	if s.A == 0 && (s.B == 0 || now < s.Time+l.sub) {
 		return 0
 	}
 	return l.subWords()
 }
 
-func (l *Limit) chargeSubs(s *counts, words []uint64, now Tick, n uint64) {
+func (l *Limit) chargeSubs(s *Counts, words []uint64, now Tick, n uint64) {
 	switch {
 	case s.A|s.B == 0:
 		s.Time = floorTo(now, l.sub)
@@ -115,7 +115,7 @@ func (l *Limit) chargeSubs(s *counts, words []uint64, now Tick, n uint64) {
 
 // newest makes a ring for a state without one, with the sub-window that begins at at as
 // the newest. at must be less than subs sub-windows after the newest.
-func (l *Limit) newest(s *counts, words []uint64, at Tick) {
+func (l *Limit) newest(s *Counts, words []uint64, at Tick) {
 	clear(words[:l.subWords()])
 	l.setSubCount(words, 0, s.B)
 	words[0] = uint64((at - s.Time) / l.sub)
@@ -124,7 +124,7 @@ func (l *Limit) newest(s *counts, words []uint64, at Tick) {
 
 // subOf returns the count of the sub-window that is age steps older than the
 // newest, 0 <= age < subs.
-func (l *Limit) subOf(s *counts, words []uint64, age int) uint64 {
+func (l *Limit) subOf(s *Counts, words []uint64, age int) uint64 {
 	switch {
 	case age == 0:
 		return s.B
@@ -145,7 +145,7 @@ func (l *Limit) subAt(words []uint64, age int) int {
 	return i
 }
 
-func (l *Limit) subsAdmitAt(s *counts, words []uint64, n uint64) Tick {
+func (l *Limit) subsAdmitAt(s *Counts, words []uint64, n uint64) Tick {
 	steps := 0
 	switch sum := s.A + s.B; {
 	case s.A == 0:
@@ -168,7 +168,7 @@ func (l *Limit) subsAdmitAt(s *counts, words []uint64, n uint64) Tick {
 	return s.Time + Tick(steps)*l.sub
 }
 
-func (l *Limit) subsEmptyAt(s *counts, words []uint64) Tick {
+func (l *Limit) subsEmptyAt(s *Counts, words []uint64) Tick {
 	if s.A|s.B == 0 {
 		return 0
 	}
@@ -179,7 +179,7 @@ func (l *Limit) subsEmptyAt(s *counts, words []uint64) Tick {
 	return s.Time + Tick(l.subs-age)*l.sub
 }
 
-func (l *Limit) refundSubs(s *counts, words []uint64, at Tick, n uint64) {
+func (l *Limit) refundSubs(s *Counts, words []uint64, at Tick, n uint64) {
 	if at >= s.Time {
 		// A later charge would have made its sub-window the newest.
 		if at < s.Time+l.sub && !l.saturated(s.B) {

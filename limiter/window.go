@@ -13,7 +13,7 @@ func (l *Limit) start(now Tick) Tick {
 	return now - since
 }
 
-func (l *Limit) rollFixed(s *counts, now Tick) {
+func (l *Limit) rollFixed(s *Counts, now Tick) {
 	if l.p.align == AlignFirstHit {
 		if now >= s.Time+l.window {
 			s.A = 0
@@ -31,7 +31,7 @@ func (l *Limit) rollFixed(s *counts, now Tick) {
 }
 
 // rollBefore is rollFixed for a state that counts in two windows: see [State.Merge].
-func (l *Limit) rollBefore(s *counts, now Tick) {
+func (l *Limit) rollBefore(s *Counts, now Tick) {
 	if now < s.Time {
 		return
 	}
@@ -41,7 +41,7 @@ func (l *Limit) rollBefore(s *counts, now Tick) {
 
 // refundFixed takes back n units if the window in which they were charged has not
 // ended.
-func (l *Limit) refundFixed(s *counts, at Tick, n, rest uint64) {
+func (l *Limit) refundFixed(s *Counts, at Tick, n, rest uint64) {
 	if at < s.Time || l.saturated(s.A) {
 		return
 	}
@@ -53,7 +53,7 @@ func (l *Limit) refundFixed(s *counts, at Tick, n, rest uint64) {
 	s.A -= min(s.A, n)
 }
 
-func (l *Limit) rollCounter(s *counts, now Tick) {
+func (l *Limit) rollCounter(s *Counts, now Tick) {
 	switch {
 	case s.A|s.B == 0 || now >= s.Time+2*l.window:
 		s.Time, s.A, s.B = l.start(now), 0, 0
@@ -65,7 +65,7 @@ func (l *Limit) rollCounter(s *counts, now Tick) {
 // tail returns r(previous * (window-elapsed) * weight / window). For the rounding
 // exact, r rounds up: all other terms are whole, so the decisions are the same, and the
 // remainder is the floored one.
-func (l *Limit) tail(s *counts, now Tick) uint64 {
+func (l *Limit) tail(s *Counts, now Tick) uint64 {
 	if s.B == 0 {
 		return 0
 	}
@@ -114,14 +114,14 @@ func (l *Limit) tailFits(start Tick, previous uint64, room uint64) Tick {
 	return start + max(0, l.window-Tick(min(quo(hi, lo, rate), uint64(l.window))))
 }
 
-func (l *Limit) counterAdmitsAt(s *counts, n uint64) Tick {
+func (l *Limit) counterAdmitsAt(s *Counts, n uint64) Tick {
 	if s.A+n <= l.limit {
 		return l.tailFits(s.Time, s.B, l.limit-n-s.A)
 	}
 	return l.tailFits(s.Time+l.window, s.A, l.limit-n)
 }
 
-func (l *Limit) counterEmptyAt(s *counts) Tick {
+func (l *Limit) counterEmptyAt(s *Counts) Tick {
 	switch {
 	case s.A > 0 && l.wholeTail:
 		return s.Time + 2*l.window
@@ -134,7 +134,7 @@ func (l *Limit) counterEmptyAt(s *counts) Tick {
 	}
 }
 
-func (l *Limit) refundCounter(s *counts, at Tick, n uint64) {
+func (l *Limit) refundCounter(s *Counts, at Tick, n uint64) {
 	switch {
 	case at >= s.Time:
 		if !l.saturated(s.A) {

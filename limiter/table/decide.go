@@ -261,16 +261,19 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	limiter.Grow(d, len(limits))
 	var used [inlineCounters]uint64
+	var open [inlineCounters]limiter.Counts
 	grows := false
 	for i, l := range limits {
 		out := d.Limit(i)
 		begin(out, key, 0, l)
+		open[i] = found[i].state.Open(l)
 		if !limiter.KeepsWords(l) {
-			used[i] = found[i].state.Probe(l, nil, now, out)
+			used[i] = open[i].Probe(l, nil, now, out)
 			continue
 		}
 		words := t.words(found[i])
-		used[i] = found[i].state.Probe(l, words, now, out)
+		used[i] = open[i].Probe(l, words, now, out)
+		open[i].Store(l, &found[i].state)
 		grows = grows || found[i].state.Words(l, now, max(out.Cost, 1)) > len(words)
 	}
 	limiter.Settle(d, c.Peek)
@@ -278,7 +281,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 		return false
 	}
 	if d.Allowed && !d.ShadowDenied {
-		t.admit(now, c, d, &found, &used)
+		t.admit(now, c, d, &found, &open, &used)
 		limiter.Conclude(d)
 		t.count(c, d)
 		return true
@@ -289,13 +292,15 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 		charge, block := limiter.ToCharge(d, i)
 		if charge {
 			charged = out.Cost
-			s.state.Charge(l, words, now, charged)
+			open[i].Charge(l, words, now, charged)
 			limiter.NoteCharged(d, i, now)
 		}
+		open[i].Store(l, &s.state)
 		if block {
 			limiter.BeginBlock(d, i, &s.state, now)
+			open[i] = s.state.Open(l)
 		}
-		s.state.Report(l, words, now, used[i], charged, !d.Allowed, out)
+		open[i].Report(l, words, now, used[i], charged, !d.Allowed, out)
 	}
 	limiter.Conclude(d)
 	t.count(c, d)
@@ -322,23 +327,24 @@ func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, 
 }
 
 // admit charges all limits of a check of one key. All of them admit it.
-func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot, used *[inlineCounters]uint64) {
+func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot, open *[inlineCounters]limiter.Counts, used *[inlineCounters]uint64) {
 	key := c.Key(0)
 	cost := key.Cost
 	if c.Peek {
 		cost = 0
 	}
 	for i, l := range key.Rule.Limits {
-		s := found[i&(inlineCounters-1)]
+		s, counts := found[i&(inlineCounters-1)], &open[i&(inlineCounters-1)]
 		var words []uint64
 		if limiter.KeepsWords(l) {
 			words = t.words(s)
 		}
 		if cost > 0 {
-			s.state.Charge(l, words, now, cost)
+			counts.Charge(l, words, now, cost)
 			limiter.NoteCharged(d, i, now)
 		}
-		s.state.Report(l, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
+		counts.Store(l, &s.state)
+		counts.Report(l, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
 	}
 }
 
