@@ -195,7 +195,7 @@ func TestErrors(t *testing.T) {
 		{"weight text", limit("{limit: 5, window: 1s, weight: 50%}"), `2:43: weight: "50%" is not a number from 0 to 1, such as 0.5`},
 		{"weight negative", limit("{limit: 5, window: 1s, weight: -0.5}"), `2:43: weight: "-0.5" is not a number from 0 to 1, such as 0.5`},
 		{"block", limit("{limit: 5, window: 1s, block: 401d}"), `2:42: block 9624h0m0s is out of range: a block is at most 400 days long`},
-		{"block of a wide limit", limit("{limit: 4294967296, window: 1s, block: 1m}"), `2:47: a limit or burst above 4294967295 units has no block: leave it out, or count in larger units`},
+		{"block of a wide limit", limit("{limit: 4294967296, window: 1s, block: 1m}"), `2:51: a limit or burst above 4294967295 units has no block: leave it out, or count in larger units`},
 		{"block text", limit("{limit: 5, window: 1s, block: long}"), `2:42: block: "long" is not a duration: write a unit (second, minute, hour, day, week, month, year) or a duration such as 15m, 1h30m or 2d`},
 		{"align", limit("{limit: 5, window: 1s, algorithm: fixed_window, align: first-hit}"), `2:67: unknown alignment "first-hit"; did you mean "first_hit"?`},
 		{"coverage", limit("{limit: 5, window: 1s, algorithm: sliding_window, coverage: full}"), `2:72: unknown coverage "full"; known: strict, lenient`},

@@ -103,7 +103,7 @@ func NewKeys(d *limiter.Decision) (n int) {
 		for ; i < d.Len() && d.Limit(i).Key == key; i++ {
 			l := d.Limit(i)
 			fresh = fresh && l.Cost > 0 && !l.Overflow && l.InForce == 0 &&
-				uint64(l.Remaining)+uint64(l.Cost) == uint64(l.Limit.Capacity())
+				l.Remaining+l.Cost == l.Limit.Capacity()
 		}
 		if fresh {
 			n++

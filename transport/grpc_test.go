@@ -272,7 +272,7 @@ func TestBadColumns(t *testing.T) {
 		t.Errorf("an unknown rule: %v", out)
 	}
 	long := strings.Repeat("u", 257)
-	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 257, 3, 3}, Costs: []int64{1, 1, -1, 1 << 40}})
+	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 257, 3, 3}, Costs: []int64{1, 1, -1, limiter.MaxUnits + 1}})
 	if !slices.Equal(out.Flags, []byte{1, 128, 128, 128}) || len(out.Errors) != 3 || out.Remaining[0] != 2 {
 		t.Errorf("one good check among bad ones: %v", out)
 	}

@@ -89,7 +89,7 @@ func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.
 	}
 	by.amended(out)
 	return &weirv1.ReservationResponse{
-		State: weirv1.ReservationState(out.State), Estimate: uint64(out.Estimate), Over: out.Over,
+		State: weirv1.ReservationState(out.State), Estimate: out.Estimate, Over: out.Over,
 		RetryAfterUs: int64(limiter.Span(out.RetryAfter)),
 	}, nil
 }

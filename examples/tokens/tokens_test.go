@@ -220,7 +220,7 @@ func TestModelFails(t *testing.T) {
 
 func TestBadQuestions(t *testing.T) {
 	w := newWorld(t, 0, &model{words: 1, wait: never})
-	for _, most := range []int64{0, -1, 1 << 40} {
+	for _, most := range []int64{0, -1, limiter.MaxUnits + 1} {
 		if status, _ := w.answer(most); status != http.StatusBadRequest {
 			t.Errorf("max_tokens %d: %d", most, status)
 		}
