@@ -109,13 +109,21 @@ func (b *remote) holds(r *Request) error {
 	return engine.WithoutHold(r, "with this backend")
 }
 
-// narrow returns an error for a charge with a cost or a limit above [limiter.NarrowUnits], which
-// backends need not count.
+// narrow returns an error for a charge with a limit above [limiter.NarrowUnits], which backends need
+// not count. A larger cost is never admitted by any other limit.
 func narrow(c *limiter.Charge) error {
-	if !c.Wide() {
-		return nil
+	for i := range c.Len() {
+		for _, l := range c.Key(i).Rule.Limits {
+			if limiter.Wide(l) {
+				return tooWide()
+			}
+		}
 	}
-	return fmt.Errorf("%w: with this backend, costs and limits go up to %d units: count in larger units", ErrInvalid, int64(limiter.NarrowUnits))
+	return nil
+}
+
+func tooWide() error {
+	return fmt.Errorf("%w: with this backend, limits and what is settled go up to %d units: count in larger units", ErrInvalid, int64(limiter.NarrowUnits))
 }
 
 // Amend implements [engine.Decider].
@@ -124,8 +132,8 @@ func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 	if !ok {
 		return Amended{}, engine.NoHolds("with this backend")
 	}
-	if err := narrow(&q.Charge); err != nil {
-		return Amended{}, err
+	if q.Charge.Wide() {
+		return Amended{}, tooWide()
 	}
 	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }

@@ -49,7 +49,7 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 	case TokenBucket, LeakyBucket, GCRA:
 		used = min(used, l.most)
 	}
-	return min(used, l.maxUnits), true
+	return min(used, l.maxUnits()), true
 }
 
 // CountsID returns a hash of the name of a limit and of what a charge to it is worth later.

@@ -218,12 +218,7 @@ type Limit struct {
 	unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
 	unitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
 	most   uint64             // buckets: largest level of a state, in units
-	// maxUnits is the largest count of a state.
-	maxUnits uint64
-	block    Tick
-	// wholeTail reports that a unit of the previous window counts until that window is
-	// two windows old (sliding_counter, rounded up or not at all).
-	wholeTail bool
+	block  Tick
 	// keepsWords is set for sliding_log, sliding_window and holds.
 	keepsWords bool
 	plain      bool // its states are stored as they are: see open
@@ -316,17 +311,12 @@ func (l *Limit) precompute() {
 	l.nameID, l.paramsID = h.Sum64(), p.id()
 	l.window, l.limit, l.cap, l.block = p.window, p.limit, p.limit, p.block
 	l.plain = !p.wide && p.algorithm != Remembered
-	if l.maxUnits = NarrowUnits; p.wide || p.algorithm == Remembered {
-		l.maxUnits = MaxUnits
-	}
 	l.weight = uint64(p.weight)
 	if l.window%Week == 0 {
 		l.shift = 4 * Day // the epoch was a Thursday
 	}
 	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow || p.algorithm == Holds
 	switch p.algorithm {
-	case SlidingCounter:
-		l.wholeTail = l.weight > 0 && (p.rounding == RoundExact || p.rounding == RoundCeil)
 	case SlidingWindow:
 		l.sub = l.window / Tick(p.subWindows)
 		l.subs = int(p.subWindows)
@@ -342,10 +332,10 @@ func (l *Limit) precompute() {
 			l.unit = l.limit / l.unitR
 		}
 		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
-		l.most = l.maxUnits
+		l.most = l.maxUnits()
 		if hi < uint64(l.window) {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q, l.maxUnits)
+			l.most = min(q, l.maxUnits())
 		}
 		hi, lo = bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
@@ -421,6 +411,14 @@ func (l *Limit) Limit() uint64 { return l.limit }
 // Capacity returns the largest cost that can ever be admitted, in units: the burst of a
 // bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint64 { return l.cap }
+
+// maxUnits returns the largest count of a state.
+func (l *Limit) maxUnits() uint64 {
+	if l.plain {
+		return NarrowUnits
+	}
+	return MaxUnits
+}
 
 // Wide reports whether the counts of the limit take more than 32 bits.
 func Wide(l *Limit) bool { return l.p.wide }

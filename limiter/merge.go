@@ -133,7 +133,7 @@ func (l *Limit) mergeCounter(into *Counts, from Counts, now Tick) {
 	l.ahead(&from, at, now)
 	both := max(into.A+into.B, from.A+from.B)
 	into.A = max(into.A, from.A)
-	into.B = min(both-into.A, l.maxUnits)
+	into.B = min(both-into.A, l.maxUnits())
 }
 
 // ahead makes the window that begins at at, which lies in the future, the current one
@@ -141,7 +141,7 @@ func (l *Limit) mergeCounter(into *Counts, from Counts, now Tick) {
 func (l *Limit) ahead(s *Counts, at, now Tick) {
 	if s.Time < at {
 		used := s.A + l.tail(s, now)
-		s.Time, s.A, s.B = at, 0, min(used, l.maxUnits)
+		s.Time, s.A, s.B = at, 0, min(used, l.maxUnits())
 	}
 }
 
@@ -163,7 +163,7 @@ func (l *Limit) mergeSubs(into *Counts, words []uint64, from *Counts, fromWords 
 		i := l.subAt(words, age)
 		one = min(one+l.subCount(words, i), maxSum)
 		other = min(other+l.subsFrom(from, fromWords, age, later), maxSum)
-		n := min(max(one, other)-sum, l.maxUnits)
+		n := min(max(one, other)-sum, l.maxUnits())
 		l.setSubCount(words, i, n)
 		sum += n
 	}
@@ -200,7 +200,7 @@ func (l *Limit) subsAhead(s *Counts, words []uint64, at Tick) {
 	l.setSubCount(words, int(words[0]), s.B)
 	dropped := l.turn(words, steps)
 	oldest := l.subAt(words, l.subs-1)
-	l.setSubCount(words, oldest, min(l.subCount(words, oldest)+dropped, l.maxUnits))
+	l.setSubCount(words, oldest, min(l.subCount(words, oldest)+dropped, l.maxUnits()))
 	s.B = 0
 	l.setOlder(s, sum)
 }

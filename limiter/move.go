@@ -173,7 +173,7 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
-	if s.A > l.maxUnits || s.B > l.maxUnits {
+	if s.A > l.maxUnits() || s.B > l.maxUnits() {
 		return bad("counts of %d and %d units", s.A, s.B)
 	}
 	if l.p.algorithm == Remembered {
@@ -229,7 +229,7 @@ func (l *Limit) subsAgree(s *Counts, words []uint64) bool {
 	for i := range l.subs {
 		sum += uint64(l.subCount(words, i))
 	}
-	return s.A == min(sum, l.maxUnits)
+	return s.A == min(sum, l.maxUnits())
 }
 
 // logAgrees reports whether the entries of a log match the state: in order, the newest

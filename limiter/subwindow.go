@@ -9,7 +9,7 @@ import "math"
 //
 // Word 0 is the ring position of the newest sub-window, whose count in the ring is 0.
 // The counts follow, two in each word. While A is 0 the words are not used. The sum A
-// is capped at l.maxUnits. The true sum may then be higher, but nothing more is admitted
+// is capped at l.maxUnits(). The true sum may then be higher, but nothing more is admitted
 // in any case.
 
 func (l *Limit) subWords() int {
@@ -38,7 +38,7 @@ func (l *Limit) setSubCount(words []uint64, i int, n uint64) {
 
 // older returns the sum of the ring.
 func (l *Limit) older(s *Counts, words []uint64) uint64 {
-	if s.A < l.maxUnits {
+	if s.A < l.maxUnits() {
 		return s.A
 	}
 	return l.ringSum(words)
@@ -56,7 +56,7 @@ func (l *Limit) ringSum(words []uint64) (sum uint64) {
 	return sum
 }
 
-func (l *Limit) setOlder(s *Counts, n uint64) { s.A = min(n, l.maxUnits) }
+func (l *Limit) setOlder(s *Counts, n uint64) { s.A = min(n, l.maxUnits()) }
 
 // rollSubs makes the sub-window of now the newest if there is a ring. Without a ring
 // the newest stays until the next charge.
@@ -72,7 +72,7 @@ func (l *Limit) rollSubs(s *Counts, words []uint64, now Tick) {
 		sum := s.A + s.B
 		l.setSubCount(words, int(words[0]), s.B)
 		dropped := l.turn(words, int(steps))
-		if sum -= min(sum, dropped); s.A == l.maxUnits {
+		if sum -= min(sum, dropped); s.A == l.maxUnits() {
 			sum = l.ringSum(words) // A was less than the sum
 		}
 		s.Time, s.B = s.Time+steps*l.sub, 0
@@ -150,7 +150,7 @@ func (l *Limit) subsAdmitAt(s *Counts, words []uint64, n uint64) Tick {
 	switch sum := s.A + s.B; {
 	case s.A == 0:
 		steps = l.subs
-	case s.A == l.maxUnits: // the sum may be larger
+	case s.A == l.maxUnits(): // the sum may be larger
 		steps = l.subs
 		for room := l.limit - n; steps > 0; steps-- {
 			count := l.subOf(s, words, l.subs-steps)
@@ -199,7 +199,7 @@ func (l *Limit) refundSubs(s *Counts, words []uint64, at Tick, n uint64) {
 	less := min(was, n)
 	l.setSubCount(words, i, was-less)
 	sum := s.A - less
-	if s.A == l.maxUnits {
+	if s.A == l.maxUnits() {
 		sum = l.ringSum(words)
 	}
 	l.setOlder(s, sum)

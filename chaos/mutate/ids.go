@@ -8,7 +8,7 @@ func ofIDs() []mutation {
 			{"limiter/table/newid.go", " && s.state.Time <= now {", " && s.state.Time > 0 {"},
 		}},
 		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
-			{"limiter/state.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
+			{"limiter/counts.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
 		}},
 		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n", "h.Limit, h.Cost&math.MaxUint32\n"},
@@ -26,7 +26,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/mesh/writer.go", " || limiter.Wide(e.Limit)) {", ") {"},
 		}},
 		{name: "units: a backend is not asked for wide ones", pkg: ".", test: "^TestABackendCountsNarrowUnits$", edits: []edit{
-			{"backend.go", "	if !c.Wide() {\n", "	if !c.Wide() || c.Len() > 0 {\n"},
+			{"backend.go", "			if limiter.Wide(l) {\n", "			if limiter.Wide(l) && c.Len() == 0 {\n"},
 		}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load", test: "^TestPlantedInManyKeys$", edits: []edit{
 			{"cmd/weir/internal/load/ledger.go", "		l.twice[n].Add(1)\n		l.heir.Add(1)\n", "		l.heir.Add(1)\n"},

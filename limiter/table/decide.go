@@ -282,9 +282,7 @@ func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Deci
 	}
 	if d.Allowed && !d.ShadowDenied {
 		t.admit(now, c, d, &found, &open, &used)
-		limiter.Conclude(d)
-		t.count(c, d)
-		return true
+		limits = nil // the rest is for denials
 	}
 	for i, l := range limits {
 		s, out := found[i], d.Limit(i)
