@@ -112,11 +112,11 @@ func TestOverdraw(t *testing.T) {
 				st.Roll(l, nil, now)
 				words := make([]uint64, st.OverdrawWords(l, now, n)+8)
 				st.Overdraw(l, words, now, n)
-				if used, most := l.used(new(l.open(&st)), now), uint64(l.overdraft(n)); used != most && used != min(most, max(l.most, 1)) {
+				if used, most := l.used(new(l.open(&st)), now), l.overdraft(n); used != most && used != min(most, max(l.most, 1)) {
 					t.Errorf("%s: %d units are %d", l, n, used)
 				}
 				out := LimitDecision{Cost: 1}
-				if st.Probe(l, words, now, &out); out.Allowed != (uint64(n)+1 <= l.cap) {
+				if st.Probe(l, words, now, &out); out.Allowed != (n+1 <= l.cap) {
 					t.Errorf("%s: after %d units allowed %t", l, n, out.Allowed)
 				}
 				st.Export(l, words, now)

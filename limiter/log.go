@@ -53,7 +53,7 @@ func logIndex(words []uint64, i int) int {
 }
 
 func logEntry(tick Tick, cost uint64) uint64 {
-	return uint64(tick)&logTickMask<<logCostBits | uint64(cost-1)
+	return uint64(tick)&logTickMask<<logCostBits | (cost - 1)
 }
 
 // logAt returns the tick and cost of entry i.

@@ -225,11 +225,12 @@ func (l *Limit) subsAgree(s *Counts, words []uint64) bool {
 	if words[0] >= uint64(l.subs) || l.subCount(words, int(words[0])) != 0 {
 		return false
 	}
-	sum := uint64(0)
 	for i := range l.subs {
-		sum += uint64(l.subCount(words, i))
+		if l.subCount(words, i) > l.maxUnits() {
+			return false
+		}
 	}
-	return s.A == min(sum, l.maxUnits())
+	return s.A == min(l.ringSum(words), l.maxUnits())
 }
 
 // logAgrees reports whether the entries of a log match the state: in order, the newest

@@ -334,7 +334,7 @@ func TestCheckExportedRefuses(t *testing.T) {
 	drips := mustLimit(t, Spec{Algorithm: LeakyBucket, Drip: DripInterval, Limit: 10, Window: time.Second})
 	counter := mustLimit(t, Spec{Limit: 10, Window: time.Second})
 	blocks := mustLimit(t, Spec{Limit: 10, Window: time.Second, Block: time.Second})
-	entry := func(tick Tick, cost uint64) uint64 { return uint64(tick)&(1<<45-1)<<19 | uint64(cost-1) }
+	entry := func(tick Tick, cost uint64) uint64 { return uint64(tick)&(1<<45-1)<<19 | (cost - 1) }
 	for name, c := range map[string]struct {
 		l     *Limit
 		s     State

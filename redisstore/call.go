@@ -243,7 +243,7 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 			}
 			out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 			out.add(p, around)
-			head = strconv.AppendUint(append(head, ','), uint64(k.Cost), 10)
+			head = strconv.AppendUint(append(head, ','), k.Cost, 10)
 			if k.Rule.Shadow {
 				head = append(head, ",1"...)
 			} else {
@@ -296,7 +296,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 	for j, l := range k.Rule.Limits {
 		units := uint64(0)
 		if charged(first + j) {
-			units, any = uint64(k.Cost), true
+			units, any = k.Cost, true
 		}
 		out.keys = append(out.keys, string(append(append(tag, ':'), l.Name()...)))
 		out.add(s.spelled.of(l), around)

@@ -197,7 +197,7 @@ type forgotten struct {
 
 // argument returns it as the script of refunds takes it.
 func (f *forgotten) argument(cost uint64, hold bool) string {
-	b := strconv.AppendUint([]byte{'['}, uint64(cost), 10)
+	b := strconv.AppendUint([]byte{'['}, cost, 10)
 	b = strconv.AppendUint(append(b, ','), f.bits, 10)
 	b = strconv.AppendInt(append(b, ','), f.after, 10)
 	if hold {

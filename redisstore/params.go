@@ -124,7 +124,7 @@ func newParams(l *limiter.Limit) *params {
 // most returns the highest level of a bucket, in units: one that takes a century to
 // recover.
 func most(l *limiter.Limit) int64 {
-	hi, lo := bits.Mul64(uint64(century), uint64(l.Limit()))
+	hi, lo := bits.Mul64(uint64(century), l.Limit())
 	if hi >= uint64(limiter.Span(l.Window())) {
 		return limiter.NarrowUnits
 	}

@@ -11,7 +11,7 @@ import (
 
 // A cost above 2^32-1 fits no limit that Redis counts: it is denied for good, and counts nothing.
 func TestAWideCostIsNeverAdmitted(t *testing.T) {
-	s := openStore(t, redisstore.Config{Addr: startServer(t).addr})
+	s := openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})
 	for a, name := range limiter.AlgorithmNames() {
 		for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
 			l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.Algorithm(a), Limit: 10, Window: time.Hour, CountRejected: count})

@@ -112,7 +112,7 @@ func (x *forger) fill(v reflect.Value, name string) {
 		k := x.keys[x.src.below(len(x.keys))]
 		out := peer.Key{Hi: k.hash.Hi, Lo: k.hash.Lo, Closed: k.rule.Class() == limiter.Closed, Cost: 1}
 		if x.src.below(4) == 0 {
-			out.Hi, out.Cost = x.near(out.Hi), uint64(x.near(1))
+			out.Hi, out.Cost = x.near(out.Hi), x.near(1)
 		}
 		v.Set(reflect.ValueOf(out))
 		return

@@ -253,7 +253,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		}
 		cost := uint64(0)
 		if admitted {
-			cost = uint64(k.Cost)
+			cost = k.Cost
 		}
 		p := d.parts.of(k)
 		if stamp, wait := p.charged(t, k, id, cost); wait {

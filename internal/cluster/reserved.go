@@ -139,7 +139,7 @@ func (x *reservations) doubtful(t *turn, parts []*partition, k *limiter.Charge, 
 // caused reports whether a limit that denies might admit if the given units were taken
 // back.
 func caused(l *limiter.LimitDecision, units uint64) bool {
-	return units > 0 && !l.Blocked && !l.Never && !l.Overflow && uint64(max(l.Cost, 1)) <= uint64(l.Remaining)+units
+	return units > 0 && !l.Blocked && !l.Never && !l.Overflow && max(l.Cost, 1) <= l.Remaining+units
 }
 
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for

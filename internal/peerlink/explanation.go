@@ -32,7 +32,7 @@ func (e *encoder) limitExplanation(l *peer.LimitExplanation) {
 		in := e.open(4)
 		e.uint(1, uint64(l.Counts[i].Start))
 		e.uint(2, uint64(l.Counts[i].End))
-		e.uint(3, uint64(l.Counts[i].Count))
+		e.uint(3, l.Counts[i].Count)
 		e.close(in, true)
 	}
 	e.text(5, l.Arithmetic)

@@ -270,15 +270,15 @@ func (l *oracleLimit) refund(now, at Tick, n uint64) { l.model.refund(n, 0, at, 
 // remaining returns the largest cost admitted at now, found by bisection: if a cost is
 // admitted, every smaller one is.
 func (l *oracleLimit) remaining(now Tick) uint64 {
-	lo, hi := uint64(0), uint64(l.capacity)+1 // lo is admitted (or 0), hi is not
+	lo, hi := uint64(0), l.capacity+1 // lo is admitted (or 0), hi is not
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; l.admits(uint64(mid), now) {
+		if mid := (lo + hi) / 2; l.admits(mid, now) {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	return uint64(lo)
+	return lo
 }
 
 // retryAfter returns the shortest wait until n units are admitted, 0 if they are

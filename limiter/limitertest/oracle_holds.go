@@ -257,10 +257,10 @@ func (k *heldKey) overdraw(now Tick, n uint64) (over uint64) {
 		if _, ok := l.model.(*concurrencyModel); ok {
 			continue // what was used is held no more
 		}
-		left := uint64(l.unblocked(now))
+		left := l.unblocked(now)
 		over = max(over, n-min(n, left))
 		if log, ok := l.model.(*logModel); ok {
-			log.add(now, uint64(min(n, limiter.MaxLogUnits)), limiter.MaxLogUnits) // forgets nothing up to that
+			log.add(now, min(n, limiter.MaxLogUnits), limiter.MaxLogUnits) // forgets nothing up to that
 		} else {
 			l.model.charge(n, now)
 		}
@@ -369,13 +369,13 @@ func (o *holdOracle) reset(now Tick, c *limiter.Charge) {
 // unblocked returns the largest cost that is admitted at now apart from a block, found by
 // bisection.
 func (l *oracleLimit) unblocked(now Tick) uint64 {
-	lo, hi := uint64(0), uint64(l.capacity)+1
+	lo, hi := uint64(0), l.capacity+1
 	for lo+1 < hi {
-		if mid := (lo + hi) / 2; l.model.admits(uint64(mid), now) {
+		if mid := (lo + hi) / 2; l.model.admits(mid, now) {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	return uint64(lo)
+	return lo
 }

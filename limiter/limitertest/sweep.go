@@ -78,7 +78,7 @@ func boundAligned(as []Admission, w Tick, most uint64) error {
 	sums := map[int64]uint64{}
 	for _, a := range as {
 		i := windowIndex(a.At, w)
-		if sums[i] += uint64(a.Cost); sums[i] > most {
+		if sums[i] += a.Cost; sums[i] > most {
 			start := windowStart(i, w)
 			return excess(sums[i], most, start, start+w)
 		}
@@ -91,7 +91,7 @@ func boundCalendar(as []Admission, m *calendarModel, most uint64) error {
 	sums := map[int64]uint64{}
 	for _, a := range as {
 		i := m.slot(a.At)
-		if sums[i] += uint64(a.Cost); sums[i] > most {
+		if sums[i] += a.Cost; sums[i] > most {
 			start := Tick(i) * limiter.Second
 			return excess(sums[i], most, start, a.At+1)
 		}
@@ -108,7 +108,7 @@ func boundFirstHit(as []Admission, w Tick, most uint64) error {
 		if i == 0 || a.At >= start+w {
 			start, sum = a.At, 0
 		}
-		if sum += uint64(a.Cost); sum > most {
+		if sum += a.Cost; sum > most {
 			return excess(sum, most, start, start+w)
 		}
 	}
@@ -121,7 +121,7 @@ func boundSliding(as []Admission, w Tick, most uint64) error {
 	for i, last := range as {
 		var sum uint64
 		for j := i; j >= 0 && as[j].At > last.At-w; j-- {
-			sum += uint64(as[j].Cost)
+			sum += as[j].Cost
 		}
 		if sum > most {
 			return excess(sum, most, last.At-w+1, last.At+1)
@@ -136,7 +136,7 @@ func boundBucket(as []Admission, w Tick, limit, burst uint64) error {
 	for i, first := range as {
 		var sum uint64
 		for _, last := range as[i:] {
-			sum += uint64(last.Cost)
+			sum += last.Cost
 			if sum <= burst {
 				continue
 			}

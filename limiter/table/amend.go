@@ -190,8 +190,8 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint6
 		if !ok {
 			continue // the slab has no number left
 		}
-		left := uint64(l.Capacity()) - min(used, uint64(l.Capacity()))
-		over = max(over, uint64(n)-min(uint64(n), left))
+		left := l.Capacity() - min(used, l.Capacity())
+		over = max(over, n-min(n, left))
 		s.state.Overdraw(l, words, now, n)
 		if !found {
 			t.keys.Add(1)

@@ -323,7 +323,7 @@ func (t *Table) explainHolds(p *partition, k *limiter.Key, l *limiter.Limit, out
 		if h.Limit != id {
 			continue
 		}
-		sum, n = sum+uint64(h.Cost), n+1
+		sum, n = sum+h.Cost, n+1
 		if len(each) < explainedHolds {
 			then := "then given back"
 			if h.Keep {

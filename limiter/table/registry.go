@@ -128,7 +128,7 @@ func (r *registry) count(id uint16) *count {
 // returns 0 if none is left for this origin. If the number is counted, id adds a slot
 // to the count: the caller must create the slot or call release.
 func (r *registry) id(l *limiter.Limit, rule *limiter.Rule) uint16 {
-	at := &r.recent[uint8(limiter.NameID(l)^uint64(limiter.Span(l.Window()))^uint64(l.Limit()))]
+	at := &r.recent[uint8(limiter.NameID(l)^uint64(limiter.Span(l.Window()))^l.Limit())]
 	shared := rule != nil && rule.MaxShare > 0
 	if n := at.Load(); n != nil && n.limit == l && !shared && n.count.hold() {
 		return n.id

@@ -168,7 +168,7 @@ func lag(r *limiter.Rule) uint64 {
 
 // capacity returns the most units that a limit admits at once.
 func capacity(l *limiter.Limit) uint64 {
-	return uint64(min(l.Capacity(), l.Limit()))
+	return min(l.Capacity(), l.Limit())
 }
 
 // cap returns how many units a key may have answered at present that its heir has not
@@ -323,7 +323,7 @@ func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
 	if limit == math.MaxUint64 {
 		return true
 	}
-	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit
+	return k.Cost+o.dirty.unacknowledged(k.Hash.Hi) <= limit
 }
 
 // Lineage names the decisions of this node in receipts: its instance, which is random.

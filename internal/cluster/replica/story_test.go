@@ -311,7 +311,7 @@ func (s *story) say(what string) {
 // count records that a check was answered, and admitted.
 func (s *story) count(q *question) {
 	s.answered = append(s.answered, q.n)
-	s.admitted += uint64(q.Wait.Charge.Key(0).Cost)
+	s.admitted += q.Wait.Charge.Key(0).Cost
 }
 
 // ask has a client ask a member for units, and returns the number of the check. sent
@@ -362,7 +362,7 @@ func (m *actor) decide(q *question) {
 	var stamp uint64
 	wait := false
 	m.do(func(t *Turn) {
-		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, uint64(charge.Key(0).Cost))
+		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, charge.Key(0).Cost)
 	})
 	if q.Settles {
 		m.do(func(t *Turn) {

@@ -121,7 +121,7 @@ func (o *reservations) SettledWithin(t *Turn, k *limiter.Key) limiter.Tick {
 func (o *reservations) UnsettledOf(k *limiter.Key) (units uint64) {
 	for i := range o.unsettled {
 		if o.unsettled[i].key == k.Hash {
-			units += uint64(o.unsettled[i].cost)
+			units += o.unsettled[i].cost
 		}
 	}
 	return units

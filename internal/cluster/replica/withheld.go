@@ -74,7 +74,7 @@ func (o *Ownership) admits(t *Turn, h withheldReply) bool {
 			continue
 		}
 		have := o.dirty.unacknowledged(k.Hash.Hi)
-		if limit := o.cap(t, k.Rule); limit != math.MaxUint64 && have+uint64(k.Cost) > limit {
+		if limit := o.cap(t, k.Rule); limit != math.MaxUint64 && have+k.Cost > limit {
 			return false
 		}
 	}
@@ -85,9 +85,9 @@ func (o *Ownership) admits(t *Turn, h withheldReply) bool {
 		}
 		if d := o.dirty.find(k.Hash.Hi); d != nil {
 			if d.newSeq >= h.stamp {
-				d.new += uint64(k.Cost)
+				d.new += k.Cost
 			} else {
-				d.old, d.oldSeq = d.old+uint64(k.Cost), max(d.oldSeq, h.stamp)
+				d.old, d.oldSeq = d.old+k.Cost, max(d.oldSeq, h.stamp)
 			}
 		}
 	}
