@@ -37,7 +37,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "withholding beyond D", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > o.capOver(t, k.Rule, most) {", "	if false && guarded && d.old+d.new > o.capOver(t, k.Rule, most) {"},
-			{"internal/cluster/replica/owner.go", "	return uint64(k.Cost)+o.dirty.unacknowledged(k.Hash.Hi) <= limit\n", "	return true\n"},
+			{"internal/cluster/replica/owner.go", "	return k.Cost+o.dirty.unacknowledged(k.Hash.Hi) <= limit\n", "	return true\n"},
 		}},
 		{name: "revoke before appoint", edits: []edit{
 			{"internal/cluster/replica/heir.go", "	default:\n		own.revoke(t, false)\n	}\n}", "	default:\n		own.heir = nil\n		own.appoint(t)\n	}\n}"},
