@@ -113,17 +113,40 @@ func (b *remote) holds(r *Request) error {
 // not count. A larger cost is never admitted by any other limit.
 func narrow(c *limiter.Charge) error {
 	for i := range c.Len() {
-		for _, l := range c.Key(i).Rule.Limits {
-			if limiter.Wide(l) {
-				return tooWide()
-			}
+		if err := narrowRule(c.Key(i).Rule); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func tooWide() error {
-	return fmt.Errorf("%w: with this backend, limits and what is settled go up to %d units: count in larger units", ErrInvalid, int64(limiter.NarrowUnits))
+// narrowRule returns an error for a rule with such a limit.
+func narrowRule(r *limiter.Rule) error {
+	for _, l := range r.Limits {
+		if limiter.Wide(l) {
+			return fmt.Errorf("%w: limit %s/%s has %d units, and the backend counts up to %d: use another one, or count in larger units",
+				ErrInvalid, r.Name, l.Name(), max(l.Limit(), l.Capacity()), int64(limiter.NarrowUnits))
+		}
+	}
+	return nil
+}
+
+// narrowRules returns an error for rules with such a limit.
+func narrowRules(s *rules.Set) error {
+	for _, r := range s.Rules() {
+		if r.Rule == nil {
+			continue
+		}
+		if err := narrowRule(r.Rule); err != nil {
+			return err
+		}
+	}
+	for _, q := range s.Quotas() {
+		if err := narrowRule(q.Rule); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Amend implements [engine.Decider].
@@ -133,7 +156,7 @@ func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 		return Amended{}, engine.NoHolds("with this backend")
 	}
 	if q.Charge.Wide() {
-		return Amended{}, tooWide()
+		return Amended{}, fmt.Errorf("%w: more than %d units are settled or asked for, and the backend counts no more: give less", ErrInvalid, int64(limiter.NarrowUnits))
 	}
 	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }

@@ -104,8 +104,16 @@ func TestABackendCountsNarrowUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = n.Check(t.Context(), weir.Request{Path: "/r", User: "u", Limits: []*weir.Limit{wide}})
-	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "go up to 4294967295 units: count in larger units") {
+	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "the backend counts up to 4294967295") {
 		t.Errorf("a limit: %v", err)
+	}
+	for what, file := range map[string]string{
+		"a/day has 4294967296 units": "rules: [{name: a, limits: [4294967296/day]}]",
+		"q/day has 4294967297 units": "quotas: [{name: q, key: [user], limits: [4294967297/day]}]\nrules: [{name: a, quotas: [q]}]",
+	} {
+		if err := n.SetRules([]byte("version: 1\n" + file)); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("rules: %v, want %q", err, what)
+		}
 	}
 	d, err := n.Check(t.Context(), weir.Request{Path: "/r", User: "u", Cost: weir.Units(limiter.MaxUnits)})
 	if err != nil || d.Allowed || !d.Never {

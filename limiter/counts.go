@@ -1,24 +1,26 @@
 package limiter
 
-// Counts is a [State] during a decision, with numbers that are wide enough for every limit. Deciders
-// that take several steps with one state keep it between them.
+// Counts is a [State] during a decision. Its fields are those of the state, with A and B wide enough
+// for every limit. A decider that takes several steps with one state opens it once, by [State.Open],
+// and stores it at the end. It is not safe for concurrent use.
 type Counts struct {
 	Time, Until Tick
 	A, B        uint64
 }
 
-// idBits is how many bits of B a remembered id has for what it charged. Those above have part of
-// its cost.
+// idBits is how many bits of B say what a remembered id charged: see [IDParts]. The bits above are
+// of its cost. idMask has the former set.
 const (
 	idBits = MaxLimits + 1
 	idMask = 1<<idBits - 1
 )
 
-// open returns a state of the limit as numbers.
+// open is [State.Open].
 //
-// A wide limit, which has no blocks, stores its first number in A and B, and its second in
-// Until. A remembered id stores the bits of its cost above the 32nd above idBits of B, and those
-// above these in the first byte of Until, which is otherwise a copy of the sign.
+// A wide limit has no blocks. Its state stores the first number in A and B, and the second in
+// Until. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
+// part of B the next 15, and the first byte of Until the last six. Otherwise that byte repeats the
+// sign of Until.
 func (l *Limit) open(s *State) Counts {
 	if l.plain {
 		return Counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}
@@ -26,6 +28,8 @@ func (l *Limit) open(s *State) Counts {
 	return l.openOther(s)
 }
 
+// openOther is open for a state that is not plain. It is apart so that open is inlined.
+//
 //go:noinline
 func (l *Limit) openOther(s *State) Counts {
 	if l.p.wide {
@@ -49,6 +53,8 @@ func (l *Limit) pack(s *State, c *Counts) {
 	l.packOther(s, c)
 }
 
+// packOther is pack for a state that is not plain.
+//
 //go:noinline
 func (l *Limit) packOther(s *State, c *Counts) {
 	if l.p.wide {
@@ -68,7 +74,7 @@ func openID(s *State) Counts {
 }
 
 func packedID(c *Counts) State {
-	high := Tick(c.A >> (64 - idBits) << 56) //nolint:gosec // at most six bits
+	high := Tick(c.A >> (64 - idBits) << 56) // at most six bits
 	return State{
 		Time: c.Time, Until: c.Until ^ high,
 		A: uint32(c.A), B: uint32(c.B) | uint32(c.A>>32)<<idBits,

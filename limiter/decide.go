@@ -91,13 +91,13 @@ func Repeat(d *Decision) {
 // denied but not for ever. It must follow the charge: used is the result of
 // [State.Probe], charged the units charged since then. A limit of a shadow rule that
 // would deny has a RetryAfter, too, although the check is allowed.
-func (s *State) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
+func (s *State) Report(l *Limit, words []uint64, now Tick, used, charged uint64, denied bool, out *LimitDecision) {
 	c := l.open(s)
 	c.Report(l, words, now, used, charged, denied, out)
 }
 
 // Report is [State.Report].
-func (s *Counts) Report(l *Limit, words []uint64, now Tick, used uint64, charged uint64, denied bool, out *LimitDecision) {
+func (s *Counts) Report(l *Limit, words []uint64, now Tick, used, charged uint64, denied bool, out *LimitDecision) {
 	switch {
 	case charged == 0:
 	case l.p.count == CountAll:
@@ -106,7 +106,7 @@ func (s *Counts) Report(l *Limit, words []uint64, now Tick, used uint64, charged
 		used += charged
 	}
 	out.ResetAfter = max(0, s.emptyAt(l, words)-now).Duration()
-	out.Remaining = (l.cap - min(used, l.cap))
+	out.Remaining = l.cap - min(used, l.cap)
 	if s.Until > now || out.Overflow && !out.Allowed {
 		out.Remaining = 0
 	}

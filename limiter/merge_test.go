@@ -101,7 +101,7 @@ func TestMergedDeniesWhatEitherDenies(t *testing.T) {
 		charged := false
 		for step := range 40 {
 			n := uint64(1)
-			got, most := both.copy().ask(now, n, true), uint64(1<<32-1)
+			got, most := both.copy().ask(now, n, true), uint64(MaxUnits)
 			for _, k := range ks {
 				if k != nil {
 					most = min(most, k.copy().ask(now, n, true).Remaining)
@@ -155,7 +155,7 @@ func TestMergeOfTwoFullSides(t *testing.T) {
 		a := &replica{l: mustLimit(t, spec)}
 		b := a.copy()
 		now := noonTicks + Tick(r.Int64N(int64(Span(a.l.Window()))))
-		for range a.l.Capacity() {
+		for room := a.ask(now, 1, true).Remaining; room > 0; room = a.ask(now, 0, true).Remaining {
 			a.ask(now, 1, false)
 			b.ask(now+5, 1, false)
 		}

@@ -18,9 +18,10 @@ type replica struct {
 	words []uint64
 }
 
-// ask decides n units, charges them where they are admitted, and returns the
+// ask decides n units, see units, charges them where they are admitted, and returns the
 // answer.
 func (k *replica) ask(now Tick, n uint64, peek bool) LimitDecision {
+	n = k.units(n)
 	rule := Rule{Limits: []*Limit{k.l}}
 	var d Decision
 	d.Clear()
@@ -42,6 +43,14 @@ func (k *replica) ask(now Tick, n uint64, peek bool) LimitDecision {
 	k.s.Report(k.l, k.words, now, used, charged, !d.Allowed, out)
 	out.Rule = nil
 	return *out
+}
+
+// units returns how many units n are: of a wide limit, n times 1<<widened.
+func (k *replica) units(n uint64) uint64 {
+	if Wide(k.l) {
+		return n << widened
+	}
+	return n
 }
 
 func (k *replica) room(need int) {
@@ -119,6 +128,22 @@ func sized(r *rand.Rand, s Spec) Spec {
 	return s
 }
 
+// widened is the binary logarithm of the units in one unit of a wide limit.
+const widened = 40
+
+// wider returns a limit like s that is counted in 53 bits, without its block, or s if there is none.
+func wider(s Spec) Spec {
+	w := s
+	w.Limit, w.Burst, w.Block = s.Limit<<widened, s.Burst<<widened, 0
+	if s.Drip == DripInterval {
+		w.DripUnits = max(1, s.DripUnits) << widened // so it leaks at the same instants
+	}
+	if len(w.Problems()) > 0 {
+		return s
+	}
+	return w
+}
+
 // aligned reports whether a limit counts by instants that all clocks have in common.
 func aligned(s *Spec) bool {
 	switch s.Algorithm {
@@ -146,7 +171,11 @@ func eachSeed(t *testing.T, seeds uint64, f func(t *testing.T, r *rand.Rand, s S
 	for i, s := range movable() {
 		t.Run(fmt.Sprintf("%d-%s", i, s.Algorithm), func(t *testing.T) {
 			for seed := range seeds {
-				f(t, rand.New(rand.NewPCG(seed, uint64(i))), sized(rand.New(rand.NewPCG(seed, 5)), s))
+				s := sized(rand.New(rand.NewPCG(seed, 5)), s)
+				if seed%2 == 1 {
+					s = wider(s)
+				}
+				f(t, rand.New(rand.NewPCG(seed, uint64(i))), s)
 				if t.Failed() {
 					t.Fatalf("seed %d, %+v", seed, s)
 				}
@@ -294,7 +323,7 @@ func TestRefundAfterAMove(t *testing.T) {
 		if got := other.ask(there, 1, false); !got.Allowed || got.Blocked {
 			return
 		}
-		other.s.Refund(other.l, other.words, there, there, there, 1)
+		other.s.Refund(other.l, other.words, there, there, there, other.units(1))
 		if after := other.ask(there, 1, true); after.Remaining != before.Remaining && spec.Align == AlignEpoch {
 			t.Fatalf("%v: %d remain after a refund, %d before the charge", k.l, after.Remaining, before.Remaining)
 		}

@@ -17,8 +17,8 @@ type State struct {
 	// continuous leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
-	// Until is the end of the key's block, 0 if there is none. States of limits above
-	// [NarrowUnits], which have no blocks, store A in A and B, and B here.
+	// Until is the end of the key's block, 0 if there is none. A limit above
+	// [NarrowUnits] has no block: its state has A in A and B, and B in Until, see [Counts].
 	Until Tick
 	// A and B depend on the algorithm:
 	//

@@ -26,7 +26,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/mesh/writer.go", " || limiter.Wide(e.Limit)) {", ") {"},
 		}},
 		{name: "units: a backend is not asked for wide ones", pkg: ".", test: "^TestABackendCountsNarrowUnits$", edits: []edit{
-			{"backend.go", "			if limiter.Wide(l) {\n", "			if limiter.Wide(l) && c.Len() == 0 {\n"},
+			{"backend.go", "		if limiter.Wide(l) {\n			return fmt.Errorf(", "		if limiter.Wide(l) && r == nil {\n			return fmt.Errorf("},
 		}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load", test: "^TestPlantedInManyKeys$", edits: []edit{
 			{"cmd/weir/internal/load/ledger.go", "		l.twice[n].Add(1)\n		l.heir.Add(1)\n", "		l.heir.Add(1)\n"},

@@ -172,7 +172,7 @@ func ofMoves() []mutation {
 		{name: "who departs makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		case a.starts(now), a.departs(now):", "		case a.starts(now):"},
 		}},
-		{name: "who is to count on makes a minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
+		{name: "a member that leaves and stays counted makes a minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
 			{"internal/cluster/members/registry.go", "said != nil && said.gone &&\n", "said != nil &&\n"},
 		}},
 		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$", edits: []edit{

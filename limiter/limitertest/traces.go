@@ -100,8 +100,8 @@ func RandomSpec(c Choices, a limiter.Algorithm, name string, longest time.Durati
 	return s
 }
 
-// RandomWideSpec is RandomSpec, of which every second limit may be above [limiter.NarrowUnits]:
-// near it, or near [limiter.MaxUnits].
+// RandomWideSpec returns a random limit as RandomSpec does. About half of the limits are above
+// [limiter.NarrowUnits], close to it or close to [limiter.MaxUnits].
 func RandomWideSpec(c Choices, a limiter.Algorithm, name string, longest time.Duration) limiter.Spec {
 	s := RandomSpec(c, a, name, longest)
 	if c.Pick(2) == 0 {

@@ -85,9 +85,9 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	}
 }
 
-// A member that said over its own link that it leaves makes no minority of who has lost sight of it,
-// for two seconds: it may be known as dead, or as another instance that is not met yet. For closed
-// partitions it counts on.
+// A member says over its own link that it leaves. For two seconds after it is out of sight, nobody
+// counts as a minority because of it: it may be taken for dead, or have started anew and not be met
+// yet. For closed partitions it still counts.
 func TestWhoDepartsMakesNoMinority(t *testing.T) {
 	const a, b peer.Instance = 1, 2
 	began := 1_700_000_000 * limiter.Second
