@@ -70,6 +70,12 @@ func ofIDs() []mutation {
 		{name: "an attempt waits for an earlier one", pkg: cluster, test: "^TestAnAttemptWaits", edits: []edit{
 			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},
+		{name: "an attempt waits for a reply that another partition withholds", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
+			{"internal/cluster/decide.go", "	return d.await(t, parts, h)\n", "	return route.Withheld\n"},
+		}},
+		{name: "an attempt that waited for another partition's reply is decided then", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "		over := a.reply.Over()\n		if over {\n", "		over := a.reply.Over()\n		if over && !over {\n"},
+		}},
 		{name: "a block by the other keys is copied", pkg: cluster, test: "^TestABlockOfTheOtherKeysIsCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "		limits := limitsOf(answer, i)\n", "		limits := len(k.Rule.Limits)\n"},
 		}},

@@ -260,10 +260,10 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 			h = d.withhold(t, p, h, q, stamp, answer, idle)
 		}
 	}
-	if h != nil {
-		return route.Withheld
+	if h == nil {
+		return route.Answered
 	}
-	return route.Answered
+	return d.await(t, parts, h)
 }
 
 // stands records that a check with an id was admitted by charges that may be an earlier

@@ -145,7 +145,8 @@ type withheldReply struct {
 	result route.Outcome // of what is not a check
 	traced func()        // ends the span of its wait; nil if it is not traced
 	waits  atomic.Int32  // number of partitions that still withhold it
-	over   atomic.Bool   // the reply was sent, or the charge taken back
+	ended  atomic.Bool   // it is decided which of the two comes
+	over   atomic.Bool   // the reply may be sent, or the charge is taken back
 }
 
 // Facts returns what a replica must know of the reply.
@@ -154,14 +155,40 @@ func (h *withheldReply) Facts() *replica.Withheld { return &h.Withheld }
 // Over reports whether its wait has ended, perhaps in another partition.
 func (h *withheldReply) Over() bool { return h.over.Load() }
 
-// TakeBack ends its wait, so that its charge can be taken back. It reports false if the
-// wait had ended already.
-func (h *withheldReply) TakeBack() bool { return h.over.CompareAndSwap(false, true) }
+// TakeBack ends its wait, and has its charge taken back. It reports false if the wait had ended
+// already.
+func (h *withheldReply) TakeBack(undo func()) bool {
+	if !h.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	defer h.over.Store(true)
+	undo()
+	return true
+}
 
 // released ends its wait in one partition. It reports whether that was the last one, and
 // ended its wait altogether.
 func (h *withheldReply) released() bool {
-	return h.waits.Add(-1) == 0 && h.over.CompareAndSwap(false, true)
+	if h.waits.Add(-1) > 0 || !h.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	h.over.Store(true)
+	return true
+}
+
+// await has each partition of a check with an id know that its reply is withheld by some of them.
+func (d *decider) await(t *turn, parts []*partition, h *withheldReply) route.Verdict {
+	if len(parts) < 2 || h.Charge.ID == nil {
+		return route.Withheld
+	}
+	for i := range h.Charge.Len() {
+		k := h.Charge.Key(i)
+		if p := d.parts.of(k); p != nil {
+			replica.Await(t.inputs(), p.r.Own(), k, h.Charge.ID, h)
+			p.apply(t)
+		}
+	}
+	return route.Withheld
 }
 
 // send sends the decision to the asker.

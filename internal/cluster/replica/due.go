@@ -35,7 +35,7 @@ func (p *Replica) settled(t *Turn) bool {
 		return false
 	case own.next != nil || own.revoking || own.renew || own.suspended != 0 || own.waitSince != 0:
 		return false
-	case len(own.withheld)+len(own.unsettled)+len(own.contenders) > 0 || t.Now >= own.overdueUntil():
+	case len(own.withheld)+len(own.awaited)+len(own.unsettled)+len(own.contenders) > 0 || t.Now >= own.overdueUntil():
 		return false
 	case p.givenUp || p.yields || p.round != nil || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.staged != nil || p.fresh:
 		return false

@@ -79,6 +79,7 @@ type withholding struct {
 	waitSince limiter.Tick    // since when the first of them waits; 0 if none does
 	byPolicy  bool            // the heir is silent: the policy bounds what may be answered, instead of D
 	heard     uint32          // the last ping that an heir answered
+	awaited   []awaited       // replies that this partition or another one withholds
 }
 
 // newOwnership returns an ownership that begins now.
@@ -141,7 +142,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy() bool {
-	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.unsettled)+len(o.overdue)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.awaited)+len(o.unsettled)+len(o.overdue)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && o.heir.sent > o.heir.acked
 }
 

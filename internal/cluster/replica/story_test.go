@@ -76,7 +76,14 @@ type withheldCheck struct{ *question }
 
 func (a withheldCheck) Facts() *Withheld { return &a.Withheld }
 func (a withheldCheck) Over() bool       { return a.over }
-func (a withheldCheck) TakeBack() bool   { was := a.over; a.over = true; return !was }
+func (a withheldCheck) TakeBack(undo func()) bool {
+	if a.over {
+		return false
+	}
+	undo()
+	a.over = true
+	return true
+}
 
 // tell begins a story under a policy. The limit is 100 a day, so D is 5.
 func tell(t *testing.T, policy limiter.Unreachable) *story {

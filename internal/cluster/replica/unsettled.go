@@ -139,11 +139,12 @@ func (o *reservations) Stands(k *limiter.Key, id *limiter.Idempotency) {
 }
 
 // Attempted reports whether an earlier attempt of a check with an id has charged a key, and
-// its charge may still be taken back: it is unsettled, or its reply is withheld. Until then it
-// is not known whether the id stays remembered.
+// its charge may still be taken back: it is unsettled, or its reply is withheld, perhaps by another
+// partition. Until then it is not known whether the id stays remembered.
 func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
 	return slices.ContainsFunc(o.unsettled, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID }) ||
-		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !h.Over() && h.Facts().charges(k, id) })
+		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !h.Over() && h.Facts().charges(k, id) }) ||
+		slices.ContainsFunc(o.awaited, func(a awaited) bool { return a.key == k.Hash && a.id == id.ID && !a.reply.Over() })
 }
 
 // charges reports whether a withheld decision charged a key with an id.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -15,9 +16,9 @@ type Reply interface {
 	Facts() *Withheld
 	// Over reports whether its wait has ended, perhaps in another partition.
 	Over() bool
-	// TakeBack ends its wait, so that its charge can be taken back. It reports false if
-	// the wait had ended already.
-	TakeBack() bool
+	// TakeBack ends its wait, and has its charge taken back. It reports false, and does not call
+	// undo, if the wait had ended already. Until undo has returned, Over reports false.
+	TakeBack(undo func()) bool
 }
 
 // Withheld is what a replica knows of a reply that is withheld. It does not change.
@@ -36,6 +37,13 @@ type Withheld struct {
 type withheldReply struct {
 	Reply
 	stamp uint64
+}
+
+// awaited is a reply for which a later attempt waits, though this partition may not withhold it.
+type awaited struct {
+	reply Reply
+	key   limiter.Hash
+	id    uint64
 }
 
 // release sends the withheld replies that need not wait any longer: the heir has their
@@ -108,8 +116,7 @@ func (o *Ownership) takeBack(t *Turn, counter uint64, owner peer.Epoch) {
 		case resetStands(o, h.Facts(), counter):
 			o.withheld[n] = h
 			n++
-		case h.TakeBack():
-			o.undo(t, h)
+		case h.TakeBack(func() { o.undo(t, h) }):
 			t.refuseReply(h.Reply, peer.NotOwner, owner)
 			wakeAttempts(t, o, h)
 		}
@@ -178,14 +185,20 @@ func (o *Ownership) silentHeir(t *Turn) bool {
 
 // expireWithheld takes back the charges of withheld replies whose deadline has passed.
 func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
+	o.awaited = slices.DeleteFunc(o.awaited, func(a awaited) bool {
+		over := a.reply.Over()
+		if over {
+			o.wakeContenders(t, &limiter.Key{Hash: a.key})
+		}
+		return over
+	})
 	n := 0
 	for _, h := range o.withheld {
 		switch {
 		case h.Over():
 			wakeAttempts(t, o, h)
 		case t.Now >= h.Facts().Until:
-			if h.TakeBack() {
-				o.undo(t, h)
+			if h.TakeBack(func() { o.undo(t, h) }) {
 				t.refuseReply(h.Reply, peer.Overloaded, owner)
 			}
 			wakeAttempts(t, o, h)
@@ -212,6 +225,13 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 	t.Watch = true
 }
 
+// Await records that the reply to a check with an id, which has charged a key, is withheld by this
+// partition or by another one. If it waits there until its deadline, the charge of all keys is taken back.
+func Await(t *Turn, o *Ownership, k *limiter.Key, id *limiter.Idempotency, r Reply) {
+	o.awaited = append(o.awaited, awaited{r, k.Hash, id.ID})
+	t.Watch = true
+}
+
 // Confirm makes the heir acknowledge all that was done so far, even if it has changed
 // nothing. It returns the stamp of that, and whether a reply must wait for it. admits means that
 // something may have been admitted.
@@ -234,8 +254,8 @@ func undoubted(t *Turn, o *Ownership, admits bool) bool {
 	return o.isolated(t) || o.byPolicy && !admits
 }
 
-// Awaits reports whether any reply is withheld.
-func (o *withholding) Awaits() bool { return len(o.withheld) > 0 }
+// Awaits reports whether any reply is withheld, here or, of a check with an id, by another partition.
+func (o *withholding) Awaits() bool { return len(o.withheld)+len(o.awaited) > 0 }
 
 // Congested reports whether no further reply may be withheld.
 func (o *withholding) Congested() bool { return len(o.withheld) >= maxWithheld }
