@@ -59,3 +59,35 @@ func (a *asking) mayStray() {
 func (o *once) repeatedAfter(of *asking) bool {
 	return o != nil && slices.ContainsFunc(o.answers, func(x answeredTry) bool { return x.of != of && x.at >= of.call+askedFor })
 }
+
+// underWay is how long frames are under way at most, while no link is cut and no member is paused:
+// over two slow links, of a relay, to members whose turns are late.
+const underWay = 600 * ms
+
+// mayPass notes the units of the answered check's key number i if a second owner may charge it after
+// the answer. A check whose owner is silent for 80 ms is sent to the heir too, and waits there for the
+// takeover until its deadline. If the owner answers meanwhile and is taken over all the same, both
+// charge it (DESIGN section 10, "Sent again?"; decision 295). That is over when the deadline has passed, counted from
+// when the check arrives there.
+func (a *asking) mayPass(i int) {
+	w, k := a.n.w, a.keys[i]
+	if w.stronger != nil && w.stronger.exact {
+		return
+	}
+	var look func()
+	look = func() {
+		switch {
+		case w.changes(k.part) > a.owners[i]:
+			k.passed += a.cost(i)
+		case w.standsStill():
+			w.after(askedFor+underWay, look)
+		}
+	}
+	w.after(a.call+askedFor+underWay-w.now, look)
+}
+
+// standsStill reports whether frames may wait for longer than underWay: a link is cut, or a member
+// is paused.
+func (w *World) standsStill() bool {
+	return len(w.cut) > 0 || slices.ContainsFunc(w.live(), func(n *Node) bool { return n.paused })
+}

@@ -44,7 +44,7 @@ type key struct {
 	spared    int // of those, the units of checks that an owner or a full table denied
 	late      int // units of checks that waited for longer than lateAfter
 	astray    int // units that cancels may have left behind
-	passed    int // units of checks that two owners may have charged: the partition changed its owner, see changes, or has one on each side of a split
+	passed    int // units of checks that two owners may have charged: the partition changed its owner, see changes and mayPass, or has one on each side of a split
 	again     int // units of checks with ids that were charged and admitted once more
 
 	rolled          bool // its rule changes
@@ -256,8 +256,11 @@ func (a *asking) done() {
 		if late {
 			about.late += a.cost(i)
 		}
-		if n.w.changes(about.part) > a.owners[i] || late && n.w.shared(about.part) {
+		switch {
+		case n.w.changes(about.part) > a.owners[i] || late && n.w.shared(about.part):
 			about.passed += a.cost(i)
+		case late:
+			a.mayPass(i)
 		}
 		if a.once.repeats(about, d, i, a.cost(i)) {
 			n.w.stronger.repeated++

@@ -287,6 +287,69 @@ func TestChecksThatPassATakeover(t *testing.T) {
 	}
 }
 
+// TestChecksThatAreAnsweredBeforeATakeover: an owner answers late, so that the heir has the check too,
+// and is taken over all the same. Both charge the check, which is answered once.
+func TestChecksThatAreAnsweredBeforeATakeover(t *testing.T) {
+	worlds(t)
+	d := direct(t, 1, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
+	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+	third := d.others(owner, heir)[0]
+	late := func(to *Node, by limiter.Tick) { d.slow[pair{owner.inst, to.inst}] = by }
+	late(third, 150*ms)
+	d.ask(d.key, third, 2, true)
+	d.pass(20 * ms) // the heir has the charge
+	late(heir, 300*ms)
+	d.pass(150 * ms)
+	if n := d.outcome.takeovers(d.key.part); n != 0 || d.key.admitted != 2 || d.key.passed != 0 {
+		t.Fatalf("%d admitted and %d perhaps charged twice after %d takeovers; it must be answered before the first", d.key.admitted, d.key.passed, n)
+	}
+	d.pass(2 * limiter.Second)
+	if n := d.outcome.takeovers(d.key.part); n != 1 || d.key.admitted != 2 || d.key.passed != 2 || d.counted() != 4 {
+		t.Errorf("after %d takeovers %d are admitted, %d perhaps charged twice, and %d are counted, want 1, 2, 2, 4", n, d.key.admitted, d.key.passed, d.counted())
+	}
+}
+
+// TestHowLongAnAnsweredCheckMayBeCharged by a second owner: if it was not answered at once, until its
+// deadline has passed wherever it was sent. While a link is cut or a member is paused it may be under way.
+func TestHowLongAnAnsweredCheckMayBeCharged(t *testing.T) {
+	const part, over = 7, askedFor + underWay
+	for name, test := range map[string]struct {
+		took, after limiter.Tick // until the answer, and from the call to the takeover
+		at          int          // the partition that is taken over
+		holdUp      limiter.Tick // until when from the call a link is cut
+		exact       bool
+		want        int
+	}{
+		"nothing happens":            {took: 50 * ms, after: limiter.Minute, at: part},
+		"before its answer":          {took: 50 * ms, after: 40 * ms, at: part, want: 2},
+		"after its answer":           {took: 50 * ms, after: over - 1, at: part, want: 2},
+		"it is answered at once":     {took: lateAfter, after: 30 * ms, at: part},
+		"another is taken over":      {took: 50 * ms, after: 60 * ms, at: part + 1},
+		"long after its answer":      {took: 50 * ms, after: over + 1, at: part},
+		"and a link is cut":          {took: 50 * ms, after: over + 1, at: part, holdUp: over + 2, want: 2},
+		"a link was cut before that": {took: 50 * ms, after: over + 1, at: part, holdUp: over - 1},
+		"nothing may be lost":        {took: 50 * ms, after: 60 * ms, at: part, exact: true},
+	} {
+		w := newWorld(1)
+		w.stronger = &stronger{exact: test.exact}
+		k, n := &key{part: part, rule: &limiter.Rule{Name: "closed"}, d: 1}, &Node{w: w, alive: true}
+		a := &asking{n: n, keys: []*key{k}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true}, call: w.now, before: []int{0}, owners: []int{0}}
+		a.charge.Add(limiter.Key{Cost: 2})
+		if test.holdUp > 0 {
+			w.cut[pair{1, 2}] = true
+			w.after(test.holdUp, func() { delete(w.cut, pair{1, 2}) })
+		}
+		w.after(test.took, a.done)
+		w.after(test.after, func() { w.outcome.happened(cluster.EventTakeover, test.at) })
+		if err := w.run(10*limiter.Second, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if k.passed != test.want {
+			t.Errorf("%s: %d units may be charged twice, want %d", name, k.passed, test.want)
+		}
+	}
+}
+
 // TestChecksThatTwoSidesMayCharge: while a split has an owner on each side, a check that waits may have been
 // sent to both, and one may charge it after the other has answered.
 func TestChecksThatTwoSidesMayCharge(t *testing.T) {
