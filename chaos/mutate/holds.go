@@ -80,6 +80,12 @@ func ofHolds() []mutation {
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
 			{"limiter/table/import.go", "			t.endIDs(p, &in, now)\n", ""},
 		}},
+		{name: "a reservation whose id is over is settled as one that is over", pkg: table, test: "^TestAHoldEndsWithItsID$", edits: []edit{
+			{"limiter/table/amend.go", "			changed = t.endStray(p, k, c.ID.ID, now) || changed\n", ""},
+		}},
+		{name: "a reservation whose id is over is made anew", pkg: table, test: "^TestAHoldEndsWithItsID$", edits: []edit{
+			{"limiter/table/ids.go", "		t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)\n", ""},
+		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
 			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
 		}},

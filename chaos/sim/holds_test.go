@@ -287,3 +287,29 @@ func TestHoldsOverSeveralOwners(t *testing.T) {
 		t.Error("premise: some checks have several owners")
 	}
 }
+
+// TestAPausedHeirEndsWhatIsOver: the heir has a reservation and stands still. Its owner admits another one,
+// and crashes. What the heir hears when it goes on lets both last longer there; but the first one is
+// over for its client, and for the heir that takes over: it counts what was used, once.
+func TestAPausedHeirEndsWhatIsOver(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		d.reserve(owner, 1, 10)
+		d.pass(300 * ms) // the heir has it
+		heir.pause()
+		// Within the time in which the owner does without its heir's word: D is 3.
+		d.reserve(owner, 2, 1)
+		d.pass(20 * ms)
+		owner.crash(true)
+		d.pass(limiter.Span(heldFor) + limiter.Second)
+		heir.resume()
+		d.pass(2 * limiter.Second)
+		d.settledAs(third, 1, 4, limiter.AmendCharged)
+		d.settledAs(third, 1, 4, limiter.AmendRepeated)
+		d.pass(2 * limiter.Minute)
+		d.counts(4, "in the end")
+	})
+}

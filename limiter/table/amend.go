@@ -49,6 +49,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		k := c.Key(i)
 		p, _, at, _, live := t.findID(now, c, k)
 		if !live {
+			changed = t.endStray(p, k, c.ID.ID, now) || changed
 			continue
 		}
 		m := &keys[i]
@@ -59,7 +60,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		known++
 		if !m.held {
 			if a.Extend || m.was != k.Cost {
-				return limiter.Amended{State: limiter.AmendSettled, First: m.was}, false, decided
+				return limiter.Amended{State: limiter.AmendSettled, First: m.was}, changed, decided
 			}
 			continue
 		}
@@ -70,12 +71,12 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 	switch {
 	case known == 0 && (a.Extend || a.IgnoreUnknown):
 		out.State = limiter.AmendUnknown
-		return out, false, decided
+		return out, changed, decided
 	case a.Extend:
 		return t.extend(now, c, &keys, final)
 	}
 	out, result := t.settle(now, c, &keys, a, out)
-	changed = out.State == limiter.AmendDone || out.State == limiter.AmendCharged
+	changed = changed || out.State == limiter.AmendDone || out.State == limiter.AmendCharged
 	return out, changed && result == decided, result
 }
 

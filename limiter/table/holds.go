@@ -67,15 +67,20 @@ func (t *Table) ends(p *partition, s *slot) {
 // expire takes off the holds in a slot that are over at now, in the order of their ends. No
 // slot moves.
 func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
-	if s.state.A == 0 || s.state.Time > now {
-		return
+	if s.state.A > 0 && s.state.Time <= now {
+		t.endHolds(p, s, now, 0)
 	}
+}
+
+// endHolds is expire for the holds that are over, and for that of an id whatever its end is.
+func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 	words := t.words(s)
 	var due []limiter.Hold
 	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
-		if h.End > now {
+		if h.End > now && h.ID != id {
 			return h, true
 		}
+		h.End = min(h.End, now)
 		due = append(due, h)
 		return h, false
 	})

@@ -77,6 +77,9 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	if c.Peek {
 		n = 0
 	}
+	for i := 0; i < c.Len() && id.Hold > 0 && n > 0; i++ {
+		t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)
+	}
 	r, room := t.reserveOnce(c, charged, n)
 	if !room && !final {
 		return noRoom

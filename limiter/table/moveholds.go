@@ -55,6 +55,21 @@ func (t *Table) endIDs(p *partition, holds *slot, now limiter.Tick) {
 	}
 }
 
+// endStray ends the hold that a key has of an id which is over or was never known: so is the hold. Its
+// end comes with the key, and that comes late where the member stood still. It reports whether there
+// was one.
+func (t *Table) endStray(p *partition, k *limiter.Key, id uint64, now limiter.Tick) bool {
+	if p.due == never { // the partition has no holds
+		return false
+	}
+	s := t.findHolds(p, k)
+	if s == nil || !s.state.HoldsID(t.words(s), id) {
+		return false
+	}
+	t.endHolds(p, s, now, id)
+	return true
+}
+
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that
 // were settled here are left out; those that are not known here give nothing back, except to limits
 // on concurrency, see countHeld.

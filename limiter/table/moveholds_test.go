@@ -276,3 +276,51 @@ func TestMovedHoldsEndWithTheirIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestAHoldEndsWithItsID: a copy has the id of a hold in time. The key comes an hour and a half later, as
+// after a pause, and the hold with it, which ends that much later there. Who settles the hold or asks
+// for it again finds it over.
+func TestAHoldEndsWithItsID(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	late := func() (*Table, limiter.Tick) {
+		from, c := heldTable(t, l, noon, 1)
+		into, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+		moveTo(t, from, part, noon, into, noon, Replace)
+		var entries []Entry
+		from.ExportKey(part, c.Key(0).Hash.Hi, noon, func(e Entry) {
+			e.Words = append([]uint64(nil), e.Words...)
+			entries = append(entries, e)
+		})
+		now := noon + 3*limiter.Hour/2
+		if err := into.ReplaceKey(part, c.Key(0).Hash.Hi, now, entries); err != nil {
+			t.Fatal(err)
+		}
+		if n := used(t, into, l, now); n != 10 {
+			t.Fatalf("%d are counted until it ends or is asked for, want 10", n)
+		}
+		return into, now
+	}
+	for actual, states := range map[uint64][]limiter.AmendState{
+		0: {limiter.AmendUnknown, limiter.AmendUnknown},
+		3: {limiter.AmendCharged, limiter.AmendRepeated},
+	} {
+		into, now := late()
+		for i, want := range states {
+			out, changed := into.Amend(now, heldCharge(l, 1, actual), limiter.Amend{IgnoreUnknown: actual == 0})
+			if out.State != want || changed != (i == 0) || used(t, into, l, now) != int(actual) {
+				t.Errorf("settlement %d with %d: %v, changed %t, %d are counted, want %v, %t, %d", i, actual, out.State, changed, used(t, into, l, now), want, i == 0, actual)
+			}
+		}
+		if n := used(t, into, l, now+2*limiter.Hour); n != int(actual) || into.Stats().Holds != 0 {
+			t.Errorf("settled with %d: in the end %d are counted, and %d holds live", actual, n, into.Stats().Holds)
+		}
+	}
+	into, now := late()
+	var d limiter.Decision
+	if err := into.Decide(now, heldCharge(l, 1, 10), &d); err != nil || !d.Allowed || d.Repeated || used(t, into, l, now) != 10 {
+		t.Errorf("made again: %v, allowed %t, repeated %t, %d are counted, want 10", err, d.Allowed, d.Repeated, used(t, into, l, now))
+	}
+	if out, _ := into.Amend(now, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, into, l, now) != 4 {
+		t.Errorf("made again and settled with 4: %v, %d are counted", out.State, used(t, into, l, now))
+	}
+}
