@@ -16,7 +16,7 @@ PACKAGES  ?= 3     # how many packages `make race` and `make quick` build and te
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 # The packages whose tests wait for real time the longest: they begin first.
-WAITING := ./redisstore ./internal/cluster/gossip
+WAITING := ./redisstore ./internal/cluster/gossip ./internal/peerlink
 
 # What `make race` leaves to `make wire`, where there is SHORT: packages in which, tests included,
 # one goroutine does everything, so that the race detector has nothing to find and makes them many
@@ -24,6 +24,10 @@ WAITING := ./redisstore ./internal/cluster/gossip
 MODULE := github.com/weirlimit/weir
 ALONE  := internal/archtest limiter/limitertest limiter/calendar internal/cluster/replica internal/cluster/view
 SPARED := ^$(MODULE)/(chaos(/.*)?|$(subst $() $(),|,$(strip $(ALONE))))$$
+
+# What `make quick` leaves to `make test`: packages whose tests are of real servers and real
+# processes, and those that simulate or start whole clusters.
+WHOLE := ^$(MODULE)/(redisstore|cluster|cmd/node|cmd/weir|cmd/weir/internal/cli|chaos/(sim|compose|scenario))$$
 
 # The compiler and the linker live for seconds: without collections they take a fifth less time.
 TOOLEXEC := -toolexec=env GOGC=off GOMEMLIMIT=2GiB
@@ -40,8 +44,8 @@ help: ## This list
 test: deps tidy fmt lint race wire kill systems generated ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
-quick: vet ## go vet, and the tests that are not long: the round while you work
-	$(GO) test -short -skip '^TestConformance$$' -vet=off -p $(PACKAGES) -timeout 5m $(TESTFLAGS) $(WAITING) ./...
+quick: vet ## go vet, and the unit tests that are not long: the round while you work
+	$(GO) test -short -skip '^TestConformance$$' -vet=off $(COMPILE) -p $(PACKAGES) -timeout 5m $(TESTFLAGS) $(filter-out ./redisstore,$(WAITING)) ./cmd/node/internal/server $$($(GO) list ./... | grep -vE '$(WHOLE)')
 
 .PHONY: test-long
 test-long: deps tidy fmt lint lint-modules ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails

@@ -61,9 +61,10 @@ func (s *spans) of(trace string) (out []recorded) {
 	return out
 }
 
-// collect starts a collector.
+// collect starts a collector. Nodes that start after it send each span within milliseconds.
 func collect(t *testing.T) (s *spans, endpoint string) {
 	t.Helper()
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	s, l, g := new(spans), listen(t), grpc.NewServer()
 	collector.RegisterTraceServiceServer(g, s)
 	var serving sync.WaitGroup
