@@ -46,6 +46,12 @@ func ofIDs() []mutation {
 		{name: "the judge of ids tells keys by their limits", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
 			{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && d.Receipt.Has(i)"},
 		}},
+		{name: "the judge of policies expects an answer to say that all is known", pkg: "./chaos/sim", test: "^TestAPolicyIsJudgedOncePerID$", edits: []edit{
+			{"chaos/sim/once.go", "		clear(known) // the answer says it\n", ""},
+		}},
+		{name: "the judge of policies counts a key once for an id", pkg: "./chaos/sim", test: "^TestAPolicyIsJudgedOncePerID$", edits: []edit{
+			{"chaos/sim/client.go", "d.Repeated || known[i])", "d.Repeated || known[i] && d.Repeated)"},
+		}},
 		{name: "a reset that is known in part is executed for the rest", pkg: "./limiter/table", test: "^TestAResetOfKeysThatAreKnownInPart$", edits: []edit{
 			{"limiter/table/settled.go", "			if known&(1<<i) == 0 {\n", "			if known == 0 {\n"},
 		}},

@@ -250,6 +250,7 @@ func (a *asking) done() {
 		call, a.once.told = a.once.began, true
 		a.once.answers = append(a.once.answers, answeredTry{a, n.w.now})
 	}
+	known := a.once.policyKnows(a)
 	for i, about := range a.keys {
 		about.openOps--
 		late := n.w.now-a.call > lateAfter
@@ -266,7 +267,7 @@ func (a *asking) done() {
 			n.w.stronger.repeated++
 			continue
 		}
-		about.answered(n, d, i, a.cost(i))
+		about.answered(n, d, i, a.cost(i), d.Repeated || known[i])
 		if overflows(d) {
 			continue
 		}
@@ -295,8 +296,9 @@ func (a *asking) keep() {
 	a.keys[0].receipts = append(a.keys[0].receipts, r)
 }
 
-// answered counts the answer to a check, in which k is the key number i.
-func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
+// answered counts the answer to a check, in which k is the key number i. repeated means that a policy
+// which decided the key has charged it before.
+func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool) {
 	fallback := d.Source.ByPolicy()
 	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48, d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
 	if d.Allowed || fallback {
@@ -319,7 +321,7 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int) {
 		}
 	case fallback && !owned(d, i):
 		k.fallbacks++
-		if !d.Repeated {
+		if !repeated {
 			k.byPolicy[fmt.Sprint(n.name, n.inst)] += cost
 		}
 		k.lost += cost

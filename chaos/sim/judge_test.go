@@ -27,7 +27,7 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 		d.Allowed = allowed
 		for i := range want {
 			k := &key{rule: r, byPolicy: make(map[string]int)}
-			k.answered(n, d, i, 2)
+			k.answered(n, d, i, 2, false)
 			got := units{0, k.lost, k.admitted}
 			for _, of := range k.byPolicy {
 				got.byPolicy += of
@@ -35,6 +35,63 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 			if got != want[i] {
 				t.Errorf("allowed %t, key %d: %+v, want %+v", allowed, i, got, want[i])
 			}
+		}
+	}
+}
+
+// TestAPolicyIsJudgedOncePerID: the answers of policies to several tries of a check with an id, and what they
+// have charged for it. A try that names another key too is no repetition, and charges that one only.
+func TestAPolicyIsJudgedOncePerID(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
+	const x, y, owns = 1, 2, 4 // the keys that are asked about; an owner decides y
+	type try struct {
+		keys     int
+		at       peer.Instance
+		repeated bool
+	}
+	for name, test := range map[string]struct {
+		tries []try
+		want  [2]int
+	}{
+		"another key is charged too":   {[]try{{x, 7, false}, {x | y, 7, false}}, [2]int{2, 2}},
+		"then all is known":            {[]try{{x, 7, false}, {x | y, 7, false}, {x | y, 7, true}}, [2]int{2, 2}},
+		"an owner has the other one":   {[]try{{x, 7, false}, {x | y | owns, 7, false}}, [2]int{2, 0}},
+		"at two nodes":                 {[]try{{x, 7, false}, {x | y, 8, false}}, [2]int{4, 2}},
+		"an id that is not remembered": {[]try{{x, 7, false}, {x, 7, false}}, [2]int{4, 0}},
+		"of two keys":                  {[]try{{x | y, 7, false}, {x | y, 7, false}}, [2]int{4, 4}},
+	} {
+		w := newWorld(1)
+		w.stronger = new(stronger)
+		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r, byPolicy: make(map[string]int)}, {rule: r, byPolicy: make(map[string]int)}}
+		for _, q := range test.tries {
+			n := &Node{name: "c", inst: q.at, w: w, alive: true}
+			a := &asking{n: n, once: o, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true, Repeated: q.repeated, Source: limiter.SourceFallbackLocal}, call: w.now}
+			for i, k := range keys {
+				if q.keys>>i&1 == 0 {
+					continue
+				}
+				a.keys, a.before, a.owners = append(a.keys, k), append(a.before, 0), append(a.owners, 0)
+				a.charge.Add(limiter.Key{Rule: r, Cost: 2})
+				limiter.Grow(a.answer, len(a.keys))
+				*a.answer.Limit(len(a.keys) - 1) = limiter.LimitDecision{Rule: r, Limit: l, Key: len(a.keys) - 1, Allowed: true}
+				if i == 1 && q.keys&owns != 0 {
+					a.answer.Limit(len(a.keys) - 1).Owner = "b"
+				}
+			}
+			a.done()
+		}
+		got := [2]int{}
+		for i, k := range keys {
+			for _, of := range k.byPolicy {
+				got[i] += of
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: policies charged %v units, want %v", name, got, test.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -17,7 +18,14 @@ type once struct {
 	tried map[*key]*tried
 	told  bool // a try was answered
 
-	answers []answeredTry
+	answers  []answeredTry
+	byPolicy map[charger]bool // whose policies have charged which keys
+}
+
+// charger is a node whose policy has charged a key.
+type charger struct {
+	k  *key
+	by peer.Instance
 }
 
 // answeredTry is a try that was answered, and when.
@@ -114,6 +122,30 @@ func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 		return false
 	}
 	return true
+}
+
+// policyKnows returns which keys of an answer the policy of the asked node has charged for an earlier try, and
+// notes which it has charged now. A policy remembers an id for each of its keys, and an answer is a
+// repetition if that is so for all keys. So if another key may have been charged anew, the answer does not
+// say whether this one was.
+func (o *once) policyKnows(a *asking) []bool {
+	known, anew := make([]bool, len(a.keys)), false
+	if o == nil || !a.answer.Allowed || !a.answer.Source.ByPolicy() {
+		return known
+	}
+	if o.byPolicy == nil {
+		o.byPolicy = make(map[charger]bool)
+	}
+	for i, k := range a.keys {
+		of := charger{k, a.n.inst}
+		known[i] = !owned(a.answer, i) && o.byPolicy[of]
+		anew = anew || !known[i]
+		o.byPolicy[of] = o.byPolicy[of] || !owned(a.answer, i)
+	}
+	if !anew {
+		clear(known) // the answer says it
+	}
+	return known
 }
 
 // charged reports whether a receipt names any limit of the key number i.
