@@ -118,6 +118,8 @@ func TestErrors(t *testing.T) {
 		{"hold long", rule("limits: [1/second]\n  hold: 25h"), `3:9: hold: "25h" is out of range: give 1ms to 24h`},
 		{"expiry", rule("limits: [1/second]\n  on_expiry: keeps"), `3:14: unknown on_expiry "keeps"; did you mean "keep"?`},
 		{"hold of quota", "quotas: [{name: q, key: [user], limits: [1/second], hold: 1m}]\nrules: [{name: a, quotas: [q]}]", `1:53: "hold" belongs in the rules that draw on the quota`},
+		{"hold of limit", rule("limits: [{limit: 1, window: 1s, hold: 1m}]"), `2:35: "hold" belongs in the rule, beside "limits"`},
+		{"key of limit", rule("limits: [{limit: 1, window: 1s, key: [user]}]"), `2:35: "key" belongs in the rule, beside "limits"`},
 		{"id time of quota", "quotas: [{name: q, key: [user], limits: [1/second], id_ttl: 1m}]\nrules: [{name: a, quotas: [q]}]", `1:53: "id_ttl" belongs in the rules that draw on the quota`},
 		{"policy", rule("limits: [1/second]\n  on_unreachable: {a: b}"), `3:19: on_unreachable is a single value, not a mapping`},
 		{"option", rule("limits: [1/second]\n  burst: []"), `3:10: burst is a single value, not a list`},

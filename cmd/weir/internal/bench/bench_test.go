@@ -24,6 +24,9 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, w := range set.Warnings() {
+		t.Error(w)
+	}
 	if set.Len() != 2*len(Shapes()) {
 		t.Errorf("there are %d rules", set.Len())
 	}

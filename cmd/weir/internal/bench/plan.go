@@ -151,7 +151,7 @@ func Rules() string {
 	var b strings.Builder
 	b.WriteString("version: 1\nrules:\n")
 	rule := func(s Shape, kind string, limits ...string) {
-		fmt.Fprintf(&b, "  - name: %s\n    match: {path: \"^%s$\"}\n    limits:\n", ruleName(s, kind), path(s, kind))
+		fmt.Fprintf(&b, "  - name: %s\n    match: {path: \"^%s/?$\"}\n    key: [path, user]\n    limits:\n", ruleName(s, kind), path(s, kind))
 		for i, l := range limits {
 			fmt.Fprintf(&b, "      - {name: l%d, %s}\n", i+1, l)
 		}
