@@ -127,16 +127,26 @@ func serve(tb testing.TB, d transport.Decider, addr string, change func(*transpo
 type script struct {
 	weirv1.UnimplementedLimiterServer
 	stream func(stream weirv1.Limiter_CheckStreamServer) error
+	settle *weirv1.ReservationResponse // the reply to each settlement
+}
+
+func (s *script) Settle(context.Context, *weirv1.SettleRequest) (*weirv1.ReservationResponse, error) {
+	return s.settle, nil
 }
 
 func (s *script) CheckStream(stream weirv1.Limiter_CheckStreamServer) error { return s.stream(stream) }
 
-// play serves a script until the test ends. Its streams must end with their context.
+// play serves a script of streams until the test ends. They must end with their context.
 func play(tb testing.TB, stream func(stream weirv1.Limiter_CheckStreamServer) error) *endpoint {
+	return playAll(tb, &script{stream: stream})
+}
+
+// playAll serves a script until the test ends.
+func playAll(tb testing.TB, all *script) *endpoint {
 	tb.Helper()
 	l := listen(tb, "")
 	s := grpc.NewServer()
-	weirv1.RegisterLimiterServer(s, &script{stream: stream})
+	weirv1.RegisterLimiterServer(s, all)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	tb.Cleanup(func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/client"
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -179,5 +180,20 @@ func TestSettlementsAreRetried(t *testing.T) {
 	}
 	if d, err := c.Peek(ctx, r); err != nil || d.Limit(0).Remaining != 450 {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A reply about a reservation that says what cannot be is no answer.
+func TestBadReplyToASettlement(t *testing.T) {
+	for want, reply := range map[string]*weirv1.ReservationResponse{
+		"state 77":         {State: 77},
+		"9007199254740992": {Estimate: limiter.MaxUnits + 1},
+	} {
+		l := playAll(t, &script{settle: reply})
+		c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
+		_, err := c.Settle(t.Context(), limiter.Request{User: "ada", ID: "1"}, 1, false)
+		if !errors.Is(err, client.ErrUnanswered) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", reply, err, want)
+		}
 	}
 }
