@@ -189,7 +189,10 @@ func TestBadReplyToASettlement(t *testing.T) {
 		"state 77":         {State: 77},
 		"9007199254740992": {Estimate: limiter.MaxUnits + 1},
 	} {
-		l := playAll(t, &script{settle: reply})
+		l := playAll(t, &script{settle: reply, stream: func(stream weirv1.Limiter_CheckStreamServer) error {
+			<-stream.Context().Done()
+			return nil
+		}})
 		c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
 		_, err := c.Settle(t.Context(), limiter.Request{User: "ada", ID: "1"}, 1, false)
 		if !errors.Is(err, client.ErrUnanswered) || !strings.Contains(err.Error(), want) {
