@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -53,13 +52,6 @@ type key struct {
 	receipts        []receipt
 	refunded        int // units that clients gave back, or tried to
 	reset
-}
-
-// receipt is what a client needs to give an admission back.
-type receipt struct {
-	of      []*key
-	keys    []limiter.Key
-	receipt limiter.Receipt
 }
 
 // reset is the last reset of a key.
@@ -280,22 +272,6 @@ func (a *asking) done() {
 	a.keep()
 }
 
-// keep keeps the receipt of a check, if the client may give it back: one receipt for all of
-// its keys.
-func (a *asking) keep() {
-	if a.once != nil || !a.answer.Allowed || a.answer.Source.ByPolicy() || overflows(a.answer) {
-		return
-	}
-	r := receipt{of: a.keys, receipt: a.answer.Receipt}
-	for i, about := range a.keys {
-		if !about.refunds {
-			return
-		}
-		r.keys = append(r.keys, *a.charge.Key(i))
-	}
-	a.keys[0].receipts = append(a.keys[0].receipts, r)
-}
-
 // answered counts the answer to a check, in which k is the key number i. repeated means that a policy
 // which decided the key has charged it before.
 func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool) {
@@ -379,29 +355,6 @@ func (w *World) askAside(k *key, n *Node) {
 	case what == 6 && k.resets && k.tried < 2:
 		w.reset(k, n)
 	}
-}
-
-// refund has a client give back an admission.
-func (w *World) refund(k *key, n *Node) {
-	i := w.rng.IntN(len(k.receipts))
-	r := k.receipts[i]
-	k.receipts = slices.Delete(k.receipts, i, i+1)
-	for i, about := range r.of {
-		about.refunded += int(r.keys[i].Cost)
-	}
-	w.logf("%s is asked to refund %d of %s", n.name, r.keys[0].Cost, k.rule.Name)
-	w.refundAgain(&r)
-	n.refund(&r)
-}
-
-// refund asks a node to take back what a receipt names.
-func (n *Node) refund(r *receipt) {
-	var c limiter.Charge
-	for i := range r.keys {
-		c.Add(r.keys[i])
-	}
-	of := r.receipt
-	n.do(func() { n.core.Refund(&c, of, func(route.Outcome) {}) })
 }
 
 // reset has a client reset a key. Two owners may both execute it if one took over from the other
