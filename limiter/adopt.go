@@ -10,9 +10,9 @@ package limiter
 //
 // A block is kept only if l has blocks, too.
 func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
-	c := old.open(s)
+	c := s.Open(old)
 	charge, fresh = c.adopt(l, old, words, now)
-	l.pack(s, &c)
+	*s = c.State(l)
 	return charge, fresh
 }
 
@@ -23,7 +23,7 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 		*s = Counts{}
 		return 0, true
 	}
-	if l.block == 0 {
+	if l.p.block == 0 {
 		s.Until = 0
 	}
 	if a, b := l.p.algorithm, old.p.algorithm; a != b && (a == Concurrency || b == Concurrency) {

@@ -2,7 +2,7 @@ package limiter
 
 // Counts is a [State] during a decision. Its fields are those of the state, with A and B wide enough
 // for every limit. A decider that takes several steps with one state opens it once, by [State.Open],
-// and stores it at the end. It is not safe for concurrent use.
+// and stores it at the end, by [Counts.State]. It is not safe for concurrent use.
 type Counts struct {
 	Time, Until Tick
 	A, B        uint64
@@ -15,20 +15,20 @@ const (
 	idMask = 1<<idBits - 1
 )
 
-// open is [State.Open].
+// Open returns what a state of the limit counts, for the steps of a decision.
 //
 // A wide limit has no blocks. Its state stores the first number in A and B, and the second in
 // Until. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
 // part of B the next 15, and the first byte of Until the last six. Otherwise that byte repeats the
 // sign of Until.
-func (l *Limit) open(s *State) Counts {
+func (s *State) Open(l *Limit) Counts {
 	if l.plain {
 		return Counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}
 	}
 	return l.openOther(s)
 }
 
-// openOther is open for a state that is not plain. It is apart so that open is inlined.
+// openOther is [State.Open] for a state that is not plain. It is apart so that Open is inlined.
 //
 //go:noinline
 func (l *Limit) openOther(s *State) Counts {
@@ -38,30 +38,22 @@ func (l *Limit) openOther(s *State) Counts {
 	return openID(s)
 }
 
-// Open returns what a state of the limit counts, for the steps of a decision.
-func (s *State) Open(l *Limit) Counts { return l.open(s) }
-
-// Store is the inverse of [State.Open].
-func (c *Counts) Store(l *Limit, s *State) { l.pack(s, c) }
-
-// pack is the inverse of open.
-func (l *Limit) pack(s *State, c *Counts) {
+// State is the inverse of [State.Open].
+func (c *Counts) State(l *Limit) State {
 	if l.plain {
-		s.Time, s.Until, s.A, s.B = c.Time, c.Until, uint32(c.A), uint32(c.B)
-		return
+		return State{c.Time, c.Until, uint32(c.A), uint32(c.B)}
 	}
-	l.packOther(s, c)
+	return l.stateOther(c)
 }
 
-// packOther is pack for a state that is not plain.
+// stateOther is [Counts.State] for a state that is not plain. It is apart so that State is inlined.
 //
 //go:noinline
-func (l *Limit) packOther(s *State, c *Counts) {
+func (l *Limit) stateOther(c *Counts) State {
 	if l.p.wide {
-		*s = State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
-		return
+		return State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
 	}
-	*s = packedID(c)
+	return packedID(c)
 }
 
 func openID(s *State) Counts {

@@ -8,16 +8,21 @@ package limiter
 // and out.Blocked, and clears out.Overflow and out.RetryAfter. It returns the units
 // that count at now, for [State.Report]. It changes the state only by [State.Roll].
 func (s *State) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	used = c.Probe(l, words, now, out)
-	l.pack(s, &c)
+	*s = c.State(l)
 	return used
 }
 
 // Probe is [State.Probe].
 func (s *Counts) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (used uint64) {
-	s.roll(l, words, now)
-	used = l.used(s, now)
+	if l.p.algorithm == SlidingCounter && s.Until == 0 { // what roll and used do, without two calls
+		l.rollCounter(s, now)
+		used = s.A + l.tail(s, now)
+	} else {
+		s.roll(l, words, now)
+		used = l.used(s, now)
+	}
 	n := max(out.Cost, 1)
 	out.Overflow, out.RetryAfter = false, 0
 	out.Never = n > l.cap
@@ -31,8 +36,9 @@ func (s *Counts) Probe(l *Limit, words []uint64, now Tick, out *LimitDecision) (
 func Settle(d *Decision, peek bool) {
 	d.Allowed, d.Never, d.ShadowDenied = true, false, false
 	shadowNever := false
-	for i := range d.Len() {
-		l := d.Limit(i)
+	limits := Limits(d)
+	for i := range limits {
+		l := &limits[i]
 		switch {
 		case l.Allowed:
 		case l.Rule.Shadow:
@@ -67,13 +73,13 @@ func ToCharge(d *Decision, i int) (charge, block bool) {
 	default:
 		charge = together
 	}
-	return charge, !l.Allowed && !l.Blocked && l.Limit.block > 0
+	return charge, !l.Allowed && !l.Blocked && l.Limit.p.block > 0
 }
 
 // BeginBlock begins the block of limit i at now.
 func BeginBlock(d *Decision, i int, s *State, now Tick) {
 	out := d.Limit(i)
-	s.Until = now + out.Limit.block
+	s.Until = now + out.Limit.p.block
 	out.Blocked, d.began = true, true
 }
 
@@ -92,7 +98,7 @@ func Repeat(d *Decision) {
 // [State.Probe], charged the units charged since then. A limit of a shadow rule that
 // would deny has a RetryAfter, too, although the check is allowed.
 func (s *State) Report(l *Limit, words []uint64, now Tick, used, charged uint64, denied bool, out *LimitDecision) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.Report(l, words, now, used, charged, denied, out)
 }
 
@@ -123,10 +129,11 @@ func (s *Counts) Report(l *Limit, words []uint64, now Tick, used, charged uint64
 // Conclude sets d.RetryAfter and the limit that denied, from the reports of the limits.
 func Conclude(d *Decision) {
 	d.RetryAfter, d.blocked = 0, 0
+	limits := Limits(d)
 	if d.Receipt.Charged != 0 {
 		set := uint64(0)
-		for i := range d.Len() {
-			l := d.Limit(i)
+		for i := range limits {
+			l := &limits[i]
 			set = setHash(set, l.Limit, l.Cost)
 		}
 		d.Receipt.Set = set
@@ -134,8 +141,8 @@ func Conclude(d *Decision) {
 	if d.Allowed {
 		return
 	}
-	for i := range d.Len() {
-		l := d.Limit(i)
+	for i := range limits {
+		l := &limits[i]
 		if l.Rule.Shadow {
 			continue
 		}

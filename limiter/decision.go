@@ -183,6 +183,12 @@ func NoteCharged(d *Decision, i int, now Tick) {
 	}
 }
 
+// NoteAllCharged is NoteCharged for all limits.
+func NoteAllCharged(d *Decision, now Tick) {
+	d.Receipt.Time = now
+	d.Receipt.Charged |= 1<<d.n - 1 // all bits from 64 limits on
+}
+
 const inlineLimits = 4
 
 // Decision is the result of one check. The caller owns it and may use it again: a
@@ -270,6 +276,14 @@ func (d *Decision) Limit(i int) *LimitDecision {
 		return &d.inline[i]
 	}
 	return &d.more[i]
+}
+
+// Limits returns the results of all limits, each as [Decision.Limit] does. It is for deciders.
+func Limits(d *Decision) []LimitDecision {
+	if d.n <= inlineLimits {
+		return d.inline[:d.n]
+	}
+	return d.more
 }
 
 // BlockedBy returns the limit that denied the check, nil if the check was allowed. If

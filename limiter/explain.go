@@ -80,9 +80,9 @@ const maxExplainedEntries = 100
 // Explain returns how the limit decides the cost in out.Cost at now, before anything is
 // charged. It changes the state only by [State.Roll]. The caller fills in Name and Key.
 func (s *State) Explain(l *Limit, words []uint64, now Tick, out *LimitDecision) LimitExplanation {
-	c := l.open(s)
+	c := s.Open(l)
 	e := c.explain(l, words, now, out)
-	l.pack(s, &c)
+	*s = c.State(l)
 	return e
 }
 

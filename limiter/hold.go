@@ -193,22 +193,22 @@ func HoldEnd(s *State, words []uint64, id uint64) Tick {
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
 // hold. With n = 0 they do already, and the hold ends later than before.
 func Occupy(l *Limit, s *State, n uint64, end Tick) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.B -= min(c.B, n)
 	c.Time = max(c.Time, end)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 // CountHeld lets a limit on concurrency count what holds have charged to it, and nothing else.
 func CountHeld(l *Limit, s, holds *State, words []uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.Time, c.A, c.B = 0, 0, 0
 	for i := range int(holds.A) {
 		if h := HoldAt(words, i); h.Limit == CountsID(l) {
 			c.Time, c.A = max(c.Time, h.End), l.addSat(c.A, h.Cost)
 		}
 	}
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 // HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that

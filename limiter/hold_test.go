@@ -112,7 +112,7 @@ func TestOverdraw(t *testing.T) {
 				st.Roll(l, nil, now)
 				words := make([]uint64, st.OverdrawWords(l, now, n)+8)
 				st.Overdraw(l, words, now, n)
-				if used, most := l.used(new(l.open(&st)), now), l.overdraft(n); used != most && used != min(most, max(l.most, 1)) {
+				if used, most := l.used(new(st.Open(l)), now), l.overdraft(n); used != most && used != min(most, max(l.most, 1)) {
 					t.Errorf("%s: %d units are %d", l, n, used)
 				}
 				out := LimitDecision{Cost: 1}

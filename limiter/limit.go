@@ -218,10 +218,12 @@ type Limit struct {
 	unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
 	unitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
 	most   uint64             // buckets: largest level of a state, in units
-	block  Tick
+	// wholeTail reports that a unit of the previous window counts until that window is
+	// two windows old (sliding_counter, rounded up or not at all).
+	wholeTail bool
 	// keepsWords is set for sliding_log, sliding_window and holds.
 	keepsWords bool
-	plain      bool // its states are stored as they are: see open
+	plain      bool // its states are stored as they are: see State.Open
 	shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
 	// For these, longest is the longest time, in ticks, that a level can take to leak.
 	// grain is the unit in which the time of the last charge is stored: one tick, or
@@ -233,7 +235,7 @@ type Limit struct {
 type params struct {
 	name       string
 	algorithm  Algorithm
-	wide       bool // limit or burst may be above NarrowUnits: see Limit.open
+	wide       bool // limit or burst may be above NarrowUnits: see State.Open
 	limit      uint64
 	burst      uint64
 	window     Tick
@@ -309,7 +311,7 @@ func (l *Limit) precompute() {
 	h := fnv.New64a()
 	h.Write([]byte(p.name))
 	l.nameID, l.paramsID = h.Sum64(), p.id()
-	l.window, l.limit, l.cap, l.block = p.window, p.limit, p.limit, p.block
+	l.window, l.limit, l.cap = p.window, p.limit, p.limit
 	l.plain = !p.wide && p.algorithm != Remembered
 	l.weight = uint64(p.weight)
 	if l.window%Week == 0 {
@@ -317,6 +319,8 @@ func (l *Limit) precompute() {
 	}
 	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow || p.algorithm == Holds
 	switch p.algorithm {
+	case SlidingCounter:
+		l.wholeTail = l.weight > 0 && (p.rounding == RoundExact || p.rounding == RoundCeil)
 	case SlidingWindow:
 		l.sub = l.window / Tick(p.subWindows)
 		l.subs = int(p.subWindows)

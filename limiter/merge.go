@@ -37,8 +37,8 @@ func MergeMost(l *Limit, into, from int) int {
 // MergeWords returns how many words a state needs before another is merged into it by
 // [State.Merge].
 func (into *State) MergeWords(l *Limit, from *State) int {
-	c := l.open(into)
-	o := l.open(from)
+	c := into.Open(l)
+	o := from.Open(l)
 	return c.mergeWords(l, &o)
 }
 
@@ -73,10 +73,10 @@ func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []
 		mergeHolds(into, intoWords, from, fromWords)
 		return
 	}
-	c := l.open(into)
-	o := l.open(from)
+	c := into.Open(l)
+	o := from.Open(l)
 	c.merge(l, intoWords, &o, fromWords, now)
-	l.pack(into, &c)
+	*into = c.State(l)
 }
 
 func (into *Counts) merge(l *Limit, intoWords []uint64, from *Counts, fromWords []uint64, now Tick) {

@@ -28,7 +28,7 @@ const alignedWithin = 25 * Millisecond
 // Held returns how many words an exported state has. [State.Words] returns how many one
 // needs for a charge.
 func (s *State) Held(l *Limit) int {
-	c := l.open(s)
+	c := s.Open(l)
 	return c.held(l)
 }
 
@@ -54,9 +54,9 @@ func (s *State) Export(l *Limit, words []uint64, now Tick) {
 		moveHolds(s, words, -now)
 		return
 	}
-	c := l.open(s)
+	c := s.Open(l)
 	c.export(l, words, now)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 func (s *Counts) export(l *Limit, words []uint64, now Tick) {
@@ -89,9 +89,9 @@ func (s *State) Import(l *Limit, words []uint64, now Tick) {
 		moveHolds(s, words, now)
 		return
 	}
-	c := l.open(s)
+	c := s.Open(l)
 	c.take(l, words, now)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 func (s *Counts) take(l *Limit, words []uint64, now Tick) {
@@ -165,7 +165,7 @@ func (s *State) CheckExported(l *Limit, words []uint64) error {
 		}
 		return nil
 	}
-	c := l.open(s)
+	c := s.Open(l)
 	return c.check(l, words)
 }
 
@@ -182,7 +182,7 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 		}
 		return nil
 	}
-	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.block == 0 {
+	if most := Tick(MaxWindow / TickDuration); s.Until < 0 || s.Until > most || s.Until > 0 && l.p.block == 0 {
 		return bad("a block of %d us", s.Until)
 	}
 	if held := s.held(l); len(words) != held {

@@ -40,7 +40,7 @@ type State struct {
 // instant. A window that lies ahead by at most its length is not evidence of that,
 // since it may come from another node's clock.
 func (s *State) NotBefore(l *Limit, now Tick) Tick {
-	c := l.open(s)
+	c := s.Open(l)
 	return c.notBefore(l, now)
 }
 
@@ -71,16 +71,16 @@ func (s *Counts) notBefore(l *Limit, now Tick) Tick {
 
 // BlockEnd returns the end of the block of a state, 0 if there is none.
 func BlockEnd(l *Limit, s *State) Tick {
-	c := l.open(s)
+	c := s.Open(l)
 	return c.Until
 }
 
 // Roll drops what no longer counts at now. It changes no answer, now or later. The
 // other methods require a state that was rolled to the instant they are given.
 func (s *State) Roll(l *Limit, words []uint64, now Tick) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.roll(l, words, now)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 func (s *Counts) roll(l *Limit, words []uint64, now Tick) {
@@ -137,9 +137,9 @@ func (l *Limit) used(s *Counts, now Tick) uint64 {
 // Charge adds n units, 1 <= n <= capacity, whether or not there is room: the caller has
 // decided. The words must have room, see [State.Words].
 func (s *State) Charge(l *Limit, words []uint64, now Tick, n uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.Charge(l, words, now, n)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 // Charge is [State.Charge].
@@ -175,9 +175,9 @@ func (s *Counts) Charge(l *Limit, words []uint64, now Tick, n uint64) {
 // Overdraw is Charge of any n >= 1 units, for a use that has happened: also more than the
 // capacity, and whatever counts already. A bucket's level, and a log, end at their bounds.
 func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.overdraw(l, words, now, n)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 func (s *Counts) overdraw(l *Limit, words []uint64, now Tick, n uint64) {
@@ -197,12 +197,12 @@ func (s *Counts) overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 
 // OverdrawWords is [State.Words] for [State.Overdraw].
 func (s *State) OverdrawWords(l *Limit, now Tick, n uint64) int {
-	c := l.open(s)
+	c := s.Open(l)
 	return c.overdrawWords(l, now, n)
 }
 
 func (s *Counts) overdrawWords(l *Limit, now Tick, n uint64) int {
-	return s.wordsFor(l, now, l.overdraft(n))
+	return s.Words(l, now, l.overdraft(n))
 }
 
 // overdraft returns how many of n units an overdrawn log counts.
@@ -221,11 +221,12 @@ func KeepsWords(l *Limit) bool { return l.keepsWords }
 // instant of a log, or in one sub-window, need none either. A log needs more as it
 // grows, at most limit+3. [State.Move] moves words to a larger place.
 func (s *State) Words(l *Limit, now Tick, n uint64) int {
-	c := l.open(s)
-	return c.wordsFor(l, now, n)
+	c := s.Open(l)
+	return c.Words(l, now, n)
 }
 
-func (s *Counts) wordsFor(l *Limit, now Tick, n uint64) int {
+// Words is [State.Words].
+func (s *Counts) Words(l *Limit, now Tick, n uint64) int {
 	switch l.p.algorithm {
 	case SlidingWindow:
 		return l.subWordsFor(s, now)
@@ -238,7 +239,7 @@ func (s *Counts) wordsFor(l *Limit, now Tick, n uint64) int {
 
 // Move copies the words of a state into dst, which must be zero and at least as long.
 func (s *State) Move(l *Limit, dst, src []uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.move(l, dst, src)
 }
 
@@ -253,7 +254,7 @@ func (s *Counts) move(l *Limit, dst, src []uint64) {
 // EmptyAt returns the instant from which the counter, without further checks, equals
 // one without charges. An instant not after now means that it does already.
 func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
-	c := l.open(s)
+	c := s.Open(l)
 	return c.emptyAt(l, words)
 }
 
@@ -333,9 +334,9 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint64)
 // since leaked from these first. If any stay, the hit that opened a window stays too, so the
 // others are taken back from it.
 func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
-	c := l.open(s)
+	c := s.Open(l)
 	c.reduce(l, words, now, latest, at, n, rest)
-	l.pack(s, &c)
+	*s = c.State(l)
 }
 
 func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {

@@ -121,15 +121,9 @@ func (l *Limit) counterAdmitsAt(s *Counts, n uint64) Tick {
 	return l.tailFits(s.Time+l.window, s.A, l.limit-n)
 }
 
-// wholeTail reports whether a unit of the previous window counts until that window is two windows
-// old: rounded up or not at all.
-func (l *Limit) wholeTail() bool {
-	return l.weight > 0 && (l.p.rounding == RoundExact || l.p.rounding == RoundCeil)
-}
-
 func (l *Limit) counterEmptyAt(s *Counts) Tick {
 	switch {
-	case s.A > 0 && l.wholeTail():
+	case s.A > 0 && l.wholeTail:
 		return s.Time + 2*l.window
 	case s.A > 0:
 		return l.tailFits(s.Time+l.window, s.A, 0)

@@ -189,7 +189,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	if c.ID != nil {
 		return t.decideOnce(now, c, d, final)
 	}
-	if t.decideFound(now, c, d) {
+	if c.Len() == 1 && t.decideFound(&t.parts[PartitionOf(c.Key(0))], now, c, d) {
 		return decided
 	}
 	n := 0
@@ -238,112 +238,6 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	limiter.Conclude(d)
 	t.count(c, d)
 	return decided
-}
-
-// decideFound decides the common case: a check of one key with at most four counters,
-// all of which have slots under these limits. In any other case it changes nothing and
-// reports false.
-func (t *Table) decideFound(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
-	key := c.Key(0)
-	limits := key.Rule.Limits
-	if c.Len() != 1 || len(limits) > inlineCounters {
-		return false
-	}
-	p := &t.parts[PartitionOf(key)]
-	var found [inlineCounters]*slot
-	if !p.slots.locate(t.order.of(key.Hash.Hi), key, limits, &found) {
-		return false
-	}
-	for i, l := range limits {
-		if have := t.registry.limit(found[i].limit); have != l && !have.Equal(l) {
-			return false
-		}
-	}
-	limiter.Grow(d, len(limits))
-	var used [inlineCounters]uint64
-	var open [inlineCounters]limiter.Counts
-	grows := false
-	for i, l := range limits {
-		out := d.Limit(i)
-		begin(out, key, 0, l)
-		open[i] = found[i].state.Open(l)
-		if !limiter.KeepsWords(l) {
-			used[i] = open[i].Probe(l, nil, now, out)
-			continue
-		}
-		words := t.words(found[i])
-		used[i] = open[i].Probe(l, words, now, out)
-		open[i].Store(l, &found[i].state)
-		grows = grows || found[i].state.Words(l, now, max(out.Cost, 1)) > len(words)
-	}
-	limiter.Settle(d, c.Peek)
-	if grows && !t.reserveFound(p, now, c, d, &found) {
-		return false
-	}
-	if d.Allowed && !d.ShadowDenied {
-		t.admit(now, c, d, &found, &open, &used)
-		limits = nil // the rest is for denials
-	}
-	for i, l := range limits {
-		s, out := found[i], d.Limit(i)
-		words, charged := t.words(s), uint64(0)
-		charge, block := limiter.ToCharge(d, i)
-		if charge {
-			charged = out.Cost
-			open[i].Charge(l, words, now, charged)
-			limiter.NoteCharged(d, i, now)
-		}
-		open[i].Store(l, &s.state)
-		if block {
-			limiter.BeginBlock(d, i, &s.state, now)
-			open[i] = s.state.Open(l)
-		}
-		open[i].Report(l, words, now, used[i], charged, !d.Allowed, out)
-	}
-	limiter.Conclude(d)
-	t.count(c, d)
-	return true
-}
-
-// locate finds the slots of a key's counters, and reports false if one has none.
-func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]*slot) bool {
-	if len(limits) == 1 {
-		if found[0] = t.findNear(place, identity(key, limits[0])); found[0] != nil {
-			return true
-		}
-	}
-	at, ok := t.findKey(place)
-	if !ok {
-		return false
-	}
-	for i, l := range limits {
-		if found[i&(inlineCounters-1)] = t.inRun(at, i, place, identity(key, l)); found[i&(inlineCounters-1)] == nil {
-			return false
-		}
-	}
-	return true
-}
-
-// admit charges all limits of a check of one key. All of them admit it.
-func (t *Table) admit(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot, open *[inlineCounters]limiter.Counts, used *[inlineCounters]uint64) {
-	key := c.Key(0)
-	cost := key.Cost
-	if c.Peek {
-		cost = 0
-	}
-	for i, l := range key.Rule.Limits {
-		s, counts := found[i&(inlineCounters-1)], &open[i&(inlineCounters-1)]
-		var words []uint64
-		if limiter.KeepsWords(l) {
-			words = t.words(s)
-		}
-		if cost > 0 {
-			counts.Charge(l, words, now, cost)
-			limiter.NoteCharged(d, i, now)
-		}
-		counts.Store(l, &s.state)
-		counts.Report(l, words, now, used[i&(inlineCounters-1)], cost, false, d.Limit(i))
-	}
 }
 
 // begin sets the fields of out that identify the limit. Probe and Report overwrite the
@@ -418,16 +312,9 @@ func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 // missing there.
 func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
-		key := c.Key(i)
-		p := &t.parts[PartitionOf(key)]
-		if p.ops++; p.ops%hotSample != 0 {
-			continue
-		}
-		if p.hot == nil {
-			p.hot = &topKeys{}
-		}
-		if p.hot.add(key.Hash.Hi, key.Hash.Lo, nil, hotSample) {
-			c.Unnamed |= 1 << i
+		p := &t.parts[PartitionOf(c.Key(i))]
+		if p.ops++; p.ops%hotSample == 0 {
+			t.sample(c, p, i)
 		}
 	}
 	if d.Allowed && !d.ShadowDenied {
@@ -446,5 +333,15 @@ func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
 		if p.denied.add(key.Hash.Hi, identity(key, out.Limit), out.Limit, 1) {
 			c.Unnamed |= 1 << out.Key
 		}
+	}
+}
+
+// sample adds key i of a charge to the list of hot keys of its partition.
+func (t *Table) sample(c *limiter.Charge, p *partition, i int) {
+	if p.hot == nil {
+		p.hot = &topKeys{}
+	}
+	if key := c.Key(i); p.hot.add(key.Hash.Hi, key.Hash.Lo, nil, hotSample) {
+		c.Unnamed |= 1 << i
 	}
 }

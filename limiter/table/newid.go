@@ -22,7 +22,7 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		return false
 	}
 	end, ok := t.overID(p, i, now)
-	if !ok || !t.decideFound(now, c, d) { // decideFound moves no slot
+	if !ok || !t.decideFound(p, now, c, d) { // decideFound moves no slot
 		return false
 	}
 	if d.Allowed {

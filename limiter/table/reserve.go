@@ -8,9 +8,9 @@ import "github.com/weirlimit/weir/limiter"
 
 // reserveFound makes room for the words that the charges of decideFound need, and
 // reports false if there is none.
-func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]*slot) bool {
+func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]opened) bool {
 	for i := range d.Len() {
-		if s := found[i&(inlineCounters-1)]; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
+		if s := found[i&(inlineCounters-1)].slot; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
 			return false
 		}
 	}

@@ -102,32 +102,32 @@ func (t *slots) findKey(place uint64) (i int, found bool) {
 	return i, s.limit != 0 && s.place == place
 }
 
-// findNear returns the entry with an identity if it is where entries of its home
-// usually are, or after that. It returns nil if the entry is before that or absent. It
+// findNear returns the entry with an identity if it is at its home, where entries of that
+// home usually are, or after that. It returns nil if the entry is elsewhere or absent. It
 // touches little memory beyond what [layout.near] has prefetched.
 func (t *slots) findNear(place, lo uint64) *slot {
 	if t.homes == 0 {
 		return nil
 	}
-	for i := t.home(place) + 1; ; i++ {
+	home := t.home(place)
+	for i := home + 1; ; i++ {
 		s := t.at(i)
 		if s.limit == 0 || s.place > place {
-			return nil
+			break
 		}
 		if s.place == place && s.lo == lo {
 			return s
 		}
 	}
+	if s := t.at(home); s.place == place && s.lo == lo && s.limit != 0 {
+		return s
+	}
+	return nil
 }
 
 // inRun returns the entry with an identity among those of its key, which start at
-// first, or nil. n is a guess: the n-th inserted entry is usually the n-th.
-func (t *slots) inRun(first, n int, place, lo uint64) *slot {
-	if first+n < t.size {
-		if s := t.at(first + n); s.place == place && s.lo == lo && s.limit != 0 {
-			return s
-		}
-	}
+// first, or nil.
+func (t *slots) inRun(first int, place, lo uint64) *slot {
 	for i := first; ; i++ {
 		s := t.at(i)
 		if s.limit == 0 || s.place != place {

@@ -400,7 +400,7 @@ func (t *slots) check() error {
 			return fmt.Errorf("slot %d is not found, or found at %d", i, at)
 		}
 		first, found := t.findKey(s.place)
-		if !found || t.inRun(first, 0, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place && t.at(first-1).limit != 0 {
+		if !found || t.inRun(first, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place && t.at(first-1).limit != 0 {
 			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
 		}
 		if near := t.findNear(s.place, s.lo); near != s && (near != nil || i > t.home(s.place)) {
