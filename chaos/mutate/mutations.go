@@ -54,7 +54,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/claim.go", "		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):", "		case !p.holdsAgainst(c):"},
 		}},
 		{name: "a grant that binds", pkg: "./internal/cluster", test: "^TestAGrantBinds$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant > b.Epoch.Counter || ", "	case p.fresh || "},
+			{"internal/cluster/replica/copy.go", "	case p.unfit(t) || p.grant > b.Epoch.Counter:", "	case p.unfit(t):"},
 			{"internal/cluster/replica/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
@@ -62,7 +62,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "silence of a fresh instance", pkg: "./internal/cluster", test: "^TestAFreshInstanceHasNoSay$", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case p.fresh:\n", "		case false:\n"},
-			{"internal/cluster/replica/copy.go", "	case p.fresh || p.grant", "	case p.grant"},
+			{"internal/cluster/replica/copy.go", "bool { return p.fresh || ", "bool { return "},
 		}},
 		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},

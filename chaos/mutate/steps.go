@@ -59,7 +59,10 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/heir.go", "	case g.unfit:\n		// The", "	case false:\n		// The"},
 		}},
 		{name: "a fresh copy says so", pkg: replica, test: "^TestAFreshCopySaysSo$", edits: []edit{
-			{"internal/cluster/replica/copy.go", " || b.Appointment == 0 && p.fresh {", " {"},
+			{"internal/cluster/replica/copy.go", " || b.Appointment == 0 && p.unfit(t) {", " {"},
+		}},
+		{name: "a copy that is not active says so", pkg: replica, test: "^TestACopyThatIsNotActiveSaysSo$", edits: []edit{
+			{"internal/cluster/replica/copy.go", " || b.Appointment == 0 && p.unfit(t) {", " || b.Appointment == 0 && p.fresh {"},
 		}},
 		{name: "a joining node counts its seeds", pkg: replica, test: "^TestAJoiningNodeCountsItsSeeds$", edits: []edit{
 			{"internal/cluster/replica/replica.go", "		n = max(n, p.node.Seeds)\n", ""},

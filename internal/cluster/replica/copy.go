@@ -175,7 +175,7 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 		return
 	}
 	status := peer.Acked
-	if b.Appointment != 0 && !p.accept(t, b) || b.Appointment == 0 && p.fresh {
+	if b.Appointment != 0 && !p.accept(t, b) || b.Appointment == 0 && p.unfit(t) {
 		status = peer.Refused
 	}
 	p.ack(t, from, b, status)
@@ -231,14 +231,18 @@ func (p *held) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 	return true
 }
 
+// unfit reports whether this node refuses any appointment: it is fresh, or not active, unless no active
+// member is left.
+func (p *held) unfit(t *Turn) bool { return p.fresh || t.State != peer.Active && !t.lastToLeave() }
+
 // accept makes this node heir, and reports whether it is. It refuses if this node is
-// fresh, has granted a later claim, is not active (unless no active member is left), has
-// been revoked since, or lacks changes that the appointment requires.
+// unfit, has granted a later claim, has been revoked since, or lacks changes that the
+// appointment requires.
 func (p *held) accept(t *Turn, b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
 		return true
-	case p.fresh || p.grant > b.Epoch.Counter || t.State != peer.Active && !t.lastToLeave():
+	case p.unfit(t) || p.grant > b.Epoch.Counter:
 		return false
 	case p.revoked == b.Epoch && b.Appointment <= p.revokedN:
 		return false

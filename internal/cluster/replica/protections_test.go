@@ -578,3 +578,17 @@ func TestAFreshCopySaysSo(t *testing.T) {
 		}
 	}
 }
+
+// So does who leaves, or still joins, as its owner may not know. Else the owner would revoke its heir, and
+// have none until it sees what became of this node.
+func TestACopyThatIsNotActiveSaysSo(t *testing.T) {
+	for state, want := range map[peer.State]peer.AckStatus{peer.Joining: peer.Refused, peer.Active: peer.Acked, peer.Leaving: peer.Refused} {
+		p, tn := begins(peer.Copy)
+		tn.State = state
+		b := peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: ownedBy(third), Seq: 9, Ping: 5, First: true, Last: true}
+		p.Step(tn, third, Message{Batch: &b})
+		if got := acked(t, tn); got != want {
+			t.Errorf("state %d: answered %d, want %d", state, got, want)
+		}
+	}
+}
