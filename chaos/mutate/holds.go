@@ -44,6 +44,12 @@ func ofHolds() []mutation {
 		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$", edits: []edit{
 			{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
 		}},
+		{name: "the other's reservation gives nothing back when it comes again", pkg: table, test: "^TestMergedAgainHoldsGiveNothingBack$", edits: []edit{
+			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
+		}},
+		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
+			{"limiter/table/moveholds.go", "			limiter.SetIDCost(&p.slots.at(at).state, estimate)\n", "			_ = estimate\n"},
+		}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/table/import.go", "		t.settleMerged(p, now)\n", ""},
 		}},

@@ -70,14 +70,15 @@ func (t *Table) endStray(p *partition, k *limiter.Key, id uint64, now limiter.Ti
 	return true
 }
 
-// strange prepares holds of another table, in a slot outside this one, to be merged. Those that
-// were settled here are left out; those that are not known here give nothing back, except to limits
-// on concurrency, see countHeld.
+// strange prepares holds of another table, in a slot outside this one, to be merged. Those that are known
+// here are what they are here, and end when the later of both does. Those that were settled here are left
+// out, too. The others give nothing back, except to limits on concurrency, see countHeld. The other table may
+// come twice: then all of them are known.
 func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
-	i, found := p.slots.find(in.place, in.lo)
+	known := t.lastUntil(p, in, now)
 	in.state.EachHold(t.words(in), func(h limiter.Hold) (limiter.Hold, bool) {
-		if found && p.slots.at(i).state.HoldsID(t.words(p.slots.at(i)), h.ID) {
-			return h, true
+		if known[h.ID] {
+			return h, false
 		}
 		if at, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && p.slots.at(at).state.Settled() {
 			return h, false
@@ -87,6 +88,46 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 		}
 		return h, true
 	})
+}
+
+// lastUntil lets the holds of a key last until the ends that another table has of them, and returns which
+// it has. Their ids, which were merged before, stand for what the holds have charged here.
+func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint64]bool {
+	known := make(map[uint64]bool)
+	i, found := p.slots.find(others.place, others.lo)
+	if !found {
+		return known
+	}
+	s, theirs := p.slots.at(i), t.words(others)
+	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+		if end := limiter.HoldEnd(&others.state, theirs, h.ID); end != 0 {
+			known[h.ID], h.End = true, max(h.End, end)
+		}
+		return h, true
+	})
+	t.ends(p, s)
+	t.expiresAt(p, s.state.Until)
+	for id := range known {
+		at, live := t.idBeside(p, s, id, now)
+		if estimate := estimateOf(&s.state, t.words(s), id); live && estimate > 0 && !p.slots.at(at).state.Settled() {
+			limiter.SetIDCost(&p.slots.at(at).state, estimate)
+		}
+	}
+	return known
+}
+
+// estimateOf returns what the hold of an id has charged to each limit and still gives back; 0 if it gives
+// nothing back.
+func estimateOf(s *limiter.State, words []uint64, id uint64) (sum uint64) {
+	limit := uint64(0)
+	for i := range int(s.A) {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id || h.Limit == 0 || limit != 0 && h.Limit != limit {
+			continue
+		}
+		limit, sum = h.Limit, sum+h.Cost
+	}
+	return sum
 }
 
 // countHeld counts what holds have charged to the limits on concurrency of a partition that others
@@ -145,12 +186,7 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 		if h.Limit == 0 || !live || !p.slots.at(at).state.Settled() {
 			continue
 		}
-		for j := range int(s.state.A) {
-			if o := limiter.HoldAt(words, j); o.ID == h.ID && o.Limit == h.Limit {
-				estimate += o.Cost
-			}
-		}
-		return h.ID, estimate, limiter.IDCost(&p.slots.at(at).state)
+		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(&p.slots.at(at).state)
 	}
 	return 0, 0, 0
 }

@@ -82,6 +82,78 @@ func TestMergedHoldsGiveNothingBack(t *testing.T) {
 	}
 }
 
+// TestMergedAgainHoldsGiveNothingBack: what a former owner pushes may come twice. The second time its
+// holds are known, from the first, and end later.
+func TestMergedAgainHoldsGiveNothingBack(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	one, c := heldTable(t, l, noon, 1)
+	other, _ := heldTable(t, l, noon, 2)
+	part := PartitionOf(c.Key(0))
+	for i := range limiter.Tick(3) {
+		moveTo(t, other, part, noon, one, noon+i*limiter.Second, Merge)
+	}
+	if out, _ := one.Amend(noon+limiter.Minute, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, one, l, noon+limiter.Minute) != 4 {
+		t.Errorf("settled: %v, %d are counted, want 4", out.State, used(t, one, l, noon+limiter.Minute))
+	}
+	if n := used(t, one, l, noon+2*limiter.Hour); n != 4 {
+		t.Errorf("%d are counted after the end of the other's, want 4", n)
+	}
+}
+
+// TestMergedHoldsAreWhatTheyAreHere: both tables know a hold, and one has raised its estimate. The larger of
+// two counters need not have the raise of the other table. So the hold gives back what it was charged
+// here, a raise is charged again, and a settlement charges what was used.
+func TestMergedHoldsAreWhatTheyAreHere(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	at := noon + limiter.Minute
+	for name, here := range map[string]bool{"raised here": true, "raised there": false} {
+		for what, test := range map[string]struct {
+			cost      uint64
+			extend    bool
+			now, then int // counted beside the 20 that no hold has
+		}{
+			"ends":                    {cost: 0, then: 0},
+			"is cancelled":            {cost: 0, now: 0, then: 0},
+			"is settled":              {cost: 12, now: 12, then: 12},
+			"is settled with more":    {cost: 17, now: 17, then: 17},
+			"is raised, and ends":     {cost: 15, extend: true, now: 15, then: 0},
+			"is raised more and ends": {cost: 18, extend: true, now: 18, then: 0},
+		} {
+			one, c := heldTable(t, l, noon, 1)
+			part := PartitionOf(c.Key(0))
+			other := New(Config{MaxKeys: 1000})
+			moveTo(t, one, part, noon, other, noon, Replace)
+			raised := other
+			if here {
+				raised = one
+			}
+			if out, _ := raised.Amend(noon, heldCharge(l, 1, 15), limiter.Amend{Extend: true}); out.State != limiter.AmendDone {
+				t.Fatal(out.State)
+			}
+			more := heldCharge(l, 0, 20)
+			more.ID = nil
+			if err := one.Decide(noon, more, new(limiter.Decision)); err != nil {
+				t.Fatal(err)
+			}
+			before := used(t, one, l, noon)
+			for i := range limiter.Tick(2) {
+				moveTo(t, other, part, noon, one, noon+i*limiter.Second, Merge)
+				if n := used(t, one, l, at); n != before {
+					t.Fatalf("%s: %d are counted once merged, and %d before", name, n, before)
+				}
+			}
+			if what != "ends" {
+				if out, _ := one.Amend(at, heldCharge(l, 1, test.cost), limiter.Amend{Extend: test.extend}); out.State != limiter.AmendDone || used(t, one, l, at) != 20+test.now {
+					t.Errorf("%s, then it %s: %v, %d are counted, want %d", name, what, out.State, used(t, one, l, at), 20+test.now)
+				}
+			}
+			if n := used(t, one, l, noon+2*limiter.Hour); n != 20+test.then || one.Stats().Holds != 0 {
+				t.Errorf("%s, then it %s: %d are counted in the end, want %d, and %d holds live", name, what, n, 20+test.then, one.Stats().Holds)
+			}
+		}
+	}
+}
+
 // A limit on concurrency counts the holds of both tables after a merge, and only these: a unit that
 // no hold has would be held for as long as others are.
 func TestMergedSlotsAreThoseOfAllHolds(t *testing.T) {
