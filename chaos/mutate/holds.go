@@ -44,7 +44,11 @@ func ofHolds() []mutation {
 		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$", edits: []edit{
 			{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
 		}},
+		{name: "of a reservation that both know the other's is left out", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
+			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
+		}},
 		{name: "the other's reservation gives nothing back when it comes again", pkg: table, test: "^TestMergedAgainHoldsGiveNothingBack$", edits: []edit{
+			{"limiter/table/moveholds.go", "known[h.ID], h.End = true, max(h.End, end)", "known[h.ID] = true"},
 			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
 		}},
 		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
