@@ -93,8 +93,11 @@ func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
-		len(r.Attributes)|len(r.ID) == 0 && len(r.Tenant) <= MaxTenantBytes && r.IDTTL|r.Hold == 0 {
-		return nil
+		len(r.Attributes) == 0 && len(r.Tenant) <= MaxTenantBytes {
+		if len(r.ID) == 0 && r.IDTTL|r.Hold == 0 {
+			return nil
+		}
+		return r.checkID()
 	}
 	return r.checkSize()
 }

@@ -254,6 +254,9 @@ func (s *Counts) move(l *Limit, dst, src []uint64) {
 // EmptyAt returns the instant from which the counter, without further checks, equals
 // one without charges. An instant not after now means that it does already.
 func (s *State) EmptyAt(l *Limit, words []uint64) Tick {
+	if l.p.algorithm == Remembered { // most of what is swept
+		return max(s.Time, IDCharged(s))
+	}
 	c := s.Open(l)
 	return c.emptyAt(l, words)
 }

@@ -98,16 +98,16 @@ func (s *Set) Concurrent() string {
 	return ""
 }
 
-// identify adds the id of a request to its charge. The rule with the name, which is the
-// first that counts it, says how long the id is remembered and held; if there is none, the
-// request has limits of its own and says it itself.
-func identify(s *Set, r *limiter.Request, c *limiter.Charge, name string) {
+// identify adds the id of a request to its charge. The rule u, which is the first that counts it,
+// says how long the id is remembered and held; if it is nil, the request has limits of its own and
+// says it itself.
+func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) {
 	if c.Len() == 0 {
 		return
 	}
 	id := &limiter.Idempotency{ID: hashID(s, r.ID), Life: cmp.Or(r.IDTTL, limiter.DefaultIDTTL), Hold: r.Hold}
-	if i, ok := s.byName[name]; ok && i < len(s.rules) {
-		t := &s.rules[i].ids
+	if u != nil {
+		t := &u.ids
 		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
 		id.Hold, id.Keep = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold)), t.over == expiryKeep
 		if t.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller

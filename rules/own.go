@@ -35,7 +35,11 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 		m.Rule = limiter.RequestRule
 	}
 	if r.ID != "" {
-		identify(s, r, c, r.Rule)
+		var named *rule
+		if i, ok := s.byName[r.Rule]; ok && i < len(s.rules) {
+			named = &s.rules[i]
+		}
+		identify(s, r, c, named)
 	}
 	return m, nil
 }

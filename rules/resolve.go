@@ -129,7 +129,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	}
 	m.Unlimited = c.Len() == 0
 	if r.ID != "" {
-		identify(s, r, c, m.Rule)
+		identify(s, r, c, u)
 		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil
@@ -191,7 +191,10 @@ func (w whichRules) have(r *limiter.Rule) bool {
 // fill adds the counters of those rules that the rest of the request fits, of
 // the ones that its path matches.
 func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
-	var ip address
+	var (
+		ip    address
+		first *rule // the one that m names
+	)
 	onlyShadow := true
 	for _, i := range list {
 		u := &s.rules[i]
@@ -205,7 +208,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 			}
 		}
 		if m.Count++; m.Count == 1 || onlyShadow && !u.limiter.Shadow {
-			m.Rule, onlyShadow = u.limiter.Name, u.limiter.Shadow
+			first, m.Rule, onlyShadow = u, u.limiter.Name, u.limiter.Shadow
 		}
 		m.Unheld = m.Unheld || u.ids.slots && !u.limiter.Shadow
 		switch {
@@ -224,7 +227,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 	}
 	m.Unlimited = m.Count > 0 && c.Len() == 0
 	if r.ID != "" {
-		identify(s, r, c, m.Rule)
+		identify(s, r, c, first)
 		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil

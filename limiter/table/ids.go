@@ -187,10 +187,10 @@ func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 			e.limit, e.state = number, idState(now, c.ID, k, chargedOf(d.Receipt, n, k))
 			end, over := at, found // a found one's time was over
 			if !found {
-				end, over = t.overID(p, at, now)
+				end, over = t.overID(p, e.place, now)
 			}
 			if over {
-				p.slots.replace(at, end, e)
+				*p.slots.replace(at, end) = e
 				t.unreserveIDs(number, 1)
 				t.expiresAt(p, e.state.Time)
 			} else {

@@ -6,51 +6,80 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// A check with a new id is mostly one of a single key whose counters exist. It takes the slot of
-// an id whose time is over, if one lies where the new id belongs: so nothing is counted, few slots
-// move, and the partition neither grows nor is swept.
+// A check with a new id is mostly one of a single key whose counters exist. It is decided with one
+// search for the id. The id takes the slot of one whose time is over, if one lies where the new one
+// belongs: so nothing is counted, few slots move, and the partition neither grows nor is swept.
 
-// decideNew decides a check of one key, without a hold, whose id is not remembered, if there is
-// such a slot. In any other case it changes nothing and reports false.
+// decideNew decides a check of one key, without a hold, whose id is not remembered, if the
+// counters of the key have slots and the id finds room. In any other case it changes nothing and
+// reports false.
 func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	if c.Len() != 1 || c.ID.Hold > 0 || c.Peek || c.Key(0).Cost == 0 {
 		return false
 	}
 	k := c.Key(0)
-	p, e, i, found, _ := t.findID(now, c, k)
-	if found {
+	p, e, i, found, live := t.findID(now, c, k)
+	if live {
 		return false
 	}
-	end, ok := t.overID(p, i, now)
-	if !ok || !t.decideFound(p, now, c, d) { // decideFound moves no slot
+	end, over := i, found
+	if !found {
+		end, over = t.overID(p, e.place, now)
+	}
+	var r reserved
+	if !over {
+		var room bool
+		if r, room = t.reserveOnce(c, 1, 1); !room {
+			return false
+		}
+	}
+	if !t.decideFound(p, now, c, d) { // it moves no slot
+		t.unreserveOnce(r)
 		return false
 	}
-	if d.Allowed {
-		e.limit = p.slots.at(end).limit
-		e.state = idState(now, c.ID, k, chargedOf(d.Receipt, 0, k))
-		p.slots.replace(i, end, e)
-		t.expiresAt(p, e.state.Time)
+	if !d.Allowed {
+		t.unreserveOnce(r)
+		return true
 	}
+	var to *slot
+	number := r.id
+	switch {
+	case over:
+		number = p.slots.at(end).limit
+		to = p.slots.replace(i, end)
+	case !p.slots.full():
+		to = p.slots.gap(i)
+	}
+	state := idState(now, c.ID, k, chargedOf(d.Receipt, 0, k))
+	if to == nil {
+		e.limit, e.state = number, state
+		t.insert(p, e, now)
+		return true
+	}
+	to.place, to.lo, to.state, to.words, to.limit, to.class = e.place, e.lo, state, 0, number, 0
+	t.expiresAt(p, state.Time)
 	return true
 }
 
-// overID returns the index of the first id whose time is over among the slots that would move
-// for an entry at i.
-func (t *Table) overID(p *partition, i int, now limiter.Tick) (end int, ok bool) {
-	if p.expiry.Load() > int64(now) {
+// overID returns the index of the first id whose time is over among the slots that are searched
+// for an entry with a place, or would move for it.
+func (t *Table) overID(p *partition, place uint64, now limiter.Tick) (end int, ok bool) {
+	if p.expiry.Load() > int64(now) || p.slots.homes == 0 {
 		return 0, false
 	}
 	other := uint16(0) // the last number that was not of ids
-	for s := range p.slots.run(i) {
+	for i := p.slots.home(place); ; i++ {
+		s := p.slots.at(i)
+		if s.limit == 0 {
+			return 0, false
+		}
 		if s.limit != other && s.state.Time <= now {
 			if t.registry.limit(s.limit).Algorithm() == limiter.Remembered {
 				return i, true
 			}
 			other = s.limit
 		}
-		i++
 	}
-	return 0, false
 }
 
 // idState returns the state of the id of a charge of a key.

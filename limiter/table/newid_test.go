@@ -48,3 +48,20 @@ func TestANewIDTakesAnEndedOnesSlot(t *testing.T) {
 		}
 	}
 }
+
+// A check with a new id that is denied takes no room.
+func TestADeniedIDTakesNoRoom(t *testing.T) {
+	const limit = 3
+	tab, rule := New(Config{}), window(t, limit, time.Hour)
+	for id := range uint64(2 * limit) {
+		c := charge(1, limiter.Key{Hash: hash(1), Rule: rule})
+		c.ID = &limiter.Idempotency{ID: hash(id).Hi | 1, Life: time.Minute}
+		if d := decide(t, tab, hourStart, c); d.Allowed != (id < limit) {
+			t.Fatalf("check %d: allowed is %v", id, d.Allowed)
+		}
+	}
+	if n := tab.Stats().IDs; n != limit {
+		t.Errorf("%d ids after %d admissions", n, limit)
+	}
+	tab.checkAll(t)
+}

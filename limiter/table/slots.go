@@ -1,7 +1,6 @@
 package table
 
 import (
-	"iter"
 	"math"
 	"math/bits"
 
@@ -167,42 +166,44 @@ func (t *slots) crowded(i, n int, place uint64) bool {
 // insert adds an entry at the index from find. If later entries would be pushed beyond
 // the end, it changes nothing and reports false.
 func (t *slots) insert(i int, e slot) bool {
-	if t.size == 0 {
+	s := t.gap(i)
+	if s == nil {
 		return false
+	}
+	*s = e
+	return true
+}
+
+// gap moves later entries, as insert does, and returns the slot for the new one; nil instead of
+// false.
+func (t *slots) gap(i int) *slot {
+	if t.size == 0 {
+		return nil
 	}
 	end := i
 	for t.at(end).limit != 0 {
 		end++
 	}
 	if end == t.size-1 {
-		return false
+		return nil
 	}
 	for ; end > i; end-- {
 		*t.at(end) = *t.at(end - 1)
 	}
-	*t.at(i) = e
 	t.used++
-	return true
+	return t.at(i)
 }
 
-// run yields the slots in use from i to the next free one: those that move for an entry at i.
-func (t *slots) run(i int) iter.Seq[*slot] {
-	return func(yield func(*slot) bool) {
-		for ; i < t.size; i++ {
-			if s := t.at(i); s.limit == 0 || !yield(s) {
-				return
-			}
-		}
-	}
-}
-
-// replace adds an entry at the index from find, in place of the one at end, end >= i. The slots
-// from i up to that are in use.
-func (t *slots) replace(i, end int, e slot) {
+// replace returns the slot for an entry that belongs at the index i from find, in place of the one
+// at end. That one lies at the home of the entry or after it, and the slots between are in use.
+func (t *slots) replace(i, end int) *slot {
 	for ; end > i; end-- {
 		*t.at(end) = *t.at(end - 1)
 	}
-	*t.at(i) = e
+	for ; end < i-1; end++ { // none comes to lie before its home, which is not after that of the entry
+		*t.at(end) = *t.at(end + 1)
+	}
+	return t.at(end)
 }
 
 // remove frees slot i and closes the gap.
@@ -237,15 +238,43 @@ func sizeFor(entries int) int {
 // were dropped and shrinks if most were. If memory is short, it grows less and shrinks
 // sooner.
 func (t *slots) rebuild(keep func(*slot) bool, short bool) {
-	n := t.pack(keep)
-	size, want := t.even(), sizeFor(n+1)
+	t.thin(keep)
+	n, size, want := t.used, t.even(), sizeFor(t.used+1)
 	switch {
 	case short && (want > size || want*5/4 <= size):
 		size = want
 	case want > size || want*4 <= size:
 		size = sizeFor(n + n/4 + 1)
+	case size == t.size:
+		return
 	}
+	t.pack()
 	t.layOut(size, n)
+}
+
+// thin drops the entries that keep rejects, and closes the gaps.
+func (t *slots) thin(keep func(*slot) bool) {
+	if keep == nil {
+		return
+	}
+	next := 0 // the slot after the last entry
+	for i := range t.size {
+		s := t.at(i)
+		switch {
+		case s.limit == 0:
+			continue
+		case !keep(s):
+			*s = slot{}
+			t.used--
+			continue
+		}
+		if to := max(next, t.home(s.place)); to < i {
+			*t.at(to), *s = *s, slot{}
+			next = to + 1
+		} else {
+			next = i + 1
+		}
+	}
 }
 
 // growth returns the least memory that n more entries may need. It is 0 if there is
@@ -278,7 +307,7 @@ func (t *slots) extend() {
 	case t.size == 0:
 		t.resize(minSlots, 0)
 	case t.size < blockSlots:
-		t.layOut(2*t.size, t.pack(nil))
+		t.layOut(2*t.size, t.pack())
 	default:
 		t.addBlock()
 	}
@@ -306,10 +335,10 @@ func (t *slots) layOut(size, n int) {
 }
 
 // pack moves the entries to the front, in order.
-func (t *slots) pack(keep func(*slot) bool) (n int) {
+func (t *slots) pack() (n int) {
 	for i := range t.size {
 		s := t.at(i)
-		if s.limit == 0 || keep != nil && !keep(s) {
+		if s.limit == 0 {
 			continue
 		}
 		if n != i {

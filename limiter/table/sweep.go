@@ -11,8 +11,13 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	t.arriveAll(p, now)
 	first, before := never, p.slots.used
 	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
+	var l *limiter.Limit            // that of the slot before
+	number := uint16(0)
 	p.slots.rebuild(func(s *slot) bool {
-		at := s.state.EmptyAt(t.registry.limit(s.limit), t.words(s))
+		if s.limit != number {
+			l, number = t.registry.limit(s.limit), s.limit
+		}
+		at := s.state.EmptyAt(l, t.words(s))
 		if at <= now {
 			t.free(p, s)
 			if s.limit != of {
