@@ -7,6 +7,9 @@ func ofIDs() []mutation {
 		{name: "an id that is remembered keeps its slot", pkg: "./limiter/table", test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
 			{"limiter/table/newid.go", " && s.state.Time <= now {", " && s.state.Time > 0 {"},
 		}},
+		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$", edits: []edit{
+			{"limiter/table/newid.go", "	if !d.Allowed {\n		t.unreserveOnce(r)\n", "	if !d.Allowed {\n"},
+		}},
 		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
 			{"limiter/counts.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
 		}},
