@@ -15,12 +15,15 @@ import (
 // holders are the clients that reserve, in every second run of TestSim. They have keys of their
 // own, in partitions of others, and draw from a random stream of their own, so that all other
 // runs stay as they are. Each check and each settlement is asked for several times, at one node
-// after another; some reservations are extended, and some abandoned.
+// after another; some reservations are extended, a quarter of these runs raises estimates by that, and some are
+// abandoned.
 type holders struct {
 	rng     *rand.Rand
 	keys    []*heldKey
-	settled int // settlements that were answered
-	slots   int // reservations of units of a limit on concurrency
+	settled int  // settlements that were answered
+	slots   int  // reservations of units of a limit on concurrency
+	raises  bool // extensions raise estimates
+	raised  int  // of those, how many did
 }
 
 // heldKey is a key of which clients reserve, and what they know of it.
@@ -61,6 +64,7 @@ func (w *World) newHolders(kind Kind, seed uint64, rules map[string]*limiter.Rul
 	if seed%4 == 3 { // the others stay as they are
 		h.addKeys(w, rules, limiter.Spec{Algorithm: limiter.Concurrency})
 	}
+	h.raises = seed%16 > 11 // the others stay as they are
 	w.holders = h
 }
 
@@ -192,12 +196,19 @@ func (w *World) settleOne(k *heldKey, b *heldBy, tries int) {
 }
 
 func (w *World) extendOne(k *heldKey, b *heldBy, n *Node) {
-	at := w.now
+	at, estimate := w.now, b.estimate
+	if w.holders.raises {
+		estimate += w.holders.rng.IntN(4)
+	}
 	n.do(func() {
-		cluster.Amend(n.core, b.charge(k, n, b.estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
-			w.logf("%s extends %s %x: %+v", n.name, k.rule.Name, b.id>>48, o.Amended)
+		cluster.Amend(n.core, b.charge(k, n, estimate), limiter.Amend{Extend: true}, func(o route.Outcome) {
+			w.logf("%s extends %s %x to %d: %+v", n.name, k.rule.Name, b.id>>48, estimate, o.Amended)
 			if a := o.Amended; n.alive && a != nil && a.State == limiter.AmendDone && !b.settles {
-				b.asked = at
+				if estimate > b.estimate {
+					w.holders.raised++
+				}
+				b.asked, b.estimate = at, max(b.estimate, estimate)
+				w.fail(k.within(w))
 			}
 		})
 	})

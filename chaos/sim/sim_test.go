@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 	for kind := range Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			t.Parallel()
-			failed, apart, full, judged, repeated, settled, slots, drawn := 0, 0, 0, 0, 0, 0, 0, 0
+			failed, apart, full, judged, repeated, settled, slots, raised, drawn := 0, 0, 0, 0, 0, 0, 0, 0, 0
 			var sum Outcome
 			first, runs := firstSeed(t), seeds(t, 30)
 			for i := range runs {
@@ -76,6 +76,7 @@ func TestSim(t *testing.T) {
 				if w.holders != nil {
 					settled += w.holders.settled
 					slots += w.holders.slots
+					raised += w.holders.raised
 				}
 				for _, k := range w.keys {
 					if k.apart {
@@ -104,10 +105,13 @@ func TestSim(t *testing.T) {
 			if slots == 0 && runs >= 20 && kind != Crowded {
 				t.Error("no unit of a limit on concurrency was held")
 			}
+			if raised == 0 && runs >= 30 && kind != Crowded {
+				t.Error("no estimate of a reservation was raised")
+			}
 			if drawn == 0 && runs >= quotaRuns {
 				t.Error("no rule drew on a quota")
 			}
-			t.Log(sum.Events, full, judged, repeated, settled, slots, drawn)
+			t.Log(sum.Events, full, judged, repeated, settled, slots, raised, drawn)
 		})
 	}
 }
