@@ -125,6 +125,7 @@ func (m *mergedHolds) step(i int) {
 func (m *mergedHolds) least() (n uint64) {
 	for _, h := range m.holds {
 		switch {
+		case (h.settled || h.elsewhere >= 0) && m.l.Algorithm() == limiter.Concurrency: // it holds nothing
 		case h.settled:
 			n += h.used
 		case h.elsewhere >= 0:
@@ -142,8 +143,12 @@ func (m *mergedHolds) least() (n uint64) {
 // TestMergedHoldsCountWhatIsHeld: whatever comes from the other table, and however often, as much is counted
 // as is held and was used.
 func TestMergedHoldsCountWhatIsHeld(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog} {
-		l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 10000, Window: 400 * 24 * time.Hour, Algorithm: algorithm})
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.Concurrency} {
+		spec := limiter.Spec{Name: "l", Limit: 10000, Algorithm: algorithm}
+		if algorithm != limiter.Concurrency {
+			spec.Window = 400 * 24 * time.Hour
+		}
+		l, err := limiter.NewLimit(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
