@@ -3,7 +3,6 @@ package weir
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
@@ -12,8 +11,8 @@ import (
 )
 
 // Backend keeps counters in place of a node's own table. Its methods are called from
-// many goroutines. If no instant is given, the backend uses a clock of its own. name
-// returns the name of key k of charge i; for a refund, a reset and an explanation i is 0.
+// many goroutines. Costs and limits go to [limiter.MaxUnits]. If no instant is given, the
+// backend uses a clock of its own. name returns the name of key k of charge i; for a refund, a reset and an explanation i is 0.
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
 	// and overwrites the decision with the same index. A charge with an ID is made once, as
@@ -84,7 +83,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 		return b.Refused(err)
 	}
 	q.Charge.Peek = peek
-	if err := errors.Join(b.holds(r), engine.Unheld(m, &q.Charge), narrow(&q.Charge)); err != nil {
+	if err := errors.Join(b.holds(r), engine.Unheld(m, &q.Charge)); err != nil {
 		return b.Refused(err)
 	}
 	if err := b.decide(ctx, b.now(), &q, d); err != nil {
@@ -109,54 +108,11 @@ func (b *remote) holds(r *Request) error {
 	return engine.WithoutHold(r, "with this backend")
 }
 
-// narrow returns an error for a charge with a limit above [limiter.NarrowUnits], which backends need
-// not count. A larger cost is never admitted by any other limit.
-func narrow(c *limiter.Charge) error {
-	for i := range c.Len() {
-		if err := narrowRule(c.Key(i).Rule); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// narrowRule returns an error for a rule with such a limit.
-func narrowRule(r *limiter.Rule) error {
-	for _, l := range r.Limits {
-		if limiter.Wide(l) {
-			return fmt.Errorf("%w: limit %s/%s has %d units, and the backend counts up to %d: use another one, or count in larger units",
-				ErrInvalid, r.Name, l.Name(), max(l.Limit(), l.Capacity()), int64(limiter.NarrowUnits))
-		}
-	}
-	return nil
-}
-
-// narrowRules returns an error for rules with such a limit.
-func narrowRules(s *rules.Set) error {
-	for _, r := range s.Rules() {
-		if r.Rule == nil {
-			continue
-		}
-		if err := narrowRule(r.Rule); err != nil {
-			return err
-		}
-	}
-	for _, q := range s.Quotas() {
-		if err := narrowRule(q.Rule); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Amend implements [engine.Decider].
 func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
 	backend, ok := b.backend.(HoldBackend)
 	if !ok {
 		return Amended{}, engine.NoHolds("with this backend")
-	}
-	if q.Charge.Wide() {
-		return Amended{}, fmt.Errorf("%w: more than %d units are settled or asked for, and the backend counts no more: give less", ErrInvalid, int64(limiter.NarrowUnits))
 	}
 	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }
@@ -180,7 +136,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			charges[i].Peek = peeks.Has(i)
-			err = errors.Join(b.holds(&rs[i]), engine.Unheld(matches[i], &charges[i]), narrow(&charges[i]))
+			err = errors.Join(b.holds(&rs[i]), engine.Unheld(matches[i], &charges[i]))
 		}
 		if err != nil {
 			refused.Add(i, &ds[i], b.Refused(err))

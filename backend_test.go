@@ -95,30 +95,25 @@ func TestBackendDecidesEveryTranscript(t *testing.T) {
 	})
 }
 
-// TestABackendCountsNarrowUnits: a backend is asked for no limit above 2^32-1, and settles nothing above,
-// which it might count wrongly. A cost above is denied for good.
-func TestABackendCountsNarrowUnits(t *testing.T) {
+// TestABackendIsAskedForAllUnits: limits and costs up to 2^53-1 go to the backend, from requests and from rules.
+func TestABackendIsAskedForAllUnits(t *testing.T) {
 	n, _ := newBackendNode(t)
-	wide, err := weir.NewLimit(weir.Spec{Limit: limiter.NarrowUnits + 1, Window: time.Minute})
+	wide, err := weir.NewLimit(weir.Spec{Limit: limiter.MaxUnits, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = n.Check(t.Context(), weir.Request{Path: "/r", User: "u", Limits: []*weir.Limit{wide}})
-	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "the backend counts up to 4294967295") {
-		t.Errorf("a limit: %v", err)
-	}
-	for what, file := range map[string]string{
-		"a/day has 4294967296 units": "rules: [{name: a, limits: [4294967296/day]}]",
-		"q/day has 4294967297 units": "quotas: [{name: q, key: [user], limits: [4294967297/day]}]\nrules: [{name: a, quotas: [q]}]",
-	} {
-		if err := n.SetRules([]byte("version: 1\n" + file)); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), what) {
-			t.Errorf("rules: %v, want %q", err, what)
+	ask := func(r weir.Request, left uint64) {
+		t.Helper()
+		d, err := n.Check(t.Context(), r)
+		if err != nil || !d.Allowed || d.Limit(0).Remaining != left {
+			t.Errorf("%+v: %+v, %v", r, d, err)
 		}
 	}
-	d, err := n.Check(t.Context(), weir.Request{Path: "/r", User: "u", Cost: weir.Units(limiter.MaxUnits)})
-	if err != nil || d.Allowed || !d.Never {
-		t.Errorf("a cost: %+v, %v", d, err)
+	ask(weir.Request{Path: "/r", User: "u", Cost: weir.Units(limiter.MaxUnits - 1), Limits: []*weir.Limit{wide}}, 1)
+	if err := n.SetRules([]byte("version: 1\nquotas: [{name: q, key: [user], limits: [4294967297/day]}]\nrules: [{name: a, quotas: [q], limits: [9007199254740991/day]}]")); err != nil {
+		t.Fatal(err)
 	}
+	ask(weir.Request{Path: "/", User: "u", Cost: weir.Units(4294967296)}, 9007199254740991-4294967296)
 }
 
 const backendRules = `

@@ -31,7 +31,6 @@ type Node struct {
 	options rules.Options
 	seal    receipt.Key // of receipts for clients
 	file    string
-	backed  bool         // a backend counts
 	unheld  bool         // a backend counts that has no reservations
 	watch   Observer     // nil: nobody
 	log     *slog.Logger // nil: nobody
@@ -94,8 +93,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		n.node.Log = slog.New(slog.DiscardHandler)
 	}
 	_, holds := c.Backend.(HoldBackend)
-	n.backed = c.Backend != nil
-	n.unheld = n.backed && !holds
+	n.unheld = c.Backend != nil && !holds
 	if len(c.Rules) == 0 {
 		n.node.Rules.Store(rules.Empty(n.options))
 	} else if err := n.setRules(c.Rules); err != nil {
@@ -148,11 +146,6 @@ func (n *Node) setRules(file []byte) error {
 	set, err := rules.Parse(n.file, file, n.options)
 	if err == nil && n.unheld && set.Concurrent() != "" {
 		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which takes reservations, and the backend has none: use another one, or take the limit out", ErrInvalid, n.file, set.Concurrent())
-	}
-	if err == nil && n.backed {
-		if err = narrowRules(set); err != nil {
-			err = fmt.Errorf("%s: %w", n.file, err)
-		}
 	}
 	if err != nil {
 		if have := n.node.Rules.Load(); n.watch != nil && have != nil {

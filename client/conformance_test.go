@@ -114,7 +114,6 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("Check", func(t *testing.T) {
 		one := func(tb testing.TB, rules string) limitertest.Subject { return fresh(tb, rules) }
-		limitertest.WideTranscripts(t, one)
 		if raceDetector {
 			limitertest.Transcripts(t, one) // the rest is arithmetic, and not this package's
 			return

@@ -202,7 +202,7 @@ func (s *State) OverdrawWords(l *Limit, now Tick, n uint64) int {
 }
 
 func (s *Counts) overdrawWords(l *Limit, now Tick, n uint64) int {
-	return s.Words(l, now, l.overdraft(n))
+	return s.Words(l, now, n)
 }
 
 // overdraft returns how many of n units an overdrawn log counts.
@@ -231,7 +231,7 @@ func (s *Counts) Words(l *Limit, now Tick, n uint64) int {
 	case SlidingWindow:
 		return l.subWordsFor(s, now)
 	case SlidingLog:
-		return logWords(s, now, n)
+		return logWords(s, now, l.overdraft(n)) // a check asks with any cost
 	default:
 		return 0
 	}

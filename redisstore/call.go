@@ -154,6 +154,7 @@ func (c *call) command(ctx context.Context, whole bool) *redis.IntSliceCmd {
 // take reads the answer.
 func (c *call) take() {
 	c.reply, c.err = c.cmd.Result()
+	c.widen()
 	switch {
 	case c.err != nil:
 	case len(c.reply) == 1 && c.reply[0] == -1:
@@ -165,6 +166,20 @@ func (c *call) take() {
 	case len(c.reply) == 0:
 		c.err = errReply
 	}
+}
+
+// widen joins the parts of remaining numbers that a script has returned apart, so that a reply has
+// the same numbers for all limits.
+func (c *call) widen() {
+	limits := len(c.args) - 1
+	whole := 1 + perLimit*limits + perID*c.ids
+	if limits == 0 || len(c.reply) != whole+limits {
+		return
+	}
+	for i, high := range c.reply[whole:] {
+		c.reply[1+perLimit*i] += high << (32 + flagBits)
+	}
+	c.reply = c.reply[:whole]
 }
 
 // Modes of a decision.

@@ -98,6 +98,9 @@ func (c counts) hold(tb testing.TB, steps int) {
 	tb.Helper()
 	tb.Logf("%d decisions, %d denied, %d repeated, %d denied by some keys only, %d refunds, %d resets, %d changes of limits, %d back",
 		c["decisions"], c["denied"], c["repeated"], c["denied by some"], c["refunds"], c["resets"], c["changes"], c["back"])
+	if n := c["passes 2^32"]; n < steps/2000 {
+		tb.Errorf("%d changes of limits were from below 2^32 to above, or back; %d were to be", n, steps/2000)
+	}
 	if n := c["denied by some"]; n == 0 {
 		tb.Error("no charge was denied by the keys for which its id is not remembered")
 	}
@@ -110,7 +113,7 @@ func (c counts) hold(tb testing.TB, steps int) {
 	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
 		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after",
-		"hold", "done", "over", "charged", "concurrency", "spent")
+		"hold", "done", "over", "charged", "concurrency", "spent", "wide", "wide, held", "wide, nearly full", "wide concurrency")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -164,9 +167,12 @@ func (d *diff) limit(name string, turn int) *limiter.Limit {
 	if turn > 0 {
 		a = limiter.Algorithm(d.choices.Pick(len(limiter.AlgorithmNames())))
 	}
-	spec := limitertest.RandomSpec(d.choices, a, name, limiter.MaxWindow)
+	spec := limitertest.RandomWideSpec(d.choices, a, name, limiter.MaxWindow)
 	if d.slots() && d.choices.Pick(2) == 0 {
-		spec = limiter.Spec{Name: name, Algorithm: limiter.Concurrency, Limit: min(spec.Limit, 1000), Block: spec.Block * time.Duration(d.choices.Pick(2))}
+		spec = limiter.Spec{Name: name, Algorithm: limiter.Concurrency, Limit: spec.Limit, Block: spec.Block * time.Duration(d.choices.Pick(2))}
+		if spec.Limit <= limiter.NarrowUnits {
+			spec.Limit = min(spec.Limit, 1000)
+		}
 	}
 	l, err := limiter.NewLimit(spec)
 	if err != nil {
@@ -292,7 +298,14 @@ func (d *diff) change() {
 	default:
 		s = d.limit(s.Name, 1).Spec()
 	}
-	if l, err := limiter.NewLimit(s); err == nil {
+	l, err := limiter.NewLimit(s)
+	if err == nil && l.Algorithm() == limiter.Concurrency && limiter.Wide(l) != limiter.Wide(r.Limits[j]) {
+		return // the table counts what is held for one check more
+	}
+	if err == nil {
+		if limiter.Wide(l) != limiter.Wide(r.Limits[j]) {
+			d.counts["passes 2^32"]++
+		}
 		r.Limits[j], d.rules[i] = l, &r
 		d.counts["changes"]++
 		if d.strangers() { // the table voids receipts of all keys that had the limit
@@ -429,12 +442,12 @@ func (d *diff) cost() uint64 {
 	case 2, 3, 4:
 		return max(1, left)
 	case 5, 6:
-		return min(left+1, limiter.NarrowUnits)
+		return min(left+1, limiter.MaxUnits)
 	case 7:
 		return capacity
 	case 8:
 		if d.choices.Pick(4) == 0 {
-			return limiter.NarrowUnits
+			return []uint64{limiter.NarrowUnits, limiter.MaxUnits, capacity - min(capacity, uint64(d.choices.Pick(3)))}[d.choices.Pick(3)]
 		}
 		return 2
 	case 9:
@@ -506,6 +519,10 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 		seen["burst"] = seen["burst"] || s.Burst > 0 && s.Burst != s.Limit
 		seen["drip interval"] = seen["drip interval"] || s.Drip == limiter.DripInterval
 		seen["count "+s.CountRejected.String()] = true
+		seen["wide"] = seen["wide"] || limiter.Wide(out.Limit)
+		seen["wide, held"] = seen["wide, held"] || limiter.Wide(out.Limit) && c.ID != nil && c.ID.Hold > 0
+		seen["wide, nearly full"] = seen["wide, nearly full"] || limiter.Wide(out.Limit) && out.Remaining < 10 && out.Limit.Algorithm() != limiter.Concurrency
+		seen["wide concurrency"] = seen["wide concurrency"] || limiter.Wide(out.Limit) && out.Limit.Algorithm() == limiter.Concurrency
 		seen["block"] = seen["block"] || s.Block > 0
 		seen["shadow"] = seen["shadow"] || out.Rule.Shadow
 		seen["cost 0"] = seen["cost 0"] || out.Cost == 0

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -93,7 +94,7 @@ func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, 
 	}
 	fields := held.fields(name)
 	if fields == nil && found.name != "" {
-		found.state.A = 0 // its holds are gone
+		found.state.A, found.state.B = 0, 0 // its holds are gone
 	}
 	x = found.state.Explain(l, found.words, now, &limiter.LimitDecision{Limit: l, Cost: k.Cost})
 	x.Now, x.State = now, append(x.State, fields...)
@@ -176,8 +177,8 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	if json.Unmarshal([]byte(value[:end]), &numbers) != nil || len(numbers) < 7 {
 		return c, errValue
 	}
-	f := family(numbers[0])
-	if f == familyLog {
+	f, wide := isWide(numbers[0])
+	if numbers[0] = int64(f); f == familyLog {
 		numbers[1] = limiter.MaxLogLimit // a log may hold more than its limit, from a larger one before
 	}
 	if start, stop, ok := calendarSpan(f, value[end:]); ok {
@@ -191,7 +192,7 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 	// Room for twice the entries that the value can have, since expensive ones take
 	// two, and for the most sub-windows.
 	c.words = make([]uint64, 2*len(value)/12+limiter.MaxSubWindows)
-	if err := c.read(f, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
+	if err := c.read(f, wide, []byte(value[end:]), limiter.Tick(numbers[2])); err != nil {
 		return c, err
 	}
 	if f == familySlots && c.state.A > 0 {
@@ -264,8 +265,11 @@ func limitOf(name string, n []int64) (*limiter.Limit, error) {
 }
 
 // read unpacks a value that the scripts packed.
-func (c *counter) read(f family, b []byte, window limiter.Tick) error {
-	short := false
+func (c *counter) read(f family, wide bool, b []byte, window limiter.Tick) error {
+	units, short := 4, false
+	if wide {
+		units = 7
+	}
 	number := func(bytes int) uint64 {
 		if len(b) < bytes {
 			short = true
@@ -276,51 +280,65 @@ func (c *counter) read(f family, b []byte, window limiter.Tick) error {
 		b = b[bytes:]
 		return binary.LittleEndian.Uint64(whole[:])
 	}
+	var s limiter.Counts
 	if f != familySlots {
-		c.state.Time = limiter.Tick(number(7))
+		s.Time = limiter.Tick(number(7))
 	}
 	if f == familyCalendar {
 		number(7) // the end of the window
 	}
-	c.state.Until = limiter.Tick(number(7))
+	s.Until = limiter.Tick(number(7))
 	switch f {
 	case familyLog, familyWindow:
-		c.readList(number, window, &short)
+		c.readList(number, s, wide, window, &short)
 	case familyCounter:
-		c.state.A, c.state.B = uint32(number(4)), uint32(number(4))
+		s.A, s.B = number(units), number(units)
 	case familySlots:
-		if c.state.A = uint32(number(4)); c.state.A > 0 {
+		if s.A = number(units); s.A > 0 {
 			c.name = string(b)
 		}
 	default:
-		c.state.A = uint32(number(4))
+		s.A = number(units)
 	}
 	if short {
 		return errValue
+	}
+	if f != familyLog && f != familyWindow {
+		c.state = s.State(c.limit)
 	}
 	return nil
 }
 
 // readList rebuilds a list by charging its entries again. It stops if the value is
 // shorter than its length field says.
-func (c *counter) readList(number func(bytes int) uint64, window limiter.Tick, short *bool) {
+func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide bool, window limiter.Tick, short *bool) {
 	const wrap = 1<<48 - 1
-	newest, until := c.state.Time, c.state.Until
-	c.state = limiter.State{}
+	newest, most, all := s.Time, uint64(limiter.NarrowUnits), uint64(wrap)
+	high := func() uint64 { return 0 } // the upper bits of a sum; of those beyond 64 bits no difference has any
+	if wide {
+		most, all = limiter.MaxUnits, math.MaxUint64
+		high = func() uint64 { return number(3) << 48 }
+	}
 	dead, live, sum := number(4), number(4), number(6)
 	number(6) // the sum after the last entry
+	sum += high()
+	high()
 	for i := uint64(0); i < dead && !*short; i++ {
 		number(12)
+		high()
 	}
 	for i := uint64(0); i < live && !*short; i++ {
 		at, upTo := limiter.Tick(number(6)), number(6)
+		upTo += high()
 		at = newest - (newest-at)&wrap
-		units := min((upTo-sum)&wrap, limiter.NarrowUnits)
+		units := min((upTo-sum)&all, most)
 		if sum = upTo; units == 0 || newest-at > window {
 			continue
 		}
 		c.state.Roll(c.limit, c.words, at)
 		c.state.Overdraw(c.limit, c.words, at, units) // also beyond the limit
 	}
-	c.state.Until = until
+	if !wide {
+		c.state.Until = s.Until
+	}
 }

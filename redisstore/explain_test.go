@@ -34,7 +34,7 @@ func TestExplainsAsTheTable(t *testing.T) {
 		r := weir.Request{Path: "/", User: strconv.FormatUint(seed, 10)}
 		for range 15 {
 			if c.Pick(5) == 0 || len(r.Limits) == 0 {
-				l, err := weir.NewLimit(limitertest.RandomSpec(c, limiter.Algorithm(c.Pick(7)), "l", 14*24*time.Hour))
+				l, err := weir.NewLimit(limitertest.RandomWideSpec(c, limiter.Algorithm(c.Pick(7)), "l", 14*24*time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,7 +160,7 @@ func TestExplainTellsOfForeignValues(t *testing.T) {
 	if !strings.HasPrefix(key, "weir:{r:/:u:") {
 		t.Errorf("the counter is called %q", key)
 	}
-	for _, value := range []string{"x", "]", "[1,2]", "[1,1,3600000000,1,0,0,0,0]short", `["a"]`, "[9,1,3600000000,1,0,0,0,0]xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"} {
+	for _, value := range []string{"x", "]", "[1,2]", "[1,1,3600000000,1,0,0,0,0]short", `["a"]`, "[17,9007199254740991,3600000000,9007199254740991,0,0,0,0]xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"} {
 		srv.do("SET", key, value)
 		if e, err := node.Explain(context.Background(), r); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%q: %+v, %v", value, e, err)

@@ -144,6 +144,9 @@ func TestParams(t *testing.T) {
 		{limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, Window: time.Minute, SubWindows: 4, Coverage: limiter.CoverageLenient}, "[4,5,60000000,5,0,0,15000000]"},
 		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 5, Window: time.Minute, Burst: 9, Block: time.Second}, "[5,5,60000000,9,0,1000000,262800000]"},
 		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 1000, Window: time.Minute}, "[5,1000,60000000,1000,0,0,4294967295]"},
+		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 4294967296, Window: time.Minute}, "[13,4294967296,60000000,4294967296,0,0,9007199254740991]"},
+		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 4294967295, Window: time.Minute, Burst: 4294967296}, "[13,4294967295,60000000,4294967296,0,0,9007199254740991]"},
+		{limiter.Spec{Algorithm: limiter.Concurrency, Limit: 9007199254740991}, "[16,9007199254740991,86400000000,9007199254740991,0,0,1]"},
 		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 5, Window: time.Minute, Drip: limiter.DripInterval}, "[6,5,60000000,5,0,0,262800000]"},
 		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 30, Window: time.Minute, Drip: limiter.DripInterval, DripUnits: 5}, "[6,30,60000000,30,0,0,1576800000,5]"},
 	} {

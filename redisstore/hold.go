@@ -296,25 +296,32 @@ func (s *Store) openHolds(ctx context.Context, now limiter.Tick, counter string)
 // fields returns what is held of the limit that holds know by a name, and until when. See lua/holds.lua
 // for the members.
 func (h openHolds) fields(name string) (out []limiter.Field) {
-	const header, part = 10, 23
+	const header = 10
 	sum, n := uint64(0), 0
 	for _, m := range h {
 		if len(m) < header {
 			continue
 		}
+		units := 4 // the bytes of a cost
+		if m[7] >= 2 {
+			units = 7
+		}
+		part := 7 + units + len(name)
 		var end [8]byte
 		copy(end[:7], m)
 		then := "then given back"
-		if m[7] != 0 {
+		if m[7]%2 != 0 {
 			then = "then kept"
 		}
 		parts := int(binary.LittleEndian.Uint16([]byte(m[8:])))
 		for at := header; parts > 0 && at+part <= len(m); at, parts = at+part, parts-1 {
-			if m[at+11:at+part] != name {
+			if m[at+7+units:at+part] != name {
 				continue
 			}
-			cost := binary.LittleEndian.Uint32([]byte(m[at+7:]))
-			sum, n = sum+uint64(cost), n+1
+			var whole [8]byte
+			copy(whole[:], m[at+7:at+7+units])
+			cost := binary.LittleEndian.Uint64(whole[:])
+			sum, n = sum+cost, n+1
 			if n <= explainedHolds {
 				until := stamp(limiter.Tick(binary.LittleEndian.Uint64(end[:])))
 				out = append(out, limiter.Field{Name: "hold", Value: fmt.Sprintf("%d until %s, %s", cost, until, then)})
@@ -334,7 +341,7 @@ func (p *params) counted(name string) string {
 	if json.Unmarshal([]byte(text), &n) != nil || len(n) < 7 {
 		return ""
 	}
-	if f := family(n[0]); f != familyBucket && f != familyDrip && n[4] != float64(limiter.CountAll) {
+	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && n[4] != float64(limiter.CountAll) {
 		text = luaNumber(n[0]) + "," + luaNumber(n[2])
 		if f != familyCounter && f != familyLog {
 			text += "," + luaNumber(n[6]) + ","

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,24 +50,31 @@ func TestHoldsEndWithoutATimer(t *testing.T) {
 // A counter with holds is one that an explanation reads, with what is held of it, and its command runs.
 func TestExplainsHolds(t *testing.T) {
 	srv := startServer(t)
-	s := newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
-		"version: 1\nrules: [{name: r, key: [user], limits: [{limit: 100, window: 1h, algorithm: fixed_window}, {limit: 100, window: 24h, burst: 100, algorithm: token_bucket}, {name: c, limit: 100, calendar: day}]}]\n")
-	r := weir.Request{User: "ada", ID: "1", Hold: time.Minute, Cost: weir.Units(60)}
-	if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	e, err := s.Explain(t.Context(), weir.Request{User: "ada"})
-	if err != nil || len(e.Limits) != 3 {
-		t.Fatalf("%+v, %v", e, err)
-	}
-	for _, l := range e.Limits {
-		text := fmt.Sprint(l.State)
-		if !strings.Contains(text, "{held 60, in 1 charges}") || !strings.Contains(text, "{hold 60 until 2026-01-01T00:01:00.000000Z, then given back}") {
-			t.Errorf("of a limit it says %s", text)
+	for _, row := range []struct{ limit, cost int64 }{{100, 60}, {limiter.MaxUnits, limiter.MaxUnits - 40}} {
+		srv.do("FLUSHALL")
+		s := newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), strings.ReplaceAll(
+			"version: 1\nrules: [{name: r, key: [user], limits: [{limit: N, window: 1h, algorithm: fixed_window}, {limit: N, window: 24h, burst: N, algorithm: token_bucket}, {name: c, limit: N, calendar: day}, {limit: N, algorithm: concurrency}]}]\n",
+			"N", strconv.FormatInt(row.limit, 10)))
+		r := weir.Request{User: "ada", ID: "1", Hold: time.Minute, Cost: weir.Units(row.cost)}
+		if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
 		}
-	}
-	if e.Answer.Limits[0].Remaining != 40 || !strings.Contains(e.Commands[0], "ZRANGEBYSCORE") {
-		t.Errorf("%d are left", e.Answer.Limits[0].Remaining)
+		e, err := s.Explain(t.Context(), weir.Request{User: "ada", ID: "2", Hold: time.Minute})
+		if err != nil || len(e.Limits) != 4 {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		for i, l := range e.Limits {
+			text := fmt.Sprint(l.State)
+			if !strings.Contains(text, fmt.Sprintf("{held %d, in 1 charges}", row.cost)) || !strings.Contains(text, fmt.Sprintf("{hold %d until 2026-01-01T00:01:00.000000Z, then given back}", row.cost)) {
+				t.Errorf("of a limit it says %s", text)
+			}
+			if left := int64(e.Answer.Limits[i].Remaining); left != row.limit-row.cost {
+				t.Errorf("%d are left of %s", left, l.Name)
+			}
+		}
+		if !strings.Contains(e.Commands[0], "ZRANGEBYSCORE") {
+			t.Error("the command does not know holds")
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // The one function that all products go through returns quotient and rest exactly,
@@ -65,19 +66,39 @@ return answer`
 // with a product just below or above a multiple of the divisor.
 func hardQuestions(r *rand.Rand, n int) (out [][3]int64) {
 	for len(out) < n {
-		d := 1 + r.Int64N(1<<(1+r.IntN(45)))
-		b := 1 + r.Int64N(1<<(1+r.IntN(45)))
-		most := min(int64(1)<<51, new(big.Int).Div(new(big.Int).Mul(big.NewInt(d), big.NewInt(1<<51)), big.NewInt(b)).Int64())
-		if most < 2 {
+		d := wholeNumber(r)
+		b := wholeNumber(r)
+		// The largest a with a quotient below 2^53.
+		most := new(big.Int).Div(new(big.Int).Mul(big.NewInt(d), big.NewInt(limiter.MaxUnits)), big.NewInt(b))
+		if most.Cmp(big.NewInt(limiter.MaxUnits)) > 0 {
+			most.SetInt64(limiter.MaxUnits)
+		}
+		if most.Int64() < 2 {
 			continue
 		}
-		a := 1 + r.Int64N(most-1)
+		a := 1 + min(most.Int64()-1, wholeNumber(r)-1)
+		if r.IntN(8) == 0 {
+			a = most.Int64()
+		}
 		if r.IntN(2) == 0 {
 			// The a at which a*b passes a multiple of d, or the one before.
 			k := new(big.Int).Div(new(big.Int).Mul(big.NewInt(a), big.NewInt(b)), big.NewInt(d))
-			a = min(most, new(big.Int).Div(k.Mul(k, big.NewInt(d)), big.NewInt(b)).Int64()+r.Int64N(2))
+			a = min(most.Int64(), new(big.Int).Div(k.Mul(k, big.NewInt(d)), big.NewInt(b)).Int64()+r.Int64N(2))
 		}
 		out = append(out, [3]int64{a, b, d})
 	}
 	return out
+}
+
+// wholeNumber returns a number from 1 to 2^53-1, often close to a power of 2.
+func wholeNumber(r *rand.Rand) int64 {
+	n := int64(1) << (1 + r.IntN(53))
+	switch r.IntN(4) {
+	case 0:
+		return n - 1
+	case 1:
+		return max(1, min(n/2+r.Int64N(3)-1, limiter.MaxUnits))
+	default:
+		return 1 + r.Int64N(n-1)
+	}
 }

@@ -26,6 +26,10 @@ const (
 	// familySlots is of limits on concurrency. What they count is in the holds of their key.
 	familySlots family = 8
 
+	// wideFamily is added to the family of a limit above [limiter.NarrowUnits], whose states have
+	// more bytes.
+	wideFamily family = 8
+
 	// withIDs and withHolds are no families: they stand for ids and for holds in a set of
 	// families.
 	withIDs   family = 0
@@ -109,8 +113,12 @@ func newParams(l *limiter.Limit) *params {
 			}
 		}
 	}
+	written := p.family
+	if limiter.Wide(l) {
+		written += wideFamily
+	}
 	text := append([]byte(nil), '[')
-	for i, n := range append([]int64{int64(p.family), s.Limit, int64(window), int64(l.Capacity()),
+	for i, n := range append([]int64{int64(written), s.Limit, int64(window), int64(l.Capacity()),
 		int64(s.CountRejected), int64(s.Block / limiter.TickDuration)}, more...) {
 		if i > 0 {
 			text = append(text, ',')
@@ -124,12 +132,24 @@ func newParams(l *limiter.Limit) *params {
 // most returns the highest level of a bucket, in units: one that takes a century to
 // recover.
 func most(l *limiter.Limit) int64 {
-	hi, lo := bits.Mul64(uint64(century), l.Limit())
-	if hi >= uint64(limiter.Span(l.Window())) {
-		return limiter.NarrowUnits
+	units := uint64(limiter.NarrowUnits)
+	if limiter.Wide(l) {
+		units = limiter.MaxUnits
 	}
-	q, _ := bits.Div64(hi, lo, uint64(limiter.Span(l.Window())))
-	return int64(min(q, limiter.NarrowUnits))
+	hi, lo := bits.Mul64(uint64(century), l.Limit())
+	if hi < uint64(limiter.Span(l.Window())) {
+		q, _ := bits.Div64(hi, lo, uint64(limiter.Span(l.Window())))
+		units = min(units, q)
+	}
+	return int64(units)
+}
+
+// isWide separates the mark of wide limits from a family as it is written.
+func isWide(written int64) (f family, wide bool) {
+	if f = family(written); f > wideFamily {
+		return f - wideFamily, true
+	}
+	return f, false
 }
 
 // maxParams bounds the cached parameters of limits.

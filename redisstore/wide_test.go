@@ -1,15 +1,17 @@
 package redisstore_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/limitertest"
+	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A cost above 2^32-1 fits no limit that Redis counts: it is denied for good, and counts nothing.
+// A cost above 2^32-1 fits no limit below: it is denied for good, and counts nothing.
 func TestAWideCostIsNeverAdmitted(t *testing.T) {
 	s := openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})
 	for a, name := range limiter.AlgorithmNames() {
@@ -31,6 +33,187 @@ func TestAWideCostIsNeverAdmitted(t *testing.T) {
 					t.Errorf("%s, %v: cost %d: %+v", name, count, cost, d)
 				}
 			}
+		}
+	}
+}
+
+// both is a table and Redis, which decide the same charges of one limit.
+type both struct {
+	t        *testing.T
+	table    *table.Table
+	store    *redisstore.Store
+	key      limiter.Key
+	now      limiter.Tick
+	receipts []receipt
+	decision limiter.Decision
+}
+
+func newBoth(t *testing.T, spec limiter.Spec) *both {
+	t.Helper()
+	b := &both{t: t, table: table.New(table.Config{}), now: limitertest.Start(), store: openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})}
+	b.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r"}}
+	b.limit(spec)
+	return b
+}
+
+// limit replaces the limit.
+func (b *both) limit(spec limiter.Spec) {
+	b.t.Helper()
+	spec.Name = "l"
+	l, err := limiter.NewLimit(spec)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.key.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
+}
+
+// check asks both for a cost, and returns what is left.
+func (b *both) check(cost uint64) uint64 {
+	b.t.Helper()
+	var c limiter.Charge
+	var got limiter.Decision
+	k := b.key
+	k.Cost = cost
+	c.Add(k)
+	if err := b.table.Decide(b.now, &c, &b.decision); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.store.Decide(b.t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	if want, got := show(&b.decision), show(&got); got != want {
+		b.t.Fatalf("at %d, cost %d:\n  the table decides %s\n  redis decides     %s", b.now, cost, want, got)
+	}
+	if b.decision.Receipt.Charged != 0 {
+		b.receipts = append(b.receipts, receipt{c, b.decision.Receipt})
+	}
+	return b.decision.Limit(0).Remaining
+}
+
+// refund takes one of the charges back.
+func (b *both) refund(n int) {
+	b.t.Helper()
+	r := b.receipts[n]
+	b.receipts = append(b.receipts[:n], b.receipts[n+1:]...)
+	b.table.Refund(b.now, &r.charge, r.of)
+	if err := b.store.Refund(b.t.Context(), limiter.At(b.now), &r.charge, r.of, nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// C3: thousands of sub-windows of wide counts, whose sum is above 2^53, and whose list is changed in its place.
+func TestManyWideSubWindowsCountAlike(t *testing.T) {
+	for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
+		b := newBoth(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: limiter.MaxUnits, Window: time.Hour, SubWindows: 3600, CountRejected: count})
+		c := limitertest.SeededChoices(uint64(count))
+		left, denied := uint64(limiter.MaxUnits), 0
+		for i := range 3000 {
+			b.now += limiter.Second * limiter.Tick(c.Pick(4)) / 2
+			if i%1000 == 999 {
+				b.now += 45 * limiter.Minute
+			}
+			cost := []uint64{1, limiter.NarrowUnits, left/100 + 1, left + 1, limiter.MaxUnits / 3, limiter.MaxUnits}[c.Pick(40)%6]
+			if c.Pick(8) > 0 {
+				cost = left/1000 + uint64(c.Pick(200))
+			}
+			left = b.check(min(cost, limiter.MaxUnits))
+			if !b.decision.Allowed {
+				denied++
+			}
+			if len(b.receipts) > 0 && c.Pick(5) == 0 {
+				b.refund(max(0, len(b.receipts)-1-c.Pick(300)))
+			}
+		}
+		if denied < 100 {
+			t.Errorf("%d denials, 100 were to be", denied)
+		}
+	}
+}
+
+// settle settles an id that is not known.
+func (b *both) settle(id, cost uint64) {
+	b.t.Helper()
+	var c limiter.Charge
+	k := b.key
+	k.Cost = cost
+	c.Add(k)
+	c.ID = &limiter.Idempotency{ID: id, Life: limiter.MinIDTTL, Hold: limiter.MinHold}
+	want, _ := b.table.Amend(b.now, &c, limiter.Amend{})
+	got, err := b.store.Amend(b.t.Context(), limiter.At(b.now), &c, limiter.Amend{}, nil)
+	if err != nil || got != want || want.State != limiter.AmendCharged {
+		b.t.Fatalf("a settlement with %d: the table says %+v, redis %+v, %v", cost, want, got, err)
+	}
+}
+
+// C3: an overdrawn bucket when the clock goes back: its level in units is then more than a double holds.
+func TestOverdrawnWideBucketsWhenTheClockGoesBack(t *testing.T) {
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.TokenBucket, Limit: 1 << 40, Window: time.Hour, Burst: 1 << 20},
+		{Algorithm: limiter.GCRA, Limit: limiter.MaxUnits, Window: limiter.MaxWindow, Burst: 1},
+		{Algorithm: limiter.LeakyBucket, Limit: limiter.MaxUnits, Window: 24 * time.Hour},
+		{Algorithm: limiter.GCRA, Limit: limiter.MaxUnits, Window: time.Millisecond, Burst: 1 << 40},
+	} {
+		b := newBoth(t, spec)
+		b.settle(1, limiter.MaxUnits-1)
+		for i, back := range []limiter.Tick{0, 0, 1, limiter.Second, limiter.Hour, 400 * limiter.Day} {
+			b.now -= back
+			b.check(1)
+			b.settle(uint64(2+i), limiter.MaxUnits)
+			b.check(b.key.Rule.Limits[0].Capacity())
+		}
+	}
+}
+
+// C3: what three windows leak, less nearly one of them, where a double cannot hold the product.
+func TestWideDripsLeakExactly(t *testing.T) {
+	for _, limit := range []int64{3002399751580333, 3002399751580334, 3002399751580335} {
+		b := newBoth(t, limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: limit, Window: 24 * time.Hour, Burst: limiter.MaxUnits, Drip: limiter.DripInterval})
+		b.now += limiter.Day - 1
+		b.check(limiter.MaxUnits)
+		b.now += 2*limiter.Day + 7
+		if left := b.check(limiter.MaxUnits); left < 2*uint64(limit) || left > 2*uint64(limit)+1<<40 {
+			t.Errorf("%d have leaked in two days of %d", left, limit)
+		}
+	}
+}
+
+// What a limit counted below 2^32 still counts when it goes above, and back: no script reads the bytes of
+// the one as those of the other. The family in a value tells them apart, also for earlier versions, which have
+// no family above 8.
+func TestNoScriptMisreadsWideCounts(t *testing.T) {
+	for a, name := range limiter.AlgorithmNames() {
+		if a := limiter.Algorithm(a); a != limiter.SlidingLog {
+			t.Run(name, func(t *testing.T) {
+				srv := startServer(t)
+				narrow := limiter.Spec{Algorithm: a, Limit: limiter.NarrowUnits, Window: time.Hour}
+				wide := narrow
+				wide.Limit = limiter.MaxUnits
+				b := newBoth(t, narrow)
+				b.store = openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})
+				family := func(wide bool) {
+					t.Helper()
+					key := srv.do("KEYS", "*:l").([]any)[0]
+					value := srv.do("GET", key).(string)
+					if got := strings.HasPrefix(value, "[9,") || strings.HasPrefix(value, "[1"); got != wide && a != limiter.FixedWindow {
+						t.Errorf("the value is %q", value)
+					}
+				}
+				b.check(limiter.NarrowUnits - 7)
+				family(false)
+				b.limit(wide)
+				b.now++
+				b.check(1 << 50)
+				family(true)
+				if left := b.check(1 << 33); left != limiter.MaxUnits-(limiter.NarrowUnits-7)-1<<50-1<<33 && a == limiter.FixedWindow {
+					t.Errorf("%d are left", left)
+				}
+				b.limit(narrow)
+				b.now++
+				if left := b.check(1); left != 0 || b.decision.Allowed {
+					t.Errorf("%d are left of a limit that was passed", left)
+				}
+				family(false)
+			})
 		}
 	}
 }

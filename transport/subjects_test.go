@@ -613,7 +613,6 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			limitertest.WideTranscripts(t, p.make)
 			if raceDetector {
 				limitertest.Transcripts(t, p.make)
 				return

@@ -195,7 +195,6 @@ func TestConformance(t *testing.T) {
 		return &afterResets{subject: newSubject(tb, yaml).(*subject)}
 	}
 	limitertest.Run(t, made)
-	t.Run("Wide", func(t *testing.T) { limitertest.WideTranscripts(t, made) })
 }
 
 // afterResets is a subject whose owners let what follows a reset be of a later instant. After a

@@ -80,7 +80,6 @@ func TestNodeConforms(t *testing.T) {
 		t.Skip("long; make wire runs it")
 	}
 	limitertest.Run(t, newNodeSubject)
-	t.Run("Wide", func(t *testing.T) { limitertest.WideTranscripts(t, newNodeSubject) })
 }
 
 // B4: at 250 requests/s for an hour that starts on the hour, 10/second and

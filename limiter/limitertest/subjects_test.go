@@ -267,9 +267,6 @@ func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) 
 // against the oracle, by way of a table whose every answer it judges.
 func TestTranscriptsAreRight(t *testing.T) { Transcripts(t, newJudged) }
 
-// TestWideTranscriptsAreRight does so with those of units above 2^32-1.
-func TestWideTranscriptsAreRight(t *testing.T) { WideTranscripts(t, newJudged) }
-
 // TestTableConforms runs the suite over rules and a table, without a node.
 func TestTableConforms(t *testing.T) {
 	if testing.Short() {

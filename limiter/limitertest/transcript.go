@@ -12,25 +12,19 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-//go:embed testdata/*.txt testdata/wide/*.txt
+//go:embed testdata/*.txt
 var transcriptFiles embed.FS
 
 // Transcripts runs every transcript against subjects from f, each as a subtest with the
 // file's name. Transcripts with refunds are skipped for subjects that are not a
 // [Refunder].
-func Transcripts(t *testing.T, f Factory) { transcripts(t, f, "testdata") }
-
-// WideTranscripts is Transcripts for what a backend need not do: units above
-// [limiter.NarrowUnits].
-func WideTranscripts(t *testing.T, f Factory) { transcripts(t, f, "testdata/wide") }
-
-func transcripts(t *testing.T, f Factory, dir string) {
-	files, err := fs.Glob(transcriptFiles, dir+"/*.txt")
+func Transcripts(t *testing.T, f Factory) {
+	files, err := fs.Glob(transcriptFiles, "testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, file := range files {
-		name := strings.TrimSuffix(strings.TrimPrefix(file, dir+"/"), ".txt")
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txt")
 		t.Run(name, func(t *testing.T) {
 			text, err := transcriptFiles.ReadFile(file)
 			if err != nil {

@@ -18,9 +18,9 @@ local function rescale(s, p, old)
   if s.t < now then
     rest = 0
   else
-    units, part = muldiv(s.t - now, old[2], old[3])
-    rest = part + s.a
-    units, rest = units + floor(rest / old[3]), rest % old[3]
+    units, part = muldiv(ahead(s, old, now), old[2], old[3])
+    rest = part + s.a % old[3]
+    units, rest = units + floor(s.a / old[3]) + floor(rest / old[3]), rest % old[3]
   end
   if units >= p[7] then
     units, rest = p[7], 0
@@ -30,14 +30,20 @@ local function rescale(s, p, old)
     more = more + 1
   end
   local q, r = muldiv(p[3], units, p[2])
-  r = r + more
-  s.t, s.a = now + q + floor(r / p[2]), r % p[2]
+  q, r = q + floor(more / p[2]), r - (p[2] - more % p[2])
+  if r < 0 then
+    s.t, s.a = now + q, r + p[2]
+  else
+    s.t, s.a = now + q + 1, r
+  end
 end
 
 -- alike tells whether a state of the parameters old means the same to p.
 local function alike(p, old)
   local f = p[1]
-  if f == 2 and old[1] == 1 then
+  if p.most ~= old.most then
+    return false -- a count of the one may be too large for the other
+  elseif f == 2 and old[1] == 1 then
     return p[3] == old[3] and old[8] == 0
   elseif f ~= old[1] then
     return false
@@ -68,7 +74,7 @@ end
 
 adopt = function(s, v)
   local p, close = s.p, string.find(v, ']', 1, true)
-  local old, bounds = cjson.decode(sub(v, 1, close)), s.c
+  local old, bounds = parse(sub(v, 1, close)), s.c
   s.p, s.c, s.adopted = old, nil, true
   s.f = F[old[1]]
   s.f.load(s, v, close + 1)
@@ -95,12 +101,12 @@ adopt = function(s, v)
     end
     return s
   end
-  s.t, s.a, s.b, s.n = 0, 0, 0, nil
+  s.t, s.a, s.b, s.n, s.baseHigh, s.lastHigh = 0, 0, 0, nil, nil, nil
   s.f.load(s)
   if f == 8 or old[1] == 8 then
     counts = 0 -- what is held is no use, and no use is held
   end
-  local most = f == 3 and p[2] or f >= 5 and p[7] or MOST
+  local most = f == 3 and p[2] or (f == 5 or f == 6) and p[7] or p.most or MOST
   counts = counts < most and counts or most
   if counts > 0 and not over then
     s.f.charge(s, counts)

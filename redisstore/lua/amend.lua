@@ -27,6 +27,7 @@ local function overdraw(s, n)
     local at = notBefore(s)
     if s.t - at > q or s.t - at == q and s.a > r then
       s.t, s.a = at + q, r
+      noted(s, at)
     end
   else
     s.f.charge(s, n)
@@ -44,7 +45,8 @@ local function retract(id, before)
   end
   h.parts, h.over = rest, before > now and before or now + 1
   local over = h.over + (h.keep == 1 and life or 0)
-  local v = pack('<I7', over) .. sub(id.v, 8, 14) .. pack('<I4', id.cost) .. sub(id.v, 19, ENTRY_OF_ID) .. fold(h)
+  local _, at, _, bits, relied = entryOf(id.v)
+  local v = entryFor(over, at, id.cost, bits, relied) .. fold(h)
   call('ZREM', g.holds, member(g, id.k, id.v))
   call('SET', id.k, v, 'PX', call('PTTL', id.k))
   call('ZADD', g.holds, whole(h.over), member(g, id.k, v))
@@ -58,7 +60,7 @@ local known, estimate, over = 0, nil, 0
 eachID(function(id)
   id.cost, id.v = head[2 + 2 * id.first], call('GET', id.k)
   if id.v then
-    local over, at, cost = unpack('<I7I7I4', id.v)
+    local over, at, cost = entryOf(id.v)
     if over > now then
       id.at, id.was, id.hold, known = at, cost, openHold(id.v), known + 1
       estimate = estimate or id.hold and cost
@@ -93,7 +95,7 @@ for _, id in ipairs(ids) do
     charges = charges or id.cost > 0
   end
   for i = id.first, id.more > 0 and id.last or 0 do
-    states[i] = sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) -- what was used is held no more
+    states[i] = not ofSlots(i) and open(i) -- what was used is held no more
   end
 end
 if strays() then
@@ -128,7 +130,7 @@ for _, id in ipairs(ids) do
     end
   end
   if id.hold or id.more > 0 then
-    call('SET', id.k, pack('<I7I7I4I2I1', now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)
+    call('SET', id.k, entryFor(now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)
   end
 end
 return {now, state, estimate or 0, over}

@@ -4,9 +4,30 @@
 local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
 local refund = {}
 
+-- ahead returns for how long the level of a bucket leaks from an instant on, as far as a level goes: what
+-- is known of the last charge is up to a grain too early.
+local function ahead(s, p, at)
+  local longest = muldiv(p[3], p[7], p[2]) + 1
+  return s.t - at < longest and s.t - at or longest
+end
+
+-- plus returns a sum n units later, or earlier, with the high bits that a wide list has.
+local function plus(sum, high, n)
+  local low = sum + n % WRAP
+  return low % WRAP, high and (high + floor(n / WRAP) + floor(low / WRAP)) % 16777216
+end
+
+-- minus returns the units from one sum to another, each with its high bits.
+local function minus(sum, high, from, fromHigh)
+  if high then
+    return (high - fromHigh) % 16777216 * WRAP + (sum - from)
+  end
+  return (sum - from) % WRAP
+end
+
 -- full tells whether a count may stand for more than it says.
 local function full(s, count)
-  return count == MOST and s.p[5] == 2
+  return count == (s.p.most or MOST) and s.p[5] == 2
 end
 
 refund[1] = function(s, at, n, rest)
@@ -46,27 +67,27 @@ refund[3] = function(s, at, n)
   if i == s.n then
     return
   end
-  local t, sum = entry(s, i)
+  local t, sum, high = entry(s, i)
   if s.p[1] == 3 and s.p[5] ~= 2 and at > now - s.p[3] then
     at = t -- a charge at an instant before the newest came to that one
   end
-  local before, was = s.base, 0
-  local previous
+  local previous, before, beforeHigh = nil, s.base, s.baseHigh
   if i > 0 then
-    previous, before = entry(s, i - 1)
+    previous, before, beforeHigh = entry(s, i - 1)
   end
-  was = (sum - before) % WRAP
+  local was = minus(sum, high, before, beforeHigh)
   if t ~= at or s.p[1] == 4 and full(s, was) then
     return
   end
   n = n < was and n or was
   local rest = {}
   for j = n < was and i or i + 1, s.n - 1 do
-    local later, upTo = entry(s, j)
-    rest[#rest + 1] = pack('<I6I6', later % WRAP, (upTo - n) % WRAP)
+    local later, upTo, above = entry(s, j)
+    upTo, above = plus(upTo, above, -n)
+    rest[#rest + 1] = above and pack('<I6I6I3', later % WRAP, upTo, above) or pack('<I6I6', later % WRAP, upTo)
   end
   s.from, s.tail = i, table.concat(rest)
-  s.last = (s.last - n) % WRAP
+  s.last, s.lastHigh = plus(s.last, s.lastHigh, -n)
   if n == was then
     if i == s.n - 1 and previous then
       s.t = previous
@@ -96,18 +117,18 @@ refund[5] = function(s, at, n, rest)
   if q < 0 then
     return
   end
-  local ahead, at = 0, notBefore(s)
+  local left, at = 0, notBefore(s)
   part = 0
   if s.t >= at then
-    ahead, part = s.t - at - q, s.a - r
+    left, part = ahead(s, s.p, at) - q, s.a - r
     if part < 0 then
-      ahead, part = ahead - 1, part + limit
+      left, part = left - 1, part + limit
     end
-    if ahead < 0 then
-      ahead, part = 0, 0
+    if left < 0 then
+      left, part = 0, 0
     end
   end
-  s.t, s.a = at + ahead, part
+  s.t, s.a = at + left, part
   noted(s, at)
 end
 

@@ -28,8 +28,12 @@ end
 F[5] = {
   load = function(s, v, i)
     if v then
-      s.t, s.u, s.a = unpack('<I7I7I4', v, i)
-      s.b = #v >= i + 21 and unpack('<I4', v, i + 18) or 0
+      if s.p.most then
+        s.t, s.u, s.a, s.b = unpack('<I7I7I7I4', v, i)
+      else
+        s.t, s.u, s.a = unpack('<I7I7I4', v, i)
+        s.b = #v >= i + 21 and unpack('<I4', v, i + 18) or 0
+      end
     end
   end,
   used = function(s)
@@ -39,7 +43,7 @@ F[5] = {
     end
     local window = s.p[3]
     local q, r = muldiv(s.t - at, s.p[2], window)
-    return q + floor((r + s.a + window - 1) / window)
+    return q + 1 - floor((window - r - s.a) / window) -- rounded up
   end,
   charge = function(s, n)
     local p = s.p
@@ -48,9 +52,11 @@ F[5] = {
       s.t, s.a = at, 0
     end
     local q, r = muldiv(p[3], n, limit)
-    local ahead, part = s.t - at + q, s.a + r
-    if part >= limit then
-      ahead, part = ahead + 1, part - limit
+    local ahead, part = s.t - at + q, r - (limit - s.a)
+    if part >= 0 then
+      ahead = ahead + 1
+    else
+      part = part + limit
     end
     if p[5] == 2 then
       q, r = muldiv(p[3], p[7], limit)
@@ -73,6 +79,6 @@ F[5] = {
     return s.t - q
   end,
   save = function(s)
-    return pack('<I7I7I4I4', s.t, s.u, s.a, s.b)
+    return pack(s.p.most and '<I7I7I7I4' or '<I7I7I4I4', s.t, s.u, s.a, s.b)
   end,
 }

@@ -31,7 +31,7 @@ end
 F[7] = {
   load = function(s, v, i)
     if v then
-      s.t, s.e, s.u, s.a = unpack('<I7I7I7I4', v, i)
+      s.t, s.e, s.u, s.a = unpack(s.p.most and '<I7I7I7I7' or '<I7I7I7I4', v, i)
     end
     if s.c then
       local from, to = ends(s, now)
@@ -48,7 +48,8 @@ F[7] = {
   charge = function(s, n)
     s.a = s.a + n
     if s.a > MOST then
-      s.a = MOST
+      local most = s.p.most or MOST
+      s.a = s.a < most and s.a or most
     end
   end,
   empty = function(s)
@@ -58,6 +59,6 @@ F[7] = {
     return s.e
   end,
   save = function(s)
-    return pack('<I7I7I7I4', s.t, s.e, s.u, s.a)
+    return pack(s.p.most and '<I7I7I7I7' or '<I7I7I7I4', s.t, s.e, s.u, s.a)
   end,
 }

@@ -31,7 +31,7 @@ end
 F[8] = {
   load = function(s, v, i)
     if v then
-      s.u, s.a, s.name = unpack('<I7I4c12', v, i)
+      s.u, s.a, s.name = unpack(s.p.most and '<I7I7c12' or '<I7I4c12', v, i)
     end
     if not held[s.k] then
       s.a = 0
@@ -60,7 +60,7 @@ F[8] = {
     return last
   end,
   admits = function(s, n)
-    local over, at = s.a + n - s.p[4], now
+    local over, at = s.a - (s.p[4] - n), now
     holding(s, false, function(part)
       over, at = over - part.cost, part.over
       return over <= 0
@@ -68,6 +68,6 @@ F[8] = {
     return at
   end,
   save = function(s)
-    return pack('<I7I4', s.u, s.a) .. (s.name or '            ')
+    return pack(s.p.most and '<I7I7' or '<I7I4', s.u, s.a) .. (s.name or '            ')
   end,
 }

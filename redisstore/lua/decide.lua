@@ -7,7 +7,8 @@
 -- admits the cost, 2 if it is blocked and 4 if it was charged; the ticks until it
 -- is as new; and those after which it admits the cost. The answer {-1} means that
 -- a state is one of another limit, and {-3} that the key has holds, which the script does not know;
--- nothing was decided. The scripts that adopt or know holds have further KEYS, which they may
+-- nothing was decided. Where a remaining number does not fit beside the others, the answer ends with one
+-- more number for each limit: how often 2^32 units remain beyond those. The scripts that adopt or know holds have further KEYS, which they may
 -- write: see leave and arrive.
 local mode = head and head[3] or 0
 local states, allowed, shadowed = {false}, true, false
@@ -55,7 +56,7 @@ for n = 1, order and #order or #ARGV - 1 do
   end
 end
 
-local answer, at, writes = {now, 0, 0, 0}, 1, false
+local answer, at, writes, high = {now, 0, 0, 0}, 1, false, false
 for i = 1, #ARGV - 1 do
   local s = states[i]
   if s then
@@ -86,6 +87,10 @@ for i = 1, #ARGV - 1 do
       flags = flags + 2
     elseif s.used < capacity then
       left = capacity - s.used
+      if left > MOST then
+        high = high or {}
+        high[i], left = floor(left / 4294967296), left % 4294967296
+      end
     end
     if not (allowed and s.allowed) and want <= capacity then
       if s.used + want > capacity then
@@ -107,6 +112,11 @@ for i = 1, #ARGV - 1 do
 end
 if remember then
   remember(answer, allowed and mode ~= 1)
+end
+if high then
+  for i = 1, #ARGV - 1 do
+    answer[#answer + 1] = high[i] or 0
+  end
 end
 if writes then
   for i = 1, #ARGV - 1 do

@@ -7,14 +7,18 @@ local function into(p, since)
   return (muldiv(since, p[2] / (p[8] or 1), p[3]))
 end
 
--- leaks returns how many units leak in (from, to]. Above MOST it is not exact, and
+-- leaks returns how many units leak in (from, to]. From 2^53 on it is not exact, and
 -- need not be: no level is higher.
 local function leaks(p, from, to)
   if to <= from then
     return 0
   end
-  local window, units = p[3], p[8] or 1
-  return (floor(to / window) - floor(from / window)) * p[2] + (into(p, to % window) - into(p, from % window)) * units
+  local window = p[3]
+  local windows, units = floor(to / window) - floor(from / window), (into(p, to % window) - into(p, from % window)) * (p[8] or 1)
+  if units < 0 then
+    windows, units = windows - 1, units + p[2]
+  end
+  return windows * p[2] + units
 end
 
 -- after returns the instant at which n units have leaked since t.
@@ -24,17 +28,21 @@ local function after(s, n)
   end
   local p = s.p
   local units, since = p[8] or 1, s.t % p[3]
-  local q, r = muldiv(p[3], floor((n + units - 1) / units) + into(p, since), p[2] / units)
+  local begins, drips, before = s.t - since, floor((n - 1) / units) + 1, into(p, since)
+  if drips + before >= 9007199254740992 then -- the drips of a window less, so that the sum is exact
+    begins, drips = begins + p[3], drips - p[2] / units
+  end
+  local q, r = muldiv(p[3], drips + before, p[2] / units)
   if r > 0 then
     q = q + 1
   end
-  return s.t - since + q
+  return begins + q
 end
 
 F[6] = {
   load = function(s, v, i)
     if v then
-      s.t, s.u, s.a = unpack('<I7I7I4', v, i)
+      s.t, s.u, s.a = unpack(s.p.most and '<I7I7I7' or '<I7I7I4', v, i)
     end
     local n = s.a > 0 and leaks(s.p, s.t, now) or 0
     if n >= s.a then
@@ -56,9 +64,9 @@ F[6] = {
     return after(s, s.a)
   end,
   admits = function(s, n)
-    return after(s, s.a + n - s.p[4])
+    return after(s, s.a - (s.p[4] - n))
   end,
   save = function(s)
-    return pack('<I7I7I4', s.t, s.u, s.a)
+    return pack(s.p.most and '<I7I7I7' or '<I7I7I4', s.t, s.u, s.a)
   end,
 }

@@ -7,13 +7,14 @@
 -- A hold is, packed: the instant of its end, 1 if it stays charged then, and how many parts it has;
 -- then of each part the instant, the units, and a hash of what they are worth later, which names the
 -- limit. A part of a limit on concurrency has the name that its counter was given, which begins with an s; it is
--- given back whenever the hold ends. Behind what remembers the id this is the value of the id's entry. With the end of
+-- given back whenever the hold ends. Where one has more than 2^32-1 units, 2 is added to the number before theirs, and
+-- the units of all take 7 bytes. Behind what remembers the id this is the value of the id's entry. With the end of
 -- the name of that entry it is a member of the set.
 --
 -- The last of ARGV[1] is a list for a check that is to be held: for how long, 1 if it is kept, how
 -- many milliseconds after its end the holds of the key may matter, and 1 if the check extends a
 -- hold that there is.
-local HOLDS, PARTS, PART, ENTRY_OF_ID = 4096, 64, 23, 21
+local HOLDS, PARTS = 4096, 64
 local groups, of = {}, {} -- the keys of the call with their limits; of: that of each limit
 local hold
 if head and type(head[#head]) == 'table' then
@@ -26,12 +27,38 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
+-- parse returns the parameters in a text, as open does.
+local function parse(text)
+  local p = cjson.decode(text)
+  if p[1] > 8 then
+    p[1], p.most = p[1] - 8, 9007199254740991
+  end
+  return p
+end
+
+-- entryOf returns what the entry of an id has, see ids.lua.
+local function entryOf(v)
+  local over, at, cost, bits, relied = unpack('<I7I7I4I2I1', v)
+  if relied >= 4 then
+    relied, cost = relied - 4, cost + unpack('<I3', v, 22) * 4294967296
+  end
+  return over, at, cost, bits, relied
+end
+
+-- entryFor is the inverse of entryOf.
+local function entryFor(over, at, cost, bits, relied)
+  if cost <= 4294967295 then
+    return pack('<I7I7I4I2I1', over, at, cost, bits, relied)
+  end
+  return pack('<I7I7I4I2I1I3', over, at, cost % 4294967296, bits, relied + 4, floor(cost / 4294967296))
+end
+
 -- worth returns a text for a limit and for what a charge to it is worth later. Between
 -- two limits of one text a state keeps each charge as it is.
 local function worth(k, p, text)
   local f = p[1]
   if f ~= 5 and f ~= 6 and p[5] ~= 2 then
-    text = f .. ',' .. p[3]
+    text = (p.most and f + 8 or f) .. ',' .. p[3]
     if f ~= 2 and f ~= 3 then
       text = text .. ',' .. p[7] .. ',' .. (p[8] or '')
     end
@@ -43,6 +70,28 @@ local function short(text)
   return sub(redis.sha1hex(text), 1, 12)
 end
 
+-- ofSlots tells whether limit i is one on concurrency.
+local function ofSlots(i)
+  local begins = sub(ARGV[i + 1], 1, 3)
+  return begins == '[8,' or begins == '[16'
+end
+
+-- worthOf returns worth of limit i.
+local function worthOf(i)
+  local text = ARGV[i + 1]
+  local begins = sub(text, 1, 3)
+  if begins == '[7,' or begins == '[15' then
+    text = split(text)
+  end
+  return worth(KEYS[i], parse(text), text)
+end
+
+-- slotName returns the name of a counter of concurrency, whose state begins at a byte of a value.
+local function slotName(s, v, begins)
+  begins = begins + (s.p.most and 14 or 11)
+  return sub(v, begins, begins + 11)
+end
+
 -- isSlot tells whether a part is of a limit on concurrency.
 local function isSlot(part)
   return sub(part.limit, 1, 1) == 's'
@@ -51,30 +100,46 @@ end
 -- unfold reads a hold at byte i of a value.
 local function unfold(v, i)
   local over, keep, n = unpack('<I7I1I2', v, i)
+  local form, size = '<I7I4c12', 23
+  if keep >= 2 then
+    keep, form, size = keep - 2, '<I7I7c12', 26
+  end
   local h = {over = over, keep = keep, parts = {}}
   for j = 1, n do
-    local at, cost, limit = unpack('<I7I4c12', v, i + 10 + (j - 1) * PART)
+    local at, cost, limit = unpack(form, v, i + 10 + (j - 1) * size)
     h.parts[j] = {at = at, cost = cost, limit = limit, over = over}
   end
   return h
 end
 
 local function fold(h)
-  local all = {pack('<I7I1I2', h.over, h.keep, #h.parts)}
+  local form, keep, all = '<I7I4', h.keep, {}
+  for _, part in ipairs(h.parts) do
+    if part.cost > MOST then
+      form, keep = '<I7I7', h.keep + 2
+    end
+  end
+  all[1] = pack('<I7I1I2', h.over, keep, #h.parts)
   for j, part in ipairs(h.parts) do
-    all[j + 1] = pack('<I7I4', part.at, part.cost) .. part.limit
+    all[j + 1] = pack(form, part.at, part.cost) .. part.limit
   end
   return table.concat(all)
 end
 
+-- holdIn returns at which byte of the value of an id's entry its hold begins, if it has one.
+local function holdIn(v)
+  return string.byte(v, 21) >= 4 and 25 or 22
+end
+
 -- member returns the hold that is the value of an id's entry as a member of the set.
 local function member(g, k, v)
-  return sub(v, ENTRY_OF_ID + 1) .. sub(k, #g.tag + 1)
+  return sub(v, holdIn(v)) .. sub(k, #g.tag + 1)
 end
 
 -- openHold returns the hold in the value of an id's entry; nil if there is none, or it has ended.
 local function openHold(v)
-  local h = #v > ENTRY_OF_ID and unfold(v, ENTRY_OF_ID + 1)
+  local i = holdIn(v)
+  local h = #v >= i and unfold(v, i)
   return h and h.over > now and h or nil
 end
 
@@ -94,8 +159,10 @@ local function stored(k)
   v = '[' .. sub(v, 2)
   local close = string.find(v, ']', 1, true)
   local text = sub(v, 1, close)
-  local p = cjson.decode(text)
-  return {k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, name = false, found = true, adopted = false}, v, close + 1
+  local p = parse(text)
+  return {
+    k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, name = false, found = true, adopted = false
+  }, v, close + 1
 end
 
 -- leftSince tells whether a charge at an instant to a limit of a key is void, since the key was reset
@@ -118,7 +185,7 @@ local function giveBack(g, part, n, as)
   for i = g.first, g.last do
     local s, v, begins = stored(KEYS[i])
     local counted = s and s.p[1] ~= 8 and worth(s.k, s.p, s.text)
-    if s and (counted and short(counted) or sub(v, begins + 11, begins + 22)) == part.limit then
+    if s and (counted and short(counted) or slotName(s, v, begins)) == part.limit then
       if not counted or not leftSince(g, part.at, counted) then
         local present = now
         now = as
@@ -180,7 +247,7 @@ end
 local function begin(id, at, cost, bits, relied, h, before)
   local g, life, v = of[id.first], head[4 + 2 * (#ARGV - 1)], fold(h)
   local over = h.over + (h.keep == 1 and life or 0)
-  v = pack('<I7I7I4I2I1', over, at, cost, bits, relied) .. v
+  v = entryFor(over, at, cost, bits, relied) .. v
   if before then
     call('ZREM', g.holds, member(g, id.k, before))
   end
@@ -189,7 +256,7 @@ local function begin(id, at, cost, bits, relied, h, before)
   local wait = floor((h.over - now + 999) / 1000) + hold[3] + slack
   for i = g.first - 1, g.last do -- with its counters of concurrency, which no charge may prolong
     local k = i < g.first and g.holds or KEYS[i]
-    if (i < g.first or sub(ARGV[i + 1], 1, 3) == '[8,') and call('PTTL', k) < wait then
+    if (i < g.first or ofSlots(i)) and call('PTTL', k) < wait then
       call('PEXPIRE', k, '' .. wait)
     end
   end
@@ -202,14 +269,11 @@ local function charged(h, id, answer)
   local bits = 0
   for i = id.first, id.last do
     if answer[3 * i - 1] % 8 >= 4 and number[i] <= 64 then
-      local text, s = ARGV[i + 1], slots[KEYS[i]]
-      if sub(text, 1, 3) == '[7,' then
-        text = split(text)
-      end
+      local s = slots[KEYS[i]]
       if s then
         s.a, s.b = s.a + s.b, 0
       end
-      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worth(KEYS[i], cjson.decode(text), text))}
+      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i))}
       bits = bits + 2 ^ (i - id.first)
     end
   end
@@ -225,7 +289,7 @@ if hold and hold[4] == 0 then
   -- the hold of the id is over.
   spent = function(id, v)
     for i = id.first, head[3 + 2 * id.first] == 0 and not openHold(v) and id.last or 0 do
-      if sub(ARGV[i + 1], 1, 3) == '[8,' then
+      if ofSlots(i) then
         return true
       end
     end
@@ -246,7 +310,7 @@ elseif hold then
       id.v = call('GET', id.k)
       local over, was, cost, bits = 0, 0, 0, 0
       if id.v then
-        over, was, cost, bits = unpack('<I7I7I4I2', id.v)
+        over, was, cost, bits = entryOf(id.v)
       end
       if over > now then
         known = true

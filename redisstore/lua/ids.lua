@@ -1,6 +1,7 @@
 -- Ids of charges. For each key with a cost an entry remembers the charge that was made with an
 -- id: the instant from which it is forgotten, that of the charge, its cost, a bit for each
 -- limit of the key that was charged, and 1 if another attempt has relied on it, or 2 if it was settled.
+-- A cost above 2^32-1 adds 4 to the last, and its upper part is behind it. A hold may follow: see holds.lua.
 --
 -- ARGV[1] goes on behind the limits: how long the id is remembered; 1 if the charge has further
 -- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first
@@ -35,6 +36,9 @@ recall = function(mode)
     local over, was, cost, bits, relied = 0, 0, 0, 0, 0
     if v then
       over, was, cost, bits, relied = unpack('<I7I7I4I2I1', v)
+      if relied >= 4 then
+        relied, cost = relied - 4, cost + unpack('<I3', v, 22) * 4294967296
+      end
     end
     if over > now then
       id.at, id.cost, id.bits = was, cost, bits
@@ -45,7 +49,7 @@ recall = function(mode)
           before[i] = true
         end
         if elsewhere == 1 and relied == 0 then
-          call('SETRANGE', id.k, 20, '\1')
+          call('SETRANGE', id.k, 20, cost > 4294967295 and '\5' or '\1')
         end
       end
     else
@@ -94,7 +98,11 @@ remember = function(answer, made)
           bits = bits + 2 ^ (i - id.first)
         end
       end
-      call('SET', id.k, pack('<I7I7I4I2I1', now + life, now, head[2 + 2 * id.first], bits, 0), 'PX', '' .. floor((life + 999) / 1000) + slack)
+      local cost, form, mark = head[2 + 2 * id.first], '<I7I7I4I2I1', 0
+      if cost > 4294967295 then
+        form, mark = '<I7I7I4I2I1I3', 4
+      end
+      call('SET', id.k, pack(form, now + life, now, cost % 4294967296, bits, mark, floor(cost / 4294967296)), 'PX', '' .. floor((life + 999) / 1000) + slack)
     end
     local at = 2 + 3 * (limits + j - 1)
     answer[at], answer[at + 1], answer[at + 2] = id.at, id.cost, id.bits or 0

@@ -1,6 +1,7 @@
 -- What every script begins with. Numbers here are doubles: whole ones are exact
 -- up to 2^53, and nothing else is ever computed with. Instants and spans are in
--- ticks of a microsecond.
+-- ticks of a microsecond. Units go to 2^53-1. A sum of two may be rounded where it is
+-- 2^53 or more, never to less than 2^53, so it may be compared and bounded, but not stored.
 --
 -- ARGV[1] is a JSON list: the instant (-1: the server's clock), milliseconds by
 -- which keys outlive their use, and what the script itself takes. Empty, it stands
@@ -18,12 +19,16 @@
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --   8 concurrency      1
 --
+-- A limit or capacity above 2^32-1 makes a limit wide: its family is written as 8 more, and its
+-- counts are packed in more bytes. A script of a version without wide limits has no such family, so it
+-- fails rather than misread them.
+--
 -- A key's value is the text of those parameters and then its state, packed. So
 -- a limit that changed is noticed, and its consumption carried over. While holds of the
 -- key are open, the text begins with a brace, so that no script passes over them: see holds.lua.
 local call, floor, sub = redis.call, math.floor, string.sub
 local pack, unpack = struct.pack, struct.unpack
-local MOST = 4294967295 -- units that a count can hold
+local MOST = 4294967295 -- units that a count can hold; of a wide limit p.most
 local head, now, slack = false, -1, 0
 if ARGV[1] ~= '' then
   head = cjson.decode(ARGV[1])
@@ -34,28 +39,38 @@ if now < 0 then
   now = t[1] * 1000000 + t[2]
 end
 
--- muldiv returns a*b/d rounded down, and the rest. It takes a < 2^52, b < 2^52,
--- d < 2^46 and a quotient below 2^52. A product that a double cannot hold is
--- taken in halves of 26 bits: the quotient found by division is wrong by two at
--- most, so a*b - q*d is small, and so are the sums by halves, which are exact.
+-- muldiv returns a*b/d rounded down, and the rest, of whole numbers below 2^53. Where a
+-- double cannot hold the product, the quotient found by division is wrong by a few at most, so
+-- a*b - q*d is small, and is found from the doubles nearest to both products and what these lost.
+-- Of a quotient of 2^53 or more only that much is known, and the rest is void.
 local function muldiv(a, b, d)
   local p = a * b
   local q = floor(p / d)
   if p < 9007199254740992 then
     return q, p - q * d
+  elseif q > 9007199254740994 then
+    return q, 0
   end
-  local a0, b0, q0, d0 = a % 67108864, b % 67108864, q % 67108864, d % 67108864
-  local a1, b1 = (a - a0) / 67108864, (b - b0) / 67108864
-  local q1, d1 = (q - q0) / 67108864, (d - d0) / 67108864
-  local r = ((a1 * b1 - q1 * d1) * 67108864 + (a1 * b0 + a0 * b1 - q1 * d0 - q0 * d1)) * 67108864
-    + (a0 * b0 - q0 * d0)
-  while r < 0 do
-    q, r = q - 1, r + d
+  -- lost returns what a*b has beyond p, the double nearest to it, which is whole, too. (Dekker's product:
+  -- halves of 26 bits with a sign, whose products and differences here are exact.)
+  local function lost(a, b, p)
+    local a1, b1 = 134217729 * a, 134217729 * b
+    a1, b1 = a1 - (a1 - a), b1 - (b1 - b)
+    local a0, b0 = a - a1, b - b1
+    return a1 * b1 - p + a1 * b0 + a0 * b1 + a0 * b0
   end
-  while r >= d do
-    q, r = q + 1, r - d
+  local more = lost(a, b, p)
+  while true do
+    local m = q * d
+    local r = p - m + (more - lost(q, d, m))
+    if r < 0 then
+      q = q - 1
+    elseif r < d or q >= 9007199254740992 then
+      return q, r
+    else
+      q = q + 1
+    end
   end
-  return q, r
 end
 
 -- F has the families. Of each, load reads the state at byte i of a value (nil:
@@ -75,16 +90,24 @@ local marked = false -- a state was left unread because its key has holds
 -- another limit and the script cannot adopt it.
 local function open(i)
   local text, bounds = ARGV[i + 1], nil
-  if split and sub(text, 1, 3) == '[7,' then
-    text, bounds = split(text)
+  if split then
+    local begins = sub(text, 1, 3)
+    if begins == '[7,' or begins == '[15' then
+      text, bounds = split(text)
+    end
   end
   local p = cjson.decode(text)
-  local f, v = F[p[1]]
+  local family = p[1]
+  if family > 8 then
+    family = family - 8
+    p[1], p.most = family, 9007199254740991
+  end
+  local f, v = F[family]
   local s = {
     k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, name = false, found = true, adopted = false,
     used = 0, allowed = false, blocked = false, changed = false, empties = false
   }
-  if p[1] == 3 or p[1] == 4 then
+  if family == 3 or family == 4 then
     v = call('GETRANGE', s.k, 0, 1199)
     v = v ~= '' and v
   else

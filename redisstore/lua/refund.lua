@@ -19,7 +19,7 @@ if ARGV[limits + 2] then
   v = call('GET', id)
   local over, was, cost, bits, relied = 0, 0, 0, 0, 0
   if v then
-    over, was, cost, bits, relied = unpack('<I7I7I4I2I1', v)
+    over, was, cost, bits, relied = entryOf(v)
   end
   if over <= now and of[4] == 0 then
     id = nil
@@ -38,24 +38,17 @@ local states, any = {}, head[4] == 0 and call('EXISTS', KEYS[limits + 2]) == 1
 
 -- left tells whether limit i was left since.
 local function left(i)
-  local text = ARGV[i + 1]
-  if sub(text, 1, 3) == '[7,' then
-    text = split(text)
-  end
-  local marks = call('HMGET', KEYS[limits + 2], worth(KEYS[i], cjson.decode(text), text), '*')
+  local marks = call('HMGET', KEYS[limits + 2], worthOf(i), '*')
   return at < tonumber(marks[1] or 0) or at < tonumber(marks[2] or 0)
 end
 
 -- nameOf returns by which name the parts of a hold know limit i.
 local function nameOf(i)
-  local text = ARGV[i + 1]
-  if sub(text, 1, 3) == '[8,' then
+  if ofSlots(i) then
     local s, v, begins = stored(KEYS[i])
-    return s and s.p[1] == 8 and sub(v, begins + 11, begins + 22) or ''
-  elseif sub(text, 1, 3) == '[7,' then
-    text = split(text)
+    return s and s.p[1] == 8 and slotName(s, v, begins) or ''
   end
-  return short(worth(KEYS[i], cjson.decode(text), text))
+  return short(worthOf(i))
 end
 
 -- release takes the limits of the refund out of the hold of an id, or ends it if no limits remain.
@@ -78,14 +71,15 @@ local function release(id, v, remain, limits)
     call('DEL', id)
     return
   end
-  h = unfold(v, ENTRY_OF_ID + 1)
+  h = unfold(v, holdIn(v))
   for _, part in ipairs(h.parts) do
     if not gone[part.limit] then
       rest[#rest + 1] = part
     end
   end
   h.parts = rest
-  local after = sub(v, 1, 18) .. pack('<I2', remain) .. sub(v, 21, 21) .. fold(h)
+  local over, at, cost, _, relied = entryOf(v)
+  local after = entryFor(over, at, cost, remain, relied) .. fold(h)
   call('SET', id, after, 'PX', call('PTTL', id))
   if h.over > now then
     call('ZADD', g.holds, whole(h.over), member(g, id, after))
@@ -95,7 +89,7 @@ end
 
 for i = 1, limits do
   if head[4 + i] > 0 then
-    states[i] = not void and not (any and left(i)) and sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) -- see release
+    states[i] = not void and not (any and left(i)) and not ofSlots(i) and open(i) -- see release
   end
 end
 if strays() then
@@ -104,7 +98,7 @@ end
 if once and not call('SET', once, 1, 'NX', 'PX', LIFE / 1000 + slack) then
   return {now}
 end
-if id and #v > ENTRY_OF_ID then
+if id and #v >= holdIn(v) then
   release(id, v, of[3], limits)
 elseif id and of[3] < 0 then
   call('DEL', id)

@@ -3,7 +3,7 @@
 F[1] = {
   load = function(s, v, i)
     if v then
-      s.t, s.u, s.a = unpack('<I7I7I4', v, i)
+      s.t, s.u, s.a = unpack(s.p.most and '<I7I7I7' or '<I7I7I4', v, i)
     end
     local p = s.p
     if p[8] == 1 then
@@ -23,7 +23,8 @@ F[1] = {
     end
     s.a = s.a + n
     if s.a > MOST then
-      s.a = MOST
+      local most = s.p.most or MOST
+      s.a = s.a < most and s.a or most
     end
   end,
   empty = function(s)
@@ -33,6 +34,6 @@ F[1] = {
     return s.t + s.p[3]
   end,
   save = function(s)
-    return pack('<I7I7I4', s.t, s.u, s.a)
+    return pack(s.p.most and '<I7I7I7' or '<I7I7I4', s.t, s.u, s.a)
   end,
 }
