@@ -10,16 +10,16 @@ func ofIDs() []mutation {
 		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$", edits: []edit{
 			{"limiter/table/newid.go", "	if !d.Allowed {\n		t.unreserveOnce(r)\n", "	if !d.Allowed {\n"},
 		}},
-		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
+		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
 			{"limiter/counts.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
 		}},
-		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
+		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
 			{"limiter/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n", "h.Limit, h.Cost&math.MaxUint32\n"},
 		}},
-		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
+		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
 			{"limiter/bucket.go", "	if more += carry; more != 0 {\n", "	if more += carry; more != more {\n"},
 		}},
-		{name: "units: sub-windows of a wide limit have a word each", pkg: suite, test: "^TestWideTranscriptsAreRight$", edits: []edit{
+		{name: "units: sub-windows of a wide limit have a word each", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
 			{"limiter/subwindow.go", "	if l.p.wide {\n		return words[1+i]\n	}\n", "	if l.p.wide {\n		return words[1+i] & math.MaxUint32\n	}\n"},
 		}},
 		{name: "units: frames have no cost above 2^53-1", pkg: "./internal/peerlink", test: "^TestUnitsAreBounded$", edits: []edit{
@@ -27,9 +27,6 @@ func ofIDs() []mutation {
 		}},
 		{name: "units: an earlier member gets no wide counter", pkg: cluster, test: "^TestWideCountersAreNotSentToEarlierMembers$", edits: []edit{
 			{"internal/cluster/mesh/writer.go", " || limiter.Wide(e.Limit)) {", ") {"},
-		}},
-		{name: "units: a backend is not asked for wide ones", pkg: ".", test: "^TestABackendCountsNarrowUnits$", edits: []edit{
-			{"backend.go", "		if limiter.Wide(l) {\n			return fmt.Errorf(", "		if limiter.Wide(l) && r == nil {\n			return fmt.Errorf("},
 		}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load", test: "^TestPlantedInManyKeys$", edits: []edit{
 			{"cmd/weir/internal/load/ledger.go", "		l.twice[n].Add(1)\n		l.heir.Add(1)\n", "		l.heir.Add(1)\n"},

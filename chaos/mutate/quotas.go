@@ -84,7 +84,7 @@ func ofReceipts() []mutation {
 			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true)\n", "	return t.takeBack(now, c, r, false)\n"},
 		}},
 		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and sub(", "    states[i] = not void and sub("},
+			{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and not", "    states[i] = not void and not"},
 		}},
 		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
 			{"redisstore/lua/holds.lua", "  if f ~= 5 and f ~= 6 and p[5] ~= 2 then\n", "  if false then\n"},

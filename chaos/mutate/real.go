@@ -34,6 +34,9 @@ func showings() map[string]showing {
 	for _, m := range slices.Concat(ofHolds(), ofSlots()) {
 		all[m.name] = showing{why: unheld}
 	}
+	for _, m := range ofRedisUnits() {
+		all[m.name] = showing{why: "the scenarios count in members, not in Redis"}
+	}
 	for _, m := range ofOverdue() {
 		all[m.name] = showing{why: overdue}
 	}

@@ -32,7 +32,7 @@ func ofSlots() []mutation {
 			{"redisstore/lua/concurrency.lua", "redis.sha1hex(whole(now) .. s.k .. ids[1].k)", "redis.sha1hex(s.k)"},
 		}},
 		{name: "redis: a counter of slots lives as long as its holds", pkg: redis, test: "^TestSlotsLiveAsLongAsTheirHolds$", edits: []edit{
-			{"redisstore/lua/holds.lua", "    if (i < g.first or sub(ARGV[i + 1], 1, 3) == '[8,') and call('PTTL', k) < wait then\n", "    if i < g.first and call('PTTL', k) < wait then\n"},
+			{"redisstore/lua/holds.lua", "    if (i < g.first or ofSlots(i)) and call('PTTL', k) < wait then\n", "    if i < g.first and call('PTTL', k) < wait then\n"},
 		}},
 		{name: "redis: a denial of slots waits for the end of holds", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
 			{"redisstore/lua/concurrency.lua", "      return over <= 0\n", "      return false\n"},
@@ -41,7 +41,7 @@ func ofSlots() []mutation {
 			{"redisstore/lua/ids.lua", "    before, rest, mode = {}, true, 1\n", "    rest = true\n"},
 		}},
 		{name: "redis: what is used is held no more", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/amend.lua", "sub(ARGV[i + 1], 1, 3) ~= '[8,' and open(i) --", "open(i) --"},
+			{"redisstore/lua/amend.lua", "not ofSlots(i) and open(i) --", "open(i) --"},
 		}},
 		{name: "redis: a refund frees the slots", pkg: redis, test: "^TestTableAndRedisDecideAlike$", edits: []edit{
 			{"redisstore/lua/refund.lua", "      if isSlot(part) and gone[part.limit] then\n", "      if false then\n"},
