@@ -404,3 +404,19 @@ func TestSpentIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestAKeyWithoutACostKeepsItsHold: a check whose id is new for the keys that it costs something ends no hold that
+// the same id has for another of its keys.
+func TestAKeyWithoutACostKeepsItsHold(t *testing.T) {
+	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+	table, c := heldTable(t, l, noon, 1)
+	peeks := heldCharge(l, 1, 0)
+	peeks.Add(limiter.Key{Hash: limiter.Hash{Hi: 8, Lo: 9}, Rule: c.Key(0).Rule, Cost: 5, Index: 1})
+	var d limiter.Decision
+	if err := table.Decide(noon, peeks, &d); err != nil || !d.Allowed || d.Repeated || d.Limit(0).Remaining != 90 {
+		t.Fatalf("%v, %+v", err, d)
+	}
+	if out, _ := table.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || out.Estimate != 10 || used(t, table, l, noon) != 4 {
+		t.Errorf("settled with 4: %+v, %d are counted", out, used(t, table, l, noon))
+	}
+}

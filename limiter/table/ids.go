@@ -78,7 +78,9 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		n = 0
 	}
 	for i := 0; i < c.Len() && id.Hold > 0 && n > 0; i++ {
-		t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)
+		if charged&(1<<i) != 0 { // its id may be known for another key
+			t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)
+		}
 	}
 	r, room := t.reserveOnce(c, charged, n)
 	if !room && !final {
