@@ -5,7 +5,7 @@
 #   ROUNDS  how often each is measured, one after the other (10)
 #   BEFORE  the commit to compare with (80ed099)
 #   UNDER   a command that runs each measurement; on a busy machine with Linux, as root:
-#           "chrt -f 50 taskset -c 1" keeps a core for it
+#           "chrt -r 50 taskset -c 1" keeps a core for it. Not -f: collections would last long, and slow each check
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds="${ROUNDS:-10}" under="${UNDER:-}" tmp="$(mktemp -d)"
