@@ -189,8 +189,11 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 	if c.ID != nil {
 		return t.decideOnce(now, c, d, final)
 	}
-	if c.Len() == 1 && t.decideFound(&t.parts[PartitionOf(c.Key(0))], now, c, d) {
-		return decided
+	if c.Len() == 1 {
+		k := c.Key(0)
+		if t.decideFound(&t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi), now, c, d) {
+			return decided
+		}
 	}
 	n := 0
 	for i := range c.Len() {

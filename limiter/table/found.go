@@ -12,17 +12,17 @@ type opened struct {
 	used   uint64 // before the decision charges
 }
 
-// decideFound decides the common case: a check of one key, in partition p, with at most four
+// decideFound decides the common case: a check of one key, at a place of partition p, with at most four
 // counters, all of which have slots under these limits. In any other case it changes nothing
 // and reports false.
-func (t *Table) decideFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
+func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	key := c.Key(0)
 	limits := key.Rule.Limits
 	if len(limits) > inlineCounters {
 		return false
 	}
 	var found [inlineCounters]opened
-	if !p.slots.locate(t.order.of(key.Hash.Hi), key, limits, &found) {
+	if !p.slots.locate(place, key, limits, &found) {
 		return false
 	}
 	for i, l := range limits {

@@ -26,12 +26,18 @@ func IDOf(k *limiter.Key, id uint64) limiter.Hash {
 	return limiter.Hash{Hi: k.Hash.Hi ^ id, Lo: k.Hash.Lo}
 }
 
+// placeOfID returns the place of the counter that remembers an id for a key, and the low half of
+// its identity.
+func (t *Table) placeOfID(k *limiter.Key, id uint64) (place, lo uint64) {
+	h := IDOf(k, id)
+	return t.order.of(h.Hi), h.Lo ^ limiter.NameID(t.ids.limit)
+}
+
 // findID returns the index of the slot that remembers the id of a charge for a key, or where
 // it would be inserted, and whether it is remembered at now.
 func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *partition, e slot, i int, found, live bool) {
-	h := IDOf(k, c.ID.ID)
 	p = &t.parts[PartitionOf(k)]
-	e.place, e.lo = t.order.of(h.Hi), h.Lo^limiter.NameID(t.ids.limit)
+	e.place, e.lo = t.placeOfID(k, c.ID.ID)
 	if i, found = p.slots.find(e.place, e.lo); found {
 		live = p.slots.at(i).state.Time > now
 	}
@@ -56,10 +62,9 @@ func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known 
 
 // decideOnce is decide for a charge with an id.
 func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
-	for i := range c.Len() {
-		t.fetchBoth(&t.parts[PartitionOf(c.Key(i))], c.Key(i), c.ID.ID)
-	}
-	if t.decideNew(now, c, d) {
+	if c.Len() > 1 {
+		t.fetchAll(c)
+	} else if t.decideNew(now, c, d) {
 		return decided
 	}
 	charged, known := t.remembered(now, c)

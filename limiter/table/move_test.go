@@ -237,15 +237,15 @@ func TestForeignRuleIsNotSlower(t *testing.T) {
 	one := window(t, 5, time.Hour)
 	two := window(t, 5, time.Hour)
 	table := New(Config{})
-	p := &table.parts[PartitionOf(&limiter.Key{Hash: hash(1), Rule: one})]
+	p, place := &table.parts[PartitionOf(&limiter.Key{Hash: hash(1), Rule: one})], table.order.of(hash(1).Hi)
 	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: one}))
 	for _, rule := range []*limiter.Rule{one, two, one} {
 		var d limiter.Decision
-		if !table.decideFound(p, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d) || d.Limit(0).Limit != rule.Limits[0] {
+		if !table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d) || d.Limit(0).Limit != rule.Limits[0] {
 			t.Error("it took the long way")
 		}
 	}
-	if table.decideFound(p, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}), new(limiter.Decision)) {
+	if table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}), new(limiter.Decision)) {
 		t.Error("another limit was taken for it")
 	}
 }

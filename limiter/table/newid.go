@@ -10,21 +10,24 @@ import (
 // search for the id. The id takes the slot of one whose time is over, if one lies where the new one
 // belongs: so nothing is counted, few slots move, and the partition neither grows nor is swept.
 
-// decideNew decides a check of one key, without a hold, whose id is not remembered, if the
+// decideNew decides a check of one key, if it is without a hold, its id is not remembered, the
 // counters of the key have slots and the id finds room. In any other case it changes nothing and
 // reports false.
 func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
-	if c.Len() != 1 || c.ID.Hold > 0 || c.Peek || c.Key(0).Cost == 0 {
-		return false
-	}
 	k := c.Key(0)
-	p, e, i, found, live := t.findID(now, c, k)
-	if live {
+	p, at := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
+	place, lo := t.placeOfID(k, c.ID.ID)
+	p.slots.fetchBoth(at, place)
+	if c.ID.Hold > 0 || c.Peek || k.Cost == 0 {
 		return false
 	}
-	end, over := i, found
-	if !found {
-		end, over = t.overID(p, e.place, now)
+	i, over := p.slots.find(place, lo)
+	end := i
+	switch {
+	case !over:
+		end, over = t.overID(p, place, now)
+	case p.slots.at(i).state.Time > now:
+		return false
 	}
 	var r reserved
 	if !over {
@@ -33,7 +36,7 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 			return false
 		}
 	}
-	if !t.decideFound(p, now, c, d) { // it moves no slot
+	if !t.decideFound(p, at, now, c, d) { // it moves no slot
 		t.unreserveOnce(r)
 		return false
 	}
@@ -52,11 +55,10 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 	}
 	state := idState(now, c.ID, k, chargedOf(d.Receipt, 0, k))
 	if to == nil {
-		e.limit, e.state = number, state
-		t.insert(p, e, now)
+		t.insert(p, slot{place: place, lo: lo, state: state, limit: number}, now)
 		return true
 	}
-	to.place, to.lo, to.state, to.words, to.limit, to.class = e.place, e.lo, state, 0, number, 0
+	to.place, to.lo, to.state, to.words, to.limit, to.class = place, lo, state, 0, number, 0
 	t.expiresAt(p, state.Time)
 	return true
 }
@@ -87,12 +89,21 @@ func idState(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged 
 	return limiter.NewID(rememberedUntil(now, id), now, k.Cost, uint32(charged))
 }
 
-// fetchBoth makes the processor fetch the counters of a key and its id at a time. They lie apart.
-// The partition is locked.
-func (t *Table) fetchBoth(p *partition, k *limiter.Key, id uint64) {
-	if p.slots.homes == 0 {
+// fetchBoth makes the processor fetch the slots of two places at a time: those of a key and its id,
+// which lie apart. The partition is locked.
+func (t *slots) fetchBoth(key, id uint64) {
+	if t.homes == 0 {
 		return
 	}
-	fetchPair(unsafe.Pointer(p.slots.at(p.slots.home(t.order.of(k.Hash.Hi)))))
-	fetchPair(unsafe.Pointer(p.slots.at(p.slots.home(t.order.of(IDOf(k, id).Hi)))))
+	fetchPair(unsafe.Pointer(t.at(t.home(key))))
+	fetchPair(unsafe.Pointer(t.at(t.home(id))))
+}
+
+// fetchAll is fetchBoth for all keys of a charge.
+func (t *Table) fetchAll(c *limiter.Charge) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		place, _ := t.placeOfID(k, c.ID.ID)
+		t.parts[PartitionOf(k)].slots.fetchBoth(t.order.of(k.Hash.Hi), place)
+	}
 }
