@@ -12,7 +12,8 @@ import (
 
 // Backend keeps counters in place of a node's own table. Its methods are called from
 // many goroutines. Costs and limits go to [limiter.MaxUnits]. If no instant is given, the
-// backend uses a clock of its own. name returns the name of key k of charge i; for a refund, a reset and an explanation i is 0.
+// backend uses a clock of its own. name returns the name of key k of charge i; for a refund,
+// a reset and an explanation i is 0.
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
 	// and overwrites the decision with the same index. A charge with an ID is made once, as

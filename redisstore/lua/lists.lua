@@ -1,10 +1,11 @@
 -- sliding_log (3) and sliding_window (4): a list of when and how much, in the
 -- order of time. A sub-window is an instant at which several hits met, so both
 -- are one. An entry is 12 bytes: its instant, and the sum of all that was charged
--- up to and with it, both modulo 2^48; before them lie 34 bytes of the list. What counts is a difference of two sums,
--- so that what has passed is found by halving, in a log of a million too. In a wide
--- list a sum has 24 more bits, which are a number of their own, since each of thousands of
--- sub-windows may have 2^53 units. So an entry there is 15 bytes, and before them lie 40.
+-- up to and with it, both modulo 2^48. Before the entries lie 34 bytes of the list.
+-- What counts is a difference of two sums, so that what has passed is found by
+-- halving, in a log of a million too. In a wide list a sum has 24 more bits, as a
+-- number of their own, since each of thousands of sub-windows may have 2^53 units. An
+-- entry there is 15 bytes, and before the entries lie 40.
 --
 -- t is the newest instant, cur the present one, n how many entries count, dead
 -- how many lie before them, base and last the sums before the first and after
