@@ -32,6 +32,9 @@ func ofOwners() []mutation {
 func ofClaims() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "a revoked heir refuses what waited", pkg: replica, test: "^TestARevokedHeirRefusesWhatWaited$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "			p.answerParked(t, from)\n", ""},
+		}},
 		{name: "who asked by a relay is answered by it", pkg: "./internal/cluster/mesh", test: "^TestWhoHasAskedByARelayIsAnsweredByIt$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "r != nil && !v.Has(via) {", "r != nil && !v.Has(via) && v.Has(via) {"},
 		}},

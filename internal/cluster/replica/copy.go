@@ -279,6 +279,7 @@ func (p *Replica) onRevoke(t *Turn, from peer.Instance, r peer.Revoke) {
 		p.role, p.appointment = peer.Copy, 0
 		if p.round != nil && p.round.kind == peer.Takeover {
 			p.round = nil
+			p.answerParked(t, from)
 		}
 	}
 	if r.Drop && p.role == peer.Copy && !p.unpushed && p.epoch.Compare(r.Epoch) <= 0 {

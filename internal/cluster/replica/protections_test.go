@@ -189,6 +189,26 @@ func TestARevokedHeirEndsItsTakeover(t *testing.T) {
 	}
 }
 
+// Requests that wait for the takeover of an heir that is revoked are refused at once: the owner
+// is alive. It may have executed one of them.
+func TestARevokedHeirRefusesWhatWaited(t *testing.T) {
+	p, tn := begins(peer.Heir)
+	p.takeOver(tn)
+	for _, elsewhere := range []bool{false, true} {
+		p.Park(tn, &question{Wait: Wait{Until: tn.Now + limiter.Second, Sent: elsewhere}})
+	}
+	p.Step(tn, third, Message{Revoke: &peer.Revoke{Partition: p.id, Epoch: ownedBy(third), Appointment: 1}})
+	got := sent(tn, Refuse)
+	if len(got) != 2 || len(p.waiting) != 0 {
+		t.Fatalf("%d requests are refused and %d wait on, want both to be refused", len(got), len(p.waiting))
+	}
+	for i, want := range []peer.ReplyStatus{peer.NotOwner, peer.Alive} {
+		if got[i].Status != want || got[i].Owner != ownedBy(third) {
+			t.Errorf("request %d is refused with %d, and %v is named as owner, want %d and %v", i, got[i].Status, got[i].Owner, want, ownedBy(third))
+		}
+	}
+}
+
 // What a member acknowledges that is not heir any more releases nothing, whatever it holds.
 func TestAFormerHeirsAcknowledgementReleasesNothing(t *testing.T) {
 	_, p, tn := closedOwner(t)
