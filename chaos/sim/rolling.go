@@ -141,6 +141,9 @@ func (w *World) rollOut(span limiter.Tick, rules map[string]*limiter.Rule) {
 		for range 20 {
 			w.after(w.between(0, span), func() {
 				live := w.live()
+				if len(live) == 0 {
+					return
+				}
 				n := live[w.rng.IntN(len(live))]
 				if w.chance(50) {
 					n.reads(rules)
