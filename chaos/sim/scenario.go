@@ -245,6 +245,9 @@ func (w *World) anyFault(rules map[string]*limiter.Rule) {
 			w.after(w.between(100*ms, 4*limiter.Second), w.heal)
 		}
 	case 1:
+		if len(live) == 0 { // they were killed, in runs with restarts
+			return
+		}
 		if n := live[w.rng.IntN(len(live))]; n.members.State() == peer.Active && !n.paused && len(live) > 2 {
 			n.leave(func() { w.after(w.between(0, limiter.Second), func() { w.start(n.name, false, rules, w.size) }) })
 		}
