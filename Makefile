@@ -12,7 +12,7 @@ TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
 SOAK      ?= 30m   # how long `make soak` lasts
 ATTACK    ?= 1h    # how long `make attack` lasts
 SHORT     ?= -short # leaves long tests out of `make race` and two thirds of the suite out of `make wire`; empty: all of them
-PACKAGES  ?= 3     # how many packages `make race` and `make quick` build and test at a time: some only wait
+PACKAGES  ?= 3     # how many packages `make race` builds and tests at a time: some only wait
 TESTFLAGS ?=       # more flags for go test, such as -v or -count=1
 
 # The packages whose tests wait for real time the longest: they begin first.
@@ -45,7 +45,7 @@ test: deps tidy fmt lint race wire kill systems generated ## All that CI runs, i
 
 .PHONY: quick
 quick: vet ## go vet, and the unit tests that are not long: the round while you work
-	$(GO) test -short -skip '^TestConformance$$' -vet=off $(COMPILE) -p $(PACKAGES) -timeout 5m $(TESTFLAGS) $(filter-out ./redisstore,$(WAITING)) ./cmd/node/internal/server $$($(GO) list ./... | grep -vE '$(WHOLE)')
+	$(GO) test -short -skip '^TestConformance$$' -vet=off $(COMPILE) -p 5 -timeout 5m $(TESTFLAGS) $(filter-out ./redisstore,$(WAITING)) ./cmd/node/internal/server $$($(GO) list ./... | grep -vE '$(WHOLE)')
 
 .PHONY: test-long
 test-long: deps tidy fmt lint lint-modules ## All tests, with and without the race detector, and then with WEIR_SEEDS seeds; other systems compiled, the image, the protections taken out, 200 mixes of faults on real processes, every fuzz target for FUZZTIME (10m); all of it, also when a part fails
