@@ -183,7 +183,7 @@ func TestSettlementsAreRetried(t *testing.T) {
 	}
 }
 
-// A reply about a reservation that says what cannot be is no answer.
+// The client takes a reply with an unknown state, or with an estimate above MaxUnits, for no answer.
 func TestBadReplyToASettlement(t *testing.T) {
 	for want, reply := range map[string]*weirv1.ReservationResponse{
 		"state 77":         {State: 77},

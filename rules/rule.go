@@ -363,10 +363,8 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 		switch name {
 		case "rate", "per", "interval", "period", "unit", "units":
 			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name, shortLimit(n))
-		case "key", "cost", "replication", "unlimited", "continue":
-			return fmt.Sprintf("%q belongs in the rule, beside \"limits\"", name)
 		}
-		if slices.Contains(idFieldNames(), name) {
+		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "continue", "quotas"), name) {
 			return fmt.Sprintf("%q belongs in the rule, beside \"limits\"", name)
 		}
 		return ""

@@ -32,6 +32,9 @@ func ofOwners() []mutation {
 func ofClaims() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "awaited replies are bounded", pkg: replica, test: "^TestTooManyAwaitedRepliesAreCongestion$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "max(len(o.withheld), len(o.awaited)) >= maxWithheld", "len(o.withheld) >= maxWithheld"},
+		}},
 		{name: "a revoked heir refuses what waited", pkg: replica, test: "^TestARevokedHeirRefusesWhatWaited$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "			p.answerParked(t, from)\n", ""},
 		}},

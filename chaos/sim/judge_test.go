@@ -39,8 +39,8 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 	}
 }
 
-// TestAPolicyIsJudgedOncePerID: the answers of policies to several tries of a check with an id, and what they
-// have charged for it. A try that names another key too is no repetition, and charges that one only.
+// TestAPolicyIsJudgedOncePerID has policies answer several tries of a check with an id. A try that names
+// another key too is not marked as a repetition. It charges the other key only.
 func TestAPolicyIsJudgedOncePerID(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})
 	if err != nil {

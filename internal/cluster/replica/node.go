@@ -107,7 +107,7 @@ const (
 // The bounds of what a replica keeps.
 const (
 	maxParked   = 1 << 14 // requests that wait until the partition has an owner
-	maxWithheld = 1 << 14 // replies that are withheld
+	maxWithheld = 1 << 14 // replies that are withheld, and those that later attempts wait for
 	maxChanged  = 1 << 14 // changed keys with which a check with an id is decided: each adds one
 	maxRefusals = 20      // refusals of an appointment in a row before the owner renews its epoch
 )

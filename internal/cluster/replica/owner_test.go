@@ -30,3 +30,18 @@ func TestReceiptsOfAnotherLineage(t *testing.T) {
 		}
 	}
 }
+
+// A partition keeps a bounded number of replies for which later attempts wait, though others withhold them.
+func TestTooManyAwaitedRepliesAreCongestion(t *testing.T) {
+	p, tn := begins(peer.Owned)
+	o := p.Own()
+	for i := range uint64(maxWithheld) {
+		if o.Congested() {
+			t.Fatalf("it is congested by %d replies", i)
+		}
+		Await(tn, o, &limiter.Key{}, &limiter.Idempotency{ID: i}, withheldCheck{&question{}})
+	}
+	if !o.Congested() {
+		t.Errorf("%d replies are no congestion", maxWithheld)
+	}
+}

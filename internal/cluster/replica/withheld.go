@@ -258,4 +258,4 @@ func undoubted(t *Turn, o *Ownership, admits bool) bool {
 func (o *withholding) Awaits() bool { return len(o.withheld)+len(o.awaited) > 0 }
 
 // Congested reports whether no further reply may be withheld.
-func (o *withholding) Congested() bool { return len(o.withheld) >= maxWithheld }
+func (o *withholding) Congested() bool { return max(len(o.withheld), len(o.awaited)) >= maxWithheld }
