@@ -100,9 +100,9 @@ func (m *amending) ask(ctx context.Context, make func(p *part) (*call, error)) e
 // settle settles, or, if dry, says what would be done.
 func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out limiter.Amended, _ error) {
 	err := m.ask(ctx, func(p *part) (*call, error) {
-		mode := int64(0)
+		mode := int64(amendSettle)
 		if dry {
-			mode = 1
+			mode = amendTry
 		}
 		return m.store.amendment(m.w, m.charge, mode, nil, a.IgnoreUnknown, p.first, p.last, m.name), nil
 	})
@@ -249,9 +249,15 @@ func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limite
 	return all
 }
 
-// amendment returns the call that settles the keys [first, last) of a charge; in mode 1 it says what that
-// would do. A larger mode is the end that an extension gave to the holds of these keys: it is taken
-// back, by what its reply says of each id in before.
+// Modes of an amendment. Any other mode is the end that an extension gave to the holds, in µs: it is
+// taken back.
+const (
+	amendSettle = 0
+	amendTry    = 1 // says what a settlement would do
+)
+
+// amendment returns the call that amends the holds of the keys [first, last) of a charge in a mode. An
+// extension is taken back by what its reply says of each id in before.
 func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64, ignore bool, first, last int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)

@@ -114,8 +114,8 @@ type Table struct {
 	counters   sync.Pool
 }
 
-// partition is one lock and the data that it guards. It fills two cache lines; most
-// checks need only the first.
+// partition is one lock and the data that it guards. What most checks need stands first, so
+// that it is in few cache lines.
 type partition struct {
 	mu     sync.Mutex
 	clock  limiter.Tick // the latest instant seen
