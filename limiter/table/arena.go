@@ -68,6 +68,14 @@ func (a *arena) block() []slot {
 	return b
 }
 
+// blocks adds blocks of free slots to others, until they are of so many slots in all.
+func (a *arena) blocks(have [][]slot, slots int) [][]slot {
+	for len(have)<<blockBits < slots {
+		have = append(have, a.block())
+	}
+	return have
+}
+
 // room returns the oldest chunk with a free block, so that younger chunks can become
 // entirely free.
 func (a *arena) room() *chunk {

@@ -55,12 +55,15 @@ func (t *Table) prefetch(partition int, hi uint64) {
 // lock, so it may be out of date and is only good for hints.
 type layout struct {
 	homes  uint64
-	first  [4]*[blockSlots]slot // the first blocks, in the same cache line; nil for a smaller block
+	first  [4]*[blockSlots]slot // the first blocks, in the same cache line; nil for what is smaller
 	blocks [][]slot
 }
 
 func newLayout(s *slots) *layout {
-	l := &layout{homes: s.homes, blocks: slices.Clone(s.blocks)}
+	l := &layout{homes: s.homes, blocks: make([][]slot, 0, s.size>>blockBits+1)}
+	for _, b := range s.blocks {
+		l.blocks = slices.AppendSeq(l.blocks, slices.Chunk(b, blockSlots))
+	}
 	for i := range min(len(l.first), len(l.blocks)) {
 		if len(l.blocks[i]) == blockSlots {
 			l.first[i] = (*[blockSlots]slot)(l.blocks[i])
@@ -89,7 +92,7 @@ func (t *Table) publish(p *partition) {
 	switch {
 	case now.homes == 0:
 		t.layouts[p.number].Store(nil)
-	case have == nil || have.homes != now.homes || len(have.blocks) != len(now.blocks) || &have.blocks[0][0] != &now.blocks[0][0]:
+	case have == nil || have.homes != now.homes || now.size > oneMost && len(have.blocks) != len(now.blocks) || &have.blocks[0][0] != &now.blocks[0][0]:
 		t.layouts[p.number].Store(newLayout(now))
 	}
 }

@@ -19,12 +19,14 @@ type slot struct {
 	_         uint8
 }
 
-// Slots are in blocks of blockSlots, so a partition grows by adding a block. A smaller
-// partition has one smaller block, whose size doubles.
+// The slots of a partition are in blocks of blockSlots, so it grows by adding a block. A partition of up
+// to oneMost slots has one block of any size: it grows by smaller steps, and its slots are found
+// without the list of blocks.
 const (
 	blockBits  = 7
 	blockSlots = 1 << blockBits
 	minSlots   = 16
+	oneMost    = 4 * blockSlots
 )
 
 // slots is a hash table with linear probing. Its entries are ordered by their place,
@@ -138,21 +140,6 @@ func (t *slots) inRun(first int, place, lo uint64) *slot {
 	}
 }
 
-// full reports whether the table should grow before another entry is added.
-func (t *slots) full() bool { return t.used >= limitFor(t.even()) }
-
-// even returns the number of slots without those that were added because entries
-// crowded.
-func (t *slots) even() int {
-	if t.homes == 0 {
-		return 0
-	}
-	return int(t.homes) + 1 + max(4, min(int(t.homes+1)/15, 24))
-}
-
-// limitFor returns the most entries in size slots: 85 %.
-func limitFor(size int) int { return size * 85 / 100 }
-
 // crowded reports whether n entries have the place of an absent entry that find would
 // insert at i.
 func (t *slots) crowded(i, n int, place uint64) bool {
@@ -220,20 +207,6 @@ func (t *slots) remove(i int) {
 	t.used--
 }
 
-// sizeFor returns the number of slots for so many entries, with an eighth to spare: a
-// power of two up to one block, then whole blocks.
-func sizeFor(entries int) int {
-	size := minSlots
-	for size < blockSlots && limitFor(size) <= entries {
-		size *= 2
-	}
-	if limitFor(size) > entries {
-		return size
-	}
-	slots := entries*100/85 + 1
-	return (slots + slots/8 + blockSlots - 1) &^ (blockSlots - 1)
-}
-
 // rebuild drops the entries that keep rejects, and adjusts the size: it grows if few
 // were dropped and shrinks if most were. If memory is short, it grows less and shrinks
 // sooner.
@@ -244,7 +217,10 @@ func (t *slots) rebuild(keep func(*slot) bool, short bool) {
 	case short && (want > size || want*5/4 <= size):
 		size = want
 	case want > size || want*4 <= size:
-		size = sizeFor(n + n/4 + 1)
+		size = sizeFor(n + n/8 + 1)
+		if n > oneMost {
+			size = sizeFor(n + n/4 + 1)
+		}
 	case size == t.size:
 		return
 	}
@@ -315,8 +291,14 @@ func (t *slots) extend() {
 
 // addBlock adds slots at the end.
 func (t *slots) addBlock() {
-	t.blocks = append(t.blocks, t.arena.block())
-	t.size += blockSlots
+	homes := t.homes
+	switch {
+	case t.size < oneMost:
+		t.resize(min(roundUp(t.size+blockSlots/4), oneMost), t.size)
+	default:
+		t.resize(t.size+blockSlots, t.size)
+	}
+	t.homes = homes
 }
 
 // layOut spreads the first n slots over size slots. If they do not fit it adds slots:
@@ -347,43 +329,6 @@ func (t *slots) pack() (n int) {
 		n++
 	}
 	return n
-}
-
-// resize changes the numbers of slots and homes, and keeps the first n slots; n <=
-// size.
-func (t *slots) resize(size, n int) {
-	if size != t.size {
-		switch {
-		case size < blockSlots || t.size < blockSlots:
-			first := make([]slot, min(size, blockSlots))
-			if t.size > 0 {
-				copy(first, t.blocks[0][:min(n, len(t.blocks[0]))])
-			}
-			if len(t.blocks) == 0 {
-				t.blocks = append(t.blocks, nil)
-			}
-			t.arena.ordinary(len(first) - len(t.blocks[0]))
-			t.blocks[0] = first
-			t.drop(1)
-		case size < t.size:
-			t.drop(size >> blockBits)
-		}
-		for len(t.blocks)<<blockBits < size && size >= blockSlots {
-			t.blocks = append(t.blocks, t.arena.block())
-		}
-		t.size, t.first = size, t.blocks[0]
-	}
-	t.homes = uint64(size - 1 - max(4, min(size/16, 24))) // see even
-}
-
-// drop releases all blocks but the first n, n >= 1.
-func (t *slots) drop(n int) {
-	if len(t.blocks) <= n {
-		return
-	}
-	t.arena.release(t.blocks[n:])
-	clear(t.blocks[n:])
-	t.blocks = t.blocks[:n]
 }
 
 // reach returns the index after the last of the first n entries, once they are spread
