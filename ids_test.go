@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -65,5 +66,41 @@ func testIDs(t *testing.T, c weir.Config) {
 	}
 	if d, err := n.Check(ctx, eve); err != nil || d.Repeated || d.Limit(0).Remaining != 7 {
 		t.Errorf("after a refund: %+v, %v", d, err)
+	}
+}
+
+// A check with an id allocates nothing, be the id new or known, the check allowed or denied, alone or in a batch.
+func TestIDsAllocateNothing(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [300/hour]}]}`)})
+	ids := make([]string, 500)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	i, ctx := 0, t.Context()
+	var d weir.Decision
+	r := weir.Request{Path: "/"}
+	each := func() {
+		r.ID = ids[i]
+		i++
+		for range 2 {
+			if err := n.CheckInto(ctx, &r, &d); err != nil || d.Allowed != (i <= 300) {
+				t.Errorf("check %d: %+v, %v", i, d, err)
+			}
+		}
+	}
+	each()
+	if a := testing.AllocsPerRun(len(ids)-2, each); a != 0 {
+		t.Errorf("%v allocations", a)
+	}
+	rs, ds := make([]weir.Request, 20), make([]weir.Decision, 20)
+	for i := range rs {
+		rs[i] = weir.Request{Path: "/", ID: ids[i]}
+	}
+	if a := testing.AllocsPerRun(20, func() {
+		if err := n.CheckBatchInto(ctx, rs, ds); err != nil || !ds[19].Repeated {
+			t.Errorf("%+v, %v", ds[19], err)
+		}
+	}); a != 0 {
+		t.Errorf("%v allocations in a batch", a)
 	}
 }

@@ -14,17 +14,38 @@ import (
 type local struct {
 	*engine.Node
 	lookaheads sync.Pool // of *lookahead
+	withIDs    sync.Pool // of *withID
+}
+
+// withID is a charge with the memory for its id. Each is used by one check at a time.
+type withID struct {
+	limiter.Charge
+	id limiter.Idempotency
 }
 
 // Check implements [engine.Decider].
 func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
-	var c limiter.Charge
-	m, err := set.Resolve(r, &c)
+	if r.ID == "" {
+		var c limiter.Charge
+		return l.check(set, r, &c, d, peek)
+	}
+	c, _ := l.withIDs.Get().(*withID)
+	if c == nil {
+		c = new(withID)
+		limiter.Lend(&c.Charge, &c.id)
+	}
+	err := l.check(set, r, &c.Charge, d, peek)
+	l.withIDs.Put(c) // not after a panic
+	return err
+}
+
+func (l *local) check(set *rules.Set, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
+	m, err := set.Resolve(r, c)
 	if err != nil {
 		return l.Refused(err)
 	}
 	c.Peek = peek
-	err = l.decide(set, l.Now(), r, &c, m, d, nil)
+	err = l.decide(set, l.Now(), r, c, m, d, nil)
 	l.ReportFull()
 	return err
 }
@@ -61,6 +82,7 @@ func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
 // upcoming is a request of a batch that is resolved but not yet decided.
 type upcoming struct {
 	charge limiter.Charge
+	id     limiter.Idempotency // of charge
 	match  rules.Match
 	err    error
 }
@@ -75,6 +97,9 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	next, _ := l.lookaheads.Get().(*lookahead)
 	if next == nil {
 		next = new(lookahead)
+		for i := range next {
+			limiter.Lend(&next[i].charge, &next[i].id)
+		}
 	}
 	defer l.lookaheads.Put(next)
 	var alike engine.Tally

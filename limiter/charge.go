@@ -134,6 +134,8 @@ type Charge struct {
 	// the usual case: each charge is made. It is read, never changed.
 	ID *Idempotency
 
+	room *Idempotency // memory for ID, see [Lend]
+
 	// Trace is the span that the check is part of; nil if it is not traced.
 	Trace *TraceContext
 

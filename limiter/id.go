@@ -25,6 +25,20 @@ type Idempotency struct {
 	Keep bool
 }
 
+// Lend gives a charge memory for the id that [Identify] sets. [Charge.Clear] keeps it, and a clone has
+// none. Each id in that memory is overwritten by the next.
+func Lend(c *Charge, room *Idempotency) { c.room = room }
+
+// Identify sets the ID of a charge, in the memory that was lent to it, or else in new memory.
+func Identify(c *Charge, id Idempotency) {
+	if c.room == nil {
+		c.ID = new(id)
+		return
+	}
+	*c.room = id
+	c.ID = c.room
+}
+
 // Remembered is the algorithm of the counters in which tables remember ids. No rule and no
 // request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
 // the instant from which the id is forgotten, Until that of the charge, A the cost, and B has

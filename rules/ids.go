@@ -105,7 +105,7 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) {
 	if c.Len() == 0 {
 		return
 	}
-	id := &limiter.Idempotency{ID: hashID(s, r.ID), Life: cmp.Or(r.IDTTL, limiter.DefaultIDTTL), Hold: r.Hold}
+	id := limiter.Idempotency{ID: hashID(s, r.ID), Life: cmp.Or(r.IDTTL, limiter.DefaultIDTTL), Hold: r.Hold}
 	if u != nil {
 		t := &u.ids
 		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
@@ -114,7 +114,7 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) {
 			id.Hold = t.hold
 		}
 	}
-	c.ID = id
+	limiter.Identify(c, id)
 }
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the

@@ -1,0 +1,25 @@
+package limiter_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// An id is in the memory that was lent for it, and in none that is shared with a clone.
+func TestLendIsForOneCharge(t *testing.T) {
+	var c limiter.Charge
+	var room limiter.Idempotency
+	limiter.Lend(&c, &room)
+	limiter.Identify(&c, limiter.Idempotency{ID: 1})
+	d := c.Clone()
+	c.Clear()
+	if c.ID != nil {
+		t.Error("Clear left an id")
+	}
+	limiter.Identify(&c, limiter.Idempotency{ID: 2})
+	limiter.Identify(d, limiter.Idempotency{ID: d.ID.ID + 2})
+	if c.ID != &room || c.ID.ID != 2 || d.ID.ID != 3 {
+		t.Errorf("ids %+v and %+v", c.ID, d.ID)
+	}
+}
