@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
@@ -480,6 +482,30 @@ func TestWhatASideMustHaveCounted(t *testing.T) {
 		if err := w.merged(); err != nil != test.fails {
 			t.Errorf("%s: nobody has counted it, and the judge says %v", name, err)
 		}
+	}
+}
+
+// TestCountedInAFullTable: a rules file adds a limit to a rule, and the table has no room for its counter.
+// What the first limit has counted is known all the same; what a key without any counter has is not.
+func TestCountedInAFullTable(t *testing.T) {
+	w := newWorld(1)
+	w.crowd.maxKeys, w.size = 1, 1
+	spec := limiter.Spec{Limit: 60, Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow}
+	rule := limiter.Rule{Name: "r", OnUnreachable: limiter.UnreachableLocal, Limits: limits(spec)}
+	k, other := &key{rule: &rule, limit: 60}, &key{rule: &rule, limit: 60, hash: limiter.Hash{Hi: 1}}
+	w.keys = []*key{k, other}
+	w.start("a", true, map[string]*limiter.Rule{"r": &rule}, 1)
+	if err := w.run(6*limiter.Second, w.invariants); err != nil {
+		t.Fatal(err)
+	}
+	owner := w.live()[0]
+	w.ask(k, owner, 7, true)
+	more := rule
+	spec.Window, spec.Limit = 300*24*time.Hour, 900
+	more.Limits = append(slices.Clone(rule.Limits), limits(spec)...)
+	owner.reads(map[string]*limiter.Rule{"r": &more})
+	if used, unknown := owner.used(k), owner.used(other); used != 7 || unknown != -1 {
+		t.Errorf("%d counted, want 7, and %d of a key that has no room, want -1", used, unknown)
 	}
 }
 

@@ -374,7 +374,8 @@ func (k *key) sinceReset(w *World) int {
 	return most
 }
 
-// used returns what a node has counted for a key, -1 where it does not own it.
+// used returns what a node has counted for the first limit of a key, -1 where it does not own it or its
+// full table has no counter of that limit.
 func (n *Node) used(k *key) int {
 	info, _ := n.core.Partition(k.part)
 	if info.Role != peer.Owned || n.paused {
@@ -385,7 +386,7 @@ func (n *Node) used(k *key) int {
 	c.Peek = true
 	d := new(limiter.Decision)
 	n.core.Begin(&c, d, 0, func() {})
-	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source.ByPolicy() || d.Source == limiter.SourceCached || overflows(d) {
+	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source.ByPolicy() || d.Source == limiter.SourceCached || d.Limit(0).Overflow {
 		return -1
 	}
 	most := int(c.Key(0).Rule.Limits[0].Limit())
