@@ -25,5 +25,14 @@ func ofCopies() []mutation {
 		{name: "who takes a copy after it was dismissed is told again", pkg: replica, test: "^TestWhatOvertakesASnapshotIsSaidAgain$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "		own.retired.again(from)\n", ""},
 		}},
+		{name: "an heir that has lapsed is appointed again", pkg: replica, test: "^TestALapsedHeirIsAppointedAgain$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "pinging, g.lapsed, (", "pinging, ("},
+		}},
+		{name: "an owner whose heir has lapsed does not rest", pkg: replica, test: "^TestALapsedHeirIsAppointedAgain$", edits: []edit{
+			{"internal/cluster/replica/due.go", " || own.heir.lapsed || ", " || "},
+		}},
+		{name: "what an heir answered before it accepted", pkg: replica, test: "^TestALapsedHeirIsAppointedAgain$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	if lapsed && a.Ping != g.ping {", "	if false {"},
+		}},
 	}
 }

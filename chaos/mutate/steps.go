@@ -35,7 +35,7 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/copy.go", "		if p.round != nil && p.round.kind == peer.Takeover {", "		if false {"},
 		}},
 		{name: "a former heir releases nothing", pkg: replica, test: "^TestAFormerHeirsAcknowledgementReleasesNothing$", edits: []edit{
-			{"internal/cluster/replica/heir.go", "	g.lapsed = a.Appointment != g.appointment\n", "	g.lapsed = false\n"},
+			{"internal/cluster/replica/heir.go", "	lapsed := a.Appointment != g.appointment\n", "	lapsed := false\n"},
 		}},
 		{name: "a handover is taken by the heir", pkg: replica, test: "^TestAHandoverIsTakenByTheHeir$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	case p.role != peer.Heir || p.seq != b.Seq:", "	case false:"},

@@ -52,7 +52,7 @@ func (o *Ownership) feed(t *Turn, g *target, due bool) {
 	switch {
 	case !g.begun:
 		o.snapshot(t, g)
-	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, (g.appointment != 0 || g.unfit) && g != o.heir:
+	case due && o.dirtyAt != 0, g.acked < o.held.seq, pinging, g.lapsed, (g.appointment != 0 || g.unfit) && g != o.heir:
 		o.cut(o.held)
 		o.delta(t, g, peer.Delta, peer.Epoch{})
 	}

@@ -31,7 +31,7 @@ func (p *Replica) pending(t *Turn) bool {
 func (p *Replica) settled(t *Turn) bool {
 	own := p.own
 	switch {
-	case own == nil || own.heir == nil || p.role != peer.Owned:
+	case own == nil || own.heir == nil || own.heir.lapsed || p.role != peer.Owned:
 		return false
 	case own.next != nil || own.revoking || own.renew || own.suspended != 0 || own.waitSince != 0:
 		return false

@@ -397,7 +397,12 @@ func (o *succession) refusedBy(g *target, a *peer.Ack, counter uint64) {
 
 // ackHeir processes an acknowledgement of the heir.
 func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
-	g.lapsed = a.Appointment != g.appointment
+	lapsed := a.Appointment != g.appointment
+	if lapsed && a.Ping != g.ping {
+		g.heard(a.Ping)
+		return // it may have accepted since. Its answer to the last message says so
+	}
+	g.lapsed = lapsed
 	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
@@ -408,6 +413,7 @@ func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
 		o.acknowledged(t, g.acked)
 	case a.Status == peer.Refused: // it is not heir any more
 		o.refusedBy(g, a, o.held.epoch.Counter)
+		g.sentAt = t.Now // resend the appointment after a while
 	}
 }
 

@@ -110,7 +110,7 @@ func (p *Replica) Settled(t *Turn) bool {
 		return false
 	}
 	want := own.wanted(t)
-	return own.heir == nil && want == 0 || own.heir != nil && own.heir.to == want
+	return own.heir == nil && want == 0 || own.heir != nil && own.heir.to == want && !own.heir.lapsed
 }
 
 // Vacated reports whether a leaving node may go, as far as this partition is concerned:

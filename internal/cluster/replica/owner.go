@@ -116,7 +116,7 @@ type target struct {
 	counters                         int  // with so many counters
 	unfit                            bool // it answered that it could not accept an appointment yet
 	// lapsed means that the heir has answered that it is not heir any more: what it has does
-	// not count, until it accepts again.
+	// not count, until it accepts again. It is asked to do so even if nothing changes.
 	lapsed bool
 }
 
@@ -143,7 +143,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy() bool {
 	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.awaited)+len(o.unsettled)+len(o.overdue)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
-		o.heir != nil && o.heir.sent > o.heir.acked
+		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
 }
 
 // tracks reports whether changes must be recorded because a member has, or is getting, a

@@ -220,7 +220,7 @@ func TestAFormerHeirsAcknowledgementReleasesNothing(t *testing.T) {
 	q := withheldAt(tn, &k)
 	p.own.Withhold(tn, q, stamp)
 	p.Flush(tn)
-	a := peer.Ack{Partition: p.id, Status: peer.Refused, Epoch: p.epoch, Seq: p.seq}
+	a := peer.Ack{Partition: p.id, Status: peer.Refused, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}
 	p.Step(tn, other, Message{Ack: &a})
 	p.own.release(tn)
 	if len(sent(tn, Release)) != 0 {
@@ -230,6 +230,49 @@ func TestAFormerHeirsAcknowledgementReleasesNothing(t *testing.T) {
 	p.Step(tn, other, Message{Ack: &a})
 	if len(sent(tn, Release)) != 1 {
 		t.Error("the heir's acknowledgement releases no reply")
+	}
+}
+
+// An heir that has lost its copy, and its appointment with it, gets both again although nothing changes: until
+// then nobody could take over. A refused appointment is sent again after a while.
+func TestALapsedHeirIsAppointedAgain(t *testing.T) {
+	l, p, tn := closedOwner(t)
+	k := strictKey(t, p.id)
+	p.own.Charged(tn, &k, nil, 1)
+	p.Flush(tn)
+	answer := func(s peer.AckStatus, seq uint64, appointment uint32) {
+		a := peer.Ack{Partition: p.id, Status: s, Epoch: p.epoch, Seq: seq, Appointment: appointment, Ping: l.pings}
+		p.Step(tn, other, Message{Ack: &a})
+		p.Flush(tn)
+	}
+	last := func() *peer.Batch {
+		all := sent(tn, SendBatch)
+		return &all[len(all)-1].Batch
+	}
+	answer(peer.Gap, 0, 0)
+	if b := last(); b.Kind != peer.Snapshot {
+		t.Fatalf("an heir without a copy is sent a batch of kind %v", b.Kind)
+	}
+	answer(peer.Acked, p.seq, 0)
+	b := last()
+	if b.Kind != peer.Delta || b.Appointment != p.own.heir.appointment || b.Seq != p.seq {
+		t.Fatalf("an heir that has its copy again is sent %+v", b)
+	}
+	n := len(sent(tn, SendBatch))
+	answer(peer.Refused, p.seq, 0)
+	if p.Settled(tn) || p.Due(tn) != tn.Now || !p.own.busy() || len(sent(tn, SendBatch)) != n {
+		t.Error("the owner rests while its heir is none, or repeats the appointment at once")
+	}
+	tn.Now += resendAfter
+	p.Tick(tn)
+	if len(sent(tn, SendBatch)) == n || last().Appointment != b.Appointment {
+		t.Error("the appointment is not sent again")
+	}
+	answer(peer.Acked, p.seq, b.Appointment)
+	l.pings--
+	answer(peer.Acked, p.seq, 0) // to an earlier message, by a relay
+	if l.pings++; !p.Settled(tn) || len(p.own.dirty.list) != 0 {
+		t.Errorf("the heir has accepted, and the owner takes it for none or has %d changed keys", len(p.own.dirty.list))
 	}
 }
 
