@@ -509,6 +509,20 @@ func TestCountedInAFullTable(t *testing.T) {
 	}
 }
 
+// TestTheStartWaitsForGossip: a run begins once all have heard of each other, and does not wait if they have.
+func TestTheStartWaitsForGossip(t *testing.T) {
+	d := direct(t, 1, 3, limiter.UnreachableLocal, limiter.ReplicationLag)
+	began := d.now
+	if err := d.meetAll(limiter.Second); err != nil || d.now != began {
+		t.Errorf("all have met, and it waits for %v: %v", (d.now - began).Duration(), err)
+	}
+	n := d.live()[0]
+	delete(n.rumours, d.live()[1].name)
+	if err := d.meetAll(limiter.Second); err != nil || d.strangers() || d.now <= began+limiter.Second {
+		t.Errorf("after %v some have not met: %t, %v", (d.now - began).Duration(), d.strangers(), err)
+	}
+}
+
 // TestWhatIsLostWithoutFaults is judged, unless a table had no room for copies: then policies answer.
 func TestWhatIsLostWithoutFaults(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})

@@ -107,6 +107,9 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	if err := w.run(settle, w.invariants); err != nil {
 		return err
 	}
+	if err := w.meetAll(settle / 2); err != nil {
+		return err
+	}
 	if err := w.settled(); err != nil {
 		return fmt.Errorf("%v seed %d: at the start: %w", kind, seed, err)
 	}
