@@ -82,6 +82,12 @@ func ofIDs() []mutation {
 		{name: "a repetition reserves nothing", pkg: cluster, test: "^TestARepetitionReservesNothing$", edits: []edit{
 			{"internal/cluster/decide.go", "	if answer.Repeated {\n", "	if answer.Repeated && !q.Settles {\n"},
 		}},
+		{name: "a repetition has no receipt of what was handed over", pkg: cluster, test: "^TestARepetitionHasNoReceiptOfAnotherOwners$", edits: []edit{
+			{"internal/cluster/replica/owner.go", "{ return at > o.took }", "{ return at >= o.took }"},
+		}},
+		{name: "a repetition has no receipt of what was merged", pkg: cluster, test: "^TestARepetitionHasNoReceiptOfAnotherOwners$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	p.own.took = t.At\n", ""},
+		}},
 		{name: "an attempt waits for an earlier one", pkg: cluster, test: "^TestAnAttemptWaits", edits: []edit{
 			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},

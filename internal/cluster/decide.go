@@ -226,8 +226,8 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		d.stands(q.Charge)
 	}
 	if answer.Repeated {
-		if !current(parts, answer.Receipt) {
-			answer.Receipt = limiter.Receipt{} // of an earlier ownership: it is void
+		if slices.ContainsFunc(parts, func(p *partition) bool { return !p.r.Own().ChargedHere(answer.Receipt.Time) }) {
+			answer.Receipt = limiter.Receipt{} // of another ownership: it is void
 		}
 		return route.Answered
 	}

@@ -80,6 +80,7 @@ func (x *identified) acknowledge() (keys []uint32, ids int) {
 // The heir gets a charge and its id in one batch, and nothing because of a repetition.
 func TestAnIDIsCopiedWithItsCharge(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
+	x.h.now++ // after the instant in which it became owner
 	r := x.try(third, 1, false)
 	if r == nil || r.Repeated || r.Receipt.Charged != 1 {
 		t.Fatalf("%+v", r)
@@ -230,6 +231,46 @@ func TestARepetitionReservesNothing(t *testing.T) {
 	x.wants(6, "after the cancel of a repetition")
 	if !x.remembers() {
 		t.Error("the id is forgotten")
+	}
+}
+
+// What another owner has charged is known here by its id, and no receipt is good for it. Its charge comes
+// in the very instant in which this ownership begins, or is merged later, and seems to be of that instant.
+func TestARepetitionHasNoReceiptOfAnotherOwners(t *testing.T) {
+	elsewhere := newIdentified(t, limiter.ReplicationOff)
+	elsewhere.try(third, 1, false)
+	elsewhere.h.pass(20 * limiter.Millisecond)
+	sent := elsewhere.c.Take(other, true)
+	if len(sent.Batches) != 1 || sent.Batches[0].Keys != 2 {
+		t.Fatalf("premise: the heir is sent a key and an id: %+v", sent.Batches)
+	}
+	for i := range sent.Entries {
+		if sent.Entries[i].Until < 0 {
+			sent.Entries[i].Until = 0 // it was sent at once
+		}
+	}
+	for name, merged := range map[string]bool{"handed over": false, "merged": true} {
+		x := newIdentified(t, limiter.ReplicationOff)
+		e := peer.Epoch{Counter: 1, Instance: third}
+		b := peer.Batch{Partition: x.p.id, Kind: peer.Push, Epoch: e, First: true, Last: true, Keys: 2}
+		if !merged {
+			put(x.c, x.p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e, Heir: self})
+			b = peer.Batch{Partition: x.p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1, Next: peer.Epoch{Counter: 2, Instance: self}, Keys: 2}
+		}
+		x.h.pass(limiter.Second)
+		x.c.Deliver(&peer.Frame{From: third, To: self, Limits: sent.Limits, Entries: sent.Entries, Batches: []peer.Batch{b}})
+		if look(x.p).Role != peer.Owned {
+			t.Fatalf("%s: premise: it is the owner", name)
+		}
+		x.h.pass(limiter.Second)
+		if r := x.try(other, 2, false); r == nil || !r.Repeated || r.Receipt.Charged != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		x.id++ // what is charged here has a receipt
+		first := x.try(other, 3, false)
+		if r := x.try(third, 4, false); first == nil || r == nil || !r.Repeated || r.Receipt != first.Receipt || r.Receipt.Charged == 0 {
+			t.Errorf("%s: a repetition of what was charged here: %+v, after %+v", name, r, first)
+		}
 	}
 }
 

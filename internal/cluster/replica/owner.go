@@ -30,6 +30,9 @@ type tenure struct {
 	at       limiter.Tick  // when it did, by the counters' clock
 	tookOver bool          // it took over as heir
 	giver    peer.Instance // the member that handed over; 0 if none did
+	// took is when it last took counters of another owner, by the counters' clock: when it became
+	// owner, or a push came later. Ids among them were charged then or earlier.
+	took limiter.Tick
 }
 
 // changes are the keys that some copy lacks changes of. open is the sequence of the batch
@@ -86,7 +89,7 @@ type withholding struct {
 func (p *Replica) newOwnership(t *Turn) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Reserves
-	own.open, own.since, own.at = p.seq+1, t.Now, t.At
+	own.open, own.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
 	return own
 }
 
@@ -336,3 +339,8 @@ func (p *identity) Lineage() uint64 { return uint64(p.node.Self) }
 func (o *Ownership) Issued(r limiter.Receipt) bool {
 	return r.Epoch == o.Lineage() && r.Time >= o.at
 }
+
+// ChargedHere reports whether the charge of a remembered id, made at an instant, was made under this
+// ownership for sure. What was charged elsewhere has the instant at which it came at the latest: what
+// is under way gets no older.
+func (o *tenure) ChargedHere(at limiter.Tick) bool { return at > o.took }
