@@ -92,16 +92,38 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},
 		{name: "an attempt waits for a reply that another partition withholds", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
-			{"internal/cluster/decide.go", "	return d.await(t, parts, h)\n", "	return route.Withheld\n"},
+			{"internal/cluster/replica/unsettled.go", "return mayGo(r) && r.Facts()", "return !mayGo(r) && r.Facts()"},
 		}},
 		{name: "an attempt that waited for another partition's reply is decided then", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "		over := a.reply.Over()\n		if over {\n", "		over := a.reply.Over()\n		if over && !over {\n"},
+			{"internal/cluster/replica/withheld.go", "		if over {\n			wakeAttempts(t, o, r)\n", "		if over && !over {\n			wakeAttempts(t, o, r)\n"},
 		}},
 		{name: "a block by the other keys is copied", pkg: cluster, test: "^TestABlockOfTheOtherKeysIsCopied$", edits: []edit{
 			{"internal/cluster/decide.go", "		limits := limitsOf(answer, i)\n", "		limits := len(k.Rule.Limits)\n"},
 		}},
 		{name: "a cancelled id is forgotten", pkg: cluster, test: "^TestACancelIsCopiedWithItsID$", edits: []edit{
 			{"internal/cluster/reserved.go", "			if q.Denied && x.table", "			if q.Denied && !q.Denied && x.table"},
+		}},
+	}
+}
+
+// ofTakeBacks returns those of charges whose replies were withheld until the deadline.
+func ofTakeBacks() []mutation {
+	const cluster = "./internal/cluster"
+	return []mutation{
+		{name: "each partition takes back what another one's reply has charged to its keys", pkg: cluster, test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
+			{"internal/cluster/decide.go", "	return d.await(t, parts, h)\n", "	return route.Withheld\n"},
+		}},
+		{name: "a partition takes back only what was charged to its keys", pkg: cluster, test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
+			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, partition)\n", "	return t.takeBack(now, c, r, true, everyPartition)\n"},
+		}},
+		{name: "what a merge may lack is not taken back for another partition", pkg: cluster, test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "	p.own.awaited = nil ", "	_ = p.own.awaited "},
+		}},
+		{name: "an attempt waits until each partition has taken back its part", pkg: cluster, test: "^TestAnAttemptWaitsUntilAllIsTakenBack$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "	return back || !over\n", "	return !back && !over\n"},
+		}},
+		{name: "what a handover has is not taken back", pkg: "./internal/cluster/replica", test: "^TestTranscripts$", edits: []edit{
+			{"internal/cluster/replica/withheld.go", "	if w.Amends || o.handover != nil {\n", "	if w.Amends {\n"},
 		}},
 	}
 }

@@ -81,7 +81,7 @@ func ofReceipts() []mutation {
 			{"limiter/table/void.go", "	if originOf(rule) == ofRequest || ", "	if "},
 		}},
 		{name: "receipt: a decider takes its own charges back", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
-			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true)\n", "	return t.takeBack(now, c, r, false)\n"},
+			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, everyPartition)\n", "	return t.takeBack(now, c, r, false, everyPartition)\n"},
 		}},
 		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
 			{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and not", "    states[i] = not void and not"},

@@ -122,6 +122,9 @@ func (d *decider) complete(t *turn, p *partition, e *replica.Effect) {
 		if h.traced != nil {
 			h.traced()
 		}
+		if h.Several {
+			d.endAwaited(t, p, h)
+		}
 		t.refuse(h.reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
 		return
 	}
@@ -145,50 +148,58 @@ type withheldReply struct {
 	result route.Outcome // of what is not a check
 	traced func()        // ends the span of its wait; nil if it is not traced
 	waits  atomic.Int32  // number of partitions that still withhold it
-	ended  atomic.Bool   // it is decided which of the two comes
-	over   atomic.Bool   // the reply may be sent, or the charge is taken back
+	ended  atomic.Int32  // how its wait ended; 0: it has not
 }
+
+// How the wait of a withheld reply ends.
+const (
+	answered  = 1
+	takenBack = 2
+)
 
 // Facts returns what a replica must know of the reply.
 func (h *withheldReply) Facts() *replica.Withheld { return &h.Withheld }
 
-// Over reports whether its wait has ended, perhaps in another partition.
-func (h *withheldReply) Over() bool { return h.over.Load() }
-
-// TakeBack ends its wait, and has its charge taken back. It reports false if the wait had ended
-// already.
-func (h *withheldReply) TakeBack(undo func()) bool {
-	if !h.ended.CompareAndSwap(false, true) {
-		return false
-	}
-	defer h.over.Store(true)
-	undo()
-	return true
+// Over reports whether its wait has ended, perhaps in another partition, and whether its charge is
+// taken back.
+func (h *withheldReply) Over() (over, back bool) {
+	how := h.ended.Load()
+	return how != 0, how == takenBack
 }
+
+// TakeBack ends its wait because its charge is taken back. It reports false if the wait had ended
+// already.
+func (h *withheldReply) TakeBack() bool { return h.ended.CompareAndSwap(0, takenBack) }
 
 // released ends its wait in one partition. It reports whether that was the last one, and
 // ended its wait altogether.
 func (h *withheldReply) released() bool {
-	if h.waits.Add(-1) > 0 || !h.ended.CompareAndSwap(false, true) {
-		return false
-	}
-	h.over.Store(true)
-	return true
+	return h.waits.Add(-1) <= 0 && h.ended.CompareAndSwap(0, answered)
 }
 
-// await has each partition of a check with an id know that its reply is withheld by some of them.
+// await has each partition of a check know that its reply is withheld by some of them.
 func (d *decider) await(t *turn, parts []*partition, h *withheldReply) route.Verdict {
-	if len(parts) < 2 || h.Charge.ID == nil {
+	if h.Several = len(parts) > 1; !h.Several {
 		return route.Withheld
 	}
-	for i := range h.Charge.Len() {
-		k := h.Charge.Key(i)
-		if p := d.parts.of(k); p != nil {
-			replica.Await(t.inputs(), p.r.Own(), k, h.Charge.ID, h)
-			p.apply(t)
-		}
+	for _, p := range parts {
+		replica.Await(t.inputs(), p.r.Own(), h)
+		p.apply(t)
 	}
 	return route.Withheld
+}
+
+// endAwaited has the other partitions of a reply take back what it has charged there, before its asker
+// tries again.
+func (d *decider) endAwaited(t *turn, p *partition, h *withheldReply) {
+	var buf [4]*partition
+	for _, q := range d.parts.ofCharge(h.Charge, buf[:0]) {
+		if q != p {
+			t.later = append(t.later, func(t *turn) {
+				q.run(t, func(r *replica.Replica, s *replica.Turn) { r.EndAwaited(s) })
+			})
+		}
+	}
 }
 
 // send sends the decision to the asker.

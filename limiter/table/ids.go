@@ -321,12 +321,13 @@ func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 
 // forgetIDs forgets the id of a charge that is taken back, for the keys where the receipt is of
 // the charge by which it is remembered. It returns the receipt without the limits of keys where
-// it is of another one: that charge is not made any more, or was made by a later check.
-func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) limiter.Receipt {
+// it is of another one: that charge is not made any more, or was made by a later check. Keys of other
+// partitions than the given one are left alone.
+func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, only int) limiter.Receipt {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		if k.Cost > 0 && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
+		if k.Cost > 0 && isIn(k, only) && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
 			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
 		}
 		n += len(k.Rule.Limits)

@@ -72,31 +72,45 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
 // limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
-	return t.takeBack(now, c, r, false)
+	return t.takeBack(now, c, r, false, everyPartition)
 }
 
 // Undo is Refund for a decider that takes back a charge of its own, which no caller knows. It
 // does not void receipts because of limits that were replaced: charges that nobody was told of
 // would stay, and between the check and its end there is no more than a round trip.
 func (t *Table) Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
-	return t.takeBack(now, c, r, true)
+	return t.takeBack(now, c, r, true, everyPartition)
 }
 
-func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool) int {
+// UndoIn is Undo for the keys of one partition.
+func (t *Table) UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+	return t.takeBack(now, c, r, true, partition)
+}
+
+// everyPartition stands for all partitions.
+const everyPartition = -1
+
+// takeBack takes back the charges of the keys in one partition, or in every.
+func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool, only int) int {
 	if r.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
 	if c.ID != nil && !r.IsCredit() {
-		r = t.forgetIDs(now, c, r)
+		r = t.forgetIDs(now, c, r, only)
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
-		if k.Cost > 0 && r.Has(n) && !void && t.adopt(p, s, l, k.Rule, now) {
+		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, now) {
 			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}
 		return true
 	})
+}
+
+// isIn reports whether a key is of a partition.
+func isIn(k *limiter.Key, partition int) bool {
+	return partition == everyPartition || PartitionOf(k) == partition
 }
 
 // SetName sets the name of a key, without that of a limit, after a decision requested

@@ -79,7 +79,7 @@ func (p *Replica) refuseAll(t *Turn, own *Ownership, waiting []Request) {
 		t.refuse(own.contenders[i].Request, peer.NotOwner, p.owner)
 	}
 	for _, h := range own.withheld {
-		if h.TakeBack(func() {}) {
+		if h.TakeBack() {
 			t.refuseReply(h.Reply, peer.NotOwner, p.owner)
 		}
 	}

@@ -202,6 +202,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 	// The larger of two counts may lack an overdue charge: it stands, so that a late cancel
 	// takes back nothing that the other owner admitted.
 	p.own.forgetOverdue(0)
+	p.own.awaited = nil // likewise what a reply has charged that another partition withholds
 	p.own.took = t.At
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
 		t.problem("the state of an owner that was overtaken cannot be merged", err)

@@ -47,6 +47,7 @@ func (p *Replica) overtaken(t *Turn) {
 		p.confirmed(t)
 		return
 	}
+	own.handover = nil                   // it was not taken
 	own.takeBack(t, everyEpoch, p.owner) // resets too: the later owner may not have them
 	p.disown()
 	p.round = nil

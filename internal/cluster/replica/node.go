@@ -36,7 +36,7 @@ type Store interface {
 	Export(partition int, now limiter.Tick, visit func(table.Entry))
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
-	Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
+	UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
 	ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick) bool
 	SetCopy(partition int, copied bool)
 }

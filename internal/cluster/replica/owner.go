@@ -82,7 +82,7 @@ type withholding struct {
 	waitSince limiter.Tick    // since when the first of them waits; 0 if none does
 	byPolicy  bool            // the heir is silent: the policy bounds what may be answered, instead of D
 	heard     uint32          // the last ping that an heir answered
-	awaited   []awaited       // replies that this partition or another one withholds
+	awaited   []Reply         // replies with keys of several partitions, which one of those withholds
 }
 
 // newOwnership returns an ownership that begins now.

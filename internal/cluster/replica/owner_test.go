@@ -35,11 +35,11 @@ func TestReceiptsOfAnotherLineage(t *testing.T) {
 func TestTooManyAwaitedRepliesAreCongestion(t *testing.T) {
 	p, tn := begins(peer.Owned)
 	o := p.Own()
-	for i := range uint64(maxWithheld) {
+	for i := range maxWithheld {
 		if o.Congested() {
 			t.Fatalf("it is congested by %d replies", i)
 		}
-		Await(tn, o, &limiter.Key{}, &limiter.Idempotency{ID: i}, withheldCheck{&question{}})
+		Await(tn, o, withheldCheck{&question{}})
 	}
 	if !o.Congested() {
 		t.Errorf("%d replies are no congestion", maxWithheld)

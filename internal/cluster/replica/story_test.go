@@ -67,6 +67,7 @@ type question struct {
 	Withheld
 	n    int
 	over bool
+	back bool // and its charge is taken back
 }
 
 func (q *question) Facts() *Wait { return &q.Wait }
@@ -74,14 +75,13 @@ func (q *question) Facts() *Wait { return &q.Wait }
 // withheldCheck is a check whose reply is withheld.
 type withheldCheck struct{ *question }
 
-func (a withheldCheck) Facts() *Withheld { return &a.Withheld }
-func (a withheldCheck) Over() bool       { return a.over }
-func (a withheldCheck) TakeBack(undo func()) bool {
+func (a withheldCheck) Facts() *Withheld        { return &a.Withheld }
+func (a withheldCheck) Over() (over, back bool) { return a.over, a.back }
+func (a withheldCheck) TakeBack() bool {
 	if a.over {
 		return false
 	}
-	undo()
-	a.over = true
+	a.over, a.back = true, true
 	return true
 }
 
@@ -324,9 +324,14 @@ func (s *story) count(q *question) {
 // ask has a client ask a member for units, and returns the number of the check. sent
 // means that the owner was asked before.
 func (s *story) ask(name string, units uint64, sent bool) int {
+	return s.askAs(nil, name, units, sent)
+}
+
+// askAs is ask with an id, unless that is nil.
+func (s *story) askAs(id *limiter.Idempotency, name string, units uint64, sent bool) int {
 	s.asked++
 	q := &question{n: s.asked}
-	q.Wait.Charge = &limiter.Charge{}
+	q.Wait.Charge = &limiter.Charge{ID: id}
 	k := s.key
 	k.Rule, k.Cost = s.rule, units
 	q.Wait.Charge.Add(k)
@@ -364,6 +369,11 @@ func (m *actor) decide(q *question) {
 	if !d.Allowed {
 		s.refused = append(s.refused, q.n)
 		s.line("%s answers check %d: denied, %d left", m.name, q.n, d.Limit(0).Remaining)
+		return
+	}
+	if d.Repeated {
+		s.count(q)
+		s.line("%s answers check %d: counted already, %d left", m.name, q.n, d.Limit(0).Remaining)
 		return
 	}
 	var stamp uint64

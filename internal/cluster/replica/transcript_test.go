@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -89,6 +90,7 @@ func stories() map[string]tale {
 		"unseen-giver":     {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. What a withholds is answered.", closed, begun, unseenGiver},
 		"two-claims":       {"The owner begins a handoff to its heir and is cut off from it, and the heir takes over: that is not the handoff.", local, begun, twoClaims},
 		"reload-handoff":   {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the new one.", closed, begun, reload},
+		"late-handover":    {"The giver of a handover hears after the deadline of a withheld check that it was taken. An attempt at the receiver finds it counted; then the giver takes over.", closed, begun, lateHandover},
 		"reopening":        {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun, reopening},
 		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
 		"several-owners":   {"A check over several owners reserves here, and is denied elsewhere: who waits for its charge is admitted.", closed, begun, severalOwners},
@@ -302,6 +304,36 @@ func reload(s *story) {
 	s.ends("b", "a", 6)
 	if left := s.of("b").remaining(); left != 44 {
 		s.t.Errorf("under the new limit %d are left, want 44", left)
+	}
+}
+
+func lateHandover(s *story) {
+	s.say("the ring names b as owner; nothing that b says reaches a from when a hands over")
+	s.ring = []string{"b", "a", "c"}
+	s.all("abc")
+	s.pass(ms)
+	id := &limiter.Idempotency{ID: 7, Life: time.Minute}
+	first := s.askAs(id, "a", 6, false)
+	s.pass(ms)
+	s.cuts[[2]string{"b", "a"}] = true
+	s.pass(310 * ms)
+	if s.owners() != "b" || !slices.Contains(s.refused, first) {
+		s.t.Errorf("premise: %s owns, and the first attempt is refused: %t", s.owners(), slices.Contains(s.refused, first))
+	}
+	s.say("a hears it, and a second attempt is answered")
+	clear(s.cuts)
+	s.pass(500 * ms)
+	s.askAs(id, "b", 6, true)
+	s.pass(10 * ms)
+	s.say("b crashes")
+	s.crash("b")
+	s.of("a").sees("ac")
+	s.of("c").sees("ac")
+	s.ask("a", 1, true)
+	s.pass(500 * ms)
+	s.ends("a", "c", 7)
+	if left := s.of("a").remaining(); left != 93 {
+		s.t.Errorf("%d are left, want 93", left)
 	}
 }
 

@@ -143,8 +143,14 @@ func (o *reservations) Stands(k *limiter.Key, id *limiter.Idempotency) {
 // partition. Until then it is not known whether the id stays remembered.
 func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
 	return slices.ContainsFunc(o.unsettled, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID }) ||
-		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !h.Over() && h.Facts().charges(k, id) }) ||
-		slices.ContainsFunc(o.awaited, func(a awaited) bool { return a.key == k.Hash && a.id == id.ID && !a.reply.Over() })
+		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !isOver(h) && h.Facts().charges(k, id) }) ||
+		slices.ContainsFunc(o.awaited, func(r Reply) bool { return mayGo(r) && r.Facts().charges(k, id) })
+}
+
+// mayGo reports whether what an awaited reply has charged here may still be taken back.
+func mayGo(r Reply) bool {
+	over, back := r.Over()
+	return back || !over
 }
 
 // charges reports whether a withheld decision charged a key with an id.
@@ -162,8 +168,8 @@ func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
 
 // wakeAttempts schedules the requests that wait for a withheld reply whose wait is over, if
 // its charge has an id.
-func wakeAttempts(t *Turn, o *Ownership, h withheldReply) {
-	w := h.Facts()
+func wakeAttempts(t *Turn, o *Ownership, r Reply) {
+	w := r.Facts()
 	if w.Charge.ID == nil {
 		return
 	}

@@ -14,11 +14,12 @@ import (
 type Reply interface {
 	// Facts returns what the replica must know of it.
 	Facts() *Withheld
-	// Over reports whether its wait has ended, perhaps in another partition.
-	Over() bool
-	// TakeBack ends its wait, and has its charge taken back. It reports false, and does not call
-	// undo, if the wait had ended already. Until undo has returned, Over reports false.
-	TakeBack(undo func()) bool
+	// Over reports whether its wait has ended, perhaps in another partition, and back whether its
+	// charge is taken back. Each partition takes back that of its own keys.
+	Over() (over, back bool)
+	// TakeBack ends its wait because its charge is taken back. It reports false if the wait had
+	// ended already.
+	TakeBack() bool
 }
 
 // Withheld is what a replica knows of a reply that is withheld. It does not change.
@@ -31,19 +32,14 @@ type Withheld struct {
 	Amends, Extends bool
 	// Since is when it began to wait, Until the deadline of its request.
 	Since, Until limiter.Tick
+	// Several means that it has keys of several partitions, each of which has been told by [Await].
+	Several bool
 }
 
 // withheldReply is a reply that this partition withholds.
 type withheldReply struct {
 	Reply
 	stamp uint64
-}
-
-// awaited is a reply for which a later attempt waits, though this partition may not withhold it.
-type awaited struct {
-	reply Reply
-	key   limiter.Hash
-	id    uint64
 }
 
 // release sends the withheld replies that need not wait any longer: the heir has their
@@ -56,7 +52,7 @@ func (o *Ownership) release(t *Turn) {
 	n := 0
 	for _, h := range o.withheld {
 		switch {
-		case h.Over():
+		case isOver(h):
 			wakeAttempts(t, o, h)
 		case h.stamp <= acked || o.admits(t, h):
 			t.release(h.Reply)
@@ -116,12 +112,14 @@ func (o *Ownership) takeBack(t *Turn, counter uint64, owner peer.Epoch) {
 		case resetStands(o, h.Facts(), counter):
 			o.withheld[n] = h
 			n++
-		case h.TakeBack(func() { o.undo(t, h) }):
+		case h.TakeBack():
+			undoAlone(t, o, h)
 			t.refuseReply(h.Reply, peer.NotOwner, owner)
 			wakeAttempts(t, o, h)
 		}
 	}
 	o.keepWithheld(n)
+	endAwaited(t, o)
 }
 
 // resetStands reports whether a reply is that to a reset whose keys are left out of the
@@ -146,15 +144,22 @@ func (o *withholding) keepWithheld(n int) {
 	}
 }
 
-// undo takes back the charge of a withheld reply. A reset is not undone, but its id is forgotten: the
+// isOver reports whether the wait of a reply has ended.
+func isOver(r Reply) bool {
+	over, _ := r.Over()
+	return over
+}
+
+// undo takes back what a reply has charged to keys of this partition. What a handover has with it
+// stands: the receiver may own already. A reset is not undone, but its id is forgotten: the
 // next owner may lack the reset, and would get the id with what this one pushes.
-func (o *Ownership) undo(t *Turn, h withheldReply) {
-	w := h.Facts()
-	if w.Amends {
+func (o *Ownership) undo(t *Turn, r Reply) {
+	w := r.Facts()
+	if w.Amends || o.handover != nil {
 		return
 	}
 	if !w.Reset {
-		o.node.Store.Undo(t.At, w.Charge, w.Receipt)
+		o.node.Store.UndoIn(int(o.id), t.At, w.Charge, w.Receipt)
 	}
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
@@ -163,6 +168,13 @@ func (o *Ownership) undo(t *Turn, h withheldReply) {
 			}
 			o.Charged(t, k, w.Charge.ID, 0)
 		}
+	}
+}
+
+// undoAlone is undo for a reply that no other partition waits for. The others are undone by [endAwaited].
+func undoAlone(t *Turn, o *Ownership, r Reply) {
+	if !r.Facts().Several {
+		o.undo(t, r)
 	}
 }
 
@@ -185,20 +197,14 @@ func (o *Ownership) silentHeir(t *Turn) bool {
 
 // expireWithheld takes back the charges of withheld replies whose deadline has passed.
 func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
-	o.awaited = slices.DeleteFunc(o.awaited, func(a awaited) bool {
-		over := a.reply.Over()
-		if over {
-			o.wakeContenders(t, &limiter.Key{Hash: a.key})
-		}
-		return over
-	})
 	n := 0
 	for _, h := range o.withheld {
 		switch {
-		case h.Over():
+		case isOver(h):
 			wakeAttempts(t, o, h)
 		case t.Now >= h.Facts().Until:
-			if h.TakeBack(func() { o.undo(t, h) }) {
+			if h.TakeBack() {
+				undoAlone(t, o, h)
 				t.refuseReply(h.Reply, peer.Overloaded, owner)
 			}
 			wakeAttempts(t, o, h)
@@ -212,6 +218,7 @@ func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
 	if n == 0 {
 		o.waitSince, o.byPolicy = 0, false
 	}
+	endAwaited(t, o)
 }
 
 // Withhold keeps a reply until the heir has the charge. stamp is what
@@ -225,11 +232,33 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 	t.Watch = true
 }
 
-// Await records that the reply to a check with an id, which has charged a key, is withheld by this
-// partition or by another one. If it waits there until its deadline, the charge of all keys is taken back.
-func Await(t *Turn, o *Ownership, k *limiter.Key, id *limiter.Idempotency, r Reply) {
-	o.awaited = append(o.awaited, awaited{r, k.Hash, id.ID})
+// Await records that the reply to a check with keys of several partitions is withheld by this
+// one or by another. If it waits there until its deadline, the charge of all keys is taken back.
+func Await(t *Turn, o *Ownership, r Reply) {
+	o.awaited = append(o.awaited, r)
 	t.Watch = true
+}
+
+// EndAwaited takes back what has been charged here by replies whose wait has ended so in another
+// partition, if this node owns the partition still: with the same state.
+func (p *Replica) EndAwaited(t *Turn) {
+	if p.own != nil {
+		endAwaited(t, p.own)
+	}
+}
+
+// endAwaited ends the waits of the attempts for replies that are over, and takes back what was charged here.
+func endAwaited(t *Turn, o *Ownership) {
+	o.awaited = slices.DeleteFunc(o.awaited, func(r Reply) bool {
+		over, back := r.Over()
+		if back {
+			o.undo(t, r)
+		}
+		if over {
+			wakeAttempts(t, o, r)
+		}
+		return over
+	})
 }
 
 // Confirm makes the heir acknowledge all that was done so far, even if it has changed
@@ -254,7 +283,7 @@ func undoubted(t *Turn, o *Ownership, admits bool) bool {
 	return o.isolated(t) || o.byPolicy && !admits
 }
 
-// Awaits reports whether any reply is withheld, here or, of a check with an id, by another partition.
+// Awaits reports whether any reply is withheld, here or, of a check with keys of several partitions, by another.
 func (o *withholding) Awaits() bool { return len(o.withheld)+len(o.awaited) > 0 }
 
 // Congested reports whether no further reply may be withheld.
