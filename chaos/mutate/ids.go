@@ -46,15 +46,6 @@ func ofIDs() []mutation {
 		{name: "the judge of ids tells keys by their limits", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
 			{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && d.Receipt.Has(i)"},
 		}},
-		{name: "the judge of ids expects another owner's copy to be later", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
-			{"chaos/sim/once.go", " || charges && c.copied(at, by)", ""},
-		}},
-		{name: "the judge of ids expects no copy to be earlier than its charge", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
-			{"chaos/sim/once.go", "c.by != by && at <= c.at+clocksDiffer", "c.by != by"},
-		}},
-		{name: "the judge of ids compares instants of one clock", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
-			{"chaos/sim/once.go", "(r.Time-epoch-n.skew)", "(r.Time-epoch)"},
-		}},
 		{name: "the judge of policies expects an answer to say that all is known", pkg: "./chaos/sim", test: "^TestAPolicyIsJudgedOncePerID$", edits: []edit{
 			{"chaos/sim/once.go", "		clear(known) // the answer says it\n", ""},
 		}},

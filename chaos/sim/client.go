@@ -255,7 +255,7 @@ func (a *asking) done() {
 		case late:
 			a.mayPass(i)
 		}
-		if a.once.repeats(n.w, about, d, i, a.cost(i)) {
+		if a.once.repeats(about, d, i, a.cost(i)) {
 			n.w.stronger.repeated++
 			continue
 		}

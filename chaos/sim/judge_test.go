@@ -116,16 +116,6 @@ func TestWhatIsChargedAgain(t *testing.T) {
 		return d
 	}
 	const both, firstOnly = 0b111, 0b011
-	w := newWorld(1)
-	w.nodes = []*Node{{inst: 1}, {inst: 2, skew: -400 * ms, drift: 200}}
-	by := func(n *Node, repeated bool, at limiter.Tick) *limiter.Decision { // at an instant of the run's clock
-		w.now = epoch + at
-		n.w = w
-		d := answer(repeated, n.Now(), both)
-		d.Receipt.Epoch = uint64(n.inst)
-		return d
-	}
-	a, b := w.nodes[0], w.nodes[1]
 	charged, repeated, partly := answer(false, 5, both), answer(true, 5, both), answer(false, 9, firstOnly)
 	for name, test := range map[string]struct {
 		answers []*limiter.Decision
@@ -139,17 +129,11 @@ func TestWhatIsChargedAgain(t *testing.T) {
 		"that is told first":             {[]*limiter.Decision{partly, charged}, [2]int{2, 0}},
 		"the first is told last":         {[]*limiter.Decision{repeated, answer(false, 9, both), answer(true, 9, both), charged}, [2]int{2, 2}},
 		"and repeated in between":        {[]*limiter.Decision{partly, answer(true, 0, 0), charged}, [2]int{2, 0}},
-		"its copy is told first":         {[]*limiter.Decision{by(b, true, 9002*ms), by(a, false, 9000*ms)}, [2]int{0, 0}},
-		"told by a clock that is ahead":  {[]*limiter.Decision{by(a, true, 9002*ms), by(b, false, 9000*ms)}, [2]int{0, 0}},
-		"and copied once more":           {[]*limiter.Decision{by(b, true, 9002*ms), by(a, false, 9000*ms), by(b, true, 9004*ms)}, [2]int{0, 0}},
-		"a charge after that copy":       {[]*limiter.Decision{by(b, true, 9000*ms), by(a, false, 9100*ms)}, [2]int{2, 2}},
-		"of two charges, one is copied":  {[]*limiter.Decision{by(b, true, 9002*ms), by(a, false, 9000*ms), by(b, false, 8000*ms)}, [2]int{2, 2}},
-		"the same owner charged before":  {[]*limiter.Decision{by(b, true, 9002*ms), by(b, false, 9000*ms)}, [2]int{2, 2}},
 	} {
 		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r}, {rule: r}}
 		for _, d := range test.answers {
 			for i, k := range keys {
-				o.repeats(w, k, d, i, 2)
+				o.repeats(k, d, i, 2)
 			}
 		}
 		if got := [2]int{keys[0].again, keys[1].again}; got != test.again {

@@ -83,34 +83,13 @@ type tried struct{ charges []onceCharged }
 
 // onceCharged is a charge of a check with an id.
 type onceCharged struct {
-	at   limiter.Tick // when, by the run's clock, as a member says; 0 if no answer has told
-	by   uint64       // the lineage of that member
+	at   limiter.Tick // when, 0 if no answer has told
 	told bool         // the try that made it was answered; else others repeated it
-}
-
-// clocksDiffer is how much earlier than a charge a copy of it may seem to be: its age travels as a span,
-// and clocks drift.
-const clocksDiffer = 5 * ms
-
-// copied reports whether a repetition by one member may have told of the charge of another one at an
-// instant. A copy is later than the charge, for as long as it was under way.
-func (c onceCharged) copied(at limiter.Tick, by uint64) bool {
-	return c.by != by && at <= c.at+clocksDiffer
-}
-
-// instant returns when a charge was made that a receipt names: the run's clock, where the receipt has that
-// of its owner.
-func (w *World) instant(r limiter.Receipt) limiter.Tick {
-	n := w.node(peer.Instance(r.Epoch))
-	if n == nil {
-		return r.Time
-	}
-	return epoch + (r.Time-epoch-n.skew)*limiter.Second/(limiter.Second+n.drift)
 }
 
 // repeats takes the answer of a try for its key number i. It reports whether the check is
 // counted already, so this charges nothing more. What was charged again is noted.
-func (o *once) repeats(w *World, k *key, d *limiter.Decision, i, cost int) bool {
+func (o *once) repeats(k *key, d *limiter.Decision, i, cost int) bool {
 	if o == nil || !d.Allowed || d.Source.ByPolicy() && !owned(d, i) {
 		return false
 	}
@@ -119,33 +98,27 @@ func (o *once) repeats(w *World, k *key, d *limiter.Decision, i, cost int) bool 
 		t = new(tried)
 		o.tried[k] = t
 	}
-	at, by, charges := w.instant(d.Receipt), d.Receipt.Epoch, !d.Repeated && charged(d, i)
+	at, charges := d.Receipt.Time, !d.Repeated && charged(d, i)
 	if d.Receipt.Parts != nil || d.Receipt.Charged == 0 || !d.Repeated && !charges {
 		at = 0 // it does not say when this key was charged
 	}
 	if len(t.charges) == 0 {
-		t.charges = append(t.charges, onceCharged{at, by, charges})
+		t.charges = append(t.charges, onceCharged{at, charges})
 		return false
 	}
-	// A repetition may be answered before the try that made the charge, perhaps by another member that
-	// got the id from an overtaken owner. Any other charge at another instant than what is counted is one
-	// more; what other answers told in between does not change that.
-	is := slices.IndexFunc(t.charges, func(c onceCharged) bool { return !c.told && c.at == at && c.by == by })
+	// A repetition may be answered before the try that made the charge. A charge at another instant
+	// than what is counted is one more; what other answers told in between does not change that.
+	is := slices.IndexFunc(t.charges, func(c onceCharged) bool { return !c.told && c.at == at })
 	if is < 0 {
-		is = slices.IndexFunc(t.charges, func(c onceCharged) bool {
-			return !c.told && (c.at == 0 || at == 0 || charges && c.copied(at, by))
-		})
+		is = slices.IndexFunc(t.charges, func(c onceCharged) bool { return !c.told && (c.at == 0 || at == 0) })
 	}
 	switch {
 	case is >= 0:
 		c := &t.charges[is]
-		if c.at == 0 {
-			c.at, c.by = at, by
-		}
-		c.told = charges
+		c.at, c.told = max(c.at, at), charges
 	case charges:
 		k.again += cost
-		t.charges = append(t.charges, onceCharged{at, by, true})
+		t.charges = append(t.charges, onceCharged{at, true})
 		return false
 	}
 	return true
