@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -53,7 +55,23 @@ type Credentials struct {
 	Authorization []string
 	// TLS is the state of the connection, nil if it has no TLS.
 	TLS *tls.ConnectionState
+	// Known is where an Access may keep what it knows of TLS, as long as the connection
+	// lives; nil: nowhere.
+	Known *Known
+	// At is the present time, if the server has read its clock for the message already;
+	// zero: it has not.
+	At time.Time
 }
+
+// Known keeps one value of an [Access] for each connection, which is faster to reach than
+// certificates. The zero value has none. It is safe for concurrent use.
+type Known struct{ value atomic.Value }
+
+// Load returns the value that was stored last, nil for none.
+func (k *Known) Load() any { return k.value.Load() }
+
+// Store keeps a value. All values of a connection must have the same type.
+func (k *Known) Store(value any) { k.value.Store(value) }
 
 // Access identifies callers. It is called from many goroutines, for every message.
 type Access interface {
@@ -148,10 +166,17 @@ type pass struct{ caller Caller }
 
 // identify returns the caller of a gRPC call.
 func (s *service) identify(ctx context.Context) (pass, error) {
+	return s.identifyAt(ctx, time.Time{})
+}
+
+// identifyAt is identify for a call for which the clock was read already, if it is not zero.
+func (s *service) identifyAt(ctx context.Context, now time.Time) (pass, error) {
 	if s.access == nil {
 		return pass{}, nil
 	}
-	caller, err := s.access.Identify(GRPCCredentials(ctx))
+	c := GRPCCredentials(ctx)
+	c.At = now
+	caller, err := s.access.Identify(c)
 	return pass{caller}, err
 }
 
@@ -176,7 +201,7 @@ func GRPCCredentials(ctx context.Context) Credentials {
 		var c Credentials
 		c.Authorization, _ = ctx.Value(shownKey{}).([]string)
 		if a.conn.secured != nil {
-			c.TLS = a.conn.secured.state
+			c.TLS, c.Known = a.conn.secured.state, &a.conn.secured.known
 		}
 		return c
 	}

@@ -170,14 +170,14 @@ func (s *service) decideCheck(ctx context.Context, c *check, decode func(any) er
 		return err
 	}
 	begin := s.begin()
-	return s.end("Check", begin, s.check(ctx, c))
+	return s.end("Check", begin, s.check(ctx, c, begin))
 }
 
-func (s *service) check(ctx context.Context, c *check) error {
+func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 	if c.refused != nil {
 		return c.refused
 	}
-	by, err := s.identify(ctx)
+	by, err := s.identifyAt(ctx, begin)
 	if err == nil {
 		err = by.spend(1, c.bytes)
 	}

@@ -119,6 +119,7 @@ type securedConn struct {
 	net.Conn
 	layer atomic.Pointer[net.Conn] // through which bytes pass; nil before the handshake
 	state *tls.ConnectionState     // set by the handshake, before gRPC serves calls; nil: no TLS
+	known Known                    // who state proves
 }
 
 // Read implements [net.Conn].

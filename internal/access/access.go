@@ -18,12 +18,8 @@ import (
 // MaxToken is the greatest length of a token, in bytes.
 const MaxToken = 8 << 10
 
-// maxCached is how many verified tokens are remembered, and maxShown for how many
-// connections the identity of their certificate: each takes some kilobytes.
-const (
-	maxCached = 8192
-	maxShown  = 1024
-)
+// maxCached is how many verified tokens are remembered: each takes some kilobytes.
+const maxCached = 8192
 
 // interval is how often the files are read again.
 const interval = time.Second
@@ -167,18 +163,12 @@ func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*call
 		return nil, unproved("it sends several authorizations: send one")
 	case len(c.Authorization) == 1:
 		return p.ofToken(c.Authorization[0], now)
-	case c.TLS != nil && len(c.TLS.VerifiedChains) > 0 && len(c.TLS.VerifiedChains[0]) > 0:
-		leaf := c.TLS.VerifiedChains[0][0]
-		t := now()
-		if t.After(leaf.NotAfter) || t.Before(leaf.NotBefore) { // it was valid when the connection was made
-			return nil, unproved("its certificate has expired: connect again with a new one")
+	case c.TLS != nil:
+		if k := p.proves(c); k != nil {
+			return k.at(c, now)
 		}
-		if found := p.ofCertificate(leaf, t); found != nil {
-			return found, nil
-		}
-		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to the permissions file",
-			leaf.Subject.CommonName), limiter.ErrForbidden}
-	case p.anonymous != nil:
+	}
+	if p.anonymous != nil {
 		return p.anonymous, nil
 	}
 	return nil, unproved("send a client certificate, or a token as \"Authorization: Bearer TOKEN\"")

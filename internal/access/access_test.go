@@ -571,32 +571,6 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A message of a connection whose certificate is known reads the clock once: to read it
-// costs as much as the rest of the work.
-func TestCertificatesTakeOneReadingOfTheClock(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "permissions.yaml")
-	if err := os.WriteFile(file, []byte("identities:\n  - {name: ops, certificate: {cn: ops}, may: {check: true}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	now, readings := time.Unix(1000, 0), 0
-	a, err := open(file, slog.New(slog.DiscardHandler), func() time.Time { readings++; return now })
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), Subject: pkix.Name{CommonName: "ops"}}
-	shown := transport.Credentials{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}}
-	for i := range 3 {
-		readings = 0
-		found, err := a.Identify(shown)
-		if err != nil || found.Name() != "ops" {
-			t.Fatalf("%v %v", found, err)
-		}
-		if i > 0 && readings != 1 { // the first time it is not known yet
-			t.Errorf("message %d reads the clock %d times", i, readings)
-		}
-	}
-}
-
 func TestAnonymous(t *testing.T) {
 	w := newWorld(t, permissions+"anonymous:\n  tenant: public\n  may: {check: [bank-]}\n")
 	for path, want := range map[string]int{"/pay": http.StatusOK, "/cart": http.StatusForbidden} {

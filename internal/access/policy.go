@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
@@ -33,7 +32,7 @@ type policy struct {
 	callers   map[string]*caller // by how they are proved, see the functions below
 	anonymous *caller            // nil: none
 	verified  cache
-	shown     *recent.Values[*x509.Certificate, *caller] // of the certificates of connections
+	mark      *mark
 }
 
 // issuer verifies the tokens of one issuer.
@@ -138,7 +137,7 @@ func load(name string, now func() time.Time, note func(f source, data []byte)) (
 
 func parse(name string, data []byte, now func() time.Time, read func(string) ([]byte, error)) (*policy, error) {
 	l := &loader{
-		policy: &policy{callers: map[string]*caller{}, shown: recent.New[*x509.Certificate, *caller](maxShown, time.Minute, now)},
+		policy: &policy{callers: map[string]*caller{}, mark: new(mark)},
 		names:  map[string]bool{}, dir: filepath.Dir(name), now: now, read: read,
 	}
 	root := readTree(data, &l.problems)
@@ -325,18 +324,63 @@ func (l *loader) permission(n *node, a transport.Action) permission {
 	return permission{}
 }
 
-// ofCertificate returns the identity of a verified certificate, nil if it has none: by its
-// URIs, or else by its DNS names, or else by its common name.
-func (p *policy) ofCertificate(c *x509.Certificate, now time.Time) *caller {
-	found, ok := p.shown.GetAt(c, now)
-	if !ok {
-		found = p.named(c)
-		p.shown.Keep(c, found)
-	}
-	return found
+// mark is how a connection knows a policy. A pointer to the policy itself would keep an old
+// file in memory while the connection is idle.
+type mark struct{ _ byte }
+
+// proof is what the certificate of a connection proves by a policy.
+type proof struct {
+	by          *mark
+	caller      *caller // nil: the policy does not list it
+	from, until time.Time
 }
 
-// named returns the identity of which a certificate has a name, nil if there is none.
+// proves returns what the certificate of a connection proves, nil if it has none. It is
+// worked out once for each connection that can keep it: reading a certificate takes longer
+// than the rest.
+func (p *policy) proves(c *transport.Credentials) *proof {
+	if c.Known != nil {
+		if k, ok := c.Known.Load().(*proof); ok && k.by == p.mark {
+			return k
+		}
+	}
+	leaf := leafOf(c)
+	if leaf == nil {
+		return nil
+	}
+	k := &proof{p.mark, p.named(leaf), leaf.NotBefore, leaf.NotAfter}
+	if c.Known != nil {
+		c.Known.Store(k)
+	}
+	return k
+}
+
+// leafOf returns the certificate that a client was verified by, nil if there is none.
+func leafOf(c *transport.Credentials) *x509.Certificate {
+	if len(c.TLS.VerifiedChains) == 0 || len(c.TLS.VerifiedChains[0]) == 0 {
+		return nil
+	}
+	return c.TLS.VerifiedChains[0][0]
+}
+
+// at returns the caller, unless the certificate has expired since the connection was made.
+func (k *proof) at(c *transport.Credentials, now func() time.Time) (*caller, error) {
+	t := c.At
+	if t.IsZero() {
+		t = now()
+	}
+	if t.After(k.until) || t.Before(k.from) {
+		return nil, unproved("its certificate has expired: connect again with a new one")
+	}
+	if k.caller == nil {
+		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to the permissions file",
+			leafOf(c).Subject.CommonName), limiter.ErrForbidden}
+	}
+	return k.caller, nil
+}
+
+// named returns the identity of which a certificate has a name, nil if it has none: by its
+// URIs, or else by its DNS names, or else by its common name.
 func (p *policy) named(c *x509.Certificate) *caller {
 	for _, u := range c.URIs {
 		if found := p.callers[byURI(u.String())]; found != nil {

@@ -35,11 +35,8 @@ func New[K comparable, V any](most int, life time.Duration, now func() time.Time
 }
 
 // Get returns the value of a key, and false if there is none.
-func (v *Values[K, V]) Get(k K) (value V, ok bool) { return v.GetAt(k, v.now()) }
-
-// GetAt is Get for a caller that has read the time already.
-func (v *Values[K, V]) GetAt(k K, now time.Time) (value V, ok bool) {
-	g := v.generation(now)
+func (v *Values[K, V]) Get(k K) (value V, ok bool) {
+	g := v.generation()
 	if found, ok := g.kept.Load(k); ok {
 		return found.(V), true
 	}
@@ -53,7 +50,7 @@ func (v *Values[K, V]) GetAt(k K, now time.Time) (value V, ok bool) {
 }
 
 // Keep keeps a value. If its key has one already, that one stays.
-func (v *Values[K, V]) Keep(k K, value V) { v.generation(v.now()).keep(k, value) }
+func (v *Values[K, V]) Keep(k K, value V) { v.generation().keep(k, value) }
 
 // Len returns how many values are kept. One that was asked for lately may count twice.
 func (v *Values[K, V]) Len() (n int) {
@@ -64,7 +61,8 @@ func (v *Values[K, V]) Len() (n int) {
 }
 
 // generation returns the latest generation. It begins another one if that is full or old.
-func (v *Values[K, V]) generation(now time.Time) *generation[K, V] {
+func (v *Values[K, V]) generation() *generation[K, V] {
+	now := v.now()
 	fresh := func(g *generation[K, V]) bool {
 		return g != nil && g.count.Load() < v.most && now.Sub(g.since) < v.life
 	}
