@@ -3,8 +3,10 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -50,8 +52,32 @@ func TestShown(t *testing.T) {
 		}
 	}
 	ctx, _ := shownCall(t, true)
+	if k := GRPCCredentials(ctx).Known; k == nil || k != GRPCCredentials(ctx).Known {
+		t.Errorf("an Access can keep nothing for a connection: %v", k)
+	}
 	if n := testing.AllocsPerRun(100, func() { _ = GRPCCredentials(ctx) }); n > 0 {
 		t.Errorf("a caller with a certificate costs %v allocations", n)
+	}
+}
+
+// accessAt is an Access that notes the time it is given, and refuses.
+type accessAt struct{ at time.Time }
+
+func (a *accessAt) Identify(c Credentials) (Caller, error) {
+	a.at = c.At
+	return nil, ErrUnauthenticated
+}
+
+// A unary check reads the clock once for its duration and for its caller. A server that
+// does not measure the duration leaves the clock to the Access.
+func TestCallersAreIdentifiedAtTheTimeOfTheCall(t *testing.T) {
+	ctx, _ := shownCall(t, true)
+	access := new(accessAt)
+	s := &service{access: access}
+	for _, begin := range []time.Time{time.Unix(1000, 0), {}} {
+		if err := s.check(ctx, new(check), begin); !errors.Is(err, ErrUnauthenticated) || !access.at.Equal(begin) {
+			t.Errorf("a check of %v is identified at %v: %v", begin, access.at, err)
+		}
 	}
 }
 
