@@ -25,10 +25,10 @@ type known struct {
 	shown    transport.Credentials
 }
 
-func newKnown(tb testing.TB, permissions string) *known {
+func newKnown(tb testing.TB) *known {
 	tb.Helper()
 	k := &known{file: filepath.Join(tb.TempDir(), "permissions.yaml"), now: time.Unix(1000, 0)}
-	k.write(tb, permissions)
+	k.write(tb, opsPermissions)
 	var err error
 	k.access, err = open(k.file, slog.New(slog.DiscardHandler), func() time.Time { k.readings++; return k.now })
 	if err != nil {
@@ -59,7 +59,7 @@ const opsPermissions = "identities:\n  - {name: ops, certificate: {uri: \"weir:/
 // A message of a connection that is known reads the clock once, or never if the server has
 // read it, and allocates nothing. It looks at no certificate: that takes longer.
 func TestKnownConnectionsAreCheap(t *testing.T) {
-	k := newKnown(t, opsPermissions)
+	k := newKnown(t)
 	if _, err := k.access.Identify(k.shown); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestKnownConnectionsAreCheap(t *testing.T) {
 
 // What a connection is known by ends with its certificate, and with the permissions file.
 func TestKnownConnectionsChange(t *testing.T) {
-	k := newKnown(t, opsPermissions)
+	k := newKnown(t)
 	idle := k.connection()
 	is := func(when, want string, kind error) {
 		t.Helper()
@@ -118,7 +118,7 @@ func TestKnownConnectionsChange(t *testing.T) {
 
 // A connection that is idle does not keep an old file in memory.
 func TestKnownConnectionsKeepNoPolicy(t *testing.T) {
-	k := newKnown(t, opsPermissions)
+	k := newKnown(t)
 	if _, err := k.access.Identify(k.shown); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestKnownConnectionsKeepNoPolicy(t *testing.T) {
 // BenchmarkIdentify measures the identity of messages that come over 64 connections in
 // turn, of which each has a certificate of its own in memory.
 func BenchmarkIdentify(b *testing.B) {
-	k := newKnown(b, opsPermissions)
+	k := newKnown(b)
 	k.access.now = time.Now
 	k.now = time.Now()
 	shown := make([]transport.Credentials, 64)
