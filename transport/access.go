@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -231,9 +232,19 @@ func noteShown(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
+// knownKey is the key of the context of a connection of HTTP for its Known.
+type knownKey struct{}
+
+// withKnown is for [http.Server.ConnContext]. A certificate may have thousands of names, and
+// reading them for each request would take longer than the rest.
+func withKnown(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, knownKey{}, new(Known))
+}
+
 // HTTPCredentials returns what the caller of an HTTP request has shown.
 func HTTPCredentials(r *http.Request) Credentials {
-	return Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
+	known, _ := r.Context().Value(knownKey{}).(*Known)
+	return Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS, Known: known}
 }
 
 // may returns why the caller may not do something, nil if it may, at least for some rules.

@@ -93,6 +93,7 @@ func NewServer(o Options) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         noteState,
+		ConnContext:       withKnown,
 		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger, "http", o.Audit), slog.LevelWarn),
 	}
 	return s, nil

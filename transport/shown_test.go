@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -59,6 +61,24 @@ func TestShown(t *testing.T) {
 		t.Errorf("a caller with a certificate costs %v allocations", n)
 	}
 }
+
+// The requests of a connection of HTTP have one place for who its certificate proves, and
+// those of another have another.
+func TestConnectionsOfHTTPAreKnown(t *testing.T) {
+	request := func(conn context.Context) *Known {
+		return HTTPCredentials(httptest.NewRequestWithContext(conn, http.MethodGet, "/", nil)).Known
+	}
+	one, other := withKnown(t.Context(), nil), withKnown(t.Context(), nil)
+	if k := request(one); k == nil || k != request(one) || k == request(other) {
+		t.Errorf("%p, %p and %p", k, request(one), request(other))
+	}
+	if s, err := NewServer(Options{Decider: noDecider{}}); err != nil || s.http.ConnContext == nil {
+		t.Errorf("%v: a server's connections are not known", err)
+	}
+}
+
+// noDecider decides nothing.
+type noDecider struct{ Decider }
 
 // accessAt is an Access that notes the time it is given, and refuses.
 type accessAt struct{ at time.Time }

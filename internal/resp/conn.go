@@ -30,10 +30,11 @@ type conn struct {
 	writes deadline
 
 	caller   caller
-	token    string // of AUTH; empty: none
-	failures int    // wrong tokens
-	ending   bool   // it is closed after the replies
-	code     string // of the last reply
+	known    transport.Known // who its certificate proves
+	token    string          // of AUTH; empty: none
+	failures int             // wrong tokens
+	ending   bool            // it is closed after the replies
+	code     string          // of the last reply
 }
 
 // caller is who sends the commands, or why that is not known.
@@ -246,7 +247,7 @@ func (c *conn) credentials(token string) (out transport.Credentials) {
 	}
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		state := t.ConnectionState()
-		out.TLS = &state
+		out.TLS, out.Known = &state, &c.known
 	}
 	return out
 }
