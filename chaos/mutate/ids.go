@@ -97,10 +97,16 @@ func ofIDs() []mutation {
 	}
 }
 
-// ofTakeBacks returns those of charges whose replies were withheld until the deadline.
+// ofTakeBacks returns those of what waits until its deadline: replies, whose charges are taken back, and requests.
 func ofTakeBacks() []mutation {
 	const cluster = "./internal/cluster"
 	return []mutation{
+		{name: "a request that was parked until its deadline is refused", pkg: cluster, test: "^TestARequestThatHasWaitedIsRefused$", edits: []edit{
+			{"internal/cluster/requests.go", "	case replica.Expire:\n		t.expired(q)\n", ""},
+		}},
+		{name: "a request that is handled again too late is refused", pkg: cluster, test: "^TestARequestThatHasWaitedIsRefused$", edits: []edit{
+			{"internal/cluster/requests.go", "		t.expired(q)\n		return\n", "		return\n"},
+		}},
 		{name: "each partition takes back what another one's reply has charged to its keys", pkg: cluster, test: "^TestEachPartitionTakesBackItsOwn$", edits: []edit{
 			{"internal/cluster/decide.go", "	return d.await(t, parts, h)\n", "	return route.Withheld\n"},
 		}},

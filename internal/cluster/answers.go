@@ -83,6 +83,14 @@ func (t *turn) refuse(r route.ReplyTo, out peer.Reply) {
 	})
 }
 
+// expired refuses a request of another member that has waited here until its deadline. Its asker may have
+// a later one: of a reset, which has that of its own node, or of a late cancel.
+func (t *turn) expired(q *route.Request) {
+	if q.Reply.Call == nil {
+		t.refuse(q.Reply, peer.Reply{Status: peer.Overloaded})
+	}
+}
+
 // refuseFor refuses a request because of a partition, whose owner is named. It takes the
 // partition's lock.
 func (t *turn) refuseFor(p *partition, r route.ReplyTo, status peer.ReplyStatus) {

@@ -183,6 +183,32 @@ func TestNobodyWaitsForAParkedCheck(t *testing.T) {
 	}
 }
 
+// A request of another member that has waited here until its deadline is refused: that one may wait for longer.
+func TestARequestThatHasWaitedIsRefused(t *testing.T) {
+	for name, waits := range map[string]func(x *reservedAt){
+		"parked":  func(x *reservedAt) { putAs(x.c, x.p, peer.Sealed) },
+		"a rerun": func(*reservedAt) {}, // because of what is reserved; that is settled too late
+	} {
+		x := newReserved(t)
+		waits(x)
+		if r := x.check(other, 2, 5, peer.Check{Wait: uint32(40 * limiter.Millisecond)}); r != nil {
+			t.Fatalf("%s: premise: it waits: %+v", name, r)
+		}
+		if name == "a rerun" {
+			x.h.now += 50 * limiter.Millisecond // and no tick
+			x.end(0, 9)
+		} else {
+			x.h.pass(50 * limiter.Millisecond)
+		}
+		if r := x.reply(other, 2); r == nil || r.Status != peer.Overloaded {
+			t.Errorf("%s: it is told %+v", name, r)
+		}
+		if n := x.c.decider.pending.Load(); n != 0 {
+			t.Errorf("%s: %d requests are counted", name, n)
+		}
+	}
+}
+
 // A withheld charge is taken back by its own receipt, whatever has been written to the
 // caller's decision since.
 func TestWithheldChargesAreTakenBackByTheirReceipt(t *testing.T) {

@@ -64,6 +64,7 @@ func kept(q *route.Request) *route.Request {
 // rerun handles a request again that had to wait.
 func (d *decider) rerun(t *turn, q *route.Request) {
 	if q.Reply.Over() || t.Now >= q.Until {
+		t.expired(q)
 		return
 	}
 	var v route.Verdict
@@ -133,6 +134,8 @@ func (d *decider) complete(t *turn, p *partition, e *replica.Effect) {
 	switch e.Kind {
 	case replica.Refuse:
 		t.refuse(q.Reply, peer.Reply{Status: e.Status, Owner: e.Owner, Partition: p.id})
+	case replica.Expire:
+		t.expired(q)
 	case replica.Rerun:
 		t.later = append(t.later, func(t *turn) { d.rerun(t, q) })
 	}
