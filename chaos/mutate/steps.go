@@ -175,8 +175,8 @@ func ofMoves() []mutation {
 		{name: "who departs makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
 			{"internal/cluster/members/registry.go", "		case a.starts(now), a.departs(now):", "		case a.starts(now):"},
 		}},
-		{name: "a member that leaves and stays counted makes a minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
-			{"internal/cluster/members/registry.go", "said != nil && said.gone &&\n", "said != nil &&\n"},
+		{name: "who departs and counts on makes no minority", pkg: "./internal/cluster/members", test: "^TestWhoDepartsMakesNoMinority$", edits: []edit{
+			{"internal/cluster/members/registry.go", "a.leaving == a.instance &&\n", "a.leaving == a.instance && a.run(a.instance).gone &&\n"},
 		}},
 		{name: "who leaves without a majority counts on", pkg: "./chaos/sim", test: "^TestLeavingDuringASplit$", edits: []edit{
 			{"internal/cluster/members/leave.go", "2*(len(v.Members)-1) <= others", "2*(len(v.Members)-1) < 0"},

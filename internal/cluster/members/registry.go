@@ -283,10 +283,10 @@ func (a *record) starts(now limiter.Tick) bool {
 }
 
 // departs reports whether a member has just left the view and said before, over its own link, that it
-// leaves. It hands over first, and gossip takes a moment to tell that it has left or starts anew.
+// leaves. It hands over first, and gossip takes a moment to tell that it has left or starts anew. One
+// that counts on may start anew, too.
 func (a *record) departs(now limiter.Tick) bool {
-	said := a.run(a.instance)
-	return !a.live && !a.gone && a.leaving == a.instance && said != nil && said.gone &&
+	return !a.live && !a.gone && a.leaving == a.instance &&
 		now-a.leavingAt < believedLeaving && now-a.since < arrivesWithin
 }
 
