@@ -25,6 +25,9 @@ func ofCopies() []mutation {
 		{name: "who takes a copy after it was dismissed is told again", pkg: replica, test: "^TestWhatOvertakesASnapshotIsSaidAgain$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "		own.retired.again(from)\n", ""},
 		}},
+		{name: "the last two that leave keep both copies", pkg: replica, test: "^TestTheLastTwoThatLeaveKeepBothCopies$", edits: []edit{
+			{"internal/cluster/replica/heir.go", " && v.Active(p.node.Self) && v.Joining() == 0:", " && v.Joining() == 0:"},
+		}},
 		{name: "an heir that has lapsed is appointed again", pkg: replica, test: "^TestALapsedHeirIsAppointedAgain$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "pinging, g.lapsed, (", "pinging, ("},
 		}},

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/view"
@@ -76,6 +77,32 @@ func TestATransferEnds(t *testing.T) {
 		change(p, tn)
 		if p.Tick(tn); p.round == r {
 			t.Errorf("%s: the transfer goes on", name)
+		}
+	}
+}
+
+// An owner that stays has an heir that leaves drop its copy if nobody can take its place. If both leave it does
+// not: the copy may be the last one, and a member that starts gets it.
+func TestTheLastTwoThatLeaveKeepBothCopies(t *testing.T) {
+	for name, test := range map[string]struct {
+		owner, third peer.State
+		drops        bool
+	}{
+		"the owner stays":                     {peer.Active, peer.Leaving, true},
+		"the owner leaves":                    {peer.Leaving, peer.Leaving, false},
+		"the owner leaves and a member joins": {peer.Leaving, peer.Joining, false},
+	} {
+		_, p, tn := closedOwner(t)
+		all := members(self, other, third)
+		all[0].State, all[1].State, all[2].State, tn.State = test.owner, peer.Leaving, test.third, test.owner
+		tn.View = view.New(self, all, seats{0, -1}, 3, 3)
+		p.ViewChanged(tn)
+		drops := slices.ContainsFunc(tn.List, func(e Effect) bool { return e.Kind == SendRevoke && e.To == other && e.Revoke.Drop })
+		if drops != test.drops {
+			t.Errorf("%s: its heir is to drop its copy: %t", name, drops)
+		}
+		if !p.Vacated(tn.View) && test.owner == peer.Leaving && test.third == peer.Leaving {
+			t.Errorf("%s: it may not go", name)
 		}
 	}
 }

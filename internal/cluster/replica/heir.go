@@ -36,8 +36,9 @@ func (p *Replica) manageHeir(t *Turn) {
 		// Nobody else is left, and the old heir could still take over.
 		own.renew = true
 		p.manageHeir(t)
-	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.node.Self && v.Joining() == 0:
-		// No joining member could take its place.
+	case v.Member(h.to).State == peer.Leaving && v.Owner(p.id) == p.node.Self && v.Active(p.node.Self) && v.Joining() == 0:
+		// No joining member could take its place. If this node leaves, too, the copy stays: either may go,
+		// and the one that goes last hands over to a member that starts meanwhile.
 		own.revoke(t, true)
 	}
 }
