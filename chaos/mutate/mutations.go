@@ -83,7 +83,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.round == nil:\n		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
 			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n", "	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
-		{name: "relay", edits: []edit{
+		{name: "relay", pkg: "./internal/cluster/mesh", test: "^TestWhoRelaysWhat$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "	from := int(m.rotation.Add(1))\n	for i := range n {\n", "	from := int(m.rotation.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
