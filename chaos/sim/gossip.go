@@ -165,6 +165,20 @@ func (w *World) meetAll(span limiter.Tick) error {
 	return w.run(span, w.invariants)
 }
 
+// stranger reports whether gossip has told a node of no other one that stays, and none of those of it. Such a node cannot
+// know who takes its counters.
+func (w *World) stranger(n *Node) bool {
+	return !slices.ContainsFunc(w.live(), func(m *Node) bool {
+		return m != n && m.members.State() != peer.Leaving && (knows(n, m) || knows(m, n))
+	})
+}
+
+// knows reports whether gossip at n has named this instance of m.
+func knows(n, m *Node) bool {
+	r := n.rumours[m.name]
+	return r != nil && r.Instance == m.inst
+}
+
 // meets has n hear what m publishes, sooner or later. have is what it has heard of the
 // name.
 func (n *Node) meets(m *Node, have *rumour) (news bool) {

@@ -507,6 +507,42 @@ func TestTheStartWaitsForGossip(t *testing.T) {
 	}
 }
 
+// TestARollingRestartWaitsForGossip: of two nodes the second leaves once gossip has told one of them of the other, and
+// then it hands over what it counted. If it leaves before, that is lost.
+func TestARollingRestartWaitsForGossip(t *testing.T) {
+	for _, inTurn := range []bool{true, false} {
+		d := direct(t, 1, 2, limiter.UnreachableClosed, limiter.ReplicationStrict)
+		first, second := d.live()[0], d.live()[1]
+		d.demandAt(second, 5, 5*ms)
+		d.pass(limiter.Second)
+		first.leave(func() { d.start(first.name, false, second.rules, 2) })
+		for first.alive {
+			d.pass(10 * ms)
+		}
+		again, left := d.nodes[2], false
+		unknown := []pair{{again.inst, second.inst}, {second.inst, again.inst}}
+		for _, p := range unknown {
+			d.suspects[p] = true
+		}
+		leave := second.leave
+		if inTurn {
+			leave = func(then func()) { d.leaveInTurn(second, then) }
+		}
+		leave(func() { left = true })
+		d.pass(limiter.Second)
+		if left == inTurn {
+			t.Fatalf("in turn %t: left %t, and they have not heard of each other", inTurn, left)
+		}
+		for _, p := range unknown {
+			delete(d.suspects, p)
+		}
+		d.pass(4 * limiter.Second)
+		if lost := d.losses[d.key.part] > 0; !left || lost == inTurn {
+			t.Errorf("in turn %t: left %t, owner and heir lost together %t", inTurn, left, lost)
+		}
+	}
+}
+
 // TestWhatIsLostWithoutFaults is judged, unless a table had no room for copies: then policies answer.
 func TestWhatIsLostWithoutFaults(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 60, Window: 24 * 3600 * 1e9})

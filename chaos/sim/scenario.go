@@ -198,10 +198,20 @@ func (w *World) rolling(rules map[string]*limiter.Rule) {
 		slowest := min(3*limiter.Second, 14*limiter.Second/limiter.Tick(w.size))
 		for i, n := range w.live() {
 			w.after(limiter.Tick(i)*w.between(limiter.Second, slowest), func() {
-				n.leave(func() { w.after(w.between(0, 200*ms), func() { w.start(n.name, false, rules, w.size) }) })
+				w.leaveInTurn(n, func() { w.after(w.between(0, 200*ms), func() { w.start(n.name, false, rules, w.size) }) })
 			})
 		}
 	}
+}
+
+// leaveInTurn has a node leave in a rolling restart. Operators wait until the node before it is ready. Here it waits only
+// until gossip has told it and one that stays of each other: otherwise it hands over to nobody, as the last node does.
+func (w *World) leaveInTurn(n *Node, then func()) {
+	if n.alive && w.stranger(n) {
+		w.after(100*ms, func() { w.leaveInTurn(n, then) })
+		return
+	}
+	n.leave(then)
 }
 
 // oneFault is a crash with a restart, a pause, or a broken connection.
