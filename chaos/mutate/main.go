@@ -92,6 +92,7 @@ func run(ctx context.Context, only string, seeds int) (err error) {
 	}
 	defer func() { err = errors.Join(err, dir.Remove()) }()
 	var survived []string
+	var wrong error
 	tried := 0
 	sound := make(map[test]bool) // tests that the program as it is passes
 	for _, m := range mutations() {
@@ -99,21 +100,28 @@ func run(ctx context.Context, only string, seeds int) (err error) {
 			continue
 		}
 		tried++
-		if err := passes(ctx, dir, m, seeds, sound); err != nil {
-			return err
+		err := passes(ctx, dir, m, seeds, sound)
+		caught := ""
+		if err == nil {
+			caught, err = try(ctx, dir, m, seeds)
 		}
-		caught, err := try(ctx, dir, m, seeds)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		if caught == "" {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil: // the others are tried all the same
+			caught = "NOT TRIED"
+			wrong = errors.Join(wrong, fmt.Errorf("%s: %w", m.name, err))
+		case caught == "":
 			caught = "SURVIVED"
 			survived = append(survived, m.name)
 		}
 		fmt.Printf("%-46s %s\n", m.name, caught)
 	}
 	if len(survived) > 0 {
-		return fmt.Errorf("not noticed: %s", strings.Join(survived, "; "))
+		wrong = errors.Join(wrong, fmt.Errorf("not noticed: %s", strings.Join(survived, "; ")))
+	}
+	if wrong != nil {
+		return wrong
 	}
 	if tried == 0 {
 		return fmt.Errorf("no protection has %q in its name", only)

@@ -65,7 +65,7 @@ func ofSeveral() []mutation {
 		}},
 		{name: "counters move in spans, not by the giver's clock", pkg: "./limiter", test: "^TestMovedCounterDecidesAlike$", edits: []edit{
 			{"limiter/move.go", "	if s.Until != 0 {\n		s.Until -= now\n	}\n", "	if now > 0 {\n		return\n	}\n"},
-			{"limiter/move.go", "	if s.Until != 0 {\n		s.Until += now\n	}\n", "	if now > 0 {\n		s.Roll(l, words, now)\n		return\n	}\n"},
+			{"limiter/move.go", "	if s.Until != 0 {\n		s.Until += now\n	}\n", "	if now > 0 {\n		s.roll(l, words, now)\n		return\n	}\n"},
 			{"limiter/move.go", "	if s.Time == 0 && s.A|s.B == 0 {\n", "	if s.Time == 0 && s.A|s.B == 0 || s.Time > 1<<50 {\n"},
 		}},
 		{name: "what is exported by a clock that went back", pkg: "./limiter/table", test: "^TestExportsWhereTheClockWentBack$", edits: []edit{
