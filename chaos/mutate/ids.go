@@ -46,6 +46,9 @@ func ofIDs() []mutation {
 		{name: "the judge of ids tells keys by their limits", pkg: "./chaos/sim", test: "^TestWhatIsChargedAgain$", edits: []edit{
 			{"chaos/sim/once.go", "!d.Repeated && charged(d, i)", "!d.Repeated && d.Receipt.Has(i)"},
 		}},
+		{name: "the judge of reservations excuses late settlements only", pkg: "./chaos/sim", test: "^TestALateSettlementIsChargedBeyondTheLimit$", edits: []edit{
+			{"chaos/sim/holder.go", "	if b.ended(now) {\n", "	if now >= 0 {\n"},
+		}},
 		{name: "the judge of policies expects an answer to say that all is known", pkg: "./chaos/sim", test: "^TestAPolicyIsJudgedOncePerID$", edits: []edit{
 			{"chaos/sim/once.go", "		clear(known) // the answer says it\n", ""},
 		}},

@@ -42,6 +42,7 @@ type heldBy struct {
 	held     bool         // it was admitted
 	settles  bool         // its settlement was asked for
 	done     bool         // that was answered
+	over     int          // what a late settlement was charged beyond the limit, as its answer said
 	expires  bool         // nobody settles it
 }
 
@@ -50,7 +51,7 @@ const (
 	// holdMargin is how much earlier than the client thinks a reservation may end: clocks drift.
 	holdMargin = 10 * ms
 	// settleBy is how long before the end a client settles at the latest, so that no settlement
-	// is late.
+	// is late unless the node that it asks stands still.
 	settleBy = 1500 * ms
 )
 
@@ -229,26 +230,38 @@ func (w *World) settleAt(k *heldKey, b *heldBy, n *Node) {
 				w.fail(fmt.Errorf("%s settles %x with %d: %+v", n.name, b.id, b.actual, *o.Amended))
 			}
 			if !b.done {
-				b.done = true
+				b.settled(o.Amended, w.now)
 				w.holders.settled++
 			}
 		})
 	})
 }
 
-// standing returns the least that is certainly held or used now.
+// settled records the first answer to a settlement. If the reservation may have ended before, its
+// units may have been reserved again, so what was used may be charged beyond the limit. The answer says
+// by how much. A settlement in time finds its reservation, so that excuses nothing.
+func (b *heldBy) settled(a *limiter.Amended, now limiter.Tick) {
+	b.done = true
+	if b.ended(now) {
+		b.over = int(a.Over)
+	}
+}
+
+// ended reports whether the reservation may have ended by itself.
+func (b *heldBy) ended(now limiter.Tick) bool { return now >= b.asked+holdSpan-holdMargin }
+
+// standing returns the least that is certainly held or used now, but for what late settlements were charged
+// beyond the limit.
 func (k *heldKey) standing(w *World) (units int) {
 	for _, b := range k.holds {
 		switch {
 		case k.slots && b.settles: // whatever with
 		case b.done:
-			units += b.actual
-		case !b.held:
+			units += b.actual - b.over
+		case !b.held || b.ended(w.now):
 		case b.settles:
-			if w.now < b.asked+holdSpan-holdMargin {
-				units += b.actual
-			}
-		case w.now < b.asked+holdSpan-holdMargin:
+			units += b.actual
+		default:
 			units += b.estimate
 		}
 	}
