@@ -16,6 +16,12 @@ func ofJoining() []mutation {
 		{name: "join: an active member is enough", pkg: states, test: "^TestExpectedMembers$", edits: []edit{
 			{"internal/cluster/members/ready.go", "m.config.Expect == 0 || active ||", "m.config.Expect == 0 || active && n < 0 ||"},
 		}},
+		{name: "join: not without an heir", pkg: states, test: "^TestWhoCouldHaveNoHeirWaits$", edits: []edit{
+			{"internal/cluster/members/membership.go", " && !m.roll.heirless(m.config.Core, now) &&", " &&"},
+		}},
+		{name: "join: who leaves will be no heir", pkg: states, test: "^TestWhoCouldHaveNoHeirWaits$", edits: []edit{
+			{"internal/cluster/members/roll.go", " && !known.Leaves(k.Name, k.Instance, now)\n", "\n"},
+		}},
 		{name: "join: a name without an address may be a member's", pkg: "./internal/cluster/gossip", test: "^TestResolvedAddressesStay$", edits: []edit{
 			{"internal/cluster/gossip/join.go", "		if len(j.resolved[seed]) == 0 {\n", "		if len(j.resolved[seed]) < 0 {\n"},
 		}},

@@ -70,3 +70,36 @@ func TestExpectedMembersAreMet(t *testing.T) {
 	j.meet(other("a", 10, peer.Joining))
 	within(t, "active with two of three", j.active(), 0, 4*limiter.Second)
 }
+
+// A node that is connected to an active member, and whose gossip tells of joining ones only, could make
+// nobody heir. So it stays joining until gossip tells of one, or for 3 s.
+func TestWhoCouldHaveNoHeirWaits(t *testing.T) {
+	joining := other("c", 30, peer.Joining)
+	begin := func() *joiner {
+		j := newJoinerOf(3, []int{})
+		j.core.Up(10)
+		j.core.Up(30)
+		j.meet(other("a", 10, peer.Active))
+		j.Update([]peer.Member{joining})
+		return j
+	}
+	within(t, "active beside one that gossip does not report", begin().active(), 3*limiter.Second, 3100*ms)
+
+	j := begin()
+	j.pass(limiter.Second)
+	j.Update([]peer.Member{other("a", 10, peer.Active), joining})
+	within(t, "active after gossip reports it", j.active(), 300*ms, 400*ms)
+
+	j = begin()
+	j.core.Up(40)
+	j.Update([]peer.Member{other("d", 40, peer.Active), joining})
+	within(t, "active where another is active", j.active(), 300*ms, 400*ms)
+
+	j = begin()
+	j.says(10, peer.Known{Name: "a", Instance: 10, Gone: true})
+	within(t, "active beside one that leaves", j.active(), 300*ms, 400*ms)
+
+	j = begin()
+	j.core.Down(10)
+	within(t, "active after the connection broke", j.active(), 300*ms, 400*ms)
+}

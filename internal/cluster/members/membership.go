@@ -351,7 +351,7 @@ func (m *Membership) joined(now limiter.Tick) bool {
 		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
 	}
 	return still >= informedWithin || since >= joinedWithin ||
-		still >= stillFor && len(m.roll.sighted) == 0 && m.inForce() && m.config.Core.Informed()
+		still >= stillFor && len(m.roll.sighted) == 0 && !m.roll.heirless(m.config.Core, now) && m.inForce() && m.config.Core.Informed()
 }
 
 // mute returns what Mute does; nil if there is none.

@@ -164,6 +164,16 @@ func (r *roll) anyStays() bool {
 	return slices.ContainsFunc(r.live, func(o peer.Member) bool { return o.State != peer.Leaving })
 }
 
+// heirless reports whether this node would have no heir if it were active: gossip has told it of no
+// active member, though one that counts, and does not leave, is connected.
+func (r *roll) heirless(c Core, now limiter.Tick) bool {
+	known := c.Registry()
+	return !slices.ContainsFunc(r.live, func(o peer.Member) bool { return o.State == peer.Active }) &&
+		slices.ContainsFunc(known.Dead(), func(k peer.Known) bool {
+			return c.Reaches(k.Instance) && !known.Leaves(k.Name, k.Instance, now)
+		})
+}
+
 // keep keeps a member in the view although gossip does not report it. Gossip cannot tell
 // then that it leaves, so its link does.
 func (r *roll) keep(known *Registry, o peer.Member, now limiter.Tick) {
