@@ -68,7 +68,7 @@ func TestLargeTable(t *testing.T) {
 	tab := New(Config{MaxKeys: 1 << 21})
 	tab.arena.live = arenaFrom // so that it is large from the first block on
 	rule := benchLimits(t, limiter.FixedWindow, time.Second)
-	const keys = 300_000
+	const keys = 800_000 // so that a partition has more than one block
 	hashes := benchHashes(keys)
 	var c limiter.Charge
 	var d limiter.Decision
