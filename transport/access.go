@@ -71,7 +71,8 @@ type Known struct{ value atomic.Value }
 // Load returns the value that was stored last, nil for none.
 func (k *Known) Load() any { return k.value.Load() }
 
-// Store keeps a value. All values of a connection must have the same type.
+// Store keeps a value, which is not nil. All values of a connection must have the same type:
+// otherwise it panics, as [atomic.Value] does.
 func (k *Known) Store(value any) { k.value.Store(value) }
 
 // Access identifies callers. It is called from many goroutines, for every message.

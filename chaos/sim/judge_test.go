@@ -512,7 +512,7 @@ func TestTheStartWaitsForGossip(t *testing.T) {
 func TestARollingRestartWaitsForGossip(t *testing.T) {
 	for _, c := range []struct {
 		inTurn bool
-		hears  int // who is told 4 s before the other: 0 the one that started anew, 1 the one that leaves
+		hears  int // gossip tells this node 4 s before the other: 0 is the one that started anew, 1 the one that leaves
 	}{{true, 0}, {true, 1}, {false, 0}} {
 		d := direct(t, 1, 2, limiter.UnreachableClosed, limiter.ReplicationStrict)
 		first, second := d.live()[0], d.live()[1]

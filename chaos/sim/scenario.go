@@ -205,7 +205,7 @@ func (w *World) rolling(rules map[string]*limiter.Rule) {
 }
 
 // leaveInTurn has a node leave in a rolling restart. Operators wait until the node before it is ready. Here it waits only
-// until gossip has told it and one that stays of each other: otherwise it hands over to nobody, as the last node does.
+// until gossip has told it of a node that stays, or that node of it. A node that leaves earlier hands over to nobody.
 func (w *World) leaveInTurn(n *Node, then func()) {
 	if n.alive && w.stranger(n) {
 		w.after(100*ms, func() { w.leaveInTurn(n, then) })

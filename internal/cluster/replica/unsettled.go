@@ -144,11 +144,11 @@ func (o *reservations) Stands(k *limiter.Key, id *limiter.Idempotency) {
 func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
 	return slices.ContainsFunc(o.unsettled, func(u unsettled) bool { return u.key == k.Hash && u.id == id.ID }) ||
 		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !isOver(h) && h.Facts().charges(k, id) }) ||
-		slices.ContainsFunc(o.awaited, func(r Reply) bool { return mayGo(r) && r.Facts().charges(k, id) })
+		slices.ContainsFunc(o.awaited, func(r Reply) bool { return revocable(r) && r.Facts().charges(k, id) })
 }
 
-// mayGo reports whether what an awaited reply has charged here may still be taken back.
-func mayGo(r Reply) bool {
+// revocable reports whether what an awaited reply has charged here may still be taken back.
+func revocable(r Reply) bool {
 	over, back := r.Over()
 	return back || !over
 }
