@@ -86,7 +86,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},
 		{name: "an attempt waits for a reply that another partition withholds", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "return revocable(r) && r.Facts()", "return !mayGo(r) && r.Facts()"},
+			{"internal/cluster/replica/unsettled.go", "return revocable(r) && r.Facts()", "return !revocable(r) && r.Facts()"},
 		}},
 		{name: "an attempt that waited for another partition's reply is decided then", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		if over {\n			wakeAttempts(t, o, r)\n", "		if over && !over {\n			wakeAttempts(t, o, r)\n"},
