@@ -107,6 +107,12 @@ func ofAttempts() []mutation {
 		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
 		}},
+		{name: "a check that took long says so earlier", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took/2)", "takes := max(3*aRound, 0*took)"},
+		}},
+		{name: "a check that began anew has time for two attempts", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took/2)", "takes := max(3*aRound, 4*took)"},
+		}},
 	}
 }
 

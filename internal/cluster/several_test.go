@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -147,6 +148,27 @@ func TestTheLastAttemptOfACheck(t *testing.T) {
 		for m, f := range drain(c) {
 			if len(f.Checks) != 1 || f.Checks[0].Final != x.final {
 				t.Errorf("%d ms before its deadline, %d ms from an owner, %v is asked %+v", x.within, x.trip, m, f.Checks)
+			}
+		}
+	}
+}
+
+// An attempt that took long, and began anew, says how long another one may take. The next one is the last if not
+// half as much again as two of these is left. What an attempt took includes its pause of at most 10 ms.
+func TestTheLastAttemptAfterALongOne(t *testing.T) {
+	for after, final := range map[limiter.Tick]bool{60: false, 98: true} {
+		c, h, _, _ := dividedWithin(t, 300*limiter.Millisecond, peer.Reply{Status: peer.Contested})
+		q := drain(c)[third].Refunds
+		if len(q) != 1 {
+			t.Fatalf("premise: %+v is taken back", q)
+		}
+		h.pass(after * limiter.Millisecond)
+		drain(c)
+		c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}})
+		h.pass(3*route.RetryEvery + replica.TickEvery)
+		for m, f := range drain(c) {
+			if len(f.Checks) != 1 || f.Checks[0].Final != final {
+				t.Errorf("after %d ms, %v is asked %+v, want final %v", after, m, f.Checks, final)
 			}
 		}
 	}

@@ -225,10 +225,16 @@ func TestWhoWaitsIsToldOfAnotherOwner(t *testing.T) {
 // other replies with reply.
 func divided(t *testing.T, reply peer.Reply) (c *Core, h *byHand, told *int, answer *limiter.Decision) {
 	t.Helper()
+	return dividedWithin(t, limiter.Second, reply)
+}
+
+// dividedWithin is divided with another deadline than a second.
+func dividedWithin(t *testing.T, within limiter.Tick, reply peer.Reply) (c *Core, h *byHand, told *int, answer *limiter.Decision) {
+	t.Helper()
 	c, _, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, other)
 	answer, told = new(limiter.Decision), new(int)
-	c.Begin(charge, answer, h.now+limiter.Second, func() { *told++ })
+	c.Begin(charge, answer, h.now+within, func() { *told++ })
 	out := drain(c)
 	for _, m := range []peer.Instance{third, other} {
 		if q := out[m].Checks[0]; !q.Reserve || !q.Settles {

@@ -57,6 +57,7 @@ type progress struct {
 	tries    uint16     // number of requests sent, see inquiry
 	ended    bool
 	divided  bool            // it was split; its parts end it
+	took     limiter.Tick    // how long the longest attempt took after which it began anew
 	define   bool            // a member does not know the rules
 	hasHeir  bool            // the heir was asked
 	late     bool            // of a refund that ends a reservation: its check has been answered
@@ -64,8 +65,8 @@ type progress struct {
 	owner    peer.Instance   // the member that was asked as owner
 	heirs    []peer.Instance // members that were asked as heir
 	again    limiter.Tick    // when to route again; 0 if not scheduled
-	attempts int             // attempts, and replies that did not decide it
-	tried    int             // runs at this node that may have executed it, or still may
+	attempts int32           // attempts, and replies that did not decide it
+	tried    int32           // runs at this node that may have executed it, or still may
 }
 
 // result is how a call ended. The call's lock guards it.

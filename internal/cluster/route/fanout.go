@@ -19,6 +19,7 @@ type fanOut struct {
 	answer *limiter.Decision
 	until  limiter.Tick
 	exact  bool // until is of its own
+	began  limiter.Tick
 	done   func(*Turn)
 
 	// again starts the whole check anew.
@@ -47,7 +48,7 @@ func (o *Call) split(t *Turn) bool {
 	}
 	// The parts work on memory of their own: the caller may stop waiting, and reuse its
 	// memory, while they are still at work.
-	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until, exact: o.exact}
+	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until, exact: o.exact, began: t.Now}
 	s.done = func(t *Turn) {
 		o.mu.Lock()
 		if o.ended {
@@ -64,7 +65,7 @@ func (o *Call) split(t *Turn) bool {
 		// A random pause, so that competing checks do not collide again.
 		after := 1 + s.c.config.Places.Random(2*RetryEvery)
 		o.mu.Lock()
-		o.divided, o.again = false, t.Now+after
+		o.divided, o.again, o.took = false, t.Now+after, max(o.took, t.Now+after-s.began)
 		o.c.calls.expect(o)
 		o.mu.Unlock()
 		t.Tick = true
@@ -72,9 +73,10 @@ func (o *Call) split(t *Turn) bool {
 	o.mu.Lock()
 	// The parts end it. At the deadline each asks the policy for its own keys.
 	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.config.Self, true
+	took := o.took
 	o.mu.Unlock()
 	s.divide(o.kind, o.amend)
-	s.markFinal(t.Now)
+	s.markFinal(t.Now, took)
 	s.open = len(s.parts)
 	for _, r := range s.parts {
 		o.c.start(t, &r.call)
@@ -118,9 +120,10 @@ const aRound = 3 * replica.TickEvery
 
 // markFinal notes whether there is no time for the check to begin anew: to wait for other charges,
 // be refused, take back what is reserved, pause, and wait once more. That is three rounds, and three
-// round trips to the slowest owner.
-func (s *fanOut) markFinal(now limiter.Tick) {
-	takes := 3 * aRound
+// round trips to the slowest owner. took is how long an earlier attempt took before it began anew, 0 if there
+// was none: another one may take as long, and the last one half as long again, as its charge may wait for an heir.
+func (s *fanOut) markFinal(now, took limiter.Tick) {
+	takes := max(3*aRound, 5*took/2)
 	for _, r := range s.parts {
 		if to := s.c.where(r.charge.Key(0)).Owner; to != 0 && to != s.c.config.Self {
 			takes = max(takes, 3*aRound+s.c.config.Mesh.Patience(to, s.c.config.Deadline/4))

@@ -86,5 +86,5 @@ func (o *Call) Asked() (members []peer.Instance, here int) {
 	for i := range o.sent {
 		members = append(members, o.sent[i].of)
 	}
-	return members, o.tried
+	return members, int(o.tried)
 }
