@@ -78,13 +78,16 @@ func (s *Counts) checkID() bool {
 	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
 }
 
-// mergeID keeps the id that is remembered longer, but one that was settled in any case: that
-// is the later of the two.
+// mergeID keeps an id as it was charged on this side: receipts and cancels that this side takes are of that
+// charge. It is remembered as long as on the side that remembers it longer. An id that only the other
+// side has settled is settled: that is the later of the two.
 func (s *State) mergeID(from *State) {
 	switch settled := s.Settled(); {
 	case settled && !from.Settled():
-	case from.Settled() && !settled, from.Time > s.Time:
+	case s.Time == 0, from.Settled() && !settled:
 		*s = *from
+	default:
+		s.Time = max(s.Time, from.Time)
 	}
 }
 

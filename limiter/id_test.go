@@ -29,7 +29,8 @@ func TestCheckExportedIDs(t *testing.T) {
 	}
 }
 
-// An id keeps what it remembers when it moves, and of two the longer one stays. One whose
+// An id keeps what it remembers when it moves. Of two that are merged the charge of this side stays, until
+// the later of both ends. One whose
 // clock has gone back is exported as of its charge, so that no node refuses it.
 func TestIDsMove(t *testing.T) {
 	l, now := RememberedLimit(), Tick(1767614400e6)
@@ -44,10 +45,20 @@ func TestIDsMove(t *testing.T) {
 		t.Errorf("imported %+v, want %+v", there, want)
 	}
 	longer := State{Time: now + 2*Minute, Until: now + 7, A: 4, B: 1}
-	for _, of := range [][2]State{{s, longer}, {longer, s}} {
-		of[0].Merge(l, nil, &of[1], nil, now+9)
-		if of[0] != longer {
-			t.Errorf("merged to %+v", of[0])
+	settled := State{Time: now + Second, Until: now, A: 2, B: SettledID}
+	for what, of := range map[string]struct{ into, from, want State }{
+		"the other is longer":  {s, longer, State{Time: longer.Time, Until: s.Until, A: s.A, B: s.B}},
+		"the other is shorter": {longer, s, longer},
+		"only the other":       {State{}, s, s},
+		"only this":            {s, State{}, s},
+		"settled there":        {s, settled, settled},
+		"settled here":         {settled, s, settled},
+	} {
+		for range 2 { // what comes twice changes nothing more
+			of.into.Merge(l, nil, &of.from, nil, now+9)
+		}
+		if of.into != of.want {
+			t.Errorf("%s: merged to %+v, want %+v", what, of.into, of.want)
 		}
 	}
 	if at := s.NotBefore(l, now-Hour); at != now {

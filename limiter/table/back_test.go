@@ -108,3 +108,42 @@ func TestTheClockGoesBackByYears(t *testing.T) {
 		}
 	}
 }
+
+// TestAMergedIDIsOfTheChargeHere: both sides of a split have charged one check, and the other remembers it
+// longer. The receipt of the charge here still takes it back, and the id is known for as long as there.
+func TestAMergedIDIsOfTheChargeHere(t *testing.T) {
+	rule := windowRule(t, 100)
+	for name, theirs := range map[string]struct {
+		cost   uint64
+		later  limiter.Tick
+		counts uint64 // after the refund
+	}{
+		"the same cost":    {cost: 10, later: limiter.Second},
+		"another cost":     {cost: 15, later: limiter.Second, counts: 5},
+		"the same instant": {cost: 10},
+		"charged earlier":  {cost: 10, later: -limiter.Second},
+	} {
+		here, there := New(Config{}), New(Config{})
+		c, o := charge1(rule, 1, 1, 10), charge1(rule, 1, 1, theirs.cost)
+		c.ID.Life, o.ID.Life = time.Minute, time.Hour
+		var d limiter.Decision
+		if err := there.Decide(noon+theirs.later, o, &d); err != nil || !d.Allowed {
+			t.Fatal(err, d)
+		}
+		if err := here.Decide(noon, c, &d); err != nil || !d.Allowed {
+			t.Fatal(err, d)
+		}
+		now, part := noon+2*limiter.Second, PartitionOf(c.Key(0))
+		moveTo(t, there, part, now, here, now, Merge)
+		if !here.Remembers(now+30*limiter.Minute, c) {
+			t.Errorf("%s: the id is forgotten sooner than there", name)
+		}
+		here.Refund(now, c, d.Receipt)
+		if n := 100 - unitsLeft(t, here, now, rule, 1); n != theirs.counts {
+			t.Errorf("%s: %d are counted after the refund, want %d", name, n, theirs.counts)
+		}
+		if here.Remembers(now, c) {
+			t.Errorf("%s: the id is known after the refund", name)
+		}
+	}
+}
