@@ -17,8 +17,8 @@ const (
 
 // Open returns what a state of the limit counts, for the steps of a decision.
 //
-// A wide limit has no blocks. Its state stores the first number in A and B, and the second in
-// Until. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
+// A state of a wide limit stores the first number in A and B, and the second in Until. During a block it
+// has another form: see blockedBit. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
 // part of B the next 15, and the first byte of Until the last six. Otherwise that byte repeats the
 // sign of Until.
 func (s *State) Open(l *Limit) Counts {
@@ -32,10 +32,13 @@ func (s *State) Open(l *Limit) Counts {
 //
 //go:noinline
 func (l *Limit) openOther(s *State) Counts {
-	if l.p.wide {
-		return Counts{Time: s.Time, A: uint64(s.A) | uint64(s.B)<<32, B: uint64(s.Until)}
+	if !l.p.wide {
+		return openID(s)
 	}
-	return openID(s)
+	if s.first()&blockedBit != 0 {
+		return l.openBlocked(s)
+	}
+	return Counts{Time: s.Time, A: s.first(), B: uint64(s.Until)}
 }
 
 // State is the inverse of [State.Open].
@@ -50,10 +53,13 @@ func (c *Counts) State(l *Limit) State {
 //
 //go:noinline
 func (l *Limit) stateOther(c *Counts) State {
-	if l.p.wide {
-		return State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
+	if !l.p.wide {
+		return packedID(c)
 	}
-	return packedID(c)
+	if c.Until != 0 {
+		return l.stateBlocked(c)
+	}
+	return State{Time: c.Time, Until: Tick(c.B), A: uint32(c.A), B: uint32(c.A >> 32)}
 }
 
 func openID(s *State) Counts {

@@ -79,7 +79,9 @@ func ToCharge(d *Decision, i int) (charge, block bool) {
 // BeginBlock begins the block of limit i at now.
 func BeginBlock(d *Decision, i int, s *State, now Tick) {
 	out := d.Limit(i)
-	s.Until = now + out.Limit.p.block
+	c := s.Open(out.Limit)
+	c.Until = now + out.Limit.p.block
+	*s = c.State(out.Limit)
 	out.Blocked, d.began = true, true
 }
 

@@ -194,7 +194,8 @@ type Spec struct {
 	CountRejected CountRejected
 	// Block, if positive, denies every check of a key for this long after the limit
 	// denied one; at most [MaxWindow], in whole microseconds. Denials during a block do
-	// not extend it. A limit or burst above [NarrowUnits] has no Block.
+	// not extend it. A limit above [NarrowUnits] that counts in aligned windows or in
+	// sub-windows may have a Block if these are whole seconds long.
 	Block time.Duration
 }
 

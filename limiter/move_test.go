@@ -131,12 +131,15 @@ func sized(r *rand.Rand, s Spec) Spec {
 // widened is the binary logarithm of the units in one unit of a wide limit.
 const widened = 40
 
-// wider returns a limit like s that is counted in 53 bits, without its block, or s if there is none.
+// wider returns a limit like s that is counted in 53 bits, or s if there is none.
 func wider(s Spec) Spec {
 	w := s
-	w.Limit, w.Burst, w.Block = s.Limit<<widened, s.Burst<<widened, 0
+	w.Limit, w.Burst = s.Limit<<widened, s.Burst<<widened
 	if s.Drip == DripInterval {
 		w.DripUnits = max(1, s.DripUnits) << widened // so it leaks at the same instants
+	}
+	if len(w.Problems()) > 0 {
+		w.Block = 0 // its sub-windows may not be whole seconds
 	}
 	if len(w.Problems()) > 0 {
 		return s

@@ -54,14 +54,7 @@ func (s *Spec) Problems() []Problem {
 	case s.Window%TickDuration != 0:
 		bad("window", "window %v is not a whole number of microseconds", s.Window)
 	}
-	switch {
-	case s.Block != 0 && s.wide():
-		bad("block", "a limit or burst above %d units has no block: leave it out, or count in larger units", int64(NarrowUnits))
-	case s.Block < 0 || s.Block > MaxWindow:
-		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
-	case s.Block%TickDuration != 0:
-		bad("block", "block %v is not a whole number of microseconds", s.Block)
-	}
+	s.blockProblems(bad)
 	if s.Align > AlignFirstHit {
 		bad("align", "there is no alignment number %d", s.Align)
 	}
@@ -104,6 +97,22 @@ func (s *Spec) Problems() []Problem {
 		}
 	}
 	return out
+}
+
+// blockProblems returns what is wrong with the block, or with windows that a wide limit cannot have
+// beside one: see blockedBit.
+func (s *Spec) blockProblems(bad func(field, format string, args ...any)) {
+	switch {
+	case s.Block < 0 || s.Block > MaxWindow:
+		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
+	case s.Block%TickDuration != 0:
+		bad("block", "block %v is not a whole number of microseconds", s.Block)
+	case s.Block == 0 || !s.wide() || s.Calendar != CalendarNone:
+	case s.Algorithm == SlidingWindow && s.subWindows() > 0 && s.Window%(time.Duration(s.subWindows())*time.Second) != 0:
+		bad("block", "a limit above %d units has a block only with sub-windows of whole seconds: window %v has %d", int64(NarrowUnits), s.Window, s.subWindows())
+	case (s.Algorithm == SlidingCounter || s.Algorithm == FixedWindow && s.Align == AlignEpoch) && s.Window%time.Second != 0:
+		bad("block", "a limit above %d units has a block only with windows of whole seconds, not of %v", int64(NarrowUnits), s.Window)
+	}
 }
 
 // dripProblems returns what is wrong with the units that a leaky bucket leaks at once.

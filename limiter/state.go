@@ -17,8 +17,8 @@ type State struct {
 	// continuous leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
-	// Until is the end of the key's block, 0 if there is none. A limit above
-	// [NarrowUnits] has no block: its state has A in A and B, and B in Until, see [Counts].
+	// Until is the end of the key's block, 0 if there is none. The state of a limit above
+	// [NarrowUnits] has A in A and B, and B in Until, and another form during a block: see [Counts].
 	Until Tick
 	// A and B depend on the algorithm:
 	//

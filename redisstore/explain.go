@@ -338,7 +338,7 @@ func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide
 		c.state.Roll(c.limit, c.words, at)
 		c.state.Overdraw(c.limit, c.words, at, units) // also beyond the limit
 	}
-	if !wide {
-		c.state.Until = s.Until
-	}
+	counts := c.state.Open(c.limit)
+	counts.Until = s.Until
+	c.state = counts.State(c.limit)
 }

@@ -109,10 +109,13 @@ func RandomWideSpec(c Choices, a limiter.Algorithm, name string, longest time.Du
 	}
 	w := s
 	w.Limit = pick[int64](c, limiter.NarrowUnits+1, 1<<40, limiter.MaxUnits-1, limiter.MaxUnits)
-	w.Block, w.DripUnits = 0, 0
+	w.DripUnits = 0
 	switch a {
 	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
 		w.Burst = pick(c, 0, 1, w.Limit/2, limiter.MaxUnits)
+	}
+	if len(w.Problems()) > 0 {
+		w.Block = 0 // its windows may not be whole seconds
 	}
 	if len(w.Problems()) > 0 { // a log, or over 100 years to recover
 		return s

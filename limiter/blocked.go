@@ -1,0 +1,130 @@
+package limiter
+
+// A wide limit counts two numbers of up to 53 bits, so its state of 24 bytes has no field for the end
+// of a block. While a block runs, its state is stored in another form, which the highest bit marks.
+// Once the block is over, the state is stored as that of a wide limit without a block.
+//
+// No algorithm needs all bits of all four values beside a block. Windows and sub-windows that
+// begin at multiples of their length begin at whole seconds: see [Spec.Problems]. All others have a
+// second number of up to 32 bits, if any. So a state has A, one number of 53 bits, an instant, and one
+// number in the bits that the instant leaves:
+//
+//   - aligned windows, at an instant: B; the start, 33 bits of seconds; and by how much the block ends
+//     after it, 51 bits with a sign.
+//   - aligned windows, exported: B; the start as a span, 38 bits of milliseconds with a sign, rounded
+//     up; and the rest of the block, 46 bits.
+//   - other algorithms: the block's end; the instant, 53 bits; and B, 32 bits.
+//
+// A sub-window that came from another clock may begin within a second. Stored with a block it begins
+// at the next whole second, so it counts longer by that, and denies no less.
+const (
+	// blockedBit is set in A and B, read as one number, if a block runs; spanBit if the state of an
+	// aligned window is an exported one.
+	blockedBit = 1 << 63
+	spanBit    = 1 << 62
+
+	unitBits   = 53
+	secondBits = 33
+	milliBits  = 38
+	tickBits   = 53
+	afterBits  = 2*64 + 9 - unitBits - secondBits // of the block's end after the start
+	restBits   = 2*64 + 9 - unitBits - milliBits  // of the rest of a block
+
+	// early is how long before the epoch an instant may be, and earlySeconds in seconds: longer than two
+	// windows, since exported instants are spans.
+	early        = 1 << 47
+	earlySeconds = 1 << 27
+)
+
+// blocked has the parts of a state during a block.
+type blocked struct {
+	span  bool   // spanBit
+	a     uint64 // A
+	whole uint64 // a number of unitBits
+	at    uint64 // an instant, of so many bits
+	bits  int
+	part  uint64 // a number in the bits that are left
+}
+
+// state stores the parts: the lowest 11 bits of part above whole, the next ones above the instant, the
+// highest above A.
+func (b blocked) state() State {
+	first := b.a | b.part>>(75-b.bits)<<unitBits | blockedBit
+	if b.span {
+		first |= spanBit
+	}
+	return State{
+		Time: Tick(b.at | b.part>>11<<b.bits), Until: Tick(b.whole | b.part<<unitBits),
+		A: uint32(first), B: uint32(first >> 32),
+	}
+}
+
+// blocked returns the parts of a state whose instant has so many bits.
+func (s *State) blocked(bits int) blocked {
+	first, high := s.first(), 9
+	if bits == tickBits {
+		high = 10 // there is no spanBit
+	}
+	return blocked{
+		a: first & (1<<unitBits - 1), whole: uint64(s.Until) & (1<<unitBits - 1), at: uint64(s.Time) & (1<<bits - 1),
+		part: uint64(s.Until)>>unitBits | uint64(s.Time)>>bits<<11 | first>>unitBits&(1<<high-1)<<(75-bits),
+	}
+}
+
+// first returns A and B as one number.
+func (s *State) first() uint64 { return uint64(s.A) | uint64(s.B)<<32 }
+
+// bounded returns t, or the nearest number of so many bits.
+func bounded(t Tick, bits int) uint64 { return uint64(min(max(t, 0), 1<<bits-1)) }
+
+// alignedStarts reports whether the limit counts in windows or sub-windows that begin at multiples of their length,
+// or of a calendar.
+func (l *Limit) alignedStarts() bool {
+	switch l.p.algorithm {
+	case SlidingCounter, SlidingWindow:
+		return true
+	default:
+		return l.p.algorithm == FixedWindow && l.p.align == AlignEpoch
+	}
+}
+
+// stateBlocked returns the state of a wide limit during a block.
+func (l *Limit) stateBlocked(c *Counts) State {
+	switch {
+	case !l.alignedStarts():
+		return blocked{
+			a: c.A, whole: bounded(c.Until, unitBits), at: bounded(c.Time+early, tickBits), bits: tickBits,
+			part: min(c.B, NarrowUnits),
+		}.state()
+	case c.Time%Second != 0 && max(c.Time, -c.Time) < early/2 && c.Until < 1<<restBits:
+		milli := floorTo(c.Time+Millisecond-1, Millisecond) / Millisecond
+		return blocked{
+			span: true, a: c.A, whole: c.B, at: bounded(milli+1<<(milliBits-1), milliBits), bits: milliBits,
+			part: bounded(c.Until, restBits),
+		}.state()
+	default:
+		// A start so long before the end of the block that the difference has more bits counts no longer,
+		// nor does a later one.
+		longest := Tick(1<<(afterBits-1)) - 2*Second
+		start := floorTo(max(c.Time, c.Until-longest)+Second-1, Second)
+		return blocked{
+			a: c.A, whole: c.B, at: bounded(start/Second+earlySeconds, secondBits), bits: secondBits,
+			part: bounded(c.Until-start+1<<(afterBits-1), afterBits),
+		}.state()
+	}
+}
+
+// openBlocked is the inverse of stateBlocked.
+func (l *Limit) openBlocked(s *State) Counts {
+	if !l.alignedStarts() {
+		b := s.blocked(tickBits)
+		return Counts{Time: Tick(b.at) - early, Until: Tick(b.whole), A: b.a, B: b.part}
+	}
+	if s.first()&spanBit != 0 {
+		b := s.blocked(milliBits)
+		return Counts{Time: (Tick(b.at) - 1<<(milliBits-1)) * Millisecond, Until: Tick(b.part), A: b.a, B: b.whole}
+	}
+	b := s.blocked(secondBits)
+	start := (Tick(b.at) - earlySeconds) * Second
+	return Counts{Time: start, Until: start + Tick(b.part) - 1<<(afterBits-1), A: b.a, B: b.whole}
+}
