@@ -113,7 +113,7 @@ func (c counts) hold(tb testing.TB, steps int) {
 	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
 		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after",
-		"hold", "done", "over", "charged", "concurrency", "spent", "wide", "wide, held", "wide, nearly full", "wide concurrency")
+		"hold", "done", "over", "charged", "concurrency", "spent", "wide", "wide, held", "wide, nearly full", "wide, blocked", "wide concurrency")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -522,6 +522,7 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 		seen["wide"] = seen["wide"] || limiter.Wide(out.Limit)
 		seen["wide, held"] = seen["wide, held"] || limiter.Wide(out.Limit) && c.ID != nil && c.ID.Hold > 0
 		seen["wide, nearly full"] = seen["wide, nearly full"] || limiter.Wide(out.Limit) && out.Remaining < 10 && out.Limit.Algorithm() != limiter.Concurrency
+		seen["wide, blocked"] = seen["wide, blocked"] || limiter.Wide(out.Limit) && out.Blocked
 		seen["wide concurrency"] = seen["wide concurrency"] || limiter.Wide(out.Limit) && out.Limit.Algorithm() == limiter.Concurrency
 		seen["block"] = seen["block"] || s.Block > 0
 		seen["shadow"] = seen["shadow"] || out.Rule.Shadow

@@ -37,6 +37,9 @@ func showings() map[string]showing {
 	for _, m := range ofRedisUnits() {
 		all[m.name] = showing{why: "the scenarios count in members, not in Redis"}
 	}
+	for _, m := range ofWideBlocks() {
+		all[m.name] = showing{why: "no scenario has a limit above 2^32-1"}
+	}
 	for _, m := range ofOverdue() {
 		all[m.name] = showing{why: overdue}
 	}

@@ -48,3 +48,21 @@ func ofRedisUnits() []mutation {
 		}},
 	}
 }
+
+// ofWideBlocks are about blocks beside units above 2^32-1.
+func ofWideBlocks() []mutation {
+	return []mutation{
+		{name: "units: a state of a wide limit has its block", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
+			{"limiter/counts.go", "	if c.Until != 0 {\n", "	if c.Until < 0 {\n"},
+		}},
+		{name: "units: a state in a block has all bits of its second number", pkg: "./limiter", test: "^TestAStateDuringABlockHasAllBits$", edits: []edit{
+			{"limiter/blocked.go", "b.part>>(75-b.bits)<<unitBits", "b.part>>(76-b.bits)<<unitBits"},
+		}},
+		{name: "units: a block begins in a counter without charges", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
+			{"limiter/blocked.go", "floorTo(max(c.Time, c.Until-longest)+Second-1, Second)", "floorTo(c.Time+Second-1-0*longest, Second)"},
+		}},
+		{name: "units: wide windows beside a block are whole seconds", pkg: "./rules", test: "^TestErrors$", edits: []edit{
+			{"limiter/problems.go", "s.Block == 0 || !s.wide()", "s.Block == 0 || s.wide()"},
+		}},
+	}
+}

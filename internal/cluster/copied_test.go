@@ -113,9 +113,17 @@ func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
 
 // The heir of an owner that is gone continues a block that a denial began there.
 func TestABlockOutlivesItsOwner(t *testing.T) {
-	blocks := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: time.Minute, Block: time.Hour}
+	for _, limit := range []int64{10, limiter.MaxUnits} {
+		for _, a := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA} {
+			blockOutlivesOwner(t, limiter.Spec{Algorithm: a, Limit: limit, Window: time.Minute, Block: time.Hour})
+		}
+	}
+}
+
+func blockOutlivesOwner(t *testing.T, blocks limiter.Spec) {
+	t.Helper()
 	c, p, h, charge := limited(t, blocks)
-	charge.Key(0).Cost = 10
+	charge.Key(0).Cost = uint64(blocks.Limit)
 	// The same partition at another member, for which the third member plays the role of
 	// this one.
 	heir, q, clock, like := single(t, limiter.UnreachableLocal)
@@ -149,7 +157,7 @@ func TestABlockOutlivesItsOwner(t *testing.T) {
 	clock.now += 2 * limiter.Minute // the window is over, the block is not
 	d := new(limiter.Decision)
 	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked || d.Source != limiter.SourceHeir {
-		t.Errorf("after the takeover: %v, %+v", err, d)
+		t.Errorf("%s of %d, after the takeover: %v, %+v", blocks.Algorithm, blocks.Limit, err, d)
 	}
 }
 
