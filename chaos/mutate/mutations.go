@@ -218,6 +218,9 @@ func ofBounds() []mutation {
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},
 		}},
+		{name: "the last frames of a node that leaves arrive", pkg: "./chaos/sim", test: "^TestTheLastFramesOfALeavingNode$", edits: []edit{
+			{"chaos/sim/node.go", "(n.asked > 0 || n.w.underWay(n))", "n.asked > 0"},
+		}},
 		{name: "instance ids", edits: []edit{
 			{"chaos/sim/node.go", "inst: peer.Instance(w.rng.Uint64() | 1)", "inst: peer.Instance(0x1000*uint64(name[0]) + w.rng.Uint64()&0 + 1)"},
 			{"cluster/member.go", "	instance, err := newInstance()\n", "	_, err := newInstance()\n	instance := peer.Instance(0x1000 + uint64(m.config.Name[len(m.config.Name)-1]))\n"},

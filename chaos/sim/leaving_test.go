@@ -60,3 +60,22 @@ func TestLeavingDuringASplit(t *testing.T) {
 		d.settles()
 	}
 }
+
+// TestTheLastFramesOfALeavingNode: what a node has sent before it ends arrives, as on connections that end
+// orderly. So a check that it charged just before it handed over is not charged again.
+func TestTheLastFramesOfALeavingNode(t *testing.T) {
+	worlds(t)
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
+		owner := d.holder(peer.Owned)
+		asks := d.others(owner)[0]
+		d.slow[pair{owner.inst, asks.inst}] = 75 * ms // a node that has left ends after 50 ms
+		gone := false
+		owner.leave(func() { gone = true })
+		d.demandAt(asks, 5, ms)
+		d.pass(4 * limiter.Second)
+		if used := d.holder(peer.Owned).used(d.key); !gone || used != 5 || len(d.given) != 5 {
+			d.fails("gone %v: %d admitted, %d charged, want 5", gone, len(d.given), used)
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -115,6 +117,15 @@ func (w *World) send(n *Node, to peer.Instance, b []byte) {
 		if m := w.node(to); m.alive {
 			m.do(func() { w.deliver(m, n.inst, b) })
 		}
+	})
+}
+
+// underWay reports whether a frame of a node has not arrived yet at a live one, and no cut holds it up.
+func (w *World) underWay(n *Node) bool {
+	return slices.ContainsFunc(w.live(), func(m *Node) bool {
+		p := pair{n.inst, m.inst}
+		c := w.conns[p]
+		return c != nil && c.up && !w.cut[p] && c.last > w.now
 	})
 }
 

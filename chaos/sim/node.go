@@ -258,10 +258,11 @@ func (n *Node) leave(then func()) {
 	})
 }
 
-// stop ends a node that has left, when its last clients are answered.
+// stop ends a node that has left, when its last clients are answered and its last frames have arrived: the orderly end of
+// a connection loses nothing that was sent before it.
 func (n *Node) stop(then func(), deadline limiter.Tick) {
 	n.w.after(50*ms, func() {
-		if n.asked > 0 && n.w.now < deadline {
+		if (n.asked > 0 || n.w.underWay(n)) && n.w.now < deadline {
 			n.stop(then, deadline)
 			return
 		}
