@@ -49,6 +49,9 @@ func ofIDs() []mutation {
 		{name: "the judge of reservations excuses late settlements only", pkg: "./chaos/sim", test: "^TestALateSettlementIsChargedBeyondTheLimit$", edits: []edit{
 			{"chaos/sim/holder.go", "	if b.ended(now) {\n", "	if now >= 0 {\n"},
 		}},
+		{name: "the judge of reservations lets late settlements be lost", pkg: "./chaos/sim", test: "^TestALateSettlementIsChargedBeyondTheLimit$", edits: []edit{
+			{"chaos/sim/holder.go", "		if a.State == limiter.AmendRepeated {\n", "		if a.State == limiter.AmendRepeated && now < 0 {\n"},
+		}},
 		{name: "the judge of policies expects an answer to say that all is known", pkg: "./chaos/sim", test: "^TestAPolicyIsJudgedOncePerID$", edits: []edit{
 			{"chaos/sim/once.go", "		clear(known) // the answer says it\n", ""},
 		}},

@@ -239,11 +239,15 @@ func (w *World) settleAt(k *heldKey, b *heldBy, n *Node) {
 
 // settled records the first answer to a settlement. If the reservation may have ended before, its
 // units may have been reserved again, so what was used may be charged beyond the limit. The answer says
-// by how much. A settlement in time finds its reservation, so that excuses nothing.
+// by how much. If it repeats another one, the answer of that has said so, and may be lost: any of what was used
+// may be beyond the limit. A settlement in time finds its reservation, so that excuses nothing.
 func (b *heldBy) settled(a *limiter.Amended, now limiter.Tick) {
 	b.done = true
 	if b.ended(now) {
 		b.over = int(a.Over)
+		if a.State == limiter.AmendRepeated {
+			b.over = b.actual
+		}
 	}
 }
 

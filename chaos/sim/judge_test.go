@@ -563,26 +563,29 @@ func TestWhatIsLostWithoutFaults(t *testing.T) {
 }
 
 // TestALateSettlementIsChargedBeyondTheLimit: a settlement that comes after its reservation has ended, since
-// the node that was asked stood still, may be charged beyond the limit by what its answer says. One that is in
+// the node that was asked stood still, may be charged beyond the limit by what its answer says, or the lost one of another attempt. One that is in
 // time may not, nor may it hide units that its answer does not name.
 func TestALateSettlementIsChargedBeyondTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		after limiter.Tick // when it is answered
 		over  uint64
+		state limiter.AmendState
 		ok    bool
 	}{
-		{"late", 3400 * ms, 2, true},
-		{"late, and too few units named", 3400 * ms, 1, false},
-		{"late, and nothing beyond", 3400 * ms, 0, false},
-		{"in time", 2900 * ms, 2, false},
+		{"late", 3400 * ms, 2, limiter.AmendCharged, true},
+		{"late, and too few units named", 3400 * ms, 1, limiter.AmendCharged, false},
+		{"late, and nothing beyond", 3400 * ms, 0, limiter.AmendCharged, false},
+		{"late, and the answer that named them is lost", 3400 * ms, 0, limiter.AmendRepeated, true},
+		{"in time", 2900 * ms, 2, limiter.AmendCharged, false},
+		{"again, in time", 2900 * ms, 0, limiter.AmendRepeated, false},
 	} {
 		w := newWorld(1)
 		k := &heldKey{key: &key{rule: &limiter.Rule{Name: "heldstrict"}, limit: 20}}
 		of := &heldBy{estimate: 6, actual: 5, held: true, settles: true}
 		w.now = test.after
 		k.holds = []*heldBy{of, {estimate: 17, asked: w.now, held: true}}
-		of.settled(&limiter.Amended{State: limiter.AmendCharged, Over: test.over}, w.now)
+		of.settled(&limiter.Amended{State: test.state, Over: test.over}, w.now)
 		if err := k.within(w); (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.name, err)
 		}
