@@ -68,7 +68,7 @@ func TestTheLastFramesOfALeavingNode(t *testing.T) {
 	eachSeed(t, func(t *testing.T, seed uint64) {
 		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
 		owner := d.holder(peer.Owned)
-		asks := d.others(owner)[0]
+		asks := d.others(owner, d.holder(peer.Heir))[0]
 		d.slow[pair{owner.inst, asks.inst}] = 75 * ms // a node that has left ends after 50 ms
 		gone := false
 		owner.leave(func() { gone = true })
