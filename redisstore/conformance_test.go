@@ -3,9 +3,13 @@ package redisstore_test
 import (
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
 )
+
+// Only a backend without reservations is refused any rules, so `weir validate` need not know of Redis.
+var _ weir.HoldBackend = (*redisstore.Store)(nil)
 
 // C1, C3, C4: the suite and every transcript that the table passes, in a real
 // Redis whose instants the suite gives.

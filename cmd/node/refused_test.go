@@ -47,7 +47,7 @@ type guarded struct {
 	seen               int // bytes of the audit that were read
 }
 
-// guard starts one. mode is that of clients' certificates.
+// guard starts one. mode is that of clients' and of operators' certificates.
 func guard(t *testing.T, dir string, ca *certstest.Authority, mode string) *guarded {
 	t.Helper()
 	own := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
@@ -270,6 +270,46 @@ func TestRefusals(t *testing.T) {
 		}
 		if strings.Contains(string(all), strings.Split(good, ".")[2]) || strings.Contains(string(all), "eve") {
 			t.Errorf("the audit has a token or a user: %s", all)
+		}
+	}
+}
+
+// A caller that shows nothing is told what the address takes: where it asks for no certificates, a client
+// that sends one elsewhere learns which flag is missing, at the administration and at the address of checks.
+func TestARefusalNamesWhatTheAddressTakes(t *testing.T) {
+	dir, clients := t.TempDir(), certstest.New(t, "clients")
+	permissions := filepath.Join(dir, "permissions.yaml")
+	if err := os.WriteFile(permissions, []byte("identities:\n  - {name: ops, certificate: {cn: ops}, may: {admin: true, check: true}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := clients.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
+	ops := issue(t, clients, certstest.Leaf{Name: "ops"})
+	const certificate = `send a client certificate, or a token as \"Authorization: Bearer TOKEN\"`
+	unasked := func(flag string) string {
+		return `send a token as \"Authorization: Bearer TOKEN\"; this address asks for no client certificate: a node with ` + flag + " optional does"
+	}
+	for _, c := range []struct {
+		client, admin         string // modes
+		atChecks, atOperators string // what a caller without a certificate is told
+	}{
+		{"optional", "none", certificate, unasked("--admin-client-cert")},
+		{"none", "optional", unasked("--client-cert"), certificate},
+	} {
+		p, address, _ := serve(t, "--rules", write(t, refusedRules), "--permissions", permissions, "--tls-cert", own.Cert, "--tls-key", own.Key,
+			"--client-ca", own.CA, "--client-cert", c.client, "--admin-client-cert", c.admin)
+		for url, want := range map[string]string{
+			"https://" + address + "/v1/check?path=/cart&user=ada": c.atChecks,
+			"https://" + p.at("admin") + "/v1/top":                 c.atOperators,
+		} {
+			if status, body := get(t, shown(t, clients, nil), url); status != http.StatusUnauthorized || !strings.Contains(body, want) {
+				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, nothing is shown: %d %s", url, c.client, c.admin, status, body)
+			}
+			if want == certificate {
+				want = "" // the certificate is taken
+			}
+			if status, body := get(t, shown(t, clients, ops), url); (status == http.StatusUnauthorized) != (want != "") || !strings.Contains(body, want) {
+				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, with a certificate: %d %s", url, c.client, c.admin, status, body)
+			}
 		}
 	}
 }

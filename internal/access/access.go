@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -40,6 +41,10 @@ type Access struct {
 	// Changed is called after the files were read again, with why they are not in force,
 	// nil if they are. Set it before Follow and Reload are called; default nil.
 	Changed func(err error)
+	// CertificateFlag is the flag that lets the node ask clients for certificates, if it does not: the
+	// error for a caller that shows nothing names it. Empty: they are asked for. Set it before
+	// Identify is called.
+	CertificateFlag string
 }
 
 func (a *Access) changed(err error) {
@@ -149,12 +154,38 @@ func (a *Access) look(asked bool) error {
 // Identify implements [transport.Access]. A token decides if there is one, else a verified
 // certificate. A caller with neither is anonymous.
 func (a *Access) Identify(c transport.Credentials) (transport.Caller, error) {
+	return a.identify(&c, a.CertificateFlag)
+}
+
+func (a *Access) identify(c *transport.Credentials, flag string) (transport.Caller, error) {
 	p := a.force.Load()
-	found, err := p.identify(&c, a.now)
+	found, err := p.identify(c, a.now)
+	switch {
+	case !errors.Is(err, errNothingShown):
+	case flag == "":
+		err = unproved(`send a client certificate, or a token as "Authorization: Bearer TOKEN"`)
+	default:
+		err = unproved(`send a token as "Authorization: Bearer TOKEN"; this address asks for no client certificate: a node with ` + flag + " optional does")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
+}
+
+// errNothingShown is the error for a caller that shows nothing, where nobody is anonymous.
+var errNothingShown = errors.New("the caller shows nothing")
+
+// At returns an Access with the same permissions, for listeners with another CertificateFlag.
+func (a *Access) At(certificateFlag string) transport.Access { return elsewhere{a, certificateFlag} }
+
+type elsewhere struct {
+	access *Access
+	flag   string
+}
+
+func (e elsewhere) Identify(c transport.Credentials) (transport.Caller, error) {
+	return e.access.identify(&c, e.flag)
 }
 
 func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*caller, error) {
@@ -171,7 +202,7 @@ func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*call
 	if p.anonymous != nil {
 		return p.anonymous, nil
 	}
-	return nil, unproved("send a client certificate, or a token as \"Authorization: Bearer TOKEN\"")
+	return nil, errNothingShown
 }
 
 // ofToken returns the identity of the bearer of a token.

@@ -76,6 +76,28 @@ func (s *secured) run(ctx context.Context, in *background, log *slog.Logger, aud
 	}
 }
 
+// Flags of the node that a refused caller is told of.
+const (
+	clientCertFlag = "--client-cert"
+	adminCertFlag  = "--admin-client-cert"
+)
+
+// unasked returns one of these flags if its listeners ask for no certificates, otherwise nothing.
+func (c *TLSConfig) unasked(flag string) string {
+	mode := tls.NoClientCert
+	switch {
+	case c == nil:
+	case flag == adminCertFlag:
+		mode = c.AdminCert
+	default:
+		mode = c.ClientCert
+	}
+	if mode != tls.NoClientCert {
+		return ""
+	}
+	return flag
+}
+
 // expiries returns when the certificates in force expire, by plane.
 func (s *secured) expiries() map[string]time.Time {
 	out := make(map[string]time.Time)

@@ -154,7 +154,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	if s.access != nil {
-		s.access.Changed = s.audit.permissionsChanged
+		s.access.Changed, s.access.CertificateFlag = s.audit.permissionsChanged, c.TLS.unasked(clientCertFlag)
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
@@ -232,7 +232,7 @@ func (s *Server) open(ctx context.Context) error {
 		s.envoy.registry, s.envoy.scraped = registry, site.Metrics
 	}
 	if s.access != nil {
-		site.Access, by = s.access, s.access
+		site.Access, by = s.access.At(c.TLS.unasked(adminCertFlag)), s.access
 	}
 	site.Audit = s.audit.auditor()
 	s.service, err = serve.Open(ctx, serve.Config{
