@@ -45,8 +45,6 @@ type LimitDecision struct {
 	Rule  *Rule
 	Limit *Limit
 	Key   int
-	// KeyIndex is the index of the key in its rule, see [Key.Index].
-	KeyIndex uint8
 	// Owner is the name of the member that decided. It is empty outside a cluster, and
 	// if a policy decided.
 	Owner string
@@ -62,6 +60,8 @@ type LimitDecision struct {
 	// check, Remaining is 0, and RetryAfter is the earliest instant at which there may be
 	// room, and no promise.
 	Overflow bool
+	// KeyIndex is the index of the key in its rule, see [Key.Index].
+	KeyIndex uint8
 	// InForce is the limit, in units per window, that was applied in place of Limit: the
 	// share that an owner in a minority has, or the policy local. 0 means that Limit
 	// itself was. Bursts are scaled alike. If the cost is above the share only, RetryAfter
@@ -205,6 +205,13 @@ type Decision struct {
 	Repeated bool
 	// Source is what made the decision.
 	Source Source
+
+	charges, shadowCharges bool // set by Settle
+	began                  bool // a block began
+
+	blocked int32 // 1 + index of the limit that denied, 0 if none
+	n       int32
+
 	// RetryAfter is the shortest wait until the same check is allowed, if there are no
 	// other checks: the longest wait of its limits. It is 0 if Allowed or Never is set.
 	RetryAfter time.Duration
@@ -216,14 +223,8 @@ type Decision struct {
 	Rule string
 
 	remarks *Remarks // nil: none
-
-	charges, shadowCharges bool // set by Settle
-	began                  bool // a block began
-
-	blocked int32 // 1 + index of the limit that denied, 0 if none
-	n       int32
-	inline  [inlineLimits]LimitDecision
 	more    []LimitDecision
+	inline  [inlineLimits]LimitDecision // last: most decisions have one, and so need the first bytes of d alone
 }
 
 // Clear resets d to "allowed, no rule" and keeps its memory.
