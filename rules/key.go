@@ -83,6 +83,7 @@ type key struct {
 	parts  []part
 	k0, k1 uint64
 	skip   bool // a request that lacks a part is not counted by this key
+	plain  bool // the parts are paths, rules and users, and skip is not set
 }
 
 // newKey derives the key of the hash from the cluster, the rule and the parts. So it is
@@ -104,7 +105,7 @@ func newKey(o *Options, rule string, parts []part, skip bool) key {
 	}
 	sum := mac.Sum(nil)
 	return key{
-		parts: parts, skip: skip,
+		parts: parts, skip: skip, plain: !skip && !slices.ContainsFunc(parts, func(p part) bool { return p.kind > partUser }),
 		k0: binary.LittleEndian.Uint64(sum), k1: binary.LittleEndian.Uint64(sum[8:]),
 	}
 }
@@ -133,7 +134,15 @@ const shortKey = 96
 // nothing.
 func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 	var buf [shortKey]byte
-	n, o := k.encode(r, buf[:])
+	var (
+		n int
+		o outcome
+	)
+	if k.plain && r.User != "" {
+		n, o = k.encodePlain(r, &buf)
+	} else {
+		n, o = k.encode(r, buf[:])
+	}
 	switch o {
 	case keyTooLong:
 		return k.hashLong(r)
@@ -191,6 +200,36 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 		return appendTenant(r.Tenant, buf, n)
 	}
 	return n, keyHashed
+}
+
+// encodePlain is encode for a plain key of a request with a user, which most are: it takes half as long. What
+// does not fit buf is too long.
+func (k *key) encodePlain(r *limiter.Request, buf *[shortKey]byte) (n int, o outcome) {
+	for i := range k.parts {
+		v := ""
+		switch k.parts[i].kind {
+		case partPath:
+			v = r.Path
+		case partUser:
+			v = r.User
+		}
+		if n, o = appendPart(buf, n, uint16(len(v)), v); o != keyHashed {
+			return 0, o
+		}
+	}
+	if r.Tenant == "" {
+		return n, keyHashed
+	}
+	return appendPart(buf, n, tenantHeader, r.Tenant)
+}
+
+// appendPart writes a header and a value after the first n bytes.
+func appendPart(buf *[shortKey]byte, n int, header uint16, v string) (int, outcome) {
+	if n < 0 || n > shortKey-headerBytes || len(v) > shortKey-headerBytes-n {
+		return 0, keyTooLong
+	}
+	binary.LittleEndian.PutUint16(buf[n:], header)
+	return n + headerBytes + copy(buf[n+headerBytes:], v), keyHashed
 }
 
 // tenantHeader precedes the tenant, after all parts. A key has a fixed number of parts, so

@@ -102,6 +102,11 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	if s.cache != nil && len(r.Path) <= maxCachedPath {
 		e, h := s.cache.get(r.Path)
 		if e != nil {
+			if len(e.rules) > 0 {
+				if m, ok := s.rules[e.rules[0]].fill(r, c); ok {
+					return m, nil
+				}
+			}
 			return s.fill(e.rules, r, c, rulesAll)
 		}
 		return s.resolveFresh(r, c, h)
@@ -119,7 +124,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	if err := permitted(r, u); err != nil {
 		return Match{}, err
 	}
-	m := Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows, Unheld: u.ids.slots && !u.limiter.Shadow}}
+	m := u.alone()
 	if u.counts {
 		var err error
 		if m.Unzoned, err = u.charge(r, c, &address{}, rulesAll); err != nil {
@@ -133,6 +138,11 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil
+}
+
+// alone returns the match of a request that no other rule decides.
+func (u *rule) alone() Match {
+	return Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows, Unheld: u.ids.slots && !u.limiter.Shadow}}
 }
 
 // permitted returns why the caller may not use a rule, nil if it may.
@@ -231,6 +241,16 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
 	}
 	return m, nil
+}
+
+// fill is [Set.fill] for what most requests are: the first rule that the path matches is simple and
+// decides alone, by its own cost. Otherwise it adds nothing and returns false. It takes half as long.
+func (u *rule) fill(r *limiter.Request, c *limiter.Charge) (Match, bool) {
+	if !u.simple || !u.plain || u.more || r.ID != "" || r.Cost.Given() ||
+		r.Scope != nil && !r.Scope.Permits(u.limiter.Name) || !u.chargeOne(r, c) {
+		return Match{}, false
+	}
+	return u.alone(), true
 }
 
 // fillLess goes on where fill failed. If a request counts by too many keys, rules in force
