@@ -336,20 +336,6 @@ func (e notPermittedError) Error() string { return string(e) }
 // Unwrap returns [limiter.ErrForbidden].
 func (notPermittedError) Unwrap() error { return limiter.ErrForbidden }
 
-// admitAll admits the requests of a message of columns, which name the same rule.
-func (p pass) admitAll(rs []limiter.Request, peek bool) error {
-	if p.caller == nil || len(rs) == 0 {
-		return nil
-	}
-	if err := p.admitCheck(&rs[0], peek, false); err != nil {
-		return err
-	}
-	for i := range rs[1:] { // what is asked of the caller is the same for all
-		rs[i+1].Tenant, rs[i+1].Scope = rs[0].Tenant, rs[0].Scope
-	}
-	return nil
-}
-
 // admit admits the requests of a batch. It returns which of them are refused, ascending:
 // those that were, and those that the caller may not send.
 func (c *batchCall) admit(by pass) []refusal {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -10,12 +11,13 @@ type column struct {
 	lengths []uint32
 }
 
-// columnsLen returns the number of checks in a message.
+// columnsLen returns the number of checks in a message. An error wraps ErrInvalid and concerns the
+// whole message; without one its columns fit each other and their text.
 func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	if n := len(m.Attributes); n > MaxAttributes {
 		return 0, tooManyColumns(n)
 	}
-	n, first := 0, ""
+	n, first, text := 0, "", uint64(0)
 	agree := func(name string, length int) error {
 		switch {
 		case length == 0:
@@ -30,11 +32,15 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	}
 	for _, c := range [...]column{
 		{"path_lengths", m.PathLengths}, {"user_lengths", m.UserLengths}, {"ip_lengths", m.IpLengths},
-		{"group_lengths", m.GroupLengths}, {"method_lengths", m.MethodLengths}, {"id_lengths", m.IdLengths},
+		{"group_lengths", m.GroupLengths}, {"method_lengths", m.MethodLengths},
 	} {
 		if err := agree(c.name, len(c.lengths)); err != nil {
 			return 0, err
 		}
+		text += sum(c.lengths)
+	}
+	if err := agree("id_lengths", len(m.IdLengths)); err != nil {
+		return 0, err
 	}
 	for i, a := range m.Attributes {
 		if a.GetName() == "" {
@@ -48,6 +54,7 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 		if err := agree("attribute "+quote(a.GetName()), len(a.GetLengths())); err != nil {
 			return 0, err
 		}
+		text += sum(a.GetLengths())
 	}
 	if err := agree("costs", len(m.Costs)); err != nil {
 		return 0, err
@@ -55,62 +62,77 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 	if n > MaxBatch {
 		return 0, tooLarge(n)
 	}
-	return n, nil
+	return n, fit(m, n, text)
 }
 
-// fillColumns turns the columns of a message into requests and returns their number. An
-// error wraps ErrInvalid and concerns the whole message.
+// fit returns an error if the lengths of a message of n checks do not add up to its text, or if its
+// rule_costs name others than these. text is the sum of all lengths but those of ids.
+func fit(m *weirv1.CheckColumns, n int, text uint64) error {
+	has := uint64(len(m.Keys))
+	switch {
+	case sum(m.IdLengths) != uint64(len(m.Ids)):
+		return invalid("ids has %d bytes, which is not what id_lengths add up to", len(m.Ids))
+	case has < text:
+		return invalid("keys has %d bytes, fewer than the lengths add up to", has)
+	case has > text:
+		return invalid("keys has %d bytes, %d more than the lengths add up to", has, has-text)
+	}
+	for _, i := range m.RuleCosts {
+		if uint64(i) >= uint64(n) {
+			return invalid("rule_costs names check %d of %d; they are counted from 0", i, n)
+		}
+	}
+	return nil
+}
+
+// sum adds up at most MaxBatch lengths.
+func sum(lengths []uint32) (total uint64) {
+	for _, n := range lengths {
+		total += uint64(n)
+	}
+	return total
+}
+
+// alikeOf returns what all requests of a message have in common.
+func alikeOf(m *weirv1.CheckColumns) limiter.Request {
+	return limiter.Request{Rule: m.Rule, Hold: idTime(m.HoldUs), IDOptional: m.IdsOptional}
+}
+
+// fillColumns turns the n checks of a message, which columnsLen has returned without an error,
+// into requests. alike is what all of them have in common.
 //
 // All strings of the requests are parts of one string, so they cost one allocation for
 // each message. (They could share the message's buffer without any allocation if
 // nothing ever kept one of them. One copy is not worth that condition.)
-func (b *batch) fillColumns(m *weirv1.CheckColumns) (int, error) {
-	n, err := columnsLen(m)
-	if err != nil {
-		return 0, err
-	}
+func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Request) {
 	b.grow(n)
 	rest, ids := text{left: string(m.Keys)}, text{left: string(m.Ids)}
-	ttl, hold := idTime(m.IdTtlUs), idTime(m.HoldUs)
+	ttl := idTime(m.IdTtlUs)
 	for i := range n {
 		r := &b.requests[i]
+		*r = *alike // so nothing is left of an earlier caller
 		r.Path = rest.next(m.PathLengths, i)
 		r.User = rest.next(m.UserLengths, i)
 		r.IP = rest.next(m.IpLengths, i)
 		r.Group = rest.next(m.GroupLengths, i)
 		r.Method = rest.next(m.MethodLengths, i)
-		r.Attributes, r.Rule, r.Limits, r.Hold = nil, m.Rule, nil, hold
-		if r.ID, r.IDTTL, r.IDOptional = ids.next(m.IdLengths, i), 0, m.IdsOptional; r.ID != "" {
+		if r.ID = ids.next(m.IdLengths, i); r.ID != "" {
 			r.IDTTL = ttl
 		}
-		r.Tenant, r.Scope = "", nil // of an earlier caller, until this one is admitted
+		if i < len(m.Costs) {
+			r.Cost = limiter.Units(m.Costs[i])
+		}
 		if len(m.Attributes) > 0 {
 			b.fillAttributes(i, m.Attributes, &rest)
 		}
 	}
-	b.fillCosts(n, m)
-	switch {
-	case ids.short || ids.left != "":
-		return 0, invalid("ids has %d bytes, which is not what id_lengths add up to", len(m.Ids))
-	case rest.short:
-		return 0, invalid("keys has %d bytes, fewer than the lengths add up to", len(m.Keys))
-	case rest.left != "":
-		return 0, invalid("keys has %d bytes, %d more than the lengths add up to", len(m.Keys), len(rest.left))
-	}
 	for _, i := range m.RuleCosts {
-		if uint64(i) >= uint64(n) {
-			return 0, invalid("rule_costs names check %d of %d; they are counted from 0", i, n)
-		}
-		b.requests[i].Cost = noCost()
+		b.requests[i].Cost = limiter.Cost{} // not given, so that the rule's applies
 	}
-	return n, nil
 }
 
 // text is the unread part of the keys of a message.
-type text struct {
-	left  string
-	short bool // next was called for more bytes than there were
-}
+type text struct{ left string }
 
 // next takes the string of check i in a column from the text.
 func (t *text) next(lengths []uint32, i int) string {
@@ -118,10 +140,6 @@ func (t *text) next(lengths []uint32, i int) string {
 		return "" // the column is absent
 	}
 	n := lengths[i]
-	if uint64(n) > uint64(len(t.left)) {
-		t.short = true
-		return ""
-	}
 	part := t.left[:n]
 	t.left = t.left[n:]
 	return part

@@ -112,25 +112,30 @@ func (t *turn) fillReply(n int) {
 	m.Remaining, m.LimitRefs = sized(m.Remaining, n), sized(m.LimitRefs, n)
 	m.ResetAfterUs, m.RetryAfterUs = sized(m.ResetAfterUs, n), sized(m.RetryAfterUs, n)
 	m.InForce = sized(m.InForce, n)
+	flags, sources, refs := m.Flags[:n], m.Sources[:n], m.LimitRefs[:n]
+	remaining, resets, retryAfter, inForce := m.Remaining[:n], m.ResetAfterUs[:n], m.RetryAfterUs[:n], m.InForce[:n]
 	retries, elsewhere, shares := false, false, false
 	for i := range n {
 		d := &t.decisions[i]
-		flags := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
+		is := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
 			flag(d.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
-			flag(d.ShadowDenied, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED)
-		if l := decisive(d); l != nil {
-			flags |= flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
-				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
-			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = l.Remaining, int64(limiter.Span(l.ResetAfter)), 1+t.names.limit(l)
-			m.InForce[i], shares = l.InForce, shares || l.InForce != 0
-		} else {
-			m.Remaining[i], m.ResetAfterUs[i], m.LimitRefs[i] = math.MaxUint32, 0, 0
-			m.InForce[i] = 0
-		}
-		flags |= flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
-		m.Flags[i], m.Sources[i], m.RetryAfterUs[i] = flags, byte(d.Source), int64(limiter.Span(d.RetryAfter))
-		retries = retries || d.RetryAfter != 0
+			flag(d.ShadowDenied, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED) |
+			flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
+		sources[i], retryAfter[i] = byte(d.Source), 0
 		elsewhere = elsewhere || d.Source != limiter.SourceOwner
+		if d.RetryAfter != 0 {
+			retryAfter[i], retries = int64(limiter.Span(d.RetryAfter)), true
+		}
+		if l := decisive(d); l != nil {
+			is |= flag(l.Blocked, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED) |
+				flag(l.Overflow, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW)
+			remaining[i], resets[i], inForce[i] = l.Remaining, int64(limiter.Span(l.ResetAfter)), l.InForce
+			shares = shares || l.InForce != 0
+			refs[i] = 1 + t.names.limit(l)
+		} else {
+			remaining[i], resets[i], inForce[i], refs[i] = math.MaxUint32, 0, 0, 0
+		}
+		flags[i] = is
 	}
 	if !retries {
 		m.RetryAfterUs = m.RetryAfterUs[:0]

@@ -1,6 +1,9 @@
 package transport
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/limiter"
@@ -50,6 +53,12 @@ const (
 	limitKeyIndex   = 17
 	limitOwner      = 18
 	limitInForce    = 19
+
+	columnsRemaining  = 3
+	columnsResetAfter = 4
+	columnsRetryAfter = 5
+	columnsLimitRefs  = 6
+	columnsInForce    = 13
 )
 
 // open starts a message within a message. closed ends it; it takes the position that
@@ -95,6 +104,22 @@ func appendBool(dst []byte, field protowire.Number, is bool) []byte {
 		return dst
 	}
 	return append(protowire.AppendTag(dst, field, protowire.VarintType), 1)
+}
+
+// appendPacked encodes a column of numbers.
+func appendPacked[T uint32 | int64 | uint64](dst []byte, field protowire.Number, column []T) []byte {
+	if len(column) == 0 {
+		return dst
+	}
+	dst, at := open(dst, field)
+	for _, v := range column {
+		n := len(dst)
+		if cap(dst)-n < binary.MaxVarintLen64 {
+			dst = slices.Grow(dst, binary.MaxVarintLen64)
+		}
+		dst = dst[:n+binary.PutUvarint(dst[n:n+binary.MaxVarintLen64], uint64(v))]
+	}
+	return closed(dst, at)
 }
 
 // appendResponse encodes a decision as a CheckResponse.
