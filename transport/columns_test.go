@@ -118,6 +118,39 @@ func TestColumnsBecomeRequests(t *testing.T) {
 	}
 }
 
+// TestARequestOfColumnsKeepsNothing sets each field of a request that was used before, such as the tenant of an
+// earlier caller. It notices a field that is not set anew.
+func TestARequestOfColumnsKeepsNothing(t *testing.T) {
+	values := limiter.Request{
+		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0), Rule: "r",
+		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t", Scope: noRule{},
+	}
+	of := reflect.ValueOf(values)
+	for i := range of.NumField() {
+		name := of.Type().Field(i).Name
+		if of.Field(i).IsZero() {
+			t.Fatalf("field %s has no value here: give it one", name)
+		}
+		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Hold: 5, IDOptional: true, Scope: noRule{}}} {
+			var b batch
+			m := &weirv1.CheckColumns{Keys: []byte("/a"), PathLengths: []uint32{2}}
+			b.fillColumns(m, 1, &alike)
+			reflect.ValueOf(&b.requests[0]).Elem().Field(i).Set(of.Field(i))
+			b.fillColumns(m, 1, &alike)
+			want := alike
+			want.Path = "/a"
+			if !reflect.DeepEqual(b.requests[0], want) {
+				t.Errorf("after %s was set: got %+v, want %+v", name, b.requests[0], want)
+			}
+		}
+	}
+}
+
+// noRule is a scope that cannot be compared, and permits nothing.
+type noRule []string
+
+func (noRule) Permits(string) bool { return false }
+
 // badColumns are invalid messages with their errors.
 func badColumns() map[string]*weirv1.CheckColumns {
 	many := make([]*weirv1.AttributeColumn, MaxAttributes+1)
