@@ -28,6 +28,15 @@ func ofCopies() []mutation {
 		{name: "the last two that leave keep both copies", pkg: replica, test: "^TestTheLastTwoThatLeaveKeepBothCopies$", edits: []edit{
 			{"internal/cluster/replica/heir.go", " && v.Active(p.node.Self) && v.Joining() == 0:", " && v.Joining() == 0:"},
 		}},
+		{name: "an owner that leaves has nobody drop the last copy", pkg: replica, test: "^TestAnOwnerThatLeavesAsksNobodyToDropItsCopy$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "			stays := v.Active(p.node.Self) || v.Joining() > 0\n", "			stays := true\n"},
+		}},
+		{name: "a giver that seems to join is heir", pkg: replica, test: "^TestAGiverThatSeemsToJoinIsHeir$", edits: []edit{
+			{"internal/cluster/replica/heir.go", " m != nil && m.State == peer.Joining {\n", " m != nil && m.State > peer.Leaving {\n"},
+		}},
+		{name: "who handed over and leaves is no heir", pkg: replica, test: "^TestAGiverThatSeemsToJoinIsHeir$", edits: []edit{
+			{"internal/cluster/replica/heir.go", " m != nil && m.State == peer.Joining {\n", " m != nil {\n"},
+		}},
 		{name: "an heir that has lapsed is appointed again", pkg: replica, test: "^TestALapsedHeirIsAppointedAgain$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "pinging, g.lapsed, (", "pinging, ("},
 		}},

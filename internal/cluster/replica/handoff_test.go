@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // twoClaims: owner and heir claim the partition at the same moment, for the same member to
@@ -103,6 +104,99 @@ func TestTheLastTwoThatLeaveKeepBothCopies(t *testing.T) {
 		}
 		if !p.Vacated(tn.View) && test.owner == peer.Leaving && test.third == peer.Leaving {
 			t.Errorf("%s: it may not go", name)
+		}
+	}
+}
+
+// TestAGiverThatSeemsToJoinIsHeir: a receiver has nobody to make heir but the giver, and its gossip still
+// tells that the giver is joining. After a renewal the giver is appointed again: it has a copy, so a closed
+// partition without an heir would withhold all replies until gossip tells.
+func TestAGiverThatSeemsToJoinIsHeir(t *testing.T) {
+	for name, test := range map[string]struct {
+		giver peer.Instance
+		state peer.State
+		third bool // another member is active
+		want  peer.Instance
+	}{
+		"the giver seems to join":        {other, peer.Joining, false, other},
+		"another member joins":           {0, peer.Joining, false, 0},
+		"the giver leaves":               {other, peer.Leaving, false, 0},
+		"another member could be heir":   {other, peer.Joining, true, third},
+		"the giver is known as active":   {other, peer.Active, false, other},
+		"the giver is out of the view":   {fourth, peer.Joining, false, 0},
+		"gossip knows the giver, others": {other, peer.Active, true, other},
+	} {
+		l := newLab()
+		p := New(l.node(self), table.Partitions+7)
+		all, ring := members(self, other), seats{0, -1}
+		switch {
+		case test.third:
+			all, ring = members(self, other, third), seats{0, 1} // of those that are active
+		case test.state == peer.Active:
+			ring = seats{0, 1}
+		}
+		all[1].State = test.state
+		tn := l.turn(view.New(self, all, ring, len(all), len(all)))
+		e := peer.Epoch{Counter: 4, Instance: self}
+		p.Begin(tn, Fixture{Role: peer.Owned, Epoch: e, Owner: e, Heir: other})
+		p.own.giver, p.own.renew = test.giver, true
+		p.manage(tn)
+		for range 2 { // it grants the claim, and records it
+			if p.round == nil {
+				t.Fatalf("%s: premise: the owner renews", name)
+			}
+			a := peer.Answer{Round: p.round.id, Granted: true, Role: peer.Heir, Epoch: e, Owner: e}
+			if p.round.granted {
+				a.Owner = p.round.epoch(p)
+			}
+			for _, m := range all[1:] {
+				if p.round != nil {
+					p.onAnswer(tn, m.Instance, a)
+				}
+			}
+		}
+		if p.epoch.Counter != 5 || p.own.heir != nil {
+			t.Fatalf("%s: premise: it has renewed: %s", name, p.Describe(tn))
+		}
+		got := peer.Instance(0)
+		if p.own.next != nil {
+			got = p.own.next.to
+		}
+		if got != test.want {
+			t.Errorf("%s: it prepares %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// An owner without an heir has members that leave drop their copies, so that it can answer without them. If it
+// leaves, too, and no member joins, it does not: the copy may be the last one.
+func TestAnOwnerThatLeavesAsksNobodyToDropItsCopy(t *testing.T) {
+	for name, test := range map[string]struct {
+		owner, third peer.State
+		drops        bool
+	}{
+		"the owner stays":                     {peer.Active, peer.Leaving, true},
+		"the owner leaves":                    {peer.Leaving, peer.Leaving, false},
+		"the owner leaves and a member joins": {peer.Leaving, peer.Joining, true},
+	} {
+		_, p, tn := closedOwner(t)
+		p.own.heir = nil
+		all := members(self, other, third)
+		all[0].State, all[1].State, all[2].State, tn.State = test.owner, peer.Leaving, test.third, test.owner
+		tn.View = view.New(self, all, seats{0, -1}, 3, 3)
+		p.ViewChanged(tn)
+		if p.round == nil || p.round.kind != peer.Ask {
+			t.Fatalf("%s: premise: it asks who has a copy: %s", name, p.Describe(tn))
+		}
+		id := p.round.id
+		p.onAnswer(tn, other, peer.Answer{Round: id, Role: peer.Copy, Epoch: p.epoch, Owner: p.epoch})
+		p.onAnswer(tn, third, peer.Answer{Round: id, Owner: p.epoch})
+		drops := slices.ContainsFunc(sent(tn, SendRevoke), func(e Effect) bool { return e.To == other && e.Revoke.Drop })
+		if drops != test.drops {
+			t.Errorf("%s: the copy is to be dropped: %t", name, drops)
+		}
+		if p.own.soleCopy {
+			t.Errorf("%s: it takes its copy for the only one", name)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (p *Replica) seekCopies(t *Turn, v *view.View) {
 }
 
 // soughtCopies evaluates the answers to seekCopies. It tells leaving members to drop their
-// copies.
+// copies, unless this node leaves, too, and no member joins: then theirs may be the last one.
 func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 	v := t.View
 	near, all := p.node.Peers.Nearby(v)
@@ -88,7 +88,8 @@ func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 			return
 		case a.Role != peer.Nothing:
 			all = false
-			if m != nil && m.State == peer.Leaving && a.Epoch.Compare(p.epoch) <= 0 && p.own.noStandby() {
+			stays := v.Active(p.node.Self) || v.Joining() > 0
+			if m != nil && m.State == peer.Leaving && stays && a.Epoch.Compare(p.epoch) <= 0 && p.own.noStandby() {
 				q := peer.Revoke{Partition: p.id, Epoch: p.epoch, Drop: true}
 				t.sendRevoke(w, q, true)
 			}
@@ -112,10 +113,13 @@ func (o *Ownership) wanted(t *Turn) peer.Instance {
 	if want == o.suspended && t.Now < o.suspendedUntil {
 		want = o.other(v, want, int(o.id))
 	}
-	if want == o.node.Self || !v.Active(want) {
-		return 0
+	if want != o.node.Self && v.Active(want) {
+		return want
 	}
-	return want
+	if m := v.Member(o.giver); m != nil && m.State == peer.Joining {
+		return o.giver // gossip is late: who handed over was active
+	}
+	return 0
 }
 
 // other returns an active member that is neither this node nor the member not. If there
