@@ -25,6 +25,7 @@ func showings() map[string]showing {
 	for _, name := range []string{"a tick for a deadline of its own", "hasty checks find a silent owner", "one question for each partition", "a policy before Envoy's deadline"} {
 		all[name] = showing{why: briefly}
 	}
+	all["the last frames of a node that leaves arrive"] = showing{why: "the simulator's network is changed, and no node"}
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
