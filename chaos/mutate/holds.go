@@ -36,7 +36,7 @@ func ofHolds() []mutation {
 			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
 		}},
 		{name: "a refund forgets no id that was settled", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
-			{"limiter/table/amend.go", "state, limiter.SettledID)\n", "state, 0)\n"},
+			{"limiter/table/amend.go", "t.ring(p).at(pos), limiter.SettledID)\n", "t.ring(p).at(pos), 0)\n"},
 		}},
 		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "			share.ID.Hold = 0 //", "			share.ID.Hold += 0 //"},
@@ -52,7 +52,7 @@ func ofHolds() []mutation {
 			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
 		}},
 		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
-			{"limiter/table/moveholds.go", "			limiter.SetIDCost(&p.slots.at(at).state, estimate)\n", "			_ = estimate\n"},
+			{"limiter/table/moveholds.go", "			limiter.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
 		}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/table/import.go", "		t.settleMerged(p, now)\n", ""},

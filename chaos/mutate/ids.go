@@ -4,9 +4,6 @@ package main
 func ofIDs() []mutation {
 	const cluster, suite = "./internal/cluster", "./limiter/limitertest"
 	return []mutation{
-		{name: "an id that is remembered keeps its slot", pkg: "./limiter/table", test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
-			{"limiter/table/newid.go", " && s.state.Time <= now {", " && s.state.Time > 0 {"},
-		}},
 		{name: "the id of a denied check gives its room back", pkg: "./limiter/table", test: "^TestADeniedIDTakesNoRoom$", edits: []edit{
 			{"limiter/table/newid.go", "	if !d.Allowed {\n		t.unreserveOnce(r)\n", "	if !d.Allowed {\n"},
 		}},
@@ -127,6 +124,25 @@ func ofTakeBacks() []mutation {
 		}},
 		{name: "what a handover has is not taken back", pkg: "./internal/cluster/replica", test: "^TestTranscripts$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	if w.Amends || o.handover != nil {\n", "	if w.Amends {\n"},
+		}},
+	}
+}
+
+// ofIDRing returns those of the memory of ids.
+func ofIDRing() []mutation {
+	const table = "./limiter/table"
+	return []mutation{
+		{name: "an id that is remembered keeps its place", pkg: table, test: "^TestANewIDTakesAnEndedOnesSlot$", edits: []edit{
+			{"limiter/table/idring.go", "			return e.state.Time <= now\n", "			return e.state.Time > 0\n"},
+		}},
+		{name: "an id is found when others have moved", pkg: table, test: "^TestIDRing$", edits: []edit{
+			{"limiter/table/idring.go", "		g.n, g.out = kept, 0\n		g.reindex()\n", "		g.n, g.out = kept, 0\n"},
+		}},
+		{name: "counters and ids are exported in one order", pkg: table, test: "^TestCountersAndIDsHaveOneOrder$", edits: []edit{
+			{"limiter/table/move.go", "len(ids) > 0 && t.ring(p).ring[ids[0]].place < s.place", "len(ids) > 0"},
+		}},
+		{name: "an id that came from another member is found", pkg: table, test: "^TestCountersAndIDsHaveOneOrder$", edits: []edit{
+			{"limiter/table/import.go", "	return e.Limit.Algorithm() == limiter.Remembered && ", "	return e.Limit.Algorithm() == limiter.Holds && "},
 		}},
 	}
 }

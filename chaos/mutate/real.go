@@ -29,7 +29,7 @@ func showings() map[string]showing {
 	for _, m := range ofPorts() {
 		all[m.name] = showing{why: "the clients of the scenarios are honest, and chaos -attack goes by wider bounds; a test of the package makes the attack alone"}
 	}
-	for _, m := range slices.Concat(ofIDs(), ofTakeBacks(), ofMerges()) {
+	for _, m := range slices.Concat(ofIDs(), ofIDRing(), ofTakeBacks(), ofMerges()) {
 		all[m.name] = showing{why: nameless}
 	}
 	for _, m := range slices.Concat(ofHolds(), ofSlots()) {

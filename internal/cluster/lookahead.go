@@ -56,7 +56,7 @@ func (d *decider) prefetch(t *turn, charge *limiter.Charge) {
 			d.parts.touch(id)
 			d.table.PrefetchKey(id, k.Hash.Hi)
 			if charge.ID != nil && k.Cost > 0 {
-				d.table.PrefetchKey(id, table.IDOf(k, charge.ID.ID).Hi)
+				d.table.PrefetchIDs(id)
 			}
 		}
 	}

@@ -47,13 +47,13 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 	known, held := 0, 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		p, _, at, _, live := t.findID(now, c, k)
+		p, pos, live := t.findID(now, c, k)
 		if !live {
 			changed = t.endStray(p, k, c.ID.ID, now) || changed
 			continue
 		}
 		m := &keys[i]
-		m.known, m.was = true, limiter.IDCost(&p.slots.at(at).state)
+		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
 		}
@@ -163,8 +163,11 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint64) (fresh int64
 			return fresh, false
 		}
 	}
-	more := int(fresh) + 1 // the id may need a counter, too
-	return fresh, p.slots.growthBound(more) <= t.left() || p.slots.growth(more) <= t.left()
+	left := t.left() - t.ring(p).growth(1) // the id may need room, too
+	if fresh == 0 {
+		return 0, left >= 0
+	}
+	return fresh, p.slots.growthBound(int(fresh)) <= left || p.slots.growth(int(fresh)) <= left
 }
 
 // overdraw charges n units to all limits of a key, whatever they have left. It returns how much
@@ -214,8 +217,8 @@ func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, e
 		t.giveBackLast(p, s, c.ID.ID, now, less)
 	}
 	t.dropHold(p, s, c.ID.ID)
-	_, _, at, _, _ := t.findID(now, c, k)
-	id := &p.slots.at(at).state
+	_, pos, _ := t.findID(now, c, k)
+	id := t.ring(p).at(pos)
 	*id = limiter.NewID(now+limiter.Span(c.ID.Life), limiter.IDCharged(id), k.Cost, limiter.SettledID)
 	t.expiresAt(p, id.Time)
 }
@@ -249,8 +252,8 @@ func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.
 	one.Add(*k)
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
-	p, _, at, _, _ := t.findID(now, &one, k)
-	limiter.SetIDParts(&p.slots.at(at).state, limiter.SettledID)
+	p, pos, _ := t.findID(now, &one, k)
+	limiter.SetIDParts(t.ring(p).at(pos), limiter.SettledID)
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
@@ -298,8 +301,8 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		}
 		p := &t.parts[PartitionOf(k)]
 		keep := t.lengthen(p, t.findHolds(p, k), c.ID.ID, now+limiter.Span(c.ID.Hold))
-		_, _, at, _, _ := t.findID(now, c, k)
-		id := &p.slots.at(at).state
+		_, pos, _ := t.findID(now, c, k)
+		id := t.ring(p).at(pos)
 		limiter.SetIDCost(id, max(m.was, k.Cost))
 		id.Time = rememberedUntil(now, &limiter.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
 		t.expiresAt(p, id.Time)

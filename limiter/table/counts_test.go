@@ -14,6 +14,10 @@ func (t *Table) checkCounts() error {
 		if len(p.slots.blocks) > 0 {
 			held += int64(len(p.slots.blocks[0])) * slotBytes
 		}
+		held += t.ring(p).bytes()
+		if n := int64(t.ring(p).used()); n > 0 {
+			keys, slots[t.ring(p).number] = keys+n, slots[t.ring(p).number]+n
+		}
 		for j := range p.slots.size {
 			s := p.slots.at(j)
 			if s.limit == 0 {

@@ -14,6 +14,9 @@
 // by adding a block of slots and spreading the entries in place, so growth leaves no
 // garbage.
 //
+// The ids of checks are in rings, one for each partition, in the order in which they came: see idRing. All
+// else treats them as counters.
+//
 // A partition can be moved: [Table.Export] lists its counters with spans instead of
 // instants, and [Table.Import] inserts them under another clock, replacing or merging
 // with existing ones.

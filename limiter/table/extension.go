@@ -40,7 +40,7 @@ func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end 
 // findHold returns the slot with the holds of a charge's first key, and the state of its ID, if
 // that has a hold; otherwise nil. The partition is locked.
 func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition, *limiter.State) {
-	p, _, at, _, live := t.findID(now, c, c.Key(0))
+	p, pos, live := t.findID(now, c, c.Key(0))
 	if !live {
 		return nil, nil, nil
 	}
@@ -48,7 +48,7 @@ func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition
 	if s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
 		return nil, nil, nil
 	}
-	return s, p, &p.slots.at(at).state
+	return s, p, t.ring(p).at(pos)
 }
 
 // TakeBack takes an extension of the hold of a charge's only key back: what it added comes back, and

@@ -217,12 +217,17 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 	if r.ids > 0 {
 		held += t.registry.count(r.id).slots.Load()
 	}
-	need := int64(0)
-	for i := range c.Len() {
-		need += t.parts[PartitionOf(c.Key(i))].slots.growthBound(int(r.ids + fresh))
-	}
 	return 2*held <= t.maxKeys+t.copied.Load() && t.keys.Load()-t.copied.Load() <= t.maxKeys &&
-		(need <= t.left() || t.growthOfIDs(c, int(r.ids+fresh)) <= t.left())
+		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.left() || t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.left())
+}
+
+// growthOfHolds returns the memory that the ids and the holds of a charge need.
+func (t *Table) growthOfHolds(c *limiter.Charge, ids, holds int64, growth func(*slots, int) int64) (need int64) {
+	for i := range c.Len() {
+		p := &t.parts[PartitionOf(c.Key(i))]
+		need += t.ring(p).growth(int(ids)) + growth(&p.slots, int(holds))
+	}
+	return need
 }
 
 // hold notes what an allowed charge has charged to the keys that it costs something. It moves

@@ -10,10 +10,13 @@ import (
 // An id is remembered as a counter of its own for each key that was charged: the high half of
 // its hash is that of the key, changed by the id, and the low half is the key's. So it is in
 // the partition of the key, is copied, moved and merged like any counter, recovers when its
-// time is over, and counts towards the bounds of the table.
+// time is over, and counts towards the bounds of the table. Only its memory is of its own: see
+// [idRing].
 
 // ids is what a table knows of ids, and of receipts that were used.
 type ids struct {
+	_         [32]byte               // so that each ring is in one cache line
+	rings     [2 * Partitions]idRing // by partition; apart from those, since larger ones make checks without ids slower
 	once      once
 	limit     *limiter.Limit // of the counters that remember ids
 	forgotten atomic.Int64   // ids that were not remembered for want of room
@@ -33,15 +36,12 @@ func (t *Table) placeOfID(k *limiter.Key, id uint64) (place, lo uint64) {
 	return t.order.of(h.Hi), h.Lo ^ limiter.NameID(t.ids.limit)
 }
 
-// findID returns the index of the slot that remembers the id of a charge for a key, or where
-// it would be inserted, and whether it is remembered at now.
-func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *partition, e slot, i int, found, live bool) {
+// findID returns the position of the id of a charge for a key, -1 if it is unknown, and whether it is
+// remembered at now.
+func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *partition, pos int, live bool) {
 	p = &t.parts[PartitionOf(k)]
-	e.place, e.lo = t.placeOfID(k, c.ID.ID)
-	if i, found = p.slots.find(e.place, e.lo); found {
-		live = p.slots.at(i).state.Time > now
-	}
-	return p, e, i, found, live
+	pos = t.ring(p).find(t.placeOfID(k, c.ID.ID))
+	return p, pos, pos >= 0 && t.ring(p).at(pos).Time > now
 }
 
 // remembered returns the keys that a charge costs something, and those of them for which its
@@ -53,7 +53,7 @@ func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known 
 			continue
 		}
 		charged |= 1 << i
-		if _, _, _, _, live := t.findID(now, c, k); live {
+		if _, _, live := t.findID(now, c, k); live {
 			known |= 1 << i
 		}
 	}
@@ -131,7 +131,7 @@ func (t *Table) crowdedByIDs(c *limiter.Charge) bool {
 		most *= forHolds
 	}
 	for i := range c.Len() {
-		if k := c.Key(i); k.Cost > 0 && int64(t.parts[PartitionOf(k)].slots.used) >= most {
+		if k := c.Key(i); k.Cost > 0 && int64(t.used(&t.parts[PartitionOf(k)])) >= most {
 			return true
 		}
 	}
@@ -158,21 +158,13 @@ func (t *Table) reserveIDs(c *limiter.Charge, n int64) (number uint16, room bool
 	}
 	need := int64(0)
 	for i := range c.Len() {
-		need += t.parts[PartitionOf(c.Key(i))].slots.growthBound(int(n))
+		need += t.ids.rings[PartitionOf(c.Key(i))].growth(int(n))
 	}
-	if t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left() && t.growthOfIDs(c, int(n)) > t.left() {
+	if t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left() {
 		t.unreserveIDs(number, n)
 		return 0, false
 	}
 	return number, true
-}
-
-// growthOfIDs returns the memory that n more counters in each partition of a charge need.
-func (t *Table) growthOfIDs(c *limiter.Charge, n int) (need int64) {
-	for i := range c.Len() {
-		need += t.parts[PartitionOf(c.Key(i))].slots.growth(n)
-	}
-	return need
 }
 
 // unreserveIDs takes back what reserveIDs counted.
@@ -183,26 +175,22 @@ func (t *Table) unreserveIDs(number uint16, n int64) {
 	}
 }
 
-// remember remembers the id of a charge that was made, for each key that it costs something.
-// It moves slots, so it invalidates all pointers to slots.
+// remember remembers the id of a charge that was made, for each key that it costs something. It has
+// been counted.
 func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, number uint16) {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
-			p, e, at, found, _ := t.findID(now, c, k)
-			e.limit, e.state = number, idState(now, c.ID, k, chargedOf(d.Receipt, n, k))
-			end, over := at, found // a found one's time was over
-			if !found {
-				end, over = t.overID(p, e.place, now)
-			}
-			if over {
-				*p.slots.replace(at, end) = e
+			p, pos, _ := t.findID(now, c, k)
+			switch {
+			case pos >= 0: // its time was over, or two keys are equal
+				t.removeID(p, pos)
+			case t.ring(p).full() && t.ring(p).pop(now):
 				t.unreserveIDs(number, 1)
-				t.expiresAt(p, e.state.Time)
-			} else {
-				t.insert(p, e, now)
 			}
+			place, lo := t.placeOfID(k, c.ID.ID)
+			t.addID(p, place, lo, idState(now, c.ID, k, chargedOf(d.Receipt, n, k)), number, now)
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -235,8 +223,8 @@ func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
-			p, _, at, _, _ := t.findID(now, c, k)
-			s := &p.slots.at(at).state
+			p, pos, _ := t.findID(now, c, k)
+			s := t.ring(p).at(pos)
 			same = same && limiter.IDCost(s) == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == limiter.IDCharged(s))
 			d.Receipt.Time = limiter.IDCharged(s)
 			d.Receipt.Charged |= uint64(limiter.IDParts(s)&^limiter.SettledID) << n
@@ -343,14 +331,14 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	defer p.mu.Unlock()
 	p.advance(now)
 	t.arrive(p, k, now)
-	_, _, i, _, live := t.findID(now, c, k)
+	_, pos, live := t.findID(now, c, k)
 	if !live {
 		return c.ID.Hold == 0 // what a hold has charged was given back when it ended
 	}
-	if s := &p.slots.at(i).state; limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || uint64(limiter.IDParts(s)) != charged {
+	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || uint64(limiter.IDParts(s)) != charged {
 		return false
 	}
-	t.remove(p, i)
+	t.removeID(p, pos)
 	if s := t.findHolds(p, k); s != nil {
 		t.letGo(p, s, c.ID.ID, now)
 		t.dropHold(p, s, c.ID.ID)
@@ -365,8 +353,8 @@ func (t *Table) explainID(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		return
 	}
 	for i := range out {
-		if p, _, at, _, live := t.findID(now, c, c.Key(d.Limit(i).Key)); live {
-			until := p.slots.at(at).state.Time
+		if p, pos, live := t.findID(now, c, c.Key(d.Limit(i).Key)); live {
+			until := t.ring(p).at(pos).Time
 			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: stamp(until)})
 		}
 	}

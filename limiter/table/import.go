@@ -19,7 +19,11 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 	}
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
-			if holds == (entries[i].Limit.Algorithm() == limiter.Holds) && t.importOne(p, &entries[i], ids[i], now, mode) {
+			e := &entries[i]
+			if holds != (e.Limit.Algorithm() == limiter.Holds) {
+				continue
+			}
+			if t.isID(e) && t.importID(p, e, ids[i], now, mode) || !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
 				fresh--
 			}
 		}
@@ -35,15 +39,29 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 // reserveImport numbers the limits of entries, and counts the new keys if there is room
 // for all. Whatever the outcome, the caller must release the numbers.
 func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
-	bytes, blocks := int64(0), 0
+	bytes, blocks, freshIDs := int64(0), 0, int64(0)
 	for i := range entries {
 		e := &entries[i]
-		id := t.registry.id(e.Limit, nil)
+		isID := t.isID(e)
+		l := e.Limit
+		if isID {
+			l = t.ids.limit
+		}
+		id := t.registry.id(l, nil)
 		if id == 0 {
 			return ids, 0, noLimit
 		}
 		ids = append(ids, id)
 		place, words := t.order.of(e.Hi), len(e.Words)
+		if isID {
+			if t.ring(p).find(place, e.Lo) < 0 {
+				freshIDs++
+				if len(t.ring(p).all(place, nil)) >= maxImportedPerKey {
+					return ids, 0, crowded
+				}
+			}
+			continue
+		}
 		at, found := p.slots.find(place, e.Lo)
 		switch {
 		case !found && p.slots.crowded(at, maxImportedPerKey, place):
@@ -60,7 +78,8 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			blocks++
 		}
 	}
-	bytes += p.slots.growth(int(fresh))
+	bytes += p.slots.growth(int(fresh)) + t.ring(p).growth(int(freshIDs))
+	fresh += freshIDs
 	if bytes > 0 && (t.memory()+bytes > replicaFactor*t.maxBytes || t.slab.numbers() < blocks) {
 		return ids, 0, noRoom
 	}
@@ -68,7 +87,39 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 		t.keys.Add(-fresh)
 		return ids, 0, noRoom
 	}
+	t.growIDs(p, int(freshIDs))
 	return ids, fresh, decided
+}
+
+// isID reports whether an entry is an id.
+func (t *Table) isID(e *Entry) bool {
+	return e.Limit.Algorithm() == limiter.Remembered && limiter.NameID(e.Limit) == limiter.NameID(t.ids.limit)
+}
+
+// importID imports an id, for which the limit with a number was counted, and reports whether it was added.
+func (t *Table) importID(p *partition, e *Entry, number uint16, now limiter.Tick, mode ImportMode) bool {
+	l, state := t.ids.limit, e.State
+	state.Import(l, nil, now)
+	place := t.order.of(e.Hi)
+	pos, counts := t.ring(p).find(place, e.Lo), state.Time > now
+	switch {
+	case counts && pos < 0:
+		t.addID(p, place, e.Lo, state, number, now)
+		return true
+	case counts && mode == Merge:
+		have := t.ring(p).at(pos)
+		have.Roll(l, nil, now)
+		have.Merge(l, nil, &state, nil, now)
+	case counts:
+		*t.ring(p).at(pos) = state
+	case pos >= 0 && mode == Replace:
+		t.removeID(p, pos)
+	}
+	t.registry.release(number, 1)
+	if counts {
+		t.expiresAt(p, t.ring(p).at(pos).Time)
+	}
+	return false
 }
 
 // importOne imports one entry, whose limit has the number id, and reports whether it
@@ -138,9 +189,18 @@ func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limite
 // remove is set.
 func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (others int64) {
 	place := t.order.of(hi)
+	var one [1]int
+	for _, pos := range t.ring(p).all(place, one[:0]) {
+		if has(entries, t.ring(p).ring[pos].lo) {
+			continue
+		}
+		if others++; remove {
+			t.removeID(p, pos)
+		}
+	}
 	i, found := p.slots.findKey(place)
 	if !found {
-		return 0
+		return others
 	}
 	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
 		switch {

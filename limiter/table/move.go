@@ -83,11 +83,19 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	defer p.mu.Unlock()
 	p.advance(now)
 	t.arriveAll(p, now)
+	ids := t.ring(p).byPlace() // counters and ids come in one order
 	for i := range p.slots.size {
-		if s := p.slots.at(i); s.limit != 0 {
-			t.export(p, s, now, visit)
+		s := p.slots.at(i)
+		if s.limit == 0 {
+			continue
 		}
+		for len(ids) > 0 && t.ring(p).ring[ids[0]].place < s.place {
+			t.exportIDs(p, ids[:1], now, visit)
+			ids = ids[1:]
+		}
+		t.export(p, s, now, visit)
 	}
+	t.exportIDs(p, ids, now, visit)
 }
 
 // ExportKey is Export for the counters of one key, of all its limits: those whose hash
@@ -102,13 +110,21 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	p.advance(now)
 	t.arriveAll(p, now)
 	place := t.order.of(hi)
-	i, found := p.slots.findKey(place)
-	if !found {
-		return
+	if i, found := p.slots.findKey(place); found {
+		for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
+			t.export(p, s, now, visit)
+			i++
+		}
 	}
-	for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
-		t.export(p, s, now, visit)
-		i++
+	var one [1]int
+	t.exportIDs(p, t.ring(p).all(place, one[:0]), now, visit)
+}
+
+// exportIDs exports the ids at some positions.
+func (t *Table) exportIDs(p *partition, at []int, now limiter.Tick, visit func(Entry)) {
+	for _, pos := range at {
+		s := t.ring(p).slot(pos)
+		t.export(p, &s, now, visit)
 	}
 }
 
@@ -292,6 +308,9 @@ func (t *Table) Drop(part int) {
 // forget empties a partition, which is locked, even if giving a counter back panics.
 func (t *Table) forget(p *partition) {
 	defer t.emptied(p)
+	if n := t.ring(p).used(); n > 0 {
+		t.registry.release(t.ring(p).number, int64(n))
+	}
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
 			t.discard(p, s)
@@ -301,7 +320,9 @@ func (t *Table) forget(p *partition) {
 
 // emptied resets a locked partition whose counters have been released.
 func (t *Table) emptied(p *partition) {
-	t.keys.Add(-int64(p.slots.used))
+	t.keys.Add(-int64(t.used(p)))
+	t.arena.held.Add(-t.ring(p).bytes())
+	*t.ring(p) = idRing{}
 	p.slots.drop(1)
 	t.arena.ordinary(-len(p.slots.first))
 	p.slots = slots{arena: p.slots.arena}
@@ -340,7 +361,7 @@ func (t *Table) tally(p *partition) {
 	c := &t.copies[p.number]
 	n, bytes := 0, int64(0)
 	if c.on {
-		n, bytes = p.slots.used, int64(p.slots.bytes())+c.words
+		n, bytes = t.used(p), int64(p.slots.bytes())+t.ring(p).bytes()+c.words
 	}
 	if n != c.n {
 		t.copied.Add(int64(n - c.n))
@@ -361,5 +382,5 @@ func (t *Table) Count(part int) int {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.slots.used
+	return t.used(p)
 }

@@ -26,24 +26,24 @@ func (t *Table) steady(p *partition, holds *slot, words []uint64) {
 	}
 }
 
-// idBeside returns the index of the counter that remembers the id of a hold, and whether it is
+// idBeside returns the position of the id of a hold, -1 if it is unknown, and whether it is
 // remembered at now.
-func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick) (i int, live bool) {
+func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick) (pos int, live bool) {
 	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
-	i, found := p.slots.find(t.order.of(t.order.hash(holds.place)^id), key^limiter.NameID(t.ids.limit))
-	return i, found && p.slots.at(i).state.Time > now
+	pos = t.ring(p).find(t.order.of(t.order.hash(holds.place)^id), key^limiter.NameID(t.ids.limit))
+	return pos, pos >= 0 && t.ring(p).at(pos).Time > now
 }
 
 // endID lets the id of a hold be forgotten when the hold ends, unless it stands for a cost then. An
 // id is an entry of its own, which moves to another node when it changes, and a hold whenever its key
 // does. Each time both end a little later or earlier by the clock there.
 func (t *Table) endID(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick) {
-	i, live := t.idBeside(p, holds, h.ID, now)
-	if !live || h.Keep || limiter.IDParts(&p.slots.at(i).state) == limiter.SettledID {
+	pos, live := t.idBeside(p, holds, h.ID, now)
+	if !live || h.Keep || limiter.IDParts(t.ring(p).at(pos)) == limiter.SettledID {
 		return
 	}
-	p.slots.at(i).state.Time = h.End
-	t.expiresAt(p, max(h.End, limiter.IDCharged(&p.slots.at(i).state)))
+	t.ring(p).at(pos).Time = h.End
+	t.expiresAt(p, max(h.End, limiter.IDCharged(t.ring(p).at(pos))))
 }
 
 // endIDs is endID for all holds in a slot.
@@ -80,7 +80,7 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 		if known[h.ID] {
 			return h, false
 		}
-		if at, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && p.slots.at(at).state.Settled() {
+		if pos, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && t.ring(p).at(pos).Settled() {
 			return h, false
 		}
 		if t.concurrency(p, in, &h) == nil {
@@ -108,9 +108,9 @@ func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint
 	t.ends(p, s)
 	t.expiresAt(p, s.state.Until)
 	for id := range known {
-		at, live := t.idBeside(p, s, id, now)
-		if estimate := estimateOf(&s.state, t.words(s), id); live && estimate > 0 && !p.slots.at(at).state.Settled() {
-			limiter.SetIDCost(&p.slots.at(at).state, estimate)
+		pos, live := t.idBeside(p, s, id, now)
+		if estimate := estimateOf(&s.state, t.words(s), id); live && estimate > 0 && !t.ring(p).at(pos).Settled() {
+			limiter.SetIDCost(t.ring(p).at(pos), estimate)
 		}
 	}
 	return known
@@ -182,11 +182,11 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 	words := t.words(s)
 	for i := range int(s.state.A) {
 		h := limiter.HoldAt(words, i)
-		at, live := t.idBeside(p, s, h.ID, now)
-		if h.Limit == 0 || !live || !p.slots.at(at).state.Settled() {
+		pos, live := t.idBeside(p, s, h.ID, now)
+		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {
 			continue
 		}
-		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(&p.slots.at(at).state)
+		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(t.ring(p).at(pos))
 	}
 	return 0, 0, 0
 }
@@ -202,12 +202,12 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 	defer p.mu.Unlock()
 	p.advance(now)
 	t.arrive(p, k, now)
-	_, _, j, _, live := t.findID(now, c, k)
+	_, pos, live := t.findID(now, c, k)
 	s := t.findHolds(p, k)
 	if !live || s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
 		return false
 	}
-	if id := &p.slots.at(j).state; limiter.IDCharged(id) != at || limiter.IDCost(id) != k.Cost {
+	if id := t.ring(p).at(pos); limiter.IDCharged(id) != at || limiter.IDCost(id) != k.Cost {
 		return false
 	}
 	back, words := make(map[uint64]bool), t.words(s)
@@ -226,7 +226,7 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 	})
 	if forget {
 		t.dropHold(p, s, c.ID.ID)
-		t.remove(p, j)
+		t.removeID(p, pos)
 	}
 	return true
 }

@@ -7,36 +7,37 @@ import (
 )
 
 // A check with a new id is mostly one of a single key whose counters exist. It is decided with one
-// search for the id. The id takes the slot of one whose time is over, if one lies where the new one
-// belongs: so nothing is counted, few slots move, and the partition neither grows nor is swept.
+// search for the id. The id takes the room of the oldest of its partition, if the time of that is
+// over: so nothing is counted, and the partition neither grows nor is swept.
 
 // decideNew decides a check of one key, if it is without a hold, its id is not remembered, the
-// counters of the key have slots and the id finds room. In any other case it changes nothing and
-// reports false.
+// counters of the key have slots and the id finds room. In any other case it changes nothing that counts
+// and reports false.
 func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	k := c.Key(0)
+	fetch(unsafe.Pointer(&t.ids.rings[PartitionOf(k)]))
 	p, at := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	place, lo := t.placeOfID(k, c.ID.ID)
-	p.slots.fetchBoth(at, place)
+	t.fetchBoth(p, at, place)
 	if c.ID.Hold > 0 || c.Peek || k.Cost == 0 {
 		return false
 	}
-	i, over := p.slots.find(place, lo)
-	end := i
-	switch {
-	case !over:
-		end, over = t.overID(p, place, now)
-	case p.slots.at(i).state.Time > now:
+	g := t.ring(p)
+	pos := g.find(place, lo)
+	if pos >= 0 && g.at(pos).Time > now {
 		return false
 	}
 	var r reserved
+	over := pos >= 0 || g.full() && g.over(now)
 	if !over {
 		var room bool
 		if r, room = t.reserveOnce(c, 1, 1); !room {
-			return false
+			if over = g.over(now); !over {
+				return false
+			}
 		}
 	}
-	if !t.decideFound(p, at, now, c, d) { // it moves no slot
+	if !t.decideFound(p, at, now, c, d) {
 		t.unreserveOnce(r)
 		return false
 	}
@@ -44,44 +45,35 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		t.unreserveOnce(r)
 		return true
 	}
-	var to *slot
-	number := r.id
-	switch {
-	case over:
-		number = p.slots.at(end).limit
-		to = p.slots.replace(i, end)
-	case !p.slots.full():
-		to = p.slots.gap(i)
-	}
 	state := idState(now, c.ID, k, chargedOf(d.Receipt, 0, k))
-	if to == nil {
-		t.insert(p, slot{place: place, lo: lo, state: state, limit: number}, now)
-		return true
+	switch {
+	case pos >= 0:
+		t.renewID(p, pos, state, now)
+	case over:
+		g.pop(now)
+		t.addID(p, place, lo, state, g.number, now)
+	default:
+		t.addID(p, place, lo, state, r.id, now)
 	}
-	to.place, to.lo, to.state, to.words, to.limit, to.class = place, lo, state, 0, number, 0
-	t.expiresAt(p, state.Time)
 	return true
 }
 
-// overID returns the index of the first id whose time is over among the slots that are searched
-// for an entry with a place, or would move for it.
-func (t *Table) overID(p *partition, place uint64, now limiter.Tick) (end int, ok bool) {
-	if p.expiry.Load() > int64(now) || p.slots.homes == 0 {
-		return 0, false
+// renewID remembers an id once more, whose time was over: as the youngest, so that it does not keep others in
+// the ring, or in its place if the ring would have to grow for it.
+func (t *Table) renewID(p *partition, pos int, state limiter.State, now limiter.Tick) {
+	g := t.ring(p)
+	e := g.ring[pos]
+	g.take(pos)
+	if g.full() && g.pop(now) {
+		t.unreserveIDs(g.number, 1)
 	}
-	other := uint16(0) // the last number that was not of ids
-	for i := p.slots.home(place); ; i++ {
-		s := p.slots.at(i)
-		if s.limit == 0 {
-			return 0, false
-		}
-		if s.limit != other && s.state.Time <= now {
-			if t.registry.limit(s.limit).Algorithm() == limiter.Remembered {
-				return i, true
-			}
-			other = s.limit
-		}
+	if !g.full() {
+		t.addID(p, e.place, e.lo, state, g.number, now)
+		return
 	}
+	g.out--
+	*g.at(pos) = state
+	t.expiresAt(p, state.Time)
 }
 
 // idState returns the state of the id of a charge of a key.
@@ -89,14 +81,13 @@ func idState(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged 
 	return limiter.NewID(rememberedUntil(now, id), now, k.Cost, uint32(charged))
 }
 
-// fetchBoth makes the processor fetch the slots of two places at a time: those of a key and its id,
-// which lie apart. The partition is locked.
-func (t *slots) fetchBoth(key, id uint64) {
-	if t.homes == 0 {
-		return
+// fetchBoth makes the processor fetch the memory of a key and of an id at a time, which lie apart. The
+// partition is locked.
+func (t *Table) fetchBoth(p *partition, key, id uint64) {
+	t.ring(p).fetch(id)
+	if p.slots.homes > 0 {
+		fetchPair(unsafe.Pointer(p.slots.at(p.slots.home(key))))
 	}
-	fetchPair(unsafe.Pointer(t.at(t.home(key))))
-	fetchPair(unsafe.Pointer(t.at(t.home(id))))
 }
 
 // fetchAll is fetchBoth for all keys of a charge.
@@ -104,6 +95,6 @@ func (t *Table) fetchAll(c *limiter.Charge) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		place, _ := t.placeOfID(k, c.ID.ID)
-		t.parts[PartitionOf(k)].slots.fetchBoth(t.order.of(k.Hash.Hi), place)
+		t.fetchBoth(&t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi), place)
 	}
 }

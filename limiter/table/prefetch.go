@@ -19,7 +19,7 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 		k := c.Key(i)
 		t.prefetch(PartitionOf(k), k.Hash.Hi)
 		if c.ID != nil && k.Cost > 0 {
-			t.prefetch(PartitionOf(k), IDOf(k, c.ID.ID).Hi)
+			t.PrefetchIDs(PartitionOf(k))
 		}
 	}
 }
@@ -29,6 +29,14 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 func (t *Table) PrefetchKey(partition int, hi uint64) {
 	if uint(partition) < uint(len(t.layouts)) {
 		t.prefetch(partition, hi)
+	}
+}
+
+// PrefetchIDs prefetches where the ids of a partition lie, for a check with an id. An invalid
+// partition is ignored.
+func (t *Table) PrefetchIDs(partition int) {
+	if uint(partition) < uint(len(t.parts)) {
+		fetch(unsafe.Pointer(&t.ids.rings[partition]))
 	}
 }
 

@@ -58,5 +58,6 @@ func TestPrefetchOfNoPartition(t *testing.T) {
 	tab := New(Config{})
 	for _, p := range []int{-1, 2 * Partitions, 1 << 20} {
 		tab.PrefetchKey(p, 7)
+		tab.PrefetchIDs(p)
 	}
 }

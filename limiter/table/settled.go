@@ -24,7 +24,7 @@ func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _, _, _, live := t.findID(now, c, k)
+	_, _, live := t.findID(now, c, k)
 	return live
 }
 
@@ -60,13 +60,13 @@ func (t *Table) ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
-	_, _, j, _, live := t.findID(now, c, k)
+	_, pos, live := t.findID(now, c, k)
 	if !live {
 		return false
 	}
-	if s := &p.slots.at(j).state; limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost {
+	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost {
 		return false
 	}
-	t.remove(p, j)
+	t.removeID(p, pos)
 	return true
 }

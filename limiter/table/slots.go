@@ -181,18 +181,6 @@ func (t *slots) gap(i int) *slot {
 	return t.at(i)
 }
 
-// replace returns the slot for an entry that belongs at the index i from find, in place of the one
-// at end. That one lies at the home of the entry or after it, and the slots between are in use.
-func (t *slots) replace(i, end int) *slot {
-	for ; end > i; end-- {
-		*t.at(end) = *t.at(end - 1)
-	}
-	for ; end < i-1; end++ { // none comes to lie before its home, which is not after that of the entry
-		*t.at(end) = *t.at(end + 1)
-	}
-	return t.at(end)
-}
-
 // remove frees slot i and closes the gap.
 func (t *slots) remove(i int) {
 	for {

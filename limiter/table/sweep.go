@@ -10,6 +10,7 @@ const reclaimEnough = 1024
 func (t *Table) sweep(p *partition, now limiter.Tick) int {
 	t.arriveAll(p, now)
 	first, before := never, p.slots.used
+	over, next := t.sweepIDs(p, now)
 	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
 	var l *limiter.Limit            // that of the slot before
 	number := uint16(0)
@@ -31,11 +32,11 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 		return true
 	}, t.left() < int64(p.slots.bytes()))
 	t.registry.release(of, gone)
-	p.expiry.Store(int64(first))
+	p.expiry.Store(int64(min(first, next)))
 	t.keys.Add(int64(p.slots.used - before))
 	t.publish(p)
 	t.tally(p)
-	return before - p.slots.used
+	return before - p.slots.used + over
 }
 
 // sweepOne is sweep for an unlocked partition.

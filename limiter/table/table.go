@@ -53,8 +53,9 @@ func DefaultMaxBytes(maxKeys int) int64 {
 type Config struct {
 	// MaxKeys bounds the counters, one for each key and limit; 0 means
 	// [DefaultMaxKeys]. A counter takes 48 bytes, about 80 with the spare room of its
-	// partition. A sliding_window or sliding_log takes words in addition, once it was
-	// charged in a second sub-window or at a second instant. At the bound Overflow
+	// partition, and a remembered id about 60. A sliding_window or sliding_log takes
+	// words in addition, once it was charged in a second sub-window or at a second
+	// instant. At the bound Overflow
 	// decides checks with new keys. A counter that has not recovered is never evicted.
 	// Imported counters are accepted up to three times the bound, and count towards it.
 	MaxKeys int
@@ -89,6 +90,7 @@ var ErrTooManyLimits = errors.New("the table holds counters of too many differen
 type Table struct {
 	parts    [2 * Partitions]partition
 	layouts  [2 * Partitions]atomic.Pointer[layout] // of parts, for prefetching
+	ids      ids
 	order    order
 	registry *registry
 	overflow Overflow
@@ -101,7 +103,6 @@ type Table struct {
 	copied atomic.Int64           // used slots in partitions that are copies
 	lent   atomic.Int64           // bytes of these partitions
 
-	ids     ids
 	keys    atomic.Int64 // used slots, including recovered ones until they are swept
 	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
 	full    fullness
@@ -130,6 +131,12 @@ type partition struct {
 
 	extended extended // holds that were extended lately
 }
+
+// ring returns the ids of a partition.
+func (t *Table) ring(p *partition) *idRing { return &t.ids.rings[p.number] }
+
+// used returns how many counters a partition has, with its ids.
+func (t *Table) used(p *partition) int { return p.slots.used + t.ring(p).used() }
 
 // unbounded is a bound in bytes that is never reached and can be multiplied by
 // replicaFactor.
@@ -369,6 +376,14 @@ func (t *Table) Shares() []Share { return t.registry.all() }
 func (t *Table) check(p *partition) error {
 	if err := p.slots.check(); err != nil {
 		return err
+	}
+	if err := t.ring(p).check(); err != nil {
+		return err
+	}
+	for _, pos := range t.ring(p).byPlace() {
+		if at := t.ring(p).at(pos).Time; at > p.clock && int64(at) < p.expiry.Load() {
+			return fmt.Errorf("an id ends at %d, before the partition's bound %d", at, p.expiry.Load())
+		}
 	}
 	for i := range p.slots.size {
 		s := p.slots.at(i)

@@ -43,7 +43,7 @@ func (t *Table) checkAll(tb testing.TB) {
 		if err := t.check(&t.parts[i]); err != nil {
 			tb.Fatalf("partition %d: %v", i, err)
 		}
-		taken += t.parts[i].slots.used
+		taken += t.used(&t.parts[i])
 	}
 	if int64(taken) != t.keys.Load() {
 		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.keys.Load())

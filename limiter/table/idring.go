@@ -1,0 +1,396 @@
+package table
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// idEntry is one id that is remembered for a key. Its place and lo are those of [Table.placeOfID]. It has no
+// words, and its limit is that of the ring.
+type idEntry struct {
+	place, lo uint64
+	state     limiter.State
+}
+
+// idRing has the ids of a partition in the order in which they came, which is mostly the one in
+// which they end. So a full ring finds an ended id to replace without a search: the oldest. The entries need
+// no room between them. They are found by an index, which takes few cache lines.
+//
+// An id whose time ends before that of older ones stays until it is the oldest or the ring has no room. An id
+// that is forgotten stays so long too, as an entry that was taken out.
+//
+// Entries are numbered from 0 to below twice the size of the ring and then from 0 again. An element of the
+// index has the number of its entry. Once that has left the ring, the number lies outside those of the present
+// entries, and the element is stale: nobody has to look for it. The index is made anew before its numbers
+// come again, each time when the entry with the first position is added.
+//
+// The fields fill one cache line.
+//
+// Invariants: each entry that was not taken out has an element in the index, at its home or after it, and no
+// element between them is free. Some elements are free, since the index has twice as many as the ring has entries.
+type idRing struct {
+	index  []uint32 // in the lowest bits 1 and the number of an entry, above them bits of its place; 0: free
+	ring   []idEntry
+	head   uint32 // number of the oldest entry
+	n      uint32 // entries, with those that were taken out
+	out    uint32 // entries that were taken out
+	number uint16 // of the limit in the registry, if there are entries that were not taken out
+}
+
+const (
+	idBytes = 40
+	// idGone is the Time of an entry that was taken out.
+	idGone = -never
+)
+
+// used returns how many ids the ring has.
+func (g *idRing) used() int { return int(g.n - g.out) }
+
+// at returns the state of the id at a position.
+func (g *idRing) at(pos int) *limiter.State { return &g.ring[pos].state }
+
+// slot returns an id as a slot outside the table.
+func (g *idRing) slot(pos int) slot {
+	e := &g.ring[pos]
+	return slot{place: e.place, lo: e.lo, state: e.state, limit: g.number}
+}
+
+// mask returns the bits of an element of the index that have the number.
+func (g *idRing) mask() uint32 { return 1<<bits.Len(2*uint(len(g.ring))) - 1 }
+
+// tag returns the element of the index for a place, without the number.
+func (g *idRing) tag(place uint64) uint32 { return uint32(place) &^ g.mask() }
+
+// home returns where the search for a place starts in the index.
+func (g *idRing) home(place uint64) int { return int(place >> 32 * uint64(len(g.index)) >> 32) }
+
+func (g *idRing) next(i int) int {
+	if i++; i < len(g.index) {
+		return i
+	}
+	return 0
+}
+
+// numberOf returns the number of the i-th entry, from the oldest.
+func (g *idRing) numberOf(i uint32) uint32 {
+	if i += g.head; i >= 2*uint32(len(g.ring)) {
+		i -= 2 * uint32(len(g.ring))
+	}
+	return i
+}
+
+// position returns where the entry with a number lies.
+func (g *idRing) position(number uint32) int {
+	if int(number) >= len(g.ring) {
+		return int(number) - len(g.ring)
+	}
+	return int(number)
+}
+
+// stale reports whether the entry of an element of the index has left the ring.
+func (g *idRing) stale(e uint32) bool {
+	i := e&g.mask() - 1 - g.head // from the oldest
+	if int32(i) < 0 {
+		i += 2 * uint32(len(g.ring))
+	}
+	return i >= g.n
+}
+
+// find returns the position of an id, -1 if the ring does not have it.
+func (g *idRing) find(place, lo uint64) int {
+	if g.n == 0 {
+		return -1
+	}
+	tag, mask := g.tag(place), g.mask()
+	for i := g.home(place); g.index[i] != 0; i = g.next(i) {
+		e := g.index[i]
+		if e&^mask != tag || g.stale(e) {
+			continue
+		}
+		pos := g.position(e&mask - 1)
+		if r := &g.ring[pos]; r.place == place && r.lo == lo && r.state.Time != idGone {
+			return pos
+		}
+	}
+	return -1
+}
+
+// all adds to at the positions of all ids at a place: of one, or of several if half of their hashes is equal.
+func (g *idRing) all(place uint64, at []int) []int {
+	if g.n == 0 {
+		return at
+	}
+	for i := g.home(place); g.index[i] != 0; i = g.next(i) {
+		if g.stale(g.index[i]) {
+			continue
+		}
+		pos := g.position(g.index[i]&g.mask() - 1)
+		if e := &g.ring[pos]; e.place == place && e.state.Time != idGone {
+			at = append(at, pos)
+		}
+	}
+	return at
+}
+
+// fetch makes the processor fetch what a search for a place reads, and where the next id comes to lie: in a
+// full ring the place of the oldest.
+func (g *idRing) fetch(place uint64) {
+	if len(g.ring) == 0 {
+		return
+	}
+	next := &g.ring[g.position(g.numberOf(g.n))]
+	fetch(unsafe.Pointer(&next.place))
+	fetch(unsafe.Pointer(&next.state))
+	fetch(unsafe.Pointer(&g.index[g.home(place)]))
+}
+
+// push adds an id, for which there is room.
+func (g *idRing) push(place, lo uint64, state limiter.State) {
+	number := g.numberOf(g.n)
+	pos := g.position(number)
+	e := &g.ring[pos]
+	e.place, e.lo, e.state = place, lo, state
+	g.n++
+	if pos == 0 {
+		g.reindex()
+		return
+	}
+	g.link(place, number)
+}
+
+// link adds an entry to the index.
+func (g *idRing) link(place uint64, number uint32) {
+	i := g.home(place)
+	for e := g.index[i]; e != 0 && !g.stale(e); e = g.index[i] {
+		i = g.next(i)
+	}
+	g.index[i] = g.tag(place) | number + 1
+}
+
+// reindex makes the index anew.
+func (g *idRing) reindex() {
+	clear(g.index)
+	for i := range g.n {
+		number := g.numberOf(i)
+		if e := &g.ring[g.position(number)]; e.state.Time != idGone {
+			g.link(e.place, number)
+		}
+	}
+}
+
+// take takes out the id at a position.
+func (g *idRing) take(pos int) {
+	g.ring[pos].state.Time = idGone
+	g.out++
+}
+
+// full reports whether the ring has no room for another id.
+func (g *idRing) full() bool { return int(g.n) == len(g.ring) }
+
+// over reports whether the oldest id is over at now. It removes entries that were taken out before it.
+func (g *idRing) over(now limiter.Tick) bool {
+	for g.n > 0 {
+		e := &g.ring[g.position(g.head)]
+		if e.state.Time != idGone {
+			return e.state.Time <= now
+		}
+		g.out--
+		g.leave()
+	}
+	return false
+}
+
+// leave removes the oldest entry.
+func (g *idRing) leave() {
+	g.head = g.numberOf(1)
+	g.n--
+}
+
+// pop removes the oldest id if it is over at now, and reports whether it did.
+func (g *idRing) pop(now limiter.Tick) bool {
+	if !g.over(now) {
+		return false
+	}
+	g.leave()
+	return true
+}
+
+// drop removes all ids whose time is over at now. It returns how many these were, and when the
+// first of the others ends.
+func (g *idRing) drop(now limiter.Tick) (dropped int, first limiter.Tick) {
+	had, kept := g.used(), uint32(0)
+	first = never
+	for g.pop(now) {
+		continue
+	}
+	for i := range g.n {
+		e := &g.ring[g.position(g.numberOf(i))]
+		if e.state.Time <= now {
+			continue
+		}
+		first = min(first, e.state.Time)
+		if kept < i {
+			g.ring[g.position(g.numberOf(kept))] = *e
+		}
+		kept++
+	}
+	if kept < g.n {
+		g.n, g.out = kept, 0
+		g.reindex()
+	}
+	return had - int(kept), first
+}
+
+// resize gives the ring a size, which is enough for its ids.
+func (g *idRing) resize(size int) {
+	old := *g
+	*g = idRing{number: old.number}
+	if size == 0 {
+		return
+	}
+	g.ring, g.index = make([]idEntry, size), make([]uint32, indexSize(size))
+	for i := range old.n {
+		if e := &old.ring[old.position(old.numberOf(i))]; e.state.Time != idGone {
+			g.ring[g.n] = *e
+			g.n++
+		}
+	}
+	g.reindex()
+}
+
+// bytes returns the memory of the ring.
+func (g *idRing) bytes() int64 { return bytesOfRing(len(g.ring)) }
+
+// growth returns the memory that n more ids may need.
+func (g *idRing) growth(n int) int64 {
+	if int(g.n)+n <= len(g.ring) {
+		return 0
+	}
+	return bytesOfRing(largerRing(int(g.n)+n-1)) - g.bytes()
+}
+
+func bytesOfRing(size int) int64 { return int64(size)*idBytes + int64(indexSize(size))*4 }
+
+// indexSize returns the size of the index of a ring, in whole cache lines.
+func indexSize(ring int) int { return (2*ring + 15) &^ 15 }
+
+// largestSmallRing is the largest ring that fills a size of small objects of the runtime.
+const largestSmallRing = 819
+
+// ringSize returns the size of a ring for n ids. Its memory fills what the runtime allocates.
+func ringSize(n int) int {
+	if n > largestSmallRing {
+		const page = 8192
+		return (n*idBytes + page - 1) / page * page / idBytes
+	}
+	sizes := [...]uint16{
+		0, 8, 12, 16, 19, 22, 25, 28, 32, 35, 38, 44, 51, 57, 67, 76, 80, 86, 102, 121, 134, 153, 163, 172, 204,
+		236, 256, 272, 307, 339, 358, 409, 460, 476, 512, 544, 614, 681, 716, largestSmallRing,
+	}
+	i, _ := slices.BinarySearch(sizes[:], uint16(n))
+	return int(sizes[i])
+}
+
+// largerRing returns the size of a ring that n ids fill, with one more. Small rings grow by the least step, and
+// larger ones by an eighth.
+func largerRing(n int) int {
+	if n < largestSmallRing {
+		return ringSize(n + max(1, n/20))
+	}
+	return ringSize(n + n/8)
+}
+
+// byPlace returns the positions of all ids in the order of their places.
+func (g *idRing) byPlace() []int {
+	if g.used() == 0 {
+		return nil
+	}
+	at := make([]int, 0, g.used())
+	for i := range g.n {
+		if pos := g.position(g.numberOf(i)); g.ring[pos].state.Time != idGone {
+			at = append(at, pos)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(g.ring[a].place, g.ring[b].place) })
+	return at
+}
+
+// check verifies the invariants of the ring, for tests.
+func (g *idRing) check() error {
+	at := g.byPlace()
+	for _, pos := range at {
+		if e := &g.ring[pos]; g.find(e.place, e.lo) != pos {
+			return fmt.Errorf("the id at %d is not found", pos)
+		}
+	}
+	indexed, free := 0, 0
+	for _, e := range g.index {
+		switch {
+		case e == 0:
+			free++
+		case !g.stale(e) && g.ring[g.position(e&g.mask()-1)].state.Time != idGone:
+			indexed++
+		}
+	}
+	if len(at) != g.used() || indexed != g.used() || len(g.index) != indexSize(len(g.ring)) || free == 0 && len(g.ring) > 0 {
+		return fmt.Errorf("%d ids, and %d in an index of %d, %d free; %d are counted in a ring of %d", len(at), indexed, len(g.index), free, g.used(), len(g.ring))
+	}
+	return nil
+}
+
+// addID adds an id to a partition. It has been counted, and its limit has the number.
+func (t *Table) addID(p *partition, place, lo uint64, state limiter.State, number uint16, now limiter.Tick) {
+	g := t.ring(p)
+	if g.full() {
+		t.makeRoomForID(p, now)
+	}
+	g.number = number
+	g.push(place, lo, state)
+	t.expiresAt(p, state.Time)
+}
+
+// makeRoomForID drops the ids of a full ring that are over. The ring grows if they are few.
+func (t *Table) makeRoomForID(p *partition, now limiter.Tick) {
+	g := t.ring(p)
+	n, _ := g.drop(now)
+	t.unreserveIDs(g.number, int64(n))
+	if len(g.ring)-int(g.n) <= len(g.ring)/8 {
+		t.resizeIDs(p, largerRing(len(g.ring)))
+	}
+}
+
+// growIDs makes room for n more ids, so that the ring does not grow with each step that they need.
+func (t *Table) growIDs(p *partition, n int) {
+	if t.ring(p).growth(n) > 0 {
+		t.resizeIDs(p, largerRing(int(t.ring(p).n)+n-1))
+	}
+}
+
+func (t *Table) resizeIDs(p *partition, size int) {
+	before := t.ring(p).bytes()
+	t.ring(p).resize(size)
+	t.arena.held.Add(t.ring(p).bytes() - before)
+}
+
+// sweepIDs drops the ids of a partition that are over, and returns how many and when the first of the
+// others ends. A ring that is mostly free shrinks.
+func (t *Table) sweepIDs(p *partition, now limiter.Tick) (dropped int, first limiter.Tick) {
+	g := t.ring(p)
+	dropped, first = g.drop(now)
+	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && t.left() < g.bytes() {
+		t.resizeIDs(p, size)
+	}
+	t.unreserveIDs(g.number, int64(dropped))
+	return dropped, first
+}
+
+// removeID forgets the id at a position.
+func (t *Table) removeID(p *partition, pos int) {
+	t.ring(p).take(pos)
+	t.unreserveIDs(t.ring(p).number, 1)
+}
