@@ -51,7 +51,7 @@ func ofHolds() []mutation {
 			{"limiter/table/moveholds.go", "known[h.ID], h.End = true, max(h.End, end)", "known[h.ID] = true"},
 			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
 		}},
-		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
+		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestAMergedIDStandsForWhatTheReservationHasHere$", edits: []edit{
 			{"limiter/table/moveholds.go", "			limiter.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
 		}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{

@@ -591,3 +591,28 @@ func TestALateSettlementIsChargedBeyondTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestAPartitionWaitsForRoomElsewhere: a world is settled although a partition is not where it belongs, while the
+// member that should have it has no room for a copy.
+func TestAPartitionWaitsForRoomElsewhere(t *testing.T) {
+	if w, err := Run(Chaos, 340278, false); err != nil || w.crowd.unkept == 0 {
+		t.Errorf("a partition whose next owner has no room, %d times: %v", w.crowd.unkept, err)
+	}
+	d := direct(t, 1, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
+	id := d.key.part
+	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+	waits := func(why string, want bool) {
+		t.Helper()
+		if got := d.waitsForRoom(id); got != want {
+			t.Errorf("%s: the partition may wait: %t", why, got)
+		}
+	}
+	waits("the heir has room", false)
+	heir.fullAt = d.now
+	waits("the heir has none", true)
+	d.now += 4 * limiter.Second
+	waits("the heir had none 4 s ago", false)
+	heir.fullAt = d.now
+	owner.crash(true)
+	waits("the owner is dead", false)
+}

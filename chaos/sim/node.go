@@ -33,6 +33,7 @@ type Node struct {
 	rumours   map[string]*rumour // what gossip says of the others, by name
 	rules     map[string]*limiter.Rule
 	leftAt    limiter.Tick // when it left gracefully; others hear of it
+	fullAt    limiter.Tick // when its table last had no room for a copy; 0 if never
 	countsOn  bool         // they do not: it saw no majority of them
 	asked     int          // clients that wait for it
 	lastDebug string
@@ -126,6 +127,7 @@ func (n *Node) Problem(what string, err error) {
 	full := n.w.crowd.maxKeys > 0 && errors.Is(err, table.ErrFull)
 	if full {
 		n.w.crowd.unkept++
+		n.fullAt = n.w.now
 	}
 	if n.w.lenient || full {
 		n.w.logf("%s: %s: %v", n.name, what, err)

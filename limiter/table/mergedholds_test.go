@@ -182,3 +182,37 @@ func holdsApart(t *testing.T, l *limiter.Limit, seed uint64) {
 		}
 	}
 }
+
+// TestAMergedIDStandsForWhatTheReservationHasHere: an id may be over a moment before its reservation, since they move
+// apart. Another table, which has raised the estimate, brings the id back. It stands for what is charged here, so
+// that a settlement gives back no more than that.
+func TestAMergedIDStandsForWhatTheReservationHasHere(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 100, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mergedHolds{t: t, rng: rand.New(rand.NewPCG(1, 1)), l: l, now: noon, here: New(Config{}), other: New(Config{})}
+	h := m.reserve(m.here, 1)
+	c := m.charge(h, 0)
+	m.part = PartitionOf(c.Key(0))
+	if err := m.other.Import(m.part, m.now, m.export(m.here), Replace); err != nil {
+		t.Fatal(err)
+	}
+	raised := h.estimate + 20
+	if out, done := m.other.Amend(m.now, m.charge(h, raised), limiter.Amend{Extend: true}); !done || out.State != limiter.AmendDone {
+		t.Fatal(out)
+	}
+	p, pos, live := m.here.findID(m.now, c, c.Key(0))
+	if !live {
+		t.Fatal("the id is unknown here")
+	}
+	m.here.ring(p).at(pos).Time = m.now
+	if err := m.here.Import(m.part, m.now, m.export(m.other), Merge); err != nil {
+		t.Fatal(err)
+	}
+	before := used(t, m.here, l, m.now)
+	out, done := m.here.Amend(m.now, m.charge(h, h.estimate), limiter.Amend{})
+	if after := used(t, m.here, l, m.now); !done || out.State != limiter.AmendDone || after != before {
+		t.Errorf("a reservation of %d was settled with as much, %v: %d were counted before, %d are now", h.estimate, out, before, after)
+	}
+}
