@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
@@ -144,7 +145,7 @@ func (w *World) settled() error {
 		if state := n.members.State(); state != peer.Active {
 			return fmt.Errorf("%s is %v", n.name, state)
 		}
-		for _, id := range n.core.Unsettled(len(w.parts)) {
+		for _, id := range n.core.Unsettled(math.MaxInt) {
 			if !w.waitsForRoom(id) {
 				return fmt.Errorf("%s is not settled: partition %d: %s", n.name, id, n.core.Describe(id))
 			}
