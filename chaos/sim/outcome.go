@@ -165,24 +165,6 @@ func (w *World) settled() error {
 	return nil
 }
 
-// waitsForRoom: a partition has an owner and an heir, and the member that should own it, or be its heir, had no
-// room for a copy of late. The owner tries again every 3 s, so the partition moves once counters there have recovered.
-func (w *World) waitsForRoom(id int) bool {
-	for _, n := range w.live() {
-		info, _ := n.core.Partition(id)
-		if info.Role != peer.Owned {
-			continue
-		}
-		v := n.core.View()
-		want := w.node(v.Owner(uint16(id)))
-		if want == n {
-			want = w.node(v.Successor(uint16(id)))
-		}
-		return info.Heir != 0 && want != nil && want.fullAt != 0 && w.now-want.fullAt < 4*limiter.Second
-	}
-	return false
-}
-
 // idle: a while after the last check nothing waits for anybody at any node. Where a full table
 // keeps no copies, what changed waits for it.
 func (w *World) idle() error {
