@@ -85,7 +85,7 @@ func fit(m *weirv1.CheckColumns, n int, text uint64) error {
 	return nil
 }
 
-// sum adds up at most MaxBatch lengths.
+// sum adds up lengths: so few fit into a message that the sum does not overflow.
 func sum(lengths []uint32) (total uint64) {
 	for _, n := range lengths {
 		total += uint64(n)

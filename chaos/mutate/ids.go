@@ -138,6 +138,9 @@ func ofIDRing() []mutation {
 		{name: "an id is found when others have moved", pkg: table, test: "^TestIDRing$", edits: []edit{
 			{"limiter/table/idring.go", "		g.n, g.out = kept, 0\n		g.reindex()\n", "		g.n, g.out = kept, 0\n"},
 		}},
+		{name: "a partition that ids of one key fill is swept now and then", pkg: table, test: "^TestAFloodOfIDsIsSweptNowAndThen$", edits: []edit{
+			{"limiter/table/sweep.go", "int64(*unswept) < used/crowdPart", "int64(*unswept) < 0"},
+		}},
 		{name: "counters and ids are exported in one order", pkg: table, test: "^TestCountersAndIDsHaveOneOrder$", edits: []edit{
 			{"limiter/table/move.go", "len(ids) > 0 && t.ring(p).ring[ids[0]].place < s.place", "len(ids) > 0"},
 		}},

@@ -179,6 +179,7 @@ var errNothingShown = errors.New("the caller shows nothing")
 // At returns an Access with the same permissions, for listeners with another CertificateFlag.
 func (a *Access) At(certificateFlag string) transport.Access { return elsewhere{a, certificateFlag} }
 
+// elsewhere identifies callers as access does, and names another flag to those who show nothing.
 type elsewhere struct {
 	access *Access
 	flag   string

@@ -117,7 +117,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 
 // The ids of one key are at most an idsOfKey-th of MaxKeys: else those of a few keys would take the
 // room of all others. They lie in one partition, so the counters of that are compared: usually it
-// has a thousandth of all. Holds find room there up to twice as many.
+// has a thousandth of all. Holds find room there up to twice as many. See crowdPart for how ended ones make room.
 const (
 	idsOfKey = 16
 	fewOfKey = 64 // also in a small table

@@ -259,7 +259,7 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 		case result == noRoom && reclaimed:
 			return ErrFull
 		case result == noRoom:
-			t.reclaim(now)
+			t.reclaim(now, t.sweepOne)
 			reclaimed = true
 		case collected || !t.collectLimits(now):
 			return ErrTooManyLimits

@@ -107,7 +107,7 @@ func TestPanicElsewhereEmpties(t *testing.T) {
 		{"change", func(now limiter.Tick, _ limiter.Receipt) {
 			tb.changed(p, now, func(*partition) outcome { panic("changed") })
 		}},
-		{"sweep", func(now limiter.Tick, _ limiter.Receipt) { tb.reclaim(now + 2*limiter.Minute) }},
+		{"sweep", func(now limiter.Tick, _ limiter.Receipt) { tb.reclaim(now+2*limiter.Minute, tb.sweepOne) }},
 		{"drop", func(limiter.Tick, limiter.Receipt) { tb.Drop(id) }},
 	} {
 		now, d := limiter.Tick(i)*limiter.Hour, new(limiter.Decision) // what is emptied voids earlier receipts

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"sync"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // reclaimEnough is after how many dropped counters a search for more ends.
 const reclaimEnough = 1024
@@ -57,10 +61,41 @@ func (t *Table) expiresAt(p *partition, at limiter.Tick) {
 	t.lowerExpiry(at)
 }
 
-// reclaim drops recovered counters of any partition. The caller must hold no
+// A partition is a crowd if it has more than twice what it has in a full table, and crowdLeast: one key may
+// have as many ids. If one of them ended before each check that lacks room, each would sweep them all. So a
+// crowd is swept once in an eighth as many such checks as it has counters. The others find no room there.
+const (
+	crowdLeast = 1024
+	crowdPart  = 8
+)
+
+// reclaiming is what a table knows of its searches for room.
+type reclaiming struct {
+	sync.Mutex
+	hand    int                    // the partition where the next search starts
+	unswept [2 * Partitions]uint32 // by partition, under its lock: checks that lacked room since it was swept for one
+}
+
+// sweepNowAndThen is sweepOne for a check that lacks room.
+func (t *Table) sweepNowAndThen(p *partition, now limiter.Tick) int {
+	p.mu.Lock()
+	used, unswept := int64(t.used(p)), &t.reclaiming.unswept[p.number]
+	*unswept++
+	wait := used > crowdLeast+2*t.maxKeys/Partitions && int64(*unswept) < used/crowdPart
+	if !wait {
+		*unswept = 0
+	}
+	p.mu.Unlock()
+	if wait {
+		return 0
+	}
+	return t.sweepOne(p, now)
+}
+
+// reclaim drops recovered counters of any partition, by a function that sweeps one. The caller must hold no
 // partition's lock. It searches only if an entry can have recovered, so at the bound,
 // with nothing to drop, it costs one comparison.
-func (t *Table) reclaim(now limiter.Tick) {
+func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) int) {
 	if int64(now) < t.expiry.Load() {
 		return
 	}
@@ -71,10 +106,10 @@ func (t *Table) reclaim(now limiter.Tick) {
 	t.expiry.Store(int64(never))
 	first, dropped := never, 0
 	for range t.parts {
-		p := &t.parts[t.hand]
-		t.hand = (t.hand + 1) % len(t.parts) // advanced first, so that after a panic the search does not stop here again
+		p := &t.parts[t.reclaiming.hand]
+		t.reclaiming.hand = (t.reclaiming.hand + 1) % len(t.parts) // advanced first, so that after a panic the search does not stop here again
 		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
-			dropped += t.sweepOne(p, now)
+			dropped += sweep(p, now)
 		}
 		first = min(first, limiter.Tick(p.expiry.Load()))
 	}
@@ -84,11 +119,11 @@ func (t *Table) reclaim(now limiter.Tick) {
 // reclaimFor is reclaim, and then drops recovered counters next to the keys of a
 // charge, where room is needed.
 func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) {
-	t.reclaim(now)
+	t.reclaim(now, t.sweepNowAndThen)
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		if p.expiry.Load() <= int64(now) {
-			t.sweepOne(p, now)
+			t.sweepNowAndThen(p, now)
 		}
 	}
 }

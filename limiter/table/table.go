@@ -110,8 +110,7 @@ type Table struct {
 		sync.Mutex
 		at limiter.Tick // when limits were last collected
 	}
-	reclaiming sync.Mutex
-	hand       int // the partition where the next reclaim starts
+	reclaiming reclaiming
 	counters   sync.Pool
 }
 
