@@ -110,6 +110,11 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 			u := &next[last%table.Ahead]
 			if u.match, u.err = set.Resolve(&rs[last], &u.charge); u.err == nil {
 				u.charge.Peek = peeks.Has(last)
+				l.Table.PrefetchPartitions(&u.charge)
+			}
+		}
+		if near := last - (table.Ahead-1)/2; near >= 0 && near < len(rs) {
+			if u := &next[near%table.Ahead]; u.err == nil {
 				l.Table.Prefetch(&u.charge)
 			}
 		}

@@ -24,6 +24,16 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 	}
 }
 
+// PrefetchPartitions prefetches the locks of the partitions of a check, and where their counters lie. If it
+// is called some checks earlier than [Table.Prefetch], that does not wait for what it reads itself.
+func (t *Table) PrefetchPartitions(c *limiter.Charge) {
+	for i := range c.Len() {
+		n := PartitionOf(c.Key(i))
+		fetchWrite(unsafe.Pointer(&t.parts[n]))
+		fetch(unsafe.Pointer(t.layouts[n].Load()))
+	}
+}
+
 // PrefetchKey does the same for one key of a partition. An invalid partition is
 // ignored.
 func (t *Table) PrefetchKey(partition int, hi uint64) {
@@ -40,13 +50,13 @@ func (t *Table) PrefetchIDs(partition int) {
 	}
 }
 
-// Touch prefetches the first 64 bytes of a value, for which the processor does not wait.
-// p may be nil.
-func Touch[T any](p *T) { fetch(unsafe.Pointer(p)) }
+// Touch prefetches the first 64 bytes of a value that will be written, for which the processor
+// does not wait. p may be nil.
+func Touch[T any](p *T) { fetchWrite(unsafe.Pointer(p)) }
 
 // prefetch is PrefetchKey for a partition that exists.
 func (t *Table) prefetch(partition int, hi uint64) {
-	fetch(unsafe.Pointer(&t.parts[partition])) // the line of its lock
+	fetchWrite(unsafe.Pointer(&t.parts[partition])) // the line of its lock
 	l := t.layouts[partition].Load()
 	if l == nil {
 		return

@@ -6,6 +6,12 @@ TEXT ·fetch(SB), NOSPLIT, $0-8
 	PRFM (R0), PLDL1KEEP
 	RET
 
+// func fetchWrite(p unsafe.Pointer)
+TEXT ·fetchWrite(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
+	PRFM (R0), PSTL1KEEP
+	RET
+
 // func fetchPair(p unsafe.Pointer)
 TEXT ·fetchPair(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0

@@ -9,6 +9,12 @@ import "unsafe"
 //go:noescape
 func fetch(p unsafe.Pointer)
 
+// fetchWrite is fetch for a cache line that will be written. Other cores give it up at once, and not only when it
+// is written.
+//
+//go:noescape
+func fetchWrite(p unsafe.Pointer)
+
 // fetchPair fetches the cache lines of two slots, the first of which is at p.
 //
 //go:noescape

@@ -19,6 +19,7 @@ func TestLayoutsAreThoseOfTheSlots(t *testing.T) {
 	for step := range 60_000 {
 		c.Clear()
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: rng.Uint64(), Lo: rng.Uint64()>>7 | rng.Uint64()<<57}, Rule: rule, Cost: 1})
+		tab.PrefetchPartitions(&c)
 		tab.Prefetch(&c)
 		if err := tab.Decide(now, &c, &d); err != nil {
 			t.Fatal(err)
