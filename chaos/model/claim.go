@@ -9,14 +9,32 @@ func (w *world) start(m int, k kind, who instance, base epoch, counter uint8) {
 		p.round.id = p.asked
 		return
 	}
-	p.grant, p.grantTo, p.grantFor, p.grantKind = counter, w.self(m), who, k
+	if k == takeover {
+		p.round.before = p.grants
+	}
+	p.grants, p.top = grants{counter, w.self(m), who, k}, counter
+}
+
+// pledged returns what a member has granted but for a takeover of its own that it can still give up.
+func (x *explorer) pledged(w *world, m int) grants {
+	p := &w.members[m]
+	if r := &p.round; r.kind == takeover && (!r.granted || x.without(RecordedClaimsBind)) && p.grantTo == w.self(m) && p.grant == r.id {
+		return r.before
+	}
+	return p.grants
+}
+
+// giveUp ends a round, and the member's own grant to it.
+func (x *explorer) giveUp(w *world, m int) {
+	p := &w.members[m]
+	p.grants, p.round = x.pledged(w, m), round{}
 }
 
 // counters calls do with each counter that a member may claim. The program takes the lowest
 // above all that it heard of.
 func (x *explorer) counters(w *world, m int, do func(counter uint8)) {
 	p := &w.members[m]
-	for c := max(p.grant, p.owner.counter) + 1; c <= x.Counters; c++ {
+	for c := max(p.grant, p.owner.counter, p.top) + 1; c <= x.Counters; c++ {
 		do(c)
 	}
 }
@@ -39,7 +57,7 @@ func (x *explorer) onClaim(w *world, m int, q *message) {
 			granted = true
 		case (q.id > p.grant || x.without(GrantsBind)) && q.id > p.owner.counter && !holds:
 			granted = true
-			p.grant, p.grantTo, p.grantFor, p.grantKind = max(p.grant, q.id), q.from, q.who, q.kind
+			p.grants = grants{max(p.grant, q.id), q.from, q.who, q.kind}
 			if p.round.kind > ask && p.round.id < q.id {
 				p.round = round{}
 			}
@@ -64,7 +82,7 @@ func (x *explorer) onAnswer(w *world, m int, q *message) {
 	x.learn(w, m, q.answer.owner)
 	if r.kind > ask {
 		if x.ends(w, m) {
-			*r = round{}
+			x.giveUp(w, m)
 		}
 		r.forget(w.claimed(m))
 	}

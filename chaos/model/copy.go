@@ -54,7 +54,7 @@ func (x *explorer) onBatch(w *world, m int, q *message) {
 	p.used = p.used || used
 	switch {
 	case q.next.counter != 0:
-		w.receive(m, q)
+		x.receive(w, m, q)
 		return
 	case q.number == 0 || p.role == heir && p.appointment == q.number:
 	case p.fresh, p.grant > e.counter && !x.without(GrantsBindHeirs), p.revoked == e && q.number <= p.revokedNumber, q.needs && !p.used, q.number < p.appointment:
@@ -66,12 +66,13 @@ func (x *explorer) onBatch(w *world, m int, q *message) {
 
 // receive takes the ownership over from the giver of a handover, or does not: the giver
 // takes it back when it pleases.
-func (w *world) receive(m int, q *message) {
+func (x *explorer) receive(w *world, m int, q *message) {
 	p := &w.members[m]
-	if q.next.of != w.self(m) || p.fresh || p.grant > q.next.counter || !p.owner.before(q.next) || p.role != heir || p.used != q.answer.used {
+	if q.next.of != w.self(m) || p.fresh || x.pledged(w, m).grant > q.next.counter || !p.owner.before(q.next) || p.role != heir || p.used != q.answer.used {
 		return
 	}
-	p.role, p.epoch, p.owner, p.appointment, p.round = owned, q.next, q.next, 0, round{}
+	x.giveUp(w, m)
+	p.role, p.epoch, p.owner, p.appointment = owned, q.next, q.next, 0
 	p.own = ownership{heir: q.from, heirNumber: 1, number: 1, heirHas: p.used}
 }
 
@@ -134,7 +135,7 @@ func (x *explorer) onRevoke(w *world, m int, q *message) {
 	if p.role == heir && p.epoch == e && p.appointment <= q.number {
 		p.role, p.appointment = copied, 0
 		if p.round.kind == takeover {
-			p.round = round{}
+			x.giveUp(w, m)
 		}
 	}
 	if q.drop && p.role == copied && !e.before(p.epoch) {

@@ -21,6 +21,7 @@ const (
 	EarlierOwnersAreFenced                         // batches of an earlier owner are refused
 	AppointmentsCount                              // an acknowledgement counts if it names the appointment
 	HeirsAreRevoked                                // another heir is appointed when the last one has confirmed
+	RecordedClaimsBind                             // who gives a claim up keeps its grant to it if members may have recorded its epoch
 )
 
 // Config bounds what is explored.
@@ -28,8 +29,10 @@ type Config struct {
 	// Counters is the highest counter of an epoch, and Asks how many questions a member asks
 	// that has just started. Without any it never votes.
 	Counters, Asks uint8
-	// Changes is how often the ring wants another heir or owner.
-	Changes uint8
+	// Changes is how often the ring wants another heir or owner. With Handoffs it wants another owner only, and
+	// an owner renews its epoch only if it must, which leaves fewer states.
+	Changes  uint8
+	Handoffs bool
 	// Faults is how many faults there are at most, and Restarts how many of them may be
 	// members that restart without memory. The others are links that break: what is on its
 	// way between two members is lost.
@@ -306,14 +309,14 @@ func (x *explorer) own(w *world, m int, add adder) {
 		return
 	}
 	for o := range size {
-		if to := w.knows(m, o); o != m && own.next == 0 && own.heir != 0 && own.heir != to && w.changes < x.Changes {
+		if to := w.knows(m, o); o != m && own.next == 0 && own.heir != 0 && own.heir != to && w.changes < x.Changes && !x.Handoffs {
 			add("%m prepares %o", m, o, func(w *world) {
 				w.members[m].own.next = to
 				w.changes++
 			})
 		}
 	}
-	if own.heir != 0 || own.nextNumber != 0 || own.renew {
+	if own.renew || !x.Handoffs && (own.heir != 0 || own.nextNumber != 0) {
 		claim("%m renews its epoch", renewal, w.self(m))
 	}
 	if own.heir != 0 && own.next == 0 && own.heirHas == p.used && w.changes < x.Changes {

@@ -27,6 +27,7 @@ func TestNoUnitIsAnsweredTwiceAtLength(t *testing.T) {
 		"two epochs, the ring wants another heir or owner": {Counters: 2, Changes: 1},
 		"two epochs, a restart":                            {Counters: 2, Asks: 1, Faults: 1, Restarts: 1},
 		"three epochs":                                     {Counters: 3},
+		"three epochs, a handoff, a broken link":           {Counters: 3, Changes: 1, Handoffs: true, Faults: 1},
 	} {
 		t.Run(name, func(t *testing.T) { holds(t, c) })
 	}
@@ -52,7 +53,7 @@ func holds(t *testing.T, c Config) {
 }
 
 // TestProtectionsAreNeeded: without one of these protections a second unit is answered. Of
-// the others none is needed by three members with two epochs: another one does its work, or
+// the others none is needed by three members with two epochs, or three with a handoff: another one does its work, or
 // it matters with more members or epochs only.
 func TestProtectionsAreNeeded(t *testing.T) {
 	long(t)
@@ -60,6 +61,7 @@ func TestProtectionsAreNeeded(t *testing.T) {
 		"a member grants no counter below one that it granted":         {Counters: 2, Without: GrantsBind},
 		"a member that has just started grants nothing":                {Counters: 2, Faults: 1, Restarts: 1, Without: FreshMembersDoNotVote},
 		"another heir is appointed when the last one has confirmed it": {Counters: 2, Changes: 1, Without: HeirsAreRevoked},
+		"who gives a claim up keeps its grant to a recorded one":       {Counters: 3, Changes: 1, Handoffs: true, Without: RecordedClaimsBind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Explore(c)

@@ -72,6 +72,7 @@ type member struct {
 	revoked                    epoch
 	own                        ownership
 	round                      round
+	top                        uint8 // the highest counter that it claimed
 	asked                      uint8 // questions so far
 }
 
@@ -84,8 +85,13 @@ type state struct {
 
 // vote is what a member has recorded and granted.
 type vote struct {
-	owner     epoch // the highest
-	grant     uint8 // the highest counter
+	owner epoch // the highest
+	grants
+}
+
+// grants is the highest claim that a member granted.
+type grants struct {
+	grant     uint8 // the counter
 	grantTo   instance
 	grantFor  instance
 	grantKind kind
@@ -109,6 +115,7 @@ type round struct {
 	id      uint8 // the counter of a claim, the number of a question
 	base    epoch
 	granted bool
+	before  grants // what it had granted before this claim
 	answers [size]answer
 }
 

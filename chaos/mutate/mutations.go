@@ -55,7 +55,7 @@ func ofProtocol() []mutation {
 		}},
 		{name: "a grant that binds", pkg: "./internal/cluster", test: "^TestAGrantBinds$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "	case p.unfit(t) || p.grant > b.Epoch.Counter:", "	case p.unfit(t):"},
-			{"internal/cluster/replica/handoff.go", "p.fresh || p.grant > b.Next.Counter || ", "p.fresh || "},
+			{"internal/cluster/replica/handoff.go", "p.fresh || p.pledged().grant > b.Next.Counter || ", "p.fresh || "},
 		}},
 		{name: "a live holder's answer ends a claim", edits: []edit{
 			{"internal/cluster/replica/claim.go", "		case !holder && a.Role >= peer.Sealed && ", "		case !holder && a.Role > peer.Owned && "},

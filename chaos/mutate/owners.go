@@ -32,6 +32,18 @@ func ofOwners() []mutation {
 func ofClaims() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "a receiver gives its own claim up", pkg: replica, test: "^TestAReceiverGivesItsOwnClaimUp$", edits: []edit{
+			{"internal/cluster/replica/handoff.go", "p.pledged().grant > b.Next.Counter", "p.grant > b.Next.Counter"},
+		}},
+		{name: "a claim that may be recorded is not given up", pkg: replica, test: "^TestAReceiverGivesItsOwnClaimUp$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "r.kind == peer.Takeover && !r.granted && p.grantTo", "r.kind == peer.Takeover && p.grantTo"},
+		}},
+		{name: "who gives a claim up is bound by what it granted before", pkg: replica, test: "^TestAReceiverGivesItsOwnClaimUp$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "		return r.before\n", "		return vote{}\n"},
+		}},
+		{name: "a claim that ended binds nobody", pkg: replica, test: "^TestAReceiverGivesItsOwnClaimUp$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "func (p *Replica) giveUp() { p.vote, p.round = p.pledged(), nil }", "func (p *Replica) giveUp() { p.round = nil }"},
+		}},
 		{name: "awaited replies are bounded", pkg: replica, test: "^TestTooManyAwaitedRepliesAreCongestion$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "max(len(o.withheld), len(o.awaited)) >= maxWithheld", "len(o.withheld) >= maxWithheld"},
 		}},

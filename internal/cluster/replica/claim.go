@@ -20,6 +20,7 @@ type claimRound struct {
 	sends   int          // number of sends
 	repeats int          // earlier rounds of this question that failed
 	retryAt limiter.Tick // when a refused claim is repeated; 0 if it was not refused
+	before  vote         // what this node had granted before this claim, and before what it repeats
 	granted bool         // a majority has granted the claim, and is asked to record its epoch
 	whom    []peer.Instance
 	answers []answer // by index of whom
@@ -35,13 +36,13 @@ type answer struct {
 // ends the claim.
 func (p *Replica) startRound(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
 	p.rounds++
-	r := &claimRound{kind: kind, id: p.rounds, owner: owner, base: base, started: t.Now}
+	r := &claimRound{kind: kind, id: p.rounds, owner: owner, base: base, before: p.pledged(), started: t.Now}
 	p.round = r
 	r.invite(t, p)
 	if kind != peer.Ask {
 		r.counter = max(p.top, p.grant, p.owner.Counter) + 1
 		p.top = r.counter
-		p.grant, p.grantTo, p.grantFor, p.grantKind = r.counter, p.node.Self, owner, kind
+		p.vote = vote{r.counter, p.node.Self, owner, kind}
 	}
 	r.send(t, p)
 	p.watch(t)
@@ -156,7 +157,7 @@ func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
 			granted = true
 		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):
 			granted = true
-			p.grant, p.grantTo, p.grantFor, p.grantKind = c.Counter, from, c.For, c.Kind
+			p.vote = vote{c.Counter, from, c.For, c.Kind}
 			if r := p.round; r != nil && r.kind != peer.Ask && r.counter < c.Counter {
 				// This node's own lower claim would be refused elsewhere.
 				p.refused(t)
@@ -361,7 +362,7 @@ func (p *Replica) refused(t *Turn) {
 // now. alive is the member that decides, 0 if unknown.
 func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 	r := p.round
-	p.round = nil
+	p.giveUp()
 	switch r.kind {
 	case peer.Takeover:
 		p.quiet = t.Now + resendAfter
@@ -372,6 +373,19 @@ func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 	}
 	p.manage(t)
 }
+
+// pledged returns the highest claim that this node granted, but for a takeover of its own that
+// it can still give up, as no member has been asked to record its epoch.
+func (p *Replica) pledged() vote {
+	if r := p.round; r != nil && r.kind == peer.Takeover && !r.granted && p.grantTo == p.node.Self && p.grant == r.counter {
+		return r.before
+	}
+	return p.vote
+}
+
+// giveUp ends the round, and this node's own grant to it. That grant counted for this claim alone,
+// which never succeeds now: top keeps its counter from being used again.
+func (p *Replica) giveUp() { p.vote, p.round = p.pledged(), nil }
 
 // claimed ends a claim that succeeded.
 func (p *Replica) claimed(t *Turn, r *claimRound) {

@@ -278,7 +278,7 @@ func (p *Replica) onRevoke(t *Turn, from peer.Instance, r peer.Revoke) {
 	if p.role == peer.Heir && p.epoch == r.Epoch && p.appointment <= r.Appointment {
 		p.role, p.appointment = peer.Copy, 0
 		if p.round != nil && p.round.kind == peer.Takeover {
-			p.round = nil
+			p.giveUp()
 			p.answerParked(t, from)
 		}
 	}

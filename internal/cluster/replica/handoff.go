@@ -106,7 +106,7 @@ func (p *Replica) confirmed(t *Turn) {
 // receive takes the ownership over from the giver of a handover, or refuses it.
 func (p *Replica) receive(t *Turn, from peer.Instance, b *peer.Batch) {
 	switch {
-	case b.Next.Instance != p.node.Self || p.fresh || p.grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
+	case b.Next.Instance != p.node.Self || p.fresh || p.pledged().grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
 		p.ack(t, from, b, peer.Refused)
 		return
 	case p.role != peer.Heir || p.seq != b.Seq:
@@ -117,9 +117,10 @@ func (p *Replica) receive(t *Turn, from peer.Instance, b *peer.Batch) {
 }
 
 func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
+	p.giveUp()
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
-	p.appointment, p.round, p.seekAt, p.seekIn = 0, nil, 0, 0
+	p.appointment, p.seekAt, p.seekIn = 0, 0, 0
 	p.own = p.newOwnership(t)
 	p.own.giver, p.own.appointing = giver, 1
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}

@@ -30,6 +30,92 @@ func twoClaims(s *story) {
 	s.ends("b", "", 11)
 }
 
+// crossingClaim: the heir has granted a handoff to itself, and claims the partition before it arrives.
+func crossingClaim(s *story) {
+	s.ask("a", 5, false)
+	s.pass(15 * ms)
+	s.say("the ring names b as owner, and b loses sight of a as soon as it has granted the handoff")
+	s.ring = []string{"b", "a", "c"}
+	s.all("abc")
+	s.pass(1 * ms)
+	s.of("b").sees("bc")
+	n := s.ask("a", 6, false)
+	s.isAnswered(n, false)
+	s.pass(5 * ms)
+	s.isAnswered(n, true)
+	s.say("b makes c its heir, which has granted b's claim and so needs a later epoch")
+	s.pass(30 * ms)
+	s.ends("b", "c", 11)
+}
+
+// TestAReceiverGivesItsOwnClaimUp: an heir that has granted a later counter to nobody but itself takes a
+// handover. That claim never succeeds. Who has granted a later one to another member refuses, also if a
+// claim of its own came after it, and so does who may have had its own recorded.
+func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
+	e := peer.Epoch{Counter: 4, Instance: third}
+	for name, test := range map[string]struct {
+		before func(l *lab, p *Replica, tn *Turn)
+		takes  bool
+	}{
+		"no claim":                       {func(*lab, *Replica, *Turn) {}, true},
+		"its own claim, not granted yet": {func(_ *lab, p *Replica, tn *Turn) { p.takeOver(tn) }, true},
+		"its own claim, repeated": {func(l *lab, p *Replica, tn *Turn) {
+			p.takeOver(tn)
+			p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Grant: 6, Top: 6, Owner: e})
+			l.now = p.round.retryAt
+			tn.Now = l.now
+			p.Tick(tn)
+			if p.round == nil || p.round.counter < 7 || p.round.retryAt != 0 {
+				t.Fatalf("premise: the claim is repeated: %s", p.Describe(tn))
+			}
+		}, true},
+		"its own claim, which the owner ended": {func(_ *lab, p *Replica, tn *Turn) {
+			p.takeOver(tn)
+			p.onAnswer(tn, third, peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: e, Owner: e})
+			if p.round != nil {
+				t.Fatal("premise: the owner lives, and the claim is over")
+			}
+		}, true},
+		"its own claim, whose epoch is being recorded": {func(l *lab, p *Replica, tn *Turn) {
+			p.takeOver(tn)
+			p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+			l.now += claimWithin
+			tn.Now = l.now
+			p.Tick(tn)
+			if p.round == nil || !p.round.granted {
+				t.Fatalf("premise: the claim is granted: %s", p.Describe(tn))
+			}
+		}, false},
+		"another's claim": {func(_ *lab, p *Replica, tn *Turn) {
+			p.onClaim(tn, third, peer.Claim{Partition: p.id, Kind: peer.Reopen, Round: 1, Counter: 6, For: third})
+		}, false},
+		"another's claim, then its own": {func(_ *lab, p *Replica, tn *Turn) {
+			p.onClaim(tn, third, peer.Claim{Partition: p.id, Kind: peer.Reopen, Round: 1, Counter: 6, For: third})
+			p.takeOver(tn)
+			if p.grantTo != self {
+				t.Fatal("premise: it claims above that")
+			}
+		}, false},
+	} {
+		l := newLab()
+		p := New(l.node(self), table.Partitions+7)
+		tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 3, 3)) // the giver is out of view
+		p.Begin(tn, Fixture{Role: peer.Heir, Epoch: e, Owner: e, Heir: self})
+		p.onClaim(tn, third, peer.Claim{Partition: p.id, Kind: peer.Transfer, Round: 1, Counter: 5, For: self})
+		test.before(l, p, tn)
+		top := p.top
+		next := peer.Epoch{Counter: 5, Instance: self}
+		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Appointment: 1, Next: next}})
+		if took := p.role == peer.Owned && p.epoch == next; took != test.takes {
+			t.Errorf("%s: the handover is taken: %t", name, took)
+			continue
+		}
+		if test.takes && (p.grant != 5 || p.grantTo != third || p.top != top || p.round != nil && p.round.kind == peer.Takeover) {
+			t.Errorf("%s: afterwards it has granted %d to %v, knows the counter %d and claims %+v", name, p.grant, p.grantTo, p.top, p.round)
+		}
+	}
+}
+
 // transferring is a closed partition that this node owns and begins to hand over to other.
 func transferring(t *testing.T) (*Replica, *Turn) {
 	t.Helper()

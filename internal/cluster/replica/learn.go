@@ -32,7 +32,7 @@ func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
 		p.overtaken(t)
 	}
 	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {
-		p.round = nil // whoever named the owner, in an answer or otherwise
+		p.giveUp() // whoever named the owner, in an answer or otherwise
 		p.watch(t)
 	}
 	p.seekAt, p.seekIn = 0, 0

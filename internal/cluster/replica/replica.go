@@ -57,15 +57,19 @@ type knowledge struct {
 	owner peer.Epoch // the highest owner
 	heir  peer.Instance
 	top   uint64 // the highest counter of any epoch or claim seen
-	// grant is the counter of the highest claim that this node granted: to grantTo, for
-	// grantFor to own.
+	vote
+	fresh     bool         // this node has not heard yet what the others hold
+	mine      peer.Epoch   // the highest epoch under which this node owned
+	disproved []peer.Epoch // epochs that their instance denies ever having owned
+}
+
+// vote is the highest claim that a member granted: the one with the counter grant, to grantTo,
+// for grantFor to own.
+type vote struct {
 	grant     uint64
 	grantTo   peer.Instance
 	grantFor  peer.Instance
 	grantKind peer.ClaimKind
-	fresh     bool         // this node has not heard yet what the others hold
-	mine      peer.Epoch   // the highest epoch under which this node owned
-	disproved []peer.Epoch // epochs that their instance denies ever having owned
 }
 
 // pushing is what a former owner sends the present one. unpushed means that this node

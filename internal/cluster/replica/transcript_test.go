@@ -89,6 +89,7 @@ func stories() map[string]tale {
 		"handoff":          {"The ring now names c: it gets a copy, becomes heir in place of b, and then the owner.", closed, begun, handoff},
 		"unseen-giver":     {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. What a withholds is answered.", closed, begun, unseenGiver},
 		"two-claims":       {"The owner begins a handoff to its heir and is cut off from it, and the heir takes over: that is not the handoff.", local, begun, twoClaims},
+		"crossing-claim":   {"The receiver of a handoff loses sight of the owner and claims the partition. Then the handover arrives: it gives its claim up and takes it.", closed, begun, crossingClaim},
 		"reload-handoff":   {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the new one.", closed, begun, reload},
 		"late-handover":    {"The giver of a handover hears after the deadline of a withheld check that it was taken. An attempt at the receiver finds it counted; then the giver takes over.", closed, begun, lateHandover},
 		"reopening":        {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun, reopening},
