@@ -108,10 +108,10 @@ func ofAttempts() []mutation {
 			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
 		}},
 		{name: "a check that took long says so earlier", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took/2)", "takes := max(3*aRound, 0*took)"},
+			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took)", "takes := max(3*aRound, 2*took)"},
 		}},
 		{name: "a check that began anew has time for two attempts", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took/2)", "takes := max(3*aRound, 4*took)"},
+			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took)", "takes := max(3*aRound, 8*took)"},
 		}},
 	}
 }

@@ -154,9 +154,9 @@ func TestTheLastAttemptOfACheck(t *testing.T) {
 }
 
 // An attempt that took long, and began anew, says how long another one may take. The next one is the last if not
-// half as much again as two of these is left. What an attempt took includes its pause of at most 10 ms.
+// five times as much is left. What an attempt took includes its pause of at most 10 ms.
 func TestTheLastAttemptAfterALongOne(t *testing.T) {
-	for after, final := range map[limiter.Tick]bool{60: false, 98: true} {
+	for after, final := range map[limiter.Tick]bool{35: false, 60: true} {
 		c, h, _, _ := dividedWithin(t, 300*limiter.Millisecond, peer.Reply{Status: peer.Contested})
 		q := drain(c)[third].Refunds
 		if len(q) != 1 {

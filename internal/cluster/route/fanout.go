@@ -121,9 +121,10 @@ const aRound = 3 * replica.TickEvery
 // markFinal notes whether there is no time for the check to begin anew: to wait for other charges,
 // be refused, take back what is reserved, pause, and wait once more. That is three rounds, and three
 // round trips to the slowest owner. took is how long an earlier attempt took before it began anew, 0 if there
-// was none: another one may take as long, and the last one half as long again, as its charge may wait for an heir.
+// was none: another one may take as long, and the last one four times as long. Its charge waits for the
+// heir's answer to what was sent before, and then for its own.
 func (s *fanOut) markFinal(now, took limiter.Tick) {
-	takes := max(3*aRound, 5*took/2)
+	takes := max(3*aRound, 5*took)
 	for _, r := range s.parts {
 		if to := s.c.where(r.charge.Key(0)).Owner; to != 0 && to != s.c.config.Self {
 			takes = max(takes, 3*aRound+s.c.config.Mesh.Patience(to, s.c.config.Deadline/4))
