@@ -123,11 +123,9 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	}
 	defer m.closing.RUnlock()
 	var bad engine.Undecided
-	// Charges are not reused: the core may still read one for a moment after the
-	// deadline ended its check.
-	charges := make([]limiter.Charge, len(rs))
-	room, matches := m.roomForMatches(len(rs))
-	defer m.matches.Put(room)
+	room := m.room(len(rs))
+	defer m.rooms.Put(room)
+	charges, matches := room.charges, room.matches
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
@@ -166,18 +164,23 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	return all, nil
 }
 
-// roomForMatches returns memory for the matches of a batch. The caller gives room back
-// to the pool. Batches larger than most get memory of their own.
-func (m *member) roomForMatches(of int) (room *[]rules.Match, matches []rules.Match) {
+// batchRoom is memory for the charges and matches of a batch.
+type batchRoom struct {
+	charges []limiter.Charge
+	matches []rules.Match
+}
+
+// room returns memory for a batch of n checks, which the caller gives back to the pool. What was there before is
+// overwritten by [rules.Set.Resolve].
+func (m *member) room(n int) *batchRoom {
 	const most = 1 << 12
-	if room, _ = m.matches.Get().(*[]rules.Match); room == nil {
-		room = new([]rules.Match)
+	room, _ := m.rooms.Get().(*batchRoom)
+	if room == nil || max(n, cap(room.charges)) > most {
+		room = new(batchRoom)
 	}
-	if of > most {
-		return room, make([]rules.Match, of)
-	}
-	*room = slices.Grow((*room)[:0], of)[:of]
-	return room, *room
+	room.charges = slices.Grow(room.charges[:0], n)[:n]
+	room.matches = slices.Grow(room.matches[:0], n)[:n]
+	return room
 }
 
 // notAwaited returns the error for a context that ended before the answer arrived.

@@ -67,8 +67,8 @@ type member struct {
 	certificates *certs.Store
 	open         *InsecureError // what the member lacks to keep strangers out; nil if nothing
 
-	matches sync.Pool // *[]rules.Match, for batches
-	placed  atomic.Pointer[placed]
+	rooms  sync.Pool // *batchRoom, for batches
+	placed atomic.Pointer[placed]
 
 	// closing is read-locked during each call to the core, so that none is under way
 	// when the core stops.

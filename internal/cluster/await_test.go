@@ -120,6 +120,35 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 	}
 }
 
+// The charges of a batch may be reused once it has begun: a check that waits is answered as it was asked.
+func TestTheChargesOfABatchAreReused(t *testing.T) {
+	c, _, h, like := single(t, limiter.UnreachableLocal)
+	charges, answers := []limiter.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
+	told := 0
+	if open, _ := c.BeginMany(charges, answers, 0, false, func() { told++ }); open != 1 {
+		t.Fatal("premise: another member decides")
+	}
+	charges[0].Clear()
+	h.pass(DefaultDeadline + replica.TickEvery)
+	if told != 1 || answers[0].Len() != 1 || answers[0].Source != limiter.SourceFallbackLocal {
+		t.Errorf("told %d times, the answer is %+v", told, answers[0])
+	}
+}
+
+// The names that an owner asks for with a decision come with the charge of the caller.
+func TestNamesAreAskedForInABatch(t *testing.T) {
+	c, _, _, like := single(t, limiter.UnreachableLocal)
+	charges, answers := []limiter.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
+	ended := make(chan []int)
+	go func() { ended <- c.CheckMany(t.Context(), charges, answers, 0) }()
+	reply := decided(taken(c, third).ID)
+	reply.Replies[0].Unnamed = 1
+	c.Deliver(reply)
+	if lost := <-ended; len(lost) > 0 || answers[0].Source != limiter.SourceOwner || charges[0].Unnamed != 1 {
+		t.Errorf("%v are not decided, the answer is %+v, and names of %b are wanted", lost, answers[0], charges[0].Unnamed)
+	}
+}
+
 // The deadline may end a check while this node decides it. The caller then has the
 // policy's answer, and its memory is not written any more.
 func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {

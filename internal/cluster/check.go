@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
@@ -83,26 +84,44 @@ func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *l
 
 // CheckMany decides several checks, each as Check does, and waits for all of them.
 // Checks for the same member share frames; within is that of CheckWithin. If ctx ends while it waits, CheckMany returns
-// the indices of the undecided checks in ascending order; their charges must not be
-// reused, and their answers are not written any more.
+// the indices of the undecided checks in ascending order; their answers are not written any more. All charges may be
+// reused.
 func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick) (undecided []int) {
 	if len(charges) > 0 && charges[0].Trace != nil {
 		defer tracedMany(c, charges)()
 	}
 	w := c.calls.NewWaiting()
 	w.Expect(int32(len(charges)))
-	open, calls := c.BeginMany(charges, answers, within, ctx.Done() != nil, w.Decided)
+	open, calls, own := c.beginMany(charges, answers, within, ctx.Done() != nil, w.Decided)
 	w.Expect(int32(open - len(charges)))
 	undecided = w.All(ctx, calls)
 	c.calls.End(w)
+	for _, o := range own {
+		if _, lost := slices.BinarySearch(undecided, o.index); !lost {
+			charges[o.index].Unnamed = o.charge.Unnamed
+		}
+	}
 	return undecided
+}
+
+// ownCharge is the charge of a check of a batch that was not decided at once.
+type ownCharge struct {
+	index  int
+	charge *limiter.Charge
 }
 
 // BeginMany starts several checks in one turn, and returns how many of them wait for their
 // decisions. It calls done once for each of those, possibly before BeginMany returns, and
-// not for the others. The rules of Begin hold for each charge and answer; within is that of CheckWithin. With keep,
-// BeginMany returns the calls that wait, by the index of their check; nil if none waits.
+// not for the others. The rules of Begin hold for each answer, and the charges may be reused; within is that of
+// CheckWithin. With keep, BeginMany returns the calls that wait, by the index of their check; nil if none waits.
 func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call) {
+	open, calls, _ = c.beginMany(charges, answers, within, keep, done)
+	return open, calls
+}
+
+// beginMany is BeginMany, and returns the copies of the charges that were not decided at once. The core may
+// read those for a moment after the deadline ended their checks.
+func (c *Core) beginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call, own []ownCharge) {
 	t := c.begin()
 	by := until(t, within)
 	for i := range min(table.Ahead, len(charges)) {
@@ -115,7 +134,9 @@ func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, w
 		if c.decider.fast(t, &charges[i], &answers[i]) {
 			continue
 		}
-		o := c.calls.Begin(&t.Turn, &charges[i], &answers[i], by, done)
+		charge := charges[i].Clone()
+		own = append(own, ownCharge{i, charge})
+		o := c.calls.Begin(&t.Turn, charge, &answers[i], by, done)
 		if o == nil {
 			continue
 		}
@@ -128,7 +149,7 @@ func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, w
 		}
 	}
 	t.end()
-	return open, calls
+	return open, calls, own
 }
 
 // until returns when the policy answers a check that waits within a time of its own; 0, for the
