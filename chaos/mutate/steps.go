@@ -4,6 +4,12 @@ package main
 func ofSteps() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "a check that waits has a charge of its own", pkg: "./internal/cluster", test: "^TestTheChargesOfABatchAreReused$", edits: []edit{
+			{"internal/cluster/check.go", "charge := charges[i].Clone()", "charge := &charges[i]"},
+		}},
+		{name: "names are asked for of a check that waits", pkg: "./internal/cluster", test: "^TestNamesAreAskedForInABatch$", edits: []edit{
+			{"internal/cluster/check.go", "charges[o.index].Unnamed = o.charge.Unnamed", "_ = o.charge.Unnamed"},
+		}},
 		{name: "receipts of this ownership only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
 			{"internal/cluster/replica/owner.go", " && r.Time >= o.at\n", "\n"},
 		}},
