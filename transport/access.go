@@ -113,23 +113,40 @@ type KeyBudget interface {
 }
 
 // NewKeys returns of how many keys a decision is the first charge: none of their limits had
-// anything that still counted.
+// anything that still counted. A check that is denied is the first charge of a key, too, if its
+// limits count rejected checks.
 func NewKeys(d *limiter.Decision) (n int) {
-	if !d.Allowed || d.Repeated {
+	if d.Repeated || d.Never {
 		return 0
 	}
 	for i := 0; i < d.Len(); {
-		key, fresh := d.Limit(i).Key, true
+		key, fresh, made := d.Limit(i).Key, true, false
 		for ; i < d.Len() && d.Limit(i).Key == key; i++ {
 			l := d.Limit(i)
-			fresh = fresh && l.Cost > 0 && !l.Overflow && l.InForce == 0 &&
-				l.Remaining+l.Cost == l.Limit.Capacity()
+			left := l.Remaining
+			if charged(d, l) {
+				left, made = left+l.Cost, true
+			}
+			fresh = fresh && !l.Overflow && l.InForce == 0 && left == l.Limit.Capacity()
 		}
-		if fresh {
+		if fresh && made {
 			n++
 		}
 	}
 	return n
+}
+
+// charged reports whether a decision charged a limit that has room. See [limiter.CountRejected].
+func charged(d *limiter.Decision, l *limiter.LimitDecision) bool {
+	switch {
+	case l.Cost == 0:
+		return false
+	case d.Allowed && (l.Rule == nil || !l.Rule.Shadow || !d.ShadowDenied):
+		return true
+	case l.Limit.CountRejected() == limiter.CountRoom:
+		return l.Allowed
+	}
+	return l.Limit.CountRejected() == limiter.CountAll
 }
 
 // madeOne charges the caller's budget of new keys with a decision.

@@ -188,9 +188,14 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	raw, err := parseChecks(body)
+	raw, malformed := parseChecks(body)
+	n := len(raw)
+	if malformed != nil {
+		n = 1 // it is a message all the same
+	}
+	err = by.spend(n, readBytes(w))
 	if err == nil {
-		err = by.spend(len(raw), readBytes(w))
+		err = malformed
 	}
 	if err == nil {
 		err = h.add(int64(len(raw)) * weightOfJSONCheck)

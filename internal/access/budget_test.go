@@ -105,6 +105,16 @@ func TestBudgetOfBytes(t *testing.T) {
 	if code, text := ask(""); code != http.StatusTooManyRequests || !strings.Contains(text, "2 checks a second") {
 		t.Errorf("a third one: %d %s", code, text)
 	}
+	w.now = w.now.Add(time.Second)
+	for i, want := range []int{http.StatusBadRequest, http.StatusBadRequest, http.StatusTooManyRequests} {
+		if code, text, _ := w.ask("POST", w.http+"/v1/check/batch", shop, `{"checks": [`); code != want {
+			t.Errorf("batch %d that is malformed: %d %s, want %d", i, code, text, want)
+		}
+	}
+	w.now = w.now.Add(time.Second)
+	if code, text, _ := w.ask("POST", w.http+"/v1/check/batch", shop, `{"checks": [`+strings.Repeat(" ", 400)); code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 400 bytes") {
+		t.Errorf("a large one that is malformed: %d %s", code, text)
+	}
 }
 
 // TestBudgetOfStreams: so many streams of an identity are open at a time, and columns are
