@@ -28,6 +28,9 @@ func ofJoining() []mutation {
 		{name: "join: no message of gossip with another version", pkg: "./internal/cluster/gossip", test: "^TestReplayedAndAltered$", edits: []edit{
 			{"internal/cluster/gossip/guard.go", "!s.plain && !s.judgeSealed(b[:n]) {", "!s.plain && !s.judgeSealed(b[:n]) && n < 0 {"},
 		}},
+		{name: "join: what streams have sent has a bound", pkg: "./internal/cluster/gossip", test: "^TestBytesOfStreamsHaveABound$", edits: []edit{
+			{"internal/cluster/gossip/guard.go", "g.streamed <= maxStreamed {", "g.streamed != maxStreamed {"},
+		}},
 		{name: "join: what no link confirms is told", pkg: "./internal/cluster/gossip", test: "^TestClaimsOfStrangersAreTold$", edits: []edit{
 			{"internal/cluster/gossip/claims.go", "	for _, c := range due {\n", "	for _, c := range due[:0] {\n"},
 		}},

@@ -368,6 +368,51 @@ func TestGuardDropsNothingOfNodes(t *testing.T) {
 	}
 }
 
+// What streams have sent has a bound together: memberlist keeps all of it. At the bound the longest
+// stream of the address that has sent most gives way, so others are heard.
+func TestBytesOfStreamsHaveABound(t *testing.T) { synctest.Test(t, bytesOfStreamsHaveABound) }
+
+func bytesOfStreamsHaveABound(t *testing.T) {
+	log := newThrottledLog(slog.New(slog.DiscardHandler), time.Now)
+	g := &guard{from: map[string]map[*stream]bool{}, log: log}
+	closed := map[string]int{}
+	at := func(host string) net.Conn {
+		addr := &net.TCPAddr{IP: net.ParseIP(host), Port: 1}
+		return g.admit(strangerAt{addr: addr, closed: func() { closed[host]++ }})
+	}
+	buf := make([]byte, 1<<20)
+	honest := at("198.51.100.1")
+	if n, err := honest.Read(buf); n != len(buf) || err != nil {
+		t.Fatal(n, err)
+	}
+	var open []net.Conn
+	for i := range maxStreams - 1 {
+		host := fmt.Sprintf("192.0.2.%d", i%2)
+		c := at(host)
+		open = append(open, c)
+		for range maxStream >> 20 {
+			if n, err := c.Read(buf); n != len(buf) || err != nil {
+				break
+			}
+		}
+		if g.streamed > maxStreamed {
+			t.Fatalf("%d bytes are kept of %d streams, want %d at most", g.streamed, g.open, maxStreamed)
+		}
+	}
+	if n := closed["192.0.2.0"] + closed["192.0.2.1"]; n < maxStreams-1-maxStreamed/maxStream {
+		t.Errorf("%d streams were closed", n)
+	}
+	if n, err := honest.Read(buf); n != len(buf) || err != nil || closed["198.51.100.1"] != 0 {
+		t.Errorf("the stream of who has sent little was closed: %d, %v", n, err)
+	}
+	for _, c := range append(open, honest) {
+		_ = c.Close()
+	}
+	if g.streamed != 0 || g.open != 0 {
+		t.Errorf("%d bytes of %d streams remain", g.streamed, g.open)
+	}
+}
+
 // Streams have a bound, and room comes back when they end. At the bound a stream of the
 // address with the most gives way, and so another address always gets in.
 func TestStreamsHaveABound(t *testing.T) { synctest.Test(t, streamsHaveABound) }
@@ -453,7 +498,10 @@ type strangerAt struct {
 }
 
 func (s strangerAt) RemoteAddr() net.Addr { return s.addr }
-func (s strangerAt) Close() error         { s.closed(); return nil }
+
+// Read returns as much as is asked for, without an end.
+func (s strangerAt) Read(b []byte) (int, error) { return len(b), nil }
+func (s strangerAt) Close() error               { s.closed(); return nil }
 
 // FuzzGuard shows that the guard ends on any input, and passes on only bytes of the
 // input.

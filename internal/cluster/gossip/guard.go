@@ -26,6 +26,10 @@ const (
 	// maxStreams is the most streams that others may have open to this node. A stream ends
 	// within some seconds.
 	maxStreams = 256
+	// maxStreamed is the most bytes that were read of all of these together: memberlist keeps
+	// them until a stream ends, and only then knows whether it is of a node. It is 256 KiB for each,
+	// more than the views of a cluster take.
+	maxStreamed = 64 << 20
 	// firstByteWithin is the longest wait for the first byte of a stream. A node sends it
 	// at once.
 	firstByteWithin = 500 * time.Millisecond
@@ -78,9 +82,10 @@ type guard struct {
 	done     chan struct{}
 	wg       sync.WaitGroup
 
-	mu   sync.Mutex
-	open int
-	from map[string]map[*stream]bool // open streams by address, see addressOf
+	mu       sync.Mutex
+	open     int
+	streamed int                         // bytes read of the open streams
+	from     map[string]map[*stream]bool // open streams by address, see addressOf
 	// dialled are the streams that this node has opened, by address.
 	dialled map[string]int
 }
@@ -192,13 +197,52 @@ func (g *guard) passStreams() {
 // stream is open only for a moment.
 func (g *guard) admit(c net.Conn) net.Conn {
 	s := &stream{Conn: c, plain: g.plain, panicked: g.panicked, left: maxStream, address: addressOf(c.RemoteAddr())}
-	s.closed = func() { g.leave(s) }
+	s.closed, s.received = func() { g.leave(s) }, func(n int) { g.receive(s, n) }
 	if evicted := g.enter(s); evicted != nil {
 		_ = evicted.Close() // whatever comes of it, it is not counted any more
 		g.log.write(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one of the address with the most was closed",
 			slog.String("from", evicted.RemoteAddr().String()))
 	}
 	return s
+}
+
+// receive counts bytes that were read of a stream. At the bound it closes the stream with the
+// most of the address with the most, so that nobody keeps others out by long streams.
+func (g *guard) receive(s *stream, n int) {
+	evicted := g.add(s, n)
+	if evicted == nil {
+		return
+	}
+	_ = evicted.Close() // as in admit
+	g.log.write(slog.LevelWarn, "streamed", "connections to the gossip port have sent too much together, and one of the address with the most was closed",
+		slog.String("from", evicted.RemoteAddr().String()))
+}
+
+// add counts bytes of a stream. Beyond the bound it removes a stream, and returns it.
+func (g *guard) add(s *stream, n int) (evicted *stream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.from[s.address][s] {
+		return nil // it is closed
+	}
+	s.bytes += n
+	if g.streamed += n; g.streamed <= maxStreamed {
+		return nil
+	}
+	most := 0
+	for _, streams := range g.from {
+		sum, longest := 0, (*stream)(nil)
+		for one := range streams {
+			if sum += one.bytes; longest == nil || one.bytes > longest.bytes {
+				longest = one
+			}
+		}
+		if sum > most {
+			most, evicted = sum, longest
+		}
+	}
+	g.remove(evicted)
+	return evicted
 }
 
 // enter adds a stream to the open ones. At the bound it removes another, and returns it.
@@ -240,6 +284,7 @@ func (g *guard) remove(s *stream) {
 	}
 	s.late.Stop()
 	g.open--
+	g.streamed -= s.bytes
 	if delete(g.from[s.address], s); len(g.from[s.address]) == 0 {
 		delete(g.from, s.address)
 	}
@@ -273,9 +318,12 @@ type stream struct {
 	sealed   bool   // it begins as an encrypted stream does
 	once     sync.Once
 	closed   func()
-	// address and late are those of the guard: by what it is counted, and what closes it
-	// if no byte comes. late is nil if this node dialled.
+	// received counts bytes that were read; nil if this node dialled.
+	received func(n int)
+	// address, bytes and late are those of the guard: by what it is counted, how much was
+	// read of it, and what closes it if no byte comes. late is nil if this node dialled.
 	address string
+	bytes   int
 	late    *time.Timer
 }
 
@@ -284,6 +332,7 @@ func (s *stream) read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if n > 0 && s.late != nil {
 		s.late.Stop()
+		s.received(n)
 	}
 	return n, err
 }
