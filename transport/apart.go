@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -175,14 +176,50 @@ type apartConn struct {
 type apartKey struct{}
 
 // serving returns a handler that keeps the connections of its requests open while it
-// answers.
+// answers, except while it waits for the body of a request.
 func serving(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(apartKey{}).(*apartConn); ok {
-			c.serve(true)
+		c, ok := r.Context().Value(apartKey{}).(*apartConn)
+		if !ok {
+			h.ServeHTTP(w, r)
+			return
 		}
+		c.serve(true)
+		was := r.Body
+		rest := &awaited{ReadCloser: was, of: c, over: was == nil || was == http.NoBody}
+		r.Body = rest
 		h.ServeHTTP(w, r)
+		if r.Body = was; !rest.over { // the server reads some of it before or after it answers
+			c.await(true)
+		}
 	})
+}
+
+// awaited is the body of a request. Its connection can be replaced while more of it is awaited.
+type awaited struct {
+	io.ReadCloser
+	of   *apartConn
+	over bool
+}
+
+// Read implements [io.Reader].
+func (b *awaited) Read(p []byte) (n int, err error) {
+	if b.over {
+		return b.ReadCloser.Read(p)
+	}
+	b.of.await(true)
+	defer b.of.await(false)
+	n, err = b.ReadCloser.Read(p)
+	b.over = err != nil
+	return n, err
+}
+
+// await takes note that the rest of a request is awaited, or has come. The connection has
+// waited since its request began.
+func (c *apartConn) await(on bool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.serving = !on
 }
 
 // serve takes note that a request of the connection is being answered, or that the

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/transport"
 )
@@ -26,6 +28,41 @@ func TestSilentConnectionsApart(t *testing.T) {
 	}
 	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("a probe beside silent connections: %d, %v", resp.StatusCode, err)
+	}
+}
+
+// Requests whose body does not come keep no probe out either, whether it is read or not.
+func TestUnfinishedBodiesApart(t *testing.T) {
+	s := serveApart(t, newServer(t, fixed, nil).Health())
+	long := strings.Repeat("x", 2<<20) // more than is read of a body that is refused
+	for _, begun := range []string{
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc",
+		"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc",
+		"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n" + long,
+		"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+		"POST /healthz HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
+	} {
+		for range 12 { // more than there may be of one address
+			c := connect(t, s.http)
+			if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, begun) // it may be closed by then
+		}
+		time.Sleep(20 * time.Millisecond) // so that their requests have begun; a probe before that passes anyway
+		for range 3 {
+			c := connect(t, s.http)
+			if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatalf("a probe beside %.60q: %v", begun, err)
+			}
+			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+				t.Errorf("a probe beside %.60q: %d, %v", begun, resp.StatusCode, err)
+			}
+		}
 	}
 }
 

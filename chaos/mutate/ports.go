@@ -13,6 +13,9 @@ func ofPorts() []mutation {
 		{name: "denied checks that are charged make keys", pkg: public, test: "^TestDeniedChecksMakeKeys$", edits: []edit{
 			{"transport/access.go", "	return l.Limit.CountRejected() == limiter.CountAll\n", "	return false\n"},
 		}},
+		{name: "a body that does not come keeps no probe out", pkg: public, test: "^TestUnfinishedBodiesApart$", edits: []edit{
+			{"transport/apart.go", "if r.Body = was; !rest.over {", "if r.Body = was; false {"},
+		}},
 		{name: "a token over gRPC is not overlooked", pkg: public, test: "^TestShown$", edits: []edit{
 			{"transport/access.go", "call.Header[authorization]; len(shown) > 0 {", "call.Header[authorization]; len(shown) < 0 {"},
 		}},
