@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -298,6 +299,15 @@ func usable(leaf *x509.Certificate, usages []x509.ExtKeyUsage) error {
 		}
 	}
 	return nil
+}
+
+// ForServers is a [Config.Check] for the certificate of a server whose clients have other usages:
+// it is for servers, or does not say what it is for. Each client would refuse another one.
+func ForServers(leaf *x509.Certificate) error {
+	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 || slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageAny) {
+		return nil
+	}
+	return usable(leaf, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth})
 }
 
 func usageName(u x509.ExtKeyUsage) string {

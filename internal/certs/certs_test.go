@@ -307,6 +307,37 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestForServers: a certificate that is for clients only does not replace that of a server.
+func TestForServers(t *testing.T) {
+	ca := certstest.New(t, "ours")
+	p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "a"})
+	c := certs.Config{What: "server", CertFile: p.Cert, KeyFile: p.Key, Check: certs.ForServers}
+	s, err := certs.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		usages []x509.ExtKeyUsage
+		good   bool
+	}{
+		{both[:1], true},
+		{[]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, false},
+		{[]x509.ExtKeyUsage{x509.ExtKeyUsageAny}, true},
+		{[]x509.ExtKeyUsage{x509.ExtKeyUsageEmailProtection}, false},
+	} {
+		cert, key := ca.Issue(t, certstest.Leaf{Name: "a", Usages: x.usages})
+		certstest.Replace(t, p.Cert, cert)
+		certstest.Replace(t, p.Key, key)
+		changed, err := s.Poll()
+		if _, openErr := certs.Open(c); changed != x.good || (err == nil) != x.good || (openErr == nil) != x.good {
+			t.Errorf("for %v: %v, %v; at the start: %v", x.usages, changed, err, openErr)
+		}
+		if !x.good && (err == nil || !strings.Contains(err.Error(), "serverAuth")) {
+			t.Errorf("for %v: %v", x.usages, err)
+		}
+	}
+}
+
 // TestLinks switches a directory's link, as Kubernetes does with a ConfigMap or Secret.
 func TestLinks(t *testing.T) {
 	ca := certstest.New(t, "ours")

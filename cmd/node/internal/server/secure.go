@@ -37,12 +37,12 @@ func openTLS(c *TLSConfig) (s secured, err error) {
 	}
 	s.config = c
 	if s.clients, err = certs.Open(certs.Config{
-		What: "server", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.ClientCAFile,
+		What: "server", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: c.ClientCAFile, Check: certs.ForServers,
 	}); err != nil {
 		return s, err
 	}
 	s.admin, err = certs.Open(certs.Config{
-		What: "administration", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: cmp.Or(c.AdminCAFile, c.ClientCAFile),
+		What: "administration", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: cmp.Or(c.AdminCAFile, c.ClientCAFile), Check: certs.ForServers,
 	})
 	return s, err
 }
