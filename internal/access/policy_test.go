@@ -59,6 +59,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		head + "identities: [{name: a, token: {subject: s}, teant: x}]\n":                  `did you mean "tenant"?`,
 		"anonymous: {budget: {checks: 0}}\n":                                               "checks must be a whole number from 1 to 4294967295",
 		"anonymous: {budget: {streams: many}}\n":                                           "streams must be a whole number",
+		"anonymous: {may: {check: ['']}}\n":                                                "1:27: a prefix is an empty text",
 		"anonymous: {budget: {new_keys: 5}}\n":                                             `unknown field "new_keys" of a budget`,
 		strings.Repeat("[", 5000):                                                          "nest deeper",
 	} {

@@ -262,8 +262,10 @@ func (p *problems) fields(n *node, what string, readers map[string]func(*node)) 
 func (p *problems) text(name string, most int, to *string) func(*node) {
 	return func(n *node) {
 		switch {
-		case n.kind != scalar || n.text == "":
+		case n.kind != scalar:
 			p.add(n, "%s is %s; it must be a text", name, n.kind)
+		case n.text == "":
+			p.add(n, "%s is an empty text: write one, or leave it out", name)
 		case len(n.text) > most:
 			p.add(n, "%s has %d bytes; at most %d are allowed", name, len(n.text), most)
 		default:
