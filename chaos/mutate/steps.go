@@ -163,6 +163,12 @@ func ofMoves() []mutation {
 		{name: "expired requests are not run", pkg: "./internal/cluster", test: "^TestAnExpiredRequestIsNotRun$", edits: []edit{
 			{"internal/cluster/requests.go", "	if q.Reply.Over() || t.Now >= q.Until {\n", "	if q.Reply.Over() {\n"},
 		}},
+		{name: "a share lasts until others have said what they have", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
+			{"internal/cluster/share.go", "	if len(old.Members) > 0 && old.Minority()", "	if len(old.Members) < 0 && old.Minority()"},
+		}},
+		{name: "a share ends with a merge", pkg: "./internal/cluster", test: "^TestAShareEndsWithAMerge$", edits: []edit{
+			{"internal/cluster/share.go", " || p.r.Own().TookAfter(r.at)) {", ") {"},
+		}},
 		{name: "a share says so", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
 			{"internal/cluster/route/policy.go", "					at.InForce = at.Limit.Limit()\n", ""},
 		}},

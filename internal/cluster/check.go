@@ -92,7 +92,7 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 	}
 	w := c.calls.NewWaiting()
 	w.Expect(int32(len(charges)))
-	open, calls, own := c.beginMany(charges, answers, within, ctx.Done() != nil, w.Decided)
+	open, calls, own := beginMany(c, charges, answers, within, ctx.Done() != nil, w.Decided)
 	w.Expect(int32(open - len(charges)))
 	undecided = w.All(ctx, calls)
 	c.calls.End(w)
@@ -115,13 +115,13 @@ type ownCharge struct {
 // not for the others. The rules of Begin hold for each answer, and the charges may be reused; within is that of
 // CheckWithin. With keep, BeginMany returns the calls that wait, by the index of their check; nil if none waits.
 func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call) {
-	open, calls, _ = c.beginMany(charges, answers, within, keep, done)
+	open, calls, _ = beginMany(c, charges, answers, within, keep, done)
 	return open, calls
 }
 
 // beginMany is BeginMany, and returns the copies of the charges that were not decided at once. The core may
 // read those for a moment after the deadline ended their checks.
-func (c *Core) beginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call, own []ownCharge) {
+func beginMany(c *Core, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call, own []ownCharge) {
 	t := c.begin()
 	by := until(t, within)
 	for i := range min(table.Ahead, len(charges)) {

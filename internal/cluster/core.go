@@ -116,6 +116,7 @@ func (c *Core) SetView(v *view.View) {
 		c.leave(t, v, func(to peer.Instance) bool { return was == peer.Leaving && old.Has(to) })
 	}
 	c.absent.changed(old, v, t.Now)
+	c.decider.viewChanged(t, old, v)
 	c.mesh.ForgetEnded(t.Now)
 	c.each(t, (*replica.Replica).ViewChanged)
 	for i := range v.Members {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -20,6 +21,7 @@ type decider struct {
 	calls        *route.Router
 	reservations reservations
 	pending      pending
+	rejoined     atomic.Pointer[rejoining]
 }
 
 // forbids reports whether a request is a reset by another member and this node refuses
@@ -383,30 +385,6 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 	p.r.Own().Withhold(t.inputs(), h, stamp)
 	p.apply(t)
 	return h
-}
-
-// shareOf returns the charge with the limits that this node may apply: an available
-// owner in a minority applies its share of them. It returns k itself if nothing changes.
-func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
-	v := t.view()
-	if !v.Minority() {
-		return k
-	}
-	var out *limiter.Charge
-	for i := range k.Len() {
-		key := k.Key(i)
-		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
-			continue
-		}
-		if out == nil {
-			out = k.Clone()
-		}
-		out.Key(i).Rule = d.calls.Share(key.Rule, uint64(len(v.Members)), uint64(v.Recent))
-	}
-	if out == nil {
-		return k
-	}
-	return out
 }
 
 // pointless reports whether a check whose partitions are all owned here, and locked,

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
@@ -81,7 +82,7 @@ func apart(c *Core, h *byHand, live, members int) {
 // With no more than half of the members in view, an owner under local admits its share
 // of each limit, counting what it admitted before: other sides may have owners too.
 // Answers and reasons name the rules' own limits, the share in force beside them, and
-// that a share decided. In a majority it admits the whole limit again.
+// that a share decided. In a majority it admits the whole limit again, a second later.
 func TestAMinorityDecidesWithItsShare(t *testing.T) {
 	const local = limiter.UnreachableLocal
 	window := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour}
@@ -147,6 +148,13 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 			}
 		})
 		apart(c, h, 3, 3)
+		if most := admitted; inForce > 0 {
+			h.pass(rejoinFor - replica.TickEvery)
+			if drawn(1000); admitted != most {
+				t.Errorf("%s: %d units admitted before others have said what they have, want %d", name, admitted, most)
+			}
+			h.pass(replica.TickEvery)
+		}
 		source, inForce = limiter.SourceOwner, 0
 		whole := int(one.limit.Limit)
 		if one.limit.Burst > 0 {
@@ -154,6 +162,36 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		}
 		if drawn(1000); admitted != whole {
 			t.Errorf("%s: %d units admitted when all are back, want %d", name, admitted, whole)
+		}
+	}
+}
+
+// Who has merged what another owner had, or has become owner, when its minority is over applies the whole limit.
+func TestAShareEndsWithAMerge(t *testing.T) {
+	for name, does := range map[string]func(c *Core, p *partition){
+		"merged": func(c *Core, p *partition) {
+			c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{{
+				Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: third}, First: true, Last: true,
+			}}})
+		},
+		"owns anew": func(c *Core, p *partition) {
+			putAs(c, p, peer.Copy)
+			own(c, p)
+		},
+		"neither": func(*Core, *partition) {},
+	} {
+		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
+		charge.Key(0).Rule.OnUnreachable = limiter.UnreachableLocal
+		apart(c, h, 1, 3)
+		apart(c, h, 3, 3)
+		h.pass(2 * limiter.Millisecond)
+		does(c, p)
+		d := new(limiter.Decision)
+		if err := c.Check(t.Context(), charge, d); err != nil || !d.Allowed {
+			t.Fatalf("%s: %v, %+v", name, err, d)
+		}
+		if shared := d.Source == limiter.SourceShare; shared != (name == "neither") {
+			t.Errorf("%s: a share decides: %t", name, shared)
 		}
 	}
 }

@@ -340,6 +340,10 @@ func (o *Ownership) Issued(r limiter.Receipt) bool {
 	return r.Epoch == o.Lineage() && r.Time >= o.at
 }
 
+// TookAfter reports whether this ownership began, or merged what another owner had, after an instant of the
+// counters' clock.
+func (o *tenure) TookAfter(at limiter.Tick) bool { return o.took > at }
+
 // ChargedHere reports whether the charge of a remembered id, made at an instant, was made under this
 // ownership for sure. What was charged elsewhere has the instant at which it came at the latest: what
 // is under way gets no older.

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// rejoining is the last end of a minority: this node saw live of so many members until at, by the counters'
+// clock, and applies its share until a second later.
+type rejoining struct {
+	at, until limiter.Tick
+	live, of  uint64
+}
+
+// rejoinFor is how long an owner that was in a minority applies its share once it sees more, unless it merges
+// before what another owner had.
+const rejoinFor = limiter.Second
+
+// viewChanged notes the end of a minority.
+func (d *decider) viewChanged(t *turn, old, v *view.View) {
+	if len(old.Members) > 0 && old.Minority() && !v.Minority() {
+		d.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})
+	}
+}
+
+// shareOf returns the charge with the limits that this node may apply: an available
+// owner in a minority applies its share of them. So it does when the minority is over, until it
+// has merged what an owner of the majority had, or that would have come. It returns k itself if nothing changes.
+func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
+	v := t.view()
+	live, of, r := uint64(len(v.Members)), uint64(v.Recent), d.rejoined.Load()
+	switch {
+	case v.Minority():
+		r = nil
+	case r == nil || t.Now >= r.until:
+		return k
+	default:
+		live, of = r.live, r.of
+	}
+	var out *limiter.Charge
+	for i := range k.Len() {
+		key := k.Key(i)
+		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
+			continue
+		}
+		if p := d.parts.of(key); r != nil && (p == nil || p.r.Own() == nil || p.r.Own().TookAfter(r.at)) {
+			continue
+		}
+		if out == nil {
+			out = k.Clone()
+		}
+		out.Key(i).Rule = d.calls.Share(key.Rule, live, of)
+	}
+	if out == nil {
+		return k
+	}
+	return out
+}
