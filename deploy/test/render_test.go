@@ -3,9 +3,11 @@ package deploytest
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,4 +176,31 @@ func read(t *testing.T, path ...string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// Names stay text, also those that YAML takes for a number, a comment or a truth.
+func TestNamesStayText(t *testing.T) {
+	all := decode(t, render(t, "odd.yaml"))
+	if len(all.sets) != 1 {
+		t.Fatalf("there are %d sets", len(all.sets))
+	}
+	pod := &all.sets[0].Spec.Template.Spec
+	if args := pod.Containers[0].Args; !slices.Contains(args, "--cluster-name=a #b") {
+		t.Errorf("the cluster has another name: %q", args)
+	}
+	names := map[string]string{"account": pod.ServiceAccountName, "image": pod.Containers[0].Image}
+	for _, v := range pod.Volumes {
+		switch {
+		case v.Secret != nil:
+			names[v.Name] = v.Secret.SecretName
+		case v.ConfigMap != nil:
+			names[v.Name] = v.ConfigMap.Name
+		}
+	}
+	want := map[string]string{
+		"account": "12", "image": "1:2", "rules": "789", "keys": "123", "tls": "456", "client-ca": "0x10", "peer": "1e3", "permissions": "true",
+	}
+	if !maps.Equal(names, want) {
+		t.Errorf("the names are %v, want %v", names, want)
+	}
 }
