@@ -4,6 +4,18 @@ package main
 func ofCopies() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
+		{name: "a check that waits has a charge of its own", pkg: "./internal/cluster", test: "^TestTheChargesOfABatchAreReused$", edits: []edit{
+			{"internal/cluster/check.go", "charge := charges[i].Clone()", "charge := &charges[i]"},
+		}},
+		{name: "names are asked for of a check that waits", pkg: "./internal/cluster", test: "^TestNamesAreAskedForInABatch$", edits: []edit{
+			{"internal/cluster/check.go", "charges[o.index].Unnamed = o.charge.Unnamed", "_ = o.charge.Unnamed"},
+		}},
+		{name: "a share lasts until others have said what they have", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
+			{"internal/cluster/share.go", "	if len(old.Members) > 0 && old.Minority()", "	if len(old.Members) < 0 && old.Minority()"},
+		}},
+		{name: "a share ends with a merge", pkg: "./internal/cluster", test: "^TestAShareEndsWithAMerge$", edits: []edit{
+			{"internal/cluster/share.go", " || p.r.Own().TookAfter(r.at)) {", ") {"},
+		}},
 		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
 			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
 		}},

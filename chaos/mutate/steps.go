@@ -4,12 +4,6 @@ package main
 func ofSteps() []mutation {
 	const replica = "./internal/cluster/replica"
 	return []mutation{
-		{name: "a check that waits has a charge of its own", pkg: "./internal/cluster", test: "^TestTheChargesOfABatchAreReused$", edits: []edit{
-			{"internal/cluster/check.go", "charge := charges[i].Clone()", "charge := &charges[i]"},
-		}},
-		{name: "names are asked for of a check that waits", pkg: "./internal/cluster", test: "^TestNamesAreAskedForInABatch$", edits: []edit{
-			{"internal/cluster/check.go", "charges[o.index].Unnamed = o.charge.Unnamed", "_ = o.charge.Unnamed"},
-		}},
 		{name: "receipts of this ownership only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
 			{"internal/cluster/replica/owner.go", " && r.Time >= o.at\n", "\n"},
 		}},
@@ -162,12 +156,6 @@ func ofMoves() []mutation {
 	return []mutation{
 		{name: "expired requests are not run", pkg: "./internal/cluster", test: "^TestAnExpiredRequestIsNotRun$", edits: []edit{
 			{"internal/cluster/requests.go", "	if q.Reply.Over() || t.Now >= q.Until {\n", "	if q.Reply.Over() {\n"},
-		}},
-		{name: "a share lasts until others have said what they have", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
-			{"internal/cluster/share.go", "	if len(old.Members) > 0 && old.Minority()", "	if len(old.Members) < 0 && old.Minority()"},
-		}},
-		{name: "a share ends with a merge", pkg: "./internal/cluster", test: "^TestAShareEndsWithAMerge$", edits: []edit{
-			{"internal/cluster/share.go", " || p.r.Own().TookAfter(r.at)) {", ") {"},
 		}},
 		{name: "a share says so", pkg: "./internal/cluster", test: "^TestAMinorityDecidesWithItsShare$", edits: []edit{
 			{"internal/cluster/route/policy.go", "					at.InForce = at.Limit.Limit()\n", ""},
