@@ -16,6 +16,9 @@ func ofCopies() []mutation {
 		{name: "a share ends with a merge", pkg: "./internal/cluster", test: "^TestAShareEndsWithAMerge$", edits: []edit{
 			{"internal/cluster/share.go", " || p.r.Own().TookAfter(r.at)) {", ") {"},
 		}},
+		{name: "the last attempt waits for the others", pkg: "./internal/cluster", test: "^TestTheLastAttemptWaitsForTheOthers$", edits: []edit{
+			{"internal/cluster/replica/unsettled.go", "max(contendFor, (w.Until-t.Now)/4)", "contendFor"},
+		}},
 		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
 			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
 		}},

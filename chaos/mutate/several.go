@@ -13,7 +13,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/fanout.go", "	endReservation(t, o)\n}\n", "	if undo != 0 {\n		endReservation(t, o)\n	}\n}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * contendFor\n"},
+			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * limiter.Tick(contendFor)\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n", "		s.settle(t, r, 0, true)\n"},

@@ -592,12 +592,9 @@ func TestALateSettlementIsChargedBeyondTheLimit(t *testing.T) {
 	}
 }
 
-// TestAPartitionWaitsForRoomElsewhere: a world is settled although a partition is not where it belongs, while the
-// member that should have it has no room for a copy.
+// TestAPartitionWaitsForRoomElsewhere: a partition need not be where it belongs while the member that should have
+// it has no room for a copy.
 func TestAPartitionWaitsForRoomElsewhere(t *testing.T) {
-	if w, err := Run(Chaos, 340278, false); err != nil || w.crowd.unkept == 0 {
-		t.Errorf("a partition whose next owner has no room, %d times: %v", w.crowd.unkept, err)
-	}
 	d := direct(t, 1, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
 	id := d.key.part
 	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)

@@ -189,7 +189,7 @@ func TestTheLastAttemptOfACheckHere(t *testing.T) {
 		From: other, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
 		Replies: []peer.Reply{{ID: id, Status: peer.Decided, Results: 1, Idle: true}},
 	})
-	x.h.pass(3 * replica.TickEvery)
+	x.h.pass(6 * replica.TickEvery) // a quarter of 100 ms
 	if told != 1 || answer.Allowed || answer.Source.ByPolicy() {
 		t.Errorf("told %d times: %+v", told, answer)
 	}

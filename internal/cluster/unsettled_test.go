@@ -159,6 +159,22 @@ func TestAPartWaitsForAMomentOnly(t *testing.T) {
 	}
 }
 
+// The last attempt waits for a quarter of the time that is left: the others retreat meanwhile, and it is admitted.
+func TestTheLastAttemptWaitsForTheOthers(t *testing.T) {
+	x := newReserved(t)
+	q := peer.Check{Reserve: true, Settles: true, Final: true, Wait: uint32(160 * limiter.Millisecond)}
+	if r := x.check(other, 2, 5, q); r != nil {
+		t.Fatalf("at once it is told %+v", r)
+	}
+	if x.h.pass(35 * limiter.Millisecond); x.reply(other, 2) != nil {
+		t.Fatal("it does not wait for 35 of 160 ms")
+	}
+	x.end(1, 7)
+	if r := x.reply(other, 2); r == nil || r.Status != peer.Decided || r.Provisional || r.Receipt.Charged == 0 {
+		t.Errorf("what denied it is taken back, and it is told %+v", r)
+	}
+}
+
 // If there is no time to wait the denial is given, but it has no later effect: no block,
 // and a wait no longer than the reservation's.
 func TestAProvisionalDenial(t *testing.T) {
@@ -167,7 +183,7 @@ func TestAProvisionalDenial(t *testing.T) {
 		"a part":                                 {Reserve: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
 		"an older part":                          {Reserve: true, Wait: uint32(20 * limiter.Millisecond)},
 		"hardly any time":                        {Wait: 10},
-		"a part that is asked for the last time": {Reserve: true, Settles: true, Final: true, Wait: long.Wait},
+		"a part that is asked for the last time": {Reserve: true, Settles: true, Final: true, Wait: uint32(56 * limiter.Millisecond)},
 	} {
 		x := newReserved(t)
 		r := x.check(other, 2, 5, q)

@@ -15,8 +15,8 @@ import (
 //
 // Two checks may wait for each other's reservations. So a part of a check over several
 // owners waits for contendFor only; then the asker takes back all its parts and tries
-// again a little later. Close to the deadline the denial is given after all, as
-// provisional: it begins no block, charges nothing and is not cached, and its RetryAfter
+// again a little later. Its last attempt waits for a quarter of the time that is left, as the
+// others retreat meanwhile. Then the denial is given after all, as provisional: it begins no block, charges nothing and is not cached, and its RetryAfter
 // is no longer than the wait for the charge to be settled.
 //
 // Once its check's deadline has passed, a charge counts as settled: its asker may be gone. If
@@ -211,7 +211,10 @@ func (o *reservations) MayContend(t *Turn, w *Wait) bool {
 func (o *reservations) Contend(t *Turn, q Request) {
 	w := q.Facts()
 	at := w.WaitsUntil
-	if w.Settles {
+	switch {
+	case w.Settles && w.Final:
+		at = min(at, t.Now+max(contendFor, (w.Until-t.Now)/4))
+	case w.Settles:
 		at = min(at, t.Now+contendFor)
 	}
 	o.contenders = append(o.contenders, contender{q, at})
