@@ -562,6 +562,24 @@ func TestWhatIsLostWithoutFaults(t *testing.T) {
 	}
 }
 
+// TestPoliciesAnswerWhereATableHasNoRoom: after crashes few checks are answered by their policy, unless a table
+// has no room for copies: owners wait for an heir then.
+func TestPoliciesAnswerWhereATableHasNoRoom(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for unkept, fails := range map[int]bool{0: true, 1: false} {
+		w := newWorld(1)
+		w.size = 3
+		w.keys = []*key{{rule: &limiter.Rule{Name: "closed", Limits: []*limiter.Limit{l}}, limit: 60, fallbacks: 25, denied: 1}}
+		w.crowd.unkept = unkept
+		if err := w.check(bounds{local: 1, closed: 1, open: 1, fallbacks: 24}); err != nil != fails {
+			t.Errorf("with %d copies without room: %v", unkept, err)
+		}
+	}
+}
+
 // TestALateSettlementIsChargedBeyondTheLimit: a settlement that comes after its reservation has ended, since
 // the node that was asked stood still, may be charged beyond the limit by what its answer says, or the lost one of another attempt. One that is in
 // time may not, nor may it hide units that its answer does not name.
