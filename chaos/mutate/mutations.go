@@ -213,7 +213,7 @@ func ofBounds() []mutation {
 			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {", "t.Now < since && int32(o.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
-			{"internal/cluster/share.go", "	case v.Minority():\n		r = nil\n", "	case v != nil:\n		return k\n"},
+			{"internal/cluster/share.go", "	if v.Minority() {\n		return uint64(len(v.Members)), uint64(v.Recent), nil\n", "	if v.Minority() {\n		return 0, 0, nil\n"},
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},

@@ -23,19 +23,26 @@ func (d *decider) viewChanged(t *turn, old, v *view.View) {
 	}
 }
 
+// seen returns by how many members, of how many, this node's share is: those that it sees in a minority, or saw in
+// one that ended less than rejoinFor ago, which ended is. of is 0 if no share applies.
+func (d *decider) seen(t *turn) (live, of uint64, ended *rejoining) {
+	v := t.view()
+	if v.Minority() {
+		return uint64(len(v.Members)), uint64(v.Recent), nil
+	}
+	if ended = d.rejoined.Load(); ended == nil || t.Now >= ended.until {
+		return 0, 0, nil
+	}
+	return ended.live, ended.of, ended
+}
+
 // shareOf returns the charge with the limits that this node may apply: an available
 // owner in a minority applies its share of them. So it does when the minority is over, until it
 // has merged what an owner of the majority had, or that would have come. It returns k itself if nothing changes.
 func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
-	v := t.view()
-	live, of, r := uint64(len(v.Members)), uint64(v.Recent), d.rejoined.Load()
-	switch {
-	case v.Minority():
-		r = nil
-	case r == nil || t.Now >= r.until:
+	live, of, ended := d.seen(t)
+	if of == 0 {
 		return k
-	default:
-		live, of = r.live, r.of
 	}
 	var out *limiter.Charge
 	for i := range k.Len() {
@@ -43,7 +50,7 @@ func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
 			continue
 		}
-		if p := d.parts.of(key); r != nil && (p == nil || p.r.Own() == nil || p.r.Own().TookAfter(r.at)) {
+		if p := d.parts.of(key); ended != nil && (p == nil || p.r.Own() == nil || p.r.Own().TookAfter(ended.at)) {
 			continue
 		}
 		if out == nil {

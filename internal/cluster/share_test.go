@@ -193,5 +193,11 @@ func TestAShareEndsWithAMerge(t *testing.T) {
 		if shared := d.Source == limiter.SourceShare; shared != (name == "neither") {
 			t.Errorf("%s: a share decides: %t", name, shared)
 		}
+		c.Explain(charge, func(all []route.Explained) {
+			text := all[0].Limits[0].Limit
+			if says := strings.Contains(text, "as a saw 1 of 3 members a moment ago"); says != (name == "neither") {
+				t.Errorf("%s: it is explained by %s", name, text)
+			}
+		})
 	}
 }

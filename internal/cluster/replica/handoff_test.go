@@ -49,8 +49,8 @@ func crossingClaim(s *story) {
 }
 
 // TestAReceiverGivesItsOwnClaimUp: an heir that has granted a later counter to nobody but itself takes a
-// handover. That claim never succeeds. Who has granted a later one to another member refuses, also if a
-// claim of its own came after it, and so does who may have had its own recorded.
+// handover. That claim never succeeds. An heir refuses if it has granted a later one to another member, also if a
+// claim of its own came after that, and if others may have recorded its own.
 func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 	e := peer.Epoch{Counter: 4, Instance: third}
 	for name, test := range map[string]struct {
