@@ -16,7 +16,7 @@ const maxCounts = 640
 // explain explains a charge whose partitions are owned here, and locked.
 func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) {
 	charge := d.shareOf(t, q.Charge)
-	live, of, ended := d.seen(t)
+	live, of, ended := d.rejoined.Load().seen(t)
 	sees, when := "sees", ""
 	if ended != nil {
 		sees, when = "saw", " a moment ago"

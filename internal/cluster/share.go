@@ -24,23 +24,24 @@ func (d *decider) viewChanged(t *turn, old, v *view.View) {
 }
 
 // seen returns by how many members, of how many, this node's share is: those that it sees in a minority, or saw in
-// one that ended less than rejoinFor ago, which ended is. of is 0 if no share applies.
-func (d *decider) seen(t *turn) (live, of uint64, ended *rejoining) {
+// one that ended less than rejoinFor ago, which ended is then. of is 0 if no share applies. r is the last end of a minority; nil: there
+// was none.
+func (r *rejoining) seen(t *turn) (live, of uint64, ended *rejoining) {
 	v := t.view()
 	if v.Minority() {
 		return uint64(len(v.Members)), uint64(v.Recent), nil
 	}
-	if ended = d.rejoined.Load(); ended == nil || t.Now >= ended.until {
+	if r == nil || t.Now >= r.until {
 		return 0, 0, nil
 	}
-	return ended.live, ended.of, ended
+	return r.live, r.of, r
 }
 
 // shareOf returns the charge with the limits that this node may apply: an available
 // owner in a minority applies its share of them. So it does when the minority is over, until it
 // has merged what an owner of the majority had, or that would have come. It returns k itself if nothing changes.
 func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
-	live, of, ended := d.seen(t)
+	live, of, ended := d.rejoined.Load().seen(t)
 	if of == 0 {
 		return k
 	}
