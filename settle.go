@@ -90,6 +90,8 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	switch {
 	case err != nil:
 		return Amended{}, err
+	case out.State == AmendCharged:
+		out.Keys = q.Charge.Len()
 	case out.State == limiter.AmendSettled:
 		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it expired, or was never reserved", ErrSettled, out.First)
 	case out.State == limiter.AmendRaised:

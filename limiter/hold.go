@@ -78,6 +78,8 @@ type Amended struct {
 	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
 	// there are no other checks; 0 if it never is.
 	RetryAfter time.Duration
+	// Keys, with AmendCharged, is how many keys were charged. Node sets it, deciders need not.
+	Keys int
 }
 
 // Holds is the algorithm of the counters in which tables keep the holds of a key. No rule and no

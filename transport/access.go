@@ -282,6 +282,32 @@ func (p pass) spend(checks, bytes int) error {
 	return p.caller.Spend(checks, bytes)
 }
 
+// unread returns why a message of gRPC is not read: err, or that its caller is not identified or
+// has used up its budget, see spendUnread. It returns nil for nil.
+func (s *service) unread(h *hold, err error) error {
+	if err == nil || lacksRoom(err) {
+		return err
+	}
+	by, refused := s.identify(h.ctx)
+	if refused != nil {
+		return refused
+	}
+	return by.spendUnread(h, err)
+}
+
+// spendUnread charges the caller's budget for a message that is not read, as for one check. It
+// returns why it is not, or that the budget is used up. One for which there was no room costs
+// nothing, as it is to be sent again.
+func (p pass) spendUnread(h *hold, err error) error {
+	if lacksRoom(err) {
+		return err
+	}
+	if over := p.spend(1, h.size()); over != nil {
+		return over
+	}
+	return err
+}
+
 // admitCheck admits a check or a peek, as admit does. A receipt needs the permission to
 // refund.
 func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {

@@ -98,7 +98,7 @@ func (a *Apart) Close() error { return a.http.Close() }
 
 // apartListener bounds the open connections, in total and from one address. At the
 // bound a new connection replaces the one that has waited longest without a complete
-// request, so that silent connections keep no probe out. If all of them are being
+// request, or for its client to read, so that silent connections keep no probe out. If all of them are being
 // answered, the new one is closed.
 type apartListener struct {
 	net.Listener
@@ -139,7 +139,7 @@ func (l *apartListener) enter(c *apartConn) bool {
 	ofAddress := c.from.IsValid() && n >= maxApartFrom
 	if ofAddress || len(l.open) >= maxApart {
 		i := slices.IndexFunc(l.open, func(o *apartConn) bool {
-			return !o.serving && (!ofAddress || fromThere(o))
+			return (!o.serving || o.writing) && (!ofAddress || fromThere(o))
 		})
 		l.report(c, n, i >= 0)
 		if i < 0 {
@@ -170,6 +170,21 @@ type apartConn struct {
 	of      *apartListener
 	from    netip.Prefix
 	serving bool // a request is being answered; under of.mu
+	writing bool // the client has not taken what is written; under of.mu
+}
+
+// Write implements [net.Conn]. Meanwhile the connection can be replaced, so that answers that
+// nobody reads keep no probe out.
+func (c *apartConn) Write(p []byte) (int, error) {
+	c.write(true)
+	defer c.write(false)
+	return c.Conn.Write(p)
+}
+
+func (c *apartConn) write(on bool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.writing = on
 }
 
 // apartKey is the key of the connection in the context of a request.

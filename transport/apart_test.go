@@ -66,6 +66,41 @@ func TestUnfinishedBodiesApart(t *testing.T) {
 	}
 }
 
+// Answers that nobody reads keep no probe out either.
+func TestUnreadAnswersApart(t *testing.T) {
+	begun := make(chan struct{}, 100)
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		begun <- struct{}{}
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	})}))
+	for range 8 { // as many as there may be of one address
+		c := connect(t, s.http)
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	time.Sleep(20 * time.Millisecond) // so that buffers are full; a request before that may be refused
+	c := connect(t, s.http)
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "GET /v1/members HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("a request beside answers that nobody reads: %v", err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a request beside answers that nobody reads: %d, %v", resp.StatusCode, err)
+	}
+}
+
 // A probe does not keep its place.
 func TestProbesDoNotStay(t *testing.T) {
 	s := serveApart(t, newServer(t, fixed, nil).Health())

@@ -14,14 +14,15 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 )
 
-// wireReader is a message with its own decoder, which may keep parts of text.
+// wireReader is a message with its own decoder, which may keep parts of text. The message knows
+// why it could not be decoded: gRPC would answer an error before the caller is identified.
 type wireReader interface {
-	readWire(text string) error
+	readWire(text string)
 }
 
-// bytesReader is a message with its own decoder, which keeps no part of data.
+// bytesReader is a wireReader that keeps no part of data.
 type bytesReader interface {
-	readBytes(data []byte) error
+	readBytes(data []byte)
 }
 
 // wireWriter is a message with its own encoder, which may be called once. Nothing else
@@ -71,7 +72,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		var read func([]byte) error
 		switch m := v.(type) {
 		case bytesReader:
-			read = m.readBytes
+			read = func(data []byte) error {
+				m.readBytes(data)
+				return nil
+			}
 		case WireMessage:
 			read = m.UnmarshalWire
 		}
@@ -86,14 +90,16 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	if len(data) == 1 {
-		return r.readWire(string(data[0].ReadOnlyData()))
+		r.readWire(string(data[0].ReadOnlyData()))
+		return nil
 	}
 	var b strings.Builder
 	b.Grow(data.Len())
 	for _, part := range data {
 		b.Write(part.ReadOnlyData())
 	}
-	return r.readWire(b.String())
+	r.readWire(b.String())
+	return nil
 }
 
 // bufferPool pools the buffers of large replies, which gRPC returns after sending. It

@@ -44,11 +44,8 @@ func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any
 	m := new(weirv1.CheckRequest)
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
-	if err := decode(&c); err != nil {
-		return nil, err
-	}
 	begin := s.begin()
-	if err := c.permit(s); err != nil {
+	if err := c.receive(s, decode); err != nil {
 		return nil, s.end("Explain", begin, err)
 	}
 	out, err := s.Explain(ctx, m)

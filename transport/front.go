@@ -2,6 +2,7 @@ package transport
 
 import (
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -133,10 +134,7 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by
 		}
 		return parseQuery(r.URL.RawQuery)
 	}
-	body, err := readBody(w, r, h)
-	if err == nil {
-		err = by.spend(1, readBytes(w))
-	}
+	body, err := by.readBody(w, r, h)
 	if err != nil {
 		return nil, err
 	}
@@ -150,10 +148,7 @@ func (f *front) ask(w http.ResponseWriter, r *http.Request, h *hold, fields []fi
 	if err != nil {
 		return by, nil, err
 	}
-	body, err := readBody(w, r, h)
-	if err == nil {
-		err = by.spend(1, readBytes(w))
-	}
+	body, err := by.readBody(w, r, h)
 	var q *question
 	if err == nil {
 		q, err = parseQuestion(body, fields)
@@ -184,19 +179,11 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := readBody(w, r, &h)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	raw, malformed := parseChecks(body)
-	n := len(raw)
-	if malformed != nil {
-		n = 1 // it is a message all the same
-	}
-	err = by.spend(n, readBytes(w))
+	var raw []json.RawMessage
 	if err == nil {
-		err = malformed
+		raw, err = parseChecks(body)
 	}
+	err = by.spendRead(w, max(len(raw), 1), err)
 	if err == nil {
 		err = h.add(int64(len(raw)) * weightOfJSONCheck)
 	}
@@ -249,6 +236,26 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeAnswer(w, http.StatusOK, out, &h)
+}
+
+// readBody reads the body of a message that asks for one thing, and charges the caller's budget
+// for it.
+func (p pass) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
+	body, err := readBody(w, r, h)
+	return body, p.spendRead(w, 1, err)
+}
+
+// spendRead charges the caller's budget for the body of a message of so many checks, which may
+// be no message at all: err is why. One for which there was no room costs nothing, as it is to
+// be sent again. It returns the first error, of the budget before that of the message.
+func (p pass) spendRead(w http.ResponseWriter, checks int, err error) error {
+	if lacksRoom(err) {
+		return err
+	}
+	if over := p.spend(checks, readBytes(w)); over != nil {
+		return over
+	}
+	return err
 }
 
 // readBytes returns how many bytes of a body were read.

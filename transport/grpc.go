@@ -116,19 +116,19 @@ type check struct {
 	peek     bool
 	full     *fullRequest // set if the request needs the protobuf library
 	hold     hold
-	bytes    int   // of the message
-	refused  error // there was no room to decode it
+	refused  error // why it is not decoded, nil if it is
 	decision limiter.Decision
 }
 
 // readWire implements wireReader.
-func (c *check) readWire(text string) (err error) {
-	c.bytes = len(text)
-	c.refused = c.hold.add(weightOf(len(text), 1, 0)) // to return it would mean that the message is malformed
+func (c *check) readWire(text string) {
+	c.hold.bytes = len(text)
+	c.refused = c.hold.add(weightOf(len(text), 1, 0))
 	if c.refused == nil {
+		var err error
 		c.peek, c.full, err = readCheck(text, &c.request)
+		c.refused = undecodable(err)
 	}
-	return err
 }
 
 // wire implements wireWriter and returns the memory to the pool.
@@ -145,7 +145,7 @@ func (c *check) wire() mem.BufferSlice {
 
 // keepCheck returns the memory of a call to the pool.
 func (s *service) keepCheck(c *check) {
-	c.hold.ctx, c.hold.stream = nil, 0
+	c.hold.ctx, c.hold.stream, c.hold.bytes = nil, 0, 0
 	s.checks.Put(c)
 }
 
@@ -174,14 +174,14 @@ func (s *service) decideCheck(ctx context.Context, c *check, decode func(any) er
 }
 
 func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
-	if c.refused != nil {
-		return c.refused
-	}
 	by, err := s.identifyAt(ctx, begin)
-	if err == nil {
-		err = by.spend(1, c.bytes)
-	}
 	if err != nil {
+		return err
+	}
+	if c.refused != nil {
+		return by.spendUnread(&c.hold, c.refused)
+	}
+	if err := by.spend(1, c.hold.bytes); err != nil {
 		return err
 	}
 	if c.full != nil {
@@ -208,21 +208,17 @@ type batchCall struct {
 	service *service
 	*turn
 	n      int
-	bytes  int // of the message
 	hold   hold
-	noRoom error // why it was not decoded, if there was no room
+	unread error // why it is not decoded, nil if it is
 	out    mem.Buffer
 }
 
 // readWire implements wireReader.
-func (c *batchCall) readWire(text string) (err error) {
-	c.bytes = len(text)
-	c.n, err = c.readBatch(text, &c.hold)
-	if lacksRoom(err) {
-		c.noRoom = err
-		return nil // an error here would mean that the message is malformed
+func (c *batchCall) readWire(text string) {
+	c.hold.bytes = len(text)
+	if c.n, c.unread = c.readBatch(text, &c.hold); !lacksRoom(c.unread) {
+		c.unread = undecodable(c.unread)
 	}
-	return err
 }
 
 // wire implements wireWriter.
@@ -247,15 +243,15 @@ func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, 
 
 // checkBatch decides a batch and writes the response.
 func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
-	switch {
-	case c.n > MaxBatch:
-		return tooLarge(c.n)
-	case c.noRoom != nil:
-		return c.noRoom
-	}
 	by, err := s.identify(ctx)
-	if err == nil {
-		err = by.spend(c.n, c.bytes)
+	switch {
+	case err != nil:
+	case c.unread != nil:
+		err = by.spendUnread(&c.hold, c.unread)
+	case c.n > MaxBatch:
+		err = by.spendUnread(&c.hold, tooLarge(c.n))
+	default:
+		err = by.spend(c.n, c.hold.bytes)
 	}
 	if err != nil {
 		return err
@@ -379,27 +375,33 @@ type fullCall struct {
 	message proto.Message
 	parts   parts
 	hold    hold
-	refused error // there was no room to decode it
+	refused error // why it is not decoded, nil if it is
 }
 
 // readWire implements wireReader.
-func (c *fullCall) readWire(text string) (err error) {
+func (c *fullCall) readWire(text string) {
+	c.hold.bytes = len(text)
+	var err error
 	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
-		return err
+		c.refused = undecodable(err) // of too many parts permit tells
+		return
 	}
-	c.refused = c.hold.add(weightOf(len(text), 1, 0) + c.parts.weight()) // to return it would mean that the message is malformed
+	c.refused = c.hold.add(weightOf(len(text), 1, 0) + c.parts.weight())
 	if c.refused == nil {
-		err = unmarshal(bytesOf(text), c.message)
+		c.refused = undecodable(unmarshal(bytesOf(text), c.message))
 	}
-	return err
 }
 
-// permit returns why the request may not be answered, nil if it may.
-func (c *fullCall) permit(s *service) error {
-	if c.refused != nil {
-		return c.refused
+// receive decodes the message of a call, and returns why it may not be answered, nil if it may.
+func (c *fullCall) receive(s *service, decode func(any) error) error {
+	err := decode(c)
+	if err == nil {
+		err = c.refused
 	}
-	return s.permit(c.parts)
+	if err == nil {
+		err = s.permit(c.parts)
+	}
+	return s.unread(&c.hold, err)
 }
 
 // encodedReply is a reply of which nothing but its bytes is kept.

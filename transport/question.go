@@ -260,7 +260,10 @@ func parseChecks(body []byte) ([]json.RawMessage, error) {
 		}
 		return decode(name, raw, &checks, "an array of checks")
 	})
-	return checks, err
+	if err != nil {
+		return nil, err
+	}
+	return checks, nil
 }
 
 const attributeParameter = "attr."

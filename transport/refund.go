@@ -53,11 +53,8 @@ func (s *service) serveRefund(ctx context.Context, decode func(any) error) (any,
 	m := new(weirv1.RefundRequest)
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
-	if err := decode(&c); err != nil {
-		return nil, err
-	}
 	begin := s.begin()
-	if err := c.permit(s); err != nil {
+	if err := c.receive(s, decode); err != nil {
 		return nil, s.end("Refund", begin, err)
 	}
 	out, err := s.Refund(ctx, m)

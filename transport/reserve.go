@@ -23,11 +23,8 @@ func (s *service) serveReservation(name string, message func() aboutReservation)
 		m := message()
 		c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 		defer c.hold.release()
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
 		begin := s.begin()
-		if err := c.permit(s); err != nil {
+		if err := c.receive(s, decode); err != nil {
 			return nil, s.end(name, begin, err)
 		}
 		out, err := s.amendNamed(ctx, name, m)

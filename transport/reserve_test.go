@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -177,17 +178,24 @@ func TestSettledFor(t *testing.T) {
 }
 
 // spender is a caller that may do all, and counts what its budget is charged.
-type spender struct{ checks, keys int }
+type spender struct {
+	checks, bytes, keys int
+	over                error // why the next message is beyond the budget
+	unknown             error // why it is nobody
+}
 
-func (s *spender) Identify(transport.Credentials) (transport.Caller, error) { return s, nil }
+func (s *spender) Identify(transport.Credentials) (transport.Caller, error) { return s, s.unknown }
 func (*spender) Name() string                                               { return "spender" }
 func (*spender) Tenant() string                                             { return "" }
 func (*spender) May(transport.Action) (limiter.Scope, error)                { return nil, nil }
-func (s *spender) Spend(checks, _ int) error                                { s.checks += checks; return nil }
 func (*spender) OpenStream() error                                          { return nil }
 func (*spender) CloseStream()                                               {}
 func (*spender) CountsKeys() bool                                           { return true }
 func (s *spender) SpendKeys(n int)                                          { s.keys += n }
+func (s *spender) Spend(checks, bytes int) error {
+	s.checks, s.bytes = s.checks+checks, s.bytes+bytes
+	return s.over
+}
 
 // What is asked about reservations is charged to the caller's budget as a check is, and to that of
 // new keys if it may have made one.
@@ -209,5 +217,20 @@ func TestReservationsSpend(t *testing.T) {
 		if err := ask(); err != nil || by.checks != i+1 || by.keys != 1 {
 			t.Errorf("%d: %v, the budget has %+v", i, err, by)
 		}
+	}
+}
+
+// A settlement that makes several keys is charged as all of them.
+func TestASettlementSpendsForEachKey(t *testing.T) {
+	by := new(spender)
+	s := newServer(t, "rules: [{name: both, keys: [[user], [path]], limits: [7/minute, 700/hour]}]", func(o *transport.Options) { o.Access = by })
+	settle := &weirv1.SettleRequest{User: "ada", Path: "/cart", Id: "1", Actual: new(int64(1))}
+	if m, err := s.api.Settle(t.Context(), settle); err != nil || m.GetState() != weirv1.ReservationState_RESERVATION_STATE_CHARGED || by.keys != 2 {
+		t.Errorf("%v, %v, and the budget has %d new keys", m, err, by.keys)
+	}
+	if resp, err := http.Post(s.url+"/v1/settle", "application/json", strings.NewReader(`{"user":"bob","path":"/pay","id":"2","actual":1}`)); err != nil {
+		t.Fatal(err)
+	} else if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || by.keys != 4 {
+		t.Errorf("status %d, %v, and the budget has %d new keys", resp.StatusCode, err, by.keys)
 	}
 }

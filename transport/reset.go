@@ -14,11 +14,8 @@ func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, 
 	m := new(weirv1.ResetRequest)
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
-	if err := decode(&c); err != nil {
-		return nil, err
-	}
 	begin := s.begin()
-	if err := c.permit(s); err != nil {
+	if err := c.receive(s, decode); err != nil {
 		return nil, s.end("Reset", begin, err)
 	}
 	out, err := s.Reset(ctx, m)

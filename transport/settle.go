@@ -118,10 +118,10 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *ques
 	}
 }
 
-// amended charges the caller's budget of new keys with a settlement that may have made one.
+// amended charges the caller's budget of new keys with a settlement that may have made them.
 func (p pass) amended(a limiter.Amended) {
 	if b, ok := p.caller.(KeyBudget); ok && a.State == limiter.AmendCharged && b.CountsKeys() {
-		b.SpendKeys(1)
+		b.SpendKeys(a.Keys)
 	}
 }
 

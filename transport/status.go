@@ -57,6 +57,17 @@ func codeOf(err error) codes.Code {
 	}
 }
 
+// errUndecodable is wrapped by the error of a message that cannot be decoded.
+var errUndecodable = errors.New("the message cannot be decoded")
+
+// undecodable returns such an error, nil for nil.
+func undecodable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %w", limiter.ErrInvalid, errUndecodable, err)
+}
+
 // statusOf turns an error into a status, nil into nil.
 func statusOf(err error) error {
 	if err == nil {

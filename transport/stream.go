@@ -59,28 +59,33 @@ type columnsMessage struct {
 }
 
 // readBytes implements bytesReader.
-func (m *columnsMessage) readBytes(data []byte) error {
+func (m *columnsMessage) readBytes(data []byte) {
+	m.hold.bytes = len(data)
 	n, err := countColumns(data)
 	if errors.Is(err, errWire) {
-		return err
+		err = undecodable(err)
 	}
-	m.hold.bytes = len(data)
 	if m.refused = err; err == nil {
 		m.refused = m.hold.add(weightOf(len(data), n.checks, n.values))
 	}
 	if m.refused == nil {
-		return unmarshal(data, &m.columns)
+		m.refused = undecodable(unmarshal(data, &m.columns))
+		return
 	}
 	m.columns.Id = n.id // the reply names it
-	return nil
 }
 
 // answerColumns decides one message and sends the reply.
 func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) error {
 	begin := s.begin()
+	refused := s.unread(&in.hold, in.refused)
+	if errors.Is(in.refused, errUndecodable) { // it ends the stream, as a reply would name no message
+		stream.SetTrailer(undecided())
+		return s.end("CheckStream", begin, refused)
+	}
 	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
-	if in.refused != nil {
-		t.refuse(in.refused)
+	if refused != nil {
+		t.refuse(refused)
 	} else if err := s.decideTraced(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
 		s.account(stream.Context(), ActionCheck, false, err)
@@ -172,6 +177,8 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	if err == nil {
 		err = by.spend(n, h.size())
+	} else {
+		err = by.spendUnread(h, err)
 	}
 	if err == nil && n > 0 {
 		err = by.admitCheck(&alike, in.Peek, false) // what is asked of the caller is the same for all

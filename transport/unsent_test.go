@@ -311,14 +311,15 @@ func TestRoomOfManyLimits(t *testing.T) {
 		h := hold{room: &s.room}
 		if columns {
 			m := &columnsMessage{service: s, hold: h}
-			if err := m.readBytes(message); err != nil {
-				t.Fatal(err)
+			m.readBytes(message)
+			if m.refused != nil {
+				t.Fatal(m.refused)
 			}
 			m.columns.EveryLimit = true
 			if err := s.decideColumns(t.Context(), new(turn), &m.columns, &m.hold); err != nil {
 				t.Fatal(err)
 			}
-		} else if _, err := s.serveBatch(t.Context(), func(m any) error { return m.(wireReader).readWire(string(message)) }); err != nil {
+		} else if _, err := s.serveBatch(t.Context(), decoding(string(message))); err != nil {
 			t.Fatal(err)
 		}
 		if want := int64(16 * weightOfCheck * MaxBatch); by.atNames < want {

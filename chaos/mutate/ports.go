@@ -50,7 +50,13 @@ func ofPorts() []mutation {
 			{"transport/drain.go", "		aged := time.NewTimer(age/2 + rand.N(age/2+1))\n", "		aged := time.NewTimer(100*age + rand.N(age))\n"},
 		}},
 		{name: "silent connections keep no probe out", pkg: public, test: "^TestApartConnections$", edits: []edit{
-			{"transport/apart.go", "			return !o.serving && (!ofAddress || fromThere(o))\n", "			return false\n"},
+			{"transport/apart.go", "			return (!o.serving || o.writing) && (!ofAddress || fromThere(o))\n", "			return false\n"},
+		}},
+		{name: "unread answers keep no probe out", pkg: public, test: "^TestUnreadAnswersApart$", edits: []edit{
+			{"transport/apart.go", "(!o.serving || o.writing) && ", "!o.serving && "},
+		}},
+		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
+			{"transport/access.go", "	if over := p.spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},
 		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
 			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},

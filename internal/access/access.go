@@ -162,6 +162,8 @@ func (a *Access) identify(c *transport.Credentials, flag string) (transport.Call
 	found, err := p.identify(c, a.now)
 	switch {
 	case !errors.Is(err, errNothingShown):
+	case flag == "" && c.TLS == nil:
+		err = unproved(`send a token as "Authorization: Bearer TOKEN", or connect with TLS and a client certificate`)
 	case flag == "":
 		err = unproved(`send a client certificate, or a token as "Authorization: Bearer TOKEN"`)
 	default:

@@ -3,6 +3,8 @@ package resp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -237,9 +239,16 @@ func (c *conn) identify() caller {
 	if c.of.options.Access == nil {
 		return caller{}
 	}
-	by, err := c.of.options.Access.Identify(c.credentials(c.token))
+	shown := c.credentials(c.token)
+	by, err := c.of.options.Access.Identify(shown)
+	if errors.Is(err, transport.ErrUnauthenticated) && c.token == "" && (shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
+		err = errNothingShown
+	}
 	return caller{by, err}
 }
+
+// errNothingShown is the error for a caller that shows nothing, in words of this protocol.
+var errNothingShown = fmt.Errorf("%w: send AUTH with a token, or a client certificate if the node asks for one", transport.ErrUnauthenticated)
 
 func (c *conn) credentials(token string) (out transport.Credentials) {
 	if token != "" {

@@ -613,7 +613,7 @@ func TestIdentities(t *testing.T) {
 		o.Access, o.AllowRequestLimits, o.AllowReset, o.Audit = access{}, false, false, &told
 	})
 	c := f.dial(t)
-	unknown := "-NOAUTH " + transport.ErrUnauthenticated.Error() + ": send AUTH"
+	unknown := "-NOAUTH " + errNothingShown.Error()
 	for i, want := range []struct{ ask, reply string }{
 		{"PING", unknown},
 		{"CL.THROTTLE k 0 1 60", unknown},

@@ -138,6 +138,9 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 		kept = o.authority
 	}
 	at := filepath.Join(kept, peerAuthority)
+	if exists(at+".crt") && !exists(at+".key") {
+		return nil, fmt.Errorf("%[1]s.crt is there without its key, %[1]s.key: put the key back, or name its directory by --authority; if it is lost, begin a new authority in another directory, and have the members change to it as docs/operations.md says under Certificates of members", at)
+	}
 	var key ed25519.PrivateKey
 	err := a.made(at+".key", func() (done bool, err error) {
 		key, done, err = makePrivateKey(at + ".key")
@@ -176,6 +179,12 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 		}
 		return true, replaceFile(file, cert, 0o644)
 	})
+}
+
+// exists reports whether there is a file of a name.
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
 // makeMember makes the certificate of a member, unless one is there that is good for long.

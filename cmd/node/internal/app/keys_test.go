@@ -107,6 +107,25 @@ func memberOf(t *testing.T, dir, name string, at time.Time) *x509.Certificate {
 	return pair.Leaf
 }
 
+// An authority whose key is lost is named, and no key takes its place: it would fit no certificate.
+func TestAnAuthorityWithoutItsKey(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"keys", dir, "--member", "node-1"}
+	if status, _, said := run(t, nil, args...); status != ExitOK {
+		t.Fatalf("%d %q", status, said)
+	}
+	key := filepath.Join(dir, "peer-ca.key")
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, said := run(t, nil, args...); status != ExitFailed || !strings.Contains(said, "peer-ca.crt is there without its key, ") || !strings.Contains(said, "put the key back") {
+		t.Errorf("%d %q", status, said)
+	}
+	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a key is there: %v", err)
+	}
+}
+
 // Certificates are made once, and their authority's key is kept where no member reads. Those
 // of members are renewed when half of their time is over; their keys stay.
 func TestCertificatesOfMembers(t *testing.T) {
