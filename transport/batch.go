@@ -12,6 +12,7 @@ import (
 type batch struct {
 	requests  []limiter.Request
 	decisions []limiter.Decision
+	alike     alikes // of requests
 
 	// failed lists the requests that were not decided, ascending; errs has their
 	// errors.
@@ -22,8 +23,9 @@ type batch struct {
 }
 
 // grow makes room for n requests and n decisions. They contain values of an earlier
-// batch.
+// batch. It is called before requests are written, since none of them is alike then.
 func (b *batch) grow(n int) {
+	b.alike.n = 0
 	if n > len(b.requests) {
 		b.requests = make([]limiter.Request, n)
 		b.decisions = append(b.decisions, make([]limiter.Decision, n-len(b.decisions))...)

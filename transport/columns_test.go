@@ -135,6 +135,7 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 			var b batch
 			m := &weirv1.CheckColumns{Keys: []byte("/a"), PathLengths: []uint32{2}}
 			b.fillColumns(m, 1, &alike)
+			b.grow(1) // as whoever writes requests does
 			reflect.ValueOf(&b.requests[0]).Elem().Field(i).Set(of.Field(i))
 			b.fillColumns(m, 1, &alike)
 			want := alike
@@ -145,6 +146,73 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestsThatAreAlike has messages of all kinds follow each other in one batch. Each becomes the requests
+// that it becomes in a new one.
+func TestRequestsThatAreAlike(t *testing.T) {
+	scopes := []limiter.Scope{nil, new(oneRule), new(oneRule), noRule{}}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var used batch
+	kept := 0
+	for range 20_000 {
+		n := 1 + rng.IntN(3)
+		m := &weirv1.CheckColumns{}
+		column := func(lengths *[]uint32) {
+			for range n {
+				*lengths = append(*lengths, uint32(rng.IntN(3)))
+				m.Keys = append(m.Keys, "abcdef"[rng.IntN(4):][:(*lengths)[len(*lengths)-1]]...)
+			}
+		}
+		column(&m.PathLengths)
+		if rng.IntN(8) > 0 {
+			column(&m.UserLengths)
+		}
+		switch rng.IntN(24) {
+		case 0:
+			column(&m.IpLengths)
+		case 1:
+			column(&m.GroupLengths)
+		case 2:
+			column(&m.MethodLengths)
+		case 3:
+			m.IdTtlUs, m.Ids, m.IdLengths = 5000, []byte("777")[:n], []uint32{1, 1, 1}[:n]
+		case 4:
+			m.Costs = []int64{4, 5, 6}[:n]
+		case 5:
+			m.Costs, m.RuleCosts = []int64{4, 5, 6}[:n], []uint32{0}
+		case 6:
+			a := &weirv1.AttributeColumn{Name: "plan"}
+			column(&a.Lengths)
+			m.Attributes = append(m.Attributes, a)
+		case 7: // another kind of message, such as CheckBatch
+			used.grow(2)
+			used.requests[rng.IntN(2)] = limiter.Request{Path: "/x", Cost: limiter.Units(9), Tenant: "other", Limits: []*limiter.Limit{nil}}
+		}
+		alike := limiter.Request{}
+		if rng.IntN(4) == 0 {
+			alike.Rule = []string{"", "towns"}[rng.IntN(2)]
+			alike.Hold = time.Duration(rng.IntN(2))
+			alike.IDOptional = rng.IntN(2) == 0
+			alike.Tenant = []string{"", "a", "b"}[rng.IntN(3)]
+		}
+		alike.Scope = scopes[rng.IntN(8)%len(scopes)]
+		kept += min(used.alike.of(&alike), n)
+		var fresh batch
+		used.fillColumns(m, n, &alike)
+		fresh.fillColumns(m, n, &alike)
+		if !reflect.DeepEqual(used.requests[:n], fresh.requests[:n]) {
+			t.Fatalf("%v with %+v:\ngot  %+v\nwant %+v", m, alike, used.requests[:n], fresh.requests[:n])
+		}
+	}
+	if kept < 1000 {
+		t.Errorf("%d requests were kept", kept)
+	}
+}
+
+// oneRule is a scope that can be compared. It is not of size 0: pointers to such may be equal.
+type oneRule struct{ _ byte }
+
+func (*oneRule) Permits(string) bool { return true }
 
 // noRule is a scope that cannot be compared, and permits nothing.
 type noRule []string

@@ -25,6 +25,8 @@ import (
 // means that the decider cannot serve at present. There are two exceptions: after the
 // context's error, and after an error that wraps [limiter.ErrUnanswered], the request
 // may have been carried out all the same.
+//
+// A decider reads requests and does not change them.
 type Decider interface {
 	// CheckInto decides a request and charges it if it is allowed.
 	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error

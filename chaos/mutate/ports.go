@@ -55,6 +55,9 @@ func ofPorts() []mutation {
 		{name: "unread answers keep no probe out", pkg: public, test: "^TestUnreadAnswersApart$", edits: []edit{
 			{"transport/apart.go", "(!o.serving || o.writing) && ", "!o.serving && "},
 		}},
+		{name: "requests that are alike are of one tenant", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
+			{"transport/columns.go", " && have.Tenant == r.Tenant", ""},
+		}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
 			{"transport/access.go", "	if over := p.spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},
