@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -20,6 +22,8 @@ const (
 	// learnEvery is the shortest interval between requests for the ring, however often
 	// replies report a new view.
 	learnEvery = 100 * time.Millisecond
+	// learnRefused is the interval after a node said that the caller may not have the ring.
+	learnRefused = time.Minute
 	// maxRing bounds the size of the answer in bytes. Rules are far smaller.
 	maxRing = 16 << 20
 )
@@ -73,17 +77,21 @@ func (c *Client) learn(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		next := learnEvery
 		select {
 		case n := <-c.learns:
 			if err := c.fetchSafely(ctx, n); err != nil {
 				c.mu.Lock()
 				c.ringErr = err
 				c.mu.Unlock()
+				if status.Code(err) == codes.PermissionDenied {
+					next = learnRefused
+				}
 			}
 		case <-ctx.Done():
 			return
 		}
-		pause.Reset(learnEvery)
+		pause.Reset(next)
 	}
 }
 
