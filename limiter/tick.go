@@ -7,7 +7,7 @@ import (
 
 // Tick is an instant in microseconds since the Unix epoch, or a span of microseconds.
 // It is the unit of time everywhere in Weir. Instants before the epoch count as the
-// epoch.
+// epoch. Counters are exact until 1<<52, in the year 2112, which is the time of [Credit].
 type Tick int64
 
 // TickDuration is the length of one tick.

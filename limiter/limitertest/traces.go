@@ -154,9 +154,10 @@ func NewTrace(start Tick, specs ...limiter.Spec) *Trace {
 	return &Trace{Oracle: NewOracle(specs...), specs: specs, now: start, refunded: map[int]bool{}}
 }
 
-// Next generates a step and the oracle's answer.
+// Next generates a step and the oracle's answer. All are before the time of [limiter.Credit],
+// which no clock reaches.
 func (t *Trace) Next(c Choices) (Step, OracleDecision) {
-	t.now += max(0, t.wait(c))
+	t.now = min(t.now+max(0, t.wait(c)), limiter.Credit().Time-1)
 	s := Step{Now: t.now, Cost: t.cost(c), Refund: -1}
 	s.Peek = t.Peeks && c.Pick(12) == 0
 	if t.Refunds && c.Pick(5) == 0 {
