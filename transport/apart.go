@@ -98,7 +98,7 @@ func (a *Apart) Close() error { return a.http.Close() }
 
 // apartListener bounds the open connections, in total and from one address. At the
 // bound a new connection replaces the one that has waited longest without a complete
-// request, or for its client to read, so that silent connections keep no probe out. If all of them are being
+// request, else the one whose client has read nothing for longest, so that such connections keep no probe out. If all of them are being
 // answered, the new one is closed.
 type apartListener struct {
 	net.Listener
@@ -138,9 +138,13 @@ func (l *apartListener) enter(c *apartConn) bool {
 	}
 	ofAddress := c.from.IsValid() && n >= maxApartFrom
 	if ofAddress || len(l.open) >= maxApart {
-		i := slices.IndexFunc(l.open, func(o *apartConn) bool {
-			return (!o.serving || o.writing) && (!ofAddress || fromThere(o))
-		})
+		i := slices.IndexFunc(l.open, func(o *apartConn) bool { return !o.serving && (!ofAddress || fromThere(o)) })
+		for j, o := range l.open { // if all are served, the one whose client has read nothing for longest
+			if o.serving && !o.writing.IsZero() && (!ofAddress || fromThere(o)) &&
+				(i < 0 || l.open[i].serving && o.writing.Before(l.open[i].writing)) {
+				i = j
+			}
+		}
 		l.report(c, n, i >= 0)
 		if i < 0 {
 			return false
@@ -170,21 +174,22 @@ type apartConn struct {
 	of      *apartListener
 	from    netip.Prefix
 	serving bool // a request is being answered; under of.mu
-	writing bool // the client has not taken what is written; under of.mu
+	// writing is since when the client has not taken what is written, zero if it has; under of.mu.
+	writing time.Time
 }
 
-// Write implements [net.Conn]. Meanwhile the connection can be replaced, so that answers that
-// nobody reads keep no probe out.
+// Write implements [net.Conn]. Meanwhile the connection can be replaced if no silent one can, so
+// that answers that nobody reads keep no probe out.
 func (c *apartConn) Write(p []byte) (int, error) {
-	c.write(true)
-	defer c.write(false)
+	c.write(time.Now())
+	defer c.write(time.Time{})
 	return c.Conn.Write(p)
 }
 
-func (c *apartConn) write(on bool) {
+func (c *apartConn) write(since time.Time) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	c.writing = on
+	c.writing = since
 }
 
 // apartKey is the key of the connection in the context of a request.

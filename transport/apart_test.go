@@ -101,6 +101,32 @@ func TestUnreadAnswersApart(t *testing.T) {
 	}
 }
 
+// An answer that is read is not cut off while silent connections can be replaced.
+func TestAReadAnswerApart(t *testing.T) {
+	const size = 24 << 20
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, size)) // it fails only with the test
+	})}))
+	c := connect(t, s.http)
+	if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64<<10)
+	got, err := c.Read(buf) // so its answer has begun, and is more than buffers hold
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 12 { // more than there may be of one address
+		connect(t, s.http) // is silent until the test ends
+	}
+	for got < size {
+		n, err := c.Read(buf)
+		if got += n; err != nil {
+			t.Fatalf("after %d of %d bytes: %v", got, size, err)
+		}
+	}
+}
+
 // A probe does not keep its place.
 func TestProbesDoNotStay(t *testing.T) {
 	s := serveApart(t, newServer(t, fixed, nil).Health())

@@ -45,8 +45,8 @@ func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	begin := s.begin()
-	if err := c.receive(s, decode); err != nil {
-		return nil, s.end("Explain", begin, err)
+	if err := c.receive(s, "Explain", begin, decode); err != nil {
+		return nil, err
 	}
 	out, err := s.Explain(ctx, m)
 	if err != nil {

@@ -392,16 +392,20 @@ func (c *fullCall) readWire(text string) {
 	}
 }
 
-// receive decodes the message of a call, and returns why it may not be answered, nil if it may.
-func (c *fullCall) receive(s *service, decode func(any) error) error {
-	err := decode(c)
-	if err == nil {
-		err = c.refused
+// receive decodes the message of a call of a method that began at an instant. It returns with what
+// the call ends, nil if it is to be answered.
+func (c *fullCall) receive(s *service, name string, begin time.Time, decode func(any) error) error {
+	if err := decode(c); err != nil {
+		return err // there is no message, and gRPC has said why
 	}
+	err := c.refused
 	if err == nil {
 		err = s.permit(c.parts)
 	}
-	return s.unread(&c.hold, err)
+	if err == nil {
+		return nil
+	}
+	return s.end(name, begin, s.unread(&c.hold, err))
 }
 
 // encodedReply is a reply of which nothing but its bytes is kept.

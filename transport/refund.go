@@ -54,8 +54,8 @@ func (s *service) serveRefund(ctx context.Context, decode func(any) error) (any,
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	begin := s.begin()
-	if err := c.receive(s, decode); err != nil {
-		return nil, s.end("Refund", begin, err)
+	if err := c.receive(s, "Refund", begin, decode); err != nil {
+		return nil, err
 	}
 	out, err := s.Refund(ctx, m)
 	if err != nil {

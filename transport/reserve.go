@@ -24,8 +24,8 @@ func (s *service) serveReservation(name string, message func() aboutReservation)
 		c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 		defer c.hold.release()
 		begin := s.begin()
-		if err := c.receive(s, decode); err != nil {
-			return nil, s.end(name, begin, err)
+		if err := c.receive(s, name, begin, decode); err != nil {
+			return nil, err
 		}
 		out, err := s.amendNamed(ctx, name, m)
 		if err != nil {

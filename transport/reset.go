@@ -15,8 +15,8 @@ func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, 
 	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
 	defer c.hold.release()
 	begin := s.begin()
-	if err := c.receive(s, decode); err != nil {
-		return nil, s.end("Reset", begin, err)
+	if err := c.receive(s, "Reset", begin, decode); err != nil {
+		return nil, err
 	}
 	out, err := s.Reset(ctx, m)
 	if err != nil {

@@ -121,7 +121,7 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *ques
 // amended charges the caller's budget of new keys with a settlement that may have made them.
 func (p pass) amended(a limiter.Amended) {
 	if b, ok := p.caller.(KeyBudget); ok && a.State == limiter.AmendCharged && b.CountsKeys() {
-		b.SpendKeys(a.Keys)
+		b.SpendKeys(max(1, a.Keys)) // a decider of another program may not say
 	}
 }
 

@@ -75,13 +75,28 @@ func (m *columnsMessage) readBytes(data []byte) {
 	m.columns.Id = n.id // the reply names it
 }
 
+// refuseColumns returns why a message is not read, and whether that ends the stream: it does if the caller
+// is not identified, as for any message, or if a reply would name no message.
+func (s *service) refuseColumns(ctx context.Context, in *columnsMessage) (ends bool, why error) {
+	by, err := s.identify(ctx)
+	if err != nil {
+		return true, err
+	}
+	return errors.Is(in.refused, errUndecodable), by.spendUnread(&in.hold, in.refused)
+}
+
 // answerColumns decides one message and sends the reply.
 func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) error {
 	begin := s.begin()
-	refused := s.unread(&in.hold, in.refused)
-	if errors.Is(in.refused, errUndecodable) { // it ends the stream, as a reply would name no message
-		stream.SetTrailer(undecided())
-		return s.end("CheckStream", begin, refused)
+	var refused error
+	if in.refused != nil {
+		var ends bool
+		ends, refused = s.refuseColumns(stream.Context(), in)
+		s.account(stream.Context(), ActionCheck, false, refused)
+		if ends {
+			stream.SetTrailer(undecided())
+			return s.end("CheckStream", begin, refused)
+		}
 	}
 	t := s.turns.Get().(*turn) // dropped after a panic, in an unknown state
 	if refused != nil {

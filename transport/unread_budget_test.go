@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -93,4 +97,71 @@ var httpCodes = map[int]codes.Code{
 	http.StatusRequestEntityTooLarge: codes.OutOfRange,
 	http.StatusTooManyRequests:       codes.ResourceExhausted,
 	http.StatusUnauthorized:          codes.Unauthenticated,
+}
+
+// told is an observer and an auditor that counts.
+type told struct {
+	served  atomic.Int32
+	refused atomic.Int32
+}
+
+func (s *told) Served(string, string, time.Duration) { s.served.Add(1) }
+func (s *told) Audited(e transport.AuditEvent) {
+	if e.Outcome == transport.AuditRefused {
+		s.refused.Add(1)
+	}
+}
+
+// A call that ends without a message costs nothing, and is none that was served.
+func TestNoMessageIsNotCharged(t *testing.T) {
+	by, saw := new(spender), new(told)
+	s := newServer(t, reserved, func(o *transport.Options) { o.Access, o.Observer = by, saw })
+	for _, m := range []string{"Check", "CheckBatch", "Explain", "Reset", "Refund", "Settle", "Cancel", "Extend"} {
+		call, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/weir.v1.Limiter/"+m, grpc.ForceCodecV2(asIs{}))
+		if err == nil {
+			err = call.CloseSend()
+		}
+		if err == nil {
+			err = call.RecvMsg(nil)
+		}
+		if status.Code(err) == codes.OK || by.checks != 0 || saw.served.Load() != 0 {
+			t.Errorf("%s: %v, charged %d checks, served %d", m, err, by.checks, saw.served.Load())
+		}
+	}
+}
+
+// passing is an Access whose caller is unknown from the second time on, as one whose token expires.
+type passing struct {
+	spender
+	asked atomic.Int32
+}
+
+func (p *passing) Identify(transport.Credentials) (transport.Caller, error) {
+	if p.asked.Add(1) > 1 {
+		return nil, transport.ErrUnauthenticated
+	}
+	return &p.spender, nil
+}
+
+// A stream whose caller is not identified any more ends with its next message, whatever that is, and
+// the audit is told.
+func TestAStreamEndsWithItsCaller(t *testing.T) {
+	tooMany, err := proto.Marshal(&weirv1.CheckColumns{Id: 7, Costs: make([]int64, transport.MaxBatch+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, message := range map[string][]byte{"good": []byte("\x08\x01\x50\x00"), "no message": []byte("\xff\xff"), "too many checks": tooMany} {
+		saw := new(told)
+		s := newServer(t, reserved, func(o *transport.Options) { o.Access, o.Audit = new(passing), saw })
+		stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/weir.v1.Limiter/CheckStream", grpc.ForceCodecV2(asIs{}))
+		if err == nil {
+			err = stream.SendMsg(message)
+		}
+		if err == nil {
+			err = stream.RecvMsg(nil)
+		}
+		if status.Code(err) != codes.Unauthenticated || saw.refused.Load() != 1 {
+			t.Errorf("%s: %v, told of %d refusals", name, err, saw.refused.Load())
+		}
+	}
 }

@@ -79,7 +79,7 @@ func (c *conn) amend(name string, r *limiter.Request, err error, do func() (limi
 		return
 	}
 	if b, ok := c.caller.by.(transport.KeyBudget); ok && a.State == limiter.AmendCharged && b.CountsKeys() {
-		b.SpendKeys(a.Keys)
+		b.SpendKeys(max(1, a.Keys))
 	}
 	c.reply.amended(&a)
 	code := "OK"
