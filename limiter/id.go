@@ -29,14 +29,13 @@ type Idempotency struct {
 // none. Each id in that memory is overwritten by the next.
 func Lend(c *Charge, room *Idempotency) { c.room = room }
 
-// Identify sets the ID of a charge, in the memory that was lent to it, or else in new memory.
-func Identify(c *Charge, id Idempotency) {
-	if c.room == nil {
-		c.ID = new(id)
-		return
+// Identify gives a charge an ID, in the memory that was lent to it, or else in new memory. The caller fills in all
+// fields: memory that was lent has those of the id before.
+func Identify(c *Charge) *Idempotency {
+	if c.ID = c.room; c.ID == nil {
+		c.ID = new(Idempotency)
 	}
-	*c.room = id
-	c.ID = c.room
+	return c.ID
 }
 
 // Remembered is the algorithm of the counters in which tables remember ids. No rule and no

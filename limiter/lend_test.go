@@ -11,14 +11,15 @@ func TestLendIsForOneCharge(t *testing.T) {
 	var c limiter.Charge
 	var room limiter.Idempotency
 	limiter.Lend(&c, &room)
-	limiter.Identify(&c, limiter.Idempotency{ID: 1})
+	limiter.Identify(&c).ID = 1
 	d := c.Clone()
 	c.Clear()
 	if c.ID != nil {
 		t.Error("Clear left an id")
 	}
-	limiter.Identify(&c, limiter.Idempotency{ID: 2})
-	limiter.Identify(d, limiter.Idempotency{ID: d.ID.ID + 2})
+	limiter.Identify(&c).ID = 2
+	had := d.ID.ID
+	limiter.Identify(d).ID = had + 2
 	if c.ID != &room || c.ID.ID != 2 || d.ID.ID != 3 {
 		t.Errorf("ids %+v and %+v", c.ID, d.ID)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/dchest/siphash"
 
@@ -100,26 +101,29 @@ func (s *Set) Concurrent() string {
 
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,
 // says how long the id is remembered and held; if it is nil, the request has limits of its own and
-// says it itself.
-func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) {
+// says it itself. It reports whether the charge has an id, and no hold.
+func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) (unheld bool) {
 	if c.Len() == 0 {
-		return
+		return false
 	}
-	id := limiter.Idempotency{ID: hashID(s, r.ID), Life: cmp.Or(r.IDTTL, limiter.DefaultIDTTL), Hold: r.Hold}
+	id := limiter.Identify(c)
+	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r.ID), limiter.DefaultIDTTL, r.Hold, false
 	if u != nil {
 		t := &u.ids
-		id.Life = min(cmp.Or(r.IDTTL, t.life()), t.life())
-		id.Hold, id.Keep = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold)), t.over == expiryKeep
+		id.Life, id.Keep = t.life(), t.over == expiryKeep
+		id.Hold = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold))
 		if t.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
 			id.Hold = t.hold
 		}
 	}
-	limiter.Identify(c, id)
+	if r.IDTTL > 0 && (u == nil || r.IDTTL < id.Life) {
+		id.Life = r.IDTTL
+	}
+	return id.Hold == 0
 }
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the
 // set are, so that nobody outside can construct two ids with one number. It is never 0.
 func hashID(s *Set, id string) uint64 {
-	var buf [limiter.MaxIDBytes]byte
-	return max(siphash.Hash(s.own.k0, s.own.k1, buf[:copy(buf[:], id)]), 1)
+	return max(siphash.Hash(s.own.k0, s.own.k1, unsafe.Slice(unsafe.StringData(id), len(id))), 1) // which only reads it
 }

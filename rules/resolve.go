@@ -103,7 +103,11 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 		e, h := s.cache.get(r.Path)
 		if e != nil {
 			if len(e.rules) > 0 {
-				if m, ok := s.rules[e.rules[0]].fill(r, c); ok {
+				u := &s.rules[e.rules[0]]
+				if m, ok := u.fill(r, c); ok {
+					if r.ID != "" {
+						m.Unheld = identify(s, r, c, u) && m.Unheld
+					}
 					return m, nil
 				}
 			}
@@ -134,8 +138,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	}
 	m.Unlimited = c.Len() == 0
 	if r.ID != "" {
-		identify(s, r, c, u)
-		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
+		m.Unheld = identify(s, r, c, u) && m.Unheld
 	}
 	return m, nil
 }
@@ -237,8 +240,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 	}
 	m.Unlimited = m.Count > 0 && c.Len() == 0
 	if r.ID != "" {
-		identify(s, r, c, first)
-		m.Unheld = m.Unheld && c.ID != nil && c.ID.Hold == 0
+		m.Unheld = identify(s, r, c, first) && m.Unheld
 	}
 	return m, nil
 }
@@ -246,7 +248,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 // fill is [Set.fill] for what most requests are: the first rule that the path matches is simple and
 // decides alone, by its own cost. Otherwise it adds nothing and returns false. It takes half as long.
 func (u *rule) fill(r *limiter.Request, c *limiter.Charge) (Match, bool) {
-	if !u.simple || !u.plain || u.more || r.ID != "" || r.Cost.Given() ||
+	if !u.simple || !u.plain || u.more || r.Cost.Given() ||
 		r.Scope != nil && !r.Scope.Permits(u.limiter.Name) || !u.chargeOne(r, c) {
 		return Match{}, false
 	}

@@ -1,6 +1,8 @@
 package table
 
 import (
+	"unsafe"
+
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -111,7 +113,11 @@ func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.
 // with each check. With final, new keys overflow if there is no room for them.
 func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() == 1 {
-		p := &t.parts[PartitionOf(c.Key(0))]
+		n := PartitionOf(c.Key(0))
+		p := &t.parts[n]
+		if c.ID != nil {
+			fetch(unsafe.Pointer(&t.ids.rings[n])) // it arrives while the lock is taken
+		}
 		p.mu.Lock()
 		whole := false
 		defer func() {

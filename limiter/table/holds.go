@@ -237,7 +237,7 @@ func (t *Table) hold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, r
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost > 0 {
-			t.holdKey(now, c.ID, k, chargedOf(d.Receipt, n, k), r)
+			t.holdKey(now, c.ID, k, chargedOf(&d.Receipt, n, k), r)
 		}
 		n += len(k.Rule.Limits)
 	}

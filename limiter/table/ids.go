@@ -190,7 +190,7 @@ func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 				t.unreserveIDs(number, 1)
 			}
 			place, lo := t.placeOfID(k, c.ID.ID)
-			t.addID(p, place, lo, idState(now, c.ID, k, chargedOf(d.Receipt, n, k)), number, now)
+			t.addID(p, place, lo, idState(now, c.ID, k, chargedOf(&d.Receipt, n, k)), number, now)
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -211,7 +211,7 @@ func rememberedUntil(now limiter.Tick, id *limiter.Idempotency) limiter.Tick {
 
 // chargedOf returns which limits of a key a receipt names, as bits. n is the index of the
 // first of them in the decision.
-func chargedOf(r limiter.Receipt, n int, k *limiter.Key) uint64 {
+func chargedOf(r *limiter.Receipt, n int, k *limiter.Key) uint64 {
 	return r.Charged >> n & (1<<len(k.Rule.Limits) - 1)
 }
 
@@ -300,7 +300,7 @@ func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	d.Repeated, d.ShadowDenied = false, shadow
 	d.Receipt = limiter.Receipt{Time: made.Time}
 	for i := range rest.Len() {
-		d.Receipt.Charged |= chargedOf(made, n, rest.Key(i)) << first[i]
+		d.Receipt.Charged |= chargedOf(&made, n, rest.Key(i)) << first[i]
 		n += len(rest.Key(i).Rule.Limits)
 	}
 	limiter.Conclude(d)
@@ -315,7 +315,7 @@ func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		if k.Cost > 0 && isIn(k, only) && !t.forgetID(now, c, k, r.Time, chargedOf(r, n, k)) {
+		if k.Cost > 0 && isIn(k, only) && !t.forgetID(now, c, k, r.Time, chargedOf(&r, n, k)) {
 			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
 		}
 		n += len(k.Rule.Limits)

@@ -90,7 +90,7 @@ func (m *idModel) decide(t *testing.T, now limiter.Tick, c *limiter.Charge, d *l
 	for i := range rest.Len() {
 		k := rest.Key(i)
 		if k.Cost > 0 {
-			m.known[idKey{k.Hash, c.ID.ID}] = idKnown{now + limiter.Span(c.ID.Life), now, k.Cost, chargedOf(d.Receipt, n, k)}
+			m.known[idKey{k.Hash, c.ID.ID}] = idKnown{now + limiter.Span(c.ID.Life), now, k.Cost, chargedOf(&d.Receipt, n, k)}
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -102,7 +102,7 @@ func (m *idModel) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt)
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		bits := chargedOf(r, n, k)
+		bits := chargedOf(&r, n, k)
 		if c.ID != nil && k.Cost > 0 && m.has(now, k, c.ID.ID) {
 			at := idKey{k.Hash, c.ID.ID}
 			if have := m.known[at]; have.at == r.Time && have.cost == k.Cost && have.charged == bits {

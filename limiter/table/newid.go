@@ -15,7 +15,6 @@ import (
 // and reports false.
 func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
 	k := c.Key(0)
-	fetch(unsafe.Pointer(&t.ids.rings[PartitionOf(k)]))
 	p, at := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	place, lo := t.placeOfID(k, c.ID.ID)
 	t.fetchBoth(p, at, place)
@@ -45,12 +44,12 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		t.unreserveOnce(r)
 		return true
 	}
-	state := idState(now, c.ID, k, chargedOf(d.Receipt, 0, k))
+	state := idState(now, c.ID, k, chargedOf(&d.Receipt, 0, k))
 	switch {
 	case pos >= 0:
 		t.renewID(p, pos, state, now)
 	case over:
-		g.pop(now)
+		g.leave()
 		t.addID(p, place, lo, state, g.number, now)
 	default:
 		t.addID(p, place, lo, state, r.id, now)
