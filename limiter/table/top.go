@@ -14,7 +14,10 @@ import (
 // error, and no key is missing that was seen more often than the smallest count of a
 // full list.
 type topKeys struct {
-	entries [topPerPartition]topEntry
+	// What each check that is counted reads of all entries is in two cache lines.
+	hi    [topPerPartition]uint64
+	count [topPerPartition]uint64 // 0: the entry is free
+	rest  [topPerPartition]topEntry
 }
 
 const (
@@ -23,39 +26,40 @@ const (
 	hotSample = 16
 )
 
+// topEntry is what is known of a key beside the high half of its hash and its count.
 type topEntry struct {
-	hi, lo uint64
-	limit  *limiter.Limit // nil for all limits of the key
-	count  uint64
-	err    uint64
-	name   []byte // its memory is reused for the next key
-	named  bool
+	lo    uint64
+	limit *limiter.Limit // nil for all limits of the key
+	err   uint64
+	name  []byte // its memory is reused for the next key
+	named bool
 }
 
 // add counts a key and reports whether its name is needed. A key that replaced another
 // is named only when it is seen again: if all keys are equally frequent, most are
 // replaced before that.
 func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) {
-	least := &t.entries[0]
-	for i := range t.entries {
-		e := &t.entries[i]
-		if e.hi == hi && e.lo == lo && e.count > 0 {
-			e.count += n
-			return !e.named
+	least := 0
+	for i := range t.hi {
+		if t.hi[i] == hi && t.count[i] > 0 && t.rest[i].lo == lo {
+			t.count[i] += n
+			return !t.rest[i].named
 		}
-		if e.count < least.count {
-			least = e
+		if t.count[i] < t.count[least] {
+			least = i
 		}
 	}
-	*least = topEntry{hi: hi, lo: lo, limit: l, count: least.count + n, err: least.count, name: least.name[:0]}
-	return least.err == 0
+	e, had := &t.rest[least], t.count[least]
+	t.hi[least], t.count[least] = hi, had+n
+	*e = topEntry{lo: lo, limit: l, err: had, name: e.name[:0]}
+	return had == 0
 }
 
 // setName sets the name of a key's entries.
 func (t *topKeys) setName(hi, lo uint64, name []byte) {
-	for i := range t.entries {
-		e := &t.entries[i]
-		if e.count == 0 || e.named || e.hi != hi {
+	for i := range t.rest {
+		e := &t.rest[i]
+		if t.hi[i] != hi || t.count[i] == 0 || e.named {
 			continue
 		}
 		if want := e.lo; e.limit != nil && want^limiter.NameID(e.limit) != lo || e.limit == nil && want != lo {
@@ -92,8 +96,8 @@ func (t *topKeys) list(dst []TopKey) []TopKey {
 	if t == nil {
 		return dst
 	}
-	for i := range t.entries {
-		e := &t.entries[i]
+	for i := range t.rest {
+		e := &t.rest[i]
 		if !e.named {
 			continue
 		}
@@ -101,7 +105,7 @@ func (t *topKeys) list(dst []TopKey) []TopKey {
 		if e.limit != nil {
 			name += ":" + e.limit.Name()
 		}
-		dst = append(dst, TopKey{name, e.count, e.err})
+		dst = append(dst, TopKey{name, t.count[i], e.err})
 	}
 	return dst
 }
