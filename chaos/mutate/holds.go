@@ -58,7 +58,7 @@ func ofHolds() []mutation {
 			{"limiter/table/import.go", "		t.settleMerged(p, now)\n", ""},
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
-			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && s.Time == 0:\n"},
+			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && !from.Settled():\n\t\t*s = *from\n"},
 		}},
 		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
 			{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
