@@ -3,7 +3,6 @@ package table
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -24,6 +23,9 @@ type idEntry struct {
 // An id whose time ends before that of older ones stays until it is the oldest or the ring has no room. An id
 // that is forgotten stays so long too, as an entry that was taken out.
 //
+// An element of the index has in its lowest bits 1 and the number of an entry, and above them bits of its place;
+// 0 is a free one. It has 16 bits, or 32 if the ring is wide: then the numbers would leave too few for the place.
+//
 // Entries are numbered from 0 to below twice the size of the ring and then from 0 again. An element of the
 // index has the number of its entry. Once that has left the ring, the number lies outside those of the present
 // entries, and the element is stale: nobody has to look for it. The index is made anew before its numbers
@@ -34,7 +36,7 @@ type idEntry struct {
 // Invariants: each entry that was not taken out has an element in the index, at its home or after it, and no
 // element between them is free. Some elements are free, since the index has twice as many as the ring has entries.
 type idRing struct {
-	index  []uint32 // in the lowest bits 1 and the number of an entry, above them bits of its place; 0: free
+	index  []uint16 // elements, of one each or in a wide index of two
 	ring   []idEntry
 	head   uint32 // number of the oldest entry
 	n      uint32 // entries, with those that were taken out
@@ -58,22 +60,6 @@ func (g *idRing) at(pos int) *limiter.State { return &g.ring[pos].state }
 func (g *idRing) slot(pos int) slot {
 	e := &g.ring[pos]
 	return slot{place: e.place, lo: e.lo, state: e.state, limit: g.number}
-}
-
-// mask returns the bits of an element of the index that have the number.
-func (g *idRing) mask() uint32 { return 1<<bits.Len(2*uint(len(g.ring))) - 1 }
-
-// tag returns the element of the index for a place, without the number.
-func (g *idRing) tag(place uint64) uint32 { return uint32(place) &^ g.mask() }
-
-// home returns where the search for a place starts in the index.
-func (g *idRing) home(place uint64) int { return int(place >> 32 * uint64(len(g.index)) >> 32) }
-
-func (g *idRing) next(i int) int {
-	if i++; i < len(g.index) {
-		return i
-	}
-	return 0
 }
 
 // numberOf returns the number of the i-th entry, from the oldest.
@@ -106,10 +92,14 @@ func (g *idRing) find(place, lo uint64) int {
 	if g.n == 0 {
 		return -1
 	}
-	tag, mask := g.tag(place), g.mask()
-	for i := g.home(place); g.index[i] != 0; i = g.next(i) {
-		e := g.index[i]
-		if e&^mask != tag || g.stale(e) {
+	wide, mask := g.wide(), g.mask()
+	tag := g.tag(place, wide)
+	for i := g.home(place, wide); ; i = g.next(i, wide) {
+		e := g.element(i, wide)
+		switch {
+		case e == 0:
+			return -1
+		case e&^mask != tag || g.stale(e):
 			continue
 		}
 		pos := g.position(e&mask - 1)
@@ -117,7 +107,6 @@ func (g *idRing) find(place, lo uint64) int {
 			return pos
 		}
 	}
-	return -1
 }
 
 // all adds to at the positions of all ids at a place: of one, or of several if half of their hashes is equal.
@@ -125,16 +114,20 @@ func (g *idRing) all(place uint64, at []int) []int {
 	if g.n == 0 {
 		return at
 	}
-	for i := g.home(place); g.index[i] != 0; i = g.next(i) {
-		if g.stale(g.index[i]) {
+	wide := g.wide()
+	for i := g.home(place, wide); ; i = g.next(i, wide) {
+		e := g.element(i, wide)
+		switch {
+		case e == 0:
+			return at
+		case g.stale(e):
 			continue
 		}
-		pos := g.position(g.index[i]&g.mask() - 1)
+		pos := g.position(e&g.mask() - 1)
 		if e := &g.ring[pos]; e.place == place && e.state.Time != idGone {
 			at = append(at, pos)
 		}
 	}
-	return at
 }
 
 // fetch makes the processor fetch what a search for a place reads, and where the next id comes to lie: in a
@@ -146,7 +139,11 @@ func (g *idRing) fetch(place uint64) {
 	next := &g.ring[g.position(g.numberOf(g.n))]
 	fetch(unsafe.Pointer(&next.place))
 	fetch(unsafe.Pointer(&next.state))
-	fetch(unsafe.Pointer(&g.index[g.home(place)]))
+	home := g.home(place, false)
+	if g.wide() {
+		home = 2 * g.home(place, true)
+	}
+	fetch(unsafe.Pointer(&g.index[home]))
 }
 
 // push adds an id, for which there is room.
@@ -161,26 +158,6 @@ func (g *idRing) push(place, lo uint64, state limiter.State) {
 		return
 	}
 	g.link(place, number)
-}
-
-// link adds an entry to the index.
-func (g *idRing) link(place uint64, number uint32) {
-	i := g.home(place)
-	for e := g.index[i]; e != 0 && !g.stale(e); e = g.index[i] {
-		i = g.next(i)
-	}
-	g.index[i] = g.tag(place) | number + 1
-}
-
-// reindex makes the index anew.
-func (g *idRing) reindex() {
-	clear(g.index)
-	for i := range g.n {
-		number := g.numberOf(i)
-		if e := &g.ring[g.position(number)]; e.state.Time != idGone {
-			g.link(e.place, number)
-		}
-	}
 }
 
 // take takes out the id at a position.
@@ -253,7 +230,7 @@ func (g *idRing) resize(size int) {
 	if size == 0 {
 		return
 	}
-	g.ring, g.index = make([]idEntry, size), make([]uint32, indexSize(size))
+	g.ring, g.index = make([]idEntry, size), make([]uint16, indexSize(size))
 	for i := range old.n {
 		if e := &old.ring[old.position(old.numberOf(i))]; e.state.Time != idGone {
 			g.ring[g.n] = *e
@@ -274,10 +251,7 @@ func (g *idRing) growth(n int) int64 {
 	return bytesOfRing(largerRing(int(g.n)+n-1)) - g.bytes()
 }
 
-func bytesOfRing(size int) int64 { return int64(size)*idBytes + int64(indexSize(size))*4 }
-
-// indexSize returns the size of the index of a ring, in whole cache lines.
-func indexSize(ring int) int { return (2*ring + 15) &^ 15 }
+func bytesOfRing(size int) int64 { return int64(size)*idBytes + int64(indexSize(size))*2 }
 
 // largestSmallRing is the largest ring that fills a size of small objects of the runtime.
 const largestSmallRing = 819
@@ -329,8 +303,9 @@ func (g *idRing) check() error {
 		}
 	}
 	indexed, free := 0, 0
-	for _, e := range g.index {
-		switch {
+	wide := g.wide()
+	for i := range g.elements(wide) {
+		switch e := g.element(i, wide); {
 		case e == 0:
 			free++
 		case !g.stale(e) && g.ring[g.position(e&g.mask()-1)].state.Time != idGone:
