@@ -73,7 +73,8 @@ func (n *Node) Wait(ctx context.Context, r Request) (Decision, error) {
 
 // CheckInto is Check with the memory of the caller: it reads r and overwrites d. The
 // node keeps neither. If d is used again, a check of up to four limits allocates
-// nothing, unless the request brings its own limits. After an error d holds no answer.
+// nothing, unless the request brings its own limits. After an error d is a denial without a
+// reason.
 func (n *Node) CheckInto(ctx context.Context, r *Request, d *Decision) error {
 	return n.check(ctx, r, d, false)
 }
@@ -85,14 +86,18 @@ func (n *Node) PeekInto(ctx context.Context, r *Request, d *Decision) error {
 
 func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) error {
 	if err := n.usable(ctx); err != nil {
+		undecided(d)
 		return err
 	}
 	set := n.node.Rules.Load()
-	err := n.decider.Check(ctx, set, r, d, peek)
+	if err := n.decider.Check(ctx, set, r, d, peek); err != nil {
+		undecided(d)
+		return err
+	}
 	if set.Doubled() {
 		limiter.Fold(d)
 	}
-	return err
+	return nil
 }
 
 // CheckBatch decides requests one after the other, all at the same instant. The
@@ -112,7 +117,8 @@ func (n *Node) CheckBatch(ctx context.Context, rs []Request) ([]Decision, error)
 
 // CheckBatchInto is CheckBatch with the memory of the caller: it overwrites the
 // decision with the index of each request. There must be as many decisions as requests,
-// else the error wraps [ErrInvalid] and nothing was decided.
+// else the error wraps [ErrInvalid] and nothing was decided. After any error but a
+// [*BatchError] all decisions are denials without a reason.
 func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) error {
 	return checkBatch(ctx, n, rs, ds, engine.Peeks{})
 }
@@ -122,29 +128,48 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 // many as requests, else the error wraps [ErrInvalid] and nothing was decided.
 func (n *Node) PeekBatchInto(ctx context.Context, rs []Request, ds []Decision, peeks []bool) error {
 	if peeks != nil && len(peeks) != len(rs) {
+		allUndecided(ds)
 		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all are peeks", ErrInvalid, len(rs), len(peeks))
 	}
 	return checkBatch(ctx, n, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
 }
 
 func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks engine.Peeks) error {
-	if err := n.usable(ctx); err != nil {
-		return err
+	err := n.usable(ctx)
+	if err == nil && len(rs) != len(ds) {
+		err = fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
-	if len(rs) != len(ds) {
-		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
+	if err != nil {
+		allUndecided(ds)
+		return err
 	}
 	set := n.node.Rules.Load()
 	bad, err := n.decider.CheckBatch(ctx, set, rs, ds, peeks)
+	if err != nil {
+		allUndecided(ds)
+		return err
+	}
 	if set.Doubled() {
 		for i := range ds {
 			limiter.Fold(&ds[i])
 		}
 	}
-	if err == nil && len(bad.Errs) > 0 {
-		err = &BatchError{Index: bad.Index, Errs: bad.Errs}
+	if len(bad.Errs) > 0 {
+		return &BatchError{Index: bad.Index, Errs: bad.Errs}
 	}
-	return err
+	return nil
+}
+
+// undecided overwrites a decision that answers nothing, and may still be that of an earlier request.
+func undecided(d *Decision) {
+	d.Clear()
+	d.Allowed = false
+}
+
+func allUndecided(ds []Decision) {
+	for i := range ds {
+		undecided(&ds[i])
+	}
 }
 
 // Reset deletes the counters of the keys of a request, with their blocks, and returns
