@@ -86,12 +86,12 @@ func (n *Node) PeekInto(ctx context.Context, r *Request, d *Decision) error {
 
 func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) error {
 	if err := n.usable(ctx); err != nil {
-		undecided(d)
+		limiter.Refuse(d)
 		return err
 	}
 	set := n.node.Rules.Load()
 	if err := n.decider.Check(ctx, set, r, d, peek); err != nil {
-		undecided(d)
+		limiter.Refuse(d)
 		return err
 	}
 	if set.Doubled() {
@@ -128,7 +128,7 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 // many as requests, else the error wraps [ErrInvalid] and nothing was decided.
 func (n *Node) PeekBatchInto(ctx context.Context, rs []Request, ds []Decision, peeks []bool) error {
 	if peeks != nil && len(peeks) != len(rs) {
-		allUndecided(ds)
+		refuseAll(ds)
 		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all are peeks", ErrInvalid, len(rs), len(peeks))
 	}
 	return checkBatch(ctx, n, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
@@ -140,13 +140,13 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 		err = fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}
 	if err != nil {
-		allUndecided(ds)
+		refuseAll(ds)
 		return err
 	}
 	set := n.node.Rules.Load()
 	bad, err := n.decider.CheckBatch(ctx, set, rs, ds, peeks)
 	if err != nil {
-		allUndecided(ds)
+		refuseAll(ds)
 		return err
 	}
 	if set.Doubled() {
@@ -160,15 +160,10 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	return nil
 }
 
-// undecided overwrites a decision that answers nothing, and may still be that of an earlier request.
-func undecided(d *Decision) {
-	d.Clear()
-	d.Allowed = false
-}
-
-func allUndecided(ds []Decision) {
+// refuseAll leaves no answer to an earlier request in decisions that are used again.
+func refuseAll(ds []Decision) {
 	for i := range ds {
-		undecided(&ds[i])
+		limiter.Refuse(&ds[i])
 	}
 }
 

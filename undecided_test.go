@@ -50,7 +50,9 @@ func TestAnErrorLeavesNoEarlierAnswer(t *testing.T) {
 	denied("batch, ended", ds...)
 	check("batch of another length", weir.ErrInvalid, func() error { return node.CheckBatchInto(context.Background(), []weir.Request{good}, ds) })
 	denied("batch of another length", ds...)
-	check("peeks of another length", weir.ErrInvalid, func() error { return node.PeekBatchInto(context.Background(), []weir.Request{good, good}, ds, []bool{true}) })
+	check("peeks of another length", weir.ErrInvalid, func() error {
+		return node.PeekBatchInto(context.Background(), []weir.Request{good, good}, ds, []bool{true})
+	})
 	denied("peeks of another length", ds...)
 	check("closed", weir.ErrClosed, func() error {
 		if err := node.Close(); err != nil {

@@ -59,15 +59,23 @@ func (c *Client) Wait(ctx context.Context, r limiter.Request) (limiter.Decision,
 	return d, err
 }
 
-// CheckInto is Check with the memory of the caller: it reads r and overwrites d, unless
-// there is an error. The client keeps neither.
+// CheckInto is Check with the memory of the caller: it reads r and overwrites d. The client keeps neither. After an
+// error d is a denial without a reason.
 func (c *Client) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return c.ask(ctx, r, d, false)
+	return c.askInto(ctx, r, d, false)
 }
 
 // PeekInto is Peek with the memory of the caller, as CheckInto.
 func (c *Client) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	return c.ask(ctx, r, d, true)
+	return c.askInto(ctx, r, d, true)
+}
+
+func (c *Client) askInto(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
+	err := c.ask(ctx, r, d, peek)
+	if err != nil {
+		limiter.Refuse(d)
+	}
+	return err
 }
 
 // CheckBatch decides requests, as Check does. The decisions are in the order of the

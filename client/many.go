@@ -27,8 +27,19 @@ type one struct {
 
 // CheckBatchInto is CheckBatch with the memory of the caller: it overwrites the
 // decision with the index of each request. There must be as many decisions as requests,
-// else the error wraps [ErrInvalid] and nothing was decided.
+// else the error wraps [ErrInvalid] and nothing was decided. After any error but a [*BatchError] all decisions are
+// denials without a reason.
 func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
+	err := c.checkBatch(ctx, rs, ds)
+	if _, some := errors.AsType[*BatchError](err); err != nil && !some {
+		for i := range ds {
+			limiter.Refuse(&ds[i])
+		}
+	}
+	return err
+}
+
+func (c *Client) checkBatch(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
 	if len(rs) != len(ds) {
 		return fmt.Errorf("%w: a batch of %d requests needs as many decisions, not %d", ErrInvalid, len(rs), len(ds))
 	}

@@ -92,8 +92,7 @@ type Undecided struct {
 // Add records that request i could not be decided. It clears the decision and sets it to
 // denied.
 func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
-	d.Clear()
-	d.Allowed = false
+	limiter.Refuse(d)
 	u.Index, u.Errs = append(u.Index, i), append(u.Errs, err)
 }
 
