@@ -378,8 +378,8 @@ func (l *Limit) importsAhead() bool {
 func (l *Limit) addSat(a, n uint64) uint64 { return min(a+n, l.maxUnits()) }
 
 // saturated reports whether a count may be lower than the true one, so that nothing can
-// be refunded from it. Only rejected units take a count beyond the limit; without them
-// a full count is exact.
+// be refunded from it: else as many units would come back as were not counted. Rejected units and
+// settlements take a count beyond the limit. Without both a full count of the largest limit is exact.
 func (l *Limit) saturated(count uint64) bool {
-	return count == l.maxUnits() && l.p.count == CountAll
+	return count == l.maxUnits() && (l.p.count == CountAll || l.limit < count)
 }

@@ -27,7 +27,7 @@ end
 
 -- full tells whether a count may stand for more than it says.
 local function full(s, count)
-  return count == (s.p.most or MOST) and s.p[5] == 2
+  return count == (s.p.most or MOST) and (s.p[5] == 2 or s.p[2] < count)
 end
 
 refund[1] = function(s, at, n, rest)
