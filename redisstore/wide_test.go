@@ -217,3 +217,22 @@ func TestNoScriptMisreadsWideCounts(t *testing.T) {
 		}
 	}
 }
+
+// C3: nothing comes back from a count that is full beyond its limit.
+func TestNothingComesBackFromAFullCount(t *testing.T) {
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.FixedWindow, Limit: 4_000_000_000, Window: time.Hour},
+		{Algorithm: limiter.SlidingCounter, Limit: 4_000_000_000, Window: time.Hour},
+		{Algorithm: limiter.SlidingWindow, Limit: 4_000_000_000, Window: time.Hour},
+		{Algorithm: limiter.FixedWindow, Limit: limiter.MaxUnits - 1, Window: time.Hour},
+	} {
+		b := newBoth(t, spec)
+		most := uint64(spec.Limit)
+		b.check(most)
+		b.settle(1, most)
+		b.refund(0)
+		if left := b.check(1); left != 0 {
+			t.Errorf("%s of %d: %d are left after as many were used", spec.Algorithm, most, left)
+		}
+	}
+}

@@ -26,8 +26,8 @@ const (
 
 // framesTo receives what frames has read. Its methods do not keep their bytes.
 type framesTo interface {
-	// frame receives the header of a frame of a stream.
-	frame(kind, flags byte, stream uint32)
+	// frame receives the header of a frame of a stream, which has so many bytes.
+	frame(kind, flags byte, stream uint32, size int)
 	// part receives a part of the data of a stream.
 	part(stream uint32, data []byte)
 }
@@ -86,7 +86,7 @@ func (f *frames) begin(head []byte, to framesTo) {
 	}
 	f.skip = size
 	if f.stream != 0 {
-		to.frame(kind, flags, f.stream)
+		to.frame(kind, flags, f.stream, f.skip+f.data)
 	}
 }
 

@@ -26,8 +26,8 @@ type noted struct {
 	data   map[uint32][]byte
 }
 
-func (n *noted) frame(kind, flags byte, stream uint32) {
-	n.frames = append(n.frames, fmt.Sprint(kind, flags, stream))
+func (n *noted) frame(kind, flags byte, stream uint32, size int) {
+	n.frames = append(n.frames, fmt.Sprint(kind, flags, stream, size))
 }
 
 func (n *noted) part(stream uint32, data []byte) {
@@ -67,7 +67,7 @@ func TestFramesInPieces(t *testing.T) {
 				ends = append(ends, len(wire))
 			}
 			if stream != 0 {
-				want.frame(kind, flags, stream)
+				want.frame(kind, flags, stream, len(payload))
 			}
 		}
 		got := noted{data: map[uint32][]byte{}}

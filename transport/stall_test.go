@@ -360,7 +360,7 @@ func TestReadByteByByte(t *testing.T) {
 	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20}, new(room))
 	c := &watchedConn{of: s, streams: map[uint32]*clientStream{}}
 	in, out := inbound{c}, outbound{c}
-	in.frame(frameHeaders, flagEndHeaders, 1)
+	in.frame(frameHeaders, flagEndHeaders, 1, 0)
 	in.part(1, messageOf(0, nil))
 	out.part(1, messageOf(3*leastRead, nil))
 	stream := c.streams[1]

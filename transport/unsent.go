@@ -14,8 +14,8 @@ import (
 // to its stream. It is given back when the answer's buffer comes back to the pool, or when
 // the stream or the connection ends, since gRPC does not return all buffers of these.
 //
-// Small answers and unread messages take room as soon as their connection has more than
-// freeOfConn of them.
+// So does an open call without a message: whoever opened it is not known yet. Small answers, unread messages
+// and such calls take room as soon as their connection has more than freeOfConn of them.
 
 const (
 	// freeOfConn is how many bytes of small answers and of unread messages a connection
@@ -30,13 +30,16 @@ const (
 	// messageWeight is the memory of an unread message in bytes, or of its answer,
 	// besides the data.
 	messageWeight = 512
+	// openWeight is the memory of a call without a message in bytes, with up to fewHeaders bytes of header fields.
+	openWeight = 8 << 10
+	fewHeaders = 1 << 10
 )
 
 // unsent is the memory that one connection keeps busy while its client does not read. The
 // lock of the connection guards it.
 type unsent struct {
 	from   netip.Prefix
-	loose  int64 // bytes of small answers and of unread messages
+	loose  int64 // bytes of small answers, of unread messages and of calls that were only opened
 	taken  int64 // room for the part of loose that is above freeOfConn, in whole steps
 	ending int64 // the part of loose whose streams are to be reset
 }
@@ -163,8 +166,36 @@ func (c *watchedConn) loosen(s *clientStream, more int64) bool {
 	return true
 }
 
-// loose returns how many bytes of small answers and of unread messages a stream has.
-func (s *clientStream) loose() int64 { return s.small + s.older + s.newer }
+// loose returns how many bytes a stream has of small answers, of unread messages and of what opened it.
+func (s *clientStream) loose() int64 { return s.small + s.older + s.newer + s.opened }
+
+// open adds a frame of header fields to a stream, if it is known. The lock is held.
+func (c inbound) open(id uint32, size int) {
+	if s := c.streams[id]; s != nil {
+		if s.headers += size; !c.opening(s) {
+			c.greedy = true
+		}
+	}
+}
+
+// opening counts the memory of an open call: its header fields if they are many, and what gRPC keeps of any call, until
+// its first message is there. From then on its handler identifies the caller, and the bounds of messages hold. It
+// reports false if the connection is to be closed. The lock is held.
+func (c *watchedConn) opening(s *clientStream) bool {
+	weight := int64(0)
+	if s.in.begun == 0 || s.in.begun == 1 && s.in.half() {
+		weight = openWeight
+	}
+	if s.headers > fewHeaders {
+		weight += int64(s.headers) * weightOfByte
+	}
+	more := weight - s.opened
+	if more == 0 {
+		return true
+	}
+	s.opened = weight
+	return c.loosen(s, more)
+}
 
 // drop gives back all that a stream has which ends. The lock is held.
 func (c *watchedConn) drop(s *clientStream) {

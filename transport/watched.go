@@ -47,6 +47,9 @@ type clientStream struct {
 	ending  bool  // it is to be reset; until the server is told, it keeps its memory
 	gone    bool  // it has ended, with answers that gRPC has
 
+	headers int   // bytes of its header fields, as they were sent
+	opened  int64 // what counts as loose of them, and of a stream without a message
+
 	mark         int   // when so many messages are answered, there is progress
 	older, newer int64 // unread messages: those up to mark, and after it
 	large, small int64 // bytes of answers that gRPC has: those with room of their own, and others
@@ -304,12 +307,15 @@ type (
 	outbound struct{ *watchedConn }
 )
 
-func (c inbound) frame(kind, _ byte, id uint32) {
+func (c inbound) frame(kind, _ byte, id uint32, size int) {
 	switch kind {
 	case frameHeaders:
 		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.streams {
 			c.streams[id] = c.begin()
 		}
+		c.open(id, size)
+	case frameContinuation:
+		c.open(id, size)
 	case frameReset:
 		c.forget(id)
 	}
@@ -331,7 +337,7 @@ func (c inbound) part(id uint32, data []byte) {
 	if s.in.begun != before {
 		s.frames = 0
 	}
-	if !c.unread(s, len(data), s.in.begun-before) {
+	if !c.unread(s, len(data), s.in.begun-before) || !c.opening(s) {
 		c.greedy = true
 	}
 	s.frames++
@@ -354,7 +360,7 @@ func (c *watchedConn) count(s *clientStream, half int) {
 	}
 }
 
-func (c outbound) frame(kind, flags byte, id uint32) {
+func (c outbound) frame(kind, flags byte, id uint32, _ int) {
 	if kind == frameReset || flags&flagEndStream != 0 && (kind == frameHeaders || kind == frameData) {
 		c.forget(id)
 	}

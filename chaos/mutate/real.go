@@ -35,6 +35,9 @@ func showings() map[string]showing {
 	for _, m := range slices.Concat(ofHolds(), ofSlots()) {
 		all[m.name] = showing{why: unheld}
 	}
+	for _, m := range ofAnswers() {
+		all[m.name] = showing{why: "no scenario uses the decision of an error, has so large counts, or opens calls that ask nothing"}
+	}
 	for _, m := range ofRedisUnits() {
 		all[m.name] = showing{why: "the scenarios count in members, not in Redis"}
 	}

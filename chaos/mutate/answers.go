@@ -1,0 +1,27 @@
+package main
+
+// ofAnswers returns the protections of answers that are used again, of full counts, and of calls that
+// were only opened.
+func ofAnswers() []mutation {
+	const public = "./transport"
+	return []mutation{
+		{name: "an error leaves no earlier answer", pkg: ".", test: "^TestAnErrorLeavesNoEarlierAnswer$", edits: []edit{
+			{"limiter/decision.go", "	d.Clear()\n	d.Allowed = false\n", ""},
+		}},
+		{name: "an error of a client leaves no earlier answer", pkg: "./client", test: "^TestAnErrorLeavesNoEarlierAnswer$", edits: []edit{
+			{"client/check.go", "		limiter.Refuse(d)\n", ""},
+		}},
+		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
+			{"limiter/state.go", " || l.limit < count)", ")"},
+		}},
+		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
+			{"redisstore/lua/back.lua", " or s.p[2] < count)", ")"},
+		}},
+		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
+			{"transport/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
+		}},
+		{name: "header fields take room", pkg: public, test: "^TestOpenCallsTakeRoom$", edits: []edit{
+			{"transport/unsent.go", "	if s.headers > fewHeaders {\n", "	if s.headers < 0 {\n"},
+		}},
+	}
+}
