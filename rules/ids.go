@@ -99,21 +99,42 @@ func (s *Set) Concurrent() string {
 	return ""
 }
 
+// holding is what the rules that count a request say of its reservation.
+type holding struct {
+	by   *rule         // the first that limits concurrency, or else the first: by default the check is held as it says
+	most time.Duration // the least of their bounds; 0: none has one
+}
+
+// note adds a rule.
+func (h *holding) note(u *rule) {
+	if h.by == nil || u.ids.slots && !h.by.ids.slots {
+		h.by = u
+	}
+	if t := u.ids.hold; t > 0 && (h.most == 0 || t < h.most) {
+		h.most = t
+	}
+}
+
+// holds returns what a rule says that decides alone.
+func (u *rule) holds() holding { return holding{u, u.ids.hold} }
+
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,
-// says how long the id is remembered and held; if it is nil, the request has limits of its own and
-// says it itself. It reports whether the charge has an id, and no hold.
-func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule) (unheld bool) {
+// says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
+// says both itself. It reports whether the charge has an id, and no hold.
+func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding) (unheld bool) {
 	if c.Len() == 0 {
 		return false
 	}
 	id := limiter.Identify(c)
 	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r.ID), limiter.DefaultIDTTL, r.Hold, false
 	if u != nil {
-		t := &u.ids
-		id.Life, id.Keep = t.life(), t.over == expiryKeep
-		id.Hold = min(r.Hold, cmp.Or(t.hold, limiter.MaxHold))
-		if t.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
-			id.Hold = t.hold
+		by := &h.by.ids
+		id.Life, id.Keep = u.ids.life(), by.over == expiryKeep
+		if h.most > 0 {
+			id.Hold = min(r.Hold, h.most)
+			if by.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
+				id.Hold = min(by.hold, h.most)
+			}
 		}
 	}
 	if r.IDTTL > 0 && (u == nil || r.IDTTL < id.Life) {

@@ -36,10 +36,12 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 	}
 	if r.ID != "" {
 		var named *rule
+		var h holding
 		if i, ok := s.byName[r.Rule]; ok && i < len(s.rules) {
 			named = &s.rules[i]
+			h = named.holds()
 		}
-		identify(s, r, c, named)
+		identify(s, r, c, named, h)
 	}
 	return m, nil
 }

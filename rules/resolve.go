@@ -106,7 +106,7 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 				u := &s.rules[e.rules[0]]
 				if m, ok := u.fill(r, c); ok {
 					if r.ID != "" {
-						m.Unheld = identify(s, r, c, u) && m.Unheld
+						m.Unheld = identify(s, r, c, u, u.holds()) && m.Unheld
 					}
 					return m, nil
 				}
@@ -138,7 +138,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	}
 	m.Unlimited = c.Len() == 0
 	if r.ID != "" {
-		m.Unheld = identify(s, r, c, u) && m.Unheld
+		m.Unheld = identify(s, r, c, u, u.holds()) && m.Unheld
 	}
 	return m, nil
 }
@@ -207,6 +207,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 	var (
 		ip    address
 		first *rule // the one that m names
+		h     holding
 	)
 	onlyShadow := true
 	for _, i := range list {
@@ -223,7 +224,10 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		if m.Count++; m.Count == 1 || onlyShadow && !u.limiter.Shadow {
 			first, m.Rule, onlyShadow = u, u.limiter.Name, u.limiter.Shadow
 		}
-		m.Unheld = m.Unheld || u.ids.slots && !u.limiter.Shadow
+		if !u.limiter.Shadow {
+			m.Unheld = m.Unheld || u.ids.slots
+			h.note(u)
+		}
 		switch {
 		case u.simple && which == rulesAll && !r.Cost.Given() && u.chargeOne(r, c):
 			m.Shadow = m.Shadow || u.shadows
@@ -240,7 +244,10 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 	}
 	m.Unlimited = m.Count > 0 && c.Len() == 0
 	if r.ID != "" {
-		m.Unheld = identify(s, r, c, first) && m.Unheld
+		if onlyShadow && first != nil {
+			h = first.holds()
+		}
+		m.Unheld = identify(s, r, c, first, h) && m.Unheld
 	}
 	return m, nil
 }

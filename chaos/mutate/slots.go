@@ -4,6 +4,12 @@ package main
 func ofSlots() []mutation {
 	const suite, redis = "./limiter/limitertest", "./redisstore"
 	return []mutation{
+		{name: "the rule with slots says how long they are held", pkg: "./rules", test: "^TestSeveralRulesHold$", edits: []edit{
+			{"rules/ids.go", "	if h.by == nil || u.ids.slots && !h.by.ids.slots {\n", "	if h.by == nil {\n"},
+		}},
+		{name: "the least bound of several rules holds", pkg: "./rules", test: "^TestSeveralRulesHold$", edits: []edit{
+			{"rules/ids.go", " && (h.most == 0 || t < h.most) {\n", " {\n"},
+		}},
 		{name: "concurrency: a settlement gives all of it back", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
 			{"limiter/table/amend.go", "	t.letGo(p, s, c.ID.ID, now)\n", ""},
 		}},
