@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -118,7 +119,7 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 	if s.audit == nil {
 		return
 	}
-	e := AuditEvent{Action: of.action, Over: s.over, Subject: w.subject, Why: w.why, Count: w.refusedParts}
+	e := AuditEvent{Action: of.action, Over: cmp.Or(of.over, s.over), Subject: w.subject, Why: w.why, Count: w.refusedParts}
 	refused := !w.decided && (w.status == http.StatusUnauthorized || w.status == http.StatusForbidden)
 	switch {
 	case refused, w.refusedParts > 0:

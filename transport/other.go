@@ -133,15 +133,23 @@ type ServiceRoute struct {
 	// not keep. The memory of body and decoded message counts among that of all large
 	// messages until it returns: see MaxDecodingBytes of [Options].
 	Post func(w http.ResponseWriter, r *http.Request, body []byte)
-	// Action names the route for the audit.
-	Action string
+	// Action names the route for the audit, and Over its protocol; empty: http. A handler says by [Refused]
+	// why it answers with 401 or 403.
+	Action, Over string
+}
+
+// Refused notes for the audit why a handler of a [ServiceRoute] is about to refuse a request.
+func Refused(w http.ResponseWriter, why error) {
+	if seen, ok := w.(*statusWriter); ok {
+		seen.why = why.Error()
+	}
 }
 
 // otherRoutes returns the routes of Options.Services.
 func (f *front) otherRoutes(of map[string]ServiceRoute) map[string]route {
 	routes := make(map[string]route, len(of))
 	for path, r := range of {
-		own := route{methods: reading(), serve: r.Get, action: r.Action}
+		own := route{methods: reading(), serve: r.Get, action: r.Action, over: r.Over}
 		if r.Post != nil {
 			own.methods, own.serve, own.traced = []string{http.MethodPost}, f.servePost(r.Post), true
 		}

@@ -50,6 +50,8 @@ type route struct {
 	// becomes of the request, the others only if it is refused.
 	action    string
 	accounted bool
+	// over is the protocol in lines of the audit, if it is not that of the site.
+	over string
 }
 
 // reading returns the methods of a read-only route.

@@ -18,7 +18,7 @@ import (
 // Routes returns what is served over HTTP.
 func (s *Service) Routes() map[string]transport.ServiceRoute {
 	return map[string]transport.ServiceRoute{
-		"/v1/GetRateLimits": {Post: s.postGet, Action: "check"},
+		"/v1/GetRateLimits": {Post: s.postGet, Action: "check", Over: "gubernator"},
 		"/v1/HealthCheck": {Get: func(w http.ResponseWriter, r *http.Request) {
 			c, _ := s.identify(r.RemoteAddr, transport.HTTPCredentials(r)) // one who is not identified may ask
 			out, err := s.health(c)
@@ -39,7 +39,8 @@ const maxDepth = 32
 func (s *Service) postGet(w http.ResponseWriter, r *http.Request, body []byte) {
 	c, err := s.identify(r.RemoteAddr, transport.HTTPCredentials(r))
 	if err != nil {
-		reply(w, nil, transport.Status(err)) // the server tells the audit
+		transport.Refused(w, err) // the server tells the audit
+		reply(w, nil, transport.Status(err))
 		return
 	}
 	in := new(pb.GetRateLimitsReq)
