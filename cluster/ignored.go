@@ -71,7 +71,7 @@ func (i *ignored) due(now time.Time) map[core.NotCredibleError]uint64 {
 
 // tellIgnored tells [Config.PeerRefused] of parts of members' frames that were ignored.
 func (m *member) tellIgnored(now time.Time) {
-	for part, times := range m.complaints.ignored.due(now) {
+	for part, times := range m.failures.ignored.due(now) {
 		from, name := "unknown", ""
 		if sender, ok := m.byInstance(part.From); ok {
 			from, name = sender.PeerAddr, fmt.Sprintf(" %q,", sender.Name)

@@ -45,13 +45,13 @@ func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	expect(now.Add(ignoredFor - 1))
 	expect(now.Add(ignoredFor), of7+"a claim, 3 times")
 	expect(now.Add(3 * ignoredFor))
-	if n := len(m.complaints.ignored.parts); n != 0 {
+	if n := len(m.failures.ignored.parts); n != 0 {
 		t.Errorf("%d are remembered for ever", n)
 	}
 	for i := range 2 * maxIgnored {
 		send(peer.Instance(i+100), "a claim", 1)
 	}
-	if n := len(m.complaints.ignored.parts); n != maxIgnored {
+	if n := len(m.failures.ignored.parts); n != maxIgnored {
 		t.Errorf("%d are remembered", n)
 	}
 }

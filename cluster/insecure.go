@@ -102,9 +102,9 @@ func onLoopback(ctx context.Context, host string) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// admonish logs what the member lacks, now and once a minute.
-func (m *member) admonish() {
+// warnInsecure logs what the member lacks, now and once a minute.
+func (m *member) warnInsecure() {
 	m.log.Warn("others on the network can take part in the cluster, as Insecure permits: give all members a secret, a gossip key and certificates",
 		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)
-	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.admonish)
+	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.warnInsecure)
 }

@@ -61,8 +61,8 @@ type member struct {
 	reported [core.Events]uint64 // events at the last report; used by report only
 	minority minorityNews        // used by report only
 
-	guard      *guard.Guard // recovers from panics that other members can cause
-	complaints complaints
+	guard    *guard.Guard // recovers from panics that other members can cause
+	failures failures
 	// certificates are what members show each other; nil if they speak without TLS.
 	certificates *certs.Store
 	open         *InsecureError // what the member lacks to keep strangers out; nil if nothing
@@ -262,7 +262,7 @@ func (m *member) assemble(self peer.Member) error {
 	m.onMembers(nil)
 	m.sched.After(reportEvery, m.report)
 	if m.open != nil {
-		m.admonish()
+		m.warnInsecure()
 	}
 	return nil
 }
@@ -308,10 +308,10 @@ func (*listener) Event(core.Event, int) {}
 
 // Problem implements core.Observer: it counts a failure. The next report logs it.
 func (l *listener) Problem(what string, err error) {
-	l.complaints.add(what, err)
+	l.failures.add(what, err)
 	var ignored *core.NotCredibleError
 	if l.config.PeerRefused != nil && errors.As(err, &ignored) {
-		l.complaints.ignored.add(*ignored)
+		l.failures.ignored.add(*ignored)
 	}
 }
 
@@ -382,7 +382,7 @@ func (m *member) report() {
 			m.log.Debug("partitions changed", "what", e.String(), "times", news)
 		}
 	}
-	m.complaints.report(m.log)
+	m.failures.report(m.log)
 	m.tellIgnored(time.Now())
 	m.ReportFull()
 	m.reportMinority()

@@ -50,7 +50,7 @@ func (s *Store) ask(ctx context.Context, until time.Time, calls []*call) ([]*cal
 			continue
 		}
 		if j.tries == maxTries {
-			s.complain(j.calls[0], errStopped)
+			s.logCallError(j.calls[0], errStopped)
 			continue
 		}
 		jobs = s.split(ctx, until, jobs, j.calls, j.tries+1)
@@ -68,7 +68,7 @@ func (s *Store) split(ctx context.Context, until time.Time, jobs []*job, calls [
 		l, err := s.lane(ctx, c.route)
 		if err != nil {
 			if c.err = err; c.kind == kindCancel && !s.closed.Load() {
-				s.complain(c, err)
+				s.logCallError(c, err)
 			}
 			continue
 		}

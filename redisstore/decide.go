@@ -138,7 +138,7 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 	switch {
 	case len(calls) == 0:
 	case late:
-		s.complain(calls[0], errRounds)
+		s.logCallError(calls[0], errRounds)
 	default:
 		var err error
 		if calls, err = s.ask(ctx, b.until, calls); err != nil {

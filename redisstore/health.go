@@ -55,7 +55,7 @@ func (s *Store) suspect(h *health, failed *call, err error) {
 			s.fail(h, about.route, err)
 			return
 		}
-		s.complain(&about, err)
+		s.logCallError(&about, err)
 	})
 }
 
@@ -222,15 +222,15 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// complainEvery is the shortest interval between two logged errors of single calls of one
+// logCallEvery is the shortest interval between two logged errors of single calls of one
 // kind.
-const complainEvery = time.Minute
+const logCallEvery = time.Minute
 
-// complain logs an error of a single call, rate-limited.
-func (s *Store) complain(c *call, err error) {
-	now, logged := time.Now().UnixNano(), &s.complained[c.kind]
+// logCallError logs an error of a single call, rate-limited.
+func (s *Store) logCallError(c *call, err error) {
+	now, logged := time.Now().UnixNano(), &s.lastLogged[c.kind]
 	last := logged.Load()
-	if last != 0 && now-last < int64(complainEvery) || !logged.CompareAndSwap(last, now) {
+	if last != 0 && now-last < int64(logCallEvery) || !logged.CompareAndSwap(last, now) {
 		return
 	}
 	s.config.Log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),

@@ -94,7 +94,7 @@ func (l *lane) submit(calls []*call) *job {
 			}
 		default:
 			j.fail(errBusy)
-			l.store.complain(calls[0], errBusy)
+			l.store.logCallError(calls[0], errBusy)
 		}
 	}
 	return j
@@ -112,7 +112,7 @@ func (j *job) fail(err error) {
 // reservations stay.
 func (l *lane) refuse(j *job, err error) {
 	if c := j.calls[0]; c.kind == kindCancel {
-		l.store.complain(c, err)
+		l.store.logCallError(c, err)
 	}
 	j.fail(err)
 }
@@ -259,7 +259,7 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 			if isDown(err) {
 				l.store.suspect(&l.health, c, err)
 			} else {
-				l.store.complain(c, err)
+				l.store.logCallError(c, err)
 			}
 		}
 	}

@@ -385,7 +385,7 @@ func TestEachKindOfCallHasItsMessage(t *testing.T) {
 	play(t, func(p *played) {
 		for k := range kind(kinds) {
 			for range 3 { // at most once a minute
-				p.complain(&call{kind: k, route: "k"}, errBusy)
+				p.logCallError(&call{kind: k, route: "k"}, errBusy)
 			}
 		}
 		for _, text := range []string{"not decided by redis", "was not cancelled", "what remains", "confirm a refund", "confirm a reset"} {

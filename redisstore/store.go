@@ -36,7 +36,7 @@ type Store struct {
 	start      limiter.Tick        // opened, as a tick
 	ahead      atomic.Int64        // of the server's clock over the local one, in ticks
 	timed      atomic.Int64        // of a Cluster: when the server's clock was last learnt, since opened
-	complained [kinds]atomic.Int64 // when an error of a single call was last logged, by kind
+	lastLogged [kinds]atomic.Int64 // when an error of a single call was last logged, by kind
 
 	mu      sync.Mutex // held while a goroutine starts or the store closes
 	closed  atomic.Bool

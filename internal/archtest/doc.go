@@ -4,8 +4,8 @@
 //
 // The house is a table, rows in house_test.go: each package has a floor, what
 // it knows, and what it must never touch, each ban with its reason. A package
-// without a row fails the test, so a new one starts with its row. The rows of
-// packages that are still to come are there already.
+// without a row fails the test, so a new one starts with its row, and a row without a
+// package fails it too.
 //
 // The checks read source, not what one platform compiles, so a file for
 // another operating system is held to the same rules. They look at names, not

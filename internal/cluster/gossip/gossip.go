@@ -366,7 +366,7 @@ func (g *Gossip) Forget(name string) error {
 	}
 	signal(g.wake)
 	g.spread(r, now)
-	g.wg.Go(func() { g.tellAll(encodeGone([]gone{r}, now), time.Now().Add(2*streamTimeout)) })
+	g.wg.Go(func() { g.sendToAll(encodeGone([]gone{r}, now), time.Now().Add(2*streamTimeout)) })
 	return nil
 }
 
@@ -390,7 +390,7 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 	deadline := now.Add(timeout)
 	r := gone{about: self, fate: left, since: now}
 	g.spread(r, now) // for nodes that this node does not know yet
-	g.tellAll(encodeGone([]gone{r}, now), deadline)
+	g.sendToAll(encodeGone([]gone{r}, now), deadline)
 	if err := g.ml.Leave(max(time.Until(deadline), time.Millisecond)); err != nil {
 		return fmt.Errorf("gossip: leaving %q: %w", g.cfg.ClusterName, err)
 	}

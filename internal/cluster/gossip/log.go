@@ -229,8 +229,8 @@ func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup returns the handler unchanged.
 func (l lines) WithGroup(string) slog.Handler { return l }
 
-// meaning is the translation of a line of memberlist.
-type meaning struct {
+// lineRule is the translation of a line of memberlist.
+type lineRule struct {
 	part  string // a part of the line
 	level slog.Level
 	text  string // empty keeps memberlist's text
@@ -242,11 +242,11 @@ const (
 	textPadded  = "a packet of gossip was dropped: it is encrypted in a way that no node uses"
 )
 
-// meanings returns the translations of memberlist's lines; the first that matches is
+// lineRules returns the translations of memberlist's lines; the first that matches is
 // used. Lines that are logged elsewhere in other words, or do not help operators, get
 // the level Debug.
-func meanings() []meaning {
-	return []meaning{
+func lineRules() []lineRule {
+	return []lineRule{
 		{"could decrypt the message", slog.LevelWarn, textKey},
 		{"remote state is not encrypted", slog.LevelWarn, textKey},
 		{"encryption is not configured", slog.LevelWarn, textKey},
@@ -304,7 +304,7 @@ func translate(s string) (level slog.Level, kind, text, source string) {
 		text = strings.Replace(text, m[0], "", 1)
 	}
 	if level > slog.LevelDebug {
-		for _, m := range meanings() {
+		for _, m := range lineRules() {
 			if strings.Contains(text, m.part) {
 				level = m.level
 				if m.text != "" {

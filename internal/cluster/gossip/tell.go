@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// tellAll sends a message to all live members by TCP, eight at a time. It starts no more
+// sendToAll sends a message to all live members by TCP, eight at a time. It starts no more
 // after the deadline.
-func (g *Gossip) tellAll(message []byte, deadline time.Time) {
+func (g *Gossip) sendToAll(message []byte, deadline time.Time) {
 	g.mu.Lock()
 	live := slices.Collect(maps.Values(g.roster.live))
 	g.mu.Unlock()

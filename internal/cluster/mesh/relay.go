@@ -118,7 +118,7 @@ func (w *Writer) Redirect(s Stranded) {
 		}
 	}
 	for _, f := range s.relayed {
-		w.sayLost(f)
+		w.reportLost(f)
 	}
 }
 
@@ -211,13 +211,13 @@ func (w *Writer) Relay(f *peer.Frame) {
 		l.mu.Unlock()
 	}
 	if !ok {
-		w.sayLost(f)
+		w.reportLost(f)
 	}
 }
 
-// sayLost tells the sender of a frame that its requests were not forwarded, so that it
+// reportLost tells the sender of a frame that its requests were not forwarded, so that it
 // can ask another member.
-func (w *Writer) sayLost(f *peer.Frame) {
+func (w *Writer) reportLost(f *peer.Frame) {
 	if len(f.Checks)+len(f.Refunds) == 0 {
 		return
 	}

@@ -97,7 +97,7 @@ const (
 	suspendAfter  = 120 * limiter.Millisecond // an heir silent this long, while replies wait, is suspended
 	suspendBroken = 40 * limiter.Millisecond  // the same if the connection to it is down too
 	suspendFor    = 3 * limiter.Second        // how long a suspended heir is not appointed again
-	claimWithin   = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers
+	claimWithin   = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers, and of a closed one's for the last owner's
 	claimAgain    = 200 * limiter.Millisecond // interval after which a question is asked again
 	claimPause    = 20 * limiter.Millisecond  // unit of the pause before a refused claim is repeated under a higher counter
 	askSlowest    = limiter.Second            // longest back-off between questions about a partition without owner

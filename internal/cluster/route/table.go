@@ -37,12 +37,11 @@ const (
 
 func indexOf(id uint64) uint32 { return uint32(id) >> 4 & (1<<indexBits - 1) }
 
-// tryOf returns the number of the request from an call's number; withTry adds it.
+// tryOf returns the number of the request from a call's number; withTry adds it.
 func tryOf(id uint64) uint16               { return uint16(uint32(id) >> tryShift) }
 func withTry(id uint64, try uint16) uint64 { return id | uint64(try)<<tryShift }
 
-// callShard is one shard of the table. Its lock is the last to be taken, also under a
-// link's.
+// callShard is one shard of the table. Its lock is the last to be taken.
 type callShard struct {
 	mu    sync.Mutex
 	calls places // also read without the lock

@@ -55,7 +55,7 @@ func Run(ctx context.Context, args []string, w World) int {
 			return a.report(usageError{err})
 		}
 		for _, note := range notes {
-			a.complain(errors.New(note))
+			a.printError(errors.New(note))
 		}
 		args = append([]string{"serve"}, own...)
 	}
@@ -94,20 +94,20 @@ func (a *app) report(err error) int {
 	case errors.Is(err, errReported):
 		return ExitFailed
 	case errors.As(err, &wrong):
-		a.complain(err)
+		a.printError(err)
 		return ExitUsage
 	case errors.As(err, &invalid):
-		a.complainOfRules(invalid)
+		a.printRulesError(invalid)
 		return ExitFailed
 	}
-	a.complain(err)
+	a.printError(err)
 	return ExitFailed
 }
 
-func (a *app) complain(err error) { a.say("node: %s\n", err) }
+func (a *app) printError(err error) { a.say("node: %s\n", err) }
 
-// complainOfRules prints a line for each problem of a rules file.
-func (a *app) complainOfRules(err *rules.Error) {
+// printRulesError prints a line for each problem of a rules file.
+func (a *app) printRulesError(err *rules.Error) {
 	n := "1 problem"
 	if len(err.Problems) > 1 {
 		n = fmt.Sprintf("%d problems", len(err.Problems))

@@ -68,7 +68,7 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces cannot be sent to %s: %w", c.Endpoint, err)
 	}
-	otel.SetErrorHandler(&complaints{log: c.Log, endpoint: c.Endpoint})
+	otel.SetErrorHandler(&sdkErrors{log: c.Log, endpoint: c.Endpoint})
 	p := sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxQueue), sdk.WithExportTimeout(sendWithin)),
 		sdk.WithSampler(&sampler{ratio: sdk.TraceIDRatioBased(c.Ratio)}),
@@ -162,8 +162,8 @@ func (s *sampler) force(second int64) bool {
 	return s.forced <= maxForced
 }
 
-// complaints logs what the SDK reports, once a minute.
-type complaints struct {
+// sdkErrors logs what the SDK reports, once a minute.
+type sdkErrors struct {
 	log      *slog.Logger
 	endpoint string
 
@@ -172,7 +172,7 @@ type complaints struct {
 }
 
 // Handle implements the ErrorHandler of OpenTelemetry.
-func (c *complaints) Handle(err error) {
+func (c *sdkErrors) Handle(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.last) >= logEvery {

@@ -106,7 +106,7 @@ func TestCheckEndpoint(t *testing.T) {
 // A failing collector is logged once a minute.
 func TestComplaints(t *testing.T) {
 	var log strings.Builder
-	c := &complaints{log: slog.New(slog.NewTextHandler(&log, nil)), endpoint: "http://a:1"}
+	c := &sdkErrors{log: slog.New(slog.NewTextHandler(&log, nil)), endpoint: "http://a:1"}
 	for range 5 {
 		c.Handle(context.DeadlineExceeded)
 	}

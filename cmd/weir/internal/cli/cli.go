@@ -88,16 +88,16 @@ func (a *app) report(err error) int {
 	case errors.Is(err, errReported):
 		return ExitFailed
 	case errors.As(err, &wrong), errors.As(err, &away):
-		a.complain(err)
+		a.printError(err)
 		return ExitUsage
 	}
-	a.complain(err)
+	a.printError(err)
 	return ExitFailed
 }
 
-// complain prints an error for people. Its text may contain parts of a file, and is
+// printError prints an error for people. Its text may contain parts of a file, and is
 // cleaned.
-func (a *app) complain(err error) {
+func (a *app) printError(err error) {
 	a.say("weir: %s\n", term.Clean(inOneLine(err)))
 }
 

@@ -71,7 +71,7 @@ func (a *app) loadRules(names []string) ([]rulesFile, error) {
 		f, err := a.loadRulesFile(name)
 		if err != nil {
 			failed = errReported
-			a.complainOfRules(name, f.data, err)
+			a.printRulesError(name, f.data, err)
 			continue
 		}
 		out = append(out, f)
@@ -89,12 +89,12 @@ func (a *app) loadRulesFile(name string) (rulesFile, error) {
 	return f, err
 }
 
-// complainOfRules prints a line for each problem of a rules file, on a terminal with
+// printRulesError prints a line for each problem of a rules file, on a terminal with
 // the source line.
-func (a *app) complainOfRules(name string, data []byte, err error) {
+func (a *app) printRulesError(name string, data []byte, err error) {
 	var invalid *rules.Error
 	if !errors.As(err, &invalid) {
-		a.complain(err)
+		a.printError(err)
 		return
 	}
 	lines := strings.Split(string(data), "\n")
@@ -102,7 +102,7 @@ func (a *app) complainOfRules(name string, data []byte, err error) {
 		a.pointTo(name, lines, p)
 	}
 	a.warnOf(name, lines, invalid.Warnings)
-	a.complain(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
+	a.printError(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
 }
 
 // warnOfRules prints a line for each warning of a valid rules file, and returns their

@@ -56,7 +56,7 @@ func (a *app) validate(names []string, strict bool) error {
 	for _, f := range files {
 		if strict && f.set.Doubtful() {
 			n := a.warnOfRules(f)
-			a.complain(fmt.Errorf("rules file %s is not valid with --strict: %s", f.name, term.Plural(n, "warning")))
+			a.printError(fmt.Errorf("rules file %s is not valid with --strict: %s", f.name, term.Plural(n, "warning")))
 			failed = errReported
 			continue
 		}

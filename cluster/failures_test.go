@@ -21,13 +21,13 @@ func TestComplaintsAreSummed(t *testing.T) {
 	if said.Len() != 0 {
 		t.Errorf("before the report it says %s", said.String())
 	}
-	m.complaints.report(m.log)
+	m.failures.report(m.log)
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `error="no room for key 999" times=1000`) || !strings.Contains(lines[1], "times=1") {
 		t.Errorf("it says %s", said.String())
 	}
 	said.Reset()
-	m.complaints.report(m.log)
+	m.failures.report(m.log)
 	if said.Len() != 0 {
 		t.Errorf("with nothing new it says %s", said.String())
 	}

@@ -16,7 +16,7 @@ func TestAdmonish(t *testing.T) {
 		var said bytes.Buffer
 		m := &member{log: slog.New(slog.NewTextHandler(&said, nil)), sched: &scheduler{opened: time.Now()},
 			open: &InsecureError{Setting: "PeerAddr", Addr: ":7947", Lacks: []string{"there is no secret"}}}
-		m.admonish()
+		m.warnInsecure()
 		time.Sleep(3*time.Minute + time.Second)
 		synctest.Wait()
 		m.sched.close()
