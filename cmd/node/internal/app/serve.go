@@ -91,6 +91,12 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if at := s.EnvoyAddr(); at != "" {
 		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
 	}
+	if at := s.RedisAddr(); at != "" {
+		args = append(args, "redis_protocol", at)
+	}
+	if at := s.SPOEAddr(); at != "" {
+		args = append(args, "spoe", at)
+	}
 	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {
 		args = append(args, "gubernator", grpc, "gubernator_http", http)
 	}

@@ -70,3 +70,11 @@ func (p *spoeServer) shutdown(ctx context.Context) error {
 	}
 	return p.server.Shutdown(ctx)
 }
+
+// SPOEAddr returns the address of the agent for HAProxy's filter, "" if it is not served.
+func (s *Server) SPOEAddr() string {
+	if s.protocols.spoe.listener == nil {
+		return ""
+	}
+	return s.protocols.spoe.listener.Addr().String()
+}
