@@ -8,6 +8,9 @@ func ofAnswers() []mutation {
 		{name: "an error leaves no earlier answer", pkg: ".", test: "^TestAnErrorLeavesNoEarlierAnswer$", edits: []edit{
 			{"limiter/decision.go", "	d.Clear()\n	d.Allowed = false\n", ""},
 		}},
+		{name: "newcomers leave no share", pkg: "./internal/cluster", test: "^TestNewcomersLeaveNoShare$", edits: []edit{
+			{"internal/cluster/share.go", "(began == nil || began.lost || t.Now-began.at >= rejoinFor)", "true"},
+		}},
 		{name: "an error of a client leaves no earlier answer", pkg: "./client", test: "^TestAnErrorLeavesNoEarlierAnswer$", edits: []edit{
 			{"client/check.go", "		limiter.Refuse(d)\n", ""},
 		}},

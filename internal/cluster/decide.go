@@ -22,6 +22,7 @@ type decider struct {
 	reservations reservations
 	pending      pending
 	rejoined     atomic.Pointer[rejoining]
+	minority     atomic.Pointer[minority]
 }
 
 // forbids reports whether a request is a reset by another member and this node refuses

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -16,9 +17,26 @@ type rejoining struct {
 // before what another owner had.
 const rejoinFor = limiter.Second
 
-// viewChanged notes the end of a minority.
+// minority is how a minority began. If members that are new were only seen before they could be asked, it is
+// over within moments, and nobody has counted without this node.
+type minority struct {
+	at   limiter.Tick
+	lost bool // this node sees fewer than before
+}
+
+// viewChanged notes the beginning and the end of a minority.
 func (d *decider) viewChanged(t *turn, old, v *view.View) {
-	if len(old.Members) > 0 && old.Minority() && !v.Minority() {
+	began := d.minority.Load()
+	switch lost := len(v.Members) < len(old.Members); {
+	case v.Minority() && (began == nil || !old.Minority()):
+		d.minority.Store(&minority{t.Now, lost})
+	case v.Minority() && lost && !began.lost:
+		d.minority.Store(&minority{began.at, true})
+	}
+	if self := old.Self(); self == nil || self.State == peer.Joining {
+		return // it owned nothing
+	}
+	if len(old.Members) > 0 && old.Minority() && !v.Minority() && (began == nil || began.lost || t.Now-began.at >= rejoinFor) {
 		d.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})
 	}
 }

@@ -147,6 +147,9 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 				t.Errorf("%s: it is explained by %s: %s", name, all[0].Answer.Source, text)
 			}
 		})
+		if one.live == 3 && one.members == 7 { // none of three is lost, so it is no moment in which others join
+			h.pass(rejoinFor)
+		}
 		apart(c, h, 3, 3)
 		if most := admitted; inForce > 0 {
 			h.pass(rejoinFor - replica.TickEvery)
@@ -162,6 +165,34 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		}
 		if drawn(1000); admitted != whole {
 			t.Errorf("%s: %d units admitted when all are back, want %d", name, admitted, whole)
+		}
+	}
+}
+
+// A member that sees new ones before it can ask them is in a minority for a moment, and applies the whole limit when
+// it can: nobody has counted without it.
+func TestNewcomersLeaveNoShare(t *testing.T) {
+	for name, row := range map[string]struct {
+		lost, long bool
+		want       limiter.Source
+	}{
+		"for a moment":      {false, false, limiter.SourceOwner},
+		"for a second":      {false, true, limiter.SourceShare},
+		"and then one less": {true, false, limiter.SourceShare},
+	} {
+		c, _, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Hour})
+		charge.Key(0).Rule.OnUnreachable, charge.Key(0).Cost = limiter.UnreachableLocal, 1
+		apart(c, h, 3, 7)
+		if row.lost {
+			apart(c, h, 2, 7)
+		}
+		if row.long {
+			h.pass(rejoinFor)
+		}
+		apart(c, h, 3, 3)
+		d := new(limiter.Decision)
+		if err := c.Check(t.Context(), charge, d); err != nil || !d.Allowed || d.Source != row.want {
+			t.Errorf("%s: %v, %+v, want the source %s", name, err, d, row.want)
 		}
 	}
 }
