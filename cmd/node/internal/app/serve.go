@@ -94,7 +94,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if at := s.RedisAddr(); at != "" {
 		args = append(args, "redis_protocol", at)
 	}
-	if at := s.SPOEAddr(); at != "" {
+	if at := server.SPOEAddr(s); at != "" {
 		args = append(args, "spoe", at)
 	}
 	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {

@@ -72,7 +72,7 @@ func (p *spoeServer) shutdown(ctx context.Context) error {
 }
 
 // SPOEAddr returns the address of the agent for HAProxy's filter, "" if it is not served.
-func (s *Server) SPOEAddr() string {
+func SPOEAddr(s *Server) string {
 	if s.protocols.spoe.listener == nil {
 		return ""
 	}
