@@ -235,8 +235,8 @@ func (d *Decision) Clear() {
 	d.remarks, d.began, d.blocked, d.n, d.more = nil, false, 0, 0, d.more[:0]
 }
 
-// Refuse overwrites d with a denial without a reason: for a request that could not be decided, where d may still
-// be the answer to an earlier one.
+// Refuse overwrites d with a denial without a reason. Callers use it for a request that could not be decided: d may
+// still hold the answer to an earlier one.
 func Refuse(d *Decision) {
 	d.Clear()
 	d.Allowed = false

@@ -99,10 +99,10 @@ func (s *Set) Concurrent() string {
 	return ""
 }
 
-// holding is what the rules that count a request say of its reservation.
+// holding is what the rules in force that match a request say about its reservation.
 type holding struct {
-	by   *rule         // the first that limits concurrency, or else the first: by default the check is held as it says
-	most time.Duration // the least of their bounds; 0: none has one
+	by   *rule         // the first rule that limits concurrency, or else the first: its hold is the default, its on_expiry applies
+	most time.Duration // the smallest hold of these rules; 0: none has one
 }
 
 // note adds a rule.
@@ -115,7 +115,7 @@ func (h *holding) note(u *rule) {
 	}
 }
 
-// holds returns what a rule says that decides alone.
+// holds returns the holding of a rule that decides alone.
 func (u *rule) holds() holding { return holding{u, u.ids.hold} }
 
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,

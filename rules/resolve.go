@@ -226,7 +226,9 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		}
 		if !u.limiter.Shadow {
 			m.Unheld = m.Unheld || u.ids.slots
-			h.note(u)
+			if r.ID != "" {
+				h.note(u)
+			}
 		}
 		switch {
 		case u.simple && which == rulesAll && !r.Cost.Given() && u.chargeOne(r, c):

@@ -85,9 +85,10 @@ func serveAuth(access Access, auth http.Handler) http.HandlerFunc {
 		p := &authPass{pass: by}
 		auth.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passKey{}, p)))
 		if seen, ok := w.(*statusWriter); ok {
-			if seen.decided = p.decided; p.refused != nil {
-				seen.why = p.refused.Error()
-			}
+			seen.decided = p.decided
+		}
+		if p.refused != nil {
+			Refused(w, p.refused)
 		}
 	}
 }
@@ -138,7 +139,8 @@ type ServiceRoute struct {
 	Action, Over string
 }
 
-// Refused notes for the audit why a handler of a [ServiceRoute] is about to refuse a request.
+// Refused records for the audit why a handler, such as that of a [ServiceRoute], refuses a request. The handler calls it
+// before or after it answers.
 func Refused(w http.ResponseWriter, why error) {
 	if seen, ok := w.(*statusWriter); ok {
 		seen.why = why.Error()

@@ -17,11 +17,11 @@ type rejoining struct {
 // before what another owner had.
 const rejoinFor = limiter.Second
 
-// minority is how a minority began. If members that are new were only seen before they could be asked, it is
-// over within moments, and nobody has counted without this node.
+// minority records how a minority began. While a cluster forms, this node sees new members some milliseconds before it
+// can ask them. Such a minority loses no member and ends at once, and no other member has counted for this node.
 type minority struct {
 	at   limiter.Tick
-	lost bool // this node sees fewer than before
+	lost bool // this node sees fewer members than before
 }
 
 // viewChanged notes the beginning and the end of a minority.
@@ -34,7 +34,7 @@ func (d *decider) viewChanged(t *turn, old, v *view.View) {
 		d.minority.Store(&minority{began.at, true})
 	}
 	if self := old.Self(); self == nil || self.State == peer.Joining {
-		return // it owned nothing
+		return // a joining member owns nothing
 	}
 	if len(old.Members) > 0 && old.Minority() && !v.Minority() && (began == nil || began.lost || t.Now-began.at >= rejoinFor) {
 		d.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})

@@ -147,7 +147,7 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 				t.Errorf("%s: it is explained by %s: %s", name, all[0].Answer.Source, text)
 			}
 		})
-		if one.live == 3 && one.members == 7 { // none of three is lost, so it is no moment in which others join
+		if one.live == 3 && one.members == 7 { // no member is lost here: a short minority would be that of a cluster that forms
 			h.pass(rejoinFor)
 		}
 		apart(c, h, 3, 3)
@@ -169,8 +169,8 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 	}
 }
 
-// A member that sees new ones before it can ask them is in a minority for a moment, and applies the whole limit when
-// it can: nobody has counted without it.
+// A member that sees new members before it can ask them is in a minority for a moment. Afterwards it applies the whole
+// limit, since no other member has counted for it.
 func TestNewcomersLeaveNoShare(t *testing.T) {
 	for name, row := range map[string]struct {
 		lost, long bool

@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// The audit learns why one who is not identified was refused over HTTP, and over which protocol.
+// The audit line for an unidentified caller over HTTP has the reason and the protocol.
 func TestAuditOfStrangersOverHTTP(t *testing.T) {
 	var told events
 	f := newFixture(t, func(o *Options) { o.Access, o.Audit = strangers{}, &told })
