@@ -45,11 +45,12 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 	*s = Counts{Until: s.Until}
 	switch l.p.algorithm {
 	case SlidingLog:
-		used = min(used, l.limit)
+		return min(used, l.limit), true
 	case TokenBucket, LeakyBucket, GCRA:
-		used = min(used, l.most)
+		return min(used, l.most), true
+	default:
+		return min(used, l.maxUnits()), true
 	}
-	return min(used, l.maxUnits()), true
 }
 
 // CountsID returns a hash of the name of a limit and of what a charge to it is worth later.

@@ -17,7 +17,7 @@ const (
 
 // Open returns what a state of the limit counts, for the steps of a decision.
 //
-// A state of a wide limit stores the first number in A and B, and the second in Until. During a block it
+// A leaky bucket by interval stores its level in A and B. A state of a wide limit stores the first number in A and B, and the second in Until. During a block it
 // has another form: see blockedBit. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
 // part of B the next 15, and the first byte of Until the last six. Otherwise that byte repeats the
 // sign of Until.
@@ -33,6 +33,9 @@ func (s *State) Open(l *Limit) Counts {
 //go:noinline
 func (l *Limit) openOther(s *State) Counts {
 	if !l.p.wide {
+		if l.p.algorithm == LeakyBucket {
+			return Counts{Time: s.Time, Until: s.Until, A: s.first()}
+		}
 		return openID(s)
 	}
 	if s.first()&blockedBit != 0 {
@@ -54,6 +57,9 @@ func (c *Counts) State(l *Limit) State {
 //go:noinline
 func (l *Limit) stateOther(c *Counts) State {
 	if !l.p.wide {
+		if l.p.algorithm == LeakyBucket {
+			return State{c.Time, c.Until, uint32(c.A), uint32(c.A >> 32)}
+		}
 		return packedID(c)
 	}
 	if c.Until != 0 {

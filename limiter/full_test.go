@@ -39,3 +39,48 @@ func TestNothingComesBackFromAFullCount(t *testing.T) {
 		}
 	}
 }
+
+// A bucket counts what was used beyond its limit, also above 32 bits, and gives exactly the rest back.
+func TestABucketCountsBeyond32Bits(t *testing.T) {
+	const limit, held, over = 4_000_000_000, 3_900_000_000, 7_900_000_000
+	for _, spec := range []Spec{
+		{Algorithm: TokenBucket}, {Algorithm: LeakyBucket}, {Algorithm: GCRA},
+		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 1000, Block: time.Minute},
+	} {
+		spec.Limit, spec.Window = limit, time.Hour
+		l, err := NewLimit(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, st := Tick(1767614400e6), State{}
+		st.Roll(l, nil, now)
+		st.Charge(l, nil, now, held)
+		st.Overdraw(l, nil, now, over)
+		if spec.Block > 0 {
+			c := st.Open(l)
+			c.Until = now + Minute
+			st = c.State(l)
+		}
+		ends, moved := BlockEnd(l, &st), st
+		if moved.Export(l, nil, now); moved.CheckExported(l, nil) != nil {
+			t.Errorf("%s: %v", l, moved.CheckExported(l, nil))
+		}
+		moved.Import(l, nil, now)
+		for _, s := range []*State{&st, &moved} {
+			if used := s.Probe(l, nil, now, &LimitDecision{Cost: 1}); used != held+over {
+				t.Errorf("%s: %d used, want %d", l, used, held+over)
+			}
+			if s.Reduce(l, nil, now, now, now, held, 0); BlockEnd(l, s) != ends {
+				t.Errorf("%s: the block ends at %d", l, BlockEnd(l, s))
+			}
+			if used := s.Probe(l, nil, now, &LimitDecision{Cost: 1}); used != over {
+				t.Errorf("%s: %d used after the rest came back, want %d", l, used, over)
+			}
+			later := now + Hour
+			s.Roll(l, nil, later)
+			if used := s.Probe(l, nil, later, &LimitDecision{Cost: 1}); used != over-limit {
+				t.Errorf("%s: %d used an hour later, want %d", l, used, over-limit)
+			}
+		}
+	}
+}

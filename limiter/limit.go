@@ -313,7 +313,7 @@ func (l *Limit) precompute() {
 	h.Write([]byte(p.name))
 	l.nameID, l.paramsID = h.Sum64(), p.id()
 	l.window, l.limit, l.cap = p.window, p.limit, p.limit
-	l.plain = !p.wide && p.algorithm != Remembered
+	l.plain = !p.wide && p.algorithm != Remembered && (p.algorithm != LeakyBucket || p.drip == DripContinuous)
 	l.weight = uint64(p.weight)
 	if l.window%Week == 0 {
 		l.shift = 4 * Day // the epoch was a Thursday
@@ -337,10 +337,10 @@ func (l *Limit) precompute() {
 			l.unit = l.limit / l.unitR
 		}
 		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
-		l.most = l.maxUnits()
+		l.most = MaxUnits
 		if hi < uint64(l.window) {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q, l.maxUnits())
+			l.most = min(q, MaxUnits)
 		}
 		hi, lo = bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
@@ -419,10 +419,10 @@ func (l *Limit) Capacity() uint64 { return l.cap }
 
 // maxUnits returns the largest count of a state.
 func (l *Limit) maxUnits() uint64 {
-	if l.plain {
-		return NarrowUnits
+	if l.p.wide || l.p.algorithm == Remembered {
+		return MaxUnits
 	}
-	return MaxUnits
+	return NarrowUnits
 }
 
 // Wide reports whether the counts of the limit take more than 32 bits.

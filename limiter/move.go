@@ -173,7 +173,7 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
-	if s.A > l.maxUnits() || s.B > l.maxUnits() {
+	if s.A > max(l.maxUnits(), l.most) || s.B > l.maxUnits() {
 		return bad("counts of %d and %d units", s.A, s.B)
 	}
 	if l.p.algorithm == Remembered {

@@ -30,7 +30,7 @@ type State struct {
 	//   - token_bucket, gcra, continuous leaky_bucket: the fraction of the
 	//     theoretical arrival time in 1/limit ticks, and how long before that time
 	//     the last charge was, in grains, 0 if not known.
-	//   - leaky_bucket by interval: the level; B is not used.
+	//   - leaky_bucket by interval: the lower and the upper bits of the level.
 	//   - concurrency: the units, and how many of them no hold has yet.
 	A, B uint32
 }

@@ -297,6 +297,8 @@ func (c *counter) read(f family, wide bool, b []byte, window limiter.Tick) error
 		if s.A = number(units); s.A > 0 {
 			c.name = string(b)
 		}
+	case familyDrip:
+		s.A = number(max(units, min(len(b), 7))) // a level above 32 bits has 7 bytes
 	default:
 		s.A = number(units)
 	}

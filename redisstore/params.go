@@ -130,7 +130,8 @@ func newParams(l *limiter.Limit) *params {
 }
 
 // most returns the highest level of a bucket, in units: one that takes a century to
-// recover.
+// recover. In place of more than 2^32-1 it returns that unless the limit is wide, as earlier versions did:
+// the text stays the same, and the script knows.
 func most(l *limiter.Limit) int64 {
 	units := uint64(limiter.NarrowUnits)
 	if limiter.Wide(l) {

@@ -236,3 +236,59 @@ func TestNothingComesBackFromAFullCount(t *testing.T) {
 		}
 	}
 }
+
+// C3: a bucket counts what was used beyond its limit, also above 32 bits, and gives exactly the rest back. Another
+// limit takes it over.
+func TestABucketCountsBeyond32Bits(t *testing.T) {
+	const limit, held = 4_000_000_000, 3_900_000_000
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.TokenBucket}, {Algorithm: limiter.GCRA, CountRejected: limiter.CountAll},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval},
+		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 1000, CountRejected: limiter.CountAll},
+	} {
+		for _, over := range []uint64{held, 9_000_000_000, limiter.MaxUnits} {
+			spec.Limit, spec.Window, spec.Burst = limit, time.Hour, 0
+			b := newBoth(t, spec)
+			b.check(held)
+			b.settle(1, over)
+			b.now++
+			b.refund(0)
+			// At the bound, a hundred years, nothing more counts.
+			if _, left := b.explained(), b.check(200_000_000); left > limit-held {
+				t.Errorf("%s: %d are left after %d were used", spec.Algorithm, left, over)
+			}
+			spec.Limit /= 1000
+			b.limit(spec)
+			b.explained()
+			b.check(7)
+			b.now += 3 * limiter.Hour
+			b.explained()
+			b.check(7)
+			spec.Limit, spec.Burst = 5000, 4_294_967_295/1000
+			if b.limit(spec); spec.DripUnits > 0 {
+				spec.DripUnits = 100
+				b.limit(spec)
+			}
+			b.check(1)
+			b.now += 1000 * limiter.Day
+			b.check(1)
+			b.explained()
+		}
+	}
+}
+
+// explained returns how many units both say are used.
+func (b *both) explained() string {
+	b.t.Helper()
+	var c limiter.Charge
+	var d limiter.Decision
+	k := b.key
+	k.Cost = 1
+	c.Add(k)
+	want := b.table.Explain(b.now, &c, &d)
+	got, err := b.store.Explain(b.t.Context(), limiter.At(b.now), &c, nil)
+	if err != nil || len(want) != 1 || len(got.Limits) != 1 || want[0].Arithmetic != got.Limits[0].Arithmetic {
+		b.t.Fatalf("explained: the table says %q, redis %q, %v", want[0].Arithmetic, got.Limits[0].Arithmetic, err)
+	}
+	return want[0].Arithmetic
+}

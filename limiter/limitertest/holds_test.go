@@ -210,6 +210,11 @@ func (h *holdTrial) step() {
 				c.Key(i).Cost = 0
 			}
 		}
+		if h.c.Pick(8) == 0 { // more than a narrow count holds
+			for i := range c.Len() {
+				c.Key(i).Cost = min(c.Key(i).Cost*pick[uint64](h.c, 1<<16, 1<<31, 1<<40), limiter.MaxUnits)
+			}
+		}
 		ignore := h.c.Pick(3) == 0
 		got, _ := h.table.Amend(h.now, c, limiter.Amend{IgnoreUnknown: ignore})
 		want := h.oracle.settle(h.now, c, ignore)

@@ -11,7 +11,7 @@ type bucket struct {
 }
 
 func newBucketModel(s limiter.Spec) model {
-	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: int64(mostUnits(s))}
+	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: limiter.MaxUnits}
 	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(b.most)) {
 		b.most = int64(inCentury.lo)
 	}

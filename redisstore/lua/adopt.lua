@@ -22,8 +22,9 @@ local function rescale(s, p, old)
     rest = part + s.a % old[3]
     units, rest = units + floor(s.a / old[3]) + floor(rest / old[3]), rest % old[3]
   end
-  if units >= p[7] then
-    units, rest = p[7], 0
+  local most = mostOf(p)
+  if units >= most then
+    units, rest = most, 0
   end
   local more, over = muldiv(p[3], rest, old[3])
   if over > 0 then
@@ -95,7 +96,8 @@ adopt = function(s, v)
       rescale(s, p, old)
     elseif f == 6 then
       s.t = now
-      s.a = s.a < p[7] and s.a or p[7]
+      local most = mostOf(p)
+      s.a = s.a < most and s.a or most
     else
       s.f.load(s) -- by its own window
     end
@@ -106,7 +108,7 @@ adopt = function(s, v)
   if f == 8 or old[1] == 8 then
     counts = 0 -- what is held is no use, and no use is held
   end
-  local most = f == 3 and p[2] or (f == 5 or f == 6) and p[7] or p.most or MOST
+  local most = f == 3 and p[2] or (f == 5 or f == 6) and mostOf(p) or p.most or MOST
   counts = counts < most and counts or most
   if counts > 0 and not over then
     s.f.charge(s, counts)

@@ -22,8 +22,9 @@ local function overdraw(s, n)
     local most = counted(s) + n < LOG and counted(s) + n or LOG
     grow(s, n, most > p[2] and most or p[2])
   elseif p[1] == 5 then
-    s.f.charge(s, n < p[7] and n or p[7])
-    local q, r = muldiv(p[3], p[7], p[2])
+    local most = mostOf(p)
+    s.f.charge(s, n < most and n or most)
+    local q, r = muldiv(p[3], most, p[2])
     local at = notBefore(s)
     if s.t - at > q or s.t - at == q and s.a > r then
       s.t, s.a = at + q, r

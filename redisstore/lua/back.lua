@@ -7,7 +7,7 @@ local refund = {}
 -- ahead returns for how long the level of a bucket leaks from an instant on, as far as a level goes: what
 -- is known of the last charge is up to a grain too early.
 local function ahead(s, p, at)
-  local longest = muldiv(p[3], p[7], p[2]) + 1
+  local longest = muldiv(p[3], mostOf(p), p[2]) + 1
   return s.t - at < longest and s.t - at or longest
 end
 

@@ -59,7 +59,7 @@ F[5] = {
       part = part + limit
     end
     if p[5] == 2 then
-      q, r = muldiv(p[3], p[7], limit)
+      q, r = muldiv(p[3], mostOf(p), limit)
       if ahead > q or ahead == q and part > r then
         ahead, part = q, r
       end

@@ -42,7 +42,7 @@ end
 F[6] = {
   load = function(s, v, i)
     if v then
-      s.t, s.u, s.a = unpack(s.p.most and '<I7I7I7' or '<I7I7I4', v, i)
+      s.t, s.u, s.a = unpack((s.p.most or #v >= i + 20) and '<I7I7I7' or '<I7I7I4', v, i)
     end
     local n = s.a > 0 and leaks(s.p, s.t, now) or 0
     if n >= s.a then
@@ -57,7 +57,8 @@ F[6] = {
   charge = function(s, n)
     s.a = s.a + n
     if s.a > s.p[7] then
-      s.a = s.p[7]
+      local most = mostOf(s.p)
+      s.a = s.a < most and s.a or most
     end
   end,
   empty = function(s)
@@ -67,6 +68,6 @@ F[6] = {
     return after(s, s.a - (s.p[4] - n))
   end,
   save = function(s)
-    return pack(s.p.most and '<I7I7I7' or '<I7I7I4', s.t, s.u, s.a)
+    return pack((s.p.most or s.a > MOST) and '<I7I7I7' or '<I7I7I4', s.t, s.u, s.a)
   end,
 }
