@@ -25,12 +25,12 @@ func ofProtocol() []mutation {
 			{"internal/cluster/decide.go", "		case role == peer.Owned:\n", "		case role == peer.Owned, role == peer.Sealed:\n"},
 		}},
 		{name: "fence: a promoted heir acknowledges", pkg: "./internal/cluster", test: "^TestAPromotedHeirAcknowledgesNothing$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
+			{"internal/cluster/replica/copy.go", "		p.ack(t, from, b, peer.Fenced)\n		return\n	}\n	p.learn(t, b.Epoch, 0)\n	if p.pushing.unpushed", `		a := peer.Ack{Partition: p.id, Epoch: b.Epoch, Ping: b.Ping, Seq: b.Seq, Appointment: b.Appointment}
 		t.sendAck(from, a)
 		return
 	}
 	p.learn(t, b.Epoch, 0)
-	if p.unpushed`},
+	if p.pushing.unpushed`},
 		}},
 		{name: "an acknowledgement brings the next tick forward", pkg: "./internal/cluster", test: "^TestABatchIsDueAfterAnAcknowledgement$", edits: []edit{
 			{"internal/cluster/part.go", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n\tp.rewatch(t)\n", "\tstep(&p.r, t.inputs())\n\tp.apply(t)\n"},
@@ -65,7 +65,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/copy.go", "bool { return p.fresh || ", "bool { return "},
 		}},
 		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.round != nil && p.round.kind == peer.Takeover {", "		p.drop()\n		if p.round != nil && p.round.kind == peer.Takeover {"},
+			{"internal/cluster/replica/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {", "		p.drop()\n		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {"},
 		}},
 		{name: "merge of what an overtaken owner had", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
@@ -80,17 +80,17 @@ func ofProtocol() []mutation {
 			{"internal/cluster/replica/seek.go", "	if answered >= n {\n", "	if 2*answered > n {\n"},
 		}},
 		{name: "the probe before reopening", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.round == nil:\n		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
+			{"internal/cluster/replica/handoff.go", "	case t.Now-h.goneAt >= claimWithin && p.claiming.round == nil:\n		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)\n", "	case p.claiming.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, Instance: p.node.Self})\n"},
 			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n", "	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", pkg: "./internal/cluster/mesh", test: "^TestWhoRelaysWhat$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "	from := int(m.rotation.Add(1))\n	for i := range n {\n", "	from := int(m.rotation.Add(1))\n	for i := range n - n {\n"},
 		}},
 		{name: "heir before policy", edits: []edit{
-			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund &&", "	if o.ended || o.kind >= KindCheck ||"},
+			{"internal/cluster/route/call.go", "	if o.progress.ended || o.task.kind == KindRefund &&", "	if o.progress.ended || o.task.kind >= KindCheck ||"},
 		}},
 		{name: "all or nothing", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r", "	if r.call.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
+			{"internal/cluster/route/fanout.go", "	if r.call.result.by == 0 || r.answer.Receipt.Charged == 0 || r", "	if r.call.result.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
 			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
@@ -126,7 +126,7 @@ func ofChecks() []mutation {
 			{"internal/cluster/route/denials.go", "now >= e.asked && now < e.until {", "now >= e.asked {"},
 		}},
 		{name: "a charge ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/route/reply.go", "	if o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)", "	if false && o.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.charge)"},
+			{"internal/cluster/route/reply.go", "	if o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)", "	if false && o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
 			{"internal/cluster/route/router.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
@@ -135,10 +135,10 @@ func ofChecks() []mutation {
 			{"internal/cluster/route/router.go", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n		c.denials.forget(charge)\n", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n"},
 		}},
 		{name: "a refund is asked of one member", pkg: "./internal/cluster", test: "^TestARefundIsAskedOnce$", edits: []edit{
-			{"internal/cluster/route/call.go", "	if o.ended || o.kind == KindRefund && (len(o.sent) > 0 || o.tried > 0) {\n", "	if o.ended {\n"},
+			{"internal/cluster/route/call.go", "	if o.progress.ended || o.task.kind == KindRefund && (len(o.progress.sent) > 0 || o.progress.tried > 0) {\n", "	if o.progress.ended {\n"},
 		}},
 		{name: "memory of its own for what waited", pkg: "./internal/cluster", test: "^TestTheDeadlineWhileItIsDecidedHere$", edits: []edit{
-			{"internal/cluster/route/local.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.answer, (*limiter.Decision)(nil)\n"},
+			{"internal/cluster/route/local.go", "	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)\n", "	answer, idle := o.task.answer, (*limiter.Decision)(nil)\n"},
 		}},
 		{name: "a tick for a deadline of its own", pkg: "./internal/cluster", test: "^TestADeadlineOfItsOwn$", edits: []edit{
 			{"internal/cluster/tick.go", "max(min(c.calls.NextExact()-now, replica.TickEvery), limiter.Millisecond)", "replica.TickEvery"},
@@ -207,7 +207,7 @@ func ofBounds() []mutation {
 			{"internal/cluster/mesh/mesh.go", "	l.line.number = m.numbered\n", ""},
 		}},
 		{name: "word of an earlier asking", pkg: "./internal/cluster", test: "^TestWordOfAnEarlierAsking$", edits: []edit{
-			{"internal/cluster/route/call.go", "i < 0 || tryOf(r.ID) != o.sent[i].try {", "i < 0 {"},
+			{"internal/cluster/route/call.go", "i < 0 || tryOf(r.ID) != o.progress.sent[i].try {", "i < 0 {"},
 		}},
 		{name: "patience after standing still", pkg: "./internal/cluster", test: "^TestStoodStillUntilTheHeirsWord$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {", "t.Now < since && int32(o.heard-ping) <= 0 {"},

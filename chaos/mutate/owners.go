@@ -20,7 +20,7 @@ func ofOwners() []mutation {
 			{"internal/cluster/replica/claim.go", "		owner = r.epoch(p) // others", "		_ = r.epoch(p) // others"},
 		}},
 		{name: "an owner that stopped in vain asks its heir", pkg: replica, test: "^TestTheHeirOfAnOwnerThatStoppedInVain$", edits: []edit{
-			{"internal/cluster/replica/doubt.go", "		p.yields, p.urgeAt, p.urges = true, t.Now, 0\n", ""},
+			{"internal/cluster/replica/doubt.go", "		p.breakage.yields, p.breakage.urgeAt, p.breakage.urges = true, t.Now, 0\n", ""},
 		}},
 		{name: "receipts of this lineage only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n", "	return r.Time >= o.at\n"},
@@ -42,7 +42,7 @@ func ofClaims() []mutation {
 			{"internal/cluster/replica/claim.go", "		return r.before\n", "		return vote{}\n"},
 		}},
 		{name: "a claim that ended binds nobody", pkg: replica, test: "^TestAReceiverGivesItsOwnClaimUp$", edits: []edit{
-			{"internal/cluster/replica/claim.go", "func (p *Replica) giveUp() { p.vote, p.round = p.pledged(), nil }", "func (p *Replica) giveUp() { p.round = nil }"},
+			{"internal/cluster/replica/claim.go", "func (p *Replica) giveUp() { p.vote, p.claiming.round = p.pledged(), nil }", "func (p *Replica) giveUp() { p.claiming.round = nil }"},
 		}},
 		{name: "awaited replies are bounded", pkg: replica, test: "^TestTooManyAwaitedRepliesAreCongestion$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "max(len(o.withheld), len(o.awaited)) >= maxWithheld", "len(o.withheld) >= maxWithheld"},

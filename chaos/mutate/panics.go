@@ -17,13 +17,13 @@ func ofPanics() []mutation {
 			{"internal/cluster/replica/broken.go", "	defer p.refuseAll(t, own, parked)\n", "	defer p.refuseAll(t, nil, parked)\n"},
 		}},
 		{name: "the heir of a broken owner takes over", pkg: sim, test: "^TestPanicsEndNothing$/^owners$", edits: []edit{
-			{"internal/cluster/replica/broken.go", "	p.round = nil\n	p.takeOver(t)\n", ""},
+			{"internal/cluster/replica/broken.go", "	p.claiming.round = nil\n	p.takeOver(t)\n", ""},
 		}},
 		{name: "a partition that breaks again is given up", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/replica/broken.go", "	again := p.brokeAt != 0 && ", "	again := false && "},
+			{"internal/cluster/replica/broken.go", "	again := p.breakage.brokeAt != 0 && ", "	again := false && "},
 		}},
 		{name: "what is given up is taken up again", pkg: core, test: "^TestAPanicBreaksThePartition$", edits: []edit{
-			{"internal/cluster/replica/broken.go", "		p.givenUp = false\n", ""},
+			{"internal/cluster/replica/broken.go", "		p.breakage.givenUp = false\n", ""},
 		}},
 		{name: "a state that may be half changed is not sent", pkg: core, test: "^TestAPanicInAStepKeepsItsEffects$", edits: []edit{
 			{"internal/cluster/broken.go", "	t.step.Spoil()\n", ""},

@@ -66,7 +66,7 @@ func ofReceipts() []mutation {
 			{"internal/cluster/route/refunds.go", "Once: onceOf(r.Once, i),\n", "Once: 0 * onceOf(r.Once, i),\n"},
 		}},
 		{name: "receipt: a cancelled part is none", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.by", "	if of.Charged &^= 0 * undo; r.call.by"},
+			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.result.by", "	if of.Charged &^= 0 * undo; r.call.result.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
 			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < max(h.before, 0*h.at[key])\n"},

@@ -22,7 +22,7 @@ func ofSeveral() []mutation {
 			{"internal/cluster/decide.go", "		d.reservations.provisional(t, q, charge, answer)\n", "		d.charge(t, charge, answer, nil)\n"},
 		}},
 		{name: "a provisional denial is not remembered", pkg: "./internal/cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
-			{"internal/cluster/route/reply.go", "o.remember && !r.Provisional {", "o.remember {"},
+			{"internal/cluster/route/reply.go", "o.task.remember && !r.Provisional {", "o.task.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "	*list = slices.Delete(*list, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
@@ -87,25 +87,25 @@ func ofAttempts() []mutation {
 			{"internal/cluster/route/fanout.go", "		case awaited && v == Kept:", "		case awaited && v > Forbidden:"},
 		}},
 		{name: "a reservation that was handed over is void", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheHandover$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "	if o.holder == 0 {\n		o.policy(t) // this node", "	if o.holder == 0 && t.Now < 0 {\n		o.policy(t) // this node"},
+			{"internal/cluster/route/fanout.go", "	if o.task.holder == 0 {\n		o.policy(t) // this node", "	if o.task.holder == 0 && t.Now < 0 {\n		o.policy(t) // this node"},
 		}},
 		{name: "a cancel that no member relayed is sent again", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "	if status == peer.Lost && ", "	if false && "},
 		}},
 		{name: "a cancel that no member relayed outlasts its check", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
-			{"internal/cluster/route/call.go", "	case t.Now >= until && o.ends && outlasts(t, o):\n", ""},
+			{"internal/cluster/route/call.go", "	case t.Now >= until && o.task.ends && outlasts(t, o):\n", ""},
 		}},
 		{name: "a check does not wait for a cancel that outlasts it", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "	t.ended = append(t.ended, o)\n	return true", "	return true"},
 		}},
 		{name: "a cancel over a broken connection is lost at once", pkg: "./internal/cluster", test: "^TestACancelThatNoMemberRelays$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.holder) {", "peer.Lost {"},
+			{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.task.holder) {", "peer.Lost {"},
 		}},
 		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
 		}},
 		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "		r.call.final = r.call.reserve && s.until-now < takes\n", "		r.call.final = r.call.reserve && s.until-now < 0*takes\n"},
+			{"internal/cluster/route/fanout.go", "		r.call.task.final = r.call.task.reserve && s.until-now < takes\n", "		r.call.task.final = r.call.task.reserve && s.until-now < 0*takes\n"},
 		}},
 		{name: "a check that took long says so earlier", pkg: "./internal/cluster", test: "^TestTheLastAttemptAfterALongOne$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "takes := max(3*aRound, 5*took)", "takes := max(3*aRound, 2*took)"},

@@ -32,7 +32,7 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/copy.go", " && p.epoch != b.Epoch || p.seq < b.Base {", " && p.epoch != b.Epoch {"},
 		}},
 		{name: "a revoked heir ends its takeover", pkg: replica, test: "^TestARevokedHeirEndsItsTakeover$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "		if p.round != nil && p.round.kind == peer.Takeover {", "		if false {"},
+			{"internal/cluster/replica/copy.go", "		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {", "		if false {"},
 		}},
 		{name: "a former heir releases nothing", pkg: replica, test: "^TestAFormerHeirsAcknowledgementReleasesNothing$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "	lapsed := a.Appointment != g.appointment\n", "	lapsed := false\n"},
@@ -71,7 +71,7 @@ func ofSteps() []mutation {
 			{"internal/cluster/replica/replica.go", "				g.resend()\n", ""},
 		}},
 		{name: "a later owner ends a claim", pkg: replica, test: "^TestALaterOwnerEndsAClaim$", edits: []edit{
-			{"internal/cluster/replica/learn.go", "	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {", "	if false {"},
+			{"internal/cluster/replica/learn.go", "	if r := p.claiming.round; r != nil && r.takes() && r.base.Before(owner) {", "	if false {"},
 		}},
 		{name: "a giver out of view hears of its receiver", pkg: replica, test: "^TestTranscripts$/^unseen-giver$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	if !t.View.Has(giver) {", "	if false {"},
@@ -95,7 +95,7 @@ func ofSteps() []mutation {
 			{"internal/cluster/answers.go", " == peer.Alive && out.Owner.Instance != t.c.self {", " == peer.Alive {"},
 		}},
 		{name: "an heir that did not execute a check is asked again", pkg: "./internal/cluster", test: "^TestAnHeirThatBecomesTheOwnerIsAsked$", edits: []edit{
-			{"internal/cluster/route/call.go", "	o.sent = slices.Delete(o.sent, i, i+1) // the", "	if r.Status != peer.Alive {\n		o.sent = slices.Delete(o.sent, i, i+1)\n	} // the"},
+			{"internal/cluster/route/call.go", "	o.progress.sent = slices.Delete(o.progress.sent, i, i+1) // the", "	if r.Status != peer.Alive {\n		o.progress.sent = slices.Delete(o.progress.sent, i, i+1)\n	} // the"},
 		}},
 		{name: "no last resort in a minority", pkg: replica, test: "^TestNoLastResortInAMinority$", edits: []edit{
 			{"internal/cluster/replica/seek.go", "	if v.Minority() || t.State == peer.Joining {", "	if t.State == peer.Joining {"},
@@ -161,7 +161,7 @@ func ofMoves() []mutation {
 			{"internal/cluster/route/policy.go", "					at.InForce = at.Limit.Limit()\n", ""},
 		}},
 		{name: "a share says so to other members", pkg: "./chaos/sim", test: "^TestThreeOfSevenSaySo$", edits: []edit{
-			{"internal/cluster/route/reply.go", "	case byShare(o.answer):", "	case false:"},
+			{"internal/cluster/route/reply.go", "	case byShare(o.task.answer):", "	case false:"},
 		}},
 		{name: "loopback is refused at the join", pkg: "./internal/cluster/gossip", test: "^TestLoopbackIsRefused$", edits: []edit{
 			{"internal/cluster/gossip/loopback.go", "	case own == \"\" || itself(addr) == itself(own):", "	case true:"},
@@ -225,7 +225,7 @@ func ofMoves() []mutation {
 			{"internal/cluster/members/roll.go", "	if c.Answers(old.Instance, false) {", "	if false {"},
 		}},
 		{name: "an heir is told the rule", pkg: "./internal/cluster", test: "^TestAnHeirThatNeedsTheRule$", edits: []edit{
-			{"internal/cluster/route/call.go", "at >= 0 && from != o.owner {", "at > 1<<20 && from != o.owner {"},
+			{"internal/cluster/route/call.go", "at >= 0 && from != o.progress.owner {", "at > 1<<20 && from != o.progress.owner {"},
 		}},
 		{name: "sub-windows keep their instants", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
 			{"limiter/move.go", "max(at-nearest, nearest-at) <= alignedWithin {", "true {"},

@@ -293,6 +293,14 @@ func TestLargeTypes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
+	// What a type embeds counts with it, from any package of the module; what it points to does not.
+	files["client/e.go"] = "package client\n\nimport \"" + planted("./ring") + "\"\n\ntype e struct {\n\ta\n\t*b[int]\n\tring.R\n}\n"
+	files["ring/r.go"] = "package ring\n\ntype R struct{ o, p int }\n"
+	embeds := plant(t, plantable(), files)
+	if !slices.ContainsFunc(embeds, func(f finding) bool { return f.what == "e has 24 fields, more than 20" }) || len(embeds) != 3 {
+		t.Errorf("with what is embedded %v is found", embeds)
+	}
+	delete(files, "client/e.go")
 	c := plantable()
 	c.largeAllowed = map[string]string{"client.a fields": "x", "client.b methods": "x", "client.b fields": "x"}
 	if found := plant(t, c, files); len(found) != 1 || !strings.Contains(found[0].what, "client.b fields is needed no more") {

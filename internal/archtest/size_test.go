@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"go/ast"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,11 +17,56 @@ const (
 	maxMethods = 30
 )
 
-// size is how large a type is: an embedded struct is one field.
+// size is how large a type is, with what it embeds: to embed parts would hide a large object as well.
 type size struct {
 	path            string // of the file that declares it
 	line            int
 	fields, methods int
+	embeds          []string // types of the module
+}
+
+// whole adds to a size what the type embeds. An embedded type of another module is one field.
+func (x *size) whole(all map[string]*size) (fields, methods int) {
+	fields, methods = x.fields, x.methods
+	for _, name := range x.embeds {
+		if e := all[name]; e != nil && e.line > 0 {
+			f, m := e.whole(all)
+			fields, methods = fields-1+f, methods+m
+		}
+	}
+	return fields, methods
+}
+
+// embedded returns the keys of the types of the module that a struct embeds. A pointer is to an object of
+// its own.
+func embedded(m *module, f *file, t *ast.StructType) (keys []string) {
+	for _, field := range t.Fields.List {
+		if len(field.Names) > 0 {
+			continue
+		}
+		switch of := field.Type.(type) {
+		case *ast.Ident:
+			keys = append(keys, f.pkg+"."+of.Name)
+		case *ast.SelectorExpr:
+			if x, ok := of.X.(*ast.Ident); ok {
+				if path := f.imported(x.Name); strings.HasPrefix(path, m.path+"/") {
+					keys = append(keys, strings.TrimPrefix(path, m.path+"/")+"."+of.Sel.Name)
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// imported returns the path that a file imports by a name, empty if there is none.
+func (f *file) imported(name string) string {
+	for _, i := range f.ast.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		if i.Name != nil && i.Name.Name == name || i.Name == nil && path.Base(p) == name {
+			return p
+		}
+	}
+	return ""
 }
 
 // sizes returns the sizes of all structs, and of all types with methods, that are not in
@@ -51,7 +98,7 @@ func sizes(m *module) map[string]*size {
 					}
 					if t, ok := spec.Type.(*ast.StructType); ok {
 						x := at(f, spec.Name.Name)
-						x.path, x.line, x.fields = f.path, f.line(spec.Pos()), t.Fields.NumFields()
+						x.path, x.line, x.fields, x.embeds = f.path, f.line(spec.Pos()), t.Fields.NumFields(), embedded(m, f, t)
 					}
 				}
 			}
@@ -85,10 +132,11 @@ func (c *checker) large(m *module) []finding {
 	needed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		x := all[name]
+		fields, methods := x.whole(all)
 		for _, of := range []struct {
 			what     string
 			is, most int
-		}{{"fields", x.fields, maxFields}, {"methods", x.methods, maxMethods}} {
+		}{{"fields", fields, maxFields}, {"methods", methods, maxMethods}} {
 			if of.is <= of.most {
 				continue
 			}

@@ -26,7 +26,7 @@ func TestAnAttemptWaitsForAReplyWithheldElsewhere(t *testing.T) {
 		like := &limiter.Charge{}
 		like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
 		more := spread(x.c, like, self).Key(0)
-		there := x.c.byID[table.PartitionOf(more)]
+		there := x.c.partitions.byID[table.PartitionOf(more)]
 		own(x.c, there)
 		acked := func(p *partition) {
 			e := look(p).Epoch
@@ -70,7 +70,7 @@ func withheldThere(t *testing.T, id uint64) (x *identified, there *partition) {
 	like := &limiter.Charge{}
 	like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
 	more := spread(x.c, like, self).Key(0)
-	there = x.c.byID[table.PartitionOf(more)]
+	there = x.c.partitions.byID[table.PartitionOf(more)]
 	own(x.c, there)
 	here, life := x.key, uint64(0)
 	here.Cost = 4

@@ -24,7 +24,7 @@ type Core struct {
 	pace   pace
 	ticks  ticks
 
-	partitions
+	partitions partitions
 	reports
 	inspection
 	memberNews
@@ -118,10 +118,10 @@ func (c *Core) SetView(v *view.View) {
 	c.absent.changed(old, v, t.Now)
 	c.decider.viewChanged(t, old, v)
 	c.mesh.ForgetEnded(t.Now)
-	c.each(t, (*replica.Replica).ViewChanged)
+	c.partitions.each(t, (*replica.Replica).ViewChanged)
 	for i := range v.Members {
 		if to := v.Members[i].Instance; to != c.self && !old.Has(to) {
-			c.announceTo(t, to)
+			c.partitions.announceTo(t, to)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 // counters, and they may have been reset or refunded meanwhile.
 func TestAnOwnerHasNoCachedDenials(t *testing.T) {
 	c, charge := deniedOnce(t)
-	own(c, c.parts[0])
+	own(c, c.partitions.parts[0])
 	var d limiter.Decision
 	c.Begin(charge, &d, 0, func() {})
 	if d.Source != limiter.SourceOwner || !d.Allowed {

@@ -76,7 +76,7 @@ func TestTheGiverAnswersAReset(t *testing.T) {
 		})
 		return drain(c)[other].Replies
 	}
-	id := int(c.parts[0].id)
+	id := int(c.partitions.parts[0].id)
 	if got := reset(true); len(got) != 1 || got[0].Status != peer.Alive || c.table.Count(id) != 1 {
 		t.Errorf("it says %+v, and has %d counters", got, c.table.Count(id))
 	}

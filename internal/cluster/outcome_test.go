@@ -37,10 +37,10 @@ func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Cha
 			continue
 		}
 		used[id] = true
-		if c.byID[id] == nil {
-			c.add(id)
+		if c.partitions.byID[id] == nil {
+			c.partitions.add(id)
 		}
-		put(c, c.byID[id], replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}})
+		put(c, c.partitions.byID[id], replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owners[charge.Len()]}})
 		charge.Add(k)
 	}
 	return charge
@@ -167,7 +167,7 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 	for name, first := range map[string]func(c *Core, id uint64){
 		"not the owner": func(c *Core, id uint64) {
 			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{
-				{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 2, Instance: other}, Partition: c.parts[0].id},
+				{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 2, Instance: other}, Partition: c.partitions.parts[0].id},
 			}})
 		},
 		"lost": func(c *Core, id uint64) {

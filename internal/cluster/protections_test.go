@@ -84,7 +84,7 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	}
 	change(&config)
 	c := New(config)
-	p := c.parts[0]
+	p := c.partitions.parts[0]
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
 	members := []peer.Member{
 		{Name: "a", Instance: self, State: peer.Active, Wire: peer.IDWire},

@@ -88,7 +88,7 @@ func TestAResetIsAskedOfTheNextOwner(t *testing.T) {
 func TestAResetWaitsUntilOneOwnerHasItsKeys(t *testing.T) {
 	c, _, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, third)
-	first, second := c.byID[table.PartitionOf(charge.Key(0))], c.byID[table.PartitionOf(charge.Key(1))]
+	first, second := c.partitions.byID[table.PartitionOf(charge.Key(0))], c.partitions.byID[table.PartitionOf(charge.Key(1))]
 	heard(c, first)
 	var x told
 	c.Reset(charge, x.done)

@@ -25,10 +25,10 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 	for lo := uint64(1); len(owners) < 2; lo += 1 << 60 {
 		k := limiter.Key{Hash: limiter.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
 		id := table.PartitionOf(&k)
-		if c.byID[id] == nil {
-			c.add(id)
+		if c.partitions.byID[id] == nil {
+			c.partitions.add(id)
 		}
-		p, owner := c.byID[id], []peer.Instance{other, third}[len(owners)]
+		p, owner := c.partitions.byID[id], []peer.Instance{other, third}[len(owners)]
 		put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: owner}})
 		charge.Add(k)
 		owners = append(owners, owner)

@@ -71,13 +71,13 @@ func (t *turn) Handle(q *route.Request, answer, idle *limiter.Decision) (route.V
 
 // Learn records an owner that another member named, see [route.Node].
 func (t *turn) Learn(partition uint16, owner peer.Epoch, doubt bool) {
-	t.c.at(t, partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, owner, doubt) })
+	t.c.partitions.at(t, partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, owner, doubt) })
 }
 
 // Doubt doubts the owner of a partition, which did not answer, if it is not in the view,
 // see [route.Node]. It does not wait for the partition's lock.
 func (t *turn) Doubt(partition uint16) {
-	p := t.c.byID[partition]
+	p := t.c.partitions.byID[partition]
 	if p == nil {
 		return
 	}

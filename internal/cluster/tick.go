@@ -87,7 +87,7 @@ func (c *Core) pulse(t *turn) {
 	c.pace.wakeUp(t.Now)
 	c.pace.easeUntil.Store(int64(t.Now + replica.EaseFor))
 	c.mesh.Restart(t.Now)
-	c.each(t, (*replica.Replica).Late)
+	c.partitions.each(t, (*replica.Replica).Late)
 }
 
 // goOn records progress of the running tick, after it has checked for a pause.

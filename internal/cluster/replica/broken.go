@@ -26,10 +26,10 @@ const (
 // panic skips a part of that, but each effect is whole.
 func (p *Replica) Break(t *Turn) {
 	t.event(Broken)
-	again := p.brokeAt != 0 && t.Now-p.brokeAt < giveUpFor
-	p.brokeAt = t.Now
+	again := p.breakage.brokeAt != 0 && t.Now-p.breakage.brokeAt < giveUpFor
+	p.breakage.brokeAt = t.Now
 	if again {
-		p.givenUp = true
+		p.breakage.givenUp = true
 		t.event(GivenUp)
 	}
 	own, parked := p.own, p.waiting
@@ -46,18 +46,18 @@ func (p *Replica) Break(t *Turn) {
 // forgetHeld clears the state held, the waiting requests and the work in progress. own
 // is the former ownership, or nil.
 func (p *Replica) forgetHeld(t *Turn, own *Ownership) {
-	p.own, p.waiting, p.round = nil, nil, nil
+	p.own, p.waiting, p.claiming.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
-	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
-	p.pushFrom, p.pushNext = 0, 0
-	p.stagedSeq, p.stagedNext = 0, 0
-	p.unstage(p.node)
-	p.tries, p.seekAt, p.seekIn, p.quiet = 0, 0, 0, 0
-	p.lost = [2]lostOwner{}
+	p.pushing.unpushed, p.pushing.pushedTo, p.pushing.pushes = false, 0, 0
+	p.arriving.pushFrom, p.arriving.pushNext = 0, 0
+	p.staging.stagedSeq, p.staging.stagedNext = 0, 0
+	p.staging.unstage(p.node)
+	p.claiming.tries, p.seeking.seekAt, p.seeking.seekIn, p.claiming.quiet = 0, 0, 0, 0
+	p.seeking.lost = [2]lostOwner{}
 	if own == nil {
 		return
 	}
-	p.yields, p.urgeAt, p.urges = true, t.Now, 0
+	p.breakage.yields, p.breakage.urgeAt, p.breakage.urges = true, t.Now, 0
 	switch {
 	case own.heir != nil:
 		p.heir = own.heir.to
@@ -87,11 +87,11 @@ func (p *Replica) refuseAll(t *Turn, own *Ownership, waiting []Request) {
 
 // tickBroken does the work that is due after the partition broke.
 func (p *Replica) tickBroken(t *Turn) {
-	if p.givenUp && t.Now-p.brokeAt >= giveUpFor {
-		p.givenUp = false
+	if p.breakage.givenUp && t.Now-p.breakage.brokeAt >= giveUpFor {
+		p.breakage.givenUp = false
 		t.Routed = true
 	}
-	if p.yields && (p.owner != p.mine || t.Now >= p.urgeAt) {
+	if p.breakage.yields && (p.owner != p.mine || t.Now >= p.breakage.urgeAt) {
 		p.urge(t)
 	}
 }
@@ -101,12 +101,12 @@ func (p *Replica) tickBroken(t *Turn) {
 // continues from the best copy.
 func (p *Replica) urge(t *Turn) {
 	heir := p.heir
-	if p.owner != p.mine || heir == 0 || heir == p.node.Self || p.urges >= maxUrges || !t.View.Has(heir) {
-		p.yields = false
+	if p.owner != p.mine || heir == 0 || heir == p.node.Self || p.breakage.urges >= maxUrges || !t.View.Has(heir) {
+		p.breakage.yields = false
 		return
 	}
-	p.urgeAt = t.Now + p.node.Pace.Eased(backedOff(resendAfter, p.urges))
-	p.urges++
+	p.breakage.urgeAt = t.Now + p.node.Pace.Eased(backedOff(resendAfter, p.breakage.urges))
+	p.breakage.urges++
 	q := peer.Claim{Partition: p.id, Kind: peer.Takeover, For: heir}
 	t.sendClaim(heir, q)
 }
@@ -114,9 +114,9 @@ func (p *Replica) urge(t *Turn) {
 // urged takes over if this node is the heir and the request comes from its owner, which
 // has just lost its state.
 func (p *Replica) urged(t *Turn, from peer.Instance) {
-	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.round != nil && p.round.kind != peer.Ask || t.Now < p.quiet {
+	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || t.Now < p.claiming.quiet {
 		return
 	}
-	p.round = nil
+	p.claiming.round = nil
 	p.takeOver(t)
 }

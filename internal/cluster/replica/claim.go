@@ -35,9 +35,9 @@ type answer struct {
 // known owner, and for a question also the heir. base is the epoch above which an owner
 // ends the claim.
 func (p *Replica) startRound(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
-	p.rounds++
-	r := &claimRound{kind: kind, id: p.rounds, owner: owner, base: base, before: p.pledged(), started: t.Now}
-	p.round = r
+	p.claiming.rounds++
+	r := &claimRound{kind: kind, id: p.claiming.rounds, owner: owner, base: base, before: p.pledged(), started: t.Now}
+	p.claiming.round = r
 	r.invite(t, p)
 	if kind != peer.Ask {
 		r.counter = max(p.top, p.grant, p.owner.Counter) + 1
@@ -110,7 +110,7 @@ func (r *claimRound) viewChanged(t *Turn, p *Replica) {
 	n := len(r.whom)
 	r.invite(t, p)
 	if r.kind == peer.LastResort && p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self {
-		p.round = nil // another member does this now
+		p.claiming.round = nil // another member does this now
 		return
 	}
 	for _, w := range r.whom[n:] {
@@ -158,14 +158,14 @@ func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
 		case c.Counter > p.grant && c.Counter > p.owner.Counter && !p.holdsAgainst(c):
 			granted = true
 			p.vote = vote{c.Counter, from, c.For, c.Kind}
-			if r := p.round; r != nil && r.kind != peer.Ask && r.counter < c.Counter {
+			if r := p.claiming.round; r != nil && r.kind != peer.Ask && r.counter < c.Counter {
 				// This node's own lower claim would be refused elsewhere.
 				p.refused(t)
 			}
 		}
 	}
 	owner := p.owner
-	if r := p.round; r != nil && r.granted && r.retryAt == 0 {
+	if r := p.claiming.round; r != nil && r.granted && r.retryAt == 0 {
 		owner = r.epoch(p) // others may have recorded it, and doubt it otherwise
 	}
 	a := peer.Answer{
@@ -190,7 +190,7 @@ func (p *held) holdsAgainst(c peer.Claim) bool {
 }
 
 func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
-	r := p.round
+	r := p.claiming.round
 	p.top = max(p.top, a.Top)
 	if r != nil && a.Round == r.id {
 		for i, w := range r.whom {
@@ -200,14 +200,14 @@ func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
 		}
 	}
 	p.learn(t, a.Owner, a.Heir)
-	if p.round == r && r != nil && a.Round == r.id {
+	if p.claiming.round == r && r != nil && a.Round == r.id {
 		r.evaluate(t, p)
 	}
 }
 
 // evaluate ends the round as soon as the answers allow.
 func (r *claimRound) evaluate(t *Turn, p *Replica) {
-	if p.round != r || r.retryAt != 0 {
+	if p.claiming.round != r || r.retryAt != 0 {
 		return
 	}
 	if r.doubts.Instance != 0 {
@@ -353,19 +353,19 @@ func (r *claimRound) takes() bool { return r.kind == peer.Takeover || r.kind == 
 // and a random time of up to claimPause * 2^tries.
 func (p *Replica) refused(t *Turn) {
 	// Competing claims could collide for ever, so the pause grows.
-	p.tries = min(p.tries+1, 5)
-	p.round.retryAt = t.Now + claimPause/2 + p.node.Random(claimPause<<p.tries)
+	p.claiming.tries = min(p.claiming.tries+1, 5)
+	p.claiming.round.retryAt = t.Now + claimPause/2 + p.node.Random(claimPause<<p.claiming.tries)
 	p.watch(t)
 }
 
 // abandon ends a claim that is not needed: the owner is alive, or another member owns by
 // now. alive is the member that decides, 0 if unknown.
 func (p *Replica) abandon(t *Turn, alive peer.Instance) {
-	r := p.round
+	r := p.claiming.round
 	p.giveUp()
 	switch r.kind {
 	case peer.Takeover:
-		p.quiet = t.Now + resendAfter
+		p.claiming.quiet = t.Now + resendAfter
 		p.answerParked(t, alive)
 		p.seekLater(t)
 	case peer.LastResort:
@@ -377,7 +377,7 @@ func (p *Replica) abandon(t *Turn, alive peer.Instance) {
 // pledged returns the highest claim that this node granted, but for a takeover of its own that
 // it can still give up, as no member has been asked to record its epoch.
 func (p *Replica) pledged() vote {
-	if r := p.round; r != nil && r.kind == peer.Takeover && !r.granted && p.grantTo == p.node.Self && p.grant == r.counter {
+	if r := p.claiming.round; r != nil && r.kind == peer.Takeover && !r.granted && p.grantTo == p.node.Self && p.grant == r.counter {
 		return r.before
 	}
 	return p.vote
@@ -385,11 +385,11 @@ func (p *Replica) pledged() vote {
 
 // giveUp ends the round, and this node's own grant to it. That grant counted for this claim alone,
 // which never succeeds now: top keeps its counter from being used again.
-func (p *Replica) giveUp() { p.vote, p.round = p.pledged(), nil }
+func (p *Replica) giveUp() { p.vote, p.claiming.round = p.pledged(), nil }
 
 // claimed ends a claim that succeeded.
 func (p *Replica) claimed(t *Turn, r *claimRound) {
-	p.round, p.tries = nil, 0
+	p.claiming.round, p.claiming.tries = nil, 0
 	e := r.epoch(p)
 	switch r.kind {
 	case peer.Takeover:
@@ -419,17 +419,17 @@ func (p *Replica) claimed(t *Turn, r *claimRound) {
 // just ended. The shell calls it for a request of another member, which cannot reach the
 // owner; this node must be heir.
 func (p *Replica) TakesOver(t *Turn) bool {
-	if p.round != nil && p.round.kind == peer.Takeover {
+	if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {
 		return true
 	}
-	if p.round != nil || p.fresh {
+	if p.claiming.round != nil || p.fresh {
 		return false
 	}
-	if t.Now < p.quiet {
+	if t.Now < p.claiming.quiet {
 		return false
 	}
 	p.takeOver(t)
-	return p.role == peer.Owned || p.round != nil
+	return p.role == peer.Owned || p.claiming.round != nil
 }
 
 // takeOver claims the partition, as heir of an owner that cannot be reached.
@@ -443,8 +443,8 @@ func (p *Replica) takeOver(t *Turn) {
 func (p *Replica) missOwner(t *Turn) {
 	switch {
 	case t.View.Has(p.owner.Instance):
-		p.seekAt, p.seekIn = 0, 0
-	case t.Now >= p.seekAt:
+		p.seeking.seekAt, p.seeking.seekIn = 0, 0
+	case t.Now >= p.seeking.seekAt:
 		p.takeOver(t)
 	}
 }

@@ -22,11 +22,11 @@ func claims(t *testing.T) (*Replica, *Turn, peer.Epoch) {
 	l.now += claimWithin
 	tn.Now = l.now
 	tn.Reset()
-	p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Owner: before})
-	if p.round == nil || !p.round.granted || p.role != peer.Heir {
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: before})
+	if p.claiming.round == nil || !p.claiming.round.granted || p.role != peer.Heir {
 		t.Fatalf("the takeover was granted; the role is %d", p.role)
 	}
-	return p, tn, p.round.epoch(p)
+	return p, tn, p.claiming.round.epoch(p)
 }
 
 // What a majority has granted is decided when a majority has recorded the new epoch.
@@ -40,7 +40,7 @@ func TestAnEpochIsRecordedByAMajority(t *testing.T) {
 	if !announced {
 		t.Error("the epoch is not announced to the member that granted it")
 	}
-	p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 	if p.role != peer.Owned || p.epoch != e {
 		t.Errorf("recorded, the role is %d under %v", p.role, p.epoch)
 	}
@@ -49,8 +49,8 @@ func TestAnEpochIsRecordedByAMajority(t *testing.T) {
 // A member that has granted a later claim since does not record the epoch.
 func TestAGrantMayBeOverruledBeforeItIsRecorded(t *testing.T) {
 	p, tn, e := claims(t)
-	p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Owner: p.owner, Grant: e.Counter + 1, Top: e.Counter + 1})
-	if p.role != peer.Heir || p.round == nil || p.round.retryAt == 0 {
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Owner: p.owner, Grant: e.Counter + 1, Top: e.Counter + 1})
+	if p.role != peer.Heir || p.claiming.round == nil || p.claiming.round.retryAt == 0 {
 		t.Errorf("the role is %d, and the claim is not repeated", p.role)
 	}
 }
@@ -59,8 +59,8 @@ func TestAGrantMayBeOverruledBeforeItIsRecorded(t *testing.T) {
 // abandon the claim would leave them with an owner that does not exist.
 func TestAGrantedTakeoverGoesOn(t *testing.T) {
 	p, tn, e := claims(t)
-	p.onAnswer(tn, third, peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: p.epoch, Owner: p.owner})
-	if p.round == nil {
+	p.onAnswer(tn, third, peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: p.epoch, Owner: p.owner})
+	if p.claiming.round == nil {
 		t.Fatal("the claim is abandoned")
 	}
 	// Who doubts the new owner meanwhile is told that it is there.
@@ -69,7 +69,7 @@ func TestAGrantedTakeoverGoesOn(t *testing.T) {
 	if got := tn.List[0].Answer.Owner; got != e {
 		t.Errorf("it names the owner %v, want %v", got, e)
 	}
-	p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 	if p.role != peer.Owned {
 		t.Errorf("the role is %d", p.role)
 	}
@@ -84,24 +84,24 @@ func TestAnHeirClaimsAgain(t *testing.T) {
 	before := peer.Epoch{Counter: 4, Instance: third}
 	p.Begin(tn, Fixture{Role: peer.Heir, Epoch: before, Owner: before, Heir: self})
 	p.ViewChanged(tn)
-	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
-	if p.round != nil {
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	if p.claiming.round != nil {
 		t.Fatal("the owner is alive, and the heir still claims")
 	}
 	for end := l.now + resendAfter; l.now < end; l.now += TickEvery {
 		if tn.Now = l.now; p.Tick(tn) == Never {
 			t.Fatalf("%v before the next claim no tick is wanted any more", (end - l.now).Duration())
 		}
-		if p.round != nil {
+		if p.claiming.round != nil {
 			t.Fatalf("it claims %v early", (end - l.now).Duration())
 		}
 	}
 	tn.Now = l.now
 	p.Tick(tn)
-	if p.round == nil {
+	if p.claiming.round == nil {
 		t.Fatal("it does not claim again")
 	}
-	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
 	tn.View = view.New(self, members(self, other, third), seats{2, 0}, 3, 3)
 	p.ViewChanged(tn)
 	if p.Tick(tn) != Never {

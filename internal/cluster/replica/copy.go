@@ -147,10 +147,10 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 		return
 	}
 	p.learn(t, b.Epoch, 0)
-	if p.unpushed || p.role >= peer.Sealed {
+	if p.pushing.unpushed || p.role >= peer.Sealed {
 		return // the owner resends; by then it may have merged what is here
 	}
-	if p.givenUp {
+	if p.breakage.givenUp {
 		if b.Kind == peer.Handover {
 			p.ack(t, from, b, peer.Refused)
 		} // without an answer the owner suspends this node as heir
@@ -188,12 +188,12 @@ func (p *held) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq {
-		p.unstage(p.node) // a later state is already here
+		p.staging.unstage(p.node) // a later state is already here
 		return true
 	}
 	p.node.Store.Drop(int(p.id))
-	err := p.node.Store.Import(int(p.id), t.At, p.staged, table.Replace)
-	p.unstage(p.node)
+	err := p.node.Store.Import(int(p.id), t.At, p.staging.staged, table.Replace)
+	p.staging.unstage(p.node)
 	if err != nil {
 		t.problem("a snapshot of a partition cannot be kept", err)
 		p.drop()
@@ -277,12 +277,12 @@ func (p *Replica) onRevoke(t *Turn, from peer.Instance, r peer.Revoke) {
 	}
 	if p.role == peer.Heir && p.epoch == r.Epoch && p.appointment <= r.Appointment {
 		p.role, p.appointment = peer.Copy, 0
-		if p.round != nil && p.round.kind == peer.Takeover {
+		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {
 			p.giveUp()
 			p.answerParked(t, from)
 		}
 	}
-	if r.Drop && p.role == peer.Copy && !p.unpushed && p.epoch.Compare(r.Epoch) <= 0 {
+	if r.Drop && p.role == peer.Copy && !p.pushing.unpushed && p.epoch.Compare(r.Epoch) <= 0 {
 		p.drop()
 	}
 	if r.Appointment == 0 {

@@ -24,18 +24,18 @@ const (
 
 // Doubt asks all members whether the owner that this node believes in exists.
 func (p *Replica) Doubt(t *Turn) {
-	if p.givenUp || p.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.node.Self || t.Now < p.doubtAt {
+	if p.breakage.givenUp || p.claiming.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.node.Self || t.Now < p.doubting.doubtAt {
 		return
 	}
-	if p.doubtOf != p.owner {
-		p.doubtOf, p.doubtIn = p.owner, doubtEvery
+	if p.doubting.doubtOf != p.owner {
+		p.doubting.doubtOf, p.doubting.doubtIn = p.owner, doubtEvery
 	}
-	p.doubtAt = t.Now + p.doubtIn
-	p.doubtIn = min(2*p.doubtIn, doubtSlowest)
+	p.doubting.doubtAt = t.Now + p.doubting.doubtIn
+	p.doubting.doubtIn = min(2*p.doubting.doubtIn, doubtSlowest)
 	p.announceKnown(t, p.owner.Instance) // so that it never claims the very epoch that it denies now
-	p.rounds++
-	r := &claimRound{kind: peer.Ask, id: p.rounds, started: t.Now, doubts: p.owner}
-	p.round = r
+	p.claiming.rounds++
+	r := &claimRound{kind: peer.Ask, id: p.claiming.rounds, started: t.Now, doubts: p.owner}
+	p.claiming.round = r
 	r.invite(t, p)
 	r.send(t, p)
 	p.watch(t)
@@ -73,7 +73,7 @@ func (p *Replica) doubted(t *Turn, r *claimRound) {
 }
 
 func (p *Replica) settleDoubt(t *Turn) {
-	p.round = nil
+	p.claiming.round = nil
 	p.manage(t)
 }
 
@@ -93,11 +93,11 @@ func (p *Replica) disprove(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	p.owner, p.heir = owner, heir
 	// No later owner has merged the state held here, and none will. It is a copy like
 	// any other.
-	p.unpushed, p.pushedTo, p.pushes = false, 0, 0
-	p.seekAt, p.seekIn = 0, 0
+	p.pushing.unpushed, p.pushing.pushedTo, p.pushing.pushes = false, 0, 0
+	p.seeking.seekAt, p.seeking.seekIn = 0, 0
 	if p.role == peer.Copy && p.epoch == p.mine && p.owner == p.mine {
 		// This node stopped deciding for that owner. Its heir waits for it.
-		p.yields, p.urgeAt, p.urges = true, t.Now, 0
+		p.breakage.yields, p.breakage.urgeAt, p.breakage.urges = true, t.Now, 0
 		p.watch(t)
 	}
 	p.reroute(t)

@@ -19,7 +19,7 @@ func TestTheHeirOfAnOwnerThatStoppedInVain(t *testing.T) {
 	tn.Now = l.now
 	p.Doubt(tn)
 	tn.Reset()
-	p.onAnswer(tn, third, peer.Answer{Partition: p.id, Round: p.round.id, Owner: mine, Heir: other})
+	p.onAnswer(tn, third, peer.Answer{Partition: p.id, Round: p.claiming.round.id, Owner: mine, Heir: other})
 	for range 3 {
 		l.now += TickEvery
 		tn.Now = l.now

@@ -21,7 +21,7 @@ func (p *Replica) Due(t *Turn) limiter.Tick {
 
 // pending reports whether a replica that is not settled needs another tick.
 func (p *Replica) pending(t *Turn) bool {
-	return p.givenUp || p.yields || p.round != nil || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.staged != nil || p.fresh && t.mayLearn() ||
+	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
 		p.own != nil && (p.own.busy() || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
 }
 
@@ -37,7 +37,7 @@ func (p *Replica) settled(t *Turn) bool {
 		return false
 	case len(own.withheld)+len(own.awaited)+len(own.unsettled)+len(own.contenders) > 0 || t.Now >= own.overdueUntil():
 		return false
-	case p.givenUp || p.yields || p.round != nil || p.unpushed || len(p.waiting) > 0 || p.seekAt != 0 || p.staged != nil || p.fresh:
+	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:
 		return false
 	case own.giver != 0 && t.Now-own.since <= backAfter:
 		return false

@@ -22,7 +22,7 @@ type Fixture struct {
 func (p *Replica) Begin(t *Turn, f Fixture) {
 	p.role, p.epoch, p.owner, p.heir, p.fresh = f.Role, f.Epoch, f.Owner, f.Heir, f.Fresh
 	p.top = max(p.top, f.Epoch.Counter, f.Owner.Counter)
-	p.round, p.appointment = nil, 0
+	p.claiming.round, p.appointment = nil, 0
 	if f.Role == peer.Heir {
 		p.appointment = 1
 	}

@@ -76,7 +76,7 @@ func (p *Replica) tickHandover(t *Turn) {
 	case h.goneAt == 0:
 		// Send once more: the receiver has claimWithin to answer.
 		h.goneAt, h.sentAt = t.Now, 0
-	case t.Now-h.goneAt >= claimWithin && p.round == nil:
+	case t.Now-h.goneAt >= claimWithin && p.claiming.round == nil:
 		p.startRound(t, peer.Reopen, p.node.Self, p.epoch)
 	}
 }
@@ -91,14 +91,14 @@ func (p *Replica) confirmed(t *Turn) {
 	}
 	p.seq = own.handover.seq
 	p.disown()
-	p.round = nil
+	p.claiming.round = nil
 	p.role, p.appointment = peer.Copy, 0
 	next := p.owner
 	if p.revoked != next || p.revokedN < 1 {
 		// The giver is the receiver's first heir.
 		p.role, p.appointment, p.epoch, p.heir = peer.Heir, 1, next, p.node.Self
 	}
-	p.unpushed = false
+	p.pushing.unpushed = false
 	p.reroute(t)
 	p.settleParked(t)
 }
@@ -120,7 +120,7 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 	p.giveUp()
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
-	p.appointment, p.seekAt, p.seekIn = 0, 0, 0
+	p.appointment, p.seeking.seekAt, p.seeking.seekIn = 0, 0, 0
 	p.own = p.newOwnership(t)
 	p.own.giver, p.own.appointing = giver, 1
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
@@ -150,7 +150,7 @@ func (p *Replica) GiverAnswers(t *Turn, within limiter.Tick) bool {
 // it.
 func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {
 	own := p.own
-	if p.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
+	if p.claiming.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
 		return
 	}
 	own.heir.heard(a.Ping)
@@ -169,10 +169,10 @@ func (p *Replica) reopened(t *Turn, e peer.Epoch) {
 // overtaken.
 func (p *Replica) push(t *Turn) {
 	to := p.owner.Instance
-	if !p.unpushed || to == 0 || to == p.node.Self || p.pushedTo == to {
+	if !p.pushing.unpushed || to == 0 || to == p.node.Self || p.pushing.pushedTo == to {
 		return
 	}
-	p.pushedTo, p.pushedAt = to, t.Now
+	p.pushing.pushedTo, p.pushing.pushedAt = to, t.Now
 	p.sendAll(t, to, peer.Batch{Kind: peer.Push, Epoch: p.epoch, Seq: p.seq, Ping: p.node.Pace.NextPing()})
 	p.watch(t)
 }
@@ -185,13 +185,13 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 		}
 		return
 	}
-	if p.pushFrom != from || b.First {
-		p.pushFrom, p.pushNext = from, 0
+	if p.arriving.pushFrom != from || b.First {
+		p.arriving.pushFrom, p.arriving.pushNext = from, 0
 	}
-	if b.Base != p.pushNext {
+	if b.Base != p.arriving.pushNext {
 		return // a part was lost; the sender repeats the push
 	}
-	p.pushNext++
+	p.arriving.pushNext++
 	var all []table.Entry
 	for _, k := range keys {
 		if !p.own.resetSince(k.Hi, b.Epoch.Counter) {
@@ -223,8 +223,8 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 
 // pushed records that the later owner has merged what was decided here.
 func (p *Replica) pushed(t *Turn, from peer.Instance, a *peer.Ack) {
-	if p.unpushed && a.Epoch == p.epoch && from == p.pushedTo {
-		p.unpushed, p.pushedTo = false, 0
+	if p.pushing.unpushed && a.Epoch == p.epoch && from == p.pushing.pushedTo {
+		p.pushing.unpushed, p.pushing.pushedTo = false, 0
 		p.dropOutdated(p.heir)
 		p.manage(t)
 	}

@@ -61,28 +61,28 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 		"its own claim, not granted yet": {func(_ *lab, p *Replica, tn *Turn) { p.takeOver(tn) }, true},
 		"its own claim, repeated": {func(l *lab, p *Replica, tn *Turn) {
 			p.takeOver(tn)
-			p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Grant: 6, Top: 6, Owner: e})
-			l.now = p.round.retryAt
+			p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Grant: 6, Top: 6, Owner: e})
+			l.now = p.claiming.round.retryAt
 			tn.Now = l.now
 			p.Tick(tn)
-			if p.round == nil || p.round.counter < 7 || p.round.retryAt != 0 {
+			if p.claiming.round == nil || p.claiming.round.counter < 7 || p.claiming.round.retryAt != 0 {
 				t.Fatalf("premise: the claim is repeated: %s", p.Describe(tn))
 			}
 		}, true},
 		"its own claim, which the owner ended": {func(_ *lab, p *Replica, tn *Turn) {
 			p.takeOver(tn)
-			p.onAnswer(tn, third, peer.Answer{Round: p.round.id, Role: peer.Owned, Epoch: e, Owner: e})
-			if p.round != nil {
+			p.onAnswer(tn, third, peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: e, Owner: e})
+			if p.claiming.round != nil {
 				t.Fatal("premise: the owner lives, and the claim is over")
 			}
 		}, true},
 		"its own claim, whose epoch is being recorded": {func(l *lab, p *Replica, tn *Turn) {
 			p.takeOver(tn)
-			p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+			p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 			l.now += claimWithin
 			tn.Now = l.now
 			p.Tick(tn)
-			if p.round == nil || !p.round.granted {
+			if p.claiming.round == nil || !p.claiming.round.granted {
 				t.Fatalf("premise: the claim is granted: %s", p.Describe(tn))
 			}
 		}, false},
@@ -110,8 +110,8 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 			t.Errorf("%s: the handover is taken: %t", name, took)
 			continue
 		}
-		if test.takes && (p.grant != 5 || p.grantTo != third || p.top != top || p.round != nil && p.round.kind == peer.Takeover) {
-			t.Errorf("%s: afterwards it has granted %d to %v, knows the counter %d and claims %+v", name, p.grant, p.grantTo, p.top, p.round)
+		if test.takes && (p.grant != 5 || p.grantTo != third || p.top != top || p.claiming.round != nil && p.claiming.round.kind == peer.Takeover) {
+			t.Errorf("%s: afterwards it has granted %d to %v, knows the counter %d and claims %+v", name, p.grant, p.grantTo, p.top, p.claiming.round)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func transferring(t *testing.T) (*Replica, *Turn) {
 	l, p, tn := closedOwner(t)
 	tn.View = view.New(self, members(self, other, third), seats{1, 0}, 3, 3)
 	p.ViewChanged(tn)
-	if p.round == nil || p.round.kind != peer.Transfer {
+	if p.claiming.round == nil || p.claiming.round.kind != peer.Transfer {
 		t.Fatal("no transfer is claimed")
 	}
 	l.now += claimWithin
@@ -133,7 +133,7 @@ func transferring(t *testing.T) (*Replica, *Turn) {
 // A handover needs the receiver's own grant. A majority is not enough.
 func TestATransferNeedsItsReceiver(t *testing.T) {
 	p, tn := transferring(t)
-	r := p.round
+	r := p.claiming.round
 	p.onAnswer(tn, third, peer.Answer{Round: r.id, Granted: true, Owner: p.owner})
 	if p.Tick(tn); p.role != peer.Owned {
 		t.Fatalf("without the receiver's grant the role is %d", p.role)
@@ -157,12 +157,12 @@ func TestATransferEnds(t *testing.T) {
 		"another is heir":                  func(p *Replica, _ *Turn) { p.own.heir.to = third },
 	} {
 		p, tn := transferring(t)
-		r := p.round
-		if p.Tick(tn); p.round != r {
+		r := p.claiming.round
+		if p.Tick(tn); p.claiming.round != r {
 			t.Fatal("the transfer ends by itself")
 		}
 		change(p, tn)
-		if p.Tick(tn); p.round == r {
+		if p.Tick(tn); p.claiming.round == r {
 			t.Errorf("%s: the transfer goes on", name)
 		}
 	}
@@ -228,15 +228,15 @@ func TestAGiverThatSeemsToJoinIsHeir(t *testing.T) {
 		p.own.giver, p.own.renew = test.giver, true
 		p.manage(tn)
 		for range 2 { // it grants the claim, and records it
-			if p.round == nil {
+			if p.claiming.round == nil {
 				t.Fatalf("%s: premise: the owner renews", name)
 			}
-			a := peer.Answer{Round: p.round.id, Granted: true, Role: peer.Heir, Epoch: e, Owner: e}
-			if p.round.granted {
-				a.Owner = p.round.epoch(p)
+			a := peer.Answer{Round: p.claiming.round.id, Granted: true, Role: peer.Heir, Epoch: e, Owner: e}
+			if p.claiming.round.granted {
+				a.Owner = p.claiming.round.epoch(p)
 			}
 			for _, m := range all[1:] {
-				if p.round != nil {
+				if p.claiming.round != nil {
 					p.onAnswer(tn, m.Instance, a)
 				}
 			}
@@ -271,10 +271,10 @@ func TestAnOwnerThatLeavesAsksNobodyToDropItsCopy(t *testing.T) {
 		all[0].State, all[1].State, all[2].State, tn.State = test.owner, peer.Leaving, test.third, test.owner
 		tn.View = view.New(self, all, seats{0, -1}, 3, 3)
 		p.ViewChanged(tn)
-		if p.round == nil || p.round.kind != peer.Ask {
+		if p.claiming.round == nil || p.claiming.round.kind != peer.Ask {
 			t.Fatalf("%s: premise: it asks who has a copy: %s", name, p.Describe(tn))
 		}
-		id := p.round.id
+		id := p.claiming.round.id
 		p.onAnswer(tn, other, peer.Answer{Round: id, Role: peer.Copy, Epoch: p.epoch, Owner: p.epoch})
 		p.onAnswer(tn, third, peer.Answer{Round: id, Owner: p.epoch})
 		drops := slices.ContainsFunc(sent(tn, SendRevoke), func(e Effect) bool { return e.To == other && e.Revoke.Drop })

@@ -13,7 +13,7 @@ import (
 // it is the ring's successor.
 func (p *Replica) manageHeir(t *Turn) {
 	own, v := p.own, t.View
-	if p.round != nil || own.handover != nil {
+	if p.claiming.round != nil || own.handover != nil {
 		return
 	}
 	want := own.wanted(t)
@@ -61,7 +61,7 @@ func (p *Replica) seekCopies(t *Turn, v *view.View) {
 		return
 	}
 	p.startRound(t, peer.Ask, 0, peer.Epoch{})
-	if r := p.round; r != nil {
+	if r := p.claiming.round; r != nil {
 		for _, i := range near {
 			if n := len(r.whom); r.add(p, i) {
 				r.sendTo(t, p, r.whom[n])
@@ -95,7 +95,7 @@ func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 			}
 		}
 	}
-	p.round = nil
+	p.claiming.round = nil
 	p.own.seekCopiesAt = t.Now + resendAfter
 	if all {
 		p.own.soleCopy = true

@@ -61,8 +61,8 @@ func (k *knowledge) Fresh() bool { return k.fresh }
 // Info returns what the node holds at the time now.
 func (p *Replica) Info(now limiter.Tick) Info {
 	info := Info{
-		ID: int(p.id), Seq: p.seq, Owner: p.owner, Fresh: p.fresh, GivenUp: p.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
-		Busy: p.round != nil || p.unpushed,
+		ID: int(p.id), Seq: p.seq, Owner: p.owner, Fresh: p.fresh, GivenUp: p.breakage.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
+		Busy: p.claiming.round != nil || p.pushing.unpushed,
 	}
 	info.Role, info.Epoch, info.Heir, info.Appointment = p.Claim()
 	own := p.own
@@ -100,7 +100,7 @@ func (p *Replica) Claim() (role peer.Role, epoch peer.Epoch, heir peer.Instance,
 func (p *Replica) Settled(t *Turn) bool {
 	mine := t.View.Owner(p.id) == p.node.Self
 	switch {
-	case p.fresh || p.unpushed || p.role == peer.Sealed || mine != (p.role == peer.Owned):
+	case p.fresh || p.pushing.unpushed || p.role == peer.Sealed || mine != (p.role == peer.Owned):
 		return false
 	case !mine:
 		return true
@@ -120,7 +120,7 @@ func (p *Replica) Vacated(v *view.View) bool {
 	if v.NoOtherActive() && !v.Active(v.Owner(p.id)) && v.Joining() == 0 {
 		return true // no member is left to take it, and none is joining
 	}
-	return p.role < peer.Heir && !p.unpushed && p.round == nil
+	return p.role < peer.Heir && !p.pushing.unpushed && p.claiming.round == nil
 }
 
 // short returns the first four characters of an instance.
@@ -129,13 +129,13 @@ func short(i peer.Instance) string { s := i.String(); return s[:4] }
 // Describe returns one line on what this node holds and does, for debugging.
 func (p *Replica) Describe(t *Turn) string {
 	s := fmt.Sprintf("%v ep %d owner %d/%s heir %s", []string{"-", "copy", "HEIR", "SEALED", "OWNED"}[p.role], p.epoch.Counter, p.owner.Counter, short(p.owner.Instance), short(p.heir))
-	if p.unpushed {
+	if p.pushing.unpushed {
 		s += " unpushed"
 	}
 	if p.fresh {
 		s += " fresh"
 	}
-	if r := p.round; r != nil {
+	if r := p.claiming.round; r != nil {
 		s += fmt.Sprintf(" round %d c%d", r.kind, r.counter)
 		for i, w := range r.whom {
 			a := r.answers[i]

@@ -99,9 +99,9 @@ func TestALastResortBehindAnotherCopy(t *testing.T) {
 		p.startRound(tn, peer.LastResort, other, p.owner)
 		l.now += claimWithin
 		tn.Now = l.now
-		a := peer.Answer{Round: p.round.id, Granted: true, Role: one.answers, Epoch: one.epoch, Seq: one.seq}
+		a := peer.Answer{Round: p.claiming.round.id, Granted: true, Role: one.answers, Epoch: one.epoch, Seq: one.seq}
 		p.onAnswer(tn, self, a)
-		if r := p.round; r != nil && r.granted {
+		if r := p.claiming.round; r != nil && r.granted {
 			a.Owner = r.epoch(p)
 			p.onAnswer(tn, self, a)
 		}
@@ -129,12 +129,12 @@ func TestALastResortIsGrantedByAll(t *testing.T) {
 	const fifth peer.Instance = 0xe
 	granted := func(p *Replica, tn *Turn, role peer.Role, from ...peer.Instance) bool {
 		for _, i := range from {
-			if p.round == nil {
+			if p.claiming.round == nil {
 				return false
 			}
-			p.onAnswer(tn, i, peer.Answer{Round: p.round.id, Granted: true, Role: role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner})
+			p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true, Role: role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner})
 		}
-		return p.round != nil && p.round.granted
+		return p.claiming.round != nil && p.claiming.round.granted
 	}
 	p, tn := begins(fifth)
 	if granted(p, tn, peer.Copy, other, third) {
@@ -144,7 +144,7 @@ func TestALastResortIsGrantedByAll(t *testing.T) {
 		t.Error("all but the owner have granted it, and it does not go on")
 	}
 	p, tn = begins(fifth)
-	if granted(p, tn, peer.Heir, other, third, fourth) || p.round != nil {
+	if granted(p, tn, peer.Heir, other, third, fourth) || p.claiming.round != nil {
 		t.Error("it goes on, and a member that granted it is the owner's heir")
 	}
 	p, tn = begins(self)
@@ -175,7 +175,7 @@ func TestWhoIsGone(t *testing.T) {
 	if !gone() {
 		t.Error("it is waited for after a second of silence")
 	}
-	p.lost[0] = lostOwner{}
+	p.seeking.lost[0] = lostOwner{}
 	r.answers[0].has = true
 	if !gone() {
 		t.Error("one that has answered, and holds nothing, is waited for")

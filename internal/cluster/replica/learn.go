@@ -31,11 +31,11 @@ func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
 	if p.role >= peer.Sealed && owner.Instance != p.node.Self {
 		p.overtaken(t)
 	}
-	if r := p.round; r != nil && r.takes() && r.base.Before(owner) {
+	if r := p.claiming.round; r != nil && r.takes() && r.base.Before(owner) {
 		p.giveUp() // whoever named the owner, in an answer or otherwise
 		p.watch(t)
 	}
-	p.seekAt, p.seekIn = 0, 0
+	p.seeking.seekAt, p.seeking.seekIn = 0, 0
 	p.reroute(t)
 	p.settleParked(t)
 }
@@ -50,9 +50,9 @@ func (p *Replica) overtaken(t *Turn) {
 	own.handover = nil                   // it was not taken
 	own.takeBack(t, everyEpoch, p.owner) // resets too: the later owner may not have them
 	p.disown()
-	p.round = nil
-	p.role, p.appointment, p.unpushed, p.pushes = peer.Copy, 0, true, 0
-	p.pushedTo = 0
+	p.claiming.round = nil
+	p.role, p.appointment, p.pushing.unpushed, p.pushing.pushes = peer.Copy, 0, true, 0
+	p.pushing.pushedTo = 0
 	t.event(Fenced)
 	p.push(t)
 	p.watch(t)
@@ -63,9 +63,9 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 	before := p.owner.Instance
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
-	p.appointment, p.fresh, p.unpushed = 0, false, false
-	p.unstage(p.node)
-	p.round, p.seekAt, p.seekIn = nil, 0, 0
+	p.appointment, p.fresh, p.pushing.unpushed = 0, false, false
+	p.staging.unstage(p.node)
+	p.claiming.round, p.seeking.seekAt, p.seeking.seekIn = nil, 0, 0
 	p.disown()
 	p.own = p.newOwnership(t)
 	p.own.tookOver, p.own.heard = tookOver, p.node.Pace.LastPing()
@@ -116,14 +116,14 @@ func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
 		p.reroute(t)
 	}
 	p.dropOutdated(a.Heir)
-	if p.unpushed {
+	if p.pushing.unpushed {
 		p.push(t)
 	}
 }
 
 // dropOutdated drops a copy of an earlier epoch once the present owner has an heir.
 func (p *Replica) dropOutdated(heir peer.Instance) {
-	if p.role == peer.Copy && !p.unpushed && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {
+	if p.role == peer.Copy && !p.pushing.unpushed && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {
 		p.drop()
 	}
 }

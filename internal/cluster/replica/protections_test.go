@@ -60,8 +60,8 @@ func TestATakeoverGivesWayToARenewal(t *testing.T) {
 	for kind, gives := range map[peer.ClaimKind]bool{peer.Renew: true, peer.Transfer: true, peer.Reopen: true, peer.Takeover: false} {
 		p, tn := begins(peer.Heir)
 		p.takeOver(tn)
-		p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Granted: true, Grant: 5, GrantKind: kind, GrantFor: third})
-		if ended := p.round == nil; ended != gives {
+		p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Grant: 5, GrantKind: kind, GrantFor: third})
+		if ended := p.claiming.round == nil; ended != gives {
 			t.Errorf("kind %d: the takeover ended %t, want %t", kind, ended, gives)
 		}
 	}
@@ -79,14 +79,14 @@ func TestOnlyMembersInViewGrant(t *testing.T) {
 	tn.Now, tn.View = l.now, view.New(self, members(self, other), seats{1, 0}, 4, 4)
 	p.ViewChanged(tn)
 	for _, i := range []peer.Instance{other, third} {
-		p.onAnswer(tn, i, peer.Answer{Round: p.round.id, Granted: true})
+		p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true})
 	}
-	if p.round == nil || p.round.granted {
+	if p.claiming.round == nil || p.claiming.round.granted {
 		t.Error("two of four in view, and one that is not, are a majority")
 	}
 	tn.View = view.New(self, members(self, other, third), ring, 4, 4)
 	p.ViewChanged(tn)
-	if p.round == nil || !p.round.granted {
+	if p.claiming.round == nil || !p.claiming.round.granted {
 		t.Fatal("three of four are no majority")
 	}
 }
@@ -103,17 +103,17 @@ func TestARecordOfAnInstanceThatIsGone(t *testing.T) {
 	l.now += claimWithin
 	tn.Now = l.now
 	for _, i := range []peer.Instance{other, third, fourth} {
-		p.onAnswer(tn, i, peer.Answer{Round: p.round.id, Granted: true})
+		p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true})
 	}
-	e := p.round.epoch(p)
+	e := p.claiming.round.epoch(p)
 	tn.View = view.New(self, members(self, other, third), seats{2, 0}, 5, 5)
 	for _, i := range []peer.Instance{other, fourth} {
-		p.onAnswer(tn, i, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+		p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 	}
 	if p.role == peer.Owned {
 		t.Fatal("it decides, though one of three that recorded it is gone")
 	}
-	p.onAnswer(tn, third, peer.Answer{Round: p.round.id, Granted: true, Owner: e})
+	p.onAnswer(tn, third, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 	if p.role != peer.Owned {
 		t.Errorf("three of five have recorded it, and the role is %d", p.role)
 	}
@@ -184,8 +184,8 @@ func TestARevokedHeirEndsItsTakeover(t *testing.T) {
 	p, tn := begins(peer.Heir)
 	p.takeOver(tn)
 	p.Step(tn, third, Message{Revoke: &peer.Revoke{Partition: p.id, Epoch: ownedBy(third), Appointment: 1}})
-	if p.role != peer.Copy || p.round != nil {
-		t.Errorf("its role is %d, and it claims: %t", p.role, p.round != nil)
+	if p.role != peer.Copy || p.claiming.round != nil {
+		t.Errorf("its role is %d, and it claims: %t", p.role, p.claiming.round != nil)
 	}
 }
 
@@ -329,7 +329,7 @@ func TestAnOwnerHandsOverWhatIsCopied(t *testing.T) {
 		l.now += backAfter
 		tn.Now = l.now
 		p.manage(tn)
-		if got := p.round != nil && p.round.kind == peer.Transfer; got != hands {
+		if got := p.claiming.round != nil && p.claiming.round.kind == peer.Transfer; got != hands {
 			t.Errorf("%d of 5 acknowledged: it hands over %t, want %t", acked, got, hands)
 		}
 	}
@@ -572,8 +572,8 @@ func TestACopyThatIsNotWantedIsDismissed(t *testing.T) {
 func TestALaterOwnerEndsAClaim(t *testing.T) {
 	p, tn := begins(peer.Heir)
 	p.takeOver(tn)
-	p.onAnswer(tn, other, peer.Answer{Round: p.round.id, Owner: peer.Epoch{Counter: 9, Instance: fourth}})
-	if p.round != nil {
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Owner: peer.Epoch{Counter: 9, Instance: fourth}})
+	if p.claiming.round != nil {
 		t.Error("the claim goes on")
 	}
 }

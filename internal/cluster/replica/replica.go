@@ -14,15 +14,15 @@ import (
 // shell locks it.
 type Replica struct {
 	// What a tick looks at in each partition comes first, in few cache lines.
-	own     *Ownership // nil unless this node decides or has sealed
-	waiting parked     // until it is known who owns
-	claiming
-	breakage
-	pushing
-	seeking
+	own      *Ownership // nil unless this node decides or has sealed
+	waiting  parked     // until it is known who owns
+	claiming claiming
+	breakage breakage
+	pushing  pushing
+	seeking  seeking
 	held
-	arriving
-	doubting
+	arriving arriving
+	doubting doubting
 }
 
 // held is what this node holds of the partition, and knows of it. It changes by what
@@ -31,7 +31,7 @@ type held struct {
 	identity
 	asCopy bool // the table counts this partition as a copy
 	state
-	staging
+	staging staging
 	knowledge
 }
 
@@ -177,8 +177,8 @@ func (p *Replica) Route(t *Turn) (owner, heir peer.Instance, givenUp limiter.Tic
 	if p.role == peer.Heir {
 		heir = p.node.Self
 	}
-	if p.givenUp {
-		givenUp = p.brokeAt
+	if p.breakage.givenUp {
+		givenUp = p.breakage.brokeAt
 	}
 	return owner, heir, givenUp
 }
@@ -253,7 +253,7 @@ func (p *held) drop() {
 	p.node.Store.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
 	p.epoch = peer.Epoch{}
-	p.unstage(p.node)
+	p.staging.unstage(p.node)
 }
 
 // Connected does what a new connection to a member calls for: it announces, and repeats
@@ -274,11 +274,11 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 			p.watch(t)
 		}
 	}
-	if p.round != nil && p.round.lacks(i) {
-		p.round.sendTo(t, p, i)
+	if p.claiming.round != nil && p.claiming.round.lacks(i) {
+		p.claiming.round.sendTo(t, p, i)
 	}
-	if p.unpushed && p.owner.Instance == i {
-		p.pushedTo = 0
+	if p.pushing.unpushed && p.owner.Instance == i {
+		p.pushing.pushedTo = 0
 		p.push(t)
 	}
 }
@@ -289,8 +289,8 @@ func (p *Replica) ViewChanged(t *Turn) {
 	if p.own != nil && p.own.isolated(t) {
 		p.own.release(t) // no member can be its heir now, so no reply waits
 	}
-	if p.round != nil {
-		p.round.viewChanged(t, p)
+	if p.claiming.round != nil {
+		p.claiming.round.viewChanged(t, p)
 	}
 	p.manage(t)
 }
@@ -299,14 +299,14 @@ func (p *Replica) ViewChanged(t *Turn) {
 // and is idempotent.
 func (p *Replica) manage(t *Turn) {
 	switch {
-	case p.givenUp:
+	case p.breakage.givenUp:
 	case p.role == peer.Owned:
 		p.manageHeir(t)
 	case p.role == peer.Sealed:
 	case p.fresh:
 		p.learnFirst(t)
 	case p.role == peer.Heir:
-		if p.round == nil {
+		if p.claiming.round == nil {
 			p.missOwner(t)
 		}
 	case t.View.Owner(p.id) == p.node.Self:
@@ -322,17 +322,17 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 		p.Flush(t)
 		return nextDue(p.own, t.Now, p.seq)
 	}
-	if p.round != nil {
-		p.round.tick(t, p)
+	if p.claiming.round != nil {
+		p.claiming.round.tick(t, p)
 	}
 	if p.own != nil {
 		p.tickOwner(t)
 	}
-	if p.unpushed && t.Now-p.pushedAt >= backedOff(resendAfter, p.pushes) {
-		p.pushes++
-		p.pushedTo = 0
+	if p.pushing.unpushed && t.Now-p.pushing.pushedAt >= backedOff(resendAfter, p.pushing.pushes) {
+		p.pushing.pushes++
+		p.pushing.pushedTo = 0
 		p.push(t)
-		if p.pushes >= doubtAfter {
+		if p.pushing.pushes >= doubtAfter {
 			p.Doubt(t)
 		}
 	}
@@ -349,11 +349,11 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 // Late restarts all waits after this node was paused, because the silence of others
 // during the pause proves nothing.
 func (p *Replica) Late(t *Turn) {
-	if p.round != nil {
-		p.round.restart(t, p)
+	if p.claiming.round != nil {
+		p.claiming.round.restart(t, p)
 	}
-	for i := range p.lost {
-		p.lost[i].since = t.Now
+	for i := range p.seeking.lost {
+		p.seeking.lost[i].since = t.Now
 	}
 	if own := p.own; own != nil {
 		for _, g := range []*target{own.heir, own.next} {

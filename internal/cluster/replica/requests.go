@@ -65,7 +65,7 @@ func (p *Replica) Park(t *Turn, q Request) {
 
 // settleParked handles the parked requests again, once it is known who owns.
 func (p *Replica) settleParked(t *Turn) {
-	if len(p.waiting) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.round != nil {
+	if len(p.waiting) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.claiming.round != nil {
 		return
 	}
 	for _, q := range p.waiting.take() {

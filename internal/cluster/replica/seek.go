@@ -5,7 +5,7 @@ import "github.com/weirlimit/weir/internal/peer"
 // learnFirst asks the other members what they know of a fresh partition. Until enough of
 // them have answered, this node grants no claim and accepts no appointment for it.
 func (p *Replica) learnFirst(t *Turn) {
-	if p.round != nil || !t.mayLearn() || t.Now < p.seekAt {
+	if p.claiming.round != nil || !t.mayLearn() || t.Now < p.seeking.seekAt {
 		return
 	}
 	p.startRound(t, peer.Ask, 0, peer.Epoch{})
@@ -15,10 +15,10 @@ func (p *Replica) learnFirst(t *Turn) {
 // and neither owns nor is heir of. It backs off while the answers name a member that
 // decides or is heir.
 func (p *Replica) seek(t *Turn) {
-	if p.round != nil || p.unpushed && p.owner.Instance != 0 && t.View.Has(p.owner.Instance) {
+	if p.claiming.round != nil || p.pushing.unpushed && p.owner.Instance != 0 && t.View.Has(p.owner.Instance) {
 		return
 	}
-	if p.seekAt != 0 && t.Now < p.seekAt {
+	if p.seeking.seekAt != 0 && t.Now < p.seeking.seekAt {
 		p.watch(t)
 		return
 	}
@@ -28,8 +28,8 @@ func (p *Replica) seek(t *Turn) {
 // seekLater schedules the next question of the view owner, or the next takeover of an heir,
 // with a doubled back-off.
 func (p *Replica) seekLater(t *Turn) {
-	p.seekIn = min(max(2*p.seekIn, resendAfter), askSlowest)
-	p.seekAt = t.Now + p.seekIn
+	p.seeking.seekIn = min(max(2*p.seeking.seekIn, resendAfter), askSlowest)
+	p.seeking.seekAt = t.Now + p.seeking.seekIn
 	p.watch(t)
 }
 
@@ -46,8 +46,8 @@ func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
 	}
 	v := t.View
 	if p.role >= peer.Heir || v.Owner(p.id) != p.node.Self || t.State == peer.Joining {
-		p.round = nil
-		p.seekAt = 0
+		p.claiming.round = nil
+		p.seeking.seekAt = 0
 		if t.State == peer.Joining && p.role < peer.Heir && v.Owner(p.id) == p.node.Self {
 			p.seekLater(t) // manage would ask again at once, without end where there is nobody to ask
 			return
@@ -71,7 +71,7 @@ func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
 				p.announceKnown(t, w)
 			}
 		}
-		p.round = nil
+		p.claiming.round = nil
 		p.seekLater(t)
 		return
 	}
@@ -95,13 +95,13 @@ func (p *Replica) repeatLater(t *Turn, r *claimRound) {
 	if t.Now-r.started < after {
 		return
 	}
-	p.round = nil
+	p.claiming.round = nil
 	if p.own != nil {
 		return
 	}
 	p.startRound(t, peer.Ask, 0, peer.Epoch{})
-	if p.round != nil {
-		p.round.repeats = repeats
+	if p.claiming.round != nil {
+		p.claiming.round.repeats = repeats
 	}
 }
 
@@ -186,12 +186,12 @@ func (p *Replica) gone(t *Turn, r *claimRound, slot int, i peer.Instance) bool {
 	since := p.node.Peers.LeftView(i)
 	if since == 0 {
 		// This node never saw it in the view: the time runs from the first question.
-		if p.lost[slot].owner != i {
-			p.lost[slot] = lostOwner{i, t.Now}
+		if p.seeking.lost[slot].owner != i {
+			p.seeking.lost[slot] = lostOwner{i, t.Now}
 		}
-		since = p.lost[slot].since
-	} else if p.lost[slot].owner == i {
-		since = max(since, p.lost[slot].since)
+		since = p.seeking.lost[slot].since
+	} else if p.seeking.lost[slot].owner == i {
+		since = max(since, p.seeking.lost[slot].since)
 	}
 	return t.Now-since >= GoneAfter
 }
@@ -260,7 +260,7 @@ func (p *Replica) lastResort(t *Turn, r *claimRound) {
 			best, at, seq = a.Epoch, r.whom[i], a.Seq
 		}
 	}
-	p.round = nil
+	p.claiming.round = nil
 	if at != 0 && at != p.node.Self {
 		c := peer.Claim{Partition: p.id, Kind: peer.LastResort, For: at}
 		t.sendClaim(at, c)
@@ -273,9 +273,9 @@ func (p *Replica) lastResort(t *Turn, r *claimRound) {
 // nominated claims the partition with this node's copy, because the view owner found no
 // better one.
 func (p *Replica) nominated(t *Turn) {
-	if p.givenUp || p.role != peer.Copy || p.round != nil && p.round.kind != peer.Ask || p.fresh {
+	if p.breakage.givenUp || p.role != peer.Copy || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || p.fresh {
 		return
 	}
-	p.round = nil
+	p.claiming.round = nil
 	p.startRound(t, peer.LastResort, p.node.Self, p.owner)
 }

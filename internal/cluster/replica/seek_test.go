@@ -17,11 +17,11 @@ func TestAJoiningNodeAsksInSteps(t *testing.T) {
 	tn := l.turn(view.New(self, members(self), seats{0, 0}, 1, 1))
 	tn.State = peer.Joining
 	p.ViewChanged(tn)
-	if p.seekAt <= tn.Now || p.round != nil {
-		t.Fatalf("asks again at %d, with round %+v; want later than %d", p.seekAt, p.round, tn.Now)
+	if p.seeking.seekAt <= tn.Now || p.claiming.round != nil {
+		t.Fatalf("asks again at %d, with round %+v; want later than %d", p.seeking.seekAt, p.claiming.round, tn.Now)
 	}
 	tn.State = peer.Active
-	tn.Now = p.seekAt
+	tn.Now = p.seeking.seekAt
 	p.Tick(tn)
 	if p.role == peer.Nothing {
 		t.Errorf("an active node that is alone does not own the partition: %v", p.role)

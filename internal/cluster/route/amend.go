@@ -15,7 +15,7 @@ import (
 func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
 	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a, done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
-		done(o.outcome)
+		done(o.result.outcome)
 	}}})
 }
 
@@ -29,7 +29,7 @@ func (s *fanOut) extended(t *Turn) {
 	}
 	s.open = 1 // this function
 	for _, r := range s.parts {
-		if r.call.outcome.Extension != nil {
+		if r.call.result.outcome.Extension != nil {
 			s.takeBack(t, r)
 		}
 	}
@@ -41,14 +41,14 @@ func (s *fanOut) extended(t *Turn) {
 // takeBack takes back the extension of one key.
 func (s *fanOut) takeBack(t *Turn, r *portion) {
 	c := r.charge.Clone()
-	c.Key(0).Cost = r.call.outcome.Extension.Was
-	o := &Call{task: task{kind: KindAmend, charge: c, answer: new(limiter.Decision), back: r.call.outcome.Extension, done: func(*Turn, *Call) {}}}
+	c.Key(0).Cost = r.call.result.outcome.Extension.Was
+	o := &Call{task: task{kind: KindAmend, charge: c, answer: new(limiter.Decision), back: r.call.result.outcome.Extension, done: func(*Turn, *Call) {}}}
 	if t.Now < s.until {
 		s.mu.Lock()
 		s.open++
 		s.mu.Unlock()
-		o.until = s.until
-		o.done = func(t *Turn, _ *Call) {
+		o.task.until = s.until
+		o.task.done = func(t *Turn, _ *Call) {
 			if s.closed() {
 				s.done(t)
 			}

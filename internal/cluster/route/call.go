@@ -15,13 +15,13 @@ import (
 // members in turn. It is not sent to a member again unless that member has said that it
 // did not execute it.
 type Call struct {
-	c *Router
-	task
+	c    *Router
+	task task
 
-	mu sync.Mutex
-	id uint64
-	progress
-	result
+	mu       sync.Mutex
+	id       uint64
+	progress progress
+	result   result
 }
 
 // task is what a call is about. It does not change while the call is under way.
@@ -111,11 +111,11 @@ func (o *task) refunded() limiter.Receipt {
 
 // notify tells the caller that the call has ended.
 func (o *Call) notify(t *Turn) {
-	if o.done != nil {
-		o.done(t, o)
+	if o.task.done != nil {
+		o.task.done(t, o)
 		return
 	}
-	o.wake()
+	o.task.wake()
 }
 
 // retire removes an ended call from the table; its caller is told at the end of the
@@ -129,8 +129,8 @@ func (o *Call) retire(t *Turn) {
 // call had not ended yet; then nothing is written to the caller's memory any more.
 func (o *Call) Abandon() bool {
 	o.mu.Lock()
-	was := o.ended
-	o.ended = true
+	was := o.progress.ended
+	o.progress.ended = true
 	o.mu.Unlock()
 	if !was {
 		o.c.calls.remove(o)
@@ -142,7 +142,7 @@ func (o *Call) Abandon() bool {
 func (o *Call) Over() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ended
+	return o.progress.ended
 }
 
 // Route sends the call to the node that should decide it.
@@ -150,20 +150,20 @@ func (o *Call) Route(t *Turn) {
 	if o.Over() {
 		return
 	}
-	if o.ends {
+	if o.task.ends {
 		endReservation(t, o)
 		return
 	}
-	if o.kind == KindCheck && (o.c.pointless(t, &o.task) || o.c.deserted(t, o.charge)) {
+	if o.task.kind == KindCheck && (o.c.pointless(t, &o.task) || o.c.deserted(t, o.task.charge)) {
 		o.policy(t)
 		return
 	}
-	to, same := o.c.Owner(o.charge)
+	to, same := o.c.Owner(o.task.charge)
 	switch {
-	case !same && o.reserve && o.clean():
+	case !same && o.task.reserve && o.clean():
 		o.Contest(t) // its keys have different owners now: the whole check is split anew
-	case !same && o.kind == KindCheck && !o.reserve && o.split(t):
-	case !same && (o.kind == KindReset || o.kind == KindAmend):
+	case !same && o.task.kind == KindCheck && !o.task.reserve && o.split(t):
+	case !same && (o.task.kind == KindReset || o.task.kind == KindAmend):
 		if !o.split(t) {
 			o.later(t, RetryEvery) // until one member owns all keys, or the owner that was asked answers
 		}
@@ -184,11 +184,11 @@ func (o *Call) Retry(t *Turn) { o.later(t, RetryEvery) }
 func (o *Call) later(t *Turn, after limiter.Tick) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.attempts++; o.attempts > 4 {
-		after = min(after*limiter.Tick(o.attempts), 20*limiter.Millisecond)
+	if o.progress.attempts++; o.progress.attempts > 4 {
+		after = min(after*limiter.Tick(o.progress.attempts), 20*limiter.Millisecond)
 	}
-	o.again = t.Now + after
-	o.askedAt, o.owner = 0, 0
+	o.progress.again = t.Now + after
+	o.progress.askedAt, o.progress.owner = 0, 0
 	o.c.calls.expect(o)
 	t.Tick = true
 }
@@ -196,34 +196,34 @@ func (o *Call) later(t *Turn, after limiter.Tick) {
 // askOwner sends the call to the owner.
 func (o *Call) askOwner(t *Turn, to peer.Instance) {
 	o.mu.Lock()
-	if o.ended {
+	if o.progress.ended {
 		o.mu.Unlock()
 		return
 	}
-	if o.inquiry(to) >= 0 {
+	if o.progress.inquiry(to) >= 0 {
 		// The owner may have executed it. Only its reply, or the heir's, can help.
 		o.mu.Unlock()
 		o.later(t, RetryEvery)
 		return
 	}
 	if !o.c.config.Mesh.Reachable(to) {
-		if o.hasHeir {
+		if o.progress.hasHeir {
 			// The heir has answered that the owner is alive. The check goes to the owner
 			// by a relay.
-			o.record(to)
-			o.askedAt, o.owner, o.again = t.Now, to, 0
+			o.progress.record(to)
+			o.progress.askedAt, o.progress.owner, o.progress.again = t.Now, to, 0
 			o.c.calls.expect(o)
 			o.mu.Unlock()
 			o.send(t, to, false)
 			return
 		}
-		o.owner = to
+		o.progress.owner = to
 		o.mu.Unlock()
 		o.askHeir(t)
 		return
 	}
-	o.record(to)
-	o.askedAt, o.owner, o.again = t.Now, to, 0
+	o.progress.record(to)
+	o.progress.askedAt, o.progress.owner, o.progress.again = t.Now, to, 0
 	o.c.calls.expect(o)
 	o.mu.Unlock()
 	o.send(t, to, false)
@@ -233,39 +233,39 @@ func (o *Call) askOwner(t *Turn, to peer.Instance) {
 // asks the member that the ring would choose, then any other.
 func (o *Call) askHeir(t *Turn) {
 	c := o.c
-	p := c.where(o.charge.Key(0))
+	p := c.where(o.task.charge.Key(0))
 	heir, v := p.Heir, c.config.View()
 	o.mu.Lock()
-	if o.ended || o.kind == KindRefund && (len(o.sent) > 0 || o.tried > 0) {
+	if o.progress.ended || o.task.kind == KindRefund && (len(o.progress.sent) > 0 || o.progress.tried > 0) {
 		// Another member may have executed the refund. Executed twice, it would admit
 		// too much.
 		o.mu.Unlock()
 		return
 	}
-	if heir == 0 || slices.Contains(o.heirs, heir) {
+	if heir == 0 || slices.Contains(o.progress.heirs, heir) {
 		heir = 0
 		for _, m := range append([]peer.Instance{v.Successor(p.Partition), v.Owner(p.Partition)}, instances(v)...) {
-			if m != 0 && m != o.owner && !slices.Contains(o.heirs, m) && o.inquiry(m) < 0 {
+			if m != 0 && m != o.progress.owner && !slices.Contains(o.progress.heirs, m) && o.progress.inquiry(m) < 0 {
 				heir = m
 				break
 			}
 		}
 	}
-	if heir == 0 || o.inquiry(heir) >= 0 {
-		o.heirs = nil
+	if heir == 0 || o.progress.inquiry(heir) >= 0 {
+		o.progress.heirs = nil
 		o.mu.Unlock()
 		o.later(t, RetryEvery)
 		return
 	}
-	o.heirs = append(o.heirs, heir)
-	o.hasHeir = true
-	sent := o.inquiry(o.owner) >= 0
+	o.progress.heirs = append(o.progress.heirs, heir)
+	o.progress.hasHeir = true
+	sent := o.progress.inquiry(o.progress.owner) >= 0
 	if heir != c.config.Self {
-		o.record(heir)
+		o.progress.record(heir)
 	}
-	o.again = 0
+	o.progress.again = 0
 	if !sent {
-		o.askedAt = t.Now
+		o.progress.askedAt = t.Now
 	}
 	o.c.calls.expect(o)
 	o.mu.Unlock()
@@ -287,16 +287,16 @@ func instances(v *view.View) []peer.Instance {
 // Contest ends a part of a check that was not executed, so that the whole check is tried
 // again.
 func (o *Call) Contest(t *Turn) {
-	if !o.reserve || t.Now >= o.until {
+	if !o.task.reserve || t.Now >= o.task.until {
 		o.later(t, RetryEvery) // the policy answers, if it is time
 		return
 	}
 	o.mu.Lock()
-	if o.ended {
+	if o.progress.ended {
 		o.mu.Unlock()
 		return
 	}
-	o.ended, o.contests = true, true
+	o.progress.ended, o.result.contests = true, true
 	o.mu.Unlock()
 	o.retire(t)
 }
@@ -305,18 +305,18 @@ func (o *Call) Contest(t *Turn) {
 func (o *Call) clean() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.sent) == 0 && o.tried == 0 && !o.ended
+	return len(o.progress.sent) == 0 && o.progress.tried == 0 && !o.progress.ended
 }
 
 // lost handles that a member may not answer any more.
 func (o *Call) lost(t *Turn, i peer.Instance) {
 	o.mu.Lock()
-	if o.ends && o.inquiry(i) >= 0 {
+	if o.task.ends && o.progress.inquiry(i) >= 0 {
 		o.mu.Unlock()
 		o.policy(t) // it may be lost, and no other member may be asked
 		return
 	}
-	mine := !o.ended && o.inquiry(i) >= 0 && (o.owner == i || slices.Contains(o.heirs, i))
+	mine := !o.progress.ended && o.progress.inquiry(i) >= 0 && (o.progress.owner == i || slices.Contains(o.progress.heirs, i))
 	o.mu.Unlock()
 	if mine {
 		o.askHeir(t)
@@ -326,16 +326,16 @@ func (o *Call) lost(t *Turn, i peer.Instance) {
 // tick does the work that is due.
 func (o *Call) tick(t *Turn) {
 	o.mu.Lock()
-	again, asked, heir, over, divided, owner, until := o.again, o.askedAt, o.hasHeir, o.ended, o.divided, o.owner, o.until
+	again, asked, heir, over, divided, owner, until := o.progress.again, o.progress.askedAt, o.progress.hasHeir, o.progress.ended, o.progress.divided, o.progress.owner, o.task.until
 	o.mu.Unlock()
 	switch {
 	case over, divided && t.Now-until < limiter.Second: // its parts end it, unless a panic lost one
-	case t.Now >= until && o.ends && outlasts(t, o):
+	case t.Now >= until && o.task.ends && outlasts(t, o):
 	case t.Now >= until:
 		o.policy(t)
 	case again != 0 && t.Now >= again:
 		o.mu.Lock()
-		o.again = 0
+		o.progress.again = 0
 		o.mu.Unlock()
 		o.Route(t)
 	case again == 0 && asked != 0 && !heir && owner != o.c.config.Self && t.Now-asked >= o.c.config.Mesh.Patience(owner, SilentAfter):
@@ -350,33 +350,33 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	if r.Status == peer.Lost {
 		who = r.Owner.Instance
 	}
-	i := o.inquiry(who)
-	if i < 0 || tryOf(r.ID) != o.sent[i].try {
+	i := o.progress.inquiry(who)
+	if i < 0 || tryOf(r.ID) != o.progress.sent[i].try {
 		// A duplicate, or a reply to an earlier request: a reply may travel two ways,
 		// and its consequences must not happen twice.
 		o.mu.Unlock()
 		return
 	}
-	o.sent = slices.Delete(o.sent, i, i+1) // the member did not execute it
-	ended, heir, asOwner := o.ended, o.hasHeir, from == o.owner
+	o.progress.sent = slices.Delete(o.progress.sent, i, i+1) // the member did not execute it
+	ended, heir, asOwner := o.progress.ended, o.progress.hasHeir, from == o.progress.owner
 	asHeir := false
 	if r.Status == peer.NeedRule {
-		o.define = true
-		if at := slices.Index(o.heirs, from); at >= 0 && from != o.owner {
-			o.heirs, asHeir = slices.Delete(o.heirs, at, at+1), true
+		o.progress.define = true
+		if at := slices.Index(o.progress.heirs, from); at >= 0 && from != o.progress.owner {
+			o.progress.heirs, asHeir = slices.Delete(o.progress.heirs, at, at+1), true
 		}
 	}
-	o.attempts++
-	tired := o.attempts > maxAttempts
+	o.progress.attempts++
+	tired := o.progress.attempts > maxAttempts
 	o.mu.Unlock()
 	if ended {
 		return
 	}
-	if o.ends {
+	if o.task.ends {
 		notEnded(t, o, r.Status)
 		return
 	}
-	if r.Status == peer.Contested && o.reserve {
+	if r.Status == peer.Contested && o.task.reserve {
 		o.Contest(t)
 		return
 	}
@@ -406,7 +406,7 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 	case r.Status == peer.NeedRule:
 		o.Route(t)
 	case r.Owner.Instance != 0 && r.Owner.Instance != from:
-		to, _ := o.c.Owner(o.charge)
+		to, _ := o.c.Owner(o.task.charge)
 		if to == r.Owner.Instance {
 			o.Route(t)
 			return
@@ -421,24 +421,24 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 // rule's policy. The outcome of any other call says what is not known.
 func (o *Call) policy(t *Turn) {
 	o.mu.Lock()
-	if o.ended {
+	if o.progress.ended {
 		o.mu.Unlock()
 		return
 	}
-	o.ended = true
-	if o.kind != KindCheck {
-		o.outcome = unanswered(o.charge, len(o.sent) > 0 || o.tried > 0)
+	o.progress.ended = true
+	if o.task.kind != KindCheck {
+		o.result.outcome = unanswered(o.task.charge, len(o.progress.sent) > 0 || o.progress.tried > 0)
 	}
 	hasty := hasty(o, t.Now)
 	o.mu.Unlock()
-	at := o.c.where(o.charge.Key(0)).Partition
+	at := o.c.where(o.task.charge.Key(0)).Partition
 	t.Node.Doubt(at)
 	if hasty {
 		inquire(t, o, at)
 	}
-	if o.kind == KindCheck {
+	if o.task.kind == KindCheck {
 		o.c.config.Places.FellBack(at)
-		o.c.answerByPolicy(t, o.charge, o.answer, o.idle)
+		o.c.answerByPolicy(t, o.task.charge, o.task.answer, o.task.idle)
 	}
 	o.retire(t)
 }

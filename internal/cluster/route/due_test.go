@@ -35,7 +35,7 @@ func TestTicksLookAtCallsThatAreDue(t *testing.T) {
 	}
 	due(turn.Now+SilentAfter, "nothing is due")
 	asked.mu.Lock()
-	asked.hasHeir, asked.again = true, turn.Now+3
+	asked.progress.hasHeir, asked.progress.again = true, turn.Now+3
 	x.expect(asked)
 	asked.mu.Unlock()
 	due(turn.Now+3, "a call is routed again")
@@ -44,7 +44,7 @@ func TestTicksLookAtCallsThatAreDue(t *testing.T) {
 	x.tick(turn)
 	due(until, "the other call has ended")
 	waits.mu.Lock()
-	waits.divided = true
+	waits.progress.divided = true
 	waits.mu.Unlock()
 	turn.Now = until
 	x.tick(turn)

@@ -56,9 +56,9 @@ func (c *Router) Explain(t *Turn, charge *limiter.Charge, done func([]Explained)
 
 // explained records the reasons that this node itself has given.
 func (o *Call) explained(told []limiter.LimitExplanation) {
-	if o.kind == KindExplain {
+	if o.task.kind == KindExplain {
 		o.mu.Lock()
-		o.reasons = told
+		o.result.reasons = told
 		o.mu.Unlock()
 	}
 }
@@ -68,15 +68,15 @@ func (o *Call) explained(told []limiter.LimitExplanation) {
 func (o *Call) conclude(x *Explained, owner peer.Instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	x.By, x.Owner = o.by, owner
+	x.By, x.Owner = o.result.by, owner
 	if x.By == 0 {
 		return
 	}
 	if x.Answer.Source != limiter.SourceHeir {
 		x.Owner = x.By
 	}
-	if x.Mute = len(o.reasons) != x.Answer.Len(); !x.Mute {
-		x.Limits = o.reasons
+	if x.Mute = len(o.result.reasons) != x.Answer.Len(); !x.Mute {
+		x.Limits = o.result.reasons
 	}
 }
 

@@ -43,21 +43,21 @@ type portion struct {
 // reports false, and does nothing, for refunds and for a call that some member may
 // have executed.
 func (o *Call) split(t *Turn) bool {
-	if !o.clean() || o.kind == KindRefund {
+	if !o.clean() || o.task.kind == KindRefund {
 		return false
 	}
 	// The parts work on memory of their own: the caller may stop waiting, and reuse its
 	// memory, while they are still at work.
-	s := &fanOut{c: o.c, charge: o.charge.Clone(), answer: new(limiter.Decision), until: o.until, exact: o.exact, began: t.Now}
+	s := &fanOut{c: o.c, charge: o.task.charge.Clone(), answer: new(limiter.Decision), until: o.task.until, exact: o.task.exact, began: t.Now}
 	s.done = func(t *Turn) {
 		o.mu.Lock()
-		if o.ended {
+		if o.progress.ended {
 			o.mu.Unlock()
 			return
 		}
-		o.charge.Unnamed = s.charge.Unnamed
-		*o.answer = *s.answer
-		o.outcome, o.ended = s.outcome(), true
+		o.task.charge.Unnamed = s.charge.Unnamed
+		*o.task.answer = *s.answer
+		o.result.outcome, o.progress.ended = s.outcome(), true
 		o.mu.Unlock()
 		o.retire(t)
 	}
@@ -65,17 +65,17 @@ func (o *Call) split(t *Turn) bool {
 		// A random pause, so that competing checks do not collide again.
 		after := 1 + s.c.config.Places.Random(2*RetryEvery)
 		o.mu.Lock()
-		o.divided, o.again, o.took = false, t.Now+after, max(o.took, t.Now+after-s.began)
+		o.progress.divided, o.progress.again, o.progress.took = false, t.Now+after, max(o.progress.took, t.Now+after-s.began)
 		o.c.calls.expect(o)
 		o.mu.Unlock()
 		t.Tick = true
 	}
 	o.mu.Lock()
 	// The parts end it. At the deadline each asks the policy for its own keys.
-	o.again, o.askedAt, o.owner, o.divided = 0, 0, o.c.config.Self, true
-	took := o.took
+	o.progress.again, o.progress.askedAt, o.progress.owner, o.progress.divided = 0, 0, o.c.config.Self, true
+	took := o.progress.took
 	o.mu.Unlock()
-	s.divide(o.kind, o.amend)
+	s.divide(o.task.kind, o.task.amend)
 	s.markFinal(t.Now, took)
 	s.open = len(s.parts)
 	for _, r := range s.parts {
@@ -104,7 +104,7 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 			r = &portion{}
 			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, exact: s.exact, done: s.partDone}}
 			if kind == KindCheck && !peek {
-				r.call.reserve, r.call.idle = true, &r.idle
+				r.call.task.reserve, r.call.task.idle = true, &r.idle
 			}
 			r.charge.Peek, r.charge.Trace, r.charge.ID = peek, s.charge.Trace, s.charge.ID
 			s.parts = append(s.parts, r)
@@ -131,7 +131,7 @@ func (s *fanOut) markFinal(now, took limiter.Tick) {
 		}
 	}
 	for _, r := range s.parts {
-		r.call.final = r.call.reserve && s.until-now < takes
+		r.call.task.final = r.call.task.reserve && s.until-now < takes
 	}
 }
 
@@ -154,11 +154,11 @@ func (s *fanOut) partDone(t *Turn, _ *Call) {
 		return
 	}
 	switch r := s.parts[0]; {
-	case r.call.kind == KindAmend && r.call.amend.Extend:
+	case r.call.task.kind == KindAmend && r.call.task.amend.Extend:
 		s.extended(t)
-	case r.call.kind != KindCheck:
+	case r.call.task.kind != KindCheck:
 		s.done(t)
-	case slices.ContainsFunc(s.parts, func(r *portion) bool { return r.call.contests }):
+	case slices.ContainsFunc(s.parts, func(r *portion) bool { return r.call.result.contests }):
 		s.retreat(t)
 	default:
 		s.conclude(t)
@@ -330,7 +330,7 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 // deadline, and the message sent again if no member could relay it, for as long as the owner takes it.
 // If it is lost, the charge stays; nothing else goes wrong.
 func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
-	if r.call.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
+	if r.call.result.by == 0 || r.answer.Receipt.Charged == 0 || r.answer.Repeated {
 		return
 	}
 	receipt := r.answer.Receipt
@@ -338,21 +338,21 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	c := s.c
 	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
 	awaited := undo != 0 && t.Now < s.until
-	o.done = func(t *Turn, _ *Call) { // perhaps twice: at the deadline, and when the cancel is executed
+	o.task.done = func(t *Turn, _ *Call) { // perhaps twice: at the deadline, and when the cancel is executed
 		if awaited && s.closed() {
 			s.done(t)
 		}
 	}
 	if undo != 0 && !awaited {
-		o.late, o.until = true, s.until+replica.OverdueFor
+		o.progress.late, o.task.until = true, s.until+replica.OverdueFor
 	}
-	o.sent = o.one[:0]
+	o.progress.sent = o.progress.one[:0]
 	if awaited {
 		s.mu.Lock()
 		s.open++
 		s.mu.Unlock()
 	}
-	if r.call.by == c.config.Self {
+	if r.call.result.by == c.config.Self {
 		q := Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied, Receipt: receipt}
 		if awaited {
 			q.Reply.Call = o
@@ -365,7 +365,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		}
 		return
 	}
-	o.holder = r.call.by
+	o.task.holder = r.call.result.by
 	if undo != 0 {
 		if c.calls.add(o, t) {
 			t.Tick = true
@@ -382,10 +382,10 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 func outlasts(t *Turn, o *Call) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended || o.late || o.holder == 0 {
+	if o.progress.ended || o.progress.late || o.task.holder == 0 {
 		return false
 	}
-	o.late, o.until = true, o.until+replica.OverdueFor
+	o.progress.late, o.task.until = true, o.task.until+replica.OverdueFor
 	o.c.calls.expect(o)
 	t.ended = append(t.ended, o)
 	return true
@@ -393,20 +393,20 @@ func outlasts(t *Turn, o *Call) bool {
 
 // endReservation has the member that made a reservation end it.
 func endReservation(t *Turn, o *Call) {
-	if o.holder == 0 {
+	if o.task.holder == 0 {
 		o.policy(t) // this node has handed over the reservation: it is void
 		return
 	}
 	o.mu.Lock()
-	o.record(o.holder)
+	o.progress.record(o.task.holder)
 	o.mu.Unlock()
-	o.send(t, o.holder, false)
+	o.send(t, o.task.holder, false)
 }
 
 // notEnded handles that the member that made a reservation has not ended it. If it has not heard of
 // that, since the connection is silent and no member could relay it, it is asked again.
 func notEnded(t *Turn, o *Call, status peer.ReplyStatus) {
-	if status == peer.Lost && o.c.config.Mesh.Reachable(o.holder) {
+	if status == peer.Lost && o.c.config.Mesh.Reachable(o.task.holder) {
 		o.later(t, RetryEvery)
 		return
 	}

@@ -8,16 +8,16 @@ import (
 // here runs a call at this node, as owner.
 func (o *Call) here(t *Turn) {
 	o.mu.Lock()
-	sent := len(o.sent) > 0
+	sent := len(o.progress.sent) > 0
 	o.mu.Unlock()
-	q := Request{Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until}, Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Back: o.back, Reply: ReplyTo{Call: o}}
+	q := Request{Wait: replica.Wait{Settles: o.task.reserve, Final: o.task.final, Sent: sent, Until: o.task.until}, Kind: o.task.kind, Receipt: o.task.refunded(), Reserve: o.task.reserve, Amend: o.task.amend, Back: o.task.back, Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
 	case NotOwner, Overloaded, AtGiver:
 		o.later(t, RetryEvery)
 	default:
 		o.mu.Lock()
-		o.again, o.owner = 0, o.c.config.Self
+		o.progress.again, o.progress.owner = 0, o.c.config.Self
 		o.mu.Unlock()
 	}
 }
@@ -26,8 +26,8 @@ func (o *Call) here(t *Turn) {
 // executed it.
 func (o *Call) asHeir(t *Turn, sent bool) {
 	q := Request{
-		Wait: replica.Wait{Settles: o.reserve, Final: o.final, Sent: sent, Until: o.until},
-		Kind: o.kind, Receipt: o.refunded(), Reserve: o.reserve, Amend: o.amend, Back: o.back, Heir: true, Reply: ReplyTo{Call: o},
+		Wait: replica.Wait{Settles: o.task.reserve, Final: o.task.final, Sent: sent, Until: o.task.until},
+		Kind: o.task.kind, Receipt: o.task.refunded(), Reserve: o.task.reserve, Amend: o.task.amend, Back: o.task.back, Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {
 	case NotOwner, Overloaded, AtGiver: // the last if it has become the owner meanwhile
@@ -40,15 +40,15 @@ func (o *Call) asHeir(t *Turn, sent bool) {
 // still be at work.
 func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 	o.mu.Lock()
-	if o.ended {
+	if o.progress.ended {
 		o.mu.Unlock()
 		return Answered, NoPartition
 	}
-	o.tried++
-	q.Charge = o.charge.Clone()
+	o.progress.tried++
+	q.Charge = o.task.charge.Clone()
 	o.mu.Unlock()
 	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
-	if o.idle != nil {
+	if o.task.idle != nil {
 		idle = new(limiter.Decision)
 	}
 	v, at := t.Node.Handle(q, answer, idle)
@@ -62,7 +62,7 @@ func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 		return Answered, NoPartition
 	default:
 		o.mu.Lock()
-		o.tried--
+		o.progress.tried--
 		o.mu.Unlock()
 	}
 	return v, at
@@ -71,16 +71,16 @@ func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 // Decided ends a call that this node has executed.
 func (o *Call) Decided(t *Turn, charge *limiter.Charge, answer, idle *limiter.Decision, x Outcome) {
 	o.mu.Lock()
-	if o.ended {
+	if o.progress.ended {
 		o.mu.Unlock()
 		return
 	}
-	o.ended, o.by, o.outcome = true, o.c.config.Self, x
-	if answer != o.answer {
-		o.charge.Unnamed = charge.Unnamed
-		*o.answer = *answer
-		if o.idle != nil && idle != nil {
-			*o.idle = *idle
+	o.progress.ended, o.result.by, o.result.outcome = true, o.c.config.Self, x
+	if answer != o.task.answer {
+		o.task.charge.Unnamed = charge.Unnamed
+		*o.task.answer = *answer
+		if o.task.idle != nil && idle != nil {
+			*o.task.idle = *idle
 		}
 	}
 	o.mu.Unlock()

@@ -26,7 +26,7 @@ func TestACallThatThisNodeLeavesIsRoutedAgain(t *testing.T) {
 		} {
 			o := &Call{c: &Router{}, task: task{charge: &limiter.Charge{}}}
 			run(o, &Turn{Now: limiter.Second, Node: saying{verdict: v}})
-			if got := o.again > limiter.Second; got != again {
+			if got := o.progress.again > limiter.Second; got != again {
 				t.Errorf("as %s, with the verdict %d, it is routed again: %t", as, v, got)
 			}
 		}

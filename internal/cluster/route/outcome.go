@@ -41,24 +41,24 @@ func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
 // that one may have executed it.
 func (o *Call) forbidden(t *Turn, by peer.Instance) {
 	o.mu.Lock()
-	if i := o.inquiry(by); i >= 0 && len(o.sent) > 1 {
-		o.sent = slices.Delete(o.sent, i, i+1)
+	if i := o.progress.inquiry(by); i >= 0 && len(o.progress.sent) > 1 {
+		o.progress.sent = slices.Delete(o.progress.sent, i, i+1)
 		o.mu.Unlock()
 		return
 	}
 	o.mu.Unlock()
-	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.charge.Len() - 1})
+	o.concludedBy(t, by, Outcome{Forbidden: 1<<o.task.charge.Len() - 1})
 }
 
 // concludedBy ends a reset, a refund or an amendment with the outcome that a member reports, if that
 // member was asked.
 func (o *Call) concludedBy(t *Turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
-	if o.ended || o.inquiry(by) < 0 || o.kind == KindCheck || o.kind == KindExplain || o.kind == KindAmend && x.Amended == nil {
+	if o.progress.ended || o.progress.inquiry(by) < 0 || o.task.kind == KindCheck || o.task.kind == KindExplain || o.task.kind == KindAmend && x.Amended == nil {
 		o.mu.Unlock()
 		return
 	}
-	o.ended, o.by, o.outcome = true, by, x
+	o.progress.ended, o.result.by, o.result.outcome = true, by, x
 	o.mu.Unlock()
 	o.retire(t)
 }
@@ -66,9 +66,9 @@ func (o *Call) concludedBy(t *Turn, by peer.Instance, x Outcome) {
 // outcome adds up the outcomes of the parts.
 func (s *fanOut) outcome() (x Outcome) {
 	for _, r := range s.parts {
-		part := &r.call.outcome
+		part := &r.call.result.outcome
 		x.Counters += part.Counters
-		x.Amended = together(x.Amended, part.Amended, r.call.amend.Extend)
+		x.Amended = together(x.Amended, part.Amended, r.call.task.amend.Extend)
 		for j, i := range r.keys {
 			x.Unanswered |= part.Unanswered >> j & 1 << i
 			x.Maybe |= part.Maybe >> j & 1 << i
@@ -83,8 +83,8 @@ func (s *fanOut) outcome() (x Outcome) {
 func (o *Call) Asked() (members []peer.Instance, here int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range o.sent {
-		members = append(members, o.sent[i].of)
+	for i := range o.progress.sent {
+		members = append(members, o.progress.sent[i].of)
 	}
-	return members, int(o.tried)
+	return members, int(o.progress.tried)
 }

@@ -55,7 +55,7 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 // hasty reports whether a check with little time ends before its owner could be found silent. The
 // call is locked.
 func hasty(o *Call, now limiter.Tick) bool {
-	return (o.exact || o.c.config.Deadline < SilentAfter) && o.kind == KindCheck && o.askedAt != 0 && !o.hasHeir && o.owner != o.c.config.Self && now-o.askedAt < SilentAfter
+	return (o.task.exact || o.c.config.Deadline < SilentAfter) && o.task.kind == KindCheck && o.progress.askedAt != 0 && !o.progress.hasHeir && o.progress.owner != o.c.config.Self && now-o.progress.askedAt < SilentAfter
 }
 
 // inquire asks the owner of a partition once more, without a caller that waits and without a
@@ -66,7 +66,7 @@ func inquire(t *Turn, o *Call, partition uint16) {
 		return
 	}
 	k := &limiter.Charge{Peek: true}
-	k.Add(*o.charge.Key(0))
+	k.Add(*o.task.charge.Key(0))
 	o.c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: new(limiter.Decision), until: t.Now + 4*SilentAfter, done: func(_ *Turn, o *Call) {
 		o.c.doubted.Delete(partition)
 	}}})

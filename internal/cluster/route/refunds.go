@@ -73,7 +73,7 @@ func (c *Router) refundParts(t *Turn, charge *limiter.Charge, r limiter.Receipt,
 	for i := range parts {
 		p := &parts[i]
 		c.start(t, &Call{task: task{kind: KindRefund, charge: p.charge, answer: new(limiter.Decision), receipt: &p.receipt, done: func(_ *Turn, o *Call) {
-			s.ended(o.outcome, p.keys)
+			s.ended(o.result.outcome, p.keys)
 		}}})
 	}
 	s.ended(Outcome{}, 0)
@@ -119,7 +119,7 @@ func spread(bits uint32, keys uint16) (out uint32) {
 // which charged has one bit for each limit.
 func partReceipt(parts limiter.ReceiptParts, charged uint64, r *portion, undo uint64, first []int) (limiter.ReceiptParts, uint64) {
 	of := r.answer.Receipt
-	if of.Charged &^= undo; r.call.by == 0 || of.Charged == 0 {
+	if of.Charged &^= undo; r.call.result.by == 0 || of.Charged == 0 {
 		return parts, charged
 	}
 	p := limiter.ReceiptPart{Epoch: of.Epoch, Time: of.Time, Charged: of.Charged, Set: of.Set}

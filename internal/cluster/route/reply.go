@@ -33,11 +33,11 @@ func (o *Call) fill(t *Turn, f *peer.Frame, from string, r *peer.Reply, results 
 func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, results []peer.Result) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended || o.inquiry(f.From) < 0 || o.kind != KindCheck && o.kind != KindExplain {
+	if o.progress.ended || o.progress.inquiry(f.From) < 0 || o.task.kind != KindCheck && o.task.kind != KindExplain {
 		return false
 	}
 	var few [4]*limiter.Rule
-	rules := o.c.config.Rules.Applied(few[:0], f, r, o.charge)
+	rules := o.c.config.Rules.Applied(few[:0], f, r, o.task.charge)
 	n := 0
 	for i, rule := range rules {
 		if r.Known&(1<<i) == 0 {
@@ -48,34 +48,34 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		// The reply has other limits than its rules: the call continues.
 		return false
 	}
-	o.by, o.charge.Unnamed = f.From, r.Unnamed
-	fillDecision(o.answer, o.charge, r.Known, rules, results[:n])
-	if r.Idle && o.idle != nil {
-		fillDecision(o.idle, o.charge, r.Known, rules, results[n:])
+	o.result.by, o.task.charge.Unnamed = f.From, r.Unnamed
+	fillDecision(o.task.answer, o.task.charge, r.Known, rules, results[:n])
+	if r.Idle && o.task.idle != nil {
+		fillDecision(o.task.idle, o.task.charge, r.Known, rules, results[n:])
 	}
-	for i := range o.answer.Len() {
-		o.answer.Limit(i).Owner = from
+	for i := range o.task.answer.Len() {
+		o.task.answer.Limit(i).Owner = from
 	}
-	o.answer.Source = limiter.SourceOwner
-	o.answer.Repeated = r.Repeated
+	o.task.answer.Source = limiter.SourceOwner
+	o.task.answer.Repeated = r.Repeated
 	switch {
-	case byShare(o.answer):
-		o.answer.Source = limiter.SourceShare
+	case byShare(o.task.answer):
+		o.task.answer.Source = limiter.SourceShare
 	case r.Heir:
-		o.answer.Source = limiter.SourceHeir
+		o.task.answer.Source = limiter.SourceHeir
 	}
-	o.answer.Receipt = limiter.Receipt{
+	o.task.answer.Receipt = limiter.Receipt{
 		Epoch: r.Receipt.Epoch.Counter + uint64(f.From), Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
 	}
-	if o.answer.Receipt.Charged != 0 {
-		o.c.denials.forget(o.charge) // a charge lengthens the waits of cached denials
-	} else if o.remember && !r.Provisional {
-		o.c.denials.add(t.At, o.begunAt, o.charge.Key(0), o.answer)
+	if o.task.answer.Receipt.Charged != 0 {
+		o.c.denials.forget(o.task.charge) // a charge lengthens the waits of cached denials
+	} else if o.task.remember && !r.Provisional {
+		o.c.denials.add(t.At, o.task.begunAt, o.task.charge.Key(0), o.task.answer)
 	}
-	if o.kind == KindExplain {
-		o.reasons = reasonsIn(f, r)
+	if o.task.kind == KindExplain {
+		o.result.reasons = reasonsIn(f, r)
 	}
-	o.ended = true
+	o.progress.ended = true
 	return true
 }
 

@@ -103,7 +103,7 @@ func (c *Router) Find(id uint64) *Call { return c.calls.get(id) }
 // processor's cache. The processor does not wait for it.
 func (c *Router) Touch(id uint64) {
 	if o := c.calls.get(id); o != nil {
-		table.Touch(o.answer)
+		table.Touch(o.task.answer)
 	}
 }
 
@@ -146,10 +146,10 @@ func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision
 		return nil
 	}
 	o = t.call()
-	o.c, o.charge, o.answer, o.until, o.begunAt = c, charge, answer, until, t.At
-	o.remember, o.wake, o.exact = c.denials.remembered(charge), done, until != 0
-	if o.until == 0 {
-		o.until = t.Now + c.config.Deadline
+	o.c, o.task.charge, o.task.answer, o.task.until, o.task.begunAt = c, charge, answer, until, t.At
+	o.task.remember, o.task.wake, o.task.exact = c.denials.remembered(charge), done, until != 0
+	if o.task.until == 0 {
+		o.task.until = t.Now + c.config.Deadline
 	}
 	return c.beginAt(t, o, to, same)
 }
@@ -188,15 +188,15 @@ func (c *Router) interrupted(t *Turn, o *Call, charge *limiter.Charge, answer *l
 // decided already.
 func (c *Router) beginAt(t *Turn, o *Call, to peer.Instance, same bool) *Call {
 	if same && to == c.config.Self {
-		o.owner = c.config.Self
-		switch t.handle(Request{Wait: replica.Wait{Charge: o.charge, Until: o.until}, Reply: ReplyTo{Call: o}}, o.answer) {
+		o.progress.owner = c.config.Self
+		switch t.handle(Request{Wait: replica.Wait{Charge: o.task.charge, Until: o.task.until}, Reply: ReplyTo{Call: o}}, o.task.answer) {
 		case Answered:
 			return nil
 		case NotOwner, Overloaded:
-			o.owner = 0
+			o.progress.owner = 0
 		case Pointless:
-			c.config.Places.FellBack(c.where(o.charge.Key(0)).Partition)
-			c.byPolicy(t, o.charge, o.answer, nil)
+			c.config.Places.FellBack(c.where(o.task.charge.Key(0)).Partition)
+			c.byPolicy(t, o.task.charge, o.task.answer, nil)
 			return nil
 		default:
 			t.taken()
@@ -219,11 +219,11 @@ func (c *Router) first(t *Turn, o *Call, to peer.Instance) bool {
 	if to == 0 || c.pointless(t, &o.task) || !c.config.Mesh.Reachable(to) {
 		return false
 	}
-	o.sent, o.tries = o.one[:0], 0
-	o.record(to)
-	o.askedAt, o.owner = t.Now, to
+	o.progress.sent, o.progress.tries = o.progress.one[:0], 0
+	o.progress.record(to)
+	o.progress.askedAt, o.progress.owner = t.Now, to
 	if !c.calls.add(o, t) {
-		o.sent, o.tries, o.askedAt, o.owner = nil, 0, 0, 0
+		o.progress.sent, o.progress.tries, o.progress.askedAt, o.progress.owner = nil, 0, 0, 0
 		return false
 	}
 	t.Tick = true
@@ -235,7 +235,7 @@ func (c *Router) first(t *Turn, o *Call, to peer.Instance) bool {
 // the policy answers.
 func (c *Router) register(t *Turn, o *Call) {
 	o.mu.Lock()
-	ok := o.ended || c.calls.add(o, t)
+	ok := o.progress.ended || c.calls.add(o, t)
 	o.mu.Unlock()
 	t.Tick = true
 	if !ok {
@@ -247,9 +247,9 @@ func (c *Router) register(t *Turn, o *Call) {
 // answers.
 func (c *Router) start(t *Turn, o *Call) {
 	o.c = c
-	o.sent = o.one[:0]
-	if o.until == 0 {
-		o.until = t.Now + c.config.Deadline
+	o.progress.sent = o.progress.one[:0]
+	if o.task.until == 0 {
+		o.task.until = t.Now + c.config.Deadline
 	}
 	if !c.calls.add(o, t) {
 		o.policy(t)
@@ -272,7 +272,7 @@ func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done
 	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: &r, done: func(_ *Turn, o *Call) {
 		// Not before: denials from before it may still have been on their way.
 		c.denials.forget(charge)
-		done(o.outcome)
+		done(o.result.outcome)
 	}}})
 }
 
@@ -290,7 +290,7 @@ func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
 	}
 	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
-		done(o.outcome)
+		done(o.result.outcome)
 	}}})
 }
 

@@ -17,9 +17,9 @@ type attempt struct {
 // send sends a call to a member, as owner or as heir.
 func (o *Call) send(t *Turn, to peer.Instance, heir bool) {
 	o.mu.Lock()
-	r := attempt{id: o.id, heir: heir, sent: len(o.sent) > 1, define: o.define}
-	if i := o.inquiry(to); i >= 0 {
-		r.id = withTry(r.id, o.sent[i].try)
+	r := attempt{id: o.id, heir: heir, sent: len(o.progress.sent) > 1, define: o.progress.define}
+	if i := o.progress.inquiry(to); i >= 0 {
+		r.id = withTry(r.id, o.progress.sent[i].try)
 	}
 	o.mu.Unlock()
 	o.write(t, to, r)
@@ -28,28 +28,28 @@ func (o *Call) send(t *Turn, to peer.Instance, heir bool) {
 // write puts an attempt into the frame for a member.
 func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	id, life := uint64(0), uint64(0)
-	if o.charge.ID != nil {
-		id, life = o.charge.ID.ID, uint64(limiter.Span(o.charge.ID.Life))
+	if o.task.charge.ID != nil {
+		id, life = o.task.charge.ID.ID, uint64(limiter.Span(o.task.charge.ID.Life))
 	}
-	switch o.kind {
+	switch o.task.kind {
 	case KindCheck, KindExplain:
-		t.Out.Check(to, o.charge, r.define, peer.Check{
-			ID: r.id, ChargeID: id, Life: life, Peek: o.charge.Peek, Reserve: o.reserve, Settles: o.reserve, Final: o.final, Heir: r.heir, Sent: r.sent, Explain: o.kind == KindExplain,
-			Wait: uint32(min(max(0, o.until-t.Now), limiter.Minute)),
+		t.Out.Check(to, o.task.charge, r.define, peer.Check{
+			ID: r.id, ChargeID: id, Life: life, Peek: o.task.charge.Peek, Reserve: o.task.reserve, Settles: o.task.reserve, Final: o.task.final, Heir: r.heir, Sent: r.sent, Explain: o.task.kind == KindExplain,
+			Wait: uint32(min(max(0, o.task.until-t.Now), limiter.Minute)),
 		})
 		return
 	}
-	kind, receipt, hold := peer.RefundAll, o.refunded(), (*peer.Hold)(nil)
+	kind, receipt, hold := peer.RefundAll, o.task.refunded(), (*peer.Hold)(nil)
 	switch {
-	case o.kind == KindReset:
+	case o.task.kind == KindReset:
 		kind = peer.ResetKeys
-	case o.kind == KindAmend:
-		kind, hold = peer.AmendHold, holdOut(r.id, o.charge.ID, o.amend, o.back)
-	case o.ends:
+	case o.task.kind == KindAmend:
+		kind, hold = peer.AmendHold, holdOut(r.id, o.task.charge.ID, o.task.amend, o.task.back)
+	case o.task.ends:
 		kind = peer.RefundReserved
 	}
-	t.Out.Refund(to, o.charge, r.define, peer.Refund{
-		ID: r.id, ChargeID: id, Kind: kind, Denied: o.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
+	t.Out.Refund(to, o.task.charge, r.define, peer.Refund{
+		ID: r.id, ChargeID: id, Kind: kind, Denied: o.task.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
 	}, hold)
 }
 
@@ -57,5 +57,5 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 func unasked(o *Call, i peer.Instance) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.inquiry(i) < 0
+	return o.progress.inquiry(i) < 0
 }

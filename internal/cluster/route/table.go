@@ -208,26 +208,26 @@ func lower(to *atomic.Int64, at limiter.Tick) {
 
 // exactEnd returns when a tick must end a call, which is locked: its deadline, if that is its own.
 func exactEnd(o *Call) limiter.Tick {
-	if !o.exact || o.ended || o.divided {
+	if !o.task.exact || o.progress.ended || o.progress.divided {
 		return math.MaxInt64
 	}
-	return o.until
+	return o.task.until
 }
 
 // due returns a time before which a tick has nothing to do for a call, which is locked.
 func due(o *Call) limiter.Tick {
-	at := o.until
+	at := o.task.until
 	switch {
-	case o.ended:
+	case o.progress.ended:
 		return math.MaxInt64
-	case o.divided:
+	case o.progress.divided:
 		at += limiter.Second
 	}
 	switch {
-	case o.again != 0:
-		at = min(at, o.again)
-	case o.askedAt != 0 && !o.hasHeir && o.owner != o.c.config.Self:
-		at = min(at, o.askedAt+SilentAfter) // a slow link makes it later
+	case o.progress.again != 0:
+		at = min(at, o.progress.again)
+	case o.progress.askedAt != 0 && !o.progress.hasHeir && o.progress.owner != o.c.config.Self:
+		at = min(at, o.progress.askedAt+SilentAfter) // a slow link makes it later
 	}
 	return at
 }

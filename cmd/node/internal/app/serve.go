@@ -97,7 +97,7 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if at := server.SPOEAddr(s); at != "" {
 		args = append(args, "spoe", at)
 	}
-	if grpc, http := s.GubernatorAddrs(); grpc != "" || http != "" {
+	if grpc, http := server.GubernatorAddrs(s); grpc != "" || http != "" {
 		args = append(args, "gubernator", grpc, "gubernator_http", http)
 	}
 	if c.Cluster == nil {

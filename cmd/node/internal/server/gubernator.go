@@ -109,11 +109,11 @@ func (g *gubernatorServer) shutdown(ctx context.Context) error {
 
 // GubernatorAddrs returns the addresses of Gubernator's protocol over gRPC and HTTP, each ""
 // if it is not served.
-func (p *protocols) GubernatorAddrs() (grpc, http string) {
-	if l := p.gubernator.grpc; l != nil {
+func GubernatorAddrs(s *Server) (grpc, http string) {
+	if l := s.protocols.gubernator.grpc; l != nil {
 		grpc = l.Addr().String()
 	}
-	if l := p.gubernator.http; l != nil {
+	if l := s.protocols.gubernator.http; l != nil {
 		http = l.Addr().String()
 	}
 	return grpc, http

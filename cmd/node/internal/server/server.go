@@ -124,9 +124,9 @@ type Server struct {
 
 	grpc, http    net.Listener
 	admin, health aside
-	protocols
-	envoy   envoyServer
-	secured secured
+	protocols     protocols
+	envoy         envoyServer
+	secured       secured
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
