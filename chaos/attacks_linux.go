@@ -44,7 +44,7 @@ func (o *options) attacksOn(ctx context.Context, dir string, keyed bool, span ti
 	}
 	config := fleet.Config{Seed: o.seed, Ground: fleet.Loopback{Binary: o.binary}, Dir: logs}
 	a, err := scenario.Attack(ctx, config, keyed, o.seed, span, func(r *history.Result) {
-		tell(r)
+		printResult(r)
 		o.report.Add(name, about, r)
 		if len(r.Violations) > 0 || o.keep {
 			if err := o.write(fmt.Sprintf("%s-%d", name, r.Seed), r); err != nil {

@@ -243,7 +243,7 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	bad := 0
 	samples, err := scenario.Soak(ctx, f, o.seed, o.soak, func(r *history.Result) {
-		tell(r)
+		printResult(r)
 		o.report.Add(s.Name, "mixes of faults, one after the other, on one cluster", r)
 		name, wrong := fmt.Sprintf("%s-%d", s.Name, r.Seed), len(r.Violations) > 0
 		if wrong {
@@ -315,7 +315,7 @@ func (o *options) scenario(ctx context.Context, s *scenario.Scenario, dir string
 			}
 			return wrong, err
 		}
-		tell(r)
+		printResult(r)
 		o.report.Add(s.Name, s.About, r)
 		if o.keep || r.Void != "" || len(r.Violations) > 0 {
 			if err := o.write(name, r); err != nil {
@@ -371,8 +371,8 @@ func (o *options) write(name string, r *history.Result) error {
 	return errors.Join(r.Write(file), file.Close())
 }
 
-// tell prints what came of a trial.
-func tell(r *history.Result) {
+// printResult prints what came of a trial.
+func printResult(r *history.Result) {
 	f := r.Figures
 	over, may := r.Over()
 	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; fault latency %v, recovered %v, converged %v; %d keys linearizable",
@@ -409,7 +409,7 @@ func judge(path string) error {
 		return err
 	}
 	r := history.Judge(h)
-	tell(r)
+	printResult(r)
 	if len(r.Violations) > 0 {
 		return fmt.Errorf("%s breaks %d promises", path, len(r.Violations))
 	}

@@ -119,11 +119,11 @@ func (c *Client) askUnary(ctx context.Context, q *weirv1.CheckRequest, d *limite
 	if err != nil {
 		return err
 	}
-	return c.tell(m, d)
+	return c.decode(m, d)
 }
 
-// tell turns a response into a decision.
-func (c *Client) tell(m *weirv1.CheckResponse, d *limiter.Decision) error {
+// decode turns a response into a decision.
+func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	limits := make([]*named, len(m.GetLimits()))
 	for i, l := range m.GetLimits() {
 		var err error

@@ -39,7 +39,7 @@ func (c *Client) explanation(m *weirv1.ExplainResponse) (*limiter.Explanation, e
 		return nil, &nodeError{fmt.Sprintf("%v: it explains %d limits of %d", errReply, len(m.GetLimits()), len(limits)), ErrUnanswered}
 	}
 	d := new(limiter.Decision)
-	if err := c.tell(m.GetDecision(), d); err != nil {
+	if err := c.decode(m.GetDecision(), d); err != nil {
 		return nil, err
 	}
 	return &limiter.Explanation{

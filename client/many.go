@@ -149,7 +149,7 @@ func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at 
 		case r.GetDecision() == nil:
 			all[i].err = &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
 		default:
-			all[i].err = c.tell(r.GetDecision(), &ds[i])
+			all[i].err = c.decode(r.GetDecision(), &ds[i])
 		}
 	}
 	return err

@@ -22,7 +22,7 @@ func TestUnitsOutOfRange(t *testing.T) {
 		}, new(names))
 	}
 	tell := func(limit, burst, left, cost, share uint64) error {
-		return new(Client).tell(&weirv1.CheckResponse{Limits: []*weirv1.LimitDecision{{
+		return new(Client).decode(&weirv1.CheckResponse{Limits: []*weirv1.LimitDecision{{
 			Rule: "r", Name: "day", Algorithm: weirv1.Algorithm_ALGORITHM_GCRA, Limit: limit, Capacity: burst, WindowUs: 1e6, Remaining: left, Cost: cost, InForce: share,
 		}}}, new(limiter.Decision))
 	}

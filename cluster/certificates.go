@@ -41,8 +41,8 @@ func (m *member) loadCertificates() (err error) {
 	return nil
 }
 
-// tellFiles tells [Config.FilesChanged] of files that were read again.
-func (m *member) tellFiles(what string, err error) {
+// reportFiles tells [Config.FilesChanged] of files that were read again.
+func (m *member) reportFiles(what string, err error) {
 	if m.config.FilesChanged != nil {
 		m.config.FilesChanged(what, err)
 	}
@@ -64,6 +64,6 @@ func (m *member) watchCertificates() {
 	m.serving.Go(func() {
 		tick := time.NewTicker(certs.Every)
 		defer tick.Stop()
-		m.certificates.Watch(ctx, tick.C, m.log, func(err error) { m.tellFiles("certificates", err) })
+		m.certificates.Watch(ctx, tick.C, m.log, func(err error) { m.reportFiles("certificates", err) })
 	})
 }

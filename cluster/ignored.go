@@ -26,8 +26,8 @@ type ignored struct {
 }
 
 type ignoredPart struct {
-	times uint64 // since it was told
-	told  time.Time
+	times    uint64 // since it was told
+	reported time.Time
 }
 
 // add counts a part.
@@ -55,7 +55,7 @@ func (i *ignored) due(now time.Time) map[core.NotCredibleError]uint64 {
 	var out map[core.NotCredibleError]uint64
 	for part, p := range i.parts {
 		switch {
-		case now.Sub(p.told) < ignoredFor:
+		case now.Sub(p.reported) < ignoredFor:
 		case p.times == 0:
 			delete(i.parts, part)
 		default:
@@ -63,14 +63,14 @@ func (i *ignored) due(now time.Time) map[core.NotCredibleError]uint64 {
 				out = make(map[core.NotCredibleError]uint64)
 			}
 			out[part] = p.times
-			p.times, p.told = 0, now
+			p.times, p.reported = 0, now
 		}
 	}
 	return out
 }
 
-// tellIgnored tells [Config.PeerRefused] of parts of members' frames that were ignored.
-func (m *member) tellIgnored(now time.Time) {
+// reportIgnored tells [Config.PeerRefused] of parts of members' frames that were ignored.
+func (m *member) reportIgnored(now time.Time) {
 	for part, times := range m.failures.ignored.due(now) {
 		from, name := "unknown", ""
 		if sender, ok := m.byInstance(part.From); ok {

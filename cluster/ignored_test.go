@@ -25,7 +25,7 @@ func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	expect := func(now time.Time, want ...string) {
 		t.Helper()
 		told = nil
-		m.tellIgnored(now)
+		m.reportIgnored(now)
 		slices.Sort(told)
 		if !slices.Equal(told, want) {
 			t.Errorf("told of %q, want %q", told, want)

@@ -110,7 +110,7 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	}
 	if err != nil {
 		if err.Error() != problem {
-			m.tellFiles("gossip keys", err)
+			m.reportFiles("gossip keys", err)
 			m.log.Error("the gossip keys cannot be loaded again, and those before stay in force", "error", err)
 		}
 		return have, err.Error()
@@ -119,7 +119,7 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	for i, k := range keys {
 		ids[i] = keyID(k)
 	}
-	m.tellFiles("gossip keys", nil)
+	m.reportFiles("gossip keys", nil)
 	m.log.Info("the gossip keys were loaded again", "encrypts", ids[0], "decrypt", ids)
 	return keys, ""
 }

@@ -383,7 +383,7 @@ func (m *member) report() {
 		}
 	}
 	m.failures.report(m.log)
-	m.tellIgnored(time.Now())
+	m.reportIgnored(time.Now())
 	m.ReportFull()
 	m.reportMinority()
 	m.reportDifferences()

@@ -15,9 +15,9 @@ const minorityEvery = limiter.Minute
 // row, since a node may see the minority for a moment while members stop together, and
 // then once a minute. It is not safe for concurrent use.
 type minorityNews struct {
-	reports int          // in a row that found the node in a minority
-	told    limiter.Tick // when the minority was last logged
-	logged  bool         // the present minority was logged
+	reports  int          // in a row that found the node in a minority
+	loggedAt limiter.Tick // when the minority was last logged
+	logged   bool         // the present minority was logged
 }
 
 // step records one report. say means: log the minority. over means: log its end.
@@ -28,10 +28,10 @@ func (n *minorityNews) step(now limiter.Tick, is bool) (say, over bool) {
 		return false, over
 	}
 	n.reports++
-	if n.reports < 2 || n.told != 0 && now-n.told < minorityEvery {
+	if n.reports < 2 || n.loggedAt != 0 && now-n.loggedAt < minorityEvery {
 		return false, false
 	}
-	n.told, n.logged = now, true
+	n.loggedAt, n.logged = now, true
 	return true, false
 }
 

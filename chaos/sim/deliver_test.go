@@ -187,7 +187,7 @@ func (h *hostile) show(n *Node, there bool) {
 	if there {
 		n.rumours["mallory"] = &rumour{Member: peer.Member{Name: "mallory", Instance: mallory, State: peer.Joining}}
 	}
-	n.tell()
+	n.updateMembers()
 }
 
 // check makes an honest check.
@@ -231,7 +231,7 @@ func (h *hostile) step() {
 		if m != n { // out of sight, until gossip finds it again
 			if r := n.rumours[m.name]; r != nil {
 				r.State = peer.Dead
-				n.tell()
+				n.updateMembers()
 			}
 		}
 	}

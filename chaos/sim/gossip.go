@@ -108,12 +108,12 @@ func (n *Node) gossip() {
 		}
 	}
 	if news {
-		n.tell()
+		n.updateMembers()
 	}
 }
 
-// tell tells the membership what gossip knows.
-func (n *Node) tell() {
+// updateMembers tells the membership what gossip knows.
+func (n *Node) updateMembers() {
 	all := []peer.Member{n.published}
 	for _, r := range n.rumours {
 		all = append(all, r.Member)

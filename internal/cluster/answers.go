@@ -94,7 +94,7 @@ func (t *turn) expired(q *route.Request) {
 // refuseFor refuses a request because of a partition, whose owner is named. It takes the
 // partition's lock.
 func (t *turn) refuseFor(p *partition, r route.ReplyTo, status peer.ReplyStatus) {
-	p.run(t, func(m *replica.Replica, _ *replica.Turn) {
+	p.run(t, func(m *replica.Replica, _ *replica.Step) {
 		t.refuse(r, peer.Reply{Status: status, Owner: m.Owner(), Partition: p.id})
 	})
 }

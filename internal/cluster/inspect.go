@@ -75,7 +75,7 @@ func (x *inspection) Unsettled(most int) (ids []int) {
 func (x *inspection) settled(p *partition, v *view.View) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Settled(&replica.Turn{Now: x.sched.Now(), View: v})
+	return p.r.Settled(&replica.Step{Now: x.sched.Now(), View: v})
 }
 
 // Vacated reports whether a leaving node may go: it owns nothing, is no heir, and has
@@ -116,5 +116,5 @@ func (x *inspection) Describe(id int) string {
 	p := x.byID[id]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Describe(&replica.Turn{Now: x.sched.Now(), View: x.view.Load()})
+	return p.r.Describe(&replica.Step{Now: x.sched.Now(), View: x.view.Load()})
 }

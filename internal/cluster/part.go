@@ -72,14 +72,14 @@ func (ps *partitions) ofCharge(k *limiter.Charge, dst []*partition) []*partition
 }
 
 // at runs a step of the partition with that number, if it is managed.
-func (ps *partitions) at(t *turn, id uint16, step func(*replica.Replica, *replica.Turn)) {
+func (ps *partitions) at(t *turn, id uint16, step func(*replica.Replica, *replica.Step)) {
 	if int(id) < len(ps.byID) && ps.byID[id] != nil {
 		ps.byID[id].run(t, step)
 	}
 }
 
 // each runs a step of every partition.
-func (ps *partitions) each(t *turn, step func(*replica.Replica, *replica.Turn)) {
+func (ps *partitions) each(t *turn, step func(*replica.Replica, *replica.Step)) {
 	for _, p := range ps.parts {
 		p.run(t, step)
 	}
@@ -87,7 +87,7 @@ func (ps *partitions) each(t *turn, step func(*replica.Replica, *replica.Turn)) 
 
 // announceTo announces to a member every partition that this node owns.
 func (ps *partitions) announceTo(t *turn, to peer.Instance) {
-	ps.each(t, func(r *replica.Replica, s *replica.Turn) { r.Introduce(s, to) })
+	ps.each(t, func(r *replica.Replica, s *replica.Step) { r.Introduce(s, to) })
 }
 
 // partition is the shell of one partition's replica: its lock, and what is read without
@@ -110,7 +110,7 @@ type partition struct {
 }
 
 // inputs returns what the next step of a replica may read. The partition is locked.
-func (t *turn) inputs() *replica.Turn {
+func (t *turn) inputs() *replica.Step {
 	s := &t.step
 	s.Now, s.At, s.View, s.State = t.Now, t.At, t.view(), peer.State(t.c.mine.Load())
 	return s
@@ -131,7 +131,7 @@ func (p *partition) instant(t *turn) {
 
 // run runs a step of the replica under the lock, and applies its effects. If one of them
 // panics, the partition breaks.
-func (p *partition) run(t *turn, step func(*replica.Replica, *replica.Turn)) {
+func (p *partition) run(t *turn, step func(*replica.Replica, *replica.Step)) {
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)
@@ -167,7 +167,7 @@ func (p *partition) apply(t *turn) {
 }
 
 // point publishes which members to ask.
-func (p *partition) point(s *replica.Turn) {
+func (p *partition) point(s *replica.Step) {
 	owner, heir, givenUp := p.r.Route(s)
 	p.to.Store(uint64(owner))
 	p.toHeir.Store(uint64(heir))

@@ -21,7 +21,7 @@ func (c *Core) Up(i peer.Instance) {
 	defer t.Catch()
 	c.mesh.Up(i)
 	c.introduce(t, i)
-	c.partitions.each(t, func(r *replica.Replica, s *replica.Turn) { r.Connected(s, i) })
+	c.partitions.each(t, func(r *replica.Replica, s *replica.Step) { r.Connected(s, i) })
 }
 
 // Down reports that a member cannot be reached directly, and that what was sent and not

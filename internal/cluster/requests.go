@@ -199,7 +199,7 @@ func (d *decider) endAwaited(t *turn, p *partition, h *withheldReply) {
 	for _, q := range d.parts.ofCharge(h.Charge, buf[:0]) {
 		if q != p {
 			t.later = append(t.later, func(t *turn) {
-				q.run(t, func(r *replica.Replica, s *replica.Turn) { r.EndAwaited(s) })
+				q.run(t, func(r *replica.Replica, s *replica.Step) { r.EndAwaited(s) })
 			})
 		}
 	}

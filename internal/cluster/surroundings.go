@@ -71,7 +71,7 @@ func (t *turn) Handle(q *route.Request, answer, idle *limiter.Decision) (route.V
 
 // Learn records an owner that another member named, see [route.Node].
 func (t *turn) Learn(partition uint16, owner peer.Epoch, doubt bool) {
-	t.c.partitions.at(t, partition, func(m *replica.Replica, s *replica.Turn) { m.Learn(s, owner, doubt) })
+	t.c.partitions.at(t, partition, func(m *replica.Replica, s *replica.Step) { m.Learn(s, owner, doubt) })
 }
 
 // Doubt doubts the owner of a partition, which did not answer, if it is not in the view,
@@ -85,6 +85,6 @@ func (t *turn) Doubt(partition uint16) {
 		return
 	}
 	t.later = append(t.later, func(t *turn) {
-		p.run(t, func(r *replica.Replica, s *replica.Turn) { r.Doubt(s) })
+		p.run(t, func(r *replica.Replica, s *replica.Step) { r.Doubt(s) })
 	})
 }

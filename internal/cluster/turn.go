@@ -21,7 +21,7 @@ type turn struct {
 	entries []table.Entry     // scratch of split
 	keys    []replica.Entries // scratch of split
 
-	step    replica.Turn // of the replica at work
+	step    replica.Step // of the replica at work
 	applied int          // how many of its effects are done
 
 	charge limiter.Charge // scratch

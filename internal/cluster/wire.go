@@ -38,7 +38,7 @@ func (in *intake) frame(t *turn, f *peer.Frame) {
 
 // message hands a message to the replica of its partition.
 func (in *intake) message(t *turn, from peer.Instance, id uint16, m replica.Message) {
-	in.parts.at(t, id, func(r *replica.Replica, s *replica.Turn) { r.Step(s, from, m) })
+	in.parts.at(t, id, func(r *replica.Replica, s *replica.Step) { r.Step(s, from, m) })
 }
 
 func (in *intake) control(t *turn, f *peer.Frame) {

@@ -13,12 +13,12 @@ import (
 // decoder reads frames of other programs, so it trusts nothing. It keeps the first
 // error. It does not allocate more memory than a valid frame needs.
 type decoder struct {
-	sections *sections
-	names    map[string]string // interned names of rules, limits and members
-	section  string            // the section being read, for errors
-	limits   int               // limits of the frame so far
-	told     int               // parts of explanations so far
-	err      error
+	sections  *sections
+	names     map[string]string // interned names of rules, limits and members
+	section   string            // the section being read, for errors
+	limits    int               // limits of the frame so far
+	explained int               // parts of explanations so far
+	err       error
 }
 
 // keptNames bounds the interned names.
@@ -168,7 +168,7 @@ func (d *decoder) text(f *field, to *string) {
 
 // frame reads a frame into in, and checks that its parts fit together.
 func (d *decoder) frame(b []byte, in *inbox) error {
-	d.section, d.limits, d.told, d.err = "the frame", 0, 0, nil
+	d.section, d.limits, d.explained, d.err = "the frame", 0, 0, nil
 	f := &in.frame
 	f.Reset()
 	var seen uint32 // sections seen; each may occur once

@@ -40,9 +40,9 @@ func (e *encoder) limitExplanation(l *peer.LimitExplanation) {
 	e.close(mark, true)
 }
 
-// tells is more for the parts of explanations, whose number is also bounded in all.
-func (d *decoder) tells(f *field, n int, what string) bool {
-	if d.told++; d.told > maxItems {
+// moreParts is more for the parts of explanations, whose number is also bounded in all.
+func (d *decoder) moreParts(f *field, n int, what string) bool {
+	if d.explained++; d.explained > maxItems {
 		d.fail("the explanations of the frame have more than %d parts", maxItems)
 		return false
 	}
@@ -57,7 +57,7 @@ func (d *decoder) own(f *field, to *string) {
 }
 
 func (d *decoder) explanation(x *field, f *peer.Frame) {
-	if !d.tells(x, len(f.Explained), "explanations") {
+	if !d.moreParts(x, len(f.Explained), "explanations") {
 		return
 	}
 	d.section = "an explanation"
@@ -75,7 +75,7 @@ func (d *decoder) explanation(x *field, f *peer.Frame) {
 }
 
 func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
-	if !d.tells(x, len(e.Limits), "limits of an explanation") {
+	if !d.moreParts(x, len(e.Limits), "limits of an explanation") {
 		return
 	}
 	var l peer.LimitExplanation
@@ -87,11 +87,11 @@ func (d *decoder) limitExplanation(x *field, e *peer.Explanation) {
 		case 2:
 			d.bool(x, &l.Known)
 		case 3:
-			if d.tells(x, len(l.State), "fields of an explanation") {
+			if d.moreParts(x, len(l.State), "fields of an explanation") {
 				l.State = append(l.State, d.explainedField(x))
 			}
 		case 4:
-			if d.tells(x, len(l.Counts), "counts of an explanation") {
+			if d.moreParts(x, len(l.Counts), "counts of an explanation") {
 				l.Counts = append(l.Counts, d.windowCount(x))
 			}
 		case 5:

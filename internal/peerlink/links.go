@@ -57,7 +57,7 @@ func New(c Config) (*Links, error) {
 		codec:     newCodec(c.MaxMessageBytes), refusals: newRefusalLog(c.Logger), now: time.Now,
 		pins: make(map[*remote]int),
 	}
-	l.refusals.told = c.Refused
+	l.refusals.report = c.Refused
 	l.remotes.Store(&map[peer.Instance]*remote{})
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.server = l.newServer()

@@ -27,7 +27,7 @@ type refusalLog struct {
 	log *slog.Logger
 	now func() time.Time
 
-	told func(from, why string) // receives each refusal; nil: none does
+	report func(from, why string) // receives each refusal; nil: none does
 
 	mu    sync.Mutex
 	said  map[string]bool // by host and kind
@@ -51,8 +51,8 @@ func (n *refusalLog) logOnce(level slog.Level, text string, from net.Addr, reaso
 		}
 	}
 	reason = cut(reason, maxReason)
-	if n.told != nil && from != nil && level >= slog.LevelWarn {
-		n.told(from.String(), text+": "+reason)
+	if n.report != nil && from != nil && level >= slog.LevelWarn {
+		n.report(from.String(), text+": "+reason)
 	}
 	left, ok := n.due(network + "\x00" + general(text) + "\x00" + general(reason))
 	if !ok {

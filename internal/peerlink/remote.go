@@ -26,8 +26,8 @@ const (
 	deadMost   = 5 * time.Second
 	grace      = 200 * time.Millisecond
 	settled    = time.Second // a session that lasts this long counts as a success
-	// maxTold bounds the kinds of failures that are logged once each.
-	maxTold = 4
+	// maxLogged bounds the kinds of failures that are logged once each.
+	maxLogged = 4
 	// strangerOften is how often in a row, for about two seconds, a member may answer
 	// that this node is not a member before that is logged: news of a starting node
 	// takes time to spread.
@@ -52,7 +52,7 @@ type remote struct {
 	ours    bool          // this node dialled it
 	since   time.Time     // when it was attached
 	changed chan struct{} // holds a token if something above changed
-	told    []string      // kinds of failures logged since the last connection
+	logged  []string      // kinds of failures logged since the last connection
 	strange int           // refusals in a row because it did not know this node
 }
 
@@ -86,7 +86,7 @@ func (r *remote) attach(s *session, ours bool) error {
 		r.mu.Lock()
 		old := r.session
 		if old == nil {
-			r.session, r.ours, r.since, r.told, r.strange, r.met = s, ours, r.links.now(), nil, 0, true
+			r.session, r.ours, r.since, r.logged, r.strange, r.met = s, ours, r.links.now(), nil, 0, true
 			if ours {
 				r.dialing = false
 			}
@@ -163,9 +163,9 @@ func (r *remote) failed(err error) {
 	} else {
 		r.strange = 0
 	}
-	news := len(r.told) < maxTold && !slices.Contains(r.told, kind) && (r.strange == 0 || r.strange >= strangerOften)
+	news := len(r.logged) < maxLogged && !slices.Contains(r.logged, kind) && (r.strange == 0 || r.strange >= strangerOften)
 	if news {
-		r.told = append(r.told, kind)
+		r.logged = append(r.logged, kind)
 	}
 	what, name, addr := r.describe(), r.member.Name, r.member.PeerAddr
 	r.mu.Unlock()

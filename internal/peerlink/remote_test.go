@@ -156,8 +156,8 @@ func TestFailuresAreSaidOnce(t *testing.T) {
 	for i := range 26 {
 		r.failed(errors.New("reason " + string(rune('a'+i))))
 	}
-	if lines := strings.Count(log.String(), "\n"); lines != maxTold {
-		t.Errorf("%d lines, want %d for any number of reasons", lines, maxTold)
+	if lines := strings.Count(log.String(), "\n"); lines != maxLogged {
+		t.Errorf("%d lines, want %d for any number of reasons", lines, maxLogged)
 	}
 	if err := r.attach(new(session), true); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func (c *conn) decide(ctx context.Context) {
 		}
 		c.answer(&b.checks[i], &b.ds[i], why)
 	}
-	c.tell()
+	c.observe()
 }
 
 // method returns the name of what is decided together, for traces.
@@ -165,14 +165,14 @@ func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	c.code = code
 	a := &c.batch.alike
 	if a.command != k.of || a.code != code {
-		c.tell()
+		c.observe()
 		*a = alike{command: k.of, code: code}
 	}
 	a.n++
 }
 
-// tell tells the observer of the replies to checks.
-func (c *conn) tell() {
+// observe tells the observer of the replies to checks.
+func (c *conn) observe() {
 	a := &c.batch.alike
 	if o := c.of.options.Observer; o != nil && a.n > 0 {
 		o.ServedMany(a.command.method, a.code, time.Since(c.began), a.n)

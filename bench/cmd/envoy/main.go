@@ -110,7 +110,7 @@ func measure(addr string, pids []string, l load) error {
 	if err != nil {
 		return err
 	}
-	tell(slices.Concat(answers...), l.rate, time.Since(begin), after-before)
+	printAnswers(slices.Concat(answers...), l.rate, time.Since(begin), after-before)
 	return nil
 }
 
@@ -147,9 +147,9 @@ func one(c rls.RateLimitServiceClient, begin time.Time, i int, l load) (out []an
 	}
 }
 
-// tell prints what was measured, and with a rate each second that had an answer after 20 ms,
+// printAnswers prints what was measured, and with a rate each second that had an answer after 20 ms,
 // which is Envoy's own timeout.
-func tell(all []answer, rate int, long, cpu time.Duration) {
+func printAnswers(all []answer, rate int, long, cpu time.Duration) {
 	took := make([]time.Duration, len(all))
 	late, failed, seconds := 0, 0, map[int][3]int{}
 	for i, a := range all {

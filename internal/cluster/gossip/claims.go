@@ -114,7 +114,7 @@ func (g *Gossip) judgeClaims(now time.Time) {
 	g.mu.Unlock()
 	for _, c := range due {
 		if !g.cfg.Vouched(c.known) && (c.known.Gone || !g.cfg.Vouched(peer.Known{Name: c.known.Name, Instance: c.known.Instance, Gone: true})) {
-			g.log.tellRefused(fmt.Sprint("claim ", c.known.Gone, hostOf(c.from)), c.from, c.text)
+			g.log.reportRefused(fmt.Sprint("claim ", c.known.Gone, hostOf(c.from)), c.from, c.text)
 		}
 	}
 }

@@ -348,7 +348,7 @@ func (g *Gossip) note(r refusal) {
 	}
 	g.logRefusal(func() {
 		g.log.write(slog.LevelWarn, "refused "+r.kind.Error()+r.name, "a node is kept out", slog.Any("reason", r))
-		g.log.tellRefused(r.kind.Error()+r.name, from, r.Error())
+		g.log.reportRefused(r.kind.Error()+r.name, from, r.Error())
 	})
 	select {
 	case g.refused <- r:

@@ -129,14 +129,14 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 	o := g.round(ctx)
 	first <- o
-	told := newTold()
+	told := newReported()
 	unheard := 0 // such rounds in a row
 	for n := 1; ; n++ {
 		if unheard++; !o.unheard {
 			unheard = 0
 		}
 		for _, err := range o.refusals {
-			g.tell(told, err)
+			g.report(told, err)
 		}
 		wait := time.NewTimer(g.pause(o, n, unheard))
 	waiting:
@@ -146,7 +146,7 @@ func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 				wait.Stop()
 				return
 			case err := <-g.refused:
-				g.tell(told, err)
+				g.report(told, err)
 			case <-wait.C:
 				break waiting
 			}
@@ -182,12 +182,12 @@ func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
 	}
 }
 
-// told remembers for a minute which errors OnRefused received.
-type told map[string]time.Time
+// reported remembers for a minute which errors OnRefused received.
+type reported map[string]time.Time
 
-func newTold() told { return told{} }
+func newReported() reported { return reported{} }
 
-func (g *Gossip) tell(t told, err error) {
+func (g *Gossip) report(t reported, err error) {
 	now := time.Now()
 	kind := kindOf(err.Error())
 	if g.cfg.OnRefused == nil || now.Sub(t[kind]) < quietFor {

@@ -101,11 +101,11 @@ func (l *throttledLog) write(level slog.Level, kind, text string, attrs ...slog.
 // refuse logs that input was refused, and tells so, once a minute for each kind and host.
 func (l *throttledLog) refuse(kind, from, text string) {
 	l.write(slog.LevelWarn, kind, text, slog.String("from", from))
-	l.tellRefused(kind+" "+hostOf(from), from, text)
+	l.reportRefused(kind+" "+hostOf(from), from, text)
 }
 
-// tellRefused tells a refusal of a kind, once a minute, whatever is logged.
-func (l *throttledLog) tellRefused(kind, from, why string) {
+// reportRefused tells a refusal of a kind, once a minute, whatever is logged.
+func (l *throttledLog) reportRefused(kind, from, why string) {
 	if l.refused == nil {
 		return
 	}
@@ -218,7 +218,7 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	}
 	l.log.write(level, kind, text, attrs...)
 	if text == textKey || text == textForeign {
-		l.log.tellRefused(kind, source, text)
+		l.log.reportRefused(kind, source, text)
 	}
 	return nil
 }

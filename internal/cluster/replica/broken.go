@@ -24,7 +24,7 @@ const (
 // Break drops what is held after a panic. Waiting askers learn that their requests were
 // not executed. If this node was the owner, its heir is asked to take over. Another
 // panic skips a part of that, but each effect is whole.
-func (p *Replica) Break(t *Turn) {
+func (p *Replica) Break(t *Step) {
 	t.event(Broken)
 	again := p.breakage.brokeAt != 0 && t.Now-p.breakage.brokeAt < giveUpFor
 	p.breakage.brokeAt = t.Now
@@ -45,7 +45,7 @@ func (p *Replica) Break(t *Turn) {
 
 // forgetHeld clears the state held, the waiting requests and the work in progress. own
 // is the former ownership, or nil.
-func (p *Replica) forgetHeld(t *Turn, own *Ownership) {
+func (p *Replica) forgetHeld(t *Step, own *Ownership) {
 	p.own, p.waiting, p.claiming.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
 	p.pushing.unpushed, p.pushing.pushedTo, p.pushing.pushes = false, 0, 0
@@ -68,7 +68,7 @@ func (p *Replica) forgetHeld(t *Turn, own *Ownership) {
 
 // refuseAll tells everyone who waits for a broken partition that nothing was executed
 // here.
-func (p *Replica) refuseAll(t *Turn, own *Ownership, waiting []Request) {
+func (p *Replica) refuseAll(t *Step, own *Ownership, waiting []Request) {
 	for _, q := range waiting {
 		t.refuse(q, peer.NotOwner, p.owner)
 	}
@@ -86,7 +86,7 @@ func (p *Replica) refuseAll(t *Turn, own *Ownership, waiting []Request) {
 }
 
 // tickBroken does the work that is due after the partition broke.
-func (p *Replica) tickBroken(t *Turn) {
+func (p *Replica) tickBroken(t *Step) {
 	if p.breakage.givenUp && t.Now-p.breakage.brokeAt >= giveUpFor {
 		p.breakage.givenUp = false
 		t.Routed = true
@@ -99,7 +99,7 @@ func (p *Replica) tickBroken(t *Turn) {
 // urge asks the heir of a broken ownership to take over. It stops if another member owns
 // by now, or if there is no heir in the view; then the view owner asks all members and
 // continues from the best copy.
-func (p *Replica) urge(t *Turn) {
+func (p *Replica) urge(t *Step) {
 	heir := p.heir
 	if p.owner != p.mine || heir == 0 || heir == p.node.Self || p.breakage.urges >= maxUrges || !t.View.Has(heir) {
 		p.breakage.yields = false
@@ -113,7 +113,7 @@ func (p *Replica) urge(t *Turn) {
 
 // urged takes over if this node is the heir and the request comes from its owner, which
 // has just lost its state.
-func (p *Replica) urged(t *Turn, from peer.Instance) {
+func (p *Replica) urged(t *Step, from peer.Instance) {
 	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || t.Now < p.claiming.quiet {
 		return
 	}

@@ -34,7 +34,7 @@ type answer struct {
 // startRound starts a round, and ends any other. It asks every member of the view and the last
 // known owner, and for a question also the heir. base is the epoch above which an owner
 // ends the claim.
-func (p *Replica) startRound(t *Turn, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
+func (p *Replica) startRound(t *Step, kind peer.ClaimKind, owner peer.Instance, base peer.Epoch) {
 	p.claiming.rounds++
 	r := &claimRound{kind: kind, id: p.claiming.rounds, owner: owner, base: base, before: p.pledged(), started: t.Now}
 	p.claiming.round = r
@@ -50,7 +50,7 @@ func (p *Replica) startRound(t *Turn, kind peer.ClaimKind, owner peer.Instance, 
 }
 
 // invite adds the members to ask. Members that were asked before stay.
-func (r *claimRound) invite(t *Turn, p *Replica) {
+func (r *claimRound) invite(t *Step, p *Replica) {
 	v := t.View
 	for i := range v.Members {
 		r.add(p, v.Members[i].Instance)
@@ -70,7 +70,7 @@ func (r *claimRound) add(p *Replica, i peer.Instance) bool {
 	return true
 }
 
-func (r *claimRound) send(t *Turn, p *Replica) {
+func (r *claimRound) send(t *Step, p *Replica) {
 	r.sentAt = t.Now
 	r.sends++
 	for i, w := range r.whom {
@@ -91,7 +91,7 @@ func (r *claimRound) epoch(p *Replica) peer.Epoch {
 	return peer.Epoch{Counter: r.counter, Instance: p.node.Self}
 }
 
-func (r *claimRound) sendTo(t *Turn, p *Replica, to peer.Instance) {
+func (r *claimRound) sendTo(t *Step, p *Replica, to peer.Instance) {
 	c := peer.Claim{Partition: p.id, Kind: r.kind, Round: r.id, Counter: r.counter, For: r.owner}
 	t.sendClaim(to, c)
 }
@@ -106,7 +106,7 @@ func (r *claimRound) lacks(i peer.Instance) bool {
 	return false
 }
 
-func (r *claimRound) viewChanged(t *Turn, p *Replica) {
+func (r *claimRound) viewChanged(t *Step, p *Replica) {
 	n := len(r.whom)
 	r.invite(t, p)
 	if r.kind == peer.LastResort && p.role < peer.Copy && t.View.Owner(p.id) != p.node.Self {
@@ -121,14 +121,14 @@ func (r *claimRound) viewChanged(t *Turn, p *Replica) {
 
 // restart restarts the wait for answers, because this node was paused and may have
 // missed them.
-func (r *claimRound) restart(t *Turn, p *Replica) {
+func (r *claimRound) restart(t *Step, p *Replica) {
 	r.started = t.Now
 	if t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(claimAgain, r.sends-1)) {
 		r.send(t, p)
 	}
 }
 
-func (r *claimRound) tick(t *Turn, p *Replica) {
+func (r *claimRound) tick(t *Step, p *Replica) {
 	switch {
 	case r.retryAt != 0:
 		if t.Now >= r.retryAt {
@@ -148,7 +148,7 @@ func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(m
 // onClaim answers a claim or a question. A claim is granted if its counter is above
 // every owner and every grant known here, or if it repeats the last grant. It is not
 // granted if this node is fresh, or decides and would be overtaken.
-func (p *Replica) onClaim(t *Turn, from peer.Instance, c peer.Claim) {
+func (p *Replica) onClaim(t *Step, from peer.Instance, c peer.Claim) {
 	granted := false
 	if c.Counter > 0 {
 		switch {
@@ -189,7 +189,7 @@ func (p *held) holdsAgainst(c peer.Claim) bool {
 	return p.role >= peer.Sealed && (c.Kind == peer.Takeover || c.Kind == peer.LastResort)
 }
 
-func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
+func (p *Replica) onAnswer(t *Step, from peer.Instance, a peer.Answer) {
 	r := p.claiming.round
 	p.top = max(p.top, a.Top)
 	if r != nil && a.Round == r.id {
@@ -206,7 +206,7 @@ func (p *Replica) onAnswer(t *Turn, from peer.Instance, a peer.Answer) {
 }
 
 // evaluate ends the round as soon as the answers allow.
-func (r *claimRound) evaluate(t *Turn, p *Replica) {
+func (r *claimRound) evaluate(t *Step, p *Replica) {
 	if p.claiming.round != r || r.retryAt != 0 {
 		return
 	}
@@ -276,7 +276,7 @@ func (p *held) supersedes(r *claimRound, a *answer) bool {
 // claimWithin for the last owner's answer. An available partition needs answers of all
 // members in the view and of the last owner, or claimWithin. A transfer also needs the grant
 // of the member that is to own.
-func (r *claimRound) complete(t *Turn, p *Replica) bool {
+func (r *claimRound) complete(t *Step, p *Replica) bool {
 	v := t.View
 	// The claim also probes the last owner, which gets claimWithin to answer.
 	waited := t.Now-r.started >= claimWithin
@@ -320,7 +320,7 @@ func (r *claimRound) receives() bool {
 //
 // A transfer needs no record: the receiver's first heir is the giver, which acknowledges
 // nothing once it has taken the partition back.
-func (r *claimRound) recorded(t *Turn, p *Replica) bool {
+func (r *claimRound) recorded(t *Step, p *Replica) bool {
 	if !p.closed || r.kind == peer.Transfer {
 		return true
 	}
@@ -351,7 +351,7 @@ func (r *claimRound) takes() bool { return r.kind == peer.Takeover || r.kind == 
 
 // refused schedules the claim again, under a higher counter, after half of claimPause
 // and a random time of up to claimPause * 2^tries.
-func (p *Replica) refused(t *Turn) {
+func (p *Replica) refused(t *Step) {
 	// Competing claims could collide for ever, so the pause grows.
 	p.claiming.tries = min(p.claiming.tries+1, 5)
 	p.claiming.round.retryAt = t.Now + claimPause/2 + p.node.Random(claimPause<<p.claiming.tries)
@@ -360,7 +360,7 @@ func (p *Replica) refused(t *Turn) {
 
 // abandon ends a claim that is not needed: the owner is alive, or another member owns by
 // now. alive is the member that decides, 0 if unknown.
-func (p *Replica) abandon(t *Turn, alive peer.Instance) {
+func (p *Replica) abandon(t *Step, alive peer.Instance) {
 	r := p.claiming.round
 	p.giveUp()
 	switch r.kind {
@@ -388,7 +388,7 @@ func (p *Replica) pledged() vote {
 func (p *Replica) giveUp() { p.vote, p.claiming.round = p.pledged(), nil }
 
 // claimed ends a claim that succeeded.
-func (p *Replica) claimed(t *Turn, r *claimRound) {
+func (p *Replica) claimed(t *Step, r *claimRound) {
 	p.claiming.round, p.claiming.tries = nil, 0
 	e := r.epoch(p)
 	switch r.kind {
@@ -418,7 +418,7 @@ func (p *Replica) claimed(t *Turn, r *claimRound) {
 // TakesOver starts a takeover if none is under way, and reports whether one is, or has
 // just ended. The shell calls it for a request of another member, which cannot reach the
 // owner; this node must be heir.
-func (p *Replica) TakesOver(t *Turn) bool {
+func (p *Replica) TakesOver(t *Step) bool {
 	if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {
 		return true
 	}
@@ -433,14 +433,14 @@ func (p *Replica) TakesOver(t *Turn) bool {
 }
 
 // takeOver claims the partition, as heir of an owner that cannot be reached.
-func (p *Replica) takeOver(t *Turn) {
+func (p *Replica) takeOver(t *Step) {
 	p.startRound(t, peer.Takeover, p.node.Self, p.epoch)
 }
 
 // missOwner takes over, as heir, from an owner that is out of the view. If the owner or
 // another member ended the last takeover, missOwner starts the next one later, with a
 // doubled back-off: an owner that is alive may stop without another change of the view.
-func (p *Replica) missOwner(t *Turn) {
+func (p *Replica) missOwner(t *Step) {
 	switch {
 	case t.View.Has(p.owner.Instance):
 		p.seeking.seekAt, p.seeking.seekIn = 0, 0

@@ -11,7 +11,7 @@ import (
 // claims begins a takeover of a closed partition of three members: this node is the heir,
 // the third member the owner. The second member has granted the claim, and the time for the
 // owner's answer is over.
-func claims(t *testing.T) (*Replica, *Turn, peer.Epoch) {
+func claims(t *testing.T) (*Replica, *Step, peer.Epoch) {
 	t.Helper()
 	l := newLab()
 	p := New(l.node(self), table.Partitions+7)

@@ -8,14 +8,14 @@ import (
 
 // Flush sends the batches that are due to the members that have copies of a partition
 // that this node owns.
-func (p *Replica) Flush(t *Turn) {
+func (p *Replica) Flush(t *Step) {
 	if p.own != nil && p.role == peer.Owned {
 		p.own.flush(t)
 	}
 }
 
 // flush sends the batches that are due.
-func (o *Ownership) flush(t *Turn) {
+func (o *Ownership) flush(t *Step) {
 	if !o.tracks() {
 		if o.isolated(t) {
 			o.dirty.clear()
@@ -34,7 +34,7 @@ func (o *Ownership) flush(t *Turn) {
 
 // feed sends a target what it lacks, one message at a time. due means that the collected
 // batch is due.
-func (o *Ownership) feed(t *Turn, g *target, due bool) {
+func (o *Ownership) feed(t *Step, g *target, due bool) {
 	if g.sentAt != 0 {
 		tries := g.tries
 		if g == o.heir && g.sentAt < o.waitSince {
@@ -68,7 +68,7 @@ func (o *changes) cut(held *state) {
 }
 
 // delta sends a target the keys that changed since what was sent to it.
-func (o *Ownership) delta(t *Turn, g *target, kind peer.BatchKind, next peer.Epoch) {
+func (o *Ownership) delta(t *Step, g *target, kind peer.BatchKind, next peer.Epoch) {
 	b := peer.Batch{
 		Partition: o.id, Kind: kind, Epoch: o.held.epoch, BaseEpoch: g.base, Base: g.sent, Seq: o.held.seq,
 		Appointment: g.appointment, Appointed: g.appointed, Next: next,
@@ -98,7 +98,7 @@ func (g *target) sending(now, waitSince limiter.Tick, pace Pace) (ping uint32) {
 }
 
 // snapshot sends a target all keys, unless too much of others is under way to that member.
-func (o *Ownership) snapshot(t *Turn, g *target) {
+func (o *Ownership) snapshot(t *Step, g *target) {
 	if !g.counted {
 		n := o.node.Store.Count(int(o.id))
 		if !o.node.Peers.BeginSnapshot(g.to, n) {
@@ -113,7 +113,7 @@ func (o *Ownership) snapshot(t *Turn, g *target) {
 }
 
 // sendAll sends all keys, in batches of 512 at most.
-func (p *identity) sendAll(t *Turn, to peer.Instance, b peer.Batch) {
+func (p *identity) sendAll(t *Step, to peer.Instance, b peer.Batch) {
 	const most = 512
 	var keys []uint64
 	p.node.Store.Export(int(p.id), t.At, func(e table.Entry) {
@@ -137,7 +137,7 @@ func (p *identity) sendAll(t *Turn, to peer.Instance, b peer.Batch) {
 }
 
 // onBatch processes a batch from an owner, or a push from a former one.
-func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Entries) {
+func (p *Replica) onBatch(t *Step, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if b.Kind == peer.Push {
 		p.onPush(t, from, b, keys)
 		return
@@ -183,7 +183,7 @@ func (p *Replica) onBatch(t *Turn, from peer.Instance, b *peer.Batch, keys []Ent
 
 // stage collects the parts of a snapshot. It reports whether the snapshot is complete
 // and its state, or a later one, is held.
-func (p *held) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
+func (p *held) stage(t *Step, b *peer.Batch, keys []Entries) bool {
 	if !p.staging.next(t, p.node, b, keys) {
 		return false
 	}
@@ -208,7 +208,7 @@ func (p *held) stage(t *Turn, b *peer.Batch, keys []Entries) bool {
 
 // apply applies a batch of changes. It reports false if the batch does not build on the
 // state held, or cannot be stored.
-func (p *held) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
+func (p *held) apply(t *Step, b *peer.Batch, keys []Entries) bool {
 	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
@@ -233,12 +233,12 @@ func (p *held) apply(t *Turn, b *peer.Batch, keys []Entries) bool {
 
 // unfit reports whether this node refuses any appointment: it is fresh, or not active, unless no active
 // member is left.
-func (p *held) unfit(t *Turn) bool { return p.fresh || t.State != peer.Active && !t.lastToLeave() }
+func (p *held) unfit(t *Step) bool { return p.fresh || t.State != peer.Active && !t.lastToLeave() }
 
 // accept makes this node heir, and reports whether it is. It refuses if this node is
 // unfit, has granted a later claim, has been revoked since, or lacks changes that the
 // appointment requires.
-func (p *held) accept(t *Turn, b *peer.Batch) bool {
+func (p *held) accept(t *Step, b *peer.Batch) bool {
 	switch {
 	case p.role == peer.Heir && p.appointment == b.Appointment:
 		return true
@@ -254,7 +254,7 @@ func (p *held) accept(t *Turn, b *peer.Batch) bool {
 	return true
 }
 
-func (p *held) ack(t *Turn, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
+func (p *held) ack(t *Step, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
 	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner, Top: max(p.top, p.grant)}
 	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
 		a.Seq = 0
@@ -266,7 +266,7 @@ func (p *held) ack(t *Turn, to peer.Instance, b *peer.Batch, status peer.AckStat
 }
 
 // onRevoke ends this node's appointment as heir, up to the number that the owner names.
-func (p *Replica) onRevoke(t *Turn, from peer.Instance, r peer.Revoke) {
+func (p *Replica) onRevoke(t *Step, from peer.Instance, r peer.Revoke) {
 	p.learn(t, r.Epoch, 0)
 	if r.Epoch.Before(p.owner) {
 		p.ack(t, from, &peer.Batch{Epoch: r.Epoch}, peer.Fenced)

@@ -50,7 +50,7 @@ func (r retirees) again(member peer.Instance) {
 
 // dismiss tells the retirees of an owner to drop their copies, if it has an heir and no other
 // member is to become heir.
-func (r retirees) dismiss(t *Turn, o *Ownership) {
+func (r retirees) dismiss(t *Step, o *Ownership) {
 	if o.heir == nil || o.next != nil {
 		return
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // Doubt asks all members whether the owner that this node believes in exists.
-func (p *Replica) Doubt(t *Turn) {
+func (p *Replica) Doubt(t *Step) {
 	if p.breakage.givenUp || p.claiming.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.node.Self || t.Now < p.doubting.doubtAt {
 		return
 	}
@@ -42,7 +42,7 @@ func (p *Replica) Doubt(t *Turn) {
 }
 
 // doubted evaluates the answers to a doubt so far.
-func (p *Replica) doubted(t *Turn, r *claimRound) {
+func (p *Replica) doubted(t *Step, r *claimRound) {
 	if p.owner != r.doubts {
 		p.settleDoubt(t)
 		return
@@ -72,14 +72,14 @@ func (p *Replica) doubted(t *Turn, r *claimRound) {
 	p.settleDoubt(t)
 }
 
-func (p *Replica) settleDoubt(t *Turn) {
+func (p *Replica) settleDoubt(t *Step) {
 	p.claiming.round = nil
 	p.manage(t)
 }
 
 // disprove forgets an owner that denies its ownership by naming an earlier one. What
 // this node itself has owned stays known.
-func (p *Replica) disprove(t *Turn, owner peer.Epoch, heir peer.Instance) {
+func (p *Replica) disprove(t *Step, owner peer.Epoch, heir peer.Instance) {
 	if len(p.disproved) == maxDisproved {
 		p.disproved = slices.Delete(p.disproved, 0, 1)
 	}

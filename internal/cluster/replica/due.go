@@ -12,7 +12,7 @@ const Never limiter.Tick = math.MaxInt64
 
 // Due returns the time before which [Replica.Tick] would do nothing, unless another step
 // comes first: the present time if the next tick may have work, [Never] if it has none.
-func (p *Replica) Due(t *Turn) limiter.Tick {
+func (p *Replica) Due(t *Step) limiter.Tick {
 	if p.settled(t) {
 		return nextDue(p.own, t.Now, p.seq)
 	}
@@ -20,7 +20,7 @@ func (p *Replica) Due(t *Turn) limiter.Tick {
 }
 
 // pending reports whether a replica that is not settled needs another tick.
-func (p *Replica) pending(t *Turn) bool {
+func (p *Replica) pending(t *Step) bool {
 	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
 		p.own != nil && (p.own.busy() || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
 }
@@ -28,7 +28,7 @@ func (p *Replica) pending(t *Turn) bool {
 // settled reports whether a tick has nothing to do here but to send the heir what changed.
 // That is so for most partitions of a busy node at most times, and so they are left alone
 // until a batch is due.
-func (p *Replica) settled(t *Turn) bool {
+func (p *Replica) settled(t *Step) bool {
 	own := p.own
 	switch {
 	case own == nil || own.heir == nil || own.heir.lapsed || p.role != peer.Owned:

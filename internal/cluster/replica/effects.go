@@ -6,10 +6,10 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Turn is what one step of a replica may read besides the replica and its [Node], and
+// Step is what one step of a replica may read besides the replica and its [Node], and
 // what the step leaves to do. The shell fills the inputs before each step and applies
 // the effects after it, both under the partition's lock.
-type Turn struct {
+type Step struct {
 	// Now is the scheduler's time, At the time of the counters' clock.
 	Now, At limiter.Tick
 	// View is the members as this node sees them, State the state of this node.

@@ -19,7 +19,7 @@ type Fixture struct {
 // Begin puts the replica into a state, without the effects that a change to it has. The
 // sequence and what an owner has begun stay. Requests that wait are handled again if this
 // node decides now.
-func (p *Replica) Begin(t *Turn, f Fixture) {
+func (p *Replica) Begin(t *Step, f Fixture) {
 	p.role, p.epoch, p.owner, p.heir, p.fresh = f.Role, f.Epoch, f.Owner, f.Heir, f.Fresh
 	p.top = max(p.top, f.Epoch.Counter, f.Owner.Counter)
 	p.claiming.round, p.appointment = nil, 0

@@ -18,7 +18,7 @@ type handover struct {
 
 // passOn starts a handoff to the heir, if the heir should own the partition and has
 // every change.
-func (p *Replica) passOn(t *Turn, v *view.View) {
+func (p *Replica) passOn(t *Step, v *view.View) {
 	own := p.own
 	if v.Owner(p.id) != own.heir.to || own.heir.acked < p.seq {
 		return
@@ -32,7 +32,7 @@ func (p *Replica) passOn(t *Turn, v *view.View) {
 
 // hands reports whether a transfer is still wanted: its receiver is heir, in the view and
 // named by the ring, and the owner does not do without it.
-func (r *claimRound) hands(t *Turn, p *Replica) bool {
+func (r *claimRound) hands(t *Step, p *Replica) bool {
 	if p.own == nil {
 		return false
 	}
@@ -42,7 +42,7 @@ func (r *claimRound) hands(t *Turn, p *Replica) bool {
 
 // seal stops this node from deciding and sends the last batch together with the
 // ownership.
-func (p *Replica) seal(t *Turn, next peer.Epoch) {
+func (p *Replica) seal(t *Step, next peer.Epoch) {
 	own := p.own
 	if own.heir == nil || own.heir.to != next.Instance {
 		p.manage(t)
@@ -58,7 +58,7 @@ func (p *Replica) seal(t *Turn, next peer.Epoch) {
 
 // tickHandover repeats the handover until it is confirmed. If the receiver is gone, it
 // claims the partition back.
-func (p *Replica) tickHandover(t *Turn) {
+func (p *Replica) tickHandover(t *Step) {
 	own := p.own
 	h := own.handover
 	if h == nil || p.role != peer.Sealed {
@@ -83,7 +83,7 @@ func (p *Replica) tickHandover(t *Turn) {
 
 // confirmed ends a handover that the receiver has taken: p.owner is the receiver's
 // epoch.
-func (p *Replica) confirmed(t *Turn) {
+func (p *Replica) confirmed(t *Step) {
 	own := p.own
 	t.event(Handoff)
 	for _, h := range own.withheld {
@@ -104,7 +104,7 @@ func (p *Replica) confirmed(t *Turn) {
 }
 
 // receive takes the ownership over from the giver of a handover, or refuses it.
-func (p *Replica) receive(t *Turn, from peer.Instance, b *peer.Batch) {
+func (p *Replica) receive(t *Step, from peer.Instance, b *peer.Batch) {
 	switch {
 	case b.Next.Instance != p.node.Self || p.fresh || p.pledged().grant > b.Next.Counter || b.Next.Compare(p.owner) <= 0:
 		p.ack(t, from, b, peer.Refused)
@@ -116,7 +116,7 @@ func (p *Replica) receive(t *Turn, from peer.Instance, b *peer.Batch) {
 	p.take(t, from, b)
 }
 
-func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
+func (p *Replica) take(t *Step, giver peer.Instance, b *peer.Batch) {
 	p.giveUp()
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, b.Next, b.Next, b.Next, giver
 	p.top = max(p.top, b.Next.Counter)
@@ -141,14 +141,14 @@ func (p *Replica) take(t *Turn, giver peer.Instance, b *peer.Batch) {
 // connected. What it did came with the partition, and the reply leaves when the giver hears
 // that its handover was taken. Executed here too, the check would be charged twice, and the
 // reset would forget what was charged since.
-func (p *Replica) GiverAnswers(t *Turn, within limiter.Tick) bool {
+func (p *Replica) GiverAnswers(t *Step, within limiter.Tick) bool {
 	own := p.own
 	return own.giver != 0 && t.Now-own.since < within && p.node.Peers.Reachable(own.giver)
 }
 
 // handoverRefused claims the partition back after the receiver said that it did not take
 // it.
-func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {
+func (p *Replica) handoverRefused(t *Step, a *peer.Ack) {
 	own := p.own
 	if p.claiming.round != nil || a.Status == peer.Acked || own.handover.next.Compare(a.Owner) <= 0 {
 		return
@@ -158,7 +158,7 @@ func (p *Replica) handoverRefused(t *Turn, a *peer.Ack) {
 }
 
 // reopened makes this node decide again after a handover that failed, under a new epoch.
-func (p *Replica) reopened(t *Turn, e peer.Epoch) {
+func (p *Replica) reopened(t *Step, e peer.Epoch) {
 	p.role, p.own.handover = peer.Owned, nil
 	p.renewed(t, e)
 	p.reroute(t)
@@ -167,7 +167,7 @@ func (p *Replica) reopened(t *Turn, e peer.Epoch) {
 
 // push sends the present owner the counters that this node decided on before it was
 // overtaken.
-func (p *Replica) push(t *Turn) {
+func (p *Replica) push(t *Step) {
 	to := p.owner.Instance
 	if !p.pushing.unpushed || to == 0 || to == p.node.Self || p.pushing.pushedTo == to {
 		return
@@ -178,7 +178,7 @@ func (p *Replica) push(t *Turn) {
 }
 
 // onPush merges the counters of an owner that was overtaken.
-func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entries) {
+func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if p.role != peer.Owned {
 		if !p.owner.Before(b.Epoch) {
 			p.announceKnown(t, from)
@@ -222,7 +222,7 @@ func (p *Replica) onPush(t *Turn, from peer.Instance, b *peer.Batch, keys []Entr
 }
 
 // pushed records that the later owner has merged what was decided here.
-func (p *Replica) pushed(t *Turn, from peer.Instance, a *peer.Ack) {
+func (p *Replica) pushed(t *Step, from peer.Instance, a *peer.Ack) {
 	if p.pushing.unpushed && a.Epoch == p.epoch && from == p.pushing.pushedTo {
 		p.pushing.unpushed, p.pushing.pushedTo = false, 0
 		p.dropOutdated(p.heir)

@@ -54,12 +54,12 @@ func crossingClaim(s *story) {
 func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 	e := peer.Epoch{Counter: 4, Instance: third}
 	for name, test := range map[string]struct {
-		before func(l *lab, p *Replica, tn *Turn)
+		before func(l *lab, p *Replica, tn *Step)
 		takes  bool
 	}{
-		"no claim":                       {func(*lab, *Replica, *Turn) {}, true},
-		"its own claim, not granted yet": {func(_ *lab, p *Replica, tn *Turn) { p.takeOver(tn) }, true},
-		"its own claim, repeated": {func(l *lab, p *Replica, tn *Turn) {
+		"no claim":                       {func(*lab, *Replica, *Step) {}, true},
+		"its own claim, not granted yet": {func(_ *lab, p *Replica, tn *Step) { p.takeOver(tn) }, true},
+		"its own claim, repeated": {func(l *lab, p *Replica, tn *Step) {
 			p.takeOver(tn)
 			p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Grant: 6, Top: 6, Owner: e})
 			l.now = p.claiming.round.retryAt
@@ -69,14 +69,14 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 				t.Fatalf("premise: the claim is repeated: %s", p.Describe(tn))
 			}
 		}, true},
-		"its own claim, which the owner ended": {func(_ *lab, p *Replica, tn *Turn) {
+		"its own claim, which the owner ended": {func(_ *lab, p *Replica, tn *Step) {
 			p.takeOver(tn)
 			p.onAnswer(tn, third, peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: e, Owner: e})
 			if p.claiming.round != nil {
 				t.Fatal("premise: the owner lives, and the claim is over")
 			}
 		}, true},
-		"its own claim, whose epoch is being recorded": {func(l *lab, p *Replica, tn *Turn) {
+		"its own claim, whose epoch is being recorded": {func(l *lab, p *Replica, tn *Step) {
 			p.takeOver(tn)
 			p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Owner: e})
 			l.now += claimWithin
@@ -86,10 +86,10 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 				t.Fatalf("premise: the claim is granted: %s", p.Describe(tn))
 			}
 		}, false},
-		"another's claim": {func(_ *lab, p *Replica, tn *Turn) {
+		"another's claim": {func(_ *lab, p *Replica, tn *Step) {
 			p.onClaim(tn, third, peer.Claim{Partition: p.id, Kind: peer.Reopen, Round: 1, Counter: 6, For: third})
 		}, false},
-		"another's claim, then its own": {func(_ *lab, p *Replica, tn *Turn) {
+		"another's claim, then its own": {func(_ *lab, p *Replica, tn *Step) {
 			p.onClaim(tn, third, peer.Claim{Partition: p.id, Kind: peer.Reopen, Round: 1, Counter: 6, For: third})
 			p.takeOver(tn)
 			if p.grantTo != self {
@@ -117,7 +117,7 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 }
 
 // transferring is a closed partition that this node owns and begins to hand over to other.
-func transferring(t *testing.T) (*Replica, *Turn) {
+func transferring(t *testing.T) (*Replica, *Step) {
 	t.Helper()
 	l, p, tn := closedOwner(t)
 	tn.View = view.New(self, members(self, other, third), seats{1, 0}, 3, 3)
@@ -146,15 +146,15 @@ func TestATransferNeedsItsReceiver(t *testing.T) {
 
 // A transfer that waits for the receiver ends when the owner wants no handover any more.
 func TestATransferEnds(t *testing.T) {
-	for name, change := range map[string]func(*Replica, *Turn){
-		"the receiver left the view": func(_ *Replica, tn *Turn) {
+	for name, change := range map[string]func(*Replica, *Step){
+		"the receiver left the view": func(_ *Replica, tn *Step) {
 			tn.View = view.New(self, members(self, third), seats{1, 0}, 3, 3)
 		},
-		"the ring names another": func(_ *Replica, tn *Turn) {
+		"the ring names another": func(_ *Replica, tn *Step) {
 			tn.View = view.New(self, members(self, other, third), seats{0, 1}, 3, 3)
 		},
-		"the owner does without that heir": func(p *Replica, _ *Turn) { p.own.renew = true },
-		"another is heir":                  func(p *Replica, _ *Turn) { p.own.heir.to = third },
+		"the owner does without that heir": func(p *Replica, _ *Step) { p.own.renew = true },
+		"another is heir":                  func(p *Replica, _ *Step) { p.own.heir.to = third },
 	} {
 		p, tn := transferring(t)
 		r := p.claiming.round

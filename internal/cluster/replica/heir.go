@@ -11,7 +11,7 @@ import (
 // manageHeir works towards the heir that the view calls for. If another member should
 // own the partition, that member becomes heir, as the first step of a handoff. Otherwise
 // it is the ring's successor.
-func (p *Replica) manageHeir(t *Turn) {
+func (p *Replica) manageHeir(t *Step) {
 	own, v := p.own, t.View
 	if p.claiming.round != nil || own.handover != nil {
 		return
@@ -52,7 +52,7 @@ func (o *succession) noStandby() bool {
 // seekCopies asks the other members of a closed partition whether any of them has a
 // copy. All members that count must be in the view or in reach. If none has a copy, no
 // member can take over, so nothing need be withheld until one gets a copy.
-func (p *Replica) seekCopies(t *Turn, v *view.View) {
+func (p *Replica) seekCopies(t *Step, v *view.View) {
 	if !p.own.noStandby() || t.Now < p.own.seekCopiesAt {
 		return
 	}
@@ -72,7 +72,7 @@ func (p *Replica) seekCopies(t *Turn, v *view.View) {
 
 // soughtCopies evaluates the answers to seekCopies. It tells leaving members to drop their
 // copies, unless this node leaves, too, and no member joins: then theirs may be the last one.
-func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
+func (p *Replica) soughtCopies(t *Step, r *claimRound) {
 	v := t.View
 	near, all := p.node.Peers.Nearby(v)
 	all = all && p.own.noStandby()
@@ -104,7 +104,7 @@ func (p *Replica) soughtCopies(t *Turn, r *claimRound) {
 }
 
 // wanted returns the member that should be heir, 0 if there is none.
-func (o *Ownership) wanted(t *Turn) peer.Instance {
+func (o *Ownership) wanted(t *Step) peer.Instance {
 	v := t.View
 	want := v.Owner(o.id)
 	if want == o.node.Self || want == o.giver && t.Now-o.since < backAfter {
@@ -139,7 +139,7 @@ func (p *identity) other(v *view.View, not peer.Instance, from int) peer.Instanc
 // replies would be late: it is not appointed again for suspendFor. After an heir's
 // suspension the owner claims a new epoch. So another member takes its place before the
 // view shows what became of it.
-func (o *Ownership) suspend(t *Turn) {
+func (o *Ownership) suspend(t *Step) {
 	if o.handover != nil || o.renew || o.suspended != 0 {
 		return
 	}
@@ -206,7 +206,7 @@ func (g *target) uncount(peers Peers) {
 
 // prepare makes a member heir in three steps: it gets a copy, the old heir is revoked,
 // and the new one is appointed.
-func (p *Replica) prepare(t *Turn, want peer.Instance) {
+func (p *Replica) prepare(t *Step, want peer.Instance) {
 	own := p.own
 	if own.next == nil {
 		own.retired.recall(want)
@@ -234,7 +234,7 @@ func (p *Replica) prepare(t *Turn, want peer.Instance) {
 }
 
 // appoint appoints the next heir. The appointment requires every change answered so far.
-func (o *Ownership) appoint(t *Turn) {
+func (o *Ownership) appoint(t *Step) {
 	o.appointing++
 	o.cut(o.held)
 	g := o.next
@@ -245,7 +245,7 @@ func (o *Ownership) appoint(t *Turn) {
 }
 
 // revoke asks the heir to give up its appointment, and to drop its copy if drop is set.
-func (o *Ownership) revoke(t *Turn, drop bool) {
+func (o *Ownership) revoke(t *Step, drop bool) {
 	if o.revoking && t.Now-o.revokeAt < o.node.Peers.Patience(o.heir.to, resendAfter) {
 		return
 	}
@@ -257,7 +257,7 @@ func (o *Ownership) revoke(t *Turn, drop bool) {
 }
 
 // onAck processes an acknowledgement of a member that has, or is getting, a copy.
-func (p *Replica) onAck(t *Turn, from peer.Instance, a *peer.Ack) {
+func (p *Replica) onAck(t *Step, from peer.Instance, a *peer.Ack) {
 	p.top = max(p.top, a.Top)
 	if a.Status == peer.Merged {
 		p.pushed(t, from, a)
@@ -328,7 +328,7 @@ func (g *target) heard(ping uint32) {
 }
 
 // revocationAcked continues after the heir has confirmed that it is heir no more.
-func (o *Ownership) revocationAcked(t *Turn) {
+func (o *Ownership) revocationAcked(t *Step) {
 	old := o.heir
 	o.heir.uncount(o.node.Peers)
 	o.heir, o.revoking = nil, false
@@ -367,7 +367,7 @@ func (g *target) reached(a *peer.Ack, held *state, now limiter.Tick, peers Peers
 }
 
 // ackNext processes an acknowledgement of the next heir.
-func (o *Ownership) ackNext(t *Turn, g *target, a *peer.Ack) {
+func (o *Ownership) ackNext(t *Step, g *target, a *peer.Ack) {
 	if !g.reached(a, o.held, t.Now, o.node.Peers) {
 		return
 	}
@@ -401,7 +401,7 @@ func (o *succession) refusedBy(g *target, a *peer.Ack, counter uint64) {
 }
 
 // ackHeir processes an acknowledgement of the heir.
-func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
+func (o *Ownership) ackHeir(t *Step, g *target, a *peer.Ack) {
 	lapsed := a.Appointment != g.appointment
 	if lapsed && a.Ping != g.ping {
 		g.heard(a.Ping)
@@ -424,7 +424,7 @@ func (o *Ownership) ackHeir(t *Turn, g *target, a *peer.Ack) {
 
 // renewed continues under a new epoch. No appointment of an earlier epoch counts any
 // more.
-func (p *Replica) renewed(t *Turn, e peer.Epoch) {
+func (p *Replica) renewed(t *Step, e peer.Epoch) {
 	own := p.own
 	if h := own.heir; h != nil {
 		own.retired.add(h.to)

@@ -97,7 +97,7 @@ func (p *Replica) Claim() (role peer.Role, epoch peer.Epoch, heir peer.Instance,
 
 // Settled reports whether the partition is as the view calls for, as far as it depends
 // on this node: owned by its owner in the ring, with the wanted member as heir.
-func (p *Replica) Settled(t *Turn) bool {
+func (p *Replica) Settled(t *Step) bool {
 	mine := t.View.Owner(p.id) == p.node.Self
 	switch {
 	case p.fresh || p.pushing.unpushed || p.role == peer.Sealed || mine != (p.role == peer.Owned):
@@ -127,7 +127,7 @@ func (p *Replica) Vacated(v *view.View) bool {
 func short(i peer.Instance) string { s := i.String(); return s[:4] }
 
 // Describe returns one line on what this node holds and does, for debugging.
-func (p *Replica) Describe(t *Turn) string {
+func (p *Replica) Describe(t *Step) string {
 	s := fmt.Sprintf("%v ep %d owner %d/%s heir %s", []string{"-", "copy", "HEIR", "SEALED", "OWNED"}[p.role], p.epoch.Counter, p.owner.Counter, short(p.owner.Instance), short(p.heir))
 	if p.pushing.unpushed {
 		s += " unpushed"

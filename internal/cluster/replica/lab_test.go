@@ -80,13 +80,13 @@ func members(of ...peer.Instance) []peer.Member {
 }
 
 // turn returns the inputs of a step of the node self.
-func (l *lab) turn(v *view.View) *Turn {
-	return &Turn{Now: l.now, At: l.now, View: v, State: peer.Active}
+func (l *lab) turn(v *view.View) *Step {
+	return &Step{Now: l.now, At: l.now, View: v, State: peer.Active}
 }
 
 // closedOwner returns the replica of a closed partition that this node owns under the
 // counter 4, with other as its heir, and a turn for it.
-func closedOwner(t *testing.T) (*lab, *Replica, *Turn) {
+func closedOwner(t *testing.T) (*lab, *Replica, *Step) {
 	t.Helper()
 	l := newLab()
 	p := New(l.node(self), table.Partitions+7)

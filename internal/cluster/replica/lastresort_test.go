@@ -114,7 +114,7 @@ func TestALastResortBehindAnotherCopy(t *testing.T) {
 // A last resort in place of an owner that is out of the view needs the grant of all others: one
 // that was asked what it holds may since be on the owner's side of a split, and its heir.
 func TestALastResortIsGrantedByAll(t *testing.T) {
-	begins := func(owner peer.Instance) (*Replica, *Turn) {
+	begins := func(owner peer.Instance) (*Replica, *Step) {
 		l := newLab()
 		l.left[owner] = l.now
 		p := New(l.node(self), table.Partitions+7)
@@ -127,7 +127,7 @@ func TestALastResortIsGrantedByAll(t *testing.T) {
 		return p, tn
 	}
 	const fifth peer.Instance = 0xe
-	granted := func(p *Replica, tn *Turn, role peer.Role, from ...peer.Instance) bool {
+	granted := func(p *Replica, tn *Step, role peer.Role, from ...peer.Instance) bool {
 		for _, i := range from {
 			if p.claiming.round == nil {
 				return false

@@ -8,7 +8,7 @@ import (
 
 // learn records an owner, and its heir, unless a later owner is known. An owner under a
 // lower epoch stops deciding here.
-func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
+func (p *Replica) learn(t *Step, owner peer.Epoch, heir peer.Instance) {
 	p.top = max(p.top, owner.Counter)
 	if owner.Instance == p.node.Self && p.owner.Before(owner) || slices.Contains(p.disproved, owner) {
 		return // this node would have been the first to know of its own epoch
@@ -41,7 +41,7 @@ func (p *Replica) learn(t *Turn, owner peer.Epoch, heir peer.Instance) {
 }
 
 // overtaken ends this node's ownership because there is a later one, p.owner.
-func (p *Replica) overtaken(t *Turn) {
+func (p *Replica) overtaken(t *Step) {
 	own := p.own
 	if own.handover != nil && p.owner == own.handover.next {
 		p.confirmed(t)
@@ -59,7 +59,7 @@ func (p *Replica) overtaken(t *Turn) {
 }
 
 // become makes this node the owner under an epoch.
-func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
+func (p *Replica) become(t *Step, e peer.Epoch, tookOver bool) {
 	before := p.owner.Instance
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
@@ -83,7 +83,7 @@ func (p *Replica) become(t *Turn, e peer.Epoch, tookOver bool) {
 
 // announce tells a member, or all members if to is 0, who owns the partition and who is
 // heir.
-func (o *Ownership) announce(t *Turn, to peer.Instance) {
+func (o *Ownership) announce(t *Step, to peer.Instance) {
 	a := peer.Announce{Partition: o.id, Epoch: o.held.epoch}
 	if h := o.heir; h != nil {
 		a.Heir = h.to
@@ -99,7 +99,7 @@ func (o *Ownership) announce(t *Turn, to peer.Instance) {
 	}
 }
 
-func (p *Replica) onAnnounce(t *Turn, from peer.Instance, a peer.Announce) {
+func (p *Replica) onAnnounce(t *Step, from peer.Instance, a peer.Announce) {
 	if a.Epoch.Before(p.owner) {
 		// The sender has been overtaken and does not know it.
 		p.announceKnown(t, from)
@@ -129,7 +129,7 @@ func (p *Replica) dropOutdated(heir peer.Instance) {
 }
 
 // announceKnown sends a member the highest owner that this node knows.
-func (p *held) announceKnown(t *Turn, to peer.Instance) {
+func (p *held) announceKnown(t *Step, to peer.Instance) {
 	a := peer.Announce{Partition: p.id, Epoch: p.owner, Heir: p.heir}
 	t.sendAnnounce(to, a)
 }

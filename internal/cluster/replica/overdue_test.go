@@ -8,7 +8,7 @@ import (
 
 // reserves records n reservations of one unit of a key by a member, one each microsecond,
 // whose checks end after a tick.
-func reserves(tn *Turn, own *Ownership, n int) {
+func reserves(tn *Step, own *Ownership, n int) {
 	k := &limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1}
 	for i := range n {
 		own.Reserve(tn, k, nil, third, tn.At+limiter.Tick(i), tn.Now+TickEvery)

@@ -86,7 +86,7 @@ type withholding struct {
 }
 
 // newOwnership returns an ownership that begins now.
-func (p *Replica) newOwnership(t *Turn) *Ownership {
+func (p *Replica) newOwnership(t *Step) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Reserves
 	own.open, own.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
@@ -177,7 +177,7 @@ func capacity(l *limiter.Limit) uint64 {
 
 // cap returns how many units a key may have answered at present that its heir has not
 // acknowledged.
-func (o *Ownership) cap(t *Turn, r *limiter.Rule) uint64 {
+func (o *Ownership) cap(t *Step, r *limiter.Rule) uint64 {
 	if o.isolated(t) {
 		return math.MaxUint64
 	}
@@ -185,7 +185,7 @@ func (o *Ownership) cap(t *Turn, r *limiter.Rule) uint64 {
 }
 
 // capOver is cap for an owner that has, or could have, an heir. d is the rule's [lag].
-func (o *Ownership) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
+func (o *Ownership) capOver(t *Step, r *limiter.Rule, d uint64) uint64 {
 	switch {
 	case !o.byPolicy || o.closed:
 		return d
@@ -202,7 +202,7 @@ func (o *Ownership) capOver(t *Turn, r *limiter.Rule, d uint64) uint64 {
 
 // isolated reports whether no member can be this owner's heir, so that no reply is
 // withheld. For a closed partition it is true only if no other member can have a copy.
-func (o *succession) isolated(t *Turn) bool {
+func (o *succession) isolated(t *Step) bool {
 	v := t.View
 	if o.heir != nil || o.renew || o.revoking {
 		return false
@@ -220,7 +220,7 @@ func (o *succession) isolated(t *Turn) bool {
 // remembered for it: the heir gets both in one batch, never one without the other. It returns
 // the stamp of the change, and whether the reply must wait for the heir. cost is 0 if the
 // decision admitted nothing.
-func (o *Ownership) Charged(t *Turn, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
+func (o *Ownership) Charged(t *Step, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
 	if !o.tracks() && !guarded {
 		return 0, false
@@ -255,7 +255,7 @@ func (o *Ownership) Charged(t *Turn, k *limiter.Key, id *limiter.Idempotency, co
 }
 
 // makeUrgent makes the batch urgent: it is sent at the end of the turn.
-func (o *changes) makeUrgent(t *Turn) {
+func (o *changes) makeUrgent(t *Step) {
 	if !o.urgent {
 		o.urgent, t.Flush = true, true
 	}
@@ -273,7 +273,7 @@ func (o *changes) mark(hi uint64) *dirtyKey {
 
 // acknowledged records that the heir has all changes up to seq, and releases replies
 // that need not wait any longer.
-func (o *Ownership) acknowledged(t *Turn, seq uint64) {
+func (o *Ownership) acknowledged(t *Step, seq uint64) {
 	o.dirty.acknowledged(seq)
 	o.dirty.forget(o.copied())
 	o.byPolicy = false
@@ -294,7 +294,7 @@ func (o *succession) copied() uint64 {
 
 // tickOwner does the owner's work that is due. If an available partition's heir is
 // silent for too long, it lets the policy decide which withheld replies may go.
-func (p *Replica) tickOwner(t *Turn) {
+func (p *Replica) tickOwner(t *Step) {
 	own := p.own
 	own.expireWithheld(t, p.owner)
 	own.reservations.expire(t, p.owner)
@@ -313,7 +313,7 @@ func (p *Replica) tickOwner(t *Turn) {
 
 // Source returns in which role this node decides. After a takeover it is the heir until
 // an heir of its own has accepted, or no member could be its heir.
-func (p *Replica) Source(t *Turn) limiter.Source {
+func (p *Replica) Source(t *Step) limiter.Source {
 	if p.own != nil && p.own.tookOver && p.own.heir == nil && !p.own.isolated(t) {
 		return limiter.SourceHeir
 	}
@@ -322,7 +322,7 @@ func (p *Replica) Source(t *Turn) limiter.Source {
 
 // RoomFor reports whether an admission of a key could be answered at once, without the
 // heir's acknowledgement.
-func (o *Ownership) RoomFor(t *Turn, k *limiter.Key) bool {
+func (o *Ownership) RoomFor(t *Step, k *limiter.Key) bool {
 	limit := o.cap(t, k.Rule)
 	if limit == math.MaxUint64 {
 		return true

@@ -21,7 +21,7 @@ func ownedBy(i peer.Instance) peer.Epoch { return peer.Epoch{Counter: 4, Instanc
 
 // begins returns a replica of a closed partition of three members, in the given role,
 // under an epoch of the third member, and a turn for it.
-func begins(role peer.Role) (*Replica, *Turn) {
+func begins(role peer.Role) (*Replica, *Step) {
 	l := newLab()
 	p := New(l.node(self), table.Partitions+7)
 	tn := l.turn(view.New(self, members(self, other, third), seats{2, 0}, 3, 3))
@@ -35,7 +35,7 @@ func begins(role peer.Role) (*Replica, *Turn) {
 }
 
 // sent returns the effects of a kind.
-func sent(tn *Turn, kind Kind) (out []Effect) {
+func sent(tn *Step, kind Kind) (out []Effect) {
 	for i := range tn.List {
 		if tn.List[i].Kind == kind {
 			out = append(out, tn.List[i])
@@ -45,7 +45,7 @@ func sent(tn *Turn, kind Kind) (out []Effect) {
 }
 
 // acked returns the status of the last acknowledgement.
-func acked(t *testing.T, tn *Turn) peer.AckStatus {
+func acked(t *testing.T, tn *Step) peer.AckStatus {
 	t.Helper()
 	all := sent(tn, SendAck)
 	if len(all) == 0 {
@@ -301,7 +301,7 @@ func keyOf(t *testing.T, id uint16, units int64, mode limiter.Replication) limit
 }
 
 // withheldAt returns the reply to a check of a key that waits from now on.
-func withheldAt(tn *Turn, k *limiter.Key) withheldCheck {
+func withheldAt(tn *Step, k *limiter.Key) withheldCheck {
 	c := new(limiter.Charge)
 	c.Add(*k)
 	return withheldCheck{&question{Withheld: Withheld{Charge: c, Since: tn.Now, Until: tn.Now + limiter.Second}}}
@@ -337,7 +337,7 @@ func TestAnOwnerHandsOverWhatIsCopied(t *testing.T) {
 
 // openOwner returns the replica of an available partition that this node owns, whose heir
 // is silent, so that the policy bounds what may be answered.
-func openOwner() (*Replica, *Turn) {
+func openOwner() (*Replica, *Step) {
 	l := newLab()
 	p := New(l.node(self), 7)
 	tn := l.turn(view.New(self, members(self, other, third), seats{0, 1}, 3, 3))

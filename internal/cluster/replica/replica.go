@@ -136,7 +136,7 @@ func New(node *Node, id uint16) *Replica {
 }
 
 // watch asks for a tick.
-func (p *Replica) watch(t *Turn) { t.Watch = true }
+func (p *Replica) watch(t *Step) { t.Watch = true }
 
 // fault lets a test panic here.
 func (p *identity) fault() {
@@ -149,12 +149,12 @@ func (p *identity) fault() {
 func (p *identity) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
 
 // reroute publishes the owner and heir to ask, and tells the table whether this is a copy.
-func (p *held) reroute(t *Turn) {
+func (p *held) reroute(t *Step) {
 	p.fault()
 	p.point(t)
 }
 
-func (p *held) point(t *Turn) {
+func (p *held) point(t *Step) {
 	if asCopy := p.role < peer.Sealed; asCopy != p.asCopy {
 		p.asCopy = asCopy
 		p.node.Store.SetCopy(int(p.id), asCopy)
@@ -164,7 +164,7 @@ func (p *held) point(t *Turn) {
 
 // Route returns the owner and the heir to ask, 0 if unknown, and when the partition was
 // given up, 0 if it is not.
-func (p *Replica) Route(t *Turn) (owner, heir peer.Instance, givenUp limiter.Tick) {
+func (p *Replica) Route(t *Step) (owner, heir peer.Instance, givenUp limiter.Tick) {
 	switch {
 	case p.role >= peer.Sealed:
 		owner = p.node.Self
@@ -185,7 +185,7 @@ func (p *Replica) Route(t *Turn) (owner, heir peer.Instance, givenUp limiter.Tic
 
 // n0 returns the number of members that majorities are counted of. While this node is
 // joining it is at least the number of seed addresses.
-func (p *identity) n0(t *Turn, closed bool) int {
+func (p *identity) n0(t *Step, closed bool) int {
 	n := t.View.N0(closed)
 	if t.State == peer.Joining {
 		n = max(n, p.node.Seeds)
@@ -195,10 +195,10 @@ func (p *identity) n0(t *Turn, closed bool) int {
 
 // mayLearn reports whether a fresh node may ask the others for their state: it is not
 // joining, or its view has at least one other member.
-func (t *Turn) mayLearn() bool { return t.State != peer.Joining || len(t.View.Members) > 1 }
+func (t *Step) mayLearn() bool { return t.State != peer.Joining || len(t.View.Members) > 1 }
 
 // lastToLeave reports whether this node is leaving and no active member is left.
-func (t *Turn) lastToLeave() bool {
+func (t *Step) lastToLeave() bool {
 	first := t.View.Owner(0)
 	return t.State == peer.Leaving && first != 0 && !t.View.Active(first)
 }
@@ -215,7 +215,7 @@ type Message struct {
 }
 
 // Step handles a message of another member.
-func (p *Replica) Step(t *Turn, from peer.Instance, m Message) {
+func (p *Replica) Step(t *Step, from peer.Instance, m Message) {
 	switch {
 	case m.Announce != nil:
 		p.onAnnounce(t, from, *m.Announce)
@@ -235,14 +235,14 @@ func (p *Replica) Step(t *Turn, from peer.Instance, m Message) {
 // Learn records an owner that another member named in a reply. denies means that the
 // member named it because it does not own the partition itself; if this node knows a
 // later owner, it doubts that one.
-func (p *Replica) Learn(t *Turn, owner peer.Epoch, denies bool) {
+func (p *Replica) Learn(t *Step, owner peer.Epoch, denies bool) {
 	if p.learn(t, owner, 0); denies && owner.Before(p.owner) {
 		p.Doubt(t)
 	}
 }
 
 // Introduce announces the partition to a member, if this node owns it.
-func (p *Replica) Introduce(t *Turn, to peer.Instance) {
+func (p *Replica) Introduce(t *Step, to peer.Instance) {
 	if p.own != nil {
 		p.own.announce(t, to)
 	}
@@ -258,7 +258,7 @@ func (p *held) drop() {
 
 // Connected does what a new connection to a member calls for: it announces, and repeats
 // what may have been lost.
-func (p *Replica) Connected(t *Turn, i peer.Instance) {
+func (p *Replica) Connected(t *Step, i peer.Instance) {
 	if p.own != nil {
 		p.own.announce(t, i)
 		p.own.retired.again(i)
@@ -284,7 +284,7 @@ func (p *Replica) Connected(t *Turn, i peer.Instance) {
 }
 
 // ViewChanged adapts the partition to a new view.
-func (p *Replica) ViewChanged(t *Turn) {
+func (p *Replica) ViewChanged(t *Step) {
 	p.reroute(t)
 	if p.own != nil && p.own.isolated(t) {
 		p.own.release(t) // no member can be its heir now, so no reply waits
@@ -297,7 +297,7 @@ func (p *Replica) ViewChanged(t *Turn) {
 
 // manage works towards the state that the view calls for. It is called after any change,
 // and is idempotent.
-func (p *Replica) manage(t *Turn) {
+func (p *Replica) manage(t *Step) {
 	switch {
 	case p.breakage.givenUp:
 	case p.role == peer.Owned:
@@ -316,7 +316,7 @@ func (p *Replica) manage(t *Turn) {
 
 // Tick does the work that is due, and returns when it is to be called again, [Never] if
 // no work is pending.
-func (p *Replica) Tick(t *Turn) limiter.Tick {
+func (p *Replica) Tick(t *Step) limiter.Tick {
 	p.fault()
 	if p.settled(t) {
 		p.Flush(t)
@@ -348,7 +348,7 @@ func (p *Replica) Tick(t *Turn) limiter.Tick {
 
 // Late restarts all waits after this node was paused, because the silence of others
 // during the pause proves nothing.
-func (p *Replica) Late(t *Turn) {
+func (p *Replica) Late(t *Step) {
 	if p.claiming.round != nil {
 		p.claiming.round.restart(t, p)
 	}

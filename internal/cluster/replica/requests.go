@@ -43,7 +43,7 @@ func (p *parked) take() []Request {
 }
 
 // expire drops the requests whose deadline has passed.
-func (p *parked) expire(t *Turn) {
+func (p *parked) expire(t *Step) {
 	*p = slices.DeleteFunc(*p, func(q Request) bool {
 		over := t.Now >= q.Facts().Until
 		if over {
@@ -58,13 +58,13 @@ func (p *Replica) Full() bool { return len(p.waiting) >= maxParked }
 
 // Park keeps a request until it is known who owns the partition. The replica must not be
 // [Replica.Full].
-func (p *Replica) Park(t *Turn, q Request) {
+func (p *Replica) Park(t *Step, q Request) {
 	p.waiting = append(p.waiting, q)
 	p.watch(t)
 }
 
 // settleParked handles the parked requests again, once it is known who owns.
-func (p *Replica) settleParked(t *Turn) {
+func (p *Replica) settleParked(t *Step) {
 	if len(p.waiting) == 0 || p.role == peer.Sealed || p.role == peer.Heir && p.claiming.round != nil {
 		return
 	}
@@ -79,7 +79,7 @@ func (p *Replica) settleParked(t *Turn) {
 
 // answerParked refuses the parked requests, because the owner is alive. alive is the
 // owner, 0 if unknown.
-func (p *Replica) answerParked(t *Turn, alive peer.Instance) {
+func (p *Replica) answerParked(t *Step, alive peer.Instance) {
 	for _, q := range p.waiting.take() {
 		status := peer.NotOwner
 		if q.Facts().Sent && alive != 0 {

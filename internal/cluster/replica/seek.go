@@ -4,7 +4,7 @@ import "github.com/weirlimit/weir/internal/peer"
 
 // learnFirst asks the other members what they know of a fresh partition. Until enough of
 // them have answered, this node grants no claim and accepts no appointment for it.
-func (p *Replica) learnFirst(t *Turn) {
+func (p *Replica) learnFirst(t *Step) {
 	if p.claiming.round != nil || !t.mayLearn() || t.Now < p.seeking.seekAt {
 		return
 	}
@@ -14,7 +14,7 @@ func (p *Replica) learnFirst(t *Turn) {
 // seek asks the other members about a partition that this node should own by the view,
 // and neither owns nor is heir of. It backs off while the answers name a member that
 // decides or is heir.
-func (p *Replica) seek(t *Turn) {
+func (p *Replica) seek(t *Step) {
 	if p.claiming.round != nil || p.pushing.unpushed && p.owner.Instance != 0 && t.View.Has(p.owner.Instance) {
 		return
 	}
@@ -27,14 +27,14 @@ func (p *Replica) seek(t *Turn) {
 
 // seekLater schedules the next question of the view owner, or the next takeover of an heir,
 // with a doubled back-off.
-func (p *Replica) seekLater(t *Turn) {
+func (p *Replica) seekLater(t *Step) {
 	p.seeking.seekIn = min(max(2*p.seeking.seekIn, resendAfter), askSlowest)
 	p.seeking.seekAt = t.Now + p.seeking.seekIn
 	p.watch(t)
 }
 
 // evaluateQuestion evaluates the answers to a question so far, and decides what to do next.
-func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
+func (p *Replica) evaluateQuestion(t *Step, r *claimRound) {
 	if p.fresh && !p.informed(t, r) {
 		p.repeatLater(t, r)
 		return
@@ -86,7 +86,7 @@ func (p *Replica) evaluateQuestion(t *Turn, r *claimRound) {
 // answers do not suffice, it repeats after claimAgain. Otherwise it waits longer each
 // time, because an answer to an earlier round is ignored. During the wait, members that
 // have not answered are asked again.
-func (p *Replica) repeatLater(t *Turn, r *claimRound) {
+func (p *Replica) repeatLater(t *Step, r *claimRound) {
 	after, repeats := claimAgain, 0
 	if !r.answered(t) {
 		repeats = r.repeats + 1
@@ -106,7 +106,7 @@ func (p *Replica) repeatLater(t *Turn, r *claimRound) {
 }
 
 // answered reports whether all members in the view that were asked have answered.
-func (r *claimRound) answered(t *Turn) bool {
+func (r *claimRound) answered(t *Step) bool {
 	v := t.View
 	for i, w := range r.whom {
 		if !r.answers[i].has && v.Has(w) {
@@ -131,7 +131,7 @@ func (r *claimRound) holders() (holder, heir bool) {
 // informed reports whether enough members have answered a fresh node. For a closed
 // partition that is a majority of the members that count, this node excluded, or all
 // others if they are fewer. For an available partition it is every member in the view.
-func (p *Replica) informed(t *Turn, r *claimRound) bool {
+func (p *Replica) informed(t *Step, r *claimRound) bool {
 	v := t.View
 	answered, live := 0, true
 	for i, w := range r.whom {
@@ -152,7 +152,7 @@ func (p *Replica) informed(t *Turn, r *claimRound) bool {
 
 // lastResortDue reports whether no member is left that could hold or inherit the partition,
 // so that the last resort is due.
-func (p *Replica) lastResortDue(t *Turn, r *claimRound) bool {
+func (p *Replica) lastResortDue(t *Step, r *claimRound) bool {
 	if p.closed {
 		return p.lastResortDueClosed(t, r)
 	}
@@ -171,7 +171,7 @@ func (p *Replica) lastResortDue(t *Turn, r *claimRound) bool {
 // gone reports whether a former owner or heir needs no more waiting for: it has answered
 // in this round, or it has been out of the view and silent for GoneAfter. slot is 0 for
 // the owner and 1 for the heir.
-func (p *Replica) gone(t *Turn, r *claimRound, slot int, i peer.Instance) bool {
+func (p *Replica) gone(t *Step, r *claimRound, slot int, i peer.Instance) bool {
 	if i == 0 || i == p.node.Self {
 		return true
 	}
@@ -200,7 +200,7 @@ func (p *Replica) gone(t *Turn, r *claimRound, slot int, i peer.Instance) bool {
 // member that counts has answered, unless one of them is fresh and a copy exists. It also
 // reports true if all but the last known owner have answered, the owner is gone, none of
 // the others is fresh, and a copy exists.
-func (p *Replica) lastResortDueClosed(t *Turn, r *claimRound) bool {
+func (p *Replica) lastResortDueClosed(t *Step, r *claimRound) bool {
 	v := t.View
 	answered, fresh, copies := 1, false, p.role >= peer.Copy
 	for i, w := range r.whom {
@@ -231,7 +231,7 @@ func (r *claimRound) replaces(p *Replica) bool {
 // owner may have appointed one of them since that one was asked what it holds. It answers
 // that it is heir then, and once it has granted the claim it accepts no appointment of that
 // owner.
-func (p *Replica) grants(t *Turn, r *claimRound) int {
+func (p *Replica) grants(t *Step, r *claimRound) int {
 	n, owner := p.n0(t, true), r.base.Instance
 	majority := n/2 + 1
 	switch {
@@ -246,7 +246,7 @@ func (p *Replica) grants(t *Turn, r *claimRound) int {
 // lastResort claims the partition with the best copy that is left: with this node's own
 // copy, or by asking the member that has it to claim. If there is no copy, it claims the
 // partition to start it empty.
-func (p *Replica) lastResort(t *Turn, r *claimRound) {
+func (p *Replica) lastResort(t *Step, r *claimRound) {
 	best, at, seq := peer.Epoch{}, peer.Instance(0), uint64(0)
 	if p.role >= peer.Copy {
 		best, at, seq = p.epoch, p.node.Self, p.seq
@@ -272,7 +272,7 @@ func (p *Replica) lastResort(t *Turn, r *claimRound) {
 
 // nominated claims the partition with this node's copy, because the view owner found no
 // better one.
-func (p *Replica) nominated(t *Turn) {
+func (p *Replica) nominated(t *Step) {
 	if p.breakage.givenUp || p.role != peer.Copy || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || p.fresh {
 		return
 	}

@@ -10,18 +10,18 @@ import (
 // counting, the member could one day be made no heir any more, and get no handover, for
 // as long as the connection lasts.
 func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
-	for what, over := range map[string]func(p *Replica, tn *Turn){
-		"the owner is overtaken": func(p *Replica, tn *Turn) {
+	for what, over := range map[string]func(p *Replica, tn *Step){
+		"the owner is overtaken": func(p *Replica, tn *Step) {
 			p.learn(tn, peer.Epoch{Counter: 9, Instance: other}, 0)
 		},
-		"the owner begins anew": func(p *Replica, tn *Turn) {
+		"the owner begins anew": func(p *Replica, tn *Step) {
 			p.become(tn, peer.Epoch{Counter: 9, Instance: self}, false)
 		},
-		"the copy is given up": func(p *Replica, _ *Turn) { p.own.stopPreparing() },
-		"the copy has arrived": func(p *Replica, tn *Turn) {
+		"the copy is given up": func(p *Replica, _ *Step) { p.own.stopPreparing() },
+		"the copy has arrived": func(p *Replica, tn *Step) {
 			p.own.next.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, &p.state, tn.Now, p.node.Peers)
 		},
-		"the heir that lacked something has it": func(p *Replica, tn *Turn) {
+		"the heir that lacked something has it": func(p *Replica, tn *Step) {
 			p.own.stopPreparing()
 			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, &p.state, tn.Now, p.node.Peers)
 			p.own.snapshot(tn, p.own.heir)

@@ -37,7 +37,7 @@ type staging struct {
 
 // next takes in a part of a snapshot. It reports whether the snapshot is complete. It
 // drops the parts if one was lost, or if there is no room.
-func (p *staging) next(t *Turn, node *Node, b *peer.Batch, keys []Entries) (complete bool) {
+func (p *staging) next(t *Step, node *Node, b *peer.Batch, keys []Entries) (complete bool) {
 	if b.First {
 		p.begin(node, b.Seq)
 	} else if p.stagedSeq != b.Seq || p.staged == nil {
@@ -61,7 +61,7 @@ func (p *staging) next(t *Turn, node *Node, b *peer.Batch, keys []Entries) (comp
 
 // more adds keys to the collected parts. It reports false if there is no room, or
 // if no snapshot was begun; nothing stays collected then.
-func (p *staging) more(t *Turn, node *Node, keys []Entries) bool {
+func (p *staging) more(t *Step, node *Node, keys []Entries) bool {
 	if p.staged == nil {
 		return false
 	}
@@ -97,7 +97,7 @@ func (p *staging) begin(node *Node, seq uint64) {
 }
 
 // tick drops a snapshot that got no part for stagedFor.
-func (p *staging) tick(t *Turn, node *Node) {
+func (p *staging) tick(t *Step, node *Node) {
 	if p.staged != nil && t.Now-p.stagedAt >= stagedFor {
 		p.unstage(node)
 	}

@@ -53,7 +53,7 @@ type actor struct {
 	self        peer.Instance
 	p           *Replica
 	view        *view.View
-	step        Turn
+	step        Step
 	state       peer.State
 	watched     bool
 	flush       bool
@@ -118,7 +118,7 @@ func begun(t *testing.T, policy limiter.Unreachable) *story {
 			x.Epoch = e
 		}
 		m := s.of(f.name)
-		m.do(func(t *Turn) { m.p.Begin(t, x) })
+		m.do(func(t *Step) { m.p.Begin(t, x) })
 	}
 	s.flying, s.now = nil, s.began
 	s.text.Reset() // what they asked when they began
@@ -212,7 +212,7 @@ func (o order) Owner(int) int     { return o.at(0) }
 func (o order) Successor(int) int { return o.at(1) }
 
 // do runs a step of a member, and its effects.
-func (m *actor) do(step func(*Turn)) {
+func (m *actor) do(step func(*Step)) {
 	m.step.Now, m.step.At, m.step.View, m.step.State = m.s.now, m.s.now, m.view, m.state
 	step(&m.step)
 	m.watched = m.watched || m.step.Watch
@@ -228,7 +228,7 @@ func (m *actor) do(step func(*Turn)) {
 }
 
 // tick ticks the replica, and looks that nothing was to be done if its time had not come.
-func (m *actor) tick(t *Turn) {
+func (m *actor) tick(t *Step) {
 	due := m.p.Due(t)
 	m.watched = m.p.Tick(t) != Never
 	if t.Now < due && t.Any() {
@@ -346,11 +346,11 @@ func (m *actor) decide(q *question) {
 	s, charge, role := m.s, q.Wait.Charge, m.p.Role()
 	over := false
 	if role == peer.Heir {
-		m.do(func(t *Turn) { over = m.p.TakesOver(t) })
+		m.do(func(t *Step) { over = m.p.TakesOver(t) })
 	}
 	if role == peer.Sealed || over {
 		s.line("%s keeps check %d until it is known who owns", m.name, q.n)
-		m.do(func(t *Turn) { m.p.Park(t, q) })
+		m.do(func(t *Step) { m.p.Park(t, q) })
 		return
 	}
 	if m.p.Role() != peer.Owned {
@@ -378,18 +378,18 @@ func (m *actor) decide(q *question) {
 	}
 	var stamp uint64
 	wait := false
-	m.do(func(t *Turn) {
+	m.do(func(t *Step) {
 		stamp, wait = m.p.Own().Charged(t, charge.Key(0), charge.ID, charge.Key(0).Cost)
 	})
 	if q.Settles {
-		m.do(func(t *Turn) {
+		m.do(func(t *Step) {
 			m.p.Own().Reserve(t, charge.Key(0), charge.ID, s.of("c").self, d.Receipt.Time, q.Wait.Until)
 		})
 	}
 	q.Withheld = Withheld{Charge: charge, Receipt: d.Receipt, Since: s.now, Until: q.Wait.Until}
 	if wait {
 		s.line("%s admits check %d, and withholds the reply: its heir lacks too much", m.name, q.n)
-		m.do(func(t *Turn) { m.p.Own().Withhold(t, withheldCheck{q}, stamp) })
+		m.do(func(t *Step) { m.p.Own().Withhold(t, withheldCheck{q}, stamp) })
 		return
 	}
 	s.count(q)
@@ -404,7 +404,7 @@ func (m *actor) fits(charge *limiter.Charge) bool {
 }
 
 func (m *actor) contends(q *question) (may bool) {
-	m.do(func(t *Turn) {
+	m.do(func(t *Step) {
 		if may = m.p.Own().MayContend(t, &q.Wait); may {
 			m.p.Own().Contend(t, q)
 		}
@@ -435,7 +435,7 @@ func (s *story) pass(span limiter.Tick) {
 			s.flying = slices.Delete(s.flying, i, i+1)
 			i--
 			if m != nil && !m.dead {
-				m.do(func(t *Turn) { m.p.Step(t, x.from, x.m) })
+				m.do(func(t *Step) { m.p.Step(t, x.from, x.m) })
 			}
 		}
 		for _, m := range s.members {
@@ -483,8 +483,8 @@ func (s *story) mend() {
 
 // meet connects two members.
 func (s *story) meet(m, o *actor) {
-	m.do(func(t *Turn) { m.p.Connected(t, o.self) })
-	o.do(func(t *Turn) { o.p.Connected(t, m.self) })
+	m.do(func(t *Step) { m.p.Connected(t, o.self) })
+	o.do(func(t *Step) { o.p.Connected(t, m.self) })
 }
 
 // crash ends a member.

@@ -392,7 +392,7 @@ func severalOwners(s *story) {
 	s.pass(5 * ms)
 	s.isAnswered(waits, false)
 	s.say("the other owner denies: c has a take back what it reserved")
-	m.do(func(t *Turn) {
+	m.do(func(t *Step) {
 		if is, _ := m.p.Own().Settle(t, &k, nil, s.of("c").self, part.Receipt.Time, true); !is {
 			s.t.Error("the reservation is not there")
 		}
@@ -416,7 +416,7 @@ func lastResort(s *story) {
 	if err := c.table.Decide(s.now, charge, new(limiter.Decision)); err != nil {
 		s.t.Fatal(err)
 	}
-	c.do(func(t *Turn) {
+	c.do(func(t *Step) {
 		first := peer.Epoch{Counter: 1, Instance: s.of("a").self}
 		c.p.Begin(t, Fixture{Role: peer.Copy, Epoch: first, Owner: first, Heir: s.of("b").self})
 	})

@@ -56,7 +56,7 @@ func (o *reservations) Unsettled() bool { return len(o.unsettled) > 0 }
 // Reserve records the charge of a reservation of the member from: of one key, made at
 // the time that its receipt names, with an id unless that is nil. until is the deadline of
 // the reservation's check. Beyond maxUnsettled the charge counts as settled.
-func (o *reservations) Reserve(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time, until limiter.Tick) {
+func (o *reservations) Reserve(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time, until limiter.Tick) {
 	if len(o.unsettled) >= maxUnsettled {
 		return
 	}
@@ -80,7 +80,7 @@ func idOf(id *limiter.Idempotency) uint64 {
 // overdue here; only then may it be taken back: so none that another owner made, none twice,
 // and none that another attempt with the id made. Equal charges of one asker and id at one
 // instant are not told apart. held means that the charge is a hold.
-func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) (is, held bool) {
+func (o *Ownership) Settle(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) (is, held bool) {
 	meant := func(u unsettled) bool {
 		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
 	}
@@ -107,7 +107,7 @@ func (o *Ownership) Settle(t *Turn, k *limiter.Key, id *limiter.Idempotency, fro
 
 // SettledWithin returns the longest time until every charge of a key counts as settled,
 // at least a tick.
-func (o *reservations) SettledWithin(t *Turn, k *limiter.Key) limiter.Tick {
+func (o *reservations) SettledWithin(t *Step, k *limiter.Key) limiter.Tick {
 	longest := limiter.Tick(1)
 	for i := range o.unsettled {
 		if u := &o.unsettled[i]; u.key == k.Hash {
@@ -168,7 +168,7 @@ func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
 
 // wakeAttempts schedules the requests that wait for a withheld reply whose wait is over, if
 // its charge has an id.
-func wakeAttempts(t *Turn, o *Ownership, r Reply) {
+func wakeAttempts(t *Step, o *Ownership, r Reply) {
 	w := r.Facts()
 	if w.Charge.ID == nil {
 		return
@@ -181,7 +181,7 @@ func wakeAttempts(t *Turn, o *Ownership, r Reply) {
 }
 
 // wakeContenders schedules the requests that wait for a key to be decided again.
-func (o *reservations) wakeContenders(t *Turn, k *limiter.Key) {
+func (o *reservations) wakeContenders(t *Step, k *limiter.Key) {
 	if len(o.contenders) == 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func (o *reservations) wakeContenders(t *Turn, k *limiter.Key) {
 
 // MayContend reports whether there is time and room for a request to wait for charges to
 // be settled. It sets when the wait ends, if the request has not waited before.
-func (o *reservations) MayContend(t *Turn, w *Wait) bool {
+func (o *reservations) MayContend(t *Step, w *Wait) bool {
 	if w.WaitsUntil == 0 {
 		w.WaitsUntil = t.Now + (w.Until-t.Now)/2
 	}
@@ -208,7 +208,7 @@ func (o *reservations) MayContend(t *Turn, w *Wait) bool {
 
 // Contend makes a request wait for charges to be settled. [Ownership.MayContend] must have
 // allowed it.
-func (o *reservations) Contend(t *Turn, q Request) {
+func (o *reservations) Contend(t *Step, q Request) {
 	w := q.Facts()
 	at := w.WaitsUntil
 	switch {
@@ -240,7 +240,7 @@ func (o *reservations) overdueUntil() limiter.Tick {
 
 // expire ends the waits that are over. Charges whose askers have given up are overdue, and
 // in the end stand.
-func (o *reservations) expire(t *Turn, owner peer.Epoch) {
+func (o *reservations) expire(t *Step, owner peer.Epoch) {
 	standing := slices.IndexFunc(o.overdue, func(u unsettled) bool { return t.Now < u.until })
 	if standing < 0 {
 		standing = len(o.overdue)

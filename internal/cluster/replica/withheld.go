@@ -44,7 +44,7 @@ type withheldReply struct {
 
 // release sends the withheld replies that need not wait any longer: the heir has their
 // charges, or they fit within [Ownership.cap].
-func (o *Ownership) release(t *Turn) {
+func (o *Ownership) release(t *Step) {
 	acked := uint64(0)
 	if o.heir != nil && !o.heir.lapsed {
 		acked = o.heir.acked
@@ -67,7 +67,7 @@ func (o *Ownership) release(t *Turn) {
 
 // admits reports whether a withheld reply fits within what may be answered now. If so,
 // it counts the reply as answered.
-func (o *Ownership) admits(t *Turn, h withheldReply) bool {
+func (o *Ownership) admits(t *Step, h withheldReply) bool {
 	if w := h.Facts(); w.Reset || w.Amends {
 		return undoubted(t, o, w.Extends)
 	}
@@ -105,7 +105,7 @@ const everyEpoch = math.MaxUint64
 // not the owner, because the state of an owner of an epoch with a counter counts from now
 // on. The reply to a reset that is newer than that state stays withheld, since the reset is
 // not undone: its asker would repeat it, and what was charged in between would be forgotten.
-func (o *Ownership) takeBack(t *Turn, counter uint64, owner peer.Epoch) {
+func (o *Ownership) takeBack(t *Step, counter uint64, owner peer.Epoch) {
 	n := 0
 	for _, h := range o.withheld {
 		switch {
@@ -153,7 +153,7 @@ func isOver(r Reply) bool {
 // undo takes back what a reply has charged to keys of this partition. What a handover has with it
 // stands: the receiver may own already. A reset is not undone, but its id is forgotten: the
 // next owner may lack the reset, and would get the id with what this one pushes.
-func (o *Ownership) undo(t *Turn, r Reply) {
+func (o *Ownership) undo(t *Step, r Reply) {
 	w := r.Facts()
 	if w.Amends || o.handover != nil {
 		return
@@ -172,7 +172,7 @@ func (o *Ownership) undo(t *Turn, r Reply) {
 }
 
 // undoAlone is undo for a reply that no other partition waits for. The others are undone by [endAwaited].
-func undoAlone(t *Turn, o *Ownership, r Reply) {
+func undoAlone(t *Step, o *Ownership, r Reply) {
 	if !r.Facts().Several {
 		o.undo(t, r)
 	}
@@ -184,7 +184,7 @@ func undoAlone(t *Turn, o *Ownership, r Reply) {
 // After a pause of this node, the heir may have taken over, and its message may be late
 // because both nodes first work off what has piled up. So until the heir has answered a
 // later ping, or EaseFor has passed, silentHeir reports false.
-func (o *Ownership) silentHeir(t *Turn) bool {
+func (o *Ownership) silentHeir(t *Step) bool {
 	h := o.heir
 	if since, ping := o.node.Pace.Awake(); t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {
 		return false
@@ -196,7 +196,7 @@ func (o *Ownership) silentHeir(t *Turn) bool {
 }
 
 // expireWithheld takes back the charges of withheld replies whose deadline has passed.
-func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
+func (o *Ownership) expireWithheld(t *Step, owner peer.Epoch) {
 	n := 0
 	for _, h := range o.withheld {
 		switch {
@@ -223,7 +223,7 @@ func (o *Ownership) expireWithheld(t *Turn, owner peer.Epoch) {
 
 // Withhold keeps a reply until the heir has the charge. stamp is what
 // [Ownership.Charged] returned.
-func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
+func (o *Ownership) Withhold(t *Step, r Reply, stamp uint64) {
 	o.withheld = append(o.withheld, withheldReply{Reply: r, stamp: stamp})
 	if o.waitSince == 0 {
 		o.waitSince = t.Now
@@ -234,21 +234,21 @@ func (o *Ownership) Withhold(t *Turn, r Reply, stamp uint64) {
 
 // Await records that the reply to a check with keys of several partitions is withheld by this
 // one or by another. If it waits there until its deadline, the charge of all keys is taken back.
-func Await(t *Turn, o *Ownership, r Reply) {
+func Await(t *Step, o *Ownership, r Reply) {
 	o.awaited = append(o.awaited, r)
 	t.Watch = true
 }
 
 // EndAwaited takes back what has been charged here by replies whose wait has ended so in another
 // partition, if this node owns the partition still: with the same state.
-func (p *Replica) EndAwaited(t *Turn) {
+func (p *Replica) EndAwaited(t *Step) {
 	if p.own != nil {
 		endAwaited(t, p.own)
 	}
 }
 
 // endAwaited ends the waits of the attempts for replies that are over, and takes back what was charged here.
-func endAwaited(t *Turn, o *Ownership) {
+func endAwaited(t *Step, o *Ownership) {
 	o.awaited = slices.DeleteFunc(o.awaited, func(r Reply) bool {
 		over, back := r.Over()
 		if back {
@@ -264,7 +264,7 @@ func endAwaited(t *Turn, o *Ownership) {
 // Confirm makes the heir acknowledge all that was done so far, even if it has changed
 // nothing. It returns the stamp of that, and whether a reply must wait for it. admits means that
 // something may have been admitted.
-func Confirm(t *Turn, o *Ownership, admits bool) (stamp uint64, wait bool) {
+func Confirm(t *Step, o *Ownership, admits bool) (stamp uint64, wait bool) {
 	if undoubted(t, o, admits) {
 		return 0, false
 	}
@@ -279,7 +279,7 @@ func Confirm(t *Turn, o *Ownership, admits bool) (stamp uint64, wait bool) {
 // undoubted reports whether an owner says without its heir's word that a reset or an amendment
 // is done: no member can be its heir, or the policy answers in place of a silent one and nothing
 // was admitted.
-func undoubted(t *Turn, o *Ownership, admits bool) bool {
+func undoubted(t *Step, o *Ownership, admits bool) bool {
 	return o.isolated(t) || o.byPolicy && !admits
 }
 

@@ -26,14 +26,14 @@ const (
 // usage is what the process of a server has used so far. Only metrics provide more than
 // the processor time.
 type usage struct {
-	name    string
-	cpu     time.Duration
-	told    bool // the fields below come from metrics
-	mallocs float64
-	bytes   float64
-	cycles  float64
-	paused  float64 // seconds
-	began   float64 // start time of the process in seconds; 0 if not known
+	name     string
+	cpu      time.Duration
+	measured bool // the fields below come from metrics
+	mallocs  float64
+	bytes    float64
+	cycles   float64
+	paused   float64 // seconds
+	began    float64 // start time of the process in seconds; 0 if not known
 }
 
 // usage returns the usage of all servers for which it is available.
@@ -156,7 +156,7 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 		return u, errors.New("there is no process_cpu_seconds_total; is it a node's HTTP address?")
 	}
 	delete(wanted, "process_start_time_seconds") // optional: without it a restart is detected only by a lower count
-	u.cpu, u.told = time.Duration(seconds*float64(time.Second)), len(wanted) == 0
+	u.cpu, u.measured = time.Duration(seconds*float64(time.Second)), len(wanted) == 0
 	return u, nil
 }
 
@@ -191,7 +191,7 @@ func (p *Point) cost(before, after []usage) {
 			continue
 		}
 		one := Cost{Server: b.name, CPU: perCheck(a.cpu-b.cpu, p.Checks)}
-		if a.told && b.told {
+		if a.measured && b.measured {
 			n := float64(max(p.Checks, 1))
 			one.Allocations, one.Bytes = new((a.mallocs-b.mallocs)/n), new((a.bytes-b.bytes)/n)
 			one.Collections, one.PausedMs = new(a.cycles-b.cycles), new((a.paused-b.paused)*1000)

@@ -212,7 +212,7 @@ func TestUsage(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if whole := text == exposition; err == nil && (u.told != whole || whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25, 0})) {
+		if whole := text == exposition; err == nil && (u.measured != whole || whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25, 0})) {
 			t.Errorf("%q: %+v", text, u)
 		}
 	}
