@@ -38,18 +38,6 @@ func seedIDs() []string {
 	return out
 }
 
-// laterSeeds returns the ids that need parts of Weir which are still to come,
-// with what they wait for.
-func laterSeeds() map[string]string {
-	return map[string]string{}
-}
-
-// partSeeds returns the ids whose tests show what there is of them, with what
-// is still to be shown. It excuses nothing: each must have a test.
-func partSeeds() map[string]string {
-	return map[string]string{}
-}
-
 const (
 	transcripts = "limiter/limitertest/testdata"
 	// seedList is where the list itself may lie, seen from this package. It is
@@ -62,14 +50,8 @@ func TestSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range seedProblems(seedIDs(), laterSeeds(), found) {
+	for _, p := range seedProblems(seedIDs(), found) {
 		t.Error(p)
-	}
-	for id, missing := range partSeeds() {
-		if !slices.Contains(seedIDs(), id) || laterSeeds()[id] != "" {
-			t.Errorf("partSeeds has %s, which is no id or in laterSeeds too", id)
-		}
-		t.Logf("%s is shown in part; to come: %s", id, missing)
 	}
 }
 
@@ -98,22 +80,13 @@ func listedSeeds(text []byte) []string {
 	return out
 }
 
-// seedProblems says which ids lack a test, and which are excused without need.
-func seedProblems(ids []string, later map[string]string, found map[string][]string) []string {
+// seedProblems says which ids lack a test, and which tests name an unknown one.
+func seedProblems(ids []string, found map[string][]string) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, id := range ids {
-		why, excused := later[id]
-		switch at := found[id]; {
-		case excused && len(at) > 0:
-			bad("%s has a test now (%s): remove it from laterSeeds, where it stands as %q", id, at[0], why)
-		case !excused && len(at) == 0:
+		if len(found[id]) == 0 {
 			bad("%s has no test: none has a comment that begins with %s, and neither has a transcript in %s", id, id, transcripts)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(later)) {
-		if !slices.Contains(ids, id) {
-			bad("laterSeeds has %s, which is no id", id)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(found)) {
@@ -246,12 +219,10 @@ func TestSeedProblems(t *testing.T) {
 		t.Errorf("A9 is at %v", got)
 	}
 
-	problems := seedProblems([]string{"A1", "A2", "A3", "A4", "A7", "A9", "A11", "B1", "B2", "E1"},
-		map[string]string{"A3": "later", "A4": "later", "Z9": "later"}, found)
+	problems := seedProblems([]string{"A1", "A2", "A3", "A4", "A7", "A9", "A11", "B1", "B2", "E1"}, found)
 	parts := []string{
 		"A2 has no test",
-		"A4 has a test now (limiter/b_test.go:8): remove it",
-		"laterSeeds has Z9",
+		"A3 has no test",
 		"bench/f_test.go:5 names E77, which is no id",
 	}
 	if len(problems) != len(parts) {
