@@ -49,6 +49,9 @@ func (n *Node) Allow(ctx context.Context, key string, limits ...*Limit) (Decisio
 	if len(limits) == 0 {
 		return Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
 	}
+	if len(key) > limiter.MaxKeyBytes {
+		return Decision{}, fmt.Errorf("%w: the key of Allow has %d bytes, at most %d are allowed: shorten it, or give a hash of it", ErrInvalid, len(key), limiter.MaxKeyBytes)
+	}
 	return n.Check(ctx, Request{Path: key, Limits: limits})
 }
 

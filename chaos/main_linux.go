@@ -98,27 +98,27 @@ func (o *options) check(args []string) error {
 	}
 	switch {
 	case len(args) > 0:
-		return fmt.Errorf("%q is no flag: name scenarios by -only", args[0])
+		return fmt.Errorf("unknown argument %q: name scenarios by -only", args[0])
 	case o.only != "" && len(o.names()) == 0:
-		return fmt.Errorf("-only %q names no scenario: leave it out for all", o.only)
+		return fmt.Errorf("-only %q names no scenario: leave it out to run all", o.only)
 	case len(unknown) > 0:
 		return fmt.Errorf("there is no scenario %s: there are %s", strings.Join(unknown, ", "), strings.Join(known, ", "))
 	case o.trials < 1:
-		return fmt.Errorf("%d trials show nothing: -trials is 1 at least", o.trials)
+		return fmt.Errorf("-trials %d is too few: want at least 1", o.trials)
 	case o.soak < 0:
-		return fmt.Errorf("a soak of %v cannot be: -soak is a span such as 30m", o.soak)
+		return fmt.Errorf("-soak %v is negative: want a duration such as 30m", o.soak)
 	case o.attack < 0:
-		return fmt.Errorf("attacks for %v cannot be: -attack is a span such as 1m", o.attack)
+		return fmt.Errorf("-attack %v is negative: want a duration such as 1m", o.attack)
 	case o.attack > 0 && (o.soak > 0 || o.only != "" || o.on == "docker" || o.on == "namespaces"):
-		return errors.New("attacks are made on loopback and by themselves: give -attack without -soak, -only and -on")
+		return errors.New("attacks run on loopback and alone: give -attack without -soak, -only and -on")
 	case o.plain && o.on == "docker":
-		return errors.New("-plain is of processes: containers have TLS as docker-compose.yaml says")
+		return errors.New("-plain works only with processes: containers have the TLS of docker-compose.yaml")
 	case o.keys != "" && o.attack == 0:
-		return errors.New("-keys is of attacks: give -attack too")
+		return errors.New("-keys works only with attacks: give -attack too")
 	case o.keys != "" && o.keys != "with" && o.keys != "without":
-		return fmt.Errorf("-keys %s is none: give with or without, or leave it out for both", o.keys)
+		return fmt.Errorf("-keys %q is not valid: want with or without; leave it out for both", o.keys)
 	case o.soak > 0 && o.only != "":
-		return errors.New("a soak is of mixes: give it without -only")
+		return errors.New("a soak runs mixes: give -soak without -only")
 	case o.judge != "" && others("judge"):
 		return errors.New("-judge runs nothing: give it without other flags")
 	}

@@ -34,7 +34,7 @@ func seeds(tb testing.TB, few int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		tb.Fatalf("WEIR_SEEDS=%q is no number above 0", text)
+		tb.Fatalf("WEIR_SEEDS=%q is not valid: want a whole number above 0", text)
 	}
 	return n
 }

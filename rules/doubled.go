@@ -54,9 +54,9 @@ func CheckSecrets(first, second []byte) error {
 	case len(second) == 0:
 		return nil
 	case len(first) == 0:
-		return errors.New("there is a second secret, and no first one")
+		return errors.New("the second secret is set, but the first one is not: give both, or only the first")
 	case string(first) == string(second):
-		return errors.New("the second secret is the first one: give the one that is to come, or that was before")
+		return errors.New("the second secret equals the first: give the next secret or the previous one, or leave it out")
 	}
 	return nil
 }

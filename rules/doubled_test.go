@@ -77,7 +77,7 @@ func TestASecretIsReplaced(t *testing.T) {
 
 func TestSecretsThatCannotBeTogether(t *testing.T) {
 	for _, x := range []struct{ first, second, want string }{
-		{"a", "a", "is the first one"}, {"", "b", "no first one"}, {"a", "", ""}, {"", "", ""}, {"a", "b", ""},
+		{"a", "a", "equals the first"}, {"", "b", "the first one is not"}, {"a", "", ""}, {"", "", ""}, {"a", "b", ""},
 	} {
 		err := CheckSecrets([]byte(x.first), []byte(x.second))
 		if x.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), x.want) {

@@ -365,7 +365,7 @@ func (e *fullError) Error() string {
 func (*fullError) Unwrap() error { return limiter.ErrInvalid }
 
 func tooLong(what string, k *key, r *limiter.Request) error {
-	return fmt.Errorf("%w: the values of key %s of %s have %d bytes together; at most %d are allowed",
+	return fmt.Errorf("%w: the values of key %s of %s have %d bytes together; at most %d are allowed: shorten them, or give a hash of a long value",
 		limiter.ErrInvalid, k, what, k.bytes(r), limiter.MaxKeyBytes)
 }
 

@@ -421,14 +421,14 @@ rules:
 	}{
 		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 53)}, "invalid: cost 9007199254740992 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"key too long", limiter.Request{Path: "/" + long, User: "123456"}, "invalid: the values of key [path, user] of rule \"rest\" have 257 bytes together; at most 256 are allowed"},
+		{"key too long", limiter.Request{Path: "/" + long, User: "123456"}, "invalid: the values of key [path, user] of rule \"rest\" have 257 bytes together; at most 256 are allowed: shorten them, or give a hash of a long value"},
 		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
 		{"too many keys", limiter.Request{Path: "/many/more", IP: "i", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
 		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
 		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\": give them names"},
 		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"own limits, key", limiter.Request{Limits: two[:1], Path: long, User: long}, "invalid: the values of key [path, user] of rule \"request\" have 500 bytes together; at most 256 are allowed"},
+		{"own limits, key", limiter.Request{Limits: two[:1], Path: long, User: long}, "invalid: the values of key [path, user] of rule \"request\" have 500 bytes together; at most 256 are allowed: shorten them, or give a hash of a long value"},
 	} {
 		var c limiter.Charge
 		c.Add(limiter.Key{})

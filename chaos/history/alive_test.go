@@ -106,10 +106,10 @@ func TestAHistoryOfNothing(t *testing.T) {
 		return err
 	}
 	for want, with := range map[string]func(p *plant){
-		"it has no rules":            func(p *plant) { p.Rules = nil },
-		`there is no rule "other"`:   func(p *plant) { p.Ops[7].Rule = "other" },
-		`check 8 of the history: ""`: func(p *plant) { p.Ops[8].Outcome = "" },
-		`"maybe" is no outcome`:      func(p *plant) { p.Ops[9].Outcome = "maybe" },
+		"it has no rules":                            func(p *plant) { p.Rules = nil },
+		`unknown rule "other"`:                       func(p *plant) { p.Ops[7].Rule = "other" },
+		`check 8 of the history: unknown outcome ""`: func(p *plant) { p.Ops[8].Outcome = "" },
+		`unknown outcome "maybe"`:                    func(p *plant) { p.Ops[9].Outcome = "maybe" },
 	} {
 		if err := read(with); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -296,15 +296,15 @@ func (h *History) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// check returns why nothing can be concluded from a check: no checker would look at it.
+// check returns an error if no checker would look at the check, so that it proves nothing.
 func (o *Op) check(rules map[string]bool) error {
 	switch o.Outcome {
 	case Allowed, Denied, Refused, Unknown, Error:
 	default:
-		return fmt.Errorf("%q is no outcome", o.Outcome)
+		return fmt.Errorf("unknown outcome %q", o.Outcome)
 	}
 	if !rules[o.Rule] {
-		return fmt.Errorf("there is no rule %q", o.Rule)
+		return fmt.Errorf("unknown rule %q", o.Rule)
 	}
 	return nil
 }
@@ -314,16 +314,16 @@ func Read(r io.Reader) (*History, error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	h := new(History)
 	if err := d.Decode(h); err != nil {
-		return nil, fmt.Errorf("this is no history: %w", err)
+		return nil, fmt.Errorf("not a valid history: %w", err)
 	}
 	if h.Nodes < 1 || h.Left < 0 || h.Left >= h.Nodes {
-		return nil, fmt.Errorf("this is no history: it has %d nodes, of which %d leave", h.Nodes, h.Left)
+		return nil, fmt.Errorf("not a valid history: %d of %d nodes leave", h.Left, h.Nodes)
 	}
 	if h.Allows.Losses < 0 {
-		return nil, fmt.Errorf("this is no history: it allows %d losses", h.Allows.Losses)
+		return nil, fmt.Errorf("not a valid history: it allows %d losses", h.Allows.Losses)
 	}
 	if len(h.Rules) == 0 {
-		return nil, errors.New("this is no history: it has no rules, so that nothing could be held against it")
+		return nil, errors.New("not a valid history: it has no rules, so nothing in it can be judged")
 	}
 	known := make(map[string]bool)
 	for i := range h.Rules {

@@ -63,24 +63,23 @@ func main() {
 	}
 }
 
-// check returns what is wrong with the flags, so that no run does other or less than
-// was asked for.
+// check returns what is wrong with the flags, so that each run does exactly what was asked for.
 func check(args []string, given map[string]bool, seeds int, r *reality) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%q is no flag: name protections by -only", args[0])
+		return fmt.Errorf("unknown argument %q: name protections by -only", args[0])
 	}
 	for _, name := range []string{"trials", "scenarios", "seed", "out"} {
 		if given[name] && !given["real"] {
-			return fmt.Errorf("-%s is of real processes: give -real too", name)
+			return fmt.Errorf("-%s works only with real processes: give -real too", name)
 		}
 	}
 	switch {
 	case given["seeds"] && given["real"]:
-		return errors.New("-seeds is of simulated runs: with -real give -seed and -trials")
+		return errors.New("-seeds works only with simulated runs: with -real give -seed and -trials")
 	case seeds < 1:
-		return fmt.Errorf("%d seeds show nothing: -seeds is 1 at least", seeds)
+		return fmt.Errorf("-seeds %d is too few: want at least 1", seeds)
 	case r.trials < 0:
-		return fmt.Errorf("-trials is 1 at least, or 0 for as many as one needs: %d is given", r.trials)
+		return fmt.Errorf("-trials %d is negative: want at least 1, or 0 for as many as a protection needs", r.trials)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func parse(kind string, args []string, stderr io.Writer) (options, error) {
 	}
 	switch {
 	case f.NArg() > 0:
-		return o, fmt.Errorf("%q is no flag", f.Arg(0))
+		return o, fmt.Errorf("unknown argument %q", f.Arg(0))
 	case o.rounds < 1:
 		return o, fmt.Errorf("%d rounds are not possible: give at least 1", o.rounds)
 	case o.provoke != "" && o.provoke != string(bench.ByCall) && o.provoke != string(bench.ByGarbage):

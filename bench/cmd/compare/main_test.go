@@ -114,7 +114,7 @@ func TestBadArguments(t *testing.T) {
 		{"speed -who (", "pattern"},
 		{"speed -who nobody", "no contender matches"},
 		{"speed -rounds 0", "0 rounds"},
-		{"speed now", "is no flag"},
+		{"speed now", "unknown argument"},
 		{"speed -cycles 3", "cycles"},
 		{"speed -who ^floor -variants half_denied", "nothing to measure"},
 		{"memory -who floor/loop", "nothing to measure"},

@@ -287,7 +287,7 @@ func (c *Config) advertised(ctx context.Context) (ip string, port int, err error
 	if h, p, err := net.SplitHostPort(c.Advertise); err == nil {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil {
-			return "", 0, fmt.Errorf("gossip: cannot advertise %q: the port is no number up to 65535", c.Advertise)
+			return "", 0, fmt.Errorf("gossip: cannot advertise %q: the port is not valid: want a number up to 65535", c.Advertise)
 		}
 		host, port = h, int(n)
 	}
