@@ -17,30 +17,31 @@ import (
 type Backend interface {
 	// Decide decides charges one after the other, each as [table.Table.Decide] does,
 	// and overwrites the decision with the same index. A charge with an ID is made once, as
-	// there. One with the ID of a hold that is over is denied for good by its limits on concurrency. It returns an error if nothing was decided. A server that is down is not an error: the rules define what to
-	// decide then.
+	// there. If its ID is that of a hold that is over, its limits on concurrency deny it for
+	// good. Decide returns an error if nothing was decided. A server that is down is not an
+	// error: the rules define what to decide then.
 	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
 	// Refund takes back the charge that the receipt names, and forgets its ID, as
-	// [table.Table.Refund] does. A receipt
-	// with a number (Once) must have no effect a second time, whoever of the nodes that
-	// share the backend asks, nor [limiter.ReceiptLife] after its time.
+	// [table.Table.Refund] does. A receipt with a number (Once) must have an effect only
+	// once, even if several nodes that share the backend ask, and none after
+	// [limiter.ReceiptLife].
 	Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
 	// Reset deletes the counters of a charge and returns how many there were.
 	Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error)
 	// Explain returns what a check would find, without charging it: the instant, the
-	// limits in their order, and whatever else the backend can tell. The node adds the
-	// rest of the explanation.
+	// limits in their order, and what else the backend knows. The node adds the rest of the
+	// explanation.
 	Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
 	// Close stops the backend.
 	Close() error
 }
 
-// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold. Only such
-// a one may be given limits on concurrency.
+// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold. Only
+// such a backend may be given limits on concurrency.
 type HoldBackend interface {
 	Backend
 	// Amend settles or extends the hold of the charge's ID, which is not nil, as
-	// [table.Table.Amend] does. The error says that this may not have been done.
+	// [table.Table.Amend] does. After an error the hold may or may not have changed.
 	Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (Amended, error)
 }
 

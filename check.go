@@ -175,7 +175,7 @@ func refuseAll(ds []Decision) {
 //
 // In a cluster, if no member that holds some of the keys answers within the cluster's
 // deadline, the error wraps [ErrUnanswered], names those keys and states whether they
-// may have been reset; the number is that of the other keys. If the context ends first,
+// may have been reset; the count is of the other keys. If the context ends first,
 // the error wraps the context's. If a member that holds some of the keys accepts no
 // resets from other members, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r Request) (int, error) {

@@ -30,18 +30,19 @@ func sealKey(c *Config) receipt.Key {
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
 // charges of others. It is void, and Refund does nothing, if the cost or the names of the
-// limits of the request have changed, or if its keys were reset since. So it is if a limit
-// was replaced since by one that counts otherwise (not only more), and is back. That a limit
-// was replaced, and is not back, is not always noticed: do not refund after a reload that
-// changed it.
-// Where more than 16 other keys of their partition (one key in 2,042 is in it) were reset,
-// it may be void too.
+// limits of the request have changed, or if its keys were reset since. It is also void if a
+// limit was replaced by one that counts in another way (a higher number alone does not
+// count), and then put back. While the replacement is in force, the change is not always
+// noticed, so do not refund after a reload that changed a limit. A receipt may also be void
+// if more than 16 other keys of its partition were reset. One key in 2,042 is in the same
+// partition.
 //
-// A receipt of [Node.SealReceipt] is checked instead: its second use does nothing, and for
-// one that is forged, or of another request, cost or limit, the error wraps [ErrInvalid].
+// A receipt of [Node.SealReceipt] is verified instead. Its second use does nothing. If it is
+// forged, or belongs to another request, cost or limit, the error wraps [ErrInvalid].
 //
-// With the receipt [limiter.Credit] it takes the cost of the request back from what its limits
-// count now, whoever was charged: at most all of it. What a rule's policy counted stays.
+// With the receipt [limiter.Credit], Refund subtracts the cost of the request from what its
+// limits count now, down to 0 and regardless of who was charged. What a rule's policy counted
+// stays.
 //
 // In a cluster each owner's part of a charge is taken back by itself. A part stays charged if
 // one of its keys has changed owners since. If no member that holds the keys answers within

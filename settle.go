@@ -21,7 +21,7 @@ const (
 
 // ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
 // that is final: it was settled with another number, kept when it expired, or never held. It is also
-// wrapped by the error of a check by a rule on concurrency, if its id is that of a reservation that is over.
+// wrapped by the error of a check by a rule on concurrency, if a reservation with the same id has ended.
 var ErrSettled = limiter.ErrSettled
 
 // ErrRaised is wrapped by the error of Extend if the estimate was raised as often as it may be. The
@@ -33,9 +33,9 @@ var ErrRaised = limiter.ErrRaised
 var ErrNoRoom = limiter.ErrNoRoom
 
 // Settle ends the reservation that a check of the same request with [Request.Hold] made: the
-// request has used actual units, 0 or more. Its own cost does not count. What the estimate was
-// too much comes back exactly where it was charged, as by a refund. What it was too little is
-// charged in full, beyond the limit too: see [Amended.Over].
+// request has used actual units, 0 or more. The cost of the request is ignored. If the estimate
+// was too high, the rest is given back where it was charged, as by a refund. If it was too low,
+// the rest is charged in full, also beyond the limit: see [Amended.Over].
 //
 // Settling again with the same number within the request's id_ttl does nothing (AmendRepeated).
 // With another number the error wraps [ErrSettled] and names the first one. An id that is not
@@ -44,8 +44,8 @@ var ErrNoRoom = limiter.ErrNoRoom
 //
 // For a request without an id, or if a backend has no reservations, the error wraps [ErrInvalid].
 // In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
-// deadline. After an error nothing has changed, unless it says that a member or a backend did not
-// answer: then the same can be asked again.
+// deadline. After an error nothing has changed, unless the error says that a member or a backend
+// did not answer. Then the caller can settle again with the same number.
 func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknown bool) (Amended, error) {
 	if actual < 0 || actual > limiter.MaxUnits {
 		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
@@ -54,17 +54,17 @@ func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknow
 	return amend(ctx, n, &r, limiter.Amend{IgnoreUnknown: ignoreUnknown})
 }
 
-// Cancel settles a reservation with 0: all of the estimate comes back. It is [Node.Settle] in
-// all else, and an id that is not known is no error (AmendUnknown).
+// Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
+// what [Node.Settle] does. An id that is not known is not an error (AmendUnknown).
 func (n *Node) Cancel(ctx context.Context, r Request) (Amended, error) {
 	return n.Settle(ctx, r, 0, true)
 }
 
 // Extend lets a reservation last for the request's Hold from now on. If the request's cost is
-// above the estimate, the difference is charged if the limits admit it, and the cost is the
-// estimate then. If they do not, the reservation stays as it is (AmendDenied). If the id is not
-// known, nothing is done (AmendUnknown): reserve anew. After the settlement the error wraps
-// [ErrSettled]. The estimate can be raised 63 times, after which the error wraps [ErrRaised].
+// above the estimate and the limits admit the difference, it is charged, and the cost becomes the
+// estimate. If they deny it, the reservation stays as it is (AmendDenied). If the id is not
+// known, nothing is done (AmendUnknown): make a new reservation. After the settlement the error
+// wraps [ErrSettled]. The estimate can be raised 63 times, after which the error wraps [ErrRaised].
 func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
 	if r.Hold == 0 {
 		return Amended{}, fmt.Errorf("%w: the reservation is to be extended by no time: give the request a hold", ErrInvalid)

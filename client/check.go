@@ -15,9 +15,9 @@ import (
 //
 // If a node certainly has not decided the check, because it is stopping or cannot be
 // reached, another node is asked. If the connection breaks after the check was sent, or
-// no answer comes in time, another node is asked once. The check is counted once all the
-// same, since the nodes remember its id: that of the request, or else one that the client
-// makes, see [Config.NoIDs]. It may be counted twice if one of the nodes is of a version
+// no answer comes in time, another node is asked once. The check is still counted only
+// once, since the nodes remember its id: the id of the request, or else one that the client
+// makes, see [Config.NoIDs]. It may be counted twice if one of the nodes runs a version
 // without ids, or if a policy answered in place of Redis.
 func (c *Client) Check(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	var d limiter.Decision

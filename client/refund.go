@@ -10,13 +10,13 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// CheckWithReceipt is Check whose decision has a receipt for [Client.Refund], if something
-// was charged that can be taken back: not if a policy decided because the holders of the
-// counters could not be asked. The check is a call of its
-// own, which takes more time of client and node than Check. The nodes must allow refunds
-// (their flag --allow-refunds); else the error wraps [ErrDenied].
+// CheckWithReceipt is Check whose decision has a receipt for [Client.Refund]. There is no
+// receipt if nothing was charged, or if a policy decided because no holder of the counters
+// answered. The check is a call of its own, which takes more time of client and node than
+// Check. The nodes must allow refunds (their flag --allow-refunds); else the error wraps
+// [ErrDenied].
 //
-// If no answer of one node comes, another is asked, as for Check: the receipt is of the
+// If a node does not answer, another one is asked, as for Check. The receipt belongs to the
 // check that was answered.
 func (c *Client) CheckWithReceipt(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
 	if _, err := sizeOf(&r); err != nil {

@@ -40,8 +40,8 @@ func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decis
 // node does: the request has used actual units. An id that is not known is charged with them,
 // unless ignoreUnknown is set.
 //
-// To settle again with the same number changes nothing, at any node. So if no answer of one
-// node comes, another is asked once, and a settlement whose error wraps [ErrUnanswered] can be
+// Settling again with the same number changes nothing, at any node. So if a node does not
+// answer, another one is asked once, and a settlement whose error wraps [ErrUnanswered] can be
 // repeated. With another number the error wraps [ErrSettled] and names the first one. After any
 // other error nothing has changed.
 func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (Amended, error) {
@@ -57,8 +57,8 @@ func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, ig
 	})
 }
 
-// Cancel settles a reservation with 0: all of the estimate comes back. It is [Client.Settle] in
-// all else, and an id that is not known is no error.
+// Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
+// what [Client.Settle] does. An id that is not known is not an error.
 func (c *Client) Cancel(ctx context.Context, r limiter.Request) (Amended, error) {
 	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
 		return api.Cancel(ctx, &weirv1.CancelRequest{

@@ -2,7 +2,7 @@ package limiter
 
 // Adopt converts a state of the limit old into one of l, so that a changed limit keeps
 // its consumption: it admits at most what the larger of the two limits would have left.
-// If both limits count alike, the state is unchanged. Otherwise all that counts under
+// If both limits count in the same way, the state is unchanged. Otherwise all that counts under
 // old at now has to be charged to l at now. In that case fresh is true, the state is
 // zero except for its block, and the words are void. charge is the number of units,
 // possibly 0, that the caller must then charge by [State.Charge], after providing

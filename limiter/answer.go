@@ -24,8 +24,8 @@ type LimitAnswer struct {
 	Key       string `json:"key"`
 	Algorithm string `json:"algorithm"`
 	Limit     uint64 `json:"limit"` // units per window
-	// Capacity is the largest cost that is ever admitted, and what remains of a counter
-	// that nobody used: the burst of a bucket. It is left out where it is Limit.
+	// Capacity is the largest cost that is ever admitted, and what remains of an unused
+	// counter: the burst of a bucket. It is left out if it equals Limit.
 	Capacity uint64 `json:"capacity,omitempty"`
 	// InForce is the share of Limit that was applied in its place; 0: Limit was.
 	InForce      uint64 `json:"in_force,omitempty"`

@@ -21,11 +21,11 @@ const (
 	SourceFallbackClosed
 	// SourceRedis: a script in Redis.
 	SourceRedis
-	// SourceCached: the node that was asked, because the owner of the counters had
-	// denied the same a moment before.
+	// SourceCached: the node that was asked denied the check, because the owner of the
+	// counters had denied the same check a moment before.
 	SourceCached
-	// SourceShare: the owner of the counters, or its heir, by a share of a limit: it sees
-	// no more than half of the members, so others may decide by theirs.
+	// SourceShare: the owner of the counters, or its heir, decided by a share of a limit. It
+	// sees at most half of the members, so other members may decide by their shares.
 	SourceShare
 )
 
@@ -57,15 +57,15 @@ type LimitDecision struct {
 	// when the check came, or this denial began it.
 	Blocked bool
 	// Overflow reports that the key is new and the table is full. If that denies the
-	// check, Remaining is 0, and RetryAfter is the earliest instant at which there may be
-	// room, and no promise.
+	// check, Remaining is 0, and RetryAfter ends at the earliest instant at which there may be
+	// room. There may still be none then.
 	Overflow bool
 	// KeyIndex is the index of the key in its rule, see [Key.Index].
 	KeyIndex uint8
 	// InForce is the limit, in units per window, that was applied in place of Limit: the
 	// share that an owner in a minority has, or the policy local. 0 means that Limit
-	// itself was. Bursts are scaled alike. If the cost is above the share only, RetryAfter
-	// is a second, and no promise.
+	// itself was. Bursts are scaled by the same factor. If the cost is above the share only,
+	// RetryAfter is a second, which does not promise that the check is allowed then.
 	InForce uint64
 	// Cost is the cost of the check for this limit, in units; 0 for a peek.
 	Cost uint64
@@ -97,11 +97,10 @@ type Receipt struct {
 	Set uint64
 	// Once, if it is not 0, is a number drawn for this receipt alone. The decider remembers
 	// it, so that a second use does nothing, and the receipt is void [ReceiptLife] after
-	// Time. It is 0 in the receipts of decisions: whoever has these must not use them twice.
+	// Time. It is 0 in the receipts of decisions, which must not be used twice.
 	Once uint64
 	// Sealed is the receipt as a server gives it to clients. If it is not empty, the other
-	// fields are not read: they are in it, and whoever made it can tell whether it was
-	// changed.
+	// fields are ignored. It contains them, and the node that made it detects any change.
 	Sealed string
 	// Parts are what each owner charged, if several owners in a cluster decided; else nil.
 	// Epoch is then 0, and Time that of the first part. It is read, never changed.
@@ -151,12 +150,12 @@ func (c *Charge) Fits(r Receipt) bool {
 // number of Lua.
 const creditTime Tick = 1 << 52
 
-// Credit returns the receipt of no charge. A refund with it takes a cost from what counts at
-// its instant, whoever was charged, and never below nothing. It has no effect on a sliding_log
-// and a sliding_window: those count each charge by its instant.
+// Credit returns a receipt that names no charge. A refund with it subtracts a cost from what
+// counts at its instant, down to 0 and regardless of who was charged. It has no effect on a
+// sliding_log or a sliding_window, which count each charge by its instant.
 func Credit() Receipt { return Receipt{Time: creditTime} }
 
-// IsCredit reports whether r is [Credit], in whatever form it came.
+// IsCredit reports whether r is the receipt that [Credit] returns.
 func (r Receipt) IsCredit() bool {
 	return r.Time == creditTime && r.Epoch == 0 && r.Once == 0 && r.Sealed == ""
 }

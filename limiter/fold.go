@@ -1,9 +1,9 @@
 package limiter
 
-// Fold makes one limit of each two of a decision: of limit i, and of the one that is as far
-// into the second half of the limits. Both count the same requests, so the stricter says what
-// holds. It returns which limits are those of the second half, one bit each. The receipt stays
-// that of all. A decision with an odd number of limits stays as it is.
+// Fold merges the limits of a decision in pairs: limit i of the first half with limit i of the
+// second half. Both count the same requests, so the stricter of the two stays. Fold returns
+// one bit for each limit that stays, set if it comes from the second half. The receipt still
+// names all of them. A decision with an odd number of limits stays as it is.
 func Fold(d *Decision) (second uint64) {
 	n := d.Len() / 2
 	if n == 0 || d.Len()%2 != 0 {

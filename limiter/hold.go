@@ -15,26 +15,27 @@ const (
 	// MinHold and MaxHold bound how long a hold lasts.
 	MinHold = MinIDTTL
 	MaxHold = MaxIDTTL
-	// MaxHoldEntries bounds the words of the holds of one key: a hold has an entry for each
-	// limit that it was charged to, and as many for each time that its estimate was raised.
+	// MaxHoldEntries bounds the entries of the holds of one key. A hold has one for each limit
+	// that it was charged to, and as many again for each time that its estimate was raised.
 	MaxHoldEntries = 4096
-	// MaxHoldParts is how many charges a hold may have: the first one, and one for each time
-	// that its estimate was raised.
+	// MaxHoldParts is the most charges of one hold: the first one, and one for each time that
+	// its estimate was raised.
 	MaxHoldParts = 64
 )
 
-// Amend is what is to be done with a hold. The zero value settles it.
+// Amend is a change of a hold. The zero value settles it.
 type Amend struct {
 	// Extend lets the hold of the charge's ID last for another [Idempotency.Hold]. A key with
 	// a cost above its estimate is charged the difference, if all of them admit it. Without
-	// Extend the hold is settled: the costs of the keys are what was used, 0 to cancel it.
+	// Extend the hold is settled: the costs of the keys are the units that were used, 0 to
+	// cancel it.
 	Extend bool
 	// IgnoreUnknown charges nothing if the id is not known. Without it the keys are charged
 	// with the costs. An extension never charges an unknown id.
 	IgnoreUnknown bool
 }
 
-// AmendState is what was done with a hold.
+// AmendState is the result for a hold.
 type AmendState uint8
 
 // The states.
@@ -52,7 +53,7 @@ const (
 	AmendSettled
 	// AmendDenied: a limit denied what an extension adds to the estimate. The hold is as it was.
 	AmendDenied
-	// AmendFull: there is no room for what is to be charged. Nothing has changed.
+	// AmendFull: there is no room for the charge. Nothing has changed.
 	AmendFull
 	// AmendRaised: the estimate was raised as often as it may be, [MaxHoldParts] - 1 times. The hold is
 	// as it was.
@@ -69,16 +70,17 @@ type Amended struct {
 	State AmendState
 	// First, with AmendSettled, is the cost for which the id stands.
 	First uint64
-	// Estimate is the estimate before a settlement, and after an extension: of the first key
+	// Estimate is the estimate before a settlement, or after an extension, of the first key
 	// that had a hold.
 	Estimate uint64
-	// Over is how many units were charged beyond what a limit had left: of several limits the
-	// largest number.
+	// Over is the number of units that were charged beyond what a limit had left. With several
+	// limits it is the largest of their numbers.
 	Over uint64
 	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
 	// there are no other checks; 0 if it never is.
 	RetryAfter time.Duration
-	// Keys, with AmendCharged, is how many keys were charged. Node sets it, deciders need not.
+	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
+	// need not.
 	Keys int
 }
 
@@ -101,10 +103,10 @@ func HoldsLimit() *Limit {
 // internal reports whether a limit is of the counters that tables keep for themselves.
 func (l *Limit) internal() bool { return l.p.algorithm >= Remembered }
 
-// Hold is one entry of the words of [Holds]: what one limit was charged by one hold, at one
+// Hold is one entry of the words of [Holds]: the charge of one limit by one hold at one
 // instant.
 type Hold struct {
-	// ID is that of the charge, see [Idempotency].
+	// ID is the ID of the charge, see [Idempotency].
 	ID uint64
 	// End is when the hold ends: at this instant it is over.
 	End Tick
@@ -213,8 +215,9 @@ func CountHeld(l *Limit, s, holds *State, words []uint64) {
 	*s = c.State(l)
 }
 
-// HoldEnds returns when the last of the charges that holds made to a limit ends, and when those that
-// have not ended hold at most so many units: 0 if they do now. [CountsID] names the limit.
+// HoldEnds returns two instants for the holds that were charged to a limit: last, when the last of
+// them ends; and room, when those that have not ended hold at most most units, or 0 if they do so
+// now. [CountsID] names the limit.
 func HoldEnds(s *State, words []uint64, limit, most uint64) (last, room Tick) {
 	var ends []Hold
 	sum := uint64(0)

@@ -15,22 +15,22 @@ const (
 type Idempotency struct {
 	// ID is the keyed hash of the caller's id. It is not 0.
 	ID uint64
-	// Life is how long the id is remembered, [MinIDTTL] to [MaxIDTTL]. That of a hold is
-	// remembered while the hold lasts, and for so long after it was settled or kept.
+	// Life is how long the id is remembered, [MinIDTTL] to [MaxIDTTL]. The id of a hold is
+	// remembered while the hold lasts, and for Life after it was settled or kept.
 	Life time.Duration
-	// Hold makes the charge one that can be settled until so much later, see [Hold]: [MinHold]
-	// to [MaxHold]; 0: the charge is final.
+	// Hold is how long the charge can be settled, see [Hold]: [MinHold] to [MaxHold]. 0 means
+	// that the charge is final.
 	Hold time.Duration
-	// Keep leaves what the hold has charged if it ends unsettled. Otherwise it is given back.
+	// Keep leaves the charge in place if the hold ends unsettled. Otherwise it is given back.
 	Keep bool
 }
 
-// Lend gives a charge memory for the id that [Identify] sets. [Charge.Clear] keeps it, and a clone has
-// none. Each id in that memory is overwritten by the next.
+// Lend gives a charge memory for the id that [Identify] sets. [Charge.Clear] keeps the memory, and a
+// clone does not get it. Each id overwrites the one before.
 func Lend(c *Charge, room *Idempotency) { c.room = room }
 
-// Identify gives a charge an ID, in the memory that was lent to it, or else in new memory. The caller fills in all
-// fields: memory that was lent has those of the id before.
+// Identify gives a charge an ID, in the memory that was lent to it, or else in new memory. The caller must set all
+// fields, since lent memory has those of the id before.
 func Identify(c *Charge) *Idempotency {
 	if c.ID = c.room; c.ID == nil {
 		c.ID = new(Idempotency)
@@ -44,7 +44,7 @@ func Identify(c *Charge) *Idempotency {
 // a bit for each limit of the key that was charged, or is SettledID.
 const Remembered Algorithm = 64
 
-// SettledID is the B of an id that was settled: no receipt is of that.
+// SettledID is B of an id that was settled. No receipt names such a charge.
 const SettledID = 1 << MaxLimits
 
 // RememberedLimit returns the limit of the counters that remember ids. It is the same in all

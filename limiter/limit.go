@@ -25,10 +25,10 @@ const (
 	algorithms // the number of algorithms that limit a rate
 )
 
-// Concurrency is the algorithm of limits on how many units are held at a time. A check of
-// such a limit needs a hold, see [Idempotency]: its units count until it is settled or its hold
-// ends, and whatever it is settled with. A charge without a hold ends at once. In its [State], Time is
-// an instant from which nothing is held any more: see [Occupy] and [HoldEnds].
+// Concurrency is the algorithm of limits on the number of units that are held at one time. A
+// check of such a limit needs a hold, see [Idempotency]. Its units count until it is settled,
+// with any number, or until its hold ends. A charge without a hold ends at once. In its [State],
+// Time is the instant from which nothing is held any more: see [Occupy] and [HoldEnds].
 const Concurrency = algorithms
 
 // AlgorithmNames returns the names of the algorithms that limit a rate, in rules files, indexed by

@@ -19,7 +19,7 @@ import "math"
 // to the oldest window that they keep. Their result for three states may therefore
 // depend on the order, but is at least the largest of them.
 
-// MergeMost returns the largest result of [State.MergeWords] for states with so many
+// MergeMost returns the largest result of [State.MergeWords] for states with into and from
 // words.
 func MergeMost(l *Limit, into, from int) int {
 	switch l.p.algorithm {
@@ -61,7 +61,7 @@ func (into *Counts) mergeWords(l *Limit, from *Counts) int {
 	}
 }
 
-// Merge changes into to the least state that denies whatever into or from denies. Both
+// Merge changes into to the least state that denies all that into or from denies. Both
 // must be of this limit and rolled to now, and intoWords must have room, see
 // [State.MergeWords]. from is not changed.
 func (into *State) Merge(l *Limit, intoWords []uint64, from *State, fromWords []uint64, now Tick) {

@@ -67,15 +67,16 @@ type Request struct {
 	// IDTTL is how long the id is remembered, from [MinIDTTL] up to what the rule says. 0
 	// means what the rule says.
 	IDTTL time.Duration
-	// IDOptional lets a node that cannot remember ids (a member of a cluster of which another
-	// runs an earlier version) decide the check as if it had none. Otherwise that is an error.
-	// It is for ids that only make repetitions safer,
-	// such as those that clients make themselves.
+	// IDOptional decides the check without its id if the node cannot remember ids, because
+	// another member of its cluster runs an earlier version. Otherwise such a check is an
+	// error. It is for ids that only make repetitions safer, such as those that clients make
+	// themselves.
 	IDOptional bool
-	// Hold makes the check a reservation, which needs an ID: its cost is an estimate, charged at
-	// once, that [Amend] settles with what was used, or extends. If nothing is said within Hold,
-	// the rule decides whether the estimate comes back (on_expiry). [MinHold] to [MaxHold], and
-	// at most what the rule says; 0 means that the check is charged for good.
+	// Hold makes the check a reservation, which needs an ID. Its cost is an estimate that is
+	// charged at once. [Amend] settles it with the units that were used, or extends it. If it
+	// is not settled within Hold, the rule decides whether the estimate is given back
+	// (on_expiry). [MinHold] to [MaxHold], and at most what the rule says; 0 means that the
+	// charge is final.
 	Hold time.Duration
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server

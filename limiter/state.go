@@ -172,8 +172,8 @@ func (s *Counts) Charge(l *Limit, words []uint64, now Tick, n uint64) {
 	}
 }
 
-// Overdraw is Charge of any n >= 1 units, for a use that has happened: also more than the
-// capacity, and whatever counts already. A bucket's level, and a log, end at their bounds.
+// Overdraw charges n >= 1 units for a use that has happened, even beyond the capacity and
+// regardless of what counts already. The level of a bucket, and a log, stop at their bounds.
 func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 	c := s.Open(l)
 	c.overdraw(l, words, now, n)
@@ -333,9 +333,9 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint64)
 	s.Reduce(l, words, now, latest, at, n, 0)
 }
 
-// Reduce is Refund for a charge of n+rest units of which rest stay. What has leaked from a bucket
-// since leaked from these first. If any stay, the hit that opened a window stays too, so the
-// others are taken back from it.
+// Reduce refunds n units of a charge of n+rest units; rest stay. Units that have leaked from a
+// bucket since are taken as part of the rest first. If any stay, the hit that opened a window
+// stays too, and the n units are taken back from that window.
 func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
 	c := s.Open(l)
 	c.reduce(l, words, now, latest, at, n, rest)

@@ -7,7 +7,7 @@ import (
 )
 
 // HostAttribute is the name of the attribute that "host" and "not_host" match on. A
-// service sets it to the host for which a request is meant.
+// service sets it to the host that a request is sent to.
 const HostAttribute = "host"
 
 const (

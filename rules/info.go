@@ -33,7 +33,7 @@ type RuleInfo struct {
 	// IDTTL is how long ids of requests are remembered, at most.
 	IDTTL time.Duration
 	// ZoneFrom is the attribute that names the time zone of the rule's calendars; empty if
-	// the file does. The zone of its limits is that of requests whose attribute names none.
+	// the file names it. The zone of its limits applies to requests whose attribute names none.
 	ZoneFrom string
 	// Draws are the quotas on which the rule draws, in the order of the file.
 	Draws []DrawInfo
@@ -41,11 +41,11 @@ type RuleInfo struct {
 	Unlimited bool
 	// Continue reports that further matches count, too.
 	Continue bool
-	// Warnings are those about this rule, see [Set.Warnings].
+	// Warnings are the warnings about this rule, see [Set.Warnings].
 	Warnings []Warning
 }
 
-// Conditions are those of a rule or of a case of its cost. All that are set must hold.
+// Conditions are the conditions of a rule, or of a case of its cost. All that are set must hold.
 type Conditions struct {
 	// Path and NotPath are patterns; empty means every path.
 	Path, NotPath string
@@ -177,7 +177,7 @@ func (s *Set) Matching(r *limiter.Request) []string {
 }
 
 // DrawnBy returns the name of the first rule in force that matches a request and draws on
-// the quota with a name; empty if there is none. The request must be one that Resolve
+// the named quota; empty if there is none. The request must be one that Resolve
 // accepts.
 func (s *Set) DrawnBy(r *limiter.Request, quota string) string {
 	n := s.counters(quota)
@@ -197,8 +197,8 @@ func (s *Set) DrawnBy(r *limiter.Request, quota string) string {
 	return ""
 }
 
-// ZoneDefault returns the rule of the [Match.Unzoned] of a request; empty if there is none,
-// or if it cannot be resolved.
+// ZoneDefault returns the rule of a request's [Match.Unzoned]; empty if it has none, or if the
+// request cannot be resolved.
 func (s *Set) ZoneDefault(r *limiter.Request) string {
 	if !s.zoned {
 		return ""

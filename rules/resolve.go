@@ -13,12 +13,12 @@ import (
 
 // Match describes which rules matched a request.
 type Match struct {
-	// Rule is the name of the first rule in force that matched. If only shadow rules did, it
-	// is that of the first of them; empty if none did.
+	// Rule is the name of the first rule in force that matched. If only shadow rules matched,
+	// it is the name of the first of them. Empty if no rule matched.
 	Rule string
-	// Unzoned is the first rule or quota that has its time zone from an attribute of the
-	// request, if the attribute names none: its default zone then counts. It is nil if
-	// there is none. It must not be changed.
+	// Unzoned is the first rule or quota that takes its time zone from an attribute of the
+	// request, if that attribute names no zone, so that its default zone counts. It is nil if
+	// there is none, and must not be changed.
 	Unzoned *Unzoned
 	Matched
 }
@@ -71,7 +71,7 @@ type Unzoned struct {
 //   - a rule or a quota whose keys are all skipped because the request lacks a part of each,
 //   - more than [limiter.MaxKeys] counters,
 //   - a named rule that does not exist,
-//   - own limits that are too many, nil, of the same name, or with a key that cannot be.
+//   - own limits that are too many, nil, of the same name, or with a key that is not valid.
 //
 // For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead.
 //

@@ -92,8 +92,8 @@ type Caller interface {
 	// May returns the rules to which the caller may do something, nil for all. The error
 	// wraps [limiter.ErrForbidden] if it may not do it at all.
 	May(a Action) (limiter.Scope, error)
-	// Spend charges the caller's budget with a message of so many checks and bytes, or with
-	// nothing at all. The error wraps [ErrBudget]; it may have a method RetryAfter that
+	// Spend charges the caller's budget with the checks and bytes of one message, or charges
+	// nothing. The error wraps [ErrBudget]; it may have a method RetryAfter that
 	// returns a time.Duration.
 	Spend(checks, bytes int) error
 	// OpenStream counts a stream of the caller's. After an error, which wraps [ErrBudget],
@@ -108,7 +108,7 @@ type Caller interface {
 type KeyBudget interface {
 	// CountsKeys reports whether there is such a budget.
 	CountsKeys() bool
-	// SpendKeys charges it with so many new keys, whatever is left of it.
+	// SpendKeys charges the budget with n new keys, also beyond what is left.
 	SpendKeys(n int)
 }
 

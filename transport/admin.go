@@ -31,8 +31,8 @@ type AdminOptions struct {
 	// it answers 404. An error that wraps [limiter.ErrInvalid] has all that is wrong with the
 	// file; after any error the old rules are in force.
 	Reload func(ctx context.Context) (Reloaded, error)
-	// Warnings describes why the node decides otherwise than its rules say although it is
-	// ready, for /v1/top; default nil: never.
+	// Warnings returns the reasons why a ready node does not decide as its rules say, for
+	// /v1/top; default nil: there are none.
 	Warnings func() []string
 	// Metrics is served at /metrics; Profiles is served below /debug/pprof/, for
 	// requests from this machine only.
@@ -40,11 +40,11 @@ type AdminOptions struct {
 	// Hosts are further names by which the site may be addressed, besides localhost,
 	// loopback addresses and the address that was connected to; see [NewAdmin].
 	Hosts []string
-	// Access, if not nil, must allow [ActionAdmin] to whoever asks over the network. Over a
+	// Access, if not nil, must allow [ActionAdmin] to each caller over the network. Over a
 	// Unix socket the mode of the socket decides. Default nil: see [NewAdmin].
 	Access Access
-	// TLS is that of [Options], for this site; default none. A Unix socket has no TLS: its
-	// file's mode says who may use it.
+	// TLS is like TLS of [Options], for this site; default none. A Unix socket has no TLS: the
+	// mode of its file decides who may use it.
 	TLS *TLS
 	// Audit receives each request that changes something, and refusals; default nil: none
 	// does.
@@ -60,10 +60,10 @@ type AdminOptions struct {
 // its own, because its answers name users and its requests can weaken the guarantees of
 // a cluster.
 //
-// Without AdminOptions.Access it has no authentication. It does refuse requests that a foreign page in an
-// operator's browser can cause: requests whose Host is none of AdminOptions.Hosts,
-// localhost, a loopback address or the address that was connected to (an attacker's
-// name may resolve to this machine), and requests from pages of other sites. Forgetting
+// Without AdminOptions.Access it has no authentication. It refuses requests that a page of another
+// site can cause in an operator's browser: requests from such pages, and requests whose Host
+// is not localhost, a loopback address, the address of the connection or one of
+// AdminOptions.Hosts (the name of an attacker may resolve to this machine). Forgetting
 // members, reloading and taking profiles is allowed from loopback addresses and over a Unix
 // socket only.
 func NewAdmin(o AdminOptions) *Apart {

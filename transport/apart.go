@@ -178,8 +178,8 @@ type apartConn struct {
 	writing time.Time
 }
 
-// Write implements [net.Conn]. Meanwhile the connection can be replaced if no silent one can, so
-// that answers that nobody reads keep no probe out.
+// Write implements [net.Conn]. While it runs, the connection can be replaced if no idle one can,
+// so that clients that do not read their answers cannot lock probes out.
 func (c *apartConn) Write(p []byte) (int, error) {
 	c.write(time.Now())
 	defer c.write(time.Time{})

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Auditor receives what somebody must be able to account for: each reset, refund by a receipt
-// and request of administration that changes something, and each refusal of a caller. What is
-// done with reservations is traffic, as checks are. Audited is called from many goroutines and
+// Auditor receives the events of an audit: each reset, each refund by a receipt, each request of
+// administration that changes something, and each refusal of a caller. Settlements of
+// reservations are traffic, like checks, and are left out. Audited is called from many goroutines and
 // must not wait.
 type Auditor interface {
 	Audited(e AuditEvent)

@@ -40,12 +40,12 @@ type SiteOptions struct {
 	// the setting that adds such names, for errors.
 	Hosts []string
 	Flag  string
-	// Access identifies callers for routes with Admin or Checks; default nil: all callers are
-	// alike.
+	// Access identifies callers for routes with Admin or Checks; default nil: every
+	// caller may use them.
 	Access Access
 	// Tracer traces requests of routes with Traced; default nil, which costs nothing.
 	Tracer Tracer
-	// Audit receives refusals, as being over what Over names; default nil: none does.
+	// Audit receives refusals, with Over as their protocol; default nil: no audit.
 	Audit Auditor
 	Over  string
 	// Panicked is called with "http" for each panic that ended a request; default nil.

@@ -48,7 +48,7 @@ type MemberSelf struct {
 	ChecksPerSecond uint64  `json:"checks_per_second"`
 	LagMs           float64 `json:"lag_ms"`
 	Unacknowledged  uint64  `json:"unacknowledged"`
-	// Warnings describe why it decides otherwise than its rules say although it is ready.
+	// Warnings are the reasons why a ready node does not decide as its rules say.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

@@ -73,8 +73,9 @@ type GRPCService interface {
 // WireMessage is a message of a [GRPCService] that decodes itself. So it can count what a
 // message has before anything is built.
 type WireMessage interface {
-	// UnmarshalWire decodes data, of which no part may be kept. After an error the caller
-	// is told that the server failed, so keep one that the caller must correct.
+	// UnmarshalWire decodes data, and must not keep any part of it. An error is reported to
+	// the caller as a failure of the server. So if the caller must correct the message, store
+	// the error in the message and return nil.
 	UnmarshalWire(data []byte) error
 }
 
@@ -155,8 +156,8 @@ type Options struct {
 	// called for each request of /readyz. During Shutdown the server is not ready,
 	// whatever Ready returns.
 	Ready func() error
-	// Warnings describes why the node decides otherwise than its rules say although it is
-	// ready; default nil: never. Each is a line in the answer of /readyz.
+	// Warnings returns the reasons why a ready node does not decide as its rules say; default
+	// nil: there are none. Each is a line in the answer of /readyz.
 	Warnings func() []string
 	// Observer receives every request; default nil, which costs nothing.
 	Observer Observer

@@ -14,9 +14,9 @@ import (
 // What servers of further protocols share with a [Server].
 
 // Listener returns a listener for another protocol, with the TLS and the bounds of
-// connections that the options have for a [Server]. Its connections may be [*tls.Conn];
-// whoever serves them bounds the time of the handshake, and tells of each by [NoteIdle] when
-// it waits for its client.
+// connections that the options have for a [Server]. Its connections may be [*tls.Conn]. The
+// caller must bound the time of the handshake, and call [NoteIdle] when a connection begins
+// or ceases to wait for its client.
 func Listener(l net.Listener, o Options) (net.Listener, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -25,9 +25,8 @@ func Listener(l net.Listener, o Options) (net.Listener, error) {
 	return secure(bound(l, o.MaxConnections, o.MaxConnectionsPerAddress, o.Logger), o.TLS, handshakeTimeout), nil
 }
 
-// NoteIdle notes whether a connection of a [Listener] waits for its client to begin a
-// command, at a time. When there are as many connections as there may be, idle ones make
-// room first.
+// NoteIdle records whether a connection of a [Listener] waits, at the time now, for its client
+// to begin a command. At the bound on connections, idle ones are closed first.
 func NoteIdle(c net.Conn, idle bool, now time.Time) {
 	b, ok := accepted(c).(*boundedConn)
 	switch {
@@ -54,8 +53,8 @@ func HandshakeLog(o Options, protocol, over string) func(from, why string) {
 	return (&handshakeLog{log: o.Logger, protocol: protocol, audit: o.Audit, over: over}).refused
 }
 
-// WriteRefusal answers a request over HTTP with why its caller may not send it, and tells
-// the audit of its site.
+// WriteRefusal answers a request over HTTP with the reason why its caller may not send it, and
+// reports it to the audit of its site.
 func WriteRefusal(w http.ResponseWriter, err error) { writeError(w, err) }
 
 // passKey is the key of an authPass in the context of a request for Options.Auth.
@@ -98,8 +97,8 @@ type Checker interface {
 	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 }
 
-// Admitting decides checks for the handler of Options.Auth: those that the caller of the
-// request may send, with its tenant.
+// Admitting decides checks for the handler of Options.Auth. It refuses those that the caller of
+// the request may not send, and sets the caller's tenant.
 type Admitting struct{ Checker }
 
 // CheckInto decides a request, see [Decider].
@@ -122,7 +121,7 @@ func (a Admitting) CheckInto(ctx context.Context, r *limiter.Request, d *limiter
 }
 
 // Status returns the gRPC status of an error of a decider or of an [Access], nil for nil.
-// One for which a wait is known has it as RetryInfo.
+// If the time to wait is known, the status has it as RetryInfo.
 func Status(err error) error { return statusOf(err) }
 
 // ServiceRoute is what Options.Services serve over HTTP at one path. One of Get and Post is

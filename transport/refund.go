@@ -14,8 +14,8 @@ import (
 // Refunder is a [Decider] that gives receipts to clients and takes charges back by them.
 type Refunder interface {
 	Decider
-	// SealReceipt returns the receipt of a decision, with Sealed, that clients can neither
-	// make nor change, nor use for another request; empty if there is none.
+	// SealReceipt returns the receipt of a decision with Sealed set. Clients can neither make
+	// nor change such a receipt, nor use it for another request. It is empty if there is none.
 	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
 	// Refund takes back the charge that a receipt names, if that is its first use. For a
 	// receipt that SealReceipt did not return for such a request, the error wraps

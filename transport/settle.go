@@ -12,14 +12,14 @@ import (
 
 // Reserver is a [Decider] with reservations. The errors of its methods wrap
 // [limiter.ErrSettled] for a request that is final, and [limiter.ErrNoRoom] if there is no room
-// for what is to be charged.
+// for the charge.
 type Reserver interface {
 	Decider
-	// Settle ends the reservation of the request's id, which has used actual units. An id that
-	// is not known is charged with them, unless ignoreUnknown is set.
+	// Settle ends the reservation with the request's id: the request has used actual units. If
+	// the id is not known, they are charged, unless ignoreUnknown is set.
 	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
-	// Extend lets it last for the request's Hold from now on, with the request's cost as the
-	// estimate if that is higher.
+	// Extend lets the reservation last for the request's Hold from now on. If the request's cost
+	// is higher than the estimate, it becomes the estimate.
 	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
 }
 

@@ -13,7 +13,7 @@
 //
 // # Who is counted
 //
-// A call is counted by the rules of the decider. What they see of it:
+// A call is counted by the rules of the decider. They see these parts of it:
 //
 //   - Path: the full name of the method, /weir.v1.Limiter/Check.
 //   - Method: UNARY, STREAM when a stream opens, and MESSAGE for each message
@@ -23,9 +23,9 @@
 //     counts as its /64, except ::1. A client's own calls have none.
 //   - User and Group: empty unless an option says where to find them. A call
 //     without a user is counted by its IP where a rule counts by user, so an
-//     expired token is counted like no token at all. Only [Token], a TLS
-//     identity ([FromTLS]) and what has been verified before may be believed;
-//     metadata is as good as the proxy that sets it.
+//     expired token is counted like no token at all. Trust only [Token], a TLS
+//     identity ([FromTLS]) and values that were verified before. Metadata is only as
+//     trustworthy as the proxy that sets it.
 //   - Attributes and cost: see [Attribute] and [CostFunc].
 //
 // A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the

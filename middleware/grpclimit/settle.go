@@ -23,13 +23,13 @@ type Settler interface {
 
 // Result is how a call ended.
 type Result struct {
-	// Last is the last message that the method has sent: the response of a unary call. It is nil
-	// if there is none, and must not be changed.
+	// Last is the last message that the method has sent, which is the response of a unary call.
+	// It is nil if there is none, and must not be changed.
 	Last any
-	// Sent is how many messages it has sent.
+	// Sent is the number of messages that the method has sent.
 	Sent int64
-	// Err is the error that the method has returned. If it has returned none, it is why the
-	// call's context had ended, such as [context.Canceled] if the caller hung up.
+	// Err is the error that the method has returned. If it has returned none, Err is the error of
+	// the call's context, such as [context.Canceled] if the caller hung up.
 	Err error
 	// Panicked reports that the method panicked.
 	Panicked bool
@@ -46,18 +46,19 @@ type settling struct {
 	told    func(context.Context, *Call, limiter.Amended, error) // nil: nobody
 }
 
-// Settle makes a call that the interceptors of a server pass on a reservation: before, it costs
-// what [CostFunc] or the rule says, as an estimate. When the method has ended, however it
-// ended, used returns what it has used: too much comes back, too little is charged, beyond the
-// limit too. limiter.Units(0) cancels: all comes back, for instance if the method failed or the
-// caller hung up. With the zero Cost nothing is said, and the rule decides when the hold is over
-// (on_expiry). The status of the call waits for the settlement, 5 s at most.
+// Settle turns each call that the interceptors of a server pass on into a reservation. First the
+// call is charged an estimate: what [CostFunc] or the rule says. When the method has ended, in any
+// way, used returns the units that it has used. If the estimate was too high, the rest is given
+// back. If it was too low, the rest is charged, also beyond the limit. limiter.Units(0) cancels
+// the reservation, for instance if the method failed or the caller hung up. The zero Cost leaves
+// it unsettled, and the rule decides when the hold ends (on_expiry). The status of the call waits
+// for the settlement, 5 s at most.
 //
-// hold should be longer than any call takes: what is settled after it is charged in full. The
-// decider must be a [Settler], and nodes must allow refunds. What is checked by other methods,
-// by the interceptors of clients, and for each message ([PerMessage]) is charged for good. A
-// call that could not be decided, and proceeds all the same, is not settled. If its context ended
-// while it was checked, it is cancelled, and used is not called.
+// hold should be longer than any call takes, since a settlement after it is charged in full.
+// The decider must be a [Settler], and nodes must allow refunds. Checks by other methods, by the
+// interceptors of clients, and of single messages ([PerMessage]) are not reservations. A call that
+// could not be decided, but proceeds, is not settled. If its context ended while it was checked,
+// it is cancelled, and used is not called.
 func Settle(hold time.Duration, used func(context.Context, *Call, *Result) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {

@@ -16,7 +16,7 @@
 //
 // # Who is counted
 //
-// A request is counted by the rules of the decider. What they see of it:
+// A request is counted by the rules of the decider. They see these parts of it:
 //
 //   - Path: the path with "//" made "/", without a slash at the end and without
 //     parameters (";v=1"), percent decoded but for "%2F", so that no other
@@ -40,8 +40,8 @@
 //   - User and Group: empty unless an option says where to find them. A request
 //     without a user is counted by its IP where a rule counts by user, so a
 //     session with a bad signature or an expired token is counted like no
-//     session at all. Only [Session], [Token] and what has been verified before
-//     may be believed; a header is as good as the proxy that sets it.
+//     session at all. Trust only [Session], [Token] and values that were verified
+//     before. A header is only as trustworthy as the proxy that sets it.
 //   - Attributes and cost: see [Attribute], [CostByMethod] and [CostFunc].
 //
 // A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the

@@ -28,16 +28,16 @@ func FromBaggage(name string) Extract {
 	return func(r *http.Request) string { return front.Baggage(r.Header["Baggage"], name) }
 }
 
-// FromHost returns the host for which a request is meant, with its port if the request
-// names one. With Attribute("host", FromHost), rules can match on it with "host" and
+// FromHost returns the host that a request is sent to, with its port if the request names
+// one. With Attribute("host", FromHost), rules can match on it with "host" and
 // "not_host". Any client can name any host.
 func FromHost(r *http.Request) string { return r.Host }
 
-// ID sets the sources of the id that makes a check safe to repeat: a further request with
-// it, of the same keys, gets the answer of the first one and is not counted. Only what
-// callers cannot choose may be one, such as what a proxy writes into each request that it
-// sends again: whoever sends one id twice has the second request for nothing. A request for
-// which no source returns a value is counted each time.
+// ID sets the sources of the id that makes a check safe to repeat: another request with the
+// same id and keys gets the answer of the first one and is not counted. Callers must not be
+// able to choose the id, since a caller that sends one id twice is not charged for the second
+// request. A proxy that repeats requests can write it into them, for example. A request is
+// counted each time if no source returns a value.
 func ID(from ...Extract) Option {
 	set := identify("ID", from, func(q *limiter.Request) *string { return &q.ID })
 	return func(l *Limiter) error {

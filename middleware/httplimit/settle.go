@@ -24,18 +24,18 @@ type Settler interface {
 
 // Response is how a request was answered.
 type Response struct {
-	// Status is that of the response; 200 if the handler has set none, and 0 if it panicked or
-	// took the connection over before.
+	// Status is the status of the response. It is 200 if the handler has set none, and 0 if the
+	// handler panicked or took the connection over before.
 	Status int
-	// Header has the fields of the response. It is the handler's.
+	// Header has the fields of the response. It belongs to the handler.
 	Header http.Header
-	// Bytes is how many bytes of the body the handler has written.
+	// Bytes is the number of bytes of the body that the handler has written.
 	Bytes int64
-	// Hijacked reports that the handler took the connection over, as for a WebSocket. What it wrote
-	// to it is not in Bytes.
+	// Hijacked reports that the handler took the connection over, as for a WebSocket. Bytes
+	// leaves out what it wrote to the connection.
 	Hijacked bool
-	// Err is why the request's context had ended when the handler did, such as
-	// [context.Canceled] if the client hung up; nil if it had not.
+	// Err is the error of the request's context when the handler ended, such as
+	// [context.Canceled] if the client hung up; nil if the context had not ended.
 	Err error
 	// Panicked reports that the handler panicked, also with [http.ErrAbortHandler].
 	Panicked bool
@@ -52,18 +52,19 @@ type settling struct {
 	told    func(*http.Request, limiter.Amended, error) // nil: nobody
 }
 
-// Settle makes a request that [Limiter.Handler] passes on a reservation: before, it costs what
-// [CostFunc], [CostByMethod] or the rule says, as an estimate. When the handler has ended,
-// however it ended, used returns what it has used: too much comes back, too little is charged,
-// beyond the limit too. limiter.Units(0) cancels: all comes back, for instance if the handler
-// panicked or the client hung up. With the zero Cost nothing is said, and the rule decides when
-// the hold is over (on_expiry). The end of the response waits for the settlement, 5 s at most.
+// Settle turns each request that [Limiter.Handler] passes on into a reservation. First the
+// request is charged an estimate: what [CostFunc], [CostByMethod] or the rule says. When the
+// handler has ended, in any way, used returns the units that it has used. If the estimate was
+// too high, the rest is given back. If it was too low, the rest is charged, also beyond the
+// limit. limiter.Units(0) cancels the reservation, for instance if the handler panicked or the
+// client hung up. The zero Cost leaves it unsettled, and the rule decides when the hold ends
+// (on_expiry). The end of the response waits for the settlement, 5 s at most.
 //
-// hold should be longer than any request takes: what is settled after it is charged in full.
-// The decider must be a [Settler], and nodes must allow refunds. Each request has an id of its
-// own, so Settle and [ID] exclude each other. What is checked by other methods is charged for
-// good. A request that could not be decided, and passes all the same, is not settled. If its
-// context ended while it was checked, it is cancelled, and used is not called.
+// hold should be longer than any request takes, since a settlement after it is charged in
+// full. The decider must be a [Settler], and nodes must allow refunds. Each request has an id
+// of its own, so Settle and [ID] exclude each other. Checks by other methods are not
+// reservations. A request that could not be decided, but passes, is not settled. If its context
+// ended while it was checked, it is cancelled, and used is not called.
 func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
