@@ -30,7 +30,8 @@ const tickEvery = time.Second
 // closeWithin bounds how long Close waits for a file system that hangs.
 const closeWithin = 2 * time.Second
 
-// sayAgain is the interval at which it is logged that lines cannot be written.
+// sayAgain is the interval at which it is logged that lines cannot be written, or that the file
+// cannot be opened again.
 const sayAgain = time.Minute
 
 // line is an event as it is written. The names of its fields do not change.
@@ -85,7 +86,32 @@ type Log struct {
 	decision limiter.Decision
 	left     uint64 // events that were not written since the last line that counts them
 
-	said time.Time // when it was logged that lines cannot be written; used by the writer
+	// Used by the writer.
+	unwritten trouble
+	unopened  trouble
+	lost      uint64 // events that could not be written since that was logged as over
+}
+
+// trouble bounds how often something is logged that goes wrong, and that it is over.
+type trouble struct {
+	said time.Time
+	open bool // it was logged, and not that it is over
+}
+
+// begins reports whether to log that something went wrong.
+func (t *trouble) begins(now time.Time) bool {
+	if !t.said.IsZero() && now.Sub(t.said) < sayAgain {
+		return false
+	}
+	t.said, t.open = now, true
+	return true
+}
+
+// ends reports whether to log that it is over.
+func (t *trouble) ends() bool {
+	was := t.open
+	t.open = false
+	return was
 }
 
 // output is where lines go. One goroutine uses it.
@@ -198,7 +224,7 @@ func (l *Log) run() {
 		case e := <-l.events:
 			l.write(e)
 		case <-l.tick:
-			l.failed(l.out.look())
+			l.looked(l.out.look())
 			l.writeLeft()
 		case <-l.done:
 			l.rest()
@@ -215,7 +241,9 @@ func (l *Log) rest() {
 			l.write(e)
 		default:
 			l.writeLeft()
-			l.failed(l.out.Close())
+			if err := l.out.Close(); err != nil {
+				l.failed(err)
+			}
 			return
 		}
 	}
@@ -237,6 +265,7 @@ func (l *Log) write(e event) {
 		Time: stamp(e.at), Action: bounded(e.Action), Outcome: e.Outcome, Caller: bounded(e.Caller), Tenant: bounded(e.Tenant),
 		From: bounded(e.From), Over: e.Over, Subject: bounded(e.Subject), Checks: e.Count, Why: bounded(e.Why),
 	}) {
+		l.lost++
 		l.leaveOut(1)
 	}
 }
@@ -250,15 +279,33 @@ func (l *Log) put(one line) bool {
 	if err == nil {
 		_, err = l.out.Write(text.Bytes())
 	}
-	l.failed(err)
-	return err == nil
+	if err != nil {
+		l.failed(err)
+		return false
+	}
+	if l.unwritten.ends() {
+		l.log.Info("audit lines are written again", "lost", l.lost)
+		l.lost = 0
+	}
+	return true
 }
 
 // failed logs, once a minute, that lines cannot be written.
 func (l *Log) failed(err error) {
-	if now := l.now(); err != nil && (l.said.IsZero() || now.Sub(l.said) >= sayAgain) {
-		l.said = now
+	if l.unwritten.begins(l.now()) {
 		l.log.Error("audit lines cannot be written; they are counted, and requests are answered all the same", "error", err)
+	}
+}
+
+// looked logs, once a minute, that the file cannot be opened again, and that it was.
+func (l *Log) looked(err error) {
+	switch {
+	case err != nil:
+		if l.unopened.begins(l.now()) {
+			l.log.Error("the audit file cannot be opened again; lines still go to the file that had its name before, and are gone with it if that was removed", "error", err)
+		}
+	case l.unopened.ends():
+		l.log.Info("the audit file was opened again; lines go to the file that has its name now")
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -205,6 +207,9 @@ func TestDiskIsFull(t *testing.T) {
 	if n := strings.Count(log.String(), "no space left"); n != 1 {
 		t.Errorf("%d lines in the log: %s", n, log)
 	}
+	if again := `msg="audit lines are written again" lost=3`; strings.Count(log.String(), again) != 1 {
+		t.Errorf("the log does not have %s once: %s", again, log)
+	}
 }
 
 // TestRotation: a file that was renamed or removed is made anew, with nothing lost.
@@ -255,6 +260,68 @@ func TestRotation(t *testing.T) {
 	}
 	if log.Len() > 0 {
 		t.Error(log)
+	}
+}
+
+// TestFileCannotBeOpenedAgain: lines go to the file that is open, the log says so and not that
+// they are lost, and says when the file has its name again.
+func TestFileCannotBeOpenedAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "audit.jsonl")
+	out, err := openOutput(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, tick, log := start(t, out)
+	add := func(action string) {
+		l.Audited(transport.AuditEvent{Action: action, Outcome: transport.AuditDone})
+		for len(l.events) > 0 {
+			tick <- time.Time{}
+		}
+		tick <- time.Time{}
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	add("one")
+	add("two")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tick <- time.Time{}
+	add("three")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string][]string{filepath.Join(dir+".old", "audit.jsonl"): {"one", "two"}, name: {"three"}} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, one := range linesOf(t, string(data)) {
+			got = append(got, fmt.Sprint(one["action"]))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", file, got, want)
+		}
+	}
+	text := log.String()
+	for _, once := range []string{
+		"lines still go to the file that had its name before", name + " cannot be opened: no such file or directory: let the node write",
+		"the audit file was opened again",
+	} {
+		if strings.Count(text, once) != 1 {
+			t.Errorf("the log does not have %q once: %s", once, text)
+		}
+	}
+	for _, untrue := range []string{"cannot be written", "written again"} {
+		if strings.Contains(text, untrue) {
+			t.Errorf("the log has %q: %s", untrue, text)
+		}
 	}
 }
 

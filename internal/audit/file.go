@@ -14,7 +14,7 @@ func openOutput(to string) (output, error) {
 	}
 	f := &file{name: to}
 	if err := f.open(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: give a path in a directory that the node may write", err)
 	}
 	return f, nil
 }
@@ -35,7 +35,7 @@ type file struct {
 func (f *file) open() error {
 	info, err := os.Stat(f.name)
 	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for its other end
-		return fmt.Errorf("the audit file %s is not a regular file: give a path in a directory that the node may write", f.name)
+		return fmt.Errorf("the audit file %s is not a regular file", f.name)
 	}
 	opened, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *file) open() error {
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return fmt.Errorf("the audit file %s cannot be opened: %w: give a path in a directory that the node may write", f.name, err)
+		return fmt.Errorf("the audit file %s cannot be opened: %w", f.name, err)
 	}
 	if f.File != nil {
 		_ = f.File.Close() // what was written to it is there
@@ -62,5 +62,8 @@ func (f *file) look() error {
 			return nil
 		}
 	}
-	return f.open()
+	if err = f.open(); err != nil {
+		return fmt.Errorf("%w: let the node write a file of this name; it tries again each second", err)
+	}
+	return nil
 }
