@@ -97,6 +97,10 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	keys, _, err := ReadGossipKeys(m.config.GossipKeyFile)
 	if err == nil {
 		if slices.EqualFunc(keys, have, bytes.Equal) {
+			if problem != "" {
+				m.tellFiles("gossip keys", nil)
+				m.log.Info("the gossip key file is valid again, with the keys that are in force")
+			}
 			return have, ""
 		}
 		if !wait() {

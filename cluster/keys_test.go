@@ -57,6 +57,9 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 		{old + old, 2, "is given twice"},
 		{strings.Repeat(old, 9), 2, "9 keys, and 8 are the most"},
 		{next, 1, "were loaded again"},
+		{"", 1, "has no key"},
+		{next, 1, "valid again, with the keys that are in force"},
+		{next, 1, ""},
 	} {
 		log.Reset()
 		write(row.text)
@@ -70,6 +73,9 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 			}
 		}
 	}
+	log.Reset()
+	write(old)
+	have, problem = m.reloadGossipKeys(have, problem, func() bool { return true })
 	if id := keyID(have[0]); !strings.Contains(log.String(), "encrypts="+id) || len(id) != 8 {
 		t.Errorf("it does not name the key %s: %s", id, &log)
 	}

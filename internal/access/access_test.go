@@ -443,6 +443,12 @@ func TestReload(t *testing.T) {
 	if code := check(); code != http.StatusOK {
 		t.Errorf("with a broken file the old one should be in force: %d", code)
 	}
+	w.log.Reset()
+	w.write("permissions.yaml", permissions) // as it was
+	_, _ = w.access.look(false), w.access.look(false)
+	if n := strings.Count(w.log.String(), "permissions are in force"); n != 1 {
+		t.Errorf("after the broken file was replaced by the one before, the log says %d times that it is in force: %s", n, w.log)
+	}
 	w.write("permissions.yaml", strings.Replace(permissions, "subject: bank", "subject: other", 1))
 	_ = w.access.look(false) // it may be half written
 	if code := check(); code != http.StatusOK {
@@ -506,9 +512,15 @@ func TestUnchanged(t *testing.T) {
 	for range 2 {
 		_ = w.access.look(false)
 	}
-	if w.access.failed != "" || !w.access.unchanged() {
-		t.Errorf("files that are back are not in force: %s", w.access.failed)
+	if w.access.failed != "" || !w.access.unchanged() || !strings.Contains(lastLine(w.log), "are in force") {
+		t.Errorf("files that are back are not in force, or the log does not say so: %s %s", w.access.failed, w.log)
 	}
+}
+
+// lastLine returns the last line of a log.
+func lastLine(log *bytes.Buffer) string {
+	text := strings.TrimSuffix(log.String(), "\n")
+	return text[strings.LastIndex(text, "\n")+1:]
 }
 
 // A token that is remembered is not accepted beyond its expiry and the leeway.

@@ -371,8 +371,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Whoever watches is told of files that were loaded again, and once of such that are not
-// valid.
+// Whoever watches is told of files that were loaded again, once of such that are not valid, and
+// of such that are valid again, with a line in the log for each.
 func TestWatchTells(t *testing.T) {
 	ca := certstest.New(t, "ours")
 	p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "a"})
@@ -383,10 +383,11 @@ func TestWatchTells(t *testing.T) {
 	tick := make(chan time.Time)
 	ctx, cancel := context.WithCancel(context.Background())
 	var told []error
+	var log bytes.Buffer
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Watch(ctx, tick, slog.New(slog.DiscardHandler), func(err error) { told = append(told, err) })
+		s.Watch(ctx, tick, slog.New(slog.NewTextHandler(&log, nil)), func(err error) { told = append(told, err) })
 	}()
 	look := func() {
 		tick <- time.Now()
@@ -394,14 +395,22 @@ func TestWatchTells(t *testing.T) {
 	}
 	look()
 	other := certstest.New(t, "theirs")
-	certstest.Replace(t, p.CA, append(bytes.Clone(ca.PEM), other.PEM...))
+	two := append(bytes.Clone(ca.PEM), other.PEM...)
+	certstest.Replace(t, p.CA, two)
 	look()
 	certstest.Replace(t, p.CA, []byte("none"))
 	look()
+	certstest.Replace(t, p.CA, two)
+	look()
 	cancel()
 	<-done
-	if len(told) != 2 || told[0] != nil || told[1] == nil {
+	if len(told) != 3 || told[0] != nil || told[1] == nil || told[2] != nil {
 		t.Errorf("told of %v", told)
+	}
+	for _, once := range []string{"were loaded again", "are not valid", "the peer certificate files are valid again"} {
+		if n := strings.Count(log.String(), once); n != 1 {
+			t.Errorf("the log has %q %d times: %s", once, n, &log)
+		}
 	}
 }
 

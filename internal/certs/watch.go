@@ -15,8 +15,9 @@ const sayAgain = time.Hour
 const Every = 5 * time.Second
 
 // Watch polls at each tick until the context ends, and logs what was loaded, why files are
-// not in force, and, once an hour, that something expires soon. told, unless nil, is called
-// when files were loaded again, and with the error if they are not valid.
+// not in force, that they are those in force again, and, once an hour, that something expires
+// soon. told, unless nil, is called when files were loaded again or are valid again, and with
+// the error if they are not valid.
 func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logger, told func(error)) {
 	var said time.Time
 	expiry := func() {
@@ -35,9 +36,14 @@ func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logg
 			return
 		case <-tick:
 		}
+		before := s.Problem()
 		changed, err := s.Poll()
-		if told != nil && (changed || err != nil) {
+		restored := !changed && before != "" && s.Problem() == ""
+		if told != nil && (changed || restored || err != nil) {
 			told(err)
+		}
+		if restored {
+			log.Info("the " + s.config.What + " certificate files are valid again, with the contents that are in force")
 		}
 		if err != nil {
 			log.Error("the "+s.config.What+" certificate files have changed and are not valid: those read before stay in force", "error", err)

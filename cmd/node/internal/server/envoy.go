@@ -270,7 +270,10 @@ func (s *Server) lookEnvoy(last [sha256.Size]byte) [sha256.Size]byte {
 		}
 		return last
 	}
-	e.failed = ""
+	if e.failed != "" {
+		log.Info("the files of descriptors can be read again", "directory", e.config.Dir)
+		e.failed = ""
+	}
 	sum := files.Hash(found)
 	if sum == e.tried || sum != last {
 		return sum

@@ -86,6 +86,17 @@ func TestEnvoy(t *testing.T) {
 	if got := askEnvoy(t, conn, "eve"); got != "OK 4" {
 		t.Errorf("after a reload: %s", got)
 	}
+	move(t, filepath.Dir(name), filepath.Dir(name)+".away")
+	eventually(t, "the log has that the files are gone", func() bool { return strings.Contains(log.String(), "no such file") })
+	move(t, filepath.Dir(name)+".away", filepath.Dir(name))
+	eventually(t, "the log has that the files are back", func() bool { return strings.Contains(log.String(), "descriptors can be read again") })
+}
+
+func move(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A call with an id in its header counts once.
