@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/middleware/identity"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -241,7 +242,7 @@ func (p *policy) ofToken(authorization string, now func() time.Time) (*caller, e
 	if last == nil {
 		return nil, unproved("tokens are not accepted here: the permissions file names no issuer")
 	}
-	return nil, unproved(last.Error())
+	return nil, unproved(strings.TrimPrefix(last.Error(), identity.ErrUnverified.Error()+": "))
 }
 
 // unproved returns the error for a caller that has not proved who it is.

@@ -249,6 +249,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 		"expired":            es(with("exp", w.now.Add(-time.Minute).Unix())),
 		"no expiry":          es(noExpiry),
 		"not yet valid":      es(with("nbf", w.now.Add(time.Minute).Unix())),
+		"of the future":      es(with("iat", w.now.Add(time.Minute).Unix())),
 		"HS by public key":   w.sign(jwt.SigningMethodHS256, w.public, w.claims("bank")),
 		"foreign key":        w.sign(jwt.SigningMethodES256, foreign, w.claims("bank")),
 		"algorithm not told": w.sign(jwt.SigningMethodHS512, []byte(strings.Repeat("k", 64)), w.claims("bank")),
@@ -261,6 +262,9 @@ func TestTokensThatAreRefused(t *testing.T) {
 		}
 		if token != "" && strings.Contains(text, token) {
 			t.Errorf("%s: the answer has the token", name)
+		}
+		if token != "" && (!strings.Contains(text, `"detail":"the caller is not identified: `) || !strings.Contains(text, "token")) {
+			t.Errorf("%s: the answer is %s", name, text)
 		}
 		if code, _, _ := w.ask("GET", w.ops+"/openapi.yaml", token, ""); code != http.StatusUnauthorized {
 			t.Errorf("%s: the administration answers %d", name, code)

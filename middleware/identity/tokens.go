@@ -38,7 +38,7 @@ type TokenConfig struct {
 	Issuer string
 	// Audience, if not empty, must be among the token's "aud".
 	Audience string
-	// Leeway is the tolerated clock difference to the issuer, for "exp" and "nbf";
+	// Leeway is the tolerated clock difference to the issuer, for "exp", "nbf" and "iat";
 	// default none. A larger value lets expired tokens live longer.
 	Leeway time.Duration
 	// MaxBytes is the greatest length of a token; default [DefaultMaxTokenBytes].
@@ -49,13 +49,16 @@ type TokenConfig struct {
 }
 
 // Tokens verifies JSON Web Tokens (RFC 7519). A token must be signed with one of the
-// configured algorithms, and must have an expiry that has not passed. Tokens is safe
-// for concurrent use.
+// configured algorithms, and must have an expiry that has not passed. If it says since when
+// it is valid, or when it was issued, that must not be in the future. Tokens is safe for
+// concurrent use.
 type Tokens struct {
-	parser *jwt.Parser
-	keys   func(keyID string) (any, error)
-	fits   func(key any) error
-	most   int
+	parser     *jwt.Parser
+	algorithms []string
+	issuer     string // empty: any
+	keys       func(keyID string) (any, error)
+	fits       func(key any) error
+	most       int
 }
 
 // NewTokens returns a verifier, or an error for an invalid configuration.
@@ -70,7 +73,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	if c.MaxBytes < 0 || c.Leeway < 0 {
 		return nil, fmt.Errorf("MaxBytes %d and Leeway %v of tokens must not be negative", c.MaxBytes, c.Leeway)
 	}
-	t := &Tokens{keys: c.Keys, fits: fits, most: c.MaxBytes}
+	t := &Tokens{algorithms: slices.Clone(c.Algorithms), issuer: c.Issuer, keys: c.Keys, fits: fits, most: c.MaxBytes}
 	if t.most == 0 {
 		t.most = DefaultMaxTokenBytes
 	}
@@ -81,7 +84,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 		t.keys = func(string) (any, error) { return c.Key, nil }
 	}
 	options := []jwt.ParserOption{
-		jwt.WithValidMethods(slices.Clone(c.Algorithms)), jwt.WithExpirationRequired(),
+		jwt.WithValidMethods(t.algorithms), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithLeeway(c.Leeway), jwt.WithJSONNumber(), jwt.WithStrictDecoding(),
 	}
 	if c.Issuer != "" {
@@ -98,15 +101,20 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 }
 
 // Verify returns the claims of a token. The error wraps [ErrUnverified] if the token is
-// not signed as required, has expired or is not yet valid, has another issuer or
-// audience, or cannot be parsed.
+// not signed as required, has expired, is not yet valid or was issued in the future, has
+// another issuer or audience, or cannot be parsed. Its text has no part of the token, except
+// what an error of TokenConfig.Keys has.
 func (t *Tokens) Verify(token string) (Claims, error) {
 	if len(token) > t.most {
 		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long; at most %d are read", ErrUnverified, len(token), t.most)
 	}
 	claims := jwt.MapClaims{}
-	if _, err := t.parser.ParseWithClaims(token, claims, t.key); err != nil {
-		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, err)
+	parsed, err := t.parser.ParseWithClaims(token, claims, t.key)
+	if err != nil {
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, t.reason(parsed, claims, err))
+	}
+	if !datesFit(claims) {
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, errClaims)
 	}
 	return Claims{claims}, nil
 }
@@ -114,14 +122,17 @@ func (t *Tokens) Verify(token string) (Claims, error) {
 // key returns the key for a token whose algorithm is allowed.
 func (t *Tokens) key(token *jwt.Token) (any, error) {
 	if _, has := token.Header["crit"]; has {
-		return nil, errors.New("the token has critical extensions, which are not supported")
+		return nil, &keyError{errCritical}
 	}
 	id, _ := token.Header["kid"].(string)
 	key, err := t.keys(id)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = t.fits(key)
 	}
-	return key, t.fits(key)
+	if err != nil {
+		return nil, &keyError{err}
+	}
+	return key, nil
 }
 
 // Claims are the claims of a verified token.

@@ -9,6 +9,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -116,37 +117,66 @@ func TestTokensRefused(t *testing.T) {
 	if _, err := tokens(t, hs).Verify(good); err != nil {
 		t.Fatalf("the good one: %v", err)
 	}
+	const (
+		form, algorithm, signature = "is not a JSON Web Token", "not signed by an algorithm that is accepted here (", "signature does not fit"
+		early, future, issuer      = "not valid yet (nbf)", "issued in the future (iat)", "of another issuer (iss)"
+		audience, claim            = "for another audience (aud)", "a claim of the token has the wrong type"
+	)
 	for _, c := range []struct {
-		name  string
-		with  identity.TokenConfig
-		token string
+		name        string
+		with        identity.TokenConfig
+		token, says string
 	}{
-		{"empty", hs, ""},
-		{"rubbish", hs, "a.b.c"},
-		{"unsigned", hs, none},
-		{"none in other letters", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):]},
-		{"signature taken off", hs, good[:strings.LastIndexByte(good, '.')+1]},
-		{"another spelling of the signature", hs, respelled(good)},
-		{"another key", hs, sign(t, jwt.SigningMethodHS256, key(2), mine())},
-		{"another algorithm of the kind", hs, sign(t, jwt.SigningMethodHS512, key(1), mine())},
-		{"expired", hs, signed(mine("exp", at().Unix()))},
-		{"no expiry", hs, signed(mine("exp", nil))},
-		{"an expiry that is no number", hs, signed(mine("exp", "tomorrow"))},
-		{"not yet valid", hs, signed(mine("nbf", at().Add(time.Minute).Unix()))},
-		{"another issuer", hs, signed(mine("iss", "you"))},
-		{"no issuer", hs, signed(mine("iss", nil))},
-		{"another audience", hs, signed(mine("aud", []string{"villages"}))},
-		{"no audience", hs, signed(mine("aud", nil))},
-		{"a critical extension", hs, signed(mine(), "crit", "x")},
-		{"too long", hs, signed(mine("x", strings.Repeat("x", identity.DefaultMaxTokenBytes)))},
-		{"the public key as a secret", rs, sign(t, jwt.SigningMethodHS256, public, claims())},
-		{"an algorithm that is not named", rs, sign(t, jwt.SigningMethodRS384, rsaKey, claims())},
-		{"another padding", rs, sign(t, jwt.SigningMethodPS256, rsaKey, claims())},
-		{"none where RSA is wanted", rs, none},
+		{"empty", hs, "", form},
+		{"rubbish", hs, "hunter2.b.c", form},
+		{"two parts", hs, "hunter2.b", form},
+		{"no JSON in it", hs, base64.RawURLEncoding.EncodeToString([]byte("hunter2")) + good[strings.IndexByte(good, '.'):], form},
+		{"unsigned", hs, none, algorithm + "HS256)"},
+		{"none in other letters", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):], algorithm},
+		{"no algorithm", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"hunter2":1}`)) + good[strings.IndexByte(good, '.'):], algorithm},
+		{"signature taken off", hs, good[:strings.LastIndexByte(good, '.')+1], signature},
+		{"another spelling of the signature", hs, respelled(good), form},
+		{"another key", hs, sign(t, jwt.SigningMethodHS256, key(2), mine()), signature},
+		{"another algorithm of the kind", hs, sign(t, jwt.SigningMethodHS512, key(1), mine()), algorithm},
+		{"expired", hs, signed(mine("exp", at().Unix())), "has expired"},
+		{"no expiry", hs, signed(mine("exp", nil)), "has no expiry (exp)"},
+		{"an expiry that is no number", hs, signed(mine("exp", "hunter2")), claim},
+		{"an expiry that no clock has", hs, signed(mine("exp", 1e300)), claim},
+		{"not yet valid", hs, signed(mine("nbf", at().Add(time.Minute).Unix())), early},
+		{"valid from when no clock has", hs, signed(mine("nbf", 1e300)), claim},
+		{"issued in the future", hs, signed(mine("iat", at().Add(time.Second).Unix())), future},
+		{"issued when no clock has", hs, signed(mine("iat", json.Number("1e400"))), claim},
+		{"issued at a text", hs, signed(mine("iat", "hunter2")), claim},
+		{"another issuer", hs, signed(mine("iss", "hunter2")), issuer},
+		{"no issuer", hs, signed(mine("iss", nil)), issuer},
+		{"an issuer that is a number", hs, signed(mine("iss", 7)), claim},
+		{"another audience", hs, signed(mine("aud", []string{"hunter2"})), audience},
+		{"no audience", hs, signed(mine("aud", nil)), audience},
+		{"an audience that is a list of numbers", hs, signed(mine("aud", []int{7})), claim},
+		{"a critical extension", hs, signed(mine(), "crit", "hunter2"), "has critical extensions (crit in its header)"},
+		{"too long", hs, signed(mine("x", strings.Repeat("x", identity.DefaultMaxTokenBytes))), "too long"},
+		{"the public key as a secret", rs, sign(t, jwt.SigningMethodHS256, public, claims()), algorithm},
+		{"an algorithm that is not named", rs, sign(t, jwt.SigningMethodRS384, rsaKey, claims()), algorithm + "RS256, RS512)"},
+		{"another padding", rs, sign(t, jwt.SigningMethodPS256, rsaKey, claims()), algorithm},
+		{"none where RSA is wanted", rs, none, algorithm},
 	} {
-		if got, err := tokens(t, c.with).Verify(c.token); !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
+		got, err := tokens(t, c.with).Verify(c.token)
+		if !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
+		text := fmt.Sprint(err)
+		if !strings.HasPrefix(text, "not verified: ") || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %q, want %q", c.name, text, c.says)
+		}
+		for _, not := range []string{"hunter2", "keyfunc", "unverifiable", "base64 data", "character"} {
+			if strings.Contains(text, not) {
+				t.Errorf("%s: %q has %q", c.name, text, not)
+			}
+		}
+	}
+	anybody := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), Audience: "towns"})
+	if _, err := anybody.Verify(signed(claims())); !strings.Contains(fmt.Sprint(err), audience) {
+		t.Errorf("no audience, where any issuer is accepted: %v", err)
 	}
 }
 
@@ -162,6 +192,12 @@ func TestTokenOptions(t *testing.T) {
 	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), Leeway: time.Minute})
 	if _, err := v.Verify(late); err != nil {
 		t.Errorf("within the leeway: %v", err)
+	}
+	for ahead, good := range map[time.Duration]bool{time.Minute: true, 61 * time.Second: false} {
+		token := sign(t, jwt.SigningMethodHS256, key(1), claims("iat", at().Add(ahead).Unix()))
+		if _, err := v.Verify(token); (err == nil) != good {
+			t.Errorf("issued %v ahead, with a leeway of a minute: %v", ahead, err)
+		}
 	}
 	short := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1), MaxBytes: len(late) - 1})
 	if _, err := short.Verify(late); err == nil || !strings.Contains(err.Error(), "too long") {
