@@ -73,7 +73,9 @@ type Unzoned struct {
 //   - a named rule that does not exist,
 //   - own limits that are too many, nil, of the same name, or with a key that is not valid.
 //
-// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead.
+// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead. Its
+// text names the rule only if the request does. It has a method AuditText() string, whose
+// text always does, for operators.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
 // resolved, and those for which the rules in force leave no room, are left out.
@@ -153,13 +155,26 @@ func permitted(r *limiter.Request, u *rule) error {
 	if r.Scope == nil || u.limiter.Shadow && r.Rule == "" || r.Scope.Permits(u.limiter.Name) {
 		return nil // a shadow rule is an experiment and refuses nothing
 	}
-	return &scopeError{u.limiter.Name}
+	return &scopeError{rule: u.limiter.Name, named: r.Rule != ""}
 }
 
 // scopeError is the error for a rule outside the scope of a request.
-type scopeError struct{ rule string }
+type scopeError struct {
+	rule  string
+	named bool // by the request
+}
 
+// Error returns a text for the caller. It has the name of the rule only if the request has it:
+// names of rules may tell something of another tenant.
 func (e *scopeError) Error() string {
+	if e.named {
+		return e.AuditText()
+	}
+	return "a rule that matches the request is not one that the caller may use in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in the audit"
+}
+
+// AuditText returns a text for the operator, which names the rule.
+func (e *scopeError) AuditText() string {
 	return "the caller may not use rule " + quote(e.rule) + " in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -61,6 +62,37 @@ func auditCode(err error) codes.Code {
 // refusedFor reports whether a code means that the caller may not do this.
 func refusedFor(c codes.Code) bool { return c == codes.Unauthenticated || c == codes.PermissionDenied }
 
+// AuditText returns the text of an error for an operator. For the caller, Error may leave out
+// what the caller must not learn, such as the name of another tenant's rule; the error, or one that
+// it wraps, then has the method AuditText.
+func AuditText(err error) string {
+	var told interface{ AuditText() string }
+	if errors.As(err, &told) {
+		return told.AuditText()
+	}
+	return err.Error()
+}
+
+// toldStatus is a status for a caller, and what the audit is told in its place.
+type toldStatus struct {
+	error // of package status
+	why   string
+}
+
+// AuditText is for [AuditText].
+func (e *toldStatus) AuditText() string { return e.why }
+
+// GRPCStatus is for package status.
+func (e *toldStatus) GRPCStatus() *status.Status { return status.Convert(e.error) }
+
+// whyOf is [AuditText] for an error that may be a status, whose code it leaves out.
+func whyOf(err error) string {
+	if why := AuditText(err); why != err.Error() {
+		return why
+	}
+	return status.Convert(err).Message()
+}
+
 // account tells the auditor of a call over gRPC: of a refusal, or of any end if the call is
 // accounted.
 func (s *service) account(ctx context.Context, action Action, accounted bool, err error) {
@@ -70,31 +102,38 @@ func (s *service) account(ctx context.Context, action Action, accounted bool, er
 	code := auditCode(err)
 	switch {
 	case refusedFor(code):
-		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditRefused, Why: status.Convert(err).Message()})
+		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditRefused, Why: whyOf(err)})
 	case !accounted:
 	case err == nil:
 		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditDone})
 	default:
 		e := AuditEvent{Action: action.String(), Outcome: AuditFailed}
 		if code != codes.InvalidArgument { // that text has parts of the request
-			e.Why = status.Convert(err).Message()
+			e.Why = whyOf(err)
 		}
 		s.tell(ctx, e)
 	}
 }
 
-// accountPart tells the auditor of the checks of a message that were refused.
-func (s *service) accountPart(ctx context.Context, refused []refusal) {
+// accountPart tells the auditor of the checks of a message that were refused: before the others
+// were decided, and by the rules that match them.
+func (s *service) accountPart(ctx context.Context, refused []refusal, failed []error) {
 	if s.audit == nil {
 		return
 	}
 	e := AuditEvent{Action: ActionCheck.String(), Outcome: AuditRefused}
-	for _, r := range refused {
-		if refusedFor(codeOf(r.err)) {
+	note := func(err error) {
+		if refusedFor(codeOf(err)) {
 			if e.Count++; e.Count == 1 {
-				e.Why = r.err.Error()
+				e.Why = AuditText(err)
 			}
 		}
+	}
+	for _, r := range refused {
+		note(r.err)
+	}
+	for _, err := range failed {
+		note(err)
 	}
 	if e.Count > 0 {
 		s.tell(ctx, e)
@@ -158,7 +197,7 @@ func subject(w http.ResponseWriter, text string) {
 func refusedPart(w http.ResponseWriter, err error) {
 	if seen, ok := w.(*statusWriter); ok && refusedFor(codeOf(err)) {
 		if seen.refusedParts++; seen.refusedParts == 1 {
-			seen.why = err.Error()
+			seen.why = AuditText(err)
 		}
 	}
 }

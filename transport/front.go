@@ -226,6 +226,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	by.madeAll(&b, len(at), func(i int) bool { return peeks[i] })
 	h.widen(b.widest(len(at)))
 	for i, n := range b.failed {
+		refusedPart(w, b.errs[i])
 		out.Results[at[n]].Error = problemOf(b.errs[i])
 	}
 	for i, j := range at {

@@ -257,7 +257,6 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 		return err
 	}
 	n := s.fillFulls(c, by)
-	s.accountPart(ctx, c.refused)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
 	var peeks []bool
 	if len(c.peeks) > 0 {
@@ -269,6 +268,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	} else {
 		err = c.decide(ctx, s.decider, n)
 	}
+	s.accountPart(ctx, c.refused, c.errs)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ type ServiceRoute struct {
 // before or after it answers.
 func Refused(w http.ResponseWriter, why error) {
 	if seen, ok := w.(*statusWriter); ok {
-		seen.why = why.Error()
+		seen.why = AuditText(why)
 	}
 }
 

@@ -66,6 +66,7 @@ func writeError(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(wait), 10))
 	}
 	writeProblem(w, statusCodeOf(err), err.Error())
+	Refused(w, err)
 }
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {

@@ -79,7 +79,11 @@ func statusOf(err error) error {
 			s = told
 		}
 	}
-	return s.Err()
+	out := s.Err()
+	if why := AuditText(err); why != err.Error() {
+		return &toldStatus{out, why}
+	}
+	return out
 }
 
 // retryAfter returns how long to wait before a request that was refused with this error may

@@ -212,6 +212,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	if err != nil {
 		return err
 	}
+	s.accountPart(ctx, nil, t.errs)
 	by.madeAll(&t.batch, n, func(int) bool { return in.Peek })
 	t.fillReply(n)
 	if in.EveryLimit {

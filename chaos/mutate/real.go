@@ -59,6 +59,9 @@ func showings() map[string]showing {
 	for _, m := range ofReceipts() {
 		all[m.name] = showing{why: clients}
 	}
+	for _, m := range ofAccess() {
+		all[m.name] = showing{why: "the nodes of chaos have no permissions and no audit"}
+	}
 	for _, m := range ofJoining() {
 		all[m.name] = showing{why: byNames}
 	}

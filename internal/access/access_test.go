@@ -374,6 +374,9 @@ func TestPermissionOfEachCheck(t *testing.T) {
 		if got := r.GetError().GetCode() == uint32(codes.PermissionDenied); got != refused || (r.GetDecision() != nil) == refused {
 			t.Errorf("check %d of the batch: %v", i, r)
 		}
+		if named := i == 3; strings.Contains(r.GetError().GetMessage(), "bank-pay") != named {
+			t.Errorf("check %d of the batch: %v, and it names the rule: %v", i, r, named)
+		}
 	}
 	if n := w.node.Stats().Keys; n != 1 {
 		t.Errorf("the batch made %d counters, want 1", n)
@@ -390,7 +393,7 @@ func TestPermissionOfEachCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := reply.GetErrors(); len(e) != 1 || !strings.Contains(fmt.Sprint(e), "bank-pay") {
+	if e := reply.GetErrors(); len(e) != 1 || !strings.Contains(fmt.Sprint(e), "a rule that matches") || strings.Contains(fmt.Sprint(e), "bank-pay") {
 		t.Errorf("the reply has the errors %v", e)
 	}
 	if err := stream.CloseSend(); err != nil {

@@ -76,6 +76,39 @@ func TestAudit(t *testing.T) {
 			},
 			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
 		},
+		"another's rule, matched": {
+			ask:  over("GET", w.http+"/v1/check?path=/pay&user=a", shop, ""),
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "bank-pay"},
+		},
+		"batch with another's rule, matched": {
+			ask:  over("POST", w.http+"/v1/check/batch", shop, `{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","user":"a"},{"path":"/pay","user":"b"}]}`),
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2, Why: "bank-pay"},
+		},
+		"gRPC with another's rule, matched": {
+			ask:  func() { _, _ = w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/pay", User: "a"}) },
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "bank-pay"},
+		},
+		"gRPC batch with another's rule, matched": {
+			ask: func() {
+				_, _ = w.grpc.CheckBatch(w.bearer(shop), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
+					{Path: "/cart", User: "a"}, {Path: "/pay", User: "a"}, {Path: "/cart", Rule: "bank-pay", User: "a"},
+				}})
+			},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 2, Why: "bank-pay"},
+		},
+		"columns with another's rule, matched": {
+			ask: func() {
+				s, err := w.grpc.CheckStream(w.bearer(shop))
+				if err != nil {
+					return
+				}
+				_ = s.Send(&weirv1.CheckColumns{Keys: []byte("/cart/pay"), PathLengths: []uint32{5, 4}})
+				_, _ = s.Recv()
+				_ = s.CloseSend()
+				_, _ = s.Recv()
+			},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
+		},
 		"settlement": { // it is traffic, as the check is that reserved
 			ask:  over("POST", w.http+"/v1/settle", bank, `{"path":"/pay","user":"hunter2","id":"1","actual":1}`),
 			none: true,

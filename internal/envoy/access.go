@@ -138,7 +138,7 @@ func (a *asker) account(in *rls.RateLimitRequest, to transport.Auditor, err erro
 	case no && a.ofGRPC == nil, !no && !back:
 		return
 	case no:
-		e.Outcome, e.Why = transport.AuditRefused, err.Error()
+		e.Outcome, e.Why = transport.AuditRefused, transport.AuditText(err)
 	case err == nil:
 		e.Outcome = transport.AuditDone
 	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid): // that text has parts of the request

@@ -242,7 +242,7 @@ func (r *run) refuse(it *item, err error) {
 		action = transport.ActionCheck // as over HTTP
 	}
 	of := &r.became[action]
-	of.refused, of.why = of.refused+1, cmp.Or(of.why, err.Error())
+	of.refused, of.why = of.refused+1, cmp.Or(of.why, transport.AuditText(err))
 	r.fail(it, err)
 }
 

@@ -15,11 +15,13 @@ import (
 type auditor struct {
 	mu   sync.Mutex
 	told []string
+	why  string // of the last
 }
 
 func (a *auditor) Audited(e transport.AuditEvent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.why = e.Why
 	a.told = append(a.told, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.Action, e.Outcome, e.Caller, e.Over)))
 }
 

@@ -199,7 +199,7 @@ func (c *conn) refused(name string, err error) {
 	if errors.Is(err, transport.ErrUnauthenticated) {
 		code = "NOAUTH"
 	}
-	c.audited(name, transport.AuditRefused, err.Error())
+	c.audited(name, transport.AuditRefused, transport.AuditText(err))
 	c.fail(name, code, err.Error())
 }
 

@@ -1,0 +1,19 @@
+package main
+
+// ofAccess returns the protections of permissions and of the audit.
+func ofAccess() []mutation {
+	const identities = "./internal/access"
+	return []mutation{
+		{name: "a refusal names no rule of others", pkg: identities, test: "^TestPermissionOfEachCheck$", edits: []edit{
+			{"rules/resolve.go", "named: r.Rule != \"\"}", "named: true}"},
+		}},
+		{name: "the audit has refusals by rules that match", pkg: identities, test: "^TestAudit$", edits: []edit{
+			{"transport/stream.go", "	s.accountPart(ctx, nil, t.errs)\n", ""},
+			{"transport/grpc.go", "	s.accountPart(ctx, c.refused, c.errs)\n", "	s.accountPart(ctx, c.refused, nil)\n"},
+			{"transport/front.go", "		refusedPart(w, b.errs[i])\n", ""},
+		}},
+		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
+			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
+		}},
+	}
+}
