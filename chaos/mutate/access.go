@@ -12,6 +12,10 @@ func ofAccess() []mutation {
 			{"transport/grpc.go", "	s.accountPart(ctx, c.refused, c.errs)\n", "	s.accountPart(ctx, c.refused, nil)\n"},
 			{"transport/front.go", "		refusedPart(w, b.errs[i])\n", ""},
 		}},
+		{name: "strangers keep nothing out of the audit", pkg: "./internal/audit", test: "^TestStrangersKeepNothingOut$", edits: []edit{
+			{"internal/audit/audit.go", "		return handshakes\n", "		k = refused\n"},
+			{"internal/audit/audit.go", "		k += strangersDone\n", "		k += done\n"},
+		}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

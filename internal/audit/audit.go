@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,13 +13,13 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-// Bounds. Refusals have a rate of their own, and so have failures: anyone can cause them, and
-// they must not keep out what was done.
+// Bounds. Each kind of event has a rate of its own: what anyone can cause must not keep out what
+// was done, nor what a caller is refused who is known.
 const (
-	doneRate, doneBurst       = 100, 1000 // lines a second
-	refusedRate, refusedBurst = 20, 200   // and failures
-	maxWaiting                = 1024      // events that wait to be written
-	maxText                   = 300       // bytes of a text of an event
+	doneRate, doneBurst       = 100, 1000                    // lines a second
+	refusedRate, refusedBurst = 20, 200                      // and failures
+	maxWaiting                = 2*doneBurst + 6*refusedBurst // events that wait to be written: all bursts at once
+	maxText                   = 300                          // bytes of a text of an event
 )
 
 // tickEvery is how often the log looks whether its file is still in its place, and writes
@@ -49,18 +48,59 @@ type line struct {
 	LeftOut uint64 `json:"left_out,omitempty"`
 }
 
-// rates bounds the lines of each outcome.
-type rates struct{ done, refused, failed *limiter.Counter }
+// kind is what events share a rate by.
+type kind uint8
 
-// of returns the bound for an outcome.
-func (r *rates) of(outcome string) *limiter.Counter {
-	switch outcome {
-	case transport.AuditRefused:
-		return r.refused
-	case transport.AuditFailed:
-		return r.failed
+const (
+	done kind = iota
+	refused
+	failed
+	strangersDone
+	strangersRefused
+	strangersFailed
+	handshakes      // of clients
+	membersRefusals // what the ports of members refuse
+	kinds
+)
+
+// kindOf returns the kind of an event.
+func kindOf(e *transport.AuditEvent) kind {
+	k := done
+	switch {
+	case e.Over == "peer":
+		return membersRefusals
+	case e.Action == "connect":
+		return handshakes
+	case e.Outcome == transport.AuditRefused:
+		k = refused
+	case e.Outcome == transport.AuditFailed:
+		k = failed
 	}
-	return r.done
+	if isStranger(e) {
+		k += strangersDone
+	}
+	return k
+}
+
+// isStranger reports whether anyone could have caused an event.
+func isStranger(e *transport.AuditEvent) bool {
+	return (e.Caller == "" || e.Caller == "anonymous") && e.From != "unix" && e.Over != "file"
+}
+
+// rates bounds the lines of each kind.
+type rates [kinds]*limiter.Counter
+
+func newRates() (r rates, err error) {
+	for k := range kinds {
+		rate, burst := int64(refusedRate), int64(refusedBurst)
+		if k == done || k == strangersDone {
+			rate, burst = doneRate, doneBurst
+		}
+		if r[k], err = bucket(rate, burst); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
 }
 
 // event is an event with its time.
@@ -147,11 +187,8 @@ func open(out output, log *slog.Logger, now func() time.Time, tick <-chan time.T
 		out: out, log: log, now: now, tick: tick,
 		events: make(chan event, maxWaiting), done: make(chan struct{}), ended: make(chan struct{}),
 	}
-	var errs [3]error
-	l.rates.done, errs[0] = bucket(doneRate, doneBurst)
-	l.rates.refused, errs[1] = bucket(refusedRate, refusedBurst)
-	l.rates.failed, errs[2] = bucket(refusedRate, refusedBurst)
-	if err := errors.Join(errs[:]...); err != nil {
+	var err error
+	if l.rates, err = newRates(); err != nil {
 		return nil, err
 	}
 	go l.run()
@@ -173,7 +210,7 @@ func (l *Log) Audited(e transport.AuditEvent) {
 		return
 	}
 	now := l.now()
-	if !l.admit(e.Outcome, now) {
+	if !l.admit(kindOf(&e), now) {
 		return
 	}
 	select {
@@ -184,10 +221,10 @@ func (l *Log) Audited(e transport.AuditEvent) {
 }
 
 // admit reports whether the rate allows another line, and else counts it.
-func (l *Log) admit(outcome string, now time.Time) bool {
+func (l *Log) admit(k kind, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rates.of(outcome).Check(limiter.TickOf(now), 1, &l.decision)
+	l.rates[k].Check(limiter.TickOf(now), 1, &l.decision)
 	if !l.decision.Allowed {
 		l.left++
 	}

@@ -154,6 +154,61 @@ func TestFailuresKeepNothingOut(t *testing.T) {
 	}
 }
 
+// TestStrangersKeepNothingOut: neither handshakes, nor what the ports of members refuse, nor callers
+// that are not known, keep out what a known caller is refused, or failed at, or what was done on
+// the node's own machine.
+func TestStrangersKeepNothingOut(t *testing.T) {
+	type event = transport.AuditEvent
+	var want []event
+	for _, outcome := range []string{transport.AuditDone, transport.AuditRefused, transport.AuditFailed} {
+		want = append(want, event{Action: "reset", Outcome: outcome, Caller: "shop", From: "10.0.0.1:7", Over: "grpc"})
+	}
+	want = append(want, event{Action: "reload", Outcome: transport.AuditDone, From: "unix", Over: "administration"},
+		event{Action: "rules", Outcome: transport.AuditFailed, Over: "file"})
+	floods := []event{
+		{Action: "connect", Outcome: transport.AuditRefused, From: "10.0.0.2:7", Over: "grpc"},
+		{Action: "connect", Outcome: transport.AuditRefused, From: "10.0.0.2:7", Over: "peer"},
+	}
+	for _, outcome := range []string{transport.AuditDone, transport.AuditRefused, transport.AuditFailed} {
+		for _, caller := range []string{"", "anonymous"} {
+			floods = append(floods, event{Action: "check", Outcome: outcome, Caller: caller, From: "10.0.0.2:7", Over: "http"})
+		}
+	}
+	for i, flood := range floods {
+		m := &memory{}
+		l, _, _ := start(t, m)
+		for range 2 * doneBurst {
+			l.Audited(flood)
+		}
+		for _, e := range want {
+			l.Audited(e)
+		}
+		others := append(slices.Clone(floods[:i]), floods[i+1:]...)
+		for _, e := range others {
+			l.Audited(e)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		has := func(e event) bool {
+			return slices.ContainsFunc(m.lines(t), func(one map[string]any) bool {
+				get := func(field string) string { text, _ := one[field].(string); return text }
+				return get("action") == e.Action && get("outcome") == e.Outcome && get("caller") == e.Caller && get("over") == e.Over
+			})
+		}
+		for _, e := range want {
+			if !has(e) {
+				t.Errorf("a flood of %+v keeps out %+v", flood, e)
+			}
+		}
+		for _, e := range others {
+			if kindOf(&e) != kindOf(&flood) && !has(e) {
+				t.Errorf("a flood of %+v keeps out %+v", flood, e)
+			}
+		}
+	}
+}
+
 // TestFileThatHangs: no caller waits for a file, and what finds no room is counted.
 func TestFileThatHangs(t *testing.T) {
 	m := &memory{wait: make(chan struct{})}
