@@ -16,6 +16,9 @@ func ofAccess() []mutation {
 			{"internal/audit/audit.go", "		return handshakes\n", "		k = refused\n"},
 			{"internal/audit/audit.go", "		k += strangersDone\n", "		k += done\n"},
 		}},
+		{name: "long permissions are counted first", pkg: identities, test: "^TestEffort$", edits: []edit{
+			{"internal/access/effort.go", "		if parts > maxParts {\n", "		if false {\n"},
+		}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

@@ -106,6 +106,10 @@ func readTree(data []byte, p *problems) (root *node) {
 		p.add(start, "brackets nest deeper than %d: a permissions file needs fewer", maxDepth)
 		return nil
 	}
+	if why := tooMuch(data); why != "" {
+		p.add(start, "%s", why)
+		return nil
+	}
 	defer func() {
 		if r := recover(); r != nil { // the library's; no file may stop the process
 			p.add(start, "YAML cannot be read: %.200s", fmt.Sprint(r))
