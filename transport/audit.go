@@ -73,17 +73,17 @@ func AuditText(err error) string {
 	return err.Error()
 }
 
-// toldStatus is a status for a caller, and what the audit is told in its place.
-type toldStatus struct {
+// auditedError is a status for a caller, with what the audit is told in its place.
+type auditedError struct {
 	error // of package status
 	why   string
 }
 
 // AuditText is for [AuditText].
-func (e *toldStatus) AuditText() string { return e.why }
+func (e *auditedError) AuditText() string { return e.why }
 
 // GRPCStatus is for package status.
-func (e *toldStatus) GRPCStatus() *status.Status { return status.Convert(e.error) }
+func (e *auditedError) GRPCStatus() *status.Status { return status.Convert(e.error) }
 
 // whyOf is [AuditText] for an error that may be a status, whose code it leaves out.
 func whyOf(err error) string {
@@ -118,7 +118,7 @@ func (s *service) account(ctx context.Context, action Action, accounted bool, er
 // accountPart tells the auditor of the checks of a message that were refused: before the others
 // were decided, and by the rules that match them.
 func (s *service) accountPart(ctx context.Context, refused []refusal, failed []error) {
-	if s.audit == nil {
+	if s.audit == nil || len(refused)+len(failed) == 0 {
 		return
 	}
 	e := AuditEvent{Action: ActionCheck.String(), Outcome: AuditRefused}

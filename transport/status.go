@@ -81,7 +81,7 @@ func statusOf(err error) error {
 	}
 	out := s.Err()
 	if why := AuditText(err); why != err.Error() {
-		return &toldStatus{out, why}
+		return &auditedError{out, why}
 	}
 	return out
 }

@@ -14,7 +14,7 @@ const (
 func tooMuch(data []byte) string {
 	parts := 0
 	var lines lineCount
-	for i := 0; i < len(data); i++ {
+	for i := range data {
 		last := i+1 == len(data) || data[i+1] == ' ' || data[i+1] == '\n' || data[i+1] == '\r'
 		switch data[i] {
 		case ':':
