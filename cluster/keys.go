@@ -98,7 +98,7 @@ func (m *member) reloadGossipKeys(have [][]byte, problem string, wait func() boo
 	if err == nil {
 		if slices.EqualFunc(keys, have, bytes.Equal) {
 			if problem != "" {
-				m.tellFiles("gossip keys", nil)
+				m.reportFiles("gossip keys", nil)
 				m.log.Info("the gossip key file is valid again, with the keys that are in force")
 			}
 			return have, ""
