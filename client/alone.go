@@ -103,7 +103,7 @@ func (c *Client) call(ctx context.Context, n *node, within time.Duration, call u
 
 // askAlone checks a request that brings its own limits. Columns cannot carry limits.
 func (c *Client) askAlone(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
-	if _, err := sizeOf(r); err != nil {
+	if err := sendable(r); err != nil {
 		return err
 	}
 	return c.askUnary(ctx, c.newCheck(r, peek), d)
@@ -163,7 +163,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 // Reset deletes the counters of the keys of a request, with their blocks, and returns
 // how many there were. The nodes must allow resets; else the error wraps [ErrDenied].
 func (c *Client) Reset(ctx context.Context, r limiter.Request) (int, error) {
-	if _, err := sizeOf(&r); err != nil {
+	if err := sendable(&r); err != nil {
 		return 0, err
 	}
 	q := newCheckRequest(&r, false)

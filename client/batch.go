@@ -100,13 +100,40 @@ func sizeOf(r *limiter.Request) (int, error) {
 	if size+len(r.Rule) > MaxMessageBytes {
 		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule), MaxMessageBytes)
 	}
-	if len(r.Limits) > 0 && !utf8.ValidString(r.ID) {
-		return 0, fmt.Errorf("%w: the id %q of a request with limits is not UTF-8", ErrInvalid, r.ID)
+	if len(r.Limits) > 0 || r.Hold > 0 {
+		if err := spelled(r); err != nil {
+			return 0, err
+		}
 	}
 	if _, err := r.Cost.Value(0); err != nil {
 		return 0, err
 	}
 	return size, checkKeys(r)
+}
+
+// sendable returns an error for a request that no message of one request can carry.
+func sendable(r *limiter.Request) error {
+	if _, err := sizeOf(r); err != nil {
+		return err
+	}
+	return spelled(r)
+}
+
+// spelled returns an error for a request whose values are not UTF-8: messages of one request have them as texts.
+func spelled(r *limiter.Request) error {
+	for _, f := range [...]struct{ name, text string }{
+		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP}, {"the group", r.Group},
+	} {
+		if !utf8.ValidString(f.text) {
+			return fmt.Errorf("%w: %s is %.100q, which is not UTF-8, and cannot be sent: give it in another form, such as hexadecimal", ErrInvalid, f.name, f.text)
+		}
+	}
+	for name, text := range r.Attributes {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%w: attribute %q is %.100q, which is not UTF-8, and cannot be sent: give it in another form, such as hexadecimal", ErrInvalid, name, text)
+		}
+	}
+	return nil
 }
 
 // checkKeys returns an error for keys of limits that no message can carry.

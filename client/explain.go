@@ -17,7 +17,7 @@ import (
 // errors are those of Check, and one that wraps [ErrUnanswered] if no member that holds a
 // counter answered in time, or if the nodes do not support explanations.
 func (c *Client) Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error) {
-	if _, err := sizeOf(&r); err != nil {
+	if err := sendable(&r); err != nil {
 		return nil, err
 	}
 	var m *weirv1.ExplainResponse

@@ -19,7 +19,7 @@ import (
 // If a node does not answer, another one is asked, as for Check. The receipt belongs to the
 // check that was answered.
 func (c *Client) CheckWithReceipt(ctx context.Context, r limiter.Request) (limiter.Decision, error) {
-	if _, err := sizeOf(&r); err != nil {
+	if err := sendable(&r); err != nil {
 		return limiter.Decision{}, err
 	}
 	q := c.newCheck(&r, false)
@@ -42,7 +42,7 @@ func (c *Client) CheckWithReceipt(ctx context.Context, r limiter.Request) (limit
 // the receipts of others only if they have the same secret. It wraps [ErrDenied] if the
 // nodes do not allow refunds.
 func (c *Client) Refund(ctx context.Context, r limiter.Request, receipt limiter.Receipt) error {
-	if _, err := sizeOf(&r); err != nil {
+	if err := sendable(&r); err != nil {
 		return err
 	}
 	if receipt.Sealed == "" {

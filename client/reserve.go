@@ -82,7 +82,7 @@ func (c *Client) Extend(ctx context.Context, r limiter.Request) (Amended, error)
 
 // amend makes a call about a reservation, first to the owner of its first counter.
 func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error)) (Amended, error) {
-	if _, err := sizeOf(r); err != nil {
+	if err := sendable(r); err != nil {
 		return Amended{}, err
 	}
 	q := newCheckRequest(r, false)

@@ -200,3 +200,31 @@ func TestBadReplyToASettlement(t *testing.T) {
 		}
 	}
 }
+
+// What no settlement could name is not reserved: a slot that nobody can give back would stay for the whole hold.
+func TestNoReservationThatCannotBeSettled(t *testing.T) {
+	node := newNode(t, "version: 1\nrules: [{name: slots, hold: 1h, key: [group], limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	c := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long})
+	for what, r := range map[string]limiter.Request{
+		"user": {User: "\xff", ID: "1"}, "path": {Path: "/\xff", ID: "1"}, "id": {ID: "\xff"}, "group": {Group: "\xff", ID: "1"},
+		"ip": {IP: "\xff", ID: "1"}, "method": {Method: "\xff", ID: "1"}, "attribute": {Attributes: map[string]string{"plan": "\xff"}, ID: "1"},
+	} {
+		for _, hold := range []time.Duration{0, time.Minute} { // that of the rule, of which only the node knows, and one of the request
+			r.Hold = hold
+			for range 3 {
+				if d, err := c.Check(t.Context(), r); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+					t.Fatalf("%s, %v: %+v, %v", what, hold, d, err)
+				}
+			}
+			if _, err := c.Settle(t.Context(), r, 1, false); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+				t.Errorf("%s is settled: %v", what, err)
+			}
+		}
+		if n, err := c.Reset(t.Context(), r); n != 0 || !errors.Is(err, limiter.ErrInvalid) {
+			t.Errorf("%s is reset: %d, %v", what, n, err)
+		}
+	}
+	if s := node.Stats(); s.Holds != 0 {
+		t.Errorf("%d are held", s.Holds)
+	}
+}

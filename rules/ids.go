@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/dchest/siphash"
@@ -120,10 +121,11 @@ func (u *rule) holds() holding { return holding{u, u.ids.hold} }
 
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,
 // says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
-// says both itself. It reports whether the charge has an id, and no hold.
-func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding) (unheld bool) {
+// says both itself. It reports whether the charge has an id, and no hold. A request that no settlement could
+// repeat is not held: then it returns an error, and clears the charge.
+func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding) (unheld bool, err error) {
 	if c.Len() == 0 {
-		return false
+		return false, nil
 	}
 	id := limiter.Identify(c)
 	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r.ID), limiter.DefaultIDTTL, r.Hold, false
@@ -140,7 +142,42 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding)
 	if r.IDTTL > 0 && (u == nil || r.IDTTL < id.Life) {
 		id.Life = r.IDTTL
 	}
-	return id.Hold == 0
+	if id.Hold > 0 {
+		if err = repeatable(r); err != nil {
+			c.Clear()
+		}
+	}
+	return id.Hold == 0, err
+}
+
+// identified adds the id of a request to its charge, and completes its match: see identify.
+func identified(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding, m Match) (Match, error) {
+	unheld, err := identify(s, r, c, u, h)
+	if err != nil {
+		return Match{}, err
+	}
+	m.Unheld = unheld && m.Unheld
+	return m, nil
+}
+
+// repeatable returns an error for a request that JSON, or the messages that settle a reservation, cannot carry.
+func repeatable(r *limiter.Request) error {
+	no := func(what, text string) error {
+		return fmt.Errorf("%w: %s is %.100q, which is not UTF-8: a reservation is settled by the same values, and these cannot be sent: give them in another form, such as hexadecimal", limiter.ErrInvalid, what, text)
+	}
+	for _, f := range [...]struct{ name, text string }{
+		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP}, {"the group", r.Group},
+	} {
+		if !utf8.ValidString(f.text) {
+			return no(f.name, f.text)
+		}
+	}
+	for name, text := range r.Attributes {
+		if !utf8.ValidString(name) || !utf8.ValidString(text) {
+			return no(fmt.Sprintf("attribute %.100q", name), text)
+		}
+	}
+	return nil
 }
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the

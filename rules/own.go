@@ -41,7 +41,9 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 			named = &s.rules[i]
 			h = named.holds()
 		}
-		identify(s, r, c, named, h)
+		if _, err = identify(s, r, c, named, h); err != nil {
+			return Match{}, err
+		}
 	}
 	return m, nil
 }

@@ -108,7 +108,7 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 				u := &s.rules[e.rules[0]]
 				if m, ok := u.fill(r, c); ok {
 					if r.ID != "" {
-						m.Unheld = identify(s, r, c, u, u.holds()) && m.Unheld
+						return identified(s, r, c, u, u.holds(), m)
 					}
 					return m, nil
 				}
@@ -140,7 +140,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	}
 	m.Unlimited = c.Len() == 0
 	if r.ID != "" {
-		m.Unheld = identify(s, r, c, u, u.holds()) && m.Unheld
+		return identified(s, r, c, u, u.holds(), m)
 	}
 	return m, nil
 }
@@ -264,7 +264,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 		if onlyShadow && first != nil {
 			h = first.holds()
 		}
-		m.Unheld = identify(s, r, c, first, h) && m.Unheld
+		return identified(s, r, c, first, h, m)
 	}
 	return m, nil
 }

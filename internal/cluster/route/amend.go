@@ -11,12 +11,30 @@ import (
 // Amend settles or extends the reservation of a charge's ID, at the owner of each key or, if it
 // does not answer, at its heir. It calls done once with the outcome, at the deadline at the
 // latest. A second execution changes nothing, so several members may be asked. Keys of several
-// owners are settled by each of them. They are all extended, or none is.
+// owners are settled by each of them, by that of the first key before the others. They are all extended, or none is.
 func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
 	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a, done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
 		done(o.result.outcome)
 	}}})
+}
+
+// settled continues a settlement over several owners once the owner of the first key has made its part.
+// It decides which of two settlements with different numbers is the first: the others are asked only if it
+// has done what they are to do.
+func (s *fanOut) settled(t *Turn) {
+	later, first := s.later, &s.parts[0].call.result.outcome
+	s.later = nil
+	if first.Amended != nil && !refuses(first.Amended.State) {
+		s.start(t, later)
+		return
+	}
+	if first.Unanswered != 0 {
+		for _, r := range later {
+			r.call.result.outcome.Unanswered = 1<<len(r.keys) - 1
+		}
+	}
+	s.done(t)
 }
 
 // extended ends an extension over several owners. If one of them refuses it, the others take it

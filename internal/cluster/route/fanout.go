@@ -27,7 +27,8 @@ type fanOut struct {
 
 	mu    sync.Mutex
 	parts []*portion
-	open  int // number of parts, later of reservations, that have not ended
+	open  int        // number of parts, later of reservations, that have not ended
+	later []*portion // those that start once the first has ended
 }
 
 // portion is the part of a check for one owner.
@@ -77,11 +78,20 @@ func (o *Call) split(t *Turn) bool {
 	o.mu.Unlock()
 	s.divide(o.task.kind, o.task.amend)
 	s.markFinal(t.Now, took)
-	s.open = len(s.parts)
-	for _, r := range s.parts {
-		o.c.start(t, &r.call)
+	now := s.parts
+	if o.task.kind == KindAmend && !o.task.amend.Extend {
+		now, s.later = now[:1], now[1:]
 	}
+	s.start(t, now)
 	return true
+}
+
+// start starts parts.
+func (s *fanOut) start(t *Turn, parts []*portion) {
+	s.open = len(parts)
+	for _, r := range parts {
+		s.c.start(t, &r.call)
+	}
 }
 
 // divide makes the parts by the present owners of the keys. A check that can never be
@@ -154,6 +164,8 @@ func (s *fanOut) partDone(t *Turn, _ *Call) {
 		return
 	}
 	switch r := s.parts[0]; {
+	case len(s.later) > 0:
+		s.settled(t)
 	case r.call.task.kind == KindAmend && r.call.task.amend.Extend:
 		s.extended(t)
 	case r.call.task.kind != KindCheck:
