@@ -109,8 +109,20 @@ func (l *Limit) bucketAdmitsAt(s *Counts, n uint64) Tick {
 	return s.Time - Tick(quo(hi-borrow, lo, l.limit))
 }
 
+// wasFull reports whether the level has been at its bound since the instant at, so that more may have been
+// charged than it says. It was if the level, with what has leaked since, is there.
+func (l *Limit) wasFull(s *Counts, at Tick) bool {
+	hi, lo := bits.Mul64(uint64(max(0, s.Time-at)), l.limit)
+	lo, carry := bits.Add64(lo, s.A, 0)
+	mostHi, mostLo := bits.Mul64(l.most, uint64(l.window))
+	return hi+carry > mostHi || hi+carry == mostHi && lo >= mostLo
+}
+
 // refundBucket takes back n units, less what has leaked since beyond rest.
 func (l *Limit) refundBucket(s *Counts, now, at Tick, n, rest uint64) {
+	if l.wasFull(s, at) {
+		return
+	}
 	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
 	restHi, restLo := bits.Mul64(rest, uint64(l.window))
 	leakedLo, less := bits.Sub64(leakedLo, restLo, 0)

@@ -169,7 +169,7 @@ func (c *Charge) Add(k Key) bool {
 	return true
 }
 
-// Wide reports whether a cost or a limit of the charge is above [NarrowUnits].
+// Wide reports whether a cost of the charge is above [NarrowUnits], or a limit is wide, see [Wide].
 func (c *Charge) Wide() bool {
 	for i := range c.Len() {
 		k := c.Key(i)

@@ -6,7 +6,7 @@ import (
 )
 
 // Nothing is given back from a count that is full beyond its limit: more was charged than it says. A full count
-// of the largest limit is exact.
+// of the largest limit is exact, and so is one of the largest that 32 bits hold.
 func TestNothingComesBackFromAFullCount(t *testing.T) {
 	for _, a := range []Algorithm{FixedWindow, SlidingCounter, SlidingWindow} {
 		for _, row := range []struct {
@@ -15,7 +15,9 @@ func TestNothingComesBackFromAFullCount(t *testing.T) {
 		}{
 			{4_000_000_000, 3_900_000_000, 3_900_000_000, 0},
 			{1 << 53 * 9 / 10, 1 << 53 * 8 / 10, 1 << 53 * 8 / 10, 0},
+			{NarrowUnits, 4_000_000_000, 9_000_000_000, 0},
 			{NarrowUnits, NarrowUnits, 0, NarrowUnits},
+			{NarrowUnits - 1, NarrowUnits - 1, 0, NarrowUnits - 1},
 			{MaxUnits, MaxUnits, 0, MaxUnits},
 			{4_000_000_000, 3_900_000_000, 200_000_000, 3_800_000_000},
 		} {

@@ -340,7 +340,7 @@ func (l *Limit) precompute() {
 		l.most = MaxUnits
 		if hi < uint64(l.window) {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q, MaxUnits)
+			l.most = min(q+1, MaxUnits) // no legal burst reaches it
 		}
 		hi, lo = bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
@@ -369,6 +369,10 @@ func (s *Spec) wide() bool {
 	switch s.Algorithm {
 	case TokenBucket, LeakyBucket, GCRA:
 		return max(s.Limit, s.Burst) > NarrowUnits
+	case FixedWindow, SlidingCounter, SlidingWindow:
+		// Otherwise a count at the bound of 32 bits could be within the limit, or beyond it. With a block it stays
+		// narrow, as before there were wide ones.
+		return s.Limit > NarrowUnits || s.Limit == NarrowUnits && s.Block == 0
 	default:
 		return s.Limit > NarrowUnits
 	}
@@ -425,7 +429,8 @@ func (l *Limit) maxUnits() uint64 {
 	return NarrowUnits
 }
 
-// Wide reports whether the counts of the limit take more than 32 bits.
+// Wide reports whether the counts of the limit take more than 32 bits: it, or its burst, is above [NarrowUnits], or it
+// is a limit of windows of NarrowUnits without a block.
 func Wide(l *Limit) bool { return l.p.wide }
 
 // Window returns the window; for calendar windows the nominal length of the longest

@@ -209,7 +209,7 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 		ok = within(0, l.window) && s.A > 0 && s.B == 0
 	default:
 		if l.shared {
-			ok = s.Time >= 0 && s.Time <= maxDebt && s.B == 0 && s.A < l.limit && !l.aboveMost(s, 0)
+			ok = s.Time >= 0 && s.Time <= l.longest && s.B == 0 && s.A < l.limit && !l.aboveMost(s, 0)
 		} else {
 			ok = within(-l.window, l.window) && s.B == 0 && s.A <= l.most
 		}

@@ -168,7 +168,7 @@ type Cost struct {
 func Units(n int64) Cost { return Cost{n, true} }
 
 // MaxUnits is the largest cost, limit or burst, in units: the largest number that JSON and Lua
-// have exactly. Up to NarrowUnits a counter takes the least memory.
+// have exactly. A limit below NarrowUnits has counters of 32 bits, which take the least memory.
 const (
 	MaxUnits    = 1<<53 - 1
 	NarrowUnits = 1<<32 - 1

@@ -17,8 +17,8 @@ type State struct {
 	// continuous leaky_bucket), or the instant up to which drips are accounted for
 	// (leaky_bucket by interval).
 	Time Tick
-	// Until is the end of the key's block, 0 if there is none. The state of a limit above
-	// [NarrowUnits] has A in A and B, and B in Until, and another form during a block: see [Counts].
+	// Until is the end of the key's block, 0 if there is none. The state of a wide limit, see [Wide],
+	// has A in A and B, and B in Until, and another form during a block: see [Counts].
 	Until Tick
 	// A and B depend on the algorithm:
 	//
@@ -361,7 +361,7 @@ func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest 
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n, rest)
-		} else if leaked := l.leaked(at, now); leaked < n+rest {
+		} else if leaked := l.leaked(at, now); leaked < n+rest && leaked < l.most-s.A { // else it may have been full, see wasFull
 			s.A -= min(s.A, n-(max(leaked, rest)-rest))
 		}
 	}
@@ -379,7 +379,8 @@ func (l *Limit) addSat(a, n uint64) uint64 { return min(a+n, l.maxUnits()) }
 
 // saturated reports whether a count may be lower than the true one, so that nothing can
 // be refunded from it: else as many units would come back as were not counted. Rejected units and
-// settlements take a count beyond the limit. Without both a full count of the largest limit is exact.
+// settlements take a count beyond the limit. Without rejected units a full count of the largest limit of all is taken
+// as exact.
 func (l *Limit) saturated(count uint64) bool {
-	return count == l.maxUnits() && (l.p.count == CountAll || l.limit < count)
+	return count == l.maxUnits() && (l.p.count == CountAll || l.limit < MaxUnits)
 }

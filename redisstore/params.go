@@ -26,7 +26,7 @@ const (
 	// familySlots is of limits on concurrency. What they count is in the holds of their key.
 	familySlots family = 8
 
-	// wideFamily is added to the family of a limit above [limiter.NarrowUnits], whose states have
+	// wideFamily is added to the family of a wide limit, see [limiter.Wide], whose states have
 	// more bytes.
 	wideFamily family = 8
 

@@ -185,7 +185,7 @@ func TestNoScriptMisreadsWideCounts(t *testing.T) {
 		if a := limiter.Algorithm(a); a != limiter.SlidingLog {
 			t.Run(name, func(t *testing.T) {
 				srv := startServer(t)
-				narrow := limiter.Spec{Algorithm: a, Limit: limiter.NarrowUnits, Window: time.Hour}
+				narrow := limiter.Spec{Algorithm: a, Limit: limiter.NarrowUnits - 1, Window: time.Hour}
 				wide := narrow
 				wide.Limit = limiter.MaxUnits
 				b := newBoth(t, narrow)
@@ -291,4 +291,39 @@ func (b *both) explained() string {
 		b.t.Fatalf("explained: the table says %q, redis %q, %v", want[0].Arithmetic, got.Limits[0].Arithmetic, err)
 	}
 	return want[0].Arithmetic
+}
+
+// C3: a charge is not given back if the level of its bucket has been at its bound since: what was used beyond was lost.
+func TestABucketThatWasFullGivesNothingBack(t *testing.T) {
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.TokenBucket, Limit: 1, Burst: 91, Window: 400 * 24 * time.Hour},
+		{Algorithm: limiter.GCRA, Limit: 1, Burst: 91, Window: 400 * 24 * time.Hour},
+		{Algorithm: limiter.LeakyBucket, Limit: 1, Burst: 91, Window: 400 * 24 * time.Hour, Drip: limiter.DripInterval},
+		{Algorithm: limiter.TokenBucket, Limit: limiter.MaxUnits, Window: time.Hour},
+		{Algorithm: limiter.LeakyBucket, Limit: limiter.MaxUnits - 1, Window: time.Hour, Drip: limiter.DripInterval},
+	} {
+		for _, later := range []limiter.Tick{0, 1, limiter.Minute} {
+			b := newBoth(t, spec)
+			burst := b.key.Rule.Limits[0].Capacity()
+			b.check(burst / 2)
+			b.now += later
+			b.settle(1, limiter.MaxUnits)
+			b.now += later
+			b.refund(0)
+			if b.check(burst / 8); b.decision.Allowed {
+				t.Errorf("%s, burst %d: %d more are admitted after all were used", spec.Algorithm, burst, burst/8)
+			}
+			if burst == limiter.MaxUnits {
+				continue
+			}
+			// A burst that is used up is exact.
+			b = newBoth(t, spec)
+			b.check(burst)
+			b.now += later
+			b.refund(0)
+			if b.check(burst / 8); !b.decision.Allowed {
+				t.Errorf("%s, burst %d: nothing came back", spec.Algorithm, burst)
+			}
+		}
+	}
 }

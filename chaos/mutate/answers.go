@@ -15,10 +15,10 @@ func ofAnswers() []mutation {
 			{"client/check.go", "		limiter.Refuse(d)\n", ""},
 		}},
 		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"limiter/state.go", " || l.limit < count)", ")"},
+			{"limiter/state.go", " || l.limit < MaxUnits)", ")"},
 		}},
 		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"redisstore/lua/back.lua", " or s.p[2] < count)", ")"},
+			{"redisstore/lua/back.lua", " or s.p[2] < 9007199254740991)", ")"},
 		}},
 		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
 			{"transport/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},

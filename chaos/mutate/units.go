@@ -64,5 +64,13 @@ func ofWideBlocks() []mutation {
 		{name: "units: wide windows beside a block are whole seconds", pkg: "./rules", test: "^TestErrors$", edits: []edit{
 			{"limiter/problems.go", "s.Block == 0 || !s.wide()", "s.Block == 0 || s.wide()"},
 		}},
+		{name: "a bucket that was full gives nothing back", pkg: "./redisstore", test: "^TestABucketThatWasFullGivesNothingBack$", edits: []edit{
+			{"limiter/bucket.go", "	if l.wasFull(s, at) {\n", "	if false {\n"},
+			{"redisstore/lua/back.lua", "  if s.t - at > full or", "  if false and s.t - at > full or"},
+		}},
+		{name: "a bucket counts beyond 32 bits", pkg: "./limiter", test: "^TestABucketCountsBeyond32Bits$", edits: []edit{
+			{"limiter/limit.go", "		l.most = MaxUnits\n", "		l.most = l.maxUnits()\n"},
+			{"limiter/limit.go", "min(q+1, MaxUnits)", "min(q+1, l.maxUnits())"},
+		}},
 	}
 }

@@ -35,6 +35,9 @@ const (
 	flushSeen = 100 * time.Millisecond
 	// maxTenants bounds the tenants that are remembered.
 	maxTenants = 4096
+
+	// maxFlushes bounds how often a tenant's counters are flushed within a window of flushes.
+	maxFlushes = limiter.NarrowUnits - 1
 )
 
 // flushKey is the path of the counters of flushes. Each has a tenant of its own, made of the
@@ -49,7 +52,7 @@ func flushTenant(tenant string) string {
 
 func newFlushes(d Decider, now func() time.Time) (*flushes, error) {
 	l, err := limiter.NewLimit(limiter.Spec{
-		Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits, Window: limiter.MaxWindow,
+		Name: "flushes", Algorithm: limiter.FixedWindow, Limit: maxFlushes, Window: limiter.MaxWindow,
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func (f *flushes) ask(ctx context.Context, tenant string, flushes int64) (string
 		return "", err
 	}
 	user := ""
-	if n := limiter.NarrowUnits - int64(ds[0].Limit(0).Remaining); n > 0 {
+	if n := maxFlushes - int64(ds[0].Limit(0).Remaining); n > 0 {
 		user = "\x00" + strconv.FormatInt(n, 10)
 	}
 	f.mu.Lock()

@@ -7,7 +7,7 @@ type Tick = limiter.Tick
 
 // mostUnits returns the cap of counts of a limit.
 func mostUnits(s limiter.Spec) uint64 {
-	if max(s.Limit, s.Burst) > limiter.NarrowUnits {
+	if most := max(s.Limit, s.Burst); most > limiter.NarrowUnits || most == limiter.NarrowUnits && s.Block == 0 {
 		return limiter.MaxUnits
 	}
 	return limiter.NarrowUnits

@@ -13,7 +13,7 @@ type bucket struct {
 func newBucketModel(s limiter.Spec) model {
 	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: limiter.MaxUnits}
 	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(b.most)) {
-		b.most = int64(inCentury.lo)
+		b.most = int64(inCentury.lo) + 1
 	}
 	switch s.Algorithm {
 	case limiter.TokenBucket:
@@ -52,7 +52,14 @@ func (m *tokenModel) charge(n uint64, now Tick) {
 	m.tokens, m.at = larger(left, lowest), now
 }
 
+// wasFull reports whether a debt, with what has leaked since a charge, is at its bound: more may have been
+// charged then than it says, so the charge is not refunded.
+func (b *bucket) wasFull(debt, leaked wide) bool { return b.units(b.most).atMost(debt.plus(leaked)) }
+
 func (m *tokenModel) refund(n, rest uint64, at, now Tick) {
+	if m.wasFull(m.units(m.burst).minus(m.tokensAt(now)), product(m.limit, int64(now-at))) {
+		return
+	}
 	leaked := larger(product(m.limit, int64(now-at)).minus(m.units(int64(rest))), wide{})
 	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
@@ -100,6 +107,9 @@ func (m *leakyModel) charge(n uint64, now Tick) {
 }
 
 func (m *leakyModel) refund(n, rest uint64, at, now Tick) {
+	if m.wasFull(m.levelAt(now), m.leaked(at, now)) {
+		return
+	}
 	leaked := larger(m.leaked(at, now).minus(m.units(int64(rest))), wide{})
 	back := m.units(int64(n)).minus(leaked)
 	back = larger(back, wide{})
@@ -133,6 +143,9 @@ func (m *gcraModel) charge(n uint64, now Tick) {
 }
 
 func (m *gcraModel) refund(n, rest uint64, at, now Tick) {
+	if m.wasFull(m.tat.minus(m.instant(now)), m.instant(now-at)) {
+		return
+	}
 	leaked := larger(m.instant(now-at).minus(m.spacing(int64(rest))), wide{})
 	back := m.spacing(int64(n)).minus(leaked)
 	m.tat = m.tat.minus(larger(back, wide{}))

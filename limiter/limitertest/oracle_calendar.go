@@ -86,7 +86,7 @@ func (m *calendarModel) admits(n uint64, now Tick) bool {
 func (m *calendarModel) charge(n uint64, now Tick) { m.counts.add(m.slot(now), n, m.most) }
 
 func (m *calendarModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(m.slot(at), n, m.all || m.limit < m.most, m.most)
+	m.counts.sub(m.slot(at), n, m.all || m.limit < limiter.MaxUnits, m.most)
 }
 
 // calendarSpec returns a random limit with calendar windows.

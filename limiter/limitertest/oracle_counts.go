@@ -59,7 +59,7 @@ func (m *fixedModel) admits(n uint64, now Tick) bool {
 func (m *fixedModel) charge(n uint64, now Tick) { m.counts.add(windowIndex(now, m.window), n, m.most) }
 
 func (m *fixedModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all || uint64(m.limit) < m.most, m.most)
+	m.counts.sub(windowIndex(at, m.window), n, m.all || m.limit < limiter.MaxUnits, m.most)
 }
 
 // firstHitModel is the fixed window that begins with the first hit after the previous
@@ -112,7 +112,7 @@ func (m *firstHitModel) refund(n, rest uint64, at, now Tick) {
 		if w.start == at && n < w.count && rest == 0 {
 			return // other hits count in the window that this one began
 		}
-		w.count = takeBack(w.count, n, m.all || m.limit < m.most, m.most)
+		w.count = takeBack(w.count, n, m.all || m.limit < limiter.MaxUnits, m.most)
 	}
 }
 
@@ -202,7 +202,7 @@ func (m *slidingModel) admits(n uint64, now Tick) bool {
 func (m *slidingModel) charge(n uint64, now Tick) { m.counts.add(floorDiv(now, m.sub), n, m.most) }
 
 func (m *slidingModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(floorDiv(at, m.sub), n, m.all || m.limit < m.most, m.most)
+	m.counts.sub(floorDiv(at, m.sub), n, m.all || m.limit < limiter.MaxUnits, m.most)
 }
 
 // counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
@@ -232,7 +232,7 @@ func (m *counterModel) charge(n uint64, now Tick) {
 }
 
 func (m *counterModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all || uint64(m.limit) < m.most, m.most)
+	m.counts.sub(windowIndex(at, m.window), n, m.all || m.limit < limiter.MaxUnits, m.most)
 }
 
 // round rounds x/full >= 0, and returns the result as a fraction over full.

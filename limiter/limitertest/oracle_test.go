@@ -336,16 +336,17 @@ func TestOracleRefund(t *testing.T) {
 // Rejected costs are counted up to a bound. A count that stands there may be
 // more, and is not refunded; a bucket's debt has a much higher bound.
 func TestOracleSaturates(t *testing.T) {
+	const most = limiter.NarrowUnits - 1
 	for a, want := range map[limiter.Algorithm]uint64{
 		limiter.FixedWindow: 0, limiter.SlidingWindow: 0, limiter.SlidingCounter: 0,
-		limiter.TokenBucket: limiter.NarrowUnits, limiter.LeakyBucket: limiter.NarrowUnits, limiter.GCRA: limiter.NarrowUnits,
+		limiter.TokenBucket: most, limiter.LeakyBucket: most, limiter.GCRA: most,
 	} {
-		o := NewOracle(limiter.Spec{Algorithm: a, Limit: limiter.NarrowUnits, Window: time.Second, CountRejected: limiter.CountAll})
+		o := NewOracle(limiter.Spec{Algorithm: a, Limit: most, Window: time.Second, CountRejected: limiter.CountAll})
 		for range 3 {
-			o.Check(noon, limiter.NarrowUnits, false)
+			o.Check(noon, most, false)
 		}
 		for range 3 {
-			o.Refund(noon, noon, limiter.NarrowUnits)
+			o.Refund(noon, noon, most)
 		}
 		if got := o.Check(noon, 0, false).Limits[0].Remaining; got != want {
 			t.Errorf("%v: %d left after a refund of the most that is counted, want %d", a, got, want)

@@ -27,7 +27,7 @@ end
 
 -- full tells whether a count may stand for more than it says.
 local function full(s, count)
-  return count == (s.p.most or MOST) and (s.p[5] == 2 or s.p[2] < count)
+  return count == (s.p.most or MOST) and (s.p[5] == 2 or s.p[2] < 9007199254740991)
 end
 
 refund[1] = function(s, at, n, rest)
@@ -98,7 +98,12 @@ end
 refund[4] = refund[3]
 
 refund[5] = function(s, at, n, rest)
-  local limit, elapsed, part = s.p[2], now > at and now - at or 0, 0
+  local full, part = muldiv(s.p[3], mostOf(s.p), s.p[2])
+  if s.t - at > full or s.t - at == full and s.a >= part then
+    return -- the level has been at its bound since: more may have been charged than it says
+  end
+  local limit, elapsed = s.p[2], now > at and now - at or 0
+  part = 0
   if rest > 0 then
     local q, r = muldiv(s.p[3], rest, limit)
     elapsed = elapsed - q
@@ -133,7 +138,11 @@ refund[5] = function(s, at, n, rest)
 end
 
 refund[6] = function(s, at, n, rest)
-  local leaked = leaks(s.p, at, now) - rest
+  local leaked = leaks(s.p, at, now)
+  if s.a + leaked >= mostOf(s.p) then
+    return -- as with other buckets
+  end
+  leaked = leaked - rest
   if leaked < 0 then
     leaked = 0
   end

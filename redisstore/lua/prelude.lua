@@ -73,14 +73,11 @@ local function muldiv(a, b, d)
   end
 end
 
--- mostOf returns the most units that the level of a bucket may have: those that take a century to leak, at most
--- 2^53-1. The parameter has 2^32-1 in place of more if the limit is not wide.
+-- mostOf returns the most units that the level of a bucket may have: one more than leak in a century, at most
+-- 2^53-1. The parameter has what leaks, or 2^32-1 in place of more if the limit is not wide.
 local function mostOf(p)
-  if p[7] ~= MOST then
-    return p[7]
-  end
-  local units = muldiv(3153600000000000, p[2], p[3])
-  return units < 9007199254740991 and units or 9007199254740991
+  local units = p[7] ~= MOST and p[7] or muldiv(3153600000000000, p[2], p[3])
+  return units < 9007199254740991 and units + 1 or 9007199254740991
 end
 
 -- F has the families. Of each, load reads the state at byte i of a value (nil:

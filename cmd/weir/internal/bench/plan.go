@@ -159,7 +159,7 @@ func Rules() string {
 	for _, k := range []struct {
 		kind  string
 		limit uint64
-	}{{open, limiter.NarrowUnits}, {spent, 1}} {
+	}{{open, limiter.NarrowUnits - 1}, {spent, 1}} {
 		rule(One, k.kind, fmt.Sprintf("limit: %d, window: 1h, %s", k.limit, window))
 		rule(Three, k.kind,
 			fmt.Sprintf("limit: %d, window: 20m, %s", k.limit, window),

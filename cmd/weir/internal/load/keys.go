@@ -42,7 +42,7 @@ func Rules() string {
 		rule("bench-load-other-"+strconv.Itoa(i), fmt.Sprintf("^/bench/v%d/(items|orders)/[0-9]+$", i), limit)
 	}
 	rule(limitedRule, "^"+limitedPath+".*[0-9]$", limit)
-	rule(openRule, "^/api/.*[0-9]$", limiter.NarrowUnits)
+	rule(openRule, "^/api/.*[0-9]$", limiter.NarrowUnits-1)
 	return out.String()
 }
 
