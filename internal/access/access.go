@@ -148,7 +148,7 @@ func (a *Access) look(asked bool) error {
 	p.adopt(a.force.Load(), a.now)
 	a.force.Store(p)
 	a.changed(nil)
-	a.log.Info("permissions are in force", "file", a.name, "identities", len(p.callers))
+	a.log.Info("permissions are in force", "file", a.name, "identities", p.identities())
 	return nil
 }
 

@@ -453,7 +453,7 @@ func TestReload(t *testing.T) {
 	w.log.Reset()
 	w.write("permissions.yaml", permissions) // as it was
 	_, _ = w.access.look(false), w.access.look(false)
-	if n := strings.Count(w.log.String(), "permissions are in force"); n != 1 {
+	if n := strings.Count(w.log.String(), "permissions are in force"); n != 1 || !strings.Contains(w.log.String(), "identities=3") {
 		t.Errorf("after the broken file was replaced by the one before, the log says %d times that it is in force: %s", n, w.log)
 	}
 	w.write("permissions.yaml", strings.Replace(permissions, "subject: bank", "subject: other", 1))

@@ -166,6 +166,15 @@ func parse(name string, data []byte, now func() time.Time, read func(string) ([]
 	return l.policy, nil
 }
 
+// identities returns how many identities the file has. One may be proved in several ways.
+func (p *policy) identities() int {
+	all := map[*caller]bool{}
+	for _, c := range p.callers {
+		all[c] = true
+	}
+	return len(all)
+}
+
 // issuer reads an issuer of tokens.
 func (l *loader) issuer(n *node) {
 	var c identity.TokenConfig
