@@ -327,3 +327,30 @@ func TestABucketThatWasFullGivesNothingBack(t *testing.T) {
 		}
 	}
 }
+
+// C3: the estimate of a reservation is raised as often as in memory. Then a raise is refused as what it is, and the
+// reservation stands.
+func TestRaisesHaveABound(t *testing.T) {
+	b := newBoth(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1000, Window: time.Hour})
+	var c limiter.Charge
+	var d, other limiter.Decision
+	k := b.key
+	k.Cost = 1
+	c.Add(k)
+	c.ID = &limiter.Idempotency{ID: 7, Life: time.Hour, Hold: time.Hour}
+	if err := b.table.Decide(b.now, &c, &d); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.Decide(t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&other}, nil); err != nil || !other.Allowed {
+		t.Fatal(err)
+	}
+	for i := range limiter.MaxHoldParts + 1 {
+		b.now++
+		c.Key(0).Cost++
+		want, _ := b.table.Amend(b.now, &c, limiter.Amend{Extend: true})
+		got, err := b.store.Amend(t.Context(), limiter.At(b.now), &c, limiter.Amend{Extend: true}, nil)
+		if state := limiter.AmendRaised; err != nil || got.State != want.State || i >= limiter.MaxHoldParts && want.State != state {
+			t.Fatalf("raise %d: the table says %+v, redis %+v, %v", i, want, got, err)
+		}
+	}
+}

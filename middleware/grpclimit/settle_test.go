@@ -204,3 +204,43 @@ func TestBadSettle(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// silent is a decider whose answers are lost. Its settlements are sent on.
+type silent struct {
+	failing
+	settled chan int64
+}
+
+func (s silent) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
+	defer func() { s.settled <- actual }()
+	return s.Node.Settle(ctx, r, actual, ignore)
+}
+
+// A call that was reserved, and whose answer was lost, keeps no estimate.
+func TestALostAnswerIsCancelled(t *testing.T) {
+	n := silent{failing{node(t, nil, budget)}, make(chan int64, 1)}
+	l := limit(t, n, grpclimit.Settle(time.Minute, used), grpclimit.FailOpen())
+	if _, err := l.UnaryServer()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
+		t.Error(err)
+	}
+	if actual := <-n.settled; actual != 0 || left(t, n.Node) != 100 || n.Stats().Holds != 0 {
+		t.Errorf("settled with %d: %d are left, %d holds", actual, left(t, n.Node), n.Stats().Holds)
+	}
+}
+
+// If the function that says what was used panics, the estimate was used, and nothing is held any more.
+func TestAPanicOfUsedSettles(t *testing.T) {
+	n := node(t, nil, budget)
+	l := limit(t, n, grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost { panic("used") }))
+	func() {
+		defer func() {
+			if recover() != "used" {
+				t.Error("the panic is lost")
+			}
+		}()
+		_, _ = l.UnaryServer()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil })
+	}()
+	if n.Stats().Holds != 0 || left(t, n) != 60 {
+		t.Errorf("%d holds, %d left", n.Stats().Holds, left(t, n))
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -44,12 +46,16 @@ type Response struct {
 // settleWithin bounds a settlement. The end of the response waits for it.
 const settleWithin = 5 * time.Second
 
+// maxLater bounds the cancellations in the background. Beyond, a reservation ends with its hold.
+const maxLater = 64
+
 // settling is what [Settle] sets.
 type settling struct {
 	hold    time.Duration
 	settler Settler
 	used    func(*http.Request, *Response) limiter.Cost
 	told    func(*http.Request, limiter.Amended, error) // nil: nobody
+	later   chan struct{}                               // one element for each cancellation in the background
 }
 
 // Settle turns each request that [Limiter.Handler] passes on into a reservation. First the
@@ -63,8 +69,8 @@ type settling struct {
 // hold should be longer than any request takes, since a settlement after it is charged in
 // full. The decider must be a [Settler], and nodes must allow refunds. Each request has an id
 // of its own, so Settle and [ID] exclude each other. Checks by other methods are not
-// reservations. A request that could not be decided, but passes, is not settled. If its context
-// ended while it was checked, it is cancelled, and used is not called.
+// reservations. A request that could not be decided, but passes, is not settled. It may have been reserved all the
+// same, so it is cancelled, and used is not called. If used panics, the estimate counts as used.
 func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
@@ -93,7 +99,7 @@ func OnSettled(f func(*http.Request, limiter.Amended, error)) Option {
 
 func (l *Limiter) settling() *settling {
 	if l.settle == nil {
-		l.settle = new(settling)
+		l.settle = &settling{later: make(chan struct{}, maxLater)}
 	}
 	return l.settle
 }
@@ -135,25 +141,32 @@ func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 	}
 	seen := &writer{ResponseWriter: w}
 	seen.Panicked = true
-	defer func() { l.settled(r, &c.request, seen) }() // and a panic goes on
+	defer func() { l.settled(r, c, seen) }() // and a panic goes on
 	next.ServeHTTP(seen, r)
 	seen.Panicked = false
 }
 
 // settled settles a request whose handler has ended.
-func (l *Limiter) settled(r *http.Request, q *limiter.Request, seen *writer) {
+func (l *Limiter) settled(r *http.Request, c *check, seen *writer) {
 	if seen.Status == 0 && !seen.Panicked && !seen.Hijacked {
 		seen.Status = http.StatusOK
 	}
 	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
+	returned := false
+	defer func() {
+		if !returned { // the function panicked, which goes on: the use has happened
+			_, _ = l.end(r.Context(), &c.request, front.Estimate(&c.decision))
+		}
+	}()
 	used := l.settle.used(r, &seen.Response)
+	returned = true
 	if !used.Given() {
 		return
 	}
 	actual, err := used.Value(0)
 	var out limiter.Amended
 	if err == nil {
-		out, err = l.end(r.Context(), q, int64(actual))
+		out, err = l.end(r.Context(), &c.request, int64(actual))
 	}
 	if l.settle.told != nil {
 		l.settle.told(r, out, err)
@@ -168,12 +181,28 @@ func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (li
 	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
 }
 
-// givenUp cancels the reservation of a request that was not decided since its context had ended:
-// it may have been reserved all the same.
+// givenUp cancels the reservation of a request that was not decided: it may have been reserved all the same.
+// If the context has ended, nobody waits for the answer. Otherwise it does so in the background, so that the answer
+// waits for no node that is silent.
 func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
-	if q.Hold > 0 && ctx.Err() != nil && !errors.Is(err, limiter.ErrInvalid) {
-		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
+	if q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden) {
+		return
 	}
+	if ctx.Err() != nil {
+		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
+		return
+	}
+	select {
+	case l.settle.later <- struct{}{}:
+	default:
+		return // the hold ends by itself
+	}
+	of := *q // the memory of q is used again
+	of.Attributes = maps.Clone(q.Attributes)
+	go func() {
+		defer func() { <-l.settle.later }()
+		_, _ = l.end(ctx, &of, 0)
+	}()
 }
 
 // writer sees what a handler writes. It has the methods that handlers look for, which do

@@ -308,3 +308,48 @@ func TestSettleHidesNothing(t *testing.T) {
 		t.Errorf("%v, %q", pushed, p.pushed)
 	}
 }
+
+// silent is a decider whose answers are lost. Its settlements are sent on.
+type silent struct {
+	*weir.Node
+	settled chan int64
+}
+
+func (s silent) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = s.Node.CheckInto(ctx, r, d)
+	return errors.New("a node did not answer")
+}
+
+func (s silent) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
+	defer func() { s.settled <- actual }()
+	return s.Node.Settle(ctx, r, actual, ignore)
+}
+
+// A request that was reserved, and whose answer was lost, keeps no estimate.
+func TestALostAnswerIsCancelled(t *testing.T) {
+	n := silent{node(t, nil, budget), make(chan int64, 1)}
+	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) }), httplimit.FailOpen())
+	if got := get(h, "/"); got.Code != http.StatusOK {
+		t.Errorf("it fails open, and answers %d", got.Code)
+	}
+	if actual := <-n.settled; actual != 0 || left(t, n.Node) != 100 || n.Stats().Holds != 0 {
+		t.Errorf("settled with %d: %d are left, %d holds", actual, left(t, n.Node), n.Stats().Holds)
+	}
+}
+
+// If the function that says what was used panics, the estimate was used, and nothing is held any more.
+func TestAPanicOfUsedSettles(t *testing.T) {
+	n := node(t, nil, budget)
+	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { panic("used") }))
+	func() {
+		defer func() {
+			if recover() != "used" {
+				t.Error("the panic is lost")
+			}
+		}()
+		get(h, "/")
+	}()
+	if n.Stats().Holds != 0 || left(t, n) != 60 {
+		t.Errorf("%d holds, %d left", n.Stats().Holds, left(t, n))
+	}
+}

@@ -336,7 +336,7 @@ elseif hold then
           end
         end
         if n >= PARTS then
-          return nil, nil, {now, 6, 0}
+          return nil, nil, {now, 7, 0}
         end
         for i = id.first, id.last do
           head[2 + 2 * i] = id.more
