@@ -1,6 +1,6 @@
 // Tokens is a proxy in front of a language model that holds each user to a budget of tokens. It
 // reserves what an answer may take before it asks the model, reserves more while the answer
-// streams, settles with the usage in the last event, and gives all back if the client hangs up.
+// streams, and for longer, settles with the usage in the last event, and gives all back if the client hangs up.
 // The model in it says "word0 word1 ..." and counts words.
 //
 //	go run ./examples/tokens
@@ -44,21 +44,14 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pause := func(r *http.Request, _ int64) error {
-		select {
-		case <-time.After(50 * time.Millisecond):
-			return nil
-		case <-r.Context().Done():
-			return r.Context().Err()
-		}
-	}
+	pause := func(r *http.Request, _ int64) error { return sleep(r.Context(), 50*time.Millisecond) }
 	go serve(behind, &model{words: 300, wait: pause})
 	front, err := new(net.ListenConfig).Listen(context.Background(), "tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
 	}
 	log.Print("ask http://", front.Addr())
-	serve(front, &proxy{budget: b, model: "http://" + behind.Addr().String(), ahead: *ahead})
+	serve(front, &proxy{budget: b, model: "http://" + behind.Addr().String(), ahead: *ahead, sleep: sleep})
 }
 
 // open returns the budget at some nodes, or one in this process.

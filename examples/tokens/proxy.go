@@ -11,6 +11,7 @@ import (
 	"log"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
@@ -19,7 +20,8 @@ import (
 const (
 	// maxBody bounds a question in bytes, maxEvent an event of an answer.
 	maxBody, maxEvent = 1 << 20, 64 << 10
-	// hold is how long a reservation lasts if nothing is heard of it. Each top-up begins it anew.
+	// hold is how long a reservation lasts if nothing is heard of it. It begins anew with each
+	// top-up, and every third of it, however long an answer takes and whatever its model says.
 	hold = time.Minute
 	// settleWithin bounds a settlement.
 	settleWithin = 5 * time.Second
@@ -43,6 +45,18 @@ type proxy struct {
 	// ahead is how many tokens of an answer are reserved before they are said, at least; 0: as
 	// many as the question allows, so that no answer is cut off.
 	ahead int64
+	// sleep waits so long, or returns the error of the context if that ends first.
+	sleep func(ctx context.Context, d time.Duration) error
+}
+
+// sleep waits for some time, or until a context ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ServeHTTP answers a question of the user in X-User, which is believed: what is in front of the
@@ -79,6 +93,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.settle(r.Context()) // however it ends
+	ctx, stop := context.WithCancel(r.Context())
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		for p.sleep(ctx, hold/3) == nil {
+			a.keep(ctx)
+		}
+	})
+	defer keeping.Wait()
+	defer stop()
 	p.stream(w, r, body, a)
 }
 
@@ -119,13 +142,16 @@ func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, a *a
 
 // answer is an answer that is under way, and its reservation.
 type answer struct {
-	budget   budget
+	budget budget
+	ahead  int64
+	most   int64 // tokens that it can have, with the question
+
+	mu       sync.Mutex // of request and reserved, while the answer is under way
 	request  limiter.Request
-	ahead    int64
-	most     int64  // tokens that it can have, with the question
-	reserved int64  // tokens
-	said     int64  // tokens of question and answer so far
-	usage    *usage // what the model says in the end
+	reserved int64 // tokens
+
+	said  int64  // tokens of question and answer so far
+	usage *usage // what the model says in the end
 }
 
 // want returns how many tokens should be reserved.
@@ -144,6 +170,8 @@ func (a *answer) hear(ctx context.Context, c *chunk) bool {
 		return true
 	}
 	n := tokensOf(c.Text)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.said+n > a.reserved {
 		a.request.Cost = limiter.Units(a.want() + n)
 		out, err := a.budget.Extend(ctx, a.request)
@@ -154,6 +182,17 @@ func (a *answer) hear(ctx context.Context, c *chunk) bool {
 	}
 	a.said += n
 	return true
+}
+
+// keep lets the reservation last for another hold, with as many tokens as it has. If that fails it
+// is tried again before the hold ends, and the settlement tells what became of it.
+func (a *answer) keep(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.request.Cost = limiter.Units(a.reserved)
+	if _, err := a.budget.Extend(ctx, a.request); err != nil && ctx.Err() == nil {
+		log.Printf("a reservation was not extended, and is tried again in %v: %v", hold/3, err)
+	}
 }
 
 // settle says what was used: what the model says, or what was heard of it. A client that hung

@@ -9,9 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
@@ -22,7 +25,7 @@ import (
 type watched struct {
 	*weir.Node
 	settled chan string
-	extends int
+	extends atomic.Int64
 }
 
 func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
@@ -38,24 +41,35 @@ func (w *watched) Cancel(ctx context.Context, r limiter.Request) (limiter.Amende
 }
 
 func (w *watched) Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error) {
-	w.extends++
+	defer w.extends.Add(1)
 	return w.Node.Extend(ctx, r)
 }
 
 // world is a proxy and a model that the test has under control.
 type world struct {
 	t      *testing.T
+	node   *weirtest.Node
 	budget *watched
+	third  chan struct{} // receives where a third of a hold passes for the proxy
 	url    string
 	client *http.Client
 }
 
 func newWorld(t *testing.T, ahead int64, m *model) *world {
 	t.Helper()
-	w := &world{t: t, budget: &watched{Node: weirtest.New(t, rules).Node, settled: make(chan string, 10)}}
+	n := weirtest.New(t, rules)
+	w := &world{t: t, node: n, budget: &watched{Node: n.Node, settled: make(chan string, 10)}, third: make(chan struct{})}
+	wait := func(ctx context.Context, _ time.Duration) error {
+		select {
+		case <-w.third:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	behind := httptest.NewServer(m)
 	t.Cleanup(behind.Close)
-	front := httptest.NewServer(&proxy{budget: w.budget, model: behind.URL, ahead: ahead})
+	front := httptest.NewServer(&proxy{budget: w.budget, model: behind.URL, ahead: ahead, sleep: wait})
 	t.Cleanup(front.Close)
 	w.url, w.client = front.URL, front.Client()
 	return w
@@ -189,7 +203,7 @@ func TestTopUp(t *testing.T) {
 		t.Errorf("%d, %d events", status, len(all))
 	}
 	w.did("settled 653 of 653, done, <nil>", 47)
-	if got := w.budget.extends; got != 30 {
+	if got := w.budget.extends.Load(); got != 30 {
 		t.Errorf("%d extensions", got)
 	}
 	status, all := w.answer(1000)
@@ -201,6 +215,33 @@ func TestTopUp(t *testing.T) {
 		t.Error(got, said)
 	}
 	w.left(uint64(47 - said))
+}
+
+// A reservation lasts as long as its answer, whatever is reserved of it at first, and also while the
+// model says nothing.
+func TestLongAnswer(t *testing.T) {
+	for _, ahead := range []int64{0, 20} {
+		var w *world
+		w = newWorld(t, ahead, &model{words: 3, wait: func(_ *http.Request, said int64) error {
+			for range 4 {
+				w.node.Advance(hold / 3)
+				before := w.budget.extends.Load()
+				w.third <- struct{}{}
+				for w.budget.extends.Load() == before {
+					runtime.Gosched()
+				}
+			}
+			return nil
+		}})
+		if status, all := w.answer(600); status != http.StatusOK || len(all) != 4 {
+			t.Errorf("%d %+v", status, all)
+		}
+		estimate := int64(603)
+		if ahead > 0 {
+			estimate = 3 + ahead
+		}
+		w.did(fmt.Sprintf("settled 6 of %d, done, <nil>", estimate), 700)
+	}
 }
 
 // A model that breaks off is paid for what it said, and one that does not answer for the question.
