@@ -272,12 +272,12 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 	}
 	if out.params != nil {
 		if id != nil && id.Hold > 0 {
-			out.params.held.Store(int64(around + holdsLinger))
+			s.expectHolds(c, first, last, around)
 			if mode != modePeek || extend {
 				head = s.addHold(head, c, id, extend, first, last)
 			}
 		}
-		if out.params.held.Load() > int64(around) || used&(1<<familySlots) != 0 {
+		if s.expectsHolds(c, first, last, around) || used&(1<<familySlots) != 0 {
 			used = used.with(withHolds)
 			out.holding()
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -105,12 +106,12 @@ func (c *Config) clustered() bool {
 	return c.SentinelMaster == "" && (c.Cluster || len(c.Addrs) > 1)
 }
 
-// newClient returns a client.
-func (s *Store) newClient() redis.UniversalClient {
+// newClient returns a client. It calls a function, if that is not nil, with each connection before it is used.
+func (s *Store) newClient(connected func(context.Context, *redis.Conn) error) redis.UniversalClient {
 	if !s.config.clustered() {
-		return redis.NewUniversalClient(s.options())
+		return redis.NewUniversalClient(s.options(connected))
 	}
-	o := s.options().Cluster()
+	o := s.options(connected).Cluster()
 	// With these policies the client asks for the list of all commands before the first one,
 	// for up to 5 s whatever the context, and access lists would have to allow it.
 	o.DisableRoutingPolicies = true
@@ -119,15 +120,32 @@ func (s *Store) newClient() redis.UniversalClient {
 
 // options returns the options of a client. The client does not retry: a script that may
 // have run must not run again.
-func (s *Store) options() *redis.UniversalOptions {
+func (s *Store) options(connected func(context.Context, *redis.Conn) error) *redis.UniversalOptions {
 	c := &s.config
 	return &redis.UniversalOptions{
 		Addrs: slices.Clone(c.Addrs), IsClusterMode: c.clustered(), MasterName: c.SentinelMaster,
 		Username: c.Username, Password: c.Password, DB: c.DB, TLSConfig: c.TLS,
-		Protocol: 2, DisableIdentity: true,
+		Protocol: 2, DisableIdentity: true, OnConnect: connected,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		MaxRetries:               -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.Timeout, ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout,
 		PoolSize: 64, PipelinePoolSize: -1,
 	}
+}
+
+// load loads the scripts in use over a new connection: the server may have been started since, or be
+// another one. A server that refuses is not asked again: calls then find their script missing.
+func (s *Store) load(ctx context.Context, conn *redis.Conn) error {
+	pipe := conn.Pipeline()
+	for _, script := range s.scripts.note() {
+		pipe.ScriptLoad(ctx, script.text)
+	}
+	done, _ := pipe.Exec(ctx) // each has its own error
+	for _, d := range done {
+		var said redis.Error
+		if err := d.Err(); err != nil && !errors.As(err, &said) {
+			return err
+		}
+	}
+	return nil
 }

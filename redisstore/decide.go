@@ -42,6 +42,12 @@ type part struct {
 // others.
 func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
 	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline()}
+	for _, c := range cs {
+		if len(cs) > 1 && c.ID != nil && c.ID.Hold > 0 {
+			// Also those before it: a script that does not know holds is repeated behind it.
+			s.expectHolds(c, 0, c.Len(), s.around(s.when(now, 1)))
+		}
+	}
 	for first := 0; ; {
 		if s.closed.Load() {
 			return ErrClosed

@@ -104,7 +104,7 @@ func (s *Store) probe(route string) (err error) {
 			return err
 		}
 	}
-	client := s.newClient()
+	client := s.newClient(nil)
 	defer func() { _ = client.Close() }() // no call is under way
 	err = client.Process(ctx, once{redis.NewStatusCmd(ctx, "set", route[:strings.IndexByte(route, '}')+1]+"!probe", "", "ex", 1)})
 	if isUnserved(err) {

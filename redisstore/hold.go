@@ -34,6 +34,26 @@ func (s *Store) addHold(head []byte, c *limiter.Charge, id *limiter.Idempotency,
 	return append(append(head, ','), digit(extend), ']')
 }
 
+// expectHolds has the checks of the keys [first, last) of a charge use the script that knows holds, for
+// a while from an instant on.
+func (s *Store) expectHolds(c *limiter.Charge, first, last int, now limiter.Tick) {
+	for n := first; n < last; n++ {
+		if ls := c.Key(n).Rule.Limits; len(ls) > 0 {
+			s.spelled.of(ls[0]).held.Store(int64(now + holdsLinger))
+		}
+	}
+}
+
+// expectsHolds reports whether one of the keys [first, last) of a charge has met holds lately.
+func (s *Store) expectsHolds(c *limiter.Charge, first, last int, now limiter.Tick) bool {
+	for n := first; n < last; n++ {
+		if ls := c.Key(n).Rule.Limits; len(ls) > 0 && s.spelled.of(ls[0]).held.Load() > int64(now) {
+			return true
+		}
+	}
+	return false
+}
+
 func digit(is bool) byte {
 	if is {
 		return '1'

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,8 @@ type lane struct {
 	addr   string // of a Cluster
 	queue  chan *job
 	health health
+
+	loaded sync.Map // the scripts that its server has, as far as is known
 
 	used    atomic.Int64 // when it last made calls, since the store opened
 	ended   sync.Once
@@ -238,10 +241,7 @@ func (l *lane) run(jobs []*job) {
 func (l *lane) make(ctx context.Context, calls []*call) {
 	took := time.Now()
 	l.pipeline(ctx, calls)
-	again := l.missing(ctx, calls)
-	again = append(again, l.changed(calls)...)
-	again = append(again, l.strayed(calls)...)
-	if len(again) > 0 {
+	if again := l.again(calls); len(again) > 0 {
 		l.pipeline(ctx, again)
 		for _, c := range again {
 			for n := 0; n < 2 && undecided(c.err); n++ {
@@ -270,6 +270,11 @@ func (l *lane) make(ctx context.Context, calls []*call) {
 
 func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	pipe := l.client.Pipeline()
+	absent := l.absent(calls)
+	loads := make([]*redis.StringCmd, len(absent))
+	for i, s := range absent {
+		loads[i] = pipe.ScriptLoad(ctx, s.text)
+	}
 	for _, c := range calls {
 		_ = pipe.Process(ctx, c.command(ctx, false)) // adds it to the pipeline
 	}
@@ -281,48 +286,57 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	if clock != nil && clock.Err() == nil {
 		l.store.learn(limiter.TickOf(clock.Val()))
 	}
+	for i, s := range absent {
+		if loads[i].Err() == nil {
+			l.loaded.Store(s, nil)
+		}
+	}
 	for _, c := range calls {
-		c.take()
+		if c.take(); len(absent) > 0 && c.cmd.Err() == nil { // whoever has loaded it
+			l.loaded.Store(c.script, nil)
+		}
 	}
 }
 
-// missing returns the calls whose script Redis did not have, and loads the scripts.
-func (l *lane) missing(ctx context.Context, calls []*call) (again []*call) {
-	loaded := map[*script]bool{}
+// absent returns the scripts that are to be loaded before calls: all in use that the server may not
+// have, if one of the calls needs one of them. A call whose script is missing would be made only
+// after those that were sent behind it.
+func (l *lane) absent(calls []*call) (absent []*script) {
+	var last *script
 	for _, c := range calls {
-		if !isMissing(c.err) {
+		if c.script == last {
 			continue
 		}
-		if !loaded[c.script] {
-			// If this fails, the call fails again with the reason.
-			_ = l.client.ScriptLoad(ctx, c.script.text).Err()
-			loaded[c.script] = true
+		last = c.script
+		if _, has := l.loaded.Load(last); !has {
+			absent = append(absent, last)
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(l.store.scripts.note(absent...), func(s *script) bool {
+		_, has := l.loaded.Load(s)
+		return has
+	})
+}
+
+// again returns the calls that are to be made once more, in their order: those whose script the
+// server did not have; those that met a counter of another limit, with the script that adopts it;
+// and those that were given calendar windows around a wrong instant, with those around the right one.
+func (l *lane) again(calls []*call) (again []*call) {
+	for _, c := range calls {
+		switch now, strayed := c.rebound(); {
+		case isMissing(c.err):
+			l.loaded.Clear() // Redis forgets all at once
+		case errors.Is(c.err, errChanged):
+			c.adopting(l.store)
+		case strayed:
+			l.store.learn(now)
+		default:
+			continue
 		}
 		again = append(again, c)
-	}
-	return again
-}
-
-// changed returns the calls that met a counter of another limit, with the script that
-// adopts it.
-func (l *lane) changed(calls []*call) (again []*call) {
-	for _, c := range calls {
-		if errors.Is(c.err, errChanged) {
-			c.adopting(l.store)
-			again = append(again, c)
-		}
-	}
-	return again
-}
-
-// strayed returns the calls that were given calendar windows around a wrong instant,
-// with those around the right one.
-func (l *lane) strayed(calls []*call) (again []*call) {
-	for _, c := range calls {
-		if now, ok := c.rebound(); ok {
-			l.store.learn(now)
-			again = append(again, c)
-		}
 	}
 	return again
 }

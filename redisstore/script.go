@@ -5,6 +5,8 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
+	"slices"
+	"sync"
 	"sync/atomic"
 )
 
@@ -33,6 +35,21 @@ type library struct {
 	adopt, adoptIDs *script
 	refund, resets  *script
 	amend           *script
+
+	mu   sync.Mutex
+	used []*script // those that were sent, in the order in which they were first
+}
+
+// note adds scripts to those in use, and returns all that are.
+func (l *library) note(more ...*script) []*script {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range more {
+		if !slices.Contains(l.used, s) {
+			l.used = append(l.used, s)
+		}
+	}
+	return slices.Clone(l.used)
 }
 
 func newLibrary() (*library, error) {

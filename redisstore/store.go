@@ -64,7 +64,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.start = limiter.TickOf(s.opened)
 	s.timed.Store(-int64(clockEvery)) // never
 	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, s.panics.count)
-	s.client = s.newClient()
+	s.client = s.newClient(s.load)
 	h := &s.routing
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
