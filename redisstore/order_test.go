@@ -61,7 +61,9 @@ func (o *ordered) check(at *subject, rs ...weir.Request) {
 	}
 }
 
-func plain(cost int64) weir.Request { return weir.Request{Path: "/", IP: "192.0.2.1", Cost: weir.Units(cost)} }
+func plain(cost int64) weir.Request {
+	return weir.Request{Path: "/", IP: "192.0.2.1", Cost: weir.Units(cost)}
+}
 
 func reserved(id string, cost int64) weir.Request {
 	r := plain(cost)

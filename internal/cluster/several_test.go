@@ -194,3 +194,38 @@ func TestTheLastAttemptOfACheckHere(t *testing.T) {
 		t.Errorf("told %d times: %+v", told, answer)
 	}
 }
+
+// If another part denies, a limit that had room and counts that has the wait until it admits the check
+// again, also if the check's id was remembered with its charge.
+func TestADenialWaitsForWhatItCounted(t *testing.T) {
+	for name, id := range map[string]*limiter.Idempotency{
+		"no id": nil, "id": {ID: 1, Life: time.Minute}, "reservation": {ID: 1, Life: time.Minute, Hold: time.Minute},
+	} {
+		l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour, CountRejected: limiter.CountRoom})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, p, h, like := single(t, limiter.UnreachableLocal)
+		like.Key(0).Rule.Limits[0] = l
+		charge := spread(c, like, third)
+		charge.Add(*like.Key(0))
+		charge.Key(1).Index = 1
+		charge.ID = id
+		own(c, p)
+		before := &limiter.Charge{}
+		before.Add(*like.Key(0))
+		before.Key(0).Cost = 94
+		if err := c.table.Decide(h.now, before, new(limiter.Decision)); err != nil {
+			t.Fatal(err)
+		}
+		answer, told := new(limiter.Decision), 0
+		c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
+		c.Deliver(&peer.Frame{
+			From: third, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
+			Replies: []peer.Reply{{ID: drain(c)[third].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}},
+		})
+		if told != 1 || answer.Allowed || answer.Limit(1).Remaining != 1 || answer.RetryAfter < time.Minute || answer.RetryAfter != answer.Limit(1).RetryAfter {
+			t.Errorf("%s: told %d times: %v, %d left, retry after %v", name, told, answer.Allowed, answer.Limit(1).Remaining, answer.RetryAfter)
+		}
+	}
+}
