@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/unanswered"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -40,16 +40,13 @@ type Result struct {
 // settleWithin bounds a settlement. The status of the call waits for it.
 const settleWithin = 5 * time.Second
 
-// maxLater bounds the cancellations in the background. Beyond, a reservation ends with its hold.
-const maxLater = 64
-
 // settling is what [Settle] sets.
 type settling struct {
 	hold    time.Duration
 	settler Settler
 	used    func(context.Context, *Call, *Result) limiter.Cost
+	cancels *unanswered.Cancels
 	told    func(context.Context, *Call, limiter.Amended, error) // nil: nobody
-	later   chan struct{}                                        // one element for each cancellation in the background
 }
 
 // Settle turns each call that the interceptors of a server pass on into a reservation. First the
@@ -63,8 +60,9 @@ type settling struct {
 // hold should be longer than any call takes, since a settlement after it is charged in full.
 // The decider must be a [Settler], and nodes must allow refunds. Checks by other methods, by the
 // interceptors of clients, and of single messages ([PerMessage]) are not reservations. A call that
-// could not be decided, but proceeds, is not settled. It may have been reserved all the same, so it
-// is cancelled, and used is not called. If used panics, the estimate counts as used.
+// could not be decided, but proceeds, is not settled. It may have been reserved all the same, so it is cancelled,
+// in the background unless its context has ended, and used is not called. If used panics, the estimate counts as
+// used.
 func Settle(hold time.Duration, used func(context.Context, *Call, *Result) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
@@ -93,7 +91,7 @@ func OnSettled(f func(context.Context, *Call, limiter.Amended, error)) Option {
 
 func (l *Limiter) settling() *settling {
 	if l.settle == nil {
-		l.settle = &settling{later: make(chan struct{}, maxLater)}
+		l.settle = new(settling)
 	}
 	return l.settle
 }
@@ -105,6 +103,9 @@ func (l *Limiter) checkSettle() error {
 	}
 	var can bool
 	l.settle.settler, can = l.decider.(Settler)
+	if can {
+		l.settle.cancels = unanswered.NewCancels(l.settle.settler.Settle)
+	}
 	switch {
 	case l.settle.used == nil:
 		return errors.New("grpclimit: OnSettled needs Settle")
@@ -145,21 +146,20 @@ func (l *Limiter) settled(ctx context.Context, call *Call, c *check, out *Result
 	if out.Err == nil {
 		out.Err = ctx.Err()
 	}
-	returned := false
-	defer func() {
-		if !returned { // the function panicked, which goes on: the use has happened
-			_, _ = l.end(ctx, &c.request, front.Estimate(&c.decision))
-		}
-	}()
-	used := l.settle.used(ctx, call, out)
-	returned = true
+	used := limiter.Units(front.Estimate(&c.decision)) // stays if the function panics, which goes on
+	defer func() { l.finish(ctx, call, &c.request, used) }()
+	used = l.settle.used(ctx, call, out)
+}
+
+// finish settles a call with what it has used, if that is given, and tells of it.
+func (l *Limiter) finish(ctx context.Context, call *Call, q *limiter.Request, used limiter.Cost) {
 	if !used.Given() {
 		return
 	}
 	actual, err := used.Value(0)
 	var done limiter.Amended
 	if err == nil {
-		done, err = l.end(ctx, &c.request, int64(actual))
+		done, err = l.end(ctx, q, int64(actual))
 	}
 	if l.settle.told != nil {
 		l.settle.told(ctx, call, done, err)
@@ -174,28 +174,16 @@ func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (li
 	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
 }
 
-// givenUp cancels the reservation of a call that was not decided: it may have been reserved all the same.
-// If the context has ended, nobody waits for the answer. Otherwise it does so in the background, so that the answer
-// waits for no node that is silent.
+// givenUp cancels the reservation of a call that was not decided since its context, or the decider's
+// time, had ended: it may have been reserved all the same.
 func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
-	if q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden) {
-		return
-	}
-	if ctx.Err() != nil {
+	switch {
+	case q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
+	case ctx.Err() != nil:
 		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
-		return
+	default: // a client has errors of its own
+		l.settle.cancels.Begin(ctx, q)
 	}
-	select {
-	case l.settle.later <- struct{}{}:
-	default:
-		return // the hold ends by itself
-	}
-	of := *q // the memory of q is used again
-	of.Attributes = maps.Clone(q.Attributes)
-	go func() {
-		defer func() { <-l.settle.later }()
-		_, _ = l.end(ctx, &of, 0)
-	}()
 }
 
 // sending is a stream that sees what its method sends.

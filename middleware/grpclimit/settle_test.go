@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -184,6 +185,69 @@ func TestHangUpDuringTheCheck(t *testing.T) {
 	}
 }
 
+// unanswered reserves, and its own time ends before it has the answer.
+type unanswered struct{ *weir.Node }
+
+func (s unanswered) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = s.Node.CheckInto(ctx, r, d)
+	return errors.New("a node did not answer")
+}
+
+// serveOne serves a unary call by the interceptor of a limiter.
+func serveOne(l *grpclimit.Limiter) error {
+	_, err := l.UnaryServer()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil })
+	return err
+}
+
+// A call whose check was reserved, and not answered in the decider's time, keeps no estimate, also if it proceeds.
+func TestUnansweredCheck(t *testing.T) {
+	n := node(t, nil, budget)
+	none := grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
+	for want, options := range map[codes.Code][]grpclimit.Option{codes.Unavailable: {none}, codes.OK: {none, grpclimit.FailOpen()}} {
+		synctest.Test(t, func(t *testing.T) {
+			if err := serveOne(limit(t, unanswered{n}, options...)); status.Code(err) != want {
+				t.Errorf("%v, want %v", err, want)
+			}
+			synctest.Wait()
+			if got := left(t, n); got != 100 || n.Stats().Holds != 0 {
+				t.Errorf("%v: %d are left, %d holds", want, got, n.Stats().Holds)
+			}
+		})
+	}
+}
+
+// A function that panics instead of saying what was used leaves the estimate for good, and its panic
+// goes on.
+func TestUsedPanics(t *testing.T) {
+	c := newClock()
+	n := node(t, c, "  - {name: budget, cost: 40, key: [group], on_expiry: release, limits: [{limit: 100, window: 1h}]}\n")
+	told := 0
+	l := limit(t, n, grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost { panic("a test") }),
+		grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
+			if told++; err != nil || a.State != limiter.AmendDone {
+				t.Errorf("%+v, %v", a, err)
+			}
+		}))
+	func() {
+		defer func() {
+			if e := recover(); e != "a test" {
+				t.Errorf("panicked with %v", e)
+			}
+		}()
+		_ = serveOne(l)
+	}()
+	if n.Stats().Holds != 0 || told != 1 {
+		t.Errorf("%d holds, %d settlements", n.Stats().Holds, told)
+	}
+	c.at = c.at.Add(2 * time.Minute)
+	if got := left(t, n); got != 60 {
+		t.Errorf("%d are left", got)
+	}
+}
+
 // bare is a decider without reservations.
 type bare struct{ grpclimit.Decider }
 
@@ -202,45 +266,5 @@ func TestBadSettle(t *testing.T) {
 	}
 	if _, err := grpclimit.New(bare{n}, good); err == nil || !strings.Contains(err.Error(), "needs a decider with reservations") {
 		t.Error(err)
-	}
-}
-
-// silent is a decider whose answers are lost. Its settlements are sent on.
-type silent struct {
-	failing
-	settled chan int64
-}
-
-func (s silent) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
-	defer func() { s.settled <- actual }()
-	return s.Node.Settle(ctx, r, actual, ignore)
-}
-
-// A call that was reserved, and whose answer was lost, keeps no estimate.
-func TestALostAnswerIsCancelled(t *testing.T) {
-	n := silent{failing{node(t, nil, budget)}, make(chan int64, 1)}
-	l := limit(t, n, grpclimit.Settle(time.Minute, used), grpclimit.FailOpen())
-	if _, err := l.UnaryServer()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil }); err != nil {
-		t.Error(err)
-	}
-	if actual := <-n.settled; actual != 0 || left(t, n.Node) != 100 || n.Stats().Holds != 0 {
-		t.Errorf("settled with %d: %d are left, %d holds", actual, left(t, n.Node), n.Stats().Holds)
-	}
-}
-
-// If the function that says what was used panics, the estimate was used, and nothing is held any more.
-func TestAPanicOfUsedSettles(t *testing.T) {
-	n := node(t, nil, budget)
-	l := limit(t, n, grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost { panic("used") }))
-	func() {
-		defer func() {
-			if recover() != "used" {
-				t.Error("the panic is lost")
-			}
-		}()
-		_, _ = l.UnaryServer()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil })
-	}()
-	if n.Stats().Holds != 0 || left(t, n) != 60 {
-		t.Errorf("%d holds, %d left", n.Stats().Holds, left(t, n))
 	}
 }

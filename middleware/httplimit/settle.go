@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/unanswered"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -46,16 +46,13 @@ type Response struct {
 // settleWithin bounds a settlement. The end of the response waits for it.
 const settleWithin = 5 * time.Second
 
-// maxLater bounds the cancellations in the background. Beyond, a reservation ends with its hold.
-const maxLater = 64
-
 // settling is what [Settle] sets.
 type settling struct {
 	hold    time.Duration
 	settler Settler
 	used    func(*http.Request, *Response) limiter.Cost
+	cancels *unanswered.Cancels
 	told    func(*http.Request, limiter.Amended, error) // nil: nobody
-	later   chan struct{}                               // one element for each cancellation in the background
 }
 
 // Settle turns each request that [Limiter.Handler] passes on into a reservation. First the
@@ -69,8 +66,9 @@ type settling struct {
 // hold should be longer than any request takes, since a settlement after it is charged in
 // full. The decider must be a [Settler], and nodes must allow refunds. Each request has an id
 // of its own, so Settle and [ID] exclude each other. Checks by other methods are not
-// reservations. A request that could not be decided, but passes, is not settled. It may have been reserved all the
-// same, so it is cancelled, and used is not called. If used panics, the estimate counts as used.
+// reservations. A request that could not be decided, but passes, is not settled. It may have
+// been reserved all the same, so it is cancelled, in the background unless its context has ended, and used is not
+// called. If used panics, the estimate counts as used.
 func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
@@ -99,7 +97,7 @@ func OnSettled(f func(*http.Request, limiter.Amended, error)) Option {
 
 func (l *Limiter) settling() *settling {
 	if l.settle == nil {
-		l.settle = &settling{later: make(chan struct{}, maxLater)}
+		l.settle = new(settling)
 	}
 	return l.settle
 }
@@ -111,6 +109,9 @@ func (l *Limiter) checkSettle() error {
 	}
 	var can bool
 	l.settle.settler, can = l.decider.(Settler)
+	if can {
+		l.settle.cancels = unanswered.NewCancels(l.settle.settler.Settle)
+	}
 	switch {
 	case l.settle.used == nil:
 		return errors.New("httplimit: OnSettled needs Settle")
@@ -152,21 +153,20 @@ func (l *Limiter) settled(r *http.Request, c *check, seen *writer) {
 		seen.Status = http.StatusOK
 	}
 	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
-	returned := false
-	defer func() {
-		if !returned { // the function panicked, which goes on: the use has happened
-			_, _ = l.end(r.Context(), &c.request, front.Estimate(&c.decision))
-		}
-	}()
-	used := l.settle.used(r, &seen.Response)
-	returned = true
+	used := limiter.Units(front.Estimate(&c.decision)) // stays if the function panics, which goes on
+	defer func() { l.finish(r, &c.request, used) }()
+	used = l.settle.used(r, &seen.Response)
+}
+
+// finish settles a request with what it has used, if that is given, and tells of it.
+func (l *Limiter) finish(r *http.Request, q *limiter.Request, used limiter.Cost) {
 	if !used.Given() {
 		return
 	}
 	actual, err := used.Value(0)
 	var out limiter.Amended
 	if err == nil {
-		out, err = l.end(r.Context(), &c.request, int64(actual))
+		out, err = l.end(r.Context(), q, int64(actual))
 	}
 	if l.settle.told != nil {
 		l.settle.told(r, out, err)
@@ -181,28 +181,16 @@ func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (li
 	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
 }
 
-// givenUp cancels the reservation of a request that was not decided: it may have been reserved all the same.
-// If the context has ended, nobody waits for the answer. Otherwise it does so in the background, so that the answer
-// waits for no node that is silent.
+// givenUp cancels the reservation of a request that was not decided since its context, or the decider's
+// time, had ended: it may have been reserved all the same.
 func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
-	if q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden) {
-		return
-	}
-	if ctx.Err() != nil {
+	switch {
+	case q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
+	case ctx.Err() != nil:
 		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
-		return
+	default: // a client has errors of its own
+		l.settle.cancels.Begin(ctx, q)
 	}
-	select {
-	case l.settle.later <- struct{}{}:
-	default:
-		return // the hold ends by itself
-	}
-	of := *q // the memory of q is used again
-	of.Attributes = maps.Clone(q.Attributes)
-	go func() {
-		defer func() { <-l.settle.later }()
-		_, _ = l.end(ctx, &of, 0)
-	}()
 }
 
 // writer sees what a handler writes. It has the methods that handlers look for, which do

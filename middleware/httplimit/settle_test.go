@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -185,6 +186,60 @@ func TestHangUpDuringTheCheck(t *testing.T) {
 	}
 }
 
+// unanswered reserves, and its own time ends before it has the answer.
+type unanswered struct{ *weir.Node }
+
+func (s unanswered) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
+	_ = s.Node.CheckInto(ctx, r, d)
+	return errors.New("a node did not answer")
+}
+
+// A request whose check was reserved, and not answered in the decider's time, keeps no estimate, also if it passes.
+func TestUnansweredCheck(t *testing.T) {
+	n := node(t, nil, budget)
+	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
+	for want, options := range map[int][]httplimit.Option{http.StatusServiceUnavailable: {none}, http.StatusOK: {none, httplimit.FailOpen()}} {
+		synctest.Test(t, func(t *testing.T) {
+			if got := get(limited(t, unanswered{n}, options...), "/"); got.Code != want {
+				t.Errorf("status %d, want %d", got.Code, want)
+			}
+			synctest.Wait()
+			if got := left(t, n); got != 100 || n.Stats().Holds != 0 {
+				t.Errorf("status %d: %d are left, %d holds", want, got, n.Stats().Holds)
+			}
+		})
+	}
+}
+
+// A function that panics instead of saying what was used leaves the estimate for good, and its panic
+// goes on.
+func TestUsedPanics(t *testing.T) {
+	c := newClock()
+	n := node(t, c, "  - {name: budget, cost: 40, key: [ip], on_expiry: release, limits: [{limit: 100, window: 1h}]}\n")
+	told := 0
+	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { panic("a test") }),
+		httplimit.OnSettled(func(_ *http.Request, a limiter.Amended, err error) {
+			if told++; err != nil || a.State != limiter.AmendDone {
+				t.Errorf("%+v, %v", a, err)
+			}
+		}))
+	func() {
+		defer func() {
+			if e := recover(); e != "a test" {
+				t.Errorf("panicked with %v", e)
+			}
+		}()
+		get(h, "/")
+	}()
+	if n.Stats().Holds != 0 || told != 1 {
+		t.Errorf("%d holds, %d settlements", n.Stats().Holds, told)
+	}
+	c.forward(2 * time.Minute)
+	if got := left(t, n); got != 60 {
+		t.Errorf("%d are left", got)
+	}
+}
+
 // bare is a decider without reservations.
 type bare struct{ httplimit.Decider }
 
@@ -306,50 +361,5 @@ func TestSettleHidesNothing(t *testing.T) {
 	h.ServeHTTP(wrapping{p}, r)
 	if pushed != nil || p.pushed != "/style" {
 		t.Errorf("%v, %q", pushed, p.pushed)
-	}
-}
-
-// silent is a decider whose answers are lost. Its settlements are sent on.
-type silent struct {
-	*weir.Node
-	settled chan int64
-}
-
-func (s silent) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error {
-	_ = s.Node.CheckInto(ctx, r, d)
-	return errors.New("a node did not answer")
-}
-
-func (s silent) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
-	defer func() { s.settled <- actual }()
-	return s.Node.Settle(ctx, r, actual, ignore)
-}
-
-// A request that was reserved, and whose answer was lost, keeps no estimate.
-func TestALostAnswerIsCancelled(t *testing.T) {
-	n := silent{node(t, nil, budget), make(chan int64, 1)}
-	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) }), httplimit.FailOpen())
-	if got := get(h, "/"); got.Code != http.StatusOK {
-		t.Errorf("it fails open, and answers %d", got.Code)
-	}
-	if actual := <-n.settled; actual != 0 || left(t, n.Node) != 100 || n.Stats().Holds != 0 {
-		t.Errorf("settled with %d: %d are left, %d holds", actual, left(t, n.Node), n.Stats().Holds)
-	}
-}
-
-// If the function that says what was used panics, the estimate was used, and nothing is held any more.
-func TestAPanicOfUsedSettles(t *testing.T) {
-	n := node(t, nil, budget)
-	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { panic("used") }))
-	func() {
-		defer func() {
-			if recover() != "used" {
-				t.Error("the panic is lost")
-			}
-		}()
-		get(h, "/")
-	}()
-	if n.Stats().Holds != 0 || left(t, n) != 60 {
-		t.Errorf("%d holds, %d left", n.Stats().Holds, left(t, n))
 	}
 }

@@ -1,0 +1,69 @@
+package unanswered
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// What is unknown, or not answered, is cancelled once more, by what the request was at first.
+func TestCancelsAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		state limiter.AmendState
+		err   error
+		want  int
+	}{"done": {limiter.AmendDone, nil, 1}, "unknown": {limiter.AmendUnknown, nil, 2}, "failed": {limiter.AmendDone, errors.New("a test"), 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			var at []time.Time
+			c := NewCancels(func(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error) {
+				at = append(at, time.Now())
+				if r.ID != "1" || r.Attributes["a"] != "b" || actual != 0 || !ignoreUnknown || ctx.Err() != nil {
+					t.Errorf("%s: %+v, %d, %v, %v", name, r, actual, ignoreUnknown, ctx.Err())
+				}
+				return limiter.Amended{State: test.state}, test.err
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			q := limiter.Request{ID: "1", Attributes: map[string]string{"a": "b"}}
+			c.Begin(ctx, &q)
+			clear(q.Attributes)
+			q.ID = "2"
+			time.Sleep(2 * cancelWithin)
+			if len(at) != test.want || len(at) == 2 && at[1].Sub(at[0]) != cancelAgain {
+				t.Errorf("%s: cancelled at %v", name, at)
+			}
+		})
+	}
+}
+
+// There are so many cancellations at a time, and each ends in its time.
+func TestCancelsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var began atomic.Int64
+		c := NewCancels(func(ctx context.Context, _ limiter.Request, _ int64, _ bool) (limiter.Amended, error) {
+			began.Add(1)
+			<-ctx.Done()
+			return limiter.Amended{}, ctx.Err()
+		})
+		for range maxCancels + 10 {
+			c.Begin(t.Context(), new(limiter.Request))
+		}
+		synctest.Wait()
+		if n := began.Load(); n != maxCancels {
+			t.Errorf("%d began, want %d", n, maxCancels)
+		}
+		time.Sleep(cancelWithin)
+		synctest.Wait()
+		c.Begin(t.Context(), new(limiter.Request))
+		synctest.Wait()
+		if n := began.Load(); n != maxCancels+1 || len(c.under) != 1 {
+			t.Errorf("after their time %d began, %d are under way", n, len(c.under))
+		}
+		time.Sleep(cancelWithin)
+	})
+}
