@@ -34,6 +34,7 @@ func TestCancelsAgain(t *testing.T) {
 			clear(q.Attributes)
 			q.ID = "2"
 			time.Sleep(2 * cancelWithin)
+			synctest.Wait()
 			if len(at) != test.want || len(at) == 2 && at[1].Sub(at[0]) != cancelAgain {
 				t.Errorf("%s: cancelled at %v", name, at)
 			}
