@@ -208,15 +208,20 @@ func TestStalledServerIsAnOutage(t *testing.T) {
 	if asked > 10 {
 		t.Errorf("%d checks waited, one after the other, until the outage was noticed", asked)
 	}
-	began := time.Now()
-	const many = 2000
+	// A busy machine may hold up a few checks as long as the timeout, but not one in ten.
+	const many = 200
+	waited := 0
 	for range many {
+		p.was = 0
 		if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {
 			t.Fatalf("during the outage %s decides", d.Source)
 		}
+		if p.was >= faultTimeout {
+			waited++
+		}
 	}
-	if took := time.Since(began); took > many*faultTimeout/100 {
-		t.Errorf("%d checks during the outage took %v: they wait", many, took)
+	if waited > many/10 {
+		t.Errorf("%d of %d checks during the outage waited for the timeout", waited, many)
 	}
 	r.trap.Store(nil)
 	release()

@@ -111,14 +111,10 @@ func TestShutdownEndsIdleStreams(t *testing.T) {
 	if m, err := watch.Recv(); err != nil || m.Status != healthv1.HealthCheckResponse_SERVING {
 		t.Fatal(m, err)
 	}
-	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Since(begin); d > 10*time.Second {
-		t.Errorf("idle streams held the server up for %v", d)
+		t.Fatalf("idle streams hold the server up: %v", err)
 	}
 	for _, stream := range []weirv1.Limiter_CheckStreamClient{stream, never} {
 		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "stopping") {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -429,7 +430,7 @@ func TestPipeline(t *testing.T) {
 // What no client may send is answered in the protocol's form and ends its connection. Others
 // are served.
 func TestBadInput(t *testing.T) {
-	f := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
+	f := start(t, nil)
 	other := f.dial(t)
 	for what, data := range map[string]string{
 		"too many arguments":    "*100000\r\n",
@@ -448,12 +449,13 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: then %s", what, got)
 		}
 	}
-	half := f.dial(t)
+	impatient := start(t, func(o *Options) { o.within = 200 * time.Millisecond })
+	half := impatient.dial(t)
 	half.send("*1\r\n$4\r\nPI") // and nothing else
 	if got := half.read(); got != "EOF" {
 		t.Errorf("half a command: %s", got)
 	}
-	unread := f.dial(t)
+	unread := impatient.dial(t)
 	for range 200 { // it reads no reply; the server stops reading, and then gives up
 		if _, err := io.WriteString(unread, strings.Repeat(encode("COMMAND"), 500)); err != nil {
 			break
@@ -462,42 +464,73 @@ func TestBadInput(t *testing.T) {
 	if got := other.ask("PING"); got != "PONG" {
 		t.Errorf("another client: %s", got)
 	}
-	if n := f.server.large.Load(); n > 4*maxCommand {
+	if n := f.server.large.Load() + impatient.server.large.Load(); n > 4*maxCommand {
 		t.Errorf("%d bytes of buffers are left", n)
 	}
+}
+
+// inVirtualTime serves one connection over a pipe in a bubble of virtual time, with the given time
+// for a command.
+func inVirtualTime(t *testing.T, within time.Duration, ask func(*peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		node, err := weir.Open(t.Context(), weir.Config{Rules: []byte(testRules)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewServer(Options{Decider: node, AllowRequestLimits: true, within: within})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			(&conn{of: s, Conn: server}).serve(t.Context())
+			_ = server.Close()
+		}()
+		ask(&peer{t, client, bufio.NewReader(client)})
+		_ = client.Close()
+		<-served
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A command that waits for its rest has its time from when it began, however slowly its
 // bytes come.
 func TestTrickle(t *testing.T) {
-	f := start(t, func(o *Options) { o.within = 300 * time.Millisecond })
-	c := f.dial(t)
-	began := time.Now()
-	for i := 0; ; i++ {
-		if _, err := c.Write([]byte("a")); err != nil {
-			break
+	const within, apart = 300 * time.Millisecond, 20 * time.Millisecond
+	inVirtualTime(t, within, func(c *peer) {
+		began := time.Now()
+		for {
+			if _, err := c.Write([]byte("a")); err != nil {
+				break
+			}
+			time.Sleep(apart)
 		}
-		if i > 1000 {
-			t.Fatalf("after %v and %d bytes of a line it still reads", time.Since(began), i)
+		if took := time.Since(began); took < within || took > within+within/8+apart {
+			t.Errorf("a command that trickles had %v, want %v and at most an eighth more", took, within)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	})
 }
 
 // A command whose first piece comes after a long pause has its time from then on.
 func TestPiecesAfterIdling(t *testing.T) {
-	f := start(t, func(o *Options) { o.within = 300 * time.Millisecond })
-	c := f.dial(t)
-	for range 2 {
-		command := encode("WEIR.CHECK /other USER ada")
-		c.send(command[:10])
-		time.Sleep(20 * time.Millisecond)
-		c.send(command[10:])
-		if got := c.read(); !strings.HasPrefix(got, "[allowed 1") {
-			t.Fatal(got)
+	const within = 300 * time.Millisecond
+	inVirtualTime(t, within, func(c *peer) {
+		for range 2 {
+			command := encode("WEIR.CHECK /other USER ada")
+			c.send(command[:10])
+			time.Sleep(within - 1)
+			c.send(command[10:])
+			if got := c.read(); !strings.HasPrefix(got, "[allowed 1") {
+				t.Fatal(got)
+			}
+			time.Sleep(2 * within)
 		}
-		time.Sleep(400 * time.Millisecond) // longer than a command may take
-	}
+	})
 }
 
 // A connection that waits keeps no memory for replies, however long its last ones were.

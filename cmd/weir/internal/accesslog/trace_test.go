@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -271,6 +272,36 @@ func TestReadStopsAtTheBoundOfBytes(t *testing.T) {
 	trace, err := read(first.Bytes()+20*fresh, text)
 	if !errors.Is(err, ErrMemory) || trace.Len() != 21 || trace.Bytes() != first.Bytes()+20*fresh {
 		t.Errorf("long paths: %d, %d bytes, %v", trace.Len(), trace.Bytes(), err)
+	}
+}
+
+// Lines of a megabyte are read through buffers of [MaxLineBytes]: what is read ahead and what is
+// kept of one line. Nothing else grows with a line. The bytes are those that the reader took from
+// the heap, so neither the race detector nor the machine has a part in them.
+func TestLongLinesAreNotKept(t *testing.T) {
+	const lines, long = 40, 1 << 20
+	rest := strings.Repeat("x", long) + "\n"
+	var parts []io.Reader
+	for i := range lines {
+		parts = append(parts, strings.NewReader(strings.TrimSuffix(line(i, "/"), "\n")), strings.NewReader(rest))
+	}
+	src, err := Open(Stdin, io.MultiReader(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := NewTrace(1000, math.MaxInt64)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = trace.Read(src, nil)
+	runtime.ReadMemStats(&after)
+	if err != nil || trace.Len() != lines {
+		t.Fatalf("%d requests, %v", trace.Len(), err)
+	}
+	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(8*MaxLineBytes); took > most {
+		t.Errorf("%d lines of %d bytes took %d bytes of memory, more than %d", lines, long, took, most)
+	}
+	if got := cap(src.long) + src.lines.Size(); got > 3*MaxLineBytes {
+		t.Errorf("%d bytes are kept of lines, more than three times %d", got, MaxLineBytes)
 	}
 }
 
