@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
@@ -20,20 +20,50 @@ const maxKey = 200
 // keyOf returns the text that names a counter: the domain and the entries, escaped, such as
 // edge/remote_address=10.0.0.1. Of a longer one it has the begin and a hash of the whole.
 func keyOf(domain string, entries []config.Entry) string {
-	var b strings.Builder
-	b.WriteString(url.QueryEscape(domain))
+	var k keyText
+	k.escape(domain)
 	for _, e := range entries {
-		b.WriteByte('/')
-		b.WriteString(url.QueryEscape(e.Key))
-		b.WriteByte('=')
-		b.WriteString(url.QueryEscape(e.Value))
+		k.write("/")
+		k.escape(e.Key)
+		k.write("=")
+		k.escape(e.Value)
 	}
-	text := b.String()
-	if len(text) <= maxKey {
-		return text
+	if k.length <= maxKey {
+		return string(k.begin)
 	}
-	sum := sha256.Sum256([]byte(text))
-	return text[:maxKey-2*len(sum)] + hex.EncodeToString(sum[:])
+	sum := k.hash.Sum(nil)
+	return string(k.begin[:maxKey-2*len(sum)]) + hex.EncodeToString(sum)
+}
+
+// keyText is the text of a counter as it is written: its begin, and the hash of the whole. So a long
+// text is never in memory.
+type keyText struct {
+	begin  []byte // at most maxKey
+	length int
+	hash   hash.Hash // nil until the text is longer than maxKey
+}
+
+// escapeAtOnce is how many bytes of a string are escaped at a time.
+const escapeAtOnce = 4 << 10
+
+// escape writes a string of any bytes as [url.QueryEscape] has it.
+func (k *keyText) escape(text string) {
+	for len(text) > escapeAtOnce {
+		k.write(url.QueryEscape(text[:escapeAtOnce]))
+		text = text[escapeAtOnce:]
+	}
+	k.write(url.QueryEscape(text))
+}
+
+func (k *keyText) write(text string) {
+	if k.length += len(text); k.length > maxKey {
+		if k.hash == nil {
+			k.hash = sha256.New()
+			k.hash.Write(k.begin)
+		}
+		k.hash.Write([]byte(text))
+	}
+	k.begin = append(k.begin, text[:min(len(text), maxKey-len(k.begin))]...)
 }
 
 // request returns the request that charges items, which have different keys and one tenant.

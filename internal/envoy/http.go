@@ -19,8 +19,12 @@ import (
 // Configured reports whether a configuration is in force.
 func (s *Service) Configured() bool { return s.config.Load() != nil }
 
-// weightJSON is how many times larger than its text a request in JSON may become.
-const weightJSON = 64
+// maxJSON bounds a request in JSON, in bytes; such requests are made by hand. weightJSON is how many
+// times larger than its text one may become.
+const (
+	maxJSON    = 64 << 10
+	weightJSON = 64
+)
 
 // ServeJSON answers a request in JSON: 200 for OK and 429 for OVER_LIMIT, with the answer in
 // JSON. A request that is not valid gets 400, one of an unknown caller 401, one that is not
@@ -33,7 +37,7 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		}
 		http.Error(w, text, code)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessageBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if err != nil {
 		var long *http.MaxBytesError
 		if errors.As(err, &long) {
@@ -44,11 +48,11 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	taken := weightJSON * int64(len(body))
-	defer s.decoding.Add(-taken)
-	if s.decoding.Add(taken) > maxDecoded {
+	if !take(&s.decoding, taken, false) {
 		refuse(http.StatusServiceUnavailable, errBusy)
 		return
 	}
+	defer s.decoding.Add(-taken)
 	in := new(rls.RateLimitRequest)
 	if err := protojson.Unmarshal(body, in); err != nil {
 		refuse(http.StatusBadRequest, invalid("%v", err))

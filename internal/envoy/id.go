@@ -1,7 +1,11 @@
 package envoy
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/metadata"
@@ -14,10 +18,11 @@ import (
 const maxID = limiter.MaxIDBytes - len("#127+")
 
 // idOf returns the id of a request, "" if it has none. It stands under a name in an entry of
-// one or more descriptors, or in a header of the call.
-func idOf(name string, in *rls.RateLimitRequest, by *asker) (string, error) {
+// one or more descriptors, or in a header of the call. Clients of Envoy may have chosen it: of one
+// that a node does not take, and of several, it is a hash, since Envoy would let the request of an error pass.
+func idOf(name string, in *rls.RateLimitRequest, by *asker) string {
 	if name == "" {
-		return "", nil
+		return ""
 	}
 	var found []string
 	for _, d := range in.GetDescriptors() {
@@ -30,17 +35,20 @@ func idOf(name string, in *rls.RateLimitRequest, by *asker) (string, error) {
 	if found == nil {
 		found = by.header(name)
 	}
-	id := ""
-	for _, v := range found {
-		switch {
-		case len(v) > maxID:
-			return "", invalid("the id of the request, in %q, has %d bytes; at most %d are allowed", name, len(v), maxID)
-		case id != "" && v != id:
-			return "", invalid("the request has two ids in %q: give one, or the same everywhere", name)
-		}
-		id = v
+	found = slices.DeleteFunc(found, func(v string) bool { return v == "" })
+	slices.Sort(found)
+	switch found = slices.Compact(found); {
+	case len(found) == 0:
+		return ""
+	case len(found) == 1 && len(found[0]) <= maxID && utf8.ValidString(found[0]):
+		return found[0]
 	}
-	return id, nil
+	hash := sha256.New()
+	for _, v := range found {
+		one := sha256.Sum256([]byte(v))
+		hash.Write(one[:])
+	}
+	return "sha256:" + base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
 }
 
 // header returns the values of a header of the call. The asker may be nil.

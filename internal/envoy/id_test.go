@@ -39,8 +39,12 @@ func TestIDs(t *testing.T) {
 				{1, []string{"user=eve", "user=eve", "request_id=9"}, "ok; ok 10/hour left 9, 3600s; ok 10/hour left 8, 3600s; ok"},
 				{1, []string{"user=eve", "user=eve", "request_id=9"}, "ok; ok 10/hour left 8, 3600s; ok 10/hour left 8, 3600s; ok"},
 				{1, []string{"user=eve"}, "ok; ok 10/hour left 7, 3600s"},
-				{1, []string{"user=a request_id=" + strings.Repeat("x", 60)}, `the id of the request, in "request_id", has 60 bytes; at most 59 are allowed`},
-				{1, []string{"user=a request_id=1", "user=b request_id=2"}, `the request has two ids in "request_id": give one, or the same everywhere`},
+				{1, []string{"user=a request_id=" + strings.Repeat("x", 60)}, "ok; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=" + strings.Repeat("x", 60)}, "ok; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=" + strings.Repeat("x", 61)}, "ok; ok 10/hour left 8, 3600s"},
+				{1, []string{"user=a request_id=1", "user=b request_id=2"}, "ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=2", "user=b request_id=1"}, "ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=1"}, "ok; ok 10/hour left 6, 3600s"},
 			} {
 				if got := f.ask(c.hits, c.descriptors...); got != c.want {
 					t.Errorf("case %d: %s", i, got)

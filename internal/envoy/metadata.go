@@ -56,8 +56,11 @@ func described(d *ratelimit.RateLimitDescriptor) map[string]any {
 	return out
 }
 
-// valid returns a text as UTF-8.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// valid returns a text as UTF-8, at most its first 8 KiB.
+func valid(text string) string {
+	const most = 8 << 10
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
+}
 
 // mergeInto adds the values of from that to lacks. It never changes a map of from.
 func mergeInto(to, from map[string]any) {

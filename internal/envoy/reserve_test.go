@@ -69,6 +69,15 @@ func TestReservations(t *testing.T) {
 					t.Errorf("case %d: %s, want %s", i, got, c.want)
 				}
 			}
+			long := strings.Repeat("x", 60)
+			for _, id := range []string{"\xff", long} { // ids that Envoy's clients may send
+				if got := f.ask(1, "user="+id+" hits=0 request_id="+id); !strings.HasPrefix(got, "ok; ok 700/hour left 37") {
+					t.Errorf("id %q: %s", id, got)
+				}
+				if got := f.ask(1, "user="+id+" hits=400 request_id="+id); !strings.HasPrefix(got, "ok; ok 700/hour left 300") {
+					t.Errorf("id %q, settled: %s", id, got)
+				}
+			}
 			if got := f.ask(1, "user=dan hits=0 request_id=8"); got != "ok; ok 700/hour left 37, 3600s" {
 				t.Error(got)
 			}

@@ -45,6 +45,20 @@ func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimi
 	return out
 }
 
+// overLimit returns the answer for a request of n descriptors that was not counted because of what
+// clients of Envoy did. For an error Envoy would let their requests pass.
+func overLimit(s *Service, n int) *rls.RateLimitResponse {
+	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OVER_LIMIT, RawBody: s.options.Body}
+	for range n {
+		out.Statuses = append(out.Statuses, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OVER_LIMIT})
+	}
+	if s.options.Shadow {
+		s.stats.shadowed.Add(1)
+		out.OverallCode, out.RawBody = rls.RateLimitResponse_OK, nil
+	}
+	return out
+}
+
 // status returns the status of one descriptor.
 func (s *Service) status(it *item, now time.Time) *rls.RateLimitResponse_DescriptorStatus {
 	out := &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK}

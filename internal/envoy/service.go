@@ -189,6 +189,10 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 		return nil, err
 	}
 	answer := func(ctx context.Context, _ any) (any, error) {
+		if errors.Is(c.err, errBusy) {
+			_ = s.stats.refused(c.err) // it is counted
+			return overLimit(s, c.descriptors), nil
+		}
 		if c.err != nil {
 			return nil, s.stats.refused(c.err)
 		}
@@ -204,7 +208,8 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
 }
 
-// decideFor decides a request if who asks may send it, counts the call, and tells the audit.
+// decideFor decides a request if who asks may send it, counts the call, and tells the audit. What is beyond
+// the budget of who asks is over its limit: how many requests there are is up to Envoy's clients.
 func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *asker) (out *rls.RateLimitResponse, err error) {
 	begin := time.Now()
 	if err = by.admit(in, s.options.Access); err == nil {
@@ -213,6 +218,9 @@ func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *a
 	}
 	s.stats.called(time.Since(begin), err)
 	by.account(in, s.options.Audit, err)
+	if errors.Is(err, transport.ErrBudget) {
+		return overLimit(s, len(in.GetDescriptors())), nil
+	}
 	return out, err
 }
 
@@ -233,7 +241,7 @@ func statusOf(err error) error {
 		return status.Error(codes.Unauthenticated, err.Error())
 	case errors.Is(err, limiter.ErrForbidden):
 		return status.Error(codes.PermissionDenied, err.Error())
-	case errors.Is(err, errBusy), errors.Is(err, transport.ErrBudget):
+	case errors.Is(err, errBusy):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return status.FromContextError(err).Err()
@@ -325,10 +333,7 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 	if !known {
 		s.stats.noDomain.Add(1)
 	}
-	id, err := idOf(s.options.ID, in, by)
-	if err != nil {
-		return nil, err
-	}
+	id := idOf(s.options.ID, in, by)
 	items := make([]item, len(in.GetDescriptors()))
 	var replaced map[string]bool
 	for i := range items {

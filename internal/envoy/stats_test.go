@@ -31,18 +31,18 @@ func TestRefusedCallsAreCounted(t *testing.T) {
 			t.Errorf("%s: %d calls, failed %v; want %d, %d invalid, %d others", what, got.Calls, got.Failed, calls, invalid, others)
 		}
 	}
-	serve := func(data []byte) {
+	serve := func(data []byte, fails bool) {
 		t.Helper()
-		if _, err := s.serve(nil, t.Context(), func(m any) error { return m.(*call).UnmarshalWire(data) }, nil); err == nil {
-			t.Error("no error")
+		if _, err := s.serve(nil, t.Context(), func(m any) error { return m.(*call).UnmarshalWire(data) }, nil); (err != nil) != fails {
+			t.Error(err)
 		}
 	}
-	serve(over)
+	serve(over, true)
 	counted("too many descriptors", 1, 0)
-	serve([]byte{0xff})
+	serve([]byte{0xff}, true)
 	counted("no message", 1, 0)
 	s.decoding.Store(maxDecoded)
-	serve(over)
+	serve(over[:8], false) // it is over the limit
 	counted("no room", 0, 1)
 	post := func(body string, status int) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRefusedCallsAreCounted(t *testing.T) {
 	counted("no JSON", 1, 0)
 	post(`{"domain": "edge", "descriptors": [`+strings.Repeat("{},", maxDescriptors)+"{}]}", http.StatusBadRequest)
 	counted("too many descriptors of JSON", 1, 0)
-	post(strings.Repeat(" ", MaxMessageBytes+1), http.StatusRequestEntityTooLarge)
+	post(strings.Repeat(" ", maxJSON+1), http.StatusRequestEntityTooLarge)
 	counted("a long body", 1, 0)
 }
 

@@ -5,25 +5,44 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Bounds of a request. MaxMessageBytes is for the server's option of that name.
+// Bounds of a request. MaxMessageBytes is for the server's option of that name, and what gRPC and
+// envoyproxy/ratelimit take.
 const (
-	MaxMessageBytes = 64 << 10
+	MaxMessageBytes = 4 << 20
 	maxDescriptors  = 128
 	maxEntries      = 1024 // of all descriptors together
 
-	// maxDecoded bounds what is decoded at a time, in estimated bytes, and a message is
-	// estimated to become weight times as large.
+	// maxDecoded bounds what is decoded at a time, in estimated bytes. A message is estimated to
+	// become weight times as large, and each of its parts to take weightPart besides. Those of
+	// more than ordinary bytes leave half of the room to the others.
 	maxDecoded = 128 << 20
-	weight     = 8
+	weight     = 4
+	weightPart = 256
+	ordinary   = 64 << 10
 )
 
 // errBusy is returned when the requests being decided take too much memory.
 var errBusy = errors.New("too many requests are being decided: try again later")
+
+// take takes room for what is decoded, as an estimate, and reports whether there is some.
+func take(decoding *atomic.Int64, estimate int64, large bool) bool {
+	most := int64(maxDecoded)
+	if large {
+		most /= 2
+	}
+	if decoding.Add(estimate) > most {
+		decoding.Add(-estimate)
+		return false
+	}
+	return true
+}
 
 // call is one call of ShouldRateLimit. It counts the parts of its request before any are
 // built.
@@ -31,26 +50,26 @@ type call struct {
 	decoding *atomic.Int64 // bytes of all calls under way
 	taken    int64
 	size     int // of the message, in bytes
-	request  rls.RateLimitRequest
-	err      error // the request is not valid
+
+	descriptors, entries int // that the message has
+	request              rls.RateLimitRequest
+	err                  error // the request is not valid, or there is no room for it
 }
 
 // UnmarshalWire implements [transport.WireMessage]. It keeps the error for the answer,
 // since gRPC would answer that the server is broken.
 func (c *call) UnmarshalWire(data []byte) error {
-	taken := weight * int64(len(data))
 	c.size = len(data)
-	if c.decoding.Add(taken) > maxDecoded {
-		c.decoding.Add(-taken)
+	if c.err = c.count(data); c.err != nil {
+		return nil
+	}
+	estimate := weight*int64(len(data)) + weightPart*int64(c.descriptors+c.entries)
+	if !take(c.decoding, estimate, len(data) > ordinary) {
 		c.err = errBusy
 		return nil
 	}
-	c.taken = taken
-	if c.err = count(data); c.err == nil {
-		if err := proto.Unmarshal(data, &c.request); err != nil {
-			c.err = invalid("the request is not valid: %v", err)
-		}
-	}
+	c.taken = estimate
+	c.err = decodeRequest(data, &c.request)
 	return nil
 }
 
@@ -60,27 +79,98 @@ func (c *call) release() {
 	c.taken = 0
 }
 
-// Fields of RateLimitRequest and RateLimitDescriptor.
+// Fields of RateLimitRequest, RateLimitDescriptor and its Entry.
 const (
+	fieldDomain      = 1
 	fieldDescriptors = 2
-	fieldEntries     = 1
+	fieldHitsAddend  = 3
+
+	fieldEntries    = 1
+	fieldLimit      = 2
+	fieldOwnHits    = 3
+	fieldIsNegative = 4
+
+	fieldKey   = 1
+	fieldValue = 2
 )
 
 // count returns an error for a request with too many parts, or that is malformed.
-func count(data []byte) error {
-	descriptors, entries := 0, 0
-	err := each(data, fieldDescriptors, func(d []byte) error {
-		if descriptors++; descriptors > maxDescriptors {
+func (c *call) count(data []byte) error {
+	return each(data, func(f protowire.Number, d []byte, _ uint64) error {
+		if f != fieldDescriptors || d == nil {
+			return nil
+		}
+		if c.descriptors++; c.descriptors > maxDescriptors {
 			return errDescriptors()
 		}
-		return each(d, fieldEntries, func([]byte) error {
-			if entries++; entries > maxEntries {
+		return each(d, func(f protowire.Number, e []byte, _ uint64) error {
+			if f != fieldEntries || e == nil {
+				return nil
+			}
+			if c.entries++; c.entries > maxEntries {
 				return errEntries()
 			}
 			return nil
 		})
 	})
-	return err
+}
+
+// decodeRequest reads a message. What its strings have may be any bytes: they come from clients of
+// Envoy, and a decoder that refuses them would let those clients pass all limits.
+func decodeRequest(data []byte, to *rls.RateLimitRequest) error {
+	return each(data, func(f protowire.Number, value []byte, n uint64) error {
+		switch {
+		case f == fieldDomain && value != nil:
+			to.Domain = string(value)
+		case f == fieldDescriptors && value != nil:
+			d := new(ratelimit.RateLimitDescriptor)
+			to.Descriptors = append(to.Descriptors, d)
+			return decodeDescriptor(value, d)
+		case f == fieldHitsAddend && value == nil:
+			to.HitsAddend = uint32(n)
+		}
+		return nil
+	})
+}
+
+func decodeDescriptor(data []byte, to *ratelimit.RateLimitDescriptor) error {
+	return each(data, func(f protowire.Number, value []byte, n uint64) error {
+		switch {
+		case f == fieldEntries && value != nil:
+			e := new(ratelimit.RateLimitDescriptor_Entry)
+			to.Entries = append(to.Entries, e)
+			return each(value, func(f protowire.Number, value []byte, _ uint64) error {
+				switch {
+				case f == fieldKey && value != nil:
+					e.Key = string(value)
+				case f == fieldValue && value != nil:
+					e.Value = string(value)
+				}
+				return nil
+			})
+		case f == fieldLimit && value != nil:
+			if to.Limit == nil {
+				to.Limit = new(ratelimit.RateLimitDescriptor_RateLimitOverride)
+			}
+			return decodeNumbers(value, to.Limit)
+		case f == fieldOwnHits && value != nil:
+			if to.HitsAddend == nil {
+				to.HitsAddend = new(wrapperspb.UInt64Value)
+			}
+			return decodeNumbers(value, to.HitsAddend)
+		case f == fieldIsNegative && value == nil:
+			to.IsNegativeHits = protowire.DecodeBool(n)
+		}
+		return nil
+	})
+}
+
+// decodeNumbers reads a message without strings. What was read of it before stays.
+func decodeNumbers(data []byte, to proto.Message) error {
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(data, to); err != nil {
+		return invalid("the request is not valid: %v", err)
+	}
+	return nil
 }
 
 func errDescriptors() error {
@@ -91,8 +181,9 @@ func errEntries() error {
 	return invalid("the descriptors of the request have more than %d entries", maxEntries)
 }
 
-// each calls f with every value of a field that holds messages.
-func each(data []byte, of protowire.Number, f func([]byte) error) error {
+// each calls f with every field of a message: its bytes, or nil and the number that it is. Fields of
+// other kinds are left out.
+func each(data []byte, f func(field protowire.Number, value []byte, n uint64) error) error {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
@@ -102,11 +193,17 @@ func each(data []byte, of protowire.Number, f func([]byte) error) error {
 		if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
 			return malformed(n)
 		}
-		if field == of && kind == protowire.BytesType {
+		var err error
+		switch kind {
+		case protowire.BytesType:
 			value, _ := protowire.ConsumeBytes(data)
-			if err := f(value); err != nil {
-				return err
-			}
+			err = f(field, value[:len(value):len(value)], 0)
+		case protowire.VarintType:
+			v, _ := protowire.ConsumeVarint(data)
+			err = f(field, nil, v)
+		}
+		if err != nil {
+			return err
 		}
 		data = data[n:]
 	}

@@ -12,39 +12,109 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/limiter"
 )
 
-// TestDecodingHasABound: what is decoded at a time is bounded, and given back.
+// TestDecodingHasABound: what is decoded at a time is bounded, and given back. Large messages leave
+// room to the others. A call without room is over the limit, as Envoy would let the request of an error pass.
 func TestDecodingHasABound(t *testing.T) {
-	data, err := proto.Marshal(&rls.RateLimitRequest{Domain: strings.Repeat("x", MaxMessageBytes-8)})
+	for _, size := range []int{ordinary, MaxMessageBytes} {
+		s, err := NewService(Options{Decider: nothing{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := &ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}}
+		data, err := proto.Marshal(&rls.RateLimitRequest{
+			Domain: strings.Repeat("x", size-24), Descriptors: []*ratelimit.RateLimitDescriptor{one, one},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls []*call
+		for {
+			c := &call{decoding: &s.decoding}
+			if err := c.UnmarshalWire(data); err != nil {
+				t.Fatal(err)
+			}
+			if c.err != nil {
+				if !errors.Is(c.err, errBusy) {
+					t.Error(c.err)
+				}
+				break
+			}
+			calls = append(calls, c)
+		}
+		most := map[int]int{ordinary: 500, MaxMessageBytes: 3}[size]
+		if len(calls) < most || len(calls) > 2*most {
+			t.Errorf("%d messages of %d bytes at a time", len(calls), size)
+		}
+		decode := func(c any) error { return c.(*call).UnmarshalWire(data) }
+		out, err := s.serve(nil, t.Context(), decode, nil)
+		a, _ := out.(*rls.RateLimitResponse)
+		if err != nil || a.GetOverallCode() != rls.RateLimitResponse_OVER_LIMIT || len(a.GetStatuses()) != 2 {
+			t.Errorf("without room: %v, %v", out, err)
+		}
+		s.options.Shadow = true
+		out, err = s.serve(nil, t.Context(), decode, nil)
+		if a, _ = out.(*rls.RateLimitResponse); err != nil || a.GetOverallCode() != rls.RateLimitResponse_OK {
+			t.Errorf("without room, in shadow: %v, %v", out, err)
+		}
+		if size == MaxMessageBytes {
+			small := &call{decoding: &s.decoding}
+			if err := small.UnmarshalWire([]byte{0x0a, 0x01, 'x'}); err != nil || small.err != nil {
+				t.Errorf("a small message beside large ones: %v, %v", err, small.err)
+			}
+			small.release()
+		}
+		for _, c := range calls {
+			c.release()
+		}
+		if n := s.decoding.Load(); n != 0 {
+			t.Errorf("%d bytes are left over", n)
+		}
+	}
+}
+
+// What the library decodes is decoded to the same, also where parts of a message come twice.
+func TestDecodingIsThatOfTheLibrary(t *testing.T) {
+	in := &rls.RateLimitRequest{Domain: "d", HitsAddend: 7, Descriptors: []*ratelimit.RateLimitDescriptor{
+		{},
+		{Entries: []*ratelimit.RateLimitDescriptor_Entry{{}, {Key: "k", Value: "ü"}}, HitsAddend: wrapperspb.UInt64(0), IsNegativeHits: true},
+		{
+			Limit: &ratelimit.RateLimitDescriptor_RateLimitOverride{
+				RequestsPerUnit: 3, Unit: typev3.RateLimitUnit_DAY, UnitMultiplier: wrapperspb.UInt32(2),
+			},
+			HitsAddend: wrapperspb.UInt64(1 << 40),
+		},
+	}}
+	data, err := proto.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var decoding atomic.Int64
-	var calls []*call
-	for {
-		c := &call{decoding: &decoding}
-		if err := c.UnmarshalWire(data); err != nil {
-			t.Fatal(err)
-		}
-		if c.err != nil {
-			if !errors.Is(c.err, errBusy) || len(calls) < 100 {
-				t.Errorf("after %d messages: %v", len(calls), c.err)
-			}
-			c.release()
-			break
-		}
-		calls = append(calls, c)
+	twice := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), []byte{
+		0x12, 0x02, 0x08, 0x05, 0x12, 0x02, 0x10, 0x03, // a limit in two halves
+		0x1a, 0x00, 0x1a, 0x02, 0x08, 0x09, // hits, and again
+		0x20, 0x01, 0x20, 0x02, // a bool of 2
+		0x0a, 0x06, 0x0a, 0x01, 'a', 0x0a, 0x01, 'b', // a key, and another
+		0x08, 0x01, 0x7a, 0x01, 'x', 0x15, 1, 2, 3, 4, // fields of other kinds and numbers
+	})
+	data = append(data, twice...)
+	data = append(data, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01) // hits beyond 32 bits
+	c, want := &call{decoding: new(atomic.Int64)}, new(rls.RateLimitRequest)
+	if err := c.UnmarshalWire(data); err != nil || c.err != nil {
+		t.Fatal(err, c.err)
 	}
-	for _, c := range calls {
-		c.release()
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, want); err != nil {
+		t.Fatal(err)
 	}
-	if n := decoding.Load(); n != 0 {
-		t.Errorf("%d bytes are left over", n)
+	if !proto.Equal(&c.request, want) {
+		t.Errorf("%v, want %v", &c.request, want)
 	}
 }
 

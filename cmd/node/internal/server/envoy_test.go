@@ -15,6 +15,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/cluster"
 	"github.com/weirlimit/weir/internal/envoy"
@@ -140,23 +142,22 @@ func TestEnvoyBadInput(t *testing.T) {
 	}{
 		"no domain":          {&rls.RateLimitRequest{Descriptors: many[:1]}, codes.InvalidArgument, "rate limit domain must not be empty"},
 		"no descriptors":     {&rls.RateLimitRequest{Domain: "edge"}, codes.InvalidArgument, "rate limit descriptor list must not be empty"},
-		"10,000 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many}, codes.ResourceExhausted, "larger than max"},
+		"10,000 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many}, codes.InvalidArgument, "more than 128 descriptors"},
 		"200 descriptors":    {&rls.RateLimitRequest{Domain: "edge", Descriptors: many[:200]}, codes.InvalidArgument, "more than 128 descriptors"},
 		"2,000 entries":      {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{wide}}, codes.InvalidArgument, "more than 1024 entries"},
-		"a value of 1 MiB": {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
-			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: strings.Repeat("x", 1<<20)}}}}}, codes.ResourceExhausted, "larger than max"},
+		"a value of 5 MiB": {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: strings.Repeat("x", 5<<20)}}}}}, codes.ResourceExhausted, "larger than max"},
 	} {
 		_, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), x.request)
 		if status.Code(err) != x.code || !strings.Contains(status.Convert(err).Message(), x.text) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// What the client library does not send: half a message, and text that is not UTF-8.
-	for what, raw := range map[string][]byte{"half a field": {0x0a, 0x7f, 'x'}, "no UTF-8": {0x0a, 0x01, 0xff, 0x12, 0x00}} {
-		err := conn.Invoke(t.Context(), rls.RateLimitService_ShouldRateLimit_FullMethodName, raw, &rls.RateLimitResponse{}, grpc.ForceCodec(bytesCodec{}))
-		if status.Code(err) != codes.InvalidArgument {
-			t.Errorf("%s: %v", what, err)
-		}
+	// What the client library does not send: half a message.
+	const method = rls.RateLimitService_ShouldRateLimit_FullMethodName
+	err := conn.Invoke(t.Context(), method, []byte{0x0a, 0x7f, 'x'}, &rls.RateLimitResponse{}, grpc.ForceCodec(bytesCodec{}))
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("half a field: %v", err)
 	}
 	if got := askEnvoy(t, conn, "ada"); got != "OK 2" {
 		t.Errorf("afterwards: %s", got)
@@ -166,9 +167,59 @@ func TestEnvoyBadInput(t *testing.T) {
 // bytesCodec sends bytes as they are.
 type bytesCodec struct{}
 
-func (bytesCodec) Marshal(v any) ([]byte, error) { return bytes.Clone(v.([]byte)), nil }
-func (bytesCodec) Unmarshal([]byte, any) error   { return nil }
-func (bytesCodec) Name() string                  { return "proto" }
+func (bytesCodec) Marshal(v any) ([]byte, error)   { return bytes.Clone(v.([]byte)), nil }
+func (bytesCodec) Unmarshal(b []byte, v any) error { return proto.Unmarshal(b, v.(proto.Message)) }
+func (bytesCodec) Name() string                    { return "proto" }
+
+// No value that a client of Envoy can send makes an error, as Envoy would let its request pass: long ones are
+// counted by a hash, and bytes that are not UTF-8 as they are.
+func TestEnvoyCountsWhatClientsSend(t *testing.T) {
+	c, _ := plain()
+	const deep = "  - {key: path, descriptors: [{key: agent, rate_limit: {unit: year, requests_per_unit: 1}}]}\n"
+	c.Envoy, _ = envoyConfig(t, envoyFile+deep)
+	c.Envoy.Options.ID, c.Envoy.Options.Metadata = "x-request-id", true
+	conn := dial(t, start(t, c).EnvoyAddr())
+	ask := func(entries ...string) string {
+		t.Helper()
+		var raw []byte
+		for i := 0; i < len(entries); i += 2 { // by hand, as the library refuses what Envoy sends
+			var e []byte
+			e = protowire.AppendString(protowire.AppendTag(e, 1, protowire.BytesType), entries[i])
+			e = protowire.AppendString(protowire.AppendTag(e, 2, protowire.BytesType), entries[i+1])
+			raw = protowire.AppendBytes(protowire.AppendTag(raw, 1, protowire.BytesType), e)
+		}
+		in := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "edge")
+		in = protowire.AppendBytes(protowire.AppendTag(in, 2, protowire.BytesType), raw)
+		out, method := new(rls.RateLimitResponse), rls.RateLimitService_ShouldRateLimit_FullMethodName
+		if err := conn.Invoke(t.Context(), method, in, out, grpc.ForceCodec(bytesCodec{})); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("%v %d", out.GetOverallCode(), out.GetStatuses()[0].GetLimitRemaining())
+	}
+	long := strings.Repeat("x", 33<<10)
+	for _, x := range []struct {
+		entries []string
+		want    string
+	}{
+		{[]string{"path", long, "agent", long}, "OK 0"},
+		{[]string{"path", long, "agent", long}, "OVER_LIMIT 0"},
+		{[]string{"path", long, "agent", long + "y"}, "OK 0"},
+		{[]string{"user", "\xff"}, "OK 2"},
+		{[]string{"user", "\xff"}, "OK 1"},
+		{[]string{"user", "\xfe"}, "OK 2"},
+		{[]string{"user", "\ufffd"}, "OK 2"},
+		{[]string{"user", strings.Repeat("\xff", 3<<20)}, "OK 2"},
+		{[]string{"user", strings.Repeat("\xff", 3<<20)}, "OK 1"},
+		{[]string{"user", "bob", "x-request-id", long}, "OK 2"},
+		{[]string{"user", "bob", "x-request-id", long}, "OK 2"}, // again
+		{[]string{"user", "bob", "x-request-id", long + "y"}, "OK 1"},
+		{[]string{"user", "bob", "x-request-id", "\xff"}, "OK 0"},
+	} {
+		if got := ask(x.entries...); got != x.want {
+			t.Errorf("%s with a value of %d bytes: %s, want %s", x.entries[0], len(x.entries[1]), got, x.want)
+		}
+	}
+}
 
 // Three members count Envoy's requests together, in both modes.
 func TestEnvoyOnThreeMembers(t *testing.T) {
