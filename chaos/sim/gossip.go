@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/weirlimit/weir/internal/cluster/members"
 	"github.com/weirlimit/weir/internal/cluster/view"
@@ -42,14 +43,20 @@ func (n *Node) join(first bool, seeds int) {
 	w.after(w.between(0, 100*ms), n.gossip)
 }
 
+// rings has the ring of each set of names, which all worlds share: a ring never changes, and it takes longer to
+// make than all else that a view needs.
+var rings sync.Map
+
 // ring returns the ring of some names, which is always the same one.
 func (w *World) ring(names []string) (view.Ring, error) {
-	id := fmt.Sprint(names)
-	if r := w.rings[id]; r != nil {
-		return r, nil
+	id := strings.Join(names, " ")
+	if r, ok := rings.Load(id); ok {
+		return r.(*ring.Ring), nil
 	}
 	r, err := ring.New(names)
-	w.rings[id] = r
+	if err == nil {
+		rings.Store(id, r)
+	}
 	return r, err
 }
 
@@ -114,6 +121,7 @@ func (n *Node) gossip() {
 
 // updateMembers tells the membership what gossip knows.
 func (n *Node) updateMembers() {
+	n.w.fence.touch(n)
 	all := []peer.Member{n.published}
 	for _, r := range n.rumours {
 		all = append(all, r.Member)

@@ -167,6 +167,7 @@ func (n *Node) turn(timer bool, f func()) {
 	case n.paused:
 		n.inbox = append(n.inbox, happening{timer, f})
 	default:
+		n.w.fence.touch(n)
 		f()
 	}
 }

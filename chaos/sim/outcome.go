@@ -88,53 +88,6 @@ func (w *World) shared(part int) bool {
 	return owners > 1
 }
 
-// invariants hold after every event.
-func (w *World) invariants() error {
-	for _, id := range w.parts {
-		if w.split && id < table.Partitions {
-			continue // an available partition may be owned on each side
-		}
-		if err := w.oneFenced(id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// oneFenced: at most one owner of a partition can obtain acknowledgements.
-func (w *World) oneFenced(id int) error {
-	owners := 0
-	for _, n := range w.nodes {
-		if n.alive {
-			if role, _, heir, _ := n.core.Claim(id); role == peer.Owned && heir != 0 {
-				owners++
-			}
-		}
-	}
-	if owners < 2 { // as after almost every event
-		return nil
-	}
-	owner := ""
-	for _, n := range w.nodes {
-		if !n.alive {
-			continue
-		}
-		role, epoch, of, appointment := n.core.Claim(id)
-		h := w.node(of)
-		if role != peer.Owned || h == nil || !h.alive {
-			continue
-		}
-		if role, e, _, a := h.core.Claim(id); role != peer.Heir || e != epoch || a != appointment {
-			continue
-		}
-		if owner != "" {
-			return fmt.Errorf("partition %d: %s and %s can both obtain acknowledgements", id, owner, n.name)
-		}
-		owner = n.name
-	}
-	return nil
-}
-
 // settled: every node sees all, and every partition is where it belongs.
 func (w *World) settled() error {
 	live := w.live()

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -9,7 +8,6 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/internal/peerlink"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/ring"
 )
 
 // World is the virtual time, the network and the nodes of one run.
@@ -20,15 +18,15 @@ type World struct {
 	seq  int
 	todo events
 
-	size  int          // of the cluster
-	nodes []*Node      // every run of every node, in the order of their starts
+	size  int     // of the cluster
+	nodes []*Node // every run of every node, in the order of their starts
+	fence fence
 	skew  limiter.Tick // how wrong clocks may be
 	drift limiter.Tick // and become, per second
 	conns map[pair]*conn
 	split bool          // the run has splits
 	cut   map[pair]bool // what one sends does not reach the other
 
-	rings   map[string]*ring.Ring    // by their members
 	rolled  map[string]*limiter.Rule // the changed rules file that is rolled out, nil: there is none
 	keys    []*key
 	parts   []int
@@ -80,19 +78,46 @@ type event struct {
 	run func()
 }
 
+// events is a heap, the next one first. It is [container/heap] for this one type.
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) before(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	old := *e
-	x := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return x
+
+func (e *events) push(x event) {
+	*e = append(*e, x)
+	h := *e
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.before(i, up) {
+			return
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (e *events) pop() event {
+	h := *e
+	last := len(h) - 1
+	x := h[0]
+	h[0], h[last] = h[last], event{}
+	h = h[:last]
+	*e = h
+	for i := 0; ; {
+		least := i
+		for down := 2*i + 1; down <= 2*i+2 && down < last; down++ {
+			if h.before(down, least) {
+				least = down
+			}
+		}
+		if least == i {
+			return x
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
 }
 
 const epoch = 1_700_000_000 * limiter.Second
@@ -100,7 +125,7 @@ const epoch = 1_700_000_000 * limiter.Second
 func newWorld(seed uint64) *World {
 	return &World{
 		Seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), now: epoch, skew: 500 * ms,
-		codec: peerlink.NewCodec(), losses: make(map[int]int), rings: make(map[string]*ring.Ring), conns: make(map[pair]*conn), cut: make(map[pair]bool), heard: make(map[pair]bool),
+		codec: peerlink.NewCodec(), losses: make(map[int]int), conns: make(map[pair]*conn), cut: make(map[pair]bool), heard: make(map[pair]bool),
 		suspects: make(map[pair]bool), slow: make(map[pair]limiter.Tick),
 	}
 }
@@ -108,7 +133,7 @@ func newWorld(seed uint64) *World {
 // after schedules something.
 func (w *World) after(span limiter.Tick, run func()) {
 	w.seq++
-	heap.Push(&w.todo, event{w.now + max(0, span), w.seq, run})
+	w.todo.push(event{w.now + max(0, span), w.seq, run})
 }
 
 // between returns a random span.
@@ -125,7 +150,7 @@ func (w *World) chance(percent int) bool { return w.rng.IntN(100) < percent }
 func (w *World) run(span limiter.Tick, check func() error) error {
 	end := w.now + span
 	for len(w.todo) > 0 && w.todo[0].at <= end {
-		e := heap.Pop(&w.todo).(event)
+		e := w.todo.pop()
 		w.now = e.at
 		e.run()
 		if w.watchPart > 0 {
