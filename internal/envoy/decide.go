@@ -159,8 +159,14 @@ func (s *Service) each(ctx context.Context, items []item) error {
 	return s.looks(ctx, items)
 }
 
-// charge adds an item that is charged whether it is over its limit or not.
+// charge adds an item that is charged whether it is over its limit or not. What is left for several hits is
+// asked first, as statistics tell those beyond the limit from those within.
 func (b *batch) charge(it *item) {
+	if it.hits > 1 {
+		it.measuring = true
+		b.add(it, 0)
+		b.requests[len(b.requests)-1].ID = "" // it charges nothing
+	}
 	most := uint32(it.counter.Capacity()) // of a bucket its burst; no limit of the protocol is above 32 bits
 	b.add(it, min(it.hits, most))
 	if it.hits > most {
@@ -221,6 +227,10 @@ func remains(l *limiter.LimitDecision) uint32 { return uint32(min(l.Remaining, l
 // told takes an answer over. A second one about the same item adds to the first.
 func (it *item) told(d *limiter.Decision) {
 	l := d.Limit(0)
+	if it.measuring {
+		it.measuring, it.left = false, remains(l)
+		return
+	}
 	it.over = it.over || !l.Allowed
 	it.remaining, it.reset = remains(l), l.ResetAfter
 	if it.over {

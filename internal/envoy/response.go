@@ -31,7 +31,7 @@ func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimi
 		out.OverallCode, out.RawBody = rls.RateLimitResponse_OVER_LIMIT, s.options.Body
 	}
 	if s.options.Headers || s.options.RequestHeaders {
-		fields := headers(&s.options.HeaderNames, out.Statuses)
+		fields := headers(s, items, out.Statuses)
 		if s.options.Headers {
 			out.ResponseHeadersToAdd = fields
 		}
@@ -110,13 +110,23 @@ func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// headers returns the fields of a response about the limit of which the least remains.
-func headers(names *[3]string, statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
-	var least *rls.RateLimitResponse_DescriptorStatus
-	for _, st := range statuses {
-		if st.GetCurrentLimit() != nil && (least == nil || st.GetLimitRemaining() < least.GetLimitRemaining()) {
+// headers returns the fields of a response about the last limit that denies the request by itself, or else
+// the first one of which the least remains.
+func headers(s *Service, items []item, statuses []*rls.RateLimitResponse_DescriptorStatus) []*core.HeaderValue {
+	var least, denies *rls.RateLimitResponse_DescriptorStatus
+	for i, st := range statuses {
+		if st.GetCurrentLimit() == nil {
+			continue
+		}
+		if least == nil || st.GetLimitRemaining() < least.GetLimitRemaining() {
 			least = st
 		}
+		if st.GetCode() == rls.RateLimitResponse_OVER_LIMIT && !s.quota(&items[i]) {
+			denies = st
+		}
+	}
+	if denies != nil {
+		least = denies
 	}
 	if least == nil {
 		return nil
@@ -125,9 +135,9 @@ func headers(names *[3]string, statuses []*rls.RateLimitResponse_DescriptorStatu
 		return &core.HeaderValue{Key: name, Value: strconv.FormatInt(value, 10)}
 	}
 	return []*core.HeaderValue{
-		field(names[0], int64(least.GetCurrentLimit().GetRequestsPerUnit())),
-		field(names[1], int64(least.GetLimitRemaining())),
-		field(names[2], least.GetDurationUntilReset().GetSeconds()),
+		field(s.options.HeaderNames[0], int64(least.GetCurrentLimit().GetRequestsPerUnit())),
+		field(s.options.HeaderNames[1], int64(least.GetLimitRemaining())),
+		field(s.options.HeaderNames[2], least.GetDurationUntilReset().GetSeconds()),
 	}
 }
 

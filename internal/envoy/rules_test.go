@@ -234,6 +234,49 @@ func TestBodyAndHeaders(t *testing.T) {
 	}
 }
 
+// The fields tell of the last limit that denies, and else of the first one of which the least remains. A limit in
+// shadow and a quota deny nothing.
+func TestHeadersTellOfTheLimitThatDenied(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: ten, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: five, rate_limit: {unit: hour, requests_per_unit: 5}}
+  - {key: six, rate_limit: {unit: minute, requests_per_unit: 6}}
+  - {key: soft, rate_limit: {unit: second, requests_per_unit: 7}, shadow_mode: true}
+  - {key: quota, rate_limit: {unit: second, requests_per_unit: 8}, quota_mode: true}
+`
+	f := newFixture(t, file, func(o *envoy.Options) { o.Headers = true })
+	day, hour := 86400-f.node.Now().Unix()%86400, 3600-f.node.Now().Unix()%3600
+	for _, x := range []struct {
+		want        string
+		descriptors []string
+	}{
+		{"10 10 " + fmt.Sprint(day), []string{"ten=1 hits=0"}},
+		{"10 1 " + fmt.Sprint(day), []string{"ten=1 hits=9", "ten=2"}},
+		{"5 0 " + fmt.Sprint(hour), []string{"five=1 hits=6"}},
+		{"5 0 " + fmt.Sprint(hour), []string{"ten=1", "five=1"}}, // the first one has nothing left and allows
+		{"5 0 " + fmt.Sprint(hour), []string{"five=1", "ten=3"}},
+		{"10 0 " + fmt.Sprint(day), []string{"five=1", "ten=1"}}, // both deny
+		{"5 0 " + fmt.Sprint(hour), []string{"ten=1", "five=1", "ten=4"}},
+		{"7 0 1", []string{"soft=1 hits=9", "ten=4"}},
+		{"5 0 " + fmt.Sprint(hour), []string{"soft=1 hits=9", "five=1", "soft=1", "quota=1 hits=9"}},
+		{"6 5 " + fmt.Sprint(60-f.node.Now().Unix()%60), []string{"ten=5", "quota=2", "six=1", "other=1"}},
+	} {
+		out, err := f.answer(1, x.descriptors...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields []string
+		for _, h := range out.GetResponseHeadersToAdd() {
+			fields = append(fields, h.GetValue())
+		}
+		if got := strings.Join(fields, " "); got != x.want {
+			t.Errorf("%v: %s, want %s", x.descriptors, got, x.want)
+		}
+	}
+}
+
 // Limits that come with requests are forgotten where they are not used: the node holds no more
 // of them than it does, however many there were, and those of files go on to work.
 func TestLimitsOfRequestsAreForgotten(t *testing.T) {

@@ -321,6 +321,9 @@ type item struct {
 	held    held     // what it is about a reservation
 	labels  []string // of its statistics
 
+	// measuring: the next answer is about left, what the limit had before several hits in compat mode.
+	measuring bool
+	left      uint32
 	over      bool
 	remaining uint32
 	reset     time.Duration
@@ -331,7 +334,7 @@ type item struct {
 func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) ([]item, error) {
 	known := c != nil && c.Has(in.GetDomain()) || s.options.Overrides[in.GetDomain()]
 	if !known {
-		s.stats.noDomain.Add(1)
+		s.stats.noDomain.Add(uint64(len(in.GetDescriptors())))
 	}
 	id := idOf(s.options.ID, in, by)
 	items := make([]item, len(in.GetDescriptors()))

@@ -128,9 +128,9 @@ func clean(label string) string {
 	}, label)
 }
 
-// decided counts an item. All hits of one that is over its limit count as over it. Those of
-// one that is not count as within it, and as near it from the part of the limit that counts as
-// near on.
+// decided counts an item, as envoyproxy/ratelimit does. Of the hits of one that is over its limit those count
+// as over it that what was left did not cover, and those near it that were left in the part of the limit that
+// counts as near. All hits of one that is not over its limit count as within it, and those in that part as near it.
 func (s *stats) decided(it *item) {
 	if it.limit == nil || len(it.labels) == 0 {
 		return
@@ -141,20 +141,23 @@ func (s *stats) decided(it *item) {
 		return
 	}
 	c.total.Add(hits)
-	switch limit := uint64(it.limit.Requests); {
-	case it.limit.Unlimited:
-		c.within.Add(hits)
-	case it.over:
-		c.over.Add(hits)
+	limit := uint64(it.limit.Requests)
+	near := min(limit, uint64(math.Floor(float64(float32(limit)*float32(s.near)))))
+	if it.over {
+		left := min(hits, limit, uint64(it.left))
+		c.over.Add(hits - left)
+		c.near.Add(min(left, limit-near))
 		if it.limit.Shadow {
-			c.shadow.Add(hits)
+			c.shadow.Add(hits - left)
 		}
-	default:
-		c.within.Add(hits)
-		used, near := limit-min(limit, uint64(it.remaining)), uint64(math.Floor(float64(limit)*s.near))
-		if used > near {
-			c.near.Add(min(hits, used-near))
-		}
+		return
+	}
+	c.within.Add(hits)
+	if it.limit.Unlimited {
+		return
+	}
+	if used := limit - min(limit, uint64(it.remaining)); used > near {
+		c.near.Add(min(hits, used-near))
 	}
 }
 

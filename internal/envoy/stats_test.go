@@ -7,9 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -96,5 +100,87 @@ func BenchmarkSeriesBeyondTheBound(b *testing.B) {
 	for b.Loop() {
 		s.of(labels[maxSeries+i%(len(labels)-maxSeries)])
 		i++
+	}
+}
+
+// Hits that cross a limit, or the part of it that is near, count on both sides, as in envoyproxy/ratelimit.
+func TestStatisticsOfHitsThatCross(t *testing.T) {
+	const file = `
+domain: edge
+descriptors:
+  - {key: k, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: s, rate_limit: {unit: day, requests_per_unit: 10}, shadow_mode: true}
+  - {key: zero, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: u, rate_limit: {unlimited: true}}
+  - {key: other, rate_limit: {unit: day, requests_per_unit: 1}}
+`
+	parsed, err := config.Parse([]config.File{{Name: "f", Data: []byte(file)}}, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(key, value string, hits uint64) *ratelimit.RateLimitDescriptor {
+		return &ratelimit.RateLimitDescriptor{
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: key, Value: value}}, HitsAddend: wrapperspb.UInt64(hits),
+		}
+	}
+	for _, x := range []struct {
+		key  string
+		hits []uint64 // of the calls
+		want Hits
+	}{
+		{"k", []uint64{1, 1, 1}, Hits{Total: 3, Within: 3}},
+		{"k", []uint64{9, 1, 1}, Hits{Total: 11, Within: 10, Near: 2, Over: 1}},
+		{"k", []uint64{7, 5}, Hits{Total: 12, Within: 7, Near: 2, Over: 2}},
+		{"k", []uint64{9, 5, 5}, Hits{Total: 19, Within: 9, Near: 1 + 1, Over: 4 + 5}},
+		{"k", []uint64{15}, Hits{Total: 15, Near: 2, Over: 5}},
+		{"k", []uint64{15, 3, 0}, Hits{Total: 18, Near: 2, Over: 8}},
+		{"k", []uint64{10, 1 << 40}, Hits{Total: 10 + 1<<32 - 1, Within: 10, Near: 2, Over: 1<<32 - 1}},
+		{"s", []uint64{7, 5, 1}, Hits{Total: 13, Within: 7, Near: 2, Over: 3, Shadow: 3}},
+		{"zero", []uint64{3, 0}, Hits{Total: 3, Over: 3}},
+		{"u", []uint64{3, 1}, Hits{Total: 4, Within: 4}},
+	} {
+		node := weirtest.New(t, "version: 1\nrules: []\n")
+		s, err := NewService(Options{Decider: node, Algorithm: limiter.FixedWindow, Now: node.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetConfig(parsed); err != nil {
+			t.Fatal(err)
+		}
+		for i, hits := range x.hits {
+			// Beside another value of the same key in each call, which has its own counter.
+			in := &rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{
+				entry("other", fmt.Sprint(i), 1), entry(x.key, "a", hits),
+			}}
+			if _, err := s.ShouldRateLimit(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, got := range s.Stats().Limits {
+			if got.Key1 == "other" {
+				continue
+			}
+			if x.want.Domain, x.want.Key1 = "edge", x.key; got != x.want {
+				t.Errorf("%s, hits %d: %+v, want %+v", x.key, x.hits, got, x.want)
+			}
+		}
+	}
+}
+
+// A domain without a file counts for each descriptor.
+func TestUnknownDomainsCountForEachDescriptor(t *testing.T) {
+	s, err := NewService(Options{Decider: nothing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetConfig(new(config.Config)); err != nil {
+		t.Fatal(err)
+	}
+	in := &rls.RateLimitRequest{Domain: "none", Descriptors: []*ratelimit.RateLimitDescriptor{{}, {}}}
+	if _, err := s.ShouldRateLimit(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().NoDomain; n != 2 {
+		t.Errorf("%d", n)
 	}
 }

@@ -255,3 +255,36 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// An empty value is in the name of a detailed limit only, and of none whose levels share values.
+func TestLabelsOfEmptyValues(t *testing.T) {
+	const file = `
+domain: d
+descriptors:
+  - {key: route, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: path, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: host
+    value: "*"
+    share_threshold: true
+    descriptors: [{key: path, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]
+`
+	c, err := parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		entries []config.Entry
+		want    string
+	}{
+		{[]config.Entry{{"route", ""}}, "d.route"},
+		{[]config.Entry{{"route", "a"}}, "d.route_a"},
+		{[]config.Entry{{"path", ""}}, "d.path_"},
+		{[]config.Entry{{"host", "h"}, {"path", ""}}, "d.host_*.path"},
+		{[]config.Entry{{"host", "h"}, {"path", "a"}}, "d.host_*.path_a"},
+	} {
+		l, _ := c.Lookup("d", x.entries, nil)
+		if got := strings.Join(l.Labels("d", x.entries), "."); got != x.want {
+			t.Errorf("%v: %s, want %s", x.entries, got, x.want)
+		}
+	}
+}

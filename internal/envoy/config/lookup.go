@@ -127,10 +127,13 @@ func (l *Limit) Labels(domain string, entries []Entry) []string {
 		}
 		return out
 	}
+	shares := slices.ContainsFunc(l.names, func(n levelName) bool { return n.shared })
 	for i, n := range l.names {
 		text := n.text
 		if (l.detailed || n.value) && !n.shared && i < len(entries) {
-			text = entries[i].Key + "_" + entries[i].Value
+			if text = entries[i].Key; entries[i].Value != "" || l.detailed && !shares {
+				text += "_" + entries[i].Value // only a detailed one of which no level is shared has an empty value
+			}
 		}
 		out = append(out, text)
 	}

@@ -418,7 +418,7 @@ func TestEnvoyOverHTTP(t *testing.T) {
 		{"/metrics", 200, `ratelimit_service_rate_limit_over_limit{domain="edge",key1="user",key2=""} 1`},
 		{"/metrics", 200, `ratelimit_service_rate_limit_total_hits{domain="edge",key1="user",key2=""} 4`},
 		{"/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="edge",key1="user",key2=""} 1`},
-		{"/metrics", 200, `ratelimit_service_rate_limit_shadow_mode{domain="edge",key1="path_/a",key2="who_10.0.0.1_80"} 4`},
+		{"/metrics", 200, `ratelimit_service_rate_limit_shadow_mode{domain="edge",key1="path_/a",key2="who_10.0.0.1_80"} 3`},
 		{"/metrics", 200, `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 11`},
 		{"/metrics", 200, `ratelimit_service_should_rate_limit_error{err_type="invalid"} 7`},
 		{"/metrics", 200, "ratelimit_service_config_load_success 1\n"},
