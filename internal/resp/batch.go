@@ -87,7 +87,7 @@ func (c *conn) decide(ctx context.Context) {
 	defer end()
 	err := c.of.options.Decider.PeekBatchInto(ctx, b.requests, b.ds, b.peeks)
 	some, partly := errors.AsType[*limiter.BatchError](err)
-	c.made(b, n)
+	b.made(c.caller.by, n)
 	failed := 0
 	for i := range n {
 		why := err
@@ -124,9 +124,9 @@ func (c *conn) traced(ctx context.Context, method string) (context.Context, func
 	return ctx, func() { end(c.code) }
 }
 
-// made charges the caller's budget of new keys with the decisions of a batch.
-func (c *conn) made(b *batch, n int) {
-	by, ok := c.caller.by.(transport.KeyBudget)
+// made charges a caller's budget of new keys with the decisions of a batch.
+func (b *batch) made(caller transport.Caller, n int) {
+	by, ok := caller.(transport.KeyBudget)
 	if !ok || !by.CountsKeys() {
 		return
 	}

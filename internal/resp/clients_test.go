@@ -38,18 +38,32 @@ p = r.pipeline(transaction=False)
 for _ in range(3):
     p.execute_command("CL.THROTTLE", "python", 0, 1, 60)
 print(p.execute())
+p = r.pipeline()
+p.execute_command("CL.THROTTLE", "python", 0, 1, 60)
+p.echo("x")
+print(p.execute())
+p = r.pipeline()
+p.execute_command("CL.THROTTLE", "python2", 0, 1, 60)
+p.get("x")
+try:
+    p.execute()
+except redis.ResponseError as e:
+    print(str(e)[:41])
+print(r.execute_command("CL.THROTTLE", "python2", 0, 1, 60))
 print(r.delete("python"), r.execute_command("CL.THROTTLE", "python", 0, 1, 60))
 try:
     r.get("python")
 except redis.ResponseError as e:
     print(str(e)[:15])
-`}, "[0, 1, 0, -1, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n1 [0, 1, 0, -1, 60]\nunknown command\n"},
+`}, "[0, 1, 0, -1, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n" +
+			"[[1, 1, 0, 60, 60], b'x']\nCommand # 2 (GET x) of pipeline caused er\n[0, 1, 0, -1, 60]\n1 [0, 1, 0, -1, 60]\nunknown command\n"},
 		"ruby-redis": {[]string{"ruby", "-e", `
 require "redis"
 r = Redis.new(port: ` + port + `)
 p r.ping, r.call("CL.THROTTLE", "ruby", 0, 1, 60), r.call("CL.THROTTLE", "ruby", 0, 1, 60)
 p r.pipelined { |q| 2.times { q.call("CL.THROTTLE", "ruby", 0, 1, 60) } }
-`}, "\"PONG\"\n[0, 1, 0, -1, 60]\n[1, 1, 0, 60, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n"},
+p r.multi { |q| 2.times { q.call("CL.THROTTLE", "ruby2", 0, 1, 60) } }
+`}, "\"PONG\"\n[0, 1, 0, -1, 60]\n[1, 1, 0, 60, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n[[0, 1, 0, -1, 60], [1, 1, 0, 60, 60]]\n"},
 		"php-redis": {[]string{"php", "-r", `
 $r = new Redis();
 $r->connect("127.0.0.1", ` + port + `);

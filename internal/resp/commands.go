@@ -20,6 +20,8 @@ type command struct {
 	key int
 	// open commands are answered before the client has proved who it is.
 	open bool
+	// now commands are carried out at once in a transaction, too.
+	now bool
 	// check commands wait for the batch; the others are carried out when those before them
 	// are decided.
 	check bool
@@ -54,6 +56,9 @@ func newCommands() map[string]*command {
 		{name: "DEL", least: 1, most: -1, key: 1, changes: changesEach, run: doDel},
 		{name: "UNLINK", least: 1, most: -1, key: 1, changes: changesEach, run: doDel},
 		{name: "FLUSHDB", least: 0, most: 1, changes: changesOnce, run: doFlush},
+		{name: "MULTI", least: 0, most: 0, now: true, run: doMulti},
+		{name: "EXEC", least: 0, most: 0, now: true, run: doExec},
+		{name: "DISCARD", least: 0, most: 0, now: true, run: doDiscard},
 		{name: "PING", least: 0, most: 1, run: doPing},
 		{name: "ECHO", least: 1, most: 1, run: doEcho},
 		{name: "SELECT", least: 1, most: 1, run: doSelect},
@@ -62,7 +67,7 @@ func newCommands() map[string]*command {
 		{name: "CLIENT", least: 1, most: -1, run: doClient},
 		{name: "HELLO", least: 0, most: -1, open: true, run: doHello},
 		{name: "AUTH", least: 1, most: 2, open: true, run: doAuth},
-		{name: "QUIT", least: 0, most: -1, open: true, run: doQuit},
+		{name: "QUIT", least: 0, most: -1, open: true, now: true, run: doQuit},
 	} {
 		k.method = "RESP " + k.name
 		commands[k.name] = &k
@@ -97,6 +102,15 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 		c.decide(ctx) // replies come in the order of commands
 	}
 	n := len(args) - 1
+	known := k != nil && (k.open || c.caller.err == nil) && n >= k.least && (k.most < 0 || n <= k.most)
+	switch {
+	case c.multi == nil:
+	case !known:
+		c.multi.failed = true
+	case !k.now:
+		c.multi.queue(c, k, args, bytes)
+		return
+	}
 	switch {
 	case k == nil && isHTTP(args[0]):
 		c.fail("unknown", "ERR", "this is the Redis protocol, and not HTTP")

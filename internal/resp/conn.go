@@ -16,20 +16,18 @@ import (
 // conn is one connection. One goroutine serves it.
 type conn struct {
 	net.Conn
+	input
 	of *Server
 	id int64
 
-	buf    []byte // what the client has sent and is not carried out
-	extra  int    // capacity above smallBuffer
 	parser parser
 	args   []string
 	batch  *batch // while commands are carried out
 	reply  reply
-	last   *command  // which the client sent last
-	began  time.Time // when the present commands were read
-	half   time.Time // when the incomplete command in buf was first looked at
-	reads  deadline
-	writes deadline
+	multi  *transaction // nil: there is none
+	last   *command     // which the client sent last
+	began  time.Time    // when the present commands were read
+	until  struct{ read, write deadline }
 
 	caller   caller
 	known    transport.Known // who its certificate proves
@@ -69,7 +67,7 @@ func (c *conn) serve(ctx context.Context) {
 		if c.giveBatch(); !whole || !c.write(now) {
 			return
 		}
-		c.shrink()
+		c.shrink(&c.of.large)
 	}
 }
 
@@ -93,7 +91,7 @@ func (c *conn) write(now time.Time) bool {
 	if len(c.reply.buf) == 0 {
 		return true
 	}
-	if at, ok := c.writes.set(now, c.of.options.within); ok {
+	if at, ok := c.until.write.set(now, c.of.options.within); ok {
 		_ = c.SetWriteDeadline(at) // of a closed connection the next call fails
 	}
 	_, err := c.Write(c.reply.buf)
@@ -136,13 +134,13 @@ func (c *conn) read(now time.Time) bool {
 	} else {
 		c.half = time.Time{} // the next command begins when its first byte is here
 	}
-	if at, ok := c.reads.set(now, within); ok {
+	if at, ok := c.until.read.set(now, within); ok {
 		_ = c.SetReadDeadline(at)
 		if c.of.conns.Stopping() { // its own deadline may have been set before this one
 			return false
 		}
 	}
-	if len(c.buf) == cap(c.buf) && !c.grow() {
+	if len(c.buf) == cap(c.buf) && !c.grow(&c.of.large) {
 		c.reply.fail("ERR", "the server has no memory for so long a command now")
 		c.write(now)
 		return false
@@ -153,28 +151,6 @@ func (c *conn) read(now time.Time) bool {
 	transport.NoteIdle(c.Conn, false, c.began)
 	c.buf = c.buf[:len(c.buf)+n]
 	return n > 0 || err == nil
-}
-
-// grow doubles the buffer, within the bound of all connections.
-func (c *conn) grow() bool {
-	size := min(2*cap(c.buf), maxCommand+smallBuffer)
-	more := size - cap(c.buf)
-	if more <= 0 || c.of.large.Add(int64(more)) > maxLarge {
-		c.of.large.Add(-int64(max(more, 0)))
-		return false
-	}
-	c.extra += more
-	c.buf = append(make([]byte, 0, size), c.buf...)
-	return true
-}
-
-// shrink gives the memory of a long command back.
-func (c *conn) shrink() {
-	if c.extra > 0 && len(c.buf) <= smallBuffer {
-		c.buf = append(make([]byte, 0, smallBuffer), c.buf...)
-		c.of.large.Add(-int64(c.extra))
-		c.extra = 0
-	}
 }
 
 // carryOut carries out the complete commands that were read. It reports false when the
@@ -208,12 +184,8 @@ func (c *conn) carryOut(ctx context.Context) bool {
 			clear(c.args)
 		}
 		data, text = data[n:], text[n:]
-		if len(c.reply.buf) > maxReplies {
-			c.decide(ctx)
-			if c.giveBatch(); !c.write(time.Now()) {
-				return false
-			}
-			c.takeBatch()
+		if !c.spill(ctx) {
+			return false
 		}
 	}
 	c.decide(ctx)
@@ -222,6 +194,18 @@ func (c *conn) carryOut(ctx context.Context) bool {
 	}
 	c.buf = append(c.buf[:0], data...)
 	return true
+}
+
+// spill sends the replies so far if they are many. It reports false when the connection has ended.
+func (c *conn) spill(ctx context.Context) bool {
+	if len(c.reply.buf) <= maxReplies {
+		return true
+	}
+	c.decide(ctx)
+	c.giveBatch()
+	sent := c.write(time.Now())
+	c.takeBatch()
+	return sent
 }
 
 // textOf returns an argument as text. If it lies in data, that is a part of the text of

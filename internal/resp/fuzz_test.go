@@ -61,10 +61,11 @@ func FuzzCommands(f *testing.F) {
 		"CL.THROTTLE k 1 2 60 1", "WEIR.CHECK /towns USER ada COST 2", "WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 10.0.0.1",
 		"WEIR.CHECK /towns USER u ID i HOLD 1000", "WEIR.SETTLE /towns USER u ID i ACTUAL 1 IF_UNKNOWN charge", "WEIR.EXTEND /towns USER u ID i HOLD 5000 COST 1",
 		"WEIR.CANCEL /towns USER u ID i", "WEIR.PEEK /towns RULE towns", "WEIR.RESET /towns USER ada", "EVALSHA x 1 k 1 2 3 4", "SCRIPT EXISTS a b", "DEL k k",
-		"FLUSHDB", "HELLO 3 AUTH a b SETNAME c", "CLIENT SETINFO LIB-NAME x", "COMMAND DOCS", "INFO", "PING x", "QUIT",
+		"FLUSHDB", "MULTI", "EXEC", "DISCARD", "HELLO 3 AUTH a b SETNAME c", "CLIENT SETINFO LIB-NAME x", "COMMAND DOCS", "INFO", "PING x", "QUIT",
 	} {
 		f.Add([]byte(encode(text) + encode("PING")))
 		f.Add([]byte(text + "\r\n"))
+		f.Add([]byte("MULTI\r\n" + encode(text) + "EXEC\r\n"))
 	}
 	server := start(f, func(o *Options) { o.AllowRefunds = true }).server
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -72,7 +73,7 @@ func FuzzCommands(f *testing.F) {
 		s.in.Reset(data)
 		c := &conn{of: server, Conn: s}
 		c.serve(t.Context())
-		server.large.Add(-int64(c.extra)) // as Serve does
+		server.release(c) // as Serve does
 		rest, n := s.out.String(), 0
 		for ; rest != ""; n++ {
 			left, ok := skipReply(rest)

@@ -139,10 +139,18 @@ func NewServer(o Options) (*Server, error) {
 func (s *Server) Serve(l net.Listener) error {
 	return s.conns.Serve(l, func(ctx context.Context, n net.Conn) {
 		c := &conn{of: s, Conn: n, id: s.ids.Add(1)}
-		defer func() { s.large.Add(-int64(c.extra)) }()
+		defer s.release(c)
 		defer s.options.Guard.Recover(guard.RESP, nil)
 		c.serve(ctx)
 	})
+}
+
+// release takes back what a connection that has ended has of the memory for long commands.
+func (s *Server) release(c *conn) {
+	s.large.Add(-int64(c.extra))
+	if c.multi != nil {
+		s.large.Add(-c.multi.bytes)
+	}
 }
 
 // Shutdown closes the listener and the connections, each after the commands that it has

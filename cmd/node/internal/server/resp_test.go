@@ -59,6 +59,19 @@ func TestRESPOnThreeMembers(t *testing.T) {
 			}
 		}
 	}
+	pipe := clients[2].TxPipeline() // between MULTI and EXEC
+	var replies []*redis.Cmd
+	for range 3 {
+		replies = append(replies, pipe.Do(t.Context(), "CL.THROTTLE", "tx", 1, 1, 86400))
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for i, want := range []string{"[0 2 1]", "[0 2 0]", "[1 2 0]"} {
+		if out, err := replies[i].Int64Slice(); err != nil || fmt.Sprint(out[:3]) != want {
+			t.Errorf("of a transaction: %v, %v, want %s", out, err, want)
+		}
+	}
 	if n, err := clients[2].Del(t.Context(), "key-1", "key-2", "none").Result(); n != 2 || err != nil {
 		t.Errorf("DEL: %d, %v", n, err)
 	}
