@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"unicode/utf8"
 
@@ -12,10 +13,10 @@ import (
 // ParseMessages reads the messages of type ratelimit.config.ratelimit.v3.RateLimitConfig, as
 // xDS carries them, into a configuration. They mean what files with the same fields do, and
 // the same is refused. The error begins with the name of the message that is wrong.
-// share_threshold, value_to_metric and metadata are not in these messages.
+// share_threshold and value_to_metric are not in these messages.
 func ParseMessages(messages [][]byte, o Options) (*Config, error) {
 	p := &parser{options: o, config: &Config{domains: make(map[string]*level)}}
-	m := &messageReader{left: maxDescriptors}
+	m := &messageReader{left: maxDescriptors, values: maxValues}
 	for i, data := range messages {
 		root := new(fileRoot)
 		name, err := m.config(data, root)
@@ -32,8 +33,11 @@ func ParseMessages(messages [][]byte, o Options) (*Config, error) {
 	return p.config, nil
 }
 
-// messageReader decodes messages. It counts descriptors before it makes any.
-type messageReader struct{ left int }
+// maxValues bounds the values in the metadata of all messages together.
+const maxValues = 100_000
+
+// messageReader decodes messages. It counts descriptors and values of metadata before it makes any.
+type messageReader struct{ left, values int }
 
 // field is one field of a message. Of number and bytes, the one of its kind is set.
 type field struct {
@@ -68,6 +72,8 @@ func fields(data []byte, f func(*field) error) error {
 		switch kind {
 		case protowire.VarintType:
 			v.number, _ = protowire.ConsumeVarint(data)
+		case protowire.Fixed64Type:
+			v.number, _ = protowire.ConsumeFixed64(data)
 		case protowire.BytesType:
 			v.bytes, _ = protowire.ConsumeBytes(data)
 		default:
@@ -126,6 +132,9 @@ func (m *messageReader) descriptor(data []byte, to *[]fileDescriptor, depth int)
 			}
 			return nil
 		}
+		if f.kind != protowire.BytesType {
+			return nil
+		}
 		switch f.id {
 		case 1:
 			return f.text(&d.Key)
@@ -138,11 +147,81 @@ func (m *messageReader) descriptor(data []byte, to *[]fileDescriptor, depth int)
 			return policy(f.bytes, d.RateLimit)
 		case 4:
 			return m.descriptor(f.bytes, &d.Descriptors, depth+1)
+		case 8:
+			if d.Metadata == nil {
+				d.Metadata = make(map[string]any)
+			}
+			return m.object(f.bytes, d.Metadata, 0)
 		}
 		return nil
 	})
 	*to = append(*to, d)
 	return err
+}
+
+// object decodes a google.protobuf.Struct into a map, as encoding/json has its values.
+func (m *messageReader) object(data []byte, to map[string]any, depth int) error {
+	return fields(data, func(f *field) error {
+		if f.id != 1 || f.kind != protowire.BytesType {
+			return nil
+		}
+		name, value := "", any(nil)
+		err := fields(f.bytes, func(f *field) (err error) {
+			switch {
+			case f.kind != protowire.BytesType:
+			case f.id == 1:
+				err = f.text(&name)
+			case f.id == 2:
+				value, err = m.value(f.bytes, depth+1)
+			}
+			return err
+		})
+		to[name] = value
+		return err
+	})
+}
+
+// value decodes a google.protobuf.Value.
+func (m *messageReader) value(data []byte, depth int) (out any, err error) {
+	if m.values--; m.values < 0 {
+		return nil, fmt.Errorf("error parsing metadata: there are more than %d values: use fewer", maxValues)
+	}
+	if depth > maxDepth {
+		return nil, fmt.Errorf("error parsing metadata: it is nested more than %d levels deep", maxDepth)
+	}
+	err = fields(data, func(f *field) error {
+		switch {
+		case f.id == 1 && f.kind == protowire.VarintType:
+			out = nil
+		case f.id == 2 && f.kind == protowire.Fixed64Type:
+			out = math.Float64frombits(f.number)
+		case f.id == 3 && f.kind == protowire.BytesType:
+			text := ""
+			err := f.text(&text)
+			out = text
+			return err
+		case f.id == 4 && f.kind == protowire.VarintType:
+			out = f.number != 0
+		case f.id == 5 && f.kind == protowire.BytesType:
+			inner := make(map[string]any)
+			out = inner
+			return m.object(f.bytes, inner, depth)
+		case f.id == 6 && f.kind == protowire.BytesType:
+			list := []any{}
+			err := fields(f.bytes, func(f *field) error {
+				if f.id != 1 || f.kind != protowire.BytesType {
+					return nil
+				}
+				v, err := m.value(f.bytes, depth+1)
+				list = append(list, v)
+				return err
+			})
+			out = list
+			return err
+		}
+		return nil
+	})
+	return out, err
 }
 
 // maxReplaces bounds the names that one limit replaces.
@@ -163,6 +242,9 @@ func policy(data []byte, to *fileLimit) error {
 			case 3:
 				to.Unlimited = f.number != 0
 			}
+			return nil
+		}
+		if f.kind != protowire.BytesType {
 			return nil
 		}
 		switch f.id {

@@ -1,14 +1,20 @@
 package config_test
 
 import (
+	"bytes"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // message encodes fields: numbers, texts, and messages as bytes.
@@ -49,6 +55,55 @@ func TestMessages(t *testing.T) {
 	l, _ := c.Lookup("edge", []config.Entry{{Key: "user", Value: "ada"}}, nil)
 	if l == nil || l.Name != "slow" || !slices.Equal(l.Replaces, []string{"fast", "other"}) {
 		t.Errorf("%+v", l)
+	}
+}
+
+// Metadata of a message is what a google.protobuf.Struct has, and says how the limit counts under the same key.
+func TestMetadataOfMessages(t *testing.T) {
+	given := map[string]any{
+		"tier": "gold", "n": 1.5, "yes": true, "no": false, "nothing": nil, "list": []any{1.0, "two", []any{}}, "map": map[string]any{"a": map[string]any{}},
+	}
+	whole := map[string]any{"weir": map[string]any{"algorithm": "token_bucket", "burst": 20.0}}
+	maps.Copy(whole, given)
+	form, err := structpb.NewStruct(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := proto.Marshal(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3, message(1, "user", 3, message(1, 2, 2, 3), 8, data))}, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := c.Lookup("edge", []config.Entry{{Key: "user", Value: "ada"}}, nil)
+	if !reflect.DeepEqual(l.Metadata, given) {
+		t.Errorf("%v", l.Metadata)
+	}
+	if !l.Form.Own || l.Form.Algorithm != limiter.TokenBucket || l.Form.Burst != 20 {
+		t.Errorf("%+v", l.Form)
+	}
+	nested := message(3, "x")
+	for range 100 {
+		nested = message(6, message(1, nested))
+	}
+	for want, bad := range map[string][]byte{
+		"unknown key 'x'":                  message(1, message(1, "weir", 2, message(5, message(1, message(1, "x"))))),
+		"nested more than 64 levels":       message(1, message(1, "x", 2, nested)),
+		"more than 100000 values":          message(1, message(1, "x", 2, message(6, bytes.Repeat(message(1, ""), 100_001)))),
+		"a text is not valid UTF-8":        message(1, message(1, "x", 2, message(3, "\xff"))),
+		"weir has no effect":               nil,
+		"the message is not valid: unexpe": message(1, message(1, "x", 2, []byte{0x11, 1})),
+	} {
+		limit := message(1, 2, 2, 3)
+		d := message(1, "user", 3, limit, 8, bad)
+		if bad == nil {
+			d = message(1, "user", 8, data)
+		}
+		if _, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3, d)}, config.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

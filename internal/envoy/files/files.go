@@ -22,9 +22,14 @@ const (
 )
 
 // Read returns the files in a directory and those below it, by their paths. It leaves out
-// names that begin with a dot: a mounted ConfigMap has its data under such a name, and a
-// link to each file beside it. The error says which file could not be read.
-func Read(dir string) ([]config.File, error) {
+// names that begin with two dots: a mounted ConfigMap has its data under such a name, and a
+// link to each file beside it. With ignoreDots it leaves out all that begin with a dot. The
+// error says which file could not be read.
+func Read(dir string, ignoreDots bool) ([]config.File, error) {
+	hidden := ".."
+	if ignoreDots {
+		hidden = "."
+	}
 	var out []config.File
 	left := maxBytes
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -33,7 +38,7 @@ func Read(dir string) ([]config.File, error) {
 			return err
 		case path == dir && !e.IsDir() && e.Type()&fs.ModeSymlink == 0:
 			return fmt.Errorf("%s is not a directory: give the directory that has the files", dir)
-		case path != dir && strings.HasPrefix(e.Name(), "."):
+		case path != dir && strings.HasPrefix(e.Name(), hidden):
 			if e.IsDir() {
 				return fs.SkipDir
 			}

@@ -482,7 +482,7 @@ func TestOptions(t *testing.T) {
 		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
 		"redis-timeout": "15ms", "redis-nodes": "3",
-		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true",
+		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true", "envoy-ignore-dotfiles": "true", "envoy-start-without-config": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
 		"gubernator-addr": "g:8", "gubernator-http-addr": "g:9", "gubernator-zone": "Europe/Berlin",
 		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e", "auth-id-header": "f", "envoy-id": "g", "envoy-hold": "1m",
@@ -528,6 +528,9 @@ func TestOptions(t *testing.T) {
 	}
 	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains || e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
 		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota || !e.Options.Headers {
+		t.Errorf("%+v", e)
+	}
+	if e := c.Envoy; !e.IgnoreDotFiles || !e.StartWithoutConfig {
 		t.Errorf("%+v", e)
 	}
 	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} || string(e.Options.Body) != "too much" || !e.Options.Metadata ||

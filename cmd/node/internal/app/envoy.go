@@ -20,6 +20,8 @@ type envoyOptions struct {
 	ids             envoyIDs
 	mode, algorithm choice
 	merge           bool
+	ignoreDots      bool
+	start           bool // without the configuration of xds
 	shadow, quota   bool
 	headers         bool
 	answers         envoyAnswers
@@ -54,6 +56,7 @@ func newEnvoyOptions() envoyOptions {
 func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.addr, "envoy-addr", "serve Envoy's rate limit service over gRPC at `HOST:PORT` (default nowhere)")
 	f.StringVar(&o.dir, "envoy-config", "", "`DIRECTORY` with its files, in the format of envoyproxy/ratelimit; read again as they change")
+	f.BoolVar(&o.ignoreDots, "envoy-ignore-dotfiles", false, "leave out files whose names begin with a dot")
 	f.Var(&o.mode, "envoy-mode", "charge each descriptor by itself, or (atomic) all or none")
 	f.Var(&o.algorithm, "envoy-algorithm", "`ALGORITHM` of all limits of these files")
 	f.StringVar(&o.domains, "envoy-domain", "", "`DOMAIN` whose limits come with the descriptors, without a file; several with commas")
@@ -72,6 +75,7 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.http, "envoy-http-addr", "", "serve /healthcheck, /json, /rlconfig and /metrics at `HOST:PORT`; several with commas")
 	f.BoolVar(&o.needsConfig, "envoy-health-needs-config", false, "/healthcheck fails until there is a configuration")
 	f.StringVar(&o.xds.Addr, "envoy-xds", "", "take the configuration from the xDS management server at `HOST:PORT`")
+	f.BoolVar(&o.start, "envoy-start-without-config", false, "be ready, and answer, before that server has sent a configuration")
 	f.StringVar(&o.xds.NodeID, "envoy-xds-node", "default", "`ID` of this node for that server")
 	f.StringVar(&o.xds.CAFile, "envoy-xds-ca", "", "`FILE` with the authorities of that server's certificate (default: no TLS)")
 	f.StringVar(&o.xds.ServerName, "envoy-xds-server-name", "", "`NAME` in that certificate (default the host of --envoy-xds)")
@@ -95,6 +99,8 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--envoy-xds-ca, --envoy-xds-cert, --envoy-xds-key and --envoy-xds-server-name are for --envoy-xds: give it too")
 	case x.Addr != "" && new(address).Set(x.Addr) != nil:
 		return usage(cmd, "--envoy-xds %q is not valid: give HOST:PORT, such as envoy-gateway:18001", x.Addr)
+	case o.start && x.Addr == "":
+		return usage(cmd, "--envoy-start-without-config is for --envoy-xds: give it too")
 	case (x.CertFile == "") != (x.KeyFile == ""):
 		return usage(cmd, "--envoy-xds-cert and --envoy-xds-key belong together: give both or neither")
 	case !(o.near > 0 && o.near <= 1): // NaN too
@@ -124,7 +130,8 @@ const maxBody = 16 << 10
 // config returns the configuration of the service, which is wanted.
 func (o *envoyOptions) config(allowRefunds bool) (*server.EnvoyConfig, error) {
 	c := &server.EnvoyConfig{
-		Addr: string(o.addr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig, Dir: o.dir, Files: config.Options{MergeDomains: o.merge},
+		Addr: string(o.addr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig, Dir: o.dir,
+		IgnoreDotFiles: o.ignoreDots, StartWithoutConfig: o.start, Files: config.Options{MergeDomains: o.merge},
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,

@@ -94,10 +94,29 @@ func (e *ratelimitEnvironment) listeners() {
 		}
 	}
 	e.set("envoy-http-addr", http)
+	e.makeWay("admin-addr", "127.0.0.1", "8082", http)
+	e.makeWay("health-addr", "127.0.0.1", "8083", http)
 	e.set("grpc-addr", "127.0.0.1:0")
 	e.set("http-addr", "127.0.0.1:0")
 	e.turn("envoy-health-needs-config", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED")
 	e.age()
+}
+
+// makeWay moves a listener of Weir that has a port by default, and that the environment of Weir does not name, to any
+// port if an address of envoyproxy/ratelimit has that one.
+func (e *ratelimitEnvironment) makeWay(flag, host, port, http string) {
+	variable := "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	if _, named := e.values[variable]; named {
+		return
+	}
+	for _, taken := range append(strings.Split(http, ","), ":"+e.text("GRPC_PORT", "8081")) {
+		if strings.HasSuffix(taken, ":"+port) {
+			e.set(flag, net.JoinHostPort(host, "0"))
+			e.notes = append(e.notes, fmt.Sprintf("port %s is taken by a setting of envoyproxy/ratelimit, so --%s is at any port: %s names another",
+				port, flag, variable))
+			return
+		}
+	}
 }
 
 // age sets how long connections are kept.
@@ -114,8 +133,10 @@ func (e *ratelimitEnvironment) files() {
 	switch kind := e.text("CONFIG_TYPE", "FILE"); kind {
 	case "FILE":
 		e.set("envoy-config", path.Join(e.text("RUNTIME_ROOT", "/srv/runtime_data/current"), e.values["RUNTIME_SUBDIRECTORY"], e.text("RUNTIME_APPDIRECTORY", "config")))
+		e.turn("envoy-ignore-dotfiles", "RUNTIME_IGNOREDOTFILES")
 	case "GRPC_XDS_SOTW":
 		e.set("envoy-xds", e.text("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"))
+		e.turn("envoy-start-without-config", "FORCE_START_WITHOUT_INITIAL_CONFIG")
 		e.copy("envoy-xds-node", "CONFIG_GRPC_XDS_NODE_ID")
 		if e.is("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
 			if e.values["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"] == "" {

@@ -68,7 +68,7 @@ func TestRatelimitFlags(t *testing.T) {
 			"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 		}, []string{
 			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080,:19001", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-xds=envoy-gateway:18001", "--envoy-xds-node=envoy-ratelimit", "--envoy-xds-ca=/certs/ca.crt", "--envoy-xds-cert=/certs/tls.crt", "--envoy-xds-key=/certs/tls.key",
+			"--envoy-xds=envoy-gateway:18001", "--envoy-start-without-config=true", "--envoy-xds-node=envoy-ratelimit", "--envoy-xds-ca=/certs/ca.crt", "--envoy-xds-cert=/certs/tls.crt", "--envoy-xds-key=/certs/tls.key",
 			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--tls-cert=/certs/tls.crt", "--tls-key=/certs/tls.key", "--log-level=info",
 		}, "GRPC_SERVER_TLS_CA_CERT, PROMETHEUS_MAPPER_YAML, REDIS_SOCKET_TYPE, REDIS_URL, RUNTIME_WATCH_ROOT"},
 		"what has no effect": {[]string{
@@ -77,6 +77,18 @@ func TestRatelimitFlags(t *testing.T) {
 			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
 			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
 		}, "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL, DISABLE_STATS, GRPC_MAX_CONNECTION_AGE_GRACE, STATS_FLUSH_INTERVAL"},
+		"files with dots, at Weir's own ports": {[]string{"RUNTIME_IGNOREDOTFILES=true", "PORT=8082", "GRPC_PORT=8083"}, []string{
+			"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8082", "--admin-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0",
+			"--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config", "--envoy-ignore-dotfiles=true",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=warn",
+		}, "port 8082 is taken by a setting of envoyproxy/ratelimit, so --admin-addr is at any port: WEIR_ADMIN_ADDR names another"},
+		"metrics at a port of Weir's, which the environment moves": {[]string{
+			"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:8082", "GRPC_PORT=8083", "WEIR_ADMIN_ADDR=off", "WEIR_HEALTH_ADDR=127.0.0.1:9999", "LOG_LEVEL=error",
+		}, []string{
+			"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8080,:8082", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
+		}, ""},
 		"all modes": {[]string{
 			"SHADOW_MODE=1", "QUOTA_MODE=true", "RESPONSE_DYNAMIC_METADATA=true", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true",
 			"LIMIT_RESET_HEADER=x-reset", "NEAR_LIMIT_RATIO=0.9", "MERGE_DOMAIN_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HOST=10.0.0.1", "PORT=80",

@@ -27,10 +27,15 @@ type EnvoyConfig struct {
 	// NeedsConfig makes /healthcheck fail until a configuration is in force.
 	NeedsConfig bool
 	// Dir has the files with descriptors; it is followed as it changes. Empty: none.
-	Dir string
+	// IgnoreDotFiles leaves out those whose names begin with a dot.
+	Dir            string
+	IgnoreDotFiles bool
 	// XDS, if not nil, is the management server that has the descriptors, in place of Dir.
-	// Without either only the domains of Options.Overrides are served.
-	XDS *EnvoyXDS
+	// Without either only the domains of Options.Overrides are served. Until it has sent a first
+	// configuration the node is not ready, and connections to Addr are closed, unless
+	// StartWithoutConfig is set.
+	XDS                *EnvoyXDS
+	StartWithoutConfig bool
 	// Files says how the files, or the resources of XDS, are read.
 	Files config.Options
 	// Options are those of the service. Decider, Access and Audit are filled in.
@@ -93,7 +98,7 @@ func (s *Server) openEnvoy() (err error) {
 		e.site = s.envoySite()
 	}
 	if c.Dir != "" {
-		found, err := files.Read(c.Dir)
+		found, err := files.Read(c.Dir, c.IgnoreDotFiles)
 		if err != nil {
 			return err
 		}
@@ -210,6 +215,32 @@ func (s *Server) listenEnvoy(ctx context.Context) (err error) {
 	return nil
 }
 
+// errNoEnvoyConfig is why a node is not ready.
+var errNoEnvoyConfig = errors.New("no rate limit configuration loaded: the management server of --envoy-xds has sent none yet")
+
+// waits reports whether the service waits for the first configuration of a management server.
+func (e *envoyServer) waits() bool {
+	return e.config != nil && e.config.XDS != nil && !e.config.StartWithoutConfig && !e.service.Configured()
+}
+
+// gate is a listener that closes connections at once while the service waits. For an answer without a
+// configuration Envoy would let the request pass; a connection that fails may make it ask another node.
+type gate struct {
+	net.Listener
+	of *envoyServer
+}
+
+// Accept implements [net.Listener].
+func (g gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil || !g.of.waits() {
+			return c, err
+		}
+		_ = c.Close() // nothing was sent
+	}
+}
+
 // runEnvoy starts the service's goroutines.
 func (s *Server) runEnvoy(ctx context.Context) {
 	e := &s.envoy
@@ -217,7 +248,7 @@ func (s *Server) runEnvoy(ctx context.Context) {
 		return
 	}
 	s.background.start("the server of Envoy's rate limit service", func() {
-		if err := e.server.Serve(e.listener, nil); err != nil {
+		if err := e.server.Serve(gate{e.listener, e}, nil); err != nil {
 			s.failed <- err
 		}
 	})
@@ -262,7 +293,7 @@ func (s *Server) followEnvoy(ctx context.Context) {
 // lookEnvoy reads the directory once. last is the hash of the reading before.
 func (s *Server) lookEnvoy(last [sha256.Size]byte) [sha256.Size]byte {
 	e, log := &s.envoy, s.config.Log
-	found, err := files.Read(e.config.Dir)
+	found, err := files.Read(e.config.Dir, e.config.IgnoreDotFiles)
 	if err != nil {
 		if text := err.Error(); text != e.failed {
 			e.failed = text

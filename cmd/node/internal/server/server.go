@@ -354,7 +354,10 @@ func (s *Server) ready() error {
 	if s.stopping.Load() {
 		return errStopping
 	}
-	return s.node.Ready()
+	if err := s.node.Ready(); err != nil || !s.envoy.waits() {
+		return err
+	}
+	return errNoEnvoyConfig
 }
 
 // Node returns the node, for use in the same process.

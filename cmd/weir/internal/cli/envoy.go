@@ -17,13 +17,13 @@ func (a *app) envoyCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  oneOf("envoy"),
 	}
-	var merge bool
+	var merge, ignoreDots bool
 	check := &cobra.Command{
 		Use:   "check DIRECTORY",
 		Short: "Check the files that a node serves with --envoy-config",
 		Long: `Reads the files in a directory and those below it, in the format of
-envoyproxy/ratelimit, and reports the first error. Files whose names begin with a dot
-are left out.
+envoyproxy/ratelimit, and reports the first error. Names that begin with two dots are
+left out.
 
 Exit status: 0 if all are valid, 1 if not.`,
 		Example: `  weir envoy check /etc/ratelimit
@@ -35,7 +35,7 @@ Exit status: 0 if all are valid, 1 if not.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			found, err := files.Read(args[0])
+			found, err := files.Read(args[0], ignoreDots)
 			if err != nil {
 				return err
 			}
@@ -50,6 +50,7 @@ Exit status: 0 if all are valid, 1 if not.`,
 		},
 	}
 	check.Flags().BoolVar(&merge, "merge-domains", false, "let several files describe one domain")
+	check.Flags().BoolVar(&ignoreDots, "ignore-dotfiles", false, "leave out files whose names begin with a dot")
 	cmd.AddCommand(check)
 	return cmd
 }

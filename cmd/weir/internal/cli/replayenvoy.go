@@ -162,7 +162,7 @@ func (a *app) replayEnvoy(ctx context.Context, o replayOptions, logs []string) e
 
 // load reads the files, and finds the domain.
 func (o *replayEnvoyOptions) load() (*config.Config, string, error) {
-	found, err := files.Read(o.dir)
+	found, err := files.Read(o.dir, false)
 	if err != nil {
 		return nil, "", err
 	}
