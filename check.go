@@ -43,14 +43,10 @@ func (n *Node) Peek(ctx context.Context, r Request) (Decision, error) {
 //
 // Allow(ctx, key, limits...) is Check of the request {Path: key, Limits: limits}; check
 // that request for another cost, to refund or to reset it. The errors are those of
-// Check. Without limits, or with a key of more than 256 bytes, the error wraps
-// [ErrInvalid].
+// Check. Without limits the error wraps [ErrInvalid].
 func (n *Node) Allow(ctx context.Context, key string, limits ...*Limit) (Decision, error) {
 	if len(limits) == 0 {
 		return Decision{}, fmt.Errorf("%w: Allow of key %.100q has no limits: give at least one", ErrInvalid, key)
-	}
-	if len(key) > limiter.MaxKeyBytes {
-		return Decision{}, fmt.Errorf("%w: the key of Allow has %d bytes, at most %d are allowed: shorten it, or give a hash of it", ErrInvalid, len(key), limiter.MaxKeyBytes)
 	}
 	return n.Check(ctx, Request{Path: key, Limits: limits})
 }

@@ -184,7 +184,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func TestBatch(t *testing.T) {
 	ctx := context.Background()
 	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [2/hour]}]}`)})
-	rs := []weir.Request{{Path: "/"}, {Path: "/", Cost: weir.Units(-1)}, {Path: "/"}, {Path: strings.Repeat("x", 300)}, {Path: "/"}}
+	rs := []weir.Request{{Path: "/"}, {Path: "/", Cost: weir.Units(-1)}, {Path: "/"}, {Path: strings.Repeat("x", 9000)}, {Path: "/"}}
 	ds := make([]weir.Decision, len(rs))
 	err := n.CheckBatchInto(ctx, rs, ds)
 	var bad *weir.BatchError

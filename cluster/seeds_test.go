@@ -266,8 +266,8 @@ func handlersOfDenialsAndErrors(t *testing.T, w *seedWorld) {
 			t.Errorf("the handler of denials was told %s", rec.Body)
 		}
 	}
-	rec := get(h, "/block", as(strings.Repeat("x", limiter.MaxKeyBytes+1)))
-	if rec.Code != http.StatusBadGateway || !strings.Contains(rec.Body.String(), "256") {
+	rec := get(h, "/block", as(strings.Repeat("x", limiter.MaxFieldBytes+1)))
+	if rec.Code != http.StatusBadGateway || !strings.Contains(rec.Body.String(), "8192") {
 		t.Errorf("what cannot be decided: %d %s", rec.Code, rec.Body)
 	}
 }

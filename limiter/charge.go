@@ -110,7 +110,9 @@ const (
 	MaxKeys = 16
 	// MaxLimits is the most limits of one rule.
 	MaxLimits = 16
-	// MaxKeyBytes is the greatest length of all values of one key together, in bytes.
+	// MaxKeyBytes is the greatest length of all values of one key together, in bytes, at which
+	// names of keys show them as they are. Longer values are counted, too, and shown by their
+	// begins and hashes.
 	MaxKeyBytes = 256
 	// MaxKeyParts is the most parts of one key.
 	MaxKeyParts = 8

@@ -1,9 +1,13 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/address"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // HostAttribute is the name of the attribute that "host" and "not_host" match on. A
@@ -16,19 +20,19 @@ const (
 	maxIPText   = 64  // bytes of an address with a zone; a longer text is no address
 )
 
-// address is the address of a request, read when a condition first asks for it. It may be
+// requestAddress is the address of a request, read when a condition first asks for it. It may be
 // a network: the middlewares count an IPv6 address as its /64.
-type address struct {
+type requestAddress struct {
 	read bool
-	net  netip.Prefix // the zero value: the request has no valid address
+	net  netip.Prefix // the zero value: the request has no address
 }
 
 // in reports whether the address, or all of the network, is in one of the prefixes. text
-// is the request's. An IPv4 address in IPv6 form (::ffff:10.0.0.1) counts as the IPv4
-// address, and a zone is ignored. A text that is no address is in none.
-func (a *address) in(prefixes []netip.Prefix, text string) bool {
+// is the request's.
+func (a *requestAddress) in(prefixes []netip.Prefix, text string) bool {
 	if !a.read {
-		a.read, a.net = true, parseAddress(text)
+		a.read = true
+		a.net, _ = readIP(text)
 	}
 	for i := range prefixes {
 		if prefixes[i].Contains(a.net.Addr()) && prefixes[i].Bits() <= a.net.Bits() {
@@ -38,58 +42,85 @@ func (a *address) in(prefixes []netip.Prefix, text string) bool {
 	return false
 }
 
-func parseAddress(text string) netip.Prefix {
-	if text == "" || len(text) > maxIPText {
-		return netip.Prefix{}
+// readIP reads the address, or the network, of a request: all of its spellings become one. A
+// port, a zone, and the bits of a network beyond its length are ignored, and an IPv4 address in
+// IPv6 form (::ffff:10.0.0.1) is the IPv4 address.
+func readIP(text string) (netip.Prefix, bool) {
+	if len(text) > maxIPText {
+		return netip.Prefix{}, false
 	}
-	if strings.IndexByte(text, '/') >= 0 {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return netip.Prefix{}
-		}
-		return p
+	if strings.IndexByte(text, '/') < 0 {
+		a, ok := address.Parse(text)
+		return netip.PrefixFrom(a, a.BitLen()), ok
 	}
-	if zone := strings.IndexByte(text, '%'); zone >= 0 {
-		text = text[:zone]
-	}
-	addr, err := netip.ParseAddr(text)
+	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}
+		return netip.Prefix{}, false
 	}
-	addr = addr.Unmap()
-	return netip.PrefixFrom(addr, addr.BitLen())
+	if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), true
 }
 
-// canonicalIP returns an address, or a network, in the form in which all its spellings
-// count as one: 9.9.9.9 for ::ffff:9.9.9.9, 2001:db8::1 for 2001:DB8:0:0::1, and fe80::1
-// for fe80::1%eth0, since conditions ignore the zone, too. Any other text is returned as
-// it is. It allocates only if the form differs.
-func canonicalIP(text string) string {
-	if strings.IndexByte(text, ':') < 0 || len(text) > maxIPText {
-		return text // an IPv4 address has one form
+// checkIP returns an error for a text that is neither an address nor a network: as a key it would
+// be a counter of its own, and it would be in no network of a condition.
+func checkIP(text string) error {
+	if isIPv4(text) {
+		return nil
 	}
-	var room [maxIPText + 8]byte
-	var out []byte
-	if strings.IndexByte(text, '/') >= 0 {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return text
-		}
-		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-		}
-		out = p.AppendTo(room[:0])
-	} else {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return text
-		}
-		out = a.WithZone("").Unmap().AppendTo(room[:0])
+	if _, ok := readIP(text); !ok {
+		return fmt.Errorf("%w: the ip is %s, which is neither an address nor a network: give the caller's address alone, or none if it is not known", limiter.ErrInvalid, quote(text))
 	}
-	if string(out) == text {
+	return nil
+}
+
+// isIPv4 reports whether a text is an IPv4 address in its only form. It is quicker than parsing.
+func isIPv4(text string) bool {
+	dots, digits, n := 0, 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case '0' <= c && c <= '9':
+			if n = 10*n + int(c-'0'); digits > 0 && n < 10 || n > 255 {
+				return false
+			}
+			digits++
+		case c == '.' && digits > 0 && dots < 3:
+			dots, digits, n = dots+1, 0, 0
+		default:
+			return false
+		}
+	}
+	return dots == 3 && digits > 0
+}
+
+// appendIP appends an address, or a network, in the form in which it is counted: 9.9.9.9 for
+// ::ffff:9.9.9.9 and for 9.9.9.9:80, and 2001:db8::/64 for 2001:DB8::1, as an address of IPv6 counts
+// as its network of [address.IPv6Bits]. A network counts as it is given. A text that is neither is
+// appended as it is; [checkIP] refuses requests with one.
+func appendIP(dst []byte, text string) []byte {
+	if text == "" || isIPv4(text) {
+		return append(dst, text...)
+	}
+	p, ok := readIP(text)
+	if !ok {
+		return append(dst, text...)
+	}
+	if strings.IndexByte(text, '/') < 0 {
+		p = address.Counted(p.Addr(), address.IPv6Bits)
+	}
+	if p.IsSingleIP() {
+		return p.Addr().AppendTo(dst)
+	}
+	return p.AppendTo(dst)
+}
+
+// countedIP returns what appendIP appends.
+func countedIP(text string) string {
+	if text == "" || isIPv4(text) {
 		return text
 	}
-	return string(out)
+	return string(appendIP(nil, text))
 }
 
 // normalized decodes a list of what parse reads, sorts it, and drops what is in it twice.

@@ -39,7 +39,7 @@ type amount struct {
 }
 
 // of returns the cost of a check.
-func (c *costs) of(r *limiter.Request, ip *address) uint64 {
+func (c *costs) of(r *limiter.Request, ip *requestAddress) uint64 {
 	for i := range c.methods {
 		if equalUpper(c.methods[i].method, r.Method) {
 			return c.methods[i].cost

@@ -174,7 +174,7 @@ func FuzzParse(f *testing.F) {
 		}
 		var c limiter.Charge
 		for _, path := range []string{"/a", "", "/a"} {
-			r := limiter.Request{Path: path, User: "u", Method: "GET", IP: "i"}
+			r := limiter.Request{Path: path, User: "u", Method: "GET", IP: "1.1.1.1"}
 			if _, err := s.Resolve(&r, &c); err != nil {
 				continue
 			}

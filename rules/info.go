@@ -163,7 +163,7 @@ func (s *Set) Matching(r *limiter.Request) []string {
 		return []string{r.Rule}
 	}
 	out := []string{}
-	var ip address
+	var ip requestAddress
 	for _, i := range s.paths.match(r.Path, nil) {
 		u := &s.rules[i]
 		if !u.plain && !u.match.accepts(r, &ip) {

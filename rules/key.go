@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dchest/siphash"
 
@@ -54,11 +52,11 @@ func (p *part) value(r *limiter.Request) (v string, standIn bool) {
 		return r.Path, false
 	case partUser:
 		if r.User == "" {
-			return canonicalIP(r.IP), true
+			return countedIP(r.IP), true
 		}
 		return r.User, false
 	case partIP:
-		return canonicalIP(r.IP), false
+		return countedIP(r.IP), false
 	case partGroup:
 		return groupOf(r), false
 	case partMethod:
@@ -71,11 +69,16 @@ func (p *part) value(r *limiter.Request) (v string, standIn bool) {
 
 // missing reports whether a request lacks the part.
 func (p *part) missing(r *limiter.Request) bool {
-	if p.kind == partRule {
+	switch p.kind {
+	case partRule:
 		return false
+	case partUser:
+		return r.User == ""
+	case partIP:
+		return r.IP == ""
 	}
-	v, standIn := p.value(r)
-	return standIn || v == ""
+	v, _ := p.value(r)
+	return v == ""
 }
 
 // key is one counter of a rule: its parts, and the secret key of its hash.
@@ -123,15 +126,15 @@ type outcome uint8
 const (
 	keyHashed outcome = iota
 	keySkipped
-	keyTooLong
+	keyLong // it does not fit the buffer
 )
 
 // shortKey is enough bytes for most keys. The stack is cleared before use, so a buffer
 // for the longest key would cost as much as finding the rule.
 const shortKey = 96
 
-// hash returns the identity of the request's counter. It does not allocate and keeps
-// nothing.
+// hash returns the identity of the request's counter, or that the key is skipped. It keeps nothing,
+// and allocates only for values of more than [limiter.MaxKeyBytes].
 func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 	var buf [shortKey]byte
 	var (
@@ -144,7 +147,7 @@ func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 		n, o = k.encode(r, buf[:])
 	}
 	switch o {
-	case keyTooLong:
+	case keyLong:
 		return k.hashLong(r)
 	case keySkipped:
 		return limiter.Hash{}, o
@@ -154,8 +157,14 @@ func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 }
 
 func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
-	var buf [(maxKeyParts+1)*headerBytes + limiter.MaxKeyBytes + limiter.MaxTenantBytes]byte
-	n, o := k.encode(r, buf[:])
+	const more = (maxKeyParts+1)*headerBytes + limiter.MaxTenantBytes
+	var room [more + limiter.MaxKeyBytes]byte
+	buf := room[:]
+	n, o := k.encode(r, buf)
+	if o == keyLong {
+		buf = make([]byte, more+k.bytes(r))
+		n, o = k.encode(r, buf)
+	}
 	if o != keyHashed {
 		return limiter.Hash{}, o
 	}
@@ -165,28 +174,28 @@ func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
 
 // encode writes what identifies the counter among those of its rule.
 func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
-	room := limiter.MaxKeyBytes
 	for i := range k.parts {
 		p := &k.parts[i]
 		if k.skip && p.missing(r) {
 			return 0, keySkipped
 		}
-		v, standIn := r.Path, false
+		v := r.Path
 		switch { // without a call for what most keys have
 		case p.kind == partPath:
 		case p.kind == partUser && r.User != "":
 			v = r.User
+		case p.kind == partUser || p.kind == partIP:
+			if n = encodeIP(r.IP, buf, n, p.kind == partUser); n < 0 {
+				return 0, keyLong
+			}
+			continue
 		default:
-			v, standIn = p.value(r)
+			v, _ = p.value(r)
 		}
-		if room -= len(v); room < 0 || n+headerBytes+len(v) > len(buf) {
-			return 0, keyTooLong
+		if n+headerBytes+len(v) > len(buf) {
+			return 0, keyLong
 		}
-		header := uint16(len(v))
-		if standIn {
-			header |= standInBit
-		}
-		binary.LittleEndian.PutUint16(buf[n:], header)
+		binary.LittleEndian.PutUint16(buf[n:], uint16(len(v)))
 		n += headerBytes
 		end := n + copy(buf[n:], v)
 		if p.kind == partMethod {
@@ -202,8 +211,26 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 	return n, keyHashed
 }
 
-// encodePlain is encode for a plain key of a request with a user, which most are: it takes half as long. What
-// does not fit buf is too long.
+// encodeIP writes an address after the first n bytes, without a copy of it. It returns the length
+// then, -1 if it does not fit.
+func encodeIP(ip string, buf []byte, n int, standIn bool) int {
+	at := n + headerBytes
+	if at > len(buf) {
+		return -1
+	}
+	size := len(appendIP(buf[at:at], ip))
+	if at+size > len(buf) { // then it was appended elsewhere
+		return -1
+	}
+	header := uint16(size)
+	if standIn {
+		header |= standInBit
+	}
+	binary.LittleEndian.PutUint16(buf[n:], header)
+	return at + size
+}
+
+// encodePlain is encode for a plain key of a request with a user, which most are: it takes half as long.
 func (k *key) encodePlain(r *limiter.Request, buf *[shortKey]byte) (n int, o outcome) {
 	for i := range k.parts {
 		v := ""
@@ -226,7 +253,7 @@ func (k *key) encodePlain(r *limiter.Request, buf *[shortKey]byte) (n int, o out
 // appendPart writes a header and a value after the first n bytes.
 func appendPart(buf *[shortKey]byte, n int, header uint16, v string) (int, outcome) {
 	if n < 0 || n > shortKey-headerBytes || len(v) > shortKey-headerBytes-n {
-		return 0, keyTooLong
+		return 0, keyLong
 	}
 	binary.LittleEndian.PutUint16(buf[n:], header)
 	return n + headerBytes + copy(buf[n+headerBytes:], v), keyHashed
@@ -240,7 +267,7 @@ const tenantHeader = 0xfffe
 // appendTenant writes the tenant after the n bytes of the parts.
 func appendTenant(tenant string, buf []byte, n int) (int, outcome) {
 	if n+headerBytes+len(tenant) > len(buf) {
-		return 0, keyTooLong
+		return 0, keyLong
 	}
 	binary.LittleEndian.PutUint16(buf[n:], tenantHeader)
 	return n + headerBytes + copy(buf[n+headerBytes:], tenant), keyHashed
@@ -262,65 +289,6 @@ func (k *key) String() string {
 		names[i] = p.String()
 	}
 	return "[" + strings.Join(names, ", ") + "]"
-}
-
-// appendName appends the displayed name of the key: the values, separated by colons.
-func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
-	for i := range k.parts {
-		if i > 0 {
-			dst = append(dst, ':')
-		}
-		switch p := &k.parts[i]; p.kind {
-		case partRule:
-			dst = appendEscaped(dst, rule)
-		case partMethod:
-			dst = appendEscaped(dst, upper(r.Method))
-		default:
-			v, _ := p.value(r)
-			dst = appendEscaped(dst, v)
-		}
-	}
-	return dst
-}
-
-// appendEscaped appends a value as UTF-8. It percent-escapes what has a meaning in key
-// names, what could confuse a terminal, and bytes that are not UTF-8.
-func appendEscaped(dst []byte, s string) []byte {
-	for i := 0; ; {
-		plain := i
-		for i < len(s) && isPlain(s[i]) {
-			i++
-		}
-		dst = append(dst, s[plain:i]...)
-		if i == len(s) {
-			return dst
-		}
-		if c := s[i]; c < utf8.RuneSelf {
-			dst = appendByte(dst, c)
-			i++
-		} else {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 || r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) { // no UTF-8, or not to be seen
-				for _, c := range []byte(s[i : i+n]) {
-					dst = appendByte(dst, c)
-				}
-			} else {
-				dst = append(dst, s[i:i+n]...)
-			}
-			i += n
-		}
-	}
-}
-
-// isPlain reports whether appendEscaped copies a byte.
-func isPlain(c byte) bool {
-	return ' ' <= c && c < 0x7f && c != '%' && c != ':' && c != '{' && c != '}'
-}
-
-// appendByte appends a byte in percent-encoding.
-func appendByte(dst []byte, c byte) []byte {
-	const hex = "0123456789ABCDEF"
-	return append(dst, '%', hex[c>>4], hex[c&15])
 }
 
 // key decodes the parts of one counter.

@@ -37,7 +37,7 @@ func (m *matcher) acceptsPath(path string) bool {
 
 // accepts reports whether the request fulfils all conditions except those on the path,
 // which the index has checked. ip is the request's address, for all rules of the request.
-func (m *matcher) accepts(r *limiter.Request, ip *address) bool {
+func (m *matcher) accepts(r *limiter.Request, ip *requestAddress) bool {
 	switch {
 	case len(m.methods) > 0 && !containsUpper(m.methods, r.Method),
 		len(m.notMethods) > 0 && containsUpper(m.notMethods, r.Method),

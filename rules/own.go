@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -58,10 +57,7 @@ func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) erro
 				return nil
 			}
 		}
-		hash, outcome := k.hash(r)
-		if outcome == keyTooLong {
-			return tooLong("rule "+strconv.Quote(limiter.RequestRule), k, r)
-		}
+		hash, _ := k.hash(r) // no part of it is skipped
 		rule := s.ownRule(r, limits)
 		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index)}) {
 			return &fullError{limiter.RequestRule}

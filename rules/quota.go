@@ -247,7 +247,7 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
 // Keys of the charge from number first on belong to the rule, so they are not those of a
 // quota; those before may be, if another rule that matches draws on it.
-func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules, cost uint64, first int) (unzoned *Unzoned, _ error) {
+func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules, cost uint64, first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
 		if !which.have(w.quota.limiter) {

@@ -67,7 +67,7 @@ type Unzoned struct {
 //   - a request that is too large (see [limiter.Request.CheckSize]), before any
 //     pattern runs on it,
 //   - a cost out of range,
-//   - values of a key above [limiter.MaxKeyBytes],
+//   - an IP that is neither an address, with or without a port, nor a network,
 //   - a rule or a quota whose keys are all skipped because the request lacks a part of each,
 //   - more than [limiter.MaxKeys] counters,
 //   - a named rule that does not exist,
@@ -89,6 +89,11 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 	c.Clear()
 	if err := r.CheckSize(); err != nil {
 		return Match{}, err
+	}
+	if r.IP != "" {
+		if err := checkIP(r.IP); err != nil {
+			return Match{}, err
+		}
 	}
 	if len(r.Limits) > 0 {
 		return s.resolveOwn(r, c)
@@ -133,7 +138,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 	m := u.alone()
 	if u.counts {
 		var err error
-		if m.Unzoned, err = u.charge(r, c, &address{}, rulesAll); err != nil {
+		if m.Unzoned, err = u.charge(r, c, &requestAddress{}, rulesAll); err != nil {
 			c.Clear()
 			return Match{}, err
 		}
@@ -220,7 +225,7 @@ func (w whichRules) have(r *limiter.Rule) bool {
 // the ones that its path matches.
 func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
 	var (
-		ip    address
+		ip    requestAddress
 		first *rule // the one that m names
 		h     holding
 	)
@@ -306,7 +311,7 @@ func (u *rule) chargeOne(r *limiter.Request, c *limiter.Charge) bool {
 
 // charge adds the counters of one rule and of the quotas on which it draws. It returns the
 // first of them whose default zone counts, nil if there is none.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *address, which whichRules) (unzoned *Unzoned, err error) {
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules) (unzoned *Unzoned, err error) {
 	cost := u.costs.def
 	if r.Cost.Given() {
 		cost, _ = r.Cost.Value(0) // Resolve has checked its range
@@ -336,14 +341,8 @@ func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, fi
 	}
 	for i := range n.keys {
 		hash, outcome := n.keys[i].hash(r)
-		switch outcome {
-		case keySkipped:
+		if outcome == keySkipped {
 			continue
-		case keyTooLong:
-			if n.limiter.Shadow {
-				continue
-			}
-			return nil, tooLong(n.String(), &n.keys[i], r)
 		}
 		if first > 0 && merge(c, first, rule, i, cost) {
 			added = true
@@ -378,11 +377,6 @@ func (e *fullError) Error() string {
 
 // Unwrap returns [limiter.ErrInvalid].
 func (*fullError) Unwrap() error { return limiter.ErrInvalid }
-
-func tooLong(what string, k *key, r *limiter.Request) error {
-	return fmt.Errorf("%w: the values of key %s of %s have %d bytes together; at most %d are allowed: shorten them, or give a hash of a long value",
-		limiter.ErrInvalid, k, what, k.bytes(r), limiter.MaxKeyBytes)
-}
 
 func (n *counters) nothingToCount() error {
 	names := make([]string, len(n.keys))

@@ -163,7 +163,7 @@ rules:
 - {name: a, continue: true, keys: [[ip], [user], [method], [group], [path], ["attr:x"], ["attr:y"], [rule, ip]], limits: [1/second]}
 - {name: b, keys: [[ip], [user]], limits: [1/second]}
 `, rules.Options{})
-	r := limiter.Request{IP: "X", User: "X", Method: "X", Group: "X", Path: "X", Attributes: map[string]string{"x": "X", "y": "X"}}
+	r := limiter.Request{IP: "1.1.1.1", User: "1.1.1.1", Method: "1.1.1.1", Group: "1.1.1.1", Path: "1.1.1.1", Attributes: map[string]string{"x": "1.1.1.1", "y": "1.1.1.1"}}
 	var c limiter.Charge
 	if _, err := s.Resolve(&r, &c); err != nil || c.Len() != 10 {
 		t.Fatalf("%d keys, %v", c.Len(), err)
@@ -393,7 +393,7 @@ func TestRequestLimits(t *testing.T) {
 	hash := func(user, ip string) limiter.Hash {
 		return keyOf(t, s, limiter.Request{Path: "/p", User: user, IP: ip, Limits: []*limiter.Limit{newLimit(t, "z")}}).Hash
 	}
-	if k.Hash != hash("u", "2.2.2.2") || hash("", "u") == hash("u", "") || hash("", "a") == hash("", "b") {
+	if k.Hash != hash("u", "2.2.2.2") || hash("", "1.1.1.1") == hash("1.1.1.1", "") || hash("", "1.1.1.1") == hash("", "1.1.1.2") {
 		t.Error("limits of a request do not count by path and user, or by address without one")
 	}
 }
@@ -421,14 +421,12 @@ rules:
 	}{
 		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 53)}, "invalid: cost 9007199254740992 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"key too long", limiter.Request{Path: "/" + long, User: "123456"}, "invalid: the values of key [path, user] of rule \"rest\" have 257 bytes together; at most 256 are allowed: shorten them, or give a hash of a long value"},
 		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
-		{"too many keys", limiter.Request{Path: "/many/more", IP: "i", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
+		{"too many keys", limiter.Request{Path: "/many/more", IP: "1.1.1.1", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
 		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
 		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\": give them names"},
 		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"own limits, key", limiter.Request{Limits: two[:1], Path: long, User: long}, "invalid: the values of key [path, user] of rule \"request\" have 500 bytes together; at most 256 are allowed: shorten them, or give a hash of a long value"},
 	} {
 		var c limiter.Charge
 		c.Add(limiter.Key{})
@@ -437,18 +435,13 @@ rules:
 			t.Errorf("%s: got %v, %+v and %d keys; want %s", test.name, err, m, c.Len(), test.want)
 		}
 	}
-	// At the bound all is well.
+	// Up to a bound the values of a key are shown.
 	if got := resolve(t, s, limiter.Request{Path: "/" + long, User: "12345"}); got != "rest 1: /"+long+":12345*1" {
 		t.Errorf("a key of 256 bytes: %q", got)
 	}
 	// An experiment makes no request invalid.
 	if got := resolve(t, s, limiter.Request{Path: "/shadow"}); got != "shadow 1: unlimited" {
 		t.Errorf("a shadow rule without a key: %q", got)
-	}
-	r := limiter.Request{Path: "/shadow", IP: "i", Attributes: map[string]string{"x": long + long}}
-	var c limiter.Charge
-	if m, err := s.Resolve(&r, &c); err != nil || m.Rule != "shadow" || c.Len() != 1 {
-		t.Errorf("a shadow rule with a long key: %+v, %v, %d keys", m, err, c.Len())
 	}
 }
 
@@ -510,7 +503,7 @@ rules:
 	for _, path := range []string{"/a/b/17", "/none", long} {
 		allocs := testing.AllocsPerRun(100, func() {
 			var c limiter.Charge
-			r := limiter.Request{Path: path, Method: "get", User: "u", IP: "i", Attributes: attributes}
+			r := limiter.Request{Path: path, Method: "get", User: "u", IP: "1.1.1.1", Attributes: attributes}
 			if m, err := s.Resolve(&r, &c); err != nil || m.Count == 0 {
 				t.Fatal(m, err)
 			}

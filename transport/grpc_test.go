@@ -199,7 +199,8 @@ func TestBadCallsOverGRPC(t *testing.T) {
 	}{
 		{"a negative cost", check(&weirv1.CheckRequest{Cost: new(int64(-1))}), codes.InvalidArgument, "cost -1 is out of range"},
 		{"a huge cost", check(&weirv1.CheckRequest{Cost: new(int64(1 << 62))}), codes.InvalidArgument, "out of range"},
-		{"a key above 256 bytes", check(&weirv1.CheckRequest{User: strings.Repeat("u", 257)}), codes.InvalidArgument, "at most 256"},
+		{"a user above 8 KiB", check(&weirv1.CheckRequest{User: strings.Repeat("u", 8193)}), codes.InvalidArgument, "the user has 8193 bytes; at most 8192"},
+		{"two addresses", check(&weirv1.CheckRequest{Ip: "203.0.113.9, 10.0.0.1"}), codes.InvalidArgument, "neither an address nor a network"},
 		{"an unknown rule", check(&weirv1.CheckRequest{Rule: "nine"}), codes.InvalidArgument, `no rule "nine"`},
 		{"17 attributes", check(&weirv1.CheckRequest{Attributes: attributes}), codes.InvalidArgument, "17 attributes; at most 16"},
 		// B5: on the wire only where the operator allows it.
@@ -271,8 +272,8 @@ func TestBadColumns(t *testing.T) {
 	if out.Error != nil || len(out.Errors) != 1 || !slices.Equal(out.Errors[0].Checks, []uint32{0, 1}) || !strings.Contains(out.Errors[0].Message, `no rule "nine"`) {
 		t.Errorf("an unknown rule: %v", out)
 	}
-	long := strings.Repeat("u", 257)
-	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 257, 3, 3}, Costs: []int64{1, 1, -1, limiter.MaxUnits + 1}})
+	long := strings.Repeat("u", 8193)
+	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 8193, 3, 3}, Costs: []int64{1, 1, -1, limiter.MaxUnits + 1}})
 	if !slices.Equal(out.Flags, []byte{1, 128, 128, 128}) || len(out.Errors) != 3 || out.Remaining[0] != 2 {
 		t.Errorf("one good check among bad ones: %v", out)
 	}

@@ -67,6 +67,9 @@ func house() []row {
 			no(imports, "it keeps values, and does not know what they are", "ours", "third-party"),
 			clocks("now is passed in"),
 		)},
+		{path: "internal/address", floor: 0, knows: "addresses of callers, and what of them is counted", never: join(
+			no(imports, "everything that reads an address uses it", "ours", "third-party"),
+		)},
 		{path: "internal/smallfile", floor: 0, knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: 0, knows: "which word was probably meant"},
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},

@@ -1,10 +1,13 @@
 package front
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/address"
 )
 
 // Chain is the form in which proxies pass on the caller's address.
@@ -22,10 +25,6 @@ const (
 	Single
 )
 
-// DefaultIPv6Bits is how many leading bits of an IPv6 address count. One customer
-// usually has a network of that size, and can use any address in it.
-const DefaultIPv6Bits = 64
-
 // maxHops bounds how many proxies are followed. Beyond it the last proxy reached counts
 // as the caller.
 const maxHops = 32
@@ -38,7 +37,7 @@ type Addresses struct {
 	// Chain is the form that they use.
 	Chain Chain
 	// IPv6Bits is how many leading bits of an IPv6 address count, 1 to 128; 0 means
-	// [DefaultIPv6Bits].
+	// [address.IPv6Bits].
 	IPv6Bits int
 }
 
@@ -71,7 +70,7 @@ func Trust(networks []netip.Prefix) ([]netip.Prefix, error) {
 // it, and not by what a stranger wrote. values are the values of the field, in the
 // order of arrival.
 func (a *Addresses) Client(remote netip.Addr, values []string) netip.Addr {
-	at := plain(remote)
+	at := address.Plain(remote)
 	if !a.trusts(at) {
 		return at
 	}
@@ -87,7 +86,7 @@ func (a *Addresses) walk(at netip.Addr, values []string) netip.Addr {
 		if len(values) != 1 {
 			return at
 		}
-		if next, ok := ParseAddr(values[0]); ok {
+		if next, ok := address.Parse(values[0]); ok {
 			return next
 		}
 		return at
@@ -95,7 +94,7 @@ func (a *Addresses) walk(at netip.Addr, values []string) netip.Addr {
 	hops := 0
 	for _, value := range slices.Backward(values) {
 		for hop := range a.hops(value) {
-			next, ok := ParseAddr(hop)
+			next, ok := address.Parse(hop)
 			if hops++; !ok || hops > maxHops {
 				return at
 			}
@@ -148,59 +147,12 @@ func (a *Addresses) trusts(at netip.Addr) bool {
 // 2001:db8::/64, except ::1, which is this machine and no customer's network. It returns an
 // empty string for an invalid address.
 func (a *Addresses) Text(at netip.Addr) string {
-	at = plain(at)
-	bits := a.IPv6Bits
-	if bits == 0 {
-		bits = DefaultIPv6Bits
+	if !at.IsValid() {
+		return ""
 	}
-	if !at.IsValid() || at.Is4() || at.IsLoopback() || bits >= 128 {
-		if !at.IsValid() {
-			return ""
-		}
-		return at.String()
+	p := address.Counted(address.Plain(at), cmp.Or(a.IPv6Bits, address.IPv6Bits))
+	if p.Addr().Is4() || p.Addr().IsLoopback() {
+		return p.Addr().String()
 	}
-	p, err := at.Prefix(bits)
-	if err != nil {
-		return at.String()
-	}
-	return p.String()
-}
-
-// plain unwraps an IPv4 address in IPv6 and removes the zone. A zone is a local name of
-// a link, and callers on that link must not be able to choose it.
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
-
-// ParseAddr parses an address with or without a port, with or without the brackets of
-// IPv6, and with surrounding blanks: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
-// [2001:db8::1] and [2001:db8::1]:80. The result has no zone and no IPv4 inside IPv6.
-func ParseAddr(s string) (netip.Addr, bool) {
-	s = strings.Trim(s, " \t")
-	if rest, ok := strings.CutPrefix(s, "["); ok {
-		host, port, ok := strings.Cut(rest, "]")
-		if !ok || port != "" && (port[0] != ':' || !isPort(port[1:])) {
-			return netip.Addr{}, false
-		}
-		a, err := netip.ParseAddr(host)
-		return plain(a), err == nil && a.Is6()
-	}
-	if host, port, ok := strings.Cut(s, ":"); ok && !strings.Contains(port, ":") {
-		if !isPort(port) {
-			return netip.Addr{}, false
-		}
-		s = host
-	}
-	a, err := netip.ParseAddr(s)
-	return plain(a), err == nil
-}
-
-func isPort(s string) bool {
-	if s == "" || len(s) > 5 {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
+	return p.String() // also of one address: without its length it would count as its network
 }

@@ -20,46 +20,6 @@ func networks(t testing.TB, list ...string) []netip.Prefix {
 	return trusted
 }
 
-func TestParseAddr(t *testing.T) {
-	for in, want := range map[string]string{
-		"192.0.2.1":               "192.0.2.1",
-		" 192.0.2.1\t":            "192.0.2.1",
-		"192.0.2.1:8080":          "192.0.2.1",
-		"2001:db8::1":             "2001:db8::1",
-		"[2001:db8::1]":           "2001:db8::1",
-		"[2001:db8::1]:443":       "2001:db8::1",
-		"::ffff:192.0.2.1":        "192.0.2.1",
-		"[::ffff:192.0.2.1]:80":   "192.0.2.1",
-		"fe80::1%eth0":            "fe80::1",
-		"[fe80::1%eth0]:80":       "fe80::1",
-		"":                        "",
-		"unknown":                 "",
-		"_hidden":                 "",
-		"192.0.2.1:":              "",
-		"192.0.2.1:http":          "",
-		"192.0.2.1:123456":        "",
-		"192.0.2":                 "",
-		"192.0.2.1 192.0.2.2":     "",
-		"192.0.02.1":              "",
-		"[192.0.2.1]":             "",
-		"[2001:db8::1":            "",
-		"[2001:db8::1]x":          "",
-		"[2001:db8::1]:":          "",
-		"2001:db8::1]:80":         "",
-		"@":                       "",
-		"[]":                      "",
-		"192.0.2.1/24":            "",
-		"\x00":                    "",
-		strings.Repeat("1", 1000): "",
-		"2001:db8::1:8080:9090::": "",
-	} {
-		a, ok := ParseAddr(in)
-		if ok != (want != "") || ok && a.String() != want {
-			t.Errorf("%q: got %v, %v, want %q", in, a, ok, want)
-		}
-	}
-}
-
 // A spoofed X-Forwarded-For does not change whom a request is counted as: what
 // a caller writes stands left of the address that the proxy saw.
 func TestClient(t *testing.T) {
@@ -216,11 +176,11 @@ func TestText(t *testing.T) {
 		{"2001:db8:1:2:3:4:5:6", 0, "2001:db8:1:2::/64"},
 		{"2001:db8:1:2:ffff::", 0, "2001:db8:1:2::/64"},
 		{"2001:db8:1:2:3:4:5:6", 48, "2001:db8:1::/48"},
-		{"2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6"},
+		{"2001:db8:1:2:3:4:5:6", 128, "2001:db8:1:2:3:4:5:6/128"},
 		{"fe80::1%eth0", 0, "fe80::/64"},
 		{"::1", 0, "::1"},
 		{"::2", 0, "::/64"},
-		{"fe80::1%eth1", 128, "fe80::1"},
+		{"fe80::1%eth1", 128, "fe80::1/128"},
 	} {
 		a := Addresses{IPv6Bits: c.bits}
 		if got := a.Text(netip.MustParseAddr(c.in)); got != c.want {

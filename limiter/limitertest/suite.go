@@ -369,9 +369,10 @@ func invalidRequests(t *testing.T, f Factory) {
 	file.add("a", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 3, Window: time.Hour})
 	ask := newAsker(t, f, file.String())
 	for what, r := range map[string]*limiter.Request{
-		"a negative cost":        {Path: "/a", User: "u", Cost: limiter.Units(-1)},
-		"a cost above 2^53-1":    {Path: "/a", User: "u", Cost: limiter.Units(limiter.MaxUnits + 1)},
-		"a user above 256 bytes": {Path: "/a", User: strings.Repeat("u", limiter.MaxKeyBytes+1)},
+		"a negative cost":      {Path: "/a", User: "u", Cost: limiter.Units(-1)},
+		"a cost above 2^53-1":  {Path: "/a", User: "u", Cost: limiter.Units(limiter.MaxUnits + 1)},
+		"a user above 8 KiB":   {Path: "/a", User: strings.Repeat("u", limiter.MaxFieldBytes+1)},
+		"two addresses as one": {Path: "/a", User: "u", IP: "203.0.113.9, 10.0.0.1"},
 	} {
 		var d limiter.Decision
 		if err := ask.s.CheckInto(context.Background(), r, &d); !errors.Is(err, limiter.ErrInvalid) {

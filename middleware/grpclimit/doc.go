@@ -28,8 +28,8 @@
 //     trustworthy as the proxy that sets it.
 //   - Attributes and cost: see [Attribute] and [CostFunc].
 //
-// A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the
-// limit: the call is refused with INVALID_ARGUMENT.
+// A part longer than limiter.MaxFieldBytes, 8 KiB, does not bypass the limit: the call is refused
+// with INVALID_ARGUMENT.
 //
 // # What the caller learns
 //

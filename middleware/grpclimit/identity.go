@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
@@ -170,7 +171,7 @@ func (l *Limiter) client(ctx context.Context) netip.Addr {
 		}
 		return netip.Addr{}
 	default:
-		remote, _ = front.ParseAddr(a.String())
+		remote, _ = address.Parse(a.String())
 	}
 	if !remote.IsValid() || len(l.addresses.Trusted) == 0 {
 		return remote

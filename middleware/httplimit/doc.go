@@ -44,9 +44,8 @@
 //     before. A header is only as trustworthy as the proxy that sets it.
 //   - Attributes and cost: see [Attribute], [CostByMethod] and [CostFunc].
 //
-// A part that is too long to be counted (limiter.MaxKeyBytes) does not bypass the
-// limit: the request is refused with status 400. A path longer than
-// limiter.MaxFieldBytes is refused with status 414.
+// A part longer than limiter.MaxFieldBytes, 8 KiB, does not bypass the limit: the request is
+// refused with status 400, and with 414 if it is the path.
 //
 // # What the response says
 //

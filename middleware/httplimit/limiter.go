@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -225,7 +226,7 @@ func (l *Limiter) fill(r *http.Request, c *check) error {
 
 // client returns the address of the caller, as far as it is known.
 func (l *Limiter) client(r *http.Request) netip.Addr {
-	remote, ok := front.ParseAddr(r.RemoteAddr)
+	remote, ok := address.Parse(r.RemoteAddr)
 	switch {
 	case !ok && l.unixSocket && isUnixSocket(r.RemoteAddr):
 		return l.addresses.Behind(r.Header[l.addrField])

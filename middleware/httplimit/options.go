@@ -187,9 +187,9 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 
 // OnError is called for requests that could not be decided. It either answers and
 // returns false, or returns true to let the request pass uncounted. An error that wraps
-// limiter.ErrInvalid concerns the request, and callers can cause it (by a path of 300
-// bytes): letting such a request pass lets callers bypass the limit. The same is true
-// of a request whose own context has ended.
+// limiter.ErrInvalid concerns the request, and callers can cause it (by a path of 9 KiB):
+// letting such a request pass lets callers bypass the limit. The same is true of a request
+// whose own context has ended.
 //
 // By default a request with such an error is answered with 400 (414 for a path that is
 // too long), and any other with 503.

@@ -48,8 +48,8 @@ A line counts if it starts
 whatever follows. Other lines are skipped and counted. The first field is taken
 as the client's address (even if it is a name), "-" as no user, and the path is
 taken without its query. Of a line longer than 64 KiB the rest is ignored. A
-request whose key is over 256 bytes, which a node refuses, is decided by a
-shortened key, and a note says how many there were.
+request with a path over 8 KiB, which a node refuses, is decided by a shortened
+one, and a note says how many there were.
 
 The requests, the counters and the names of keys are kept in memory. A replay
 that has more requests than --max-lines, or would take more memory than
@@ -149,7 +149,7 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 	for _, r := range reports {
 		if r.Shortened > 0 {
-			a.note("%s: a node refuses %s, decided here by a shortened key; the first: %v", r.RulesFile, term.Plural(r.Shortened, "request"), r.FirstLong)
+			a.note("%s: a node refuses %s, decided here by shortened values; the first: %v", r.RulesFile, term.Plural(r.Shortened, "request"), r.FirstLong)
 		}
 		if r.Refused > 0 {
 			a.note("%s: %s could not be decided, counted as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)

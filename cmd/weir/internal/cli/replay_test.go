@@ -210,7 +210,7 @@ func TestReplaySkips(t *testing.T) {
 	}
 	for _, want := range []string{
 		`access.log: 3 lines skipped; the first, line 1: ""`,
-		"rules.yaml: a node refuses 3 requests, decided here by a shortened key; the first: ", "at most 256",
+		"rules.yaml: a node refuses 2 requests, decided here by shortened values; the first: ", "at most 8192",
 	} {
 		if !strings.Contains(got.err, want) {
 			t.Errorf("%q is not in:\n%s", want, got.err)

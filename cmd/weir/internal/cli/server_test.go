@@ -204,7 +204,7 @@ func TestCheckServerFails(t *testing.T) {
 	defer page.Close()
 	admin := httptest.NewServer(transport.NewAdmin(transport.AdminOptions{}).Handler())
 	defer admin.Close()
-	long := strings.Repeat("x", 300)
+	long := strings.Repeat("x", 9000)
 	rules := file(t, "rules.yaml", checkRules)
 	for name, c := range map[string]struct {
 		args   string
@@ -219,15 +219,15 @@ func TestCheckServerFails(t *testing.T) {
 		"a web page":         {"--server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
 		"stopping over gRPC": {"--server " + brokenGRPC, 2, "node " + brokenGRPC + " cannot be asked: the node is stopping"},
 		"stopping over HTTP": {"--server " + brokenHTTP, 2, "node " + brokenHTTP + " cannot be asked: the node is stopping"},
-		"invalid over gRPC":  {"--user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 256"},
-		"invalid over HTTP":  {"--user " + long + " --server " + overHTTP, 1, "weir: node " + overHTTP + ": invalid: … 256"},
+		"invalid over gRPC":  {"--user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 8192"},
+		"invalid over HTTP":  {"--user " + long + " --server " + overHTTP, 1, "weir: node " + overHTTP + ": invalid: … 8192"},
 		"rules and server":   {"--rules " + rules + " --server " + overGRPC, 2, "--rules and --server are both given"},
 		"mute over gRPC":     {"--explain --server " + muteGRPC, 2, "node " + muteGRPC + " cannot be asked: no member that holds the keys answered: ada"},
 		"mute over HTTP":     {"--explain --server " + muteHTTP, 2, "node " + muteHTTP + " cannot be asked: no member that holds the keys answered: ada"},
 		"old over gRPC":      {"--explain --server " + oldGRPC, 1, "node " + oldGRPC + " does not explain its decisions: it runs an older version; leave out --explain"},
 		"old over HTTP":      {"--explain --server " + oldHTTP, 1, "node " + oldHTTP + " does not explain its decisions: it runs an older version; leave out --explain"},
 		"a page, explained":  {"--explain --server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
-		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 256"},
+		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 8192"},
 		"admin":              {"--server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
 		"admin, explained":   {"--explain --server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
 		"HTTP, not HTTPS":    {"--server https://" + strings.TrimPrefix(overHTTP, "http://"), 2, "does not speak TLS; give --server " + overHTTP},

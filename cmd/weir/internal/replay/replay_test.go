@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -100,7 +101,7 @@ func (s *script) keys(r *limiter.Request, c *limiter.Charge) (string, error) {
 		if first := s.rules[rule]; !ok || limit != first.Limits[0].Name() {
 			continue
 		}
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(r.IP[0])}, Rule: s.rules[rule]})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(crc32.ChecksumIEEE([]byte(r.IP)))}, Rule: s.rules[rule]})
 		n[rule]++
 	}
 	return matched, nil

@@ -2,10 +2,13 @@ package replay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -46,9 +49,10 @@ type Run struct {
 	Seen func(at limiter.Tick, r *limiter.Request, d *limiter.Decision, refusal error)
 }
 
-// Do decides every request of the trace in order. A request whose key is too long,
-// which a node refuses, is decided with a shortened key. A request that is refused all
-// the same is counted as refused. Any other error of the decider ends the run.
+// Do decides every request of the trace in order. For a host by name, as logs have them, stands an address
+// that is made of the name. A request with values that are too long, which a node refuses, is decided with
+// shortened ones. A request that is refused all the same is counted as refused. Any other error of the
+// decider ends the run.
 func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error) {
 	out := &Result{RulesFile: run.RulesFile, Rules: run.Rules}
 	if run.Compare {
@@ -61,8 +65,7 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 		d limiter.Decision
 		c limiter.Charge
 	)
-	asked := &r
-	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(asked, l) }
+	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(&r, l) }
 	cursor := trace.Cursor()
 	for i := 0; ; i++ {
 		at, ok := cursor.Next(&r)
@@ -78,19 +81,17 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 			run.Tick(i)
 		}
 		run.SetTime(at)
-		asked = &r
-		err := run.Decider.CheckInto(ctx, asked, &d)
-		if errors.Is(err, limiter.ErrInvalid) {
-			if short := r; shorten(&short) {
-				out.noteLong(err)
-				asked = &short
-				err = run.Decider.CheckInto(ctx, asked, &d)
-			}
+		asked := r
+		asked.IP = addressFor(r.IP)
+		err := run.Decider.CheckInto(ctx, &asked, &d)
+		if errors.Is(err, limiter.ErrInvalid) && shorten(&asked) {
+			out.noteLong(err)
+			err = run.Decider.CheckInto(ctx, &asked, &d)
 		}
 		switch {
 		case err == nil:
 			t.add(&d, name)
-			rule, err := run.Keys(asked, &c)
+			rule, err := run.Keys(&asked, &c)
 			if err != nil {
 				return nil, fmt.Errorf("finding the keys of request %d of %d: %w", i+1, trace.Len(), err)
 			}
@@ -116,6 +117,16 @@ func (r *Result) noteLong(err error) {
 		r.FirstLong = err
 	}
 	r.Shortened++
+}
+
+// addressFor returns the address of a host: itself, or of a name one in a network of its own, among
+// those that no one has (fd00::/8).
+func addressFor(host string) string {
+	if _, ok := address.Parse(host); ok || host == "" {
+		return host
+	}
+	sum := sha256.Sum256([]byte(host))
+	return netip.AddrFrom16([16]byte(append([]byte{0xfd}, sum[:15]...))).String()
 }
 
 func (r *Result) refuse(err error) {

@@ -7,28 +7,22 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The greatest length of values that are kept, and what remains of longer ones on each
-// side of the digest that replaces the middle. Together they stay below
-// limiter.MaxKeyBytes.
-const (
-	longPath, pathEnds   = 150, 58
-	longValue, valueEnds = 44, 5
-)
+// ends is what remains on each side of the digest that replaces the middle of a value which is too
+// long for a node.
+const ends = 1 << 10
 
-// shorten changes a request whose key is too long: the middle of long values is
+// shorten changes a request with values that are too long: the middle of each is
 // replaced by its digest. Equal values keep equal keys, and different values different
 // keys. Patterns still match the ends of a path. shorten reports whether it changed
 // anything.
 func shorten(r *limiter.Request) bool {
 	path, user, ip := r.Path, r.User, r.IP
-	r.Path = shortened(r.Path, longPath, pathEnds)
-	r.User = shortened(r.User, longValue, valueEnds)
-	r.IP = shortened(r.IP, longValue, valueEnds)
+	r.Path, r.User, r.IP = shortened(r.Path), shortened(r.User), addressFor(r.IP)
 	return r.Path != path || r.User != user || r.IP != ip
 }
 
-func shortened(s string, most, ends int) string {
-	if len(s) <= most {
+func shortened(s string) string {
+	if len(s) <= limiter.MaxFieldBytes {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))

@@ -19,8 +19,8 @@ type Result struct {
 	// requests that they would have denied.
 	HasShadow    bool
 	ShadowDenied int
-	// Shortened counts requests whose key is too long, and that were decided with a
-	// shorter one. FirstLong is how a node refuses the first of them.
+	// Shortened counts requests with values that are too long, and that were decided with
+	// shorter ones. FirstLong is how a node refuses the first of them.
 	Shortened int
 	FirstLong error
 	// Refused counts requests that could not be decided.
