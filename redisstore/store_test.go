@@ -194,7 +194,7 @@ func TestKeyNames(t *testing.T) {
 version: 1
 rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", limit: 9, window: 1h}]}]
 `)
-	for _, r := range []weir.Request{{Path: "/", IP: "same", User: "same"}, {Path: "/", IP: "{}", User: "a:b\n"}} {
+	for _, r := range []weir.Request{{Path: "/", IP: "192.0.2.1", User: "192.0.2.1"}, {Path: "/", IP: "::1", User: "{}a:b\n"}} {
 		if d, err := node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -204,7 +204,7 @@ rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", 
 		t.Fatalf("%d keys: %q", len(keys), keys)
 	}
 	tags := map[string]int{}
-	shape := regexp.MustCompile(`^weir:\{a%7Bb%7D%3A%25:(same|%7B%7D|a%3Ab%0A):[-_A-Za-z0-9]{22}\}:(second|\{x\})$`)
+	shape := regexp.MustCompile(`^weir:\{a%7Bb%7D%3A%25:(192\.0\.2\.1|%3A%3A1|%7B%7Da%3Ab%0A):[-_A-Za-z0-9]{22}\}:(second|\{x\})$`)
 	for _, k := range keys {
 		m := shape.FindStringSubmatch(k.(string))
 		if m == nil {
