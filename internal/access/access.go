@@ -3,6 +3,8 @@ package access
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -222,27 +224,49 @@ func (p *policy) ofToken(authorization string, now func() time.Time) (*caller, e
 	if found := p.verified.get(sum, now()); found != nil {
 		return found, nil
 	}
-	var last error
-	for i := range p.issuers {
-		claims, err := p.issuers[i].tokens.Verify(token)
-		if err != nil {
-			last = err
-			continue
-		}
-		subject := claims.Text("sub")
-		found := p.callers[bySubject(p.issuers[i].name, subject)]
-		if found == nil || subject == "" {
-			return nil, &refusal{fmt.Sprintf("the subject %.100q of the token is not one of an identity: the operator must add it to the permissions file", subject), limiter.ErrForbidden}
-		}
-		if exp, err := strconv.ParseFloat(claims.Text("exp"), 64); err == nil {
-			p.verified.put(sum, found, exp, now())
-		}
-		return found, nil
+	by, err := p.issuerOf(token)
+	if err != nil {
+		return nil, err
 	}
-	if last == nil {
+	claims, err := by.tokens.Verify(token)
+	if err != nil {
+		return nil, unproved(strings.TrimPrefix(err.Error(), identity.ErrUnverified.Error()+": "))
+	}
+	subject := claims.Text("sub")
+	found := p.callers[bySubject(by.name, subject)]
+	if found == nil || subject == "" {
+		return nil, &refusal{fmt.Sprintf("the subject %.100q of the token is not one of an identity: the operator must add it to the permissions file", subject), limiter.ErrForbidden}
+	}
+	if exp, err := strconv.ParseFloat(claims.Text("exp"), 64); err == nil {
+		p.verified.put(sum, found, exp, now())
+	}
+	return found, nil
+}
+
+// issuerOf returns the issuer that must have signed a token: of several the one that it names, which is to be
+// verified. One that cannot be read has the first.
+func (p *policy) issuerOf(token string) (*issuer, error) {
+	switch len(p.issuers) {
+	case 0:
 		return nil, unproved("tokens are not accepted here: the permissions file names no issuer")
+	case 1:
+		return &p.issuers[0], nil
 	}
-	return nil, unproved(strings.TrimPrefix(last.Error(), identity.ErrUnverified.Error()+": "))
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return &p.issuers[0], nil
+	}
+	claims := map[string]any{}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(text, &claims) != nil {
+		return &p.issuers[0], nil
+	}
+	for i := range p.issuers {
+		if claims["iss"] == p.issuers[i].name {
+			return &p.issuers[i], nil
+		}
+	}
+	return nil, unproved("the token is of another issuer (iss) than those that are accepted here, or names none: get one from one of them")
 }
 
 // unproved returns the error for a caller that has not proved who it is.

@@ -255,6 +255,10 @@ func TestTokensThatAreRefused(t *testing.T) {
 		"algorithm not told": w.sign(jwt.SigningMethodHS512, []byte(strings.Repeat("k", 64)), w.claims("bank")),
 		"huge":               es(with("pad", strings.Repeat("x", 9000))),
 		"garbage":            "a.b.c",
+		"subject in a list":  es(with("sub", []string{"bank"})),
+		"subject a number":   es(with("sub", 7)),
+		"subject a boolean":  es(with("sub", true)),
+		"text after claims":  trailing(t, w.key, es(w.claims("bank"))),
 	} {
 		code, text, header := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada", token, "")
 		if code != http.StatusUnauthorized || header.Get("WWW-Authenticate") != "Bearer" {

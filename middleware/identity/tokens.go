@@ -4,9 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -102,7 +104,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 
 // Verify returns the claims of a token. The error wraps [ErrUnverified] if the token is
 // not signed as required, has expired, is not yet valid or was issued in the future, has
-// another issuer or audience, or cannot be parsed. Its text has no part of the token, except
+// another issuer or audience, a subject that is no string, or cannot be parsed. Its text has no part of the token, except
 // what an error of TokenConfig.Keys has.
 func (t *Tokens) Verify(token string) (Claims, error) {
 	if len(token) > t.most {
@@ -113,10 +115,22 @@ func (t *Tokens) Verify(token string) (Claims, error) {
 	if err != nil {
 		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, t.reason(parsed, claims, err))
 	}
-	if !datesFit(claims) {
+	if _, isText := claims["sub"].(string); !isText && claims["sub"] != nil || !datesFit(claims) {
 		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, errClaims)
 	}
+	if !t.whole(token) {
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnverified, errAfter)
+	}
 	return Claims{claims}, nil
+}
+
+// whole reports whether the claims of a token that was parsed are all of its second part. The library reads the
+// first value there.
+func (t *Tokens) whole(token string) bool {
+	_, rest, _ := strings.Cut(token, ".")
+	part, _, _ := strings.Cut(rest, ".")
+	text, err := t.parser.DecodeSegment(part)
+	return err == nil && json.Valid(text)
 }
 
 // key returns the key for a token whose algorithm is allowed.

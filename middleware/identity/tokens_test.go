@@ -294,3 +294,37 @@ func FuzzTokensVerify(f *testing.F) {
 		}
 	})
 }
+
+// A subject is a text, and the claims are all of their part of a token.
+func TestSubjectsAndWhatFollowsClaims(t *testing.T) {
+	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: []byte(strings.Repeat("k", 32))})
+	key := []byte(strings.Repeat("k", 32))
+	after := func(text string) string {
+		parts := strings.Split(sign(t, jwt.SigningMethodHS256, key, claims()), ".")
+		payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[1] = base64.RawURLEncoding.EncodeToString(append(payload, text...))
+		signature, err := jwt.SigningMethodHS256.Sign(parts[0]+"."+parts[1], key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parts[0] + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(signature)
+	}
+	for want, token := range map[string]string{
+		"":                          after(" \n"),
+		"has text after its claims": after(`{"sub":"eve"}`),
+		"text after its claims: ":   after("x"),
+	} {
+		if _, err := v.Verify(token); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for _, sub := range []any{[]string{"ada"}, 7, true, map[string]string{}} {
+		token := sign(t, jwt.SigningMethodHS256, key, claims("sub", sub))
+		if _, err := v.Verify(token); !errors.Is(err, identity.ErrUnverified) || !strings.Contains(err.Error(), "iss and sub are texts") {
+			t.Errorf("sub %v: %v", sub, err)
+		}
+	}
+}
