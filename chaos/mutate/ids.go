@@ -123,7 +123,7 @@ func ofTakeBacks() []mutation {
 			{"internal/cluster/replica/unsettled.go", "	return back || !over\n", "	return !back && !over\n"},
 		}},
 		{name: "what a handover has is not taken back", pkg: "./internal/cluster/replica", test: "^TestTranscripts$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "	if w.Amends || o.handover != nil {\n", "	if w.Amends {\n"},
+			{"internal/cluster/replica/withheld.go", "	if o.handover != nil {\n", "	if o.handover != nil && w == nil {\n"},
 		}},
 	}
 }

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"slices"
-
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
@@ -23,8 +21,9 @@ func Amend(c *Core, charge *limiter.Charge, a limiter.Amend, done func(route.Out
 
 // amend settles or extends a reservation whose partitions this node owns and has locked. The
 // reply waits for the heir: with what is given back others are admitted, and what was used must
-// not come back a second time when the copy of the reservation ends. An amendment that is
-// repeated waits as well, since the first reply may still be withheld.
+// not come back a second time when the copy of the reservation ends. An amendment that changes
+// nothing waits as well: the reply to the first one may still be withheld, and what this node knows of the
+// id is old if it was overtaken.
 func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) (route.Verdict, *partition) {
 	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 		return route.Overloaded, parts[0]
@@ -48,11 +47,16 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 	if changed {
 		d.amended(t, q.Charge)
 	}
-	if slices.Contains([]limiter.AmendState{limiter.AmendDone, limiter.AmendRepeated, limiter.AmendCharged}, out.State) {
-		return d.confirm(t, q, parts, answer), nil
-	}
-	return route.Answered, nil
+	return d.confirm(t, q, parts, answer), nil
 }
+
+// admits reports whether a request has admitted something by extending a reservation.
+func admits(q *route.Request) bool {
+	return q.Amend.Extend && q.Outcome.Amended.State == limiter.AmendDone
+}
+
+// charges reports whether a settlement has charged ids that were not known.
+func charges(q *route.Request) bool { return q.Outcome.Amended.State == limiter.AmendCharged }
 
 // amendTable settles or extends a reservation in the table, or takes an extension back.
 func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, changed bool) {

@@ -162,7 +162,7 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 	var h *withheldReply
 	for _, p := range parts {
 		if own := p.r.Own(); own != nil {
-			stamp, wait := replica.Confirm(t.inputs(), own, q.Kind == route.KindAmend && q.Amend.Extend)
+			stamp, wait := replica.Confirm(t.inputs(), own, admits(q))
 			p.apply(t)
 			if wait {
 				h = d.withhold(t, p, h, q, stamp, answer, nil)
@@ -371,7 +371,8 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 			h.Reset, h.result, h.Until = true, q.Outcome, q.Until+limiter.Second
 		}
 		if q.Kind == route.KindAmend {
-			h.Amends, h.Extends, h.result = true, q.Amend.Extend, q.Outcome
+			h.Amends, h.Late, h.Extension, h.result = true, charges(q), q.Outcome.Extension, q.Outcome
+			h.Admits, h.Receipt = admits(q), limiter.Receipt{Time: t.At}
 		}
 		if q.Charge.Trace != nil {
 			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)

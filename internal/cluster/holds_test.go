@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
@@ -198,5 +199,33 @@ func TestForgedLimitsOfHolds(t *testing.T) {
 	like.Window++
 	if l, err := known.Limit(&like); err == nil {
 		t.Errorf("a limit that looks like it: %+v", l)
+	}
+}
+
+// TestALateSettlementIsTakenBackAtItsDeadline: a settlement of an id that is not known is a charge, and its heir is silent.
+// At the deadline it is taken back with its id. The same once more waits until that is decided: it is charged then, and not
+// answered as one that was made.
+func TestALateSettlementIsTakenBackAtItsDeadline(t *testing.T) {
+	c, p, h, charge := single(t, limiter.UnreachableClosed)
+	own(c, p)
+	k := charge.Key(0)
+	x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: true}, rule: mesh.Definition(k.Rule)}, 77}
+	if r := x.amend(third, 1, 4, settling()); r != nil {
+		t.Errorf("answered without the heir: %+v", r)
+	}
+	x.wants(96, "charged")
+	h.pass(200 * limiter.Millisecond)
+	x.amend(third, 2, 4, settling())
+	h.pass(DefaultDeadline - 200*limiter.Millisecond - 2*replica.TickEvery)
+	x.wants(96, "before the deadline")
+	h.pass(3 * replica.TickEvery)
+	if r := x.reply(third, 1); r == nil || r.Status != peer.Overloaded {
+		t.Errorf("at the deadline the asker is told %+v", r)
+	}
+	x.wants(96, "the second one is charged instead")
+	h.pass(DefaultDeadline)
+	x.wants(100, "its deadline is over, too")
+	if x.remembers() {
+		t.Error("the id is remembered, and its charge is not made")
 	}
 }

@@ -187,24 +187,44 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint6
 		} else if fresh.limit = t.registry.id(l, k.Rule); fresh.limit == 0 {
 			continue // as many limits as a table can have: it cannot count this one
 		}
-		out := limiter.LimitDecision{Cost: n}
-		words := t.words(s)
-		used := s.state.Probe(l, words, now, &out)
-		words, ok := t.room(p, l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
-		if !ok {
-			continue // the slab has no number left
-		}
-		left := l.Capacity() - min(used, l.Capacity())
-		over = max(over, n-min(n, left))
-		s.state.Overdraw(l, words, now, n)
-		if !found {
+		beyond, ok := t.overdrawSlot(p, s, l, now, n)
+		if over = max(over, beyond); ok && !found {
 			t.keys.Add(1)
 			t.insert(p, fresh, now)
-		} else {
-			t.expiresAt(p, s.state.EmptyAt(l, words))
 		}
 	}
 	return over
+}
+
+// overdrawSlot charges n units to a counter of a limit, whatever that has left, and returns how much of it was
+// beyond the limit. It reports false, and charges nothing, if the slab has no number left.
+func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limiter.Tick, n uint64) (over uint64, ok bool) {
+	out := limiter.LimitDecision{Cost: n}
+	words := t.words(s)
+	used := s.state.Probe(l, words, now, &out)
+	words, ok = t.room(p, l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
+	if !ok {
+		return 0, false
+	}
+	left := l.Capacity() - min(used, l.Capacity())
+	s.state.Overdraw(l, words, now, n)
+	t.expiresAt(p, s.state.EmptyAt(l, words))
+	return n - min(n, left), true
+}
+
+// overdrawHeld charges n units more to the limits on rates that a hold has charged.
+func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.Tick, n uint64) {
+	words, done := t.words(holds), make(map[uint64]bool) // by limit
+	for i := range int(holds.state.A) {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id || h.Limit == 0 || done[h.Limit] {
+			continue
+		}
+		done[h.Limit] = true
+		if s, l := t.beside(p, holds, h.Limit); s != nil && l.Algorithm() != limiter.Concurrency {
+			t.overdrawSlot(p, s, l, now, n)
+		}
+	}
 }
 
 // settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
@@ -254,6 +274,42 @@ func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.
 	t.remember(now, &one, &none, number)
 	p, pos, _ := t.findID(now, &one, k)
 	limiter.SetIDParts(t.ring(p).at(pos), limiter.SettledID)
+}
+
+// UndoSettled takes back what a settlement has charged at an instant for ids that were not known, to keys of
+// one partition, and forgets these ids.
+func (t *Table) UndoSettled(only int, now limiter.Tick, c *limiter.Charge, at limiter.Tick) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if !isIn(k, only) || !t.forgetSettled(now, c, k, at) {
+			continue
+		}
+		t.eachOf(now, k, 0, func(p *partition, _ int, _ *limiter.Key, l *limiter.Limit, s *slot) bool {
+			if !p.void.has(s.place, at) && t.adopt(p, s, l, k.Rule, now) {
+				s.state.Refund(l, t.words(s), now, p.clock, at, k.Cost)
+				t.expiresAt(p, 0)
+			}
+			return true
+		})
+	}
+}
+
+// forgetSettled forgets the id of a charge for one key, if that was charged and settled at an instant. It reports
+// whether it did.
+func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick) bool {
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	_, pos, live := t.findID(now, c, k)
+	if !live {
+		return false
+	}
+	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {
+		return false
+	}
+	t.removeID(p, pos)
+	return true
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the

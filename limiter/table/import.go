@@ -17,20 +17,24 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 		}
 		return result
 	}
+	for i := range entries {
+		if e := &entries[i]; t.isID(e) && t.importID(p, e, ids[i], now, mode) {
+			fresh--
+		}
+	}
+	if mode == Merge {
+		t.settleMerged(p, now) // before the larger of two counters has what the other table has settled
+	}
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
 			e := &entries[i]
-			if holds != (e.Limit.Algorithm() == limiter.Holds) {
-				continue
-			}
-			if t.isID(e) && t.importID(p, e, ids[i], now, mode) || !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
+			if holds == (e.Limit.Algorithm() == limiter.Holds) && !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
 				fresh--
 			}
 		}
 	}
 	t.keys.Add(-fresh) // two entries were equal, or one counted nothing
 	if mode == Merge {
-		t.settleMerged(p, now)
 		t.countHeld(p, entries)
 	}
 	return decided

@@ -16,6 +16,7 @@ type mergedHold struct {
 	settled      bool // here
 	used         uint64
 	elsewhere    int // what the other table has settled it with; -1: it has not
+	merged       int // the same as far as this table was told
 }
 
 // mergedHolds are two tables that reserve, settle and extend apart, from the same beginning. What the other
@@ -29,13 +30,18 @@ type mergedHolds struct {
 	here   *Table
 	other  *Table
 	sent   [][]Entry // by the other
+	told   [][]int   // what each of these has settled the first of holds with
 	holds  []*mergedHold
 	theirs []*mergedHold
 	trace  []string
 }
 
 func (m *mergedHolds) charge(h *mergedHold, cost uint64) *limiter.Charge {
-	return heldCharge(m.l, h.id, cost)
+	c := heldCharge(m.l, h.id, cost)
+	if h.id%2 == 0 {
+		c.ID.Life = time.Hour // else it is forgotten with the next step
+	}
+	return c
 }
 
 func (m *mergedHolds) logf(format string, args ...any) {
@@ -43,7 +49,7 @@ func (m *mergedHolds) logf(format string, args ...any) {
 }
 
 func (m *mergedHolds) reserve(t *Table, id uint64) *mergedHold {
-	h := &mergedHold{id: id, estimate: 1 + m.rng.Uint64N(10), end: m.now + limiter.Hour, elsewhere: -1}
+	h := &mergedHold{id: id, estimate: 1 + m.rng.Uint64N(10), end: m.now + limiter.Hour, elsewhere: -1, merged: -1}
 	var d limiter.Decision
 	if err := t.Decide(m.now, m.charge(h, h.estimate), &d); err != nil || !d.Allowed {
 		m.t.Fatal(err, d)
@@ -69,7 +75,7 @@ func (m *mergedHolds) step(i int) {
 		m.theirs = append(m.theirs, m.reserve(m.other, uint64(2000+i)))
 	case 2: // settled here
 		h := m.holds[m.rng.IntN(len(m.holds))]
-		if !h.settled && m.now < h.end {
+		if !h.settled && h.merged < 0 && m.now < h.end {
 			n := m.rng.Uint64N(13)
 			out, _ := m.here.Amend(m.now, m.charge(h, n), limiter.Amend{IgnoreUnknown: true})
 			m.logf("settle %d with %d here: %v", h.id, n, out)
@@ -79,7 +85,7 @@ func (m *mergedHolds) step(i int) {
 		}
 	case 3: // extended here
 		h := m.holds[m.rng.IntN(len(m.holds))]
-		if !h.settled && m.now < h.end {
+		if !h.settled && h.merged < 0 && m.now < h.end {
 			n := h.estimate + m.rng.Uint64N(4)
 			out, _ := m.here.Amend(m.now, m.charge(h, n), limiter.Amend{Extend: true})
 			m.logf("extend %d to %d here: %v", h.id, n, out)
@@ -99,13 +105,25 @@ func (m *mergedHolds) step(i int) {
 			h.elsewhere = int(n)
 		}
 	case 5:
-		m.sent = append(m.sent, m.export(m.other))
+		m.sent, m.told = append(m.sent, m.export(m.other)), append(m.told, nil)
+		for _, h := range m.holds {
+			used := h.elsewhere
+			if !m.other.Remembers(m.now, m.charge(h, 1)) { // any more
+				used = -1
+			}
+			m.told[len(m.told)-1] = append(m.told[len(m.told)-1], used)
+		}
 		m.logf("sent %d", len(m.sent)-1)
 	case 6:
 		if len(m.sent) > 0 {
 			n := m.rng.IntN(len(m.sent))
 			if err := m.here.Import(m.part, m.now, m.sent[n], Merge); err != nil {
 				m.t.Fatal(err)
+			}
+			for i, used := range m.told[n] {
+				if h := m.holds[i]; used >= 0 && h.merged < 0 && !h.settled && m.now < h.end {
+					h.merged = used
+				}
 			}
 			m.logf("merged %d", n)
 		}
@@ -128,6 +146,8 @@ func (m *mergedHolds) least() (n uint64) {
 		case (h.settled || h.elsewhere >= 0) && m.l.Algorithm() == limiter.Concurrency: // it holds nothing
 		case h.settled:
 			n += h.used
+		case h.merged >= 0:
+			n += uint64(h.merged)
 		case h.elsewhere >= 0:
 			// The merger may have it, or not yet.
 			if m.now < h.end {
@@ -214,5 +234,90 @@ func TestAMergedIDStandsForWhatTheReservationHasHere(t *testing.T) {
 	out, done := m.here.Amend(m.now, m.charge(h, h.estimate), limiter.Amend{})
 	if after := used(t, m.here, l, m.now); !done || out.State != limiter.AmendDone || after != before {
 		t.Errorf("a reservation of %d was settled with as much, %v: %d were counted before, %d are now", h.estimate, out, before, after)
+	}
+}
+
+// TestWhatTheOtherHasSettledIsCountedOnce: both tables know a reservation of 10, and the other has settled it. What it
+// has given back or charged for that is given back or charged here, and what else both have charged is the larger
+// of both: whichever counter is larger, also if the ids come before the counters, as they do in a push.
+func TestWhatTheOtherHasSettledIsCountedOnce(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
+		l := hundred(t, algorithm, 24*time.Hour)
+		for _, actual := range []uint64{0, 4, 10, 30} {
+			for _, more := range [][2]uint64{{0, 0}, {5, 0}, {0, 5}, {25, 3}, {3, 25}} {
+				for _, parts := range []bool{false, true} {
+					here, c := heldTable(t, l, noon, 1)
+					part, other := PartitionOf(c.Key(0)), New(Config{MaxKeys: 1000})
+					moveTo(t, here, part, noon, other, noon, Replace)
+					for i, table := range []*Table{here, other} {
+						if k := heldCharge(l, 0, more[i]); more[i] > 0 {
+							k.ID = nil
+							if err := table.Decide(noon, k, new(limiter.Decision)); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					if out, _ := other.Amend(noon, heldCharge(l, 1, actual), limiter.Amend{}); out.State != limiter.AmendDone {
+						t.Fatal(out)
+					}
+					m := &mergedHolds{now: noon, part: part}
+					all := m.export(other)
+					var ids, rest []Entry
+					for _, e := range all {
+						if parts && e.Limit.Algorithm() == limiter.Remembered {
+							ids = append(ids, e)
+						} else {
+							rest = append(rest, e)
+						}
+					}
+					for range 2 { // it may come again
+						for _, entries := range [][]Entry{ids, rest} {
+							if err := here.Import(part, noon, entries, Merge); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					want := int(actual + max(more[0], more[1]))
+					if n := used(t, here, l, noon); n != want {
+						t.Errorf("%v, settled with %d beside %v, in parts %t: %d are counted, want %d", algorithm, actual, more, parts, n, want)
+					}
+					if out, _ := here.Amend(noon, heldCharge(l, 1, actual), limiter.Amend{}); out.State != limiter.AmendRepeated || used(t, here, l, noon+2*limiter.Hour) > want {
+						t.Errorf("%v, settled again: %v", algorithm, out.State)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestUndoSettled: what was charged for ids that were not known is taken back with these ids, once, and only if the
+// settlement that is meant has charged it.
+func TestUndoSettled(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
+		l := hundred(t, algorithm, 24*time.Hour)
+		table, c := heldTable(t, l, noon, 1)
+		part, at := PartitionOf(c.Key(0)), noon+limiter.Second
+		if out, _ := table.Amend(at, heldCharge(l, 2, 130), limiter.Amend{}); out.State != limiter.AmendCharged || used(t, table, l, at) != 100 {
+			t.Fatalf("%v: %v, %d are counted", algorithm, out.State, used(t, table, l, at))
+		}
+		for name, undo := range map[string]func(){
+			"of another partition": func() { table.UndoSettled(part+1, at, heldCharge(l, 2, 130), at) },
+			"of another instant":   func() { table.UndoSettled(part, at, heldCharge(l, 2, 130), at-1) },
+			"of another number":    func() { table.UndoSettled(part, at, heldCharge(l, 2, 129), at) },
+			"of a reservation":     func() { table.UndoSettled(part, at, heldCharge(l, 1, 10), noon) },
+			"of an unknown id":     func() { table.UndoSettled(part, at, heldCharge(l, 3, 130), at) },
+		} {
+			if undo(); used(t, table, l, at) != 100 || !table.Remembers(at, heldCharge(l, 2, 1)) || !table.Remembers(at, heldCharge(l, 1, 1)) {
+				t.Errorf("%v: one %s was taken back: %d are counted", algorithm, name, used(t, table, l, at))
+			}
+		}
+		for range 2 {
+			if table.UndoSettled(part, at, heldCharge(l, 2, 130), at); used(t, table, l, at) != 10 || table.Remembers(at, heldCharge(l, 2, 1)) {
+				t.Errorf("%v: %d are counted once it was taken back, want 10", algorithm, used(t, table, l, at))
+			}
+		}
+		if out, _ := table.Amend(at, heldCharge(l, 2, 20), limiter.Amend{}); out.State != limiter.AmendCharged || used(t, table, l, at) != 30 {
+			t.Errorf("%v: settled again: %v, %d are counted, want 30", algorithm, out.State, used(t, table, l, at))
+		}
 	}
 }

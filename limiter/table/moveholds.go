@@ -152,8 +152,9 @@ func (t *Table) countHeld(p *partition, entries []Entry) {
 	}
 }
 
-// settleMerged settles the holds of a partition whose ids were settled in the table that was
-// merged into this one.
+// settleMerged settles the holds of a partition whose ids were settled in the table that is
+// merged into this one: what that gave back or charged is given back or charged here. So it must come before the
+// counters, the larger of which may be that of the other table, which has been settled already.
 func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 	if p.due == never { // the partition has no holds
 		return
@@ -168,8 +169,11 @@ func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 			if id == 0 {
 				break
 			}
-			if estimate > actual {
+			switch {
+			case estimate > actual:
 				t.giveBackLast(p, s, id, now, estimate-actual)
+			case actual > estimate:
+				t.overdrawHeld(p, s, id, now, actual-estimate)
 			}
 			t.dropHold(p, s, id)
 		}

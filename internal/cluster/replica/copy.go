@@ -112,15 +112,21 @@ func (o *Ownership) snapshot(t *Step, g *target) {
 	g.begun, g.whole, g.sent, g.acked, g.base = true, false, o.held.seq, 0, o.held.epoch
 }
 
-// sendAll sends all keys, in batches of 512 at most.
+// sendAll sends all keys, in batches of 512 at most. The ids of a push go first: its receiver settles what was
+// settled here before it merges the counters, which have that.
 func (p *identity) sendAll(t *Step, to peer.Instance, b peer.Batch) {
 	const most = 512
-	var keys []uint64
+	var ids, keys []uint64
 	p.node.Store.Export(int(p.id), t.At, func(e table.Entry) {
-		if n := len(keys); n == 0 || keys[n-1] != e.Hi {
-			keys = append(keys, e.Hi)
+		list := &keys
+		if b.Kind == peer.Push && e.Limit.Algorithm() == limiter.Remembered {
+			list = &ids
+		}
+		if n := len(*list); n == 0 || (*list)[n-1] != e.Hi {
+			*list = append(*list, e.Hi)
 		}
 	})
+	keys = append(ids, keys...)
 	b.Partition, b.First = p.id, true
 	chunks := 0
 	for {

@@ -3,9 +3,11 @@ package replica
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -283,6 +285,36 @@ func TestAnOwnerThatLeavesAsksNobodyToDropItsCopy(t *testing.T) {
 		}
 		if p.own.soleCopy {
 			t.Errorf("%s: it takes its copy for the only one", name)
+		}
+	}
+}
+
+// TestIDsOfAPushGoFirst: the receiver settles what was settled here before it merges the counters, which have that.
+func TestIDsOfAPushGoFirst(t *testing.T) {
+	l, p, tn := closedOwner(t)
+	known := make(map[uint64]bool)
+	for i := range uint64(1000) {
+		k := strictKey(t, p.id)
+		k.Hash.Hi, k.Cost = i<<40, 1
+		c := &limiter.Charge{ID: &limiter.Idempotency{ID: i + 1, Life: time.Minute}}
+		c.Add(k)
+		if err := l.table.Decide(tn.At, c, new(limiter.Decision)); err != nil {
+			t.Fatal(err)
+		}
+		known[table.IDOf(&k, i+1).Hi] = true
+	}
+	tn.Reset()
+	p.learn(tn, peer.Epoch{Counter: 9, Instance: other}, 0)
+	var keys []uint64
+	for _, e := range sent(tn, SendBatch) {
+		keys = append(keys, e.Keys...)
+	}
+	if len(keys) != 2000 || len(known) != 1000 {
+		t.Fatalf("%d counters and ids of 2000 are pushed", len(keys))
+	}
+	for i, hi := range keys {
+		if known[hi] != (i < 1000) {
+			t.Fatalf("number %d that is pushed: an id is %t", i, known[hi])
 		}
 	}
 }

@@ -37,6 +37,8 @@ type Store interface {
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
 	UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
+	UndoSettled(partition int, now limiter.Tick, c *limiter.Charge, at limiter.Tick)
+	TakeBack(now limiter.Tick, c *limiter.Charge, x table.Extension) bool
 	ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick) bool
 	SetCopy(partition int, copied bool)
 }

@@ -155,7 +155,7 @@ func revocable(r Reply) bool {
 
 // charges reports whether a withheld decision charged a key with an id.
 func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
-	if w.Reset || w.Amends || idOf(w.Charge.ID) != id.ID {
+	if w.Reset || w.Amends && !w.Late || idOf(w.Charge.ID) != id.ID {
 		return false
 	}
 	for i := range w.Charge.Len() {

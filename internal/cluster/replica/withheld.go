@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Reply is a decision whose reply is withheld, perhaps by several partitions. Its
@@ -27,9 +28,13 @@ type Withheld struct {
 	Charge  *limiter.Charge
 	Receipt limiter.Receipt
 	Reset   bool // it is the reply to a reset: nothing is charged
-	// Amends means that it is the reply to an amendment of a reservation, which stands whatever
-	// becomes of the reply. Extends means that this may have admitted something.
-	Amends, Extends bool
+	// Amends means that it is the reply to an amendment of a reservation. What settles a reservation stands
+	// whatever becomes of the reply. Late means that it has charged ids that were not known, at the instant
+	// of the receipt, and Extension, unless nil, is what it has extended: both are taken back like a charge.
+	Amends, Late bool
+	Extension    *table.Extension
+	// Admits means that it is an amendment that may have admitted something.
+	Admits bool
 	// Since is when it began to wait, Until the deadline of its request.
 	Since, Until limiter.Tick
 	// Several means that it has keys of several partitions, each of which has been told by [Await].
@@ -69,7 +74,7 @@ func (o *Ownership) release(t *Step) {
 // it counts the reply as answered.
 func (o *Ownership) admits(t *Step, h withheldReply) bool {
 	if w := h.Facts(); w.Reset || w.Amends {
-		return undoubted(t, o, w.Extends)
+		return undoubted(t, o, w.Admits)
 	}
 	charge := h.Facts().Charge
 	for i := range charge.Len() {
@@ -152,14 +157,23 @@ func isOver(r Reply) bool {
 
 // undo takes back what a reply has charged to keys of this partition. What a handover has with it
 // stands: the receiver may own already. A reset is not undone, but its id is forgotten: the
-// next owner may lack the reset, and would get the id with what this one pushes.
+// next owner may lack the reset, and would get the id with what this one pushes. Nor is a reservation
+// that was settled made again: the next owner settles its own, before it merges the counters.
 func (o *Ownership) undo(t *Step, r Reply) {
 	w := r.Facts()
-	if w.Amends || o.handover != nil {
+	if o.handover != nil {
 		return
 	}
-	if !w.Reset {
-		o.node.Store.UndoIn(int(o.id), t.At, w.Charge, w.Receipt)
+	switch store := o.node.Store; {
+	case w.Reset:
+	case w.Late:
+		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)
+	case w.Extension != nil:
+		store.TakeBack(t.At, w.Charge, *w.Extension)
+	case w.Amends:
+		return
+	default:
+		store.UndoIn(int(o.id), t.At, w.Charge, w.Receipt)
 	}
 	for i := range w.Charge.Len() {
 		if k := w.Charge.Key(i); o.holds(k) {
