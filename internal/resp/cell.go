@@ -3,6 +3,7 @@ package resp
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -88,13 +89,11 @@ func throttle(args []string) (key string, r rate, cost int64, err error) {
 			return "", rate{}, 0, err
 		}
 	}
-	for i, least := range [4]int64{0, 1, 1, 0} {
-		if n := numbers[i]; n < least || n > limiter.MaxUnits-1 {
-			return "", rate{}, 0, rangeError(throttleName(i), n, least, limiter.MaxUnits-1)
+	const units, seconds = limiter.MaxUnits - 1, int64(limiter.MaxWindow / time.Second)
+	for i, of := range [4]struct{ least, most int64 }{{0, units}, {1, units}, {1, seconds}, {0, units}} {
+		if n := numbers[i]; n < of.least || n > of.most {
+			return "", rate{}, 0, rangeError(throttleName(i), n, of.least, of.most)
 		}
-	}
-	if most := int64(limiter.MaxWindow / time.Second); numbers[2] > most {
-		return "", rate{}, 0, rangeError("period", numbers[2], 1, most)
 	}
 	return args[0], rate{units: numbers[1], burst: numbers[0] + 1, period: time.Duration(numbers[2]) * time.Second}, numbers[3], nil
 }
@@ -129,7 +128,10 @@ func integerOf(name, text string) (int64, error) {
 // integerBy reads a number that has a sign or many digits, or is none.
 func integerBy(name, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, commandError(fmt.Sprintf("%s is %.40s: give a number from %d to %d", name, text, math.MinInt64, math.MaxInt64))
+	case err != nil:
 		return 0, commandError(fmt.Sprintf("%s is %.40q: give a whole number", name, text))
 	}
 	return n, nil
