@@ -130,18 +130,25 @@ func unitOf(duration int64) (limiter.Calendar, bool) {
 }
 
 // maxDrift is how far the clock of a client may be from the node's. A time beyond it is not
-// believed.
-const maxDrift = 24 * time.Hour
+// believed. One that is nearer than sameClock is taken for the node's: it would move each reset by the
+// time that the message took.
+const (
+	maxDrift  = 24 * time.Hour
+	sameClock = time.Second
+)
 
 // clientTime returns the time of a client's clock, in milliseconds since 1970, or now, which is
 // ours, if that is not believable. Nothing is counted by it: resets are told by it, for the client.
 func clientTime(created int64, now time.Time) (at time.Time, ours bool) {
 	least, most := now.Add(-maxDrift).UnixMilli(), now.Add(maxDrift).UnixMilli()
-	if created < least || created > most {
+	if created < least || created > most || near(time.UnixMilli(created), now, sameClock) {
 		return now, true
 	}
 	return time.UnixMilli(created), false
 }
+
+// near reports whether two instants are less than a duration apart.
+func near(a, b time.Time, within time.Duration) bool { return a.Sub(b).Abs() < within }
 
 // Bounds of the parts of a key, in bytes: a key of the node has at most 256. Of a longer
 // part the key has the begin and a hash.
@@ -189,25 +196,28 @@ func (it *item) resetAfter(d time.Duration) int64 {
 }
 
 // answer fills in the answer from a decision of hits, at the time after it: what a decision says is
-// left until a reset may have been said by another member, some time after the hits came here.
-func (it *item) answer(d *limiter.Decision, over bool, now time.Time) {
+// left until a reset may have been said by another member, some time after the hits came here. The end of
+// one window is told as it was told before, since that time varies.
+func (it *item) answer(d *limiter.Decision, over bool, now time.Time, ends *ends) {
 	out := it.out
 	if it.ours {
 		it.base = now
 	}
 	out.Limit, out.Remaining = it.in.GetLimit(), it.capacity()
-	after := it.limit.Window()
+	after, counts := it.limit.Window(), false
 	if d.Len() > 0 { // else a policy has decided without a counter
 		l := d.Limit(0)
 		out.Remaining = int64(l.Remaining)
 		if l.ResetAfter > 0 {
-			after = l.ResetAfter
+			after, counts = l.ResetAfter, true
 		}
 	}
 	if over {
 		out.Status = pb.Status_OVER_LIMIT
 	}
-	it.reset(after)
+	if it.reset(after); counts && it.ours && it.end == 0 && !it.leaky() {
+		out.ResetTime = ends.of(it, out.GetResetTime())
+	}
 }
 
 // reset fills in the reset. That of a leaky bucket is when as many hits have leaked as do not

@@ -137,7 +137,7 @@ func (r *run) answer(ctx context.Context, it *item, d *limiter.Decision) {
 	r.made += transport.NewKeys(d)
 	hits := it.in.GetHits()
 	over := hits > 0 && (!d.Allowed || hits > limiter.MaxUnits)
-	it.answer(d, over, r.of.options.Now())
+	it.answer(d, over, r.of.options.Now(), &r.of.ends)
 	r.owner(it, d)
 	if over && it.has(pb.Behavior_DRAIN_OVER_LIMIT) && it.out.GetRemaining() > 0 {
 		r.drain(ctx, it)
@@ -169,7 +169,7 @@ func (r *run) drain(ctx context.Context, it *item) {
 			r.failed(it, err)
 			return
 		}
-		it.answer(d, true, r.of.options.Now())
+		it.answer(d, true, r.of.options.Now(), &r.of.ends)
 		r.made += transport.NewKeys(d)
 		if d.Allowed {
 			return
@@ -197,6 +197,7 @@ func (r *run) forget(ctx context.Context, it *item) {
 		return
 	}
 	r.became[transport.ActionReset].done++
+	r.of.ends.forget(it)
 	it.forgotten()
 }
 
@@ -216,7 +217,7 @@ func (r *run) credit(ctx context.Context, it *item) {
 		r.failed(it, err)
 		return
 	}
-	it.answer(d, false, r.of.options.Now())
+	it.answer(d, false, r.of.options.Now(), &r.of.ends)
 	r.owner(it, d)
 }
 

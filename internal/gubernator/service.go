@@ -69,6 +69,7 @@ const callWithin = 10 * time.Second
 type Service struct {
 	options  Options
 	limits   limits
+	ends     ends
 	decoding atomic.Int64 // bytes of messages over gRPC, by estimate
 }
 
@@ -90,7 +91,7 @@ func NewService(o Options) (*Service, error) {
 	if o.within == 0 {
 		o.within = callWithin
 	}
-	s := &Service{options: o, limits: newLimits(o.Zone, o.Now)}
+	s := &Service{options: o, limits: newLimits(o.Zone, o.Now), ends: newEnds(o.Now)}
 	if _, err := s.limits.of(rate{limit: 1, calendar: limiter.CalendarDay}); err != nil {
 		return nil, fmt.Errorf("gubernator: the time zone %q is not known: give an IANA name, such as Europe/Berlin", o.Zone)
 	}

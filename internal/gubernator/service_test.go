@@ -546,6 +546,60 @@ func (f far) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limit
 	return f.Node.PeekBatchInto(ctx, rs, ds, peeks)
 }
 
+// uneven is a node whose answers take from 1 to 900 microseconds more from one to the next.
+type uneven struct {
+	*weirtest.Node
+	n *int
+}
+
+func (u uneven) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error {
+	*u.n++
+	defer u.Advance(time.Duration(1+*u.n*137%900) * time.Microsecond)
+	return u.Node.PeekBatchInto(ctx, rs, ds, peeks)
+}
+
+// The reset of one window is told alike in all its answers, by whichever clock, and that of the next window is its own.
+func TestResetsOfOneWindowAreAlike(t *testing.T) {
+	var node uneven
+	f := newFixture(t, func(o *Options) {
+		node = uneven{o.Decider.(*weirtest.Node), new(int)}
+		o.Decider = node
+	})
+	for _, window := range []int64{60_000, 100} {
+		for range 3 {
+			told := make(map[int64]int)
+			begin := f.node.Now()
+			for i := range 40 {
+				in := request(t, f.node.Now(), fmt.Sprint("limit=20 ms=", window, " key=", window, []string{"", " hits=0", " at=3", " at=-2"}[i%4]))
+				out, err := f.service.getRateLimits(t.Context(), caller{}, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}, 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				told[out.GetResponses()[0].GetResetTime()]++
+			}
+			if len(told) != 1 {
+				t.Errorf("a window of %d ms: %v", window, told)
+			}
+			for at := range told {
+				if after := at - begin.UnixMilli(); after < window || after > window+2 {
+					t.Errorf("a window of %d ms is told to end after %d", window, after)
+				}
+			}
+			f.node.Advance(time.Duration(window) * time.Millisecond)
+		}
+	}
+}
+
+// After RESET_REMAINING a window begins anew, also a moment after the one before.
+func TestResetsAfterReset(t *testing.T) {
+	f := newFixture(t, nil)
+	f.ask("")
+	f.node.Advance(20 * time.Millisecond)
+	if got := f.ask("RESET_REMAINING;hits=1"); !strings.HasSuffix(got, "left 9 reset 60000") {
+		t.Error(got)
+	}
+}
+
 // A reset is told no earlier than it comes, however long the hits took to the member that decides. Told
 // by a client's own clock, it is counted from the time that the client has given.
 func TestResetsAreNotToldTooEarly(t *testing.T) {
@@ -559,6 +613,7 @@ func TestResetsAreNotToldTooEarly(t *testing.T) {
 		{"", "under 10 left 8 reset 59880"},
 		{"hits=9 DRAIN_OVER_LIMIT", "over 10 left 0 reset 59640"}, // asked twice
 		{"key=l leaky", "under 10 left 9 reset 6000"},
-		{"key=c at=0", "under 10 left 9 reset 59880"},
+		{"key=c at=0", "under 10 left 9 reset 60000"}, // of a clock that seems to be the node's
+		{"key=d at=5000", "under 10 left 9 reset 64880"},
 	})
 }
