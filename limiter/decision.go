@@ -73,11 +73,11 @@ type LimitDecision struct {
 	// was charged, if it was.
 	Remaining uint64
 	// ResetAfter is the time until the key is the same as one never seen, if there are
-	// no further checks.
+	// no further checks. What is held counts until then as if it stayed charged.
 	ResetAfter time.Duration
 	// RetryAfter is the shortest wait until this limit allows the same cost, if there
-	// are no other checks. It is set if the check was denied, or if this shadow limit
-	// would have denied it. It is exact to the microsecond, and includes what the denial
+	// are no other checks: units come back by time, and when holds end. It is set if the check was
+	// denied, or if this shadow limit would have denied it. It is exact to the microsecond, and includes what the denial
 	// itself charged. It is 0 if the limit would admit the cost at once, or never.
 	RetryAfter time.Duration
 }

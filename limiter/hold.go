@@ -77,7 +77,7 @@ type Amended struct {
 	// limits it is the largest of their numbers.
 	Over uint64
 	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
-	// there are no other checks; 0 if it never is.
+	// there are no other checks; 0 if it never is, or the hold ends before.
 	RetryAfter time.Duration
 	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
 	// need not.
@@ -231,6 +231,83 @@ func HoldEnds(s *State, words []uint64, limit, most uint64) (last, room Tick) {
 		sum, room = sum-min(sum, ends[i].Cost), ends[i].End
 	}
 	return last, room
+}
+
+// EntriesEnd returns the instant from which at most so many entries are left; 0 if no more are there.
+func EntriesEnd(s *State, words []uint64, most int) Tick {
+	if int(s.A) <= most {
+		return 0
+	}
+	ends := make([]Tick, s.A)
+	for i := range ends {
+		ends[i] = HoldAt(words, i).End
+	}
+	slices.Sort(ends)
+	return ends[len(ends)-most-1]
+}
+
+// RetryAt returns the first instant at which n units, which a limit does not admit at now, are admitted if
+// nothing else is charged: units come back by time, and when holds end that are not kept. latest is as for
+// [State.Refund]. Nothing is changed. It takes a step for each hold, and another for each entry of a log.
+func (s *State) RetryAt(l *Limit, words []uint64, now, latest Tick, n uint64, holds *State, holdWords []uint64) Tick {
+	c := s.Open(l)
+	if l.used(&c, now)+n <= l.cap {
+		return c.Until
+	}
+	at := l.admitsAt(&c, words, n)
+	if backs := comingBack(l, holds, holdWords, at); len(backs) > 0 {
+		if l.p.algorithm == SlidingLog {
+			at = l.logRetryAt(&c, words, n, backs)
+		} else {
+			at = l.retryAt(c, words, latest, n, backs)
+		}
+	}
+	return max(at, c.Until)
+}
+
+// comingBack returns the charges of holds that a limit gets back before an instant, in the order in which
+// it does.
+func comingBack(l *Limit, holds *State, words []uint64, before Tick) []Hold {
+	id := CountsID(l)
+	type end struct {
+		at Tick
+		i  int
+	}
+	var ends []end
+	for i := range int(holds.A) {
+		if h := HoldAt(words, i); h.Limit == id && !h.Keep && h.End < before {
+			ends = append(ends, end{h.End, i})
+		}
+	}
+	slices.SortFunc(ends, func(a, b end) int { return cmp.Or(cmp.Compare(a.at, b.at), a.i-b.i) })
+	backs := make([]Hold, len(ends))
+	for i, e := range ends {
+		backs[i] = HoldAt(words, e.i)
+	}
+	return backs
+}
+
+// retryAt is RetryAt for all limits but logs.
+func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, backs []Hold) Tick {
+	replay := func(backs []Hold, until func(c *Counts, now Tick) bool) (c Counts, w []uint64, ended int) {
+		c, w = s, slices.Clone(words)
+		for i := range backs {
+			h := &backs[i]
+			if c.roll(l, w, h.End); until(&c, h.End) {
+				return c, w, i
+			}
+			c.reduce(l, w, h.End, max(latest, h.End), h.At, h.Cost, 0)
+		}
+		return c, w, len(backs)
+	}
+	admits := func(c *Counts, now Tick) bool { return l.used(c, now)+n <= l.cap }
+	_, _, ended := replay(backs, admits)
+	// The units are admitted after so many ends: at the last of these, or between it and the next one.
+	c, w, _ := replay(backs[:ended], func(*Counts, Tick) bool { return false })
+	if last := backs[ended-1].End; admits(&c, last) {
+		return last
+	}
+	return l.admitsAt(&c, w, n)
 }
 
 // CountHolds returns the number of holds.

@@ -1,5 +1,7 @@
 package limiter
 
+import "sort"
+
 // sliding_log: a ring of entries. Word 0 is the position of the oldest. An entry packs
 // the low 45 bits of its tick, which span more than the longest window, above its cost
 // minus one in 19 bits; a larger cost takes two entries. State.Time holds the full tick
@@ -149,6 +151,58 @@ func (l *Limit) logAdmitsAt(s *Counts, words []uint64, n uint64) Tick {
 		tick, cost := logAt(s, words, i)
 		if sum -= cost; sum+n <= l.limit {
 			return tick + l.window
+		}
+	}
+	return s.Time + l.window
+}
+
+// logRetryAt is [State.RetryAt] for logs. It goes through entries and holds in the order of the instants
+// at which they end, as rollLog and refundLog would, and changes none.
+func (l *Limit) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) Tick {
+	entries, at := int(s.B), func(i int) (Tick, uint64) { return logAt(s, words, i) }
+	if s.B == 1 {
+		at = func(int) (Tick, uint64) { return s.Time, s.A }
+	}
+	sum, given := s.A, make(map[int]uint64) // by entry: what came back of it
+	for oldest := 0; oldest < entries; {
+		tick, cost := at(oldest)
+		if len(backs) == 0 || tick+l.window <= backs[0].End {
+			sum -= cost - given[oldest]
+			if oldest++; sum+n <= l.limit {
+				return tick + l.window
+			}
+			continue
+		}
+		h := backs[0]
+		backs = backs[1:]
+		if sum == MaxLogUnits {
+			continue
+		}
+		i := oldest + sort.Search(entries-oldest, func(i int) bool { tick, _ := at(oldest + i); return tick >= h.At })
+		of := h.At
+		for ; i < entries; i++ {
+			tick, cost := at(i)
+			if given[i] == cost { // it was removed
+				continue
+			}
+			if l.p.count != CountAll && h.At > h.End-l.window {
+				of = tick
+			}
+			break
+		}
+		last := i
+		for ; last < entries; last++ {
+			if tick, _ := at(last); tick != of {
+				break
+			}
+		}
+		for j := last - 1; j >= i && h.Cost > 0; j-- {
+			_, cost := at(j)
+			part := min(cost-given[j], h.Cost)
+			given[j], h.Cost, sum = given[j]+part, h.Cost-part, sum-part
+		}
+		if sum+n <= l.limit {
+			return h.End
 		}
 	}
 	return s.Time + l.window

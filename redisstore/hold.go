@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -206,7 +207,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 		rest limiter.Charge // what is added to the estimates
 		d    limiter.Decision
 	)
-	known := false
+	known, least := false, int64(math.MaxInt64) // how long the first of the holds that are raised lasts
 	var raised []part
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -222,7 +223,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 			return out, errReply
 		}
 		known = true
-		raised = m.raised(raised, p, &rest, &out)
+		raised = m.raised(raised, p, &rest, &out, &least)
 	}
 	if !known {
 		return limiter.Amended{State: limiter.AmendUnknown}, nil
@@ -238,14 +239,17 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 	}
 	limiter.Settle(&d, true)
 	if limiter.Conclude(&d); !d.Allowed {
+		if int64(limiter.Span(d.RetryAfter)) >= least {
+			d.RetryAfter = 0 // there is nothing to extend any more then
+		}
 		out = limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}
 	}
 	return out, nil
 }
 
 // raised appends the keys of a part whose estimates are raised, each as a part of a charge of what
-// is added. It notes the first estimate.
-func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limiter.Amended) []part {
+// is added. It notes the first estimate, and how long the first of these holds lasts at least.
+func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limiter.Amended, least *int64) []part {
 	reply := p.call.reply
 	ids, limit, offset := reply[1+perLimit*p.size:], 0, 0
 	if len(all) > 0 {
@@ -258,6 +262,7 @@ func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limite
 			out.Estimate = max(was, k.Cost)
 		}
 		if held && k.Cost > was {
+			*least = min(*least, id[2]-reply[0])
 			k.Cost -= was
 			numbers := append([]int64{reply[0]}, reply[1+perLimit*limit:][:perLimit*size]...)
 			all = append(all, part{call: &call{reply: numbers}, first: rest.Len(), last: rest.Len() + 1, offset: offset, size: size})

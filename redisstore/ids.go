@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -120,9 +121,15 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 	if limiter.Settle(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {
 		return
 	}
+	wait := time.Duration(0)
+	for n, e := range m.of {
+		if m.full&(1<<n) != 0 {
+			wait = max(wait, limiter.Tick(e.cost).Duration())
+		}
+	}
 	for j := range d.Len() {
 		l := d.Limit(j)
-		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, closedRetry.Duration()
+		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, wait
 	}
 	limiter.Settle(d, true)
 }

@@ -23,7 +23,13 @@ func ofSlots() []mutation {
 			{"limiter/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
 		}},
 		{name: "concurrency: a denial waits for the end of holds", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/table/concurrency.go", "max(0, room-now, until-now).Duration(), true\n", "max(0, last-now, room-room, until-now).Duration(), true\n"},
+			{"limiter/table/concurrency.go", "max(0, room-now, until-now).Duration()\n", "max(0, last-now, room-room, until-now).Duration()\n"},
+		}},
+		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
+			{"limiter/hold.go", "len(backs) > 0 {", "len(backs) > 1<<20 {"},
+		}},
+		{name: "a denial does not wait for holds that stay charged", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
+			{"limiter/hold.go", "h.Limit == id && !h.Keep && h.End < before", "h.Limit == id && h.End < before"},
 		}},
 		{name: "concurrency: a check needs a hold", pkg: "./rules", test: "^TestConcurrency$", edits: []edit{
 			{"rules/resolve.go", "Unheld: u.ids.slots && !u.limiter.Shadow}", "Unheld: false}"},

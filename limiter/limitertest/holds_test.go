@@ -267,6 +267,9 @@ func (h *holdTrial) check(c *limiter.Charge) {
 	if d.Repeated != repeated || d.Allowed != want.Allowed {
 		h.t.Errorf("repeated %t, allowed %t; want %t, %t", d.Repeated, d.Allowed, repeated, want.Allowed)
 	}
+	if diff := Diff(&d, want); !d.Allowed && !repeated && diff != "" {
+		h.t.Errorf("a denial: %s", diff)
+	}
 	if d.Allowed && !repeated && d.Receipt.Charged != 0 && c.Fits(d.Receipt) {
 		h.made = append(h.made, madeCharge{c, d.Receipt, h.now})
 	}
@@ -274,9 +277,13 @@ func (h *holdTrial) check(c *limiter.Charge) {
 
 // compare asks for all numbers.
 func (h *holdTrial) compare() {
-	for i, rule := range h.rules {
-		c := &limiter.Charge{Peek: true}
-		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule, Cost: 1}
+	for n := range 2 * len(h.rules) {
+		i, cost := n%2, uint64(1)
+		if n > 1 {
+			cost = h.cost()
+		}
+		rule, c := h.rules[i], &limiter.Charge{Peek: true}
+		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule, Cost: cost}
 		if i == 1 {
 			k.Hash = limiter.Hash{Hi: 1001, Lo: 9 << 60}
 		}

@@ -83,6 +83,7 @@ type turn struct {
 	limit  *oracleLimit
 	cost   uint64
 	shadow bool
+	retry  func(now Tick, n uint64) Tick // as [oracleLimit.retryAfter], where units come back otherwise than by time
 }
 
 // decide decides a check with any limits of any keys: all or none are charged.
@@ -125,7 +126,9 @@ func (d *OracleDecision) report(now Tick, turns []turn) {
 		// A limit that admitted this check may have been charged although another
 		// denied, and may then admit no second one for a while.
 		if !a.Never && !(d.Allowed && a.Allowed) {
-			a.RetryAfter = l.retryAfter(now, n)
+			if a.RetryAfter = l.retryAfter(now, n); t.retry != nil {
+				a.RetryAfter = t.retry(now, n)
+			}
 		}
 		if t.shadow || d.Allowed {
 			continue

@@ -1,7 +1,6 @@
 package limitertest
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -65,19 +64,10 @@ func (o *holdOracle) key(k *limiter.Key) *heldKey {
 
 // expire takes off the holds that are over at now, as of their ends, and forgets ids.
 func (o *holdOracle) expire(now Tick) {
-	type ended struct {
-		end Tick
-		heldPart
-	}
-	var due []ended
+	due := o.due(now)
 	for _, k := range o.keys {
 		for id, i := range k.ids {
 			if i.held && i.end <= now {
-				for _, p := range i.parts {
-					if !i.keep {
-						due = append(due, ended{i.end, p})
-					}
-				}
 				i.held, i.parts = false, nil
 			}
 			if i.until <= now {
@@ -85,9 +75,6 @@ func (o *holdOracle) expire(now Tick) {
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b ended) int {
-		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.number, b.number))
-	})
 	for _, e := range due {
 		e.limit.refund(e.end, e.at, e.cost)
 	}
@@ -158,7 +145,8 @@ func (o *holdOracle) turns(c *limiter.Charge, of []int) (ts []turn) {
 	for _, i := range of {
 		k := c.Key(i)
 		for _, l := range o.key(k).limits {
-			ts = append(ts, turn{limit: l, cost: k.Cost, shadow: k.Rule.Shadow})
+			retry := func(now Tick, n uint64) Tick { return o.retryAfter(now, l, n) }
+			ts = append(ts, turn{l, k.Cost, k.Rule.Shadow, retry})
 		}
 	}
 	return ts
@@ -307,7 +295,13 @@ func (o *holdOracle) extend(now Tick, c *limiter.Charge) (out limiter.Amended) {
 	}
 	if len(raised) > 0 {
 		if d := decide(now, false, o.turns(more, raised)); !d.Allowed {
-			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter.Duration()}
+			retry := d.RetryAfter
+			for _, i := range raised {
+				if o.key(c.Key(i)).ids[c.ID.ID].end <= now+retry {
+					retry = 0 // there is nothing to extend any more then
+				}
+			}
+			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: retry.Duration()}
 		}
 	}
 	for i := range c.Len() {

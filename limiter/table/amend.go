@@ -345,6 +345,9 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 			t.holdTimes(now, &rest, &d)
 		}
 		if result != decided || !d.Allowed {
+			if t.endsBy(now+limiter.Span(d.RetryAfter), c, &rest) {
+				d.RetryAfter = 0 // there is nothing to extend any more then
+			}
 			return limiter.Amended{State: limiter.AmendDenied, RetryAfter: d.RetryAfter}, true, result
 		}
 		rest.ID = c.ID
@@ -367,6 +370,17 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		}
 	}
 	return out, true, decided
+}
+
+// endsBy reports whether the hold of a charge's ID for one of some keys is over at an instant.
+func (t *Table) endsBy(at limiter.Tick, c, keys *limiter.Charge) bool {
+	for i := range keys.Len() {
+		s := t.findHolds(&t.parts[PartitionOf(keys.Key(i))], keys.Key(i))
+		if limiter.HoldEnd(&s.state, t.words(s), c.ID.ID) <= at {
+			return true
+		}
+	}
+	return false
 }
 
 // lengthen sets the end of a hold, and reports whether it is kept then.

@@ -49,13 +49,14 @@ func (t *Table) letGo(p *partition, holds *slot, id uint64, now limiter.Tick) {
 	})
 }
 
-// holdTimes corrects the times that a decision has for limits on concurrency: these are free when
-// the holds of their key end.
+// holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when
+// these end, to limits on concurrency then only.
 func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
 	changed := false
 	for i := range d.Len() {
 		out := d.Limit(i)
-		if out.Limit.Algorithm() != limiter.Concurrency {
+		slots := out.Limit.Algorithm() == limiter.Concurrency
+		if denied := out.RetryAfter > 0 && !out.Overflow; !denied && !slots {
 			continue
 		}
 		k := c.Key(out.Key)
@@ -65,16 +66,30 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		if s == nil || !found {
 			continue
 		}
-		n, until := max(out.Cost, 1), limiter.BlockEnd(out.Limit, &p.slots.at(at).state)
-		last, room := limiter.HoldEnds(&s.state, t.words(s), limiter.CountsID(out.Limit), out.Limit.Capacity()-min(n, out.Limit.Capacity()))
-		out.ResetAfter = max(0, last-now, until-now).Duration()
-		if out.RetryAfter > 0 && !out.Overflow {
-			out.RetryAfter, changed = max(0, room-now, until-now).Duration(), true
+		of := p.slots.at(at)
+		if slots {
+			changed = t.slotTimes(now, of, s, out) || changed
+			continue
 		}
+		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &s.state, t.words(s)) - now).Duration()
+		changed = true
 	}
 	if changed {
 		limiter.Conclude(d)
 	}
+}
+
+// slotTimes is holdTimes for a limit on concurrency, whose counter is of. It reports whether the wait was
+// corrected.
+func (t *Table) slotTimes(now limiter.Tick, of, holds *slot, out *limiter.LimitDecision) bool {
+	n, until := min(max(out.Cost, 1), out.Limit.Capacity()), limiter.BlockEnd(out.Limit, &of.state)
+	last, room := limiter.HoldEnds(&holds.state, t.words(holds), limiter.CountsID(out.Limit), out.Limit.Capacity()-n)
+	out.ResetAfter = max(0, last-now, until-now).Duration()
+	if out.RetryAfter <= 0 || out.Overflow {
+		return false
+	}
+	out.RetryAfter = max(0, room-now, until-now).Duration()
+	return true
 }
 
 // ErrSpent is returned by Decide for a check whose id is that of a reservation that is over, and that

@@ -290,8 +290,8 @@ func (t *Table) dropHold(p *partition, s *slot, id uint64) {
 }
 
 // denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and
-// charges nothing.
-func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound) outcome {
+// charges nothing. There may be room after the wait.
+func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound, wait limiter.Tick) outcome {
 	peek := c.Peek
 	c.Peek = true
 	result := t.decide(now, c, d, true)
@@ -301,12 +301,38 @@ func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 	}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, t.wait(now).Duration()
+		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, wait.Duration()
 	}
 	limiter.Settle(d, true)
 	limiter.Conclude(d)
 	t.full.record(now, bound, d.Limit(0))
 	return decided
+}
+
+// holdEnds returns the earliest instant at which a bound on the holds or ids of one key may leave room for a
+// charge.
+func (t *Table) holdEnds(now limiter.Tick, c *limiter.Charge) (at limiter.Tick) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s != nil && k.Cost > 0 {
+			at = max(at, limiter.EntriesEnd(&s.state, t.words(s), limiter.MaxHoldEntries-max(1, len(k.Rule.Limits))))
+		}
+	}
+	if t.crowdedByIDs(c) {
+		first := never
+		for i := range c.Len() {
+			g := t.ring(&t.parts[PartitionOf(c.Key(i))])
+			for _, e := range g.ring {
+				if e.state.Time > now {
+					first = min(first, e.state.Time)
+				}
+			}
+		}
+		if first != never {
+			at = max(at, first)
+		}
+	}
+	return at
 }
 
 // countHolds adds the holds of a slot to those of the table, or takes them off.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,44 @@ func TestHoldsOfAKeyAreBounded(t *testing.T) {
 		}
 		if s := tab.Stats(); s.Holds != 0 || s.HoldsExpired != limiter.MaxHoldEntries {
 			t.Errorf("%s: %+v", overflow, s)
+		}
+	}
+}
+
+// A reservation beyond the bound of a key's holds may wait until one of them ends, however full the table is and
+// with as many limits as its own would need.
+func TestTheWaitBesideManyHolds(t *testing.T) {
+	inWire(t)
+	for _, keys := range []int{0, 200_000, 20_000} { // in the last the ids of one key have no more room
+		for _, limits := range []int{1, 3} {
+			tab, rule := New(Config{MaxKeys: keys}), windowRule(t, 10*limiter.MaxHoldEntries)
+			for i := range limits - 1 {
+				l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint(i), Limit: 1 << 20, Window: time.Hour, Algorithm: limiter.FixedWindow})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rule.Limits = append(rule.Limits, l)
+			}
+			var d limiter.Decision
+			now, made := idStart, 0
+			for i := range uint64(limiter.MaxHoldEntries + 1) {
+				now += limiter.Second
+				if err := tab.Decide(now, held1(rule, 1, i+1, 1, 2*time.Hour), &d); err != nil {
+					t.Fatal(err)
+				}
+				if !d.Allowed {
+					break
+				}
+				made++
+			}
+			need := 1
+			if made*limits+limits > limiter.MaxHoldEntries {
+				need = (made*limits + limits - limiter.MaxHoldEntries + limits - 1) / limits
+			}
+			want := idStart + limiter.Tick(need)*limiter.Second + 2*limiter.Hour - now
+			if made < 1000 || d.Allowed || limiter.Span(d.RetryAfter) != want || !d.Limit(0).Overflow {
+				t.Errorf("%d keys, %d limits: after %d holds it may wait %v, want %v", keys, limits, made, d.RetryAfter, want.Duration())
+			}
 		}
 	}
 }

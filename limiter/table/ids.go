@@ -91,10 +91,14 @@ func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 	if !room && !final {
 		return noRoom
 	}
+	wait := t.wait(now)
+	if !room && r.bound == BoundHolds {
+		wait = max(1, t.holdEnds(now, c)-now)
+	}
 	c.ID = nil // so that decide decides as for any charge
 	defer func() { c.ID = id }()
 	if !room && id.Hold > 0 && t.overflow == OverflowDeny {
-		return t.denyHold(now, c, d, r.bound)
+		return t.denyHold(now, c, d, r.bound, wait)
 	}
 	result := t.decide(now, c, d, final)
 	c.ID = id

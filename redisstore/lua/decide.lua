@@ -94,7 +94,8 @@ for i = 1, #ARGV - 1 do
     end
     if not (allowed and s.allowed) and want <= capacity then
       if s.used + want > capacity then
-        retry = f.admits(s, want) - now
+        s.again = f.admits(s, want)
+        retry = s.again - now
       end
       if s.u - now > retry then
         retry = s.u - now
@@ -112,6 +113,14 @@ for i = 1, #ARGV - 1 do
 end
 if remember then
   remember(answer, allowed and mode ~= 1)
+end
+for i = 1, sooner and #ARGV - 1 or 0 do
+  local s = states[i]
+  if s and s.again > now and held[s.k] and s.p[1] ~= 8 then
+    local cost = head and head[2 + 2 * i] or 1
+    local at = sooner(i, s, cost > 0 and cost or 1, s.again)
+    answer[1 + 3 * i] = (at > s.u and at or s.u) - now
+  end
 end
 if high then
   for i = 1, #ARGV - 1 do

@@ -242,6 +242,132 @@ arrive = function(limits)
   return true
 end
 
+-- listed is sooner for a log or sub-windows, to which parts come back, each with the units that do and the instant t
+-- of their entry. It returns the instant, or nothing if that is after the last of them has; with all the instant
+-- for them all.
+local function listed(s, want, parts, all)
+  local p, room = s.p, s.p[2] - want
+
+  -- fits tells whether what is charged after t fits, once the first n parts have come back.
+  local function fits(t, n)
+    local k, _, sum, high = first(s, function(of) return of > t end)
+    if k > 0 then
+      _, sum, high = entry(s, k - 1)
+    end
+    local units = counted(s, sum, high)
+    for j = 1, n do
+      if parts[j].t > t then
+        units = units - parts[j].units
+      end
+    end
+    return units <= room
+  end
+  if not all and not fits(parts[#parts].over - p[3], #parts) then
+    return
+  end
+  local low, high = 0, #parts + 1 -- too few parts, and enough, or all and time
+  while high - low > 1 do
+    local middle = floor((low + high) / 2)
+    if fits(parts[middle].over - p[3], middle) then
+      high = middle
+    else
+      low = middle
+    end
+  end
+  if high <= #parts and not fits(parts[high].over - p[3], low) then
+    return parts[high].over
+  end
+  return entry(s, first(s, function(t) return fits(t, low) end)) + p[3]
+end
+
+-- toList notes in a part what comes back of it to a list, as refund does. left has what is left of entries.
+local function toList(s, part, left)
+  local p, at = s.p, part.at
+  if p[1] == 4 then
+    at = at - at % p[7]
+  end
+  part.t, part.units = at, part.cost
+  local units = counted(s)
+  if units < (p[1] == 3 and LOG or MOST) and (p[1] == 4 or p[5] ~= 2) then
+    return -- its entry has the units
+  end
+  part.units = 0
+  local i = first(s, function(t) return t >= at end)
+  while left[i] == 0 do
+    i = i + 1
+  end
+  if i >= s.n or p[1] == 3 and units == LOG and part.over < entry(s, 0) + p[3] then
+    return
+  end
+  local t, sum, high = entry(s, i)
+  if t ~= at and (p[1] == 4 or p[5] == 2 or at <= part.over - p[3]) then
+    return
+  end
+  local before, beforeHigh, _ = s.base, s.baseHigh, nil
+  if i > 0 then
+    _, before, beforeHigh = entry(s, i - 1)
+  end
+  local was = minus(sum, high, before, beforeHigh)
+  if p[1] == 4 and full(s, was) then
+    return
+  end
+  left[i] = left[i] or was
+  part.t, part.units = t, part.cost < left[i] and part.cost or left[i]
+  left[i] = left[i] - part.units
+end
+
+-- sooner returns the first instant at which the state of limit i admits units that it admits at an instant by time
+-- alone: earlier if holds end that give back what they have charged. See package limiter, RetryAt.
+sooner = function(i, s, want, at)
+  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, worthOf(i), {}, {}, 64, 0, {}, nil
+  local name, list, present = short(text), p[1] == 3 or p[1] == 4, now
+  for field, value in pairs(s) do
+    c[field] = value
+  end
+
+  -- back takes note of what comes back at an instant of a charge.
+  local function back(over, of, cost)
+    if list then
+      local part = {at = of, cost = cost, over = over, t = 0, units = 0}
+      toList(s, part, left)
+      parts[#parts + 1] = part
+      return
+    end
+    now = over
+    f.load(c)
+    refund[p[1]](c, of, cost, 0)
+    at = f.used(c) + want <= p[4] and now or f.admits(c, want)
+    now = present
+  end
+  repeat
+    some = call('ZRANGE', g.holds, from, from + size - 1)
+    local last = #some < size
+    for j = 1, #some do
+      local over, keep, n = unpack('<I7I1I2', some[j])
+      if over >= at then
+        last = true
+        break
+      end
+      local form, bytes = '<I7I4c12', 23
+      if keep >= 2 then
+        form, bytes = '<I7I7c12', 26
+      end
+      for k = 0, keep % 2 == 0 and n - 1 or -1 do
+        local of, cost, limit = unpack(form, some[j], 11 + k * bytes)
+        if limit == name and over < at and not leftSince(g, of, text) then
+          back(over, of, cost)
+        end
+      end
+    end
+    local found = #parts > 0 and listed(s, want, parts, last)
+    if found then
+      return found < at and found or at
+    end
+    from, size = from + size, 2 * size
+  until last
+  return at
+end
+
 -- begin writes the entry of an id, and its hold into the set of the key, which had another one in the
 -- place of before.
 local function begin(id, at, cost, bits, relied, h, before)
@@ -281,9 +407,13 @@ local function charged(h, id, answer)
 end
 
 if hold and hold[4] == 0 then
-  -- room tells whether a key may have one more hold.
+  -- room tells whether a key may have one more hold, and if not when the first of its holds ends.
   room = function(id)
-    return call('ZCARD', of[id.first].holds) < HOLDS
+    local k = of[id.first].holds
+    if call('ZCARD', k) < HOLDS then
+      return true
+    end
+    return false, unpack('<I7', call('ZRANGE', k, 0, 0)[1])
   end
   -- spent tells whether a check with an id that is known would hold nothing of a limit on concurrency, since
   -- the hold of the id is over.

@@ -7,7 +7,7 @@
 -- keys elsewhere, so that this one may still be cancelled; and, for each of the ids, the first
 -- and the last limit of its key. The ids are KEYS behind those of the limits. The answer has
 -- three more numbers for each: instant, cost and bits of the charge that is remembered; or -1,
--- 0, 0 if it is remembered from now on; -2, 0, 0 if its hold finds no room; -3, 0, 0 if its hold is over
+-- 0, 0 if it is remembered from now on; -2, the ticks until there may be room, and 0 if its hold finds none; -3, 0, 0 if its hold is over
 -- and a limit on concurrency needs one; or 0, 0, 0.
 local ids, number = {}, {} -- number: of each limit among those that are not remembered
 
@@ -54,8 +54,12 @@ recall = function(mode)
       end
     else
       rest = true
-      if room and asked ~= 1 and not room(id) then
-        id.at, mode = -2, 1
+      local fits, ends = true, 0
+      if room and asked ~= 1 then
+        fits, ends = room(id)
+      end
+      if not fits then
+        id.at, id.cost, mode = -2, ends - now, 1
       end
     end
     ids[#ids + 1] = id

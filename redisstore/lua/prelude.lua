@@ -89,7 +89,7 @@ end
 local F = {false, false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local recall, remember -- ids of charges; see ids.lua
-local held, arrive, room, spent, reserve, extension -- holds; see holds.lua
+local held, arrive, room, spent, reserve, extension, sooner -- holds; see holds.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 local marked = false -- a state was left unread because its key has holds
 
@@ -112,7 +112,7 @@ local function open(i)
   local f, v = F[family]
   local s = {
     k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, name = false, found = true, adopted = false,
-    used = 0, allowed = false, blocked = false, changed = false, empties = false
+    used = 0, again = 0, allowed = false, blocked = false, changed = false, empties = false
   }
   if family == 3 or family == 4 then
     v = call('GETRANGE', s.k, 0, 1199)
