@@ -27,8 +27,8 @@ var (
 var ErrNoCluster = errors.New("weir: the node is in no cluster: open it with Config.Cluster")
 
 // ErrUnknownMember is wrapped by the error of Forget of [Cluster] if the name is not
-// that of a dead member.
-var ErrUnknownMember = errors.New("weir: no dead member of that name")
+// that of a dead member, and by that of Readmit if it is not that of an expelled one.
+var ErrUnknownMember = errors.New("weir: no such member")
 
 // ErrWait is wrapped by the error of [Node.Wait] if no wait helps: the cost is above what
 // the rule ever admits, or the context ends before the check could be allowed.
@@ -74,6 +74,16 @@ type Cluster interface {
 	// does come back, it is a member again. The error wraps [ErrUnknownMember], or
 	// [ErrInvalid] for a live member, or is [ErrNoCluster] or [ErrClosed].
 	Forget(name string) error
+	// Expel throws a member out, live or dead, on all members: it has no connection to any,
+	// counts for nothing, and what it says is ignored, until it is let in again with Readmit. The
+	// other members are informed, and those that start later by any of them. What an
+	// expelled member has said of others, expulsions too, ends with it. At most 256 names
+	// are remembered. The error wraps [ErrInvalid] for this node's own name and at that
+	// bound, or is [ErrNoCluster] or [ErrClosed].
+	Expel(name string) error
+	// Readmit ends what Expel did. The error wraps [ErrUnknownMember] if the member is not
+	// expelled, or is as that of Expel.
+	Readmit(name string) error
 	// HandOver is the first half of Leave. The node hands over its counters and
 	// continues to accept checks, which other members decide. A program stops its
 	// servers between HandOver and Leave, so that no client is refused. A call while
@@ -93,7 +103,8 @@ type Cluster interface {
 type Member struct {
 	// Name of the member, Address of its gossip, Instance of its current run.
 	Name, Address, Instance string
-	// State is "joining", "active", "leaving" or "dead".
+	// State is "joining", "active", "leaving", "dead" or "expelled". Of one that is expelled
+	// only the name is known.
 	State string
 	// GRPCAddr and HTTPAddr are its addresses for clients, empty if it publishes none.
 	GRPCAddr, HTTPAddr string
@@ -128,7 +139,7 @@ type Member struct {
 // ClusterStats is a node's state in the cluster, for metrics.
 type ClusterStats struct {
 	// Members counts the members that this node sees, itself included, by state:
-	// "joining", "active", "leaving" or "dead". Nodes that gossip reports and that have
+	// "joining", "active", "leaving", "dead" or "expelled". Nodes that gossip reports and that have
 	// not shown themselves on a connection are "unmet": without a gossip key strangers
 	// can invent them.
 	Members map[string]int
@@ -204,5 +215,7 @@ func (noCluster) Members() []Member               { return nil }
 func (noCluster) Stats() (s ClusterStats, _ bool) { return s, false }
 func (noCluster) Placement() *Placement           { return nil }
 func (noCluster) Forget(string) error             { return ErrNoCluster }
+func (noCluster) Expel(string) error              { return ErrNoCluster }
+func (noCluster) Readmit(string) error            { return ErrNoCluster }
 func (noCluster) HandOver(context.Context) error  { return ErrNoCluster }
 func (noCluster) Leave(context.Context) error     { return ErrNoCluster }

@@ -64,6 +64,11 @@ func (m *member) watchCertificates() {
 	m.serving.Go(func() {
 		tick := time.NewTicker(certs.Every)
 		defer tick.Stop()
-		m.certificates.Watch(ctx, tick.C, m.log, func(err error) { m.reportFiles("certificates", err) })
+		m.certificates.Watch(ctx, tick.C, m.log, func(err error) {
+			if err == nil {
+				m.links.Recheck(true)
+			}
+			m.reportFiles("certificates", err)
+		})
 	})
 }

@@ -336,6 +336,10 @@ func (m *member) Members() []weir.Member {
 		}
 		out[i] = info
 	}
+	for _, name := range m.expelled() {
+		out = append(out, weir.Member{Name: name, State: stateExpelled})
+	}
+	slices.SortStableFunc(out, func(a, b weir.Member) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -367,24 +371,6 @@ func (m *member) logProblem(p members.Problem) {
 	}
 }
 
-// Forget implements [weir.Cluster].
-func (m *member) Forget(name string) error {
-	if m.Closed.Load() {
-		return weir.ErrClosed
-	}
-	err := m.gossip.Forget(name)
-	known := m.membership.Forget(name)
-	switch {
-	case err == nil || errors.Is(err, gossip.ErrUnknown) && known:
-		return nil
-	case errors.Is(err, gossip.ErrAlive):
-		return fmt.Errorf("%w: member %q is alive: end it with SIGTERM, and it leaves", weir.ErrInvalid, name)
-	case errors.Is(err, gossip.ErrUnknown):
-		return fmt.Errorf("%w: %q", weir.ErrUnknownMember, name)
-	}
-	return err
-}
-
 // Stats implements [weir.Cluster].
 func (m *member) Stats() (weir.ClusterStats, bool) {
 	h := m.core.Summary()
@@ -407,6 +393,9 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 		if m.unreachable(&members[i], self.Name) {
 			s.Unreachable++
 		}
+	}
+	if n := len(m.expelled()); n > 0 {
+		s.Members[stateExpelled] = n
 	}
 	v := m.core.View()
 	s.Minority, s.Counted = minority(v), v.Recent

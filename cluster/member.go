@@ -235,6 +235,7 @@ func (m *member) assemble(self peer.Member) error {
 	m.links, err = peerlink.New(peerlink.Config{
 		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, SecondSecret: m.SecondSecret, Frames: m.core, Logger: m.log,
 		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional, Refused: m.config.PeerRefused,
+		Expelled: m.core.Registry().Expelled,
 		Panicked: func(v any) { m.guard.Caught(guard.Link, v) }, Dial: m.network.dial,
 	})
 	if err != nil {

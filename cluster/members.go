@@ -44,6 +44,7 @@ func (m *member) listed() {
 	defer m.listing.Unlock()
 	members := m.membership.Listed()
 	m.links.SetMembers(members)
+	m.links.Recheck(false)
 	m.mu.Lock()
 	m.all = slices.CompactFunc(members, func(a, b peer.Member) bool { return a.Name == b.Name })
 	m.mu.Unlock()

@@ -49,6 +49,18 @@ func (d directory) Forget(name string) error {
 	return err
 }
 
+// Expel implements [transport.Directory].
+func (d directory) Expel(name string) error { return d.node.Cluster().Expel(name) }
+
+// Readmit implements [transport.Directory].
+func (d directory) Readmit(name string) error {
+	err := d.node.Cluster().Readmit(name)
+	if errors.Is(err, weir.ErrUnknownMember) {
+		return fmt.Errorf("%w: the member %q is not expelled: list the members with weir members", limiter.ErrInvalid, name)
+	}
+	return err
+}
+
 // ring publishes which member to ask for which counter.
 type ring struct {
 	node *weir.Node

@@ -20,9 +20,10 @@ const profilesPath = "/debug/pprof/"
 
 // AdminOptions configures [NewAdmin]. Fields that are nil are not served.
 type AdminOptions struct {
-	// Directory lists members at /v1/members, and forgets dead ones at
-	// /v1/members/forget for requests from this machine. Default nil: the node is in no
-	// cluster, and both answer 404.
+	// Directory lists members at /v1/members, forgets dead ones at /v1/members/forget, and expels
+	// members and lets them in again at /v1/members/expel and /v1/members/readmit; these for
+	// requests from this machine. Default nil: the node is in no
+	// cluster, and all answer 404.
 	Directory Directory
 	// Top returns the n keys that are checked most and the n that are denied most, for
 	// /v1/top; default nil: it answers 404.
@@ -64,16 +65,18 @@ type AdminOptions struct {
 // site can cause in an operator's browser: requests from such pages, and requests whose Host
 // is not localhost, a loopback address, the address of the connection or one of
 // AdminOptions.Hosts (the name of an attacker may resolve to this machine). Forgetting
-// members, reloading and taking profiles is allowed from loopback addresses and over a Unix
+// and expelling members, reloading and taking profiles is allowed from loopback addresses and over a Unix
 // socket only.
 func NewAdmin(o AdminOptions) *Apart {
 	a := &admin{o}
 	routes := map[string]route{
-		"/v1/members":        {methods: reading(), serve: a.serveMembers},
-		"/v1/members/forget": {methods: []string{http.MethodPost}, serve: near(a.serveForget)},
-		"/v1/reload":         {methods: []string{http.MethodPost}, serve: near(a.serveReload)},
-		"/v1/top":            {methods: reading(), serve: a.serveTop},
-		"/openapi.yaml":      {methods: reading(), serve: serveOpenAPI},
+		"/v1/members":         {methods: reading(), serve: a.serveMembers},
+		"/v1/members/forget":  {methods: []string{http.MethodPost}, serve: near(a.about(Directory.Forget))},
+		"/v1/members/expel":   {methods: []string{http.MethodPost}, serve: near(a.about(Directory.Expel))},
+		"/v1/members/readmit": {methods: []string{http.MethodPost}, serve: near(a.about(Directory.Readmit))},
+		"/v1/reload":          {methods: []string{http.MethodPost}, serve: near(a.serveReload)},
+		"/v1/top":             {methods: reading(), serve: a.serveTop},
+		"/openapi.yaml":       {methods: reading(), serve: serveOpenAPI},
 	}
 	if o.Metrics != nil {
 		routes["/metrics"] = route{methods: reading(), serve: o.Metrics.ServeHTTP}
@@ -171,34 +174,36 @@ func (a *admin) serveMembers(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
 }
 
-// serveForget forgets a dead member.
-func (a *admin) serveForget(w http.ResponseWriter, r *http.Request) {
-	if a.Directory == nil {
-		writeProblem(w, http.StatusNotFound, errAlone.Error())
-		return
-	}
-	body, err := readBody(w, r, nil)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	name := ""
-	err = eachField(body, func(field string, raw json.RawMessage) error {
-		if field != "name" {
-			return errForget
+// about serves a request about one member: it is forgotten, expelled or let in again.
+func (a *admin) about(do func(d Directory, name string) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.Directory == nil {
+			writeProblem(w, http.StatusNotFound, errAlone.Error())
+			return
 		}
-		return json.Unmarshal(raw, &name)
-	})
-	if len(body) > maxForgetBytes || err != nil || name == "" {
-		writeProblem(w, http.StatusBadRequest, errForget.Error())
-		return
+		body, err := readBody(w, r, nil)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		name := ""
+		err = eachField(body, func(field string, raw json.RawMessage) error {
+			if field != "name" {
+				return errForget
+			}
+			return json.Unmarshal(raw, &name)
+		})
+		if len(body) > maxForgetBytes || err != nil || name == "" {
+			writeProblem(w, http.StatusBadRequest, errForget.Error())
+			return
+		}
+		subject(w, name)
+		if err := do(a.Directory, name); err != nil {
+			writeError(w, err)
+			return
+		}
+		writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
 	}
-	subject(w, name)
-	if err := a.Directory.Forget(name); err != nil {
-		writeError(w, err)
-		return
-	}
-	writeJSON(w, members{append([]Member{}, a.Directory.Members()...)})
 }
 
 // reloadTimeout bounds how long a reload may take, such as from a file system that hangs. The

@@ -109,6 +109,9 @@ func (g *gone) Forget(name string) error {
 	return nil
 }
 
+func (g *gone) Expel(name string) error   { return g.Forget(name) }
+func (g *gone) Readmit(name string) error { return g.Forget(name) }
+
 // FuzzForget: whatever body comes, it is refused, or is short and names one member, and
 // nothing else.
 func FuzzForget(f *testing.F) {

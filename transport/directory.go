@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Directory lists and forgets members of a cluster. Its methods are called from many
+// Directory lists, forgets and expels members of a cluster. Its methods are called from many
 // goroutines.
 type Directory interface {
 	// Members returns the members as this node sees them, ordered by name.
@@ -13,6 +13,10 @@ type Directory interface {
 	// Forget removes a dead member from the cluster. An error that wraps
 	// [limiter.ErrInvalid] is one that the caller must correct.
 	Forget(name string) error
+	// Expel throws a member out of the cluster until Readmit lets it in again. The errors are
+	// like those of Forget.
+	Expel(name string) error
+	Readmit(name string) error
 }
 
 // Member is a member of a cluster in JSON.
@@ -20,7 +24,7 @@ type Member struct {
 	Name     string `json:"name"`
 	Address  string `json:"address"`
 	Instance string `json:"instance"`
-	// State is "joining", "active", "leaving" or "dead".
+	// State is "joining", "active", "leaving", "dead" or "expelled".
 	State string `json:"state"`
 	// Unreachable reports that the node that was asked receives the member's gossip but
 	// has no connection to it.
@@ -98,7 +102,7 @@ const (
 var (
 	errAlone    = errors.New("this node is in no cluster; give it --name, and --join with the addresses of others")
 	errTop      = errors.New("n must be 1 to 1000")
-	errForget   = errors.New(`the body must be {"name": "NAME"} with the name of a dead member`)
+	errForget   = errors.New(`the body must be {"name": "NAME"} with the name of a member`)
 	errNoReload = errors.New("there is nothing to reload: no rules file was named; start the node with --rules FILE")
 	errNoTopper = errors.New("this node has no lists of top keys: its counters are elsewhere")
 )

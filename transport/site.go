@@ -147,7 +147,7 @@ func addressOf(path string) string {
 	switch path {
 	case "/v1/check", "/v1/check/batch", "/v1/explain", "/v1/settle", "/v1/cancel", "/v1/extend", "/v1/refund", "/v1/reset", "/healthz", "/readyz":
 		return clientsFlag
-	case "/v1/members", "/v1/members/forget", "/v1/reload", "/v1/top", "/metrics":
+	case "/v1/members", "/v1/members/forget", "/v1/members/expel", "/v1/members/readmit", "/v1/reload", "/v1/top", "/metrics":
 		return adminFlag
 	}
 	if strings.HasPrefix(path, profilesPath) {

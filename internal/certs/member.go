@@ -76,6 +76,23 @@ func (s *Store) CheckMember(leaf *x509.Certificate, cluster, name string) error 
 	return CheckMemberURI(leaf, s.config.MemberURI, cluster, name)
 }
 
+// StillMember returns nil if what a member showed when its connection was made comes from the
+// authorities that are in force now, and is for this member. A certificate that has expired since does
+// not end its connection.
+func (s *Store) StillMember(chain []*x509.Certificate, cluster, name string) error {
+	if len(chain) == 0 {
+		return errNone
+	}
+	leaf, at := chain[0], s.config.Now()
+	if at.After(leaf.NotAfter) {
+		at = leaf.NotAfter
+	}
+	if err := s.current.Load().verify(chain, s.config.Usages, "", at); err != nil {
+		return named(leaf, err)
+	}
+	return s.CheckMember(leaf, cluster, name)
+}
+
 func shorten(s string) string {
 	if len(s) > maxShown {
 		return s[:maxShown] + "…"

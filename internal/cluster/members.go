@@ -42,6 +42,29 @@ func (m *memberNews) introduce(t *turn, to peer.Instance) {
 		known = append(known, peer.Known{Name: self, Instance: m.self.Instance, Joining: m.self.State == peer.Joining})
 	}
 	t.Out.Known(to, known)
+	if all := m.registry.Expulsions(); len(all) > 0 {
+		t.Out.Expelled(to, all)
+	}
+}
+
+// tellExpelled tells all members in reach, except one, who is expelled.
+func (m *memberNews) tellExpelled(t *turn, news []peer.Expulsion, except peer.Instance) {
+	t.Out.SpreadExpelled(news, except)
+}
+
+// hearExpelled records what a member says on its own connection of members that are
+// expelled, and tells it on.
+func (m *memberNews) hearExpelled(t *turn, from peer.Instance, all []peer.Expulsion) {
+	name := m.links.NameOf(from)
+	if name == "" {
+		return // it introduces itself first
+	}
+	news := m.registry.HearExpelled(m.self.Name, name, all, t.Now)
+	if len(news) == 0 {
+		return
+	}
+	m.tellExpelled(t, news, from)
+	m.changed()
 }
 
 // leave tells the members of the view that do not know it yet, directly, that this node is about

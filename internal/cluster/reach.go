@@ -66,6 +66,9 @@ func (c *Core) Deliver(f *peer.Frame) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
+	if c.registry.Banned(f.From) || f.Relayed && c.registry.Banned(f.Via) {
+		return // its sender is expelled
+	}
 	if f.To != c.self {
 		t.Out.Relay(f)
 		return
@@ -87,4 +90,17 @@ func (c *Core) Forget(name string) bool {
 		t.Out.Spread([]peer.Known{gone}, 0)
 	}
 	return ok
+}
+
+// Expel throws a member out or, if back, lets it in again, and tells the members in reach. The
+// error reports an invalid name, or too many of them.
+func (c *Core) Expel(name string, back bool) error {
+	t := c.begin()
+	defer t.end()
+	e, err := c.registry.Expel(name, back, t.Now)
+	if err == nil {
+		c.tellExpelled(t, []peer.Expulsion{e}, 0)
+		c.changed()
+	}
+	return err
 }

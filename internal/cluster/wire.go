@@ -33,6 +33,9 @@ func (in *intake) frame(t *turn, f *peer.Frame) {
 	if len(f.Known) > 0 {
 		in.members.hear(t, f.From, f.Known, !f.Relayed)
 	}
+	if len(f.Expelled) > 0 && !f.Relayed {
+		in.members.hearExpelled(t, f.From, f.Expelled)
+	}
 	in.names(f)
 }
 

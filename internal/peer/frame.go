@@ -2,7 +2,7 @@ package peer
 
 // Frame is everything that one member sends to another at once. The receiver handles
 // first Rules, then Announces, Claims, Answers, Revokes, Batches, Acks, Checks, Refunds,
-// Replies, Known and Names, the items of each in their order. Frames of one connection
+// Replies, Known, Expelled and Names, the items of each in their order. Frames of one connection
 // arrive in the order in which they were sent, or the connection breaks.
 type Frame struct {
 	// From is the member that wrote the frame, To the one that it is for. Any other
@@ -56,6 +56,10 @@ type Frame struct {
 	// on a new connection, and when there is news of a member.
 	Known []Known
 
+	// Expelled are the members that operators have thrown out or let in again, as far as the
+	// sender knows. They are sent on a new connection, and when there is news of one.
+	Expelled []Expulsion
+
 	// Names are the readable names of keys that the receiver keeps in a list of top
 	// keys.
 	Names []Name
@@ -78,6 +82,19 @@ type Known struct {
 	// Joining means that the member has not been active yet, as far as the sender has
 	// heard in the last two seconds: it decides nothing anywhere.
 	Joining bool
+}
+
+// Expulsion says that operators have thrown a member out, or let it in again.
+type Expulsion struct {
+	Name string
+	// Number orders those about one name, the highest counts: microseconds since 1970 when the
+	// operator said so.
+	Number uint64
+	// Back means that the member is let in again.
+	Back bool
+	// Path are the names of the members that told it on, the one that the operator told first. It
+	// is empty at that one.
+	Path []string
 }
 
 // ClaimKind is the purpose of a claim.

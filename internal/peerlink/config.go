@@ -64,6 +64,8 @@ type Config struct {
 	// nodes that do not speak it.
 	Certificates *certs.Store
 	TLSOptional  bool
+	// Expelled, unless nil, reports whether the operators have thrown a member out: it is refused.
+	Expelled func(name string) bool
 	// Frames supplies the frames to send and receives those that arrive.
 	Frames Frames
 	// Logger receives links that are made, refused and lost, each reason once; default
@@ -148,6 +150,8 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.StallTimeout, 10*time.Second)
 	return c, nil
 }
+
+func (c *Config) expelled(name string) bool { return c.Expelled != nil && c.Expelled(name) }
 
 func setDefault[T int | time.Duration](to *T, value T) {
 	if *to == 0 {

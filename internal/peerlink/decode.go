@@ -251,6 +251,8 @@ func (d *decoder) part(x *field, in *inbox) {
 		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
 	case 25:
 		f.Holds, _ = readSection(d, "holds", x.data, s.holds, f.Holds)
+	case 27:
+		d.expulsion(x, f)
 	case 26:
 		f.Amended, _ = readSection(d, "amended", x.data, s.amended, f.Amended)
 	}

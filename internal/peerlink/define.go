@@ -87,6 +87,32 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 	f.Known = append(f.Known, k)
 }
 
+func (d *decoder) expulsion(x *field, f *peer.Frame) {
+	if !d.more(x, len(f.Expelled), maxExpelled, "expelled members") {
+		return
+	}
+	d.section = "an expelled member"
+	var e peer.Expulsion
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.text(x, &e.Name)
+		case 2:
+			d.uint(x, &e.Number)
+		case 3:
+			d.bool(x, &e.Back)
+		case 4:
+			if d.more(x, len(e.Path), maxPath, "members that told it on") {
+				name := ""
+				d.text(x, &name)
+				e.Path = append(e.Path, name)
+			}
+		}
+	}
+	f.Expelled = append(f.Expelled, e)
+}
+
 func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
 	if !d.more(x, d.limits, maxLimits, "limits") {
 		return to

@@ -57,6 +57,9 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 	addr := to.PeerAddr
 	limit, cancel := context.WithTimeout(ctx, l.config.ConnectTimeout)
 	defer cancel()
+	if l.config.expelled(to.Name) {
+		return errExpelled
+	}
 	if addr == "" {
 		return errors.New("it advertises no address for peers")
 	}
@@ -86,7 +89,7 @@ func (l *Links) dial(ctx context.Context, r *remote, to peer.Member) (err error)
 	if err != nil {
 		return err
 	}
-	if err := l.carry(r, &dialled{stream, hangUp}, true, func() {}); status.Code(err) != codes.Aborted {
+	if err := l.carry(r, to.Name, early, &dialled{stream, hangUp}, true, func() {}); status.Code(err) != codes.Aborted {
 		return fmt.Errorf("%w: %w", errWasUp, err)
 	}
 	return status.Error(codes.Aborted, "there is a connection already")

@@ -16,7 +16,9 @@ const (
 	maxLimits = 1 << 14 // definitions of limits
 	maxRules  = 1 << 14
 	maxKnown  = 1 << 14
-	maxNames  = 1 << 12
+	// maxExpelled and maxPath bound what a frame says of members that were thrown out.
+	maxExpelled, maxPath = 1 << 10, 16
+	maxNames             = 1 << 12
 
 	maxExplained = 1 << 12 // explanations, limits of each, and fields and counts of each limit
 )
@@ -95,9 +97,9 @@ func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(1, uint64(f.From))
 	e.fixed(2, uint64(f.To))
 	e.bool(3, f.Relayed)
-	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames || len(f.Explained) > maxExplained {
-		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d names and %d explanations is more than a link takes",
-			len(f.Rules), len(f.Limits), len(f.Known), len(f.Names), len(f.Explained))
+	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames || len(f.Explained) > maxExplained || len(f.Expelled) > maxExpelled {
+		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d expelled ones, %d names and %d explanations is more than a link takes",
+			len(f.Rules), len(f.Limits), len(f.Known), len(f.Expelled), len(f.Names), len(f.Explained))
 		return
 	}
 	for i := range f.Rules {
@@ -121,6 +123,9 @@ func (e *encoder) frame(f *peer.Frame) {
 	writeSection(e, 17, s.results, f.Results, nil)
 	for i := range f.Known {
 		e.known(&f.Known[i])
+	}
+	for i := range f.Expelled {
+		e.expulsion(&f.Expelled[i])
 	}
 	e.uint(19, f.Number)
 	e.uint(20, f.Got)
@@ -235,6 +240,18 @@ func (e *encoder) known(k *peer.Known) {
 	e.fixed(2, uint64(k.Instance))
 	e.bool(3, k.Gone)
 	e.bool(4, k.Joining)
+	e.close(mark, true)
+}
+
+func (e *encoder) expulsion(x *peer.Expulsion) {
+	mark := e.open(27)
+	e.text(1, x.Name)
+	e.uint(2, x.Number)
+	e.bool(3, x.Back)
+	for _, name := range x.Path {
+		e.b = protowire.AppendTag(e.b, 4, protowire.BytesType)
+		e.b = protowire.AppendString(e.b, name)
+	}
 	e.close(mark, true)
 }
 

@@ -155,6 +155,9 @@ func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 	if l.closed {
 		return nil, errStopping
 	}
+	if l.config.expelled(name) {
+		return nil, l.handshake.refuse("the operators have expelled the member %q: let it in again with weir members readmit", short(name))
+	}
 	r := (*l.remotes.Load())[i]
 	if r == nil || !r.is(name) {
 		return nil, status.Errorf(codes.PermissionDenied, "node %q, instance %s, is no member that %q knows, or not yet",
@@ -200,10 +203,11 @@ func (l *Links) Wake(to peer.Instance) {
 }
 
 // carry runs a session from its attachment to its end, and returns why it ended. If the
-// session could not be attached, it returns that error and calls nothing. It calls over
-// when nothing of the session is left, before another one can take its place.
-func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
+// session could not be attached, it returns that error and calls nothing. name is the other side's,
+// c the connection. It calls over when nothing of the session is left, before another one can take its place.
+func (l *Links) carry(r *remote, name string, c *conn, ch channel, ours bool, over func()) error {
 	s := newSession(l, ch, r.instance)
+	s.conn, s.name = c, name
 	if err := r.attach(s, ours); err != nil {
 		return err
 	}
@@ -223,16 +227,27 @@ func (l *Links) carry(r *remote, ch channel, ours bool, over func()) error {
 	what := r.describe()
 	r.mu.Unlock()
 	log.Info("connected to "+what, "dialled", ours)
+	s.recheck(true) // what is in force may have changed since the handshake
 	err := s.run()
 	over()
 	ended = true
 	r.detach(s)
 	level := slog.LevelWarn
-	if l.ctx.Err() != nil || errors.Is(err, errDismissed) || errors.Is(err, errReplaced) {
+	if l.ctx.Err() != nil || errors.Is(err, errDismissed) || errors.Is(err, errReplaced) || errors.Is(err, errExpelled) {
 		level = slog.LevelInfo
 	}
 	log.Log(l.ctx, level, "connection to "+what+" ended", "reason", reasonOf(err))
 	return err
+}
+
+// Recheck judges all connections again, and ends those of members that are expelled and, if
+// certificates is set, those whose certificate does not come from the authorities in force.
+func (l *Links) Recheck(certificates bool) {
+	for _, r := range *l.remotes.Load() {
+		if s := r.live.Load(); s != nil {
+			s.recheck(certificates)
+		}
+	}
 }
 
 // Shutdown sends all waiting frames, ends all connections and stops serving. If the

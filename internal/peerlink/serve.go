@@ -171,7 +171,7 @@ func (l *Links) welcome(a *accepted) error {
 	if !late.Stop() {
 		return errors.New("the hello took too long")
 	}
-	return l.carry(r, a, false, retire)
+	return l.carry(r, theirs.GetName(), c, a, false, retire)
 }
 
 func (l *Links) receiveHello(a *accepted) (*peerv1.Hello, error) {

@@ -18,6 +18,7 @@ var (
 	errReplaced = errors.New("the other node has opened a new connection")
 	errStalled  = errors.New("the other node does not read what is sent to it")
 	errStopping = errors.New("the node is stopping")
+	errExpelled = errors.New("the operators have expelled the member")
 )
 
 // channel is the gRPC stream of a session, at either end.
@@ -38,6 +39,8 @@ type session struct {
 	codec   *codec
 	channel channel
 	other   peer.Instance
+	name    string // of the other side, as its hello has it
+	conn    *conn
 	window  int32
 	stall   time.Duration
 
@@ -79,6 +82,23 @@ func (s *session) end(reason error, tell bool) {
 		s.reason, s.tell = reason, tell
 		close(s.ending)
 	})
+}
+
+// recheck ends the session if the other side is expelled or, if certificate is set, if its
+// certificate would be refused now.
+func (s *session) recheck(certificate bool) {
+	c := &s.links.config
+	if c.expelled(s.name) {
+		s.end(errExpelled, true)
+		return
+	}
+	if !certificate || c.Certificates == nil || s.conn.secure == nil {
+		return
+	}
+	shown := s.conn.secure.ConnectionState().PeerCertificates
+	if err := c.Certificates.StillMember(shown, c.ClusterName, s.name); err != nil {
+		s.end(fmt.Errorf("its certificate is not accepted any more: %w", err), true)
+	}
 }
 
 // run carries frames until the session ends, and returns why. When it returns, no frame

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -38,8 +39,10 @@ const (
 // while there are fewer than maxNames names, live ones included; at that bound a name
 // that does not count makes room. It is safe for concurrent use.
 type Registry struct {
-	mu    sync.Mutex
-	known map[string]*record
+	mu       sync.Mutex
+	known    map[string]*record
+	expelled map[string]peer.Expulsion              // what is in force, by name
+	banned   atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
 }
 
 // NewRegistry returns a registry without names.
@@ -156,6 +159,10 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		a := r.known[k.Name]
 		switch {
 		case a == nil:
+		case r.isExpelled(k.Name):
+			if a.reported(k.Instance, false) {
+				r.banned.Store(r.bannedNow())
+			}
 		case a.reported(k.Instance, k.Gone) && !leaves:
 			news = append(news, k)
 		case direct && k.Instance == from && k.Joining && a.leaving == from:
@@ -182,6 +189,7 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	have := r.known[k.Name]
 	starts := itself || k.Joining
 	switch {
+	case r.isExpelled(k.Name):
 	case have == nil && r.room(k.Name):
 		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
 	case have == nil:
@@ -238,8 +246,9 @@ func (r *Registry) room(name string) bool {
 func (r *Registry) count(now limiter.Tick) (known, recent int) {
 	live, starting := 0, 0
 	var dead []limiter.Tick // when each died
-	for _, a := range r.known {
+	for name, a := range r.known {
 		switch {
+		case r.isExpelled(name):
 		case a.live:
 			live++
 		case a.starts(now), a.departs(now):
@@ -343,7 +352,7 @@ func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Kno
 	defer r.mu.Unlock()
 	var out []peer.Known
 	for name, a := range r.known {
-		if k, wanted := of(a); wanted {
+		if k, wanted := of(a); wanted && (k.Gone || !r.isExpelled(name)) {
 			k.Name = name
 			out = append(out, k)
 		}
@@ -364,7 +373,7 @@ func (r *Registry) Met(name string, i peer.Instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[name]
-	return a != nil && a.run(i) != nil
+	return a != nil && a.run(i) != nil && !r.isExpelled(name)
 }
 
 // SaidGone reports whether a link has reported that an instance leaves, has left or is
@@ -394,5 +403,5 @@ func (r *Registry) Counts(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[name]
-	return a != nil && (a.live || !a.gone)
+	return a != nil && (a.live || !a.gone) && !r.isExpelled(name)
 }

@@ -72,6 +72,9 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 	for _, o := range r.heard {
 		said[o.Name] = true
 		old, had := was[o.Name]
+		if known.Expelled(o.Name) {
+			continue
+		}
 		switch another := had && old.Instance != o.Instance; {
 		case another && c.Answers(old.Instance, true):
 			r.keep(known, old, now) // a name does not pass to another instance while the present one answers
@@ -97,6 +100,9 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		old := was[name]
 		_, dead := r.dead[name]
+		if known.Expelled(name) {
+			continue
+		}
 		if left := !dead && known.SaidGone(name, old.Instance); !left && c.Answers(old.Instance, true) {
 			r.keep(known, old, now)
 		} else {
@@ -107,6 +113,8 @@ func (r *roll) judge(c Core, self peer.Member, now limiter.Tick) (gone []peer.Kn
 		old := r.lost[name]
 		_, dead := r.dead[name]
 		switch _, evicted := was[name]; {
+		case known.Expelled(name):
+			delete(r.lost, name)
 		case said[name]:
 		case !dead && known.SaidGone(name, old.Instance):
 			gone = append(gone, peer.Known{Name: name, Instance: old.Instance, Gone: true})

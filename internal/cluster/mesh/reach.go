@@ -181,6 +181,21 @@ func (m *Mesh) LinkedAs(i peer.Instance, name string) bool {
 	return l.up.Load() && l.name == name
 }
 
+// NameOf returns the name that an instance gave on its link; "" if the link is not up, or it gave
+// none.
+func (m *Mesh) NameOf(i peer.Instance) string {
+	l := m.links.Load().byID[i]
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.up.Load() {
+		return ""
+	}
+	return l.name
+}
+
 const (
 	// answersWithin is how long a member with a link may take to answer after gossip
 	// calls it dead. freshFor is how long after a message from it it is not asked again.

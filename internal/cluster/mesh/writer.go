@@ -184,6 +184,20 @@ func (w *Writer) Spread(news []peer.Known, except peer.Instance) {
 	}
 }
 
+// Expelled says which members are expelled.
+func (w *Writer) Expelled(to peer.Instance, all []peer.Expulsion) {
+	w.write(to, 128*len(all), false, false, func(_ *draft, f *peer.Frame) { f.Expelled = append(f.Expelled, all...) })
+}
+
+// SpreadExpelled says which members are expelled to all that are in direct reach, except one.
+func (w *Writer) SpreadExpelled(news []peer.Expulsion, except peer.Instance) {
+	for _, l := range w.mesh.links.Load().list {
+		if l.up.Load() && l.to != except {
+			w.Expelled(l.to, news)
+		}
+	}
+}
+
 // Batch sends a batch with the counters that the given keys have now. at is the time of
 // the counters. An answer is expected. The parts of a snapshot or a push go after
 // everything else.

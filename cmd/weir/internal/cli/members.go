@@ -47,7 +47,8 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 		Example: `  weir members
   weir members --server 127.0.0.1:8182 --json
   weir members --server unix:/run/weir/admin.sock
-  weir members forget node-3`,
+  weir members forget node-3
+  weir members expel node-3`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := a.adminServer(cmd, &server)
@@ -66,47 +67,86 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 	}
 	server.addFlags(cmd.PersistentFlags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
-	cmd.AddCommand(a.forgetCommand(&server))
+	cmd.AddCommand(a.forgetCommand(&server), a.expelCommand(&server), a.readmitCommand(&server))
 	return cmd
 }
 
 func (a *app) forgetCommand(server *adminFlags) *cobra.Command {
-	return &cobra.Command{
+	return a.aboutMember(server, &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Remove a dead member that will not come back",
 		Long: `Has a dead member count no more, on all members: for one that will never come
 back. Until then it counts for whatever needs a majority, or every member, such as
 a rule with the policy closed whose owner and heir are lost. If it does come back
 it is a member again.
-
-A node takes this only from its own machine: ask it by a loopback address, or the
-socket of its administration.`,
+` + onlyNear,
 		Example: "  weir members forget node-3",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return usage(cmd, "give the name of one member")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := a.adminServer(cmd, server)
-			if err != nil {
-				return err
-			}
-			body, err := json.Marshal(map[string]string{"name": args[0]})
-			if err != nil {
-				return fmt.Errorf("the name cannot be written: %w", err)
-			}
-			var left struct{ Members []transport.Member }
-			if err := h.do(cmd.Context(), http.MethodPost, "/v1/members/forget", body, &left); err != nil {
-				return err
-			}
-			// The node removes the member from its view shortly after it has answered.
-			rest := slices.DeleteFunc(left.Members, func(m transport.Member) bool { return m.Name == args[0] })
-			return a.print([]byte(fmt.Sprintf("%s is forgotten; %s left\n", term.Clean(args[0]), term.Plural(len(rest), "member"))))
-		},
-	}
+	}, "/v1/members/forget", "%s is forgotten; %s left\n")
 }
+
+func (a *app) expelCommand(server *adminFlags) *cobra.Command {
+	return a.aboutMember(server, &cobra.Command{
+		Use:   "expel NAME",
+		Short: "Throw a member out, live or dead, until it is readmitted",
+		Long: `Throws a member out of the cluster, as for a machine that somebody else controls:
+all members end their connections to it, it counts for nothing, and what it says is
+ignored, until weir members readmit. The node that is asked tells the others, and
+those that start later hear of it. A member that turned hostile may say the same of
+others: if a member does not take it, ask that one too. Whoever has the secret of a
+cluster without certificates can come back under another name: replace the keys.
+` + onlyNear,
+		Example: "  weir members expel node-3",
+	}, "/v1/members/expel", "%s is expelled; %s left\n")
+}
+
+func (a *app) readmitCommand(server *adminFlags) *cobra.Command {
+	return a.aboutMember(server, &cobra.Command{
+		Use:   "readmit NAME",
+		Short: "Let a member in again that was expelled",
+		Long: `Ends what weir members expel did, on all members. The member connects by itself.
+` + onlyNear,
+		Example: "  weir members readmit node-3",
+	}, "/v1/members/readmit", "%s may come back; %s besides it\n")
+}
+
+// onlyNear ends the help of requests that a node takes from its own machine.
+const onlyNear = `
+A node takes this only from its own machine: ask it by a loopback address, or the
+socket of its administration.`
+
+// aboutMember makes a command that asks a node something about one member, and prints done with
+// its name and the number of the others.
+func (a *app) aboutMember(server *adminFlags, cmd *cobra.Command, path, done string) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return usage(cmd, "give the name of one member")
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		h, err := a.adminServer(cmd, server)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(map[string]string{"name": args[0]})
+		if err != nil {
+			return fmt.Errorf("the name cannot be written: %w", err)
+		}
+		var left struct{ Members []transport.Member }
+		if err := h.do(cmd.Context(), http.MethodPost, path, body, &left); err != nil {
+			return err
+		}
+		// The node's view follows shortly after its answer.
+		rest := slices.DeleteFunc(left.Members, func(m transport.Member) bool {
+			return m.Name == args[0] || m.State == stateExpelled
+		})
+		return a.print([]byte(fmt.Sprintf(done, term.Clean(args[0]), term.Plural(len(rest), "member"))))
+	}
+	return cmd
+}
+
+// stateExpelled is the state of a member that was thrown out; only its name is known.
+const stateExpelled = "expelled"
 
 // adminFlags say which node's administration is asked, and what it is shown.
 type adminFlags struct {
@@ -228,7 +268,7 @@ func eachMember(ctx context.Context, list []listed, f func(ctx context.Context, 
 	for i := range list {
 		m := &list[i]
 		switch {
-		case m.Self != nil || m.State == "dead":
+		case m.Self != nil || m.State == "dead" || m.State == stateExpelled:
 			continue
 		case m.AdminAddr == "":
 			m.Unasked = "its --admin-addr is for its own machine only, or off"
@@ -295,7 +335,7 @@ func (a *app) membersText(list []listed) string {
 			row[2].Paint = a.OutStyle.Red
 			unreachable = true
 		}
-		if m.State == "dead" {
+		if m.State == "dead" || m.State == stateExpelled {
 			row[2].Paint = a.OutStyle.Red
 		} else {
 			hashes[m.RulesHash], releases[cmp.Or(m.ZoneData, "-")] = true, true

@@ -43,6 +43,9 @@ func (d *town) Forget(name string) error {
 	return nil
 }
 
+func (d *town) Expel(name string) error   { return d.Forget(name) }
+func (d *town) Readmit(name string) error { return d.Forget(name) }
+
 // towns serves two members of three; the third is dead.
 func towns(t *testing.T) (addr string, first *town) {
 	t.Helper()
@@ -176,6 +179,23 @@ func TestForget(t *testing.T) {
 	}
 	if status, _, errs = runAs(t, "members", "forget"); status != ExitUsage || !strings.Contains(errs, "give the name of one member") {
 		t.Errorf("%d %s", status, errs)
+	}
+}
+
+// TestExpelAndReadmit asks a node to throw a member out, and to let it in again.
+func TestExpelAndReadmit(t *testing.T) {
+	var addr string
+	for command, want := range map[string]string{"expel": "node-3 is expelled; 2 members left\n", "readmit": "node-3 may come back; 2 members besides it\n"} {
+		addr, _ = towns(t)
+		if status, out, errs := runAs(t, "members", command, "node-3", "--server", addr); status != ExitOK || out != want {
+			t.Errorf("%d %q %s", status, out, errs)
+		}
+		if status, _, errs := runAs(t, "members", command); status != ExitUsage || !strings.Contains(errs, "give the name of one member") {
+			t.Errorf("%d %s", status, errs)
+		}
+	}
+	if status, out, errs := runAs(t, "members", "expel", "node-2", "--server", addr); status != ExitFailed {
+		t.Errorf("%d %q %s", status, out, errs)
 	}
 }
 

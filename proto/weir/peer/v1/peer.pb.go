@@ -291,6 +291,7 @@ type Frame struct {
 	Traces        *Traces        `protobuf:"bytes,24,opt,name=traces,proto3" json:"traces,omitempty"`
 	Holds         *Holds         `protobuf:"bytes,25,opt,name=holds,proto3" json:"holds,omitempty"`
 	Amended       *Amended       `protobuf:"bytes,26,opt,name=amended,proto3" json:"amended,omitempty"`
+	Expelled      []*Expulsion   `protobuf:"bytes,27,rep,name=expelled,proto3" json:"expelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,6 +504,13 @@ func (x *Frame) GetHolds() *Holds {
 func (x *Frame) GetAmended() *Amended {
 	if x != nil {
 		return x.Amended
+	}
+	return nil
+}
+
+func (x *Frame) GetExpelled() []*Expulsion {
+	if x != nil {
+		return x.Expelled
 	}
 	return nil
 }
@@ -870,6 +878,79 @@ func (x *Known) GetJoining() bool {
 	return false
 }
 
+// Expulsion says that operators have thrown a member out, or let it in again. A version
+// that does not know it keeps its links to the member.
+type Expulsion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of two about one name the higher number counts: microseconds since 1970.
+	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// It is let in again.
+	Back bool `protobuf:"varint,3,opt,name=back,proto3" json:"back,omitempty"`
+	// The members that told it on; an operator told the first.
+	Path          []string `protobuf:"bytes,4,rep,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Expulsion) Reset() {
+	*x = Expulsion{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Expulsion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Expulsion) ProtoMessage() {}
+
+func (x *Expulsion) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Expulsion.ProtoReflect.Descriptor instead.
+func (*Expulsion) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Expulsion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Expulsion) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Expulsion) GetBack() bool {
+	if x != nil {
+		return x.Back
+	}
+	return false
+}
+
+func (x *Expulsion) GetPath() []string {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
 // Name is the readable form of a key that the receiver keeps in a list of top keys.
 type Name struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -884,7 +965,7 @@ type Name struct {
 
 func (x *Name) Reset() {
 	*x = Name{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +977,7 @@ func (x *Name) String() string {
 func (*Name) ProtoMessage() {}
 
 func (x *Name) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +990,7 @@ func (x *Name) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Name.ProtoReflect.Descriptor instead.
 func (*Name) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Name) GetHi() uint64 {
@@ -954,7 +1035,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1047,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1060,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Explanation) GetId() uint64 {
@@ -1010,7 +1091,7 @@ type LimitExplanation struct {
 
 func (x *LimitExplanation) Reset() {
 	*x = LimitExplanation{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1103,7 @@ func (x *LimitExplanation) String() string {
 func (*LimitExplanation) ProtoMessage() {}
 
 func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1116,7 @@ func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
 func (*LimitExplanation) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LimitExplanation) GetLimit() string {
@@ -1090,7 +1171,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1183,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1196,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Field) GetName() string {
@@ -1143,7 +1224,7 @@ type WindowCount struct {
 
 func (x *WindowCount) Reset() {
 	*x = WindowCount{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1236,7 @@ func (x *WindowCount) String() string {
 func (*WindowCount) ProtoMessage() {}
 
 func (x *WindowCount) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1249,7 @@ func (x *WindowCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowCount.ProtoReflect.Descriptor instead.
 func (*WindowCount) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WindowCount) GetStartUnixUs() int64 {
@@ -1206,7 +1287,7 @@ type Claims struct {
 
 func (x *Claims) Reset() {
 	*x = Claims{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1299,7 @@ func (x *Claims) String() string {
 func (*Claims) ProtoMessage() {}
 
 func (x *Claims) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1312,7 @@ func (x *Claims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claims.ProtoReflect.Descriptor instead.
 func (*Claims) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Claims) GetCount() uint32 {
@@ -1300,7 +1381,7 @@ type Answers struct {
 
 func (x *Answers) Reset() {
 	*x = Answers{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1393,7 @@ func (x *Answers) String() string {
 func (*Answers) ProtoMessage() {}
 
 func (x *Answers) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1406,7 @@ func (x *Answers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answers.ProtoReflect.Descriptor instead.
 func (*Answers) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Answers) GetCount() uint32 {
@@ -1446,7 +1527,7 @@ type Announces struct {
 
 func (x *Announces) Reset() {
 	*x = Announces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1539,7 @@ func (x *Announces) String() string {
 func (*Announces) ProtoMessage() {}
 
 func (x *Announces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1552,7 @@ func (x *Announces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announces.ProtoReflect.Descriptor instead.
 func (*Announces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Announces) GetCount() uint32 {
@@ -1524,7 +1605,7 @@ type Revokes struct {
 
 func (x *Revokes) Reset() {
 	*x = Revokes{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1617,7 @@ func (x *Revokes) String() string {
 func (*Revokes) ProtoMessage() {}
 
 func (x *Revokes) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1630,7 @@ func (x *Revokes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revokes.ProtoReflect.Descriptor instead.
 func (*Revokes) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Revokes) GetCount() uint32 {
@@ -1620,7 +1701,7 @@ type Batches struct {
 
 func (x *Batches) Reset() {
 	*x = Batches{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1713,7 @@ func (x *Batches) String() string {
 func (*Batches) ProtoMessage() {}
 
 func (x *Batches) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1726,7 @@ func (x *Batches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batches.ProtoReflect.Descriptor instead.
 func (*Batches) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Batches) GetCount() uint32 {
@@ -1782,7 +1863,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1875,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1888,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Entries) GetCount() uint32 {
@@ -1906,7 +1987,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +1999,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2012,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Acks) GetCount() uint32 {
@@ -2031,7 +2112,7 @@ type Checks struct {
 
 func (x *Checks) Reset() {
 	*x = Checks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2124,7 @@ func (x *Checks) String() string {
 func (*Checks) ProtoMessage() {}
 
 func (x *Checks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2137,7 @@ func (x *Checks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checks.ProtoReflect.Descriptor instead.
 func (*Checks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Checks) GetCount() uint32 {
@@ -2125,7 +2206,7 @@ type Traces struct {
 
 func (x *Traces) Reset() {
 	*x = Traces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2218,7 @@ func (x *Traces) String() string {
 func (*Traces) ProtoMessage() {}
 
 func (x *Traces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2231,7 @@ func (x *Traces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traces.ProtoReflect.Descriptor instead.
 func (*Traces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Traces) GetCount() uint32 {
@@ -2211,7 +2292,7 @@ type Holds struct {
 
 func (x *Holds) Reset() {
 	*x = Holds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2304,7 @@ func (x *Holds) String() string {
 func (*Holds) ProtoMessage() {}
 
 func (x *Holds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2317,7 @@ func (x *Holds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holds.ProtoReflect.Descriptor instead.
 func (*Holds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Holds) GetCount() uint32 {
@@ -2313,7 +2394,7 @@ type Amended struct {
 
 func (x *Amended) Reset() {
 	*x = Amended{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2406,7 @@ func (x *Amended) String() string {
 func (*Amended) ProtoMessage() {}
 
 func (x *Amended) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2419,7 @@ func (x *Amended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amended.ProtoReflect.Descriptor instead.
 func (*Amended) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Amended) GetCount() uint32 {
@@ -2427,7 +2508,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2520,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2533,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -2528,7 +2609,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2621,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2634,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -2676,7 +2757,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2769,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2782,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -2853,7 +2934,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2946,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2959,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -2949,7 +3030,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
 	"\rexpected_name\x18\n" +
 	" \x01(\tR\fexpectedName\x12)\n" +
-	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xaa\b\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xdf\b\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -2977,7 +3058,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\texplained\x18\x17 \x03(\v2\x19.weir.peer.v1.ExplanationR\texplained\x12,\n" +
 	"\x06traces\x18\x18 \x01(\v2\x14.weir.peer.v1.TracesR\x06traces\x12)\n" +
 	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
-	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\"\xe6\x01\n" +
+	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\x123\n" +
+	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\"\xe6\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3018,7 +3100,12 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x12\n" +
 	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x18\n" +
-	"\ajoining\x18\x04 \x01(\bR\ajoining\"R\n" +
+	"\ajoining\x18\x04 \x01(\bR\ajoining\"_\n" +
+	"\tExpulsion\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04back\x18\x03 \x01(\bR\x04back\x12\x12\n" +
+	"\x04path\x18\x04 \x03(\tR\x04path\"R\n" +
 	"\x04Name\x12\x0e\n" +
 	"\x02hi\x18\x01 \x01(\x06R\x02hi\x12\x0e\n" +
 	"\x02lo\x18\x02 \x01(\x06R\x02lo\x12\x16\n" +
@@ -3245,7 +3332,7 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Message)(nil),          // 0: weir.peer.v1.Message
 	(*Hello)(nil),            // 1: weir.peer.v1.Hello
@@ -3253,61 +3340,63 @@ var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Rule)(nil),             // 3: weir.peer.v1.Rule
 	(*Limit)(nil),            // 4: weir.peer.v1.Limit
 	(*Known)(nil),            // 5: weir.peer.v1.Known
-	(*Name)(nil),             // 6: weir.peer.v1.Name
-	(*Explanation)(nil),      // 7: weir.peer.v1.Explanation
-	(*LimitExplanation)(nil), // 8: weir.peer.v1.LimitExplanation
-	(*Field)(nil),            // 9: weir.peer.v1.Field
-	(*WindowCount)(nil),      // 10: weir.peer.v1.WindowCount
-	(*Claims)(nil),           // 11: weir.peer.v1.Claims
-	(*Answers)(nil),          // 12: weir.peer.v1.Answers
-	(*Announces)(nil),        // 13: weir.peer.v1.Announces
-	(*Revokes)(nil),          // 14: weir.peer.v1.Revokes
-	(*Batches)(nil),          // 15: weir.peer.v1.Batches
-	(*Entries)(nil),          // 16: weir.peer.v1.Entries
-	(*Acks)(nil),             // 17: weir.peer.v1.Acks
-	(*Checks)(nil),           // 18: weir.peer.v1.Checks
-	(*Traces)(nil),           // 19: weir.peer.v1.Traces
-	(*Holds)(nil),            // 20: weir.peer.v1.Holds
-	(*Amended)(nil),          // 21: weir.peer.v1.Amended
-	(*Keys)(nil),             // 22: weir.peer.v1.Keys
-	(*Refunds)(nil),          // 23: weir.peer.v1.Refunds
-	(*Replies)(nil),          // 24: weir.peer.v1.Replies
-	(*Results)(nil),          // 25: weir.peer.v1.Results
+	(*Expulsion)(nil),        // 6: weir.peer.v1.Expulsion
+	(*Name)(nil),             // 7: weir.peer.v1.Name
+	(*Explanation)(nil),      // 8: weir.peer.v1.Explanation
+	(*LimitExplanation)(nil), // 9: weir.peer.v1.LimitExplanation
+	(*Field)(nil),            // 10: weir.peer.v1.Field
+	(*WindowCount)(nil),      // 11: weir.peer.v1.WindowCount
+	(*Claims)(nil),           // 12: weir.peer.v1.Claims
+	(*Answers)(nil),          // 13: weir.peer.v1.Answers
+	(*Announces)(nil),        // 14: weir.peer.v1.Announces
+	(*Revokes)(nil),          // 15: weir.peer.v1.Revokes
+	(*Batches)(nil),          // 16: weir.peer.v1.Batches
+	(*Entries)(nil),          // 17: weir.peer.v1.Entries
+	(*Acks)(nil),             // 18: weir.peer.v1.Acks
+	(*Checks)(nil),           // 19: weir.peer.v1.Checks
+	(*Traces)(nil),           // 20: weir.peer.v1.Traces
+	(*Holds)(nil),            // 21: weir.peer.v1.Holds
+	(*Amended)(nil),          // 22: weir.peer.v1.Amended
+	(*Keys)(nil),             // 23: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 24: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 25: weir.peer.v1.Replies
+	(*Results)(nil),          // 26: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
 	2,  // 1: weir.peer.v1.Message.frame:type_name -> weir.peer.v1.Frame
 	3,  // 2: weir.peer.v1.Frame.rules:type_name -> weir.peer.v1.Rule
 	4,  // 3: weir.peer.v1.Frame.limits:type_name -> weir.peer.v1.Limit
-	11, // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
-	12, // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
-	13, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
-	14, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
-	15, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
-	16, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
-	17, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
-	18, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	22, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	23, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	24, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	25, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	12, // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
+	13, // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
+	14, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
+	15, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
+	16, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
+	17, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
+	18, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
+	19, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
+	23, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	24, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	25, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	26, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
-	6,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
-	7,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
-	19, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
-	20, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
-	21, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
-	4,  // 22: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	8,  // 23: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
-	9,  // 24: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
-	10, // 25: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
-	0,  // 26: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 27: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	27, // [27:28] is the sub-list for method output_type
-	26, // [26:27] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	7,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
+	8,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
+	20, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
+	21, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
+	22, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
+	6,  // 22: weir.peer.v1.Frame.expelled:type_name -> weir.peer.v1.Expulsion
+	4,  // 23: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	9,  // 24: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	10, // 25: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	11, // 26: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 27: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 28: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	28, // [28:29] is the sub-list for method output_type
+	27, // [27:28] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -3322,7 +3411,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

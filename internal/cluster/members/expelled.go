@@ -1,0 +1,180 @@
+package members
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// An operator throws a member out by its name: it is no member any more, has no link, counts
+// for nothing, and what it says is ignored. Members tell each other, so that one operator
+// suffices, and a member that starts anew hears of it. A member that turned hostile can say the same of others.
+// So each word carries the names of all members that told it on, and is void while one of them
+// is expelled: what it said ends with it. What this node's own operator said comes first.
+
+const (
+	// maxExpelled bounds the names that are remembered as expelled or readmitted, and
+	// maxExpelledBy those by one member's word.
+	maxExpelled, maxExpelledBy = 256, 64
+	// maxPath is the longest way of a word from member to member.
+	maxPath = 8
+	// aheadMost is how far ahead of this node's clock another's may be.
+	aheadMost = 24 * 60 * limiter.Minute
+)
+
+// ErrExpelledFull is returned by [Registry.Expel] at the bound of names.
+var ErrExpelledFull = errors.New("too many members are expelled")
+
+// Expel records that this node's operator throws a member out or, if back, lets it in again. It
+// returns what to tell the other members.
+func (r *Registry) Expel(name string, back bool, now limiter.Tick) (peer.Expulsion, error) {
+	if !Valid(&peer.Known{Name: name, Instance: 1}) {
+		return peer.Expulsion{}, fmt.Errorf("%w: %q is not a member's name", limiter.ErrInvalid, name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := peer.Expulsion{Name: name, Back: back, Number: uint64(max(now, 1))}
+	if have, ok := r.expelled[name]; ok {
+		e.Number = max(e.Number, have.Number+1)
+	} else if !r.roomExpelled("") {
+		return e, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
+	}
+	r.putExpelled(e, now)
+	return e, nil
+}
+
+// HearExpelled records what a member says over its own link about members that were thrown
+// out. It returns what is new and must be told on. self is this node's name, from the
+// member's, "" if it has not said it.
+func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now limiter.Tick) (news []peer.Expulsion) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range all {
+		e.Path = append(slices.Clone(e.Path), from)
+		have, known := r.expelled[e.Name]
+		switch {
+		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.void(&e):
+			// nobody says of itself that it is let in again, and no member that it is out
+			// decides about others
+		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
+		case !known && !r.roomExpelled(from):
+		default:
+			r.putExpelled(e, now)
+			if !known || e.Number > have.Number {
+				news = append(news, e)
+			}
+		}
+	}
+	return news
+}
+
+// credibleWord reports whether a word is valid: it may come from any member.
+func credibleWord(e *peer.Expulsion, now limiter.Tick) bool {
+	if len(e.Path) > maxPath || e.Number == 0 || e.Number > uint64(max(0, now)+aheadMost) || !Valid(&peer.Known{Name: e.Name, Instance: 1}) {
+		return false
+	}
+	return !slices.ContainsFunc(e.Path, func(name string) bool { return !Valid(&peer.Known{Name: name, Instance: 1}) })
+}
+
+// void reports whether a member that is expelled has told a word on. r.mu is held.
+func (r *Registry) void(e *peer.Expulsion) bool {
+	return slices.ContainsFunc(e.Path, r.isExpelled)
+}
+
+// isExpelled reports whether a name is expelled. r.mu is held.
+func (r *Registry) isExpelled(name string) bool {
+	e, ok := r.expelled[name]
+	return ok && !e.Back
+}
+
+// putExpelled puts a word in force, and ends what a member that is expelled by it told of
+// others. r.mu is held.
+func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) {
+	if r.expelled == nil {
+		r.expelled = make(map[string]peer.Expulsion)
+	}
+	r.expelled[e.Name] = e
+	for again := !e.Back; again; {
+		again = false
+		for name, o := range r.expelled {
+			if r.void(&o) {
+				delete(r.expelled, name)
+				again = !o.Back || again
+			}
+		}
+	}
+	if a := r.known[e.Name]; a != nil && !e.Back {
+		a.live, a.gone, a.since, a.next = false, true, now, 0
+	}
+	r.banned.Store(r.bannedNow())
+}
+
+// roomExpelled makes room for a name by the word of a member, or of this node's own operator if
+// from is "". A name that was let in again makes room and, for the operator, one by another's
+// word. r.mu is held.
+func (r *Registry) roomExpelled(from string) bool {
+	by := 0
+	for _, e := range r.expelled {
+		if from != "" && len(e.Path) > 0 && e.Path[len(e.Path)-1] == from {
+			by++
+		}
+	}
+	if by >= maxExpelledBy {
+		return false
+	}
+	if len(r.expelled) < maxExpelled {
+		return true
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.expelled)) {
+		if e := r.expelled[name]; e.Back || from == "" && len(e.Path) > 0 {
+			delete(r.expelled, name)
+			return true
+		}
+	}
+	return false
+}
+
+// bannedNow returns the instances of expelled names, nil if there are none. r.mu is held.
+func (r *Registry) bannedNow() *map[peer.Instance]bool {
+	all := make(map[peer.Instance]bool)
+	for name := range r.expelled {
+		if a := r.known[name]; a != nil && r.isExpelled(name) {
+			all[a.instance] = true
+			for _, run := range a.runs {
+				all[run.instance] = true
+			}
+		}
+	}
+	delete(all, 0)
+	if len(all) == 0 {
+		return nil
+	}
+	return &all
+}
+
+// Banned reports whether an instance is of a member that is expelled. It takes no lock.
+func (r *Registry) Banned(i peer.Instance) bool {
+	b := r.banned.Load()
+	return b != nil && (*b)[i]
+}
+
+// Expelled reports whether a member is expelled.
+func (r *Registry) Expelled(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isExpelled(name)
+}
+
+// Expulsions returns all that other members are to be told, sorted by name.
+func (r *Registry) Expulsions() []peer.Expulsion {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := slices.Collect(maps.Values(r.expelled))
+	slices.SortFunc(out, func(a, b peer.Expulsion) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
