@@ -54,6 +54,16 @@ type TableBackend interface {
 	UseTable(t *table.Table)
 }
 
+// StateBackend is a [Backend] that knows whether it can be used. Its methods must not wait.
+type StateBackend interface {
+	Backend
+	// Ready returns nil if the backend was usable once, otherwise why not: [Node.Ready] returns it.
+	Ready() error
+	// Warnings describes, for people, why it may decide otherwise than the rules say: see
+	// [Node.Warnings].
+	Warnings() []string
+}
+
 // PanicBackend is a [Backend] that recovers from panics in goroutines of its own.
 type PanicBackend interface {
 	Backend
@@ -195,10 +205,20 @@ func (b *remote) Explain(ctx context.Context, q *engine.Question, d *Decision) (
 func (*remote) RulesSet(uint64) {}
 
 // Warnings implements [engine.Decider].
-func (*remote) Warnings() []string { return nil }
+func (b *remote) Warnings() []string {
+	if s, ok := b.backend.(StateBackend); ok {
+		return s.Warnings()
+	}
+	return nil
+}
 
 // Ready implements [engine.Decider].
-func (*remote) Ready() error { return nil }
+func (b *remote) Ready() error {
+	if s, ok := b.backend.(StateBackend); ok {
+		return s.Ready()
+	}
+	return nil
+}
 
 // Close implements [engine.Decider].
 func (b *remote) Close() error { return b.backend.Close() }

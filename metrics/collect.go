@@ -18,7 +18,7 @@ type collector struct {
 	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
 	overflow, ruleKeys, ruleBytes         *prometheus.Desc
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build, expiry                         *prometheus.Desc
+	build, expiry, evicted                *prometheus.Desc
 	notes                                 notes
 }
 
@@ -68,6 +68,7 @@ func newCollector(m *Metrics) *collector {
 		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
 		reloadStamp: desc("rules_last_reload_success_timestamp_seconds", "When rules came into force, in seconds since 1970."),
 		expiry:      desc("certificate_expiry_seconds", "Seconds until a certificate expires, negative after that.", "plane"),
+		evicted:     desc("redis_evicted_keys_total", "Keys that Redis has evicted while this node looked, once a minute: counters may be among them, and their limits are lifted."),
 		build:       desc("build_info", "What runs: always 1.", "version", "goversion"),
 	}
 }
@@ -81,6 +82,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 	if c.m.options.Expiries != nil {
 		out <- c.expiry
+	}
+	if c.m.options.Evicted != nil {
+		out <- c.evicted
 	}
 	if c.m.options.Table == nil {
 		return
@@ -138,6 +142,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	c.collectRules(out)
+	if c.m.options.Evicted != nil {
+		send(out, c.evicted, prometheus.CounterValue, float64(c.m.options.Evicted()))
+	}
 	if c.m.options.Expiries != nil {
 		for plane, at := range c.m.options.Expiries() {
 			send(out, c.expiry, prometheus.GaugeValue, at.Sub(c.m.options.Now()).Seconds(), plane)

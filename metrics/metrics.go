@@ -30,6 +30,9 @@ type Options struct {
 	// Expiries returns when certificates expire, by what they are for. It is called once for
 	// each scrape, possibly concurrently. Default nil: no metric of certificates.
 	Expiries func() map[string]time.Time
+	// Evicted returns how many keys Redis has evicted, of a node that counts there. It is called once
+	// for each scrape, possibly concurrently. Default nil: no metric of that.
+	Evicted func() uint64
 	// Runtime adds the standard metrics of the Go runtime and the process. Leave it
 	// false if the program registers them itself.
 	Runtime bool

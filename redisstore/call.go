@@ -62,6 +62,9 @@ func (c *call) add(p *params, now limiter.Tick) {
 	c.args = append(c.args, p.argument(now))
 }
 
+// tag returns the part of its keys that chooses their slot.
+func (c *call) tag() string { return c.route[:strings.IndexByte(c.route, '}')+1] }
+
 // strayError reports that the server's clock is outside the bounds of calendar windows
 // that the call was given. Nothing was decided.
 type strayError struct{ now limiter.Tick }

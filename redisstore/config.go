@@ -31,6 +31,11 @@ type Config struct {
 	DB int
 	// TLS, if not nil, encrypts connections.
 	TLS *tls.Config
+	// Replicas is how many replicas must have a charge before it is answered; default 0: a failover
+	// loses what the master had not sent yet. With 1 or more each round trip ends with WAIT, so it
+	// takes as long as the slowest of so many replicas. While fewer answer, the policies of the rules
+	// decide, as if Redis were gone. At most 16.
+	Replicas int
 	// Timeout is how long a check, or a batch of checks as a whole, waits for Redis,
 	// queueing included, before the policy of its rule decides; default 300 ms, at least
 	// 1 ms, at most a minute. A lower value answers sooner while Redis is slow. If it is
@@ -58,6 +63,7 @@ const (
 	defaultTimeout = 300 * time.Millisecond
 	defaultPrefix  = "weir:"
 	defaultQueue   = 4096
+	maxReplicas    = 16
 	minTimeout     = time.Millisecond
 	maxTimeout     = time.Minute
 )
@@ -84,6 +90,9 @@ func (c *Config) complete() error {
 	c.Log = orDefault(c.Log, slog.New(slog.DiscardHandler))
 	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
 		bad("timeout %v is out of range: give 1ms to 1m", c.Timeout)
+	}
+	if c.Replicas < 0 || c.Replicas > maxReplicas {
+		bad("%d replicas are out of range: give 0 to %d", c.Replicas, maxReplicas)
 	}
 	if c.Nodes < 0 || c.Queue < 0 {
 		bad("nodes %d and queue %d must not be negative", c.Nodes, c.Queue)

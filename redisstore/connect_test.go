@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,15 +76,19 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 	}
 }
 
-// refuses checks that Redis refuses a store, and that this is logged.
-func refuses(t *testing.T, c redisstore.Config, why string) {
+// refuses checks that a store does not open if Redis refuses it, and that the error says why and what
+// to do.
+func refuses(t *testing.T, c redisstore.Config, why ...string) {
 	t.Helper()
-	p := newPatient(t, c)
-	if d := p.ask("/local"); d.Source != limiter.SourceFallbackLocal {
-		t.Errorf("%s decides", d.Source)
+	c.Timeout = patience
+	s, err := redisstore.Open(t.Context(), c)
+	if s != nil || !errors.Is(err, limiter.ErrInvalid) {
+		t.Fatalf("opened %v, %v", s != nil, err)
 	}
-	if p.log.count(why) != 1 {
-		t.Errorf("the log does not say %q: %s", why, p.log)
+	for _, part := range append(why, strings.Join(c.Addrs, ",")) {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
 	}
 }
 
@@ -91,11 +96,16 @@ func refuses(t *testing.T, c redisstore.Config, why string) {
 func TestPasswordAndDatabase(t *testing.T) {
 	srv := startServer(t, "--requirepass", "open sesame")
 	c := redisstore.Config{Addrs: []string{srv.addr()}, DB: 3}
-	refuses(t, c, "NOAUTH")
+	refuses(t, c, "NOAUTH", "give the password")
 	c.Password = "sesame"
-	refuses(t, c, "WRONGPASS")
+	refuses(t, c, "WRONGPASS", "check the user name and the password")
 	c.Password = "open sesame"
 	decidesThere(t, c)
+	c.DB = 16
+	refuses(t, c, "DB index is out of range", "check the number")
+	c.DB, c.Cluster = 0, true
+	refuses(t, c, "cluster support disabled", "not a node of a Redis Cluster")
+	c.Cluster = false
 
 	admin := srv.client()
 	if err := admin.Do(context.Background(), "AUTH", "open sesame").Err(); err != nil {
@@ -118,17 +128,37 @@ func TestUserOfAnAccessList(t *testing.T) {
 		t.Errorf("denied: %v", denied)
 	}
 	c.Prefix = "others:"
-	refuses(t, c, "NOPERM")
+	refuses(t, c, "NOPERM", "allow this user")
+	c.Prefix = ""
+	for _, command := range listed[1:] {
+		allowUser(srv, "+select", "-"+strings.TrimPrefix(command, "+"))
+		refuses(t, c, "allow this user")
+	}
+	allowUser(srv, "+select", "-info")
+	p := newPatient(t, c)
+	await(t, "it is logged that memory is not watched", func() bool { return p.log.count("may not use INFO") == 1 })
+}
+
+// listed are the commands that docs/operations.md lists. EVAL, SCRIPT LOAD and INFO can be done without.
+var listed = []string{"+info +eval +script|load", "+evalsha", "+time", "+get", "+set", "+del", "+getrange", "+setrange", "+type",
+	"+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen", "+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore", "+zremrangebyscore"}
+
+// A node of a Redis Cluster that is not treated as one answers only some keys.
+func TestNodeOfAClusterAsAServer(t *testing.T) {
+	t.Parallel()
+	for _, m := range startCluster(t) {
+		refuses(t, redisstore.Config{Addrs: []string{m.addr()}}, "node of a Redis Cluster: treat it as one")
+	}
 }
 
 // allowUser allows a user what Weir does, and more commands.
 func allowUser(srv *server, more ...any) {
 	srv.tb.Helper()
-	srv.do(append([]any{
-		"ACL", "SETUSER", "weir", "on", ">secret", "~weir:*", "+evalsha", "+eval", "+script|load", "+time", "+get", "+set", "+del",
-		"+getrange", "+setrange", "+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen",
-		"+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore", "+zremrangebyscore",
-	}, more...)...)
+	args := []any{"ACL", "SETUSER", "weir", "reset", "on", ">secret", "~weir:*"}
+	for _, command := range strings.Fields(strings.Join(listed, " ")) {
+		args = append(args, command)
+	}
+	srv.do(append(args, more...)...)
 }
 
 // On a Redis Cluster the client asks for the slots, too, and for nothing else, also while a
@@ -219,27 +249,53 @@ func TestTLS(t *testing.T) {
 	c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	decidesThere(t, c)
 	c.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	refuses(t, c, "unknown authority")
+	refuses(t, c, "unknown authority", "give the authority")
+}
+
+// A Redis that wants certificates of its clients gets one.
+func TestClientCertificate(t *testing.T) {
+	cert, key, pool := certificate(t)
+	port := freePort(t)
+	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "yes")
+	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", port)}, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}}
+	refuses(t, c, "certificate required", "give a certificate")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.TLS.Certificates = []tls.Certificate{pair}
+	decidesThere(t, c)
+}
+
+// startSentinel starts a Sentinel that knows a master by the name weir, and its replicas, which
+// take what it writes from a port.
+func startSentinel(t *testing.T, master *server, from int, replicas ...*server) *server {
+	t.Helper()
+	for _, r := range replicas {
+		r.do("REPLICAOF", "127.0.0.1", from)
+		await(t, "the replica is in step", func() bool {
+			return strings.Contains(fmt.Sprint(r.do("INFO", "replication")), "master_link_status:up")
+		})
+	}
+	port := freePort(t)
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 %d 1\n"+
+		"sentinel down-after-milliseconds weir 200\nsentinel failover-timeout weir 2000\n", port, master.port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel := startServerAt(t, port, conf, "--sentinel")
+	await(t, "the sentinel knows the replicas", func() bool {
+		return strings.Contains(fmt.Sprint(sentinel.do("INFO", "sentinel")), fmt.Sprint("slaves=", len(replicas)))
+	})
+	return sentinel
 }
 
 // With Sentinels the store follows the master.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	master, replica := startServer(t), startServer(t)
-	replica.do("REPLICAOF", "127.0.0.1", master.port)
-	await(t, "the replica is in step", func() bool {
-		return strings.Contains(fmt.Sprint(replica.do("INFO", "replication")), "master_link_status:up")
-	})
-	port := freePort(t)
-	conf := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 %d 1\nsentinel down-after-milliseconds weir 200\nsentinel failover-timeout weir 2000\n", port, master.port)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sentinel := startServerAt(t, port, conf, "--sentinel")
-	await(t, "the sentinel knows the replica", func() bool {
-		return strings.Contains(fmt.Sprint(sentinel.do("INFO", "sentinel")), "slaves=1")
-	})
+	sentinel := startSentinel(t, master, master.port, replica)
 	p := newPatient(t, redisstore.Config{Addrs: []string{sentinel.addr()}, SentinelMaster: "weir"})
 	p.untilFrom("/local", limiter.SourceRedis)
 	left := p.ask("/local").Limit(0).Remaining
@@ -249,6 +305,82 @@ func TestSentinel(t *testing.T) {
 	p.untilFrom("/open", limiter.SourceRedis)
 	if d := p.ask("/local"); d.Limit(0).Remaining > left {
 		t.Errorf("%d are left after the failover, %d before", d.Limit(0).Remaining, left)
+	}
+}
+
+// With Replicas, what fewer have is decided by policy, and counted once they have it again.
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := startServer(t), startServer(t)
+	replica.do("REPLICAOF", "127.0.0.1", master.port)
+	c := redisstore.Config{Addrs: []string{master.addr()}, Replicas: 1, Timeout: faultTimeout}
+	p := newPatient(t, c)
+	p.untilFrom("/closed", limiter.SourceRedis)
+	if d := p.ask("/closed"); !d.Allowed {
+		t.Fatal("denied")
+	}
+	replica.do("REPLICAOF", "NO", "ONE") // as when it is promoted, and the master does not know
+	if d := p.ask("/closed"); d.Allowed || d.Source != limiter.SourceFallbackClosed {
+		t.Errorf("no replica has the charge: allowed %v by %s", d.Allowed, d.Source)
+	}
+	await(t, "it is logged", func() bool { return p.log.count("too few replicas") > 0 })
+	p.untilFrom("/open", limiter.SourceFallbackOpen)
+	replica.do("REPLICAOF", "127.0.0.1", master.port)
+	p.untilFrom("/closed", limiter.SourceRedis)
+}
+
+// A failover to a replica that lags grants again what the replica does not have; with Replicas, nothing.
+func TestFailoverToAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ replicas, granted int }{{0, 30 + 15}, {1, 30}} {
+		t.Run(fmt.Sprint(row.replicas, " replicas"), func(t *testing.T) {
+			t.Parallel()
+			master, replica := startServer(t), startServer(t)
+			r := startRelay(t, master.addr())
+			sentinel := startSentinel(t, master, r.Addr().(*net.TCPAddr).Port, replica)
+			p := newPatient(t, redisstore.Config{
+				Addrs: []string{sentinel.addr()}, SentinelMaster: "weir", Replicas: row.replicas, Timeout: faultTimeout,
+			})
+			p.untilFrom("/open", limiter.SourceRedis)
+			granted := 0
+			ask := func() *weir.Decision {
+				d := p.ask("/closed")
+				if d.Allowed {
+					granted++
+				}
+				return d
+			}
+			for range 10 {
+				if d := ask(); !d.Allowed || d.Source != limiter.SourceRedis {
+					t.Fatalf("%v by %s", d.Allowed, d.Source)
+				}
+			}
+			await(t, "the replica has them", func() bool { return len(replica.do("KEYS", "*closed*:day").([]any)) == 1 })
+			have := fmt.Sprint(master.do("GET", replica.do("KEYS", "*closed*:day").([]any)[0]))
+			await(t, "the replica has all", func() bool {
+				return fmt.Sprint(replica.do("GET", replica.do("KEYS", "*closed*:day").([]any)[0])) == have
+			})
+			hold := newTrap()
+			hold.all, hold.replies = true, true
+			release := sync.OnceFunc(func() { close(hold.release) })
+			defer release()
+			r.trap.Store(hold)
+			for range 15 {
+				ask()
+			}
+			master.stop()
+			await(t, "the replica is the master", func() bool {
+				return strings.Contains(fmt.Sprint(replica.do("INFO", "replication")), "role:master")
+			})
+			startServer(t).do("REPLICAOF", "127.0.0.1", replica.port)
+			await(t, "Redis denies", func() bool {
+				d := ask()
+				return !d.Allowed && d.Source == limiter.SourceRedis
+			})
+			if granted != row.granted {
+				t.Errorf("%d granted of 30, want %d", granted, row.granted)
+			}
+		})
 	}
 }
 
@@ -266,6 +398,7 @@ func TestConfig(t *testing.T) {
 		{redisstore.Config{Addrs: []string{"a:1"}, Timeout: time.Hour}, "timeout 1h0m0s"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Timeout: -1}, "timeout -1ns"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Nodes: -1}, "nodes -1"},
+		{redisstore.Config{Addrs: []string{"a:1"}, Replicas: 17}, "17 replicas"},
 		{redisstore.Config{Addrs: []string{"a:1"}, Prefix: "{w}:"}, "brace"},
 	} {
 		s, err := redisstore.Open(context.Background(), row.config)

@@ -344,3 +344,23 @@ func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide
 	counts.Until = s.Until
 	c.state = counts.State(c.limit)
 }
+
+// serverTime asks for the clock of the server that has a key. A client of a Cluster would
+// ask any server, which may be down.
+func serverTime(ctx context.Context, client redis.UniversalClient, key string) (limiter.Tick, error) {
+	var server interface {
+		Time(ctx context.Context) *redis.TimeCmd
+	} = client
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		server = master
+	}
+	t, err := server.Time(ctx).Result()
+	if err != nil {
+		return 0, err
+	}
+	return limiter.TickOf(t), nil
+}

@@ -9,9 +9,12 @@ import (
 // SetAhead makes a store believe that the server's clock is ahead of the local one.
 // It last asked for it long ago.
 func (s *Store) SetAhead(d time.Duration) {
-	s.timed.Store(int64(time.Since(s.opened) - clockEvery))
-	s.ahead.Store(int64(d / limiter.TickDuration))
+	s.skew.timed.Store(int64(time.Since(s.opened) - clockEvery))
+	s.skew.ahead.Store(int64(d / limiter.TickDuration))
 }
 
 // Waiting returns how many jobs wait for a single server.
 func (s *Store) Waiting() int { return len(s.single.queue) }
+
+// LookAtMemory looks at the servers' memory now.
+func (s *Store) LookAtMemory() { s.lookAtMemory() }

@@ -83,10 +83,16 @@ func newPatient(tb testing.TB, c redisstore.Config) *patient {
 // ask checks, and returns the decision.
 func (p *patient) ask(path string) *weir.Decision {
 	p.tb.Helper()
+	return p.askAs(path, "ada")
+}
+
+// askAs is ask for a user.
+func (p *patient) askAs(path, user string) *weir.Decision {
+	p.tb.Helper()
 	d, err := make(chan *weir.Decision, 1), make(chan error, 1)
 	began := time.Now()
 	go func() {
-		got, failed := p.Node.Check(context.Background(), weir.Request{Path: path, User: "ada"})
+		got, failed := p.Node.Check(context.Background(), weir.Request{Path: path, User: user})
 		d <- &got
 		err <- failed
 	}()
@@ -244,23 +250,47 @@ func TestRestartedRedis(t *testing.T) {
 	}
 }
 
-// An error of one key is no outage: the policy decides that check.
+// A value that something else has written is no outage, and not for ever: its counter begins anew, and
+// the log says so once. The other counters of the key are as they were.
 func TestForeignValue(t *testing.T) {
 	srv := startServer(t)
 	p := newPatient(t, faultConfig(srv))
-	p.ask("/open")
-	keys := srv.do("KEYS", "*:day").([]any)
-	srv.do("DEL", keys[0])
-	srv.do("LPUSH", keys[0], "a list")
 	for range 3 {
-		if d := p.ask("/open"); d.Source != limiter.SourceFallbackOpen {
-			t.Errorf("%s decides on a counter that is a list", d.Source)
+		p.ask("/open")
+	}
+	key := srv.do("KEYS", "*open*:day").([]any)[0]
+	whole := srv.do("GET", key).(string)
+	held := strings.TrimSuffix(key.(string), ":day")
+	for name, write := range map[string][]any{
+		"a list":                     {"LPUSH", key, "a list"},
+		"a hash":                     {"HSET", key, "a", "hash"},
+		"text":                       {"SET", key, "some text"},
+		"no form":                    {"SET", key, "[]"},
+		"another form":               {"SET", key, "[\"a\",1]garbage"},
+		"a family that is not known": {"SET", key, "[77,1,1]garbage"},
+		"the form and nothing":       {"SET", key, whole[:strings.IndexByte(whole, ']')+1]},
+		"a part":                     {"SET", key, whole[:len(whole)-2]},
+		"holds that are text":        {"SET", held + "!holds", "text"},
+	} {
+		srv.do("DEL", key)
+		srv.do(write...)
+		r := weir.Request{Path: "/open", User: "ada"}
+		if strings.HasPrefix(name, "holds") {
+			r.ID, r.Hold, r.Cost = name, time.Minute, weir.Units(0)
+			if d, err := p.Check(t.Context(), r); err != nil || d.Source != limiter.SourceRedis {
+				t.Errorf("%s: %+v, %v", name, d, err)
+			}
+		}
+		for i := range 3 {
+			if d := p.ask("/open"); d.Source != limiter.SourceRedis || d.Limit(0).Remaining != uint64(29-i) {
+				t.Errorf("%s: %s decides, %d left", name, d.Source, d.Limit(0).Remaining)
+			}
 		}
 		if d := p.ask("/local"); d.Source != limiter.SourceRedis {
-			t.Errorf("%s decides on another", d.Source)
+			t.Errorf("%s: %s decides on another", name, d.Source)
 		}
 	}
-	if p.log.count("not decided by redis") != 1 || p.log.count("redis is unavailable") != 0 {
+	if p.log.count("could not be read") != 1 || p.log.count("not decided by redis") != 0 || p.log.count("redis is unavailable") != 0 {
 		t.Errorf("the log has %s", p.log)
 	}
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,14 +22,33 @@ import (
 type health struct {
 	outage    atomic.Pointer[outage]
 	suspected atomic.Bool // a probe is under way that decides whether there is an outage
+
+	// Of the outages before the present one; only what begins or ends one uses them.
+	ended    time.Time // when the last one ended
+	logged   time.Time // when one was last logged
+	unlogged int       // how many were not, since then
 }
 
 type outage struct {
 	since    time.Time
+	because  error
+	logged   bool
 	answered atomic.Int64 // decisions by policy during the outage
 }
 
+// An outage that begins within flapWithin of the end of another one is logged only if it lasts for
+// lastsFor, or if none was logged for a minute: a server that comes and goes would fill the log.
+const (
+	flapWithin = 10 * time.Second
+	lastsFor   = time.Second
+)
+
 func (h *health) down() bool { return h.outage.Load() != nil }
+
+// worthLogging reports whether an outage is logged at an instant.
+func (h *health) worthLogging(o *outage, now time.Time) bool {
+	return o.since.Sub(h.ended) > flapWithin || now.Sub(h.logged) > logCallEvery || now.Sub(o.since) >= lastsFor
+}
 
 // policy counts a decision by policy that this server caused.
 func (h *health) policy() {
@@ -59,15 +79,38 @@ func (s *Store) suspect(h *health, failed *call, err error) {
 	})
 }
 
-// fail starts an outage of the server of a key, logs it once, and begins to probe.
+// fail starts an outage of the server of a key, logs it, and begins to probe.
 func (s *Store) fail(h *health, route string, err error) {
-	o := &outage{since: time.Now()}
+	o := &outage{since: time.Now(), because: err}
 	if !h.outage.CompareAndSwap(nil, o) {
 		return
 	}
-	s.config.Log.Warn("redis is unavailable: the rules' policies answer until it is back",
-		"address", strings.Join(s.config.Addrs, ","), "because", reason(err))
+	if h.worthLogging(o, o.since) {
+		s.logOutage(h, o)
+	}
 	s.spawn(func() { s.recover(h, o, route) })
+}
+
+// logOutage logs an outage that has not ended.
+func (s *Store) logOutage(h *health, o *outage) {
+	facts := []any{"address", strings.Join(s.config.Addrs, ","), "because", reason(o.because)}
+	if h.unlogged > 0 {
+		facts = append(facts, "short_outages_before", h.unlogged)
+	}
+	s.config.Log.Warn("redis is unavailable: the rules' policies answer until it is back", facts...)
+	o.logged, h.logged, h.unlogged = true, time.Now(), 0
+}
+
+// end ends an outage. What was not logged is counted.
+func (s *Store) end(h *health, o *outage) {
+	if o.logged {
+		s.config.Log.Info("redis is available again", "address", strings.Join(s.config.Addrs, ","),
+			"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy", o.answered.Load())
+	} else {
+		h.unlogged++
+	}
+	h.ended = time.Now()
+	h.outage.Store(nil)
 }
 
 // recover ends the outage when the server accepts a write.
@@ -81,18 +124,20 @@ func (s *Store) recover(h *health, o *outage, route string) {
 		case <-wait.C:
 		}
 		if s.probe(route) == nil {
-			h.outage.Store(nil)
-			s.config.Log.Info("redis is available again", "address", strings.Join(s.config.Addrs, ","),
-				"after", time.Since(o.since).Round(time.Millisecond), "decided_by_policy", o.answered.Load())
+			s.end(h, o)
 			return
+		}
+		if !o.logged && h.worthLogging(o, time.Now()) {
+			s.logOutage(h, o)
 		}
 		wait.Reset(probeEvery)
 	}
 }
 
-// probe writes to the slot of a key. A slot without an owner is no reason for an outage:
-// the server that was asked does answer. Then probe asks the slot's server for its clock. It
-// uses a client of its own, since the one in use pauses for a second after many refused
+// probe runs a script that uses every command of the others, in the slot of a key: it writes, and
+// returns the clock. So a server that cannot be written to, or an access list that lacks a
+// command, is found before a check is. A slot without an owner is no reason for an outage:
+// the server that was asked does answer. It uses a client of its own, since the one in use pauses for a second after many refused
 // connections. It first tries to connect by itself, because the client logs each refused
 // connection. It ends within [Config.Timeout].
 func (s *Store) probe(route string) (err error) {
@@ -106,36 +151,62 @@ func (s *Store) probe(route string) (err error) {
 	}
 	client := s.newClient(nil)
 	defer func() { _ = client.Close() }() // no call is under way
-	err = client.Process(ctx, once{redis.NewStatusCmd(ctx, "set", route[:strings.IndexByte(route, '}')+1]+"!probe", "", "ex", 1)})
+	tag := (&call{route: route}).tag()
+	args := []any{"EVALSHA", s.scripts.probe.sha, 3, tag + "!probe", tag + "!probe:hash", tag + "!probe:set"}
+	now := redis.NewIntCmd(ctx, args...)
+	if err = client.Process(ctx, once{now}); isMissing(err) {
+		args[0], args[1] = "EVAL", s.scripts.probe.text
+		now = redis.NewIntCmd(ctx, args...)
+		err = client.Process(ctx, once{now})
+	}
 	if isUnserved(err) {
 		return nil
 	}
 	if err == nil {
-		if now, untold := serverTime(ctx, client, route); untold == nil {
-			s.learn(now)
-		}
+		s.learn(limiter.Tick(now.Val()))
+		s.servers.worked.Store(true)
+		err = s.copied(ctx, client, tag)
 	}
 	return err
 }
 
-// serverTime asks for the clock of the server that has a key. A client of a Cluster would
-// ask any server, which may be down.
-func serverTime(ctx context.Context, client redis.UniversalClient, key string) (limiter.Tick, error) {
-	var server interface {
-		Time(ctx context.Context) *redis.TimeCmd
-	} = client
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, key)
-		if err != nil {
-			return 0, err
+// errNotCopied reports that fewer replicas than [Config.Replicas] have what was written.
+var errNotCopied = errors.New("too few replicas of Redis have the charge: see Config.Replicas, or --redis-replicas")
+
+// waitFor returns the command that waits for the replicas, for at most half of the time that
+// a check may take.
+func (s *Store) waitFor(ctx context.Context) *redis.IntCmd {
+	return redis.NewIntCmd(ctx, "wait", s.config.Replicas, max(1, s.config.Timeout.Milliseconds()/2))
+}
+
+// copied waits until enough replicas have what was last written to the server of a key over the same
+// connection, by writing once more.
+func (s *Store) copied(ctx context.Context, client redis.UniversalClient, tag string) error {
+	if s.config.Replicas == 0 {
+		return nil
+	}
+	node, ok := client.(*redis.Client)
+	if cluster, is := client.(*redis.ClusterClient); is {
+		var err error
+		if node, err = cluster.MasterForKey(ctx, tag); err != nil {
+			return err
 		}
-		server = master
+		ok = true
 	}
-	t, err := server.Time(ctx).Result()
-	if err != nil {
-		return 0, err
+	if !ok {
+		return nil
 	}
-	return limiter.TickOf(t), nil
+	pipe := node.Pipeline()
+	pipe.Set(ctx, tag+"!probe", "", time.Second)
+	wait := s.waitFor(ctx)
+	_ = pipe.Process(ctx, wait) // adds it to the pipeline
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	if int(wait.Val()) < s.config.Replicas {
+		return errNotCopied
+	}
+	return nil
 }
 
 // dial connects to an address and closes the connection.
@@ -184,6 +255,43 @@ func isElsewhere(err error) bool {
 	return false
 }
 
+// errClustered reports that a single server is a node of a Redis Cluster.
+var errClustered = errors.New("it is a node of a Redis Cluster")
+
+// noCommand is what a server says of a script that uses a command which its user may not.
+const noCommand = "can't run this command"
+
+// refusal returns what to do about an error by which Redis refuses a configuration, whenever it is
+// asked; empty for another error.
+func (s *Store) refusal(err error) (advice string) {
+	var untrusted *tls.CertificateVerificationError
+	var said redis.Error
+	switch {
+	case errors.As(err, &untrusted):
+		return "give the authority that issued its certificate"
+	case strings.Contains(err.Error(), "remote error: tls: "): // crypto/tls exports no type of it
+		return "give a certificate that Redis accepts"
+	case errors.Is(err, errClustered):
+		return "treat it as one"
+	case !errors.As(err, &said), s.cluster != nil && isElsewhere(err):
+		return ""
+	}
+	for _, known := range []struct{ says, advice string }{
+		{"WRONGPASS", "check the user name and the password"},
+		{"NOAUTH", "give the password"},
+		{"NOPERM", "allow this user the commands and keys that the documentation of Redis mode lists"},
+		{noCommand, "allow this user the commands and keys that the documentation of Redis mode lists"},
+		{"DB index is out of range", "check the number of the database"},
+		{"cluster support disabled", "it is not a node of a Redis Cluster: do not treat it as one"},
+		{"MOVED ", errClustered.Error() + ": treat it as one"},
+	} {
+		if strings.Contains(said.Error(), known.says) {
+			return known.advice
+		}
+	}
+	return ""
+}
+
 // isUnserved reports that the slot of the key has no owner. It says nothing of other
 // slots, unlike the CLUSTERDOWN of a cluster that is down as a whole.
 func isUnserved(err error) bool {
@@ -195,7 +303,7 @@ func isUnserved(err error) bool {
 func isDown(err error) bool {
 	var said redis.Error
 	switch {
-	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err):
+	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err), isDamage(err):
 		return false
 	case !errors.As(err, &said):
 		return true
@@ -204,13 +312,24 @@ func isDown(err error) bool {
 	text := said.Error()
 	for _, p := range []string{
 		"OOM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS",
-		"BUSY", "NOAUTH", "WRONGPASS", "NOPERM", "max number of clients",
+		"BUSY", "NOAUTH", "WRONGPASS", "NOPERM", noCommand, "max number of clients",
 	} {
 		if strings.Contains(text, p) {
 			return true
 		}
 	}
 	return false
+}
+
+// isDamage reports that a script could not read a value: it is of another type, or shorter than its
+// form.
+func isDamage(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return false
+	}
+	text := said.Error()
+	return strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "data string too short")
 }
 
 // reason returns why a call failed, in words.
@@ -228,13 +347,25 @@ const logCallEvery = time.Minute
 
 // logCallError logs an error of a single call, rate-limited.
 func (s *Store) logCallError(c *call, err error) {
-	now, logged := time.Now().UnixNano(), &s.lastLogged[c.kind]
-	last := logged.Load()
-	if last != 0 && now-last < int64(logCallEvery) || !logged.CompareAndSwap(last, now) {
-		return
+	if seldom(&s.lastLogged[c.kind]) {
+		s.config.Log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
+			slog.String("key", c.route), slog.String("error", err.Error()))
 	}
-	s.config.Log.LogAttrs(context.Background(), slog.LevelError, c.kind.failure(),
-		slog.String("key", c.route), slog.String("error", err.Error()))
+}
+
+// logDamage logs that a value is not readable, rate-limited.
+func (s *Store) logDamage(c *call) {
+	if seldom(&s.lastLogged[kinds]) {
+		s.config.Log.LogAttrs(context.Background(), slog.LevelError,
+			"a value in redis could not be read, as if something else had written it: its counter begins anew",
+			slog.String("key", c.route), slog.String("error", c.err.Error()))
+	}
+}
+
+// seldom reports whether something may be logged that was last logged then, and notes that it is.
+func seldom(logged *atomic.Int64) bool {
+	now, last := time.Now().UnixNano(), logged.Load()
+	return (last == 0 || now-last >= int64(logCallEvery)) && logged.CompareAndSwap(last, now)
 }
 
 // failure describes for the log what it means that a call of a kind failed.

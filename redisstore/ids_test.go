@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,4 +118,56 @@ func TestIDsOfChecksThatPoliciesAnswer(t *testing.T) {
 	srv.start()
 	p.untilFrom("/local", limiter.SourceRedis)
 	check(pay, limiter.SourceRedis, false, 29)
+}
+
+// While the keys of a check with an id lie on two masters, as while their slot is being moved, the check waits
+// for them, for as long as a check may take, and Redis decides it.
+func TestIDsWaitForTheirSlot(t *testing.T) {
+	t.Parallel()
+	masters := startCluster(t)
+	node := newNode(t, openStore(t, clusterConfig(masters)), policyRules)
+	check := func(id string, hold time.Duration) *weir.Decision {
+		d, err := node.Check(t.Context(), weir.Request{Path: "/local", User: "ada", ID: id, Hold: hold})
+		if err != nil {
+			t.Error(err)
+		}
+		return &d
+	}
+	check("a", time.Hour)
+	keys := keysOf(t, masters)
+	from, slot := owner(t, masters, keys[0])
+	to := masters[0]
+	if to == from {
+		to = masters[1]
+	}
+	to.do("CLUSTER", "SETSLOT", slot, "IMPORTING", from.do("CLUSTER", "MYID"))
+	from.do("CLUSTER", "SETSLOT", slot, "MIGRATING", to.do("CLUSTER", "MYID"))
+	move := func(some ...string) {
+		args := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS"}
+		for _, k := range some {
+			args = append(args, k)
+		}
+		from.do(args...)
+	}
+	move(keys[0])
+	refused := func() (n int) {
+		for _, m := range masters {
+			_, count, found := strings.Cut(fmt.Sprint(m.do("INFO", "errorstats")), "errorstat_TRYAGAIN:count=")
+			if found {
+				one, _ := strconv.Atoi(strings.Fields(count)[0])
+				n += one
+			}
+		}
+		return n
+	}
+	decided := make(chan *weir.Decision, 1)
+	go func() { decided <- check("a", time.Hour) }()
+	await(t, "it was refused ten times", func() bool { return refused() >= 10 || len(decided) > 0 })
+	move(keys[1:]...)
+	for _, m := range masters {
+		m.do("CLUSTER", "SETSLOT", slot, "NODE", to.do("CLUSTER", "MYID"))
+	}
+	if d := <-decided; d.Source != limiter.SourceRedis || !d.Repeated || d.Limit(0).Remaining != 29 {
+		t.Errorf("%s decides: repeated %v, %d left", d.Source, d.Repeated, d.Limit(0).Remaining)
+	}
 }

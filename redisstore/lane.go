@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -282,6 +283,11 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	if l.store.asksClock() {
 		clock = pipe.Time(ctx)
 	}
+	var wait *redis.IntCmd
+	if l.store.config.Replicas > 0 {
+		wait = l.store.waitFor(ctx)
+		_ = pipe.Process(ctx, wait)
+	}
 	_, _ = pipe.Exec(ctx) // each call has its own error
 	if clock != nil && clock.Err() == nil {
 		l.store.learn(limiter.TickOf(clock.Val()))
@@ -294,6 +300,9 @@ func (l *lane) pipeline(ctx context.Context, calls []*call) {
 	for _, c := range calls {
 		if c.take(); len(absent) > 0 && c.cmd.Err() == nil { // whoever has loaded it
 			l.loaded.Store(c.script, nil)
+		}
+		if wait != nil && c.err == nil && (wait.Err() != nil || int(wait.Val()) < l.store.config.Replicas) {
+			c.err = cmp.Or(wait.Err(), errNotCopied)
 		}
 	}
 }
@@ -331,6 +340,9 @@ func (l *lane) again(calls []*call) (again []*call) {
 			l.loaded.Clear() // Redis forgets all at once
 		case errors.Is(c.err, errChanged):
 			c.adopting(l.store)
+		case isDamage(c.err):
+			l.store.logDamage(c)
+			c.adopting(l.store)
 		case strayed:
 			l.store.learn(now)
 		default:
@@ -355,18 +367,20 @@ func (l *lane) whole(ctx context.Context, c *call) {
 	}
 	c.rebound()
 	_ = l.client.Process(ctx, c.command(ctx, true)) // the call holds the error
-	c.take()
+	if c.take(); c.err == nil {
+		c.err = l.store.copied(ctx, l.client, c.tag())
+	}
 }
 
 // tryAgainWait is the first wait for the rest of a slot that is being moved.
 const tryAgainWait = 10 * time.Millisecond
 
 // follow repeats a call, that was refused because its slot has moved or is being moved,
-// at the slot's present server. It goes on only while the script has surely decided
-// nothing.
+// at the slot's present server, until the context ends. It goes on only while the script has surely
+// decided nothing.
 func (l *lane) follow(ctx context.Context, c *call) {
 	l.store.cluster.ReloadState(ctx)
-	for wait := tryAgainWait; wait <= 8*tryAgainWait; wait *= 2 {
+	for wait := tryAgainWait; ; wait = min(2*wait, 8*tryAgainWait) {
 		_ = l.store.cluster.Process(ctx, once{c.command(ctx, true)}) // the call holds the error
 		c.take()
 		_, strayed := c.rebound()
@@ -380,6 +394,9 @@ func (l *lane) follow(ctx context.Context, c *call) {
 			case <-ctx.Done():
 				return
 			}
+		case c.err == nil:
+			c.err = l.store.copied(ctx, l.store.cluster, c.tag())
+			return
 		default:
 			return
 		}

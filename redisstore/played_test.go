@@ -427,7 +427,7 @@ func TestRoutingThatHangsIsSuspected(t *testing.T) {
 // The server's clock is asked for until it has answered, and again when that is long ago.
 func TestClockIsAskedForUntilItAnswers(t *testing.T) {
 	play(t, func(p *played) {
-		p.timed.Store(-int64(clockEvery))
+		p.skew.timed.Store(-int64(clockEvery))
 		for range 3 {
 			if !p.asksClock() {
 				t.Error("a lost answer ends the asking")
@@ -441,6 +441,48 @@ func TestClockIsAskedForUntilItAnswers(t *testing.T) {
 		}
 		if now := time.Now().Add(time.Hour); p.clock().Time().Sub(now).Abs() > time.Minute {
 			t.Errorf("the clock is %v, want %v", p.clock().Time(), now)
+		}
+	})
+}
+
+// A server that comes and goes ten times a second takes two lines of the log a minute. An outage that lasts is
+// logged, also after such ones.
+func TestLogOfAServerThatComesAndGoes(t *testing.T) {
+	play(t, func(p *played) {
+		h, o := new(health), (*outage)(nil)
+		begin := func() {
+			o = &outage{since: time.Now(), because: errLate}
+			if h.worthLogging(o, o.since) {
+				p.logOutage(h, o)
+			}
+		}
+		goOn := func() {
+			if !o.logged && h.worthLogging(o, time.Now()) {
+				p.logOutage(h, o)
+			}
+		}
+		const minutes = 3
+		for range minutes * 60 * 10 {
+			begin()
+			time.Sleep(probeEvery / 2)
+			goOn()
+			p.end(h, o)
+			time.Sleep(probeEvery / 2)
+		}
+		if n, again := p.logged("redis is unavailable"), p.logged("available again"); n != minutes || again != n {
+			t.Errorf("in %d minutes the log says %d times that redis is unavailable, and %d times that it is back", minutes, n, again)
+		}
+		if p.logged("short_outages_before=") != minutes-1 {
+			t.Errorf("the log has %s", &p.log)
+		}
+		begin()
+		for range 20 {
+			time.Sleep(probeEvery)
+			goOn()
+		}
+		p.end(h, o)
+		if n, again := p.logged("redis is unavailable"), p.logged("available again"); n != minutes+1 || again != n {
+			t.Errorf("an outage that lasts: %d and %d", n, again)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type library struct {
 	decide          [2][1 << (familySlots + 1)]atomic.Pointer[script] // without and with holds
 	adopt, adoptIDs *script
 	refund, resets  *script
-	amend           *script
+	amend, probe    *script
 
 	mu   sync.Mutex
 	used []*script // those that were sent, in the order in which they were first
@@ -63,6 +63,7 @@ func newLibrary() (*library, error) {
 		{&l.refund, append(parts(allFamilies.with(withHolds)), "adopt", "refund")},
 		{&l.amend, append(parts(allFamilies.with(withHolds).with(withIDs)), "adopt", "amend")},
 		{&l.resets, []string{"prelude", "reset"}},
+		{&l.probe, []string{"probe"}},
 	} {
 		s, err := newScript(made.parts)
 		if err != nil {

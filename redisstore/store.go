@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +34,12 @@ type Store struct {
 	lanes   sync.Map             // of a Cluster: address -> *lane
 	routing health               // of a Cluster: whether it returns the owners of slots
 
+	servers servers // what is known of them
+
 	opened     time.Time
-	start      limiter.Tick        // opened, as a tick
-	ahead      atomic.Int64        // of the server's clock over the local one, in ticks
-	timed      atomic.Int64        // of a Cluster: when the server's clock was last learnt, since opened
-	lastLogged [kinds]atomic.Int64 // when an error of a single call was last logged, by kind
+	start      limiter.Tick // opened, as a tick
+	skew       skew
+	lastLogged [kinds + 1]atomic.Int64 // when an error of a single call was last logged, by kind; the last: damage
 
 	mu      sync.Mutex // held while a goroutine starts or the store closes
 	closed  atomic.Bool
@@ -44,11 +47,18 @@ type Store struct {
 	running sync.WaitGroup
 }
 
+// skew is what is known of the server's clock.
+type skew struct {
+	ahead atomic.Int64 // of it over the local one, in ticks
+	timed atomic.Int64 // of a Cluster: when it was last learnt, since the store opened
+}
+
 // Open returns a store. For an invalid configuration the error wraps
-// [limiter.ErrInvalid]; otherwise it is the context's. An unreachable server is no
-// error: policies decide until it answers. Open waits for the server at most
-// [Config.Timeout], so that an outage is logged at once. The context is for opening
-// only.
+// [limiter.ErrInvalid], also if it is Redis that refuses it: a password, an authority, a
+// database, or a command that the access list does not allow. Otherwise it is the context's. An
+// unreachable server is no error: policies decide until it answers, and [Store.Ready] returns why.
+// Open waits for the server at most [Config.Timeout], so that an outage is logged at once. The
+// context is for opening only.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,7 +72,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{config: c, scripts: scripts, opened: time.Now(), closing: make(chan struct{})}
 	s.start = limiter.TickOf(s.opened)
-	s.timed.Store(-int64(clockEvery)) // never
+	s.skew.timed.Store(-int64(clockEvery)) // never
 	s.fallback, s.guard = newFallback(&s.config), guard.New(c.Log, s.panics.count)
 	s.client = s.newClient(s.load)
 	h := &s.routing
@@ -73,11 +83,38 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.single = s.newLane(client, "")
 		h = &s.single.health
 	}
-	route := c.Prefix + "{}"
+	route := c.Prefix + "{probe}"
 	if err := s.probe(route); err != nil {
+		if advice := s.refusal(err); advice != "" {
+			return nil, errors.Join(s.refused(err, advice), s.Close())
+		}
 		s.fail(h, route, err)
 	}
+	watched := s.lookAtMemory()
+	if s.single != nil && s.servers.clustered {
+		return nil, errors.Join(s.refused(errClustered, s.refusal(errClustered)), s.Close())
+	}
+	if watched {
+		s.spawn(s.watchMemory)
+	}
 	return s, nil
+}
+
+// refused returns the error for a configuration that Redis refuses.
+func (s *Store) refused(why error, advice string) error {
+	return fmt.Errorf("%w Redis configuration: %s refuses it: %w: %s",
+		limiter.ErrInvalid, strings.Join(s.config.Addrs, ","), why, advice)
+}
+
+// Ready returns nil once Redis has been usable, and until then why it is not: its address, its name at
+// Sentinels or the network may be wrong. A Redis that worked and is gone is an outage, for
+// which the rules have policies. It is safe for concurrent use.
+func (s *Store) Ready() error {
+	if s.servers.worked.Load() {
+		return nil
+	}
+	return fmt.Errorf("redis at %s has not been usable since this node started, so the rules' policies answer: see the log",
+		strings.Join(s.config.Addrs, ","))
 }
 
 // Close closes the store. The policies decide checks that are waiting. A second call
@@ -126,20 +163,20 @@ const clockEvery = 10 * time.Second
 // asksClock reports whether the round trip that is about to be made is to ask for the
 // server's clock. All ask until one has the answer, since that of another may be lost.
 func (s *Store) asksClock() bool {
-	return s.cluster != nil && int64(time.Since(s.opened))-s.timed.Load() >= int64(clockEvery)
+	return s.cluster != nil && int64(time.Since(s.opened))-s.skew.timed.Load() >= int64(clockEvery)
 }
 
 // clock returns an estimate of the server's clock.
 func (s *Store) clock() limiter.Tick {
-	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration) + limiter.Tick(s.ahead.Load())
+	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration) + limiter.Tick(s.skew.ahead.Load())
 }
 
 // learn updates that estimate with an instant from the server.
 func (s *Store) learn(now limiter.Tick) {
 	since := time.Since(s.opened)
-	s.ahead.Store(int64(now - s.start - limiter.Tick(since/limiter.TickDuration)))
+	s.skew.ahead.Store(int64(now - s.start - limiter.Tick(since/limiter.TickDuration)))
 	if s.cluster != nil {
-		s.timed.Store(int64(since))
+		s.skew.timed.Store(int64(since))
 	}
 }
 

@@ -58,7 +58,7 @@ func TestOpenWithUnassignedSlot(t *testing.T) {
 	log := &logBuffer{}
 	c := clusterConfig(masters)
 	c.Log = slog.New(slog.NewJSONHandler(log, nil))
-	unassign(t, masters, "weir:{}!probe")
+	unassign(t, masters, "weir:{probe}!probe")
 	s := &slots{tb: t, masters: masters, store: openStore(t, c)}
 	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}
 	for _, m := range masters {

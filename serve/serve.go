@@ -87,6 +87,9 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 	if c.Node.Cluster != nil {
 		o.Cluster = s.cluster
 	}
+	if b, counts := c.Node.Backend.(interface{ Evicted() uint64 }); counts {
+		o.Evicted = b.Evicted
+	}
 	var err error
 	if s.metrics, err = metrics.New(c.Registerer, o); err != nil {
 		return nil, errors.Join(err, closeBackend(c.Node.Backend))

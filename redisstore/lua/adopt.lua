@@ -73,12 +73,43 @@ local function leave(s, counted, empties)
   call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
 end
 
+-- What something else has written is dropped, so that its counter begins anew: a value of another type
+-- than the end of its name says, and, in mend, one without the form of its limit.
+local TYPES = {['!holds'] = 'zset', ['!left'] = 'hash'}
+for _, k in ipairs(KEYS) do
+  local type = call('TYPE', k).ok
+  if type ~= 'none' and type ~= (TYPES[string.match(k, '}(.*)$')] or 'string') then
+    call('DEL', k)
+  end
+end
+
+-- anew begins a state anew.
+local function anew(s)
+  call('DEL', s.k)
+  s.found = false
+  s.f.load(s)
+  return s
+end
+
+mend = function(s, v, i)
+  if not pcall(s.f.load, s, v, i) then
+    anew(s)
+  end
+end
+
 adopt = function(s, v)
   local p, close = s.p, string.find(v, ']', 1, true)
-  local old, bounds = parse(sub(v, 1, close)), s.c
+  local read, old = pcall(parse, sub(v, 1, close or 0))
+  if not read or not F[old[1]] then
+    return anew(s)
+  end
+  local bounds = s.c
   s.p, s.c, s.adopted = old, nil, true
   s.f = F[old[1]]
-  s.f.load(s, v, close + 1)
+  if not pcall(s.f.load, s, v, close + 1) then
+    s.p, s.c, s.f = p, bounds, F[p[1]]
+    return anew(s)
+  end
   local counts, f = s.f.used(s), p[1]
   local empties = emptyAt(s)
   local over = empties <= now

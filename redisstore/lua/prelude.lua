@@ -91,6 +91,7 @@ local split, strays -- of calendar windows: takes their bounds off; see calendar
 local recall, remember -- ids of charges; see ids.lua
 local held, arrive, room, spent, reserve, extension, sooner -- holds; see holds.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
+local mend -- loads a state, or drops it if it is not readable; nil: the script fails
 local marked = false -- a state was left unread because its key has holds
 
 -- open reads the state of limit i. It returns nothing where a state is one of
@@ -127,7 +128,11 @@ local function open(i)
     s.found = false
     f.load(s)
   elseif sub(v, 1, #text) == text then
-    f.load(s, v, #text + 1)
+    if mend then
+      mend(s, v, #text + 1)
+    else
+      f.load(s, v, #text + 1)
+    end
   else
     marked = sub(v, 1, 1) == '{'
     return adopt and adopt(s, v)

@@ -224,6 +224,11 @@ func TestBadUsage(t *testing.T) {
 		"redis-db":              {"", "--backend redis --redis-addr a:1,b:2 --redis-db 1", 2, "--redis-db 1 is out of range"},
 		"redis-timeout":         {"", "--backend redis --redis-addr a:1 --redis-timeout 0", 2, "--redis-timeout 0s is out of range: give 1ms to 1m"},
 		"redis-ca-file":         {"", "--backend redis --redis-addr a:1 --redis-ca-file x", 2, "--redis-ca-file is for --redis-tls"},
+		"redis-cert":            {"", "--backend redis --redis-addr a:1 --redis-cert x --redis-key y", 2, "--redis-cert and --redis-key are for --redis-tls"},
+		"redis-key":             {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert x", 2, "give both or neither"},
+		"redis-cert and key":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert " + file(t, "cert", "x") + " --redis-key " + file(t, "key", "y"), 1, "cannot be used"},
+		"redis-prefix":          {"", "--backend redis --redis-addr a:1 --redis-prefix a{b}", 2, "has a brace"},
+		"redis-replicas":        {"", "--backend redis --redis-addr a:1 --redis-replicas 17", 2, "--redis-replicas 17 is out of range: give 0 to 16"},
 		"redis-nodes":           {"", "--redis-nodes 0", 2, "--redis-nodes … give a whole number above 0"},
 		"redis password file":   {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1, "password file none cannot be opened: no such file"},
 		"redis certificates":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-ca-file " + file(t, "ca", "x"), 1, "has no certificate in PEM form"},
@@ -481,7 +486,7 @@ func TestOptions(t *testing.T) {
 		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"), "second-secret-file": file(t, "second", "s2\n"), "spoe-listen": "o:7",
 		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
-		"redis-timeout": "15ms", "redis-nodes": "3",
+		"redis-timeout": "15ms", "redis-nodes": "3", "redis-prefix": "w2:", "redis-replicas": "2", "redis-cert": "", "redis-key": "",
 		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true", "envoy-ignore-dotfiles": "true", "envoy-start-without-config": "true",
 		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
 		"gubernator-addr": "g:8", "gubernator-http-addr": "g:9", "gubernator-zone": "Europe/Berlin",
@@ -548,7 +553,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", c.TLS)
 	}
 	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" || r.DB != 4 ||
-		r.Username != "u" || r.Password != "p" || r.TLS == nil || r.Timeout != 15*time.Millisecond || r.Nodes != 3 {
+		r.Username != "u" || r.Password != "p" || r.TLS == nil || r.Timeout != 15*time.Millisecond || r.Nodes != 3 ||
+		r.Prefix != "w2:" || r.Replicas != 2 {
 		t.Errorf("%+v", r)
 	}
 	for name, keys := range map[string]string{"no base64": "x\n", "a short key": "AAAA\n", "none": "# a\n"} {

@@ -131,7 +131,7 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
+			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "redis-cert", "redis-key", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}

@@ -28,6 +28,10 @@ type redisOptions struct {
 	passwordFile   string
 	tls            bool
 	caFile         string
+	certFile       string
+	keyFile        string
+	prefix         string
+	replicas       int
 	timeout        time.Duration
 	nodes          positive
 }
@@ -49,6 +53,10 @@ func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in with the password in `FILE`")
 	f.BoolVar(&o.tls, "redis-tls", false, "encrypt connections to Redis")
 	f.StringVar(&o.caFile, "redis-ca-file", "", "trust the certificates in `FILE`, for --redis-tls (default the system's)")
+	f.StringVar(&o.certFile, "redis-cert", "", "`FILE` with this node's certificate for Redis, for --redis-tls")
+	f.StringVar(&o.keyFile, "redis-key", "", "`FILE` with the key of that certificate")
+	f.StringVar(&o.prefix, "redis-prefix", "weir:", "begin the names of all keys with `TEXT`")
+	f.IntVar(&o.replicas, "redis-replicas", 0, "answer a check when `N` replicas of Redis have it, so that a failover loses nothing")
 	f.DurationVar(&o.timeout, "redis-timeout", o.timeout, "answer by policy if Redis has not answered after this long")
 	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit under policy local while Redis is unavailable")
 }
@@ -69,6 +77,14 @@ func (o *redisOptions) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--redis-timeout %v is out of range: give 1ms to 1m", o.timeout)
 	case o.caFile != "" && !o.tls:
 		return usage(cmd, "--redis-ca-file is for --redis-tls, which is not given")
+	case (o.certFile != "" || o.keyFile != "") && !o.tls:
+		return usage(cmd, "--redis-cert and --redis-key are for --redis-tls, which is not given")
+	case (o.certFile == "") != (o.keyFile == ""):
+		return usage(cmd, "--redis-cert and --redis-key belong together: give both or neither")
+	case strings.ContainsAny(o.prefix, "{}"):
+		return usage(cmd, "--redis-prefix %q has a brace, which chooses the slot of a key: leave it out", o.prefix)
+	case o.replicas < 0 || o.replicas > 16:
+		return usage(cmd, "--redis-replicas %d is out of range: give 0 to 16", o.replicas)
 	}
 	return nil
 }
@@ -80,7 +96,7 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 	}
 	c := &redisstore.Config{
 		Addrs: o.addrs, Cluster: o.cluster, SentinelMaster: o.sentinelMaster, DB: o.db, Username: o.username,
-		Timeout: o.timeout, Nodes: int(o.nodes), Log: log,
+		Timeout: o.timeout, Nodes: int(o.nodes), Log: log, Prefix: o.prefix, Replicas: o.replicas,
 	}
 	if o.passwordFile != "" {
 		password, err := readSecret(log, "password file", o.passwordFile)
@@ -93,6 +109,13 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 		return c, nil
 	}
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.certFile != "" {
+		if _, err := o.certificate(log); err != nil {
+			return nil, err
+		}
+		// The files are read for each connection, so that a renewed certificate needs no restart.
+		c.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return o.certificate(log) }
+	}
 	if o.caFile != "" {
 		text, err := smallfile.ReadTrusted("certificate file", o.caFile, smallfile.MaxCertificates)
 		if err != nil {
@@ -104,6 +127,23 @@ func (o *redisOptions) config(log *slog.Logger) (*redisstore.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// certificate reads the node's certificate for Redis.
+func (o *redisOptions) certificate(log *slog.Logger) (*tls.Certificate, error) {
+	chain, err := smallfile.ReadTrusted("certificate file", o.certFile, smallfile.MaxCertificates)
+	if err != nil {
+		return nil, err
+	}
+	key, err := readSecret(log, "key file", o.keyFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate file %s and key file %s cannot be used: %w", o.certFile, o.keyFile, err)
+	}
+	return &pair, nil
 }
 
 // addresses is a flag with several host:port, or paths.

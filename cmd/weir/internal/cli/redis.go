@@ -24,6 +24,7 @@ type redisOptions struct {
 	db           int
 	username     string
 	passwordFile string
+	prefix       string
 	clusterName  string
 	secretFile   string
 }
@@ -35,6 +36,7 @@ func (o *redisOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&o.db, "redis-db", 0, "use database `N` of it")
 	f.StringVar(&o.username, "redis-username", "", "log in there as `NAME`")
 	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in there with the password in `FILE`")
+	f.StringVar(&o.prefix, "redis-prefix", "weir:", "the nodes' --redis-prefix `TEXT`")
 	f.StringVar(&o.clusterName, "cluster-name", "weir", "the nodes' --cluster-name `NAME`, for counters in Redis")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the nodes' secret, for counters in Redis")
 }
@@ -77,7 +79,7 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 	}
 	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // problems are in the returned errors
 	store, err := redisstore.Open(ctx, redisstore.Config{
-		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password, Timeout: askTimeout,
+		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password, Prefix: o.prefix, Timeout: askTimeout,
 	})
 	if err != nil {
 		return nil, err
