@@ -37,6 +37,24 @@ func ofSteps() []mutation {
 		{name: "a former heir releases nothing", pkg: replica, test: "^TestAFormerHeirsAcknowledgementReleasesNothing$", edits: []edit{
 			{"internal/cluster/replica/heir.go", "	lapsed := a.Appointment != g.appointment\n", "	lapsed := false\n"},
 		}},
+		{name: "a revocation ends no later appointment", pkg: replica, test: "^TestALateRevocationEndsNoLaterAppointment$", edits: []edit{
+			{"internal/cluster/replica/heir.go", " && a.Appointment >= h.appointment {", " {"},
+		}},
+		{name: "a revocation is the heir's", pkg: replica, test: "^TestALateRevocationEndsNoLaterAppointment$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "h != nil && h.to == from && a.App", "h != nil && a.App"},
+		}},
+		{name: "an acknowledgement is of its epoch", pkg: replica, test: "^TestAnAcknowledgementOfAnEarlierEpoch$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	if p.own == nil || a.Epoch != p.epoch {\n", "	if p.own == nil {\n"},
+		}},
+		{name: "a majority informs a fresh member", pkg: replica, test: "^TestHowManyInformAFreshMember$", edits: []edit{
+			{"internal/cluster/replica/seek.go", "	return answered >= min(n/2+1, n-1)\n", "	return answered >= min(2, n-1)\n"},
+		}},
+		{name: "all in view inform a fresh member", pkg: replica, test: "^TestHowManyInformAFreshMember$", edits: []edit{
+			{"internal/cluster/replica/seek.go", "		return live && answered+1", "		return (live || !live) && answered+1"},
+		}},
+		{name: "members in view inform a fresh member", pkg: replica, test: "^TestOnlyMembersInViewInform$", edits: []edit{
+			{"internal/cluster/replica/seek.go", "		case !v.Has(w):\n		case r.answers", "		case !v.Has(w) && !r.answers[i].has:\n		case r.answers"},
+		}},
 		{name: "a handover is taken by the heir", pkg: replica, test: "^TestAHandoverIsTakenByTheHeir$", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	case p.role != peer.Heir || p.seq != b.Seq:", "	case false:"},
 		}},
