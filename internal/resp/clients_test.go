@@ -57,6 +57,11 @@ except redis.ResponseError as e:
     print(str(e)[:15])
 `}, "[0, 1, 0, -1, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n" +
 			"[[1, 1, 0, 60, 60], b'x']\nCommand # 2 (GET x) of pipeline caused er\n[0, 1, 0, -1, 60]\n1 [0, 1, 0, -1, 60]\nunknown command\n"},
+		"python3-redis for a cluster": {[]string{"/usr/bin/python3", "-c", `
+from redis.cluster import RedisCluster
+r = RedisCluster(host="127.0.0.1", port=int("` + port + `"))
+print(r.execute_command("CL.THROTTLE", "cluster", 0, 1, 60), r.execute_command("CL.THROTTLE", "cluster", 0, 1, 60))
+`}, "[0, 1, 0, -1, 60] [1, 1, 0, 60, 60]\n"},
 		"ruby-redis": {[]string{"ruby", "-e", `
 require "redis"
 r = Redis.new(port: ` + port + `)

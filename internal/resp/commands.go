@@ -65,6 +65,7 @@ func newCommands() map[string]*command {
 		{name: "INFO", least: 0, most: -1, run: doInfo},
 		{name: "COMMAND", least: 0, most: -1, run: doCommand},
 		{name: "CLIENT", least: 1, most: -1, run: doClient},
+		{name: "CLUSTER", least: 1, most: -1, run: doCluster},
 		{name: "HELLO", least: 0, most: -1, open: true, run: doHello},
 		{name: "AUTH", least: 1, most: 2, open: true, run: doAuth},
 		{name: "QUIT", least: 0, most: -1, open: true, now: true, run: doQuit},

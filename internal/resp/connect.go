@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ const redisVersion = "7.0.0"
 
 func doInfo(_ context.Context, c *conn, _ []string) {
 	c.reply.bulk("# Server\r\nredis_version:" + redisVersion + "\r\nredis_mode:standalone\r\nserver_name:weir\r\nweir_version:" +
-		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.conns.Open()) + "\r\n# Replication\r\nrole:master\r\n")
+		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.conns.Open()) + "\r\n# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n")
 	c.served("INFO", "OK")
 }
 
@@ -108,6 +109,25 @@ func doClient(_ context.Context, c *conn, args []string) {
 		return
 	}
 	c.served("CLIENT", "OK")
+}
+
+// doCluster answers clients of a Redis Cluster, for which the member that they have reached has all slots: any
+// member takes any key.
+func doCluster(_ context.Context, c *conn, args []string) {
+	host, port, err := net.SplitHostPort(c.LocalAddr().String())
+	n, _ := strconv.ParseInt(port, 10, 64) // 0 if it has none
+	if !strings.EqualFold(args[0], "SLOTS") || len(args) != 1 || err != nil {
+		c.fail("CLUSTER", "ERR", "give CLUSTER SLOTS: any member takes any key")
+		return
+	}
+	c.reply.array(1)
+	c.reply.array(3)
+	c.reply.integer(0)
+	c.reply.integer(16383)
+	c.reply.array(2)
+	c.reply.bulk(host)
+	c.reply.integer(n)
+	c.served("CLUSTER", "OK")
 }
 
 // hello answers HELLO [version [AUTH user password] [SETNAME name]].

@@ -72,6 +72,13 @@ func TestRESPOnThreeMembers(t *testing.T) {
 			t.Errorf("of a transaction: %v, %v, want %s", out, err, want)
 		}
 	}
+	of := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[1].RedisAddr()}, MaxRedirects: -1})
+	t.Cleanup(func() { of.Close() })
+	for _, want := range []string{"[0 2 1]", "[0 2 0]", "[1 2 0]"} {
+		if out, err := of.Do(t.Context(), "CL.THROTTLE", "of a cluster", 1, 1, 86400).Int64Slice(); err != nil || fmt.Sprint(out[:3]) != want {
+			t.Errorf("by a client of a Redis Cluster: %v, %v, want %s", out, err, want)
+		}
+	}
 	if n, err := clients[2].Del(t.Context(), "key-1", "key-2", "none").Result(); n != 2 || err != nil {
 		t.Errorf("DEL: %d, %v", n, err)
 	}
