@@ -27,6 +27,7 @@ const (
 	formThrottle form = iota // of CL.THROTTLE
 	formScript               // of allowN
 	formAtMost               // of allowAtMost, for a cost of 0
+	formWindow               // of the scripts of windows
 	formWeir                 // of WEIR.CHECK and WEIR.PEEK
 )
 
@@ -147,6 +148,11 @@ func (c *conn) answer(k *check, d *limiter.Decision, err error) {
 	case err != nil:
 		c.failed(k.of.name, err)
 		return
+	case k.form == formWindow && !d.Allowed && k.cost > 0:
+		c.fail(k.of.name, "ERR", "increment or decrement would overflow")
+		return
+	case k.form == formWindow:
+		c.reply.counted(d)
 	case k.form == formThrottle:
 		c.reply.throttled(k.rate, k.cost, d)
 	case k.form == formAtMost && d.Limit(0).Remaining == 0:

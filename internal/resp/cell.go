@@ -33,7 +33,7 @@ func counterName(key string) string {
 	return key[:maxKey-2*len(sum)] + hex.EncodeToString(sum[:])
 }
 
-// rate is a limit of a command: units in a period, and how many fit at once.
+// rate is a limit of a command: units in a period, and how many fit at once; 0 for a window of the first charge.
 type rate struct {
 	units, burst int64
 	period       time.Duration
@@ -41,6 +41,11 @@ type rate struct {
 
 // spec returns the limit of a rate.
 func (r rate) spec() limiter.Spec {
+	if r.burst == 0 {
+		return limiter.Spec{
+			Name: windowName, Algorithm: limiter.FixedWindow, Limit: r.units, Window: r.period, Align: limiter.AlignFirstHit,
+		}
+	}
 	return limiter.Spec{Name: limitName, Algorithm: limiter.GCRA, Limit: r.units, Window: r.period, Burst: r.burst}
 }
 
@@ -169,7 +174,9 @@ const (
 	scriptAllowAtMost = "054143318f521948424aa25df61d7f7ba835a9d7"
 )
 
-func knownScript(sha string) bool { return sha == scriptAllowN || sha == scriptAllowAtMost }
+func knownScript(sha string) bool {
+	return sha == scriptAllowN || sha == scriptAllowAtMost || sha == scriptIncrement || sha == scriptCount
+}
 
 // scripted reads the arguments of EVALSHA after the script: the number of keys, the key,
 // the burst, the units of a period, the period in seconds and the cost.

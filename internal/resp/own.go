@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,7 @@ func doEvalSHA(ctx context.Context, c *conn, args []string) {
 }
 
 // errScript is why a script is not run.
-const errScript = "this server runs no scripts: it answers those of redis_rate v10, and the commands that COMMAND lists"
+const errScript = "this server runs no scripts: it answers those of redis_rate v10 and ulule/limiter v3, and the commands that COMMAND lists"
 
 func runScript(ctx context.Context, c *conn, name, sha string, args []string) {
 	if !knownScript(sha) {
@@ -77,6 +78,14 @@ func runScript(ctx context.Context, c *conn, name, sha string, args []string) {
 		} else {
 			c.fail(name, "ERR", errScript)
 		}
+		return
+	}
+	switch sha {
+	case scriptIncrement:
+		increment(ctx, c, name, args)
+		return
+	case scriptCount:
+		count(ctx, c, name, args)
 		return
 	}
 	key, q, cost, err := scripted(args)
@@ -166,6 +175,7 @@ func doDel(ctx context.Context, c *conn, args []string) {
 		r, err := c.own(ctx, key, anyRate(), transport.ActionReset)
 		n := 0
 		if err == nil {
+			r.Limits = append(slices.Clone(r.Limits), c.of.anyWindow)
 			n, err = c.of.options.Decider.Reset(ctx, r)
 		}
 		c.batch.clear()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // The scripts of redis_rate get their answers, by their names only.
@@ -66,5 +67,42 @@ func TestAtMostOfMany(t *testing.T) {
 	}
 	if all.Wait(); sum.Load() != 100 {
 		t.Errorf("%d of 100 were allowed", sum.Load())
+	}
+}
+
+// The scripts of ulule/limiter count in a window that begins with the first charge of a key.
+func TestWindowScripts(t *testing.T) {
+	f := start(t, nil)
+	c := f.dial(t)
+	add, look := "EVALSHA "+scriptIncrement+" 1 limiter:ada ", "EVALSHA "+scriptCount+" 1 limiter:ada"
+	for i, x := range []struct {
+		wait       time.Duration
+		ask, reply string
+	}{
+		{0, look, "[0 0]"},
+		{0, add + "1 60000", "[1 60000]"},
+		{1500 * time.Millisecond, add + "3 60000", "[4 58500]"},
+		{0, look, "[4 58500]"},
+		{0, "EVALSHA " + scriptIncrement + " 1 limiter:bob 2 1000", "[2 1000]"},
+		{58500*time.Millisecond - time.Microsecond, look, "[4 1]"},
+		{time.Microsecond, look, "[0 0]"},
+		{0, add + "1 60000", "[1 60000]"},
+		{0, "DEL limiter:ada limiter:none", "1"},
+		{0, look, "[0 0]"},
+		{0, add + "9007199254740990 60000", "[9007199254740990 60000]"},
+		{0, add + "1 60000", "-ERR increment or decrement would overflow"},
+		{0, "CL.THROTTLE limiter:ada 0 1 60", "[0 1 0 -1 60]"}, // another counter, as it has another form
+		{0, "FLUSHDB", "OK"},
+		{time.Second, look, "[0 0]"},
+		{0, add + "0 60000", "-ERR the count is 0: give 1 to 9007199254740990"},
+		{0, add + "1 0", "-ERR the period is 0: give 1 to 34560000000 milliseconds"},
+		{0, add + "1", "-ERR the script of ulule/limiter takes 1 key and 2 arguments: count and period"},
+		{0, look + " 1", "-ERR the script of ulule/limiter takes 1 key and no argument"},
+		{0, "SCRIPT EXISTS " + scriptIncrement + " " + scriptCount, "[1 1]"},
+	} {
+		f.clock.move(x.wait)
+		if got := c.ask(x.ask); got != x.reply {
+			t.Errorf("case %d, %s: %s, want %s", i, x.ask, got, x.reply)
+		}
 	}
 }

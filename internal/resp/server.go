@@ -97,12 +97,15 @@ const (
 
 // Server serves the Redis protocol. It is safe for concurrent use.
 type Server struct {
-	options  Options
-	rates    rates
-	flushes  *flushes
-	commands map[string]*command
-	batches  sync.Pool // of *batch
-	replies  sync.Pool // of *[]byte, for what a connection keeps no longer
+	options Options
+	rates   rates
+	flushes *flushes
+	periods periods
+	// anyWindow stands for those of a key, whatever its period is.
+	anyWindow *limiter.Limit
+	commands  map[string]*command
+	batches   sync.Pool // of *batch
+	replies   sync.Pool // of *[]byte, for what a connection keeps no longer
 
 	large   atomic.Int64 // bytes of buffers above smallBuffer
 	logging atomic.Int64 // replies that wait for loginPause
@@ -128,9 +131,11 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, commands: newCommands()}
+	s := &Server{options: o, commands: newCommands(), periods: newPeriods(o.Now)}
 	var err error
-	s.flushes, err = newFlushes(o.Decider, o.Now)
+	if s.flushes, err = newFlushes(o.Decider, o.Now); err == nil {
+		s.anyWindow, err = limiter.NewLimit(window(time.Second).spec())
+	}
 	return s, err
 }
 
