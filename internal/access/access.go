@@ -252,14 +252,9 @@ func (p *policy) issuerOf(token string) (*issuer, error) {
 	case 1:
 		return &p.issuers[0], nil
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return &p.issuers[0], nil
-	}
-	claims := map[string]any{}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(text, &claims) != nil {
-		return &p.issuers[0], nil
+	claims, readable := claimsOf(token)
+	if !readable {
+		return &p.issuers[0], nil // which says what is wrong
 	}
 	for i := range p.issuers {
 		if claims["iss"] == p.issuers[i].name {
@@ -267,6 +262,17 @@ func (p *policy) issuerOf(token string) (*issuer, error) {
 		}
 	}
 	return nil, unproved("the token is of another issuer (iss) than those that are accepted here, or names none: get one from one of them")
+}
+
+// claimsOf returns the claims of a token, which is not verified.
+func claimsOf(token string) (claims map[string]any, readable bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	readable = err == nil && json.Unmarshal(text, &claims) == nil
+	return claims, readable
 }
 
 // unproved returns the error for a caller that has not proved who it is.

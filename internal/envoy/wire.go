@@ -60,17 +60,21 @@ type call struct {
 // since gRPC would answer that the server is broken.
 func (c *call) UnmarshalWire(data []byte) error {
 	c.size = len(data)
-	if c.err = c.count(data); c.err != nil {
-		return nil
+	c.err = c.read(data)
+	return nil
+}
+
+// read reads a message, if there is room for it.
+func (c *call) read(data []byte) error {
+	if err := c.count(data); err != nil {
+		return err
 	}
 	estimate := weight*int64(len(data)) + weightPart*int64(c.descriptors+c.entries)
 	if !take(c.decoding, estimate, len(data) > ordinary) {
-		c.err = errBusy
-		return nil
+		return errBusy
 	}
 	c.taken = estimate
-	c.err = decodeRequest(data, &c.request)
-	return nil
+	return decodeRequest(data, &c.request)
 }
 
 // release gives back the room of the request.
