@@ -23,8 +23,10 @@ func sealKey(c *Config) receipt.Key {
 }
 
 // Refund takes back the charge that a receipt names. The receipt comes from a decision
-// of the same request. A window or log is refunded exactly; a bucket gets back what has
-// not leaked since. So a refund never admits more than if the charge had not been made.
+// of the same request. A window or log is refunded exactly, and so is a bucket that nothing else
+// was charged to since. Otherwise a bucket does not get back what may have leaked of the charge until
+// the last one since, and with drip: interval until now. So a refund never admits more than if the
+// charge had not been made.
 // The hit that opened a window under align: first_hit is taken back only if it is the
 // only one in the window.
 //

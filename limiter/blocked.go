@@ -15,6 +15,8 @@ package limiter
 //     up; and the rest of the block, 46 bits.
 //   - other algorithms: the block's end; the instant, 53 bits; and B, 32 bits.
 //
+// One bit of the last number says that counts of MaxUnits are ones beyond it, see mostCounted.
+//
 // A sub-window that came from another clock may begin within a second. Stored with a block it begins
 // at the next whole second, so it counts longer by that, and denies no less.
 const (
@@ -34,6 +36,13 @@ const (
 	// windows, since exported instants are spans.
 	early        = 1 << 47
 	earlySeconds = 1 << 27
+
+	// beyondAfter, changed in part, says that a count is beyond MaxUnits. Ends of blocks are at most half as
+	// far from the start, so the bit differs from the next one. beyondRest and beyondB are that bit of
+	// the other forms: no block is as long as beyondRest, and what is counted in units has no B there.
+	beyondAfter = 1 << (afterBits - 2)
+	beyondRest  = 1 << (restBits - 1)
+	beyondB     = 1
 )
 
 // blocked has the parts of a state during a block.
@@ -90,26 +99,31 @@ func (l *Limit) alignedStarts() bool {
 
 // stateBlocked returns the state of a wide limit during a block.
 func (l *Limit) stateBlocked(c *Counts) State {
+	a, whole := min(c.A, MaxUnits), min(c.B, MaxUnits)
+	var beyond uint64
+	if max(c.A, c.B) > MaxUnits {
+		beyond = 1
+	}
 	switch {
 	case !l.alignedStarts():
 		return blocked{
-			a: c.A, whole: bounded(c.Until, unitBits), at: bounded(c.Time+early, tickBits), bits: tickBits,
-			part: min(c.B, NarrowUnits),
+			a: a, whole: bounded(c.Until, unitBits), at: bounded(c.Time+early, tickBits), bits: tickBits,
+			part: min(c.B, NarrowUnits) | beyond*beyondB,
 		}.state()
-	case c.Time%Second != 0 && max(c.Time, -c.Time) < early/2 && c.Until < 1<<restBits:
+	case c.Time%Second != 0 && max(c.Time, -c.Time) < early/2 && c.Until < beyondRest:
 		milli := floorTo(c.Time+Millisecond-1, Millisecond) / Millisecond
 		return blocked{
-			span: true, a: c.A, whole: c.B, at: bounded(milli+1<<(milliBits-1), milliBits), bits: milliBits,
-			part: bounded(c.Until, restBits),
+			span: true, a: a, whole: whole, at: bounded(milli+1<<(milliBits-1), milliBits), bits: milliBits,
+			part: bounded(c.Until, restBits) | beyond*beyondRest,
 		}.state()
 	default:
 		// A start so long before the end of the block that the difference has more bits counts no longer,
-		// nor does a later one.
-		longest := Tick(1<<(afterBits-1)) - 2*Second
+		// nor does a later one. An end so long before the start is over.
+		longest := Tick(beyondAfter) - 2*Second
 		start := floorTo(max(c.Time, c.Until-longest)+Second-1, Second)
 		return blocked{
-			a: c.A, whole: c.B, at: bounded(start/Second+earlySeconds, secondBits), bits: secondBits,
-			part: bounded(c.Until-start+1<<(afterBits-1), afterBits),
+			a: a, whole: whole, at: bounded(start/Second+earlySeconds, secondBits), bits: secondBits,
+			part: bounded(max(c.Until-start, -longest)+1<<(afterBits-1), afterBits) ^ beyond*beyondAfter,
 		}.state()
 	}
 }
@@ -118,13 +132,39 @@ func (l *Limit) stateBlocked(c *Counts) State {
 func (l *Limit) openBlocked(s *State) Counts {
 	if !l.alignedStarts() {
 		b := s.blocked(tickBits)
-		return Counts{Time: Tick(b.at) - early, Until: Tick(b.whole), A: b.a, B: b.part}
+		c := Counts{Time: Tick(b.at) - early, Until: Tick(b.whole), A: b.a, B: b.part}
+		if !l.shared && l.p.algorithm != Concurrency && c.B == beyondB {
+			c.A, c.B = beyondMost(c.A), 0
+		}
+		return c
 	}
+	var (
+		c      Counts
+		b      blocked
+		beyond bool
+	)
 	if s.first()&spanBit != 0 {
-		b := s.blocked(milliBits)
-		return Counts{Time: (Tick(b.at) - 1<<(milliBits-1)) * Millisecond, Until: Tick(b.part), A: b.a, B: b.whole}
+		b = s.blocked(milliBits)
+		beyond = b.part&beyondRest != 0
+		c.Time, c.Until = (Tick(b.at)-1<<(milliBits-1))*Millisecond, Tick(b.part&^beyondRest)
+	} else {
+		b = s.blocked(secondBits)
+		if beyond = b.part>>(afterBits-1) == b.part>>(afterBits-2)&1; beyond {
+			b.part ^= beyondAfter
+		}
+		c.Time = (Tick(b.at) - earlySeconds) * Second
+		c.Until = c.Time + Tick(b.part) - 1<<(afterBits-1)
 	}
-	b := s.blocked(secondBits)
-	start := (Tick(b.at) - earlySeconds) * Second
-	return Counts{Time: start, Until: start + Tick(b.part) - 1<<(afterBits-1), A: b.a, B: b.whole}
+	if c.A, c.B = b.a, b.whole; beyond {
+		c.A, c.B = beyondMost(c.A), beyondMost(c.B)
+	}
+	return c
+}
+
+// beyondMost returns what a count during a block is if one is beyond MaxUnits.
+func beyondMost(n uint64) uint64 {
+	if n == MaxUnits {
+		return mostCounted
+	}
+	return n
 }

@@ -53,12 +53,22 @@ func TestAStateDuringABlockHasAllBits(t *testing.T) {
 	for range 20_000 {
 		for _, l := range aligned {
 			start := between(-Week/Second, 280*year/Second-4*year/Second-8*year/Second) * Second
-			kept(l, Counts{Time: start, Until: max(1, between(start-30*year, start+3*longest)), A: units(MaxUnits), B: units(MaxUnits)})
+			kept(l, Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: units(MaxUnits), B: units(MaxUnits)})
 			kept(l, Counts{Time: between(-2*longest/Millisecond, 2*longest/Millisecond) * Millisecond, Until: between(1, longest), A: units(MaxUnits), B: units(MaxUnits)})
+			beyond := Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: MaxUnits + 1, B: units(MaxUnits - 1)}
+			kept(l, beyond)
+			beyond.A, beyond.B = beyond.B, beyond.A
+			kept(l, beyond)
+			beyond.Time, beyond.Until = between(-2*longest/Millisecond, 2*longest/Millisecond)*Millisecond, between(1, longest)
+			kept(l, beyond)
 		}
 		for _, l := range others {
 			now := between(-2*longest, 280*year)
-			kept(l, Counts{Time: now, Until: between(1, 280*year), A: units(MaxUnits), B: units(NarrowUnits)})
+			counts := Counts{Time: now, Until: between(1, 280*year), A: units(MaxUnits), B: units(NarrowUnits)}
+			if counts.B > 0 && !l.shared && l.p.algorithm != Concurrency {
+				counts.A, counts.B = MaxUnits+1, 0 // they have no B
+			}
+			kept(l, counts)
 		}
 	}
 }
@@ -74,7 +84,7 @@ func TestAStateDuringABlockDeniesNoLess(t *testing.T) {
 			{Counts{Time: noon + 1, Until: noon + Hour, A: 3, B: 4}, Counts{Time: noon + Second, Until: noon + Hour, A: 3, B: 4}},
 			{Counts{Time: -Second - 1, Until: Hour, A: 3, B: 4}, Counts{Time: -Second, Until: Hour, A: 3, B: 4}},
 			{Counts{Time: Second + 1, Until: Hour, A: 3, B: 4}, Counts{Time: Second + Millisecond, Until: Hour, A: 3, B: 4}},
-			{Counts{Time: 0, Until: noon}, Counts{Time: floorTo(noon-1<<50+2*Second+Second-1, Second), Until: noon}},
+			{Counts{Time: 0, Until: noon}, Counts{Time: floorTo(noon-1<<49+2*Second+Second-1, Second), Until: noon}},
 		} {
 			s := row.stored.State(l)
 			if got := s.Open(l); got != row.found {

@@ -23,6 +23,15 @@ func (l *Limit) chargedAt(s *Counts) Tick {
 	return s.Time - Tick(s.B)*l.grain
 }
 
+// chargedBy returns the instant of a bucket's last charge, or one up to a grain later; if it is not known,
+// an instant after all others.
+func (l *Limit) chargedBy(s *Counts) Tick {
+	if s.B == 0 {
+		return math.MaxInt64
+	}
+	return l.chargedAt(s) + l.grain - 1
+}
+
 // noteCharged records that the bucket was charged at now.
 func (l *Limit) noteCharged(s *Counts, now Tick) {
 	s.B = 0
@@ -118,28 +127,19 @@ func (l *Limit) wasFull(s *Counts, at Tick) bool {
 	return hi+carry > mostHi || hi+carry == mostHi && lo >= mostLo
 }
 
-// refundBucket takes back n units, less what has leaked since beyond rest.
+// refundBucket takes back n units of a charge of n+rest of which no entry is kept: see [since]. The level
+// cannot have been below what had not leaked of the charge then, and since the last charge it is lowest now.
+// So no more than what leaked until that one, beyond rest, comes back too little.
 func (l *Limit) refundBucket(s *Counts, now, at Tick, n, rest uint64) {
 	if l.wasFull(s, at) {
 		return
 	}
-	leakedHi, leakedLo := bits.Mul64(uint64(max(0, now-at)), l.limit)
-	restHi, restLo := bits.Mul64(rest, uint64(l.window))
-	leakedLo, less := bits.Sub64(leakedLo, restLo, 0)
-	if leakedHi, less = bits.Sub64(leakedHi, restHi, less); less != 0 {
-		leakedHi, leakedLo = 0, 0
-	}
-	hi, lo := bits.Mul64(n, uint64(l.window))
-	lo, borrow := bits.Sub64(lo, leakedLo, 0)
-	if hi, borrow = bits.Sub64(hi, leakedHi, borrow); borrow != 0 {
+	hi, lo := bits.Mul64(uint64(max(0, min(now, l.chargedBy(s))-at)), l.limit)
+	back := l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))
+	if back == (level{}) {
 		return
 	}
-	haveHi, haveLo := l.debt(s, now)
-	haveLo, borrow = bits.Sub64(haveLo, lo, 0)
-	if haveHi, borrow = bits.Sub64(haveHi, hi, borrow); borrow != 0 {
-		haveHi, haveLo = 0, 0
-	}
-	l.setDebt(s, now, haveHi, haveLo)
+	l.lower(s, now, back)
 }
 
 // rescale converts a level of the limit old into one of l, in units, rounded up. The
@@ -171,7 +171,7 @@ func (l *Limit) rescale(old *Limit, s *Counts, now Tick) {
 func (l *Limit) leaked(from, to Tick) uint64 {
 	hi, lo := bits.Mul64(l.drips(from, to), l.unitR)
 	if hi != 0 {
-		return MaxUnits
+		return mostCounted
 	}
 	return lo
 }
@@ -184,7 +184,7 @@ func (l *Limit) drips(from, to Tick) uint64 {
 	windows := uint64(to/l.window - from/l.window)
 	hi, lo := bits.Mul64(windows, l.unit)
 	if hi != 0 || lo > 2*MaxUnits {
-		return MaxUnits // more than any level
+		return mostCounted // no level is higher
 	}
 	return lo + l.dripsInto(to%l.window) - l.dripsInto(from%l.window)
 }

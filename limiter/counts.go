@@ -84,3 +84,19 @@ func packedID(c *Counts) State {
 		A: uint32(c.A), B: uint32(c.B) | uint32(c.A>>32)<<idBits,
 	}
 }
+
+// mostCounted is the largest count of a wide limit, and the highest level of a bucket: one more than any
+// limit. So one that is there is beyond the limit, and may have been further.
+const mostCounted = MaxUnits + 1
+
+// maxUnits returns the largest count of a state.
+func (l *Limit) maxUnits() uint64 {
+	switch {
+	case l.p.wide:
+		return mostCounted
+	case l.p.algorithm == Remembered:
+		return MaxUnits
+	default:
+		return NarrowUnits
+	}
+}

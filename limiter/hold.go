@@ -120,10 +120,12 @@ type Hold struct {
 	Keep bool
 	// First marks one entry of each hold of a key.
 	First bool
+
+	since since // what became of the units
 }
 
 // HoldWords is how many words an entry takes.
-const HoldWords = 5
+const HoldWords = 8
 
 const (
 	holdKeep  = 1 << 32
@@ -137,6 +139,7 @@ func HoldAt(words []uint64, i int) Hold {
 	return Hold{
 		ID: w[0], End: Tick(w[1]), At: Tick(w[2]), Limit: w[3],
 		Cost: w[4]&math.MaxUint32 | w[4]>>holdCost<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
+		since: sinceAt(words, i),
 	}
 }
 
@@ -150,6 +153,7 @@ func (h Hold) Put(words []uint64, i int) {
 	if h.First {
 		w[4] |= holdFirst
 	}
+	h.since.put(words, i)
 }
 
 // AddHold appends an entry, for which the words must have room.
@@ -163,12 +167,22 @@ func (s *State) AddHold(words []uint64, h Hold) {
 }
 
 // EachHold calls f for each entry, in the order in which they were added, and puts what f
-// returns in its place. An entry for which f reports false is removed.
+// returns in its place. An entry for which f reports false is removed. If it is, or has another limit, what
+// became of units in its time becomes known of the one before.
 func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
 	n := s.A
 	*s = State{}
 	for i := range int(n) {
-		if h, stays := f(HoldAt(words, i)); stays {
+		was := HoldAt(words, i)
+		h, stays := f(was)
+		if gone := !stays || h.Limit != was.Limit; gone && was.Limit != 0 && was.since != (since{}) {
+			if j := lastHold(s, words, was.Limit); j >= 0 {
+				e := sinceAt(words, j)
+				e.follow(was.since)
+				e.put(words, j)
+			}
+		}
+		if stays {
 			s.AddHold(words, h)
 		}
 	}
@@ -256,18 +270,25 @@ func (s *State) RetryAt(l *Limit, words []uint64, now, latest Tick, n uint64, ho
 	}
 	at := l.admitsAt(&c, words, n)
 	if backs := comingBack(l, holds, holdWords, at); len(backs) > 0 {
-		if l.p.algorithm == SlidingLog {
-			at = l.logRetryAt(&c, words, n, backs)
-		} else {
-			at = l.retryAt(c, words, latest, n, backs)
+		switch {
+		case l.p.algorithm == SlidingLog:
+			of := make([]Hold, len(backs))
+			for i, at := range backs {
+				of[i] = HoldAt(holdWords, at)
+			}
+			at = l.logRetryAt(&c, words, n, of)
+		case l.leaks():
+			at = l.bucketRetryAt(c, n, holds, holdWords, backs)
+		default:
+			at = l.retryAt(c, words, latest, n, holds, holdWords, backs)
 		}
 	}
 	return max(at, c.Until)
 }
 
-// comingBack returns the charges of holds that a limit gets back before an instant, in the order in which
+// comingBack returns which charges of holds a limit gets back before an instant, in the order in which
 // it does.
-func comingBack(l *Limit, holds *State, words []uint64, before Tick) []Hold {
+func comingBack(l *Limit, holds *State, words []uint64, before Tick) []int {
 	id := CountsID(l)
 	type end struct {
 		at Tick
@@ -280,23 +301,32 @@ func comingBack(l *Limit, holds *State, words []uint64, before Tick) []Hold {
 		}
 	}
 	slices.SortFunc(ends, func(a, b end) int { return cmp.Or(cmp.Compare(a.at, b.at), a.i-b.i) })
-	backs := make([]Hold, len(ends))
+	backs := make([]int, len(ends))
 	for i, e := range ends {
-		backs[i] = HoldAt(words, e.i)
+		backs[i] = e.i
 	}
 	return backs
 }
 
-// retryAt is RetryAt for all limits but logs.
-func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, backs []Hold) Tick {
-	replay := func(backs []Hold, until func(c *Counts, now Tick) bool) (c Counts, w []uint64, ended int) {
+// retryAt is RetryAt for all limits but logs and buckets.
+func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, holds *State, holdWords []uint64, backs []int) Tick {
+	lost := lostAny(holds, holdWords, CountsID(l))
+	replay := func(backs []int, until func(c *Counts, now Tick) bool) (c Counts, w []uint64, ended int) {
 		c, w = s, slices.Clone(words)
-		for i := range backs {
-			h := &backs[i]
+		of := holdWords
+		if lost {
+			of = slices.Clone(holdWords)
+		}
+		for i, at := range backs {
+			h := HoldAt(of, at)
 			if c.roll(l, w, h.End); until(&c, h.End) {
 				return c, w, i
 			}
-			c.reduce(l, w, h.End, max(latest, h.End), h.At, h.Cost, 0)
+			if lost {
+				c.giveBack(l, w, holds, of, at, h.End, max(latest, h.End), h.Cost)
+			} else {
+				c.reduce(l, w, h.End, max(latest, h.End), h.At, h.Cost, 0, true)
+			}
 		}
 		return c, w, len(backs)
 	}
@@ -304,7 +334,7 @@ func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, backs [
 	_, _, ended := replay(backs, admits)
 	// The units are admitted after so many ends: at the last of these, or between it and the next one.
 	c, w, _ := replay(backs[:ended], func(*Counts, Tick) bool { return false })
-	if last := backs[ended-1].End; admits(&c, last) {
+	if last := HoldAt(holdWords, backs[ended-1]).End; admits(&c, last) {
 		return last
 	}
 	return l.admitsAt(&c, w, n)
@@ -341,7 +371,10 @@ func checkHolds(s *State, words []uint64) bool {
 	first, last, most := Span(MaxHold)+1, -Span(MaxHold), Span(MaxWindow)
 	for i := range int(s.A) {
 		h := HoldAt(words, i)
-		if h.ID == 0 || h.End <= -Span(MaxHold) || h.End > Span(MaxHold) || h.At > most || h.At < -most || h.Cost == 0 || h.Cost > MaxUnits {
+		if h.ID == 0 || h.End <= -Span(MaxHold) || h.End > Span(MaxHold) || h.At > most || h.At < -most {
+			return false
+		}
+		if h.Cost == 0 || h.Cost > MaxUnits || h.since.lost > mostCounted {
 			return false
 		}
 		first, last = min(first, h.End), max(last, h.End)

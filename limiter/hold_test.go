@@ -49,6 +49,14 @@ func TestCheckExportedHolds(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	words[7] = MaxUnits + 2
+	if err := check(s, words); !errors.Is(err, ErrInvalid) {
+		t.Errorf("more lost than is counted: %v", err)
+	}
+	words[7] = MaxUnits + 1
+	if err := check(s, words); err != nil {
+		t.Error(err)
+	}
 	words[4] |= 1 << 55
 	if err := check(s, words); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an unknown bit: %v", err)

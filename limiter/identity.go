@@ -103,7 +103,7 @@ func Scaled(l *Limit, num, den uint64) *Limit {
 	}
 	scaled := &Limit{p: l.p, cal: l.cal}
 	p := &scaled.p
-	most := l.maxUnits()
+	most := min(l.maxUnits(), MaxUnits)
 	if p.algorithm == SlidingLog {
 		most = MaxLogLimit
 	}

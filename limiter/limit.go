@@ -337,10 +337,10 @@ func (l *Limit) precompute() {
 			l.unit = l.limit / l.unitR
 		}
 		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
-		l.most = MaxUnits
+		l.most = mostCounted
 		if hi < uint64(l.window) {
 			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q+1, MaxUnits) // no legal burst reaches it
+			l.most = min(q+1, mostCounted) // no legal burst reaches it
 		}
 		hi, lo = bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
@@ -371,8 +371,8 @@ func (s *Spec) wide() bool {
 		return max(s.Limit, s.Burst) > NarrowUnits
 	case FixedWindow, SlidingCounter, SlidingWindow:
 		// Otherwise a count at the bound of 32 bits could be within the limit, or beyond it. With a block it stays
-		// narrow, as before there were wide ones.
-		return s.Limit > NarrowUnits || s.Limit == NarrowUnits && s.Block == 0
+		// narrow if no wide limit could have these windows.
+		return s.Limit > NarrowUnits || s.Limit == NarrowUnits && (s.Block == 0 || s.wholeSeconds())
 	default:
 		return s.Limit > NarrowUnits
 	}
@@ -421,16 +421,8 @@ func (l *Limit) Limit() uint64 { return l.limit }
 // bucket, the limit of any other algorithm.
 func (l *Limit) Capacity() uint64 { return l.cap }
 
-// maxUnits returns the largest count of a state.
-func (l *Limit) maxUnits() uint64 {
-	if l.p.wide || l.p.algorithm == Remembered {
-		return MaxUnits
-	}
-	return NarrowUnits
-}
-
 // Wide reports whether the counts of the limit take more than 32 bits: it, or its burst, is above [NarrowUnits], or it
-// is a limit of windows of NarrowUnits without a block.
+// is a limit of windows of NarrowUnits. (That one is not if it has a block, and windows that a wide limit with one cannot have.)
 func Wide(l *Limit) bool { return l.p.wide }
 
 // Window returns the window; for calendar windows the nominal length of the longest

@@ -107,11 +107,24 @@ func (s *Spec) blockProblems(bad func(field, format string, args ...any)) {
 		bad("block", "block %v is out of range: a block is at most 400 days long", s.Block)
 	case s.Block%TickDuration != 0:
 		bad("block", "block %v is not a whole number of microseconds", s.Block)
-	case s.Block == 0 || !s.wide() || s.Calendar != CalendarNone:
-	case s.Algorithm == SlidingWindow && s.subWindows() > 0 && s.Window%(time.Duration(s.subWindows())*time.Second) != 0:
+	case s.Block == 0 || !s.wide() || s.wholeSeconds():
+	case s.Algorithm == SlidingWindow:
 		bad("block", "a limit above %d units has a block only with sub-windows of whole seconds: window %v has %d", int64(NarrowUnits), s.Window, s.subWindows())
-	case (s.Algorithm == SlidingCounter || s.Algorithm == FixedWindow && s.Align == AlignEpoch) && s.Window%time.Second != 0:
+	default:
 		bad("block", "a limit above %d units has a block only with windows of whole seconds, not of %v", int64(NarrowUnits), s.Window)
+	}
+}
+
+// wholeSeconds reports whether windows that begin at multiples of their length, or sub-windows, begin at whole
+// seconds.
+func (s *Spec) wholeSeconds() bool {
+	switch {
+	case s.Calendar != CalendarNone:
+		return true
+	case s.Algorithm == SlidingWindow:
+		return s.subWindows() <= 0 || s.Window%(time.Duration(s.subWindows())*time.Second) == 0
+	default:
+		return s.Algorithm != SlidingCounter && (s.Algorithm != FixedWindow || s.Align != AlignEpoch) || s.Window%time.Second == 0
 	}
 }
 

@@ -322,7 +322,8 @@ func (l *Limit) admitsAt(s *Counts, words []uint64, n uint64) Tick {
 }
 
 // Refund takes back n units charged at the instant at, as far as they still count:
-// exactly from windows and logs, and from buckets at most what has not leaked since. So
+// exactly from windows and logs, and from buckets what cannot have leaked of them until the
+// last charge, or until now if that is not known: see [GiveBack] for what is exact. So
 // no more is admitted than without the charge. latest is the latest instant that the
 // counter's decider was ever given: a window that begins later came from a node whose
 // clock is ahead.
@@ -333,27 +334,29 @@ func (s *State) Refund(l *Limit, words []uint64, now, latest, at Tick, n uint64)
 	s.Reduce(l, words, now, latest, at, n, 0)
 }
 
-// Reduce refunds n units of a charge of n+rest units; rest stay. Units that have leaked from a
-// bucket since are taken as part of the rest first. If any stay, the hit that opened a window
+// Reduce refunds n units of a charge of n+rest units; rest stay. Units that may have leaked from a
+// bucket are taken as part of the rest first. If any stay, the hit that opened a window
 // stays too, and the n units are taken back from that window.
 func (s *State) Reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
 	c := s.Open(l)
-	c.reduce(l, words, now, latest, at, n, rest)
+	c.reduce(l, words, now, latest, at, n, rest, false)
 	*s = c.State(l)
 }
 
-func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64) {
+// reduce is Reduce. known tells that the n units are what has not been lost of the charge, even if the
+// count is at its bound.
+func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest uint64, known bool) {
 	s.roll(l, words, now)
 	if s.Time > latest && l.importsAhead() && (l.p.algorithm != FixedWindow || s.B == 0) {
 		at = max(at, s.Time) // it was imported, and what was charged since counts in it
 	}
 	switch l.p.algorithm {
 	case FixedWindow:
-		l.refundFixed(s, at, n, rest)
+		l.refundFixed(s, at, n, rest, known)
 	case SlidingCounter:
-		l.refundCounter(s, at, n)
+		l.refundCounter(s, at, n, known)
 	case SlidingWindow:
-		l.refundSubs(s, words, at, n)
+		l.refundSubs(s, words, at, n, known)
 	case SlidingLog:
 		l.refundLog(s, words, now, at, n)
 	case Concurrency:
@@ -379,8 +382,6 @@ func (l *Limit) addSat(a, n uint64) uint64 { return min(a+n, l.maxUnits()) }
 
 // saturated reports whether a count may be lower than the true one, so that nothing can
 // be refunded from it: else as many units would come back as were not counted. Rejected units and
-// settlements take a count beyond the limit. Without rejected units a full count of the largest limit of all is taken
-// as exact.
-func (l *Limit) saturated(count uint64) bool {
-	return count == l.maxUnits() && (l.p.count == CountAll || l.limit < MaxUnits)
-}
+// settlements take a count beyond the limit. No admitted charge does, but to a limit of NarrowUnits that
+// is not wide; there a full count is not told from one beyond.
+func (l *Limit) saturated(count uint64) bool { return count == l.maxUnits() }

@@ -179,10 +179,10 @@ func (l *Limit) subsEmptyAt(s *Counts, words []uint64) Tick {
 	return s.Time + Tick(l.subs-age)*l.sub
 }
 
-func (l *Limit) refundSubs(s *Counts, words []uint64, at Tick, n uint64) {
+func (l *Limit) refundSubs(s *Counts, words []uint64, at Tick, n uint64, known bool) {
 	if at >= s.Time {
 		// A later charge would have made its sub-window the newest.
-		if at < s.Time+l.sub && !l.saturated(s.B) {
+		if at < s.Time+l.sub && (known || !l.saturated(s.B)) {
 			s.B -= min(s.B, n)
 		}
 		return
@@ -193,7 +193,7 @@ func (l *Limit) refundSubs(s *Counts, words []uint64, at Tick, n uint64) {
 	}
 	i := l.subAt(words, int(age))
 	was := l.subCount(words, i)
-	if l.saturated(was) {
+	if !known && l.saturated(was) {
 		return
 	}
 	less := min(was, n)

@@ -16,7 +16,7 @@ func TestSumsOfSubWindowsDoNotOverflow(t *testing.T) {
 	for i := 1; i <= 2049; i++ {
 		l.setSubCount(words, i, MaxUnits)
 	}
-	if s := (Counts{A: MaxUnits}); !l.subsAgree(&s, words) {
+	if s := (Counts{A: MaxUnits + 1}); !l.subsAgree(&s, words) {
 		t.Errorf("the sum is %d", l.ringSum(words))
 	}
 }

@@ -41,8 +41,8 @@ func (l *Limit) rollBefore(s *Counts, now Tick) {
 
 // refundFixed takes back n units if the window in which they were charged has not
 // ended.
-func (l *Limit) refundFixed(s *Counts, at Tick, n, rest uint64) {
-	if at < s.Time || l.saturated(s.A) {
+func (l *Limit) refundFixed(s *Counts, at Tick, n, rest uint64, known bool) {
+	if at < s.Time || !known && l.saturated(s.A) {
 		return
 	}
 	if l.p.align == AlignFirstHit && at == s.Time && n < s.A && rest == 0 {
@@ -134,14 +134,14 @@ func (l *Limit) counterEmptyAt(s *Counts) Tick {
 	}
 }
 
-func (l *Limit) refundCounter(s *Counts, at Tick, n uint64) {
+func (l *Limit) refundCounter(s *Counts, at Tick, n uint64, known bool) {
 	switch {
 	case at >= s.Time:
-		if !l.saturated(s.A) {
+		if known || !l.saturated(s.A) {
 			s.A -= min(s.A, n)
 		}
 	case at >= s.Time-l.window:
-		if !l.saturated(s.B) {
+		if known || !l.saturated(s.B) {
 			s.B -= min(s.B, n)
 		}
 	}

@@ -110,7 +110,7 @@ func (c *call) holding() {
 	last := ""
 	for _, k := range c.keys[:len(c.keys)-c.ids] {
 		if tag := k[:strings.IndexByte(k, '}')+1]; tag != last {
-			c.keys = append(c.keys, tag+holdsSuffix, tag+markSuffix, tag+leftSuffix)
+			c.keys = append(c.keys, tag+holdsSuffix, tag+pastSuffix, tag+markSuffix, tag+leftSuffix)
 			last = tag
 		}
 	}

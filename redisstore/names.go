@@ -44,6 +44,10 @@ const leftSuffix = "!left"
 // holdsSuffix ends the name of the set of a key's open holds, see lua/holds.lua.
 const holdsSuffix = "!holds"
 
+// pastSuffix ends the name of the hash with what became of the units that open holds have charged, see
+// lua/since.lua.
+const pastSuffix = "!past"
+
 // idSuffix comes before the hash of an id, in the name of the entry that remembers it.
 const idSuffix = "!id:"
 

@@ -15,10 +15,10 @@ func ofAnswers() []mutation {
 			{"client/check.go", "		limiter.Refuse(d)\n", ""},
 		}},
 		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"limiter/state.go", " || l.limit < MaxUnits)", ")"},
+			{"limiter/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},
 		}},
 		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"redisstore/lua/back.lua", " or s.p[2] < 9007199254740991)", ")"},
+			{"redisstore/lua/back.lua", "  return count == (s.p.most or MOST)\n", "  return false\n"},
 		}},
 		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
 			{"transport/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},

@@ -112,7 +112,7 @@ func ofHolds() []mutation {
 			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Allowed, l.RetryAfter = false, 0\n"},
 		}},
 		{name: "an id ends with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
-			{"limiter/table/holds.go", "		t.endID(p, s, h, now)\n", ""},
+			{"limiter/table/holds.go", "		t.endID(p, s, &h, now)\n", ""},
 		}},
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
 			{"limiter/table/import.go", "			t.endIDs(p, &in, now)\n", ""},

@@ -15,7 +15,7 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofAccess())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(), ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofAccess())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -93,8 +93,7 @@ func ofProtocol() []mutation {
 			{"internal/cluster/route/fanout.go", "	if r.call.result.by == 0 || r.answer.Receipt.Charged == 0 || r", "	if r.call.result.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
-			{"limiter/bucket.go", "bits.Sub64(lo, leakedLo, 0)", "bits.Sub64(lo, leakedLo&0, 0)"},
-			{"limiter/bucket.go", "bits.Sub64(hi, leakedHi, borrow)", "bits.Sub64(hi, leakedHi&0, borrow)"},
+			{"limiter/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))", "l.levelOf(n).minus(level{hi & 0, lo & 0}.minus(l.levelOf(rest)))"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
 			{"internal/cluster/reach.go", "	c.introduce(t, i)\n", "	c.introduce(t, i)\n	for _, p := range c.parts {\n		c.config.Fallback.Drop(int(p.id))\n	}\n"},

@@ -32,7 +32,7 @@ func showings() map[string]showing {
 	for _, m := range slices.Concat(ofIDs(), ofIDRing(), ofTakeBacks(), ofMerges()) {
 		all[m.name] = showing{why: nameless}
 	}
-	for _, m := range slices.Concat(ofHolds(), ofSlots()) {
+	for _, m := range slices.Concat(ofHolds(), ofBacks(), ofSlots()) {
 		all[m.name] = showing{why: unheld}
 	}
 	for _, m := range ofAnswers() {

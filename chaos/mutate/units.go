@@ -32,7 +32,7 @@ func ofRedisUnits() []mutation {
 			{"redisstore/lua/buckets.lua", "r - (limit - s.a)\n", "r + s.a - limit\n"},
 		}},
 		{name: "redis units: the level of a bucket is rounded up without a sum", pkg: redis, test: "^TestTableAndRedisDecideAlike$", edits: []edit{
-			{"redisstore/lua/buckets.lua", "    return q + 1 - floor((window - r - s.a) / window)", "    return q + floor((r + s.a + window - 1) / window)"},
+			{"redisstore/lua/buckets.lua", "    return q + (1 - floor((window - r - s.a) / window))", "    return q + floor((r + s.a + window - 1) / window)"},
 		}},
 		{name: "redis units: a weight is multiplied in parts", pkg: redis, test: "^TestTableAndRedisDecideAlike$", edits: []edit{
 			{"redisstore/lua/counter.lua", "  q, more = (q - ones) / 1000 * weight, ones * weight + more\n", "  q, more = 0, q * weight + more\n"},
@@ -69,8 +69,8 @@ func ofWideBlocks() []mutation {
 			{"redisstore/lua/back.lua", "  if s.t - at > full or", "  if false and s.t - at > full or"},
 		}},
 		{name: "a bucket counts beyond 32 bits", pkg: "./limiter", test: "^TestABucketCountsBeyond32Bits$", edits: []edit{
-			{"limiter/limit.go", "		l.most = MaxUnits\n", "		l.most = l.maxUnits()\n"},
-			{"limiter/limit.go", "min(q+1, MaxUnits)", "min(q+1, l.maxUnits())"},
+			{"limiter/limit.go", "		l.most = mostCounted\n", "		l.most = l.maxUnits()\n"},
+			{"limiter/limit.go", "min(q+1, mostCounted)", "min(q+1, l.maxUnits())"},
 		}},
 	}
 }

@@ -106,7 +106,9 @@ func newHoldTrial(t *testing.T, c Choices, slots int, done map[limiter.AmendStat
 func (h *holdTrial) run() {
 	h.t.Helper()
 	for i := 0; i < 120 && h.c.More(); i++ {
-		h.step()
+		if h.step(); h.oracle.rounded() {
+			return
+		}
 		h.compare()
 		if h.t.Failed() {
 			h.t.Fatalf("%s\n%s\n%v", h.rules[0].Limits, h.rules[1].Limits, append(h.story[:1:1], h.story[max(1, len(h.story)-40):]...))
@@ -192,6 +194,7 @@ func (h *holdTrial) step() {
 	case 1:
 		h.log("move")
 		h.table = h.moved()
+		h.oracle.moved()
 	case 2:
 		h.log("merge")
 		h.merge()

@@ -1,16 +1,32 @@
 package limitertest
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // Tick is short for [limiter.Tick].
 type Tick = limiter.Tick
 
-// mostUnits returns the cap of counts of a limit.
+// mostUnits returns the cap of counts of a limit: more than the limit, but for one of NarrowUnits whose
+// windows are not of whole seconds, with a block.
 func mostUnits(s limiter.Spec) uint64 {
-	if most := max(s.Limit, s.Burst); most > limiter.NarrowUnits || most == limiter.NarrowUnits && s.Block == 0 {
-		return limiter.MaxUnits
+	if most := max(s.Limit, s.Burst); most > limiter.NarrowUnits || most == limiter.NarrowUnits && (s.Block == 0 || beginAtSeconds(s)) {
+		return limiter.MaxUnits + 1
 	}
 	return limiter.NarrowUnits
+}
+
+func beginAtSeconds(s limiter.Spec) bool {
+	w := s.Window
+	if s.Algorithm == limiter.SlidingWindow {
+		w /= time.Duration(max(1, s.SubWindows))
+		if s.SubWindows == 0 {
+			w = s.Window / limiter.DefaultSubWindows
+		}
+	}
+	return s.Align == limiter.AlignFirstHit || w%time.Second == 0
 }
 
 // century is the largest debt of a bucket, in ticks.
@@ -169,22 +185,23 @@ type model interface {
 	admits(n uint64, now Tick) bool
 	// charge adds n units, whether or not they fit.
 	charge(n uint64, now Tick)
-	// refund takes back n of n+rest units charged at the instant at.
-	refund(n, rest uint64, at, now Tick)
+	// refund takes back n of n+rest units charged at the instant at. entry reports that what became of the
+	// charge is known. Of a bucket it is not, see [bucketHistory].
+	refund(n, rest uint64, at, now Tick, entry bool)
 }
 
 func newOracleLimit(s limiter.Spec) *oracleLimit {
 	l := &oracleLimit{spec: s, capacity: uint64(s.Limit)}
-	w, all := windowOf(s), s.CountRejected == limiter.CountAll
+	w := windowOf(s)
 	switch s.Algorithm {
 	case limiter.FixedWindow:
 		switch {
 		case s.Calendar != limiter.CalendarNone:
 			l.model = newCalendarModel(s)
 		case s.Align == limiter.AlignFirstHit:
-			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, all: all, most: mostUnits(s)}
+			l.model = &firstHitModel{limit: uint64(s.Limit), window: w, most: mostUnits(s)}
 		default:
-			l.model = &fixedModel{limit: uint64(s.Limit), window: w, all: all, most: mostUnits(s), counts: counts{}}
+			l.model = &fixedModel{limit: uint64(s.Limit), window: w, most: mostUnits(s), counts: counts{}}
 		}
 	case limiter.Concurrency:
 		l.model = &concurrencyModel{limit: uint64(s.Limit)}
@@ -197,7 +214,7 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		}
 		l.model = &slidingModel{
 			limit: uint64(s.Limit), window: w, sub: w / Tick(m),
-			strict: s.Coverage == limiter.CoverageStrict, all: all, most: mostUnits(s), counts: counts{},
+			strict: s.Coverage == limiter.CoverageStrict, most: mostUnits(s), counts: counts{},
 		}
 	case limiter.SlidingCounter:
 		weight := 1000
@@ -206,7 +223,7 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 		}
 		l.model = &counterModel{
 			limit: s.Limit, window: w, weight: int64(weight), rounding: s.Rounding,
-			all: all, most: mostUnits(s), counts: counts{},
+			most: mostUnits(s), counts: counts{},
 		}
 	default:
 		l.capacity = uint64(burstOf(s))
@@ -268,7 +285,7 @@ func (l *oracleLimit) write(now Tick, n uint64, passes, mine bool) {
 	}
 }
 
-func (l *oracleLimit) refund(now, at Tick, n uint64) { l.model.refund(n, 0, at, now) }
+func (l *oracleLimit) refund(now, at Tick, n uint64) { l.model.refund(n, 0, at, now, false) }
 
 // remaining returns the largest cost admitted at now, found by bisection: if a cost is
 // admitted, every smaller one is.

@@ -11,17 +11,117 @@ type bucket struct {
 }
 
 func newBucketModel(s limiter.Spec) model {
-	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: limiter.MaxUnits}
+	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: limiter.MaxUnits + 1}
 	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(b.most)) {
 		b.most = int64(inCentury.lo) + 1
 	}
+	h := &bucketHistory{bucket: b}
 	switch s.Algorithm {
 	case limiter.TokenBucket:
-		return &tokenModel{bucket: b, tokens: b.units(b.burst)}
+		h.bucketState = &tokenModel{bucket: b}
 	case limiter.LeakyBucket:
-		return &leakyModel{bucket: b, interval: s.Drip == limiter.DripInterval, amount: max(1, s.DripUnits)}
+		h.interval = s.Drip == limiter.DripInterval
+		h.bucketState = &leakyModel{bucket: b, interval: h.interval, amount: max(1, s.DripUnits)}
 	default:
-		return &gcraModel{bucket: b}
+		h.bucketState = &gcraModel{bucket: b}
+	}
+	h.begin()
+	return h
+}
+
+// bucketState is a bucket by its definition, without a past.
+type bucketState interface {
+	begin() // makes it one without charges
+	admits(n uint64, now Tick) bool
+	charge(n uint64, now Tick)
+	credit(units wide, now Tick) // lowers its level
+	levelAt(now Tick) wide
+	leaked(from, now Tick) wide
+}
+
+// bucketHistory is a bucket that knows all that it was ever charged. What is given back of a charge is found by
+// going through all of it again, as if less had been charged.
+type bucketHistory struct {
+	bucket
+	bucketState
+	interval bool
+	events   []bucketEvent
+	by       Tick // the last change was not later, as far as a counter knows
+	bounded  bool // the level was at its bound
+	// rounded is set if something was given back after that: less than a unit of it may be missing in a counter.
+	rounded bool
+}
+
+// bucketEvent is a charge, or units that a refund without an entry took back.
+type bucketEvent struct {
+	at     Tick
+	units  uint64
+	credit wide
+}
+
+// unknown is a time after all others.
+const unknown = Tick(1) << 62
+
+func (h *bucketHistory) charge(n uint64, now Tick) {
+	h.events = append(h.events, bucketEvent{at: now, units: n})
+	h.happens(h.events[len(h.events)-1])
+	h.changed(now)
+}
+
+func (h *bucketHistory) happens(e bucketEvent) {
+	if h.units(h.most).less(h.levelAt(e.at).plus(product(int64(e.units), h.window))) {
+		h.bounded = true
+	}
+	if e.units > 0 {
+		h.bucketState.charge(e.units, e.at)
+	}
+	h.credit(e.credit, e.at)
+}
+
+// latest returns the number of the latest charge.
+func (h *bucketHistory) latest() int { return len(h.events) - 1 }
+
+// giveBack takes n units out of a charge.
+func (h *bucketHistory) giveBack(charge int, n uint64, now Tick) {
+	h.rounded = h.rounded || h.bounded
+	before := h.levelAt(now)
+	h.events[charge].units -= n
+	h.begin()
+	for _, e := range h.events {
+		h.happens(e)
+	}
+	if h.levelAt(now) != before {
+		h.changed(now)
+	}
+}
+
+// changed notes what a counter knows of when it was changed last: the time for which the level leaks from
+// then on, in grains and rounded up. A level by drips has no room for it.
+func (h *bucketHistory) changed(now Tick) {
+	h.by = unknown
+	ahead, _ := h.levelAt(now).over(h.limit)
+	recovers, _ := h.units(h.burst).over(h.limit)
+	grain := Tick(recovers.lo>>32) + 1
+	if n := (Tick(ahead.lo) + grain - 1) / grain; n > 0 && n <= limiter.NarrowUnits && !h.interval {
+		h.by = now + Tick(ahead.lo) - n*grain + grain - 1
+	}
+}
+
+// moved makes unknown when the counter was changed last, as it is after it came from another node.
+func (h *bucketHistory) moved() { h.by = unknown }
+
+// refund takes back units of a charge of which no entry is kept: what cannot have leaked until the last change.
+// Since then the level was lowest now. No more is taken back than is there.
+func (h *bucketHistory) refund(n, rest uint64, at, now Tick, _ bool) {
+	if h.units(h.most).atMost(h.levelAt(now).plus(h.leaked(at, now))) {
+		return // the level has been at its bound since: more may have been charged than it says
+	}
+	leaked := larger(h.leaked(at, max(at, min(now, h.by))).minus(h.units(int64(rest))), wide{})
+	back := smaller(h.units(int64(n)).minus(leaked), h.levelAt(now))
+	if wide.less(wide{}, back) {
+		h.events = append(h.events, bucketEvent{at: now, credit: back})
+		h.credit(back, now)
+		h.changed(now)
 	}
 }
 
@@ -37,8 +137,10 @@ type tokenModel struct {
 	at     Tick
 }
 
+func (m *tokenModel) begin() { m.tokens, m.at = m.units(m.burst), 0 }
+
 func (m *tokenModel) tokensAt(now Tick) wide {
-	earned := product(m.limit, int64(now-m.at))
+	earned := product(m.limit, int64(max(0, now-m.at)))
 	return smaller(m.units(m.burst), m.tokens.plus(earned))
 }
 
@@ -52,19 +154,12 @@ func (m *tokenModel) charge(n uint64, now Tick) {
 	m.tokens, m.at = larger(left, lowest), now
 }
 
-// wasFull reports whether a debt, with what has leaked since a charge, is at its bound: more may have been
-// charged then than it says, so the charge is not refunded.
-func (b *bucket) wasFull(debt, leaked wide) bool { return b.units(b.most).atMost(debt.plus(leaked)) }
-
-func (m *tokenModel) refund(n, rest uint64, at, now Tick) {
-	if m.wasFull(m.units(m.burst).minus(m.tokensAt(now)), product(m.limit, int64(now-at))) {
-		return
-	}
-	leaked := larger(product(m.limit, int64(now-at)).minus(m.units(int64(rest))), wide{})
-	back := m.units(int64(n)).minus(leaked)
-	back = larger(back, wide{})
-	m.tokens, m.at = smaller(m.units(m.burst), m.tokensAt(now).plus(back)), now
+func (m *tokenModel) credit(units wide, now Tick) {
+	m.tokens, m.at = smaller(m.units(m.burst), m.tokensAt(now).plus(units)), now
 }
+
+func (m *tokenModel) levelAt(now Tick) wide      { return m.units(m.burst).minus(m.tokensAt(now)) }
+func (m *tokenModel) leaked(from, now Tick) wide { return product(m.limit, int64(max(0, now-from))) }
 
 // leakyModel: max(0, level - leaked) + n <= burst. The level is a fraction over
 // the window.
@@ -76,9 +171,12 @@ type leakyModel struct {
 	at       Tick
 }
 
+func (m *leakyModel) begin() { m.level, m.at = wide{}, 0 }
+
 // leaked returns what leaks from a bucket that is not empty, after from and up to now:
 // a steady flow, or the amount at each multiple of amount*window/limit since the epoch.
 func (m *leakyModel) leaked(from, now Tick) wide {
+	now = max(from, now)
 	if !m.interval {
 		return product(m.limit, int64(now-from))
 	}
@@ -94,6 +192,9 @@ func (m *leakyModel) drips(t Tick) wide {
 }
 
 func (m *leakyModel) levelAt(now Tick) wide {
+	if m.level == (wide{}) {
+		return m.level
+	}
 	return larger(wide{}, m.level.minus(m.leaked(m.at, now)))
 }
 
@@ -106,14 +207,8 @@ func (m *leakyModel) charge(n uint64, now Tick) {
 	m.level, m.at = smaller(level, m.units(m.most)), now
 }
 
-func (m *leakyModel) refund(n, rest uint64, at, now Tick) {
-	if m.wasFull(m.levelAt(now), m.leaked(at, now)) {
-		return
-	}
-	leaked := larger(m.leaked(at, now).minus(m.units(int64(rest))), wide{})
-	back := m.units(int64(n)).minus(leaked)
-	back = larger(back, wide{})
-	m.level, m.at = larger(wide{}, m.levelAt(now).minus(back)), now
+func (m *leakyModel) credit(units wide, now Tick) {
+	m.level, m.at = larger(wide{}, m.levelAt(now).minus(units)), now
 }
 
 // gcraModel: max(TAT, now) + n·T - now <= burst·T, where TAT is the theoretical
@@ -123,6 +218,8 @@ type gcraModel struct {
 	bucket
 	tat wide
 }
+
+func (m *gcraModel) begin() { m.tat = wide{} }
 
 func (m *gcraModel) instant(t Tick) wide { return product(m.limit, int64(t)) }
 
@@ -142,11 +239,12 @@ func (m *gcraModel) charge(n uint64, now Tick) {
 	m.tat = smaller(m.after(n, now), m.instant(now).plus(m.spacing(m.most)))
 }
 
-func (m *gcraModel) refund(n, rest uint64, at, now Tick) {
-	if m.wasFull(m.tat.minus(m.instant(now)), m.instant(now-at)) {
-		return
-	}
-	leaked := larger(m.instant(now-at).minus(m.spacing(int64(rest))), wide{})
-	back := m.spacing(int64(n)).minus(leaked)
-	m.tat = m.tat.minus(larger(back, wide{}))
+func (m *gcraModel) credit(units wide, now Tick) { m.tat = larger(m.tat, m.instant(now)).minus(units) }
+
+func (m *gcraModel) levelAt(now Tick) wide {
+	return larger(wide{}, m.tat.minus(m.instant(now)))
+}
+
+func (m *gcraModel) leaked(from, now Tick) wide {
+	return m.instant(max(from, now)).minus(m.instant(from))
 }

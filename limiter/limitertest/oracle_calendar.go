@@ -12,8 +12,7 @@ type calendarModel struct {
 	limit  uint64
 	spec   limiter.Spec
 	zone   *time.Location
-	all    bool
-	most   uint64 // rejected units are counted
+	most   uint64 // that a counter counts
 	counts counts
 }
 
@@ -22,7 +21,7 @@ func newCalendarModel(s limiter.Spec) *calendarModel {
 	if err != nil {
 		panic(err)
 	}
-	return &calendarModel{limit: uint64(s.Limit), spec: s, zone: zone, all: s.CountRejected == limiter.CountAll, most: mostUnits(s), counts: counts{}}
+	return &calendarModel{limit: uint64(s.Limit), spec: s, zone: zone, most: mostUnits(s), counts: counts{}}
 }
 
 // slot numbers the windows by the instants at which they begin.
@@ -80,13 +79,13 @@ func (m *calendarModel) begins(date time.Time) bool {
 }
 
 func (m *calendarModel) admits(n uint64, now Tick) bool {
-	return m.counts[m.slot(now)]+n <= m.limit
+	return m.counts.at(m.slot(now), m.most)+n <= m.limit
 }
 
-func (m *calendarModel) charge(n uint64, now Tick) { m.counts.add(m.slot(now), n, m.most) }
+func (m *calendarModel) charge(n uint64, now Tick) { m.counts.add(m.slot(now), n) }
 
-func (m *calendarModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(m.slot(at), n, m.all || m.limit < limiter.MaxUnits, m.most)
+func (m *calendarModel) refund(n, _ uint64, at, _ Tick, entry bool) {
+	m.counts.sub(m.slot(at), n, entry, m.most)
 }
 
 // calendarSpec returns a random limit with calendar windows.

@@ -26,7 +26,7 @@ func (m *concurrencyModel) charge(n uint64, now Tick) {
 	m.leases = append(m.leases, &lease{n, now})
 }
 
-func (*concurrencyModel) refund(uint64, uint64, Tick, Tick) {} // holds end their leases
+func (*concurrencyModel) refund(uint64, uint64, Tick, Tick, bool) {} // holds end their leases
 
 // last returns the lease of the latest charge.
 func (m *concurrencyModel) last() *lease { return m.leases[len(m.leases)-1] }

@@ -25,19 +25,22 @@ func windowShift(window Tick) Tick {
 	return 0
 }
 
-// counts holds the units charged in each slot, and never drops any.
+// counts holds the units charged in each slot, and never drops any. A counter has at most so many of a slot.
 type counts map[int64]uint64
 
-func (c counts) add(slot int64, n, most uint64) { c[slot] = min(c[slot]+n, most) }
+func (c counts) add(slot int64, n uint64) { c[slot] += n }
 
-func (c counts) sub(slot int64, n uint64, keepFull bool, most uint64) {
-	c[slot] = takeBack(c[slot], n, keepFull, most)
+// at returns what a counter has of a slot.
+func (c counts) at(slot int64, most uint64) uint64 { return min(c[slot], most) }
+
+func (c counts) sub(slot int64, n uint64, entry bool, most uint64) {
+	c[slot] = takeBack(c[slot], n, entry, most)
 }
 
-// takeBack refunds n units from a count. With keepFull it leaves a count at its cap
-// unchanged: if rejected units are counted, or it is beyond the limit, the true count may be higher.
-func takeBack(count, n uint64, keepFull bool, most uint64) uint64 {
-	if keepFull && count == most {
+// takeBack refunds n units from a count. Without an entry of the charge it leaves a count at its cap
+// unchanged: the true count may be higher.
+func takeBack(count, n uint64, entry bool, most uint64) uint64 {
+	if !entry && count >= most {
 		return count
 	}
 	return count - min(count, n)
@@ -47,19 +50,18 @@ func takeBack(count, n uint64, keepFull bool, most uint64) uint64 {
 type fixedModel struct {
 	limit  uint64
 	window Tick
-	all    bool
-	most   uint64 // rejected units are counted
+	most   uint64 // that a counter counts
 	counts counts
 }
 
 func (m *fixedModel) admits(n uint64, now Tick) bool {
-	return m.counts[windowIndex(now, m.window)]+n <= m.limit
+	return m.counts.at(windowIndex(now, m.window), m.most)+n <= m.limit
 }
 
-func (m *fixedModel) charge(n uint64, now Tick) { m.counts.add(windowIndex(now, m.window), n, m.most) }
+func (m *fixedModel) charge(n uint64, now Tick) { m.counts.add(windowIndex(now, m.window), n) }
 
-func (m *fixedModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all || m.limit < limiter.MaxUnits, m.most)
+func (m *fixedModel) refund(n, _ uint64, at, _ Tick, entry bool) {
+	m.counts.sub(windowIndex(at, m.window), n, entry, m.most)
 }
 
 // firstHitModel is the fixed window that begins with the first hit after the previous
@@ -70,8 +72,7 @@ func (m *fixedModel) refund(n, _ uint64, at, _ Tick) {
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
-	all     bool
-	most    uint64 // rejected units are counted
+	most    uint64 // that a counter counts
 	windows []hitWindow
 }
 
@@ -93,7 +94,7 @@ func (m *firstHitModel) current(now Tick) *hitWindow {
 func (m *firstHitModel) admits(n uint64, now Tick) bool {
 	var count uint64
 	if w := m.current(now); w != nil {
-		count = w.count
+		count = min(w.count, m.most)
 	}
 	return count+n <= m.limit
 }
@@ -104,15 +105,15 @@ func (m *firstHitModel) charge(n uint64, now Tick) {
 		m.windows = append(m.windows, hitWindow{start: now})
 		w = &m.windows[len(m.windows)-1]
 	}
-	w.count = min(w.count+n, m.most)
+	w.count += n
 }
 
-func (m *firstHitModel) refund(n, rest uint64, at, now Tick) {
+func (m *firstHitModel) refund(n, rest uint64, at, now Tick, entry bool) {
 	if w := m.current(now); w != nil && w.start <= at {
 		if w.start == at && n < w.count && rest == 0 {
 			return // other hits count in the window that this one began
 		}
-		w.count = takeBack(w.count, n, m.all || m.limit < limiter.MaxUnits, m.most)
+		w.count = takeBack(w.count, n, entry, m.most)
 	}
 }
 
@@ -157,7 +158,7 @@ func (m *logModel) add(now Tick, n, most uint64) {
 	}
 }
 
-func (m *logModel) refund(n, _ uint64, at, now Tick) {
+func (m *logModel) refund(n, _ uint64, at, now Tick, _ bool) {
 	left := n
 	if m.sum(now) == limiter.MaxLogUnits {
 		return // it has forgotten others
@@ -178,8 +179,7 @@ type slidingModel struct {
 	limit       uint64
 	window, sub Tick
 	strict      bool
-	all         bool
-	most        uint64 // rejected units are counted
+	most        uint64 // that a counter counts
 	counts      counts
 }
 
@@ -194,15 +194,15 @@ func (m *slidingModel) counted(index int64, now Tick) bool {
 func (m *slidingModel) admits(n uint64, now Tick) bool {
 	var sum uint64
 	for i := floorDiv(now, m.sub); m.counted(i, now); i-- {
-		sum += m.counts[i]
+		sum += m.counts.at(i, m.most)
 	}
 	return sum+n <= m.limit
 }
 
-func (m *slidingModel) charge(n uint64, now Tick) { m.counts.add(floorDiv(now, m.sub), n, m.most) }
+func (m *slidingModel) charge(n uint64, now Tick) { m.counts.add(floorDiv(now, m.sub), n) }
 
-func (m *slidingModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(floorDiv(at, m.sub), n, m.all || m.limit < limiter.MaxUnits, m.most)
+func (m *slidingModel) refund(n, _ uint64, at, _ Tick, entry bool) {
+	m.counts.sub(floorDiv(at, m.sub), n, entry, m.most)
 }
 
 // counterModel: r(previous·(window-elapsed)·weight/window) + current + n <=
@@ -212,8 +212,7 @@ type counterModel struct {
 	window   Tick
 	weight   int64
 	rounding limiter.Rounding
-	all      bool
-	most     uint64 // rejected units are counted
+	most     uint64 // that a counter counts
 	counts   counts
 }
 
@@ -222,17 +221,17 @@ func (m *counterModel) admits(n uint64, now Tick) bool {
 	elapsed := now - windowStart(index, m.window)
 	// The term is a fraction over 1000·window.
 	full := 1000 * int64(m.window)
-	term := product(int64(m.counts[index-1]), int64(m.window-elapsed)).times(m.weight)
-	total := round(term, full, m.rounding).plus(product(int64(m.counts[index])+int64(n), full))
+	term := product(int64(m.counts.at(index-1, m.most)), int64(m.window-elapsed)).times(m.weight)
+	total := round(term, full, m.rounding).plus(product(int64(m.counts.at(index, m.most))+int64(n), full))
 	return total.atMost(product(m.limit, full))
 }
 
 func (m *counterModel) charge(n uint64, now Tick) {
-	m.counts.add(windowIndex(now, m.window), n, m.most)
+	m.counts.add(windowIndex(now, m.window), n)
 }
 
-func (m *counterModel) refund(n, _ uint64, at, _ Tick) {
-	m.counts.sub(windowIndex(at, m.window), n, m.all || m.limit < limiter.MaxUnits, m.most)
+func (m *counterModel) refund(n, _ uint64, at, _ Tick, entry bool) {
+	m.counts.sub(windowIndex(at, m.window), n, entry, m.most)
 }
 
 // round rounds x/full >= 0, and returns the result as a fraction over full.

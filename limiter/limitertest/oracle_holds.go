@@ -45,6 +45,16 @@ type heldPart struct {
 	limit  *oracleLimit
 	at     Tick
 	cost   uint64
+	event  int // of a bucket, the number of the charge
+}
+
+// giveBack takes n units of the charge back.
+func (p *heldPart) giveBack(n uint64, now Tick) {
+	if h, ok := p.limit.model.(*bucketHistory); ok {
+		h.giveBack(p.event, n, now)
+		return
+	}
+	p.limit.model.refund(n, p.cost-n, p.at, now, true)
 }
 
 func newHoldOracle() *holdOracle { return &holdOracle{keys: map[limiter.Hash]*heldKey{}} }
@@ -76,7 +86,7 @@ func (o *holdOracle) expire(now Tick) {
 		}
 	}
 	for _, e := range due {
-		e.limit.refund(e.end, e.at, e.cost)
+		e.giveBack(e.cost, e.end)
 	}
 }
 
@@ -184,7 +194,11 @@ func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint64) {
 			continue
 		}
 		o.entries++
-		i.parts = append(i.parts, heldPart{o.entries, l, now, cost})
+		p := heldPart{number: o.entries, limit: l, at: now, cost: cost}
+		if h, ok := l.model.(*bucketHistory); ok {
+			p.event = h.latest()
+		}
+		i.parts = append(i.parts, p)
 	}
 }
 
@@ -264,7 +278,7 @@ func (i *knownID) giveBack(now Tick, n uint64) {
 			left[p.limit] = n
 		}
 		if back := min(left[p.limit], p.cost); back > 0 {
-			p.limit.model.refund(back, p.cost-back, p.at, now)
+			p.giveBack(back, now)
 			left[p.limit] -= back
 		}
 	}
@@ -329,6 +343,7 @@ func (o *holdOracle) refund(now, at Tick, c *limiter.Charge, r limiter.Receipt) 
 	first := 0
 	for i := range c.Len() {
 		k := o.key(c.Key(i))
+		given := map[*oracleLimit]bool{} // by entries of the hold
 		has := r.IsCredit() || r.Has(first)
 		if first += len(k.limits); !has {
 			continue // the id was known for this key, so the check charged others
@@ -340,11 +355,44 @@ func (o *holdOracle) refund(now, at Tick, c *limiter.Charge, r limiter.Receipt) 
 			}
 			if id != nil {
 				id.letGo(now)
+				for j := range id.parts {
+					id.parts[j].giveBack(id.parts[j].cost, now)
+					given[id.parts[j].limit] = true
+				}
 			}
 			delete(k.ids, c.ID.ID)
 		}
 		for _, l := range k.limits {
-			l.refund(now, at, c.Key(i).Cost)
+			if !given[l] {
+				l.refund(now, at, c.Key(i).Cost)
+			}
+		}
+	}
+}
+
+// moved tells that all counters came from another table.
+func (o *holdOracle) moved() {
+	o.each(func(h *bucketHistory) { h.moved() })
+}
+
+// rounded reports whether a counter may lack less than a unit, see [bucketHistory], or would when a hold ends.
+func (o *holdOracle) rounded() (is bool) {
+	held := false
+	for _, k := range o.keys {
+		for _, id := range k.ids {
+			held = held || id.held
+		}
+	}
+	o.each(func(h *bucketHistory) { is = is || h.rounded || h.bounded && held })
+	return is
+}
+
+func (o *holdOracle) each(f func(*bucketHistory)) {
+	for _, k := range o.keys {
+		for _, l := range k.limits {
+			if h, ok := l.model.(*bucketHistory); ok {
+				f(h)
+			}
 		}
 	}
 }

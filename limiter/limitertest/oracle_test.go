@@ -301,7 +301,7 @@ func TestOracleNever(t *testing.T) {
 	}
 }
 
-// Refunds by hand: exact in windows, at most what has not leaked in buckets.
+// Refunds by hand: exact in windows, at most what had not leaked at the last charge in buckets.
 func TestOracleRefund(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -312,11 +312,11 @@ func TestOracleRefund(t *testing.T) {
 		{"log", limiter.Spec{Algorithm: limiter.SlidingLog}, 8},
 		{"sub-windows", limiter.Spec{Algorithm: limiter.SlidingWindow}, 8},
 		{"counter", limiter.Spec{}, 8},
-		// level 6, 3+2 = 5 at 3 s, 3 at 5 s; back are max(0, 6-5) = 1: level 2
-		{"tokens", limiter.Spec{Algorithm: limiter.TokenBucket}, 8},
-		{"leaky", limiter.Spec{Algorithm: limiter.LeakyBucket}, 8},
+		// level 6, 3+2 = 5 at 3 s, 3 at 5 s; back are min(3, 6-3) = 3, of drips max(0, 6-5) = 1
+		{"tokens", limiter.Spec{Algorithm: limiter.TokenBucket}, 10},
+		{"leaky", limiter.Spec{Algorithm: limiter.LeakyBucket}, 10},
 		{"drips", limiter.Spec{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval}, 8},
-		{"gcra", limiter.Spec{Algorithm: limiter.GCRA}, 8},
+		{"gcra", limiter.Spec{Algorithm: limiter.GCRA}, 10},
 	} {
 		row.spec.Limit, row.spec.Window = 10, 10*time.Second
 		o := NewOracle(row.spec)

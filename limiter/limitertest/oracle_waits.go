@@ -16,7 +16,8 @@ func (o *holdOracle) retryAfter(now Tick, l *oracleLimit, n uint64) Tick {
 		then.model = cloned(l.model)
 		for _, e := range due {
 			if e.limit == l && e.end <= now+d {
-				then.refund(e.end, e.at, e.cost)
+				e.limit = &then
+				e.giveBack(e.cost, e.end)
 			}
 		}
 		return then.admits(n, now+d)
@@ -73,14 +74,17 @@ func cloned(m model) model {
 		c := *m
 		c.counts = maps.Clone(m.counts)
 		return &c
-	case *tokenModel:
+	case *bucketHistory:
 		c := *m
-		return &c
-	case *leakyModel:
-		c := *m
-		return &c
-	case *gcraModel:
-		c := *m
+		c.events = slices.Clone(m.events)
+		switch s := m.bucketState.(type) {
+		case *tokenModel:
+			c.bucketState = new(*s)
+		case *leakyModel:
+			c.bucketState = new(*s)
+		case *gcraModel:
+			c.bucketState = new(*s)
+		}
 		return &c
 	}
 	return m

@@ -273,7 +273,7 @@ func (t *Trace) cost(c Choices) uint64 {
 // most returns the largest cost that a decider of these limits takes.
 func (t *Trace) most() (most uint64) {
 	for _, s := range t.specs {
-		most = max(most, mostUnits(s))
+		most = max(most, min(mostUnits(s), limiter.MaxUnits))
 	}
 	return most
 }

@@ -207,6 +207,7 @@ func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limite
 		return 0, false
 	}
 	left := l.Capacity() - min(used, l.Capacity())
+	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)
 	s.state.Overdraw(l, words, now, n)
 	t.expiresAt(p, s.state.EmptyAt(l, words))
 	return n - min(n, left), true
@@ -258,9 +259,27 @@ func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick,
 			}
 		}
 		if later < n {
-			t.giveBack(p, s, &h, now, min(h.Cost, n-later))
+			t.giveBack(p, s, i, now, min(h.Cost, n-later))
 		}
 	}
+}
+
+// giveBackAll gives back what the hold of an id has charged to a key, and returns to which of its limits, as bits.
+func (t *Table) giveBackAll(p *partition, s *slot, k *limiter.Key, id uint64, now limiter.Tick) (back uint64) {
+	words := t.words(s)
+	for i := range int(s.state.A) {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id {
+			continue
+		}
+		of := t.giveBack(p, s, i, now, h.Cost)
+		for j, l := range k.Rule.Limits {
+			if of != nil && of.lo == identity(k, l) {
+				back |= 1 << j
+			}
+		}
+	}
+	return back
 }
 
 // rememberSettled remembers that an id which was not known was charged with the cost of a key. Its

@@ -40,13 +40,15 @@ func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick
 
 // letGo gives back what the hold of an id holds, before it is settled.
 func (t *Table) letGo(p *partition, holds *slot, id uint64, now limiter.Tick) {
-	holds.state.EachHold(t.words(holds), func(h limiter.Hold) (limiter.Hold, bool) {
+	words := t.words(holds)
+	for i := range int(holds.state.A) {
+		h := limiter.HoldAt(words, i)
 		if h.ID == id && t.concurrency(p, holds, &h) != nil {
-			t.giveBack(p, holds, &h, now, h.Cost)
+			t.giveBack(p, holds, i, now, h.Cost)
 			h.Limit = 0
+			h.Put(words, i)
 		}
-		return h, true
-	})
+	}
 }
 
 // holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when

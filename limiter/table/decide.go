@@ -297,6 +297,9 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		s, l := k.slot(), out.Limit
 		k.added = k.found == nil
 		if charge {
+			if k.part.due != never {
+				t.noteCharge(k.part, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
+			}
 			s.state.Charge(l, k.words, now, out.Cost)
 			k.charged = out.Cost
 			limiter.NoteCharged(d, i, now)

@@ -48,6 +48,11 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 		if c.Peek {
 			cost = 0
 		}
+		if cost > 0 && p.due != never {
+			for i, l := range limits {
+				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)
+			}
+		}
 		for i, l := range limits {
 			t.admit(now, cost, l, &found[i], &outs[i])
 		}
@@ -66,6 +71,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 		charge, block := limiter.ToCharge(d, i)
 		if charge {
 			charged = out.Cost
+			t.noteCharge(p, place, key.Hash.Lo, l, &k.counts, now, charged)
 			k.counts.Charge(l, words, now, charged)
 			limiter.NoteCharged(d, i, now)
 		}

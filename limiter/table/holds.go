@@ -75,43 +75,63 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 // endHolds is expire for the holds that are over, and for that of an id whatever its end is.
 func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 	words := t.words(s)
-	var due []limiter.Hold
-	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
-		if h.End > now && h.ID != id {
-			return h, true
+	over := func(h *limiter.Hold) bool { return h.End <= now || h.ID == id }
+	type ended struct {
+		end limiter.Tick
+		at  int // the index of its entry
+	}
+	var due []ended
+	for i := range int(s.state.A) {
+		if h := limiter.HoldAt(words, i); over(&h) {
+			due = append(due, ended{min(h.End, now), i})
 		}
-		h.End = min(h.End, now)
-		due = append(due, h)
-		return h, false
-	})
-	slices.SortStableFunc(due, func(a, b limiter.Hold) int { return cmp.Compare(a.End, b.End) })
-	for i := range due {
-		h := &due[i]
+	}
+	slices.SortStableFunc(due, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
+	for _, e := range due {
+		h := limiter.HoldAt(words, e.at)
+		h.End = e.end
 		if h.First {
 			t.ids.holds.live.Add(-1)
 			if !t.copies[p.number].on { // the owner counts it
 				t.ids.holds.expired.Add(1)
 			}
 		}
-		t.endID(p, s, h, now)
-		if !h.Keep || t.concurrency(p, s, h) != nil {
-			t.giveBack(p, s, h, h.End, h.Cost)
+		t.endID(p, s, &h, now)
+		if !h.Keep || t.concurrency(p, s, &h) != nil {
+			t.giveBack(p, s, e.at, e.end, h.Cost)
 		}
 	}
+	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) { return h, !over(&h) })
 	t.expiresAt(p, s.state.Until)
 }
 
-// giveBack gives n units of an entry in a slot of holds back to the limit that it charged.
-func (t *Table) giveBack(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick, n uint64) {
+// giveBack gives n units of entry i in a slot of holds back to the limit that it charged, and returns the slot
+// of that limit; nil if there is none.
+func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n uint64) *slot {
+	words := t.words(holds)
+	h := limiter.HoldAt(words, i)
 	if h.Limit == 0 {
-		return
+		return nil
 	}
 	s, l := t.beside(p, holds, h.Limit)
 	if s == nil {
+		return nil
+	}
+	limiter.GiveBack(l, &s.state, t.words(s), &holds.state, words, i, now, p.clock, n)
+	t.expiresAt(p, s.state.EmptyAt(l, t.words(s)))
+	return s
+}
+
+// noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made, or of a
+// level that was lowered otherwise, with n = 0. lo is the low half of the key's hash.
+func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *limiter.Counts, now limiter.Tick, n uint64) {
+	if p.due == never || !limiter.Affects(l, c, now, n) { // without holds there is nothing to tell
 		return
 	}
-	s.state.Reduce(l, t.words(s), now, p.clock, h.At, n, h.Cost-n)
-	t.expiresAt(p, s.state.EmptyAt(l, t.words(s)))
+	if i, found := p.slots.find(place, lo^limiter.NameID(t.ids.holds.limit)); found {
+		s := p.slots.at(i)
+		limiter.NoteCharge(l, c, &s.state, t.words(s), now, n)
+	}
 }
 
 // beside returns the counter of the key of some holds whose limit counts by id, see
@@ -238,6 +258,7 @@ func (t *Table) hold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, r
 		k := c.Key(i)
 		if k.Cost > 0 {
 			t.holdKey(now, c.ID, k, chargedOf(&d.Receipt, n, k), r)
+			t.refused(now, c.ID.ID, k, d, n)
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -276,6 +297,29 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 	t.ends(p, s)
 	t.expiresAt(p, s.state.Until)
 	t.occupy(p, s, id.ID, k.Cost, h.End)
+}
+
+// refused notes which limits of a key charged a hold though they had no room for it, as those of a shadow rule
+// may. They are those of a decision from n on.
+func (t *Table) refused(now limiter.Tick, id uint64, k *limiter.Key, d *limiter.Decision, n int) {
+	for j, l := range k.Rule.Limits {
+		if d.Limit(n+j).Allowed || l.CountRejected() != limiter.CountAll {
+			continue
+		}
+		p := &t.parts[PartitionOf(k)]
+		s := t.findHolds(p, k)
+		at, found := p.slots.find(s.place, identity(k, l))
+		if !found {
+			continue
+		}
+		words := t.words(s)
+		for i := range int(s.state.A) {
+			if h := limiter.HoldAt(words, i); h.ID == id && h.Limit == limiter.CountsID(l) && h.At == now {
+				h.Refused(l, &p.slots.at(at).state, now)
+				h.Put(words, i)
+			}
+		}
+	}
 }
 
 // dropHold removes the hold of an id, and gives back nothing.

@@ -313,41 +313,47 @@ func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 
 // forgetIDs forgets the id of a charge that is taken back, for the keys where the receipt is of
 // the charge by which it is remembered. It returns the receipt without the limits of keys where
-// it is of another one: that charge is not made any more, or was made by a later check. Keys of other
-// partitions than the given one are left alone.
+// it is of another one: that charge is not made any more, or was made by a later check. Those that a hold gave
+// back are left out, too. Keys of other partitions than the given one are left alone.
 func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, only int) limiter.Receipt {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
-		if k.Cost > 0 && isIn(k, only) && !t.forgetID(now, c, k, r.Time, chargedOf(&r, n, k)) {
-			r.Charged &^= (1<<len(k.Rule.Limits) - 1) << n
+		if charged := chargedOf(&r, n, k); k.Cost > 0 && isIn(k, only) {
+			r.Charged &^= (charged &^ t.forgetID(now, c, k, r.Time, charged)) << n
 		}
 		n += len(k.Rule.Limits)
 	}
 	return r
 }
 
-// forgetID forgets the id of a charge for one key, and its hold. It reports false if it is
-// remembered by another charge, or if it was that of a hold which is over.
-func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick, charged uint64) bool {
+// forgetID forgets the id of a charge for one key, and its hold, which gives back what it has charged. It returns
+// which of the charged limits are still to be given back: none if the id is remembered by another charge,
+// or was that of a hold which is over.
+func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick, charged uint64) uint64 {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
 	t.arrive(p, k, now)
 	_, pos, live := t.findID(now, c, k)
-	if !live {
-		return c.ID.Hold == 0 // what a hold has charged was given back when it ended
+	switch {
+	case live:
+	case c.ID.Hold == 0:
+		return charged
+	default:
+		return 0 // what a hold has charged was given back when it ended
 	}
 	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || uint64(limiter.IDParts(s)) != charged {
-		return false
+		return 0
 	}
 	t.removeID(p, pos)
 	if s := t.findHolds(p, k); s != nil {
 		t.letGo(p, s, c.ID.ID, now)
+		charged &^= t.giveBackAll(p, s, k, c.ID.ID, now)
 		t.dropHold(p, s, c.ID.ID)
 	}
-	return true
+	return charged
 }
 
 // explainID adds to an explanation that the id of its charge is remembered.

@@ -186,6 +186,7 @@ func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limite
 	words := t.words(into)
 	into.state.Roll(l, words, now)
 	words, _ = t.room(p, l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
+	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)
 	into.state.Merge(l, words, &in.state, t.words(in), now) // the result recovers no sooner
 }
 

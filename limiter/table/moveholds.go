@@ -220,13 +220,21 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 			back[limiter.CountsID(l)] = true
 		}
 	}
+	gone := func(h *limiter.Hold) bool { return h.ID == c.ID.ID && h.Limit != 0 && back[h.Limit] }
+	for i := range int(s.state.A) {
+		if h := limiter.HoldAt(words, i); gone(&h) {
+			t.giveBack(p, s, i, now, h.Cost)
+		}
+	}
 	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
-		if h.ID != c.ID.ID || h.Limit == 0 || !back[h.Limit] {
+		if !gone(&h) {
 			return h, true
 		}
-		t.giveBack(p, s, &h, now, h.Cost)
-		h.Limit = 0 // the first entry stays, and gives nothing back any more
-		return h, h.First
+		if h.First { // it stays, and gives nothing back any more
+			h.Limit = 0
+			return h, true
+		}
+		return h, false
 	})
 	if forget {
 		t.dropHold(p, s, c.ID.ID)

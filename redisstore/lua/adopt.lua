@@ -116,6 +116,9 @@ adopt = function(s, v)
   local counted = worth(s.k, old, sub(v, 1, close))
   if not over and worth(s.k, p, s.text) ~= counted then
     leave(s, counted, empties)
+    if held[s.k] then
+      forget(s.k)
+    end
   end
   s.p, s.f, s.c = p, F[f], bounds
   if s.u <= now or p[6] == 0 then

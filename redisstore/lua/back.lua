@@ -1,6 +1,7 @@
 -- refund has the functions that take n units of a charge of n + rest at an instant back from a
--- state, as far as they still count. What leaked from a bucket since leaked first from those that
--- rest, and if any rest, the hit that opened a window stays. See package limiter, Reduce.
+-- state, as far as they still count. What leaked from a bucket until its last charge leaked first from those that
+-- rest, and if any rest, the hit that opened a window stays. See package limiter, Reduce. known tells that
+-- the n units count, even if the count is at its bound.
 local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
 local refund = {}
 
@@ -27,35 +28,35 @@ end
 
 -- full tells whether a count may stand for more than it says.
 local function full(s, count)
-  return count == (s.p.most or MOST) and (s.p[5] == 2 or s.p[2] < 9007199254740991)
+  return count == (s.p.most or MOST)
 end
 
-refund[1] = function(s, at, n, rest)
+refund[1] = function(s, at, n, rest, known)
   -- Without the hit that opened a window it would have begun with a later one,
   -- which is not recorded.
-  if at < s.t or full(s, s.a) or s.p[8] == 1 and at == s.t and n < s.a and rest == 0 then
+  if at < s.t or not known and full(s, s.a) or s.p[8] == 1 and at == s.t and n < s.a and rest == 0 then
     return
   end
   s.a = s.a - (n < s.a and n or s.a)
 end
 
-refund[7] = function(s, at, n)
-  if at >= s.t and not full(s, s.a) then
+refund[7] = function(s, at, n, _, known)
+  if at >= s.t and (known or not full(s, s.a)) then
     s.a = s.a - (n < s.a and n or s.a)
   end
 end
 
-refund[2] = function(s, at, n)
+refund[2] = function(s, at, n, _, known)
   if at >= s.t then
-    if not full(s, s.a) then
+    if known or not full(s, s.a) then
       s.a = s.a - (n < s.a and n or s.a)
     end
-  elseif at >= s.t - s.p[3] and not full(s, s.b) then
+  elseif at >= s.t - s.p[3] and (known or not full(s, s.b)) then
     s.b = s.b - (n < s.b and n or s.b)
   end
 end
 
-refund[3] = function(s, at, n)
+refund[3] = function(s, at, n, _, known)
   if s.p[1] == 3 and counted(s) == LOG then
     return -- it may have forgotten the charge, and would give back another one
   end
@@ -76,7 +77,7 @@ refund[3] = function(s, at, n)
     previous, before, beforeHigh = entry(s, i - 1)
   end
   local was = minus(sum, high, before, beforeHigh)
-  if t ~= at or s.p[1] == 4 and full(s, was) then
+  if t ~= at or s.p[1] == 4 and not known and full(s, was) then
     return
   end
   n = n < was and n or was
@@ -102,7 +103,8 @@ refund[5] = function(s, at, n, rest)
   if s.t - at > full or s.t - at == full and s.a >= part then
     return -- the level has been at its bound since: more may have been charged than it says
   end
-  local limit, elapsed = s.p[2], now > at and now - at or 0
+  local limit, elapsed = s.p[2], chargedBy(s) - at
+  elapsed = elapsed > 0 and elapsed or 0
   part = 0
   if rest > 0 then
     local q, r = muldiv(s.p[3], rest, limit)
@@ -119,7 +121,7 @@ refund[5] = function(s, at, n, rest)
   if r < 0 then
     q, r = q - 1, r + limit
   end
-  if q < 0 then
+  if q < 0 or q == 0 and r == 0 then
     return
   end
   local left, at = 0, notBefore(s)

@@ -18,6 +18,12 @@ local function notBefore(s)
   return now
 end
 
+-- chargedBy returns the instant of the last charge, or one up to a grain later; if it is not known, now.
+local function chargedBy(s)
+  local at = s.b > 0 and s.t - (s.b - 1) * grain(s.p) - 1 or now
+  return at < now and at or now
+end
+
 -- noted notes that the last charge was at an instant.
 local function noted(s, at)
   local g = grain(s.p)
@@ -43,7 +49,7 @@ F[5] = {
     end
     local window = s.p[3]
     local q, r = muldiv(s.t - at, s.p[2], window)
-    return q + 1 - floor((window - r - s.a) / window) -- rounded up
+    return q + (1 - floor((window - r - s.a) / window)) -- rounded up
   end,
   charge = function(s, n)
     local p = s.p

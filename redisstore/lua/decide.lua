@@ -70,6 +70,9 @@ for i = 1, #ARGV - 1 do
     end
     if charges and cost > 0 then
       if count == 2 or together and count == 0 or s.allowed and count == 1 then
+        if note then
+          note(s, cost)
+        end
         f.charge(s, cost)
         flags, s.changed = flags + 4, true
         if count == 2 then

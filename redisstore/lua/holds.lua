@@ -31,7 +31,7 @@ end
 local function parse(text)
   local p = cjson.decode(text)
   if p[1] > 8 then
-    p[1], p.most = p[1] - 8, 9007199254740991
+    p[1], p.most = p[1] - 8, 9007199254740992
   end
   return p
 end
@@ -74,6 +74,12 @@ end
 local function ofSlots(i)
   local begins = sub(ARGV[i + 1], 1, 3)
   return begins == '[8,' or begins == '[16'
+end
+
+-- ofBucket tells whether limit i is a bucket.
+local function ofBucket(i)
+  local f = tonumber(string.match(ARGV[i + 1], '^%[(%d+),')) % 8
+  return f == 5 or f == 6
 end
 
 -- worthOf returns worth of limit i.
@@ -190,7 +196,7 @@ local function giveBack(g, part, n, as)
         local present = now
         now = as
         s.f.load(s, v, begins)
-        refund[s.p[1]](s, part.at, n, part.cost - n)
+        takeOut(s, part.at, n, part.cost - n)
         local empties = emptyAt(s)
         now = present
         write(s, empties)
@@ -282,7 +288,7 @@ end
 
 -- toList notes in a part what comes back of it to a list, as refund does. left has what is left of entries.
 local function toList(s, part, left)
-  local p, at = s.p, part.at
+  local p, at, cost = s.p, part.at, part.cost
   if p[1] == 4 then
     at = at - at % p[7]
   end
@@ -308,17 +314,17 @@ local function toList(s, part, left)
     _, before, beforeHigh = entry(s, i - 1)
   end
   local was = minus(sum, high, before, beforeHigh)
-  if p[1] == 4 and full(s, was) then
-    return
+  if p[1] == 4 then
+    cost = passes(s, part.at, cost, 0)
   end
   left[i] = left[i] or was
-  part.t, part.units = t, part.cost < left[i] and part.cost or left[i]
+  part.t, part.units = t, cost < left[i] and cost or left[i]
   left[i] = left[i] - part.units
 end
 
--- sooner returns the first instant at which the state of limit i admits units that it admits at an instant by time
+-- soonest returns the first instant at which the state of limit i admits units that it admits at an instant by time
 -- alone: earlier if holds end that give back what they have charged. See package limiter, RetryAt.
-sooner = function(i, s, want, at)
+local function soonest(i, s, want, at)
   local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, worthOf(i), {}, {}, 64, 0, {}, nil
   local name, list, present = short(text), p[1] == 3 or p[1] == 4, now
   for field, value in pairs(s) do
@@ -335,7 +341,7 @@ sooner = function(i, s, want, at)
     end
     now = over
     f.load(c)
-    refund[p[1]](c, of, cost, 0)
+    takeOut(c, of, cost, 0)
     at = f.used(c) + want <= p[4] and now or f.admits(c, want)
     now = present
   end
@@ -368,6 +374,12 @@ sooner = function(i, s, want, at)
   return at
 end
 
+sooner = function(i, s, want, at)
+  return tried(s.k, function()
+    return soonest(i, s, want, at)
+  end)
+end
+
 -- begin writes the entry of an id, and its hold into the set of the key, which had another one in the
 -- place of before.
 local function begin(id, at, cost, bits, relied, h, before)
@@ -380,8 +392,8 @@ local function begin(id, at, cost, bits, relied, h, before)
   call('SET', id.k, v, 'PX', '' .. floor((over - now + 999) / 1000) + slack)
   call('ZADD', g.holds, whole(h.over), member(g, id.k, v))
   local wait = floor((h.over - now + 999) / 1000) + hold[3] + slack
-  for i = g.first - 1, g.last do -- with its counters of concurrency, which no charge may prolong
-    local k = i < g.first and g.holds or KEYS[i]
+  for i = g.first - 2, g.last do -- with its counters of concurrency, which no charge may prolong
+    local k = i < g.first - 1 and g.tag .. '!past' or i < g.first and g.holds or KEYS[i]
     if (i < g.first or ofSlots(i)) and call('PTTL', k) < wait then
       call('PEXPIRE', k, '' .. wait)
     end
@@ -394,12 +406,15 @@ end
 local function charged(h, id, answer)
   local bits = 0
   for i = id.first, id.last do
-    if answer[3 * i - 1] % 8 >= 4 and number[i] <= 64 then
+    local flags = answer[3 * i - 1] % 8
+    if flags >= 4 and number[i] <= 64 then
       local s = slots[KEYS[i]]
       if s then
         s.a, s.b = s.a + s.b, 0
+      elseif ofBucket(i) then
+        begun(KEYS[i])
       end
-      h.parts[#h.parts + 1] = {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i))}
+      h.parts[#h.parts + 1] = beyond[KEYS[i]] and flags % 2 == 0 and {at = now, cost = head[2 + 2 * i], limit = string.rep('-', 12)} or {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i))}
       bits = bits + 2 ^ (i - id.first)
     end
   end

@@ -169,7 +169,7 @@ F[4] = {
   used = counted,
   charge = function(s, n)
     local room = s.p.most or MOST
-    if s.n > 0 and s.t == s.cur and counted(s) + n > room then
+    if s.n > 0 and s.t == s.cur and n > room - counted(s) then
       local _, before, high
       if s.n > 1 then
         _, before, high = entry(s, s.n - 2)

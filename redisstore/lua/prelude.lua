@@ -1,6 +1,6 @@
 -- What every script begins with. Numbers here are doubles: whole ones are exact
 -- up to 2^53, and nothing else is ever computed with. Instants and spans are in
--- ticks of a microsecond. Units go to 2^53-1. A sum of two may be rounded where it is
+-- ticks of a microsecond. Units go to 2^53-1, and counts to 2^53, so one that is there is beyond. A sum of two may be rounded where it is
 -- 2^53 or more, never to less than 2^53, so it may be compared and bounded, but not stored.
 --
 -- ARGV[1] is a JSON list: the instant (-1: the server's clock), milliseconds by
@@ -74,10 +74,10 @@ local function muldiv(a, b, d)
 end
 
 -- mostOf returns the most units that the level of a bucket may have: one more than leak in a century, at most
--- 2^53-1. The parameter has what leaks, or 2^32-1 in place of more if the limit is not wide.
+-- 2^53. The parameter has what leaks, or 2^32-1 in place of more if the limit is not wide.
 local function mostOf(p)
   local units = p[7] ~= MOST and p[7] or muldiv(3153600000000000, p[2], p[3])
-  return units < 9007199254740991 and units + 1 or 9007199254740991
+  return units < 9007199254740991 and units + 1 or 9007199254740992
 end
 
 -- F has the families. Of each, load reads the state at byte i of a value (nil:
@@ -90,6 +90,7 @@ local F = {false, false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local recall, remember -- ids of charges; see ids.lua
 local held, arrive, room, spent, reserve, extension, sooner -- holds; see holds.lua
+local note, kept -- what becomes of what holds have charged; see since.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 local mend -- loads a state, or drops it if it is not readable; nil: the script fails
 local marked = false -- a state was left unread because its key has holds
@@ -108,7 +109,7 @@ local function open(i)
   local family = p[1]
   if family > 8 then
     family = family - 8
-    p[1], p.most = family, 9007199254740991
+    p[1], p.most = family, 9007199254740992
   end
   local f, v = F[family]
   local s = {
@@ -152,6 +153,9 @@ end
 -- write stores a state that is empty at the given instant. Where memory is out
 -- the first write of a script fails, so that it has changed nothing.
 local function write(s, at)
+  if kept then
+    kept(s.k)
+  end
   if at <= now then
     call('DEL', s.k)
     return

@@ -34,6 +34,7 @@ local void = at < reset
 if void and not id or once and now - at >= LIFE then
   return {now}
 end
+local byHold = {} -- limits that an open hold of the id has charged, and gives back
 local states, any = {}, head[4] == 0 and call('EXISTS', KEYS[limits + 2]) == 1
 
 -- left tells whether limit i was left since.
@@ -51,18 +52,23 @@ local function nameOf(i)
   return short(worthOf(i))
 end
 
--- release takes the limits of the refund out of the hold of an id, or ends it if no limits remain.
+-- release takes the limits of the refund out of the hold of an id, which gives back what it has charged to them, or
+-- ends it if no limits remain.
 local function release(id, v, remain, limits)
   local g, h = groups[1], openHold(v)
   local gone, rest = {}, {}
   for i = 1, limits do
-    gone[nameOf(i)] = head[4 + i] > 0 or remain < 0
+    local name = nameOf(i)
+    gone[name] = head[4 + i] > 0 or remain < 0
+    for _, part in ipairs(h and h.parts or {}) do
+      byHold[i] = byHold[i] or part.limit == name
+    end
   end
   if h then
     call('ZREM', g.holds, member(g, id, v))
     mark(g, call('EXISTS', g.holds) == 1)
     for _, part in ipairs(h.parts) do
-      if isSlot(part) and gone[part.limit] then
+      if gone[part.limit] then
         giveBack(g, part, part.cost, now)
       end
     end
@@ -107,8 +113,9 @@ elseif id then
 end
 for i = 1, limits do
   local s, n = states[i], head[4 + i]
-  if s and s.found then
+  if s and s.found and not byHold[i] then
     refund[s.p[1]](s, at, n, 0)
+    note(s, 0)
     write(s, emptyAt(s))
   end
 end

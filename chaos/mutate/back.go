@@ -1,0 +1,47 @@
+package main
+
+// ofBacks are about what comes back of units that were not used.
+func ofBacks() []mutation {
+	const (
+		suite, table, redis = "./limiter/limitertest", "./limiter/table", "./redisstore"
+		right, alike        = "^TestHoldsAreRight$", "^TestTableAndRedisDecideAlike$"
+	)
+	return []mutation{
+		{name: "back: a charge tells the holds how low the bucket was", pkg: suite, test: right, edits: []edit{
+			{"limiter/table/found.go", "				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)\n", "				_ = l\n				_ = i\n"},
+		}},
+		{name: "back: so does one of a counter that was swept", pkg: table, test: "^TestLowestLevelsMove$", edits: []edit{
+			{"limiter/table/decide.go", "			if k.part.due != never {\n", "			if k.found != nil && k.part.due != never {\n"},
+		}},
+		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
+			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n", ""},
+		}},
+		{name: "back: so does a refund", pkg: suite, test: right, edits: []edit{
+			{"limiter/table/keys.go", "			t.noteCharge(p, s.place, k.Hash.Lo, l, new(s.state.Open(l)), now, 0)\n", ""},
+		}},
+		{name: "back: so does a merger", pkg: table, test: "^TestAMergedLevelRises$", edits: []edit{
+			{"limiter/table/import.go", "	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
+		}},
+		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: right, edits: []edit{
+			{"limiter/hold.go", "				e.follow(was.since)\n", ""},
+		}},
+		{name: "back: what is given back was never there", pkg: suite, test: right, edits: []edit{
+			{"limiter/back.go", "		low = low.minus(d)\n", ""},
+		}},
+		{name: "back: units beyond the bound of a count are known", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
+			{"limiter/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
+		}},
+		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".", edits: []edit{
+			{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
+		}},
+		{name: "redis back: a charge tells the holds how low the bucket was", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/decide.lua", "          note(s, cost)\n", ""},
+		}},
+		{name: "redis back: what is given back was never there", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/since.lua", "        time.t, time.a = less(s, time.t, time.a, t, a)\n", ""},
+		}},
+		{name: "redis back: a hold begins a time of its own", pkg: redis, test: alike, edits: []edit{
+			{"redisstore/lua/since.lua", "  if #p == 0 or p[#p].from < now then\n", "  if #p == 0 then\n"},
+		}},
+	}
+}

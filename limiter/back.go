@@ -1,0 +1,293 @@
+package limiter
+
+import (
+	"math"
+	"math/bits"
+	"sort"
+)
+
+// What comes back of units that were charged and turn out not to be used is what the counter would have
+// now if they had never been charged, less what it has: never more.
+//
+// Of a bucket that is, of n units charged at t, at a later instant s
+//
+//	min(n, the lowest level in [t, s]).
+//
+// For let D be by how much the level L is above the one that it would be without them: n at t. A charge
+// leaves D as it is. A leak of r makes of it max(0, L-r) - max(0, L-D-r), which is min(D, max(0, L-r)),
+// since D <= L: so D is cut to the level after each leak, and to nothing else. (It is the difference of
+// two reflected paths.) Between charges a level only falls, so it is lowest just before a charge, or at s.
+//
+// A level, or the count of a window, stops at its bound. A charge that it would take beyond by x makes
+// max(0, D-x) of D. Leaks and such charges, in any order, make max(0, min(D, low) - lost) of it, for two
+// numbers: after a further level v, low is at most v + lost, and after a further x, lost is x more.
+//
+// Each entry of [Holds] has these two numbers for the time until the next entry of its limit, so a charge
+// changes those of the last one only. If d units are taken out of the past of an entry, it has low - d and
+// lost - d from then on, as what it makes of D+d is what it makes of d and of D then. An entry that goes
+// leaves its numbers to the one before.
+//
+// Lost is in whole units, rounded up: of a level that has been at its bound, less than a unit too little
+// comes back.
+type since struct {
+	notLow level // all bits of low changed, so that the zero value is that there is none
+	lost   uint64
+}
+
+// level is a level of a bucket in 1/limit ticks, as [Limit.debt] returns it; of drips, and the count of
+// a window, in units.
+type level struct{ hi, lo uint64 }
+
+func (a level) less(b level) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
+
+// plus returns a+b, or the largest level.
+func (a level) plus(b level) level {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	hi, carry := bits.Add64(a.hi, b.hi, carry)
+	if carry != 0 {
+		return level{math.MaxUint64, math.MaxUint64}
+	}
+	return level{hi, lo}
+}
+
+// minus returns a-b, or 0.
+func (a level) minus(b level) level {
+	lo, borrow := bits.Sub64(a.lo, b.lo, 0)
+	hi, borrow := bits.Sub64(a.hi, b.hi, borrow)
+	if borrow != 0 {
+		return level{}
+	}
+	return level{hi, lo}
+}
+
+// levelOf returns n units as a level.
+func (l *Limit) levelOf(n uint64) level {
+	if !l.shared {
+		return level{0, n}
+	}
+	hi, lo := bits.Mul64(n, uint64(l.window))
+	return level{hi, lo}
+}
+
+// unitsOf returns how many units a level has, rounded down; at most mostCounted.
+func (l *Limit) unitsOf(v level) uint64 {
+	switch {
+	case !l.shared:
+		return min(v.lo, mostCounted)
+	case v.hi >= uint64(l.window):
+		return mostCounted
+	default:
+		return min(quo(v.hi, v.lo, uint64(l.window)), mostCounted)
+	}
+}
+
+// leaks reports whether the limit is a bucket.
+func (l *Limit) leaks() bool {
+	switch l.p.algorithm {
+	case TokenBucket, LeakyBucket, GCRA:
+		return true
+	default:
+		return false
+	}
+}
+
+// levelAt returns the level of a bucket that was rolled to now.
+func (l *Limit) levelAt(s *Counts, now Tick) level {
+	if !l.shared {
+		return level{0, s.A}
+	}
+	hi, lo := l.debt(s, now)
+	return level{hi, lo}
+}
+
+// losesBy returns how many of n units a charge at now would not count, rounded up, since the count is at
+// its bound then.
+func (l *Limit) losesBy(s *Counts, now Tick, n uint64) uint64 {
+	count := s.A
+	switch l.p.algorithm {
+	case FixedWindow, SlidingCounter:
+	case SlidingWindow:
+		if count = s.B; now >= s.Time+l.sub {
+			count = 0
+		}
+	case TokenBucket, LeakyBucket, GCRA:
+		if l.shared {
+			count = l.bucketUsed(s, now)
+		}
+		return count + n - min(count+n, l.most)
+	default:
+		return 0
+	}
+	return count + n - min(count+n, l.maxUnits())
+}
+
+// low returns the lowest level, or the largest that there is.
+func (e *since) low() level { return level{^e.notLow.hi, ^e.notLow.lo} }
+
+// lower records a level, lost units included.
+func (e *since) lower(v level) {
+	if v.less(e.low()) {
+		e.notLow = level{^v.hi, ^v.lo}
+	}
+}
+
+// lose records that n units of a charge were not counted. From mostCounted on nothing comes back any more.
+func (e *since) lose(n uint64) { e.lost = min(e.lost+n, mostCounted) }
+
+// pass returns what is left at the end of a time of a level that it began with.
+func (e *since) pass(l *Limit, d level) level {
+	if low := e.low(); low.less(d) {
+		d = low
+	}
+	return d.minus(l.levelOf(e.lost))
+}
+
+// take is pass for units that are given back, which it takes out of the time.
+func (e *since) take(l *Limit, d level) level {
+	rest, low := e.pass(l, d), e.low()
+	if e.notLow != (level{}) {
+		low = low.minus(d)
+		e.notLow = level{^low.hi, ^low.lo}
+	}
+	if e.lost < mostCounted {
+		e.lost -= min(e.lost, l.unitsOf(d))
+	}
+	return rest
+}
+
+// follow makes of e the time of both e and the next one.
+func (e *since) follow(next since) {
+	e.lower(next.low()) // + e.lost, which only its limit could convert
+	e.lose(next.lost)
+}
+
+// lastHold returns the last entry of a limit, -1 if there is none.
+func lastHold(holds *State, words []uint64, limit uint64) int {
+	for i := int(holds.A) - 1; i >= 0; i-- {
+		if words[i*HoldWords+3] == limit {
+			return i
+		}
+	}
+	return -1
+}
+
+// lostAny reports whether units beyond the bound of a limit's count were lost.
+func lostAny(holds *State, words []uint64, limit uint64) bool {
+	for i := range int(holds.A) {
+		if words[i*HoldWords+3] == limit && sinceAt(words, i).lost > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func sinceAt(words []uint64, i int) since {
+	w := words[i*HoldWords:][:HoldWords]
+	return since{level{w[5], w[6]}, w[7]}
+}
+
+func (e since) put(words []uint64, i int) {
+	w := words[i*HoldWords:][:HoldWords]
+	w[5], w[6], w[7] = e.notLow.hi, e.notLow.lo, e.lost
+}
+
+// Affects reports whether a charge of n units at now can make less come back of what holds have charged to
+// a counter. If it does, [NoteCharge] must be called before it.
+func Affects(l *Limit, c *Counts, now Tick, n uint64) bool {
+	return l.leaks() || l.losesBy(c, now, n) > 0
+}
+
+// NoteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made. With
+// n = 0 it tells them of a level that was lowered otherwise. The counter must have been rolled to now.
+func NoteCharge(l *Limit, c *Counts, holds *State, words []uint64, now Tick, n uint64) {
+	i := lastHold(holds, words, CountsID(l))
+	if i < 0 {
+		return
+	}
+	e := sinceAt(words, i)
+	if l.leaks() {
+		e.lower(l.levelAt(c, now).plus(l.levelOf(e.lost)))
+	}
+	e.lose(l.losesBy(c, now, n))
+	e.put(words, i)
+}
+
+// Refused lets an entry give nothing back if its counter is at its bound. For it has just been charged, though
+// its limit, of a shadow rule, had no room for it.
+func (h *Hold) Refused(l *Limit, s *State, now Tick) {
+	if l.losesBy(new(s.Open(l)), now, 1) > 0 {
+		h.since.lost = mostCounted
+	}
+}
+
+// GiveBack takes n units of the charge of entry i of some holds back from its counter, so that it has
+// what it would have without them. latest is as in [State.Refund]. The entry stays.
+func GiveBack(l *Limit, s *State, words []uint64, holds *State, holdWords []uint64, i int, now, latest Tick, n uint64) {
+	c := s.Open(l)
+	c.giveBack(l, words, holds, holdWords, i, now, latest, n)
+	*s = c.State(l)
+}
+
+func (s *Counts) giveBack(l *Limit, words []uint64, holds *State, holdWords []uint64, i int, now, latest Tick, n uint64) {
+	h := HoldAt(holdWords, i)
+	s.roll(l, words, now)
+	last := lastHold(holds, holdWords, h.Limit)
+	if l.leaks() {
+		NoteCharge(l, s, holds, holdWords, now, 0)
+	}
+	back := l.levelOf(n)
+	for j := i; j <= last; j++ {
+		if holdWords[j*HoldWords+3] == h.Limit {
+			e := sinceAt(holdWords, j)
+			back = e.take(l, back)
+			e.put(holdWords, j)
+		}
+	}
+	switch {
+	case back == (level{}):
+	case l.leaks():
+		l.lower(s, now, back)
+	default:
+		s.reduce(l, words, now, latest, h.At, back.lo, h.Cost-n, true)
+	}
+}
+
+// lower lowers the level of a bucket that was rolled to now.
+func (l *Limit) lower(s *Counts, now Tick, by level) {
+	have := l.levelAt(s, now).minus(by)
+	if l.shared {
+		l.setDebt(s, now, have.hi, have.lo)
+	} else {
+		s.A = have.lo
+	}
+}
+
+// bucketRetryAt is [State.RetryAt] for buckets. Whenever holds end, what has come back by an instant is what would
+// have if all of them had ended then: so one way through the entries finds it.
+func (l *Limit) bucketRetryAt(s Counts, n uint64, holds *State, words []uint64, backs []int) Tick {
+	gone := make([]bool, holds.A)
+	end := func(m int) Tick { return HoldAt(words, backs[m-1]).End }
+	after := func(m int) Tick { // when the units are admitted once m holds have ended
+		clear(gone)
+		for _, i := range backs[:m] {
+			gone[i] = true
+		}
+		limit, now, back, c := CountsID(l), end(m), level{}, s
+		for i := range int(holds.A) {
+			if words[i*HoldWords+3] != limit {
+				continue
+			}
+			if gone[i] {
+				back = back.plus(l.levelOf(HoldAt(words, i).Cost))
+			}
+			e := sinceAt(words, i)
+			back = e.pass(l, back)
+		}
+		c.roll(l, nil, now)
+		if l.lower(&c, now, back); l.used(&c, now)+n <= l.cap {
+			return now
+		}
+		return l.admitsAt(&c, nil, n)
+	}
+	return after(1 + sort.Search(len(backs)-1, func(i int) bool { return after(i+1) <= end(i+2) }))
+}
