@@ -22,7 +22,7 @@
 //     parameters (";v=1"), percent decoded but for "%2F", so that no other
 //     spelling of a path has a counter of its own. Status 400 answers a path that
 //     a server behind may read as another one: with "." or ".." segments, a
-//     backslash, a control character or an overlong character, however often they
+//     backslash, a control character or an ASCII character in an overlong form, however often they
 //     are encoded; with "#", which ends the path for some proxies; with an encoded
 //     slash at the beginning, at the end, beside another slash or among parameters,
 //     which some proxies decode and merge; and with "/", "#" or "?" encoded twice.

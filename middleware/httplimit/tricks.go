@@ -1,6 +1,9 @@
 package httplimit
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // maxDecodings bounds how often a path is percent-decoded in search of hidden tricks.
 // Legitimate clients do not encode so often.
@@ -96,21 +99,28 @@ func dotSegment(path string, i int) bool {
 	return rest == "" || rest[0] == '/' || rest[0] == ';'
 }
 
-// overlong reports whether text begins with a character in more UTF-8 bytes than it
-// needs, such as 0xC0 0xAE for a dot. Valid text never has such bytes.
+// overlong reports whether a lenient decoder may read an ASCII character where text begins: in more
+// bytes of UTF-8 than it needs, such as 0xC0 0xAE or 0xE0 0x80 0xAE for a dot, or with a dot or a slash in place
+// of the last of two, which some decoders do not look at. Valid text never has such bytes. Names in
+// Latin-1 have others, such as 0xFC.
 func overlong(text string) bool {
-	switch c := text[0]; {
-	case c <= 0xc1:
-		return true
-	case c == 0xe0:
-		return len(text) > 1 && text[1] >= 0x80 && text[1] < 0xa0
-	case c == 0xf0:
-		return len(text) > 1 && text[1] >= 0x80 && text[1] < 0x90
-	case c >= 0xf8:
-		return true // five-byte and six-byte forms
+	n := bits.LeadingZeros8(^text[0]) // the bytes of the character, as the first one says
+	if n == 2 && text[0] <= 0xc1 {
+		return len(text) > 1 && (continues(text[1]) || text[1] == '.' || text[1] == '/')
 	}
-	return false
+	if n < 3 || len(text) < n || text[0] != byte(0xff<<(8-n)) {
+		return false // it is ASCII only if the first byte has none of its bits
+	}
+	for i := 1; i < n; i++ {
+		if !continues(text[i]) || i < n-2 && text[i] != 0x80 || i == n-2 && text[i] > 0x81 {
+			return false
+		}
+	}
+	return true
 }
+
+// continues reports whether a byte can follow the first one of a character.
+func continues(c byte) bool { return c&0xc0 == 0x80 }
 
 // decodeOnce decodes %XX, and %uXXXX of ASCII characters, which some servers support.
 func decodeOnce(s string) string {

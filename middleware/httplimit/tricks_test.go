@@ -23,7 +23,7 @@ func TestTricksOfPathsAreRefused(t *testing.T) {
 		"encoded slashes":       {"/x/..%2flogin", "/x/..%2Flogin", "/x%2f..%2flogin", "/x%2f%2e%2e%2flogin", "/x%2f..;%2flogin", "/x%2f.%2flogin"},
 		"doubled slashes":       {"/x//..//login", "//..//login", "/x/..//login", "/x//.//login"},
 		"control characters":    {"/login%00", "/login%00.css", "/x%00/../login", "/login%2500", "/login%0a", "/x%0d%0a", "/login%7f", "/login%09"},
-		"overlong characters":   {"/x/%c0%ae%c0%ae/login", "/x/..%c0%aflogin", "/x/%c0%2e/login", "/x/%e0%80%ae%e0%80%ae/login", "/x/%f0%80%80%ae/login", "/x/..%c1%9clogin", "/x/%25c0%25ae/login", "/x/%f8%80%80%80%ae/login"},
+		"overlong characters":   {"/x/%c0%ae%c0%ae/login", "/x/..%c0%aflogin", "/x/%c0%2e/login", "/x/%e0%80%ae%e0%80%ae/login", "/x/%f0%80%80%ae/login", "/x/..%c1%9clogin", "/x/%25c0%25ae/login", "/x/%f8%80%80%80%ae/login", "/x/%fc%80%80%80%80%ae/login", "/x/%c0%2flogin", "/l%c1%afgin"},
 		"another encoding":      {"/x/%25u002e%25u002e/login", "/x%25u002flogin", "/x/..%25u005clogin"},
 		"blanks after dots":     {"/x/..%20/login", "/x/.%20/login", "/x/..%20%20;a/login"},
 		"fragments":             {"/login#", "/login#x", "/login#%41", "/x#/login", "/#", "/login;a#x", "/x%2F..#"},
@@ -40,7 +40,7 @@ func TestTricksOfPathsAreRefused(t *testing.T) {
 	for _, path := range []string{
 		"/", "/towns/ulm", "/towns/.hidden", "/.well-known/acme-challenge/x", "/..a/b", "/a../b", "/.../b", "/a.css", "/v1.2/x", "/x;a=b/y", "/;",
 		"/100%25", "/100%2525", "/a%20b", "/a+b", "/a%2Fb", "/a%2fb", "/a%2Fb%2Fc/d%2fe", "/a%2Fb;c/d;e", "/a%3Bb", "/a%3Fb=%26", "/tags/c%23", "/what%3F", "/%23", "/a~b", "/a:b@c", "/%E2%82%AC/%C3%A9", "/%e9t%e9",
-		"/%ED%95%9C%EA%B8%80", "/%F0%9F%8C%8A", "/%E0%A4%A8", "/%252", "/%25zz", "/a%25b", "/x/%25u20ac", "/a..%20b/c", "/x/.%20a",
+		"/%ED%95%9C%EA%B8%80", "/%F0%9F%8C%8A", "/%E0%A4%A8", "/M%FCnchen", "/%D8rsted", "/%F8re/x", "/%C1vila", "/VOIL%C0", "/caf%E9/x", "/%FF", "/%E0%82%A0", "/%F8%80%80%80", "/%E0%80", "/%252", "/%25zz", "/a%25b", "/x/%25u20ac", "/a..%20b/c", "/x/.%20a",
 	} {
 		if w := ask(t, h, path); w.Code != http.StatusOK {
 			t.Errorf("%s: got %d, want 200: %s", path, w.Code, w.Body)
