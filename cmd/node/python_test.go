@@ -20,7 +20,7 @@ rules:
 	cmd := exec.CommandContext(t.Context(), "python3", "-B", "-m", "unittest", "-v", "test_weir")
 	cmd.Dir, cmd.Env = "../../examples/python", append(os.Environ(), "WEIR_NODE="+addr)
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Ran 5 tests") {
+	if err != nil || !strings.Contains(string(out), "Ran 6 tests") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

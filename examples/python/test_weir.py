@@ -72,7 +72,24 @@ class Middlewares(unittest.TestCase):
     def test_asgi(self):
         app = weir_asgi.Limit(asgi_app, HOST, int(PORT))
         self.limits(lambda path: ask_asgi(weir_asgi.Limit(asgi_app, HOST, int(PORT)), path))
-        self.assertEqual(ask_asgi(app, "/free\r\nX-Original-Method: POST")[0], 503)
+
+    def test_what_cannot_be_asked(self):
+        """A client cannot make a request pass by what cannot be written into a question, also where no node is."""
+        for port in (int(PORT), 1):
+            for fail_open in (False, True):
+                for path in ("/free\r\nX-Original-Method: POST", "/free\n"):
+                    app = weir_asgi.Limit(asgi_app, HOST, port, fail_open=fail_open)
+                    self.assertEqual(ask_asgi(app, path)[0], 400)
+                for user in ("a\nb", "a\r\nX-Original-Method: POST", "\udcff"):
+                    app = weir_asgi.Limit(asgi_app, HOST, port, fail_open=fail_open, user=lambda scope: user)
+                    self.assertEqual(ask_asgi(app, "/free")[0], 400)
+                    app = weir_wsgi.Limit(wsgi_app, f"{HOST}:{port}", fail_open=fail_open, user=lambda environ: user)
+                    if port != 1:
+                        self.assertEqual(ask_wsgi(app, "/free")[0], 400)
+        app = weir_asgi.Limit(asgi_app, HOST, int(PORT), fail_open=True)
+        for path, status in (("/limited/%0A", 400), ("/free\x01", 400), ("/caf\xe9", 200), ("/" + "x" * 30000, 431)):
+            self.assertEqual(ask_asgi(app, path)[0], status, path)
+            app = weir_asgi.Limit(asgi_app, HOST, int(PORT), fail_open=True)
 
     def test_connections_are_used_again(self):
         async def several():

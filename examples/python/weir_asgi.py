@@ -8,6 +8,7 @@ on, and what it refuses is answered as it says, without the application.
 """
 
 import asyncio
+import urllib.parse
 
 PASSED_ON = (
     b"ratelimit", b"ratelimit-policy", b"x-ratelimit-limit", b"x-ratelimit-remaining", b"x-ratelimit-reset", b"retry-after", b"content-type",
@@ -35,8 +36,13 @@ class Limit:
             await self.app(scope, receive, send)
             return
         try:
-            status, fields, body = await asyncio.wait_for(self.ask(scope), self.timeout)
-        except (OSError, ValueError, EOFError, asyncio.TimeoutError):
+            question = self.question(scope)
+        except ValueError:  # its client must not be able to have it pass uncounted
+            question, status, fields, body = None, 400, [], b"the request cannot be counted against its limits\n"
+        try:
+            if question:
+                status, fields, body = await asyncio.wait_for(self.ask(question), self.timeout)
+        except (OSError, ValueError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError):
             status, fields, body = (200 if self.fail_open else 503), [], b"the limits cannot be looked up\n"
         if status == 200:
             kept = [f for f in fields if f[0] != b"content-type"]
@@ -54,19 +60,22 @@ class Limit:
             await send({"type": "http.response.start", "status": status, "headers": fields})
             await send({"type": "http.response.body", "body": body})
 
-    async def ask(self, scope):
-        """Returns the node's status, the fields to pass on, and its body."""
+    def question(self, scope):
+        """Returns what the node is asked about a request, or raises ValueError for one that cannot be written."""
         name = self.user(scope) if self.user else None
         fields = {
             b"Host": self.host.encode(),
-            b"X-Original-URI": scope.get("raw_path") or scope["path"].encode(),
+            b"X-Original-URI": scope.get("raw_path") or urllib.parse.quote(scope["path"]).encode(),
             b"X-Original-Method": scope.get("method", "GET").encode(),
             b"X-Forwarded-For": (scope.get("client") or ("",))[0].encode(),
             b"X-Weir-User": (name or "").encode(),
         }
         if any(c in v for v in fields.values() for c in b"\r\n"):
             raise ValueError("a line break in a field")
-        request = b"GET /v1/auth HTTP/1.1\r\n" + b"".join(b"%s: %s\r\n" % f for f in fields.items()) + b"\r\n"
+        return b"GET /v1/auth HTTP/1.1\r\n" + b"".join(b"%s: %s\r\n" % f for f in fields.items()) + b"\r\n"
+
+    async def ask(self, request):
+        """Returns the node's status, the fields to pass on, and its body."""
         while self.idle:
             try:  # a connection that was used before may have been closed
                 return await self.once(self.idle.pop(), request)

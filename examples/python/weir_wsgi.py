@@ -34,6 +34,8 @@ class Limit:
     def __call__(self, environ, start_response):
         try:
             status, reason, fields, body = self.ask(environ)
+        except ValueError:  # a field that cannot be written: its client must not be able to have it pass uncounted
+            status, reason, fields, body = 400, "Bad Request", [], b"the request cannot be counted against its limits\n"
         except (OSError, http.client.HTTPException):
             status, reason, fields, body = 503, "Service Unavailable", [], b"the limits cannot be looked up\n"
             if self.fail_open:
@@ -58,7 +60,7 @@ class Limit:
         }
         name = self.user(environ) if self.user else None
         if name:
-            headers["X-Weir-User"] = name
+            headers["X-Weir-User"] = name.encode()
         again = getattr(self.local, "connection", None) is not None
         while True:  # a connection that was used before may have been closed
             if getattr(self.local, "connection", None) is None:
@@ -68,7 +70,7 @@ class Limit:
                 answer = self.local.connection.getresponse()
                 body = answer.read()
                 break
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 self.local.connection.close()
                 self.local.connection = None
                 if not again or not isinstance(error, (ConnectionError, http.client.RemoteDisconnected)):
