@@ -27,7 +27,7 @@ func newFront(s *service, ready func() error, o *Options) *front {
 	}
 	f.site = newSite(routes, o.Observer, s.guard)
 	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
-	f.site.tracer = o.Tracer
+	f.site.tracer, f.site.stopping = o.Tracer, o.Stopping
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
 }

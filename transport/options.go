@@ -156,6 +156,10 @@ type Options struct {
 	// called for each request of /readyz. During Shutdown the server is not ready,
 	// whatever Ready returns.
 	Ready func() error
+	// Stopping reports whether the node will stop soon; default never. HTTP answers then say that their
+	// connection closes, so that clients connect to another node before it does. It is called for
+	// each request.
+	Stopping func() bool
 	// Warnings returns the reasons why a ready node does not decide as its rules say; default
 	// nil: there are none. Each is a line in the answer of /readyz.
 	Warnings func() []string

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -78,6 +79,9 @@ func serveAuth(access Access, auth http.Handler) http.HandlerFunc {
 			err = by.may(ActionCheck)
 		}
 		if err != nil {
+			if seen, ok := w.(*statusWriter); ok {
+				seen.instead, _ = fields.DeniedAs(r.URL.RawQuery)
+			}
 			writeError(w, err)
 			return
 		}

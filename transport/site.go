@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/spelling"
 )
@@ -17,11 +18,12 @@ import (
 // site is what one HTTP listener serves. It is safe for concurrent use.
 type site struct {
 	routes   map[string]route
-	paths    []string // of routes, sorted
-	observer Observer // may be nil
-	tracer   Tracer   // nil: no request is traced
-	flag     string   // of the node program for its address, for errors; "" if there is none
-	hosts    *hosts   // by which it may be addressed; nil: any
+	paths    []string    // of routes, sorted
+	observer Observer    // may be nil
+	tracer   Tracer      // nil: no request is traced
+	flag     string      // of the node program for its address, for errors; "" if there is none
+	stopping func() bool // nil: never
+	hosts    *hosts      // by which it may be addressed; nil: any
 	// browsers limits hosts to requests that a browser may have sent. Open routes are
 	// exempt.
 	browsers bool
@@ -73,6 +75,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		begin = time.Now()
 	}
 	name := "other" // so that clients cannot create names
+	if s.stopping != nil && s.stopping() {
+		w.Header().Set("Connection", "close")
+	}
 	seen := &statusWriter{ResponseWriter: w, status: http.StatusOK, body: body{ReadCloser: r.Body}}
 	r.Body = &seen.body
 	defer func() { r.Body = seen.body.ReadCloser }() // the server looks at it again
@@ -202,6 +207,8 @@ type statusWriter struct {
 	begun  bool
 	body   body // of the request
 
+	instead int // the status that a web proxy wants for refusals; 0: the refusal's own
+
 	// For the audit.
 	why, subject string
 	refusedParts int  // checks of a batch that were refused
@@ -210,6 +217,10 @@ type statusWriter struct {
 
 // WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
+	if w.instead != 0 {
+		w.Header().Set(fields.InsteadOf, strconv.Itoa(status))
+		status = w.instead
+	}
 	w.status, w.begun = status, true
 	if status >= http.StatusBadRequest && w.body.unread() {
 		// Otherwise the server would read from the body first, and answer then.

@@ -42,6 +42,7 @@ http {
       auth_request_set $weir_ratelimit $upstream_http_ratelimit;
       auth_request_set $weir_policy $upstream_http_ratelimit_policy;
       auth_request_set $weir_retry $upstream_http_retry_after;
+      auth_request_set $weir_status $upstream_http_x_weir_status;
       add_header RateLimit $weir_ratelimit always;
       add_header RateLimit-Policy $weir_policy always;
       error_page 403 = @weir_denied;
@@ -53,6 +54,7 @@ http {
     location = /_weir_lua {
       internal;
       proxy_pass http://weir/v1/auth;
+      proxy_pass_request_headers off;
       proxy_pass_request_body off;
       proxy_set_header Content-Length "";
       proxy_set_header X-Original-URI $request_uri;
@@ -80,8 +82,9 @@ frontend clients
   http-request set-var(txn.weir_node) str(NODE)
   http-request lua.weir
   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
+  http-request return status 503 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 503 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
-  http-request return status 503 if { var(txn.weir) -m str failed }
+  http-request return status 503 unless { var(txn.weir) -m str allowed }
   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
   default_backend app
 backend app
@@ -98,6 +101,7 @@ frontend clients
   bind 127.0.0.1:PORT
   filter spoe engine weir config DEPLOY/haproxy/weir-spoe.conf
   http-request return status 400 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 400 }
+  http-request return status 503 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 503 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied }
   http-request return status 503 unless { var(txn.weir.result) -m str allowed }
   http-response set-header RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.ratelimit) -m found }
@@ -115,9 +119,14 @@ const caddyConfig = `
   auto_https off
   storage file_system DIR
 }
-http://127.0.0.1:PORT {
+http://:PORT {
+  bind 127.0.0.1
   forward_auth NODE {
-    uri /v1/auth
+    uri /v1/auth?
+    header_up -Authorization
+    lb_policy first
+    lb_try_duration 1s
+    fail_duration 10s
   }
   reverse_proxy APP
 }
@@ -153,10 +162,10 @@ ProxyPass / http://APP/
 `
 
 // apacheHook returns a copy of the shipped file that Apache can read, which is another user
-// where root runs the test.
-func apacheHook(t *testing.T) string {
+// where root runs the test, with another text in place of one.
+func apacheHook(t *testing.T, old, text string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../deploy/apache/weir.lua")
+	file, err := os.ReadFile("../../deploy/apache/weir.lua")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +175,7 @@ func apacheHook(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "weir.lua")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(name, text, 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(name, []byte(strings.Replace(string(file), old, text, 1)), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -257,7 +266,7 @@ func TestProxies(t *testing.T) {
 		return []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s", "malloc,16m", "-a", "127.0.0.1:PORT", "-f", file}
 	}))[0]
 
-	apache := strings.Fields(proxied(t, all[1].http, upstream, strings.Replace(apacheConfig, "HOOK", apacheHook(t), 1), func(file string) []string {
+	apache := strings.Fields(proxied(t, all[1].http, upstream, strings.Replace(apacheConfig, "HOOK", apacheHook(t, "", ""), 1), func(file string) []string {
 		return []string{"apache2", "-X", "-f", file}
 	}))[0]
 

@@ -24,7 +24,8 @@ function check(r)
       ["X-Forwarded-For"] = r.useragent_ip,
     },
   }
-  if status ~= 200 and status ~= 429 and status ~= 400 and status ~= 431 then
+  local denied = status == 429 or status == 400 or status == 431 or status == 503 and fields["ratelimit"]
+  if status ~= 200 and not denied then
     r:err("weir: the node answers " .. tostring(status))
     return 503
   end

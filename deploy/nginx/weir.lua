@@ -1,5 +1,5 @@
 -- Asks a node of Weir about a request, with nginx's Lua module. It needs the location
--- /_weir_lua, which is /_weir of weir.conf without "?deny=403":
+-- /_weir_lua, which is /_weir of weir.conf without "?deny=403"; proxy_pass_request_headers off belongs to it:
 --
 --   access_by_lua_block { require("weir").check() }
 --

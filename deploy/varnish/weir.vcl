@@ -6,7 +6,24 @@
 #
 # The node runs with --auth-proxy and the address of Varnish. A request goes to the node
 # first. If it may pass, it is begun again, and goes the way that your subroutines say, also
-# to the cache. A denial, and 503 while no node answers, reach the client as they are.
+# to the cache. A denial, and 503 while no node answers, reach the client as they are. To let
+# requests pass while no node answers, write after the include:
+#
+#   sub vcl_backend_error { set beresp.http.X-Weir-Open = "yes"; }
+#
+# Several nodes, of which the first that is healthy is asked (with "import directors;" at the top):
+#
+#   probe ready { .url = "/readyz"; .interval = 1s; }
+#   backend weir { .host = "10.0.0.1"; .port = "8080"; .probe = ready; .connect_timeout = 1s; }
+#   backend weir2 { .host = "10.0.0.2"; .port = "8080"; .probe = ready; .connect_timeout = 1s; }
+#   sub vcl_init {
+#     new nodes = directors.fallback();
+#     nodes.add_backend(weir);
+#     nodes.add_backend(weir2);
+#   }
+#   include "/etc/varnish/weir.vcl";
+#   sub vcl_backend_fetch { if (bereq.backend == weir) { set bereq.backend = nodes.backend(); } }
+#
 # Bodies of requests are kept meanwhile, so they have at most 1 MB: longer ones are refused
 # (413, and the connection closes).
 
@@ -22,6 +39,12 @@ sub vcl_recv {
     set req.http.X-Weir-Uri = req.url;
     set req.http.X-Weir-Method = req.method;
     set req.http.X-Weir-Address = client.ip;
+    # Varnish makes a failure of an answer to a Range that it cannot read.
+    unset req.http.X-Weir-Range;
+    if (req.http.Range) {
+      set req.http.X-Weir-Range = req.http.Range;
+      unset req.http.Range;
+    }
     unset req.http.X-Weir-Limits;
     unset req.http.X-Weir-Policy;
     set req.url = "/v1/auth";
@@ -31,6 +54,10 @@ sub vcl_recv {
   if (req.http.X-Weir == "passed" && req.http.X-Weir-Uri) {
     set req.url = req.http.X-Weir-Uri;
     set req.method = req.http.X-Weir-Method;
+    if (req.http.X-Weir-Range) {
+      set req.http.Range = req.http.X-Weir-Range;
+    }
+    unset req.http.X-Weir-Range;
     unset req.http.X-Weir-Uri;
     unset req.http.X-Weir-Method;
     unset req.http.X-Weir-Address;
@@ -51,13 +78,14 @@ sub vcl_backend_fetch {
   unset bereq.http.X-Weir-Uri;
   unset bereq.http.X-Weir-Method;
   unset bereq.http.X-Weir-Address;
+  unset bereq.http.X-Weir-Range;
   unset bereq.http.X-Weir-Limits;
   unset bereq.http.X-Weir-Policy;
 }
 
 sub vcl_deliver {
   if (req.http.X-Weir == "ask") {
-    if (resp.status != 200) {
+    if (resp.status != 200 && !resp.http.X-Weir-Open) {
       return (deliver);
     }
     set req.http.X-Weir = "passed";
@@ -65,6 +93,7 @@ sub vcl_deliver {
     set req.http.X-Weir-Policy = resp.http.RateLimit-Policy;
     return (restart);
   }
+  unset resp.http.X-Weir-Open;
   if (req.http.X-Weir-Limits) {
     set resp.http.RateLimit = req.http.X-Weir-Limits;
     set resp.http.RateLimit-Policy = req.http.X-Weir-Policy;

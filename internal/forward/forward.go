@@ -5,6 +5,7 @@
 package forward
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/httplimit"
 )
@@ -46,10 +48,6 @@ const (
 	defaultAddress = "X-Forwarded-For"
 )
 
-// statusQuery is the query parameter that names the status for a denial, since some proxies
-// pass only some statuses on: nginx 401 and 403.
-const statusQuery = "deny"
-
 // handler answers sub-requests.
 type handler struct {
 	options Options
@@ -72,7 +70,9 @@ func New(o Options) (http.Handler, error) {
 			*f.field = f.def
 		}
 	}
-	options := []httplimit.Option{httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)}
+	options := []httplimit.Option{
+		httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit),
+	}
 	if !strings.EqualFold(o.Address, defaultAddress) {
 		options = append(options, httplimit.AddressField(o.Address))
 	}
@@ -94,20 +94,21 @@ func New(o Options) (http.Handler, error) {
 
 // ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.believed(r.RemoteAddr) {
-		http.Error(w, "this address is none of the proxies that may ask here: see --auth-proxy", http.StatusForbidden)
+	status, err := front.DeniedAs(r.URL.RawQuery)
+	to := &answer{w, status}
+	if !h.options.Believes(r.RemoteAddr) {
+		http.Error(to, "this address is none of the proxies that may ask here: see --auth-proxy", http.StatusForbidden)
 		return
 	}
-	status, err := denial(r.URL.RawQuery)
-	var inner *http.Request
-	if err == nil {
-		inner, err = h.original(r)
+	inner, unreadable := h.original(r)
+	if err != nil && unreadable == nil && inner.URL.RawQuery == r.URL.RawQuery {
+		err = nil // the proxy has left the client's query at its own address: it says nothing
 	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if err = cmp.Or(unreadable, err); err != nil {
+		http.Error(to, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if h.limit.Check(&answer{w, status}, inner) {
+	if h.limit.Check(to, inner) {
 		w.WriteHeader(http.StatusOK)
 	}
 }
@@ -118,43 +119,23 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) bool {
 	case errors.Is(err, limiter.ErrForbidden):
 		http.Error(w, err.Error(), http.StatusForbidden)
 	case errors.Is(err, limiter.ErrInvalid):
-		http.Error(w, "the request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it", http.StatusBadRequest)
+		// Without the name of a rule, which is not for the client.
+		http.Error(w, fmt.Sprintf("the request cannot be counted against its limits: its path, its user or its group is not valid "+
+			"or longer than %d bytes, or something is missing from it", limiter.MaxFieldBytes), http.StatusBadRequest)
 	default:
 		http.Error(w, "the limits cannot be looked up now, and without them nothing is let through", http.StatusServiceUnavailable)
 	}
 	return false
 }
 
-// believed reports whether an address is that of a listed proxy.
-func (h *handler) believed(remote string) bool {
+// Believes reports whether an address, with its port, is that of a listed proxy.
+func (o *Options) Believes(remote string) bool {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return false
 	}
 	addr := at.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(h.options.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
-// denial returns the status for denials that a query asks for, 0 if it asks for none.
-func denial(query string) (int, error) {
-	q, err := url.ParseQuery(query)
-	if err != nil {
-		return 0, errors.New("the query cannot be read: give /v1/auth or /v1/auth?deny=403")
-	}
-	for name := range q {
-		if name != statusQuery {
-			return 0, fmt.Errorf("there is no parameter %.40q: give /v1/auth or /v1/auth?deny=403", name)
-		}
-	}
-	text := q.Get(statusQuery)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 400 || n > 499 {
-		return 0, fmt.Errorf("deny is %.40q: give a status from 400 to 499", text)
-	}
-	return n, nil
+	return slices.ContainsFunc(o.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // original returns the request that the proxy asks about.
@@ -185,6 +166,7 @@ type answer struct {
 // WriteHeader implements [http.ResponseWriter].
 func (a *answer) WriteHeader(status int) {
 	if a.status != 0 {
+		a.Header().Set(front.InsteadOf, strconv.Itoa(status))
 		status = a.status
 	}
 	a.ResponseWriter.WriteHeader(status)

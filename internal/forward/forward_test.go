@@ -105,6 +105,53 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// With a status for refusals every refusal has it, and a field has the one in whose place it is. Else nginx would
+// make 500 of it, which may pass.
+func TestDeny(t *testing.T) {
+	h := start(t, nil)
+	ok := []string{"X-Original-URI: /a", "X-Original-Method: POST"}
+	for what, c := range map[string]struct {
+		from   string
+		fields []string
+		want   string
+	}{
+		"a stranger":      {"192.0.2.9", ok, "403"},
+		"no URI":          {"10.0.0.1", ok[1:], "400"},
+		"a bad escape":    {"10.0.0.1", []string{"X-Original-URI: /a#%zz", "X-Original-Method: POST"}, "400"},
+		"an empty URI":    {"10.0.0.1", []string{"X-Original-URI: ", "X-Original-Method: POST"}, "400"},
+		"dot segments":    {"10.0.0.1", []string{"X-Original-URI: /a/../a", "X-Original-Method: POST"}, "400"},
+		"a long path":     {"10.0.0.1", []string{"X-Original-URI: /" + strings.Repeat("a", 9000), "X-Original-Method: POST"}, "400"},
+		"an allowed one":  {"10.0.0.1", ok, ""},
+		"one beyond that": {"10.0.0.1", ok, "429"},
+	} {
+		if what == "one beyond that" {
+			ask(h, c.from, "/v1/auth?deny=403", ok...)
+		}
+		w := ask(h, c.from, "/v1/auth?deny=403", c.fields...)
+		if status := map[bool]int{true: 200, false: 403}[c.want == ""]; what != "an allowed one" && (w.Code != status || w.Header().Get("X-Weir-Status") != c.want) {
+			t.Errorf("%s: %d, in place of %q, want %s", what, w.Code, w.Header().Get("X-Weir-Status"), c.want)
+		}
+	}
+}
+
+// A proxy may leave the client's query at the address of the node: it says nothing, but for a status of
+// refusals that is one.
+func TestQueryOfClient(t *testing.T) {
+	h := start(t, nil)
+	for i, query := range []string{"b=c", "%zz", "a;b", "deny=200", "deny=x&deny=403"} {
+		want := 200
+		if i > 0 {
+			want = 429
+		}
+		if w := ask(h, "10.0.0.1", "/v1/auth?"+query, "X-Original-URI: /a?"+query, "X-Original-Method: POST"); w.Code != want {
+			t.Errorf("?%s: %d %s, want %d", query, w.Code, w.Body, want)
+		}
+	}
+	if w := ask(h, "10.0.0.1", "/v1/auth?dony=403", "X-Original-URI: /a?b=c", "X-Original-Method: POST"); w.Code != 400 {
+		t.Errorf("a parameter of the proxy's own that is none: %d", w.Code)
+	}
+}
+
 // The fields can have other names, and name user and group too.
 func TestOtherFields(t *testing.T) {
 	h := start(t, func(o *Options) {

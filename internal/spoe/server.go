@@ -1,6 +1,7 @@
 package spoe
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -37,7 +38,7 @@ const (
 // its own configuration before them.
 const (
 	varResult    = "result"    // allowed, denied or failed
-	varStatus    = "status"    // 429, or 400 for a request that is not valid, if denied
+	varStatus    = "status"    // if denied: 429, 400 for a request that is not valid, 503 by a rule that is closed
 	varRetry     = "retry"     // Retry-After, if denied with 429
 	varRateLimit = "ratelimit" // the field RateLimit
 	varPolicy    = "policy"    // the field RateLimit-Policy
@@ -49,6 +50,8 @@ type Options struct {
 	// Handler answers sub-requests: that of package forward. It is asked with the address and
 	// the TLS of the connection, so it refuses those that are no proxies, or may not check.
 	Handler http.Handler
+	// Admit reports whether an address, with its port, may ask; nil: all may. From others nothing is read.
+	Admit func(remote string) bool
 	// HandshakeFailed, if not nil, is called with the address of each HAProxy whose handshake
 	// of TLS failed, and why.
 	HandshakeFailed func(from, why string)
@@ -133,6 +136,7 @@ func (s *Server) report(from net.Addr, f *fault) {
 type conn struct {
 	net.Conn
 	of    *Server
+	in    *bufio.Reader // of Conn: a frame takes no more than one call of the system
 	buf   []byte
 	state *tls.ConnectionState // nil: no TLS
 }
@@ -167,9 +171,14 @@ func (c *conn) handshake(ctx context.Context) bool {
 
 // serve greets HAProxy, and answers its questions in their order.
 func (c *conn) serve(ctx context.Context) {
+	if admit := c.of.options.Admit; admit != nil && !admit(c.RemoteAddr().String()) {
+		c.of.report(c.RemoteAddr(), &fault{codeInvalid, "the address is none of the proxies that may ask: see --auth-proxy"})
+		return
+	}
 	if !c.handshake(ctx) {
 		return
 	}
+	c.in = bufio.NewReader(c.Conn)
 	err := c.greet()
 	for err == nil {
 		err = c.answer(ctx)
@@ -237,7 +246,8 @@ func (c *conn) answer(ctx context.Context) error {
 	case h.kind == typeDisconnect:
 		return &fault{codeNone, "normal"}
 	case h.kind != typeNotify:
-		return nil // of a version to come: HAProxy ignores unknown frames, too
+		// HAProxy sends no other. Whoever does could otherwise have them read for as long as it likes.
+		return &fault{codeInvalid, "a frame of the unknown type " + strconv.Itoa(int(h.kind))}
 	case h.flags&flagFin == 0:
 		return &fault{codeNoFragment, "the agent takes no frame in parts"}
 	}
@@ -316,6 +326,13 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	switch a.status {
 	case 0, http.StatusOK:
 		out.set(varResult, "allowed")
+	case http.StatusServiceUnavailable:
+		if a.fields.Get("RateLimit") == "" {
+			out.set(varResult, "failed")
+			out.set(varBody, strconv.Itoa(a.status))
+			break
+		}
+		fallthrough // a rule has denied it while its counters could not be reached
 	case http.StatusTooManyRequests, http.StatusBadRequest:
 		// A request that is not valid is the client's doing: what lets requests pass while no node
 		// answers must not let it pass.
@@ -336,19 +353,19 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 
 // read reads a frame whose first byte comes within a time.
 func (c *conn) read(first time.Duration) (*reader, header, error) {
-	_ = c.SetReadDeadline(time.Now().Add(first))
+	c.await(1, first)
 	if c.of.conns.Stopping() {
 		return nil, header{}, &fault{codeNone, "the agent ends"}
 	}
 	var length [4]byte
-	if _, err := io.ReadFull(c, length[:1]); err != nil {
+	if _, err := io.ReadFull(c.in, length[:1]); err != nil {
 		if c.of.conns.Stopping() {
 			err = &fault{codeNone, "the agent ends"}
 		}
 		return nil, header{}, err
 	}
-	_ = c.SetReadDeadline(time.Now().Add(c.of.options.within))
-	if _, err := io.ReadFull(c, length[1:]); err != nil {
+	c.await(maxFrame, c.of.options.within) // the whole frame, as far as it is not there
+	if _, err := io.ReadFull(c.in, length[1:]); err != nil {
 		return nil, header{}, err
 	}
 	n := binary.BigEndian.Uint32(length[:])
@@ -362,7 +379,7 @@ func (c *conn) read(first time.Duration) (*reader, header, error) {
 		c.buf = make([]byte, n)
 	}
 	c.buf = c.buf[:n]
-	if _, err := io.ReadFull(c, c.buf); err != nil {
+	if _, err := io.ReadFull(c.in, c.buf); err != nil {
 		return nil, header{}, err
 	}
 	r := &reader{left: c.buf}
@@ -371,6 +388,13 @@ func (c *conn) read(first time.Duration) (*reader, header, error) {
 		return nil, header{}, &fault{codeInvalid, r.err.Error()}
 	}
 	return r, h, nil
+}
+
+// await sets the time in which so many bytes must come, unless they are there.
+func (c *conn) await(n int, within time.Duration) {
+	if c.in.Buffered() < n {
+		_ = c.SetReadDeadline(time.Now().Add(within))
+	}
 }
 
 func (c *conn) write(w writer) error {

@@ -268,6 +268,23 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// From an address that is not listed nothing is read, and one that is ends its connection with the first
+// frame that HAProxy does not send: what it has sent beyond is not worked on.
+func TestUnlisted(t *testing.T) {
+	var log strings.Builder
+	h := dial(t, start(t, func(o *Options) {
+		o.Admit = func(remote string) bool { return !strings.HasPrefix(remote, "127.0.0.1:") }
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	}))
+	_, _ = h.Write(hello("2.0", 16380, false).end()) // it may be closed already
+	if _, head, ok := h.read(); ok {
+		t.Errorf("it is answered: %+v", head)
+	}
+	if !strings.Contains(log.String(), "--auth-proxy") {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
 func TestHealth(t *testing.T) {
 	h := dial(t, start(t, nil))
 	h.send(hello("2.0", 16380, true))
@@ -313,6 +330,8 @@ func TestBadFrames(t *testing.T) {
 		"an unknown type":  {greeted(odd), codeInvalid},
 		"an endless count": {greeted(endless), codeInvalid},
 		"two questions":    {greeted(twice), codeInvalid},
+		"an unknown frame": {greeted(begin(header{kind: 42, flags: flagFin})), codeInvalid},
+		"a second hello":   {greeted(hello("2.0", 16380, false)), codeInvalid},
 		"too short":        {greeted(writer{0, 0, 0, 0, 1, 0}), codeInvalid},
 		"too long":         {greeted(make(writer, maxFrame+5)), codeTooBig},
 	} {

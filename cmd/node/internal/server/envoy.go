@@ -113,7 +113,7 @@ func (s *Server) openEnvoy() (err error) {
 	}
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
-		Ready: s.ready, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
+		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
 		TLS: s.secured.forClients(), Tracer: forRequests(s), Audit: o.Audit, // of handshakes; the service tells of requests
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,

@@ -49,7 +49,7 @@ func (g *gubernatorServer) open(s *Server) error {
 		}
 	}
 	to := transport.Options{
-		Decider: s.node, Ready: s.ready, Audit: s.audit.auditor(), Observer: s.metrics, Logger: c.Log, MaxMessageBytes: gubernator.MaxMessageBytes,
+		Decider: s.node, Ready: s.ready, Stopping: s.stopping.Load, Audit: s.audit.auditor(), Observer: s.metrics, Logger: c.Log, MaxMessageBytes: gubernator.MaxMessageBytes,
 		TLS: s.secured.forClients(), Tracer: forRequests(s), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,

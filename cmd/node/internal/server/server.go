@@ -241,7 +241,7 @@ func (s *Server) open(ctx context.Context) error {
 			Access:             by,
 			Audit:              s.audit.auditor(),
 			Auth:               auth,
-			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
+			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready, Stopping: s.stopping.Load,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
 			Tracer:         forRequests(s),

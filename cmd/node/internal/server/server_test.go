@@ -532,6 +532,11 @@ func TestDrains(t *testing.T) {
 		status, _ := get(t, "http://"+s.HTTPAddr()+"/readyz")
 		return status == http.StatusServiceUnavailable
 	})
+	if out, err := http.Get("http://" + s.HTTPAddr() + "/v1/check?path=/towns&user=eve"); err != nil || out.StatusCode != http.StatusOK || !out.Close {
+		t.Errorf("a client that keeps its connection is not told to connect to another node: %+v, %v", out, err)
+	} else {
+		out.Body.Close()
+	}
 	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health: %v, %v", h, err)
 	}

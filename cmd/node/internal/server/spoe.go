@@ -39,7 +39,8 @@ func (p *spoeServer) open(s *Server) (err error) {
 	}
 	p.server, err = spoe.NewServer(spoe.Options{
 		Handler: transport.NewSite(site).Handler(), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "SPOE", "spoe"),
-		URI: cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
+		Admit: c.Auth.Believes,
+		URI:   cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
 		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group, ID: c.Auth.ID,
 		Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log,
 	})
