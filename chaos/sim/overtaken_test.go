@@ -28,7 +28,7 @@ func TestAPausedOwnerSettles(t *testing.T) {
 		"below the estimate":   {id: 1, cost: 4, counts: 4},
 		"cancelled":            {id: 1, counts: 0},
 		"an id that is over":   {id: 2, cost: 25, counts: 10 + 25},
-		"raised, and not used": {id: 1, cost: 25, amend: limiter.Amend{Extend: true}, counts: 25},
+		"raised, and not used": {id: 1, cost: 35, amend: limiter.Amend{Extend: true}, counts: 35},
 	} {
 		for after, happens := range meanwhile {
 			t.Run(name+", "+after, func(t *testing.T) {
