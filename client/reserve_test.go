@@ -44,7 +44,7 @@ func TestReservations(t *testing.T) {
 	left(100)
 	did(client.Amended{Estimate: 600})(c.Extend(ctx, r))
 	r.Cost = limiter.Units(701)
-	if a, err := c.Extend(ctx, r); err != nil || a.State != limiter.AmendDenied || a.RetryAfter == 0 {
+	if a, err := c.Extend(ctx, r); err != nil || a.State != limiter.AmendDenied || a.RetryAfter != 0 { // it ends before there is room
 		t.Fatalf("%+v, %v", a, err)
 	}
 	r.Cost = limiter.Units(700)

@@ -5,10 +5,13 @@ package limiter
 // If both limits count in the same way, the state is unchanged. Otherwise all that counts under
 // old at now has to be charged to l at now. In that case fresh is true, the state is
 // zero except for its block, and the words are void. charge is the number of units,
-// possibly 0, that the caller must then charge by [State.Charge], after providing
-// zeroed words as [State.Words] requires.
+// possibly 0, that the caller must then charge by [State.Overdraw], which needs no words.
 //
-// A block is kept only if l has blocks, too.
+// It may be more than l admits, and nothing of it is forgotten: the limit may change back. A count
+// that its old limit has at its bound may stand for more, so all of l is used then.
+//
+// A block is kept only if l has blocks, too. Limits on concurrency count what is held, whatever was
+// used: see [CountHeld].
 func (s *State) Adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, fresh bool) {
 	c := s.Open(old)
 	charge, fresh = c.adopt(l, old, words, now)
@@ -34,6 +37,8 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 		switch {
 		case l.shared:
 			l.rescale(old, s, now)
+		case l.p.algorithm == Concurrency:
+			s.A, s.B = min(s.A, l.maxUnits()), 0
 		case l.p.algorithm == LeakyBucket:
 			s.Time, s.A = now, min(s.A, l.most)
 		case l.p.algorithm == SlidingCounter && old.p.algorithm == FixedWindow && s.B > 0:
@@ -42,14 +47,31 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 		return 0, false
 	}
 	used := old.used(s, now)
+	if old.bounded(s, used) {
+		used = max(used, l.cap)
+	}
 	*s = Counts{Until: s.Until}
 	switch l.p.algorithm {
 	case SlidingLog:
-		return min(used, l.limit), true
+		return min(used, MaxLogUnits), true
 	case TokenBucket, LeakyBucket, GCRA:
 		return min(used, l.most), true
 	default:
 		return min(used, l.maxUnits()), true
+	}
+}
+
+// bounded reports whether a state of which so many units count may have forgotten some, since it could hold no more.
+func (l *Limit) bounded(s *Counts, used uint64) bool {
+	switch l.p.algorithm {
+	case SlidingLog:
+		return s.A == MaxLogUnits
+	case TokenBucket, LeakyBucket, GCRA:
+		return used >= l.most
+	case SlidingCounter:
+		return max(s.A, s.B) >= l.maxUnits()
+	default:
+		return used >= l.maxUnits()
 	}
 }
 
@@ -67,10 +89,15 @@ func CountsID(l *Limit) uint64 {
 		return l.paramsID
 	}
 	m := mixer(3).add(l.nameID).add(uint64(p.window))
-	if p.wide {
+	if p.wide && p.algorithm != Concurrency { // slots are what holds have, see CountHeld
 		m = m.text("wide")
 	}
 	return uint64(m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(l.subs)<<16).calendar(&p.calendar))
+}
+
+// SlotsID returns the [CountsID] of a limit on concurrency with the name of a limit.
+func SlotsID(l *Limit) uint64 {
+	return CountsID(&Limit{nameID: l.nameID, p: params{algorithm: Concurrency, window: Span(MaxHold)}})
 }
 
 // keeps reports whether a state of old has the same meaning for l.
@@ -80,6 +107,8 @@ func (l *Limit) keeps(old *Limit) bool {
 	}
 	a, b := l.p.algorithm, old.p.algorithm
 	switch {
+	case a == Concurrency:
+		return b == Concurrency
 	case l.p.wide != old.p.wide: // a count of the one may be too large for the other
 		return false
 	case a == SlidingCounter && b == FixedWindow:

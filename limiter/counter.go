@@ -132,8 +132,7 @@ func (c *Counter) adopt(k *cell, l *Limit, now Tick) {
 	k.words = nil
 	k.state.Roll(l, nil, now)
 	if charge > 0 {
-		k.reserve(now, charge)
-		k.state.Charge(l, k.words, now, charge)
+		k.state.Overdraw(l, nil, now, charge)
 	}
 }
 

@@ -359,8 +359,7 @@ func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest 
 		l.refundSubs(s, words, at, n, known)
 	case SlidingLog:
 		l.refundLog(s, words, now, at, n)
-	case Concurrency:
-		s.A -= min(s.A, n)
+	case Concurrency: // see CountHeld
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n, rest)

@@ -207,7 +207,7 @@ func decode(value string, l *limiter.Limit, now limiter.Tick) (c counter, err er
 		clear(c.words)
 		c.state.Roll(l, c.words, now)
 		if charge > 0 {
-			c.state.Charge(l, c.words, now, charge)
+			c.state.Overdraw(l, c.words, now, charge)
 		}
 	}
 	return c, nil

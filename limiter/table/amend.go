@@ -233,7 +233,7 @@ func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.T
 func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint64) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
-	t.letGo(p, s, c.ID.ID, now)
+	t.letGo(p, s, c.ID.ID)
 	if less := estimate - min(estimate, k.Cost); less > 0 {
 		t.giveBackLast(p, s, c.ID.ID, now, less)
 	}

@@ -39,14 +39,44 @@ func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick
 }
 
 // letGo gives back what the hold of an id holds, before it is settled.
-func (t *Table) letGo(p *partition, holds *slot, id uint64, now limiter.Tick) {
+func (t *Table) letGo(p *partition, holds *slot, id uint64) {
 	words := t.words(holds)
 	for i := range int(holds.state.A) {
 		h := limiter.HoldAt(words, i)
 		if h.ID == id && t.concurrency(p, holds, &h) != nil {
-			t.giveBack(p, holds, i, now, h.Cost)
 			h.Limit = 0
 			h.Put(words, i)
+		}
+	}
+	t.countAllSlots(p, holds)
+}
+
+// countSlots lets a counter of a key, which may lie outside the table, count what holds of the key have charged to it,
+// if its limit is one on concurrency.
+func (t *Table) countSlots(p *partition, s *slot, l *limiter.Limit) {
+	if l.Algorithm() != limiter.Concurrency || p.due == never {
+		return
+	}
+	var none slot
+	holds := &none
+	if at, found := p.slots.find(s.place, s.lo^limiter.NameID(l)^limiter.NameID(t.ids.holds.limit)); found {
+		holds = p.slots.at(at)
+	}
+	limiter.CountHeld(l, &s.state, &holds.state, t.words(holds))
+}
+
+// countAllSlots does so for all counters of the key of some holds.
+func (t *Table) countAllSlots(p *partition, holds *slot) {
+	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
+	i, found := p.slots.findKey(holds.place)
+	for ; found; i++ {
+		s := p.slots.at(i)
+		if s.limit == 0 || s.place != holds.place {
+			return
+		}
+		if l := t.registry.limit(s.limit); l.Algorithm() == limiter.Concurrency && s.lo^limiter.NameID(l) == key {
+			limiter.CountHeld(l, &s.state, &holds.state, t.words(holds))
+			t.expiresAt(p, s.state.EmptyAt(l, nil))
 		}
 	}
 }
@@ -65,10 +95,13 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		p := &t.parts[PartitionOf(k)]
 		s := t.findHolds(p, k)
 		at, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, out.Limit))
-		if s == nil || !found {
+		if s == nil || !found && !slots {
 			continue
 		}
-		of := p.slots.at(at)
+		of := &slot{} // a new one of slots that are held since the limit was on concurrency before
+		if found {
+			of = p.slots.at(at)
+		}
 		if slots {
 			changed = t.slotTimes(now, of, s, out) || changed
 			continue

@@ -278,6 +278,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 			} else {
 				k.fresh.place, k.fresh.lo = place, lo
 				k.crowd = p.slots.crowded(at, maxPerKey, place)
+				t.countSlots(p, &k.fresh, l)
 			}
 			k.used = k.slot().state.Probe(l, k.words, now, out)
 		}

@@ -115,9 +115,12 @@ func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 				if old := t.registry.limit(k.found.limit); !old.Equal(l) {
 					adopted := *k.found
 					k.found, k.words = &adopted, adoptedWords(l, old, &adopted.state, slices.Clone(k.words), now)
+					t.countSlots(p, &adopted, l)
 				}
 			} else {
-				k.crowd = p.slots.crowded(at, maxPerKey, t.order.of(key.Hash.Hi))
+				k.fresh.place, k.fresh.lo = t.order.of(key.Hash.Hi), identity(key, l)
+				k.crowd = p.slots.crowded(at, maxPerKey, k.fresh.place)
+				t.countSlots(p, &k.fresh, l)
 			}
 			out = append(out, k)
 		}
@@ -135,7 +138,6 @@ func adoptedWords(l, old *limiter.Limit, s *limiter.State, words []uint64, now l
 	if charge == 0 {
 		return nil
 	}
-	words = make([]uint64, s.Words(l, now, charge))
-	s.Charge(l, words, now, charge)
-	return words
+	s.Overdraw(l, nil, now, charge)
+	return nil
 }

@@ -104,6 +104,7 @@ func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n
 		less[h.Limit] = left - h.Cost
 		return h, h.Cost > 0 || h.First
 	})
+	t.countAllSlots(p, s)
 }
 
 // maxExtended is how many extensions a partition knows. They are known for the time in which one

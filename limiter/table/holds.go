@@ -97,11 +97,12 @@ func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 			}
 		}
 		t.endID(p, s, &h, now)
-		if !h.Keep || t.concurrency(p, s, &h) != nil {
+		if !h.Keep {
 			t.giveBack(p, s, e.at, e.end, h.Cost)
 		}
 	}
 	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) { return h, !over(&h) })
+	t.countAllSlots(p, s)
 	t.expiresAt(p, s.state.Until)
 }
 
@@ -152,8 +153,8 @@ func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Li
 }
 
 // strip prevents that anything is given back to a counter of a key: it was reset, or its
-// limit counts otherwise from now on. lo is the low half of the key's hash.
-func (t *Table) strip(p *partition, place, lo uint64, l *limiter.Limit) {
+// limit counts otherwise from now on. lo is the low half of the key's hash, id the [limiter.CountsID] of the limit.
+func (t *Table) strip(p *partition, place, lo, id uint64) {
 	if p.due == never { // the partition has no holds
 		return
 	}
@@ -161,7 +162,7 @@ func (t *Table) strip(p *partition, place, lo uint64, l *limiter.Limit) {
 	if !found {
 		return
 	}
-	s, id := p.slots.at(i), limiter.CountsID(l)
+	s := p.slots.at(i)
 	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
 		if h.Limit == id {
 			h.Limit = 0

@@ -257,6 +257,8 @@ func (t *Table) look(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
 			n++
 			begin(out, k, i, l)
 			var none slot
+			none.place, none.lo = place, identity(k, l)
+			t.countSlots(p, &none, l)
 			s, words := &none, []uint64(nil)
 			if at, found := p.slots.find(place, identity(k, l)); found && t.adopt(p, p.slots.at(at), l, k.Rule, now) {
 				s = p.slots.at(at)
@@ -349,7 +351,7 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	}
 	t.removeID(p, pos)
 	if s := t.findHolds(p, k); s != nil {
-		t.letGo(p, s, c.ID.ID, now)
+		t.letGo(p, s, c.ID.ID)
 		charged &^= t.giveBackAll(p, s, k, c.ID.ID, now)
 		t.dropHold(p, s, c.ID.ID)
 	}

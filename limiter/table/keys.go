@@ -51,7 +51,9 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 		if p.void == nil {
 			p.void = new(void)
 		}
-		t.strip(p, s.place, k.Hash.Lo, t.registry.limit(s.limit))
+		l := t.registry.limit(s.limit)
+		t.strip(p, s.place, k.Hash.Lo, limiter.CountsID(l))
+		t.strip(p, s.place, k.Hash.Lo, limiter.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), p.clock+1)
 		return false
 	})

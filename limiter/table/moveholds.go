@@ -240,5 +240,6 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 		t.dropHold(p, s, c.ID.ID)
 		t.removeID(p, pos)
 	}
+	t.countAllSlots(p, s)
 	return true
 }

@@ -275,7 +275,9 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	}
 	if limiter.CountsID(l) != limiter.CountsID(old) {
 		t.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
-		t.strip(p, s.place, s.lo^limiter.NameID(old), old)
+		if old.Algorithm() != limiter.Concurrency { // what is held is held still when the limit changes back
+			t.strip(p, s.place, s.lo^limiter.NameID(old), limiter.CountsID(old))
+		}
 	}
 	charge, fresh := s.state.Adopt(l, old, t.words(s), now)
 	if fresh {
@@ -285,9 +287,10 @@ func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rul
 	if fresh {
 		s.state.Roll(l, nil, now)
 		if charge > 0 {
-			s.state.Charge(l, nil, now, charge) // at one instant, which needs no words
+			s.state.Overdraw(l, nil, now, charge)
 		}
 	}
+	t.countSlots(p, s, l)
 	t.expiresAt(p, 0) // it may recover sooner than before
 	return true
 }

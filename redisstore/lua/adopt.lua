@@ -1,8 +1,12 @@
 -- A state that was made by another limit of the same name becomes one of this:
 -- where both count alike it stays as it is, otherwise all that counts now is
--- charged to this limit now. Nothing more is admitted than the larger of the two
+-- charged to this limit now, also beyond it, and what may be more than its count says is
+-- all of this limit. Nothing more is admitted than the larger of the two
 -- would have left. The result is stored even by a peek, since what is converted
 -- later would count for longer.
+--
+-- What holds have of a limit on concurrency is held still when the limit changes back: an entry of the key has
+-- the name of the counter that they charged, see concurrency.lua.
 --
 -- Where a charge is worth something else from now on, receipts from before are void from
 -- now on. The limit may change back, and what they name may be forgotten by then. An
@@ -42,7 +46,7 @@ end
 -- alike tells whether a state of the parameters old means the same to p.
 local function alike(p, old)
   local f = p[1]
-  if p.most ~= old.most then
+  if p.most ~= old.most and f ~= 8 then
     return false -- a count of the one may be too large for the other
   elseif f == 2 and old[1] == 1 then
     return p[3] == old[3] and old[8] == 0
@@ -113,6 +117,13 @@ adopt = function(s, v)
   local counts, f = s.f.used(s), p[1]
   local empties = emptyAt(s)
   local over = empties <= now
+  if old[1] == 8 and f ~= 8 and s.name then
+    leaveSlots(s)
+  end
+  local full = old[1] == 3 and LOG or (old[1] == 5 or old[1] == 6) and mostOf(old) or old.most or MOST
+  if (old[1] == 2 and (s.a > s.b and s.a or s.b) or counts) >= full and counts < p[4] then
+    counts = p[4]
+  end
   local counted = worth(s.k, old, sub(v, 1, close))
   if not over and worth(s.k, p, s.text) ~= counted then
     leave(s, counted, empties)
@@ -135,6 +146,9 @@ adopt = function(s, v)
     else
       s.f.load(s) -- by its own window
     end
+    if f == 8 and s.name and p.most ~= old.most then
+      recount(s)
+    end
     return s
   end
   s.t, s.a, s.b, s.n, s.baseHigh, s.lastHigh = 0, 0, 0, nil, nil, nil
@@ -142,9 +156,11 @@ adopt = function(s, v)
   if f == 8 or old[1] == 8 then
     counts = 0 -- what is held is no use, and no use is held
   end
-  local most = f == 3 and p[2] or (f == 5 or f == 6) and mostOf(p) or p.most or MOST
+  local most = f == 3 and LOG or (f == 5 or f == 6) and mostOf(p) or p.most or MOST
   counts = counts < most and counts or most
-  if counts > 0 and not over then
+  if counts > 0 and not over and f == 3 then
+    grow(s, counts, counts > p[2] and counts or p[2])
+  elseif counts > 0 and not over then
     s.f.charge(s, counts)
   end
   return s

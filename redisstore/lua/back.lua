@@ -4,6 +4,8 @@
 -- the n units count, even if the count is at its bound.
 local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
 local refund = {}
+local recount, leaveSlots -- see concurrency.lua
+local recounted = {} -- by the names of counters on concurrency: whether they were counted anew
 
 -- ahead returns for how long the level of a bucket leaks from an instant on, as far as a level goes: what
 -- is known of the last charge is up to a grain too early.
@@ -154,5 +156,9 @@ refund[6] = function(s, at, n, rest)
 end
 
 refund[8] = function(s, _, n)
-  s.a = s.a - (n < s.a and n or s.a)
+  if full(s, s.a) and not recounted[s.k] then
+    recount(s) -- the open holds, of which this is none any more
+  elseif not recounted[s.k] then
+    s.a = s.a - (n < s.a and n or s.a)
+  end
 end

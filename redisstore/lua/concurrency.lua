@@ -2,6 +2,9 @@
 -- name the counter by. It is a new one for each counter that begins, also after a reset, so what
 -- a hold gives back later is of the counter that it charged. b is what this check charges: no
 -- unit unless the check is held. The instants are those of the holds, in the set of the key.
+--
+-- A limit that was one on concurrency before, and is again, goes on with the counter that it had: what is
+-- held of that is held still.
 
 -- holding calls f for the parts of open holds that charged a counter, from the first end on, or from the last
 -- one back, until f returns true.
@@ -28,10 +31,40 @@ local function holding(s, back, f)
   end
 end
 
+-- recount lets a counter count what open holds have charged to it.
+recount = function(s)
+  local most = s.p.most or MOST
+  s.a, recounted[s.k] = 0, true
+  holding(s, false, function(part)
+    s.a = s.a + part.cost
+  end)
+  s.a = s.a < most and s.a or most
+end
+
+-- leaveSlots notes the name of a counter whose limit becomes another one, for as long as holds of the key are open.
+leaveSlots = function(s)
+  local tag, name = string.match(s.k, '^([^}]*})(.*)$')
+  local left, open = call('PTTL', tag .. '!left'), call('PTTL', tag .. '!holds')
+  call('HSET', tag .. '!left', '=' .. name, s.name .. whole(now))
+  call('PEXPIRE', tag .. '!left', '' .. (left > open and left or open))
+end
+
+-- resume takes up the counter that was left, unless the key was reset since.
+local function resume(s)
+  local tag, name = string.match(s.k, '^([^}]*})(.*)$')
+  local was = call('HGET', tag .. '!left', '=' .. name)
+  if was and tonumber(sub(was, 13)) >= tonumber(call('GET', tag .. '!reset') or 0) then
+    s.name = sub(was, 1, 12)
+    recount(s)
+  end
+end
+
 F[8] = {
   load = function(s, v, i)
     if v then
       s.u, s.a, s.name = unpack(s.p.most and '<I7I7c12' or '<I7I4c12', v, i)
+    elseif held[s.k] and not s.name then
+      resume(s)
     end
     if not held[s.k] then
       s.a = 0
