@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -335,4 +336,67 @@ func TestHostileRequests(t *testing.T) {
 func othersPath(what string) bool {
 	end, ok := strings.CutPrefix(what, `path "`)
 	return ok && strings.IndexByte("/?;", end[0]) < 0 // Caddy passes "#" on as a part of the name
+}
+
+// Of several nodes Caddy and Varnish leave out one that is dead, as docs/proxies.md and the file for Varnish say.
+func TestDeadNodeIsLeftOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs the proxies")
+	}
+	app, _ := countingApp(t)
+	rules := write(t, hostileRules)
+	_, plain, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1")
+	_, caddys, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method")
+	dead := freePorts(t, 1)[0]
+	_, port, err := net.SplitHostPort(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const probe = `.port = "NODE_AT"; .probe = ready; .connect_timeout = 1s; }`
+	for _, c := range []struct{ way, node, old, text string }{
+		{"Caddy", caddys, "forward_auth NODE {", "forward_auth " + dead + " NODE {\n    health_uri /readyz\n    health_interval 1s"},
+		{
+			"Varnish", plain, `backend weir { .host = "127.0.0.1"; .port = "NODE_AT"; }`,
+			`import directors; probe ready { .url = "/readyz"; .interval = 1s; }
+			backend weir { .host = "127.0.0.1"; ` + strings.Replace(probe, "NODE_AT", port, 1) + `
+			backend weir2 { .host = "127.0.0.1"; ` + probe + `
+			sub vcl_init { new nodes = directors.fallback(); nodes.add_backend(weir); nodes.add_backend(weir2); }
+			sub vcl_backend_fetch { if (bereq.backend == weir) { set bereq.backend = nodes.backend(); } }`,
+		},
+	} {
+		t.Run(c.way, func(t *testing.T) {
+			ways := proxyWays("", "")
+			way := ways[slices.IndexFunc(ways, func(w proxyWay) bool { return w.name == c.way })]
+			config := strings.Replace(way.config, c.old, c.text, 1)
+			if c.way == "Varnish" { // the subroutine stands behind those of the file
+				before, sub, _ := strings.Cut(config, "sub vcl_backend_fetch")
+				sub, rest, _ := strings.Cut(sub, "\n")
+				config = before + rest + "\nsub vcl_backend_fetch" + sub + "\n"
+			}
+			base := strings.TrimPrefix(strings.Fields(proxied(t, c.node, app, config, func(file string) []string {
+				return strings.Fields(strings.ReplaceAll(strings.Join(way.command, " "), "FILE", file))
+			}))[0], "http://")
+			ask := func(path string) int {
+				t.Helper()
+				out := sendRaw(t, base, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				if out == nil {
+					return 0
+				}
+				return out.StatusCode
+			}
+			for deadline := time.Now().Add(soon); ask("/free") != http.StatusOK; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the node that lives is never asked")
+				}
+			}
+			for range 20 {
+				if status := ask("/free"); status != http.StatusOK {
+					t.Errorf("beside a dead node: %d", status)
+				}
+			}
+			if first, second := ask("/limited"), ask("/limited"); first != http.StatusOK || second != http.StatusTooManyRequests {
+				t.Errorf("beside a dead node a limit answers %d and %d", first, second)
+			}
+		})
+	}
 }
