@@ -106,7 +106,7 @@ func (s *server) at(d time.Duration) limiter.Tick {
 // the node continues to answer.
 func TestBadRequestsOverHTTP(t *testing.T) {
 	s := newServer(t, fixed, func(o *transport.Options) { o.AllowReset, o.AllowRequestLimits = false, false })
-	long := strings.Repeat("u", 257)
+	long := strings.Repeat("u", 8193)
 	attributes := strings.TrimSuffix(strings.Repeat("attr.a%d=&", 17), "&")
 	for i := range 17 {
 		attributes = strings.Replace(attributes, "%d", fmt.Sprint(i), 1)
@@ -128,7 +128,7 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"GET", "/v1/check?cost=9007199254740992", "", "", 400, "out of range"},
 		{"GET", "/v1/check?cost=99999999999999999999", "", "", 400, "must be a whole number"},
 		{"GET", "/v1/check?peek=1", "", "", 400, "must be true or false"},
-		{"GET", "/v1/check?user=" + long, "", "", 400, "at most 256"},
+		{"GET", "/v1/check?user=" + long, "", "", 400, "at most 8192"},
 		{"GET", "/v1/check?rule=nine", "", "", 400, `no rule "nine"`},
 		{"GET", "/v1/check?" + attributes, "", "", 400, "17 attributes; at most 16"},
 		{"POST", "/v1/check", "text/plain", "{}", 415, "Content-Type: application/json"},
@@ -299,7 +299,7 @@ func TestKeysInJSON(t *testing.T) {
 		body + `,"path":"/x"}`:  "comes with a path or a user",
 		body + `,"user":""}`:    "",
 		body + `,"user":"ada"}`: "comes with a path or a user",
-		strings.Replace(body, "7", strings.Repeat("7", 250), 1) + "}": "at most 256",
+		strings.Replace(body, "7", strings.Repeat("7", 250), 1) + "}": "at most 8192",
 	} {
 		got := s.post(t, "/v1/check", body)
 		if ok := got.status == 400 && strings.Contains(got.body, detail); detail != "" && !ok || detail == "" && got.status != 200 {
