@@ -299,7 +299,7 @@ func TestKeysInJSON(t *testing.T) {
 		body + `,"path":"/x"}`:  "comes with a path or a user",
 		body + `,"user":""}`:    "",
 		body + `,"user":"ada"}`: "comes with a path or a user",
-		strings.Replace(body, "7", strings.Repeat("7", 250), 1) + "}": "at most 8192",
+		strings.Replace(body, "7", strings.Repeat("7", 8200), 1) + "}": "at most 8192",
 	} {
 		got := s.post(t, "/v1/check", body)
 		if ok := got.status == 400 && strings.Contains(got.body, detail); detail != "" && !ok || detail == "" && got.status != 200 {
