@@ -36,11 +36,16 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		}
 		return c
 	}
-	between := func() {}
+	between, late := func() {}, func() {}
 	named := 0
 	name := func(dst []byte, _, _ int) []byte {
-		if named++; named == 7 { // the calls that ask named each key twice: those that extend are next
+		switch named++; named {
+		case 7: // the calls that ask named each key twice: those that extend are next
 			between()
+		case 13: // and then those that take back
+			before := named
+			late()
+			named = before
 		}
 		return dst
 	}
@@ -99,4 +104,33 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	left("before their end", 5, 2, 5)
 	now++
 	left("at their end", 7, 4, 7)
+
+	// One that is granted before another is taken back stands: the hold lasts as long as it says.
+	now += limiter.Minute
+	if d := decide(charge(4, 1, time.Minute, 1, 2, 3)); !d.Allowed {
+		t.Fatal("denied")
+	}
+	left("reserved once more", 6, 3, 6)
+	extend = charge(4, 2, 2*time.Minute, 1, 2, 3)
+	between = func() {
+		if d := decide(charge(5, 3, time.Hour, 2)); !d.Allowed {
+			t.Error("the other one is denied")
+		}
+	}
+	granted := false
+	late = func() {
+		plain := func(dst []byte, _, _ int) []byte { return dst }
+		for _, key := range []uint64{1, 3} {
+			a, err := store.Amend(context.Background(), limiter.At(now), charge(4, 2, 30*time.Minute, key), limiter.Amend{Extend: true}, plain)
+			if granted = err == nil && a.State == limiter.AmendDone; !granted {
+				t.Errorf("%+v, %v", a, err)
+			}
+		}
+	}
+	amend("one is granted before it is taken back", limiter.AmendDenied)
+	if !granted {
+		t.Fatalf("premise: %d names were asked for", named)
+	}
+	now += 2 * limiter.Minute // after the ends of the reservation and of the extension that was taken back
+	left("as long as the later one says", 5, 1, 5)
 }

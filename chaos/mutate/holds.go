@@ -49,6 +49,12 @@ func ofHolds() []mutation {
 		{name: "an extension that another owner denies is taken back", pkg: sim, test: "^TestHoldsOverSeveralOwners$", edits: []edit{
 			{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},
 		}},
+		{name: "redis: an extension is only taken back if none came after it", pkg: "./redisstore", test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+			{"redisstore/lua/amend.lua", " and id.hold.over == head[3]", ""},
+		}},
+		{name: "an extension is not taken back of a hold that ends otherwise", pkg: table, test: "^TestTakeBackOfAHoldThatEndsOtherwise$", edits: []edit{
+			{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if false {\n"},
+		}},
 		{name: "an extension is only taken back if none came after it", pkg: table, test: "^TestTakeBack$", edits: []edit{
 			{"limiter/table/extension.go", "		return x.Was, x.WasEnd, ends == x.End\n", "		return x.Was, x.WasEnd, true\n"},
 			{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if (*e)[e.last(c)].told.End < 0 {\n"},

@@ -90,3 +90,28 @@ func TestTakeBackLate(t *testing.T) {
 		}
 	}
 }
+
+// An extension is not taken back once the hold has got another end elsewhere, such as at another owner from
+// which the key came back: by that it lasts, and so do its units.
+func TestTakeBackOfAHoldThatEndsOtherwise(t *testing.T) {
+	tab, rule := New(Config{}), windowRule(t, 100)
+	var d limiter.Decision
+	if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	out, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 15, 2*time.Minute))
+	if out.State != limiter.AmendDone {
+		t.Fatal(out)
+	}
+	if out, _ = tab.Amend(idStart, held1(rule, 1, 1, 20, time.Hour), limiter.Amend{Extend: true}); out.State != limiter.AmendDone {
+		t.Fatal(out)
+	}
+	if tab.TakeBack(idStart+limiter.Second, held1(rule, 1, 1, x.Was, 0), x) {
+		t.Error("it is taken back")
+	}
+	for at, want := range map[limiter.Tick]uint64{limiter.Second: 80, 2 * limiter.Minute: 80, limiter.Hour - 1: 80} {
+		if n := unitsLeft(t, tab, idStart+at, rule, 1); n != want {
+			t.Errorf("after %v %d are left, want %d", at.Duration(), n, want)
+		}
+	}
+}
