@@ -31,6 +31,20 @@ func Read(kind, name string, most int) ([]byte, error) {
 	return data, err
 }
 
+// Writable returns a warning if everyone on the machine may write a file that says what a program
+// does; "" if not, or if the file cannot be looked at.
+func Writable(kind, name string) (warning string) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return ""
+	}
+	if writable, _ := byOthers(info); !writable {
+		return ""
+	}
+	return fmt.Sprintf("%s %s can be written by every user of this machine (mode %04o), who so decides what it says: chmod 644 it",
+		kind, name, info.Mode().Perm())
+}
+
 // ReadSecret reads a file that only the program's user should read or write. It is an
 // error if anyone on the machine may write it: the secret could be anybody's. A warning
 // that is not empty says that others may read it.

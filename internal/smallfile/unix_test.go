@@ -96,3 +96,22 @@ func TestModesOfSecrets(t *testing.T) {
 		t.Errorf("behind links: %q, %v", warning, err)
 	}
 }
+
+// TestWritable: a file that everyone may write is warned of, and no other.
+func TestWritable(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o644: false, 0o664: false, 0o666: true, 0o602: true} {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+		if w := Writable("rules file", name); (w != "") != want {
+			t.Errorf("mode %04o: %q", mode, w)
+		}
+	}
+	if w := Writable("rules file", name+".none"); w != "" {
+		t.Error(w)
+	}
+}

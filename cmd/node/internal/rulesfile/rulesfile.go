@@ -19,6 +19,9 @@ func Read(name string) ([]byte, error) {
 	return smallfile.Read("rules file", name, smallfile.MaxRules)
 }
 
+// Warning says that everyone on the machine may write a rules file; "" if not.
+func Warning(name string) string { return smallfile.Writable("rules file", name) }
+
 // Config is what to follow.
 type Config struct {
 	// Name of the file. It may be a symbolic link, or be reached through links.

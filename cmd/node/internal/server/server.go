@@ -187,6 +187,9 @@ func (s *Server) readRules() (err error) {
 	if c.Rules, err = rulesfile.Read(c.RulesFile); err != nil {
 		return err
 	}
+	if w := rulesfile.Warning(c.RulesFile); w != "" {
+		c.Log.Warn(w)
+	}
 	_, err = rules.Parse(c.RulesFile, c.Rules, rules.Options{Strict: c.StrictRules})
 	return err
 }

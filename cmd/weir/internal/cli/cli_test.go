@@ -218,6 +218,18 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// A file that everyone may write is valid, and warned of.
+func TestValidateWarnsOfTheMode(t *testing.T) {
+	good := file(t, "good.yaml", townRules)
+	if err := os.Chmod(good, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got := person{}.run(t, "validate", good)
+	if got.status != 0 || !strings.Contains(got.err, "can be written by every user of this machine (mode 0666)") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // All problems of a file come at once, with the line they are about where a
 // person watches.
 func TestValidate(t *testing.T) {

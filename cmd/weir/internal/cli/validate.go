@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 )
@@ -54,6 +55,9 @@ func (a *app) validate(names []string, strict bool) error {
 	files, failed := a.loadRules(names)
 	var out bytes.Buffer
 	for _, f := range files {
+		if w := smallfile.Writable("rules file", f.name); w != "" {
+			a.say("%s\n", term.Clean("warning: "+w))
+		}
 		if strict && f.set.Doubtful() {
 			n := a.warnOfRules(f)
 			a.printError(fmt.Errorf("rules file %s is not valid with --strict: %s", f.name, term.Plural(n, "warning")))
