@@ -33,7 +33,7 @@ type hostile struct {
 func join(tb testing.TB, name string, at *weir.Node) *hostile {
 	tb.Helper()
 	h := &hostile{tb: tb, out: map[peer.Instance][]*peer.Frame{}, up: map[peer.Instance]bool{}, ups: map[peer.Instance]int{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is ready at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
