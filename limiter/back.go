@@ -197,8 +197,9 @@ func Affects(l *Limit, c *Counts, now Tick, n uint64) bool {
 	return l.leaks() || l.losesBy(c, now, n) > 0
 }
 
-// NoteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made. With
-// n = 0 it tells them of a level that was lowered otherwise. The counter must have been rolled to now.
+// NoteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with
+// n = 0, before the counter is raised otherwise. (What lowers a level need not be told: the level is lower still
+// before the next charge.) The counter must have been rolled to now.
 func NoteCharge(l *Limit, c *Counts, holds *State, words []uint64, now Tick, n uint64) {
 	i := lastHold(holds, words, CountsID(l))
 	if i < 0 {

@@ -4,7 +4,7 @@ package main
 func ofBacks() []mutation {
 	const (
 		suite, table, redis = "./limiter/limitertest", "./limiter/table", "./redisstore"
-		right, alike        = "^TestHoldsAreRight$", "^TestTableAndRedisDecideAlike$"
+		right, alike        = "^TestBucketsAreRight$", "^TestTableAndRedisDecideAlike$"
 	)
 	return []mutation{
 		{name: "back: a charge tells the holds how low the bucket was", pkg: suite, test: right, edits: []edit{
@@ -15,9 +15,6 @@ func ofBacks() []mutation {
 		}},
 		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
 			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n", ""},
-		}},
-		{name: "back: so does a refund", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/keys.go", "			t.noteCharge(p, s.place, k.Hash.Lo, l, new(s.state.Open(l)), now, 0)\n", ""},
 		}},
 		{name: "back: so does a merger", pkg: table, test: "^TestAMergedLevelRises$", edits: []edit{
 			{"limiter/table/import.go", "	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},

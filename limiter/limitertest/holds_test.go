@@ -24,8 +24,17 @@ type holdTrial struct {
 	story  []string
 	made   []madeCharge
 	done   map[limiter.AmendState]int
-	final  bool // there are no refunds
+	kind   holdKind
 }
+
+// holdKind is what a trial is about.
+type holdKind uint8
+
+const (
+	ofAll     holdKind = iota // all algorithms
+	ofSlots                   // one limit of three is one on concurrency, and there are no refunds
+	ofBuckets                 // buckets, many holds that overlap, and little time at once
+)
 
 // madeCharge is a charge that may be refunded.
 type madeCharge struct {
@@ -37,20 +46,22 @@ type madeCharge struct {
 // A table does what the oracle says, in all numbers of all answers: for checks with and without
 // ids and holds, settlements, extensions, refunds, resets, holds that end, and counters that
 // move to another table or are merged with their own copy.
-func TestHoldsAreRight(t *testing.T) { holdsAreRight(t, 0) }
+func TestHoldsAreRight(t *testing.T) { holdsAreRight(t, ofAll) }
 
 // So it does with limits on concurrency among the others. They have no receipts.
-func TestConcurrencyIsRight(t *testing.T) { holdsAreRight(t, 3) }
+func TestConcurrencyIsRight(t *testing.T) { holdsAreRight(t, ofSlots) }
 
-// holdsAreRight makes one of so many limits one on concurrency.
-func holdsAreRight(t *testing.T, slots int) {
+// And so it does with buckets, which give back what they would have.
+func TestBucketsAreRight(t *testing.T) { holdsAreRight(t, ofBuckets) }
+
+func holdsAreRight(t *testing.T, kind holdKind) {
 	t.Helper()
 	seeds, done := uint64(120), map[limiter.AmendState]int{}
 	if testing.Short() {
 		seeds = 30
 	}
 	for seed := range seeds {
-		h := newHoldTrial(t, SeededChoices(seed), slots, done)
+		h := newHoldTrial(t, SeededChoices(seed), kind, done)
 		h.log("seed %d", seed)
 		if h.run(); t.Failed() {
 			return
@@ -65,7 +76,7 @@ func holdsAreRight(t *testing.T, slots int) {
 	}
 }
 
-// FuzzHolds is both, with choices that the fuzzer makes.
+// FuzzHolds is all of them, with choices that the fuzzer makes.
 func FuzzHolds(f *testing.F) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for i := range 16 {
@@ -77,18 +88,22 @@ func FuzzHolds(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := ByteChoices(b)
-		newHoldTrial(t, c, 3*c.Pick(2), map[limiter.AmendState]int{}).run()
+		newHoldTrial(t, c, holdKind(c.Pick(3)), map[limiter.AmendState]int{}).run()
 	})
 }
 
-func newHoldTrial(t *testing.T, c Choices, slots int, done map[limiter.AmendState]int) *holdTrial {
+func newHoldTrial(t *testing.T, c Choices, kind holdKind, done map[limiter.AmendState]int) *holdTrial {
 	t.Helper()
-	h := &holdTrial{t: t, c: c, table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, final: slots > 0}
+	h := &holdTrial{t: t, c: c, table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, kind: kind}
 	for i := range 2 {
 		rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
 		for j := range 1 + c.Pick(2) {
 			spec := RandomWideSpec(c, limiter.Algorithm(c.Pick(algorithmCount())), fmt.Sprint("l", j), 14*24*time.Hour)
-			if slots > 0 && c.Pick(slots) == 0 {
+			if kind == ofBuckets {
+				spec = RandomSpec(c, pick(c, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA), spec.Name, time.Hour)
+				spec.CountRejected, spec.Block = limiter.CountNone, 0
+			}
+			if kind == ofSlots && c.Pick(3) == 0 {
 				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100), Block: spec.Block}
 			}
 			l, err := limiter.NewLimit(spec)
@@ -128,6 +143,10 @@ func (h *holdTrial) log(format string, args ...any) {
 // pass lets time pass, often up to the end of a hold.
 func (h *holdTrial) pass() {
 	w := limiter.Span(h.rules[0].Limits[0].Window())
+	if h.kind == ofBuckets && h.c.Pick(2) == 0 {
+		h.now += Tick(h.c.Pick(150)) * w / 1000
+		return
+	}
 	switch h.c.Pick(8) {
 	case 0:
 		h.now += Tick(h.c.Pick(2000)) * w / 1000
@@ -163,7 +182,11 @@ func (h *holdTrial) charge() *limiter.Charge {
 		d := time.Duration(1+h.c.Pick(2000)) * w / 1000
 		return min(max(d.Truncate(time.Microsecond), limiter.MinHold), limiter.MaxHold)
 	}
-	c.ID = &limiter.Idempotency{ID: 1 + uint64(h.c.Pick(3))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}
+	ids := 3
+	if h.kind == ofBuckets {
+		ids = 8
+	}
+	c.ID = &limiter.Idempotency{ID: 1 + uint64(h.c.Pick(ids))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}
 	return c
 }
 
@@ -194,12 +217,12 @@ func (h *holdTrial) step() {
 	case 1:
 		h.log("move")
 		h.table = h.moved()
-		h.oracle.moved()
+		h.oracle.moved(h.now)
 	case 2:
 		h.log("merge")
 		h.merge()
 	case 3:
-		if len(h.made) > 0 && !h.final {
+		if len(h.made) > 0 && h.kind != ofSlots {
 			i := h.c.Pick(len(h.made))
 			m := h.made[i]
 			h.table.Refund(h.now, m.c, m.r)

@@ -371,7 +371,8 @@ func (o *holdOracle) refund(now, at Tick, c *limiter.Charge, r limiter.Receipt) 
 }
 
 // moved tells that all counters came from another table.
-func (o *holdOracle) moved() {
+func (o *holdOracle) moved(now Tick) {
+	o.expire(now)
 	o.each(func(h *bucketHistory) { h.moved() })
 }
 

@@ -123,8 +123,8 @@ func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n u
 	return s
 }
 
-// noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made, or of a
-// level that was lowered otherwise, with n = 0. lo is the low half of the key's hash.
+// noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with n = 0,
+// before the counter is raised otherwise. lo is the low half of the key's hash.
 func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *limiter.Counts, now limiter.Tick, n uint64) {
 	if p.due == never || !limiter.Affects(l, c, now, n) { // without holds there is nothing to tell
 		return

@@ -104,7 +104,6 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, now) {
 			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
-			t.noteCharge(p, s.place, k.Hash.Lo, l, new(s.state.Open(l)), now, 0)
 			t.expiresAt(p, 0)
 		}
 		return true

@@ -79,7 +79,7 @@ end
 
 -- What something else has written is dropped, so that its counter begins anew: a value of another type
 -- than the end of its name says, and, in mend, one without the form of its limit.
-local TYPES = {['!holds'] = 'zset', ['!left'] = 'hash'}
+local TYPES = {['!holds'] = 'zset', ['!left'] = 'hash', ['!past'] = 'hash'}
 for _, k in ipairs(KEYS) do
   local type = call('TYPE', k).ok
   if type ~= 'none' and type ~= (TYPES[string.match(k, '}(.*)$')] or 'string') then

@@ -20,6 +20,7 @@ local hold
 if head and type(head[#head]) == 'table' then
   hold = table.remove(head)
 end
+opened = {}
 held = {} -- by the names of counters: whether the key has holds
 local slots = {} -- by the names of counters: the states of limits on concurrency that a check holds
 
@@ -162,12 +163,13 @@ local function stored(k)
   if v == '' then
     return nil
   end
+  local plain = opened[k] and sub(v, 1, 1) == '['
   v = '[' .. sub(v, 2)
   local close = string.find(v, ']', 1, true)
   local text = sub(v, 1, close)
   local p = parse(text)
   return {
-    k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, name = false, found = true, adopted = false
+    k = k, text = text, p = p, f = F[p[1]], t = 0, u = 0, a = 0, b = 0, e = 0, name = false, found = true, adopted = false, plain = plain
   }, v, close + 1
 end
 
@@ -221,6 +223,9 @@ arrive = function(limits)
   for _, g in ipairs(groups) do
     local earliest = call('ZRANGE', g.holds, 0, 0)[1]
     mark(g, earliest ~= nil)
+    for i = g.first, earliest and g.last or 0 do
+      opened[KEYS[i]] = true
+    end
     if earliest and unpack('<I7', earliest) <= now then
       for i = g.first, g.last do
         local s = stored(KEYS[i])

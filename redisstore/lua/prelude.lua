@@ -90,6 +90,7 @@ local F = {false, false, false, false, false, false, false, false}
 local split, strays -- of calendar windows: takes their bounds off; see calendar.lua
 local recall, remember -- ids of charges; see ids.lua
 local held, arrive, room, spent, reserve, extension, sooner -- holds; see holds.lua
+local opened -- keys of counters that had holds as the script began, and were not written since
 local note, kept -- what becomes of what holds have charged; see since.lua
 local adopt -- makes a state of another limit one of this; nil: the script cannot
 local mend -- loads a state, or drops it if it is not readable; nil: the script fails
@@ -123,6 +124,7 @@ local function open(i)
     v = call('GET', s.k)
   end
   if held and v then
+    s.plain = opened[s.k] and sub(v, 1, 1) == '['
     v = '[' .. sub(v, 2)
   end
   if not v then
@@ -155,6 +157,7 @@ end
 local function write(s, at)
   if kept then
     kept(s.k)
+    opened[s.k] = nil
   end
   if at <= now then
     call('DEL', s.k)

@@ -134,8 +134,7 @@ local function losesBy(s, n)
   return n > room and n - room or 0
 end
 
--- note tells the holds of a counter of a charge of n units, before it is made; with 0, of a level that was
--- lowered otherwise.
+-- note tells the holds of a counter of a charge of n units, before it is made; with 0, of the present level.
 note = function(s, n)
   local f = s.p[1]
   local bucket = f == 5 or f == 6
@@ -156,6 +155,9 @@ note = function(s, n)
   local last = p[#p]
   if bucket and last and now > last.from then -- before that nothing leaked
     local t, a = levelOf(s)
+    if s.plain then -- a script that does not know holds charged it: it was empty then, and so without a value
+      t, a = 0, 0
+    end
     if last.lost > 0 then
       local u, b = span(s, last.lost)
       t, a = t + u, a + b
