@@ -14,6 +14,8 @@ const (
 	MaxAttributes = 16
 	// MaxTenantBytes is the greatest length in bytes of the tenant of a request.
 	MaxTenantBytes = 64
+	// MaxCallerBytes is the greatest length in bytes of the caller of a request.
+	MaxCallerBytes = 64
 	// MaxIDBytes is the greatest length in bytes of the id of a request.
 	MaxIDBytes = 64
 )
@@ -82,19 +84,23 @@ type Request struct {
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
 	// sets it from what it knows of the caller; no message of a client has such a field.
 	Tenant string
+	// Caller is the identity that asks. Ids belong to it: a caller neither repeats, settles, extends nor cancels
+	// what another one has charged with the same ID. Empty means that it is not known; then ids
+	// belong to all such callers. Unlike Tenant it separates no counters. At most [MaxCallerBytes]. A server sets it, too.
+	Caller string
 	// Scope, if not nil, restricts the request to some rules. If a rule that matches is not
 	// among them, nothing is counted, and the error wraps [ErrForbidden].
 	Scope Scope
 }
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
-// longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], its id longer than
-// [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL or Hold is out of range.
+// longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], its caller longer than
+// [MaxCallerBytes], its id longer than [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL or Hold is out of range.
 func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
-		len(r.Attributes) == 0 && len(r.Tenant) <= MaxTenantBytes {
+		len(r.Attributes) == 0 && len(r.Tenant) <= MaxTenantBytes && len(r.Caller) <= MaxCallerBytes {
 		if len(r.ID) == 0 && r.IDTTL|r.Hold == 0 {
 			return nil
 		}
@@ -113,6 +119,9 @@ func (r *Request) checkSize() error {
 	}
 	if n := len(r.Tenant); n > MaxTenantBytes {
 		return fmt.Errorf("%w: the tenant has %d bytes; at most %d are allowed", ErrInvalid, n, MaxTenantBytes)
+	}
+	if n := len(r.Caller); n > MaxCallerBytes {
+		return fmt.Errorf("%w: the caller has %d bytes; at most %d are allowed", ErrInvalid, n, MaxCallerBytes)
 	}
 	if err := r.checkID(); err != nil {
 		return err

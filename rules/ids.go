@@ -128,7 +128,7 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding)
 		return false, nil
 	}
 	id := limiter.Identify(c)
-	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r.ID), limiter.DefaultIDTTL, r.Hold, false
+	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false
 	if u != nil {
 		by := &h.by.ids
 		id.Life, id.Keep = u.ids.life(), by.over == expiryKeep
@@ -181,7 +181,15 @@ func repeatable(r *limiter.Request) error {
 }
 
 // hashID returns the number by which an id is remembered. It is keyed as the counters of the
-// set are, so that nobody outside can construct two ids with one number. It is never 0.
-func hashID(s *Set, id string) uint64 {
-	return max(siphash.Hash(s.own.k0, s.own.k1, unsafe.Slice(unsafe.StringData(id), len(id))), 1) // which only reads it
+// set are, so that nobody outside can construct two ids with one number. It is never 0. An id is that of the
+// caller who gives it: with the same text another caller has another number.
+func hashID(s *Set, r *limiter.Request) uint64 {
+	k0, k1 := s.own.k0, s.own.k1
+	if r.Caller != "" {
+		k0, k1 = siphash.Hash128(k0, ^k1, bytesOf(r.Caller))
+	}
+	return max(siphash.Hash(k0, k1, bytesOf(r.ID)), 1)
 }
+
+// bytesOf returns the bytes of a text, for those who only read them.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }

@@ -323,7 +323,7 @@ func (p pass) admitCheck(r *limiter.Request, peek, receipt bool) error {
 }
 
 // admit returns why the caller may not do something with a request, nil if it may. The
-// request then has the caller's tenant and scope. A check or a peek with a hold needs the
+// request then has the caller, its tenant and its scope. A check or a peek with a hold needs the
 // permission to refund as well, to the same rule.
 func (p pass) admit(r *limiter.Request, a Action) error {
 	if p.caller == nil {
@@ -340,7 +340,7 @@ func (p pass) admit(r *limiter.Request, a Action) error {
 		err = p.admitParts(r)
 	}
 	if err == nil {
-		r.Tenant, r.Scope = p.caller.Tenant(), scope
+		r.Tenant, r.Caller, r.Scope = p.caller.Tenant(), p.caller.Name(), scope
 	}
 	return err
 }

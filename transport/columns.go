@@ -167,7 +167,7 @@ type alikes struct {
 // has once, or that its caller has.
 func (a *alikes) of(r *limiter.Request) int {
 	have := &a.request
-	if have.Rule == r.Rule && have.Hold == r.Hold && have.IDOptional == r.IDOptional && have.Tenant == r.Tenant && sameScope(have.Scope, r.Scope) {
+	if have.Rule == r.Rule && have.Hold == r.Hold && have.IDOptional == r.IDOptional && have.Tenant == r.Tenant && have.Caller == r.Caller && sameScope(have.Scope, r.Scope) {
 		return a.n
 	}
 	return 0

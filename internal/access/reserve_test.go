@@ -96,3 +96,27 @@ func TestTenantsShareNoReservation(t *testing.T) {
 		t.Errorf("settled by its own: %v, %v", m, err)
 	}
 }
+
+// Nor does another identity of the same tenant, which has the same counters: ids belong to who gives them.
+func TestIdentitiesShareNoReservation(t *testing.T) {
+	text := strings.Replace(permissions, "tenant: shop\n    may: {check: [shop-]", "tenant: bank\n    may: {refund: true, check: true", 1)
+	w := newWorld(t, text)
+	shop, bank := w.bearer(w.token("shop")), w.bearer(w.token("bank"))
+	reserve := &weirv1.CheckRequest{Path: "/pay", User: "ada", Cost: new(int64(2)), Id: "7", HoldUs: 60_000_000}
+	if m, err := w.grpc.Check(bank, reserve); err != nil || !m.GetAllowed() {
+		t.Fatal(m, err)
+	}
+	unknown := weirv1.ReservationState_RESERVATION_STATE_UNKNOWN
+	if m, err := w.grpc.Cancel(shop, &weirv1.CancelRequest{Path: "/pay", User: "ada", Id: "7"}); err != nil || m.GetState() != unknown {
+		t.Errorf("cancelled by another: %v, %v", m, err)
+	}
+	if m, err := w.grpc.Settle(shop, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(0)), IfUnknown: weirv1.IfUnknown_IF_UNKNOWN_IGNORE}); err != nil || m.GetState() != unknown {
+		t.Errorf("settled by another: %v, %v", m, err)
+	}
+	if m, err := w.grpc.Check(shop, reserve); err != nil || m.GetAllowed() || m.GetRepeated() { // 1 is left of 3: they have the same counters
+		t.Errorf("repeated by another: %v, %v", m, err)
+	}
+	if m, err := w.grpc.Settle(bank, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(1))}); err != nil || m.GetEstimate() != 2 {
+		t.Errorf("settled by its own: %v, %v", m, err)
+	}
+}

@@ -52,6 +52,14 @@ func (a *asker) tenant() string {
 	return a.caller.Tenant()
 }
 
+// name returns the identity that asks, "" for none. The asker may be nil.
+func (a *asker) name() string {
+	if a == nil || a.caller == nil {
+		return ""
+	}
+	return a.caller.Name()
+}
+
 // admit identifies who asks, charges the budget with a check for each descriptor, and returns
 // why the request may not be sent, nil if it may.
 func (a *asker) admit(in *rls.RateLimitRequest, access transport.Access) error {

@@ -70,7 +70,7 @@ func (k *keyText) write(text string) {
 // Each key is an attribute with a name of its own, so that the order of the items has no
 // influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant(), ID: items[0].id}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant(), Caller: items[0].by.name(), ID: items[0].id}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
