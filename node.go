@@ -77,7 +77,7 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		seal:    seal,
 		file:    c.RulesName, watch: c.Observer, log: c.Logger,
 	}
-	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow}
+	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow, Tenants: new(table.Tenants)}
 	n.node.Table = table.New(n.node.Tables)
 	n.node.Secret, n.node.SecondSecret, n.node.ClusterName = c.Secret, c.SecondSecret, c.ClusterName
 	n.node.Clock, n.node.Opened = c.Now, time.Now()
@@ -209,6 +209,13 @@ func (n *Node) Stats() Stats { return n.node.Table.Stats() }
 
 // Shares returns the usage of the rules that have a max_share, ordered by rule name.
 func (n *Node) Shares() []Share { return n.node.Table.Shares() }
+
+// SetTenantShares names the tenants that there are, with the part of the table that the counters of each may
+// take at most, in thousandths: 1 to 1000, or 0 for what every tenant may take by default. That is, a tenant gets
+// new counters while it has at most three times as many as are left free, so none fills the table for others. With
+// tenants given, the requests without a tenant are bounded like one of them, else they are not. All
+// members of a cluster need the same, as each bounds the counters that it owns.
+func (n *Node) SetTenantShares(thousandths map[string]int) { n.node.Tables.Tenants.Set(thousandths) }
 
 // Top returns up to most keys that were checked most, and up to most counters that
 // denied most, each list in descending order. Checks are counted in a sample of one in

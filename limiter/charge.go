@@ -1,5 +1,7 @@
 package limiter
 
+import "cmp"
+
 // Hash identifies a rule and its key values, without the limit. It is a keyed 128-bit
 // hash, so nobody outside can construct a collision.
 type Hash struct{ Hi, Lo uint64 }
@@ -101,7 +103,13 @@ type Key struct {
 	Cost uint64
 	// Index is the index of this key in its rule, for a rule with several keys.
 	Index uint8
+	// By is the label of the identity that asks, see [TenantLabel], if it has no tenant, for a key of
+	// [RequestRule]: each has its share of such limits. 0: it is not known, or not needed.
+	By uint16
 }
+
+// Who returns the label of who asks: of the tenant of the key, or else By.
+func (k *Key) Who() uint16 { return cmp.Or(k.Hash.Tenant(), k.By) }
 
 // Bounds of one check. A request that would need more is refused with an error
 // that wraps [ErrInvalid].
@@ -161,7 +169,7 @@ func (c *Charge) Add(k Key) bool {
 	switch {
 	case c.n < inlineKeys:
 		to := &c.inline[c.n] // field by field: a key is too large for registers as a whole
-		to.Hash, to.Rule, to.Cost, to.Index = k.Hash, k.Rule, k.Cost, k.Index
+		to.Hash, to.Rule, to.Cost, to.Index, to.By = k.Hash, k.Rule, k.Cost, k.Index, k.By
 	case c.n < MaxKeys:
 		c.more = append(c.more, k)
 	default:

@@ -62,7 +62,7 @@ func newCollector(m *Metrics) *collector {
 		maxBytes:    desc("table_max_bytes", "Bound on the memory of the counters held that are no copies, 0 if there is none."),
 		ruleKeys:    desc("table_rule_keys", "Counters of a rule that has a max_share.", "rule"),
 		ruleBytes:   desc("table_rule_bytes", "Memory of the logs and sub-windows of a rule that has a max_share.", "rule"),
-		overflow:    desc("table_overflow_total", "Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a rule (max_share) or of a key.", "bound"),
+		overflow:    desc("table_overflow_total", "Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a tenant, of a rule (max_share) or of a key.", "bound"),
 		rules:       desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
 		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
 		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
@@ -136,7 +136,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			send(out, c.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)
 		}
 		for bound, n := range map[string]int64{
-			"table": s.Overflowed - s.OverflowedBy.Share - s.OverflowedBy.Key, "max_share": s.OverflowedBy.Share, "per_key": s.OverflowedBy.Key,
+			"table": s.Overflowed - s.OverflowedBy.Tenant - s.OverflowedBy.Share - s.OverflowedBy.Key, "tenant": s.OverflowedBy.Tenant,
+			"max_share": s.OverflowedBy.Share, "per_key": s.OverflowedBy.Key,
 		} {
 			send(out, c.overflow, prometheus.CounterValue, float64(n), bound)
 		}

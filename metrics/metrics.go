@@ -49,10 +49,10 @@ type TableStats struct {
 	// not copies, 0 if there is none.
 	Bytes, MaxBytes int64
 	// Overflowed is how many checks have met a bound of the table. OverflowedBy is how many
-	// of them have met only a bound of one rule or key; the others have met that of the
+	// of them have met only a bound of one tenant, rule or key; the others have met that of the
 	// whole table.
 	Overflowed   int64
-	OverflowedBy struct{ Share, Key int64 }
+	OverflowedBy struct{ Tenant, Share, Key int64 }
 	// IDs is how many of Keys remember ids, IDsForgotten how many ids found no room.
 	IDs, IDsForgotten int64
 	// Holds is how many reservations are held, HoldsExpired how many ended unsettled, and

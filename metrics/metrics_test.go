@@ -212,7 +212,7 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Share, Key int64 }{2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Tenant, Share, Key int64 }{1, 2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held.
@@ -242,11 +242,12 @@ weir_table_ids_forgotten_total 4
 # HELP weir_table_overdrawn_units_total Units that settlements have charged beyond what a limit had left.
 # TYPE weir_table_overdrawn_units_total counter
 weir_table_overdrawn_units_total 8
-# HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a rule (max_share) or of a key.
+# HELP weir_table_overflow_total Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a tenant, of a rule (max_share) or of a key.
 # TYPE weir_table_overflow_total counter
 weir_table_overflow_total{bound="max_share"} 2
 weir_table_overflow_total{bound="per_key"} 1
-weir_table_overflow_total{bound="table"} 3
+weir_table_overflow_total{bound="table"} 2
+weir_table_overflow_total{bound="tenant"} 1
 # HELP weir_table_rule_bytes Memory of the logs and sub-windows of a rule that has a max_share.
 # TYPE weir_table_rule_bytes gauge
 weir_table_rule_bytes{rule="a"} 64

@@ -152,8 +152,16 @@ func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 	case keySkipped:
 		return limiter.Hash{}, o
 	}
-	hi, lo := siphash.Hash128(k.k0, k.k1, buf[:n])
-	return limiter.Hash{Hi: hi, Lo: lo}, o
+	return k.sum(r, buf[:n]), o
+}
+
+// sum returns the hash of what identifies a counter.
+func (k *key) sum(r *limiter.Request, text []byte) limiter.Hash {
+	hi, lo := siphash.Hash128(k.k0, k.k1, text)
+	if r.Tenant == "" {
+		return limiter.Hash{Hi: hi, Lo: lo}
+	}
+	return limiter.Hash{Hi: hi, Lo: lo}.OfTenant(r.Tenant)
 }
 
 func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
@@ -168,8 +176,7 @@ func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
 	if o != keyHashed {
 		return limiter.Hash{}, o
 	}
-	hi, lo := siphash.Hash128(k.k0, k.k1, buf[:n])
-	return limiter.Hash{Hi: hi, Lo: lo}, o
+	return k.sum(r, buf[:n]), o
 }
 
 // encode writes what identifies the counter among those of its rule.

@@ -50,6 +50,10 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 // chargeOwn adds the keys of a request's own limits: one for all limits that count by the
 // same parts.
 func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) error {
+	by := uint16(0)
+	if r.Tenant == "" && r.Caller != "" {
+		by = limiter.TenantLabel("identity " + r.Caller)
+	}
 	for index := 0; ; index++ {
 		k, limits := &s.own, r.Limits
 		if len(r.LimitKeys) > 0 {
@@ -59,7 +63,7 @@ func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) erro
 		}
 		hash, _ := k.hash(r) // no part of it is skipped
 		rule := s.ownRule(r, limits)
-		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index)}) {
+		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index), By: by}) {
 			return &fullError{limiter.RequestRule}
 		}
 		if len(r.LimitKeys) == 0 {

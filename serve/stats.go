@@ -160,7 +160,7 @@ func (s *Service) table() metrics.TableStats {
 	}
 	t := node.Stats()
 	out := metrics.TableStats{Keys: t.Keys, MaxKeys: s.maxKeys, Bytes: t.Bytes, MaxBytes: t.MaxBytes, Overflowed: t.Overflowed, IDs: t.IDs, IDsForgotten: t.IDsForgotten, Holds: t.Holds, HoldsExpired: t.HoldsExpired, Overdrawn: t.Overdrawn}
-	out.OverflowedBy.Share, out.OverflowedBy.Key = t.OverflowedBy[table.BoundShare], t.OverflowedBy[table.BoundKey]+t.OverflowedBy[table.BoundHolds]
+	out.OverflowedBy.Tenant, out.OverflowedBy.Share, out.OverflowedBy.Key = t.OverflowedBy[table.BoundTenant], t.OverflowedBy[table.BoundShare], t.OverflowedBy[table.BoundKey]+t.OverflowedBy[table.BoundHolds]
 	for _, r := range node.Shares() {
 		out.Shares = append(out.Shares, metrics.RuleShare(r))
 	}

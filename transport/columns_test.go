@@ -123,7 +123,7 @@ func TestColumnsBecomeRequests(t *testing.T) {
 func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 	values := limiter.Request{
 		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0), Rule: "r",
-		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t", Scope: noRule{},
+		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t", Caller: "c", Scope: noRule{},
 	}
 	of := reflect.ValueOf(values)
 	for i := range of.NumField() {
@@ -131,7 +131,7 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 		if of.Field(i).IsZero() {
 			t.Fatalf("field %s has no value here: give it one", name)
 		}
-		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Hold: 5, IDOptional: true, Scope: noRule{}}} {
+		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Caller: "a", Hold: 5, IDOptional: true, Scope: noRule{}}} {
 			var b batch
 			m := &weirv1.CheckColumns{Keys: []byte("/a"), PathLengths: []uint32{2}}
 			b.fillColumns(m, 1, &alike)
@@ -193,7 +193,7 @@ func TestRequestsThatAreAlike(t *testing.T) {
 			alike.Rule = []string{"", "towns"}[rng.IntN(2)]
 			alike.Hold = time.Duration(rng.IntN(2))
 			alike.IDOptional = rng.IntN(2) == 0
-			alike.Tenant = []string{"", "a", "b"}[rng.IntN(3)]
+			alike.Tenant, alike.Caller = []string{"", "a", "b"}[rng.IntN(3)], []string{"", "c"}[rng.IntN(2)]
 		}
 		alike.Scope = scopes[rng.IntN(8)%len(scopes)]
 		kept += min(used.alike.of(&alike), n)

@@ -19,6 +19,18 @@ func ofAccess() []mutation {
 		{name: "long permissions are counted first", pkg: identities, test: "^TestEffort$", edits: []edit{
 			{"internal/access/effort.go", "		if parts > maxParts {\n", "		if false {\n"},
 		}},
+		{name: "no tenant fills the table", pkg: "./limiter/table", test: "^TestNoTenantFillsTheTable$", edits: []edit{
+			{"limiter/table/tenants.go", "return own <= tenantTimes*free", "return own >= 0 || free > 0"},
+		}},
+		{name: "what a copy has is no tenant's", pkg: "./limiter/table", test: "^TestTenantsAreCounted$", edits: []edit{
+			{"limiter/table/move.go", "		t.belongsAll(p, 1)\n", ""},
+		}},
+		{name: "one identity's limits of requests are bounded", pkg: "./internal/access", test: "^TestRequestLimitsHaveShares$", edits: []edit{
+			{"rules/own.go", `if r.Tenant == "" && r.Caller != "" {`, `if r.Tenant == r.Caller {`},
+		}},
+		{name: "ids belong to who gives them", pkg: "./internal/access", test: "^TestIdentitiesShareNoReservation$", edits: []edit{
+			{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},
+		}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

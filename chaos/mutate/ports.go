@@ -58,6 +58,9 @@ func ofPorts() []mutation {
 		{name: "requests that are alike are of one tenant", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
 			{"transport/columns.go", " && have.Tenant == r.Tenant", ""},
 		}},
+		{name: "requests that are alike are of one caller", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
+			{"transport/columns.go", " && have.Caller == r.Caller", ""},
+		}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
 			{"transport/access.go", "	if over := p.spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},

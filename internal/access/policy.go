@@ -19,6 +19,7 @@ const (
 	maxIdentities = 10000
 	maxIssuers    = 4 // each may verify a token that is not proved yet
 	maxPrefixes   = 100
+	maxTenants    = maxIdentities
 	maxName       = 64
 	maxText       = 1024
 )
@@ -31,6 +32,7 @@ type policy struct {
 	issuers   []issuer
 	callers   map[string]*caller // by how they are proved, see the functions below
 	anonymous *caller            // nil: none
+	shares    map[string]int     // of tables, in thousandths, by tenant; 0: what every tenant has
 	verified  cache
 	mark      *mark
 }
@@ -147,14 +149,19 @@ func parse(name string, data []byte, now func() time.Time, read func(string) ([]
 	}
 	root := readTree(data, &l.problems)
 	if root != nil && len(l.list) == 0 {
-		var identities []*node
+		var identities, tenants []*node
 		l.fields(root, "the file", map[string]func(*node){
 			"tokens":     l.each("tokens", maxIssuers, l.issuer),
 			"identities": l.each("identities", maxIdentities, func(n *node) { identities = append(identities, n) }),
+			"tenants":    l.each("tenants", maxTenants, func(n *node) { tenants = append(tenants, n) }),
 			"anonymous":  l.anonymous,
 		})
 		for _, n := range identities { // after the issuers, which they name
 			l.identity(n)
+		}
+		l.policy.shares = l.policy.tenants()
+		for _, n := range tenants { // after the identities, which have them
+			l.tenant(n)
 		}
 		if len(identities) == 0 && l.policy.anonymous == nil && len(l.list) == 0 {
 			l.add(root, "nobody could ask anything: list identities, or give anonymous")

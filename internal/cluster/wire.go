@@ -202,7 +202,7 @@ func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*li
 				rules = append(rules, t.charge.Key(j).Rule)
 			}
 		}
-		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index})
+		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index, By: k.By})
 		if rules != nil {
 			rules = append(rules, r)
 		}

@@ -60,6 +60,9 @@ func (n *Node) reportFull(b table.Bound) {
 	what := "the table of counters is full: checks with new keys are " + fate(f)
 	help := "raise MaxKeys or MaxBytes (--max-keys, --max-bytes), or give the rule that fills it a max_share"
 	switch b {
+	case table.BoundTenant:
+		what, help = "a tenant has its share of the table of counters: its checks with new keys are "+fate(f), "raise MaxKeys or MaxBytes (--max-keys, --max-bytes), or give the tenant a max_share in the permissions file"
+		facts = append(facts, "tenant", f.Tenant)
 	case table.BoundShare:
 		what, help = "a rule has used its max_share: its new keys are "+fate(f), "raise the max_share, or count by a key that clients do not choose"
 	case table.BoundKey:
@@ -83,6 +86,8 @@ func (n *Node) FullWarnings() (out []string) {
 			continue
 		}
 		switch s := n.Table.Stats(); b {
+		case table.BoundTenant:
+			out = append(out, fmt.Sprintf("tenant %q has its share of the table of counters (last met by rule %q): its checks with new keys are %s", f.Tenant, f.Rule, fate(f)))
 		case table.BoundShare:
 			out = append(out, fmt.Sprintf("rule %q has used its max_share: its new keys are %s", f.Rule, fate(f)))
 		case table.BoundKey:

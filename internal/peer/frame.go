@@ -325,6 +325,8 @@ type Key struct {
 	Closed bool
 	Index  uint8
 	Cost   uint64
+	// By is limiter.Key.By. A version that does not know it leaves it out.
+	By uint16
 }
 
 // ReplyStatus is the result of a request.

@@ -171,6 +171,7 @@ func keyColumns() []column[peer.Key] {
 			func(x *T, b byte) { x.Closed = b&1 != 0 }},
 		octets[T, uint8]{6, func(x *T) *uint8 { return &x.Index }},
 		units[T]{7, func(x *T) *uint64 { return &x.Cost }},
+		varints[T, uint16]{8, func(x *T) *uint16 { return &x.By }},
 	}
 }
 

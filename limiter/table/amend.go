@@ -102,11 +102,12 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		}
 	}
 	// The ids as well: what is charged without its id would be charged again by a repetition.
-	number, room := t.reserveIDs(&unknown, int64(unknown.Len()))
+	number, _, room := t.reserveIDs(&unknown, int64(unknown.Len()))
 	switch {
 	case !room:
 		return out, noRoom
-	case unknown.Len() > 0 && t.crowdedByIDs(&unknown), t.keys.Load()+fresh-t.copied.Load() > t.maxKeys:
+	case unknown.Len() > 0 && t.crowdedByIDs(&unknown), t.keys.Load()+fresh-t.copied.Load() > t.maxKeys,
+		fresh > 0 && t.beyondTenant(c.Key(0).Hash.Lo, asked{keys: fresh}):
 		t.unreserveIDs(number, int64(unknown.Len()))
 		return out, noRoom
 	}
@@ -154,7 +155,7 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint64) (fresh int64
 			continue
 		}
 		s := p.slots.at(at)
-		if !t.adopt(p, s, l, k.Rule, now) {
+		if !t.adopt(p, s, l, k.Rule, k.By, now) {
 			return fresh, false
 		}
 		words := t.words(s)
@@ -184,7 +185,7 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint6
 		s := &fresh
 		if found {
 			s = p.slots.at(at)
-		} else if fresh.limit = t.registry.id(l, k.Rule); fresh.limit == 0 {
+		} else if fresh.limit = t.registry.id(l, k.Rule, k.Who()); fresh.limit == 0 {
 			continue // as many limits as a table can have: it cannot count this one
 		}
 		beyond, ok := t.overdrawSlot(p, s, l, now, n)
@@ -304,7 +305,7 @@ func (t *Table) UndoSettled(only int, now limiter.Tick, c *limiter.Charge, at li
 			continue
 		}
 		t.eachOf(now, k, 0, func(p *partition, _ int, _ *limiter.Key, l *limiter.Limit, s *slot) bool {
-			if !p.void.has(s.place, at) && t.adopt(p, s, l, k.Rule, now) {
+			if !p.void.has(s.place, at) && t.adopt(p, s, l, k.Rule, k.By, now) {
 				s.state.Refund(l, t.words(s), now, p.clock, at, k.Cost)
 				t.expiresAt(p, 0)
 			}

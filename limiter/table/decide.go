@@ -9,14 +9,16 @@ import (
 // counter is one counter during a decision: a slot of the table, or a zero one that is
 // inserted if it is charged.
 type counter struct {
-	part  *partition
-	found *slot // nil: it has no slot, and fresh is used
-	words []uint64
-	fresh slot
-	added bool // fresh was charged and is to be inserted
-	crowd bool // its key has maxPerKey counters
-	full  bool // it overflows regardless of the table: its key has too many counters, or its rule has used up its share
-	own   bool // it has overflowed for that reason, or its log for its rule's share
+	part   *partition
+	found  *slot // nil: it has no slot, and fresh is used
+	words  []uint64
+	fresh  slot
+	added  bool   // fresh was charged and is to be inserted
+	by     uint16 // who asks, see [limiter.Key]
+	crowd  bool   // its key has maxPerKey counters
+	full   bool   // it overflows regardless of the table: its key has too many counters, or its rule has used up its share
+	tenant bool   // it overflows since its tenant has used up its share
+	own    bool   // it has overflowed for that reason, or its log for its rule's share
 
 	used    uint64 // before the decision charges
 	charged uint64
@@ -70,16 +72,17 @@ func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 
 // decideFull decides a check that met a bound.
 func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, result outcome) error {
-	final, collected := false, false
+	final, collected, rounds := false, false, 0
 	for result != decided {
 		switch {
 		case result == spent:
 			d.Clear()
 			return ErrSpent
 		case result == noRoom:
-			// What recovers after this comes too late for this check.
-			t.reclaimFor(now, c)
-			final = true
+			// What recovers after this comes too late for this check. A tenant may need more room than
+			// others, since what it has counts, too.
+			rounds++
+			final = t.reclaimFor(now, c) == 0 || rounds == reclaimRounds
 		case collected || !t.collectLimits(now):
 			d.Clear()
 			return ErrTooManyLimits
@@ -235,7 +238,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		limiter.Settle(d, c.Peek)
 	}
 	if overflowed {
-		t.full.note(now, d, counters)
+		t.noteFull(now, d, counters)
 	}
 	t.charge(now, d, counters)
 	for i := range counters {
@@ -271,12 +274,12 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 			lo := identity(key, l)
 			if at, found := p.slots.find(place, lo); found {
 				k.found = p.slots.at(at)
-				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, key.Rule, now) {
+				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, key.Rule, key.By, now) {
 					return false
 				}
 				k.words = t.words(k.found)
 			} else {
-				k.fresh.place, k.fresh.lo = place, lo
+				k.fresh.place, k.fresh.lo, k.by = place, lo, key.Who()
 				k.crowd = p.slots.crowded(at, maxPerKey, place)
 				t.countSlots(p, &k.fresh, l)
 			}

@@ -13,6 +13,8 @@ const (
 	// BoundTable is a bound of the whole table, [Config.MaxKeys] or [Config.MaxBytes]. New
 	// keys of all rules find no room.
 	BoundTable Bound = iota
+	// BoundTenant is the share of a tenant. The keys of other tenants find room.
+	BoundTenant
 	// BoundShare is the max_share of a rule. The keys of other rules find room.
 	BoundShare
 	// BoundKey is the number of counters of one key.
@@ -36,12 +38,15 @@ type Full struct {
 	At limiter.Tick
 	// Rule is the name of the rule whose counter found no room.
 	Rule string
+	// Tenant is the name of the tenant that has used up its share; empty if another bound was met, or if it is
+	// not known, see [Tenants].
+	Tenant string
 	// Denied reports that it was denied for that reason, see [Config.Overflow].
 	Denied bool
 }
 
-// note records a check that met a bound. Of several bounds it records the widest.
-func (f *fullness) note(now limiter.Tick, d *limiter.Decision, counters []counter) {
+// noteFull records a check that met a bound. Of several bounds it records the widest.
+func (t *Table) noteFull(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	met, bound := -1, Bound(Bounds)
 	for i := range counters {
 		if b := counters[i].bound(); d.Limit(i).Overflow && b < bound {
@@ -51,14 +56,18 @@ func (f *fullness) note(now limiter.Tick, d *limiter.Decision, counters []counte
 	if met < 0 {
 		return
 	}
-	f.record(now, bound, d.Limit(met))
+	t.recordFull(now, bound, d.Limit(met), t.keyOf(counters[met].slot().lo, d.Limit(met).Limit))
 }
 
-// record records a check that met a bound, at a limit.
-func (f *fullness) record(now limiter.Tick, bound Bound, l *limiter.LimitDecision) {
-	f.checks[bound].Add(1)
-	f.last[bound].Store(&Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed})
-	f.any.Store(true)
+// recordFull records a check that met a bound, at a limit of a key with the low half of a hash.
+func (t *Table) recordFull(now limiter.Tick, bound Bound, l *limiter.LimitDecision, key uint64) {
+	full := &Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed}
+	if bound == BoundTenant {
+		full.Tenant = t.usages.shares.Name(limiter.LabelOf(key))
+	}
+	t.full.checks[bound].Add(1)
+	t.full.last[bound].Store(full)
+	t.full.any.Store(true)
 }
 
 // bound returns what left an overflowed counter without room.
@@ -66,6 +75,8 @@ func (k *counter) bound() Bound {
 	switch {
 	case !k.own:
 		return BoundTable
+	case k.tenant:
+		return BoundTenant
 	case k.crowd:
 		return BoundKey
 	default:

@@ -184,8 +184,8 @@ func (t *Table) reserveOnce(c *limiter.Charge, charged uint16, n int64) (r reser
 	if n > 0 && t.crowdedByIDs(c) {
 		return reserved{bound: BoundHolds}, false
 	}
-	if r.id, room = t.reserveIDs(c, n); !room {
-		return reserved{}, false
+	if r.id, r.bound, room = t.reserveIDs(c, n); !room {
+		return reserved{bound: r.bound}, false
 	}
 	r.ids = n
 	if c.ID.Hold > 0 && n > 0 && !t.reserveHolds(c, charged, &r) {
@@ -227,7 +227,7 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 	number := uint16(0)
 	for i := range fresh {
 		last := number
-		if number = t.registry.id(t.ids.holds.limit, nil); number == 0 {
+		if number = t.registry.id(t.ids.holds.limit, nil, 0); number == 0 {
 			t.registry.release(last, i)
 			return false
 		}
@@ -237,6 +237,10 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 	held := t.registry.count(number).slots.Load()
 	if r.ids > 0 {
 		held += t.registry.count(r.id).slots.Load()
+	}
+	if t.beyondTenant(c.Key(0).Hash.Lo, asked{keys: r.ids + fresh, noted: r.ids + fresh, ids: r.ids + fresh, held: held}) {
+		r.bound = BoundTenant
+		return false
 	}
 	return 2*held <= t.maxKeys+t.copied.Load() && t.keys.Load()-t.copied.Load() <= t.maxKeys &&
 		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.left() || t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.left())
@@ -350,7 +354,7 @@ func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 	}
 	limiter.Settle(d, true)
 	limiter.Conclude(d)
-	t.full.record(now, bound, d.Limit(0))
+	t.recordFull(now, bound, d.Limit(0), c.Key(0).Hash.Lo)
 	return decided
 }
 

@@ -172,7 +172,7 @@ func (g *idRing) full() bool { return int(g.n) == len(g.ring) }
 // over reports whether the oldest id is over at now. It removes entries that were taken out before it.
 func (g *idRing) over(now limiter.Tick) bool {
 	for g.n > 0 {
-		e := &g.ring[g.position(g.head)]
+		e := g.oldest()
 		if e.state.Time != idGone {
 			return e.state.Time <= now
 		}
@@ -188,26 +188,24 @@ func (g *idRing) leave() {
 	g.n--
 }
 
-// pop removes the oldest id if it is over at now, and reports whether it did.
-func (g *idRing) pop(now limiter.Tick) bool {
-	if !g.over(now) {
-		return false
-	}
-	g.leave()
-	return true
-}
+// oldest returns the oldest entry, which there is.
+func (g *idRing) oldest() *idEntry { return &g.ring[g.position(g.head)] }
 
-// drop removes all ids whose time is over at now. It returns how many these were, and when the
-// first of the others ends.
-func (g *idRing) drop(now limiter.Tick) (dropped int, first limiter.Tick) {
+// drop removes all ids whose time is over at now, and calls gone for each. It returns how many these were, and
+// when the first of the others ends.
+func (g *idRing) drop(now limiter.Tick, gone func(*idEntry)) (dropped int, first limiter.Tick) {
 	had, kept := g.used(), uint32(0)
 	first = never
-	for g.pop(now) {
-		continue
+	for g.over(now) {
+		gone(g.oldest())
+		g.leave()
 	}
 	for i := range g.n {
 		e := &g.ring[g.position(g.numberOf(i))]
 		if e.state.Time <= now {
+			if e.state.Time != idGone {
+				gone(e)
+			}
 			continue
 		}
 		first = min(first, e.state.Time)
@@ -326,17 +324,34 @@ func (t *Table) addID(p *partition, place, lo uint64, state limiter.State, numbe
 	}
 	g.number = number
 	g.push(place, lo, state)
+	t.belongsID(p, lo, 1)
 	t.expiresAt(p, state.Time)
 }
 
 // makeRoomForID drops the ids of a full ring that are over. The ring grows if they are few.
 func (t *Table) makeRoomForID(p *partition, now limiter.Tick) {
 	g := t.ring(p)
-	n, _ := g.drop(now)
+	n, _ := g.drop(now, t.goneFrom(p))
 	t.unreserveIDs(g.number, int64(n))
 	if len(g.ring)-int(g.n) <= len(g.ring)/8 {
 		t.resizeIDs(p, largerRing(len(g.ring)))
 	}
+}
+
+// goneFrom returns what counts an id of a partition that is removed.
+func (t *Table) goneFrom(p *partition) func(*idEntry) {
+	return func(e *idEntry) { t.belongsID(p, e.lo, -1) }
+}
+
+// popID removes the oldest id of a partition if it is over at now, and reports whether it did.
+func (t *Table) popID(p *partition, now limiter.Tick) bool {
+	g := t.ring(p)
+	if !g.over(now) {
+		return false
+	}
+	t.belongsID(p, g.oldest().lo, -1)
+	g.leave()
+	return true
 }
 
 // growIDs makes room for n more ids, so that the ring does not grow with each step that they need.
@@ -356,7 +371,7 @@ func (t *Table) resizeIDs(p *partition, size int) {
 // others ends. A ring that is mostly free shrinks.
 func (t *Table) sweepIDs(p *partition, now limiter.Tick) (dropped int, first limiter.Tick) {
 	g := t.ring(p)
-	dropped, first = g.drop(now)
+	dropped, first = g.drop(now, t.goneFrom(p))
 	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && t.left() < g.bytes() {
 		t.resizeIDs(p, size)
 	}
@@ -366,6 +381,7 @@ func (t *Table) sweepIDs(p *partition, now limiter.Tick) (dropped int, first lim
 
 // removeID forgets the id at a position.
 func (t *Table) removeID(p *partition, pos int) {
+	t.belongsID(p, t.ring(p).ring[pos].lo, -1)
 	t.ring(p).take(pos)
 	t.unreserveIDs(t.ring(p).number, 1)
 }

@@ -50,7 +50,8 @@ func TestIDRing(t *testing.T) {
 			switch n := rng.IntN(100); {
 			case n < 70:
 				if g.full() {
-					for e := g.full() && g.pop(now); e; e = false {
+					if g.over(now) {
+						g.leave()
 						m.end(now, false)
 					}
 				}
@@ -68,7 +69,7 @@ func TestIDRing(t *testing.T) {
 				m.ids = slices.Delete(m.ids, i, i+1)
 			case n < 82:
 				before := g.used()
-				if dropped, _ := g.drop(now); dropped != m.end(now, true) || g.used() != before-dropped {
+				if dropped, _ := g.drop(now, func(*idEntry) {}); dropped != m.end(now, true) || g.used() != before-dropped {
 					t.Fatalf("ring %d, step %d: %d are dropped of %d, and %d are left", seed, step, dropped, before, g.used())
 				}
 			case n < 83:

@@ -143,32 +143,37 @@ func (t *Table) crowdedByIDs(c *limiter.Charge) bool {
 }
 
 // reserveIDs counts n new counters for the id of a charge, and reports whether there is room
-// for them: ids take at most half of the counters of a table, copies not counted.
-func (t *Table) reserveIDs(c *limiter.Charge, n int64) (number uint16, room bool) {
+// for them, or else what left none: ids take at most half of the counters of a table, copies not counted.
+func (t *Table) reserveIDs(c *limiter.Charge, n int64) (number uint16, bound Bound, room bool) {
 	if n == 0 {
-		return 0, true
+		return 0, 0, true
 	}
 	for i := range n {
-		if number = t.registry.id(t.ids.limit, nil); number == 0 {
-			return 0, false
+		if number = t.registry.id(t.ids.limit, nil, 0); number == 0 {
+			return 0, BoundTable, false
 		}
 		if i > 0 {
 			continue
 		}
 		if held := t.registry.count(number).slots.Load() + n - 1; 2*held > t.maxKeys+t.copied.Load() {
 			t.registry.release(number, 1)
-			return 0, false
+			return 0, BoundTable, false
 		}
 	}
 	need := int64(0)
 	for i := range c.Len() {
 		need += t.ids.rings[PartitionOf(c.Key(i))].growth(int(n))
 	}
-	if t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left() {
-		t.unreserveIDs(number, n)
-		return 0, false
+	full := t.keys.Add(n)-t.copied.Load() > t.maxKeys || need > t.left()
+	asks := asked{keys: n, noted: n, ids: n, held: t.registry.count(number).slots.Load()}
+	switch {
+	case t.beyondTenant(c.Key(0).Hash.Lo, asks):
+		bound = BoundTenant
+	case !full:
+		return number, 0, true
 	}
-	return number, true
+	t.unreserveIDs(number, n)
+	return 0, bound, false
 }
 
 // unreserveIDs takes back what reserveIDs counted.
@@ -190,7 +195,7 @@ func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 			switch {
 			case pos >= 0: // its time was over, or two keys are equal
 				t.removeID(p, pos)
-			case t.ring(p).full() && t.ring(p).pop(now):
+			case t.ring(p).full() && t.popID(p, now):
 				t.unreserveIDs(number, 1)
 			}
 			place, lo := t.placeOfID(k, c.ID.ID)
@@ -260,7 +265,7 @@ func (t *Table) look(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
 			none.place, none.lo = place, identity(k, l)
 			t.countSlots(p, &none, l)
 			s, words := &none, []uint64(nil)
-			if at, found := p.slots.find(place, identity(k, l)); found && t.adopt(p, p.slots.at(at), l, k.Rule, now) {
+			if at, found := p.slots.find(place, identity(k, l)); found && t.adopt(p, p.slots.at(at), l, k.Rule, k.By, now) {
 				s = p.slots.at(at)
 				words = t.words(s)
 			}

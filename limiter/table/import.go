@@ -51,7 +51,7 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 		if isID {
 			l = t.ids.limit
 		}
-		id := t.registry.id(l, nil)
+		id := t.registry.id(l, nil, 0)
 		if id == 0 {
 			return ids, 0, noLimit
 		}
@@ -182,7 +182,7 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
 	t.countHolds(into, t.registry.limit(into.limit), -1)
 	defer t.countHolds(into, l, 1)
-	t.adopt(p, into, l, nil, now) // it numbers no limit, since in has a number
+	t.adopt(p, into, l, nil, 0, now) // it numbers no limit, since in has a number
 	words := t.words(into)
 	into.state.Roll(l, words, now)
 	words, _ = t.room(p, l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
@@ -233,6 +233,7 @@ func has(entries []Entry, lo uint64) bool {
 
 // remove deletes the counter in slot i.
 func (t *Table) remove(p *partition, i int) {
+	t.belongsSlot(p, p.slots.at(i), -1)
 	t.discard(p, p.slots.at(i))
 	p.slots.remove(i)
 	t.keys.Add(-1)

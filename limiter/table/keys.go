@@ -35,6 +35,7 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 		seen++
 		s := p.slots.at(j)
 		if !f(p, n+i, k, l, s) {
+			t.belongsSlot(p, s, -1)
 			t.discard(p, s)
 			p.slots.remove(j)
 			t.keys.Add(-1)
@@ -102,7 +103,7 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
-		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, now) {
+		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, k.By, now) {
 			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			t.expiresAt(p, 0)
 		}

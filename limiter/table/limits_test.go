@@ -176,12 +176,12 @@ func TestRequestLimitsLeave(t *testing.T) {
 // A number stays where it got another slot, or became another limit's, after its last
 // one had gone and before it could leave.
 func TestNumbersThatAreTakenAgain(t *testing.T) {
-	r := newRegistry()
+	r := newRegistry(new(Tenants))
 	one, two := request(t, 1, time.Hour), request(t, 2, time.Hour)
-	id := r.id(one.Limits[0], one)
+	id := r.id(one.Limits[0], one, 0)
 	c := r.count(id)
 	c.slots.Add(-1) // the last slot goes
-	if got := r.id(one.Limits[0], one); got != id {
+	if got := r.id(one.Limits[0], one, 0); got != id {
 		t.Fatalf("number %d, was %d", got, id)
 	}
 	if r.leave(id, c); r.count(id) != c {
@@ -190,7 +190,7 @@ func TestNumbersThatAreTakenAgain(t *testing.T) {
 	if r.release(id, 1); r.count(id) != nil || len(r.byKey) != 0 {
 		t.Fatal("a limit without a slot keeps its number")
 	}
-	if got := r.id(two.Limits[0], two); got != id {
+	if got := r.id(two.Limits[0], two, 0); got != id {
 		t.Fatalf("premise: the number is taken again, not %d", got)
 	}
 	if r.leave(id, c); r.count(id) == nil || r.limit(id) != two.Limits[0] {

@@ -308,6 +308,8 @@ func (t *Table) Drop(part int) {
 // forget empties a partition, which is locked, even if giving a counter back panics.
 func (t *Table) forget(p *partition) {
 	defer t.emptied(p)
+	t.belongsAll(p, -1)
+	t.copies[p.number].emptied = true
 	if n := t.ring(p).used(); n > 0 {
 		t.registry.release(t.ring(p).number, int64(n))
 	}
@@ -328,6 +330,7 @@ func (t *Table) emptied(p *partition) {
 	p.slots = slots{arena: p.slots.arena}
 	t.publish(p)
 	p.hot, p.denied = nil, nil
+	t.copies[p.number].emptied = false
 	p.expiry.Store(int64(never))
 	p.due = never
 	p.void = &void{before: p.clock + 1}
@@ -340,7 +343,12 @@ type copied struct {
 	n     int
 	bytes int64
 	words int64 // bytes of words in the partition, copy or not
+	// emptied is set while the partition is emptied: no tenant has any of it any more.
+	emptied bool
 }
+
+// apart reports whether what is in the partition counts towards no tenant's share.
+func (c *copied) apart() bool { return c.on || c.emptied }
 
 // SetCopy sets whether a partition is a copy of another node's. The counters of copies
 // do not count towards [Config.MaxKeys] and [Config.MaxBytes], which bound new keys of
@@ -352,7 +360,11 @@ func (t *Table) SetCopy(part int, on bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.copies[part].on = on
+	if c := &t.copies[part]; c.on != on {
+		t.belongsAll(p, -1) // one of these two does nothing
+		c.on = on
+		t.belongsAll(p, 1)
+	}
 	t.tally(p)
 }
 

@@ -49,6 +49,7 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 	case pos >= 0:
 		t.renewID(p, pos, state, now)
 	case over:
+		t.belongsID(p, g.oldest().lo, -1)
 		g.leave()
 		t.addID(p, place, lo, state, g.number, now)
 	default:
@@ -62,8 +63,9 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 func (t *Table) renewID(p *partition, pos int, state limiter.State, now limiter.Tick) {
 	g := t.ring(p)
 	e := g.ring[pos]
+	t.belongsID(p, e.lo, -1)
 	g.take(pos)
-	if g.full() && g.pop(now) {
+	if g.full() && t.popID(p, now) {
 		t.unreserveIDs(g.number, 1)
 	}
 	if !g.full() {
@@ -72,6 +74,7 @@ func (t *Table) renewID(p *partition, pos int, state limiter.State, now limiter.
 	}
 	g.out--
 	*g.at(pos) = state
+	t.belongsID(p, e.lo, 1)
 	t.expiresAt(p, state.Time)
 }
 

@@ -28,6 +28,8 @@ type registry struct {
 	counts [(maxLimits + 1) / countsPage]atomic.Pointer[[countsPage]atomic.Pointer[count]]
 
 	requests, long, foreign int // counted numbers of each kind; requests includes long
+	tenants                 *Tenants
+	of                      map[uint16]*numbers // by who made them; guarded by mu
 
 	// recent avoids the lock for most look-ups.
 	recent [256]atomic.Pointer[numbered]
@@ -53,7 +55,8 @@ type count struct {
 	share  *share // nil: the rule has no share
 	key    limitKey
 	origin origin
-	long   bool // the limit is of a request, and its counters may live longer than longLife
+	by     uint16 // who made it: a label, see [limiter.Key]
+	long   bool   // the limit is of a request, and its counters may live longer than longLife
 }
 
 // share is the usage of one rule with a bound of its own.
@@ -62,6 +65,9 @@ type share struct {
 	bytes atomic.Int64 // of their words
 	ids   int          // numbers that belong to it; guarded by the registry's lock
 }
+
+// numbers are the limits of requests that one tenant or identity has made. Others may use them, too.
+type numbers struct{ requests, long int }
 
 // origin is where a limit comes from.
 type origin uint8
@@ -89,8 +95,8 @@ const (
 	countsPage = 256
 )
 
-func newRegistry() *registry {
-	r := &registry{byKey: make(map[limitKey]uint16), shares: make(map[string]*share)}
+func newRegistry(tenants *Tenants) *registry {
+	r := &registry{byKey: make(map[limitKey]uint16), shares: make(map[string]*share), of: make(map[uint16]*numbers), tenants: tenants}
 	first := make([]atomic.Pointer[limiter.Limit], 64)
 	r.limits.Store(&first)
 	return r
@@ -125,15 +131,15 @@ func (r *registry) count(id uint16) *count {
 }
 
 // id returns the number of l as a limit of rule. It assigns a new one if needed, and
-// returns 0 if none is left for this origin. If the number is counted, id adds a slot
+// returns 0 if none is left for this origin, or for who asks. If the number is counted, id adds a slot
 // to the count: the caller must create the slot or call release.
-func (r *registry) id(l *limiter.Limit, rule *limiter.Rule) uint16 {
+func (r *registry) id(l *limiter.Limit, rule *limiter.Rule, by uint16) uint16 {
 	at := &r.recent[uint8(limiter.NameID(l)^uint64(limiter.Span(l.Window()))^l.Limit())]
 	shared := rule != nil && rule.MaxShare > 0
 	if n := at.Load(); n != nil && n.limit == l && !shared && n.count.hold() {
 		return n.id
 	}
-	id, c := r.lookup(l, rule, shared)
+	id, c := r.lookup(l, rule, by, shared)
 	if id != 0 && !shared {
 		at.Store(&numbered{l, id, c})
 	}
@@ -188,7 +194,7 @@ func (r *registry) leave(id uint16, c *count) {
 	}
 }
 
-func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (uint16, *count) {
+func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, shared bool) (uint16, *count) {
 	key, origin := limitKey{params: limiter.Params(l)}, originOf(rule)
 	if shared {
 		key.share = rule.Name
@@ -204,7 +210,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 		return id, c
 	}
 	long := origin == ofRequest && !shared && isLong(l)
-	id := r.unused(origin, long)
+	id := r.unused(origin, by, long)
 	if id == 0 {
 		return 0, nil
 	}
@@ -214,7 +220,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, shared bool) (ui
 	if origin == ofRule && !shared && rule.Zone() == "" {
 		return id, nil
 	}
-	c := &count{key: key, origin: origin, long: long}
+	c := &count{key: key, origin: origin, by: by, long: long}
 	c.slots.Store(1)
 	if shared {
 		if c.share = r.shares[key.share]; c.share == nil {
@@ -238,11 +244,22 @@ func (r *registry) note(c *count, n int) {
 	if c.share != nil || c.origin == ofRule {
 		return
 	}
-	if r.foreign += n; c.origin == ofRequest {
-		r.requests += n
+	if r.foreign += n; c.origin != ofRequest {
+		return
 	}
+	own := r.of[c.by]
+	if own == nil {
+		own = new(numbers)
+		r.of[c.by] = own
+	}
+	r.requests += n
+	own.requests += n
 	if c.long {
 		r.long += n
+		own.long += n
+	}
+	if own.requests == 0 {
+		delete(r.of, c.by)
 	}
 }
 
@@ -254,11 +271,22 @@ func isLong(l *limiter.Limit) bool {
 	return max(l.Window(), s.Block) > longLife || leaks > longLife.Seconds()
 }
 
+// admits reports whether one may have a further limit of a request.
+func (r *registry) admits(by uint16, long bool) bool {
+	own := numbers{}
+	if have := r.of[by]; have != nil {
+		own = *have
+	}
+	return r.tenants.admits(by, own.requests, r.requests, maxRequestLimits) &&
+		(!long || r.tenants.admits(by, own.long, r.long, maxLongLimits))
+}
+
 // unused returns a number that is not in use, 0 if there is none for limits of that
-// origin, whose counters may live long.
-func (r *registry) unused(o origin, long bool) uint16 {
+// origin and of who asks, whose counters may live long.
+func (r *registry) unused(o origin, by uint16, long bool) uint16 {
 	switch n := len(r.free); {
-	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits, o != ofRule && r.foreign >= maxForeignLimits:
+	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits, o != ofRule && r.foreign >= maxForeignLimits,
+		o == ofRequest && !r.admits(by, long):
 		return 0
 	case n > 0:
 		id := r.free[n-1]

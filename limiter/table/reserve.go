@@ -29,7 +29,9 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
 			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now).Duration()
-			k.crowd, k.own = false, t.wordsBeyondShare(out, k.found.state.Words(out.Limit, now, max(out.Cost, 1)), k.words)
+			need := k.found.state.Words(out.Limit, now, max(out.Cost, 1))
+			k.tenant = t.wordsBeyondTenant(k.found, out, need, k.words)
+			k.crowd, k.own = false, k.tenant || t.wordsBeyondShare(out, need, k.words)
 			return false
 		}
 		if !peek {
@@ -55,7 +57,7 @@ func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.
 	if need <= len(words) {
 		return true
 	}
-	if t.wordsBeyondShare(out, need, words) {
+	if t.wordsBeyondShare(out, need, words) || t.wordsBeyondTenant(s, out, need, words) {
 		return false
 	}
 	if !charge {
@@ -75,6 +77,11 @@ func (t *Table) wordsBeyondShare(out *limiter.LimitDecision, need int, words []u
 	return have+blockBytesFor(need)-int64(len(words))*wordBytes > shareOf(out.Rule, t.maxBytes)
 }
 
+// wordsBeyondTenant is wordsBeyondShare for the share of the tenant of a slot.
+func (t *Table) wordsBeyondTenant(s *slot, out *limiter.LimitDecision, need int, words []uint64) bool {
+	return t.beyondTenant(t.keyOf(s.lo, out.Limit), asked{bytes: blockBytesFor(need) - int64(len(words))*wordBytes})
+}
+
 // reserveKeys numbers the limits of the new keys of a decision and counts these keys;
 // if they do not fit it counts nothing. Keys that are only peeked at are not counted,
 // but must fit, too.
@@ -88,7 +95,7 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 		charge, block := limiter.ToCharge(d, i)
 		switch {
 		case charge || block:
-			if k.fresh.limit = t.registry.id(out.Limit, out.Rule); k.fresh.limit == 0 {
+			if k.fresh.limit = t.registry.id(out.Limit, out.Rule, k.by); k.fresh.limit == 0 {
 				t.unreserve(counters)
 				return noLimit
 			}
@@ -102,6 +109,9 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 		}
 		full = full || k.full
 	}
+	if n+asked > 0 && !full && t.tenantFull(d, counters, n+asked) {
+		full = true
+	}
 	switch {
 	case n+asked == 0:
 		return decided
@@ -113,6 +123,23 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 	}
 	t.unreserve(counters)
 	return noRoom
+}
+
+// tenantFull reports whether the new counters of a decision, of which there are n, would exceed the share of
+// their tenant, and marks them then.
+func (t *Table) tenantFull(d *limiter.Decision, counters []counter, n int64) bool {
+	full, asks := false, asked{keys: n}
+	for i := range counters {
+		k, out := &counters[i], d.Limit(i)
+		if k.found != nil || out.Overflow {
+			continue
+		}
+		if !full && !t.beyondTenant(t.keyOf(k.fresh.lo, out.Limit), asks) {
+			return false // a check is of one tenant
+		}
+		full, k.full, k.tenant = true, true, true
+	}
+	return full
 }
 
 // unreserve releases the numbers that reserveKeys took.

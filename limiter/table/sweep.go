@@ -6,6 +6,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
+// reclaimRounds is how often one check makes room, as long as that helps.
+const reclaimRounds = 64
+
 // reclaimEnough is after how many dropped counters a search for more ends.
 const reclaimEnough = 1024
 
@@ -24,6 +27,7 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 		}
 		at := s.state.EmptyAt(l, t.words(s))
 		if at <= now {
+			t.belongsSlot(p, s, -1)
 			t.free(p, s)
 			if s.limit != of {
 				t.registry.release(of, gone)
@@ -92,19 +96,19 @@ func (t *Table) sweepNowAndThen(p *partition, now limiter.Tick) int {
 	return t.sweepOne(p, now)
 }
 
-// reclaim drops recovered counters of any partition, by a function that sweeps one. The caller must hold no
+// reclaim drops recovered counters of any partition, by a function that sweeps one, and returns how many. The caller must hold no
 // partition's lock. It searches only if an entry can have recovered, so at the bound,
 // with nothing to drop, it costs one comparison.
-func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) int) {
+func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) int) (dropped int) {
 	if int64(now) < t.expiry.Load() {
-		return
+		return 0
 	}
 	t.reclaiming.Lock()
 	defer t.reclaiming.Unlock()
 	// Instants recorded from here on set expiry again. Earlier ones are found in the
 	// partitions.
 	t.expiry.Store(int64(never))
-	first, dropped := never, 0
+	first := never
 	for range t.parts {
 		p := &t.parts[t.reclaiming.hand]
 		t.reclaiming.hand = (t.reclaiming.hand + 1) % len(t.parts) // advanced first, so that after a panic the search does not stop here again
@@ -114,18 +118,20 @@ func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) i
 		first = min(first, limiter.Tick(p.expiry.Load()))
 	}
 	t.lowerExpiry(first)
+	return dropped
 }
 
 // reclaimFor is reclaim, and then drops recovered counters next to the keys of a
-// charge, where room is needed.
-func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) {
-	t.reclaim(now, t.sweepNowAndThen)
+// charge, where room is needed. It returns how many it dropped.
+func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) (dropped int) {
+	dropped = t.reclaim(now, t.sweepNowAndThen)
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		if p.expiry.Load() <= int64(now) {
-			t.sweepNowAndThen(p, now)
+			dropped += t.sweepNowAndThen(p, now)
 		}
 	}
+	return dropped
 }
 
 func (t *Table) lowerExpiry(at limiter.Tick) {

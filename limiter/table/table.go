@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -72,6 +73,8 @@ type Config struct {
 	// is the system's source of random numbers. Simulations pass another to be
 	// repeatable. Anyone who knows the order can slow down searches.
 	Order rand.Source
+	// Tenants says how much of the table each tenant may take; nil is a zero one.
+	Tenants *Tenants
 }
 
 // maxPerKey bounds the counters of one key. They are adjacent, and a search for one of
@@ -82,9 +85,9 @@ const maxPerKey = 256
 
 // ErrTooManyLimits is returned by Decide when 4096 different limits from requests, 2048 of
 // them with counters that may live for more than an hour, or 65535 limits in all, have
-// live counters. Nothing was decided. Numbers become free as
+// live counters, or when a tenant or an identity has its share of those of requests, see [Tenants]. Nothing was decided. Numbers become free as
 // counters recover, which is checked once a second.
-var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, 2048 of them with windows, bursts or blocks of more than an hour, and 65535 in all: send fewer different limits with requests")
+var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, 2048 of them with windows, bursts or blocks of more than an hour, and 65535 in all; one tenant or identity has at most three times as many as are left: send fewer different limits with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
@@ -98,6 +101,7 @@ type Table struct {
 	maxBytes int64
 	slab     slab
 	arena    arena
+	usages   usages
 
 	copies [2 * Partitions]copied // by partition, under its lock
 	copied atomic.Int64           // used slots in partitions that are copies
@@ -153,7 +157,7 @@ func New(c Config) *Table {
 		c.MaxBytes = unbounded
 	}
 	t := &Table{
-		registry: newRegistry(), overflow: c.Overflow, maxKeys: int64(c.MaxKeys),
+		overflow: c.Overflow, maxKeys: int64(c.MaxKeys),
 		maxBytes: min(c.MaxBytes, unbounded),
 	}
 	t.collect.at = -never
@@ -162,6 +166,10 @@ func New(c Config) *Table {
 		c.Order = systemRandom{}
 	}
 	t.order = newOrder(c.Order)
+	if t.usages.shares = c.Tenants; c.Tenants == nil {
+		t.usages.shares = new(Tenants)
+	}
+	t.registry = newRegistry(t.usages.shares)
 	t.counters.New = func() any { return new([]counter) }
 	t.expiry.Store(int64(never))
 	for i := range t.parts {
@@ -222,6 +230,7 @@ func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, ne
 func (t *Table) give(p *partition, s *slot, ref uint32, class uint8) {
 	s.words, s.class = ref, class
 	t.countWords(p, s.limit, int64(classWords(class))*wordBytes)
+	t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), int64(classWords(class))*wordBytes)
 }
 
 // free returns the words of a slot to the slab.
@@ -230,6 +239,7 @@ func (t *Table) free(p *partition, s *slot) {
 		t.slab.put(s.words, s.class)
 		s.words = 0
 		t.countWords(p, s.limit, -int64(classWords(s.class))*wordBytes)
+		t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), -int64(classWords(s.class))*wordBytes)
 	}
 }
 
@@ -262,14 +272,14 @@ func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
 }
 
 // adopt converts a slot into one of l, if it belongs to an equal or a changed limit.
-// rule is the rule of l, nil for an import.
-func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, now limiter.Tick) bool {
+// rule is the rule of l, nil for an import, and by is as in [limiter.Key].
+func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, by uint16, now limiter.Tick) bool {
 	old := t.registry.limit(s.limit)
 	if old.Equal(l) {
 		t.registry.prefer(s.limit, l)
 		return true
 	}
-	id := t.registry.id(l, rule)
+	id := t.registry.id(l, rule, cmp.Or(by, limiter.LabelOf(t.keyOf(s.lo, old))))
 	if id == 0 {
 		return false
 	}
@@ -310,6 +320,7 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 			return
 		}
 		if p.slots.insert(i, e) {
+			t.belongsSlot(p, &e, 1)
 			break
 		}
 		if !swept {

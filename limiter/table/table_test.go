@@ -51,6 +51,7 @@ func (t *Table) checkAll(tb testing.TB) {
 	if err := t.checkCounts(); err != nil {
 		tb.Fatal(err)
 	}
+	t.checkTenants(tb)
 }
 
 // specs is every algorithm with every option, at small numbers.

@@ -65,7 +65,7 @@ func (w *Writer) request(l *link, charge *limiter.Charge, define bool) *peer.Fra
 		k := charge.Key(i)
 		keys = append(keys, peer.Key{
 			Hi: k.Hash.Hi, Lo: k.Hash.Lo, Rule: o.ruleIndex(f, k.Rule, define),
-			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost,
+			Closed: k.Rule.Class() == limiter.Closed, Index: k.Index, Cost: k.Cost, By: k.By,
 		})
 	}
 	f.Keys = keys

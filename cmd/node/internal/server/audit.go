@@ -52,6 +52,17 @@ func (a accounts) memberFilesChanged(what string, err error) { a.fileChanged(wha
 // permissionsChanged tells the audit of another permissions file.
 func (a accounts) permissionsChanged(err error) { a.fileChanged("permissions", a.permissions, err) }
 
+// permissionsChanged returns what puts the shares of tenants of another permissions file into force, and tells the audit
+// of it.
+func permissionsChanged(s *Server) func(error) {
+	return func(err error) {
+		if err == nil {
+			s.node.SetTenantShares(s.access.TenantShares())
+		}
+		s.audit.permissionsChanged(err)
+	}
+}
+
 // peerRefused tells the audit of a connection to the peer port that was refused.
 func (a accounts) peerRefused(from, why string) {
 	a.Audited(transport.AuditEvent{Action: "connect", Outcome: transport.AuditRefused, From: from, Over: "peer", Why: why})

@@ -154,7 +154,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	if s.access != nil {
-		s.access.Changed, s.access.CertificateFlag = s.audit.permissionsChanged, c.TLS.unasked(clientCertFlag)
+		s.access.Changed, s.access.CertificateFlag = permissionsChanged(s), c.TLS.unasked(clientCertFlag)
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
@@ -263,6 +263,9 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	s.admin.site, s.health.site = s.service.AdminSite(), s.wire.Health()
+	if s.access != nil {
+		s.node.SetTenantShares(s.access.TenantShares())
+	}
 	return nil
 }
 

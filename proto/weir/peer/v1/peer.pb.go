@@ -2499,9 +2499,11 @@ type Keys struct {
 	Los   []uint64               `protobuf:"fixed64,3,rep,packed,name=los,proto3" json:"los,omitempty"`
 	Rules []uint32               `protobuf:"varint,4,rep,packed,name=rules,proto3" json:"rules,omitempty"`
 	// 1 closed.
-	Flags         []byte   `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
-	Indexes       []byte   `protobuf:"bytes,6,opt,name=indexes,proto3" json:"indexes,omitempty"`
-	Costs         []uint64 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
+	Flags   []byte   `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
+	Indexes []byte   `protobuf:"bytes,6,opt,name=indexes,proto3" json:"indexes,omitempty"`
+	Costs   []uint64 `protobuf:"varint,7,rep,packed,name=costs,proto3" json:"costs,omitempty"`
+	// Labels of the identities that ask, for limits that come with requests.
+	Bys           []uint32 `protobuf:"varint,8,rep,packed,name=bys,proto3" json:"bys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2581,6 +2583,13 @@ func (x *Keys) GetIndexes() []byte {
 func (x *Keys) GetCosts() []uint64 {
 	if x != nil {
 		return x.Costs
+	}
+	return nil
+}
+
+func (x *Keys) GetBys() []uint32 {
+	if x != nil {
+		return x.Bys
 	}
 	return nil
 }
@@ -3262,7 +3271,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03was\x18\b \x03(\x04R\x03was\x12\x12\n" +
 	"\x04ends\x18\t \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\n" +
-	" \x03(\x04R\awasEnds\"\x9c\x01\n" +
+	" \x03(\x04R\awasEnds\"\xae\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
@@ -3270,7 +3279,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05rules\x18\x04 \x03(\rR\x05rules\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x18\n" +
 	"\aindexes\x18\x06 \x01(\fR\aindexes\x12\x14\n" +
-	"\x05costs\x18\a \x03(\x04R\x05costs\"\xba\x02\n" +
+	"\x05costs\x18\a \x03(\x04R\x05costs\x12\x10\n" +
+	"\x03bys\x18\b \x03(\rR\x03bys\"\xba\x02\n" +
 	"\aRefunds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x12\n" +
