@@ -212,7 +212,17 @@ func ofBounds() []mutation {
 			{"internal/cluster/replica/withheld.go", "t.Now-since < EaseFor && int32(o.heard-ping) <= 0 {", "t.Now < since && int32(o.heard-ping) <= 0 {"},
 		}},
 		{name: "a minority's share", pkg: "./chaos/sim", test: "^TestSim$/^split$", edits: []edit{
-			{"internal/cluster/share.go", "	if v.Minority() {\n		return uint64(len(v.Members)), uint64(v.Recent), nil\n", "	if v.Minority() {\n		return 0, 0, nil\n"},
+			{"internal/cluster/share.go", "	if v.Minority() {\n", "	if v.Minority() && false {\n"},
+			{"internal/cluster/few.go", "	if 2*n > v.Recent {\n", "	if true {\n"},
+		}},
+		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
+			{"internal/cluster/part.go", "				t.c.decider.few.claimed(t.Now)\n", ""},
+		}},
+		{name: "who is lost may not be alone", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
+			{"internal/cluster/few.go", "	if !lost {\n", "	if true {\n"},
+		}},
+		{name: "half is no majority", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
+			{"internal/cluster/few.go", "	if 2*n > v.Recent {\n", "	if 2*n >= v.Recent {\n"},
 		}},
 		{name: "no live counter makes room", pkg: "./limiter/table", test: ".", edits: []edit{
 			{"limiter/table/sweep.go", "		if at <= now {\n", "		if at <= now || t.keys.Load() >= t.maxKeys*9/10 && s.place%4 == 0 {\n"},

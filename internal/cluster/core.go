@@ -72,6 +72,7 @@ func New(c Config) *Core {
 	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(), links: core.mesh, view: &core.view, sched: c.Scheduler}
 	core.inspection = inspection{partitions: core.partitions, view: &core.view, sched: c.Scheduler}
 	core.decider = decider{
+		few:   few{links: core.mesh},
 		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets, calls: core.calls,
 		reservations: reservations{parts: core.partitions, table: c.Table, self: core.self},
 	}

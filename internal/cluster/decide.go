@@ -23,6 +23,7 @@ type decider struct {
 	pending      pending
 	rejoined     atomic.Pointer[rejoining]
 	minority     atomic.Pointer[minority]
+	few          few
 }
 
 // forbids reports whether a request is a reset by another member and this node refuses

@@ -16,11 +16,6 @@ const maxCounts = 640
 // explain explains a charge whose partitions are owned here, and locked.
 func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) {
 	charge := d.shareOf(t, q.Charge)
-	live, of, ended := d.rejoined.Load().seen(t)
-	sees, when := "sees", ""
-	if ended != nil {
-		sees, when = "saw", " a moment ago"
-	}
 	told := d.table.Explain(t.At, charge, answer)
 	if charge != q.Charge {
 		route.Relabel(q.Charge, answer)
@@ -31,7 +26,11 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			if text, never := strings.CutSuffix(told[i].Arithmetic, ": never"); never && !l.Never {
 				told[i].Arithmetic = text + ": never by this share"
 			}
-			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees, live, of, when)
+			s, sees, when := d.shareIn(t, q.Charge.Key(l.Key)), "sees", ""
+			if s.ended {
+				sees, when = "saw", " a moment ago"
+			}
+			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees, s.live, s.of, when)
 		}
 		answer.Limit(i).Owner = d.name
 	}

@@ -193,6 +193,12 @@ func (t *turn) do(p *partition, e *replica.Effect) {
 		t.c.decider.complete(t, p, e)
 	case replica.Happened:
 		t.c.event(eventOf(e.Event), int(p.id))
+		switch e.Event {
+		case replica.Takeover, replica.Renewal, replica.Reopened, replica.Recovered, replica.Emptied:
+			if !p.closed {
+				t.c.decider.few.claimed(t.Now)
+			}
+		}
 	case replica.Problem:
 		t.c.problem(e.What, e.Err)
 	}

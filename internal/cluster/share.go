@@ -26,6 +26,7 @@ type minority struct {
 
 // viewChanged notes the beginning and the end of a minority.
 func (d *decider) viewChanged(t *turn, old, v *view.View) {
+	d.few.viewChanged(t, old, v)
 	began := d.minority.Load()
 	switch lost := len(v.Members) < len(old.Members); {
 	case v.Minority() && (began == nil || !old.Minority()):
@@ -41,41 +42,51 @@ func (d *decider) viewChanged(t *turn, old, v *view.View) {
 	}
 }
 
-// seen returns by how many members, of how many, this node's share is: those that it sees in a minority, or saw in
-// one that ended less than rejoinFor ago, which ended is then. of is 0 if no share applies. r is the last end of a minority; nil: there
-// was none.
-func (r *rejoining) seen(t *turn) (live, of uint64, ended *rejoining) {
-	v := t.view()
-	if v.Minority() {
-		return uint64(len(v.Members)), uint64(v.Recent), nil
-	}
-	if r == nil || t.Now >= r.until {
-		return 0, 0, nil
-	}
-	return r.live, r.of, r
+// share is by how many members, of how many, the share of a limit is that this node applies. of is 0 if it applies none. ended
+// means that it saw so few a moment ago.
+type share struct {
+	live, of uint64
+	ended    bool
 }
 
-// shareOf returns the charge with the limits that this node may apply: an available
-// owner in a minority applies its share of them. So it does when the minority is over, until it
-// has merged what an owner of the majority had, or that would have come. It returns k itself if nothing changes.
-func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
-	live, of, ended := d.rejoined.Load().seen(t)
-	if of == 0 {
-		return k
+// shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees; where it looks and
+// finds only a minority in reach, of those; and when a minority is over, of those that it saw, until it has merged what an owner
+// of the majority had, or that would have come.
+func (d *decider) shareIn(t *turn, key *limiter.Key) share {
+	v := t.view()
+	if v.Minority() {
+		return share{live: uint64(len(v.Members)), of: uint64(v.Recent)}
 	}
+	if live, of := d.few.left(v, t.Now); of != 0 {
+		return share{live: live, of: of}
+	}
+	r := d.rejoined.Load()
+	if r == nil || t.Now >= r.until {
+		return share{}
+	}
+	if p := d.parts.of(key); p == nil || p.r.Own() == nil || p.r.Own().TookAfter(r.at) {
+		return share{}
+	}
+	return share{live: r.live, of: r.of, ended: true}
+}
+
+// shareOf returns the charge with the limits that this node may apply, see [decider.shareIn]. It returns k itself if
+// nothing changes.
+func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 	var out *limiter.Charge
 	for i := range k.Len() {
 		key := k.Key(i)
 		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
 			continue
 		}
-		if p := d.parts.of(key); ended != nil && (p == nil || p.r.Own() == nil || p.r.Own().TookAfter(ended.at)) {
+		s := d.shareIn(t, key)
+		if s.of == 0 {
 			continue
 		}
 		if out == nil {
 			out = k.Clone()
 		}
-		out.Key(i).Rule = d.calls.Share(key.Rule, live, of)
+		out.Key(i).Rule = d.calls.Share(key.Rule, s.live, s.of)
 	}
 	if out == nil {
 		return k

@@ -26,7 +26,9 @@ type link struct {
 	// name is the name that the member gave on its own connection; "" before. No other
 	// member can set it.
 	name string
-	via  peer.Instance // the member that last relayed a frame from this one
+	// via is the member that last relayed a frame from this one, at relayedAt.
+	via       peer.Instance
+	relayedAt limiter.Tick
 	// heardAt is when the last frame arrived directly from the member; question is what
 	// became of asking whether it is alive.
 	heardAt  limiter.Tick
@@ -40,15 +42,16 @@ type link struct {
 
 // line is what is known of the frames that were sent directly, and of their arrival.
 type line struct {
-	// suspect means that what is sent directly does not seem to arrive.
-	suspect  bool
-	number   uint64       // number of the last frame sent directly
-	got      uint64       // highest number received directly
-	lacks    uint64       // first number that the member has not confirmed; 0 if all are
-	lacksAt  limiter.Tick // when that frame was sent
-	expects  bool         // an answer is expected
-	probedAt limiter.Tick // when the last probe was sent
-	rtt      limiter.Tick // smoothed round-trip time; 0 if not measured
+	// suspect means that what is sent directly does not seem to arrive, since suspectAt.
+	suspect   bool
+	suspectAt limiter.Tick
+	number    uint64       // number of the last frame sent directly
+	got       uint64       // highest number received directly
+	lacks     uint64       // first number that the member has not confirmed; 0 if all are
+	lacksAt   limiter.Tick // when that frame was sent
+	expects   bool         // an answer is expected
+	probedAt  limiter.Tick // when the last probe was sent
+	rtt       limiter.Tick // smoothed round-trip time; 0 if not measured
 }
 
 // question is the question whether a member is alive that gossip calls dead. It was
@@ -77,7 +80,14 @@ func (n *line) confirmed(f *peer.Frame, now limiter.Tick) {
 	case f.Got >= n.lacks:
 		n.lacks, n.lacksAt, n.suspect = f.Got+1, now, false
 	case n.late(now):
-		n.suspect = true
+		n.suspects(now)
+	}
+}
+
+// suspects records that the connection is suspect.
+func (n *line) suspects(now limiter.Tick) {
+	if !n.suspect {
+		n.suspect, n.suspectAt = true, now
 	}
 }
 
@@ -90,7 +100,7 @@ func (n *line) watch(now limiter.Tick) (busy, probe bool) {
 	if n.expects && n.lacks != 0 {
 		busy = true
 		if n.late(now) {
-			n.suspect = true
+			n.suspects(now)
 		}
 		if now-n.lacksAt > silentAfter {
 			n.expects = false // the member is silent: wait no longer until something is asked of it again

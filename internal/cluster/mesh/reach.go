@@ -47,6 +47,28 @@ func (m *Mesh) Reachable(i peer.Instance) bool {
 	return l != nil && l.up.Load()
 }
 
+// silentFrom is how long a connection must have been suspect, or down, before its member is silent: what was late by less than 100 ms
+// in all is not.
+const silentFrom = 100*limiter.Millisecond - suspectAfter
+
+// Silent reports whether a member was connected to this node and cannot be reached now, directly or by a relay: its
+// connection is down, or confirms nothing. One that leaves is not silent: it ends its connections.
+func (m *Mesh) Silent(i peer.Instance, now limiter.Tick) bool {
+	l := m.links.Load().byID[i]
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leaving || l.relayedAt != 0 && now-l.relayedAt < freshFor {
+		return false
+	}
+	if l.up.Load() {
+		return l.line.suspect && now-l.line.suspectAt >= silentFrom
+	}
+	return l.downAt != 0 && now-l.downAt >= silentFrom
+}
+
 // AnyUp reports whether there is a direct connection to any member.
 func (m *Mesh) AnyUp() bool {
 	for _, l := range m.links.Load().list {
@@ -64,7 +86,7 @@ func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
 	defer l.mu.Unlock()
 	l.line.confirmed(f, now)
 	if f.Relayed {
-		l.via = f.Via
+		l.via, l.relayedAt = f.Via, now
 	} else {
 		l.heardAt = now
 	}
@@ -93,6 +115,13 @@ func (w *Writer) Watch(now limiter.Tick) (busy bool) {
 func (w *Writer) probe(to peer.Instance) {
 	if p := w.mesh.config.Probe; p >= 0 {
 		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, false)
+	}
+}
+
+// Ask asks a member what it answers in every state. If the answer does not come, its connection becomes suspect.
+func (w *Writer) Ask(to peer.Instance) {
+	if p := w.mesh.config.Probe; p >= 0 {
+		w.Claim(to, peer.Claim{Partition: uint16(p), Kind: peer.Ask}, true)
 	}
 }
 
@@ -198,7 +227,7 @@ func (m *Mesh) NameOf(i peer.Instance) string {
 
 const (
 	// answersWithin is how long a member with a link may take to answer after gossip
-	// calls it dead. freshFor is how long after a message from it it is not asked again.
+	// calls it dead. freshFor is how long after a message from it it is not asked again, and after a relayed one not silent.
 	answersWithin = 500 * limiter.Millisecond
 	freshFor      = 250 * limiter.Millisecond
 	// lookGap is the most that the time between two looks for an answer adds to the

@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"sync/atomic"
+
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// few finds out that a minority is left before gossip does. From when this node has claimed an available partition, or has lost sight of
+// a member, it looks for a while whether its connections to more than half of the members still confirm what they carry.
+type few struct {
+	links *mesh.Mesh
+	until atomic.Int64 // when it stops looking, scheduler time
+}
+
+// fewFor is how long it looks. Gossip takes 1 to 2.4 s to lose who is gone, and a member that gossip has lost may take half a
+// second to answer on its connection: by then the view shows the minority.
+const fewFor = 4 * limiter.Second
+
+// claimed begins to look. All members in view were asked just now, so the connections of those that did not answer are suspect.
+func (f *few) claimed(now limiter.Tick) { f.until.Store(int64(now + fewFor)) }
+
+// viewChanged begins to look if a member is lost that did not say that it leaves. All others are asked, so that a connection that is cut is
+// found suspect within a moment.
+func (f *few) viewChanged(t *turn, old, v *view.View) {
+	lost := false
+	for i := range old.Members {
+		m := &old.Members[i]
+		lost = lost || m.State == peer.Active && !v.Has(m.Instance)
+	}
+	if !lost {
+		return
+	}
+	f.claimed(t.Now)
+	for i := range v.Members {
+		t.Out.Ask(v.Members[i].Instance)
+	}
+}
+
+// left returns how many members are left, this node included, of those that count. of is 0 if more than half are, or if this node does
+// not look.
+func (f *few) left(v *view.View, now limiter.Tick) (live, of uint64) {
+	if int64(now) >= f.until.Load() {
+		return 0, 0
+	}
+	n := len(v.Members)
+	for i := range v.Members {
+		if f.links.Silent(v.Members[i].Instance, now) {
+			n--
+		}
+	}
+	if 2*n > v.Recent {
+		return 0, 0
+	}
+	return uint64(n), uint64(v.Recent)
+}
