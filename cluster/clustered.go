@@ -383,6 +383,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	members := m.members()
 	s.RulesDiffer, s.ZoneDataDiffers = m.rules.now != "", m.zones.now != ""
 	m.mu.Unlock()
+	_, s.ClockDifference = m.clockDifference()
 	self := m.membership.Self()
 	for i := range members {
 		state := members[i].State.String()

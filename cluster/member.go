@@ -89,8 +89,8 @@ type member struct {
 	ready bool          // all fields above are set
 	at    string        // this node's gossip address
 	all   []peer.Member // all other known members; of two with one name, the one that counts
-	// rules and zones are how the rules of members, and their time zone databases, differ.
-	rules, zones difference
+	// rules and zones are how the rules of members, and their time zone databases, differ. clocks is the member whose clock does.
+	rules, zones, clocks difference
 }
 
 // OpenMember implements [weir.Clustering]. It returns when the member is listening and

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -72,13 +74,41 @@ func (m *member) compare() {
 	m.zones.now = differing(met, zoneData)
 }
 
-// reportDifferences logs whether members have different rules or time zone databases, if
+// clockDifference returns the name of the member whose clock differs most from this node's, and by how much at least; "" if none
+// is seen to differ.
+func (m *member) clockDifference() (name string, by time.Duration) {
+	of, d := cluster.ClockDifference(m.core)
+	if of == 0 {
+		return "", 0
+	}
+	name = of.String() // it is no member any more
+	if o := m.core.View().Member(of); o != nil {
+		name = o.Name
+	}
+	return name, d.Duration()
+}
+
+// reportDifferences logs whether members have different rules, time zone databases or clocks, if
 // that has changed since the last report.
 func (m *member) reportDifferences() {
+	of, by := "", time.Duration(0)
+	if m.core != nil {
+		of, by = m.clockDifference()
+	}
 	m.mu.Lock()
+	m.clocks.now = of
+	newClocks := m.clocks.news()
 	rules, zones := m.rules, m.zones
 	newRules, newZones := m.rules.news(), m.zones.news()
 	m.mu.Unlock()
+	switch {
+	case !newClocks:
+	case of != "":
+		m.log.Warn("the clock of another member differs from this node's: where windows begin at fixed instants, a key may be granted its limit once more "+
+			"when its owner changes; synchronize the machines' clocks", "member", of, "by_at_least", by.Round(time.Millisecond), "tolerated", cluster.ClocksDiffer.Duration())
+	default:
+		m.log.Info("no member's clock is seen to differ from this node's")
+	}
 	switch {
 	case !newRules:
 	case rules.now != "":

@@ -34,6 +34,8 @@ type ClusterStats struct {
 	// ZoneDataDiffers reports that live members have different releases of the time zone
 	// database.
 	ZoneDataDiffers bool
+	// ClockDifference is by how many seconds at least the clock of another member differs, if by more than 0.25; otherwise 0.
+	ClockDifference float64
 	// Minority reports that the node sees no more than half of the members that count.
 	Minority bool
 }
@@ -46,6 +48,7 @@ type clusterCollector struct {
 	withheld, parked, lag, unacknowledged *prometheus.Desc
 	events, differ, unreachable, minority *prometheus.Desc
 	waiting, queued, fallback, zones      *prometheus.Desc
+	clocks                                *prometheus.Desc
 }
 
 func newClusterCollector(stats func() ClusterStats) *clusterCollector {
@@ -69,6 +72,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
 		minority:       desc("minority", "Whether the node sees no more than half of the members, so that rules with on_unreachable: local apply a share of their limits: 1 or 0."),
 		zones:          desc("zone_data_differs", "Whether live members have different releases of the time zone database: 1 or 0."),
+		clocks:         desc("clock_difference_seconds", "By how much at least another member's clock differs from the node's, if by more than 0.25 s; otherwise 0."),
 		differ:         desc("rules_differ", "Whether live members have different rules: 1 or 0."),
 	}
 }
@@ -77,7 +81,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ, c.minority,
-		c.waiting, c.queued, c.fallback, c.zones,
+		c.waiting, c.queued, c.fallback, c.zones, c.clocks,
 	} {
 		out <- d
 	}
@@ -111,6 +115,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(c.differ, bit(s.RulesDiffer))
 	gauge(c.zones, bit(s.ZoneDataDiffers))
+	gauge(c.clocks, s.ClockDifference)
 	gauge(c.minority, bit(s.Minority))
 }
 

@@ -125,7 +125,7 @@ func (s *Service) cluster() metrics.ClusterStats {
 		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
 		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
-		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers, Minority: c.Minority,
+		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers, ClockDifference: c.ClockDifference.Seconds(), Minority: c.Minority,
 	}
 }
 

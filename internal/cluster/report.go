@@ -3,9 +3,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // reports counts the events of a core, and passes events and problems on.
@@ -48,4 +50,17 @@ func (e *NotCredibleError) Unwrap() error { return errNotCredible }
 // distrust reports that a part of a frame was ignored.
 func (r *reports) distrust(from peer.Instance, what string) {
 	r.problem("a part of a frame was ignored", &NotCredibleError{from, what})
+}
+
+// ClocksDiffer is by how much members' clocks may differ before a node says so.
+const ClocksDiffer = route.ClocksDiffer
+
+// ClockDifference returns the member whose clock differs most from this node's, if one is seen to differ by more than
+// [ClocksDiffer], and by how much at least; otherwise 0.
+func ClockDifference(c *Core) (of peer.Instance, by limiter.Tick) {
+	now := c.config.Scheduler.Now()
+	if c.config.Clock != nil {
+		now = c.config.Clock()
+	}
+	return c.calls.ClockDifference(now)
 }

@@ -78,6 +78,7 @@ type Router struct {
 	waiting sync.Pool // of Waiting
 	denials *denials  // nil if denials are not cached
 	shares  shares
+	clocks  clocks
 	resets  atomic.Uint64 // begun by this node
 }
 
