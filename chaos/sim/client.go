@@ -45,6 +45,7 @@ type key struct {
 	astray    int // units that cancels may have left behind
 	passed    int // units of checks that two owners may have charged: the partition changed its owner, see changes and mayPass, or has one on each side of a split
 	again     int // units of checks with ids that were charged and admitted once more
+	direct    int // checks that a struck member was asked for
 
 	rolled          bool // its rule changes
 	ops             []op

@@ -146,6 +146,8 @@ func (w *World) sever(p pair) {
 	w.cut[p] = true
 	w.faulted()
 	w.logf("%s -> %s cut", w.node(p.from).name, w.node(p.to).name)
+	w.struck(w.node(p.from))
+	w.struck(w.node(p.to))
 }
 
 // mend ends a cut: what was held arrives, or the connection had broken.

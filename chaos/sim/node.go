@@ -191,6 +191,7 @@ func (n *Node) pause() {
 	n.paused = true
 	n.w.faulted()
 	n.w.logf("%s paused", n.name)
+	n.w.struck(n)
 }
 
 func (n *Node) resume() {
@@ -240,6 +241,7 @@ func (n *Node) crash(reset bool) {
 		}
 		n.w.conn(pair{n.inst, m.inst}).up = false
 	}
+	n.w.endsLate(n)
 }
 
 // leave is a graceful end: hand over, then go; what could not be handed over within ten

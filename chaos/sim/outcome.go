@@ -213,7 +213,7 @@ func (w *World) check(b bounds) error {
 				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units, k.limit, k.limit/w.size))
 			}
 		}
-		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks && w.crowd.unkept == 0 {
+		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks+k.direct && w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks, b.fallbacks))
 		}
 		if b.exact && (!w.cached || k.tried == 0) { // denials that were cached outlive a reset by another node
@@ -346,8 +346,8 @@ func (n *Node) used(k *key) int {
 		return -1
 	}
 	most := int(c.Key(0).Rule.Limits[0].Limit())
-	if v := n.core.View(); 2*len(v.Members) <= v.Recent && c.Key(0).Rule.OnUnreachable == limiter.UnreachableLocal {
-		most = max(1, most*len(v.Members)/v.Recent) // a minority's share
+	if share := d.Limit(0).InForce; share != 0 {
+		most = int(share)
 	}
 	return most - int(d.Limit(0).Remaining)
 }

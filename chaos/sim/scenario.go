@@ -48,7 +48,7 @@ func (k Kind) splits() bool { return k != Graceful && k != Crash && k != Suspici
 // Run is one run, a stronger one: it returns what was violated, if anything.
 func Run(kind Kind, seed uint64, tracing bool) (*World, error) {
 	w := worldOf(kind, seed)
-	w.tracing, w.stronger = tracing, newStronger(kind, seed)
+	w.tracing, w.stronger, w.broader = tracing, newStronger(kind, seed), newBroader(kind, seed)
 	return w, w.play(kind, seed)
 }
 
@@ -92,6 +92,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	size = w.strengthen(kind, size)
 	w.size = size
 	w.newHolders(kind, seed, rules)
+	w.widen(kind, seed, rules)
 	if kind == Crowded || w.crowd.maxKeys > 0 {
 		w.newCrowd(rules)
 	}
@@ -118,8 +119,10 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.split = kind.splits()
 	b := w.faults(kind, span, rules)
 	w.moreFaults(kind, span, rules, &b)
+	w.broaderFaults(kind, span, rules)
 	w.moreDemand(span)
 	w.heldDemand(span)
+	w.broaderDemand(span)
 	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
 		return err
@@ -134,10 +137,11 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.demand(10*limiter.Second, 40*ms)
 	w.moreDemand(10 * limiter.Second)
 	w.heldDemand(10 * limiter.Second)
+	w.broaderDemand(10 * limiter.Second)
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.idle(), w.bounded()); err != nil {
+	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.checkSpenders(), w.idle(), w.bounded()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil

@@ -60,6 +60,7 @@ type World struct {
 	faultAt   limiter.Tick          // when the last fault began or ended
 	stronger  *stronger             // nil in a run of the golden file
 	holders   *holders              // nil in a run without them
+	broader   *broader              // nil in a run of the golden file
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does
