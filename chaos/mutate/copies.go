@@ -14,7 +14,7 @@ func ofCopies() []mutation {
 			{"internal/cluster/share.go", "	if len(old.Members) > 0 && old.Minority()", "	if len(old.Members) < 0 && old.Minority()"},
 		}},
 		{name: "a share ends with a merge", pkg: "./internal/cluster", test: "^TestAShareEndsWithAMerge$", edits: []edit{
-			{"internal/cluster/share.go", " || p.r.Own().TookAfter(r.at) {", " {"},
+			{"internal/cluster/share.go", " && !p.r.Own().TookAfter(r.at) {", " {"},
 		}},
 		{name: "the last attempt waits for the others", pkg: "./internal/cluster", test: "^TestTheLastAttemptWaitsForTheOthers$", edits: []edit{
 			{"internal/cluster/replica/unsettled.go", "max(contendFor, (w.Until-t.Now)/4)", "contendFor"},

@@ -26,7 +26,7 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			if text, never := strings.CutSuffix(told[i].Arithmetic, ": never"); never && !l.Never {
 				told[i].Arithmetic = text + ": never by this share"
 			}
-			s, sees, when := d.shareIn(t, q.Charge.Key(l.Key)), "sees", ""
+			s, sees, when := shareIn(d, t, q.Charge.Key(l.Key)), "sees", ""
 			if s.ended {
 				sees, when = "saw", " a moment ago"
 			}

@@ -62,5 +62,5 @@ func ClockDifference(c *Core) (of peer.Instance, by limiter.Tick) {
 	if c.config.Clock != nil {
 		now = c.config.Clock()
 	}
-	return c.calls.ClockDifference(now)
+	return route.ClockDifference(c.calls, now)
 }

@@ -52,25 +52,21 @@ type share struct {
 // shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees; where it looks and
 // finds only a minority in reach, of those; and when a minority is over, of those that it saw, until it has merged what an owner
 // of the majority had, or that would have come.
-func (d *decider) shareIn(t *turn, key *limiter.Key) share {
+func shareIn(d *decider, t *turn, key *limiter.Key) share {
 	v := t.view()
 	if v.Minority() {
 		return share{live: uint64(len(v.Members)), of: uint64(v.Recent)}
 	}
-	if live, of := d.few.left(v, t.Now); of != 0 {
-		return share{live: live, of: of}
+	if r := d.rejoined.Load(); r != nil && t.Now < r.until {
+		if p := d.parts.of(key); p != nil && p.r.Own() != nil && !p.r.Own().TookAfter(r.at) {
+			return share{live: r.live, of: r.of, ended: true}
+		}
 	}
-	r := d.rejoined.Load()
-	if r == nil || t.Now >= r.until {
-		return share{}
-	}
-	if p := d.parts.of(key); p == nil || p.r.Own() == nil || p.r.Own().TookAfter(r.at) {
-		return share{}
-	}
-	return share{live: r.live, of: r.of, ended: true}
+	live, of := d.few.left(v, t.Now)
+	return share{live: live, of: of}
 }
 
-// shareOf returns the charge with the limits that this node may apply, see [decider.shareIn]. It returns k itself if
+// shareOf returns the charge with the limits that this node may apply, see [shareIn]. It returns k itself if
 // nothing changes.
 func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 	var out *limiter.Charge
@@ -79,7 +75,7 @@ func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
 			continue
 		}
-		s := d.shareIn(t, key)
+		s := shareIn(d, t, key)
 		if s.of == 0 {
 			continue
 		}
