@@ -255,7 +255,6 @@ func TestInvalid(t *testing.T) {
 		"size of all":    fill(client.MaxMessageBytes + 1),
 		"size of one":    {Path: strings.Repeat("/", limiter.MaxFieldBytes+1)},
 		"cost":           {Cost: limiter.Units(limiter.MaxUnits + 1)},
-		"key too long":   {User: strings.Repeat("u", 5000)},
 	} {
 		if err := c.CheckInto(t.Context(), r, &d); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -207,7 +207,7 @@ func TestNoReservationThatCannotBeSettled(t *testing.T) {
 	c := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long})
 	for what, r := range map[string]limiter.Request{
 		"user": {User: "\xff", ID: "1"}, "path": {Path: "/\xff", ID: "1"}, "id": {ID: "\xff"}, "group": {Group: "\xff", ID: "1"},
-		"ip": {IP: "\xff", ID: "1"}, "method": {Method: "\xff", ID: "1"}, "attribute": {Attributes: map[string]string{"plan": "\xff"}, ID: "1"},
+		"method": {Method: "\xff", ID: "1"}, "attribute": {Attributes: map[string]string{"plan": "\xff"}, ID: "1"},
 	} {
 		for _, hold := range []time.Duration{0, time.Minute} { // that of the rule, of which only the node knows, and one of the request
 			r.Hold = hold

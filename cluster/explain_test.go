@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 const explainable = `version: 1
@@ -83,7 +84,7 @@ func TestAnyMemberExplains(t *testing.T) {
 				t.Errorf("node %d, %s: %s, %v", i+1, path, text, err)
 			}
 		}
-		if _, err := n.Explain(ctx, weir.Request{Path: "/slow", User: strings.Repeat("u", 300)}); !errors.Is(err, weir.ErrInvalid) {
+		if _, err := n.Explain(ctx, weir.Request{Path: "/slow", User: strings.Repeat("u", limiter.MaxFieldBytes+1)}); !errors.Is(err, weir.ErrInvalid) {
 			t.Errorf("node %d, an invalid request: %v", i+1, err)
 		}
 	}

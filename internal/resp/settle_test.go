@@ -20,7 +20,7 @@ func TestReservations(t *testing.T) {
 		{"WEIR.CHECK /plans ATTR plan gold COST 4 ID a HOLD 60000", "repeated 1"},
 		{"WEIR.CHECK /plans ATTR plan gold COST 2 ID b HOLD 60000", "allowed 0"},
 		{"WEIR.EXTEND /plans ATTR plan gold ID a HOLD 90000 COST 5", "[state done estimate 5 over 0 retry_after_ms -1]"},
-		{"WEIR.EXTEND /plans ATTR plan gold ID a HOLD 90000 COST 6", "[state denied estimate 0 over 0 retry_after_ms 4320000]"},
+		{"WEIR.EXTEND /plans ATTR plan gold ID a HOLD 90000 COST 6", "[state denied estimate 0 over 0 retry_after_ms -1]"},
 		{"WEIR.SETTLE /plans ATTR plan gold ID a ACTUAL 2", "[state done estimate 5 over 0 retry_after_ms -1]"},
 		{"WEIR.SETTLE /plans ATTR plan gold ID a ACTUAL 2", "[state repeated estimate 0 over 0 retry_after_ms -1]"},
 		{"WEIR.SETTLE /plans ATTR plan gold ID a ACTUAL 3", "-ERR "},

@@ -136,7 +136,8 @@ end
 
 -- note tells the holds of a counter of a charge of n units, before it is made; with 0, of the present level.
 note = function(s, n)
-  local f = s.p[1]
+  local f, plain = s.p[1], s.plain
+  s.plain = false -- from now on this script charges it
   local bucket = f == 5 or f == 6
   if not held[s.k] and (s.allowed or s.p[5] ~= 2) then
     return
@@ -155,7 +156,7 @@ note = function(s, n)
   local last = p[#p]
   if bucket and last and now > last.from then -- before that nothing leaked
     local t, a = levelOf(s)
-    if s.plain then -- a script that does not know holds charged it: it was empty then, and so without a value
+    if plain then -- a script that does not know holds charged it: it was empty then, and so without a value
       t, a = 0, 0
     end
     if last.lost > 0 then

@@ -53,8 +53,10 @@ func TestRedis(t *testing.T) {
 func TestRedisPoliciesFillTheTable(t *testing.T) {
 	c, log := plain()
 	c.Rules, c.MaxKeys, c.Overflow = []byte(townRules), 1, weir.OverflowAllow
-	c.Redis = &redisstore.Config{Addrs: []string{filepath.Join(t.TempDir(), "none")}, Log: c.Log}
+	server := redistest.Start(t)
+	c.Redis = &redisstore.Config{Addrs: []string{server.Socket}, Log: c.Log}
 	node := start(t, c)
+	server.Stop()
 	for i := range 3 {
 		status, body := get(t, fmt.Sprint("http://", node.HTTPAddr(), "/v1/check?path=/towns&user=u", i))
 		if status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) || strings.Contains(body, "overflow") != (i > 0) {
