@@ -320,10 +320,7 @@ func (d *decider) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decis
 		return true
 	}
 	var after limiter.Decision
-	id := k.ID
-	k.ID, k.Peek = nil, true // with its id, which is remembered now, the check is admitted
-	err := d.table.Decide(t.At, k, &after)
-	if k.ID = id; err != nil {
+	if d.table.DecideDenied(t.At, k, &after) != nil {
 		return false
 	}
 	for i := range idle.Len() {

@@ -224,7 +224,7 @@ func TestADenialWaitsForWhatItCounted(t *testing.T) {
 			From: third, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
 			Replies: []peer.Reply{{ID: drain(c)[third].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}},
 		})
-		if told != 1 || answer.Allowed || answer.Limit(1).Remaining != 1 || answer.RetryAfter < time.Minute || answer.RetryAfter != answer.Limit(1).RetryAfter {
+		if told != 1 || answer.Allowed || answer.Limit(1).Remaining != 1 || answer.RetryAfter <= time.Minute || answer.RetryAfter != answer.Limit(1).RetryAfter {
 			t.Errorf("%s: told %d times: %v, %d left, retry after %v", name, told, answer.Allowed, answer.Limit(1).Remaining, answer.RetryAfter)
 		}
 	}
