@@ -57,6 +57,7 @@ const (
 
 // newHolders makes the clients that reserve, for a run that has some.
 func (w *World) newHolders(kind Kind, seed uint64, rules map[string]*limiter.Rule) {
+	w.widen(kind, seed, rules)
 	if w.stronger == nil || seed%2 == 0 || kind == Crowded || w.crowd.maxKeys > 0 {
 		return
 	}
@@ -103,6 +104,7 @@ func (h *holders) addKeys(w *World, rules map[string]*limiter.Rule, spec limiter
 
 // heldDemand has clients reserve for a span.
 func (w *World) heldDemand(span limiter.Tick) {
+	w.broaderDemand(span)
 	h := w.holders
 	if h == nil {
 		return

@@ -92,7 +92,6 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	size = w.strengthen(kind, size)
 	w.size = size
 	w.newHolders(kind, seed, rules)
-	w.widen(kind, seed, rules)
 	if kind == Crowded || w.crowd.maxKeys > 0 {
 		w.newCrowd(rules)
 	}
@@ -119,10 +118,8 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.split = kind.splits()
 	b := w.faults(kind, span, rules)
 	w.moreFaults(kind, span, rules, &b)
-	w.broaderFaults(kind, span, rules)
 	w.moreDemand(span)
 	w.heldDemand(span)
-	w.broaderDemand(span)
 	w.rollOut(span, rules)
 	if err := w.run(span, w.invariants); err != nil {
 		return err
@@ -137,7 +134,6 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	w.demand(10*limiter.Second, 40*ms)
 	w.moreDemand(10 * limiter.Second)
 	w.heldDemand(10 * limiter.Second)
-	w.broaderDemand(10 * limiter.Second)
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
