@@ -1,0 +1,43 @@
+package walk
+
+import (
+	"fmt"
+	"time"
+)
+
+// String returns a limit as a rules file has it.
+func (l *lim) String() string {
+	w := time.Duration(l.window) * time.Microsecond
+	s := fmt.Sprintf("{name: %s, limit: %d", l.name, l.units)
+	switch {
+	case l.alg == "calendar":
+		s += fmt.Sprintf(", calendar: day, zone: %s", l.zone)
+	case l.alg == "concurrency":
+		s += ", algorithm: concurrency"
+	case l.alg == "first_hit":
+		s += fmt.Sprintf(", window: %s, algorithm: fixed_window, align: first_hit", w)
+	default:
+		s += fmt.Sprintf(", window: %s, algorithm: %s", w, l.alg)
+	}
+	switch {
+	case l.bucket():
+		s += fmt.Sprintf(", burst: %d", l.burst)
+		if l.drip == 1 {
+			s += ", drip: interval"
+		} else if l.drip > 1 {
+			s += fmt.Sprintf(", drip: {amount: %d}", l.drip)
+		}
+	case l.alg == "sliding_window":
+		s += fmt.Sprintf(", sub_windows: %d, coverage: %s", l.sub,
+			map[bool]string{true: "lenient", false: "strict"}[l.lenient])
+	case l.alg == "sliding_counter":
+		s += fmt.Sprintf(", weight: %d.%03d, rounding: %s", l.weight/1000, l.weight%1000, l.rounding)
+	}
+	if l.reject != "none" && l.alg != "concurrency" {
+		s += ", count_rejected: " + l.reject
+	}
+	if l.block > 0 {
+		s += fmt.Sprintf(", block: %s", time.Duration(l.block)*time.Microsecond)
+	}
+	return s + "}"
+}
