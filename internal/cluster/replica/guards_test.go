@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Each test here tries what a step does when everything is as it must be, and then with each of its conditions not met,
@@ -395,4 +396,94 @@ func TestWhatABatchBuildsOn(t *testing.T) {
 		"it has more than the batch builds on": func(x *tried) { x.b.Base = 4 },
 	}, func(x *tried) bool { return x.p.apply(x.tn, &x.b, nil) && x.p.seq == 6 && x.p.epoch == e },
 		"its copy is what it builds on", "its copy is of the epoch since", "it has more than the batch builds on")
+}
+
+// A revocation that comes twice, or late by a relay, ends no appointment after the one that it is of. Otherwise the owner
+// would appoint a second heir, while the first can take over.
+func TestALateRevocationEndsNoLaterAppointment(t *testing.T) {
+	for n, ends := range map[uint32]bool{1: false, 2: false, 3: true, 4: true} {
+		_, p, tn := closedOwner(t)
+		p.own.appointing, p.own.heir.appointment = 3, 3
+		p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: n, Owner: p.owner}})
+		if ended := p.own.heir == nil; ended != ends {
+			t.Errorf("a revocation up to appointment %d of 3: it ends the heir's %t, want %t", n, ended, ends)
+		}
+	}
+	_, p, tn := closedOwner(t)
+	p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: 1, Owner: p.owner}})
+	if p.own.heir == nil {
+		t.Error("a revocation of another member ends the heir's appointment")
+	}
+}
+
+// What was acknowledged under an earlier epoch makes no member heir, releases nothing and is not copied, whatever number
+// of an appointment it has: the numbers begin anew with each epoch.
+func TestAnAcknowledgementOfAnEarlierEpoch(t *testing.T) {
+	for name, one := range map[string]struct {
+		epoch uint64
+		heir  bool
+	}{"of this epoch": {4, true}, "of an earlier one": {3, false}} {
+		_, p, tn := closedOwner(t)
+		p.seq = 5
+		p.own.heir, p.own.appointing = nil, 1
+		p.own.next = &target{to: third, base: p.epoch, begun: true, whole: true, sent: 5, appointment: 1, appointed: 5}
+		p.Step(tn, third, Message{Ack: &peer.Ack{
+			Partition: p.id, Status: peer.Acked, Epoch: peer.Epoch{Counter: one.epoch, Instance: self}, Appointment: 1, Seq: 5, Owner: p.owner,
+		}})
+		if heir := p.own.heir != nil; heir != one.heir || p.own.next != nil && p.own.next.acked != 0 {
+			t.Errorf("an acknowledgement %s: it is heir %t, want %t; next: %+v", name, heir, one.heir, p.own.next)
+		}
+	}
+}
+
+// A fresh member of a closed partition votes once more than half of the others that count have told what they
+// recorded, or all of them if they are fewer; of an available one, once all in its view have.
+func TestHowManyInformAFreshMember(t *testing.T) {
+	for _, one := range []struct {
+		partition, count, seen, answered int
+		informed                         bool
+	}{
+		{table.Partitions, 5, 5, 2, false}, {table.Partitions, 5, 5, 3, true},
+		{table.Partitions, 5, 3, 2, false}, // it does not see the majority
+		{table.Partitions, 4, 4, 2, false}, {table.Partitions, 4, 4, 3, true},
+		{table.Partitions, 3, 3, 1, false}, {table.Partitions, 3, 3, 2, true},
+		{table.Partitions, 2, 2, 0, false}, {table.Partitions, 2, 2, 1, true},
+		{table.Partitions, 1, 1, 0, true},
+		{0, 5, 5, 3, false}, {0, 5, 5, 4, true},
+		{0, 5, 3, 1, false}, {0, 5, 3, 2, true},
+		{0, 3, 1, 0, true},
+	} {
+		l := newLab()
+		p := New(l.node(self), uint16(one.partition+7))
+		all := members(self, other, third, fourth, fourth+1)
+		tn := l.turn(view.New(self, all[:one.seen], seats{1, 0}, one.count, one.count))
+		if one.seen == 1 {
+			tn.View = view.New(self, all[:1], seats{0, 0}, one.count, one.count)
+		}
+		p.ViewChanged(tn)
+		for _, m := range all[1 : 1+one.answered] {
+			if r := p.claiming.round; r != nil {
+				p.onAnswer(tn, m.Instance, peer.Answer{Partition: p.id, Round: r.id})
+			}
+		}
+		if p.fresh == one.informed {
+			t.Errorf("partition %d, %d count, %d are seen, %d have answered: fresh %t", p.id, one.count, one.seen, one.answered, p.fresh)
+		}
+	}
+}
+
+// An answer of a member that is not in the view any more informs nobody: it may have started anew, and forgotten.
+func TestOnlyMembersInViewInform(t *testing.T) {
+	l := newLab()
+	p := New(l.node(self), table.Partitions+7)
+	tn := l.turn(view.New(self, members(self, other, third, fourth), seats{1, 0}, 4, 4))
+	p.ViewChanged(tn)
+	answer := func(i peer.Instance) { p.onAnswer(tn, i, peer.Answer{Partition: p.id, Round: p.claiming.round.id}) }
+	answer(other)
+	answer(third)
+	tn.View = view.New(self, members(self, third, fourth), seats{1, 0}, 4, 4)
+	p.ViewChanged(tn)
+	if answer(fourth); !p.fresh {
+		t.Error("two of four, and one that is gone, have informed it")
+	}
 }
