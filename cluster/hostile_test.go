@@ -148,8 +148,8 @@ func sees(n *weir.Node, name string) string {
 func TestHostileMemberIsExpelled(t *testing.T) {
 	nodes := three(t, "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]")
 	h := join(t, "mallory", nodes[0])
-	until(t, "all see the hostile member", func() bool {
-		return !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
+	until(t, "all see the hostile member, and it has links to all", func() bool {
+		return len(h.linked()) == len(nodes) && !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
 	})
 	h.say(peer.Frame{Expelled: []peer.Expulsion{{Name: "node-1", Number: 1}}})
 	until(t, "what it says of another is believed", func() bool {

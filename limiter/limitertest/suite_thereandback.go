@@ -150,7 +150,9 @@ func wideSlots(t *testing.T, f Factory) {
 	}
 	cancel := func(id int) {
 		t.Helper()
-		if a, err := amender.Amend(context.Background(), *request(id, 0), limiter.Amend{}); err != nil || a.State != limiter.AmendDone {
+		r := request(id, 0)
+		r.Hold = 0 // a settlement has none
+		if a, err := amender.Amend(context.Background(), *r, limiter.Amend{}); err != nil || a.State != limiter.AmendDone {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
