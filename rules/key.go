@@ -44,27 +44,26 @@ func (p part) String() string {
 	return partNames()[p.kind]
 }
 
-// value returns the request's value for the part, and whether it replaces a missing
-// one: the client's address replaces the user.
-func (p *part) value(r *limiter.Request) (v string, standIn bool) {
+// value returns the request's value for the part. The client's address replaces a missing user.
+func (p *part) value(r *limiter.Request) string {
 	switch p.kind {
 	case partPath:
-		return r.Path, false
+		return r.Path
 	case partUser:
 		if r.User == "" {
-			return countedIP(r.IP), true
+			return countedIP(r.IP)
 		}
-		return r.User, false
+		return r.User
 	case partIP:
-		return countedIP(r.IP), false
+		return countedIP(r.IP)
 	case partGroup:
-		return groupOf(r), false
+		return groupOf(r)
 	case partMethod:
-		return r.Method, false
+		return r.Method
 	case partAttribute:
-		return r.Attributes[p.name], false
+		return r.Attributes[p.name]
 	}
-	return "", false // partRule: the rule is in the key of the hash
+	return "" // partRule: the rule is in the key of the hash
 }
 
 // missing reports whether a request lacks the part.
@@ -77,7 +76,7 @@ func (p *part) missing(r *limiter.Request) bool {
 	case partIP:
 		return r.IP == ""
 	}
-	v, _ := p.value(r)
+	v := p.value(r)
 	return v == ""
 }
 
@@ -197,7 +196,7 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 			}
 			continue
 		default:
-			v, _ = p.value(r)
+			v = p.value(r)
 		}
 		if n+headerBytes+len(v) > len(buf) {
 			return 0, keyLong
@@ -283,7 +282,7 @@ func appendTenant(tenant string, buf []byte, n int) (int, outcome) {
 // bytes returns the total length of the values of a request's key.
 func (k *key) bytes(r *limiter.Request) (n int) {
 	for i := range k.parts {
-		v, _ := k.parts[i].value(r)
+		v := k.parts[i].value(r)
 		n += len(v)
 	}
 	return n

@@ -41,7 +41,7 @@ func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 		case partMethod:
 			dst = appendEscaped(dst, shown(upper(r.Method)))
 		default:
-			v, _ := p.value(r)
+			v := p.value(r)
 			dst = appendEscaped(dst, shown(v))
 		}
 	}

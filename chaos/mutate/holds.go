@@ -1,7 +1,7 @@
 package main
 
 // ofHolds returns those of reservations in a cluster.
-func ofHolds() []mutation {
+func ofHolds() []mutation { //nolint:funlen // a list
 	const cluster, table, sim = "./internal/cluster", "./limiter/table", "./chaos/sim"
 	return []mutation{
 		{name: "a settlement waits for the heir", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{

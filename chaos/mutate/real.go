@@ -93,7 +93,7 @@ const (
 )
 
 // showingsOfNodes returns those of what nodes do with each other and with honest clients.
-func showingsOfNodes() map[string]showing {
+func showingsOfNodes() map[string]showing { //nolint:funlen // a list
 	return map[string]showing{
 		"seal":                                 {scenario: "rolling-hot", seed: 1},
 		"withholding beyond D":                 {scenario: "kill-hot", seed: 2},

@@ -1,7 +1,7 @@
 package main
 
 // ofSlots returns those of limits on concurrency, and of reservations in Redis.
-func ofSlots() []mutation {
+func ofSlots() []mutation { //nolint:funlen // a list
 	const suite, redis = "./limiter/limitertest", "./redisstore"
 	return []mutation{
 		{name: "the rule with slots says how long they are held", pkg: "./rules", test: "^TestSeveralRulesHold$", edits: []edit{

@@ -1,7 +1,7 @@
 package main
 
 // ofSteps returns those of single steps of the protocol, each with a test of that step.
-func ofSteps() []mutation {
+func ofSteps() []mutation { //nolint:funlen // a list
 	const replica = "./internal/cluster/replica"
 	return []mutation{
 		{name: "receipts of this ownership only", pkg: replica, test: "^TestReceiptsOfAnotherLineage$", edits: []edit{

@@ -9,12 +9,12 @@ import (
 func (l *lim) String() string {
 	w := time.Duration(l.window) * time.Microsecond
 	s := fmt.Sprintf("{name: %s, limit: %d", l.name, l.units)
-	switch {
-	case l.alg == "calendar":
+	switch l.alg {
+	case "calendar":
 		s += fmt.Sprintf(", calendar: day, zone: %s", l.zone)
-	case l.alg == "concurrency":
+	case "concurrency":
 		s += ", algorithm: concurrency"
-	case l.alg == "first_hit":
+	case "first_hit":
 		s += fmt.Sprintf(", window: %s, algorithm: fixed_window, align: first_hit", w)
 	default:
 		s += fmt.Sprintf(", window: %s, algorithm: %s", w, l.alg)

@@ -29,7 +29,7 @@ func (l *lim) bucket() bool {
 	return l.alg == "token_bucket" || l.alg == "leaky_bucket" || l.alg == "gcra"
 }
 
-// "remaining is out of capacity, its burst, and a cost above that is denied for ever."
+// "remaining is out of capacity, its burst, and a cost above that is denied for ever".
 func (l *lim) capacity() int64 {
 	if l.bucket() {
 		return l.burst
@@ -230,7 +230,7 @@ func round(x *big.Rat, how string) *big.Rat {
 }
 
 // at returns the history as it will be at x if nothing is settled before: "At the instant at
-// which it ends a reservation is over: it ends before anything else that happens then."
+// which it ends a reservation is over: it ends before anything else that happens then".
 func (c *counter) at(x int64) []*piece {
 	var over []*record
 	for _, p := range c.pieces {
@@ -292,7 +292,7 @@ func (c *counter) remaining(x int64) int64 {
 }
 
 // admits reports whether a limit admits a cost at x. "A request that costs 0 is charged
-// nothing, but it is denied while others have used up the limit."
+// nothing, but it is denied while others have used up the limit".
 func (c *counter) admits(cost, x int64) bool {
 	return x >= c.blocked && c.most(x) >= max(cost, 1)
 }
@@ -304,13 +304,13 @@ func (c *counter) fresh(x int64) bool {
 		return false
 	}
 	ps := c.pieces
-	switch {
-	case c.lim.alg == "concurrency":
+	switch c.lim.alg {
+	case "concurrency":
 		return len(c.at(x)) == 0 // "until it is settled or canceled, or its hold ends"
-	case c.lim.alg == "first_hit":
+	case "first_hit":
 		_, to := first(c.lim, ps, x)
 		return to <= x
-	case c.lim.alg == "sliding_counter":
+	case "sliding_counter":
 		from, _ := c.lim.windowOf(x)
 		for _, p := range ps {
 			if p.at >= from && p.units > 0 {
@@ -528,12 +528,13 @@ type amended struct {
 }
 
 // use charges units "in full, beyond the limit too". It returns by how much that was too much.
-func (m *model) use(c *counter, units int64) (p *piece, over int64) {
+func (m *model) use(c *counter, units int64) (over int64) {
 	if c.lim.alg == "concurrency" || units == 0 {
-		return nil, 0 // "Whatever a check is settled with, it holds nothing from then on."
+		return 0 // "Whatever a check is settled with, it holds nothing from then on."
 	}
 	over = max(0, units-max(0, c.most(m.now)))
-	return c.charge(units, m.now, nil), over
+	c.charge(units, m.now, nil)
+	return over
 }
 
 func (m *model) settle(q *request, actual int64, ignore bool) amended {
@@ -546,7 +547,7 @@ func (m *model) settle(q *request, actual int64, ignore bool) amended {
 		r = &record{id: q.name(), final: true, number: actual, forget: m.now + q.ttl, ttl: q.ttl, made: m.now}
 		m.ids[r.id] = r
 		for _, c := range q.cs {
-			_, over := m.use(c, actual)
+			over := m.use(c, actual)
 			a.over = max(a.over, over)
 		}
 		return a
@@ -565,7 +566,7 @@ func (m *model) settle(q *request, actual int64, ignore bool) amended {
 		case actual < r.estimate:
 			p.back(r.estimate-actual, m.now)
 		default:
-			_, over := m.use(p.c, actual-r.estimate)
+			over := m.use(p.c, actual-r.estimate)
 			a.over = max(a.over, over)
 		}
 	}
@@ -613,7 +614,7 @@ func (m *model) extend(q *request) amended {
 }
 
 // refund takes back what a receipt names.
-func (m *model) refund(q *request, r *record) {
+func (m *model) refund(r *record) {
 	if m.ids[r.id] == r {
 		delete(m.ids, r.id) // "A refund with the id forgets it."
 	}

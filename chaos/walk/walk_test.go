@@ -381,7 +381,7 @@ func (g *going) step(s *step) error {
 		if o := m.ids[q.name()]; o != nil && o != c {
 			return nil // "Use each for one request only"
 		}
-		m.refund(q, c)
+		m.refund(c)
 		return n.Refund(ctx, r, g.receipts[s.of])
 	case "reset":
 		m.reset(q)
@@ -399,7 +399,8 @@ func (g *going) step(s *step) error {
 func (g *going) reload(s *step) error {
 	r := g.rules[s.rule]
 	l := r.limits[s.limit]
-	if s.call == "forth and back" {
+	switch {
+	case s.call == "forth and back":
 		was := *l
 		*l = lim{name: l.name, alg: "sliding_log", units: 5, window: 5e6, reject: "none"}
 		other := g.file(g.rules)
@@ -407,13 +408,13 @@ func (g *going) reload(s *step) error {
 		if err := g.set(other); err != nil {
 			return err
 		}
-	} else if l.bucket() || l.reject == "all" {
+	case l.bucket() || l.reject == "all":
 		if reloadsGiveBack && l.bucket() {
 			l.burst = s.units
 		} else if reloadsGiveBack {
 			l.units = s.units
 		}
-	} else {
+	default:
 		l.units = s.units
 	}
 	return g.set(g.file(g.rules))
@@ -425,7 +426,7 @@ func compare(d *weir.Decision, err error, want *answer) error {
 		if errors.Is(err, weir.ErrSettled) && want.err == "settled" {
 			return nil
 		}
-		return fmt.Errorf("the error is %v (allowed %v, repeated %v), want %q", err, d.Allowed, d.Repeated, want.err)
+		return fmt.Errorf("the error is %w (allowed %v, repeated %v), want %q", err, d.Allowed, d.Repeated, want.err)
 	}
 	var b strings.Builder
 	is := func(name string, have, want any) {

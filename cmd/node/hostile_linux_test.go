@@ -274,7 +274,7 @@ func TestHostileRequests(t *testing.T) {
 				base = strings.TrimPrefix(bases[1], "http://")
 			}
 			dead[name] = func(t *testing.T) {
-				out := sendRaw(t, base, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				out := sendRaw(t, base, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") //nolint:bodyclose // its connection is closed
 				if out == nil || (out.StatusCode == http.StatusOK) != open || !open && out.StatusCode < 500 {
 					t.Errorf("no node answers: %+v", out)
 				}
@@ -282,7 +282,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				for what, text := range hostileRequests() {
 					before, counted := reached.Load(), used(node)
-					out := sendRaw(t, base, strings.ReplaceAll(text, "PATH", "/free"))
+					out := sendRaw(t, base, strings.ReplaceAll(text, "PATH", "/free")) //nolint:bodyclose // its connection is closed
 					hits, asked := reached.Load()-before, used(node)-counted
 					status := 0
 					if out != nil {
@@ -302,7 +302,7 @@ func TestHostileRequests(t *testing.T) {
 						continue
 					}
 					before = reached.Load()
-					out = sendRaw(t, base, strings.ReplaceAll(text, "PATH", "/limited"))
+					out = sendRaw(t, base, strings.ReplaceAll(text, "PATH", "/limited")) //nolint:bodyclose // its connection is closed
 					if n := reached.Load() - before; n > 0 && !othersPath(what) {
 						t.Errorf("%s: %d pass beyond the limit: %+v", what, n, out)
 					}
@@ -378,7 +378,7 @@ func TestDeadNodeIsLeftOut(t *testing.T) {
 			}))[0], "http://")
 			ask := func(path string) int {
 				t.Helper()
-				out := sendRaw(t, base, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+				out := sendRaw(t, base, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") //nolint:bodyclose // its connection is closed
 				if out == nil {
 					return 0
 				}
