@@ -643,7 +643,7 @@ func (m *model) refund(r *record) {
 // refundBucket follows "A refund with a receipt knows the lowest level of a bucket only if nothing was
 // charged since: else what
 // may have leaked of the charge until the last one since does not come back, and with drip:
-// interval until now."
+// interval until now".
 func (m *model) refundBucket(c *counter, e *piece) {
 	i := slices.Index(c.pieces, e)
 	if i < 0 {
