@@ -30,7 +30,8 @@ const attributePrefix = "attr:"
 // part is one part of a key.
 type part struct {
 	kind partKind
-	name string // of the attribute
+	fold folding // which spellings count together
+	name string  // of the attribute
 }
 
 // partNames returns the names of the parts without a further name, indexed by kind.
@@ -38,30 +39,39 @@ func partNames() []string { return []string{"path", "rule", "user", "ip", "group
 
 // String returns the part in the spelling of a rules file.
 func (p part) String() string {
+	if p.fold != 0 {
+		return "{" + p.plainName() + ": {" + p.fold.String() + "}}"
+	}
+	return p.plainName()
+}
+
+// plainName returns the part without its spelling.
+func (p part) plainName() string {
 	if p.kind == partAttribute {
 		return attributePrefix + p.name
 	}
 	return partNames()[p.kind]
 }
 
-// value returns the request's value for the part. The client's address replaces a missing user.
+// value returns the request's value for the part, as it is spelled for the key. The client's address replaces
+// a missing user.
 func (p *part) value(r *limiter.Request) string {
 	switch p.kind {
 	case partPath:
-		return r.Path
+		return p.fold.of(r.Path)
 	case partUser:
-		if r.User == "" {
-			return countedIP(r.IP)
+		if v := p.fold.of(r.User); v != "" {
+			return v
 		}
-		return r.User
+		return countedIP(r.IP)
 	case partIP:
 		return countedIP(r.IP)
 	case partGroup:
-		return groupOf(r)
+		return p.fold.of(groupOf(r))
 	case partMethod:
 		return r.Method
 	case partAttribute:
-		return r.Attributes[p.name]
+		return p.fold.of(r.Attributes[p.name])
 	}
 	return "" // partRule: the rule is in the key of the hash
 }
@@ -72,7 +82,7 @@ func (p *part) missing(r *limiter.Request) bool {
 	case partRule:
 		return false
 	case partUser:
-		return r.User == ""
+		return p.fold.of(r.User) == ""
 	case partIP:
 		return r.IP == ""
 	}
@@ -107,7 +117,7 @@ func newKey(o *Options, rule string, parts []part, skip bool) key {
 	}
 	sum := mac.Sum(nil)
 	return key{
-		parts: parts, skip: skip, plain: !skip && !slices.ContainsFunc(parts, func(p part) bool { return p.kind > partUser }),
+		parts: parts, skip: skip, plain: !skip && !slices.ContainsFunc(parts, func(p part) bool { return p.kind > partUser || p.fold != 0 }),
 		k0: binary.LittleEndian.Uint64(sum), k1: binary.LittleEndian.Uint64(sum[8:]),
 	}
 }
@@ -187,8 +197,10 @@ func (k *key) encode(r *limiter.Request, buf []byte) (n int, o outcome) {
 		}
 		v := r.Path
 		switch { // without a call for what most keys have
+		case p.fold != 0 && !(p.kind == partUser && p.missing(r)):
+			v = p.value(r)
 		case p.kind == partPath:
-		case p.kind == partUser && r.User != "":
+		case p.kind == partUser && p.fold == 0 && r.User != "":
 			v = r.User
 		case p.kind == partUser || p.kind == partIP:
 			if n = encodeIP(r.IP, buf, n, p.kind == partUser); n < 0 {
@@ -336,9 +348,17 @@ func (d *decoder) parts(n *node, what string) []part {
 		d.add(n, "%s is empty; to count all requests together write [rule]", what)
 	}
 	for _, item := range d.list(n, what, maxKeyParts) {
-		p, bad := readPart(item)
-		if bad == "" && slices.Contains(out, p) {
-			bad = quote(item.text) + " is in the key already"
+		p, bad := part{}, ""
+		if item.kind == kindMapping && len(item.keys) > 0 && item.keys[0].text != "attr" {
+			ok := false
+			if p, ok = d.foldedPart(item); !ok {
+				continue
+			}
+		} else {
+			p, bad = readPart(item)
+		}
+		if bad == "" && slices.ContainsFunc(out, func(o part) bool { return o.kind == p.kind && o.name == p.name }) {
+			bad = quote(p.plainName()) + " is in the key already"
 		}
 		if bad != "" {
 			d.add(item, "%s", bad)
@@ -371,7 +391,7 @@ func namedPart(text string) (part, string) {
 		case strings.TrimSpace(name) != name:
 			return part{}, "write " + attributePrefix + strings.TrimSpace(name) + " without a blank: " + quote(name) + " is another attribute"
 		}
-		return part{partAttribute, name}, ""
+		return part{kind: partAttribute, name: name}, ""
 	}
 	if i := slices.Index(partNames(), text); i >= 0 {
 		return part{kind: partKind(i)}, ""

@@ -31,6 +31,10 @@ func (m *mentions) addKey(n *node) {
 		for _, item := range n.items {
 			m.addKey(item)
 		}
+	} else if n.kind == kindMapping { // with its spelling
+		for _, name := range n.keys {
+			m.addKey(name)
+		}
 	} else if name, ok := strings.CutPrefix(n.text, attributePrefix); ok && n.kind == kindScalar {
 		m.add(n, name, `"attr:%s"`)
 	}

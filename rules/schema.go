@@ -38,6 +38,8 @@ func Schema() []byte {
 	stated["required"] = []string{"from"}
 	drip := d.object("drip", drips{d}.fields())
 	drip["required"] = []string{"amount"}
+	spelling := d.object("spelling", d.foldingFields(new(folding)))
+	spelling["minProperties"] = 1
 	file["$defs"] = form{
 		"rule": rule, "quota": quota, "draw": draw, "limit": limit, "element": element, "stated": stated,
 		"defaults":  d.object("rule", d.levelFields(&level{})),
@@ -45,6 +47,7 @@ func Schema() []byte {
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
 		"zone":      d.object("zone", zones{d}.fields()),
 		"drip":      drip,
+		"spelling":  spelling,
 		"not":       d.object("attribute", matching{d}.notFields(&attribute{})),
 	}
 	out, err := json.MarshalIndent(file, "", "  ")
@@ -86,6 +89,11 @@ func formsOf(where string) form {
 		return form{"name": name(), "cost": costForm()}
 	case "rule", "quota":
 		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$", "maxLength": len(attributePrefix) + limiter.MaxNameBytes})
+		part = anyOf(part, form{
+			"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
+			"properties":        form{"path": ref("spelling"), "user": ref("spelling"), "group": ref("spelling")},
+			"patternProperties": form{"^" + attributePrefix + ".+$": ref("spelling")},
+		})
 		key := someOf(part, maxKeyParts)
 		return form{
 			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
@@ -104,6 +112,8 @@ func formsOf(where string) form {
 		}
 	case "drip":
 		return form{"amount": whole(1, limiter.MaxUnits), "every": form{"type": "string", "pattern": "^" + durationForm + "$"}}
+	case "spelling":
+		return form{"fold": form{"enum": []string{"case"}}, "trim": form{"type": "boolean"}}
 	case "zone":
 		return form{
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},

@@ -89,6 +89,19 @@ func (j *judge) word(s map[string]any, word string, v any) string {
 		bad = isList && len(list) > int(arg.(float64))
 	case "maxProperties":
 		bad = isObject && len(object) > int(arg.(float64))
+	case "minProperties":
+		bad = isObject && len(object) < int(arg.(float64))
+	case "patternProperties":
+		for _, name := range sortedKeys(object) {
+			for pattern, form := range arg.(map[string]any) {
+				if !regexp.MustCompile(pattern).MatchString(name) {
+					continue
+				}
+				if why := j.fits(form, object[name]); why != "" {
+					return name + ": " + why
+				}
+			}
+		}
 	case "items":
 		for i, e := range list {
 			if why := j.fits(arg, e); why != "" {
@@ -118,7 +131,7 @@ func (j *judge) word(s map[string]any, word string, v any) string {
 	case "additionalProperties":
 		known, _ := s["properties"].(map[string]any)
 		for _, name := range sortedKeys(object) {
-			if _, ok := known[name]; ok {
+			if _, ok := known[name]; ok || named(s["patternProperties"], name) {
 				continue
 			}
 			if arg == false {
@@ -135,6 +148,17 @@ func (j *judge) word(s map[string]any, word string, v any) string {
 		return fmt.Sprintf("%v against %s %v", v, word, s[word])
 	}
 	return ""
+}
+
+// named reports whether a name fits one of the patterns of a schema.
+func named(patterns any, name string) bool {
+	all, _ := patterns.(map[string]any)
+	for pattern := range all {
+		if regexp.MustCompile(pattern).MatchString(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // schema is the schema, as a judge reads it.
