@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 	prose := file(t, "readme.log", "This is no access log.\nNot at all.\n")
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing")
-	long := strings.Repeat("x", 300)
+	long := strings.Repeat("x", 8193)
 	for name, c := range map[string]struct {
 		args   string
 		status int
@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		"check before 1970":       {"check /towns --at 1969-12-31T23:59:59Z --rules " + rules, 2, `is not a time after 1970`},
 		"check times":             {"check /towns --times 0 --rules " + rules, 2, `--times 0 is out of range`},
 		"check every":             {"check /towns --every -1s --rules " + rules, 2, `--every -1s is negative`},
-		"check key too long":      {"check /towns --user " + long + " --rules " + rules, 1, "256"},
+		"check key too long":      {"check /towns --user " + long + " --rules " + rules, 1, "8192"},
 		"version with arguments":  {"version 2", 2, `takes no arguments`},
 	} {
 		t.Run(name, func(t *testing.T) {

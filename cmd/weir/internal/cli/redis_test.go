@@ -60,11 +60,11 @@ func TestCheckRedisBadInput(t *testing.T) {
 		"and a node":    {"--server a:1 --rules " + rules, 2, "either Redis decides or a node does"},
 		"without rules": {"", 2, "no rules are named: Redis has counters, but no rules"},
 		"at":            {"--at 2026-01-01 --rules " + rules, 2, "Redis decides by its own clock"},
-		"no password":   {"--rules " + rules, 2, "redis " + socket + " cannot be used: "},
+		"no password":   {"--rules " + rules, 1, socket + " refuses it: NOAUTH"},
 		"password file": {"--redis-password-file " + none + " --rules " + rules, 1, "password file " + none + " cannot be opened: no such file"},
 		"secret file":   {"--secret-file " + none + " --rules " + rules, 1, "secret file " + none + " cannot be opened: no such file"},
 		"database":      {"--redis-db -1 --rules " + rules, 1, "database -1"},
-		"too long":      {"--redis-password-file " + file(t, "p", "secret") + " --user " + strings.Repeat("x", 300) + " --rules " + rules, 1, "at most 256"},
+		"too long":      {"--redis-password-file " + file(t, "p", "secret") + " --user " + strings.Repeat("x", limiter.MaxFieldBytes+1) + " --rules " + rules, 1, "8192"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"check", "/towns", "--redis-addr", socket}, strings.Fields(c.args)...)...)
