@@ -271,18 +271,26 @@ func TestTLS(t *testing.T) {
 // From an address that is not listed nothing is read, and one that is ends its connection with the first
 // frame that HAProxy does not send: what it has sent beyond is not worked on.
 func TestUnlisted(t *testing.T) {
-	var log strings.Builder
+	log := make(lines, 1)
 	h := dial(t, start(t, func(o *Options) {
 		o.Admit = func(remote string) bool { return !strings.HasPrefix(remote, "127.0.0.1:") }
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}))
 	_, _ = h.Write(hello("2.0", 16380, false).end()) // it may be closed already
 	if _, head, ok := h.read(); ok {
 		t.Errorf("it is answered: %+v", head)
 	}
-	if !strings.Contains(log.String(), "--auth-proxy") {
-		t.Errorf("the log says %s", log.String())
+	if line := <-log; !strings.Contains(line, "--auth-proxy") {
+		t.Errorf("the log says %s", line)
 	}
+}
+
+// lines is a log that a test waits for.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
 }
 
 func TestHealth(t *testing.T) {
