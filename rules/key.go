@@ -350,7 +350,7 @@ func (d *decoder) parts(n *node, what string) []part {
 	for _, item := range d.list(n, what, maxKeyParts) {
 		p, bad := part{}, ""
 		if item.kind == kindMapping && len(item.keys) > 0 && item.keys[0].text != "attr" {
-			ok := false
+			var ok bool
 			if p, ok = d.foldedPart(item); !ok {
 				continue
 			}
