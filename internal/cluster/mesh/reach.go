@@ -15,7 +15,6 @@ func (m *Mesh) Up(i peer.Instance) {
 	l.up.Store(true)
 	l.line.suspect, l.line.lacks, l.line.expects = false, 0, false
 	l.line.got = 0 // confirm only frames that arrive from now on
-	l.carriesSince = 0
 }
 
 // Stranded is what a member that went down was to relay, see [Writer.Redirect].
@@ -82,11 +81,6 @@ func (m *Mesh) AnyUp() bool {
 
 // Received records what an arriving frame says about the connection to its sender.
 func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
-	if by := m.links.Load().byID[f.Via]; f.Relayed && by != nil {
-		by.mu.Lock()
-		by.carriesSince = 0
-		by.mu.Unlock()
-	}
 	l := m.link(f.From)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +88,7 @@ func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
 	if f.Relayed {
 		l.via, l.relayedAt = f.Via, now
 	} else {
-		l.heardAt, l.carriesSince = now, 0
+		l.heardAt = now
 	}
 }
 
@@ -136,7 +130,7 @@ func (w *Writer) Ask(to peer.Instance) {
 func (m *Mesh) Restart(now limiter.Tick) {
 	for _, l := range m.links.Load().list {
 		l.mu.Lock()
-		l.line.lacksAt, l.line.suspect, l.carriesSince = now, false, 0
+		l.line.lacksAt, l.line.suspect = now, false
 		l.mu.Unlock()
 	}
 }
