@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -154,7 +155,7 @@ func TestIDsOverSeveralOwners(t *testing.T) {
 	s := newSubject(t, "version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 3, window: 1h, algorithm: fixed_window}]}]\n").(*subject)
 	several := 0
 	for u := range 20 {
-		r := limiter.Request{User: string(rune('a' + u)), IP: "10.0.0." + string(rune('0'+u%10)), ID: "one"}
+		r := limiter.Request{User: string(rune('a' + u)), IP: fmt.Sprint("10.0.", u/256, ".", u%256), ID: "one"}
 		r.IP += string(rune('0' + u/10))
 		for i := range 4 {
 			d := asked(t, s, &r)

@@ -84,7 +84,7 @@ rules:
 				for k := range r {
 					r[k] = limiter.Request{Rule: rule, User: fmt.Sprint(rule, i, "-", k), IP: fmt.Sprint("10.", k, ".3.", i)}
 					for j := range 5 { // the user has none left
-						asked(t, s, &limiter.Request{Rule: rule, User: r[k].User, IP: fmt.Sprint("10.4.", i, ".", j, ".", k)})
+						asked(t, s, &limiter.Request{Rule: rule, User: r[k].User, IP: fmt.Sprintf("10.4.%d.%d", i, 10*j+k)})
 					}
 				}
 				s.clock += 5 * limiter.Second
