@@ -41,7 +41,7 @@ func (r *Registry) Expel(name string, back bool, now limiter.Tick) (peer.Expulsi
 	e := peer.Expulsion{Name: name, Back: back, Number: uint64(max(now, 1))}
 	if have, ok := r.expelled[name]; ok {
 		e.Number = max(e.Number, have.Number+1)
-	} else if !r.expelled.room("") {
+	} else if !r.roomExpelled("") {
 		return e, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
 	}
 	r.putExpelled(e, now)
@@ -58,11 +58,11 @@ func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now lim
 		e.Path = append(slices.Clone(e.Path), from)
 		have, known := r.expelled[e.Name]
 		switch {
-		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.expelled.void(&e):
+		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.void(&e):
 			// nobody says of itself that it is let in again, and no member that it is out
 			// decides about others
 		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
-		case !known && !r.expelled.room(from):
+		case !known && !r.roomExpelled(from):
 		default:
 			r.putExpelled(e, now)
 			if !known || e.Number > have.Number {
@@ -81,17 +81,14 @@ func credibleWord(e *peer.Expulsion, now limiter.Tick) bool {
 	return !slices.ContainsFunc(e.Path, func(name string) bool { return !Valid(&peer.Known{Name: name, Instance: 1}) })
 }
 
-// expulsions are those in force, by name.
-type expulsions map[string]peer.Expulsion
-
-// void reports whether a member that is expelled has told a word on.
-func (x expulsions) void(e *peer.Expulsion) bool {
-	return slices.ContainsFunc(e.Path, x.has)
+// void reports whether a member that is expelled has told a word on. r.mu is held.
+func (r *Registry) void(e *peer.Expulsion) bool {
+	return slices.ContainsFunc(e.Path, r.isExpelled)
 }
 
-// has reports whether a name is expelled.
-func (x expulsions) has(name string) bool {
-	e, ok := x[name]
+// isExpelled reports whether a name is expelled. r.mu is held.
+func (r *Registry) isExpelled(name string) bool {
+	e, ok := r.expelled[name]
 	return ok && !e.Back
 }
 
@@ -99,33 +96,30 @@ func (x expulsions) has(name string) bool {
 // others. r.mu is held.
 func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) {
 	if r.expelled == nil {
-		r.expelled = make(expulsions)
+		r.expelled = make(map[string]peer.Expulsion)
 	}
 	r.expelled[e.Name] = e
 	for again := !e.Back; again; {
 		again = false
 		for name, o := range r.expelled {
-			if r.expelled.void(&o) {
+			if r.void(&o) {
 				delete(r.expelled, name)
 				again = !o.Back || again
 			}
 		}
 	}
-	if !e.Back {
-		r.unsay(e.Name)
-	}
 	if a := r.known[e.Name]; a != nil && !e.Back {
 		a.live, a.gone, a.since, a.next = false, true, now, 0
 	}
-	r.banned.Store(r.expelled.instances(r.known))
+	r.banned.Store(r.bannedNow())
 }
 
-// room makes room for a name by the word of a member, or of this node's own operator if
+// roomExpelled makes room for a name by the word of a member, or of this node's own operator if
 // from is "". A name that was let in again makes room and, for the operator, one by another's
-// word.
-func (x expulsions) room(from string) bool {
+// word. r.mu is held.
+func (r *Registry) roomExpelled(from string) bool {
 	by := 0
-	for _, e := range x {
+	for _, e := range r.expelled {
 		if from != "" && len(e.Path) > 0 && e.Path[len(e.Path)-1] == from {
 			by++
 		}
@@ -133,23 +127,23 @@ func (x expulsions) room(from string) bool {
 	if by >= maxExpelledBy {
 		return false
 	}
-	if len(x) < maxExpelled {
+	if len(r.expelled) < maxExpelled {
 		return true
 	}
-	for _, name := range slices.Sorted(maps.Keys(x)) {
-		if e := x[name]; e.Back || from == "" && len(e.Path) > 0 {
-			delete(x, name)
+	for _, name := range slices.Sorted(maps.Keys(r.expelled)) {
+		if e := r.expelled[name]; e.Back || from == "" && len(e.Path) > 0 {
+			delete(r.expelled, name)
 			return true
 		}
 	}
 	return false
 }
 
-// instances returns the instances of expelled names, nil if there are none.
-func (x expulsions) instances(known map[string]*record) *map[peer.Instance]bool {
+// bannedNow returns the instances of expelled names, nil if there are none. r.mu is held.
+func (r *Registry) bannedNow() *map[peer.Instance]bool {
 	all := make(map[peer.Instance]bool)
-	for name := range x {
-		if a := known[name]; a != nil && x.has(name) {
+	for name := range r.expelled {
+		if a := r.known[name]; a != nil && r.isExpelled(name) {
 			all[a.instance] = true
 			for _, run := range a.runs {
 				all[run.instance] = true
@@ -173,7 +167,7 @@ func (r *Registry) Banned(i peer.Instance) bool {
 func (r *Registry) Expelled(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.expelled.has(name)
+	return r.isExpelled(name)
 }
 
 // Expulsions returns all that other members are to be told, sorted by name.
