@@ -178,7 +178,7 @@ func TestIDsOverSeveralOwners(t *testing.T) {
 		if d := asked(t, s, &r); !d.Repeated {
 			t.Error("the first is not repeated any more")
 		}
-		next.IP += "9"
+		next.IP = fmt.Sprint("10.0.9.", u)
 		if d := asked(t, s, &next); !d.Allowed || d.Repeated || d.Limit(1).Remaining != 1 {
 			t.Errorf("with another address: allowed %t, repeated %t, the user has %d left", d.Allowed, d.Repeated, d.Limit(1).Remaining)
 		}
