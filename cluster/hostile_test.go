@@ -66,12 +66,6 @@ func join(tb testing.TB, name string, at *weir.Node) *hostile {
 	return h
 }
 
-// die ends the member without a word.
-func (h *hostile) die() {
-	_ = h.gossip.Close() // it says nothing
-	h.links.Close()
-}
-
 // Take implements peerlink.Frames.
 func (h *hostile) Take(to peer.Instance, _ bool) *peer.Frame {
 	h.mu.Lock()
