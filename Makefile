@@ -61,6 +61,7 @@ test-long: deps tidy fmt lint lint-modules ## All tests, with and without the ra
 	part $(MAKE) pods-test; \
 	part $(MAKE) upgrade-test; \
 	part $(MAKE) release-test; \
+	part $(MAKE) alerts-test; \
 	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...; \
 	part $(MAKE) mutate; \
 	part $(MAKE) mutate-real; \
@@ -146,6 +147,10 @@ deploy-module: ## The chart and the Kustomize base: what they render, and the ru
 pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
 	scripts/helm.sh version >/dev/null
 	cd deploy/test && WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestPods$$' $(TESTFLAGS) ./...
+
+.PHONY: alerts-test
+alerts-test: deps ## Prometheus with the alerts watches three real nodes that are restarted, killed and filled; 45 minutes
+	WEIR_ALERTS=1 $(GO) test -count=1 -timeout 90m -v -run '^TestAlertsOnRealNodes$$' $(TESTFLAGS) ./chaos/compose
 
 .PHONY: upgrade-test
 upgrade-test: ## A cluster of the last version becomes one of this, member by member, and goes back, while clients ask

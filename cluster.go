@@ -183,9 +183,11 @@ type ClusterStats struct {
 	// limits that it sees of Counted members.
 	Minority bool
 	Counted  int
-	// CertificateExpires is when the certificate that this node shows to members expires,
-	// AuthorityExpires when the first of their authorities does; zero without certificates.
-	CertificateExpires, AuthorityExpires time.Time
+	// CertificateBegins and CertificateExpires are when the certificate that this node shows
+	// to members becomes valid and when it expires, AuthorityBegins and AuthorityExpires the
+	// same of the first of their authorities to expire; zero without certificates.
+	CertificateBegins, CertificateExpires time.Time
+	AuthorityBegins, AuthorityExpires     time.Time
 }
 
 // Placement is what a client needs to find the member to ask for a request; see

@@ -406,7 +406,8 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	}
 	s.Events["peer_refused"] = m.links.RefusedTLS()
 	if c := m.certificates; c != nil {
-		s.CertificateExpires, s.AuthorityExpires = c.Expires(), c.AuthoritiesExpire()
+		s.CertificateBegins, s.CertificateExpires = c.Validity()
+		s.AuthorityBegins, s.AuthorityExpires = c.AuthoritiesValidity()
 	}
 	return s, true
 }

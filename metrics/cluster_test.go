@@ -3,6 +3,7 @@ package metrics
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // The state of a node in its cluster is reported, read anew at each scrape. A node
@@ -60,4 +61,20 @@ func TestClusterStats(t *testing.T) {
 			t.Errorf("a node without a cluster reports %s", f.GetName())
 		}
 	}
+}
+
+// A certificate has what is left of its time, and all of it.
+func TestCertificates(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	_, r := open(t, Options{Now: func() time.Time { return now }, Validities: func() map[string]Validity {
+		return map[string]Validity{"peer": {Begins: now.Add(-time.Hour), Expires: now.Add(time.Minute)}}
+	}})
+	want(t, r, `
+# HELP weir_certificate_expiry_seconds Seconds until a certificate expires, negative after that.
+# TYPE weir_certificate_expiry_seconds gauge
+weir_certificate_expiry_seconds{plane="peer"} 60
+# HELP weir_certificate_lifetime_seconds For how many seconds a certificate is valid in all.
+# TYPE weir_certificate_lifetime_seconds gauge
+weir_certificate_lifetime_seconds{plane="peer"} 3660
+`, "weir_certificate_expiry_seconds", "weir_certificate_lifetime_seconds")
 }

@@ -15,11 +15,17 @@ type collector struct {
 	m *Metrics
 
 	checks, errors, duration, panics      *prometheus.Desc
-	keys, bytes, maxKeys, maxBytes        *prometheus.Desc
-	overflow, ruleKeys, ruleBytes         *prometheus.Desc
+	overflow                              *prometheus.Desc
+	sizes                                 sizes
 	rules, reloads, reloadOK, reloadStamp *prometheus.Desc
-	build, expiry, evicted                *prometheus.Desc
+	build, expiry, lifetime, evicted      *prometheus.Desc
 	notes                                 notes
+}
+
+// sizes are the metrics of how much the table holds.
+type sizes struct {
+	keys, maxKeys, copies, ruleKeys       *prometheus.Desc
+	bytes, maxBytes, copyBytes, ruleBytes *prometheus.Desc
 }
 
 // notes are the metrics of what happens to some checks only.
@@ -53,21 +59,26 @@ func newCollector(m *Metrics) *collector {
 			overdrawn: desc("table_overdrawn_units_total", "Units that settlements have charged beyond what a limit had left."),
 			forgotten: desc("table_ids_forgotten_total", "Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
 		},
+		sizes: sizes{
+			keys:      desc("table_keys", "Counters held, one for each key and limit, that are no copies: what weir_table_max_keys bounds."),
+			bytes:     desc("table_bytes", "Memory of the counters held that are no copies: what weir_table_max_bytes bounds."),
+			copies:    desc("table_copied_keys", "Copies held of other members' counters."),
+			copyBytes: desc("table_copied_bytes", "Memory of these copies."),
+			maxKeys:   desc("table_max_keys", "Bound on weir_table_keys."),
+			maxBytes:  desc("table_max_bytes", "Bound on weir_table_bytes, 0 if there is none."),
+			ruleKeys:  desc("table_rule_keys", "Counters of a rule that has a max_share.", "rule"),
+			ruleBytes: desc("table_rule_bytes", "Memory of the logs and sub-windows of a rule that has a max_share.", "rule"),
+		},
 		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
 		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
 		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
-		keys:        desc("table_keys", "Counters held, one for each key and limit, copies of other members' included."),
-		bytes:       desc("table_bytes", "Memory of the counters held."),
-		maxKeys:     desc("table_max_keys", "Bound on the counters held that are no copies."),
-		maxBytes:    desc("table_max_bytes", "Bound on the memory of the counters held that are no copies, 0 if there is none."),
-		ruleKeys:    desc("table_rule_keys", "Counters of a rule that has a max_share.", "rule"),
-		ruleBytes:   desc("table_rule_bytes", "Memory of the logs and sub-windows of a rule that has a max_share.", "rule"),
 		overflow:    desc("table_overflow_total", "Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a tenant, of a rule (max_share) or of a key.", "bound"),
 		rules:       desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
 		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
 		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
 		reloadStamp: desc("rules_last_reload_success_timestamp_seconds", "When rules came into force, in seconds since 1970."),
 		expiry:      desc("certificate_expiry_seconds", "Seconds until a certificate expires, negative after that.", "plane"),
+		lifetime:    desc("certificate_lifetime_seconds", "For how many seconds a certificate is valid in all.", "plane"),
 		evicted:     desc("redis_evicted_keys_total", "Keys that Redis has evicted while this node looked, once a minute: counters may be among them, and their limits are lifted."),
 		build:       desc("build_info", "What runs: always 1.", "version", "goversion"),
 	}
@@ -80,8 +91,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
-	if c.m.options.Expiries != nil {
+	if c.m.options.Validities != nil {
 		out <- c.expiry
+		out <- c.lifetime
 	}
 	if c.m.options.Evicted != nil {
 		out <- c.evicted
@@ -89,7 +101,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	if c.m.options.Table == nil {
 		return
 	}
-	for _, d := range []*prometheus.Desc{c.keys, c.bytes, c.maxKeys, c.maxBytes, c.ruleKeys, c.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds, c.notes.expired, c.notes.overdrawn} {
+	for _, d := range []*prometheus.Desc{c.sizes.keys, c.sizes.bytes, c.sizes.copies, c.sizes.copyBytes, c.sizes.maxKeys, c.sizes.maxBytes, c.sizes.ruleKeys, c.sizes.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds, c.notes.expired, c.notes.overdrawn} {
 		out <- d
 	}
 }
@@ -122,18 +134,20 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if table := c.m.options.Table; table != nil {
 		s := table()
-		send(out, c.keys, prometheus.GaugeValue, float64(s.Keys))
-		send(out, c.bytes, prometheus.GaugeValue, float64(s.Bytes))
-		send(out, c.maxKeys, prometheus.GaugeValue, float64(s.MaxKeys))
-		send(out, c.maxBytes, prometheus.GaugeValue, float64(s.MaxBytes))
+		send(out, c.sizes.keys, prometheus.GaugeValue, float64(s.Keys))
+		send(out, c.sizes.bytes, prometheus.GaugeValue, float64(s.Bytes))
+		send(out, c.sizes.copies, prometheus.GaugeValue, float64(s.Copies))
+		send(out, c.sizes.copyBytes, prometheus.GaugeValue, float64(s.CopyBytes))
+		send(out, c.sizes.maxKeys, prometheus.GaugeValue, float64(s.MaxKeys))
+		send(out, c.sizes.maxBytes, prometheus.GaugeValue, float64(s.MaxBytes))
 		send(out, c.notes.ids, prometheus.GaugeValue, float64(s.IDs))
 		send(out, c.notes.forgotten, prometheus.CounterValue, float64(s.IDsForgotten))
 		send(out, c.notes.holds, prometheus.GaugeValue, float64(s.Holds))
 		send(out, c.notes.expired, prometheus.CounterValue, float64(s.HoldsExpired))
 		send(out, c.notes.overdrawn, prometheus.CounterValue, float64(s.Overdrawn))
 		for _, r := range s.Shares {
-			send(out, c.ruleKeys, prometheus.GaugeValue, float64(r.Keys), r.Rule)
-			send(out, c.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)
+			send(out, c.sizes.ruleKeys, prometheus.GaugeValue, float64(r.Keys), r.Rule)
+			send(out, c.sizes.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)
 		}
 		for bound, n := range map[string]int64{
 			"table": s.Overflowed - s.OverflowedBy.Tenant - s.OverflowedBy.Share - s.OverflowedBy.Key, "tenant": s.OverflowedBy.Tenant,
@@ -146,9 +160,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if c.m.options.Evicted != nil {
 		send(out, c.evicted, prometheus.CounterValue, float64(c.m.options.Evicted()))
 	}
-	if c.m.options.Expiries != nil {
-		for plane, at := range c.m.options.Expiries() {
-			send(out, c.expiry, prometheus.GaugeValue, at.Sub(c.m.options.Now()).Seconds(), plane)
+	if c.m.options.Validities != nil {
+		for plane, v := range c.m.options.Validities() {
+			send(out, c.expiry, prometheus.GaugeValue, v.Expires.Sub(c.m.options.Now()).Seconds(), plane)
+			send(out, c.lifetime, prometheus.GaugeValue, v.Expires.Sub(v.Begins).Seconds(), plane)
 		}
 	}
 	send(out, c.build, prometheus.GaugeValue, 1, label(c.m.options.Version), runtime.Version())

@@ -27,9 +27,9 @@ type Options struct {
 	// Cluster returns the state of the node in its cluster, in the same way. Default
 	// nil: no metrics of a cluster.
 	Cluster func() ClusterStats
-	// Expiries returns when certificates expire, by what they are for. It is called once for
-	// each scrape, possibly concurrently. Default nil: no metric of certificates.
-	Expiries func() map[string]time.Time
+	// Validities returns how long certificates are valid, by what they are for. It is called
+	// once for each scrape, possibly concurrently. Default nil: no metrics of certificates.
+	Validities func() map[string]Validity
 	// Evicted returns how many keys Redis has evicted, of a node that counts there. It is called once
 	// for each scrape, possibly concurrently. Default nil: no metric of that.
 	Evicted func() uint64
@@ -41,13 +41,17 @@ type Options struct {
 	Now func() time.Time
 }
 
+// Validity is the time for which a certificate is valid.
+type Validity struct{ Begins, Expires time.Time }
+
 // TableStats is the size of a node's table.
 type TableStats struct {
-	// Keys is the number of counters held, MaxKeys their bound.
-	Keys, MaxKeys int
-	// Bytes is the memory of all counters. MaxBytes is the bound for counters that are
-	// not copies, 0 if there is none.
-	Bytes, MaxBytes int64
+	// Keys is the number of counters held that are not copies of other members' counters,
+	// MaxKeys their bound. Copies is the number of copies.
+	Keys, Copies, MaxKeys int
+	// Bytes is the memory of the counters that are not copies, MaxBytes their bound, 0 if
+	// there is none. CopyBytes is the memory of copies.
+	Bytes, CopyBytes, MaxBytes int64
 	// Overflowed is how many checks have met a bound of the table. OverflowedBy is how many
 	// of them have met only a bound of one tenant, rule or key; the others have met that of the
 	// whole table.

@@ -212,19 +212,25 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, MaxKeys: 1000, Bytes: 4096, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Tenant, Share, Key int64 }{1, 2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, Copies: 7, MaxKeys: 1000, Bytes: 4096, CopyBytes: 512, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Tenant, Share, Key int64 }{1, 2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
-# HELP weir_table_bytes Memory of the counters held.
+# HELP weir_table_bytes Memory of the counters held that are no copies: what weir_table_max_bytes bounds.
 # TYPE weir_table_bytes gauge
 weir_table_bytes 4096
-# HELP weir_table_keys Counters held, one for each key and limit, copies of other members' included.
+# HELP weir_table_copied_bytes Memory of these copies.
+# TYPE weir_table_copied_bytes gauge
+weir_table_copied_bytes 512
+# HELP weir_table_copied_keys Copies held of other members' counters.
+# TYPE weir_table_copied_keys gauge
+weir_table_copied_keys 7
+# HELP weir_table_keys Counters held, one for each key and limit, that are no copies: what weir_table_max_keys bounds.
 # TYPE weir_table_keys gauge
 weir_table_keys 12
-# HELP weir_table_max_bytes Bound on the memory of the counters held that are no copies, 0 if there is none.
+# HELP weir_table_max_bytes Bound on weir_table_bytes, 0 if there is none.
 # TYPE weir_table_max_bytes gauge
 weir_table_max_bytes 9000
-# HELP weir_table_max_keys Bound on the counters held that are no copies.
+# HELP weir_table_max_keys Bound on weir_table_keys.
 # TYPE weir_table_max_keys gauge
 weir_table_max_keys 1000
 # HELP weir_table_holds Reservations held, each once for every key of its check.
@@ -256,7 +262,7 @@ weir_table_rule_bytes{rule="b"} 0
 # TYPE weir_table_rule_keys gauge
 weir_table_rule_keys{rule="a"} 2
 weir_table_rule_keys{rule="b"} 1
-`, "weir_table_bytes", "weir_table_holds", "weir_table_holds_expired_total", "weir_table_overdrawn_units_total", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
+`, "weir_table_bytes", "weir_table_copied_bytes", "weir_table_copied_keys", "weir_table_holds", "weir_table_holds_expired_total", "weir_table_overdrawn_units_total", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
 	if calls != 1 {
 		t.Errorf("the table was asked %d times for one scrape", calls)
 	}
@@ -557,7 +563,7 @@ weir_rules_info{hash="%016x"} 1
 # TYPE weir_rules_reloads_total counter
 weir_rules_reloads_total{result="failure"} 1
 weir_rules_reloads_total{result="success"} 1
-# HELP weir_table_keys Counters held, one for each key and limit, copies of other members' included.
+# HELP weir_table_keys Counters held, one for each key and limit, that are no copies: what weir_table_max_keys bounds.
 # TYPE weir_table_keys gauge
 weir_table_keys 1
 `, n.RulesHash()), "weir_checks_total", "weir_rules_info", "weir_rules_reloads_total", "weir_table_keys")
@@ -599,9 +605,9 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, r := open(t, Options{
-		Table:    func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
-		Cluster:  func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
-		Expiries: func() map[string]time.Time { return map[string]time.Time{"client": time.Now()} },
+		Table:      func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
+		Cluster:    func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
+		Validities: func() map[string]Validity { return map[string]Validity{"client": {Expires: time.Now()}} },
 	})
 	fill(m)
 	m.Unzoned("a", false)

@@ -15,6 +15,7 @@ if [ "$(uname -s)" = Linux ]; then
   needs+=(
     "ip iproute2 tests in network namespaces"
     "dnsmasq dnsmasq-base tests of members that find each other by a name of DNS"
+    "promtool prometheus the alerts are tested with it"
     "chrt util-linux the attackers of chaos get only the time that nobody else wants"
   )
 fi

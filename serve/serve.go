@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter/table"
@@ -30,10 +29,11 @@ type Config struct {
 	Runtime bool
 	// Version is the version of the program, for weir_build_info.
 	Version string
-	// Expiries returns when the certificates of the listeners expire, by what they are
-	// for, for weir_certificate_expiry_seconds; default nil. Those of a member's certificate
-	// and its authorities are added as "peer" and "peer_authority".
-	Expiries func() map[string]time.Time
+	// Validities returns how long the certificates of the listeners are valid, by what they
+	// are for, for weir_certificate_expiry_seconds and weir_certificate_lifetime_seconds;
+	// default nil. Those of a member's certificate and its authorities are added as "peer"
+	// and "peer_authority".
+	Validities func() map[string]metrics.Validity
 	// Wire has the permissions and bounds of clients, see [transport.Options]. Decider,
 	// Warnings and Observer are filled in. So are Ready and Logger, if they are nil: by
 	// Ready of the node and by Node.Logger.
@@ -80,7 +80,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		registry := metrics.NewRegistry()
 		c.Registerer, own = registry, metrics.Handler(registry)
 	}
-	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Expiries: s.expiries(&c)}
+	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Validities: s.validities(&c)}
 	if _, uses := c.Node.Backend.(weir.TableBackend); uses || c.Node.Backend == nil {
 		o.Table = s.table
 	}

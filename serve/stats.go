@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
@@ -129,22 +128,24 @@ func (s *Service) cluster() metrics.ClusterStats {
 	}
 }
 
-// expiries returns when certificates expire, those for members included; nil if the service
-// can have none.
-func (s *Service) expiries(c *Config) func() map[string]time.Time {
-	if c.Expiries == nil && c.Node.Cluster == nil {
+// validities returns how long certificates are valid, those for members included; nil if the
+// service can have none.
+func (s *Service) validities(c *Config) func() map[string]metrics.Validity {
+	if c.Validities == nil && c.Node.Cluster == nil {
 		return nil
 	}
-	return func() map[string]time.Time {
-		out := map[string]time.Time{}
-		if c.Expiries != nil {
-			maps.Copy(out, c.Expiries())
+	return func() map[string]metrics.Validity {
+		out := map[string]metrics.Validity{}
+		if c.Validities != nil {
+			maps.Copy(out, c.Validities())
 		}
 		if node := s.node.Load(); node != nil {
 			stats, _ := node.Cluster().Stats()
-			for plane, at := range map[string]time.Time{"peer": stats.CertificateExpires, "peer_authority": stats.AuthorityExpires} {
-				if !at.IsZero() {
-					out[plane] = at
+			for plane, v := range map[string]metrics.Validity{
+				"peer": {Begins: stats.CertificateBegins, Expires: stats.CertificateExpires}, "peer_authority": {Begins: stats.AuthorityBegins, Expires: stats.AuthorityExpires},
+			} {
+				if !v.Expires.IsZero() {
+					out[plane] = v
 				}
 			}
 		}
@@ -159,7 +160,10 @@ func (s *Service) table() metrics.TableStats {
 		return metrics.TableStats{MaxKeys: s.maxKeys}
 	}
 	t := node.Stats()
-	out := metrics.TableStats{Keys: t.Keys, MaxKeys: s.maxKeys, Bytes: t.Bytes, MaxBytes: t.MaxBytes, Overflowed: t.Overflowed, IDs: t.IDs, IDsForgotten: t.IDsForgotten, Holds: t.Holds, HoldsExpired: t.HoldsExpired, Overdrawn: t.Overdrawn}
+	out := metrics.TableStats{
+		Keys: t.Keys - t.Copies, Copies: t.Copies, MaxKeys: s.maxKeys, Bytes: t.Bytes - t.CopyBytes, CopyBytes: t.CopyBytes, MaxBytes: t.MaxBytes,
+		Overflowed: t.Overflowed, IDs: t.IDs, IDsForgotten: t.IDsForgotten, Holds: t.Holds, HoldsExpired: t.HoldsExpired, Overdrawn: t.Overdrawn,
+	}
 	out.OverflowedBy.Tenant, out.OverflowedBy.Share, out.OverflowedBy.Key = t.OverflowedBy[table.BoundTenant], t.OverflowedBy[table.BoundShare], t.OverflowedBy[table.BoundKey]+t.OverflowedBy[table.BoundHolds]
 	for _, r := range node.Shares() {
 		out.Shares = append(out.Shares, metrics.RuleShare(r))

@@ -92,7 +92,9 @@ func (e exposed) check(expr, legend string) (wrong []string) {
 	// What is left without strings, groups and spans of time are functions and metrics.
 	for _, m := range regexp.MustCompile(`\b(\w+)\b(\{[^}]*\})?`).FindAllStringSubmatch(plain(expr), -1) {
 		name, matchers := m[1], m[2]
-		if slices.Contains([]string{"sum", "max", "min", "rate", "increase", "min_over_time", "histogram_quantile", "vector", "or"}, name) || name[0] <= '9' {
+		if slices.Contains([]string{
+			"sum", "max", "min", "rate", "increase", "min_over_time", "max_over_time", "count_over_time", "histogram_quantile", "vector", "or", "and", "offset",
+		}, name) || name[0] <= '9' {
 			continue
 		}
 		found = true
@@ -155,7 +157,7 @@ func grouped(expr string) (labels []string) {
 }
 
 func plain(expr string) string {
-	expr = regexp.MustCompile(`\bby\s*\([^)]*\)`).ReplaceAllString(expr, "")
+	expr = regexp.MustCompile(`\b(by|on)\s*\([^)]*\)`).ReplaceAllString(expr, "")
 	return regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(expr, "")
 }
 
@@ -181,6 +183,10 @@ func (e exposed) scrape(t *testing.T, addr string) {
 			}
 		}
 	}
+	for _, name := range []string{"weir_certificate_expiry_seconds", "weir_certificate_lifetime_seconds"} {
+		e[name] = map[string][]string{"job": nil, "instance": nil, "plane": {"peer"}}
+	}
+	e["up"] = map[string][]string{"job": nil, "instance": nil} // from Prometheus
 	// A test that made policies answer and shadows deny would be longer than this.
 	for s := range limiter.SourceShare + 1 {
 		e["weir_checks_total"]["source"] = append(e["weir_checks_total"]["source"], s.String())

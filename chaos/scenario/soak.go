@@ -59,6 +59,7 @@ func mixes(ctx context.Context, seed uint64, span time.Duration, try func(seed u
 // sampleOf reads what a node says of itself. A number that it does not say is an
 // error: it would be taken for one that never grows.
 func sampleOf(metrics map[string]float64) (s report.Sample, err error) {
+	var copies float64
 	for _, of := range []struct {
 		name string
 		to   *float64
@@ -73,6 +74,7 @@ func sampleOf(metrics map[string]float64) (s report.Sample, err error) {
 		{"weir_replication_unacknowledged_cost", &s.Unacknowledged},
 		{`weir_partitions{state="sealed"}`, &s.Sealed},
 		{"weir_table_keys", &s.Keys},
+		{"weir_table_copied_keys", &copies},
 		{"weir_fallback_keys", &s.Fallback},
 	} {
 		value, said := metrics[of.name]
@@ -81,6 +83,7 @@ func sampleOf(metrics map[string]float64) (s report.Sample, err error) {
 		}
 		*of.to = value
 	}
+	s.Keys += copies
 	return s, err
 }
 

@@ -23,9 +23,9 @@ func TestSampleOf(t *testing.T) {
 	all := map[string]float64{
 		"go_goroutines": 50, "process_open_fds": 30, "process_resident_memory_bytes": 2e7, "weir_checks_parked": 0, "weir_replies_withheld": 1,
 		"weir_operations_waiting": 2, "weir_frames_queued": 3, "weir_replication_unacknowledged_cost": 4, `weir_partitions{state="sealed"}`: 5,
-		"weir_table_keys": 6, "weir_fallback_keys": 7,
+		"weir_table_keys": 6, "weir_table_copied_keys": 8, "weir_fallback_keys": 7,
 	}
-	want := report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1, Waiting: 2, Queued: 3, Unacknowledged: 4, Sealed: 5, Keys: 6, Fallback: 7}
+	want := report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1, Waiting: 2, Queued: 3, Unacknowledged: 4, Sealed: 5, Keys: 14, Fallback: 7}
 	if s, err := sampleOf(all); err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}

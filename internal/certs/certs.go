@@ -74,8 +74,9 @@ type loaded struct {
 	certificate *tls.Certificate // nil: none
 	authorities *x509.CertPool   // nil: none
 	expires     time.Time        // of the certificate and those that come with it
-	caExpires   time.Time        // of the authority that expires first
 	begins      time.Time
+	// caBegins and caExpires are those of the authority that expires first.
+	caBegins, caExpires time.Time
 }
 
 // Open loads the files.
@@ -136,13 +137,19 @@ func (s *Store) Problem() string {
 	return s.problem
 }
 
-// Expires returns when the certificate that is in force expires, or one that it is sent
-// with; the zero time if there is none.
-func (s *Store) Expires() time.Time { return s.current.Load().expires }
+// Validity returns when the certificate that is in force becomes valid, and when it expires,
+// or one that it is sent with; zero times if there is none.
+func (s *Store) Validity() (begins, expires time.Time) {
+	l := s.current.Load()
+	return l.begins, l.expires
+}
 
-// AuthoritiesExpire returns when the first of the authorities that are in force expires;
-// the zero time if there is none.
-func (s *Store) AuthoritiesExpire() time.Time { return s.current.Load().caExpires }
+// AuthoritiesValidity returns when the first to expire of the authorities that are in force
+// becomes valid and when it expires; zero times if there is none.
+func (s *Store) AuthoritiesValidity() (begins, expires time.Time) {
+	l := s.current.Load()
+	return l.caBegins, l.caExpires
+}
 
 // Leaf returns the certificate that is in force, nil if there is none.
 func (s *Store) Leaf() *x509.Certificate {
@@ -217,7 +224,7 @@ func (s *Store) load(f *files) (*loaded, error) {
 		for i, a := range all {
 			l.authorities.AddCert(a)
 			if i == 0 || a.NotAfter.Before(l.caExpires) {
-				l.caExpires = a.NotAfter
+				l.caBegins, l.caExpires = a.NotBefore, a.NotAfter
 			}
 		}
 	}

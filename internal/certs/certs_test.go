@@ -426,8 +426,8 @@ func TestWatchWarns(t *testing.T) {
 	if w := s.Warning(); w != "" {
 		t.Error(w)
 	}
-	if !s.Expires().Equal(ends.Truncate(time.Second)) {
-		t.Error(s.Expires(), ends)
+	if begins, expires := s.Validity(); !expires.Equal(ends.Truncate(time.Second)) || !begins.Before(expires) {
+		t.Error(begins, expires, ends)
 	}
 	now = ends.Add(-59 * time.Minute)
 	var out bytes.Buffer

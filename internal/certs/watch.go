@@ -50,9 +50,11 @@ func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logg
 		}
 		if changed {
 			said = time.Time{}
-			args := []any{"authorities_expire", s.AuthoritiesExpire()}
+			_, end := s.AuthoritiesValidity()
+			args := []any{"authorities_expire", end}
 			if leaf := s.Leaf(); leaf != nil {
-				args = append(args, "serial", leaf.SerialNumber.Text(16), "expires", s.Expires())
+				_, end = s.Validity()
+				args = append(args, "serial", leaf.SerialNumber.Text(16), "expires", end)
 			}
 			log.Info("the "+s.config.What+" certificate files were loaded again: new connections use them", args...)
 			if w := s.KeyWarning(); w != "" {

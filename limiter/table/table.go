@@ -343,11 +343,12 @@ func (t *Table) memory() int64 { return t.slab.bytes() + t.arena.held.Load() }
 // Stats is the size of a table.
 type Stats struct {
 	// Keys is the number of counters. Those that have recovered count until they are
-	// swept.
-	Keys int
-	// Bytes is the memory of counters and their words. MaxBytes is the bound for
-	// counters that are not copies of other nodes' counters, 0 if there is none.
-	Bytes, MaxBytes int64
+	// swept. Copies is how many of them are copies of other nodes' counters, which
+	// [Config.MaxKeys] does not bound.
+	Keys, Copies int
+	// Bytes is the memory of counters and their words, CopyBytes that of copies. MaxBytes
+	// is the bound for the others, 0 if there is none.
+	Bytes, CopyBytes, MaxBytes int64
 	// Overflowed is how many checks have met a bound, OverflowedBy how many have met each:
 	// of several the widest.
 	Overflowed   int64
@@ -364,6 +365,7 @@ type Stats struct {
 // Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
 	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
+	s.Copies, s.CopyBytes = min(s.Keys, int(t.copied.Load())), min(s.Bytes, t.lent.Load())
 	s.OverflowedBy, s.Overflowed = t.full.overflowed()
 	s.IDs, s.IDsForgotten = t.registry.held(t.ids.limit), t.ids.forgotten.Load()
 	s.Holds, s.HoldsExpired, s.Overdrawn = t.ids.holds.live.Load(), t.ids.holds.expired.Load(), t.ids.holds.over.Load()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/certs"
+	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -98,16 +99,17 @@ func (c *TLSConfig) unasked(flag string) string {
 	return flag
 }
 
-// expiries returns when the certificates in force expire, by plane.
-func (s *secured) expiries() map[string]time.Time {
-	out := make(map[string]time.Time)
+// validities returns how long the certificates in force are valid, by plane.
+func (s *secured) validities() map[string]metrics.Validity {
+	out := make(map[string]metrics.Validity)
 	for plane, store := range map[string]*certs.Store{"client": s.clients, "admin": s.admin} {
 		if store == nil {
 			continue
 		}
-		out[plane] = store.Expires()
-		if at := store.AuthoritiesExpire(); !at.IsZero() {
-			out[plane+"_authority"] = at
+		begins, expires := store.Validity()
+		out[plane] = metrics.Validity{Begins: begins, Expires: expires}
+		if begins, expires = store.AuthoritiesValidity(); !expires.IsZero() {
+			out[plane+"_authority"] = metrics.Validity{Begins: begins, Expires: expires}
 		}
 	}
 	return out

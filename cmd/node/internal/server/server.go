@@ -239,7 +239,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	site.Audit = s.audit.auditor()
 	s.service, err = serve.Open(ctx, serve.Config{
-		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Expiries: s.secured.expiries, ShareRing: c.ShareRing, Site: site,
+		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Validities: s.secured.validities, ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
 			Access:             by,
 			Audit:              s.audit.auditor(),
