@@ -10,6 +10,7 @@ import (
 // not fit. Either may be absent.
 type attribute struct {
 	name    string
+	at      *node // where its values are written
 	is, not values
 }
 
@@ -21,6 +22,9 @@ type values struct {
 	list    []string // sorted; may contain ""
 	pattern *pattern // an empty value never fits
 }
+
+// given reports whether there is a condition.
+func (a *attribute) given() bool { return a.is.given || a.not.given }
 
 func (a *attribute) accepts(v string) bool {
 	return (!a.is.given || a.is.contain(v)) && (!a.not.given || !a.not.contain(v))
@@ -50,7 +54,7 @@ func (d matching) attributes(n *node, m *matcher) {
 		if !ok {
 			continue
 		}
-		a := attribute{name: name}
+		a := attribute{name: name, at: n.items[i]}
 		d.mentions.add(k, name, "%s:")
 		d.unlikeName(k, n.items[i])
 		if !d.misplaced(k, n.items[i]) {
@@ -71,6 +75,45 @@ func (d matching) attributes(n *node, m *matcher) {
 		m.attributes = append(m.attributes, a)
 	}
 	slices.SortFunc(m.attributes, func(a, b attribute) int { return strings.Compare(a.name, b.name) })
+}
+
+// users decodes the users of a condition: a user, a list of these, or a pattern. The empty one is that of a request
+// without a user.
+func (d matching) users(n *node, what string) (out values) {
+	if n.kind == kindMapping {
+		d.mapping(n, what, []field{{"pattern", func(_, v *node) {
+			out.given, out.pattern = true, d.pattern(v, "pattern")
+			d.oddPattern(v, "pattern", out.pattern)
+		}}}, nil)
+		if len(n.keys) == 0 {
+			d.add(n, "%s is empty: write a user, a list of users, or {pattern: ...}", what)
+		}
+		return out
+	}
+	for _, v := range d.list(n, what, maxChoices) {
+		switch {
+		case v.kind != kindScalar:
+		case v.text == "*":
+			d.add(v, `%s: "*" is not a wildcard; write %s for requests with any user`, what, map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"])
+		case strings.HasPrefix(v.text, "^") || strings.HasSuffix(v.text, "*") || strings.HasSuffix(v.text, "$"):
+			d.add(v, "%s: %s seems to be a pattern, and a user is compared as it stands: write %s: {pattern: '%s'}", what, quote(v.text), what, asPattern(v.text))
+		default:
+			d.userText(v, what)
+			d.networkElsewhere(v, what, v.text)
+		}
+	}
+	return values{given: true, list: d.choices(n, what, true)}
+}
+
+// userText notes a user that is compared as it stands, and probably means a list of users or all others.
+func (d matching) userText(v *node, what string) {
+	if rest, ok := negated(v.text); ok {
+		instead := map[bool]string{true: "not_user: ", false: "user: "}[what == "user"] + plainText(rest)
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
+	} else if list := commaList(v.text); list != "" {
+		instead := what + ": " + list
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text), instead)
+	}
 }
 
 // attribute decodes the long form of a condition on an attribute.

@@ -17,13 +17,13 @@ func doubt(d *decoder, at *node, instead, format string, args ...any) {
 // conditionName reports whether an attribute has the name of a condition of a match.
 func conditionName(name string) bool {
 	name = strings.TrimPrefix(name, "not_")
-	return slices.Contains([]string{"path", "method", "group", "ip"}, name)
+	return slices.Contains([]string{"path", "method", "group", "ip", "user"}, name)
 }
 
 // misplaced notes a condition that is probably indented under "attributes" by mistake.
 // It returns false if that is certain, and then adds the error.
 func (d matching) misplaced(k, v *node) bool {
-	if !conditionName(k.text) {
+	if !conditionName(k.text) || strings.HasSuffix(k.text, "user") && v.kind == kindNull { // asksForUser says the latter
 		return true
 	}
 	instead := k.text + ":"
@@ -287,10 +287,10 @@ func (m *matcher) meetWork(o *matcher) int {
 	steps := len(m.ips)*len(o.ips) + len(m.groups)*len(o.notGroups) + len(m.methods)*len(o.notMethods)
 	for i := range m.attributes {
 		for j := range o.attributes {
-			steps += 1 + len(m.attributes[i].is.list)*(len(o.attributes[j].is.list)+len(o.attributes[j].not.list)) +
-				len(m.attributes[i].not.list)*len(o.attributes[j].is.list)
+			steps += m.attributes[i].meetWork(&o.attributes[j])
 		}
 	}
+	steps += m.user.meetWork(&o.user)
 	if p, q := m.path, o.path; p != nil && q != nil {
 		steps += len(p.begins) * len(q.begins)
 		for _, b := range p.begins {
@@ -303,10 +303,15 @@ func (m *matcher) meetWork(o *matcher) int {
 	return steps
 }
 
+// meetWork returns an upper bound of the steps that valuesApart takes.
+func (a *attribute) meetWork(b *attribute) int {
+	return 1 + len(a.is.list)*(len(b.is.list)+len(b.not.list)) + len(a.not.list)*len(b.is.list)
+}
+
 // disjoint reports whether certainly no request fits both.
 func (m *matcher) disjoint(o *matcher) bool {
 	return apart(m.methods, o.methods, m.notMethods, o.notMethods) || apart(m.groups, o.groups, m.notGroups, o.notGroups) ||
-		m.path.disjoint(o.path) || ipsApart(m, o) || attributesApart(m, o) ||
+		m.path.disjoint(o.path) || ipsApart(m, o) || attributesApart(m, o) || valuesApart(&m.user, &o.user) ||
 		hostsApart(m.hosts, o.hosts)
 }
 
@@ -341,20 +346,27 @@ func ipsApart(m, o *matcher) bool {
 
 // attributesApart reports whether the conditions on one attribute exclude each other.
 func attributesApart(m, o *matcher) bool {
-	listed := func(a *attribute) bool { return a.is.given && !a.is.any && a.is.pattern == nil }
-	never := func(a, b *attribute) bool {
-		return listed(a) && !slices.ContainsFunc(a.is.list, func(v string) bool { return a.accepts(v) && b.accepts(v) })
-	}
 	for i := range m.attributes {
 		for j := range o.attributes {
 			a, b := &m.attributes[i], &o.attributes[j]
-			if a.name == b.name && (never(a, b) || never(b, a)) {
+			if a.name == b.name && valuesApart(a, b) {
 				return true
 			}
 		}
 	}
 	return false
 }
+
+// valuesApart reports whether certainly no value fits both conditions.
+func valuesApart(a, b *attribute) bool {
+	never := func(a, b *attribute) bool {
+		return a.lists() && !slices.ContainsFunc(a.is.list, func(v string) bool { return a.accepts(v) && b.accepts(v) })
+	}
+	return never(a, b) || never(b, a)
+}
+
+// lists reports whether the condition has a list of all values that fit.
+func (a *attribute) lists() bool { return a.is.given && !a.is.any && a.is.pattern == nil }
 
 // disjoint reports whether certainly no path fits both patterns.
 func (p *pattern) disjoint(q *pattern) bool {

@@ -86,11 +86,17 @@ func (m *matcher) coverWork(o *matcher) int {
 		steps += len(o.attributes)
 		for j := range o.attributes {
 			if b := &o.attributes[j]; b.name == a.name {
-				for _, v := range b.is.list {
-					steps += a.work(v) + b.work(v)
-				}
+				steps += a.coverWork(b)
 			}
 		}
+	}
+	return steps + m.user.coverWork(&o.user)
+}
+
+// coverWork returns an upper bound of the steps that covers takes.
+func (a *attribute) coverWork(b *attribute) (steps int) {
+	for _, v := range b.is.list {
+		steps += a.work(v) + b.work(v)
 	}
 	return steps
 }

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -120,4 +122,82 @@ func (d *decoder) foldingFields(to *folding) []field {
 			}
 		}},
 	}
+}
+
+// unfolded warns about conditions on a user or an attribute whose spellings count together in some key of the file: the
+// condition compares one spelling, so a caller who writes another leaves it.
+func unfolded(quotas, rules []definition) (out []Warning) {
+	folds := map[part]folding{}
+	for _, all := range [][]definition{rules, quotas} {
+		for i := range all {
+			for _, parts := range all[i].keys {
+				for _, p := range parts {
+					folds[part{kind: p.kind, name: p.name}] |= p.fold
+				}
+			}
+		}
+	}
+	for i := range rules {
+		r := &rules[i]
+		if f := folds[part{kind: partUser}]; f != 0 {
+			out = append(out, f.warnOf(r, &r.match.user, "user")...)
+		}
+		for j := range r.match.attributes {
+			a := &r.match.attributes[j]
+			if f := folds[part{kind: partAttribute, name: a.name}]; f != 0 {
+				out = append(out, f.warnOf(r, a, "attribute "+quote(a.name))...)
+			}
+		}
+	}
+	return out
+}
+
+// warnOf warns of the lists of a condition.
+func (f folding) warnOf(r *definition, a *attribute, what string) (out []Warning) {
+	field := cmp.Or(a.name, "user")
+	if a.name != "" {
+		field = yamlText(field)
+	}
+	if pattern := f.pattern(a.is.list); pattern != "" {
+		instead := field + ": " + pattern
+		out = append(out, newWarning(r, a.at, instead, "rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a pattern without (?i) if one spelling is meant",
+			quote(r.name), what, f, instead))
+	}
+	if pattern := f.pattern(a.not.list); pattern != "" {
+		instead := "not_user: " + pattern
+		if a.name != "" {
+			instead = field + ": {not: " + pattern + "}"
+		}
+		out = append(out, newWarning(r, a.at, instead, "rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a pattern without (?i) if one spelling is meant",
+			quote(r.name), what, f, instead))
+	}
+	return out
+}
+
+// pattern returns the pattern of all spellings of the values, as a file has it; empty if they have one spelling each.
+func (f folding) pattern(values []string) string {
+	var texts []string
+	several := false
+	for _, v := range values {
+		if v == "" {
+			return "" // no pattern fits the absent value
+		}
+		texts = append(texts, regexp.QuoteMeta(v))
+		several = several || f&trimBlanks != 0 || strings.ToLower(v) != strings.ToUpper(v)
+	}
+	if !several {
+		return ""
+	}
+	text := strings.Join(texts, "|")
+	if len(texts) > 1 {
+		text = "(" + text + ")"
+	}
+	if f&trimBlanks != 0 {
+		text = `\s*` + text + `\s*`
+	}
+	text = "^" + text + "$"
+	if f&foldCase != 0 {
+		text = "(?i)" + text
+	}
+	return "{pattern: '" + strings.ReplaceAll(text, "'", "''") + "'}"
 }

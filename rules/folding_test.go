@@ -102,3 +102,47 @@ func parsed(t *testing.T, text string) *Set {
 	}
 	return set
 }
+
+// A condition compares one spelling of a value, where a key counts several together.
+func TestConditionsBesideFoldedKeysAreWarnedOf(t *testing.T) {
+	for match, want := range map[string]string{
+		"user: ada":                         "user: {pattern: '(?i)^\\s*ada\\s*$'}",
+		"user: [a.b, 'o''n']":               "user: {pattern: '(?i)^\\s*(a\\.b|o''n)\\s*$'}",
+		"not_user: ada":                     "not_user: {pattern: '(?i)^\\s*ada\\s*$'}",
+		"attributes: {plan: [free, trial]}": "plan: {pattern: '(?i)^(free|trial)$'}",
+		"attributes: {plan: {not: free}}":   "plan: {not: {pattern: '(?i)^free$'}}",
+	} {
+		file := "rules:\n- {name: a, key: [{user: {fold: case, trim: true}}], limits: [5/hour]}\n" +
+			"- {name: b, key: [{'attr:plan': {fold: case}}], match: {attributes: {plan: }}, limits: [5/hour]}\n"
+		instead := func(file string) (out []string) {
+			for _, w := range parsed(t, file).Warnings() {
+				if strings.Contains(w.Text, "byte by byte") {
+					out = append(out, w.Instead)
+				}
+			}
+			return out
+		}
+		rule := "- {name: c, key: [ip], match: {" + match + "}, limits: [5/hour]}\n"
+		if got := instead(file + rule); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, want %q", match, got, want)
+		}
+		if got := instead("rules:\n" + rule); len(got) > 0 {
+			t.Errorf("%s: %q without a key that folds", match, got)
+		}
+		written := "- {name: c, key: [ip], match: {" + want + "}, limits: [5/hour]}\n"
+		if strings.HasPrefix(want, "plan") {
+			written = "- {name: c, key: [ip], match: {attributes: {" + want + "}}, limits: [5/hour]}\n"
+		}
+		if got := instead(file + written); len(got) > 0 {
+			t.Errorf("what is written instead has warnings: %q", got)
+		}
+	}
+	for _, match := range []string{`not_user: ""`, `user: {pattern: "^a"}`, `attributes: {plan: ["7", "8"]}`, `attributes: {plan: ""}`} {
+		file := "rules: [{name: a, key: [{user: {fold: case}}, {'attr:plan': {fold: case}}], match: {" + match + "}, limits: [5/hour]}]"
+		for _, w := range parsed(t, file).Warnings() {
+			if strings.Contains(w.Text, "byte by byte") {
+				t.Errorf("%s: %s", match, w.Text)
+			}
+		}
+	}
+}

@@ -86,6 +86,9 @@ func writeMatch(w io.Writer, m *matcher) {
 	if m.notPath != nil {
 		fmt.Fprintf(w, " not_path %q", m.notPath.text)
 	}
+	if u := &m.user; u.given() {
+		fmt.Fprintf(w, " user %t %q pattern %q not %t %q pattern %q", u.is.given, u.is.list, u.is.pattern.String(), u.not.given, u.not.list, u.not.pattern.String())
+	}
 	for _, c := range []struct {
 		name string
 		list any

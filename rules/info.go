@@ -59,6 +59,8 @@ type Conditions struct {
 	// Hosts and NotHosts are the same for attribute [HostAttribute], in lower case;
 	// "*.example.com" stands for all names below example.com.
 	Hosts, NotHosts []string
+	// Users are the users that match.
+	Users Users
 	// Attributes are the required attributes, with the values that match; an empty list
 	// means any value.
 	Attributes map[string][]string
@@ -69,6 +71,15 @@ type Conditions struct {
 	// values contain the empty one.
 	NotAttributes        map[string][]string
 	NotAttributePatterns map[string]string
+}
+
+// Users is a condition on the user of a request. Its zero value fits all.
+type Users struct {
+	// Names are the users that match, NotNames those that do not. The empty name is that of a request without a
+	// user.
+	Names, NotNames []string
+	// Pattern and NotPattern are patterns of users. None fits the empty name.
+	Pattern, NotPattern string
 }
 
 // CostCase is the cost of requests that fulfil its conditions.
@@ -264,6 +275,10 @@ func (m *matcher) conditions() Conditions {
 		Groups: slices.Clone(m.groups), NotGroups: slices.Clone(m.notGroups),
 		IPs: slices.Clone(m.ips), NotIPs: slices.Clone(m.notIPs),
 		Hosts: slices.Clone(m.hosts), NotHosts: slices.Clone(m.notHosts),
+		Users: Users{
+			Names: slices.Clone(m.user.is.list), NotNames: slices.Clone(m.user.not.list),
+			Pattern: m.user.is.pattern.String(), NotPattern: m.user.not.pattern.String(),
+		},
 	}
 	for i := range m.attributes {
 		a := &m.attributes[i]

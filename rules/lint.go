@@ -175,6 +175,7 @@ func (m *matcher) covers(o *matcher) bool {
 		subset(m.methods, o.methods) && excluded(m.notMethods, o.methods, o.notMethods) &&
 		subset(m.groups, o.groups) && excluded(m.notGroups, o.groups, o.notGroups) &&
 		m.coversIPs(o) && (len(m.hosts) == 0 || len(o.hosts) > 0 && hostsWithin(o.hosts, m.hosts)) && (len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
+		(!m.user.given() || m.user.covers(&o.user)) &&
 		!slices.ContainsFunc(m.attributes, func(a attribute) bool { return !a.coveredBy(o) })
 }
 
@@ -220,11 +221,12 @@ func (m *matcher) coversPath(o *matcher) bool {
 // coveredBy reports whether each request that fits o certainly has this attribute.
 func (a *attribute) coveredBy(o *matcher) bool {
 	i := slices.IndexFunc(o.attributes, func(b attribute) bool { return b.name == a.name })
-	if i < 0 {
-		return false
-	}
-	b := &o.attributes[i]
-	if b.is.given && !b.is.any && b.is.pattern == nil { // a list of all values that fit
+	return i >= 0 && a.covers(&o.attributes[i])
+}
+
+// covers reports whether each value that fits b certainly fits a.
+func (a *attribute) covers(b *attribute) bool {
+	if b.lists() {
 		return !slices.ContainsFunc(b.is.list, func(v string) bool { return b.accepts(v) && !a.accepts(v) })
 	}
 	if a.is.any && !a.not.given {

@@ -141,6 +141,7 @@ func TestCoveredRulesAreNeverFound(t *testing.T) {
 		"ip: 10.0.0.0/8, not_ip: 10.1.0.0/16", "not_ip: 10.1.0.0/16", "not_ip: [10.1.0.1, 192.0.2.0/24]", "host: '*.a.example'", "host: [x.a.example, '*.b.a.example']",
 		"not_ip: 10.0.0.0/8", "host: a.example", "host: '*.example'", "not_host: a.example", "attributes: {x: }", "attributes: {x: a}", "attributes: {x: [a, b]}",
 		"attributes: {x: {pattern: a}}", "attributes: {x: {not: a}}", "attributes: {x: {pattern: a, not: ab}}", `attributes: {x: ""}`, "attributes: {x: a, y: }",
+		"user: a", "user: [a, b]", "not_user: a", "not_user: [a, b]", `user: ""`, `not_user: ""`, "user: {pattern: a}", "user: [a, ab], not_user: a", "not_user: {pattern: a}",
 	}
 	covered := 0
 	for _, first := range conditions {

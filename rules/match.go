@@ -20,14 +20,15 @@ type matcher struct {
 	methods, notMethods []string // in upper case; empty: every method
 	groups, notGroups   []string // empty: every group
 	ips, notIPs         []netip.Prefix
-	hosts, notHosts     []string // in the form of normalHost
+	hosts, notHosts     []string  // in the form of normalHost
+	user                attribute // without a name; not given: every user
 	attributes          []attribute
 }
 
 // plain reports whether only the path matters.
 func (m *matcher) plain() bool {
 	return len(m.methods)+len(m.notMethods)+len(m.groups)+len(m.notGroups)+len(m.ips)+len(m.notIPs)+
-		len(m.hosts)+len(m.notHosts)+len(m.attributes) == 0
+		len(m.hosts)+len(m.notHosts)+len(m.attributes) == 0 && !m.user.given()
 }
 
 // acceptsPath reports whether the path of a request fits.
@@ -46,7 +47,8 @@ func (m *matcher) accepts(r *limiter.Request, ip *requestAddress) bool {
 		len(m.ips) > 0 && !ip.in(m.ips, r.IP),
 		len(m.notIPs) > 0 && ip.in(m.notIPs, r.IP),
 		len(m.hosts) > 0 && !hostIn(m.hosts, r.Attributes[HostAttribute]),
-		len(m.notHosts) > 0 && hostIn(m.notHosts, r.Attributes[HostAttribute]):
+		len(m.notHosts) > 0 && hostIn(m.notHosts, r.Attributes[HostAttribute]),
+		m.user.given() && !m.user.accepts(r.User):
 		return false
 	}
 	for i := range m.attributes {
@@ -136,6 +138,9 @@ func (d matching) fields(m *matcher) []field {
 	hosts := func(name string, out *[]string) field {
 		return field{name, func(_, v *node) { *out = normalized(d, v, name, maxChoices, hostPattern, strings.Compare) }}
 	}
+	users := func(name string, out *values) field {
+		return field{name, func(_, v *node) { m.user.at, *out = v, d.users(v, name) }}
+	}
 	paths := func(name string, out **pattern) field {
 		return field{name, func(_, v *node) {
 			*out = d.pattern(v, name)
@@ -152,6 +157,7 @@ func (d matching) fields(m *matcher) []field {
 		groups("group", &m.groups), groups("not_group", &m.notGroups),
 		addresses("ip", &m.ips), addresses("not_ip", &m.notIPs),
 		hosts("host", &m.hosts), hosts("not_host", &m.notHosts),
+		users("user", &m.user.is), users("not_user", &m.user.not),
 		{"attributes", func(_, v *node) { d.attributes(v, m) }},
 	}
 }
@@ -165,11 +171,9 @@ func matchHint(n *node, name string) string {
 	case "attr", "header", "headers":
 		return "unknown field " + quote(name) + " (in match); what a service sends about a request is under attributes, as in attributes: {api_key: }"
 	case "not":
-		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip or not_host, or attributes: {plan: {not: free}}`
-	case "user", "not_user":
-		return quote(name) + ` is no condition: a rule counts by user with "key: [user]"; match on a group or an attribute`
+		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip, not_host or not_user, or attributes: {plan: {not: free}}`
 	}
-	known := make([]string, 0, 11)
+	known := make([]string, 0, 13)
 	for _, f := range (matching{}).fields(&matcher{}) {
 		known = append(known, f.name)
 	}

@@ -72,6 +72,19 @@ func TestMatchOpposites(t *testing.T) {
 	checkMatches(t, `path: ^/api, not_path: "^/api/(health|ready)$"`, path, []string{"/api", "/api/healthy"}, []string{"/api/health", "/api/ready", "/x"})
 }
 
+func TestMatchUser(t *testing.T) {
+	user := func(v string) limiter.Request { return limiter.Request{User: v, IP: "10.0.0.1"} }
+	checkMatches(t, "user: mallory", user, []string{"mallory"}, []string{"", "ada", "Mallory", "mallory ", "xmallory"})
+	checkMatches(t, "user: [mallory, eve@x.example]", user, []string{"mallory", "eve@x.example"}, []string{"", "ada"})
+	checkMatches(t, "not_user: [mallory, eve]", user, []string{"", "ada", "Eve"}, []string{"mallory", "eve"})
+	checkMatches(t, `user: ""`, user, []string{""}, []string{"ada", "10.0.0.1"})
+	checkMatches(t, `not_user: ""`, user, []string{"ada"}, []string{""})
+	checkMatches(t, `user: {pattern: "(?i)^mallory$"}`, user, []string{"mallory", "MALLORY"}, []string{"", "xmallory"})
+	checkMatches(t, `user: {pattern: "^bot-"}, not_user: bot-7`, user, []string{"bot-8"}, []string{"", "bot-7", "ada"})
+	checkMatches(t, `not_user: {pattern: "^bot-"}`, user, []string{"", "ada"}, []string{"bot-7"})
+	checkMatches(t, "user: 10.0.0.1", user, []string{"10.0.0.1"}, []string{""})
+}
+
 func TestMatchAttributes(t *testing.T) {
 	request := func(v string) limiter.Request {
 		if v == "absent" {
@@ -117,6 +130,7 @@ func TestConditionsAreInTheHashAndTheInfo(t *testing.T) {
 	for _, c := range []string{
 		"", "path: a", "not_path: a", "method: GET", "not_method: GET", "group: a", "not_group: a", "ip: 10.0.0.0/8", "ip: 10.0.0.0/9", "not_ip: 10.0.0.0/8",
 		"host: a", "not_host: a", `host: "*.a"`, "attributes: {a: }", "attributes: {a: b}", "attributes: {a: {not: b}}", "attributes: {a: {pattern: b}}",
+		"user: a", "not_user: a", `user: ""`, "user: {pattern: a}", "not_user: {pattern: a}", "user: a, not_user: b",
 		"attributes: {a: {not: {pattern: b}}}", "attributes: {a: {pattern: b, not: b}}", `attributes: {a: ""}`,
 	} {
 		if other, ok := seen[hash(c)]; ok {
@@ -129,18 +143,20 @@ func TestConditionsAreInTheHashAndTheInfo(t *testing.T) {
 		"ip: 10.0.0.1":                 `ip: "::ffff:10.0.0.1"`,
 		"host: [a, B.example]":         "host: [b.example., A]",
 		"not_method: get":              "not_method: [GET]",
+		"user: [b, a]":                 "user: [a, b, a]",
 	} {
 		if hash(a) != hash(b) {
 			t.Errorf("{%s} and {%s} differ", a, b)
 		}
 	}
 	in := mustSet(t, `rules: [{name: a, limits: [5/second], cost: [{ip: 10.0.0.1, cost: 3}, {from: "attr:n", max: 9}],
-  match: {path: ^/a, not_path: b, not_method: GET, not_group: g, ip: 10.0.0.0/8, not_ip: 10.0.0.1, host: "*.A", not_host: b.a,
+  match: {path: ^/a, not_path: b, not_method: GET, not_group: g, ip: 10.0.0.0/8, not_ip: 10.0.0.1, host: "*.A", not_host: b.a, user: [u, a], not_user: {pattern: u.},
   attributes: {x: {pattern: p, not: q}, y: {not: {pattern: r}}, z: }}}]`, rules.Options{}).Rules()[0]
 	same(t, "conditions", in.Conditions, rules.Conditions{
 		Path: "^/a", NotPath: "b", NotMethods: []string{"GET"}, NotGroups: []string{"g"},
 		IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, NotIPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")},
 		Hosts: []string{"*.a"}, NotHosts: []string{"b.a"},
+		Users: rules.Users{Names: []string{"a", "u"}, NotPattern: "u."},
 		Attributes: map[string][]string{"z": nil}, AttributePatterns: map[string]string{"x": "p"},
 		NotAttributes: map[string][]string{"x": {"q"}}, NotAttributePatterns: map[string]string{"y": "r"},
 	})
@@ -166,7 +182,13 @@ func TestMatchErrors(t *testing.T) {
 		`host: "*"`:               "is not a host",
 		"not_host: []":            "the list of not_host is empty",
 		"not: {group: a}":         "write not_path, not_method",
-		"user: ada":               "a rule counts by user",
+		"user: []":                "the list of user is empty",
+		"user: '*'":               `"*" is not a wildcard; write not_user: "" for requests with any user`,
+		"not_user: '*'":           `write user: "" for requests with any user`,
+		"user: ^bot-":             `write user: {pattern: '^bot-'}`,
+		"user: {name: ada}":       `unknown field "name"; known: pattern (in user)`,
+		"not_user: {}":            "not_user is empty: write a user, a list of users, or {pattern: ...}",
+		"user: {pattern: '('}":    `pattern: "(" is not a valid regular expression`,
 		"method: GET|POST":        `method: "GET|POST" is not the name of a method; write a list of names`,
 		"not_method: [GET POST]":  "is not the name of a method",
 		"not_path: ^/a(":          `not_path: "^/a(" is not a valid regular expression`,

@@ -119,6 +119,19 @@ func partsAsAttributes(r *definition) (out []Warning) {
 	return out
 }
 
+// asksForUser warns about a rule that asks for an attribute with the name user, and counts by no such attribute.
+func asksForUser(r *definition) []Warning {
+	for i := range r.match.attributes {
+		a := &r.match.attributes[i]
+		if a.name != "user" || !a.is.any || slices.ContainsFunc(slices.Concat(r.keys...), func(p part) bool { return p.kind == partAttribute && p.name == "user" }) {
+			continue
+		}
+		const instead = `not_user: ""`
+		return []Warning{newWarning(r, a.at, instead, "rule %s asks for an attribute with the name user, not for a user: write %q in match, beside attributes, for all requests with a user", quote(r.name), instead)}
+	}
+	return nil
+}
+
 // find returns the first single value with a text in a node; the node itself if none has it.
 func (n *node) find(text string) *node {
 	for _, item := range n.items {

@@ -17,6 +17,7 @@ func (d matching) contradiction(n *node, m *matcher) {
 		{"method", noneLeft(m.methods, m.notMethods)},
 		{"group", noneLeft(m.groups, m.notGroups)},
 		{"host", len(m.hosts) > 0 && len(m.notHosts) > 0 && hostsWithin(m.hosts, m.notHosts)},
+		{"user", m.user.fitsNoValue()},
 		{"ip", len(m.ips) > 0 && len(m.notIPs) > 0 && within(m.ips, m.notIPs)},
 	} {
 		if at := n.at("not_" + x.name); x.never && at != nil {

@@ -220,7 +220,7 @@ func isFalse(n *node) bool {
 // ruleHint returns what to write for a field that a rule or a quota does not have.
 func ruleHint(n *node, name string) string {
 	switch name {
-	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group", "not_ip", "not_host":
+	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group", "not_ip", "not_host", "user", "users", "not_user":
 		return fmt.Sprintf("%q belongs under \"match\"", name)
 	case "limit", "window":
 		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [%s]"`, name, shortLimit(n))

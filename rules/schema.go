@@ -154,6 +154,7 @@ func matchForms() form {
 		"group": someOf(scalar(), maxChoices), "not_group": someOf(scalar(), maxChoices),
 		"ip": someOf(ip, maxPrefixes), "not_ip": someOf(ip, maxPrefixes),
 		"host": someOf(host, maxChoices), "not_host": someOf(host, maxChoices),
+		"user": anyOf(someOf(scalar(), maxChoices), ref("not")), "not_user": anyOf(someOf(scalar(), maxChoices), ref("not")),
 		"attributes": form{
 			"type": "object", "maxProperties": maxAttributes,
 			"additionalProperties": anyOf(form{"type": "null"}, someOf(scalar(), maxChoices), ref("attribute")),

@@ -39,7 +39,7 @@ func newWarning(r *definition, at *node, instead, format string, args ...any) Wa
 
 // warnings returns the warnings of valid rules and quotas, and of the defaults in outer.
 func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
-	out = slices.Concat(outer.notes(), undrawn(quotas, rules), spellings(outer, quotas, rules))
+	out = slices.Concat(outer.notes(), undrawn(quotas, rules), spellings(outer, quotas, rules), unfolded(quotas, rules))
 	for i := range quotas {
 		out = append(out, quotas[i].ownWarnings(quotas)...)
 	}
@@ -66,7 +66,7 @@ func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
-	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), lacking(r), partsAsAttributes(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the
