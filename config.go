@@ -141,7 +141,7 @@ type Config struct {
 	// goroutine and listens on no port. Cluster and Backend exclude each other.
 	Cluster Clustering
 	// Observer receives events for metrics; default nil, which costs nothing. It may
-	// be a [ZoneObserver] or a [PanicObserver], too: the latter receives the panics that a
+	// be a [NameObserver], a [ZoneObserver] or a [PanicObserver], too: the last receives the panics that a
 	// member of a cluster, or a [PanicBackend], recovered from.
 	Observer Observer
 	// Now is the clock, for tests and for replaying the past; default the wall clock at
@@ -170,6 +170,14 @@ type Observer interface {
 	// RulesSet is called with the hash of the rules in force: with err nil when they
 	// have come into force, else when a file was refused, with the reason.
 	RulesSet(hash uint64, err error)
+}
+
+// NameObserver is an [Observer] that also learns how rules are called.
+type NameObserver interface {
+	Observer
+	// RulesNamed is called after RulesSet with the names of all rules and quotas that have come
+	// into force. Checks that are under way may still be decided by rules of before.
+	RulesNamed(names []string)
 }
 
 // ZoneObserver is an [Observer] that also learns which checks were decided by a rule's

@@ -45,19 +45,20 @@ func logRules(log *slog.Logger, file string, before, now *rules.Set) {
 	if before == nil {
 		return
 	}
-	var gone []string
-	for _, r := range before.Rules() {
-		if now.Rule(r.Rule.Name) == nil {
-			gone = append(gone, r.Rule.Name)
-		}
-	}
-	for _, q := range before.Quotas() {
-		if now.Rule(q.Rule.Name) == nil {
-			gone = append(gone, q.Rule.Name)
-		}
-	}
+	gone := slices.DeleteFunc(names(before), func(name string) bool { return now.Rule(name) != nil })
 	if len(gone) > 0 {
 		log.Warn("the new rules file lacks rules or quotas that were in force: restore them if the file was cut off",
 			"file", file, "gone", len(gone), "names", gone[:min(len(gone), maxLoggedRules)], "rules", now.Len())
 	}
+}
+
+// names returns the names of all rules and quotas of a set.
+func names(set *rules.Set) (out []string) {
+	for _, r := range set.Rules() {
+		out = append(out, r.Rule.Name)
+	}
+	for _, q := range set.Quotas() {
+		out = append(out, q.Rule.Name)
+	}
+	return out
 }

@@ -160,6 +160,9 @@ func (n *Node) setRules(file []byte) error {
 	if n.watch != nil {
 		n.watch.RulesSet(set.Hash(), nil)
 	}
+	if o, ok := n.watch.(NameObserver); ok {
+		o.RulesNamed(names(set))
+	}
 	return nil
 }
 

@@ -232,6 +232,24 @@ func (m *Metrics) RulesSet(hash uint64, err error) {
 	m.rules.set(hash, err, m.options.Now())
 }
 
+// RulesNamed ends the series of rules that were named before and are not any more. What checks
+// that are under way still count for them is counted as "other".
+func (m *Metrics) RulesNamed(names []string) {
+	m.rules.mu.Lock()
+	defer m.rules.mu.Unlock()
+	here := make(map[string]bool, len(names))
+	for _, name := range names {
+		here[name] = true
+	}
+	gone := slices.DeleteFunc(m.rules.names, func(name string) bool { return here[name] })
+	m.rules.names = slices.Clone(names)
+	m.checks.keep(names, gone)
+	m.zones.keep(names, gone)
+	m.shadows.keep(names, gone)
+	m.repeats.keep(names, gone)
+	m.settles.keep(names, gone)
+}
+
 // rulesState is the state of the rules.
 type rulesState struct {
 	mu         sync.Mutex
@@ -240,6 +258,7 @@ type rulesState struct {
 	good, bad  uint64
 	lastIsGood bool
 	lastGood   time.Time
+	names      []string // in force
 }
 
 func (s *rulesState) set(hash uint64, err error, now time.Time) {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,7 @@ import (
 
 // Bounds on the number of time series.
 const (
-	// maxRules is how many rule names are distinguished, including those of earlier
-	// rules files.
+	// maxRules is how many rule names are distinguished.
 	maxRules = 1000
 	// maxRequests is how many pairs of method and code are distinguished.
 	maxRequests = 256
@@ -55,7 +55,8 @@ type bounded[K comparable, V any] struct {
 	all  atomic.Pointer[map[K]*V]
 	mu   sync.Mutex // one writer
 	most int
-	rest *V // for labels beyond the bound
+	rest *V             // for labels beyond the bound
+	gone map[K]struct{} // labels that were dropped: what is counted late goes to rest
 	// clean returns the label to show, which is kept. make returns its counters.
 	clean func(K) K
 	make  func(K) *V
@@ -78,7 +79,7 @@ func (b *bounded[K, V]) add(k K) *V {
 	if v := old[k]; v != nil {
 		return v
 	}
-	if len(old) > b.most {
+	if _, gone := b.gone[k]; gone || len(old) > b.most {
 		return b.rest
 	}
 	next := make(map[K]*V, len(old)+1)
@@ -89,6 +90,27 @@ func (b *bounded[K, V]) add(k K) *V {
 	next[k] = v
 	b.all.Store(&next)
 	return v
+}
+
+// keep drops labels that are gone, with their counters, and takes others as new again.
+// Labels of neither kind stay as they are.
+func (b *bounded[K, V]) keep(here, gone []K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.gone)+len(gone) > 2*b.most || b.gone == nil {
+		b.gone = make(map[K]struct{}, len(gone)) // of those before nothing is under way any more
+	}
+	next := maps.Clone(*b.all.Load())
+	for _, k := range gone {
+		if k = b.clean(k); next[k] != b.rest {
+			delete(next, k)
+			b.gone[k] = struct{}{}
+		}
+	}
+	for _, k := range here {
+		delete(b.gone, b.clean(k))
+	}
+	b.all.Store(&next)
 }
 
 // label returns text as a valid label. It is a copy, so that a rules file is not kept

@@ -69,3 +69,26 @@ func wait(t *testing.T, so func() bool) {
 		}
 	}
 }
+
+// The series of rules and quotas that a new file lacks end with it.
+func TestSeriesEndWithTheirRules(t *testing.T) {
+	s, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Rules: []byte(rules)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	series := func() []string {
+		if status, body := get(t, s.Handler(), "/v1/check?user=ada"); status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		_, text := get(t, s.Admin(), "/metrics")
+		return regexp.MustCompile(`weir_checks_total\{result="allowed".*`).FindAllString(text, -1)
+	}
+	series()
+	if err := s.Node().SetRules([]byte("version: 1\nrules:\n  - {name: week, key: [user], limits: [2/day]}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if all := series(); len(all) != 1 || all[0] != `weir_checks_total{result="allowed",rule="week",source="owner"} 1` {
+		t.Errorf("%q", all)
+	}
+}
