@@ -28,6 +28,11 @@ var ErrSettled = limiter.ErrSettled
 // reservation stands.
 var ErrRaised = limiter.ErrRaised
 
+// ErrCosts is wrapped by the error of Settle if several rules count the request and have reserved different
+// numbers of units, such as 1 request and 2000 tokens: one number cannot settle both. The reservation
+// stands. It can be cancelled.
+var ErrCosts = limiter.ErrCosts
+
 // ErrNoRoom is wrapped by the error of Settle and Extend if the table has no room for what they
 // would charge.
 var ErrNoRoom = limiter.ErrNoRoom
@@ -40,7 +45,9 @@ var ErrNoRoom = limiter.ErrNoRoom
 // Settling again with the same number within the request's id_ttl does nothing (AmendRepeated).
 // With another number the error wraps [ErrSettled] and names the first one. An id that is not
 // known, since its hold has ended or the node was started anew, is charged with actual
-// (AmendCharged), unless ignoreUnknown is set (AmendUnknown).
+// (AmendCharged), unless ignoreUnknown is set (AmendUnknown). If several rules count the request and have
+// reserved different numbers, the error wraps [ErrCosts]; rules in shadow and those on concurrency alone do not
+// matter.
 //
 // For a request without an id, or if a backend has no reservations, the error wraps [ErrInvalid].
 // In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
@@ -96,6 +103,8 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it expired, or was never reserved", ErrSettled, out.First)
 	case out.State == limiter.AmendRaised:
 		return out, fmt.Errorf("%w: %d times, and the reservation stands with the last one: raise it by more at a time, or settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
+	case out.State == limiter.AmendDiffers:
+		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle both: give each rule a request and an id of its own, or cancel the reservation and charge what was used", ErrCosts, out.Estimate, out.First)
 	case out.State == limiter.AmendFull:
 		return out, fmt.Errorf("%w: the table holds as many counters or ids as it may: raise max_keys, or ask again later", ErrNoRoom)
 	}

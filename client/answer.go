@@ -202,6 +202,9 @@ func fateOf(code uint32, message string) (fate, error) {
 		if strings.HasPrefix(message, ErrRaised.Error()) {
 			return answered, &nodeError{message, ErrRaised}
 		}
+		if strings.HasPrefix(message, ErrCosts.Error()) {
+			return answered, &nodeError{message, ErrCosts}
+		}
 		return answered, &nodeError{message, ErrSettled}
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return answered, &nodeError{message, ErrDenied}

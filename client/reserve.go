@@ -22,6 +22,10 @@ var ErrSettled = limiter.ErrSettled
 // reservation stands. It is [limiter.ErrRaised].
 var ErrRaised = limiter.ErrRaised
 
+// ErrCosts is wrapped by the error of Settle if several rules have reserved different numbers of units: one
+// number cannot settle both. The reservation stands. It is [limiter.ErrCosts].
+var ErrCosts = limiter.ErrCosts
+
 // Reserve is [Client.Check] of a request with a Hold, to which it gives an id if it has none: by
 // the request it is settled later. After an error that wraps [ErrUnanswered] it may have been
 // reserved: cancel it, or it ends by itself. The nodes must allow refunds (their flag
@@ -42,8 +46,8 @@ func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decis
 //
 // Settling again with the same number changes nothing, at any node. So if a node does not
 // answer, another one is asked once, and a settlement whose error wraps [ErrUnanswered] can be
-// repeated. With another number the error wraps [ErrSettled] and names the first one. After any
-// other error nothing has changed.
+// repeated. With another number the error wraps [ErrSettled] and names the first one. If several rules
+// have reserved different numbers, it wraps [ErrCosts]. After any other error nothing has changed.
 func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (Amended, error) {
 	unknown := weirv1.IfUnknown_IF_UNKNOWN_CHARGE
 	if ignoreUnknown {

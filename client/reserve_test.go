@@ -105,6 +105,26 @@ func TestRaisedTooOften(t *testing.T) {
 	}
 }
 
+// A settlement with one number, of rules that have reserved different ones, has an error of its own, after which
+// the reservation stands.
+func TestCostsDiffer(t *testing.T) {
+	node := newNode(t, `version: 1
+defaults: {key: [user]}
+rules: [{name: requests, continue: true, limits: [100/day]}, {name: tokens, limits: [4000/day], cost: {from: "attr:tokens", default: 1}}]
+`)
+	c, ctx := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long}), t.Context()
+	r := limiter.Request{User: "ada", Hold: time.Minute, Attributes: map[string]string{"tokens": "2000"}}
+	if d, err := c.Reserve(ctx, &r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if _, err := c.Settle(ctx, r, 800, false); !errors.Is(err, client.ErrCosts) || errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "1 and 2000") {
+		t.Errorf("%v", err)
+	}
+	if a, err := c.Cancel(ctx, r); err != nil || a.State != limiter.AmendDone {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 // What cannot be reserved or settled is refused as a node refuses it.
 func TestBadReservations(t *testing.T) {
 	node := newNode(t, tokens)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // A reservation is settled, extended and cancelled at whichever member is asked, also after a
@@ -119,5 +120,50 @@ func TestSlotsAcrossMembers(t *testing.T) {
 				t.Errorf("user %d checks with a spent id in a batch: %v", u, err)
 			}
 		}
+	}
+}
+
+// One number does not settle rules that have reserved different ones, whichever members own the keys: it is
+// refused, and nothing is settled at any of them.
+func TestOneNumberSettlesOneCost(t *testing.T) {
+	nodes := three(t, `version: 1
+defaults: {key: [user]}
+rules:
+  - {name: requests, continue: true, limits: [100/day]}
+  - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens", default: 1}}
+`)
+	for u := range 12 {
+		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour, Attributes: map[string]string{"tokens": "2000"}}
+		left := func(requests, tokens uint64) {
+			t.Helper()
+			d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: r.User})
+			if err != nil || d.Limit(0).Remaining != requests || d.Limit(1).Remaining != tokens {
+				t.Errorf("user %d: %d and %d are left, want %d and %d (%v)", u, d.Limit(0).Remaining, d.Limit(1).Remaining, requests, tokens, err)
+			}
+		}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		for i, n := range nodes {
+			a, err := n.Settle(t.Context(), r, 800, i > 0)
+			if !errors.Is(err, weir.ErrCosts) || a.State != limiter.AmendDiffers || !strings.Contains(err.Error(), "reserved 1 and 2000 units") {
+				t.Errorf("user %d: %v, %v", u, a.State, err)
+			}
+			left(99, 38000)
+		}
+		if a, err := nodes[1].Cancel(t.Context(), r); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d: %v, %v", u, a.State, err)
+		}
+		left(100, 40000)
+		r.ID, r.Attributes = "8", nil
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		for _, want := range []limiter.AmendState{weir.AmendDone, weir.AmendRepeated} {
+			if a, err := nodes[2].Settle(t.Context(), r, 3, false); err != nil || a.State != want {
+				t.Errorf("user %d: %v, %v", u, a.State, err)
+			}
+		}
+		left(97, 39997)
 	}
 }

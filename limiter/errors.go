@@ -30,6 +30,10 @@ var ErrSettled = errors.New("the request is settled")
 // done: the reservation stands, and can be extended without a higher estimate, and settled.
 var ErrRaised = errors.New("the estimate was raised too often")
 
+// ErrCosts is wrapped if a reservation is settled with one number above 0, and its rules have reserved
+// different ones. Nothing was done.
+var ErrCosts = errors.New("the costs differ")
+
 // ErrNoRoom is wrapped if a settlement or an extension finds no room in a table for what it would
 // charge. Nothing was done.
 var ErrNoRoom = errors.New("there is no room")

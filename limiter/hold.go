@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 )
 
 // A hold is a charge that waits for its end: its cost is an estimate. It is settled with what
@@ -22,67 +21,6 @@ const (
 	// its estimate was raised.
 	MaxHoldParts = 64
 )
-
-// Amend is a change of a hold. The zero value settles it.
-type Amend struct {
-	// Extend lets the hold of the charge's ID last for another [Idempotency.Hold]. A key with
-	// a cost above its estimate is charged the difference, if all of them admit it. Without
-	// Extend the hold is settled: the costs of the keys are the units that were used, 0 to
-	// cancel it.
-	Extend bool
-	// IgnoreUnknown charges nothing if the id is not known. Without it the keys are charged
-	// with the costs. An extension never charges an unknown id.
-	IgnoreUnknown bool
-}
-
-// AmendState is the result for a hold.
-type AmendState uint8
-
-// The states.
-const (
-	// AmendDone: the hold was settled, or extended.
-	AmendDone AmendState = iota
-	// AmendRepeated: it was settled with the same cost before. Nothing has changed.
-	AmendRepeated
-	// AmendCharged: the id is not known for some key, which was charged with its cost.
-	AmendCharged
-	// AmendUnknown: the id is not known, and nothing has changed.
-	AmendUnknown
-	// AmendSettled: the id has no hold, since it was settled with another cost, was kept when
-	// it expired, or was never a hold. Nothing has changed.
-	AmendSettled
-	// AmendDenied: a limit denied what an extension adds to the estimate. The hold is as it was.
-	AmendDenied
-	// AmendFull: there is no room for the charge. Nothing has changed.
-	AmendFull
-	// AmendRaised: the estimate was raised as often as it may be, [MaxHoldParts] - 1 times. The hold is
-	// as it was.
-	AmendRaised
-)
-
-// String returns the state's name in answers.
-func (s AmendState) String() string {
-	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised"}, int(s))
-}
-
-// Amended is the result of an [Amend].
-type Amended struct {
-	State AmendState
-	// First, with AmendSettled, is the cost for which the id stands.
-	First uint64
-	// Estimate is the estimate before a settlement, or after an extension, of the first key
-	// that had a hold.
-	Estimate uint64
-	// Over is the number of units that were charged beyond what a limit had left. With several
-	// limits it is the largest of their numbers.
-	Over uint64
-	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
-	// there are no other checks; 0 if it never is, or the hold ends before.
-	RetryAfter time.Duration
-	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
-	// need not.
-	Keys int
-}
 
 // Holds is the algorithm of the counters in which tables keep the holds of a key. No rule and no
 // request has a limit with it: it admits nothing and denies nothing. In its [State], Time is

@@ -131,12 +131,19 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		return out, err
 	}
 	best := -1 // of the states the one that says most
+	var e limiter.Estimates
 	for i := range m.parts {
 		r := m.parts[i].call.reply
-		if len(r) != 4 || r[1] < 0 || r[1] > int64(limiter.AmendSettled) {
+		if len(r) != 6 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
 			return out, errReply
 		}
 		state := limiter.AmendState(r[1])
+		if state == limiter.AmendDiffers {
+			return limiter.Amended{State: state, Estimate: uint64(r[2]), First: uint64(r[3])}, nil
+		}
+		if r[4] > 0 && r[5] > 0 {
+			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
+		}
 		if rank := settledRank(state); rank > best {
 			best, out.State = rank, state
 		}
@@ -148,8 +155,11 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		}
 		out.Over = max(out.Over, uint64(r[3]))
 	}
-	if out.State == limiter.AmendSettled {
+	switch {
+	case out.State == limiter.AmendSettled:
 		out.Estimate = 0
+	case dry && e.Other != 0:
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}, nil
 	}
 	return out, nil
 }
@@ -289,7 +299,7 @@ func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64,
 	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
 	for n := first; n < last; n++ {
 		k := c.Key(n)
-		cost, end := int64(k.Cost), int64(0)
+		cost, end := int64(k.Cost), ruleNumber(c, n)
 		if before != nil {
 			cost, end = before[perID*(n-first)+1], before[perID*(n-first)+2]
 		}
@@ -306,6 +316,20 @@ func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64,
 	out.route = out.keys[0]
 	out.holding()
 	return out
+}
+
+// ruleNumber returns a number of a key's rule, by which lua/amend.lua compares what rules have reserved; 0 if it
+// does not, see [limiter.Compared]. It is 1 more than the index of a key with the rule.
+func ruleNumber(c *limiter.Charge, n int) int64 {
+	if !limiter.Compared(c.Key(n)) {
+		return 0
+	}
+	for i := range n {
+		if c.Key(i).Rule.Name == c.Key(n).Rule.Name {
+			return int64(i) + 1
+		}
+	}
+	return int64(n) + 1
 }
 
 // openHolds are the members of the set of a key's open holds.

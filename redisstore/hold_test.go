@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -158,6 +159,38 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	left(2, 0)
+}
+
+// One number does not settle rules that have reserved different ones, in whichever slots their keys are.
+func TestCostsOfSeveralSlots(t *testing.T) {
+	t.Parallel()
+	masters := startCluster(t)
+	s := newSubject(t, openStore(t, clusterConfig(masters)), `version: 1
+rules:
+  - {name: requests, key: [user], continue: true, limits: [{limit: 100, window: 1h, algorithm: fixed_window}]}
+  - {name: tokens, key: [user], limits: [{limit: 40000, window: 1h, algorithm: fixed_window}], cost: {from: "attr:tokens", default: 1}}
+`)
+	for u := range 8 {
+		r := weir.Request{User: fmt.Sprint(u), ID: "1", Hold: time.Minute, Attributes: map[string]string{"tokens": "2000"}}
+		left := func(requests, tokens uint64) {
+			t.Helper()
+			d, err := s.Peek(t.Context(), weir.Request{User: r.User})
+			if err != nil || d.Limit(0).Remaining != requests || d.Limit(1).Remaining != tokens {
+				t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, requests, tokens, err)
+			}
+		}
+		if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if a, err := s.Settle(t.Context(), r, 800, false); !errors.Is(err, weir.ErrCosts) || a.Estimate != 1 || a.First != 2000 {
+			t.Errorf("%+v, %v", a, err)
+		}
+		left(99, 38000)
+		if a, err := s.Cancel(t.Context(), r); err != nil || a.State != weir.AmendDone {
+			t.Errorf("%+v, %v", a, err)
+		}
+		left(100, 40000)
+	}
 }
 
 // Without Redis a reservation is charged by the policy, and settling it is an error: whether it was

@@ -103,6 +103,28 @@ func TestReservationsRefused(t *testing.T) {
 	}
 }
 
+// One number for rules that have reserved different ones is refused as a conflict with what is reserved.
+func TestCostsThatDiffer(t *testing.T) {
+	s := newServer(t, `version: 1
+defaults: {key: [user]}
+rules: [{name: requests, continue: true, limits: [100/day]}, {name: tokens, limits: [4000/day], cost: {from: "attr:tokens", default: 1}}]
+`, allowRefunds)
+	if got := s.post(t, "/v1/check", `{"user":"ada","id":"1","hold_ms":60000,"attributes":{"tokens":"2000"}}`); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":800}`)
+	if got.status != 409 || !strings.Contains(got.body, "reserved 1 and 2000 units") {
+		t.Errorf("%+v", got)
+	}
+	_, err := s.api.Settle(t.Context(), &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(800))})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Error(err)
+	}
+	if s.node.Stats().Holds != 2 {
+		t.Errorf("%d holds", s.node.Stats().Holds)
+	}
+}
+
 // Reservations need the permission to refund, by every call.
 func TestReservationsOverGRPCNeedRefunds(t *testing.T) {
 	s := newServer(t, reserved, nil)

@@ -40,7 +40,7 @@ func codeOf(err error) codes.Code {
 		return codes.InvalidArgument
 	case errors.Is(err, errRequestLimits), errors.Is(err, errReset), errors.Is(err, errRefunds), errors.Is(err, errRing), errors.Is(err, limiter.ErrForbidden):
 		return codes.PermissionDenied
-	case errors.Is(err, limiter.ErrSettled), errors.Is(err, limiter.ErrRaised):
+	case errors.Is(err, limiter.ErrSettled), errors.Is(err, limiter.ErrRaised), errors.Is(err, limiter.ErrCosts):
 		return codes.FailedPrecondition
 	case lacksRoom(err), errors.Is(err, ErrBudget), errors.Is(err, limiter.ErrNoRoom):
 		return codes.ResourceExhausted

@@ -100,6 +100,9 @@ func unknownOf(a limiter.Amend) weirv1.IfUnknown {
 
 // refusedBy returns what an error of a settlement says of the first one.
 func refusedBy(text string) (limiter.Amended, error) {
+	if strings.Contains(text, limiter.ErrCosts.Error()) {
+		return limiter.Amended{}, fmt.Errorf("%w: %s", limiter.ErrCosts, text)
+	}
 	out := limiter.Amended{State: limiter.AmendSettled}
 	_, of, _ := strings.Cut(text, "the id stands for ")
 	_, err := fmt.Sscanf(of, "%d units for good", &out.First)

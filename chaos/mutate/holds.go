@@ -34,6 +34,24 @@ func ofHolds() []mutation { //nolint:funlen // a list
 		{name: "only a settlement's own late charge is taken back", pkg: table, test: "^TestUndoSettled$", edits: []edit{
 			{"limiter/table/amend.go", "limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {", "limiter.IDCost(s) == 0 {"},
 		}},
+		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
+			{"limiter/table/amend.go", "	case !a.Extend && estimates.Other != 0:\n", "	case false:\n"},
+		}},
+		{name: "redis: one number settles one cost", pkg: "./redisstore", test: "^TestRedisConforms$", edits: []edit{
+			{"redisstore/lua/amend.lua", "compared > 0 and n ~= rule and", "compared < 0 and n ~= rule and"},
+		}},
+		{name: "redis: slots are compared before they settle", pkg: "./redisstore", test: "^TestCostsOfSeveralSlots$", edits: []edit{
+			{"redisstore/hold.go", "	case dry && e.Other != 0:\n", "	case false:\n"},
+		}},
+		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
+			{"internal/cluster/route/amend.go", "	case e.Other != 0:\n", "	case false:\n"},
+		}},
+		{name: "owners without an answer settle nothing", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
+			{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
+		}},
+		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
+			{"internal/cluster/amend.go", ", out.Estimate = limiter.AmendUnknown, d.table.Estimate(t.At, charge)", " = limiter.AmendUnknown"},
+		}},
 		{name: "a settlement is copied", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/amend.go", "		d.amended(t, q.Charge)\n", ""},
 		}},

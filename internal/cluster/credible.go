@@ -126,7 +126,7 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 
 // amended reports whether the result of an amendment is valid; nil is: it is another reply.
 func (b *credible) amended(a *peer.Amended) bool {
-	return a == nil || a.State <= uint8(limiter.AmendRaised) && a.RetryAfter >= 0 && a.RetryAfter <= int64(longestWait)
+	return a == nil || a.State <= uint8(limiter.AmendDiffers) && a.RetryAfter >= 0 && a.RetryAfter <= int64(longestWait)
 }
 
 func (b *credible) reply(r *peer.Reply) bool {

@@ -113,6 +113,7 @@ func drain(c *Core) map[peer.Instance]*peer.Frame {
 			sum.Results = append(sum.Results, f.Results...)
 			sum.Checks = append(sum.Checks, f.Checks...)
 			sum.Refunds = append(sum.Refunds, f.Refunds...)
+			sum.Holds = append(sum.Holds, f.Holds...)
 		}
 	}
 	return out

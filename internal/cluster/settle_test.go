@@ -62,3 +62,61 @@ func TestSettlementsAskTheFirstOwnerFirst(t *testing.T) {
 		}
 	}
 }
+
+// A settlement by several rules over several owners asks each what is reserved, before any of them settles: what
+// one has settled is not taken back. Without all answers it settles nothing.
+func TestSettlementsOfSeveralRulesAskForEstimates(t *testing.T) {
+	for what, row := range map[string]struct {
+		estimates [2]uint64 // of the two keys; 0 if the answer has none
+		mute      bool
+		settles   bool
+		want      route.Outcome
+	}{
+		"the same":                          {estimates: [2]uint64{5, 5}, settles: true},
+		"different ones":                    {estimates: [2]uint64{5, 2000}, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDiffers, Estimate: 5, First: 2000}}},
+		"one has none, or does not tell":    {estimates: [2]uint64{0, 2000}, settles: true},
+		"one does not answer, nor its heir": {estimates: [2]uint64{5, 5}, mute: true, want: route.Outcome{Unanswered: 3}},
+	} {
+		c, _, h, like := single(t, limiter.UnreachableLocal)
+		charge := spread(c, like, third, other)
+		rule := *charge.Key(1).Rule
+		rule.Name = "another"
+		charge.Key(1).Rule, charge.ID = &rule, &limiter.Idempotency{ID: 7, Life: time.Minute}
+		var got *route.Outcome
+		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
+		out := drain(c)
+		for i, from := range []peer.Instance{third, other} {
+			f := out[from]
+			if len(f.Refunds) != 1 || len(f.Holds) != 1 || !f.Holds[0].Back || f.Holds[0].End != 1 {
+				t.Fatalf("%s: %d is asked %+v, %+v", what, from, f.Refunds, f.Holds)
+			}
+			id := f.Refunds[0].ID
+			if !row.mute || from == third {
+				c.Deliver(&peer.Frame{From: from, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}, Amended: []peer.Amended{{ID: id, State: uint8(limiter.AmendUnknown), Estimate: row.estimates[i]}}})
+			}
+		}
+		if row.mute {
+			h.pass(2 * limiter.Second)
+		}
+		settled := 0
+		for _, f := range drain(c) {
+			for _, held := range f.Holds {
+				if !held.Back {
+					settled++
+				}
+			}
+		}
+		switch w := row.want; {
+		case row.settles:
+			if settled != 1 || got != nil {
+				t.Errorf("%s: %d members settle at first, outcome %+v", what, settled, got)
+			}
+		case settled != 0 || got == nil:
+			t.Errorf("%s: %d members settle, outcome %+v", what, settled, got)
+		case got.Unanswered != w.Unanswered || got.Maybe != 0 || (got.Amended == nil) != (w.Amended == nil):
+			t.Errorf("%s: %+v", what, *got)
+		case w.Amended != nil && *got.Amended != *w.Amended:
+			t.Errorf("%s: %+v", what, *got.Amended)
+		}
+	}
+}

@@ -60,7 +60,8 @@ type Hold struct {
 	Extend, Ignore bool
 	// Back, of an amendment, takes back the extension after which the reservation ends at End:
 	// it ends at WasEnd again, and the cost of the key is its estimate. Both are of the clock of
-	// the member that extended it.
+	// the member that extended it. If the reservation ends at another instant, nothing changes, and the answer
+	// has the estimate: with End 1 this asks for it. Earlier versions answer without it.
 	Back        bool
 	End, WasEnd uint64
 }
@@ -68,7 +69,9 @@ type Hold struct {
 // Amended is the result of the amendment with the same ID: limiter.Amended, with a span in
 // microseconds.
 type Amended struct {
-	ID              uint64
+	ID uint64
+	// State is a limiter.AmendState. A version that does not know it drops the answer, so its caller hears that no
+	// member has answered: states that are new must change nothing.
 	State           uint8
 	First, Estimate uint64
 	Over            uint64

@@ -206,19 +206,32 @@ func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint64) {
 func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limiter.Amended) {
 	o.expire(now)
 	known, held := 0, 0
+	var compared []int // the keys whose estimates must be one
 	for i := range c.Len() {
-		id := o.key(c.Key(i)).ids[c.ID.ID]
+		k := c.Key(i)
+		id := o.key(k).ids[c.ID.ID]
 		switch {
 		case id == nil:
 			continue
-		case !id.held && id.cost != c.Key(i).Cost:
+		case !id.held && id.cost != k.Cost:
 			return limiter.Amended{State: limiter.AmendSettled, First: id.cost}
 		case id.held:
 			if held++; held == 1 {
 				out.Estimate = id.cost
 			}
+			rate := slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() != limiter.Concurrency })
+			if rate && !k.Rule.Shadow && k.Cost > 0 {
+				compared = append(compared, i)
+			}
 		}
 		known++
+	}
+	for _, i := range compared { // one number for rules that have reserved different ones
+		first := c.Key(compared[0])
+		was, of := o.key(c.Key(i)).ids[c.ID.ID].cost, o.key(first).ids[c.ID.ID].cost
+		if c.Key(i).Cost == first.Cost && c.Key(i).Rule.Name != first.Rule.Name && was != of {
+			return limiter.Amended{State: limiter.AmendDiffers, Estimate: of, First: was}
+		}
 	}
 	charged := false
 	for i := range c.Len() {

@@ -128,6 +128,10 @@ func (p *player) amend(c *command, r *limiter.Request) []string {
 		r.Cost = limiter.Units(0)
 	}
 	a, err := p.s.(Amender).Amend(context.Background(), *r, limiter.Amend{Extend: c.verb == "extend", IgnoreUnknown: c.args["unknown"] == "ignore"})
+	const differs = "refused, the rules have reserved different numbers"
+	if errors.Is(err, limiter.ErrCosts) {
+		return []string{differs}
+	}
 	if err != nil {
 		return done(err)
 	}
@@ -137,6 +141,8 @@ func (p *player) amend(c *command, r *limiter.Request) []string {
 		text = fmt.Sprintf("done, estimate %d", a.Estimate)
 	case limiter.AmendSettled:
 		text = fmt.Sprintf("refused, it is settled with %d", a.First)
+	case limiter.AmendDiffers:
+		text = differs
 	case limiter.AmendDenied:
 		text = "DENIED, retry after " + span(limiter.Span(a.RetryAfter))
 	}

@@ -45,6 +45,7 @@ func (t *Table) Amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend) (lim
 func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, final bool) (out limiter.Amended, changed bool, _ outcome) {
 	var keys [limiter.MaxKeys]amending
 	known, held := 0, 0
+	var estimates limiter.Estimates
 	for i := range c.Len() {
 		k := c.Key(i)
 		p, pos, live := t.findID(now, c, k)
@@ -67,8 +68,11 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		if held++; held == 1 {
 			out.Estimate = m.was
 		}
+		estimates.Add(k, m.was)
 	}
 	switch {
+	case !a.Extend && estimates.Other != 0:
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed, decided
 	case known == 0 && (a.Extend || a.IgnoreUnknown):
 		out.State = limiter.AmendUnknown
 		return out, changed, decided

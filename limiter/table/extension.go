@@ -37,6 +37,12 @@ func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end 
 	return estimate, end
 }
 
+// Estimate returns what the hold of a charge's ID has reserved for its first key; 0 if it has none.
+func (t *Table) Estimate(now limiter.Tick, c *limiter.Charge) uint64 {
+	n, _ := t.term(now, c)
+	return n
+}
+
 // findHold returns the slot with the holds of a charge's first key, and the state of its ID, if
 // that has a hold; otherwise nil. The partition is locked.
 func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition, *limiter.State) {

@@ -4,12 +4,14 @@
 -- Or an extension is taken back, where it is still the last.
 --
 -- ARGV[1] goes on: 1 if nothing is to change, or the end that the extension gave to the holds, then
--- for each limit what was used and 0, or the estimate and the end before the extension, then how long
+-- for each limit what was used and a number of its rule, 0 if its estimate may be another than that of other
+-- rules; or the estimate and the end before the extension. Then how long
 -- the id is remembered, 1 if an id that is not known is not charged, and for each of the ids the
 -- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
--- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate, and
--- how many units were charged beyond a limit.
-local DONE, REPEATED, CHARGED, UNKNOWN, SETTLED = 0, 1, 2, 3, 4
+-- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate,
+-- how many units were charged beyond a limit, and the estimate that is compared with others', 0 if none is, with
+-- the number of its rule. Where two differ the answer has one as the estimate, and the other behind it.
+local DONE, REPEATED, CHARGED, UNKNOWN, SETTLED, DIFFERS = 0, 1, 2, 3, 4, 8
 local limits = #ARGV - 1
 local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
 
@@ -77,15 +79,26 @@ if head[3] > 1 then
       retract(id, before)
     end
   end
-  return {now, DONE, 0, 0}
+  return {now, DONE, 0, 0, 0, 0}
 end
 for _, id in ipairs(ids) do
   if id.was and not id.hold and id.was ~= id.cost then
-    return {now, SETTLED, id.was, 0}
+    return {now, SETTLED, id.was, 0, 0, 0}
+  end
+end
+local compared, rule = 0, 0
+for _, id in ipairs(ids) do
+  local n = head[3 + 2 * id.first]
+  if id.hold and n > 0 then
+    if compared > 0 and n ~= rule and id.was ~= compared then
+      return {now, DIFFERS, compared, id.was, 0, 0}
+    elseif compared == 0 then
+      compared, rule = id.was, n
+    end
   end
 end
 if known == 0 and ignore == 1 then
-  return {now, UNKNOWN, 0, 0}
+  return {now, UNKNOWN, 0, 0, 0, 0}
 end
 local charges = false
 for _, id in ipairs(ids) do
@@ -105,7 +118,7 @@ if strays() then
 end
 local state = charges and CHARGED or estimate and DONE or known > 0 and REPEATED or UNKNOWN
 if head[3] == 1 then
-  return {now, state, estimate or 0, 0}
+  return {now, state, estimate or 0, 0, compared, rule}
 end
 for _, id in ipairs(ids) do
   local g = of[id.first]
@@ -135,4 +148,4 @@ for _, id in ipairs(ids) do
     call('SET', id.k, entryFor(now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)
   end
 end
-return {now, state, estimate or 0, over}
+return {now, state, estimate or 0, over, compared, rule}

@@ -37,6 +37,68 @@ func (s *fanOut) settled(t *Turn) {
 	s.done(t)
 }
 
+// compare begins a settlement by asking what each key has reserved, and reports whether it has begun so. It is
+// needed if several rules count the request: one number does not settle different estimates, and what one owner
+// has settled is not taken back. A question is an extension to be taken back that nobody made. Members
+// that do not answer it with an estimate settle whatever was reserved.
+func (s *fanOut) compare(t *Turn, first []*portion) bool {
+	var asked []int
+	rules := false
+	for i := range s.charge.Len() {
+		if k := s.charge.Key(i); limiter.Compared(k) {
+			asked = append(asked, i)
+			rules = rules || k.Rule.Name != s.charge.Key(asked[0]).Rule.Name
+		}
+	}
+	if !rules {
+		return false
+	}
+	s.open = len(asked)
+	all := make([]*Call, len(asked))
+	for n, i := range asked {
+		one := &limiter.Charge{ID: s.charge.ID}
+		one.Add(*s.charge.Key(i))
+		all[n] = &Call{task: task{
+			kind: KindAmend, charge: one, answer: new(limiter.Decision), back: &table.Extension{End: 1, WasEnd: 1}, until: s.until, exact: s.exact,
+			done: func(t *Turn, _ *Call) {
+				if s.closed() {
+					s.compared(t, all, first)
+				}
+			},
+		}}
+	}
+	for _, o := range all {
+		s.c.start(t, o)
+	}
+	return true
+}
+
+// compared goes on with a settlement once the owners have answered what is reserved.
+func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
+	var e limiter.Estimates
+	unanswered := false
+	for _, o := range all {
+		x := &o.result.outcome
+		unanswered = unanswered || x.Unanswered != 0
+		if x.Amended != nil && x.Amended.Estimate > 0 {
+			e.Add(o.task.charge.Key(0), x.Amended.Estimate)
+		}
+	}
+	switch {
+	case unanswered:
+		for _, r := range s.parts {
+			r.call.result.outcome.Unanswered = 1<<len(r.keys) - 1
+		}
+	case e.Other != 0:
+		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}
+	default:
+		s.start(t, first)
+		return
+	}
+	s.later = nil
+	s.done(t)
+}
+
 // extended ends an extension over several owners. If one of them refuses it, the others take it
 // back. The answer waits until they have, or for the deadline: a caller that is told of a denial
 // finds the former reservation at every owner. If the message is lost, too much is reserved there.
@@ -109,7 +171,7 @@ func together(a, b *limiter.Amended, extends bool) *limiter.Amended {
 func rank(s limiter.AmendState) int {
 	return slices.Index([]limiter.AmendState{
 		limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged,
-		limiter.AmendDenied, limiter.AmendFull, limiter.AmendRaised, limiter.AmendSettled,
+		limiter.AmendDenied, limiter.AmendFull, limiter.AmendRaised, limiter.AmendDiffers, limiter.AmendSettled,
 	}, s)
 }
 

@@ -86,7 +86,9 @@ type LimiterClient interface {
 	// again with the same number changes nothing, whichever node is asked, so a client without
 	// an answer can repeat it. Reservations need the permission to refund: the operator must
 	// have allowed it with --allow-refunds. FAILED_PRECONDITION: the id was settled with
-	// another number, which stands. RESOURCE_EXHAUSTED: there is no room for the charge.
+	// another number, which stands; or several rules count the request and have reserved
+	// different numbers of units, and the reservation stands. RESOURCE_EXHAUSTED: there is no
+	// room for the charge.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
 	// Cancel is Settle with 0 units. It charges nothing if the id is not known.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
@@ -263,7 +265,9 @@ type LimiterServer interface {
 	// again with the same number changes nothing, whichever node is asked, so a client without
 	// an answer can repeat it. Reservations need the permission to refund: the operator must
 	// have allowed it with --allow-refunds. FAILED_PRECONDITION: the id was settled with
-	// another number, which stands. RESOURCE_EXHAUSTED: there is no room for the charge.
+	// another number, which stands; or several rules count the request and have reserved
+	// different numbers of units, and the reservation stands. RESOURCE_EXHAUSTED: there is no
+	// room for the charge.
 	Settle(context.Context, *SettleRequest) (*ReservationResponse, error)
 	// Cancel is Settle with 0 units. It charges nothing if the id is not known.
 	Cancel(context.Context, *CancelRequest) (*ReservationResponse, error)

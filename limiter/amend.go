@@ -1,0 +1,102 @@
+package limiter
+
+import (
+	"slices"
+	"time"
+)
+
+// Amend is a change of a hold. The zero value settles it.
+type Amend struct {
+	// Extend lets the hold of the charge's ID last for another [Idempotency.Hold]. A key with
+	// a cost above its estimate is charged the difference, if all of them admit it. Without
+	// Extend the hold is settled: the costs of the keys are the units that were used, 0 to
+	// cancel it.
+	Extend bool
+	// IgnoreUnknown charges nothing if the id is not known. Without it the keys are charged
+	// with the costs. An extension never charges an unknown id.
+	IgnoreUnknown bool
+}
+
+// AmendState is the result for a hold.
+type AmendState uint8
+
+// The states.
+const (
+	// AmendDone: the hold was settled, or extended.
+	AmendDone AmendState = iota
+	// AmendRepeated: it was settled with the same cost before. Nothing has changed.
+	AmendRepeated
+	// AmendCharged: the id is not known for some key, which was charged with its cost.
+	AmendCharged
+	// AmendUnknown: the id is not known, and nothing has changed.
+	AmendUnknown
+	// AmendSettled: the id has no hold, since it was settled with another cost, was kept when
+	// it expired, or was never a hold. Nothing has changed.
+	AmendSettled
+	// AmendDenied: a limit denied what an extension adds to the estimate. The hold is as it was.
+	AmendDenied
+	// AmendFull: there is no room for the charge. Nothing has changed.
+	AmendFull
+	// AmendRaised: the estimate was raised as often as it may be, [MaxHoldParts] - 1 times. The hold is
+	// as it was.
+	AmendRaised
+	// AmendDiffers: a settlement gives one number, and the rules have reserved different ones, see
+	// [Estimates]. Nothing has changed.
+	AmendDiffers
+)
+
+// String returns the state's name in answers.
+func (s AmendState) String() string {
+	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised", "differs"}, int(s))
+}
+
+// Amended is the result of an [Amend].
+type Amended struct {
+	State AmendState
+	// First, with AmendSettled, is the cost for which the id stands; with AmendDiffers it is an estimate
+	// that differs from Estimate.
+	First uint64
+	// Estimate is the estimate before a settlement, or after an extension, of the first key
+	// that had a hold.
+	Estimate uint64
+	// Over is the number of units that were charged beyond what a limit had left. With several
+	// limits it is the largest of their numbers.
+	Over uint64
+	// RetryAfter, with AmendDenied, is the shortest wait until the extension is admitted, if
+	// there are no other checks; 0 if it never is, or the hold ends before.
+	RetryAfter time.Duration
+	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
+	// need not.
+	Keys int
+}
+
+// Estimates compares what the rules of a reservation have reserved. One number settles them only if they
+// have reserved the same: what was used of one unit, such as tokens, is not what was used of another, such
+// as requests. The zero value has none.
+type Estimates struct {
+	rule *Rule
+	cost uint64
+	// First is the estimate of the first key, and Other the first that differs from it; 0 if none does.
+	First, Other uint64
+}
+
+// Compared reports whether the estimate of a key is compared with those of others. It is not if the rule is in
+// shadow, since no request fails by that; if it has only limits on concurrency, whose slots end whatever was
+// used; and if it is settled with 0.
+func Compared(k *Key) bool {
+	rates := func(l *Limit) bool { return l.Algorithm() != Concurrency }
+	return k.Cost > 0 && !k.Rule.Shadow && slices.ContainsFunc(k.Rule.Limits, rates)
+}
+
+// Add adds the estimate of a key that is settled. Keys with another cost than the first are left out: each has a
+// number of its own. The keys of one rule have one cost: if their estimates differ, an extension was made at
+// some owners only.
+func (e *Estimates) Add(k *Key, estimate uint64) {
+	switch {
+	case !Compared(k):
+	case e.rule == nil:
+		e.rule, e.cost, e.First = k.Rule, k.Cost, estimate
+	case k.Cost == e.cost && k.Rule.Name != e.rule.Name && estimate != e.First && e.Other == 0:
+		e.Other = estimate
+	}
+}
