@@ -217,7 +217,7 @@ func NoteCharge(l *Limit, c *Counts, holds *State, words []uint64, now Tick, n u
 // its limit, of a shadow rule, had no room for it.
 func (h *Hold) Refused(l *Limit, s *State, now Tick) {
 	if l.losesBy(new(s.Open(l)), now, 1) > 0 {
-		h.since.lost = mostCounted
+		h.Limit = 0 // what was charged before it still comes back
 	}
 }
 

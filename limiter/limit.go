@@ -137,9 +137,14 @@ const (
 	DefaultSubWindows = 10
 	// MaxNameBytes bounds the name of a limit or rule.
 	MaxNameBytes = 64
-	// maxDebt bounds, in ticks, how far ahead of now a bucket can be in debt: 100
+	// maxDebt bounds, in ticks, how far ahead of now the level of a bucket can be: 100
 	// years, so that all instants stay below 2^53 and sums below 2^63.
 	maxDebt = 36500 * Day
+	// leastDebt is the least time, in ticks, that a bucket at its bound takes until it has room again. It takes
+	// longer if its window is longer, or the time in which a full one becomes empty. So one settlement, whatever
+	// number it says, denies a key for no longer than one of a window of a day would, unless the bucket is slower.
+	// No refund is lost by this bound: what was charged has leaked in that time.
+	leastDebt = Day
 )
 
 // Spec describes a limit. The zero value of every option is its default.
@@ -336,18 +341,22 @@ func (l *Limit) precompute() {
 			l.unitR = max(p.dripUnits, 1)
 			l.unit = l.limit / l.unitR
 		}
-		hi, lo := bits.Mul64(uint64(maxDebt), l.limit)
-		l.most = mostCounted
-		if hi < uint64(l.window) {
-			q, _ := bits.Div64(hi, lo, uint64(l.window))
-			l.most = min(q+1, mostCounted) // no legal burst reaches it
-		}
-		hi, lo = bits.Mul64(l.most, uint64(l.window))
+		l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), l.leaksIn(maxDebt)+1, mostCounted) // no legal burst reaches it
+		hi, lo := bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
 		l.longest = Tick(q) + 1
 		hi, lo = bits.Mul64(l.cap, uint64(l.window))
 		l.grain = Tick(quo(hi, lo, l.limit))>>32 + 1
 	}
+}
+
+// leaksIn returns how many units leak from a bucket in a span, at most mostCounted.
+func (l *Limit) leaksIn(span Tick) uint64 {
+	hi, lo := bits.Mul64(uint64(span), l.limit)
+	if hi >= uint64(l.window) {
+		return mostCounted
+	}
+	return min(quo(hi, lo, uint64(l.window)), mostCounted)
 }
 
 func (s *Spec) subWindows() int {

@@ -1,6 +1,9 @@
 package limiter
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // States move between nodes as spans (ages and remaining times), since an instant of
 // one clock has no meaning for another. The transfer takes time, so an imported instant
@@ -126,10 +129,14 @@ func (s *Counts) take(l *Limit, words []uint64, now Tick) {
 	default:
 		if !l.shared {
 			at = min(l.alignedDrip(max(at, 0)), l.nextDrip(max(now, 0)))
+			s.A = min(s.A, l.most)
 		}
 	}
 	s.Time = at
 	s.roll(l, words, now)
+	if l.shared {
+		l.capDebt(s, now)
+	}
 }
 
 // idle reports whether a state counts nothing at now, apart from a block.
@@ -173,7 +180,7 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w state of %s: %s", ErrInvalid, l.p.name, fmt.Sprintf(format, args...))
 	}
-	if s.A > max(l.maxUnits(), l.most) || s.B > l.maxUnits() {
+	if s.A > max(l.maxUnits(), l.mostEver()) || s.B > l.maxUnits() {
 		return bad("counts of %d and %d units", s.A, s.B)
 	}
 	if l.p.algorithm == Remembered {
@@ -209,15 +216,25 @@ func (s *Counts) check(l *Limit, words []uint64) error {
 		ok = within(0, l.window) && s.A > 0 && s.B == 0
 	default:
 		if l.shared {
-			ok = s.Time >= 0 && s.Time <= l.longest && s.B == 0 && s.A < l.limit && !l.aboveMost(s, 0)
+			hi, lo := bits.Mul64(l.mostEver(), uint64(l.window))
+			ok = s.Time >= 0 && s.Time <= Tick(quo(hi, lo, l.limit)) && s.B == 0 && s.A < l.limit
 		} else {
-			ok = within(-l.window, l.window) && s.B == 0 && s.A <= l.most
+			ok = within(-l.window, l.window) && s.B == 0 && s.A <= l.mostEver()
 		}
 	}
 	if !ok {
 		return bad("its parts contradict each other (time %d us, %d, %d)", s.Time, s.A, s.B)
 	}
 	return nil
+}
+
+// mostEver returns the highest level of a bucket in any version: earlier ones let the debt end at 100 years only. An
+// import lowers such a level.
+func (l *Limit) mostEver() uint64 {
+	if !l.leaks() {
+		return 0
+	}
+	return min(l.leaksIn(maxDebt)+1, mostCounted)
 }
 
 // subsAgree reports whether the counts of sub-windows match the state.

@@ -507,3 +507,32 @@ func TestRefundOfNothing(t *testing.T) {
 		t.Errorf("%d remain, want 48", got)
 	}
 }
+
+// A bucket of an earlier version may be in debt for up to a century. It is believed, and from then on as much in debt as it
+// can be here.
+func TestADebtOfAnEarlierVersionIsLowered(t *testing.T) {
+	for _, spec := range []Spec{
+		{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 30},
+		{Algorithm: TokenBucket, Limit: 10, Window: 48 * time.Hour, Burst: 5},
+		{Algorithm: LeakyBucket, Limit: 10, Window: 720 * time.Hour, Burst: 30},
+		{Algorithm: LeakyBucket, Drip: DripInterval, Limit: 10, Window: time.Second, Burst: 30},
+	} {
+		l := mustLimit(t, spec)
+		s := State{Time: 50 * 365 * Day}
+		if spec.Drip == DripInterval {
+			s = State{Time: 1, A: 1 << 31, B: 3} // 3.5 * 2^32 units
+		}
+		if err := s.CheckExported(l, nil); err != nil {
+			t.Errorf("%v: %v", l, err)
+		}
+		now := Tick(1e15)
+		s.Import(l, nil, now)
+		one := spec.Window / 10 // for one unit
+		most := max(24*time.Hour, spec.Window, time.Duration(spec.Burst)*one)
+		for n, want := range map[int64]time.Duration{1: most + one, spec.Burst: most + time.Duration(spec.Burst)*one} {
+			if got := (s.RetryAt(l, nil, now, now, uint64(n), new(State), nil) - now).Duration(); got > want || got < want-one {
+				t.Errorf("%v: %d units are admitted after %v, want %v", l, n, got, want)
+			}
+		}
+	}
+}

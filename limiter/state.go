@@ -173,7 +173,8 @@ func (s *Counts) Charge(l *Limit, words []uint64, now Tick, n uint64) {
 }
 
 // Overdraw charges n >= 1 units for a use that has happened, even beyond the capacity and
-// regardless of what counts already. The level of a bucket, and a log, stop at their bounds.
+// regardless of what counts already. A log stops at [MaxLogUnits]. The level of a bucket stops where it takes until it
+// has room again as long as a full bucket takes to recover, as a window, or as a day, whichever is longest.
 func (s *State) Overdraw(l *Limit, words []uint64, now Tick, n uint64) {
 	c := s.Open(l)
 	c.overdraw(l, words, now, n)

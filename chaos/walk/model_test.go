@@ -135,6 +135,13 @@ func (l *lim) leak(from, to int64) *big.Rat {
 	return rat((n(to) - n(from)) * l.drip)
 }
 
+// highest is the most that counts of a bucket: "A bucket counts no more than what it takes to have room again after a day, after
+// its window, or after as long as a full one takes to recover, whichever is longest".
+func (l *lim) highest() *big.Rat {
+	inDay := new(big.Int).Quo(big.NewInt(24*3600e6*l.units), big.NewInt(l.window)).Int64()
+	return rat(l.burst + max(l.burst, l.units, inDay))
+}
+
 // used is what counts at x of a history, before rounding.
 func (l *lim) used(ps []*piece, x int64) *big.Rat {
 	sum := int64(0)
@@ -148,7 +155,9 @@ func (l *lim) used(ps []*piece, x int64) *big.Rat {
 			if at = p.at; p.back != nil {
 				sink(level, p.back)
 			}
-			level.Add(level, rat(p.units))
+			if level.Add(level, rat(p.units)); level.Cmp(l.highest()) > 0 {
+				level.Set(l.highest())
+			}
 		}
 		if len(ps) > 0 {
 			sink(level, l.leak(at, x))
@@ -652,6 +661,9 @@ func (m *model) refundBucket(c *counter, e *piece) {
 	if c.lim.drip == 0 && c.last == e && c.changed == e.at {
 		c.pieces = slices.Delete(slices.Clone(c.pieces), i, i+1)
 		return
+	}
+	if level := c.lim.used(c.at(m.now), m.now); level.Add(level, c.lim.leak(e.at, m.now)).Cmp(c.lim.highest()) >= 0 {
+		return // "If that has been so since, a refund with a receipt gives nothing back to it."
 	}
 	until := c.changed
 	if c.lim.drip > 0 {

@@ -229,6 +229,10 @@ func newWalk(seed uint64) *walk {
 		default:
 			s.call, s.limit, s.units = "reload", rng.IntN(len(r.limits)), int64(1+rng.IntN(30))
 		}
+		log := func(l *lim) bool { return l.alg == "sliding_log" } // it counts 1,250,000 units at most
+		if s.call == "settle" && n%9 == 0 && !slices.ContainsFunc(w.rules[s.rule].limits, log) {
+			s.actual = 6_000_000 // more than a bucket counts
+		}
 		w.steps = append(w.steps, s)
 	}
 	return w

@@ -29,7 +29,7 @@ func beginAtSeconds(s limiter.Spec) bool {
 	return s.Align == limiter.AlignFirstHit || w%time.Second == 0
 }
 
-// century is the largest debt of a bucket, in ticks.
+// century is the longest time that a level of a bucket takes to leak, in ticks.
 const century = 36500 * limiter.Day
 
 // Oracle decides for one key with several limits, slowly and simply. It stores every

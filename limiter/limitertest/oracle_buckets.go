@@ -7,14 +7,14 @@ import "github.com/weirlimit/weir/limiter"
 type bucket struct {
 	limit, burst int64
 	window       int64 // in ticks
-	most         int64 // largest debt in whole units
+	most         int64 // highest level in whole units
 }
 
 func newBucketModel(s limiter.Spec) model {
-	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s)), most: limiter.MaxUnits + 1}
-	if inCentury, _ := product(b.limit, int64(century)).over(b.window); inCentury.less(wideOf(b.most)) {
-		b.most = int64(inCentury.lo) + 1
-	}
+	b := bucket{limit: s.Limit, burst: burstOf(s), window: int64(windowOf(s))}
+	// A debt lasts a day, a window, or as long as a full bucket takes to recover: the longest of them. No level
+	// takes over a century to leak.
+	b.most = min(b.burst+max(b.burst, b.limit, b.in(limiter.Day)), b.in(century)+1, limiter.MaxUnits+1)
 	h := &bucketHistory{bucket: b}
 	switch s.Algorithm {
 	case limiter.TokenBucket:
@@ -27,6 +27,14 @@ func newBucketModel(s limiter.Spec) model {
 	}
 	h.begin()
 	return h
+}
+
+// in returns how many units leak in a span, or 2^53 if more do.
+func (b *bucket) in(span Tick) int64 {
+	if n, _ := product(b.limit, int64(span)).over(b.window); n.less(wideOf(limiter.MaxUnits)) {
+		return int64(n.lo)
+	}
+	return limiter.MaxUnits + 1
 }
 
 // bucketState is a bucket by its definition, without a past.

@@ -321,3 +321,68 @@ func TestUndoSettled(t *testing.T) {
 		}
 	}
 }
+
+// TestUndoOfWhatABucketDidNotCount: of a settlement beyond what a bucket counts nothing is given back, then and later, so what
+// others have charged still counts.
+func TestUndoOfWhatABucketDidNotCount(t *testing.T) {
+	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA} {
+		for _, later := range []limiter.Tick{0, limiter.Minute, 30 * limiter.Minute} {
+			l := hundred(t, algorithm, time.Hour)
+			table, c := heldTable(t, l, noon, 1)
+			part, at := PartitionOf(c.Key(0)), noon+limiter.Second
+			all := heldCharge(l, 2, limiter.MaxUnits)
+			if out, _ := table.Amend(at, all, limiter.Amend{}); out.State != limiter.AmendCharged {
+				t.Fatalf("%v: %v", algorithm, out.State)
+			}
+			wait := func(now limiter.Tick) time.Duration {
+				var d limiter.Decision
+				c := *heldCharge(l, 3, 100)
+				c.ID, c.Peek = nil, true
+				table.Decide(now, &c, &d)
+				return d.RetryAfter
+			}
+			before := wait(at + later)
+			if want := 25*time.Hour - later.Duration(); before != want {
+				t.Errorf("%v: a full bucket is there after %v, want %v", algorithm, before, want)
+			}
+			if table.UndoSettled(part, at+later, all, at); wait(at+later) != before {
+				t.Errorf("%v: %v later it is there after %v, want %v", algorithm, later.Duration(), wait(at+later), before)
+			}
+		}
+	}
+}
+
+// TestARefusedHoldLeavesOthersTheirs: a hold that took its counter to its bound, as those of shadow rules may, gives nothing
+// back. What an earlier one has charged still comes back.
+func TestARefusedHoldLeavesOthersTheirs(t *testing.T) {
+	const day = 24 * time.Hour
+	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 10, Window: 10 * day, Algorithm: limiter.TokenBucket, CountRejected: limiter.CountAll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := New(Config{MaxKeys: 1000})
+	of := func(id, cost uint64) *limiter.Charge {
+		c := heldCharge(l, id, cost)
+		c.Key(0).Rule.Shadow = true
+		return c
+	}
+	wait := func() time.Duration {
+		var d limiter.Decision
+		c := of(9, 1)
+		c.ID, c.Peek = nil, true
+		table.Decide(noon, c, &d)
+		return d.Limit(0).RetryAfter
+	}
+	for id := range uint64(2) {
+		var d limiter.Decision
+		table.Decide(noon, of(1+id, 10), &d)
+	}
+	if got := wait(); got != day { // the earlier one ends within the hour
+		t.Errorf("a unit is admitted after %v, want %v", got, day)
+	}
+	table.Amend(noon, of(2, 10), limiter.Amend{})
+	table.Amend(noon, of(1, 0), limiter.Amend{})
+	if got := wait(); got != day {
+		t.Errorf("once they are settled, a unit is admitted after %v, want %v", got, day)
+	}
+}

@@ -56,7 +56,7 @@ F[6] = {
   end,
   charge = function(s, n)
     s.a = s.a + n
-    if s.a > s.p[7] then
+    if s.a > s.p[4] then
       local most = mostOf(s.p)
       s.a = s.a < most and s.a or most
     end

@@ -73,11 +73,16 @@ local function muldiv(a, b, d)
   end
 end
 
--- mostOf returns the most units that the level of a bucket may have: one more than leak in a century, at most
--- 2^53. The parameter has what leaks, or 2^32-1 in place of more if the limit is not wide.
+-- mostOf returns the most units that the level of a bucket may have, see limiter.Overdraw: a full one's, and what
+-- leaks in a day, in a window, or until a full one is empty, whichever is most. It is at most one more than leaks in a
+-- century, and 2^53. The parameter has what leaks in a century, or 2^32-1 in place of more if the limit is not wide.
 local function mostOf(p)
   local units = p[7] ~= MOST and p[7] or muldiv(3153600000000000, p[2], p[3])
-  return units < 9007199254740991 and units + 1 or 9007199254740992
+  local debt = muldiv(86400000000, p[2], p[3])
+  debt = debt > p[2] and debt or p[2]
+  debt = p[4] + (debt > p[4] and debt or p[4])
+  units = units < 9007199254740991 and units + 1 or 9007199254740992
+  return units < debt and units or debt
 end
 
 -- F has the families. Of each, load reads the state at byte i of a value (nil:
