@@ -22,6 +22,9 @@ func ofAccess() []mutation {
 		{name: "no tenant fills the table", pkg: "./limiter/table", test: "^TestNoTenantFillsTheTable$", edits: []edit{
 			{"limiter/table/tenants.go", "return own <= tenantTimes*free", "return own >= 0 || free > 0"},
 		}},
+		{name: "no tenant pushes others out of the lists of top keys", pkg: "./limiter/table", test: "^TestNoTenantPushesOthersOutOfLists$", edits: []edit{
+			{"limiter/table/top.go", "		least, had = t.place(keyOfTop(lo, l))\n", "		had = t.count[least]\n"},
+		}},
 		{name: "what a copy has is no tenant's", pkg: "./limiter/table", test: "^TestTenantsAreCounted$", edits: []edit{
 			{"limiter/table/move.go", "		t.belongsAll(p, 1)\n", ""},
 		}},

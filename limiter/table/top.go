@@ -13,11 +13,16 @@ import (
 // count, which it inherits as its error. So a listed count is too high by at most its
 // error, and no key is missing that was seen more often than the smallest count of a
 // full list.
+//
+// Each tenant has its share of the places, so that no flood of one hides the keys of another: a key takes a place of
+// its own tenant, unless another one has at least two places more. What the list promises holds for each
+// tenant by itself. With more tenants than places they take them from each other.
 type topKeys struct {
 	// What each check that is counted reads of all entries is in two cache lines.
 	hi    [topPerPartition]uint64
 	count [topPerPartition]uint64 // 0: the entry is free
 	rest  [topPerPartition]topEntry
+	gone  uint64 // the highest count with which a tenant lost its last place
 }
 
 const (
@@ -49,10 +54,63 @@ func (t *topKeys) add(hi, lo uint64, l *limiter.Limit, n uint64) (unnamed bool) 
 			least = i
 		}
 	}
-	e, had := &t.rest[least], t.count[least]
+	had := uint64(0)
+	if t.count[least] > 0 {
+		least, had = t.place(keyOfTop(lo, l))
+	}
+	e := &t.rest[least]
 	t.hi[least], t.count[least] = hi, had+n
 	*e = topEntry{lo: lo, limit: l, err: had, name: e.name[:0]}
 	return had == 0
+}
+
+// keyOfTop returns the low half of the hash of the key of an entry.
+func keyOfTop(lo uint64, l *limiter.Limit) uint64 {
+	if l == nil {
+		return lo
+	}
+	return lo ^ limiter.NameID(l)
+}
+
+// place returns which entry of a full list a new key takes the place of, by the low half of its hash, and how often the key
+// may have been seen before: no oftener than the least of its tenant's that are listed, or, if none is, than the
+// last one that was.
+func (t *topKeys) place(key uint64) (at int, had uint64) {
+	var of [topPerPartition]uint16
+	for i := range of {
+		of[i] = limiter.LabelOf(keyOfTop(t.rest[i].lo, t.rest[i].limit))
+	}
+	least := func(label uint16) (at, places int) {
+		for i := range of {
+			if of[i] != label {
+				continue
+			}
+			if places++; places == 1 || t.count[i] < t.count[at] {
+				at = i
+			}
+		}
+		return at, places
+	}
+	own, places := least(limiter.LabelOf(key))
+	if places == len(of) {
+		return own, t.count[own]
+	}
+	from, most := 0, 0
+	for _, label := range of {
+		if i, n := least(label); n > most || n == most && t.count[i] < t.count[from] {
+			from, most = i, n
+		}
+	}
+	switch {
+	case places > 0 && most < places+2:
+		return own, t.count[own]
+	case most == 1:
+		t.gone = max(t.gone, t.count[from])
+	}
+	if places > 0 {
+		return from, t.count[own]
+	}
+	return from, t.gone
 }
 
 // setName sets the name of a key's entries.
