@@ -14,7 +14,13 @@ func ofAccess() []mutation {
 		}},
 		{name: "strangers keep nothing out of the audit", pkg: "./internal/audit", test: "^TestStrangersKeepNothingOut$", edits: []edit{
 			{"internal/audit/audit.go", "		return handshakes\n", "		k = refused\n"},
-			{"internal/audit/audit.go", "		k += strangersDone\n", "		k += done\n"},
+			{"internal/audit/audit.go", "		k += strangersDone - done\n", ""},
+		}},
+		{name: "no caller hides others in the audit", pkg: "./internal/audit", test: "^TestNoCallerHidesOthers$", edits: []edit{
+			{"internal/audit/audit.go", "	if own != nil {\n", "	if own != nil && now < 0 {\n"},
+		}},
+		{name: "acts of administration are not left out of the audit", pkg: "./internal/audit", test: "^TestActsAreNotLeftOut$", edits: []edit{
+			{"internal/audit/audit.go", "		return acts\n", "		k = done\n"},
 		}},
 		{name: "long permissions are counted first", pkg: identities, test: "^TestEffort$", edits: []edit{
 			{"internal/access/effort.go", "		if parts > maxParts {\n", "		if false {\n"},

@@ -5,22 +5,37 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/transport"
 )
 
 // Bounds. Each kind of event has a rate of its own: what anyone can cause must not keep out what
-// was done, nor what a caller is refused who is known.
+// was done, nor what a caller is refused who is known. Each caller has a part of it, and so has each address of those that
+// are not known.
 const (
 	doneRate, doneBurst       = 100, 1000                    // lines a second
 	refusedRate, refusedBurst = 20, 200                      // and failures
+	sharesOfRate              = 4                            // a caller gets one of so many parts
 	maxWaiting                = 2*doneBurst + 6*refusedBurst // events that wait to be written: all bursts at once
+	maxActs                   = 1000                         // and acts of administration
 	maxText                   = 300                          // bytes of a text of an event
+	// maxShares bounds the callers, with the kind, whose lines are counted apart. Beyond it a new one has no bound but
+	// that of the kind. Those that have caused none lately go within a second.
+	maxShares = 4096
+	// maxLeft bounds the callers for each of which it is counted what was left out. Beyond it no caller is named.
+	maxLeft = 256
 )
+
+// leftEvery is the interval at which lines say how much was left out.
+const leftEvery = 10 * time.Second
 
 // tickEvery is how often the log looks whether its file is still in its place, and writes
 // how many lines were left out.
@@ -52,7 +67,8 @@ type line struct {
 type kind uint8
 
 const (
-	done kind = iota
+	acts kind = iota // of administration, and files that were read: they have no rate
+	done
 	refused
 	failed
 	strangersDone
@@ -69,6 +85,8 @@ func kindOf(e *transport.AuditEvent) kind {
 	switch {
 	case e.Over == "peer":
 		return membersRefusals
+	case e.Outcome == transport.AuditDone && (e.Over == "administration" || e.Over == "file"):
+		return acts
 	case e.Action == "connect":
 		return handshakes
 	case e.Outcome == transport.AuditRefused:
@@ -77,7 +95,7 @@ func kindOf(e *transport.AuditEvent) kind {
 		k = failed
 	}
 	if isStranger(e) {
-		k += strangersDone
+		k += strangersDone - done
 	}
 	return k
 }
@@ -87,20 +105,74 @@ func isStranger(e *transport.AuditEvent) bool {
 	return (e.Caller == "" || e.Caller == "anonymous") && e.From != "unix" && e.Over != "file"
 }
 
-// rates bounds the lines of each kind.
-type rates [kinds]*limiter.Counter
+// rates bounds the lines of each kind, and those of each caller.
+type rates struct {
+	limits, ofOne [kinds]*limiter.Limit
+	all           [kinds]*limiter.Counter
+	of            map[share]*limiter.Counter
+	decision      limiter.Decision
+}
+
+// share is whose lines of a kind are counted together: an identity's, or those from an address, or a network of 64 bits of
+// IPv6, of callers that are not known.
+type share struct {
+	kind   kind
+	caller string
+	from   netip.Prefix
+}
+
+func shareOf(k kind, e *transport.AuditEvent) share {
+	if k < strangersDone {
+		return share{kind: k, caller: e.Caller}
+	}
+	from, _ := address.Parse(e.From)
+	return share{kind: k, from: address.Counted(from, address.IPv6Bits)}
+}
 
 func newRates() (r rates, err error) {
-	for k := range kinds {
+	r.of = make(map[share]*limiter.Counter)
+	for k := done; k < kinds; k++ {
 		rate, burst := int64(refusedRate), int64(refusedBurst)
 		if k == done || k == strangersDone {
 			rate, burst = doneRate, doneBurst
 		}
-		if r[k], err = bucket(rate, burst); err != nil {
+		if r.limits[k], err = bucket(rate, burst); err != nil {
 			return r, err
 		}
+		if r.ofOne[k], err = bucket(rate/sharesOfRate, burst/sharesOfRate); err != nil {
+			return r, err
+		}
+		r.all[k] = limiter.NewCounter(r.limits[k])
 	}
 	return r, nil
+}
+
+// admit reports whether the rates allow another line.
+func (r *rates) admit(s share, now limiter.Tick) bool {
+	if s.kind == acts {
+		return true
+	}
+	own := r.of[s]
+	if own == nil && len(r.of) < maxShares {
+		own = limiter.NewCounter(r.ofOne[s.kind])
+		r.of[s] = own
+	}
+	if own != nil {
+		if own.Check(now, 1, &r.decision); !r.decision.Allowed {
+			return false
+		}
+	}
+	r.all[s.kind].Check(now, 1, &r.decision)
+	return r.decision.Allowed
+}
+
+// sweep forgets those whose lines do not count any more.
+func (r *rates) sweep(now limiter.Tick) {
+	for s, own := range r.of {
+		if own.Peek(now, 1, &r.decision); r.decision.Limit(0).ResetAfter == 0 {
+			delete(r.of, s)
+		}
+	}
 }
 
 // event is an event with its time.
@@ -121,12 +193,12 @@ type Log struct {
 	ended  chan struct{} // closed when all is written
 	close  sync.Once
 
-	mu       sync.Mutex
-	rates    rates
-	decision limiter.Decision
-	left     uint64 // events that were not written since the last line that counts them
+	mu    sync.Mutex
+	rates rates
+	left  map[string]uint64 // events of callers that were not written since the last line that counts them
 
 	// Used by the writer.
+	saidLeft  time.Time // when it was written what was left out
 	unwritten trouble
 	unopened  trouble
 	lost      uint64 // events that could not be written since that was logged as over
@@ -185,7 +257,8 @@ func Open(to string, log *slog.Logger) (*Log, error) {
 func open(out output, log *slog.Logger, now func() time.Time, tick <-chan time.Time) (*Log, error) {
 	l := &Log{
 		out: out, log: log, now: now, tick: tick,
-		events: make(chan event, maxWaiting), done: make(chan struct{}), ended: make(chan struct{}),
+		events: make(chan event, maxWaiting+maxActs), done: make(chan struct{}), ended: make(chan struct{}),
+		left: make(map[string]uint64),
 	}
 	var err error
 	if l.rates, err = newRates(); err != nil {
@@ -195,12 +268,8 @@ func open(out output, log *slog.Logger, now func() time.Time, tick <-chan time.T
 	return l, nil
 }
 
-func bucket(rate, burst int64) (*limiter.Counter, error) {
-	limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: rate, Burst: burst, Window: time.Second})
-	if err != nil {
-		return nil, err
-	}
-	return limiter.NewCounter(limit), nil
+func bucket(rate, burst int64) (*limiter.Limit, error) {
+	return limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: rate, Burst: burst, Window: time.Second})
 }
 
 // Audited implements [transport.Auditor]. It does not wait: beyond the rate, or when lines
@@ -210,31 +279,32 @@ func (l *Log) Audited(e transport.AuditEvent) {
 		return
 	}
 	now := l.now()
-	if !l.admit(kindOf(&e), now) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := shareOf(kindOf(&e), &e); s.kind != acts && len(l.events) >= maxWaiting || !l.rates.admit(s, limiter.TickOf(now)) {
+		l.leaveOut(e.Caller, 1)
 		return
 	}
 	select {
 	case l.events <- event{e, now}:
 	default:
-		l.leaveOut(1)
+		l.leaveOut(e.Caller, 1)
 	}
 }
 
-// admit reports whether the rate allows another line, and else counts it.
-func (l *Log) admit(k kind, now time.Time) bool {
+// leaveOut counts n events of a caller that are not written. The lock is held.
+func (l *Log) leaveOut(caller string, n uint64) {
+	if _, counted := l.left[caller]; !counted && len(l.left) >= maxLeft {
+		caller = ""
+	}
+	l.left[caller] += n
+}
+
+// lose is leaveOut without the lock.
+func (l *Log) lose(caller string, n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.rates[k].Check(limiter.TickOf(now), 1, &l.decision)
-	if !l.decision.Allowed {
-		l.left++
-	}
-	return l.decision.Allowed
-}
-
-func (l *Log) leaveOut(n uint64) {
-	l.mu.Lock()
-	l.left += n
-	l.mu.Unlock()
+	l.leaveOut(caller, n)
 }
 
 // Close writes what waits and closes the file. It returns after closeWithin at the latest.
@@ -262,7 +332,12 @@ func (l *Log) run() {
 			l.write(e)
 		case <-l.tick:
 			l.looked(l.out.look())
-			l.writeLeft()
+			l.mu.Lock()
+			l.rates.sweep(limiter.TickOf(l.now()))
+			l.mu.Unlock()
+			if now := l.now(); now.Sub(l.saidLeft) >= leftEvery {
+				l.writeLeft(now)
+			}
 		case <-l.done:
 			l.rest()
 			return
@@ -277,7 +352,7 @@ func (l *Log) rest() {
 		case e := <-l.events:
 			l.write(e)
 		default:
-			l.writeLeft()
+			l.writeLeft(l.now())
 			if err := l.out.Close(); err != nil {
 				l.failed(err)
 			}
@@ -286,14 +361,18 @@ func (l *Log) rest() {
 	}
 }
 
-// writeLeft writes how many events were left out since the last time.
-func (l *Log) writeLeft() {
+// writeLeft writes how many events of each caller were left out since the last time.
+func (l *Log) writeLeft(now time.Time) {
 	l.mu.Lock()
-	n := l.left
-	l.left = 0
+	left := l.left
+	l.left = make(map[string]uint64)
 	l.mu.Unlock()
-	if n > 0 && !l.put(line{Time: stamp(l.now()), Action: "left_out", LeftOut: n}) {
-		l.leaveOut(n)
+	for _, caller := range slices.Sorted(maps.Keys(left)) {
+		if !l.put(line{Time: stamp(now), Action: "left_out", Caller: bounded(caller), LeftOut: left[caller]}) {
+			l.lose(caller, left[caller])
+			continue
+		}
+		l.saidLeft = now
 	}
 }
 
@@ -303,7 +382,7 @@ func (l *Log) write(e event) {
 		From: bounded(e.From), Over: e.Over, Subject: bounded(e.Subject), Checks: e.Count, Why: bounded(e.Why),
 	}) {
 		l.lost++
-		l.leaveOut(1)
+		l.lose(e.Caller, 1)
 	}
 }
 

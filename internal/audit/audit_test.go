@@ -123,11 +123,11 @@ func TestRefusalsKeepNothingOut(t *testing.T) {
 	seen := map[any]int{}
 	for _, one := range m.lines(t) {
 		seen[one["action"]]++
-		if n, ok := one["left_out"]; ok && n != 500.0-refusedBurst {
-			t.Errorf("%v were left out, want %d", n, 500-refusedBurst)
+		if n, ok := one["left_out"]; ok && n != 500.0-refusedBurst/sharesOfRate {
+			t.Errorf("%v were left out, want %d", n, 500-refusedBurst/sharesOfRate)
 		}
 	}
-	if seen["check"] != refusedBurst || seen["reset"] != 1 || seen["left_out"] != 1 {
+	if seen["check"] != refusedBurst/sharesOfRate || seen["reset"] != 1 || seen["left_out"] != 1 {
 		t.Errorf("%v", seen)
 	}
 }
@@ -149,7 +149,7 @@ func TestFailuresKeepNothingOut(t *testing.T) {
 	for _, one := range m.lines(t) {
 		seen[one["action"]]++
 	}
-	if seen["failure"] != refusedBurst || seen["reset"] != 1 || seen["check"] != 1 || seen["left_out"] != 1 {
+	if seen["failure"] != refusedBurst/sharesOfRate || seen["reset"] != 1 || seen["check"] != 1 || seen["left_out"] != 1 {
 		t.Errorf("%v", seen)
 	}
 }
@@ -206,6 +206,148 @@ func TestStrangersKeepNothingOut(t *testing.T) {
 				t.Errorf("a flood of %+v keeps out %+v", flood, e)
 			}
 		}
+	}
+}
+
+// TestNoCallerHidesOthers: what one caller is refused, fails at or does takes a quarter of the lines of its kind at most, and so
+// does an address of callers that are not known. What was left out is counted for each caller.
+func TestNoCallerHidesOthers(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	const flood = 4 * doneBurst
+	kinds := []string{transport.AuditRefused, transport.AuditFailed, transport.AuditDone}
+	for i := range flood {
+		for _, outcome := range kinds {
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, Caller: "flood", From: "10.0.0.9:1", Over: "grpc"})
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i), Over: "grpc"})
+		}
+	}
+	for _, outcome := range kinds {
+		for i := range 3 {
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, Caller: fmt.Sprint("shop-", i), From: "10.0.0.9:1", Over: "grpc"})
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("192.0.2.%d:7", i), Over: "grpc"})
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen, left := map[string]int{}, map[string]float64{}
+	for _, one := range m.lines(t) {
+		caller, _ := one["caller"].(string)
+		if n, ok := one["left_out"].(float64); ok {
+			left[caller] = n
+			continue
+		}
+		from, _ := one["from"].(string)
+		if !strings.HasPrefix(from, "192.") {
+			from = ""
+		}
+		seen[fmt.Sprint(one["outcome"], " ", caller, from)]++
+	}
+	written := (2*refusedBurst + doneBurst) / sharesOfRate
+	if left["flood"] != float64(3*flood-written) || left[""] != float64(3*flood-written) {
+		t.Errorf("%v were left out, want %d of each", left, 3*flood-written)
+	}
+	for _, outcome := range kinds {
+		for i := range 3 {
+			if seen[fmt.Sprintf("%s shop-%d", outcome, i)] != 1 || seen[fmt.Sprintf("%s 192.0.2.%d:7", outcome, i)] != 1 {
+				t.Errorf("the lines of others: %v", seen)
+			}
+		}
+	}
+}
+
+// TestActsAreNotLeftOut: what an administrator does is written, however much else there was, and whoever did it.
+func TestActsAreNotLeftOut(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	acts := []transport.AuditEvent{
+		{Action: "members forget", Outcome: transport.AuditDone, Caller: "operator", From: "10.0.0.1:7", Over: "administration"},
+		{Action: "reload", Outcome: transport.AuditDone, From: "unix", Over: "administration"},
+		{Action: "rules", Outcome: transport.AuditDone, Over: "file"},
+	}
+	const each = maxActs / 4
+	for range 2 * doneBurst {
+		for _, caller := range []string{"operator", "shop", ""} {
+			l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone, Caller: caller, From: "10.0.0.1:7", Over: "grpc"})
+		}
+	}
+	for range each {
+		for _, e := range acts {
+			l.Audited(e)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[any]int{}
+	for _, one := range m.lines(t) {
+		seen[one["action"]]++
+	}
+	for _, e := range acts {
+		if seen[e.Action] != each {
+			t.Errorf("%d lines of %q, want %d", seen[e.Action], e.Action, each)
+		}
+	}
+}
+
+// TestLeftOutIsSaidInTime: a line for each caller every ten seconds, and the callers that are counted are bounded.
+func TestLeftOutIsSaidInTime(t *testing.T) {
+	m := &memory{}
+	var seconds atomic.Int64
+	tick := make(chan time.Time)
+	l, err := open(m, slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1e9+seconds.Load(), 0) }, tick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := func(caller string) {
+		for range refusedBurst {
+			l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused, Caller: caller})
+		}
+	}
+	said := func() (n int) {
+		for len(l.events) > 0 {
+			tick <- time.Time{}
+		}
+		tick <- time.Time{}
+		tick <- time.Time{} // the one before was served
+		for _, one := range m.lines(t) {
+			if one["left_out"] != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for _, step := range []struct {
+		after  int64
+		caller string
+		want   int
+	}{{0, "a", 1}, {1, "b", 1}, {8, "a", 1}, {1, "", 3}, {9, "", 3}, {1, "a", 4}} {
+		seconds.Add(step.after)
+		if step.caller != "" {
+			flood(step.caller)
+		}
+		if got := said(); got != step.want {
+			t.Errorf("after %d s there are %d lines, want %d", seconds.Load(), got, step.want)
+		}
+	}
+	for i := range 2 * maxShares {
+		flood(fmt.Sprint(i))
+	}
+	l.mu.Lock()
+	shares, left := len(l.rates.of), len(l.left)
+	l.mu.Unlock()
+	if shares > maxShares || left > maxLeft+1 {
+		t.Errorf("%d shares and %d counts of callers are kept", shares, left)
+	}
+	seconds.Add(60)
+	said()
+	if l.mu.Lock(); len(l.rates.of) > 0 {
+		t.Errorf("%d shares are kept of callers that are quiet", len(l.rates.of))
+	}
+	l.mu.Unlock()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
