@@ -199,7 +199,7 @@ type tries struct {
 	begun   time.Time
 	at      [MaxAddrs / 64]uint64 // a bit for each node that was tried
 	unknown bool                  // an earlier attempt may have counted it
-	err     error                 // of the last attempt
+	err     error                 // of the last attempt, with the text of those before
 }
 
 func (t *tries) tried(n *node) bool { return t.at[n.index/64]&(1<<(n.index%64)) != 0 }
@@ -207,8 +207,23 @@ func (t *tries) tried(n *node) bool { return t.at[n.index/64]&(1<<(n.index%64)) 
 func (t *tries) note(n *node, err error) {
 	t.count++
 	t.at[n.index/64] |= 1 << (n.index % 64)
+	if t.err != nil && t.count <= maxNamed && t.err.Error() != err.Error() {
+		err = &severalError{t.err.Error() + "; " + err.Error(), err}
+	}
 	t.err = err
 }
+
+// maxNamed is how many nodes an error names at most.
+const maxNamed = 8
+
+// severalError is the error of one node with the text of those before it.
+type severalError struct {
+	text string
+	last error
+}
+
+func (e *severalError) Error() string { return e.text }
+func (e *severalError) Unwrap() error { return e.last }
 
 // again records a failed attempt and reports whether another one may be made.
 func (t *tries) again(c *Client, b *batch, f fate, err error) bool {
@@ -298,10 +313,23 @@ func (c *Client) choose(t *tries) (*node, error) {
 	if best != nil {
 		return best, nil
 	}
-	if t.err != nil {
+	if t.unknown || errors.Is(t.err, ErrClosed) {
 		return nil, t.failed()
 	}
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.nodes[0].why)
+	return nil, c.unavailable()
+}
+
+// unavailable returns the error of a check for which no node is left, with the reason of each
+// node. The lock is held.
+func (c *Client) unavailable() error {
+	err := c.nodes[0].why
+	for _, n := range c.nodes[1:min(len(c.nodes), maxNamed)] {
+		err = &severalError{err.Error() + "; " + n.why.Error(), n.why}
+	}
+	if more := len(c.nodes) - maxNamed; more > 0 {
+		err = &severalError{fmt.Sprintf("%s; and %d more nodes", err, more), err}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // better reports whether a node is preferred over than, which comes before it. The lock

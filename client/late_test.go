@@ -154,7 +154,27 @@ func TestChoose(t *testing.T) {
 	for _, n := range c.nodes {
 		n.condition = down
 	}
-	if _, err := c.choose(&tries{owner: c.nodes[0]}); !errors.Is(err, ErrUnavailable) {
+	for i, n := range c.nodes {
+		n.why = fmt.Errorf("node %s: %w", n.addr, []error{errDefect, errSilent}[i/2])
+	}
+	_, err := c.choose(&tries{owner: c.nodes[0]})
+	if want := fmt.Sprintf("%v: node a: %v; node b: %v; node c: %v; node d: %v", ErrUnavailable, errDefect, errDefect, errSilent, errSilent); !errors.Is(err, ErrUnavailable) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for range 20 {
+		c.nodes = append(c.nodes, c.nodes[0])
+	}
+	if _, err := c.choose(&tries{}); !strings.HasSuffix(err.Error(), "; and 16 more nodes") || strings.Count(err.Error(), "node a") != 5 {
+		t.Error(err)
+	}
+	if _, err := c.choose(&tries{err: c.nodes[0].why}); !strings.Contains(err.Error(), "node d") {
+		t.Error(err)
+	}
+	// A check that is not tried again names all nodes that it has asked.
+	var few tries
+	few.note(c.nodes[1], c.nodes[1].why)
+	few.note(c.nodes[2], c.nodes[2].why)
+	if err := few.failed(); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "node b") || !strings.Contains(err.Error(), "node c") {
 		t.Error(err)
 	}
 }

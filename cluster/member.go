@@ -55,6 +55,7 @@ type member struct {
 	peers      net.Listener
 
 	joining  atomic.Bool
+	logged   string // the state that publish logged last; used by it only
 	checks   atomic.Uint64
 	rate     atomic.Uint64       // checks in the last second
 	counted  uint64              // checks at the last report; used by report only
@@ -323,7 +324,7 @@ func (m *member) RulesSet(hash uint64) {
 	m.compare()
 }
 
-// publish sends this node's state to the others.
+// publish sends this node's state to the others. It is not called concurrently.
 func (m *member) publish(self peer.Member) {
 	if m.joining.Swap(self.State == peer.Joining) && self.State == peer.Active && !m.gossip.SeedAnswered() {
 		m.logAlone()
@@ -331,7 +332,10 @@ func (m *member) publish(self peer.Member) {
 	if err := m.gossip.Update(self); err != nil && !errors.Is(err, gossip.ErrClosed) {
 		m.log.Error("this node's state cannot be sent to the others", "error", err)
 	}
-	m.log.Info("this node is "+self.State.String(), "member", self.Name, "instance", self.Instance.String())
+	if state := self.State.String(); state != m.logged { // it also sends that rules have changed
+		m.logged = state
+		m.log.Info("this node is "+state, "member", self.Name, "instance", self.Instance.String())
+	}
 }
 
 // logAlone logs that this node found no other to join. For the first node of a cluster

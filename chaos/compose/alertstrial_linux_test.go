@@ -58,7 +58,7 @@ func TestAlertsOnRealNodes(t *testing.T) {
 	t.Log("a certificate is not renewed")
 	w.certificate(time.Now().Add(-time.Hour), time.Now().Add(4*time.Minute))
 	w.expect(3*time.Minute, "WeirCertificateExpires")
-	w.expect(5*time.Minute, "WeirCertificateExpired")
+	w.expect(5*time.Minute, "WeirCertificateExpires", "WeirCertificateExpired")
 	w.certificate(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	w.over(2 * time.Minute)
 

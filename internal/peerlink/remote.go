@@ -76,6 +76,9 @@ func (r *remote) describe() string {
 	if r.member.Name == "" {
 		return "instance " + r.instance.String()
 	}
+	if r.member.PeerAddr == "" { // it has dialled this node, and nobody has told where it listens
+		return fmt.Sprintf("node %q", r.member.Name)
+	}
 	return fmt.Sprintf("node %q at %s", r.member.Name, r.member.PeerAddr)
 }
 

@@ -252,3 +252,14 @@ func TestStrangersWaitForTheirTurn(t *testing.T) {
 		t.Error("it was dialled before its turn")
 	}
 }
+
+// A remote is described by what is known of it, and never by an empty address.
+func TestDescribe(t *testing.T) {
+	for want, m := range map[string]peer.Member{
+		`node "a" at h:1`: {Name: "a", PeerAddr: "h:1"}, `node "a"`: {Name: "a"}, "instance " + peer.Instance(7).String(): {PeerAddr: "h:1"},
+	} {
+		if got := (&remote{instance: 7, member: m}).describe(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -41,12 +42,17 @@ type World struct {
 	Environ []string
 	// Signals make the program stop or reload.
 	Signals <-chan os.Signal
+	// After is time.After, for tests; default nil.
+	After func(time.Duration) <-chan time.Time
 }
 
 // Run runs the command line args, without the program's name, and returns the exit
 // status. If it returns because of a second signal, the node may still be working: end
 // the process.
 func Run(ctx context.Context, args []string, w World) int {
+	if w.After == nil {
+		w.After = time.After
+	}
 	a := &app{w}
 	root := a.root()
 	if len(args) == 0 && filepath.Base(w.Name) == "ratelimit" {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -431,6 +432,38 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%s%s", &r.out, &r.err)
 	}
 }
+
+// Signals within a second are one: "timeout" sends two. Later ones end the program at once.
+func TestSecondSignal(t *testing.T) {
+	second := make(chan time.Time)
+	for _, later := range []bool{false, true} {
+		signals, stopped, release := make(chan os.Signal), make(chan error, 1), make(chan struct{})
+		var log stream
+		a := &app{World{Signals: signals, After: func(time.Duration) <-chan time.Time { return second }}}
+		go func() {
+			stopped <- a.stop(slog.New(slog.NewTextHandler(&log, nil)), stopper(release), "terminated")
+		}()
+		signals <- syscall.SIGTERM // is taken
+		if later {
+			second <- time.Time{}
+			signals <- syscall.SIGTERM
+		} else {
+			signals <- os.Interrupt
+			close(release)
+		}
+		if err := <-stopped; (err != nil) != later || strings.Contains(log.String(), "told to stop again") != later {
+			t.Fatalf("later %v: %v\n%s", later, err, &log)
+		}
+		if later {
+			close(release)
+		}
+	}
+}
+
+// stopper is a node that stops when it is closed.
+type stopper chan struct{}
+
+func (s stopper) Stop() error { <-s; return nil }
 
 // The end of the context stops a node like a signal does. A reload meanwhile does not
 // count as a second signal.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -177,11 +178,17 @@ func (a *app) untilToldToStop(ctx context.Context, log *slog.Logger, s *server.S
 	}
 }
 
-// stop stops the node, or gives up at the second signal.
+// again is how long after the first signal a second one ends the program at once. Those before
+// are the same wish: "timeout" signals a process and then its group, and so does a Ctrl-C that a
+// parent passes on.
+const again = time.Second
+
+// stop stops the node, or gives up at a second signal.
 func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) error {
 	log.Info("stopping: requests in progress will be answered", "because", why)
 	done := make(chan error, 1)
 	go func() { done <- s.Stop() }()
+	insists, same := false, a.After(again)
 	for {
 		select {
 		case err := <-done:
@@ -192,9 +199,11 @@ func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) er
 			log.Info("stopped")
 			return nil
 		case sig := <-a.Signals:
-			if sig != syscall.SIGHUP {
+			if sig != syscall.SIGHUP && insists {
 				return a.giveUp(log, sig)
 			}
+		case <-same:
+			insists = true
 		}
 	}
 }
