@@ -108,7 +108,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 	if q.Charge.ID != nil && q.Charge.ID.Hold != 0 {
 		d.Receipt = Receipt{} // a reservation is cancelled
 	}
-	b.Decided(m, d, nil)
+	b.Decided(set, r, m, d, nil)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 		case charges[i].ID != nil && charges[i].ID.Hold != 0:
 			ds[i].Receipt = Receipt{}
 		}
-		b.Decided(matches[i], &ds[i], nil)
+		b.Decided(set, &rs[i], matches[i], &ds[i], nil)
 	}
 	return bad, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
 )
 
 // Explain returns how a request would be decided now, and why: each key, its state, the
@@ -33,10 +34,14 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
+	if m.Outcome.Has(rules.Denied) {
+		limiter.DenyByRule(d, q.Set.Rule(m.Rule))
+	}
+	d.ShadowDenied = d.ShadowDenied || m.Outcome.Has(rules.ShadowDenied)
 	if q.Set.Doubled() {
 		foldLimits(e, limiter.Fold(d), d.Len())
 	}
-	e.Unlimited, e.Decision, e.Answer = m.Unlimited, d, answerOf(q.Set, &r, d)
+	e.Unlimited, e.Decision, e.Answer = m.Outcome.Has(rules.Unlimited), d, answerOf(q.Set, &r, d)
 	e.Rules = q.Set.Matching(&r) // in JSON an empty list, as are the limits, if there is none
 	if e.Limits == nil {
 		e.Limits = []limiter.LimitExplanation{}

@@ -86,7 +86,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	file := func(from, to int) []byte {
 		text := "version: 1\nrules:\n"
 		for i := from; i < to; i++ {
-			text += fmt.Sprintf("  - {name: rule-%d, match: {group: g%d}, key: [ip], limits: [1/second]}\n", i, i)
+			text += fmt.Sprintf("  - {name: rule-%d, match: {method: M%d}, key: [ip], limits: [1/second]}\n", i, i)
 		}
 		return []byte(text)
 	}
@@ -119,7 +119,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	var many strings.Builder
 	many.WriteString("version: 1\nrules:\n")
 	for i := range 60 {
-		fmt.Fprintf(&many, "  - {name: rule-%d, match: {group: g%d}, limits: [1/second]}\n", i, i)
+		fmt.Fprintf(&many, "  - {name: rule-%d, match: {method: M%d}, limits: [1/second]}\n", i, i)
 	}
 	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 51 || !strings.Contains(log.String(), "more=10") {
 		t.Errorf("%v, logged %s", err, log.String())

@@ -65,7 +65,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 	if c.ID != nil && c.ID.Hold != 0 {
 		d.Receipt = Receipt{} // a reservation is cancelled, which a node makes sure is done once
 	}
-	l.Decided(m, d, alike)
+	l.Decided(set, r, m, d, alike)
 	return nil
 }
 

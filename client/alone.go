@@ -156,7 +156,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	}
 	limiter.Conclude(d)
 	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
-	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault()})
+	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(), Deny: denialOf(m.GetDenyStatus(), m.GetDenyReason())})
 	return nil
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -123,8 +124,11 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 				b.flaws = make(map[int]flaw)
 			}
 			fate, err := fateOf(e.GetCode(), e.GetMessage())
-			b.flaws[int(i)] = flaw{fate, err}
+			b.flaws[int(i)] = flaw{fate: fate, err: err}
 		}
+	}
+	if err := b.readDenials(m.GetDenials()); err != nil {
+		return err
 	}
 	if err := b.readEvery(m.GetEveryLimit()); err != nil {
 		return err
@@ -143,6 +147,41 @@ func checkUnits(columns ...[]uint64) error {
 		}
 	}
 	return nil
+}
+
+// ruleDenial is the denial of a check by a rule that denies each request.
+type ruleDenial struct {
+	rule string
+	deny *limiter.Denial
+}
+
+// readDenials reads which checks rules denied.
+func (b *batch) readDenials(all []*weirv1.RuleDenial) error {
+	for _, one := range all {
+		by := &ruleDenial{one.GetRule(), denialOf(one.GetStatus(), one.GetReason())}
+		for _, i := range one.GetChecks() {
+			if int64(i) >= int64(b.n) {
+				return fmt.Errorf("%w: it has a denial of check %d of %d", errReply, i, b.n)
+			}
+			if b.flaws == nil {
+				b.flaws = make(map[int]flaw)
+			}
+			b.flaws[int(i)] = flaw{by: by}
+		}
+	}
+	return nil
+}
+
+// denialOf returns what a node says about a denial, nil if it says nothing. A status of no denial becomes 403: a service
+// answers with it.
+func denialOf(status uint32, reason string) *limiter.Denial {
+	if status == 0 {
+		return nil
+	}
+	if status < 400 || status > 499 {
+		status = http.StatusForbidden
+	}
+	return &limiter.Denial{Status: int(status), Reason: reason}
 }
 
 // readEvery verifies the columns of all limits, if there are any.
@@ -185,10 +224,11 @@ func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 	return nil
 }
 
-// flaw is why one check was not decided.
+// flaw is why one check was not decided, or which rule denied it without a counter.
 type flaw struct {
 	fate fate
 	err  error
+	by   *ruleDenial // nil: it was not decided
 }
 
 // fateOf turns an error of a node into one of this package. The fate is answered if a
@@ -228,9 +268,11 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	if b.fate != answered || b.err != nil {
 		return b.fate, b.err
 	}
-	if f, ok := b.flaws[i]; ok {
+	f, ok := b.flaws[i]
+	if ok && f.by == nil {
 		return f.fate, f.err
 	}
+	by := f.by
 	m := b.reply
 	flags := m.Flags[i]
 	if flags&byte(weirv1.DecisionFlag_DECISION_FLAG_ERROR) != 0 {
@@ -245,6 +287,12 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	}
 	if m.EveryLimit != nil {
 		b.every(i, d)
+	}
+	if by != nil {
+		d.Rule = by.rule
+		limiter.SetRemarks(d, limiter.Remarks{Deny: by.deny})
+	}
+	if m.EveryLimit != nil {
 		return answered, nil
 	}
 	ref := m.LimitRefs[i]

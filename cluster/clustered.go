@@ -87,7 +87,7 @@ func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, 
 	if c.ID != nil && c.ID.Hold != 0 {
 		d.Receipt = limiter.Receipt{} // a reservation is cancelled, which is done once
 	}
-	m.Decided(match, d, alike)
+	m.Decided(set, r, match, d, alike)
 }
 
 // Amend implements [engine.Decider].

@@ -69,6 +69,8 @@ type Rule struct {
 	// Quota is set for a quota of a rules file, on which rules draw. No decision depends on
 	// it.
 	Quota bool
+	// Deny, if it is not nil, denies each request that the rule matches; the rule has no limits then.
+	Deny *Denial
 	// OnUnreachable is the policy if neither owner nor heir can be reached.
 	OnUnreachable Unreachable
 	// Replication is how the counters are copied.

@@ -27,11 +27,13 @@ const (
 	// SourceShare: the owner of the counters, or its heir, decided by a share of a limit. It
 	// sees at most half of the members, so other members may decide by their shares.
 	SourceShare
+	// SourceRule: a rule that denies each request that it matches. Nothing was counted.
+	SourceRule
 )
 
 // String returns the name of the source in answers.
 func (s Source) String() string {
-	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached", "share"}, int(s))
+	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached", "share", "rule"}, int(s))
 }
 
 // ByPolicy reports whether the rule's policy decided, because no holder of the counters
@@ -195,7 +197,7 @@ const inlineLimits = 4
 type Decision struct {
 	// Allowed reports whether the check is allowed.
 	Allowed bool
-	// Never reports that the check can never be allowed at this cost.
+	// Never reports that the check can never be allowed at this cost, or that a rule denies it whatever it costs.
 	Never bool
 	// ShadowDenied reports that a shadow rule would have denied the check.
 	ShadowDenied bool
@@ -249,10 +251,28 @@ type Remarks struct {
 	// ZoneDefault is the rule or quota whose default time zone counted, since the attribute
 	// of the request names no time zone.
 	ZoneDefault string
+	// Deny, of a denial by a rule that denies each request, is what the rule says about it; else nil. It must not be
+	// changed.
+	Deny *Denial
 }
 
-// Remarks returns the remarks of the node that decided. Only decisions of package client
-// have any; Answer of a node makes those of its own decisions.
+// Denial is what a rule says about the requests that it denies.
+type Denial struct {
+	// Status is the HTTP status with which a service should answer the request, 400 to 499.
+	Status int `json:"status"`
+	// Reason is a text for the caller; it may be empty.
+	Reason string `json:"reason,omitempty"`
+}
+
+// DenyByRule overwrites d with the denial by a rule that denies each request. It is for deciders.
+func DenyByRule(d *Decision, r *Rule) {
+	d.Clear()
+	d.Allowed, d.Never, d.Source, d.Rule = false, true, SourceRule, r.Name
+	SetRemarks(d, Remarks{Deny: r.Deny})
+}
+
+// Remarks returns the remarks of the node that decided. Those about quotas and zones only decisions of package client
+// have; Answer of a node makes those of its own decisions.
 func (d *Decision) Remarks() Remarks {
 	if d.remarks == nil {
 		return Remarks{}

@@ -7,9 +7,9 @@ import (
 
 // maxEffort bounds the work of each kind of warning that compares rules with each other,
 // in steps of patterns: all kinds together take 100,000,000 at most. Without patterns
-// that suffices for the pairs of 1,400 rules.
+// that suffices for the pairs of 1,200 rules.
 const (
-	maxEffort = 100_000_000 / 3
+	maxEffort = 100_000_000 / 4
 	pairWork  = 33 // steps that the comparison of two rules without patterns may take
 )
 
@@ -112,7 +112,7 @@ func anyHost(rules []definition, e *effort) (out []Warning) {
 	name := ""
 	for i := range rules {
 		r := &rules[i]
-		if r.unlimited || r.shadow || len(r.match.hosts)+len(r.match.notHosts) == 0 {
+		if r.unlimited || r.shadow || r.denial != nil || len(r.match.hosts)+len(r.match.notHosts) == 0 {
 			continue
 		}
 		bare := r.match
@@ -132,7 +132,7 @@ func anyHost(rules []definition, e *effort) (out []Warning) {
 			continue
 		}
 		if name == "" {
-			name = otherHosts(rules)
+			name = freeName(rules, "other_hosts")
 		}
 		instead := "- {name: " + name + ", key: [ip], limits: [" + firstLimit(r) + "]}"
 		out = append(out, newWarning(r, r.at, instead,
@@ -152,15 +152,15 @@ func firstLimit(r *definition) string {
 	return "60/minute"
 }
 
-// otherHosts returns a name that no rule has.
-func otherHosts(rules []definition) string {
+// freeName returns a name that no rule has.
+func freeName(rules []definition, like string) string {
 	taken := make(map[string]bool, len(rules))
 	for i := range rules {
 		taken[rules[i].name] = true
 	}
-	name := "other_hosts"
+	name := like
 	for n := 2; taken[name]; n++ {
-		name = fmt.Sprintf("other_hosts_%d", n)
+		name = fmt.Sprintf("%s_%d", like, n)
 	}
 	return name
 }

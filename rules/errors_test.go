@@ -96,8 +96,8 @@ func TestErrors(t *testing.T) {
 		{"name reserved", "rules: [{name: request, unlimited: true}]", `1:16: "request" is reserved for limits that come with a request; choose another name`},
 		{"misplaced", rule("path: ^/x\n  limits: [1/second]"), `2:3: "path" belongs under "match"`},
 		{"misplaced limit", rule("limit: 5\n  unlimited: true"), `2:3: "limit" belongs in an element of "limits", such as "limits: [5/second]"`},
-		{"no limits", rule("match: {path: ^/x}"), `2:3: this rule has no limits: add "limits", or "unlimited: true" to let everything pass`},
-		{"limited group", rule("match: {group: x}\n  unlimited: false"), `2:3: this rule has no limits: add "limits", or "unlimited: true" to let everything pass`},
+		{"no limits", rule("match: {path: ^/x}"), `2:3: this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let nothing pass`},
+		{"limited group", rule("match: {group: x}\n  unlimited: false"), `2:3: this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let nothing pass`},
 		{"both", rule("limits: [1/second]\n  unlimited: true"), `2:11: "unlimited: true" and "limits" exclude each other`},
 		{"unlimited yes", rule("unlimited: yes"), `2:14: unlimited: "yes" is neither true nor false`},
 		{"unlimited misspelled", rule("unlimted: true"), `2:3: unknown field "unlimted"; did you mean "unlimited"? (in a rule)`},
@@ -161,7 +161,7 @@ func TestErrors(t *testing.T) {
 		{"cost twice", rule("cost: {get: 1, GET: 2}\n  limits: [1/second]"), `2:18: the cost of method "GET" is given twice`},
 
 		// Its limits.
-		{"limits empty", rule("limits: []"), `2:11: the list of limits is empty; write "unlimited: true" instead to let everything pass`},
+		{"limits empty", rule("limits: []"), `2:11: the list of limits is empty; write "unlimited: true" instead to let everything pass, or "deny: true" to let nothing pass`},
 		{"limit a number", limit("5"), `2:12: "5" is not a limit: write units per window, such as 5/second or 20/15m`},
 		{"limit a list", limit("[5/second]"), `2:12: a limit is written as 5/second or as a mapping with limit and window; this is a list`},
 		{"limit 0", limit("0/second"), `2:12: limit 0 is out of range: sliding_counter takes 1 to 9007199254740991 units`},

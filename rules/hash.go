@@ -37,6 +37,10 @@ func writeDefinition(w io.Writer, r *definition) {
 	fmt.Fprintf(w, "rule %q ", r.name)
 	writeMatch(w, &r.match)
 	fmt.Fprintf(w, " continue %t unlimited %t\n", r.more, r.unlimited)
+	if r.denial != nil {
+		fmt.Fprintf(w, " deny %d %q shadow %t\n", r.denial.Status, r.denial.Reason, r.shadow)
+		return
+	}
 	if r.unlimited {
 		return // the rest has no effect
 	}

@@ -37,7 +37,7 @@ type RuleInfo struct {
 	ZoneFrom string
 	// Draws are the quotas on which the rule draws, in the order of the file.
 	Draws []DrawInfo
-	// Unlimited rules allow every request.
+	// Unlimited rules allow every request; those with a Rule.Deny deny it.
 	Unlimited bool
 	// Continue reports that further matches count, too.
 	Continue bool
@@ -240,7 +240,7 @@ func (r *rule) info() RuleInfo {
 	in := RuleInfo{
 		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom,
 		Conditions: r.match.conditions(), Keys: r.names(), SkipMissing: r.skips(),
-		Cost: r.costs.def, IDTTL: r.ids.life(), Unlimited: !r.counts, Continue: r.more,
+		Cost: r.costs.def, IDTTL: r.ids.life(), Unlimited: !r.counts && r.limiter.Deny == nil, Continue: r.more,
 	}
 	in.CostByMethod, in.CostCases = r.costs.info()
 	for i := range r.draws {

@@ -33,7 +33,10 @@ func (r *definition) notes() (out []Warning) {
 			names[i] = quote(k.text)
 		}
 		why, instead := "is unlimited and counts nothing", "write limits in place of \"unlimited: true\""
-		if !r.unlimited {
+		switch {
+		case r.denial != nil:
+			why, instead = "denies its requests and counts nothing", `write limits in place of "deny"`
+		case !r.unlimited:
 			why, instead = "has no limits of its own", "add limits; what a quota counts is set there"
 		}
 		out = append(out, newWarning(r, r.spare[0], "", "rule %s %s, so these fields have no effect: %s. Remove them, or %s",
@@ -155,7 +158,7 @@ func neverReached(rules []definition, e *effort) (out []Warning) {
 			instead, both := "continue: true", fmt.Sprintf(", or write \"continue: true\" in rule %s if both are to count", quote(rules[j].name))
 			advice := "Move it before that rule" + both
 			switch {
-			case rules[j].unlimited:
+			case rules[j].unlimited || rules[j].denial != nil && !rules[j].shadow:
 				instead, advice = "", "Move it before that rule"
 			case rules[j].shadow:
 				advice = fmt.Sprintf("That rule is in shadow, so nothing limits them: write \"continue: true\" in rule %s", quote(rules[j].name))

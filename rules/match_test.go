@@ -156,7 +156,7 @@ func TestConditionsAreInTheHashAndTheInfo(t *testing.T) {
 		Path: "^/a", NotPath: "b", NotMethods: []string{"GET"}, NotGroups: []string{"g"},
 		IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, NotIPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")},
 		Hosts: []string{"*.a"}, NotHosts: []string{"b.a"},
-		Users: rules.Users{Names: []string{"a", "u"}, NotPattern: "u."},
+		Users:      rules.Users{Names: []string{"a", "u"}, NotPattern: "u."},
 		Attributes: map[string][]string{"z": nil}, AttributePatterns: map[string]string{"x": "p"},
 		NotAttributes: map[string][]string{"x": {"q"}}, NotAttributePatterns: map[string]string{"y": "r"},
 	})

@@ -32,7 +32,7 @@ rules:
 	if named.Key(0).Hash != matched.Key(0).Hash || named.Key(0).Cost != 2 {
 		t.Errorf("named %+v, matched %+v", named.Key(0), matched.Key(0))
 	}
-	if m, err := set.Resolve(&limiter.Request{Rule: "admins"}, &named); err != nil || !m.Unlimited || named.Len() != 0 {
+	if m, err := set.Resolve(&limiter.Request{Rule: "admins"}, &named); err != nil || !m.Outcome.Has(rules.Unlimited) || named.Len() != 0 {
 		t.Errorf("unlimited: %+v, %v", m, err)
 	}
 	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})

@@ -24,13 +24,17 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 		if m, err = s.resolveNamed(r, c); err != nil {
 			return Match{}, err
 		}
+		if m.Outcome.Has(Denied) {
+			return m, nil
+		}
 	}
 	if err := s.chargeOwn(r, c, cost); err != nil {
 		c.Clear()
 		return Match{}, err
 	}
 	// A shadow rule decides nothing, so the request's own limits are named.
-	if m.Unlimited, m.Count = false, m.Count+1; m.Rule == "" || s.rules[s.byName[m.Rule]].limiter.Shadow {
+	m.unlimited(false)
+	if m.Count++; m.Rule == "" || s.rules[s.byName[m.Rule]].limiter.Shadow {
 		m.Rule = limiter.RequestRule
 	}
 	if r.ID != "" {

@@ -82,12 +82,12 @@ func TestKeysOfOwnLimits(t *testing.T) {
 	// With a rule, its limits apply too, with its own cost.
 	r.Rule, r.LimitKeys = "named", [][]string{{"user"}, {"user"}, {"user"}, {"user"}}
 	charge, m = resolve(r)
-	if got := show(r, charge); got != "named/0 second cost 7 ada; named/1 second cost 7 192.0.2.1; request/0 a+b+c+d cost 1 ada" || m.Rule != "named" || m.Count != 2 || m.Unlimited {
+	if got := show(r, charge); got != "named/0 second cost 7 ada; named/1 second cost 7 192.0.2.1; request/0 a+b+c+d cost 1 ada" || m.Rule != "named" || m.Count != 2 || m.Outcome != 0 {
 		t.Errorf("%s, %+v", got, m)
 	}
 	r.Rule, r.Cost = "free", limiter.Units(3)
 	charge, m = resolve(r)
-	if got := show(r, charge); got != "request/0 a+b+c+d cost 3 ada" || m.Rule != "free" || m.Unlimited {
+	if got := show(r, charge); got != "request/0 a+b+c+d cost 3 ada" || m.Rule != "free" || m.Outcome != 0 {
 		t.Errorf("%s, %+v", got, m)
 	}
 }

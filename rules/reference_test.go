@@ -103,7 +103,7 @@ func inFile(title, line, algorithm string) string {
 	case "Defaults":
 		return "defaults: {" + line + "}\nrules: [{name: a, limits: [5/1m]}]"
 	case "A rule", "Keys":
-		if line == "unlimited: true" || name == "limits" {
+		if line == "unlimited: true" || name == "limits" || name == "deny" && line != "deny: false" {
 			limit = "cost: 1"
 		}
 		if name == "quotas" {
@@ -134,6 +134,8 @@ func inFile(title, line, algorithm string) string {
 			line = "pattern: a"
 		}
 		return "rules: [{name: a, " + limit + ", match: {attributes: {a: {" + line + "}}}}]"
+	case "Deny":
+		return "rules: [{name: a, deny: " + with(line, "reason: a") + "}]"
 	case "Match":
 		return "rules: [{name: a, " + limit + ", match: {" + line + "}}]"
 	}
@@ -164,7 +166,7 @@ func TestReferenceHasEveryField(t *testing.T) {
 	}
 	options := page["Options of a limit"].names()
 	for title, more := range map[string][]string{"The file": nil, "A rule": options, "Match": nil, "Attributes": nil,
-		"A quota": options, "A draw on a quota": nil, "Drips": nil,
+		"A quota": options, "A draw on a quota": nil, "Drips": nil, "Deny": nil,
 		"Cost": page["Match"].names(), "A limit": options} {
 		same(t, title+": the page", slices.Sorted(slices.Values(slices.Concat(page[title].names(), more))), known(title))
 	}

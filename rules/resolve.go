@@ -29,9 +29,8 @@ type Matched struct {
 	// Count is how many rules matched. It is above one only with rules that have
 	// "continue: true".
 	Count int32
-	// Unlimited reports that rules matched, but none of them counts anything: the
-	// request is allowed without asking a decider.
-	Unlimited bool
+	// Outcome says what the rules that matched decide by themselves, without a counter.
+	Outcome Outcome
 	// Shadow reports that shadow rules matched, or rules that draw on quotas in shadow, so
 	// the charge may have counters that deny nothing.
 	Shadow bool
@@ -136,6 +135,9 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 		return Match{}, err
 	}
 	m := u.alone()
+	if u.limiter.Deny != nil && m.denies(u) {
+		return m, nil
+	}
 	if u.counts {
 		var err error
 		if m.Unzoned, err = u.charge(r, c, &requestAddress{}, rulesAll); err != nil {
@@ -143,7 +145,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 			return Match{}, err
 		}
 	}
-	m.Unlimited = c.Len() == 0
+	m.unlimited(c.Len() == 0)
 	if r.ID != "" {
 		return identified(s, r, c, u, u.holds(), m)
 	}
@@ -251,6 +253,11 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 			}
 		}
 		switch {
+		case u.limiter.Deny != nil:
+			if m.denies(u) {
+				c.Clear()
+				return Match{Rule: u.limiter.Name, Matched: Matched{Count: m.Count, Outcome: m.Outcome}}, nil
+			}
 		case u.simple && which == rulesAll && !r.Cost.Given() && u.chargeOne(r, c):
 			m.Shadow = m.Shadow || u.shadows
 		case u.counts:
@@ -264,7 +271,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 			break
 		}
 	}
-	m.Unlimited = m.Count > 0 && c.Len() == 0
+	m.unlimited(m.Count > 0 && c.Len() == 0)
 	if r.ID != "" {
 		if onlyShadow && first != nil {
 			h = first.holds()
@@ -297,7 +304,7 @@ func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, whi
 	m, err := s.fill(list, r, c, rulesInForce)
 	if err == nil {
 		_, _ = s.fill(list, r, c, rulesShadow)
-		m.Unlimited = m.Unlimited && c.Len() == 0
+		m.unlimited(m.Outcome.Has(Unlimited) && c.Len() == 0)
 	}
 	return m, err
 }

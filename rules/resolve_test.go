@@ -28,7 +28,7 @@ func resolve(tb testing.TB, s *rules.Set, r limiter.Request) string {
 		return "none"
 	}
 	out := fmt.Sprintf("%s %d:", m.Rule, m.Count)
-	if m.Unlimited {
+	if m.Outcome.Has(rules.Unlimited) {
 		out += " unlimited"
 	}
 	for i := range c.Len() {
@@ -555,7 +555,7 @@ rules:
 	}{
 		{limiter.Request{Path: "/a/1"}, rules.Match{Rule: "first", Matched: rules.Matched{Shadow: true, Count: 3}}},
 		{limiter.Request{Path: "/a"}, rules.Match{Rule: "second", Matched: rules.Matched{Shadow: true, Count: 2}}},
-		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Matched: rules.Matched{Unlimited: true, Count: 1}}},
+		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Matched: rules.Matched{Outcome: rules.Unlimited, Count: 1}}},
 		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Matched: rules.Matched{Shadow: true, Count: 1}}},
 		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}},
 		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},

@@ -105,8 +105,9 @@ type definition struct {
 	draws     []drawing
 	spare     []*node // fields that have no effect, since the rule is unlimited or has no limits of its own
 	unlimited bool
-	more      bool // continue
-	flawed    bool // it has problems
+	denial    *limiter.Denial // nil: it does not deny
+	more      bool            // continue
+	flawed    bool            // it has problems
 }
 
 // title returns what the definition is, with its name.
@@ -121,7 +122,7 @@ func (r *definition) title() string {
 }
 
 // ruleNodes are fields of a rule, or of a quota, that are decoded after the others.
-type ruleNodes struct{ name, limits, unlimited, more, quotas *node }
+type ruleNodes struct{ name, limits, unlimited, deny, more, quotas *node }
 
 func (d *decoder) rule(n *node, outer level) {
 	r := definition{level: outer, line: n.line, at: n}
@@ -142,9 +143,11 @@ func (d *decoder) rule(n *node, outer level) {
 	r.oddities, d.oddities = d.oddities, nil
 	r.mentions, d.mentions = d.mentions, nil
 	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
-		return slices.Contains([]string{"name", "match", "unlimited", "continue"}, k.text)
+		return slices.Contains([]string{"name", "match", "unlimited", "deny", "continue"}, k.text)
 	})
 	switch {
+	case r.denial != nil:
+		d.denying(&r, &at, counting)
 	case r.unlimited && at.limits != nil:
 		d.add(at.limits, `"unlimited: true" and "limits" exclude each other`)
 	case r.unlimited && at.quotas != nil:
@@ -156,10 +159,10 @@ func (d *decoder) rule(n *node, outer level) {
 		r.spare = r.withoutLimits(counting)
 	case at.unlimited == nil && len(r.match.groups) > 0 && len(counting) == 0:
 		r.unlimited = true // a group without limits is unlimited
-	case at.unlimited != nil && !isFalse(at.unlimited), at.unlimited == nil && d.reported(n, "unlimited"), d.reported(n, "limits"), d.reported(n, "quotas"):
+	case at.unlimited != nil && !isFalse(at.unlimited), at.unlimited == nil && d.reported(n, "unlimited"), at.deny != nil && !isFalse(at.deny), d.reported(n, "deny") && at.deny == nil, d.reported(n, "limits"), d.reported(n, "quotas"):
 		// The problem was reported already.
 	default:
-		d.add(n, `this rule has no limits: add "limits", or "unlimited: true" to let everything pass`)
+		d.add(n, `this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let nothing pass`)
 	}
 	if r.unlimited && r.more {
 		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
@@ -208,6 +211,7 @@ func (d *decoder) ruleFields(r *definition, at *ruleNodes) []field {
 		field{"limits", func(_, v *node) { at.limits = v }},
 		field{"quotas", func(_, v *node) { at.quotas = v }},
 		field{"unlimited", func(k, v *node) { at.unlimited = v; d.boolean("unlimited", &r.unlimited).read(k, v) }},
+		field{"deny", func(_, v *node) { at.deny = v; r.denial = d.deny(v) }},
 		field{"continue", func(k, v *node) { at.more = k; d.boolean("continue", &r.more).read(k, v) }},
 	)
 }
@@ -269,7 +273,7 @@ func (d *decoder) name(n *node, r *definition) {
 // written. It notes those whose time zone a request chooses.
 func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written []*node) {
 	if n.kind == kindSequence && len(n.items) == 0 {
-		instead := `; write "unlimited: true" instead to let everything pass`
+		instead := `; write "unlimited: true" instead to let everything pass, or "deny: true" to let nothing pass`
 		if r.quota {
 			instead = ", and a quota needs at least one"
 		}
@@ -364,7 +368,7 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 		case "rate", "per", "interval", "period", "unit", "units":
 			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name, shortLimit(n))
 		}
-		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "continue", "quotas"), name) {
+		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "deny", "continue", "quotas"), name) {
 			return fmt.Sprintf("%q belongs in the rule, beside \"limits\"", name)
 		}
 		return ""

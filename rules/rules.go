@@ -169,7 +169,7 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 
 func newCounters(def *definition, o *Options) counters {
 	n := counters{line: def.line, quota: def.quota, limiter: &limiter.Rule{
-		Name: def.name, Limits: def.limits, Shadow: def.shadow, Quota: def.quota,
+		Name: def.name, Limits: def.limits, Shadow: def.shadow, Quota: def.quota, Deny: def.denial,
 		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 	}}
 	if z := &def.zoning; z.at != nil {

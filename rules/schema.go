@@ -40,7 +40,10 @@ func Schema() []byte {
 	drip["required"] = []string{"amount"}
 	spelling := d.object("spelling", d.foldingFields(new(folding)))
 	spelling["minProperties"] = 1
+	deny := d.object("deny", d.denyFields(new(limiter.Denial)))
+	deny["minProperties"] = 1
 	file["$defs"] = form{
+		"deny": deny,
 		"rule": rule, "quota": quota, "draw": draw, "limit": limit, "element": element, "stated": stated,
 		"defaults":  d.object("rule", d.levelFields(&level{})),
 		"match":     d.object("match", matching{d}.fields(&matcher{})),
@@ -97,7 +100,7 @@ func formsOf(where string) form {
 		key := someOf(part, maxKeyParts)
 		return form{
 			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
-			"unlimited": form{"type": "boolean"}, "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
+			"unlimited": form{"type": "boolean"}, "deny": anyOf(form{"type": "boolean"}, ref("deny")), "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
 			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys, "items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
 			"id_ttl": form{"type": "string", "pattern": "^" + durationForm + "$"}, "hold": form{"type": "string", "pattern": "^" + durationForm + "$"},
 			"on_expiry": names[expiry](),
@@ -114,6 +117,8 @@ func formsOf(where string) form {
 		return form{"amount": whole(1, limiter.MaxUnits), "every": form{"type": "string", "pattern": "^" + durationForm + "$"}}
 	case "spelling":
 		return form{"fold": form{"enum": []string{"case"}}, "trim": form{"type": "boolean"}}
+	case "deny":
+		return form{"status": form{"type": "integer", "minimum": 400, "maximum": 499}, "reason": form{"type": []string{"string", "number", "boolean"}, "minLength": 1, "maxLength": maxReason}}
 	case "zone":
 		return form{
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},

@@ -46,9 +46,9 @@ func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 	for i := range rules {
 		out = append(out, rules[i].ownWarnings(quotas)...)
 	}
-	reached, slash, host := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
-	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host))
-	return inOrder(append(out, incomplete(&reached, &slash, &host)...))
+	reached, slash, host, gaps := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
+	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host), unlistedValues(rules, &gaps))
+	return inOrder(append(out, incomplete(&reached, &slash, &host, &gaps)...))
 }
 
 func inOrder(all []Warning) []Warning {

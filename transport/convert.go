@@ -157,6 +157,9 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 		Source: sourceName(m.GetSource()), Repeated: m.GetRepeated(), Receipt: m.GetReceipt(),
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
+	if status := m.GetDenyStatus(); status != 0 {
+		a.Deny = &limiter.Denial{Status: int(status), Reason: m.GetDenyReason()}
+	}
 	if !a.Allowed && !a.Never {
 		a.RetryAfterMs = new(limiter.Millis(limiter.Tick(m.GetRetryAfterUs()).Duration()))
 	}

@@ -115,6 +115,7 @@ func (t *turn) fillReply(n int) {
 	flags, sources, refs := m.Flags[:n], m.Sources[:n], m.LimitRefs[:n]
 	remaining, resets, retryAfter, inForce := m.Remaining[:n], m.ResetAfterUs[:n], m.RetryAfterUs[:n], m.InForce[:n]
 	retries, elsewhere, shares := false, false, false
+	m.Denials = m.Denials[:0]
 	for i := range n {
 		d := &t.decisions[i]
 		is := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
@@ -123,6 +124,9 @@ func (t *turn) fillReply(n int) {
 			flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
 		sources[i], retryAfter[i] = byte(d.Source), 0
 		elsewhere = elsewhere || d.Source != limiter.SourceOwner
+		if d.Source == limiter.SourceRule {
+			m.Denials = denied(m.Denials, i, d)
+		}
 		if d.RetryAfter != 0 {
 			retryAfter[i], retries = int64(limiter.Span(d.RetryAfter)), true
 		}
@@ -148,6 +152,19 @@ func (t *turn) fillReply(n int) {
 	}
 	t.fillErrors()
 	m.Limits = t.names.infos[:t.names.used]
+}
+
+// denied adds a check to the denials by rules. Consecutive checks with the same one share an entry.
+func denied(all []*weirv1.RuleDenial, check int, d *limiter.Decision) []*weirv1.RuleDenial {
+	deny := d.Remarks().Deny
+	if deny == nil { // of a node of another version, through its client
+		return all
+	}
+	if last := len(all) - 1; last >= 0 && all[last].Rule == d.Rule && all[last].Status == uint32(deny.Status) && all[last].Reason == deny.Reason {
+		all[last].Checks = append(all[last].Checks, uint32(check))
+		return all
+	}
+	return append(all, &weirv1.RuleDenial{Rule: d.Rule, Status: uint32(deny.Status), Reason: deny.Reason, Checks: []uint32{uint32(check)}})
 }
 
 func flag(set bool, f weirv1.DecisionFlag) byte {

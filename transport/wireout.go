@@ -33,6 +33,8 @@ const (
 	checkDrawnBy      = 10
 	checkZoneDefault  = 11
 	checkRepeated     = 12
+	checkDenyStatus   = 13
+	checkDenyReason   = 14
 
 	limitRule       = 1
 	limitName       = 2
@@ -144,7 +146,12 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 	drawnBy, zone := s.remarks(r, d)
 	dst = appendString(dst, checkDrawnBy, drawnBy)
 	dst = appendString(dst, checkZoneDefault, zone)
-	return appendBool(dst, checkRepeated, d.Repeated)
+	dst = appendBool(dst, checkRepeated, d.Repeated)
+	if deny := d.Remarks().Deny; deny != nil {
+		dst = appendNumber(dst, checkDenyStatus, uint64(deny.Status))
+		dst = appendString(dst, checkDenyReason, deny.Reason)
+	}
+	return dst
 }
 
 // remarks returns what the node's answer says beside the decision: the rule that draws on

@@ -127,7 +127,7 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/route/denials.go", " || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency", ""},
 		}},
 		{name: "a member refuses a check that holds for good", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
-			{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n", "	if err := engine.Unheld(match, c); err != nil && match.Unlimited {\n"},
+			{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n", "	if err := engine.Unheld(match, c); err != nil && match.Outcome != 0 {\n"},
 		}},
 		{name: "an optional id holds nothing by the rule", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
 			{"rules/ids.go", " && !r.IDOptional {", " {"},

@@ -20,6 +20,7 @@ import (
 const proxiedRules = `version: 1
 rules:
   - {name: limited, match: {path: "^/limited(/|$)"}, key: [rule, ip], limits: [{limit: 9, window: 1d, algorithm: fixed_window, align: first_hit}]}
+  - {name: blocked, match: {path: "^/blocked"}, deny: {reason: blocked here}}
 `
 
 // nginxConfig has the shipped files in two servers: one with auth_request, one with Lua.
@@ -82,6 +83,7 @@ frontend clients
   http-request set-var(txn.weir_node) str(NODE)
   http-request lua.weir
   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
+  http-request return status 403 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 403 }
   http-request return status 503 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 503 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
   http-request return status 503 unless { var(txn.weir) -m str allowed }
@@ -101,6 +103,7 @@ frontend clients
   bind 127.0.0.1:PORT
   filter spoe engine weir config DEPLOY/haproxy/weir-spoe.conf
   http-request return status 400 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 400 }
+  http-request return status 403 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 403 }
   http-request return status 503 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 503 }
   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied }
   http-request return status 503 unless { var(txn.weir.result) -m str allowed }
@@ -326,6 +329,11 @@ func TestProxies(t *testing.T) {
 			if status, _, body := ask(base, path); status < 400 || status >= 500 || strings.Contains(body, "served") {
 				t.Errorf("%s, at %s: %d %s", path, base, status, body)
 			}
+		}
+	}
+	for _, base := range bases {
+		if status, header, body := ask(base, "/blocked"); status != http.StatusForbidden || header.Get("Retry-After") != "" && header.Get("Retry-After") != "1" || strings.Contains(body, "served") {
+			t.Errorf("what a rule denies, at %s: %d %v %s", base, status, header, body)
 		}
 	}
 	if out, err := http.Post(varnish+"/free", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20+1))); err == nil { // else it closed while the client sent

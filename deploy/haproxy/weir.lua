@@ -7,6 +7,7 @@
 --   http-request set-var(txn.weir_node) str(127.0.0.1:8080)
 --   http-request lua.weir
 --   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
+--   http-request return status 403 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 403 }
 --   http-request return status 503 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 503 }
 --   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
 --   http-request return status 503 unless { var(txn.weir) -m str allowed }
@@ -49,7 +50,8 @@ core.register_action("weir", { "http-req" }, function(txn)
   local status = asked and asked.status or 0
   if status == 200 then
     txn:set_var("txn.weir", "allowed")
-  elseif status == 429 or status == 400 or status == 431 or status == 503 and first(asked.headers, "ratelimit") then
+  elseif status == 429 or status == 400 or status == 431 or status == 503 and first(asked.headers, "ratelimit")
+    or status >= 400 and status < 500 and first(asked.headers, "content-type") == "application/problem+json" then -- the last: by a rule with "deny"
     deny(txn, status == 431 and 400 or status, asked.body or "", first(asked.headers, "retry-after") or "1")
   else
     txn:set_var("txn.weir", "failed")

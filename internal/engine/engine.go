@@ -170,9 +170,12 @@ func (n *Node) Refused(err error) error {
 	return err
 }
 
-// Decided completes a decision and reports it to the observer: by the tally alike, if it
-// is not nil.
-func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
+// Decided completes the decision of a request that the set has resolved, and reports it to the observer: by the tally
+// alike, if it is not nil.
+func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision, alike *Tally) {
+	if m.Outcome > rules.Unlimited {
+		n.ruled(set, r, m, d)
+	}
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
@@ -191,6 +194,25 @@ func (n *Node) Decided(m rules.Match, d *limiter.Decision, alike *Tally) {
 		alike.add(n.Observer, d)
 	default:
 		n.Observer.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
+	}
+}
+
+// ruled is the part of Decided for rules that deny each request.
+func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision) {
+	if m.Outcome.Has(rules.Denied) {
+		limiter.DenyByRule(d, set.Rule(m.Rule))
+	}
+	if !m.Outcome.Has(rules.ShadowDenied) {
+		return
+	}
+	d.ShadowDenied = true
+	if n.Shadows == nil {
+		return
+	}
+	for _, name := range set.Matching(r) {
+		if rule := set.Rule(name); rule != nil && rule.Shadow && rule.Deny != nil {
+			n.Shadows.Shadowed(name, true)
+		}
 	}
 }
 

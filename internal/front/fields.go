@@ -171,9 +171,26 @@ func RetryAfterSeconds(d *limiter.Decision) (int64, bool) {
 	return max(1, limiter.Seconds(d.RetryAfter)), true
 }
 
+// StatusOf returns the HTTP status with which a service answers a denied check.
+func StatusOf(d *limiter.Decision) int {
+	if d.Source == limiter.SourceFallbackClosed {
+		return 503 // the client is not at fault
+	}
+	if deny := d.Remarks().Deny; deny != nil {
+		return deny.Status
+	}
+	return 429
+}
+
 // Why returns a text that explains why a check was denied.
 func Why(d *limiter.Decision) string {
 	b := d.BlockedBy()
+	if d.Source == limiter.SourceRule {
+		if deny := d.Remarks().Deny; deny != nil && deny.Reason != "" {
+			return deny.Reason
+		}
+		return "The request is denied by a rule, whatever was sent before."
+	}
 	if b == nil {
 		return "The limits cannot be looked up now, and without them nothing is let through."
 	}

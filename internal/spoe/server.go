@@ -341,6 +341,12 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 		out.set(varRetry, a.fields.Get("Retry-After"))
 		out.set(varBody, a.body.String())
 	default:
+		if a.status >= 400 && a.status < 500 && a.fields.Get("Content-Type") == "application/problem+json" { // by a rule
+			out.set(varResult, "denied")
+			out.set(varStatus, strconv.Itoa(a.status))
+			out.set(varBody, a.body.String())
+			break
+		}
 		out.set(varResult, "failed")
 		out.set(varBody, strconv.Itoa(a.status))
 	}

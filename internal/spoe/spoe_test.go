@@ -39,6 +39,10 @@ func start(t *testing.T, change func(*Options)) (addr string) {
 			case "/free/..;/denied":
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, "which path?")
+			case "/blocked":
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, "blocked")
 			case "/failed":
 				w.WriteHeader(http.StatusForbidden)
 			case "/panic":
@@ -168,7 +172,7 @@ func TestQuestions(t *testing.T) {
 	if !ok || head.kind != typeAgentHello || has["version"].text != "2.0" || has["max-frame-size"].number != 16380 || has["capabilities"].text != "pipelining" || r.err != nil {
 		t.Fatalf("%+v %v, %v", head, has, r.err)
 	}
-	for i, uri := range []string{"/free?x=1", "/denied", "/failed", "/free/..;/denied"} {
+	for i, uri := range []string{"/free?x=1", "/denied", "/failed", "/free/..;/denied", "/blocked"} {
 		h.send(notify(uint64(1000*i), uri))
 	}
 	for i, want := range []string{
@@ -176,6 +180,7 @@ func TestQuestions(t *testing.T) {
 		"result=denied, status=429, retry=7, body=too many, ratelimit=GET 192.0.2.9  7",
 		"result=failed, body=403, ratelimit=GET 192.0.2.9  7",
 		"result=denied, status=400, retry=, body=which path?, ratelimit=GET 192.0.2.9  7",
+		"result=denied, status=403, body=blocked, ratelimit=GET 192.0.2.9  7",
 	} {
 		r, head, ok := h.read()
 		if !ok || head != (header{typeAck, flagFin, uint64(1000 * i), 1}) {

@@ -56,6 +56,9 @@ func Until(ctx context.Context, d *limiter.Decision, check func() error, wait Fo
 		if err := check(); err != nil || d.Allowed {
 			return err
 		}
+		if d.Source == limiter.SourceRule {
+			return fmt.Errorf("%w: rule %q denies it, whatever was sent before", limiter.ErrWait, d.Rule)
+		}
 		if d.Never {
 			return fmt.Errorf("%w: rule %q never admits so many units at once: lower the cost", limiter.ErrWait, d.Rule)
 		}

@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -25,8 +26,14 @@ const (
 // Denial returns the status error of a denied decision, as the interceptors return it.
 func Denial(d *limiter.Decision) error {
 	code := codes.ResourceExhausted
-	if d.Source == limiter.SourceFallbackClosed {
+	switch front.StatusOf(d) {
+	case http.StatusServiceUnavailable:
 		code = codes.Unavailable
+	case http.StatusUnauthorized:
+		code = codes.Unauthenticated
+	case http.StatusTooManyRequests:
+	default: // by a rule that denies each request
+		code = codes.PermissionDenied
 	}
 	info := &errdetails.ErrorInfo{Reason: Reason, Domain: Domain, Metadata: map[string]string{"rule": d.Rule}}
 	if b := d.BlockedBy(); b != nil {

@@ -58,7 +58,8 @@
 // A denied request is answered with 429, Retry-After in whole seconds (rounded up;
 // absent if the cost can never be allowed) and a problem (RFC 9457) of the type
 // quota-exceeded, which names the limits that denied. If the decider denied by policy
-// because the counters could not be reached, the status is 503. [OnDenied] replaces
+// because the counters could not be reached, the status is 503. A rule with deny sets the
+// status, 403 unless it names another, and the detail. [OnDenied] replaces
 // these answers.
 //
 // Browsers show these fields to scripts of another origin only if the service lists

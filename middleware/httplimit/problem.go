@@ -29,14 +29,16 @@ func writeDenial(w http.ResponseWriter, d *limiter.Decision) {
 	p := problem{
 		Type:     typeQuotaExceeded,
 		Title:    "Request cannot be satisfied as assigned quota has been exceeded",
-		Status:   http.StatusTooManyRequests,
+		Status:   front.StatusOf(d),
 		Detail:   front.Why(d),
 		Violated: front.Violated(d),
 	}
-	if d.Source == limiter.SourceFallbackClosed {
+	switch d.Source {
+	case limiter.SourceFallbackClosed:
 		p.Type = typeReducedCapacity
 		p.Title = "Request cannot be satisfied due to temporary server capacity constraints"
-		p.Status = http.StatusServiceUnavailable
+	case limiter.SourceRule:
+		p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	}
 	p.write(w)
 }

@@ -358,6 +358,8 @@ const (
 	// The owner or its heir decided by a share of a limit, since it can reach at most half of
 	// the members. LimitDecision.in_force has the share.
 	Source_SOURCE_SHARE Source = 8
+	// A rule that denies each request that it matches. Nothing was counted.
+	Source_SOURCE_RULE Source = 9
 )
 
 // Enum value maps for Source.
@@ -372,6 +374,7 @@ var (
 		6: "SOURCE_REDIS",
 		7: "SOURCE_CACHED",
 		8: "SOURCE_SHARE",
+		9: "SOURCE_RULE",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_NO_RULE":         0,
@@ -383,6 +386,7 @@ var (
 		"SOURCE_REDIS":           6,
 		"SOURCE_CACHED":          7,
 		"SOURCE_SHARE":           8,
+		"SOURCE_RULE":            9,
 	}
 )
 
@@ -1140,7 +1144,8 @@ type CheckResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request may pass.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// The cost is above a limit's capacity, so the request will never be allowed.
+	// The cost is above a limit's capacity, or a rule denies the request whatever it costs, so it
+	// will never be allowed.
 	Never bool `protobuf:"varint,2,opt,name=never,proto3" json:"never,omitempty"`
 	// A shadow rule would have denied the request.
 	ShadowDenied bool `protobuf:"varint,3,opt,name=shadow_denied,json=shadowDenied,proto3" json:"shadow_denied,omitempty"`
@@ -1167,7 +1172,12 @@ type CheckResponse struct {
 	ZoneDefault string `protobuf:"bytes,11,opt,name=zone_default,json=zoneDefault,proto3" json:"zone_default,omitempty"`
 	// The id of the request was remembered. This is the answer of the first check with it, and
 	// nothing was charged.
-	Repeated      bool `protobuf:"varint,12,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	Repeated bool `protobuf:"varint,12,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	// Of a denial by a rule that denies each request: the HTTP status with which a service should
+	// answer, 400 to 499. 0 for any other answer.
+	DenyStatus uint32 `protobuf:"varint,13,opt,name=deny_status,json=denyStatus,proto3" json:"deny_status,omitempty"`
+	// A text of the rule for the caller. May be empty.
+	DenyReason    string `protobuf:"bytes,14,opt,name=deny_reason,json=denyReason,proto3" json:"deny_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1284,6 +1294,20 @@ func (x *CheckResponse) GetRepeated() bool {
 		return x.Repeated
 	}
 	return false
+}
+
+func (x *CheckResponse) GetDenyStatus() uint32 {
+	if x != nil {
+		return x.DenyStatus
+	}
+	return 0
+}
+
+func (x *CheckResponse) GetDenyReason() string {
+	if x != nil {
+		return x.DenyReason
+	}
+	return ""
 }
 
 // LimitDecision is the decision of one limit for one counter.
@@ -2022,7 +2046,9 @@ type DecisionColumns struct {
 	// that the client knows, the ring has changed.
 	View uint64 `protobuf:"fixed64,12,opt,name=view,proto3" json:"view,omitempty"`
 	// As LimitDecision.in_force, of the same limit as the other numbers. Absent if all are 0.
-	InForce       []uint64 `protobuf:"varint,13,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	InForce []uint64 `protobuf:"varint,13,rep,packed,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// The denials by rules that deny each request.
+	Denials       []*RuleDenial `protobuf:"bytes,14,rep,name=denials,proto3" json:"denials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2148,6 +2174,86 @@ func (x *DecisionColumns) GetInForce() []uint64 {
 	return nil
 }
 
+func (x *DecisionColumns) GetDenials() []*RuleDenial {
+	if x != nil {
+		return x.Denials
+	}
+	return nil
+}
+
+// RuleDenial is what a rule says about checks that it denies, whatever they cost.
+type RuleDenial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the rule.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// As CheckResponse.deny_status.
+	Status uint32 `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
+	// As CheckResponse.deny_reason.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The checks, by their index from 0.
+	Checks        []uint32 `protobuf:"varint,4,rep,packed,name=checks,proto3" json:"checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleDenial) Reset() {
+	*x = RuleDenial{}
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleDenial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleDenial) ProtoMessage() {}
+
+func (x *RuleDenial) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleDenial.ProtoReflect.Descriptor instead.
+func (*RuleDenial) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RuleDenial) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RuleDenial) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *RuleDenial) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RuleDenial) GetChecks() []uint32 {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
 // LimitInfo is the part of a LimitDecision that is the same for all checks.
 type LimitInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2164,7 +2270,7 @@ type LimitInfo struct {
 
 func (x *LimitInfo) Reset() {
 	*x = LimitInfo{}
-	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2282,7 @@ func (x *LimitInfo) String() string {
 func (*LimitInfo) ProtoMessage() {}
 
 func (x *LimitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[11]
+	mi := &file_weir_v1_weir_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2295,7 @@ func (x *LimitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitInfo.ProtoReflect.Descriptor instead.
 func (*LimitInfo) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LimitInfo) GetRule() string {
@@ -2256,7 +2362,7 @@ type ColumnsError struct {
 
 func (x *ColumnsError) Reset() {
 	*x = ColumnsError{}
-	mi := &file_weir_v1_weir_proto_msgTypes[12]
+	mi := &file_weir_v1_weir_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2374,7 @@ func (x *ColumnsError) String() string {
 func (*ColumnsError) ProtoMessage() {}
 
 func (x *ColumnsError) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[12]
+	mi := &file_weir_v1_weir_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2387,7 @@ func (x *ColumnsError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ColumnsError.ProtoReflect.Descriptor instead.
 func (*ColumnsError) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ColumnsError) GetCode() uint32 {
@@ -2338,7 +2444,7 @@ type LimitColumns struct {
 
 func (x *LimitColumns) Reset() {
 	*x = LimitColumns{}
-	mi := &file_weir_v1_weir_proto_msgTypes[13]
+	mi := &file_weir_v1_weir_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2456,7 @@ func (x *LimitColumns) String() string {
 func (*LimitColumns) ProtoMessage() {}
 
 func (x *LimitColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[13]
+	mi := &file_weir_v1_weir_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2469,7 @@ func (x *LimitColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitColumns.ProtoReflect.Descriptor instead.
 func (*LimitColumns) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LimitColumns) GetCounts() []uint32 {
@@ -2481,7 +2587,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[14]
+	mi := &file_weir_v1_weir_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2599,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[14]
+	mi := &file_weir_v1_weir_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2612,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResetRequest) GetPath() string {
@@ -2575,7 +2681,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[15]
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +2693,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[15]
+	mi := &file_weir_v1_weir_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +2706,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResetResponse) GetCounters() int64 {
@@ -2632,7 +2738,7 @@ type RefundRequest struct {
 
 func (x *RefundRequest) Reset() {
 	*x = RefundRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2750,7 @@ func (x *RefundRequest) String() string {
 func (*RefundRequest) ProtoMessage() {}
 
 func (x *RefundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[16]
+	mi := &file_weir_v1_weir_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2763,7 @@ func (x *RefundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefundRequest.ProtoReflect.Descriptor instead.
 func (*RefundRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RefundRequest) GetPath() string {
@@ -2745,7 +2851,7 @@ type RefundResponse struct {
 
 func (x *RefundResponse) Reset() {
 	*x = RefundResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2863,7 @@ func (x *RefundResponse) String() string {
 func (*RefundResponse) ProtoMessage() {}
 
 func (x *RefundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[17]
+	mi := &file_weir_v1_weir_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2876,7 @@ func (x *RefundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefundResponse.ProtoReflect.Descriptor instead.
 func (*RefundResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
 }
 
 // SettleRequest names the keys as the CheckRequest of the reservation did.
@@ -2798,7 +2904,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2916,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[18]
+	mi := &file_weir_v1_weir_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2929,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SettleRequest) GetPath() string {
@@ -2931,7 +3037,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3049,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[19]
+	mi := &file_weir_v1_weir_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3062,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelRequest) GetPath() string {
@@ -3056,7 +3162,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3174,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[20]
+	mi := &file_weir_v1_weir_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3187,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExtendRequest) GetPath() string {
@@ -3186,7 +3292,7 @@ type ReservationResponse struct {
 
 func (x *ReservationResponse) Reset() {
 	*x = ReservationResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3304,7 @@ func (x *ReservationResponse) String() string {
 func (*ReservationResponse) ProtoMessage() {}
 
 func (x *ReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[21]
+	mi := &file_weir_v1_weir_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3317,7 @@ func (x *ReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationResponse.ProtoReflect.Descriptor instead.
 func (*ReservationResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{21}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReservationResponse) GetState() ReservationState {
@@ -3263,7 +3369,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3381,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[22]
+	mi := &file_weir_v1_weir_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3394,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{22}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainResponse) GetDecision() *CheckResponse {
@@ -3358,7 +3464,7 @@ type LimitExplanation struct {
 
 func (x *LimitExplanation) Reset() {
 	*x = LimitExplanation{}
-	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3476,7 @@ func (x *LimitExplanation) String() string {
 func (*LimitExplanation) ProtoMessage() {}
 
 func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[23]
+	mi := &file_weir_v1_weir_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3489,7 @@ func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
 func (*LimitExplanation) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{23}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LimitExplanation) GetName() string {
@@ -3467,7 +3573,7 @@ type ExplainedField struct {
 
 func (x *ExplainedField) Reset() {
 	*x = ExplainedField{}
-	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3585,7 @@ func (x *ExplainedField) String() string {
 func (*ExplainedField) ProtoMessage() {}
 
 func (x *ExplainedField) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[24]
+	mi := &file_weir_v1_weir_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3598,7 @@ func (x *ExplainedField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedField.ProtoReflect.Descriptor instead.
 func (*ExplainedField) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{24}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainedField) GetName() string {
@@ -3522,7 +3628,7 @@ type ExplainedCount struct {
 
 func (x *ExplainedCount) Reset() {
 	*x = ExplainedCount{}
-	mi := &file_weir_v1_weir_proto_msgTypes[25]
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3640,7 @@ func (x *ExplainedCount) String() string {
 func (*ExplainedCount) ProtoMessage() {}
 
 func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[25]
+	mi := &file_weir_v1_weir_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3653,7 @@ func (x *ExplainedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedCount.ProtoReflect.Descriptor instead.
 func (*ExplainedCount) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{25}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainedCount) GetStartUnixUs() int64 {
@@ -3579,7 +3685,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[26]
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3697,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[26]
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3710,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{26}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
 }
 
 // RingResponse has all that a client needs to ask owners directly.
@@ -3627,7 +3733,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3745,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +3758,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RingResponse) GetView() uint64 {
@@ -3703,7 +3809,7 @@ type RingMember struct {
 
 func (x *RingMember) Reset() {
 	*x = RingMember{}
-	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3821,7 @@ func (x *RingMember) String() string {
 func (*RingMember) ProtoMessage() {}
 
 func (x *RingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3834,7 @@ func (x *RingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingMember.ProtoReflect.Descriptor instead.
 func (*RingMember) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RingMember) GetName() string {
@@ -3801,7 +3907,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x10\n" +
 	"\x03key\x18\x14 \x03(\tR\x03keyB\t\n" +
-	"\a_weight\"\x8a\x03\n" +
+	"\a_weight\"\xcc\x03\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12#\n" +
@@ -3816,7 +3922,11 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\bdrawn_by\x18\n" +
 	" \x01(\tR\adrawnBy\x12!\n" +
 	"\fzone_default\x18\v \x01(\tR\vzoneDefault\x12\x1a\n" +
-	"\brepeated\x18\f \x01(\bR\brepeated\"\x94\x04\n" +
+	"\brepeated\x18\f \x01(\bR\brepeated\x12\x1f\n" +
+	"\vdeny_status\x18\r \x01(\rR\n" +
+	"denyStatus\x12\x1f\n" +
+	"\vdeny_reason\x18\x0e \x01(\tR\n" +
+	"denyReason\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3878,7 +3988,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\ahold_us\x18\x12 \x01(\x03R\x06holdUs\"?\n" +
 	"\x0fAttributeColumn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\alengths\x18\x02 \x03(\rR\alengths\"\xc7\x03\n" +
+	"\alengths\x18\x02 \x03(\rR\alengths\"\xf6\x03\n" +
 	"\x0fDecisionColumns\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05flags\x18\x02 \x01(\fR\x05flags\x12\x1c\n" +
@@ -3895,7 +4005,14 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vevery_limit\x18\v \x01(\v2\x15.weir.v1.LimitColumnsR\n" +
 	"everyLimit\x12\x12\n" +
 	"\x04view\x18\f \x01(\x06R\x04view\x12\x19\n" +
-	"\bin_force\x18\r \x03(\x04R\ainForce\"\xcc\x01\n" +
+	"\bin_force\x18\r \x03(\x04R\ainForce\x12-\n" +
+	"\adenials\x18\x0e \x03(\v2\x13.weir.v1.RuleDenialR\adenials\"h\n" +
+	"\n" +
+	"RuleDenial\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\rR\x06status\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06checks\x18\x04 \x03(\rR\x06checks\"\xcc\x01\n" +
 	"\tLimitInfo\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
@@ -4085,7 +4202,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\rCountRejected\x12\x17\n" +
 	"\x13COUNT_REJECTED_NONE\x10\x00\x12\x17\n" +
 	"\x13COUNT_REJECTED_ROOM\x10\x01\x12\x16\n" +
-	"\x12COUNT_REJECTED_ALL\x10\x02*\xc7\x01\n" +
+	"\x12COUNT_REJECTED_ALL\x10\x02*\xd8\x01\n" +
 	"\x06Source\x12\x12\n" +
 	"\x0eSOURCE_NO_RULE\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x0f\n" +
@@ -4095,7 +4212,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x16SOURCE_FALLBACK_CLOSED\x10\x05\x12\x10\n" +
 	"\fSOURCE_REDIS\x10\x06\x12\x11\n" +
 	"\rSOURCE_CACHED\x10\a\x12\x10\n" +
-	"\fSOURCE_SHARE\x10\b*\xa7\x01\n" +
+	"\fSOURCE_SHARE\x10\b\x12\x0f\n" +
+	"\vSOURCE_RULE\x10\t*\xa7\x01\n" +
 	"\bCalendar\x12\x11\n" +
 	"\rCALENDAR_NONE\x10\x00\x12\x13\n" +
 	"\x0fCALENDAR_MINUTE\x10\x01\x12\x11\n" +
@@ -4157,7 +4275,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: weir.v1.Algorithm
 	(Align)(0),                  // 1: weir.v1.Align
@@ -4182,33 +4300,34 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	(*CheckColumns)(nil),        // 20: weir.v1.CheckColumns
 	(*AttributeColumn)(nil),     // 21: weir.v1.AttributeColumn
 	(*DecisionColumns)(nil),     // 22: weir.v1.DecisionColumns
-	(*LimitInfo)(nil),           // 23: weir.v1.LimitInfo
-	(*ColumnsError)(nil),        // 24: weir.v1.ColumnsError
-	(*LimitColumns)(nil),        // 25: weir.v1.LimitColumns
-	(*ResetRequest)(nil),        // 26: weir.v1.ResetRequest
-	(*ResetResponse)(nil),       // 27: weir.v1.ResetResponse
-	(*RefundRequest)(nil),       // 28: weir.v1.RefundRequest
-	(*RefundResponse)(nil),      // 29: weir.v1.RefundResponse
-	(*SettleRequest)(nil),       // 30: weir.v1.SettleRequest
-	(*CancelRequest)(nil),       // 31: weir.v1.CancelRequest
-	(*ExtendRequest)(nil),       // 32: weir.v1.ExtendRequest
-	(*ReservationResponse)(nil), // 33: weir.v1.ReservationResponse
-	(*ExplainResponse)(nil),     // 34: weir.v1.ExplainResponse
-	(*LimitExplanation)(nil),    // 35: weir.v1.LimitExplanation
-	(*ExplainedField)(nil),      // 36: weir.v1.ExplainedField
-	(*ExplainedCount)(nil),      // 37: weir.v1.ExplainedCount
-	(*RingRequest)(nil),         // 38: weir.v1.RingRequest
-	(*RingResponse)(nil),        // 39: weir.v1.RingResponse
-	(*RingMember)(nil),          // 40: weir.v1.RingMember
-	nil,                         // 41: weir.v1.CheckRequest.AttributesEntry
-	nil,                         // 42: weir.v1.ResetRequest.AttributesEntry
-	nil,                         // 43: weir.v1.RefundRequest.AttributesEntry
-	nil,                         // 44: weir.v1.SettleRequest.AttributesEntry
-	nil,                         // 45: weir.v1.CancelRequest.AttributesEntry
-	nil,                         // 46: weir.v1.ExtendRequest.AttributesEntry
+	(*RuleDenial)(nil),          // 23: weir.v1.RuleDenial
+	(*LimitInfo)(nil),           // 24: weir.v1.LimitInfo
+	(*ColumnsError)(nil),        // 25: weir.v1.ColumnsError
+	(*LimitColumns)(nil),        // 26: weir.v1.LimitColumns
+	(*ResetRequest)(nil),        // 27: weir.v1.ResetRequest
+	(*ResetResponse)(nil),       // 28: weir.v1.ResetResponse
+	(*RefundRequest)(nil),       // 29: weir.v1.RefundRequest
+	(*RefundResponse)(nil),      // 30: weir.v1.RefundResponse
+	(*SettleRequest)(nil),       // 31: weir.v1.SettleRequest
+	(*CancelRequest)(nil),       // 32: weir.v1.CancelRequest
+	(*ExtendRequest)(nil),       // 33: weir.v1.ExtendRequest
+	(*ReservationResponse)(nil), // 34: weir.v1.ReservationResponse
+	(*ExplainResponse)(nil),     // 35: weir.v1.ExplainResponse
+	(*LimitExplanation)(nil),    // 36: weir.v1.LimitExplanation
+	(*ExplainedField)(nil),      // 37: weir.v1.ExplainedField
+	(*ExplainedCount)(nil),      // 38: weir.v1.ExplainedCount
+	(*RingRequest)(nil),         // 39: weir.v1.RingRequest
+	(*RingResponse)(nil),        // 40: weir.v1.RingResponse
+	(*RingMember)(nil),          // 41: weir.v1.RingMember
+	nil,                         // 42: weir.v1.CheckRequest.AttributesEntry
+	nil,                         // 43: weir.v1.ResetRequest.AttributesEntry
+	nil,                         // 44: weir.v1.RefundRequest.AttributesEntry
+	nil,                         // 45: weir.v1.SettleRequest.AttributesEntry
+	nil,                         // 46: weir.v1.CancelRequest.AttributesEntry
+	nil,                         // 47: weir.v1.ExtendRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	41, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	42, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
 	13, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
@@ -4226,53 +4345,54 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	14, // 15: weir.v1.CheckResult.decision:type_name -> weir.v1.CheckResponse
 	16, // 16: weir.v1.CheckResult.error:type_name -> weir.v1.CheckError
 	21, // 17: weir.v1.CheckColumns.attributes:type_name -> weir.v1.AttributeColumn
-	23, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
-	24, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
+	24, // 18: weir.v1.DecisionColumns.limits:type_name -> weir.v1.LimitInfo
+	25, // 19: weir.v1.DecisionColumns.errors:type_name -> weir.v1.ColumnsError
 	16, // 20: weir.v1.DecisionColumns.error:type_name -> weir.v1.CheckError
-	25, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
-	0,  // 22: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	42, // 23: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
-	13, // 24: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	43, // 25: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
-	13, // 26: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
-	44, // 27: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
-	13, // 28: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
-	10, // 29: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
-	45, // 30: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
-	13, // 31: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
-	46, // 32: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
-	13, // 33: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
-	11, // 34: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
-	14, // 35: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	35, // 36: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	36, // 37: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	37, // 38: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	40, // 39: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	12, // 40: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	17, // 41: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	20, // 42: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	26, // 43: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	28, // 44: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	30, // 45: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
-	31, // 46: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
-	32, // 47: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
-	12, // 48: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	38, // 49: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	14, // 50: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	18, // 51: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	22, // 52: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	27, // 53: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	29, // 54: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	33, // 55: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
-	33, // 56: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
-	33, // 57: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
-	34, // 58: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	39, // 59: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	50, // [50:60] is the sub-list for method output_type
-	40, // [40:50] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	26, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
+	23, // 22: weir.v1.DecisionColumns.denials:type_name -> weir.v1.RuleDenial
+	0,  // 23: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
+	43, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	13, // 25: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
+	44, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	13, // 27: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
+	45, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
+	13, // 29: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
+	10, // 30: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
+	46, // 31: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	13, // 32: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
+	47, // 33: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	13, // 34: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
+	11, // 35: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
+	14, // 36: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	36, // 37: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	37, // 38: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	38, // 39: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	41, // 40: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	12, // 41: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 42: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 43: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	27, // 44: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	29, // 45: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	31, // 46: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	32, // 47: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	33, // 48: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 49: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	39, // 50: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	14, // 51: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 52: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 53: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	28, // 54: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	30, // 55: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	34, // 56: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	34, // 57: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	34, // 58: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	35, // 59: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	40, // 60: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	51, // [51:61] is the sub-list for method output_type
+	41, // [41:51] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -4286,16 +4406,16 @@ func file_weir_v1_weir_proto_init() {
 		(*CheckResult_Decision)(nil),
 		(*CheckResult_Error)(nil),
 	}
-	file_weir_v1_weir_proto_msgTypes[16].OneofWrappers = []any{}
-	file_weir_v1_weir_proto_msgTypes[18].OneofWrappers = []any{}
-	file_weir_v1_weir_proto_msgTypes[20].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[17].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[19].OneofWrappers = []any{}
+	file_weir_v1_weir_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -107,6 +107,12 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 		return fmt.Sprintf("%s by rule %s; a shadow rule would deny it", w.style.Green("allowed"), a.Rule)
 	case a.Allowed:
 		return fmt.Sprintf("%s by rule %s", w.style.Green("allowed"), a.Rule)
+	case a.Deny != nil:
+		text := fmt.Sprintf("%s by rule %s, which denies each request that it matches, with status %d", w.style.Red("denied"), a.Rule, a.Deny.Status)
+		if a.Deny.Reason != "" {
+			text += ": " + a.Deny.Reason
+		}
+		return text
 	case a.Never:
 		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), blocker(a))
 	}
