@@ -51,13 +51,18 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 	return m, nil
 }
 
+// askedBy returns [limiter.Key.By] of a request.
+func askedBy(r *limiter.Request) uint16 {
+	if r.Tenant == "" && r.Caller != "" {
+		return limiter.TenantLabel("identity " + r.Caller)
+	}
+	return 0
+}
+
 // chargeOwn adds the keys of a request's own limits: one for all limits that count by the
 // same parts.
 func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) error {
-	by := uint16(0)
-	if r.Tenant == "" && r.Caller != "" {
-		by = limiter.TenantLabel("identity " + r.Caller)
-	}
+	by := askedBy(r)
 	for index := 0; ; index++ {
 		k, limits := &s.own, r.Limits
 		if len(r.LimitKeys) > 0 {

@@ -342,9 +342,11 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress,
 // returns these counters if their default zone counts, else nil.
 func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, first int) (*Unzoned, error) {
 	added := len(n.keys) == 0
-	rule, unzoned := n.limiter, (*Unzoned)(nil)
+	rule, unzoned, by := n.limiter, (*Unzoned)(nil), uint16(0)
 	if n.zoneFrom != "" {
-		rule, unzoned = n.in(r)
+		if rule, unzoned = n.in(r); rule.Zone() != "" {
+			by = askedBy(r)
+		}
 	}
 	for i := range n.keys {
 		hash, outcome := n.keys[i].hash(r)
@@ -355,7 +357,7 @@ func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, fi
 			added = true
 			continue
 		}
-		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i)}) {
+		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i), By: by}) {
 			return nil, &fullError{n.String()}
 		}
 		added = true

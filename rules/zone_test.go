@@ -71,6 +71,33 @@ rules:
 	}
 }
 
+// A key in a zone that the request names has the label of the identity that asks, if that has no tenant.
+func TestZonesHaveWhoAsks(t *testing.T) {
+	set := mustSet(t, `
+rules: [{name: day, key: [user], limits: [{limit: 5, calendar: day, zone: attr:tz}]}]
+`, rules.Options{})
+	label := func(r limiter.Request) uint16 {
+		t.Helper()
+		r.User = "ada"
+		var c limiter.Charge
+		if _, err := set.Resolve(&r, &c); err != nil {
+			t.Fatal(err)
+		}
+		return c.Key(0).By
+	}
+	in := map[string]string{"tz": "America/Lima"}
+	if one, two := label(limiter.Request{Caller: "one", Attributes: in}), label(limiter.Request{Caller: "two", Attributes: in}); one == 0 || two == 0 || one == two {
+		t.Errorf("two identities have the labels %d and %d", one, two)
+	}
+	for name, r := range map[string]limiter.Request{
+		"of a tenant": {Caller: "one", Tenant: "shop", Attributes: in}, "in the default zone": {Caller: "one"}, "of nobody": {Attributes: in},
+	} {
+		if by := label(r); by != 0 {
+			t.Errorf("a request %s has the label %d", name, by)
+		}
+	}
+}
+
 // A variant of a rule is made once, and the key of the counter is the same in each zone.
 func TestZonesShareCounters(t *testing.T) {
 	set := mustSet(t, `rules: [{name: a, key: [user], limits: [{limit: 5, calendar: day, zone: attr:tz}]}]`, rules.Options{})

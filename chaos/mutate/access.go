@@ -37,6 +37,9 @@ func ofAccess() []mutation {
 		{name: "one identity's limits of requests are bounded", pkg: "./internal/access", test: "^TestRequestLimitsHaveShares$", edits: []edit{
 			{"rules/own.go", `if r.Tenant == "" && r.Caller != "" {`, `if r.Tenant == r.Caller {`},
 		}},
+		{name: "one tenant's time zones are bounded", pkg: "./limiter/table", test: "^TestTenantsShareZones$", edits: []edit{
+			{"limiter/table/registry.go", "(o == ofRequest || o == ofZone) && !r.admits(o, by, long)", "o == ofRequest && !r.admits(o, by, long)"},
+		}},
 		{name: "ids belong to who gives them", pkg: "./internal/access", test: "^TestIdentitiesShareNoReservation$", edits: []edit{
 			{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},
 		}},

@@ -64,7 +64,7 @@ func (t *Table) checkCounts() error {
 }
 
 func (r *registry) check(slots, bytes map[uint16]int64) error {
-	requests, foreign := 0, 0
+	requests, foreign, zoned := 0, 0, 0
 	taken := make(map[string]*[3]int64)
 	for key, id := range r.byKey {
 		c := r.count(id)
@@ -74,6 +74,9 @@ func (r *registry) check(slots, bytes map[uint16]int64) error {
 		if c.slots.Load() != slots[id] || slots[id] == 0 || c.key != key {
 			return fmt.Errorf("limit %d has %d counters, %d are counted", id, slots[id], c.slots.Load())
 		}
+		if c.origin == ofZone {
+			zoned++
+		}
 		switch {
 		case c.share != nil:
 			s := taken[key.share]
@@ -82,13 +85,20 @@ func (r *registry) check(slots, bytes map[uint16]int64) error {
 				taken[key.share] = s
 			}
 			s[0], s[1], s[2] = s[0]+slots[id], s[1]+bytes[id], s[2]+1
-		case c.origin == ofRule: // with a time zone of a request
+		case c.origin == ofZone:
 		case c.origin == ofRequest:
 			requests++
 			fallthrough
 		default:
 			foreign++
 		}
+	}
+	own := numbers{}
+	for _, of := range r.of {
+		own.requests, own.zoned = own.requests+of.requests, own.zoned+of.zoned
+	}
+	if zoned != r.zoned || own.zoned != zoned || own.requests != requests {
+		return fmt.Errorf("%d limits in zones and %d of requests; counted are %d, and of those who made them %+v", zoned, requests, r.zoned, own)
 	}
 	if requests != r.requests || foreign != r.foreign || len(taken) != len(r.shares) {
 		return fmt.Errorf("%d limits of requests, %d foreign and %d shares; counted are %d, %d and %d", requests, foreign, len(taken), r.requests, r.foreign, len(r.shares))

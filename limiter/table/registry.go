@@ -27,9 +27,9 @@ type registry struct {
 	limits atomic.Pointer[[]atomic.Pointer[limiter.Limit]]
 	counts [(maxLimits + 1) / countsPage]atomic.Pointer[[countsPage]atomic.Pointer[count]]
 
-	requests, long, foreign int // counted numbers of each kind; requests includes long
-	tenants                 *Tenants
-	of                      map[uint16]*numbers // by who made them; guarded by mu
+	requests, long, foreign, zoned int // counted numbers of each kind; requests includes long
+	tenants                        *Tenants
+	of                             map[uint16]*numbers // by who made them; guarded by mu
 
 	// recent avoids the lock for most look-ups.
 	recent [256]atomic.Pointer[numbered]
@@ -66,8 +66,8 @@ type share struct {
 	ids   int          // numbers that belong to it; guarded by the registry's lock
 }
 
-// numbers are the limits of requests that one tenant or identity has made. Others may use them, too.
-type numbers struct{ requests, long int }
+// numbers are the limits of requests, and those in time zones of requests, that one tenant or identity has made. Others may use them, too.
+type numbers struct{ requests, long, zoned int }
 
 // origin is where a limit comes from.
 type origin uint8
@@ -76,6 +76,7 @@ const (
 	ofRule    origin = iota // a rule
 	ofRequest               // a request
 	ofPeer                  // an import
+	ofZone                  // a rule, with a time zone that a request names
 )
 
 const (
@@ -91,6 +92,9 @@ const (
 	// until then, and others for an hour or so.
 	maxLongLimits = maxRequestLimits / 2
 	longLife      = time.Hour
+	// maxZoneLimits bounds the limits of rules with time zones that requests name, so that whatever zones these name,
+	// numbers are left for rules.
+	maxZoneLimits = 1 << 14
 
 	countsPage = 256
 )
@@ -110,6 +114,8 @@ func originOf(rule *limiter.Rule) origin {
 		return ofPeer
 	case rule.Name == limiter.RequestRule:
 		return ofRequest
+	case rule.Zone() != "":
+		return ofZone
 	}
 	return ofRule
 }
@@ -217,7 +223,7 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, share
 	r.grow(int(id))
 	r.byKey[key] = id
 	r.prefer(id, l)
-	if origin == ofRule && !shared && rule.Zone() == "" {
+	if origin == ofRule && !shared {
 		return id, nil
 	}
 	c := &count{key: key, origin: origin, by: by, long: long}
@@ -241,25 +247,36 @@ func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, share
 
 // note adds n to the counts of numbers for limits from outside.
 func (r *registry) note(c *count, n int) {
-	if c.share != nil || c.origin == ofRule {
+	switch {
+	case c.origin == ofZone:
+		r.zoned += n
+		r.noteOwn(c.by, numbers{zoned: n})
+		return
+	case c.share != nil || c.origin == ofRule:
 		return
 	}
 	if r.foreign += n; c.origin != ofRequest {
 		return
 	}
-	own := r.of[c.by]
-	if own == nil {
-		own = new(numbers)
-		r.of[c.by] = own
-	}
 	r.requests += n
-	own.requests += n
+	more := numbers{requests: n}
 	if c.long {
 		r.long += n
-		own.long += n
+		more.long = n
 	}
-	if own.requests == 0 {
-		delete(r.of, c.by)
+	r.noteOwn(c.by, more)
+}
+
+// noteOwn adds to what one tenant or identity has made.
+func (r *registry) noteOwn(by uint16, more numbers) {
+	own := r.of[by]
+	if own == nil {
+		own = new(numbers)
+		r.of[by] = own
+	}
+	own.requests, own.long, own.zoned = own.requests+more.requests, own.long+more.long, own.zoned+more.zoned
+	if *own == (numbers{}) {
+		delete(r.of, by)
 	}
 }
 
@@ -271,11 +288,14 @@ func isLong(l *limiter.Limit) bool {
 	return max(l.Window(), s.Block) > longLife || leaks > longLife.Seconds()
 }
 
-// admits reports whether one may have a further limit of a request.
-func (r *registry) admits(by uint16, long bool) bool {
+// admits reports whether one may have a further limit of a request, or one in a time zone of a request.
+func (r *registry) admits(o origin, by uint16, long bool) bool {
 	own := numbers{}
 	if have := r.of[by]; have != nil {
 		own = *have
+	}
+	if o == ofZone {
+		return r.zoned < maxZoneLimits && r.tenants.admits(by, own.zoned, r.zoned, maxZoneLimits)
 	}
 	return r.tenants.admits(by, own.requests, r.requests, maxRequestLimits) &&
 		(!long || r.tenants.admits(by, own.long, r.long, maxLongLimits))
@@ -285,8 +305,8 @@ func (r *registry) admits(by uint16, long bool) bool {
 // origin and of who asks, whose counters may live long.
 func (r *registry) unused(o origin, by uint16, long bool) uint16 {
 	switch n := len(r.free); {
-	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits, o != ofRule && r.foreign >= maxForeignLimits,
-		o == ofRequest && !r.admits(by, long):
+	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits,
+		(o == ofRequest || o == ofPeer) && r.foreign >= maxForeignLimits, (o == ofRequest || o == ofZone) && !r.admits(o, by, long):
 		return 0
 	case n > 0:
 		id := r.free[n-1]

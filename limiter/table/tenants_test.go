@@ -244,6 +244,64 @@ func TestTenantsShareRequestLimits(t *testing.T) {
 	}
 }
 
+// Limits of rules in time zones that requests name have shares, too, and leave numbers for rules.
+func TestTenantsShareZones(t *testing.T) {
+	var zones []string
+	for n := range 14 {
+		zones = append(zones, fmt.Sprintf("Etc/GMT-%d", 1+n))
+	}
+	var rules []*limiter.Rule
+	for n := range maxZoneLimits/len(zones) + 2 {
+		l, err := limiter.NewLimit(limiter.Spec{Limit: int64(1 + n), Calendar: limiter.CalendarDay})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
+		if n%5 == 0 {
+			r.Name, r.MaxShare = fmt.Sprint("r", n), 900
+		}
+		rules = append(rules, limiter.Zoned(r, []int{0}))
+	}
+	table, key, next := New(Config{}), 0, 0
+	ask := func(tenant string, by uint16) error {
+		key++
+		for {
+			next++
+			r, ok := rules[next/len(zones)%len(rules)].In(zones[next%len(zones)])
+			if !ok || r.Zone() == "" {
+				continue
+			}
+			k := ofTenant(tenant, key, r)
+			k.By = by
+			return table.Decide(hourStart, charge(1, k), new(limiter.Decision))
+		}
+	}
+	for n := range maxZoneLimits * 7 / 8 {
+		if err := ask("flood", 0); (err == nil) != (n < maxZoneLimits/4*3) || err != nil && !errors.Is(err, ErrTooManyLimits) {
+			t.Fatalf("zone %d of one tenant: %v", n, err)
+		}
+	}
+	for n := range maxZoneLimits / 10 {
+		if err := ask("victim", 0); err != nil {
+			t.Fatalf("zone %d of another: %v", n, err)
+		}
+	}
+	for ask("", 7) == nil {
+		continue
+	}
+	if err := ask("", 8); err != nil {
+		t.Errorf("an identity without a tenant: %v", err)
+	}
+	table.checkAll(t)
+	for i := range table.parts {
+		table.Drop(i)
+	}
+	table.checkAll(t)
+	if table.registry.zoned != 0 {
+		t.Errorf("%d zones are left of none", table.registry.zoned)
+	}
+}
+
 // What tenants have is known through all that happens to counters: copies that become a node's own,
 // handoffs, merges, resets and panics.
 func TestTenantsAreCounted(t *testing.T) {
