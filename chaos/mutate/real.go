@@ -62,6 +62,9 @@ func showings() map[string]showing {
 	for _, m := range ofAccess() {
 		all[m.name] = showing{why: "the nodes of chaos have no permissions and no audit"}
 	}
+	for _, m := range ofLies() {
+		all[m.name] = showing{why: "no scenario of chaos has a member that lies"}
+	}
 	for _, m := range ofJoining() {
 		all[m.name] = showing{why: byNames}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// split takes the entries of the first n keys. Its result is valid until the turn splits
-// again.
-func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []replica.Entries, rest []peer.Entry, ok bool) {
+// split takes the entries of the first n keys, which the member with the number source has sent. Its result is
+// valid until the turn splits again.
+func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries, rest []peer.Entry, ok bool) {
 	keys = t.keys[:0]
 	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // allocated together
 	defer func() { t.keys, t.entries = keys[:0], all[:0] }()
@@ -33,7 +33,7 @@ func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit) (keys []
 			return nil, nil, false
 		}
 		all = append(all, table.Entry{
-			Hi: e.Hi, Lo: e.Lo, Limit: limits[e.Limit], Words: e.Words,
+			Hi: e.Hi, Lo: e.Lo, Limit: limits[e.Limit], Words: e.Words, From: source,
 			State: limiter.State{Time: limiter.Tick(e.Time), Until: limiter.Tick(e.Until), A: e.A, B: e.B},
 		})
 		k := &keys[len(keys)-1]

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/mesh"
@@ -105,6 +106,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		limits[i] = l
 	}
+	source := in.table.Source(nameOf(t, f.From))
 	rest, ahead := f.Entries, lookahead{table: in.table, frame: f}
 	for i := range f.Batches {
 		b := &f.Batches[i]
@@ -112,7 +114,7 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 			in.parts.touch(int(f.Batches[next].Partition))
 		}
 		ahead.next(int(b.Keys))
-		keys, left, ok := t.split(rest, int(b.Keys), limits)
+		keys, left, ok := t.split(rest, int(b.Keys), limits, source)
 		if !ok {
 			return
 		}
@@ -123,6 +125,14 @@ func (in *intake) batches(t *turn, f *peer.Frame, may *credible) {
 		}
 		in.message(t, f.From, b.Partition, replica.Message{Batch: b, Keys: keys})
 	}
+}
+
+// nameOf returns the name of a member, or of a member that has just left the view.
+func nameOf(t *turn, i peer.Instance) string {
+	if m := t.view().Member(i); m != nil {
+		return m.Name
+	}
+	return fmt.Sprintf("instance %x", uint64(i))
 }
 
 func (in *intake) checks(t *turn, f *peer.Frame) {

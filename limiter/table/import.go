@@ -137,6 +137,9 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		copy(t.words(&in), e.Words)
 	}
 	in.state.Import(l, t.words(&in), now)
+	if e.From != 0 {
+		limiter.Believe(l, &in.state, now, mode == Merge)
+	}
 	if l.Algorithm() == limiter.Holds {
 		if mode == Merge {
 			t.strange(p, &in, now)

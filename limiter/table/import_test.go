@@ -427,3 +427,26 @@ func TestCopiesLeaveRoom(t *testing.T) {
 		t.Error("counters that were taken over do not count against the bound")
 	}
 }
+
+// A block of another node ends when one that began now would: in an update of a counter that is new, and of one that
+// is there.
+func TestAnUpdateIsBelievedAsFar(t *testing.T) {
+	burst := limit(t, limiter.Spec{Algorithm: limiter.GCRA, Limit: 10, Window: time.Second, Block: time.Minute})
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{burst}}
+	source := New(Config{})
+	decide(t, source, hourStart, charge(1, limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 0}, Rule: rule}))
+	update := exported(source, 0, hourStart)
+	for from, want := range []limiter.Tick{limiter.Hour, limiter.Minute} {
+		table := New(Config{})
+		for range 2 {
+			e := update[0]
+			e.State.Until, e.From = limiter.Hour, uint8(from)
+			if err := table.ReplaceKey(0, e.Hi, hourStart, []Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			if got := exported(table, 0, hourStart)[0].State.Until; got != want {
+				t.Errorf("from %d: it is blocked for %v, want %v", from, got.Duration(), want.Duration())
+			}
+		}
+	}
+}

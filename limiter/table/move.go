@@ -20,6 +20,9 @@ type Entry struct {
 	// valid until visit returns, and must not be written to.
 	State limiter.State
 	Words []uint64
+	// From is who sent the entry, see [Table.Source]; 0 if it does not come from another node. What another
+	// node sends is believed as far as its limit can hold it, see [limiter.Believe].
+	From uint8
 }
 
 // ImportMode is how an existing counter is treated.
@@ -224,6 +227,9 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	}
 	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit}
 	in.state.Import(e.Limit, nil, now)
+	if e.From != 0 {
+		limiter.Believe(e.Limit, &in.state, now, false)
+	}
 	at := in.state.EmptyAt(e.Limit, nil)
 	if at <= now {
 		return false

@@ -72,9 +72,10 @@ func (t *Tenants) admits(label uint16, own, used, whole int) bool {
 
 // usages is what each tenant has of a table: of the partitions that are no copies, by label.
 type usages struct {
-	shares *Tenants
-	total  usage // of tenants
-	pages  [1 << 8]atomic.Pointer[[1 << 8]usage]
+	shares  *Tenants
+	sources sources
+	total   usage // of tenants
+	pages   [1 << 8]atomic.Pointer[[1 << 8]usage]
 }
 
 // usage is what a tenant has. Of what has no tenant only the ids are counted: the rest is what is not of others.
