@@ -83,15 +83,16 @@ type Metrics struct {
 	registered []prometheus.Collector
 	closing    sync.Once
 
-	checks  bounded[string, checkCounters]
-	served  bounded[request, latency]
-	zones   bounded[string, pairCounters]
-	shadows bounded[string, pairCounters]
-	repeats bounded[string, pairCounters] // the first of each pair only
-	settles bounded[string, settleCounters]
-	refused []refusedShard
-	rules   rulesState
-	panics  [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
+	checks      bounded[string, checkCounters]
+	served      bounded[request, latency]
+	zones       bounded[string, pairCounters]
+	shadows     bounded[string, pairCounters]
+	repeats     bounded[string, pairCounters] // the first of each pair only
+	settles     bounded[string, settleCounters]
+	connections bounded[string, connections]
+	refused     []refusedShard
+	rules       rulesState
+	panics      [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
 }
 
 // places is the number of distinguished places of panics.
@@ -115,10 +116,11 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
 	m.settles.init(maxRules, other, label, func(rule string) *settleCounters { return &settleCounters{rule: rule} })
+	m.connections.init(maxListeners, other, label, func(listener string) *connections { return &connections{listener: listener} })
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})
-	all := []prometheus.Collector{newCollector(m)}
+	all := []prometheus.Collector{newCollector(m), newConnectionCollector(m)}
 	if o.Cluster != nil {
 		all = append(all, newClusterCollector(o.Cluster))
 	}

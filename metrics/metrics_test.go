@@ -493,6 +493,7 @@ func fill(m *Metrics) {
 	m.Checked(1, "towns", limiter.SourceOwner, true, false)
 	m.Refused(limiter.ErrInvalid)
 	m.Served("Check", "OK", time.Millisecond)
+	m.Connections("127.0.0.1:8080", 1)
 	m.RulesSet(1, nil)
 }
 

@@ -21,6 +21,8 @@ type boundedListener struct {
 	net.Listener
 	most, mostFrom int // negative: no bound
 	log            *slog.Logger
+	observer       ConnectionObserver // nil: none
+	name           string             // its address
 
 	mu       sync.Mutex
 	open     int
@@ -41,11 +43,21 @@ const (
 
 // bound bounds the open connections of a listener, in total and from one address;
 // negative for no bound.
-func bound(l net.Listener, most, mostFrom int, log *slog.Logger) net.Listener {
+func bound(l net.Listener, most, mostFrom int, log *slog.Logger) *boundedListener {
 	return &boundedListener{
 		Listener: l, most: most, mostFrom: mostFrom, log: log,
 		from: make(map[netip.Prefix]map[*boundedConn]struct{}), sites: make(map[netip.Prefix]int),
 	}
+}
+
+// bound returns a listener with the bounds of the options, which reports to their observer.
+func (o *Options) bound(l net.Listener) net.Listener {
+	b := bound(l, o.MaxConnections, o.MaxConnectionsPerAddress, o.Logger)
+	if c, ok := o.Observer.(ConnectionObserver); ok {
+		b.observer, b.name = c, l.Addr().String()
+		c.Connections(b.name, 0)
+	}
+	return b
 }
 
 // Accept implements [net.Listener].
@@ -73,17 +85,24 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *boundedConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	reason := ""
+	reason, counted := "", ""
 	switch {
 	case l.mostFrom >= 0 && c.from.IsValid() && len(l.from[c.from]) >= l.mostFrom:
 		reason = "there are as many as it takes from one address: see --max-connections-per-ip"
+		counted = "per_address"
 	case l.most >= 0 && l.open >= l.most:
 		reason = "there are as many as the listener takes: see --max-connections"
+		counted = "total"
 		if now.Sub(l.searched) >= searchPause {
 			if replaced = l.replaceable(l.sites[siteOf(c.from)]); replaced == nil {
 				l.searched = now
+			} else {
+				counted = "replaced"
 			}
 		}
+	}
+	if counted != "" && l.observer != nil {
+		l.observer.ConnectionRefused(l.name, counted)
 	}
 	if reason != "" && (l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery) {
 		l.logged = now
@@ -105,6 +124,7 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 		l.from[c.from] = make(map[*boundedConn]struct{})
 	}
 	l.from[c.from][c] = struct{}{}
+	l.observe()
 	return replaced, true
 }
 
@@ -151,6 +171,14 @@ func (l *boundedListener) leave(c *boundedConn) {
 	}
 	if delete(conns, c); len(conns) == 0 {
 		delete(l.from, c.from)
+	}
+	l.observe()
+}
+
+// observe reports how many are open. The lock is held.
+func (l *boundedListener) observe() {
+	if l.observer != nil {
+		l.observer.Connections(l.name, l.open)
 	}
 }
 

@@ -65,7 +65,8 @@ func TestConnectionsPerAddress(t *testing.T) {
 		"203.0.113.7", // the listener is full
 	}}
 	var log bytes.Buffer
-	l := bound(q, 8, 2, slog.New(slog.NewTextHandler(&log, nil)))
+	l, seen := bound(q, 8, 2, slog.New(slog.NewTextHandler(&log, nil))), &seenConnections{refused: map[string]int{}}
+	l.observer, l.name = seen, "here"
 	var open []string
 	conns := map[string][]net.Conn{}
 	accept := func() {
@@ -98,10 +99,25 @@ func TestConnectionsPerAddress(t *testing.T) {
 			c.Close()
 		}
 	}
-	if b := l.(*boundedListener); b.open != 0 || len(b.from) != 0 {
-		t.Errorf("%d connections are still counted, of %v", b.open, b.from)
+	if l.open != 0 || len(l.from) != 0 || seen.open != 0 || seen.most != 8 {
+		t.Errorf("%d connections are still counted, of %v; %+v", l.open, l.from, seen)
+	}
+	if got := fmt.Sprint(seen.refused); got != "map[per_address:4 total:1]" {
+		t.Error(got)
 	}
 }
+
+// seenConnections is an observer.
+type seenConnections struct {
+	open, most int
+	refused    map[string]int
+}
+
+func (*seenConnections) Served(string, string, time.Duration) {}
+
+func (s *seenConnections) Connections(_ string, open int) { s.open, s.most = open, max(s.most, open) }
+
+func (s *seenConnections) ConnectionRefused(_, reason string) { s.refused[reason]++ }
 
 // TestReplacedConnections: at the bound of all connections a new one replaces the one
 // that is idle for the longest time, of the address that has most of those with idle
@@ -109,7 +125,8 @@ func TestConnectionsPerAddress(t *testing.T) {
 // calls.
 func TestReplacedConnections(t *testing.T) {
 	var log bytes.Buffer
-	b := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))).(*boundedListener)
+	b, seen := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))), &seenConnections{refused: map[string]int{}}
+	b.observer = seen
 	now := time.Unix(1_800_000_000, 0)
 	enter := func(from string) (c, replaced *boundedConn, ok bool) {
 		now = now.Add(searchPause)
@@ -139,6 +156,9 @@ func TestReplacedConnections(t *testing.T) {
 	if _, replaced, ok := enter("192.0.2.2"); ok || replaced != nil {
 		t.Errorf("one with as many afterwards takes the place of another: %v, %p", ok, replaced)
 	}
+	if got := fmt.Sprint(seen.refused); got != "map[replaced:2 total:1]" {
+		t.Error(got)
+	}
 	if n := b.open; n != 7 || len(b.from[netip.MustParsePrefix("192.0.2.1/32")]) != 3 {
 		t.Errorf("%d connections are counted, %v", n, b.from)
 	}
@@ -159,7 +179,7 @@ func TestReplacedConnections(t *testing.T) {
 // replaces the least recently used one of the site with the most, if these are at least
 // twice as many as its own.
 func TestCrowdedConnections(t *testing.T) {
-	b := bound(&queue{}, 9, -1, slog.New(slog.DiscardHandler)).(*boundedListener)
+	b := bound(&queue{}, 9, -1, slog.New(slog.DiscardHandler))
 	now := time.Unix(1_800_000_000, 0)
 	enter := func(from string, used int64) (c, replaced *boundedConn, ok bool) {
 		now = now.Add(searchPause)
@@ -201,7 +221,7 @@ func TestCrowdedConnections(t *testing.T) {
 // open streams do not keep other clients out. With the next message it may not.
 func TestQuietStreamsAreIdle(t *testing.T) {
 	s := newStalls(nil, &Options{ClientTimeout: 2 * time.Second, MaxStreams: 4, MaxDecodingBytes: 1 << 20}, new(room))
-	b := bound(&queue{}, 2, -1, nil).(*boundedListener)
+	b := bound(&queue{}, 2, -1, nil)
 	inner := &boundedConn{of: b, Conn: &remote{}}
 	c := &watchedConn{Conn: inner, of: s, bounded: inner, streams: map[uint32]*clientStream{}}
 	s.conns[c] = struct{}{}

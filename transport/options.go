@@ -96,6 +96,18 @@ type PanicObserver interface {
 	Panicked(place string)
 }
 
+// ConnectionObserver is an [Observer] that also learns of clients' connections. listener is the
+// address of a listener.
+type ConnectionObserver interface {
+	Observer
+	// Connections is called when a connection has begun or ended, with the number of those
+	// that are open. It is called under a lock and must be quick.
+	Connections(listener string, open int)
+	// ConnectionRefused is called when a bound was reached: "total", so that a connection was
+	// closed at once, "replaced", so that an older one was closed for it, or "per_address".
+	ConnectionRefused(listener, reason string)
+}
+
 // guard returns the recorder of panics, which reports to the observer and the log.
 func (o *Options) guard() *guard.Guard {
 	count := func(string) {}

@@ -23,7 +23,7 @@ func Listener(l net.Listener, o Options) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return secure(bound(l, o.MaxConnections, o.MaxConnectionsPerAddress, o.Logger), o.TLS, handshakeTimeout), nil
+	return secure(o.bound(l), o.TLS, handshakeTimeout), nil
 }
 
 // NoteIdle records whether a connection of a [Listener] waits, at the time now, for its client

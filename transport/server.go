@@ -194,7 +194,7 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 
 // bound returns a listener with the bounds of the options.
 func (s *Server) bound(l net.Listener) net.Listener {
-	return bound(l, s.options.MaxConnections, s.options.MaxConnectionsPerAddress, s.options.Logger)
+	return s.options.bound(l)
 }
 
 // wrap adds the protocol to an error. It returns nil for the error of a server that was

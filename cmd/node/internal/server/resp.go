@@ -34,7 +34,7 @@ func (r *respServer) open(s *Server) (err error) {
 		return err
 	}
 	r.bounded, err = transport.Listener(r.listener, transport.Options{
-		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log,
+		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log, Observer: s.metrics,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 	})
 	return err

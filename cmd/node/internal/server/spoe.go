@@ -48,7 +48,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 		return err
 	}
 	p.bounded, err = transport.Listener(p.listener, transport.Options{
-		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log,
+		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log, Observer: s.metrics,
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 	})
 	return err
