@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir/limiter"
@@ -127,6 +128,27 @@ func pairsOfCallers(r *definition) (out []Warning) {
 			r.title(), instead, key(pair)))
 	}
 	return out
+}
+
+// crossed warns about as many keys as limits: each key has each of the limits, and often one limit for each is meant. A limit
+// with a name of its own says that all are meant.
+func crossed(r *definition) []Warning {
+	if len(r.keys) < 2 || len(r.keys) != len(r.limits) || !r.skip || r.keyNode == nil {
+		return nil
+	}
+	var rates, keys []string
+	for i, n := range r.written {
+		l := r.limits[i]
+		if n.kind == kindMapping && n.at("name") != nil {
+			return nil
+		}
+		rates = append(rates, strconv.FormatUint(l.Limit(), 10)+"/"+l.Period())
+		k := key{parts: r.keys[i]}
+		keys = append(keys, k.String())
+	}
+	return []Warning{newWarning(r, r.keyNode, "continue: true", "%s counts by each key with each limit: %s has %s, and so has %s. For %s by %s and %s by %s write two %ss, the first with %q, %q and \"continue: true\". "+
+		"If all are meant, give a limit a name, as in {name: burst, limit: %d, %s}",
+		r.title(), keys[0], strings.Join(rates, " and "), keys[1], rates[0], keys[0], rates[1], keys[1], r.kind(), "key: "+keys[0], "limits: ["+rates[0]+"]", r.limits[0].Limit(), windowText(r.written[0], &spec{Spec: r.limits[0].Spec()}))}
 }
 
 // asksFor reports whether only requests with an attribute fit.

@@ -65,6 +65,7 @@ func TestProbableMistakes(t *testing.T) {
 		{"- {name: a, key: [ip, user], limits: [5/second]}", "2:18", "keys: [[ip], [user]]", `neither an address with many users nor a user at many addresses has a limit: write "keys: [[ip], [user]]" for a limit of each, or "keys: [[ip, user]]" if pairs are meant`, put("key: [ip, user]")},
 		{"- {name: a, key: [path, user, ip, 'attr:a b'], match: {attributes: {a b: }}, limits: [5/second]}", "2:18", "keys: [[path, ip, 'attr:a b'], [path, user, 'attr:a b']]", `or "keys: [[path, user, ip, 'attr:a b']]"`, put("key: [path, user, ip, 'attr:a b']")},
 
+		{"- {name: a, keys: [[ip], [user]], limits: [5/minute, 20/hour]}", "2:19", "continue: true", `rule "a" counts by each key with each limit: [ip] has 5/minute and 20/hour, and so has [user]. For 5/minute by [ip] and 20/hour by [user] write two rules, the first with "key: [ip]", "limits: [5/minute]" and`, nil},
 		{"- {name: a, match: {method: [GTE]}, key: [user], limits: [5/second]}", "2:30", "method: GET", `method "GTE" in rule "a" is not a method of HTTP or gRPC`, put("method: [GTE]")},
 		{"- {name: a, match: {method: [put, GTE]}, key: [user], limits: [5/second]}", "2:35", "method: [put, GET]", `method "GTE" in rule "a" is not a method`, put("method: [put, GTE]")},
 		{"- {name: a, cost: [{method: GTE, cost: 2}], key: [user], limits: [5/second]}", "2:29", "method: GET", `method "GTE" in rule "a" is not a method`, put("method: GTE")},
@@ -102,6 +103,9 @@ func TestNoFalseAlarms(t *testing.T) {
 		"- {name: a, keys: [['attr:c'], [ip]], limits: [5/second]}",
 		"- {name: a, match: {group: x}, unlimited: true}",
 		"- {name: a, keys: [[ip, user]], limits: [5/second]}",
+		"- {name: a, keys: [[ip], [user]], limits: [5/second]}",
+		"- {name: a, keys: [[ip], [user]], limits: [5/second, 50/minute, 100/hour]}",
+		"- {name: a, keys: [[ip], [user]], limits: [{name: burst, limit: 5, window: 1m}, 20/hour]}",
 		"- {name: a, match: {path: '.*/search'}, key: [user], limits: [5/second]}",
 		"- {name: a, match: {path: '^(/a/|.*/b/)'}, key: [user], limits: [5/second]}",
 		"- {name: a, match: {path: '(^/a/|/b/)'}, key: [user], limits: [5/second]}",

@@ -98,11 +98,19 @@ func unit(name string) (time.Duration, bool) {
 // duration parses the name of a unit, or a duration in Go's syntax with the additional
 // units d (24 hours) and w (7 days).
 func duration(s string) (time.Duration, string) {
+	d, bad := readDuration(s)
+	if bad {
+		return 0, badDuration(s)
+	}
+	return d, ""
+}
+
+func readDuration(s string) (_ time.Duration, bad bool) {
 	if d, ok := unit(s); ok {
-		return d, ""
+		return d, false
 	}
 	if s == "0" {
-		return 0, ""
+		return 0, false
 	}
 	total, rest := time.Duration(0), s
 	for rest != "" {
@@ -110,14 +118,14 @@ func duration(s string) (time.Duration, string) {
 		u := len(rest) - n - len(strings.TrimLeft(rest[n:], "abcdefghijklmnopqrstuvwxyzµμ"))
 		part, ok := durationPart(rest[:n], rest[n:n+u])
 		if !ok || n == 0 || total > math.MaxInt64-part {
-			return 0, badDuration(s)
+			return 0, true
 		}
 		total, rest = total+part, rest[n+u:]
 	}
 	if s == "" {
-		return 0, badDuration(s)
+		return 0, true
 	}
-	return total, ""
+	return total, false
 }
 
 func durationPart(number, unit string) (time.Duration, bool) {
@@ -136,8 +144,14 @@ func durationPart(number, unit string) (time.Duration, bool) {
 }
 
 func badDuration(s string) string {
-	if _, bad := integer(s); bad == "" && s[0] != '-' {
+	if n, bad := integer(s); bad == "" && s[0] != '-' {
+		if n >= 1000 && n%1000 == 0 {
+			return fmt.Sprintf("%s lacks a unit: write %s if these are milliseconds, or %ss for seconds", quote(s), shortDuration(time.Duration(min(n, int64(400*day/time.Millisecond)))*time.Millisecond), s)
+		}
 		return fmt.Sprintf("%s lacks a unit: write %ss for seconds, for example", quote(s), s)
+	}
+	if meant := meantDuration(s); meant != "" {
+		return fmt.Sprintf("%s is not a duration; did you mean %q?", quote(s), meant)
 	}
 	if name := nearest(s, unitNames()); name != "" && len(s) > 2 {
 		return fmt.Sprintf("%s is not a duration; did you mean %q?", quote(s), name)
@@ -147,6 +161,13 @@ func badDuration(s string) string {
 
 // rate parses a limit in its short form, such as 5/second or 20/15m.
 func rate(s string) (limit int64, window time.Duration, bad string) {
+	if limit, window, bad = readRate(s); bad != "" {
+		bad = badRate(s, bad)
+	}
+	return limit, window, bad
+}
+
+func readRate(s string) (limit int64, window time.Duration, bad string) {
 	count, per, found := strings.Cut(s, "/")
 	if !found {
 		return 0, 0, fmt.Sprintf("%s is not a limit: write units per window, such as 5/second or 20/15m", quote(s))

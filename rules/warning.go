@@ -66,7 +66,7 @@ func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
-	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), crossed(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the
