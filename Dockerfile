@@ -6,7 +6,7 @@
 #
 # That compiles with whatever the tag below names today. A release gives a digest, which
 # scripts/release-image.sh demands, and so can you: --build-arg GO_IMAGE=golang:1.26@sha256:...
-# (docs/decisions.md, 242). The programs can be compared with those of a release.
+# (docs/decisions.md, "The image names a tag"). The programs can be compared with those of a release.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

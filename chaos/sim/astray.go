@@ -67,8 +67,8 @@ const underWay = 600 * ms
 // mayPass notes the units of the answered check's key number i if a second owner may charge it after
 // the answer. A check whose owner is silent for 80 ms is sent to the heir too, and waits there for the
 // takeover until its deadline. If the owner answers meanwhile and is taken over all the same, both
-// charge it (DESIGN section 10, "Sent again?"; decision 295). That is over when the deadline has passed, counted from
-// when the check arrives there.
+// charge it (docs/decisions.md, "A check of unknown fate is sent once more"). That is
+// over when the deadline has passed, counted from when the check arrives there.
 func (a *asking) mayPass(i int) {
 	w, k := a.n.w, a.keys[i]
 	if w.stronger != nil && w.stronger.exact {

@@ -478,7 +478,7 @@ func (m *model) check(q *request) (answer, *record) {
 		case q.cost == 0 || q.peek:
 		case a.allowed:
 			charged[i], pieces[i] = true, c.charge(q.cost, m.now, r)
-		case a.never: // decision 3: "No limit is charged, whatever count_rejected says, and no block begins."
+		case a.never: // docs/decisions.md, "Never charges nothing": "No limit is charged, whatever count_rejected says, and no block begins."
 		case c.lim.reject == "all" || c.lim.reject == "room" && ok[i]:
 			charged[i], pieces[i] = true, c.charge(q.cost, m.now, r)
 		}

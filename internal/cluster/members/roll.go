@@ -14,7 +14,7 @@ import (
 // sides of a link have proved that they know the secret. So links decide that a name is
 // a member's, that a member leaves or is forgotten, and that it is alive. A member
 // reports over its links about itself, and about others of which links have told it. See
-// docs/decisions.md.
+// docs/decisions.md, "Gossip finds members, links judge them".
 
 // roll decides which of the members that gossip reports count, by what links say:
 //
