@@ -243,7 +243,7 @@ func profile() *memberlist.Config {
 	return c
 }
 
-// listen returns memberlist's transport, which is listening, and its port.
+// listen returns a transport for memberlist, which is listening, and its port.
 func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (memberlist.NodeAwareTransport, int, error) {
 	host, portText, err := net.SplitHostPort(c.BindAddr)
 	if err != nil {
@@ -265,10 +265,10 @@ func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (memberlis
 	}
 	// The port that the kernel chose for TCP may be taken for UDP.
 	for range 10 {
-		var t *memberlist.NetTransport
-		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{ip.String()}, BindPort: int(port), Logger: conf.Logger})
+		var n *network
+		n, err = listenOn(netip.AddrPortFrom(ip, uint16(port)), func(what string, err error) { conf.Logger.Printf("[ERR] memberlist: %s: %v", what, err) })
 		if err == nil {
-			return t, t.GetAutoBindPort(), nil
+			return n, n.port(), nil
 		}
 		if port != 0 {
 			break
