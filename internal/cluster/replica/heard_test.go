@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// What members say is believed as far as they can know it. The tests have the form of those in guards_test.go.
+
+// Who is heir is said by the owner. What others say counts only where no heir is known.
+func TestWhoNamesAnHeir(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		return &tried{p: p, tn: tn, c: peer.Claim{For: third}, b: peer.Batch{Epoch: ownedBy(third), Next: peer.Epoch{Instance: fourth}}}
+	}, map[string]func(x *tried){
+		"another member says so":                          func(x *tried) { x.c.For = other },
+		"another says so, and none is known":              func(x *tried) { x.c.For, x.p.heir = other, 0 },
+		"it has none":                                     func(x *tried) { x.b.Next.Instance = 0 },
+		"it was the owner before":                         func(x *tried) { x.b.Epoch.Counter-- },
+		"it owns the partition, and another names itself": func(x *tried) { x.p.role = peer.Sealed },
+	}, func(x *tried) bool {
+		x.p.Step(x.tn, x.c.For, Message{Announce: &peer.Announce{Partition: x.p.id, Epoch: x.b.Epoch, Heir: x.b.Next.Instance}})
+		return x.p.heir == fourth
+	}, "another says so, and none is known")
+}
+
+// An owner is doubted if a member denies that it is, and names one of before. Who names the same owner is no reason to.
+func TestWhatIsDoubtedOfAReply(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: peer.Epoch{Counter: 3, Instance: other}, First: true}}
+	}, map[string]func(x *tried){
+		"it names the same owner":       func(x *tried) { x.b.Epoch = ownedBy(third) },
+		"it names a later one":          func(x *tried) { x.b.Epoch.Counter = 5 },
+		"it says nothing of that owner": func(x *tried) { x.b.First = false },
+	}, func(x *tried) bool {
+		x.p.Learn(x.tn, x.b.Epoch, x.b.First)
+		return x.p.claiming.round != nil && x.p.claiming.round.doubts.Instance != 0
+	})
+}
+
+// A node claims a new epoch if a member knows a later one of its, unless it owns nothing, or hands over.
+func TestWhoRenewsForALaterEpoch(t *testing.T) {
+	guards(t, func() *tried {
+		_, p, tn := closedOwner(t)
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: peer.Epoch{Counter: 9, Instance: self}}}
+	}, map[string]func(x *tried){
+		"it owns nothing":           func(x *tried) { x.p.disown(); x.p.role = peer.Copy },
+		"it is of another":          func(x *tried) { x.b.Epoch = peer.Epoch{Counter: 3, Instance: other} },
+		"it is no later one":        func(x *tried) { x.b.Epoch = x.p.epoch },
+		"it hands over":             func(x *tried) { x.p.own.handover = &handover{next: peer.Epoch{Counter: 5, Instance: other}} },
+		"it is of a member no heir": func(x *tried) { x.c.For = third },
+	}, func(x *tried) bool {
+		from := x.c.For
+		if from == 0 {
+			from = other
+		}
+		x.p.Step(x.tn, from, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Fenced, Epoch: x.p.epoch, Owner: x.b.Epoch}})
+		return x.p.own != nil && x.p.own.renew && x.p.top >= 9
+	}, "it is of a member no heir")
+}
+
+// A handover that its receiver refuses is taken back. What another member acknowledges of this epoch takes nothing back.
+func TestWhoRefusesAHandover(t *testing.T) {
+	guards(t, func() *tried {
+		_, p, tn := closedOwner(t)
+		p.role, p.own.handover = peer.Sealed, &handover{next: peer.Epoch{Counter: 5, Instance: other}, seq: p.seq}
+		return &tried{p: p, tn: tn, c: peer.Claim{For: other}, b: peer.Batch{Epoch: p.epoch}}
+	}, map[string]func(x *tried){
+		"another member answers":     func(x *tried) { x.c.For = third },
+		"nothing was handed over":    func(x *tried) { x.p.role, x.p.own.handover = peer.Owned, nil },
+		"it is of an earlier epoch":  func(x *tried) { x.b.Epoch.Counter-- },
+		"it takes it back already":   func(x *tried) { x.p.startRound(x.tn, peer.Reopen, self, x.p.epoch); x.p.claiming.round.id = 99 },
+		"it asks another for a vote": func(x *tried) { x.p.claiming.round = &claimRound{kind: peer.Ask} },
+	}, func(x *tried) bool {
+		x.p.Step(x.tn, x.c.For, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Gap, Epoch: x.b.Epoch, Owner: x.p.owner}})
+		return x.p.claiming.round != nil && x.p.claiming.round.kind == peer.Reopen && x.p.claiming.round.id != 99
+	})
+}
+
+// A giver that hears of a later owner has handed over to that one only if it is its receiver. Otherwise it was overtaken, and
+// pushes what it has.
+func TestWhoConfirmsAHandover(t *testing.T) {
+	guards(t, func() *tried {
+		_, p, tn := closedOwner(t)
+		p.role, p.own.handover = peer.Sealed, &handover{next: peer.Epoch{Counter: 5, Instance: other}, seq: p.seq}
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: p.own.handover.next}}
+	}, map[string]func(x *tried){
+		"another owns":             func(x *tried) { x.b.Epoch.Instance = third },
+		"it owns by a later claim": func(x *tried) { x.b.Epoch.Counter = 6 },
+		"nothing was handed over":  func(x *tried) { x.p.role, x.p.own.handover = peer.Owned, nil },
+	}, func(x *tried) bool {
+		x.p.Step(x.tn, x.b.Epoch.Instance, Message{Announce: &peer.Announce{Partition: x.p.id, Epoch: x.b.Epoch}})
+		if x.p.own != nil || x.p.role >= peer.Sealed {
+			t.Errorf("it still owns")
+		}
+		return !x.p.pushing.unpushed && x.p.role == peer.Heir
+	})
+}
+
+// A last resort ends if a member holds a later state than this node. A takeover goes on: what an heir lacks was not answered.
+func TestWhatEndsALastResort(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Heir)
+		p.seq = 5
+		p.startRound(tn, peer.LastResort, self, p.owner)
+		return &tried{p: p, tn: tn, c: peer.Claim{Counter: 6}, b: peer.Batch{Epoch: p.epoch}}
+	}, map[string]func(x *tried){
+		"it takes over":                func(x *tried) { x.p.claiming.round.kind = peer.Takeover },
+		"the other holds as much":      func(x *tried) { x.c.Counter = 5 },
+		"the other holds an older one": func(x *tried) { x.b.Epoch.Counter-- },
+	}, func(x *tried) bool {
+		r := x.p.claiming.round
+		x.p.onAnswer(x.tn, other, peer.Answer{
+			Partition: x.p.id, Round: r.id, Role: peer.Copy, Epoch: x.b.Epoch, Seq: x.c.Counter, Owner: x.p.owner, Granted: true,
+		})
+		return x.p.claiming.round != r
+	})
+}
+
+// An owner that denies its ownership names the one of before. What this node itself owned later stays known.
+func TestWhatIsKnownOnceAnOwnerIsDisproved(t *testing.T) {
+	mine := peer.Epoch{Counter: 3, Instance: self}
+	for name, x := range map[string]struct {
+		named, want peer.Epoch
+		heir        peer.Instance
+	}{
+		"one of before what this node owned": {peer.Epoch{Counter: 2, Instance: other}, mine, 0},
+		"one of after that":                  {peer.Epoch{Counter: 3, Instance: fourth}, peer.Epoch{Counter: 3, Instance: fourth}, other},
+		"what this node owned":               {mine, mine, other},
+		"another epoch of this node":         {peer.Epoch{Counter: 9, Instance: self}, mine, 0},
+	} {
+		p, tn := begins(peer.Copy)
+		p.mine = mine
+		p.disprove(tn, x.named, other)
+		if p.owner != x.want || p.heir != x.heir {
+			t.Errorf("it names %s: the owner is %v and the heir %v, want %v and %v", name, p.owner, p.heir, x.want, x.heir)
+		}
+	}
+}
