@@ -73,7 +73,25 @@ func (e *engine) testCluster(t *testing.T) {
 			}
 		}
 	}
+	p.roll()
 	p.tools()
+}
+
+// roll replaces the members by deploy/compose/roll.sh, and no counter is lost.
+func (p *project) roll() {
+	p.t.Helper()
+	before := p.id("node-2")
+	if out, err := p.Script(p.t.Context(), filepath.Join(p.Dir, "deploy", "compose", "roll.sh"), "--no-build"); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+	if p.id("node-2") == before {
+		p.t.Error("node-2 was not replaced")
+	}
+	for u := range users {
+		if a := p.check("node-2", u); a.Allowed || a.Source != "owner" && a.Source != "heir" {
+			p.t.Errorf("user %d, after all were replaced: %+v", u, a)
+		}
+	}
 }
 
 // Two nodes of the profile redis count in one Redis.
@@ -191,7 +209,7 @@ func (p *project) healthy(services ...string) {
 func (p *project) stranger() {
 	p.t.Helper()
 	name := p.Name + "-stranger"
-	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_keys:/keys:ro", p.e.tag(),
+	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_node-3-keys:/keys:ro", p.e.tag(),
 		"serve", "--name", "node-9", "--join", "node-1:7946", "--gossip-addr", ":7946", "--peer-addr", ":7947",
 		"--secret-file", "/keys/secret", "--gossip-key-file", "/keys/gossip.key", "--insecure")
 	defer p.e.run(p.t, "rm", "-fv", name)

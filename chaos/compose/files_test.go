@@ -25,6 +25,10 @@ type service struct {
 	Command     any               `yaml:"command"`
 	Ports       []string          `yaml:"ports"`
 	Volumes     []string          `yaml:"volumes"`
+	ReadOnly    bool              `yaml:"read_only"`
+	CapDrop     []string          `yaml:"cap_drop"`
+	Security    []string          `yaml:"security_opt"`
+	Memory      string            `yaml:"mem_limit"`
 	// DependsOn is a list of names, or says for each what is waited for.
 	DependsOn dependencies `yaml:"depends_on"`
 }
@@ -73,15 +77,15 @@ func TestThreeNodes(t *testing.T) {
 		}
 		plain = append(plain, name)
 		if name == "keys" {
-			want := []any{"keys", "/keys", "--authority", "/authority", "--member", "node-1,node-2,node-3"}
-			if !slices.Equal(s.Volumes, []string{"keys:/keys", "authority:/authority"}) || !reflect.DeepEqual(s.Command, want) || len(s.Ports) > 0 {
+			want := []any{"keys", "/members", "--authority", "/authority", "--apart", "--member", "node-1,node-2,node-3"}
+			if !slices.Equal(s.Volumes, []string{"authority:/authority", "node-1-keys:/members/node-1", "node-2-keys:/members/node-2", "node-3-keys:/members/node-3"}) || !reflect.DeepEqual(s.Command, want) || len(s.Ports) > 0 {
 				t.Errorf("keys: %+v", s)
 			}
 			continue
 		}
 		for _, v := range s.Volumes {
-			if strings.HasPrefix(v, "authority:") {
-				t.Errorf("%s can make members: it mounts %s", name, v)
+			if from, _, _ := strings.Cut(v, ":"); from == "authority" || strings.HasSuffix(from, "-keys") && from != name+"-keys" {
+				t.Errorf("%s can make members, or be another: it mounts %s", name, v)
 			}
 		}
 		for env, want := range map[string]string{"CERT": "/keys/" + name + "-peer.crt", "KEY": "/keys/" + name + "-peer.key", "CA": "/keys/peer-ca.crt"} {
@@ -93,7 +97,7 @@ func TestThreeNodes(t *testing.T) {
 			t.Errorf("%s takes members without TLS: %v", name, s.Environment)
 		}
 		if s.Environment["WEIR_SECRET_FILE"] != "/keys/secret" || s.Environment["WEIR_GOSSIP_KEY_FILE"] != "/keys/gossip.key" ||
-			!slices.Contains(s.Volumes, "keys:/keys:ro") || s.DependsOn["keys"].Condition != "service_completed_successfully" {
+			!slices.Contains(s.Volumes, name+"-keys:/keys:ro") || s.DependsOn["keys"].Condition != "service_completed_successfully" {
 			t.Errorf("%s is open to anyone in its network: %+v", name, s)
 		}
 		if s.Environment["WEIR_NAME"] != name || s.Environment["WEIR_ADVERTISE"] != name {
@@ -106,6 +110,22 @@ func TestThreeNodes(t *testing.T) {
 	slices.Sort(plain)
 	if want := []string{"keys", "node-1", "node-2", "node-3"}; !slices.Equal(plain, want) {
 		t.Errorf("services without a profile: %v, want %v", plain, want)
+	}
+}
+
+// No service of the image can write a file or raise privileges, and the memory of a node has a
+// bound that its counters fit into.
+func TestConfinedServices(t *testing.T) {
+	for name, s := range services(t) {
+		if !strings.Contains(s.Image, "WEIR_IMAGE") {
+			continue
+		}
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.Security, []string{"no-new-privileges:true"}) {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if name != "keys" && (s.Memory != "768m" || s.Environment["WEIR_MAX_KEYS"] != "500000" || s.Environment["GOMEMLIMIT"] != "690MiB") {
+			t.Errorf("%s has %s, %v", name, s.Memory, s.Environment)
+		}
 	}
 }
 

@@ -26,7 +26,15 @@ type Project struct {
 
 // Command runs compose, for at most three minutes, and returns what it prints.
 func (p *Project) Command(ctx context.Context, args ...string) (string, error) {
-	var all []string
+	return p.run(ctx, append(p.compose(), args...)...)
+}
+
+// Script runs a script with how it has to call compose in COMPOSE.
+func (p *Project) Script(ctx context.Context, script string, args ...string) (string, error) {
+	return p.run(ctx, append([]string{"env", "COMPOSE=" + strings.Join(p.compose(), " "), script}, args...)...)
+}
+
+func (p *Project) compose() (all []string) {
 	all = append(all, p.Engine.compose...)
 	all = append(all, "-p", p.Name, "--project-directory", p.Dir)
 	for _, f := range p.Files {
@@ -35,7 +43,10 @@ func (p *Project) Command(ctx context.Context, args ...string) (string, error) {
 	for _, f := range p.Profiles {
 		all = append(all, "--profile", f)
 	}
-	all = append(all, args...)
+	return all
+}
+
+func (p *Project) run(ctx context.Context, all ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
@@ -43,7 +54,7 @@ func (p *Project) Command(ctx context.Context, args ...string) (string, error) {
 	var out []byte
 	err := tied(cmd, func() (err error) { out, err = cmd.CombinedOutput(); return err })
 	if err != nil {
-		err = fmt.Errorf("compose %s: %w\n%s", strings.Join(args, " "), err, out)
+		err = fmt.Errorf("%s: %w\n%s", strings.Join(all, " "), err, out)
 	}
 	return string(out), err
 }

@@ -62,7 +62,7 @@ func (g Containers) overlay(c *Config) (string, error) {
 		if i >= c.Nodes-c.Spare {
 			more = fmt.Sprintf(`, "127.0.0.1:${WEIR_PORT_NODE_%d}:8080"`, i+1)
 		}
-		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q, \"keys:/keys:ro\"]\n", i+1, rules+":/etc/weir:ro")
+		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q, \"node-%d-keys:/keys:ro\"]\n", i+1, rules+":/etc/weir:ro", i+1)
 		fmt.Fprintf(&b, "    ports: [\"127.0.0.1:${WEIR_ADMIN_PORT_NODE_%d}:8082\"%s]\n", i+1, more)
 		if flags := c.more(i); len(flags) > 0 {
 			fmt.Fprintf(&b, "    command: [serve, %s]\n", `"`+strings.Join(flags, `", "`)+`"`)
@@ -72,7 +72,7 @@ func (g Containers) overlay(c *Config) (string, error) {
 		}
 		name := fmt.Sprintf("node-%d", i+1)
 		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    environment: "+
-			"{WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, WEIR_PEER_KEY: /keys/%s-peer.key, "+
+			"{GOMEMLIMIT: 690MiB, WEIR_MAX_KEYS: 500000, WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, WEIR_PEER_KEY: /keys/%s-peer.key, "+
 			"WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: %s, WEIR_ADVERTISE: %s}\n",
 			name, name, "node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), fmt.Sprintf(":%d", PortAdmin), name, name)
 	}
@@ -80,7 +80,7 @@ func (g Containers) overlay(c *Config) (string, error) {
 	for i := range c.Nodes {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
 	}
-	fmt.Fprintf(&b, "  keys:\n    command: [keys, /keys, --authority, /authority, --member, %q]\n", strings.Join(names, ","))
+	fmt.Fprintf(&b, "  keys:\n    command: [keys, /members, --authority, /authority, --apart, --member, %q]\n    volumes: [\"node-4-keys:/members/node-4\"]\nvolumes:\n  node-4-keys: {}\n", strings.Join(names, ","))
 	return b.String(), nil
 }
 

@@ -18,6 +18,7 @@ import (
 type healthOptions struct {
 	at      apartAddress
 	timeout time.Duration
+	ready   bool
 }
 
 // healthCommand asks a node whether it serves. It is for images without a shell, in
@@ -28,7 +29,9 @@ func (a *app) healthCommand() *cobra.Command {
 		Use:   "health",
 		Short: "Ask the node of this machine whether it serves",
 		Long: `Asks /healthz of the node that lets probes ask at --health-addr, or at
-WEIR_HEALTH_ADDR. Where that is every address, it asks at loopback.
+WEIR_HEALTH_ADDR. Where that is every address, it asks at loopback. With --ready it asks
+/readyz: whether the node should get traffic. A restart of one member after the other waits
+for that.
 
 Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 		Example: `  node health
@@ -44,6 +47,7 @@ Exit status: 0 it serves, 1 it does not, 2 wrong usage.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().Var(&o.at, "health-addr", "`HOST:PORT` of the node's probes, its --health-addr")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "wait this long for the answer")
+	cmd.Flags().BoolVar(&o.ready, "ready", false, "ask whether it is ready, at /readyz")
 	completeFlags(cmd)
 	return cmd
 }
@@ -58,13 +62,20 @@ func (a *app) health(cmd *cobra.Command, o healthOptions) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	if err := askHealth(ctx, nearby(o.at.text)); err != nil {
+	path, is := "/healthz", "it serves\n"
+	if o.ready {
+		path, is = "/readyz", "it is ready\n"
+	}
+	if err := askHealth(ctx, nearby(o.at.text), path); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer within %v", o.timeout)
 		}
+		if o.ready {
+			return fmt.Errorf("the node at %s is not ready: %w", nearby(o.at.text), err)
+		}
 		return fmt.Errorf("the node at %s does not serve: %w", nearby(o.at.text), err)
 	}
-	return a.print("it serves\n")
+	return a.print(is)
 }
 
 // nearby returns the address at which the node's own machine can reach a listener at
@@ -81,9 +92,9 @@ func nearby(addr string) string {
 }
 
 // askHealth asks once, without a proxy, since the node is on this machine.
-func askHealth(ctx context.Context, addr string) error {
+func askHealth(ctx context.Context, addr, path string) error {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
 		return err
 	}
@@ -99,5 +110,5 @@ func askHealth(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("/healthz answered %s: %s", resp.Status, strings.TrimSpace(string(text)))
+	return fmt.Errorf("%s answered %s: %s", path, resp.Status, strings.TrimSpace(string(text)))
 }

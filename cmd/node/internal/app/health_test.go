@@ -32,6 +32,9 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: status %d, %s%s", name, status, out, err)
 		}
 	}
+	if status, out, err := run(t, nil, "health", "--ready", "--health-addr", "127.0.0.1:"+port); status != ExitOK || out != "it is ready\n" || err != "" {
+		t.Errorf("ready: status %d, %s%s", status, out, err)
+	}
 	r.signals <- os.Interrupt
 	r.end(ExitOK)
 	status, out, said := run(t, nil, "health", "--health-addr", "127.0.0.1:"+port)
@@ -52,13 +55,14 @@ func TestHealthOfWhatIsNotWell(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer silent.Close()
 	defer close(release)
-	for _, c := range []struct{ url, timeout, want string }{
-		{sick.URL, "30s", "/healthz answered 500 Internal Server Error: out of order"},
-		{silent.URL, "20ms", "no answer within 20ms"},
+	for _, c := range []struct{ url, timeout, ready, want string }{
+		{sick.URL, "30s", "false", "does not serve: /healthz answered 500 Internal Server Error: out of order"},
+		{sick.URL, "30s", "true", "is not ready: /readyz answered 500 Internal Server Error: out of order"},
+		{silent.URL, "20ms", "false", "does not serve: no answer within 20ms"},
 	} {
 		addr := strings.TrimPrefix(c.url, "http://")
-		status, out, said := run(t, nil, "health", "--health-addr", addr, "--timeout", c.timeout)
-		if want := "node: the node at " + addr + " does not serve: " + c.want + "\n"; status != ExitFailed || out != "" || said != want {
+		status, out, said := run(t, nil, "health", "--health-addr", addr, "--timeout", c.timeout, "--ready="+c.ready)
+		if want := "node: the node at " + addr + " " + c.want + "\n"; status != ExitFailed || out != "" || said != want {
 			t.Errorf("status %d, %s%s, want %s", status, out, said, want)
 		}
 	}

@@ -39,6 +39,7 @@ const maxMembers = 256
 type keyOptions struct {
 	members            []string
 	authority, cluster string
+	apart              bool
 	now                func() time.Time
 }
 
@@ -57,7 +58,8 @@ With --member it also makes an authority of members, DIR/peer-ca.crt, and for ea
 member DIR/NAME-peer.crt and DIR/NAME-peer.key, which are valid for a year. Run it
 again to renew those of which less than half a year is left: members notice. The key
 of the authority can make further members. No member needs it, so keep it elsewhere
-by --authority.
+by --authority. With --apart each member gets a directory of its own, DIR/NAME, with
+its own key and what all of them need, so that no member can read another's.
 
 Exit status: 0 all are there, 1 they cannot be made, 2 wrong usage.`,
 		Example: `  node keys /etc/weir
@@ -79,6 +81,7 @@ Exit status: 0 all are there, 1 they cannot be made, 2 wrong usage.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.members, "member", nil, "make certificates for the member of this `NAME`; several with commas")
 	f.StringVar(&o.authority, "authority", "", "keep the authority, with its key, in this `DIRECTORY` (default DIR)")
+	f.BoolVar(&o.apart, "apart", false, "put what each member needs into a directory of its own, DIR/NAME")
 	f.StringVar(&o.cluster, "cluster-name", "weir", "`NAME` of the cluster in these certificates, as of the nodes")
 	return cmd
 }
@@ -86,6 +89,9 @@ Exit status: 0 all are there, 1 they cannot be made, 2 wrong usage.`,
 func (o *keyOptions) validate(cmd *cobra.Command) error {
 	if len(o.members) == 0 && (o.authority != "" || o.cluster != "weir") {
 		return usage(cmd, "--authority and --cluster-name are for certificates: give --member too")
+	}
+	if o.apart && (len(o.members) == 0 || o.authority == "") {
+		return usage(cmd, "--apart is for members' certificates, and keeps what they come from in the directory of --authority: give --member and --authority too")
 	}
 	if len(o.members) > maxMembers {
 		return usage(cmd, "there are %d members: give at most %d", len(o.members), maxMembers)
@@ -100,6 +106,9 @@ func (o *keyOptions) validate(cmd *cobra.Command) error {
 
 // keys makes what is missing.
 func (a *app) keys(o *keyOptions, dir string) error {
+	if o.apart {
+		return a.keysApart(o, dir)
+	}
 	for _, name := range []string{secretName, gossipKeyName} {
 		file := filepath.Join(dir, name)
 		if err := a.made(file, func() (bool, error) { return makeKey(file) }); err != nil {
@@ -116,6 +125,50 @@ func (a *app) keys(o *keyOptions, dir string) error {
 		}
 	}
 	return err
+}
+
+// keysApart makes what is missing, in a directory for each member. What all members have is kept
+// beside the authority.
+func (a *app) keysApart(o *keyOptions, dir string) error {
+	shared := map[string][]byte{}
+	for _, name := range []string{secretName, gossipKeyName} {
+		file := filepath.Join(o.authority, name)
+		err := a.made(file, func() (bool, error) { return makeKey(file) })
+		if err == nil {
+			shared[name], _, err = smallfile.ReadSecret(name, file, smallfile.MaxSecret)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, member := range o.members {
+		own := filepath.Join(dir, member)
+		if err := os.Mkdir(own, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%s cannot be made: %w", own, keyHelp(dir, err))
+		}
+		for _, name := range []string{secretName, gossipKeyName} {
+			file := filepath.Join(own, name)
+			if err := a.made(file, func() (bool, error) { return copyFile(file, shared[name], 0o600) }); err != nil {
+				return err
+			}
+		}
+		ca, err := a.makeAuthority(o, own)
+		if err == nil {
+			err = a.makeMember(o, ca, own, member)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFile writes a file unless it has these bytes.
+func copyFile(file string, data []byte, mode fs.FileMode) (done bool, err error) {
+	if there, err := smallfile.Read("file", file, smallfile.MaxSecret); err == nil && bytes.Equal(there, data) {
+		return false, nil
+	}
+	return true, replaceFile(file, data, mode)
 }
 
 // made makes a file, and says what became of it.
@@ -173,12 +226,7 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 		return nil, err
 	}
 	file := filepath.Join(dir, peerAuthority+".crt")
-	return ca, a.made(file, func() (bool, error) {
-		if there, err := smallfile.Read("authority", file, smallfile.MaxSecret); err == nil && bytes.Equal(there, cert) {
-			return false, nil
-		}
-		return true, replaceFile(file, cert, 0o644)
-	})
+	return ca, a.made(file, func() (bool, error) { return copyFile(file, cert, 0o644) })
 }
 
 // exists reports whether there is a file of a name.

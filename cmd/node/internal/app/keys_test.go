@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,6 +200,50 @@ func TestCertificatesMadeByMany(t *testing.T) {
 	memberOf(t, dir, "node-2", time.Now())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 8 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Apart, each member has the common keys and its own certificate, and none of another's or of the
+// authority's. Made again, all stay as they are.
+func TestKeysApart(t *testing.T) {
+	dir, authority := t.TempDir(), t.TempDir()
+	args := []string{"keys", dir, "--apart", "--authority", authority, "--member", "a,b"}
+	if status, _, said := run(t, nil, args...); status != ExitOK || said != "" {
+		t.Fatalf("%d %q", status, said)
+	}
+	read := func() map[string]string {
+		files := map[string]string{}
+		for _, member := range []string{"a", "b"} {
+			found, err := os.ReadDir(filepath.Join(dir, member))
+			if err != nil || len(found) != 5 {
+				t.Fatalf("%s has %v, %v", member, found, err)
+			}
+			for _, f := range found {
+				text, err := os.ReadFile(filepath.Join(dir, member, f.Name()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[member+"/"+f.Name()] = string(text)
+			}
+		}
+		return files
+	}
+	files := read()
+	for _, name := range []string{"secret", "gossip.key", "peer-ca.crt"} {
+		if files["a/"+name] == "" || files["a/"+name] != files["b/"+name] {
+			t.Errorf("%s differs, or is missing", name)
+		}
+	}
+	for _, member := range []string{"a", "b"} {
+		if files[member+"/"+member+"-peer.crt"] == "" || files[member+"/"+member+"-peer.key"] == "" {
+			t.Errorf("%s has no certificate of its own", member)
+		}
+	}
+	if status, out, _ := run(t, nil, args...); status != ExitOK || strings.Contains(out, "made ") || !maps.Equal(files, read()) {
+		t.Errorf("%d %q", status, out)
+	}
+	if status, _, said := run(t, nil, "keys", dir, "--apart", "--member", "a"); status != ExitUsage || !strings.Contains(said, "--authority") {
+		t.Errorf("%d %q", status, said)
 	}
 }
 
