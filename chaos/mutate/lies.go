@@ -10,6 +10,15 @@ func ofLies() []mutation {
 		{name: "an update of one key is believed no more", pkg: table, test: "^TestAnUpdateIsBelievedAsFar$", edits: []edit{
 			{"limiter/table/move.go", "	if e.From != 0 {\n		limiter.Believe", "	if e.From == 0 {\n		limiter.Believe"},
 		}},
+		{name: "one member fills half of what is for others", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
+			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(t.maxKeys) ||", "u.keys.Load()+keys > 2*maxOfSource(t.maxKeys) ||"},
+		}},
+		{name: "what was sent denies no new key", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
+			{"limiter/table/move.go", "n, bytes := c.sent.slots+c.sent.ids, ", "n, bytes := 0*c.sent.slots, "},
+		}},
+		{name: "what is asked for counts", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
+			{"limiter/table/sources.go", "	s.from = 0\n	t.belongsSlot", "	t.sent(p, s, 1)\n	t.belongsSlot"},
+		}},
 		{name: "a block ends when a new one would", pkg: "./limiter", test: "^TestWhatIsBelieved$", edits: []edit{
 			{"limiter/believed.go", "		s.Until, changed = most, true\n", "		changed = true\n"},
 		}},

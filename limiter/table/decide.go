@@ -277,7 +277,9 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, key.Rule, key.By, now) {
 					return false
 				}
-				k.words = t.words(k.found)
+				if k.words = t.words(k.found); k.found.from != 0 {
+					t.asked(p, k.found)
+				}
 			} else {
 				k.fresh.place, k.fresh.lo, k.by = place, lo, key.Who()
 				k.crowd = p.slots.crowded(at, maxPerKey, place)

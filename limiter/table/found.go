@@ -30,6 +30,11 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 			return false
 		}
 	}
+	for i := range limits {
+		if s := found[i&(inlineCounters-1)].slot; s.from != 0 {
+			t.asked(p, s)
+		}
+	}
 	limiter.Grow(d, len(limits))
 	outs := limiter.Limits(d)[:len(limits)]
 	grows := false

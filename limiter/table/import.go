@@ -82,6 +82,9 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			blocks++
 		}
 	}
+	if t.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
+		return ids, 0, noRoom
+	}
 	bytes += p.slots.growth(int(fresh)) + t.ring(p).growth(int(freshIDs))
 	fresh += freshIDs
 	if bytes > 0 && (t.memory()+bytes > replicaFactor*t.maxBytes || t.slab.numbers() < blocks) {
@@ -108,7 +111,9 @@ func (t *Table) importID(p *partition, e *Entry, number uint16, now limiter.Tick
 	pos, counts := t.ring(p).find(place, e.Lo), state.Time > now
 	switch {
 	case counts && pos < 0:
-		t.addID(p, place, e.Lo, state, number, now)
+		if t.addID(p, place, e.Lo, state, number, now); e.From != 0 {
+			t.sentIDs(p, e.From, 1)
+		}
 		return true
 	case counts && mode == Merge:
 		have := t.ring(p).at(pos)
@@ -130,7 +135,10 @@ func (t *Table) importID(p *partition, e *Entry, number uint16, now limiter.Tick
 // added a slot.
 func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, mode ImportMode) bool {
 	l := e.Limit
-	in := slot{place: t.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id}
+	in := slot{place: t.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id, from: e.From}
+	if i, found := p.slots.find(in.place, e.Lo); found {
+		in.from = p.slots.at(i).from // it takes no more room than it does
+	}
 	if len(e.Words) > 0 {
 		ref, class, _ := t.slab.get(len(e.Words), math.MaxInt64)
 		t.give(p, &in, ref, class)
@@ -237,6 +245,7 @@ func has(entries []Entry, lo uint64) bool {
 // remove deletes the counter in slot i.
 func (t *Table) remove(p *partition, i int) {
 	t.belongsSlot(p, p.slots.at(i), -1)
+	t.sent(p, p.slots.at(i), -1)
 	t.discard(p, p.slots.at(i))
 	p.slots.remove(i)
 	t.keys.Add(-1)

@@ -36,9 +36,11 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 		s := p.slots.at(j)
 		if !f(p, n+i, k, l, s) {
 			t.belongsSlot(p, s, -1)
+			t.sent(p, s, -1)
 			t.discard(p, s)
 			p.slots.remove(j)
 			t.keys.Add(-1)
+			t.tally(p)
 		}
 	}
 	whole = true

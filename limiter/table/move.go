@@ -37,8 +37,8 @@ const (
 )
 
 // ErrFull is returned by Import and ReplaceKey when the table would hold more
-// than three times [Config.MaxKeys] or [Config.MaxBytes]. Nothing was imported.
-var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of other nodes' counters: raise them, or add nodes")
+// than three times [Config.MaxKeys] or [Config.MaxBytes], or half of that of one node. Nothing was imported.
+var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of other nodes' counters, or half of that from one node: raise them, or add nodes")
 
 // replicaFactor times MaxKeys and MaxBytes bounds the counters, including imported
 // ones.
@@ -225,7 +225,7 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	if !t.registry.limit(have.limit).Equal(e.Limit) {
 		return false
 	}
-	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit}
+	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit, from: have.from}
 	in.state.Import(e.Limit, nil, now)
 	if e.From != 0 {
 		limiter.Believe(e.Limit, &in.state, now, false)
@@ -321,6 +321,7 @@ func (t *Table) forget(p *partition) {
 	}
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
+			t.sent(p, s, -1)
 			t.discard(p, s)
 		}
 	}
@@ -330,6 +331,8 @@ func (t *Table) forget(p *partition) {
 func (t *Table) emptied(p *partition) {
 	t.keys.Add(-int64(t.used(p)))
 	t.arena.held.Add(-t.ring(p).bytes())
+	t.sentIDs(p, 0, -t.copies[p.number].sent.ids)
+	t.copies[p.number].sent = sentBy{}
 	*t.ring(p) = idRing{}
 	p.slots.drop(1)
 	t.arena.ordinary(-len(p.slots.first))
@@ -343,9 +346,10 @@ func (t *Table) emptied(p *partition) {
 	t.tally(p)
 }
 
-// copied is the contribution of a partition to the counts of copies.
+// copied is the contribution of a partition to the counts of copies: all of it, or what was sent to it.
 type copied struct {
 	on    bool
+	sent  sentBy
 	n     int
 	bytes int64
 	words int64 // bytes of words in the partition, copy or not
@@ -377,7 +381,7 @@ func (t *Table) SetCopy(part int, on bool) {
 // tally updates the counts of copies from a locked partition.
 func (t *Table) tally(p *partition) {
 	c := &t.copies[p.number]
-	n, bytes := 0, int64(0)
+	n, bytes := c.sent.slots+c.sent.ids, int64(c.sent.slots)*slotBytes+int64(c.sent.ids)*idBytes+c.sent.words
 	if c.on {
 		n, bytes = t.used(p), int64(p.slots.bytes())+t.ring(p).bytes()+c.words
 	}

@@ -16,7 +16,7 @@ type slot struct {
 	words     uint32 // reference to its words in the slab, 0 if none
 	limit     uint16 // number of its limit in the registry, 0 for a free slot
 	class     uint8  // size class of its words
-	_         uint8
+	from      uint8  // who sent it, see Entry.From; 0 once a check has asked for it
 }
 
 // The slots of a partition are in blocks of blockSlots, so it grows by adding a block. A partition of up

@@ -3,10 +3,24 @@ package table
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/weirlimit/weir/limiter"
 )
+
+// What other nodes send is not all of use: one of them may send counters of keys that do not exist. So a counter that
+// was sent counts for the one who sent it, until a check asks for it. It takes no room of
+// [Config.MaxKeys] and [Config.MaxBytes], nor of a tenant's share, also where this node becomes the owner of it: it
+// denies no new key. And one node may fill half of the room for what others send, see maxOfSource.
+//
+// An honest node sends what it owns, at most MaxKeys of its own and what it has got from others. Of two nodes one may
+// have sent all that the other one has: all keys of the cluster, which fit into MaxKeys if either may fail. That is
+// two thirds of the half. Of more nodes each owns less.
 
 // maxSources is one more than the number of other nodes that a table tells apart.
 const maxSources = 256
+
+// maxOfSource is how much of a bound one node may fill with what it sent.
+func maxOfSource(bound int64) int64 { return bound * replicaFactor / 2 }
 
 // sources are the nodes that have sent counters, by number. 0 is none.
 type sources struct {
@@ -16,11 +30,12 @@ type sources struct {
 	usage  [maxSources]source
 }
 
-// source is what the table has of a node: counters that it sent and that no check has asked for since.
+// source is what the table has of a node: counters that it sent and that no check has asked for since, with ids, and
+// the bytes of their words.
 type source struct{ keys, bytes atomic.Int64 }
 
 // Source returns the number of a node for [Entry.From], by its name. If all numbers are taken, the node gets that of
-// one of which the table has nothing, or else the least.
+// the one of which the table has least.
 func (t *Table) Source(name string) uint8 {
 	s := &t.usages.sources
 	s.mu.Lock()
@@ -43,4 +58,78 @@ func (t *Table) Source(name string) uint8 {
 	}
 	s.number[name], s.names[n] = uint8(n), name
 	return uint8(n)
+}
+
+// sentBy is what a partition has of what was sent to it. It is guarded by the partition's lock.
+type sentBy struct {
+	slots int   // that no check has asked for
+	words int64 // bytes of their words
+	// ids is how many ids came, less those that have gone since. They are taken for those of one node.
+	ids   int
+	idsOf uint8
+}
+
+// sent counts n slots like s that came to a locked partition, or left it.
+func (t *Table) sent(p *partition, s *slot, n int) {
+	if s.from != 0 {
+		t.copies[p.number].sent.slots += n
+		t.usages.sources.usage[s.from].keys.Add(int64(n))
+	}
+}
+
+// sentWords counts bytes of the words of a slot, and reports whether it was sent.
+func (t *Table) sentWords(p *partition, s *slot, bytes int64) bool {
+	if s.from != 0 {
+		t.copies[p.number].sent.words += bytes
+		t.usages.sources.usage[s.from].bytes.Add(bytes)
+	}
+	return s.from != 0
+}
+
+// sentIDs counts n ids that a node sent to a locked partition, or less if n is below 0.
+func (t *Table) sentIDs(p *partition, from uint8, n int) {
+	c := &t.copies[p.number].sent
+	all := &t.usages.sources.usage
+	if n > 0 {
+		all[c.idsOf].keys.Add(-int64(c.ids))
+		c.idsOf, c.ids = from, c.ids+n
+		all[c.idsOf].keys.Add(int64(c.ids))
+	} else if n = min(-n, c.ids); n > 0 {
+		c.ids -= n
+		all[c.idsOf].keys.Add(-int64(n))
+		t.tally(p)
+	}
+}
+
+// asked makes a slot that was sent one of this node: a check has asked for it.
+func (t *Table) asked(p *partition, s *slot) {
+	bytes := int64(0)
+	if s.words != 0 {
+		bytes = int64(classWords(s.class)) * wordBytes
+	}
+	t.sent(p, s, -1)
+	t.sentWords(p, s, -bytes)
+	s.from = 0
+	t.belongsSlot(p, s, 1)
+	t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), bytes)
+	t.tally(p)
+}
+
+// beyondSource reports whether the node that sent some entries may not have so many counters and bytes more.
+func (t *Table) beyondSource(entries []Entry, keys, bytes int64) bool {
+	if len(entries) == 0 || entries[0].From == 0 || keys <= 0 && bytes <= 0 {
+		return false
+	}
+	u := &t.usages.sources.usage[entries[0].From]
+	return u.keys.Load()+keys > maxOfSource(t.maxKeys) || t.maxBytes < unbounded && u.bytes.Load()+bytes > maxOfSource(t.maxBytes)
+}
+
+// wordsOf returns the bytes of words that some entries take.
+func wordsOf(entries []Entry) (bytes int64) {
+	for i := range entries {
+		if n := len(entries[i].Words); n > 0 && entries[i].Limit.Algorithm() != limiter.Remembered {
+			bytes += blockBytesFor(n)
+		}
+	}
+	return bytes
 }

@@ -28,6 +28,7 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 		at := s.state.EmptyAt(l, t.words(s))
 		if at <= now {
 			t.belongsSlot(p, s, -1)
+			t.sent(p, s, -1)
 			t.free(p, s)
 			if s.limit != of {
 				t.registry.release(of, gone)

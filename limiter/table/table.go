@@ -104,8 +104,8 @@ type Table struct {
 	usages   usages
 
 	copies [2 * Partitions]copied // by partition, under its lock
-	copied atomic.Int64           // used slots in partitions that are copies
-	lent   atomic.Int64           // bytes of these partitions
+	copied atomic.Int64           // used slots in partitions that are copies, and what was sent to others
+	lent   atomic.Int64           // their bytes
 
 	keys    atomic.Int64 // used slots, including recovered ones until they are swept
 	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
@@ -226,32 +226,6 @@ func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, ne
 	return more, true
 }
 
-// give assigns a block of words to a slot that has none.
-func (t *Table) give(p *partition, s *slot, ref uint32, class uint8) {
-	s.words, s.class = ref, class
-	t.countWords(p, s.limit, int64(classWords(class))*wordBytes)
-	t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), int64(classWords(class))*wordBytes)
-}
-
-// free returns the words of a slot to the slab.
-func (t *Table) free(p *partition, s *slot) {
-	if s.words != 0 {
-		t.slab.put(s.words, s.class)
-		s.words = 0
-		t.countWords(p, s.limit, -int64(classWords(s.class))*wordBytes)
-		t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), -int64(classWords(s.class))*wordBytes)
-	}
-}
-
-// countWords adds bytes, which may be negative, to the count of words of a limit's
-// counters.
-func (t *Table) countWords(p *partition, limit uint16, bytes int64) {
-	t.copies[p.number].words += bytes
-	if c := t.registry.count(limit); c != nil {
-		c.share.add(0, bytes)
-	}
-}
-
 // discard releases everything that belongs to a slot.
 func (t *Table) discard(p *partition, s *slot) {
 	t.countHolds(s, t.registry.limit(s.limit), -1)
@@ -321,6 +295,7 @@ func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
 		}
 		if p.slots.insert(i, e) {
 			t.belongsSlot(p, &e, 1)
+			t.sent(p, &e, 1)
 			break
 		}
 		if !swept {

@@ -112,13 +112,16 @@ func (t *Table) belongs(p *partition, key uint64, n int64, l *limiter.Limit) {
 
 // belongsSlot is belongs for a slot.
 func (t *Table) belongsSlot(p *partition, s *slot, n int64) {
-	if l := t.registry.limit(s.limit); l != nil { // nil after a panic has left it half made
+	if l := t.registry.limit(s.limit); l != nil && s.from == 0 { // nil after a panic has left it half made
 		t.belongs(p, t.keyOf(s.lo, l), n, l)
 	}
 }
 
 // belongsID is belongs for an id, by the low half of its identity.
 func (t *Table) belongsID(p *partition, lo uint64, n int64) {
+	if n < 0 {
+		t.sentIDs(p, 0, int(n))
+	}
 	t.belongs(p, t.keyOf(lo, t.ids.limit), n, t.ids.limit)
 }
 
@@ -137,14 +140,14 @@ func (t *Table) belongsAll(p *partition, n int64) {
 		if s.limit == 0 {
 			continue
 		}
-		if t.belongsSlot(p, s, n); s.words != 0 {
+		if t.belongsSlot(p, s, n); s.words != 0 && s.from == 0 {
 			t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
 		}
 	}
 	g := t.ring(p)
 	for i := range g.n {
 		if e := &g.ring[g.position(g.numberOf(i))]; e.state.Time != idGone {
-			t.belongsID(p, e.lo, n)
+			t.belongs(p, t.keyOf(e.lo, t.ids.limit), n, t.ids.limit)
 		}
 	}
 }
