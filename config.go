@@ -134,7 +134,8 @@ type Config struct {
 	Backend Backend
 	// Logger receives, when rules come into force, each of [rules.Set.Warnings] and the
 	// names of rules that the file no longer has. A member of a cluster logs to it too,
-	// unless cluster.Config has a Logger. Default nil: nothing is logged.
+	// unless cluster.Config has a Logger. Default nil: warnings and errors go to [slog.Default]; for silence give
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 	// Cluster makes the node a member of a cluster: a [*cluster.Config] of package
 	// github.com/weirlimit/weir/cluster. Default nil: the node is on its own, runs no

@@ -121,7 +121,7 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&many, "  - {name: rule-%d, match: {method: M%d}, limits: [1/second]}\n", i, i)
 	}
-	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 51 || !strings.Contains(log.String(), "more=10") {
+	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 52 || !strings.Contains(log.String(), "more=10") {
 		t.Errorf("%v, logged %s", err, log.String())
 	}
 }

@@ -31,9 +31,9 @@ type Node struct {
 	options rules.Options
 	seal    receipt.Key // of receipts for clients
 	file    string
-	unheld  bool         // a backend counts that has no reservations
-	watch   Observer     // nil: nobody
-	log     *slog.Logger // nil: nobody
+	unheld  bool     // a backend counts that has no reservations
+	watch   Observer // nil: nobody
+	log     *slog.Logger
 }
 
 // Open returns a node that is ready to decide. If the configuration or the rules are
@@ -60,6 +60,9 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	}
 	if err := rules.CheckSecrets(c.Secret, c.SecondSecret); err != nil {
 		return nil, fmt.Errorf("%w: SecondSecret: %w", ErrInvalid, err)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(warningsOnly{slog.Default().Handler()})
 	}
 	if c.RulesName == "" {
 		c.RulesName = "rules"
@@ -89,9 +92,6 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		n.node.Settles, _ = c.Observer.(SettleObserver)
 	}
 	n.node.Log = c.Logger
-	if n.node.Log == nil {
-		n.node.Log = slog.New(slog.DiscardHandler)
-	}
 	_, holds := c.Backend.(HoldBackend)
 	n.unheld = c.Backend != nil && !holds
 	if len(c.Rules) == 0 {
@@ -154,9 +154,7 @@ func (n *Node) setRules(file []byte) error {
 		return err
 	}
 	n.node.Text.Store(&engine.Text{Set: set, File: slices.Clone(file)})
-	if before := n.node.Rules.Swap(set); n.log != nil {
-		logRules(n.log, n.file, before, set)
-	}
+	logRules(n.log, n.file, n.node.Rules.Swap(set), set)
 	if n.watch != nil {
 		n.watch.RulesSet(set.Hash(), nil)
 	}

@@ -26,7 +26,9 @@ type Config struct {
 	// owns the same keys.
 	Name string
 	// PeerAddr is the host:port on which the node serves other members; default
-	// 127.0.0.1:7947. Port 0 selects a free port. It is never the port for clients.
+	// 127.0.0.1:7947. Port 0 selects a free port. It is never the port for clients. If PeerAddr,
+	// GossipAddr or Advertise is a loopback address and Join has another machine, Open returns an
+	// error: no other member would reach this one.
 	PeerAddr string
 	// GossipAddr is the host:port, over TCP and UDP, at which members find each other;
 	// default 127.0.0.1:7946. Port 0 selects a free port.

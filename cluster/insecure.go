@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -76,6 +77,34 @@ func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 		if !onLoopback(ctx, host) {
 			e.Setting, e.Addr = at.setting, at.addr
 			return e
+		}
+	}
+	return nil
+}
+
+// unreached returns an error for a member that no other machine can reach although it joins members there: it would
+// start a cluster of its own, and each machine would grant the whole limit.
+func (c *Config) unreached(ctx context.Context) error {
+	host := func(addr string) string {
+		if h, _, err := net.SplitHostPort(addr); err == nil {
+			return h
+		}
+		return addr
+	}
+	setting, addr := "", ""
+	for _, at := range []struct{ setting, addr string }{{"Advertise", c.Advertise}, {"PeerAddr", c.PeerAddr}, {"GossipAddr", c.GossipAddr}} {
+		if h := host(at.addr); h != "" && onLoopback(ctx, h) {
+			setting, addr = at.setting, at.addr
+			break
+		}
+	}
+	if setting == "" {
+		return nil
+	}
+	for _, join := range c.Join {
+		if h := host(strings.TrimPrefix(join, NamePrefix)); !onLoopback(ctx, h) {
+			return fmt.Errorf("%w: Cluster.%s is %s, which no other machine reaches, and Cluster.Join has %s, which is on another one: "+
+				"give addresses that the others reach, such as PeerAddr \":7947\" and GossipAddr \":7946\", or join members at loopback only", weir.ErrInvalid, setting, addr, join)
 		}
 	}
 	return nil

@@ -100,6 +100,11 @@ func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider
 	if c == nil {
 		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
 	}
+	if whole, err := c.withDefaults(); err == nil { // open returns the error
+		if err := whole.unreached(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
 	m, err := c.open(ctx, n, network{})
 	if err != nil {
 		return nil, nil, err

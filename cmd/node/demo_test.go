@@ -94,7 +94,7 @@ func TestDemoWithGRPCurl(t *testing.T) {
 	p := demo(t)
 	line := p.said("grpcurl")
 	out, err := command(t, "", []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}, "sh", "-c", line)
-	if err != nil || !strings.Contains(out, `"allowed": true`) || !strings.Contains(out, `"key": "/towns:you:second"`) {
+	if err != nil || !strings.Contains(out, `"allowed": true`) || !strings.Contains(out, `"key": "you:10s"`) {
 		t.Errorf("%s: %v\n%s", line, err, out)
 	}
 }

@@ -117,9 +117,9 @@ func introduction(nodes []Node) string {
 		say("  HTTP at %s, gRPC at %s", n.HTTPAddr, n.GRPCAddr)
 	}
 	say("\nIts rules:\n\n%s", indent(string(Rules)))
-	say("Ask yourself, any of them; more than five times a second, and the answer is no:\n")
-	say("  curl -i 'http://%s/v1/check?path=/towns&user=you'", nodes[0].HTTPAddr)
-	say(`  grpcurl -plaintext -d '{"path": "/towns", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
+	say("Ask yourself, any of them. The fourth time within ten seconds the answer is no, and says\nhow long to wait:\n")
+	say("  curl -i 'http://%s/v1/check?path=/login&method=POST&user=you'", nodes[0].HTTPAddr)
+	say(`  grpcurl -plaintext -d '{"path": "/login", "method": "POST", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
 	if last := nodes[len(nodes)-1].AdminAddr; len(nodes) > 1 && last != "" && !strings.HasPrefix(last, "unix:") {
 		say("  curl -s http://%s/v1/members", last)
 	}

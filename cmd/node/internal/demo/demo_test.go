@@ -164,8 +164,8 @@ func TestIntroduction(t *testing.T) {
 	for _, want := range []string{
 		"\n  HTTP at 127.0.0.1:1234, gRPC at 127.0.0.1:5678\n",
 		"\n    - {name: admins, match: {group: admin}, unlimited: true}\n",
-		"\n  curl -i 'http://127.0.0.1:1234/v1/check?path=/towns&user=you'\n",
-		"\n  grpcurl -plaintext -d '{\"path\": \"/towns\", \"user\": \"you\"}' 127.0.0.1:5678 weir.v1.Limiter/Check\n",
+		"\n  curl -i 'http://127.0.0.1:1234/v1/check?path=/login&method=POST&user=you'\n",
+		"\n  grpcurl -plaintext -d '{\"path\": \"/login\", \"method\": \"POST\", \"user\": \"you\"}' 127.0.0.1:5678 weir.v1.Limiter/Check\n",
 		"\n  \tconn, err := grpc.NewClient(\"127.0.0.1:5678\",",
 		"\n\n  func main() {\n",
 	} {
@@ -175,5 +175,22 @@ func TestIntroduction(t *testing.T) {
 	}
 	if strings.Contains(got, "ADDRESS") {
 		t.Error(got)
+	}
+}
+
+// A hand that asks as the demo says, every two seconds, is denied the fourth time.
+func TestAHandReachesTheLimit(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 9, 0, time.UTC)
+	n, err := weir.Open(t.Context(), weir.Config{Rules: Rules, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for i := range 4 {
+		d, err := n.Check(t.Context(), weir.Request{Path: "/login", Method: "POST", User: "you"})
+		if err != nil || d.Allowed != (i < 3) || d.Allowed == (d.RetryAfter > 0) {
+			t.Errorf("time %d: %+v, %v", i+1, d, err)
+		}
+		now = now.Add(2 * time.Second)
 	}
 }

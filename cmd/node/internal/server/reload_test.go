@@ -79,3 +79,23 @@ func TestReloadOfNothing(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 }
+
+// A rule on concurrency at a node whose clients may not settle is warned of, at the start and at each reload.
+func TestSlotsWithoutSettlingAreWarnedOf(t *testing.T) {
+	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: concurrency}]}\n"
+	const text = "clients may not settle them"
+	for _, allowed := range []bool{false, true} {
+		c, log := plain()
+		c.AllowRefunds, c.RulesFile = allowed, file(t, slots)
+		s := start(t, c)
+		want := map[bool]int{false: 1}[allowed]
+		if n := strings.Count(log.String(), text); n != want {
+			t.Errorf("allowed %t: %d times at the start: %s", allowed, n, log)
+		}
+		replace(t, c.RulesFile, slots+"  - {name: all, match: {path: ^/a}, key: [user], limits: [5/second]}\n")
+		reload(t, s)
+		if n := strings.Count(log.String(), text); n != 2*want {
+			t.Errorf("allowed %t: %d times with the reload: %s", allowed, n, log)
+		}
+	}
+}

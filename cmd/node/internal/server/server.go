@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimit/weir/cmd/node/internal/tracing"
 	"github.com/weirlimit/weir/internal/access"
 	"github.com/weirlimit/weir/internal/forward"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/rules"
@@ -256,6 +257,7 @@ func (s *Server) open(ctx context.Context) error {
 		return clusterHelp(err, c.Cluster)
 	}
 	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
+	defer s.warnUnsettled()
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Open would treat an empty file as no file.
 		if err := s.node.SetRules(c.Rules); err != nil {
@@ -346,12 +348,28 @@ func (s *Server) run(ctx context.Context) {
 	}
 }
 
+// warnUnsettled logs that a rule limits concurrency and clients may not say when their requests end, so that each of them
+// takes its slot for as long as the hold lasts. With a permissions file that is for each caller to say.
+func (s *Server) warnUnsettled() {
+	if s.config.AllowRefunds || s.access != nil {
+		return
+	}
+	for _, r := range s.node.Rules() {
+		if slices.ContainsFunc(r.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+			s.config.Log.Warn("a rule limits how many requests are under way at a time, and clients may not settle them: each takes its slot until its hold ends; "+
+				"start the node with --allow-refunds", "rule", r.Rule.Name)
+			return
+		}
+	}
+}
+
 func (s *Server) apply(data []byte) error {
 	err := s.node.SetRules(data)
 	s.audit.fileChanged("rules", "rules "+s.RulesHash(), err)
 	if err != nil {
 		return err
 	}
+	s.warnUnsettled()
 	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash", s.RulesHash())
 	return nil
 }

@@ -71,6 +71,9 @@ func (a *app) validate(names []string, strict bool) error {
 		}
 		out.WriteString(term.Plural(l, "limit"))
 		out.WriteString(inShadow(f.set))
+		if f.set.Concurrent() != "" {
+			out.WriteString(", for nodes with --allow-refunds")
+		}
 		if n := a.warnOfRules(f); n > 0 {
 			fmt.Fprintf(&out, ", %s", term.Plural(n, "warning"))
 		}
@@ -87,7 +90,7 @@ func inShadow(s *rules.Set) string {
 		switch {
 		case r.Shadow:
 			shadow++
-		case len(r.Limits) > 0:
+		case len(r.Limits) > 0 || r.Deny != nil:
 			inForce++
 		}
 	}
