@@ -15,7 +15,7 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(), ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(), ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofHeard(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess())
 }
 
 // ofProtocol returns those of who owns and who has a copy.

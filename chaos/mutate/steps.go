@@ -256,3 +256,34 @@ func ofMoves() []mutation {
 		}},
 	}
 }
+
+// ofHeard returns those of what is believed of what members say.
+func ofHeard() []mutation {
+	const replica = "./internal/cluster/replica"
+	return []mutation{
+		{name: "the owner says who is heir", pkg: replica, test: "^TestWhoNamesAnHeir$", edits: []edit{
+			{"internal/cluster/replica/learn.go", " && from == a.Epoch.Instance && p.role", " && p.role"},
+		}},
+		{name: "a reply that names the same owner raises no doubt", pkg: replica, test: "^TestWhatIsDoubtedOfAReply$", edits: []edit{
+			{"internal/cluster/replica/replica.go", "denies && owner.Before(p.owner) {", "denies {"},
+		}},
+		{name: "who owns nothing renews nothing", pkg: replica, test: "^TestWhoRenewsForALaterEpoch$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "\tif p.own != nil && a.Owner.Instance", "\tif a.Owner.Instance"},
+		}},
+		{name: "only its receiver refuses a handover", pkg: replica, test: "^TestWhoRefusesAHandover$", edits: []edit{
+			{"internal/cluster/replica/heir.go", " && h.next.Instance == from && p.role", " && p.role"},
+		}},
+		{name: "only its receiver confirms a handover", pkg: replica, test: "^TestWhoConfirmsAHandover$", edits: []edit{
+			{"internal/cluster/replica/learn.go", "own.handover != nil && p.owner == own.handover.next {", "own.handover != nil {"},
+		}},
+		{name: "a takeover outlives an answer that ends a last resort", pkg: replica, test: "^TestWhatEndsALastResort$", edits: []edit{
+			{"internal/cluster/replica/claim.go", "case r.kind == peer.LastResort && p.behind(a):", "case p.behind(a):"},
+		}},
+		{name: "what a node owned stays known", pkg: replica, test: "^TestWhatIsKnownOnceAnOwnerIsDisproved$", edits: []edit{
+			{"internal/cluster/replica/doubt.go", "\tif owner.Before(p.mine) || owner.Instance", "\tif owner.Instance"},
+		}},
+		{name: "a datagram costs what it is long", pkg: "./internal/cluster/gossip", test: "^TestSmallDatagramsAreCheap$", edits: []edit{
+			{"internal/cluster/gossip/network.go", "append([]byte(nil), buf[:size]...)", "append(make([]byte, 0, maxPacket), buf[:size]...)"},
+		}},
+	}
+}
