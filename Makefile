@@ -41,7 +41,7 @@ help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
-test: deps tidy fmt lint race wire kill systems generated ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
+test: deps tidy fmt lint race wire kill systems generated docs-module ## All that CI runs, in minutes: nothing that takes long, which is for `make test-long`
 
 .PHONY: quick
 quick: vet ## go vet, and the unit tests that are not long: the round while you work
@@ -57,6 +57,7 @@ test-long: deps tidy fmt lint lint-modules ## All tests, with and without the ra
 	part $(MAKE) bench-module; \
 	part $(MAKE) examples-module; \
 	part $(MAKE) deploy-module; \
+	part $(MAKE) docs-module; \
 	part $(MAKE) compose-test; \
 	part $(MAKE) pods-test; \
 	part $(MAKE) upgrade-test; \
@@ -143,6 +144,14 @@ deploy-module: ## The chart and the Kustomize base: what they render, and the ru
 	scripts/helm.sh version >/dev/null
 	cd deploy/test && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
+.PHONY: docs
+docs: deps ## site/: the documentation as a web site with search, which loads nothing from elsewhere
+	cd docs/site && $(GO) run . "$(CURDIR)/site"
+
+.PHONY: docs-module
+docs-module: ## The site is built, and a browser follows each link on it and finds no error
+	cd docs/site && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -vet=off $(TESTFLAGS) ./...
+
 .PHONY: pods-test
 pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
 	scripts/helm.sh version >/dev/null
@@ -193,6 +202,7 @@ lint-modules: ## The same for the nested modules
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
 	cd deploy/test && ../../scripts/golangci-lint.sh run ./...
+	cd docs/site && ../../scripts/golangci-lint.sh run ./...
 
 .PHONY: compose-test
 compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does
@@ -212,4 +222,4 @@ generated: ## Generated code is what `go generate` makes of its source
 
 .PHONY: clean
 clean: ## Remove what the targets above leave behind
-	rm -rf bin dist
+	rm -rf bin dist site

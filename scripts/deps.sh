@@ -16,6 +16,8 @@ if [ "$(uname -s)" = Linux ]; then
     "ip iproute2 tests in network namespaces"
     "dnsmasq dnsmasq-base tests of members that find each other by a name of DNS"
     "promtool prometheus the alerts are tested with it"
+    "mkdocs mkdocs the documentation is made into a site with it"
+    "chromium chromium a test looks at that site with it"
     "chrt util-linux the attackers of chaos get only the time that nobody else wants"
   )
 fi
@@ -31,6 +33,7 @@ if [ "$(uname -s)" = Linux ]; then
     "apache2 apache2-bin it asks a node about each request"
   )
   libraries=(
+    "mkdocs-material|test -e /usr/share/mkdocs/themes/material"
     "python3-redis|/usr/bin/python3 -c 'import redis'"
     "ruby-redis|ruby -e 'require \"redis\"'"
     "lua-socket|test -e /usr/share/lua/5.3/socket/http.lua"
