@@ -23,7 +23,9 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top [--server ADDRESS]",
 		Short: "List the keys that are checked most, and denied most",
 		Long: `Lists the keys that a node and the other members of its cluster checked most, and
-denied most, since they started. It asks the node at its administration address
+denied most. A member counts for its lists from when it got a key's partition, at its
+start or later: what another owner counted before is gone, so after members came,
+went or were restarted the numbers are lower than what was asked. It asks the node at its administration address
 (--admin-addr), and the other members at the addresses that they publish. It names
 the members that it cannot ask. Each member lists the keys that it owns. The first
 list comes from a sample of the checks. A key's name does not contain its rule: the
