@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 )
 
@@ -138,4 +139,129 @@ func TestWhatIsKnownOnceAnOwnerIsDisproved(t *testing.T) {
 			t.Errorf("it names %s: the owner is %v and the heir %v, want %v and %v", name, p.owner, p.heir, x.want, x.heir)
 		}
 	}
+}
+
+// A last resort in place of an owner ends if that has an heir, of a closed partition only: an available one takes what there is.
+func TestALastResortBesideAnHeir(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Heir)
+		p.seq = 5
+		p.startRound(tn, peer.LastResort, self, p.owner)
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: p.epoch, Seq: 5}}
+	}, map[string]func(x *tried){
+		"the partition is available":    func(x *tried) { x.p.closed = false },
+		"it replaces no owner":          func(x *tried) { x.p.claiming.round.base = peer.Epoch{} },
+		"it continues its own":          func(x *tried) { x.p.claiming.round.base.Instance = self },
+		"the claim was granted already": func(x *tried) { x.p.claiming.round.granted = true },
+	}, func(x *tried) bool {
+		r := x.p.claiming.round
+		x.p.onAnswer(x.tn, other, peer.Answer{
+			Partition: x.p.id, Round: r.id, Role: peer.Heir, Epoch: x.b.Epoch, Seq: x.b.Seq, Owner: x.p.owner, Granted: true,
+		})
+		return x.p.claiming.round != r && x.p.role != peer.Owned
+	})
+}
+
+// The number of a revocation counts within its epoch: numbers begin anew with each.
+func TestTheLatestRevocationIsKept(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		p.revoked, p.revokedN = peer.Epoch{Counter: 3, Instance: third}, 9
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: ownedBy(third), Appointment: 2}}
+	}, map[string]func(x *tried){
+		"a later one of that epoch is known":    func(x *tried) { x.p.revoked, x.p.revokedN = ownedBy(third), 3 },
+		"an earlier one of that epoch is known": func(x *tried) { x.p.revoked, x.p.revokedN = ownedBy(third), 1 },
+	}, func(x *tried) bool {
+		x.p.onRevoke(x.tn, third, peer.Revoke{Partition: x.p.id, Epoch: x.b.Epoch, Appointment: x.b.Appointment})
+		return x.p.revoked == x.b.Epoch && x.p.revokedN == 2
+	}, "an earlier one of that epoch is known")
+}
+
+// A takeover that is not recorded anywhere pledges nothing, as long as it is what this node granted last.
+func TestWhatATakeoverPledges(t *testing.T) {
+	before := voteOf(3)
+	guards(t, func() *tried {
+		p, tn := begins(peer.Heir)
+		p.vote = vote{grant: 5, grantTo: self}
+		p.claiming.round = &claimRound{kind: peer.Takeover, counter: 5, before: before}
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"it claims nothing":             func(x *tried) { x.p.claiming.round = nil },
+		"it is a last resort":           func(x *tried) { x.p.claiming.round.kind = peer.LastResort },
+		"members record its epoch":      func(x *tried) { x.p.claiming.round.granted = true },
+		"it granted another's since":    func(x *tried) { x.p.grantTo = other },
+		"it granted a later one of its": func(x *tried) { x.p.grant = 6 },
+	}, func(x *tried) bool { return x.p.pledged() == before })
+}
+
+// An acknowledgement says how far a copy goes only if it is of the epoch that is acknowledged, or of the one before.
+func TestHowFarAGapGoes(t *testing.T) {
+	earlier := peer.Epoch{Counter: 3, Instance: third}
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		p.seq = 5
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: p.epoch, BaseEpoch: earlier}}
+	}, map[string]func(x *tried){
+		"its copy is of the epoch before":   func(x *tried) { x.p.epoch = earlier },
+		"its copy is of an epoch of before": func(x *tried) { x.p.epoch = peer.Epoch{Counter: 2, Instance: other} },
+		"it has no copy":                    func(x *tried) { x.p.role = peer.Nothing },
+	}, func(x *tried) bool {
+		x.p.ack(x.tn, third, &x.b, peer.Gap)
+		acks := sent(x.tn, SendAck)
+		return len(acks) == 1 && acks[0].Ack.Seq == 5
+	}, "its copy is of the epoch before")
+}
+
+// The heir of a broken ownership is asked so often and no more: then the view's owner asks for copies.
+func TestAnHeirIsUrgedForAWhile(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		p.mine, p.owner, p.heir = ownedBy(self), ownedBy(self), other
+		p.breakage.yields = true
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"another owns":                  func(x *tried) { x.p.owner = ownedBy(third) },
+		"it has no heir":                func(x *tried) { x.p.heir = 0 },
+		"it is its heir":                func(x *tried) { x.p.heir = self },
+		"the heir is not in the view":   func(x *tried) { x.p.heir = fourth },
+		"it was urged often enough":     func(x *tried) { x.p.breakage.urges = maxUrges },
+		"it was urged as often but one": func(x *tried) { x.p.breakage.urges = maxUrges - 1 },
+	}, func(x *tried) bool {
+		x.p.urge(x.tn)
+		return x.p.breakage.yields && len(sent(x.tn, SendClaim)) == 1
+	}, "it was urged as often but one")
+}
+
+// A snapshot of which a part was lost is not taken for whole.
+func TestASnapshotLacksNoPart(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		p.staging.next(tn, p.node, &peer.Batch{First: true, Seq: 9}, nil)
+		return &tried{p: p, tn: tn, b: peer.Batch{Seq: 9, Base: 1, Last: true}}
+	}, map[string]func(x *tried){
+		"a part is lost":                     func(x *tried) { x.b.Base = 2 },
+		"a part was lost and comes late":     func(x *tried) { x.p.staging.next(x.tn, x.p.node, &peer.Batch{Seq: 9, Base: 2}, nil) },
+		"it is of another snapshot":          func(x *tried) { x.b.Seq = 8 },
+		"it is not the last":                 func(x *tried) { x.b.Last = false },
+		"there was nothing for a long while": func(x *tried) { x.tn.Now += stagedFor; x.p.staging.tick(x.tn, x.p.node) },
+	}, func(x *tried) bool { return x.p.staging.next(x.tn, x.p.node, &x.b, nil) })
+}
+
+// An owner that nobody can stand by for answers at once, also while it makes another one its heir.
+func TestWhoWithholds(t *testing.T) {
+	alone := view.New(self, members(self), seats{0, 0}, 1, 1)
+	guards(t, func() *tried {
+		_, p, tn := closedOwner(t)
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"it is alone and has no heir": func(x *tried) { x.p.own.heir, x.tn.View = nil, alone },
+		"it is alone and is about to have one": func(x *tried) {
+			x.p.own.next, x.p.own.heir, x.tn.View = &target{to: other, base: x.p.epoch}, nil, alone
+		},
+		"it has no heir": func(x *tried) { x.p.own.heir = nil },
+	}, func(x *tried) bool {
+		k := strictKey(t, x.p.id)
+		_, wait := x.p.own.Charged(x.tn, &k, nil, 1)
+		return wait
+	}, "it has no heir")
 }
