@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // What members say is believed as far as they can know it. The tests have the form of those in guards_test.go.
@@ -264,4 +265,97 @@ func TestWhoWithholds(t *testing.T) {
 		_, wait := x.p.own.Charged(x.tn, &k, nil, 1)
 		return wait
 	}, "it has no heir")
+}
+
+// A charge is settled, or taken back, by all that tells it from others: two attempts at one instant have different ids.
+func TestWhichChargeIsSettled(t *testing.T) {
+	type asked struct {
+		hi   uint64
+		id   *limiter.Idempotency
+		from peer.Instance
+		time limiter.Tick
+		cost uint64
+	}
+	one := asked{id: &limiter.Idempotency{ID: 1}, from: other, time: 7, cost: 3}
+	for name, change := range map[string]func(a *asked){
+		"as it must be": func(*asked) {},
+		"another id":    func(a *asked) { a.id = &limiter.Idempotency{ID: 2} },
+		"no id":         func(a *asked) { a.id = nil },
+		"another asker": func(a *asked) { a.from = third },
+		"another time":  func(a *asked) { a.time = 8 },
+		"another cost":  func(a *asked) { a.cost = 4 },
+		"another key":   func(a *asked) { a.hi = 1 },
+	} {
+		_, p, tn := closedOwner(t)
+		k := strictKey(t, p.id)
+		k.Cost = one.cost
+		p.own.Reserve(tn, &k, one.id, one.from, one.time, tn.Now+limiter.Second)
+		a := one
+		change(&a)
+		k.Cost, k.Hash.Hi = a.cost, k.Hash.Hi+a.hi
+		if is, _ := p.own.Settle(tn, &k, a.id, a.from, a.time, true); is != (name == "as it must be") {
+			t.Errorf("%s: it is settled %t", name, is)
+		}
+	}
+}
+
+// A suspended member is heir again once its time is over.
+func TestHowLongAnHeirIsSuspended(t *testing.T) {
+	guards(t, func() *tried {
+		_, p, tn := closedOwner(t)
+		p.own.suspended, p.own.suspendedUntil = other, tn.Now+limiter.Second
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"its time is over":           func(x *tried) { x.tn.Now += limiter.Second },
+		"its time is not quite over": func(x *tried) { x.tn.Now += limiter.Second - 1 },
+		"another is suspended":       func(x *tried) { x.p.own.suspended = third },
+	}, func(x *tried) bool { return x.p.own.wanted(x.tn) == third }, "its time is not quite over")
+}
+
+// Who has nothing to push pushes nothing, and to each owner once.
+func TestWhoPushes(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		p.pushing.unpushed = true
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"it has nothing to push":    func(x *tried) { x.p.pushing.unpushed = false },
+		"there is no owner":         func(x *tried) { x.p.owner.Instance = 0 },
+		"it is the owner":           func(x *tried) { x.p.owner.Instance = self },
+		"it has pushed to that one": func(x *tried) { x.p.pushing.pushedTo = third },
+		"it has pushed to a former": func(x *tried) { x.p.pushing.pushedTo = other },
+	}, func(x *tried) bool {
+		x.p.push(x.tn)
+		return len(sent(x.tn, SendBatch)) > 0
+	}, "it has pushed to a former")
+}
+
+// A push that begins again is taken from its begin.
+func TestAPushThatBeginsAgain(t *testing.T) {
+	_, p, tn := closedOwner(t)
+	e := peer.Epoch{Counter: 3, Instance: other}
+	first := peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: e, First: true}
+	p.onPush(tn, other, &first, nil)
+	p.onPush(tn, other, &peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: e, Base: 1}, nil)
+	if p.onPush(tn, other, &first, nil); p.arriving.pushNext != 1 {
+		t.Errorf("part %d is to come next, want the second", p.arriving.pushNext)
+	}
+}
+
+// A node that does not own asks the owner that it knows, and not itself.
+func TestWhomARouteNames(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Copy)
+		tn.View = viewOf(seats{1, 0})
+		return &tried{p: p, tn: tn}
+	}, map[string]func(x *tried){
+		"no owner is known":             func(x *tried) { x.p.owner = peer.Epoch{} },
+		"it owned itself, and does not": func(x *tried) { x.p.owner.Instance = self },
+	}, func(x *tried) bool {
+		owner, _, _ := x.p.Route(x.tn)
+		if owner == self {
+			t.Error("it names itself")
+		}
+		return owner == third
+	})
 }
