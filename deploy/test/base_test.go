@@ -17,7 +17,7 @@ var base = filepath.Join("..", "kustomize", "base")
 
 // The Kustomize base has what the chart renders with its defaults: go test -update writes it.
 func TestBaseIsTheChart(t *testing.T) {
-	out, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes)
+	out, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--no-hooks", "--values", filepath.Join("testdata", "base.yaml"))
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, said)
 	}
@@ -49,4 +49,43 @@ func TestKustomize(t *testing.T) {
 	for _, wrong := range faults(&all.sets[0].Spec.Template.Spec) {
 		t.Error(wrong)
 	}
+}
+
+// An overlay with a prefix renames the services, and members still find each other.
+func TestKustomizePrefix(t *testing.T) {
+	to, err := filepath.Abs(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(dir, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamePrefix: shop-\nresources: [" + relative + "]\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decode(t, string(text))
+	set := all.sets[0]
+	for _, s := range all.services {
+		if s.Name == set.Spec.ServiceName {
+			if got := env(&set.Spec.Template.Spec)["MEMBERS"]; s.Name != "shop-weir-members" || got != s.Name {
+				t.Errorf("members are at %s, and looked for at %s", s.Name, got)
+			}
+			return
+		}
+	}
+	t.Errorf("no service %s", set.Spec.ServiceName)
 }

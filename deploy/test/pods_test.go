@@ -199,8 +199,12 @@ func (p *pods) start(i int) {
 	var expand []string
 	for _, v := range c.Env {
 		value := v.Value
-		if v.ValueFrom != nil {
-			value = fields[v.ValueFrom.FieldRef.FieldPath]
+		switch from := v.ValueFrom; {
+		case from == nil:
+		case from.FieldRef != nil:
+			value = fields[from.FieldRef.FieldPath]
+		default:
+			value = "3" // EXPECT
 		}
 		args = append(args, "-e", v.Name+"="+value)
 		expand = append(expand, "$("+v.Name+")", value)

@@ -2,6 +2,7 @@ package deploytest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -39,14 +41,17 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	return out.String(), said.String(), err
 }
 
-// render returns the manifests of the chart with a file of values, or with its defaults.
+// render returns the manifests of the chart with a file of values, or with its defaults and
+// those values that have none.
 func render(t *testing.T, values string) string {
 	t.Helper()
-	args := []string{"template", "weir", chart, "--kube-version", kubernetes, "--namespace", "limits"}
-	if values != "" {
-		args = append(args, "--values", filepath.Join("testdata", values))
-	}
-	out, said, err := helm(t, args...)
+	return renderWith(t, "--values", filepath.Join("testdata", cmp.Or(values, "least.yaml")))
+}
+
+// renderWith returns the manifests of the chart with arguments of helm.
+func renderWith(t *testing.T, more ...string) string {
+	t.Helper()
+	out, said, err := helm(t, append([]string{"template", "weir", chart, "--kube-version", kubernetes, "--namespace", "limits"}, more...)...)
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, said)
 	}
@@ -59,6 +64,7 @@ type objects struct {
 	services     []corev1.Service
 	configs      []corev1.ConfigMap
 	accounts     []corev1.ServiceAccount
+	jobs         []batchv1.Job
 	disruptions  []policyv1.PodDisruptionBudget
 	policies     []networkingv1.NetworkPolicy
 	autoscalers  []autoscalingv2.HorizontalPodAutoscaler
@@ -83,6 +89,8 @@ func decode(t *testing.T, manifests string) (all objects) {
 			all.services = add(t, all.services, document)
 		case "v1 ConfigMap":
 			all.configs = add(t, all.configs, document)
+		case "batch/v1 Job":
+			all.jobs = add(t, all.jobs, document)
 		case "v1 ServiceAccount":
 			all.accounts = add(t, all.accounts, document)
 		case "policy/v1 PodDisruptionBudget":
@@ -142,12 +150,15 @@ type (
 		Spec              struct {
 			Selector  metav1.LabelSelector `json:"selector"`
 			Endpoints []struct {
-				Port          string         `json:"port"`
-				Path          string         `json:"path"`
-				Scheme        string         `json:"scheme"`
-				Interval      string         `json:"interval"`
-				TLSConfig     map[string]any `json:"tlsConfig"`
-				Authorization map[string]any `json:"authorization"`
+				Port              string         `json:"port"`
+				Path              string         `json:"path"`
+				Scheme            string         `json:"scheme"`
+				Interval          string         `json:"interval"`
+				ScrapeTimeout     string         `json:"scrapeTimeout"`
+				Relabelings       []any          `json:"relabelings"`
+				MetricRelabelings []any          `json:"metricRelabelings"`
+				TLSConfig         map[string]any `json:"tlsConfig"`
+				Authorization     map[string]any `json:"authorization"`
 			} `json:"endpoints"`
 		} `json:"spec"`
 	}

@@ -1,6 +1,7 @@
 package deploytest
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -86,7 +87,8 @@ func faults(pod *corev1.PodSpec) (wrong []string) {
 		rule(s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Drop, "ALL") && len(s.Capabilities.Add) == 0, c.Name+" has capabilities")
 		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, request := c.Resources.Limits[r], c.Resources.Requests[r]
-			rule(!limit.IsZero(), fmt.Sprintf("%s: no limit of %s", c.Name, r))
+			// A member that is throttled is taken for silent.
+			rule(limit.IsZero() == (r == corev1.ResourceCPU), fmt.Sprintf("%s: the limit of %s is %v", c.Name, r, &limit))
 			rule(!request.IsZero(), fmt.Sprintf("%s: no request of %s", c.Name, r))
 		}
 		rule(c.Resources.Limits.Memory().Cmp(*c.Resources.Requests.Memory()) == 0, c.Name+": memory is requested at less than its limit: the pod may be evicted")
@@ -138,15 +140,18 @@ func TestRulesForPods(t *testing.T) {
 			p.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
 		},
 		"limit of memory": func(p *corev1.PodSpec) { delete(p.Containers[0].Resources.Limits, corev1.ResourceMemory) },
-		"request of cpu":  func(p *corev1.PodSpec) { delete(p.Containers[0].Resources.Requests, corev1.ResourceCPU) },
-		"startup":         func(p *corev1.PodSpec) { p.Containers[0].StartupProbe = nil },
-		"readiness":       func(p *corev1.PodSpec) { p.Containers[0].ReadinessProbe.HTTPGet.Path = "/healthz" },
-		"liveness":        func(p *corev1.PodSpec) { p.Containers[0].LivenessProbe.HTTPGet.Port.StrVal = "http" },
-		"latest":          func(p *corev1.PodSpec) { p.Containers[0].Image = "weir:latest" },
-		"killed":          func(p *corev1.PodSpec) { p.TerminationGracePeriodSeconds = &grace },
-		"hand over":       func(p *corev1.PodSpec) { p.Containers[0].Args = []string{"--shutdown-timeout=9s"} },
-		"of the host":     func(p *corev1.PodSpec) { p.Volumes[0].HostPath = new(corev1.HostPathVolumeSource) },
-		"every user":      func(p *corev1.PodSpec) { p.Volumes[1].Secret.DefaultMode = &mode },
+		"limit of cpu": func(p *corev1.PodSpec) {
+			p.Containers[0].Resources.Limits[corev1.ResourceCPU] = p.Containers[0].Resources.Requests[corev1.ResourceCPU]
+		},
+		"request of cpu": func(p *corev1.PodSpec) { delete(p.Containers[0].Resources.Requests, corev1.ResourceCPU) },
+		"startup":        func(p *corev1.PodSpec) { p.Containers[0].StartupProbe = nil },
+		"readiness":      func(p *corev1.PodSpec) { p.Containers[0].ReadinessProbe.HTTPGet.Path = "/healthz" },
+		"liveness":       func(p *corev1.PodSpec) { p.Containers[0].LivenessProbe.HTTPGet.Port.StrVal = "http" },
+		"latest":         func(p *corev1.PodSpec) { p.Containers[0].Image = "weir:latest" },
+		"killed":         func(p *corev1.PodSpec) { p.TerminationGracePeriodSeconds = &grace },
+		"hand over":      func(p *corev1.PodSpec) { p.Containers[0].Args = []string{"--shutdown-timeout=9s"} },
+		"of the host":    func(p *corev1.PodSpec) { p.Volumes[0].HostPath = new(corev1.HostPathVolumeSource) },
+		"every user":     func(p *corev1.PodSpec) { p.Volumes[1].Secret.DefaultMode = &mode },
 	} {
 		pod := good.DeepCopy()
 		spoil(pod)
@@ -217,8 +222,8 @@ func checkServices(t *testing.T, governing string, services []corev1.Service, po
 			if s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses {
 				t.Errorf("the service for members: %+v", s.Spec)
 			}
-			if join := "--join=dns+" + s.Name + ":7946"; !slices.Contains(pod.Containers[0].Args, join) {
-				t.Errorf("no %s in %q", join, pod.Containers[0].Args)
+			if !slices.Contains(pod.Containers[0].Args, "--join=dns+$(MEMBERS):7946") || env(&pod)["MEMBERS"] != s.Name {
+				t.Errorf("members are looked for at %q: %q", env(&pod)["MEMBERS"], pod.Containers[0].Args)
 			}
 		} else if s.Spec.PublishNotReadyAddresses || !slices.Equal(ports[:2], []string{"http", "grpc"}) ||
 			slices.ContainsFunc(ports, func(p string) bool {
@@ -359,8 +364,22 @@ func TestRefusedValues(t *testing.T) {
 		{"administration.expose=true,networkPolicy.enabled=false", "without networkPolicy.enabled"},
 		{"serviceMonitor.enabled=true", "needs administration.expose"},
 		{"serviceMonitor.enabled=true,administration.expose=true", "needs networkPolicy.administrationFrom"},
-		{"peerTLS.csi.enabled=true", "needs an issuerName"},
-		{"peerTLS.csi.enabled=true,peerTLS.existingSecret=a", "give one of them"},
+		{"peerTLS.insecure=false,peerTLS.csi.enabled=true", "needs an issuerName"},
+		{"peerTLS.insecure=false,peerTLS.csi.enabled=true,peerTLS.existingSecret=a", "give one of them"},
+		{"peerTLS.insecure=false", "members have no certificates"},
+		{"peerTLS.existingSecret=a", "peerTLS.insecure is for members without certificates"},
+		{"image.repository=", "image.repository is empty"},
+		{"rules.existingConfigMap=", "there are no rules"},
+		{"rules.content=version: 1", "rules has content and an existingConfigMap"},
+		{"rules.existingConfigMap=,rules.content=a: [", "rules.content is not YAML"},
+		{"rules.existingConfigMap=,rules.content=rules: {}", "does not begin with version: 1"},
+		{"rules.existingConfigMap=,rules.content=version: 1", "everything would be allowed"},
+		{"maxKeys=10000000", "a member may need 7625 MiB"},
+		{"maxBytes=2000000000", "is too little for maxKeys"},
+		{"resources.limits.memory=1Qi", "is not understood"},
+		{"affinity.nodeAffinity.a=b", "affinity replaces antiAffinity"},
+		{"podDisruptionBudget.unhealthyPodEvictionPolicy=Never", "unhealthyPodEvictionPolicy"},
+		{"updateStrategy.type=Recreate", "updateStrategy"},
 		{"tls.certManager.enabled=true", "issuerRef.name"},
 		{"tls.clientCert=required", "tls.clientCASecret"},
 		{"tls.existingSecret=a,tls.certManager.enabled=true,tls.certManager.issuerRef.name=b", "tls has an existingSecret and certManager.enabled"},
@@ -376,7 +395,7 @@ func TestRefusedValues(t *testing.T) {
 		{"antiAffinity=always", "antiAffinity"},
 		{"keys.existingSecret=", "existingSecret"},
 	} {
-		_, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--set", c.set)
+		_, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--values", "testdata/least.yaml", "--set", c.set)
 		if err == nil || !strings.Contains(said, c.want) {
 			t.Errorf("%s: %v, %s", c.set, err, said)
 		}
@@ -386,10 +405,7 @@ func TestRefusedValues(t *testing.T) {
 // helm lint finds nothing in any variant.
 func TestLint(t *testing.T) {
 	for _, values := range variants {
-		args := []string{"lint", chart, "--strict", "--kube-version", kubernetes}
-		if values != "" {
-			args = append(args, "--values", "testdata/"+values)
-		}
+		args := []string{"lint", chart, "--strict", "--kube-version", kubernetes, "--values", "testdata/" + cmp.Or(values, "least.yaml")}
 		if out, said, err := helm(t, args...); err != nil {
 			t.Errorf("helm lint with %q: %v\n%s%s", values, err, out, said)
 		}

@@ -1,5 +1,6 @@
 {{- define "weir.name" -}}
-{{- if contains "weir" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-weir" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- $name := .Values.nameOverride | default "weir" }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}{{ else if contains $name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "weir.selector" -}}
@@ -12,10 +13,59 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The annotations of an object: those of all, and its own. The argument: the root, and its own. */ -}}
+{{- define "weir.annotations" -}}
+{{- with merge (dict) (last .) (first .).Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "weir.image" -}}
-{{- with .Values.image }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}{{ end }}
+{{- $global := .Values.global | default dict }}
+{{- with .Values.image }}
+{{- with $global.imageRegistry | default .registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "weir.pullSecrets" -}}
+{{- $global := .Values.global | default dict }}
+{{- with concat ($global.imagePullSecrets | default list) .Values.image.pullSecrets | uniq }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* A quantity of memory in bytes, empty if there is none. */ -}}
+{{- define "weir.memory" -}}
+{{- with (.Values.resources.limits | default dict).memory }}
+{{- $text := toString . }}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 }}
+{{- if regexMatch "^[0-9]+(\\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$" $text }}
+{{- $unit := regexFind "[A-Za-z]+$" $text }}
+{{- mulf (float64 (trimSuffix $unit $text)) (get $units $unit | default 1) | int64 }}
+{{- else }}
+{{- fail (printf "resources.limits.memory %s is not understood: give a number with Ki, Mi, Gi, Ti, k, M, G or T" $text) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* GOMEMLIMIT: nine tenths of the memory limit, unless it is given. */ -}}
+{{- define "weir.goLimit" -}}
+{{- if .Values.goLimit }}{{ .Values.goLimit }}{{ else }}
+{{- with include "weir.memory" . }}{{ printf "%dMiB" (div (mul (int64 .) 9) 10485760) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* On OpenShift the platform gives users and groups from a range of the namespace. */ -}}
+{{- define "weir.podSecurity" -}}
+{{- $s := .Values.podSecurityContext }}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}{{ $s = omit $s "runAsUser" "runAsGroup" "fsGroup" }}{{ end }}
+{{- toYaml $s }}
 {{- end }}
 
 {{- /* The number of members at the first start. */ -}}
@@ -34,6 +84,40 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* What no schema can say of the values together. */ -}}
 {{- define "weir.check" -}}
 {{- with .Values }}
+{{- if not .image.repository }}
+{{- fail "image.repository is empty: build the image with the Dockerfile of the repository, push it, and name it, such as image.repository=registry.example.com/weir" }}
+{{- end }}
+{{- if and (not .rules.content) (not .rules.existingConfigMap) }}
+{{- fail "there are no rules: give rules.content, or a ConfigMap with rules.yaml by rules.existingConfigMap" }}
+{{- end }}
+{{- if and .rules.content .rules.existingConfigMap }}
+{{- fail "rules has content and an existingConfigMap: give one of them" }}
+{{- end }}
+{{- if .rules.content }}
+{{- $rules := fromYaml .rules.content }}
+{{- with $rules.Error }}{{ fail (printf "rules.content is not YAML: %s" .) }}{{ end }}
+{{- if not (has (toString $rules.version) (list "1")) }}
+{{- fail "rules.content does not begin with version: 1: it is no rules file (docs/rules.md)" }}
+{{- end }}
+{{- if not (or $rules.rules (regexMatch "--(envoy|gubernator|redis)-" (join " " .extraArgs))) }}
+{{- fail "rules.content has no rules, so that everything would be allowed: give some" }}
+{{- end }}
+{{- end }}
+{{- if not (or .peerTLS.existingSecret .peerTLS.csi.enabled .peerTLS.insecure) }}
+{{- fail "members have no certificates: give peerTLS.existingSecret or peerTLS.csi, or let them speak without TLS by peerTLS.insecure=true" }}
+{{- end }}
+{{- if and .peerTLS.insecure (or .peerTLS.existingSecret .peerTLS.csi.enabled) }}
+{{- fail "peerTLS.insecure is for members without certificates: leave it out" }}
+{{- end }}
+{{- if and .affinity (ne .antiAffinity "none") }}
+{{- fail "affinity replaces antiAffinity: set antiAffinity to none, and say in affinity what you want" }}
+{{- end }}
+{{- with include "weir.memory" $ }}
+{{- $need := add (mul 3 (int64 $.Values.maxBytes | default (mul 256 (int64 $.Values.maxKeys)))) 314572800 }}
+{{- if gt $need (int64 .) }}
+{{- fail (printf "resources.limits.memory %v is too little for maxKeys %v: with copies for other members, their logs and 300 MiB for the rest a member may need %d MiB; raise the limit, lower maxKeys, or bound the memory of counters by maxBytes" $.Values.resources.limits.memory (int64 $.Values.maxKeys) (add 1 (div $need 1048576))) }}
+{{- end }}
+{{- end }}
 {{- if and .administration.expose (not .networkPolicy.enabled) }}
 {{- fail "administration.expose opens metrics, names of users and profiles to the whole cluster without networkPolicy.enabled: enable it, and name those who may ask in networkPolicy.administrationFrom" }}
 {{- end }}
