@@ -345,6 +345,33 @@ func (p pass) admit(r *limiter.Request, a Action) error {
 	return err
 }
 
+// about lets an administrator ask about the counters of a tenant. It comes after admit, which has set the caller's own.
+func (p pass) about(q *question, a Action) error {
+	switch {
+	case q.tenant == "":
+		return nil
+	case len(q.tenant) > limiter.MaxTenantBytes:
+		return invalid("tenant has %d bytes; at most %d are possible", len(q.tenant), limiter.MaxTenantBytes)
+	case p.caller == nil:
+		return invalid("tenant: this node has no permissions file, and so no tenants: leave it out")
+	case q.tenant == p.caller.Tenant():
+		return nil
+	case p.caller.Tenant() != "" || p.may(ActionAdmin) != nil:
+		return notPermittedError("only an administrator without a tenant may ask about the counters of another tenant")
+	case a != ActionPeek && a != ActionExplain && a != ActionReset:
+		return invalid("tenant: a check counts for the caller's own tenant: ask with \"peek\": true, for an explanation or for a reset")
+	}
+	q.request.Tenant = q.tenant
+	return nil
+}
+
+func peekOrCheck(peek bool) Action {
+	if peek {
+		return ActionPeek
+	}
+	return ActionCheck
+}
+
 // both is what two scopes permit. The first one may be nil, for all rules.
 type both struct{ first, second limiter.Scope }
 

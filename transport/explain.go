@@ -128,6 +128,9 @@ func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = by.admit(&q.request, ActionExplain)
 	}
+	if err == nil {
+		err = by.about(q, ActionExplain)
+	}
 	if err != nil {
 		writeError(w, err)
 		return

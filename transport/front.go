@@ -95,6 +95,9 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = by.admitCheck(&q.request, q.peek, q.receipt)
 	}
+	if err == nil {
+		err = by.about(q, peekOrCheck(q.peek))
+	}
 	if err != nil {
 		writeError(w, err)
 		return
@@ -205,6 +208,9 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			err = by.admitCheck(&q.request, q.peek, q.receipt)
 		}
+		if err == nil {
+			err = by.about(q, peekOrCheck(q.peek))
+		}
 		if err != nil {
 			refusedPart(w, err)
 			out.Results[i].Error = problemOf(err)
@@ -279,7 +285,10 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	_, q, err := f.ask(w, r, &h, f.resetFields(), ActionReset)
+	by, q, err := f.ask(w, r, &h, append(f.resetFields(), tenantField()), ActionReset)
+	if err == nil {
+		err = by.about(q, ActionReset)
+	}
 	if err != nil {
 		writeError(w, err)
 		return

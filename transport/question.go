@@ -23,6 +23,7 @@ type question struct {
 	sealed  string // the receipt of a refund
 	amend   amendment
 	key     *string // in place of path and user, with limits; nil: not given
+	tenant  string  // whose counters an administrator asks about, see [pass.about]
 }
 
 // keyed puts the key in place of the path, as Allow of a node does.
@@ -89,12 +90,17 @@ func timeOf(name string, ms int64, to *time.Duration) error {
 // checkFields returns the fields of a check.
 func (s *service) checkFields() []field {
 	return append(append(s.resetFields(), idFields()...), holdField(), costField(),
-		field{"peek", func(q *question, raw json.RawMessage) error {
+		tenantField(), field{"peek", func(q *question, raw json.RawMessage) error {
 			return decode("peek", raw, &q.peek, "true or false")
 		}},
 		field{"receipt", func(q *question, raw json.RawMessage) error {
 			return decode("receipt", raw, &q.receipt, "true or false")
 		}})
+}
+
+// tenantField is the tenant whose counters an administrator asks about.
+func tenantField() field {
+	return field{"tenant", func(q *question, raw json.RawMessage) error { return decode("tenant", raw, &q.tenant, "a string") }}
 }
 
 func costField() field {
@@ -275,7 +281,7 @@ func parseQuery(raw string) (*question, error) {
 		return nil, invalid("the parameters of the address cannot be read: %v", err)
 	}
 	q := new(question)
-	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms"}
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms", "tenant"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
 			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
@@ -317,6 +323,8 @@ func (q *question) set(name, value string) error {
 		r.Method = value
 	case "rule":
 		r.Rule = value
+	case "tenant":
+		q.tenant = value
 	case "cost":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {

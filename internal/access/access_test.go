@@ -608,3 +608,42 @@ func TestAnonymous(t *testing.T) {
 		t.Errorf("a bad token is answered with %d, and must not count as none", code)
 	}
 }
+
+// An administrator without a tenant asks about a tenant's counters by its name; nobody else does, and no check counts there.
+func TestAdministratorAsksAboutATenant(t *testing.T) {
+	text := strings.Replace(permissions, "may: {admin: true, ring: true}", "may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
+	text = strings.Replace(text, "peek: [shop-], rule", "peek: [shop-], explain: true, reset: true, rule", 1)
+	w := newWorld(t, text+"  - {name: desk, token: {subject: desk}, may: {peek: true, explain: true, reset: true}}\n")
+	shop, bank, ops, desk := w.token("shop"), w.token("bank"), w.token("ops"), w.token("desk")
+	for range 4 {
+		w.ask("GET", w.http+"/v1/check?path=/cart&user=ada", shop, "")
+	}
+	const cart = `{"path":"/cart","user":"ada","tenant":"shop"}`
+	for _, c := range []struct {
+		who, token, path, body string
+		code                   int
+		want                   string
+	}{
+		{"ops, of nobody", ops, "/v1/explain", `{"path":"/cart","user":"ada"}`, 200, `"known":false`},
+		{"ops", ops, "/v1/explain", cart, 200, `"key":"shop:ada:day"`},
+		{"ops", ops, "/v1/check", `{"path":"/cart","user":"ada","tenant":"shop","peek":true}`, 429, `"allowed":false`},
+		{"ops counts", ops, "/v1/check", cart, 400, "a check counts for the caller's own tenant"},
+		{"ops counts in a batch", ops, "/v1/check/batch", `{"checks":[` + cart + `]}`, 200, "a check counts for the caller's own tenant"},
+		{"bank", bank, "/v1/explain", cart, 403, "only an administrator without a tenant"},
+		{"bank resets", bank, "/v1/reset", cart, 403, "only an administrator without a tenant"},
+		{"bank peeks in a batch", bank, "/v1/check/batch", `{"checks":[{"path":"/cart","user":"ada","tenant":"shop","peek":true}]}`, 200, "only an administrator without a tenant"},
+		{"no administrator", desk, "/v1/reset", cart, 403, "only an administrator without a tenant"},
+		{"shop of itself", shop, "/v1/explain", cart, 200, `"known":true`},
+		{"ops, another user", ops, "/v1/reset", `{"path":"/cart","user":"eve","tenant":"shop"}`, 200, `"counters":0`},
+		{"ops, a long name", ops, "/v1/reset", `{"path":"/cart","user":"eve","tenant":"` + strings.Repeat("x", 65) + `"}`, 400, "tenant has 65 bytes"},
+		{"ops resets", ops, "/v1/reset", cart, 200, `"counters":1`},
+		{"refunds know no tenant", bank, "/v1/refund", cart, 400, "tenant"},
+	} {
+		if code, got, _ := w.ask("POST", w.http+c.path, c.token, c.body); code != c.code || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %d %s; want %d, %s", c.who, code, got, c.code, c.want)
+		}
+	}
+	if code, got, _ := w.ask("GET", w.http+"/v1/check?path=/cart&user=ada", shop, ""); code != 200 {
+		t.Errorf("after the reset: %d %s", code, got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 // checkOptions are the flags of check.
 type checkOptions struct {
 	requestFlags
+	tenant  string
 	rules   string
 	server  string
 	at      string
@@ -83,6 +84,9 @@ cannot be asked.`,
 			if err != nil {
 				return err
 			}
+			if r.Tenant = o.tenant; o.tenant != "" && o.server == "" {
+				return usage(cmd, "--tenant is for --server: a rules file has no tenants")
+			}
 			switch {
 			case o.server != "":
 				return a.checkServer(cmd, o, r)
@@ -104,6 +108,7 @@ func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
 	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+	f.StringVar(&o.tenant, "tenant", "", "peek at the counters of a `tenant`, as weir reset does")
 	o.requestFlags.addFlags(f)
 	o.addCost(f, "cost in `units`, 0 to peek (default: the rule's)")
 	o.addHold(f, "reserve the cost for so long, until weir settle says what was used; needs --id")

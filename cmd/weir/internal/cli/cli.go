@@ -191,7 +191,7 @@ adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(), a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.membersCommand(), a.reloadCommand(), a.topCommand(), a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(), a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(), a.topCommand(), a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

@@ -57,6 +57,8 @@ func (o *checkOptions) checkServerFlags(cmd *cobra.Command) error {
 		return usage(cmd, "--rules and --server are both given, but either a file decides or a node does")
 	case o.at != "":
 		return usage(cmd, "--at is for --rules: a node decides by its own clock")
+	case o.tenant != "" && !strings.Contains(o.server, "://"):
+		return usage(cmd, "--tenant is asked over HTTP: give --server http://HOST:PORT or https://HOST:PORT")
 	}
 	return nil
 }
@@ -326,6 +328,9 @@ func question(r *limiter.Request) map[string]any {
 	}
 	if n, err := r.Cost.Value(0); r.Cost.Given() && err == nil { // the flag has checked its range
 		q["cost"] = n
+	}
+	if r.Tenant != "" {
+		q["tenant"], q["peek"] = r.Tenant, true // a check would count for the caller's own
 	}
 	if r.ID != "" {
 		q["id"] = r.ID

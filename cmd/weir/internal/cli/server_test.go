@@ -26,7 +26,7 @@ import (
 // --server takes them.
 func serveNode(t *testing.T, d transport.Decider) (overGRPC, overHTTP string) {
 	t.Helper()
-	s, err := transport.NewServer(transport.Options{Decider: d, AllowRefunds: true})
+	s, err := transport.NewServer(transport.Options{Decider: d, AllowRefunds: true, AllowReset: true})
 	if err != nil {
 		t.Fatal(err)
 	}
