@@ -106,7 +106,8 @@ type Key struct {
 	// Index is the index of this key in its rule, for a rule with several keys.
 	Index uint8
 	// By is the label of the identity that asks, see [TenantLabel], if it has no tenant, for a key of
-	// [RequestRule] or in a time zone that the request names: each has its share of such limits. 0: it is not known, or not needed.
+	// [RequestRule] or in a time zone that the request names: each has its share of such limits. 0: it is not known, or
+	// not needed.
 	By uint16
 }
 

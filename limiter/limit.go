@@ -341,7 +341,8 @@ func (l *Limit) precompute() {
 			l.unitR = max(p.dripUnits, 1)
 			l.unit = l.limit / l.unitR
 		}
-		l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), l.leaksIn(maxDebt)+1, mostCounted) // no legal burst reaches it
+		// No legal burst reaches it.
+		l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), l.leaksIn(maxDebt)+1, mostCounted)
 		hi, lo := bits.Mul64(l.most, uint64(l.window))
 		q, _ := bits.Div64(hi, lo, l.limit)
 		l.longest = Tick(q) + 1

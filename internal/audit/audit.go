@@ -18,8 +18,8 @@ import (
 )
 
 // Bounds. Each kind of event has a rate of its own: what anyone can cause must not keep out what
-// was done, nor what a caller is refused who is known. Each caller has a part of it, and so has each address of those that
-// are not known.
+// was done, nor what a caller is refused who is known. Each caller has a part of it, and so has each address of those
+// that are not known.
 const (
 	doneRate, doneBurst       = 100, 1000                    // lines a second
 	refusedRate, refusedBurst = 20, 200                      // and failures
@@ -113,8 +113,8 @@ type rates struct {
 	decision      limiter.Decision
 }
 
-// share is whose lines of a kind are counted together: an identity's, or those from an address, or a network of 64 bits of
-// IPv6, of callers that are not known.
+// share is whose lines of a kind are counted together: an identity's, or those from an address, or a network of 64 bits
+// of IPv6, of callers that are not known.
 type share struct {
 	kind   kind
 	caller string
@@ -281,7 +281,8 @@ func (l *Log) Audited(e transport.AuditEvent) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := shareOf(kindOf(&e), &e); s.kind != acts && len(l.events) >= maxWaiting || !l.rates.admit(s, limiter.TickOf(now)) {
+	s := shareOf(kindOf(&e), &e)
+	if s.kind != acts && len(l.events) >= maxWaiting || !l.rates.admit(s, limiter.TickOf(now)) {
 		l.leaveOut(e.Caller, 1)
 		return
 	}

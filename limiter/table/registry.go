@@ -66,7 +66,8 @@ type share struct {
 	ids   int          // numbers that belong to it; guarded by the registry's lock
 }
 
-// numbers are the limits of requests, and those in time zones of requests, that one tenant or identity has made. Others may use them, too.
+// numbers are the limits of requests, and those in time zones of requests, that one tenant or identity has made. Others
+// may use them, too.
 type numbers struct{ requests, long, zoned int }
 
 // origin is where a limit comes from.

@@ -72,8 +72,8 @@ func keyOfTop(lo uint64, l *limiter.Limit) uint64 {
 	return lo ^ limiter.NameID(l)
 }
 
-// place returns which entry of a full list a new key takes the place of, by the low half of its hash, and how often the key
-// may have been seen before: no oftener than the least of its tenant's that are listed, or, if none is, than the
+// place returns which entry of a full list a new key takes the place of, by the low half of its hash, and how often the
+// key may have been seen before: no oftener than the least of its tenant's that are listed, or, if none is, than the
 // last one that was.
 func (t *topKeys) place(key uint64) (at int, had uint64) {
 	var of [topPerPartition]uint16

@@ -266,7 +266,9 @@ func (c *Config) listen(ctx context.Context, conf *memberlist.Config) (memberlis
 	// The port that the kernel chose for TCP may be taken for UDP.
 	for range 10 {
 		var n *network
-		n, err = listenOn(netip.AddrPortFrom(ip, uint16(port)), func(what string, err error) { conf.Logger.Printf("[ERR] memberlist: %s: %v", what, err) })
+		n, err = listenOn(netip.AddrPortFrom(ip, uint16(port)), func(what string, err error) {
+			conf.Logger.Printf("[ERR] memberlist: %s: %v", what, err)
+		})
 		if err == nil {
 			return n, n.port(), nil
 		}

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,9 +22,9 @@ const (
 	acceptAgain = 50 * time.Millisecond
 )
 
-// network is memberlist's transport over the machine's network. It is memberlist's own, but for what a datagram costs:
-// that one allocates 64 KiB for each, so whoever sends a million datagrams of a byte has the node clear and collect 64 GB.
-// Here they are read into one buffer, and what came is copied.
+// network is memberlist's transport over the machine's network. It does what memberlist's own does, but for what a
+// datagram costs: that one allocates 64 KiB for each, so whoever sends a million datagrams of a byte has the node clear
+// and collect 64 GB. Here they are read into one buffer, and what came is copied.
 type network struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
@@ -46,7 +47,8 @@ func listenOn(at netip.AddrPort, failed func(what string, err error)) (*network,
 		tcp: tcp, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}), failed: failed,
 		everywhere: at.Addr() == netip.IPv4Unspecified(),
 	}
-	if n.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(at.Addr(), uint16(n.port())))); err != nil {
+	at = netip.AddrPortFrom(at.Addr(), uint16(n.port()))
+	if n.udp, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at)); err != nil {
 		_ = tcp.Close() // nothing came of it
 		return nil, err
 	}
@@ -98,7 +100,9 @@ func (n *network) receive() {
 		if size == 0 {
 			continue
 		}
-		p := &memberlist.Packet{Buf: append([]byte(nil), buf[:size]...), From: net.UDPAddrFromAddrPort(from), Timestamp: time.Now()}
+		p := &memberlist.Packet{
+			Buf: append([]byte(nil), buf[:size]...), From: net.UDPAddrFromAddrPort(from), Timestamp: time.Now(),
+		}
 		select {
 		case n.packets <- p:
 		case <-n.done:
@@ -107,8 +111,8 @@ func (n *network) receive() {
 	}
 }
 
-// FinalAdvertiseAddr implements memberlist.Transport: what was given, or else the address that is listened on, or for all
-// addresses what memberlist's own transport finds.
+// FinalAdvertiseAddr implements memberlist.Transport: what was given, or else the address that is listened on, or for
+// all addresses what memberlist's own transport finds.
 func (n *network) FinalAdvertiseAddr(given string, port int) (net.IP, int, error) {
 	if given != "" {
 		ip := net.ParseIP(given)
@@ -124,7 +128,9 @@ func (n *network) FinalAdvertiseAddr(given string, port int) (net.IP, int, error
 	if !n.everywhere {
 		return ip, n.port(), nil
 	}
-	t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{"0.0.0.0"}, Logger: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)})
+	t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+		BindAddrs: []string{"0.0.0.0"}, Logger: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -155,7 +161,8 @@ func (n *network) WriteToAddress(b []byte, to memberlist.Address) (time.Time, er
 
 // DialTimeout implements memberlist.Transport.
 func (*network) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return net.DialTimeout("tcp", addr, timeout)
+	d := net.Dialer{Timeout: timeout}
+	return d.DialContext(context.Background(), "tcp", addr) // memberlist gives none
 }
 
 // DialAddressTimeout implements memberlist.NodeAwareTransport.

@@ -359,3 +359,18 @@ func TestWhomARouteNames(t *testing.T) {
 		return owner == third
 	})
 }
+
+// An acknowledgement names the appointment of an heir of that epoch, and none of another: numbers begin anew with each.
+func TestWhichAppointmentIsAcknowledged(t *testing.T) {
+	guards(t, func() *tried {
+		p, tn := begins(peer.Heir)
+		p.appointment = 7
+		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: p.epoch}}
+	}, map[string]func(x *tried){
+		"it is heir of another epoch": func(x *tried) { x.b.Epoch.Counter-- },
+		"it is heir no more":          func(x *tried) { x.p.role = peer.Copy },
+	}, func(x *tried) bool {
+		x.p.ack(x.tn, third, &x.b, peer.Acked)
+		return sent(x.tn, SendAck)[0].Ack.Appointment == 7
+	})
+}
