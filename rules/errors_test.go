@@ -164,7 +164,7 @@ func TestErrors(t *testing.T) {
 		{"limits empty", rule("limits: []"), `2:11: the list of limits is empty; write "unlimited: true" instead to let everything pass, or "deny: true" to let nothing pass`},
 		{"limit a number", limit("5"), `2:12: "5" is not a limit: write units per window, such as 5/second or 20/15m`},
 		{"limit a list", limit("[5/second]"), `2:12: a limit is written as 5/second or as a mapping with limit and window; this is a list`},
-		{"limit 0", limit("0/second"), `2:12: limit 0 is out of range: sliding_counter takes 1 to 9007199254740991 units`},
+		{"limit 0", limit("0/second"), `2:12: limit 0 is out of range: sliding_counter takes 1 to 9007199254740991 units; a rule that denies every request has "deny: true" in place of limits`},
 		{"limit negative", limit("-5/second"), `2:12: limit -5 is out of range: sliding_counter takes 1 to 9007199254740991 units`},
 		{"limit huge", limit("99999999999999999999/second"), `2:12: "99999999999999999999" is too large a number`},
 		{"limit of a log", limit("{limit: 1000001, window: 1s, algorithm: sliding_log}"), `2:20: limit 1000001 is out of range: sliding_log takes 1 to 1000000 units`},

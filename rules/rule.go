@@ -281,7 +281,7 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 	}
 	first := make(map[string]*node)
 	for _, item := range d.list(n, "limits", limiter.MaxLimits) {
-		s := d.limit(item, r.settings)
+		s := d.limit(item, r)
 		if s == nil {
 			continue
 		}
@@ -323,7 +323,8 @@ func windowText(n *node, s *spec) string {
 
 // limit decodes one limit. Its spec may be invalid; the problems have then been
 // reported. It returns nil if not even a name is known.
-func (d *decoder) limit(n *node, inherited []setting) *spec {
+func (d *decoder) limit(n *node, r *definition) *spec {
+	inherited := r.settings
 	s := &spec{at: make(map[string]*node), bad: make(map[string]bool)}
 	var own []setting
 	switch n.kind {
@@ -351,7 +352,11 @@ func (d *decoder) limit(n *node, inherited []setting) *spec {
 		if at == nil {
 			at = n
 		}
-		d.add(at, "%s", p.Text)
+		text := p.Text
+		if p.Field == "limit" && s.Limit == 0 && !r.quota {
+			text += `; a rule that denies every request has "deny: true" in place of limits`
+		}
+		d.add(at, "%s", text)
 	}
 	drips{d}.agree(s)
 	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone && s.Algorithm != limiter.Concurrency {

@@ -257,7 +257,7 @@ func (s *Server) open(ctx context.Context) error {
 		return clusterHelp(err, c.Cluster)
 	}
 	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
-	defer s.warnUnsettled()
+	defer warnUnsettled(s)
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
 		// Open would treat an empty file as no file.
 		if err := s.node.SetRules(c.Rules); err != nil {
@@ -350,7 +350,7 @@ func (s *Server) run(ctx context.Context) {
 
 // warnUnsettled logs that a rule limits concurrency and clients may not say when their requests end, so that each of them
 // takes its slot for as long as the hold lasts. With a permissions file that is for each caller to say.
-func (s *Server) warnUnsettled() {
+func warnUnsettled(s *Server) {
 	if s.config.AllowRefunds || s.access != nil {
 		return
 	}
@@ -369,7 +369,7 @@ func (s *Server) apply(data []byte) error {
 	if err != nil {
 		return err
 	}
-	s.warnUnsettled()
+	warnUnsettled(s)
 	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash", s.RulesHash())
 	return nil
 }
