@@ -41,8 +41,9 @@ func TestTableWithoutCopies(t *testing.T) {
 		n, _ := strconv.Atoi(m[1]) // digits
 		return n
 	}
-	settled := func() bool { return read(members[0], "weir_partitions_unsettled")+read(members[1], "weir_partitions_unsettled") == 0 }
-	wait(t, settled)
+	wait(t, func() bool {
+		return read(members[0], "weir_partitions_unsettled") == 0 && read(members[1], "weir_partitions_unsettled") == 0
+	})
 	for i := range users {
 		if status, body := get(t, members[i%2].Handler(), fmt.Sprintf("/v1/check?user=%d", i)); status != 200 {
 			t.Fatalf("user %d: %d %s", i, status, body)

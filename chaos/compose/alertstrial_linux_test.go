@@ -95,7 +95,7 @@ type watchedNode struct {
 
 func (n *watchedNode) run() {
 	n.t.Helper()
-	n.cmd = exec.Command(n.args[0], n.args[1:]...) //nolint:noctx // it is ended by signals
+	n.cmd = exec.Command(n.args[0], n.args[1:]...)
 	n.cmd.Stderr = n.log
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)

@@ -5,6 +5,8 @@ package load
 import (
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/weirlimit/weir/chaos/history"
@@ -34,5 +36,22 @@ func TestRecord(t *testing.T) {
 	}
 	if record(&op, answer{}, errors.New("no answer")); op.Outcome != history.Unknown {
 		t.Errorf("what was not answered is %s", op.Outcome)
+	}
+}
+
+// What checks of several keys have as address is one, and another for each key.
+func TestAddresses(t *testing.T) {
+	seen := map[netip.Prefix]bool{}
+	p := newPlan([]history.Rule{{Name: "several", Several: true}}, "kill-1")
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 500 {
+		at, err := netip.ParseAddr(p.pick(rng).question.IP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[netip.PrefixFrom(at, 64).Masked()] = true
+	}
+	if len(seen) != keysPerRule {
+		t.Errorf("%d networks of %d keys", len(seen), keysPerRule)
 	}
 }

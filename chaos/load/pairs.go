@@ -57,6 +57,7 @@ func (l *Load) pairs(ctx context.Context, nodes []*fleet.Node, rule string, time
 				if ctx.Err() == nil {
 					q := question{}
 					q.IP, q.User = pair(k, nth)
+					q.IP = address(q.IP)
 					l.many(ctx, nodes[(k+nth)%len(nodes)], rule, []string{"ip " + q.IP, "user " + q.User}, q)
 				}
 			}

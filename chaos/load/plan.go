@@ -4,6 +4,7 @@ package load
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 
@@ -84,10 +85,17 @@ func (p *plan) pick(rng *rand.Rand) target {
 	paths := r.Paths()
 	t := target{rule: r.Name, keys: []string{key}, question: question{Path: paths[rng.IntN(len(paths))], User: key}}
 	if r.Several {
-		t.question.IP = p.keys[r.Name][rng.IntN(keysPerRule)]
+		t.question.IP = address(p.keys[r.Name][rng.IntN(keysPerRule)])
 		t.keys = []string{"ip " + t.question.IP, "user " + key}
 	}
 	return t
+}
+
+// address makes an address of a key, in a network of 64 bits of its own, for what counts by such networks.
+func address(key string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key)) // it does not fail
+	return fmt.Sprintf("2001:db8:%x:%x::1", h.Sum32()>>16, h.Sum32()&0xffff)
 }
 
 // answered retires keys that are used up.
