@@ -9,5 +9,20 @@ func ofMerges() []mutation {
 		{name: "an id that is merged is remembered as long as there", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
 			{"limiter/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
 		}},
+		{name: "what only an overtaken owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
+			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case now < 0 && t.settledAlone(p, e, held):\n"},
+		}},
+		{name: "copies have what was settled", pkg: "./chaos/sim", test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
+			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case t.settledAlone(p, e, held):\n"},
+		}},
+		{name: "what a policy may have settled is not left out", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+			{"limiter/table/moveholds.go", "	return p.number >= Partitions && ", "	return "},
+		}},
+		{name: "what the other has settled is not left out while it is held", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+			{"limiter/table/moveholds.go", " == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n", " == limiter.SettledID\n"},
+		}},
+		{name: "ids that are not settled are not left out", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+			{"limiter/table/moveholds.go", " limiter.IDParts(&e.State) == limiter.SettledID && ", " "},
+		}},
 	}
 }

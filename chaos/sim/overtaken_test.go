@@ -110,3 +110,68 @@ func TestACutOffOwnerSaysNothingOfReservations(t *testing.T) {
 		})
 	}
 }
+
+// TestAReservationEndsWhileAnOwnerIsCutOff: an owner that nobody hears is asked to settle, and its heir takes over,
+// where the reservation ends by itself before the owner is back. Its client was not answered. When it asks again,
+// what it is then told is counted: a new charge or, if a frame of the first request came late, a repeated one.
+func TestAReservationEndsWhileAnOwnerIsCutOff(t *testing.T) {
+	worlds(t)
+	for cut, oneWay := range map[string]bool{"in one direction": true, "in both": false} {
+		for name, test := range map[string]struct {
+			cost, again uint64
+			ignore      bool
+		}{
+			"with the same number":    {cost: 20, again: 20},
+			"with another number":     {cost: 20, again: 8},
+			"below the estimate":      {cost: 4, again: 4},
+			"with if_unknown: ignore": {cost: 20, again: 20, ignore: true},
+		} {
+			t.Run(name+", cut off "+cut, func(t *testing.T) {
+				eachSeed(t, func(t *testing.T, seed uint64) {
+					d := direct(t, seed, 4, limiter.UnreachableClosed, limiter.ReplicationStrict)
+					owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+					third := d.others(owner, heir)[0]
+					d.reserve(third, 1, 10)
+					d.pass(300 * ms)
+					for _, n := range d.others(owner) {
+						d.sever(pair{owner.inst, n.inst})
+						if !oneWay {
+							d.sever(pair{n.inst, owner.inst})
+						}
+					}
+					d.pass(20 * ms)
+					a := limiter.Amend{IgnoreUnknown: test.ignore}
+					x := d.amend(owner, 1, test.cost, a)
+					d.demandAt(third, 30, 5*ms)
+					d.pass(limiter.Span(heldFor) + limiter.Second)
+					if !x.done || x.out.Unanswered != 1 {
+						d.fails("the owner that nobody hears answers: %t, %+v", x.done, x.out.Amended)
+					}
+					d.heal()
+					d.pass(3 * limiter.Second)
+					x = d.amend(third, 1, test.again, a)
+					d.pass(500 * ms)
+					if !x.done || x.out.Unanswered != 0 {
+						d.fails("asked again: answered %t, %+v", x.done, x.out)
+						return
+					}
+					stands := test.again
+					switch s := x.out.Amended; s.State {
+					case limiter.AmendCharged, limiter.AmendRepeated:
+					case limiter.AmendSettled:
+						stands = s.First
+					case limiter.AmendUnknown:
+						stands = 0
+					default:
+						d.fails("answered with %+v", s)
+					}
+					if stands == 0 && !test.ignore {
+						d.fails("nothing was charged")
+					}
+					d.counts(int(stands)+len(d.given), "in the end")
+					d.settles()
+				})
+			})
+		}
+	}
+}

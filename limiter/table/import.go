@@ -17,8 +17,14 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 		}
 		return result
 	}
+	held := t.heldHere(p, mode)
 	for i := range entries {
-		if e := &entries[i]; t.isID(e) && t.importID(p, e, ids[i], now, mode) {
+		e := &entries[i]
+		switch {
+		case !t.isID(e):
+		case mode == Merge && t.settledAlone(p, e, held):
+			t.registry.release(ids[i], 1)
+		case t.importID(p, e, ids[i], now, mode):
 			fresh--
 		}
 	}

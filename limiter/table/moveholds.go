@@ -152,6 +152,41 @@ func (t *Table) countHeld(p *partition, entries []Entry) {
 	}
 }
 
+// idAt names an id that is remembered.
+type idAt struct{ place, lo uint64 }
+
+// heldHere returns the ids of the holds of a closed partition that another table is to be merged into.
+// It returns nil of any other partition.
+func (t *Table) heldHere(p *partition, mode ImportMode) map[idAt]bool {
+	if mode != Merge || p.number < Partitions || p.due == never { // never: the partition has no holds
+		return nil
+	}
+	held := make(map[idAt]bool)
+	for i := range p.slots.size {
+		s := p.slots.at(i)
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+			continue
+		}
+		key, words := s.lo^limiter.NameID(t.ids.holds.limit), t.words(s)
+		for j := range int(s.state.A) {
+			if h := limiter.HoldAt(words, j); h.Limit != 0 {
+				held[idAt{t.order.of(t.order.hash(s.place) ^ h.ID), key ^ limiter.NameID(t.ids.limit)}] = true
+			}
+		}
+	}
+	return held
+}
+
+// settledAlone reports whether an entry of a table that is merged into a closed partition is an id that was
+// settled there, and that has no hold here. Such an id is left out. What it was settled with need not be counted
+// here: the larger of two counters may be the one without it. Nor was anyone told that it is settled, unless this
+// table knows it: the owner of a closed partition answers no settlement without its heir, which took over. So the
+// id is here what it was: unknown, charged for good or settled. In other partitions a policy may have answered,
+// and the id stands for what the answer said.
+func (t *Table) settledAlone(p *partition, e *Entry, held map[idAt]bool) bool {
+	return p.number >= Partitions && limiter.IDParts(&e.State) == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]
+}
+
 // settleMerged settles the holds of a partition whose ids were settled in the table that is
 // merged into this one: what that gave back or charged is given back or charged here. So it must come before the
 // counters, the larger of which may be that of the other table, which has been settled already.

@@ -396,3 +396,74 @@ func TestAHoldEndsWithItsID(t *testing.T) {
 		t.Errorf("made again and settled with 4: %v, %d are counted", out.State, used(t, into, l, now))
 	}
 }
+
+// TestWhatOnlyTheOtherHasSettledIsLeftOut: an owner of a closed partition was overtaken and settled a reservation
+// that is over at its heir by then. The id is there what it was, so that a settlement that is repeated is charged,
+// or told what stands. In an available partition the policy may have answered that it is settled, and so it is.
+func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		available bool
+		keep      bool
+		late      bool         // it is settled here, too, when it is over
+		before    limiter.Tick // its end the other comes
+		want      limiter.AmendState
+		first     uint64
+		counts    int
+	}{
+		"closed, given back":    {want: limiter.AmendCharged, counts: 40 + 30},
+		"closed, kept":          {keep: true, want: limiter.AmendSettled, first: 10, counts: 40 + 10},
+		"closed, settled late":  {late: true, want: limiter.AmendSettled, first: 20, counts: 40 + 20},
+		"closed, not over":      {before: limiter.Second, want: limiter.AmendRepeated, counts: 40 + 30},
+		"available, given back": {available: true, want: limiter.AmendRepeated, counts: 40},
+	} {
+		l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+		charge := func(id, cost uint64) *limiter.Charge {
+			c := heldCharge(l, id, cost)
+			c.ID.Life, c.ID.Keep = 2*time.Hour, test.keep
+			if !test.available {
+				c.Key(0).Rule.OnUnreachable = limiter.UnreachableClosed
+			}
+			return c
+		}
+		here, other := New(Config{MaxKeys: 1000}), New(Config{MaxKeys: 1000})
+		part := PartitionOf(charge(1, 1).Key(0))
+		decide := func(at *Table, c *limiter.Charge) {
+			var d limiter.Decision
+			if err := at.Decide(noon, c, &d); err != nil || !d.Allowed {
+				t.Fatal(name, err, d)
+			}
+		}
+		decide(here, charge(1, 10))
+		moveTo(t, here, part, noon, other, noon, Replace)
+		if out, _ := other.Amend(noon, charge(1, 30), limiter.Amend{}); out.State != limiter.AmendDone {
+			t.Fatal(name, out)
+		}
+		others := charge(2, 40)
+		others.ID = nil
+		decide(here, others)
+		plain := charge(3, 1)
+		plain.ID.Hold = 0
+		decide(other, plain)
+		now := noon + limiter.Hour - test.before
+		if test.late {
+			here.Amend(now, charge(1, 20), limiter.Amend{})
+		}
+		for range 2 { // it may come again
+			moveTo(t, other, part, now, here, now, Merge)
+		}
+		if !here.Remembers(now, plain) {
+			t.Errorf("%s: the id of a check is unknown", name)
+		}
+		out, _ := here.Amend(now, charge(1, 30), limiter.Amend{})
+		c := &limiter.Charge{Peek: true}
+		c.Add(*charge(0, 1).Key(0))
+		var d limiter.Decision
+		if err := here.Decide(now, c, &d); err != nil {
+			t.Fatal(name, err)
+		}
+		n := 100 - int(d.Limit(0).Remaining)
+		if out.State != test.want || out.First != test.first || n != test.counts {
+			t.Errorf("%s: settled with %+v, %d are counted, want %v %d and %d", name, out, n, test.want, test.first, test.counts)
+		}
+	}
+}
