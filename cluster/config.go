@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/certs"
 	"github.com/weirlimit/weir/internal/cluster/gossip"
+	"github.com/weirlimit/weir/internal/engine"
 )
 
 // DefaultDeadline is used if [Config.Deadline] is 0.
@@ -148,6 +150,24 @@ func CheckName(name string) error {
 		return fmt.Errorf("%w: %w", weir.ErrInvalid, err)
 	}
 	return nil
+}
+
+// OpenMember implements [weir.Clustering]. It returns when the member is listening and
+// has tried the addresses to join once.
+func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
+	if c == nil {
+		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
+	}
+	if whole, err := c.withDefaults(); err == nil { // open returns the error
+		if err := whole.unreached(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	m, err := c.open(ctx, n, network{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, m, nil
 }
 
 // withDefaults fills in defaults, and returns an error for values that are not valid.

@@ -94,24 +94,6 @@ type member struct {
 	rules, zones, clocks difference
 }
 
-// OpenMember implements [weir.Clustering]. It returns when the member is listening and
-// has tried the addresses to join once.
-func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
-	if c == nil {
-		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
-	}
-	if whole, err := c.withDefaults(); err == nil { // open returns the error
-		if err := whole.unreached(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-	m, err := c.open(ctx, n, network{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, m, nil
-}
-
 func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *member, err error) {
 	m := &member{Node: n, network: on, handed: make(chan struct{}), ended: make(chan struct{})}
 	if m.config, err = c.withDefaults(); err != nil {

@@ -307,8 +307,10 @@ func generals() []general {
 		"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "os.Setenv", "os.Unsetenv", "os.Clearenv", "syscall.Getenv"))
 	all(programs, no(uses, "only the program may end the program", "os.Exit", "syscall.Exit"))
 	all(programs, no(uses, "the logger is the embedder's: take one in the Config",
-		"log.*", "log/slog.Default", "log/slog.SetDefault",
+		"log.*", "log/slog.SetDefault",
 		"log/slog.Debug*", "log/slog.Info*", "log/slog.Warn*", "log/slog.Error*"))
+	all(programs, no(uses, "the logger is the embedder's: take one in the Config", "log/slog.Default"),
+		"") // who gives no logger hears warnings all the same: a member that is alone multiplies each limit
 	all(programs, no(uses, "it is shared with everything else in the program",
 		"net/http.DefaultServeMux", "net/http.Handle", "net/http.HandleFunc"))
 	all(programs, no(imports, "importing it changes the program's handlers", "net/http/pprof", "expvar"))
