@@ -65,6 +65,10 @@ func showings() map[string]showing {
 	for _, m := range ofLies() {
 		all[m.name] = showing{why: "no scenario of chaos has a member that lies"}
 	}
+	for _, m := range ofHeard() {
+		all[m.name] = showing{why: narrow}
+	}
+	all["a datagram costs what it is long"] = showing{why: "no scenario measures what datagrams cost"}
 	for _, m := range ofJoining() {
 		all[m.name] = showing{why: byNames}
 	}

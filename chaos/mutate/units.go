@@ -69,8 +69,7 @@ func ofWideBlocks() []mutation {
 			{"redisstore/lua/back.lua", "  if s.t - at > full or", "  if false and s.t - at > full or"},
 		}},
 		{name: "a bucket counts beyond 32 bits", pkg: "./limiter", test: "^TestABucketCountsBeyond32Bits$", edits: []edit{
-			{"limiter/limit.go", "		l.most = mostCounted\n", "		l.most = l.maxUnits()\n"},
-			{"limiter/limit.go", "min(q+1, mostCounted)", "min(q+1, l.maxUnits())"},
+			{"limiter/limit.go", "l.leaksIn(maxDebt)+1, mostCounted)", "l.leaksIn(maxDebt)+1, l.maxUnits())"},
 		}},
 	}
 }
