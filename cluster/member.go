@@ -325,21 +325,6 @@ func (m *member) publish(self peer.Member) {
 	}
 }
 
-// logAlone logs that this node found no other to join. For the first node of a cluster
-// that is normal.
-func (m *member) logAlone() {
-	if m.gossip.JoinAddresses() == 1 {
-		m.log.Info("no join address is another node's, so this node starts the cluster", "join", m.config.Join)
-		return
-	}
-	args := []any{"join", m.config.Join}
-	if err := m.gossip.Silence(); err != nil {
-		args = append(args, "last", err)
-	}
-	m.log.Warn("no join address has answered: this node continues without the others and keeps trying; "+
-		"they must be addresses of gossip (--gossip-addr of the others)", args...)
-}
-
 // report logs once per reportEvery what happened to partitions.
 func (m *member) report() {
 	defer m.sched.After(reportEvery, m.report) // also after a panic
