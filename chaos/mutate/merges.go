@@ -9,6 +9,12 @@ func ofMerges() []mutation {
 		{name: "an id that is merged is remembered as long as there", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
 			{"limiter/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
 		}},
+		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table", test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
+			{"limiter/table/moveholds.go", "live && t.ring(p).at(pos).Settled() {\n			return h, false", "live && h.Limit != 0 && t.ring(p).at(pos).Settled() {\n			return h, false"},
+		}},
+		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table", test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
+			{"limiter/table/moveholds.go", "		if !live || !t.ring(p).at(pos).Settled() {\n			continue", "		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {\n			continue"},
+		}},
 		{name: "what only an overtaken owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
 			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case now < 0 && t.settledAlone(p, e, held):\n"},
 		}},

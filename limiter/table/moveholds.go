@@ -80,7 +80,7 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 		if known[h.ID] {
 			return h, false
 		}
-		if pos, live := t.idBeside(p, in, h.ID, now); live && h.Limit != 0 && t.ring(p).at(pos).Settled() {
+		if pos, live := t.idBeside(p, in, h.ID, now); live && t.ring(p).at(pos).Settled() {
 			return h, false
 		}
 		if t.concurrency(p, in, &h) == nil {
@@ -222,7 +222,7 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 	for i := range int(s.state.A) {
 		h := limiter.HoldAt(words, i)
 		pos, live := t.idBeside(p, s, h.ID, now)
-		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {
+		if !live || !t.ring(p).at(pos).Settled() {
 			continue
 		}
 		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(t.ring(p).at(pos))

@@ -467,3 +467,27 @@ func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestASettledIDStaysSettledBesideAMergedHold: of two tables one has a reservation by a merge, so that it gives nothing
+// back there. It is settled at the other. Whichever is merged into which, the id stands for what it was settled with.
+func TestASettledIDStaysSettledBesideAMergedHold(t *testing.T) {
+	for name, back := range map[string]bool{"settled here": true, "settled there": false} {
+		l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+		first, c := heldTable(t, l, noon, 1)
+		second, part := New(Config{MaxKeys: 1000}), PartitionOf(c.Key(0))
+		moveTo(t, first, part, noon, second, noon, Merge)
+		if out, _ := first.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone {
+			t.Fatal(name, out)
+		}
+		here, other := second, first
+		if back {
+			here, other = first, second
+		}
+		moveTo(t, other, part, noon, here, noon, Merge)
+		before := used(t, here, l, noon)
+		out, _ := here.Amend(noon, heldCharge(l, 1, 15), limiter.Amend{})
+		if n := used(t, here, l, noon); out.State != limiter.AmendSettled || out.First != 4 || n != before {
+			t.Errorf("%s, and with another number: %+v, %d are counted, want settled with 4 and %d", name, out, n, before)
+		}
+	}
+}
