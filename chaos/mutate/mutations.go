@@ -15,7 +15,10 @@ type edit struct{ file, old, now string }
 
 // mutations returns all protections and how to take them out.
 func mutations() []mutation {
-	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(), ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(), ofHeard(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(), ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess())
+	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(),
+		ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(),
+		ofHeard(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(),
+		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -217,6 +220,9 @@ func ofBounds() []mutation {
 		}},
 		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/part.go", "				t.c.decider.few.claimed(t.Now)\n", ""},
+		}},
+		{name: "who claims nothing asks", pkg: "./chaos/sim", test: "^TestACutIsNoticedWithoutAClaim$", edits: []edit{
+			{"internal/cluster/share.go", "			d.few.ask(t, t.view())\n", ""},
 		}},
 		{name: "who is lost may not be alone", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/few.go", "	if !lost {\n", "	if true {\n"},

@@ -53,8 +53,14 @@ func ofClaims() []mutation {
 		{name: "who asked by a relay is answered by it", pkg: "./internal/cluster/mesh", test: "^TestWhoHasAskedByARelayIsAnsweredByIt$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "r != nil && !v.Has(via) {", "r != nil && !v.Has(via) && v.Has(via) {"},
 		}},
+		{name: "a relay that is not in the view gets requests last", pkg: "./internal/cluster/mesh", test: "^TestARelayOutOfTheViewIsAskedLast$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "	case asks:\n", "	case asks && r == nil:\n"},
+		}},
+		{name: "a silent relay is suspect", pkg: "./internal/cluster/mesh", test: "^TestASilentRelayIsSuspect$", edits: []edit{
+			{"internal/cluster/mesh/relay.go", "	case since != 0 && now-since >", "	case since < 0 && now-since >"},
+		}},
 		{name: "a relay that is late is better than none", pkg: "./internal/cluster/mesh", test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
-			{"internal/cluster/mesh/relay.go", "len(out) == 0 && late != nil", "len(out) < 0 && late != nil"},
+			{"internal/cluster/mesh/relay.go", "!out.any() && late != nil", "!out.any() && late == l"},
 		}},
 		{name: "a relay that is silent for longer is none", pkg: "./internal/cluster/mesh", test: "^TestARelayThatIsLateIsBetterThanNone$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "		case since > silentSince:\n", "		case since > silentSince || since > 0:\n"},

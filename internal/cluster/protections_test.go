@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -84,6 +85,7 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	}
 	change(&config)
 	c := New(config)
+	c.decider.few.askAt.Store(math.MaxInt64) // the members of these tests confirm nothing
 	p := c.partitions.parts[0]
 	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
 	members := []peer.Member{

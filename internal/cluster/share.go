@@ -75,6 +75,9 @@ func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
 		if key.Rule.OnUnreachable != limiter.UnreachableLocal {
 			continue
 		}
+		if !k.Peek {
+			d.few.ask(t, t.view())
+		}
 		s := shareIn(d, t, key)
 		if s.of == 0 {
 			continue

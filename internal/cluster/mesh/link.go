@@ -29,6 +29,9 @@ type link struct {
 	// via is the member that last relayed a frame from this one, at relayedAt.
 	via       peer.Instance
 	relayedAt limiter.Tick
+	// carriesSince is when the member was given requests to relay, if nothing came from it or by it
+	// since; 0 otherwise.
+	carriesSince limiter.Tick
 	// heardAt is when the last frame arrived directly from the member; question is what
 	// became of asking whether it is alive.
 	heardAt  limiter.Tick

@@ -104,12 +104,12 @@ func (n *node) asks(id uint64) *peer.Frame {
 // again, and an abandoned request is not relayed.
 func TestWhoRelaysWhat(t *testing.T) {
 	n := newNode()
-	relays := []*link{n.link(other), n.link(fourth)}
+	to := []*link{n.link(other), n.link(fourth)}
 	for range maxRelayed {
-		relays[0].carry(new(peer.Frame))
+		to[0].carry(new(peer.Frame), n.now)
 	}
 	asks, tells := n.asks(1), &peer.Frame{From: self, To: third, Replies: []peer.Reply{{ID: 9}}}
-	n.carry(relays, []*peer.Frame{asks, tells, tells})
+	n.carry(carriers{seen: to}, []*peer.Frame{asks, tells, tells})
 	if got := n.take(fourth); len(got) != 2 || got[0] != asks || got[1] != tells || n.relayed != 3 {
 		t.Errorf("the one with room is to relay %v, want both frames, once", got)
 	}
@@ -125,7 +125,7 @@ func TestWhoRelaysWhat(t *testing.T) {
 // Requests that no member can relay are handed back.
 func TestLostRequestsAreHandedBack(t *testing.T) {
 	n := newNode()
-	n.carry(nil, []*peer.Frame{n.asks(1), {To: third, Refunds: []peer.Refund{{}, {ID: 2}}}})
+	n.carry(carriers{}, []*peer.Frame{n.asks(1), {To: third, Refunds: []peer.Refund{{}, {ID: 2}}}})
 	if got := n.flush(); len(got) != 2 || got[0] != (Lost{1, third}) || got[1] != (Lost{2, third}) {
 		t.Errorf("lost are %v, want both that somebody waits for", got)
 	}
@@ -184,6 +184,84 @@ func TestWhoHasAskedByARelayIsAnsweredByIt(t *testing.T) {
 		n.flush()
 		if got := len(n.take(fourth)); got != one.want {
 			t.Errorf("%s: it is to relay %d frames, want %d", name, got, one.want)
+		}
+	}
+}
+
+// A relay that is not in the view may have ended, and its connection lasts: a request goes to one in the view,
+// whichever of them carried something last. What is no request goes to the others as well as to it.
+func TestARelayOutOfTheViewIsAskedLast(t *testing.T) {
+	const fifth, sixth peer.Instance = 0xe, 0xf
+	for name, seen := range map[string][]peer.Instance{"alone": nil, "one": {third}, "as many as there can be": {third, fifth, sixth}} {
+		n := newNode()
+		n.members = n.members[:2] // fourth has ended
+		for _, i := range seen {
+			n.members = append(n.members, peer.Member{Name: i.String(), Instance: i, State: peer.Active})
+			n.Up(i)
+		}
+		n.down(other)
+		n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
+		for id := range uint64(4) {
+			n.Check(other, new(limiter.Charge), false, peer.Check{ID: 1 + id})
+			n.flush()
+		}
+		n.Status(other, peer.Reply{ID: 9})
+		if lost := n.flush(); len(lost) != 0 {
+			t.Errorf("%s: lost are %v", name, lost)
+		}
+		checks, replies := map[bool]int{}, map[bool]int{}
+		for _, to := range append(seen, fourth) {
+			for _, f := range n.take(to) {
+				checks[to == fourth] += len(f.Checks)
+				replies[to == fourth] += len(f.Replies)
+			}
+		}
+		if want := 4; len(seen) == 0 && checks[true] != want || len(seen) > 0 && checks[false] != want {
+			t.Errorf("%s: relays in the view have %d requests, and the one that is not %d", name, checks[false], checks[true])
+		}
+		if replies[true] != 1 || replies[false] != min(len(seen), maxRelays-1) {
+			t.Errorf("%s: %d relays in the view have the reply, and it is %d times at the one that is not", name, replies[false], replies[true])
+		}
+	}
+}
+
+// A relay from which nothing comes back is suspect, although nothing that it relays is confirmed: a request goes to
+// another one, until something comes from it or by it.
+func TestASilentRelayIsSuspect(t *testing.T) {
+	for name, one := range map[string]struct {
+		then  func(n *node)
+		again bool // it gets requests
+	}{
+		"nothing comes":                  {func(*node) {}, false},
+		"it says that a request is lost": {func(n *node) { n.Received(&peer.Frame{From: other, To: self}, n.now) }, true},
+		"it carries an answer":           {func(n *node) { n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: other}, n.now) }, true},
+		"another carries an answer":      {func(n *node) { n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: fourth}, n.now) }, false},
+		"it is connected anew":           {func(n *node) { n.down(other); n.Up(other) }, true},
+		"this node stood still":          {func(n *node) { n.Restart(n.now) }, true},
+	} {
+		n := newNode()
+		n.down(third)
+		requests := func() (count int) {
+			for id := range uint64(6) {
+				n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1 + id})
+				n.flush()
+			}
+			for _, f := range n.take(other) {
+				count += len(f.Checks)
+			}
+			n.take(fourth)
+			n.Received(&peer.Frame{From: fourth, To: self}, n.now)
+			return count
+		}
+		n.Status(third, peer.Reply{ID: 9})
+		n.flush()
+		n.take(other)
+		if n.now += 2 * suspectAfter; requests() == 0 {
+			t.Fatalf("%s: the rotation gives it no request, and a reply was given to it before", name)
+		}
+		n.now += suspectAfter + 1
+		if one.then(n); (requests() > 0) != one.again {
+			t.Errorf("%s: it gets requests %t, want %t", name, !one.again, one.again)
 		}
 	}
 }
@@ -280,7 +358,7 @@ func TestInReachAgain(t *testing.T) {
 	n := newNode()
 	n.members = n.members[:3] // other is the only relay
 	tells := &peer.Frame{From: self, To: third, Replies: []peer.Reply{{ID: 9}}}
-	n.carry([]*link{n.link(other)}, []*peer.Frame{n.asks(1), tells})
+	n.carry(carriers{seen: []*link{n.link(other)}}, []*peer.Frame{n.asks(1), tells})
 	n.down(other)
 	got := n.take(third)
 	if len(got) != 2 || len(got[0].Replies) != 1 || len(got[1].Checks) != 1 {

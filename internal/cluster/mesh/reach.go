@@ -15,6 +15,7 @@ func (m *Mesh) Up(i peer.Instance) {
 	l.up.Store(true)
 	l.line.suspect, l.line.lacks, l.line.expects = false, 0, false
 	l.line.got = 0 // confirm only frames that arrive from now on
+	l.carriesSince = 0
 }
 
 // Stranded is what a member that went down was to relay, see [Writer.Redirect].
@@ -69,6 +70,17 @@ func (m *Mesh) Silent(i peer.Instance, now limiter.Tick) bool {
 	return l.downAt != 0 && now-l.downAt >= silentFrom
 }
 
+// Quiet reports whether a member is connected to this node, and nothing came from it for a while.
+func (m *Mesh) Quiet(i peer.Instance, now limiter.Tick) bool {
+	l := m.links.Load().byID[i]
+	if l == nil || !l.up.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now-l.heardAt >= freshFor
+}
+
 // AnyUp reports whether there is a direct connection to any member.
 func (m *Mesh) AnyUp() bool {
 	for _, l := range m.links.Load().list {
@@ -81,6 +93,11 @@ func (m *Mesh) AnyUp() bool {
 
 // Received records what an arriving frame says about the connection to its sender.
 func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
+	if by := m.links.Load().byID[f.Via]; f.Relayed && by != nil {
+		by.mu.Lock()
+		by.carriesSince = 0
+		by.mu.Unlock()
+	}
 	l := m.link(f.From)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +105,7 @@ func (m *Mesh) Received(f *peer.Frame, now limiter.Tick) {
 	if f.Relayed {
 		l.via, l.relayedAt = f.Via, now
 	} else {
-		l.heardAt = now
+		l.heardAt, l.carriesSince = now, 0
 	}
 }
 
@@ -130,7 +147,7 @@ func (w *Writer) Ask(to peer.Instance) {
 func (m *Mesh) Restart(now limiter.Tick) {
 	for _, l := range m.links.Load().list {
 		l.mu.Lock()
-		l.line.lacksAt, l.line.suspect = now, false
+		l.line.lacksAt, l.line.suspect, l.carriesSince = now, false, 0
 		l.mu.Unlock()
 	}
 }

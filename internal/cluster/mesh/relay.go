@@ -17,7 +17,7 @@ func (w *Writer) flush(l *link) {
 	l.awake = false
 	up, suspect := l.up.Load(), l.line.suspect
 	l.mu.Unlock()
-	var relays []*link
+	var relays carriers
 	if !up || suspect {
 		relays = w.mesh.relays(l)
 	}
@@ -26,7 +26,7 @@ func (w *Writer) flush(l *link) {
 	switch {
 	case !up:
 		carried = l.out.all()
-	case suspect && len(relays) > 0:
+	case suspect && relays.any():
 		carried = l.out.detour()
 	}
 	for _, f := range carried {
@@ -41,18 +41,41 @@ func (w *Writer) flush(l *link) {
 	}
 }
 
+// carriers are the links that may relay frames to a member: those to members in the view, in the order in which they
+// are asked, and one to a member that is not in it; nil if there is none.
+type carriers struct {
+	seen   []*link
+	unseen *link
+}
+
+func (r *carriers) any() bool { return len(r.seen) > 0 || r.unseen != nil }
+
+// of returns who is given a frame to relay, the first ones first. Who is not in the view may have ended, and nobody
+// has noticed on the connection. So it gets requests last, which go to one relay only. What it has carried must be
+// answered, so it gets everything else first.
+func (r *carriers) of(asks bool) []*link {
+	switch {
+	case r.unseen == nil:
+		return r.seen
+	case asks:
+		return append(slices.Clip(r.seen), r.unseen)
+	default:
+		return append([]*link{r.unseen}, r.seen...)
+	}
+}
+
 // carry gives frames to connected members to relay. A frame goes to up to maxRelays of
 // them, since each may lack a connection itself, but a frame with requests to one only.
 // If there is no relay the frame is lost, and the callers that wait for it are told.
-func (w *Writer) carry(relays []*link, frames []*peer.Frame) {
+func (w *Writer) carry(relays carriers, frames []*peer.Frame) {
 	for _, f := range frames {
-		most := maxRelays
-		if len(f.Checks)+len(f.Refunds) > 0 {
+		asks, most := len(f.Checks)+len(f.Refunds) > 0, maxRelays
+		if asks {
 			most = 1
 		}
 		sent := 0
-		for _, r := range relays {
-			if r.carry(f) {
+		for _, r := range relays.of(asks) {
+			if r.carry(f, w.mesh.config.Now()) {
 				sent++
 				w.mesh.config.Wake(r.to)
 			}
@@ -82,7 +105,7 @@ func (w *Writer) lose(id uint64, to peer.Instance) {
 
 // carry gives a frame to this member to relay. It reports false if there is no room, or
 // no connection any more.
-func (l *link) carry(f *peer.Frame) bool {
+func (l *link) carry(f *peer.Frame, now limiter.Tick) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -94,6 +117,9 @@ func (l *link) carry(f *peer.Frame) bool {
 		return false
 	}
 	l.out.carried = append(l.out.carried, f)
+	if l.carriesSince == 0 && len(f.Checks)+len(f.Refunds) > 0 {
+		l.carriesSince = now
+	}
 	return true
 }
 
@@ -108,7 +134,7 @@ func (w *Writer) Redirect(s Stranded) {
 		to := w.mesh.link(f.To)
 		relays := w.mesh.relays(to)
 		to.mu.Lock()
-		direct := to.up.Load() && (!to.line.suspect || len(relays) == 0) && to.out.accept(f)
+		direct := to.up.Load() && (!to.line.suspect || !relays.any()) && to.out.accept(f)
 		if direct {
 			w.wake(to)
 		}
@@ -134,11 +160,11 @@ func (m *Mesh) over(f *peer.Frame) bool {
 
 // relays returns the links that may relay frames to l's member: they are up, not
 // suspect, and their members are not leaving. The member that last relayed a frame from
-// there comes first, even if it is not in the view: it may have started a moment ago, and
+// there comes first, and is one of them even if it is not in the view: it may have started a moment ago, and
 // what it has carried must be answered. The order of the others rotates. If all are
 // suspect, it returns the one that is silent for the shortest time, if l is silent for
 // longer: one packet that is late must not leave a request to a connection that is cut.
-func (m *Mesh) relays(l *link) (out []*link) {
+func (m *Mesh) relays(l *link) (out carriers) {
 	l.mu.Lock()
 	via, silentSince := l.via, l.line.lacksAt
 	if !l.up.Load() {
@@ -155,35 +181,39 @@ func (m *Mesh) relays(l *link) (out []*link) {
 			continue
 		}
 		r := m.link(o.Instance)
-		switch relaying, since := r.relaying(); {
+		switch relaying, since := r.relaying(m.config.Now()); {
 		case !relaying:
 		case since > silentSince:
 			late, silentSince = r, since
 		case since != 0:
 		case o.Instance == via:
-			out = slices.Insert(out, 0, r)
+			out.seen = slices.Insert(out.seen, 0, r)
 		default:
-			out = append(out, r)
+			out.seen = append(out.seen, r)
 		}
 	}
 	if r := m.links.Load().byID[via]; r != nil && !v.Has(via) {
-		if relaying, since := r.relaying(); relaying && since == 0 {
-			out = slices.Insert(out, 0, r)
+		if relaying, since := r.relaying(m.config.Now()); relaying && since == 0 {
+			out.unseen = r
 		}
 	}
-	if len(out) == 0 && late != nil {
-		return []*link{late}
+	if !out.any() && late != nil {
+		out.seen = []*link{late}
 	}
 	return out
 }
 
 // relaying reports whether the member may relay frames, and since when the connection to it
-// is silent; 0 if it is not suspect.
-func (l *link) relaying() (ok bool, silentSince limiter.Tick) {
+// is silent; 0 if it is not suspect. No member confirms what it is to relay. So one is suspect, too, from which
+// nothing has come since it was given requests to relay: neither an answer nor that they are lost.
+func (l *link) relaying(now limiter.Tick) (ok bool, silentSince limiter.Tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.line.suspect {
+	switch since := l.carriesSince; {
+	case l.line.suspect:
 		silentSince = l.line.lacksAt
+	case since != 0 && now-since > max(suspectAfter, 3*l.line.rtt):
+		silentSince = since
 	}
 	return l.up.Load() && !l.leaving, silentSince
 }
