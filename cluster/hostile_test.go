@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -64,6 +65,12 @@ func join(tb testing.TB, name string, at *weir.Node) *hostile {
 	}
 	tb.Cleanup(end)
 	return h
+}
+
+// die ends the member without a word.
+func (h *hostile) die() {
+	_ = h.gossip.Close() // it says nothing
+	h.links.Close()
 }
 
 // Take implements peerlink.Frames.
@@ -172,4 +179,52 @@ func TestHostileMemberIsExpelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it is let in again", func() bool { return len(h.linked()) == 4 && sees(nodes[0], "mallory") == "active" })
+}
+
+// TestInventedMembersMakeNoMinority: a hostile member says of a thousand names that they are
+// members, and dies. The others serve on, and so they do when they were restarted one by one.
+func TestInventedMembersMakeNoMinority(t *testing.T) {
+	const rules = "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]"
+	nodes := three(t, rules)
+	h := join(t, "mallory", nodes[0])
+	until(t, "it is a member everywhere", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
+	})
+	var known []peer.Known
+	for i := range 1000 {
+		known = append(known, peer.Known{Name: fmt.Sprint("ghost-", i), Instance: peer.Instance(1000 + i)})
+	}
+	h.say(peer.Frame{Known: known})
+	h.say(peer.Frame{Expelled: []peer.Expulsion{{Name: "heard", Number: 1}}}) // after the names, on each link
+	until(t, "all have heard it", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "heard") != "expelled" })
+	})
+	h.die()
+	counted := func() {
+		t.Helper()
+		until(t, "the others and the dead one count", func() bool {
+			return !slices.ContainsFunc(nodes, func(n *weir.Node) bool {
+				s, _ := n.Cluster().Stats()
+				return s.Counted > 4 || s.Minority || s.Members["active"] != 3 || s.Unsettled != 0
+			})
+		})
+		for i := range 30 {
+			if d := check(t, nodes[i%3], weir.Request{User: fmt.Sprint("user-", i)}); !d.Allowed {
+				t.Fatalf("user %d: %+v", i, d)
+			}
+		}
+	}
+	counted()
+	if err := nodes[0].Cluster().Expel("mallory"); err != nil { // a dead one of four holds up who starts
+		t.Fatal(err)
+	}
+	for i, n := range nodes {
+		if err := n.Cluster().Leave(t.Context()); err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+		c := memberConfig(fmt.Sprintf("node-%d", i+1), rules, gossipAddr(nodes[(i+1)%3]))
+		nodes[i] = open(t, c)
+		until(t, "the node that started again is ready", func() bool { return nodes[i].Ready() == nil })
+	}
+	counted()
 }

@@ -62,7 +62,7 @@ func showings() map[string]showing {
 	for _, m := range ofAccess() {
 		all[m.name] = showing{why: "the nodes of chaos have no permissions and no audit"}
 	}
-	for _, m := range ofLies() {
+	for _, m := range slices.Concat(ofLies(), ofHostile()) {
 		all[m.name] = showing{why: "no scenario of chaos has a member that lies"}
 	}
 	for _, m := range ofHeard() {

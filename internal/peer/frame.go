@@ -82,6 +82,9 @@ type Known struct {
 	// Joining means that the member has not been active yet, as far as the sender has
 	// heard in the last two seconds: it decides nothing anywhere.
 	Joining bool
+	// Source is the only member that the sender knows it from; "" if it has met it on a link, or
+	// knows it from several. A version that does not know it never says.
+	Source string
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again.

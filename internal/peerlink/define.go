@@ -82,6 +82,8 @@ func (d *decoder) known(x *field, f *peer.Frame) {
 			d.bool(x, &k.Gone)
 		case 4:
 			d.bool(x, &k.Joining)
+		case 5:
+			d.text(x, &k.Source)
 		}
 	}
 	f.Known = append(f.Known, k)

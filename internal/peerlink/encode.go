@@ -240,6 +240,7 @@ func (e *encoder) known(k *peer.Known) {
 	e.fixed(2, uint64(k.Instance))
 	e.bool(3, k.Gone)
 	e.bool(4, k.Joining)
+	e.text(5, k.Source)
 	e.close(mark, true)
 }
 

@@ -41,7 +41,7 @@ func (r *Registry) Expel(name string, back bool, now limiter.Tick) (peer.Expulsi
 	e := peer.Expulsion{Name: name, Back: back, Number: uint64(max(now, 1))}
 	if have, ok := r.expelled[name]; ok {
 		e.Number = max(e.Number, have.Number+1)
-	} else if !r.roomExpelled("") {
+	} else if !r.expelled.room("") {
 		return e, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
 	}
 	r.putExpelled(e, now)
@@ -58,11 +58,11 @@ func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now lim
 		e.Path = append(slices.Clone(e.Path), from)
 		have, known := r.expelled[e.Name]
 		switch {
-		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.void(&e):
+		case e.Name == self, !credibleWord(&e, now), slices.Contains(e.Path, e.Name), r.expelled.void(&e):
 			// nobody says of itself that it is let in again, and no member that it is out
 			// decides about others
 		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
-		case !known && !r.roomExpelled(from):
+		case !known && !r.expelled.room(from):
 		default:
 			r.putExpelled(e, now)
 			if !known || e.Number > have.Number {
@@ -81,14 +81,17 @@ func credibleWord(e *peer.Expulsion, now limiter.Tick) bool {
 	return !slices.ContainsFunc(e.Path, func(name string) bool { return !Valid(&peer.Known{Name: name, Instance: 1}) })
 }
 
-// void reports whether a member that is expelled has told a word on. r.mu is held.
-func (r *Registry) void(e *peer.Expulsion) bool {
-	return slices.ContainsFunc(e.Path, r.isExpelled)
+// expulsions are those in force, by name.
+type expulsions map[string]peer.Expulsion
+
+// void reports whether a member that is expelled has told a word on.
+func (x expulsions) void(e *peer.Expulsion) bool {
+	return slices.ContainsFunc(e.Path, x.has)
 }
 
-// isExpelled reports whether a name is expelled. r.mu is held.
-func (r *Registry) isExpelled(name string) bool {
-	e, ok := r.expelled[name]
+// has reports whether a name is expelled.
+func (x expulsions) has(name string) bool {
+	e, ok := x[name]
 	return ok && !e.Back
 }
 
@@ -96,30 +99,33 @@ func (r *Registry) isExpelled(name string) bool {
 // others. r.mu is held.
 func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) {
 	if r.expelled == nil {
-		r.expelled = make(map[string]peer.Expulsion)
+		r.expelled = make(expulsions)
 	}
 	r.expelled[e.Name] = e
 	for again := !e.Back; again; {
 		again = false
 		for name, o := range r.expelled {
-			if r.void(&o) {
+			if r.expelled.void(&o) {
 				delete(r.expelled, name)
 				again = !o.Back || again
 			}
 		}
 	}
+	if !e.Back {
+		r.unsay(e.Name)
+	}
 	if a := r.known[e.Name]; a != nil && !e.Back {
 		a.live, a.gone, a.since, a.next = false, true, now, 0
 	}
-	r.banned.Store(r.bannedNow())
+	r.banned.Store(r.expelled.instances(r.known))
 }
 
-// roomExpelled makes room for a name by the word of a member, or of this node's own operator if
+// room makes room for a name by the word of a member, or of this node's own operator if
 // from is "". A name that was let in again makes room and, for the operator, one by another's
-// word. r.mu is held.
-func (r *Registry) roomExpelled(from string) bool {
+// word.
+func (x expulsions) room(from string) bool {
 	by := 0
-	for _, e := range r.expelled {
+	for _, e := range x {
 		if from != "" && len(e.Path) > 0 && e.Path[len(e.Path)-1] == from {
 			by++
 		}
@@ -127,23 +133,23 @@ func (r *Registry) roomExpelled(from string) bool {
 	if by >= maxExpelledBy {
 		return false
 	}
-	if len(r.expelled) < maxExpelled {
+	if len(x) < maxExpelled {
 		return true
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.expelled)) {
-		if e := r.expelled[name]; e.Back || from == "" && len(e.Path) > 0 {
-			delete(r.expelled, name)
+	for _, name := range slices.Sorted(maps.Keys(x)) {
+		if e := x[name]; e.Back || from == "" && len(e.Path) > 0 {
+			delete(x, name)
 			return true
 		}
 	}
 	return false
 }
 
-// bannedNow returns the instances of expelled names, nil if there are none. r.mu is held.
-func (r *Registry) bannedNow() *map[peer.Instance]bool {
+// instances returns the instances of expelled names, nil if there are none.
+func (x expulsions) instances(known map[string]*record) *map[peer.Instance]bool {
 	all := make(map[peer.Instance]bool)
-	for name := range r.expelled {
-		if a := r.known[name]; a != nil && r.isExpelled(name) {
+	for name := range x {
+		if a := known[name]; a != nil && x.has(name) {
 			all[a.instance] = true
 			for _, run := range a.runs {
 				all[run.instance] = true
@@ -167,7 +173,7 @@ func (r *Registry) Banned(i peer.Instance) bool {
 func (r *Registry) Expelled(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.isExpelled(name)
+	return r.expelled.has(name)
 }
 
 // Expulsions returns all that other members are to be told, sorted by name.

@@ -22,7 +22,7 @@ func expel(t *testing.T, r *Registry, name string, back bool, now limiter.Tick) 
 // TestExpelled: a member that is expelled counts no more and cannot be met, whatever is
 // said of it, and its instances are banned, until it is let in again.
 func TestExpelled(t *testing.T) {
-	r := NewRegistry()
+	r := NewRegistry("")
 	r.Set([]peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "m", Instance: 9, State: peer.Active}}, nil, 10)
 	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, true, 10)
 	expel(t, r, "m", false, 20)
@@ -43,7 +43,7 @@ func TestExpelled(t *testing.T) {
 // TestExpulsionsSpread: a word goes from member to member, to one that starts anew too, and the
 // later of two counts.
 func TestExpulsionsSpread(t *testing.T) {
-	first, second, third := NewRegistry(), NewRegistry(), NewRegistry()
+	first, second, third := NewRegistry(""), NewRegistry(""), NewRegistry("")
 	word := expel(t, first, "m", false, 20)
 	news := second.HearExpelled("b", "a", []peer.Expulsion{word}, 30)
 	if len(news) != 1 || !second.Expelled("m") || len(second.HearExpelled("b", "a", []peer.Expulsion{word}, 30)) != 0 {
@@ -64,7 +64,7 @@ func TestExpulsionsSpread(t *testing.T) {
 // TestWordsOfTheExpelled: what a member says of others ends with it, by whatever way it came; it
 // cannot let itself in again, and nobody expels this node at itself.
 func TestWordsOfTheExpelled(t *testing.T) {
-	r := NewRegistry()
+	r := NewRegistry("")
 	r.HearExpelled("a", "m", []peer.Expulsion{{Name: "b", Number: 5}}, 10)
 	r.HearExpelled("a", "c", []peer.Expulsion{{Name: "d", Number: 5, Path: []string{"m", "e"}}}, 10)
 	if !r.Expelled("b") || !r.Expelled("d") {
@@ -92,7 +92,7 @@ func TestWordsOfTheExpelled(t *testing.T) {
 // TestExpelledAreBounded: what one member says fills no more than its part of the list, and what
 // all others say leaves room for this node's own operator.
 func TestExpelledAreBounded(t *testing.T) {
-	r := NewRegistry()
+	r := NewRegistry("")
 	for _, by := range []string{"b", "c", "d", "e", "f"} {
 		for i := range 2 * maxExpelledBy {
 			r.HearExpelled("a", by, []peer.Expulsion{{Name: fmt.Sprint(by, i), Number: 5}}, 10)

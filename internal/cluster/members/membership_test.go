@@ -659,7 +659,7 @@ func TestLeaveKnowsWhoRemembersIDs(t *testing.T) {
 	if m := j.core.View().Member(10); m == nil || m.Wire != peer.IDWire {
 		t.Errorf("in the view is %+v", m)
 	}
-	r := members.NewRegistry()
+	r := members.NewRegistry("")
 	r.Set([]peer.Member{{Name: "a", Instance: 10, State: peer.Active, Wire: 2}}, nil, 1)
 	r.Set(nil, []peer.Known{{Name: "a", Instance: 10, Gone: true}}, 2)
 	r.Hear(11, []peer.Known{{Name: "a", Instance: 11, Joining: true}}, true, 3)

@@ -40,13 +40,16 @@ const (
 // that does not count makes room. It is safe for concurrent use.
 type Registry struct {
 	mu       sync.Mutex
+	self     string // the name of this node
 	known    map[string]*record
-	expelled map[string]peer.Expulsion              // what is in force, by name
+	expelled expulsions
 	banned   atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
 }
 
-// NewRegistry returns a registry without names.
-func NewRegistry() *Registry { return &Registry{known: make(map[string]*record)} }
+// NewRegistry returns a registry without names, of the node of that name.
+func NewRegistry(self string) *Registry {
+	return &Registry{self: self, known: make(map[string]*record)}
+}
 
 // record is what is known of one name.
 type record struct {
@@ -56,6 +59,7 @@ type record struct {
 	since    limiter.Tick // when it stopped being live, or was heard of
 	arrives  bool         // this instance starts: it has not been in the view yet
 	seen     bool         // this instance was in the view
+	met      bool         // an instance of it was in the view, or introduced itself on its link
 	joining  bool         // this instance was not active yet when it was last heard of
 	wire     uint16       // version of the frames of the instance that was last in the view
 
@@ -77,6 +81,8 @@ type record struct {
 type run struct {
 	instance peer.Instance
 	gone     bool
+	met      bool     // it introduced itself on its link
+	told     []teller // who says that it is a member
 }
 
 // believedLeaving is how long it is believed of a member that it leaves because it said so:
@@ -128,9 +134,10 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 	for i := range members {
 		m := &members[i]
 		r.room(m.Name)
-		next := record{instance: m.Instance, live: true, seen: true, joining: m.State == peer.Joining, wire: m.Wire}
+		next := record{instance: m.Instance, live: true, seen: true, met: true, joining: m.State == peer.Joining, wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaving, next.leavingAt = a.runs, a.leaving, a.leavingAt
+			next.met = a.met || len(a.told()) == 0 // else it is there by others' word alone, and it goes with that
 			if a.next != m.Instance {
 				next.next, next.nextJoins = a.next, a.nextJoins
 			}
@@ -148,23 +155,39 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 // reports itself as gone is leaving, but has not left yet. If it then reports that it joins, it
 // has not left when it ends: it counts on, as a dead one. direct means that the report came
 // over the member's own link. Callers must leave out what [Valid] refuses.
-func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (news []peer.Known, known, recent int) {
+func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (spread []peer.Known, known, recent int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	by := r.teller(from, all, direct)
+	room := 0
+	if by != "" {
+		room = maxUnproven - r.unproven(by)
+	}
 	for _, k := range all {
-		leaves := k.Instance == from && k.Gone
+		itself := direct && k.Instance == from
+		if !itself && r.known[k.Name] == nil {
+			if room--; room < 0 {
+				continue
+			}
+		}
+		leaves, counted := k.Instance == from && k.Gone, r.counts(k.Name)
 		if !leaves {
-			r.hear(k, direct && k.Instance == from, now)
+			r.hear(k, itself, now)
 		}
 		a := r.known[k.Name]
+		news := a != nil && a.reported(k.Instance, k.Gone)
+		if a != nil && !k.Gone {
+			a.tell(k, itself, by)
+			k.Source = r.source(k.Name)
+		}
 		switch {
 		case a == nil:
-		case r.isExpelled(k.Name):
-			if a.reported(k.Instance, false) {
-				r.banned.Store(r.bannedNow())
+		case r.expelled.has(k.Name):
+			if news {
+				r.banned.Store(r.expelled.instances(r.known))
 			}
-		case a.reported(k.Instance, k.Gone) && !leaves:
-			news = append(news, k)
+		case (news || !counted && !k.Gone) && !leaves && (k.Gone || r.counts(k.Name)):
+			spread = append(spread, k)
 		case direct && k.Instance == from && k.Joining && a.leaving == from:
 			a.run(from).gone = false
 		case leaves && direct && a.leaving != k.Instance:
@@ -172,7 +195,7 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 		}
 	}
 	known, recent = r.count(now)
-	return news, known, recent
+	return spread, known, recent
 }
 
 // Valid reports whether a member's name and instance are valid: operators read names, so
@@ -189,7 +212,7 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 	have := r.known[k.Name]
 	starts := itself || k.Joining
 	switch {
-	case r.isExpelled(k.Name):
+	case r.expelled.has(k.Name):
 	case have == nil && r.room(k.Name):
 		r.known[k.Name] = &record{instance: k.Instance, gone: k.Gone, since: now, arrives: starts, joining: k.Joining}
 	case have == nil:
@@ -224,7 +247,7 @@ func (a *record) starting(k peer.Known, now limiter.Tick) {
 }
 
 // room makes room for a name and reports whether there is any. At the bound, the name
-// that has been gone longest is removed.
+// that has been gone longest is removed, or else one that does not count.
 func (r *Registry) room(name string) bool {
 	if _, ok := r.known[name]; ok || len(r.known) < maxNames {
 		return true
@@ -233,6 +256,11 @@ func (r *Registry) room(name string) bool {
 	for name, a := range r.known {
 		if a.gone && !a.live && (oldest == "" || a.since < at || a.since == at && name < oldest) {
 			oldest, at = name, a.since
+		}
+	}
+	for name, a := range r.known {
+		if oldest == "" && !a.live && !r.proven(name) {
+			oldest = name // the map has none in particular first
 		}
 	}
 	delete(r.known, oldest)
@@ -248,7 +276,7 @@ func (r *Registry) count(now limiter.Tick) (known, recent int) {
 	var dead []limiter.Tick // when each died
 	for name, a := range r.known {
 		switch {
-		case r.isExpelled(name):
+		case !a.live && !r.proven(name), r.expelled.has(name):
 		case a.live:
 			live++
 		case a.starts(now), a.departs(now):
@@ -352,8 +380,8 @@ func (r *Registry) list(of func(*record) (k peer.Known, wanted bool)) []peer.Kno
 	defer r.mu.Unlock()
 	var out []peer.Known
 	for name, a := range r.known {
-		if k, wanted := of(a); wanted && (k.Gone || !r.isExpelled(name)) {
-			k.Name = name
+		if k, wanted := of(a); wanted && (k.Gone || r.proven(name) && !r.expelled.has(name)) {
+			k.Name, k.Source = name, r.source(name)
 			out = append(out, k)
 		}
 	}
@@ -373,7 +401,11 @@ func (r *Registry) Met(name string, i peer.Instance) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[name]
-	return a != nil && a.run(i) != nil && !r.isExpelled(name)
+	if a == nil || r.expelled.has(name) {
+		return false
+	}
+	said := a.run(i)
+	return said != nil && (said.met || r.outvotes(name, said.told))
 }
 
 // SaidGone reports whether a link has reported that an instance leaves, has left or is
@@ -402,6 +434,11 @@ func (r *Registry) Leaves(name string, i peer.Instance, now limiter.Tick) bool {
 func (r *Registry) Counts(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.counts(name)
+}
+
+// counts is Counts. r.mu is held.
+func (r *Registry) counts(name string) bool {
 	a := r.known[name]
-	return a != nil && (a.live || !a.gone) && !r.isExpelled(name)
+	return a != nil && (a.live || !a.gone && r.proven(name)) && !r.expelled.has(name)
 }

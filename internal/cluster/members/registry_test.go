@@ -17,7 +17,7 @@ func TestNamesHaveABound(t *testing.T) {
 	base := []peer.Member{
 		{Name: "a", Instance: 1, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active}, {Name: "c", Instance: 3, State: peer.Active},
 	}
-	r := NewRegistry()
+	r := NewRegistry("a")
 	r.Set(base, nil, now)
 	r.Set(base[:2], nil, now) // "c" is dead, and counts
 	for n := range 3 * maxNames {
@@ -42,9 +42,9 @@ func TestNamesHaveABound(t *testing.T) {
 	for n := range maxNames {
 		dead = append(dead, peer.Known{Name: fmt.Sprintf("dead-%d", n), Instance: peer.Instance(0x9000 + n)})
 	}
-	r.Hear(other, dead, true, now)
-	if known, _ := r.Set(base, nil, now); known != maxNames || !r.known["c"].live {
-		t.Errorf("%d count, want no more than the bound, and who is live", known)
+	_, known, _ := r.Hear(other, dead, true, now)
+	if r.Set(base, nil, now); known != 3+maxUnproven || !r.known["c"].live {
+		t.Errorf("%d count, want no more than the bound of one member's word, and who is live", known)
 	}
 	r.Set(append(base[:3:3], peer.Member{Name: "new", Instance: 0xf}), nil, now)
 	if a := r.known["new"]; a == nil || !a.live {
@@ -64,9 +64,9 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 		"it says so itself":                  {[]peer.Known{{Name: "b", Instance: b}}, 1},
 		"another member is said to be there": {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d}}, 2},
 		"another member is said to start":    {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, 1},
-		"who left starts again":              {[]peer.Known{{Name: "c", Instance: c}}, 1},
+		"who left starts again":              {[]peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c}}, 1},
 	} {
-		r := NewRegistry()
+		r := NewRegistry("a")
 		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}}, []peer.Known{{Name: "c", Instance: 9, Gone: true}}, began)
 		_, known, recent := r.Hear(b, one.heard, true, began)
 		if want := 1 + len(one.heard); known != want || recent != one.recent {
@@ -76,7 +76,7 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 			t.Errorf("%s: %d count two seconds later, want all", name, recent)
 		}
 	}
-	r := NewRegistry()
+	r := NewRegistry("a")
 	both := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}
 	r.Set(both, nil, began)
 	r.Set(both[:1], nil, began)
@@ -106,7 +106,7 @@ func TestWhoDepartsMakesNoMinority(t *testing.T) {
 			r.Hear(b+1, []peer.Known{{Name: "b", Instance: b + 1, Gone: true}}, true, began)
 		}, began, 2},
 	} {
-		r := NewRegistry()
+		r := NewRegistry("a")
 		both := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}
 		r.Set(both, nil, began)
 		test.say(r)
@@ -127,7 +127,7 @@ func TestWhoDepartsMakesNoMinority(t *testing.T) {
 func TestWhoStartsIsAwaited(t *testing.T) {
 	const b, c peer.Instance = 2, 3
 	now := 1_700_000_000 * limiter.Second
-	r := NewRegistry()
+	r := NewRegistry("a")
 	both := []peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "c", Instance: c, State: peer.Joining}}
 	r.Set(both, nil, now)
 	r.Set(both[:1], nil, now)
@@ -164,7 +164,7 @@ func TestOthersAreToldWhoIsJoining(t *testing.T) {
 		}
 		return all
 	}
-	r := NewRegistry()
+	r := NewRegistry("a")
 	told := func(when string, want bool) {
 		t.Helper()
 		for _, k := range r.All(now) {
@@ -206,7 +206,7 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 			r.Set(all[:1], nil, now)
 		},
 	} {
-		r := NewRegistry()
+		r := NewRegistry("a")
 		r.Set(all, nil, now)
 		r.Set(all[:1], nil, now) // the others are cut off
 		said(r)
@@ -221,7 +221,7 @@ func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 			t.Errorf("%s: %d count after it has left too, want 2", name, known)
 		}
 	}
-	r := NewRegistry()
+	r := NewRegistry("a")
 	r.Set(all, nil, now)
 	r.Set(all[:1], nil, now)
 	r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now)
@@ -257,7 +257,7 @@ func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
 			r.Hear(b, []peer.Known{joins}, true, now)
 		}, true},
 	} {
-		r := NewRegistry()
+		r := NewRegistry("a")
 		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil, now)
 		if test.say(r); r.SaidGone("b", b) != test.left {
 			t.Errorf("%s: it has left %t, want %t", name, !test.left, test.left)
@@ -287,7 +287,7 @@ func TestNewsOfTwoThatLeftGoesRoundOnce(t *testing.T) {
 			}
 		}
 		for i := range all {
-			all[i] = NewRegistry()
+			all[i] = NewRegistry("a")
 		}
 		spread(0, 0, peer.Known{Name: "c", Instance: first, Gone: true})
 		spread(1, 1, peer.Known{Name: "c", Instance: second, Gone: true})

@@ -321,7 +321,7 @@ func TestTheDeadAreToldOverLinks(t *testing.T) {
 	}
 }
 
-// A member without a link to this node counts if another member reports it. News is
+// A member without a link to this node counts if more than half of the others report it. News is
 // passed on once, and not to its sender or its subject.
 func TestWordIsPassedOn(t *testing.T) {
 	j := linked()
@@ -332,12 +332,20 @@ func TestWordIsPassedOn(t *testing.T) {
 		j.says(10, d)
 	}
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active)})
-	j.sees(t, "4 a/10 b/20 c/30 d/40")
-	if got := j.takeKnown(30); !slices.Equal(got, []peer.Known{d}) {
-		t.Errorf("c is told %+v", got)
+	j.sees(t, "3 a/10 b/20 c/30")
+	if got := j.takeKnown(30); len(got) != 0 {
+		t.Errorf("one member says it, and c is told %+v", got)
 	}
-	if got := j.takeKnown(10); len(got) != 0 {
+	for range 2 {
+		j.says(30, d)
+	}
+	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active)})
+	j.sees(t, "4 a/10 b/20 c/30 d/40")
+	if got := j.takeKnown(10); !slices.Equal(got, []peer.Known{d}) {
 		t.Errorf("a is told %+v", got)
+	}
+	if got := j.takeKnown(30); len(got) != 0 {
+		t.Errorf("c is told %+v", got)
 	}
 	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Dead)})
 	j.sees(t, "4 a/10 b/20 c/30") // without a link to it, only gossip tells its state

@@ -815,7 +815,10 @@ type Known struct {
 	Instance uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	Gone     bool                   `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	// The member was not active yet when the sender last heard of it.
-	Joining       bool `protobuf:"varint,4,opt,name=joining,proto3" json:"joining,omitempty"`
+	Joining bool `protobuf:"varint,4,opt,name=joining,proto3" json:"joining,omitempty"`
+	// The only member that the sender knows it from, unless it has met it or knows it from
+	// several.
+	Source        string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -876,6 +879,13 @@ func (x *Known) GetJoining() bool {
 		return x.Joining
 	}
 	return false
+}
+
+func (x *Known) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // Expulsion says that operators have thrown a member out, or let it in again. A version
@@ -3104,12 +3114,13 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04zone\x18\x12 \x01(\tR\x04zone\x12\x1d\n" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnitsB\t\n" +
-	"\a_weight\"e\n" +
+	"\a_weight\"}\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x12\n" +
 	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x18\n" +
-	"\ajoining\x18\x04 \x01(\bR\ajoining\"_\n" +
+	"\ajoining\x18\x04 \x01(\bR\ajoining\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\"_\n" +
 	"\tExpulsion\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
