@@ -68,7 +68,7 @@ func (o *Outcome) takeovers(partition int) int {
 // cancel to it, may be lost with a connection, and the charge is handed over.
 func (w *World) changes(part int) int {
 	n := w.outcome.takeovers(part)
-	if w.stronger != nil && !w.stronger.exact {
+	if !w.exact && (w.stronger == nil || !w.stronger.exact) {
 		n += w.outcome.byPart[part][cluster.EventHandoff]
 	}
 	return n

@@ -73,6 +73,7 @@ func (w *World) strengthen(kind Kind, size int) int {
 // moreFaults schedules what a run has beyond the faults of its kind, and says what that may
 // cost.
 func (w *World) moreFaults(kind Kind, span limiter.Tick, rules map[string]*limiter.Rule, b *bounds) {
+	w.exact = b.exact
 	w.broaderFaults(kind, span, rules)
 	x := w.stronger
 	if x == nil {

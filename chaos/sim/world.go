@@ -25,6 +25,7 @@ type World struct {
 	drift limiter.Tick // and become, per second
 	conns map[pair]*conn
 	split bool          // the run has splits
+	exact bool          // every change of the run is graceful: nothing is lost
 	cut   map[pair]bool // what one sends does not reach the other
 
 	rolled  map[string]*limiter.Rule // the changed rules file that is rolled out, nil: there is none
