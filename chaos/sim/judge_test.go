@@ -631,3 +631,18 @@ func TestAPartitionWaitsForRoomElsewhere(t *testing.T) {
 	owner.crash(true)
 	waits("the owner is dead", false)
 }
+
+// TestAnOwnershipIsLostOnce: owner and heir crash, and then a third member that had nothing of the partition. What the two
+// had is lost once.
+func TestAnOwnershipIsLostOnce(t *testing.T) {
+	d := direct(t, 1, 5, limiter.UnreachableClosed, limiter.ReplicationLag)
+	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+	third := d.others(owner, heir)[0]
+	for _, n := range []*Node{owner, heir, third} {
+		n.crash(false)
+		d.pass(10 * ms)
+	}
+	if n := d.losses[d.key.part]; n != 1 {
+		t.Errorf("the partition is lost %d times, want 1", n)
+	}
+}

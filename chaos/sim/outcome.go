@@ -246,7 +246,8 @@ func (k *key) mustAdmit(w *World, b bounds, j int) int {
 func closed(k *key) bool { return k.policy == limiter.UnreachableClosed }
 
 // noteLosses counts the partitions that a crash leaves without the owner of the
-// highest epoch and without its heir.
+// highest epoch and without its heir. Each ownership is lost once, however many others crash
+// before the partition has an owner again.
 func (w *World) noteLosses() {
 	for _, id := range w.parts {
 		top, kept := peer.Epoch{}, false
@@ -260,8 +261,9 @@ func (w *World) noteLosses() {
 			info, _ := n.core.Partition(id)
 			kept = kept || info.Role >= peer.Heir && info.Epoch == top
 		}
-		if !kept {
+		if !kept && w.lost[id] != top {
 			w.losses[id]++
+			w.lost[id] = top
 			w.logf("owner and heir of %d are lost", id)
 		}
 	}
