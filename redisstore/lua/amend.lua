@@ -86,14 +86,14 @@ for _, id in ipairs(ids) do
     return {now, SETTLED, id.was, 0, 0, 0}
   end
 end
-local compared, rule = 0, 0
+local compared, rule, used = 0, 0, 0 -- used: with which all that are compared are settled
 for _, id in ipairs(ids) do
   local n = head[3 + 2 * id.first]
   if id.hold and n > 0 then
-    if compared > 0 and n ~= rule and id.was ~= compared then
+    if compared > 0 and n ~= rule and id.cost == used and id.was ~= compared then
       return {now, DIFFERS, compared, id.was, 0, 0}
     elseif compared == 0 then
-      compared, rule = id.was, n
+      compared, rule, used = id.was, n, id.cost
     end
   end
 end
