@@ -167,3 +167,27 @@ rules:
 		left(97, 39997)
 	}
 }
+
+// A check that a limit on concurrency never admits is no repetition of one with its id, once what that held is over:
+// it is told to go on by no member, though the members are asked for their numbers only.
+func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {
+	nodes := three(t, "version: 1\nrules: [{name: slots, keys: [[user], [ip]], hold: 1h, limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	for u := range 12 {
+		r := weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), ID: "1"}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		r.Cost = weir.Units(3)
+		if d, err := nodes[1].Check(t.Context(), r); err != nil || !d.Allowed || !d.Repeated {
+			t.Errorf("user %d, under way: %+v, %v", u, d, err)
+		}
+		if a, err := nodes[2].Settle(t.Context(), r, 1, false); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+		for _, n := range nodes {
+			if d, err := n.Check(t.Context(), r); d.Allowed || err == nil && !d.Never || err != nil && !errors.Is(err, weir.ErrSettled) {
+				t.Errorf("user %d, settled: %+v, %v", u, d, err)
+			}
+		}
+	}
+}

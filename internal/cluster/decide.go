@@ -198,6 +198,10 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Overloaded // and is repeated a little later
 	}
 	switch p := d.reservations.doubtful(t, parts, charge, answer); {
+	case q.Final && charge.Peek && d.table.Spent(t.At, charge):
+		if !d.spent(t, charge, answer) {
+			return route.Overloaded
+		}
 	case p == nil:
 		if !d.charge(t, charge, answer, idle) {
 			return route.Overloaded

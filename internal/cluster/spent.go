@@ -14,10 +14,16 @@ func (d *decider) decided(t *turn, k *limiter.Charge, answer *limiter.Decision) 
 	if !errors.Is(err, limiter.ErrSettled) {
 		return err == nil
 	}
-	id := k.ID
+	return d.spent(t, k, answer)
+}
+
+// spent denies a check whose id is that of a reservation that is over for good. It reports false if the table
+// cannot decide it.
+func (d *decider) spent(t *turn, k *limiter.Charge, answer *limiter.Decision) bool {
+	id, peek := k.ID, k.Peek
 	k.ID, k.Peek = nil, true
-	err = d.table.Decide(t.At, k, answer)
-	k.ID, k.Peek = id, false
+	err := d.table.Decide(t.At, k, answer)
+	k.ID, k.Peek = id, peek
 	if err != nil {
 		return false
 	}

@@ -309,7 +309,9 @@ type Check struct {
 	// as settled.
 	Settles bool
 	// Final, in a check that Settles, means that there is no time to begin it anew: it is
-	// answered, not Contested. A version that does not know it may refuse it so.
+	// answered, not Contested. A version that does not know it may refuse it so. In a peek it means that the
+	// check is no peek, and would be allowed nowhere: if its id is that of a reservation that is over, it is denied
+	// for good. A version that does not know it repeats the answer of that reservation.
 	Final bool
 	// Wait is how long the sender waits for the reply, in microseconds.
 	Wait uint32

@@ -131,13 +131,27 @@ func (t *Table) slotTimes(now limiter.Tick, of, holds *slot, out *limiter.LimitD
 // a limit on concurrency concerns. It wraps [limiter.ErrSettled].
 var ErrSpent = fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: give each request an id of its own", limiter.ErrSettled)
 
+// Spent reports whether [Table.Decide] returns [ErrSpent] for a check, also for a peek that stands for one.
+func (t *Table) Spent(now limiter.Tick, c *limiter.Charge) (is bool) {
+	if c.ID == nil || c.ID.Hold == 0 {
+		return false
+	}
+	t.locked(now, c, func() {
+		_, known := t.remembered(now, c)
+		is = known != 0 && t.over(c, known)
+	})
+	return is
+}
+
 // spent reports whether a charge with a hold repeats one whose hold is over, for a key with a limit on
 // concurrency: it would be told that it is admitted, and hold nothing. known are the keys for which its
 // id is remembered, one bit each.
 func (t *Table) spent(c *limiter.Charge, known uint16) bool {
-	if c.ID.Hold == 0 || c.Peek {
-		return false
-	}
+	return c.ID.Hold > 0 && !c.Peek && t.over(c, known)
+}
+
+// over is spent for a charge whose hold may be over.
+func (t *Table) over(c *limiter.Charge, known uint16) bool {
 	for i := range c.Len() {
 		k := c.Key(i)
 		if known&(1<<i) == 0 || k.Rule.Shadow || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {

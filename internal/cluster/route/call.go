@@ -29,7 +29,7 @@ type task struct {
 	kind    Kind
 	reserve bool // part of a check over several owners: it reserves
 	exact   bool // it has a deadline of its own, at which a tick ends it
-	final   bool // of such a part: there is no time to begin the check anew
+	final   bool // of such a part: there is no time to begin the check anew; of one that peeks: the check is no peek
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
 	denied  bool // the whole check of that reservation was denied
 	// holder is the other member that made that reservation; 0: this node did.

@@ -118,6 +118,7 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 			if kind == KindCheck && !peek {
 				r.call.task.reserve, r.call.task.idle = true, &r.idle
 			}
+			r.call.task.final = peek && !s.charge.Peek
 			r.charge.Peek, r.charge.Trace, r.charge.ID = peek, s.charge.Trace, s.charge.ID
 			s.parts = append(s.parts, r)
 		}
@@ -143,7 +144,9 @@ func (s *fanOut) markFinal(now, took limiter.Tick) {
 		}
 	}
 	for _, r := range s.parts {
-		r.call.task.final = r.call.task.reserve && s.until-now < takes
+		if r.call.task.reserve {
+			r.call.task.final = s.until-now < takes
+		}
 	}
 }
 
