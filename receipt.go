@@ -28,7 +28,8 @@ func sealKey(c *Config) receipt.Key {
 // the last one since, and with drip: interval until now. So a refund never admits more than if the
 // charge had not been made.
 // The hit that opened a window under align: first_hit is taken back only if it is the
-// only one in the window.
+// only one in the window. What is taken back stays a hit: a window may begin with it once a reservation that
+// opened it is cancelled.
 //
 // A receipt is valid once, and only its recipient may use it: a second use takes back
 // charges of others. It is void, and Refund does nothing, if the cost or the names of the

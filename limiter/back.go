@@ -145,7 +145,7 @@ func (e *since) pass(l *Limit, d level) level {
 // take is pass for units that are given back, which it takes out of the time.
 func (e *since) take(l *Limit, d level) level {
 	rest, low := e.pass(l, d), e.low()
-	if e.notLow != (level{}) {
+	if e.notLow != (level{}) && !e.hits() {
 		low = low.minus(d)
 		e.notLow = level{^low.hi, ^low.lo}
 	}
@@ -194,7 +194,7 @@ func (e since) put(words []uint64, i int) {
 // Affects reports whether a charge of n units at now can make less come back of what holds have charged to
 // a counter. If it does, [NoteCharge] must be called before it.
 func Affects(l *Limit, c *Counts, now Tick, n uint64) bool {
-	return l.leaks() || l.losesBy(c, now, n) > 0
+	return l.leaks() || l.losesBy(c, now, n) > 0 || ByHit(l) && c.A > 0
 }
 
 // NoteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with
@@ -206,8 +206,11 @@ func NoteCharge(l *Limit, c *Counts, holds *State, words []uint64, now Tick, n u
 		return
 	}
 	e := sinceAt(words, i)
-	if l.leaks() {
+	switch {
+	case l.leaks():
 		e.lower(l.levelAt(c, now).plus(l.levelOf(e.lost)))
+	case n > 0 && ByHit(l):
+		e.noteHit(c, HoldAt(words, i).At, now)
 	}
 	e.lose(l.losesBy(c, now, n))
 	e.put(words, i)
@@ -245,6 +248,8 @@ func (s *Counts) giveBack(l *Limit, words []uint64, holds *State, holdWords []ui
 		}
 	}
 	switch {
+	case ByHit(l):
+		l.giveBackHit(s, holds, holdWords, i, now, back.lo, h.Cost-n)
 	case back == (level{}):
 	case l.leaks():
 		l.lower(s, now, back)

@@ -114,7 +114,9 @@ func (s *State) EachHold(words []uint64, f func(h Hold) (_ Hold, stays bool)) {
 		was := HoldAt(words, i)
 		h, stays := f(was)
 		if gone := !stays || h.Limit != was.Limit; gone && was.Limit != 0 && was.since != (since{}) {
-			if j := lastHold(s, words, was.Limit); j >= 0 {
+			if j := lastHold(s, words, was.Limit); was.since.hits() {
+				leaveHits(words, &was, i, int(n), j)
+			} else if j >= 0 {
 				e := sinceAt(words, j)
 				e.follow(was.since)
 				e.put(words, j)
@@ -206,8 +208,12 @@ func (s *State) RetryAt(l *Limit, words []uint64, now, latest Tick, n uint64, ho
 	if l.used(&c, now)+n <= l.cap {
 		return c.Until
 	}
-	at := l.admitsAt(&c, words, n)
-	if backs := comingBack(l, holds, holdWords, at); len(backs) > 0 {
+	at, were := l.admitsAt(&c, words, n), 0
+	// A window of the first hit may end later once a hold has ended, so that further ones end before.
+	for backs := comingBack(l, holds, holdWords, at); len(backs) > were; backs = comingBack(l, holds, holdWords, at) {
+		if were = len(backs); !ByHit(l) {
+			were = int(holds.A)
+		}
 		switch {
 		case l.p.algorithm == SlidingLog:
 			of := make([]Hold, len(backs))
@@ -248,7 +254,7 @@ func comingBack(l *Limit, holds *State, words []uint64, before Tick) []int {
 
 // retryAt is RetryAt for all limits but logs and buckets.
 func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, holds *State, holdWords []uint64, backs []int) Tick {
-	lost := lostAny(holds, holdWords, CountsID(l))
+	lost := ByHit(l) || lostAny(holds, holdWords, CountsID(l))
 	replay := func(backs []int, until func(c *Counts, now Tick) bool) (c Counts, w []uint64, ended int) {
 		c, w = s, slices.Clone(words)
 		of := holdWords

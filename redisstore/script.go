@@ -89,6 +89,7 @@ func parts(f families) []string {
 		{"calendar", 1 << familyCalendar},
 		{"back", 1 << withHolds},
 		{"ids", 1 << withIDs},
+		{"hits", 1 << withHolds},
 		{"since", 1 << withHolds},
 		{"holds", 1 << withHolds},
 		{"concurrency", 1 << familySlots},

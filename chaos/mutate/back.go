@@ -13,6 +13,21 @@ func ofBacks() []mutation {
 		{name: "back: so does one of a counter that was swept", pkg: table, test: "^TestLowestLevelsMove$", edits: []edit{
 			{"limiter/table/decide.go", "			if k.part.due != never {\n", "			if k.found != nil && k.part.due != never {\n"},
 		}},
+		{name: "back: a window begins with the first hit that stands", pkg: suite, test: "^TestFirstHitsAreRight$", edits: []edit{
+			{"limiter/hits.go", "			s.Time = min(at, now)\n", "			_ = at\n"},
+		}},
+		{name: "back: a hold takes the note of its own hit back", pkg: suite, test: "^TestFirstHitsAreRight$", edits: []edit{
+			{"limiter/hits.go", "			e.notLow.lo &= hitEntry | hitGone\n", ""},
+		}},
+		{name: "back: what is settled stays a hit", pkg: suite, test: "^TestTranscriptsAreRight$", edits: []edit{
+			{"limiter/hits.go", "			e.setFinal(stands-at, 0)\n", ""},
+		}},
+		{name: "back: an owner's own charge comes back from a first hit", pkg: table, test: "^TestUndoOfAFirstHit$", edits: []edit{
+			{"limiter/hits.go", "s.Reduce(l, words, now, latest, at, n, 1)", "s.Reduce(l, words, now, latest, at, n, 0)"},
+		}},
+		{name: "back: redis: a window begins with the first hit that stands", pkg: redis, test: "^TestRedisConforms$", edits: []edit{
+			{"redisstore/lua/hits.lua", "    s.t = first < now and first or now\n", ""},
+		}},
 		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
 			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n", ""},
 		}},
@@ -45,7 +60,7 @@ func ofBacks() []mutation {
 			{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
 		}},
 		{name: "redis back: a charge tells the holds how low the bucket was", pkg: redis, test: alike, edits: []edit{
-			{"redisstore/lua/decide.lua", "          note(s, cost)\n", ""},
+			{"redisstore/lua/decide.lua", "          note(s, cost, not allowed)\n", ""},
 		}},
 		{name: "redis back: the debt of a bucket ends", pkg: redis, test: "^TestRedisConforms$/^Transcripts$/^given_back$", edits: []edit{
 			{"redisstore/lua/prelude.lua", "  return units < debt and units or debt\n", "  return units\n"},

@@ -43,7 +43,6 @@ type piece struct {
 	at, units int64
 	back      *big.Rat // what a refund took of a bucket at this instant; units is 0 then
 	held      *record  // the reservation that it belongs to
-	fixes     bool     // it is gone, but stays the start of its window
 }
 
 // counter is the history of one limit of one key.
@@ -261,30 +260,38 @@ func (c *counter) at(x int64) []*piece {
 	for _, r := range over {
 		for _, p := range slices.Backward(slices.Clone(ps)) {
 			if p.held == r {
-				ps = giveBack(c.lim, ps, p, p.units)
+				ps = giveBack(c.lim, ps, p, p.units, r.end, false)
 			}
 		}
 	}
 	return ps
 }
 
-// giveBack takes units out of a piece of a history. A piece of which nothing is
-// left is as if it had never been, with one exception: "a cancelled check that opened a window
-// of align: first_hit still fixes its start if other checks were charged to it".
-func giveBack(l *lim, ps []*piece, p *piece, units int64) []*piece {
-	if p.units -= units; p.units > 0 {
+// giveBack takes units out of a piece of a history at an instant. A piece of which nothing is left is as if it had
+// never been. Two things are of windows of the first hit only: one that is over is as it was, and a hit that was
+// refunded stays one for as long as others are in its window: "What a refund with a receipt takes back stays a hit".
+func giveBack(l *lim, ps []*piece, p *piece, units, at int64, refunded bool) []*piece {
+	if l.alg != "first_hit" {
+		if p.units -= units; p.units > 0 {
+			return ps
+		}
+		return slices.DeleteFunc(slices.Clone(ps), func(o *piece) bool { return o == p })
+	}
+	opener, to := first(l, ps, p.at)
+	if to <= at {
 		return ps
 	}
-	if l.alg == "first_hit" {
-		opener, to := first(l, ps, p.at)
-		for _, o := range ps {
-			if opener == p && o != p && o.at >= p.at && o.at < to {
-				p.fixes = true
-				return ps
-			}
+	p.units -= units
+	left := int64(0)
+	in := func(o *piece) bool { return o.at >= opener.at && o.at < to }
+	for _, o := range ps {
+		if in(o) {
+			left += o.units
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(ps), func(o *piece) bool { return o == p })
+	return slices.DeleteFunc(slices.Clone(ps), func(o *piece) bool {
+		return o == p && p.units == 0 && !refunded || in(o) && left == 0
+	})
 }
 
 // most is the largest cost that a limit admits at x, or less than 0 if even a debt is left.
@@ -387,7 +394,7 @@ func (m *model) advance(by int64) {
 		r.held = false
 		for _, p := range r.parts {
 			if !r.keep || p.c.lim.alg == "concurrency" {
-				p.back(1<<60, r.end)
+				p.back(1<<60, r.end, false)
 			}
 		}
 		if !r.keep { // "An id that is not known, because its hold has ended"
@@ -406,7 +413,7 @@ func (m *model) advance(by int64) {
 }
 
 // back gives back units of a part, of its latest charges first.
-func (p *part) back(units, at int64) {
+func (p *part) back(units, at int64, refunded bool) {
 	if p.resets != p.c.resets {
 		return // "A reset forgets what was reserved: a later settlement gives nothing back."
 	}
@@ -414,7 +421,7 @@ func (p *part) back(units, at int64) {
 		n := min(units, e.units)
 		if n > 0 {
 			p.c.changed = max(p.c.changed, at)
-			p.c.pieces = giveBack(p.c.lim, p.c.pieces, e, n)
+			p.c.pieces = giveBack(p.c.lim, p.c.pieces, e, n, at, refunded)
 		}
 		units -= n
 	}
@@ -571,9 +578,9 @@ func (m *model) settle(q *request, actual int64, ignore bool) amended {
 	for _, p := range r.parts {
 		switch {
 		case p.c.lim.alg == "concurrency":
-			p.back(1<<60, m.now)
+			p.back(1<<60, m.now, false)
 		case actual < r.estimate:
-			p.back(r.estimate-actual, m.now)
+			p.back(r.estimate-actual, m.now, false)
 		default:
 			over := m.use(p.c, actual-r.estimate)
 			a.over = max(a.over, over)
@@ -635,16 +642,16 @@ func (m *model) refund(r *record) {
 		switch {
 		case c.lim.alg == "first_hit":
 			// "The hit that opened a window under align: first_hit is taken back only if it is
-			// the only one in the window."
+			// the only one in the window." Hits of its very instant are not told from it.
 			opener, to := first(c.lim, c.pieces, e.at)
-			alone := !slices.ContainsFunc(c.pieces, func(o *piece) bool { return o != e && o.at >= e.at && o.at < to })
-			if opener != e || alone {
-				p.back(e.units, m.now)
+			alone := !slices.ContainsFunc(c.pieces, func(o *piece) bool { return o != e && o.at >= e.at && o.at < to && o.units > 0 })
+			if opener != nil && (opener.at != e.at || alone) {
+				p.back(e.units, m.now, true)
 			}
 		case c.lim.bucket():
 			m.refundBucket(c, e)
 		default:
-			p.back(e.units, m.now) // "A window or log is refunded exactly"
+			p.back(e.units, m.now, true) // "A window or log is refunded exactly"
 		}
 	}
 }

@@ -104,13 +104,13 @@ func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 // What the program does not do yet, as the documents have it, is not drawn.
 const (
 	// A reservation that opened a window of the first hit gives nothing back of its hit if others were charged.
-	openersGiveBack = false
+	openersGiveBack = true
 	// Once a counter was asked under a changed burst, or under another number with
 	// count_rejected: all, what was reserved before does not come back.
 	reloadsGiveBack = false
 	// Over several owners a check that no limit on concurrency ever admits, with the id of a reservation
 	// that is over, is answered as a repetition.
-	membersRefuseSpent = false
+	membersRefuseSpent = true
 	// Over several owners the wait of a denied extension leaves out what count_rejected has charged.
 	extensionsCountRejected = false
 )

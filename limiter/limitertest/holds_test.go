@@ -34,6 +34,7 @@ const (
 	ofAll     holdKind = iota // all algorithms
 	ofSlots                   // one limit of three is one on concurrency, and there are no refunds
 	ofBuckets                 // buckets, many holds that overlap, and little time at once
+	ofHits                    // the same for windows of the first hit
 )
 
 // madeCharge is a charge that may be refunded.
@@ -53,6 +54,9 @@ func TestConcurrencyIsRight(t *testing.T) { holdsAreRight(t, ofSlots) }
 
 // And so it does with buckets, which give back what they would have.
 func TestBucketsAreRight(t *testing.T) { holdsAreRight(t, ofBuckets) }
+
+// And windows of the first hit, which begin with the first that stands.
+func TestFirstHitsAreRight(t *testing.T) { holdsAreRight(t, ofHits) }
 
 func holdsAreRight(t *testing.T, kind holdKind) {
 	t.Helper()
@@ -103,6 +107,12 @@ func newHoldTrial(t *testing.T, c Choices, kind holdKind, done map[limiter.Amend
 				spec = RandomSpec(c, pick(c, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA), spec.Name, time.Hour)
 				spec.CountRejected, spec.Block = limiter.CountNone, 0
 			}
+			if kind == ofHits {
+				spec = limiter.Spec{
+					Name: spec.Name, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Window: pick(c, time.Second, time.Minute),
+					Limit: pick[int64](c, 3, 10, 60, 100, 5_000_000_000), Block: spec.Block, CountRejected: spec.CountRejected,
+				}
+			}
 			if kind == ofSlots && c.Pick(3) == 0 {
 				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100), Block: spec.Block}
 			}
@@ -143,7 +153,7 @@ func (h *holdTrial) log(format string, args ...any) {
 // pass lets time pass, often up to the end of a hold.
 func (h *holdTrial) pass() {
 	w := limiter.Span(h.rules[0].Limits[0].Window())
-	if h.kind == ofBuckets && h.c.Pick(2) == 0 {
+	if (h.kind == ofBuckets || h.kind == ofHits) && h.c.Pick(2) == 0 {
 		h.now += Tick(h.c.Pick(150)) * w / 1000
 		return
 	}
@@ -183,7 +193,7 @@ func (h *holdTrial) charge() *limiter.Charge {
 		return min(max(d.Truncate(time.Microsecond), limiter.MinHold), limiter.MaxHold)
 	}
 	ids := 3
-	if h.kind == ofBuckets {
+	if h.kind == ofBuckets || h.kind == ofHits {
 		ids = 8
 	}
 	c.ID = &limiter.Idempotency{ID: 1 + uint64(h.c.Pick(ids))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}

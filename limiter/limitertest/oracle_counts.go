@@ -1,6 +1,10 @@
 package limitertest
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
 
 // floorDiv divides and rounds down, for negative numbers too.
 func floorDiv(a, b Tick) int64 {
@@ -65,10 +69,9 @@ func (m *fixedModel) refund(n, _ uint64, at, _ Tick, entry bool) {
 }
 
 // firstHitModel is the fixed window that begins with the first hit after the previous
-// window. A window whose hits were all refunded is equivalent to none. Without the hit
-// that began it, a window would have begun with a later hit, and would end later. A
-// counter need not know when that was, so such a hit is refunded only if it is the sole
-// one.
+// window. A window whose hits were all refunded is equivalent to none. If a hold gives back all of the hit
+// that began it, a window is as if it had begun with the next hit. With a receipt such a hit is refunded only if
+// it is the sole one, and what is refunded stays a hit.
 type firstHitModel struct {
 	limit   uint64
 	window  Tick
@@ -79,6 +82,7 @@ type firstHitModel struct {
 type hitWindow struct {
 	start Tick
 	count uint64
+	hits  []hit
 }
 
 // current returns the window that contains now, or nil.
@@ -106,14 +110,22 @@ func (m *firstHitModel) charge(n uint64, now Tick) {
 		w = &m.windows[len(m.windows)-1]
 	}
 	w.count += n
+	w.hits = append(w.hits, hit{now, n})
 }
 
 func (m *firstHitModel) refund(n, rest uint64, at, now Tick, entry bool) {
-	if w := m.current(now); w != nil && w.start <= at {
-		if w.start == at && n < w.count && rest == 0 {
-			return // other hits count in the window that this one began
+	w := m.current(now)
+	if w == nil || w.start > at {
+		return
+	}
+	if !entry && w.start == at && n < w.count && rest == 0 {
+		return // other hits count in the window that this one began
+	}
+	w.count = takeBack(w.count, n, entry, m.most)
+	if i := slices.Index(w.hits, hit{at, n}); entry && rest == 0 && i >= 0 {
+		if w.hits = slices.Delete(slices.Clone(w.hits), i, i+1); len(w.hits) > 0 {
+			w.start = w.hits[0].at
 		}
-		w.count = takeBack(w.count, n, entry, m.most)
 	}
 }
 

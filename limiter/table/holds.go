@@ -297,6 +297,9 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 			h.Limit = limiter.CountsID(l)
 			s.state.AddHold(words, h)
 			h.First = false
+			if at, found := p.slots.find(s.place, identity(k, l)); found && limiter.ByHit(l) {
+				limiter.NoteHold(l, &p.slots.at(at).state, &s.state, words)
+			}
 		}
 	}
 	t.ends(p, s)

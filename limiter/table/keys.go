@@ -106,7 +106,11 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, k.By, now) {
-			s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
+			if own {
+				limiter.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
+			} else {
+				s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
+			}
 			t.expiresAt(p, 0)
 		}
 		return true

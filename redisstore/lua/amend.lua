@@ -128,11 +128,15 @@ for _, id in ipairs(ids) do
     local less, later = id.was - id.cost, {} -- later: units of each limit in parts that came later
     for j = #id.hold.parts, 1, -1 do
       local part = id.hold.parts[j]
-      local after = later[part.limit] or 0
+      local after, back = later[part.limit] or 0, 0
       if isSlot(part) then
         giveBack(g, part, part.cost, now)
       elseif after < less then
-        giveBack(g, part, part.cost < less - after and part.cost or less - after, now)
+        back = part.cost < less - after and part.cost or less - after
+        giveBack(g, part, back, now)
+      end
+      if back < part.cost then
+        stays(g, part)
       end
       later[part.limit] = after + part.cost
     end

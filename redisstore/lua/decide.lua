@@ -71,7 +71,7 @@ for i = 1, #ARGV - 1 do
     if charges and cost > 0 then
       if count == 2 or together and count == 0 or s.allowed and count == 1 then
         if note then
-          note(s, cost)
+          note(s, cost, not allowed)
         end
         f.charge(s, cost)
         flags, s.changed = flags + 4, true

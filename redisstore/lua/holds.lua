@@ -16,7 +16,6 @@
 -- hold that there is.
 local HOLDS, PARTS = 4096, 64
 local groups, of = {}, {} -- the keys of the call with their limits; of: that of each limit
-local hold
 if head and type(head[#head]) == 'table' then
   hold = table.remove(head)
 end
@@ -198,12 +197,25 @@ local function giveBack(g, part, n, as)
         local present = now
         now = as
         s.f.load(s, v, begins)
-        takeOut(s, part.at, n, part.cost - n)
+        takeOut(s, part.at, n, part.cost - n, part.limit)
         local empties = emptyAt(s)
         now = present
         write(s, empties)
       end
       return
+    end
+  end
+end
+
+-- stays takes note of a part that stands when its hold ends.
+local function stays(g, part)
+  for i = g.first, isSlot(part) and 0 or g.last do
+    if string.match(ARGV[i + 1] or '', '^%[[19],') then
+      local s, v, begins = stored(KEYS[i])
+      if s and byHit(s) and short(worth(s.k, s.p, s.text)) == part.limit then
+        s.f.load(s, v, begins)
+        settledHit(s, part.at)
+      end
     end
   end
 end
@@ -239,15 +251,20 @@ arrive = function(limits)
         for _, part in ipairs(h.parts) do
           if h.keep == 0 or isSlot(part) then
             parts[#parts + 1] = part
+          else
+            stays(g, part)
           end
         end
       end
       table.sort(parts, function(a, b) return a.over < b.over or a.over == b.over and a.at < b.at end)
       call('ZREMRANGEBYSCORE', g.holds, '-inf', whole(now))
       mark(g, call('EXISTS', g.holds) == 1)
+      ending = parts
       for _, part in ipairs(parts) do
+        part.gone = true
         giveBack(g, part, part.cost, part.over)
       end
+      ending = nil
     end
   end
   return true
@@ -346,9 +363,33 @@ local function soonest(i, s, want, at)
     end
     now = over
     f.load(c)
-    takeOut(c, of, cost, 0)
+    takeOut(c, of, cost, 0, name)
     at = f.used(c) + want <= p[4] and now or f.admits(c, want)
     now = present
+  end
+  if byHit(s) then
+    local all = {all = true}
+    for _, m in ipairs(call('ZRANGE', g.holds, 0, -1)) do
+      local h = unfold(m, 1)
+      for _, part in ipairs(h.parts) do
+        if part.limit == name then
+          part.keep = h.keep
+          all[#all + 1] = part
+        end
+      end
+    end
+    table.sort(all, function(a, b) return a.over < b.over or a.over == b.over and a.at < b.at end)
+    ending = all
+    for _, part in ipairs(all) do
+      if part.over >= at then
+        break
+      elseif part.keep == 0 and not leftSince(g, part.at, text) then
+        part.gone = true
+        back(part.over, part.at, part.cost)
+      end
+    end
+    ending = nil
+    return at
   end
   repeat
     some = call('ZRANGE', g.holds, from, from + size - 1)

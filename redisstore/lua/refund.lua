@@ -114,7 +114,7 @@ end
 for i = 1, limits do
   local s, n = states[i], head[4 + i]
   if s and s.found and not byHold[i] then
-    refund[s.p[1]](s, at, n, 0)
+    refund[s.p[1]](s, at, n, head[4] == 1 and byHit(s) and 1 or 0) -- of its own charge all units come back
     note(s, 0)
     write(s, emptyAt(s))
   end

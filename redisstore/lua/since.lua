@@ -135,9 +135,13 @@ local function losesBy(s, n)
 end
 
 -- note tells the holds of a counter of a charge of n units, before it is made; with 0, of the present level.
-note = function(s, n)
+-- final tells that no hold makes it.
+note = function(s, n, final)
   local f, plain = s.p[1], s.plain
   s.plain = false -- from now on this script charges it
+  if n > 0 and byHit(s) then
+    noteHit(s, hold and not final)
+  end
   local bucket = f == 5 or f == 6
   if not held[s.k] and (s.allowed or s.p[5] ~= 2) then
     return
@@ -227,8 +231,9 @@ local function tried(k, f)
   return result
 end
 
--- takeOut takes n units of a charge of n + rest, which a hold made at an instant, back from a state.
-local function takeOut(s, at, n, rest)
+-- takeOut takes n units of a charge of n + rest, which a hold made at an instant, back from a state. Parts name its
+-- limit by counted.
+local function takeOut(s, at, n, rest, counted)
   local f, p, t, a = s.p[1], pastOf(s.k), n, 0
   if f == 5 or f == 6 then
     if #p == 0 or at < p.known then
@@ -240,7 +245,9 @@ local function takeOut(s, at, n, rest)
     t, a = span(s, n)
   end
   t, a = passes(s, at, t, a)
-  if t == 0 and a == 0 then
+  if byHit(s) then
+    takeHit(s, at, t, rest, counted)
+  elseif t == 0 and a == 0 then
     return
   elseif f == 5 then
     local from = notBefore(s)
