@@ -199,7 +199,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	}
 	switch p := d.reservations.doubtful(t, parts, charge, answer); {
 	case q.Final && charge.Peek && d.table.Spent(t.At, charge):
-		if !d.spent(t, charge, answer) {
+		if !denySpent(d.table, t.At, charge, answer) {
 			return route.Overloaded
 		}
 	case p == nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // decided decides a check in the table. It reports false if the table cannot. A check whose id is
@@ -14,15 +15,15 @@ func (d *decider) decided(t *turn, k *limiter.Charge, answer *limiter.Decision) 
 	if !errors.Is(err, limiter.ErrSettled) {
 		return err == nil
 	}
-	return d.spent(t, k, answer)
+	return denySpent(d.table, t.At, k, answer)
 }
 
-// spent denies a check whose id is that of a reservation that is over for good. It reports false if the table
+// denySpent denies a check whose id is that of a reservation that is over for good. It reports false if the table
 // cannot decide it.
-func (d *decider) spent(t *turn, k *limiter.Charge, answer *limiter.Decision) bool {
+func denySpent(tbl *table.Table, now limiter.Tick, k *limiter.Charge, answer *limiter.Decision) bool {
 	id, peek := k.ID, k.Peek
 	k.ID, k.Peek = nil, true
-	err := d.table.Decide(t.At, k, answer)
+	err := tbl.Decide(now, k, answer)
 	k.ID, k.Peek = id, peek
 	if err != nil {
 		return false
