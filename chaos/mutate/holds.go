@@ -53,7 +53,7 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/amend.go", ", out.Estimate = limiter.AmendUnknown, d.table.Estimate(t.At, charge)", " = limiter.AmendUnknown"},
 		}},
 		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster", test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{
-			{"internal/cluster/decide.go", "	case q.Final && charge.Peek && ", "	case q.Final && false && "},
+			{"internal/cluster/decide.go", "	if final && k.Peek && ", "	if final && false && "},
 		}},
 		{name: "a settlement is copied", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/amend.go", "		d.amended(t, q.Charge)\n", ""},

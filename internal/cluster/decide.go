@@ -198,12 +198,8 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Overloaded // and is repeated a little later
 	}
 	switch p := d.reservations.doubtful(t, parts, charge, answer); {
-	case q.Final && charge.Peek && d.table.Spent(t.At, charge):
-		if !denySpent(d.table, t.At, charge, answer) {
-			return route.Overloaded
-		}
 	case p == nil:
-		if !d.charge(t, charge, answer, idle) {
+		if !d.charge(t, q.Final, charge, answer, idle) {
 			return route.Overloaded
 		}
 	case d.contend(t, p, q):
@@ -306,7 +302,11 @@ func (d *decider) attempted(t *turn, k *limiter.Charge, parts []*partition) *par
 // reservation it also fills idle, the answer if another part denies. For a limit whose
 // charge would be taken back, idle has the state before the check. For a limit that
 // counts rejected checks, it has the state after it, and the wait for a denied asker.
-func (d *decider) charge(t *turn, k *limiter.Charge, answer, idle *limiter.Decision) bool {
+// final tells that a peek stands for a check.
+func (d *decider) charge(t *turn, final bool, k *limiter.Charge, answer, idle *limiter.Decision) bool {
+	if final && k.Peek && d.table.Spent(t.At, k) {
+		return denySpent(d.table, t.At, k, answer)
+	}
 	if idle == nil {
 		return d.decided(t, k, answer)
 	}

@@ -15,7 +15,7 @@ func TestUndoOfAFirstHit(t *testing.T) {
 		t.Fatal(err)
 	}
 	tbl, rule := New(Config{}), &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
-	now := limiter.Tick(limiter.Day)
+	now := limiter.Day
 	charge := func(cost uint64) (*limiter.Charge, *limiter.Decision) {
 		c, d := &limiter.Charge{}, new(limiter.Decision)
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: cost})
