@@ -10,17 +10,16 @@ import (
 // What other nodes send is not all of use: one of them may send counters of keys that do not exist. So a counter that
 // was sent counts for the one who sent it, until a check asks for it. It takes no room of
 // [Config.MaxKeys] and [Config.MaxBytes], nor of a tenant's share, also where this node becomes the owner of it: it
-// denies no new key. And one node may fill half of the room for what others send, see maxOfSource.
+// denies no new key. And one node may send twice MaxKeys, see maxOfSource.
 //
-// An honest node sends what it owns, at most MaxKeys of its own and what it has got from others. Of two nodes one may
-// have sent all that the other one has: all keys of the cluster, which fit into MaxKeys if either may fail. That is
-// two thirds of the half. Of more nodes each owns less.
+// An honest node sends what it owns: at most MaxKeys of its own and what it has got from others. Of two nodes one has
+// all keys of the cluster while the other one starts anew, and sends them all: MaxKeys for each of both.
 
 // maxSources is one more than the number of other nodes that a table tells apart.
 const maxSources = 256
 
-// maxOfSource is how much of a bound one node may fill with what it sent.
-func maxOfSource(bound int64) int64 { return bound * replicaFactor / 2 }
+// maxOfSource is how much of what one node sent a table holds. It leaves a third of the room to others.
+func maxOfSource(bound int64) int64 { return bound * (replicaFactor - 1) }
 
 // sources are the nodes that have sent counters, by number. 0 is none.
 type sources struct {
