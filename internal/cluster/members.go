@@ -89,6 +89,14 @@ func CountOn(c *Core) {
 	}
 }
 
+// Departed tells all in direct reach which members have left. One that starts meanwhile may not hear of it by gossip,
+// and would count them as dead.
+func (c *Core) Departed(gone []peer.Known) {
+	t := c.begin()
+	defer t.end()
+	t.Out.Spread(gone, 0)
+}
+
 // hear records what a member says about members, and passes news on. direct
 // means that the report came on the member's own connection.
 func (m *memberNews) hear(t *turn, from peer.Instance, known []peer.Known, direct bool) {

@@ -54,6 +54,8 @@ type Core interface {
 	// members in reach that one is forgotten.
 	Registry() *Registry
 	Forget(name string) bool
+	// Departed tells the members in reach which others have left.
+	Departed(gone []peer.Known)
 	// OnNews sets the function to call after a link brought news about members or came
 	// down.
 	OnNews(f func())
@@ -262,6 +264,9 @@ func (m *Membership) build() {
 		if err == nil {
 			known, recent := m.config.Core.Registry().Set(members, gone, m.config.Scheduler.Now())
 			m.config.Core.SetView(view.New(m.config.Self.Instance, members, r, known, recent))
+			if len(gone) > 0 {
+				m.config.Core.Departed(gone)
+			}
 		} else if m.config.RingFailed != nil {
 			m.config.RingFailed(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
 		}
