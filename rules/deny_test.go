@@ -36,8 +36,8 @@ func TestDeny(t *testing.T) {
 			{limiter.Request{Rule: "blocked"}, "blocked 2 1", 0},
 			{limiter.Request{Rule: "rest", User: "mallory"}, "rest 0 1", 1},
 			{limiter.Request{Rule: "trial", User: "mallory"}, "trial 5 1", 0},
-			{limiter.Request{Rule: "blocked", Limits: []*limiter.Limit{mustLimit(t, 5)}}, "blocked 2 1", 0},
-			{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, "request 4 2", 1},
+			{limiter.Request{Rule: "blocked", Limits: []*limiter.Limit{fivePerMinute(t)}}, "blocked 2 1", 0},
+			{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{fivePerMinute(t)}}, "request 4 2", 1},
 			{limiter.Request{Path: "/a", User: "eve", ID: "7"}, "blocked 2 2", 0},
 		} {
 			if s.Doubled() {

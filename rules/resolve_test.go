@@ -558,8 +558,8 @@ rules:
 		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Matched: rules.Matched{Outcome: rules.Unlimited, Count: 1}}},
 		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Matched: rules.Matched{Shadow: true, Count: 1}}},
 		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}},
-		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},
-		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{mustLimit(t, 5)}}, rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
+		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{fivePerMinute(t)}}, rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},
+		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{fivePerMinute(t)}}, rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
 		{limiter.Request{Path: "/d"}, rules.Match{}},
 	} {
 		var charge limiter.Charge
@@ -574,9 +574,9 @@ rules:
 	}
 }
 
-func mustLimit(t *testing.T, n int64) *limiter.Limit {
+func fivePerMinute(t *testing.T) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{Limit: n, Window: time.Minute})
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestReadmeOnTwoMachines(t *testing.T) {
 		name := fmt.Sprintf("node-%d", i+1)
 		text := strings.NewReplacer(`Advertise: "node-1"`, `Advertise: "`+l.PeerHost(i)+`"`, `Name: "node-1"`, `Name: "`+name+`"`,
 			`"node-1:7946"`, `"`+l.PeerHost(0)+`:7946"`, `"node-2:7946"`, `"`+l.PeerHost(1)+`:7946"`, "certs/node-1-peer", "certs/"+name+"-peer").Replace(snippet(t))
-		source, err := os.MkdirTemp(".", "readme-")
+		source, err := os.MkdirTemp(".", "readme-") //nolint:usetesting // it is built as a part of this module
 		if err != nil {
 			t.Fatal(err)
 		}
