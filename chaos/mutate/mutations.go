@@ -221,6 +221,9 @@ func ofBounds() []mutation {
 		{name: "a claim that few answer", pkg: "./chaos/sim", test: "^TestASplitIsNoticedByItsClaims$", edits: []edit{
 			{"internal/cluster/part.go", "				t.c.decider.few.claimed(t.Now)\n", ""},
 		}},
+		{name: "who has left is told over links", pkg: "./chaos/sim", test: "^TestWhoLeavesWhileAnotherStarts$", edits: []edit{
+			{"internal/cluster/members/membership.go", "			if len(gone) > 0 {\n", "			if len(gone) > 1<<20 {\n"},
+		}},
 		{name: "who claims nothing asks", pkg: "./chaos/sim", test: "^TestACutIsNoticedWithoutAClaim$", edits: []edit{
 			{"internal/cluster/share.go", "			d.few.ask(t, t.view())\n", ""},
 		}},

@@ -113,6 +113,7 @@ func showingsOfNodes() map[string]showing { //nolint:funlen // a list
 		"a minority's share":                   {scenario: "split-asked", seed: 1},
 		"a claim that few answer":              {why: short},
 		"who claims nothing asks":              {why: short},
+		"who has left is told over links":      {why: narrow},
 		"who is lost may not be alone":         {why: short},
 		"half is no majority":                  {why: short},
 		"instance ids":                         {scenario: "quick-restart", seed: 1},
