@@ -35,7 +35,7 @@ func ofSlots() []mutation { //nolint:funlen // a list
 			{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency { // what", "if true { // what"},
 		}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
-			{"limiter/hold.go", "len(backs) > 0 {", "len(backs) > 1<<20 {"},
+			{"limiter/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},
 		}},
 		{name: "a denial does not wait for holds that stay charged", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/hold.go", "h.Limit == id && !h.Keep && h.End < before", "h.Limit == id && h.End < before"},
