@@ -174,6 +174,9 @@ func (f folding) warnOf(r *definition, a *attribute, what string) (out []Warning
 	return out
 }
 
+// whitePattern is a pattern of what is trimmed: all white space of Unicode, where \s of RE2 is only that of ASCII without \v.
+const whitePattern = `[\s\v\x{85}\pZ]*`
+
 // pattern returns the pattern of all spellings of the values, as a file has it; empty if they have one spelling each.
 func (f folding) pattern(values []string) string {
 	var texts []string
@@ -193,7 +196,7 @@ func (f folding) pattern(values []string) string {
 		text = "(" + text + ")"
 	}
 	if f&trimBlanks != 0 {
-		text = `\s*` + text + `\s*`
+		text = whitePattern + text + whitePattern
 	}
 	text = "^" + text + "$"
 	if f&foldCase != 0 {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestSpellingsOfAValue(t *testing.T) {
 		}
 	}
 	if hash("{user: {trim: true}}", " ") != hash("{user: {trim: true}}", "") {
-		t.Error("a user of blanks is not a missing one, who counts by the address")
+		t.Error("a user of whitePattern is not a missing one, who counts by the address")
 	}
 }
 
@@ -106,12 +107,13 @@ func parsed(t *testing.T, text string) *Set {
 // A condition compares one spelling of a value, where a key counts several together.
 func TestConditionsBesideFoldedKeysAreWarnedOf(t *testing.T) {
 	for match, want := range map[string]string{
-		"user: ada":                         "user: {pattern: '(?i)^\\s*ada\\s*$'}",
-		"user: [a.b, 'o''n']":               "user: {pattern: '(?i)^\\s*(a\\.b|o''n)\\s*$'}",
-		"not_user: ada":                     "not_user: {pattern: '(?i)^\\s*ada\\s*$'}",
+		"user: ada":                         "user: {pattern: '(?i)^BLANKSadaBLANKS$'}",
+		"user: [a.b, 'o''n']":               "user: {pattern: '(?i)^BLANKS(a\\.b|o''n)BLANKS$'}",
+		"not_user: ada":                     "not_user: {pattern: '(?i)^BLANKSadaBLANKS$'}",
 		"attributes: {plan: [free, trial]}": "plan: {pattern: '(?i)^(free|trial)$'}",
 		"attributes: {plan: {not: free}}":   "plan: {not: {pattern: '(?i)^free$'}}",
 	} {
+		want := strings.ReplaceAll(want, "BLANKS", whitePattern)
 		file := "rules:\n- {name: a, key: [{user: {fold: case, trim: true}}], limits: [5/hour]}\n" +
 			"- {name: b, key: [{'attr:plan': {fold: case}}], match: {attributes: {plan: }}, limits: [5/hour]}\n"
 		instead := func(file string) (out []string) {
@@ -143,6 +145,18 @@ func TestConditionsBesideFoldedKeysAreWarnedOf(t *testing.T) {
 			if strings.Contains(w.Text, "byte by byte") {
 				t.Errorf("%s: %s", match, w.Text)
 			}
+		}
+	}
+}
+
+// What a key takes off both ends of a value, the pattern that a warning proposes takes off, too, and nothing else.
+func TestProposedPatternTrimsAsKeysDo(t *testing.T) {
+	f := foldCase | trimBlanks
+	text := f.pattern([]string{"mallory"})
+	proposed := regexp.MustCompile(strings.TrimSuffix(strings.TrimPrefix(text, "{pattern: '"), "'}"))
+	for r := range rune(0x30000) {
+		if user := string(r) + "Mallory" + string(r); proposed.MatchString(user) != (f.of(user) == "mallory") {
+			t.Errorf("%+q is %+q in a key, and %v matches it: %v", user, f.of(user), proposed, proposed.MatchString(user))
 		}
 	}
 }
