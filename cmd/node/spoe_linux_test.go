@@ -27,6 +27,7 @@ const spoeTenant = `
 frontend NAME
   bind LISTEN
   filter spoe engine weir config DIR/NAME.conf
+  http-request return status 403 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 403 }
   http-request return status 429 if { var(txn.weir.result) -m str denied }
   http-request return status 503 hdr Answer "%[var(txn.weir.result)] %[var(txn.weir.body)]" unless { var(txn.weir.result) -m str allowed }
   http-request return status 200
@@ -84,9 +85,9 @@ identities:
 	proxied(t, at, app.Listener.Addr().String(), strings.Replace(spoeTenants, "SECTIONS", sections.String(), 1)+"\nfrontend ready\n  bind 127.0.0.1:PORT\n  http-request return status 200\n",
 		func(file string) []string { return []string{"haproxy", "-db", "-f", file} })
 
-	ask := func(name string) (int, string) {
+	ask := func(name, path string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, asks[name]+"/limited", nil)
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, asks[name]+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,18 +100,22 @@ identities:
 	}
 	for _, tenant := range []string{"shop", "bank"} { // nine checks are allowed in a day, to each
 		for i := range 9 {
-			if status, answer := ask(tenant); status != http.StatusOK {
+			if status, answer := ask(tenant, "/limited"); status != http.StatusOK {
 				t.Fatalf("check %d of %s: %d %s", i, tenant, status, answer)
 			}
 		}
-		if status, answer := ask(tenant); status != http.StatusTooManyRequests {
+		if status, answer := ask(tenant, "/limited"); status != http.StatusTooManyRequests {
 			t.Errorf("beyond the limit of %s: %d %s", tenant, status, answer)
 		}
 	}
 	for name, want := range map[string]string{"reader": "failed 403", "nobody": "failed 401"} {
-		if status, answer := ask(name); status != http.StatusServiceUnavailable || answer != want {
+		if status, answer := ask(name, "/limited"); status != http.StatusServiceUnavailable || answer != want {
 			t.Errorf("%s: %d %q, want %q", name, status, answer, want)
 		}
+	}
+	// A rule that is not one of the caller's is chosen by the path, and so by the client of HAProxy.
+	if status, answer := ask("shop", "/blocked"); status != http.StatusForbidden {
+		t.Errorf("another's rule: %d %q", status, answer)
 	}
 	lines, err := os.ReadFile(audit)
 	if err != nil {

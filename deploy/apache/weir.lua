@@ -25,7 +25,7 @@ function check(r)
     },
   }
   local denied = status == 429 or status == 400 or status == 431 or status == 503 and fields["ratelimit"]
-    or type(status) == "number" and status >= 400 and status < 500 and fields["content-type"] == "application/problem+json" -- by a rule with "deny"
+    or type(status) == "number" and status >= 400 and status < 500 and fields["x-weir-status"] -- of the request, such as by a rule with "deny"
   if status ~= 200 and not denied then
     r:err("weir: the node answers " .. tostring(status))
     return 503

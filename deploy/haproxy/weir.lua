@@ -51,7 +51,7 @@ core.register_action("weir", { "http-req" }, function(txn)
   if status == 200 then
     txn:set_var("txn.weir", "allowed")
   elseif status == 429 or status == 400 or status == 431 or status == 503 and first(asked.headers, "ratelimit")
-    or status >= 400 and status < 500 and first(asked.headers, "content-type") == "application/problem+json" then -- the last: by a rule with "deny"
+    or status >= 400 and status < 500 and first(asked.headers, "x-weir-status") then -- the last: of the request, such as by a rule with "deny"
     deny(txn, status == 431 and 400 or status, asked.body or "", first(asked.headers, "retry-after") or "1")
   else
     txn:set_var("txn.weir", "failed")

@@ -95,11 +95,12 @@ func New(o Options) (http.Handler, error) {
 // ServeHTTP implements [http.Handler].
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, err := front.DeniedAs(r.URL.RawQuery)
-	to := &answer{w, status}
+	to := &answer{ResponseWriter: w, status: status}
 	if !h.options.Believes(r.RemoteAddr) {
 		http.Error(to, "this address is none of the proxies that may ask here: see --auth-proxy", http.StatusForbidden)
 		return
 	}
+	to.decided = true
 	inner, unreadable := h.original(r)
 	if err != nil && unreadable == nil && inner.URL.RawQuery == r.URL.RawQuery {
 		err = nil // the proxy has left the client's query at its own address: it says nothing
@@ -145,8 +146,10 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 	if len(uri) != 1 || len(method) != 1 || method[0] == "" {
 		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI, len(method), o.Method)
 	}
-	if o.ID != "" && len(r.Header.Values(o.ID)) > 1 {
-		return nil, fmt.Errorf("the request has %d fields %s: the proxy must set it once, or remove it", len(r.Header.Values(o.ID)), o.ID)
+	for _, field := range []string{o.User, o.Group, o.ID} {
+		if n := len(r.Header.Values(field)); field != "" && n > 1 { // one of them may be the client's
+			return nil, fmt.Errorf("the request has %d fields %s: the proxy must set it once, or remove it", n, field)
+		}
 	}
 	u, err := url.ParseRequestURI(uri[0])
 	if err != nil {
@@ -157,17 +160,18 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 	return inner, nil
 }
 
-// answer replaces the status of a refusal.
+// answer replaces the status of a refusal, and marks one of the request. One of the proxy, which may not ask,
+// has no mark: only the former may be the doing of the proxy's client.
 type answer struct {
 	http.ResponseWriter
-	status int // 0: it stays
+	status  int // 0: it stays
+	decided bool
 }
 
 // WriteHeader implements [http.ResponseWriter].
 func (a *answer) WriteHeader(status int) {
-	if a.status != 0 {
+	if a.status != 0 || a.decided && status != http.StatusOK {
 		a.Header().Set(front.InsteadOf, strconv.Itoa(status))
-		status = a.status
 	}
-	a.ResponseWriter.WriteHeader(status)
+	a.ResponseWriter.WriteHeader(cmp.Or(a.status, status))
 }

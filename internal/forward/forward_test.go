@@ -77,7 +77,7 @@ func TestForward(t *testing.T) {
 
 // Only listed proxies are believed, and only fields that the proxy sets once.
 func TestRefused(t *testing.T) {
-	h := start(t, nil)
+	h := start(t, func(o *Options) { o.User, o.Group = "X-User", "X-Group" })
 	ok := []string{"X-Original-URI: /a", "X-Original-Method: POST"}
 	for what, c := range map[string]struct {
 		from, target string
@@ -88,6 +88,8 @@ func TestRefused(t *testing.T) {
 		"a stranger":            {"192.0.2.9", "/v1/auth", ok, 403, "none of the proxies"},
 		"no URI":                {"10.0.0.1", "/v1/auth", ok[1:], 400, "has 0 fields X-Original-URI and 1 fields X-Original-Method"},
 		"two URIs":              {"10.0.0.1", "/v1/auth", append([]string{"X-Original-URI: /b"}, ok...), 400, "has 2 fields X-Original-URI"},
+		"two users":             {"10.0.0.1", "/v1/auth", append([]string{"X-User: ada", "X-User: bob"}, ok...), 400, "has 2 fields X-User"},
+		"two groups":            {"10.0.0.1", "/v1/auth", append([]string{"X-Group: a", "X-Group: a"}, ok...), 400, "has 2 fields X-Group"},
 		"fields of other names": {"10.0.0.1", "/v1/auth", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: POST"}, 400, "has 0 fields"},
 		"no URI in the field":   {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: a b", "X-Original-Method: POST"}, 400, "is not the URI"},
 		"another parameter":     {"10.0.0.1", "/v1/auth?dony=403", ok, 400, "no parameter \"dony\""},
@@ -130,6 +132,12 @@ func TestDeny(t *testing.T) {
 		w := ask(h, c.from, "/v1/auth?deny=403", c.fields...)
 		if status := map[bool]int{true: 200, false: 403}[c.want == ""]; what != "an allowed one" && (w.Code != status || w.Header().Get("X-Weir-Status") != c.want) {
 			t.Errorf("%s: %d, in place of %q, want %s", what, w.Code, w.Header().Get("X-Weir-Status"), c.want)
+		}
+		if c.from != "10.0.0.1" {
+			c.want = "" // the proxy is refused, and not its client
+		}
+		if w := ask(h, c.from, "/v1/auth", c.fields...); what != "an allowed one" && w.Header().Get("X-Weir-Status") != c.want {
+			t.Errorf("%s: %d, with the status %q, want %q", what, w.Code, w.Header().Get("X-Weir-Status"), c.want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/conns"
+	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/guard"
 )
 
@@ -341,7 +342,7 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 		out.set(varRetry, a.fields.Get("Retry-After"))
 		out.set(varBody, a.body.String())
 	default:
-		if a.status >= 400 && a.status < 500 && a.fields.Get("Content-Type") == "application/problem+json" { // by a rule
+		if a.status >= 400 && a.status < 500 && a.fields.Get(front.InsteadOf) != "" { // of the request, not of HAProxy
 			out.set(varResult, "denied")
 			out.set(varStatus, strconv.Itoa(a.status))
 			out.set(varBody, a.body.String())

@@ -40,10 +40,11 @@ func start(t *testing.T, change func(*Options)) (addr string) {
 				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, "which path?")
 			case "/blocked":
-				w.Header().Set("Content-Type", "application/problem+json")
+				w.Header().Set("X-Weir-Status", "403")
 				w.WriteHeader(http.StatusForbidden)
 				_, _ = io.WriteString(w, "blocked")
 			case "/failed":
+				w.Header().Set("Content-Type", "application/problem+json")
 				w.WriteHeader(http.StatusForbidden)
 			case "/panic":
 				panic("as it may")
