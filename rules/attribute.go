@@ -95,14 +95,30 @@ func (d matching) users(n *node, what string) (out values) {
 		case v.kind != kindScalar:
 		case v.text == "*":
 			d.add(v, `%s: "*" is not a wildcard; write %s for requests with any user`, what, map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"])
-		case strings.HasPrefix(v.text, "^") || strings.HasSuffix(v.text, "*") || strings.HasSuffix(v.text, "$"):
+		case userPattern(v.text):
 			d.add(v, "%s: %s seems to be a pattern, and a user is compared as it stands: write %s: {pattern: '%s'}", what, quote(v.text), what, asPattern(v.text))
 		default:
 			d.userText(v, what)
+			if n.kind == kindScalar && anyone(v.text) {
+				instead := map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"]
+				doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for requests with any user, or %s: [%s] for one of that name",
+					what, quote(v.text), instead, what, v.text)
+			}
 			d.networkElsewhere(v, what, v.text)
 		}
 	}
 	return values{given: true, list: d.choices(n, what, true)}
+}
+
+// userPattern reports whether a text has what patterns have and users hardly ever: a user may have a "|" or a "+".
+func userPattern(s string) bool {
+	return strings.HasPrefix(s, "^") || strings.HasPrefix(s, "*") || strings.HasSuffix(s, "*") || strings.HasSuffix(s, "$") ||
+		strings.Contains(s, "(?") || strings.Contains(s, ".*")
+}
+
+// anyone reports whether a text that is compared as it stands probably means every user, or every group.
+func anyone(s string) bool {
+	return slices.Contains([]string{"any", "all", "everyone", "everybody", "anyone", "anybody"}, strings.ToLower(s))
 }
 
 // userText notes a user that is compared as it stands, and probably means a list of users or all others.

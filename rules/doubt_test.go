@@ -70,6 +70,8 @@ func TestNoDoubt(t *testing.T) {
 		"- {name: a, match: {path: '^/a\\{id\\}/x|^/x\\p{Greek}[/*]'}, key: [user], limits: [5/second]}",
 		"- {name: a, match: {path: '^/a/+$'}, key: [user], limits: [5/second]}",
 		"- {name: a, key: [user], limits: [5/second], cost: 5}",
+		"- {name: a, match: {user: [any], group: [all]}, key: [user], limits: [5/second]}",
+		"- {name: a, match: {user: ['auth0|5f7', ada+test@x, 'b?']}, key: [user], limits: [5/second]}",
 		"- {name: a, key: [user], limits: [{limit: 3, window: 1m, algorithm: token_bucket, burst: 20}], cost: 20}",
 		"- {name: a, key: [user], limits: [5/second], cost: {SEARCH: 5, post: 2}}",
 	} {
@@ -83,6 +85,9 @@ func TestNoDoubt(t *testing.T) {
 func TestPatternsInWrongPlaces(t *testing.T) {
 	for match, want := range map[string]string{
 		"group: 'gold*'":                     `f:2:28: group: "gold*" seems to be a pattern, and a group is compared as it stands`,
+		"group: '*'":                         `f:2:28: group: "*" is not a wildcard; remove it to match any group`,
+		"user: '*@example.com'":              `f:2:27: user: "*@example.com" seems to be a pattern, and a user is compared as it stands: write user: {pattern: '@example\.com$'}`,
+		"user: [ada, '(?i)bob']":             `f:2:33: user: "(?i)bob" seems to be a pattern`,
 		"not_group: [free, '^x']":            `f:2:39: not_group: "^x" seems to be a pattern`,
 		"attributes: {path: '^/towns'}":      `f:2:34: "path" under attributes is an attribute of that name, not the request's path: write "path: ^/towns" in match, beside attributes`,
 		"attributes: {path: /towns, x: one}": `f:2:34: "path" under attributes`,

@@ -123,6 +123,9 @@ func envelope(s limiter.Spec) (capacity, rate float64) {
 	rate = float64(s.Limit) / s.Window.Seconds()
 	switch {
 	case isBucket(s.Algorithm):
+		if s.Drip == limiter.DripContinuous {
+			return burstOf(s), rate
+		}
 		return burstOf(s) + float64(max(1, s.DripUnits)), rate
 	case s.Algorithm == limiter.SlidingLog,
 		s.Algorithm == limiter.SlidingWindow && s.Coverage == limiter.CoverageStrict,

@@ -121,7 +121,7 @@ func TestNoFalseAlarms(t *testing.T) {
 		"- {name: a, key: [user], limits: [5/second, 300/minute, 2000/hour]}",
 		"- {name: a, key: [user], limits: [5/second, {limit: 1000, window: 1m, count_rejected: all}]}",
 		"- {name: a, key: [user], limits: [{limit: 5, window: 1s, algorithm: token_bucket, burst: 800}, 1000/minute]}",
-		"- {name: a, key: [user], limits: [{limit: 100, window: 1m, algorithm: gcra, burst: 10}, {limit: 11, window: 1s, algorithm: fixed_window, name: s}]}",
+		"- {name: a, key: [user], limits: [{limit: 100, window: 1m, algorithm: gcra, burst: 10}, {limit: 10, window: 1s, algorithm: fixed_window, name: s}]}",
 
 		"- {name: a, match: {path: ^/towns$}, key: [user], limits: [5/second]}\n- {name: b, match: {path: ^/towns/}, key: [user], limits: [5/second]}",
 		"- {name: a, match: {path: ^/towns$}, unlimited: true}",

@@ -195,6 +195,11 @@ func (d matching) methods(n *node, what string) (out []string) {
 	for _, v := range d.list(n, what, maxChoices) {
 		if address, _ := isNetwork(v.text); v.kind == kindScalar && (address || strings.ContainsAny(v.text, " ,|*^$()[]{}/:")) {
 			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text), what)
+		} else if rest, ok := negated(v.text); ok && slices.Contains(knownMethods(), upper(rest)) {
+			instead := map[bool]string{true: "not_method: ", false: "method: "}[what == "method"] + upper(rest)
+			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
+		} else if word := strings.ToLower(v.text); word == "any" || word == "all" {
+			doubt(d.decoder, v, "", "%s: %s is compared as it stands, and is not a method of HTTP or gRPC: remove it to match any method", what, quote(v.text))
 		} else if name := misspelt(v.text); name != "" {
 			meant, odd = append(meant, name), append(odd, v)
 		} else {

@@ -36,6 +36,16 @@ func TestMisreadConditions(t *testing.T) {
 		{"attributes: {plan: '!free'}", "2:40", "plan: {not: free}", `for all others`},
 		{"attributes: {plan: not free}", "2:40", "plan: {not: free}", `for all others`},
 		{"attributes: {plan: any}", "2:40", "plan:", `for any one`},
+		{"user: any", "2:27", `not_user: ""`, `or user: [any] for one of that name`},
+		{"not_user: all", "2:31", `user: ""`, `or not_user: [all] for one of that name`},
+		{"group: everyone", "2:28", "", `remove it to match any group, or write group: [everyone]`},
+		{"method: ANY", "2:29", "", `remove it to match any method`},
+		{"method: '!get'", "2:29", "not_method: GET", `for all others`},
+		{"not_method: [POST, '!GET']", "2:40", "method: GET", `for all others`},
+		{"path: '= /a.js'", "2:27", `path: '^/a\.js$'`, `begins as a location of nginx`},
+		{"path: '^~ /a/'", "2:27", `path: '^/a/'`, `a path is a regular expression alone`},
+		{"not_path: '~ ^/a/'", "2:31", `not_path: '^/a/'`, `location of nginx`},
+		{"path: '~* ^/a/'", "2:27", `path: '(?i)^/a/'`, `location of nginx`},
 		{"attributes: {plan: 'free, gold'}", "2:40", "plan: [free, gold]", `for either of these`},
 	} {
 		w := warningsOf(t, "rules:\n- {name: a, match: {"+x.match+"}, key: [user], limits: [5/second]}\n")

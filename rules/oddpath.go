@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -10,6 +11,12 @@ import (
 // probably means something else than its author reads in it.
 func (d matching) oddPattern(n *node, what string, p *pattern) {
 	if p == nil {
+		return
+	}
+	if fixed := ofLocation(p.text); fixed != "" && what != "pattern" {
+		instead := patternText(what, fixed)
+		doubt(d.decoder, n, instead, "%s %s begins as a location of nginx, and a path is a regular expression alone: write %s",
+			what, quote(p.text), instead)
 		return
 	}
 	tree, err := syntax.Parse(p.text, syntax.Perl)
@@ -33,6 +40,22 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 			what, quote(p.text), letter, letter, instead, letter)
 	}
 	d.slashless(n, what, p.text)
+}
+
+// ofLocation returns the pattern that a path means with a modifier of a location of nginx, such as "= /towns" or
+// "^~ /towns/"; empty for another path.
+func ofLocation(text string) string {
+	for _, m := range []struct{ text, begin, end string }{{"= ", "^", "$"}, {"^~ ", "^", ""}, {"~* ", "(?i)", ""}, {"~ ", "", ""}} {
+		rest, ok := strings.CutPrefix(text, m.text)
+		if rest = strings.TrimLeft(rest, " "); !ok || rest == "" {
+			continue
+		}
+		if m.begin == "^" { // the rest is not a pattern
+			rest = regexp.QuoteMeta(rest)
+		}
+		return m.begin + rest + m.end
+	}
+	return ""
 }
 
 // fitsNothing notes a pattern with text before its beginning or after its end.

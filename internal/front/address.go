@@ -37,7 +37,7 @@ type Addresses struct {
 	// Chain is the form that they use.
 	Chain Chain
 	// IPv6Bits is how many leading bits of an IPv6 address count, 1 to 128; 0 means
-	// [address.IPv6Bits].
+	// [address.IPv6Bits], as rules count.
 	IPv6Bits int
 }
 
@@ -143,16 +143,17 @@ func (a *Addresses) trusts(at netip.Addr) bool {
 	return false
 }
 
-// Text returns an address as limits count it: an IPv6 address as its network, such as
-// 2001:db8::/64, except ::1, which is this machine and no customer's network. It returns an
-// empty string for an invalid address.
+// Text returns an address as a request names it, empty for an invalid one. Rules match the address
+// itself, and count an IPv6 address as its network of [address.IPv6Bits]. Where another number of
+// bits counts, the result is that network, such as 2001:db8::/48; rules then match only what
+// contains all of it.
 func (a *Addresses) Text(at netip.Addr) string {
 	if !at.IsValid() {
 		return ""
 	}
-	p := address.Counted(address.Plain(at), cmp.Or(a.IPv6Bits, address.IPv6Bits))
-	if p.Addr().Is4() || p.Addr().IsLoopback() {
-		return p.Addr().String()
+	at = address.Plain(at)
+	if at.Is4() || at.IsLoopback() || cmp.Or(a.IPv6Bits, address.IPv6Bits) == address.IPv6Bits {
+		return at.String()
 	}
-	return p.String() // also of one address: without its length it would count as its network
+	return address.Counted(at, a.IPv6Bits).String() // also of one address: without its length it would count as its network
 }

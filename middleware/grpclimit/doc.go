@@ -19,8 +19,8 @@
 //   - Method: UNARY, STREAM when a stream opens, and MESSAGE for each message
 //     that the server receives on it, if [PerMessage] asks for that. Rules may
 //     match on it, or give it a cost.
-//   - IP: the peer's address, unless [TrustedProxies] are named; an IPv6 address
-//     counts as its /64, except ::1. A client's own calls have none.
+//   - IP: the peer's address, unless [TrustedProxies] are named; of IPv6 rules
+//     count its /64, except ::1. A client's own calls have none.
 //   - User and Group: empty unless an option says where to find them. A call
 //     without a user is counted by its IP where a rule counts by user, so an
 //     expired token is counted like no token at all. Trust only [Token], a TLS

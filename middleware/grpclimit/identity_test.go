@@ -174,7 +174,7 @@ func TestPeers(t *testing.T) {
 		want string
 	}{
 		{"TCP", tcp("203.0.113.9:80"), nil, "203.0.113.9"},
-		{"IPv6", tcp("[2001:db8::7]:80"), nil, "2001:db8::/64"},
+		{"IPv6", tcp("[2001:db8::7]:80"), nil, "2001:db8::7"},
 		{"IPv6, all bits", tcp("[2001:db8::7%eth0]:80"), []grpclimit.Option{grpclimit.IPv6Bits(128)}, "2001:db8::7/128"},
 		{"IPv4 inside IPv6", tcp("[::ffff:203.0.113.9]:80"), nil, "203.0.113.9"},
 		{"a proxy", tcp("10.0.0.1:80"), []grpclimit.Option{proxies}, "198.51.100.1"},

@@ -35,8 +35,8 @@
 //     parameters would serve the latter as "/login", and each suffix has its own counter.
 //   - Method: as it came. A rule for GET is not one for HEAD, which most routers
 //     answer by the same handler: name both.
-//   - IP: the address of the connection, unless [TrustedProxies] are named; an
-//     IPv6 address counts as its /64, except ::1.
+//   - IP: the address of the connection, unless [TrustedProxies] are named; of
+//     IPv6 rules count its /64, except ::1.
 //   - User and Group: empty unless an option says where to find them. A request
 //     without a user is counted by its IP where a rule counts by user, so a
 //     session with a bad signature or an expired token is counted like no

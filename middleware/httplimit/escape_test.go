@@ -93,6 +93,18 @@ func TestForgeriesDoNotEscape(t *testing.T) {
 	}
 }
 
+// A rule that denies one address of IPv6 finds it, although what counts is its network.
+func TestAddressOfIPv6IsMatchedItself(t *testing.T) {
+	h := limited(t, node(t, nil, `  - {name: blocked, match: {ip: "2001:db8::7"}, deny: true}
+  - {name: all, key: [ip], limits: [2/minute]}`))
+	if w := get(h, "/", from("[2001:db8::7]:80")); w.Code != http.StatusForbidden {
+		t.Errorf("a blocked address got %d, want 403", w.Code)
+	}
+	if got := until(t, h, "/", func(i int) []edit { return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", 10+i))} }); got != 2 {
+		t.Errorf("other addresses of its network passed %d times, want 2", got)
+	}
+}
+
 // A spoofed X-Forwarded-For does not escape: not where no proxy is trusted, not
 // where the connection comes from elsewhere, and not through the proxy, which
 // adds the true address.
