@@ -38,7 +38,7 @@ func TestDemoWithCurl(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		case strings.HasPrefix(out, "HTTP/1.1 200 ") || strings.Contains(out, "\nHTTP/1.1 200 "):
 			allowed++
-		case strings.Contains(out, "HTTP/1.1 429 ") && strings.Contains(out, `"blocked_by":"towns/`) && strings.Contains(out, "Retry-After: "):
+		case strings.Contains(out, "HTTP/1.1 429 ") && strings.Contains(out, `"blocked_by":"login/`) && strings.Contains(out, "Retry-After: "):
 			denied++
 		default:
 			t.Fatalf("%s\n%s", line, out)

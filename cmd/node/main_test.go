@@ -316,12 +316,13 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// A second signal ends it without further ado.
+// A second signal ends it without further ado. One within a second of the first is the same wish, and counts for nothing.
 func TestSecondSignal(t *testing.T) {
 	p, overHTTP, _ := serve(t, "--shutdown-timeout", "5m")
 	slowRequest(t, overHTTP)
 	p.signal(syscall.SIGTERM)
 	p.until(p.log, "stopping")
+	time.Sleep(1100 * time.Millisecond)
 	p.signal(os.Interrupt)
 	p.end(1)
 	if !strings.Contains(p.log.String(), "ending at once") {
