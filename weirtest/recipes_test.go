@@ -92,6 +92,69 @@ func TestRecipeInternalBehindHTTP(t *testing.T) {
 	}
 }
 
+// Attempts that succeed are canceled and leave nothing; those that fail count by address and by name.
+func TestRecipeOnlyFailuresCount(t *testing.T) {
+	k := cook(t, "Login, only failures count")
+	attempt := func(id, ip, user string, failed bool) bool {
+		t.Helper()
+		r := weir.Request{Path: "/login", Method: "POST", IP: ip, User: user, ID: id, Hold: 20 * time.Second}
+		d, err := k.Check(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Allowed {
+			return false
+		}
+		used := int64(0)
+		if failed {
+			used = 1
+		}
+		if _, err := k.Settle(t.Context(), r, used, false); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	for i := range 30 {
+		if !attempt(fmt.Sprint("good", i), "192.0.2.1", "ada", false) {
+			t.Fatalf("login %d was denied, though none failed", i)
+		}
+	}
+	failures := 0
+	for i := range 9 {
+		if attempt(fmt.Sprint("bad", i), "192.0.2.1", fmt.Sprint("user", i), true) {
+			failures++
+		}
+	}
+	k.expect("failures of an address", failures, 5)
+	failures = 0
+	for i := range 30 {
+		if attempt(fmt.Sprint("name", i), fmt.Sprint("198.51.100.", i), []string{"eve", "Eve "}[i%2], true) {
+			failures++
+		}
+	}
+	k.expect("failures of a name", failures, 20)
+}
+
+// Two counters of one answer are settled each with its number.
+func TestRecipeTokensAndMoney(t *testing.T) {
+	k := cook(t, "Tokens and money of a language model")
+	left := map[string]uint64{"tokens": 40000 - 412, "money": 100000 - 7}
+	for counter, used := range map[string]int64{"tokens": 412, "money": 7} {
+		r := weir.Request{Path: "/chat", User: "ada", ID: "answer-7", Hold: time.Minute, Cost: weir.Units(663), Attributes: with("counter", counter)}
+		if d, err := k.Check(t.Context(), r); err != nil || !d.Allowed || d.Rule != counter {
+			t.Fatalf("%s: %+v, %v", counter, d, err)
+		}
+		if _, err := k.Settle(t.Context(), r, used, false); err != nil {
+			t.Fatal(err)
+		}
+		r.ID, r.Hold, r.Cost = "", 0, weir.Units(0)
+		d, err := k.Check(t.Context(), r)
+		if err != nil || d.Len() != 1 || d.Limit(0).Remaining != left[counter] {
+			t.Errorf("%s: %+v, %v, want %d left", counter, d, err, left[counter])
+		}
+	}
+}
+
 // unzoned notes what a ZoneObserver hears.
 type unzoned struct {
 	weir.Observer

@@ -242,6 +242,7 @@ func TestMembersOfNoCluster(t *testing.T) {
 		{overGRPC, ExitUsage, "does not speak HTTP; give the address of the node's administration, its --admin-addr"},
 		{overHTTP, ExitFailed, "the node serves it at another address, its --admin-addr"},
 		{"127.0.0.1:1", ExitUsage, "is a node running there with --admin-addr 127.0.0.1:1? (node serve)"},
+		{"https://127.0.0.1:1", ExitUsage, "is a node running there with --admin-addr 127.0.0.1:1? (node serve)"},
 		{"unix:/nowhere.sock", ExitUsage, "is a node running there with --admin-addr unix:/nowhere.sock? (node serve)"},
 		{"nowhere", ExitUsage, "is no address"},
 	} {

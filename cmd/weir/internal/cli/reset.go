@@ -36,7 +36,9 @@ Exit status: 0 done, 1 refused, 2 the node cannot be asked, 3 there was no such 
 				return usage(cmd, "no path is given whose counters to delete")
 			case len(args) > 1:
 				return usage(cmd, "one path at a time, but %q follows %q", args[1], args[0])
-			case !strings.Contains(server, "://"):
+			case server != "" && !strings.Contains(server, "://"):
+				return usage(cmd, "a reset is asked over HTTP: give --server http://HOST:PORT or https://HOST:PORT in place of %q", server)
+			case server == "":
 				return usage(cmd, "no node is named: give --server http://HOST:PORT or https://HOST:PORT")
 			}
 			return nil

@@ -300,7 +300,8 @@ func (h *httpRemote) failed(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return unreachable(h.server, "there was no answer within %v", askTimeout)
 	case errors.As(err, &op) && op.Op == "dial" && h.admin:
-		return unreachable(h.server, "%w; is a node running there with --admin-addr %s? (node serve)", op.Err, strings.TrimPrefix(h.server, "http://"))
+		return unreachable(h.server, "%w; is a node running there with --admin-addr %s? (node serve)", op.Err,
+			strings.TrimPrefix(strings.TrimPrefix(h.server, "http://"), "https://"))
 	case errors.As(err, &op) && op.Op == "dial":
 		return unreachable(h.server, "%w; is it running there? (node serve)", op.Err)
 	}

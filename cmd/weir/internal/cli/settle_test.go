@@ -71,18 +71,20 @@ func TestHoldUnderRules(t *testing.T) {
 // A command line that cannot settle says what is missing.
 func TestBadReservations(t *testing.T) {
 	for args, want := range map[string]string{
-		"settle":                                                    "no path is given whose reservation to settle",
-		"settle /a /b":                                              `one path at a time, but "/b" follows "/a"`,
-		"settle /a --id 1 --actual 1":                               "no node is named that has the reservation: give --server",
-		"cancel /a --server a:1":                                    "no reservation is named: give --id",
-		"settle /a --server a:1 --id 1":                             "what was used is not given: give --actual UNITS",
-		"settle /a --server a:1 --id 1 --actual x":                  `--actual "x" is not a number of units`,
-		"settle /a --server a:1 --id 1 --actual -1":                 `--actual "-1" is not a number of units`,
-		"extend /a --server a:1 --id 1":                             "extended by no time: give --hold",
-		"extend /a --server a:1 --id 1 --hold 25h":                  "--hold 25h0m0s is out of range: give 1ms to 24h0m0s",
-		"check /a --server a:1 --hold 5s":                           "--hold needs --id",
-		"cancel /a --server a:1 --id 1 --actual 1":                  "there is no flag --actual",
-		"settle /a --server a --id 1 --actual 1":                    "is no address",
+		"settle":                                    "no path is given whose reservation to settle",
+		"settle /a /b":                              `one path at a time, but "/b" follows "/a"`,
+		"settle /a --id 1 --actual 1":               "no node is named that has the reservation: give --server",
+		"cancel /a --server a:1":                    "no reservation is named: give --id",
+		"settle /a --server a:1 --id 1":             "what was used is not given: give --actual UNITS",
+		"settle /a --server a:1 --id 1 --actual x":  `--actual "x" is not a number of units`,
+		"settle /a --server a:1 --id 1 --actual -1": `--actual "-1" is not a number of units`,
+		"extend /a --server a:1 --id 1":             "extended by no time: give --hold",
+		"extend /a --server a:1 --id 1 --hold 25h":  "--hold 25h0m0s is out of range: give 1ms to 24h0m0s",
+		"check /a --server a:1 --hold 5s":           "--hold needs --id",
+		"cancel /a --server a:1 --id 1 --actual 1":  "there is no flag --actual",
+		"reset /a":                               "no node is named: give --server http://",
+		"reset /a --server a:1":                  `in place of "a:1"`,
+		"settle /a --server a --id 1 --actual 1": "is no address",
 		"settle /a --server a:1 --id 1 --actual 1 --if-unknown die": `--if-unknown "die" is not valid: give charge or ignore`,
 	} {
 		if got := (person{}).run(t, strings.Fields(args)...); got.status != ExitUsage || !strings.Contains(got.err, want) {

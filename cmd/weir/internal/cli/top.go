@@ -129,14 +129,15 @@ func (a *app) topText(out *topKeys) string {
 	for _, list := range []struct {
 		title string
 		keys  []transport.TopKey
-	}{{"asked for most", out.Hottest}, {"denied most", out.Denied}} {
+		none  string
+	}{{"asked for most", out.Hottest, "none in the sample of checks yet"}, {"denied most", out.Denied, "nothing yet"}} {
 		var t term.Table
 		t.Row(term.Cell{Text: list.title, Paint: a.OutStyle.Bold}, term.Cell{Text: "times", Paint: a.OutStyle.Bold})
 		for _, k := range list.keys {
 			t.Row(term.Cell{Text: term.Clean(k.Key)}, term.Cell{Text: fmt.Sprint(k.Count)})
 		}
 		if len(list.keys) == 0 {
-			t.Row(term.Cell{Text: "nothing yet"})
+			t.Row(term.Cell{Text: list.none})
 		}
 		if b.Len() > 0 {
 			b.WriteByte('\n')
