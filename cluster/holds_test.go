@@ -191,3 +191,36 @@ func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// The number is compared with what each rule has reserved also if several of them draw on a quota, which is settled
+// with it more than once.
+func TestOneNumberSettlesOneCostBesideAQuota(t *testing.T) {
+	nodes := three(t, `version: 1
+defaults: {key: [user]}
+quotas: [{name: units, key: [user], limits: [1000000/day]}]
+rules:
+  - {name: draws, continue: true, quotas: [units]}
+  - {name: requests, continue: true, limits: [100/day], quotas: [units]}
+  - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens", default: 1}}
+`)
+	for u := range 12 {
+		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour, Attributes: map[string]string{"tokens": "2000"}}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		if a, err := nodes[1].Settle(t.Context(), r, 800, false); !errors.Is(err, weir.ErrCosts) {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+		r.ID, r.Attributes = "8", nil
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		if a, err := nodes[2].Settle(t.Context(), r, 3, false); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+		d, err := nodes[1].Peek(t.Context(), weir.Request{User: r.User})
+		if err != nil || d.Limit(0).Remaining != 1000000-2-6 || d.Limit(1).Remaining != 96 || d.Limit(2).Remaining != 37997 {
+			t.Errorf("user %d: %+v, %v", u, d, err)
+		}
+	}
+}

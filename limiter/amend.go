@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -88,15 +89,23 @@ func Compared(k *Key) bool {
 	return k.Cost > 0 && !k.Rule.Shadow && slices.ContainsFunc(k.Rule.Limits, rates)
 }
 
-// Add adds the estimate of a key that is settled. Keys with another cost than the first are left out: each has a
-// number of its own. The keys of one rule have one cost: if their estimates differ, an extension was made at
-// some owners only.
+// Add adds the estimate of a key that is settled. A quota on which several rules draw is settled with the number
+// once for each draw, and has reserved as often: so what counts is how an estimate compares to what its key is
+// settled with. The keys of one rule have one cost: if their estimates differ, an extension was made at some
+// owners only.
 func (e *Estimates) Add(k *Key, estimate uint64) {
 	switch {
 	case !Compared(k):
 	case e.rule == nil:
 		e.rule, e.cost, e.First = k.Rule, k.Cost, estimate
-	case k.Cost == e.cost && k.Rule.Name != e.rule.Name && estimate != e.First && e.Other == 0:
+	case k.Rule.Name != e.rule.Name && e.Other == 0 && !proportional(estimate, e.First, k.Cost, e.cost):
 		e.Other = estimate
 	}
+}
+
+// proportional reports whether a/b = c/d.
+func proportional(a, b, c, d uint64) bool {
+	hi, lo := bits.Mul64(a, d)
+	hi2, lo2 := bits.Mul64(b, c)
+	return hi == hi2 && lo == lo2
 }

@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"math/big"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -229,7 +230,9 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 	for _, i := range compared { // one number for rules that have reserved different ones
 		first := c.Key(compared[0])
 		was, of := o.key(c.Key(i)).ids[c.ID.ID].cost, o.key(first).ids[c.ID.ID].cost
-		if c.Key(i).Cost == first.Cost && c.Key(i).Rule.Name != first.Rule.Name && was != of {
+		alike := new(big.Int).Mul(new(big.Int).SetUint64(was), new(big.Int).SetUint64(first.Cost)).
+			Cmp(new(big.Int).Mul(new(big.Int).SetUint64(of), new(big.Int).SetUint64(c.Key(i).Cost))) == 0
+		if c.Key(i).Rule.Name != first.Rule.Name && !alike {
 			return limiter.Amended{State: limiter.AmendDiffers, Estimate: of, First: was}
 		}
 	}

@@ -86,11 +86,11 @@ for _, id in ipairs(ids) do
     return {now, SETTLED, id.was, 0, 0, 0}
   end
 end
-local compared, rule, used = 0, 0, 0 -- used: with which all that are compared are settled
+local compared, rule, used = 0, 0, 0 -- used: what the first that is compared is settled with
 for _, id in ipairs(ids) do
   local n = head[3 + 2 * id.first]
   if id.hold and n > 0 then
-    if compared > 0 and n ~= rule and id.cost == used and id.was ~= compared then
+    if compared > 0 and n ~= rule and id.was * used ~= compared * id.cost then
       return {now, DIFFERS, compared, id.was, 0, 0}
     elseif compared == 0 then
       compared, rule, used = id.was, n, id.cost
