@@ -52,6 +52,15 @@ func ofHolds() []mutation { //nolint:funlen // a list
 		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
 			{"internal/cluster/amend.go", ", out.Estimate = limiter.AmendUnknown, d.table.Estimate(t.At, charge)", " = limiter.AmendUnknown"},
 		}},
+		{name: "one number settles one cost beside a quota", pkg: "./cluster", test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
+			{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},
+		}},
+		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster", test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
+			{"internal/cluster/route/repeats.go", "			return k.Cost > 0 && !(", "			return !("},
+		}},
+		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$", edits: []edit{
+			{"internal/cluster/route/fanout.go", "refused = s.refuse()", "refused = false"},
+		}},
 		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster", test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{
 			{"internal/cluster/decide.go", "	if final && k.Peek && ", "	if final && false && "},
 		}},

@@ -204,7 +204,12 @@ func (s *fanOut) conclude(t *Turn) {
 	}
 	var parts limiter.ReceiptParts
 	charged := uint64(0)
-	s.answer.Repeated = !slices.ContainsFunc(s.parts, func(r *portion) bool { return !r.answer.Repeated })
+	refused := false
+	if s.repeated() {
+		limiter.Repeat(s.answer)
+	} else {
+		refused = s.refuse()
+	}
 	for _, r := range s.parts {
 		undo := s.cancelled(r, n)
 		s.settle(t, r, undo, !s.answer.Allowed)
@@ -215,31 +220,12 @@ func (s *fanOut) conclude(t *Turn) {
 	if len(parts) > 0 {
 		s.answer.Receipt = limiter.Receipt{Time: parts[0].Time, Charged: charged, Parts: &parts}
 	}
-	if !s.answer.Allowed {
+	if !s.answer.Allowed && !refused {
 		s.unrepeated()
 	}
 	limiter.Conclude(s.answer)
 	if s.closed() {
 		s.done(t)
-	}
-}
-
-// unrepeated removes from a denial the limits of the keys for which the check's id is known:
-// an earlier check charged these, and nothing is asked of them any more.
-func (s *fanOut) unrepeated() {
-	if !slices.ContainsFunc(s.parts, func(r *portion) bool { return r.answer.Repeated }) {
-		return
-	}
-	var rest []limiter.LimitDecision
-	for i := range s.answer.Len() {
-		l := s.answer.Limit(i)
-		if r, _ := s.find(l.Key); !r.answer.Repeated {
-			rest = append(rest, *l)
-		}
-	}
-	limiter.Grow(s.answer, len(rest))
-	for i := range rest {
-		*s.answer.Limit(i) = rest[i]
 	}
 }
 

@@ -1,0 +1,61 @@
+package route
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// repeated reports whether the check's id is known for all that it would charge. Keys that cost nothing have no
+// id, nor have those whose rule is in shadow and can never admit the check.
+func (s *fanOut) repeated() bool {
+	n := 0
+	for _, r := range s.parts {
+		charges := func(i int) bool {
+			k := s.charge.Key(i)
+			return k.Cost > 0 && !(r.charge.Peek && k.Rule.Shadow)
+		}
+		switch {
+		case r.answer.Repeated:
+			n++
+		case slices.ContainsFunc(r.keys, charges):
+			return false
+		}
+	}
+	return n > 0
+}
+
+// refuse denies a check whose parts only peeked, since a limit can never admit its cost, and were all allowed: the
+// id is known for that limit's key, from a check with a lower cost. Nothing is charged to the other keys. It reports
+// whether it was so.
+func (s *fanOut) refuse() bool {
+	if !s.answer.Allowed || s.charge.Peek || !never(s.charge, false) {
+		return false
+	}
+	for i := range s.answer.Len() {
+		if l := s.answer.Limit(i); !l.Rule.Shadow && l.Cost > l.Limit.Capacity() {
+			l.Allowed, l.Never = false, true
+		}
+	}
+	limiter.Settle(s.answer, true)
+	return true
+}
+
+// unrepeated removes from a denial the limits of the keys for which the check's id is known:
+// an earlier check charged these, and nothing is asked of them any more.
+func (s *fanOut) unrepeated() {
+	if !slices.ContainsFunc(s.parts, func(r *portion) bool { return r.answer.Repeated }) {
+		return
+	}
+	var rest []limiter.LimitDecision
+	for i := range s.answer.Len() {
+		l := s.answer.Limit(i)
+		if r, _ := s.find(l.Key); !r.answer.Repeated {
+			rest = append(rest, *l)
+		}
+	}
+	limiter.Grow(s.answer, len(rest))
+	for i := range rest {
+		*s.answer.Limit(i) = rest[i]
+	}
+}
