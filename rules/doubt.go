@@ -141,12 +141,14 @@ func starredSlash(re *syntax.Regexp) bool {
 // groups decodes the groups of a condition.
 func (d matching) groups(n *node, what string) []string {
 	for _, v := range d.list(n, what, maxChoices) {
-		if v.text == "*" && v.kind == kindScalar {
+		switch {
+		case v.kind != kindScalar:
+		case v.text == "*":
 			d.add(v, `%s: "*" is not a wildcard; remove it to match any group`, what)
-		} else if v.kind == kindScalar && seemsPattern(v.text) {
+		case seemsPattern(v.text):
 			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in %s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
 				what, quote(v.text), what, asPattern(v.text))
-		} else if v.kind == kindScalar {
+		default:
 			d.groupText(v, what)
 			if n.kind == kindScalar && what == "group" && anyone(v.text) {
 				doubt(d.decoder, v, "", "%s: %s is compared as it stands: remove it to match any group, or write %s: [%s] for one of that name",
