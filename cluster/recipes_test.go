@@ -238,6 +238,14 @@ func recipes() map[string][]asking {
 		r.Attributes["tz"], r.Cost = zone, weir.Units(cost)
 		return r
 	}
+	attempt := func(ip, user string) weir.Request {
+		return weir.Request{Path: "/login", Method: "POST", IP: ip, User: user}
+	}
+	counted := func(counter string, cost int64) weir.Request {
+		r := attributes("counter", counter)
+		r.User, r.Cost = "ada", weir.Units(cost)
+		return r
+	}
 	const day = 24 * time.Hour
 	return map[string][]asking{
 		"Per API key, with bursts": {
@@ -276,6 +284,16 @@ func recipes() map[string][]asking {
 			{n: 500, vary: func(i int, r *weir.Request) { r.User, r.Cost = fmt.Sprint("u", i), weir.Units(10) }, want: 500},
 			{n: 1, r: r("new", ""), by: "ceiling/second"},
 			{after: 2 * time.Second, n: 11, r: r("new", ""), want: 10, by: "user/second"},
+		},
+		"Login, only failures count": {
+			{n: 6, r: attempt("192.0.2.1", "ada"), want: 5, by: "login_address/minute"},
+			{n: 16, r: attempt("", " ADA"), vary: func(i int, r *weir.Request) { r.IP = fmt.Sprint("192.0.2.", 2+i) }, want: 15, by: "login_name/hour"},
+			{n: 1, r: attempt("192.0.2.99", "bob"), want: 1},
+		},
+		"Tokens and money of a language model": {
+			{n: 2, r: counted("tokens", 39_999), want: 1, by: "tokens/minute"},
+			{n: 2, r: counted("money", 99_999), want: 1, by: "money/month"},
+			{n: 61, r: r("ada", ""), want: 60, by: "others/minute"},
 		},
 		"Tokens per minute and per 30 days": {
 			{n: 41, r: tokens("a", "1000", 0), want: 40, by: "tokens/minute"},
