@@ -91,6 +91,11 @@ class Middlewares(unittest.TestCase):
             self.assertEqual(ask_asgi(app, path)[0], status, path)
             app = weir_asgi.Limit(asgi_app, HOST, int(PORT), fail_open=True)
 
+        app = weir_wsgi.Limit(wsgi_app, NODE, fail_open=True, user=lambda environ: environ["HTTP_USER"])
+        for path, user, status in (("/free", "x" * 30000, 400), ("/" + "x" * 30000, "", 400), ("/" + "\xe9" * 9000, "", 400), ("/free", "x" * 8000, 200)):
+            answer = app({"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_USER": user}, lambda text, *_: self.assertEqual(int(text.split()[0]), status))
+            self.assertEqual(b"".join(answer) == b"served", status == 200, (path[:9], user[:9]))
+
     def test_connections_are_used_again(self):
         async def several():
             app = weir_asgi.Limit(asgi_app, HOST, int(PORT))

@@ -14,6 +14,7 @@ import urllib.parse
 PASSED_ON = (
     "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Content-Type",
 )
+MOST_FIELDS = 16 << 10
 
 
 class Limit:
@@ -61,6 +62,8 @@ class Limit:
         name = self.user(environ) if self.user else None
         if name:
             headers["X-Weir-User"] = name.encode()
+        if sum(map(len, headers.values())) > MOST_FIELDS:
+            raise ValueError("the node refuses fields of this size before it counts, and may close while its answer is read")
         again = getattr(self.local, "connection", None) is not None
         while True:  # a connection that was used before may have been closed
             if getattr(self.local, "connection", None) is None:
