@@ -26,11 +26,14 @@ func ofHostile() []mutation {
 			{"internal/cluster/members/proven.go", " || t.source == r.self || o == nil || !o.live {", " || o != nil && o.wire == 0xffff {"},
 		}},
 		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "		r.unsay(e.Name)\n", ""},
+			{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
 			{"internal/cluster/members/proven.go", " || r.expelled.has(t.name) {", " {"},
 		}},
 		{name: "who is expelled does not count", pkg: members, test: "^TestExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return ok && !e.Back", "return ok && e.Name == \"\""},
+		}},
+		{name: "an expulsion that an expelled member took back is in force again", pkg: members, test: "^TestOperatorsWordsReturn$", edits: []edit{
+			{"internal/cluster/members/expelled.go", "				r.expelled[name] = own\n", ""},
 		}},
 		{name: "expulsions by an expelled member end", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return slices.ContainsFunc(e.Path, x.has)", "return false"},

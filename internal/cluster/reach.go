@@ -97,9 +97,9 @@ func (c *Core) Forget(name string) bool {
 func (c *Core) Expel(name string, back bool) error {
 	t := c.begin()
 	defer t.end()
-	e, err := c.registry.Expel(name, back, t.Now)
+	news, err := c.registry.Expel(name, back, t.Now)
 	if err == nil {
-		c.tellExpelled(t, []peer.Expulsion{e}, 0)
+		c.tellExpelled(t, news, 0)
 		c.changed()
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 // for nothing, and what it says is ignored. Members tell each other, so that one operator
 // suffices, and a member that starts anew hears of it. A member that turned hostile can say the same of others.
 // So each word carries the names of all members that told it on, and is void while one of them
-// is expelled: what it said ends with it. What this node's own operator said comes first.
+// is expelled: what it said ends with it, and what it replaced of this node's own operator's words is in force again.
 
 const (
 	// maxExpelled bounds the names that are remembered as expelled or readmitted, and
@@ -32,20 +32,25 @@ var ErrExpelledFull = errors.New("too many members are expelled")
 
 // Expel records that this node's operator throws a member out or, if back, lets it in again. It
 // returns what to tell the other members.
-func (r *Registry) Expel(name string, back bool, now limiter.Tick) (peer.Expulsion, error) {
+func (r *Registry) Expel(name string, back bool, now limiter.Tick) ([]peer.Expulsion, error) {
 	if !Valid(&peer.Known{Name: name, Instance: 1}) {
-		return peer.Expulsion{}, fmt.Errorf("%w: %q is not a member's name", limiter.ErrInvalid, name)
+		return nil, fmt.Errorf("%w: %q is not a member's name", limiter.ErrInvalid, name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := peer.Expulsion{Name: name, Back: back, Number: uint64(max(now, 1))}
 	if have, ok := r.expelled[name]; ok {
 		e.Number = max(e.Number, have.Number+1)
-	} else if !r.expelled.room("") {
-		return e, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
+	} else if len(r.said) == maxExpelled || !r.expelled.room("") {
+		return nil, fmt.Errorf("%w: %w: let one of %d in again first", limiter.ErrInvalid, ErrExpelledFull, maxExpelled)
 	}
-	r.putExpelled(e, now)
-	return e, nil
+	if delete(r.said, name); !back {
+		if r.said == nil {
+			r.said = make(expulsions)
+		}
+		r.said[name] = e
+	}
+	return append([]peer.Expulsion{e}, r.putExpelled(e, now)...), nil
 }
 
 // HearExpelled records what a member says over its own link about members that were thrown
@@ -64,10 +69,10 @@ func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now lim
 		case known && (e.Number < have.Number || e.Number == have.Number && len(e.Path) >= len(have.Path)):
 		case !known && !r.expelled.room(from):
 		default:
-			r.putExpelled(e, now)
 			if !known || e.Number > have.Number {
 				news = append(news, e)
 			}
+			news = append(news, r.putExpelled(e, now)...)
 		}
 	}
 	return news
@@ -96,29 +101,42 @@ func (x expulsions) has(name string) bool {
 }
 
 // putExpelled puts a word in force, and ends what a member that is expelled by it told of
-// others. r.mu is held.
-func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) {
+// others. It returns words of this node's own operator that such a member had replaced, and that
+// are in force again: others must be told. r.mu is held.
+func (r *Registry) putExpelled(e peer.Expulsion, now limiter.Tick) (again []peer.Expulsion) {
 	if r.expelled == nil {
 		r.expelled = make(expulsions)
 	}
 	r.expelled[e.Name] = e
-	for again := !e.Back; again; {
-		again = false
+	for more := !e.Back; more; {
+		more = false
 		for name, o := range r.expelled {
-			if r.expelled.void(&o) {
-				delete(r.expelled, name)
-				again = !o.Back || again
+			if !r.expelled.void(&o) {
+				continue
+			}
+			delete(r.expelled, name)
+			more = !o.Back || more
+			if own, ok := r.said[name]; ok {
+				r.expelled[name] = own
+				again, more = append(again, own), true
 			}
 		}
 	}
-	if !e.Back {
-		r.unsay(e.Name)
-	}
-	if a := r.known[e.Name]; a != nil && !e.Back {
-		a.live, a.gone, a.since, a.next = false, true, now, 0
+	slices.SortFunc(again, wordsByName)
+	for _, w := range append([]peer.Expulsion{e}, again...) {
+		if w.Back {
+			continue
+		}
+		r.unsay(w.Name)
+		if a := r.known[w.Name]; a != nil {
+			a.live, a.gone, a.since, a.next = false, true, now, 0
+		}
 	}
 	r.banned.Store(r.expelled.instances(r.known))
+	return again
 }
+
+func wordsByName(a, b peer.Expulsion) int { return strings.Compare(a.Name, b.Name) }
 
 // room makes room for a name by the word of a member, or of this node's own operator if
 // from is "". A name that was let in again makes room and, for the operator, one by another's
@@ -181,6 +199,6 @@ func (r *Registry) Expulsions() []peer.Expulsion {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := slices.Collect(maps.Values(r.expelled))
-	slices.SortFunc(out, func(a, b peer.Expulsion) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, wordsByName)
 	return out
 }

@@ -12,11 +12,11 @@ import (
 // expel has an operator throw a member out at a registry.
 func expel(t *testing.T, r *Registry, name string, back bool, now limiter.Tick) peer.Expulsion {
 	t.Helper()
-	e, err := r.Expel(name, back, now)
+	news, err := r.Expel(name, back, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return news[0]
 }
 
 // TestExpelled: a member that is expelled counts no more and cannot be met, whatever is
@@ -86,6 +86,40 @@ func TestWordsOfTheExpelled(t *testing.T) {
 		if news := r.HearExpelled("a", "c", []peer.Expulsion{e}, 40); len(news) > 0 || !r.Expelled("m") || r.Expelled("a") || r.Expelled("b") {
 			t.Errorf("%s: %v", name, news)
 		}
+	}
+}
+
+// TestOperatorsWordsReturn: a hostile member lets in one that the operator threw out. Once it is expelled itself the
+// operator's word is in force again, there and at other members, and what the former said is not.
+func TestOperatorsWordsReturn(t *testing.T) {
+	r, other := NewRegistry(""), NewRegistry("")
+	word := expel(t, r, "m", false, 20)
+	other.HearExpelled("b", "a", []peer.Expulsion{word}, 20)
+	for _, to := range []*Registry{r, other} {
+		if to.HearExpelled("", "n", []peer.Expulsion{{Name: "m", Number: 30, Back: true}}, 30); to.Expelled("m") {
+			t.Fatal("a member is not believed")
+		}
+		to.HearExpelled("", "m", []peer.Expulsion{{Name: "c", Number: 31}}, 31)
+	}
+	news, err := r.Expel("n", false, 40)
+	if err != nil || len(news) != 2 {
+		t.Fatal(news, err)
+	}
+	if told := other.HearExpelled("b", "a", news, 40); len(told) != 2 {
+		t.Errorf("told on: %v", told)
+	}
+	for _, to := range []*Registry{r, other} {
+		to.HearExpelled("", "m", []peer.Expulsion{{Name: "n", Number: 50, Back: true}}, 50)
+		if !to.Expelled("m") || !to.Expelled("n") || to.Expelled("c") {
+			t.Errorf("in force: %v", to.Expulsions())
+		}
+	}
+	if expel(t, r, "m", true, 60); r.Expelled("m") {
+		t.Error("the operator cannot let it in again")
+	}
+	r.HearExpelled("", "o", []peer.Expulsion{{Name: "m", Number: 70}}, 70)
+	if expel(t, r, "o", false, 80); r.Expelled("m") {
+		t.Error("what the operator has taken back is in force again")
 	}
 }
 

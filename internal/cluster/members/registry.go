@@ -43,7 +43,9 @@ type Registry struct {
 	self     string // the name of this node
 	known    map[string]*record
 	expelled expulsions
-	banned   atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
+	// said are the members that this node's own operator threw out, also where a word of another member has let them in again.
+	said   expulsions
+	banned atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
 }
 
 // NewRegistry returns a registry without names, of the node of that name.
