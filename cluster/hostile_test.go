@@ -187,8 +187,8 @@ func TestInventedMembersMakeNoMinority(t *testing.T) {
 	const rules = "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]"
 	nodes := three(t, rules)
 	h := join(t, "mallory", nodes[0])
-	until(t, "it is a member everywhere", func() bool {
-		return !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
+	until(t, "it is a member everywhere, with links to all", func() bool {
+		return len(h.linked()) == 3 && !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
 	})
 	var known []peer.Known
 	for i := range 1000 {
