@@ -104,7 +104,9 @@ func (c *Config) unreached(ctx context.Context) error {
 	for _, join := range c.Join {
 		if h := host(strings.TrimPrefix(join, NamePrefix)); !onLoopback(ctx, h) {
 			return fmt.Errorf("%w: Cluster.%s is %s, which no other machine reaches, and Cluster.Join has %s, which is on another one: "+
-				"give addresses that the others reach, such as PeerAddr \":7947\" and GossipAddr \":7946\", or join members at loopback only", weir.ErrInvalid, setting, addr, join)
+				"give addresses that the others reach, such as PeerAddr \":7947\" and GossipAddr \":7946\" "+
+				"(a node's --peer-addr and --gossip-addr), or join members at loopback only",
+				weir.ErrInvalid, setting, addr, join)
 		}
 	}
 	return nil

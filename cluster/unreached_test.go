@@ -17,7 +17,10 @@ func TestMemberThatNobodyReaches(t *testing.T) {
 		config cluster.Config
 		want   string // empty: it opens
 	}{
-		"as in a hurry":            {cluster.Config{Join: []string{"10.1.2.3:7946"}}, "Cluster.PeerAddr is 127.0.0.1:0, which no other machine reaches, and Cluster.Join has 10.1.2.3:7946"},
+		"as in a hurry": {cluster.Config{Join: []string{"10.1.2.3:7946"}},
+			"Cluster.PeerAddr is 127.0.0.1:0, which no other machine reaches, and Cluster.Join has 10.1.2.3:7946"},
+		"says what a node's flags are": {cluster.Config{Join: []string{"10.1.2.3:7946"}},
+			"(a node's --peer-addr and --gossip-addr)"},
 		"a name of another":        {cluster.Config{Join: []string{"node-2.invalid:7946"}}, "Cluster.PeerAddr"},
 		"a name of all":            {cluster.Config{Join: []string{"dns+weir.invalid:7946"}, Expect: 3}, "dns+weir.invalid:7946"},
 		"loopback and another":     {cluster.Config{Join: []string{"127.0.0.1:9", "10.1.2.3:7946"}}, "10.1.2.3:7946"},
