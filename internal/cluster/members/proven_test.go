@@ -3,6 +3,7 @@ package members
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/peer"
@@ -112,5 +113,16 @@ func TestInventionsEndWithTheirTeller(t *testing.T) {
 	expel(t, r, "m", false, 20)
 	if known, _ := r.Set([]peer.Member{{Name: "a", Instance: 1}}, nil, 30); known != 3 || !r.Counts("ghost-1") || r.Counts("ghost-2") {
 		t.Errorf("%d count: %v", known, r.All(30))
+	}
+}
+
+// What a member says of its source is kept, so it has the bound of a name.
+func TestALongSourceIsNotBelieved(t *testing.T) {
+	k := peer.Known{Name: "x", Instance: 1, Source: strings.Repeat("s", maxNameLen)}
+	if !Valid(&k) {
+		t.Error("a source as long as a name may be is refused")
+	}
+	if k.Source += "s"; Valid(&k) {
+		t.Error("a longer one is believed")
 	}
 }

@@ -201,9 +201,10 @@ func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now l
 }
 
 // Valid reports whether a member's name and instance are valid: operators read names, so
-// they must be printable.
+// they must be printable. The name of the source is kept, so it is no longer than a name.
 func Valid(k *peer.Known) bool {
-	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxNameLen && utf8.ValidString(k.Name) &&
+	return k.Instance != 0 && k.Name != "" && len(k.Name) <= maxNameLen && len(k.Source) <= maxNameLen &&
+		utf8.ValidString(k.Name) &&
 		!strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
