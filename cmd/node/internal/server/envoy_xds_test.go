@@ -15,24 +15,28 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// management is a management server that sends one configuration when it is told to.
+// management is a management server that sends one configuration on each stream, once it is there.
 type management struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	send chan []byte
+	there    chan struct{} // closed when resource may be read
+	resource []byte
 }
 
-func (m *management) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	for {
-		select {
-		case <-s.Context().Done():
-			return nil
-		case data := <-m.send:
-			r := &anypb.Any{TypeUrl: xds.TypeURL, Value: data}
-			if err := s.Send(&discovery.DiscoveryResponse{TypeUrl: xds.TypeURL, VersionInfo: "1", Nonce: "1", Resources: []*anypb.Any{r}}); err != nil {
-				return err
-			}
-		}
+func (m *management) StreamAggregatedResources(
+	s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer,
+) error {
+	select {
+	case <-s.Context().Done():
+		return nil
+	case <-m.there:
 	}
+	r := []*anypb.Any{{TypeUrl: xds.TypeURL, Value: m.resource}}
+	answer := &discovery.DiscoveryResponse{TypeUrl: xds.TypeURL, VersionInfo: "1", Nonce: "1", Resources: r}
+	if err := s.Send(answer); err != nil {
+		return err
+	}
+	<-s.Context().Done()
+	return nil
 }
 
 // Without a first configuration of its management server a node is not ready and takes no connections of Envoy, unless it is told to.
@@ -42,7 +46,7 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, of := &management{send: make(chan []byte)}, grpc.NewServer()
+	m, of := &management{there: make(chan struct{})}, grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(of, m)
 	go func() { _ = of.Serve(l) }()
 	t.Cleanup(of.Stop)
@@ -75,10 +79,8 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 		return protowire.AppendString(protowire.AppendTag(nil, id, protowire.BytesType), v)
 	}
 	limit := []byte{1 << 3, 6, 2 << 3, 3} // 3 in a year
-	data := append(text(2, "edge"), text(3, string(append(text(1, "user"), text(3, string(limit))...)))...)
-	for range 2 { // to both nodes
-		m.send <- data
-	}
+	m.resource = append(text(2, "edge"), text(3, string(append(text(1, "user"), text(3, string(limit))...)))...)
+	close(m.there)
 	eventually(t, "the nodes are ready", func() bool { return s.ready() == nil && eager.envoy.service.Configured() })
 	eventually(t, "the connection is there", func() bool {
 		conn.ResetConnectBackoff()
