@@ -168,6 +168,59 @@ rules:
 	}
 }
 
+// An id that stands for another number at some key charges and gives back nothing at the others, whichever owner is
+// asked first: the members ask each other before they settle.
+func TestAnIDThatStandsForAnotherNumberChargesNoOwner(t *testing.T) {
+	const file = `version: 1
+rules:
+  - {name: here, keys: [[user, path], [ip]], continue: true, limits: [100/day]}
+  - {name: all, key: [user], limits: [100/day]}
+`
+	nodes := three(t, file)
+	alone := open(t, weir.Config{Rules: []byte(file)})
+	for u := range 12 {
+		if u == 11 { // in memory it is the same
+			nodes = []*weir.Node{alone, alone, alone}
+		}
+		at := func(path string) weir.Request {
+			return weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: path, ID: "7", Hold: time.Hour, Cost: weir.Units(4)}
+		}
+		left := func(path string, want ...uint64) {
+			t.Helper()
+			r := at(path)
+			r.ID, r.Hold = "", 0
+			d, err := nodes[u%3].Peek(t.Context(), r)
+			if err != nil || d.Len() != len(want) {
+				t.Fatalf("user %d: %+v, %v", u, d, err)
+			}
+			for i, n := range want {
+				if d.Limit(i).Remaining != n {
+					t.Errorf("user %d at %s: %d are left of limit %d, want %d", u, path, d.Limit(i).Remaining, i, n)
+				}
+			}
+		}
+		settle := func(path string, n int64, want limiter.AmendState, first uint64) {
+			t.Helper()
+			a, err := nodes[(u+1)%3].Settle(t.Context(), at(path), n, false)
+			if errors.Is(err, weir.ErrSettled) != (want == limiter.AmendSettled) || a.State != want || a.First != first {
+				t.Errorf("user %d at %s: %+v, %v, want %v of %d", u, path, a, err, want, first)
+			}
+		}
+		settle("/a", 2, weir.AmendCharged, 0)
+		left("/a", 98, 98, 98)
+		settle("/b", 5, limiter.AmendSettled, 2)
+		left("/b", 100, 98, 98)
+		settle("/b", 2, weir.AmendCharged, 0)
+		left("/b", 98, 98, 98)
+		if d, err := nodes[0].Check(t.Context(), at("/c")); err != nil || !d.Allowed { // holds 4 of the path alone
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		left("/c", 96, 98, 98)
+		settle("/c", 1, limiter.AmendSettled, 2)
+		left("/c", 96, 98, 98)
+	}
+}
+
 // A check that a limit on concurrency never admits is no repetition of one with its id, once what that held is over:
 // it is told to go on by no member, though the members are asked for their numbers only.
 func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {

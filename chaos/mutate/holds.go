@@ -50,7 +50,10 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
 		}},
 		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
-			{"internal/cluster/amend.go", ", out.Estimate = limiter.AmendUnknown, d.table.Estimate(t.At, charge)", " = limiter.AmendUnknown"},
+			{"internal/cluster/amend.go", "out = d.table.StandsFor(t.At, charge)", "out.State = limiter.AmendUnknown"},
+		}},
+		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster", test: "^TestAnIDThatStandsForAnotherNumberChargesNoOwner$", edits: []edit{
+			{"internal/cluster/route/amend.go", "	case final != nil:\n", "	case false:\n"},
 		}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster", test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
 			{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},

@@ -132,7 +132,7 @@ func ofOverdue() []mutation {
 			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(maxOverdue)\n", ""},
 		}},
 		{name: "of two settlements over several owners one is the first", pkg: "./internal/cluster", test: "^TestSettlementsAskTheFirstOwnerFirst$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "if now, s.later = now[:1], now[1:]; s.compare(t, now) {", "if s.compare(t, now) {"},
+			{"internal/cluster/route/fanout.go", "		s.later = now[1:]\n		s.compare(t, now[:1])\n", "		s.compare(t, now)\n"},
 		}},
 		{name: "a settled owner forgets overdue charges in time", pkg: "./internal/cluster/replica", test: "^TestASettledOwnerForgetsOverdueCharges$", edits: []edit{
 			{"internal/cluster/replica/due.go", "	return min(o.copiesDue(now, seq), o.overdueUntil())\n", "	return o.copiesDue(now, seq)\n"},

@@ -37,10 +37,21 @@ func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end 
 	return estimate, end
 }
 
-// Estimate returns what the hold of a charge's ID has reserved for its first key; 0 if it has none.
-func (t *Table) Estimate(now limiter.Tick, c *limiter.Charge) uint64 {
-	n, _ := t.term(now, c)
-	return n
+// StandsFor returns what a charge's ID stands for at its first key: AmendSettled with the cost, if it is
+// final; otherwise AmendUnknown, with what its hold has reserved as the estimate, 0 if it has none.
+func (t *Table) StandsFor(now limiter.Tick, c *limiter.Charge) (out limiter.Amended) {
+	out.State = limiter.AmendUnknown
+	t.locked(now, c, func() {
+		if p, pos, live := t.findID(now, c, c.Key(0)); live {
+			id := t.ring(p).at(pos)
+			if s, _, _ := t.findHold(now, c); s != nil {
+				out.Estimate = limiter.IDCost(id)
+			} else {
+				out.State, out.First = limiter.AmendSettled, limiter.IDCost(id)
+			}
+		}
+	})
+	return out
 }
 
 // findHold returns the slot with the holds of a charge's first key, and the state of its ID, if

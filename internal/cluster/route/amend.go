@@ -11,7 +11,8 @@ import (
 // Amend settles or extends the reservation of a charge's ID, at the owner of each key or, if it
 // does not answer, at its heir. It calls done once with the outcome, at the deadline at the
 // latest. A second execution changes nothing, so several members may be asked. Keys of several
-// owners are settled by each of them, by that of the first key before the others. They are all extended, or none is.
+// owners are settled by each of them once none refuses, by that of the first key before the others. They are all
+// extended, or none is.
 func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
 	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a, done: func(_ *Turn, o *Call) {
 		c.denials.forget(charge)
@@ -37,28 +38,17 @@ func (s *fanOut) settled(t *Turn) {
 	s.done(t)
 }
 
-// compare begins a settlement by asking what each key has reserved, and reports whether it has begun so. It is
-// needed if several rules count the request: one number does not settle different estimates, and what one owner
-// has settled is not taken back. A question is an extension to be taken back that nobody made. Members
-// that do not answer it with an estimate settle whatever was reserved.
-func (s *fanOut) compare(t *Turn, first []*portion) bool {
-	var asked []int
-	rules := false
-	for i := range s.charge.Len() {
-		if k := s.charge.Key(i); limiter.Compared(k) {
-			asked = append(asked, i)
-			rules = rules || k.Rule.Name != s.charge.Key(asked[0]).Rule.Name
-		}
-	}
-	if !rules {
-		return false
-	}
-	s.open = len(asked)
-	all := make([]*Call, len(asked))
-	for n, i := range asked {
+// compare begins a settlement by asking what each key has reserved, or what its id stands for: one number does not
+// settle different estimates, an id that stands for another number at some key charges no other one, and what
+// one owner has settled is not taken back. A question is an extension to be taken back that nobody made. Members
+// that do not answer it with either settle whatever was reserved.
+func (s *fanOut) compare(t *Turn, first []*portion) {
+	s.open = s.charge.Len()
+	all := make([]*Call, s.charge.Len())
+	for i := range all {
 		one := &limiter.Charge{ID: s.charge.ID}
 		one.Add(*s.charge.Key(i))
-		all[n] = &Call{task: task{
+		all[i] = &Call{task: task{
 			kind: KindAmend, charge: one, answer: new(limiter.Decision), back: &table.Extension{End: 1, WasEnd: 1}, until: s.until, exact: s.exact,
 			done: func(t *Turn, _ *Call) {
 				if s.closed() {
@@ -70,18 +60,22 @@ func (s *fanOut) compare(t *Turn, first []*portion) bool {
 	for _, o := range all {
 		s.c.start(t, o)
 	}
-	return true
 }
 
 // compared goes on with a settlement once the owners have answered what is reserved.
 func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 	var e limiter.Estimates
+	var final *limiter.Amended
 	unanswered := false
 	for _, o := range all {
-		x := &o.result.outcome
+		x, k := &o.result.outcome, o.task.charge.Key(0)
 		unanswered = unanswered || x.Unanswered != 0
-		if x.Amended != nil && x.Amended.Estimate > 0 {
-			e.Add(o.task.charge.Key(0), x.Amended.Estimate)
+		switch a := x.Amended; {
+		case a == nil:
+		case a.State == limiter.AmendSettled && a.First != k.Cost && final == nil:
+			final = a
+		case a.Estimate > 0:
+			e.Add(k, a.Estimate)
 		}
 	}
 	switch {
@@ -89,6 +83,8 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 		for _, r := range s.parts {
 			r.call.result.outcome.Unanswered = 1<<len(r.keys) - 1
 		}
+	case final != nil:
+		s.parts[0].call.result.outcome.Amended = final
 	case e.Other != 0:
 		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}
 	default:

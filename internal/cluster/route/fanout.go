@@ -80,9 +80,9 @@ func (o *Call) split(t *Turn) bool {
 	s.markFinal(t.Now, took)
 	now := s.parts
 	if o.task.kind == KindAmend && !o.task.amend.Extend {
-		if now, s.later = now[:1], now[1:]; s.compare(t, now) {
-			return true
-		}
+		s.later = now[1:]
+		s.compare(t, now[:1])
+		return true
 	}
 	s.start(t, now)
 	return true
