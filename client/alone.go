@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -77,7 +78,7 @@ func (c *Client) call(ctx context.Context, n *node, within time.Duration, call u
 		return answered, nil
 	}
 	s := status.Convert(err)
-	f, err := fateOf(uint32(s.Code()), s.Message())
+	f, err := fateOf(uint32(s.Code()), s.Message(), retryOf(s))
 	if f == answered {
 		return f, err
 	}
@@ -99,6 +100,16 @@ func (c *Client) call(ctx context.Context, n *node, within time.Duration, call u
 		err = fmt.Errorf("node %s has not answered in time", n.addr)
 	}
 	return f, err
+}
+
+// retryOf returns how long a node wants a call to wait until it is made again, 0 if it does not say so.
+func retryOf(s *status.Status) time.Duration {
+	for _, d := range s.Details() {
+		if r, ok := d.(*errdetails.RetryInfo); ok {
+			return r.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
 }
 
 // askAlone checks a request that brings its own limits. Columns cannot carry limits.

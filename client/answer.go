@@ -90,7 +90,7 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 // references, so that callers can index them without checks.
 func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 	if e := m.GetError(); e != nil {
-		b.fate, b.err = fateOf(e.GetCode(), e.GetMessage())
+		b.fate, b.err = fateOf(e.GetCode(), e.GetMessage(), limiter.Tick(e.GetRetryAfterUs()).Duration())
 		return nil
 	}
 	n := b.n
@@ -123,7 +123,7 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 			if b.flaws == nil {
 				b.flaws = make(map[int]flaw)
 			}
-			fate, err := fateOf(e.GetCode(), e.GetMessage())
+			fate, err := fateOf(e.GetCode(), e.GetMessage(), 0)
 			b.flaws[int(i)] = flaw{fate: fate, err: err}
 		}
 	}
@@ -232,8 +232,8 @@ type flaw struct {
 }
 
 // fateOf turns an error of a node into one of this package. The fate is answered if a
-// retry would not help.
-func fateOf(code uint32, message string) (fate, error) {
+// retry would not help. The node wants the client to wait so long, 0 if it does not say so.
+func fateOf(code uint32, message string, wait time.Duration) (fate, error) {
 	switch codes.Code(code) {
 	case codes.InvalidArgument:
 		// The message begins with the text of ErrInvalid already.
@@ -247,8 +247,14 @@ func fateOf(code uint32, message string) (fate, error) {
 		}
 		return answered, &nodeError{message, ErrSettled}
 	case codes.PermissionDenied, codes.Unauthenticated:
+		if strings.HasPrefix(message, limiter.ErrScope.Error()) {
+			return answered, &ofRequestError{nodeError{message, ErrDenied}, limiter.ErrScope, 0}
+		}
 		return answered, &nodeError{message, ErrDenied}
 	case codes.Unavailable, codes.ResourceExhausted: // it has no room for the message, and has not looked at it
+		if strings.HasPrefix(message, limiter.ErrBudget.Error()) {
+			return undecided, &ofRequestError{nodeError{message, ErrUnavailable}, limiter.ErrBudget, wait}
+		}
 		return undecided, &nodeError{message, ErrUnavailable}
 	}
 	return unknown, &nodeError{message, ErrUnanswered}
@@ -262,6 +268,18 @@ type nodeError struct {
 
 func (e *nodeError) Error() string { return e.text }
 func (e *nodeError) Unwrap() error { return e.kind }
+
+// ofRequestError is such an error that those who send the requests can cause.
+type ofRequestError struct {
+	nodeError
+	cause error
+	wait  time.Duration
+}
+
+func (e *ofRequestError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+// RetryAfter returns how long to wait before the next request; 0 if that is not known.
+func (e *ofRequestError) RetryAfter() time.Duration { return e.wait }
 
 // decision returns the outcome of check i of a message that is done.
 func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, error) {

@@ -232,7 +232,7 @@ func (c *Client) choose(t *tries) (*node, error) {
 	if best != nil {
 		return best, nil
 	}
-	if t.unknown || errors.Is(t.err, ErrClosed) {
+	if t.unknown || errors.Is(t.err, ErrClosed) || errors.Is(t.err, limiter.ErrBudget) {
 		return nil, t.failed()
 	}
 	return nil, c.unavailable()

@@ -145,7 +145,7 @@ func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at 
 		}
 		switch r := got.GetResults()[j]; {
 		case r.GetError() != nil:
-			_, all[i].err = fateOf(r.GetError().GetCode(), r.GetError().GetMessage())
+			_, all[i].err = fateOf(r.GetError().GetCode(), r.GetError().GetMessage(), 0)
 		case r.GetDecision() == nil:
 			all[i].err = &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
 		default:

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // tries records the attempts of one check.
@@ -23,7 +25,11 @@ func (t *tries) note(n *node, err error) {
 	t.count++
 	t.at[n.index/64] |= 1 << (n.index % 64)
 	if t.err != nil && t.count <= maxNamed && t.err.Error() != err.Error() {
-		err = &severalError{t.err.Error() + "; " + err.Error(), err}
+		kind := err
+		if errors.Is(t.err, limiter.ErrBudget) {
+			kind = t.err // what another node lacks is no reason to let the request pass
+		}
+		err = &severalError{t.err.Error() + "; " + err.Error(), kind}
 	}
 	t.err = err
 }
@@ -31,14 +37,14 @@ func (t *tries) note(n *node, err error) {
 // maxNamed is how many nodes an error names at most.
 const maxNamed = 8
 
-// severalError is the error of one node with the text of those before it.
+// severalError has the text of the errors of several nodes, and is of the kind of one of them.
 type severalError struct {
 	text string
-	last error
+	kind error
 }
 
 func (e *severalError) Error() string { return e.text }
-func (e *severalError) Unwrap() error { return e.last }
+func (e *severalError) Unwrap() error { return e.kind }
 
 // again records a failed attempt and reports whether another one may be made.
 func (t *tries) again(c *Client, b *batch, f fate, err error) bool {

@@ -21,6 +21,15 @@ var ErrUnanswered = errors.New("no member that holds the keys answered")
 // operator has not allowed. Nothing was done for that key.
 var ErrForbidden = errors.New("the member that holds the keys does not allow this")
 
+// ErrScope is wrapped if a rule that a request matches is not one that its caller may use: see [Request.Scope].
+// Which rules match is up to whoever sends the request, so a service that lets requests pass while it has no
+// answer must not let this one pass.
+var ErrScope = errors.New("a rule that matches the request is not one that the caller may use")
+
+// ErrBudget is wrapped if a caller has used up its budget at a node, which may be the doing of those who send the
+// requests, as that of ErrScope. The error may have a method RetryAfter that returns a time.Duration.
+var ErrBudget = errors.New("the caller's budget is exceeded")
+
 // ErrSettled is wrapped if a reservation was settled before with another number, kept when it
 // expired, or never was one. Nothing was done. It is also wrapped if a check that a limit on
 // concurrency concerns has the id of a reservation that is over.

@@ -72,8 +72,8 @@ type Unzoned struct {
 //   - a named rule that does not exist,
 //   - own limits that are too many, nil, of the same name, or with a key that is not valid.
 //
-// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead. Its
-// text names the rule only if the request does. It has a method AuditText() string, whose
+// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead, and
+// [limiter.ErrScope] as well if the request does not name the rule. Its text names the rule only if the request does. It has a method AuditText() string, whose
 // text always does, for operators.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
@@ -177,7 +177,7 @@ func (e *scopeError) Error() string {
 	if e.named {
 		return e.AuditText()
 	}
-	return "a rule that matches the request is not one that the caller may use in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in the audit"
+	return limiter.ErrScope.Error() + " in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in the audit"
 }
 
 // AuditText returns a text for the operator, which names the rule.
@@ -185,8 +185,13 @@ func (e *scopeError) AuditText() string {
 	return "the caller may not use rule " + quote(e.rule) + " in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
 }
 
-// Unwrap returns [limiter.ErrForbidden].
-func (*scopeError) Unwrap() error { return limiter.ErrForbidden }
+// Unwrap returns [limiter.ErrForbidden], and [limiter.ErrScope] if the request does not name the rule.
+func (e *scopeError) Unwrap() []error {
+	if e.named {
+		return []error{limiter.ErrForbidden}
+	}
+	return []error{limiter.ErrForbidden, limiter.ErrScope}
+}
 
 func (s *Set) unknownRule(name string) error {
 	if s.counters(name) != nil {

@@ -175,9 +175,10 @@ func (p pass) madeAll(of *batch, n int, peek func(i int) bool) {
 	}
 }
 
-// ErrBudget is wrapped by the error of a [Caller] that has used up its budget. It is
-// answered with RESOURCE_EXHAUSTED or 429.
-var ErrBudget = errors.New("the caller's budget is used up")
+// ErrBudget is wrapped by the error of a [Caller] that has used up its budget. It is [limiter.ErrBudget], and
+// answered with RESOURCE_EXHAUSTED or 429. Clients know the error of a message by its text, which begins with that of
+// this one.
+var ErrBudget = limiter.ErrBudget
 
 // pass is the caller of a message. The zero value, of a server without an Access, admits
 // everything.

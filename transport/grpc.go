@@ -363,7 +363,7 @@ func tooLarge(n int) error {
 }
 
 func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: errorText(err)}
+	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: errorText(err), RetryAfterUs: int64(limiter.Span(retryAfter(err)))}
 }
 
 // errorText returns the text of an error as UTF-8: protobuf encodes no other text, and

@@ -20,6 +20,7 @@ const (
 
 	errorCode    = 1
 	errorMessage = 2
+	errorRetry   = 3
 
 	checkAllowed      = 1
 	checkNever        = 2
@@ -207,5 +208,6 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 // appendError encodes the error of a check as a CheckError.
 func appendError(dst []byte, err error) []byte {
 	dst = appendNumber(dst, errorCode, uint64(codeOf(err)))
-	return appendString(dst, errorMessage, errorText(err))
+	dst = appendString(dst, errorMessage, errorText(err))
+	return appendNumber(dst, errorRetry, uint64(limiter.Span(retryAfter(err))))
 }

@@ -75,6 +75,7 @@ type world struct {
 	access     *Access
 	http, ops  string
 	grpc       weirv1.LimiterClient
+	at         string // the address of gRPC
 	now        time.Time
 	dir        string
 	node       *weir.Node
@@ -139,7 +140,7 @@ func newWorld(t *testing.T, text string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.grpc = weirv1.NewLimiterClient(conn)
+	w.grpc, w.at = weirv1.NewLimiterClient(conn), g.Addr().String()
 	t.Cleanup(func() {
 		_ = conn.Close()
 		err := errors.Join(server.Shutdown(context.Background()), admin.Close(), <-served, <-served, w.node.Close())

@@ -113,10 +113,11 @@ func (c *caller) SpendKeys(n int) {
 // over returns the error of a message that is beyond the budget.
 func (c *caller) over(what string, n int, d *limiter.Decision) error {
 	l := d.Limit(0).Limit // of the newest file, while c may be of an older one
-	text := fmt.Sprintf("caller %q has a budget of %d %s a second at this node, and it is used up: send less, or again in %v",
-		c.name, l.Limit(), what, d.RetryAfter)
+	text := fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and it is used up: send less, or again in %v",
+		transport.ErrBudget, c.name, l.Limit(), what, d.RetryAfter)
 	if d.Never {
-		text = fmt.Sprintf("caller %q has a budget of %d %s a second at this node, and the message has %d: send smaller messages", c.name, l.Limit(), what, n)
+		text = fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and the message has %d: send smaller messages",
+			transport.ErrBudget, c.name, l.Limit(), what, n)
 	}
 	return &overBudgetError{text, d.RetryAfter}
 }

@@ -251,7 +251,7 @@ func libraries() []library {
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
 		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"go.opentelemetry.io", []string{"cmd/node"}, "traces are sent by the node program; an embedder brings a tracer of its own"},
-		{"google.golang.org/genproto", []string{"transport", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read; a refusal of a configuration is such a detail"},
+		{"google.golang.org/genproto", []string{"transport", "client", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read, such as a wait; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"rules", "internal/access"}, "a file of each kind is read in one place, with the position of each mistake"},

@@ -123,6 +123,8 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) bool {
 		// Without the name of a rule, which is not for the client.
 		http.Error(w, fmt.Sprintf("the request cannot be counted against its limits: its path, its user or its group is not valid "+
 			"or longer than %d bytes, or something is missing from it", limiter.MaxFieldBytes), http.StatusBadRequest)
+	case errors.Is(err, limiter.ErrSettled):
+		http.Error(w, "the id of the request is that of another one, which is over", http.StatusConflict)
 	default:
 		http.Error(w, "the limits cannot be looked up now, and without them nothing is let through", http.StatusServiceUnavailable)
 	}

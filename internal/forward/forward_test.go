@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 )
 
 const testRules = `
@@ -212,5 +214,21 @@ func TestOptions(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Error(what)
 		}
+	}
+}
+
+// settled is a decider that knows each id as that of a request that is over.
+type settled struct{}
+
+func (settled) CheckInto(context.Context, *limiter.Request, *limiter.Decision) error {
+	return limiter.ErrSettled
+}
+
+// A request with an id of one that is over is refused for what it says, and not since the node fails.
+func TestSpentID(t *testing.T) {
+	h := start(t, func(o *Options) { o.Decider, o.ID = settled{}, "X-Request-ID" })
+	w := ask(h, "10.0.0.1", "/v1/auth", "X-Original-URI: /a", "X-Original-Method: POST", "X-Request-ID: 7")
+	if w.Code != http.StatusConflict || w.Header().Get("X-Weir-Status") != "409" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }

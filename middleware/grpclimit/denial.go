@@ -65,4 +65,16 @@ func Denial(d *limiter.Decision) error {
 	return plain.Err() // adding details fails only if names are not UTF-8
 }
 
+// overBudget returns the error for a call of a service that asks more than it may. It has RetryInfo if a wait is
+// known.
+func overBudget(wait time.Duration) error {
+	plain := status.New(codes.ResourceExhausted, "the service asks more about limits than it may: call again later")
+	if wait > 0 {
+		if s, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); err == nil {
+			return s.Err()
+		}
+	}
+	return plain.Err()
+}
+
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -170,6 +170,12 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 		return l.onError(ctx, call, err)
 	case errors.Is(err, limiter.ErrInvalid):
 		return status.Error(codes.InvalidArgument, "the call cannot be counted against its limits: what names its sender is not valid or too long, or something is missing from it")
+	case errors.Is(err, limiter.ErrScope):
+		return status.Error(codes.PermissionDenied, "a rule that matches the call is not one that the service may use")
+	case errors.Is(err, limiter.ErrBudget):
+		return overBudget(front.RetryAfter(err))
+	case errors.Is(err, limiter.ErrSettled):
+		return status.Error(codes.FailedPrecondition, "the id of the call is that of another one, which is over")
 	case ctx.Err() != nil:
 		// This also applies with FailOpen: callers must not pass by cancelling a call
 		// before it is counted.

@@ -162,10 +162,12 @@ func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 // OnError makes the error of calls that could not be decided; if f returns nil, the
 // call proceeds uncounted. An error that wraps limiter.ErrInvalid concerns the call,
 // and callers can cause it (by a user of 300 bytes): letting such a call proceed lets
-// callers bypass the limit. The same is true of a call whose own context has ended.
+// callers bypass the limit. The same is true of limiter.ErrScope, limiter.ErrBudget and
+// limiter.ErrSettled, and of a call whose own context has ended.
 //
-// By default the code is INVALID_ARGUMENT for such an error, that of the context if it
-// has ended, and otherwise UNAVAILABLE.
+// By default the code is INVALID_ARGUMENT for limiter.ErrInvalid, PERMISSION_DENIED for
+// limiter.ErrScope, RESOURCE_EXHAUSTED for limiter.ErrBudget, FAILED_PRECONDITION for
+// limiter.ErrSettled, that of the context if it has ended, and otherwise UNAVAILABLE.
 func OnError(f func(context.Context, *Call, error) error) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -177,8 +179,9 @@ func OnError(f func(context.Context, *Call, error) error) Option {
 }
 
 // FailOpen lets calls proceed uncounted while the decider fails, if being reachable
-// matters more than being limited. A call that cannot be counted, or that its caller
-// cancelled, is refused as without FailOpen. It has no effect together with [OnError].
+// matters more than being limited. A call that cannot be counted, that is refused for what its
+// caller chose (see [OnError]), or that its caller cancelled, is refused as without FailOpen. It has
+// no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
 		l.failOpen = true

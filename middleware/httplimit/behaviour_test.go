@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -364,5 +365,18 @@ func TestResponseWriterIsNotWrapped(t *testing.T) {
 	first := make([]byte, 5)
 	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" || resp.Header.Get("RateLimit") == "" {
 		t.Errorf("got %q, %v, %v", first, err, resp.Header)
+	}
+}
+
+// What may be the doing of the sender of a request does not pass where requests pass while the decider fails.
+func TestFailOpenOfRequest(t *testing.T) {
+	for err, want := range map[error]int{
+		limiter.ErrInvalid: http.StatusBadRequest, limiter.ErrScope: http.StatusForbidden, limiter.ErrBudget: http.StatusTooManyRequests,
+		limiter.ErrSettled: http.StatusConflict, limiter.ErrForbidden: http.StatusOK, limiter.ErrUnanswered: http.StatusOK,
+	} {
+		h := limited(t, deciderFunc(func(context.Context, *limiter.Request, *limiter.Decision) error { return err }), httplimit.FailOpen())
+		if w := get(h, "/"); w.Code != want {
+			t.Errorf("%v: got %d, want %d", err, w.Code, want)
+		}
 	}
 }

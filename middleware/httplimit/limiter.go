@@ -177,7 +177,7 @@ func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool
 	}
 	// Callers must not pass by sending a request that cannot be counted, or by
 	// cancelling it before it is counted.
-	if l.failOpen && !errors.Is(err, limiter.ErrInvalid) && r.Context().Err() == nil {
+	if l.failOpen && !front.OfRequest(err) && r.Context().Err() == nil {
 		return true
 	}
 	writeFailure(w, err)

@@ -188,11 +188,12 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 // OnError is called for requests that could not be decided. It either answers and
 // returns false, or returns true to let the request pass uncounted. An error that wraps
 // limiter.ErrInvalid concerns the request, and callers can cause it (by a path of 9 KiB):
-// letting such a request pass lets callers bypass the limit. The same is true of a request
-// whose own context has ended.
+// letting such a request pass lets callers bypass the limit. The same is true of limiter.ErrScope,
+// limiter.ErrBudget and limiter.ErrSettled, and of a request whose own context has ended.
 //
-// By default a request with such an error is answered with 400 (414 for a path that is
-// too long), and any other with 503.
+// By default a request is answered with 400 for limiter.ErrInvalid (414 for a path that is
+// too long), 403 for limiter.ErrScope, 429 for limiter.ErrBudget, 409 for limiter.ErrSettled, and
+// 503 for any other error.
 func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
@@ -204,8 +205,9 @@ func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 }
 
 // FailOpen lets requests pass uncounted while the decider fails, if being reachable
-// matters more than being limited. A request that cannot be counted, or that its caller
-// cancelled, is answered as without FailOpen. It has no effect together with [OnError].
+// matters more than being limited. A request that cannot be counted, that is refused for what its
+// caller chose (see [OnError]), or that its caller cancelled, is answered as without FailOpen. It has
+// no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
 		l.failOpen = true

@@ -57,6 +57,18 @@ func writeFailure(w http.ResponseWriter, err error) {
 	case errors.Is(err, limiter.ErrInvalid):
 		p.Title, p.Status = http.StatusText(http.StatusBadRequest), http.StatusBadRequest
 		p.Detail = "The request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it."
+	case errors.Is(err, limiter.ErrScope):
+		p.Title, p.Status = http.StatusText(http.StatusForbidden), http.StatusForbidden
+		p.Detail = "A rule that matches the request is not one that the service may use."
+	case errors.Is(err, limiter.ErrBudget):
+		p.Title, p.Status = http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests
+		p.Detail = "The service asks more about limits than it may: send the request later."
+		if wait := front.RetryAfter(err); wait > 0 {
+			w.Header().Set("Retry-After", decimal(limiter.Seconds(wait)))
+		}
+	case errors.Is(err, limiter.ErrSettled):
+		p.Title, p.Status = http.StatusText(http.StatusConflict), http.StatusConflict
+		p.Detail = "The id of the request is that of another one, which is over."
 	}
 	p.write(w)
 }

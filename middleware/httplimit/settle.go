@@ -185,7 +185,7 @@ func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (li
 // time, had ended: it may have been reserved all the same.
 func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
 	switch {
-	case q.Hold == 0 || errors.Is(err, limiter.ErrInvalid) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
+	case q.Hold == 0 || front.OfRequest(err) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
 	case ctx.Err() != nil:
 		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
 	default: // a client has errors of its own

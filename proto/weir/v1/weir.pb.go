@@ -1526,7 +1526,9 @@ type CheckError struct {
 	// A status code of gRPC, such as 3 for INVALID_ARGUMENT.
 	Code uint32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// What is wrong and what to do, as a text for people.
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// After how many microseconds the message may be sent again; 0 if that is not known, or no wait helps.
+	RetryAfterUs  int64 `protobuf:"varint,3,opt,name=retry_after_us,json=retryAfterUs,proto3" json:"retry_after_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1573,6 +1575,13 @@ func (x *CheckError) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *CheckError) GetRetryAfterUs() int64 {
+	if x != nil {
+		return x.RetryAfterUs
+	}
+	return 0
 }
 
 type CheckBatchRequest struct {
@@ -3947,11 +3956,12 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x04cost\x18\x10 \x01(\x04R\x04cost\x12\x1b\n" +
 	"\tkey_index\x18\x11 \x01(\rR\bkeyIndex\x12\x14\n" +
 	"\x05owner\x18\x12 \x01(\tR\x05owner\x12\x19\n" +
-	"\bin_force\x18\x13 \x01(\x04R\ainForce\":\n" +
+	"\bin_force\x18\x13 \x01(\x04R\ainForce\"`\n" +
 	"\n" +
 	"CheckError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"B\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
+	"\x0eretry_after_us\x18\x03 \x01(\x03R\fretryAfterUs\"B\n" +
 	"\x11CheckBatchRequest\x12-\n" +
 	"\x06checks\x18\x01 \x03(\v2\x15.weir.v1.CheckRequestR\x06checks\"D\n" +
 	"\x12CheckBatchResponse\x12.\n" +
