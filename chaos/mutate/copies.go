@@ -20,7 +20,10 @@ func ofCopies() []mutation {
 			{"internal/cluster/replica/unsettled.go", "max(contendFor, (w.Until-t.Now)/4)", "contendFor"},
 		}},
 		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
-			{"internal/cluster/replica/learn.go", " && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {", " {"},
+			{"internal/cluster/replica/learn.go", " || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):", ":"},
+		}},
+		{name: "a copy is kept from an owner that may be false", pkg: "./chaos/sim", test: "^TestAHostileMember$", edits: []edit{
+			{"internal/cluster/replica/learn.go", "	case p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:\n", "	case true:\n"},
 		}},
 		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/dismiss.go", "			t.sendRevoke(r[i].member, peer.Revoke{Partition: o.id, Epoch: o.held.epoch, Drop: true}, false)\n", ""},

@@ -9,10 +9,10 @@ import (
 )
 
 // crowdMaxKeys is how many counters each node may hold in a crowded run, crowdSize how
-// many keys clients ask about beside those of every run. A table takes copies up to three
-// times its bound: all of these, and those of every run.
+// many keys clients ask about beside those of every run. A table takes copies of one node up to
+// twice its bound: all of these, and those of every run.
 const (
-	crowdMaxKeys = 30
+	crowdMaxKeys = 44
 	crowdSize    = 70
 	crowdLimit   = 10
 	crowdCost    = 6

@@ -288,8 +288,12 @@ func (p *Replica) onRevoke(t *Step, from peer.Instance, r peer.Revoke) {
 			p.answerParked(t, from)
 		}
 	}
-	if r.Drop && p.role == peer.Copy && !p.pushing.unpushed && p.epoch.Compare(r.Epoch) <= 0 {
-		p.drop()
+	if r.Drop && p.role == peer.Copy && !p.pushing.unpushed {
+		if p.epoch == r.Epoch {
+			p.drop()
+		} else {
+			p.dropOutdated(t, from) // it has another heir
+		}
 	}
 	if r.Appointment == 0 {
 		return

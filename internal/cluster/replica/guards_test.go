@@ -48,6 +48,9 @@ func viewOf(ring seats, others ...peer.Instance) *view.View {
 // voteOf returns the vote of a member that granted another's claim.
 func voteOf(counter uint64) vote { return vote{counter, fourth, fourth, peer.Renew} }
 
+// grantedTo returns the vote for an epoch that a member took over.
+func grantedTo(e peer.Epoch) vote { return vote{e.Counter, e.Instance, e.Instance, peer.Takeover} }
+
 // A member becomes heir only by an appointment that it can keep.
 func TestWhoAcceptsAnAppointment(t *testing.T) {
 	e := ownedBy(third)
@@ -95,6 +98,7 @@ func TestWhatARevocationEnds(t *testing.T) {
 func TestWhoDropsItsCopy(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Copy)
+		p.vote = grantedTo(ownedBy(third))
 		return &tried{p: p, tn: tn, b: peer.Batch{First: true}}
 	}, map[string]func(x *tried){
 		"it is not told to":    func(x *tried) { x.b.First = false },

@@ -225,7 +225,7 @@ func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entr
 func (p *Replica) pushed(t *Step, from peer.Instance, a *peer.Ack) {
 	if p.pushing.unpushed && a.Epoch == p.epoch && from == p.pushing.pushedTo {
 		p.pushing.unpushed, p.pushing.pushedTo = false, 0
-		p.dropOutdated(p.heir)
+		p.dropOutdated(t, p.heir)
 		p.manage(t)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // learn records an owner, and its heir, unless a later owner is known. An owner under a
@@ -23,7 +24,7 @@ func (p *Replica) learn(t *Step, owner peer.Epoch, heir peer.Instance) {
 		}
 		return
 	}
-	p.owner, p.heir = owner, heir
+	p.owner, p.heir, p.keptUntil = owner, heir, 0
 	if p.role == peer.Heir && p.epoch.Before(owner) {
 		// No appointment of an earlier epoch counts.
 		p.role, p.appointment = peer.Copy, 0
@@ -115,15 +116,37 @@ func (p *Replica) onAnnounce(t *Step, from peer.Instance, a peer.Announce) {
 		p.heir = a.Heir
 		p.reroute(t)
 	}
-	p.dropOutdated(a.Heir)
+	p.dropOutdated(t, a.Heir)
 	if p.pushing.unpushed {
 		p.push(t)
 	}
 }
 
+// keepFor is how long an owner whose claim this node did not grant must be in view before a copy of an
+// earlier epoch is dropped at its word: what it says may be false, and then that copy is what is left.
+const keepFor = 10 * limiter.Second
+
 // dropOutdated drops a copy of an earlier epoch once the present owner has an heir.
-func (p *Replica) dropOutdated(heir peer.Instance) {
-	if p.role == peer.Copy && !p.pushing.unpushed && heir != 0 && heir != p.node.Self && p.epoch.Before(p.owner) {
+func (p *Replica) dropOutdated(t *Step, heir peer.Instance) {
+	switch {
+	case p.role != peer.Copy || p.pushing.unpushed || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):
+	case p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:
+		p.drop()
+	case p.keptUntil == 0:
+		p.keptUntil = t.Now + keepFor
+		p.watch(t)
+	}
+}
+
+// tickKept drops a copy that was kept long enough.
+func (p *Replica) tickKept(t *Step) {
+	switch {
+	case p.keptUntil == 0:
+	case p.role != peer.Copy || !p.epoch.Before(p.owner):
+		p.keptUntil = 0
+	case !t.View.Has(p.owner.Instance):
+		p.keptUntil = t.Now + keepFor
+	case t.Now >= p.keptUntil:
 		p.drop()
 	}
 }

@@ -59,6 +59,7 @@ type knowledge struct {
 	top   uint64 // the highest counter of any epoch or claim seen
 	vote
 	fresh     bool         // this node has not heard yet what the others hold
+	keptUntil limiter.Tick // when a copy of an earlier epoch is dropped, see dropOutdated; 0 if it is not to be
 	mine      peer.Epoch   // the highest epoch under which this node owned
 	disproved []peer.Epoch // epochs that their instance denies ever having owned
 }
@@ -252,7 +253,7 @@ func (p *Replica) Introduce(t *Step, to peer.Instance) {
 func (p *held) drop() {
 	p.node.Store.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
-	p.epoch = peer.Epoch{}
+	p.epoch, p.keptUntil = peer.Epoch{}, 0
 	p.staging.unstage(p.node)
 }
 
@@ -338,6 +339,7 @@ func (p *Replica) Tick(t *Step) limiter.Tick {
 	}
 	p.waiting.expire(t)
 	p.tickBroken(t)
+	p.tickKept(t)
 	p.manage(t)
 	p.staging.tick(t, p.node)
 	if p.pending(t) {
