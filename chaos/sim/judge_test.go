@@ -633,16 +633,22 @@ func TestAPartitionWaitsForRoomElsewhere(t *testing.T) {
 }
 
 // TestAnOwnershipIsLostOnce: owner and heir crash, and then a third member that had nothing of the partition. What the two
-// had is lost once.
+// had is lost once, also if the owner has just given way to a claim of the third.
 func TestAnOwnershipIsLostOnce(t *testing.T) {
-	d := direct(t, 1, 5, limiter.UnreachableClosed, limiter.ReplicationLag)
-	owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
-	third := d.others(owner, heir)[0]
-	for _, n := range []*Node{owner, heir, third} {
-		n.crash(false)
-		d.pass(10 * ms)
-	}
-	if n := d.losses[d.key.part]; n != 1 {
-		t.Errorf("the partition is lost %d times, want 1", n)
+	for _, givesWay := range []bool{false, true} {
+		d := direct(t, 1, 5, limiter.UnreachableClosed, limiter.ReplicationLag)
+		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
+		third := d.others(owner, heir)[0]
+		if info, _ := owner.core.Partition(d.key.part); givesWay {
+			claim := peer.Announce{Partition: uint16(d.key.part), Epoch: peer.Epoch{Counter: info.Epoch.Counter + 1, Instance: third.inst}}
+			owner.core.Deliver(&peer.Frame{From: third.inst, To: owner.inst, Announces: []peer.Announce{claim}})
+		}
+		for _, n := range []*Node{owner, heir, third} {
+			n.crash(false)
+			d.pass(10 * ms)
+		}
+		if n := d.losses[d.key.part]; n != 1 {
+			t.Errorf("it gives way %v: the partition is lost %d times, want 1", givesWay, n)
+		}
 	}
 }

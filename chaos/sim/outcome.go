@@ -246,20 +246,19 @@ func (k *key) mustAdmit(w *World, b bounds, j int) int {
 func closed(k *key) bool { return k.policy == limiter.UnreachableClosed }
 
 // noteLosses counts the partitions that a crash leaves without the owner of the
-// highest epoch and without its heir. Each ownership is lost once, however many others crash
+// highest epoch and without its heir. If nobody decides, as an owner has given way to a claim that has not ended, it
+// counts those that are left without a copy of the highest epoch. Each ownership is lost once, however many others crash
 // before the partition has an owner again.
 func (w *World) noteLosses() {
 	for _, id := range w.parts {
-		top, kept := peer.Epoch{}, false
-		for _, n := range w.nodes {
-			info, _ := n.core.Partition(id)
-			if info.Role >= peer.Sealed && top.Before(info.Epoch) {
-				top = info.Epoch
-			}
+		top, keeps := w.highest(id, peer.Sealed), peer.Heir
+		if top == (peer.Epoch{}) {
+			top, keeps = w.highest(id, peer.Copy), peer.Copy
 		}
+		kept := false
 		for _, n := range w.live() {
 			info, _ := n.core.Partition(id)
-			kept = kept || info.Role >= peer.Heir && info.Epoch == top
+			kept = kept || info.Role >= keeps && info.Epoch == top
 		}
 		if !kept && w.lost[id] != top {
 			w.losses[id]++
@@ -267,6 +266,16 @@ func (w *World) noteLosses() {
 			w.logf("owner and heir of %d are lost", id)
 		}
 	}
+}
+
+// highest returns the highest epoch that a node holds a partition under, in a role or a higher one.
+func (w *World) highest(id int, role peer.Role) (top peer.Epoch) {
+	for _, n := range w.nodes {
+		if info, _ := n.core.Partition(id); info.Role >= role {
+			top = later(top, info.Epoch)
+		}
+	}
+	return top
 }
 
 // noteRecovery counts a partition as lost where an older copy is recovered although its owner
