@@ -203,11 +203,12 @@ func (m mutation) overlay(dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if strings.Count(string(text), e.old) != 1 {
-			return "", fmt.Errorf("%s has not exactly one %q", e.file, e.old)
+		start, end, err := e.place(string(text))
+		if err != nil {
+			return "", err
 		}
 		to := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
-		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.now, 1)), 0o600); err != nil {
+		if err := os.WriteFile(to, []byte(string(text[:start])+e.now+string(text[end:])), 0o600); err != nil {
 			return "", err
 		}
 		files[path] = to
