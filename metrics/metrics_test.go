@@ -599,9 +599,9 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// docs/operations.md lists exactly the metrics that exist, with their labels.
+// docs/metrics.md lists exactly the metrics that exist, with their labels.
 func TestManual(t *testing.T) {
-	manual, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	manual, err := os.ReadFile(filepath.Join("..", "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

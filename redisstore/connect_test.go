@@ -118,7 +118,7 @@ func TestPasswordAndDatabase(t *testing.T) {
 }
 
 // A11: a user of an access list that may do no more than Weir does, on the keys
-// that are Weir's. docs/operations.md names the same commands.
+// that are Weir's. docs/redis.md names the same commands.
 func TestUserOfAnAccessList(t *testing.T) {
 	srv := startServer(t)
 	allowUser(srv, "+select")
@@ -139,7 +139,7 @@ func TestUserOfAnAccessList(t *testing.T) {
 	await(t, "it is logged that memory is not watched", func() bool { return p.log.count("may not use INFO") == 1 })
 }
 
-// listed are the commands that docs/operations.md lists. EVAL, SCRIPT LOAD and INFO can be done without.
+// listed are the commands that docs/redis.md lists. EVAL, SCRIPT LOAD and INFO can be done without.
 var listed = []string{"+info +eval +script|load", "+evalsha", "+time", "+get", "+set", "+del", "+getrange", "+setrange", "+type",
 	"+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen", "+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore", "+zremrangebyscore"}
 

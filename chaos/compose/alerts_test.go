@@ -79,12 +79,12 @@ func TestAlerts(t *testing.T) {
 }
 
 // runbooks is where the alerts' runbook_url leads to.
-const runbooks = "https://github.com/weirlimit/weir/blob/main/docs/operations.md#"
+const runbooks = "https://github.com/weirlimit/weir/blob/main/docs/metrics.md#"
 
-// Each alert leads to a heading of its name in docs/operations.md, below which is what to do;
+// Each alert leads to a heading of its name in docs/metrics.md, below which is what to do;
 // and each such heading is that of an alert.
 func TestRunbooks(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +100,12 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s leads to %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
 		}
 		if n := len(strings.Fields(sections[a.Alert])); n < 30 {
-			t.Errorf("docs/operations.md says %d words under a heading %s", n, a.Alert)
+			t.Errorf("docs/metrics.md says %d words under a heading %s", n, a.Alert)
 		}
 		delete(sections, a.Alert)
 	}
 	for name := range sections {
-		t.Errorf("docs/operations.md has a heading %s, and there is no such alert", name)
+		t.Errorf("docs/metrics.md has a heading %s, and there is no such alert", name)
 	}
 }
 

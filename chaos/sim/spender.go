@@ -307,7 +307,7 @@ func (k *spent) tooLow() (units int) {
 	return units
 }
 
-// within returns an error if more is held and used than README promises (rows "a reservation", "estimates are too low",
+// within returns an error if more is held and used than docs/promises.md says (rows "a reservation", "estimates are too low",
 // "an owner crashes" and "an owner and its heir are lost together"): B, what estimates were too low in sum, D for each takeover, and B for each
 // time that owner and heir were lost together.
 func (k *spent) within(w *World) error {
@@ -321,7 +321,7 @@ func (k *spent) within(w *World) error {
 
 // checkSpenders returns an error if, once all reservations have ended, less is counted than settlements stand for, or more than was
 // asked for. A settlement is answered when the heir has it, so a takeover loses none of it. But it gives back an estimate, of
-// which the next owner may lack D: as README promises, B and D for each takeover (with strict D is 0), and B for each time
+// which the next owner may lack D: as docs/promises.md says, B and D for each takeover (with strict D is 0), and B for each time
 // that owner and heir were lost together. What an overtaken owner had is merged as the larger of two counts, so then what was reserved may stay counted, too.
 func (w *World) checkSpenders() error {
 	if w.broader == nil || w.broader.spenders == nil {

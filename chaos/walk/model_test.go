@@ -134,8 +134,8 @@ func (l *lim) leak(from, to int64) *big.Rat {
 	return rat((n(to) - n(from)) * l.drip)
 }
 
-// highest is the most that counts of a bucket: "A bucket counts no more than what it takes to have room again after a day, after
-// its window, or after as long as a full one takes to recover, whichever is longest".
+// highest is the most that counts of a bucket: "A bucket counts no more than what leaks in a day, in
+// its window, or while a full one recovers, whichever is longest".
 func (l *lim) highest() *big.Rat {
 	inDay := new(big.Int).Quo(big.NewInt(24*3600e6*l.units), big.NewInt(l.window)).Int64()
 	return rat(l.burst + max(l.burst, l.units, inDay))
@@ -237,8 +237,8 @@ func round(x *big.Rat, how string) *big.Rat {
 	return new(big.Rat).Set(x)
 }
 
-// at returns the history as it will be at x if nothing is settled before: "At the instant at
-// which it ends a reservation is over: it ends before anything else that happens then".
+// at returns the history as it will be at x if nothing is settled before: "A reservation
+// ends before anything else that happens at the same instant".
 func (c *counter) at(x int64) []*piece {
 	var over []*record
 	for _, p := range c.pieces {
@@ -269,7 +269,7 @@ func (c *counter) at(x int64) []*piece {
 
 // giveBack takes units out of a piece of a history at an instant. A piece of which nothing is left is as if it had
 // never been. Two things are of windows of the first hit only: one that is over is as it was, and a hit that was
-// refunded stays one for as long as others are in its window: "What a refund with a receipt takes back stays a hit".
+// refunded stays one for as long as others are in its window: "What was refunded stays a hit".
 func giveBack(l *lim, ps []*piece, p *piece, units, at int64, refunded bool) []*piece {
 	if l.alg != "first_hit" {
 		if p.units -= units; p.units > 0 {

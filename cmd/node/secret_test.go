@@ -10,7 +10,7 @@ import (
 )
 
 // TestAnotherSecret gives the members of a cluster another secret, one after the other, as
-// docs/operations.md says, while they are asked: no count is lost and no check fails.
+// docs/cluster.md says, while they are asked: no count is lost and no check fails.
 func TestAnotherSecret(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

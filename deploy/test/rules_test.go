@@ -161,16 +161,16 @@ func TestRulesForPods(t *testing.T) {
 	}
 }
 
-// nodeFlags are the flags of the node as docs/operations.md lists them; a test of the node holds
+// nodeFlags are the flags of the node as docs/run.md lists them; a test of the node holds
 // that table.
 func nodeFlags(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| `WEIR_").FindAllStringSubmatch(read(t, "..", "..", "docs", "operations.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| `WEIR_").FindAllStringSubmatch(read(t, "..", "..", "docs", "run.md"), -1) {
 		all[m[1]] = true
 	}
 	if len(all) < 40 {
-		t.Fatalf("docs/operations.md lists %d flags", len(all))
+		t.Fatalf("docs/run.md lists %d flags", len(all))
 	}
 	return all
 }

@@ -33,13 +33,13 @@ var sections = []struct {
 	title string
 	pages []string
 }{
-	{"Start", []string{"README.md", "docs/rules.md"}},
-	{"Run", []string{"docs/operations*.md", "docs/operations/*.md", "docs/run.md", "docs/cluster.md", "docs/access.md",
+	{"Start", []string{"README.md", "docs/promises.md", "docs/rules.md", "docs/embed.md", "docs/clients.md"}},
+	{"Run", []string{"docs/operations.md", "docs/run.md", "docs/cluster.md", "docs/access.md",
 		"docs/metrics.md", "docs/redis.md", "docs/containers.md", "docs/compromised.md", "SECURITY.md"}},
 	{"Protocols", []string{"docs/envoy.md", "docs/proxies.md", "docs/redis-protocol.md", "docs/gubernator.md"}},
 	{"How it works", []string{"ARCHITECTURE.md", "docs/protocol.md", "docs/decisions.md", "docs/testing.md", "docs/chaos.md",
 		"docs/benchmarks*.md"}},
-	{"Project", []string{"CHANGELOG.md", "CONTRIBUTING.md"}},
+	{"Project", []string{"docs/status.md", "CHANGELOG.md", "CONTRIBUTING.md"}},
 }
 
 func main() {

@@ -8,7 +8,7 @@ import (
 )
 
 // ClocksDiffer is by how much members' clocks may differ before a node says so. What a key is granted beyond its limit where windows begin
-// is granted within the difference, see README.
+// is granted within the difference, see docs/promises.md.
 const ClocksDiffer = 250 * limiter.Millisecond
 
 // clocksFor is how long a difference is remembered: while checks go from one member to another, it is seen again all the time.

@@ -610,7 +610,7 @@ func TestOptions(t *testing.T) {
 
 // The manual has every flag with its variable and default, and no other.
 func TestManual(t *testing.T) {
-	manual, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	manual, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "run.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 	}
 	at := filepath.Join(kept, peerAuthority)
 	if exists(at+".crt") && !exists(at+".key") {
-		return nil, fmt.Errorf("%[1]s.crt is there without its key, %[1]s.key: put the key back, or name its directory by --authority; if it is lost, begin a new authority with another DIR, and have the members change to it as docs/operations.md says under Certificates of members", at)
+		return nil, fmt.Errorf("%[1]s.crt is there without its key, %[1]s.key: put the key back, or name its directory by --authority; if it is lost, begin a new authority with another DIR, and have the members change to it as docs/cluster.md says under Certificates of members", at)
 	}
 	var key ed25519.PrivateKey
 	err := a.made(at+".key", func() (done bool, err error) {

@@ -21,14 +21,14 @@ import (
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
 )
 
-// permissionsAsked are those that the table in docs/operations.md has for other protocols.
+// permissionsAsked are those that the table in docs/access.md has for other protocols.
 var permissionsAsked = []string{"check", "peek", "reset", "refund", "limits", "rule"}
 
-// documentedPermissions returns the rows of docs/operations.md for other protocols: what each needs,
+// documentedPermissions returns the rows of docs/access.md for other protocols: what each needs,
 // by the protocol and what is asked.
 func documentedPermissions(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "access.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func askedOfRedis(commands ...string) portCall {
 }
 
 // TestPermissionsOfOtherProtocols: what is asked over Gubernator's, Envoy's and Redis's protocol takes the
-// permissions that docs/operations.md has, all of them and no others. What is refused counts nothing,
+// permissions that docs/access.md has, all of them and no others. What is refused counts nothing,
 // and is in the audit.
 func TestPermissionsOfOtherProtocols(t *testing.T) {
 	const script = "f52a5b566060d79fd321d695df55bc918339c4aa" // of redis_rate
@@ -128,7 +128,7 @@ func TestPermissionsOfOtherProtocols(t *testing.T) {
 	needs := documentedPermissions(t)
 	for call := range calls {
 		if needs[call] == nil {
-			t.Errorf("docs/operations.md does not say what %q needs", call)
+			t.Errorf("docs/access.md does not say what %q needs", call)
 		}
 	}
 	c, _ := plain()
@@ -161,7 +161,7 @@ func TestPermissionsOfOtherProtocols(t *testing.T) {
 	for call, of := range needs {
 		ask := calls[call]
 		if ask == nil {
-			t.Errorf("nothing here asks for %q, which docs/operations.md has", call)
+			t.Errorf("nothing here asks for %q, which docs/access.md has", call)
 			continue
 		}
 		for _, one := range of {

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/certs/certstest"
 )
 
-// embedder is a program around the README's lines that open a member. Its argument is how many units it takes of a
+// embedder is a program around the lines of docs/embed.md that open a member. Its argument is how many units it takes of a
 // counter of 100 once it is ready; it then says what remains.
 const embedder = `package main
 
@@ -56,24 +56,24 @@ func run(ctx context.Context) error {
 }
 `
 
-// snippet returns the README's lines that open a member.
+// snippet returns the lines of docs/embed.md that open a member.
 func snippet(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/embed.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(page), "```go\nsecret, err :=")
 	text, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
-		t.Fatal("the README has no lines that open a member")
+		t.Fatal("docs/embed.md has no lines that open a member")
 	}
 	return "secret, err :=" + text
 }
 
-// TestReadmeOnTwoMachines builds the README's lines as they are printed, with addresses in place of names, and runs them in two
+// TestEmbeddedOnTwoMachines builds the lines of docs/embed.md as they are printed, with addresses in place of names, and runs them in two
 // network namespaces: both count together.
-func TestReadmeOnTwoMachines(t *testing.T) {
+func TestEmbeddedOnTwoMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds two programs")
 	}
@@ -93,7 +93,7 @@ func TestReadmeOnTwoMachines(t *testing.T) {
 		name := fmt.Sprintf("node-%d", i+1)
 		text := strings.NewReplacer(`Advertise: "node-1"`, `Advertise: "`+l.PeerHost(i)+`"`, `Name: "node-1"`, `Name: "`+name+`"`,
 			`"node-1:7946"`, `"`+l.PeerHost(0)+`:7946"`, `"node-2:7946"`, `"`+l.PeerHost(1)+`:7946"`, "certs/node-1-peer", "certs/"+name+"-peer").Replace(snippet(t))
-		source, err := os.MkdirTemp(".", "readme-") //nolint:usetesting // it is built as a part of this module
+		source, err := os.MkdirTemp(".", "embed-") //nolint:usetesting // it is built as a part of this module
 		if err != nil {
 			t.Fatal(err)
 		}
