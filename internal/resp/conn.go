@@ -166,7 +166,9 @@ func (c *conn) carryOut(ctx context.Context) bool {
 			c.parser.most, c.parser.mostBytes = maxArgsBefore, maxArgBefore
 		}
 		args, n, err := c.parser.next(data)
-		if err != nil {
+		if _, long := errors.AsType[longError](err); long {
+			tooLong(ctx, c, err)
+		} else if err != nil {
 			c.decide(ctx)
 			c.fail("unknown", "ERR", err.Error())
 			c.ending = true
@@ -194,6 +196,22 @@ func (c *conn) carryOut(ctx context.Context) bool {
 	}
 	c.buf = append(c.buf[:0], data...)
 	return true
+}
+
+// tooLong answers a command that is too long. It is charged as one check.
+func tooLong(ctx context.Context, c *conn, err error) {
+	c.decide(ctx)
+	if c.multi != nil {
+		c.multi.failed = true
+	}
+	var long longError
+	if errors.As(err, &long) && c.caller.by != nil {
+		if over := c.caller.by.Spend(1, int(long)); over != nil {
+			c.failed("unknown", over)
+			return
+		}
+	}
+	c.fail("unknown", "ERR", err.Error())
 }
 
 // spill sends the replies so far if they are many. It reports false when the connection has ended.

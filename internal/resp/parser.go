@@ -9,10 +9,12 @@ import (
 const (
 	// maxArgs is the most arguments of a command, with its name.
 	maxArgs = 64
-	// maxArg is the greatest length of an argument in bytes. A script is the longest one.
-	maxArg = 16 << 10
 	// maxCommand is the greatest length of a command in bytes, as it is sent.
 	maxCommand = 64 << 10
+	// maxArg is the greatest length of an argument in bytes. A longer one is passed over, up to maxPassed, so that
+	// a key that comes from elsewhere does not end the connection of all others.
+	maxArg    = maxCommand
+	maxPassed = 1 << 20
 	// maxInline is the greatest length of a command that is sent as a line of text.
 	maxInline = 1 << 10
 	// maxArgsBefore and maxArgBefore hold until the client has proved who it is, where it
@@ -31,22 +33,82 @@ type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
+// longError is the error of a command that is too long to be carried out, after its end: the next one follows.
+type longError int // its length in bytes
+
+func (e longError) Error() string {
+	return "the command has " + strconv.Itoa(int(e)) + " bytes; at most 65536 are carried out"
+}
+
 // parser takes commands from what a client has sent. It keeps its memory.
 type parser struct {
 	args [][]byte
 	text []byte // unquoted arguments of a line of text
 	// most and mostBytes are the bounds of arguments.
 	most, mostBytes int
+	passing         passing
+}
+
+// passing is what is left of a command that is too long. The zero value is that of none.
+type passing struct {
+	args  int // that have not begun
+	bytes int // of the present argument, with its end of a line
+	over  int // that have been passed over
+}
+
+// pass passes over what data has of a command that is too long. It returns how many bytes these are, and a
+// [longError] if the command ends there.
+func (p *parser) pass(data []byte) (n int, err error) {
+	for l := &p.passing; ; {
+		now := min(l.bytes, len(data)-n)
+		l.bytes, n = l.bytes-now, n+now
+		if l.bytes == 0 && l.args == 0 {
+			err = longError(l.over + n)
+			*l = passing{}
+			return n, err
+		}
+		if n == len(data) {
+			l.over += n
+			return n, nil
+		}
+		size, begin, err := p.argument(data, n)
+		switch {
+		case err != nil:
+			return 0, err
+		case begin == 0:
+			l.over += n
+			return n, nil
+		case l.over+begin+size > maxPassed:
+			return 0, protocolError("invalid bulk length")
+		}
+		l.args, l.bytes, n = l.args-1, size+2, begin
+	}
+}
+
+// argument reads the length of an argument, and returns the index of its first byte, 0 if the length is not complete.
+func (p *parser) argument(data []byte, at int) (size, begin int, err error) {
+	if data[at] != '$' {
+		return 0, 0, protocolError("expected '$', got " + strconv.QuoteToASCII(string(data[at:at+1])))
+	}
+	n, begin, err := number(data, at+1, "invalid bulk length", "too big bulk count string")
+	if err == nil && (n < 0 || n > maxPassed) {
+		err = protocolError("invalid bulk length")
+	}
+	return int(n), begin, err
 }
 
 // next returns the arguments of the first command of data, and its length in bytes: 0 if
 // the command is not complete. The arguments lie in data and in the parser; they are valid
 // until the next call. A command may have no arguments, which means nothing. The error is
-// a [protocolError].
+// a [protocolError], or a [longError] with the length of the end of a command that is too long.
 func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
 	p.args = p.args[:0]
 	if len(data) == 0 {
 		return nil, 0, nil
+	}
+	if p.passing != (passing{}) {
+		n, err = p.pass(data)
+		return nil, n, err
 	}
 	if data[0] != '*' {
 		return p.line(data)
@@ -58,25 +120,25 @@ func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
 	if count > int64(p.most) {
 		return nil, 0, protocolError("invalid multibulk length")
 	}
-	for range count { // a negative count means no arguments, as in Redis
+	for i := range count { // a negative count means no arguments, as in Redis
 		if at == len(data) {
-			return nil, 0, p.tooLong(data)
+			return nil, 0, nil
 		}
-		if data[at] != '$' {
-			return nil, 0, protocolError("expected '$', got " + strconv.QuoteToASCII(string(data[at:at+1])))
-		}
-		size, begin, err := number(data, at+1, "invalid bulk length", "too big bulk count string")
+		size, begin, err := p.argument(data, at)
 		switch {
 		case err != nil:
 			return nil, 0, err
 		case begin == 0:
-			return nil, 0, p.tooLong(data)
-		case size < 0 || size > int64(p.mostBytes):
-			return nil, 0, protocolError("invalid bulk length")
+			return nil, 0, nil
 		}
-		end := begin + int(size)
-		if end+2 > maxCommand {
-			return nil, 0, protocolError("the command is longer than 64 KiB")
+		end := begin + size
+		switch long := end+2 > maxCommand; {
+		case p.mostBytes < maxArg && (long || size > p.mostBytes): // the client has not proved who it is
+			return nil, 0, protocolError("invalid bulk length")
+		case long:
+			p.passing = passing{args: int(count-i) - 1, bytes: size + 2, over: begin}
+			now, err := p.pass(data[begin:])
+			return nil, begin + now, err
 		}
 		if len(data) < end+2 {
 			return nil, 0, nil
@@ -88,14 +150,6 @@ func (p *parser) next(data []byte) (args [][]byte, n int, err error) {
 		at = end + 2
 	}
 	return p.args, at, nil
-}
-
-// tooLong returns an error if an incomplete command is as long as one may be.
-func (p *parser) tooLong(data []byte) error {
-	if len(data) >= maxCommand {
-		return protocolError("the command is longer than 64 KiB")
-	}
-	return nil
 }
 
 // number reads a number that ends with a line. The index is that of what follows, 0 if the

@@ -378,7 +378,7 @@ func TestBadInput(t *testing.T) {
 	for what, data := range map[string]string{
 		"too many arguments":    "*100000\r\n",
 		"a negative length":     "*2\r\n$-7\r\n",
-		"a long argument":       "*2\r\n$4\r\nECHO\r\n$999999\r\n",
+		"a long argument":       "*2\r\n$4\r\nECHO\r\n$1999999\r\n",
 		"no command":            strings.Repeat("x", 5000),
 		"another protocol":      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 2000),
 		"a number that is none": "*1\r\n$a\r\n",

@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,8 @@ const usage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name v
 // if not nil, takes further names, and reports whether it knows them.
 func question(args []string, usage string, more func(name, value string) (bool, error)) (r limiter.Request, err error) {
 	r.Path = args[0]
+	var room [16]string
+	seen := room[:0]
 	for args = args[1:]; len(args) > 0; {
 		name := strings.ToUpper(args[0])
 		values := 1
@@ -70,6 +73,12 @@ func question(args []string, usage string, more func(name, value string) (bool, 
 			return r, commandError(fmt.Sprintf("nothing follows %.40q: give %s", args[len(args)-1], usage))
 		}
 		v := args[1]
+		if name != "ATTR" {
+			if slices.Contains(seen, name) {
+				return r, commandError(name + " is given twice: give it once")
+			}
+			seen = append(seen, name)
+		}
 		switch name {
 		case "USER":
 			r.User = v
@@ -82,6 +91,9 @@ func question(args []string, usage string, more func(name, value string) (bool, 
 		case "RULE":
 			r.Rule = v
 		case "ID":
+			if v == "" {
+				return r, commandError("ID is empty: give an id of the request's own, or leave ID out")
+			}
 			r.ID = v
 		case "COST":
 			n, err := integerOf("COST", v)
@@ -96,6 +108,9 @@ func question(args []string, usage string, more func(name, value string) (bool, 
 		case "ATTR":
 			if r.Attributes == nil {
 				r.Attributes = make(map[string]string)
+			}
+			if _, twice := r.Attributes[v]; twice {
+				return r, commandError(fmt.Sprintf("ATTR %.40q is given twice: give it once", v))
 			}
 			r.Attributes[v] = args[2]
 		default:
