@@ -57,10 +57,11 @@ func (w *World) broaderFaults(kind Kind, span limiter.Tick, rules map[string]*li
 	})
 }
 
-// replace has a member leave for good while another one may join. It waits until gossip has told all others of it, so that it will
-// tell them that it has left, too.
+// replace has a member leave for good while another one may join. It waits until gossip has told all others of it and links
+// have shown it, so that they hear that it has left, too. Who goes before counts as dead under its last instance, until an
+// operator forgets it.
 func (w *World) replace(n *Node, rules map[string]*limiter.Rule) {
-	if n.alive && slices.ContainsFunc(w.live(), func(m *Node) bool { return m != n && !knows(m, n) }) {
+	if n.alive && slices.ContainsFunc(w.live(), func(m *Node) bool { return m != n && !(knows(m, n) && m.core.View().Has(n.inst)) }) {
 		w.after(20*ms, func() { w.replace(n, rules) })
 		return
 	}

@@ -115,8 +115,8 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	if takes(e) {
 		n.w.tookOver(partition)
 	}
-	if e == cluster.EventRecovered {
-		n.w.noteRecovery(n, partition)
+	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
+		n.w.noteRecovery(n, partition, empty)
 	}
 }
 

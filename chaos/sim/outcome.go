@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
@@ -278,9 +279,10 @@ func (w *World) highest(id int, role peer.Role) (top peer.Epoch) {
 	return top
 }
 
-// noteRecovery counts a partition as lost where an older copy is recovered although its owner
-// lives: the owner is cut off, and its heir is dead. An heir that lives takes over instead.
-func (w *World) noteRecovery(by *Node, id int) {
+// noteRecovery counts a partition as lost where an older copy is recovered, or it starts empty, although its owner
+// lives: the owner is cut off, and its heir is dead. An heir that lives takes over instead. A partition starts empty
+// then only among members of which none has ever heard of the owner, since they started meanwhile.
+func (w *World) noteRecovery(by *Node, id int, empty bool) {
 	roles := make(map[peer.Role]peer.Epoch) // of others: the node that recovers it is in the middle of a step
 	for _, n := range w.live() {
 		if n != by {
@@ -288,10 +290,22 @@ func (w *World) noteRecovery(by *Node, id int) {
 			roles[info.Role] = later(roles[info.Role], info.Epoch)
 		}
 	}
-	if owner := later(roles[peer.Sealed], roles[peer.Owned]); owner != (peer.Epoch{}) && roles[peer.Heir].Before(owner) {
-		w.losses[id]++
-		w.logf("the owner of %d is cut off, and its heir is dead", id)
+	owner := later(roles[peer.Sealed], roles[peer.Owned])
+	if owner == (peer.Epoch{}) || !roles[peer.Heir].Before(owner) {
+		return
 	}
+	o := w.node(owner.Instance)
+	if empty && (o == nil || slices.ContainsFunc(w.live(), func(n *Node) bool { return n != o && n.heardOf(o) })) {
+		return
+	}
+	w.losses[id]++
+	w.logf("the owner of %d is cut off, and its heir is dead", id)
+}
+
+// heardOf reports whether a node has ever heard of another one.
+func (n *Node) heardOf(o *Node) bool {
+	listed := slices.ContainsFunc(n.members.Listed(), func(m peer.Member) bool { return m.Name == o.name })
+	return listed || n.rumours[o.name] != nil
 }
 
 func later(a, b peer.Epoch) peer.Epoch {
