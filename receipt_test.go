@@ -132,3 +132,37 @@ func TestReceiptsOfOtherLimits(t *testing.T) {
 		t.Errorf("%d left after a refund under another window, %v", left(t, n, ada), err)
 	}
 }
+
+// A receipt is void if its keys were reset since, and good if they were reset before, however often, even if the
+// clock stands still, or goes back.
+func TestReceiptsAroundResetsOfOneInstant(t *testing.T) {
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }})
+	ada := weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2)}
+	var receipts []weir.Receipt
+	charge := func() {
+		d, err := n.Check(t.Context(), ada)
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		receipts = append(receipts, d.Receipt)
+	}
+	for range 3 {
+		charge()
+		if _, err := n.Reset(t.Context(), ada); err != nil {
+			t.Fatal(err)
+		}
+	}
+	charge()
+	charge()
+	for i, want := range []uint64{6, 6, 6, 8, 10} {
+		if err := n.Refund(t.Context(), ada, receipts[i]); err != nil || left(t, n, ada) != want {
+			t.Errorf("%d left after refund %d, want %d; %v", left(t, n, ada), i, want, err)
+		}
+	}
+	now = now.Add(-time.Second)
+	charge()
+	if err := n.Refund(t.Context(), ada, receipts[5]); err != nil || left(t, n, ada) != 10 {
+		t.Errorf("%d left after the refund of a clock that went back; %v", left(t, n, ada), err)
+	}
+}

@@ -87,7 +87,8 @@ type LimitDecision struct {
 // Receipt names one charge, so that it can be refunded once. Using it again takes back
 // charges of others. It is valid only for the request and the decider that issued it.
 type Receipt struct {
-	// Epoch names the ownership of the partition at the charge; 0 without a cluster.
+	// Epoch names the ownership of the partition at the charge. Without a cluster it tells a charge from a reset of
+	// the same instant before it, and is 0 if there was none.
 	Epoch uint64
 	// Time is the instant of the charge, on the decider's clock.
 	Time Tick

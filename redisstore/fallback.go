@@ -136,7 +136,7 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 
 // refund takes back the charges that a receipt marks as made in this process.
 func (f *fallback) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
-	r.Charged &= r.Epoch
+	r.Charged, r.Epoch = r.Charged&r.Epoch, 0
 	f.table.Refund(now, f.shared(c), r)
 }
 

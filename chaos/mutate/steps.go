@@ -161,7 +161,7 @@ func ofResets() []mutation {
 			{"internal/cluster/replica/withheld.go", " && !o.resetSince(k.Hash.Hi, counter) {", " && false {"},
 		}},
 		{name: "a refund is copied", pkg: "./internal/cluster", test: "^TestResetsAndRefundsAreCopied$", edits: []edit{
-			{"internal/cluster/decide.go", "d.table.Refund(t.At, q.Charge, q.Receipt) > 0 || known {", "d.table.Refund(t.At, q.Charge, q.Receipt) > 1<<20 || known {"},
+			{"internal/cluster/decide.go", "d.table.Refund(t.At, q.Charge, receipt) > 0 || known {", "d.table.Refund(t.At, q.Charge, receipt) > 1<<20 || known {"},
 		}},
 	}
 }

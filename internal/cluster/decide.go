@@ -71,7 +71,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		} else if current(parts, q.Receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
-			if known := d.table.Remembers(t.At, q.Charge); d.table.Refund(t.At, q.Charge, q.Receipt) > 0 || known {
+			receipt := q.Receipt
+			receipt.Epoch = 0 // of an ownership, and none of the table's
+			if known := d.table.Remembers(t.At, q.Charge); d.table.Refund(t.At, q.Charge, receipt) > 0 || known {
 				d.touched(t, q.Charge)
 			}
 		}

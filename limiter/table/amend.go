@@ -309,7 +309,7 @@ func (t *Table) UndoSettled(only int, now limiter.Tick, c *limiter.Charge, at li
 			continue
 		}
 		t.eachOf(now, k, 0, func(p *partition, _ int, _ *limiter.Key, l *limiter.Limit, s *slot) bool {
-			if !p.void.has(s.place, at) && t.adopt(p, s, l, k.Rule, k.By, now) {
+			if !p.void.has(s.place, at, 0) && t.adopt(p, s, l, k.Rule, k.By, now) {
 				limiter.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
 				t.expiresAt(p, 0)
 			}

@@ -136,6 +136,9 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		if p.due != never && result == decided {
 			t.holdTimes(now, c, d)
 		}
+		if p.void != nil {
+			t.epoch(now, c, d)
+		}
 		whole = true
 		p.mu.Unlock()
 		return result
@@ -148,6 +151,7 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 	t.locked(now, c, func() {
 		if result = t.decide(now, c, d, final); result == decided {
 			t.holdTimes(now, c, d)
+			t.epoch(now, c, d)
 		}
 	})
 	return result

@@ -57,7 +57,7 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 		l := t.registry.limit(s.limit)
 		t.strip(p, s.place, k.Hash.Lo, limiter.CountsID(l))
 		t.strip(p, s.place, k.Hash.Lo, limiter.SlotsID(l)) // of the time in which it was on concurrency
-		p.void.reset(t.order.of(k.Hash.Hi), p.clock+1)
+		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
 		return false
 	})
 }
@@ -76,13 +76,15 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // A receipt under a limit that was replaced since by one that counts otherwise, and is back,
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
 // limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
+//
+// The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is void.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, false, everyPartition)
 }
 
 // Undo is Refund for a decider that takes back a charge of its own, which no caller knows. It
 // does not void receipts because of limits that were replaced: charges that nobody was told of
-// would stay, and between the check and its end there is no more than a round trip.
+// would stay, and between the check and its end there is no more than a round trip. It ignores the epoch.
 func (t *Table) Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, true, everyPartition)
 }
@@ -97,6 +99,9 @@ const everyPartition = -1
 
 // takeBack takes back the charges of the keys in one partition, or in every.
 func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool, only int) int {
+	if own {
+		r.Epoch = 0
+	}
 	if r.Parts != nil || !c.Fits(r) || !t.ids.once.take(r, now) { // with parts it is not of this table alone
 		return 0
 	}
@@ -104,7 +109,7 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 		r = t.forgetIDs(now, c, r, only)
 	}
 	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
-		void := p.void.has(s.place, r.Time) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
+		void := p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, k.By, now) {
 			if own {
 				limiter.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)

@@ -342,7 +342,7 @@ func (t *Table) emptied(p *partition) {
 	t.copies[p.number].emptied = false
 	p.expiry.Store(int64(never))
 	p.due = never
-	p.void = &void{before: p.clock + 1}
+	p.void = &void{all: resetOf{p.clock + 1, t.registry.left.resets.Add(1)}}
 	t.tally(p)
 }
 

@@ -3,6 +3,7 @@ package table
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -12,30 +13,55 @@ const maxResets = 16
 
 // void tells which receipts of a partition are void. The lock of the partition guards it.
 type void struct {
-	before limiter.Tick // all receipts from before
-	keys   []resetKey   // in the order of their resets
+	all  resetOf    // of all keys
+	keys []resetKey // in the order of their resets
 }
 
-// resetKey makes the receipts of one key void that are from before an instant.
-type resetKey struct {
-	place  uint64
+// resetOf makes receipts void that are from before an instant. A clock that stands still, or has gone back, shows no
+// later one after the reset: receipts from then have the number of the reset, or a higher one, as their epoch.
+type resetOf struct {
 	before limiter.Tick
+	number uint64
 }
 
-// reset makes the receipts of the key at a place void that are from before an instant.
-// Beyond maxResets the first one is forgotten, and all receipts from before it are void.
-func (v *void) reset(place uint64, before limiter.Tick) {
+func (r resetOf) voids(at limiter.Tick, epoch uint64) bool { return at < r.before && epoch < r.number }
+
+// resetKey is the reset of one key.
+type resetKey struct {
+	place uint64
+	resetOf
+}
+
+// reset makes the receipts of the key at a place void. Beyond maxResets the first one is forgotten, and all receipts
+// from before it are void.
+func (v *void) reset(place uint64, r resetOf) {
 	v.keys = slices.DeleteFunc(v.keys, func(k resetKey) bool { return k.place == place })
 	if len(v.keys) == maxResets {
-		v.before = max(v.before, v.keys[0].before)
+		first := v.keys[0]
+		v.all = resetOf{max(v.all.before, first.before), max(v.all.number, first.number)}
 		v.keys = slices.Delete(v.keys, 0, 1)
 	}
-	v.keys = append(v.keys, resetKey{place, before})
+	v.keys = append(v.keys, resetKey{place, r})
 }
 
 // has reports whether a receipt of the key at a place is void. A nil void has none.
-func (v *void) has(place uint64, of limiter.Tick) bool {
-	return v != nil && (of < v.before || slices.ContainsFunc(v.keys, func(k resetKey) bool { return k.place == place && of < k.before }))
+func (v *void) has(place uint64, of limiter.Tick, epoch uint64) bool {
+	return v != nil && (v.all.voids(of, epoch) ||
+		slices.ContainsFunc(v.keys, func(k resetKey) bool { return k.place == place && k.voids(of, epoch) }))
+}
+
+// epoch gives the receipt of a charge that was made now, after a reset at no earlier instant, the number of the
+// latest reset. That of a repetition is of an earlier charge. The partitions are locked.
+func (t *Table) epoch(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+	for i := range c.Len() {
+		if d.Receipt.Charged == 0 || d.Repeated {
+			return
+		}
+		if k := c.Key(i); t.parts[PartitionOf(k)].void.has(t.order.of(k.Hash.Hi), now, 0) {
+			d.Receipt.Epoch = t.registry.left.resets.Load()
+			return
+		}
+	}
 }
 
 // maxLeft bounds how many limits of each half of left are remembered. Beyond it all earlier
@@ -51,6 +77,8 @@ const maxLeft = 4096
 // by its time zone. There the key counts too: who changes the limit of one key all the time voids
 // no receipts of others. It is safe for concurrent use.
 type left struct {
+	resets atomic.Uint64 // how many there were in this table: see resetOf
+
 	mu     sync.Mutex
 	halves [2]struct {
 		before limiter.Tick // all receipts from before
