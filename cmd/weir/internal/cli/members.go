@@ -85,7 +85,8 @@ it is a member again.
 }
 
 func (a *app) expelCommand(server *adminFlags) *cobra.Command {
-	return a.aboutMember(server, &cobra.Command{
+	unknown := false
+	cmd := a.aboutMember(server, &cobra.Command{
 		Use:   "expel NAME",
 		Short: "Throw a member out, live or dead, until it is readmitted",
 		Long: `Throws a member out of the cluster, as for a machine that somebody else controls:
@@ -97,6 +98,24 @@ cluster without certificates can come back under another name: replace the keys.
 ` + onlyNear,
 		Example: "  weir members expel node-3",
 	}, "/v1/members/expel", "%s is expelled; %s left\n")
+	cmd.Flags().BoolVar(&unknown, "unknown", false, "also a name that no member has or had")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		h, err := a.adminServer(cmd, server)
+		if err != nil {
+			return err
+		}
+		var known struct{ Members []transport.Member }
+		if err := h.do(cmd.Context(), http.MethodGet, "/v1/members", nil, &known); err != nil {
+			return err
+		}
+		if !unknown && !slices.ContainsFunc(known.Members, func(m transport.Member) bool { return m.Name == args[0] }) {
+			return fmt.Errorf("the node knows no member %q, so nobody is expelled: list the members with weir members, or "+
+				"give --unknown to keep the name out before it comes", term.Clean(args[0]))
+		}
+		return run(cmd, args)
+	}
+	return cmd
 }
 
 func (a *app) readmitCommand(server *adminFlags) *cobra.Command {

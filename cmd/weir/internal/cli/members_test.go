@@ -197,6 +197,17 @@ func TestExpelAndReadmit(t *testing.T) {
 	if status, out, errs := runAs(t, "members", "expel", "node-2", "--server", addr); status != ExitFailed {
 		t.Errorf("%d %q %s", status, out, errs)
 	}
+	addr, first := towns(t)
+	if status, out, errs := runAs(t, "members", "expel", "node-33", "--server", addr); status != ExitFailed || !strings.Contains(errs, `no member "node-33"`) {
+		t.Errorf("a name that no member has: %d %q %s", status, out, errs)
+	}
+	first.members = first.members[:2]
+	if status, out, errs := runAs(t, "members", "expel", "node-3", "--server", addr); status != ExitFailed || len(first.forgot) != 0 {
+		t.Errorf("a name that no member has any more: %d %q %s", status, out, errs)
+	}
+	if status, out, errs := runAs(t, "members", "expel", "node-3", "--unknown", "--server", addr); status != ExitOK || len(first.forgot) != 1 {
+		t.Errorf("with --unknown: %d %q %s", status, out, errs)
+	}
 }
 
 // A forgotten member is not listed as left over, though the node may still list it for
