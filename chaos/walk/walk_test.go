@@ -108,9 +108,6 @@ const (
 	// Once a counter was asked under a changed burst, or under another number with
 	// count_rejected: all, what was reserved before does not come back.
 	reloadsGiveBack = false
-	// Over several owners a check that no limit on concurrency ever admits, with the id of a reservation
-	// that is over, is answered as a repetition.
-	membersRefuseSpent = true
 	// Over several owners the wait of a denied extension leaves out what count_rejected has charged.
 	extensionsCountRejected = false
 )
@@ -358,13 +355,6 @@ func (g *going) step(s *step) error {
 		want, charged := m.check(q)
 		if g.retry = want.retry; charged != nil {
 			g.receipts[s], g.charges[s] = d.Receipt, charged
-		}
-		if g.three && want.err != "" && d.Never {
-			return nil // "a cost above that is denied for ever": whoever is asked says so
-		}
-		never := func(c *counter) bool { return q.cost > c.lim.capacity() }
-		if !membersRefuseSpent && g.three && want.err != "" && err == nil && d.Repeated && slices.ContainsFunc(q.cs, never) {
-			return nil
 		}
 		return compare(&d, err, &want)
 	case "settle":

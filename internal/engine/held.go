@@ -22,9 +22,9 @@ func Unheld(m rules.Match, c *limiter.Charge) error {
 	return nil
 }
 
-// Spent returns an error for a decision of a cluster that denies for good because the id of the check
-// is that of a reservation that is over: a limit on concurrency would never allow its cost, although it
-// is within the limit or, as Redis says, the check is a repeated one.
+// Spent returns an error for a decision that denies for good because the id of the check is that of a reservation
+// that is over: a limit on concurrency would never allow its cost, although it is within the limit, or the answer is
+// a repeated one.
 func Spent(d *limiter.Decision) error {
 	if d.Allowed || !d.Never {
 		return nil

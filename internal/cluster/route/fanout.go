@@ -224,6 +224,9 @@ func (s *fanOut) conclude(t *Turn) {
 		s.unrepeated()
 	}
 	limiter.Conclude(s.answer)
+	if slices.ContainsFunc(s.parts, (*portion).spent) {
+		s.answer.Repeated = true
+	}
 	if s.closed() {
 		s.done(t)
 	}

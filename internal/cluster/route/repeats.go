@@ -16,7 +16,7 @@ func (s *fanOut) repeated() bool {
 			return k.Cost > 0 && !(r.charge.Peek && k.Rule.Shadow)
 		}
 		switch {
-		case r.answer.Repeated:
+		case r.repeats():
 			n++
 		case slices.ContainsFunc(r.keys, charges):
 			return false
@@ -24,6 +24,13 @@ func (s *fanOut) repeated() bool {
 	}
 	return n > 0
 }
+
+// repeats reports whether the id of the check is known for all keys of a part.
+func (r *portion) repeats() bool { return r.answer.Repeated && r.answer.Allowed }
+
+// spent reports whether the id of the check is that of a reservation that is over, and a limit on concurrency would
+// never admit its cost: see [engine.Spent].
+func (r *portion) spent() bool { return r.answer.Repeated && !r.answer.Allowed }
 
 // refuse denies a check whose parts only peeked, since a limit can never admit its cost, and were all allowed: the
 // id is known for that limit's key, from a check with a lower cost. Nothing is charged to the other keys. It reports
@@ -44,13 +51,13 @@ func (s *fanOut) refuse() bool {
 // unrepeated removes from a denial the limits of the keys for which the check's id is known:
 // an earlier check charged these, and nothing is asked of them any more.
 func (s *fanOut) unrepeated() {
-	if !slices.ContainsFunc(s.parts, func(r *portion) bool { return r.answer.Repeated }) {
+	if !slices.ContainsFunc(s.parts, (*portion).repeats) {
 		return
 	}
 	var rest []limiter.LimitDecision
 	for i := range s.answer.Len() {
 		l := s.answer.Limit(i)
-		if r, _ := s.find(l.Key); !r.answer.Repeated {
+		if r, _ := s.find(l.Key); !r.repeats() {
 			rest = append(rest, *l)
 		}
 	}
