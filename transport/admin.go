@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
 )
 
@@ -84,16 +85,16 @@ func NewAdmin(o AdminOptions) *Apart {
 	if o.Profiles != nil {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
+	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit}, frontend.Protocol{Over: "administration"})
 	for path, r := range routes {
 		// What can be asked with POST changes something, or costs much, as profiles do.
 		r.action, r.accounted = actionOf(path), slices.Contains(r.methods, http.MethodPost)
 		if o.Access != nil {
-			r.serve = administers(o.Access, r.serve)
+			r.serve = administers(front, r.serve)
 		}
 		routes[path] = r
 	}
-	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
-	s.audit, s.access, s.over = o.Audit, o.Access, "administration"
+	s := newSite(routes, front, nil, guard.New(o.Logger, o.Panicked))
 	s.flag, s.hosts = adminFlag, newHosts("--admin-host", o.Hosts)
 	site := newApart("administration", s, o.Logger)
 	site.tls = o.TLS

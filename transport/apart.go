@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/frontend"
 )
 
 // maxApart bounds the open connections of a site that is served apart from checks. Its
@@ -56,7 +58,7 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 		WriteTimeout:      writeTimeout, // a profile takes its requested time in addition
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(log, s.over, s.audit), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(log, s.front), slog.LevelWarn),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, apartKey{}, accepted(c))
 		},
@@ -75,7 +77,7 @@ func (s *Server) Health() *Apart {
 	a := newApart("health", newSite(map[string]route{
 		"/healthz": {methods: reading(), serve: serveHealthy, open: true},
 		"/readyz":  {methods: reading(), serve: serveReady(s.ready, s.options.Warnings), open: true},
-	}, nil, s.options.guard()), s.options.Logger)
+	}, new(frontend.Frontend), nil, s.options.guard()), s.options.Logger)
 	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection
 	return a
 }

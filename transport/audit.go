@@ -3,52 +3,30 @@ package transport
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 )
 
-// Auditor receives the events of an audit: each reset, each refund by a receipt, each request of
-// administration that changes something, and each refusal of a caller. Settlements of
-// reservations are traffic, like checks, and are left out. Audited is called from many goroutines and
-// must not wait.
-type Auditor interface {
-	Audited(e AuditEvent)
-}
-
-// AuditEvent is what was asked, by whom, and what became of it. It has no part of a
-// request but the name of a rule or a member, since users and attributes may be secrets.
-type AuditEvent struct {
-	// Action is what was asked: an action of a permissions file, "connect" for a TLS
-	// handshake, or "forget", "reload" and their like of the administration.
-	Action string
-	// Outcome is one of the outcomes below.
-	Outcome string
-	// Caller and Tenant are those of the identity; empty if it is not known.
-	Caller, Tenant string
-	// From is the address of the connection, or "unix".
-	From string
-	// Over is "grpc", "http" or "administration", or the name of another protocol, such as
-	// "redis".
-	Over string
-	// Subject is what it was done to, such as the name of a member; empty if there is
-	// none.
-	Subject string
-	// Count is how many checks of a message were refused; 0 if all of it was.
-	Count int
-	// Why is why it was refused or failed; empty for a request that is not valid.
-	Why string
-}
+// What an audit is told is alike in all protocols.
+type (
+	// Auditor receives the events of an audit. Audited is called from many goroutines and must not wait.
+	Auditor = frontend.Auditor
+	// AuditEvent is what was asked, by whom, and what became of it.
+	AuditEvent = frontend.AuditEvent
+)
 
 // The outcomes.
 const (
-	AuditDone    = "done"
-	AuditRefused = "refused"
-	AuditFailed  = "failed"
+	AuditDone    = frontend.AuditDone
+	AuditRefused = frontend.AuditRefused
+	AuditFailed  = frontend.AuditFailed
 )
 
 // auditCode returns the code of an error, which may be a status already.
@@ -56,38 +34,15 @@ func auditCode(err error) codes.Code {
 	if s, ok := status.FromError(err); ok {
 		return s.Code()
 	}
-	return codeOf(err)
+	return overgrpc.Code(err)
 }
 
 // refusedFor reports whether a code means that the caller may not do this.
 func refusedFor(c codes.Code) bool { return c == codes.Unauthenticated || c == codes.PermissionDenied }
 
-// AuditText returns the text of an error for an operator. For the caller, Error may leave out
-// what the caller must not learn, such as the name of another tenant's rule; the error, or one that
-// it wraps, then has the method AuditText.
-func AuditText(err error) string {
-	var told interface{ AuditText() string }
-	if errors.As(err, &told) {
-		return told.AuditText()
-	}
-	return err.Error()
-}
-
-// auditedError is a status for a caller, with what the audit is told in its place.
-type auditedError struct {
-	error // of package status
-	why   string
-}
-
-// AuditText is for [AuditText].
-func (e *auditedError) AuditText() string { return e.why }
-
-// GRPCStatus is for package status.
-func (e *auditedError) GRPCStatus() *status.Status { return status.Convert(e.error) }
-
-// whyOf is [AuditText] for an error that may be a status, whose code it leaves out.
+// whyOf is [frontend.AuditText] for an error that may be a status, whose code it leaves out.
 func whyOf(err error) string {
-	if why := AuditText(err); why != err.Error() {
+	if why := frontend.AuditText(err); why != err.Error() {
 		return why
 	}
 	return status.Convert(err).Message()
@@ -96,7 +51,7 @@ func whyOf(err error) string {
 // account tells the auditor of a call over gRPC: of a refusal, or of any end if the call is
 // accounted.
 func (s *service) account(ctx context.Context, action Action, accounted bool, err error) {
-	if s.audit == nil {
+	if s.front.Audit == nil {
 		return
 	}
 	code := auditCode(err)
@@ -118,14 +73,14 @@ func (s *service) account(ctx context.Context, action Action, accounted bool, er
 // accountPart tells the auditor of the checks of a message that were refused: before the others
 // were decided, and by the rules that match them.
 func (s *service) accountPart(ctx context.Context, refused []refusal, failed []error) {
-	if s.audit == nil || len(refused)+len(failed) == 0 {
+	if s.front.Audit == nil || len(refused)+len(failed) == 0 {
 		return
 	}
 	e := AuditEvent{Action: ActionCheck.String(), Outcome: AuditRefused}
 	note := func(err error) {
-		if refusedFor(codeOf(err)) {
+		if refusedFor(overgrpc.Code(err)) {
 			if e.Count++; e.Count == 1 {
-				e.Why = AuditText(err)
+				e.Why = frontend.AuditText(err)
 			}
 		}
 	}
@@ -140,25 +95,19 @@ func (s *service) accountPart(ctx context.Context, refused []refusal, failed []e
 	}
 }
 
-// tell adds who called over gRPC.
+// tell tells the auditor of a call over gRPC.
 func (s *service) tell(ctx context.Context, e AuditEvent) {
-	e.Over = "grpc"
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		e.From = p.Addr.String()
-	}
-	if by, err := s.identify(ctx); err == nil && by.caller != nil {
-		e.Caller, e.Tenant = by.caller.Name(), by.caller.Tenant()
-	}
-	s.audit.Audited(e)
+	by, _ := s.front.Identify(overgrpc.From(ctx), overgrpc.Credentials(ctx)) // one who is not identified has an address
+	by.Tell(e)
 }
 
 // account tells the auditor of a request over HTTP, as the method of service does over
 // gRPC.
 func (s *site) account(of route, w *statusWriter, r *http.Request) {
-	if s.audit == nil {
+	if s.front.Audit == nil {
 		return
 	}
-	e := AuditEvent{Action: of.action, Over: cmp.Or(of.over, s.over), Subject: w.subject, Why: w.why, Count: w.refusedParts}
+	e := AuditEvent{Action: of.action, Over: of.over, Subject: w.subject, Why: w.why, Count: w.refusedParts}
 	refused := !w.decided && (w.status == http.StatusUnauthorized || w.status == http.StatusForbidden)
 	switch {
 	case refused, w.refusedParts > 0:
@@ -173,17 +122,12 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 			e.Why = "" // that text has parts of the request
 		}
 	}
-	if e.Action == "" {
-		e.Action = "request" // of a path that there is not
+	e.Action = cmp.Or(e.Action, "request") // of a path that there is not
+	by := s.front.Anyone(frontend.Address("unix"))
+	if !overSocket(r) {
+		by, _ = overhttp.Identify(s.front, r) // one who is not identified has an address
 	}
-	if e.From = r.RemoteAddr; overSocket(r) {
-		e.From = "unix"
-	} else if s.access != nil {
-		if caller, err := s.access.Identify(HTTPCredentials(r)); err == nil {
-			e.Caller, e.Tenant = caller.Name(), caller.Tenant()
-		}
-	}
-	s.audit.Audited(e)
+	by.Tell(e)
 }
 
 // subject notes, for the auditor, what a request is about.
@@ -195,9 +139,9 @@ func subject(w http.ResponseWriter, text string) {
 
 // refusedPart notes, for the auditor, that a check of a batch was refused.
 func refusedPart(w http.ResponseWriter, err error) {
-	if seen, ok := w.(*statusWriter); ok && refusedFor(codeOf(err)) {
+	if seen, ok := w.(*statusWriter); ok && refusedFor(overgrpc.Code(err)) {
 		if seen.refusedParts++; seen.refusedParts == 1 {
-			seen.why = AuditText(err)
+			seen.why = frontend.AuditText(err)
 		}
 	}
 }

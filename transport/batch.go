@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -54,36 +55,21 @@ func (b *batch) attributesOf(i int) map[string]string {
 	return b.attributes[i]
 }
 
-// decide decides the first n requests, all at one instant. An error concerns the whole
-// batch: nothing was decided. Errors of single requests go to failed and errs.
-func (b *batch) decide(ctx context.Context, by Decider, n int) error {
+// decide decides the first n requests, all at one instant. peeks says which are only peeked; nil: none is. An
+// error concerns the whole batch: nothing was decided. Errors of single requests go to failed and errs.
+func (b *batch) decide(ctx context.Context, by *frontend.Session, n int, peeks []bool) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	return b.note(by.CheckBatchInto(ctx, b.requests[:n], b.decisions[:n]))
+	return b.note(by.Decide(ctx, b.requests[:n], b.decisions[:n], peeks))
 }
 
-// decidePeeks is decide for a batch with peeks: peeks states for each of the n requests
-// whether it is one; if it is nil, all are.
-func (b *batch) decidePeeks(ctx context.Context, by Decider, n int, peeks []bool) error {
+// peek is decide for requests that are all peeked.
+func (b *batch) peek(ctx context.Context, by *frontend.Session, n int) error {
 	if n == 0 {
 		return ctx.Err()
 	}
-	if all, ok := by.(BatchPeeker); ok {
-		return b.note(all.PeekBatchInto(ctx, b.requests[:n], b.decisions[:n], peeks))
-	}
-	for i := range n {
-		ask := by.CheckInto
-		if peeks == nil || peeks[i] {
-			ask = by.PeekInto
-		}
-		if err := ask(ctx, &b.requests[i], &b.decisions[i]); err != nil {
-			b.decisions[i].Clear()
-			b.decisions[i].Allowed = false
-			b.failed, b.errs = append(b.failed, i), append(b.errs, err)
-		}
-	}
-	return nil
+	return b.note(by.Peek(ctx, b.requests[:n], b.decisions[:n]))
 }
 
 // note keeps the errors of single requests of a batch. It returns an error that concerns

@@ -77,8 +77,8 @@ func (s *service) permit(p parts) error {
 	switch {
 	case p.attributes > MaxAttributes:
 		return tooMany("attributes", p.attributes, MaxAttributes)
-	case p.limits > 0 && !s.allowLimits:
-		return errRequestLimits
+	case p.limits > 0 && s.front.Allows(ActionLimits) != nil:
+		return s.front.Allows(ActionLimits)
 	case p.limits > limiter.MaxLimits:
 		return tooMany("limits", p.limits, limiter.MaxLimits)
 	case p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts:

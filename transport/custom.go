@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
 )
 
@@ -58,6 +59,7 @@ type SiteOptions struct {
 // has the bounds and the protection against pages of other sites that [Server.Health] and
 // [NewAdmin] have, and no TLS.
 func NewSite(o SiteOptions) *Apart {
+	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit, Tracer: o.Tracer}, frontend.Protocol{Over: o.Over})
 	routes := make(map[string]route, len(o.Routes))
 	for path, r := range o.Routes {
 		own := route{methods: reading(), serve: r.Serve, open: r.Open, traced: r.Traced, action: cmp.Or(r.Action, actionOf(path))}
@@ -65,18 +67,17 @@ func NewSite(o SiteOptions) *Apart {
 			own.methods = []string{http.MethodPost}
 		}
 		if r.Admin && o.Access != nil {
-			own.serve = administers(o.Access, own.serve)
+			own.serve = administers(front, own.serve)
 		}
 		if r.Checks {
-			own.serve = serveAuth(o.Access, own.serve)
+			own.serve = serveAuth(front, own.serve)
 		}
 		if r.Near {
 			own.serve = near(own.serve)
 		}
 		routes[path] = own
 	}
-	s := newSite(routes, nil, guard.New(o.Logger, o.Panicked))
+	s := newSite(routes, front, nil, guard.New(o.Logger, o.Panicked))
 	s.hosts, s.browsers = newHosts(o.Flag, o.Hosts), true
-	s.audit, s.access, s.over, s.tracer = o.Audit, o.Access, o.Over, o.Tracer
 	return newApart(o.Name, s, o.Logger)
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/guard"
 )
 
@@ -35,7 +36,7 @@ func endStreams(draining context.Context, age time.Duration, g *guard.Guard) grp
 		s := &endingStream{ServerStream: stream, ctx: ctx, draining: draining}
 		ended := make(chan error, 1)
 		go func() {
-			defer g.Recover(guard.GRPC, func(err error) { ended <- statusOf(internalError{err}) })
+			defer g.Recover(guard.GRPC, func(err error) { ended <- overgrpc.Status(internalError{err}) })
 			ended <- handle(srv, s)
 		}()
 		aged := time.NewTimer(age/2 + rand.N(age/2+1))
@@ -52,7 +53,7 @@ func endStreams(draining context.Context, age time.Duration, g *guard.Guard) grp
 		if s.state.Swap(stopping) == waiting {
 			// the return wakes the waiting handler, which ends
 			stream.SetTrailer(undecided())
-			return statusOf(why)
+			return overgrpc.Status(why)
 		}
 		if !info.IsClientStream {
 			cancel() // it will not ask for a message; the health service's Watch does not
@@ -80,9 +81,9 @@ type endingStream struct {
 // reason returns why the stream ends.
 func (s *endingStream) reason() error {
 	if why := s.why.Load(); why != nil {
-		return statusOf(*why)
+		return overgrpc.Status(*why)
 	}
-	return statusOf(errStopping)
+	return overgrpc.Status(errStopping)
 }
 
 // Context implements [grpc.ServerStream].

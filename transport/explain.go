@@ -2,12 +2,12 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/explained"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -19,24 +19,6 @@ type Explainer interface {
 	// Explain returns what Check would answer, and why, without charging anything. The
 	// explanation has its Decision set.
 	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
-}
-
-var errUnexplained = errors.New("this server cannot explain its decisions: ask a node")
-
-// explain asks the decider for an explanation. Any client that may check may ask for
-// one. The commands of a backend are removed, because they contain its address and
-// login name, which clients must not see.
-func (s *service) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
-	d, ok := s.decider.(Explainer)
-	if !ok {
-		return nil, errUnexplained
-	}
-	e, err := d.Explain(ctx, *r)
-	if err != nil {
-		return nil, err
-	}
-	e.Commands = nil
-	return e, nil
 }
 
 // serveExplain is the gRPC method Explain.
@@ -66,19 +48,19 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 	var r limiter.Request
 	by, err := s.identify(ctx)
 	if err == nil {
-		err = by.spend(1, proto.Size(m))
+		err = by.Spend(1, proto.Size(m))
 	}
 	if err == nil {
 		err = s.fillRequest(&r, m)
 	}
 	if err == nil {
-		err = by.admit(&r, ActionExplain)
+		err = by.Admit(&r, ActionExplain)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.Cost = costOf(m)
-	e, err := s.explain(ctx, &r)
+	e, err := by.Explain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -119,23 +101,23 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	by, err := f.identifyHTTP(r)
+	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	q, err := f.readQuestion(w, r, &h, by)
+	q, err := f.readQuestion(w, r, &h, &by)
 	if err == nil {
-		err = by.admit(&q.request, ActionExplain)
+		err = by.Admit(&q.request, ActionExplain)
 	}
 	if err == nil {
-		err = by.about(q, ActionExplain)
+		err = by.About(&q.request, q.tenant, ActionExplain)
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	e, err := f.explain(r.Context(), &q.request)
+	e, err := by.Explain(r.Context(), q.request)
 	if err != nil {
 		writeError(w, err)
 		return

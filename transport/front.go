@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -25,9 +27,8 @@ func newFront(s *service, ready func() error, o *Options) *front {
 	if len(o.Services) > 0 {
 		routes = f.otherRoutes(o.Routes)
 	}
-	f.site = newSite(routes, o.Observer, s.guard)
-	f.site.audit, f.site.access, f.over = o.Audit, o.Access, "http"
-	f.site.tracer, f.site.stopping = o.Tracer, o.Stopping
+	f.site = newSite(routes, newFrontend(o, "http"), o.Observer, s.guard)
+	f.stopping = o.Stopping
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
 }
@@ -39,9 +40,9 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 		"/v1/check":       {methods: asking, traced: true, serve: f.serveCheck, action: "check"},
 		"/v1/check/batch": {methods: posting, traced: true, serve: f.serveBatch, action: "check"},
 		"/v1/explain":     {methods: asking, traced: true, serve: f.serveExplain, action: "explain"},
-		"/v1/settle":      {methods: posting, traced: true, serve: f.serveAmend(f.settleFields, f.settle), action: "refund"},
-		"/v1/cancel":      {methods: posting, traced: true, serve: f.serveAmend(f.cancelFields, f.cancel), action: "refund"},
-		"/v1/extend":      {methods: posting, traced: true, serve: f.serveAmend(f.extendFields, f.extend), action: "refund"},
+		"/v1/settle":      {methods: posting, traced: true, serve: f.serveAmend(f.settleFields, settle), action: "refund"},
+		"/v1/cancel":      {methods: posting, traced: true, serve: f.serveAmend(f.cancelFields, cancel), action: "refund"},
+		"/v1/extend":      {methods: posting, traced: true, serve: f.serveAmend(f.extendFields, extend), action: "refund"},
 		"/v1/refund":      {methods: posting, traced: true, serve: f.serveRefund, action: "refund", accounted: true},
 		"/v1/reset":       {methods: posting, traced: true, serve: f.serveReset, action: "reset", accounted: true},
 		"/healthz":        {methods: reading(), serve: serveHealthy, open: true},
@@ -50,7 +51,7 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	}
 	if o.Auth != nil {
 		// Open, since proxies hand on what browsers say of themselves.
-		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(o.Access, o.Auth), open: true, traced: true, action: "check"}
+		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(f.service.front, o.Auth), open: true, traced: true, action: "check"}
 	}
 	return routes
 }
@@ -83,35 +84,30 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	by, err := f.identifyHTTP(r)
+	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)
 		return
 	}
-	q, err := f.readQuestion(w, r, &h, by)
+	q, err := f.readQuestion(w, r, &h, &by)
 	if err == nil {
 		err = f.mayRefund(q.receipt || q.request.Hold > 0)
 	}
 	if err == nil {
-		err = by.admitCheck(&q.request, q.peek, q.receipt)
+		err = by.AdmitCheck(&q.request, q.peek, q.receipt)
 	}
 	if err == nil {
-		err = by.about(q, peekOrCheck(q.peek))
+		err = by.About(&q.request, q.tenant, frontend.CheckOrPeek(q.peek))
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	var d limiter.Decision
-	ask := f.decider.CheckInto
-	if q.peek {
-		ask = f.decider.PeekInto
-	}
-	if err := ask(r.Context(), &q.request, &d); err != nil {
+	if err := by.Check(r.Context(), &q.request, &d, q.peek); err != nil {
 		writeError(w, err)
 		return
 	}
-	by.madeOne(&d, q.peek)
 	a := f.decider.Answer(&q.request, &d)
 	a.Receipt = f.receiptOf(q.receipt, &q.request, &d)
 	writeFields(w.Header(), &d)
@@ -130,14 +126,14 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 }
 
 // readQuestion reads a check, and charges the caller's budget for it.
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by pass) (*question, error) {
+func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by *frontend.Session) (*question, error) {
 	if r.Method == http.MethodGet {
-		if err := by.spend(1, len(r.URL.RawQuery)); err != nil {
+		if err := by.Spend(1, len(r.URL.RawQuery)); err != nil {
 			return nil, err
 		}
 		return parseQuery(r.URL.RawQuery)
 	}
-	body, err := by.readBody(w, r, h)
+	body, err := readBodyOf(by, w, r, h)
 	if err != nil {
 		return nil, err
 	}
@@ -146,18 +142,18 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by
 
 // ask reads what a caller posts to have something done, of the fields given, charges the
 // caller's budget for it, and admits it.
-func (f *front) ask(w http.ResponseWriter, r *http.Request, h *hold, fields []field, a Action) (pass, *question, error) {
-	by, err := f.identifyHTTP(r)
+func (f *front) ask(w http.ResponseWriter, r *http.Request, h *hold, fields []field, a Action) (frontend.Session, *question, error) {
+	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		return by, nil, err
 	}
-	body, err := by.readBody(w, r, h)
+	body, err := readBodyOf(&by, w, r, h)
 	var q *question
 	if err == nil {
 		q, err = parseQuestion(body, fields)
 	}
 	if err == nil {
-		err = by.admit(&q.request, a)
+		err = by.Admit(&q.request, a)
 	}
 	return by, q, err
 }
@@ -176,7 +172,7 @@ type batchResults struct {
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	by, err := f.identifyHTTP(r)
+	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -186,7 +182,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		raw, err = parseChecks(body)
 	}
-	err = by.spendRead(w, max(len(raw), 1), err)
+	err = spendRead(&by, w, max(len(raw), 1), err)
 	if err == nil {
 		err = h.add(int64(len(raw)) * weightOfJSONCheck)
 	}
@@ -206,10 +202,10 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 			err = f.mayRefund(q.receipt || q.request.Hold > 0)
 		}
 		if err == nil {
-			err = by.admitCheck(&q.request, q.peek, q.receipt)
+			err = by.AdmitCheck(&q.request, q.peek, q.receipt)
 		}
 		if err == nil {
-			err = by.about(q, peekOrCheck(q.peek))
+			err = by.About(&q.request, q.tenant, frontend.CheckOrPeek(q.peek))
 		}
 		if err != nil {
 			refusedPart(w, err)
@@ -220,16 +216,13 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		at, peeks, anyPeek = append(at, i), append(peeks, q.peek), anyPeek || q.peek
 		receipts = append(receipts, q.receipt)
 	}
-	if anyPeek {
-		err = b.decidePeeks(r.Context(), f.decider, len(at), peeks)
-	} else {
-		err = b.decide(r.Context(), f.decider, len(at))
+	if !anyPeek {
+		peeks = nil
 	}
-	if err != nil {
+	if err = b.decide(r.Context(), &by, len(at), peeks); err != nil {
 		writeError(w, err)
 		return
 	}
-	by.madeAll(&b, len(at), func(i int) bool { return peeks[i] })
 	h.widen(b.widest(len(at)))
 	for i, n := range b.failed {
 		refusedPart(w, b.errs[i])
@@ -245,21 +238,21 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, http.StatusOK, out, &h)
 }
 
-// readBody reads the body of a message that asks for one thing, and charges the caller's budget
+// readBodyOf reads the body of a message that asks for one thing, and charges the caller's budget
 // for it.
-func (p pass) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
+func readBodyOf(by *frontend.Session, w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	body, err := readBody(w, r, h)
-	return body, p.spendRead(w, 1, err)
+	return body, spendRead(by, w, 1, err)
 }
 
 // spendRead charges the caller's budget for the body of a message of so many checks, which may
 // be no message at all: err is why. One for which there was no room costs nothing, as it is to
 // be sent again. It returns the first error, of the budget before that of the message.
-func (p pass) spendRead(w http.ResponseWriter, checks int, err error) error {
+func spendRead(by *frontend.Session, w http.ResponseWriter, checks int, err error) error {
 	if lacksRoom(err) {
 		return err
 	}
-	if over := p.spend(checks, readBytes(w)); over != nil {
+	if over := by.Spend(checks, readBytes(w)); over != nil {
 		return over
 	}
 	return err
@@ -279,22 +272,22 @@ type resetResult struct {
 
 // serveReset deletes the counters of a request.
 func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
-	if !f.allowReset {
-		writeError(w, errReset)
+	if err := f.service.front.Allows(ActionReset); err != nil {
+		writeError(w, err)
 		return
 	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
 	by, q, err := f.ask(w, r, &h, append(f.resetFields(), tenantField()), ActionReset)
 	if err == nil {
-		err = by.about(q, ActionReset)
+		err = by.About(&q.request, q.tenant, ActionReset)
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	subject(w, q.request.Rule)
-	n, err := f.decider.Reset(r.Context(), q.request)
+	n, err := by.Reset(r.Context(), q.request)
 	if err != nil {
 		writeError(w, err)
 		return

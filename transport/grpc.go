@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	fields "github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
@@ -23,17 +26,11 @@ import (
 type service struct {
 	weirv1.UnimplementedLimiterServer
 
-	decider     Decider
-	observer    Observer // may be nil
-	tracer      Tracer   // nil: no request is traced
-	guard       *guard.Guard
-	access      Access  // nil: all callers are alike
-	audit       Auditor // nil: none
-	allowLimits bool
-	allowReset  bool
-	refunds     Refunder // nil: not allowed
-	reserver    Reserver // nil: there are no reservations
-	ring        Ring     // nil: not published
+	front    *frontend.Frontend
+	decider  Decider  // of front
+	observer Observer // may be nil
+	guard    *guard.Guard
+	ring     Ring // nil: not published
 
 	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
 	// it has none.
@@ -48,15 +45,9 @@ type service struct {
 
 func newService(o Options) *service {
 	s := &service{
-		decider: o.Decider, observer: o.Observer, tracer: o.Tracer, guard: o.guard(),
-		access: o.Access, audit: o.Audit, ring: o.Ring,
-		allowLimits: o.AllowRequestLimits || o.Access != nil, allowReset: o.AllowReset || o.Access != nil,
+		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
-	if o.AllowRefunds || o.Access != nil {
-		s.refunds, _ = o.Decider.(Refunder)
-	}
-	s.reserver, _ = o.Decider.(Reserver)
 	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
 	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
 	if n, ok := o.Decider.(KeyAppender); ok {
@@ -73,21 +64,21 @@ func (s *service) description() *grpc.ServiceDesc {
 	for i := range desc.Methods {
 		switch m := &desc.Methods[i]; m.MethodName {
 		case "Check":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.tracer, "Check", s.serveCheck))
+			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "Check", s.serveCheck))
 		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.tracer, "CheckBatch", s.serveBatch))
+			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "CheckBatch", s.serveBatch))
 		case "Explain":
-			m.Handler = s.guarded(ActionExplain, false, traced(s.tracer, "Explain", s.serveExplain))
+			m.Handler = s.guarded(ActionExplain, false, traced(s.front, "Explain", s.serveExplain))
 		case "Reset":
-			m.Handler = s.guarded(ActionReset, true, traced(s.tracer, "Reset", s.serveReset))
+			m.Handler = s.guarded(ActionReset, true, traced(s.front, "Reset", s.serveReset))
 		case "Refund":
-			m.Handler = s.guarded(ActionRefund, true, traced(s.tracer, "Refund", s.serveRefund))
+			m.Handler = s.guarded(ActionRefund, true, traced(s.front, "Refund", s.serveRefund))
 		case "Settle":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
 		case "Cancel":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
 		case "Extend":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.tracer, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
 		}
 	}
 	return &desc
@@ -98,7 +89,7 @@ func (s *service) description() *grpc.ServiceDesc {
 // became of it if it is accounted, and else if it was refused.
 func (s *service) guarded(action Action, accounted bool, serve unary) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
-		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
+		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
 		out, err = serve(ctx, decode)
 		s.account(ctx, action, accounted, err)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
@@ -179,9 +170,9 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 		return err
 	}
 	if c.refused != nil {
-		return by.spendUnread(&c.hold, c.refused)
+		return spendUnread(&by, &c.hold, c.refused)
 	}
-	if err := by.spend(1, c.hold.bytes); err != nil {
+	if err := by.Spend(1, c.hold.bytes); err != nil {
 		return err
 	}
 	if c.full != nil {
@@ -189,18 +180,10 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 			return err
 		}
 	}
-	if err := by.admitCheck(&c.request, c.peek, c.full.receipt()); err != nil {
+	if err := by.AdmitCheck(&c.request, c.peek, c.full.receipt()); err != nil {
 		return err
 	}
-	ask := s.decider.CheckInto
-	if c.peek {
-		ask = s.decider.PeekInto
-	}
-	if err := ask(ctx, &c.request, &c.decision); err != nil {
-		return err
-	}
-	by.madeOne(&c.decision, c.peek)
-	return nil
+	return by.Check(ctx, &c.request, &c.decision, c.peek)
 }
 
 // batchCall is one call of CheckBatch, with its request and response.
@@ -247,16 +230,16 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	switch {
 	case err != nil:
 	case c.unread != nil:
-		err = by.spendUnread(&c.hold, c.unread)
+		err = spendUnread(&by, &c.hold, c.unread)
 	case c.n > MaxBatch:
-		err = by.spendUnread(&c.hold, tooLarge(c.n))
+		err = spendUnread(&by, &c.hold, tooLarge(c.n))
 	default:
-		err = by.spend(c.n, c.hold.bytes)
+		err = by.Spend(c.n, c.hold.bytes)
 	}
 	if err != nil {
 		return err
 	}
-	n := s.fillFulls(c, by)
+	n := s.fillFulls(c, &by)
 	c.failed, c.errs = c.failed[:0], c.errs[:0]
 	var peeks []bool
 	if len(c.peeks) > 0 {
@@ -264,15 +247,12 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 		for i := range peeks {
 			_, peeks[i] = slices.BinarySearch(c.peeks, c.place(i))
 		}
-		err = c.decidePeeks(ctx, s.decider, n, peeks)
-	} else {
-		err = c.decide(ctx, s.decider, n)
 	}
+	err = c.decide(ctx, &by, n, peeks)
 	s.accountPart(ctx, c.refused, c.errs)
 	if err != nil {
 		return err
 	}
-	by.madeAll(&c.batch, n, func(i int) bool { return peeks != nil && peeks[i] })
 	c.hold.widen(c.widest(n))
 	out := s.buffers.empty()
 	*out = s.appendResults(*out, c)
@@ -283,7 +263,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 // fillFulls fills in the requests that the protobuf library decoded. It removes invalid
 // ones and those that the caller may not send, and adds them to refused. It returns how
 // many requests remain.
-func (s *service) fillFulls(c *batchCall, by pass) (n int) {
+func (s *service) fillFulls(c *batchCall, by *frontend.Session) (n int) {
 	c.refused = c.refused[:0]
 	for _, f := range c.fulls {
 		r := &c.requests[f.at]
@@ -291,7 +271,7 @@ func (s *service) fillFulls(c *batchCall, by pass) (n int) {
 			c.refused = append(c.refused, refusal{f.at, err})
 		}
 	}
-	if by.caller != nil {
+	if by.Identified() {
 		c.refused = c.admit(by)
 	}
 	if len(c.refused) == 0 {
@@ -363,7 +343,7 @@ func tooLarge(n int) error {
 }
 
 func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(codeOf(err)), Message: errorText(err), RetryAfterUs: int64(limiter.Span(retryAfter(err)))}
+	return &weirv1.CheckError{Code: uint32(overgrpc.Code(err)), Message: errorText(err), RetryAfterUs: int64(limiter.Span(fields.RetryAfter(err)))}
 }
 
 // errorText returns the text of an error as UTF-8: protobuf encodes no other text, and
@@ -432,7 +412,7 @@ func (s *service) begin() time.Time {
 
 // end reports a call to the observer and returns its error as a status.
 func (s *service) end(method string, begin time.Time, err error) error {
-	err = statusOf(err)
+	err = overgrpc.Status(err)
 	if s.observer != nil {
 		s.observer.Served(method, status.Code(err).String(), time.Since(begin))
 	}

@@ -43,11 +43,10 @@ func limitFields() []string {
 		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at", "key"}
 }
 
-// parseLimits reads the limits of a request into it. It returns an error if there are any and
-// they are not allowed.
-func parseLimits(r *limiter.Request, raw json.RawMessage, allowed bool) error {
-	if !allowed && hasMore(raw, 0) {
-		return errRequestLimits
+// parseLimits reads the limits of a request into it. If there are any, it returns forbidden, unless that is nil.
+func parseLimits(r *limiter.Request, raw json.RawMessage, forbidden error) error {
+	if forbidden != nil && hasMore(raw, 0) {
+		return forbidden
 	}
 	if hasMore(raw, limiter.MaxLimits) {
 		return moreThan("request", "limits", limiter.MaxLimits)

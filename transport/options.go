@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 )
@@ -140,8 +141,8 @@ type Options struct {
 	// Routes are served then.
 	Services []GRPCService
 	// Routes are what Services serve over HTTP, by path; default none. Callers are not
-	// identified before: see [HTTPCredentials].
-	Routes map[string]ServiceRoute
+	// identified before: see [overhttp.Credentials].
+	Routes map[string]overhttp.Route
 	// HealthNames are further names by which the health of Services can be asked for.
 	HealthNames []string
 	// Access decides who callers are and what they may do; default nil: all callers are

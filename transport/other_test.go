@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -31,7 +32,7 @@ func (nothing) ServiceDesc() (*grpc.ServiceDesc, any) {
 func TestRoutesOfServices(t *testing.T) {
 	s := newServer(t, "", func(o *transport.Options) {
 		o.Services = []transport.GRPCService{nothing{}}
-		o.Routes = map[string]transport.ServiceRoute{
+		o.Routes = map[string]overhttp.Route{
 			"/v1/Live": {Get: func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("alive")) }},
 			"/v1/Get": {Post: func(w http.ResponseWriter, _ *http.Request, body []byte) {
 				w.Write([]byte(strconv.Itoa(len(body))))
@@ -65,7 +66,7 @@ func TestRoutesOfServices(t *testing.T) {
 func TestRoomOfRoutes(t *testing.T) {
 	s := newServer(t, "", func(o *transport.Options) {
 		o.Services, o.MaxDecodingBytes = []transport.GRPCService{nothing{}}, 4<<20
-		o.Routes = map[string]transport.ServiceRoute{"/v1/Get": {Post: func(w http.ResponseWriter, _ *http.Request, _ []byte) { w.Write([]byte("yes")) }}}
+		o.Routes = map[string]overhttp.Route{"/v1/Get": {Post: func(w http.ResponseWriter, _ *http.Request, _ []byte) { w.Write([]byte("yes")) }}}
 	})
 	for size, status := range map[int]int{10 << 10: 200, 50 << 10: 503} {
 		if got := s.do(t, "POST", "/v1/Get", "", strings.Repeat("x", size)); got.status != status {
@@ -116,7 +117,7 @@ func TestTracesOfServices(t *testing.T) {
 	o := new(tracer)
 	s := newServer(t, "", func(to *transport.Options) {
 		to.Services, to.Tracer = []transport.GRPCService{greeting{}}, o
-		to.Routes = map[string]transport.ServiceRoute{
+		to.Routes = map[string]overhttp.Route{
 			"/v1/Greet": {Post: func(w http.ResponseWriter, r *http.Request, _ []byte) {
 				if r.Context().Value(spanKey{}) == nil {
 					t.Error("the span is not in the context of a request over HTTP")

@@ -13,6 +13,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	fields "github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -37,10 +41,10 @@ func statusCodeOf(err error) int {
 		return http.StatusUnsupportedMediaType
 	case errors.Is(err, errBodySize):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, ErrBudget):
+	case errors.Is(err, frontend.ErrBudget):
 		return http.StatusTooManyRequests
 	}
-	switch codeOf(err) {
+	switch overgrpc.Code(err) {
 	case codes.Unauthenticated:
 		return http.StatusUnauthorized
 	case codes.InvalidArgument:
@@ -59,14 +63,14 @@ func statusCodeOf(err error) int {
 }
 
 func writeError(w http.ResponseWriter, err error) {
-	if errors.Is(err, ErrUnauthenticated) {
+	if errors.Is(err, frontend.ErrUnauthenticated) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if wait := retryAfter(err); wait > 0 {
+	if wait := fields.RetryAfter(err); wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(wait), 10))
 	}
 	writeProblem(w, statusCodeOf(err), err.Error())
-	Refused(w, err)
+	overhttp.Refused(w, err)
 }
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {

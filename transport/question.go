@@ -23,7 +23,7 @@ type question struct {
 	sealed  string // the receipt of a refund
 	amend   amendment
 	key     *string // in place of path and user, with limits; nil: not given
-	tenant  string  // whose counters an administrator asks about, see [pass.about]
+	tenant  string  // whose counters an administrator asks about, see [frontend.Session.About]
 }
 
 // keyed puts the key in place of the path, as Allow of a node does.
@@ -137,7 +137,9 @@ func (s *service) resetFields() []field {
 			}
 			return decode("attributes", raw, &q.request.Attributes, "an object of strings")
 		}},
-		{"limits", func(q *question, raw json.RawMessage) error { return parseLimits(&q.request, raw, s.allowLimits) }},
+		{"limits", func(q *question, raw json.RawMessage) error {
+			return parseLimits(&q.request, raw, s.front.Allows(ActionLimits))
+		}},
 	}
 }
 

@@ -22,7 +22,7 @@ func FuzzCheckJSON(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	s := &service{allowLimits: true}
+	s := newService(Options{Decider: noDecider{}, AllowRequestLimits: true})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = parseChecks(body)
 		var q *question

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -25,27 +26,27 @@ type Refunder interface {
 
 // receiptOf returns the receipt of a decision, empty if there is none or wanted is false.
 func (s *service) receiptOf(wanted bool, r *limiter.Request, d *limiter.Decision) string {
-	if !wanted || s.refunds == nil {
+	if !wanted {
 		return ""
 	}
-	return s.refunds.SealReceipt(r, d).Sealed
+	return s.front.Receipt(r, d)
 }
 
 // mayRefund returns why a client may not have receipts or reservations, nil if it may or wants
 // none.
 func (s *service) mayRefund(wanted bool) error {
-	if wanted && s.refunds == nil {
-		return errRefunds
+	if !wanted {
+		return nil
 	}
-	return nil
+	return s.front.Allows(ActionRefund)
 }
 
 // refund takes back the charge of a request.
-func (s *service) refund(ctx context.Context, r limiter.Request, sealed string) error {
+func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed string) error {
 	if sealed == "" {
 		return invalid(`there is no receipt: send the one that came with the answer to a check with "receipt: true"`)
 	}
-	return s.refunds.Refund(ctx, r, limiter.Receipt{Sealed: sealed})
+	return by.Refund(ctx, r, limiter.Receipt{Sealed: sealed})
 }
 
 // serveRefund is the gRPC method Refund.
@@ -77,13 +78,13 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 	var r limiter.Request
 	by, err := s.identify(ctx)
 	if err == nil {
-		err = by.spend(1, proto.Size(m))
+		err = by.Spend(1, proto.Size(m))
 	}
 	if err == nil {
 		err = s.fillRequest(&r, m)
 	}
 	if err == nil {
-		err = by.admit(&r, ActionRefund)
+		err = by.Admit(&r, ActionRefund)
 	}
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *service) refundMessage(ctx context.Context, m *weirv1.RefundRequest) er
 	if m.Cost != nil {
 		r.Cost = limiter.Units(m.GetCost())
 	}
-	return s.refund(ctx, r, m.GetReceipt())
+	return refund(ctx, &by, r, m.GetReceipt())
 }
 
 // refundFields returns the fields of a refund.
@@ -109,9 +110,9 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 	}
 	h := hold{room: &f.room, remote: r.RemoteAddr}
 	defer h.release()
-	_, q, err := f.ask(w, r, &h, f.refundFields(), ActionRefund)
+	by, q, err := f.ask(w, r, &h, f.refundFields(), ActionRefund)
 	if err == nil {
-		err = f.refund(r.Context(), q.request, q.sealed)
+		err = refund(r.Context(), &by, q.request, q.sealed)
 	}
 	if err != nil {
 		writeError(w, err)

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -206,7 +207,7 @@ func (t *turn) fillErrors() {
 			continue
 		}
 		m.Errors = append(m.Errors, &weirv1.ColumnsError{
-			Code: uint32(codeOf(t.errs[i])), Message: text, Checks: []uint32{uint32(at)},
+			Code: uint32(overgrpc.Code(t.errs[i])), Message: text, Checks: []uint32{uint32(at)},
 		})
 	}
 }

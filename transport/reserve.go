@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -59,32 +60,28 @@ func (s *service) amendNamed(ctx context.Context, name string, m aboutReservatio
 
 // reservation does what a message asks for. It needs the permission to refund, as over HTTP.
 func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.ReservationResponse, error) {
-	if s.reserver == nil {
-		return nil, errNoReservations()
-	}
-	if err := s.mayRefund(true); err != nil {
+	if err := s.mayAmend(); err != nil {
 		return nil, err
 	}
 	var q question
 	by, err := s.identify(ctx)
 	if err == nil {
-		err = by.spend(1, proto.Size(m))
+		err = by.Spend(1, proto.Size(m))
 	}
 	if err == nil {
 		err = s.fillRequest(&q.request, m)
 	}
 	if err == nil {
 		q.request.IDTTL = idTime(m.GetIdTtlUs())
-		err = by.admit(&q.request, ActionRefund)
+		err = by.Admit(&q.request, ActionRefund)
 	}
 	var out limiter.Amended
 	if err == nil {
-		out, err = s.amendBy(ctx, &q, m)
+		out, err = amendBy(ctx, &by, &q, m)
 	}
 	if err != nil {
 		return nil, err
 	}
-	by.amended(out)
 	return &weirv1.ReservationResponse{
 		State: weirv1.ReservationState(out.State), Estimate: out.Estimate, Over: out.Over,
 		RetryAfterUs: int64(limiter.Span(out.RetryAfter)),
@@ -92,7 +89,7 @@ func (s *service) reservation(ctx context.Context, m aboutReservation) (*weirv1.
 }
 
 // amendBy completes a question by what its message has of its own, and does it.
-func (s *service) amendBy(ctx context.Context, q *question, m aboutReservation) (limiter.Amended, error) {
+func amendBy(ctx context.Context, by *frontend.Session, q *question, m aboutReservation) (limiter.Amended, error) {
 	switch m := m.(type) {
 	case *weirv1.SettleRequest:
 		switch u := m.GetIfUnknown(); u {
@@ -101,13 +98,13 @@ func (s *service) amendBy(ctx context.Context, q *question, m aboutReservation) 
 		default:
 			return limiter.Amended{}, invalid("there is no if_unknown number %d", u)
 		}
-		return s.settle(ctx, q)
+		return settle(ctx, by, q)
 	case *weirv1.ExtendRequest:
 		q.request.Hold = idTime(m.GetHoldUs())
 		if m.Cost != nil {
 			q.request.Cost = limiter.Units(m.GetCost())
 		}
-		return s.extend(ctx, q)
+		return extend(ctx, by, q)
 	}
-	return s.cancel(ctx, q)
+	return cancel(ctx, by, q)
 }

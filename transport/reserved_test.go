@@ -53,12 +53,12 @@ func FuzzReservationJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, call byte, body []byte) {
 		d := new(reserving)
 		s := newService(Options{Decider: d, AllowRequestLimits: true, AllowRefunds: true})
-		fields, do := s.settleFields(), s.settle
+		fields, do := s.settleFields(), settle
 		switch call % 3 {
 		case 1:
-			fields, do = s.cancelFields(), s.cancel
+			fields, do = s.cancelFields(), cancel
 		case 2:
-			fields, do = s.extendFields(), s.extend
+			fields, do = s.extendFields(), extend
 		}
 		var q *question
 		var err error
@@ -67,7 +67,8 @@ func FuzzReservationJSON(f *testing.F) {
 			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(body), bound)
 		}
 		if err == nil {
-			_, err = do(t.Context(), q)
+			by := s.front.Anyone(nil)
+			_, err = do(t.Context(), &by, q)
 		}
 		if err != nil {
 			if !errors.Is(err, limiter.ErrInvalid) || d.asked != nil {

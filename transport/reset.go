@@ -33,22 +33,22 @@ func (s *service) Reset(ctx context.Context, m *weirv1.ResetRequest) (*weirv1.Re
 }
 
 func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error) {
-	if !s.allowReset {
-		return 0, errReset
+	if err := s.front.Allows(ActionReset); err != nil {
+		return 0, err
 	}
 	var r limiter.Request
 	by, err := s.identify(ctx)
 	if err == nil {
-		err = by.spend(1, proto.Size(m))
+		err = by.Spend(1, proto.Size(m))
 	}
 	if err == nil {
 		err = s.fillRequest(&r, m)
 	}
 	if err == nil {
-		err = by.admit(&r, ActionReset)
+		err = by.Admit(&r, ActionReset)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return s.decider.Reset(ctx, r)
+	return by.Reset(ctx, r)
 }

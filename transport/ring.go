@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -17,17 +18,17 @@ type Ring interface {
 	Placement() *weirv1.RingResponse
 }
 
-var (
-	errRing   = errors.New("this node does not publish the ring: the operator must start it with --share-ring")
-	errNoRing = errors.New("this node has no ring now: it is not in a cluster, or is still joining one")
-)
+// errRing is why a client gets no ring.
+const errRing = frontend.ForbiddenError("this node does not publish the ring: the operator must start it with --share-ring")
+
+var errNoRing = errors.New("this node has no ring now: it is not in a cluster, or is still joining one")
 
 // Ring implements the service.
 func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.RingResponse, error) {
 	begin := s.begin()
 	by, err := s.identify(ctx)
 	if err == nil {
-		err = by.may(ActionRing)
+		_, err = by.May(ActionRing)
 	}
 	if err != nil {
 		s.account(ctx, ActionRing, false, err)

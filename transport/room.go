@@ -8,23 +8,37 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+
+	"github.com/weirlimit/weir/internal/frontend"
 )
 
 // Errors of a message for which there is no room. Nothing was decided.
-var (
+const (
 	// errRoom is returned while large messages use all the memory allowed for them.
-	errRoom = errors.New("the node has no memory left for large messages: retry in a second, or send smaller batches")
+	errRoom = roomError("the node has no memory left for large messages: retry in a second, or send smaller batches")
 	// errRoomShare is returned while they use half of it, to clients of an address that
 	// uses its share.
-	errRoomShare = errors.New("the node has little memory left for large messages, and your address has used its share, which includes answers that it has not read: read them, and retry in a second or send smaller batches")
+	errRoomShare = roomError("the node has little memory left for large messages, and your address has used its share, which includes answers that it has not read: read them, and retry in a second or send smaller batches")
 )
 
-// lacksRoom reports whether there was no room for a message.
-func lacksRoom(err error) bool { return errors.Is(err, errRoom) || errors.Is(err, errRoomShare) }
+// roomError is why there was no room for a message.
+type roomError string
 
-// retryRoom is the wait that is suggested to clients whose message found no room.
-const retryRoom = time.Second
+func (e roomError) Error() string { return string(e) }
+
+// GRPCCode is for [overgrpc.Code].
+func (roomError) GRPCCode() codes.Code { return codes.ResourceExhausted }
+
+// RetryAfter is the wait that is suggested to clients whose message found no room.
+func (roomError) RetryAfter() time.Duration { return time.Second }
+
+// lacksRoom reports whether there was no room for a message.
+func lacksRoom(err error) bool {
+	_, ok := errors.AsType[roomError](err)
+	return ok
+}
 
 // room bounds the memory of large messages of all connections, from decoding until their
 // answers are written. A message for which there is no room is refused at once; there is
@@ -178,6 +192,18 @@ func (h *hold) conn() *watchedConn {
 type connAddr struct {
 	net.Addr
 	conn *watchedConn
+}
+
+// Shown implements [overgrpc.Shower].
+func (a connAddr) Shown(ctx context.Context) (c frontend.Credentials, known bool) {
+	if !a.conn.of.noted {
+		return c, false
+	}
+	c.Authorization, _ = ctx.Value(shownKey{}).([]string)
+	if by := a.conn.secured; by != nil {
+		c.TLS, c.Known = by.state, &by.known
+	}
+	return c, true
 }
 
 // widen takes room for the answer before it is built, which repeats the keys of a check

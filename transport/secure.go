@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/records"
 )
 
@@ -38,8 +39,7 @@ const maxRefusedLogs = 10
 type handshakeLog struct {
 	log      *slog.Logger
 	protocol string
-	audit    Auditor // nil: none
-	over     string  // of audited events
+	front    *frontend.Frontend // of audited events
 
 	mu     sync.Mutex
 	since  time.Time
@@ -52,9 +52,8 @@ func (h *handshakeLog) refused(from, why string) {
 	if why == io.EOF.Error() {
 		return // such as a probe that connects and leaves
 	}
-	if h.audit != nil {
-		h.audit.Audited(AuditEvent{Action: "connect", Outcome: AuditRefused, From: from, Over: h.over, Why: why})
-	}
+	by := h.front.Anyone(frontend.Address(from))
+	by.Tell(frontend.AuditEvent{Action: "connect", Outcome: frontend.AuditRefused, Why: why})
 	h.mu.Lock()
 	now := time.Now()
 	if h.since.IsZero() || now.Sub(h.since) >= time.Minute {
@@ -119,7 +118,7 @@ type securedConn struct {
 	net.Conn
 	layer atomic.Pointer[net.Conn] // through which bytes pass; nil before the handshake
 	state *tls.ConnectionState     // set by the handshake, before gRPC serves calls; nil: no TLS
-	known Known                    // who state proves
+	known frontend.Known           // who state proves
 }
 
 // Read implements [net.Conn].
@@ -175,8 +174,8 @@ type serverTLS struct {
 }
 
 // newServerTLS returns credentials for connections whose frames are watched.
-func newServerTLS(o *Options) *serverTLS {
-	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC", audit: o.Audit, over: "grpc"}, new(records.Joiner)}
+func newServerTLS(o *Options, front *frontend.Frontend) *serverTLS {
+	return &serverTLS{withProtocols(o.TLS.Config, "h2"), o.TLS.Optional, &handshakeLog{log: o.Logger, protocol: "gRPC", front: front}, new(records.Joiner)}
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
@@ -345,8 +344,8 @@ type httpLog struct {
 	handshakes *handshakeLog
 }
 
-func newHTTPLog(log *slog.Logger, over string, audit Auditor) *httpLog {
-	return &httpLog{log.Handler(), &handshakeLog{log: log, protocol: "HTTP", audit: audit, over: over}}
+func newHTTPLog(log *slog.Logger, front *frontend.Frontend) *httpLog {
+	return &httpLog{log.Handler(), &handshakeLog{log: log, protocol: "HTTP", front: front}}
 }
 
 // Handle implements [slog.Handler].

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -74,7 +76,7 @@ func NewServer(o Options) (*Server, error) {
 	service := newService(o)
 	s.service = service
 	s.grpc = sync.OnceValue(func() *grpc.Server {
-		g := newGRPC(s.draining, service.guard, o)
+		g := newGRPC(s.draining, service, o)
 		for _, other := range o.Services {
 			g.RegisterService(other.ServiceDesc())
 		}
@@ -93,8 +95,8 @@ func NewServer(o Options) (*Server, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnState:         noteState,
-		ConnContext:       withKnown,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger, "http", o.Audit), slog.LevelWarn),
+		ConnContext:       overhttp.WithKnown,
+		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger, newFrontend(&o, "http")), slog.LevelWarn),
 	}
 	return s, nil
 }
@@ -112,17 +114,18 @@ func (o *Options) healthNames() []string {
 	return names
 }
 
-func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
+func newGRPC(draining context.Context, s *service, o Options) *grpc.Server {
+	g := s.guard
 	var creds, readBuffer grpc.ServerOption = grpc.EmptyServerOption{}, grpc.EmptyServerOption{}
 	if o.TLS != nil {
-		creds = grpc.Creds(newServerTLS(&o))
+		creds = grpc.Creds(newServerTLS(&o, s.front))
 		if !o.TLS.Optional { // others would need a system call for each of these buffers
 			readBuffer = grpc.ReadBufferSize(securedReadBuffer)
 		}
 	}
 	intercept := []grpc.UnaryServerInterceptor{guardCalls(g)} // of Options.Services; the service itself calls none
 	if o.Tracer != nil {
-		intercept = append(intercept, traceCalls(o.Tracer))
+		intercept = append(intercept, traceCalls(s.front))
 	}
 	var note grpc.ServerOption = grpc.EmptyServerOption{}
 	if o.notesShown() {
@@ -156,7 +159,7 @@ func newGRPC(draining context.Context, g *guard.Guard, o Options) *grpc.Server {
 // ends those calls.
 func guardCalls(g *guard.Guard) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (out any, err error) {
-		defer g.Recover(guard.GRPC, func(e error) { out, err = nil, statusOf(internalError{e}) })
+		defer g.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
 		return handle(ctx, in)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -69,36 +70,37 @@ func (s *service) settleFields() []field {
 func (s *service) extendFields() []field { return append(s.cancelFields(), holdField(), costField()) }
 
 // settle settles the reservation that a question is about.
-func (s *service) settle(ctx context.Context, q *question) (limiter.Amended, error) {
+func settle(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
 	if q.amend.actual == nil {
 		return limiter.Amended{}, invalid("the settlement does not say what was used: give actual, in units, or cancel it")
 	}
-	return s.reserver.Settle(ctx, q.request, *q.amend.actual, q.amend.ignore)
+	return by.Settle(ctx, q.request, *q.amend.actual, q.amend.ignore)
 }
 
 // cancel settles it with nothing.
-func (s *service) cancel(ctx context.Context, q *question) (limiter.Amended, error) {
-	return s.reserver.Settle(ctx, q.request, 0, true)
+func cancel(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
+	return by.Settle(ctx, q.request, 0, true)
 }
 
 // extend lets it last longer.
-func (s *service) extend(ctx context.Context, q *question) (limiter.Amended, error) {
-	return s.reserver.Extend(ctx, q.request)
+func extend(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
+	return by.Extend(ctx, q.request)
 }
 
-// errNoReservations returns the error of a decider without reservations.
-func errNoReservations() error { return invalid("there are no reservations here") }
+// mayAmend returns why there are no reservations to be settled, nil if there may be.
+func (s *service) mayAmend() error {
+	if !s.front.Reserves() {
+		return frontend.ErrNoReservations
+	}
+	return s.front.Allows(ActionRefund)
+}
 
 // serveAmend serves what is done with reservations. It needs the permission to refund: who may
 // settle can take every charge of its own back, and charge beyond a limit. fields returns the fields of the question,
 // do does it.
-func (f *front) serveAmend(fields func() []field, do func(context.Context, *question) (limiter.Amended, error)) http.HandlerFunc {
+func (f *front) serveAmend(fields func() []field, do func(context.Context, *frontend.Session, *question) (limiter.Amended, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if f.reserver == nil {
-			writeError(w, errNoReservations())
-			return
-		}
-		if err := f.mayRefund(true); err != nil {
+		if err := f.mayAmend(); err != nil {
 			writeError(w, err)
 			return
 		}
@@ -107,21 +109,13 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *ques
 		by, q, err := f.ask(w, r, &h, fields(), ActionRefund)
 		var out limiter.Amended
 		if err == nil {
-			out, err = do(r.Context(), q)
+			out, err = do(r.Context(), &by, q)
 		}
 		if err != nil {
 			writeError(w, err)
 			return
 		}
-		by.amended(out)
 		writeAmended(w, out)
-	}
-}
-
-// amended charges the caller's budget of new keys with a settlement that may have made them.
-func (p pass) amended(a limiter.Amended) {
-	if b, ok := p.caller.(KeyBudget); ok && a.State == limiter.AmendCharged && b.CountsKeys() {
-		b.SpendKeys(max(1, a.Keys)) // a decider of another program may not say
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
+
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 )
 
 // shownCall returns the context of a call, with the metadata that gRPC's clients send.
@@ -45,19 +48,19 @@ type benchKey struct{}
 func TestShown(t *testing.T) {
 	for _, noted := range []bool{true, false} {
 		ctx, state := shownCall(t, noted)
-		if c := GRPCCredentials(ctx); c.TLS == nil || len(c.Authorization) != 0 || noted && c.TLS != state {
+		if c := overgrpc.Credentials(ctx); c.TLS == nil || len(c.Authorization) != 0 || noted && c.TLS != state {
 			t.Errorf("noted %t, a certificate alone: %+v", noted, c)
 		}
 		ctx, _ = shownCall(t, noted, "Authorization", "Bearer one", "authorization", "Bearer two")
-		if c := GRPCCredentials(ctx); c.TLS == nil || !slices.Equal(c.Authorization, []string{"Bearer one", "Bearer two"}) {
+		if c := overgrpc.Credentials(ctx); c.TLS == nil || !slices.Equal(c.Authorization, []string{"Bearer one", "Bearer two"}) {
 			t.Errorf("noted %t, two tokens: %+v", noted, c)
 		}
 	}
 	ctx, _ := shownCall(t, true)
-	if k := GRPCCredentials(ctx).Known; k == nil || k != GRPCCredentials(ctx).Known {
+	if k := overgrpc.Credentials(ctx).Known; k == nil || k != overgrpc.Credentials(ctx).Known {
 		t.Errorf("an Access can keep nothing for a connection: %v", k)
 	}
-	if n := testing.AllocsPerRun(100, func() { _ = GRPCCredentials(ctx) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = overgrpc.Credentials(ctx) }); n > 0 {
 		t.Errorf("a caller with a certificate costs %v allocations", n)
 	}
 }
@@ -66,9 +69,9 @@ func TestShown(t *testing.T) {
 // those of another have another.
 func TestConnectionsOfHTTPAreKnown(t *testing.T) {
 	request := func(conn context.Context) *Known {
-		return HTTPCredentials(httptest.NewRequestWithContext(conn, http.MethodGet, "/", nil)).Known
+		return overhttp.Credentials(httptest.NewRequestWithContext(conn, http.MethodGet, "/", nil)).Known
 	}
-	one, other := withKnown(t.Context(), nil), withKnown(t.Context(), nil)
+	one, other := overhttp.WithKnown(t.Context(), nil), overhttp.WithKnown(t.Context(), nil)
 	if k := request(one); k == nil || k != request(one) || k == request(other) {
 		t.Errorf("%p, %p and %p", k, request(one), request(other))
 	}
@@ -93,7 +96,7 @@ func (a *accessAt) Identify(c Credentials) (Caller, error) {
 func TestCallersAreIdentifiedAtTheTimeOfTheCall(t *testing.T) {
 	ctx, _ := shownCall(t, true)
 	access := new(accessAt)
-	s := &service{access: access}
+	s := newService(Options{Decider: noDecider{}, Access: access})
 	for _, begin := range []time.Time{time.Unix(1000, 0), {}} {
 		if err := s.check(ctx, new(check), begin); !errors.Is(err, ErrUnauthenticated) || !access.at.Equal(begin) {
 			t.Errorf("a check of %v is identified at %v: %v", begin, access.at, err)
@@ -111,9 +114,9 @@ func BenchmarkGRPCCredentials(b *testing.B) {
 		name string
 		run  func()
 	}{
-		{"noted", func() { _ = GRPCCredentials(ctx) }},
+		{"noted", func() { _ = overgrpc.Credentials(ctx) }},
 		{"note", func() { _, _ = note(ctx, &tap.Info{FullMethodName: "/weir.v1.Limiter/Check", Header: md}) }},
-		{"look", func() { _ = metadata.ValueFromIncomingContext(ctx, authorization) }},
+		{"look", func() { _ = metadata.ValueFromIncomingContext(ctx, overgrpc.Authorization) }},
 	} {
 		b.Run(part.name, func(b *testing.B) {
 			b.ReportAllocs()

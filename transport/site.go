@@ -11,6 +11,7 @@ import (
 	"time"
 
 	fields "github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/spelling"
 )
@@ -20,7 +21,6 @@ type site struct {
 	routes   map[string]route
 	paths    []string    // of routes, sorted
 	observer Observer    // may be nil
-	tracer   Tracer      // nil: no request is traced
 	flag     string      // of the node program for its address, for errors; "" if there is none
 	stopping func() bool // nil: never
 	hosts    *hosts      // by which it may be addressed; nil: any
@@ -28,9 +28,7 @@ type site struct {
 	// exempt.
 	browsers bool
 	guard    *guard.Guard
-	audit    Auditor // nil: none
-	access   Access  // says who asked, for the audit; may be nil
-	over     string  // of audited events
+	front    *frontend.Frontend // who asks, and who is told of it
 }
 
 // Flags of the node program for the addresses of sites.
@@ -59,8 +57,8 @@ type route struct {
 // reading returns the methods of a read-only route.
 func reading() []string { return []string{http.MethodGet, http.MethodHead} }
 
-func newSite(routes map[string]route, o Observer, g *guard.Guard) *site {
-	s := &site{routes: routes, observer: o, guard: g}
+func newSite(routes map[string]route, front *frontend.Frontend, o Observer, g *guard.Guard) *site {
+	s := &site{routes: routes, front: front, observer: o, guard: g}
 	for p := range routes {
 		s.paths = append(s.paths, p)
 	}
@@ -101,7 +99,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writeProblem(seen, http.StatusForbidden, s.hosts.refusal(r))
 			break
 		}
-		if s.tracer != nil && route.traced {
+		if s.front.Tracer != nil && route.traced {
 			s.serveTraced(name, route, seen, r)
 			break
 		}
@@ -260,6 +258,12 @@ func (w *statusWriter) discard(r *http.Request) {
 		_, _ = io.CopyN(io.Discard, &w.body, MaxBodyBytes) // whatever becomes of it, the answer is sent
 	}
 }
+
+// Refused records why the request is refused, for the auditor.
+func (w *statusWriter) Refused(why error) { w.why = frontend.AuditText(why) }
+
+// Refuse answers with the reason why the caller may not send the request.
+func (w *statusWriter) Refuse(why error) { writeError(w, why) }
 
 // Unwrap gives [http.ResponseController] access to the underlying writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -46,7 +46,7 @@ func newTicking(t *testing.T, change func(*Options)) *ticking {
 	}
 	s := &ticking{t: t, service: newService(o)}
 	s.stalls = newStalls(l, &o, &s.service.room)
-	s.grpc = newGRPC(t.Context(), s.service.guard, o)
+	s.grpc = newGRPC(t.Context(), s.service, o)
 	s.grpc.RegisterService(s.service.description(), s.service)
 	var served sync.WaitGroup
 	served.Go(func() {

@@ -22,9 +22,10 @@ import (
 // allocation of its own.
 func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumns, weirv1.DecisionColumns]) error {
 	by, err := s.identify(stream.Context()) // each message is identified again: tokens expire
-	if err == nil && by.caller != nil {
-		if err = by.caller.OpenStream(); err == nil {
-			defer by.caller.CloseStream()
+	if err == nil {
+		var end func()
+		if end, err = by.OpenStream(); err == nil {
+			defer end()
 		}
 	}
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *service) refuseColumns(ctx context.Context, in *columnsMessage) (ends b
 	if err != nil {
 		return true, err
 	}
-	return errors.Is(in.refused, errUndecodable), by.spendUnread(&in.hold, in.refused)
+	return errors.Is(in.refused, errUndecodable), spendUnread(&by, &in.hold, in.refused)
 }
 
 // answerColumns decides one message and sends the reply.
@@ -161,11 +162,11 @@ func (s *service) encodeReply(t *turn) (*[]byte, error) {
 
 // decideTraced is decideColumns with a span around it, below that of the stream's client.
 func (s *service) decideTraced(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
-	if s.tracer == nil {
+	if s.front.Tracer == nil {
 		return s.decideColumns(ctx, t, in, h)
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	ctx, _, end := s.tracer.Serve(ctx, "CheckStream", first(md, fieldParent), first(md, fieldState))
+	ctx, _, end := s.front.Trace(ctx, "CheckStream", first(md, fieldParent), first(md, fieldState))
 	if end == nil {
 		return s.decideColumns(ctx, t, in, h)
 	}
@@ -191,12 +192,12 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = s.mayRefund(in.HoldUs != 0)
 	}
 	if err == nil {
-		err = by.spend(n, h.size())
+		err = by.Spend(n, h.size())
 	} else {
-		err = by.spendUnread(h, err)
+		err = spendUnread(&by, h, err)
 	}
 	if err == nil && n > 0 {
-		err = by.admitCheck(&alike, in.Peek, false) // what is asked of the caller is the same for all
+		err = by.AdmitCheck(&alike, in.Peek, false) // what is asked of the caller is the same for all
 	}
 	if err != nil {
 		s.account(ctx, ActionCheck, false, err)
@@ -205,15 +206,14 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	t.fillColumns(in, n, &alike)
 	if in.Peek {
-		err = t.decidePeeks(ctx, s.decider, n, nil)
+		err = t.peek(ctx, &by, n)
 	} else {
-		err = t.decide(ctx, s.decider, n)
+		err = t.decide(ctx, &by, n, nil)
 	}
 	if err != nil {
 		return err
 	}
 	s.accountPart(ctx, nil, t.errs)
-	by.madeAll(&t.batch, n, func(int) bool { return in.Peek })
 	t.fillReply(n)
 	if in.EveryLimit {
 		h.widen(t.widest(n))

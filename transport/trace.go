@@ -12,17 +12,9 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-)
 
-// Tracer traces requests. Its methods are called from many goroutines and must not block.
-type Tracer interface {
-	// Serve begins the span of a request. Method is as for an [Observer]. Parent and state are
-	// what the client sent as traceparent and tracestate of the W3C's Trace Context, "" for
-	// none; they may be invalid. Serve returns the context for the decider, the traceparent of
-	// the span, which the answer gets, and the end of the span, which is called once with the
-	// code of the answer. If the request is not traced, end is nil and the context is ctx.
-	Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(code string))
-}
+	"github.com/weirlimit/weir/internal/frontend"
+)
 
 // The fields of Trace Context.
 const (
@@ -34,13 +26,13 @@ const (
 type unary func(context.Context, func(any) error) (any, error)
 
 // traced returns serve with a span around it; serve itself without a tracer.
-func traced(by Tracer, method string, serve unary) unary {
-	if by == nil {
+func traced(front *frontend.Frontend, method string, serve unary) unary {
+	if front.Tracer == nil {
 		return serve
 	}
 	return func(ctx context.Context, decode func(any) error) (out any, err error) {
 		md, _ := metadata.FromIncomingContext(ctx)
-		ctx, traceparent, end := by.Serve(ctx, method, first(md, fieldParent), first(md, fieldState))
+		ctx, traceparent, end := front.Trace(ctx, method, first(md, fieldParent), first(md, fieldState))
 		if end == nil {
 			return serve(ctx, decode)
 		}
@@ -55,12 +47,12 @@ func traced(by Tracer, method string, serve unary) unary {
 
 // traceCalls traces calls of Options.Services, by the names of their methods. Those that ask for
 // the health of the server are not traced.
-func traceCalls(by Tracer) grpc.UnaryServerInterceptor {
+func traceCalls(front *frontend.Frontend) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, in any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		if strings.HasPrefix(of.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
 			return handle(ctx, in)
 		}
-		return traced(by, path.Base(of.FullMethod), func(ctx context.Context, _ func(any) error) (any, error) { return handle(ctx, in) })(ctx, nil)
+		return traced(front, path.Base(of.FullMethod), func(ctx context.Context, _ func(any) error) (any, error) { return handle(ctx, in) })(ctx, nil)
 	}
 }
 
@@ -73,7 +65,7 @@ func first(md metadata.MD, name string) string {
 
 // serveTraced serves a route with a span around it.
 func (s *site) serveTraced(name string, of route, w *statusWriter, r *http.Request) {
-	ctx, traceparent, end := s.tracer.Serve(r.Context(), name, r.Header.Get(fieldParent), r.Header.Get(fieldState))
+	ctx, traceparent, end := s.front.Trace(r.Context(), name, r.Header.Get(fieldParent), r.Header.Get(fieldState))
 	if end == nil {
 		s.serve(of, w, r)
 		return

@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	fields "github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -207,7 +209,7 @@ func (s *service) appendLimit(dst []byte, r *limiter.Request, l *limiter.LimitDe
 
 // appendError encodes the error of a check as a CheckError.
 func appendError(dst []byte, err error) []byte {
-	dst = appendNumber(dst, errorCode, uint64(codeOf(err)))
+	dst = appendNumber(dst, errorCode, uint64(overgrpc.Code(err)))
 	dst = appendString(dst, errorMessage, errorText(err))
-	return appendNumber(dst, errorRetry, uint64(limiter.Span(retryAfter(err))))
+	return appendNumber(dst, errorRetry, uint64(limiter.Span(fields.RetryAfter(err))))
 }

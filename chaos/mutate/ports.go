@@ -11,13 +11,13 @@ func ofPorts() []mutation {
 			{"transport/bounded.go", "		if now.Sub(l.searched) >= searchPause {\n", "		if false {\n"},
 		}},
 		{name: "denied checks that are charged make keys", pkg: public, test: "^TestDeniedChecksMakeKeys$", edits: []edit{
-			{"transport/access.go", "	return l.Limit.CountRejected() == limiter.CountAll\n", "	return false\n"},
+			{"internal/frontend/keys.go", "	return l.Limit.CountRejected() == limiter.CountAll\n", "	return false\n"},
 		}},
 		{name: "a body that does not come keeps no probe out", pkg: public, test: "^TestUnfinishedBodiesApart$", edits: []edit{
 			{"transport/apart.go", "if r.Body = was; !rest.over {", "if r.Body = was; false {"},
 		}},
 		{name: "a token over gRPC is not overlooked", pkg: public, test: "^TestShown$", edits: []edit{
-			{"transport/access.go", "call.Header[authorization]; len(shown) > 0 {", "call.Header[authorization]; len(shown) < 0 {"},
+			{"transport/access.go", "call.Header[overgrpc.Authorization]; len(shown) > 0 {", "call.Header[overgrpc.Authorization]; len(shown) < 0 {"},
 		}},
 		{name: "a bound of streams of a connection", pkg: public, test: "^TestStreamsPerConnection$", edits: []edit{
 			{"transport/server.go", "		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),\n", ""},
@@ -62,7 +62,7 @@ func ofPorts() []mutation {
 			{"transport/columns.go", " && have.Caller == r.Caller", ""},
 		}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
-			{"transport/access.go", "	if over := p.spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
+			{"transport/access.go", "	if over := by.Spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},
 		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
 			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
-	"github.com/weirlimit/weir/transport"
 )
 
 // MaxToken is the greatest length of a token, in bytes.
@@ -28,7 +28,7 @@ const maxCached = 8192
 // interval is how often the files are read again.
 const interval = time.Second
 
-// Access identifies callers by a permissions file. It implements [transport.Access].
+// Access identifies callers by a permissions file. It implements [frontend.Access].
 type Access struct {
 	name  string
 	log   *slog.Logger
@@ -154,13 +154,13 @@ func (a *Access) look(asked bool) error {
 	return nil
 }
 
-// Identify implements [transport.Access]. A token decides if there is one, else a verified
+// Identify implements [frontend.Access]. A token decides if there is one, else a verified
 // certificate. A caller with neither is anonymous.
-func (a *Access) Identify(c transport.Credentials) (transport.Caller, error) {
+func (a *Access) Identify(c frontend.Credentials) (frontend.Caller, error) {
 	return a.identify(&c, a.CertificateFlag)
 }
 
-func (a *Access) identify(c *transport.Credentials, flag string) (transport.Caller, error) {
+func (a *Access) identify(c *frontend.Credentials, flag string) (frontend.Caller, error) {
 	p := a.force.Load()
 	found, err := p.identify(c, a.now)
 	switch {
@@ -182,7 +182,7 @@ func (a *Access) identify(c *transport.Credentials, flag string) (transport.Call
 var errNothingShown = errors.New("the caller shows nothing")
 
 // At returns an Access with the same permissions, for listeners with another CertificateFlag.
-func (a *Access) At(certificateFlag string) transport.Access { return elsewhere{a, certificateFlag} }
+func (a *Access) At(certificateFlag string) frontend.Access { return elsewhere{a, certificateFlag} }
 
 // elsewhere identifies callers as access does, and names another flag to those who show nothing.
 type elsewhere struct {
@@ -190,11 +190,11 @@ type elsewhere struct {
 	flag   string
 }
 
-func (e elsewhere) Identify(c transport.Credentials) (transport.Caller, error) {
+func (e elsewhere) Identify(c frontend.Credentials) (frontend.Caller, error) {
 	return e.access.identify(&c, e.flag)
 }
 
-func (p *policy) identify(c *transport.Credentials, now func() time.Time) (*caller, error) {
+func (p *policy) identify(c *frontend.Credentials, now func() time.Time) (*caller, error) {
 	switch {
 	case len(c.Authorization) > 1:
 		return nil, unproved("it sends several authorizations: send one")
@@ -277,7 +277,7 @@ func claimsOf(token string) (claims map[string]any, readable bool) {
 
 // unproved returns the error for a caller that has not proved who it is.
 func unproved(why string) error {
-	return &refusal{transport.ErrUnauthenticated.Error() + ": " + why, transport.ErrUnauthenticated}
+	return &refusal{frontend.ErrUnauthenticated.Error() + ": " + why, frontend.ErrUnauthenticated}
 }
 
 // cache remembers verified tokens by their hashes, until they expire. The zero value is

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // TestAudit: each refusal, reset, refund and request of administration is told to the
@@ -17,8 +17,8 @@ func TestAudit(t *testing.T) {
 	over := func(method, address, token, body string) func() {
 		return func() { w.ask(method, address, token, body) }
 	}
-	type event = transport.AuditEvent
-	const done, refused, failed = transport.AuditDone, transport.AuditRefused, transport.AuditFailed
+	type event = frontend.AuditEvent
+	const done, refused, failed = frontend.AuditDone, frontend.AuditRefused, frontend.AuditFailed
 	for name, c := range map[string]struct {
 		ask  func()
 		want event // Why is a part of it; From is not compared

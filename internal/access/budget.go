@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // maxStreams bounds the streams of a budget.
@@ -53,7 +53,7 @@ func newUsed(now func() time.Time) *used {
 	return &used{now: now, checks: limiter.NewCounter(), bytes: limiter.NewCounter(), keys: limiter.NewCounter()}
 }
 
-// Spend implements [transport.Caller]. A message that one part of the budget does not allow
+// Spend implements [frontend.Caller]. A message that one part of the budget does not allow
 // is charged to none.
 func (c *caller) Spend(checks, bytes int) error {
 	b := &c.budget
@@ -88,10 +88,10 @@ func (c *caller) Spend(checks, bytes int) error {
 	return nil
 }
 
-// CountsKeys implements [transport.KeyBudget].
+// CountsKeys implements [frontend.KeyBudget].
 func (c *caller) CountsKeys() bool { return c.budget.keys != nil }
 
-// SpendKeys implements [transport.KeyBudget]. How many keys of a message are new is known
+// SpendKeys implements [frontend.KeyBudget]. How many keys of a message are new is known
 // once it is decided, so it may take the budget below nothing: to two seconds' worth at
 // most, so that one message with many new keys refuses no more than that.
 func (c *caller) SpendKeys(n int) {
@@ -114,15 +114,15 @@ func (c *caller) SpendKeys(n int) {
 func (c *caller) over(what string, n int, d *limiter.Decision) error {
 	l := d.Limit(0).Limit // of the newest file, while c may be of an older one
 	text := fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and it is used up: send less, or again in %v",
-		transport.ErrBudget, c.name, l.Limit(), what, d.RetryAfter)
+		frontend.ErrBudget, c.name, l.Limit(), what, d.RetryAfter)
 	if d.Never {
 		text = fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and the message has %d: send smaller messages",
-			transport.ErrBudget, c.name, l.Limit(), what, n)
+			frontend.ErrBudget, c.name, l.Limit(), what, n)
 	}
 	return &overBudgetError{text, d.RetryAfter}
 }
 
-// OpenStream implements [transport.Caller].
+// OpenStream implements [frontend.Caller].
 func (c *caller) OpenStream() error {
 	u := c.budget.used
 	u.mu.Lock()
@@ -141,7 +141,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// CloseStream implements [transport.Caller].
+// CloseStream implements [frontend.Caller].
 func (c *caller) CloseStream() {
 	u := c.budget.used
 	u.mu.Lock()
@@ -157,8 +157,8 @@ type overBudgetError struct {
 
 func (e *overBudgetError) Error() string { return e.text }
 
-// Unwrap returns [transport.ErrBudget].
-func (e *overBudgetError) Unwrap() error { return transport.ErrBudget }
+// Unwrap returns [frontend.ErrBudget].
+func (e *overBudgetError) Unwrap() error { return frontend.ErrBudget }
 
 // RetryAfter returns how long to wait.
 func (e *overBudgetError) RetryAfter() time.Duration { return e.wait }

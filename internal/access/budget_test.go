@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // withBudget returns the permissions with a budget of the shop.
@@ -185,8 +185,8 @@ func TestBudgetOfStreams(t *testing.T) {
 // TestBudgetOutlivesReload: another file changes the limits, and not what was used.
 func TestBudgetOutlivesReload(t *testing.T) {
 	w := newWorld(t, withBudget("checks: 5"))
-	c := transport.Credentials{Authorization: []string{"Bearer " + w.token("shop")}}
-	find := func() transport.Caller {
+	c := frontend.Credentials{Authorization: []string{"Bearer " + w.token("shop")}}
+	find := func() frontend.Caller {
 		t.Helper()
 		by, err := w.access.Identify(c)
 		if err != nil {
@@ -203,13 +203,13 @@ func TestBudgetOutlivesReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	by := find()
-	if err := by.Spend(3, 0); !errors.Is(err, transport.ErrBudget) || !strings.Contains(err.Error(), "7 checks") {
+	if err := by.Spend(3, 0); !errors.Is(err, frontend.ErrBudget) || !strings.Contains(err.Error(), "7 checks") {
 		t.Errorf("3 of 2 that are left: %v", err)
 	}
-	if err := by.OpenStream(); !errors.Is(err, transport.ErrBudget) {
+	if err := by.OpenStream(); !errors.Is(err, frontend.ErrBudget) {
 		t.Errorf("a second stream: %v", err)
 	}
-	if err := old.Spend(1, 200); !errors.Is(err, nil) && !errors.Is(err, transport.ErrBudget) {
+	if err := old.Spend(1, 200); !errors.Is(err, nil) && !errors.Is(err, frontend.ErrBudget) {
 		t.Errorf("by the old entry: %v", err)
 	}
 	old.CloseStream()

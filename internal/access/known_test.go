@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // known is the connection of a client with a certificate, and the node's permissions.
@@ -22,7 +22,7 @@ type known struct {
 	now      time.Time
 	readings int // of the clock
 	access   *Access
-	shown    transport.Credentials
+	shown    frontend.Credentials
 }
 
 func newKnown(tb testing.TB) *known {
@@ -46,12 +46,12 @@ func (k *known) write(tb testing.TB, permissions string) {
 }
 
 // connection returns what one more connection shows.
-func (k *known) connection() transport.Credentials {
+func (k *known) connection() frontend.Credentials {
 	c := &x509.Certificate{
 		NotBefore: k.now.Add(-time.Hour), NotAfter: k.now.Add(time.Hour), Subject: pkix.Name{CommonName: "ops"},
 		URIs: []*url.URL{{Scheme: "weir", Host: "prod", Path: "/client/ops"}},
 	}
-	return transport.Credentials{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}, Known: new(transport.Known)}
+	return frontend.Credentials{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}, Known: new(frontend.Known)}
 }
 
 const opsPermissions = "identities:\n  - {name: ops, certificate: {uri: \"weir://prod/client/ops\"}, may: {check: true}}\n"
@@ -88,7 +88,7 @@ func TestKnownConnectionsChange(t *testing.T) {
 	idle := k.connection()
 	is := func(when, want string, kind error) {
 		t.Helper()
-		for name, c := range map[string]transport.Credentials{"used": k.shown, "idle": idle, "not kept": {TLS: k.shown.TLS}} {
+		for name, c := range map[string]frontend.Credentials{"used": k.shown, "idle": idle, "not kept": {TLS: k.shown.TLS}} {
 			found, err := k.access.Identify(c)
 			if !errors.Is(err, kind) || kind == nil && found.Name() != want {
 				t.Errorf("%s, %s: %v %v, want %q %v", when, name, found, err, want, kind)
@@ -111,9 +111,9 @@ func TestKnownConnectionsChange(t *testing.T) {
 	k.now = k.now.Add(time.Hour)
 	is("at its last instant", "renamed", nil)
 	k.now = k.now.Add(time.Second)
-	is("after its end", "", transport.ErrUnauthenticated)
+	is("after its end", "", frontend.ErrUnauthenticated)
 	k.now = k.now.Add(-2*time.Hour - 2*time.Second)
-	is("before its begin", "", transport.ErrUnauthenticated)
+	is("before its begin", "", frontend.ErrUnauthenticated)
 }
 
 // A connection that is idle does not keep an old file in memory.
@@ -140,7 +140,7 @@ func BenchmarkIdentify(b *testing.B) {
 	k := newKnown(b)
 	k.access.now = time.Now
 	k.now = time.Now()
-	shown := make([]transport.Credentials, 64)
+	shown := make([]frontend.Credentials, 64)
 	for i := range shown {
 		shown[i] = k.connection()
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Bounds of a permissions file.
@@ -49,10 +49,10 @@ func byDNS(name string) string            { return "dns " + strings.ToLower(name
 func byCN(name string) string             { return "cn " + name }
 func bySubject(issuer, sub string) string { return "token " + issuer + "\x00" + sub }
 
-// caller is one identity. It implements [transport.Caller].
+// caller is one identity. It implements [frontend.Caller].
 type caller struct {
 	name, tenant string
-	may          [transport.Actions]permission
+	may          [frontend.Actions]permission
 	budget       budget
 }
 
@@ -62,15 +62,15 @@ type permission struct {
 	scope   limiter.Scope // nil: all rules
 }
 
-// Name implements [transport.Caller].
+// Name implements [frontend.Caller].
 func (c *caller) Name() string { return c.name }
 
-// Tenant implements [transport.Caller].
+// Tenant implements [frontend.Caller].
 func (c *caller) Tenant() string { return c.tenant }
 
-// May implements [transport.Caller].
-func (c *caller) May(a transport.Action) (limiter.Scope, error) {
-	if a < transport.Actions && c.may[a].allowed {
+// May implements [frontend.Caller].
+func (c *caller) May(a frontend.Action) (limiter.Scope, error) {
+	if a < frontend.Actions && c.may[a].allowed {
 		return c.may[a].scope, nil
 	}
 	return nil, &refusal{fmt.Sprintf("caller %q may not do this: the operator must allow %q to it in the permissions file", c.name, a), limiter.ErrForbidden}
@@ -243,7 +243,7 @@ func (l *loader) anonymous(n *node) {
 	l.fields(n, "anonymous", map[string]func(*node){
 		"tenant": l.text("tenant", limiter.MaxTenantBytes, &c.tenant), "may": l.may(c), "budget": l.budget(c),
 	})
-	if c.may[transport.ActionAdmin].allowed {
+	if c.may[frontend.ActionAdmin].allowed {
 		l.add(n, "anonymous callers cannot have admin: give it to an identity, or use the Unix socket of --admin-addr")
 	}
 	l.policy.anonymous = c
@@ -317,7 +317,7 @@ func (l *loader) token(n *node) []string {
 func (l *loader) may(c *caller) func(*node) {
 	return func(n *node) {
 		readers := map[string]func(*node){}
-		for a := range transport.Actions {
+		for a := range frontend.Actions {
 			readers[a.String()] = func(n *node) { c.may[a] = l.permission(n, a) }
 		}
 		l.fields(n, "may", readers)
@@ -325,13 +325,13 @@ func (l *loader) may(c *caller) func(*node) {
 }
 
 // permission reads one permission: true, false, or a list of prefixes of rules.
-func (l *loader) permission(n *node, a transport.Action) permission {
+func (l *loader) permission(n *node, a frontend.Action) permission {
 	switch {
 	case n.kind == scalar && (n.text == "true" || n.text == "false"):
 		return permission{allowed: n.text == "true"}
 	case n.kind != list || len(n.items) == 0:
 		l.add(n, "%s must be true, false, or a list of prefixes of rules", a)
-	case a == transport.ActionLimits || a == transport.ActionRing || a == transport.ActionAdmin:
+	case a == frontend.ActionLimits || a == frontend.ActionRing || a == frontend.ActionAdmin:
 		l.add(n, "%s is about no rule: give true or false", a)
 	default:
 		p := new(prefixes)
@@ -359,7 +359,7 @@ type proof struct {
 // proves returns what the certificate of a connection proves, nil if it has none. It is
 // worked out once for each connection that can keep it: reading a certificate takes longer
 // than the rest.
-func (p *policy) proves(c *transport.Credentials) *proof {
+func (p *policy) proves(c *frontend.Credentials) *proof {
 	if c.Known != nil {
 		if k, ok := c.Known.Load().(*proof); ok && k.by == p.mark {
 			return k
@@ -377,7 +377,7 @@ func (p *policy) proves(c *transport.Credentials) *proof {
 }
 
 // leafOf returns the certificate that a client was verified by, nil if there is none.
-func leafOf(c *transport.Credentials) *x509.Certificate {
+func leafOf(c *frontend.Credentials) *x509.Certificate {
 	if len(c.TLS.VerifiedChains) == 0 || len(c.TLS.VerifiedChains[0]) == 0 {
 		return nil
 	}
@@ -385,7 +385,7 @@ func leafOf(c *transport.Credentials) *x509.Certificate {
 }
 
 // at returns the caller, unless the certificate has expired since the connection was made.
-func (k *proof) at(c *transport.Credentials, now func() time.Time) (*caller, error) {
+func (k *proof) at(c *frontend.Credentials, now func() time.Time) (*caller, error) {
 	t := c.At
 	if t.IsZero() {
 		t = now()

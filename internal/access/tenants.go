@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // TenantShares returns the tenants of the file and the share of a table that each may take, as a node's SetTenantShares
@@ -18,7 +18,7 @@ func (a *Access) TenantShares() map[string]int {
 		return out
 	}
 	for _, c := range p.callers {
-		if c.tenant == "" && (c.may[transport.ActionCheck].allowed || c.may[transport.ActionRefund].allowed) {
+		if c.tenant == "" && (c.may[frontend.ActionCheck].allowed || c.may[frontend.ActionRefund].allowed) {
 			return out
 		}
 	}

@@ -201,6 +201,13 @@ func house() []row {
 		{path: "middleware/httplimit", floor: 6, knows: "request -> check, decision -> headers and status", never: middleware()},
 		{path: "middleware/grpclimit", floor: 6, knows: "request -> check, decision -> headers and status", never: middleware()},
 
+		{path: "internal/frontend", floor: 1, knows: "a session of a caller: who it is, what it may do and how much; who decides, and who is told", never: join(
+			no(imports, "it is below every protocol", "net/http", "google.golang.org", "net"),
+			no(imports, "it asks a decider, and does not care how that decides", "./limiter/table", "./rules"),
+			clocks("the decider and the budgets have clocks"),
+		)},
+		{path: "internal/frontend/overgrpc", floor: 3, knows: "what callers over gRPC show; errors as statuses", never: clocks("it is pure")},
+		{path: "internal/frontend/overhttp", floor: 2, knows: "what callers over HTTP show; how a site is told of refusals", never: clocks("it is pure")},
 		{path: "internal/engine", floor: 2, knows: "what lies between a node and the part of it that decides"},
 		{path: "", floor: 7, knows: "the front door for embedders; who decides is chosen here", never: join(
 			no(imports, "an embedder who uses no Redis, no Prometheus and no cluster compiles none of them",
@@ -214,10 +221,10 @@ func house() []row {
 			clocks("the test moves the clock"),
 		)},
 
-		{path: "internal/access", floor: 7, knows: "a permissions file; credentials -> an identity and what it may do", never: join(
+		{path: "internal/access", floor: 3, knows: "a permissions file; credentials -> an identity and what it may do", never: join(
 			no(imports, "it judges callers and decides nothing", "./internal/cluster", "./ring", "./redisstore", "./cluster"),
 		)},
-		{path: "internal/audit", floor: 7, knows: "events of requests -> lines of a file, at a bounded rate"},
+		{path: "internal/audit", floor: 2, knows: "events of requests -> lines of a file, at a bounded rate"},
 		{path: "serve", floor: 8, knows: "a node with its metrics and its servers", never: join(
 			no(imports, "who decides is the embedder's choice", "./cluster", "./redisstore", "./internal/cluster"),
 		)},
@@ -246,12 +253,12 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"internal/cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "internal/envoy", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/envoy", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
 		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
-		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
+		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},
 		{"go.opentelemetry.io", []string{"cmd/node"}, "traces are sent by the node program; an embedder brings a tracer of its own"},
-		{"google.golang.org/genproto", []string{"transport", "client", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read, such as a wait; a refusal of a configuration is such a detail"},
+		{"google.golang.org/genproto", []string{"internal/frontend/overgrpc", "client", "middleware/grpclimit", "internal/envoy/xds"}, "a denial in gRPC has details that any client can read, such as a wait; a refusal of a configuration is such a detail"},
 		{"github.com/golang-jwt/jwt", []string{"middleware/identity"}, "tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"}, "a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"rules", "internal/access"}, "a file of each kind is read in one place, with the position of each mistake"},

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/address"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Bounds. Each kind of event has a rate of its own: what anyone can cause must not keep out what
@@ -80,18 +80,18 @@ const (
 )
 
 // kindOf returns the kind of an event.
-func kindOf(e *transport.AuditEvent) kind {
+func kindOf(e *frontend.AuditEvent) kind {
 	k := done
 	switch {
 	case e.Over == "peer":
 		return membersRefusals
-	case e.Outcome == transport.AuditDone && (e.Over == "administration" || e.Over == "file"):
+	case e.Outcome == frontend.AuditDone && (e.Over == "administration" || e.Over == "file"):
 		return acts
 	case e.Action == "connect":
 		return handshakes
-	case e.Outcome == transport.AuditRefused:
+	case e.Outcome == frontend.AuditRefused:
 		k = refused
-	case e.Outcome == transport.AuditFailed:
+	case e.Outcome == frontend.AuditFailed:
 		k = failed
 	}
 	if isStranger(e) {
@@ -101,7 +101,7 @@ func kindOf(e *transport.AuditEvent) kind {
 }
 
 // isStranger reports whether anyone could have caused an event.
-func isStranger(e *transport.AuditEvent) bool {
+func isStranger(e *frontend.AuditEvent) bool {
 	return (e.Caller == "" || e.Caller == "anonymous") && e.From != "unix" && e.Over != "file"
 }
 
@@ -121,7 +121,7 @@ type share struct {
 	from   netip.Prefix
 }
 
-func shareOf(k kind, e *transport.AuditEvent) share {
+func shareOf(k kind, e *frontend.AuditEvent) share {
 	if k < strangersDone {
 		return share{kind: k, caller: e.Caller}
 	}
@@ -177,7 +177,7 @@ func (r *rates) sweep(now limiter.Tick) {
 
 // event is an event with its time.
 type event struct {
-	transport.AuditEvent
+	frontend.AuditEvent
 	at time.Time
 }
 
@@ -272,9 +272,9 @@ func bucket(rate, burst int64) (*limiter.Limit, error) {
 	return limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: rate, Burst: burst, Window: time.Second})
 }
 
-// Audited implements [transport.Auditor]. It does not wait: beyond the rate, or when lines
+// Audited implements [frontend.Auditor]. It does not wait: beyond the rate, or when lines
 // are written too slowly, the event is only counted.
-func (l *Log) Audited(e transport.AuditEvent) {
+func (l *Log) Audited(e frontend.AuditEvent) {
 	if l == nil {
 		return
 	}

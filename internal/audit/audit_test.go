@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/weirlimit/weir/transport"
+	"github.com/weirlimit/weir/internal/frontend"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,8 +87,8 @@ func start(t *testing.T, to output) (l *Log, tick chan time.Time, log *bytes.Buf
 func TestLine(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
-	l.Audited(transport.AuditEvent{Action: "forget", Outcome: transport.AuditDone, Caller: "ada", From: "10.0.0.1:7", Over: "administration", Subject: "node-3"})
-	l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused, Tenant: "shop", Count: 2, Why: strings.Repeat("é", 400) + "\n"})
+	l.Audited(frontend.AuditEvent{Action: "forget", Outcome: frontend.AuditDone, Caller: "ada", From: "10.0.0.1:7", Over: "administration", Subject: "node-3"})
+	l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused, Tenant: "shop", Count: 2, Why: strings.Repeat("é", 400) + "\n"})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,9 @@ func TestLine(t *testing.T) {
 	if why, _ := second["why"].(string); len(why) > maxText+3 || !strings.HasSuffix(why, "é...") || second["checks"] != 2.0 || second["tenant"] != "shop" {
 		t.Errorf("%v", second)
 	}
-	l.Audited(transport.AuditEvent{}) // after its end
+	l.Audited(frontend.AuditEvent{}) // after its end
 	var none *Log
-	none.Audited(transport.AuditEvent{})
+	none.Audited(frontend.AuditEvent{})
 	if err := none.Close(); err != nil {
 		t.Error(err)
 	}
@@ -114,9 +114,9 @@ func TestRefusalsKeepNothingOut(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
 	for range 500 {
-		l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused})
+		l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused})
 	}
-	l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+	l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +138,10 @@ func TestFailuresKeepNothingOut(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
 	for range 2 * doneBurst {
-		l.Audited(transport.AuditEvent{Action: "failure", Outcome: transport.AuditFailed})
+		l.Audited(frontend.AuditEvent{Action: "failure", Outcome: frontend.AuditFailed})
 	}
-	l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
-	l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused})
+	l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone})
+	l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,18 +158,18 @@ func TestFailuresKeepNothingOut(t *testing.T) {
 // that are not known, keep out what a known caller is refused, or failed at, or what was done on
 // the node's own machine.
 func TestStrangersKeepNothingOut(t *testing.T) {
-	type event = transport.AuditEvent
+	type event = frontend.AuditEvent
 	var want []event
-	for _, outcome := range []string{transport.AuditDone, transport.AuditRefused, transport.AuditFailed} {
+	for _, outcome := range []string{frontend.AuditDone, frontend.AuditRefused, frontend.AuditFailed} {
 		want = append(want, event{Action: "reset", Outcome: outcome, Caller: "shop", From: "10.0.0.1:7", Over: "grpc"})
 	}
-	want = append(want, event{Action: "reload", Outcome: transport.AuditDone, From: "unix", Over: "administration"},
-		event{Action: "rules", Outcome: transport.AuditFailed, Over: "file"})
+	want = append(want, event{Action: "reload", Outcome: frontend.AuditDone, From: "unix", Over: "administration"},
+		event{Action: "rules", Outcome: frontend.AuditFailed, Over: "file"})
 	floods := []event{
-		{Action: "connect", Outcome: transport.AuditRefused, From: "10.0.0.2:7", Over: "grpc"},
-		{Action: "connect", Outcome: transport.AuditRefused, From: "10.0.0.2:7", Over: "peer"},
+		{Action: "connect", Outcome: frontend.AuditRefused, From: "10.0.0.2:7", Over: "grpc"},
+		{Action: "connect", Outcome: frontend.AuditRefused, From: "10.0.0.2:7", Over: "peer"},
 	}
-	for _, outcome := range []string{transport.AuditDone, transport.AuditRefused, transport.AuditFailed} {
+	for _, outcome := range []string{frontend.AuditDone, frontend.AuditRefused, frontend.AuditFailed} {
 		for _, caller := range []string{"", "anonymous"} {
 			floods = append(floods, event{Action: "check", Outcome: outcome, Caller: caller, From: "10.0.0.2:7", Over: "http"})
 		}
@@ -215,17 +215,17 @@ func TestNoCallerHidesOthers(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
 	const flood = 4 * doneBurst
-	kinds := []string{transport.AuditRefused, transport.AuditFailed, transport.AuditDone}
+	kinds := []string{frontend.AuditRefused, frontend.AuditFailed, frontend.AuditDone}
 	for i := range flood {
 		for _, outcome := range kinds {
-			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, Caller: "flood", From: "10.0.0.9:1", Over: "grpc"})
-			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i), Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, Caller: "flood", From: "10.0.0.9:1", Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i), Over: "grpc"})
 		}
 	}
 	for _, outcome := range kinds {
 		for i := range 3 {
-			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, Caller: fmt.Sprint("shop-", i), From: "10.0.0.9:1", Over: "grpc"})
-			l.Audited(transport.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("192.0.2.%d:7", i), Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, Caller: fmt.Sprint("shop-", i), From: "10.0.0.9:1", Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("192.0.2.%d:7", i), Over: "grpc"})
 		}
 	}
 	if err := l.Close(); err != nil {
@@ -261,15 +261,15 @@ func TestNoCallerHidesOthers(t *testing.T) {
 func TestActsAreNotLeftOut(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
-	acts := []transport.AuditEvent{
-		{Action: "members forget", Outcome: transport.AuditDone, Caller: "operator", From: "10.0.0.1:7", Over: "administration"},
-		{Action: "reload", Outcome: transport.AuditDone, From: "unix", Over: "administration"},
-		{Action: "rules", Outcome: transport.AuditDone, Over: "file"},
+	acts := []frontend.AuditEvent{
+		{Action: "members forget", Outcome: frontend.AuditDone, Caller: "operator", From: "10.0.0.1:7", Over: "administration"},
+		{Action: "reload", Outcome: frontend.AuditDone, From: "unix", Over: "administration"},
+		{Action: "rules", Outcome: frontend.AuditDone, Over: "file"},
 	}
 	const each = maxActs / 4
 	for range 2 * doneBurst {
 		for _, caller := range []string{"operator", "shop", ""} {
-			l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone, Caller: caller, From: "10.0.0.1:7", Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone, Caller: caller, From: "10.0.0.1:7", Over: "grpc"})
 		}
 	}
 	for range each {
@@ -302,7 +302,7 @@ func TestLeftOutIsSaidInTime(t *testing.T) {
 	}
 	flood := func(caller string) {
 		for range refusedBurst {
-			l.Audited(transport.AuditEvent{Action: "check", Outcome: transport.AuditRefused, Caller: caller})
+			l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused, Caller: caller})
 		}
 	}
 	said := func() (n int) {
@@ -362,7 +362,7 @@ func TestFileThatHangs(t *testing.T) {
 	}
 	const asked = 3 * maxWaiting
 	for range asked {
-		l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+		l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone})
 	}
 	close(m.wait)
 	if err := l.Close(); err != nil {
@@ -386,7 +386,7 @@ func TestDiskIsFull(t *testing.T) {
 	m := &memory{err: errors.New("no space left on device")}
 	l, tick, log := start(t, m)
 	for range 3 {
-		l.Audited(transport.AuditEvent{Action: "reset", Outcome: transport.AuditDone})
+		l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone})
 	}
 	tick <- time.Time{} // the count cannot be written either
 	for len(l.events) > 0 {
@@ -418,7 +418,7 @@ func TestRotation(t *testing.T) {
 	}
 	l, tick, log := start(t, out)
 	add := func(action string) {
-		l.Audited(transport.AuditEvent{Action: action, Outcome: transport.AuditDone})
+		l.Audited(frontend.AuditEvent{Action: action, Outcome: frontend.AuditDone})
 		for len(l.events) > 0 {
 			tick <- time.Time{}
 		}
@@ -474,7 +474,7 @@ func TestFileCannotBeOpenedAgain(t *testing.T) {
 	}
 	l, tick, log := start(t, out)
 	add := func(action string) {
-		l.Audited(transport.AuditEvent{Action: action, Outcome: transport.AuditDone})
+		l.Audited(frontend.AuditEvent{Action: action, Outcome: frontend.AuditDone})
 		for len(l.events) > 0 {
 			tick <- time.Time{}
 		}

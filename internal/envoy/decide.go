@@ -70,7 +70,7 @@ func (k *keyText) write(text string) {
 // Each key is an attribute with a name of its own, so that the order of the items has no
 // influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.tenant(), Caller: items[0].by.name(), ID: items[0].id}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.Tenant(), Caller: items[0].by.Name(), ID: items[0].id}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
@@ -104,16 +104,13 @@ func (s *Service) decide(ctx context.Context, b *batch, f func(*item, *limiter.D
 		return nil
 	}
 	ds := make([]limiter.Decision, len(b.requests))
-	if err := s.options.Decider.PeekBatchInto(ctx, b.requests, ds, b.peeks); err != nil {
+	if err := b.items[0].by.Decide(ctx, b.requests, ds, b.peeks); err != nil {
 		if some, ok := errors.AsType[*limiter.BatchError](err); ok {
 			return some.Errs[0]
 		}
 		return err
 	}
 	for i := range ds {
-		if !b.peeks[i] {
-			b.items[i].by.charged(&ds[i])
-		}
 		f(b.items[i], &ds[i])
 	}
 	return nil
@@ -208,7 +205,7 @@ func (s *Service) credit(ctx context.Context, items []*item) error {
 		}
 		r := request(it)
 		r.Cost = limiter.Units(int64(it.hits))
-		if err := s.options.Decider.Refund(ctx, r, limiter.Credit()); err != nil {
+		if err := it.by.Refund(ctx, r, limiter.Credit()); err != nil {
 			return err
 		}
 	}
@@ -251,7 +248,7 @@ func (s *Service) looks(ctx context.Context, items []item) error {
 		}
 		r := request(it)
 		r.ID = "" // it charges nothing
-		e, err := s.options.Decider.Explain(ctx, r)
+		e, err := it.by.Explain(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -366,10 +363,9 @@ func (s *Service) together(ctx context.Context, items []*item) (denied bool, err
 	r := request(items...)
 	r.Cost = limiter.Units(int64(items[0].hits))
 	var d limiter.Decision
-	if err := s.options.Decider.CheckInto(ctx, &r, &d); err != nil {
+	if err := items[0].by.Check(ctx, &r, &d, false); err != nil {
 		return false, err
 	}
-	items[0].by.charged(&d)
 	for i, it := range items {
 		l := d.Limit(i)
 		it.over, it.remaining, it.reset = !l.Allowed, remains(l), l.ResetAfter
@@ -406,7 +402,7 @@ func (s *Service) back(ctx context.Context, items []*item) error {
 		}
 		r := request(it)
 		r.Cost = limiter.Units(int64(it.hits))
-		if err := s.options.Decider.Refund(ctx, r, it.charged); err != nil {
+		if err := it.by.Refund(ctx, r, it.charged); err != nil {
 			errs = append(errs, err)
 		}
 		it.charged = limiter.Receipt{}

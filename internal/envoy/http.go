@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
-	"github.com/weirlimit/weir/transport"
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 )
 
 // Configured reports whether a configuration is in force.
@@ -62,9 +63,11 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, err)
 		return
 	}
-	out, err := s.decideFor(r.Context(), in, &asker{ofHTTP: r, bytes: len(body)})
-	if refused(err) {
-		transport.WriteRefusal(w, err)
+	out, err := s.decideFor(r.Context(), in, &asker{
+		from: frontend.Address(r.RemoteAddr), shown: overhttp.Credentials(r), header: r.Header.Values, bytes: len(body), site: true,
+	})
+	if frontend.Refused(err) {
+		overhttp.Refuse(w, err)
 		return
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -32,7 +31,7 @@ func idOf(name string, in *rls.RateLimitRequest, by *asker) string {
 			}
 		}
 	}
-	if found == nil {
+	if found == nil && by.header != nil {
 		found = by.header(name)
 	}
 	found = slices.DeleteFunc(found, func(v string) bool { return v == "" })
@@ -49,17 +48,6 @@ func idOf(name string, in *rls.RateLimitRequest, by *asker) string {
 		hash.Write(one[:])
 	}
 	return "sha256:" + base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
-}
-
-// header returns the values of a header of the call. The asker may be nil.
-func (a *asker) header(name string) []string {
-	switch {
-	case a == nil:
-		return nil
-	case a.ofGRPC == nil:
-		return a.ofHTTP.Header.Values(name)
-	}
-	return metadata.ValueFromIncomingContext(a.ofGRPC, name)
 }
 
 // part returns the id of descriptor i of a request: two descriptors of a request may be

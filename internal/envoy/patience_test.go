@@ -12,12 +12,13 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // hurried decides nothing, and records how long it may wait for others.
 type hurried struct {
-	Decider
+	frontend.Decider
 	within time.Duration
 }
 
@@ -40,7 +41,7 @@ func TestPolicyAnswersBeforeEnvoysDeadline(t *testing.T) {
 	}
 	for _, mode := range []Mode{Compat, Atomic} {
 		h := new(hurried)
-		s, err := NewService(Options{Decider: h, Mode: mode})
+		s, err := NewService(Options{Config: frontend.Config{Decider: h}, Mode: mode})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // held is what an item is about a reservation.
@@ -25,13 +25,12 @@ const (
 
 // reserver reserves and settles for requests with an id.
 type reserver struct {
-	decider Decider
 	hold    time.Duration
 	allowed bool // there are reservations
 }
 
-func newReserver(o *Options) reserver {
-	return reserver{o.Decider, cmp.Or(o.Hold, 10*time.Minute), o.ID != "" && (o.AllowRefunds || o.Access != nil)}
+func newReserver(o *Options, front *frontend.Frontend) reserver {
+	return reserver{cmp.Or(o.Hold, 10*time.Minute), o.ID != "" && front.Allows(frontend.ActionRefund) == nil}
 }
 
 // concern fills in what an item is about a reservation of a request with an id. A limit that
@@ -44,7 +43,7 @@ func (v *reserver) concern(it *item, id, domain string, override bool) error {
 	if it.hits > 0 {
 		it.held = settles
 	}
-	for _, a := range []transport.Action{transport.ActionCheck, transport.ActionRefund} {
+	for _, a := range []frontend.Action{frontend.ActionCheck, frontend.ActionRefund} {
 		if err := it.by.may(a, domain); err != nil {
 			return err
 		}
@@ -59,12 +58,9 @@ func (v *reserver) settle(ctx context.Context, items []item) (settled []*item, e
 		if it.counter == nil || it.held != settles {
 			continue
 		}
-		a, err := v.decider.Settle(ctx, request(it), int64(it.hits), false)
+		_, err := it.by.Settle(ctx, request(it), int64(it.hits), false)
 		if err != nil {
 			return settled, err
-		}
-		if a.State == limiter.AmendCharged && it.by != nil {
-			it.by.made++
 		}
 		settled = append(settled, it)
 	}
@@ -92,10 +88,9 @@ func (v *reserver) reserve(ctx context.Context, items []item) error {
 		r := request(it)
 		r.Cost, r.Hold = limiter.Units(int64(it.limit.Form.Estimate)), v.hold
 		var d limiter.Decision
-		if err := v.decider.CheckInto(ctx, &r, &d); err != nil {
+		if err := it.by.Check(ctx, &r, &d, false); err != nil {
 			return err
 		}
-		it.by.charged(&d)
 		it.told(&d)
 		if it.charged = (limiter.Receipt{}); d.Allowed && !d.Repeated {
 			it.held = reserved
@@ -115,7 +110,7 @@ func (v *reserver) cancel(ctx context.Context, items []item) error {
 		if it.held != reserved {
 			continue
 		}
-		if _, err := v.decider.Settle(ctx, request(it), 0, true); err != nil {
+		if _, err := it.by.Settle(ctx, request(it), 0, true); err != nil {
 			errs = append(errs, err)
 		}
 		it.remaining += it.limit.Form.Estimate

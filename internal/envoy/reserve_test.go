@@ -19,7 +19,7 @@ descriptors:
 `
 
 func reserves(mode envoy.Mode) func(*envoy.Options) {
-	return func(o *envoy.Options) { o.ID, o.Mode, o.AllowRefunds = "request_id", mode, true }
+	return func(o *envoy.Options) { o.ID, o.Mode, o.Config.AllowRefunds = "request_id", mode, true }
 }
 
 // A call with an id that only looks reserves the estimate, and the call that tells the hits
@@ -115,7 +115,7 @@ func TestReservationsAreAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range []func(*envoy.Options){func(o *envoy.Options) { o.ID = "request_id" }, func(o *envoy.Options) { o.AllowRefunds = true }} {
+	for _, change := range []func(*envoy.Options){func(o *envoy.Options) { o.ID = "request_id" }, func(o *envoy.Options) { o.Config.AllowRefunds = true }} {
 		err := newFixture(t, "", change).service.SetConfig(c)
 		if err == nil || !strings.Contains(err.Error(), "has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or --permissions") {
 			t.Error(err)

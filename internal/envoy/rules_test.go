@@ -32,7 +32,7 @@ func (f *fixture) is(want string, descriptors ...string) {
 	}
 }
 
-func allowRefunds(o *envoy.Options) { o.AllowRefunds = true }
+func allowRefunds(o *envoy.Options) { o.Config.AllowRefunds = true }
 
 // Hits are taken back whoever was charged, and never below nothing.
 func TestNegativeHits(t *testing.T) {
@@ -56,7 +56,7 @@ func TestNegativeHits(t *testing.T) {
 
 // A denial in atomic mode takes no hits back either: all or nothing.
 func TestNegativeHitsOfADeniedRequest(t *testing.T) {
-	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Mode, o.AllowRefunds = envoy.Atomic, true })
+	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Mode, o.Config.AllowRefunds = envoy.Atomic, true })
 	f.is("ok; ok 3/minute left 0, 60s; ok 1/hour left 0", "a=1 hits=3", "b=1")
 	f.is("over; ok 3/minute left 0, 60s; over 1/hour", "a=1 back", "b=1")
 	f.is("over; over 3/minute", "a=1")
@@ -64,7 +64,7 @@ func TestNegativeHitsOfADeniedRequest(t *testing.T) {
 
 func TestNegativeHitsAreRefused(t *testing.T) {
 	newFixture(t, twoKeys, nil).is("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds", "a=1 back")
-	newFixture(t, twoKeys, func(o *envoy.Options) { o.AllowRefunds, o.Algorithm = true, limiter.SlidingLog }).
+	newFixture(t, twoKeys, func(o *envoy.Options) { o.Config.AllowRefunds, o.Algorithm = true, limiter.SlidingLog }).
 		is("descriptor 0 has is_negative_hits: sliding_log counts each hit by its instant", "a=1 back")
 }
 
@@ -343,7 +343,7 @@ func TestCalendarsByMetadata(t *testing.T) {
 // The form of a limit is not for those who get the answers, and where it is one of the
 // algorithms that cannot take hits back, only that limit refuses it.
 func TestFormsInAnswers(t *testing.T) {
-	f := newFixture(t, formed, func(o *envoy.Options) { o.AllowRefunds, o.Metadata = true, true })
+	f := newFixture(t, formed, func(o *envoy.Options) { o.Config.AllowRefunds, o.Metadata = true, true })
 	f.is("descriptor 1 has is_negative_hits: sliding_log counts each hit by its instant", "plain=1", "log=1 back")
 	f.is("ok; ok 3/minute left 3, 60s", "plain=1 back")
 	out, err := f.answer(0, "bucket=1")

@@ -12,23 +12,14 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
-
-// Decider decides requests: a node. Its methods are called from many goroutines.
-type Decider interface {
-	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// PeekBatchInto decides requests in order and only peeks where peeks says so.
-	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
-	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
-	Refund(ctx context.Context, r limiter.Request, receipt limiter.Receipt) error
-	// Settle is that of [transport.Reserver].
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
-}
 
 // Algorithms returns the names of the algorithms.
 func Algorithms() (names []string) {
@@ -58,8 +49,11 @@ const (
 
 // Options configures a [Service]. Only Decider is required.
 type Options struct {
-	// Decider decides.
-	Decider Decider
+	// Config has the decider and the permissions. AllowRefunds lets descriptors take hits back (is_negative_hits).
+	// With an Access each descriptor needs the permission to check, to peek if it only looks, or to refund, and
+	// one with a limit of its own the permission limits. What a permission lists are
+	// prefixes of domains here. The caller's tenant has counters of its own.
+	Config frontend.Config
 	// Mode is how limits are charged; default Compat.
 	Mode Mode
 	// Algorithm decides the limits whose file names none; envoyproxy/ratelimit has
@@ -80,16 +74,6 @@ type Options struct {
 	Metadata bool
 	// Body is the body of answers that deny a request; default none.
 	Body []byte
-	// AllowRefunds lets descriptors take hits back (is_negative_hits); default false: they
-	// are refused.
-	AllowRefunds bool
-	// Access, if not nil, identifies callers, and decides in place of AllowRefunds: each
-	// descriptor needs the permission to check, to peek if it only looks, or to refund, and
-	// one with a limit of its own the permission limits. What a permission lists are
-	// prefixes of domains here. The caller's tenant has counters of its own.
-	Access transport.Access
-	// Audit, if not nil, receives refusals, and requests that take hits back.
-	Audit transport.Auditor
 	// ID names what has the id of a request: an entry of a descriptor, which is then no part
 	// of the descriptor, or else a header of the call. Whoever repeats a request with its id
 	// is answered as the first time, and nothing is charged; empty: there are no ids.
@@ -115,6 +99,7 @@ type Options struct {
 // Service is Envoy's rate limit service. It is safe for concurrent use.
 type Service struct {
 	options  Options
+	front    *frontend.Frontend
 	reserver reserver
 	config   atomic.Pointer[config.Config] // nil: none is in force
 	limits   limits
@@ -126,8 +111,8 @@ type Service struct {
 // NewService returns a service without a configuration: it answers UNAVAILABLE until
 // [Service.SetConfig] is called, unless Options.Overrides has the request's domain.
 func NewService(o Options) (*Service, error) {
-	if o.Decider == nil {
-		return nil, errors.New("envoy: Options.Decider is nil: set it to a node")
+	if o.Config.Decider == nil {
+		return nil, errors.New("envoy: Options.Config.Decider is nil: set it to a node")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -136,7 +121,8 @@ func NewService(o Options) (*Service, error) {
 		o.HeaderNames[i] = cmp.Or(o.HeaderNames[i], name)
 	}
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
-	s := &Service{options: o, reserver: newReserver(&o), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
+	front := frontend.New(o.Config, protocol())
+	s := &Service{options: o, front: front, reserver: newReserver(&o, front), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
@@ -196,7 +182,7 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 		if c.err != nil {
 			return nil, s.stats.refused(c.err)
 		}
-		out, err := s.decideFor(ctx, &c.request, &asker{ofGRPC: ctx, bytes: c.size})
+		out, err := s.decideFor(ctx, &c.request, askerOf(ctx, c.size))
 		if err != nil {
 			return nil, statusOf(err)
 		}
@@ -212,16 +198,25 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 // the budget of who asks is over its limit: how many requests there are is up to Envoy's clients.
 func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *asker) (out *rls.RateLimitResponse, err error) {
 	begin := time.Now()
-	if err = by.admit(in, s.options.Access); err == nil {
+	if err = by.admit(in, s.front); err == nil {
+		spend := by.Gather()
 		out, err = s.decideAs(ctx, in, by)
-		by.spendKeys()
+		spend()
 	}
 	s.stats.called(time.Since(begin), err)
-	by.account(in, s.options.Audit, err)
-	if errors.Is(err, transport.ErrBudget) {
+	by.account(in, err)
+	if errors.Is(err, frontend.ErrBudget) {
 		return overLimit(s, len(in.GetDescriptors())), nil
 	}
 	return out, err
+}
+
+// askerOf returns who sends a message of so many bytes over gRPC.
+func askerOf(ctx context.Context, bytes int) *asker {
+	return &asker{
+		from: overgrpc.From(ctx), shown: overgrpc.Credentials(ctx), bytes: bytes,
+		header: func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) },
+	}
 }
 
 // refused counts a call that is refused before it is decided, and returns its gRPC status.
@@ -233,11 +228,10 @@ func (s *stats) refused(err error) error {
 // statusOf returns the gRPC status of an error. Envoy lets a request pass, or not, by its
 // failure_mode_deny whatever the code is.
 func statusOf(err error) error {
-	var bad invalidError
 	switch {
-	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid), errors.Is(err, limiter.ErrSettled):
+	case errors.Is(err, limiter.ErrInvalid), errors.Is(err, limiter.ErrSettled):
 		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, transport.ErrUnauthenticated):
+	case errors.Is(err, frontend.ErrUnauthenticated):
 		return status.Error(codes.Unauthenticated, err.Error())
 	case errors.Is(err, limiter.ErrForbidden):
 		return status.Error(codes.PermissionDenied, err.Error())
@@ -249,17 +243,14 @@ func statusOf(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// errRefunds is returned for hits to be taken back where that is not allowed.
-const errRefunds = notAllowedError("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds")
-
 // ShouldRateLimit decides one request: one status for each descriptor, in their order, and
 // an overall code. An error means that nothing was decided; with several owners some
 // descriptors may have been counted. Whoever calls it may do everything.
 func (s *Service) ShouldRateLimit(ctx context.Context, in *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	return s.decideAs(ctx, in, nil)
+	return s.decideAs(ctx, in, &asker{Session: s.front.Anyone(nil)})
 }
 
-// decideAs decides a request by the counters of who asks, nil for nobody.
+// decideAs decides a request by the counters of who asks.
 func (s *Service) decideAs(ctx context.Context, in *rls.RateLimitRequest, by *asker) (*rls.RateLimitResponse, error) {
 	switch {
 	case in.GetDomain() == "":
@@ -314,7 +305,7 @@ type item struct {
 	limit   *config.Limit  // nil: there is none
 	counter *limiter.Limit // nil: nothing is counted
 	key     string
-	by      *asker // whose counters they are; nil: nobody's
+	by      *asker // whose counters they are
 	id      string // by which its hits are charged once; empty: each time
 	hits    uint32
 	back    bool     // the hits are taken back
@@ -382,8 +373,10 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i int, known bool) error {
 	d := in.GetDescriptors()[i]
 	it.hits, it.back = hitsOf(in, i), d.GetIsNegativeHits()
-	if it.back && !s.options.AllowRefunds && s.options.Access == nil {
-		return errRefunds
+	if it.back {
+		if err := s.front.Allows(frontend.ActionRefund); err != nil {
+			return err
+		}
 	}
 	var room [8]config.Entry
 	entries := room[:0]

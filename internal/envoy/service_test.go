@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/weirtest"
 )
@@ -29,7 +30,7 @@ type fixture struct {
 func newFixture(t *testing.T, file string, change func(*envoy.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, node: weirtest.New(t, "version: 1\nrules: []\n")}
-	o := envoy.Options{Decider: f.node, Algorithm: limiter.FixedWindow, Now: f.node.Now}
+	o := envoy.Options{Config: frontend.Config{Decider: f.node}, Algorithm: limiter.FixedWindow, Now: f.node.Now}
 	if change != nil {
 		change(&o)
 	}

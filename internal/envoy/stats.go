@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -171,10 +172,9 @@ func (s *stats) called(d time.Duration, err error) {
 			break
 		}
 	}
-	var bad invalidError
 	switch {
 	case err == nil:
-	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid), refused(err):
+	case errors.Is(err, limiter.ErrInvalid), frontend.Refused(err):
 		s.failed[0].Add(1)
 	case errors.Is(err, limiter.ErrUnanswered), errors.Is(err, context.DeadlineExceeded):
 		s.failed[1].Add(1)

@@ -13,13 +13,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/weirtest"
 )
 
 // A call that is refused before it is decided counts as one that failed, over gRPC and HTTP.
 func TestRefusedCallsAreCounted(t *testing.T) {
-	s, err := NewService(Options{Decider: weirtest.New(t, "version: 1\nrules: []\n")})
+	s, err := NewService(Options{Config: frontend.Config{Decider: weirtest.New(t, "version: 1\nrules: []\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ descriptors:
 		{"u", []uint64{3, 1}, Hits{Total: 4, Within: 4}},
 	} {
 		node := weirtest.New(t, "version: 1\nrules: []\n")
-		s, err := NewService(Options{Decider: node, Algorithm: limiter.FixedWindow, Now: node.Now})
+		s, err := NewService(Options{Config: frontend.Config{Decider: node}, Algorithm: limiter.FixedWindow, Now: node.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +170,7 @@ descriptors:
 
 // A domain without a file counts for each descriptor.
 func TestUnknownDomainsCountForEachDescriptor(t *testing.T) {
-	s, err := NewService(Options{Decider: nothing{}})
+	s, err := NewService(Options{Config: frontend.Config{Decider: nothing{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

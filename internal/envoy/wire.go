@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirlimit/weir/limiter"
 )
 
 // Bounds of a request. MaxMessageBytes is for the server's option of that name, and what gRPC and
@@ -222,5 +224,8 @@ func malformed(n int) error {
 type invalidError struct{ text string }
 
 func (e invalidError) Error() string { return e.text }
+
+// Unwrap returns [limiter.ErrInvalid].
+func (invalidError) Unwrap() error { return limiter.ErrInvalid }
 
 func invalid(format string, args ...any) error { return invalidError{fmt.Sprintf(format, args...)} }

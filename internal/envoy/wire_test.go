@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -25,7 +26,7 @@ import (
 // room to the others. A call without room is over the limit, as Envoy would let the request of an error pass.
 func TestDecodingHasABound(t *testing.T) {
 	for _, size := range []int{ordinary, MaxMessageBytes} {
-		s, err := NewService(Options{Decider: nothing{}})
+		s, err := NewService(Options{Config: frontend.Config{Decider: nothing{}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +154,7 @@ func FuzzJSON(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s, err := NewService(Options{Decider: nothing{}})
+	s, err := NewService(Options{Config: frontend.Config{Decider: nothing{}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 // nothing decides nothing.
-type nothing struct{ Decider }
+type nothing struct{ frontend.Decider }
 
 func (nothing) PeekBatchInto(context.Context, []limiter.Request, []limiter.Decision, []bool) error {
 	return errors.New("there is nothing")

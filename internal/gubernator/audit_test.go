@@ -12,7 +12,7 @@ import (
 // The audit line for an unidentified caller over HTTP has the reason and the protocol.
 func TestAuditOfStrangersOverHTTP(t *testing.T) {
 	var told events
-	f := newFixture(t, func(o *Options) { o.Access, o.Audit = strangers{}, &told })
+	f := newFixture(t, func(o *Options) { o.Config.Access, o.Config.Audit = strangers{}, &told })
 	node, err := weir.Open(t.Context(), weir.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,17 +11,18 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Routes returns what is served over HTTP.
-func (s *Service) Routes() map[string]transport.ServiceRoute {
-	return map[string]transport.ServiceRoute{
+func (s *Service) Routes() map[string]overhttp.Route {
+	return map[string]overhttp.Route{
 		"/v1/GetRateLimits": {Post: s.postGet, Action: "check", Over: "gubernator"},
 		"/v1/HealthCheck": {Get: func(w http.ResponseWriter, r *http.Request) {
-			c, _ := s.identify(r.RemoteAddr, transport.HTTPCredentials(r)) // one who is not identified may ask
-			out, err := s.health(c)
+			by, _ := overhttp.Identify(s.front, r) // one who is not identified may ask
+			out, err := s.health(&by)
 			reply(w, out, err)
 		}},
 		"/v1/LiveCheck": {Get: func(w http.ResponseWriter, _ *http.Request) {
@@ -37,10 +38,10 @@ const maxDepth = 32
 
 // postGet answers GetRateLimits in JSON.
 func (s *Service) postGet(w http.ResponseWriter, r *http.Request, body []byte) {
-	c, err := s.identify(r.RemoteAddr, transport.HTTPCredentials(r))
+	by, err := overhttp.Identify(s.front, r)
 	if err != nil {
-		transport.Refused(w, err) // the server tells the audit
-		reply(w, nil, transport.Status(err))
+		overhttp.Refused(w, err) // the server tells the audit
+		reply(w, nil, overgrpc.Status(err))
 		return
 	}
 	in := new(pb.GetRateLimitsReq)
@@ -48,7 +49,7 @@ func (s *Service) postGet(w http.ResponseWriter, r *http.Request, body []byte) {
 		reply(w, nil, status.Errorf(codes.InvalidArgument, "%.300s", err.Error()))
 		return
 	}
-	out, err := s.getRateLimits(r.Context(), c, in, len(body))
+	out, err := s.getRateLimits(r.Context(), &by, in, len(body))
 	reply(w, out, err)
 }
 

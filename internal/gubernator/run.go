@@ -8,26 +8,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // run decides the rate limits of one message, in their order: those that follow one another
 // as one batch, as far as they are checks and looks.
 type run struct {
-	of     *Service
-	caller caller
-	now    time.Time
-	self   string // the name of the node
+	of   *Service
+	by   *frontend.Session
+	now  time.Time
+	self string // the name of the node
 
 	items    []item // of the batch
 	requests []limiter.Request
 	peeks    []bool
 	drains   map[key]bool // keys of items of the batch that may be drained afterwards
 
-	became [transport.Actions]outcomes // of the items, for the audit
-	made   int                         // keys that were new
+	became [frontend.Actions]outcomes // of the items, for the audit
 }
 
 // outcomes is what became of the items that ask for one action.
@@ -50,17 +49,21 @@ func (r *run) add(ctx context.Context, in *pb.RateLimitReq, out *pb.RateLimitRes
 		return
 	}
 	action := actionOf(&it)
-	if err := r.of.admit(r.caller, &it.request, action); err != nil {
+	err = r.of.front.Allows(frontend.ActionLimits)
+	if err == nil {
+		err = r.by.Admit(&it.request, action)
+	}
+	if err != nil {
 		r.refuse(&it, err)
 		return
 	}
 	switch {
 	case it.limit == nil:
 		it.uncounted()
-	case action == transport.ActionReset:
+	case action == frontend.ActionReset:
 		r.decide(ctx)
 		r.forget(ctx, &it)
-	case action == transport.ActionRefund:
+	case action == frontend.ActionRefund:
 		r.decide(ctx)
 		r.credit(ctx, &it)
 	default:
@@ -69,16 +72,16 @@ func (r *run) add(ctx context.Context, in *pb.RateLimitReq, out *pb.RateLimitRes
 }
 
 // actionOf returns what an item asks for.
-func actionOf(it *item) transport.Action {
+func actionOf(it *item) frontend.Action {
 	switch hits := it.in.GetHits(); {
 	case it.has(pb.Behavior_RESET_REMAINING):
-		return transport.ActionReset
+		return frontend.ActionReset
 	case hits < 0:
-		return transport.ActionRefund
+		return frontend.ActionRefund
 	case hits == 0:
-		return transport.ActionPeek
+		return frontend.ActionPeek
 	default:
-		return transport.ActionCheck
+		return frontend.ActionCheck
 	}
 }
 
@@ -110,7 +113,7 @@ func (r *run) decide(ctx context.Context) {
 		return
 	}
 	ds := make([]limiter.Decision, n)
-	err := r.of.options.Decider.PeekBatchInto(ctx, r.requests, ds, r.peeks)
+	err := r.by.Decide(ctx, r.requests, ds, r.peeks)
 	some, partly := errors.AsType[*limiter.BatchError](err)
 	failed := 0
 	for i := range r.items {
@@ -134,7 +137,6 @@ func (r *run) decide(ctx context.Context) {
 
 // answer answers an item of the batch, and drains its counter if it is to.
 func (r *run) answer(ctx context.Context, it *item, d *limiter.Decision) {
-	r.made += transport.NewKeys(d)
 	hits := it.in.GetHits()
 	over := hits > 0 && (!d.Allowed || hits > limiter.MaxUnits)
 	it.answer(d, over, r.of.options.Now(), &r.of.ends)
@@ -170,7 +172,6 @@ func (r *run) drain(ctx context.Context, it *item) {
 			return
 		}
 		it.answer(d, true, r.of.options.Now(), &r.of.ends)
-		r.made += transport.NewKeys(d)
 		if d.Allowed {
 			return
 		}
@@ -183,7 +184,7 @@ func (r *run) drain(ctx context.Context, it *item) {
 // ask asks about one request.
 func (r *run) ask(ctx context.Context, q limiter.Request, look bool) (*limiter.Decision, error) {
 	ds := make([]limiter.Decision, 1)
-	err := r.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{q}, ds, []bool{look})
+	err := r.by.Decide(ctx, []limiter.Request{q}, ds, []bool{look})
 	if some, ok := errors.AsType[*limiter.BatchError](err); ok {
 		err = some.Errs[0]
 	}
@@ -192,11 +193,11 @@ func (r *run) ask(ctx context.Context, q limiter.Request, look bool) (*limiter.D
 
 // forget resets the counter of a key. The hits are ignored.
 func (r *run) forget(ctx context.Context, it *item) {
-	if _, err := r.of.options.Decider.Reset(ctx, it.request); err != nil {
+	if _, err := r.by.Reset(ctx, it.request); err != nil {
 		r.failed(it, err)
 		return
 	}
-	r.became[transport.ActionReset].done++
+	r.became[frontend.ActionReset].done++
 	r.of.ends.forget(it)
 	it.forgotten()
 }
@@ -205,12 +206,12 @@ func (r *run) forget(ctx context.Context, it *item) {
 func (r *run) credit(ctx context.Context, it *item) {
 	q := it.request
 	q.Cost = limiter.Units(-max(it.in.GetHits(), -limiter.MaxUnits))
-	err := r.of.options.Decider.Refund(ctx, q, limiter.Credit())
+	err := r.by.Refund(ctx, q, limiter.Credit())
 	if err != nil {
 		r.failed(it, err)
 		return
 	}
-	r.became[transport.ActionRefund].done++
+	r.became[frontend.ActionRefund].done++
 	q.Cost = limiter.Units(0)
 	d, err := r.ask(ctx, q, true)
 	if err != nil {
@@ -239,11 +240,11 @@ func (r *run) failed(it *item, err error) {
 // refuse answers an item that the caller may not send.
 func (r *run) refuse(it *item, err error) {
 	action := actionOf(it)
-	if action == transport.ActionPeek {
-		action = transport.ActionCheck // as over HTTP
+	if action == frontend.ActionPeek {
+		action = frontend.ActionCheck // as over HTTP
 	}
 	of := &r.became[action]
-	of.refused, of.why = of.refused+1, cmp.Or(of.why, transport.AuditText(err))
+	of.refused, of.why = of.refused+1, cmp.Or(of.why, frontend.AuditText(err))
 	r.fail(it, err)
 }
 
@@ -253,24 +254,24 @@ func (r *run) fail(it *item, err error) {
 	it.out.Error = strings.ToValidUTF8(err.Error(), "\ufffd")
 }
 
-// account tells the audit of the message, and charges the caller's budget of new keys.
+// account tells the audit of the message.
 func (r *run) account() {
-	if by, ok := r.caller.by.(transport.KeyBudget); ok && r.made > 0 && by.CountsKeys() {
-		by.SpendKeys(r.made)
+	tell := func(a frontend.Action, outcome string, parts int, why string) {
+		r.by.Tell(frontend.AuditEvent{Action: a.String(), Outcome: outcome, Count: parts, Why: why})
 	}
-	for action := range transport.Actions {
+	for action := range frontend.Actions {
 		of := &r.became[action]
 		if of.refused > 0 {
-			r.of.audited(r.caller, action, transport.AuditRefused, of.refused, of.why)
+			tell(action, frontend.AuditRefused, of.refused, of.why)
 		}
-		if action != transport.ActionReset && action != transport.ActionRefund {
+		if action != frontend.ActionReset && action != frontend.ActionRefund {
 			continue
 		}
 		if of.done > 0 {
-			r.of.audited(r.caller, action, transport.AuditDone, 0, "")
+			tell(action, frontend.AuditDone, 0, "")
 		}
 		if of.failed > 0 {
-			r.of.audited(r.caller, action, transport.AuditFailed, 0, of.why)
+			tell(action, frontend.AuditFailed, 0, of.why)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
-	"github.com/weirlimit/weir/transport"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -24,7 +24,7 @@ type fixture struct {
 func newFixture(t *testing.T, change func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, node: weirtest.New(t, "version: 1\nrules: []\n")}
-	o := Options{Decider: f.node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true, Now: f.node.Now}
+	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true}, Now: f.node.Now}
 	if change != nil {
 		change(&o)
 	}
@@ -33,6 +33,12 @@ func newFixture(t *testing.T, change func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// anyone returns a session without a caller.
+func anyone(s *Service) *frontend.Session {
+	by := s.front.Anyone(nil)
+	return &by
 }
 
 // request makes a rate limit of fields, such as "key=a hits=2 leaky GLOBAL". Without others
@@ -99,7 +105,7 @@ func (f *fixture) ask(text string) string {
 	for part := range strings.SplitSeq(text, ";") {
 		in.Requests = append(in.Requests, request(f.t, f.node.Now(), part))
 	}
-	out, err := f.service.getRateLimits(f.t.Context(), caller{}, in, 100)
+	out, err := f.service.getRateLimits(f.t.Context(), anyone(f.service), in, 100)
 	if err != nil {
 		return err.Error()
 	}
@@ -361,7 +367,7 @@ func TestGregorian(t *testing.T) {
 		{"DURATION_IS_GREGORIAN ms=9223372036854775807", "error: is not a valid gregorian interval"},
 		{"DURATION_IS_GREGORIAN limit=0 ms=0", "over 0 left 0 reset 60000"},
 	})
-	if _, err := NewService(Options{Decider: weirtest.New(t, "version: 1\nrules: []\n"), Zone: "Europe/Bonn"}); err == nil || !strings.Contains(err.Error(), "give an IANA name") {
+	if _, err := NewService(Options{Config: frontend.Config{Decider: weirtest.New(t, "version: 1\nrules: []\n")}, Zone: "Europe/Bonn"}); err == nil || !strings.Contains(err.Error(), "give an IANA name") {
 		t.Errorf("a zone that there is not: %v", err)
 	}
 }
@@ -390,30 +396,30 @@ func TestInvalidItems(t *testing.T) {
 	if got := f.ask(strings.Repeat(";", MaxItems)); !strings.Contains(got, "code = OutOfRange desc = Requests.RateLimits list too large; max size is '1000'") {
 		t.Errorf("1001 items: %s", got)
 	}
-	out, err := f.service.getRateLimits(t.Context(), caller{}, new(pb.GetRateLimitsReq), 0)
+	out, err := f.service.getRateLimits(t.Context(), anyone(f.service), new(pb.GetRateLimitsReq), 0)
 	if err != nil || out.GetResponses() == nil || len(out.GetResponses()) != 0 {
 		t.Errorf("no items: %v, %v", out, err)
 	}
 }
 
 // events are what the audit was told.
-type events []transport.AuditEvent
+type events []frontend.AuditEvent
 
-func (e *events) Audited(x transport.AuditEvent) { *e = append(*e, x) }
+func (e *events) Audited(x frontend.AuditEvent) { *e = append(*e, x) }
 
 // Without the operator's leave there are neither limits, nor resets, nor negative hits. The
 // audit is told of refusals and of what was done.
 func TestNotAllowed(t *testing.T) {
 	var told events
-	shut := newFixture(t, func(o *Options) { o.AllowRequestLimits, o.Audit = false, &told })
+	shut := newFixture(t, func(o *Options) { o.Config.AllowRequestLimits, o.Config.Audit = false, &told })
 	if got := shut.ask("hits=1;hits=0;limit=0"); strings.Count(got, "error: limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits") != 3 {
 		t.Error(got)
 	}
-	if len(told) != 1 || told[0].Outcome != transport.AuditRefused || told[0].Count != 3 || told[0].Over != "gubernator" {
+	if len(told) != 1 || told[0].Outcome != frontend.AuditRefused || told[0].Count != 3 || told[0].Over != "gubernator" {
 		t.Errorf("%+v", told)
 	}
 	told = nil
-	careful := newFixture(t, func(o *Options) { o.AllowReset, o.AllowRefunds, o.Audit = false, false, &told })
+	careful := newFixture(t, func(o *Options) { o.Config.AllowReset, o.Config.AllowRefunds, o.Config.Audit = false, false, &told })
 	careful.run([]step{
 		{"hits=10", "under 10 left 0 reset 60000"},
 		{"RESET_REMAINING", "error: RESET_REMAINING is not allowed here: the operator must start the node with --allow-reset"},
@@ -424,12 +430,14 @@ func TestNotAllowed(t *testing.T) {
 		t.Error(got)
 	}
 	told = nil
-	newFixture(t, func(o *Options) { o.Audit = &told }).ask("hits=-1;RESET_REMAINING;hits=-1;;hits=0")
+	newFixture(t, func(o *Options) { o.Config.Audit = &told }).ask("hits=-1;RESET_REMAINING;hits=-1;;hits=0")
 	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:done") || !strings.Contains(got, "Action:refund Outcome:done") {
 		t.Error(got)
 	}
 	told = nil
-	newFixture(t, func(o *Options) { o.Decider, o.Audit = &failing{weirtest.New(t, "version: 1\nrules: []\n")}, &told }).ask("hits=-1;RESET_REMAINING;RESET_REMAINING")
+	newFixture(t, func(o *Options) {
+		o.Config.Decider, o.Config.Audit = &failing{weirtest.New(t, "version: 1\nrules: []\n")}, &told
+	}).ask("hits=-1;RESET_REMAINING;RESET_REMAINING")
 	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:failed") || !strings.Contains(got, "Action:refund Outcome:failed") {
 		t.Error(got)
 	}
@@ -448,39 +456,40 @@ func (*failing) Refund(context.Context, limiter.Request, limiter.Receipt) error 
 
 // spender is a caller that may do everything, and counts what it spends.
 type spender struct {
-	transport.Caller
+	frontend.Caller
 	checks, bytes, keys int
 	err                 error
 }
 
-func (*spender) Name() string                                               { return "shop" }
-func (*spender) Tenant() string                                             { return "shop" }
-func (*spender) May(transport.Action) (limiter.Scope, error)                { return nil, nil }
-func (*spender) CountsKeys() bool                                           { return true }
-func (s *spender) SpendKeys(n int)                                          { s.keys += n }
-func (s *spender) Spend(checks, bytes int) error                            { s.checks += checks; s.bytes += bytes; return s.err }
-func (s *spender) Identify(transport.Credentials) (transport.Caller, error) { return s, nil }
+func (*spender) Name() string                                             { return "shop" }
+func (*spender) Tenant() string                                           { return "shop" }
+func (*spender) May(frontend.Action) (limiter.Scope, error)               { return nil, nil }
+func (*spender) CountsKeys() bool                                         { return true }
+func (s *spender) SpendKeys(n int)                                        { s.keys += n }
+func (s *spender) Spend(checks, bytes int) error                          { s.checks += checks; s.bytes += bytes; return s.err }
+func (s *spender) Identify(frontend.Credentials) (frontend.Caller, error) { return s, nil }
 
 // A message is charged to the caller's budget: its items, its bytes and the keys that were new.
 // Beyond the budget it is refused as a whole.
 func TestBudgets(t *testing.T) {
 	by := new(spender)
 	var told events
-	f := newFixture(t, func(o *Options) { o.Access, o.Audit = by, &told })
+	f := newFixture(t, func(o *Options) { o.Config.Access, o.Config.Audit = by, &told })
 	ask := func(text string) string {
 		t.Helper()
 		in := new(pb.GetRateLimitsReq)
 		for part := range strings.SplitSeq(text, ";") {
 			in.Requests = append(in.Requests, request(t, f.node.Now(), part))
 		}
-		out, err := f.service.getRateLimits(t.Context(), caller{by: by}, in, 70)
+		session, _ := f.service.front.Identify(nil, frontend.Credentials{})
+		out, err := f.service.getRateLimits(t.Context(), &session, in, 70)
 		return fmt.Sprint(len(out.GetResponses()), err)
 	}
 	ask("key=a;key=a;key=b;key=c hits=0;key=d hits=11;key=e hits=11 DRAIN_OVER_LIMIT")
 	if by.checks != 6 || by.bytes != 70 || by.keys != 3 {
 		t.Errorf("%+v", by)
 	}
-	by.err = fmt.Errorf("%w: too many checks", transport.ErrBudget)
+	by.err = fmt.Errorf("%w: too many checks", frontend.ErrBudget)
 	if got := ask("key=a"); !strings.Contains(got, "code = ResourceExhausted") || !strings.Contains(got, "too many checks") {
 		t.Error(got)
 	}
@@ -506,7 +515,7 @@ func (s *stuck) Reset(ctx context.Context, _ limiter.Request) (int, error) {
 // A message ends, however many of its items wait.
 func TestCallsEnd(t *testing.T) {
 	slow := &stuck{Node: weirtest.New(t, "version: 1\nrules: []\n")}
-	f := newFixture(t, func(o *Options) { o.Decider, o.within = slow, time.Millisecond })
+	f := newFixture(t, func(o *Options) { o.Config.Decider, o.within = slow, time.Millisecond })
 	got := f.ask(strings.Repeat("RESET_REMAINING;", 500) + "RESET_REMAINING")
 	if strings.Count(got, "error: while fetching rate limit 'n_k' from peer: context deadline exceeded") != 501 || slow.waited > 1 {
 		t.Errorf("%d waited, %.300s", slow.waited, got)
@@ -562,8 +571,8 @@ func (u uneven) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []li
 func TestResetsOfOneWindowAreAlike(t *testing.T) {
 	var node uneven
 	f := newFixture(t, func(o *Options) {
-		node = uneven{o.Decider.(*weirtest.Node), new(int)}
-		o.Decider = node
+		node = uneven{o.Config.Decider.(*weirtest.Node), new(int)}
+		o.Config.Decider = node
 	})
 	for _, window := range []int64{60_000, 100} {
 		for range 3 {
@@ -571,7 +580,7 @@ func TestResetsOfOneWindowAreAlike(t *testing.T) {
 			begin := f.node.Now()
 			for i := range 40 {
 				in := request(t, f.node.Now(), fmt.Sprint("limit=20 ms=", window, " key=", window, []string{"", " hits=0", " at=3", " at=-2"}[i%4]))
-				out, err := f.service.getRateLimits(t.Context(), caller{}, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}, 100)
+				out, err := f.service.getRateLimits(t.Context(), anyone(f.service), &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}, 100)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -605,8 +614,8 @@ func TestResetsAfterReset(t *testing.T) {
 func TestResetsAreNotToldTooEarly(t *testing.T) {
 	var node far
 	f := newFixture(t, func(o *Options) {
-		node.Node = o.Decider.(*weirtest.Node)
-		o.Decider = node
+		node.Node = o.Config.Decider.(*weirtest.Node)
+		o.Config.Decider = node
 	})
 	f.run([]step{ // as seen when the answer has come
 		{"", "under 10 left 9 reset 60000"},

@@ -9,13 +9,13 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Bounds of a message over gRPC. MaxMessageBytes is for the server's option of that name.
@@ -62,12 +62,12 @@ func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error, i
 		if m.err != nil {
 			return nil, m.err
 		}
-		c, err := s.callerOf(ctx)
+		by, err := s.identify(ctx)
 		if err != nil {
-			s.audited(c, transport.ActionCheck, transport.AuditRefused, 0, err.Error())
-			return nil, transport.Status(err)
+			by.Tell(frontend.AuditEvent{Action: frontend.ActionCheck.String(), Outcome: frontend.AuditRefused, Why: err.Error()})
+			return nil, overgrpc.Status(err)
 		}
-		return s.getRateLimits(ctx, c, &m.request, m.bytes)
+		return s.getRateLimits(ctx, &by, &m.request, m.bytes)
 	})
 }
 
@@ -79,8 +79,8 @@ func (s *Service) serveHealth(_ any, ctx context.Context, decode func(any) error
 		return nil, err
 	}
 	return s.answer(ctx, pb.V1_HealthCheck_FullMethodName, intercept, func(ctx context.Context) (any, error) {
-		c, _ := s.callerOf(ctx) // one who is not identified may ask
-		return s.health(c)
+		by, _ := s.identify(ctx) // one who is not identified may ask
+		return s.health(&by)
 	})
 }
 
@@ -118,13 +118,9 @@ func (s *Service) answer(ctx context.Context, method string, intercept grpc.Unar
 	return out, err
 }
 
-// callerOf returns the caller of a gRPC call.
-func (s *Service) callerOf(ctx context.Context) (caller, error) {
-	from := ""
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		from = p.Addr.String()
-	}
-	return s.identify(from, transport.GRPCCredentials(ctx))
+// identify begins the session of a gRPC call.
+func (s *Service) identify(ctx context.Context) (frontend.Session, error) {
+	return s.front.Identify(overgrpc.From(ctx), overgrpc.Credentials(ctx))
 }
 
 // message is the message of one call. It counts its parts before any are built.
@@ -136,7 +132,7 @@ type message struct {
 	err      error // a status: the message is not valid, or there is no room for it
 }
 
-// UnmarshalWire implements [transport.WireMessage]. It keeps the error for the answer,
+// UnmarshalWire is for the codec of package transport. It keeps the error for the answer,
 // since gRPC would answer that the server is broken.
 func (m *message) UnmarshalWire(data []byte) error {
 	taken := weight * int64(len(data))

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	pb "github.com/weirlimit/weir/proto/gubernator/v1"
-	"github.com/weirlimit/weir/transport"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -178,7 +178,7 @@ func TestHealth(t *testing.T) {
 	ready, live = errors.New("joining"), errors.New("server is shutting down")
 	is("/v1/HealthCheck", 503, `{"code":14,"message":"joining","details":[]}`)
 	is("/v1/LiveCheck", 503, `{"code":14,"message":"server is shutting down","details":[]}`)
-	ready, f.service.options.Access = nil, strangers{}
+	ready, f.service.options.Config.Access, f.service.front.Access = nil, strangers{}, strangers{}
 	is("/v1/HealthCheck", 200, `{"status":"healthy","message":"","peer_count":0,"advertise_address":"","local_peers":[],"region_peers":[]}`)
 	if status, text := post(f.service, `{"requests":[{}]}`); status != 401 || !strings.Contains(text, `"code":16`) {
 		t.Errorf("one who is not identified: %d, %s", status, text)
@@ -188,15 +188,15 @@ func TestHealth(t *testing.T) {
 // strangers identifies nobody.
 type strangers struct{}
 
-func (strangers) Identify(transport.Credentials) (transport.Caller, error) {
-	return nil, fmt.Errorf("%w: show a token", transport.ErrUnauthenticated)
+func (strangers) Identify(frontend.Credentials) (frontend.Caller, error) {
+	return nil, fmt.Errorf("%w: show a token", frontend.ErrUnauthenticated)
 }
 
 // fuzzed is a service for a fuzz target.
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	node := weirtest.New(f, "version: 1\nrules: []\n")
-	s, err := NewService(Options{Decider: node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true, Now: node.Now})
+	s, err := NewService(Options{Config: frontend.Config{Decider: node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true}, Now: node.Now})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func FuzzMessage(f *testing.F) {
 		if m.err != nil {
 			return
 		}
-		out, err := service.getRateLimits(t.Context(), caller{}, &m.request, len(data))
+		out, err := service.getRateLimits(t.Context(), anyone(service), &m.request, len(data))
 		if err != nil || len(out.GetResponses()) != len(m.request.GetRequests()) {
 			t.Fatalf("%d items: %v, %v", len(m.request.GetRequests()), out, err)
 		}

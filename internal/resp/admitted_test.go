@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/certs/certstest"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // A connection that begins no handshake of TLS ends, and so does one whose handshake fails.
@@ -50,9 +50,9 @@ type purse struct {
 	checks []int
 }
 
-func (p *purse) Identify(transport.Credentials) (transport.Caller, error) { return p, nil }
+func (p *purse) Identify(frontend.Credentials) (frontend.Caller, error) { return p, nil }
 
-func (p *purse) May(transport.Action) (limiter.Scope, error) { return nil, nil }
+func (p *purse) May(frontend.Action) (limiter.Scope, error) { return nil, nil }
 
 func (p *purse) Spend(checks, _ int) error {
 	p.mu.Lock()
@@ -64,7 +64,7 @@ func (p *purse) Spend(checks, _ int) error {
 // Each reset counts as a check in the budget of who asks for it, as over HTTP.
 func TestBudgetsOfResets(t *testing.T) {
 	p := new(purse)
-	f := start(t, func(o *Options) { o.Access = p })
+	f := start(t, func(o *Options) { o.Config.Access = p })
 	c := f.dial(t)
 	for _, ask := range []string{"PING", "CL.THROTTLE k 0 1 60", "DEL a b c", "UNLINK a", "FLUSHDB", "WEIR.RESET /towns"} {
 		c.ask(ask)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // maxBatch is the most checks that are decided together.
@@ -86,9 +85,8 @@ func (c *conn) decide(ctx context.Context) {
 	b.ds = b.ds[:n]
 	ctx, end := c.traced(ctx, b.method())
 	defer end()
-	err := c.of.options.Decider.PeekBatchInto(ctx, b.requests, b.ds, b.peeks)
+	err := c.caller.Decide(ctx, b.requests, b.ds, b.peeks)
 	some, partly := errors.AsType[*limiter.BatchError](err)
-	b.made(c.caller.by, n)
 	failed := 0
 	for i := range n {
 		why := err
@@ -115,31 +113,11 @@ func (b *batch) method() string {
 // traced begins a span, and returns its context and its end. The protocol has no place for
 // the context of a trace, so the span is below no other.
 func (c *conn) traced(ctx context.Context, method string) (context.Context, func()) {
-	if c.of.options.Tracer == nil {
-		return ctx, func() {}
-	}
-	ctx, _, end := c.of.options.Tracer.Serve(ctx, method, "", "")
+	ctx, _, end := c.of.front.Trace(ctx, method, "", "")
 	if end == nil {
 		return ctx, func() {}
 	}
 	return ctx, func() { end(c.code) }
-}
-
-// made charges a caller's budget of new keys with the decisions of a batch.
-func (b *batch) made(caller transport.Caller, n int) {
-	by, ok := caller.(transport.KeyBudget)
-	if !ok || !by.CountsKeys() {
-		return
-	}
-	made := 0
-	for i := range n {
-		if !b.peeks[i] {
-			made += transport.NewKeys(&b.ds[i])
-		}
-	}
-	if made > 0 {
-		by.SpendKeys(made)
-	}
 }
 
 // answer appends the reply to one check.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // command is one command of the protocol.
@@ -147,9 +147,6 @@ func isHTTP(name string) bool {
 
 // spend charges the caller's budget with a command of n arguments.
 func (c *conn) spend(k *command, n, bytes int) error {
-	if c.caller.by == nil {
-		return nil
-	}
 	checks := 0
 	switch {
 	case k.check, k.changes == changesOnce:
@@ -157,21 +154,11 @@ func (c *conn) spend(k *command, n, bytes int) error {
 	case k.changes == changesEach:
 		checks = n
 	}
-	return c.caller.by.Spend(checks, bytes)
+	return c.caller.Spend(checks, bytes)
 }
 
-// audited tells the audit what became of a command.
-func (c *conn) audited(name, outcome, why string) {
-	a := c.of.options.Audit
-	if a == nil {
-		return
-	}
-	e := transport.AuditEvent{Action: strings.ToLower(name), Outcome: outcome, From: c.RemoteAddr().String(), Over: "redis", Why: why}
-	if c.caller.by != nil {
-		e.Caller, e.Tenant = c.caller.by.Name(), c.caller.by.Tenant()
-	}
-	a.Audited(e)
-}
+// account tells the audit what became of a command: err is why it was refused or failed.
+func (c *conn) account(name string, err error) { c.caller.Account(strings.ToLower(name), true, err) }
 
 // bad answers a check that cannot be carried out, after those before it.
 func (c *conn) bad(ctx context.Context, name string, err error) {
@@ -183,9 +170,9 @@ func (c *conn) bad(ctx context.Context, name string, err error) {
 func (c *conn) failed(name string, err error) {
 	var bad commandError
 	switch {
-	case errors.Is(err, transport.ErrUnauthenticated), errors.Is(err, limiter.ErrForbidden):
+	case frontend.Refused(err):
 		c.refused(name, err)
-	case errors.Is(err, transport.ErrBudget):
+	case errors.Is(err, frontend.ErrBudget):
 		c.fail(name, "TRYAGAIN", err.Error())
 	case errors.As(err, &bad), errors.Is(err, limiter.ErrInvalid):
 		c.fail(name, "ERR", err.Error())
@@ -199,22 +186,18 @@ func (c *conn) failed(name string, err error) {
 // notReset appends the reply to a command that resets, and failed. Some of it may have been done,
 // so the audit is told.
 func (c *conn) notReset(name string, err error) {
-	if c.failed(name, err); !errors.Is(err, transport.ErrUnauthenticated) && !errors.Is(err, limiter.ErrForbidden) {
-		why := err.Error()
-		if errors.Is(err, limiter.ErrInvalid) { // that text has parts of the command
-			why = ""
-		}
-		c.audited(name, transport.AuditFailed, why)
+	if c.failed(name, err); !frontend.Refused(err) {
+		c.account(name, err)
 	}
 }
 
 // refused appends the reply to a command that the caller may not give.
 func (c *conn) refused(name string, err error) {
 	code := "NOPERM"
-	if errors.Is(err, transport.ErrUnauthenticated) {
+	if errors.Is(err, frontend.ErrUnauthenticated) {
 		code = "NOAUTH"
 	}
-	c.audited(name, transport.AuditRefused, transport.AuditText(err))
+	c.account(name, err)
 	c.fail(name, code, err.Error())
 }
 
@@ -222,35 +205,3 @@ func (c *conn) fail(name, code, text string) {
 	c.reply.fail(code, text)
 	c.served(name, code)
 }
-
-// admit returns why the caller may not do something with a request. The request then has
-// the caller's tenant and scope. Without a permissions file the flags of the node decide.
-func (c *conn) admit(r *limiter.Request, a transport.Action) error {
-	o := &c.of.options
-	if o.Access != nil {
-		return transport.Admit(c.caller.by, r, a) // also whether it may reserve
-	}
-	switch {
-	case len(r.Limits) > 0 && !o.AllowRequestLimits:
-		return errLimits
-	case a == transport.ActionReset && !o.AllowReset:
-		return errReset
-	case (a == transport.ActionRefund || r.Hold != 0) && !o.AllowRefunds:
-		return errReserve
-	}
-	return nil
-}
-
-const (
-	errLimits  forbidden = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
-	errReserve forbidden = "reservations are not allowed here: the operator must start the node with --allow-refunds"
-	errReset   forbidden = "resets are not allowed here: the operator must start the node with --allow-reset"
-)
-
-// forbidden is why something is not allowed.
-type forbidden string
-
-func (e forbidden) Error() string { return string(e) }
-
-// Unwrap returns [limiter.ErrForbidden].
-func (forbidden) Unwrap() error { return limiter.ErrForbidden }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -30,16 +31,16 @@ type conn struct {
 	until  struct{ read, write deadline }
 
 	caller   caller
-	known    transport.Known // who its certificate proves
-	token    string          // of AUTH; empty: none
-	failures int             // wrong tokens
-	ending   bool            // it is closed after the replies
-	code     string          // of the last reply
+	known    frontend.Known // who its certificate proves
+	token    string         // of AUTH; empty: none
+	failures int            // wrong tokens
+	ending   bool           // it is closed after the replies
+	code     string         // of the last reply
 }
 
 // caller is who sends the commands, or why that is not known.
 type caller struct {
-	by  transport.Caller
+	frontend.Session
 	err error
 }
 
@@ -61,7 +62,7 @@ func (c *conn) serve(ctx context.Context) {
 		if !c.read(now) {
 			return
 		}
-		c.caller = c.identify()
+		c.identify()
 		whole := c.carryOut(ctx)
 		now = time.Now()
 		if c.giveBatch(); !whole || !c.write(now) {
@@ -205,8 +206,8 @@ func tooLong(ctx context.Context, c *conn, err error) {
 		c.multi.failed = true
 	}
 	var long longError
-	if errors.As(err, &long) && c.caller.by != nil {
-		if over := c.caller.by.Spend(1, int(long)); over != nil {
+	if errors.As(err, &long) {
+		if over := c.caller.Spend(1, int(long)); over != nil {
 			c.failed("unknown", over)
 			return
 		}
@@ -236,23 +237,27 @@ func textOf(arg, data []byte, text string) string {
 	return string(arg)
 }
 
-// identify returns who sends the commands.
-func (c *conn) identify() caller {
-	if c.of.options.Access == nil {
-		return caller{}
+// String returns the address of the client, for the audit.
+func (c *conn) String() string { return c.RemoteAddr().String() }
+
+// identify finds out who sends the commands.
+func (c *conn) identify() {
+	if c.of.front.Access == nil {
+		c.caller = caller{c.of.front.Anyone(c), nil}
+		return
 	}
 	shown := c.credentials(c.token)
-	by, err := c.of.options.Access.Identify(shown)
-	if errors.Is(err, transport.ErrUnauthenticated) && c.token == "" && (shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
+	by, err := c.of.front.Identify(c, shown)
+	if errors.Is(err, frontend.ErrUnauthenticated) && c.token == "" && (shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
 		err = errNothingShown
 	}
-	return caller{by, err}
+	c.caller = caller{by, err}
 }
 
 // errNothingShown is the error for a caller that shows nothing, in words of this protocol.
-var errNothingShown = fmt.Errorf("%w: send AUTH with a token, or a client certificate if the node asks for one", transport.ErrUnauthenticated)
+var errNothingShown = fmt.Errorf("%w: send AUTH with a token, or a client certificate if the node asks for one", frontend.ErrUnauthenticated)
 
-func (c *conn) credentials(token string) (out transport.Credentials) {
+func (c *conn) credentials(token string) (out frontend.Credentials) {
 	if token != "" {
 		out.Authorization = []string{"Bearer " + token}
 	}
@@ -265,12 +270,12 @@ func (c *conn) credentials(token string) (out transport.Credentials) {
 
 // login identifies the caller by a token, and answers if it cannot.
 func (c *conn) login(ctx context.Context, name, token string) bool {
-	if c.of.options.Access == nil {
+	if c.of.front.Access == nil {
 		c.fail(name, "ERR", "AUTH called without any password configured: the operator must start the node with --permissions")
 		return false
 	}
-	by, err := c.of.options.Access.Identify(c.credentials(token))
-	if err == nil && by != nil {
+	by, err := c.of.front.Identify(c, c.credentials(token))
+	if err == nil && by.Identified() {
 		c.token, c.caller = strings.Clone(token), caller{by, nil}
 		return true
 	}
@@ -280,7 +285,7 @@ func (c *conn) login(ctx context.Context, name, token string) bool {
 	if err != nil {
 		text = err.Error()
 	}
-	c.audited(name, transport.AuditRefused, text)
+	c.caller.Tell(frontend.AuditEvent{Action: strings.ToLower(name), Outcome: frontend.AuditRefused, Why: text})
 	c.fail(name, code, text)
 	return false
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -16,9 +17,9 @@ import (
 // each key, so a flush leaves the old counters behind, to recover unseen. A member learns
 // of a flush at another one within flushSeen.
 type flushes struct {
-	decider Decider
-	limit   *limiter.Limit
-	now     func() time.Time
+	by    frontend.Session // nobody's
+	limit *limiter.Limit
+	now   func() time.Time
 
 	mu    sync.Mutex
 	known map[string]flushed // by tenant
@@ -50,14 +51,14 @@ func flushTenant(tenant string) string {
 	return "\x00flushes " + hex.EncodeToString(sum[:20])
 }
 
-func newFlushes(d Decider, now func() time.Time) (*flushes, error) {
+func newFlushes(front *frontend.Frontend, now func() time.Time) (*flushes, error) {
 	l, err := limiter.NewLimit(limiter.Spec{
 		Name: "flushes", Algorithm: limiter.FixedWindow, Limit: maxFlushes, Window: limiter.MaxWindow,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &flushes{decider: d, limit: l, now: now, known: make(map[string]flushed)}, nil
+	return &flushes{by: front.Anyone(nil), limit: l, now: now, known: make(map[string]flushed)}, nil
 }
 
 // of returns what the keys of a tenant have in place of a user. If the number of flushes
@@ -83,10 +84,10 @@ func (f *flushes) flush(ctx context.Context, tenant string) error {
 }
 
 func (f *flushes) ask(ctx context.Context, tenant string, flushes int64) (string, error) {
-	asked := f.now()
+	asked, by := f.now(), f.by
 	rs := []limiter.Request{{Path: flushKey, Tenant: flushTenant(tenant), Limits: []*limiter.Limit{f.limit}, Cost: limiter.Units(flushes)}}
 	ds := make([]limiter.Decision, 1)
-	if err := f.decider.PeekBatchInto(ctx, rs, ds, []bool{flushes == 0}); err != nil {
+	if err := by.Decide(ctx, rs, ds, []bool{flushes == 0}); err != nil {
 		if some, ok := err.(*limiter.BatchError); ok { //nolint:errorlint // the first one is told
 			err = some.Errs[0]
 		}

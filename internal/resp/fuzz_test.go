@@ -67,7 +67,7 @@ func FuzzCommands(f *testing.F) {
 		f.Add([]byte(text + "\r\n"))
 		f.Add([]byte("MULTI\r\n" + encode(text) + "EXEC\r\n"))
 	}
-	server := start(f, func(o *Options) { o.AllowRefunds = true }).server
+	server := start(f, func(o *Options) { o.Config.AllowRefunds = true }).server
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := new(said)
 		s.in.Reset(data)

@@ -47,8 +47,8 @@ func (t *transaction) queue(c *conn, k *command, args []string, bytes int) {
 	if k.open {
 		err = commandError("Command not allowed inside a transaction")
 	}
-	if err == nil && c.caller.by != nil {
-		err = c.caller.by.Spend(0, bytes)
+	if err == nil {
+		err = c.caller.Spend(0, bytes)
 	}
 	if err == nil {
 		err = t.keep(c.of, args, bytes)

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Commands that name a key and bring its limit.
 
 // addOwn adds a check of a key with a limit of its own.
 func (c *conn) addOwn(ctx context.Context, name, key string, q rate, cost int64, f form) {
-	if r, err := c.own(ctx, key, q, transport.ActionCheck); err != nil {
+	if r, err := c.own(ctx, key, q, frontend.ActionCheck); err != nil {
 		c.bad(ctx, name, err)
 	} else {
 		r.Cost = limiter.Units(cost)
@@ -25,7 +25,7 @@ func (c *conn) addOwn(ctx context.Context, name, key string, q rate, cost int64,
 }
 
 // own returns the request for a key with a limit of its own.
-func (c *conn) own(ctx context.Context, key string, q rate, a transport.Action) (limiter.Request, error) {
+func (c *conn) own(ctx context.Context, key string, q rate, a frontend.Action) (limiter.Request, error) {
 	b := c.batch
 	if b.limit == nil || b.rate != q {
 		l, err := c.of.rates.of(q)
@@ -35,7 +35,7 @@ func (c *conn) own(ctx context.Context, key string, q rate, a transport.Action) 
 		b.rate, b.limit = q, l
 	}
 	r := limiter.Request{Path: counterName(key), Limits: b.own(b.limit)}
-	if err := c.admit(&r, a); err != nil {
+	if err := c.caller.Admit(&r, a); err != nil {
 		return limiter.Request{}, err
 	}
 	if !b.asked || b.tenant != r.Tenant {
@@ -110,13 +110,13 @@ const maxTries = 5
 func atMost(ctx context.Context, c *conn, name, key string, q rate, cost int64) {
 	ctx, end := c.traced(ctx, c.of.commands[name].method)
 	defer end()
-	r, err := c.own(ctx, key, q, transport.ActionCheck)
+	r, err := c.own(ctx, key, q, frontend.ActionCheck)
 	defer c.batch.clear()
 	ds := make([]limiter.Decision, 1)
 	units := cost
 	for try := 0; err == nil; try++ {
 		r.Cost = limiter.Units(units)
-		if err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{false}); err != nil {
+		if err = c.caller.Decide(ctx, []limiter.Request{r}, ds, []bool{false}); err != nil {
 			break
 		}
 		d := &ds[0]
@@ -129,7 +129,7 @@ func atMost(ctx context.Context, c *conn, name, key string, q rate, cost int64) 
 		case left == 0 || try == maxTries || left >= units:
 			// A retry of one unit is what the script tells.
 			r.Cost = limiter.Units(0)
-			if err = c.of.options.Decider.PeekBatchInto(ctx, []limiter.Request{r}, ds, []bool{true}); err == nil {
+			if err = c.caller.Decide(ctx, []limiter.Request{r}, ds, []bool{true}); err == nil {
 				c.reply.scriptDenied(q, 1, &ds[0])
 				c.served(name, "DENIED")
 				return
@@ -172,11 +172,11 @@ func anyRate() rate { return rate{units: 1, burst: 1, period: time.Second} }
 func doDel(ctx context.Context, c *conn, args []string) {
 	deleted := int64(0)
 	for _, key := range args {
-		r, err := c.own(ctx, key, anyRate(), transport.ActionReset)
+		r, err := c.own(ctx, key, anyRate(), frontend.ActionReset)
 		n := 0
 		if err == nil {
 			r.Limits = append(slices.Clone(r.Limits), c.of.anyWindow)
-			n, err = c.of.options.Decider.Reset(ctx, r)
+			n, err = c.caller.Reset(ctx, r)
 		}
 		c.batch.clear()
 		if err != nil {
@@ -187,7 +187,7 @@ func doDel(ctx context.Context, c *conn, args []string) {
 			deleted++
 		}
 	}
-	c.audited("DEL", transport.AuditDone, "")
+	c.account("DEL", nil)
 	c.reply.integer(deleted)
 	c.served("DEL", "OK")
 }
@@ -199,7 +199,7 @@ func doFlush(ctx context.Context, c *conn, args []string) {
 	}
 	// It resets the keys that have a limit of their own, so it needs what DEL of one needs.
 	r := limiter.Request{Limits: []*limiter.Limit{c.of.flushes.limit}}
-	err := c.admit(&r, transport.ActionReset)
+	err := c.caller.Admit(&r, frontend.ActionReset)
 	if err == nil {
 		err = c.of.flushes.flush(ctx, r.Tenant)
 	}
@@ -207,7 +207,7 @@ func doFlush(ctx context.Context, c *conn, args []string) {
 		c.notReset("FLUSHDB", err)
 		return
 	}
-	c.audited("FLUSHDB", transport.AuditDone, "")
+	c.account("FLUSHDB", nil)
 	c.reply.ok()
 	c.served("FLUSHDB", "OK")
 }

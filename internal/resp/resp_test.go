@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // clock is moved by tests.
@@ -65,7 +65,7 @@ func (f *fixture) start(t testing.TB, change func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.node = &counting{Node: node}
-	o := Options{Decider: f.node, AllowRequestLimits: true, AllowReset: true, Version: "v1", Now: f.clock.now}
+	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true}, Version: "v1", Now: f.clock.now}
 	if change != nil {
 		change(&o)
 	}
@@ -239,7 +239,7 @@ func TestFlush(t *testing.T) {
 	if got := c.ask("flushdb async") + throttle() + c.ask("FLUSHDB now"); got != "OK[0 1 0 -1 60]-ERR syntax error: give FLUSHDB [ASYNC|SYNC]" {
 		t.Error(got)
 	}
-	other, err := newFlushes(f.node, f.clock.now)
+	other, err := newFlushes(frontend.New(frontend.Config{Decider: f.node}, protocol()), f.clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,10 +475,10 @@ func (s someone) Name() string { return "name of " + string(s) }
 
 func (s someone) Tenant() string { return string(s) }
 
-// Spend implements [transport.Caller]. The tenant poor has no budget for checks.
+// Spend implements [frontend.Caller]. The tenant poor has no budget for checks.
 func (s someone) Spend(checks, bytes int) error {
 	if s == "poor" && checks > 0 && bytes > 0 {
-		return fmt.Errorf("%w: checks", transport.ErrBudget)
+		return fmt.Errorf("%w: checks", frontend.ErrBudget)
 	}
 	return nil
 }
@@ -487,17 +487,17 @@ func (someone) OpenStream() error { return nil }
 
 func (someone) CloseStream() {}
 
-func (s someone) May(a transport.Action) (limiter.Scope, error) {
-	if a == transport.ActionReset && s != "ruled" {
-		return nil, forbidden("this caller may not reset")
+func (s someone) May(a frontend.Action) (limiter.Scope, error) {
+	if a == frontend.ActionReset && s != "ruled" {
+		return nil, frontend.ForbiddenError("this caller may not reset")
 	}
-	if a == transport.ActionLimits && s == "ruled" {
-		return nil, forbidden("this caller may bring no limits")
+	if a == frontend.ActionLimits && s == "ruled" {
+		return nil, frontend.ForbiddenError("this caller may bring no limits")
 	}
-	if a == transport.ActionRefund && s == "idle" {
-		return nil, forbidden("this caller may not refund")
+	if a == frontend.ActionRefund && s == "idle" {
+		return nil, frontend.ForbiddenError("this caller may not refund")
 	}
-	if a == transport.ActionRefund && s == "half" {
+	if a == frontend.ActionRefund && s == "half" {
 		return notTowns{}, nil
 	}
 	return nil, nil
@@ -508,13 +508,13 @@ type notTowns struct{}
 
 func (notTowns) Permits(rule string) bool { return rule != "towns" }
 
-func (access) Identify(c transport.Credentials) (transport.Caller, error) {
+func (access) Identify(c frontend.Credentials) (frontend.Caller, error) {
 	for _, a := range c.Authorization {
 		if name, ok := strings.CutPrefix(a, "Bearer token-"); ok {
 			return someone(name), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: send AUTH", transport.ErrUnauthenticated)
+	return nil, fmt.Errorf("%w: send AUTH", frontend.ErrUnauthenticated)
 }
 
 // With permissions a client proves who it is before anything else, tenants have counters of
@@ -522,7 +522,7 @@ func (access) Identify(c transport.Credentials) (transport.Caller, error) {
 func TestIdentities(t *testing.T) {
 	var told auditor
 	f := start(t, func(o *Options) {
-		o.Access, o.AllowRequestLimits, o.AllowReset, o.Audit = access{}, false, false, &told
+		o.Config.Access, o.Config.AllowRequestLimits, o.Config.AllowReset, o.Config.Audit = access{}, false, false, &told
 	})
 	c := f.dial(t)
 	unknown := "-NOAUTH " + errNothingShown.Error()
@@ -539,7 +539,7 @@ func TestIdentities(t *testing.T) {
 		{"HELLO 2 AUTH default token-b", "[server weir version 7.0.0 proto 2 id 1 mode standalone role master modules []]"},
 		{"CL.THROTTLE k 0 1 60", "[0 1 0 -1 60]"}, // another tenant
 		{"AUTH token-poor", "OK"},
-		{"CL.THROTTLE k 0 1 60", "-TRYAGAIN " + transport.ErrBudget.Error() + ": checks"},
+		{"CL.THROTTLE k 0 1 60", "-TRYAGAIN " + frontend.ErrBudget.Error() + ": checks"},
 		{"PING", "PONG"},
 		{"AUTH token-ruled", "OK"},
 		{"WEIR.RESET /towns", "0"},
@@ -563,7 +563,7 @@ func TestIdentities(t *testing.T) {
 	guess := f.dial(t)
 	for i := range maxLogins {
 		began := time.Now()
-		if got := guess.ask("AUTH wrong"); got != "-WRONGPASS "+transport.ErrUnauthenticated.Error()+": send AUTH" {
+		if got := guess.ask("AUTH wrong"); got != "-WRONGPASS "+frontend.ErrUnauthenticated.Error()+": send AUTH" {
 			t.Errorf("guess %d: %s", i, got)
 		}
 		if d := time.Since(began); d < loginPause {
@@ -575,21 +575,28 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
+// The refusals of a node that does not allow everything.
+const (
+	errLimits  = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
+	errReserve = "reservations are not allowed here: the operator must start the node with --allow-refunds"
+	errReset   = "resets are not allowed here: the operator must start the node with --allow-reset"
+)
+
 // Without the flags of the node, limits of commands and resets are refused.
 func TestNotAllowed(t *testing.T) {
-	f := start(t, func(o *Options) { o.AllowRequestLimits, o.AllowReset = false, false })
+	f := start(t, func(o *Options) { o.Config.AllowRequestLimits, o.Config.AllowReset = false, false })
 	c := f.dial(t)
-	for ask, want := range map[string]forbidden{
+	for ask, want := range map[string]string{
 		"CL.THROTTLE k 0 1 60": errLimits, "EVALSHA " + scriptAllowN + " 1 k 1 1 1 1": errLimits, "DEL k": errLimits,
 		"FLUSHDB": errLimits, "WEIR.RESET /towns": errReset,
 	} {
-		if got := c.ask(ask); got != "-NOPERM "+string(want) {
+		if got := c.ask(ask); got != "-NOPERM "+want {
 			t.Errorf("%s: %s", ask, got)
 		}
 	}
-	c = start(t, func(o *Options) { o.AllowReset = false }).dial(t)
+	c = start(t, func(o *Options) { o.Config.AllowReset = false }).dial(t)
 	for _, ask := range []string{"DEL k", "FLUSHDB", "WEIR.RESET /towns"} {
-		if got := c.ask(ask); got != "-NOPERM "+string(errReset) {
+		if got := c.ask(ask); got != "-NOPERM "+errReset {
 			t.Errorf("%s: %s", ask, got)
 		}
 	}

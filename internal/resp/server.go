@@ -10,20 +10,10 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/conns"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
-
-// Decider decides requests: a node. Its methods are called from many goroutines.
-type Decider interface {
-	// PeekBatchInto decides requests in order and only peeks where peeks says so.
-	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
-	Reset(ctx context.Context, r limiter.Request) (int, error)
-	// Settle and Extend are those of [transport.Reserver].
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
-	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
-}
 
 // Observer receives every reply: its command, its code and how long it took since the
 // command was read. Replies of one batch that are alike come together.
@@ -33,32 +23,19 @@ type Observer interface {
 
 // Options configures a [Server]. Only Decider is required.
 type Options struct {
-	// Decider decides.
-	Decider Decider
-	// Access, if not nil, identifies callers: by their certificate, or by the password of
-	// AUTH, which is a bearer token. It decides in place of AllowRequestLimits, AllowReset
-	// and AllowRefunds.
-	Access transport.Access
-	// AllowRequestLimits allows commands that bring their own limit: CL.THROTTLE and
-	// scripts.
-	AllowRequestLimits bool
-	// AllowReset allows WEIR.RESET, DEL and FLUSHDB.
-	AllowReset bool
-	// AllowRefunds allows reservations: WEIR.CHECK with HOLD, WEIR.SETTLE, WEIR.CANCEL and
-	// WEIR.EXTEND.
-	AllowRefunds bool
+	// Config has the decider and the permissions. Its Access identifies callers by their certificate, or by the
+	// password of AUTH, which is a bearer token. AllowRequestLimits allows commands that bring their own limit:
+	// CL.THROTTLE and scripts. AllowReset allows WEIR.RESET, DEL and FLUSHDB. AllowRefunds allows reservations:
+	// WEIR.CHECK with HOLD, WEIR.SETTLE, WEIR.CANCEL and WEIR.EXTEND. The Tracer traces checks that are decided
+	// together, and each command that changes counters otherwise.
+	Config frontend.Config
 	// Idle is how long a connection may send nothing; default 15 minutes.
 	Idle time.Duration
-	// Audit, if not nil, is told of resets, and of what callers may not do.
-	Audit transport.Auditor
 	// HandshakeFailed, if not nil, is called with the address of each client whose handshake
 	// of TLS failed, and why.
 	HandshakeFailed func(from, why string)
 	// Observer, if not nil, receives every reply.
 	Observer Observer
-	// Tracer, if not nil, traces checks that are decided together, and each command that
-	// changes counters otherwise.
-	Tracer transport.Tracer
 	// Guard records panics; nil: nothing does.
 	Guard *guard.Guard
 	// Logger; nil for none.
@@ -98,6 +75,7 @@ const (
 // Server serves the Redis protocol. It is safe for concurrent use.
 type Server struct {
 	options Options
+	front   *frontend.Frontend
 	rates   rates
 	flushes *flushes
 	periods periods
@@ -116,8 +94,8 @@ type Server struct {
 
 // NewServer returns a server.
 func NewServer(o Options) (*Server, error) {
-	if o.Decider == nil {
-		return nil, errors.New("resp: Options.Decider is nil: set it to a node")
+	if o.Config.Decider == nil {
+		return nil, errors.New("resp: Options.Config.Decider is nil: set it to a node")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -131,12 +109,19 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, commands: newCommands(), periods: newPeriods(o.Now)}
+	s := &Server{options: o, front: frontend.New(o.Config, protocol()), commands: newCommands(), periods: newPeriods(o.Now)}
 	var err error
-	if s.flushes, err = newFlushes(o.Decider, o.Now); err == nil {
+	if s.flushes, err = newFlushes(s.front, o.Now); err == nil {
 		s.anyWindow, err = limiter.NewLimit(window(time.Second).spec())
 	}
 	return s, err
+}
+
+// protocol returns what the protocol calls what may not be allowed.
+func protocol() frontend.Protocol {
+	return frontend.Protocol{
+		Over: "redis", Limits: "limits that come with a command are", Resets: "resets are", Refunds: "reservations are",
+	}
 }
 
 // Serve serves connections of a listener until [Server.Shutdown] is called, and then

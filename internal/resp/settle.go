@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Commands that end or extend reservations, which WEIR.CHECK with HOLD makes.
@@ -38,21 +38,21 @@ func doWeirSettle(ctx context.Context, c *conn, args []string) {
 		err = commandError("ACTUAL says how many units were used, from 0: give " + settleUsage)
 	}
 	c.amend("WEIR.SETTLE", &r, alone(&r, err, settleUsage), func() (limiter.Amended, error) {
-		return c.of.options.Decider.Settle(ctx, r, actual, ignore)
+		return c.caller.Settle(ctx, r, actual, ignore)
 	})
 }
 
 func doWeirCancel(ctx context.Context, c *conn, args []string) {
 	r, err := question(args, cancelUsage, nil)
 	c.amend("WEIR.CANCEL", &r, alone(&r, err, cancelUsage), func() (limiter.Amended, error) {
-		return c.of.options.Decider.Settle(ctx, r, 0, true)
+		return c.caller.Settle(ctx, r, 0, true)
 	})
 }
 
 func doWeirExtend(ctx context.Context, c *conn, args []string) {
 	r, err := question(args, extendUsage, nil)
 	c.amend("WEIR.EXTEND", &r, err, func() (limiter.Amended, error) {
-		return c.of.options.Decider.Extend(ctx, r)
+		return c.caller.Extend(ctx, r)
 	})
 }
 
@@ -68,7 +68,7 @@ func alone(r *limiter.Request, err error, usage string) error {
 // read.
 func (c *conn) amend(name string, r *limiter.Request, err error, do func() (limiter.Amended, error)) {
 	if err == nil {
-		err = c.admit(r, transport.ActionRefund)
+		err = c.caller.Admit(r, frontend.ActionRefund)
 	}
 	var a limiter.Amended
 	if err == nil {
@@ -77,9 +77,6 @@ func (c *conn) amend(name string, r *limiter.Request, err error, do func() (limi
 	if err != nil {
 		c.failed(name, err)
 		return
-	}
-	if b, ok := c.caller.by.(transport.KeyBudget); ok && a.State == limiter.AmendCharged && b.CountsKeys() {
-		b.SpendKeys(max(1, a.Keys))
 	}
 	c.reply.amended(&a)
 	code := "OK"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func reserving(o *Options) { o.AllowRefunds = true }
+func reserving(o *Options) { o.Config.AllowRefunds = true }
 
 // WEIR.CHECK with HOLD reserves, and the commands of settlements end and extend that. What is
 // refused says why, and changes nothing.
@@ -64,21 +64,21 @@ func TestReservations(t *testing.T) {
 // Reservations need the permission to refund.
 func TestReservationsNeedRefunds(t *testing.T) {
 	var told auditor
-	f := start(t, func(o *Options) { o.Audit = &told })
+	f := start(t, func(o *Options) { o.Config.Audit = &told })
 	c := f.dial(t)
 	asks := []string{
 		"WEIR.CHECK /towns USER ada ID a HOLD 1000", "WEIR.SETTLE /towns USER ada ID a ACTUAL 2",
 		"WEIR.CANCEL /towns USER ada ID a", "WEIR.EXTEND /towns USER ada ID a HOLD 1000",
 	}
 	for _, ask := range asks {
-		if got := c.ask(ask); got != "-NOPERM "+string(errReserve) {
+		if got := c.ask(ask); got != "-NOPERM "+errReserve {
 			t.Errorf("%s: %s", ask, got)
 		}
 	}
 	if got := c.ask("WEIR.PEEK /towns USER ada"); !strings.Contains(got, " remaining 2 ") {
 		t.Error(got)
 	}
-	f = start(t, func(o *Options) { o.Access, o.Audit = access{}, &told })
+	f = start(t, func(o *Options) { o.Config.Access, o.Config.Audit = access{}, &told })
 	c = f.dial(t)
 	c.ask("AUTH token-idle")
 	for _, ask := range asks {

@@ -13,7 +13,7 @@ import (
 
 // tracer notes the spans of commands, and that the node was asked within each.
 type tracer struct {
-	Decider
+	decider
 	mu    sync.Mutex
 	spans []string
 	asked []int // by span
@@ -43,12 +43,12 @@ func (o *tracer) within(ctx context.Context) {
 
 func (o *tracer) PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error {
 	o.within(ctx)
-	return o.Decider.PeekBatchInto(ctx, rs, ds, peeks)
+	return o.decider.PeekBatchInto(ctx, rs, ds, peeks)
 }
 
 func (o *tracer) Reset(ctx context.Context, r limiter.Request) (int, error) {
 	o.within(ctx)
-	return o.Decider.Reset(ctx, r)
+	return o.decider.Reset(ctx, r)
 }
 
 // What the node decides for a client is within a span: that of a command alone, or of the
@@ -56,8 +56,8 @@ func (o *tracer) Reset(ctx context.Context, r limiter.Request) (int, error) {
 func TestTraces(t *testing.T) {
 	var o *tracer
 	f := start(t, func(s *Options) {
-		o = &tracer{Decider: s.Decider}
-		s.Decider, s.Tracer = o, o
+		o = &tracer{decider: s.Config.Decider.(decider)}
+		s.Config.Decider, s.Config.Tracer = o, o
 	})
 	c := f.dial(t)
 	for range 2 {

@@ -7,26 +7,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Commands by which the rules of the node decide.
 
 func doWeirCheck(ctx context.Context, c *conn, args []string) {
-	doWeir(ctx, c, "WEIR.CHECK", args, transport.ActionCheck)
+	doWeir(ctx, c, "WEIR.CHECK", args, frontend.ActionCheck)
 }
 
 func doWeirPeek(ctx context.Context, c *conn, args []string) {
-	doWeir(ctx, c, "WEIR.PEEK", args, transport.ActionPeek)
+	doWeir(ctx, c, "WEIR.PEEK", args, frontend.ActionPeek)
 }
 
 // weir adds a check or a peek by the node's rules.
-func doWeir(ctx context.Context, c *conn, name string, args []string, a transport.Action) {
+func doWeir(ctx context.Context, c *conn, name string, args []string, a frontend.Action) {
 	r, err := question(args, usage, nil)
-	peek := a == transport.ActionPeek || r.Cost == limiter.Units(0)
+	peek := a == frontend.ActionPeek || r.Cost == limiter.Units(0)
 	if err == nil {
-		err = c.admit(&r, a)
+		err = c.caller.Admit(&r, a)
 	}
 	if err != nil {
 		c.bad(ctx, name, err)
@@ -38,18 +38,18 @@ func doWeir(ctx context.Context, c *conn, name string, args []string, a transpor
 func doWeirReset(ctx context.Context, c *conn, args []string) {
 	r, err := question(args, usage, nil)
 	if err == nil {
-		err = c.admit(&r, transport.ActionReset)
+		err = c.caller.Admit(&r, frontend.ActionReset)
 	}
 	if err != nil {
 		c.failed("WEIR.RESET", err)
 		return
 	}
-	n, err := c.of.options.Decider.Reset(ctx, r)
+	n, err := c.caller.Reset(ctx, r)
 	if err != nil {
 		c.notReset("WEIR.RESET", err)
 		return
 	}
-	c.audited("WEIR.RESET", transport.AuditDone, "")
+	c.account("WEIR.RESET", nil)
 	c.reply.integer(int64(n))
 	c.served("WEIR.RESET", "OK")
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // Windows that begin with their first charge, as the two scripts of ulule/limiter v3 have them. The client compares
@@ -46,17 +45,13 @@ func newPeriods(now func() time.Time) periods {
 	return periods{maphash.MakeSeed(), recent.New[uint64, *atomic.Int64](maxPeriods, periodLife, now)}
 }
 
-func (p *periods) key(by transport.Caller, key string) uint64 {
-	tenant := ""
-	if by != nil {
-		tenant = by.Tenant()
-	}
+func (p *periods) key(tenant, key string) uint64 {
 	return maphash.Comparable(p.seed, [2]string{tenant, key})
 }
 
 // keep keeps the period of a key.
-func (p *periods) keep(by transport.Caller, key string, period time.Duration) {
-	k := p.key(by, key)
+func (p *periods) keep(tenant, key string, period time.Duration) {
+	k := p.key(tenant, key)
 	kept, ok := p.of.Get(k)
 	if !ok {
 		kept = new(atomic.Int64)
@@ -66,8 +61,8 @@ func (p *periods) keep(by transport.Caller, key string, period time.Duration) {
 }
 
 // get returns the period of a key, 0 if it is not known.
-func (p *periods) get(by transport.Caller, key string) time.Duration {
-	if kept, ok := p.of.Get(p.key(by, key)); ok {
+func (p *periods) get(tenant, key string) time.Duration {
+	if kept, ok := p.of.Get(p.key(tenant, key)); ok {
 		return time.Duration(kept.Load())
 	}
 	return 0
@@ -97,7 +92,7 @@ func increment(ctx context.Context, c *conn, name string, args []string) {
 		return
 	}
 	w := window(time.Duration(period) * time.Millisecond)
-	c.of.periods.keep(c.caller.by, args[1], w.period)
+	c.of.periods.keep(c.caller.Tenant(), args[1], w.period)
 	c.addOwn(ctx, name, args[1], w, cost, formWindow)
 }
 
@@ -107,7 +102,7 @@ func count(ctx context.Context, c *conn, name string, args []string) {
 		c.bad(ctx, name, commandError("the script of ulule/limiter takes 1 key and no argument"))
 		return
 	}
-	period := c.of.periods.get(c.caller.by, args[1])
+	period := c.of.periods.get(c.caller.Tenant(), args[1])
 	if period == 0 {
 		period = time.Second // nothing is charged by it
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/frontend"
 )
 
 // inVirtualTime serves one connection over a pipe in a bubble of virtual time, with the given time
@@ -20,7 +21,7 @@ func inVirtualTime(t *testing.T, within time.Duration, ask func(*peer)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := NewServer(Options{Decider: node, AllowRequestLimits: true, within: within})
+		s, err := NewServer(Options{Config: frontend.Config{Decider: node, AllowRequestLimits: true}, within: within})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -572,7 +572,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} || string(e.Options.Body) != "too much" || !e.Options.Metadata ||
-		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !e.Options.AllowRefunds || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
+		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
 		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
 		t.Errorf("%+v, %+v", e, e.XDS)
 	}

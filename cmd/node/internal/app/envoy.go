@@ -128,14 +128,14 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 const maxBody = 16 << 10
 
 // config returns the configuration of the service, which is wanted.
-func (o *envoyOptions) config(allowRefunds bool) (*server.EnvoyConfig, error) {
+func (o *envoyOptions) config() (*server.EnvoyConfig, error) {
 	c := &server.EnvoyConfig{
 		Addr: string(o.addr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig, Dir: o.dir,
 		IgnoreDotFiles: o.ignoreDots, StartWithoutConfig: o.start, Files: config.Options{MergeDomains: o.merge},
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,
-			AllowRefunds: allowRefunds, StopWhenOver: o.stop, ID: o.ids.name, Hold: o.ids.hold, NearLimit: o.near,
+			StopWhenOver: o.stop, ID: o.ids.name, Hold: o.ids.hold, NearLimit: o.near,
 		},
 	}
 	if o.xds.Addr != "" {

@@ -208,7 +208,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	o.gubernator.fill(&c)
 	var err error
 	if o.envoy.wanted() {
-		if c.Envoy, err = o.envoy.config(o.allowRefunds); err != nil {
+		if c.Envoy, err = o.envoy.config(); err != nil {
 			return c, err
 		}
 	}

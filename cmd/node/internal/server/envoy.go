@@ -38,7 +38,7 @@ type EnvoyConfig struct {
 	StartWithoutConfig bool
 	// Files says how the files, or the resources of XDS, are read.
 	Files config.Options
-	// Options are those of the service. Decider, Access and Audit are filled in.
+	// Options are those of the service. Their Config is filled in.
 	Options envoy.Options
 }
 
@@ -83,11 +83,7 @@ func (s *Server) openEnvoy() (err error) {
 		return nil
 	}
 	o := c.Options
-	o.Decider, o.Audit = s.node, s.audit.auditor()
-	if s.access != nil {
-		o.Access = s.access
-	}
-	e.config = c
+	o.Config, e.config = frontendOf(s), c
 	if e.service, err = envoy.NewService(o); err != nil {
 		return err
 	}
@@ -114,7 +110,7 @@ func (s *Server) openEnvoy() (err error) {
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
 		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
-		TLS: s.secured.forClients(), Tracer: forRequests(s), Audit: o.Audit, // of handshakes; the service tells of requests
+		TLS: s.secured.forClients(), Tracer: o.Config.Tracer, Audit: o.Config.Audit, // of handshakes; the service tells of requests
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})
@@ -149,10 +145,10 @@ func (s *Server) openXDS() (err error) {
 // envoySite returns what is served over HTTP. /json and /rlconfig answer this machine only
 // where clients use TLS: these addresses have none.
 func (s *Server) envoySite() *transport.Apart {
-	e, near := &s.envoy, s.config.TLS != nil
-	o := transport.SiteOptions{
+	e, with, near := &s.envoy, frontendOf(s), s.config.TLS != nil
+	return transport.NewSite(transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
-		Audit: s.audit.auditor(), Tracer: forRequests(s), Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
+		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
 				err := s.ready()
@@ -169,11 +165,7 @@ func (s *Server) envoySite() *transport.Apart {
 			"/rlconfig": {Near: near, Admin: true, Serve: e.service.ServeConfig},
 			"/metrics":  {Admin: true, Serve: e.scraped.ServeHTTP},
 		},
-	}
-	if s.access != nil {
-		o.Access = s.access
-	}
-	return transport.NewSite(o)
+	})
 }
 
 // envoyStats returns the statistics of a service as metrics have them.

@@ -34,8 +34,7 @@ func (g *gubernatorServer) open(s *Server) error {
 		return nil
 	}
 	o := gubernator.Options{
-		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
-		Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.ready, Audit: s.audit.auditor(), Observer: s.metrics,
+		Config: frontendOf(s), Zone: c.Gubernator.Zone, Peers: g.peers(s), Ready: s.ready, Observer: s.metrics,
 		Live: func() error {
 			if s.stopping.Load() {
 				return errShuttingDown
@@ -49,13 +48,11 @@ func (g *gubernatorServer) open(s *Server) error {
 		}
 	}
 	to := transport.Options{
-		Decider: s.node, Ready: s.ready, Stopping: s.stopping.Load, Audit: s.audit.auditor(), Observer: s.metrics, Logger: c.Log, MaxMessageBytes: gubernator.MaxMessageBytes,
-		TLS: s.secured.forClients(), Tracer: forRequests(s), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
+		Decider: s.node, Access: o.Config.Access, Audit: o.Config.Audit, Tracer: o.Config.Tracer,
+		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: c.Log, MaxMessageBytes: gubernator.MaxMessageBytes,
+		TLS: s.secured.forClients(), Hosts: c.hosts(c.HTTPHosts, c.Gubernator.HTTPAddr),
 		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
 		MaxConnectionAge: c.MaxConnectionAge, ClientTimeout: c.ClientTimeout,
-	}
-	if s.access != nil {
-		o.Access, to.Access = s.access, s.access
 	}
 	service, err := gubernator.NewService(o)
 	if err != nil {

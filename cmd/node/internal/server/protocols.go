@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+
+	"github.com/weirlimit/weir/internal/frontend"
 )
 
 // protocols are what other programs speak to a node, each at a listener of its own. The zero
@@ -22,6 +24,19 @@ func (p *protocols) open(s *Server) error {
 		}
 	}
 	return nil
+}
+
+// frontendOf returns what the servers of all of them are given.
+func frontendOf(s *Server) frontend.Config {
+	c := &s.config
+	out := frontend.Config{
+		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
+		Audit: s.audit.auditor(), Tracer: forRequests(s),
+	}
+	if s.access != nil {
+		out.Access = s.access
+	}
+	return out
 }
 
 // run starts their goroutines.

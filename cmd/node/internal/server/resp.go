@@ -23,12 +23,8 @@ func (r *respServer) open(s *Server) (err error) {
 		return nil
 	}
 	o := resp.Options{
-		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
-		Audit: s.audit.auditor(), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "Redis", "redis"),
-		Observer: s.metrics, Tracer: forRequests(s), Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log, Version: c.Version,
-	}
-	if s.access != nil {
-		o.Access = s.access
+		Config: frontendOf(s), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "Redis", "redis"),
+		Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log, Version: c.Version,
 	}
 	if r.server, err = resp.NewServer(o); err != nil {
 		return err

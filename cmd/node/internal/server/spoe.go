@@ -28,14 +28,12 @@ func (p *spoeServer) open(s *Server) (err error) {
 	if err != nil {
 		return err
 	}
+	with := frontendOf(s)
 	site := transport.SiteOptions{
-		Name: "the agent for HAProxy", Tracer: forRequests(s), Audit: s.audit.auditor(), Over: "spoe", Panicked: s.metrics.Panicked, Logger: c.Log,
+		Name: "the agent for HAProxy", Access: with.Access, Tracer: with.Tracer, Audit: with.Audit, Over: "spoe", Panicked: s.metrics.Panicked, Logger: c.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/v1/auth": {Open: true, Traced: true, Checks: true, Serve: handler.ServeHTTP, Action: transport.ActionCheck.String()},
 		},
-	}
-	if s.access != nil {
-		site.Access = s.access
 	}
 	p.server, err = spoe.NewServer(spoe.Options{
 		Handler: transport.NewSite(site).Handler(), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "SPOE", "spoe"),

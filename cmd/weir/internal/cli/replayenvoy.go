@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/files"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -133,7 +134,7 @@ func (a *app) replayEnvoy(ctx context.Context, o replayOptions, logs []string) e
 	if err != nil {
 		return err
 	}
-	options := envoy.Options{Decider: node, Now: clock}
+	options := envoy.Options{Config: frontend.Config{Decider: node}, Now: clock}
 	options.Algorithm, _ = envoy.AlgorithmOf("fixed_window") // it is one
 	if o.envoy.mode == "atomic" {
 		options.Mode = envoy.Atomic

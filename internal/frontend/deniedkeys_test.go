@@ -1,4 +1,4 @@
-package transport_test
+package frontend
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
-	"github.com/weirlimit/weir/transport"
 )
 
 // A denied check that is charged makes counters as one that is allowed does: who has used up one
@@ -35,7 +34,7 @@ rules:
 				if err != nil {
 					t.Fatal(err)
 				}
-				keys := transport.NewKeys(&d)
+				keys := newKeys(&d)
 				if grown := n.Stats().Keys > before; grown != (keys > 0) {
 					t.Errorf("%s, %d units: %d new keys, and the table has %d counters after %d", user, cost, keys, n.Stats().Keys, before)
 				}

@@ -1,7 +1,8 @@
-package transport
+package frontend
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -9,18 +10,20 @@ import (
 // A check that is repeated makes no new key, although its key has nothing else that counts:
 // the budget of new keys was charged by the first one.
 func TestRepetitionsMakeNoKeys(t *testing.T) {
-	minute, _, _ := limits3(t)
+	minute, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var d limiter.Decision
 	d.Clear()
 	limiter.Grow(&d, 1)
 	l := d.Limit(0)
-	*l = minute
-	l.Allowed, l.Overflow, l.InForce, l.Cost, l.Remaining = true, false, 0, 1, minute.Limit.Capacity()-1
-	if n := NewKeys(&d); n != 1 {
+	*l = limiter.LimitDecision{Limit: minute, Allowed: true, Cost: 1, Remaining: minute.Capacity() - 1}
+	if n := newKeys(&d); n != 1 {
 		t.Errorf("a first check makes %d keys", n)
 	}
 	d.Repeated = true
-	if n := NewKeys(&d); n != 0 {
+	if n := newKeys(&d); n != 0 {
 		t.Errorf("its repetition makes %d keys", n)
 	}
 }

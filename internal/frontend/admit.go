@@ -1,0 +1,153 @@
+package frontend
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// ForbiddenError is why something is not allowed. It wraps [limiter.ErrForbidden].
+type ForbiddenError string
+
+func (e ForbiddenError) Error() string { return string(e) }
+
+// Unwrap returns [limiter.ErrForbidden].
+func (ForbiddenError) Unwrap() error { return limiter.ErrForbidden }
+
+// Allows returns why the configuration does not allow an action, whoever asks; nil if it does, or if an Access decides.
+func (f *Frontend) Allows(a Action) error {
+	allowed := true
+	switch a {
+	case ActionLimits:
+		allowed = f.AllowRequestLimits || f.Access != nil
+	case ActionReset:
+		allowed = f.AllowReset || f.Access != nil
+	case ActionRefund:
+		allowed = f.refunder != nil && (f.AllowRefunds || f.Access != nil)
+	}
+	if allowed {
+		return nil
+	}
+	return f.notAllowed(a)
+}
+
+// notAllowed returns the refusal of an action. It names the flag of the node program that allows it.
+func (f *Frontend) notAllowed(a Action) error {
+	what, flag := f.Limits, "--allow-request-limits"
+	switch a {
+	case ActionReset:
+		what, flag = f.Resets, "--allow-reset"
+	case ActionRefund:
+		what, flag = f.Refunds, "--allow-refunds"
+	}
+	return ForbiddenError(what + " not allowed here: the operator must start the node with " + flag)
+}
+
+// Admit returns why the caller may not do something with a request, nil if it may. The
+// request then has the caller, its tenant and its scope. A check or a peek with a hold needs the
+// permission to refund as well, to the same rule. Without an Access the configuration decides.
+func (s *Session) Admit(r *limiter.Request, a Action) error {
+	if s.caller == nil {
+		return s.of.admit(r, a)
+	}
+	scope, err := s.caller.May(a)
+	if err == nil && r.Hold != 0 && a != ActionRefund {
+		var refunds limiter.Scope
+		if refunds, err = s.caller.May(ActionRefund); refunds != nil {
+			scope = both{scope, refunds}
+		}
+	}
+	if err == nil {
+		err = s.admitParts(r)
+	}
+	if err == nil {
+		r.Tenant, r.Caller, r.Scope = s.caller.Tenant(), s.caller.Name(), scope
+	}
+	return err
+}
+
+// AdmitCheck admits a check or a peek. To get a receipt needs the permission to refund, too.
+func (s *Session) AdmitCheck(r *limiter.Request, peek, receipt bool) error {
+	if receipt {
+		if _, err := s.May(ActionRefund); err != nil {
+			return err
+		}
+	}
+	return s.Admit(r, CheckOrPeek(peek))
+}
+
+// admit admits a request of anyone.
+func (f *Frontend) admit(r *limiter.Request, a Action) error {
+	if len(r.Limits) > 0 {
+		if err := f.Allows(ActionLimits); err != nil {
+			return err
+		}
+	}
+	err := f.Allows(a)
+	if err == nil && r.Hold != 0 {
+		err = f.Allows(ActionRefund)
+	}
+	return err
+}
+
+// both is what two scopes permit. The first one may be nil, for all rules.
+type both struct{ first, second limiter.Scope }
+
+func (s both) Permits(rule string) bool {
+	return (s.first == nil || s.first.Permits(rule)) && s.second.Permits(rule)
+}
+
+// admitParts returns why the caller may not name the rule, or send the limits, of a
+// request.
+func (s *Session) admitParts(r *limiter.Request) error {
+	if r.Rule != "" {
+		named, err := s.caller.May(ActionRule)
+		if err != nil {
+			return err
+		}
+		if named != nil && !named.Permits(r.Rule) {
+			return ForbiddenError("rule " + Quote(r.Rule) + " is not one that the caller may name")
+		}
+	}
+	if len(r.Limits) > 0 {
+		_, err := s.caller.May(ActionLimits)
+		return err
+	}
+	return nil
+}
+
+// About lets an administrator ask about the counters of a tenant; empty: the caller's own. It comes after Admit,
+// which has set those.
+func (s *Session) About(r *limiter.Request, tenant string, a Action) error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: tenant"+format, append([]any{limiter.ErrInvalid}, args...)...)
+	}
+	switch {
+	case tenant == "":
+		return nil
+	case len(tenant) > limiter.MaxTenantBytes:
+		return invalid(" has %d bytes; at most %d are possible", len(tenant), limiter.MaxTenantBytes)
+	case s.caller == nil:
+		return invalid(": this node has no permissions file, and so no tenants: leave it out")
+	case tenant == s.caller.Tenant():
+		return nil
+	}
+	if _, err := s.caller.May(ActionAdmin); err != nil || s.caller.Tenant() != "" {
+		return ForbiddenError("only an administrator without a tenant may ask about the counters of another tenant")
+	}
+	if a != ActionPeek && a != ActionExplain && a != ActionReset {
+		return invalid(`: a check counts for the caller's own tenant: ask with "peek": true, for an explanation or for a reset`)
+	}
+	r.Tenant = tenant
+	return nil
+}
+
+// Quote quotes a text from a client for use in an error, shortened if it is long.
+func Quote(s string) string {
+	const most = 100
+	if len(s) > most {
+		return fmt.Sprintf("%q...", s[:most])
+	}
+	return strconv.Quote(s)
+}
