@@ -21,6 +21,7 @@ const proxiedRules = `version: 1
 rules:
   - {name: limited, match: {path: "^/limited(/|$)"}, key: [rule, ip], limits: [{limit: 9, window: 1d, algorithm: fixed_window, align: first_hit}]}
   - {name: blocked, match: {path: "^/blocked"}, deny: {reason: blocked here}}
+  - {name: gone, match: {path: "^/gone"}, deny: {status: 410, reason: gone}}
 `
 
 // nginxConfig has the shipped files in two servers: one with auth_request, one with Lua.
@@ -83,9 +84,9 @@ frontend clients
   http-request set-var(txn.weir_node) str(NODE)
   http-request lua.weir
   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
-  http-request return status 403 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 403 }
   http-request return status 503 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 503 }
-  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
+  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 429 }
+  http-request return status 403 if { var(txn.weir) -m str denied }
   http-request return status 503 unless { var(txn.weir) -m str allowed }
   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
   default_backend app
@@ -103,9 +104,9 @@ frontend clients
   bind 127.0.0.1:PORT
   filter spoe engine weir config DEPLOY/haproxy/weir-spoe.conf
   http-request return status 400 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 400 }
-  http-request return status 403 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 403 }
   http-request return status 503 if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 503 }
-  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied }
+  http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir.body)]" hdr Retry-After "%[var(txn.weir.retry)]" hdr RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.result) -m str denied } { var(txn.weir.status) -m str 429 }
+  http-request return status 403 if { var(txn.weir.result) -m str denied }
   http-request return status 503 unless { var(txn.weir.result) -m str allowed }
   http-response set-header RateLimit "%[var(txn.weir.ratelimit)]" if { var(txn.weir.ratelimit) -m found }
   default_backend app
@@ -335,11 +336,25 @@ func TestProxies(t *testing.T) {
 		if status, header, body := ask(base, "/blocked"); status != http.StatusForbidden || header.Get("Retry-After") != "" && header.Get("Retry-After") != "1" || strings.Contains(body, "served") {
 			t.Errorf("what a rule denies, at %s: %d %v %s", base, status, header, body)
 		}
+		// A proxy that knows some statuses only makes 403 of another, and not 429, which is to be tried again.
+		if status, _, body := ask(base, "/gone"); status != http.StatusGone && status != http.StatusForbidden || strings.Contains(body, "served") {
+			t.Errorf("what a rule denies with a status of its own, at %s: %d %s", base, status, body)
+		}
 	}
 	if out, err := http.Post(varnish+"/free", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20+1))); err == nil { // else it closed while the client sent
 		out.Body.Close()
 		if out.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("more than Varnish keeps: %d", out.StatusCode)
+		}
+	}
+	for n := 40; n < 62; n++ { // Varnish has room for so many, and for its own; without room it loses what it sends
+		fields := make([]string, 0, 2*n)
+		for i := range n {
+			fields = append(fields, fmt.Sprint("X-Field-", i), "a")
+		}
+		status, _, body := ask(varnish, "/free", fields...)
+		if status != http.StatusOK && status != http.StatusRequestHeaderFieldsTooLarge && status != http.StatusBadRequest || (body == "served") != (status == http.StatusOK) {
+			t.Errorf("%d fields, at Varnish: %d %s", n, status, body)
 		}
 	}
 	if status, _, body := ask("http://"+all[0].http, "/v1/auth", "X-Original-URI", "/free", "X-Original-Method", "GET"); status != http.StatusOK {

@@ -7,9 +7,9 @@
 --   http-request set-var(txn.weir_node) str(127.0.0.1:8080)
 --   http-request lua.weir
 --   http-request return status 400 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 400 }
---   http-request return status 403 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 403 }
 --   http-request return status 503 if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 503 }
---   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied }
+--   http-request return status 429 content-type "application/problem+json" lf-string "%[var(txn.weir_body)]" hdr Retry-After "%[var(txn.weir_retry)]" hdr RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir) -m str denied } { var(txn.weir_status) -m int 429 }
+--   http-request return status 403 if { var(txn.weir) -m str denied }
 --   http-request return status 503 unless { var(txn.weir) -m str allowed }
 --   http-response set-header RateLimit "%[var(txn.weir_ratelimit)]" if { var(txn.weir_ratelimit) -m found }
 --
@@ -17,6 +17,8 @@
 -- "allowed", "denied", or "failed" if no node answered; leave the rule with "unless" out to let
 -- requests pass then. A request that is not valid, such as one with a path that servers read in two
 -- ways, is denied with txn.weir_status 400: its client must not be able to have it pass uncounted.
+-- HAProxy returns only a status that is written down: that of a rule with "deny: {status: 410}" is 403, until a
+-- line like that for 400 says 410.
 
 -- The longest path that a node counts. A longer one may not fit the buffer of a question.
 local longest = 8192

@@ -26,6 +26,10 @@
 #
 # Bodies of requests are kept meanwhile, so they have at most 1 MB: longer ones are refused
 # (413, and the connection closes).
+#
+# Varnish has room for 64 lines of a request's header, its own among them. A request with more fields
+# than it and this file leave, about 50, is refused (431), and one with more than about 57 by Varnish
+# itself (400). Start varnishd with -p http_max_hdr=128 where clients send so many.
 
 import std;
 
@@ -45,8 +49,9 @@ sub vcl_recv {
       set req.http.X-Weir-Range = req.http.Range;
       unset req.http.Range;
     }
-    unset req.http.X-Weir-Limits;
-    unset req.http.X-Weir-Policy;
+    # All fields that are set later have their room now: Varnish loses what finds none.
+    set req.http.X-Weir-Limits = "";
+    set req.http.X-Weir-Policy = "";
     set req.url = "/v1/auth";
     set req.method = "GET";
     return (pass);
@@ -65,9 +70,13 @@ sub vcl_recv {
 }
 
 sub vcl_backend_fetch {
+  unset bereq.http.X-Weir-Range;
+  unset bereq.http.X-Weir-Limits;
+  unset bereq.http.X-Weir-Policy;
   if (bereq.http.X-Weir == "ask") {
     set bereq.backend = weir;
     set bereq.http.X-Original-URI = bereq.http.X-Weir-Uri;
+    unset bereq.http.X-Weir-Uri;
     set bereq.http.X-Original-Method = bereq.http.X-Weir-Method;
     set bereq.http.X-Forwarded-For = bereq.http.X-Weir-Address;
     unset bereq.http.Authorization;
@@ -78,9 +87,14 @@ sub vcl_backend_fetch {
   unset bereq.http.X-Weir-Uri;
   unset bereq.http.X-Weir-Method;
   unset bereq.http.X-Weir-Address;
-  unset bereq.http.X-Weir-Range;
-  unset bereq.http.X-Weir-Limits;
-  unset bereq.http.X-Weir-Policy;
+}
+
+sub vcl_synth {
+  # The first time, only the subroutine above can fail, as it has no room for its fields.
+  if (req.restarts == 0 && resp.reason == "VCL failed") {
+    set resp.status = 431;
+    set resp.reason = "Request Header Fields Too Large";
+  }
 }
 
 sub vcl_deliver {
@@ -94,7 +108,7 @@ sub vcl_deliver {
     return (restart);
   }
   unset resp.http.X-Weir-Open;
-  if (req.http.X-Weir-Limits) {
+  if (req.http.X-Weir-Limits && req.http.X-Weir-Limits != "") {
     set resp.http.RateLimit = req.http.X-Weir-Limits;
     set resp.http.RateLimit-Policy = req.http.X-Weir-Policy;
   }
