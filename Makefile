@@ -63,7 +63,7 @@ test-long: deps tidy fmt lint lint-modules ## All tests, with and without the ra
 	part $(MAKE) upgrade-test; \
 	part $(MAKE) release-test; \
 	part $(MAKE) alerts-test; \
-	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./...; \
+	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./... ./chaos/...; \
 	part $(MAKE) mutate; \
 	part $(MAKE) mutate-real; \
 	part $(GO) run ./chaos -only mix -trials 200; \
@@ -102,7 +102,7 @@ attack: ## Three nodes on loopback attacked in every way for ATTACK (1h) while c
 # -vet=off: `make lint` runs all of go vet.
 .PHONY: race
 race: ## The tests, under the race detector; with SHORT= the long ones too
-	$(GO) test -race $(SHORT) -vet=off $(COMPILE) -p $(PACKAGES) -timeout 30m $(TESTFLAGS) $(WAITING) $(if $(strip $(SHORT)),$$($(GO) list ./... | grep -vE '$(SPARED)'),./...)
+	$(GO) test -race $(SHORT) -vet=off $(COMPILE) -p $(PACKAGES) -timeout 30m $(TESTFLAGS) $(WAITING) $(if $(strip $(SHORT)),$$($(GO) list ./... | grep -vE '$(SPARED)'),./... ./chaos/...)
 
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
@@ -136,26 +136,26 @@ bench-module: ## The nested module of rivals builds, and its premises hold
 
 .PHONY: examples-module
 examples-module: ## The nested module of examples builds, and each of them says 429
-	cd examples/middleware && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
+	cd examples/middleware && export GOWORK=off && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 # Its first run on a machine builds helm; after that it takes seconds.
 .PHONY: deploy-module
 deploy-module: ## The chart and the Kustomize base: what they render, and the rules for pods
 	scripts/helm.sh version >/dev/null
-	cd deploy/test && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
+	cd deploy/test && export GOWORK=off && $(GO) mod tidy -diff && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 .PHONY: docs
 docs: deps ## site/: the documentation as a web site with search, which loads nothing from elsewhere
-	cd docs/site && $(GO) run . "$(CURDIR)/site"
+	cd docs/site && export GOWORK=off && $(GO) run . "$(CURDIR)/site"
 
 .PHONY: docs-module
 docs-module: ## The site is built, and a browser follows each link on it and finds no error
-	cd docs/site && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -vet=off $(TESTFLAGS) ./...
+	cd docs/site && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 .PHONY: pods-test
 pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
 	scripts/helm.sh version >/dev/null
-	cd deploy/test && WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestPods$$' $(TESTFLAGS) ./...
+	cd deploy/test && export GOWORK=off && WEIR_COMPOSE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestPods$$' $(TESTFLAGS) ./...
 
 .PHONY: alerts-test
 alerts-test: deps ## Prometheus with the alerts watches three real nodes that are restarted, killed and filled; 45 minutes
@@ -175,7 +175,7 @@ release-image: ## The image of a release; VERSION=v0.1.0 TAG=registry.example.co
 
 .PHONY: release-test
 release-test: ## Two builds of a release have the same bytes; minutes
-	cd deploy/test && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
+	cd deploy/test && export GOWORK=off && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
 
 .PHONY: deps
 deps: ## Install what the tests need and this machine lacks (Debian: as root)
@@ -184,6 +184,7 @@ deps: ## Install what the tests need and this machine lacks (Debian: as root)
 .PHONY: tidy
 tidy: ## go.mod and go.sum are what `go mod tidy` makes them
 	$(GO) mod tidy -diff
+	cd chaos && $(GO) mod tidy -diff
 
 .PHONY: fmt
 fmt: ## Every file is as gofmt makes it
@@ -191,18 +192,18 @@ fmt: ## Every file is as gofmt makes it
 
 .PHONY: vet
 vet: ## go vet; `make lint` runs the same analyzers and more
-	$(GO) vet ./...
+	$(GO) vet ./... ./chaos/...
 
 .PHONY: lint
 lint: ## golangci-lint with all of go vet, at the version that scripts/golangci-lint.sh names
-	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" scripts/golangci-lint.sh run ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) $(COMPILE)" scripts/golangci-lint.sh run ./... ./chaos/...
 
 .PHONY: lint-modules
 lint-modules: ## The same for the nested modules
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
-	cd examples/middleware && ../../scripts/golangci-lint.sh run ./...
-	cd deploy/test && ../../scripts/golangci-lint.sh run ./...
-	cd docs/site && ../../scripts/golangci-lint.sh run ./...
+	cd examples/middleware && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
+	cd deploy/test && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
+	cd docs/site && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
 
 .PHONY: compose-test
 compose-test: ## The image and docker-compose.yaml, where a Docker engine answers; says so where none does
@@ -212,8 +213,8 @@ compose-test: ## The image and docker-compose.yaml, where a Docker engine answer
 cross: ## Code and tests compile for macOS and Windows
 	for os in darwin windows; do \
 		echo "GOOS=$$os"; \
-		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
-		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) build ./... ./chaos/...; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./... ./chaos/...; \
 	done
 
 .PHONY: generated

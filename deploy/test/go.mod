@@ -3,7 +3,7 @@ module github.com/weirlimit/weir/deploy/test
 go 1.26.0
 
 require (
-	github.com/weirlimit/weir v0.0.0-00010101000000-000000000000
+	github.com/weirlimit/weir/chaos v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	sigs.k8s.io/kustomize/api v0.20.1
@@ -33,6 +33,7 @@ require (
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/kr/text v0.2.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/monochromegane/go-gitignore v0.0.0-20200626010858-205db1a8cc00 // indirect
@@ -55,3 +56,5 @@ require (
 )
 
 replace github.com/weirlimit/weir => ../..
+
+replace github.com/weirlimit/weir/chaos => ../../chaos

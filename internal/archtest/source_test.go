@@ -13,7 +13,10 @@ import (
 	"strings"
 )
 
-// module is the parsed source of a Go module, nested modules left out.
+// instruments is the nested module that keeps the rules of this one: it sees what is internal.
+const instruments = "chaos"
+
+// module is the parsed source of a Go module, with instruments, and other nested modules left out.
 type module struct {
 	path     string // module path, such as github.com/weirlimit/weir
 	requires []require
@@ -88,7 +91,7 @@ func load(fsys fs.FS) (*module, error) {
 }
 
 // walk calls visit for every file that belongs to the module: not below
-// testdata, hidden directories or nested modules.
+// testdata, hidden directories or nested modules but instruments.
 func walk(fsys fs.FS, visit func(path string) error) error {
 	return fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -102,7 +105,7 @@ func walk(fsys fs.FS, visit func(path string) error) error {
 		}
 		base := path.Base(p)
 		_, nested := fs.Stat(fsys, path.Join(p, "go.mod"))
-		if base == "testdata" || base[0] == '.' || base[0] == '_' || nested == nil {
+		if base == "testdata" || base[0] == '.' || base[0] == '_' || nested == nil && p != instruments {
 			return fs.SkipDir
 		}
 		return nil
