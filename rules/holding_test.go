@@ -9,7 +9,8 @@ import (
 )
 
 // Of several rules that match, the first in force that limits concurrency says how long a check is held by default and what
-// becomes of it, wherever it stands, and the least bound of those in force holds. A shadow rule says nothing then.
+// becomes of it, wherever it stands, and the least bound of those in force holds. A shadow rule says nothing then. Of shadow
+// rules alone the first says all.
 func TestSeveralRulesHold(t *testing.T) {
 	set, err := rules.Parse("f", []byte(`
 version: 1
@@ -19,6 +20,8 @@ rules:
   - {name: slow, match: {path: "^/b$"}, key: [user], continue: true, hold: 2s, limits: [100/minute]}
   - {name: slots, match: {path: "^/(c|b)$"}, key: [user], hold: 3s, on_expiry: keep, limits: [{limit: 2, algorithm: concurrency}]}
   - {name: alone, match: {path: "^/s$"}, key: [user], shadow: true, hold: 4s, limits: [{limit: 2, algorithm: concurrency}]}
+  - {name: tried, match: {path: "^/t$"}, key: [user], continue: true, shadow: true, hold: 6s, on_expiry: keep, limits: [100/minute]}
+  - {name: too, match: {path: "^/t$"}, key: [user], shadow: true, hold: 5s, limits: [{limit: 2, algorithm: concurrency}]}
 `), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -35,6 +38,8 @@ rules:
 		{"/b", time.Hour, 2 * time.Second, true},
 		{"/s", 0, 4 * time.Second, false},
 		{"/s", time.Hour, 4 * time.Second, false},
+		{"/t", 0, 0, true},
+		{"/t", time.Hour, 6 * time.Second, true},
 	} {
 		for range 2 { // the path is in the cache then
 			var c limiter.Charge
