@@ -3,9 +3,12 @@ package server
 import (
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/forward"
 )
 
 // reload asks the node to reload.
@@ -96,6 +99,22 @@ func TestSlotsWithoutSettlingAreWarnedOf(t *testing.T) {
 		reload(t, s)
 		if n := strings.Count(log.String(), text); n != 2*want {
 			t.Errorf("allowed %t: %d times with the reload: %s", allowed, n, log)
+		}
+	}
+}
+
+// A rule on concurrency is warned of at a node that web proxies ask, since these never say when a request ends.
+func TestSlotsOfProxiesAreWarnedOf(t *testing.T) {
+	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: concurrency}]}\n"
+	for id, text := range map[string]string{"": "/v1/auth refuses each", "X-Request-ID": "each that /v1/auth allows takes its slot"} {
+		for rules, want := range map[string]int{slots: 1, "version: 1\nrules:\n  - {name: towns, key: [ip], limits: [5/second]}\n": 0} {
+			c, log := plain()
+			c.AllowRefunds, c.Rules = true, []byte(rules)
+			c.Auth = &forward.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, ID: id}
+			start(t, c)
+			if got := strings.Count(log.String(), text); got != want || strings.Contains(log.String(), "clients may not settle") {
+				t.Errorf("with the id field %q: %d warnings, want %d: %s", id, got, want, log)
+			}
 		}
 	}
 }
