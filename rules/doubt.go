@@ -290,6 +290,30 @@ func switchedOff(rules []definition, e *effort) (out []Warning) {
 	return out
 }
 
+// nothingFollows warns about a last rule with "continue: true", such as a ceiling over all requests: those of an
+// earlier rule that ends the matching do not count in it.
+func nothingFollows(rules []definition, e *effort) []Warning {
+	last := len(rules) - 1
+	if last < 1 || !rules[last].more || rules[last].denial != nil {
+		return nil
+	}
+	r := &rules[last]
+	for j := range rules[:last] {
+		o := &rules[j]
+		if o.more || o.shadow || o.unlimited || o.denial != nil {
+			continue
+		}
+		switch {
+		case !e.spend(2*o.match.coverWork(&r.match)+o.match.meetWork(&r.match), r), o.match.covers(&r.match): // neverReached says the latter
+			return nil
+		case !o.match.disjoint(&r.match):
+			return []Warning{newWarning(r, r.at, "", "rule %s has \"continue: true\" and no rule follows it: requests of rule %s on line %d end there, and do not count in it. "+
+				"Move it before that rule if it is to count them, or leave \"continue\" out", quote(r.name), quote(o.name), o.line)}
+		}
+	}
+	return nil
+}
+
 // meetWork returns an upper bound of the steps that disjoint takes beyond those of covers.
 func (m *matcher) meetWork(o *matcher) int {
 	steps := len(m.ips)*len(o.ips) + len(m.groups)*len(o.notGroups) + len(m.methods)*len(o.notMethods)

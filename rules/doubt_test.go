@@ -19,6 +19,10 @@ func TestDoubtfulParts(t *testing.T) {
 		{"- {name: a, match: {path: ^/a/b, attributes: {x: [1, 2]}}, key: [user], limits: [9/second], shadow: true}" +
 			"\n- {name: b, match: {attributes: {x: [2, 3]}}, key: [user], limits: [5/second]}",
 			"2:27", "continue: true", `the limits of rule "b" on line 3 are off`},
+		{"- {name: users, match: {path: ^/a}, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: [99/second], continue: true}",
+			"3:3", "", `rule "ceiling" has "continue: true" and no rule follows it: requests of rule "users" on line 2 end there`},
+		{"- {name: users, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: [99/second], continue: true}",
+			"", "", `rule "ceiling" never matches`},
 		{"- {name: a, match: {attributes: {path: {pattern: ^/a}}}, key: [user], limits: [5/second]}",
 			"2:34", "path:", `"path" under attributes is an attribute of that name, not the request's path: write "path:" in match`},
 		{"- {name: a, match: {attributes: {method: POST}}, key: [user], limits: [5/second]}",
@@ -64,6 +68,10 @@ func TestNoDoubt(t *testing.T) {
 	}
 	for _, file := range []string{
 		"- {name: a, key: [user], limits: [9/second], shadow: true, continue: true}" + later,
+		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second]}\n- {name: b, match: {path: ^/a}, key: [rule], limits: [9/second], continue: true}",
+		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second], continue: true}\n- {name: b, key: [rule], limits: [9/second], continue: true}",
+		"- {name: a, match: {path: ^/b}, unlimited: true}\n- {name: b, key: [rule], limits: [9/second], continue: true}",
+		"- {name: a, key: [rule], limits: [9/second], continue: true}",
 		shadow("path: ^/b"), shadow("path: '^/(b|c)/?$'"), shadow("group: z"), shadow("not_group: [x, y, z]"),
 		strings.TrimPrefix(later, "\n") + "\n- {name: a, key: [user], limits: [9/second], shadow: true}",
 		shadow("attributes: {host: a}, group: z"),

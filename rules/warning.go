@@ -47,7 +47,7 @@ func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 		out = append(out, rules[i].ownWarnings(quotas)...)
 	}
 	reached, slash, host, gaps := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
-	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host), unlistedValues(rules, &gaps))
+	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), nothingFollows(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host), unlistedValues(rules, &gaps))
 	return inOrder(append(out, incomplete(&reached, &slash, &host, &gaps)...))
 }
 
