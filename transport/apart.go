@@ -1,41 +1,18 @@
 package transport
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 )
-
-// maxApart bounds the open connections of a site that is served apart from checks. Its
-// clients are a few operators, scrapers and probes.
-const maxApart = 64
-
-// maxApartFrom bounds those of one address.
-const maxApartFrom = 8
 
 // apartHeaderTimeout is the time from the first byte of a request, or the beginning of
 // a connection, to the end of the header.
 const apartHeaderTimeout = time.Second
-
-// keptFiles is how many file descriptors are reserved and not used for clients'
-// connections: those of administration and health, and of everything else in the
-// process. Without the reserve, clients could take all descriptors, and the health
-// probes would fail.
-const keptFiles = 2*maxApart + 128
-
-// connectionsWithin returns how many connections each of two listeners may have open in
-// a process that may open so many files.
-func connectionsWithin(files int) int {
-	return min(defaultConnections, max((files-keptFiles)/2, 16))
-}
 
 // Apart is a site with a listener and a connection bound of its own, so that it answers
 // however many clients the node has.
@@ -52,21 +29,15 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &Apart{what: what, log: log, http: &http.Server{
-		Handler:           serving(s),
+		Handler:           listen.Serving(s),
 		ReadHeaderTimeout: apartHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout, // a profile takes its requested time in addition
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(log, s.front), slog.LevelWarn),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, apartKey{}, accepted(c))
-		},
-		ConnState: func(c net.Conn, state http.ConnState) {
-			if a, ok := accepted(c).(*apartConn); ok && state == http.StateIdle {
-				a.serve(false)
-			}
-		},
+		ErrorLog:          slog.NewLogLogger(listen.HTTPLog(log, s.front), slog.LevelWarn),
+		ConnContext:       listen.ApartContext,
+		ConnState:         listen.ApartState,
 	}}
 }
 
@@ -92,176 +63,8 @@ func (a *Apart) Serve(l net.Listener) error {
 	if l.Addr().Network() == "unix" {
 		by = nil
 	}
-	return wrap(a.what, a.http.Serve(secureHTTP(&apartListener{Listener: l, log: a.log}, by, apartHeaderTimeout)))
+	return wrap(a.what, a.http.Serve(listen.SecureHTTP(listen.Apart(l, a.log), by, apartHeaderTimeout)))
 }
 
 // Close stops the site at once.
 func (a *Apart) Close() error { return a.http.Close() }
-
-// apartListener bounds the open connections, in total and from one address. At the
-// bound a new connection replaces the one that has waited longest without a complete
-// request, else the one whose client has read nothing for longest, so that such connections keep no probe out. If all of them are being
-// answered, the new one is closed.
-type apartListener struct {
-	net.Listener
-	log *slog.Logger
-
-	mu     sync.Mutex
-	open   []*apartConn // those that wait longest first
-	logged time.Time    // when the bound was last logged
-}
-
-// Accept implements [net.Listener].
-func (l *apartListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		a := &apartConn{Conn: c, of: l, from: origin(c.RemoteAddr())}
-		if l.enter(a) {
-			return a, nil
-		}
-		_ = c.Close() // an error does not matter
-	}
-}
-
-// enter adds a connection, in the place of another one at the bound. It reports false
-// if there is no place.
-func (l *apartListener) enter(c *apartConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fromThere := func(o *apartConn) bool { return o.from == c.from }
-	n := 0
-	for _, o := range l.open {
-		if fromThere(o) {
-			n++
-		}
-	}
-	ofAddress := c.from.IsValid() && n >= maxApartFrom
-	if ofAddress || len(l.open) >= maxApart {
-		i := slices.IndexFunc(l.open, func(o *apartConn) bool { return !o.serving && (!ofAddress || fromThere(o)) })
-		for j, o := range l.open { // if all are served, the one whose client has read nothing for longest
-			if o.serving && !o.writing.IsZero() && (!ofAddress || fromThere(o)) &&
-				(i < 0 || l.open[i].serving && o.writing.Before(l.open[i].writing)) {
-				i = j
-			}
-		}
-		l.report(c, n, i >= 0)
-		if i < 0 {
-			return false
-		}
-		_ = l.open[i].Conn.Close() // an error does not matter
-		l.open = slices.Delete(l.open, i, i+1)
-	}
-	l.open = append(l.open, c)
-	return true
-}
-
-// report logs, once a minute, that the bound is reached.
-func (l *apartListener) report(c *apartConn, n int, replaced bool) {
-	if now := time.Now(); l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery {
-		l.logged = now
-		message := "connection refused"
-		if replaced {
-			message = "connection replaced by a new one"
-		}
-		l.log.Warn(message, "listener", l.Addr().String(), "from", c.from.String(), "open", len(l.open), "open_from_there", n)
-	}
-}
-
-// apartConn is a connection of an apartListener.
-type apartConn struct {
-	net.Conn
-	of      *apartListener
-	from    netip.Prefix
-	serving bool // a request is being answered; under of.mu
-	// writing is since when the client has not taken what is written, zero if it has; under of.mu.
-	writing time.Time
-}
-
-// Write implements [net.Conn]. While it runs, the connection can be replaced if no idle one can,
-// so that clients that do not read their answers cannot lock probes out.
-func (c *apartConn) Write(p []byte) (int, error) {
-	c.write(time.Now())
-	defer c.write(time.Time{})
-	return c.Conn.Write(p)
-}
-
-func (c *apartConn) write(since time.Time) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.writing = since
-}
-
-// apartKey is the key of the connection in the context of a request.
-type apartKey struct{}
-
-// serving returns a handler that keeps the connections of its requests open while it
-// answers, except while it waits for the body of a request.
-func serving(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, ok := r.Context().Value(apartKey{}).(*apartConn)
-		if !ok {
-			h.ServeHTTP(w, r)
-			return
-		}
-		c.serve(true)
-		was := r.Body
-		rest := &awaited{ReadCloser: was, of: c, over: was == nil || was == http.NoBody}
-		r.Body = rest
-		h.ServeHTTP(w, r)
-		if r.Body = was; !rest.over { // the server reads some of it before or after it answers
-			c.await(true)
-		}
-	})
-}
-
-// awaited is the body of a request. Its connection can be replaced while more of it is awaited.
-type awaited struct {
-	io.ReadCloser
-	of   *apartConn
-	over bool
-}
-
-// Read implements [io.Reader].
-func (b *awaited) Read(p []byte) (n int, err error) {
-	if b.over {
-		return b.ReadCloser.Read(p)
-	}
-	b.of.await(true)
-	defer b.of.await(false)
-	n, err = b.ReadCloser.Read(p)
-	b.over = err != nil
-	return n, err
-}
-
-// await takes note that the rest of a request is awaited, or has come. The connection has
-// waited since its request began.
-func (c *apartConn) await(on bool) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.serving = !on
-}
-
-// serve takes note that a request of the connection is being answered, or that the
-// connection begins to wait for the next one.
-func (c *apartConn) serve(on bool) {
-	l := c.of
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c.serving = on
-	if i := slices.Index(l.open, c); i >= 0 && !on {
-		l.open = append(slices.Delete(l.open, i, i+1), c)
-	}
-}
-
-// Close implements [net.Conn].
-func (c *apartConn) Close() error {
-	c.of.mu.Lock()
-	if i := slices.Index(c.of.open, c); i >= 0 {
-		c.of.open = slices.Delete(c.of.open, i, i+1)
-	}
-	c.of.mu.Unlock()
-	return c.Conn.Close()
-}

@@ -141,12 +141,3 @@ func TestProbesDoNotStay(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 }
-
-// Where few files may be open, few connections are taken.
-func TestConnectionsWithinFiles(t *testing.T) {
-	for files, want := range map[int]int{1<<31 - 1: 16384, 1 << 20: 16384, 4096: 1920, 1024: 384, 100: 16} {
-		if got := transport.ConnectionsWithin(files); got != want {
-			t.Errorf("with %d files: %d connections, want %d", files, got, want)
-		}
-	}
-}

@@ -1,7 +1,4 @@
 package transport
 
-// ConnectionsWithin is connectionsWithin.
-func ConnectionsWithin(files int) int { return connectionsWithin(files) }
-
 // Room returns how many bytes of the room for large messages are used.
 func (s *Server) Room() int64 { return s.http.Handler.(*front).service.room.inUse() }

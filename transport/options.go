@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -101,12 +102,7 @@ type PanicObserver interface {
 // address of a listener.
 type ConnectionObserver interface {
 	Observer
-	// Connections is called when a connection has begun or ended, with the number of those
-	// that are open. It is called under a lock and must be quick.
-	Connections(listener string, open int)
-	// ConnectionRefused is called when a bound was reached: "total", so that a connection was
-	// closed at once, "replaced", so that an older one was closed for it, or "per_address".
-	ConnectionRefused(listener, reason string)
+	listen.Observer
 }
 
 // guard returns the recorder of panics, which reports to the observer and the log.
@@ -229,8 +225,6 @@ const (
 	// attributes in a message.
 	MaxAttributes = limiter.MaxAttributes
 
-	defaultConnections  = 16384
-	defaultFromAddress  = 4096
 	defaultAge          = 30 * time.Minute
 	defaultPatience     = 30 * time.Second
 	defaultStreams      = 100
@@ -254,7 +248,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("transport: MaxConnectionAge %v or ClientTimeout %v is out of range: give 1s or more, or 0 for %v and %v",
 			o.MaxConnectionAge, o.ClientTimeout, defaultAge, defaultPatience)
 	}
-	o.MaxConnectionsPerAddress = cmp.Or(o.MaxConnectionsPerAddress, defaultFromAddress)
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, defaultAge)
 	o.ClientTimeout = cmp.Or(o.ClientTimeout, defaultPatience)
 	if o.MaxDecodingBytes < 0 {
@@ -268,9 +261,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = connectionsWithin(openFiles())
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = defaultStreams

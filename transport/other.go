@@ -3,10 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
 	"net/http"
-	"time"
 
 	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/frontend"
@@ -14,44 +11,6 @@ import (
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/limiter"
 )
-
-// What servers of further protocols share with a [Server].
-
-// Listener returns a listener for another protocol, with the TLS and the bounds of
-// connections that the options have for a [Server]. Its connections may be [*tls.Conn]. The
-// caller must bound the time of the handshake, and call [NoteIdle] when a connection begins
-// or ceases to wait for its client.
-func Listener(l net.Listener, o Options) (net.Listener, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return secure(o.bound(l), o.TLS, handshakeTimeout), nil
-}
-
-// NoteIdle records whether a connection of a [Listener] waits, at the time now, for its client
-// to begin a command. At the bound on connections, idle ones are closed first.
-func NoteIdle(c net.Conn, idle bool, now time.Time) {
-	b, ok := accepted(c).(*boundedConn)
-	switch {
-	case !ok:
-	case idle:
-		b.rest(now.Unix())
-	default:
-		b.work(now.Unix())
-	}
-}
-
-// HandshakeLog returns what a server of another protocol calls with each handshake of TLS
-// that failed: the address of the client, and why. The logger of the options is told of some
-// of them, as anyone can cause more, and the auditor of all. protocol names the server in the
-// log, over in the audit.
-func HandshakeLog(o Options, protocol, over string) func(from, why string) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return (&handshakeLog{log: o.Logger, protocol: protocol, front: newFrontend(&o, over)}).refused
-}
 
 // passKey is the key of an authPass in the context of a request for Options.Auth.
 type passKey struct{}

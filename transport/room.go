@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // Errors of a message for which there is no room. Nothing was decided.
@@ -164,10 +165,10 @@ func (h *hold) add(weight int64) error {
 func (h *hold) find() {
 	if h.remote != "" {
 		if at, err := netip.ParseAddrPort(h.remote); err == nil {
-			h.from = originOf(at.Addr())
+			h.from = listen.OriginOf(at.Addr())
 		}
 	} else if c := h.conn(); c != nil {
-		h.from = origin(c.Conn.RemoteAddr())
+		h.from = listen.Origin(c.Conn.RemoteAddr())
 	}
 }
 

@@ -22,15 +22,16 @@ import (
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/listen"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // Bounds of time and size for clients that send slowly, nothing or too much.
 const (
-	handshakeTimeout = 5 * time.Second  // from a connection to its first request's header
-	readTimeout      = 10 * time.Second // for a whole HTTP request, and at most ClientTimeout
-	writeTimeout     = 20 * time.Second // for an HTTP answer, and at most ClientTimeout
-	idleTimeout      = 2 * time.Minute  // between two HTTP requests
+	handshakeTimeout = listen.HandshakeTimeout // from a connection to its first request's header
+	readTimeout      = 10 * time.Second        // for a whole HTTP request, and at most ClientTimeout
+	writeTimeout     = 20 * time.Second        // for an HTTP answer, and at most ClientTimeout
+	idleTimeout      = 2 * time.Minute         // between two HTTP requests
 	maxHeaderBytes   = 16 << 10
 
 	keepaliveIdle    = 15 * time.Minute // a gRPC connection without calls is closed
@@ -94,9 +95,9 @@ func NewServer(o Options) (*Server, error) {
 		WriteTimeout:      min(writeTimeout, o.ClientTimeout),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         noteState,
+		ConnState:         listen.NoteState,
 		ConnContext:       overhttp.WithKnown,
-		ErrorLog:          slog.NewLogLogger(newHTTPLog(o.Logger, newFrontend(&o, "http")), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(listen.HTTPLog(o.Logger, newFrontend(&o, "http")), slog.LevelWarn),
 	}
 	return s, nil
 }
@@ -182,7 +183,7 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	if httpListener != nil {
 		serving++
 		go func() {
-			ended <- wrap("HTTP", s.http.Serve(secureHTTP(s.bound(httpListener), s.options.TLS, handshakeTimeout)))
+			ended <- wrap("HTTP", s.http.Serve(listen.SecureHTTP(s.bound(httpListener), s.options.TLS, handshakeTimeout)))
 		}()
 	}
 	var first error
@@ -197,7 +198,8 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 
 // bound returns a listener with the bounds of the options.
 func (s *Server) bound(l net.Listener) net.Listener {
-	return s.options.bound(l)
+	o := &s.options
+	return listen.Bounded(l, listen.Bounds{Most: o.MaxConnections, MostFrom: o.MaxConnectionsPerAddress, Log: o.Logger, Observer: o.Observer})
 }
 
 // wrap adds the protocol to an error. It returns nil for the error of a server that was

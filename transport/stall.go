@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // gRPC waits as long as the connection lives for the rest of a message, and for a
@@ -85,10 +87,10 @@ func (s *stalls) Accept() (net.Conn, error) {
 		w.secured = &securedConn{Conn: c}
 		w.Conn = w.secured
 	}
-	if w.bounded, _ = c.(*boundedConn); w.bounded != nil {
-		w.bounded.rest(s.now.Load())
+	if w.bounded = listen.Of(c); w.bounded != nil {
+		w.bounded.Rest(s.now.Load())
 	}
-	w.unsent.from = origin(c.RemoteAddr())
+	w.unsent.from = listen.Origin(c.RemoteAddr())
 	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // the client's preface
 	s.mu.Lock()
 	s.conns[w] = struct{}{}

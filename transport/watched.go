@@ -8,13 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // watchedConn is a connection whose frames are watched.
 type watchedConn struct {
 	net.Conn
 	of      *stalls
-	bounded *boundedConn // what is under Conn, if its listener is bounded
+	bounded *listen.Conn // what is under Conn, if its listener is bounded
 	secured *securedConn // Conn, if it may have TLS
 
 	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
@@ -176,7 +178,7 @@ func (c *watchedConn) look(now, patience int64) {
 		quiet, since = quiet && !s.owed(), max(since, s.since)
 	}
 	if quiet && now-since > patience && c.bounded != nil {
-		c.bounded.rest(since) // or its streams could keep others out of the listener
+		c.bounded.Rest(since) // or its streams could keep others out of the listener
 	}
 	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
 	c.wake()
@@ -268,7 +270,7 @@ func (c *watchedConn) begin() *clientStream {
 	}
 	*s = clientStream{since: c.of.now.Load()}
 	if c.bounded != nil {
-		c.bounded.work(c.of.now.Load())
+		c.bounded.Work(c.of.now.Load())
 	}
 	return s
 }
@@ -296,7 +298,7 @@ func (c *watchedConn) forget(id uint32) {
 			c.free = append(c.free, s)
 		}
 		if len(c.streams) == 0 && c.bounded != nil {
-			c.bounded.rest(c.of.now.Load())
+			c.bounded.Rest(c.of.now.Load())
 		}
 	}
 }
@@ -329,7 +331,7 @@ func (c inbound) part(id uint32, data []byte) {
 	if !s.owed() {
 		s.since = c.of.now.Load()
 		if c.bounded != nil {
-			c.bounded.work(c.of.now.Load())
+			c.bounded.Work(c.of.now.Load())
 		}
 	}
 	before := s.in.begun
@@ -377,7 +379,7 @@ func (c outbound) part(id uint32, data []byte) {
 	if all || s.sent >= leastRead {               // there is progress
 		s.since, s.sent = c.of.now.Load(), 0
 		if c.bounded != nil {
-			c.bounded.work(s.since)
+			c.bounded.Work(s.since)
 		}
 	}
 	if all {

@@ -4,17 +4,17 @@ package main
 func ofPorts() []mutation {
 	const public, peers, caller = "./transport", "./internal/peerlink", "./client"
 	return []mutation{
-		{name: "a bound of connections of one address", pkg: public, test: "^TestConnectionsPerAddress$", edits: []edit{
-			{"transport/bounded.go", "	case l.mostFrom >= 0 && c.from.IsValid() && ", "	case l.mostFrom < 0 && c.from.IsValid() && "},
+		{name: "a bound of connections of one address", pkg: "./internal/listen", test: "^TestConnectionsPerAddress$", edits: []edit{
+			{"internal/listen/bounded.go", "	case l.mostFrom >= 0 && c.from.IsValid() && ", "	case l.mostFrom < 0 && c.from.IsValid() && "},
 		}},
 		{name: "few addresses keep nobody out", pkg: public, test: "^TestFewAddressesKeepNobodyOut$", edits: []edit{
-			{"transport/bounded.go", "		if now.Sub(l.searched) >= searchPause {\n", "		if false {\n"},
+			{"internal/listen/bounded.go", "		if now.Sub(l.searched) >= searchPause {\n", "		if false {\n"},
 		}},
-		{name: "denied checks that are charged make keys", pkg: public, test: "^TestDeniedChecksMakeKeys$", edits: []edit{
+		{name: "denied checks that are charged make keys", pkg: "./internal/frontend", test: "^TestDeniedChecksMakeKeys$", edits: []edit{
 			{"internal/frontend/keys.go", "	return l.Limit.CountRejected() == limiter.CountAll\n", "	return false\n"},
 		}},
 		{name: "a body that does not come keeps no probe out", pkg: public, test: "^TestUnfinishedBodiesApart$", edits: []edit{
-			{"transport/apart.go", "if r.Body = was; !rest.over {", "if r.Body = was; false {"},
+			{"internal/listen/apart.go", "if r.Body = was; !rest.over {", "if r.Body = was; false {"},
 		}},
 		{name: "a token over gRPC is not overlooked", pkg: public, test: "^TestShown$", edits: []edit{
 			{"transport/access.go", "call.Header[overgrpc.Authorization]; len(shown) > 0 {", "call.Header[overgrpc.Authorization]; len(shown) < 0 {"},
@@ -49,11 +49,11 @@ func ofPorts() []mutation {
 		{name: "a stream ends before its connection", pkg: caller, test: "^TestConnectionsOfAnAge$", edits: []edit{
 			{"transport/drain.go", "		aged := time.NewTimer(age/2 + rand.N(age/2+1))\n", "		aged := time.NewTimer(100*age + rand.N(age))\n"},
 		}},
-		{name: "silent connections keep no probe out", pkg: public, test: "^TestApartConnections$", edits: []edit{
-			{"transport/apart.go", "bool { return !o.serving && (!ofAddress", "bool { return o == nil && (!ofAddress"},
+		{name: "silent connections keep no probe out", pkg: "./internal/listen", test: "^TestApartConnections$", edits: []edit{
+			{"internal/listen/apart.go", "bool { return !o.serving && (!ofAddress", "bool { return o == nil && (!ofAddress"},
 		}},
 		{name: "unread answers keep no probe out", pkg: public, test: "^TestUnreadAnswersApart$", edits: []edit{
-			{"transport/apart.go", "			if o.serving && !o.writing.IsZero() && ", "			if o == nil && !o.writing.IsZero() && "},
+			{"internal/listen/apart.go", "			if o.serving && !o.writing.IsZero() && ", "			if o == nil && !o.writing.IsZero() && "},
 		}},
 		{name: "requests that are alike are of one tenant", pkg: public, test: "^TestRequestsThatAreAlike$", edits: []edit{
 			{"transport/columns.go", " && have.Tenant == r.Tenant", ""},

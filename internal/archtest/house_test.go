@@ -154,18 +154,16 @@ func house() []row {
 			clocks("what a descriptor has depends on the files alone"),
 		)},
 		{path: "internal/envoy/files", floor: 2, knows: "a directory of such files, also as a ConfigMap is mounted"},
-		{path: "internal/envoy", floor: 7, knows: "Envoy's rate limit service <-> requests to a node", never: join(
-			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
-		)},
+		{path: "internal/envoy", floor: 7, knows: "Envoy's rate limit service <-> requests to a node", never: protocol()},
 		{path: "internal/envoy/xds", floor: 6, knows: "a management server's configuration of that service, acknowledged or refused", never: join(
 			no(imports, "what a resource means is told to it", "./internal/envoy/config", "./transport", "./internal/cluster"),
 		)},
 		{path: "internal/resp", floor: 7, knows: "the Redis protocol <-> requests to a node", never: join(
-			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+			protocol(),
 			no(panics, "what clients send is hostile: it is an error", ""),
 		)},
 		{path: "internal/gubernator", floor: 7, knows: "Gubernator's protocol <-> requests to a node", never: join(
-			no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+			protocol(),
 			no(panics, "what clients send is hostile: it is an error", ""),
 		)},
 		{path: "internal/forward", floor: 7, knows: "the sub-requests of web proxies -> checks, as httplimit makes them", never: join(
@@ -173,7 +171,7 @@ func house() []row {
 		)},
 		{path: "internal/conns", floor: 6, knows: "the connections of a listener, each in a goroutine, until they are told to end"},
 		{path: "internal/spoe", floor: 7, knows: "HAProxy's offload protocol <-> sub-requests of a web proxy", never: join(
-			no(imports, "it asks a handler, and does not care how that decides", "./internal/cluster", "./redisstore", "./transport"),
+			protocol(),
 			no(panics, "what comes over the network is hostile: it is an error", ""),
 		)},
 		{path: "client", floor: 6, knows: "many callers on one stream; learns the ring, asks owners directly", never: join(
@@ -208,6 +206,7 @@ func house() []row {
 		)},
 		{path: "internal/frontend/overgrpc", floor: 3, knows: "what callers over gRPC show; errors as statuses", never: clocks("it is pure")},
 		{path: "internal/frontend/overhttp", floor: 2, knows: "what callers over HTTP show; how a site is told of refusals", never: clocks("it is pure")},
+		{path: "internal/listen", floor: 2, knows: "what stands on a socket, whatever is spoken there: bounds of connections, TLS"},
 		{path: "internal/engine", floor: 2, knows: "what lies between a node and the part of it that decides"},
 		{path: "", floor: 7, knows: "the front door for embedders; who decides is chosen here", never: join(
 			no(imports, "an embedder who uses no Redis, no Prometheus and no cluster compiles none of them",
@@ -400,6 +399,14 @@ func largeAllowed() map[string]string {
 
 func middleware() []ban {
 	return no(imports, "it needs something that checks, and does not care what", "./internal/cluster", "./transport", "./redisstore")
+}
+
+// protocol returns what the packages of protocols must not do.
+func protocol() []ban {
+	return join(
+		no(imports, "it needs something that decides, and does not care what", "./internal/cluster", "./redisstore"),
+		no(imports, "who asks is a session of frontend, whatever it speaks: no protocol needs the server of another", "./transport"),
+	)
 }
 
 func command() []ban {

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/internal/frontend"
-	"github.com/weirlimit/weir/transport"
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // conn is one connection. One goroutine serves it.
@@ -146,10 +146,10 @@ func (c *conn) read(now time.Time) bool {
 		c.write(now)
 		return false
 	}
-	transport.NoteIdle(c.Conn, len(c.buf) == 0, now)
+	listen.NoteIdle(c.Conn, len(c.buf) == 0, now)
 	n, err := c.Read(c.buf[len(c.buf):cap(c.buf)])
 	c.began = time.Now()
-	transport.NoteIdle(c.Conn, false, c.began)
+	listen.NoteIdle(c.Conn, false, c.began)
 	c.buf = c.buf[:len(c.buf)+n]
 	return n > 0 || err == nil
 }

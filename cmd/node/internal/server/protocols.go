@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // protocols are what other programs speak to a node, each at a listener of its own. The zero
@@ -37,6 +38,20 @@ func frontendOf(s *Server) frontend.Config {
 		out.Access = s.access
 	}
 	return out
+}
+
+// boundedBy returns a listener with the TLS and the bounds of connections of clients.
+func boundedBy(s *Server, l net.Listener) net.Listener {
+	c := &s.config
+	return listen.Secure(listen.Bounded(l, listen.Bounds{
+		Most: c.MaxConnections, MostFrom: c.MaxConnectionsPerAddress, Log: c.Log, Observer: s.metrics,
+	}), s.secured.forClients(), listen.HandshakeTimeout)
+}
+
+// handshakes returns what tells the log and the audit of handshakes of a protocol that failed.
+func handshakes(s *Server, protocol, over string) func(from, why string) {
+	front := frontend.New(frontendOf(s), frontend.Protocol{Over: over})
+	return listen.NewHandshakeLog(s.config.Log, protocol, front).Refused
 }
 
 // run starts their goroutines.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/resp"
-	"github.com/weirlimit/weir/transport"
 )
 
 // respServer serves the Redis protocol. Its zero value serves nothing.
@@ -23,17 +22,14 @@ func (r *respServer) open(s *Server) (err error) {
 		return nil
 	}
 	o := resp.Options{
-		Config: frontendOf(s), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "Redis", "redis"),
+		Config: frontendOf(s), HandshakeFailed: handshakes(s, "Redis", "redis"),
 		Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log, Version: c.Version,
 	}
 	if r.server, err = resp.NewServer(o); err != nil {
 		return err
 	}
-	r.bounded, err = transport.Listener(r.listener, transport.Options{
-		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log, Observer: s.metrics,
-		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
-	})
-	return err
+	r.bounded = boundedBy(s, r.listener)
+	return nil
 }
 
 // run starts the server's goroutines.

@@ -322,7 +322,7 @@ func TestAdminHosts(t *testing.T) {
 }
 
 func TestCannotStart(t *testing.T) {
-	taken := listen(t)
+	taken := listener(t)
 	used := taken.Addr().String()
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -358,7 +358,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-func listen(t *testing.T) net.Listener {
+func listener(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -370,7 +370,7 @@ func listen(t *testing.T) net.Listener {
 
 // A start that fails late leaves the addresses free that it had already.
 func TestCannotStartLeavesNothing(t *testing.T) {
-	free, taken := listen(t), listen(t)
+	free, taken := listener(t), listener(t)
 	c, _ := plain()
 	c.GRPCAddr, c.HTTPAddr = free.Addr().String(), taken.Addr().String()
 	if err := free.Close(); err != nil {

@@ -36,7 +36,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 		},
 	}
 	p.server, err = spoe.NewServer(spoe.Options{
-		Handler: transport.NewSite(site).Handler(), HandshakeFailed: transport.HandshakeLog(transport.Options{Logger: c.Log, Audit: s.audit.auditor()}, "SPOE", "spoe"),
+		Handler: transport.NewSite(site).Handler(), HandshakeFailed: handshakes(s, "SPOE", "spoe"),
 		Admit: c.Auth.Believes,
 		URI:   cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
 		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group, ID: c.Auth.ID,
@@ -45,11 +45,8 @@ func (p *spoeServer) open(s *Server) (err error) {
 	if err != nil {
 		return err
 	}
-	p.bounded, err = transport.Listener(p.listener, transport.Options{
-		Decider: s.node, TLS: s.secured.forClients(), Logger: c.Log, Observer: s.metrics,
-		MaxConnections: c.MaxConnections, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
-	})
-	return err
+	p.bounded = boundedBy(s, p.listener)
+	return nil
 }
 
 func (p *spoeServer) run(s *Server) {

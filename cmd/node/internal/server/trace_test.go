@@ -65,7 +65,7 @@ func (s *spans) of(trace string) (out []recorded) {
 func collect(t *testing.T) (s *spans, endpoint string) {
 	t.Helper()
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-	s, l, g := new(spans), listen(t), grpc.NewServer()
+	s, l, g := new(spans), listener(t), grpc.NewServer()
 	collector.RegisterTraceServiceServer(g, s)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = g.Serve(l) })

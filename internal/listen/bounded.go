@@ -1,6 +1,7 @@
-package transport
+package listen
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"net"
@@ -21,18 +22,25 @@ type boundedListener struct {
 	net.Listener
 	most, mostFrom int // negative: no bound
 	log            *slog.Logger
-	observer       ConnectionObserver // nil: none
-	name           string             // its address
+	observer       Observer // nil: none
+	name           string   // its address
 
 	mu       sync.Mutex
 	open     int
-	sites    map[netip.Prefix]int                       // how many are open by their site
-	from     map[netip.Prefix]map[*boundedConn]struct{} // open connections by their origin
-	searched time.Time                                  // when no connection to replace was last found
-	logged   time.Time                                  // when a connection that was refused or replaced was last logged
+	sites    map[netip.Prefix]int                // how many are open by their site
+	from     map[netip.Prefix]map[*Conn]struct{} // open connections by their origin
+	searched time.Time                           // when no connection to replace was last found
+	logged   time.Time                           // when a connection that was refused or replaced was last logged
 }
 
 const (
+	defaultConnections = 16384
+	defaultFromAddress = 4096
+	// keptFiles is how many file descriptors are reserved and not used for clients'
+	// connections: those of administration and health, and of everything else in the
+	// process. Without the reserve, clients could take all descriptors, and the health
+	// probes would fail.
+	keptFiles = 2*maxApart + 128
 	// logRefusedEvery is the shortest interval between two log messages about refused
 	// connections.
 	logRefusedEvery = time.Minute
@@ -41,23 +49,54 @@ const (
 	searchPause = 10 * time.Millisecond
 )
 
-// bound bounds the open connections of a listener, in total and from one address;
-// negative for no bound.
+// ConnectionsWithin returns how many connections each of two listeners may have open in
+// a process that may open so many files.
+func ConnectionsWithin(files int) int {
+	return min(defaultConnections, max((files-keptFiles)/2, 16))
+}
+
+// Observer learns of clients' connections. listener is the address of a listener.
+type Observer interface {
+	// Connections is called when a connection has begun or ended, with the number of those
+	// that are open. It is called under a lock and must be quick.
+	Connections(listener string, open int)
+	// ConnectionRefused is called when a bound was reached: "total", so that a connection was
+	// closed at once, "replaced", so that an older one was closed for it, or "per_address".
+	ConnectionRefused(listener, reason string)
+}
+
+// Bounds are the bounds of the open connections of a listener.
+type Bounds struct {
+	// Most is the bound of all, MostFrom that of those from one address; negative for none. Default 0:
+	// 16384, or less if the process may open fewer files, and 4096.
+	Most, MostFrom int
+	// Log is told of connections that are refused; nil: nothing is.
+	Log *slog.Logger
+	// Observer, if it is an [Observer], learns of connections.
+	Observer any
+}
+
+// Bounded bounds the open connections of a listener.
+func Bounded(l net.Listener, by Bounds) net.Listener {
+	if by.Most == 0 {
+		by.Most = ConnectionsWithin(openFiles())
+	}
+	if by.Log == nil {
+		by.Log = slog.New(slog.DiscardHandler)
+	}
+	b := bound(l, by.Most, cmp.Or(by.MostFrom, defaultFromAddress), by.Log)
+	if o, ok := by.Observer.(Observer); ok {
+		b.observer, b.name = o, l.Addr().String()
+		o.Connections(b.name, 0)
+	}
+	return b
+}
+
 func bound(l net.Listener, most, mostFrom int, log *slog.Logger) *boundedListener {
 	return &boundedListener{
 		Listener: l, most: most, mostFrom: mostFrom, log: log,
-		from: make(map[netip.Prefix]map[*boundedConn]struct{}), sites: make(map[netip.Prefix]int),
+		from: make(map[netip.Prefix]map[*Conn]struct{}), sites: make(map[netip.Prefix]int),
 	}
-}
-
-// bound returns a listener with the bounds of the options, which reports to their observer.
-func (o *Options) bound(l net.Listener) net.Listener {
-	b := bound(l, o.MaxConnections, o.MaxConnectionsPerAddress, o.Logger)
-	if c, ok := o.Observer.(ConnectionObserver); ok {
-		b.observer, b.name = c, l.Addr().String()
-		c.Connections(b.name, 0)
-	}
-	return b
 }
 
 // Accept implements [net.Listener].
@@ -67,7 +106,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &boundedConn{Conn: conn, of: l, from: origin(conn.RemoteAddr())}
+		c := &Conn{Conn: conn, of: l, from: Origin(conn.RemoteAddr())}
 		replaced, ok := l.enter(c, time.Now())
 		if replaced != nil {
 			_ = replaced.Conn.Close() // its users get an error and close it
@@ -82,7 +121,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 // enter counts a connection and reports true, unless a bound is reached. replaced is a
 // connection that it does not count any more and that is to be closed; nil if there is
 // none.
-func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *boundedConn, ok bool) {
+func (l *boundedListener) enter(c *Conn, now time.Time) (replaced *Conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	reason, counted := "", ""
@@ -121,7 +160,7 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 	l.open++
 	l.sites[siteOf(c.from)]++
 	if l.from[c.from] == nil {
-		l.from[c.from] = make(map[*boundedConn]struct{})
+		l.from[c.from] = make(map[*Conn]struct{})
 	}
 	l.from[c.from][c] = struct{}{}
 	l.observe()
@@ -134,8 +173,8 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 // If there is none, it is the least recently used one of the site with the most
 // connections, if these are at least twice as many as the new one's site would have. The
 // lock is held.
-func (l *boundedListener) replaceable(n int) *boundedConn {
-	var idle, busy *boundedConn
+func (l *boundedListener) replaceable(n int) *Conn {
+	var idle, busy *Conn
 	idleMost, busyMost := n+1, 2*(n+1)-1
 	idleAt, busyAt := int64(math.MaxInt64), int64(math.MaxInt64)
 	for from, conns := range l.from {
@@ -159,7 +198,7 @@ func (l *boundedListener) replaceable(n int) *boundedConn {
 }
 
 // leave no longer counts a connection. It may be called again. The lock is held.
-func (l *boundedListener) leave(c *boundedConn) {
+func (l *boundedListener) leave(c *Conn) {
 	conns := l.from[c.from]
 	if _, ok := conns[c]; !ok {
 		return
@@ -182,8 +221,8 @@ func (l *boundedListener) observe() {
 	}
 }
 
-// boundedConn is counted until it is closed or replaced.
-type boundedConn struct {
+// Conn is a connection of a bounded listener. It is counted until it is closed or replaced.
+type Conn struct {
 	net.Conn
 	of   *boundedListener
 	from netip.Prefix
@@ -193,26 +232,44 @@ type boundedConn struct {
 	idle atomic.Int64
 }
 
-// rest takes note that the connection waits for a call from a time on.
-func (c *boundedConn) rest(now int64) { c.idle.Store(1 + now) }
+// Rest takes note that the connection waits for a call from a time on.
+func (c *Conn) Rest(now int64) { c.idle.Store(1 + now) }
 
-// work takes note that a call of the connection is open, and used at a time.
-func (c *boundedConn) work(now int64) { c.idle.Store(-1 - now) }
+// IdleSince returns since when the connection waits for a call, and whether it does.
+func (c *Conn) IdleSince() (at int64, idle bool) {
+	at = c.idle.Load() - 1
+	return at, at >= 0
+}
 
-// noteState takes note of the state of a connection of an HTTP server.
-func noteState(conn net.Conn, state http.ConnState) {
-	c, ok := accepted(conn).(*boundedConn)
+// Work takes note that a call of the connection is open, and used at a time.
+func (c *Conn) Work(now int64) { c.idle.Store(-1 - now) }
+
+// Of returns what a connection is at its listener, nil if that is not bounded. It may have layers.
+func Of(c net.Conn) *Conn {
+	b, _ := Accepted(c).(*Conn)
+	return b
+}
+
+// NoteState takes note of the state of a connection of an HTTP server.
+func NoteState(c net.Conn, state http.ConnState) {
+	NoteIdle(c, state == http.StateNew || state == http.StateIdle, time.Now())
+}
+
+// NoteIdle records whether a connection waits, at the time now, for its client
+// to begin a command. At the bound on connections, idle ones are closed first.
+func NoteIdle(c net.Conn, idle bool, now time.Time) {
+	b := Of(c)
 	switch {
-	case !ok:
-	case state == http.StateNew, state == http.StateIdle:
-		c.rest(time.Now().Unix())
+	case b == nil:
+	case idle:
+		b.Rest(now.Unix())
 	default:
-		c.work(time.Now().Unix())
+		b.Work(now.Unix())
 	}
 }
 
 // Close implements [net.Conn].
-func (c *boundedConn) Close() error {
+func (c *Conn) Close() error {
 	c.of.mu.Lock()
 	c.of.leave(c)
 	c.of.mu.Unlock()

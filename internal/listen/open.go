@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// Listen opens a listener for a server at host:port, or at a Unix socket if the address
+// Open opens a listener for a server at host:port, or at a Unix socket if the address
 // is "unix:" and a path. If it fails, the error names flag, such as "--grpc-addr", as
 // the setting to change.
-func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+func Open(ctx context.Context, flag, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return listenSocket(ctx, flag, path)
 	}
@@ -32,19 +32,19 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	}
 }
 
-// origin returns what identifies the connections of one client: the IPv4 address or the
+// Origin returns what identifies the connections of one client: the IPv4 address or the
 // IPv6 /64 network, which one site has. It is the zero value for connections without an
 // address, such as those of Unix sockets.
-func origin(a net.Addr) netip.Prefix {
+func Origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
-	return originOf(tcp.AddrPort().Addr())
+	return OriginOf(tcp.AddrPort().Addr())
 }
 
-// originOf returns the origin of connections from an address.
-func originOf(ip netip.Addr) netip.Prefix {
+// OriginOf returns the origin of connections from an address.
+func OriginOf(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap()
 	bits := 32
 	if ip.Is6() {
