@@ -140,8 +140,9 @@ type (
 				Size           int    `json:"size"`
 				RotationPolicy string `json:"rotationPolicy"`
 			} `json:"privateKey"`
-			Usages   []string `json:"usages"`
-			DNSNames []string `json:"dnsNames"`
+			Usages      []string `json:"usages"`
+			DNSNames    []string `json:"dnsNames"`
+			IPAddresses []string `json:"ipAddresses"`
 		} `json:"spec"`
 	}
 	serviceMonitor struct {

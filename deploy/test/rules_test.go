@@ -273,6 +273,8 @@ func TestOptions(t *testing.T) {
 	}
 	if c := all.certificates; len(c) != 1 || c[0].Spec.SecretName != "weir-tls" || !slices.Contains(c[0].Spec.DNSNames, "weir.limits.svc") || !slices.Contains(c[0].Spec.DNSNames, "weir.example.com") {
 		t.Errorf("certificates: %+v", c)
+	} else if !slices.Contains(c[0].Spec.DNSNames, "localhost") || !slices.Equal(c[0].Spec.IPAddresses, []string{"127.0.0.1"}) {
+		t.Errorf("a sidecar, or kubectl port-forward, cannot verify the certificate: %+v", c)
 	}
 	members := all.services[0]
 	if m := all.monitors; len(m) != 1 || m[0].Spec.Endpoints[0].Port != "admin" || m[0].Spec.Endpoints[0].Scheme != "https" {

@@ -133,6 +133,14 @@ func TestRulesAreValidatedBefore(t *testing.T) {
 	}
 }
 
+// An issuer that signs no local names gets none.
+func TestCertificateWithoutLocalhost(t *testing.T) {
+	all := decode(t, renderWith(t, "--values", "testdata/least.yaml", "--set-json", `tls={"certManager":{"enabled":true,"issuerRef":{"name":"a"},"localhost":false}}`))
+	if c := all.certificates; len(c) != 1 || slices.Contains(c[0].Spec.DNSNames, "localhost") || c[0].Spec.IPAddresses != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
 // Every combination of what can be switched decodes strictly, and its pods keep the rules.
 func TestCombinations(t *testing.T) {
 	switches := [][2]string{
