@@ -220,9 +220,21 @@ func NoteCharge(l *Limit, c *Counts, holds *State, words []uint64, now Tick, n u
 // its limit, of a shadow rule, had no room for it.
 func (h *Hold) Refused(l *Limit, s *State, now Tick) {
 	if l.losesBy(new(s.Open(l)), now, 1) > 0 {
-		h.Limit = 0 // what was charged before it still comes back
+		h.Detach(true) // what was charged before it still comes back
 	}
 }
+
+// Detach lets an entry give nothing back any more. counted reports whether its units are counted here: those of
+// another table's hold need not be, and are lost then.
+func (h *Hold) Detach(counted bool) {
+	h.Limit, h.since = 0, since{}
+	if !counted {
+		h.since.lost = min(h.Cost, mostCounted)
+	}
+}
+
+// Uncounted reports whether an entry gives nothing back and its units need not be counted, see [Hold.Detach].
+func (h *Hold) Uncounted() bool { return h.Limit == 0 && h.since.lost > 0 }
 
 // GiveBack takes n units of the charge of entry i of some holds back from its counter, so that it has
 // what it would have without them. latest is as in [State.Refund]. The entry stays.

@@ -54,7 +54,7 @@ func ofBacks() []mutation {
 			{"limiter/bucket.go", "	if l.wasFull(s, at) {\n		return\n	}\n", ""},
 		}},
 		{name: "back: a refused hold leaves those before it theirs", pkg: table, test: "^TestARefusedHoldLeavesOthersTheirs$", edits: []edit{
-			{"limiter/back.go", "		h.Limit = 0 // what was charged before it still comes back\n", "		h.since.lost = mostCounted\n"},
+			{"limiter/back.go", "		h.Detach(true) // what was charged before it still comes back\n", "		h.since.lost = mostCounted\n"},
 		}},
 		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".", edits: []edit{
 			{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},

@@ -15,6 +15,10 @@ func ofMerges() []mutation {
 		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table", test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
 			{"limiter/table/moveholds.go", "		if !live || !t.ring(p).at(pos).Settled() {\n			continue", "		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {\n			continue"},
 		}},
+		{name: "a hold of another table is charged in full", pkg: "./limiter/table",
+			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
+				{"limiter/table/amend.go", "m.more = k.Cost - min(k.Cost, m.here)", "m.more = k.Cost - min(k.Cost, m.was)"},
+			}},
 		{name: "what only an overtaken owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
 			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case now < 0 && t.settledAlone(p, e, held):\n"},
 		}},

@@ -51,7 +51,10 @@ func (w *World) broaderFaults(kind Kind, span limiter.Tick, rules map[string]*li
 	w.after(at, func() { w.start("y", false, rules, w.size) })
 	w.after(max(0, at+x.between(-400*ms, 400*ms)), func() {
 		of := w.live()
-		if n := of[x.rng.IntN(len(of))]; n.name != "y" && len(of) > 1 && n.members.State() == peer.Active && !n.paused {
+		if len(of) < 2 {
+			return
+		}
+		if n := of[x.rng.IntN(len(of))]; n.name != "y" && n.members.State() == peer.Active && !n.paused {
 			w.replace(n, rules)
 		}
 	})

@@ -11,6 +11,7 @@ type amending struct {
 	known bool   // its id is remembered
 	held  bool   // it has a hold
 	was   uint64 // the cost for which it is remembered
+	here  uint64 // what of it is counted here for sure
 	more  uint64 // what is to be charged
 }
 
@@ -57,6 +58,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
+			m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was)
 		}
 		known++
 		if !m.held {
@@ -92,7 +94,7 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		m, k := &keys[i], c.Key(i)
 		switch {
 		case m.held:
-			m.more = k.Cost - min(k.Cost, m.was)
+			m.more = k.Cost - min(k.Cost, m.here)
 		case !m.known && !a.IgnoreUnknown && k.Cost > 0:
 			m.more = k.Cost
 			unknown.Add(*k)
@@ -123,7 +125,7 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		}
 		switch {
 		case m.held:
-			t.settleKey(now, c, k, m.was)
+			t.settleKey(now, c, k, m.here)
 		case m.more > 0:
 			charged = true
 			t.rememberSettled(now, c, k, number)
@@ -235,11 +237,11 @@ func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.T
 
 // settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
 // the hold. Its id is remembered with the cost.
-func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, estimate uint64) {
+func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, counted uint64) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
 	t.letGo(p, s, c.ID.ID)
-	if less := estimate - min(estimate, k.Cost); less > 0 {
+	if less := counted - min(counted, k.Cost); less > 0 {
 		t.giveBackLast(p, s, c.ID.ID, now, less)
 	}
 	t.dropHold(p, s, c.ID.ID)

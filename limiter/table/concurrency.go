@@ -44,7 +44,7 @@ func (t *Table) letGo(p *partition, holds *slot, id uint64) {
 	for i := range int(holds.state.A) {
 		h := limiter.HoldAt(words, i)
 		if h.ID == id && t.concurrency(p, holds, &h) != nil {
-			h.Limit = 0
+			h.Detach(true)
 			h.Put(words, i)
 		}
 	}

@@ -165,7 +165,7 @@ func (t *Table) strip(p *partition, place, lo, id uint64) {
 	s := p.slots.at(i)
 	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
 		if h.Limit == id {
-			h.Limit = 0
+			h.Detach(true)
 		}
 		return h, true
 	})

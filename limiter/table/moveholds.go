@@ -73,7 +73,8 @@ func (t *Table) endStray(p *partition, k *limiter.Key, id uint64, now limiter.Ti
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that are known
 // here are what they are here, and end when the later of both does. Those that were settled here are left
 // out, too. The others give nothing back, except to limits on concurrency, see countHeld. The other table may
-// come twice: then all of them are known.
+// come twice: then all of them are known. The larger of two counters may be the one without their units, so these count
+// as lost: who settles such a hold is charged all that was used.
 func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 	known := t.lastUntil(p, in, now)
 	in.state.EachHold(t.words(in), func(h limiter.Hold) (limiter.Hold, bool) {
@@ -84,7 +85,7 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 			return h, false
 		}
 		if t.concurrency(p, in, &h) == nil {
-			h.Limit = 0
+			h.Detach(false)
 		}
 		return h, true
 	})
@@ -128,6 +129,17 @@ func estimateOf(s *limiter.State, words []uint64, id uint64) (sum uint64) {
 		limit, sum = h.Limit, sum+h.Cost
 	}
 	return sum
+}
+
+// countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
+// its hold came from another table.
+func countedOf(s *limiter.State, words []uint64, id, cost uint64) uint64 {
+	for i := range int(s.A) {
+		if h := limiter.HoldAt(words, i); h.ID == id && h.Uncounted() {
+			return estimateOf(s, words, id)
+		}
+	}
+	return cost
 }
 
 // countHeld counts what holds have charged to the limits on concurrency of a partition that others
@@ -266,7 +278,7 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 			return h, true
 		}
 		if h.First { // it stays, and gives nothing back any more
-			h.Limit = 0
+			h.Detach(true)
 			return h, true
 		}
 		return h, false

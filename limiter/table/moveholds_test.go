@@ -491,3 +491,45 @@ func TestASettledIDStaysSettledBesideAMergedHold(t *testing.T) {
 		}
 	}
 }
+
+// A reservation is over here, and lasts at another table that extended it and is merged. The larger of two counters has
+// none of it. What it is settled with is counted then, whatever its estimate was.
+func TestAHoldOfAnotherTableIsChargedInFull(t *testing.T) {
+	for name, test := range map[string]struct{ extended, actual uint64 }{
+		"more than the estimate":    {actual: 12},
+		"the estimate":              {actual: 10},
+		"less than the estimate":    {actual: 4},
+		"nothing":                   {},
+		"more than it was extended": {extended: 15, actual: 20},
+		"less than it was extended": {extended: 15, actual: 3},
+	} {
+		l := hundred(t, limiter.FixedWindow, 24*time.Hour)
+		here, c := heldTable(t, l, noon, 1)
+		other := New(Config{MaxKeys: 1000})
+		moveTo(t, here, PartitionOf(c.Key(0)), noon, other, noon, Replace)
+		others := heldCharge(l, 2, 40)
+		others.ID = nil
+		var d limiter.Decision
+		if err := here.Decide(noon, others, &d); err != nil || !d.Allowed {
+			t.Fatal(err, d)
+		}
+		extend := limiter.Amend{Extend: true}
+		if out, _ := other.Amend(noon+30*limiter.Minute, heldCharge(l, 1, 10), extend); out.State != limiter.AmendDone {
+			t.Fatal(name, out)
+		}
+		now := noon + limiter.Hour
+		moveTo(t, other, PartitionOf(c.Key(0)), now, here, now, Merge)
+		if n := used(t, here, l, now); n != 40 {
+			t.Fatalf("%s: %d counted after the merge", name, n)
+		}
+		if test.extended > 0 {
+			if out, _ := here.Amend(now, heldCharge(l, 1, test.extended), extend); out.State != limiter.AmendDone {
+				t.Error(name, out)
+			}
+		}
+		out, _ := here.Amend(now, heldCharge(l, 1, test.actual), limiter.Amend{})
+		if n := used(t, here, l, now); out.State != limiter.AmendDone || n != 40+int(test.actual) {
+			t.Errorf("%s: %+v, %d counted, want %d", name, out, n, 40+test.actual)
+		}
+	}
+}
