@@ -49,8 +49,8 @@ func whyOf(err error) string {
 }
 
 // account tells the auditor of a call over gRPC: of a refusal, or of any end if the call is
-// accounted.
-func (s *service) account(ctx context.Context, action Action, accounted bool, err error) {
+// accounted. done is what there is to say of one that is done.
+func (s *service) account(ctx context.Context, action Action, accounted bool, done string, err error) {
 	if s.front.Audit == nil {
 		return
 	}
@@ -60,7 +60,7 @@ func (s *service) account(ctx context.Context, action Action, accounted bool, er
 		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditRefused, Why: whyOf(err)})
 	case !accounted:
 	case err == nil:
-		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditDone})
+		s.tell(ctx, AuditEvent{Action: action.String(), Outcome: AuditDone, Why: done})
 	default:
 		e := AuditEvent{Action: action.String(), Outcome: AuditFailed}
 		if code != codes.InvalidArgument { // that text has parts of the request
@@ -115,7 +115,7 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 	case !of.accounted, w.status == http.StatusMethodNotAllowed: // then nothing was asked for
 		return
 	case w.status < http.StatusBadRequest:
-		e.Outcome, e.Why = AuditDone, ""
+		e.Outcome, e.Why = AuditDone, w.did
 	default:
 		e.Outcome = AuditFailed
 		if w.status != http.StatusServiceUnavailable && w.status != http.StatusGatewayTimeout && w.status != http.StatusConflict {

@@ -292,6 +292,9 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	if seen, ok := w.(*statusWriter); ok {
+		seen.did = frontend.WhyReset(n)
+	}
 	writeJSON(w, resetResult{n})
 }
 

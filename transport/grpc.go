@@ -91,7 +91,8 @@ func (s *service) guarded(action Action, accounted bool, serve unary) grpc.Metho
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
 		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
 		out, err = serve(ctx, decode)
-		s.account(ctx, action, accounted, err)
+		done, _ := out.(encodedReply)
+		s.account(ctx, action, accounted, done.why, err)
 		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
 			// gRPC has these codes for connections that break, too.
 			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided
@@ -389,7 +390,10 @@ func (c *fullCall) receive(s *service, name string, begin time.Time, decode func
 }
 
 // encodedReply is a reply of which nothing but its bytes is kept.
-type encodedReply struct{ out mem.Buffer }
+type encodedReply struct {
+	out mem.Buffer
+	why string // what the audit says of it, if it is accounted
+}
 
 func (r encodedReply) wire() mem.BufferSlice { return mem.BufferSlice{r.out} }
 
@@ -399,7 +403,7 @@ func (s *service) encode(m proto.Message, h *hold) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encodedReply{s.bufferOf(&out, h)}, nil
+	return encodedReply{out: s.bufferOf(&out, h)}, nil
 }
 
 // begin returns the time if there is an observer.

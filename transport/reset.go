@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -22,7 +23,12 @@ func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return s.encode(out, &c.hold)
+	reply, err := s.encode(out, &c.hold)
+	if done, ok := reply.(encodedReply); ok {
+		done.why = frontend.WhyReset(int(out.GetCounters()))
+		return done, err
+	}
+	return reply, err
 }
 
 // Reset implements the service.

@@ -31,7 +31,7 @@ func (s *service) Ring(ctx context.Context, _ *weirv1.RingRequest) (*weirv1.Ring
 		_, err = by.May(ActionRing)
 	}
 	if err != nil {
-		s.account(ctx, ActionRing, false, err)
+		s.account(ctx, ActionRing, false, "", err)
 		return nil, s.end("Ring", begin, err)
 	}
 	out, err := s.placement()

@@ -208,9 +208,9 @@ type statusWriter struct {
 	instead int // the status that a web proxy wants for refusals; 0: the refusal's own
 
 	// For the audit.
-	why, subject string
-	refusedParts int  // checks of a batch that were refused
-	decided      bool // the status is that of a decision, not of a refusal
+	why, did, subject string // did: of what is done
+	refusedParts      int    // checks of a batch that were refused
+	decided           bool   // the status is that of a decision, not of a refusal
 }
 
 // WriteHeader implements [http.ResponseWriter].

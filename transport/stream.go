@@ -29,7 +29,7 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		}
 	}
 	if err != nil {
-		s.account(stream.Context(), ActionCheck, false, err)
+		s.account(stream.Context(), ActionCheck, false, "", err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", s.begin(), err)
 	}
@@ -93,7 +93,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 	if in.refused != nil {
 		var ends bool
 		ends, refused = s.refuseColumns(stream.Context(), in)
-		s.account(stream.Context(), ActionCheck, false, refused)
+		s.account(stream.Context(), ActionCheck, false, "", refused)
 		if ends {
 			stream.SetTrailer(undecided())
 			return s.end("CheckStream", begin, refused)
@@ -104,7 +104,7 @@ func (s *service) answerColumns(stream grpc.ServerStream, in *columnsMessage) er
 		t.refuse(refused)
 	} else if err := s.decideTraced(stream.Context(), t, &in.columns, &in.hold); err != nil {
 		s.turns.Put(t)
-		s.account(stream.Context(), ActionCheck, false, err)
+		s.account(stream.Context(), ActionCheck, false, "", err)
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", begin, err)
 	}
@@ -200,7 +200,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = by.AdmitCheck(&alike, in.Peek, false) // what is asked of the caller is the same for all
 	}
 	if err != nil {
-		s.account(ctx, ActionCheck, false, err)
+		s.account(ctx, ActionCheck, false, "", err)
 		t.refuse(err)
 		return nil
 	}

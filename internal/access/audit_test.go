@@ -38,8 +38,22 @@ func TestAudit(t *testing.T) {
 			want: event{Action: "reset", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "reset"},
 		},
 		"reset": {
-			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"hunter2"}`),
+			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"hunter2 anew"}`),
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "http", Why: "no counter to reset"},
+		},
+		"reset of a counter": {
+			ask: func() {
+				w.ask("GET", w.http+"/v1/check?path=/pay&user=eve", bank, "")
+				w.ask("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"eve"}`)
+			},
 			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "http"},
+		},
+		"gRPC reset of a counter": {
+			ask: func() {
+				w.ask("GET", w.http+"/v1/check?path=/pay&user=mallory", bank, "")
+				_, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "mallory"})
+			},
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc"},
 		},
 		"reset that is not valid": {
 			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":7,"user":"hunter2"}`),
@@ -144,8 +158,8 @@ func TestAudit(t *testing.T) {
 		"reset with GET":          {ask: over("GET", w.http+"/v1/reset", "", ""), none: true},
 		"administration with GET": {ask: over("GET", w.ops+"/v1/members/forget", shop, ""), none: true},
 		"gRPC reset": {
-			ask:  func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2"}) },
-			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc"},
+			ask:  func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2 anew"}) },
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc", Why: "no counter to reset"},
 		},
 		"gRPC explain": {
 			ask:  func() { _, _ = w.grpc.Explain(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart"}) },

@@ -34,7 +34,7 @@ type AuditEvent struct {
 	Subject string
 	// Count is how many checks of a message were refused; 0 if all of it was.
 	Count int
-	// Why is why it was refused or failed; empty for a request that is not valid.
+	// Why is why it was refused or failed, or that nothing was done; empty for a request that is not valid.
 	Why string
 }
 
@@ -78,6 +78,14 @@ func (s *Session) Account(action string, accounted bool, err error) {
 		e.Outcome, e.Why = AuditFailed, err.Error()
 	}
 	s.Tell(e)
+}
+
+// WhyReset returns what the audit says of a reset of n counters, beside that it was done: nothing if there were any.
+func WhyReset(n int) string {
+	if n > 0 {
+		return ""
+	}
+	return "there was no counter to reset"
 }
 
 // Tell tells the audit of an event, and adds who asked, from where, and over which protocol.

@@ -53,3 +53,24 @@ func TestFailedResetsAreTold(t *testing.T) {
 		t.Errorf("the audit has %s", got)
 	}
 }
+
+// The audit says of a reset that there was no counter: a name that was misspelt has none.
+func TestResetsOfNothingAreTold(t *testing.T) {
+	var told auditor
+	c := start(t, func(o *Options) { o.Config.Audit = &told }).dial(t)
+	for _, x := range []struct{ ask, reply, why string }{
+		{"WEIR.RESET /towns USER ada", "0", "there was no counter to reset"},
+		{"DEL k", "0", "there was no counter to reset"},
+		{"WEIR.CHECK /towns USER ada", "", ""},
+		{"CL.THROTTLE k 0 1 60", "", ""},
+		{"WEIR.RESET /towns USER ada", "1", ""},
+		{"DEL k nothing", "1", ""},
+	} {
+		got := c.ask(x.ask)
+		told.mu.Lock()
+		if x.reply != "" && (got != x.reply || told.why != x.why) {
+			t.Errorf("%s: %s, and the audit has %q, want %s and %q", x.ask, got, told.why, x.reply, x.why)
+		}
+		told.mu.Unlock()
+	}
+}

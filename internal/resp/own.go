@@ -187,7 +187,7 @@ func doDel(ctx context.Context, c *conn, args []string) {
 			deleted++
 		}
 	}
-	c.account("DEL", nil)
+	c.caller.Tell(frontend.AuditEvent{Action: "del", Outcome: frontend.AuditDone, Why: frontend.WhyReset(int(deleted))})
 	c.reply.integer(deleted)
 	c.served("DEL", "OK")
 }

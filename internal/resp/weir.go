@@ -49,7 +49,7 @@ func doWeirReset(ctx context.Context, c *conn, args []string) {
 		c.notReset("WEIR.RESET", err)
 		return
 	}
-	c.account("WEIR.RESET", nil)
+	c.caller.Tell(frontend.AuditEvent{Action: "weir.reset", Outcome: frontend.AuditDone, Why: frontend.WhyReset(n)})
 	c.reply.integer(int64(n))
 	c.served("WEIR.RESET", "OK")
 }
