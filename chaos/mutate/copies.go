@@ -17,7 +17,7 @@ func ofCopies() []mutation {
 			{"internal/cluster/share.go", " && !p.r.Own().TookAfter(r.at) {", " {"},
 		}},
 		{name: "the last attempt waits for the others", pkg: "./internal/cluster", test: "^TestTheLastAttemptWaitsForTheOthers$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "max(contendFor, (w.Until-t.Now)/4)", "contendFor"},
+			{"internal/cluster/replica/prepared.go", "max(inDoubtFor, (w.Until-t.Now)/4)", "inDoubtFor"},
 		}},
 		{name: "a copy stays until a later epoch has an heir", pkg: replica, test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
 			{"internal/cluster/replica/learn.go", " || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):", ":"},

@@ -20,7 +20,7 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/replica/withheld.go", "		store.TakeBack(t.At, w.Charge, *w.Extension)\n", ""},
 		}},
 		{name: "a late settlement is not repeated while it may be taken back", pkg: cluster, test: "^TestALateSettlementIsTakenBackAtItsDeadline$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "w.Amends && !w.Late", "w.Amends"},
+			{"internal/cluster/replica/prepared.go", "w.Amends && !w.Late", "w.Amends"},
 		}},
 		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
 			{"limiter/table/moveholds.go", "				t.overdrawHeld(p, s, id, now, actual-estimate)\n", ""},
@@ -74,10 +74,10 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/amend.go", "		key.Cost = max(1, key.Cost) // a key without a cost would have no id\n", ""},
 		}},
 		{name: "a settlement waits for its check", pkg: cluster, test: "^TestASettlementWaitsForItsCheck$", edits: []edit{
-			{"internal/cluster/amend.go", "	if at := d.unsettled(q.Charge); at != nil {\n", "	if at := d.unsettled(q.Charge); at != nil && t.Now < 0 {\n"},
+			{"internal/cluster/amend.go", "	if at := d.inDoubt(q.Charge); at != nil {\n", "	if at := d.inDoubt(q.Charge); at != nil && t.Now < 0 {\n"},
 		}},
 		{name: "a late cancel of a reservation that is over takes nothing back", pkg: cluster, test: "^TestALateCancelOfAHold$", edits: []edit{
-			{"internal/cluster/reserved.go", "		case held:\n", "		case held && !held:\n"},
+			{"internal/cluster/prepared.go", "		case held:\n", "		case held && !held:\n"},
 		}},
 		{name: "an extension that another owner denies is taken back", pkg: sim, test: "^TestHoldsOverSeveralOwners$", edits: []edit{
 			{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},

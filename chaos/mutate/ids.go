@@ -71,7 +71,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/replica/owner.go", "		o.mark(table.IDOf(k, id.ID).Hi)\n", "		o.mark(table.IDOf(k, id.ID).Hi).last++\n"},
 		}},
 		{name: "a cancel names the attempt that it takes back", pkg: cluster, test: "^TestAnAttemptWaitsForAReservation$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", " && u.from == from && u.time == time && u.cost == k.Cost\n", " && u.cost == k.Cost\n"},
+			{"internal/cluster/replica/prepared.go", " && u.from == from && u.time == time && u.cost == k.Cost\n", " && u.cost == k.Cost\n"},
 		}},
 		{name: "a repetition reserves nothing", pkg: cluster, test: "^TestARepetitionReservesNothing$", edits: []edit{
 			{"internal/cluster/decide.go", "	if answer.Repeated {\n", "	if answer.Repeated && !q.Settles {\n"},
@@ -86,7 +86,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "	if !slices.ContainsFunc(parts, pending) || ", "	if t.Now > 0 || !slices.ContainsFunc(parts, pending) || "},
 		}},
 		{name: "an attempt waits for a reply that another partition withholds", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "return revocable(r) && r.Facts()", "return !revocable(r) && r.Facts()"},
+			{"internal/cluster/replica/prepared.go", "return revocable(r) && r.Facts()", "return !revocable(r) && r.Facts()"},
 		}},
 		{name: "an attempt that waited for another partition's reply is decided then", pkg: cluster, test: "^TestAnAttemptWaitsForAReplyWithheldElsewhere$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		if over {\n			wakeAttempts(t, o, r)\n", "		if over && !over {\n			wakeAttempts(t, o, r)\n"},
@@ -95,7 +95,7 @@ func ofIDs() []mutation {
 			{"internal/cluster/decide.go", "		limits := limitsOf(answer, i)\n", "		limits := len(k.Rule.Limits)\n"},
 		}},
 		{name: "a cancelled id is forgotten", pkg: cluster, test: "^TestACancelIsCopiedWithItsID$", edits: []edit{
-			{"internal/cluster/reserved.go", "			if q.Denied && x.table", "			if q.Denied && !q.Denied && x.table"},
+			{"internal/cluster/prepared.go", "			if q.Denied && x.table", "			if q.Denied && !q.Denied && x.table"},
 		}},
 	}
 }
@@ -120,7 +120,7 @@ func ofTakeBacks() []mutation {
 			{"internal/cluster/replica/handoff.go", "	p.own.awaited = nil ", "	_ = p.own.awaited "},
 		}},
 		{name: "an attempt waits until each partition has taken back its part", pkg: cluster, test: "^TestAnAttemptWaitsUntilAllIsTakenBack$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	return back || !over\n", "	return !back && !over\n"},
+			{"internal/cluster/replica/prepared.go", "	return back || !over\n", "	return !back && !over\n"},
 		}},
 		{name: "what a handover has is not taken back", pkg: "./internal/cluster/replica", test: "^TestTranscripts$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	if o.handover != nil {\n", "	if o.handover != nil && w == nil {\n"},

@@ -13,19 +13,19 @@ func ofSeveral() []mutation {
 			{"internal/cluster/route/fanout.go", "	endReservation(t, o)\n}\n", "	if undo != 0 {\n		endReservation(t, o)\n	}\n}\n"},
 		}},
 		{name: "a part waits for a moment only", pkg: "./internal/cluster", test: "^TestAPartWaitsForAMomentOnly$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "		at = min(at, t.Now+contendFor)\n", "		at += 0 * limiter.Tick(contendFor)\n"},
+			{"internal/cluster/replica/prepared.go", "		at = min(at, t.Now+inDoubtFor)\n", "		at += 0 * limiter.Tick(inDoubtFor)\n"},
 		}},
 		{name: "a contested check is taken back", pkg: "./internal/cluster", test: "^TestAContestedCheckBeginsAnew$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		s.settle(t, r, r.answer.Receipt.Charged, true)\n", "		s.settle(t, r, 0, true)\n"},
 		}},
 		{name: "a provisional denial begins no block", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
-			{"internal/cluster/decide.go", "		d.reservations.provisional(t, q, charge, answer)\n", "		d.charge(t, charge, answer, nil)\n"},
+			{"internal/cluster/decide.go", "		d.preparations.provisional(t, q, charge, answer)\n", "		d.charge(t, charge, answer, nil)\n"},
 		}},
 		{name: "a provisional denial is not remembered", pkg: "./internal/cluster", test: "^TestAProvisionalDenialIsNotRemembered$", edits: []edit{
 			{"internal/cluster/route/reply.go", "o.task.remember && !r.Provisional {", "o.task.remember {"},
 		}},
 		{name: "a reservation is taken back once", pkg: "./internal/cluster", test: "^TestADenialWaitsForTheReservation$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	*list = slices.Delete(*list, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
+			{"internal/cluster/replica/prepared.go", "	*list = slices.Delete(*list, at, at+1)\n	o.count.Add(-1)\n	if undo {\n", "	if undo {\n"},
 		}},
 		{name: "the wait after what denials charge", pkg: "./chaos/sim", test: "^TestRetryAfterOverOwners$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "			is.RetryAfter = max(is.RetryAfter, idle.RetryAfter)\n", "			is.RetryAfter = max(is.RetryAfter, 0*idle.RetryAfter)\n"},
@@ -102,7 +102,7 @@ func ofAttempts() []mutation {
 			{"internal/cluster/route/fanout.go", "peer.Lost && o.c.config.Mesh.Reachable(o.task.holder) {", "peer.Lost {"},
 		}},
 		{name: "the last attempt of a check is not contested", pkg: "./internal/cluster", test: "^TestAProvisionalDenial$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
+			{"internal/cluster/replica/prepared.go", "case w.Settles && !w.Final &&", "case w.Settles &&"},
 		}},
 		{name: "a check says that it is its last attempt", pkg: "./internal/cluster", test: "^TestTheLastAttemptOfACheck$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "r.call.task.final = s.until-now < takes\n", "r.call.task.final = s.until-now < 0*takes\n"},
@@ -120,22 +120,22 @@ func ofAttempts() []mutation {
 func ofOverdue() []mutation {
 	return []mutation{
 		{name: "a late cancel takes back", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "		o.overdue = append(o.overdue, u)\n", "		o.count.Add(-1)\n"},
+			{"internal/cluster/replica/prepared.go", "		o.late = append(o.late, u)\n", "		o.count.Add(-1)\n"},
 		}},
 		{name: "a late cancel takes back nothing of what was merged", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
-			{"internal/cluster/replica/handoff.go", "	p.own.forgetOverdue(0)\n", ""},
+			{"internal/cluster/replica/handoff.go", "	p.own.forgetLate(0)\n", ""},
 		}},
-		{name: "overdue charges are forgotten", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(len(o.overdue) - standing)\n", ""},
+		{name: "late charges are forgotten", pkg: "./internal/cluster", test: "^TestALateCancel$", edits: []edit{
+			{"internal/cluster/replica/prepared.go", "	o.forgetLate(len(o.late) - standing)\n", ""},
 		}},
-		{name: "overdue charges are bounded", pkg: "./internal/cluster/replica", test: "^TestOverdueChargesAreBounded$", edits: []edit{
-			{"internal/cluster/replica/unsettled.go", "	o.forgetOverdue(maxOverdue)\n", ""},
+		{name: "late charges are bounded", pkg: "./internal/cluster/replica", test: "^TestLateChargesAreBounded$", edits: []edit{
+			{"internal/cluster/replica/prepared.go", "	o.forgetLate(maxLate)\n", ""},
 		}},
 		{name: "of two settlements over several owners one is the first", pkg: "./internal/cluster", test: "^TestSettlementsAskTheFirstOwnerFirst$", edits: []edit{
 			{"internal/cluster/route/fanout.go", "		s.later = now[1:]\n		s.compare(t, now[:1])\n", "		s.compare(t, now)\n"},
 		}},
-		{name: "a settled owner forgets overdue charges in time", pkg: "./internal/cluster/replica", test: "^TestASettledOwnerForgetsOverdueCharges$", edits: []edit{
-			{"internal/cluster/replica/due.go", "	return min(o.copiesDue(now, seq), o.overdueUntil())\n", "	return o.copiesDue(now, seq)\n"},
+		{name: "a settled owner forgets late charges in time", pkg: "./internal/cluster/replica", test: "^TestASettledOwnerForgetsLateCharges$", edits: []edit{
+			{"internal/cluster/replica/due.go", "	return min(o.copiesDue(now, seq), o.lateUntil())\n", "	return o.copiesDue(now, seq)\n"},
 		}},
 	}
 }

@@ -129,8 +129,8 @@ func (w *World) idle() error {
 				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld, s.Pending, s.Staged))
 		}
 		for _, id := range w.parts {
-			if info, _ := n.core.Partition(id); info.Changed+info.Unsettled > 0 && w.crowd.unkept == 0 {
-				errs = append(errs, fmt.Errorf("%s has of partition %d %d changed keys and %d unsettled charges, and nothing to do", n.name, id, info.Changed, info.Unsettled))
+			if info, _ := n.core.Partition(id); info.Changed+info.InDoubt > 0 && w.crowd.unkept == 0 {
+				errs = append(errs, fmt.Errorf("%s has of partition %d %d changed keys and %d charges in doubt, and nothing to do", n.name, id, info.Changed, info.InDoubt))
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *l
 			return route.Overloaded, p
 		}
 	}
-	if at := d.unsettled(q.Charge); at != nil {
+	if at := d.inDoubt(q.Charge); at != nil {
 		if d.contend(t, at, q) {
 			return route.Kept, at
 		}
@@ -77,9 +77,9 @@ func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, ch
 	}
 }
 
-// unsettled returns a partition in which the check that made a reservation may still be taken
+// inDoubt returns a partition in which the check that made a reservation may still be taken
 // back; nil if there is none.
-func (d *decider) unsettled(k *limiter.Charge) *partition {
+func (d *decider) inDoubt(k *limiter.Charge) *partition {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
 			return p

@@ -62,7 +62,7 @@ func New(c Config) *Core {
 	near := surroundings{core.mesh, &core.absent, core}
 	core.partitions = newPartitions(&replica.Node{
 		Self: core.self, Seeds: c.Seeds, Store: c.Table, Peers: near, Pace: &core.pace,
-		Staged: &core.staged, Reserves: &core.decider.reservations.count, Random: core.random.below, Fault: core.config.fault,
+		Staged: &core.staged, Prepared: &core.decider.preparations.count, Random: core.random.below, Fault: core.config.fault,
 	}, c.Partitions)
 	rules := mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
 	core.calls = route.New(route.Config{
@@ -74,7 +74,7 @@ func New(c Config) *Core {
 	core.decider = decider{
 		few:   few{links: core.mesh},
 		parts: core.partitions, table: c.Table, name: c.Self.Name, refuseResets: c.RefuseResets, calls: core.calls,
-		reservations: reservations{parts: core.partitions, table: c.Table, self: core.self},
+		preparations: preparations{parts: core.partitions, table: c.Table, self: core.self},
 	}
 	core.intake = intake{
 		parts: core.partitions, table: c.Table, rules: rules, decider: &core.decider, calls: core.calls,

@@ -19,7 +19,7 @@ type decider struct {
 	name         string // of this node
 	refuseResets bool   // resets of other members are refused
 	calls        *route.Router
-	reservations reservations
+	preparations preparations
 	pending      pending
 	rejoined     atomic.Pointer[rejoining]
 	minority     atomic.Pointer[minority]
@@ -67,7 +67,7 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 	switch q.Kind {
 	case route.KindRefund:
 		if q.Ends {
-			d.reservations.settle(t, q)
+			d.preparations.conclude(t, q)
 		} else if current(parts, q.Receipt) {
 			// Refunds of keys that have no counter are not copied, so invented keys cost
 			// no copies.
@@ -199,7 +199,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		}
 		return route.Overloaded // and is repeated a little later
 	}
-	switch p := d.reservations.doubtful(t, parts, charge, answer); {
+	switch p := d.preparations.doubtful(t, parts, charge, answer); {
 	case p == nil:
 		if !d.charge(t, q.Final, charge, answer, idle) {
 			return route.Overloaded
@@ -207,7 +207,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 	case d.contend(t, p, q):
 		return route.Kept
 	default:
-		d.reservations.provisional(t, q, charge, answer)
+		d.preparations.provisional(t, q, charge, answer)
 		if idle != nil {
 			*idle = *answer.Clone()
 		}
@@ -238,7 +238,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Answered
 	}
 	if q.Settles && answer.Receipt.Charged != 0 {
-		d.reservations.add(t, q, answer)
+		d.preparations.add(t, q, answer)
 	}
 	if answer.Allowed && answer.Receipt.Charged == 0 {
 		return route.Answered
@@ -288,7 +288,7 @@ func (d *decider) attempted(t *turn, k *limiter.Charge, parts []*partition) *par
 	if k.ID == nil || k.Peek {
 		return nil
 	}
-	pending := func(p *partition) bool { return p.r.Own().Unsettled() || p.r.Own().Awaits() }
+	pending := func(p *partition) bool { return p.r.Own().InDoubt() || p.r.Own().Awaits() }
 	if !slices.ContainsFunc(parts, pending) || !d.table.Remembers(t.At, k) {
 		return nil // usually the former, without a search in the table
 	}
@@ -426,7 +426,7 @@ func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)
-	if r := &p.r; r.Role() != peer.Owned || r.Own().Unsettled() || charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
+	if r := &p.r; r.Role() != peer.Owned || r.Own().InDoubt() || charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}

@@ -72,7 +72,7 @@ func TestASettlementWaitsForTheHeir(t *testing.T) {
 // While a charge may be taken back, its settlement waits.
 func TestASettlementWaitsForItsCheck(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
-	first := x.hold(third, 1, peer.Check{Reserve: true, Settles: true, Wait: uint32(firstWait)}, minute())
+	first := x.hold(third, 1, peer.Check{Prepare: true, Settles: true, Wait: uint32(firstWait)}, minute())
 	if first == nil || first.Receipt.Charged != 1 {
 		t.Fatalf("%+v", first)
 	}
@@ -95,11 +95,11 @@ func TestALateCancelOfAHold(t *testing.T) {
 		"held":    {limiter.Minute, func(*identified) {}, 4},
 	} {
 		x := newIdentified(t, limiter.ReplicationOff)
-		r := x.hold(third, 1, peer.Check{Reserve: true, Settles: true, Wait: uint32(10 * limiter.Millisecond)}, peer.Hold{Span: uint64(test.span)})
+		r := x.hold(third, 1, peer.Check{Prepare: true, Settles: true, Wait: uint32(10 * limiter.Millisecond)}, peer.Hold{Span: uint64(test.span)})
 		if r == nil || r.Receipt.Charged != 1 {
 			t.Fatalf("%s: %+v", name, r)
 		}
-		x.h.pass(40 * limiter.Millisecond) // the charge is overdue
+		x.h.pass(40 * limiter.Millisecond) // the charge is late
 		test.meets(x)
 		if name != "settled" {
 			x.id++

@@ -29,7 +29,7 @@ func newIdentified(t *testing.T, mode limiter.Replication) *identified {
 // try makes a member ask for 4 with the id, as a part of a check over several owners or alone.
 func (x *identified) try(from peer.Instance, n uint64, part bool) *peer.Reply {
 	x.Helper()
-	return x.check(from, n, 4, peer.Check{Reserve: part, Settles: part, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute)})
+	return x.check(from, n, 4, peer.Check{Prepare: part, Settles: part, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute)})
 }
 
 // cancel ends the reservation of a member: its whole check was denied.
@@ -224,8 +224,8 @@ func TestARepetitionReservesNothing(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
 	x.try(third, 1, false)
 	r := x.try(other, 2, true)
-	if r == nil || !r.Repeated || look(x.p).Unsettled != 0 {
-		t.Fatalf("%+v, %d unsettled", r, look(x.p).Unsettled)
+	if r == nil || !r.Repeated || look(x.p).InDoubt != 0 {
+		t.Fatalf("%+v, %d in doubt", r, look(x.p).InDoubt)
 	}
 	x.cancel(other, r.Receipt)
 	x.wants(6, "after the cancel of a repetition")
@@ -397,7 +397,7 @@ func TestADenialOfTheOtherKeys(t *testing.T) {
 		more := key
 		more.Hi, more.Cost, more.Index = key.Hi+1, 11, 1
 		x.c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{key, more}, Checks: []peer.Check{{
-			ID: 2, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute), Reserve: part, Settles: part,
+			ID: 2, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute), Prepare: part, Settles: part,
 		}}})
 		f, sets := drain(x.c)[other], 1
 		if part {

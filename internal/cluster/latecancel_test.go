@@ -13,22 +13,22 @@ import (
 // cancel takes the charge back all the same, once, for as long as the owner keeps it, and
 // unless the counter has become that of another owner meanwhile.
 func TestALateCancel(t *testing.T) {
-	const overdue = firstWait + replica.TickEvery
+	const late = firstWait + replica.TickEvery
 	for name, test := range map[string]struct {
 		act  func(x *reservedAt)
 		left uint64
 		kept int64 // charges that may still be taken back
 	}{
-		"taken back":       {func(x *reservedAt) { x.h.pass(overdue); x.end(1, 7) }, 10, 0},
-		"taken back twice": {func(x *reservedAt) { x.h.pass(overdue); x.end(1, 7); x.end(1, 8) }, 10, 0},
-		"it stands":        {func(x *reservedAt) { x.h.pass(overdue); x.end(0, 0); x.end(1, 7) }, 4, 0},
-		"another is meant": {func(x *reservedAt) { x.receipt.Time++; x.h.pass(overdue); x.end(1, 7) }, 4, 1},
-		"late by seconds":  {func(x *reservedAt) { x.h.pass(overdue + 9*limiter.Second); x.end(1, 7) }, 10, 0},
-		"not heard of":     {func(x *reservedAt) { x.h.pass(overdue + 9*limiter.Second) }, 4, 1},
-		"much too late":    {func(x *reservedAt) { x.h.pass(overdue + 11*limiter.Second); x.end(1, 7) }, 4, 0},
-		"after a merge":    {func(x *reservedAt) { x.h.pass(overdue); x.merge(); x.end(1, 7) }, 4, 0},
+		"taken back":       {func(x *reservedAt) { x.h.pass(late); x.end(1, 7) }, 10, 0},
+		"taken back twice": {func(x *reservedAt) { x.h.pass(late); x.end(1, 7); x.end(1, 8) }, 10, 0},
+		"it stands":        {func(x *reservedAt) { x.h.pass(late); x.end(0, 0); x.end(1, 7) }, 4, 0},
+		"another is meant": {func(x *reservedAt) { x.receipt.Time++; x.h.pass(late); x.end(1, 7) }, 4, 1},
+		"late by seconds":  {func(x *reservedAt) { x.h.pass(late + 9*limiter.Second); x.end(1, 7) }, 10, 0},
+		"not heard of":     {func(x *reservedAt) { x.h.pass(late + 9*limiter.Second) }, 4, 1},
+		"much too late":    {func(x *reservedAt) { x.h.pass(late + 11*limiter.Second); x.end(1, 7) }, 4, 0},
+		"after a merge":    {func(x *reservedAt) { x.h.pass(late); x.merge(); x.end(1, 7) }, 4, 0},
 		"after a later owner": {func(x *reservedAt) {
-			x.h.pass(overdue)
+			x.h.pass(late)
 			owned(x.c, x.p, peer.Epoch{Counter: 9, Instance: third})
 			x.end(1, 7)
 		}, 4, 0},
@@ -38,7 +38,7 @@ func TestALateCancel(t *testing.T) {
 		if left, _ := x.left(); left != test.left {
 			t.Errorf("%s: left are %d, want %d", name, left, test.left)
 		}
-		if n := x.c.decider.reservations.count.Load(); n != test.kept {
+		if n := x.c.decider.preparations.count.Load(); n != test.kept {
 			t.Errorf("%s: %d charges are kept, want %d", name, n, test.kept)
 		}
 	}
@@ -60,8 +60,8 @@ func (x *reservedAt) merge() {
 func TestADenialDoesNotWaitForALateCancel(t *testing.T) {
 	x := newReserved(t)
 	x.h.pass(firstWait + replica.TickEvery)
-	if info := look(x.p); info.Unsettled != 0 {
-		t.Errorf("%d charges are unsettled", info.Unsettled)
+	if info := look(x.p); info.InDoubt != 0 {
+		t.Errorf("%d charges are in doubt", info.InDoubt)
 	}
 	if r := x.check(other, 2, 5, long); r == nil || r.Status != peer.Decided || r.Provisional || r.Receipt.Charged != 0 {
 		t.Errorf("it is told %+v", r)
@@ -84,7 +84,7 @@ func TestACancelThatNoMemberRelays(t *testing.T) {
 		"not relayed twice": {lost: 2, sent: 3},
 		"no connection":     {lost: 1, broken: true, sent: 1},
 		"at the deadline":   {lost: 2, late: limiter.Second, sent: 3},
-		"much too late":     {lost: 1, late: limiter.Second + replica.OverdueFor, sent: 1},
+		"much too late":     {lost: 1, late: limiter.Second + replica.LateFor, sent: 1},
 	} {
 		c, _, h, like := single(t, limiter.UnreachableLocal)
 		charge := spread(c, like, third, other)

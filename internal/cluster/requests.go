@@ -70,7 +70,7 @@ func (d *decider) rerun(t *turn, q *route.Request) {
 	var v route.Verdict
 	var at *partition
 	answer, idle := new(limiter.Decision), (*limiter.Decision)(nil)
-	if q.Reserve {
+	if q.Prepare {
 		idle = new(limiter.Decision)
 	}
 	if o := q.Reply.Call; o != nil {
@@ -96,12 +96,12 @@ func (d *decider) rerun(t *turn, q *route.Request) {
 // contend makes a request wait for charges of a partition to be settled. It reports
 // false if there is no time or no room for that.
 func (d *decider) contend(t *turn, p *partition, q *route.Request) bool {
-	if !p.r.Own().MayContend(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
+	if !p.r.Own().MayWait(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
 		return false
 	}
 	kept := *q
 	kept.Charge = q.Charge.Clone()
-	p.r.Own().Contend(t.inputs(), &kept)
+	p.r.Own().WaitFor(t.inputs(), &kept)
 	p.apply(t)
 	return true
 }

@@ -28,7 +28,7 @@ func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 // askedBy delivers a frame in which another node checks these keys, all of the core's
 // partition, and returns the frame with the answer.
 func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
-	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Reserve: true, Wait: 1000}}}
+	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Prepare: true, Wait: 1000}}}
 	for i, r := range keys {
 		ask.Rules = append(ask.Rules, mesh.Definition(r))
 		ask.Keys = append(ask.Keys, peer.Key{Hi: uint64(100 + i), Lo: 2, Rule: uint16(i), Cost: 1})

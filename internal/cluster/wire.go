@@ -238,13 +238,13 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	}
 	ask := route.Request{
 		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
-		Reserve: q.Reserve && !q.Explain, Heir: q.Heir, Reply: reply,
+		Prepare: q.Prepare && !q.Explain, Heir: q.Heir, Reply: reply,
 	}
 	if q.Explain {
 		ask.Kind = route.KindExplain
 	}
 	var idle *limiter.Decision
-	if ask.Reserve {
+	if ask.Prepare {
 		idle = &t.idle
 	}
 	switch v, at := in.decider.handle(t, &ask, &t.answer, idle); v {

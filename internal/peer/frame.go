@@ -295,16 +295,16 @@ type Check struct {
 	ID uint64
 	// Keys is the number of keys, all in partitions of one owner.
 	Keys uint8
-	// Peek means that nothing is charged. Reserve means that this is a part of a check
+	// Peek means that nothing is charged. Prepare means that this is a part of a check
 	// over several owners, so the reply must also say what holds if another part denies.
-	Peek, Reserve bool
+	Peek, Prepare bool
 	// Heir asks the receiver as heir, because the owner is out of reach. Sent means that
 	// another member may have received the check.
 	Heir, Sent bool
 	// Explain, in a Peek of one key, asks for the reasons too. A version that does not
 	// know it replies without them.
 	Explain bool
-	// Settles, in a Reserve, means that a RefundReserved follows once the sender knows
+	// Settles, in a Prepare, means that a RefundReserved follows once the sender knows
 	// the result of the whole check. A version that does not know it treats the charge
 	// as settled.
 	Settles bool

@@ -75,8 +75,8 @@ func (p *Replica) refuseAll(t *Step, own *Ownership, waiting []Request) {
 	if own == nil {
 		return
 	}
-	for i := range own.contenders {
-		t.refuse(own.contenders[i].Request, peer.NotOwner, p.owner)
+	for i := range own.waiters {
+		t.refuse(own.waiters[i].Request, peer.NotOwner, p.owner)
 	}
 	for _, h := range own.withheld {
 		if h.TakeBack() {

@@ -35,7 +35,7 @@ func (p *Replica) settled(t *Step) bool {
 		return false
 	case own.next != nil || own.revoking || own.renew || own.suspended != 0 || own.waitSince != 0:
 		return false
-	case len(own.withheld)+len(own.awaited)+len(own.unsettled)+len(own.contenders) > 0 || t.Now >= own.overdueUntil():
+	case len(own.withheld)+len(own.awaited)+len(own.inDoubt)+len(own.waiters) > 0 || t.Now >= own.lateUntil():
 		return false
 	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:
 		return false
@@ -47,7 +47,7 @@ func (p *Replica) settled(t *Step) bool {
 
 // nextDue returns when a settled owner has something to do.
 func nextDue(o *Ownership, now limiter.Tick, seq uint64) limiter.Tick {
-	return min(o.copiesDue(now, seq), o.overdueUntil())
+	return min(o.copiesDue(now, seq), o.lateUntil())
 }
 
 // copiesDue returns when the heir is to be sent something, which a settled owner does at

@@ -200,9 +200,9 @@ func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entr
 	}
 	// The askers of withheld replies ask again, and are answered from the merged state.
 	p.own.takeBack(t, b.Epoch.Counter, p.owner)
-	// The larger of two counts may lack an overdue charge: it stands, so that a late cancel
+	// The larger of two counts may lack a late charge: it stands, so that a late cancel
 	// takes back nothing that the other owner admitted.
-	p.own.forgetOverdue(0)
+	p.own.forgetLate(0)
 	p.own.awaited = nil // likewise what a reply has charged that another partition withholds
 	p.own.took = t.At
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {

@@ -182,15 +182,15 @@ func (o *Ownership) stopPreparing() {
 func (o *Ownership) end() {
 	o.heir.uncount(o.node.Peers)
 	o.next.uncount(o.node.Peers)
-	o.count.Add(-int64(len(o.unsettled) + len(o.overdue)))
+	o.count.Add(-int64(len(o.inDoubt) + len(o.late)))
 }
 
 // disown ends this node's ownership.
 func (p *Replica) disown() {
 	if own := p.own; own != nil {
 		own.end()
-		for i := range own.contenders {
-			p.waiting = append(p.waiting, own.contenders[i].Request)
+		for i := range own.waiters {
+			p.waiting = append(p.waiting, own.waiters[i].Request)
 		}
 	}
 	p.own = nil

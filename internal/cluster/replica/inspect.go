@@ -31,16 +31,16 @@ type Info struct {
 	// heir has not acknowledged.
 	Unacknowledged uint64
 	// Changed is the number of keys that some copy lacks changes of, or whose changes the
-	// heir has not acknowledged. Unsettled is the number of charges that may be taken
-	// back, without overdue ones.
-	Changed, Unsettled int
+	// heir has not acknowledged. InDoubt is the number of charges that may be taken
+	// back, without late ones.
+	Changed, InDoubt int
 	// Suspended is the member that is not made heir for a while; 0 if there is none.
 	Suspended peer.Instance
 	// Withheld is the number of withheld replies. Parked is the number of requests that
-	// wait until the owner is known, Contending of those that wait until charges are
+	// wait until the owner is known, Waiting of those that wait until charges are
 	// settled.
-	Withheld, Parked, Contending int
-	Keys                         int
+	Withheld, Parked, Waiting int
+	Keys                      int
 	// WaitedFor is how long the oldest withheld reply has waited.
 	WaitedFor limiter.Tick
 }
@@ -70,9 +70,9 @@ func (p *Replica) Info(now limiter.Tick) Info {
 		return info
 	}
 	info.Busy = info.Busy || own.next != nil || own.revoking || own.renew || own.handover != nil
-	info.Withheld, info.Contending = len(own.withheld), len(own.contenders)
+	info.Withheld, info.Waiting = len(own.withheld), len(own.waiters)
 	info.Suspended = own.suspended
-	info.Changed, info.Unsettled = len(own.dirty.list), len(own.unsettled)
+	info.Changed, info.InDoubt = len(own.dirty.list), len(own.inDoubt)
 	if own.waitSince != 0 {
 		info.WaitedFor = now - own.waitSince
 	}

@@ -59,7 +59,7 @@ func (l *lab) NextPing() uint32 { l.pings++; return l.pings }
 // node returns the surroundings as a replica gets them.
 func (l *lab) node(self peer.Instance) *Node {
 	return &Node{
-		Self: self, Store: l.table, Peers: l, Pace: l, Staged: new(atomic.Int64), Reserves: new(atomic.Int64),
+		Self: self, Store: l.table, Peers: l, Pace: l, Staged: new(atomic.Int64), Prepared: new(atomic.Int64),
 		Random: func(below limiter.Tick) limiter.Tick { return limiter.Tick(l.rand.Int64N(int64(below))) },
 	}
 }

@@ -19,9 +19,9 @@ type Node struct {
 	Store Store
 	Peers Peers
 	Pace  Pace
-	// Staged counts the bytes of incomplete snapshots, and Reserves the charges that are
-	// unsettled or overdue, of all replicas of the node. *atomic.Int64 is a Counter.
-	Staged, Reserves Counter
+	// Staged counts the bytes of incomplete snapshots, and Prepared the charges that are
+	// in doubt or late, of all replicas of the node. *atomic.Int64 is a Counter.
+	Staged, Prepared Counter
 	// Random returns a number from 0 up to, but not including, below.
 	Random func(below limiter.Tick) limiter.Tick
 	// Fault, unless nil, is called with the partition's number before and in the middle

@@ -18,7 +18,7 @@ type Ownership struct {
 	resets
 	changes
 	succession
-	reservations
+	preparations
 	withholding
 
 	handover *handover // nil unless this node has sealed
@@ -68,12 +68,12 @@ type succession struct {
 	seekCopiesAt limiter.Tick // when the owner asks again whether another has a copy
 }
 
-// reservations are the charges that may be taken back.
-type reservations struct {
-	count      Counter     // of those of all replicas of the node
-	unsettled  []unsettled // oldest first
-	overdue    []unsettled // whose askers have given up; oldest first
-	contenders []contender // requests that wait until those are settled
+// preparations are the charges of checks over several owners that may be taken back.
+type preparations struct {
+	count   Counter    // of those of all replicas of the node
+	inDoubt []prepared // oldest first
+	late    []prepared // whose askers have given up; oldest first
+	waiters []waiter   // requests that wait until none of their keys is in doubt
 }
 
 // withholding is the replies that wait for the heir.
@@ -88,7 +88,7 @@ type withholding struct {
 // newOwnership returns an ownership that begins now.
 func (p *Replica) newOwnership(t *Step) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
-	own.count = p.node.Reserves
+	own.count = p.node.Prepared
 	own.open, own.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
 	return own
 }
@@ -145,7 +145,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy() bool {
-	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.awaited)+len(o.unsettled)+len(o.overdue)+len(o.contenders) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.waiters) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
 		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
 }
 
@@ -297,7 +297,7 @@ func (o *succession) copied() uint64 {
 func (p *Replica) tickOwner(t *Step) {
 	own := p.own
 	own.expireWithheld(t, p.owner)
-	own.reservations.expire(t, p.owner)
+	own.preparations.expire(t, p.owner)
 	if own.waitSince != 0 && !own.byPolicy && !p.closed && own.silentHeir(t) {
 		own.byPolicy = true
 		t.event(Raised)

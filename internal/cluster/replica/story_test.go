@@ -130,7 +130,7 @@ func (s *story) actor(name string, i peer.Instance) *actor {
 	m := &actor{lab: newLab(), s: s, name: name, self: i, state: peer.Active}
 	m.rand = rand.New(rand.NewPCG(uint64(i), 1))
 	m.p = New(&Node{
-		Self: i, Store: m.table, Peers: m, Pace: m, Staged: new(atomic.Int64), Reserves: new(atomic.Int64),
+		Self: i, Store: m.table, Peers: m, Pace: m, Staged: new(atomic.Int64), Prepared: new(atomic.Int64),
 		Random: func(below limiter.Tick) limiter.Tick { return limiter.Tick(m.rand.Int64N(int64(below))) },
 	}, s.id)
 	return m
@@ -359,7 +359,7 @@ func (m *actor) decide(q *question) {
 		return
 	}
 	d := new(limiter.Decision)
-	if units := m.p.Own().UnsettledOf(charge.Key(0)); units > 0 && !m.fits(charge) && m.contends(q) {
+	if units := m.p.Own().InDoubtOf(charge.Key(0)); units > 0 && !m.fits(charge) && m.contends(q) {
 		s.line("%s keeps check %d: %d reserved units may be taken back", m.name, q.n, units)
 		return
 	}
@@ -383,7 +383,7 @@ func (m *actor) decide(q *question) {
 	})
 	if q.Settles {
 		m.do(func(t *Step) {
-			m.p.Own().Reserve(t, charge.Key(0), charge.ID, s.of("c").self, d.Receipt.Time, q.Wait.Until)
+			m.p.Own().Prepare(t, charge.Key(0), charge.ID, s.of("c").self, d.Receipt.Time, q.Wait.Until)
 		})
 	}
 	q.Withheld = Withheld{Charge: charge, Receipt: d.Receipt, Since: s.now, Until: q.Wait.Until}
@@ -405,8 +405,8 @@ func (m *actor) fits(charge *limiter.Charge) bool {
 
 func (m *actor) contends(q *question) (may bool) {
 	m.do(func(t *Step) {
-		if may = m.p.Own().MayContend(t, &q.Wait); may {
-			m.p.Own().Contend(t, q)
+		if may = m.p.Own().MayWait(t, &q.Wait); may {
+			m.p.Own().WaitFor(t, q)
 		}
 	})
 	return may

@@ -27,7 +27,7 @@ type Call struct {
 // task is what a call is about. It does not change while the call is under way.
 type task struct {
 	kind    Kind
-	reserve bool // part of a check over several owners: it reserves
+	prepare bool // part of a check over several owners: what it charges may be taken back
 	exact   bool // it has a deadline of its own, at which a tick ends it
 	final   bool // of such a part: there is no time to begin the check anew; of one that peeks: the check is no peek
 	ends    bool // a refund that ends a reservation; only the member that made it is asked
@@ -160,9 +160,9 @@ func (o *Call) Route(t *Turn) {
 	}
 	to, same := o.c.Owner(o.task.charge)
 	switch {
-	case !same && o.task.reserve && o.clean():
+	case !same && o.task.prepare && o.clean():
 		o.Contest(t) // its keys have different owners now: the whole check is split anew
-	case !same && o.task.kind == KindCheck && !o.task.reserve && o.split(t):
+	case !same && o.task.kind == KindCheck && !o.task.prepare && o.split(t):
 	case !same && (o.task.kind == KindReset || o.task.kind == KindAmend):
 		if !o.split(t) {
 			o.later(t, RetryEvery) // until one member owns all keys, or the owner that was asked answers
@@ -287,7 +287,7 @@ func instances(v *view.View) []peer.Instance {
 // Contest ends a part of a check that was not executed, so that the whole check is tried
 // again.
 func (o *Call) Contest(t *Turn) {
-	if !o.task.reserve || t.Now >= o.task.until {
+	if !o.task.prepare || t.Now >= o.task.until {
 		o.later(t, RetryEvery) // the policy answers, if it is time
 		return
 	}
@@ -376,7 +376,7 @@ func (o *Call) replied(t *Turn, from peer.Instance, r *peer.Reply) {
 		notEnded(t, o, r.Status)
 		return
 	}
-	if r.Status == peer.Contested && o.task.reserve {
+	if r.Status == peer.Contested && o.task.prepare {
 		o.Contest(t)
 		return
 	}

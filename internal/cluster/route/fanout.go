@@ -27,7 +27,7 @@ type fanOut struct {
 
 	mu    sync.Mutex
 	parts []*portion
-	open  int        // number of parts, later of reservations, that have not ended
+	open  int        // number of parts, later of those that charged, that have not ended
 	later []*portion // those that start once the first has ended
 }
 
@@ -116,7 +116,7 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 			r = &portion{}
 			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, exact: s.exact, done: s.partDone}}
 			if kind == KindCheck && !peek {
-				r.call.task.reserve, r.call.task.idle = true, &r.idle
+				r.call.task.prepare, r.call.task.idle = true, &r.idle
 			}
 			r.call.task.final = peek && !s.charge.Peek
 			r.charge.Peek, r.charge.Trace, r.charge.ID = peek, s.charge.Trace, s.charge.ID
@@ -144,7 +144,7 @@ func (s *fanOut) markFinal(now, took limiter.Tick) {
 		}
 	}
 	for _, r := range s.parts {
-		if r.call.task.reserve {
+		if r.call.task.prepare {
 			r.call.task.final = s.until-now < takes
 		}
 	}
@@ -190,7 +190,7 @@ func (s *fanOut) closed() bool {
 	return s.open == 0
 }
 
-// conclude makes one decision of the parts' answers, and ends the reservations. The
+// conclude makes one decision of the parts' answers, and commits or takes back what they have charged. The
 // answer waits until the charges that the whole check does not make are taken back: a
 // caller that is told of a denial finds the former state at every owner.
 func (s *fanOut) conclude(t *Turn) {
@@ -233,7 +233,7 @@ func (s *fanOut) conclude(t *Turn) {
 }
 
 // retreat takes back every reservation and then starts the check anew, because it met
-// other unsettled reservations.
+// other charges in doubt.
 func (s *fanOut) retreat(t *Turn) {
 	s.done = s.again
 	s.open = 1
@@ -350,7 +350,7 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		}
 	}
 	if undo != 0 && !awaited {
-		o.progress.late, o.task.until = true, s.until+replica.OverdueFor
+		o.progress.late, o.task.until = true, s.until+replica.LateFor
 	}
 	o.progress.sent = o.progress.one[:0]
 	if awaited {
@@ -391,7 +391,7 @@ func outlasts(t *Turn, o *Call) bool {
 	if o.progress.ended || o.progress.late || o.task.holder == 0 {
 		return false
 	}
-	o.progress.late, o.task.until = true, o.task.until+replica.OverdueFor
+	o.progress.late, o.task.until = true, o.task.until+replica.LateFor
 	o.c.calls.expect(o)
 	t.ended = append(t.ended, o)
 	return true

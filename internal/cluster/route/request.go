@@ -27,7 +27,7 @@ type Request struct {
 
 	Kind    Kind
 	Receipt limiter.Receipt
-	Reserve bool
+	Prepare bool
 	Ends    bool // it is a refund that ends a reservation
 	Denied  bool // the whole check of that reservation was denied: its id is forgotten
 	Heir    bool // this node is asked as heir

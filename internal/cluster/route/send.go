@@ -34,7 +34,7 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	switch o.task.kind {
 	case KindCheck, KindExplain:
 		t.Out.Check(to, o.task.charge, r.define, peer.Check{
-			ID: r.id, ChargeID: id, Life: life, Peek: o.task.charge.Peek, Reserve: o.task.reserve, Settles: o.task.reserve, Final: o.task.final, Heir: r.heir, Sent: r.sent, Explain: o.task.kind == KindExplain,
+			ID: r.id, ChargeID: id, Life: life, Peek: o.task.charge.Peek, Prepare: o.task.prepare, Settles: o.task.prepare, Final: o.task.final, Heir: r.heir, Sent: r.sent, Explain: o.task.kind == KindExplain,
 			Wait: uint32(min(max(0, o.task.until-t.Now), limiter.Minute)),
 		})
 		return

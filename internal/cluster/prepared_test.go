@@ -30,7 +30,7 @@ func newReserved(t *testing.T) *reservedAt {
 	c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour, Block: time.Hour})
 	k := charge.Key(0)
 	x := &reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}
-	r := x.check(third, 1, 6, peer.Check{Reserve: true, Settles: true, Wait: uint32(firstWait)})
+	r := x.check(third, 1, 6, peer.Check{Prepare: true, Settles: true, Wait: uint32(firstWait)})
 	if r == nil || r.Status != peer.Decided || r.Receipt.Charged != 1 {
 		t.Fatalf("premise: 6 are reserved: %+v", r)
 	}
@@ -111,7 +111,7 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 		if left, blocked := x.left(); left != test.left || blocked == test.allowed {
 			t.Errorf("%s: left are %d, blocked %t", name, left, blocked)
 		}
-		if n := look(x.p).Unsettled + look(x.p).Contending; n != 0 {
+		if n := look(x.p).InDoubt + look(x.p).Waiting; n != 0 {
 			t.Errorf("%s: %d are kept", name, n)
 		}
 	}
@@ -137,7 +137,7 @@ func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 	// 6 are settled, half of 4 is reserved: 5 are denied in any case.
 	x = newReserved(t)
 	x.end(0, 0)
-	x.check(third, 4, 2, peer.Check{Reserve: true, Settles: true, Wait: long.Wait})
+	x.check(third, 4, 2, peer.Check{Prepare: true, Settles: true, Wait: long.Wait})
 	if r := x.check(other, 5, 5, long); r == nil || r.Status != peer.Decided {
 		t.Errorf("what is denied in any case waits: %+v", r)
 	}
@@ -147,7 +147,7 @@ func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 // wait for each other.
 func TestAPartWaitsForAMomentOnly(t *testing.T) {
 	x := newReserved(t)
-	if r := x.check(other, 2, 5, peer.Check{Reserve: true, Settles: true, Wait: long.Wait}); r != nil {
+	if r := x.check(other, 2, 5, peer.Check{Prepare: true, Settles: true, Wait: long.Wait}); r != nil {
 		t.Fatalf("at once it is told %+v", r)
 	}
 	x.h.pass(3 * replica.TickEvery)
@@ -162,7 +162,7 @@ func TestAPartWaitsForAMomentOnly(t *testing.T) {
 // The last attempt waits for a quarter of the time that is left: the others retreat meanwhile, and it is admitted.
 func TestTheLastAttemptWaitsForTheOthers(t *testing.T) {
 	x := newReserved(t)
-	q := peer.Check{Reserve: true, Settles: true, Final: true, Wait: uint32(160 * limiter.Millisecond)}
+	q := peer.Check{Prepare: true, Settles: true, Final: true, Wait: uint32(160 * limiter.Millisecond)}
 	if r := x.check(other, 2, 5, q); r != nil {
 		t.Fatalf("at once it is told %+v", r)
 	}
@@ -180,10 +180,10 @@ func TestTheLastAttemptWaitsForTheOthers(t *testing.T) {
 func TestAProvisionalDenial(t *testing.T) {
 	for name, q := range map[string]peer.Check{
 		"a check":                                {Wait: uint32(20 * limiter.Millisecond)},
-		"a part":                                 {Reserve: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
-		"an older part":                          {Reserve: true, Wait: uint32(20 * limiter.Millisecond)},
+		"a part":                                 {Prepare: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
+		"an older part":                          {Prepare: true, Wait: uint32(20 * limiter.Millisecond)},
 		"hardly any time":                        {Wait: 10},
-		"a part that is asked for the last time": {Reserve: true, Settles: true, Final: true, Wait: uint32(56 * limiter.Millisecond)},
+		"a part that is asked for the last time": {Prepare: true, Settles: true, Final: true, Wait: uint32(56 * limiter.Millisecond)},
 	} {
 		x := newReserved(t)
 		r := x.check(other, 2, 5, q)
@@ -253,7 +253,7 @@ func dividedWithin(t *testing.T, within limiter.Tick, reply peer.Reply) (c *Core
 	c.Begin(charge, answer, h.now+within, func() { *told++ })
 	out := drain(c)
 	for _, m := range []peer.Instance{third, other} {
-		if q := out[m].Checks[0]; !q.Reserve || !q.Settles {
+		if q := out[m].Checks[0]; !q.Prepare || !q.Settles {
 			t.Fatalf("a part asks %+v", q)
 		}
 	}
@@ -299,7 +299,7 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 			t.Errorf("%s: told %d times: %+v", name, *told, answer)
 		}
 		if name == "silent" && c.calls.Waiting() == 1 { // a member may still say that it relayed nothing
-			h.pass(replica.OverdueFor)
+			h.pass(replica.LateFor)
 		}
 		if left := c.calls.Waiting(); left != 0 || len(drain(c)[other].Refunds) != 0 {
 			t.Errorf("%s: %d operations are under way", name, left)

@@ -10,17 +10,17 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// reservations are what this node does about reservations as owner: it records them in
+// preparations are what this node does about checks over several owners as owner: it records them in
 // the replicas, ends them, and finds out which denials depend on them.
-type reservations struct {
+type preparations struct {
 	parts partitions
 	table *table.Table
 	self  peer.Instance
-	count atomic.Int64 // unsettled and overdue charges, of all partitions
+	count atomic.Int64 // charges in doubt and late ones, of all partitions
 }
 
-// add records a reservation that was made here.
-func (x *reservations) add(t *turn, q *route.Request, d *limiter.Decision) {
+// add records what was charged here for a check over several owners.
+func (x *preparations) add(t *turn, q *route.Request, d *limiter.Decision) {
 	n := 0
 	for i := range q.Charge.Len() {
 		k := q.Charge.Key(i)
@@ -30,25 +30,25 @@ func (x *reservations) add(t *turn, q *route.Request, d *limiter.Decision) {
 			n++
 		}
 		if p := x.parts.of(k); charged && p != nil && x.count.Load() < maxPending {
-			p.r.Own().Reserve(t.inputs(), k, q.Charge.ID, x.asker(q), d.Receipt.Time, q.Until)
+			p.r.Own().Prepare(t.inputs(), k, q.Charge.ID, x.asker(q), d.Receipt.Time, q.Until)
 			p.apply(t)
 		}
 	}
 }
 
 // asker returns the member that sent the request, this node included.
-func (x *reservations) asker(q *route.Request) peer.Instance {
+func (x *preparations) asker(q *route.Request) peer.Instance {
 	if q.Reply.Call != nil {
 		return x.self
 	}
 	return q.Reply.To
 }
 
-// settle ends the reservation that its asker names, and takes back the charges that the
-// receipt names, if they can be taken back here, see [replica.Ownership.Settle]. If the whole
+// conclude ends what its asker names, and takes back the charges that the
+// receipt names, if they can be taken back here, see [replica.Ownership.Conclude]. If the whole
 // check was denied, its id is forgotten for the keys that this attempt has charged. What a hold
 // has charged is taken back as far as it was not settled and has not ended.
-func (x *reservations) settle(t *turn, q *route.Request) {
+func (x *preparations) conclude(t *turn, q *route.Request) {
 	from := q.Reply.To
 	if from == 0 {
 		from = x.self
@@ -67,7 +67,7 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 		if own == nil {
 			continue
 		}
-		switch is, held := own.Settle(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0); {
+		switch is, held := own.Conclude(t.inputs(), k, q.Charge.ID, from, q.Receipt.Time, back != 0); {
 		case !is:
 		case held:
 			if (back != 0 || q.Denied) && x.table.CancelHold(t.At, q.Charge, i, q.Receipt.Time, back>>first, q.Denied) {
@@ -93,15 +93,15 @@ func (x *reservations) settle(t *turn, q *route.Request) {
 // doubtful finds out whether a check would be denied because of charges that may be
 // taken back. It returns a partition that has such charges, or nil if the check can be
 // decided. d is overwritten with what a peek returns. The partitions are locked.
-func (x *reservations) doubtful(t *turn, parts []*partition, k *limiter.Charge, d *limiter.Decision) *partition {
-	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Unsettled() }) {
+func (x *preparations) doubtful(t *turn, parts []*partition, k *limiter.Charge, d *limiter.Decision) *partition {
+	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().InDoubt() }) {
 		return nil
 	}
 	var units [limiter.MaxKeys]uint64
 	any := uint64(0)
 	for i := range k.Len() {
-		if p := x.parts.of(k.Key(i)); p != nil && p.r.Own().Unsettled() {
-			units[i] = p.r.Own().UnsettledOf(k.Key(i))
+		if p := x.parts.of(k.Key(i)); p != nil && p.r.Own().InDoubt() {
+			units[i] = p.r.Own().InDoubtOf(k.Key(i))
 			any |= units[i]
 		}
 	}
@@ -144,16 +144,16 @@ func caused(l *limiter.LimitDecision, units uint64) bool {
 
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
-func (x *reservations) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
+func (x *preparations) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
 	q.Reply.Provisional = true
 	for i := range d.Len() {
 		l := d.Limit(i)
 		key := k.Key(l.Key)
 		own := x.parts.of(key).r.Own()
-		if l.Allowed || !caused(l, own.UnsettledOf(key)) {
+		if l.Allowed || !caused(l, own.InDoubtOf(key)) {
 			continue
 		}
-		l.RetryAfter = min(l.RetryAfter, own.SettledWithin(t.inputs(), key).Duration())
+		l.RetryAfter = min(l.RetryAfter, own.DecidedWithin(t.inputs(), key).Duration())
 	}
 	limiter.Conclude(d)
 }
