@@ -65,7 +65,7 @@ func (s *Counts) adopt(l, old *Limit, words []uint64, now Tick) (charge uint64, 
 func (l *Limit) bounded(s *Counts, used uint64) bool {
 	switch l.p.algorithm {
 	case SlidingLog:
-		return s.A == MaxLogUnits
+		return s.A >= l.logMost()
 	case TokenBucket, LeakyBucket, GCRA:
 		return used >= l.most
 	case SlidingCounter:
@@ -78,14 +78,14 @@ func (l *Limit) bounded(s *Counts, used uint64) bool {
 // CountsID returns a hash of the name of a limit and of what a charge to it is worth later.
 // Between two limits with one CountsID a state keeps each charge as it is, so a receipt of the
 // first can be refunded under the second. Of windows and logs that is the kind and length, of
-// buckets everything, since they differ in how fast they forget.
+// buckets everything, since they differ in how fast they forget, and so it is of logs that do.
 func CountsID(l *Limit) uint64 {
 	p := &l.p
 	switch p.algorithm {
 	case TokenBucket, LeakyBucket, GCRA:
 		return l.paramsID
 	}
-	if p.count == CountAll { // a count at its bound forgets charges
+	if p.count == CountAll && p.algorithm == SlidingLog { // its bound depends on the limit
 		return l.paramsID
 	}
 	m := mixer(3).add(l.nameID).add(uint64(p.window))

@@ -129,7 +129,8 @@ func (l *Limit) wasFull(s *Counts, at Tick) bool {
 
 // refundBucket takes back n units of a charge of n+rest of which no entry is kept: see [since]. The level
 // cannot have been below what had not leaked of the charge then, and since the last charge it is lowest now.
-// So no more than what leaked until that one, beyond rest, comes back too little.
+// So no more than what leaked until that one, beyond rest, comes back too little. The refund is no charge: what was
+// charged before it leaks until the same one.
 func (l *Limit) refundBucket(s *Counts, now, at Tick, n, rest uint64) {
 	if l.wasFull(s, at) {
 		return
@@ -139,7 +140,9 @@ func (l *Limit) refundBucket(s *Counts, now, at Tick, n, rest uint64) {
 	if back == (level{}) {
 		return
 	}
+	charged := min(max(now, l.chargedAt(s)), l.chargedBy(s))
 	l.lower(s, now, back)
+	l.noteCharged(s, charged)
 }
 
 // rescale converts a level of the limit old into one of l, in units, rounded up. The

@@ -125,7 +125,7 @@ const (
 	MinWindow = time.Millisecond
 	MaxWindow = 400 * 24 * time.Hour
 	// MaxLogLimit bounds the limit of sliding_log. Its memory grows with the limit: 8
-	// bytes for each admitted check in the window.
+	// bytes for each admitted check in the window; with [CountAll] up to twice the limit.
 	MaxLogLimit = 1_000_000
 	// MaxLogUnits bounds the units that a log counts after settlements beyond its limit. A log that
 	// has as many may have forgotten others, so nothing is given back to it.

@@ -92,11 +92,21 @@ func (l *Limit) rollLog(s *Counts, words []uint64, now Tick) {
 	}
 }
 
-// chargeLog adds n units at now, and removes the oldest units beyond the newest limit
-// units, since they cannot change an answer. A log that holds more, from a larger limit
-// before, keeps as many, since it may come under that limit again.
+// chargeLog adds n units at now, and removes the oldest units beyond the newest logMost
+// units. A log that holds more, from a larger limit before, keeps as many, since it may
+// come under that limit again.
 func (l *Limit) chargeLog(s *Counts, words []uint64, now Tick, n uint64) {
-	l.addLog(s, words, now, n, max(l.limit, s.A))
+	l.addLog(s, words, now, n, max(l.logMost(), s.A))
+}
+
+// logMost returns how many units a log keeps. With fewer it has forgotten none that count. The newest limit units
+// alone decide, as long as nothing comes back: then older ones decide, too. So a log of rejected checks keeps twice
+// as many, which is more than those of the admitted ones that count at a time; at that bound nothing comes back.
+func (l *Limit) logMost() uint64 {
+	if l.p.count == CountAll {
+		return min(2*l.limit, MaxLogUnits)
+	}
+	return MaxLogUnits
 }
 
 // addLog is chargeLog for a log that keeps at most most units, n at least.
@@ -175,7 +185,7 @@ func (l *Limit) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) Ti
 		}
 		h := backs[0]
 		backs = backs[1:]
-		if sum == MaxLogUnits {
+		if sum >= l.logMost() {
 			continue
 		}
 		i := oldest + sort.Search(entries-oldest, func(i int) bool { tick, _ := at(oldest + i); return tick >= h.At })
@@ -185,7 +195,7 @@ func (l *Limit) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) Ti
 			if given[i] == cost { // it was removed
 				continue
 			}
-			if l.p.count != CountAll && h.At > h.End-l.window {
+			if h.At > h.End-l.window {
 				of = tick
 			}
 			break
@@ -224,10 +234,10 @@ func shiftLog(s *Counts, words []uint64, by Tick) {
 // that tick, the next later one is used; it stops counting no later than the charge
 // does.
 func (l *Limit) refundLog(s *Counts, words []uint64, now, at Tick, n uint64) {
-	if s.A == MaxLogUnits {
+	if s.A >= l.logMost() {
 		return // it may have forgotten the charge, and would give back another one
 	}
-	if l.p.count != CountAll && at > now-l.window { // else the charge may have been removed
+	if at > now-l.window { // else the charge was removed
 		at = nextInLog(s, words, at)
 	}
 	if s.B == 1 {

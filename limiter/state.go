@@ -220,7 +220,7 @@ func KeepsWords(l *Limit) bool { return l.keepsWords }
 // Words returns how many words, beside the state, a charge of n units at now needs; 0
 // for algorithms without words. The state must have been rolled to now. Charges at one
 // instant of a log, or in one sub-window, need none either. A log needs more as it
-// grows, at most limit+3. [State.Move] moves words to a larger place.
+// grows, at most limit+3, or twice the limit if it counts rejected checks. [State.Move] moves words to a larger place.
 func (s *State) Words(l *Limit, now Tick, n uint64) int {
 	c := s.Open(l)
 	return c.Words(l, now, n)

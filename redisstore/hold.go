@@ -396,7 +396,7 @@ func (p *params) counted(name string) string {
 	if json.Unmarshal([]byte(text), &n) != nil || len(n) < 7 {
 		return ""
 	}
-	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && n[4] != float64(limiter.CountAll) {
+	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && (f != familyLog || n[4] != float64(limiter.CountAll)) {
 		text = luaNumber(n[0]) + "," + luaNumber(n[2])
 		if f != familyCounter && f != familyLog {
 			text += "," + luaNumber(n[6]) + ","

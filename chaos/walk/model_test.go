@@ -267,11 +267,20 @@ func (c *counter) at(x int64) []*piece {
 	return ps
 }
 
+// forgets reports whether a log has so much at an instant that nothing comes back: "a log counts at most twice
+// its limit".
+func (l *lim) forgets(ps []*piece, at int64) bool {
+	return l.alg == "sliding_log" && l.reject == "all" && l.used(ps, at).Cmp(rat(2*l.units)) >= 0
+}
+
 // giveBack takes units out of a piece of a history at an instant. A piece of which nothing is left is as if it had
 // never been. Two things are of windows of the first hit only: one that is over is as it was, and a hit that was
 // refunded stays one for as long as others are in its window: "What was refunded stays a hit".
 func giveBack(l *lim, ps []*piece, p *piece, units, at int64, refunded bool) []*piece {
 	if l.alg != "first_hit" {
+		if l.forgets(ps, at) {
+			return ps
+		}
 		if p.units -= units; p.units > 0 {
 			return ps
 		}

@@ -105,7 +105,7 @@ func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 const (
 	// A reservation that opened a window of the first hit gives nothing back of its hit if others were charged.
 	openersGiveBack = true
-	// Once a counter was asked under a changed burst, or under another number with
+	// Once a bucket was asked under a changed burst, or a log under another number with
 	// count_rejected: all, what was reserved before does not come back.
 	reloadsGiveBack = false
 	// Over several owners the wait of a denied extension leaves out what count_rejected has charged.
@@ -402,7 +402,7 @@ func (g *going) reload(s *step) error {
 		if err := g.set(other); err != nil {
 			return err
 		}
-	case l.bucket() || l.reject == "all":
+	case l.bucket() || l.reject == "all" && l.alg == "sliding_log":
 		if reloadsGiveBack && l.bucket() {
 			l.burst = s.units
 		} else if reloadsGiveBack {

@@ -206,7 +206,10 @@ func newOracleLimit(s limiter.Spec) *oracleLimit {
 	case limiter.Concurrency:
 		l.model = &concurrencyModel{limit: uint64(s.Limit)}
 	case limiter.SlidingLog:
-		l.model = &logModel{limit: uint64(s.Limit), window: w}
+		l.model = &logModel{limit: uint64(s.Limit), window: w, most: limiter.MaxLogUnits}
+		if s.CountRejected == limiter.CountAll {
+			l.model = &logModel{limit: uint64(s.Limit), window: w, most: min(2*uint64(s.Limit), limiter.MaxLogUnits)}
+		}
 	case limiter.SlidingWindow:
 		m := s.SubWindows
 		if m == 0 {

@@ -73,7 +73,7 @@ const unknown = Tick(1) << 62
 func (h *bucketHistory) charge(n uint64, now Tick) {
 	h.events = append(h.events, bucketEvent{at: now, units: n})
 	h.happens(h.events[len(h.events)-1])
-	h.changed(now)
+	h.changed(now, now)
 }
 
 func (h *bucketHistory) happens(e bucketEvent) {
@@ -99,19 +99,20 @@ func (h *bucketHistory) giveBack(charge int, n uint64, now Tick) {
 		h.happens(e)
 	}
 	if h.levelAt(now) != before {
-		h.changed(now)
+		h.changed(now, now)
 	}
 }
 
-// changed notes what a counter knows of when it was changed last: the time for which the level leaks from
-// then on, in grains and rounded up. A level by drips has no room for it.
-func (h *bucketHistory) changed(now Tick) {
+// changed notes now, with the level of now, what a counter knows of an instant at which it was changed: the time for
+// which the level leaks from then on, in grains and rounded up. A level by drips has no room for it.
+func (h *bucketHistory) changed(now, at Tick) {
 	h.by = unknown
 	ahead, _ := h.levelAt(now).over(h.limit)
 	recovers, _ := h.units(h.burst).over(h.limit)
 	grain := Tick(recovers.lo>>32) + 1
-	if n := (Tick(ahead.lo) + grain - 1) / grain; n > 0 && n <= limiter.NarrowUnits && !h.interval {
-		h.by = now + Tick(ahead.lo) - n*grain + grain - 1
+	empty := now + Tick(ahead.lo)
+	if n := (empty - at + grain - 1) / grain; empty > at && n <= limiter.NarrowUnits && !h.interval {
+		h.by = empty - n*grain + grain - 1
 	}
 }
 
@@ -119,7 +120,7 @@ func (h *bucketHistory) changed(now Tick) {
 func (h *bucketHistory) moved() { h.by = unknown }
 
 // refund takes back units of a charge of which no entry is kept: what cannot have leaked until the last change.
-// Since then the level was lowest now. No more is taken back than is there.
+// Since then the level was lowest now, but for what other refunds took. No more is taken back than is there.
 func (h *bucketHistory) refund(n, rest uint64, at, now Tick, _ bool) {
 	if h.units(h.most).atMost(h.levelAt(now).plus(h.leaked(at, now))) {
 		return // the level has been at its bound since: more may have been charged than it says
@@ -129,7 +130,7 @@ func (h *bucketHistory) refund(n, rest uint64, at, now Tick, _ bool) {
 	if wide.less(wide{}, back) {
 		h.events = append(h.events, bucketEvent{at: now, credit: back})
 		h.credit(back, now)
-		h.changed(now)
+		h.changed(now, min(now, h.by)) // it is no charge
 	}
 }
 

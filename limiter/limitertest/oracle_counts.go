@@ -133,6 +133,7 @@ func (m *firstHitModel) refund(n, rest uint64, at, now Tick, entry bool) {
 type logModel struct {
 	limit  uint64
 	window Tick
+	most   uint64 // that it keeps; at that it may have forgotten others, and nothing comes back
 	hits   []hit
 }
 
@@ -153,9 +154,9 @@ func (m *logModel) sum(now Tick) uint64 {
 
 func (m *logModel) admits(n uint64, now Tick) bool { return m.sum(now)+n <= m.limit }
 
-// charge keeps the newest limit units among those that count. If settlements have charged more, it keeps
+// charge keeps the newest units among those that count. If settlements have charged more, it keeps
 // as many: a refund at one instant takes back one of several charges, and the others still count.
-func (m *logModel) charge(n uint64, now Tick) { m.add(now, n, max(m.limit, m.sum(now))) }
+func (m *logModel) charge(n uint64, now Tick) { m.add(now, n, max(m.most, m.sum(now))) }
 
 // add adds a hit, and keeps the newest units, most at most.
 func (m *logModel) add(now Tick, n, most uint64) {
@@ -172,8 +173,8 @@ func (m *logModel) add(now Tick, n, most uint64) {
 
 func (m *logModel) refund(n, _ uint64, at, now Tick, _ bool) {
 	left := n
-	if m.sum(now) == limiter.MaxLogUnits {
-		return // it has forgotten others
+	if m.sum(now) >= m.most {
+		return
 	}
 	for i := range m.hits {
 		if h := &m.hits[i]; h.at == at {

@@ -356,9 +356,19 @@ func TestOracleSaturates(t *testing.T) {
 	for i := range Tick(5) {
 		o.Check(noon+i*sec, 1, false)
 	}
-	// the log holds 2, 3 and 4 s
 	if d := o.Check(noon+4*sec, 1, true); d.RetryAfter != 58*sec {
-		t.Errorf("retry after %v, want 58s: the newest three units are kept", d.RetryAfter.Duration())
+		t.Errorf("retry after %v, want 58s: the newest three units decide", d.RetryAfter.Duration())
+	}
+	o.Refund(noon+4*sec, noon+4*sec, 1)
+	if d := o.Check(noon+4*sec, 1, true); d.RetryAfter != 57*sec {
+		t.Errorf("retry after %v, want 57s: the one before is known", d.RetryAfter.Duration())
+	}
+	for i := range Tick(5) {
+		o.Check(noon+(5+i)*sec, 1, false)
+	}
+	o.Refund(noon+9*sec, noon+9*sec, 1)
+	if d := o.Check(noon+9*sec, 1, true); d.RetryAfter != 58*sec {
+		t.Errorf("retry after %v, want 58s: of twice the limit nothing comes back", d.RetryAfter.Duration())
 	}
 }
 

@@ -120,7 +120,7 @@ adopt = function(s, v)
   if old[1] == 8 and f ~= 8 and s.name then
     leaveSlots(s)
   end
-  local full = old[1] == 3 and LOG or (old[1] == 5 or old[1] == 6) and mostOf(old) or old.most or MOST
+  local full = old[1] == 3 and logMost(old) or (old[1] == 5 or old[1] == 6) and mostOf(old) or old.most or MOST
   if (old[1] == 2 and (s.a > s.b and s.a or s.b) or counts) >= full and counts < p[4] then
     counts = p[4]
   end

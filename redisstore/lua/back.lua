@@ -2,7 +2,6 @@
 -- state, as far as they still count. What leaked from a bucket until its last charge leaked first from those that
 -- rest, and if any rest, the hit that opened a window stays. See package limiter, Reduce. known tells that
 -- the n units count, even if the count is at its bound.
-local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
 local refund = {}
 local recount, leaveSlots -- see concurrency.lua
 local recounted = {} -- by the names of counters on concurrency: whether they were counted anew
@@ -59,7 +58,7 @@ refund[2] = function(s, at, n, _, known)
 end
 
 refund[3] = function(s, at, n, _, known)
-  if s.p[1] == 3 and counted(s) == LOG then
+  if s.p[1] == 3 and counted(s) >= logMost(s.p) then
     return -- it may have forgotten the charge, and would give back another one
   end
   at = at - at % s.p[7]
@@ -71,7 +70,7 @@ refund[3] = function(s, at, n, _, known)
     return
   end
   local t, sum, high = entry(s, i)
-  if s.p[1] == 3 and s.p[5] ~= 2 and at > now - s.p[3] then
+  if s.p[1] == 3 and at > now - s.p[3] then
     at = t -- a charge at an instant before the newest came to that one
   end
   local previous, before, beforeHigh = nil, s.base, s.baseHigh
@@ -105,7 +104,8 @@ refund[5] = function(s, at, n, rest)
   if s.t - at > full or s.t - at == full and s.a >= part then
     return -- the level has been at its bound since: more may have been charged than it says
   end
-  local limit, elapsed = s.p[2], chargedBy(s) - at
+  local limit, charged = s.p[2], chargedBy(s)
+  local elapsed = charged - at
   elapsed = elapsed > 0 and elapsed or 0
   part = 0
   if rest > 0 then
@@ -138,7 +138,7 @@ refund[5] = function(s, at, n, rest)
     end
   end
   s.t, s.a = at + left, part
-  noted(s, at)
+  noted(s, charged < now and charged or at) -- the refund is no charge
 end
 
 refund[6] = function(s, at, n, rest)

@@ -57,7 +57,7 @@ end
 -- two limits of one text a state keeps each charge as it is.
 local function worth(k, p, text)
   local f = p[1]
-  if f ~= 5 and f ~= 6 and p[5] ~= 2 then
+  if f ~= 5 and f ~= 6 and (f ~= 3 or p[5] ~= 2) then
     text = (p.most and f + 8 or f) .. ',' .. p[3]
     if f ~= 2 and f ~= 3 then
       text = text .. ',' .. p[7] .. ',' .. (p[8] or '')
@@ -308,6 +308,21 @@ local function listed(s, want, parts, all)
   return entry(s, first(s, function(t) return fits(t, low) end)) + p[3]
 end
 
+-- remains returns how many units of a log will count at an instant. left.back has what came back by then, by the
+-- instants of entries.
+local function remains(s, at, left)
+  local gone, _, sum, high = at - s.p[3], nil, nil, nil
+  local k = first(s, function(t) return t > gone end)
+  if k > 0 then
+    _, sum, high = entry(s, k - 1)
+  end
+  local units = counted(s, sum, high)
+  for t, back in pairs(left.back or {}) do
+    units = t > gone and units - back or units
+  end
+  return units
+end
+
 -- toList notes in a part what comes back of it to a list, as refund does. left has what is left of entries.
 local function toList(s, part, left)
   local p, at, cost = s.p, part.at, part.cost
@@ -316,7 +331,7 @@ local function toList(s, part, left)
   end
   part.t, part.units = at, part.cost
   local units = counted(s)
-  if units < (p[1] == 3 and LOG or MOST) and (p[1] == 4 or p[5] ~= 2) then
+  if units < (p[1] == 3 and logMost(p) or MOST) then
     return -- its entry has the units
   end
   part.units = 0
@@ -324,11 +339,11 @@ local function toList(s, part, left)
   while left[i] == 0 do
     i = i + 1
   end
-  if i >= s.n or p[1] == 3 and units == LOG and part.over < entry(s, 0) + p[3] then
+  if i >= s.n or p[1] == 3 and remains(s, part.over, left) >= logMost(p) then
     return
   end
   local t, sum, high = entry(s, i)
-  if t ~= at and (p[1] == 4 or p[5] == 2 or at <= part.over - p[3]) then
+  if t ~= at and (p[1] == 4 or at <= part.over - p[3]) then
     return
   end
   local before, beforeHigh, _ = s.base, s.baseHigh, nil
@@ -342,6 +357,8 @@ local function toList(s, part, left)
   left[i] = left[i] or was
   part.t, part.units = t, cost < left[i] and cost or left[i]
   left[i] = left[i] - part.units
+  left.back = left.back or {}
+  left.back[t] = (left.back[t] or 0) + part.units
 end
 
 -- soonest returns the first instant at which the state of limit i admits units that it admits at an instant by time

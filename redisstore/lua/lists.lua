@@ -13,6 +13,12 @@
 -- Of a list longer than what open fetches the rest is fetched where it is needed,
 -- and changed in place.
 local WRAP = 281474976710656 -- 2^48
+local LOG = 1250000 -- units that an overdrawn log counts, limiter.MaxLogUnits
+
+-- logMost returns how many units a log keeps. With fewer it has forgotten none that count: see package limiter.
+local function logMost(p)
+  return p[5] == 2 and 2 * p[2] < LOG and 2 * p[2] or LOG
+end
 
 -- entry returns instant and sum of the i-th entry that counts, from 0.
 local function entry(s, i)
@@ -116,15 +122,11 @@ F[3] = {
     s.base, s.baseHigh = sum, high
   end,
   used = counted,
-  -- A log lets go of the oldest beyond the newest limit units: they cannot change
-  -- an answer. One that held more, under a larger limit, keeps as much: under that
-  -- limit it can, again.
+  -- A log lets go of the oldest beyond logMost. One that held more, under a larger
+  -- limit, keeps as much: it may come under that limit again.
   charge = function(s, n)
-    local limit = counted(s)
-    if limit < s.p[2] then
-      limit = s.p[2]
-    end
-    grow(s, n, limit)
+    local have, most = counted(s), logMost(s.p)
+    grow(s, n, have > most and have or most)
   end,
   empty = function(s)
     return s.n > 0 and s.t + s.p[3] or 0
