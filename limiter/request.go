@@ -82,7 +82,7 @@ type Request struct {
 	Hold time.Duration
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
-	// sets it from what it knows of the caller; no message of a client has such a field.
+	// sets it from what it knows of the caller.
 	Tenant string
 	// Caller is the identity that asks. Ids belong to it: a caller neither repeats, settles, extends nor cancels
 	// what another one has charged with the same ID. Empty means that it is not known; then ids

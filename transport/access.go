@@ -130,16 +130,22 @@ func (c *batchCall) admit(by *frontend.Session) []refusal {
 	out := make([]refusal, 0, len(c.refused))
 	refused, fulls, peeks := c.refused, c.fulls, c.peeks
 	for i := range c.n {
-		peek, receipt := len(peeks) > 0 && peeks[0] == i, false
+		peek, receipt, tenant := len(peeks) > 0 && peeks[0] == i, false, ""
 		if peek {
 			peeks = peeks[1:]
 		}
 		if len(fulls) > 0 && fulls[0].at == i {
-			receipt, fulls = fulls[0].receipt(), fulls[1:]
+			receipt, tenant, fulls = fulls[0].receipt(), fulls[0].tenant(), fulls[1:]
 		}
 		if len(refused) > 0 && refused[0].at == i {
 			out, refused = append(out, refused[0]), refused[1:]
-		} else if err := by.AdmitCheck(&c.requests[i], peek, receipt); err != nil {
+			continue
+		}
+		err := by.AdmitCheck(&c.requests[i], peek, receipt)
+		if err == nil {
+			err = by.About(&c.requests[i], tenant, frontend.CheckOrPeek(peek))
+		}
+		if err != nil {
 			out = append(out, refusal{i, err})
 		}
 	}

@@ -56,6 +56,9 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 	if err == nil {
 		err = by.Admit(&r, ActionExplain)
 	}
+	if err == nil {
+		err = by.About(&r, m.GetTenant(), ActionExplain)
+	}
 	if err != nil {
 		return nil, err
 	}

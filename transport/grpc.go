@@ -184,6 +184,9 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 	if err := by.AdmitCheck(&c.request, c.peek, c.full.receipt()); err != nil {
 		return err
 	}
+	if err := by.About(&c.request, c.full.tenant(), frontend.CheckOrPeek(c.peek)); err != nil {
+		return err
+	}
 	return by.Check(ctx, &c.request, &c.decision, c.peek)
 }
 

@@ -53,6 +53,9 @@ func (s *service) reset(ctx context.Context, m *weirv1.ResetRequest) (int, error
 	if err == nil {
 		err = by.Admit(&r, ActionReset)
 	}
+	if err == nil {
+		err = by.About(&r, m.GetTenant(), ActionReset)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -37,6 +37,14 @@ var (
 // receipt reports whether the answer is to have a receipt.
 func (f *fullRequest) receipt() bool { return f != nil && f.message.GetReceipt() }
 
+// tenant returns whose counters are asked about, empty if the request does not say so.
+func (f *fullRequest) tenant() string {
+	if f == nil {
+		return ""
+	}
+	return f.message.GetTenant()
+}
+
 // fullRequest is a request that the protobuf library has decoded. Its message is nil if
 // it has too many parts to be decoded.
 type fullRequest struct {

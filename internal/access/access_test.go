@@ -648,3 +648,48 @@ func TestAdministratorAsksAboutATenant(t *testing.T) {
 		t.Errorf("after the reset: %d %s", code, got)
 	}
 }
+
+// The same over gRPC: an administrator without a tenant peeks at the counters of one, has them explained and resets them.
+func TestAdministratorAsksAboutATenantOverGRPC(t *testing.T) {
+	text := strings.Replace(permissions, "may: {admin: true, ring: true}", "may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
+	w := newWorld(t, text)
+	shop, bank, ops := w.bearer(w.token("shop")), w.bearer(w.token("bank")), w.bearer(w.token("ops"))
+	m := func(peek bool) *weirv1.CheckRequest {
+		return &weirv1.CheckRequest{Path: "/cart", User: "ada", Tenant: "shop", Peek: peek}
+	}
+	if _, err := w.grpc.Check(shop, &weirv1.CheckRequest{Path: "/cart", User: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := w.grpc.Check(ops, m(true)); err != nil || d.GetLimits()[0].GetRemaining() != 2 {
+		t.Errorf("a peek: %v, %v", d, err)
+	}
+	if e, err := w.grpc.Explain(ops, m(false)); err != nil || !strings.HasPrefix(e.GetLimits()[0].GetKey(), "shop:ada") {
+		t.Errorf("an explanation: %v, %v", e, err)
+	}
+	for name, c := range map[string]struct {
+		as   context.Context
+		peek bool
+		code codes.Code
+	}{
+		"of another tenant": {bank, true, codes.PermissionDenied},
+		"that counts":       {ops, false, codes.InvalidArgument},
+	} {
+		if _, err := w.grpc.Check(c.as, m(c.peek)); status.Code(err) != c.code {
+			t.Errorf("a check %s: %v", name, err)
+		}
+		all, err := w.grpc.CheckBatch(c.as, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{m(c.peek)}})
+		if err != nil || codes.Code(all.GetResults()[0].GetError().GetCode()) != c.code {
+			t.Errorf("a check %s, in a batch: %v, %v", name, all, err)
+		}
+	}
+	all, err := w.grpc.CheckBatch(ops, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{m(true), {Path: "/cart", User: "ada", Peek: true}}})
+	if err != nil || all.GetResults()[0].GetDecision().GetLimits()[0].GetRemaining() != 2 || all.GetResults()[1].GetDecision().GetLimits()[0].GetRemaining() != 3 {
+		t.Errorf("a batch: %v, %v", all, err)
+	}
+	if _, err := w.grpc.Reset(bank, &weirv1.ResetRequest{Path: "/cart", User: "ada", Tenant: "shop"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a reset by another tenant: %v", err)
+	}
+	if out, err := w.grpc.Reset(ops, &weirv1.ResetRequest{Path: "/cart", User: "ada", Tenant: "shop"}); err != nil || out.GetCounters() != 1 {
+		t.Errorf("a reset: %v, %v", out, err)
+	}
+}

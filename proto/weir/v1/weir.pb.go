@@ -770,7 +770,10 @@ type CheckRequest struct {
 	// gives. If it is not settled by then, the rule decides whether the estimate is given
 	// back. The operator must have allowed it with --allow-refunds. Absent means a check
 	// without a reservation.
-	HoldUs        int64 `protobuf:"varint,15,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
+	HoldUs int64 `protobuf:"varint,15,opt,name=hold_us,json=holdUs,proto3" json:"hold_us,omitempty"`
+	// Whose counters are asked about: an administrator without a tenant may name one, for a peek or an explanation.
+	// Absent means the caller's own tenant, or those of callers without one.
+	Tenant        string `protobuf:"bytes,16,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -908,6 +911,13 @@ func (x *CheckRequest) GetHoldUs() int64 {
 		return x.HoldUs
 	}
 	return 0
+}
+
+func (x *CheckRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // Limit is a limit that comes with a request. Options of other algorithms than its own are
@@ -2581,15 +2591,17 @@ func (x *LimitColumns) GetZoneDefaultRefs() []uint32 {
 
 // ResetRequest describes a request as CheckRequest does. Its keys are forgotten.
 type ResetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
-	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	Ip            string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
-	Group         string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Attributes    map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Rule          string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
-	Limits        []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Method     string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	User       string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Ip         string                 `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	Group      string                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Rule       string                 `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	Limits     []*Limit               `protobuf:"bytes,9,rep,name=limits,proto3" json:"limits,omitempty"`
+	// As CheckRequest.tenant.
+	Tenant        string `protobuf:"bytes,16,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2678,6 +2690,13 @@ func (x *ResetRequest) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ResetRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 type ResetResponse struct {
@@ -3864,7 +3883,7 @@ var File_weir_v1_weir_proto protoreflect.FileDescriptor
 
 const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
-	"\x12weir/v1/weir.proto\x12\aweir.v1\"\xec\x03\n" +
+	"\x12weir/v1/weir.proto\x12\aweir.v1\"\x84\x04\n" +
 	"\fCheckRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -3884,7 +3903,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x1f\n" +
 	"\vid_optional\x18\x0e \x01(\bR\n" +
 	"idOptional\x12\x17\n" +
-	"\ahold_us\x18\x0f \x01(\x03R\x06holdUs\x1a=\n" +
+	"\ahold_us\x18\x0f \x01(\x03R\x06holdUs\x12\x16\n" +
+	"\x06tenant\x18\x10 \x01(\tR\x06tenant\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -4052,7 +4072,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"rule_names\x18\v \x03(\tR\truleNames\x12\x19\n" +
 	"\bin_force\x18\f \x03(\x04R\ainForce\x12\"\n" +
 	"\rdrawn_by_refs\x18\r \x03(\rR\vdrawnByRefs\x12*\n" +
-	"\x11zone_default_refs\x18\x0e \x03(\rR\x0fzoneDefaultRefs\"\xb6\x02\n" +
+	"\x11zone_default_refs\x18\x0e \x03(\rR\x0fzoneDefaultRefs\"\xce\x02\n" +
 	"\fResetRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -4063,7 +4083,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"attributes\x18\x06 \x03(\v2%.weir.v1.ResetRequest.AttributesEntryR\n" +
 	"attributes\x12\x12\n" +
 	"\x04rule\x18\b \x01(\tR\x04rule\x12&\n" +
-	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x1a=\n" +
+	"\x06limits\x18\t \x03(\v2\x0e.weir.v1.LimitR\x06limits\x12\x16\n" +
+	"\x06tenant\x18\x10 \x01(\tR\x06tenant\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"+\n" +
