@@ -58,7 +58,7 @@ func BenchmarkCostOfIDs(b *testing.B) {
 					b.Fatalf("%v, %+v", err, d)
 				}
 				if name == "held" {
-					if _, err := node.Settle(ctx, q, 1, false); err != nil {
+					if _, err := node.Settle(ctx, q, 1); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -19,6 +19,14 @@ const (
 	AmendDenied   = limiter.AmendDenied
 )
 
+// SettleOption changes how [Node.Settle] settles. By default an id that is not known is charged with the units that
+// were used.
+type SettleOption = limiter.SettleOption
+
+// IgnoreUnknown charges nothing if the id is not known, since its hold has ended, its counters were lost, or it was
+// never reserved. By default the units that were used are charged then.
+func IgnoreUnknown() SettleOption { return limiter.IgnoreUnknown() }
+
 // ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
 // that is final: it was settled with another number, kept when it expired, or never held. It is also
 // wrapped by the error of a check by a rule on concurrency, if a reservation with the same id has ended.
@@ -45,7 +53,7 @@ var ErrNoRoom = limiter.ErrNoRoom
 // Settling again with the same number within the request's id_ttl does nothing (AmendRepeated).
 // With another number the error wraps [ErrSettled] and names the first one. An id that is not
 // known, since its hold has ended or the node was started anew, is charged with actual
-// (AmendCharged), unless ignoreUnknown is set (AmendUnknown). If several rules count the request and have
+// (AmendCharged), or with [IgnoreUnknown] left alone (AmendUnknown). If several rules count the request and have
 // reserved different numbers, the error wraps [ErrCosts]; rules in shadow and those on concurrency alone do not
 // matter.
 //
@@ -53,18 +61,18 @@ var ErrNoRoom = limiter.ErrNoRoom
 // In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
 // deadline. After an error nothing has changed, unless the error says that a member or a backend
 // did not answer. Then the caller can settle again with the same number.
-func (n *Node) Settle(ctx context.Context, r Request, actual int64, ignoreUnknown bool) (Amended, error) {
+func (n *Node) Settle(ctx context.Context, r Request, actual int64, opts ...SettleOption) (Amended, error) {
 	if actual < 0 || actual > limiter.MaxUnits {
 		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
 	}
 	r.Cost = limiter.Units(actual)
-	return amend(ctx, n, &r, limiter.Amend{IgnoreUnknown: ignoreUnknown})
+	return amend(ctx, n, &r, limiter.Settlement(opts...))
 }
 
 // Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
 // what [Node.Settle] does. An id that is not known is not an error (AmendUnknown).
 func (n *Node) Cancel(ctx context.Context, r Request) (Amended, error) {
-	return n.Settle(ctx, r, 0, true)
+	return n.Settle(ctx, r, 0, IgnoreUnknown())
 }
 
 // Extend lets a reservation last for the request's Hold from now on. If the request's cost is

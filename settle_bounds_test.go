@@ -64,12 +64,12 @@ func (h *holders) hold(rng *rand.Rand, id string, low bool) error {
 	}
 	h.used.Add(actual - estimate)
 	for again := range 1 + rng.IntN(3) { // a client that heard no answer asks again
-		a, err := h.node.Settle(ctx, r, actual, false)
+		a, err := h.node.Settle(ctx, r, actual)
 		if want := weir.AmendDone; err != nil || again == 0 && a.State != want || again > 0 && a.State != weir.AmendRepeated {
 			return fmt.Errorf("settled with %d for the %dth time: %+v, %w", actual, again, a, err)
 		}
 	}
-	if _, err := h.node.Settle(ctx, r, actual+1, false); !errors.Is(err, weir.ErrSettled) {
+	if _, err := h.node.Settle(ctx, r, actual+1); !errors.Is(err, weir.ErrSettled) {
 		return fmt.Errorf("settled with another number: %w", err)
 	}
 	return nil
@@ -149,7 +149,7 @@ func TestSettleObserver(t *testing.T) {
 		}
 	}
 	for i, actual := range []int64{3, 3, 4} {
-		if _, err := n.Settle(ctx, r, actual, false); (err != nil) != (i == 2) {
+		if _, err := n.Settle(ctx, r, actual); (err != nil) != (i == 2) {
 			t.Error(actual, err)
 		}
 	}

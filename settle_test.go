@@ -39,14 +39,14 @@ func TestReservations(t *testing.T) {
 	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != 0 { // it ends before there is room
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := n.Settle(ctx, r, 900, false); err != nil || a.State != weir.AmendDone || a.Over != 200 || left() != 0 || n.Stats().Overdrawn != 200 {
+	if a, err := n.Settle(ctx, r, 900); err != nil || a.State != weir.AmendDone || a.Over != 200 || left() != 0 || n.Stats().Overdrawn != 200 {
 		t.Errorf("%+v, %v, %d left", a, err, left())
 	}
-	if a, err := n.Settle(ctx, r, 900, false); err != nil || a.State != weir.AmendRepeated {
+	if a, err := n.Settle(ctx, r, 900); err != nil || a.State != weir.AmendRepeated {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for what, f := range map[string]func() (weir.Amended, error){
-		"settle": func() (weir.Amended, error) { return n.Settle(ctx, r, 1, false) },
+		"settle": func() (weir.Amended, error) { return n.Settle(ctx, r, 1) },
 		"cancel": func() (weir.Amended, error) { return n.Cancel(ctx, r) },
 		"extend": func() (weir.Amended, error) { return n.Extend(ctx, r) },
 	} {
@@ -63,10 +63,10 @@ func TestReservations(t *testing.T) {
 		t.Errorf("%+v, %v, %d left", a, err, left())
 	}
 	r.ID = "9"
-	if a, err := n.Settle(ctx, r, 5, true); err != nil || a.State != weir.AmendUnknown || left() != 700 {
+	if a, err := n.Settle(ctx, r, 5, weir.IgnoreUnknown()); err != nil || a.State != weir.AmendUnknown || left() != 700 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := n.Settle(ctx, r, 5, false); err != nil || a.State != weir.AmendCharged || left() != 695 {
+	if a, err := n.Settle(ctx, r, 5); err != nil || a.State != weir.AmendCharged || left() != 695 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	r.ID = "10"
@@ -86,15 +86,15 @@ func TestBadReservations(t *testing.T) {
 	long, nameless, brief := r, r, r
 	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
 	for want, f := range map[string]func() error{
-		"the request has no id":                             func() error { _, err := n.Settle(ctx, nameless, 1, false); return err },
-		"settled with -1: give 0 to 9007199254740991":       func() error { _, err := n.Settle(ctx, r, -1, false); return err },
-		"settled with 9007199254740992: give 0":             func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1, false); return err },
+		"the request has no id":                             func() error { _, err := n.Settle(ctx, nameless, 1); return err },
+		"settled with -1: give 0 to 9007199254740991":       func() error { _, err := n.Settle(ctx, r, -1); return err },
+		"settled with 9007199254740992: give 0":             func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1); return err },
 		"the id has 65 bytes; at most 64":                   func() error { _, err := n.Cancel(ctx, long); return err },
 		"extended by no time":                               func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
 		"held for 1µs, which is out of range":               func() error { _, err := n.Extend(ctx, brief); return err },
 		"to be held and has no id":                          func() error { _, err := n.Check(ctx, nameless); return err },
 		"reservations are not supported with this backend":  func() error { _, err := b.Check(ctx, r); return err },
-		"reservations are not supported with this backend ": func() error { _, err := b.Settle(ctx, r, 1, false); return err },
+		"reservations are not supported with this backend ": func() error { _, err := b.Settle(ctx, r, 1); return err },
 	} {
 		if err := f(); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -132,10 +132,10 @@ func TestBadReservations(t *testing.T) {
 	if _, err := n.Check(ctx, plain); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Settle(ctx, plain, 2, false); !errors.Is(err, weir.ErrSettled) {
+	if _, err := n.Settle(ctx, plain, 2); !errors.Is(err, weir.ErrSettled) {
 		t.Errorf("a check without a hold was settled: %v", err)
 	}
-	if a, err := n.Settle(ctx, plain, 3, false); err != nil || a.State != weir.AmendRepeated {
+	if a, err := n.Settle(ctx, plain, 3); err != nil || a.State != weir.AmendRepeated {
 		t.Errorf("%+v, %v", a, err)
 	}
 }

@@ -80,7 +80,7 @@ func TestReservationsBelongToTheirCaller(t *testing.T) {
 			t.Errorf("repeated by %q: %+v, %v", other, d, err)
 		}
 	}
-	if out, err := n.Settle(ctx, of("a"), 10, false); err != nil || out.State != weir.AmendDone || left() != 90 {
+	if out, err := n.Settle(ctx, of("a"), 10); err != nil || out.State != weir.AmendDone || left() != 90 {
 		t.Errorf("settled by its own: %+v, %v; %d left", out, err, left())
 	}
 	if _, err := n.Check(ctx, of(string(make([]byte, 65)))); !errors.Is(err, weir.ErrInvalid) {

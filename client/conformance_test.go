@@ -48,7 +48,7 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 	case used == 0 && a.IgnoreUnknown:
 		out, err = s.Cancel(ctx, r)
 	default:
-		out, err = s.Settle(ctx, r, int64(used), a.IgnoreUnknown)
+		out, err = s.Settle(ctx, r, int64(used), func(to *limiter.Amend) { *to = a })
 	}
 	if errors.Is(err, client.ErrSettled) {
 		out.State = limiter.AmendSettled

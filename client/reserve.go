@@ -14,6 +14,13 @@ import (
 // Amended is what was done with a reservation.
 type Amended = limiter.Amended
 
+// SettleOption changes how [Client.Settle] settles. It is [limiter.SettleOption].
+type SettleOption = limiter.SettleOption
+
+// IgnoreUnknown charges nothing if the id is not known. By default the units that were used are charged then. It is
+// [limiter.IgnoreUnknown].
+func IgnoreUnknown() SettleOption { return limiter.IgnoreUnknown() }
+
 // ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
 // that is final. It is [limiter.ErrSettled].
 var ErrSettled = limiter.ErrSettled
@@ -41,16 +48,16 @@ func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decis
 }
 
 // Settle ends the reservation that a check of the same request with a Hold made, as Settle of a
-// node does: the request has used actual units. An id that is not known is charged with them,
-// unless ignoreUnknown is set.
+// node does: the request has used actual units. An id that is not known is charged with them;
+// with [IgnoreUnknown] nothing is.
 //
 // Settling again with the same number changes nothing, at any node. So if a node does not
 // answer, another one is asked once, and a settlement whose error wraps [ErrUnanswered] can be
 // repeated. With another number the error wraps [ErrSettled] and names the first one. If several rules
 // have reserved different numbers, it wraps [ErrCosts]. After any other error nothing has changed.
-func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (Amended, error) {
+func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...SettleOption) (Amended, error) {
 	unknown := weirv1.IfUnknown_IF_UNKNOWN_CHARGE
-	if ignoreUnknown {
+	if limiter.Settlement(opts...).IgnoreUnknown {
 		unknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
 	}
 	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {

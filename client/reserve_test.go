@@ -49,10 +49,10 @@ func TestReservations(t *testing.T) {
 	}
 	r.Cost = limiter.Units(700)
 	did(client.Amended{Estimate: 700})(c.Extend(ctx, r))
-	did(client.Amended{Estimate: 700})(c.Settle(ctx, r, 100, false))
-	did(client.Amended{State: limiter.AmendRepeated})(c.Settle(ctx, r, 100, false))
+	did(client.Amended{Estimate: 700})(c.Settle(ctx, r, 100))
+	did(client.Amended{State: limiter.AmendRepeated})(c.Settle(ctx, r, 100))
 	left(600)
-	if _, err := c.Settle(ctx, r, 7, false); !errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "stands for 100 units") {
+	if _, err := c.Settle(ctx, r, 7); !errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "stands for 100 units") {
 		t.Error(err)
 	}
 
@@ -75,9 +75,9 @@ func TestReservations(t *testing.T) {
 	if _, err := c.Cancel(ctx, batch[1]); !errors.Is(err, client.ErrSettled) {
 		t.Errorf("it was not held: %v", err)
 	}
-	did(client.Amended{Estimate: 4})(strict.Settle(ctx, batch[2], 1, false))
-	did(client.Amended{State: limiter.AmendUnknown})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5, true))
-	did(client.Amended{State: limiter.AmendCharged})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5, false))
+	did(client.Amended{Estimate: 4})(strict.Settle(ctx, batch[2], 1))
+	did(client.Amended{State: limiter.AmendUnknown})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5, client.IgnoreUnknown()))
+	did(client.Amended{State: limiter.AmendCharged})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5))
 	left(594)
 	if n := node.Stats().Holds; n != 0 {
 		t.Errorf("%d holds", n)
@@ -100,7 +100,7 @@ func TestRaisedTooOften(t *testing.T) {
 			t.Fatalf("estimate %d: %v", i, err)
 		}
 	}
-	if a, err := c.Settle(ctx, r, 7, false); err != nil || a.Estimate != limiter.MaxHoldParts {
+	if a, err := c.Settle(ctx, r, 7); err != nil || a.Estimate != limiter.MaxHoldParts {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -117,7 +117,7 @@ rules: [{name: requests, continue: true, limits: [100/day]}, {name: tokens, limi
 	if d, err := c.Reserve(ctx, &r); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if _, err := c.Settle(ctx, r, 800, false); !errors.Is(err, client.ErrCosts) || errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "1 and 2000") {
+	if _, err := c.Settle(ctx, r, 800); !errors.Is(err, client.ErrCosts) || errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "1 and 2000") {
 		t.Errorf("%v", err)
 	}
 	if a, err := c.Cancel(ctx, r); err != nil || a.State != limiter.AmendDone {
@@ -139,11 +139,11 @@ func TestBadReservations(t *testing.T) {
 	}{
 		{func() error { _, err := c.Reserve(ctx, &limiter.Request{User: "ada"}); return err }, client.ErrInvalid},
 		{func() error { _, err := c.Check(ctx, none); return err }, client.ErrInvalid},
-		{func() error { _, err := c.Settle(ctx, limiter.Request{User: "ada"}, 1, false); return err }, client.ErrInvalid},
-		{func() error { _, err := c.Settle(ctx, r, -1, false); return err }, client.ErrInvalid},
+		{func() error { _, err := c.Settle(ctx, limiter.Request{User: "ada"}, 1); return err }, client.ErrInvalid},
+		{func() error { _, err := c.Settle(ctx, r, -1); return err }, client.ErrInvalid},
 		{func() error { _, err := c.Extend(ctx, limiter.Request{User: "ada", ID: "1"}); return err }, client.ErrInvalid},
 		{func() error { _, err := strict.Reserve(ctx, &r); return err }, client.ErrDenied},
-		{func() error { _, err := strict.Settle(ctx, r, 1, false); return err }, client.ErrDenied},
+		{func() error { _, err := strict.Settle(ctx, r, 1); return err }, client.ErrDenied},
 		{func() error { _, err := strict.Cancel(ctx, r); return err }, client.ErrDenied},
 		{func() error { _, err := strict.Extend(ctx, r); return err }, client.ErrDenied},
 	} {
@@ -162,9 +162,9 @@ type unheard struct {
 	asked atomic.Int32
 }
 
-func (m *unheard) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
+func (m *unheard) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
 	m.asked.Add(1)
-	_, err := m.Node.Settle(ctx, r, actual, ignore)
+	_, err := m.Node.Settle(ctx, r, actual, opts...)
 	panic(err)
 }
 
@@ -188,7 +188,7 @@ func TestSettlementsAreRetried(t *testing.T) {
 	if a, err := c.Extend(ctx, r); err != nil || a.State != limiter.AmendDone || a.Estimate != 300 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := c.Settle(ctx, r, 250, false); err != nil || a.State != limiter.AmendRepeated {
+	if a, err := c.Settle(ctx, r, 250); err != nil || a.State != limiter.AmendRepeated {
 		t.Errorf("%+v, %v", a, err)
 	}
 	// The first attempt found what the second tells, too: it is no answer that may be wrong.
@@ -214,7 +214,7 @@ func TestBadReplyToASettlement(t *testing.T) {
 			return nil
 		}})
 		c := open(t, client.Config{Addrs: []string{l.Addr().String()}, Timeout: long})
-		_, err := c.Settle(t.Context(), limiter.Request{User: "ada", ID: "1"}, 1, false)
+		_, err := c.Settle(t.Context(), limiter.Request{User: "ada", ID: "1"}, 1)
 		if !errors.Is(err, client.ErrUnanswered) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", reply, err, want)
 		}
@@ -236,7 +236,7 @@ func TestNoReservationThatCannotBeSettled(t *testing.T) {
 					t.Fatalf("%s, %v: %+v, %v", what, hold, d, err)
 				}
 			}
-			if _, err := c.Settle(t.Context(), r, 1, false); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+			if _, err := c.Settle(t.Context(), r, 1); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
 				t.Errorf("%s is settled: %v", what, err)
 			}
 		}

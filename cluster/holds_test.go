@@ -58,15 +58,15 @@ func TestHoldsAcrossMembers(t *testing.T) {
 			left(u, 40, "cancelled")
 			continue
 		}
-		a, err = one.Settle(t.Context(), r, 42, false)
+		a, err = one.Settle(t.Context(), r, 42)
 		is(a, err, weir.AmendDone)
 		if a.Estimate != 15 || a.Over != 2 {
 			t.Errorf("user %d was settled: %+v", u, a)
 		}
 		left(u, 0, "settled")
-		a, err = other.Settle(t.Context(), r, 42, false)
+		a, err = other.Settle(t.Context(), r, 42)
 		is(a, err, weir.AmendRepeated)
-		if a, err = other.Settle(t.Context(), r, 41, false); !errors.Is(err, weir.ErrSettled) || a.First != 42 {
+		if a, err = other.Settle(t.Context(), r, 41); !errors.Is(err, weir.ErrSettled) || a.First != 42 {
 			t.Errorf("user %d was settled with another number: %+v, %v", u, a, err)
 		}
 	}
@@ -145,7 +145,7 @@ rules:
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
 		for i, n := range nodes {
-			a, err := n.Settle(t.Context(), r, 800, i > 0)
+			a, err := n.Settle(t.Context(), r, 800, func(a *limiter.Amend) { a.IgnoreUnknown = i > 0 })
 			if !errors.Is(err, weir.ErrCosts) || a.State != limiter.AmendDiffers || !strings.Contains(err.Error(), "reserved 1 and 2000 units") {
 				t.Errorf("user %d: %v, %v", u, a.State, err)
 			}
@@ -160,7 +160,7 @@ rules:
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
 		for _, want := range []limiter.AmendState{weir.AmendDone, weir.AmendRepeated} {
-			if a, err := nodes[2].Settle(t.Context(), r, 3, false); err != nil || a.State != want {
+			if a, err := nodes[2].Settle(t.Context(), r, 3); err != nil || a.State != want {
 				t.Errorf("user %d: %v, %v", u, a.State, err)
 			}
 		}
@@ -201,7 +201,7 @@ rules:
 		}
 		settle := func(path string, n int64, want limiter.AmendState, first uint64) {
 			t.Helper()
-			a, err := nodes[(u+1)%3].Settle(t.Context(), at(path), n, false)
+			a, err := nodes[(u+1)%3].Settle(t.Context(), at(path), n)
 			if errors.Is(err, weir.ErrSettled) != (want == limiter.AmendSettled) || a.State != want || a.First != first {
 				t.Errorf("user %d at %s: %+v, %v, want %v of %d", u, path, a, err, want, first)
 			}
@@ -234,7 +234,7 @@ func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {
 		if d, err := nodes[1].Check(t.Context(), r); err != nil || !d.Allowed || !d.Repeated {
 			t.Errorf("user %d, under way: %+v, %v", u, d, err)
 		}
-		if a, err := nodes[2].Settle(t.Context(), r, 1, false); err != nil || a.State != weir.AmendDone {
+		if a, err := nodes[2].Settle(t.Context(), r, 1); err != nil || a.State != weir.AmendDone {
 			t.Errorf("user %d: %+v, %v", u, a, err)
 		}
 		for _, n := range nodes {
@@ -261,14 +261,14 @@ rules:
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
-		if a, err := nodes[1].Settle(t.Context(), r, 800, false); !errors.Is(err, weir.ErrCosts) {
+		if a, err := nodes[1].Settle(t.Context(), r, 800); !errors.Is(err, weir.ErrCosts) {
 			t.Errorf("user %d: %+v, %v", u, a, err)
 		}
 		r.ID, r.Attributes = "8", nil
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
-		if a, err := nodes[2].Settle(t.Context(), r, 3, false); err != nil || a.State != weir.AmendDone {
+		if a, err := nodes[2].Settle(t.Context(), r, 3); err != nil || a.State != weir.AmendDone {
 			t.Errorf("user %d: %+v, %v", u, a, err)
 		}
 		d, err := nodes[1].Peek(t.Context(), weir.Request{User: r.User})

@@ -18,6 +18,22 @@ type Amend struct {
 	IgnoreUnknown bool
 }
 
+// SettleOption changes how a reservation is settled. By default an id that is not known is charged with the units
+// that were used, since they were used all the same: its hold has ended, its owner was lost, or it was never reserved.
+type SettleOption func(*Amend)
+
+// IgnoreUnknown charges nothing if the id is not known: see [Amend.IgnoreUnknown].
+func IgnoreUnknown() SettleOption { return func(a *Amend) { a.IgnoreUnknown = true } }
+
+// Settlement returns the [Amend] that settles with options, for whoever implements Settle.
+func Settlement(opts ...SettleOption) Amend {
+	var a Amend
+	for _, set := range opts {
+		set(&a)
+	}
+	return a
+}
+
 // AmendState is the result for a hold.
 type AmendState uint8
 

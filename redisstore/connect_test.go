@@ -57,7 +57,7 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 	if _, err := node.Extend(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Settle(context.Background(), r, 1, false); err != nil {
+	if _, err := node.Settle(context.Background(), r, 1); err != nil {
 		t.Fatal(err)
 	}
 	r.ID, r.Hold = "8", time.Millisecond

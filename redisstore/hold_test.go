@@ -148,14 +148,14 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	left(4, 0)
-	if a, err := s.Settle(t.Context(), r, 8, false); err != nil || a.State != weir.AmendDone || a.Estimate != 6 || a.Over != 2 {
+	if a, err := s.Settle(t.Context(), r, 8); err != nil || a.State != weir.AmendDone || a.Estimate != 6 || a.Over != 2 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	left(2, 0)
-	if a, err := s.Settle(t.Context(), r, 8, false); err != nil || a.State != weir.AmendRepeated {
+	if a, err := s.Settle(t.Context(), r, 8); err != nil || a.State != weir.AmendRepeated {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := s.Settle(t.Context(), r, 7, false); err == nil || a.First != 8 {
+	if a, err := s.Settle(t.Context(), r, 7); err == nil || a.First != 8 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	left(2, 0)
@@ -182,7 +182,7 @@ rules:
 		if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		if a, err := s.Settle(t.Context(), r, 800, false); !errors.Is(err, weir.ErrCosts) || a.Estimate != 1 || a.First != 2000 {
+		if a, err := s.Settle(t.Context(), r, 800); !errors.Is(err, weir.ErrCosts) || a.Estimate != 1 || a.First != 2000 {
 			t.Errorf("%+v, %v", a, err)
 		}
 		left(99, 38000)
@@ -205,7 +205,7 @@ func TestHoldsWithoutRedis(t *testing.T) {
 	if d, err := p.Check(t.Context(), r); err != nil || d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := p.Settle(t.Context(), r, 1, false); err == nil || !strings.Contains(err.Error(), "the reservation may be as it was") {
+	if _, err := p.Settle(t.Context(), r, 1); err == nil || !strings.Contains(err.Error(), "the reservation may be as it was") {
 		t.Errorf("%v", err)
 	}
 }

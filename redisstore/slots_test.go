@@ -107,7 +107,7 @@ func TestSlotsNeedAHold(t *testing.T) {
 	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[0 2]" || !ds[1].Allowed || ds[1].Limit(0).Remaining != 1 {
 		t.Fatalf("%+v, %v", ds, err)
 	}
-	if a, err := s.Settle(t.Context(), ok, 1, false); err != nil || a.State != weir.AmendDone {
+	if a, err := s.Settle(t.Context(), ok, 1); err != nil || a.State != weir.AmendDone {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	ds, err = s.CheckBatch(t.Context(), []weir.Request{{User: "ada", ID: "2"}, ok, {User: "ada", ID: "3"}})
@@ -169,7 +169,7 @@ func TestSlotsOfSeveralMasters(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	left(1, 1)
-	if a, err := s.Settle(t.Context(), r, 1, false); err != nil || a.State != weir.AmendDone {
+	if a, err := s.Settle(t.Context(), r, 1); err != nil || a.State != weir.AmendDone {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if _, err := s.Check(t.Context(), r); !errors.Is(err, weir.ErrSettled) {

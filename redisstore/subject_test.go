@@ -97,7 +97,7 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 	case a.Extend:
 		out, err = s.Node.Extend(ctx, r)
 	default:
-		out, err = s.Node.Settle(ctx, r, int64(units), a.IgnoreUnknown)
+		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Amend) { *to = a })
 	}
 	if errors.Is(err, limiter.ErrSettled) {
 		err = nil

@@ -27,8 +27,8 @@ func (*reserving) SealReceipt(*limiter.Request, *limiter.Decision) (r limiter.Re
 
 func (*reserving) Refund(context.Context, limiter.Request, limiter.Receipt) error { return nil }
 
-func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error) {
-	d.asked, d.actual, d.ignore = &r, actual, ignoreUnknown
+func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+	d.asked, d.actual, d.ignore = &r, actual, limiter.Settlement(opts...).IgnoreUnknown
 	return limiter.Amended{}, nil
 }
 

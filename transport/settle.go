@@ -17,8 +17,8 @@ import (
 type Reserver interface {
 	Decider
 	// Settle ends the reservation with the request's id: the request has used actual units. If
-	// the id is not known, they are charged, unless ignoreUnknown is set.
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	// the id is not known, they are charged, unless an option says otherwise.
+	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
 	// Extend lets the reservation last for the request's Hold from now on. If the request's cost
 	// is higher than the estimate, it becomes the estimate.
 	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
@@ -74,12 +74,16 @@ func settle(ctx context.Context, by *frontend.Session, q *question) (limiter.Ame
 	if q.amend.actual == nil {
 		return limiter.Amended{}, invalid("the settlement does not say what was used: give actual, in units, or cancel it")
 	}
-	return by.Settle(ctx, q.request, *q.amend.actual, q.amend.ignore)
+	var opts []limiter.SettleOption
+	if q.amend.ignore {
+		opts = append(opts, limiter.IgnoreUnknown())
+	}
+	return by.Settle(ctx, q.request, *q.amend.actual, opts...)
 }
 
 // cancel settles it with nothing.
 func cancel(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
-	return by.Settle(ctx, q.request, 0, true)
+	return by.Settle(ctx, q.request, 0, limiter.IgnoreUnknown())
 }
 
 // extend lets it last longer.

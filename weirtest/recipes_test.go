@@ -109,7 +109,7 @@ func TestRecipeOnlyFailuresCount(t *testing.T) {
 		if failed {
 			used = 1
 		}
-		if _, err := k.Settle(t.Context(), r, used, false); err != nil {
+		if _, err := k.Settle(t.Context(), r, used); err != nil {
 			t.Fatal(err)
 		}
 		return true
@@ -144,7 +144,7 @@ func TestRecipeTokensAndMoney(t *testing.T) {
 		if d, err := k.Check(t.Context(), r); err != nil || !d.Allowed || d.Rule != counter {
 			t.Fatalf("%s: %+v, %v", counter, d, err)
 		}
-		if _, err := k.Settle(t.Context(), r, used, false); err != nil {
+		if _, err := k.Settle(t.Context(), r, used); err != nil {
 			t.Fatal(err)
 		}
 		r.ID, r.Hold, r.Cost = "", 0, weir.Units(0)

@@ -34,7 +34,7 @@ const (
 type budget interface {
 	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
 	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
 	Cancel(ctx context.Context, r limiter.Request) (limiter.Amended, error)
 }
 
@@ -209,7 +209,7 @@ func (a *answer) settle(ctx context.Context) {
 	if gone && a.usage == nil {
 		_, err = a.budget.Cancel(ctx, a.request)
 	} else {
-		_, err = a.budget.Settle(ctx, a.request, used, false)
+		_, err = a.budget.Settle(ctx, a.request, used)
 	}
 	if err != nil {
 		log.Printf("a reservation was not settled, and ends within %v: %v", hold, err)

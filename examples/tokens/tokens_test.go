@@ -28,8 +28,8 @@ type watched struct {
 	extends atomic.Int64
 }
 
-func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64, ignore bool) (limiter.Amended, error) {
-	a, err := w.Node.Settle(ctx, r, actual, ignore)
+func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+	a, err := w.Node.Settle(ctx, r, actual, opts...)
 	w.settled <- fmt.Sprintf("settled %d of %d, %s, %v", actual, a.Estimate, a.State, err)
 	return a, err
 }

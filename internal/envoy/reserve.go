@@ -58,7 +58,7 @@ func (v *reserver) settle(ctx context.Context, items []item) (settled []*item, e
 		if it.counter == nil || it.held != settles {
 			continue
 		}
-		_, err := it.by.Settle(ctx, request(it), int64(it.hits), false)
+		_, err := it.by.Settle(ctx, request(it), int64(it.hits))
 		if err != nil {
 			return settled, err
 		}
@@ -110,7 +110,7 @@ func (v *reserver) cancel(ctx context.Context, items []item) error {
 		if it.held != reserved {
 			continue
 		}
-		if _, err := it.by.Settle(ctx, request(it), 0, true); err != nil {
+		if _, err := it.by.Settle(ctx, request(it), 0, limiter.IgnoreUnknown()); err != nil {
 			errs = append(errs, err)
 		}
 		it.remaining += it.limit.Form.Estimate

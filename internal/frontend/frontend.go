@@ -42,8 +42,8 @@ type Refunder interface {
 // Reserver ends and extends reservations.
 type Reserver interface {
 	// Settle ends the reservation with the request's id: the request has used actual units. If
-	// the id is not known, they are charged, unless ignoreUnknown is set.
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	// the id is not known, they are charged, unless an option says otherwise.
+	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
 	// Extend lets the reservation last for the request's Hold from now on.
 	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
 }

@@ -161,11 +161,11 @@ func (s *Session) Refund(ctx context.Context, r limiter.Request, rc limiter.Rece
 var ErrNoReservations = fmt.Errorf("%w: there are no reservations here", limiter.ErrInvalid)
 
 // Settle ends a reservation, see [Reserver].
-func (s *Session) Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error) {
+func (s *Session) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
 	if s.of.reserver == nil {
 		return limiter.Amended{}, ErrNoReservations
 	}
-	out, err := s.of.reserver.Settle(ctx, r, actual, ignoreUnknown)
+	out, err := s.of.reserver.Settle(ctx, r, actual, opts...)
 	if err == nil {
 		s.amended(&out)
 	}

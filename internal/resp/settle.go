@@ -19,14 +19,17 @@ const (
 )
 
 func doWeirSettle(ctx context.Context, c *conn, args []string) {
-	actual, ignore := int64(-1), false
+	actual := int64(-1)
+	var opts []limiter.SettleOption
 	r, err := question(args, settleUsage, func(name, v string) (known bool, err error) {
 		switch name {
 		case "ACTUAL":
 			actual, err = integerOf(name, v)
 		case "IF_UNKNOWN":
-			ignore = strings.EqualFold(v, "ignore")
-			if !ignore && !strings.EqualFold(v, "charge") {
+			switch opts = nil; {
+			case strings.EqualFold(v, "ignore"):
+				opts = append(opts, limiter.IgnoreUnknown())
+			case !strings.EqualFold(v, "charge"):
 				err = commandError(fmt.Sprintf("IF_UNKNOWN is %.40q: give charge or ignore", v))
 			}
 		default:
@@ -38,14 +41,14 @@ func doWeirSettle(ctx context.Context, c *conn, args []string) {
 		err = commandError("ACTUAL says how many units were used, from 0: give " + settleUsage)
 	}
 	c.amend("WEIR.SETTLE", &r, alone(&r, err, settleUsage), func() (limiter.Amended, error) {
-		return c.caller.Settle(ctx, r, actual, ignore)
+		return c.caller.Settle(ctx, r, actual, opts...)
 	})
 }
 
 func doWeirCancel(ctx context.Context, c *conn, args []string) {
 	r, err := question(args, cancelUsage, nil)
 	c.amend("WEIR.CANCEL", &r, alone(&r, err, cancelUsage), func() (limiter.Amended, error) {
-		return c.caller.Settle(ctx, r, 0, true)
+		return c.caller.Settle(ctx, r, 0, limiter.IgnoreUnknown())
 	})
 }
 

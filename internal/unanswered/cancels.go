@@ -19,12 +19,12 @@ const (
 
 // Cancels cancels reservations of which nobody knows whether they were made.
 type Cancels struct {
-	settle func(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	settle func(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
 	under  chan struct{} // has an element for each cancellation under way
 }
 
 // NewCancels returns Cancels that cancel by a function that settles.
-func NewCancels(settle func(context.Context, limiter.Request, int64, bool) (limiter.Amended, error)) *Cancels {
+func NewCancels(settle func(context.Context, limiter.Request, int64, ...limiter.SettleOption) (limiter.Amended, error)) *Cancels {
 	return &Cancels{settle, make(chan struct{}, maxCancels)}
 }
 
@@ -45,12 +45,12 @@ func (c *Cancels) Begin(ctx context.Context, q *limiter.Request) {
 			cancel()
 			<-c.under
 		}()
-		if out, err := c.settle(ctx, r, 0, true); err == nil && out.State != limiter.AmendUnknown {
+		if out, err := c.settle(ctx, r, 0, limiter.IgnoreUnknown()); err == nil && out.State != limiter.AmendUnknown {
 			return
 		}
 		select {
 		case <-time.After(cancelAgain):
-			_, _ = c.settle(ctx, r, 0, true) // if it fails, the hold ends by itself
+			_, _ = c.settle(ctx, r, 0, limiter.IgnoreUnknown()) // if it fails, the hold ends by itself
 		case <-ctx.Done():
 		}
 	}()

@@ -52,7 +52,7 @@ func (s *nodeSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Am
 		out, err = s.Node.Extend(ctx, r)
 	} else {
 		units, _ := r.Cost.Value(1)
-		out, err = s.Node.Settle(ctx, r, int64(units), a.IgnoreUnknown)
+		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Amend) { *to = a })
 	}
 	if errors.Is(err, limiter.ErrSettled) {
 		err = nil

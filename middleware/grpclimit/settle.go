@@ -20,7 +20,7 @@ type Settler interface {
 	Decider
 	// Settle ends the reservation of the request's id, which has used actual units. It must not
 	// keep the request.
-	Settle(ctx context.Context, r limiter.Request, actual int64, ignoreUnknown bool) (limiter.Amended, error)
+	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
 }
 
 // Result is how a call ended.
@@ -171,7 +171,11 @@ func (l *Limiter) finish(ctx context.Context, call *Call, q *limiter.Request, us
 func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (limiter.Amended, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
-	return l.settle.settler.Settle(ctx, *q, actual, actual == 0)
+	var opts []limiter.SettleOption
+	if actual == 0 {
+		opts = append(opts, limiter.IgnoreUnknown())
+	}
+	return l.settle.settler.Settle(ctx, *q, actual, opts...)
 }
 
 // givenUp cancels the reservation of a call that was not decided since its context, or the decider's
