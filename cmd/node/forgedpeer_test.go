@@ -148,7 +148,7 @@ func (x *stranger) lie(round int, victims []peer.Instance) {
 	for i := range 300 {
 		invented := peer.Instance(1<<40 + 300*round + i)
 		f := &peer.Frame{From: invented, Relayed: true, Rules: rule, Keys: make([]peer.Key, 2),
-			Checks:  []peer.Check{{ID: uint64(i), Keys: 1, Wait: math.MaxUint32, Reserve: true, Settles: true}},
+			Checks:  []peer.Check{{ID: uint64(i), Keys: 1, Wait: math.MaxUint32, Prepare: true, Settles: true}},
 			Refunds: []peer.Refund{{ID: uint64(i), Keys: 1, Kind: peer.ResetKeys}}}
 		for j := range f.Keys {
 			f.Keys[j] = peer.Key{Hi: uint64(i)<<32 + uint64(j), Lo: uint64(round), Cost: math.MaxUint32}
