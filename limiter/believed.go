@@ -2,14 +2,14 @@ package limiter
 
 import "math/bits"
 
-// pushedTimes is how many times its capacity a bucket is believed to hold that an overtaken owner pushes.
+// pushedTimes is how many times its capacity a bucket is believed to hold that a fenced owner pushes.
 const pushedTimes = 2
 
 // Believe lowers a state that another node sent to what its limit can hold. It must have been imported at now.
 //
 //   - A bucket of an owner: what a settlement can make of one, at most what takes a day, a window or a recovery
 //     until there is room again, see leastDebt. Any of it may be honest, and [State.Import] has cut the rest.
-//   - A bucket that an overtaken owner pushes: twice its capacity. It had what it answered acknowledged by the heir
+//   - A bucket that a fenced owner pushes: twice its capacity. It had what it answered acknowledged by the heir
 //     that took over, so the merger has it already. Only what it decided without an heir, in a split, and
 //     settled beyond that is forgotten. Such a key is granted no more than both sides may and what estimates were too low by.
 //     With count_rejected: all each denial charges a bucket, so any level is what it can hold.

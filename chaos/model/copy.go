@@ -11,12 +11,12 @@ func (x *explorer) learn(w *world, m int, e epoch) {
 		p.role, p.appointment = copied, 0
 	}
 	if p.role >= sealed {
-		w.overtaken(m)
+		w.fenced(m)
 	}
 }
 
-// overtaken ends an ownership.
-func (w *world) overtaken(m int) {
+// fenced ends an ownership.
+func (w *world) fenced(m int) {
 	p := &w.members[m]
 	own := p.own
 	p.own, p.round = ownership{}, round{}

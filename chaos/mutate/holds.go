@@ -13,10 +13,10 @@ func ofHolds() []mutation { //nolint:funlen // a list
 				"	if !changed {\n		return route.Answered, nil\n	}\n	return d.confirm(t, q, parts, answer), nil\n",
 			},
 		}},
-		{name: "a late settlement of an overtaken owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
+		{name: "a late settlement of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)\n", ""},
 		}},
-		{name: "an extension of an overtaken owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
+		{name: "an extension of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		store.TakeBack(t.At, w.Charge, *w.Extension)\n", ""},
 		}},
 		{name: "a late settlement is not repeated while it may be taken back", pkg: cluster, test: "^TestALateSettlementIsTakenBackAtItsDeadline$", edits: []edit{

@@ -19,7 +19,7 @@ func ofMerges() []mutation {
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
 				{"limiter/table/amend.go", "m.more = k.Cost - min(k.Cost, m.here)", "m.more = k.Cost - min(k.Cost, m.was)"},
 			}},
-		{name: "what only an overtaken owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
+		{name: "what only a fenced owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
 			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case now < 0 && t.settledAlone(p, e, held):\n"},
 		}},
 		{name: "copies have what was settled", pkg: "./chaos/sim", test: "^TestASettlementOutlivesItsOwner$", edits: []edit{

@@ -70,10 +70,10 @@ func ofProtocol() []mutation {
 		{name: "kept copies", pkg: "./internal/cluster", test: "^TestARevokedHeirKeepsItsCopy$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "		p.role, p.appointment = peer.Copy, 0\n		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {", "		p.drop()\n		if p.claiming.round != nil && p.claiming.round.kind == peer.Takeover {"},
 		}},
-		{name: "merge of what an overtaken owner had", edits: []edit{
+		{name: "merge of what a fenced owner had", edits: []edit{
 			{"internal/cluster/replica/handoff.go", "	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {", "	if err := p.node.Store.Import(int(p.id), t.At, all[:0], table.Merge); err != nil {"},
 		}},
-		{name: "taking back when overtaken", edits: []edit{
+		{name: "taking back when fenced", edits: []edit{
 			{"internal/cluster/replica/learn.go", "	own.takeBack(t, everyEpoch, p.owner) // resets too: the later owner may not have them\n	p.disown()\n", "	for _, h := range own.withheld {\n		t.release(h.Reply)\n	}\n	p.disown()\n"},
 		}},
 		{name: "taking back before merging", pkg: "./internal/cluster", test: "^TestWithheldChargesAreTakenBackBeforeMerging$", edits: []edit{

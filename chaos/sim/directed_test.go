@@ -248,7 +248,7 @@ func TestAMemberOfBothSides(t *testing.T) {
 	})
 }
 
-// TestARefundOfTheOtherSide: both sides of a split decide. What the side that is overtaken
+// TestARefundOfTheOtherSide: both sides of a split decide. What the side that is fenced
 // admitted is refunded afterwards: that must not free what the other side admitted.
 func TestARefundOfTheOtherSide(t *testing.T) {
 	worlds(t)

@@ -50,7 +50,7 @@ func (l *liar) lies(claims bool) {
 	}
 }
 
-// pushes adds counters to a frame, as an owner that was overtaken would push them, or an owner copy them: of keys that
+// pushes adds counters to a frame, as an owner that was fenced would push them, or an owner copy them: of keys that
 // nobody asks about, and one of the victim with a thousand times what its limit can hold.
 func (l *liar) pushes(f *peer.Frame, id uint16, e peer.Epoch, claims bool) {
 	b := peer.Batch{Partition: id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: mallory}, First: true, Last: true, Seq: 1}

@@ -322,7 +322,7 @@ func (k *spent) within(w *World) error {
 // checkSpenders returns an error if, once all reservations have ended, less is counted than settlements stand for, or more than was
 // asked for. A settlement is answered when the heir has it, so a takeover loses none of it. But it gives back an estimate, of
 // which the next owner may lack D: as docs/promises.md says, B and D for each takeover (with strict D is 0), and B for each time
-// that owner and heir were lost together. What an overtaken owner had is merged as the larger of two counts, so then what was reserved may stay counted, too.
+// that owner and heir were lost together. What a fenced owner had is merged as the larger of two counts, so then what was reserved may stay counted, too.
 func (w *World) checkSpenders() error {
 	if w.broader == nil || w.broader.spenders == nil {
 		return nil

@@ -126,7 +126,7 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 	}
 }
 
-// An owner panics in a step after it has found out that it is overtaken. What the step
+// An owner panics in a step after it has found out that it is fenced. What the step
 // has left to do before that is done: who waits is told. But nothing is sent of the
 // state, which may be half changed.
 func TestAPanicInAStepKeepsItsEffects(t *testing.T) {

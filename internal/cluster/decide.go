@@ -160,7 +160,7 @@ func (d *decider) wereReset(k *limiter.Charge) {
 }
 
 // confirm withholds the reply to a reset or an amendment until the heirs of its partitions have
-// it. This node may have been overtaken and not know: then it has changed what is void.
+// it. This node may have been fenced and not know: then it has changed what is void.
 func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) route.Verdict {
 	var h *withheldReply
 	for _, p := range parts {

@@ -78,22 +78,22 @@ func (x *inspection) settled(p *partition, v *view.View) bool {
 	return p.r.Settled(&replica.Step{Now: x.sched.Now(), View: v})
 }
 
-// Vacated reports whether a leaving node may go: it owns nothing, is no heir, and has
+// Drained reports whether a leaving node may go: it owns nothing, is no heir, and has
 // nothing left to push. So what it handed over has another heir. It is also true if no
 // member is left, or joining, that could take over.
-func (x *inspection) Vacated() bool {
+func (x *inspection) Drained() bool {
 	for _, p := range x.parts {
-		if !x.vacated(p) {
+		if !x.drained(p) {
 			return false
 		}
 	}
 	return true
 }
 
-func (x *inspection) vacated(p *partition) bool {
+func (x *inspection) drained(p *partition) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.r.Vacated(x.view.Load())
+	return p.r.Drained(x.view.Load())
 }
 
 // Informed reports whether this node has learned what others hold of every partition, so

@@ -44,7 +44,7 @@ func TestALateCancel(t *testing.T) {
 	}
 }
 
-// merge has the owner merge the state of one that was overtaken.
+// merge has the owner merge the state of one that was fenced.
 func (x *reservedAt) merge() {
 	x.Helper()
 	x.c.Deliver(&peer.Frame{From: other, To: self, Batches: []peer.Batch{

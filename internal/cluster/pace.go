@@ -44,10 +44,10 @@ func (p *pace) Awake() (since limiter.Tick, ping uint32) {
 	return limiter.Tick(p.awakeAt.Load()), p.awakePing.Load()
 }
 
-// Eased returns the wait before a message is sent again: eight times span for
+// Stretched returns the wait before a message is sent again: eight times span for
 // [replica.EaseFor] after this node was late. The nodes are overloaded then, and most
 // missing answers are only late, not lost.
-func (p *pace) Eased(span limiter.Tick) limiter.Tick {
+func (p *pace) Stretched(span limiter.Tick) limiter.Tick {
 	if until := p.easeUntil.Load(); until != 0 && int64(p.sched.Now()) < until {
 		return 8 * span
 	}

@@ -186,7 +186,7 @@ func TestAPromotedHeirAcknowledgesNothing(t *testing.T) {
 		{Partition: p.id, Kind: peer.Delta, Epoch: before, BaseEpoch: before, Appointment: 1, Ping: 7},
 	}})
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Fenced || a.Owner != look(p).Epoch || a.Appointment != 0 {
-		t.Errorf("an owner that was overtaken is answered %+v, want Fenced by %v", a, look(p).Epoch)
+		t.Errorf("an owner that was fenced is answered %+v, want Fenced by %v", a, look(p).Epoch)
 	}
 }
 

@@ -207,11 +207,11 @@ const (
 	// Handover is a Delta that also passes the ownership to the receiver, under the
 	// epoch Next.
 	Handover
-	// Push has the state of an overtaken owner, to be merged.
+	// Push has the state of a fenced owner, to be merged.
 	Push
 )
 
-// Batch carries the state of keys from an owner to a copy, or from an overtaken owner to
+// Batch carries the state of keys from an owner to a copy, or from a fenced owner to
 // the present one.
 type Batch struct {
 	Partition uint16

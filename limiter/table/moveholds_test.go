@@ -397,7 +397,7 @@ func TestAHoldEndsWithItsID(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyTheOtherHasSettledIsLeftOut: an owner of a closed partition was overtaken and settled a reservation
+// TestWhatOnlyTheOtherHasSettledIsLeftOut: an owner of a closed partition was fenced and settled a reservation
 // that is over at its heir by then. The id is there what it was, so that a settlement that is repeated is charged,
 // or told what stands. In an available partition the policy may have answered that it is settled, and so it is.
 func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {

@@ -43,7 +43,7 @@ func (t *Table) checkSources(tb testing.TB) {
 	}
 }
 
-// invented sends counters of keys that nobody asks about to a partition, as owners do or as one that was overtaken does,
+// invented sends counters of keys that nobody asks about to a partition, as owners do or as one that was fenced does,
 // until one is refused or so many are there. It returns how many were taken.
 func invented(t *testing.T, table *Table, from uint8, most int, mode ImportMode, r *limiter.Rule) (taken int) {
 	t.Helper()

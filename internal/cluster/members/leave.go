@@ -9,7 +9,7 @@ import (
 const (
 	leaveWithin  = 10 * limiter.Second      // partitions not handed over by then are left as after a crash
 	aloneWithin  = 3 * limiter.Second       // a leaving node that sees no other member that stays waits this long for one that counts
-	vacatedEvery = 10 * limiter.Millisecond // interval of vacate
+	drainedEvery = 10 * limiter.Millisecond // interval of drain
 )
 
 // Leave starts the handoff of everything that this node owns. It calls left once: with
@@ -29,18 +29,18 @@ func (m *Membership) Leave(left func(whole bool)) error {
 	m.renewViewLocked()
 	m.mu.Unlock()
 	m.publish()
-	m.config.Scheduler.After(2*vacatedEvery, m.vacate)
+	m.config.Scheduler.After(2*drainedEvery, m.drain)
 	return nil
 }
 
-// vacate checks whether the node may go, and schedules itself again if not.
-func (m *Membership) vacate() {
+// drain checks whether the node may go, and schedules itself again if not.
+func (m *Membership) drain() {
 	m.mu.Lock()
 	closed, built, by, empty := m.closed, m.inForce(), m.leaveBy, m.empty
 	now := m.config.Scheduler.Now()
 	alone := !empty && now-m.began < aloneWithin && !m.roll.anyStays() && len(m.config.Core.Registry().Dead()) > 0
 	m.mu.Unlock()
-	whole := built && (empty || m.config.Core.Vacated())
+	whole := built && (empty || m.config.Core.Drained())
 	switch {
 	case closed || whole && !alone || now >= by:
 		m.left(whole)
@@ -48,7 +48,7 @@ func (m *Membership) vacate() {
 		if alone {
 			m.review() // a link to one of them may be up again
 		}
-		m.config.Scheduler.After(vacatedEvery, m.vacate)
+		m.config.Scheduler.After(drainedEvery, m.drain)
 	}
 }
 

@@ -70,10 +70,10 @@ type Core interface {
 
 	// Informed reports whether this node has learned what others hold. Unsettled returns
 	// the partitions that are not as the view calls for, at most as many as most.
-	// Vacated reports whether a leaving node may go.
+	// Drained reports whether a leaving node may go.
 	Informed() bool
 	Unsettled(most int) []int
-	Vacated() bool
+	Drained() bool
 }
 
 // Config configures a [Membership]. All fields are required unless their comment says

@@ -105,7 +105,7 @@ func (p *Replica) urge(t *Step) {
 		p.breakage.yields = false
 		return
 	}
-	p.breakage.urgeAt = t.Now + p.node.Pace.Eased(backedOff(resendAfter, p.breakage.urges))
+	p.breakage.urgeAt = t.Now + p.node.Pace.Stretched(backedOff(resendAfter, p.breakage.urges))
 	p.breakage.urges++
 	q := peer.Claim{Partition: p.id, Kind: peer.Takeover, For: heir}
 	t.sendClaim(heir, q)

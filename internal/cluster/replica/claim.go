@@ -123,7 +123,7 @@ func (r *claimRound) viewChanged(t *Step, p *Replica) {
 // missed them.
 func (r *claimRound) restart(t *Step, p *Replica) {
 	r.started = t.Now
-	if t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(claimAgain, r.sends-1)) {
+	if t.Now-r.sentAt >= p.node.Pace.Stretched(backedOff(claimAgain, r.sends-1)) {
 		r.send(t, p)
 	}
 }
@@ -135,7 +135,7 @@ func (r *claimRound) tick(t *Step, p *Replica) {
 			p.startRound(t, r.kind, r.owner, r.base)
 		}
 		return
-	case t.Now-r.sentAt >= p.node.Pace.Eased(backedOff(resendAfter, r.sends-1)):
+	case t.Now-r.sentAt >= p.node.Pace.Stretched(backedOff(resendAfter, r.sends-1)):
 		r.send(t, p)
 	}
 	r.evaluate(t, p)
@@ -147,7 +147,7 @@ func backedOff(span limiter.Tick, times int) limiter.Tick { return span << min(m
 
 // onClaim answers a claim or a question. A claim is granted if its counter is above
 // every owner and every grant known here, or if it repeats the last grant. It is not
-// granted if this node is fresh, or decides and would be overtaken.
+// granted if this node is fresh, or decides and would be fenced.
 func (p *Replica) onClaim(t *Step, from peer.Instance, c peer.Claim) {
 	granted := false
 	if c.Counter > 0 {

@@ -40,7 +40,7 @@ func (o *Ownership) feed(t *Step, g *target, due bool) {
 		if g == o.heir && g.sentAt < o.waitSince {
 			tries = 0 // a reply waits and nothing was sent since it began to
 		}
-		if t.Now-g.sentAt < o.node.Peers.Patience(g.to, o.node.Pace.Eased(backedOff(resendAfter, tries))) {
+		if t.Now-g.sentAt < o.node.Peers.Patience(g.to, o.node.Pace.Stretched(backedOff(resendAfter, tries))) {
 			return
 		}
 		g.tries++

@@ -166,7 +166,7 @@ func (p *Replica) reopened(t *Step, e peer.Epoch) {
 }
 
 // push sends the present owner the counters that this node decided on before it was
-// overtaken.
+// fenced.
 func (p *Replica) push(t *Step) {
 	to := p.owner.Instance
 	if !p.pushing.unpushed || to == 0 || to == p.node.Self || p.pushing.pushedTo == to {
@@ -177,7 +177,7 @@ func (p *Replica) push(t *Step) {
 	p.watch(t)
 }
 
-// onPush merges the counters of an owner that was overtaken.
+// onPush merges the counters of an owner that was fenced.
 func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entries) {
 	if p.role != peer.Owned {
 		if !p.owner.Before(b.Epoch) {
@@ -206,7 +206,7 @@ func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entr
 	p.own.awaited = nil // likewise what a reply has charged that another partition withholds
 	p.own.took = t.At
 	if err := p.node.Store.Import(int(p.id), t.At, all, table.Merge); err != nil {
-		t.problem("the state of an owner that was overtaken cannot be merged", err)
+		t.problem("the state of an owner that was fenced cannot be merged", err)
 		keys = nil
 	}
 	for _, k := range keys {

@@ -190,7 +190,7 @@ func TestTheLastTwoThatLeaveKeepBothCopies(t *testing.T) {
 		if drops != test.drops {
 			t.Errorf("%s: its heir is to drop its copy: %t", name, drops)
 		}
-		if !p.Vacated(tn.View) && test.owner == peer.Leaving && test.third == peer.Leaving {
+		if !p.Drained(tn.View) && test.owner == peer.Leaving && test.third == peer.Leaving {
 			t.Errorf("%s: it may not go", name)
 		}
 	}

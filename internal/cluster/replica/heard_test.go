@@ -81,7 +81,7 @@ func TestWhoRefusesAHandover(t *testing.T) {
 	})
 }
 
-// A giver that hears of a later owner has handed over to that one only if it is its receiver. Otherwise it was overtaken, and
+// A giver that hears of a later owner has handed over to that one only if it is its receiver. Otherwise it was fenced, and
 // pushes what it has.
 func TestWhoConfirmsAHandover(t *testing.T) {
 	guards(t, func() *tried {

@@ -113,10 +113,10 @@ func (p *Replica) Settled(t *Step) bool {
 	return own.heir == nil && want == 0 || own.heir != nil && own.heir.to == want && !own.heir.lapsed
 }
 
-// Vacated reports whether a leaving node may go, as far as this partition is concerned:
+// Drained reports whether a leaving node may go, as far as this partition is concerned:
 // it does not own it, is not heir, and has nothing left to push. It is also true if no
 // member is left, or joining, that could take over.
-func (p *Replica) Vacated(v *view.View) bool {
+func (p *Replica) Drained(v *view.View) bool {
 	if v.NoOtherActive() && !v.Active(v.Owner(p.id)) && v.Joining() == 0 {
 		return true // no member is left to take it, and none is joining
 	}

@@ -46,7 +46,7 @@ func (l *lab) Counts(i peer.Instance) bool                              { return
 func (l *lab) Nearby(v *view.View) (near []peer.Instance, all bool) {
 	return nil, v.Known == len(v.Members)
 }
-func (l *lab) Eased(span limiter.Tick) limiter.Tick     { return span }
+func (l *lab) Stretched(span limiter.Tick) limiter.Tick { return span }
 func (l *lab) Awake() (since limiter.Tick, ping uint32) { return 0, 0 }
 func (l *lab) LastPing() uint32                         { return l.pings }
 func (l *lab) EndSnapshot(to peer.Instance, _ int)      { l.snapshots[to]-- }

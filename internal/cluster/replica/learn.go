@@ -30,7 +30,7 @@ func (p *Replica) learn(t *Step, owner peer.Epoch, heir peer.Instance) {
 		p.role, p.appointment = peer.Copy, 0
 	}
 	if p.role >= peer.Sealed && owner.Instance != p.node.Self {
-		p.overtaken(t)
+		p.fenced(t)
 	}
 	if r := p.claiming.round; r != nil && r.takes() && r.base.Before(owner) {
 		p.giveUp() // whoever named the owner, in an answer or otherwise
@@ -41,8 +41,8 @@ func (p *Replica) learn(t *Step, owner peer.Epoch, heir peer.Instance) {
 	p.settleParked(t)
 }
 
-// overtaken ends this node's ownership because there is a later one, p.owner.
-func (p *Replica) overtaken(t *Step) {
+// fenced ends this node's ownership because there is a later one, p.owner.
+func (p *Replica) fenced(t *Step) {
 	own := p.own
 	if own.handover != nil && p.owner == own.handover.next {
 		p.confirmed(t)
@@ -102,7 +102,7 @@ func (o *Ownership) announce(t *Step, to peer.Instance) {
 
 func (p *Replica) onAnnounce(t *Step, from peer.Instance, a peer.Announce) {
 	if a.Epoch.Before(p.owner) {
-		// The sender has been overtaken and does not know it.
+		// The sender has been fenced and does not know it.
 		p.announceKnown(t, from)
 		if from == p.owner.Instance {
 			p.Doubt(t)

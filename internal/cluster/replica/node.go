@@ -67,9 +67,9 @@ type Peers interface {
 
 // Pace is what a node knows of its own delays, and the numbers of its messages.
 type Pace interface {
-	// Eased returns the wait before a message is sent again: span, or more for a while
+	// Stretched returns the wait before a message is sent again: span, or more for a while
 	// after this node was paused.
-	Eased(span limiter.Tick) limiter.Tick
+	Stretched(span limiter.Tick) limiter.Tick
 	// Awake returns the start of the time in which this node is known to have run
 	// without a pause, and the last ping sent before that.
 	Awake() (since limiter.Tick, ping uint32)

@@ -391,7 +391,7 @@ func TestWhatIsTakenBackIsCopied(t *testing.T) {
 
 // Before a state is merged, the charges of withheld replies are taken back. A reset stands, if
 // what is merged is not newer: its reply waits on, so that its asker does not repeat it and
-// forget what is charged in between. An owner that is overtaken keeps none.
+// forget what is charged in between. An owner that is fenced keeps none.
 func TestAWithheldResetStands(t *testing.T) {
 	for counter, stands := range map[uint64]bool{3: true, 5: false} {
 		_, p, tn := closedOwner(t)
@@ -413,7 +413,7 @@ func TestAWithheldResetStands(t *testing.T) {
 		}
 		p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: peer.Epoch{Counter: 6, Instance: third}}})
 		if !reset.over || p.own != nil {
-			t.Error("the reply to a reset waits at an owner that is overtaken")
+			t.Error("the reply to a reset waits at an owner that is fenced")
 		}
 	}
 }
@@ -476,7 +476,7 @@ func TestACopyStaysUntilALaterEpochHasAnHeir(t *testing.T) {
 	}
 }
 
-// An owner that was overtaken drops its copy when the present one has merged it and has an
+// An owner that was fenced drops its copy when the present one has merged it and has an
 // heir, also if an announcement from before it had one comes late.
 func TestACopyIsDroppedOnceItIsMerged(t *testing.T) {
 	_, p, tn := closedOwner(t)
@@ -486,7 +486,7 @@ func TestACopyIsDroppedOnceItIsMerged(t *testing.T) {
 		p.Step(tn, third, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: heir}})
 	}
 	if p.role != peer.Copy || p.heir != other {
-		t.Errorf("it is overtaken: role %d, the heir is %v, want %v", p.role, p.heir, other)
+		t.Errorf("it is fenced: role %d, the heir is %v, want %v", p.role, p.heir, other)
 	}
 	p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Merged, Epoch: p.epoch, Owner: later}})
 	if p.role != peer.Nothing {

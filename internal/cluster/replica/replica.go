@@ -74,7 +74,7 @@ type vote struct {
 }
 
 // pushing is what a former owner sends the present one. unpushed means that this node
-// decided under its epoch as an owner that has been overtaken, and that the later owner
+// decided under its epoch as an owner that has been fenced, and that the later owner
 // has not merged that state yet.
 type pushing struct {
 	unpushed bool

@@ -90,7 +90,7 @@ func (p *Replica) repeatLater(t *Step, r *claimRound) {
 	after, repeats := claimAgain, 0
 	if !r.answered(t) {
 		repeats = r.repeats + 1
-		after = p.node.Pace.Eased(backedOff(claimAgain, repeats))
+		after = p.node.Pace.Stretched(backedOff(claimAgain, repeats))
 	}
 	if t.Now-r.started < after {
 		return

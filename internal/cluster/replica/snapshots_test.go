@@ -11,7 +11,7 @@ import (
 // as long as the connection lasts.
 func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 	for what, over := range map[string]func(p *Replica, tn *Step){
-		"the owner is overtaken": func(p *Replica, tn *Step) {
+		"the owner is fenced": func(p *Replica, tn *Step) {
 			p.learn(tn, peer.Epoch{Counter: 9, Instance: other}, 0)
 		},
 		"the owner begins anew": func(p *Replica, tn *Step) {

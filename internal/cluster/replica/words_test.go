@@ -15,7 +15,7 @@ var statuses = map[peer.ReplyStatus]string{
 
 var events = map[Event]string{
 	Takeover: "has taken over", Renewal: "has renewed its epoch", Handoff: "has handed over", Reopened: "has reopened",
-	Fenced: "is overtaken, and stops", Merged: "has merged what the former owner had", Recovered: "starts from the best copy",
+	Fenced: "is fenced, and stops", Merged: "has merged what the former owner had", Recovered: "starts from the best copy",
 	Emptied: "starts empty", Raised: "the policy bounds what may be answered now", Broken: "has broken", GivenUp: "is given up",
 }
 
