@@ -5,11 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/grpc/tap"
-
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 )
 
 // What callers are, and what they may do, is alike in all protocols.
@@ -83,28 +82,16 @@ func (s *service) identifyAt(ctx context.Context, now time.Time) (frontend.Sessi
 	return s.front.Identify(nil, c)
 }
 
-// shownKey is the key of a call's context for the values of that metadata, if there are any.
-type shownKey struct{}
-
-// notesShown reports whether callers are identified, so that noteShown is called.
+// notesShown reports whether callers are identified, so that [listen.NoteShown] is called.
 func (o *Options) notesShown() bool { return o.Access != nil || len(o.Services) > 0 }
-
-// noteShown keeps what a caller shows of itself while a call begins. To look for it in the
-// metadata later compares all names when there is none.
-func noteShown(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if shown := call.Header[overgrpc.Authorization]; len(shown) > 0 {
-		ctx = context.WithValue(ctx, shownKey{}, shown)
-	}
-	return ctx, nil
-}
 
 // unread returns why a message of gRPC is not read: err, or that its caller is not identified or
 // has used up its budget, see spendUnread. It returns nil for nil.
-func (s *service) unread(h *hold, err error) error {
-	if err == nil || lacksRoom(err) {
+func (s *service) unread(h *listen.Hold, err error) error {
+	if err == nil || listen.LacksRoom(err) {
 		return err
 	}
-	by, refused := s.identify(h.ctx)
+	by, refused := s.identify(h.Context)
 	if refused != nil {
 		return refused
 	}
@@ -114,11 +101,11 @@ func (s *service) unread(h *hold, err error) error {
 // spendUnread charges the caller's budget for a message that is not read, as for one check. It
 // returns why it is not, or that the budget is used up. One for which there was no room costs
 // nothing, as it is to be sent again.
-func spendUnread(by *frontend.Session, h *hold, err error) error {
-	if lacksRoom(err) {
+func spendUnread(by *frontend.Session, h *listen.Hold, err error) error {
+	if listen.LacksRoom(err) {
 		return err
 	}
-	if over := by.Spend(1, h.size()); over != nil {
+	if over := by.Spend(1, h.Size()); over != nil {
 		return over
 	}
 	return err

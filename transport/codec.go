@@ -2,9 +2,7 @@ package transport
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -100,52 +98,4 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	r.readWire(b.String())
 	return nil
-}
-
-// bufferPool pools the buffers of large replies, which gRPC returns after sending. It
-// does not return small ones. The zero value is empty.
-type bufferPool struct{ pool sync.Pool }
-
-// Get implements [mem.BufferPool]. The buffer has the given length.
-func (p *bufferPool) Get(length int) *[]byte {
-	b := p.empty()
-	if cap(*b) < length {
-		*b = make([]byte, length)
-	}
-	*b = (*b)[:length]
-	return b
-}
-
-// Put implements [mem.BufferPool].
-func (p *bufferPool) Put(b *[]byte) {
-	if cap(*b) <= maxKeptBuffer {
-		p.pool.Put(b)
-	}
-}
-
-// trim returns a buffer with the content of b that is not much larger than that, so that
-// a small answer does not keep a large buffer while the client reads it.
-func (p *bufferPool) trim(b *[]byte) *[]byte {
-	if cap(*b) <= max(smallBuffer, 2*len(*b)) {
-		return b
-	}
-	exact := slices.Clone(*b)
-	p.Put(b)
-	return &exact
-}
-
-// smallBuffer is a capacity that is not worth a smaller copy.
-const smallBuffer = 4 << 10
-
-// maxKeptBuffer is the largest capacity of a pooled buffer.
-const maxKeptBuffer = 1 << 20
-
-// empty returns a buffer of length 0.
-func (p *bufferPool) empty() *[]byte {
-	b, _ := p.pool.Get().(*[]byte)
-	if b == nil {
-		b = new([]byte)
-	}
-	*b = (*b)[:0]
-	return b
 }

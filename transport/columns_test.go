@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -352,7 +353,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 func TestNamesThatAreNoText(t *testing.T) {
 	s := newService(Options{Decider: &stub{}})
 	for name, want := range map[string]codes.Code{"\xff": codes.Internal, "text": codes.OK} {
-		m := &columnsMessage{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room}}
+		m := &columnsMessage{service: s, turn: s.turns.Get().(*turn), hold: listen.Hold{Room: &s.room}}
 		m.turn.reply.Reset()
 		m.turn.reply.Id, m.turn.reply.EveryLimit = 7, &weirv1.LimitColumns{Keys: []string{name}}
 		out, err := m.writeReply()
@@ -434,7 +435,7 @@ func FuzzColumns(f *testing.F) {
 	add(&weirv1.CheckColumns{Id: 7, Keys: []byte("/townsada/townsbob"), PathLengths: []uint32{6, 6}, UserLengths: []uint32{3, 3}, EveryLimit: true})
 	add(&weirv1.CheckColumns{Keys: []byte("gold"), Attributes: []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}}, Costs: []int64{1, 2}, RuleCosts: []uint32{1}, Peek: true})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		in := columnsMessage{hold: hold{room: &room{most: defaultDecoding}}}
+		in := columnsMessage{hold: listen.Hold{Room: &listen.Room{Most: defaultDecoding}}}
 		bytes := allocated(func() { in.readBytes(raw) })
 		if bound := 16*len(raw) + slack; bytes > bound {
 			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(raw), bound)
@@ -522,6 +523,6 @@ func TestRepliesInColumnsSurviveEncoding(t *testing.T) {
 		if !proto.Equal(&got, want) || !proto.Equal(m, want) {
 			t.Fatalf("round %d, %d checks: got %v\nwant %v", round, n, &got, want)
 		}
-		s.buffers.Put(out)
+		s.answers.Put(out)
 	}
 }

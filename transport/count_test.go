@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -73,7 +74,7 @@ func TestPartsAreCountedFirst(t *testing.T) {
 		return err
 	}
 	columns := func(in []byte) error {
-		m := columnsMessage{hold: hold{room: &s.room}}
+		m := columnsMessage{hold: listen.Hold{Room: &s.room}}
 		m.readBytes(in)
 		return m.refused
 	}
@@ -126,7 +127,7 @@ func TestPartsAreCountedFirst(t *testing.T) {
 			t.Errorf("%s: %d bytes were allocated for %d, more than %d", name, n, len(c.in), bound)
 		}
 	}
-	if used := s.room.inUse(); used != 0 {
+	if used := s.room.InUse(); used != 0 {
 		t.Errorf("%d bytes of room were not given back", used)
 	}
 }
@@ -154,33 +155,6 @@ func TestCountsAreProtobufs(t *testing.T) {
 	}
 }
 
-// TestRoom: what is large shares a bound and is refused beyond it; what is small is not
-// counted; everything is given back.
-func TestRoom(t *testing.T) {
-	r := &room{most: 10 * freeWeight}
-	var a, b, small hold
-	a.room, b.room, small.room = r, r, r
-	if err := errors.Join(a.add(freeWeight), a.add(7*freeWeight)); err != nil || r.inUse() != 8*freeWeight {
-		t.Fatalf("%v, and %d is used", err, r.inUse())
-	}
-	if err := b.add(3 * freeWeight); !errors.Is(err, errRoom) {
-		t.Errorf("beyond the bound: %v", err)
-	}
-	if err := small.add(freeWeight); err != nil {
-		t.Errorf("a small message: %v", err)
-	}
-	b.release()
-	if err := b.add(2 * freeWeight); err != nil || r.inUse() != 10*freeWeight {
-		t.Errorf("up to the bound: %v, and %d is used", err, r.inUse())
-	}
-	for _, h := range []*hold{&a, &b, &small, &b} {
-		h.release()
-	}
-	if r.inUse() != 0 {
-		t.Errorf("%d is used by nobody", r.inUse())
-	}
-}
-
 // A full batch of requests with all their parts takes no more than its weight.
 func TestWeights(t *testing.T) {
 	m := &weirv1.CheckBatchRequest{}
@@ -198,15 +172,15 @@ func TestWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hold{room: &room{most: defaultDecoding}}
+	h := listen.Hold{Room: &listen.Room{Most: defaultDecoding}}
 	var tn turn
 	n := allocated(func() { _, err = tn.readBatch(string(in), &h) })
-	if err != nil || int64(n) > h.weight {
-		t.Errorf("%v; %d bytes were allocated, and the weight is %d", err, n, h.weight)
+	if err != nil || int64(n) > h.Room.InUse() {
+		t.Errorf("%v; %d bytes were allocated, and the weight is %d", err, n, h.Room.InUse())
 	}
-	h.release()
-	h.room.most = weightOf(len(in), MaxBatch, MaxBatch) // not for all parts
-	if _, err := tn.readBatch(string(in), &h); !errors.Is(err, errRoom) {
+	h.Release()
+	h.Room.Most = weightOf(len(in), MaxBatch, MaxBatch) // not for all parts
+	if _, err := tn.readBatch(string(in), &h); !errors.Is(err, listen.ErrRoom) {
 		t.Errorf("parts need room: %v", err)
 	}
 }

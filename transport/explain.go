@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/explained"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -24,8 +25,8 @@ type Explainer interface {
 // serveExplain is the gRPC method Explain.
 func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.CheckRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
-	defer c.hold.release()
+	c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
+	defer c.hold.Release()
 	begin := s.begin()
 	if err := c.receive(s, "Explain", begin, decode); err != nil {
 		return nil, err
@@ -102,8 +103,8 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 
 // serveExplain serves /v1/explain.
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room, remote: r.RemoteAddr}
-	defer h.release()
+	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+	defer h.Release()
 	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -82,8 +83,8 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 
 // serveCheck decides one request.
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room, remote: r.RemoteAddr}
-	defer h.release()
+	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+	defer h.Release()
 	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)
@@ -126,7 +127,7 @@ func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 }
 
 // readQuestion reads a check, and charges the caller's budget for it.
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by *frontend.Session) (*question, error) {
+func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.Hold, by *frontend.Session) (*question, error) {
 	if r.Method == http.MethodGet {
 		if err := by.Spend(1, len(r.URL.RawQuery)); err != nil {
 			return nil, err
@@ -142,7 +143,7 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *hold, by
 
 // ask reads what a caller posts to have something done, of the fields given, charges the
 // caller's budget for it, and admits it.
-func (f *front) ask(w http.ResponseWriter, r *http.Request, h *hold, fields []field, a Action) (frontend.Session, *question, error) {
+func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields []field, a Action) (frontend.Session, *question, error) {
 	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		return by, nil, err
@@ -170,8 +171,8 @@ type batchResults struct {
 
 // serveBatch decides several requests.
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
-	h := hold{room: &f.room, remote: r.RemoteAddr}
-	defer h.release()
+	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+	defer h.Release()
 	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		writeError(w, err)
@@ -184,7 +185,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 	err = spendRead(&by, w, max(len(raw), 1), err)
 	if err == nil {
-		err = h.add(int64(len(raw)) * weightOfJSONCheck)
+		err = h.Add(int64(len(raw)) * weightOfJSONCheck)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -223,7 +224,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	h.widen(b.widest(len(at)))
+	h.Widen(b.widest(len(at)))
 	for i, n := range b.failed {
 		refusedPart(w, b.errs[i])
 		out.Results[at[n]].Error = problemOf(b.errs[i])
@@ -240,7 +241,7 @@ func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 
 // readBodyOf reads the body of a message that asks for one thing, and charges the caller's budget
 // for it.
-func readBodyOf(by *frontend.Session, w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
+func readBodyOf(by *frontend.Session, w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, error) {
 	body, err := readBody(w, r, h)
 	return body, spendRead(by, w, 1, err)
 }
@@ -249,7 +250,7 @@ func readBodyOf(by *frontend.Session, w http.ResponseWriter, r *http.Request, h 
 // be no message at all: err is why. One for which there was no room costs nothing, as it is to
 // be sent again. It returns the first error, of the budget before that of the message.
 func spendRead(by *frontend.Session, w http.ResponseWriter, checks int, err error) error {
-	if lacksRoom(err) {
+	if listen.LacksRoom(err) {
 		return err
 	}
 	if over := by.Spend(checks, readBytes(w)); over != nil {
@@ -276,8 +277,8 @@ func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	h := hold{room: &f.room, remote: r.RemoteAddr}
-	defer h.release()
+	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+	defer h.Release()
 	by, q, err := f.ask(w, r, &h, append(f.resetFields(), tenantField()), ActionReset)
 	if err == nil {
 		err = by.About(&q.request, q.tenant, ActionReset)

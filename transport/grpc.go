@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -36,10 +37,9 @@ type service struct {
 	// it has none.
 	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
 
-	room    room      // for large messages
+	room    listen.Room // for large messages
+	answers listen.Answers
 	checks  sync.Pool // of *check
-	buffers bufferPool
-	answers sync.Pool // of *answerPool
 	turns   sync.Pool // of *turn
 }
 
@@ -48,8 +48,8 @@ func newService(o Options) *service {
 		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
 		turns: sync.Pool{New: func() any { return new(turn) }},
 	}
-	s.room.most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
-	s.checks.New = func() any { return &check{service: s, hold: hold{room: &s.room}} }
+	s.room.Most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
+	s.checks.New = func() any { return &check{service: s, hold: listen.Hold{Room: &s.room}} }
 	if n, ok := o.Decider.(KeyAppender); ok {
 		s.appendKeyName = n.AppendKeyName
 	}
@@ -107,15 +107,15 @@ type check struct {
 	request  limiter.Request
 	peek     bool
 	full     *fullRequest // set if the request needs the protobuf library
-	hold     hold
+	hold     listen.Hold
 	refused  error // why it is not decoded, nil if it is
 	decision limiter.Decision
 }
 
 // readWire implements wireReader.
 func (c *check) readWire(text string) {
-	c.hold.bytes = len(text)
-	c.refused = c.hold.add(weightOf(len(text), 1, 0))
+	c.hold.Bytes = len(text)
+	c.refused = c.hold.Add(weightOf(len(text), 1, 0))
 	if c.refused == nil {
 		var err error
 		c.peek, c.full, err = readCheck(text, &c.request)
@@ -129,7 +129,7 @@ func (c *check) wire() mem.BufferSlice {
 	out = c.service.appendReceipt(out, c.full.receipt(), &c.request, &c.decision)
 	var b mem.Buffer = mem.SliceBuffer(out)
 	if !mem.IsBelowBufferPoolingThreshold(cap(out)) { // long keys of many limits
-		b = c.service.bufferOf(&out, &c.hold)
+		b = c.service.answers.BufferOf(&out, &c.hold)
 	}
 	c.service.keepCheck(c)
 	return mem.BufferSlice{b}
@@ -137,7 +137,7 @@ func (c *check) wire() mem.BufferSlice {
 
 // keepCheck returns the memory of a call to the pool.
 func (s *service) keepCheck(c *check) {
-	c.hold.ctx, c.hold.stream, c.hold.bytes = nil, 0, 0
+	c.hold.Clear()
 	s.checks.Put(c)
 }
 
@@ -147,7 +147,7 @@ const usualResponse = 192
 // serveCheck is the gRPC method Check.
 func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, error) {
 	c := s.checks.Get().(*check)
-	c.hold.ctx = ctx
+	c.hold.Context = ctx
 	if err := s.decideCheck(ctx, c, decode); err != nil {
 		s.keepCheck(c)
 		return nil, err
@@ -157,7 +157,7 @@ func (s *service) serveCheck(ctx context.Context, decode func(any) error) (any, 
 
 // decideCheck decodes and decides a request, and gives its room back.
 func (s *service) decideCheck(ctx context.Context, c *check, decode func(any) error) error {
-	defer c.hold.release()
+	defer c.hold.Release()
 	if err := decode(c); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *service) check(ctx context.Context, c *check, begin time.Time) error {
 	if c.refused != nil {
 		return spendUnread(&by, &c.hold, c.refused)
 	}
-	if err := by.Spend(1, c.hold.bytes); err != nil {
+	if err := by.Spend(1, c.hold.Bytes); err != nil {
 		return err
 	}
 	if c.full != nil {
@@ -195,15 +195,15 @@ type batchCall struct {
 	service *service
 	*turn
 	n      int
-	hold   hold
+	hold   listen.Hold
 	unread error // why it is not decoded, nil if it is
 	out    mem.Buffer
 }
 
 // readWire implements wireReader.
 func (c *batchCall) readWire(text string) {
-	c.hold.bytes = len(text)
-	if c.n, c.unread = c.readBatch(text, &c.hold); !lacksRoom(c.unread) {
+	c.hold.Bytes = len(text)
+	if c.n, c.unread = c.readBatch(text, &c.hold); !listen.LacksRoom(c.unread) {
 		c.unread = undecodable(c.unread)
 	}
 }
@@ -213,8 +213,8 @@ func (c *batchCall) wire() mem.BufferSlice { return mem.BufferSlice{c.out} }
 
 // serveBatch is the gRPC method CheckBatch.
 func (s *service) serveBatch(ctx context.Context, decode func(any) error) (any, error) {
-	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: hold{room: &s.room, ctx: ctx}}
-	defer c.hold.release()
+	c := &batchCall{service: s, turn: s.turns.Get().(*turn), hold: listen.Hold{Room: &s.room, Context: ctx}}
+	defer c.hold.Release()
 	err := decode(c)
 	if err == nil {
 		begin := s.begin()
@@ -238,7 +238,7 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	case c.n > MaxBatch:
 		err = spendUnread(&by, &c.hold, tooLarge(c.n))
 	default:
-		err = by.Spend(c.n, c.hold.bytes)
+		err = by.Spend(c.n, c.hold.Bytes)
 	}
 	if err != nil {
 		return err
@@ -257,10 +257,10 @@ func (s *service) checkBatch(ctx context.Context, c *batchCall) error {
 	if err != nil {
 		return err
 	}
-	c.hold.widen(c.widest(n))
-	out := s.buffers.empty()
+	c.hold.Widen(c.widest(n))
+	out := s.answers.Empty()
 	*out = s.appendResults(*out, c)
-	c.out = s.bufferOf(out, &c.hold)
+	c.out = s.answers.BufferOf(out, &c.hold)
 	return nil
 }
 
@@ -358,19 +358,19 @@ func errorText(err error) string { return strings.ToValidUTF8(err.Error(), "\uff
 type fullCall struct {
 	message proto.Message
 	parts   parts
-	hold    hold
+	hold    listen.Hold
 	refused error // why it is not decoded, nil if it is
 }
 
 // readWire implements wireReader.
 func (c *fullCall) readWire(text string) {
-	c.hold.bytes = len(text)
+	c.hold.Bytes = len(text)
 	var err error
 	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
 		c.refused = undecodable(err) // of too many parts permit tells
 		return
 	}
-	c.refused = c.hold.add(weightOf(len(text), 1, 0) + c.parts.weight())
+	c.refused = c.hold.Add(weightOf(len(text), 1, 0) + c.parts.weight())
 	if c.refused == nil {
 		c.refused = undecodable(unmarshal(bytesOf(text), c.message))
 	}
@@ -401,12 +401,12 @@ type encodedReply struct {
 func (r encodedReply) wire() mem.BufferSlice { return mem.BufferSlice{r.out} }
 
 // encode encodes a reply, whose room stays taken until it is written.
-func (s *service) encode(m proto.Message, h *hold) (any, error) {
+func (s *service) encode(m proto.Message, h *listen.Hold) (any, error) {
 	out, err := proto.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return encodedReply{out: s.bufferOf(&out, h)}, nil
+	return encodedReply{out: s.answers.BufferOf(&out, h)}, nil
 }
 
 // begin returns the time if there is an observer.

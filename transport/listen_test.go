@@ -7,76 +7,13 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
-
-// queue is a listener that accepts connections that do nothing.
-type queue []net.Conn
-
-func (q *queue) Accept() (net.Conn, error) {
-	c := (*q)[0]
-	*q = (*q)[1:]
-	return c, nil
-}
-func (q *queue) Close() error   { return nil }
-func (q *queue) Addr() net.Addr { return new(net.TCPAddr) }
-
-type remote struct{ net.Conn }
-
-func (*remote) RemoteAddr() net.Addr { return new(net.TCPAddr) }
-func (*remote) Close() error         { return nil }
-
-// TestQuietStreamsAreIdle: a connection whose streams carry nothing may be replaced, so
-// open streams do not keep other clients out. With the next message it may not.
-func TestQuietStreamsAreIdle(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 2 * time.Second, MaxStreams: 4, MaxDecodingBytes: 1 << 20}, new(room))
-	one := queue{&remote{}}
-	accepted, err := listen.Bounded(&one, listen.Bounds{Most: 2, MostFrom: -1}).Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	inner := listen.Of(accepted)
-	c := &watchedConn{Conn: inner, of: s, bounded: inner, streams: map[uint32]*clientStream{}}
-	s.conns[c] = struct{}{}
-	asks := frameOf(frameData, 0, 1, messageOf(3, []byte("abc")))
-	c.in.read(append(frameOf(frameHeaders, flagEndHeaders, 1, nil), asks...), inbound{c})
-	answer := func() {
-		c.out.read(frameOf(frameData, 0, 1, messageOf(2, []byte("ok"))), outbound{c})
-	}
-	is := func(want bool, when string) {
-		t.Helper()
-		if _, got := inner.IdleSince(); got != want {
-			t.Errorf("%s: idle is %v", when, got)
-		}
-	}
-	s.tick()
-	is(false, "a message is not answered")
-	answer()
-	s.tick()
-	s.tick()
-	is(false, "answered two ticks ago")
-	s.tick()
-	is(true, "answered three ticks ago")
-	if at, _ := inner.IdleSince(); at != 1 {
-		t.Errorf("idle since tick %d, want 1", at)
-	}
-	c.in.read(asks, inbound{c})
-	is(false, "the next message")
-	answer()
-	for range 3 {
-		s.tick()
-	}
-	is(true, "answered three ticks ago, again")
-	c.in.read(frameOf(frameHeaders, flagEndHeaders, 3, nil), inbound{c})
-	is(false, "another stream")
-}
 
 // TestFewAddressesKeepNobodyOut: four addresses that have all connections of both public
 // listeners keep no client of another address out. A connection with a call stays.

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -92,16 +93,16 @@ func (f *front) otherRoutes(of map[string]overhttp.Route) map[string]route {
 // servePost has a route answer with the body of the request.
 func (f *front) servePost(post func(http.ResponseWriter, *http.Request, []byte)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		h := hold{room: &f.room, remote: r.RemoteAddr}
-		defer h.release()
+		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+		defer h.Release()
 		body, err := readAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes), &h)
 		if err == nil {
-			err = h.add(int64(len(body)) * weightOfOther)
+			err = h.Add(int64(len(body)) * weightOfOther)
 		}
 		switch tooLarge := (*http.MaxBytesError)(nil); {
 		case errors.As(err, &tooLarge):
 			writeError(w, errBodySize)
-		case lacksRoom(err):
+		case listen.LacksRoom(err):
 			writeError(w, err)
 		case err != nil:
 			writeError(w, invalid("the body could not be read to its end: %v", err))

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -84,9 +85,9 @@ func writeJSON(w http.ResponseWriter, v any) { write(w, http.StatusOK, "applicat
 
 // writeAnswer sends the answer to a message as JSON. The message must not be used any
 // more: while the client reads, its room is that of the answer.
-func writeAnswer(w http.ResponseWriter, status int, v any, h *hold) {
+func writeAnswer(w http.ResponseWriter, status int, v any, h *listen.Hold) {
 	if body := encode(w, v); body != nil {
-		h.answered(cap(body))
+		h.Answered(cap(body))
 		send(w, status, "application/json", body)
 	}
 }
@@ -129,7 +130,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 
 // readBody reads a JSON body of at most [MaxBodyBytes]. It takes room for the bytes as
 // they arrive, and for what decoding JSON of that size needs.
-func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, h *listen.Hold) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		return nil, invalid("parameters in the address of a %s are not read: put them into the body", r.Method)
 	}
@@ -140,7 +141,7 @@ func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 	switch tooLarge := (*http.MaxBytesError)(nil); {
 	case errors.As(err, &tooLarge):
 		return nil, errBodySize
-	case lacksRoom(err):
+	case listen.LacksRoom(err):
 		return nil, err
 	case err != nil:
 		return nil, invalid("the body could not be read to its end: %v", err)
@@ -152,11 +153,11 @@ func readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, error) {
 
 // readAll reads a body to its end and takes room for it as it arrives. Bytes that are
 // only announced take none.
-func readAll(from io.Reader, h *hold) ([]byte, error) {
+func readAll(from io.Reader, h *listen.Hold) ([]byte, error) {
 	body := make([]byte, 0, 512)
 	for {
 		if len(body) == cap(body) {
-			if err := h.add(int64(cap(body)) * weightOfByte); err != nil {
+			if err := h.Add(int64(cap(body)) * weightOfByte); err != nil {
 				return nil, err
 			}
 			body = slices.Grow(body, cap(body)) // doubles the capacity
@@ -164,7 +165,7 @@ func readAll(from io.Reader, h *hold) ([]byte, error) {
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		if errors.Is(err, io.EOF) {
-			return body, h.add(int64(len(body)) * weightOfJSON)
+			return body, h.Add(int64(len(body)) * weightOfJSON)
 		}
 		if err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ func TestRapidReset(t *testing.T) {
 					if c.message != nil {
 						frames = append(frames, frameOf(frameData, flagEndStream, id, c.message)...)
 					}
-					if _, err := thief.Write(appendReset(frames, id)); err != nil {
+					if _, err := thief.Write(append(frames, resetOf(id)...)); err != nil {
 						return
 					}
 					sent.Add(1)
@@ -107,7 +107,7 @@ func TestRapidReset(t *testing.T) {
 				}
 			}
 			_ = thief.Close()
-			s.waitFor("all room is given back", func() bool { return s.service.room.inUse() == 0 })
+			s.waitFor("all room is given back", func() bool { return s.service.room.InUse() == 0 })
 		})
 	}
 }

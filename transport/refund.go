@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -52,8 +53,8 @@ func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed
 // serveRefund is the gRPC method Refund.
 func (s *service) serveRefund(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.RefundRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
-	defer c.hold.release()
+	c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
+	defer c.hold.Release()
 	begin := s.begin()
 	if err := c.receive(s, "Refund", begin, decode); err != nil {
 		return nil, err
@@ -108,8 +109,8 @@ func (f *front) serveRefund(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	h := hold{room: &f.room, remote: r.RemoteAddr}
-	defer h.release()
+	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+	defer h.Release()
 	by, q, err := f.ask(w, r, &h, f.refundFields(), ActionRefund)
 	if err == nil {
 		err = refund(r.Context(), &by, q.request, q.sealed)

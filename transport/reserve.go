@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -22,8 +23,8 @@ type aboutReservation interface {
 func (s *service) serveReservation(name string, message func() aboutReservation) unary {
 	return func(ctx context.Context, decode func(any) error) (any, error) {
 		m := message()
-		c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
-		defer c.hold.release()
+		c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
+		defer c.hold.Release()
 		begin := s.begin()
 		if err := c.receive(s, name, begin, decode); err != nil {
 			return nil, err

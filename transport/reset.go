@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -13,8 +14,8 @@ import (
 // serveReset is the gRPC method Reset.
 func (s *service) serveReset(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.ResetRequest)
-	c := fullCall{message: m, hold: hold{room: &s.room, ctx: ctx}}
-	defer c.hold.release()
+	c := fullCall{message: m, hold: listen.Hold{Room: &s.room, Context: ctx}}
+	defer c.hold.Release()
 	begin := s.begin()
 	if err := c.receive(s, "Reset", begin, decode); err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func newGRPC(draining context.Context, s *service, o Options) *grpc.Server {
 	g := s.guard
 	var creds, readBuffer grpc.ServerOption = grpc.EmptyServerOption{}, grpc.EmptyServerOption{}
 	if o.TLS != nil {
-		creds = grpc.Creds(newServerTLS(&o, s.front))
+		creds = grpc.Creds(listen.ServerTLS(o.TLS, listen.NewHandshakeLog(o.Logger, "gRPC", s.front)))
 		if !o.TLS.Optional { // others would need a system call for each of these buffers
 			readBuffer = grpc.ReadBufferSize(securedReadBuffer)
 		}
@@ -130,7 +130,7 @@ func newGRPC(draining context.Context, s *service, o Options) *grpc.Server {
 	}
 	var note grpc.ServerOption = grpc.EmptyServerOption{}
 	if o.notesShown() {
-		note = grpc.InTapHandle(noteShown)
+		note = grpc.InTapHandle(listen.NoteShown)
 	}
 	return grpc.NewServer(
 		creds,
@@ -176,8 +176,8 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 	serving := 0
 	if grpcListener != nil {
 		serving++
-		watched, stop := watch(s.bound(grpcListener), &s.options, &s.service.room)
-		defer stop()
+		watched := s.watched(grpcListener)
+		defer watched.Run()()
 		go func() { ended <- wrap("gRPC", s.grpc().Serve(watched)) }()
 	}
 	if httpListener != nil {
@@ -194,6 +194,17 @@ func (s *Server) Serve(grpcListener, httpListener net.Listener) error {
 		}
 	}
 	return first
+}
+
+// watched returns a listener of gRPC with the bounds of the options, whose connections are watched.
+func (s *Server) watched(l net.Listener) *listen.Watcher {
+	return watcher(s.bound(l), &s.options, s.service)
+}
+
+func watcher(l net.Listener, o *Options, s *service) *listen.Watcher {
+	return listen.NewWatcher(l, listen.WatchOptions{
+		Room: &s.room, Secured: o.TLS != nil, Noted: o.notesShown(), Patience: o.ClientTimeout, Streams: o.MaxStreams, Most: o.MaxDecodingBytes,
+	})
 }
 
 // bound returns a listener with the bounds of the options.

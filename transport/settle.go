@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -108,8 +109,8 @@ func (f *front) serveAmend(fields func() []field, do func(context.Context, *fron
 			writeError(w, err)
 			return
 		}
-		h := hold{room: &f.room, remote: r.RemoteAddr}
-		defer h.release()
+		h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
+		defer h.Release()
 		by, q, err := f.ask(w, r, &h, fields(), ActionRefund)
 		var out limiter.Amended
 		if err == nil {

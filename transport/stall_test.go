@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/internal/certs/certstest"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -21,9 +22,37 @@ import (
 // watchdog is how long these tests wait for what must come.
 const watchdog = 30 * time.Second
 
+// What frames of HTTP/2 have, and in how many ticks a client must reach the end of one where a reset can be inserted,
+// as package listen has them.
+const (
+	frameHead = 9
+
+	frameData, frameHeaders, frameReset = 0, 1, 3
+
+	flagEndStream, flagEndHeaders = 1, 4
+
+	resetPatience = 2
+)
+
+// frameOf returns a frame of HTTP/2.
+func frameOf(kind, flags byte, stream uint32, payload []byte) []byte {
+	out := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	return append(binary.BigEndian.AppendUint32(out, stream), payload...)
+}
+
+// resetOf returns a frame that resets a stream.
+func resetOf(stream uint32) []byte {
+	return frameOf(frameReset, 0, stream, binary.BigEndian.AppendUint32(nil, 8))
+}
+
+// messageOf returns a gRPC message, whose length field may be wrong.
+func messageOf(length int, data []byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(length)), data...)
+}
+
 // ticking is a gRPC server that watches its connections, with ticks made by the test.
 type ticking struct {
-	*stalls
+	*listen.Watcher
 	t       *testing.T
 	service *service
 	grpc    *grpc.Server
@@ -45,22 +74,20 @@ func newTicking(t *testing.T, change func(*Options)) *ticking {
 		t.Fatal(err)
 	}
 	s := &ticking{t: t, service: newService(o)}
-	s.stalls = newStalls(l, &o, &s.service.room)
+	s.Watcher = watcher(l, &o, s.service)
 	s.grpc = newGRPC(t.Context(), s.service, o)
 	s.grpc.RegisterService(s.service.description(), s.service)
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := s.grpc.Serve(s.stalls); err != nil {
+		if err := s.grpc.Serve(s.Watcher); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(func() {
 		s.grpc.Stop()
 		served.Wait()
-		s.mu.Lock() // grpc may close a connection a second time after Stop
-		defer s.mu.Unlock()
-		if n := s.half.Load(); n != 0 || len(s.conns) != 0 {
-			t.Errorf("%d connections and %d bytes of half messages are still counted", len(s.conns), n)
+		if n := s.Counts(); n.Half != 0 || n.Conns != 0 {
+			t.Errorf("%d connections and %d bytes of half messages are still counted", n.Conns, n.Half)
 		}
 	})
 	return s
@@ -69,7 +96,7 @@ func newTicking(t *testing.T, change func(*Options)) *ticking {
 // pass lets ticks pass.
 func (s *ticking) pass(ticks int) {
 	for range ticks {
-		s.tick()
+		s.Tick()
 	}
 }
 
@@ -93,7 +120,7 @@ func (s *ticking) dialFrom(address string, window uint32) *rawClient {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.secured {
+	if s.Secured {
 		conn = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the server is under test
 	}
 	c := &rawClient{conn, s.t, make(chan [2]uint32, 1000)}
@@ -302,9 +329,9 @@ func TestTrickle(t *testing.T) {
 	conn := s.dial(someWindow)
 	conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, nil)))
 	for i := range 6 {
-		seen := s.half.Load()
+		seen := s.Counts().Half
 		conn.send(frameOf(frameData, 0, 1, []byte{0}))
-		for begun := time.Now(); s.half.Load() == seen && time.Since(begun) < watchdog; { // until it has come
+		for begun := time.Now(); s.Counts().Half == seen && time.Since(begun) < watchdog; { // until it has come
 			time.Sleep(time.Millisecond)
 		}
 		if i < 5 {
@@ -321,7 +348,7 @@ func TestStallInAFrame(t *testing.T) {
 	s := newTicking(t, nil)
 	conn := s.dial(someWindow)
 	conn.send(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, make([]byte, 50)))[:30])
-	for begun := time.Now(); s.half.Load() == 0 && time.Since(begun) < watchdog; {
+	for begun := time.Now(); s.Counts().Half == 0 && time.Since(begun) < watchdog; {
 		time.Sleep(time.Millisecond)
 	}
 	s.pass(6 + resetPatience + 1)
@@ -337,93 +364,31 @@ func TestTrickleInAFrame(t *testing.T) {
 	s.waitHalf(21)
 	for range 5 + 1 + resetPatience {
 		s.pass(1)
-		want := s.half.Load() + 1
+		want := s.Counts().Half + 1
 		conn.send([]byte{0})
 		s.waitHalf(want)
 	}
-	if n := s.half.Load(); n != s.ending.Load() {
-		t.Errorf("%d of %d bytes are to be given up", s.ending.Load(), n)
+	if n := s.Counts().Half; n != s.Counts().Ending {
+		t.Errorf("%d of %d bytes are to be given up", s.Counts().Ending, n)
 	}
 	s.pass(1)
 	conn.ends("byte by byte")
-	for begun := time.Now(); s.half.Load() > 0 && time.Since(begun) < watchdog; {
+	for begun := time.Now(); s.Counts().Half > 0 && time.Since(begun) < watchdog; {
 		time.Sleep(time.Millisecond)
 	}
-	if n := s.ending.Load(); n != 0 {
+	if n := s.Counts().Ending; n != 0 {
 		t.Errorf("%d bytes are still to be given up", n)
-	}
-}
-
-// A client that reads an answer byte by byte has its time for 16 KiB of it, not for each
-// byte.
-func TestReadByteByByte(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20}, new(room))
-	c := &watchedConn{of: s, streams: map[uint32]*clientStream{}}
-	in, out := inbound{c}, outbound{c}
-	in.frame(frameHeaders, flagEndHeaders, 1, 0)
-	in.part(1, messageOf(0, nil))
-	out.part(1, messageOf(3*leastRead, nil))
-	stream := c.streams[1]
-	for range 5 {
-		s.now.Add(1)
-		out.part(1, []byte{0})
-	}
-	if stream.since != 0 {
-		t.Errorf("a byte in each tick is taken for progress at tick %d", stream.since)
-	}
-	out.part(1, make([]byte, leastRead))
-	if stream.since != 5 {
-		t.Errorf("16 KiB are no progress: the client owes since tick %d", stream.since)
-	}
-	s.now.Add(1)
-	out.part(1, make([]byte, 2*leastRead-5))
-	if stream.since != 6 || stream.owed() {
-		t.Errorf("the end of the answer is no progress: %+v", stream)
 	}
 }
 
 // waitHalf waits until at least so many bytes of half messages have come.
 func (s *ticking) waitHalf(want int64) {
 	s.t.Helper()
-	for begun := time.Now(); s.half.Load() < want; {
+	for begun := time.Now(); s.Counts().Half < want; {
 		if time.Since(begun) > watchdog {
-			s.t.Fatalf("%d bytes of half messages have come, want %d", s.half.Load(), want)
+			s.t.Fatalf("%d bytes of half messages have come, want %d", s.Counts().Half, want)
 		}
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// A client that sends without a pause, so that no read ends with a frame, cannot keep a
-// reset away either.
-func TestResetBetweenFrames(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second, MaxStreams: 10, MaxDecodingBytes: 1 << 20}, new(room))
-	raw := &memoryConn{in: slices.Concat(headersOf(1, "Check"), frameOf(frameData, 0, 1, messageOf(100, nil)))}
-	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
-	s.conns[c] = struct{}{}
-	buf := make([]byte, 1<<10)
-	if _, err := c.Read(buf); err != nil {
-		t.Fatal(err)
-	}
-	frame := frameOf(6, 0, 0, make([]byte, 128-frameHead)) // which no stream owes
-	raw.in = frame[:100]
-	if _, err := c.Read(buf); err != nil {
-		t.Fatal(err)
-	}
-	raw.in = slices.Concat(frame[100:], frame[:100])
-	for range 6 {
-		s.tick()
-	}
-	for reads := 0; ; reads++ {
-		n, err := c.Read(buf)
-		if err != nil || reads > 1 {
-			t.Fatalf("after %d reads no reset has come: %v", reads, err)
-		}
-		if slices.Equal(buf[:n], appendReset(nil, 1)) {
-			break
-		}
-	}
-	if n := s.half.Load(); n != 0 || len(c.streams) != 0 {
-		t.Errorf("%d streams and %d bytes are left", len(c.streams), n)
 	}
 }
 
@@ -444,7 +409,7 @@ func TestTooManyHalfMessages(t *testing.T) {
 		}
 	}
 	// No tick has passed.
-	s.waitFor("the largest is given up", func() bool { n := s.half.Load(); return n > 5000 && n < 6000 && s.ending.Load() == 0 })
+	s.waitFor("the largest is given up", func() bool { n := s.Counts().Half; return n > 5000 && n < 6000 && s.Counts().Ending == 0 })
 	s.resets(conns[1], 1)
 	for _, i := range []int{0, 2} {
 		if f, ok := conns[i].next(); ok {
@@ -464,73 +429,8 @@ func TestTooManyHalfFrames(t *testing.T) {
 	first.send(frame[:len(frame)-4000])
 	s.waitHalf(8000)
 	second.send(frame[:len(frame)-4000])
-	s.waitFor("one is given up", func() bool { return s.ending.Load() >= 8000 && s.half.Load() >= 16_000 })
+	s.waitFor("one is given up", func() bool { return s.Counts().Ending >= 8000 && s.Counts().Half >= 16_000 })
 	third := s.dial(someWindow)
 	third.send(frame[:len(frame)-4000])
-	s.waitFor("it ends with another one", func() bool { return s.ending.Load() == 0 && s.half.Load() < 9000 })
-}
-
-// deafConn is a connection whose other end reads nothing.
-type deafConn struct {
-	net.Conn
-	closed chan struct{}
-}
-
-func (c *deafConn) Write([]byte) (int, error) { <-c.closed; return 0, net.ErrClosed }
-func (c *deafConn) Close() error              { close(c.closed); return nil }
-
-// A connection on which nothing can be written is closed in time.
-func TestDeafConnection(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: 5 * time.Second}, new(room))
-	c := &watchedConn{Conn: &deafConn{closed: make(chan struct{})}, of: s, streams: map[uint32]*clientStream{}}
-	s.conns[c] = struct{}{}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.Write([]byte("x"))
-		ended <- err
-	}()
-	for begun := time.Now(); c.writing.Load() == 0 && time.Since(begun) < watchdog; {
-		time.Sleep(time.Millisecond)
-	}
-	for range 5 {
-		s.tick()
-	}
-	if len(s.conns) != 1 {
-		t.Fatal("it is closed too soon")
-	}
-	s.tick()
-	select {
-	case <-ended:
-	case <-time.After(watchdog):
-		t.Fatal("it is still open")
-	}
-	if len(s.conns) != 0 {
-		t.Error("it is still looked at")
-	}
-}
-
-// A client that reads nothing holds up no tick, though the reset of its stream cannot be
-// written. It is closed in time.
-func TestDeafToResets(t *testing.T) {
-	s := newStalls(nil, &Options{ClientTimeout: time.Second}, new(room))
-	deaf := &deafConn{closed: make(chan struct{})}
-	c := &watchedConn{Conn: deaf, of: s, streams: map[uint32]*clientStream{}, tell: []uint32{1}}
-	s.conns[c] = struct{}{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 3 {
-			s.tick()
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(watchdog):
-		t.Fatal("a tick waits for the client")
-	}
-	select {
-	case <-deaf.closed:
-	default:
-		t.Error("it is still open")
-	}
+	s.waitFor("it ends with another one", func() bool { return s.Counts().Ending == 0 && s.Counts().Half < 9000 })
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/listen"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -33,8 +34,8 @@ func (s *service) CheckStream(stream grpc.BidiStreamingServer[weirv1.CheckColumn
 		stream.SetTrailer(undecided())
 		return s.end("CheckStream", s.begin(), err)
 	}
-	in := columnsMessage{service: s, hold: hold{room: &s.room, ctx: stream.Context()}}
-	defer in.hold.release() // after a panic
+	in := columnsMessage{service: s, hold: listen.Hold{Room: &s.room, Context: stream.Context()}}
+	defer in.hold.Release() // after a panic
 	for {
 		err := stream.RecvMsg(&in)
 		if errors.Is(err, io.EOF) {
@@ -55,19 +56,19 @@ type columnsMessage struct {
 	service *service
 	turn    *turn // has the reply, from its decision until it is encoded
 	columns weirv1.CheckColumns
-	hold    hold
+	hold    listen.Hold
 	refused error // why nothing but the id of columns was read; nil if all was
 }
 
 // readBytes implements bytesReader.
 func (m *columnsMessage) readBytes(data []byte) {
-	m.hold.bytes = len(data)
+	m.hold.Bytes = len(data)
 	n, err := countColumns(data)
 	if errors.Is(err, errWire) {
 		err = undecodable(err)
 	}
 	if m.refused = err; err == nil {
-		m.refused = m.hold.add(weightOf(len(data), n.checks, n.values))
+		m.refused = m.hold.Add(weightOf(len(data), n.checks, n.values))
 	}
 	if m.refused == nil {
 		m.refused = undecodable(unmarshal(data, &m.columns))
@@ -136,13 +137,13 @@ func (m *columnsMessage) writeReply() (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mem.BufferSlice{s.bufferOf(out, &m.hold)}, nil
+	return mem.BufferSlice{s.answers.BufferOf(out, &m.hold)}, nil
 }
 
 // encodeReply returns the reply of a turn in a buffer of the pool. The protobuf library encodes
 // all but the columns of numbers, for which it takes more than twice as long.
 func (s *service) encodeReply(t *turn) (*[]byte, error) {
-	m, out := &t.reply, s.buffers.empty()
+	m, out := &t.reply, s.answers.Empty()
 	remaining, resets, retries, refs, inForce := m.Remaining, m.ResetAfterUs, m.RetryAfterUs, m.LimitRefs, m.InForce
 	dst := appendPacked(*out, columnsRemaining, remaining)
 	dst = appendPacked(dst, columnsResetAfter, resets)
@@ -154,14 +155,14 @@ func (s *service) encodeReply(t *turn) (*[]byte, error) {
 	m.Remaining, m.ResetAfterUs, m.RetryAfterUs, m.LimitRefs, m.InForce = remaining, resets, retries, refs, inForce
 	*out = dst
 	if err != nil {
-		s.buffers.Put(out)
+		s.answers.Put(out)
 		return nil, err
 	}
 	return out, nil
 }
 
 // decideTraced is decideColumns with a span around it, below that of the stream's client.
-func (s *service) decideTraced(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
+func (s *service) decideTraced(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *listen.Hold) error {
 	if s.front.Tracer == nil {
 		return s.decideColumns(ctx, t, in, h)
 	}
@@ -181,7 +182,7 @@ func (s *service) decideTraced(ctx context.Context, t *turn, in *weirv1.CheckCol
 
 // decideColumns decides one message and writes the reply into t. An error ends the
 // stream.
-func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *hold) error {
+func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckColumns, h *listen.Hold) error {
 	by, err := s.identify(ctx)
 	if err != nil {
 		return err // of the stream: none of its messages would be answered
@@ -192,7 +193,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = s.mayRefund(in.HoldUs != 0)
 	}
 	if err == nil {
-		err = by.Spend(n, h.size())
+		err = by.Spend(n, h.Size())
 	} else {
 		err = spendUnread(&by, h, err)
 	}
@@ -216,7 +217,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	s.accountPart(ctx, nil, t.errs)
 	t.fillReply(n)
 	if in.EveryLimit {
-		h.widen(t.widest(n))
+		h.Widen(t.widest(n))
 		s.fillEvery(t, n)
 	}
 	return nil

@@ -3,13 +3,11 @@ package transport
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -46,7 +45,7 @@ func (c *counted) Explain(context.Context, limiter.Request) (*limiter.Explanatio
 // explained returns a large call of Explain.
 func explanationOf(t *testing.T) []byte {
 	t.Helper()
-	attributes := make(map[string]string) // whose weight is above freeWeight, in one frame
+	attributes := make(map[string]string) // whose weight is above listen.FreeWeight, in one frame
 	for i := range MaxAttributes {
 		attributes[strconv.Itoa(i)] = strings.Repeat("g", 960)
 	}
@@ -62,7 +61,7 @@ func (s *ticking) waitFor(what string, is func() bool) {
 	s.t.Helper()
 	for begun := time.Now(); !is(); {
 		if time.Since(begun) > watchdog {
-			s.t.Fatalf("never: %s; %d bytes of room are used", what, s.service.room.inUse())
+			s.t.Fatalf("never: %s; %d bytes of room are used", what, s.service.room.InUse())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -106,9 +105,9 @@ func TestUnreadReplies(t *testing.T) {
 	each := int64((64<<10)/reply + 1)
 	s.waitFor("each stream waits for its client", func() bool {
 		n := by.batches.Load()
-		return n >= streams*each && s.service.room.inUse() < 2*n*int64(reply)
+		return n >= streams*each && s.service.room.InUse() < 2*n*int64(reply)
 	})
-	if n := s.service.room.inUse(); n < streams*each*int64(reply) {
+	if n := s.service.room.InUse(); n < streams*each*int64(reply) {
 		t.Errorf("%d bytes of room are used for %d replies of %d bytes", n, streams*each, reply)
 	}
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
@@ -122,7 +121,7 @@ func TestUnreadReplies(t *testing.T) {
 		c.Close()
 	}
 	thief.Close()
-	s.waitFor("all room is given back", func() bool { return s.service.room.inUse() == 0 })
+	s.waitFor("all room is given back", func() bool { return s.service.room.InUse() == 0 })
 }
 
 // TestRoomOfUnwritten: the room of an answer is given back when it has been written, when
@@ -130,7 +129,7 @@ func TestUnreadReplies(t *testing.T) {
 func TestRoomOfUnwritten(t *testing.T) {
 	ends := map[string]func(c *rawClient){
 		"it is read":              func(c *rawClient) { c.send(opened(0), opened(1)) },
-		"the stream is reset":     func(c *rawClient) { c.send(appendReset(nil, 1)) },
+		"the stream is reset":     func(c *rawClient) { c.send(resetOf(1)) },
 		"the connection is ended": func(c *rawClient) { c.Close() },
 	}
 	for method, message := range map[string][]byte{"CheckBatch": largeOf(t, false), "Explain": explanationOf(t)} {
@@ -142,58 +141,25 @@ func TestRoomOfUnwritten(t *testing.T) {
 				c.send(headersOf(1, method), frameOf(frameData, flagEndStream, 1, message))
 				c.wants("what needs no window", frameHeaders, 1)
 				// The room of the request was replaced before the answer was queued.
-				if n := s.service.room.inUse(); n < MaxBatch || n > 64<<10 {
+				if n := s.service.room.InUse(); n < MaxBatch || n > 64<<10 {
 					t.Errorf("%d bytes of room are used for an answer of 1 to 64 KiB", n)
 				}
 				end(c)
-				s.waitFor("the room is given back", func() bool { return s.service.room.inUse() == 0 })
+				s.waitFor("the room is given back", func() bool { return s.service.room.InUse() == 0 })
 			})
 		}
-	}
-}
-
-// TestShareOfRoom: while more than half of the room is used, an address that holds some
-// gets its share only. One that holds nothing gets what there is.
-func TestShareOfRoom(t *testing.T) {
-	r := &room{most: 32 << 20}
-	thief, honest, socket := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.Prefix{}
-	for _, c := range []struct {
-		from netip.Prefix
-		more int64
-		want error
-	}{
-		{thief, 16 << 20, nil}, // the half
-		{thief, 1, errRoomShare},
-		{honest, 4 << 20, nil}, // as it holds nothing
-		{honest, 1, errRoomShare},
-		{socket, 3 << 20, nil}, // clients of a socket cannot be distinguished
-		{socket, 3 << 20, nil},
-		{socket, 32 << 20, errRoom},
-	} {
-		if err := r.take(c.from, c.more); !errors.Is(err, c.want) {
-			t.Errorf("%d bytes for %v: %v, want %v", c.more, c.from, err, c.want)
-		}
-	}
-	r.give(thief, 16<<20)
-	if err := r.take(honest, 1); err != nil {
-		t.Errorf("less than half is used: %v", err)
-	}
-	r.give(honest, 4<<20+1)
-	r.give(socket, 6<<20)
-	if r.used != 0 || len(r.from) != 0 {
-		t.Errorf("%d bytes are left, of %v", r.used, r.from)
 	}
 }
 
 // roomAtWrite is a response whose Write notes the room that is in use.
 type roomAtWrite struct {
 	*httptest.ResponseRecorder
-	room  *room
+	room  *listen.Room
 	inUse int64
 }
 
 func (w *roomAtWrite) Write(p []byte) (int, error) {
-	w.inUse = w.room.inUse()
+	w.inUse = w.room.InUse()
 	return w.ResponseRecorder.Write(p)
 }
 
@@ -210,7 +176,7 @@ func TestRoomOfAnswerOverHTTP(t *testing.T) {
 	if n := int64(w.Body.Len()); w.Code != http.StatusOK || w.inUse < n || w.inUse > 4*n {
 		t.Errorf("status %d; %d bytes of room are used while %d bytes are sent", w.Code, w.inUse, n)
 	}
-	if n := s.room.inUse(); n != 0 {
+	if n := s.room.InUse(); n != 0 {
 		t.Errorf("%d bytes of room are left", n)
 	}
 }
@@ -232,7 +198,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 	const head = "POST /v1/check/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 	for range 12 { // about 1 MB each, if there were room
-		before := s.room.inUse()
+		before := s.room.InUse()
 		c := dial("127.0.0.2")
 		answered := make(chan struct{})
 		go func() {
@@ -240,9 +206,9 @@ func TestSlowBodies(t *testing.T) {
 			_, _ = c.Read(make([]byte, 1)) // an answer, or the end of the test
 		}()
 		fmt.Fprintf(c, head, MaxBodyBytes, strings.Repeat(" ", 600<<10))
-		for begun := time.Now(); s.room.inUse() < before+1_000_000; {
+		for begun := time.Now(); s.room.InUse() < before+1_000_000; {
 			if time.Since(begun) > watchdog {
-				t.Fatalf("a body takes %d bytes", s.room.inUse()-before)
+				t.Fatalf("a body takes %d bytes", s.room.InUse()-before)
 			}
 			select {
 			case <-answered: // refused
@@ -276,7 +242,7 @@ func TestSlowBodies(t *testing.T) {
 // name of a key is asked for.
 type wide struct {
 	counted
-	room    *room
+	room    *listen.Room
 	atNames int64
 }
 
@@ -295,7 +261,7 @@ func (w *wide) CheckBatchInto(_ context.Context, _ []limiter.Request, ds []limit
 
 func (w *wide) KeyName(*limiter.Request, *limiter.LimitDecision) string {
 	if w.atNames == 0 {
-		w.atNames = w.room.inUse()
+		w.atNames = w.room.InUse()
 	}
 	return "key"
 }
@@ -308,7 +274,7 @@ func TestRoomOfManyLimits(t *testing.T) {
 		s := newService(Options{Decider: by})
 		by.room = &s.room
 		message := largeOf(t, columns)[5:]
-		h := hold{room: &s.room}
+		h := listen.Hold{Room: &s.room}
 		if columns {
 			m := &columnsMessage{service: s, hold: h}
 			m.readBytes(message)

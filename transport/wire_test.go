@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -234,9 +235,9 @@ func FuzzReadBatch(f *testing.F) {
 		var turn turn
 		var n int
 		var err error
-		h := hold{room: &room{most: defaultDecoding}}
+		h := listen.Hold{Room: &listen.Room{Most: defaultDecoding}}
 		bytes := allocated(func() { n, err = turn.readBatch(string(in), &h) })
-		if bound := 4*int(h.weight) + slack; bytes > bound {
+		if bound := 4*int(h.Weight()) + slack; bytes > bound {
 			t.Fatalf("%d bytes were allocated for %d, more than %d", bytes, len(in), bound)
 		}
 		m := new(weirv1.CheckBatchRequest)

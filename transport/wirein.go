@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -129,15 +130,15 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// readBatch decodes a CheckBatchRequest into the requests of a turn. It returns errRoom
+// readBatch decodes a CheckBatchRequest into the requests of a turn. It returns ErrRoom
 // if there is no room for it. n is the number of checks; above MaxBatch none is
 // decoded.
-func (t *turn) readBatch(text string, h *hold) (n int, err error) {
+func (t *turn) readBatch(text string, h *listen.Hold) (n int, err error) {
 	t.peeks, t.fulls = t.peeks[:0], t.fulls[:0]
 	if err := eachCheck(text, func(string) error { n++; return nil }); err != nil || n > MaxBatch {
 		return n, err
 	}
-	if err := h.add(weightOf(len(text), n, 0)); err != nil {
+	if err := h.Add(weightOf(len(text), n, 0)); err != nil {
 		return n, err
 	}
 	t.grow(n)
@@ -150,7 +151,7 @@ func (t *turn) readBatch(text string, h *hold) (n int, err error) {
 		if full != nil {
 			t.fulls = append(t.fulls, fullCheck{at, full})
 			if err == nil {
-				err = h.add(full.parts.weight())
+				err = h.Add(full.parts.weight())
 			}
 		}
 		at++

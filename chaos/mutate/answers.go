@@ -21,10 +21,10 @@ func ofAnswers() []mutation {
 			{"redisstore/lua/back.lua", "  return count == (s.p.most or MOST)\n", "  return false\n"},
 		}},
 		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
-			{"transport/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
+			{"internal/listen/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
 		}},
-		{name: "header fields take room", pkg: public, test: "^TestOpenCallsTakeRoom$", edits: []edit{
-			{"transport/unsent.go", "	if s.headers > fewHeaders {\n", "	if s.headers < 0 {\n"},
+		{name: "header fields take room", pkg: "./internal/listen", test: "^TestOpenCallsTakeRoom$", edits: []edit{
+			{"internal/listen/unsent.go", "	if s.headers > fewHeaders {\n", "	if s.headers < 0 {\n"},
 		}},
 	}
 }

@@ -16,32 +16,32 @@ func ofPorts() []mutation {
 		{name: "a body that does not come keeps no probe out", pkg: public, test: "^TestUnfinishedBodiesApart$", edits: []edit{
 			{"internal/listen/apart.go", "if r.Body = was; !rest.over {", "if r.Body = was; false {"},
 		}},
-		{name: "a token over gRPC is not overlooked", pkg: public, test: "^TestShown$", edits: []edit{
-			{"transport/access.go", "call.Header[overgrpc.Authorization]; len(shown) > 0 {", "call.Header[overgrpc.Authorization]; len(shown) < 0 {"},
+		{name: "a token over gRPC is not overlooked", pkg: "./internal/listen", test: "^TestShown$", edits: []edit{
+			{"internal/listen/shown.go", "call.Header[overgrpc.Authorization]; len(shown) > 0 {", "call.Header[overgrpc.Authorization]; len(shown) < 0 {"},
 		}},
 		{name: "a bound of streams of a connection", pkg: public, test: "^TestStreamsPerConnection$", edits: []edit{
 			{"transport/server.go", "		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),\n", ""},
 		}},
 		{name: "an end of idle streams", pkg: public, test: "^TestStalledStreams$/^no_message$", edits: []edit{
-			{"transport/watched.go", "	return s.in.begun == 0 || s.in.begun", "	return s.in.begun"},
+			{"internal/listen/watched.go", "	return s.in.begun == 0 || s.in.begun", "	return s.in.begun"},
 		}},
 		{name: "an end of half messages", pkg: public, test: "^TestStalledStreams$/^half_a_message$", edits: []edit{
-			{"transport/watched.go", "		if !s.ending && s.owed() && now-s.since > patience {\n", "		if !s.ending && s.owed() && s.half == 0 && now-s.since > patience {\n"},
+			{"internal/listen/watched.go", "		if !s.ending && s.owed() && now-s.since > patience {\n", "		if !s.ending && s.owed() && s.half == 0 && now-s.since > patience {\n"},
 		}},
 		{name: "a bound of half messages", pkg: public, test: "^TestTooManyHalfMessages$", edits: []edit{
-			{"transport/watched.go", "		if c.of.tooMuch() {\n", "		if false {\n"},
+			{"internal/listen/watched.go", "		if c.of.tooMuch() {\n", "		if false {\n"},
 		}},
 		{name: "an end of trickled frames", pkg: public, test: "^TestTrickleInAFrame$", edits: []edit{
-			{"transport/watched.go", "	stuck := len(c.reset) > 0 && ", "	stuck := len(c.reset) < 0 && "},
+			{"internal/listen/watched.go", "	stuck := len(c.reset) > 0 && ", "	stuck := len(c.reset) < 0 && "},
 		}},
 		{name: "an end of answers that are not read", pkg: public, test: "^TestStalledStreams$/^an_answer_that_is_not_read$", edits: []edit{
-			{"transport/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.half() || s.out.left > 0\n"},
+			{"internal/listen/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.half() || s.out.left > 0\n"},
 		}},
-		{name: "an answer that is read byte by byte", pkg: public, test: "^TestReadByteByByte$", edits: []edit{
-			{"transport/watched.go", "s.sent >= leastRead {", "s.sent >= 0 {"},
+		{name: "an answer that is read byte by byte", pkg: "./internal/listen", test: "^TestReadByteByByte$", edits: []edit{
+			{"internal/listen/watched.go", "s.sent >= leastRead {", "s.sent >= 0 {"},
 		}},
-		{name: "a deadline of writes", pkg: public, test: "^TestDeafConnection$", edits: []edit{
-			{"transport/watched.go", "	if w := c.writing.Load(); w > 0 && ", "	if w := c.writing.Load(); w < 0 && "},
+		{name: "a deadline of writes", pkg: "./internal/listen", test: "^TestDeafConnection$", edits: []edit{
+			{"internal/listen/watched.go", "	if w := c.writing.Load(); w > 0 && ", "	if w := c.writing.Load(); w < 0 && "},
 		}},
 		{name: "an age of connections", pkg: public, test: "^TestConnectionsAge$", edits: []edit{
 			{"transport/server.go", "			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace", "			MaxConnectionAgeGrace"},
@@ -62,7 +62,7 @@ func ofPorts() []mutation {
 			{"transport/columns.go", " && have.Caller == r.Caller", ""},
 		}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
-			{"transport/access.go", "	if over := by.Spend(1, h.size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
+			{"transport/access.go", "	if over := by.Spend(1, h.Size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},
 		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
 			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},
@@ -73,8 +73,8 @@ func ofPorts() []mutation {
 		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
 			{"transport/count.go", "p.attributes > MaxAttributes || p.limits > limiter.MaxLimits ||", "p.attributes > MaxAttributes && p.limits > limiter.MaxLimits ||"},
 		}},
-		{name: "room for large messages", pkg: public, test: "^TestRoom$", edits: []edit{
-			{"transport/room.go", "	case r.used+more > r.most:\n", "	case r.used+more > 16*r.most:\n"},
+		{name: "room for large messages", pkg: "./internal/listen", test: "^TestRoom$", edits: []edit{
+			{"internal/listen/room.go", "	case r.used+more > r.Most:\n", "	case r.used+more > 16*r.Most:\n"},
 		}},
 		{name: "room for short limits of requests", pkg: "./limiter/table", test: "^TestLongRequestLimitsAreBounded$", edits: []edit{
 			{"limiter/table/registry.go", "	case long && r.long >= maxLongLimits, o == ofRequest", "	case o == ofRequest"},

@@ -206,7 +206,9 @@ func house() []row {
 		)},
 		{path: "internal/frontend/overgrpc", floor: 3, knows: "what callers over gRPC show; errors as statuses", never: clocks("it is pure")},
 		{path: "internal/frontend/overhttp", floor: 2, knows: "what callers over HTTP show; how a site is told of refusals", never: clocks("it is pure")},
-		{path: "internal/listen", floor: 2, knows: "what stands on a socket, whatever is spoken there: bounds of connections, TLS"},
+		{path: "internal/listen", floor: 4, knows: "what stands on a socket: bounds of connections, TLS, clients that stall, the memory of what they do not read", never: join(
+			no(imports, "it carries what it is given and decides nothing", "./transport", "./rules", "./limiter/table"),
+		)},
 		{path: "internal/engine", floor: 2, knows: "what lies between a node and the part of it that decides"},
 		{path: "", floor: 7, knows: "the front door for embedders; who decides is chosen here", never: join(
 			no(imports, "an embedder who uses no Redis, no Prometheus and no cluster compiles none of them",
@@ -252,7 +254,7 @@ func libraries() []library {
 		{"github.com/hashicorp/memberlist", []string{"internal/cluster/gossip"}, "its delegates run under its lock; one package knows how to live with that"},
 		{"github.com/redis/go-redis", []string{"redisstore"}, "an embedder without Redis must not compile its client"},
 		{"github.com/prometheus", []string{"metrics"}, "everyone else calls an observer, so that an embedder may bring another"},
-		{"google.golang.org/grpc", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/envoy", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
+		{"google.golang.org/grpc", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/listen", "internal/envoy", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "internal/dialing", "client", "middleware/grpclimit", "cmd/weir", "chaos"}, "connections are the business of these; the tool asks nodes in each way that the wire has, to measure them, and chaos sends what no honest client does"},
 		{"github.com/envoyproxy/go-control-plane", []string{"internal/envoy", "internal/envoy/xds"}, "only who serves Envoy compiles its messages"},
 		{"gopkg.in/yaml.v2", []string{"internal/envoy/config"}, "files of envoyproxy/ratelimit mean what this library makes of them"},
 		{"google.golang.org/protobuf", []string{"proto", "transport", "internal/frontend/overgrpc", "internal/envoy", "internal/envoy/config", "internal/envoy/xds", "internal/gubernator", "internal/peerlink", "client", "middleware/grpclimit", "chaos"}, "the wire ends where its messages become types; a denial's details are messages too"},

@@ -125,12 +125,12 @@ type apartKey struct{}
 
 // ApartContext and ApartState are for the fields ConnContext and ConnState of the [http.Server] of such a site.
 func ApartContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, apartKey{}, Accepted(c))
+	return context.WithValue(ctx, apartKey{}, accepted(c))
 }
 
 // ApartState is for ConnState.
 func ApartState(c net.Conn, state http.ConnState) {
-	if a, ok := Accepted(c).(*apartConn); ok && state == http.StateIdle {
+	if a, ok := accepted(c).(*apartConn); ok && state == http.StateIdle {
 		a.serve(false)
 	}
 }

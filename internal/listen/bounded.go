@@ -27,10 +27,10 @@ type boundedListener struct {
 
 	mu       sync.Mutex
 	open     int
-	sites    map[netip.Prefix]int                // how many are open by their site
-	from     map[netip.Prefix]map[*Conn]struct{} // open connections by their origin
-	searched time.Time                           // when no connection to replace was last found
-	logged   time.Time                           // when a connection that was refused or replaced was last logged
+	sites    map[netip.Prefix]int                       // how many are open by their site
+	from     map[netip.Prefix]map[*boundedConn]struct{} // open connections by their origin
+	searched time.Time                                  // when no connection to replace was last found
+	logged   time.Time                                  // when a connection that was refused or replaced was last logged
 }
 
 const (
@@ -95,7 +95,7 @@ func Bounded(l net.Listener, by Bounds) net.Listener {
 func bound(l net.Listener, most, mostFrom int, log *slog.Logger) *boundedListener {
 	return &boundedListener{
 		Listener: l, most: most, mostFrom: mostFrom, log: log,
-		from: make(map[netip.Prefix]map[*Conn]struct{}), sites: make(map[netip.Prefix]int),
+		from: make(map[netip.Prefix]map[*boundedConn]struct{}), sites: make(map[netip.Prefix]int),
 	}
 }
 
@@ -106,7 +106,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Conn{Conn: conn, of: l, from: Origin(conn.RemoteAddr())}
+		c := &boundedConn{Conn: conn, of: l, from: Origin(conn.RemoteAddr())}
 		replaced, ok := l.enter(c, time.Now())
 		if replaced != nil {
 			_ = replaced.Conn.Close() // its users get an error and close it
@@ -121,7 +121,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 // enter counts a connection and reports true, unless a bound is reached. replaced is a
 // connection that it does not count any more and that is to be closed; nil if there is
 // none.
-func (l *boundedListener) enter(c *Conn, now time.Time) (replaced *Conn, ok bool) {
+func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *boundedConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	reason, counted := "", ""
@@ -160,7 +160,7 @@ func (l *boundedListener) enter(c *Conn, now time.Time) (replaced *Conn, ok bool
 	l.open++
 	l.sites[siteOf(c.from)]++
 	if l.from[c.from] == nil {
-		l.from[c.from] = make(map[*Conn]struct{})
+		l.from[c.from] = make(map[*boundedConn]struct{})
 	}
 	l.from[c.from][c] = struct{}{}
 	l.observe()
@@ -173,8 +173,8 @@ func (l *boundedListener) enter(c *Conn, now time.Time) (replaced *Conn, ok bool
 // If there is none, it is the least recently used one of the site with the most
 // connections, if these are at least twice as many as the new one's site would have. The
 // lock is held.
-func (l *boundedListener) replaceable(n int) *Conn {
-	var idle, busy *Conn
+func (l *boundedListener) replaceable(n int) *boundedConn {
+	var idle, busy *boundedConn
 	idleMost, busyMost := n+1, 2*(n+1)-1
 	idleAt, busyAt := int64(math.MaxInt64), int64(math.MaxInt64)
 	for from, conns := range l.from {
@@ -198,7 +198,7 @@ func (l *boundedListener) replaceable(n int) *Conn {
 }
 
 // leave no longer counts a connection. It may be called again. The lock is held.
-func (l *boundedListener) leave(c *Conn) {
+func (l *boundedListener) leave(c *boundedConn) {
 	conns := l.from[c.from]
 	if _, ok := conns[c]; !ok {
 		return
@@ -221,8 +221,8 @@ func (l *boundedListener) observe() {
 	}
 }
 
-// Conn is a connection of a bounded listener. It is counted until it is closed or replaced.
-type Conn struct {
+// boundedConn is a connection of a bounded listener. It is counted until it is closed or replaced.
+type boundedConn struct {
 	net.Conn
 	of   *boundedListener
 	from netip.Prefix
@@ -232,21 +232,15 @@ type Conn struct {
 	idle atomic.Int64
 }
 
-// Rest takes note that the connection waits for a call from a time on.
-func (c *Conn) Rest(now int64) { c.idle.Store(1 + now) }
+// rest takes note that the connection waits for a call from a time on.
+func (c *boundedConn) rest(now int64) { c.idle.Store(1 + now) }
 
-// IdleSince returns since when the connection waits for a call, and whether it does.
-func (c *Conn) IdleSince() (at int64, idle bool) {
-	at = c.idle.Load() - 1
-	return at, at >= 0
-}
+// work takes note that a call of the connection is open, and used at a time.
+func (c *boundedConn) work(now int64) { c.idle.Store(-1 - now) }
 
-// Work takes note that a call of the connection is open, and used at a time.
-func (c *Conn) Work(now int64) { c.idle.Store(-1 - now) }
-
-// Of returns what a connection is at its listener, nil if that is not bounded. It may have layers.
-func Of(c net.Conn) *Conn {
-	b, _ := Accepted(c).(*Conn)
+// boundedOf returns what a connection is at its listener, nil if that is not bounded. It may have layers.
+func boundedOf(c net.Conn) *boundedConn {
+	b, _ := accepted(c).(*boundedConn)
 	return b
 }
 
@@ -258,18 +252,18 @@ func NoteState(c net.Conn, state http.ConnState) {
 // NoteIdle records whether a connection waits, at the time now, for its client
 // to begin a command. At the bound on connections, idle ones are closed first.
 func NoteIdle(c net.Conn, idle bool, now time.Time) {
-	b := Of(c)
+	b := boundedOf(c)
 	switch {
 	case b == nil:
 	case idle:
-		b.Rest(now.Unix())
+		b.rest(now.Unix())
 	default:
-		b.Work(now.Unix())
+		b.work(now.Unix())
 	}
 }
 
 // Close implements [net.Conn].
-func (c *Conn) Close() error {
+func (c *boundedConn) Close() error {
 	c.of.mu.Lock()
 	c.of.leave(c)
 	c.of.mu.Unlock()

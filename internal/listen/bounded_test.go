@@ -116,27 +116,27 @@ func TestReplacedConnections(t *testing.T) {
 	b, seen := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))), &seenConnections{refused: map[string]int{}}
 	b.observer = seen
 	now := time.Unix(1_800_000_000, 0)
-	enter := func(from string) (c, replaced *Conn, ok bool) {
+	enter := func(from string) (c, replaced *boundedConn, ok bool) {
 		now = now.Add(searchPause)
-		c = &Conn{of: b, Conn: &remote{}, from: netip.MustParsePrefix(from + "/32")}
+		c = &boundedConn{of: b, Conn: &remote{}, from: netip.MustParsePrefix(from + "/32")}
 		replaced, ok = b.enter(c, now)
 		return c, replaced, ok
 	}
-	conns := map[string][]*Conn{}
+	conns := map[string][]*boundedConn{}
 	for i, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"} {
 		c, _, _ := enter(from)
-		c.Rest(int64(100 - i))
+		c.rest(int64(100 - i))
 		conns[from] = append(conns[from], c)
 	}
 	for _, c := range conns["192.0.2.1"] {
-		c.Work(1)
+		c.work(1)
 	}
-	conns["192.0.2.2"][1].Rest(5)
+	conns["192.0.2.2"][1].rest(5)
 	if _, replaced, ok := enter("192.0.2.3"); !ok || replaced != conns["192.0.2.2"][1] {
 		t.Errorf("the calls of the first address protect it: %v, %p of %p", ok, replaced, conns["192.0.2.2"])
 	}
-	conns["192.0.2.1"][2].Rest(50)
-	conns["192.0.2.1"][3].Rest(40)
+	conns["192.0.2.1"][2].rest(50)
+	conns["192.0.2.1"][3].rest(40)
 	if _, replaced, ok := enter("192.0.2.3"); !ok || replaced != conns["192.0.2.1"][3] {
 		t.Errorf("the first address has most: %v, %p of %p", ok, replaced, conns["192.0.2.1"])
 	}
@@ -169,20 +169,20 @@ func TestReplacedConnections(t *testing.T) {
 func TestCrowdedConnections(t *testing.T) {
 	b := bound(&queue{}, 9, -1, slog.New(slog.DiscardHandler))
 	now := time.Unix(1_800_000_000, 0)
-	enter := func(from string, used int64) (c, replaced *Conn, ok bool) {
+	enter := func(from string, used int64) (c, replaced *boundedConn, ok bool) {
 		now = now.Add(searchPause)
-		c = &Conn{of: b, Conn: &remote{}, from: OriginOf(netip.MustParseAddr(from))}
-		c.Work(used)
+		c = &boundedConn{of: b, Conn: &remote{}, from: OriginOf(netip.MustParseAddr(from))}
+		c.work(used)
 		replaced, ok = b.enter(c, now)
 		return c, replaced, ok
 	}
-	var crowd []*Conn
+	var crowd []*boundedConn
 	for i, from := range []string{"2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:2::2", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"} {
 		c, _, _ := enter(from, int64(100-i))
 		crowd = append(crowd, c)
 	}
-	crowd[2].Work(7)
-	crowd[8].Work(1) // of another site, which has fewer
+	crowd[2].work(7)
+	crowd[8].work(1) // of another site, which has fewer
 	if _, replaced, ok := enter("192.0.2.2", 200); !ok || replaced != crowd[2] {
 		t.Errorf("the site of 48 bits has most: %v, %p of %p", ok, replaced, crowd)
 	}

@@ -76,14 +76,14 @@ func (h *HandshakeLog) Refused(from, why string) {
 	}
 }
 
-// Begun is a connection whose first byte has been read.
-type Begun struct {
+// begunConn is a connection whose first byte has been read.
+type begunConn struct {
 	net.Conn
 	first []byte // what is to be read before the rest; used by one reader
 }
 
 // Read implements [net.Conn].
-func (c *Begun) Read(p []byte) (int, error) {
+func (c *begunConn) Read(p []byte) (int, error) {
 	if len(c.first) > 0 && len(p) > 0 {
 		n := copy(p, c.first)
 		c.first = c.first[n:]
@@ -92,22 +92,22 @@ func (c *Begun) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Begin reads the first byte of a connection, and reports whether TLS follows.
-func Begin(c net.Conn) (*Begun, bool, error) {
+// begin reads the first byte of a connection, and reports whether TLS follows.
+func begin(c net.Conn) (*begunConn, bool, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(c, first); err != nil {
 		return nil, false, err
 	}
-	return &Begun{c, first}, first[0] == firstOfTLS, nil
+	return &begunConn{c, first}, first[0] == firstOfTLS, nil
 }
 
-// Accepted returns the connection that a listener accepted, of one that may have layers.
-func Accepted(c net.Conn) net.Conn {
+// accepted returns the connection that a listener accepted, of one that may have layers.
+func accepted(c net.Conn) net.Conn {
 	for {
 		switch layer := c.(type) {
 		case *tls.Conn:
 			c = layer.NetConn()
-		case *Begun:
+		case *begunConn:
 			c = layer.Conn
 		default:
 			return c
@@ -115,9 +115,9 @@ func Accepted(c net.Conn) net.Conn {
 	}
 }
 
-// WithProtocols returns a configuration that speaks only these protocols above TLS, also
+// withProtocols returns a configuration that speaks only these protocols above TLS, also
 // where it has others for some clients.
-func WithProtocols(config *tls.Config, protocols ...string) *tls.Config {
+func withProtocols(config *tls.Config, protocols ...string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = protocols
 	if choose := config.GetConfigForClient; choose != nil {
@@ -147,10 +147,10 @@ func Secure(l net.Listener, by *TLS, within time.Duration, protocols ...string) 
 	case by == nil:
 		return l
 	case !by.Optional:
-		return tls.NewListener(l, WithProtocols(by.Config, protocols...))
+		return tls.NewListener(l, withProtocols(by.Config, protocols...))
 	}
 	e := &eitherListener{
-		Listener: l, config: WithProtocols(by.Config, protocols...), within: within,
+		Listener: l, config: withProtocols(by.Config, protocols...), within: within,
 		begun: make(chan net.Conn), done: make(chan struct{}), failed: make(chan struct{}),
 	}
 	go e.accept()
@@ -192,8 +192,8 @@ func (l *eitherListener) accept() {
 
 // look hands on a connection when its first byte is there.
 func (l *eitherListener) look(c net.Conn) {
-	if b, ok := c.(*Conn); ok {
-		b.Rest(time.Now().Unix()) // it may be replaced
+	if b, ok := c.(*boundedConn); ok {
+		b.rest(time.Now().Unix()) // it may be replaced
 	}
 	stop := make(chan struct{})
 	defer close(stop)
@@ -205,7 +205,7 @@ func (l *eitherListener) look(c net.Conn) {
 		}
 	}()
 	_ = c.SetReadDeadline(time.Now().Add(l.within)) // of a closed connection the next call fails
-	b, isTLS, err := Begin(c)
+	b, isTLS, err := begin(c)
 	if err != nil {
 		_ = c.Close()
 		return

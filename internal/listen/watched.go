@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import (
 	"encoding/binary"
@@ -8,15 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weirlimit/weir/internal/listen"
 )
 
 // watchedConn is a connection whose frames are watched.
 type watchedConn struct {
 	net.Conn
-	of      *stalls
-	bounded *listen.Conn // what is under Conn, if its listener is bounded
+	of      *Watcher
+	bounded *boundedConn // what is under Conn, if its listener is bounded
 	secured *securedConn // Conn, if it may have TLS
 
 	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
@@ -178,7 +176,7 @@ func (c *watchedConn) look(now, patience int64) {
 		quiet, since = quiet && !s.owed(), max(since, s.since)
 	}
 	if quiet && now-since > patience && c.bounded != nil {
-		c.bounded.Rest(since) // or its streams could keep others out of the listener
+		c.bounded.rest(since) // or its streams could keep others out of the listener
 	}
 	stuck := len(c.reset) > 0 && now-c.asked > resetPatience
 	c.wake()
@@ -270,7 +268,7 @@ func (c *watchedConn) begin() *clientStream {
 	}
 	*s = clientStream{since: c.of.now.Load()}
 	if c.bounded != nil {
-		c.bounded.Work(c.of.now.Load())
+		c.bounded.work(c.of.now.Load())
 	}
 	return s
 }
@@ -298,7 +296,7 @@ func (c *watchedConn) forget(id uint32) {
 			c.free = append(c.free, s)
 		}
 		if len(c.streams) == 0 && c.bounded != nil {
-			c.bounded.Rest(c.of.now.Load())
+			c.bounded.rest(c.of.now.Load())
 		}
 	}
 }
@@ -312,7 +310,7 @@ type (
 func (c inbound) frame(kind, _ byte, id uint32, size int) {
 	switch kind {
 	case frameHeaders:
-		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.streams {
+		if _, known := c.streams[id]; !known && !c.closed && len(c.streams) < 2*c.of.Streams {
 			c.streams[id] = c.begin()
 		}
 		c.open(id, size)
@@ -331,7 +329,7 @@ func (c inbound) part(id uint32, data []byte) {
 	if !s.owed() {
 		s.since = c.of.now.Load()
 		if c.bounded != nil {
-			c.bounded.Work(c.of.now.Load())
+			c.bounded.work(c.of.now.Load())
 		}
 	}
 	before := s.in.begun
@@ -379,7 +377,7 @@ func (c outbound) part(id uint32, data []byte) {
 	if all || s.sent >= leastRead {               // there is progress
 		s.since, s.sent = c.of.now.Load(), 0
 		if c.bounded != nil {
-			c.bounded.Work(s.since)
+			c.bounded.work(s.since)
 		}
 	}
 	if all {

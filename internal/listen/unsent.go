@@ -1,9 +1,10 @@
-package transport
+package listen
 
 import (
 	"context"
 	"net/netip"
 	"reflect"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -52,12 +53,12 @@ func (c *watchedConn) settle() bool {
 	want, most := stepsOf(kept-freeOfConn), stepsOf(kept-freeOfConn/2)
 	switch {
 	case want > u.taken:
-		if c.of.room.take(u.from, want-u.taken) != nil {
+		if c.of.Room.take(u.from, want-u.taken) != nil {
 			return false
 		}
 		u.taken = want
 	case u.taken > most:
-		c.of.room.give(u.from, u.taken-most)
+		c.of.Room.give(u.from, u.taken-most)
 		u.taken = most
 	}
 	return true
@@ -67,9 +68,9 @@ func (c *watchedConn) settle() bool {
 func stepsOf(bytes int64) int64 { return (max(0, bytes) + roomStep - 1) / roomStep * roomStep }
 
 // answerPool is the pool of the buffer of one answer. It gives the answer's room back,
-// and is used again then. The lock of the connection guards what follows service.
+// and is used again then. The lock of the connection guards what follows Answers.
 type answerPool struct {
-	*service
+	*Answers
 	conn   *watchedConn
 	stream *clientStream
 	bytes  int64
@@ -77,28 +78,28 @@ type answerPool struct {
 }
 
 // Get implements [mem.BufferPool].
-func (p *answerPool) Get(length int) *[]byte { return p.buffers.Get(length) }
+func (p *answerPool) Get(length int) *[]byte { return p.Buffers.Get(length) }
 
 // Put implements [mem.BufferPool].
 func (p *answerPool) Put(b *[]byte) {
 	p.conn.sent(p)
 	p.conn, p.stream = nil, nil
-	p.buffers.Put(b)
-	p.answers.Put(p)
+	p.Buffers.Put(b)
+	p.pools.Put(p)
 }
 
 // keep leaves an answer to a stream, and with it the room of a large one. It returns nil
 // if the stream has ended.
-func (c *watchedConn) keep(s *service, id uint32, h *hold, bytes int) *answerPool {
-	p, ok := s.answers.Get().(*answerPool)
+func (c *watchedConn) keep(s *Answers, id uint32, h *Hold, bytes int) *answerPool {
+	p, ok := s.pools.Get().(*answerPool)
 	if !ok {
-		p = &answerPool{service: s}
+		p = &answerPool{Answers: s}
 	}
 	c.mu.Lock()
 	stream := c.streams[id]
 	if stream == nil {
 		c.mu.Unlock()
-		s.answers.Put(p)
+		s.pools.Put(p)
 		return nil
 	}
 	p.conn, p.stream, p.bytes, p.large = c, stream, int64(bytes), h.taken > 0
@@ -130,7 +131,7 @@ func (c *watchedConn) sent(p *answerPool) {
 	s.answers--
 	if p.large {
 		s.large -= p.bytes
-		c.of.room.give(c.unsent.from, p.bytes)
+		c.of.Room.give(c.unsent.from, p.bytes)
 		return
 	}
 	s.small -= p.bytes
@@ -187,7 +188,7 @@ func (c *watchedConn) opening(s *clientStream) bool {
 		weight = openWeight
 	}
 	if s.headers > fewHeaders {
-		weight += int64(s.headers) * weightOfByte
+		weight += int64(s.headers) * WeightOfByte
 	}
 	more := weight - s.opened
 	if more == 0 {
@@ -200,7 +201,7 @@ func (c *watchedConn) opening(s *clientStream) bool {
 // drop gives back all that a stream has which ends. The lock is held.
 func (c *watchedConn) drop(s *clientStream) {
 	if s.large > 0 {
-		c.of.room.give(c.unsent.from, s.large)
+		c.of.Room.give(c.unsent.from, s.large)
 	}
 	if n := s.loose(); n > 0 {
 		c.loosen(s, -n)
@@ -249,24 +250,30 @@ func streamID(ctx context.Context) uint32 {
 	return uint32(id.Uint())
 }
 
-// bufferOf returns an encoded answer as a buffer for gRPC, and leaves the room of the
+// Answers are the buffers of encoded answers. The zero value has none.
+type Answers struct {
+	Buffers
+	pools sync.Pool // of *answerPool
+}
+
+// BufferOf returns an encoded answer as a buffer for gRPC, and leaves the room of the
 // answer to its stream. The memory of the request must not be used any more.
-func (s *service) bufferOf(out *[]byte, h *hold) mem.Buffer {
-	out = s.buffers.trim(out)
+func (s *Answers) BufferOf(out *[]byte, h *Hold) mem.Buffer {
+	out = s.trim(out)
 	n := cap(*out)
 	c := h.conn()
 	if mem.IsBelowBufferPoolingThreshold(n) || c == nil {
-		h.release()
-		return mem.NewBuffer(out, &s.buffers)
+		h.Release()
+		return mem.NewBuffer(out, &s.Buffers)
 	}
 	if h.stream == 0 {
-		h.stream = streamID(h.ctx)
+		h.stream = streamID(h.Context)
 	}
-	h.answered(n)
+	h.Answered(n)
 	p := c.keep(s, h.stream, h, n)
 	if p == nil {
-		h.release()
-		return mem.NewBuffer(out, &s.buffers)
+		h.Release()
+		return mem.NewBuffer(out, &s.Buffers)
 	}
 	return mem.NewBuffer(out, p)
 }

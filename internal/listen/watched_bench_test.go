@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import (
 	"encoding/binary"
@@ -21,7 +21,7 @@ func (c *memoryConn) Close() error                { return nil }
 // BenchmarkWatched is what it costs to watch one call with one answer: a few hundred
 // nanoseconds at most, where a call takes tens of microseconds.
 func BenchmarkWatched(b *testing.B) {
-	s := newStalls(nil, &Options{ClientTimeout: time.Minute, MaxStreams: 100}, new(room))
+	s := NewWatcher(nil, WatchOptions{Patience: time.Minute, Streams: 100, Room: new(Room)})
 	raw := &memoryConn{}
 	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
 	raw.in = slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 60)), frameOf(frameData, flagEndStream, 1, messageOf(20, make([]byte, 20))))

@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import (
 	"context"
@@ -10,19 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/weirlimit/weir/internal/frontend"
-	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/internal/records"
 )
-
-// TLS is how listeners are served with TLS.
-type TLS = listen.TLS
-
-// Listen opens a listener for a server at host:port, or at a Unix socket if the address
-// is "unix:" and a path. If it fails, the error names flag, such as "--grpc-addr", as
-// the setting to change.
-func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	return listen.Open(ctx, flag, address)
-}
 
 // securedConn is a connection of gRPC that may have TLS. Its frames are read above it, and
 // it is counted below. Close and deadlines go to the connection itself: they come from
@@ -57,7 +46,7 @@ var errNoHandshake = errors.New("the TLS handshake has not ended")
 func (c *securedConn) handshake(config *tls.Config, optional bool, join *records.Joiner) (*tls.ConnectionState, error) {
 	under := c.Conn
 	if optional {
-		begun, isTLS, err := listen.Begin(under)
+		begun, isTLS, err := begin(under)
 		if err != nil {
 			return nil, err
 		}
@@ -82,13 +71,13 @@ func (c *securedConn) handshake(config *tls.Config, optional bool, join *records
 type serverTLS struct {
 	config   *tls.Config
 	optional bool
-	log      *listen.HandshakeLog
+	log      *HandshakeLog
 	join     *records.Joiner
 }
 
-// newServerTLS returns credentials for connections whose frames are watched.
-func newServerTLS(o *Options, front *frontend.Frontend) *serverTLS {
-	return &serverTLS{listen.WithProtocols(o.TLS.Config, "h2"), o.TLS.Optional, listen.NewHandshakeLog(o.Logger, "gRPC", front), new(records.Joiner)}
+// ServerTLS returns credentials for connections of a [Watcher].
+func ServerTLS(by *TLS, log *HandshakeLog) credentials.TransportCredentials {
+	return &serverTLS{withProtocols(by.Config, "h2"), by.Optional, log, new(records.Joiner)}
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].

@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import (
 	"math/bits"
@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weirlimit/weir/internal/listen"
 )
 
 // gRPC waits as long as the connection lives for the rest of a message, and for a
@@ -16,15 +14,11 @@ import (
 // the client had cancelled it. Other streams of the connection continue; behind a proxy
 // they may belong to other clients. A connection on which nothing moves is closed.
 
-// stalls watches the connections of a listener.
-type stalls struct {
+// Watcher watches the connections of a listener over which gRPC is spoken.
+type Watcher struct {
 	net.Listener
+	WatchOptions
 	patience int64 // in ticks
-	room     *room // for what clients do not read
-	secured  bool  // connections may have TLS
-	noted    bool  // noteShown is called for each call
-	streams  int   // the most open streams of a connection
-	most     int64 // bytes of incomplete messages above which the largest are given up
 
 	now    atomic.Int64 // ticks that have passed
 	half   atomic.Int64 // bytes of incomplete messages
@@ -49,9 +43,29 @@ const (
 	frameWeight = 64
 )
 
-// watch watches the connections of a listener until stop is called.
-func watch(l net.Listener, o *Options, r *room) (watched net.Listener, stop func()) {
-	s := newStalls(l, o, r)
+// WatchOptions configures a [Watcher].
+type WatchOptions struct {
+	// Room is for what clients do not read.
+	Room *Room
+	// Secured: connections may have TLS, see [ServerTLS].
+	Secured bool
+	// Noted: [NoteShown] is called for each call.
+	Noted bool
+	// Patience is how long a client may take for its next step.
+	Patience time.Duration
+	// Streams are the most open streams of a connection.
+	Streams int
+	// Most is how many bytes of incomplete messages there may be. Above it the largest are given up.
+	Most int64
+}
+
+// NewWatcher returns a watcher of the connections of a listener.
+func NewWatcher(l net.Listener, o WatchOptions) *Watcher {
+	return &Watcher{Listener: l, WatchOptions: o, patience: max(1, int64(o.Patience/stallTick)), conns: make(map[*watchedConn]struct{})}
+}
+
+// Run has the connections looked at each second until stop is called.
+func (s *Watcher) Run() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -60,37 +74,30 @@ func watch(l net.Listener, o *Options, r *room) (watched net.Listener, stop func
 		for {
 			select {
 			case <-t.C:
-				s.tick()
+				s.Tick()
 			case <-done:
 				return
 			}
 		}
 	}()
-	return s, func() { close(done); <-ended }
-}
-
-func newStalls(l net.Listener, o *Options, r *room) *stalls {
-	return &stalls{
-		Listener: l, room: r, secured: o.TLS != nil, noted: o.notesShown(), patience: max(1, int64(o.ClientTimeout/stallTick)), streams: o.MaxStreams, most: o.MaxDecodingBytes,
-		conns: make(map[*watchedConn]struct{}),
-	}
+	return func() { close(done); <-ended }
 }
 
 // Accept implements [net.Listener].
-func (s *stalls) Accept() (net.Conn, error) {
+func (s *Watcher) Accept() (net.Conn, error) {
 	c, err := s.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	w := &watchedConn{Conn: c, of: s, streams: make(map[uint32]*clientStream)}
-	if s.secured {
+	if s.Secured {
 		w.secured = &securedConn{Conn: c}
 		w.Conn = w.secured
 	}
-	if w.bounded = listen.Of(c); w.bounded != nil {
-		w.bounded.Rest(s.now.Load())
+	if w.bounded = boundedOf(c); w.bounded != nil {
+		w.bounded.rest(s.now.Load())
 	}
-	w.unsent.from = listen.Origin(c.RemoteAddr())
+	w.unsent.from = Origin(c.RemoteAddr())
 	w.in.skip = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") // the client's preface
 	s.mu.Lock()
 	s.conns[w] = struct{}{}
@@ -98,8 +105,8 @@ func (s *stalls) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// tick examines all connections.
-func (s *stalls) tick() {
+// Tick examines all connections.
+func (s *Watcher) Tick() {
 	now := s.now.Add(1)
 	for _, c := range s.all() {
 		c.look(now, s.patience)
@@ -107,7 +114,7 @@ func (s *stalls) tick() {
 }
 
 // all returns the open connections.
-func (s *stalls) all() []*watchedConn {
+func (s *Watcher) all() []*watchedConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]*watchedConn, 0, len(s.conns))
@@ -117,24 +124,42 @@ func (s *stalls) all() []*watchedConn {
 	return all
 }
 
+// Counts is what a watcher counts.
+type Counts struct {
+	Conns, Streams int
+	// Half is how many bytes of incomplete messages there are. Ending is the part of it whose streams are to be reset.
+	Half, Ending int64
+}
+
+// Counts returns what is counted now.
+func (s *Watcher) Counts() (n Counts) {
+	for _, c := range s.all() {
+		c.mu.Lock()
+		n.Conns, n.Streams = n.Conns+1, n.Streams+len(c.streams)
+		c.mu.Unlock()
+	}
+	n.Half, n.Ending = s.half.Load(), s.ending.Load()
+	return n
+}
+
 // tooMuch reports whether incomplete messages use too much memory, or those that were
 // given up do, because their streams could not be reset yet.
-func (s *stalls) tooMuch() bool {
+func (s *Watcher) tooMuch() bool {
 	ending := s.ending.Load()
-	return s.half.Load()-ending > s.most || ending > s.most
+	return s.half.Load()-ending > s.Most || ending > s.Most
 }
 
 // relieve gives up the largest incomplete messages, to a factor of two, until the rest
 // uses at most 7/8 of the bound. So it is not called again soon. If those that were
 // given up use too much, their connections that are within a frame are closed, since no
 // reset can be inserted there. One goroutine does this at a time; others do not wait for it.
-func (s *stalls) relieve() {
+func (s *Watcher) relieve() {
 	if !s.relieving.TryLock() {
 		return
 	}
 	defer s.relieving.Unlock()
 	all := s.all()
-	excess := int(s.half.Load() - s.ending.Load() - s.most/8*7)
+	excess := int(s.half.Load() - s.ending.Load() - s.Most/8*7)
 	var bytes [64]int // of incomplete messages by the number of bits of their size
 	if excess > 0 {
 		for _, c := range all {
@@ -154,7 +179,7 @@ func (s *stalls) relieve() {
 			})
 		}
 	}
-	if s.ending.Load() > s.most {
+	if s.ending.Load() > s.Most {
 		for _, c := range all {
 			if c.stuck() {
 				_ = c.Close()

@@ -1,4 +1,4 @@
-package transport
+package listen
 
 import "encoding/binary"
 
