@@ -68,8 +68,8 @@ type StateBackend interface {
 type PanicBackend interface {
 	Backend
 	// ObservePanics gives the backend the function to call with the place of each panic:
-	// that of [Config.Observer], if it is a [PanicObserver]. [Open] calls it once, before
-	// the first check. The function may be called from many goroutines.
+	// that of [Config.Observer], if it has one. [Open] calls it once, before the first
+	// check. The function may be called from many goroutines.
 	ObservePanics(observe func(place string))
 }
 

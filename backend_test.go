@@ -232,24 +232,16 @@ type ownBackend struct {
 func (b *ownBackend) UseTable(t *table.Table)                  { b.table = t }
 func (b *ownBackend) ObservePanics(observe func(place string)) { b.observe = observe }
 
-// panicWatch observes panics.
-type panicWatch struct {
-	weir.Observer
-	places []string
-}
-
-func (w *panicWatch) Panicked(place string) { w.places = append(w.places, place) }
-func (*panicWatch) RulesSet(uint64, error)  {}
-
 // An observer of panics receives those of a backend.
 func TestPanicsOfABackend(t *testing.T) {
-	b, w := &ownBackend{}, &panicWatch{}
-	if _, err := weir.Open(context.Background(), weir.Config{Backend: b, Observer: w}); err != nil {
+	b, places := &ownBackend{}, []string(nil)
+	o := &weir.Observer{Panicked: func(place string) { places = append(places, place) }}
+	if _, err := weir.Open(context.Background(), weir.Config{Backend: b, Observer: o}); err != nil {
 		t.Fatal(err)
 	}
 	b.observe("redis")
-	if !slices.Equal(w.places, []string{"redis"}) {
-		t.Errorf("observed %q", w.places)
+	if !slices.Equal(places, []string{"redis"}) {
+		t.Errorf("observed %q", places)
 	}
 }
 

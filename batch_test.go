@@ -17,10 +17,10 @@ import (
 // are checks, peeks or both. The error names the indexes of requests that cannot be decided.
 func TestBatchIsOneByOne(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	open := func(watch weir.Observer) *weir.Node {
+	open := func(watch checked) *weir.Node {
 		n, err := weir.Open(context.Background(), weir.Config{
 			Rules: []byte("version: 1\nrules: [{name: towns, match: {path: ^/towns}, key: [user], limits: [3/minute, 5/hour]}]\n"),
-			Now:   func() time.Time { return now }, Observer: watch,
+			Now:   func() time.Time { return now }, Observer: watch.observer(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -87,9 +87,40 @@ func TestBatchIsOneByOne(t *testing.T) {
 // checked counts the calls of an observer.
 type checked map[string]int
 
-func (c checked) Checked(n int, rule string, source limiter.Source, allowed, shadow bool) {
-	c[fmt.Sprint(rule, source, allowed, shadow)] += n
+func (c checked) observer() *weir.Observer {
+	return &weir.Observer{
+		Checked: func(n int, rule string, source limiter.Source, allowed, shadow bool) {
+			c[fmt.Sprint(rule, source, allowed, shadow)] += n
+		},
+		Refused:  func(error) { c["refused"]++ },
+		RulesSet: func(uint64, error) { c["rules"]++ },
+	}
 }
 
-func (c checked) Refused(error)          { c["refused"]++ }
-func (c checked) RulesSet(uint64, error) { c["rules"]++ }
+// An observer may lack any function: none of them is called then.
+func TestAnObserverWithoutFunctions(t *testing.T) {
+	file := []byte("version: 1\nrules:\n  - {name: dry, key: [user], limits: [1/hour], shadow: true, continue: true}\n" +
+		"  - {name: zoned, key: [user], limits: [{limit: 9, calendar: day, zone: {from: \"attr:tz\", default: UTC}}]}\n")
+	n := open(t, weir.Config{Rules: file, Observer: new(weir.Observer)})
+	ctx, r := t.Context(), weir.Request{User: "ada", ID: "1", Hold: time.Minute}
+	for range 2 { // the second one is a repetition
+		if _, err := n.CheckBatch(ctx, []weir.Request{r, r}); err != nil {
+			t.Error(err)
+		}
+		if d, err := n.Check(ctx, r); err != nil || !d.Repeated {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	if _, err := n.Check(ctx, weir.Request{Rule: "none"}); err == nil {
+		t.Error("an unknown rule decided")
+	}
+	if a, err := n.Settle(ctx, r, 1); err != nil || a.State != weir.AmendDone {
+		t.Error(a, err)
+	}
+	if err := n.SetRules([]byte("version: 2")); err == nil {
+		t.Error("a bad file came into force")
+	}
+	if err := n.SetRules(file); err != nil {
+		t.Error(err)
+	}
+}

@@ -18,6 +18,8 @@ type (
 	LimitDecision = limiter.LimitDecision
 	// Receipt names one charge, so that it can be refunded.
 	Receipt = limiter.Receipt
+	// Observer is a set of functions that learn what a node does, see [Config.Observer].
+	Observer = limiter.Observer
 	// Limit is a limit that a request brings along, see [NewLimit].
 	Limit = limiter.Limit
 	// Spec describes a limit to [NewLimit].
@@ -141,10 +143,8 @@ type Config struct {
 	// github.com/weirlimit/weir/cluster. Default nil: the node is on its own, runs no
 	// goroutine and listens on no port. Cluster and Backend exclude each other.
 	Cluster Clustering
-	// Observer receives events for metrics; default nil, which costs nothing. It may
-	// be a [NameObserver], a [ZoneObserver] or a [PanicObserver], too: the last receives the panics that a
-	// member of a cluster, or a [PanicBackend], recovered from.
-	Observer Observer
+	// Observer receives events for metrics; default nil, which costs nothing. [Open] copies it.
+	Observer *Observer
 	// Now is the clock, for tests and for replaying the past; default the wall clock at
 	// Open plus the monotonic time since then, which never goes back. Now is called
 	// once for each check or batch, from many goroutines.
@@ -156,71 +156,4 @@ type Config struct {
 	// recovered by the latest instant may be gone. This holds in memory, in a cluster
 	// and in Redis.
 	Now func() time.Time
-}
-
-// Observer receives what a node does. Its methods are called from many goroutines, on
-// the path of every check. They must be quick and must not keep their arguments.
-// Package metrics has one for Prometheus.
-type Observer interface {
-	// Checked is called for each decision, peeks included, with the rule that decided (see
-	// [Decision].Rule), or an empty string if none matched. n is above 1 when consecutive decisions of a
-	// batch are equal in all other arguments.
-	Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool)
-	// Refused is called with the error of each request that could not be decided.
-	Refused(err error)
-	// RulesSet is called with the hash of the rules in force: with err nil when they
-	// have come into force, else when a file was refused, with the reason.
-	RulesSet(hash uint64, err error)
-}
-
-// NameObserver is an [Observer] that also learns how rules are called.
-type NameObserver interface {
-	Observer
-	// RulesNamed is called after RulesSet with the names of all rules and quotas that have come
-	// into force. Checks that are under way may still be decided by rules of before.
-	RulesNamed(names []string)
-}
-
-// ZoneObserver is an [Observer] that also learns which checks were decided by a rule's
-// default time zone, for want of a valid one in the request.
-type ZoneObserver interface {
-	Observer
-	// Unzoned is called for each decision of a rule that has its time zone from an
-	// attribute of the request ("zone: attr:tz"), if the attribute names none: missing
-	// reports that the request lacks it. Of several such rules it is called for the first.
-	Unzoned(rule string, missing bool)
-}
-
-// ShadowObserver is an [Observer] that also learns what rules in shadow would have decided.
-type ShadowObserver interface {
-	Observer
-	// Shadowed is called after each decision, once for each rule or quota in shadow that
-	// counted the request. denied reports that it would have denied it.
-	Shadowed(rule string, denied bool)
-}
-
-// RepeatObserver is an [Observer] that also learns which checks were repetitions.
-type RepeatObserver interface {
-	Observer
-	// Repeated is called after each decision that was remembered by the id of its request,
-	// so that nothing was charged. rule is the one that decided.
-	Repeated(rule string)
-}
-
-// SettleObserver is an [Observer] that also learns what was done with reservations.
-type SettleObserver interface {
-	Observer
-	// Settled is called after each settlement, cancellation and extension that was decided at
-	// this node, also one that changed nothing or was refused, with what became of it. rule is
-	// that of the first key. extended reports that it was an extension.
-	Settled(rule string, extended bool, state limiter.AmendState)
-}
-
-// PanicObserver is an [Observer] that also receives panics. A panic is a defect of this
-// module.
-type PanicObserver interface {
-	Observer
-	// Panicked is called after a panic was recovered from. place is "cluster", "link",
-	// "gossip", or that of a [PanicBackend], such as "redis".
-	Panicked(place string)
 }

@@ -6,20 +6,15 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // repeats counts what an observer is told of repetitions.
-type repeats struct {
-	weir.Observer
-	rules []string
-}
+type repeats struct{ rules []string }
 
-func (*repeats) Checked(int, string, limiter.Source, bool, bool) {}
-func (*repeats) Refused(error)                                   {}
-func (*repeats) RulesSet(uint64, error)                          {}
-func (r *repeats) Repeated(rule string)                          { r.rules = append(r.rules, rule) }
+func (r *repeats) observer() *weir.Observer {
+	return &weir.Observer{Repeated: func(rule string) { r.rules = append(r.rules, rule) }}
+}
 
 // A check with an id counts once while it is remembered, and each repetition says so, on a node
 // by itself and on one with a backend.
@@ -30,7 +25,7 @@ func TestIDs(t *testing.T) {
 
 func testIDs(t *testing.T, c weir.Config) {
 	now, seen := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC), &repeats{}
-	c.Rules, c.Now, c.Observer = []byte(refundable), func() time.Time { return now }, seen
+	c.Rules, c.Now, c.Observer = []byte(refundable), func() time.Time { return now }, seen.observer()
 	n := open(t, c)
 	ctx, pay := t.Context(), weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2), ID: "order-7"}
 	for i := range 3 {

@@ -31,8 +31,7 @@ type Node struct {
 	options rules.Options
 	seal    receipt.Key // of receipts for clients
 	file    string
-	unheld  bool     // a backend counts that has no reservations
-	watch   Observer // nil: nobody
+	unheld  bool // a backend counts that has no reservations
 	log     *slog.Logger
 }
 
@@ -78,18 +77,14 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		cluster: noCluster{},
 		options: rules.Options{Secret: c.Secret, Second: c.SecondSecret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
 		seal:    seal,
-		file:    c.RulesName, watch: c.Observer, log: c.Logger,
+		file:    c.RulesName, log: c.Logger,
 	}
 	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow, Tenants: new(table.Tenants)}
 	n.node.Table = table.New(n.node.Tables)
 	n.node.Secret, n.node.SecondSecret, n.node.ClusterName = c.Secret, c.SecondSecret, c.ClusterName
 	n.node.Clock, n.node.Opened = c.Now, time.Now()
 	if c.Observer != nil {
-		n.node.Observer = c.Observer
-		n.node.Zones, _ = c.Observer.(ZoneObserver)
-		n.node.Shadows, _ = c.Observer.(ShadowObserver)
-		n.node.Repeats, _ = c.Observer.(RepeatObserver)
-		n.node.Settles, _ = c.Observer.(SettleObserver)
+		n.node.Observer = *c.Observer
 	}
 	n.node.Log = c.Logger
 	_, holds := c.Backend.(HoldBackend)
@@ -115,8 +110,8 @@ func choose(ctx context.Context, n *Node, c *Config) (err error) {
 			b.UseTable(n.node.Table)
 		}
 		if b, ok := c.Backend.(PanicBackend); ok {
-			if o, ok := c.Observer.(PanicObserver); ok {
-				b.ObservePanics(o.Panicked)
+			if panicked := n.node.Observer.Panicked; panicked != nil {
+				b.ObservePanics(panicked)
 			}
 		}
 		n.decider = &remote{Node: &n.node, backend: c.Backend}
@@ -148,18 +143,18 @@ func (n *Node) setRules(file []byte) error {
 		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which takes reservations, and the backend has none: use another one, or take the limit out", ErrInvalid, n.file, set.Concurrent())
 	}
 	if err != nil {
-		if have := n.node.Rules.Load(); n.watch != nil && have != nil {
-			n.watch.RulesSet(have.Hash(), err)
+		if have := n.node.Rules.Load(); n.node.Observer.RulesSet != nil && have != nil {
+			n.node.Observer.RulesSet(have.Hash(), err)
 		}
 		return err
 	}
 	n.node.Text.Store(&engine.Text{Set: set, File: slices.Clone(file)})
 	logRules(n.log, n.file, n.node.Rules.Swap(set), set)
-	if n.watch != nil {
-		n.watch.RulesSet(set.Hash(), nil)
+	if n.node.Observer.RulesSet != nil {
+		n.node.Observer.RulesSet(set.Hash(), nil)
 	}
-	if o, ok := n.watch.(NameObserver); ok {
-		o.RulesNamed(names(set))
+	if n.node.Observer.RulesNamed != nil {
+		n.node.Observer.RulesNamed(names(set))
 	}
 	return nil
 }

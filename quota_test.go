@@ -29,23 +29,18 @@ func unitsRequest(path string) weir.Request {
 }
 
 // ruleNames is an observer that keeps the names of the rules that decided.
-type ruleNames struct {
-	weir.Observer
-	names []string
-}
+type ruleNames struct{ names []string }
 
-func (r *ruleNames) Checked(_ int, rule string, _ limiter.Source, _, _ bool) {
-	r.names = append(r.names, rule)
+func (r *ruleNames) observer() *weir.Observer {
+	return &weir.Observer{Checked: func(_ int, rule string, _ limiter.Source, _, _ bool) { r.names = append(r.names, rule) }}
 }
-
-func (*ruleNames) RulesSet(uint64, error) {}
 
 // Answers, explanations and key names have the quota by its name, and the rules that
 // matched are rules.
 func TestQuotasInAnswers(t *testing.T) {
 	at := &clock{time.Date(2026, 1, 31, 22, 59, 0, 0, time.UTC)}
 	seen := &ruleNames{}
-	n := open(t, weir.Config{Now: at.now, Rules: []byte(unitsFile), Observer: seen})
+	n := open(t, weir.Config{Now: at.now, Rules: []byte(unitsFile), Observer: seen.observer()})
 	request := unitsRequest("/search")
 	first := check(t, n, request)
 	if second := check(t, n, unitsRequest("/towns")); !second.Allowed || second.Rule != "towns" || second.Len() != 1 || second.Limit(0).Remaining != 6 {
@@ -118,15 +113,19 @@ type shadowNames struct {
 	shadows []string
 }
 
-func (s *shadowNames) Shadowed(rule string, denied bool) {
-	s.shadows = append(s.shadows, rule+map[bool]string{true: " denied", false: " allowed"}[denied])
+func (s *shadowNames) observer() *weir.Observer {
+	o := s.ruleNames.observer()
+	o.Shadowed = func(rule string, denied bool) {
+		s.shadows = append(s.shadows, rule+map[bool]string{true: " denied", false: " allowed"}[denied])
+	}
+	return o
 }
 
 // A check that shadow rules count is one of the rule in force, in answers and metrics, and
 // each shadow rule is told apart, also in a batch.
 func TestShadowRulesAreSeenApart(t *testing.T) {
 	seen := &shadowNames{}
-	n := open(t, weir.Config{Observer: seen, Rules: []byte(`
+	n := open(t, weir.Config{Observer: seen.observer(), Rules: []byte(`
 rules:
   - {name: tight, key: [user], limits: [1/hour, 2/day], shadow: true, continue: true}
   - {name: loose, key: [user], limits: [5/hour], shadow: true, continue: true}

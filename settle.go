@@ -99,8 +99,8 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 		return Amended{State: AmendUnknown}, nil
 	}
 	out, err := n.decider.Amend(ctx, q, a)
-	if err == nil && n.node.Settles != nil {
-		n.node.Settles.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
+	if err == nil && n.node.Observer.Settled != nil {
+		n.node.Observer.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
 	}
 	switch {
 	case err != nil:

@@ -125,19 +125,18 @@ func (h *holders) left(t *testing.T, want int64) {
 }
 
 // settlements counts what an observer is told of reservations.
-type settlements struct {
-	repeats
-	told []string
-}
+type settlements struct{ told []string }
 
-func (s *settlements) Settled(rule string, extended bool, state limiter.AmendState) {
-	s.told = append(s.told, fmt.Sprint(rule, " ", extended, " ", state))
+func (s *settlements) observer() *weir.Observer {
+	return &weir.Observer{Settled: func(rule string, extended bool, state limiter.AmendState) {
+		s.told = append(s.told, fmt.Sprint(rule, " ", extended, " ", state))
+	}}
 }
 
 // An observer learns of each settlement, also of one that is refused.
 func TestSettleObserver(t *testing.T) {
 	seen := &settlements{}
-	n := weirtest.Open(t, weir.Config{Observer: seen, Rules: []byte("version: 1\nrules: [{name: a, match: {path: ^/a}, limits: [{limit: 9, window: 1m}]}]\n")})
+	n := weirtest.Open(t, weir.Config{Observer: seen.observer(), Rules: []byte("version: 1\nrules: [{name: a, match: {path: ^/a}, limits: [{limit: 9, window: 1m}]}]\n")})
 	ctx, r := t.Context(), weir.Request{Path: "/a", ID: "1", Hold: time.Second, Cost: weir.Units(5)}
 	if d, err := n.Check(ctx, r); err != nil || !d.Allowed {
 		t.Fatal(d, err)

@@ -146,7 +146,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	undecided := m.core.CheckMany(ctx, charges, ds, patience(ctx))
 	m.checks.Add(uint64(len(rs) - len(bad.Index) - len(undecided)))
 	var alike engine.Tally
-	defer alike.Tell(m.Observer)
+	defer alike.Tell(m.Observer.Checked)
 	for i := range rs {
 		switch {
 		case len(bad.Index) > 0 && bad.Index[0] == i:

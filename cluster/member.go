@@ -109,11 +109,7 @@ func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *membe
 	if err := m.loadCertificates(); err != nil {
 		return nil, err
 	}
-	var count func(string)
-	if o, ok := n.Observer.(weir.PanicObserver); ok {
-		count = o.Panicked
-	}
-	m.guard = guard.New(m.log, count)
+	m.guard = guard.New(m.log, n.Observer.Panicked)
 	m.sched = &scheduler{opened: n.Opened, start: limiter.TickOf(n.Opened), guard: m.guard}
 	listen := m.network.listen
 	if listen == nil {

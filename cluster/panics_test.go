@@ -13,7 +13,6 @@ import (
 
 // panicked is an observer that counts panics by place.
 type panicked struct {
-	weir.Observer
 	mu sync.Mutex
 	at map[string]int
 }
@@ -30,7 +29,7 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 	said := make(told, 1000)
 	watch := &panicked{at: make(map[string]int)}
 	n, err := weir.Open(t.Context(), weir.Config{
-		Observer: watch,
+		Observer: &weir.Observer{Panicked: watch.Panicked},
 		Cluster:  &Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(said, nil))},
 	})
 	if err != nil {

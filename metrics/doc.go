@@ -1,12 +1,12 @@
 // Package metrics exports what a node does to Prometheus.
 //
-// [New] registers a [Metrics] with a Registerer. It is the Observer of a node's Config,
-// and of the servers of package transport:
+// [New] registers a [Metrics] with a Registerer. [Metrics.Observer] is for a node's
+// Config, and the Metrics themselves for the servers of package transport:
 //
 //	registry := metrics.NewRegistry()
 //	m, err := metrics.New(registry, metrics.Options{})
 //	...
-//	node, err := weir.Open(ctx, weir.Config{Observer: m})
+//	node, err := weir.Open(ctx, weir.Config{Observer: m.Observer()})
 //	http.Handle("/metrics", metrics.Handler(registry))
 //
 // Package serve does all of this in one call, with the state of table and cluster.

@@ -148,6 +148,14 @@ func (m *Metrics) Close() {
 	})
 }
 
+// Observer returns the functions that count a node's events, for the Observer of its Config.
+func (m *Metrics) Observer() *limiter.Observer {
+	return &limiter.Observer{
+		Checked: m.Checked, Refused: m.Refused, Repeated: m.Repeated, Shadowed: m.Shadowed, Unzoned: m.Unzoned,
+		Settled: m.Settled, RulesSet: m.RulesSet, RulesNamed: m.RulesNamed, Panicked: m.Panicked,
+	}
+}
+
 // Checked counts n decisions by deciding rule, source and result. A check that is
 // allowed only because the rule that would deny it is in shadow has the result
 // shadow_denied; [Metrics.Shadowed] counts which rule that is.

@@ -26,8 +26,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-var _ weir.Observer = (*Metrics)(nil)
-
 func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 
 func open(t testing.TB, o Options) (*Metrics, *prometheus.Registry) {
@@ -536,7 +534,7 @@ func TestOfANode(t *testing.T) {
 		s := n.Stats()
 		return TableStats{Keys: s.Keys, Bytes: s.Bytes, Overflowed: s.Overflowed, MaxKeys: 10}
 	}})
-	n, err := weir.Open(t.Context(), weir.Config{Observer: m, Now: noon, Rules: []byte(`{version: 1, rules: [{name: towns, match: {path: "^/t"}, limits: [2/minute]}]}`)})
+	n, err := weir.Open(t.Context(), weir.Config{Observer: m.Observer(), Now: noon, Rules: []byte(`{version: 1, rules: [{name: towns, match: {path: "^/t"}, limits: [2/minute]}]}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 	if s.metrics, err = metrics.New(c.Registerer, o); err != nil {
 		return nil, errors.Join(err, closeBackend(c.Node.Backend))
 	}
-	c.Node.Observer = s.metrics
+	c.Node.Observer = s.metrics.Observer()
 	node, err := weir.Open(ctx, c.Node)
 	if err != nil {
 		s.metrics.Close()

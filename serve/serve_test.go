@@ -193,7 +193,7 @@ func TestServiceThatCannotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.times = 0
-	if _, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Backend: b, Observer: m}}); !errors.Is(err, weir.ErrInvalid) || b.times != 1 {
+	if _, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Backend: b, Observer: m.Observer()}}); !errors.Is(err, weir.ErrInvalid) || b.times != 1 {
 		t.Errorf("an observer: %v, and the backend was closed %d times", err, b.times)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/httplimit"
 	"github.com/weirlimit/weir/weirtest"
 )
@@ -155,20 +154,9 @@ func TestRecipeTokensAndMoney(t *testing.T) {
 	}
 }
 
-// unzoned notes what a ZoneObserver hears.
-type unzoned struct {
-	weir.Observer
-	heard []string
-}
-
-func (u *unzoned) Checked(int, string, limiter.Source, bool, bool) {}
-func (u *unzoned) RulesSet(uint64, error)                          {}
-func (u *unzoned) Unzoned(rule string, missing bool) {
-	u.heard = append(u.heard, fmt.Sprint(rule, " ", missing))
-}
-
 func TestRecipeOwnZone(t *testing.T) {
-	u := &unzoned{}
+	var heard []string
+	u := &weir.Observer{Unzoned: func(rule string, missing bool) { heard = append(heard, fmt.Sprint(rule, " ", missing)) }}
 	k := kitchen{weirtest.Open(t, weir.Config{Rules: []byte(recipe(t, "A partner's own time zone")), Observer: u}), t}
 	of := func(partner, zone string) weir.Request {
 		r := weir.Request{Path: "/x", Attributes: with("partner", partner), Cost: weir.Units(5000)}
@@ -180,8 +168,8 @@ func TestRecipeOwnZone(t *testing.T) {
 	for _, r := range []weir.Request{of("t", "Asia/Tokyo"), of("b", "Europe/Berlin"), of("n", ""), of("x", "Mars/Base")} {
 		k.expect("a day", k.admits(r), 2)
 	}
-	if want := "[n true n true n true x false x false x false]"; fmt.Sprint(u.heard) != strings.ReplaceAll(strings.ReplaceAll(want, "n ", "partners "), "x ", "partners ") {
-		t.Errorf("observed %v", u.heard)
+	if want := "[n true n true n true x false x false x false]"; fmt.Sprint(heard) != strings.ReplaceAll(strings.ReplaceAll(want, "n ", "partners "), "x ", "partners ") {
+		t.Errorf("observed %v", heard)
 	}
 	k.Advance(3 * time.Hour) // midnight in Tokyo
 	k.expect("Tokyo", k.admits(of("t", "Asia/Tokyo")), 2)

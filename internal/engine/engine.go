@@ -96,12 +96,6 @@ func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
 	u.Index, u.Errs = append(u.Index, i), append(u.Errs, err)
 }
 
-// Observer receives decisions and errors, as the observer of the root package does.
-type Observer interface {
-	Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool)
-	Refused(err error)
-}
-
 // Node is the part of a node that its decider uses. Its fields do not change once the
 // node is open, except for the contents of the atomics.
 type Node struct {
@@ -113,25 +107,8 @@ type Node struct {
 	ClusterName string
 	// SecondSecret is another one under which all is counted, too; empty for none.
 	SecondSecret []byte
-	// Observer receives decisions; nil if there is none.
-	Observer Observer
-	// Zones receives checks by default time zones; nil if there is nobody to tell.
-	Zones interface {
-		Unzoned(rule string, missing bool)
-	}
-	// Shadows receives what each shadow rule would have decided; nil if there is nobody to
-	// tell.
-	Shadows interface {
-		Shadowed(rule string, denied bool)
-	}
-	// Repeats receives checks whose id was remembered; nil if there is nobody to tell.
-	Repeats interface {
-		Repeated(rule string)
-	}
-	// Settles receives what was done with reservations; nil if there is nobody to tell.
-	Settles interface {
-		Settled(rule string, extended bool, state limiter.AmendState)
-	}
+	// Observer has the functions that learn what the node does; a nil function is not called.
+	Observer limiter.Observer
 	// Log receives what operators should know. It is not nil.
 	Log *slog.Logger
 	// Clock is the embedder's clock. If it is nil, the clock is Opened plus the time
@@ -164,7 +141,7 @@ func (n *Node) Now() limiter.Tick {
 
 // Refused reports an error to the observer and returns it.
 func (n *Node) Refused(err error) error {
-	if n.Observer != nil {
+	if n.Observer.Refused != nil {
 		n.Observer.Refused(err)
 	}
 	return err
@@ -179,19 +156,19 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	if u := m.Unzoned; u != nil && n.Zones != nil {
-		n.Zones.Unzoned(u.Rule, u.Missing)
+	if u := m.Unzoned; u != nil && n.Observer.Unzoned != nil {
+		n.Observer.Unzoned(u.Rule, u.Missing)
 	}
-	if m.Shadow && n.Shadows != nil {
+	if m.Shadow && n.Observer.Shadowed != nil {
 		n.shadowed(d)
 	}
-	if d.Repeated && n.Repeats != nil {
-		n.Repeats.Repeated(d.Rule)
+	if d.Repeated && n.Observer.Repeated != nil {
+		n.Observer.Repeated(d.Rule)
 	}
 	switch {
-	case n.Observer == nil:
+	case n.Observer.Checked == nil:
 	case alike != nil:
-		alike.add(n.Observer, d)
+		alike.add(n.Observer.Checked, d)
 	default:
 		n.Observer.Checked(1, d.Rule, d.Source, d.Allowed, d.ShadowDenied)
 	}
@@ -206,12 +183,12 @@ func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limit
 		return
 	}
 	d.ShadowDenied = true
-	if n.Shadows == nil {
+	if n.Observer.Shadowed == nil {
 		return
 	}
 	for _, name := range set.Matching(r) {
 		if rule := set.Rule(name); rule != nil && rule.Shadow && rule.Deny != nil {
-			n.Shadows.Shadowed(name, true)
+			n.Observer.Shadowed(name, true)
 		}
 	}
 }
@@ -225,7 +202,7 @@ func (n *Node) shadowed(d *limiter.Decision) {
 			denied = denied || !d.Limit(i).Allowed
 		}
 		if rule.Shadow {
-			n.Shadows.Shadowed(rule.Name, denied)
+			n.Observer.Shadowed(rule.Name, denied)
 		}
 	}
 }
@@ -241,9 +218,9 @@ type Tally struct {
 }
 
 // add counts a decision. If it differs from those before, it reports those first.
-func (t *Tally) add(o Observer, d *limiter.Decision) {
+func (t *Tally) add(checked func(int, string, limiter.Source, bool, bool), d *limiter.Decision) {
 	if t.n > 0 && (d.Rule != t.rule || d.Source != t.source || d.Allowed != t.allowed || d.ShadowDenied != t.shadow) {
-		t.Tell(o)
+		t.Tell(checked)
 	}
 	if t.n == 0 {
 		t.rule, t.source, t.allowed, t.shadow = d.Rule, d.Source, d.Allowed, d.ShadowDenied
@@ -251,10 +228,10 @@ func (t *Tally) add(o Observer, d *limiter.Decision) {
 	t.n++
 }
 
-// Tell reports the decisions counted so far and starts anew.
-func (t *Tally) Tell(o Observer) {
+// Tell reports the decisions counted so far and starts anew. checked may be nil if none were counted.
+func (t *Tally) Tell(checked func(n int, rule string, source limiter.Source, allowed, shadowDenied bool)) {
 	if t.n > 0 {
-		o.Checked(t.n, t.rule, t.source, t.allowed, t.shadow)
+		checked(t.n, t.rule, t.source, t.allowed, t.shadow)
 		t.n = 0
 	}
 }
