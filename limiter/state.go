@@ -364,7 +364,8 @@ func (s *Counts) reduce(l *Limit, words []uint64, now, latest, at Tick, n, rest 
 	default:
 		if l.shared {
 			l.refundBucket(s, now, at, n, rest)
-		} else if leaked := l.leaked(at, now); leaked < n+rest && leaked < l.most-s.A { // else it may have been full, see wasFull
+		} else if leaked := l.leaked(at, now); leaked < n+rest && leaked < l.most-s.A {
+			// Else it may have been full, see wasFull.
 			s.A -= min(s.A, n-(max(leaked, rest)-rest))
 		}
 	}

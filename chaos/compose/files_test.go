@@ -284,7 +284,8 @@ func TestProvisioning(t *testing.T) {
 	if mount := "./deploy/grafana/dashboards:" + providers.Providers[0].Options.Path + ":ro"; !slices.Contains(grafana.Volumes, mount) {
 		t.Errorf("grafana mounts %v, want %s", grafana.Volumes, mount)
 	}
-	if home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]; home != providers.Providers[0].Options.Path+"/weir.json" {
+	home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if home != providers.Providers[0].Options.Path+"/weir.json" {
 		t.Errorf("home is %s", home)
 	}
 }

@@ -131,7 +131,8 @@ func ofChecks() []mutation {
 			{"internal/cluster/route/reply.go", "	if o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)", "	if false && o.task.answer.Receipt.Charged != 0 {\n		o.c.denials.forget(o.task.charge)"},
 		}},
 		{name: "a refund ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
-			{"internal/cluster/route/router.go", "		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n", ""},
+			{"internal/cluster/route/router.go", "receipt: &r, done: func(_ *Turn, o *Call) {\n		// Not before: denials from before it may still have been on their way.\n		c.denials.forget(charge)\n",
+				"receipt: &r, done: func(_ *Turn, o *Call) {\n"},
 		}},
 		{name: "a reset ends cached denials", pkg: "./chaos/sim", test: "^TestCachedDenialsAreTheOwners$", edits: []edit{
 			{"internal/cluster/route/router.go", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n		c.denials.forget(charge)\n", "	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {\n"},

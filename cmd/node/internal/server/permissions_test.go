@@ -33,7 +33,8 @@ func documentedPermissions(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (Gubernator|Envoy|Redis) \\| (.*) \\| (`.*`) \\|$").FindAllStringSubmatch(string(text), -1) {
+	rows := regexp.MustCompile("(?m)^\\| (Gubernator|Envoy|Redis) \\| (.*) \\| (`.*`) \\|$")
+	for _, row := range rows.FindAllStringSubmatch(string(text), -1) {
 		out[row[1]+" "+row[2]] = strings.Split(strings.ReplaceAll(row[3], "`", ""), ", ")
 	}
 	return out
