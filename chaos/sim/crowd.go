@@ -111,7 +111,7 @@ func overflows(d *limiter.Decision) bool {
 
 // waitsForRoom: a partition has an owner and an heir, and the member that should own it, or be its heir, had no
 // room for a copy of late. The owner tries again every 3 s, so the partition moves once counters there have recovered.
-// It may have no heir where it alone has more counters than one member may send.
+// It may have no heir where its owner has more counters than one member may send.
 func (w *World) waitsForRoom(id int) bool {
 	for _, n := range w.live() {
 		info, _ := n.core.Partition(id)
@@ -123,7 +123,11 @@ func (w *World) waitsForRoom(id int) bool {
 		if want == n {
 			want = w.node(v.Successor(uint16(id)))
 		}
-		kept := info.Heir != 0 || n.table.Count(id) > 2*w.crowd.maxKeys
+		has := 0
+		for _, part := range w.parts {
+			has += n.table.Count(part)
+		}
+		kept := info.Heir != 0 || has > 2*w.crowd.maxKeys
 		return kept && want != nil && want.fullAt != 0 && w.now-want.fullAt < 4*limiter.Second
 	}
 	return false
