@@ -221,6 +221,52 @@ rules:
 	}
 }
 
+// A rule in shadow that would have denied a check is not charged by its settlement, whichever members own the keys.
+func TestARuleInShadowIsNotChargedForWhatItWouldDeny(t *testing.T) {
+	const file = `version: 1
+rules:
+  - {name: trial, key: [ip], shadow: true, continue: true, limits: [5/day]}
+  - {name: all, keys: [[user], [path]], limits: [100/day]}
+`
+	nodes := three(t, file)
+	alone := open(t, weir.Config{Rules: []byte(file)})
+	for u := range 12 {
+		if u == 11 { // in memory it is the same
+			nodes = []*weir.Node{alone, alone, alone}
+		}
+		left := func(want ...uint64) {
+			t.Helper()
+			d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: fmt.Sprint("/", u)})
+			if err != nil || d.Len() != len(want) {
+				t.Fatalf("user %d: %+v, %v", u, d, err)
+			}
+			for i, n := range want {
+				if d.Limit(i).Remaining != n {
+					t.Errorf("user %d: %d are left of limit %d, want %d", u, d.Limit(i).Remaining, i, n)
+				}
+			}
+		}
+		all := uint64(100)
+		for i, cost := range []uint64{8, 3, 4} { // never admitted by the rule in shadow, admitted, denied
+			r := weir.Request{
+				User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: fmt.Sprint("/", u),
+				ID: fmt.Sprint(i), Hold: time.Hour, Cost: limiter.Units(int64(cost)),
+			}
+			if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+				t.Fatalf("user %d: %+v, %v", u, d, err)
+			}
+			for _, want := range []limiter.AmendState{weir.AmendDone, weir.AmendRepeated} {
+				a, err := nodes[(u+i)%3].Settle(t.Context(), r, int64(cost)+1)
+				if err != nil || a.State != want || a.Over != 0 {
+					t.Errorf("user %d: %d are settled: %+v, %v", u, cost, a, err)
+				}
+			}
+			all -= cost + 1
+			left([]uint64{5, 1, 1}[i], all, all)
+		}
+	}
+}
+
 // A check that a limit on concurrency never admits is no repetition of one with its id, once what that held is over:
 // it is told to go on by no member, though the members are asked for their numbers only.
 func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {

@@ -233,6 +233,14 @@ func (h *Hold) Detach(counted bool) {
 	}
 }
 
+// Spare makes an entry that has charged nothing, as one of a rule in shadow that would have denied the check.
+func (h *Hold) Spare() {
+	h.Limit, h.since = 0, since{notLow: level{hi: 1}}
+}
+
+// Spared reports whether an entry has charged nothing, see [Hold.Spare].
+func (h *Hold) Spared() bool { return h.Limit == 0 && h.since == since{notLow: level{hi: 1}} }
+
 // Uncounted reports whether an entry gives nothing back and its units need not be counted, see [Hold.Detach].
 func (h *Hold) Uncounted() bool { return h.Limit == 0 && h.since.lost > 0 }
 

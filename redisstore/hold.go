@@ -319,9 +319,12 @@ func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64,
 }
 
 // ruleNumber returns a number of a key's rule, by which lua/amend.lua compares what rules have reserved; 0 if it
-// does not, see [limiter.Compared]. It is 1 more than the index of a key with the rule.
+// does not, see [limiter.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the rule.
 func ruleNumber(c *limiter.Charge, n int) int64 {
-	if !limiter.Compared(c.Key(n)) {
+	switch {
+	case c.Key(n).Rule.Shadow:
+		return -1
+	case !limiter.Compared(c.Key(n)):
 		return 0
 	}
 	for i := range n {

@@ -55,6 +55,12 @@ func ofHolds() []mutation { //nolint:funlen // a list
 		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster", test: "^TestAnIDThatStandsForAnotherNumberChargesNoOwner$", edits: []edit{
 			{"internal/cluster/route/amend.go", "	case final != nil:\n", "	case false:\n"},
 		}},
+		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts", edits: []edit{
+			{"limiter/table/amend.go", "k.Rule.Shadow && !charges(", "false && !charges("},
+		}},
+		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster", test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
+			{"internal/cluster/route/amend.go", "			if known && r.charge", "			if false && r.charge"},
+		}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster", test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
 			{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},
 		}},

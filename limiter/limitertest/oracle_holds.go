@@ -27,6 +27,7 @@ type knownID struct {
 	at    Tick   // of its charge; 0 if it was settled
 	cost  uint64 // the estimate of a hold, else what was charged
 	held  bool
+	free  bool // a rule in shadow would have denied it, and was not charged
 	end   Tick // of the hold
 	keep  bool
 	parts []heldPart
@@ -144,7 +145,7 @@ func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repea
 	}
 	for _, i := range rest {
 		if k := c.Key(i); k.Cost > 0 {
-			o.remember(now, k, c.ID)
+			o.remember(now, k, c.ID, k.Rule.Shadow && d.ShadowDenied)
 		}
 	}
 	d.report(now, o.turns(c, rest)) // with what is held now
@@ -163,9 +164,9 @@ func (o *holdOracle) turns(c *limiter.Charge, of []int) (ts []turn) {
 	return ts
 }
 
-// remember makes the id of a charge known for a key.
-func (o *holdOracle) remember(now Tick, k *limiter.Key, id *limiter.Idempotency) {
-	i := &knownID{until: now + limiter.Span(id.Life), at: now, cost: k.Cost}
+// remember makes the id of a charge known for a key. free tells that its rule in shadow was not charged.
+func (o *holdOracle) remember(now Tick, k *limiter.Key, id *limiter.Idempotency, free bool) {
+	i := &knownID{until: now + limiter.Span(id.Life), at: now, cost: k.Cost, free: free}
 	o.key(k).ids[id.ID] = i
 	if id.Hold > 0 {
 		i.held, i.keep = true, id.Keep
@@ -242,15 +243,18 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 		key := o.key(k)
 		id := key.ids[c.ID.ID]
 		switch {
+		case id == nil && k.Rule.Shadow && known > 0:
 		case id == nil && !ignore && k.Cost > 0:
 			charged = true
 			out.Over = max(out.Over, key.overdraw(now, k.Cost))
 			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}
 		case id != nil && id.held:
 			id.letGo(now)
-			if k.Cost > id.cost {
+			switch {
+			case id.free: // nothing is charged, and nothing comes back
+			case k.Cost > id.cost:
 				out.Over = max(out.Over, key.overdraw(now, k.Cost-id.cost))
-			} else {
+			default:
 				id.giveBack(now, id.cost-k.Cost)
 			}
 			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}

@@ -2,6 +2,7 @@ package table
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -58,7 +59,9 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
-			m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was)
+			if m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was); k.Rule.Shadow && !charges(&s.state, t.words(s), c.ID.ID) {
+				m.here = math.MaxUint64
+			}
 		}
 		known++
 		if !m.held {
@@ -86,16 +89,18 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 	return out, changed && result == decided, result
 }
 
-// settle settles the keys that have a hold, and charges those whose id is not known.
+// settle settles the keys that have a hold, and charges those whose id is not known. A rule in shadow that has not
+// charged the check, since it would have denied it, is charged nothing by the settlement either.
 func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend, out limiter.Amended) (limiter.Amended, outcome) {
 	fresh := int64(0)
 	unknown := limiter.Charge{ID: c.ID}
+	elsewhere := slices.ContainsFunc(keys[:c.Len()], func(m amending) bool { return m.known })
 	for i := range c.Len() {
 		m, k := &keys[i], c.Key(i)
 		switch {
 		case m.held:
 			m.more = k.Cost - min(k.Cost, m.here)
-		case !m.known && !a.IgnoreUnknown && k.Cost > 0:
+		case !m.known && !a.IgnoreUnknown && k.Cost > 0 && !(k.Rule.Shadow && elsewhere):
 			m.more = k.Cost
 			unknown.Add(*k)
 		}

@@ -290,7 +290,9 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 		t.ids.holds.live.Add(1)
 	}
 	if charged == 0 {
-		s.state.AddHold(words, h)
+		spare := h
+		spare.Spare()
+		s.state.AddHold(words, spare)
 	}
 	for j, l := range k.Rule.Limits {
 		if charged&(1<<j) != 0 {

@@ -142,6 +142,16 @@ func countedOf(s *limiter.State, words []uint64, id, cost uint64) uint64 {
 	return cost
 }
 
+// charges reports whether the hold of an id has charged a limit, even if it gives nothing back.
+func charges(s *limiter.State, words []uint64, id uint64) bool {
+	for i := range int(s.A) {
+		if h := limiter.HoldAt(words, i); h.ID == id && !h.Spared() {
+			return true
+		}
+	}
+	return false
+}
+
 // countHeld counts what holds have charged to the limits on concurrency of a partition that others
 // were merged into. The larger of two counters has the units of one table, and the merger has the
 // holds of both.

@@ -5,7 +5,8 @@
 --
 -- ARGV[1] goes on: 1 if nothing is to change, or the end that the extension gave to the holds, then
 -- for each limit what was used and a number of its rule, 0 if its estimate may be another than that of other
--- rules; or the estimate and the end before the extension. Then how long
+-- rules, and -1 if that is in shadow: then a check that it would have denied, which it was not charged, is not
+-- charged by the settlement either; or the estimate and the end before the extension. Then how long
 -- the id is remembered, 1 if an id that is not known is not charged, and for each of the ids the
 -- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
 -- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate,
@@ -102,10 +103,11 @@ if known == 0 and ignore == 1 then
 end
 local charges = false
 for _, id in ipairs(ids) do
+  local shadow = head[3 + 2 * id.first] == -1
   id.more = 0
-  if id.hold then
+  if id.hold and not (shadow and #id.hold.parts == 0) then
     id.more = id.cost > id.was and id.cost - id.was or 0
-  elseif not id.was and ignore == 0 then
+  elseif not id.was and ignore == 0 and not (shadow and known > 0) then
     id.more = id.cost
     charges = charges or id.cost > 0
   end

@@ -66,10 +66,11 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 	var e limiter.Estimates
 	var final *limiter.Amended
-	unanswered := false
+	unanswered, known := false, false
 	for _, o := range all {
 		x, k := &o.result.outcome, o.task.charge.Key(0)
 		unanswered = unanswered || x.Unanswered != 0
+		known = known || x.Amended != nil && (x.Amended.State == limiter.AmendSettled || x.Amended.Estimate > 0)
 		switch a := x.Amended; {
 		case a == nil:
 		case a.State == limiter.AmendSettled && a.First != k.Cost && final == nil:
@@ -88,6 +89,11 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 	case e.Other != 0:
 		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}
 	default:
+		for _, r := range s.parts {
+			if known && r.charge.Key(0).Rule.Shadow { // it has not charged the check
+				r.call.task.amend.IgnoreUnknown = true
+			}
+		}
 		s.start(t, first)
 		return
 	}

@@ -107,8 +107,10 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 		peek := kind != KindAmend && (s.charge.Peek || peeks || shadowPeeks && k.Rule.Shadow)
 		var r *portion
 		for _, have := range s.parts {
-			// Each key of an extension is a part, since each has an estimate of its own.
-			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek && !amend.Extend {
+			// Each key of an extension is a part, since each has an estimate of its own. Rules in shadow may be
+			// settled otherwise than those in force.
+			other := amend.Extend || kind == KindAmend && have.charge.Key(0).Rule.Shadow != k.Rule.Shadow
+			if s.c.where(have.charge.Key(0)).Owner == to && have.charge.Peek == peek && !other {
 				r = have
 			}
 		}
