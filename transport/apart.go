@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
 )
 
@@ -39,18 +38,6 @@ func newApart(what string, s *site, log *slog.Logger) *Apart {
 		ConnContext:       listen.ApartContext,
 		ConnState:         listen.ApartState,
 	}}
-}
-
-// Health returns a site with /healthz and /readyz of the server, to be served on a
-// separate listener. On the clients' listener, many clients can make a probe fail, and
-// a supervisor would then restart the node. The server itself serves both paths, too.
-func (s *Server) Health() *Apart {
-	a := newApart("health", newSite(map[string]route{
-		"/healthz": {methods: reading(), serve: serveHealthy, open: true},
-		"/readyz":  {methods: reading(), serve: serveReady(s.ready, s.options.Warnings), open: true},
-	}, new(frontend.Frontend), nil, s.options.guard()), s.options.Logger)
-	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection
-	return a
 }
 
 // Handler returns the handler, for programs that serve it themselves.

@@ -85,3 +85,11 @@ func (b *batch) note(err error) error {
 	b.failed, b.errs = append(b.failed, some.Index...), append(b.errs, some.Errs...)
 	return nil
 }
+
+// alikes are the requests of a batch that are still as an earlier message left them: the first n
+// have what request has, and a path and a user. To copy that again takes half of the time in
+// which a message becomes requests. The zero value is none.
+type alikes struct {
+	n       int
+	request limiter.Request
+}

@@ -155,14 +155,6 @@ func bare(m *weirv1.CheckColumns) bool {
 	return len(m.IpLengths)+len(m.GroupLengths)+len(m.MethodLengths)+len(m.IdLengths)+len(m.Costs)+len(m.RuleCosts)+len(m.Attributes) == 0
 }
 
-// alikes are the requests of a batch that are still as an earlier message left them: the first n
-// have what request has, and a path and a user. To copy that again takes half of the time in
-// which a message becomes requests. The zero value is none.
-type alikes struct {
-	n       int
-	request limiter.Request
-}
-
 // of returns how many of them have what another request has. It knows the fields that a message
 // has once, or that its caller has.
 func (a *alikes) of(r *limiter.Request) int {

@@ -87,10 +87,6 @@ func (s *service) permit(p parts) error {
 	return nil
 }
 
-func tooMany(what string, n, most int) error {
-	return invalid("the request has %d %s; at most %d are allowed", n, what, most)
-}
-
 // limitOf turns a limit in a message into one that can decide. The error wraps
 // ErrInvalid.
 func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {

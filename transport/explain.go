@@ -13,15 +13,6 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Explainer is a [Decider] that can explain. A server with any other decider answers
-// Explain with UNIMPLEMENTED, over HTTP with 404.
-type Explainer interface {
-	Decider
-	// Explain returns what Check would answer, and why, without charging anything. The
-	// explanation has its Decision set.
-	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
-}
-
 // serveExplain is the gRPC method Explain.
 func (s *service) serveExplain(ctx context.Context, decode func(any) error) (any, error) {
 	m := new(weirv1.CheckRequest)

@@ -1,105 +1,16 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
-	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/frontend"
-	"github.com/weirlimit/weir/internal/frontend/overgrpc"
-	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
-	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
-
-// service is weir.v1.Limiter. It is safe for concurrent use.
-type service struct {
-	weirv1.UnimplementedLimiterServer
-
-	front    *frontend.Frontend
-	decider  Decider  // of front
-	observer Observer // may be nil
-	guard    *guard.Guard
-	ring     Ring // nil: not published
-
-	// appendKeyName is the decider's AppendKeyName, which allocates no string; nil if
-	// it has none.
-	appendKeyName func(dst []byte, r *limiter.Request, l *limiter.LimitDecision) []byte
-
-	room    listen.Room // for large messages
-	answers listen.Answers
-	checks  sync.Pool // of *check
-	turns   sync.Pool // of *turn
-}
-
-func newService(o Options) *service {
-	s := &service{
-		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
-		turns: sync.Pool{New: func() any { return new(turn) }},
-	}
-	s.room.Most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
-	s.checks.New = func() any { return &check{service: s, hold: listen.Hold{Room: &s.room}} }
-	if n, ok := o.Decider.(KeyAppender); ok {
-		s.appendKeyName = n.AppendKeyName
-	}
-	return s
-}
-
-// description returns the service description for gRPC. In it, unary calls encode and
-// decode their messages themselves.
-func (s *service) description() *grpc.ServiceDesc {
-	desc := weirv1.Limiter_ServiceDesc
-	desc.Methods = slices.Clone(desc.Methods)
-	for i := range desc.Methods {
-		switch m := &desc.Methods[i]; m.MethodName {
-		case "Check":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "Check", s.serveCheck))
-		case "CheckBatch":
-			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "CheckBatch", s.serveBatch))
-		case "Explain":
-			m.Handler = s.guarded(ActionExplain, false, traced(s.front, "Explain", s.serveExplain))
-		case "Reset":
-			m.Handler = s.guarded(ActionReset, true, traced(s.front, "Reset", s.serveReset))
-		case "Refund":
-			m.Handler = s.guarded(ActionRefund, true, traced(s.front, "Refund", s.serveRefund))
-		case "Settle":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
-		case "Cancel":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
-		case "Extend":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
-		}
-	}
-	return &desc
-}
-
-// guarded makes a handler of a method of the service. It recovers from panics itself,
-// without an interceptor; a panic ends the call. It tells the auditor of the call, whatever
-// became of it if it is accounted, and else if it was refused.
-func (s *service) guarded(action Action, accounted bool, serve unary) grpc.MethodHandler {
-	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
-		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
-		out, err = serve(ctx, decode)
-		done, _ := out.(encodedReply)
-		s.account(ctx, action, accounted, done.why, err)
-		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
-			// gRPC has these codes for connections that break, too.
-			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided
-		}
-		return out, err
-	}
-}
 
 // check is the memory of one call of Check, with its request and response.
 type check struct {
@@ -293,23 +204,6 @@ func (s *service) fillFulls(c *batchCall, by *frontend.Session) (n int) {
 	return n
 }
 
-// refusal is a check of a batch that is invalid.
-type refusal struct {
-	at  int
-	err error
-}
-
-// place returns the index in the message of the i-th request that was decided.
-func (t *turn) place(i int) int {
-	for _, r := range t.refused {
-		if r.at > i {
-			break
-		}
-		i++
-	}
-	return i
-}
-
 // appendResults encodes the results of a batch as a CheckBatchResponse.
 func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 	refused, failed, fulls := c.refused, c.failed, c.fulls
@@ -342,86 +236,30 @@ func (s *service) appendResults(dst []byte, c *batchCall) []byte {
 	return dst
 }
 
-func tooLarge(n int) error {
-	return invalid("the batch has %d checks; at most %d are allowed", n, MaxBatch)
-}
-
-func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(overgrpc.Code(err)), Message: errorText(err), RetryAfterUs: int64(limiter.Span(fields.RetryAfter(err)))}
-}
-
-// errorText returns the text of an error as UTF-8: protobuf encodes no other text, and
-// the text of an error may have parts of a request.
-func errorText(err error) string { return strings.ToValidUTF8(err.Error(), "\ufffd") }
-
-// fullCall is a call whose request the protobuf library decodes.
-type fullCall struct {
-	message proto.Message
-	parts   parts
-	hold    listen.Hold
-	refused error // why it is not decoded, nil if it is
-}
-
-// readWire implements wireReader.
-func (c *fullCall) readWire(text string) {
-	c.hold.Bytes = len(text)
-	var err error
-	if c.parts, err = countParts(bytesOf(text)); err != nil || c.parts.tooMany() {
-		c.refused = undecodable(err) // of too many parts permit tells
-		return
+// admit admits the requests of a batch. It returns which of them are refused, ascending:
+// those that were, and those that the caller may not send.
+func (c *batchCall) admit(by *frontend.Session) []refusal {
+	out := make([]refusal, 0, len(c.refused))
+	refused, fulls, peeks := c.refused, c.fulls, c.peeks
+	for i := range c.n {
+		peek, receipt, tenant := len(peeks) > 0 && peeks[0] == i, false, ""
+		if peek {
+			peeks = peeks[1:]
+		}
+		if len(fulls) > 0 && fulls[0].at == i {
+			receipt, tenant, fulls = fulls[0].receipt(), fulls[0].tenant(), fulls[1:]
+		}
+		if len(refused) > 0 && refused[0].at == i {
+			out, refused = append(out, refused[0]), refused[1:]
+			continue
+		}
+		err := by.AdmitCheck(&c.requests[i], peek, receipt)
+		if err == nil {
+			err = by.About(&c.requests[i], tenant, frontend.CheckOrPeek(peek))
+		}
+		if err != nil {
+			out = append(out, refusal{i, err})
+		}
 	}
-	c.refused = c.hold.Add(weightOf(len(text), 1, 0) + c.parts.weight())
-	if c.refused == nil {
-		c.refused = undecodable(unmarshal(bytesOf(text), c.message))
-	}
-}
-
-// receive decodes the message of a call of a method that began at an instant. It returns with what
-// the call ends, nil if it is to be answered.
-func (c *fullCall) receive(s *service, name string, begin time.Time, decode func(any) error) error {
-	if err := decode(c); err != nil {
-		return err // there is no message, and gRPC has said why
-	}
-	err := c.refused
-	if err == nil {
-		err = s.permit(c.parts)
-	}
-	if err == nil {
-		return nil
-	}
-	return s.end(name, begin, s.unread(&c.hold, err))
-}
-
-// encodedReply is a reply of which nothing but its bytes is kept.
-type encodedReply struct {
-	out mem.Buffer
-	why string // what the audit says of it, if it is accounted
-}
-
-func (r encodedReply) wire() mem.BufferSlice { return mem.BufferSlice{r.out} }
-
-// encode encodes a reply, whose room stays taken until it is written.
-func (s *service) encode(m proto.Message, h *listen.Hold) (any, error) {
-	out, err := proto.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return encodedReply{out: s.answers.BufferOf(&out, h)}, nil
-}
-
-// begin returns the time if there is an observer.
-func (s *service) begin() time.Time {
-	if s.observer == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-// end reports a call to the observer and returns its error as a status.
-func (s *service) end(method string, begin time.Time, err error) error {
-	err = overgrpc.Status(err)
-	if s.observer != nil {
-		s.observer.Served(method, status.Code(err).String(), time.Since(begin))
-	}
-	return err
+	return out
 }

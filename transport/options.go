@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
 // Decider decides requests: a node, or anything with its methods. They are called from
@@ -270,3 +271,70 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// Ring publishes which node to ask for which counter. Its methods are called from many
+// goroutines; View is called for each message of a stream.
+type Ring interface {
+	// View identifies the present result of Placement; 0 while that is nil.
+	View() uint64
+	// Placement returns the response to the method Ring, nil if there is none yet. The
+	// response is not changed later.
+	Placement() *weirv1.RingResponse
+}
+
+// Refunder is a [Decider] that gives receipts to clients and takes charges back by them.
+type Refunder interface {
+	Decider
+	// SealReceipt returns the receipt of a decision with Sealed set. Clients can neither make
+	// nor change such a receipt, nor use it for another request. It is empty if there is none.
+	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
+	// Refund takes back the charge that a receipt names, if that is its first use. For a
+	// receipt that SealReceipt did not return for such a request, the error wraps
+	// [limiter.ErrInvalid].
+	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
+}
+
+// Reserver is a [Decider] with reservations. The errors of its methods wrap
+// [limiter.ErrSettled] for a request that is final, and [limiter.ErrNoRoom] if there is no room
+// for the charge.
+type Reserver interface {
+	Decider
+	// Settle ends the reservation with the request's id: the request has used actual units. If
+	// the id is not known, they are charged, unless an option says otherwise.
+	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
+	// Extend lets the reservation last for the request's Hold from now on. If the request's cost
+	// is higher than the estimate, it becomes the estimate.
+	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
+}
+
+// Explainer is a [Decider] that can explain. A server with any other decider answers
+// Explain with UNIMPLEMENTED, over HTTP with 404.
+type Explainer interface {
+	Decider
+	// Explain returns what Check would answer, and why, without charging anything. The
+	// explanation has its Decision set.
+	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
+}
+
+// Bounds of time and size for clients that send slowly, nothing or too much.
+const (
+	handshakeTimeout = listen.HandshakeTimeout // from a connection to its first request's header
+	readTimeout      = 10 * time.Second        // for a whole HTTP request, and at most ClientTimeout
+	writeTimeout     = 20 * time.Second        // for an HTTP answer, and at most ClientTimeout
+	idleTimeout      = 2 * time.Minute         // between two HTTP requests
+	maxHeaderBytes   = 16 << 10
+
+	keepaliveIdle    = 15 * time.Minute // a gRPC connection without calls is closed
+	keepaliveTime    = time.Minute      // a silent connection is pinged
+	keepaliveTimeout = 20 * time.Second // and closed without an answer
+	keepaliveMinTime = 10 * time.Second // clients that ping more often are disconnected
+
+	// securedReadBuffer is how much gRPC reads ahead of a connection with TLS, which reads
+	// ahead itself: what is longer is copied once less, and a connection takes 28 KiB less.
+	securedReadBuffer = 4 << 10
+
+	// streamWorkers is how many goroutines are kept for calls. Their stacks have grown
+	// already, which costs a new goroutine a tenth of a unary call. While all of them
+	// have calls, further calls get goroutines of their own.
+	streamWorkers = 32
+)

@@ -116,3 +116,22 @@ func (f *front) servePost(post func(http.ResponseWriter, *http.Request, []byte))
 // become, besides what is reckoned for any JSON: a list of empty objects becomes a structure
 // for each three bytes.
 const weightOfOther = 64
+
+// administers serves callers that may administer, and refuses all others.
+func administers(front *frontend.Frontend, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if overSocket(r) {
+			serve(w, r)
+			return
+		}
+		by, err := overhttp.Identify(front, r)
+		if err == nil {
+			_, err = by.May(ActionAdmin)
+		}
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		serve(w, r)
+	}
+}

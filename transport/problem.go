@@ -172,3 +172,15 @@ func readAll(from io.Reader, h *listen.Hold) ([]byte, error) {
 		}
 	}
 }
+
+// Refuse answers with the reason why the caller may not send the request.
+func (w *statusWriter) Refuse(why error) { writeError(w, why) }
+
+// refusedPart notes, for the auditor, that a check of a batch was refused.
+func refusedPart(w http.ResponseWriter, err error) {
+	if seen, ok := w.(*statusWriter); ok && refusedFor(overgrpc.Code(err)) {
+		if seen.refusedParts++; seen.refusedParts == 1 {
+			seen.why = frontend.AuditText(err)
+		}
+	}
+}

@@ -13,35 +13,6 @@ import (
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
-// Refunder is a [Decider] that gives receipts to clients and takes charges back by them.
-type Refunder interface {
-	Decider
-	// SealReceipt returns the receipt of a decision with Sealed set. Clients can neither make
-	// nor change such a receipt, nor use it for another request. It is empty if there is none.
-	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
-	// Refund takes back the charge that a receipt names, if that is its first use. For a
-	// receipt that SealReceipt did not return for such a request, the error wraps
-	// [limiter.ErrInvalid].
-	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
-}
-
-// receiptOf returns the receipt of a decision, empty if there is none or wanted is false.
-func (s *service) receiptOf(wanted bool, r *limiter.Request, d *limiter.Decision) string {
-	if !wanted {
-		return ""
-	}
-	return s.front.Receipt(r, d)
-}
-
-// mayRefund returns why a client may not have receipts or reservations, nil if it may or wants
-// none.
-func (s *service) mayRefund(wanted bool) error {
-	if !wanted {
-		return nil
-	}
-	return s.front.Allows(ActionRefund)
-}
-
 // refund takes back the charge of a request.
 func refund(ctx context.Context, by *frontend.Session, r limiter.Request, sealed string) error {
 	if sealed == "" {

@@ -2,14 +2,12 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,34 +17,12 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overgrpc"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/listen"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
-)
-
-// Bounds of time and size for clients that send slowly, nothing or too much.
-const (
-	handshakeTimeout = listen.HandshakeTimeout // from a connection to its first request's header
-	readTimeout      = 10 * time.Second        // for a whole HTTP request, and at most ClientTimeout
-	writeTimeout     = 20 * time.Second        // for an HTTP answer, and at most ClientTimeout
-	idleTimeout      = 2 * time.Minute         // between two HTTP requests
-	maxHeaderBytes   = 16 << 10
-
-	keepaliveIdle    = 15 * time.Minute // a gRPC connection without calls is closed
-	keepaliveTime    = time.Minute      // a silent connection is pinged
-	keepaliveTimeout = 20 * time.Second // and closed without an answer
-	keepaliveMinTime = 10 * time.Second // clients that ping more often are disconnected
-
-	// securedReadBuffer is how much gRPC reads ahead of a connection with TLS, which reads
-	// ahead itself: what is longer is copied once less, and a connection takes 28 KiB less.
-	securedReadBuffer = 4 << 10
-
-	// streamWorkers is how many goroutines are kept for calls. Their stacks have grown
-	// already, which costs a new goroutine a tenth of a unary call. While all of them
-	// have calls, further calls get goroutines of their own.
-	streamWorkers = 32
 )
 
 // Server serves a [Decider] over gRPC and HTTP. It is safe for concurrent use.
@@ -213,15 +189,6 @@ func (s *Server) bound(l net.Listener) net.Listener {
 	return listen.Bounded(l, listen.Bounds{Most: o.MaxConnections, MostFrom: o.MaxConnectionsPerAddress, Log: o.Logger, Observer: o.Observer})
 }
 
-// wrap adds the protocol to an error. It returns nil for the error of a server that was
-// stopped.
-func wrap(protocol string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
-		return nil
-	}
-	return fmt.Errorf("serving %s: %w", protocol, err)
-}
-
 // ready returns why the server should not be sent requests, nil if it should.
 func (s *Server) ready() error {
 	if s.draining.Err() != nil {
@@ -292,4 +259,16 @@ func (h *healthService) Watch(m *healthv1.HealthCheckRequest, stream healthv1.He
 		return status.Errorf(codes.InvalidArgument, "the name of the service has %d bytes; at most %d are allowed", n, maxServiceBytes)
 	}
 	return h.Server.Watch(m, stream)
+}
+
+// Health returns a site with /healthz and /readyz of the server, to be served on a
+// separate listener. On the clients' listener, many clients can make a probe fail, and
+// a supervisor would then restart the node. The server itself serves both paths, too.
+func (s *Server) Health() *Apart {
+	a := newApart("health", newSite(map[string]route{
+		"/healthz": {methods: reading(), serve: serveHealthy, open: true},
+		"/readyz":  {methods: reading(), serve: serveReady(s.ready, s.options.Warnings), open: true},
+	}, new(frontend.Frontend), nil, s.options.guard()), s.options.Logger)
+	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection
+	return a
 }

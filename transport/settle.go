@@ -12,38 +12,12 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Reserver is a [Decider] with reservations. The errors of its methods wrap
-// [limiter.ErrSettled] for a request that is final, and [limiter.ErrNoRoom] if there is no room
-// for the charge.
-type Reserver interface {
-	Decider
-	// Settle ends the reservation with the request's id: the request has used actual units. If
-	// the id is not known, they are charged, unless an option says otherwise.
-	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
-	// Extend lets the reservation last for the request's Hold from now on. If the request's cost
-	// is higher than the estimate, it becomes the estimate.
-	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
-}
-
-// amendment is what a question says of a reservation.
-type amendment struct {
-	actual *int64
-	ignore bool // charge nothing if the id is not known
-}
-
 // amended is what was done with a reservation, in the form of its JSON.
 type amended struct {
 	State        string `json:"state"`
 	Estimate     uint64 `json:"estimate,omitempty"`
 	Over         uint64 `json:"over,omitempty"`
 	RetryAfterMs *int64 `json:"retry_after_ms,omitempty"`
-}
-
-// holdField returns the field that makes a check a reservation, or extends one.
-func holdField() field {
-	return field{"hold_ms", func(q *question, raw json.RawMessage) error {
-		return decodeTime("hold_ms", raw, &q.request.Hold)
-	}}
 }
 
 // cancelFields returns the fields that identify a reservation.
@@ -90,14 +64,6 @@ func cancel(ctx context.Context, by *frontend.Session, q *question) (limiter.Ame
 // extend lets it last longer.
 func extend(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
 	return by.Extend(ctx, q.request)
-}
-
-// mayAmend returns why there are no reservations to be settled, nil if there may be.
-func (s *service) mayAmend() error {
-	if !s.front.Reserves() {
-		return frontend.ErrNoReservations
-	}
-	return s.front.Allows(ActionRefund)
 }
 
 // serveAmend serves what is done with reservations. It needs the permission to refund: who may

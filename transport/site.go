@@ -1,8 +1,7 @@
 package transport
 
 import (
-	"errors"
-	"io"
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	fields "github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/spelling"
 )
@@ -198,72 +197,43 @@ func ofBrowser(r *http.Request) bool {
 	return languages && !mode || strings.HasPrefix(r.UserAgent(), "Mozilla/")
 }
 
-// statusWriter records the status.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-	begun  bool
-	body   body // of the request
-
-	instead int // the status that a web proxy wants for refusals; 0: the refusal's own
-
-	// For the audit.
-	why, did, subject string // did: of what is done
-	refusedParts      int    // checks of a batch that were refused
-	decided           bool   // the status is that of a decision, not of a refusal
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *statusWriter) WriteHeader(status int) {
-	if w.instead != 0 {
-		w.Header().Set(fields.InsteadOf, strconv.Itoa(status))
-		status = w.instead
-	}
-	w.status, w.begun = status, true
-	if status >= http.StatusBadRequest && w.body.unread() {
-		// Otherwise the server would read from the body first, and answer then.
-		_ = http.NewResponseController(w.ResponseWriter).EnableFullDuplex()
-		w.Header().Set("Connection", "close") // what follows is no request, if the body never ends
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// body is the body of a request. It knows whether it was read to its end.
-type body struct {
-	io.ReadCloser
-	over bool
-	n    int // bytes that were read
-}
-
-// Read implements [io.Reader].
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.over = b.over || errors.Is(err, io.EOF)
-	b.n += n
-	return n, err
-}
-
-// unread reports whether there is a body, and it was not read to its end.
-func (b *body) unread() bool { return b.ReadCloser != nil && b.ReadCloser != http.NoBody && !b.over }
-
-// discard reads the rest of a body that was refused, up to its bound, and keeps nothing of
-// it. The answer is sent before. A connection that is closed while its client still sends
-// is reset, and the client may then see no answer. A client that waits for leave to send
-// (Expect: 100-continue) does not get it.
-func (w *statusWriter) discard(r *http.Request) {
-	if w.status < http.StatusBadRequest || !w.body.unread() || r.Header.Get("Expect") != "" {
+// serveTraced serves a route with a span around it.
+func (s *site) serveTraced(name string, of route, w *statusWriter, r *http.Request) {
+	ctx, traceparent, end := s.front.Trace(r.Context(), name, r.Header.Get(fieldParent), r.Header.Get(fieldState))
+	if end == nil {
+		s.serve(of, w, r)
 		return
 	}
-	if http.NewResponseController(w.ResponseWriter).Flush() == nil {
-		_, _ = io.CopyN(io.Discard, &w.body, MaxBodyBytes) // whatever becomes of it, the answer is sent
-	}
+	w.Header().Set(fieldParent, traceparent)
+	s.serve(of, w, r.WithContext(ctx))
+	end(strconv.Itoa(w.status))
 }
 
-// Refused records why the request is refused, for the auditor.
-func (w *statusWriter) Refused(why error) { w.why = frontend.AuditText(why) }
-
-// Refuse answers with the reason why the caller may not send the request.
-func (w *statusWriter) Refuse(why error) { writeError(w, why) }
-
-// Unwrap gives [http.ResponseController] access to the underlying writer.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// account tells the auditor of a request over HTTP, as the method of service does over
+// gRPC.
+func (s *site) account(of route, w *statusWriter, r *http.Request) {
+	if s.front.Audit == nil {
+		return
+	}
+	e := AuditEvent{Action: of.action, Over: of.over, Subject: w.subject, Why: w.why, Count: w.refusedParts}
+	refused := !w.decided && (w.status == http.StatusUnauthorized || w.status == http.StatusForbidden)
+	switch {
+	case refused, w.refusedParts > 0:
+		e.Outcome = AuditRefused
+	case !of.accounted, w.status == http.StatusMethodNotAllowed: // then nothing was asked for
+		return
+	case w.status < http.StatusBadRequest:
+		e.Outcome, e.Why = AuditDone, w.did
+	default:
+		e.Outcome = AuditFailed
+		if w.status != http.StatusServiceUnavailable && w.status != http.StatusGatewayTimeout && w.status != http.StatusConflict {
+			e.Why = "" // that text has parts of the request
+		}
+	}
+	e.Action = cmp.Or(e.Action, "request") // of a path that there is not
+	by := s.front.Anyone(frontend.Address("unix"))
+	if !overSocket(r) {
+		by, _ = overhttp.Identify(s.front, r) // one who is not identified has an address
+	}
+	by.Tell(e)
+}

@@ -222,7 +222,3 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 	}
 	return nil
 }
-
-// undecided returns the trailer of a stream or of a call that ends with an error: it
-// states that the messages without a reply were not decided.
-func undecided() metadata.MD { return metadata.Pairs(weirv1.TrailerUndecided, "1") }

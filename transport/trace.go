@@ -2,9 +2,7 @@ package transport
 
 import (
 	"context"
-	"net/http"
 	"path"
-	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -21,9 +19,6 @@ const (
 	fieldParent = "traceparent"
 	fieldState  = "tracestate"
 )
-
-// unary serves a unary call.
-type unary func(context.Context, func(any) error) (any, error)
 
 // traced returns serve with a span around it; serve itself without a tracer.
 func traced(front *frontend.Frontend, method string, serve unary) unary {
@@ -61,16 +56,4 @@ func first(md metadata.MD, name string) string {
 		return all[0]
 	}
 	return ""
-}
-
-// serveTraced serves a route with a span around it.
-func (s *site) serveTraced(name string, of route, w *statusWriter, r *http.Request) {
-	ctx, traceparent, end := s.front.Trace(r.Context(), name, r.Header.Get(fieldParent), r.Header.Get(fieldState))
-	if end == nil {
-		s.serve(of, w, r)
-		return
-	}
-	w.Header().Set(fieldParent, traceparent)
-	s.serve(of, w, r.WithContext(ctx))
-	end(strconv.Itoa(w.status))
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"unicode/utf8"
 	"unsafe"
 
@@ -29,29 +28,6 @@ const (
 
 	batchChecks = 1
 )
-
-var (
-	errWire = errors.New("it is not a valid protobuf message")
-	errUTF8 = errors.New("a string is not valid UTF-8")
-)
-
-// receipt reports whether the answer is to have a receipt.
-func (f *fullRequest) receipt() bool { return f != nil && f.message.GetReceipt() }
-
-// tenant returns whose counters are asked about, empty if the request does not say so.
-func (f *fullRequest) tenant() string {
-	if f == nil {
-		return ""
-	}
-	return f.message.GetTenant()
-}
-
-// fullRequest is a request that the protobuf library has decoded. Its message is nil if
-// it has too many parts to be decoded.
-type fullRequest struct {
-	message *weirv1.CheckRequest
-	parts   parts
-}
 
 // readCheck decodes a CheckRequest. Its strings are parts of text. If the message has
 // fields that are not decoded here, full is set and r is not filled.
@@ -184,10 +160,4 @@ func eachCheck(text string, f func(one string) error) error {
 		}
 	}
 	return nil
-}
-
-// fullCheck is a check of a batch that the protobuf library has decoded.
-type fullCheck struct {
-	at int
-	*fullRequest
 }

@@ -23,7 +23,7 @@ func ofPorts() []mutation {
 			{"transport/server.go", "		grpc.MaxConcurrentStreams(uint32(o.MaxStreams)),\n", ""},
 		}},
 		{name: "an end of idle streams", pkg: public, test: "^TestStalledStreams$/^no_message$", edits: []edit{
-			{"internal/listen/watched.go", "	return s.in.begun == 0 || s.in.begun", "	return s.in.begun"},
+			{"internal/listen/conn.go", "	return s.in.begun == 0 || s.in.begun", "	return s.in.begun"},
 		}},
 		{name: "an end of half messages", pkg: public, test: "^TestStalledStreams$/^half_a_message$", edits: []edit{
 			{"internal/listen/watched.go", "		if !s.ending && s.owed() && now-s.since > patience {\n", "		if !s.ending && s.owed() && s.half == 0 && now-s.since > patience {\n"},
@@ -35,7 +35,7 @@ func ofPorts() []mutation {
 			{"internal/listen/watched.go", "	stuck := len(c.reset) > 0 && ", "	stuck := len(c.reset) < 0 && "},
 		}},
 		{name: "an end of answers that are not read", pkg: public, test: "^TestStalledStreams$/^an_answer_that_is_not_read$", edits: []edit{
-			{"internal/listen/watched.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.half() || s.out.left > 0\n"},
+			{"internal/listen/conn.go", " || s.in.begun > s.out.begun || s.out.left > 0\n", " || s.in.half() || s.out.left > 0\n"},
 		}},
 		{name: "an answer that is read byte by byte", pkg: "./internal/listen", test: "^TestReadByteByByte$", edits: []edit{
 			{"internal/listen/watched.go", "s.sent >= leastRead {", "s.sent >= 0 {"},
@@ -62,10 +62,10 @@ func ofPorts() []mutation {
 			{"transport/columns.go", " && have.Caller == r.Caller", ""},
 		}},
 		{name: "what is no message is charged", pkg: public, test: "^TestWhatIsNoMessageSpends$", edits: []edit{
-			{"transport/access.go", "	if over := by.Spend(1, h.Size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
+			{"transport/service.go", "	if over := by.Spend(1, h.Size()); over != nil {\n", "	if over := error(nil); over != nil {\n"},
 		}},
 		{name: "no probe stays", pkg: public, test: "^TestProbesDoNotStay$", edits: []edit{
-			{"transport/apart.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},
+			{"transport/server.go", "	a.http.SetKeepAlivesEnabled(false) // no probe occupies a connection\n", ""},
 		}},
 		{name: "a short time for headers of probes", pkg: public, test: "^TestHalfHeadersApart$", edits: []edit{
 			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},

@@ -7,43 +7,6 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ForbiddenError is why something is not allowed. It wraps [limiter.ErrForbidden].
-type ForbiddenError string
-
-func (e ForbiddenError) Error() string { return string(e) }
-
-// Unwrap returns [limiter.ErrForbidden].
-func (ForbiddenError) Unwrap() error { return limiter.ErrForbidden }
-
-// Allows returns why the configuration does not allow an action, whoever asks; nil if it does, or if an Access decides.
-func (f *Frontend) Allows(a Action) error {
-	allowed := true
-	switch a {
-	case ActionLimits:
-		allowed = f.AllowRequestLimits || f.Access != nil
-	case ActionReset:
-		allowed = f.AllowReset || f.Access != nil
-	case ActionRefund:
-		allowed = f.refunder != nil && (f.AllowRefunds || f.Access != nil)
-	}
-	if allowed {
-		return nil
-	}
-	return f.notAllowed(a)
-}
-
-// notAllowed returns the refusal of an action. It names the flag of the node program that allows it.
-func (f *Frontend) notAllowed(a Action) error {
-	what, flag := f.Limits, "--allow-request-limits"
-	switch a {
-	case ActionReset:
-		what, flag = f.Resets, "--allow-reset"
-	case ActionRefund:
-		what, flag = f.Refunds, "--allow-refunds"
-	}
-	return ForbiddenError(what + " not allowed here: the operator must start the node with " + flag)
-}
-
 // Admit returns why the caller may not do something with a request, nil if it may. The
 // request then has the caller, its tenant and its scope. A check or a peek with a hold needs the
 // permission to refund as well, to the same rule. Without an Access the configuration decides.
@@ -75,20 +38,6 @@ func (s *Session) AdmitCheck(r *limiter.Request, peek, receipt bool) error {
 		}
 	}
 	return s.Admit(r, CheckOrPeek(peek))
-}
-
-// admit admits a request of anyone.
-func (f *Frontend) admit(r *limiter.Request, a Action) error {
-	if len(r.Limits) > 0 {
-		if err := f.Allows(ActionLimits); err != nil {
-			return err
-		}
-	}
-	err := f.Allows(a)
-	if err == nil && r.Hold != 0 {
-		err = f.Allows(ActionRefund)
-	}
-	return err
 }
 
 // both is what two scopes permit. The first one may be nil, for all rules.

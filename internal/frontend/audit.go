@@ -61,46 +61,12 @@ func Refused(err error) bool {
 	return errors.Is(err, ErrUnauthenticated) || errors.Is(err, limiter.ErrForbidden)
 }
 
-// Account tells the audit what became of something: if it was refused, or, if it is accounted,
-// whatever became of it.
-func (s *Session) Account(action string, accounted bool, err error) {
-	e := AuditEvent{Action: action}
-	switch {
-	case Refused(err):
-		e.Outcome, e.Why = AuditRefused, AuditText(err)
-	case !accounted:
-		return
-	case err == nil:
-		e.Outcome = AuditDone
-	case errors.Is(err, limiter.ErrInvalid): // that text has parts of the request
-		e.Outcome = AuditFailed
-	default:
-		e.Outcome, e.Why = AuditFailed, err.Error()
-	}
-	s.Tell(e)
-}
-
 // WhyReset returns what the audit says of a reset of n counters, beside that it was done: nothing if there were any.
 func WhyReset(n int) string {
 	if n > 0 {
 		return ""
 	}
 	return "there was no counter to reset"
-}
-
-// Tell tells the audit of an event, and adds who asked, from where, and over which protocol.
-func (s *Session) Tell(e AuditEvent) {
-	if s.of.Audit == nil {
-		return
-	}
-	if s.from != nil {
-		e.From = s.from.String()
-	}
-	if e.Over == "" {
-		e.Over = s.of.Over
-	}
-	e.Caller, e.Tenant = s.Name(), s.Tenant()
-	s.of.Audit.Audited(e)
 }
 
 // Address is the address of a caller whose connection is known by its text only.

@@ -126,3 +126,11 @@ type Tracer interface {
 	// code of the answer. If the request is not traced, end is nil and the context is ctx.
 	Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(code string))
 }
+
+// ForbiddenError is why something is not allowed. It wraps [limiter.ErrForbidden].
+type ForbiddenError string
+
+func (e ForbiddenError) Error() string { return string(e) }
+
+// Unwrap returns [limiter.ErrForbidden].
+func (ForbiddenError) Unwrap() error { return limiter.ErrForbidden }

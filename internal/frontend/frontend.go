@@ -2,51 +2,9 @@ package frontend
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
 )
-
-// Decider decides requests: a node. It may also be a [BatchPeeker], an [Explainer], a [Refunder] and a [Reserver].
-// Its methods are called from many goroutines.
-type Decider interface {
-	Checker
-	// PeekInto returns what CheckInto would answer, and charges nothing.
-	PeekInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-	// CheckBatchInto decides requests in order, at one instant.
-	CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error
-	// Reset deletes the counters of a request and returns how many there were.
-	Reset(ctx context.Context, r limiter.Request) (int, error)
-}
-
-// BatchPeeker decides the peeks of a batch together with its checks. Without it the requests of a batch
-// with peeks are decided one after the other.
-type BatchPeeker interface {
-	// PeekBatchInto only peeks request i if peeks[i] is true. If peeks is nil, it peeks all.
-	PeekBatchInto(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error
-}
-
-// Explainer explains what a check would answer.
-type Explainer interface {
-	Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error)
-}
-
-// Refunder gives receipts to clients, and takes charges back.
-type Refunder interface {
-	// SealReceipt returns the receipt of a decision with Sealed set, empty if there is none.
-	SealReceipt(r *limiter.Request, d *limiter.Decision) limiter.Receipt
-	// Refund takes back the charge that a receipt names.
-	Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error
-}
-
-// Reserver ends and extends reservations.
-type Reserver interface {
-	// Settle ends the reservation with the request's id: the request has used actual units. If
-	// the id is not known, they are charged, unless an option says otherwise.
-	Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
-	// Extend lets the reservation last for the request's Hold from now on.
-	Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error)
-}
 
 // Config is what the server of any protocol is given. Only Decider is required.
 type Config struct {
@@ -92,22 +50,6 @@ func New(c Config, p Protocol) *Frontend {
 	return f
 }
 
-// Identify begins the session of a caller at an address, which may be nil. After an error the session has no
-// caller, and is only for the audit.
-func (f *Frontend) Identify(from fmt.Stringer, c Credentials) (s Session, err error) {
-	s.of, s.from = f, from
-	if f.Access == nil {
-		return s, nil
-	}
-	if s.caller, err = f.Access.Identify(c); err != nil {
-		s.caller = nil
-	}
-	return s, err
-}
-
-// Anyone begins a session without a caller, which may do everything that the configuration allows.
-func (f *Frontend) Anyone(from fmt.Stringer) Session { return Session{of: f, from: from} }
-
 // Reserves reports whether the decider has reservations.
 func (f *Frontend) Reserves() bool { return f.reserver != nil }
 
@@ -125,4 +67,47 @@ func (f *Frontend) Trace(ctx context.Context, method, parent, state string) (_ c
 		return ctx, "", nil
 	}
 	return f.Tracer.Serve(ctx, method, parent, state)
+}
+
+// Allows returns why the configuration does not allow an action, whoever asks; nil if it does, or if an Access decides.
+func (f *Frontend) Allows(a Action) error {
+	allowed := true
+	switch a {
+	case ActionLimits:
+		allowed = f.AllowRequestLimits || f.Access != nil
+	case ActionReset:
+		allowed = f.AllowReset || f.Access != nil
+	case ActionRefund:
+		allowed = f.refunder != nil && (f.AllowRefunds || f.Access != nil)
+	}
+	if allowed {
+		return nil
+	}
+	return f.notAllowed(a)
+}
+
+// notAllowed returns the refusal of an action. It names the flag of the node program that allows it.
+func (f *Frontend) notAllowed(a Action) error {
+	what, flag := f.Limits, "--allow-request-limits"
+	switch a {
+	case ActionReset:
+		what, flag = f.Resets, "--allow-reset"
+	case ActionRefund:
+		what, flag = f.Refunds, "--allow-refunds"
+	}
+	return ForbiddenError(what + " not allowed here: the operator must start the node with " + flag)
+}
+
+// admit admits a request of anyone.
+func (f *Frontend) admit(r *limiter.Request, a Action) error {
+	if len(r.Limits) > 0 {
+		if err := f.Allows(ActionLimits); err != nil {
+			return err
+		}
+	}
+	err := f.Allows(a)
+	if err == nil && r.Hold != 0 {
+		err = f.Allows(ActionRefund)
+	}
+	return err
 }

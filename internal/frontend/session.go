@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -61,125 +60,52 @@ func (s *Session) May(a Action) (limiter.Scope, error) {
 	return s.caller.May(a)
 }
 
-// Check decides a request, or only looks.
-func (s *Session) Check(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
-	if peek {
-		return s.of.Decider.PeekInto(ctx, r, d)
+// Identify begins the session of a caller at an address, which may be nil. After an error the session has no
+// caller, and is only for the audit.
+func (f *Frontend) Identify(from fmt.Stringer, c Credentials) (s Session, err error) {
+	s.of, s.from = f, from
+	if f.Access == nil {
+		return s, nil
 	}
-	return s.CheckBy(ctx, s.of.Decider, r, d)
-}
-
-// Checker decides checks.
-type Checker interface {
-	CheckInto(ctx context.Context, r *limiter.Request, d *limiter.Decision) error
-}
-
-// CheckBy decides a request by something else than the frontend's decider.
-func (s *Session) CheckBy(ctx context.Context, by Checker, r *limiter.Request, d *limiter.Decision) error {
-	err := by.CheckInto(ctx, r, d)
-	if err == nil {
-		s.madeOne(d)
+	if s.caller, err = f.Access.Identify(c); err != nil {
+		s.caller = nil
 	}
-	return err
+	return s, err
 }
 
-// Decide decides requests in order, at one instant. peeks says which are only peeked; nil: none is. If only
-// some could not be decided, the error wraps a [*limiter.BatchError].
-func (s *Session) Decide(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) (err error) {
+// Anyone begins a session without a caller, which may do everything that the configuration allows.
+func (f *Frontend) Anyone(from fmt.Stringer) Session { return Session{of: f, from: from} }
+
+// Account tells the audit what became of something: if it was refused, or, if it is accounted,
+// whatever became of it.
+func (s *Session) Account(action string, accounted bool, err error) {
+	e := AuditEvent{Action: action}
 	switch {
-	case peeks == nil:
-		err = s.of.Decider.CheckBatchInto(ctx, rs, ds)
-	case s.of.peeker != nil:
-		err = s.of.peeker.PeekBatchInto(ctx, rs, ds, peeks)
+	case Refused(err):
+		e.Outcome, e.Why = AuditRefused, AuditText(err)
+	case !accounted:
+		return
+	case err == nil:
+		e.Outcome = AuditDone
+	case errors.Is(err, limiter.ErrInvalid): // that text has parts of the request
+		e.Outcome = AuditFailed
 	default:
-		err = s.of.oneByOne(ctx, rs, ds, peeks)
+		e.Outcome, e.Why = AuditFailed, err.Error()
 	}
-	s.madeMany(ds, peeks, err)
-	return err
+	s.Tell(e)
 }
 
-// Peek is Decide for requests that are all peeked.
-func (s *Session) Peek(ctx context.Context, rs []limiter.Request, ds []limiter.Decision) error {
-	if s.of.peeker != nil {
-		return s.of.peeker.PeekBatchInto(ctx, rs, ds, nil)
+// Tell tells the audit of an event, and adds who asked, from where, and over which protocol.
+func (s *Session) Tell(e AuditEvent) {
+	if s.of.Audit == nil {
+		return
 	}
-	return s.of.oneByOne(ctx, rs, ds, nil)
-}
-
-// oneByOne decides a batch for a decider that takes no batches with peeks. If peeks is nil, all are.
-func (f *Frontend) oneByOne(ctx context.Context, rs []limiter.Request, ds []limiter.Decision, peeks []bool) error {
-	var failed limiter.BatchError
-	for i := range rs {
-		ask := f.Decider.CheckInto
-		if peeks == nil || peeks[i] {
-			ask = f.Decider.PeekInto
-		}
-		if err := ask(ctx, &rs[i], &ds[i]); err != nil {
-			ds[i].Clear()
-			ds[i].Allowed = false
-			failed.Index, failed.Errs = append(failed.Index, i), append(failed.Errs, err)
-		}
+	if s.from != nil {
+		e.From = s.from.String()
 	}
-	if len(failed.Index) == 0 {
-		return nil
+	if e.Over == "" {
+		e.Over = s.of.Over
 	}
-	return &failed
-}
-
-// ErrUnexplained is the error of a decider that cannot explain.
-var ErrUnexplained = errors.New("this server cannot explain its decisions: ask a node")
-
-// Explain returns what a check would answer, and why. The
-// commands of a backend are removed, because they contain its address and
-// login name, which clients must not see.
-func (s *Session) Explain(ctx context.Context, r limiter.Request) (*limiter.Explanation, error) {
-	if s.of.explainer == nil {
-		return nil, ErrUnexplained
-	}
-	e, err := s.of.explainer.Explain(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	e.Commands = nil
-	return e, nil
-}
-
-// Reset deletes the counters of a request and returns how many there were.
-func (s *Session) Reset(ctx context.Context, r limiter.Request) (int, error) {
-	return s.of.Decider.Reset(ctx, r)
-}
-
-// Refund takes a charge back, see [Refunder].
-func (s *Session) Refund(ctx context.Context, r limiter.Request, rc limiter.Receipt) error {
-	if s.of.refunder == nil {
-		return s.of.notAllowed(ActionRefund)
-	}
-	return s.of.refunder.Refund(ctx, r, rc)
-}
-
-// ErrNoReservations is the error of a decider without reservations.
-var ErrNoReservations = fmt.Errorf("%w: there are no reservations here", limiter.ErrInvalid)
-
-// Settle ends a reservation, see [Reserver].
-func (s *Session) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
-	if s.of.reserver == nil {
-		return limiter.Amended{}, ErrNoReservations
-	}
-	out, err := s.of.reserver.Settle(ctx, r, actual, opts...)
-	if err == nil {
-		s.amended(&out)
-	}
-	return out, err
-}
-
-// Extend lets a reservation last longer, see [Reserver].
-func (s *Session) Extend(ctx context.Context, r limiter.Request) (limiter.Amended, error) {
-	if s.of.reserver == nil {
-		return limiter.Amended{}, ErrNoReservations
-	}
-	out, err := s.of.reserver.Extend(ctx, r)
-	if err == nil {
-		s.amended(&out)
-	}
-	return out, err
+	e.Caller, e.Tenant = s.Name(), s.Tenant()
+	s.of.Audit.Audited(e)
 }

@@ -12,13 +12,6 @@ import (
 	"time"
 )
 
-// maxApart bounds the open connections of a site that is served apart from checks. Its
-// clients are a few operators, scrapers and probes.
-const maxApart = 64
-
-// maxApartFrom bounds those of one address.
-const maxApartFrom = 8
-
 // apartListener bounds the open connections, in total and from one address. At the
 // bound a new connection replaces the one that has waited longest without a complete
 // request, else the one whose client has read nothing for longest, so that such connections keep no probe out. If all of them are being

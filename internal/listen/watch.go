@@ -1,63 +1,9 @@
 package listen
 
 import (
-	"math/bits"
 	"net"
-	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// gRPC waits as long as the connection lives for the rest of a message, and for a
-// client to read its answers. So the HTTP/2 frames of each connection are watched. If
-// the client of a stream takes too long for its next step, the stream is reset, as if
-// the client had cancelled it. Other streams of the connection continue; behind a proxy
-// they may belong to other clients. A connection on which nothing moves is closed.
-
-// Watcher watches the connections of a listener over which gRPC is spoken.
-type Watcher struct {
-	net.Listener
-	WatchOptions
-	patience int64 // in ticks
-
-	now    atomic.Int64 // ticks that have passed
-	half   atomic.Int64 // bytes of incomplete messages
-	ending atomic.Int64 // the part of half whose streams are to be reset
-
-	relieving sync.Mutex // held while streams are chosen to be given up
-
-	mu    sync.Mutex
-	conns map[*watchedConn]struct{}
-}
-
-const (
-	// stallTick is the interval at which connections are examined.
-	stallTick = time.Second
-	// resetPatience is how long, in ticks, a client may take to reach the end of a frame,
-	// where a reset can be inserted. Until then the server keeps the stream's memory.
-	resetPatience = 2
-	// leastRead is how many bytes of answers a client must read within its patience, or
-	// all that it had asked for.
-	leastRead = 16 << 10
-	// frameWeight is the memory of a frame in bytes, besides its data.
-	frameWeight = 64
-)
-
-// WatchOptions configures a [Watcher].
-type WatchOptions struct {
-	// Room is for what clients do not read.
-	Room *Room
-	// Secured: connections may have TLS, see [ServerTLS].
-	Secured bool
-	// Noted: [NoteShown] is called for each call.
-	Noted bool
-	// Patience is how long a client may take for its next step.
-	Patience time.Duration
-	// Streams are the most open streams of a connection.
-	Streams int
-	// Most is how many bytes of incomplete messages there may be. Above it the largest are given up.
-	Most int64
-}
 
 // NewWatcher returns a watcher of the connections of a listener.
 func NewWatcher(l net.Listener, o WatchOptions) *Watcher {
@@ -113,17 +59,6 @@ func (s *Watcher) Tick() {
 	}
 }
 
-// all returns the open connections.
-func (s *Watcher) all() []*watchedConn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*watchedConn, 0, len(s.conns))
-	for c := range s.conns {
-		all = append(all, c)
-	}
-	return all
-}
-
 // Counts is what a watcher counts.
 type Counts struct {
 	Conns, Streams int
@@ -140,50 +75,4 @@ func (s *Watcher) Counts() (n Counts) {
 	}
 	n.Half, n.Ending = s.half.Load(), s.ending.Load()
 	return n
-}
-
-// tooMuch reports whether incomplete messages use too much memory, or those that were
-// given up do, because their streams could not be reset yet.
-func (s *Watcher) tooMuch() bool {
-	ending := s.ending.Load()
-	return s.half.Load()-ending > s.Most || ending > s.Most
-}
-
-// relieve gives up the largest incomplete messages, to a factor of two, until the rest
-// uses at most 7/8 of the bound. So it is not called again soon. If those that were
-// given up use too much, their connections that are within a frame are closed, since no
-// reset can be inserted there. One goroutine does this at a time; others do not wait for it.
-func (s *Watcher) relieve() {
-	if !s.relieving.TryLock() {
-		return
-	}
-	defer s.relieving.Unlock()
-	all := s.all()
-	excess := int(s.half.Load() - s.ending.Load() - s.Most/8*7)
-	var bytes [64]int // of incomplete messages by the number of bits of their size
-	if excess > 0 {
-		for _, c := range all {
-			c.eachHalf(func(_ uint32, s *clientStream) { bytes[bits.Len(uint(s.half))] += s.half })
-		}
-	}
-	for size := len(bytes) - 1; size > 0 && excess > 0; size-- {
-		if bytes[size] == 0 {
-			continue
-		}
-		for _, c := range all {
-			c.eachHalf(func(id uint32, s *clientStream) {
-				if excess > 0 && bits.Len(uint(s.half)) >= size {
-					excess -= s.half
-					c.end(id, s)
-				}
-			})
-		}
-	}
-	if s.ending.Load() > s.Most {
-		for _, c := range all {
-			if c.stuck() {
-				_ = c.Close()
-			}
-		}
-	}
 }

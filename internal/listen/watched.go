@@ -3,64 +3,11 @@ package listen
 import (
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"net"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// watchedConn is a connection whose frames are watched.
-type watchedConn struct {
-	net.Conn
-	of      *Watcher
-	bounded *boundedConn // what is under Conn, if its listener is bounded
-	secured *securedConn // Conn, if it may have TLS
-
-	writing atomic.Int64 // 1 + the tick in which the present Write began; 0: no Write is under way
-	outMu   sync.Mutex   // held while something is written
-	out     frames
-
-	resets atomic.Bool // reset is not empty; saves Read a lock
-
-	mu      sync.Mutex // guards the fields below
-	in      frames
-	streams map[uint32]*clientStream // the open ones
-	free    []*clientStream          // for reuse
-	reset   []uint32                 // streams to be reset towards the server
-	asked   int64                    // the tick since which reset is not empty
-	tell    []uint32                 // streams to be reset towards the client, after the server
-	woken   bool                     // the read deadline was set to wake Read
-	closed  bool
-	greedy  bool // it is to be closed, since there is no room for what it sends
-
-	unsent unsent
-}
-
-// clientStream is the state of one stream.
-type clientStream struct {
-	in, out messages
-	since   int64 // the tick since which the client owes the next step, if it does
-	half    int   // memory of an incomplete message; 0: there is none
-	frames  int   // number of frames of that message
-	sent    int   // bytes of the present answer since then
-	ending  bool  // it is to be reset; until the server is told, it keeps its memory
-	gone    bool  // it has ended, with answers that gRPC has
-
-	headers int   // bytes of its header fields, as they were sent
-	opened  int64 // what counts as loose of them, and of a stream without a message
-
-	mark         int   // when so many messages are answered, there is progress
-	older, newer int64 // unread messages: those up to mark, and after it
-	large, small int64 // bytes of answers that gRPC has: those with room of their own, and others
-	answers      int   // number of these
-}
-
-// owed reports whether a message has begun and is not answered, or no message has come
-// yet.
-func (s *clientStream) owed() bool {
-	return s.in.begun == 0 || s.in.begun > s.out.begun || s.out.left > 0
-}
 
 // RemoteAddr implements [net.Conn].
 func (c *watchedConn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
@@ -230,34 +177,6 @@ func (c *watchedConn) tellLater(streams []uint32) {
 	}
 }
 
-// wake ends a Read that waits, if there is a reset for it to return. The lock is held.
-func (c *watchedConn) wake() {
-	if len(c.reset) > 0 && c.in.between() {
-		c.woken = true
-		_ = c.Conn.SetReadDeadline(time.Unix(1, 0)) // on a closed connection Read fails anyway
-	}
-}
-
-// stuck reports whether a reset waits for the end of a frame.
-func (c *watchedConn) stuck() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.reset) > 0 && !c.in.between()
-}
-
-// eachHalf calls f with each stream that has an incomplete message and is not to be
-// reset. f may end the stream.
-func (c *watchedConn) eachHalf(f func(id uint32, s *clientStream)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, s := range c.streams {
-		if s.half > 0 && !s.ending {
-			f(id, s)
-		}
-	}
-	c.wake()
-}
-
 // begin returns the memory for a new stream. The lock is held.
 func (c *watchedConn) begin() *clientStream {
 	var s *clientStream
@@ -271,19 +190,6 @@ func (c *watchedConn) begin() *clientStream {
 		c.bounded.work(c.of.now.Load())
 	}
 	return s
-}
-
-// end lets Read reset a stream. The server keeps what it has of a message until then,
-// so that stays counted. The lock is held.
-func (c *watchedConn) end(id uint32, s *clientStream) {
-	if len(c.reset) == 0 {
-		c.asked = c.of.now.Load()
-	}
-	c.reset = append(c.reset, id)
-	c.resets.Store(true)
-	s.ending = true
-	c.unsent.ending += s.loose()
-	c.of.ending.Add(int64(s.half))
 }
 
 // forget removes a stream that has ended. The lock is held.
@@ -382,5 +288,60 @@ func (c outbound) part(id uint32, data []byte) {
 	}
 	if all {
 		c.answered(s)
+	}
+}
+
+// tooMuch reports whether incomplete messages use too much memory, or those that were
+// given up do, because their streams could not be reset yet.
+func (s *Watcher) tooMuch() bool {
+	ending := s.ending.Load()
+	return s.half.Load()-ending > s.Most || ending > s.Most
+}
+
+// relieve gives up the largest incomplete messages, to a factor of two, until the rest
+// uses at most 7/8 of the bound. So it is not called again soon. If those that were
+// given up use too much, their connections that are within a frame are closed, since no
+// reset can be inserted there. One goroutine does this at a time; others do not wait for it.
+func (s *Watcher) relieve() {
+	if !s.relieving.TryLock() {
+		return
+	}
+	defer s.relieving.Unlock()
+	all := s.all()
+	excess := int(s.half.Load() - s.ending.Load() - s.Most/8*7)
+	var bytes [64]int // of incomplete messages by the number of bits of their size
+	if excess > 0 {
+		for _, c := range all {
+			c.eachHalf(func(_ uint32, s *clientStream) { bytes[bits.Len(uint(s.half))] += s.half })
+		}
+	}
+	for size := len(bytes) - 1; size > 0 && excess > 0; size-- {
+		if bytes[size] == 0 {
+			continue
+		}
+		for _, c := range all {
+			c.eachHalf(func(id uint32, s *clientStream) {
+				if excess > 0 && bits.Len(uint(s.half)) >= size {
+					excess -= s.half
+					c.end(id, s)
+				}
+			})
+		}
+	}
+	if s.ending.Load() > s.Most {
+		for _, c := range all {
+			if c.stuck() {
+				_ = c.Close()
+			}
+		}
+	}
+}
+
+// open adds a frame of header fields to a stream, if it is known. The lock is held.
+func (c inbound) open(id uint32, size int) {
+	if s := c.streams[id]; s != nil {
+		if s.headers += size; !c.opening(s) {
+			c.greedy = true
+		}
 	}
 }

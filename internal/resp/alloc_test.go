@@ -65,6 +65,7 @@ func BenchmarkCommands(b *testing.B) {
 		b.Run(map[int]string{1: "one", 50: "pipeline"}[depth], func(b *testing.B) {
 			f := start(b, nil)
 			c := &conn{of: f.server}
+			c.identify()
 			text := []byte(strings.Repeat(encode("CL.THROTTLE k 1000000 1000000 60"), depth))
 			b.ReportAllocs()
 			for i := 0; i < b.N; i += depth {

@@ -1,0 +1,75 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/internal/frontend/overgrpc"
+	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/listen"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+)
+
+func newService(o Options) *service {
+	s := &service{
+		front: newFrontend(&o, "grpc"), decider: o.Decider, observer: o.Observer, guard: o.guard(), ring: o.Ring,
+		turns: sync.Pool{New: func() any { return new(turn) }},
+	}
+	s.room.Most = cmp.Or(o.MaxDecodingBytes, defaultDecoding)
+	s.checks.New = func() any { return &check{service: s, hold: listen.Hold{Room: &s.room}} }
+	if n, ok := o.Decider.(KeyAppender); ok {
+		s.appendKeyName = n.AppendKeyName
+	}
+	return s
+}
+
+// description returns the service description for gRPC. In it, unary calls encode and
+// decode their messages themselves.
+func (s *service) description() *grpc.ServiceDesc {
+	desc := weirv1.Limiter_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		switch m := &desc.Methods[i]; m.MethodName {
+		case "Check":
+			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "Check", s.serveCheck))
+		case "CheckBatch":
+			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "CheckBatch", s.serveBatch))
+		case "Explain":
+			m.Handler = s.guarded(ActionExplain, false, traced(s.front, "Explain", s.serveExplain))
+		case "Reset":
+			m.Handler = s.guarded(ActionReset, true, traced(s.front, "Reset", s.serveReset))
+		case "Refund":
+			m.Handler = s.guarded(ActionRefund, true, traced(s.front, "Refund", s.serveRefund))
+		case "Settle":
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
+		case "Cancel":
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
+		case "Extend":
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
+		}
+	}
+	return &desc
+}
+
+// guarded makes a handler of a method of the service. It recovers from panics itself,
+// without an interceptor; a panic ends the call. It tells the auditor of the call, whatever
+// became of it if it is accounted, and else if it was refused.
+func (s *service) guarded(action Action, accounted bool, serve unary) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (out any, err error) {
+		defer s.guard.Recover(guard.GRPC, func(e error) { out, err = nil, overgrpc.Status(internalError{e}) })
+		out, err = serve(ctx, decode)
+		done, _ := out.(encodedReply)
+		s.account(ctx, action, accounted, done.why, err)
+		if code := status.Code(err); code == codes.Unavailable || code == codes.ResourceExhausted {
+			// gRPC has these codes for connections that break, too.
+			_ = grpc.SetTrailer(ctx, undecided()) // without it the client takes the call for one that may be decided
+		}
+		return out, err
+	}
+}
