@@ -32,51 +32,42 @@ type Backend interface {
 	// limits in their order, and what else the backend knows. The node adds the rest of the
 	// explanation.
 	Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
+	// Extras returns what else the backend does: BackendExtras{} if nothing. It may be called more
+	// than once.
+	Extras() BackendExtras
 	// Close stops the backend.
 	Close() error
 }
 
-// HoldBackend is a [Backend] with reservations: Decide holds a charge whose ID has a Hold. Only
-// such a backend may be given limits on concurrency.
-type HoldBackend interface {
-	Backend
+// BackendExtras are what a [Backend] does beyond its methods. Each function may be nil: its comment
+// says what a node does then.
+type BackendExtras struct {
 	// Amend settles or extends the hold of the charge's ID, which is not nil, as
-	// [table.Table.Amend] does. After an error the hold may or may not have changed.
-	Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (Amended, error)
-}
-
-// TableBackend is a [Backend] that also counts in this process, such as for policies.
-type TableBackend interface {
-	Backend
-	// UseTable gives the backend the node's table to count in. [Open] calls it before any
-	// other method. So [Config] bounds these counters, and [Node.Stats], [Node.Warnings]
-	// and the log report them.
-	UseTable(t *table.Table)
-}
-
-// StateBackend is a [Backend] that knows whether it can be used. Its methods must not wait.
-type StateBackend interface {
-	Backend
-	// Ready returns nil if the backend was usable once, otherwise why not: [Node.Ready] returns it.
-	Ready() error
-	// Warnings describes, for people, why it may decide otherwise than the rules say: see
-	// [Node.Warnings].
-	Warnings() []string
-}
-
-// PanicBackend is a [Backend] that recovers from panics in goroutines of its own.
-type PanicBackend interface {
-	Backend
-	// ObservePanics gives the backend the function to call with the place of each panic:
-	// that of [Config.Observer], if it has one. [Open] calls it once, before the first
-	// check. The function may be called from many goroutines.
-	ObservePanics(observe func(place string))
+	// [table.Table.Amend] does. After an error the hold may or may not have changed. A backend
+	// with Amend has reservations: Decide holds a charge whose ID has a Hold. Nil: requests with a
+	// Hold, settlements, and rules with limits on concurrency are refused.
+	Amend func(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (Amended, error)
+	// UseTable gives the backend the node's table to count in, such as for policies. [Open] calls it
+	// before any method but Extras. So [Config] bounds these counters, and [Node.Stats],
+	// [Node.Warnings] and the log report them. Nil: the table stays empty.
+	UseTable func(t *table.Table)
+	// Ready returns nil if the backend was usable once, otherwise why not: [Node.Ready] returns
+	// it. It must not wait. Nil: the node is ready.
+	Ready func() error
+	// Warnings describes, for people, why the backend may decide otherwise than the rules say: see
+	// [Node.Warnings]. It must not wait. Nil: there are none.
+	Warnings func() []string
+	// ObservePanics gives the backend the function to call with the place of each panic that it
+	// recovers from: that of [Config.Observer], if it has one. [Open] calls it once, before the first
+	// check. The function may be called from many goroutines. Nil: the backend recovers from none.
+	ObservePanics func(observe func(place string))
 }
 
 // remote is the decider of a node with a backend.
 type remote struct {
 	*engine.Node
 	backend Backend
+	extras  BackendExtras
 }
 
 // now returns the time of the embedder's clock, if there is one.
@@ -114,7 +105,7 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 
 // holds returns an error for a request that is to be held, if the backend has no reservations.
 func (b *remote) holds(r *Request) error {
-	if _, ok := b.backend.(HoldBackend); ok {
+	if b.extras.Amend != nil {
 		return nil
 	}
 	return engine.WithoutHold(r, "with this backend")
@@ -122,11 +113,10 @@ func (b *remote) holds(r *Request) error {
 
 // Amend implements [engine.Decider].
 func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend) (Amended, error) {
-	backend, ok := b.backend.(HoldBackend)
-	if !ok {
+	if b.extras.Amend == nil {
 		return Amended{}, engine.NoHolds("with this backend")
 	}
-	return backend.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
+	return b.extras.Amend(ctx, b.now(), &q.Charge, a, q.AppendName)
 }
 
 // decide asks the backend for the decision of a resolved request.
@@ -206,16 +196,16 @@ func (*remote) RulesSet(uint64) {}
 
 // Warnings implements [engine.Decider].
 func (b *remote) Warnings() []string {
-	if s, ok := b.backend.(StateBackend); ok {
-		return s.Warnings()
+	if b.extras.Warnings != nil {
+		return b.extras.Warnings()
 	}
 	return nil
 }
 
 // Ready implements [engine.Decider].
 func (b *remote) Ready() error {
-	if s, ok := b.backend.(StateBackend); ok {
-		return s.Ready()
+	if b.extras.Ready != nil {
+		return b.extras.Ready()
 	}
 	return nil
 }

@@ -62,6 +62,8 @@ func (b *tableBackend) Explain(_ context.Context, now limiter.Instant, c *limite
 	return &weir.Explanation{Now: at, Limits: b.table.Explain(at, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
 }
 
+func (b *tableBackend) Extras() (none weir.BackendExtras) { return none }
+
 func (b *tableBackend) Close() error {
 	b.closed++
 	return b.err
@@ -229,8 +231,12 @@ type ownBackend struct {
 	observe func(place string)
 }
 
-func (b *ownBackend) UseTable(t *table.Table)                  { b.table = t }
-func (b *ownBackend) ObservePanics(observe func(place string)) { b.observe = observe }
+func (b *ownBackend) Extras() weir.BackendExtras {
+	return weir.BackendExtras{
+		UseTable:      func(t *table.Table) { b.table = t },
+		ObservePanics: func(observe func(place string)) { b.observe = observe },
+	}
+}
 
 // An observer of panics receives those of a backend.
 func TestPanicsOfABackend(t *testing.T) {

@@ -131,7 +131,7 @@ type Config struct {
 	// of RulesHash.
 	Replication Replication
 	// Backend decides in place of the node's own table, which then stays empty, but for
-	// what a [TableBackend] counts in it; default nil: the node decides in memory. It is
+	// what a backend counts in it; default nil: the node decides in memory. It is
 	// for one node: [Node.Close] closes it. Package redisstore has one.
 	Backend Backend
 	// Logger receives, when rules come into force, each of [rules.Set.Warnings] and the

@@ -87,34 +87,35 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		n.node.Observer = *c.Observer
 	}
 	n.node.Log = c.Logger
-	_, holds := c.Backend.(HoldBackend)
-	n.unheld = c.Backend != nil && !holds
+	var extras BackendExtras
+	if c.Backend != nil {
+		extras = c.Backend.Extras()
+		n.unheld = extras.Amend == nil
+	}
 	if len(c.Rules) == 0 {
 		n.node.Rules.Store(rules.Empty(n.options))
 	} else if err := n.setRules(c.Rules); err != nil {
 		return nil, err
 	}
-	if err := choose(ctx, n, &c); err != nil {
+	if err := choose(ctx, n, &c, extras); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
 // choose sets what decides: a member of a cluster, a backend, or the node's own table.
-func choose(ctx context.Context, n *Node, c *Config) (err error) {
+func choose(ctx context.Context, n *Node, c *Config, extras BackendExtras) (err error) {
 	switch {
 	case c.Cluster != nil:
 		n.decider, n.cluster, err = c.Cluster.OpenMember(ctx, &n.node)
 	case c.Backend != nil:
-		if b, ok := c.Backend.(TableBackend); ok {
-			b.UseTable(n.node.Table)
+		if extras.UseTable != nil {
+			extras.UseTable(n.node.Table)
 		}
-		if b, ok := c.Backend.(PanicBackend); ok {
-			if panicked := n.node.Observer.Panicked; panicked != nil {
-				b.ObservePanics(panicked)
-			}
+		if panicked := n.node.Observer.Panicked; panicked != nil && extras.ObservePanics != nil {
+			extras.ObservePanics(panicked)
 		}
-		n.decider = &remote{Node: &n.node, backend: c.Backend}
+		n.decider = &remote{&n.node, c.Backend, extras}
 	default:
 		n.decider = &local{Node: &n.node}
 	}

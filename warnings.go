@@ -8,7 +8,7 @@ package weir
 //   - Its table was full within the last minute, or a rule had used its max_share, or a key
 //     had as many counters as one may have. Checks with new keys, of all rules or of that
 //     rule or key, are denied or allowed uncounted.
-//   - Its [Backend] is a [StateBackend] that has warnings: a Redis that may evict counters.
+//   - Its [Backend] has warnings: a Redis that may evict counters.
 //
 // Each is also logged once a minute.
 func (n *Node) Warnings() []string {

@@ -55,6 +55,8 @@ func (b backend) Refund(_ context.Context, _ limiter.Instant, _ *limiter.Charge,
 	return nil
 }
 
+func (backend) Extras() (none weir.BackendExtras) { return none }
+
 func (backend) Close() error { return nil }
 
 // A receipt of a member names an ownership. A node with a backend and the same secret, which

@@ -9,7 +9,7 @@ import (
 )
 
 // Only a backend without reservations is refused any rules, so `weir validate` need not know of Redis.
-var _ weir.HoldBackend = (*redisstore.Store)(nil)
+var _ weir.Backend = (*redisstore.Store)(nil)
 
 // C1, C3, C4: the suite and every transcript that the table passes, in a real
 // Redis whose instants the suite gives.

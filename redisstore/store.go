@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/table"
@@ -137,6 +138,11 @@ func (s *Store) Close() error {
 	err := s.client.Close()
 	s.running.Wait()
 	return err
+}
+
+// Extras returns what the store does beyond the methods of a [weir.Backend], which is all of it.
+func (s *Store) Extras() weir.BackendExtras {
+	return weir.BackendExtras{Amend: s.Amend, UseTable: s.UseTable, Ready: s.Ready, Warnings: s.Warnings, ObservePanics: s.ObservePanics}
 }
 
 // UseTable makes policies count in a table instead of one of the store's own, which has

@@ -81,7 +81,7 @@ func Open(ctx context.Context, c Config) (*Service, error) {
 		c.Registerer, own = registry, metrics.Handler(registry)
 	}
 	o := metrics.Options{Version: c.Version, Runtime: c.Runtime, Validities: s.validities(&c)}
-	if _, uses := c.Node.Backend.(weir.TableBackend); uses || c.Node.Backend == nil {
+	if c.Node.Backend == nil || c.Node.Backend.Extras().UseTable != nil {
 		o.Table = s.table
 	}
 	if c.Node.Cluster != nil {

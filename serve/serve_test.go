@@ -173,6 +173,8 @@ type closing struct {
 	times int
 }
 
+func (*closing) Extras() (none weir.BackendExtras) { return none }
+
 func (c *closing) Close() error { c.times++; return nil }
 
 // What cannot be opened leaves no metrics and no backend behind, and an Observer is

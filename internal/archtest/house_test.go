@@ -179,7 +179,7 @@ func house() []row {
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
-		{path: "redisstore", floor: 6, knows: "one decision = one script call", never: join(
+		{path: "redisstore", floor: 8, knows: "one decision = one script call", never: join(
 			no(imports, "Redis is the shared state, so there is nobody to route to", "./internal/cluster", "./ring", "./transport"),
 		)},
 		{path: "metrics", floor: 6, knows: "observer calls -> collectors on a given Registerer", never: join(

@@ -25,9 +25,9 @@ func promised() []string {
 // the reason why no program should use it.
 func unpromised() map[string]string {
 	return map[string]string{
-		"weir.Backend":      "its implementation is redisstore; it follows the arithmetic",
-		"weir.TableBackend": "as weir.Backend",
-		"weir.Clustering":   "its implementation is package cluster",
+		"weir.Backend":       "its implementation is redisstore; it follows the arithmetic",
+		"weir.BackendExtras": "as weir.Backend",
+		"weir.Clustering":    "its implementation is package cluster",
 
 		"cluster.Config.OpenMember": "weir.Open calls it",
 
