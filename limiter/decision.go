@@ -44,6 +44,8 @@ func (s Source) ByPolicy() bool { return s >= SourceFallbackOpen && s <= SourceF
 type LimitDecision struct {
 	// Rule and Limit identify the counter together with Key, the index of the key in
 	// the charge.
+	// Rule.Name is the name of the rule or quota that the limit belongs to, also at a client; it is
+	// [RequestRule] for a limit of the request.
 	Rule  *Rule
 	Limit *Limit
 	Key   int
