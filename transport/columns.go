@@ -3,6 +3,7 @@ package transport
 import (
 	"reflect"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
@@ -50,10 +51,10 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 		}
 		for _, before := range m.Attributes[:i] {
 			if before.GetName() == a.GetName() {
-				return 0, invalid("attribute %s has two columns", quote(a.GetName()))
+				return 0, invalid("attribute %s has two columns", frontend.Quote(a.GetName()))
 			}
 		}
-		if err := agree("attribute "+quote(a.GetName()), len(a.GetLengths())); err != nil {
+		if err := agree("attribute "+frontend.Quote(a.GetName()), len(a.GetLengths())); err != nil {
 			return 0, err
 		}
 		text += sum(a.GetLengths())

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/spelling"
 )
 
@@ -77,7 +76,7 @@ func eachField(body []byte, visit func(name string, raw json.RawMessage) error) 
 			return malformed(d, err)
 		}
 		if seen[name] {
-			return invalid("field %s is given twice", quote(name))
+			return invalid("field %s is given twice", frontend.Quote(name))
 		}
 		seen[name] = true
 		if err := visit(name, raw); err != nil {
@@ -104,16 +103,7 @@ func malformed(d *json.Decoder, err error) error {
 // or, if none is similar, lists all.
 func unknown(what, got string, known []string) error {
 	if s := spelling.Nearest(got, known); s != "" {
-		return invalid("unknown %s %s; did you mean %q?", what, quote(got), s)
+		return invalid("unknown %s %s; did you mean %q?", what, frontend.Quote(got), s)
 	}
-	return invalid("unknown %s %s; known: %s", what, quote(got), strings.Join(known, ", "))
-}
-
-// quote quotes a text from a client for use in an error, shortened if it is long.
-func quote(s string) string {
-	const most = 100
-	if len(s) > most {
-		return fmt.Sprintf("%q...", s[:most])
-	}
-	return strconv.Quote(s)
+	return invalid("unknown %s %s; known: %s", what, frontend.Quote(got), strings.Join(known, ", "))
 }

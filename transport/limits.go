@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -158,6 +159,7 @@ func named[T interface {
 	~uint8
 	String() string
 }](what, name string, to *T) error {
+
 	if name == "" {
 		return nil
 	}
@@ -178,7 +180,7 @@ func timeOfDay(text string, to *time.Duration) error {
 	}
 	t, err := time.Parse("15:04", text)
 	if err != nil {
-		return invalid("at is %s; write a time of day such as 06:00", quote(text))
+		return invalid("at is %s; write a time of day such as 06:00", frontend.Quote(text))
 	}
 	*to = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	return nil
@@ -190,7 +192,7 @@ func duration(what, text string, to *time.Duration) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return invalid("%s is %s; write a duration such as 1m, 1h30m or 250ms", what, quote(text))
+		return invalid("%s is %s; write a duration such as 1m, 1h30m or 250ms", what, frontend.Quote(text))
 	}
 	*to = d
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -28,9 +29,9 @@ func (q *question) keyed() error {
 	switch {
 	case q.key == nil:
 	case len(q.request.Limits) == 0:
-		return invalid("key %s has no limits: send limits with it, or ask by path and user", quote(*q.key))
+		return invalid("key %s has no limits: send limits with it, or ask by path and user", frontend.Quote(*q.key))
 	case q.request.Path != "" || q.request.User != "":
-		return invalid("key %s comes with a path or a user: give either a key, or path and user", quote(*q.key))
+		return invalid("key %s comes with a path or a user: give either a key, or path and user", frontend.Quote(*q.key))
 	default:
 		q.request.Path = *q.key
 	}
@@ -195,7 +196,7 @@ func parseQuery(raw string) (*question, error) {
 	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms", "tenant"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
-			return nil, invalid("parameter %s is given %d times", quote(name), len(values[name]))
+			return nil, invalid("parameter %s is given %d times", frontend.Quote(name), len(values[name]))
 		}
 		value := values.Get(name)
 		if attribute, ok := strings.CutPrefix(name, attributeParameter); ok && attribute != "" {
@@ -239,7 +240,7 @@ func (q *question) set(name, value string) error {
 	case "cost":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return invalid("cost is %s; it must be a whole number of units", quote(value))
+			return invalid("cost is %s; it must be a whole number of units", frontend.Quote(value))
 		}
 		r.Cost = limiter.Units(n)
 	case "id":
@@ -248,7 +249,7 @@ func (q *question) set(name, value string) error {
 	case "id_ttl_ms", "hold_ms":
 		ms, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return invalid("%s is %s; it must be a whole number of milliseconds", name, quote(value))
+			return invalid("%s is %s; it must be a whole number of milliseconds", name, frontend.Quote(value))
 		}
 		if name == "hold_ms" {
 			return timeOf(name, ms, &r.Hold)
@@ -256,7 +257,7 @@ func (q *question) set(name, value string) error {
 		return timeOf(name, ms, &r.IDTTL)
 	case "peek", "receipt":
 		if value != "true" && value != "false" {
-			return invalid("%s is %s; it must be true or false", name, quote(value))
+			return invalid("%s is %s; it must be true or false", name, frontend.Quote(value))
 		}
 		if name == "peek" {
 			q.peek = value == "true"

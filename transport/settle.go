@@ -35,7 +35,7 @@ func (s *service) settleFields() []field {
 				return err
 			}
 			if q.amend.ignore = text == "ignore"; !q.amend.ignore && text != "charge" {
-				return invalid(`if_unknown is %s; it must be "charge" or "ignore"`, quote(text))
+				return invalid(`if_unknown is %s; it must be "charge" or "ignore"`, frontend.Quote(text))
 			}
 			return nil
 		}})

@@ -87,7 +87,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		seen.Header().Set("Allow", allow)
-		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+quote(r.Method))
+		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+frontend.Quote(r.Method))
 	default:
 		name = r.Method + " " + r.URL.Path
 		if problem := foreign(r); problem != "" && !route.open {
@@ -134,11 +134,11 @@ func (s *site) find(path string) (route, bool) {
 }
 
 func (s *site) noPath(w http.ResponseWriter, path string) {
-	text := "there is nothing at " + quote(path) + "; see /openapi.yaml"
+	text := "there is nothing at " + frontend.Quote(path) + "; see /openapi.yaml"
 	if flag := addressOf(path); flag != "" && flag != s.flag {
-		text = "there is nothing at " + quote(path) + " here: the node serves it at another address, its " + flag
+		text = "there is nothing at " + frontend.Quote(path) + " here: the node serves it at another address, its " + flag
 	} else if near := spelling.Nearest(path, s.paths); near != "" {
-		text = "there is nothing at " + quote(path) + "; did you mean " + near + "?"
+		text = "there is nothing at " + frontend.Quote(path) + "; did you mean " + near + "?"
 	}
 	writeProblem(w, http.StatusNotFound, text)
 }
@@ -172,9 +172,9 @@ func foreign(r *http.Request) string {
 	u, err := url.Parse(origin)
 	switch {
 	case from != "" && from != "same-origin" && from != "none":
-		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + quote(from) + "), and may not: ask without a browser"
+		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + frontend.Quote(from) + "), and may not: ask without a browser"
 	case origin != "" && (err != nil || !strings.EqualFold(u.Host, r.Host)):
-		return "a page of another site has a browser ask this (Origin: " + quote(origin) + "), and may not: ask without a browser"
+		return "a page of another site has a browser ask this (Origin: " + frontend.Quote(origin) + "), and may not: ask without a browser"
 	case origin == "" && from == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/"):
 		return "a browser asks this without saying for which page, so it may be one of another site: ask without a browser, such as with curl"
 	}
