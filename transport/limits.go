@@ -159,7 +159,6 @@ func named[T interface {
 	~uint8
 	String() string
 }](what, name string, to *T) error {
-
 	if name == "" {
 		return nil
 	}
