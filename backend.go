@@ -46,7 +46,8 @@ type BackendExtras struct {
 	// [table.Table.Amend] does. After an error the hold may or may not have changed. A backend
 	// with Amend has reservations: Decide holds a charge whose ID has a Hold. Nil: requests with a
 	// Hold, settlements, and rules with limits on concurrency are refused.
-	Amend func(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (Amended, error)
+	Amend func(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend,
+		name limiter.KeyNamer) (Amended, error)
 	// UseTable gives the backend the node's table to count in, such as for policies. [Open] calls it
 	// before any method but Extras. So [Config] bounds these counters, and [Node.Stats],
 	// [Node.Warnings] and the log report them. Nil: the table stays empty.
@@ -129,7 +130,8 @@ func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Ques
 }
 
 // CheckBatch implements [engine.Decider].
-func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) (bad engine.Undecided, _ error) {
+func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, ds []Decision,
+	peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	var refused engine.Undecided
 	now := b.now()
 	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))

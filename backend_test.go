@@ -31,7 +31,8 @@ func (b *tableBackend) at(now limiter.Instant) limiter.Tick {
 	return now.Or(func() limiter.Tick { return limitertest.Start() + b.ahead })
 }
 
-func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*weir.Decision, name limiter.KeyNamer) error {
+func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*weir.Decision,
+	name limiter.KeyNamer) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -48,18 +49,22 @@ func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limi
 	return nil
 }
 
-func (b *tableBackend) Refund(_ context.Context, now limiter.Instant, c *limiter.Charge, r weir.Receipt, _ limiter.KeyNamer) error {
+func (b *tableBackend) Refund(_ context.Context, now limiter.Instant, c *limiter.Charge, r weir.Receipt,
+	_ limiter.KeyNamer) error {
 	b.table.Refund(b.at(now), c, r)
 	return b.err
 }
 
-func (b *tableBackend) Reset(_ context.Context, now limiter.Instant, c *limiter.Charge, _ limiter.KeyNamer) (int, error) {
+func (b *tableBackend) Reset(_ context.Context, now limiter.Instant, c *limiter.Charge, _ limiter.KeyNamer) (int,
+	error) {
 	return b.table.Reset(b.at(now), c), b.err
 }
 
-func (b *tableBackend) Explain(_ context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*weir.Explanation, error) {
+func (b *tableBackend) Explain(_ context.Context, now limiter.Instant, c *limiter.Charge,
+	name limiter.KeyNamer) (*weir.Explanation, error) {
 	at := b.at(now)
-	return &weir.Explanation{Now: at, Limits: b.table.Explain(at, c, new(weir.Decision)), Commands: []string{string(name(nil, 0, 0))}}, b.err
+	return &weir.Explanation{Now: at, Limits: b.table.Explain(at, c, new(weir.Decision)),
+		Commands: []string{string(name(nil, 0, 0))}}, b.err
 }
 
 func (b *tableBackend) Extras() (none weir.BackendExtras) { return none }
@@ -88,7 +93,9 @@ func TestBackendDecidesEveryTranscript(t *testing.T) {
 		s := &backendSubject{now: limitertest.Start()}
 		var err error
 		s.Node, err = weir.Open(context.Background(), weir.Config{
-			Rules: []byte(yaml), Backend: &tableBackend{table: table.New(table.Config{})}, Now: func() time.Time { return s.now.Time() },
+			Rules: []byte(yaml), Backend: &tableBackend{table: table.New(table.Config{})}, Now: func() time.Time {
+				return s.now.Time()
+			},
 		})
 		if err != nil {
 			tb.Fatal(err)
@@ -112,7 +119,8 @@ func TestABackendIsAskedForAllUnits(t *testing.T) {
 		}
 	}
 	ask(weir.Request{Path: "/r", User: "u", Cost: weir.Units(limiter.MaxUnits - 1), Limits: []*weir.Limit{wide}}, 1)
-	if err := n.SetRules([]byte("version: 1\nquotas: [{name: q, key: [user], limits: [4294967297/day]}]\nrules: [{name: a, quotas: [q], limits: [9007199254740991/day]}]")); err != nil {
+	if err := n.SetRules([]byte("version: 1\nquotas: [{name: q, key: [user], limits: [4294967297/day]}]\nrules: [{name: " +
+		"a, quotas: [q], limits: [9007199254740991/day]}]")); err != nil {
 		t.Fatal(err)
 	}
 	ask(weir.Request{Path: "/", User: "u", Cost: weir.Units(4294967296)}, 9007199254740991-4294967296)
@@ -137,7 +145,8 @@ func newBackendNode(t *testing.T) (*weir.Node, *tableBackend) {
 // Without a clock of the embedder's the backend's own is used.
 func TestBackendsClock(t *testing.T) {
 	n, b := newBackendNode(t)
-	if d, err := n.Check(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed || d.Rule != "r" {
+	if d, err := n.Check(context.Background(), weir.Request{Path: "/r", User: "ada"}); err != nil || !d.Allowed ||
+		d.Rule != "r" {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if !slices.Equal(b.nows, []limiter.Instant{{}}) || !slices.Equal(b.names, []string{"/r:ada"}) {
@@ -152,7 +161,8 @@ func TestBackendsClock(t *testing.T) {
 func TestBackendDecidesBatches(t *testing.T) {
 	n, b := newBackendNode(t)
 	rs := []weir.Request{
-		{Path: "/r", User: "a"}, {Path: "/r", Cost: weir.Units(-1)}, {Path: "/r", User: "b"}, {Path: "/other"}, {Path: "/r", User: "a", Cost: weir.Units(2)},
+		{Path: "/r", User: "a"}, {Path: "/r", Cost: weir.Units(-1)}, {Path: "/r", User: "b"}, {Path: "/other"},
+		{Path: "/r", User: "a", Cost: weir.Units(2)},
 	}
 	ds := make([]weir.Decision, len(rs))
 	err := n.CheckBatchInto(context.Background(), rs, ds)
@@ -203,7 +213,8 @@ func TestBackendAnswersTheRest(t *testing.T) {
 	}
 	e, err := n.Explain(ctx, r)
 	if err != nil || len(e.Limits) != 1 || e.Answer.Limits[0].Remaining != 2 || e.Limits[0].Name != "r/minute" ||
-		e.Limits[0].Key != "/r:ada:minute" || !slices.Equal(e.Rules, []string{"r"}) || !slices.Equal(e.Commands, []string{"/r:ada"}) {
+		e.Limits[0].Key != "/r:ada:minute" || !slices.Equal(e.Rules, []string{"r"}) ||
+		!slices.Equal(e.Commands, []string{"/r:ada"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if count, err := n.Reset(ctx, r); err != nil || count != 1 {
@@ -258,7 +269,8 @@ func TestAFullTableIsToldByTheNodesClock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &ownBackend{}
 			b.ahead = ahead
-			n, err := weir.Open(t.Context(), weir.Config{Rules: []byte("rules: [{name: r, key: [user], limits: [10/day]}]\n"), MaxKeys: 1, Backend: b})
+			n, err := weir.Open(t.Context(), weir.Config{Rules: []byte("rules: [{name: r, key: [user], limits: [10/day]}]\n"),
+				MaxKeys: 1, Backend: b})
 			if err != nil {
 				t.Fatal(err)
 			}

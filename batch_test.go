@@ -19,8 +19,9 @@ func TestBatchIsOneByOne(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	open := func(watch checked) *weir.Node {
 		n, err := weir.Open(context.Background(), weir.Config{
-			Rules: []byte("version: 1\nrules: [{name: towns, match: {path: ^/towns}, key: [user], limits: [3/minute, 5/hour]}]\n"),
-			Now:   func() time.Time { return now }, Observer: watch.observer(),
+			Rules: []byte("version: 1\nrules: [{name: towns, match: {path: ^/towns}, key: [user], limits: [3/minute, " +
+				"5/hour]}]\n"),
+			Now: func() time.Time { return now }, Observer: watch.observer(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +77,8 @@ func TestBatchIsOneByOne(t *testing.T) {
 		}
 		now = now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
 	}
-	if err := batched.PeekBatchInto(context.Background(), make([]weir.Request, 2), make([]weir.Decision, 2), make([]bool, 1)); !errors.Is(err, weir.ErrInvalid) {
+	if err := batched.PeekBatchInto(context.Background(), make([]weir.Request, 2), make([]weir.Decision, 2),
+		make([]bool, 1)); !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("of two requests one is said to be a peek or not: %v", err)
 	}
 	if len(alone) < 4 || !maps.Equal(inBatches, alone) {

@@ -42,10 +42,12 @@ func TestSecretIsDrawn(t *testing.T) {
 		config func() weir.Config
 		same   bool
 	}{
-		"alone":                {func() weir.Config { return weir.Config{} }, false},
-		"alone with a secret":  {func() weir.Config { return weir.Config{Secret: secret} }, true},
-		"a member":             {func() weir.Config { return weir.Config{Cluster: membership{}} }, true},
-		"a node with backend":  {func() weir.Config { return weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}} }, true},
+		"alone":               {func() weir.Config { return weir.Config{} }, false},
+		"alone with a secret": {func() weir.Config { return weir.Config{Secret: secret} }, true},
+		"a member":            {func() weir.Config { return weir.Config{Cluster: membership{}} }, true},
+		"a node with backend": {func() weir.Config {
+			return weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}}
+		}, true},
 		"a member, its secret": {func() weir.Config { return weir.Config{Cluster: membership{}, Secret: secret} }, true},
 	} {
 		one, two := seeds(c.config()), seeds(c.config())
@@ -63,7 +65,8 @@ func TestNodeBounds(t *testing.T) {
 		t.Errorf("too little memory: %v", err)
 	}
 	file := func(share string) []byte {
-		return []byte("rules:\n  - {name: a, key: [user], limits: [5/hour], max_share: " + share + ", continue: true}\n  - {name: b, key: [path], limits: [5/hour]}\n")
+		return []byte("rules:\n  - {name: a, key: [user], limits: [5/hour], max_share: " + share +
+			", continue: true}\n  - {name: b, key: [path], limits: [5/hour]}\n")
 	}
 	n, err := weir.Open(ctx, weir.Config{Rules: file("10%"), MaxKeys: 100, MaxBytes: 8 << 20})
 	if err != nil {

@@ -128,7 +128,8 @@ func (n *Node) CheckBatchInto(ctx context.Context, rs []Request, ds []Decision) 
 func (n *Node) PeekBatchInto(ctx context.Context, rs []Request, ds []Decision, peeks []bool) error {
 	if peeks != nil && len(peeks) != len(rs) {
 		refuseAll(ds)
-		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all are peeks", ErrInvalid, len(rs), len(peeks))
+		return fmt.Errorf("%w: a batch of %d requests has %d elements in peeks: give one for each request, or nil if all "+
+			"are peeks", ErrInvalid, len(rs), len(peeks))
 	}
 	return checkBatch(ctx, n, rs, ds, engine.Peeks{All: peeks == nil, Each: peeks})
 }

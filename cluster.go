@@ -175,8 +175,8 @@ type ClusterStats struct {
 	// ZoneDataDiffers reports that live members have different releases of the time zone
 	// database, so that they may differ about the windows of calendars.
 	ZoneDataDiffers bool
-	// ClockDifference is by how much at least the clock of another member differs from this node's, if that is more than 250
-	// ms; otherwise 0.
+	// ClockDifference is by how much at least the clock of another member differs from this node's, if that is more than
+	// 250 ms; otherwise 0.
 	ClockDifference time.Duration
 	// Minority reports that this node sees, itself included, no more than half of the
 	// members that count. Rules with on_unreachable: local then apply the part of their

@@ -32,7 +32,9 @@ func BenchmarkCostOfIDs(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			start, ticks := time.Unix(1767225600, 0), 0
 			node, err := weir.Open(context.Background(), weir.Config{
-				Rules: benchRules("{limit: 1000000, window: 400d}"), Now: func() time.Time { return start.Add(time.Duration(ticks) * time.Microsecond) },
+				Rules: benchRules("{limit: 1000000, window: 400d}"), Now: func() time.Time {
+					return start.Add(time.Duration(ticks) * time.Microsecond)
+				},
 			})
 			if err != nil {
 				b.Fatal(err)

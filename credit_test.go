@@ -19,7 +19,8 @@ func TestCredit(t *testing.T) {
 		for _, count := range []string{"none", "all"} {
 			t.Run(algorithm+" "+count, func(t *testing.T) {
 				now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
-				rules := fmt.Sprintf("version: 1\nrules: [{name: a, key: [user], limits: [{limit: 10, window: 1h, algorithm: %s, count_rejected: %s}]}]", algorithm, count)
+				rules := fmt.Sprintf("version: 1\nrules: [{name: a, key: [user], limits: [{limit: 10, window: 1h, algorithm: %s, "+
+					"count_rejected: %s}]}]", algorithm, count)
 				n := open(t, weir.Config{Rules: []byte(rules), Now: func() time.Time { return now }})
 				is := func(user string, cost int64, want uint64) {
 					t.Helper()

@@ -17,7 +17,8 @@ const formRules = "version: 1\nrules: [{name: all, match: {path: ^/all}, key: [u
 // The forms that return a decision decide as those that write into the caller's memory.
 func TestFormsAgree(t *testing.T) {
 	ctx, at := t.Context(), &clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}
-	returned, written := open(t, weir.Config{Rules: []byte(formRules), Now: at.now}), open(t, weir.Config{Rules: []byte(formRules), Now: at.now})
+	returned, written := open(t, weir.Config{Rules: []byte(formRules), Now: at.now}),
+		open(t, weir.Config{Rules: []byte(formRules), Now: at.now})
 	r := weir.Request{Path: "/all", User: "ada"}
 	for i := range 4 {
 		var p, d weir.Decision
@@ -42,7 +43,8 @@ func TestFormsAgree(t *testing.T) {
 			t.Errorf("peek %d: returned %+v, written %+v", i, one, other)
 		}
 	}
-	rs := []weir.Request{{Path: "/all", User: "bob"}, {Rule: "unknown"}, {Path: "/all", User: "bob"}, {Path: "/all", User: "bob"}}
+	rs := []weir.Request{{Path: "/all", User: "bob"}, {Rule: "unknown"}, {Path: "/all", User: "bob"},
+		{Path: "/all", User: "bob"}}
 	ds, err := returned.CheckBatch(ctx, rs)
 	if bad, ok := errors.AsType[*weir.BatchError](err); !ok || len(bad.Index) != 1 || bad.Index[0] != 1 {
 		t.Errorf("the error of the batch is %v", err)
@@ -115,7 +117,8 @@ func TestWait(t *testing.T) {
 		}
 	}
 	r.Cost = weir.Units(2)
-	if d, err := n.Wait(t.Context(), r); !errors.Is(err, weir.ErrWait) || errors.Is(err, context.DeadlineExceeded) || !d.Never {
+	if d, err := n.Wait(t.Context(), r); !errors.Is(err, weir.ErrWait) || errors.Is(err, context.DeadlineExceeded) ||
+		!d.Never {
 		t.Errorf("more than the limit: %v, %+v", err, d)
 	}
 	soon, end := context.WithTimeout(t.Context(), time.Minute)
@@ -124,7 +127,8 @@ func TestWait(t *testing.T) {
 	if d, err := n.Wait(soon, r); err != nil || !d.Allowed {
 		t.Errorf("the first of an hour: %v, %+v", err, d)
 	}
-	if d, err := n.Wait(soon, r); !errors.Is(err, weir.ErrWait) || !errors.Is(err, context.DeadlineExceeded) || d.RetryAfter <= time.Minute {
+	if d, err := n.Wait(soon, r); !errors.Is(err, weir.ErrWait) || !errors.Is(err, context.DeadlineExceeded) ||
+		d.RetryAfter <= time.Minute {
 		t.Errorf("the second of an hour, within a minute: %v, %+v", err, d)
 	}
 	if _, err := n.Wait(soon, weir.Request{Rule: "unknown"}); !errors.Is(err, weir.ErrInvalid) {

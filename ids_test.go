@@ -20,7 +20,9 @@ func (r *repeats) observer() *weir.Observer {
 // by itself and on one with a backend.
 func TestIDs(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { testIDs(t, weir.Config{}) })
-	t.Run("backend", func(t *testing.T) { testIDs(t, weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}}) })
+	t.Run("backend", func(t *testing.T) {
+		testIDs(t, weir.Config{Backend: &tableBackend{table: table.New(table.Config{})}})
+	})
 }
 
 func testIDs(t *testing.T, c weir.Config) {
@@ -35,7 +37,8 @@ func testIDs(t *testing.T, c weir.Config) {
 		}
 	}
 	ds, err := n.CheckBatch(ctx, []weir.Request{pay, {Path: "/a", User: "ada", Cost: weir.Units(2), ID: "order-8"}, pay})
-	if err != nil || !ds[0].Repeated || ds[1].Repeated || !ds[2].Repeated || left(t, n, weir.Request{Path: "/a", User: "ada"}) != 6 {
+	if err != nil || !ds[0].Repeated || ds[1].Repeated || !ds[2].Repeated ||
+		left(t, n, weir.Request{Path: "/a", User: "ada"}) != 6 {
 		t.Fatalf("%+v, %v", ds, err)
 	}
 	bob := pay

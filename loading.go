@@ -111,8 +111,8 @@ func countersOf(set *rules.Set) map[string]counted {
 	return out
 }
 
-// logBeginnings logs for each rule and quota of two files which of its counters begin anew: each caller then has the whole
-// limit once more in its window.
+// logBeginnings logs for each rule and quota of two files which of its counters begin anew: each caller then has the
+// whole limit once more in its window.
 func logBeginnings(log *slog.Logger, file string, before, now *rules.Set) {
 	had, logged := countersOf(before), 0
 	have := countersOf(now)
@@ -132,10 +132,12 @@ func logBeginnings(log *slog.Logger, file string, before, now *rules.Set) {
 		fresh := slices.DeleteFunc(slices.Clone(n.keys), func(k string) bool { return slices.Contains(b.keys, k) })
 		switch {
 		case len(fresh) > 0:
-			warn("the key of a rule has changed, so its counters begin anew: each caller has the whole limit once more", append(facts, "before", b.keys, "now", n.keys, "limits", limits)...)
+			warn("the key of a rule has changed, so its counters begin anew: each caller has the whole limit once more",
+				append(facts, "before", b.keys, "now", n.keys, "limits", limits)...)
 			continue
 		case b.rule.Class() != n.rule.Class():
-			warn("on_unreachable of a rule has changed to or from closed, so its counters begin anew: each caller has the whole limit once more", append(facts, "limits", limits)...)
+			warn("on_unreachable of a rule has changed to or from closed, so its counters begin anew: each caller has the "+
+				"whole limit once more", append(facts, "limits", limits)...)
 			continue
 		}
 		named := func(all []*Limit, name string) *Limit {
@@ -149,9 +151,12 @@ func logBeginnings(log *slog.Logger, file string, before, now *rules.Set) {
 		for _, l := range n.rule.Limits {
 			switch old := named(b.rule.Limits, l.Name()); {
 			case old == nil && lost:
-				warn("a limit of a rule has another name, so it counts anew: keep the name of the limit that it replaces", append(facts, "limit", l.Name(), "before", limitTexts(b.rule.Limits), "now", limits)...)
-			case old != nil && l.Spec().Align == limiter.AlignFirstHit && old.Spec().Align == limiter.AlignFirstHit && l.Window() != old.Window():
-				warn("windows from the first hit have another length: those that are open begin anew with what was used in them", append(facts, "limit", l.Name(), "before", old.Window(), "now", l.Window())...)
+				warn("a limit of a rule has another name, so it counts anew: keep the name of the limit that it replaces",
+					append(facts, "limit", l.Name(), "before", limitTexts(b.rule.Limits), "now", limits)...)
+			case old != nil && l.Spec().Align == limiter.AlignFirstHit && old.Spec().Align == limiter.AlignFirstHit &&
+				l.Window() != old.Window():
+				warn("windows from the first hit have another length: those that are open begin anew with what was used in them",
+					append(facts, "limit", l.Name(), "before", old.Window(), "now", l.Window())...)
 			}
 		}
 	}

@@ -16,7 +16,8 @@ import (
 func TestWarningsOfRulesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	const bad = "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n"
-	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(bad), RulesName: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(bad), RulesName: "r.yaml",
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,8 @@ func TestWarningsOfRulesAreLogged(t *testing.T) {
 		log.Reset()
 	}
 	logs("at Open", "level=WARN", "file=r.yaml", "line=3", "column=33", "rule=towns", `instead="key: [rule, user]"`)
-	moved := strings.Replace(bad, "rules:\n", "rules:\n  - {name: villages, match: {path: \"^/villages\"}, limits: [5/second]}\n", 1)
+	moved := strings.Replace(bad, "rules:\n",
+		"rules:\n  - {name: villages, match: {path: \"^/villages\"}, limits: [5/second]}\n", 1)
 	for _, c := range []struct {
 		rules string
 		want  []string
@@ -45,7 +47,8 @@ func TestWarningsOfRulesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Reset()
-	if err := n.SetRules([]byte(strings.Replace(bad, "limits", "key: [path, user], limits", 1))); err != nil || log.Len() > 0 {
+	if err := n.SetRules([]byte(strings.Replace(bad, "limits", "key: [path, user], limits", 1))); err != nil ||
+		log.Len() > 0 {
 		t.Errorf("a key that is given: %v, logged %s", err, log.String())
 	}
 }
@@ -55,7 +58,8 @@ func TestWarningsOfRulesAreLogged(t *testing.T) {
 func TestStrictRules(t *testing.T) {
 	const good = "rules:\n- {name: a, key: [rule, user], limits: [5/second]}\n"
 	const odd = "rules:\n- {name: a, key: [rule, user], limits: [5/second, 5000/minute]}\n"
-	if _, err := weir.Open(t.Context(), weir.Config{Rules: []byte(odd), StrictRules: true}); !errors.Is(err, weir.ErrInvalid) {
+	if _, err := weir.Open(t.Context(), weir.Config{Rules: []byte(odd), StrictRules: true}); !errors.Is(err,
+		weir.ErrInvalid) {
 		t.Errorf("Open: %v", err)
 	}
 	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(good), RulesName: "r.yaml", StrictRules: true})
@@ -64,7 +68,8 @@ func TestStrictRules(t *testing.T) {
 	}
 	defer n.Close()
 	hash := n.RulesHash()
-	if err := n.SetRules([]byte(odd)); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "r.yaml:2:51: ") || n.RulesHash() != hash {
+	if err := n.SetRules([]byte(odd)); !errors.Is(err, weir.ErrInvalid) ||
+		!strings.Contains(err.Error(), "r.yaml:2:51: ") || n.RulesHash() != hash {
 		t.Errorf("SetRules: %v, hash %x", err, n.RulesHash())
 	}
 	lax, err := weir.Open(t.Context(), weir.Config{Rules: []byte(good)})
@@ -90,7 +95,8 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 		}
 		return []byte(text)
 	}
-	n, err := weir.Open(t.Context(), weir.Config{Rules: file(0, 3), RulesName: "r.yaml", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	n, err := weir.Open(t.Context(), weir.Config{Rules: file(0, 3), RulesName: "r.yaml",
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +105,8 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 		from, to int
 		want     string
 	}{
-		{0, 3, ""}, {0, 5, ""}, {0, 2, `gone=3 names="[rule-2 rule-3 rule-4]" rules=2`}, {1, 3, `gone=1 names=[rule-0] rules=2`}, {0, 100, ""},
+		{0, 3, ""}, {0, 5, ""}, {0, 2, `gone=3 names="[rule-2 rule-3 rule-4]" rules=2`},
+		{1, 3, `gone=1 names=[rule-0] rules=2`}, {0, 100, ""},
 		{0, 1, `gone=99 `},
 	} {
 		log.Reset()
@@ -107,7 +114,8 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := log.String()
-		if row.want == "" && got != "" || !strings.Contains(got, row.want) || strings.Count(got, "\n") > 1 || strings.Contains(got, "rule-51") {
+		if row.want == "" && got != "" || !strings.Contains(got, row.want) || strings.Count(got, "\n") > 1 ||
+			strings.Contains(got, "rule-51") {
 			t.Errorf("rules %d to %d: logged %q, want %q", row.from, row.to, got, row.want)
 		}
 	}
@@ -121,7 +129,8 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&many, "  - {name: rule-%d, match: {method: M%d}, limits: [1/second]}\n", i, i)
 	}
-	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 52 || !strings.Contains(log.String(), "more=10") {
+	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 52 ||
+		!strings.Contains(log.String(), "more=10") {
 		t.Errorf("%v, logged %s", err, log.String())
 	}
 }

@@ -52,7 +52,8 @@ func (l *local) check(set *rules.Set, r *Request, c *limiter.Charge, d *Decision
 
 // decide decides a resolved request. If alike is not nil the decision is added to that
 // tally, else it is reported to the observer at once.
-func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision, alike *engine.Tally) error {
+func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision,
+	alike *engine.Tally) error {
 	if err := engine.Unheld(m, c); err != nil {
 		return l.Refused(err)
 	}
@@ -92,7 +93,8 @@ type upcoming struct {
 type lookahead [table.Ahead]upcoming
 
 // CheckBatch implements [engine.Decider].
-func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) (bad engine.Undecided, _ error) {
+func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds []Decision,
+	peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	now := l.Now()
 	next, _ := l.lookaheads.Get().(*lookahead)
 	if next == nil {

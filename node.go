@@ -43,19 +43,24 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 		return nil, err
 	}
 	if c.MaxKeys < 0 {
-		return nil, fmt.Errorf("%w: MaxKeys %d is negative; give the number of counters to hold, or 0 for %d", ErrInvalid, c.MaxKeys, table.DefaultMaxKeys)
+		return nil, fmt.Errorf("%w: MaxKeys %d is negative; give the number of counters to hold, or 0 for %d", ErrInvalid,
+			c.MaxKeys, table.DefaultMaxKeys)
 	}
 	if c.MaxBytes > 0 && c.MaxBytes < minBytes {
-		return nil, fmt.Errorf("%w: MaxBytes %d is too little for a table: give %d or more, 0 for 256 bytes for each of MaxKeys, or a negative number for no bound", ErrInvalid, c.MaxBytes, minBytes)
+		return nil, fmt.Errorf("%w: MaxBytes %d is too little for a table: give %d or more, 0 for 256 bytes for each of "+
+			"MaxKeys, or a negative number for no bound", ErrInvalid, c.MaxBytes, minBytes)
 	}
 	if c.Overflow > OverflowAllow {
-		return nil, fmt.Errorf("%w: there is no Overflow number %d; give OverflowDeny or OverflowAllow", ErrInvalid, c.Overflow)
+		return nil, fmt.Errorf("%w: there is no Overflow number %d; give OverflowDeny or OverflowAllow", ErrInvalid,
+			c.Overflow)
 	}
 	if c.Replication > ReplicationOff {
-		return nil, fmt.Errorf("%w: there is no Replication number %d; give ReplicationLag, ReplicationStrict or ReplicationOff", ErrInvalid, c.Replication)
+		return nil, fmt.Errorf("%w: there is no Replication number %d; give ReplicationLag, ReplicationStrict or "+
+			"ReplicationOff", ErrInvalid, c.Replication)
 	}
 	if c.Cluster != nil && c.Backend != nil {
-		return nil, fmt.Errorf("%w: Cluster and Backend are both given, but a backend is shared by itself: give one of them", ErrInvalid)
+		return nil, fmt.Errorf("%w: Cluster and Backend are both given, but a backend is shared by itself: give one of them",
+			ErrInvalid)
 	}
 	if err := rules.CheckSecrets(c.Secret, c.SecondSecret); err != nil {
 		return nil, fmt.Errorf("%w: SecondSecret: %w", ErrInvalid, err)
@@ -75,11 +80,13 @@ func Open(ctx context.Context, c Config) (*Node, error) {
 	}
 	n := &Node{
 		cluster: noCluster{},
-		options: rules.Options{Secret: c.Secret, Second: c.SecondSecret, ClusterName: c.ClusterName, PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
-		seal:    seal,
-		file:    c.RulesName, log: c.Logger,
+		options: rules.Options{Secret: c.Secret, Second: c.SecondSecret, ClusterName: c.ClusterName,
+			PathCacheEntries: c.PathCacheEntries, Replication: c.Replication, Strict: c.StrictRules},
+		seal: seal,
+		file: c.RulesName, log: c.Logger,
 	}
-	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow, Tenants: new(table.Tenants)}
+	n.node.Tables = table.Config{MaxKeys: c.MaxKeys, MaxBytes: c.MaxBytes, Overflow: c.Overflow,
+		Tenants: new(table.Tenants)}
 	n.node.Table = table.New(n.node.Tables)
 	n.node.Secret, n.node.SecondSecret, n.node.ClusterName = c.Secret, c.SecondSecret, c.ClusterName
 	n.node.Clock, n.node.Opened = c.Now, time.Now()
@@ -141,7 +148,8 @@ func (n *Node) SetRules(file []byte) error {
 func (n *Node) setRules(file []byte) error {
 	set, err := rules.Parse(n.file, file, n.options)
 	if err == nil && n.unheld && set.Concurrent() != "" {
-		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which takes reservations, and the backend has none: use another one, or take the limit out", ErrInvalid, n.file, set.Concurrent())
+		err = fmt.Errorf("%w: %s: rule %q limits concurrency, which takes reservations, and the backend has none: use "+
+			"another one, or take the limit out", ErrInvalid, n.file, set.Concurrent())
 	}
 	if err != nil {
 		if have := n.node.Rules.Load(); n.node.Observer.RulesSet != nil && have != nil {

@@ -128,7 +128,8 @@ func TestNoRuleAllows(t *testing.T) {
 }
 
 func TestRulesThatCannotBe(t *testing.T) {
-	_, err := weir.Open(context.Background(), weir.Config{RulesName: "my.yaml", Rules: []byte("version: 1\nrules:\n  - {name: a, limits: [0/second]}\n  - {name: a, limts: [1/second]}\n")})
+	_, err := weir.Open(context.Background(), weir.Config{RulesName: "my.yaml",
+		Rules: []byte("version: 1\nrules:\n  - {name: a, limits: [0/second]}\n  - {name: a, limts: [1/second]}\n")})
 	if !errors.Is(err, weir.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
@@ -151,7 +152,9 @@ func TestRulesThatCannotBe(t *testing.T) {
 func TestReloadUnderLoad(t *testing.T) {
 	const limit, workers = 1000, 4
 	file := func(i int) []byte {
-		return fmt.Appendf(nil, "{version: 1, rules: [{name: a, limits: [{limit: %d, window: day, algorithm: fixed_window}]}, {name: b%d, limits: [1/second]}]}", limit, i)
+		return fmt.Appendf(nil,
+			"{version: 1, rules: [{name: a, limits: [{limit: %d, window: day, algorithm: fixed_window}]}, {name: b%d, limits: "+
+				"[1/second]}]}", limit, i)
 	}
 	n := open(t, weir.Config{Rules: file(0), Now: (&clock{time.Unix(1e9, 0)}).now})
 	var wg sync.WaitGroup
@@ -184,7 +187,8 @@ func TestReloadUnderLoad(t *testing.T) {
 func TestBatch(t *testing.T) {
 	ctx := context.Background()
 	n := open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: a, limits: [2/hour]}]}`)})
-	rs := []weir.Request{{Path: "/"}, {Path: "/", Cost: weir.Units(-1)}, {Path: "/"}, {Path: strings.Repeat("x", 9000)}, {Path: "/"}}
+	rs := []weir.Request{{Path: "/"}, {Path: "/", Cost: weir.Units(-1)}, {Path: "/"}, {Path: strings.Repeat("x", 9000)},
+		{Path: "/"}}
 	ds := make([]weir.Decision, len(rs))
 	err := n.CheckBatchInto(ctx, rs, ds)
 	var bad *weir.BatchError
@@ -306,7 +310,8 @@ func TestPeekWhenFull(t *testing.T) {
 
 // Replication reaches the rules, at Open and later; the rules file wins.
 func TestReplication(t *testing.T) {
-	const file = `rules: [{name: a, match: {path: ^/a}, limits: [1/second]}, {name: b, limits: [1/second], replication: lag}]`
+	const file = `rules: [{name: a, match: {path: ^/a}, limits: [1/second]}, {name: b, limits: [1/second], replication: ` +
+		`lag}]`
 	n := open(t, weir.Config{Rules: []byte(file), Replication: weir.ReplicationStrict})
 	for range 2 {
 		if r := n.Rules(); r[0].Rule.Replication != weir.ReplicationStrict || r[1].Rule.Replication != weir.ReplicationLag {
@@ -316,7 +321,8 @@ func TestReplication(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := weir.Open(t.Context(), weir.Config{Replication: 3}); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "Replication") {
+	if _, err := weir.Open(t.Context(), weir.Config{Replication: 3}); !errors.Is(err, weir.ErrInvalid) ||
+		!strings.Contains(err.Error(), "Replication") {
 		t.Errorf("a mode that there is not: %v", err)
 	}
 }

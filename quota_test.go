@@ -32,7 +32,9 @@ func unitsRequest(path string) weir.Request {
 type ruleNames struct{ names []string }
 
 func (r *ruleNames) observer() *weir.Observer {
-	return &weir.Observer{Checked: func(_ int, rule string, _ limiter.Source, _, _ bool) { r.names = append(r.names, rule) }}
+	return &weir.Observer{Checked: func(_ int, rule string, _ limiter.Source, _, _ bool) {
+		r.names = append(r.names, rule)
+	}}
 }
 
 // Answers, explanations and key names have the quota by its name, and the rules that
@@ -43,7 +45,8 @@ func TestQuotasInAnswers(t *testing.T) {
 	n := open(t, weir.Config{Now: at.now, Rules: []byte(unitsFile), Observer: seen.observer()})
 	request := unitsRequest("/search")
 	first := check(t, n, request)
-	if second := check(t, n, unitsRequest("/towns")); !second.Allowed || second.Rule != "towns" || second.Len() != 1 || second.Limit(0).Remaining != 6 {
+	if second := check(t, n, unitsRequest("/towns")); !second.Allowed || second.Rule != "towns" || second.Len() != 1 ||
+		second.Limit(0).Remaining != 6 {
 		t.Errorf("%+v", n.Answer(&request, second))
 	}
 	if !check(t, n, request).Allowed {
@@ -51,8 +54,10 @@ func TestQuotasInAnswers(t *testing.T) {
 	}
 	d := check(t, n, request)
 	a := n.Answer(&request, d)
-	if a.Allowed || a.Rule != "units" || a.BlockedBy != "units/month" || a.DrawnBy != "search" || *a.RetryAfterMs != 60_000 ||
-		a.Limits[0].Name != "search/minute" || a.Limits[0].Remaining != 1 || a.Limits[1].Key != "acme:month" || a.Limits[1].Remaining != 1 {
+	if a.Allowed || a.Rule != "units" || a.BlockedBy != "units/month" || a.DrawnBy != "search" ||
+		*a.RetryAfterMs != 60_000 ||
+		a.Limits[0].Name != "search/minute" || a.Limits[0].Remaining != 1 || a.Limits[1].Key != "acme:month" ||
+		a.Limits[1].Remaining != 1 {
 		t.Errorf("%+v", a)
 	}
 	if want := []string{"search", "towns", "search", "units"}; !slices.Equal(seen.names, want) {
@@ -90,13 +95,16 @@ func TestQuotasInAnswers(t *testing.T) {
 func TestQuotasAcrossReloads(t *testing.T) {
 	var log bytes.Buffer
 	n := open(t, weir.Config{
-		Now: (&clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}).now, Rules: []byte(unitsFile), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Now: (&clock{time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)}).now, Rules: []byte(unitsFile),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	check(t, n, unitsRequest("/search"))
-	if err := n.SetRules([]byte(strings.ReplaceAll(strings.ReplaceAll(unitsFile, "search", "find"), "limit: 12", "limit: 20"))); err != nil {
+	if err := n.SetRules([]byte(strings.ReplaceAll(strings.ReplaceAll(unitsFile, "search", "find"), "limit: 12",
+		"limit: 20"))); err != nil {
 		t.Fatal(err)
 	}
-	if d := check(t, n, unitsRequest("/find")); d.Limit(1).Remaining != 10 || d.Limit(1).Limit.Algorithm() != limiter.FixedWindow {
+	if d := check(t, n, unitsRequest("/find")); d.Limit(1).Remaining != 10 ||
+		d.Limit(1).Limit.Algorithm() != limiter.FixedWindow {
 		t.Errorf("%+v", d.Limit(1))
 	}
 	if err := n.SetRules([]byte("rules: [{name: rest, key: [user], limits: [5/second]}]")); err != nil {
@@ -137,10 +145,12 @@ rules:
 			t.Errorf("check %d: %+v", i, n.Answer(&request, d))
 		}
 	}
-	if ds, err := n.CheckBatch(t.Context(), []weir.Request{request, request}); err != nil || !ds[0].Allowed || ds[1].Allowed || ds[1].Rule != "in_force" {
+	if ds, err := n.CheckBatch(t.Context(), []weir.Request{request, request}); err != nil || !ds[0].Allowed ||
+		ds[1].Allowed || ds[1].Rule != "in_force" {
 		t.Errorf("%v", err)
 	}
-	want := "tight allowed, loose allowed, tight denied, loose allowed, tight denied, loose allowed, tight denied, loose allowed"
+	want := "tight allowed, loose allowed, tight denied, loose allowed, tight denied, loose allowed, tight denied, " +
+		"loose allowed"
 	if got := strings.Join(seen.shadows, ", "); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

@@ -55,7 +55,8 @@ func TestWaitReady(t *testing.T) {
 		if err := closed.WaitReady(ctx); !errors.Is(err, weir.ErrClosed) || ctx.Err() != nil {
 			t.Errorf("one that is closed: %v", err)
 		}
-		if err := open(0, weir.ErrSettling).WaitReady(ctx); !errors.Is(err, weir.ErrSettling) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := open(0, weir.ErrSettling).WaitReady(ctx); !errors.Is(err, weir.ErrSettling) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one that never is: %v", err)
 		}
 	})

@@ -78,7 +78,8 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 // node without one opens only its own.
 func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	_, remote := n.decider.(*remote)
-	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 { // what a policy counted beside the backend
+	// what a policy counted beside the backend
+	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 {
 		return Receipt{}
 	}
 	var c limiter.Charge

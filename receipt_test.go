@@ -29,7 +29,9 @@ func left(t *testing.T, n *weir.Node, r weir.Request) uint64 {
 // used, and nothing else.
 func TestSealedReceipts(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
-	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Secret: []byte("a secret of sixteen bytes")})
+	n := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time {
+		return now
+	}, Secret: []byte("a secret of sixteen bytes")})
 	ctx := t.Context()
 	ada := weir.Request{Path: "/a", User: "ada", Cost: weir.Units(2)}
 	var receipts []weir.Receipt
@@ -57,7 +59,9 @@ func TestSealedReceipts(t *testing.T) {
 	}
 	forged := receipts[2]
 	forged.Charged, forged.Time, forged.Sealed = 1, 1, forged.Sealed[:20]+"A"+forged.Sealed[21:]
-	other := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time { return now }, Secret: []byte("a secret of sixteen bytes")})
+	other := open(t, weir.Config{Rules: []byte(refundable), Now: func() time.Time {
+		return now
+	}, Secret: []byte("a secret of sixteen bytes")})
 	for what, err := range map[string]error{
 		"another user":  n.Refund(ctx, weir.Request{Path: "/a", User: "bob", Cost: weir.Units(2)}, receipts[2]),
 		"forged":        n.Refund(ctx, ada, forged),
@@ -100,7 +104,8 @@ func TestSealedReceipts(t *testing.T) {
 func TestReceiptsOfOtherLimits(t *testing.T) {
 	const first, second = `{version: 1, rules: [
   {name: z, match: {path: ^/z}, key: [user], limits: [{limit: 10, calendar: day, zone: "attr:tz", count_rejected: all}]},
-  {name: a, match: {path: ^/a}, key: [user], limits: [{name: x, limit: 10, window: 1m, algorithm: fixed_window}]}]}`, `{version: 1, rules: [
+  {name: a, match: {path: ^/a}, key: [user], limits: [{name: x, limit: 10, window: 1m, algorithm: fixed_window}]}]}`,
+		`{version: 1, rules: [
   {name: a, match: {path: ^/a}, key: [user], limits: [{name: x, limit: 10, window: 1h, algorithm: fixed_window}]}]}`
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	n := open(t, weir.Config{Rules: []byte(first), Now: func() time.Time { return now }})

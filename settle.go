@@ -63,7 +63,8 @@ var ErrNoRoom = limiter.ErrNoRoom
 // did not answer. Then the caller can settle again with the same number.
 func (n *Node) Settle(ctx context.Context, r Request, actual int64, opts ...SettleOption) (Amended, error) {
 	if actual < 0 || actual > limiter.MaxUnits {
-		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual, int64(limiter.MaxUnits))
+		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual,
+			int64(limiter.MaxUnits))
 	}
 	r.Cost = limiter.Units(actual)
 	return amend(ctx, n, &r, limiter.Settlement(opts...))
@@ -89,7 +90,8 @@ func (n *Node) Extend(ctx context.Context, r Request) (Amended, error) {
 
 func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, error) {
 	if r.ID == "" {
-		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation", ErrInvalid)
+		return Amended{}, fmt.Errorf("%w: the request has no id: give that of the check that made the reservation",
+			ErrInvalid)
 	}
 	q, err := resolve(ctx, n, r)
 	if err != nil {
@@ -108,13 +110,18 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	case out.State == AmendCharged:
 		out.Keys = q.Charge.Len()
 	case out.State == limiter.AmendSettled:
-		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it expired, or was never reserved", ErrSettled, out.First)
+		return out, fmt.Errorf("%w: the id stands for %d units for good, since it was settled with that, was kept when it "+
+			"expired, or was never reserved", ErrSettled, out.First)
 	case out.State == limiter.AmendRaised:
-		return out, fmt.Errorf("%w: %d times, and the reservation stands with the last one: raise it by more at a time, or settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
+		return out, fmt.Errorf("%w: %d times, and the reservation stands with the last one: raise it by more at a time, or "+
+			"settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
 	case out.State == limiter.AmendDiffers:
-		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle both: give each rule a request and an id of its own, or cancel the reservation and charge what was used", ErrCosts, out.Estimate, out.First)
+		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle "+
+			"both: give each rule a request and an id of its own, or cancel the reservation and charge what was used", ErrCosts,
+			out.Estimate, out.First)
 	case out.State == limiter.AmendFull:
-		return out, fmt.Errorf("%w: the table holds as many counters or ids as it may: raise max_keys, or ask again later", ErrNoRoom)
+		return out, fmt.Errorf("%w: the table holds as many counters or ids as it may: raise max_keys, or ask again later",
+			ErrNoRoom)
 	}
 	return out, nil
 }

@@ -83,7 +83,9 @@ func TestReservationsAreBounded(t *testing.T) {
 		for _, algorithm := range []string{"fixed_window", "sliding_log", "token_bucket"} {
 			for _, low := range []bool{false, true} {
 				t.Run(fmt.Sprint(callers, algorithm, low), func(t *testing.T) {
-					h := &holders{limit: 5000, node: weirtest.New(t, fmt.Sprintf("version: 1\nrules: [{name: budget, key: [user], limits: [{limit: 5000, window: 24h, algorithm: %s}]}]\n", algorithm))}
+					h := &holders{limit: 5000, node: weirtest.New(t,
+						fmt.Sprintf("version: 1\nrules: [{name: budget, key: [user], limits: [{limit: 5000, window: 24h, algorithm: "+
+							"%s}]}]\n", algorithm))}
 					var all sync.WaitGroup
 					for c := range callers {
 						all.Go(func() {
@@ -136,7 +138,8 @@ func (s *settlements) observer() *weir.Observer {
 // An observer learns of each settlement, also of one that is refused.
 func TestSettleObserver(t *testing.T) {
 	seen := &settlements{}
-	n := weirtest.Open(t, weir.Config{Observer: seen.observer(), Rules: []byte("version: 1\nrules: [{name: a, match: {path: ^/a}, limits: [{limit: 9, window: 1m}]}]\n")})
+	n := weirtest.Open(t, weir.Config{Observer: seen.observer(),
+		Rules: []byte("version: 1\nrules: [{name: a, match: {path: ^/a}, limits: [{limit: 9, window: 1m}]}]\n")})
 	ctx, r := t.Context(), weir.Request{Path: "/a", ID: "1", Hold: time.Second, Cost: weir.Units(5)}
 	if d, err := n.Check(ctx, r); err != nil || !d.Allowed {
 		t.Fatal(d, err)
@@ -155,7 +158,8 @@ func TestSettleObserver(t *testing.T) {
 	for _, bad := range []weir.Request{{Path: "/a"}, {Path: "/b", ID: "1"}} { // without an id, or without a rule
 		_, _ = n.Cancel(ctx, bad)
 	}
-	if want := []string{"a true done", "a true denied", "a false done", "a false repeated", "a false settled"}; !slices.Equal(seen.told, want) {
+	if want := []string{"a true done", "a true denied", "a false done", "a false repeated",
+		"a false settled"}; !slices.Equal(seen.told, want) {
 		t.Errorf("told %q, want %q", seen.told, want)
 	}
 }

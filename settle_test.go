@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-const tokens = "defaults: {algorithm: fixed_window}\nrules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h}]}]"
+const tokens = "defaults: {algorithm: fixed_window}\nrules: [{name: tokens, key: [user], limits: [{name: hour, " +
+	"limit: 700, window: 1h}]}]"
 
 // A check with a hold is a reservation, which is settled, cancelled and extended. It has no
 // receipt.
@@ -36,10 +37,12 @@ func TestReservations(t *testing.T) {
 		t.Errorf("%+v, %v, %d left", a, err, left())
 	}
 	r.Cost = weir.Units(701)
-	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != 0 { // it ends before there is room
+	// it ends before there is room
+	if a, err := n.Extend(ctx, r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := n.Settle(ctx, r, 900); err != nil || a.State != weir.AmendDone || a.Over != 200 || left() != 0 || n.Stats().Overdrawn != 200 {
+	if a, err := n.Settle(ctx, r, 900); err != nil || a.State != weir.AmendDone || a.Over != 200 || left() != 0 ||
+		n.Stats().Overdrawn != 200 {
 		t.Errorf("%+v, %v, %d left", a, err, left())
 	}
 	if a, err := n.Settle(ctx, r, 900); err != nil || a.State != weir.AmendRepeated {
@@ -50,7 +53,8 @@ func TestReservations(t *testing.T) {
 		"cancel": func() (weir.Amended, error) { return n.Cancel(ctx, r) },
 		"extend": func() (weir.Amended, error) { return n.Extend(ctx, r) },
 	} {
-		if a, err := f(); !errors.Is(err, weir.ErrSettled) || a.First != 900 || !strings.Contains(err.Error(), "stands for 900 units") {
+		if a, err := f(); !errors.Is(err, weir.ErrSettled) || a.First != 900 ||
+			!strings.Contains(err.Error(), "stands for 900 units") {
 			t.Errorf("%s again: %+v, %v", what, a, err)
 		}
 	}
@@ -86,11 +90,20 @@ func TestBadReservations(t *testing.T) {
 	long, nameless, brief := r, r, r
 	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
 	for want, f := range map[string]func() error{
-		"the request has no id":                             func() error { _, err := n.Settle(ctx, nameless, 1); return err },
-		"settled with -1: give 0 to 9007199254740991":       func() error { _, err := n.Settle(ctx, r, -1); return err },
-		"settled with 9007199254740992: give 0":             func() error { _, err := n.Settle(ctx, r, limiter.MaxUnits+1); return err },
-		"the id has 65 bytes; at most 64":                   func() error { _, err := n.Cancel(ctx, long); return err },
-		"extended by no time":                               func() error { _, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"}); return err },
+		"the request has no id": func() error {
+			_, err := n.Settle(ctx, nameless, 1)
+			return err
+		},
+		"settled with -1: give 0 to 9007199254740991": func() error { _, err := n.Settle(ctx, r, -1); return err },
+		"settled with 9007199254740992: give 0": func() error {
+			_, err := n.Settle(ctx, r, limiter.MaxUnits+1)
+			return err
+		},
+		"the id has 65 bytes; at most 64": func() error { _, err := n.Cancel(ctx, long); return err },
+		"extended by no time": func() error {
+			_, err := n.Extend(ctx, weir.Request{Path: "/chat", User: "ada", ID: "7"})
+			return err
+		},
 		"held for 1µs, which is out of range":               func() error { _, err := n.Extend(ctx, brief); return err },
 		"to be held and has no id":                          func() error { _, err := n.Check(ctx, nameless); return err },
 		"reservations are not supported with this backend":  func() error { _, err := b.Check(ctx, r); return err },
@@ -102,7 +115,8 @@ func TestBadReservations(t *testing.T) {
 	}
 	slots := []byte("version: 1\nrules: [{name: r, key: [user], limits: [{limit: 1, algorithm: concurrency}, 5/hour]}]\n")
 	_, err := weir.Open(ctx, weir.Config{Rules: slots, Backend: &tableBackend{table: table.New(table.Config{})}})
-	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), `rule "r" limits concurrency, which takes reservations, and the backend has none`) {
+	if !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(),
+		`rule "r" limits concurrency, which takes reservations, and the backend has none`) {
 		t.Errorf("a node with a backend: %v", err)
 	}
 	if err := b.SetRules(slots); !errors.Is(err, weir.ErrInvalid) {
@@ -110,7 +124,8 @@ func TestBadReservations(t *testing.T) {
 	}
 	s := open(t, weir.Config{Rules: slots})
 	for _, r := range []weir.Request{{User: "ada"}, {User: "ada", ID: "1"}} {
-		if _, err := s.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "give the request an id") {
+		if _, err := s.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) ||
+			!strings.Contains(err.Error(), "give the request an id") {
 			t.Errorf("a check without an id or a hold: %v", err)
 		}
 		ds, err := s.CheckBatch(ctx, []weir.Request{r, {User: "ada", Cost: weir.Units(0)}})
@@ -118,14 +133,16 @@ func TestBadReservations(t *testing.T) {
 			t.Errorf("in a batch: %v", err)
 		}
 	}
-	if d, err := s.Peek(ctx, weir.Request{User: "ada"}); err != nil || !d.Allowed || d.Limit(0).Remaining != 1 || d.Limit(1).Remaining != 5 {
+	if d, err := s.Peek(ctx, weir.Request{User: "ada"}); err != nil || !d.Allowed || d.Limit(0).Remaining != 1 ||
+		d.Limit(1).Remaining != 5 {
 		t.Errorf("a peek: %+v, %v", d, err)
 	}
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Algorithm: limiter.Concurrency})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Check(ctx, weir.Request{User: "ada", Limits: []*limiter.Limit{l}}); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "only rules of the rules file limit") {
+	if _, err := s.Check(ctx, weir.Request{User: "ada", Limits: []*limiter.Limit{l}}); !errors.Is(err, weir.ErrInvalid) ||
+		!strings.Contains(err.Error(), "only rules of the rules file limit") {
 		t.Errorf("a limit of a request: %v", err)
 	}
 	plain := weir.Request{Path: "/chat", User: "eve", ID: "7", Cost: weir.Units(3)}

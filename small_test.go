@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// Even traffic at the rate of a small limit passes in the part that docs/rules.md states, and all of it with rounding: floor.
+// Even traffic at the rate of a small limit passes in the part that docs/rules.md states, and all of it with rounding:
+// floor.
 func TestEvenTrafficOfSmallLimits(t *testing.T) {
 	passed := func(l int, rate float64, rounding limiter.Rounding) int {
 		lim, err := weir.NewLimit(weir.Spec{Limit: int64(l), Window: time.Minute, Rounding: rounding})
@@ -18,7 +19,8 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 		}
 		allowed, asked := 0, 0
 		for phase := range 10 {
-			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration((float64(phase)/10 + 0.013) * float64(time.Minute)))
+			start := time.Date(2026, 1, 1, 0, 0, 0, 0,
+				time.UTC).Add(time.Duration((float64(phase)/10 + 0.013) * float64(time.Minute)))
 			now := start
 			n, err := weir.Open(t.Context(), weir.Config{Now: func() time.Time { return now }})
 			if err != nil {
@@ -38,8 +40,10 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 		}
 		return (allowed*200 + asked) / (2 * asked)
 	}
-	for _, row := range []struct{ limit, most, exact int }{{1, 67, 50}, {2, 67, 50}, {3, 89, 67}, {5, 100, 80}, {10, 100, 90}} {
-		got := fmt.Sprint(passed(row.limit, 0.75, limiter.RoundExact), passed(row.limit, 1, limiter.RoundExact), passed(row.limit, 1, limiter.RoundFloor))
+	for _, row := range []struct{ limit, most, exact int }{{1, 67, 50}, {2, 67, 50}, {3, 89, 67}, {5, 100, 80},
+		{10, 100, 90}} {
+		got := fmt.Sprint(passed(row.limit, 0.75, limiter.RoundExact), passed(row.limit, 1, limiter.RoundExact),
+			passed(row.limit, 1, limiter.RoundFloor))
 		if want := fmt.Sprint(row.most, row.exact, 100); got != want {
 			t.Errorf("limit %d: %s %% pass, want %s", row.limit, got, want)
 		}

@@ -15,7 +15,8 @@ import (
 // and what it may have can be set while the node runs.
 func TestATenantDoesNotFillTheTable(t *testing.T) {
 	ctx := context.Background()
-	n := weirtest.Open(t, weir.Config{MaxKeys: 20_000, Rules: []byte(`{version: 1, rules: [{name: r, match: {path: "^/"}, key: [user], limits: [5/day]}]}`)})
+	n := weirtest.Open(t, weir.Config{MaxKeys: 20_000,
+		Rules: []byte(`{version: 1, rules: [{name: r, match: {path: "^/"}, key: [user], limits: [5/day]}]}`)})
 	admitted := func(tenant string, from, users int) (in int) {
 		for u := range users {
 			d, err := n.Check(ctx, weir.Request{Path: "/", Tenant: tenant, User: strconv.Itoa(from + u)})
@@ -55,7 +56,9 @@ func TestATenantDoesNotFillTheTable(t *testing.T) {
 // An id belongs to the caller who gives it: with another caller it is another id, and so is the reservation.
 func TestReservationsBelongToTheirCaller(t *testing.T) {
 	ctx := context.Background()
-	n := weirtest.Open(t, weir.Config{Rules: []byte(`{version: 1, rules: [{name: r, match: {path: "^/"}, key: [user], limits: [{limit: 100, window: 1h, algorithm: token_bucket}]}]}`)})
+	n := weirtest.Open(t,
+		weir.Config{Rules: []byte(`{version: 1, rules: [{name: r, match: {path: "^/"}, key: [user], limits: [{limit: 100, ` +
+			`window: 1h, algorithm: token_bucket}]}]}`)})
 	left := func() int64 {
 		d, err := n.Check(ctx, weir.Request{Path: "/", User: "ada", Cost: weir.Units(0)})
 		if err != nil {
@@ -64,7 +67,8 @@ func TestReservationsBelongToTheirCaller(t *testing.T) {
 		return int64(d.Limit(0).Remaining)
 	}
 	of := func(caller string) weir.Request {
-		return weir.Request{Path: "/", User: "ada", Tenant: "", ID: "1", Caller: caller, Hold: time.Hour, Cost: weir.Units(60)}
+		return weir.Request{Path: "/", User: "ada", Tenant: "", ID: "1", Caller: caller, Hold: time.Hour,
+			Cost: weir.Units(60)}
 	}
 	if d, err := n.Check(ctx, of("a")); err != nil || !d.Allowed || left() != 40 {
 		t.Fatal(d, err)
@@ -99,7 +103,8 @@ func TestRequestLimitsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = n.Check(ctx, weir.Request{Path: "/", User: strconv.Itoa(made), Tenant: tenant, Caller: caller, Limits: []*weir.Limit{l}})
+		_, err = n.Check(ctx, weir.Request{Path: "/", User: strconv.Itoa(made), Tenant: tenant, Caller: caller,
+			Limits: []*weir.Limit{l}})
 		return err
 	}
 	fill := func(tenant, caller string) (got int) {

@@ -46,9 +46,13 @@ func TestAnErrorLeavesNoEarlierAnswer(t *testing.T) {
 	denied("peek of bad cost", ds[0])
 	check("ended", context.Canceled, func() error { return node.CheckInto(ended, &good, &ds[0]) })
 	denied("ended", ds[0])
-	check("batch, ended", context.Canceled, func() error { return node.CheckBatchInto(ended, []weir.Request{good, good}, ds) })
+	check("batch, ended", context.Canceled, func() error {
+		return node.CheckBatchInto(ended, []weir.Request{good, good}, ds)
+	})
 	denied("batch, ended", ds...)
-	check("batch of another length", weir.ErrInvalid, func() error { return node.CheckBatchInto(context.Background(), []weir.Request{good}, ds) })
+	check("batch of another length", weir.ErrInvalid, func() error {
+		return node.CheckBatchInto(context.Background(), []weir.Request{good}, ds)
+	})
 	denied("batch of another length", ds...)
 	check("peeks of another length", weir.ErrInvalid, func() error {
 		return node.PeekBatchInto(context.Background(), []weir.Request{good, good}, ds, []bool{true})

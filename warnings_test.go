@@ -18,11 +18,13 @@ import (
 // A rule that has used its max_share is reported as that, and the table as not full. If
 // the table is full, too, that has a warning of its own.
 func TestAUsedShareIsTold(t *testing.T) {
-	for mode, fate := range map[weir.Overflow]string{weir.OverflowDeny: "denied", weir.OverflowAllow: "allowed and not counted"} {
+	for mode, fate := range map[weir.Overflow]string{weir.OverflowDeny: "denied",
+		weir.OverflowAllow: "allowed and not counted"} {
 		var log bytes.Buffer
 		now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 		n, err := weir.Open(t.Context(), weir.Config{
-			Rules:   []byte("rules:\n  - {name: search, match: {path: ^/s}, key: [user], limits: [10/day], max_share: 20%}\n  - {name: other, key: [user], limits: [10/day]}\n"),
+			Rules: []byte("rules:\n  - {name: search, match: {path: ^/s}, key: [user], limits: [10/day], max_share: 20%}\n  " +
+				"- {name: other, key: [user], limits: [10/day]}\n"),
 			MaxKeys: 10, Overflow: mode, Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now },
 		})
 		if err != nil {
@@ -38,17 +40,20 @@ func TestAUsedShareIsTold(t *testing.T) {
 			}
 		}
 		used := `rule "search" has used its max_share: its new keys are ` + fate
-		if ask("/s", 4); !slices.Equal(n.Warnings(), []string{used}) || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "rule=search checks=1") || strings.Contains(log.String(), "full") {
+		if ask("/s", 4); !slices.Equal(n.Warnings(), []string{used}) || strings.Count(log.String(), "\n") != 1 ||
+			!strings.Contains(log.String(), "rule=search checks=1") || strings.Contains(log.String(), "full") {
 			t.Errorf("%v: warnings %q, logged %s", mode, n.Warnings(), &log)
 		}
 		if s := n.Stats(); s.Overflowed != 2 || s.OverflowedBy[table.BoundShare] != 2 {
 			t.Errorf("%v: %+v", mode, s)
 		}
 		ask("/o", 9)
-		if w := n.Warnings(); len(w) != 2 || !strings.Contains(w[0], "is full (10 of 10 keys") || !strings.Contains(w[0], "keys are "+fate) || w[1] != used || strings.Count(log.String(), "\n") != 2 {
+		if w := n.Warnings(); len(w) != 2 || !strings.Contains(w[0], "is full (10 of 10 keys") ||
+			!strings.Contains(w[0], "keys are "+fate) || w[1] != used || strings.Count(log.String(), "\n") != 2 {
 			t.Errorf("%v: warnings %q, logged %s", mode, w, &log)
 		}
-		if s := n.Stats(); s.Overflowed != 3 || s.OverflowedBy != [table.Bounds]int64{table.BoundTable: 1, table.BoundShare: 2} {
+		if s := n.Stats(); s.Overflowed != 3 || s.OverflowedBy != [table.Bounds]int64{table.BoundTable: 1,
+			table.BoundShare: 2} {
 			t.Errorf("%v: %+v", mode, s)
 		}
 	}
@@ -88,7 +93,8 @@ func TestAFullTableIsTold(t *testing.T) {
 			now = now.Add(time.Second)
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 3 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "rule=day checks=1 keys=1 max_keys=1") ||
+		if len(lines) != 3 || !strings.Contains(lines[0], "level=WARN") ||
+			!strings.Contains(lines[0], "rule=day checks=1 keys=1 max_keys=1") ||
 			!strings.Contains(lines[2], "checks=60") || strings.Contains(lines[0], "are denied") == allowed {
 			t.Errorf("%v: logged %d lines: %s", mode, len(lines), &log)
 		}
@@ -106,7 +112,8 @@ func TestAFullTableIsTold(t *testing.T) {
 func TestAKeyFullOfReservationsIsTold(t *testing.T) {
 	var log bytes.Buffer
 	n, err := weir.Open(t.Context(), weir.Config{
-		Rules: []byte("rules:\n  - {name: day, key: [user], limits: [1000000/day]}\n"), Overflow: weir.OverflowDeny, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []byte("rules:\n  - {name: day, key: [user], limits: [1000000/day]}\n"), Overflow: weir.OverflowDeny,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,14 +121,17 @@ func TestAKeyFullOfReservationsIsTold(t *testing.T) {
 	defer n.Close()
 	var d weir.Decision
 	for i := range limiter.MaxHoldEntries + 1 {
-		if err := n.CheckInto(t.Context(), &weir.Request{User: "ada", ID: fmt.Sprint(i), Hold: time.Hour}, &d); err != nil || d.Allowed != (i < limiter.MaxHoldEntries) {
+		if err := n.CheckInto(t.Context(), &weir.Request{User: "ada", ID: fmt.Sprint(i), Hold: time.Hour}, &d); err != nil ||
+			d.Allowed != (i < limiter.MaxHoldEntries) {
 			t.Fatalf("reservation %d: %+v, %v", i, d, err)
 		}
 	}
-	if w := n.Warnings(); !slices.Equal(w, []string{`a key of rule "day" has as many reservations as one key may have: further ones are denied`}) {
+	if w := n.Warnings(); !slices.Equal(w,
+		[]string{`a key of rule "day" has as many reservations as one key may have: further ones are denied`}) {
 		t.Errorf("warnings %q", w)
 	}
-	if s := log.String(); !strings.Contains(s, "settle reservations when their requests end") || !strings.Contains(s, "rule=day checks=1") || strings.Contains(s, "the same name") {
+	if s := log.String(); !strings.Contains(s, "settle reservations when their requests end") ||
+		!strings.Contains(s, "rule=day checks=1") || strings.Contains(s, "the same name") {
 		t.Errorf("logged %s", s)
 	}
 }

@@ -10,8 +10,9 @@ import (
 // floors are what every limiter has to do and cannot do without.
 func floors() []Contender {
 	return []Contender{
-		{Name: "floor/loop", What: "the key is put together, and nothing is done with it", Free: true, Floor: true, Keyless: true,
-			New: func(*Keys) (Limiter, error) { return loopFloor{}, nil }},
+		{Name: "floor/loop", What: "the key is put together, and nothing is done with it", Free: true, Floor: true,
+			Keyless: true,
+			New:     func(*Keys) (Limiter, error) { return loopFloor{}, nil }},
 		{Name: "floor/clock", What: "time.Now, and nothing else", Free: true, Floor: true, Keyless: true,
 			New: func(*Keys) (Limiter, error) { return clockFloor{}, nil }},
 		{Name: "floor/counter", What: "256 maps of counters, each under a mutex; no clock, no limit", Free: true, Floor: true,

@@ -151,7 +151,8 @@ type collector struct {
 
 func readCollector() collector {
 	samples := []metrics.Sample{
-		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/sched/pauses/total/gc:seconds"},
+		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"},
+		{Name: "/sched/pauses/total/gc:seconds"},
 	}
 	metrics.Read(samples)
 	return collector{samples[0].Value.Uint64(), samples[1].Value.Float64(), samples[2].Value.Float64Histogram()}
@@ -186,7 +187,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // String tells the pauses in a line.
 func (p Pauses) String() string {
-	return fmt.Sprintf("%d keys, %d cycles, %d pauses: longest %v, median %v; a cycle %v, processor time %v a cycle; %d checks in %v",
+	return fmt.Sprintf("%d keys, %d cycles, %d pauses: longest %v, median %v; a cycle %v, processor time %v a cycle; %d "+
+		"checks in %v",
 		p.Keys, p.Cycles, p.Count, p.Longest, p.Median, p.Cycle.Round(time.Microsecond), p.Processor.Round(time.Microsecond),
 		p.Checks, p.Spent.Round(time.Millisecond))
 }

@@ -166,20 +166,40 @@ func TestPremisesBite(t *testing.T) {
 		variant Variant
 		says    string // empty: nothing is wrong
 	}{
-		"nothing is wrong":          {func(*fake) {}, Admitted, ""},
-		"nor with half denied":      {func(*fake) {}, Half, ""},
-		"all keys are one":          {func(f *fake) { f.key = func(int) int { return 0 } }, Admitted, "was charged"},
-		"two keys are one":          {func(f *fake) { f.key = func(n int) int { return max(n, 1) } }, Admitted, "was charged"},
-		"admits what is exhausted":  {func(f *fake) { f.answer = func(int, int) bool { return true } }, Half, "allowed true, which should be false"},
-		"denies for no reason":      {func(f *fake) { f.answer = func(asked, _ int) bool { return asked != 4000 } }, Admitted, "allowed false, which should be true"},
-		"denies from the beginning": {func(f *fake) { f.answer = func(int, int) bool { return false } }, Admitted, "filling in"},
-		"does not charge":           {func(f *fake) { f.charges = func(asked int) bool { return asked%2 == 0 } }, Admitted, "was charged"},
-		"cannot be exhausted":       {func(f *fake) { f.exhaust = func(int, *fake) error { return broken } }, Half, "exhausting key"},
-		"fails":                     {func(f *fake) { f.failure = func(asked int) error { return failAfter(asked, 4000, broken) } }, Admitted, broken.Error()},
-		"fails at once":             {func(f *fake) { f.failure = func(int) error { return broken } }, Admitted, broken.Error()},
-		"forgets a key":             {func(f *fake) { f.forgets = func(n int) bool { return n == 77 } }, Admitted, "key 77: it is not there"},
-		"holds more than the keys":  {func(f *fake) { f.counters = func(have int) (int, int) { return have + 1, 1 } }, Admitted, "holds 201 counters"},
-		"allocates":                 {func(f *fake) { f.wastes = true }, Admitted, "allocates 1."},
+		"nothing is wrong":     {func(*fake) {}, Admitted, ""},
+		"nor with half denied": {func(*fake) {}, Half, ""},
+		"all keys are one":     {func(f *fake) { f.key = func(int) int { return 0 } }, Admitted, "was charged"},
+		"two keys are one": {func(f *fake) {
+			f.key = func(n int) int { return max(n, 1) }
+		}, Admitted, "was charged"},
+		"admits what is exhausted": {func(f *fake) {
+			f.answer = func(int, int) bool { return true }
+		}, Half, "allowed true, which should be false"},
+		"denies for no reason": {func(f *fake) {
+			f.answer = func(asked, _ int) bool { return asked != 4000 }
+		}, Admitted, "allowed false, which should be true"},
+		"denies from the beginning": {func(f *fake) {
+			f.answer = func(int, int) bool { return false }
+		}, Admitted, "filling in"},
+		"does not charge": {func(f *fake) {
+			f.charges = func(asked int) bool { return asked%2 == 0 }
+		}, Admitted, "was charged"},
+		"cannot be exhausted": {func(f *fake) {
+			f.exhaust = func(int, *fake) error { return broken }
+		}, Half, "exhausting key"},
+		"fails": {func(f *fake) {
+			f.failure = func(asked int) error { return failAfter(asked, 4000, broken) }
+		}, Admitted, broken.Error()},
+		"fails at once": {func(f *fake) {
+			f.failure = func(int) error { return broken }
+		}, Admitted, broken.Error()},
+		"forgets a key": {func(f *fake) {
+			f.forgets = func(n int) bool { return n == 77 }
+		}, Admitted, "key 77: it is not there"},
+		"holds more than the keys": {func(f *fake) {
+			f.counters = func(have int) (int, int) { return have + 1, 1 }
+		}, Admitted, "holds 201 counters"},
+		"allocates": {func(f *fake) { f.wastes = true }, Admitted, "allocates 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contender := Contender{Name: "fake", Free: true, New: func(*Keys) (Limiter, error) {

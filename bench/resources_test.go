@@ -39,7 +39,8 @@ func TestMemory(t *testing.T) {
 		f.forgets = func(n int) bool { return n == 5 }
 		return f, nil
 	}}
-	if _, err := MeasureMemory(forgetful, Setup{Keys: testKeys(t, 100)}); err == nil || !strings.Contains(err.Error(), "key 5") {
+	if _, err := MeasureMemory(forgetful, Setup{Keys: testKeys(t, 100)}); err == nil ||
+		!strings.Contains(err.Error(), "key 5") {
 		t.Errorf("a key is missing, and the error is %v", err)
 	}
 }
@@ -66,12 +67,14 @@ func TestPauses(t *testing.T) {
 			t.Errorf("a rest of %v was possible", rest)
 		}
 	}
-	for _, load := range []Load{{Cycles: 3, Provoke: ByCall}, {Cycles: 3, Provoke: ByGarbage}, {Cycles: 30, Rest: restPeriod / 2}} {
+	for _, load := range []Load{{Cycles: 3, Provoke: ByCall}, {Cycles: 3, Provoke: ByGarbage},
+		{Cycles: 30, Rest: restPeriod / 2}} {
 		p, err := MeasurePauses(c, Setup{Keys: testKeys(t, 1000)}, load)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Cycles < 3 || p.Count < p.Cycles || p.Median <= 0 || p.Longest < p.Median || p.Checks == 0 || p.Keys != 1000 || p.Workers == 0 {
+		if p.Cycles < 3 || p.Count < p.Cycles || p.Median <= 0 || p.Longest < p.Median || p.Checks == 0 || p.Keys != 1000 ||
+			p.Workers == 0 {
 			t.Errorf("%+v: %v", load, p)
 		}
 	}
@@ -95,7 +98,8 @@ func TestPausesEnd(t *testing.T) {
 	}
 	f = newFake()
 	f.forgets = func(n int) bool { return n == 50 }
-	if _, err := MeasurePauses(of(f), Setup{Keys: keys}, Load{Cycles: 1}); err == nil || !strings.Contains(err.Error(), "key 50") {
+	if _, err := MeasurePauses(of(f), Setup{Keys: keys}, Load{Cycles: 1}); err == nil ||
+		!strings.Contains(err.Error(), "key 50") {
 		t.Errorf("a key is missing, and the error is %v", err)
 	}
 }

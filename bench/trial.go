@@ -79,7 +79,8 @@ func NewTrial(c Contender, s Setup) (*Trial, error) {
 		if s.Join {
 			j = s.Keys.Owned()
 		}
-		t.workers = append(t.workers, worker{check: l.Worker(j), walk: s.Keys.walkFrom(w, s.Workers), half: s.Variant == Half})
+		t.workers = append(t.workers, worker{check: l.Worker(j), walk: s.Keys.walkFrom(w, s.Workers),
+			half: s.Variant == Half})
 	}
 	return t, nil
 }
@@ -216,7 +217,8 @@ func (t *Trial) verifyCount(keys int) error {
 		return nil
 	}
 	if held, perKey := l.Held(); held != keys*perKey {
-		return fmt.Errorf("%s holds %d counters, which should be %d for each of %d keys", t.contender.Name, held, perKey, keys)
+		return fmt.Errorf("%s holds %d counters, which should be %d for each of %d keys", t.contender.Name, held, perKey,
+			keys)
 	}
 	return nil
 }

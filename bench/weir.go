@@ -24,8 +24,9 @@ func tables() []Contender {
 	var out []Contender
 	add := func(name, what string, a limiter.Algorithm, windows ...time.Duration) {
 		out = append(out, Contender{
-			Name: "table/" + name, What: "Weir's limiter/table with hashes ready made, and time.Since: " + what, Free: a != limiter.SlidingLog,
-			New: func(k *Keys) (Limiter, error) { return newTable(k, a, windows) },
+			Name: "table/" + name, What: "Weir's limiter/table with hashes ready made, and time.Since: " + what,
+			Free: a != limiter.SlidingLog,
+			New:  func(k *Keys) (Limiter, error) { return newTable(k, a, windows) },
 		})
 	}
 	for i, name := range limiter.AlgorithmNames() {
@@ -163,7 +164,8 @@ func newNode(k *Keys, limits string) (Limiter, error) {
 		fmt.Fprintf(&b, "  - {name: r%d, match: {path: \"^/v%d/(items|orders)/[0-9]+\"}, limits: [5/second]}\n", i, i)
 	}
 	fmt.Fprintf(&b, "  - {name: last, match: {path: \"^/api/.*[0-9]$\"}, limits: [%s]}\n", limits)
-	node, err := weir.Open(context.Background(), weir.Config{Rules: []byte(b.String()), MaxKeys: k.Len() * n.limits, MaxBytes: -1})
+	node, err := weir.Open(context.Background(), weir.Config{Rules: []byte(b.String()), MaxKeys: k.Len() * n.limits,
+		MaxBytes: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +186,8 @@ func (l *nodeLimiter) Worker(*Joiner) Check {
 }
 
 func (l *nodeLimiter) Exhaust(n int) error {
-	d, err := l.node.Check(context.Background(), weir.Request{Path: l.keys.Path(n), User: l.keys.User(n), Cost: weir.Units(Limit)})
+	d, err := l.node.Check(context.Background(), weir.Request{Path: l.keys.Path(n), User: l.keys.User(n),
+		Cost: weir.Units(Limit)})
 	if err == nil && !d.Allowed {
 		err = errDenied
 	}

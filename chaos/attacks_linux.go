@@ -60,7 +60,8 @@ func (o *options) attacksOn(ctx context.Context, dir string, keyed bool, span ti
 		a.TrialsP99(0).Duration(), a.TrialsP99(1).Duration(), a.TrialsP99(2).Duration())
 	fmt.Print(a.Text())
 	for _, s := range a.Samples {
-		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f waiting, %.0f queued, %.0f counters\n",
+		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f waiting, %.0f queued, "+
+			"%.0f counters\n",
 			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Waiting, s.Queued, s.Keys)
 	}
 	if err != nil {

@@ -106,7 +106,8 @@ func (o *options) containers(ctx context.Context, dir *tool.Dir) (release func()
 	missing := engine.Have(ctx, docker.GoImage)
 	if missing != nil {
 		if !o.standIn {
-			return nil, fmt.Errorf("%w; it is what the Dockerfile builds with.\nBring it here (docker save and docker load), or name an image that is built with -image, "+
+			return nil, fmt.Errorf("%w; it is what the Dockerfile builds with.\nBring it here (docker save and docker load), "+
+				"or name an image that is built with -image, "+
 				"or have one made of this machine's own Go with -stand-in", missing)
 		}
 		made = append(made, docker.GoImage)

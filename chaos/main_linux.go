@@ -42,15 +42,21 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first trial; the others follow")
 	flag.StringVar(&o.out, "out", "chaos-out", "directory for histories, logs and the report")
 	flag.StringVar(&o.binary, "node", "", "the node program; empty: it is built")
-	flag.StringVar(&o.on, "on", "", "where nodes run: namespaces, loopback or docker; empty: namespaces, or loopback where there are none")
+	flag.StringVar(&o.on, "on", "",
+		"where nodes run: namespaces, loopback or docker; empty: namespaces, or loopback where there are none")
 	flag.StringVar(&o.image, "image", "", "with -on docker, an image that is there; empty: it is built by the Dockerfile")
-	flag.BoolVar(&o.standIn, "stand-in", false, "with -on docker, build with this machine's own Go where golang:1.26 cannot be pulled")
+	flag.BoolVar(&o.standIn, "stand-in", false,
+		"with -on docker, build with this machine's own Go where golang:1.26 cannot be pulled")
 	flag.StringVar(&o.judge, "judge", "", "judge this history again, and run nothing")
 	flag.BoolVar(&o.keep, "keep", false, "keep the history of every trial, not only of those that went wrong")
-	flag.DurationVar(&o.attack, "attack", 0, "attack a cluster on loopback for so long instead, while clients ask, and see whether they notice")
-	flag.StringVar(&o.keys, "keys", "", "with -attack, only a cluster with keys or only one without; empty: each for half of the time")
-	attacker := flag.Bool(strings.TrimPrefix(attack.Flag, "-"), false, "be the attacker of -attack, who is told on standard input whom to attack")
-	flag.BoolVar(&o.plain, "plain", false, "processes without TLS, neither with each other nor with clients; attacks are always made so")
+	flag.DurationVar(&o.attack, "attack", 0,
+		"attack a cluster on loopback for so long instead, while clients ask, and see whether they notice")
+	flag.StringVar(&o.keys, "keys", "",
+		"with -attack, only a cluster with keys or only one without; empty: each for half of the time")
+	attacker := flag.Bool(strings.TrimPrefix(attack.Flag, "-"), false,
+		"be the attacker of -attack, who is told on standard input whom to attack")
+	flag.BoolVar(&o.plain, "plain", false,
+		"processes without TLS, neither with each other nor with clients; attacks are always made so")
 	flag.DurationVar(&o.soak, "soak", 0, "mix faults for so long instead, and see whether anything grows")
 	flag.Parse()
 	if err := o.check(flag.Args()); err != nil {
@@ -156,7 +162,8 @@ func (o *options) writable() error {
 // summary writes the report of what was tried.
 func (o *options) summary() error {
 	o.report.Title = "Chaos: the promises on real processes"
-	o.report.About = fmt.Sprintf("Made by `%s` with %s on %s/%s, %d processors, %s.", strings.Join(append([]string{"go run ./chaos"}, os.Args[1:]...), " "),
+	o.report.About = fmt.Sprintf("Made by `%s` with %s on %s/%s, %d processors, %s.",
+		strings.Join(append([]string{"go run ./chaos"}, os.Args[1:]...), " "),
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
 	page := filepath.Join(o.out, "report.md")
 	if err := o.report.Write(page); err != nil {
@@ -264,8 +271,10 @@ func (o *options) soaks(ctx context.Context, dir string) (err error) {
 	}
 	o.report.Soak = samples
 	for _, s := range samples {
-		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld, %.0f waiting, %.0f queued, %.0f unacknowledged, %.0f sealed, %.0f counters, %.0f of policies\n",
-			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld, s.Waiting, s.Queued, s.Unacknowledged, s.Sealed, s.Keys, s.Fallback)
+		fmt.Printf("  after %v: %.0f goroutines, %.0f file descriptors, %.0f MB, %.0f parked, %.0f withheld, %.0f waiting, "+
+			"%.0f queued, %.0f unacknowledged, %.0f sealed, %.0f counters, %.0f of policies\n",
+			s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6, s.Parked, s.Withheld, s.Waiting, s.Queued,
+			s.Unacknowledged, s.Sealed, s.Keys, s.Fallback)
 	}
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d mixes went wrong; their histories are in %s", bad, o.out))
@@ -375,7 +384,8 @@ func (o *options) write(name string, r *history.Result) error {
 func printResult(r *history.Result) {
 	f := r.Figures
 	over, may := r.Over()
-	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; fault latency %v, recovered %v, converged %v; %d keys linearizable",
+	fmt.Printf("  seed %d, %s: asked %d, allowed %d, denied %d, by policy %d, refused %d, unknown %d; over by %d of %d; "+
+		"fault latency %v, recovered %v, converged %v; %d keys linearizable",
 		r.Seed, r.What(), f.Asked, f.Allowed, f.Denied, f.ByPolicy, f.Refused, f.Unknown, over, may,
 		short(f.FaultLatency), short(f.Recovered), short(f.Converged), r.Linear.Keys)
 	if r.Linear.Undecided > 0 {

@@ -128,8 +128,10 @@ func TestConnectionsOfAnAge(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Fatalf("only %d connections were made", l.n.Load())
 	}
-	if err := c.PeekInto(ctx, request("ada"), &d); err != nil || int64(d.Limit(0).Limit.Limit()-d.Limit(0).Remaining) != asked.Load() {
-		t.Errorf("%d checks were made, and %d are left of %d, %v", asked.Load(), d.Limit(0).Remaining, d.Limit(0).Limit.Limit(), err)
+	if err := c.PeekInto(ctx, request("ada"), &d); err != nil ||
+		int64(d.Limit(0).Limit.Limit()-d.Limit(0).Remaining) != asked.Load() {
+		t.Errorf("%d checks were made, and %d are left of %d, %v", asked.Load(), d.Limit(0).Remaining,
+			d.Limit(0).Limit.Limit(), err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)

@@ -167,7 +167,8 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	}
 	limiter.Conclude(d)
 	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
-	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(), Deny: denialOf(m.GetDenyStatus(), m.GetDenyReason())})
+	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
+		Deny: denialOf(m.GetDenyStatus(), m.GetDenyReason())})
 	return nil
 }
 
@@ -201,8 +202,9 @@ func (c *Client) newCheck(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 // newCheckRequest returns the message for a request whose cost is in range.
 func newCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
-		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule, Peek: peek,
-		Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional, HoldUs: r.Hold.Microseconds(),
+		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group, Attributes: r.Attributes, Rule: r.Rule,
+		Peek: peek,
+		Id:   r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional, HoldUs: r.Hold.Microseconds(),
 	}
 	if n, err := r.Cost.Value(0); err == nil && r.Cost.Given() {
 		m.Cost = new(int64(n))

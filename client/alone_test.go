@@ -27,7 +27,8 @@ type scripted struct {
 	calls  int
 }
 
-func (s *scripted) Reset(ctx context.Context, _ *weirv1.ResetRequest, opts ...grpc.CallOption) (*weirv1.ResetResponse, error) {
+func (s *scripted) Reset(ctx context.Context, _ *weirv1.ResetRequest, opts ...grpc.CallOption) (*weirv1.ResetResponse,
+	error) {
 	s.calls++
 	for _, o := range opts {
 		if p, ok := o.(grpc.PeerCallOption); ok && !s.unsent {
@@ -57,16 +58,19 @@ func TestACallIsBounded(t *testing.T) {
 		wraps []error // of all
 		calls int
 	}{
-		"silent":                  {[]scripted{{}}, 0, 10 * time.Second, []error{ErrUnanswered}, 1},
-		"not reached":             {[]scripted{{unsent: true}}, 0, 10 * time.Second, []error{ErrUnavailable}, 1},
-		"closed":                  {[]scripted{{}}, time.Second, time.Second, []error{ErrUnanswered, ErrClosed}, 1},
-		"closed before it left":   {[]scripted{{unsent: true}}, time.Second, time.Second, []error{ErrClosed}, 1},
-		"closed with another":     {[]scripted{{}, {}}, time.Second, time.Second, []error{ErrUnanswered, ErrClosed}, 1},
-		"both are silent":         {[]scripted{{}, {}}, 0, 10 * time.Second, []error{ErrUnanswered}, 2},
-		"closed at the other":     {[]scripted{{}, {}}, 5 * time.Second, 5 * time.Second, []error{ErrUnanswered, ErrClosed}, 2},
-		"silent, then refused":    {[]scripted{{}, {err: status.Error(codes.Unavailable, "not now")}}, 0, 4 * time.Second, []error{ErrUnanswered}, 2},
+		"silent":                {[]scripted{{}}, 0, 10 * time.Second, []error{ErrUnanswered}, 1},
+		"not reached":           {[]scripted{{unsent: true}}, 0, 10 * time.Second, []error{ErrUnavailable}, 1},
+		"closed":                {[]scripted{{}}, time.Second, time.Second, []error{ErrUnanswered, ErrClosed}, 1},
+		"closed before it left": {[]scripted{{unsent: true}}, time.Second, time.Second, []error{ErrClosed}, 1},
+		"closed with another":   {[]scripted{{}, {}}, time.Second, time.Second, []error{ErrUnanswered, ErrClosed}, 1},
+		"both are silent":       {[]scripted{{}, {}}, 0, 10 * time.Second, []error{ErrUnanswered}, 2},
+		"closed at the other": {[]scripted{{}, {}}, 5 * time.Second, 5 * time.Second, []error{ErrUnanswered, ErrClosed},
+			2},
+		"silent, then refused": {[]scripted{{}, {err: status.Error(codes.Unavailable, "not now")}}, 0, 4 * time.Second,
+			[]error{ErrUnanswered}, 2},
 		"not reached, then found": {[]scripted{{unsent: true}, {}}, 0, 10 * time.Second, []error{ErrUnanswered}, 2},
-		"neither is reached":      {[]scripted{{unsent: true}, {unsent: true}}, 0, 10 * time.Second, []error{ErrUnavailable}, 2},
+		"neither is reached": {[]scripted{{unsent: true}, {unsent: true}}, 0, 10 * time.Second, []error{ErrUnavailable},
+			2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _ := bench()

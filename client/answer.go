@@ -96,11 +96,14 @@ func (b *batch) read(m *weirv1.DecisionColumns, t *names) error {
 	n := b.n
 	fits := func(length int) bool { return length == n }
 	absent := func(length int) bool { return length == n || length == 0 }
-	if !fits(len(m.GetFlags())) || !fits(len(m.GetRemaining())) || !fits(len(m.GetLimitRefs())) || !fits(len(m.GetResetAfterUs())) ||
+	if !fits(len(m.GetFlags())) || !fits(len(m.GetRemaining())) || !fits(len(m.GetLimitRefs())) ||
+		!fits(len(m.GetResetAfterUs())) ||
 		!absent(len(m.GetRetryAfterUs())) || !absent(len(m.GetSources())) || !absent(len(m.GetInForce())) {
-		return fmt.Errorf("%w: it has %d answers to %d checks, or columns that differ in length", errReply, len(m.GetFlags()), n)
+		return fmt.Errorf("%w: it has %d answers to %d checks, or columns that differ in length", errReply, len(m.GetFlags()),
+			n)
 	}
-	if err := checkUnits(m.GetRemaining(), m.GetInForce(), m.GetEveryLimit().GetRemaining(), m.GetEveryLimit().GetCosts(), m.GetEveryLimit().GetInForce()); err != nil {
+	if err := checkUnits(m.GetRemaining(), m.GetInForce(), m.GetEveryLimit().GetRemaining(), m.GetEveryLimit().GetCosts(),
+		m.GetEveryLimit().GetInForce()); err != nil {
 		return err
 	}
 	for _, info := range m.GetLimits() {
@@ -172,8 +175,8 @@ func (b *batch) readDenials(all []*weirv1.RuleDenial) error {
 	return nil
 }
 
-// denialOf returns what a node says about a denial, nil if it says nothing. A status of no denial becomes 403: a service
-// answers with it.
+// denialOf returns what a node says about a denial, nil if it says nothing. A status of no denial becomes 403: a
+// service answers with it.
 func denialOf(status uint32, reason string) *limiter.Denial {
 	if status == 0 {
 		return nil
@@ -196,7 +199,8 @@ func (b *batch) readEvery(m *weirv1.LimitColumns) error {
 	}
 	b.starts = append(b.starts, int32(min(total, math.MaxInt32)))
 	for _, length := range []int{
-		len(m.GetLimitIndexes()), len(m.GetFlags()), len(m.GetRemaining()), len(m.GetResetAfterUs()), len(m.GetRetryAfterUs()),
+		len(m.GetLimitIndexes()), len(m.GetFlags()), len(m.GetRemaining()), len(m.GetResetAfterUs()),
+		len(m.GetRetryAfterUs()),
 		len(m.GetCosts()), len(m.GetKeyIndexes()),
 	} {
 		if int64(length) != total || len(m.GetCounts()) != b.n || len(m.GetRuleRefs()) != b.n {
@@ -297,7 +301,8 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 		return unknown, &nodeError{"a node did not decide a check, and does not say why", ErrUnanswered}
 	}
 	d.Clear()
-	d.Allowed, d.Never = has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER)
+	d.Allowed, d.Never = has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),
+		has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER)
 	d.Repeated = has(flags, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
 	d.ShadowDenied, d.Source = has(flags, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED), limiter.SourceOwner
 	if len(m.Sources) > 0 {
@@ -342,20 +347,24 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 func (b *batch) every(i int, d *limiter.Decision) {
 	m := b.reply.EveryLimit
 	d.Rule = nameIn(m, m.RuleRefs, i)
-	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i), ZoneDefault: nameIn(m, m.ZoneDefaultRefs, i)})
+	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i),
+		ZoneDefault: nameIn(m, m.ZoneDefaultRefs, i)})
 	from, to := int(b.starts[i]), int(b.starts[i+1])
 	limiter.Grow(d, to-from)
 	key := -1
 	for at := from; at < to; at++ {
-		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] || b.limits[m.LimitIndexes[before]].rule.Name != b.limits[m.LimitIndexes[at]].rule.Name {
+		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] ||
+			b.limits[m.LimitIndexes[before]].rule.Name != b.limits[m.LimitIndexes[at]].rule.Name {
 			key++
 		}
 		of, flags := b.limits[m.LimitIndexes[at]], m.Flags[at]
 		*d.Limit(at - from) = limiter.LimitDecision{
 			Rule: of.rule, Limit: of.limit, Key: key, KeyIndex: uint8(m.KeyIndexes[at]),
-			Allowed: has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED), Never: has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER),
-			Blocked: has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED), Overflow: has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
-			Cost: m.Costs[at], Remaining: m.Remaining[at],
+			Allowed:  has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),
+			Never:    has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER),
+			Blocked:  has(flags, weirv1.DecisionFlag_DECISION_FLAG_BLOCKED),
+			Overflow: has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERFLOW),
+			Cost:     m.Costs[at], Remaining: m.Remaining[at],
 			ResetAfter: limiter.Tick(m.ResetAfterUs[at]).Duration(), RetryAfter: limiter.Tick(m.RetryAfterUs[at]).Duration(),
 		}
 		if len(m.InForce) > 0 {

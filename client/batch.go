@@ -98,7 +98,8 @@ func sizeOf(r *limiter.Request) (int, error) {
 		return 0, fmt.Errorf("%w: the name of rule %q is not UTF-8", ErrInvalid, r.Rule)
 	}
 	if size+len(r.Rule) > MaxMessageBytes {
-		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule), MaxMessageBytes)
+		return 0, fmt.Errorf("%w: the request has %d bytes; at most %d are allowed", ErrInvalid, size+len(r.Rule),
+			MaxMessageBytes)
 	}
 	if len(r.Limits) > 0 || r.Hold > 0 {
 		if err := spelled(r); err != nil {
@@ -122,15 +123,18 @@ func sendable(r *limiter.Request) error {
 // spelled returns an error for a request whose values are not UTF-8: messages of one request have them as texts.
 func spelled(r *limiter.Request) error {
 	for _, f := range [...]struct{ name, text string }{
-		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP}, {"the group", r.Group},
+		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP},
+		{"the group", r.Group},
 	} {
 		if !utf8.ValidString(f.text) {
-			return fmt.Errorf("%w: %s is %.100q, which is not UTF-8, and cannot be sent: give it in another form, such as hexadecimal", ErrInvalid, f.name, f.text)
+			return fmt.Errorf("%w: %s is %.100q, which is not UTF-8, and cannot be sent: give it in another form, such as "+
+				"hexadecimal", ErrInvalid, f.name, f.text)
 		}
 	}
 	for name, text := range r.Attributes {
 		if !utf8.ValidString(text) {
-			return fmt.Errorf("%w: attribute %q is %.100q, which is not UTF-8, and cannot be sent: give it in another form, such as hexadecimal", ErrInvalid, name, text)
+			return fmt.Errorf("%w: attribute %q is %.100q, which is not UTF-8, and cannot be sent: give it in another form, "+
+				"such as hexadecimal", ErrInvalid, name, text)
 		}
 	}
 	return nil
@@ -144,7 +148,8 @@ func checkKeys(r *limiter.Request) error {
 	for i, parts := range r.LimitKeys {
 		for _, p := range parts {
 			if len(parts) > limiter.MaxKeyParts || len(p) > limiter.MaxFieldBytes || !utf8.ValidString(p) {
-				return fmt.Errorf("%w: the key of limit %d of the request is %.200q: give up to %d parts such as user or attr:plan", ErrInvalid, i, parts, limiter.MaxKeyParts)
+				return fmt.Errorf("%w: the key of limit %d of the request is %.200q: give up to %d parts such as user or attr:plan",
+					ErrInvalid, i, parts, limiter.MaxKeyParts)
 			}
 		}
 	}

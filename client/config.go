@@ -139,7 +139,8 @@ type TLS struct {
 func (c *Config) credentials() (*dialing.Credentials, error) {
 	d := dialing.Config{TokenFile: c.TokenFile}
 	if c.TLS != nil {
-		d.TLS, d.CAFile, d.CertFile, d.KeyFile, d.ServerName = true, c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ServerName
+		d.TLS, d.CAFile, d.CertFile, d.KeyFile, d.ServerName = true, c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile,
+			c.TLS.ServerName
 	}
 	out, err := dialing.Open(d)
 	if err != nil {
@@ -193,7 +194,8 @@ func (c Config) withDefaults() (Config, error) {
 		c.Timeout = defaultTimeout
 	}
 	if c.Timeout < time.Millisecond || c.Timeout > time.Hour {
-		return c, fmt.Errorf("client: a timeout of %v is out of range: give 1ms to 1h, or 0 for %v", c.Timeout, defaultTimeout)
+		return c, fmt.Errorf("client: a timeout of %v is out of range: give 1ms to 1h, or 0 for %v", c.Timeout,
+			defaultTimeout)
 	}
 	return c, nil
 }

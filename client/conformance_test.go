@@ -109,7 +109,8 @@ func TestConformance(t *testing.T) {
 				tb.Error(err)
 			}
 		})
-		s.Client = open(tb, client.Config{Addrs: []string{serve(tb, s.node, "", refunds).addr}, EveryLimit: true, Timeout: long})
+		s.Client = open(tb, client.Config{Addrs: []string{serve(tb, s.node, "", refunds).addr}, EveryLimit: true,
+			Timeout: long})
 		return s
 	}
 	t.Run("Check", func(t *testing.T) {
@@ -121,6 +122,8 @@ func TestConformance(t *testing.T) {
 		limitertest.Run(t, one)
 	})
 	t.Run("CheckBatch", func(t *testing.T) {
-		limitertest.Transcripts(t, func(tb testing.TB, rules string) limitertest.Subject { return &batchSubject{fresh(tb, rules)} })
+		limitertest.Transcripts(t, func(tb testing.TB, rules string) limitertest.Subject {
+			return &batchSubject{fresh(tb, rules)}
+		})
 	})
 }

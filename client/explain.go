@@ -36,14 +36,18 @@ func (c *Client) Explain(ctx context.Context, r limiter.Request) (*limiter.Expla
 func (c *Client) explanation(m *weirv1.ExplainResponse) (*limiter.Explanation, error) {
 	limits := m.GetDecision().GetLimits()
 	if len(limits) != len(m.GetLimits()) {
-		return nil, &nodeError{fmt.Sprintf("%v: it explains %d limits of %d", errReply, len(m.GetLimits()), len(limits)), ErrUnanswered}
+		return nil, &nodeError{fmt.Sprintf("%v: it explains %d limits of %d", errReply, len(m.GetLimits()), len(limits)),
+			ErrUnanswered}
 	}
 	d := new(limiter.Decision)
 	if err := c.decode(m.GetDecision(), d); err != nil {
 		return nil, err
 	}
 	return &limiter.Explanation{
-		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(), Decision: d,
-		Answer: limiter.NewAnswer(d, func(i int) string { return limits[i].GetKey() }), Limits: explained.Limits(m.GetLimits()),
+		Now: limiter.Tick(m.GetNowUnixUs()), Rules: append([]string{}, m.GetRules()...), Unlimited: m.GetUnlimited(),
+		Decision: d,
+		Answer: limiter.NewAnswer(d, func(i int) string {
+			return limits[i].GetKey()
+		}), Limits: explained.Limits(m.GetLimits()),
 	}, nil
 }

@@ -60,7 +60,8 @@ func TestExplain(t *testing.T) {
 			if diff := cmp.Diff(string(a), string(b)); diff != "" {
 				t.Errorf("%s: %s", r.Path, diff)
 			}
-			if got.Decision == nil || got.Decision.Allowed != want.Decision.Allowed || got.Decision.Len() != want.Decision.Len() {
+			if got.Decision == nil || got.Decision.Allowed != want.Decision.Allowed ||
+				got.Decision.Len() != want.Decision.Len() {
 				t.Errorf("%s: the decision is %+v", r.Path, got.Decision)
 			}
 			if _, err := n.Check(t.Context(), r); err != nil {

@@ -24,7 +24,9 @@ import (
 // none is counted twice, since the server did not decide the messages that it did not
 // answer.
 func TestGracefulStop(t *testing.T) {
-	node := newNode(t, "version: 1\nrules:\n  - {name: all, key: [rule], limits: [{limit: 1000000, window: 1h, algorithm: fixed_window, align: first_hit}]}\n")
+	node := newNode(t,
+		"version: 1\nrules:\n  - {name: all, key: [rule], limits: [{limit: 1000000, window: 1h, algorithm: fixed_window, "+
+			"align: first_hit}]}\n")
 	first, second := serve(t, node, "", nil), serve(t, node, "", nil)
 	c := open(t, client.Config{Addrs: []string{first.addr, second.addr}, Timeout: long})
 	var asked atomic.Int64
@@ -97,10 +99,12 @@ func TestComesBack(t *testing.T) {
 	eventually(t, "it is known that it is down", func() bool {
 		return errors.Is(c.CheckInto(t.Context(), request("ada"), &d), client.ErrUnavailable)
 	})
-	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "node "+s.addr) {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "node "+s.addr) {
 		t.Error(err)
 	}
-	if err := c.CheckBatchInto(t.Context(), make([]limiter.Request, 2), make([]limiter.Decision, 2)); !errors.Is(err, client.ErrUnavailable) {
+	if err := c.CheckBatchInto(t.Context(), make([]limiter.Request, 2), make([]limiter.Decision, 2)); !errors.Is(err,
+		client.ErrUnavailable) {
 		t.Error(err)
 	}
 	if _, err := c.Reset(t.Context(), *request("ada")); !errors.Is(err, client.ErrUnavailable) {
@@ -207,7 +211,8 @@ func TestHowOftenItIsSent(t *testing.T) {
 		all := open(t, client.Config{Addrs: addrs, Timeout: long, First: 2})
 		eventually(t, "all are up", func() bool { return all.Stats().Up == 4 })
 		var d limiter.Decision
-		if err := all.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "go away") {
+		if err := all.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), "go away") {
 			t.Errorf("%s: %v", name, err)
 		}
 		all4 := int32(0)
@@ -372,7 +377,8 @@ func TestContext(t *testing.T) {
 // Close ends what is under way, and what comes later.
 func TestClose(t *testing.T) {
 	got := make(chan int, 100)
-	c, err := client.Open(client.Config{Addrs: []string{play(t, silent(got, nil)).Addr().String(), "127.0.0.1:1"}, Timeout: long})
+	c, err := client.Open(client.Config{Addrs: []string{play(t, silent(got, nil)).Addr().String(), "127.0.0.1:1"},
+		Timeout: long})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +407,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 	c := open(t, client.Config{Addrs: []string{addr}, Timeout: long})
 	var d limiter.Decision
-	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), addr) {
+	if err := c.CheckInto(t.Context(), request("ada"), &d); !errors.Is(err, client.ErrUnavailable) ||
+		!strings.Contains(err.Error(), addr) {
 		t.Error(err)
 	}
 }

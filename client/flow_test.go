@@ -135,7 +135,8 @@ rules:
 `), "", nil).addr}})
 	ctx := t.Context()
 	var d limiter.Decision
-	check := func(ask func(context.Context, *limiter.Request, *limiter.Decision) error, r *limiter.Request, allowed bool, rule string) {
+	check := func(ask func(context.Context, *limiter.Request, *limiter.Decision) error, r *limiter.Request, allowed bool,
+		rule string) {
 		t.Helper()
 		if err := ask(ctx, r, &d); err != nil || d.Allowed != allowed || d.Rule != rule {
 			t.Errorf("%+v: %v, %+v", r, err, &d)
@@ -144,9 +145,12 @@ rules:
 	check(c.PeekInto, request("ada"), true, "one")
 	check(c.CheckInto, request("ada"), true, "one")
 	check(c.PeekInto, request("ada"), false, "one")
-	check(c.CheckInto, &limiter.Request{Path: "/towns", User: "ada", Rule: "two", Attributes: map[string]string{"plan": "free"}}, true, "two")
-	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free", "": "x", "none": ""}, Cost: limiter.Units(1)}, true, "two")
-	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free"}}, false, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/towns", User: "ada", Rule: "two",
+		Attributes: map[string]string{"plan": "free"}}, true, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada",
+		Attributes: map[string]string{"plan": "free", "": "x", "none": ""}, Cost: limiter.Units(1)}, true, "two")
+	check(c.CheckInto, &limiter.Request{Path: "/x", User: "ada", Attributes: map[string]string{"plan": "free"}}, false,
+		"two")
 	check(c.CheckInto, &limiter.Request{Path: "/x"}, true, "")
 	check(c.CheckInto, &limiter.Request{}, true, "")
 	if d.Source != limiter.SourceNone {
@@ -195,7 +199,8 @@ func TestCheckBatch(t *testing.T) {
 	rs[5].Rule, rs[6].Cost = "none", limiter.Units(-1)
 	err := c.CheckBatchInto(t.Context(), rs, ds)
 	var bad *client.BatchError
-	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[5 6]" || !errors.Is(bad.Errs[0], client.ErrInvalid) || !errors.Is(bad.Errs[1], client.ErrInvalid) {
+	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[5 6]" || !errors.Is(bad.Errs[0], client.ErrInvalid) ||
+		!errors.Is(bad.Errs[1], client.ErrInvalid) {
 		t.Fatal(err)
 	}
 	if len(bad.Errs) != 2 || !strings.Contains(bad.Error(), "request 5 of the batch") {
@@ -261,7 +266,8 @@ func TestInvalid(t *testing.T) {
 		}
 	}
 	for _, every := range []bool{false, true} {
-		c := open(t, client.Config{Addrs: []string{serve(t, newNode(t, hour), "", nil).addr}, Timeout: long, EveryLimit: every})
+		c := open(t, client.Config{Addrs: []string{serve(t, newNode(t, hour), "", nil).addr}, Timeout: long,
+			EveryLimit: every})
 		for _, bytes := range []string{"\xff\x00", "caf\xe9", "\xed\xa0\x80"} {
 			if err := c.CheckInto(t.Context(), request(bytes), &d); err != nil || !d.Allowed {
 				t.Errorf("bytes that are not UTF-8, every limit %t: %v", every, err)
@@ -279,7 +285,8 @@ func TestInvalid(t *testing.T) {
 		t.Error(err)
 	}
 	l, _ := limiter.NewLimit(limiter.Spec{Limit: 3, Window: time.Minute})
-	if err := no.CheckInto(t.Context(), &limiter.Request{Limits: []*limiter.Limit{l}}, &d); !errors.Is(err, client.ErrDenied) {
+	if err := no.CheckInto(t.Context(), &limiter.Request{Limits: []*limiter.Limit{l}}, &d); !errors.Is(err,
+		client.ErrDenied) {
 		t.Error(err)
 	}
 }

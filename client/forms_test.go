@@ -12,7 +12,8 @@ import (
 
 // The forms that return a decision decide as those that write into the caller's memory.
 func TestForms(t *testing.T) {
-	ctx, s := t.Context(), serve(t, newNode(t, "version: 1\nrules: [{name: all, key: [rule, user], limits: [2/hour]}]\n"), "", nil)
+	ctx, s := t.Context(), serve(t, newNode(t, "version: 1\nrules: [{name: all, key: [rule, user], limits: [2/hour]}]\n"),
+		"", nil)
 	c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long})
 	for i, want := range []bool{true, true, false} {
 		p, err := c.Peek(ctx, *request("ada"))
@@ -56,7 +57,8 @@ func TestForms(t *testing.T) {
 	}
 	soon, end := context.WithTimeout(ctx, 10*time.Minute)
 	defer end()
-	if d, err := c.Wait(soon, *request("ada")); !errors.Is(err, limiter.ErrWait) || !errors.Is(err, context.DeadlineExceeded) || d.RetryAfter == 0 {
+	if d, err := c.Wait(soon, *request("ada")); !errors.Is(err, limiter.ErrWait) ||
+		!errors.Is(err, context.DeadlineExceeded) || d.RetryAfter == 0 {
 		t.Errorf("Wait for an hour within ten minutes: %v, %+v", err, d)
 	}
 	if d, err := c.Check(ctx, limiter.Request{Rule: "unknown"}); !errors.Is(err, client.ErrInvalid) || d.Allowed {
@@ -65,7 +67,8 @@ func TestForms(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ds, err := c.CheckBatch(ctx, make([]limiter.Request, 2)); err == nil || len(ds) != 2 || ds[0].Allowed || ds[1].Allowed {
+	if ds, err := c.CheckBatch(ctx, make([]limiter.Request, 2)); err == nil || len(ds) != 2 || ds[0].Allowed ||
+		ds[1].Allowed {
 		t.Errorf("CheckBatch after Close: %v, %+v", err, ds)
 	}
 }

@@ -50,7 +50,8 @@ func TestOwnIDs(t *testing.T) {
 	ids := map[string]bool{}
 	for range 100 {
 		m := message(c, request("ada"), false)
-		if len(m.GetIds()) != 16 || m.GetIdLengths()[0] != 16 || m.GetIdTtlUs() != 2*long.Microseconds() || !m.GetIdsOptional() {
+		if len(m.GetIds()) != 16 || m.GetIdLengths()[0] != 16 || m.GetIdTtlUs() != 2*long.Microseconds() ||
+			!m.GetIdsOptional() {
 			t.Fatalf("%v", m)
 		}
 		ids[string(m.GetIds())] = true
@@ -86,7 +87,8 @@ func deaf(c *client.Client) func(stream weirv1.Limiter_CheckStreamServer) error 
 				}
 				continue
 			}
-			r := limiter.Request{Path: "/towns", User: "ada", ID: string(m.GetIds()), IDTTL: time.Duration(m.GetIdTtlUs()) * time.Microsecond}
+			r := limiter.Request{Path: "/towns", User: "ada", ID: string(m.GetIds()),
+				IDTTL: time.Duration(m.GetIdTtlUs()) * time.Microsecond}
 			if _, err := c.Check(stream.Context(), r); err != nil {
 				return err
 			}

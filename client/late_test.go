@@ -23,7 +23,8 @@ import (
 
 // bench is a client without connections, with one node.
 func bench() (*Client, *node) {
-	c := &Client{credentials: new(dialing.Credentials), config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
+	c := &Client{credentials: new(dialing.Credentials),
+		config: Config{MaxMessage: 10, Window: 2, MaxPending: 10, Timeout: time.Hour}, attempt: time.Hour, again: time.Hour}
 	c.batches.New = func() any { return new(batch) }
 	n := &node{client: c, addr: "there", condition: up, wake: make(chan struct{}, 1)}
 	c.nodes = []*node{n}
@@ -94,7 +95,8 @@ func TestLate(t *testing.T) {
 		next := sent(t, client, n)
 		got, err := n.receive(&replies{all: []*weirv1.DecisionColumns{
 			{Id: id, Flags: []byte{1}},
-			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint64{0}, LimitRefs: []uint32{0}, ResetAfterUs: []int64{0}},
+			{Id: next.batch.message.Id, Flags: []byte{1}, Remaining: []uint64{0}, LimitRefs: []uint32{0},
+				ResetAfterUs: []int64{0}},
 		}})
 		if got != 2 || !errors.Is(err, io.EOF) || b.reply != nil || b.fate != unknown {
 			t.Errorf("%s: %d replies, %v; the late one was read: %v", name, got, err, b.reply)
@@ -140,7 +142,8 @@ func TestChoose(t *testing.T) {
 	for _, step := range []struct {
 		owner int
 		want  []string
-	}{{3, []string{"d", "c", "b", "c"}}, {2, []string{"c", "d", "b", "c"}}, {0, []string{"c", "d", "b", "c"}}, {1, []string{"c", "d", "b", "c"}}} {
+	}{{3, []string{"d", "c", "b", "c"}}, {2, []string{"c", "d", "b", "c"}}, {0, []string{"c", "d", "b", "c"}},
+		{1, []string{"c", "d", "b", "c"}}} {
 		tries := tries{owner: c.nodes[step.owner]}
 		for i, want := range step.want {
 			n, err := c.choose(&tries)
@@ -158,13 +161,15 @@ func TestChoose(t *testing.T) {
 		n.why = fmt.Errorf("node %s: %w", n.addr, []error{errDefect, errSilent}[i/2])
 	}
 	_, err := c.choose(&tries{owner: c.nodes[0]})
-	if want := fmt.Sprintf("%v: node a: %v; node b: %v; node c: %v; node d: %v", ErrUnavailable, errDefect, errDefect, errSilent, errSilent); !errors.Is(err, ErrUnavailable) || err.Error() != want {
+	if want := fmt.Sprintf("%v: node a: %v; node b: %v; node c: %v; node d: %v", ErrUnavailable, errDefect, errDefect,
+		errSilent, errSilent); !errors.Is(err, ErrUnavailable) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	for range 20 {
 		c.nodes = append(c.nodes, c.nodes[0])
 	}
-	if _, err := c.choose(&tries{}); !strings.HasSuffix(err.Error(), "; and 16 more nodes") || strings.Count(err.Error(), "node a") != 5 {
+	if _, err := c.choose(&tries{}); !strings.HasSuffix(err.Error(), "; and 16 more nodes") ||
+		strings.Count(err.Error(), "node a") != 5 {
 		t.Error(err)
 	}
 	if _, err := c.choose(&tries{err: c.nodes[0].why}); !strings.Contains(err.Error(), "node d") {
@@ -174,7 +179,8 @@ func TestChoose(t *testing.T) {
 	var few tries
 	few.note(c.nodes[1], c.nodes[1].why)
 	few.note(c.nodes[2], c.nodes[2].why)
-	if err := few.failed(); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "node b") || !strings.Contains(err.Error(), "node c") {
+	if err := few.failed(); !errors.Is(err, ErrUnavailable) || !errors.Is(err, errSilent) ||
+		!strings.Contains(err.Error(), "node b") || !strings.Contains(err.Error(), "node c") {
 		t.Error(err)
 	}
 }
@@ -320,9 +326,11 @@ func TestTriesWhileNodesChange(t *testing.T) {
 func FuzzReply(f *testing.F) {
 	whole := &weirv1.DecisionColumns{
 		Id: 1, Flags: []byte{1, 128}, Remaining: []uint64{5, 0}, LimitRefs: []uint32{1, 0}, ResetAfterUs: []int64{9, 0},
-		Limits:     []*weirv1.LimitInfo{{Rule: "a", Name: "b", Algorithm: 3, Limit: 9, Capacity: 9, WindowUs: 1e6}},
-		Errors:     []*weirv1.ColumnsError{{Code: 14, Checks: []uint32{1}}},
-		EveryLimit: &weirv1.LimitColumns{Counts: []uint32{1, 0}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint64{1}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{1}, Costs: []uint64{1}, KeyIndexes: []uint32{1}, RuleRefs: []uint32{1, 0}, RuleNames: []string{"a"}},
+		Limits: []*weirv1.LimitInfo{{Rule: "a", Name: "b", Algorithm: 3, Limit: 9, Capacity: 9, WindowUs: 1e6}},
+		Errors: []*weirv1.ColumnsError{{Code: 14, Checks: []uint32{1}}},
+		EveryLimit: &weirv1.LimitColumns{Counts: []uint32{1, 0}, LimitIndexes: []uint32{0}, Flags: []byte{1},
+			Remaining: []uint64{1}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{1}, Costs: []uint64{1},
+			KeyIndexes: []uint32{1}, RuleRefs: []uint32{1, 0}, RuleNames: []string{"a"}},
 	}
 	for _, m := range []*weirv1.DecisionColumns{whole, {Error: &weirv1.CheckError{Code: 3, Message: "no"}}, {}} {
 		data, err := proto.Marshal(m)

@@ -162,7 +162,8 @@ func playAll(tb testing.TB, all *script) *endpoint {
 func allow(m *weirv1.CheckColumns) *weirv1.DecisionColumns {
 	n := len(m.PathLengths)
 	out := &weirv1.DecisionColumns{
-		Id: m.Id, Flags: make([]byte, n), Remaining: make([]uint64, n), LimitRefs: make([]uint32, n), ResetAfterUs: make([]int64, n),
+		Id: m.Id, Flags: make([]byte, n), Remaining: make([]uint64, n), LimitRefs: make([]uint32, n),
+		ResetAfterUs: make([]int64, n),
 	}
 	for i := range out.Flags {
 		out.Flags[i] = byte(weirv1.DecisionFlag_DECISION_FLAG_ALLOWED)

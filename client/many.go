@@ -124,12 +124,14 @@ func notAfter(err error) error {
 	case errors.Is(err, ErrClosed):
 		kind = ErrClosed
 	}
-	return fmt.Errorf("%w: the check was not sent, since one before it in the batch failed: %v", kind, err) //nolint:errorlint // it may wrap ErrUnanswered, and this one was not counted
+	return fmt.Errorf("%w: the check was not sent, since one before it in the batch failed: %v", kind,
+		err) //nolint:errorlint // it may wrap ErrUnanswered, and this one was not counted
 }
 
 // checkSome makes one call with the checks of the requests at these indices. It returns the
 // error of the call as a whole.
-func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at []int, ds []limiter.Decision, all []one) error {
+func (c *Client) checkSome(ctx context.Context, m *weirv1.CheckBatchRequest, at []int, ds []limiter.Decision,
+	all []one) error {
 	var got *weirv1.CheckBatchResponse
 	err := c.alone(ctx, func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
 		got, err = api.CheckBatch(ctx, m, o...)

@@ -21,7 +21,8 @@ func TestLargeReplies(t *testing.T) {
 	for rule := range 16 {
 		text += fmt.Sprintf("  - {name: rule-%d, key: [rule, user], continue: true, limits: [", rule)
 		for limit := range limiter.MaxLimits {
-			text += fmt.Sprintf("{name: %s-%d, limit: 1000000, window: 1h, algorithm: fixed_window},", strings.Repeat("n", 50), limit)
+			text += fmt.Sprintf("{name: %s-%d, limit: 1000000, window: 1h, algorithm: fixed_window},", strings.Repeat("n", 50),
+				limit)
 		}
 		text += "]}\n"
 	}
@@ -83,7 +84,8 @@ func TestBatchesWithLimits(t *testing.T) {
 	eventually(t, "the node is up", func() bool { return c.Stats().Up == 1 })
 	rs, ds := batch()
 	var bad *client.BatchError
-	if err := c.CheckBatchInto(t.Context(), rs, ds); !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[8]" || !errors.Is(bad.Errs[0], client.ErrInvalid) {
+	if err := c.CheckBatchInto(t.Context(), rs, ds); !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[8]" ||
+		!errors.Is(bad.Errs[0], client.ErrInvalid) {
 		t.Fatal(err)
 	}
 	for i := range ds {

@@ -266,7 +266,8 @@ func (n *node) next() *batch {
 	b.open = false
 	b.sent = time.Now()
 	c.messages++
-	b.message.Id, b.message.Rule, b.message.Peek, b.message.EveryLimit = c.messages, b.kind.rule, b.kind.peek, c.config.EveryLimit
+	b.message.Id, b.message.Rule, b.message.Peek, b.message.EveryLimit = c.messages, b.kind.rule, b.kind.peek,
+		c.config.EveryLimit
 	b.message.IdTtlUs, b.message.IdsOptional = b.kind.ids.ttl.Microseconds(), b.kind.ids.optional
 	b.message.HoldUs = b.kind.ids.hold.Microseconds()
 	n.flight = append(n.flight, b)

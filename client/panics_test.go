@@ -49,12 +49,14 @@ func TestAPanicEndsNothingElse(t *testing.T) {
 			opening.left.Store(after.open)
 			send.left.Store(after.send)
 			receive.left.Store(after.receive)
-			stream := func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, to grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream := func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, to grpc.Streamer,
+				o ...grpc.CallOption) (grpc.ClientStream, error) {
 				opening.burn()
 				inner, err := to(ctx, d, cc, method, o...)
 				return &fused{inner, &send, &receive}, err
 			}
-			c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long, Dial: []grpc.DialOption{grpc.WithStreamInterceptor(stream)}})
+			c := open(t, client.Config{Addrs: []string{s.addr}, Timeout: long,
+				Dial: []grpc.DialOption{grpc.WithStreamInterceptor(stream)}})
 			var d limiter.Decision
 			failed := 0
 			eventually(t, "checks are decided after it", func() bool {
@@ -95,7 +97,8 @@ func TestAPanicAboutTheRing(t *testing.T) {
 	unary := func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
 		panic("a defect")
 	}
-	c := open(t, client.Config{Addrs: []string{s.Addr().String()}, Timeout: long, Dial: []grpc.DialOption{grpc.WithUnaryInterceptor(unary)}})
+	c := open(t, client.Config{Addrs: []string{s.Addr().String()}, Timeout: long,
+		Dial: []grpc.DialOption{grpc.WithUnaryInterceptor(unary)}})
 	eventually(t, "the panic is told", func() bool {
 		var d limiter.Decision
 		if err := c.CheckInto(t.Context(), request("ada"), &d); err != nil {

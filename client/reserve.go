@@ -60,10 +60,12 @@ func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, op
 	if limiter.Settlement(opts...).IgnoreUnknown {
 		unknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
 	}
-	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
 		return api.Settle(ctx, &weirv1.SettleRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
-			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(), Actual: &actual, IfUnknown: unknown,
+			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(),
+			Actual: &actual, IfUnknown: unknown,
 		}, o...)
 	})
 }
@@ -71,7 +73,8 @@ func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, op
 // Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
 // what [Client.Settle] does. An id that is not known is not an error.
 func (c *Client) Cancel(ctx context.Context, r limiter.Request) (Amended, error) {
-	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
 		return api.Cancel(ctx, &weirv1.CancelRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
 			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(),
@@ -83,22 +86,27 @@ func (c *Client) Cancel(ctx context.Context, r limiter.Request) (Amended, error)
 // the request's cost if that is higher and the limits admit it, as Extend of a node does. It can
 // be repeated as [Client.Settle] can.
 func (c *Client) Extend(ctx context.Context, r limiter.Request) (Amended, error) {
-	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
+	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
 		return api.Extend(ctx, &weirv1.ExtendRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
-			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(), HoldUs: q.GetHoldUs(),
+			Attributes: q.GetAttributes(), Cost: q.Cost, Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(),
+			IdTtlUs: q.GetIdTtlUs(), HoldUs: q.GetHoldUs(),
 		}, o...)
 	})
 }
 
 // amend makes a call about a reservation, first to the owner of its first counter.
-func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient, o ...grpc.CallOption) (*weirv1.ReservationResponse, error)) (Amended, error) {
+func (c *Client) amend(ctx context.Context, r *limiter.Request,
+	call func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (*weirv1.ReservationResponse, error)) (Amended, error) {
 	if err := sendable(r); err != nil {
 		return Amended{}, err
 	}
 	q := newCheckRequest(r, false)
 	var m *weirv1.ReservationResponse
-	err := c.aloneBy(ctx, c.owner(r), func(ctx context.Context, api weirv1.LimiterClient, o ...grpc.CallOption) (err error) {
+	err := c.aloneBy(ctx, c.owner(r), func(ctx context.Context, api weirv1.LimiterClient,
+		o ...grpc.CallOption) (err error) {
 		m, err = call(ctx, q, api, o...)
 		return err
 	})
@@ -110,7 +118,8 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request, call func(ctx co
 		RetryAfter: limiter.Tick(m.GetRetryAfterUs()).Duration(),
 	}
 	if _, ok := weirv1.ReservationState_name[int32(m.GetState())]; !ok {
-		return Amended{}, &nodeError{fmt.Sprintf("%v: it has state %d of a reservation", errReply, m.GetState()), ErrUnanswered}
+		return Amended{}, &nodeError{fmt.Sprintf("%v: it has state %d of a reservation", errReply, m.GetState()),
+			ErrUnanswered}
 	}
 	if err := checkUnits([]uint64{out.Estimate}); err != nil {
 		return Amended{}, &nodeError{err.Error(), ErrUnanswered}

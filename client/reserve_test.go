@@ -15,7 +15,8 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-const tokens = "version: 1\nrules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, algorithm: fixed_window, align: first_hit}]}]\n"
+const tokens = "version: 1\nrules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, " +
+	"algorithm: fixed_window, align: first_hit}]}]\n"
 
 func refunds(o *transport.Options) { o.AllowRefunds = true }
 
@@ -44,7 +45,8 @@ func TestReservations(t *testing.T) {
 	left(100)
 	did(client.Amended{Estimate: 600})(c.Extend(ctx, r))
 	r.Cost = limiter.Units(701)
-	if a, err := c.Extend(ctx, r); err != nil || a.State != limiter.AmendDenied || a.RetryAfter != 0 { // it ends before there is room
+	// it ends before there is room
+	if a, err := c.Extend(ctx, r); err != nil || a.State != limiter.AmendDenied || a.RetryAfter != 0 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	r.Cost = limiter.Units(700)
@@ -52,7 +54,8 @@ func TestReservations(t *testing.T) {
 	did(client.Amended{Estimate: 700})(c.Settle(ctx, r, 100))
 	did(client.Amended{State: limiter.AmendRepeated})(c.Settle(ctx, r, 100))
 	left(600)
-	if _, err := c.Settle(ctx, r, 7); !errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "stands for 100 units") {
+	if _, err := c.Settle(ctx, r, 7); !errors.Is(err, client.ErrSettled) ||
+		!strings.Contains(err.Error(), "stands for 100 units") {
 		t.Error(err)
 	}
 
@@ -61,7 +64,9 @@ func TestReservations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	strict := open(t, client.Config{Addrs: []string{serve(t, node, "", func(o *transport.Options) { o.AllowRefunds, o.AllowRequestLimits = true, true }).addr}, Timeout: long})
+	strict := open(t, client.Config{Addrs: []string{serve(t, node, "", func(o *transport.Options) {
+		o.AllowRefunds, o.AllowRequestLimits = true, true
+	}).addr}, Timeout: long})
 	batch := []limiter.Request{
 		{User: "ada", Cost: limiter.Units(50), ID: "7", Hold: time.Minute}, {User: "ada", Cost: limiter.Units(1), ID: "8"},
 		{Path: "key", Limits: []*limiter.Limit{l}, Cost: limiter.Units(4), ID: "7", Hold: time.Minute},
@@ -76,7 +81,8 @@ func TestReservations(t *testing.T) {
 		t.Errorf("it was not held: %v", err)
 	}
 	did(client.Amended{Estimate: 4})(strict.Settle(ctx, batch[2], 1))
-	did(client.Amended{State: limiter.AmendUnknown})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5, client.IgnoreUnknown()))
+	did(client.Amended{State: limiter.AmendUnknown})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5,
+		client.IgnoreUnknown()))
 	did(client.Amended{State: limiter.AmendCharged})(c.Settle(ctx, limiter.Request{User: "ada", ID: "9"}, 5))
 	left(594)
 	if n := node.Stats().Holds; n != 0 {
@@ -96,7 +102,8 @@ func TestRaisedTooOften(t *testing.T) {
 	for i := int64(2); i <= limiter.MaxHoldParts+1; i++ {
 		r.Cost = limiter.Units(i)
 		_, err := c.Extend(ctx, r)
-		if raised := errors.Is(err, client.ErrRaised); raised != (i > limiter.MaxHoldParts) || !raised && err != nil || errors.Is(err, client.ErrSettled) {
+		if raised := errors.Is(err, client.ErrRaised); raised != (i > limiter.MaxHoldParts) || !raised && err != nil ||
+			errors.Is(err, client.ErrSettled) {
 			t.Fatalf("estimate %d: %v", i, err)
 		}
 	}
@@ -117,7 +124,8 @@ rules: [{name: requests, continue: true, limits: [100/day]}, {name: tokens, limi
 	if d, err := c.Reserve(ctx, &r); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if _, err := c.Settle(ctx, r, 800); !errors.Is(err, client.ErrCosts) || errors.Is(err, client.ErrSettled) || !strings.Contains(err.Error(), "1 and 2000") {
+	if _, err := c.Settle(ctx, r, 800); !errors.Is(err, client.ErrCosts) || errors.Is(err, client.ErrSettled) ||
+		!strings.Contains(err.Error(), "1 and 2000") {
 		t.Errorf("%v", err)
 	}
 	if a, err := c.Cancel(ctx, r); err != nil || a.State != limiter.AmendDone {
@@ -162,7 +170,8 @@ type unheard struct {
 	asked atomic.Int32
 }
 
-func (m *unheard) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+func (m *unheard) Settle(ctx context.Context, r limiter.Request, actual int64,
+	opts ...limiter.SettleOption) (limiter.Amended, error) {
 	m.asked.Add(1)
 	_, err := m.Node.Settle(ctx, r, actual, opts...)
 	panic(err)
@@ -178,7 +187,8 @@ func (m *unheard) Extend(ctx context.Context, r limiter.Request) (limiter.Amende
 func TestSettlementsAreRetried(t *testing.T) {
 	node := newNode(t, tokens)
 	first := &unheard{Node: node}
-	c := open(t, client.Config{Addrs: []string{serve(t, first, "", refunds).addr, serve(t, node, "", refunds).addr}, Timeout: long})
+	c := open(t, client.Config{Addrs: []string{serve(t, first, "", refunds).addr, serve(t, node, "", refunds).addr},
+		Timeout: long})
 	eventually(t, "both are up", func() bool { return c.Stats().Up == 2 })
 	ctx, r := t.Context(), limiter.Request{User: "ada", Cost: limiter.Units(100), Hold: time.Minute}
 	if d, err := c.Reserve(ctx, &r); err != nil || !d.Allowed {
@@ -223,20 +233,25 @@ func TestBadReplyToASettlement(t *testing.T) {
 
 // What no settlement could name is not reserved: a slot that nobody can give back would stay for the whole hold.
 func TestNoReservationThatCannotBeSettled(t *testing.T) {
-	node := newNode(t, "version: 1\nrules: [{name: slots, hold: 1h, key: [group], limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	node := newNode(t,
+		"version: 1\nrules: [{name: slots, hold: 1h, key: [group], limits: [{limit: 2, algorithm: concurrency}]}]\n")
 	c := open(t, client.Config{Addrs: []string{serve(t, node, "", refunds).addr}, Timeout: long})
 	for what, r := range map[string]limiter.Request{
-		"user": {User: "\xff", ID: "1"}, "path": {Path: "/\xff", ID: "1"}, "id": {ID: "\xff"}, "group": {Group: "\xff", ID: "1"},
+		"user": {User: "\xff", ID: "1"}, "path": {Path: "/\xff", ID: "1"}, "id": {ID: "\xff"},
+		"group":  {Group: "\xff", ID: "1"},
 		"method": {Method: "\xff", ID: "1"}, "attribute": {Attributes: map[string]string{"plan": "\xff"}, ID: "1"},
 	} {
-		for _, hold := range []time.Duration{0, time.Minute} { // that of the rule, of which only the node knows, and one of the request
+		// that of the rule, of which only the node knows, and one of the request
+		for _, hold := range []time.Duration{0, time.Minute} {
 			r.Hold = hold
 			for range 3 {
-				if d, err := c.Check(t.Context(), r); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+				if d, err := c.Check(t.Context(), r); !errors.Is(err, limiter.ErrInvalid) ||
+					!strings.Contains(err.Error(), "UTF-8") {
 					t.Fatalf("%s, %v: %+v, %v", what, hold, d, err)
 				}
 			}
-			if _, err := c.Settle(t.Context(), r, 1); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+			if _, err := c.Settle(t.Context(), r, 1); !errors.Is(err, limiter.ErrInvalid) ||
+				!strings.Contains(err.Error(), "UTF-8") {
 				t.Errorf("%s is settled: %v", what, err)
 			}
 		}

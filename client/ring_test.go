@@ -107,7 +107,8 @@ func newCluster(t *testing.T, n int, rules string, share bool) []*member {
 		m.Node, err = weir.Open(t.Context(), weir.Config{
 			Rules: []byte(rules), ClusterName: t.Name(), Secret: []byte("a secret"),
 			Cluster: &cluster.Config{
-				Name: m.name, PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, GRPCAddr: addr, Deadline: 5 * time.Second,
+				Name: m.name, PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, GRPCAddr: addr,
+				Deadline: 5 * time.Second,
 			},
 		})
 		if err != nil {
@@ -144,7 +145,8 @@ func settled(all []*member, n int) bool {
 	for _, m := range all {
 		s, _ := m.Cluster().Stats()
 		p := m.Node.Cluster().Placement()
-		if s.Members["active"] != n || s.Unsettled != 0 || m.Ready() != nil || p == nil || p.View != all[0].Node.Cluster().Placement().View {
+		if s.Members["active"] != n || s.Unsettled != 0 || m.Ready() != nil || p == nil ||
+			p.View != all[0].Node.Cluster().Placement().View {
 			return false
 		}
 	}
@@ -162,7 +164,8 @@ func askAll(t *testing.T, c *client.Client, allowed *[users]atomic.Int64) {
 	for u := range users {
 		rs[u] = *request(fmt.Sprint("user-", u))
 		var d limiter.Decision
-		if err := c.CheckInto(t.Context(), &rs[u], &d); err != nil || d.Source != limiter.SourceOwner && d.Source != limiter.SourceHeir {
+		if err := c.CheckInto(t.Context(), &rs[u], &d); err != nil ||
+			d.Source != limiter.SourceOwner && d.Source != limiter.SourceHeir {
 			t.Errorf("user %d: %v, by %v", u, err, d.Source)
 		}
 		if d.Allowed {
@@ -261,7 +264,8 @@ func TestWrongRing(t *testing.T) {
 	seeds := &weirv1.RingResponse{View: 5, Owners: make([]uint32, 1021), Rules: right.Rules, Seeds: []byte("short")}
 	away := &weirv1.RingResponse{
 		View: 5, Owners: make([]uint32, 1021), Rules: right.Rules, Seeds: right.Seeds,
-		Members: []*weirv1.RingMember{{Name: "away", GrpcAddr: "127.0.0.1:1"}, {Name: "silent"}, {Name: "bad", GrpcAddr: "x"}},
+		Members: []*weirv1.RingMember{{Name: "away", GrpcAddr: "127.0.0.1:1"}, {Name: "silent"},
+			{Name: "bad", GrpcAddr: "x"}},
 	}
 	for i := range away.Owners {
 		away.Owners[i] = uint32(i%3 + 1)
@@ -284,7 +288,8 @@ func TestWrongRing(t *testing.T) {
 		}
 		var d limiter.Decision
 		for u := range 10 {
-			if err := asker.CheckInto(t.Context(), request(fmt.Sprint(name, u)), &d); err != nil || d.Source != limiter.SourceOwner || d.Limit(0).Remaining != 99 {
+			if err := asker.CheckInto(t.Context(), request(fmt.Sprint(name, u)), &d); err != nil ||
+				d.Source != limiter.SourceOwner || d.Limit(0).Remaining != 99 {
 				t.Errorf("%s: %v, %+v", name, err, &d)
 			}
 		}

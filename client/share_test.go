@@ -14,17 +14,20 @@ import (
 func TestShares(t *testing.T) {
 	info := &weirv1.LimitInfo{Rule: "r", Name: "day", Limit: 100, Capacity: 100, WindowUs: 86_400_000_000}
 	short := &weirv1.DecisionColumns{
-		Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1}, LimitRefs: []uint32{1}, Limits: []*weirv1.LimitInfo{info},
+		Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1}, LimitRefs: []uint32{1},
+		Limits:  []*weirv1.LimitInfo{info},
 		Sources: []byte{byte(weirv1.Source_SOURCE_SHARE)}, InForce: []uint64{42},
 	}
 	long := proto.CloneOf(short)
 	long.EveryLimit = &weirv1.LimitColumns{
-		Counts: []uint32{1}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1}, RetryAfterUs: []int64{0},
-		Costs: []uint64{1}, KeyIndexes: []uint32{0}, RuleRefs: []uint32{0}, InForce: []uint64{42},
+		Counts: []uint32{1}, LimitIndexes: []uint32{0}, Flags: []byte{1}, Remaining: []uint64{41}, ResetAfterUs: []int64{1},
+		RetryAfterUs: []int64{0},
+		Costs:        []uint64{1}, KeyIndexes: []uint32{0}, RuleRefs: []uint32{0}, InForce: []uint64{42},
 	}
 	old := proto.CloneOf(short)
 	old.InForce = nil
-	for name, m := range map[string]*weirv1.DecisionColumns{"one limit": short, "every limit": long, "an older node": old} {
+	for name, m := range map[string]*weirv1.DecisionColumns{"one limit": short, "every limit": long,
+		"an older node": old} {
 		var all names
 		var d limiter.Decision
 		b := batch{n: 1}
@@ -57,13 +60,15 @@ func TestRemarksThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		refs  []uint32
 		valid bool
-	}{"none": {nil, true}, "no remark": {[]uint32{0}, true}, "a rule": {[]uint32{1}, true}, "two for one check": {[]uint32{1, 1}, false}, "no such rule": {[]uint32{2}, false}} {
+	}{"none": {nil, true}, "no remark": {[]uint32{0}, true}, "a rule": {[]uint32{1}, true},
+		"two for one check": {[]uint32{1, 1}, false}, "no such rule": {[]uint32{2}, false}} {
 		for _, zones := range []bool{false, true} {
 			every := &weirv1.LimitColumns{Counts: []uint32{0}, RuleRefs: []uint32{0}, RuleNames: []string{"r"}}
 			if every.DrawnByRefs = c.refs; zones {
 				every.DrawnByRefs, every.ZoneDefaultRefs = nil, c.refs
 			}
-			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint64{0}, ResetAfterUs: []int64{0}, LimitRefs: []uint32{0}, EveryLimit: every}
+			m := &weirv1.DecisionColumns{Flags: []byte{0}, Remaining: []uint64{0}, ResetAfterUs: []int64{0},
+				LimitRefs: []uint32{0}, EveryLimit: every}
 			if err := (&batch{n: 1}).read(m, new(names)); (err == nil) != c.valid {
 				t.Errorf("%s, of zones %t: %v", name, zones, err)
 			}

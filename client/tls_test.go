@@ -87,11 +87,14 @@ func TestTLS(t *testing.T) {
 		tls  *client.TLS
 		want string // of the error; "" for none
 	}{
-		"certificate":             {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key}, ""},
-		"name of the node":        {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key, ServerName: "node.test"}, ""},
-		"another name":            {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key, ServerName: "elsewhere.test"}, "elsewhere.test"},
-		"no certificate":          {&client.TLS{CAFile: own.CA}, "certificate required"},
-		"certificate of another":  {&client.TLS{CAFile: own.CA, CertFile: other.Cert, KeyFile: other.Key}, "unknown certificate authority"},
+		"certificate": {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key}, ""},
+		"name of the node": {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key,
+			ServerName: "node.test"}, ""},
+		"another name": {&client.TLS{CAFile: own.CA, CertFile: own.Cert, KeyFile: own.Key,
+			ServerName: "elsewhere.test"}, "elsewhere.test"},
+		"no certificate": {&client.TLS{CAFile: own.CA}, "certificate required"},
+		"certificate of another": {&client.TLS{CAFile: own.CA, CertFile: other.Cert, KeyFile: other.Key},
+			"unknown certificate authority"},
 		"authority of another":    {&client.TLS{CAFile: other.CA, CertFile: own.Cert, KeyFile: own.Key}, "unknown authority"},
 		"authority of the system": {&client.TLS{}, "unknown authority"},
 		"no TLS":                  {nil, "no node is available"},
@@ -101,7 +104,8 @@ func TestTLS(t *testing.T) {
 			var d limiter.Decision
 			var err error
 			for { // the first attempts to connect may not have ended
-				if err = cl.CheckInto(t.Context(), request("ada"), &d); err == nil || c.want != "" && strings.Contains(err.Error(), c.want) {
+				if err = cl.CheckInto(t.Context(), request("ada"), &d); err == nil ||
+					c.want != "" && strings.Contains(err.Error(), c.want) {
 					break
 				}
 				if t.Context().Err() != nil {
@@ -216,14 +220,18 @@ func TestTokenFile(t *testing.T) {
 	d.refuse = "Bearer one"
 	d.mu.Unlock()
 	var decision limiter.Decision
-	if err := cl.CheckInto(t.Context(), request("ada"), &decision); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "not identified") {
+	if err := cl.CheckInto(t.Context(), request("ada"), &decision); !errors.Is(err, client.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "not identified") {
 		t.Errorf("with a token that is refused: %v", err)
 	}
-	if _, err := cl.Reset(t.Context(), *request("ada")); !errors.Is(err, client.ErrDenied) && !errors.Is(err, client.ErrUnavailable) {
+	if _, err := cl.Reset(t.Context(), *request("ada")); !errors.Is(err, client.ErrDenied) &&
+		!errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("a call of its own with that token: %v", err)
 	}
 	certstest.Replace(t, name, []byte("two\n"))
-	eventually(t, "a check is decided again", func() bool { return cl.CheckInto(t.Context(), request("ada"), &decision) == nil })
+	eventually(t, "a check is decided again", func() bool {
+		return cl.CheckInto(t.Context(), request("ada"), &decision) == nil
+	})
 	if !d.saw("Bearer two") {
 		t.Error("the node has not seen the new token")
 	}

@@ -85,7 +85,8 @@ func (t *tries) failed() error {
 // that promise that nothing was counted. A settlement is known by its last attempt.
 func (t *tries) because(err error) error {
 	switch {
-	case err == nil, !t.unknown, errors.Is(err, ErrUnanswered), errors.Is(err, ErrSettled), errors.Is(err, ErrRaised), errors.Is(err, ErrCosts):
+	case err == nil, !t.unknown, errors.Is(err, ErrUnanswered), errors.Is(err, ErrSettled), errors.Is(err, ErrRaised),
+		errors.Is(err, ErrCosts):
 		return err
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrBusy), errors.Is(err, ErrInvalid), errors.Is(err, ErrDenied):
 		return &nodeError{ErrUnanswered.Error() + ": " + err.Error(), ErrUnanswered}

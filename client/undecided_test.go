@@ -37,6 +37,10 @@ func TestAnErrorLeavesNoEarlierAnswer(t *testing.T) {
 	check("too long", client.ErrInvalid, 1, func() error { return c.CheckInto(t.Context(), bad, &ds[0]) })
 	check("peek, too long", client.ErrInvalid, 1, func() error { return c.PeekInto(t.Context(), bad, &ds[0]) })
 	check("ended", context.Canceled, 1, func() error { return c.CheckInto(ended, good, &ds[0]) })
-	check("batch, ended", context.Canceled, 2, func() error { return c.CheckBatchInto(ended, []limiter.Request{*good, *good}, ds) })
-	check("batch of another length", client.ErrInvalid, 2, func() error { return c.CheckBatchInto(t.Context(), []limiter.Request{*good}, ds) })
+	check("batch, ended", context.Canceled, 2, func() error {
+		return c.CheckBatchInto(ended, []limiter.Request{*good, *good}, ds)
+	})
+	check("batch of another length", client.ErrInvalid, 2, func() error {
+		return c.CheckBatchInto(t.Context(), []limiter.Request{*good}, ds)
+	})
 }

@@ -22,9 +22,13 @@ func TestWhoCannotBeAMember(t *testing.T) {
 		want error
 		says string
 	}{
-		{"another secret", func(c *weir.Config) { c.Secret = []byte("two") }, gossip.ErrOtherSecret, "give all members the same"},
+		{"another secret", func(c *weir.Config) {
+			c.Secret = []byte("two")
+		}, gossip.ErrOtherSecret, "give all members the same"},
 		{"no secret", func(c *weir.Config) { c.Secret = nil }, gossip.ErrOtherSecret, "give all members the same"},
-		{"a name of two lines", func(c *weir.Config) { part(*c).Name = "a\nb" }, weir.ErrInvalid, `invalid: the name "a\nb" has a character that cannot be seen`},
+		{"a name of two lines", func(c *weir.Config) {
+			part(*c).Name = "a\nb"
+		}, weir.ErrInvalid, `invalid: the name "a\nb" has a character that cannot be seen`},
 		{"a name and a space", func(c *weir.Config) { part(*c).Name = "a " }, weir.ErrInvalid, "leave it out (Cluster.Name)"},
 	} {
 		config := memberConfig("node-2", hundred, gossipAddr(first))

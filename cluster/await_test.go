@@ -109,7 +109,8 @@ func TestResetsThatNobodyAnswers(t *testing.T) {
 	_, reset := node.Reset(t.Context(), *r)
 	refund := node.Refund(t.Context(), *r, weir.Receipt{Epoch: 1, Charged: 1, Set: 1})
 	for what, err := range map[string]error{"reset": reset, "refund": refund} {
-		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), `"/towns:`+r.User) {
+		if !errors.Is(err, weir.ErrUnanswered) || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), `"/towns:`+r.User) {
 			t.Errorf("a %s: %v", what, err)
 		}
 	}
@@ -126,7 +127,8 @@ func TestThePolicyAnswersInTheTimeOfACheck(t *testing.T) {
 	if err := node.CheckInto(ctx, r, &ds[0]); err != nil || ds[0].Allowed || ds[0].Source != limiter.SourceFallbackClosed {
 		t.Errorf("%v, %+v, want a denial by the policy", err, ds[0])
 	}
-	if err := node.CheckBatchInto(ctx, []weir.Request{*r, {Path: "/other"}}, ds); err != nil || ds[0].Allowed || ds[0].Source != limiter.SourceFallbackClosed || !ds[1].Allowed {
+	if err := node.CheckBatchInto(ctx, []weir.Request{*r, {Path: "/other"}}, ds); err != nil || ds[0].Allowed ||
+		ds[0].Source != limiter.SourceFallbackClosed || !ds[1].Allowed {
 		t.Errorf("a batch whose time is over: %v, %+v, want a denial by the policy, and one without a rule", err, ds)
 	}
 }

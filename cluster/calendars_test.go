@@ -27,9 +27,12 @@ func clockRules() string {
 	for i, zone := range clockZones() {
 		fmt.Fprintf(&b, "  - name: zone%d\n    key: [user]\n    limits:\n", i)
 		for _, l := range []string{
-			"limit: 90, calendar: minute", "limit: 3, calendar: hour", "limit: 9, calendar: day", "limit: 90, calendar: day, at: \"02:30\"",
-			"limit: 90, calendar: week, week_start: sunday", "limit: 90, calendar: quarter, anchor_day: 30", "limit: 90, calendar: year, anchor_day: 29",
-			"limit: 90, calendar: month, anchor_day: 1", "limit: 90, calendar: month, anchor_day: 15", "limit: 90, calendar: month, anchor_day: 29",
+			"limit: 90, calendar: minute", "limit: 3, calendar: hour", "limit: 9, calendar: day",
+			"limit: 90, calendar: day, at: \"02:30\"",
+			"limit: 90, calendar: week, week_start: sunday", "limit: 90, calendar: quarter, anchor_day: 30",
+			"limit: 90, calendar: year, anchor_day: 29",
+			"limit: 90, calendar: month, anchor_day: 1", "limit: 90, calendar: month, anchor_day: 15",
+			"limit: 90, calendar: month, anchor_day: 29",
 			"limit: 90, calendar: month, anchor_day: 30", "limit: 90, calendar: month, anchor_day: 31, at: \"23:59\"",
 		} {
 			name := strings.NewReplacer("limit: ", "", "calendar: ", "", ", ", "_", ": ", "", "\"", "", ":", "").Replace(l)
@@ -140,7 +143,8 @@ rules:
 			{after: time.Microsecond, n: 3, r: of("months"), want: 2, by: "months/month", wait: 31 * 24 * time.Hour},
 			{after: 24 * time.Hour, n: 1, r: of("months"), by: "months/month", wait: 30 * 24 * time.Hour},
 		}},
-		"2028-03, a day of 23 hours": {file: file, begin: time.Date(2028, 3, 25, 23, 0, 0, 0, time.UTC), steps: []asking{ // 00:00 in Berlin
+		// 00:00 in Berlin
+		"2028-03, a day of 23 hours": {file: file, begin: time.Date(2028, 3, 25, 23, 0, 0, 0, time.UTC), steps: []asking{
 			{n: 3, r: of("days"), want: 2, by: "days/day", wait: 23 * time.Hour},
 			{n: 3, r: of("gap"), want: 2, by: "gap/day", wait: 2 * time.Hour}, // to 03:00 there
 			{after: 2*time.Hour - time.Microsecond, n: 3, r: of("hours"), want: 2, by: "hours/hour", wait: time.Microsecond},
@@ -149,12 +153,17 @@ rules:
 			{after: 21*time.Hour - time.Microsecond, n: 1, r: of("days"), by: "days/day", wait: time.Microsecond},
 			{after: time.Microsecond, n: 3, r: of("days"), want: 2, by: "days/day", wait: 24 * time.Hour},
 		}},
-		"2028-10, a day of 25 hours": {file: file, begin: time.Date(2028, 10, 28, 22, 0, 0, 0, time.UTC), steps: []asking{ // 00:00 in Berlin
+		// 00:00 in Berlin
+		"2028-10, a day of 25 hours": {file: file, begin: time.Date(2028, 10, 28, 22, 0, 0, 0, time.UTC), steps: []asking{
 			{n: 3, r: of("days"), want: 2, by: "days/day", wait: 25 * time.Hour},
-			{after: 2*time.Hour + 15*time.Minute, n: 3, r: of("hours"), want: 2, by: "hours/hour", wait: 45 * time.Minute}, // the first 02:15
-			{after: time.Hour, n: 3, r: of("hours"), want: 2, by: "hours/hour", wait: 45 * time.Minute},                    // the second
-			{n: 3, r: of("gap"), want: 2, by: "gap/day", wait: 24*time.Hour + 15*time.Minute},                              // since the first 02:30
-			{after: 21*time.Hour + 45*time.Minute - time.Microsecond, n: 1, r: of("days"), by: "days/day", wait: time.Microsecond},
+			// the first 02:15
+			{after: 2*time.Hour + 15*time.Minute, n: 3, r: of("hours"), want: 2, by: "hours/hour", wait: 45 * time.Minute},
+			// the second
+			{after: time.Hour, n: 3, r: of("hours"), want: 2, by: "hours/hour", wait: 45 * time.Minute},
+			// since the first 02:30
+			{n: 3, r: of("gap"), want: 2, by: "gap/day", wait: 24*time.Hour + 15*time.Minute},
+			{after: 21*time.Hour + 45*time.Minute - time.Microsecond, n: 1, r: of("days"), by: "days/day",
+				wait: time.Microsecond},
 			{after: time.Microsecond, n: 3, r: of("days"), want: 2, by: "days/day", wait: 24 * time.Hour},
 		}},
 	})

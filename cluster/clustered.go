@@ -75,7 +75,8 @@ func patience(ctx context.Context) limiter.Tick {
 
 // decided completes a decision. It also sends the names of keys that entered a list of
 // top keys.
-func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, match rules.Match, d *limiter.Decision, alike *engine.Tally) {
+func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, match rules.Match, d *limiter.Decision,
+	alike *engine.Tally) {
 	if c.Unnamed != 0 {
 		var buf [limiter.MaxKeyBytes]byte
 		for i := range c.Len() {
@@ -112,12 +113,14 @@ func (m *member) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 		}
 		return *o.Amended, nil
 	case <-ctx.Done():
-		return limiter.Amended{}, notAwaited(ctx.Err(), "the "+what+" may have been made, of all keys or some; ask again, which does no harm")
+		return limiter.Amended{}, notAwaited(ctx.Err(), "the "+what+
+			" may have been made, of all keys or some; ask again, which does no harm")
 	}
 }
 
 // CheckBatch implements [engine.Decider]. Checks for one owner share frames.
-func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks engine.Peeks) (all engine.Undecided, _ error) {
+func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision,
+	peeks engine.Peeks) (all engine.Undecided, _ error) {
 	if err := m.enter(); err != nil {
 		return all, m.Refused(err)
 	}
@@ -198,7 +201,8 @@ func (m *member) Refund(ctx context.Context, q *engine.Question, r limiter.Recei
 	m.core.Refund(&q.Charge, r, func(o route.Outcome) { done <- o })
 	select {
 	case o := <-done: // the deadline bounds it
-		return m.unanswered(q, o, "refund", "asked again, others' charges might be taken back; left alone, at most a little too much is denied")
+		return m.unanswered(q, o, "refund",
+			"asked again, others' charges might be taken back; left alone, at most a little too much is denied")
 	case <-ctx.Done():
 		return notAwaited(ctx.Err(), "the refund may have been made")
 	}
@@ -265,7 +269,8 @@ func refusing(q *engine.Question, o route.Outcome) error {
 	if all := uint32(1)<<q.Charge.Len() - 1; o.Unanswered|o.Forbidden != all {
 		text = "; for the other keys it is done"
 	}
-	return fmt.Errorf("weir: %w: %s is held by a member that takes no resets from other members: start all members with --allow-reset (Cluster.RefuseResets)%s",
+	return fmt.Errorf("weir: %w: %s is held by a member that takes no resets from other members: start all members with "+
+		"--allow-reset (Cluster.RefuseResets)%s",
 		weir.ErrForbidden, strings.Join(keys, ", "), text)
 }
 
@@ -298,7 +303,8 @@ func (m *member) Leave(ctx context.Context) error {
 	}
 	if members.CountsOn(m.membership) {
 		core.CountOn(m.core)
-		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is back, or until an operator forgets it",
+		m.log.Warn("this node left while it saw no more than half of the others: it counts as a dead member until it is "+
+			"back, or until an operator forgets it",
 			"if it will not be back", "weir members forget "+m.config.Name)
 	} else if goodbye := m.gossip.Leave(goodbyeWithin); goodbye != nil && !errors.Is(goodbye, gossip.ErrClosed) {
 		// This happens if all members leave at once. Nothing is lost: the others have
@@ -323,7 +329,8 @@ func (m *member) Members() []weir.Member {
 		o := &members[i]
 		info := weir.Member{
 			Name: o.Name, Address: o.GossipAddr, Instance: o.Instance.String(), State: o.State.String(),
-			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, ZoneData: o.ZoneData, RulesHash: o.RulesHash,
+			GRPCAddr: o.GRPCAddr, HTTPAddr: o.HTTPAddr, AdminAddr: o.AdminAddr, Version: o.Version, ZoneData: o.ZoneData,
+			RulesHash: o.RulesHash,
 		}
 		if o.State != peer.Dead {
 			info.Share = shares[o.Instance]
@@ -358,16 +365,21 @@ func (m *member) logProblem(p members.Problem) {
 	switch {
 	case p.Awaited > 0:
 		m.log.Warn("this node waits for other members before it begins a cluster with them (--expect): "+
-			"start them, or correct what --join resolves to", "join", m.config.Join, "expect", m.config.Expect, "needed", p.Awaited, "met", p.Met, "sees", p.Others)
+			"start them, or correct what --join resolves to", "join", m.config.Join, "expect", m.config.Expect, "needed",
+			p.Awaited, "met", p.Met, "sees", p.Others)
 	case !p.Ready:
-		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+members.CheckPeerAddr, whom...)
+		m.log.Warn("this node sees others by gossip and has no connection to any, so it does not become ready: "+
+			members.CheckPeerAddr, whom...)
 	case p.Minority:
-		m.log.Warn("this node is ready although not all partitions are settled, as it sees no more than half of the members: "+
+		m.log.Warn("this node is ready although not all partitions are settled, as it sees no more than half of the "+
+			"members: "+
 			"policies answer until it sees more, or those that do not come back are forgotten (weir members forget)", whom...)
 	case len(p.Unreached) > 0:
-		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+members.CheckPeerAddr, whom...)
+		m.log.Warn("this node is ready although not all partitions are settled, as it has no connection to some members: "+
+			members.CheckPeerAddr, whom...)
 	default:
-		m.log.Warn("this node is ready although not all partitions are settled: members may have too little CPU, or not reach each other", whom...)
+		m.log.Warn("this node is ready although not all partitions are settled: members may have too little CPU, or not "+
+			"reach each other", whom...)
 	}
 }
 

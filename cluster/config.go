@@ -156,7 +156,8 @@ func CheckName(name string) error {
 // has tried the addresses to join once.
 func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
 	if c == nil {
-		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out", weir.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: Cluster is a nil *cluster.Config: give &cluster.Config{}, or leave Cluster out",
+			weir.ErrInvalid)
 	}
 	if whole, err := c.withDefaults(); err == nil { // open returns the error
 		if err := whole.unreached(ctx); err != nil {
@@ -173,16 +174,19 @@ func (c *Config) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider
 // withDefaults fills in defaults, and returns an error for values that are not valid.
 func (c Config) withDefaults() (Config, error) {
 	if c.Deadline < 0 || c.Deadline > time.Minute {
-		return c, fmt.Errorf("%w: Cluster.Deadline %v is out of range: give up to 1m, or 0 for %v", weir.ErrInvalid, c.Deadline, DefaultDeadline)
+		return c, fmt.Errorf("%w: Cluster.Deadline %v is out of range: give up to 1m, or 0 for %v", weir.ErrInvalid,
+			c.Deadline, DefaultDeadline)
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); err == nil {
-		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr and GossipAddr", weir.ErrInvalid, c.Advertise)
+		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr "+
+			"and GossipAddr", weir.ErrInvalid, c.Advertise)
 	}
 	if err := c.checkExpect(); err != nil {
 		return c, err
 	}
 	if n := countGiven(c.PeerCertFile, c.PeerKeyFile, c.PeerCAFile); n != 0 && n != 3 || n == 0 && c.PeerTLSOptional {
-		return c, fmt.Errorf("%w: Cluster.PeerCertFile, PeerKeyFile and PeerCAFile belong together: give all three, or none and no PeerTLSOptional", weir.ErrInvalid)
+		return c, fmt.Errorf("%w: Cluster.PeerCertFile, PeerKeyFile and PeerCAFile belong together: give all three, or "+
+			"none and no PeerTLSOptional", weir.ErrInvalid)
 	}
 	if c.PeerURI != "" {
 		if err := certs.CheckTemplate(c.PeerURI); err != nil {
@@ -218,11 +222,14 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) checkExpect() error {
 	switch named := slices.IndexFunc(c.Join, func(j string) bool { return strings.HasPrefix(j, NamePrefix) }); {
 	case c.Expect < 0 || c.Expect > MaxExpect:
-		return fmt.Errorf("%w: Cluster.Expect %d is out of range: give the number of members, up to %d, or 0", weir.ErrInvalid, c.Expect, MaxExpect)
+		return fmt.Errorf("%w: Cluster.Expect %d is out of range: give the number of members, up to %d, or 0",
+			weir.ErrInvalid, c.Expect, MaxExpect)
 	case c.Expect > 0 && len(c.Join) == 0:
-		return fmt.Errorf("%w: Cluster.Expect %d needs addresses to join by, or this node finds no other: give Cluster.Join", weir.ErrInvalid, c.Expect)
+		return fmt.Errorf("%w: Cluster.Expect %d needs addresses to join by, or this node finds no other: give Cluster.Join",
+			weir.ErrInvalid, c.Expect)
 	case c.Expect == 0 && named >= 0:
-		return fmt.Errorf("%w: Cluster.Join %q needs Cluster.Expect, because a name that is empty or incomplete does not show whether other members exist: give the number of members", weir.ErrInvalid, c.Join[named])
+		return fmt.Errorf("%w: Cluster.Join %q needs Cluster.Expect, because a name that is empty or incomplete does not "+
+			"show whether other members exist: give the number of members", weir.ErrInvalid, c.Join[named])
 	}
 	return nil
 }

@@ -174,7 +174,8 @@ func (c *crew) charge(i int) {
 			c.t.Fatalf("node %d: a policy answered: %v", i+1, d.Source)
 		}
 		if got, want := int(d.Limit(0).Remaining), expectLimit-c.charged; got != want {
-			c.t.Fatalf("node %d: key %d has %d left after %d charges, want %d: a cluster began beside another, or counts were lost", i+1, k, got, c.charged, want)
+			c.t.Fatalf("node %d: key %d has %d left after %d charges, want %d: a cluster began beside another, or counts were "+
+				"lost", i+1, k, got, c.charged, want)
 		}
 	}
 }
@@ -314,10 +315,12 @@ func TestExpectedMembersAreWaitedFor(t *testing.T) {
 		c.open(0)
 		time.Sleep(time.Hour)
 		err := c.nodes[0].Ready()
-		if !errors.Is(err, limiter.ErrJoining) || !strings.Contains(err.Error(), "waits until it has met an active member or 2 of the 3 expected ones (it has met 1, itself included)") {
+		if !errors.Is(err, limiter.ErrJoining) || !strings.Contains(err.Error(),
+			"waits until it has met an active member or 2 of the 3 expected ones (it has met 1, itself included)") {
 			t.Errorf("it says %v", err)
 		}
-		if n := strings.Count(c.log.String(), "this node waits for other members before it begins a cluster with them"); n != 1 {
+		if n := strings.Count(c.log.String(),
+			"this node waits for other members before it begins a cluster with them"); n != 1 {
 			t.Errorf("it is logged %d times", n)
 		}
 	})

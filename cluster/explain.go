@@ -49,12 +49,15 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 func unexplained(owner, by peer.Member, key string, deadline time.Duration) error {
 	switch {
 	case by.Instance != 0:
-		return fmt.Errorf("%w: member %q (version %q) answered for %q without its reasons, or they were lost on the way through another member: a former version of the program has none, so upgrade all members",
+		return fmt.Errorf("%w: member %q (version %q) answered for %q without its reasons, or they were lost on the way "+
+			"through another member: a former version of the program has none, so upgrade all members",
 			weir.ErrUnexplained, by.Name, by.Version, key)
 	case owner.Instance == 0:
-		return fmt.Errorf("weir: %w: no member is known that owns %q: ask again, and see weir members", weir.ErrUnanswered, key)
+		return fmt.Errorf("weir: %w: no member is known that owns %q: ask again, and see weir members", weir.ErrUnanswered,
+			key)
 	default:
-		return fmt.Errorf("weir: %w: member %q, which is %v, owns %q, and neither it nor its heir has answered within %v: ask again, and see weir members",
+		return fmt.Errorf("weir: %w: member %q, which is %v, owns %q, and neither it nor its heir has answered within %v: "+
+			"ask again, and see weir members",
 			weir.ErrUnanswered, owner.Name, owner.State, key, deadline)
 	}
 }

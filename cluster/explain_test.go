@@ -37,7 +37,8 @@ func TestAnyMemberExplains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(first.Limits) != 2 || first.Answer.Source != "owner" || !first.Answer.Allowed || len(first.Rules) != 1 || first.Rules[0] != "login" {
+		if len(first.Limits) != 2 || first.Answer.Source != "owner" || !first.Answer.Allowed || len(first.Rules) != 1 ||
+			first.Rules[0] != "login" {
 			t.Fatalf("%+v", first)
 		}
 		for i, l := range first.Limits {
@@ -72,7 +73,8 @@ func TestAnyMemberExplains(t *testing.T) {
 	}
 	for i, n := range nodes {
 		e, err := n.Explain(ctx, r)
-		if err != nil || e.Answer.Allowed || e.Answer.BlockedBy != "slow/log" || e.Limits[0].Arithmetic != "3 counted + 1 <= 3: no" || len(e.Limits[0].Counts) != 3 {
+		if err != nil || e.Answer.Allowed || e.Answer.BlockedBy != "slow/log" ||
+			e.Limits[0].Arithmetic != "3 counted + 1 <= 3: no" || len(e.Limits[0].Counts) != 3 {
 			t.Errorf("node %d: %+v, %v", i+1, e, err)
 		}
 		for path, want := range map[string]string{"/free": `"rules":["free"],"unlimited":true,`, "/": `"rules":[],`} {
@@ -80,11 +82,13 @@ func TestAnyMemberExplains(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), want) || !strings.HasSuffix(string(text), `"limits":[]}`) {
+			if text, err := json.Marshal(e); err != nil || !strings.Contains(string(text), want) ||
+				!strings.HasSuffix(string(text), `"limits":[]}`) {
 				t.Errorf("node %d, %s: %s, %v", i+1, path, text, err)
 			}
 		}
-		if _, err := n.Explain(ctx, weir.Request{Path: "/slow", User: strings.Repeat("u", limiter.MaxFieldBytes+1)}); !errors.Is(err, weir.ErrInvalid) {
+		if _, err := n.Explain(ctx, weir.Request{Path: "/slow",
+			User: strings.Repeat("u", limiter.MaxFieldBytes+1)}); !errors.Is(err, weir.ErrInvalid) {
 			t.Errorf("node %d, an invalid request: %v", i+1, err)
 		}
 	}

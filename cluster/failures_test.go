@@ -23,7 +23,8 @@ func TestComplaintsAreSummed(t *testing.T) {
 	}
 	m.failures.report(m.log)
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `error="no room for key 999" times=1000`) || !strings.Contains(lines[1], "times=1") {
+	if len(lines) != 2 || !strings.Contains(lines[0], `error="no room for key 999" times=1000`) ||
+		!strings.Contains(lines[1], "times=1") {
 		t.Errorf("it says %s", said.String())
 	}
 	said.Reset()

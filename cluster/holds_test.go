@@ -20,7 +20,8 @@ func TestHoldsAcrossMembers(t *testing.T) {
 	}
 	left := func(u int, want uint64, when string) {
 		t.Helper()
-		if d, err := nodes[u%2].Peek(t.Context(), weir.Request{User: request(u).User}); err != nil || d.Limit(0).Remaining != want {
+		if d, err := nodes[u%2].Peek(t.Context(), weir.Request{User: request(u).User}); err != nil ||
+			d.Limit(0).Remaining != want {
 			t.Errorf("user %d, %s: %d left, want %d (%v)", u, when, d.Limit(0).Remaining, want, err)
 		}
 	}
@@ -75,11 +76,13 @@ func TestHoldsAcrossMembers(t *testing.T) {
 // A limit on concurrency counts in a cluster as at one node: whichever member is asked, and also
 // after the one that counted has left.
 func TestSlotsAcrossMembers(t *testing.T) {
-	nodes := three(t, "version: 1\nrules: [{name: slots, key: [user], hold: 1h, limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	nodes := three(t, "version: 1\nrules: [{name: slots, key: [user], hold: 1h, limits: [{limit: 2, algorithm: "+
+		"concurrency}]}]\n")
 	ctx := t.Context()
 	for _, n := range nodes { // an optional id is one that no caller knows
 		for _, r := range []weir.Request{{User: "ada"}, {User: "ada", ID: "own", IDOptional: true}} {
-			if _, err := n.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), "give the request an id") {
+			if _, err := n.Check(ctx, r); !errors.Is(err, weir.ErrInvalid) ||
+				!strings.Contains(err.Error(), "give the request an id") {
 				t.Errorf("a check that nobody can end: %v", err)
 			}
 			ds, err := n.CheckBatch(ctx, []weir.Request{r, {User: "ada", Cost: weir.Units(0)}})
@@ -106,7 +109,8 @@ func TestSlotsAcrossMembers(t *testing.T) {
 	}
 	for u := range 12 {
 		check(u%2, u, 3, false)
-		if a, err := nodes[1-u%2].Cancel(ctx, weir.Request{User: fmt.Sprint("user", u), ID: "1"}); err != nil || a.State != weir.AmendDone {
+		if a, err := nodes[1-u%2].Cancel(ctx, weir.Request{User: fmt.Sprint("user", u), ID: "1"}); err != nil ||
+			a.State != weir.AmendDone {
 			t.Errorf("user %d gives back a slot: %+v, %v", u, a, err)
 		}
 		check(u%2, u, 3, true)
@@ -133,12 +137,14 @@ rules:
   - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens", default: 1}}
 `)
 	for u := range 12 {
-		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour, Attributes: map[string]string{"tokens": "2000"}}
+		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour,
+			Attributes: map[string]string{"tokens": "2000"}}
 		left := func(requests, tokens uint64) {
 			t.Helper()
 			d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: r.User})
 			if err != nil || d.Limit(0).Remaining != requests || d.Limit(1).Remaining != tokens {
-				t.Errorf("user %d: %d and %d are left, want %d and %d (%v)", u, d.Limit(0).Remaining, d.Limit(1).Remaining, requests, tokens, err)
+				t.Errorf("user %d: %d and %d are left, want %d and %d (%v)", u, d.Limit(0).Remaining, d.Limit(1).Remaining,
+					requests, tokens, err)
 			}
 		}
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
@@ -146,7 +152,8 @@ rules:
 		}
 		for i, n := range nodes {
 			a, err := n.Settle(t.Context(), r, 800, func(a *limiter.Amend) { a.IgnoreUnknown = i > 0 })
-			if !errors.Is(err, weir.ErrCosts) || a.State != limiter.AmendDiffers || !strings.Contains(err.Error(), "reserved 1 and 2000 units") {
+			if !errors.Is(err, weir.ErrCosts) || a.State != limiter.AmendDiffers ||
+				!strings.Contains(err.Error(), "reserved 1 and 2000 units") {
 				t.Errorf("user %d: %v, %v", u, a.State, err)
 			}
 			left(99, 38000)
@@ -183,7 +190,8 @@ rules:
 			nodes = []*weir.Node{alone, alone, alone}
 		}
 		at := func(path string) weir.Request {
-			return weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: path, ID: "7", Hold: time.Hour, Cost: weir.Units(4)}
+			return weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: path, ID: "7",
+				Hold: time.Hour, Cost: weir.Units(4)}
 		}
 		left := func(path string, want ...uint64) {
 			t.Helper()
@@ -236,7 +244,8 @@ rules:
 		}
 		left := func(want ...uint64) {
 			t.Helper()
-			d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Path: fmt.Sprint("/", u)})
+			d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u),
+				Path: fmt.Sprint("/", u)})
 			if err != nil || d.Len() != len(want) {
 				t.Fatalf("user %d: %+v, %v", u, d, err)
 			}
@@ -270,7 +279,8 @@ rules:
 // A check that a limit on concurrency never admits is no repetition of one with its id, once what that held is over:
 // it is told to go on by no member, though the members are asked for their numbers only.
 func TestASpentIDWithACostThatIsNeverAdmitted(t *testing.T) {
-	nodes := three(t, "version: 1\nrules: [{name: slots, keys: [[user], [ip]], hold: 1h, limits: [{limit: 2, algorithm: concurrency}]}]\n")
+	nodes := three(t, "version: 1\nrules: [{name: slots, keys: [[user], [ip]], hold: 1h, limits: [{limit: 2, algorithm: "+
+		"concurrency}]}]\n")
 	for u := range 12 {
 		r := weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), ID: "1"}
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
@@ -303,7 +313,8 @@ rules:
   - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens", default: 1}}
 `)
 	for u := range 12 {
-		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour, Attributes: map[string]string{"tokens": "2000"}}
+		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour,
+			Attributes: map[string]string{"tokens": "2000"}}
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}

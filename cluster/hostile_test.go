@@ -33,12 +33,14 @@ type hostile struct {
 // join makes a hostile member of the cluster of a node.
 func join(tb testing.TB, name string, at *weir.Node) *hostile {
 	tb.Helper()
-	h := &hostile{tb: tb, out: map[peer.Instance][]*peer.Frame{}, up: map[peer.Instance]bool{}, ups: map[peer.Instance]int{}}
+	h := &hostile{tb: tb, out: map[peer.Instance][]*peer.Frame{}, up: map[peer.Instance]bool{},
+		ups: map[peer.Instance]int{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h.self = peer.Member{Name: name, Instance: 666, State: peer.Active, PeerAddr: listener.Addr().String(), Wire: peerlink.Wire}
+	h.self = peer.Member{Name: name, Instance: 666, State: peer.Active, PeerAddr: listener.Addr().String(),
+		Wire: peerlink.Wire}
 	h.links, err = peerlink.New(peerlink.Config{
 		Self: h.self, ClusterName: rules.DefaultClusterName, RingConfig: ring.ConfigHash(), Frames: h,
 	})
@@ -97,7 +99,8 @@ func (h *hostile) Up(i peer.Instance) {
 	defer h.mu.Unlock()
 	h.up[i] = true
 	h.ups[i]++
-	h.out[i] = append(h.out[i], &peer.Frame{From: h.self.Instance, To: i, Known: []peer.Known{{Name: h.self.Name, Instance: h.self.Instance}}})
+	h.out[i] = append(h.out[i], &peer.Frame{From: h.self.Instance, To: i,
+		Known: []peer.Known{{Name: h.self.Name, Instance: h.self.Instance}}})
 }
 
 // Down implements peerlink.Frames.
@@ -149,7 +152,9 @@ func TestHostileMemberIsExpelled(t *testing.T) {
 	nodes := three(t, "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]")
 	h := join(t, "mallory", nodes[0])
 	until(t, "all see the hostile member, and it has links to all", func() bool {
-		return len(h.linked()) == len(nodes) && !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
+		return len(h.linked()) == len(nodes) && !slices.ContainsFunc(nodes, func(n *weir.Node) bool {
+			return sees(n, "mallory") != "active"
+		})
 	})
 	h.say(peer.Frame{Expelled: []peer.Expulsion{{Name: "node-1", Number: 1}}})
 	until(t, "what it says of another is believed", func() bool {
@@ -164,12 +169,14 @@ func TestHostileMemberIsExpelled(t *testing.T) {
 		return func() bool {
 			return len(h.linked()) == 0 && !slices.ContainsFunc(nodes, func(n *weir.Node) bool {
 				s, _ := n.Cluster().Stats()
-				return sees(n, "mallory") != "expelled" || s.Members["active"] != len(nodes) || s.Counted != len(nodes) || s.Unsettled != 0
+				return sees(n, "mallory") != "expelled" || s.Members["active"] != len(nodes) || s.Counted != len(nodes) ||
+					s.Unsettled != 0
 			})
 		}
 	}
 	until(t, "it is out, and the others are together", gone(nodes...))
-	late := memberConfig("node-4", "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]", gossipAddr(nodes[1]))
+	late := memberConfig("node-4", "rules: [{name: login, on_unreachable: closed, key: [user], limits: [100/hour]}]",
+		gossipAddr(nodes[1]))
 	nodes = append(nodes, open(t, late))
 	until(t, "a node that starts later keeps it out", gone(nodes...))
 	if d := check(t, nodes[3], weir.Request{User: "ada"}); !d.Allowed {
@@ -188,7 +195,9 @@ func TestInventedMembersMakeNoMinority(t *testing.T) {
 	nodes := three(t, rules)
 	h := join(t, "mallory", nodes[0])
 	until(t, "it is a member everywhere, with links to all", func() bool {
-		return len(h.linked()) == 3 && !slices.ContainsFunc(nodes, func(n *weir.Node) bool { return sees(n, "mallory") != "active" })
+		return len(h.linked()) == 3 && !slices.ContainsFunc(nodes, func(n *weir.Node) bool {
+			return sees(n, "mallory") != "active"
+		})
 	})
 	var known []peer.Known
 	for i := range 1000 {

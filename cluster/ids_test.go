@@ -48,7 +48,8 @@ rules:
   - {name: all, key: [user], limits: [5/day]}
 `)
 	for u := range 12 {
-		r := weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Group: fmt.Sprint(u), Method: "GET", ID: "7"}
+		r := weir.Request{User: fmt.Sprint("user", u), IP: fmt.Sprintf("192.0.2.%d", u), Group: fmt.Sprint(u), Method: "GET",
+			ID: "7"}
 		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed || d.Repeated {
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
@@ -83,7 +84,8 @@ rules:
 		r.Path, r.Cost = "/export", weir.Units(10)
 		for _, n := range nodes {
 			d, err := n.Check(t.Context(), r)
-			if err != nil || d.Allowed == d.Never || d.Allowed && d.Limit(1).Remaining != 90 || d.Never && d.BlockedBy().Rule.Name != "address" {
+			if err != nil || d.Allowed == d.Never || d.Allowed && d.Limit(1).Remaining != 90 ||
+				d.Never && d.BlockedBy().Rule.Name != "address" {
 				t.Errorf("user %d: %+v, %v", u, d, err)
 			}
 		}

@@ -76,8 +76,10 @@ func (m *member) reportIgnored(now time.Time) {
 		if sender, ok := m.byInstance(part.From); ok {
 			from, name = sender.PeerAddr, fmt.Sprintf(" %q,", sender.Name)
 		}
-		m.config.PeerRefused(from, fmt.Sprintf("the member%s instance %s, sent an impossible value, and this part of its frames was ignored: %s, %d times",
-			name, part.From, part.What, times))
+		m.config.PeerRefused(from,
+			fmt.Sprintf("the member%s instance %s, sent an impossible value, and this part of its frames was ignored: %s, %d "+
+				"times",
+				name, part.From, part.What, times))
 	}
 }
 

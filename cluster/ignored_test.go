@@ -15,7 +15,8 @@ import (
 // each sender and part, with their number, and within a bound.
 func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 	var told []string
-	m := &member{log: slog.New(slog.NewTextHandler(io.Discard, nil)), all: []peer.Member{{Name: "b", Instance: 7, PeerAddr: "10.0.0.2:7947"}}}
+	m := &member{log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		all: []peer.Member{{Name: "b", Instance: 7, PeerAddr: "10.0.0.2:7947"}}}
 	m.config.PeerRefused = func(from, why string) { told = append(told, from+" "+why) }
 	send := func(from peer.Instance, what string, times int) {
 		for range times {
@@ -32,8 +33,10 @@ func TestIgnoredPartsOfFramesAreTold(t *testing.T) {
 		}
 	}
 	const (
-		of7 = `10.0.0.2:7947 the member "b", instance 0000000000000007, sent an impossible value, and this part of its frames was ignored: `
-		of8 = `unknown the member instance 0000000000000008, sent an impossible value, and this part of its frames was ignored: `
+		of7 = `10.0.0.2:7947 the member "b", instance 0000000000000007, sent an impossible value, and this part of its ` +
+			`frames was ignored: `
+		of8 = `unknown the member instance 0000000000000008, sent an impossible value, and this part of its frames was ` +
+			`ignored: `
 	)
 	now := time.Now()
 	expect(now)

@@ -39,9 +39,12 @@ type InsecureError struct {
 
 // Error implements error.
 func (e *InsecureError) Error() string {
-	return fmt.Sprintf("weir: Cluster.%s %q can be reached from other machines, and %s: whoever reaches the ports, or the network between members, could take part in the cluster. "+
-		"Give all members the same 32 random bytes as Config.Secret, 32 others in Cluster.GossipKeys, and each a certificate in Cluster.PeerCertFile; "+
-		"or set Cluster.Insecure on a network where every machine is trusted", e.Setting, e.Addr, strings.Join(e.Lacks, " and "))
+	return fmt.Sprintf("weir: Cluster.%s %q can be reached from other machines, and %s: whoever reaches the ports, or "+
+		"the network between members, could take part in the cluster. "+
+		"Give all members the same 32 random bytes as Config.Secret, 32 others in Cluster.GossipKeys, and each a "+
+		"certificate in Cluster.PeerCertFile; "+
+		"or set Cluster.Insecure on a network where every machine is trusted", e.Setting, e.Addr,
+		strings.Join(e.Lacks, " and "))
 }
 
 // Unwrap returns ErrInsecure.
@@ -66,7 +69,8 @@ func (c *Config) insecure(ctx context.Context, secret []byte) *InsecureError {
 	if len(e.Lacks) == 0 {
 		return nil
 	}
-	for _, at := range []struct{ setting, addr string }{{"PeerAddr", c.PeerAddr}, {"GossipAddr", c.GossipAddr}, {"Advertise", c.Advertise}} {
+	for _, at := range []struct{ setting, addr string }{{"PeerAddr", c.PeerAddr}, {"GossipAddr", c.GossipAddr},
+		{"Advertise", c.Advertise}} {
 		host := at.addr
 		if h, _, err := net.SplitHostPort(at.addr); err == nil {
 			host = h
@@ -92,7 +96,8 @@ func (c *Config) unreached(ctx context.Context) error {
 		return addr
 	}
 	setting, addr := "", ""
-	for _, at := range []struct{ setting, addr string }{{"Advertise", c.Advertise}, {"PeerAddr", c.PeerAddr}, {"GossipAddr", c.GossipAddr}} {
+	for _, at := range []struct{ setting, addr string }{{"Advertise", c.Advertise}, {"PeerAddr", c.PeerAddr},
+		{"GossipAddr", c.GossipAddr}} {
 		if h := host(at.addr); h != "" && onLoopback(ctx, h) {
 			setting, addr = at.setting, at.addr
 			break
@@ -103,7 +108,8 @@ func (c *Config) unreached(ctx context.Context) error {
 	}
 	for _, join := range c.Join {
 		if h := host(strings.TrimPrefix(join, NamePrefix)); !onLoopback(ctx, h) {
-			return fmt.Errorf("%w: Cluster.%s is %s, which no other machine reaches, and Cluster.Join has %s, which is on another one: "+
+			return fmt.Errorf("%w: Cluster.%s is %s, which no other machine reaches, and Cluster.Join has %s, which is on "+
+				"another one: "+
 				"give addresses that the others reach, such as PeerAddr \":7947\" and GossipAddr \":7946\" "+
 				"(a node's --peer-addr and --gossip-addr), or join members at loopback only",
 				weir.ErrInvalid, setting, addr, join)
@@ -135,7 +141,8 @@ func onLoopback(ctx context.Context, host string) bool {
 
 // warnInsecure logs what the member lacks, now and once a minute.
 func (m *member) warnInsecure() {
-	m.log.Warn("others on the network can take part in the cluster, as Insecure permits: give all members a secret, a gossip key and certificates",
+	m.log.Warn("others on the network can take part in the cluster, as Insecure permits: give all members a secret, a "+
+		"gossip key and certificates",
 		"because", m.open.Setting+" "+m.open.Addr, "lacks", m.open.Lacks)
 	m.sched.After(limiter.Tick(insecureEvery/limiter.TickDuration), m.warnInsecure)
 }

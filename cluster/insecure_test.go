@@ -18,7 +18,8 @@ import (
 // any port.
 func TestMemberBeyondLoopback(t *testing.T) {
 	secret, key := []byte("0123456789abcdef"), [][]byte{[]byte("0123456789abcdef")}
-	files := certstest.New(t, "peers").Write(t, t.TempDir(), certstest.Leaf{Name: "node-1", URI: certs.MemberURI("weir", "node-1")})
+	files := certstest.New(t, "peers").Write(t, t.TempDir(),
+		certstest.Leaf{Name: "node-1", URI: certs.MemberURI("weir", "node-1")})
 	certify := func(c *weir.Config) {
 		part(*c).PeerCertFile, part(*c).PeerKeyFile, part(*c).PeerCAFile = files.Cert, files.Key, files.CA
 	}
@@ -36,17 +37,40 @@ func TestMemberBeyondLoopback(t *testing.T) {
 		setting string // "" where it is let through, to find that the port is taken
 		lacks   []string
 	}{
-		"every address":         {func(c *weir.Config) { part(*c).PeerAddr = ":" + port }, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"every address of IPv6": {func(c *weir.Config) { part(*c).PeerAddr = "[::]:" + port }, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"a private address":     {func(c *weir.Config) { part(*c).PeerAddr = "10.1.2.3:" + port }, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"gossip alone":          {func(c *weir.Config) { part(*c).GossipAddr = "0.0.0.0:0" }, "GossipAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"what is advertised":    {func(c *weir.Config) { part(*c).Advertise = "10.1.2.3" }, "Advertise", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"a name of nothing":     {func(c *weir.Config) { part(*c).Advertise = "node-1.invalid" }, "Advertise", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
-		"a secret alone":        {func(c *weir.Config) { part(*c).PeerAddr, c.Secret = ":"+port, secret }, "PeerAddr", []string{"there is no gossip key", "there is no certificate"}},
-		"a key alone":           {func(c *weir.Config) { part(*c).PeerAddr, part(*c).GossipKeys = ":"+port, key }, "PeerAddr", []string{"there is no secret", "there is no certificate"}},
-		"a word":                {func(c *weir.Config) { part(*c).PeerAddr, c.Secret, part(*c).GossipKeys = ":"+port, secret[:15], key }, "PeerAddr", []string{"the secret has 15 bytes of at least 16", "there is no certificate"}},
-		"both keys":             {func(c *weir.Config) { part(*c).PeerAddr, c.Secret, part(*c).GossipKeys = ":"+port, secret, key }, "PeerAddr", []string{"there is no certificate"}},
-		"a certificate alone":   {func(c *weir.Config) { part(*c).PeerAddr = ":" + port; certify(c) }, "PeerAddr", []string{"there is no secret", "there is no gossip key"}},
+		"every address": {func(c *weir.Config) {
+			part(*c).PeerAddr = ":" + port
+		}, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"every address of IPv6": {func(c *weir.Config) {
+			part(*c).PeerAddr = "[::]:" + port
+		}, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"a private address": {func(c *weir.Config) {
+			part(*c).PeerAddr = "10.1.2.3:" + port
+		}, "PeerAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"gossip alone": {func(c *weir.Config) {
+			part(*c).GossipAddr = "0.0.0.0:0"
+		}, "GossipAddr", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"what is advertised": {func(c *weir.Config) {
+			part(*c).Advertise = "10.1.2.3"
+		}, "Advertise", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"a name of nothing": {func(c *weir.Config) {
+			part(*c).Advertise = "node-1.invalid"
+		}, "Advertise", []string{"there is no secret", "there is no gossip key", "there is no certificate"}},
+		"a secret alone": {func(c *weir.Config) {
+			part(*c).PeerAddr, c.Secret = ":"+port, secret
+		}, "PeerAddr", []string{"there is no gossip key", "there is no certificate"}},
+		"a key alone": {func(c *weir.Config) {
+			part(*c).PeerAddr, part(*c).GossipKeys = ":"+port, key
+		}, "PeerAddr", []string{"there is no secret", "there is no certificate"}},
+		"a word": {func(c *weir.Config) {
+			part(*c).PeerAddr, c.Secret, part(*c).GossipKeys = ":"+port, secret[:15], key
+		}, "PeerAddr", []string{"the secret has 15 bytes of at least 16", "there is no certificate"}},
+		"both keys": {func(c *weir.Config) {
+			part(*c).PeerAddr, c.Secret, part(*c).GossipKeys = ":"+port, secret, key
+		}, "PeerAddr", []string{"there is no certificate"}},
+		"a certificate alone": {func(c *weir.Config) {
+			part(*c).PeerAddr = ":" + port
+			certify(c)
+		}, "PeerAddr", []string{"there is no secret", "there is no gossip key"}},
 		"all": {func(c *weir.Config) {
 			part(*c).PeerAddr, c.Secret, part(*c).GossipKeys = ":"+port, secret, key
 			certify(c)

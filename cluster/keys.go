@@ -35,7 +35,8 @@ func ReadGossipKeys(name string) (keys [][]byte, warning string, err error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(line)
 		if size := len(key); err != nil || size != 16 && size != 24 && size != 32 {
-			return nil, "", fmt.Errorf("%s %s: line %d is not a key: give 16, 24 or 32 random bytes in base64, such as `openssl rand -base64 32` prints", gossipKeyFile, name, n)
+			return nil, "", fmt.Errorf("%s %s: line %d is not a key: give 16, 24 or 32 random bytes in base64, such as "+
+				"`openssl rand -base64 32` prints", gossipKeyFile, name, n)
 		}
 		keys = append(keys, key)
 	}

@@ -34,7 +34,8 @@ func TestGossipKeysFollowTheirFile(t *testing.T) {
 	var err error
 	v := newVirtual()
 	m.gossip, err = gossip.Open(t.Context(), gossip.Config{
-		Name: "a", Instance: 1, ClusterName: "weir", BindAddr: "127.1.0.1:7946", Keys: c.GossipKeys, Logger: slog.New(slog.DiscardHandler),
+		Name: "a", Instance: 1, ClusterName: "weir", BindAddr: "127.1.0.1:7946", Keys: c.GossipKeys,
+		Logger: slog.New(slog.DiscardHandler),
 		Listen: func(at netip.AddrPort) (memberlist.NodeAwareTransport, error) { return v.gossip(at) },
 	})
 	if err != nil {

@@ -139,7 +139,9 @@ func TestLeavingWithoutAMajority(t *testing.T) {
 	}
 	nodes := three(t, hundred)
 	sees := func(i int, state string) bool {
-		return slices.ContainsFunc(nodes[2].Cluster().Members(), func(m weir.Member) bool { return m.Name == fmt.Sprint("node-", i) && m.State == state })
+		return slices.ContainsFunc(nodes[2].Cluster().Members(), func(m weir.Member) bool {
+			return m.Name == fmt.Sprint("node-", i) && m.State == state
+		})
 	}
 	if err := nodes[0].Close(); err != nil {
 		t.Fatal(err)

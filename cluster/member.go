@@ -90,7 +90,8 @@ type member struct {
 	ready bool          // all fields above are set
 	at    string        // this node's gossip address
 	all   []peer.Member // all other known members; of two with one name, the one that counts
-	// rules and zones are how the rules of members, and their time zone databases, differ. clocks is the member whose clock does.
+	// rules and zones are how the rules of members, and their time zone databases, differ. clocks is the member whose
+	// clock does.
 	rules, zones, clocks difference
 }
 
@@ -144,7 +145,8 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	}
 	self := peer.Member{
 		Name: m.config.Name, Instance: instance, State: peer.Active,
-		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr, AdminAddr: m.config.AdminAddr,
+		PeerAddr: m.peers.Addr().String(), GRPCAddr: m.config.GRPCAddr, HTTPAddr: m.config.HTTPAddr,
+		AdminAddr: m.config.AdminAddr,
 		RulesHash: m.Rules.Load().Hash(), Wire: peerlink.Wire, Version: m.config.Version, ZoneData: limiter.ZoneDataVersion(),
 	}
 	if len(m.config.Join) > 0 {
@@ -154,7 +156,9 @@ func (m *member) startGossip(ctx context.Context) (peer.Member, error) {
 	m.advertise(&self, host)
 	m.gossip, err = gossip.Open(ctx, gossip.Config{
 		Name: self.Name, Instance: instance, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(),
-		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()), SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr, Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
+		SecretMark: gossip.SecretMark(m.Secret, m.clusterName()),
+		SecondMark: gossip.SecretMark(m.SecondSecret, m.clusterName()), BindAddr: m.config.GossipAddr,
+		Advertise: m.config.Advertise, Join: m.config.Join, Keys: m.config.GossipKeys,
 		Meta: self, Logger: m.log, OnMembers: m.onMembers, Refused: m.config.PeerRefused,
 		Vouched:  func(k peer.Known) bool { c := m.vouching.Load(); return c != nil && c.Vouched(k) },
 		Panicked: func(v any) { m.guard.Caught(guard.Gossip, v) },
@@ -209,7 +213,8 @@ func (m *member) assemble(self peer.Member) error {
 		Self: self, Table: m.Table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
 		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Rule:     func(name string) *limiter.Rule { return m.Rules.Load().Rule(name) },
-		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m), Clock: clock,
+		Deadline: limiter.Tick(m.config.Deadline / limiter.TickDuration), Seeds: m.seeds(), Observer: (*listener)(m),
+		Clock:         clock,
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
 		Tracer:   m.config.Tracer,
@@ -217,7 +222,8 @@ func (m *member) assemble(self peer.Member) error {
 	m.vouching.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
-		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret, SecondSecret: m.SecondSecret, Frames: m.core, Logger: m.log,
+		Self: self, ClusterName: m.clusterName(), RingConfig: ring.ConfigHash(), Secret: m.Secret,
+		SecondSecret: m.SecondSecret, Frames: m.core, Logger: m.log,
 		Certificates: m.certificates, TLSOptional: m.config.PeerTLSOptional, Refused: m.config.PeerRefused,
 		Expelled: m.core.Registry().Expelled,
 		Panicked: func(v any) { m.guard.Caught(guard.Link, v) }, Dial: m.network.dial,
@@ -228,7 +234,9 @@ func (m *member) assemble(self peer.Member) error {
 	w.links.Store(m.links)
 	config := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
-		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) { m.log.Error("the ring of the members cannot be built", "error", err) },
+		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) {
+			m.log.Error("the ring of the members cannot be built", "error", err)
+		},
 	}
 	if len(m.config.Join) > 0 {
 		config.Seeds, config.Expect, config.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
@@ -338,15 +346,18 @@ func (m *member) report() {
 		case core.EventTakeover:
 			m.log.Warn("partitions were taken over, as their owner did not answer", "partitions", news)
 		case core.EventRecovered:
-			m.log.Warn("partitions continue from copies that may be outdated, because no newer ones are left", "partitions", news)
+			m.log.Warn("partitions continue from copies that may be outdated, because no newer ones are left", "partitions",
+				news)
 		case core.EventFenced:
 			m.log.Warn("another member has taken over partitions of this node", "partitions", news)
 		case core.EventHandoff:
 			m.log.Info("partitions were handed over", "partitions", news)
 		case core.EventBroken:
-			m.log.Error("partitions were dropped after an internal error: their heirs go on, or they start empty", "partitions", news)
+			m.log.Error("partitions were dropped after an internal error: their heirs go on, or they start empty", "partitions",
+				news)
 		case core.EventGivenUp:
-			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions", news)
+			m.log.Error("partitions had two internal errors within a minute: this node gives them up for a minute", "partitions",
+				news)
 		case core.EventLate:
 			m.log.Warn("this node made no progress for a while: it was paused, or has too little CPU", "times", news)
 		case core.EventFallback:
@@ -394,7 +405,9 @@ func (m *member) handOver(ctx context.Context) (mine bool, err error) {
 // stays reports whether another member is in the view that is not leaving.
 func (m *member) stays() bool {
 	self := m.membership.Self().Instance
-	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool { return o.Instance != self && o.State != peer.Leaving })
+	return slices.ContainsFunc(m.core.View().Members, func(o peer.Member) bool {
+		return o.Instance != self && o.State != peer.Leaving
+	})
 }
 
 // end closes the member. If orderly, frames that wait for other members are sent first.

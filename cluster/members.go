@@ -69,13 +69,15 @@ func (m *member) compare() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	self := m.config.Name
-	met := slices.DeleteFunc(m.members(), func(o peer.Member) bool { return o.Name != self && !m.core.Met(o.Name, o.Instance) })
+	met := slices.DeleteFunc(m.members(), func(o peer.Member) bool {
+		return o.Name != self && !m.core.Met(o.Name, o.Instance)
+	})
 	m.rules.now = differing(met, rulesHash)
 	m.zones.now = differing(met, zoneData)
 }
 
-// clockDifference returns the name of the member whose clock differs most from this node's, and by how much at least; "" if none
-// is seen to differ.
+// clockDifference returns the name of the member whose clock differs most from this node's, and by how much at least;
+// "" if none is seen to differ.
 func (m *member) clockDifference() (name string, by time.Duration) {
 	of, d := cluster.ClockDifference(m.core)
 	if of == 0 {
@@ -104,8 +106,10 @@ func (m *member) reportDifferences() {
 	switch {
 	case !newClocks:
 	case of != "":
-		m.log.Warn("the clock of another member differs from this node's: where windows begin at fixed instants, a key may be granted its limit once more "+
-			"when its owner changes; synchronize the machines' clocks", "member", of, "by_at_least", by.Round(time.Millisecond), "tolerated", cluster.ClocksDiffer.Duration())
+		m.log.Warn("the clock of another member differs from this node's: where windows begin at fixed instants, a key may "+
+			"be granted its limit once more "+
+			"when its owner changes; synchronize the machines' clocks", "member", of, "by_at_least", by.Round(time.Millisecond),
+			"tolerated", cluster.ClocksDiffer.Duration())
 	default:
 		m.log.Info("no member's clock is seen to differ from this node's")
 	}
@@ -113,14 +117,16 @@ func (m *member) reportDifferences() {
 	case !newRules:
 	case rules.now != "":
 		m.log.Warn("members have different rules: each decides by its own for the keys that it owns; give all the same, "+
-			"and the same program, since its time zone database counts for calendars", "hashes", rules.now, "time_zones", limiter.ZoneDataVersion())
+			"and the same program, since its time zone database counts for calendars", "hashes", rules.now, "time_zones",
+			limiter.ZoneDataVersion())
 	default:
 		m.log.Info("all members have the same rules")
 	}
 	switch {
 	case !newZones:
 	case zones.now != "":
-		m.log.Warn("members have different time zone databases: where zones have changed, windows of calendars depend on the owner; "+
+		m.log.Warn("members have different time zone databases: where zones have changed, windows of calendars depend on "+
+			"the owner; "+
 			"give all members the same program", "releases", zones.now)
 	default:
 		m.log.Info("all members have the same time zone database")

@@ -47,10 +47,13 @@ func (m *member) reportMinority() {
 	v := m.core.View()
 	switch say, over := m.minority.step(m.sched.Now(), minority(v)); {
 	case say:
-		m.log.Warn("this node sees no more than half of the members: rules with on_unreachable: local apply a share of their limits "+
-			"until it sees more, or those that do not come back are forgotten (weir members forget)", "seen", len(v.Members), "members", v.Recent)
+		m.log.Warn("this node sees no more than half of the members: rules with on_unreachable: local apply a share of "+
+			"their limits "+
+			"until it sees more, or those that do not come back are forgotten (weir members forget)", "seen", len(v.Members),
+			"members", v.Recent)
 	case over:
-		m.log.Info("this node sees more than half of the members again: it applies whole limits", "seen", len(v.Members), "members", v.Recent)
+		m.log.Info("this node sees more than half of the members again: it applies whole limits", "seen", len(v.Members),
+			"members", v.Recent)
 	}
 }
 
@@ -60,6 +63,7 @@ func (m *member) Warnings() []string {
 	if !minority(v) {
 		return nil
 	}
-	return []string{fmt.Sprintf("in a minority: this node sees %d of %d members, so rules with on_unreachable: local apply %d/%d of their limits",
+	return []string{fmt.Sprintf("in a minority: this node sees %d of %d members, so rules with on_unreachable: local "+
+		"apply %d/%d of their limits",
 		len(v.Members), v.Recent, len(v.Members), v.Recent)}
 }

@@ -22,6 +22,7 @@ func TestASeedThatEndsConnectionsIsWaitedFor(t *testing.T) {
 	n := open(t, memberConfig("node-1", hundred, seed.Addr().String()))
 	until(t, "it says what it waits for", func() bool {
 		err := n.Ready()
-		return err != nil && strings.Contains(err.Error(), "does not answer") && strings.Contains(err.Error(), seed.Addr().String())
+		return err != nil && strings.Contains(err.Error(), "does not answer") &&
+			strings.Contains(err.Error(), seed.Addr().String())
 	})
 }

@@ -34,8 +34,10 @@ func (m *member) outdated(lacks, instead string) error {
 	v := m.core.View()
 	for i := range v.Members {
 		if o := &v.Members[i]; o.Wire < peer.IDWire {
-			return fmt.Errorf("%w: member %q runs version %q, which %s: upgrade it, or %s", limiter.ErrInvalid, o.Name, o.Version, lacks, instead)
+			return fmt.Errorf("%w: member %q runs version %q, which %s: upgrade it, or %s", limiter.ErrInvalid, o.Name,
+				o.Version, lacks, instead)
 		}
 	}
-	return fmt.Errorf("%w: this node sees no members yet, and a version before this one %s: ask again, or %s", limiter.ErrInvalid, lacks, instead)
+	return fmt.Errorf("%w: this node sees no members yet, and a version before this one %s: ask again, or %s",
+		limiter.ErrInvalid, lacks, instead)
 }

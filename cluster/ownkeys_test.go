@@ -13,7 +13,8 @@ import (
 func TestKeysOfOwnLimitsAcrossMembers(t *testing.T) {
 	nodes := three(t, "version: 1\nrules: [{name: all, match: {path: ^/never}, key: [group], limits: [40/day]}]\n")
 	var limits []*weir.Limit
-	for _, s := range []weir.Spec{{Name: "user", Limit: 20, Window: 24 * time.Hour}, {Name: "ip", Limit: 30, Window: 24 * time.Hour}} {
+	for _, s := range []weir.Spec{{Name: "user", Limit: 20, Window: 24 * time.Hour},
+		{Name: "ip", Limit: 30, Window: 24 * time.Hour}} {
 		l, err := weir.NewLimit(s)
 		if err != nil {
 			t.Fatal(err)

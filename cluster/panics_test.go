@@ -30,7 +30,8 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 	watch := &panicked{at: make(map[string]int)}
 	n, err := weir.Open(t.Context(), weir.Config{
 		Observer: &weir.Observer{Panicked: watch.Panicked},
-		Cluster:  &Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(said, nil))},
+		Cluster: &Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+			Logger: slog.New(slog.NewTextHandler(said, nil))},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,8 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 		t.Errorf("a check that panics is answered %v, %+v, want a denial", err, d)
 	}
 	for line := range said { // the test's own deadline bounds it
-		if strings.Contains(line, "panic recovered") && strings.Contains(line, "stack=") && strings.Contains(line, "place=cluster") {
+		if strings.Contains(line, "panic recovered") && strings.Contains(line, "stack=") &&
+			strings.Contains(line, "place=cluster") {
 			break
 		}
 	}

@@ -23,7 +23,8 @@ func TestPlacement(t *testing.T) {
 		return v != 0 && nodes[1].Cluster().Placement().View == v && nodes[2].Cluster().Placement().View == v
 	})
 	p := nodes[1].Cluster().Placement()
-	if p != nodes[1].Cluster().Placement() || string(p.Rules) != before || len(p.Members) != 3 || len(p.Owners) != table.Partitions {
+	if p != nodes[1].Cluster().Placement() || string(p.Rules) != before || len(p.Members) != 3 ||
+		len(p.Owners) != table.Partitions {
 		t.Fatalf("%+v", p)
 	}
 	set, err := rules.Parse("rules", p.Rules, rules.Options{Seeds: p.Seeds})

@@ -18,11 +18,16 @@ func TestReadinessProblemsAreLogged(t *testing.T) {
 		problem members.Problem
 		says    []string
 	}{
-		{members.Problem{State: peer.Joining, Others: 1, Unreached: far}, []string{"does not become ready", "--advertise", "state=joining", `\"node-2\" at h:1`}},
-		{members.Problem{State: peer.Active, Unsettled: 9, Others: 1, Unreached: far}, []string{"does not become ready", "unsettled=9"}},
-		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Minority: true}, []string{"is ready although", "no more than half", "weir members forget", "unsettled=9"}},
-		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2, Unreached: far}, []string{"is ready although", "no connection to some", "unreached=1", `\"node-2\" at h:1`}},
-		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2}, []string{"is ready although", "too little CPU", "unsettled=9"}},
+		{members.Problem{State: peer.Joining, Others: 1, Unreached: far},
+			[]string{"does not become ready", "--advertise", "state=joining", `\"node-2\" at h:1`}},
+		{members.Problem{State: peer.Active, Unsettled: 9, Others: 1, Unreached: far},
+			[]string{"does not become ready", "unsettled=9"}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Minority: true},
+			[]string{"is ready although", "no more than half", "weir members forget", "unsettled=9"}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2, Unreached: far},
+			[]string{"is ready although", "no connection to some", "unreached=1", `\"node-2\" at h:1`}},
+		{members.Problem{State: peer.Active, Ready: true, Unsettled: 9, Others: 2},
+			[]string{"is ready although", "too little CPU", "unsettled=9"}},
 	} {
 		var log bytes.Buffer
 		m := &member{log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -41,7 +46,8 @@ func TestReadinessProblemsAreLogged(t *testing.T) {
 // Rules are compared among members that are not dead.
 func TestRulesOfTheDead(t *testing.T) {
 	members := []peer.Member{
-		{Name: "a", State: peer.Dead, RulesHash: 1}, {Name: "b", State: peer.Active, RulesHash: 2}, {Name: "c", State: peer.Active, RulesHash: 2},
+		{Name: "a", State: peer.Dead, RulesHash: 1}, {Name: "b", State: peer.Active, RulesHash: 2},
+		{Name: "c", State: peer.Active, RulesHash: 2},
 	}
 	if got := differing(members, rulesHash); got != "" {
 		t.Errorf("those that live have the same rules, and it says %q", got)

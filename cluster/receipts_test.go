@@ -50,7 +50,8 @@ type backend struct {
 	t *testing.T
 }
 
-func (b backend) Refund(_ context.Context, _ limiter.Instant, _ *limiter.Charge, r limiter.Receipt, _ limiter.KeyNamer) error {
+func (b backend) Refund(_ context.Context, _ limiter.Instant, _ *limiter.Charge, r limiter.Receipt,
+	_ limiter.KeyNamer) error {
 	b.t.Errorf("refunds %+v", r)
 	return nil
 }
@@ -71,7 +72,8 @@ func TestReceiptsOfAMemberAreNoneOfABackend(t *testing.T) {
 	if rc.Sealed == "" {
 		t.Fatal("no receipt")
 	}
-	other := open(t, weir.Config{Rules: []byte(hundred), Secret: c.Secret, ClusterName: c.ClusterName, Backend: backend{t: t}})
+	other := open(t, weir.Config{Rules: []byte(hundred), Secret: c.Secret, ClusterName: c.ClusterName,
+		Backend: backend{t: t}})
 	if err := other.Refund(t.Context(), r, rc); !errors.Is(err, weir.ErrInvalid) {
 		t.Error(err)
 	}
@@ -82,7 +84,9 @@ func TestReceiptsOfAMemberAreNoneOfABackend(t *testing.T) {
 
 // A credit reaches the counter wherever it is, whoever owned it before, and its copies.
 func TestCreditAcrossMembers(t *testing.T) {
-	nodes := threeWith(t, "version: 1\nrules: [{name: all, key: [user], limits: [{limit: 10, window: 1h, algorithm: fixed_window, count_rejected: all}]}]\n", nil, func(*weir.Config) {})
+	nodes := threeWith(t,
+		"version: 1\nrules: [{name: all, key: [user], limits: [{limit: 10, window: 1h, algorithm: fixed_window, "+
+			"count_rejected: all}]}]\n", nil, func(*weir.Config) {})
 	for user := range 20 {
 		for i, n := range nodes {
 			r := weir.Request{User: fmt.Sprint("user-", user, "-", i), Cost: limiter.Units(4)}
@@ -104,9 +108,13 @@ func TestCreditAcrossMembers(t *testing.T) {
 // One from after that is good.
 func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 	file := func(window string) []byte {
-		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: 100, window: %s, algorithm: fixed_window}]}]\n", window)
+		return fmt.Appendf(nil,
+			"version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: 100, window: %s, algorithm: "+
+				"fixed_window}]}]\n", window)
 	}
-	nodes := threeWith(t, string(file("9600h")), nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	nodes := threeWith(t, string(file("9600h")), nil, func(c *weir.Config) {
+		c.Secret = []byte("sixteen bytes and more of a secret")
+	})
 	type charged struct {
 		weir.Request
 		weir.Receipt
@@ -195,7 +203,9 @@ func requestOf(t *testing.T, n *weir.Node, user, ip string) weir.Request {
 // A receipt of a rule and the quota on which it draws takes back what both owners charged,
 // once, whichever member is asked.
 func TestReceiptsOfSeveralOwners(t *testing.T) {
-	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) {
+		c.Secret = []byte("sixteen bytes and more of a secret")
+	})
 	r := requestOf(t, nodes[2], "node-1", "node-2")
 	kept := check(t, nodes[0], r)
 	d := check(t, nodes[2], r)
@@ -242,7 +252,9 @@ func TestReceiptsOfSeveralOwners(t *testing.T) {
 // One of two owners crashes between the charge and the refund. What the other one charged
 // is taken back; the charge of the lost ownership stays, and nothing else changes.
 func TestReceiptsOfSeveralOwnersAfterACrash(t *testing.T) {
-	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) { c.Secret = []byte("sixteen bytes and more of a secret") })
+	nodes := threeWith(t, severalOwners, nil, func(c *weir.Config) {
+		c.Secret = []byte("sixteen bytes and more of a secret")
+	})
 	r := requestOf(t, nodes[2], "node-1", "node-2")
 	d := check(t, nodes[2], r)
 	rc := nodes[2].SealReceipt(&r, d)

@@ -59,14 +59,16 @@ func (w *seedWorld) tell(t *testing.T, steps []asking) {
 			}
 		}
 		if admitted != s.want || shadow != s.shadow {
-			t.Errorf("step %d, %+v: %d of %d were admitted, %d against a shadow rule; want %d and %d", i+1, s.r, admitted, s.n, shadow, s.want, s.shadow)
+			t.Errorf("step %d, %+v: %d of %d were admitted, %d against a shadow rule; want %d and %d", i+1, s.r, admitted, s.n,
+				shadow, s.want, s.shadow)
 		}
 		by := ""
 		if !last.Allowed {
 			by = last.BlockedBy().FullName()
 		}
 		if by != s.by || s.wait != 0 && last.RetryAfter != s.wait {
-			t.Errorf("step %d, %+v: the last is denied by %q for %v; want %q and %v", i+1, s.r, by, last.RetryAfter, s.by, s.wait)
+			t.Errorf("step %d, %+v: the last is denied by %q for %v; want %q and %v", i+1, s.r, by, last.RetryAfter, s.by,
+				s.wait)
 		}
 	}
 }
@@ -161,14 +163,16 @@ func wishes() map[string][]asking {
 			{n: 10, r: attributes("customer", "other"), want: 10},
 			{n: 10, r: weir.Request{Path: "/towns"}, want: 10}, // no customer, no rule
 			// The month of Berlin ends at 23:00 on 31 January.
-			{after: 26*24*time.Hour + 11*time.Hour - 2*time.Second - time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month", wait: time.Microsecond},
+			{after: 26*24*time.Hour + 11*time.Hour - 2*time.Second - time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 0),
+				by: "units/month", wait: time.Microsecond},
 			{after: time.Microsecond, n: 21, r: ofCustomer("POST", "/export/all", 0), want: 20, by: "export/hour"},
 			{n: 2, r: ofCustomer("GET", "/towns/1", 999_000), want: 1, by: "units/month", wait: 28 * 24 * time.Hour},
 		},
 		"internal.yaml": {
 			{n: 1000, vary: func(i int, r *weir.Request) {
 				r.IP = []string{
-					"10.1.2.3", "192.168.7.7", "172.16.0.1", "172.31.255.255", "fd12::/64", "fd12::1", "127.0.0.1", "127.0.1.1", "::1", "::ffff:10.0.0.1",
+					"10.1.2.3", "192.168.7.7", "172.16.0.1", "172.31.255.255", "fd12::/64", "fd12::1", "127.0.0.1", "127.0.1.1", "::1",
+					"::ffff:10.0.0.1",
 				}[i%10]
 			}, want: 1000},
 			{n: 61, r: weir.Request{IP: "11.1.2.3"}, want: 60, by: "others/minute"},
@@ -261,7 +265,8 @@ func recipes() map[string][]asking {
 			{n: 4, r: ofCustomer("GET", "/export/all", 0), want: 4},    // 1,000,000
 			{n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month", wait: 30 * day},
 			{n: 1, r: attributes("customer", "other"), want: 1},
-			{after: 30*day - time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month", wait: time.Microsecond},
+			{after: 30*day - time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month",
+				wait: time.Microsecond},
 			{after: time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 999_990), want: 1},
 			{n: 3, r: ofCustomer("PUT", "/towns/1", 0), want: 2, by: "units/month"},
 		},
@@ -287,7 +292,9 @@ func recipes() map[string][]asking {
 		},
 		"Login, only failures count": {
 			{n: 6, r: attempt("192.0.2.1", "ada"), want: 5, by: "login_address/minute"},
-			{n: 16, r: attempt("", " ADA"), vary: func(i int, r *weir.Request) { r.IP = fmt.Sprint("192.0.2.", 2+i) }, want: 15, by: "login_name/hour"},
+			{n: 16, r: attempt("", " ADA"), vary: func(i int, r *weir.Request) {
+				r.IP = fmt.Sprint("192.0.2.", 2+i)
+			}, want: 15, by: "login_name/hour"},
 			{n: 1, r: attempt("192.0.2.99", "bob"), want: 1},
 		},
 		"Tokens and money of a language model": {

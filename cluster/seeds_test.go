@@ -34,7 +34,8 @@ func seedModes(rules string) map[string]func(*testing.T, *seedClock) []*weir.Nod
 			return threeAt(t, rules, c.now)
 		},
 		"redis": func(t *testing.T, c *seedClock) []*weir.Node {
-			store, err := redisstore.Open(t.Context(), redisstore.Config{Addrs: []string{redistest.Start(t).Socket}, Timeout: 30 * time.Second})
+			store, err := redisstore.Open(t.Context(), redisstore.Config{Addrs: []string{redistest.Start(t).Socket},
+				Timeout: 30 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,8 +130,10 @@ func deniedCostsNothing(t *testing.T, w *seedWorld) {
 			if d.Allowed || d.BlockedBy().FullName() != "none/second" {
 				t.Fatalf("user %s: %+v", user, d)
 			}
-			if got := [4]uint64{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining, d.Limit(3).Remaining}; got != [4]uint64{2, 5, 0, 3} {
-				t.Errorf("left after a denial: address %d/s %d/min, user %d/s %d/min; want 2, 5, 0, 3", got[0], got[1], got[2], got[3])
+			if got := [4]uint64{d.Limit(0).Remaining, d.Limit(1).Remaining, d.Limit(2).Remaining,
+				d.Limit(3).Remaining}; got != [4]uint64{2, 5, 0, 3} {
+				t.Errorf("left after a denial: address %d/s %d/min, user %d/s %d/min; want 2, 5, 0, 3", got[0], got[1], got[2],
+					got[3])
 			}
 		}
 		for range 2 {
@@ -184,7 +187,8 @@ func severalIdentifiers(t *testing.T, w *seedWorld) {
 			{ip, "", false, 1}, {"11" + ip[2:], "", true, 1}, {"11" + ip[2:], "", true, 1}, {"11" + ip[2:], "", false, 1},
 		} {
 			if d := w.ask(t, "/login", c.ip, c.user); d.Allowed != c.allowed || d.Len() != c.limits {
-				t.Errorf("check %d, %s of %q: allowed %t by %d limits, want %t by %d", j+1, c.ip, c.user, d.Allowed, d.Len(), c.allowed, c.limits)
+				t.Errorf("check %d, %s of %q: allowed %t by %d limits, want %t by %d", j+1, c.ip, c.user, d.Allowed, d.Len(),
+					c.allowed, c.limits)
 			}
 		}
 	}
@@ -227,7 +231,9 @@ func (w *seedWorld) handler(t *testing.T, opts ...httplimit.Option) http.Handler
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })))
+		all = append(all, l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "ok")
+		})))
 	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.next++
@@ -317,7 +323,8 @@ func userAndGroup(t *testing.T, w *seedWorld) {
 		"claim": {
 			[]httplimit.Option{httplimit.Token(tokens, "sub", "plan")},
 			func(user, group string) func(*http.Request) {
-				token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "plan": group, "exp": end.Unix()}).SignedString(key)
+				token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+					jwt.MapClaims{"sub": user, "plan": group, "exp": end.Unix()}).SignedString(key)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -365,7 +372,8 @@ func limitsOfTheRequest(t *testing.T, w *seedWorld) {
 	if d := w.ask(t, "/none", "10.5.0.1", "ada"); d.Limit(0).Remaining != 1 || d.Len() != 4 {
 		t.Errorf("the rule's own counters: %+v", d)
 	}
-	if _, err := w.node().Check(context.Background(), weir.Request{Path: "/x", Limits: []*weir.Limit{two, three}}); !errors.Is(err, weir.ErrInvalid) {
+	if _, err := w.node().Check(context.Background(), weir.Request{Path: "/x",
+		Limits: []*weir.Limit{two, three}}); !errors.Is(err, weir.ErrInvalid) {
 		t.Errorf("two limits of one name: %v", err)
 	}
 }
@@ -385,7 +393,8 @@ func buckets(t *testing.T, w *seedWorld) {
 			if got = append(got, "A"); !d.Allowed {
 				got[len(got)-1] = "R"
 			}
-			if want := map[int]time.Duration{15: 10 * time.Second, 70: 11 * time.Second, 110: 10 * time.Second}[s]; d.RetryAfter != want && name != "meter" {
+			if want := map[int]time.Duration{15: 10 * time.Second, 70: 11 * time.Second,
+				110: 10 * time.Second}[s]; d.RetryAfter != want && name != "meter" {
 				t.Errorf("%s at %d s: wait %v, want %v", name, s, d.RetryAfter, want)
 			}
 		}
@@ -406,7 +415,8 @@ func asRedisCell(t *testing.T, w *seedWorld) {
 	for i, c := range []struct {
 		cost int64
 		want string
-	}{{1, "false 16 15 0s 2s"}, {14, "false 16 1 0s 30s"}, {2, "true 16 1 2s 30s"}, {1, "false 16 0 0s 32s"}, {1, "true 16 0 2s 32s"}} {
+	}{{1, "false 16 15 0s 2s"}, {14, "false 16 1 0s 30s"}, {2, "true 16 1 2s 30s"}, {1, "false 16 0 0s 32s"},
+		{1, "true 16 0 2s 32s"}} {
 		if got := throttle(c.cost); got != c.want {
 			t.Errorf("answer %d: %s, want %s", i+1, got, c.want)
 		}
@@ -416,11 +426,15 @@ func asRedisCell(t *testing.T, w *seedWorld) {
 // E8 (memory, cluster, redis): status 429, and fields on every response that tell the
 // limit and what remains, also in the spelling with three dashes.
 func statusAndFields(t *testing.T, w *seedWorld) {
-	h := w.handler(t, httplimit.Headers(httplimit.XRateDashLimit, httplimit.IETF), httplimit.User(httplimit.FromHeader("X-User")))
+	h := w.handler(t, httplimit.Headers(httplimit.XRateDashLimit, httplimit.IETF),
+		httplimit.User(httplimit.FromHeader("X-User")))
 	for i, want := range []string{
-		`200 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=1 RateLimit="shown/minute";r=1;t=60, "shown/hour";r=99;t=3600 Retry-After=`,
-		`200 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=0 RateLimit="shown/minute";r=0;t=60, "shown/hour";r=98;t=3600 Retry-After=`,
-		`429 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=0 RateLimit="shown/minute";r=0;t=60, "shown/hour";r=98;t=3600 Retry-After=60`,
+		`200 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=1 RateLimit="shown/minute";r=1;t=60, "shown/hour";r=99;t=3600 ` +
+			`Retry-After=`,
+		`200 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=0 RateLimit="shown/minute";r=0;t=60, "shown/hour";r=98;t=3600 ` +
+			`Retry-After=`,
+		`429 X-Rate-Limit-Limit=2 X-Rate-Limit-Remaining=0 RateLimit="shown/minute";r=0;t=60, "shown/hour";r=98;t=3600 ` +
+			`Retry-After=60`,
 	} {
 		rec := get(h, "/shown", func(r *http.Request) { r.Header.Set("X-User", "e8") })
 		got := fmt.Sprint(rec.Code)

@@ -41,14 +41,16 @@ func oversized() map[string]weir.Request {
 func TestOversizedRequests(t *testing.T) {
 	const file = "version: 1\nrules: [{name: r, match: {path: '^/r'}, key: [rule], limits: [5/minute]}]\n"
 	ctx := context.Background()
-	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{redistest.Start(t).Socket}, Timeout: 30 * time.Second})
+	store, err := redisstore.Open(ctx, redisstore.Config{Addrs: []string{redistest.Start(t).Socket},
+		Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for mode, c := range map[string]weir.Config{
-		"memory":  {Rules: []byte(file)},
-		"redis":   {Rules: []byte(file), Backend: store},
-		"cluster": {Rules: []byte(file), Cluster: &cluster.Config{Name: "alone", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}},
+		"memory": {Rules: []byte(file)},
+		"redis":  {Rules: []byte(file), Backend: store},
+		"cluster": {Rules: []byte(file), Cluster: &cluster.Config{Name: "alone", PeerAddr: "127.0.0.1:0",
+			GossipAddr: "127.0.0.1:0"}},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			n, err := weir.Open(ctx, c)

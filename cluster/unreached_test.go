@@ -21,11 +21,14 @@ func TestMemberThatNobodyReaches(t *testing.T) {
 			"Cluster.PeerAddr is 127.0.0.1:0, which no other machine reaches, and Cluster.Join has 10.1.2.3:7946"},
 		"says what a node's flags are": {cluster.Config{Join: []string{"10.1.2.3:7946"}},
 			"(a node's --peer-addr and --gossip-addr)"},
-		"a name of another":        {cluster.Config{Join: []string{"node-2.invalid:7946"}}, "Cluster.PeerAddr"},
-		"a name of all":            {cluster.Config{Join: []string{"dns+weir.invalid:7946"}, Expect: 3}, "dns+weir.invalid:7946"},
-		"loopback and another":     {cluster.Config{Join: []string{"127.0.0.1:9", "10.1.2.3:7946"}}, "10.1.2.3:7946"},
-		"what it advertises":       {cluster.Config{Advertise: "localhost", PeerAddr: ":0", GossipAddr: ":0", Insecure: true, Join: []string{"10.1.2.3:7946"}}, "Cluster.Advertise is localhost"},
-		"gossip at loopback":       {cluster.Config{PeerAddr: ":0", Insecure: true, Join: []string{"10.1.2.3:7946"}}, "Cluster.GossipAddr is 127.0.0.1:0"},
+		"a name of another": {cluster.Config{Join: []string{"node-2.invalid:7946"}}, "Cluster.PeerAddr"},
+		"a name of all": {cluster.Config{Join: []string{"dns+weir.invalid:7946"}, Expect: 3},
+			"dns+weir.invalid:7946"},
+		"loopback and another": {cluster.Config{Join: []string{"127.0.0.1:9", "10.1.2.3:7946"}}, "10.1.2.3:7946"},
+		"what it advertises": {cluster.Config{Advertise: "localhost", PeerAddr: ":0", GossipAddr: ":0", Insecure: true,
+			Join: []string{"10.1.2.3:7946"}}, "Cluster.Advertise is localhost"},
+		"gossip at loopback": {cluster.Config{PeerAddr: ":0", Insecure: true, Join: []string{"10.1.2.3:7946"}},
+			"Cluster.GossipAddr is 127.0.0.1:0"},
 		"loopback":                 {cluster.Config{Join: []string{"127.0.0.1:9", "[::1]:9", "localhost:9"}}, ""},
 		"nobody, and another port": {cluster.Config{}, ""},
 	} {
@@ -40,7 +43,8 @@ func TestMemberThatNobodyReaches(t *testing.T) {
 		if err == nil {
 			n.Close()
 		}
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, weir.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

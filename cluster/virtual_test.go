@@ -151,7 +151,8 @@ func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	to := t.net.packets[addr]
 	t.net.mu.Unlock()
 	if to != nil {
-		p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &net.UDPAddr{IP: t.at.(*net.TCPAddr).IP, Port: t.at.(*net.TCPAddr).Port}}
+		p := &memberlist.Packet{Buf: append([]byte(nil), b...),
+			From: &net.UDPAddr{IP: t.at.(*net.TCPAddr).IP, Port: t.at.(*net.TCPAddr).Port}}
 		time.AfterFunc(latency, func() {
 			p.Timestamp = time.Now()
 			select {

@@ -16,7 +16,8 @@ func TestZonesOfRequestsAcrossMembers(t *testing.T) {
 rules: [{name: own, key: [user], limits: [{limit: 6, calendar: day, zone: {from: "attr:tz", default: Europe/Berlin}}]}]
 `, func() time.Time { return noon })
 	owners := map[string]bool{}
-	for zone, wait := range map[string]time.Duration{"Asia/Tokyo": 3 * time.Hour, "America/Lima": 17 * time.Hour, "": 11 * time.Hour, "No/Where": 11 * time.Hour} {
+	for zone, wait := range map[string]time.Duration{"Asia/Tokyo": 3 * time.Hour, "America/Lima": 17 * time.Hour,
+		"": 11 * time.Hour, "No/Where": 11 * time.Hour} {
 		for u := range 10 {
 			r := weir.Request{User: fmt.Sprint(zone, u), Attributes: map[string]string{"tz": zone}}
 			for i := range 9 {

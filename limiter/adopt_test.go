@@ -58,7 +58,8 @@ func TestAdoptFirstHitWindow(t *testing.T) {
 
 // More drips than a count can hold empty any level.
 func TestDripsBeyondCounting(t *testing.T) {
-	c := NewCounter(mustLimit(t, Spec{Limit: MaxUnits, Window: time.Millisecond, Algorithm: LeakyBucket, Drip: DripInterval}))
+	c := NewCounter(mustLimit(t, Spec{Limit: MaxUnits, Window: time.Millisecond, Algorithm: LeakyBucket,
+		Drip: DripInterval}))
 	var d Decision
 	c.Check(noon(0), MaxUnits, &d)
 	if !d.Allowed || d.Limit(0).Remaining != 0 {

@@ -64,7 +64,8 @@ const (
 
 // String returns the state's name in answers.
 func (s AmendState) String() string {
-	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised", "differs"}, int(s))
+	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised", "differs"},
+		int(s))
 }
 
 // Amended is the result of an [Amend].

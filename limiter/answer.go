@@ -4,13 +4,14 @@ package limiter
 // (rounded up) instead of pointers and ticks. Its field tags define the JSON of every
 // interface.
 type Answer struct {
-	Allowed      bool          `json:"allowed"`
-	Never        bool          `json:"never,omitempty"`
-	ShadowDenied bool          `json:"shadow_denied,omitempty"`
-	Rule         string        `json:"rule,omitempty"`
-	BlockedBy    string        `json:"blocked_by,omitempty"`
-	DrawnBy      string        `json:"drawn_by,omitempty"`     // of a denial by a quota: the rule that draws on it
-	ZoneDefault  string        `json:"zone_default,omitempty"` // the rule whose default time zone counted, for want of a valid one in the request
+	Allowed      bool   `json:"allowed"`
+	Never        bool   `json:"never,omitempty"`
+	ShadowDenied bool   `json:"shadow_denied,omitempty"`
+	Rule         string `json:"rule,omitempty"`
+	BlockedBy    string `json:"blocked_by,omitempty"`
+	DrawnBy      string `json:"drawn_by,omitempty"` // of a denial by a quota: the rule that draws on it
+	// the rule whose default time zone counted, for want of a valid one in the request
+	ZoneDefault  string        `json:"zone_default,omitempty"`
 	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
 	Source       string        `json:"source"`
 	Repeated     bool          `json:"repeated,omitempty"` // the answer of the first check with its id

@@ -252,7 +252,8 @@ func GiveBack(l *Limit, s *State, words []uint64, holds *State, holdWords []uint
 	*s = c.State(l)
 }
 
-func (s *Counts) giveBack(l *Limit, words []uint64, holds *State, holdWords []uint64, i int, now, latest Tick, n uint64) {
+func (s *Counts) giveBack(l *Limit, words []uint64, holds *State, holdWords []uint64, i int, now, latest Tick,
+	n uint64) {
 	h := HoldAt(holdWords, i)
 	s.roll(l, words, now)
 	last := lastHold(holds, holdWords, h.Limit)

@@ -11,11 +11,14 @@ const pushedTimes = 2
 //     until there is room again, see leastDebt. Any of it may be honest, and [State.Import] has cut the rest.
 //   - A bucket that a fenced owner pushes: twice its capacity. It had what it answered acknowledged by the heir
 //     that took over, so the merger has it already. Only what it decided without an heir, in a split, and
-//     settled beyond that is forgotten. Such a key is granted no more than both sides may and what estimates were too low by.
-//     With count_rejected: all each denial charges a bucket, so any level is what it can hold.
-//   - A block: until one that began now would end.
-//   - Windows, sub-windows and logs: any count, since it ends with them, as it does where it was charged.
-//     Slots on concurrency end with their holds.
+//     settled beyond that is forgotten. Such a key is granted no more than both sides may and what estimates were too
+//
+// low by.
+//
+//	  With count_rejected: all each denial charges a bucket, so any level is what it can hold.
+//	- A block: until one that began now would end.
+//	- Windows, sub-windows and logs: any count, since it ends with them, as it does where it was charged.
+//	  Slots on concurrency end with their holds.
 func Believe(l *Limit, s *State, now Tick, pushed bool) {
 	c := s.Open(l)
 	if c.believe(l, now, pushed) {

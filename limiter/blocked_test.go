@@ -10,8 +10,10 @@ import (
 func wideBlocks(t *testing.T) (aligned, others []*Limit) {
 	t.Helper()
 	for _, s := range []Spec{
-		{}, {Algorithm: FixedWindow}, {Algorithm: SlidingWindow}, {Algorithm: FixedWindow, Calendar: CalendarMonth, Zone: "Europe/Berlin"},
-		{Algorithm: FixedWindow, Align: AlignFirstHit}, {Algorithm: Concurrency}, {Algorithm: GCRA}, {Algorithm: LeakyBucket, Drip: DripInterval},
+		{}, {Algorithm: FixedWindow}, {Algorithm: SlidingWindow},
+		{Algorithm: FixedWindow, Calendar: CalendarMonth, Zone: "Europe/Berlin"},
+		{Algorithm: FixedWindow, Align: AlignFirstHit}, {Algorithm: Concurrency}, {Algorithm: GCRA},
+		{Algorithm: LeakyBucket, Drip: DripInterval},
 	} {
 		if s.Limit, s.Block = 1<<40, 400*24*time.Hour; s.Algorithm != Concurrency && s.Calendar == CalendarNone {
 			s.Window = time.Hour
@@ -53,9 +55,12 @@ func TestAStateDuringABlockHasAllBits(t *testing.T) {
 	for range 20_000 {
 		for _, l := range aligned {
 			start := between(-Week/Second, 280*year/Second-4*year/Second-8*year/Second) * Second
-			kept(l, Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: units(MaxUnits), B: units(MaxUnits)})
-			kept(l, Counts{Time: between(-2*longest/Millisecond, 2*longest/Millisecond) * Millisecond, Until: between(1, longest), A: units(MaxUnits), B: units(MaxUnits)})
-			beyond := Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: MaxUnits + 1, B: units(MaxUnits - 1)}
+			kept(l, Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: units(MaxUnits),
+				B: units(MaxUnits)})
+			kept(l, Counts{Time: between(-2*longest/Millisecond, 2*longest/Millisecond) * Millisecond,
+				Until: between(1, longest), A: units(MaxUnits), B: units(MaxUnits)})
+			beyond := Counts{Time: start, Until: max(1, between(start-17*year, start+3*longest)), A: MaxUnits + 1,
+				B: units(MaxUnits - 1)}
 			kept(l, beyond)
 			beyond.A, beyond.B = beyond.B, beyond.A
 			kept(l, beyond)
@@ -74,14 +79,15 @@ func TestAStateDuringABlockHasAllBits(t *testing.T) {
 }
 
 // What a state during a block cannot have is stored as what denies no less: a start within a second becomes
-// the next second, exported the next millisecond. A start long before the block's end, as that of a counter without charges, counts
-// nothing wherever it is.
+// the next second, exported the next millisecond. A start long before the block's end, as that of a counter without
+// charges, counts nothing wherever it is.
 func TestAStateDuringABlockDeniesNoLess(t *testing.T) {
 	aligned, others := wideBlocks(t)
 	const noon = Tick(1767614400e6)
 	for _, l := range aligned {
 		for i, row := range []struct{ stored, found Counts }{
-			{Counts{Time: noon + 1, Until: noon + Hour, A: 3, B: 4}, Counts{Time: noon + Second, Until: noon + Hour, A: 3, B: 4}},
+			{Counts{Time: noon + 1, Until: noon + Hour, A: 3, B: 4},
+				Counts{Time: noon + Second, Until: noon + Hour, A: 3, B: 4}},
 			{Counts{Time: -Second - 1, Until: Hour, A: 3, B: 4}, Counts{Time: -Second, Until: Hour, A: 3, B: 4}},
 			{Counts{Time: Second + 1, Until: Hour, A: 3, B: 4}, Counts{Time: Second + Millisecond, Until: Hour, A: 3, B: 4}},
 			{Counts{Time: 0, Until: noon}, Counts{Time: floorTo(noon-1<<49+2*Second+Second-1, Second), Until: noon}},

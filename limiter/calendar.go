@@ -147,7 +147,8 @@ func (s *Spec) calendarProblems(bad func(field, format string, args ...any)) {
 			given bool
 		}{{"zone", s.Zone != ""}, {"anchor_day", s.AnchorDay != 0}, {"at", s.At != 0}, {"week_start", s.WeekStart != 0}} {
 			if f.given {
-				bad(f.name, "%s is an option of calendar windows: add \"calendar: month\" or another unit, without a window", f.name)
+				bad(f.name, "%s is an option of calendar windows: add \"calendar: month\" or another unit, without a window",
+					f.name)
 			}
 		}
 		return
@@ -156,17 +157,21 @@ func (s *Spec) calendarProblems(bad func(field, format string, args ...any)) {
 		bad("algorithm", "%s has no calendar windows: they are windows of fixed_window", s.Algorithm)
 	}
 	if s.Window != 0 {
-		bad("window", "window %v and calendar %s exclude each other: a calendar window is as long as the %s is", s.Window, s.Calendar, s.Calendar)
+		bad("window", "window %v and calendar %s exclude each other: a calendar window is as long as the %s is", s.Window,
+			s.Calendar, s.Calendar)
 	}
 	if s.Align != AlignEpoch {
-		bad("align", "align %s and calendar %s exclude each other: the calendar says where windows begin", s.Align, s.Calendar)
+		bad("align", "align %s and calendar %s exclude each other: the calendar says where windows begin", s.Align,
+			s.Calendar)
 	}
 	if s.Zone != "" && !calendar.Known(s.Zone) {
-		bad("zone", "there is no time zone %.100q in the time zone database %s: give an IANA name, such as Europe/Berlin or UTC", s.Zone, ZoneDataVersion())
+		bad("zone", "there is no time zone %.100q in the time zone database %s: give an IANA name, such as Europe/Berlin "+
+			"or UTC", s.Zone, ZoneDataVersion())
 	}
 	switch {
 	case s.AnchorDay < 0 || s.AnchorDay > 31:
-		bad("anchor_day", "anchor_day %d is out of range: give 1 to 31; 29 to 31 are the last day of shorter months", s.AnchorDay)
+		bad("anchor_day", "anchor_day %d is out of range: give 1 to 31; 29 to 31 are the last day of shorter months",
+			s.AnchorDay)
 	case s.AnchorDay != 0 && s.Calendar < CalendarMonth:
 		bad("anchor_day", "anchor_day is for calendar month, quarter and year, not for %s", s.Calendar)
 	}

@@ -39,7 +39,9 @@ func TestCalendarProblems(t *testing.T) {
 	}{
 		{"algorithm", "gcra has no calendar windows", func(s *Spec) { s.Algorithm = GCRA }},
 		{"window", "window 1h0m0s and calendar month exclude each other", func(s *Spec) { s.Window = time.Hour }},
-		{"align", "align first_hit and calendar month exclude", func(s *Spec) { s.Algorithm, s.Align = FixedWindow, AlignFirstHit }},
+		{"align", "align first_hit and calendar month exclude", func(s *Spec) {
+			s.Algorithm, s.Align = FixedWindow, AlignFirstHit
+		}},
 		{"calendar", "no calendar number 9", func(s *Spec) { s.Calendar = 9 }},
 		{"zone", `no time zone "Europe/Berlln" in the time zone database`, func(s *Spec) { s.Zone = "Europe/Berlln" }},
 		{"zone", `no time zone "Local"`, func(s *Spec) { s.Zone = "Local" }},
@@ -47,10 +49,14 @@ func TestCalendarProblems(t *testing.T) {
 		{"anchor_day", "for calendar month, quarter and year, not for day", func(s *Spec) { s.Calendar = CalendarDay }},
 		{"at", "at 24h0m0s is not valid", func(s *Spec) { s.At = 24 * time.Hour }},
 		{"at", "at 1s is not valid", func(s *Spec) { s.At = time.Second }},
-		{"at", "for calendar day and longer units, not for hour", func(s *Spec) { s.Calendar, s.AnchorDay = CalendarHour, 0 }},
+		{"at", "for calendar day and longer units, not for hour", func(s *Spec) {
+			s.Calendar, s.AnchorDay = CalendarHour, 0
+		}},
 		{"week_start", "for calendar week, not for month", func(s *Spec) { s.WeekStart = Sunday }},
 		{"week_start", "no weekday number 7", func(s *Spec) { s.Calendar, s.AnchorDay, s.WeekStart = CalendarWeek, 0, 7 }},
-		{"zone", `zone is an option of calendar windows: add "calendar: month"`, func(s *Spec) { *s = Spec{Limit: 1, Window: time.Hour, Zone: "UTC"} }},
+		{"zone", `zone is an option of calendar windows: add "calendar: month"`, func(s *Spec) {
+			*s = Spec{Limit: 1, Window: time.Hour, Zone: "UTC"}
+		}},
 	} {
 		s := ok
 		c.change(&s)
@@ -104,7 +110,8 @@ func TestCalendarLimits(t *testing.T) {
 	if text := l.String(); text != "fixed_window 5/calendar month, zone Europe/Berlin, anchor_day 15, at 06:00" {
 		t.Error(text)
 	}
-	if l.Name() != "month" || l.Period() != "calendar month" || l.Window() != 31*24*time.Hour || l.Algorithm() != FixedWindow {
+	if l.Name() != "month" || l.Period() != "calendar month" || l.Window() != 31*24*time.Hour ||
+		l.Algorithm() != FixedWindow {
 		t.Errorf("%s, %s, %v, %v", l.Name(), l.Period(), l.Window(), l.Algorithm())
 	}
 }
@@ -116,7 +123,8 @@ func TestCalendarMoves(t *testing.T) {
 	begin := tickOf(t, "2026-10-25T00:00:00+02:00")
 	for _, c := range []struct {
 		at, ahead Tick // of the receiver's clock
-	}{{begin + 10*Second, 5 * Second}, {begin + 10*Second, -5 * Second}, {begin + 24*Hour + 59*Minute, 20 * Second}, {begin + Second, -5 * Second}} {
+	}{{begin + 10*Second, 5 * Second}, {begin + 10*Second, -5 * Second}, {begin + 24*Hour + 59*Minute, 20 * Second},
+		{begin + Second, -5 * Second}} {
 		var s State
 		s.Roll(l, nil, c.at)
 		s.Charge(l, nil, c.at, 5)
@@ -207,6 +215,7 @@ func TestCalendarChanges(t *testing.T) {
 	c.SetLimits(of(15))
 	c.Check(now, 2, &d)
 	if wait := tickOf(t, "2026-04-15T00:00:00Z") - now; d.Allowed || Span(d.RetryAfter) != wait {
-		t.Errorf("4 of 5 used, and a cost of 2: allowed %v, retry after %v; want %v", d.Allowed, d.RetryAfter, wait.Duration())
+		t.Errorf("4 of 5 used, and a cost of 2: allowed %v, retry after %v; want %v", d.Allowed, d.RetryAfter,
+			wait.Duration())
 	}
 }

@@ -17,10 +17,10 @@ const (
 
 // Open returns what a state of the limit counts, for the steps of a decision.
 //
-// A leaky bucket by interval stores its level in A and B. A state of a wide limit stores the first number in A and B, and the second in Until. During a block it
-// has another form: see blockedBit. A remembered id has a cost of up to 53 bits. A stores the lowest 32 of them, the upper
-// part of B the next 15, and the first byte of Until the last six. Otherwise that byte repeats the
-// sign of Until.
+// A leaky bucket by interval stores its level in A and B. A state of a wide limit stores the first number in A and B,
+// and the second in Until. During a block it has another form: see blockedBit. A remembered id has a cost of up to 53
+// bits. A stores the lowest 32 of them, the upper part of B the next 15, and the first byte of Until the last six.
+// Otherwise that byte repeats the sign of Until.
 func (s *State) Open(l *Limit) Counts {
 	if l.plain {
 		return Counts{s.Time, s.Until, uint64(s.A), uint64(s.B)}

@@ -33,7 +33,8 @@ const (
 
 // String returns the name of the source in answers.
 func (s Source) String() string {
-	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis", "cached", "share", "rule"}, int(s))
+	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis",
+		"cached", "share", "rule"}, int(s))
 }
 
 // ByPolicy reports whether the rule's policy decided, because no holder of the counters

@@ -25,7 +25,8 @@ func TestSeveralUnitsLeakAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		at   Tick
 		left uint64
-	}{{9 * Second, 0}, {10*Second - 1, 0}, {10 * Second, 5}, {20*Second - 1, 5}, {20 * Second, 10}, {30 * Second, 15}, {40*Second - 1, 15}, {40 * Second, 20}} {
+	}{{9 * Second, 0}, {10*Second - 1, 0}, {10 * Second, 5}, {20*Second - 1, 5}, {20 * Second, 10}, {30 * Second, 15},
+		{40*Second - 1, 15}, {40 * Second, 20}} {
 		if got := k.copy().ask(noonTicks+c.at, 1, true); got.Remaining != c.left {
 			t.Errorf("%v after noon %d units are left, want %d", c.at.Duration(), got.Remaining, c.left)
 		}
@@ -41,7 +42,8 @@ func TestSeveralUnitsLeakAtOnce(t *testing.T) {
 	one.DripUnits = 1
 	plain := spec
 	plain.DripUnits = 0
-	if !mustLimit(t, one).Equal(mustLimit(t, plain)) || ParamsID(mustLimit(t, one)) != ParamsID(mustLimit(t, plain)) || mustLimit(t, one).Equal(l) {
+	if !mustLimit(t, one).Equal(mustLimit(t, plain)) || ParamsID(mustLimit(t, one)) != ParamsID(mustLimit(t, plain)) ||
+		mustLimit(t, one).Equal(l) {
 		t.Error("an amount of 1 is another limit than none, or the same as 5")
 	}
 }
@@ -67,7 +69,8 @@ func TestAmountsOfDripsThatDoNotFit(t *testing.T) {
 // A share of a limit with drips is one: its units are a multiple of those of its drips, and
 // no more than the share.
 func TestShareOfALimitWithDrips(t *testing.T) {
-	l := mustLimit(t, Spec{Algorithm: LeakyBucket, Limit: 30, Window: time.Minute, Burst: 20, Drip: DripInterval, DripUnits: 5})
+	l := mustLimit(t, Spec{Algorithm: LeakyBucket, Limit: 30, Window: time.Minute, Burst: 20, Drip: DripInterval,
+		DripUnits: 5})
 	for _, c := range []struct {
 		num, den uint64
 		want     string

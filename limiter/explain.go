@@ -130,7 +130,8 @@ func (l *Limit) describe(s *Counts, words []uint64, now Tick) ([]Field, []Window
 			{"window", stamp(s.Time) + " to " + stamp(s.Time+l.window)},
 		}, []WindowCount{window(s.Time-l.window, s.B), window(s.Time, s.A)}
 	case SlidingWindow:
-		return []Field{{"sum", fmt.Sprint(l.used(s, now))}, {"sub-windows", fmt.Sprintf("%d of %v", l.subs, l.sub.Duration())}},
+		return []Field{{"sum", fmt.Sprint(l.used(s, now))},
+				{"sub-windows", fmt.Sprintf("%d of %v", l.subs, l.sub.Duration())}},
 			l.subCounts(s, words, now)
 	case SlidingLog:
 		return []Field{{"sum", fmt.Sprint(s.A)}, {"entries", fmt.Sprint(s.B)}}, logCounts(s, words)
@@ -188,7 +189,8 @@ func (l *Limit) describeBucket(s *Counts, now Tick) []Field {
 	case LeakyBucket:
 		return []Field{{"level", level}}
 	default:
-		return []Field{{"theoretical arrival time", stamp(s.Time) + fmt.Sprintf(" + %d/%d us", s.A, l.limit)}, {"level", level}}
+		return []Field{{"theoretical arrival time", stamp(s.Time) + fmt.Sprintf(" + %d/%d us", s.A, l.limit)},
+			{"level", level}}
 	}
 }
 

@@ -47,7 +47,8 @@ func TestABucketCountsBeyond32Bits(t *testing.T) {
 	const limit, held, over = 4_000_000_000, 3_900_000_000, 7_900_000_000
 	for _, spec := range []Spec{
 		{Algorithm: TokenBucket}, {Algorithm: LeakyBucket}, {Algorithm: GCRA},
-		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 1000, Block: time.Minute},
+		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 1000,
+			Block: time.Minute},
 	} {
 		spec.Limit, spec.Window = limit, time.Hour
 		l, err := NewLimit(spec)

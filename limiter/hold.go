@@ -253,7 +253,8 @@ func comingBack(l *Limit, holds *State, words []uint64, before Tick) []int {
 }
 
 // retryAt is RetryAt for all limits but logs and buckets.
-func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, holds *State, holdWords []uint64, backs []int) Tick {
+func (l *Limit) retryAt(s Counts, words []uint64, latest Tick, n uint64, holds *State, holdWords []uint64,
+	backs []int) Tick {
 	lost := ByHit(l) || lostAny(holds, holdWords, CountsID(l))
 	replay := func(backs []int, until func(c *Counts, now Tick) bool) (c Counts, w []uint64, ended int) {
 		c, w = s, slices.Clone(words)

@@ -109,7 +109,8 @@ func TestHoldsMove(t *testing.T) {
 // A use that has happened counts whatever the limit is, up to the bounds of a state.
 func TestOverdraw(t *testing.T) {
 	for a := range algorithms {
-		for _, s := range []Spec{{Limit: 3, Window: Minute.Duration()}, {Limit: 1000, Window: MinWindow, Burst: 7}, {Limit: 1, Window: MaxWindow}} {
+		for _, s := range []Spec{{Limit: 3, Window: Minute.Duration()}, {Limit: 1000, Window: MinWindow, Burst: 7},
+			{Limit: 1, Window: MaxWindow}} {
 			s.Algorithm = a
 			l, err := NewLimit(s)
 			if err != nil {

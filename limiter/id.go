@@ -74,7 +74,8 @@ func (s *Counts) moveID(now, by Tick) {
 // checkID reports whether an exported id makes sense.
 func (s *Counts) checkID() bool {
 	most := Span(MaxHold + MaxIDTTL) // of a hold that is kept
-	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) && (s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
+	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -Span(MaxWindow) &&
+		(s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
 }
 
 // mergeID keeps an id as it was charged on this side: receipts and cancels that this side takes are of that

@@ -18,7 +18,8 @@ func different(t *testing.T) []*Limit {
 		{Algorithm: SlidingWindow, SubWindows: 5}, {Algorithm: SlidingWindow, Coverage: CoverageLenient},
 		{Weight: &weight}, {Rounding: RoundFloor}, {Rounding: RoundCeil}, {Algorithm: TokenBucket},
 		{Algorithm: TokenBucket, Burst: 11}, {Algorithm: GCRA}, {Algorithm: LeakyBucket},
-		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 2}, {CountRejected: CountRoom}, {CountRejected: CountAll},
+		{Algorithm: LeakyBucket, Drip: DripInterval}, {Algorithm: LeakyBucket, Drip: DripInterval, DripUnits: 2},
+		{CountRejected: CountRoom}, {CountRejected: CountAll},
 		{Block: time.Second}, {Block: 2 * time.Second},
 		{Name: strings.Repeat("a", 7)}, {Name: strings.Repeat("a", 8)}, {Name: strings.Repeat("a", 9)},
 		{Name: "abcdefgh1"}, {Name: "abcdefgh2"}, {Name: "1bcdefgh1"}, {Name: "\x00"}, {Name: "\x00\x00"},
@@ -53,7 +54,8 @@ func TestParamsID(t *testing.T) {
 // An option of another algorithm makes no difference.
 func TestOptionsOfOthers(t *testing.T) {
 	plain := mustLimit(t, Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Minute})
-	odd := mustLimit(t, Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Minute, Drip: DripInterval, SubWindows: 3, Align: AlignFirstHit})
+	odd := mustLimit(t, Spec{Algorithm: TokenBucket, Limit: 10, Window: time.Minute, Drip: DripInterval, SubWindows: 3,
+		Align: AlignFirstHit})
 	if !plain.Equal(odd) || ParamsID(plain) != ParamsID(odd) {
 		t.Errorf("%v is not %v", odd, plain)
 	}
@@ -63,7 +65,8 @@ func TestOptionsOfOthers(t *testing.T) {
 // version: nodes of two versions run side by side. They may never change.
 func TestHashesStay(t *testing.T) {
 	l := mustLimit(t, Spec{Name: "hourly", Limit: 1000, Window: time.Hour})
-	r := Rule{Name: "towns and villages", Limits: []*Limit{l}, Shadow: true, OnUnreachable: UnreachableOpen, Replication: ReplicationStrict}
+	r := Rule{Name: "towns and villages", Limits: []*Limit{l}, Shadow: true, OnUnreachable: UnreachableOpen,
+		Replication: ReplicationStrict}
 	if ParamsID(l) != wantParamsID || r.ID() != wantRuleID {
 		t.Errorf("the hashes are %#x and %#x", ParamsID(l), r.ID())
 	}

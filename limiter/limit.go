@@ -34,7 +34,8 @@ const Concurrency = algorithms
 // AlgorithmNames returns the names of the algorithms that limit a rate, in rules files, indexed by
 // [Algorithm]. [Concurrency] has its name beside them.
 func AlgorithmNames() []string {
-	return []string{"sliding_counter", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra"}
+	return []string{"sliding_counter", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket",
+		"gcra"}
 }
 
 // String returns the algorithm's name in a rules file.
@@ -432,7 +433,8 @@ func (l *Limit) Limit() uint64 { return l.limit }
 func (l *Limit) Capacity() uint64 { return l.cap }
 
 // Wide reports whether the counts of the limit take more than 32 bits: it, or its burst, is above [NarrowUnits], or it
-// is a limit of windows of NarrowUnits. (That one is not if it has a block, and windows that a wide limit with one cannot have.)
+// is a limit of windows of NarrowUnits. (That one is not if it has a block, and windows that a wide limit with one
+// cannot have.)
 func Wide(l *Limit) bool { return l.p.wide }
 
 // Window returns the window; for calendar windows the nominal length of the longest

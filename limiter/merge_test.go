@@ -138,7 +138,8 @@ func TestMergedDeniesWhatEitherDenies(t *testing.T) {
 // subsApart reports whether the sub-windows of two counters begin at different instants.
 func (k *replica) subsApart(other *replica) bool {
 	spec := k.l.Spec()
-	return spec.Algorithm == SlidingWindow && (k.s.Time-other.s.Time)%(Span(k.l.Window())/Tick(max(1, spec.SubWindows))) != 0
+	return spec.Algorithm == SlidingWindow &&
+		(k.s.Time-other.s.Time)%(Span(k.l.Window())/Tick(max(1, spec.SubWindows))) != 0
 }
 
 // exactMerge reports whether a state of the limit can represent the least result: two
@@ -255,11 +256,13 @@ func TestMergeOfCountersAtTheTurn(t *testing.T) {
 		}
 	}
 	// One sub-window that is all there is stays one.
-	l := mustLimit(t, Spec{Limit: 100, Window: time.Hour, Algorithm: SlidingWindow, SubWindows: 1, Coverage: CoverageLenient})
+	l := mustLimit(t, Spec{Limit: 100, Window: time.Hour, Algorithm: SlidingWindow, SubWindows: 1,
+		Coverage: CoverageLenient})
 	here, there := &replica{l: l}, &replica{l: l}
 	here.ask(noonTicks-Minute, 30, false)
 	there.ask(noonTicks, 10, false)
-	if got := merged(here, there.moved(t, noonTicks, noonTicks-1000), noonTicks-1000).ask(noonTicks-1000, 1, true); got.Remaining != 70 {
+	if got := merged(here, there.moved(t, noonTicks, noonTicks-1000), noonTicks-1000).ask(noonTicks-1000, 1,
+		true); got.Remaining != 70 {
 		t.Errorf("%d remain, want 70", got.Remaining)
 	}
 }

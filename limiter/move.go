@@ -168,7 +168,8 @@ func floorTo(t, unit Tick) Tick {
 func (s *State) CheckExported(l *Limit, words []uint64) error {
 	if l.p.algorithm == Holds {
 		if !checkHolds(s, words) {
-			return fmt.Errorf("%w state of %s: its parts contradict each other (until %d us, %d us, %d)", ErrInvalid, l.p.name, s.Time, s.Until, s.A)
+			return fmt.Errorf("%w state of %s: its parts contradict each other (until %d us, %d us, %d)", ErrInvalid, l.p.name,
+				s.Time, s.Until, s.A)
 		}
 		return nil
 	}

@@ -236,7 +236,8 @@ func TestWaitsOfMovedCounters(t *testing.T) {
 				t.Fatalf("%v: %+v", k.l, got)
 			}
 			if !got.Allowed && !got.Never {
-				if other.copy().ask(there+Span(got.RetryAfter)-1, n, true).Allowed || !other.copy().ask(there+Span(got.RetryAfter), n, true).Allowed {
+				if other.copy().ask(there+Span(got.RetryAfter)-1, n, true).Allowed ||
+					!other.copy().ask(there+Span(got.RetryAfter), n, true).Allowed {
 					t.Fatalf("%v: a wait of %d is not exact", k.l, got.RetryAfter)
 				}
 			}
@@ -339,7 +340,8 @@ func TestRefundAfterAMove(t *testing.T) {
 // A refund that comes after the next window has begun, by a clock that was read before,
 // takes nothing of that window.
 func TestALateRefundIsOfItsWindow(t *testing.T) {
-	for _, spec := range []Spec{{Algorithm: FixedWindow}, {Algorithm: SlidingCounter}, {Algorithm: SlidingWindow, SubWindows: 2}} {
+	for _, spec := range []Spec{{Algorithm: FixedWindow}, {Algorithm: SlidingCounter},
+		{Algorithm: SlidingWindow, SubWindows: 2}} {
 		spec.Limit, spec.Window = 5, time.Minute
 		l := mustLimit(t, spec)
 		c := NewCounter(l)
@@ -400,31 +402,40 @@ func TestCheckExportedRefuses(t *testing.T) {
 		"a level from long ago":       {l: drips, s: State{A: 4, Time: -2 * Second}},
 		"a level above 2^32":          {l: drips, s: State{A: 4, B: 1, Time: -5}, ok: true},
 		"a level above all":           {l: drips, s: State{A: 4, B: 1 << 31, Time: -5}},
-		"sub-windows":                 {l: sub, s: State{A: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}, ok: true},
-		"sub-windows without words":   {l: sub, s: State{A: 3, Time: -5}},
-		"too few sub-windows":         {l: sub, s: State{A: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 2}},
-		"a count at the head":         {l: sub, s: State{A: 3, Time: -5}, words: []uint64{10, 1 << 32, 0, 0, 0, 0, 2}},
-		"one sub-window, long ago":    {l: sub, s: State{B: 3, Time: -Second}, ok: true},
-		"one that is no longer":       {l: sub, s: State{B: 3, Time: -Second * 11 / 10}},
-		"one with words":              {l: sub, s: State{B: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
-		"one entry of any cost":       {l: log, s: State{A: MaxLogUnits, B: 1, Time: -5}, ok: true},
-		"one entry of too much":       {l: log, s: State{A: MaxLogUnits + 1, B: 1, Time: -5}},
-		"one entry of nothing":        {l: log, s: State{B: 1, Time: -5}},
-		"a head beyond the ring":      {l: sub, s: State{A: 3, Time: -5}, words: []uint64{11, 1 << 32, 0, 0, 0, 0, 2}},
-		"another sum":                 {l: sub, s: State{A: 4, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
-		"a sub-window that ended":     {l: sub, s: State{A: 3, Time: -100_000}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
-		"a log":                       {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{0, entry(-9, 1), entry(-5, 2)}, ok: true},
-		"a log without words":         {l: log, s: State{A: 3, B: 2, Time: -5}},
-		"a log with too many words":   {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{0, entry(-9, 1), entry(-5, 2), 0}},
-		"a log that begins elsewhere": {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{1, entry(-9, 1), entry(-5, 2)}},
-		"a log out of order":          {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{0, entry(-4, 1), entry(-5, 2)}},
-		"a log with another newest":   {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{0, entry(-9, 1), entry(-6, 2)}},
-		"a log with another sum":      {l: log, s: State{A: 4, B: 2, Time: -5}, words: []uint64{0, entry(-9, 1), entry(-5, 2)}},
-		"a log with old entries":      {l: log, s: State{A: 3, B: 2, Time: -5}, words: []uint64{0, entry(-2*Second, 1), entry(-5, 2)}},
-		"a log to come":               {l: log, s: State{A: 2, B: 1, Time: 5}, words: []uint64{0, entry(5, 2)}},
-		"a log beyond all limits":     {l: log, s: State{A: 3 << 19, B: 3, Time: -5}, words: []uint64{0, entry(-9, 1<<19), entry(-9, 1<<19), entry(-5, 1<<19)}},
-		"a log of nothing":            {l: log, s: State{A: 2, Time: -5}},
-		"a log of billions":           {l: log, s: State{A: 1 << 31, B: 1 << 31, Time: -5}},
+		"sub-windows": {l: sub, s: State{A: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2},
+			ok: true},
+		"sub-windows without words": {l: sub, s: State{A: 3, Time: -5}},
+		"too few sub-windows":       {l: sub, s: State{A: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 2}},
+		"a count at the head":       {l: sub, s: State{A: 3, Time: -5}, words: []uint64{10, 1 << 32, 0, 0, 0, 0, 2}},
+		"one sub-window, long ago":  {l: sub, s: State{B: 3, Time: -Second}, ok: true},
+		"one that is no longer":     {l: sub, s: State{B: 3, Time: -Second * 11 / 10}},
+		"one with words":            {l: sub, s: State{B: 3, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
+		"one entry of any cost":     {l: log, s: State{A: MaxLogUnits, B: 1, Time: -5}, ok: true},
+		"one entry of too much":     {l: log, s: State{A: MaxLogUnits + 1, B: 1, Time: -5}},
+		"one entry of nothing":      {l: log, s: State{B: 1, Time: -5}},
+		"a head beyond the ring":    {l: sub, s: State{A: 3, Time: -5}, words: []uint64{11, 1 << 32, 0, 0, 0, 0, 2}},
+		"another sum":               {l: sub, s: State{A: 4, Time: -5}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
+		"a sub-window that ended":   {l: sub, s: State{A: 3, Time: -100_000}, words: []uint64{9, 1 << 32, 0, 0, 0, 0, 2}},
+		"a log": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{0, entry(-9, 1), entry(-5, 2)}, ok: true},
+		"a log without words": {l: log, s: State{A: 3, B: 2, Time: -5}},
+		"a log with too many words": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{0, entry(-9, 1), entry(-5, 2), 0}},
+		"a log that begins elsewhere": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{1, entry(-9, 1), entry(-5, 2)}},
+		"a log out of order": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{0, entry(-4, 1), entry(-5, 2)}},
+		"a log with another newest": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{0, entry(-9, 1), entry(-6, 2)}},
+		"a log with another sum": {l: log, s: State{A: 4, B: 2, Time: -5},
+			words: []uint64{0, entry(-9, 1), entry(-5, 2)}},
+		"a log with old entries": {l: log, s: State{A: 3, B: 2, Time: -5},
+			words: []uint64{0, entry(-2*Second, 1), entry(-5, 2)}},
+		"a log to come": {l: log, s: State{A: 2, B: 1, Time: 5}, words: []uint64{0, entry(5, 2)}},
+		"a log beyond all limits": {l: log, s: State{A: 3 << 19, B: 3, Time: -5},
+			words: []uint64{0, entry(-9, 1<<19), entry(-9, 1<<19), entry(-5, 1<<19)}},
+		"a log of nothing":  {l: log, s: State{A: 2, Time: -5}},
+		"a log of billions": {l: log, s: State{A: 1 << 31, B: 1 << 31, Time: -5}},
 	} {
 		err := c.s.CheckExported(c.l, c.words)
 		if c.ok != (err == nil) || err != nil && !errors.Is(err, ErrInvalid) {
@@ -508,8 +519,8 @@ func TestRefundOfNothing(t *testing.T) {
 	}
 }
 
-// A bucket of an earlier version may be in debt for up to a century. It is believed, and from then on as much in debt as it
-// can be here.
+// A bucket of an earlier version may be in debt for up to a century. It is believed, and from then on as much in debt
+// as it can be here.
 func TestADebtOfAnEarlierVersionIsLowered(t *testing.T) {
 	for _, spec := range []Spec{
 		{Algorithm: TokenBucket, Limit: 10, Window: time.Second, Burst: 30},

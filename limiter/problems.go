@@ -92,7 +92,8 @@ func (s *Spec) Problems() []Problem {
 		} else if limitOK && windowOK {
 			hi, lo := bits.Mul64(uint64(b), uint64(s.Window/TickDuration))
 			if hi >= uint64(s.Limit) || quo(hi, lo, uint64(s.Limit)) > uint64(maxDebt) {
-				bad("burst", "burst %d takes over 100 years to recover at %d per %v; lower it or raise the rate", b, s.Limit, s.Window)
+				bad("burst", "burst %d takes over 100 years to recover at %d per %v; lower it or raise the rate", b, s.Limit,
+					s.Window)
 			}
 		}
 	}
@@ -109,9 +110,11 @@ func (s *Spec) blockProblems(bad func(field, format string, args ...any)) {
 		bad("block", "block %v is not a whole number of microseconds", s.Block)
 	case s.Block == 0 || !s.wide() || s.wholeSeconds():
 	case s.Algorithm == SlidingWindow:
-		bad("block", "a limit above %d units has a block only with sub-windows of whole seconds: window %v has %d", int64(NarrowUnits), s.Window, s.subWindows())
+		bad("block", "a limit above %d units has a block only with sub-windows of whole seconds: window %v has %d",
+			int64(NarrowUnits), s.Window, s.subWindows())
 	default:
-		bad("block", "a limit above %d units has a block only with windows of whole seconds, not of %v", int64(NarrowUnits), s.Window)
+		bad("block", "a limit above %d units has a block only with windows of whole seconds, not of %v", int64(NarrowUnits),
+			s.Window)
 	}
 }
 
@@ -124,7 +127,8 @@ func (s *Spec) wholeSeconds() bool {
 	case s.Algorithm == SlidingWindow:
 		return s.subWindows() <= 0 || s.Window%(time.Duration(s.subWindows())*time.Second) == 0
 	default:
-		return s.Algorithm != SlidingCounter && (s.Algorithm != FixedWindow || s.Align != AlignEpoch) || s.Window%time.Second == 0
+		return s.Algorithm != SlidingCounter && (s.Algorithm != FixedWindow || s.Align != AlignEpoch) ||
+			s.Window%time.Second == 0
 	}
 }
 
@@ -137,6 +141,7 @@ func (s *Spec) dripProblems(bad func(field, format string, args ...any)) {
 	case s.Drip != DripInterval:
 		bad("drip", "drip: an amount needs drip by interval")
 	case s.Limit%s.DripUnits != 0:
-		bad("drip", "drip: limit %d is not divisible by an amount of %d: give units per window of which the amount is a part, or another amount", s.Limit, s.DripUnits)
+		bad("drip", "drip: limit %d is not divisible by an amount of %d: give units per window of which the amount is a "+
+			"part, or another amount", s.Limit, s.DripUnits)
 	}
 }

@@ -95,7 +95,8 @@ type Request struct {
 
 // CheckSize returns an error that wraps [ErrInvalid] if a string of the request is
 // longer than [MaxFieldBytes], its tenant longer than [MaxTenantBytes], its caller longer than
-// [MaxCallerBytes], its id longer than [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL or Hold is out of range.
+// [MaxCallerBytes], its id longer than [MaxIDBytes], if it has more than [MaxAttributes] attributes, or if IDTTL or
+// Hold is out of range.
 func (r *Request) CheckSize() error {
 	// If the OR of all lengths is below the bound, a power of two, then so is each
 	// length.
@@ -148,13 +149,16 @@ func (r *Request) checkID() error {
 	case r.Hold != 0 && r.ID == "":
 		return fmt.Errorf("%w: the request is to be held and has no id: give it one, by which it is settled", ErrInvalid)
 	case r.Hold != 0 && (r.Hold < MinHold || r.Hold > MaxHold):
-		return fmt.Errorf("%w: the request is to be held for %v, which is out of range: give %v to %v", ErrInvalid, r.Hold, MinHold, MaxHold)
+		return fmt.Errorf("%w: the request is to be held for %v, which is out of range: give %v to %v", ErrInvalid, r.Hold,
+			MinHold, MaxHold)
 	case r.IDTTL == 0:
 		return nil
 	case r.ID == "":
-		return fmt.Errorf("%w: the request says how long its id is remembered and has no id: give it one, or leave the time out", ErrInvalid)
+		return fmt.Errorf("%w: the request says how long its id is remembered and has no id: give it one, or leave the "+
+			"time out", ErrInvalid)
 	case r.IDTTL < MinIDTTL || r.IDTTL > MaxIDTTL:
-		return fmt.Errorf("%w: the id is to be remembered for %v, which is out of range: give %v to %v", ErrInvalid, r.IDTTL, MinIDTTL, MaxIDTTL)
+		return fmt.Errorf("%w: the id is to be remembered for %v, which is out of range: give %v to %v", ErrInvalid, r.IDTTL,
+			MinIDTTL, MaxIDTTL)
 	}
 	return nil
 }

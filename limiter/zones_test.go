@@ -19,7 +19,8 @@ func TestZoned(t *testing.T) {
 	}
 	day := make(limiter.Spec{Limit: 5, Calendar: limiter.CalendarDay, Zone: "Europe/Berlin"})
 	month := make(limiter.Spec{Limit: 5, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin", AnchorDay: 31})
-	plain := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{day, month}, OnUnreachable: limiter.UnreachableClosed, MaxShare: 7}
+	plain := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{day, month}, OnUnreachable: limiter.UnreachableClosed,
+		MaxShare: 7}
 	r := limiter.Zoned(plain, []int{1})
 	if r.ID() != plain.ID() || r.Zone() != "" {
 		t.Errorf("%+v", r)
@@ -47,7 +48,8 @@ func TestZoned(t *testing.T) {
 		}
 	}
 	v := all[0]
-	if v.Zone() != "Asia/Tokyo" || v.Limits[0] != day || v.Limits[1].Spec().Zone != "Asia/Tokyo" || v.Limits[1].Spec().AnchorDay != 31 ||
+	if v.Zone() != "Asia/Tokyo" || v.Limits[0] != day || v.Limits[1].Spec().Zone != "Asia/Tokyo" ||
+		v.Limits[1].Spec().AnchorDay != 31 ||
 		v.Limits[1].Name() != "month" || v.OnUnreachable != limiter.UnreachableClosed || v.MaxShare != 7 || v.ID() == r.ID() {
 		t.Errorf("%+v", v)
 	}

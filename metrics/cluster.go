@@ -34,7 +34,8 @@ type ClusterStats struct {
 	// ZoneDataDiffers reports that live members have different releases of the time zone
 	// database.
 	ZoneDataDiffers bool
-	// ClockDifference is by how many seconds at least the clock of another member differs, if by more than 0.25; otherwise 0.
+	// ClockDifference is by how many seconds at least the clock of another member differs, if by more than 0.25; otherwise
+	// 0.
 	ClockDifference float64
 	// Minority reports that the node sees no more than half of the members that count.
 	Minority bool
@@ -56,31 +57,38 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		return prometheus.NewDesc("weir_"+name, help, labels, nil)
 	}
 	return &clusterCollector{
-		stats:          stats,
-		members:        desc("members", "Members of the cluster that the node sees, by state.", "state"),
-		unreachable:    desc("members_unreachable", "Members that gossip sees alive and to whose peer port the node has no connection."),
-		share:          desc("ring_share", "Part of the partitions that the node should own, 0 to 1."),
-		partitions:     desc("partitions", "Partitions by what the node is to them: owned, heir, copy, sealed.", "state"),
-		unsettled:      desc("partitions_unsettled", "Partitions that are not as the members call for."),
-		withheld:       desc("replies_withheld", "Answers that wait until a copy has what they admit."),
-		parked:         desc("checks_parked", "Checks that wait for a partition to be settled."),
-		waiting:        desc("operations_waiting", "Checks and other operations that wait for other members."),
-		queued:         desc("frames_queued", "Frames that wait until a member takes them."),
-		fallback:       desc("fallback_keys", "Counters held of what policies decided without owner and heir."),
-		lag:            desc("replication_lag_seconds", "How long the oldest withheld answer has waited for its copy."),
-		unacknowledged: desc("replication_unacknowledged_cost", "Largest cost of one key that was answered and has no copy yet."),
-		events:         desc("partition_events_total", "What happened to partitions, by event.", "event"),
-		minority:       desc("minority", "Whether the node sees no more than half of the members, so that rules with on_unreachable: local apply a share of their limits: 1 or 0."),
-		zones:          desc("zone_data_differs", "Whether live members have different releases of the time zone database: 1 or 0."),
-		clocks:         desc("clock_difference_seconds", "By how much at least another member's clock differs from the node's, if by more than 0.25 s; otherwise 0."),
-		differ:         desc("rules_differ", "Whether live members have different rules: 1 or 0."),
+		stats:   stats,
+		members: desc("members", "Members of the cluster that the node sees, by state.", "state"),
+		unreachable: desc("members_unreachable",
+			"Members that gossip sees alive and to whose peer port the node has no connection."),
+		share:      desc("ring_share", "Part of the partitions that the node should own, 0 to 1."),
+		partitions: desc("partitions", "Partitions by what the node is to them: owned, heir, copy, sealed.", "state"),
+		unsettled:  desc("partitions_unsettled", "Partitions that are not as the members call for."),
+		withheld:   desc("replies_withheld", "Answers that wait until a copy has what they admit."),
+		parked:     desc("checks_parked", "Checks that wait for a partition to be settled."),
+		waiting:    desc("operations_waiting", "Checks and other operations that wait for other members."),
+		queued:     desc("frames_queued", "Frames that wait until a member takes them."),
+		fallback:   desc("fallback_keys", "Counters held of what policies decided without owner and heir."),
+		lag:        desc("replication_lag_seconds", "How long the oldest withheld answer has waited for its copy."),
+		unacknowledged: desc("replication_unacknowledged_cost",
+			"Largest cost of one key that was answered and has no copy yet."),
+		events: desc("partition_events_total", "What happened to partitions, by event.", "event"),
+		minority: desc("minority",
+			"Whether the node sees no more than half of the members, so that rules with on_unreachable: local apply a share "+
+				"of their limits: 1 or 0."),
+		zones: desc("zone_data_differs",
+			"Whether live members have different releases of the time zone database: 1 or 0."),
+		clocks: desc("clock_difference_seconds",
+			"By how much at least another member's clock differs from the node's, if by more than 0.25 s; otherwise 0."),
+		differ: desc("rules_differ", "Whether live members have different rules: 1 or 0."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events, c.differ, c.minority,
+		c.members, c.unreachable, c.share, c.partitions, c.unsettled, c.withheld, c.parked, c.lag, c.unacknowledged, c.events,
+		c.differ, c.minority,
 		c.waiting, c.queued, c.fallback, c.zones, c.clocks,
 	} {
 		out <- d

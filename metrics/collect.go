@@ -41,26 +41,32 @@ func newCollector(m *Metrics) *collector {
 	return &collector{
 		m: m,
 		checks: desc("checks_total",
-			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.",
+			"Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, "+
+				"but a shadow rule would have denied), and by who decided.",
 			"rule", "result", "source"),
 		notes: notes{
 			zones: desc("zone_default_total",
-				"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).",
+				"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a "+
+					"zone (unknown).",
 				"rule", "reason"),
 			shadows: desc("shadow_checks_total",
 				"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
 			repeats: desc("checks_repeated_total",
 				"Checks whose id was remembered: they got the answer of the first check with it and were not charged.", "rule"),
-			ids:     desc("table_ids", "Counters held that remember ids of checks."),
-			holds:   desc("table_holds", "Reservations held, each once for every key of its check."),
-			expired: desc("table_holds_expired_total", "Reservations that ended without having been settled, counted once for every key."),
+			ids:   desc("table_ids", "Counters held that remember ids of checks."),
+			holds: desc("table_holds", "Reservations held, each once for every key of its check."),
+			expired: desc("table_holds_expired_total",
+				"Reservations that ended without having been settled, counted once for every key."),
 			settled: desc("settlements_total",
-				"What was done with reservations, by the rule of their first key: settled (cancelled, too), extended, or the reason why not.", "rule", "result"),
+				"What was done with reservations, by the rule of their first key: settled (cancelled, too), extended, or the "+
+					"reason why not.", "rule", "result"),
 			overdrawn: desc("table_overdrawn_units_total", "Units that settlements have charged beyond what a limit had left."),
-			forgotten: desc("table_ids_forgotten_total", "Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
+			forgotten: desc("table_ids_forgotten_total",
+				"Ids that were not remembered, since they took half of the table: their checks were charged, and would be again."),
 		},
 		sizes: sizes{
-			keys:      desc("table_keys", "Counters held, one for each key and limit, that are no copies: what weir_table_max_keys bounds."),
+			keys: desc("table_keys",
+				"Counters held, one for each key and limit, that are no copies: what weir_table_max_keys bounds."),
 			bytes:     desc("table_bytes", "Memory of the counters held that are no copies: what weir_table_max_bytes bounds."),
 			copies:    desc("table_copied_keys", "Copies held of other members' counters."),
 			copyBytes: desc("table_copied_bytes", "Memory of these copies."),
@@ -69,25 +75,32 @@ func newCollector(m *Metrics) *collector {
 			ruleKeys:  desc("table_rule_keys", "Counters of a rule that has a max_share.", "rule"),
 			ruleBytes: desc("table_rule_bytes", "Memory of the logs and sub-windows of a rule that has a max_share.", "rule"),
 		},
-		errors:      desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
-		duration:    desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
-		panics:      desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.", "place"),
-		overflow:    desc("table_overflow_total", "Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a tenant, of a rule (max_share) or of a key.", "bound"),
-		rules:       desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
-		reloads:     desc("rules_reloads_total", "Rules files read, the first included.", "result"),
-		reloadOK:    desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
-		reloadStamp: desc("rules_last_reload_success_timestamp_seconds", "When rules came into force, in seconds since 1970."),
-		expiry:      desc("certificate_expiry_seconds", "Seconds until a certificate expires, negative after that.", "plane"),
-		lifetime:    desc("certificate_lifetime_seconds", "For how many seconds a certificate is valid in all.", "plane"),
-		evicted:     desc("redis_evicted_keys_total", "Keys that Redis has evicted while this node looked, once a minute: counters may be among them, and their limits are lifted."),
-		build:       desc("build_info", "What runs: always 1.", "version", "goversion"),
+		errors:   desc("check_errors_total", "Checks that could not be decided and counted nothing.", "reason"),
+		duration: desc("request_duration_seconds", "Time to answer a request, by method and status.", "method", "code"),
+		panics: desc("panics_total", "Defects that ended a request or a connection, by where they were recovered from.",
+			"place"),
+		overflow: desc("table_overflow_total",
+			"Checks that needed a new counter, or a longer log, when a bound was reached, by bound: of the table, of a "+
+				"tenant, of a rule (max_share) or of a key.", "bound"),
+		rules:    desc("rules_info", "The rules in force: always 1, the hash is what they mean.", "hash"),
+		reloads:  desc("rules_reloads_total", "Rules files read, the first included.", "result"),
+		reloadOK: desc("rules_last_reload_successful", "Whether the rules file that was read last is in force: 1 or 0."),
+		reloadStamp: desc("rules_last_reload_success_timestamp_seconds",
+			"When rules came into force, in seconds since 1970."),
+		expiry:   desc("certificate_expiry_seconds", "Seconds until a certificate expires, negative after that.", "plane"),
+		lifetime: desc("certificate_lifetime_seconds", "For how many seconds a certificate is valid in all.", "plane"),
+		evicted: desc("redis_evicted_keys_total",
+			"Keys that Redis has evicted while this node looked, once a minute: counters may be among them, and their limits "+
+				"are lifted."),
+		build: desc("build_info", "What runs: always 1.", "version", "goversion"),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones, c.notes.shadows, c.notes.repeats, c.notes.settled,
+		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones,
+		c.notes.shadows, c.notes.repeats, c.notes.settled,
 	} {
 		out <- d
 	}
@@ -101,7 +114,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	if c.m.options.Table == nil {
 		return
 	}
-	for _, d := range []*prometheus.Desc{c.sizes.keys, c.sizes.bytes, c.sizes.copies, c.sizes.copyBytes, c.sizes.maxKeys, c.sizes.maxBytes, c.sizes.ruleKeys, c.sizes.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds, c.notes.expired, c.notes.overdrawn} {
+	for _, d := range []*prometheus.Desc{c.sizes.keys, c.sizes.bytes, c.sizes.copies, c.sizes.copyBytes, c.sizes.maxKeys,
+		c.sizes.maxBytes, c.sizes.ruleKeys, c.sizes.ruleBytes, c.overflow, c.notes.ids, c.notes.forgotten, c.notes.holds,
+		c.notes.expired, c.notes.overdrawn} {
 		out <- d
 	}
 }
@@ -150,7 +165,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			send(out, c.sizes.ruleBytes, prometheus.GaugeValue, float64(r.Bytes), r.Rule)
 		}
 		for bound, n := range map[string]int64{
-			"table": s.Overflowed - s.OverflowedBy.Tenant - s.OverflowedBy.Share - s.OverflowedBy.Key, "tenant": s.OverflowedBy.Tenant,
+			"table":     s.Overflowed - s.OverflowedBy.Tenant - s.OverflowedBy.Share - s.OverflowedBy.Key,
+			"tenant":    s.OverflowedBy.Tenant,
 			"max_share": s.OverflowedBy.Share, "per_key": s.OverflowedBy.Key,
 		} {
 			send(out, c.overflow, prometheus.CounterValue, float64(n), bound)
@@ -204,7 +220,8 @@ func (c *collector) collectChecks(out chan<- prometheus.Metric, r *checkCounters
 }
 
 // collectPairs reports both kinds of each rule that has one.
-func collectPairs(out chan<- prometheus.Metric, d *prometheus.Desc, of *bounded[string, pairCounters], first, second string) {
+func collectPairs(out chan<- prometheus.Metric, d *prometheus.Desc, of *bounded[string, pairCounters], first,
+	second string) {
 	for _, p := range *of.all.Load() {
 		if sum := p.sums(); sum[0]+sum[1] > 0 {
 			send(out, d, prometheus.CounterValue, float64(sum[0]), p.rule, first)

@@ -49,10 +49,12 @@ type connectionCollector struct {
 
 func newConnectionCollector(m *Metrics) *connectionCollector {
 	return &connectionCollector{
-		m:    m,
-		open: prometheus.NewDesc("weir_client_connections", "Open connections of clients, by the listener's address.", []string{"listener"}, nil),
+		m: m,
+		open: prometheus.NewDesc("weir_client_connections", "Open connections of clients, by the listener's address.",
+			[]string{"listener"}, nil),
 		refused: prometheus.NewDesc("weir_client_connections_refused_total",
-			"Connections of clients that were closed at a bound: new ones because of --max-connections (total) or --max-connections-per-ip (per_address), or old ones for a new one (replaced).",
+			"Connections of clients that were closed at a bound: new ones because of --max-connections (total) or "+
+				"--max-connections-per-ip (per_address), or old ones for a new one (replaced).",
 			[]string{"listener", "reason"}, nil),
 	}
 }

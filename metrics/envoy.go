@@ -68,7 +68,8 @@ func NewEnvoy(r Registerer, stats func() EnvoyStats) error {
 // Describe implements [prometheus.Collector].
 func (c *envoyCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.total, c.over, c.near, c.within, c.shadow, c.negative, c.calls, c.failed, c.times, c.loaded, c.notLoaded, c.shadowed, c.noDomain,
+		c.total, c.over, c.near, c.within, c.shadow, c.negative, c.calls, c.failed, c.times, c.loaded, c.notLoaded,
+		c.shadowed, c.noDomain,
 	} {
 		out <- d
 	}
@@ -85,7 +86,8 @@ func (c *envoyCollector) Collect(out chan<- prometheus.Metric) {
 		for _, x := range []struct {
 			desc *prometheus.Desc
 			n    uint64
-		}{{c.total, l.Total}, {c.over, l.Over}, {c.near, l.Near}, {c.within, l.Within}, {c.shadow, l.Shadow}, {c.negative, l.Negative}} {
+		}{{c.total, l.Total}, {c.over, l.Over}, {c.near, l.Near}, {c.within, l.Within}, {c.shadow, l.Shadow},
+			{c.negative, l.Negative}} {
 			count(x.desc, x.n, l.Domain, l.Key1, l.Key2)
 		}
 	}

@@ -14,8 +14,9 @@ func TestEnvoyNames(t *testing.T) {
 	r := metrics.NewRegistry()
 	if err := metrics.NewEnvoy(r, func() metrics.EnvoyStats {
 		return metrics.EnvoyStats{
-			Limits: []metrics.EnvoyHits{{Domain: "edge", Key1: "path", Key2: "user_ada", Total: 9, Over: 2, Near: 3, Within: 7, Shadow: 1, Negative: 4}},
-			Calls:  5, Failed: map[string]uint64{"backend": 1}, Times: map[float64]uint64{0.001: 3, 0.01: 4}, Seconds: 0.5,
+			Limits: []metrics.EnvoyHits{{Domain: "edge", Key1: "path", Key2: "user_ada", Total: 9, Over: 2, Near: 3, Within: 7,
+				Shadow: 1, Negative: 4}},
+			Calls: 5, Failed: map[string]uint64{"backend": 1}, Times: map[float64]uint64{0.001: 3, 0.01: 4}, Seconds: 0.5,
 			Loaded: 6, NotLoaded: 7, Shadowed: 8, NoDomain: 10,
 		}
 	}); err != nil {

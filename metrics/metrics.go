@@ -116,7 +116,9 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
 	m.settles.init(maxRules, other, label, func(rule string) *settleCounters { return &settleCounters{rule: rule} })
-	m.connections.init(maxListeners, other, label, func(listener string) *connections { return &connections{listener: listener} })
+	m.connections.init(maxListeners, other, label, func(listener string) *connections {
+		return &connections{listener: listener}
+	})
 	m.served.init(maxRequests, request{other, other}, request.clean, func(r request) *latency {
 		return &latency{request: r, shards: make([]latencyShard, shards)}
 	})

@@ -181,7 +181,8 @@ func TestServed(t *testing.T) {
 			}
 			continue
 		}
-		if labels(metric)["method"] != "Check" || h.GetSampleCount() != 6 || math.Abs(h.GetSampleSum()-3600.006100001) > 1e-9 {
+		if labels(metric)["method"] != "Check" || h.GetSampleCount() != 6 ||
+			math.Abs(h.GetSampleSum()-3600.006100001) > 1e-9 {
 			t.Errorf("%v", metric)
 		}
 		upTo := map[float64]uint64{}
@@ -210,7 +211,10 @@ func TestTable(t *testing.T) {
 	calls := 0
 	_, r := open(t, Options{Table: func() TableStats {
 		calls++
-		return TableStats{Keys: 12, Copies: 7, MaxKeys: 1000, Bytes: 4096, CopyBytes: 512, MaxBytes: 9000, Overflowed: 6, IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8, OverflowedBy: struct{ Tenant, Share, Key int64 }{1, 2, 1}, Shares: []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
+		return TableStats{Keys: 12, Copies: 7, MaxKeys: 1000, Bytes: 4096, CopyBytes: 512, MaxBytes: 9000, Overflowed: 6,
+			IDs: 5, IDsForgotten: 4, Holds: 6, HoldsExpired: 7, Overdrawn: 8,
+			OverflowedBy: struct{ Tenant, Share, Key int64 }{1, 2, 1},
+			Shares:       []RuleShare{{Rule: "a", Keys: 2, Bytes: 64}, {Rule: "b", Keys: 1}}}
 	}})
 	want(t, r, `
 # HELP weir_table_bytes Memory of the counters held that are no copies: what weir_table_max_bytes bounds.
@@ -260,7 +264,10 @@ weir_table_rule_bytes{rule="b"} 0
 # TYPE weir_table_rule_keys gauge
 weir_table_rule_keys{rule="a"} 2
 weir_table_rule_keys{rule="b"} 1
-`, "weir_table_bytes", "weir_table_copied_bytes", "weir_table_copied_keys", "weir_table_holds", "weir_table_holds_expired_total", "weir_table_overdrawn_units_total", "weir_table_ids", "weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys", "weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
+`, "weir_table_bytes", "weir_table_copied_bytes", "weir_table_copied_keys", "weir_table_holds",
+		"weir_table_holds_expired_total", "weir_table_overdrawn_units_total", "weir_table_ids",
+		"weir_table_ids_forgotten_total", "weir_table_keys", "weir_table_max_bytes", "weir_table_max_keys",
+		"weir_table_overflow_total", "weir_table_rule_bytes", "weir_table_rule_keys")
 	if calls != 1 {
 		t.Errorf("the table was asked %d times for one scrape", calls)
 	}
@@ -274,7 +281,8 @@ func TestRules(t *testing.T) {
 	now := noon()
 	m, r := open(t, Options{Now: func() time.Time { return now }})
 	names := []string{
-		"weir_rules_info", "weir_rules_reloads_total", "weir_rules_last_reload_successful", "weir_rules_last_reload_success_timestamp_seconds",
+		"weir_rules_info", "weir_rules_reloads_total", "weir_rules_last_reload_successful",
+		"weir_rules_last_reload_success_timestamp_seconds",
 	}
 	reloads := `
 # HELP weir_rules_reloads_total Rules files read, the first included.
@@ -415,7 +423,8 @@ func TestConcurrent(t *testing.T) {
 	if got := sum(t, r); got != goroutines*each {
 		t.Errorf("%v checks", got)
 	}
-	if got := family(t, r, "weir_request_duration_seconds").GetMetric()[0].GetHistogram().GetSampleCount(); got != goroutines*each {
+	if got := family(t, r,
+		"weir_request_duration_seconds").GetMetric()[0].GetHistogram().GetSampleCount(); got != goroutines*each {
 		t.Errorf("%v requests", got)
 	}
 	for _, metric := range family(t, r, "weir_check_errors_total").GetMetric() {
@@ -519,7 +528,8 @@ func TestHandler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"weir_checks_total", "weir_request_duration_seconds", "weir_table_keys", "weir_build_info", "go_goroutines"} {
+		for _, name := range []string{"weir_checks_total", "weir_request_duration_seconds", "weir_table_keys",
+			"weir_build_info", "go_goroutines"} {
 			if all[name] == nil {
 				t.Errorf("there is no %s", name)
 			}
@@ -534,7 +544,8 @@ func TestOfANode(t *testing.T) {
 		s := n.Stats()
 		return TableStats{Keys: s.Keys, Bytes: s.Bytes, Overflowed: s.Overflowed, MaxKeys: 10}
 	}})
-	n, err := weir.Open(t.Context(), weir.Config{Observer: m.Observer(), Now: noon, Rules: []byte(`{version: 1, rules: [{name: towns, match: {path: "^/t"}, limits: [2/minute]}]}`)})
+	n, err := weir.Open(t.Context(), weir.Config{Observer: m.Observer(), Now: noon,
+		Rules: []byte(`{version: 1, rules: [{name: towns, match: {path: "^/t"}, limits: [2/minute]}]}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 		m.Repeated(rule)
 		m.Settled(rule, false, limiter.AmendDone)
 	}
-	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_shadow_checks_total", "weir_checks_repeated_total", "weir_settlements_total"}
+	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_shadow_checks_total",
+		"weir_checks_repeated_total", "weir_settlements_total"}
 	for generation := range 4 {
 		m.RulesNamed(named(generation % 3)) // the last are the first again
 		if generation > 0 {

@@ -17,7 +17,8 @@ import (
 // microseconds returns how long Redis took for a command, on average.
 func (s *server) microseconds(command string) float64 {
 	s.tb.Helper()
-	m := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(command) + `:.*usec_per_call=([0-9.]+)`).FindStringSubmatch(fmt.Sprint(s.do("INFO", "commandstats")))
+	m := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(command) +
+		`:.*usec_per_call=([0-9.]+)`).FindStringSubmatch(fmt.Sprint(s.do("INFO", "commandstats")))
 	if m == nil {
 		return 0
 	}

@@ -19,12 +19,14 @@ func TestCalendarsByAWrongClock(t *testing.T) {
 	for n, ahead := range []time.Duration{0, 400 * 24 * time.Hour, -10 * time.Hour} {
 		s.SetAhead(ahead)
 		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 77, Lo: uint64(n)}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 77, Lo: uint64(n)},
+			Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
 		var d limiter.Decision
 		if err := s.Decide(t.Context(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if d.Source != limiter.SourceRedis || !d.Allowed || d.Limit(0).Remaining != 1 || d.Limit(0).ResetAfter > time.Minute || d.Limit(0).ResetAfter <= 0 {
+		if d.Source != limiter.SourceRedis || !d.Allowed || d.Limit(0).Remaining != 1 ||
+			d.Limit(0).ResetAfter > time.Minute || d.Limit(0).ResetAfter <= 0 {
 			t.Errorf("ahead by %v: %v, %+v", ahead, d.Source, d.Limit(0))
 		}
 	}

@@ -238,7 +238,8 @@ func (w when) append(dst []byte) []byte {
 
 // decision returns the call that decides the keys [first, last) of a charge, with its id or
 // without.
-func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idempotency, i, first, last int, name limiter.KeyNamer) (*call, error) {
+func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idempotency, i, first, last int,
+	name limiter.KeyNamer) (*call, error) {
 	var buf [512]byte
 	extend := mode&extends != 0
 	mode &^= extends
@@ -301,7 +302,8 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 // time and number, and forgets the id, unless that is nil. charged reports whether a limit of
 // the charge was charged; first is the number of the key's first limit. It returns nil if
 // there is nothing to do.
-func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, id *forgotten, i, n, first int, name limiter.KeyNamer) *call {
+func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, id *forgotten, i, n,
+	first int, name limiter.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)

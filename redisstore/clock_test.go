@@ -43,7 +43,8 @@ func TestCallersClockIsNotLearnt(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})
-	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}})
+	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1,
+		Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}})
 	decide := func(now limiter.Instant) (d limiter.Decision) {
 		t.Helper()
 		if err := store.Decide(context.Background(), now, []*limiter.Charge{c}, []*limiter.Decision{&d}, nil); err != nil {
@@ -64,7 +65,8 @@ func TestCallersClockIsNotLearnt(t *testing.T) {
 func TestCloseEndsWaiting(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	store, err := redisstore.Open(context.Background(), redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
+	store, err := redisstore.Open(context.Background(),
+		redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

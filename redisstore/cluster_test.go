@@ -22,14 +22,17 @@ func startCluster(tb testing.TB) []*server {
 	masters := make([]*server, 3)
 	args := []string{"--cluster", "create"}
 	for i := range masters {
-		masters[i] = startServer(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-require-full-coverage", "no")
+		masters[i] = startServer(tb, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000",
+			"--cluster-require-full-coverage", "no")
 		args = append(args, masters[i].addr())
 	}
 	if out, err := exec.Command("redis-cli", append(args, "--cluster-yes")...).CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
 	for _, m := range masters {
-		await(tb, "the cluster is whole", func() bool { return strings.Contains(fmt.Sprint(m.do("CLUSTER", "INFO")), "cluster_state:ok") })
+		await(tb, "the cluster is whole", func() bool {
+			return strings.Contains(fmt.Sprint(m.do("CLUSTER", "INFO")), "cluster_state:ok")
+		})
 	}
 	return masters
 }
@@ -171,7 +174,9 @@ func TestMasterStops(t *testing.T) {
 		}
 	}
 	masters[1].stop()
-	await(t, "the policy decides the keys of the master that is gone", func() bool { return source(users[masters[1]]) == limiter.SourceFallbackLocal })
+	await(t, "the policy decides the keys of the master that is gone", func() bool {
+		return source(users[masters[1]]) == limiter.SourceFallbackLocal
+	})
 	for range 50 {
 		if s := source(users[masters[0]]); s != limiter.SourceRedis {
 			t.Fatalf("%s decides the keys of another; the log has %s", s, log)
@@ -219,7 +224,8 @@ rules:
 			t.Fatalf("allowed %v", d.Allowed)
 		}
 		if user := d.Limit(2); user.Limit.Name() != "day" || user.Remaining != 3 || !user.Allowed || user.ResetAfter != 0 {
-			t.Errorf("of the user's %s %d are left, allowed %v, reset after %d", user.Limit.Name(), user.Remaining, user.Allowed, user.ResetAfter)
+			t.Errorf("of the user's %s %d are left, allowed %v, reset after %d", user.Limit.Name(), user.Remaining, user.Allowed,
+				user.ResetAfter)
 		}
 		if d.Receipt.Charged != 0b1010 {
 			t.Errorf("charged %b", d.Receipt.Charged)
@@ -230,7 +236,8 @@ rules:
 		t.Errorf("allowed %v, %d left of the user's", d.Allowed, d.Limit(2).Remaining)
 	}
 	// count_rejected: all has counted the denials, on both sides.
-	if a, b := check("10.0.0.1", "fresh").Limit(1).Remaining, check("10.0.0.1", "fresh").Limit(3).Remaining; a != 991 || b != 992 {
+	if a, b := check("10.0.0.1", "fresh").Limit(1).Remaining, check("10.0.0.1", "fresh").Limit(3).Remaining; a != 991 ||
+		b != 992 {
 		t.Errorf("of count_rejected all %d and %d are left", a, b)
 	}
 	// One receipt takes back the charges of all masters.
@@ -239,7 +246,8 @@ rules:
 		t.Fatal(err)
 	}
 	var after weir.Decision
-	if err := node.PeekInto(context.Background(), &r, &after); err != nil || after.Limit(0).Remaining != 3 || after.Limit(2).Remaining != 3 {
+	if err := node.PeekInto(context.Background(), &r, &after); err != nil || after.Limit(0).Remaining != 3 ||
+		after.Limit(2).Remaining != 3 {
 		t.Errorf("after a refund %d and %d are left, %v", after.Limit(0).Remaining, after.Limit(2).Remaining, err)
 	}
 }
@@ -267,7 +275,8 @@ func TestPolicyDecidesAPart(t *testing.T) {
 			ch.Add(k)
 		}
 		var d limiter.Decision
-		if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&ch}, []*limiter.Decision{&d}, nil); err != nil {
+		if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&ch}, []*limiter.Decision{&d},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		return &d

@@ -36,7 +36,8 @@ func decidesThere(t *testing.T, c redisstore.Config) {
 		}
 	}
 	// A limit changes, so that its counters are converted, and charges are taken back.
-	if err := node.SetRules([]byte(strings.ReplaceAll(policyRules, "30/day", "{name: day, limit: 30, window: 1h}"))); err != nil {
+	if err := node.SetRules([]byte(strings.ReplaceAll(policyRules, "30/day",
+		"{name: day, limit: 30, window: 1h}"))); err != nil {
 		t.Fatal(err)
 	}
 	r := weir.Request{Path: "/local", User: "ada", ID: "7"}
@@ -140,8 +141,10 @@ func TestUserOfAnAccessList(t *testing.T) {
 }
 
 // listed are the commands that docs/redis.md lists. EVAL, SCRIPT LOAD and INFO can be done without.
-var listed = []string{"+info +eval +script|load", "+evalsha", "+time", "+get", "+set", "+del", "+getrange", "+setrange", "+type",
-	"+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen", "+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore", "+zremrangebyscore"}
+var listed = []string{"+info +eval +script|load", "+evalsha", "+time", "+get", "+set", "+del", "+getrange", "+setrange",
+	"+type",
+	"+pexpire", "+pttl", "+exists", "+hset", "+hmget", "+hlen", "+zadd", "+zrem", "+zcard", "+zrange", "+zrangebyscore",
+	"+zremrangebyscore"}
 
 // A node of a Redis Cluster that is not treated as one answers only some keys.
 func TestNodeOfAClusterAsAServer(t *testing.T) {
@@ -179,13 +182,15 @@ func TestUserOfAnAccessListOfACluster(t *testing.T) {
 	if d := s.one(a, b); d.Allowed || d.Source != limiter.SourceRedis || s.left(b) != 1 {
 		t.Errorf("allowed %v by %s, %d left", d.Allowed, d.Source, s.left(b))
 	}
-	if e, err := s.store.Explain(context.Background(), limiter.Instant{}, charge(a), nil); err != nil || len(e.Limits) != 2 {
+	if e, err := s.store.Explain(context.Background(), limiter.Instant{}, charge(a), nil); err != nil ||
+		len(e.Limits) != 2 {
 		t.Errorf("%+v, %v", e, err)
 	}
 	slot := masters[0].do("CLUSTER", "KEYSLOT", s.name(a))
 	masters[1].do("CLUSTER", "SETSLOT", slot, "IMPORTING", masters[0].do("CLUSTER", "MYID"))
 	masters[0].do("CLUSTER", "SETSLOT", slot, "MIGRATING", masters[1].do("CLUSTER", "MYID"))
-	masters[0].do("MIGRATE", "127.0.0.1", masters[1].port, "", 0, 5000, "KEYS", s.name(a), strings.TrimSuffix(s.name(a), "l0")+"l1")
+	masters[0].do("MIGRATE", "127.0.0.1", masters[1].port, "", 0, 5000, "KEYS", s.name(a),
+		strings.TrimSuffix(s.name(a), "l0")+"l1")
 	if d := s.one(a); d.Source != limiter.SourceRedis {
 		t.Errorf("%s decides while a slot moves", d.Source)
 	}
@@ -244,7 +249,8 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	tlsPort := freePort(t)
-	startServer(t, "--tls-port", strconv.Itoa(tlsPort), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
+	startServer(t, "--tls-port", strconv.Itoa(tlsPort), "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-auth-clients", "no")
 	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", tlsPort)}}
 	c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	decidesThere(t, c)
@@ -257,8 +263,10 @@ func TestTLS(t *testing.T) {
 func TestClientCertificate(t *testing.T) {
 	cert, key, pool := certificate(t)
 	port := freePort(t)
-	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "yes")
-	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", port)}, Timeout: patience, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	startServer(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file",
+		cert, "--tls-auth-clients", "yes")
+	c := redisstore.Config{Addrs: []string{fmt.Sprint("127.0.0.1:", port)}, Timeout: patience,
+		TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	switch s, err := redisstore.Open(t.Context(), c); {
 	case err != nil && (!errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "give a certificate")):
 		t.Error(err)

@@ -40,7 +40,8 @@ type part struct {
 //
 // The rule of a decision is set for denials only. The caller fills in the rule of the
 // others.
-func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision, name limiter.KeyNamer) error {
+func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision,
+	name limiter.KeyNamer) error {
 	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline()}
 	for _, c := range cs {
 		if len(cs) > 1 && c.ID != nil && c.ID.Hold > 0 {
@@ -83,7 +84,8 @@ func (b *batch) late() bool { return !time.Now().Before(b.until) }
 
 // errRounds is the error of calls that are not made, because the rounds before have used up
 // the time of the batch.
-var errRounds = errors.New("the checks before it in its batch took as long as a batch may wait for Redis: checks of several keys wait for earlier ones with one of these keys")
+var errRounds = errors.New("the checks before it in its batch took as long as a batch may wait for Redis: checks of " +
+	"several keys wait for earlier ones with one of these keys")
 
 // round returns the end of the round of charges that begins with the given one. In a
 // round no charge that reserves has a key in common with another charge: a reservation
@@ -186,7 +188,8 @@ func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 // none, because the charge is a peek, or because its cost is above the capacity of a
 // limit that is not in shadow, so it can never be admitted. modeShadowPeeks: only those
 // that are not in shadow, because the cost is above the capacity of a limit in shadow. modeNever:
-// none, as modePeek, but a hold that is over is told. With an id, the script that has all keys decides by those for which the id is not remembered.
+// none, as modePeek, but a hold that is over is told. With an id, the script that has all keys decides by those for
+// which the id is not remembered.
 func (s *Store) modeOf(c *limiter.Charge) int64 {
 	mode := int64(modeCheck)
 	if c.Peek {

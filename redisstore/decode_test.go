@@ -26,7 +26,8 @@ func FuzzDecode(f *testing.F) {
 	window := limiter.Tick(time.Minute / time.Microsecond)
 	var limits []*limiter.Limit
 	for _, a := range []limiter.Algorithm{
-		limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA, limiter.Concurrency,
+		limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter, limiter.TokenBucket,
+		limiter.LeakyBucket, limiter.GCRA, limiter.Concurrency,
 	} {
 		spec := limiter.Spec{Algorithm: a, Limit: 10, Window: window.Duration()}
 		if a == limiter.Concurrency {
@@ -46,7 +47,8 @@ func FuzzDecode(f *testing.F) {
 			f.Add(text+state, int64(2000))
 		}
 	}
-	for _, text := range []string{"[0,1,2,3,4,5,6]", "[1,1,2,3,4,5,6]", "[3,1,60000000,3,0,0,0]", "[4,1,60000000,3,0,0,-1,0,0]", "[8,1,60000000,3,0,0,1]"} {
+	for _, text := range []string{"[0,1,2,3,4,5,6]", "[1,1,2,3,4,5,6]", "[3,1,60000000,3,0,0,0]",
+		"[4,1,60000000,3,0,0,-1,0,0]", "[8,1,60000000,3,0,0,1]"} {
 		f.Add(text+numbers(1, 7, 2, 7, 3, 4), int64(2000))
 	}
 	f.Fuzz(func(t *testing.T, value string, now int64) {

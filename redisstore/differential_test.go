@@ -96,7 +96,8 @@ func (c counts) add(o counts) {
 // allowed nor nearly all denied.
 func (c counts) hold(tb testing.TB, steps int) {
 	tb.Helper()
-	tb.Logf("%d decisions, %d denied, %d repeated, %d denied by some keys only, %d refunds, %d resets, %d changes of limits, %d back",
+	tb.Logf("%d decisions, %d denied, %d repeated, %d denied by some keys only, %d refunds, %d resets, %d changes of "+
+		"limits, %d back",
 		c["decisions"], c["denied"], c["repeated"], c["denied by some"], c["refunds"], c["resets"], c["changes"], c["back"])
 	if n := c["passes 2^32"]; n < steps/2000 {
 		tb.Errorf("%d changes of limits were from below 2^32 to above, or back; %d were to be", n, steps/2000)
@@ -110,10 +111,12 @@ func (c counts) hold(tb testing.TB, steps int) {
 	if n := c["decisions"]; 5*c["denied"] < n || 5*c["denied"] > 4*n {
 		tb.Errorf("%d of %d decisions were denials; 20 to 80 %% were to be", c["denied"], n)
 	}
-	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight", "rounding floor",
+	names := append(limiter.AlgorithmNames(), "align first_hit", "coverage lenient", "sub_windows", "weight",
+		"rounding floor",
 		"rounding nearest", "rounding ceil", "burst", "drip interval", "count room", "count all", "block", "shadow",
 		"several limits", "several keys", "peek", "cost 0", "id", "repeated", "a tick before", "at the tick", "a tick after",
-		"hold", "done", "over", "charged", "concurrency", "spent", "wide", "wide, held", "wide, nearly full", "wide, blocked", "wide concurrency")
+		"hold", "done", "over", "charged", "concurrency", "spent", "wide", "wide, held", "wide, nearly full", "wide, blocked",
+		"wide concurrency")
 	for _, name := range names {
 		if c[name] < steps/100 {
 			tb.Errorf("%d decisions with %s were made, at least %d were to be", c[name], name, steps/100)
@@ -169,7 +172,8 @@ func (d *diff) limit(name string, turn int) *limiter.Limit {
 	}
 	spec := limitertest.RandomWideSpec(d.choices, a, name, limiter.MaxWindow)
 	if d.slots() && d.choices.Pick(2) == 0 {
-		spec = limiter.Spec{Name: name, Algorithm: limiter.Concurrency, Limit: spec.Limit, Block: spec.Block * time.Duration(d.choices.Pick(2))}
+		spec = limiter.Spec{Name: name, Algorithm: limiter.Concurrency, Limit: spec.Limit,
+			Block: spec.Block * time.Duration(d.choices.Pick(2))}
 		if spec.Limit <= limiter.NarrowUnits {
 			spec.Limit = min(spec.Limit, 1000)
 		}
@@ -211,7 +215,8 @@ func (d *diff) run(log func(string, ...any)) error {
 		if spent != nil && !errors.Is(spent, limiter.ErrSettled) {
 			return spent
 		}
-		if err := d.store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+		if err := d.store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+			nil); err != nil {
 			return err
 		}
 		if log != nil {
@@ -229,7 +234,8 @@ func (d *diff) run(log func(string, ...any)) error {
 			continue
 		}
 		if a, b := show(&want), show(&got); a != b || got.Source != limiter.SourceRedis {
-			return fmt.Errorf("step %d at %d, %s:\n  the table decides\n    %s\n  redis (%s) decides\n    %s", i, d.now, spell(&c), a, got.Source, b)
+			return fmt.Errorf("step %d at %d, %s:\n  the table decides\n    %s\n  redis (%s) decides\n    %s", i, d.now,
+				spell(&c), a, got.Source, b)
 		}
 		d.tally(&c, &want)
 		d.last = want
@@ -243,13 +249,15 @@ func (d *diff) run(log func(string, ...any)) error {
 // show returns all relevant parts of a decision.
 func show(d *limiter.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v repeated %v never %v shadow %v retry %d receipt %v", d.Allowed, d.Repeated, d.Never, d.ShadowDenied, d.RetryAfter, d.Receipt)
+	fmt.Fprintf(&b, "%v repeated %v never %v shadow %v retry %d receipt %v", d.Allowed, d.Repeated, d.Never,
+		d.ShadowDenied, d.RetryAfter, d.Receipt)
 	if l := d.BlockedBy(); l != nil {
 		fmt.Fprintf(&b, " by %s", l.FullName())
 	}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		fmt.Fprintf(&b, " | %s #%d.%d allowed %v never %v blocked %v cost %d left %d reset %d retry %d", l.FullName(), l.Key, l.KeyIndex,
+		fmt.Fprintf(&b, " | %s #%d.%d allowed %v never %v blocked %v cost %d left %d reset %d retry %d", l.FullName(), l.Key,
+			l.KeyIndex,
 			l.Allowed, l.Never, l.Blocked, l.Cost, l.Remaining, l.ResetAfter, l.RetryAfter)
 	}
 	return b.String()
@@ -447,7 +455,8 @@ func (d *diff) cost() uint64 {
 		return capacity
 	case 8:
 		if d.choices.Pick(4) == 0 {
-			return []uint64{limiter.NarrowUnits, limiter.MaxUnits, capacity - min(capacity, uint64(d.choices.Pick(3)))}[d.choices.Pick(3)]
+			return []uint64{limiter.NarrowUnits, limiter.MaxUnits,
+				capacity - min(capacity, uint64(d.choices.Pick(3)))}[d.choices.Pick(3)]
 		}
 		return 2
 	case 9:
@@ -521,9 +530,11 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 		seen["count "+s.CountRejected.String()] = true
 		seen["wide"] = seen["wide"] || limiter.Wide(out.Limit)
 		seen["wide, held"] = seen["wide, held"] || limiter.Wide(out.Limit) && c.ID != nil && c.ID.Hold > 0
-		seen["wide, nearly full"] = seen["wide, nearly full"] || limiter.Wide(out.Limit) && out.Remaining < 10 && out.Limit.Algorithm() != limiter.Concurrency
+		seen["wide, nearly full"] = seen["wide, nearly full"] || limiter.Wide(out.Limit) && out.Remaining < 10 &&
+			out.Limit.Algorithm() != limiter.Concurrency
 		seen["wide, blocked"] = seen["wide, blocked"] || limiter.Wide(out.Limit) && out.Blocked
-		seen["wide concurrency"] = seen["wide concurrency"] || limiter.Wide(out.Limit) && out.Limit.Algorithm() == limiter.Concurrency
+		seen["wide concurrency"] = seen["wide concurrency"] || limiter.Wide(out.Limit) &&
+			out.Limit.Algorithm() == limiter.Concurrency
 		seen["block"] = seen["block"] || s.Block > 0
 		seen["shadow"] = seen["shadow"] || out.Rule.Shadow
 		seen["cost 0"] = seen["cost 0"] || out.Cost == 0

@@ -20,7 +20,8 @@ import (
 // denied, without charging it. Commands are shell commands with redis-cli for the calls
 // that would decide it; they do charge. The error states that Redis did not answer, or
 // what could not be parsed.
-func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*limiter.Explanation, error) {
+func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge,
+	name limiter.KeyNamer) (*limiter.Explanation, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -74,7 +75,8 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	return e, nil
 }
 
-func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit, held openHolds) (x limiter.LimitExplanation, err error) {
+func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit,
+	held openHolds) (x limiter.LimitExplanation, err error) {
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return x, fmt.Errorf("redis did not return the value of %s: %w", key, err)
@@ -313,7 +315,8 @@ func (c *counter) read(f family, wide bool, b []byte, window limiter.Tick) error
 
 // readList rebuilds a list by charging its entries again. It stops if the value is
 // shorter than its length field says.
-func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide bool, window limiter.Tick, short *bool) {
+func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide bool, window limiter.Tick,
+	short *bool) {
 	const wrap = 1<<48 - 1
 	newest, most, all := s.Time, uint64(limiter.NarrowUnits), uint64(wrap)
 	high := func() uint64 { return 0 } // the upper bits of a sum; of those beyond 64 bits no difference has any

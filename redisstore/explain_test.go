@@ -136,7 +136,8 @@ rules:
 // An explanation charges nothing, and reports when Redis does not have a key.
 func TestExplainChargesNothing(t *testing.T) {
 	srv := startServer(t)
-	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
+	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+		"version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
 	for range 3 {
 		e, err := node.Explain(context.Background(), weir.Request{Path: "/", User: "u"})
 		if err != nil || e.Limits[0].Known || !e.Answer.Allowed {
@@ -151,7 +152,8 @@ func TestExplainChargesNothing(t *testing.T) {
 // A foreign value is not taken for a counter: it is dropped, as a check would.
 func TestExplainTakesNoForeignValue(t *testing.T) {
 	srv := startServer(t)
-	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
+	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+		"version: 1\nrules: [{name: r, limits: [1/hour]}]\n")
 	r := weir.Request{Path: "/", User: "u"}
 	if _, err := node.Check(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -160,9 +162,11 @@ func TestExplainTakesNoForeignValue(t *testing.T) {
 	if !strings.HasPrefix(key, "weir:{r:/:u:") {
 		t.Errorf("the counter is called %q", key)
 	}
-	for _, value := range []string{"x", "]", "[1,2]", "[1,1,3600000000,1,0,0,0,0]short", `["a"]`, "[17,9007199254740991,3600000000,9007199254740991,0,0,0,0]xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"} {
+	for _, value := range []string{"x", "]", "[1,2]", "[1,1,3600000000,1,0,0,0,0]short", `["a"]`,
+		"[17,9007199254740991,3600000000,9007199254740991,0,0,0,0]xxxxxxxxxxxxxxxxxxxxxxxxxxxxx"} {
 		srv.do("SET", key, value)
-		if e, err := node.Explain(context.Background(), r); err != nil || e.Limits[0].Known || !e.Answer.Allowed || e.Answer.Source != "redis" {
+		if e, err := node.Explain(context.Background(), r); err != nil || e.Limits[0].Known || !e.Answer.Allowed ||
+			e.Answer.Source != "redis" {
 			t.Errorf("%q: %+v, %v", value, e, err)
 		}
 	}

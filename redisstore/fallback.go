@@ -35,7 +35,8 @@ const closedRetry = limiter.Second
 // decide decides some keys of a charge and fills in the results of their limits. The
 // receipt marks their charges as made in this process, and charged is set for each limit
 // that was charged and can be cancelled.
-func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision, charged []bool) (v verdict) {
+func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision,
+	charged []bool) (v verdict) {
 	var own limiter.Decision
 	closed := false
 	for _, n := range keys {
@@ -99,7 +100,9 @@ func heldByPolicy(id *limiter.Idempotency, c *limiter.Charge) *limiter.Idempoten
 		return nil
 	}
 	for i := range c.Len() {
-		if slices.ContainsFunc(c.Key(i).Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+		if slices.ContainsFunc(c.Key(i).Rule.Limits, func(l *limiter.Limit) bool {
+			return l.Algorithm() == limiter.Concurrency
+		}) {
 			own := *id
 			own.Keep = true
 			return &own

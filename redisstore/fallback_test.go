@@ -42,7 +42,8 @@ func TestShares(t *testing.T) {
 		for range 2 {
 			s := f.share(whole).Limits[0].Spec()
 			if s.Limit != row.limit || s.Burst != row.burst || s.Name != whole.Limits[0].Name() {
-				t.Errorf("1/%d of %s is %d with burst %d, want %d with %d", row.nodes, whole.Limits[0], s.Limit, s.Burst, row.limit, row.burst)
+				t.Errorf("1/%d of %s is %d with burst %d, want %d with %d", row.nodes, whole.Limits[0], s.Limit, s.Burst, row.limit,
+					row.burst)
 			}
 		}
 		if open := (&limiter.Rule{Limits: whole.Limits, OnUnreachable: limiter.UnreachableOpen}); f.share(open) != open {
@@ -123,7 +124,8 @@ func TestClosedShadowIsDecided(t *testing.T) {
 	f.decide(0, &c, []int{0, 1}, &d, make([]bool, 2))
 	limiter.Settle(&d, false)
 	limiter.Conclude(&d)
-	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 || d.Source != limiter.SourceFallbackLocal {
+	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 ||
+		d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v", d)
 	}
 }
@@ -137,18 +139,29 @@ func TestParams(t *testing.T) {
 		want string
 	}{
 		{limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 5, Window: time.Minute}, "[1,5,60000000,5,0,0,0,0]"},
-		{limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 5, Window: 14 * 24 * time.Hour, Align: limiter.AlignFirstHit}, "[1,5,1209600000000,5,0,0,345600000000,1]"},
-		{limiter.Spec{Limit: 5, Window: time.Minute, Weight: &weight, Rounding: limiter.RoundNearest}, "[2,5,60000000,5,0,0,0,250,2]"},
-		{limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Minute, CountRejected: limiter.CountAll}, "[3,5,60000000,5,2,0,1]"},
-		{limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, Window: time.Minute, SubWindows: 4}, "[4,5,75000000,5,0,0,15000000]"},
-		{limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, Window: time.Minute, SubWindows: 4, Coverage: limiter.CoverageLenient}, "[4,5,60000000,5,0,0,15000000]"},
-		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 5, Window: time.Minute, Burst: 9, Block: time.Second}, "[5,5,60000000,9,0,1000000,262800000]"},
+		{limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 5, Window: 14 * 24 * time.Hour, Align: limiter.AlignFirstHit},
+			"[1,5,1209600000000,5,0,0,345600000000,1]"},
+		{limiter.Spec{Limit: 5, Window: time.Minute, Weight: &weight, Rounding: limiter.RoundNearest},
+			"[2,5,60000000,5,0,0,0,250,2]"},
+		{limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Minute, CountRejected: limiter.CountAll},
+			"[3,5,60000000,5,2,0,1]"},
+		{limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, Window: time.Minute, SubWindows: 4},
+			"[4,5,75000000,5,0,0,15000000]"},
+		{limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, Window: time.Minute, SubWindows: 4,
+			Coverage: limiter.CoverageLenient}, "[4,5,60000000,5,0,0,15000000]"},
+		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 5, Window: time.Minute, Burst: 9, Block: time.Second},
+			"[5,5,60000000,9,0,1000000,262800000]"},
 		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 1000, Window: time.Minute}, "[5,1000,60000000,1000,0,0,4294967295]"},
-		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 4294967296, Window: time.Minute}, "[13,4294967296,60000000,4294967296,0,0,9007199254740991]"},
-		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 4294967295, Window: time.Minute, Burst: 4294967296}, "[13,4294967295,60000000,4294967296,0,0,9007199254740991]"},
-		{limiter.Spec{Algorithm: limiter.Concurrency, Limit: 9007199254740991}, "[16,9007199254740991,86400000000,9007199254740991,0,0,1]"},
-		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 5, Window: time.Minute, Drip: limiter.DripInterval}, "[6,5,60000000,5,0,0,262800000]"},
-		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 30, Window: time.Minute, Drip: limiter.DripInterval, DripUnits: 5}, "[6,30,60000000,30,0,0,1576800000,5]"},
+		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 4294967296, Window: time.Minute},
+			"[13,4294967296,60000000,4294967296,0,0,9007199254740991]"},
+		{limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 4294967295, Window: time.Minute, Burst: 4294967296},
+			"[13,4294967295,60000000,4294967296,0,0,9007199254740991]"},
+		{limiter.Spec{Algorithm: limiter.Concurrency, Limit: 9007199254740991},
+			"[16,9007199254740991,86400000000,9007199254740991,0,0,1]"},
+		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 5, Window: time.Minute, Drip: limiter.DripInterval},
+			"[6,5,60000000,5,0,0,262800000]"},
+		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 30, Window: time.Minute, Drip: limiter.DripInterval,
+			DripUnits: 5}, "[6,30,60000000,30,0,0,1576800000,5]"},
 	} {
 		if got := newParams(mustLimit(t, row.spec)).text; got != row.want {
 			t.Errorf("%+v is spelled %s, want %s", row.spec, got, row.want)

@@ -114,7 +114,8 @@ func (p *patient) untilFrom(path string, s limiter.Source) {
 	p.tb.Helper()
 	began := time.Now()
 	await(p.tb, "decisions from "+s.String(), func() bool { return p.ask(path).Source == s })
-	p.tb.Logf("decisions from %s after %v; the longest wait was %v", s, time.Since(began).Round(time.Millisecond), p.was.Round(time.Microsecond))
+	p.tb.Logf("decisions from %s after %v; the longest wait was %v", s, time.Since(began).Round(time.Millisecond),
+		p.was.Round(time.Microsecond))
 }
 
 // outage verifies what must hold while Redis cannot be used, for whatever reason, and
@@ -194,13 +195,17 @@ func TestWhollyPausedRedis(t *testing.T) {
 
 func TestRedisOutOfMemory(t *testing.T) {
 	srv := startServer(t)
-	outage(t, faultConfig(srv), func() { srv.do("CONFIG", "SET", "maxmemory", "1") }, func() { srv.do("CONFIG", "SET", "maxmemory", "0") })
+	outage(t, faultConfig(srv), func() {
+		srv.do("CONFIG", "SET", "maxmemory", "1")
+	}, func() { srv.do("CONFIG", "SET", "maxmemory", "0") })
 }
 
 // A server that was made a replica refuses to write.
 func TestReadOnlyRedis(t *testing.T) {
 	srv := startServer(t, "--replica-serve-stale-data", "yes")
-	outage(t, faultConfig(srv), func() { srv.do("REPLICAOF", "127.0.0.1", freePort(t)) }, func() { srv.do("REPLICAOF", "NO", "ONE") })
+	outage(t, faultConfig(srv), func() {
+		srv.do("REPLICAOF", "127.0.0.1", freePort(t))
+	}, func() { srv.do("REPLICAOF", "NO", "ONE") })
 }
 
 // A store opens even if the server is not reachable.
@@ -291,7 +296,8 @@ func TestForeignValue(t *testing.T) {
 			t.Errorf("%s: %s decides on another", name, d.Source)
 		}
 	}
-	if p.log.count("could not be read") != 1 || p.log.count("not decided by redis") != 0 || p.log.count("redis is unavailable") != 0 {
+	if p.log.count("could not be read") != 1 || p.log.count("not decided by redis") != 0 ||
+		p.log.count("redis is unavailable") != 0 {
 		t.Errorf("the log has %s", p.log)
 	}
 }

@@ -137,8 +137,8 @@ func (s *Store) recover(h *health, o *outage, route string) {
 // probe runs a script that uses every command of the others, in the slot of a key: it writes, and
 // returns the clock. So a server that cannot be written to, or an access list that lacks a
 // command, is found before a check is. A slot without an owner is no reason for an outage:
-// the server that was asked does answer. It uses a client of its own, since the one in use pauses for a second after many refused
-// connections. It first tries to connect by itself, because the client logs each refused
+// the server that was asked does answer. It uses a client of its own, since the one in use pauses for a second after
+// many refused connections. It first tries to connect by itself, because the client logs each refused
 // connection. It ends within [Config.Timeout].
 func (s *Store) probe(route string) (err error) {
 	defer s.guard.Recover(guard.Redis, func(caught error) { err = caught })
@@ -303,7 +303,8 @@ func isUnserved(err error) bool {
 func isDown(err error) bool {
 	var said redis.Error
 	switch {
-	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err), isDamage(err):
+	case err == nil, errors.Is(err, errReply), errors.Is(err, errChanged), isElsewhere(err), isUnserved(err),
+		isDamage(err):
 		return false
 	case !errors.As(err, &said):
 		return true
@@ -380,7 +381,8 @@ func (k kind) failure() string {
 	case kindReset:
 		return "redis did not confirm a reset: the counters may be as they were, and its caller has the error"
 	case kindAmend:
-		return "redis did not confirm a settlement or an extension: the reservation may be as it was, and its caller has the error"
+		return "redis did not confirm a settlement or an extension: the reservation may be as it was, and its caller has " +
+			"the error"
 	default:
 		return "a check was not decided by redis: the rule's policy answered"
 	}

@@ -72,7 +72,8 @@ func recovery(l *limiter.Limit) limiter.Tick {
 // [table.Table.Amend] does. On Redis Cluster each key is settled or extended by itself, after all
 // of them were asked whether they can be. An error states that Redis did not answer, or not for all
 // keys. The same settlement can be made again then: it changes nothing where it was made.
-func (s *Store) Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend, name limiter.KeyNamer) (limiter.Amended, error) {
+func (s *Store) Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend,
+	name limiter.KeyNamer) (limiter.Amended, error) {
 	if s.closed.Load() {
 		return limiter.Amended{}, ErrClosed
 	}
@@ -166,7 +167,8 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 
 // settledRank orders what was done with the keys of a settlement by what is to be said of all.
 func settledRank(s limiter.AmendState) int {
-	for rank, of := range []limiter.AmendState{limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged} {
+	for rank, of := range []limiter.AmendState{limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone,
+		limiter.AmendCharged} {
 		if s == of {
 			return rank
 		}
@@ -275,7 +277,8 @@ func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limite
 			*least = min(*least, id[2]-reply[0])
 			k.Cost -= was
 			numbers := append([]int64{reply[0]}, reply[1+perLimit*limit:][:perLimit*size]...)
-			all = append(all, part{call: &call{reply: numbers}, first: rest.Len(), last: rest.Len() + 1, offset: offset, size: size})
+			all = append(all, part{call: &call{reply: numbers}, first: rest.Len(), last: rest.Len() + 1, offset: offset,
+				size: size})
 			rest.Add(k)
 			offset += size
 		}
@@ -293,7 +296,8 @@ const (
 
 // amendment returns the call that amends the holds of the keys [first, last) of a charge in a mode. An
 // extension is taken back by what its reply says of each id in before.
-func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64, ignore bool, first, last int, name limiter.KeyNamer) *call {
+func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64, ignore bool, first, last int,
+	name limiter.KeyNamer) *call {
 	var buf [512]byte
 	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
 	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
@@ -319,7 +323,8 @@ func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64,
 }
 
 // ruleNumber returns a number of a key's rule, by which lua/amend.lua compares what rules have reserved; 0 if it
-// does not, see [limiter.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the rule.
+// does not, see [limiter.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the
+// rule.
 func ruleNumber(c *limiter.Charge, n int) int64 {
 	switch {
 	case c.Key(n).Rule.Shadow:
@@ -344,7 +349,8 @@ const explainedHolds = 20
 // openHolds returns the holds of the key of a counter that end after an instant.
 func (s *Store) openHolds(ctx context.Context, now limiter.Tick, counter string) (openHolds, error) {
 	key := counter[:strings.IndexByte(counter, '}')+1] + holdsSuffix
-	all, err := s.client.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatInt(int64(now), 10), Max: "+inf"}).Result()
+	all, err := s.client.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatInt(int64(now), 10),
+		Max: "+inf"}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis did not return the holds in %s: %w", key, err)
 	}
@@ -399,7 +405,8 @@ func (p *params) counted(name string) string {
 	if json.Unmarshal([]byte(text), &n) != nil || len(n) < 7 {
 		return ""
 	}
-	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && (f != familyLog || n[4] != float64(limiter.CountAll)) {
+	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip &&
+		(f != familyLog || n[4] != float64(limiter.CountAll)) {
 		text = luaNumber(n[0]) + "," + luaNumber(n[2])
 		if f != familyCounter && f != familyLog {
 			text += "," + luaNumber(n[6]) + ","

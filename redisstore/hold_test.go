@@ -19,7 +19,8 @@ func TestHoldsEndWithoutATimer(t *testing.T) {
 	srv := startServer(t)
 	open := func() *subject {
 		return newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
-			"version: 1\nrules: [{name: r, key: [user], id_ttl: 1m, limits: [{name: hour, limit: 100, window: 1h, algorithm: fixed_window}, {limit: 100, window: 1m, algorithm: sliding_log}]}]\n")
+			"version: 1\nrules: [{name: r, key: [user], id_ttl: 1m, limits: [{name: hour, limit: 100, window: 1h, algorithm: "+
+				"fixed_window}, {limit: 100, window: 1m, algorithm: sliding_log}]}]\n")
 	}
 	a := open()
 	r := weir.Request{User: "ada", ID: "1", Hold: 10 * time.Second, Cost: weir.Units(60)}
@@ -38,7 +39,8 @@ func TestHoldsEndWithoutATimer(t *testing.T) {
 		b := open() // has met no holds
 		b.SetTime(a.now + limiter.Span(step.after))
 		d, err := b.Peek(t.Context(), weir.Request{User: "ada"})
-		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != step.left || d.Limit(1).Remaining != step.left {
+		if err != nil || d.Source != limiter.SourceRedis || d.Limit(0).Remaining != step.left ||
+			d.Limit(1).Remaining != step.left {
 			t.Errorf("after %v: %+v, %v", step.after, d, err)
 		}
 		b.now++
@@ -54,7 +56,9 @@ func TestExplainsHolds(t *testing.T) {
 	for _, row := range []struct{ limit, cost int64 }{{100, 60}, {limiter.MaxUnits, limiter.MaxUnits - 40}} {
 		srv.do("FLUSHALL")
 		s := newSubject(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), strings.ReplaceAll(
-			"version: 1\nrules: [{name: r, key: [user], limits: [{limit: N, window: 1h, algorithm: fixed_window}, {limit: N, window: 24h, burst: N, algorithm: token_bucket}, {name: c, limit: N, calendar: day}, {limit: N, algorithm: concurrency}]}]\n",
+			"version: 1\nrules: [{name: r, key: [user], limits: [{limit: N, window: 1h, algorithm: fixed_window}, {limit: N, "+
+				"window: 24h, burst: N, algorithm: token_bucket}, {name: c, limit: N, calendar: day}, {limit: N, algorithm: "+
+				"concurrency}]}]\n",
 			"N", strconv.FormatInt(row.limit, 10)))
 		r := weir.Request{User: "ada", ID: "1", Hold: time.Minute, Cost: weir.Units(row.cost)}
 		if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
@@ -66,7 +70,8 @@ func TestExplainsHolds(t *testing.T) {
 		}
 		for i, l := range e.Limits {
 			text := fmt.Sprint(l.State)
-			if !strings.Contains(text, fmt.Sprintf("{held %d, in 1 charges}", row.cost)) || !strings.Contains(text, fmt.Sprintf("{hold %d until 2026-01-01T00:01:00.000000Z, then given back}", row.cost)) {
+			if !strings.Contains(text, fmt.Sprintf("{held %d, in 1 charges}", row.cost)) ||
+				!strings.Contains(text, fmt.Sprintf("{hold %d until 2026-01-01T00:01:00.000000Z, then given back}", row.cost)) {
 				t.Errorf("of a limit it says %s", text)
 			}
 			if left := int64(e.Answer.Limits[i].Remaining); left != row.limit-row.cost {
@@ -100,7 +105,8 @@ func TestHoldsOfAKeyAreBounded(t *testing.T) {
 	if err != nil || d.Allowed || !d.Limit(0).Overflow || d.RetryAfter <= 0 || d.Source != limiter.SourceRedis {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if d, err := s.Check(t.Context(), weir.Request{User: "ada"}); err != nil || !d.Allowed || d.Limit(0).Remaining != 999_998 {
+	if d, err := s.Check(t.Context(), weir.Request{User: "ada"}); err != nil || !d.Allowed ||
+		d.Limit(0).Remaining != 999_998 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -111,7 +117,8 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 	t.Parallel()
 	masters := startCluster(t)
 	s := newSubject(t, openStore(t, clusterConfig(masters)),
-		"version: 1\nrules: [{name: r, keys: [[user], [ip]], limits: [{name: hour, limit: 10, window: 1h, algorithm: fixed_window}]}]\n")
+		"version: 1\nrules: [{name: r, keys: [[user], [ip]], limits: [{name: hour, limit: 10, window: 1h, algorithm: "+
+			"fixed_window}]}]\n")
 	r := weir.Request{User: "ada", IP: "192.0.2.1", ID: "1", Hold: time.Minute}
 	left := func(user, ip uint64) {
 		t.Helper()
@@ -120,7 +127,8 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 			t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, user, ip, err)
 		}
 	}
-	if d, err := s.Check(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", Cost: weir.Units(4)}); err != nil || !d.Allowed {
+	if d, err := s.Check(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", Cost: weir.Units(4)}); err != nil ||
+		!d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	r.Cost = weir.Units(7)
@@ -139,7 +147,8 @@ func TestHoldsOfSeveralSlots(t *testing.T) {
 	}
 	left(5, 1)
 	r.Cost = weir.Units(7)
-	if a, err := s.Extend(t.Context(), r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != 0 { // it ends before there is room
+	// it ends before there is room
+	if a, err := s.Extend(t.Context(), r); err != nil || a.State != weir.AmendDenied || a.RetryAfter != 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	left(5, 1)
@@ -176,7 +185,8 @@ rules:
 			t.Helper()
 			d, err := s.Peek(t.Context(), weir.Request{User: r.User})
 			if err != nil || d.Limit(0).Remaining != requests || d.Limit(1).Remaining != tokens {
-				t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, requests, tokens, err)
+				t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, requests, tokens,
+					err)
 			}
 		}
 		if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
@@ -205,7 +215,8 @@ func TestHoldsWithoutRedis(t *testing.T) {
 	if d, err := p.Check(t.Context(), r); err != nil || d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := p.Settle(t.Context(), r, 1); err == nil || !strings.Contains(err.Error(), "the reservation may be as it was") {
+	if _, err := p.Settle(t.Context(), r, 1); err == nil ||
+		!strings.Contains(err.Error(), "the reservation may be as it was") {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,7 +26,8 @@ func appendID(tag []byte, id *limiter.Idempotency) []byte {
 // addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
 // head of its arguments what the script takes for them, with a flag: of all keys, or of those with
 // a cost.
-func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, all, flag bool, i, first, last int, name limiter.KeyNamer) []byte {
+func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, all, flag bool, i, first,
+	last int, name limiter.KeyNamer) []byte {
 	var buf [512]byte
 	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
 	head = append(append(head, ','), digit(flag))

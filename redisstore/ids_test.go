@@ -34,7 +34,8 @@ func TestIDsExpire(t *testing.T) {
 	r := weir.Request{User: "ada", IP: "192.0.2.1"}
 	check := func(repeated bool, left uint64) {
 		t.Helper()
-		if d, err := n.Check(t.Context(), r); err != nil || d.Source != limiter.SourceRedis || d.Repeated != repeated || d.Limit(0).Remaining != left {
+		if d, err := n.Check(t.Context(), r); err != nil || d.Source != limiter.SourceRedis || d.Repeated != repeated ||
+			d.Limit(0).Remaining != left {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -65,10 +66,12 @@ func TestIDsExpire(t *testing.T) {
 func TestIDsAcrossNodes(t *testing.T) {
 	srv := startServer(t)
 	open := func() *weir.Node {
-		return newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), "version: 1\nrules: [{name: r, key: [user], limits: [10/day]}]\n")
+		return newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
+			"version: 1\nrules: [{name: r, key: [user], limits: [10/day]}]\n")
 	}
 	a, b := open(), open()
-	rs := []weir.Request{{User: "ada", ID: "1", Cost: weir.Units(3)}, {User: "ada", ID: "2"}, {User: "ada", ID: "1", Cost: weir.Units(3)}}
+	rs := []weir.Request{{User: "ada", ID: "1", Cost: weir.Units(3)}, {User: "ada", ID: "2"},
+		{User: "ada", ID: "1", Cost: weir.Units(3)}}
 	ds, err := a.CheckBatch(t.Context(), rs)
 	if err != nil || ds[0].Repeated || ds[1].Repeated || !ds[2].Repeated || ds[2].Limit(0).Remaining != 6 {
 		t.Fatalf("%+v, %v", ds, err)

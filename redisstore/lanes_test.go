@@ -62,7 +62,8 @@ func TestIdleLaneEnds(t *testing.T) {
 
 // The lane of a client that was replaced ends, and what waits in it fails.
 func TestReplacedLaneEnds(t *testing.T) {
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot,
+		error) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "10.0.0.1:1"}}}}, nil
 	}})
 	defer cluster.Close()
@@ -93,11 +94,13 @@ func TestAbandon(t *testing.T) {
 	for i := range 6 {
 		calls = append(calls, &call{at: i, route: string(rune('a' + i))})
 	}
-	done, late := &job{calls: []*call{calls[0], calls[3]}, done: make(chan struct{})}, &job{calls: []*call{calls[4], calls[1]}, done: make(chan struct{})}
+	done, late := &job{calls: []*call{calls[0], calls[3]}, done: make(chan struct{})},
+		&job{calls: []*call{calls[4], calls[1]}, done: make(chan struct{})}
 	close(done.done)
 	out := abandon(calls, []*job{done, late})
 	for i, c := range out {
-		if replaced := i == 1 || i == 4; (c != calls[i]) != replaced || errors.Is(c.err, errLate) != replaced || c.route != calls[i].route {
+		if replaced := i == 1 || i == 4; (c != calls[i]) != replaced || errors.Is(c.err, errLate) != replaced ||
+			c.route != calls[i].route {
 			t.Errorf("call %d is %+v", i, c)
 		}
 	}

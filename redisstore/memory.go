@@ -141,7 +141,8 @@ func (s *Store) Warnings() (out []string) {
 	defer s.servers.mu.Unlock()
 	for addr, m := range s.servers.memory {
 		if m.evicts() {
-			out = append(out, fmt.Sprintf("redis at %s may evict counters (maxmemory-policy %s): set noeviction", addr, m.policy))
+			out = append(out, fmt.Sprintf("redis at %s may evict counters (maxmemory-policy %s): set noeviction", addr,
+				m.policy))
 		}
 	}
 	return out

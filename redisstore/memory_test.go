@@ -28,7 +28,8 @@ func TestEvictions(t *testing.T) {
 	if log.count("may evict counters") != 1 || log.count("has evicted") != 0 || s.Evicted() != 0 {
 		t.Errorf("with a policy that evicts: %d evicted, %s", s.Evicted(), log)
 	}
-	if w := node.Warnings(); len(w) != 1 || !strings.Contains(w[0], srv.addr()) || !strings.Contains(w[0], "volatile-lru") {
+	if w := node.Warnings(); len(w) != 1 || !strings.Contains(w[0], srv.addr()) ||
+		!strings.Contains(w[0], "volatile-lru") {
 		t.Errorf("warnings: %v", w)
 	}
 	other := srv.client()

@@ -113,7 +113,8 @@ func (p *puppet) decide(t *testing.T) *limiter.Decision {
 	store := openStore(t, redisstore.Config{Addrs: []string{p.Addr().String()}, Cluster: true})
 	var d limiter.Decision
 	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 9)}})
-	if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{c}, []*limiter.Decision{&d}, nil); err != nil {
+	if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{c}, []*limiter.Decision{&d},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	return &d

@@ -33,7 +33,9 @@ func newOrdered(t *testing.T) *ordered {
 	}
 	o.one, o.other = open(), open()
 	var err error
-	if o.memory, err = weir.Open(t.Context(), weir.Config{Rules: []byte(orderRules), Now: func() time.Time { return o.one.now.Time() }}); err != nil {
+	if o.memory, err = weir.Open(t.Context(), weir.Config{Rules: []byte(orderRules), Now: func() time.Time {
+		return o.one.now.Time()
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.memory.Close() })

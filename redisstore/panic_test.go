@@ -37,7 +37,8 @@ func TestPanicEndsAJob(t *testing.T) {
 		var c limiter.Charge
 		var d limiter.Decision
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: rule, Cost: 1})
-		if err := s.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
+		if err := s.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		return d.Source
@@ -65,7 +66,8 @@ func TestPanicEndsAJob(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(log.String(), "panic recovered"); n != 1 || !strings.Contains(log.String(), "TestPanicEndsAJob") {
+	if n := strings.Count(log.String(), "panic recovered"); n != 1 ||
+		!strings.Contains(log.String(), "TestPanicEndsAJob") {
 		t.Errorf("%d panics are logged:\n%s", n, log.String())
 	}
 }

@@ -55,9 +55,11 @@ func play(t *testing.T, test func(p *played)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &played{t: t, rule: &limiter.Rule{
-			Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 10, Window: time.Hour})}, OnUnreachable: limiter.UnreachableOpen,
+			Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 10, Window: time.Hour})},
+			OnUnreachable: limiter.UnreachableOpen,
 		}}
-		cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot,
+			error) {
 			return []redis.ClusterSlot{
 				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: "10.0.0.1:1"}}},
 				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: "10.0.0.2:1"}}},
@@ -92,7 +94,8 @@ func play(t *testing.T, test func(p *played)) {
 
 // replace gives a master another lane. What waits in the old one is left there.
 func (p *played) replace(i int, client *redis.Client) {
-	l := &lane{store: p.Store, client: client, addr: client.Options().Addr, queue: make(chan *job, 100), stopped: make(chan struct{})}
+	l := &lane{store: p.Store, client: client, addr: client.Options().Addr, queue: make(chan *job, 100),
+		stopped: make(chan struct{})}
 	p.masters[i].lane = l
 	p.lanes.Store(l.addr, l)
 	p.running.Go(func() {
@@ -237,7 +240,8 @@ func TestRefundsOfARoundAreOneAsk(t *testing.T) {
 			}
 		}
 		got := strings.Fields(p.jobs())
-		if want := fmt.Sprint(map[string]int{"0@0*5": 1, "0@1*5": 1, "1@0*5": 1, "2@0*5": 1, "2@1*5": 1}); fmt.Sprint(tally(got)) != want {
+		if want := fmt.Sprint(map[string]int{"0@0*5": 1, "0@1*5": 1, "1@0*5": 1, "2@0*5": 1,
+			"2@1*5": 1}); fmt.Sprint(tally(got)) != want {
 			t.Errorf("the jobs are %v, want %s", got, want)
 		}
 	})
@@ -327,7 +331,8 @@ func TestCallOfLanesThatEndIsGivenUp(t *testing.T) {
 			l.stop()
 			return false
 		}
-		if ds, took := p.decide([]limiter.Key{p.on(0)}); ds[0].Source != limiter.SourceFallbackOpen || took != 0 || tries != maxTries {
+		if ds, took := p.decide([]limiter.Key{p.on(0)}); ds[0].Source != limiter.SourceFallbackOpen || took != 0 ||
+			tries != maxTries {
 			t.Errorf("%s decides after %v and %d tries", ds[0].Source, took, tries)
 		}
 		if p.logged(errStopped.Error()) != 1 {
@@ -388,7 +393,8 @@ func TestEachKindOfCallHasItsMessage(t *testing.T) {
 				p.logCallError(&call{kind: k, route: "k"}, errBusy)
 			}
 		}
-		for _, text := range []string{"not decided by redis", "was not cancelled", "what remains", "confirm a refund", "confirm a reset"} {
+		for _, text := range []string{"not decided by redis", "was not cancelled", "what remains", "confirm a refund",
+			"confirm a reset"} {
 			if p.logged(text) != 1 {
 				t.Errorf("%q is logged %d times in %s", text, p.logged(text), &p.log)
 			}
@@ -400,10 +406,11 @@ func TestEachKindOfCallHasItsMessage(t *testing.T) {
 // was in a hurry.
 func TestRoutingThatHangsIsSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true,
+			ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
 		defer cluster.Close()
 		s := newLanes(cluster)
 		s.closed.Store(true) // no probe follows
@@ -470,7 +477,8 @@ func TestLogOfAServerThatComesAndGoes(t *testing.T) {
 			time.Sleep(probeEvery / 2)
 		}
 		if n, again := p.logged("redis is unavailable"), p.logged("available again"); n != minutes || again != n {
-			t.Errorf("in %d minutes the log says %d times that redis is unavailable, and %d times that it is back", minutes, n, again)
+			t.Errorf("in %d minutes the log says %d times that redis is unavailable, and %d times that it is back", minutes, n,
+				again)
 		}
 		if p.logged("short_outages_before=") != minutes-1 {
 			t.Errorf("the log has %s", &p.log)

@@ -19,8 +19,12 @@ func TestReceiptsAcrossNodes(t *testing.T) {
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	node := func(secret string) *weir.Node {
 		n, err := weir.Open(context.Background(), weir.Config{
-			Rules:   []byte("version: 1\nrules: [{name: r, keys: [[ip], [user]], limits: [{limit: 10, calendar: month}, 20/hour]}]\n"),
-			Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), Secret: []byte(secret), Now: func() time.Time { return now },
+			Rules: []byte("version: 1\nrules: [{name: r, keys: [[ip], [user]], limits: [{limit: 10, calendar: month}, " +
+				"20/hour]}]\n"),
+			Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), Secret: []byte(secret),
+			Now: func() time.Time {
+				return now
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +94,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 	srv := startServer(t)
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	file := func(limit int, window, more string) []byte {
-		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: %d, window: %s%s}]}]\n", limit, window, more)
+		return fmt.Appendf(nil, "version: 1\nrules: [{name: r, key: [user], limits: [{name: x, limit: %d, window: %s%s}]}]\n",
+			limit, window, more)
 	}
 	var nodes []*weir.Node
 	for range 2 {
@@ -112,7 +117,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 		}
 	}
 	for i, algorithm := range []string{
-		"fixed_window", "sliding_counter", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra", "leaky_bucket, drip: interval",
+		"fixed_window", "sliding_counter", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra",
+		"leaky_bucket, drip: interval",
 		"fixed_window, count_rejected: all",
 	} {
 		algorithm = ", algorithm: " + algorithm
@@ -180,8 +186,10 @@ func TestCredit(t *testing.T) {
 		"fixed_window": 5, "sliding_counter": 5, "token_bucket": 5, "leaky_bucket": 5, "gcra": 5,
 		"leaky_bucket, drip: interval": 5, "sliding_log": 2, "sliding_window": 2,
 	} {
-		rules := "version: 1\nrules: [{name: " + fmt.Sprintf("r%x", algorithm) + ", key: [user], limits: [{limit: 10, window: 1h, algorithm: " + algorithm + "}]}]\n"
-		n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(rules), Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})})
+		rules := "version: 1\nrules: [{name: " + fmt.Sprintf("r%x", algorithm) +
+			", key: [user], limits: [{limit: 10, window: 1h, algorithm: " + algorithm + "}]}]\n"
+		n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(rules),
+			Backend: openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})})
 		if err != nil {
 			t.Fatal(err)
 		}

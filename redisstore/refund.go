@@ -11,7 +11,8 @@ import (
 // where it was made: in Redis, or by a policy in this process. An error states that
 // Redis did not answer, so the refund may be lost. A lost refund denies slightly too
 // much and never admits more.
-func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r limiter.Receipt, name limiter.KeyNamer) error {
+func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r limiter.Receipt,
+	name limiter.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}

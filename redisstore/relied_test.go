@@ -19,7 +19,8 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 	}
 	defer s.Close()
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
-		mustLimit(t, limiter.Spec{Name: "a", Limit: 10, Window: time.Hour}), mustLimit(t, limiter.Spec{Name: "b", Limit: 20, Window: time.Hour}),
+		mustLimit(t, limiter.Spec{Name: "a", Limit: 10, Window: time.Hour}),
+		mustLimit(t, limiter.Spec{Name: "b", Limit: 20, Window: time.Hour}),
 	}}
 	now := limiter.TickOf(time.Now())
 	run := func(made *call) []int64 {
@@ -46,8 +47,10 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		{what: "relied on, refunded by a caller", relied: true, after: -1, left: 10},
 		{what: "one limit is cancelled", relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
 		{what: "of a hold", hold: 10 * time.Millisecond, own: true, after: -1, left: 10},
-		{what: "one limit of a hold is cancelled", hold: 10 * time.Millisecond, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true},
-		{what: "one limit of a hold is cancelled, and the hold ends", hold: 10 * time.Millisecond, relied: true, own: true, after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true, ends: true},
+		{what: "one limit of a hold is cancelled", hold: 10 * time.Millisecond, relied: true, own: true, after: 1, left: 7,
+			known: 1, nBits: 1, cancelsSecond: true},
+		{what: "one limit of a hold is cancelled, and the hold ends", hold: 10 * time.Millisecond, relied: true, own: true,
+			after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true, ends: true},
 	} {
 		charge := &limiter.Charge{ID: &limiter.Idempotency{ID: 7, Life: time.Minute, Hold: c.hold}}
 		for i := range 2 { // the second is in another slot
@@ -107,12 +110,14 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		at := []limiter.Tick{now + 40, now + 20*limiter.Millisecond}
 		if c.ends {
 			at = at[1:]
-		} else if r := run(s.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil, true, 0, 1, nil)); r[1] != int64(state) {
+		} else if r := run(s.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil, true, 0, 1,
+			nil)); r[1] != int64(state) {
 			t.Errorf("%s: it is settled with %v", c.what, r)
 		}
 		for _, at := range at {
 			if found := attempt(at, modePeek); found[1]>>flagBits != 8 || found[1+perLimit]>>flagBits != 18 {
-				t.Errorf("%s: %v later %d and %d are left, want 8 and 18", c.what, (at - now).Duration(), found[1]>>flagBits, found[1+perLimit]>>flagBits)
+				t.Errorf("%s: %v later %d and %d are left, want 8 and 18", c.what, (at - now).Duration(), found[1]>>flagBits,
+					found[1+perLimit]>>flagBits)
 			}
 		}
 	}

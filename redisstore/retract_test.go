@@ -51,7 +51,10 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	}
 	decide := func(c *limiter.Charge) (d limiter.Decision) {
 		t.Helper()
-		if err := store.Decide(t.Context(), limiter.At(now), []*limiter.Charge{c}, []*limiter.Decision{&d}, func(dst []byte, _, _ int) []byte { return dst }); err != nil || d.Source != limiter.SourceRedis {
+		if err := store.Decide(t.Context(), limiter.At(now), []*limiter.Charge{c}, []*limiter.Decision{&d},
+			func(dst []byte, _, _ int) []byte {
+				return dst
+			}); err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		return d
@@ -77,7 +80,8 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	amend := func(when string, want limiter.AmendState) {
 		t.Helper()
 		named = 0
-		if a, err := store.Amend(context.Background(), limiter.At(now), extend, limiter.Amend{Extend: true}, name); err != nil || a.State != want {
+		if a, err := store.Amend(context.Background(), limiter.At(now), extend, limiter.Amend{Extend: true},
+			name); err != nil || a.State != want {
 			t.Fatalf("%s: %+v, %v", when, a, err)
 		}
 	}
@@ -121,7 +125,8 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	late = func() {
 		plain := func(dst []byte, _, _ int) []byte { return dst }
 		for _, key := range []uint64{1, 3} {
-			a, err := store.Amend(context.Background(), limiter.At(now), charge(4, 2, 30*time.Minute, key), limiter.Amend{Extend: true}, plain)
+			a, err := store.Amend(context.Background(), limiter.At(now), charge(4, 2, 30*time.Minute, key),
+				limiter.Amend{Extend: true}, plain)
 			if granted = err == nil && a.State == limiter.AmendDone; !granted {
 				t.Errorf("%+v, %v", a, err)
 			}

@@ -72,7 +72,9 @@ func (b *batch) undo(u *undo, w when, i int, parts []part, ids *memory, cancel [
 		}
 		first := part.offset
 		for n := part.first; n < part.last; n++ {
-			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool { return cancel[j] }, c, ids.undo(part, n, first, len(c.Key(n).Rule.Limits), cancel, allowed), i, n, first, b.name); r != nil {
+			if r := s.refund(w, limiter.Receipt{Time: w.now}, func(j int) bool {
+				return cancel[j]
+			}, c, ids.undo(part, n, first, len(c.Key(n).Rule.Limits), cancel, allowed), i, n, first, b.name); r != nil {
 				r.kind = kindCancel
 				u.refunds = append(u.refunds, r)
 			}

@@ -16,7 +16,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-const slotsRule = "version: 1\nrules: [{name: r, key: [user], hold: 30s, id_ttl: 1m, limits: [{limit: 2, algorithm: concurrency}, {name: hour, limit: 100, window: 1h, algorithm: fixed_window}]}]\n"
+const slotsRule = "version: 1\nrules: [{name: r, key: [user], hold: 30s, id_ttl: 1m, limits: [{limit: 2, algorithm: " +
+	"concurrency}, {name: hour, limit: 100, window: 1h, algorithm: fixed_window}]}]\n"
 
 // A counter of slots lives as long as the last of its holds, also if only an extension prolongs that. It
 // is gone, like all else of the key, when that is over.
@@ -55,7 +56,8 @@ func TestSlotsLiveAsLongAsTheirHolds(t *testing.T) {
 func TestSlotsOfManyCallers(t *testing.T) {
 	srv := startServer(t)
 	const limit = 5
-	rules := fmt.Sprintf("version: 1\nrules: [{name: r, key: [user], hold: 1h, limits: [{limit: %d, algorithm: concurrency}]}]\n", limit)
+	rules := fmt.Sprintf("version: 1\nrules: [{name: r, key: [user], hold: 1h, limits: [{limit: %d, algorithm: "+
+		"concurrency}]}]\n", limit)
 	var nodes []*weir.Node
 	for range 2 {
 		nodes = append(nodes, newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}), rules))
@@ -88,7 +90,8 @@ func TestSlotsOfManyCallers(t *testing.T) {
 	if most.Load() > limit || admitted.Load() < limit {
 		t.Errorf("%d were held at a time, %d in all", most.Load(), admitted.Load())
 	}
-	if d, err := nodes[0].Peek(t.Context(), weir.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != limit || d.Limit(0).ResetAfter != 0 {
+	if d, err := nodes[0].Peek(t.Context(), weir.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != limit ||
+		d.Limit(0).ResetAfter != 0 {
 		t.Errorf("all was given back: %+v, %v", d, err)
 	}
 }
@@ -111,7 +114,8 @@ func TestSlotsNeedAHold(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	ds, err = s.CheckBatch(t.Context(), []weir.Request{{User: "ada", ID: "2"}, ok, {User: "ada", ID: "3"}})
-	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[1]" || !errors.Is(bad.Errs[0], weir.ErrSettled) || !ds[0].Allowed || !ds[2].Allowed || ds[2].Limit(0).Remaining != 0 || ds[2].Limit(1).Remaining != 97 {
+	if !errors.As(err, &bad) || fmt.Sprint(bad.Index) != "[1]" || !errors.Is(bad.Errs[0], weir.ErrSettled) ||
+		!ds[0].Allowed || !ds[2].Allowed || ds[2].Limit(0).Remaining != 0 || ds[2].Limit(1).Remaining != 97 {
 		t.Errorf("%+v, %v", ds, err)
 	}
 }
@@ -132,7 +136,8 @@ func TestExplainsSlots(t *testing.T) {
 		}
 		return e.Limits[0].Arithmetic + fmt.Sprint(e.Limits[0].State)
 	}
-	if text := explain(); !strings.Contains(text, "2 held + 1 <= 2: no") || !strings.Contains(text, "{hold 2 until 2026-01-01T00:00:30.000000Z, then given back}") {
+	if text := explain(); !strings.Contains(text, "2 held + 1 <= 2: no") ||
+		!strings.Contains(text, "{hold 2 until 2026-01-01T00:00:30.000000Z, then given back}") {
 		t.Errorf("it says %s", text)
 	}
 	if s.SetTime(s.now + 30*limiter.Second); !strings.Contains(explain(), "0 held + 1 <= 2: yes") {
@@ -155,14 +160,16 @@ func TestSlotsOfSeveralMasters(t *testing.T) {
 			t.Errorf("%d and %d are left, want %d and %d, %v", d.Limit(0).Remaining, d.Limit(1).Remaining, user, ip, err)
 		}
 	}
-	if d, err := s.Check(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", ID: "0", Cost: weir.Units(2)}); err != nil || !d.Allowed {
+	if d, err := s.Check(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", ID: "0",
+		Cost: weir.Units(2)}); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if d, err := s.Check(t.Context(), r); err != nil || d.Allowed || d.RetryAfter != 30*time.Second {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	left(2, 0)
-	if a, err := s.Cancel(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", ID: "0"}); err != nil || a.State != weir.AmendDone {
+	if a, err := s.Cancel(t.Context(), weir.Request{User: "bob", IP: "192.0.2.1", ID: "0"}); err != nil ||
+		a.State != weir.AmendDone {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if d, err := s.Check(t.Context(), r); err != nil || !d.Allowed {
@@ -197,7 +204,9 @@ func TestSlotsWithoutRedis(t *testing.T) {
 	s := &subject{tb: t, now: limitertest.Start()}
 	srv.stop()
 	var err error
-	if s.Node, err = weir.Open(t.Context(), weir.Config{Rules: []byte(slotsRule), Backend: store, Now: func() time.Time { return s.now.Time() }}); err != nil {
+	if s.Node, err = weir.Open(t.Context(), weir.Config{Rules: []byte(slotsRule), Backend: store, Now: func() time.Time {
+		return s.now.Time()
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(id string, want bool) {
@@ -213,7 +222,8 @@ func TestSlotsWithoutRedis(t *testing.T) {
 	check("3", false)
 	s.now += 30 * limiter.Second
 	check("3", true)
-	if d, err := s.Node.Peek(t.Context(), weir.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != 1 || d.Limit(1).Remaining != 97 {
+	if d, err := s.Node.Peek(t.Context(), weir.Request{User: "ada"}); err != nil || d.Limit(0).Remaining != 1 ||
+		d.Limit(1).Remaining != 97 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -114,7 +114,8 @@ func (s *Store) Ready() error {
 	if s.servers.worked.Load() {
 		return nil
 	}
-	return fmt.Errorf("redis at %s has not been usable since this node started, so the rules' policies answer: see the log",
+	return fmt.Errorf("redis at %s has not been usable since this node started, so the rules' policies answer: see the "+
+		"log",
 		strings.Join(s.config.Addrs, ","))
 }
 
@@ -142,7 +143,8 @@ func (s *Store) Close() error {
 
 // Extras returns what the store does beyond the methods of a [weir.Backend], which is all of it.
 func (s *Store) Extras() weir.BackendExtras {
-	return weir.BackendExtras{Amend: s.Amend, UseTable: s.UseTable, Ready: s.Ready, Warnings: s.Warnings, ObservePanics: s.ObservePanics}
+	return weir.BackendExtras{Amend: s.Amend, UseTable: s.UseTable, Ready: s.Ready, Warnings: s.Warnings,
+		ObservePanics: s.ObservePanics}
 }
 
 // UseTable makes policies count in a table instead of one of the store's own, which has

@@ -21,7 +21,8 @@ import (
 // calls returns how often Redis was called by a command, such as evalsha.
 func (s *server) calls(command string) int {
 	s.tb.Helper()
-	m := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(command) + `:calls=(\d+)`).FindStringSubmatch(fmt.Sprint(s.do("INFO", "commandstats")))
+	m := regexp.MustCompile(`cmdstat_` + regexp.QuoteMeta(command) +
+		`:calls=(\d+)`).FindStringSubmatch(fmt.Sprint(s.do("INFO", "commandstats")))
 	if m == nil {
 		return 0
 	}
@@ -48,8 +49,10 @@ func TestOneCallForAllWindows(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if n, loads, whole := srv.calls("evalsha"), srv.calls("script|load"), srv.calls("eval"); n != 21 || loads > 2 || whole != 1 {
-		t.Errorf("a probe, which is also sent whole, and 20 checks are %d calls by hash, %d scripts loaded and %d sent whole", n, loads, whole)
+	if n, loads, whole := srv.calls("evalsha"), srv.calls("script|load"), srv.calls("eval"); n != 21 || loads > 2 ||
+		whole != 1 {
+		t.Errorf("a probe, which is also sent whole, and 20 checks are %d calls by hash, %d scripts loaded and %d sent whole",
+			n, loads, whole)
 	}
 }
 
@@ -59,7 +62,8 @@ func TestOneCallForAllKeys(t *testing.T) {
 	node := newNode(t, openStore(t, redisstore.Config{Addrs: []string{srv.addr()}}),
 		"version: 1\nrules: [{name: r, keys: [[ip], [user]], limits: [5/second, 9/hour]}]\n")
 	for range 3 {
-		if d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada", IP: "10.0.0.1"}); err != nil || d.Len() != 4 {
+		if d, err := node.Check(context.Background(), weir.Request{Path: "/", User: "ada", IP: "10.0.0.1"}); err != nil ||
+			d.Len() != 4 {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
@@ -115,7 +119,9 @@ func TestManyCallersShareALimit(t *testing.T) {
 func TestBatch(t *testing.T) {
 	srv := startServer(t)
 	var trips atomic.Int64
-	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Observe: func(int, time.Duration, error) { trips.Add(1) }})
+	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Observe: func(int, time.Duration, error) {
+		trips.Add(1)
+	}})
 	node := newNode(t, store, "version: 1\nrules: [{name: r, limits: [7/day]}]\n")
 	if _, err := node.Check(context.Background(), weir.Request{Path: "/", User: "other"}); err != nil {
 		t.Fatal(err) // loads the script
@@ -143,7 +149,8 @@ func TestBatch(t *testing.T) {
 func TestKeysExpire(t *testing.T) {
 	srv := startServer(t)
 	specs := []limiter.Spec{
-		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit}, {Algorithm: limiter.SlidingCounter},
+		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit},
+		{Algorithm: limiter.SlidingCounter},
 		{Algorithm: limiter.SlidingLog}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket},
 		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval}, {Algorithm: limiter.GCRA, Burst: 3, Block: time.Hour},
 		{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 5},
@@ -194,7 +201,8 @@ func TestKeyNames(t *testing.T) {
 version: 1
 rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", limit: 9, window: 1h}]}]
 `)
-	for _, r := range []weir.Request{{Path: "/", IP: "192.0.2.1", User: "192.0.2.1"}, {Path: "/", IP: "::1", User: "{}a:b\n"}} {
+	for _, r := range []weir.Request{{Path: "/", IP: "192.0.2.1", User: "192.0.2.1"},
+		{Path: "/", IP: "::1", User: "{}a:b\n"}} {
 		if d, err := node.Check(context.Background(), r); err != nil || d.Source != limiter.SourceRedis {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -204,7 +212,8 @@ rules: [{name: "a{b}:%", keys: [[ip], [user]], limits: [5/second, {name: "{x}", 
 		t.Fatalf("%d keys: %q", len(keys), keys)
 	}
 	tags := map[string]int{}
-	shape := regexp.MustCompile(`^weir:\{a%7Bb%7D%3A%25:(192\.0\.2\.1|%3A%3A1|%7B%7Da%3Ab%0A):[-_A-Za-z0-9]{22}\}:(second|\{x\})$`)
+	shape := regexp.MustCompile(`^weir:\{a%7Bb%7D%3A%25:(192\.0\.2\.1|` +
+		`%3A%3A1|%7B%7Da%3Ab%0A):[-_A-Za-z0-9]{22}\}:(second|\{x\})$`)
 	for _, k := range keys {
 		m := shape.FindStringSubmatch(k.(string))
 		if m == nil {
@@ -227,8 +236,10 @@ func TestLongListsDecideAlike(t *testing.T) {
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}, Timeout: time.Minute})
 	for i, s := range []limiter.Spec{
-		{Algorithm: limiter.SlidingLog, Limit: 400}, {Algorithm: limiter.SlidingLog, Limit: 400, CountRejected: limiter.CountAll},
-		{Algorithm: limiter.SlidingWindow, Limit: 5000, SubWindows: 1000}, {Algorithm: limiter.SlidingWindow, Limit: 300, SubWindows: 500, CountRejected: limiter.CountAll},
+		{Algorithm: limiter.SlidingLog, Limit: 400}, {Algorithm: limiter.SlidingLog, Limit: 400,
+			CountRejected: limiter.CountAll},
+		{Algorithm: limiter.SlidingWindow, Limit: 5000, SubWindows: 1000},
+		{Algorithm: limiter.SlidingWindow, Limit: 300, SubWindows: 500, CountRejected: limiter.CountAll},
 	} {
 		s.Name, s.Window = "l", time.Second
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -263,7 +274,8 @@ rules: [{name: r, limits: [{name: l, limit: 500, window: 1s, algorithm: sliding_
 
 func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64) {
 	t.Helper()
-	d := &diff{store: store, table: table.New(table.Config{}), choices: limitertest.SeededChoices(seed), now: limitertest.Start(), log: t.Logf, counts: counts{}}
+	d := &diff{store: store, table: table.New(table.Config{}), choices: limitertest.SeededChoices(seed),
+		now: limitertest.Start(), log: t.Logf, counts: counts{}}
 	d.log = func(string, ...any) {}
 	longest, denied := 0, 0
 	for i := range 6000 {
@@ -279,7 +291,8 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 			d.now += limiter.Tick(d.choices.Pick(3)) * limiter.Span(l.Window()) / 2
 		}
 		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}}, Cost: uint64(1 + d.choices.Pick(2))})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}},
+			Cost: uint64(1 + d.choices.Pick(2))})
 		if d.choices.Pick(3) == 0 {
 			if err := d.takeBack(&c); err != nil {
 				t.Fatal(err)
@@ -289,7 +302,8 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		if err := d.table.Decide(d.now, &c, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+		if err := store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		if a, b := show(&want), show(&got); a != b {

@@ -28,10 +28,13 @@ func TestUnassignedSlot(t *testing.T) {
 		c.Log = slog.New(slog.NewJSONHandler(log, nil))
 	})
 	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}
-	lost, others := s.on(s.masters[1], r), []limiter.Key{s.on(s.masters[0], r), s.on(s.masters[1], r), s.on(s.masters[2], r)}
+	lost, others := s.on(s.masters[1], r), []limiter.Key{s.on(s.masters[0], r), s.on(s.masters[1], r),
+		s.on(s.masters[2], r)}
 	s.one(lost)
 	from, slot := unassign(t, s.masters, s.name(lost))
-	await(t, "the policy decides the keys of the slot", func() bool { return s.one(lost).Source == limiter.SourceFallbackLocal })
+	await(t, "the policy decides the keys of the slot", func() bool {
+		return s.one(lost).Source == limiter.SourceFallbackLocal
+	})
 	for range 20 {
 		if d := s.one(lost); d.Source != limiter.SourceFallbackLocal {
 			t.Errorf("%s decides the keys of the slot", d.Source)

@@ -16,7 +16,8 @@ func TestAWideCostIsNeverAdmitted(t *testing.T) {
 	s := openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})
 	for a, name := range limiter.AlgorithmNames() {
 		for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
-			l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.Algorithm(a), Limit: 10, Window: time.Hour, CountRejected: count})
+			l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.Algorithm(a), Limit: 10, Window: time.Hour,
+				CountRejected: count})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +26,8 @@ func TestAWideCostIsNeverAdmitted(t *testing.T) {
 			for _, cost := range []uint64{limiter.MaxUnits, limiter.NarrowUnits + 1, 10} {
 				var c limiter.Charge
 				var d limiter.Decision
-				c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: uint64(a)<<8 | uint64(count)}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
+				c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: uint64(a)<<8 | uint64(count)},
+					Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
 				if err := s.Decide(t.Context(), now, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -50,7 +52,8 @@ type both struct {
 
 func newBoth(t *testing.T, spec limiter.Spec) *both {
 	t.Helper()
-	b := &both{t: t, table: table.New(table.Config{}), now: limitertest.Start(), store: openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})}
+	b := &both{t: t, table: table.New(table.Config{}), now: limitertest.Start(),
+		store: openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})}
 	b.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r"}}
 	b.limit(spec)
 	return b
@@ -78,7 +81,8 @@ func (b *both) check(cost uint64) uint64 {
 	if err := b.table.Decide(b.now, &c, &b.decision); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.store.Decide(b.t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&got}, nil); err != nil {
+	if err := b.store.Decide(b.t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+		nil); err != nil {
 		b.t.Fatal(err)
 	}
 	if want, got := show(&b.decision), show(&got); got != want {
@@ -104,7 +108,8 @@ func (b *both) refund(n int) {
 // C3: thousands of sub-windows of wide counts, whose sum is above 2^53, and whose list is changed in its place.
 func TestManyWideSubWindowsCountAlike(t *testing.T) {
 	for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
-		b := newBoth(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: limiter.MaxUnits, Window: time.Hour, SubWindows: 3600, CountRejected: count})
+		b := newBoth(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: limiter.MaxUnits, Window: time.Hour,
+			SubWindows: 3600, CountRejected: count})
 		c := limitertest.SeededChoices(uint64(count))
 		left, denied := uint64(limiter.MaxUnits), 0
 		for i := range 3000 {
@@ -112,7 +117,8 @@ func TestManyWideSubWindowsCountAlike(t *testing.T) {
 			if i%1000 == 999 {
 				b.now += 45 * limiter.Minute
 			}
-			cost := []uint64{1, limiter.NarrowUnits, left/100 + 1, left + 1, limiter.MaxUnits / 3, limiter.MaxUnits}[c.Pick(40)%6]
+			cost := []uint64{1, limiter.NarrowUnits, left/100 + 1, left + 1, limiter.MaxUnits / 3,
+				limiter.MaxUnits}[c.Pick(40)%6]
 			if c.Pick(8) > 0 {
 				cost = left/1000 + uint64(c.Pick(200))
 			}
@@ -167,7 +173,8 @@ func TestOverdrawnWideBucketsWhenTheClockGoesBack(t *testing.T) {
 // C3: what three windows leak, less nearly one of them, where a double cannot hold the product.
 func TestWideDripsLeakExactly(t *testing.T) {
 	for _, limit := range []int64{3002399751580333, 3002399751580334, 3002399751580335} {
-		b := newBoth(t, limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: limit, Window: 24 * time.Hour, Burst: limiter.MaxUnits, Drip: limiter.DripInterval})
+		b := newBoth(t, limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: limit, Window: 24 * time.Hour,
+			Burst: limiter.MaxUnits, Drip: limiter.DripInterval})
 		b.now += limiter.Day - 1
 		b.check(limiter.MaxUnits)
 		b.now += 2*limiter.Day + 7
@@ -194,7 +201,8 @@ func TestNoScriptMisreadsWideCounts(t *testing.T) {
 					t.Helper()
 					key := srv.do("KEYS", "*:l").([]any)[0]
 					value := srv.do("GET", key).(string)
-					if got := strings.HasPrefix(value, "[9,") || strings.HasPrefix(value, "[1"); got != wide && a != limiter.FixedWindow {
+					if got := strings.HasPrefix(value, "[9,") || strings.HasPrefix(value, "[1"); got != wide &&
+						a != limiter.FixedWindow {
 						t.Errorf("the value is %q", value)
 					}
 				}
@@ -204,7 +212,8 @@ func TestNoScriptMisreadsWideCounts(t *testing.T) {
 				b.now++
 				b.check(1 << 50)
 				family(true)
-				if left := b.check(1 << 33); left != limiter.MaxUnits-(limiter.NarrowUnits-7)-1<<50-1<<33 && a == limiter.FixedWindow {
+				if left := b.check(1 << 33); left != limiter.MaxUnits-(limiter.NarrowUnits-7)-1<<50-1<<33 &&
+					a == limiter.FixedWindow {
 					t.Errorf("%d are left", left)
 				}
 				b.limit(narrow)
@@ -341,7 +350,8 @@ func TestRaisesHaveABound(t *testing.T) {
 	if err := b.table.Decide(b.now, &c, &d); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.Decide(t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&other}, nil); err != nil || !other.Allowed {
+	if err := b.store.Decide(t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&other},
+		nil); err != nil || !other.Allowed {
 		t.Fatal(err)
 	}
 	for i := range limiter.MaxHoldParts + 1 {
@@ -349,7 +359,8 @@ func TestRaisesHaveABound(t *testing.T) {
 		c.Key(0).Cost++
 		want, _ := b.table.Amend(b.now, &c, limiter.Amend{Extend: true})
 		got, err := b.store.Amend(t.Context(), limiter.At(b.now), &c, limiter.Amend{Extend: true}, nil)
-		if state := limiter.AmendRaised; err != nil || got.State != want.State || i >= limiter.MaxHoldParts && want.State != state {
+		if state := limiter.AmendRaised; err != nil || got.State != want.State ||
+			i >= limiter.MaxHoldParts && want.State != state {
 			t.Fatalf("raise %d: the table says %+v, redis %+v, %v", i, want, got, err)
 		}
 	}

@@ -154,12 +154,15 @@ func TestHowMuchMoves(t *testing.T) {
 			p, j := moved(build(t, names[:c.members]), build(t, names), names[c.members])
 			part, toJoiner = part+p/float64(c.clusters), toJoiner+j/float64(c.clusters)
 		}
-		t.Logf("%d to %d members: %.1f %% of the partitions move, %.0f %% of them to the joiner", c.members, c.members+1, 100*part, 100*toJoiner)
+		t.Logf("%d to %d members: %.1f %% of the partitions move, %.0f %% of them to the joiner", c.members, c.members+1,
+			100*part, 100*toJoiner)
 		if math.Abs(part-c.part) > c.tolerance {
-			t.Errorf("%d to %d members: %.3f of the partitions move, want %.3f +- %.3f", c.members, c.members+1, part, c.part, c.tolerance)
+			t.Errorf("%d to %d members: %.3f of the partitions move, want %.3f +- %.3f", c.members, c.members+1, part, c.part,
+				c.tolerance)
 		}
 		if toJoiner < c.toJoiner {
-			t.Errorf("%d to %d members: %.2f of what moves goes to the joiner, want %.2f", c.members, c.members+1, toJoiner, c.toJoiner)
+			t.Errorf("%d to %d members: %.2f of what moves goes to the joiner, want %.2f", c.members, c.members+1, toJoiner,
+				c.toJoiner)
 		}
 	}
 }

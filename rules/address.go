@@ -70,7 +70,8 @@ func checkIP(text string) error {
 		return nil
 	}
 	if _, ok := readIP(text); !ok {
-		return fmt.Errorf("%w: the ip is %s, which is neither an address nor a network: give the caller's address alone, or none if it is not known", limiter.ErrInvalid, quote(text))
+		return fmt.Errorf("%w: the ip is %s, which is neither an address nor a network: give the caller's address alone, "+
+			"or none if it is not known", limiter.ErrInvalid, quote(text))
 	}
 	return nil
 }
@@ -125,7 +126,8 @@ func countedIP(text string) string {
 
 // normalized decodes a list of what parse reads, sorts it, and drops what is in it twice.
 // parse returns a normal form, or what is wrong with a text.
-func normalized[T comparable](d matching, n *node, what string, most int, parse func(string) (T, string), order func(a, b T) int) (out []T) {
+func normalized[T comparable](d matching, n *node, what string, most int, parse func(string) (T, string),
+	order func(a, b T) int) (out []T) {
 	for _, v := range d.list(n, what, most) {
 		if !d.scalar(v, what) {
 			continue
@@ -168,7 +170,8 @@ func prefix(text string) (netip.Prefix, string) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, quote(text) + " is an address within a network: write " + p.Masked().String() + " for the network or " + p.Addr().String() + " for the address"
+		return netip.Prefix{}, quote(text) + " is an address within a network: write " + p.Masked().String() +
+			" for the network or " + p.Addr().String() + " for the address"
 	}
 	return p, ""
 }
@@ -183,7 +186,8 @@ func hostPattern(text string) (host, bad string) {
 	if inner, ok := strings.CutPrefix(name, "["); ok {
 		addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
 		if err != nil || !addr.Is6() || addr.Zone() != "" || !strings.HasSuffix(inner, "]") {
-			return "", quote(text) + " is not an IPv6 address in brackets, such as [::1]; leave a port out, since the ports of requests are ignored"
+			return "", quote(text) +
+				" is not an IPv6 address in brackets, such as [::1]; leave a port out, since the ports of requests are ignored"
 		}
 		return "[" + addr.String() + "]", ""
 	}

@@ -12,7 +12,8 @@ import (
 
 // All spellings of an address are one counter, and other addresses are others.
 func TestSpellingsOfAnAddress(t *testing.T) {
-	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}", rules.Options{})
+	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}",
+		rules.Options{})
 	resolve := func(r limiter.Request) (limiter.Hash, string) {
 		t.Helper()
 		var c limiter.Charge
@@ -22,8 +23,10 @@ func TestSpellingsOfAnAddress(t *testing.T) {
 		return c.Key(0).Hash, string(set.AppendKeyName(nil, &r, c.Key(0), nil))
 	}
 	for want, spellings := range map[string][]string{
-		"9.9.9.9":             {"::ffff:9.9.9.9", "::FFFF:909:909", "0:0:0:0:0:ffff:9.9.9.9", "9.9.9.9:40001", " 9.9.9.9", "[::ffff:9.9.9.9]:80", "9.9.9.9/32", "::ffff:9.9.9.9%eth0"},
-		"2001%3Adb8%3A%3A/64": {"2001:db8::1", "2001:DB8:0:0::/64", "2001:db8:0::/64", "2001:db8::7", "[2001:db8::1]:443", "2001:0db8:0:0:ffff:0:0:1", "2001:db8::5/64"},
+		"9.9.9.9": {"::ffff:9.9.9.9", "::FFFF:909:909", "0:0:0:0:0:ffff:9.9.9.9", "9.9.9.9:40001", " 9.9.9.9",
+			"[::ffff:9.9.9.9]:80", "9.9.9.9/32", "::ffff:9.9.9.9%eth0"},
+		"2001%3Adb8%3A%3A/64": {"2001:db8::1", "2001:DB8:0:0::/64", "2001:db8:0::/64", "2001:db8::7", "[2001:db8::1]:443",
+			"2001:0db8:0:0:ffff:0:0:1", "2001:db8::5/64"},
 		"2001%3Adb8%3A%3A5":   {"2001:db8::5/128", "2001:DB8:0::5/128"},
 		"2001%3Adb8%3A%3A/56": {"2001:db8:0:7::/56"},
 		"192.0.2.0/24":        {"::ffff:192.0.2.0/120", "192.0.2.7/24"},
@@ -61,16 +64,21 @@ func TestSpellingsOfAnAddress(t *testing.T) {
 // What is neither an address nor a network is refused, whatever counts the request: it would be a
 // counter of its own, and in no network of a rule.
 func TestNoAddress(t *testing.T) {
-	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}", rules.Options{})
+	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}",
+		rules.Options{})
 	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ip := range []string{"not", "g::1", ":", "203.0.113.9, 10.0.0.1", "10.0.0.1:", "10.0.0.1:http", "1.2.3.4.5", "1.2.3", "01.2.3.4", "1.2.3.256",
-		"unknown", "203.0.113.9/33", "fe80::1%eth0/64", "[203.0.113.9]", "203.0.113.9\x00", " ", strings.Repeat("1", 80), "1.2.3.4/8/8"} {
-		for _, r := range []limiter.Request{{Rule: "a", IP: ip}, {Rule: "b", User: "u", IP: ip}, {IP: ip}, {Path: "/p", IP: ip, Limits: []*limiter.Limit{own}}} {
+	for _, ip := range []string{"not", "g::1", ":", "203.0.113.9, 10.0.0.1", "10.0.0.1:", "10.0.0.1:http", "1.2.3.4.5",
+		"1.2.3", "01.2.3.4", "1.2.3.256",
+		"unknown", "203.0.113.9/33", "fe80::1%eth0/64", "[203.0.113.9]", "203.0.113.9\x00", " ", strings.Repeat("1", 80),
+		"1.2.3.4/8/8"} {
+		for _, r := range []limiter.Request{{Rule: "a", IP: ip}, {Rule: "b", User: "u", IP: ip}, {IP: ip},
+			{Path: "/p", IP: ip, Limits: []*limiter.Limit{own}}} {
 			var c limiter.Charge
-			if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "neither an address nor a network") || c.Len() != 0 {
+			if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) ||
+				!strings.Contains(err.Error(), "neither an address nor a network") || c.Len() != 0 {
 				t.Errorf("%+v: %v", r, err)
 			}
 		}
@@ -79,9 +87,11 @@ func TestNoAddress(t *testing.T) {
 
 // A network of a rule has the address that stands before a port.
 func TestAddressWithPort(t *testing.T) {
-	set := mustSet(t, "rules:\n- {name: blocked, match: {ip: [203.0.113.0/24, \"2001:db8::7\"]}, key: [rule], limits: [1/day]}\n- {name: all, key: [ip], limits: [5/second]}", rules.Options{})
+	set := mustSet(t, "rules:\n- {name: blocked, match: {ip: [203.0.113.0/24, \"2001:db8::7\"]}, key: [rule], limits: "+
+		"[1/day]}\n- {name: all, key: [ip], limits: [5/second]}", rules.Options{})
 	for ip, want := range map[string]string{
-		"203.0.113.9": "blocked", "203.0.113.9:4444": "blocked", "::ffff:203.0.113.9": "blocked", "203.0.113.9/31": "blocked", "2001:db8::7": "blocked", "[2001:db8::7]:1": "blocked",
+		"203.0.113.9": "blocked", "203.0.113.9:4444": "blocked", "::ffff:203.0.113.9": "blocked", "203.0.113.9/31": "blocked",
+		"2001:db8::7": "blocked", "[2001:db8::7]:1": "blocked",
 		"203.0.112.9:4444": "all", "2001:db8::8": "all", "2001:db8::7/64": "all",
 	} {
 		var c limiter.Charge
@@ -98,7 +108,8 @@ func TestLongValues(t *testing.T) {
 	seen := map[limiter.Hash]string{}
 	names := map[string]bool{}
 	jwt := "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ." + strings.Repeat("payload", 300)
-	for _, user := range []string{jwt, jwt + "x", jwt[1:], strings.Repeat("u", 256), strings.Repeat("u", 257), strings.Repeat("u", limiter.MaxFieldBytes)} {
+	for _, user := range []string{jwt, jwt + "x", jwt[1:], strings.Repeat("u", 256), strings.Repeat("u", 257),
+		strings.Repeat("u", limiter.MaxFieldBytes)} {
 		r := limiter.Request{Path: "/p", User: user}
 		var c, again limiter.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {

@@ -28,7 +28,9 @@ func (d matching) halfAnchored(n *node, what string, p *pattern) {
 		return
 	}
 	instead := beginningWith(what, p.text[1:])
-	doubt(d.decoder, n, instead, "%s %s: ^ is a part of the first alternative only, and another one matches anywhere in a path: write %s for paths that begin so", what, quote(p.text), instead)
+	doubt(d.decoder, n, instead,
+		"%s %s: ^ is a part of the first alternative only, and another one matches anywhere in a path: write %s for paths "+
+			"that begin so", what, quote(p.text), instead)
 }
 
 // queryIn returns where the query begins that a pattern seems to ask for, -1 if it seems to
@@ -63,14 +65,18 @@ func (d matching) queryPath(n *node, what string, p *pattern) {
 	if _, _, err := newPattern(path); err != nil {
 		instead = "attributes:"
 	}
-	doubt(d.decoder, n, instead, "%s %s asks for a query, and the path of a request has none: write %s, and match a parameter that the service sends as an attribute", what, quote(p.text), instead)
+	doubt(d.decoder, n, instead,
+		"%s %s asks for a query, and the path of a request has none: write %s, and match a parameter that the service "+
+			"sends as an attribute", what, quote(p.text), instead)
 }
 
 // matchesAnywhere reports whether a pattern is a path that was probably meant as the
 // beginning of one, and matches anywhere in a path.
 func (p *pattern) matchesAnywhere() bool {
 	return p != nil && len(p.text) > 1 && p.text[0] == '/' &&
-		!strings.ContainsAny(p.text, "*{") && !strings.Contains(p.text, "/:") && !strings.Contains(p.text, "/<") && queryIn(p) < 0 // these have a doubt of their own
+		// these have a doubt of their own
+		!strings.ContainsAny(p.text, "*{") && !strings.Contains(p.text, "/:") && !strings.Contains(p.text, "/<") &&
+		queryIn(p) < 0
 }
 
 // unanchored warns about a rule whose path is probably meant as the beginning of paths. Other
@@ -78,7 +84,8 @@ func (p *pattern) matchesAnywhere() bool {
 func unanchored(r *definition) (out []Warning) {
 	if p := r.match.path; p.matchesAnywhere() && !r.unlimited {
 		instead := beginningWith("path", p.text)
-		out = append(out, newWarning(r, r.at, instead, "rule %s: path %s matches anywhere in a path, not only where it begins: write %s, or %s if that is meant",
+		out = append(out, newWarning(r, r.at, instead,
+			"rule %s: path %s matches anywhere in a path, not only where it begins: write %s, or %s if that is meant",
 			quote(r.name), quote(p.text), instead, patternText("path", ".*"+p.text)))
 	}
 	return out

@@ -42,7 +42,8 @@ func (s *values) contain(v string) bool {
 // attribute with any value.
 func (d matching) attributes(n *node, m *matcher) {
 	if n.kind != kindMapping {
-		d.add(n, "attributes is a mapping of names to values, not %s: write attributes: {%s: } for any value of one", n.kind, d.example(n, "plan"))
+		d.add(n, "attributes is a mapping of names to values, not %s: write attributes: {%s: } for any value of one", n.kind,
+			d.example(n, "plan"))
 		return
 	}
 	if len(n.keys) > maxAttributes {
@@ -63,7 +64,8 @@ func (d matching) attributes(n *node, m *matcher) {
 		switch v := n.items[i]; v.kind {
 		case kindNull:
 			if v.text != "" {
-				d.add(v, `%s is not a value: leave it out, as in "%s:", for any value ({not: ""} in JSON), or write %s: "" for a request without the attribute`,
+				d.add(v, `%s is not a value: leave it out, as in "%s:", for any value ({not: ""} in JSON), or write %s: "" for a `+
+					`request without the attribute`,
 					v.text, name, name)
 			}
 			a.is = values{given: true, any: true}
@@ -94,14 +96,17 @@ func (d matching) users(n *node, what string) (out values) {
 		switch {
 		case v.kind != kindScalar:
 		case v.text == "*":
-			d.add(v, `%s: "*" is not a wildcard; write %s for requests with any user`, what, map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"])
+			d.add(v, `%s: "*" is not a wildcard; write %s for requests with any user`, what,
+				map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"])
 		case userPattern(v.text):
-			d.add(v, "%s: %s seems to be a pattern, and a user is compared as it stands: write %s: {pattern: '%s'}", what, quote(v.text), what, asPattern(v.text))
+			d.add(v, "%s: %s seems to be a pattern, and a user is compared as it stands: write %s: {pattern: '%s'}", what,
+				quote(v.text), what, asPattern(v.text))
 		default:
 			d.userText(v, what)
 			if n.kind == kindScalar && anyone(v.text) {
 				instead := map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"]
-				doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for requests with any user, or %s: [%s] for one of that name",
+				doubt(d.decoder, v, instead,
+					"%s: %s is compared as it stands: write %q for requests with any user, or %s: [%s] for one of that name",
 					what, quote(v.text), instead, what, v.text)
 			}
 			d.networkElsewhere(v, what, v.text)
@@ -112,7 +117,8 @@ func (d matching) users(n *node, what string) (out values) {
 
 // userPattern reports whether a text has what patterns have and users hardly ever: a user may have a "|" or a "+".
 func userPattern(s string) bool {
-	return strings.HasPrefix(s, "^") || strings.HasPrefix(s, "*") || strings.HasSuffix(s, "*") || strings.HasSuffix(s, "$") ||
+	return strings.HasPrefix(s, "^") || strings.HasPrefix(s, "*") || strings.HasSuffix(s, "*") ||
+		strings.HasSuffix(s, "$") ||
 		strings.Contains(s, "(?") || strings.Contains(s, ".*")
 }
 
@@ -128,14 +134,16 @@ func (d matching) userText(v *node, what string) {
 		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
 	} else if list := commaList(v.text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text), instead)
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text),
+			instead)
 	}
 }
 
 // attribute decodes the long form of a condition on an attribute.
 func (d matching) attribute(n *node, a *attribute) {
 	if len(n.keys) == 0 {
-		d.add(n, "the condition on attribute %s is empty: write pattern or not, or leave it out to match any value", quote(a.name))
+		d.add(n, "the condition on attribute %s is empty: write pattern or not, or leave it out to match any value",
+			quote(a.name))
 	}
 	d.mapping(n, "the condition on an attribute", d.attributeFields(a), nil)
 }
@@ -178,7 +186,8 @@ func (d matching) values(n *node, name string) values {
 			d.add(v, `"*" is not a wildcard; leave the value out, as in "%s:", to match any`, name)
 			continue
 		}
-		d.add(v, "%s seems to be a pattern, and a value is compared as it stands: write {pattern: '%s'}, or {pattern: '^%s$'} for exactly this text",
+		d.add(v, "%s seems to be a pattern, and a value is compared as it stands: write {pattern: '%s'}, or {pattern: "+
+			"'^%s$'} for exactly this text",
 			quote(v.text), asPattern(v.text), regexp.QuoteMeta(v.text))
 	}
 	return values{given: true, list: d.choices(n, "the value of attribute "+quote(name), true)}

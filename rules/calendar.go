@@ -79,7 +79,8 @@ func notOfCalendar(unit limiter.Calendar, name string) string {
 func setAt(s *limiter.Spec, n *node) string {
 	t, err := time.Parse("15:04", n.text)
 	if err != nil || len(n.text) != len("15:04") {
-		return fmt.Sprintf(`at: %s is not a time of day: write two digits each for hour and minute, in quotes, as in "06:00"`, quote(n.text))
+		return fmt.Sprintf(`at: %s is not a time of day: write two digits each for hour and minute, in quotes, as in "06:00"`,
+			quote(n.text))
 	}
 	s.At = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	return ""

@@ -48,12 +48,13 @@ rules:
 		`{limit: 5, calendar: mnoth}`:                             `calendar: unknown unit "mnoth"; did you mean "month"?`,
 		`{limit: 5, calendar: none}`:                              `calendar: unknown unit "none"`,
 		`{limit: 5, calendar: day, zone: Berlin}`:                 `there is no time zone "Berlin"`,
-		`{limit: 5, calendar: day, anchor_day: 15}`:               `anchor_day is for calendar month, quarter and year, not for day`,
-		`{limit: 5, calendar: month, anchor_day: 32}`:             `anchor_day 32 is out of range`,
-		`{limit: 5, calendar: hour, at: "06:00"}`:                 `at is for calendar day and longer units, not for hour`,
-		`{limit: 5, calendar: day, at: "6am"}`:                    `at: "6am" is not a time of day`,
-		`{limit: 5, window: 1h, zone: UTC}`:                       `zone is an option of calendar windows`,
-		`{limit: 5, calendar: week, week_start: sun}`:             `unknown weekday "sun"`,
+		`{limit: 5, calendar: day, anchor_day: 15}`: `anchor_day is for calendar month, quarter and year, ` +
+			`not for day`,
+		`{limit: 5, calendar: month, anchor_day: 32}`: `anchor_day 32 is out of range`,
+		`{limit: 5, calendar: hour, at: "06:00"}`:     `at is for calendar day and longer units, not for hour`,
+		`{limit: 5, calendar: day, at: "6am"}`:        `at: "6am" is not a time of day`,
+		`{limit: 5, window: 1h, zone: UTC}`:           `zone is an option of calendar windows`,
+		`{limit: 5, calendar: week, week_start: sun}`: `unknown weekday "sun"`,
 	} {
 		_, err := rules.Parse("f", []byte("rules: [{name: a, limits: ["+limit+"]}]"), rules.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
@@ -73,8 +74,10 @@ func TestCalendarsInTheHash(t *testing.T) {
 	}
 	seen := map[uint64]string{}
 	for _, limit := range []string{
-		"{limit: 5, calendar: month}", "{limit: 5, calendar: month, anchor_day: 2}", "{limit: 5, calendar: month, zone: Europe/Berlin}",
-		`{limit: 5, calendar: month, at: "06:00"}`, "{limit: 5, calendar: year, name: month}", "{limit: 5, window: month, algorithm: fixed_window}",
+		"{limit: 5, calendar: month}", "{limit: 5, calendar: month, anchor_day: 2}",
+		"{limit: 5, calendar: month, zone: Europe/Berlin}",
+		`{limit: 5, calendar: month, at: "06:00"}`, "{limit: 5, calendar: year, name: month}",
+		"{limit: 5, window: month, algorithm: fixed_window}",
 	} {
 		h := hash(limit)
 		if other := seen[h]; other != "" {

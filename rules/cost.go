@@ -129,7 +129,9 @@ func (d costing) methodCosts(n *node, c *costs) {
 // list with that cost is taken as meant.
 func (d costing) freeMethod(k, n *node) {
 	method := upper(clip(k.text))
-	doubt(d.decoder, k, "not_method: "+method, "a %s costs 0, and is denied all the same while others have used up the limit: write \"not_method: %s\" in match for requests that are not limited, or \"cost: [{method: %s, cost: 0}, {cost: %s}]\" if that is meant",
+	doubt(d.decoder, k, "not_method: "+method,
+		"a %s costs 0, and is denied all the same while others have used up the limit: write \"not_method: %s\" in match "+
+			"for requests that are not limited, or \"cost: [{method: %s, cost: 0}, {cost: %s}]\" if that is meant",
 		method, method, method, defaultCost(n))
 }
 
@@ -255,7 +257,8 @@ func (d costing) amount(n *node, a *amount, conditions []field) {
 					*to = clip(v.text)
 				}
 			}
-			return fmt.Sprintf(`a cost has either methods or "from"; for both write a list, as in cost: [{method: %s, cost: %s}, {from: %q, max: %s}]`, name, cost, from, most)
+			return fmt.Sprintf(`a cost has either methods or "from"; for both write a list, as in cost: [{method: %s, cost: `+
+				`%s}, {from: %q, max: %s}]`, name, cost, from, most)
 		}
 		return ""
 	})
@@ -326,7 +329,8 @@ func (d costing) source(n *node) string {
 // is 1: what it would mean is said elsewhere.
 func (d costing) units(n *node, what string, least int64) (uint64, bool) {
 	if n.kind != kindScalar {
-		d.add(n, "%s is a whole number of units, not %s", map[bool]string{true: "a cost", false: what}[what == "cost"], n.kind)
+		d.add(n, "%s is a whole number of units, not %s", map[bool]string{true: "a cost", false: what}[what == "cost"],
+			n.kind)
 		return 0, false
 	}
 	v, bad := units(n.text, least)

@@ -52,8 +52,11 @@ func TestCostFromAttribute(t *testing.T) {
 	for value, want := range map[string]uint64{
 		"1": 1, "17": 17, "017": 17, "100": 100, "": 8,
 		"0": 1, "00": 1, // min
-		"101": 100, "9007199254740991": 100, "9007199254740992": 100, "18446744073709551617": 100, strings.Repeat("9", 8000): 100,
-		"-1": 100, "+1": 100, "1.5": 100, "1e3": 100, "1_000": 100, " 1": 100, "1 ": 100, "abc": 100, "٣": 100, "0x10": 100, "1,000": 100,
+		"101": 100, "9007199254740991": 100, "9007199254740992": 100, "18446744073709551617": 100,
+		strings.Repeat("9", 8000): 100,
+		"-1":                      100, "+1": 100, "1.5": 100, "1e3": 100, "1_000": 100, " 1": 100, "1 ": 100, "abc": 100,
+		"٣": 100, "0x10": 100,
+		"1,000": 100,
 	} {
 		r := limiter.Request{Attributes: map[string]string{"tokens": value}}
 		if got := costOf(t, `{from: "attr:tokens", default: 8, max: 100}`, r); got != want {
@@ -79,10 +82,11 @@ func TestCostFromAttribute(t *testing.T) {
 
 func TestCostErrors(t *testing.T) {
 	for cost, want := range map[string]string{
-		"{defualt: 1}":                                  `unknown field "defualt" (in cost); did you mean "default"?`,
-		"{frm: attr:x}":                                 `did you mean "from"?`,
-		"{PSOT: 2}":                                     `"PSOT" is not a method; did you mean "POST"?`,
-		"{frobnicate: 2}":                               `"frobnicate" is not a method of HTTP or gRPC: for a path write cost: [{path: ^/frobnicate, cost: 2}, {cost: 1}], for a method of your own cost: [{method: frobnicate, cost: 2}]`,
+		"{defualt: 1}":  `unknown field "defualt" (in cost); did you mean "default"?`,
+		"{frm: attr:x}": `did you mean "from"?`,
+		"{PSOT: 2}":     `"PSOT" is not a method; did you mean "POST"?`,
+		"{frobnicate: 2}": `"frobnicate" is not a method of HTTP or gRPC: for a path write ` +
+			`cost: [{path: ^/frobnicate, cost: 2}, {cost: 1}], for a method of your own cost: [{method: frobnicate, cost: 2}]`,
 		"{/export: 2}":                                  "is not a method; for a path write cost: [{path: ^/export",
 		"{max: 2}":                                      `"max" belongs to a cost that an attribute states`,
 		"{path: ^/a, cost: 2}":                          `belongs in an element of a list`,
@@ -106,13 +110,14 @@ func TestCostErrors(t *testing.T) {
 		"{POST: 2, default: -1}":                        "default: -1 is out of range",
 		"{from: attr:x, cost: 5}":                       `unknown field "cost"`,
 		"[]":                                            "the list of costs is empty",
-		"[5]":                                           "an element of cost is a mapping such as {method: POST, cost: 5}, not a single value",
-		"[{method: POST}]":                              "this element has no cost",
-		"[{cost: 5, from: attr:x}]":                     `"cost" and "from" exclude each other`,
-		"[{cost: 5, max: 7}]":                           `"max" belongs to a cost that an attribute states`,
-		"[{cost: 5}, {method: POST, cost: 7}]":          "this cost is never used: the element on line 1 fits every request",
-		"[{methods: POST, cost: 7}]":                    `did you mean "method"?`,
-		"[{path: '(', cost: 7}]":                        "is not a valid regular expression",
+		"[5]": "an element of cost is a mapping such as {method: POST, cost: 5}, " +
+			"not a single value",
+		"[{method: POST}]":                     "this element has no cost",
+		"[{cost: 5, from: attr:x}]":            `"cost" and "from" exclude each other`,
+		"[{cost: 5, max: 7}]":                  `"max" belongs to a cost that an attribute states`,
+		"[{cost: 5}, {method: POST, cost: 7}]": "this cost is never used: the element on line 1 fits every request",
+		"[{methods: POST, cost: 7}]":           `did you mean "method"?`,
+		"[{path: '(', cost: 7}]":               "is not a valid regular expression",
 	} {
 		got := problemsOf(t, "rules: [{name: a, limits: [5/second], cost: "+cost+"}]")
 		n := 1
@@ -123,7 +128,8 @@ func TestCostErrors(t *testing.T) {
 			t.Errorf("cost: %s:\n got %s\nwant %s", cost, strings.Join(got, "\n"), want)
 		}
 	}
-	if got := problemsOf(t, "rules: [{name: a, limits: [5/second], cost: ["+strings.Repeat("{method: A, cost: 1}, ", 65)+"]}]"); len(got) != 1 || !strings.Contains(got[0], "cost has 65 elements; at most 64 are allowed") {
+	if got := problemsOf(t, "rules: [{name: a, limits: [5/second], cost: ["+strings.Repeat("{method: A, cost: 1}, ", 65)+
+		"]}]"); len(got) != 1 || !strings.Contains(got[0], "cost has 65 elements; at most 64 are allowed") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -131,7 +137,8 @@ func TestCostErrors(t *testing.T) {
 func TestCostsAreInTheHash(t *testing.T) {
 	seen := map[uint64]string{}
 	for _, c := range []string{
-		"1", "2", "{POST: 2}", "[{method: POST, cost: 2}]", "[{method: POST, cost: 3}]", "[{method: PUT, cost: 2}]", "[{path: ^/a, cost: 2}]", "{from: attr:a}",
+		"1", "2", "{POST: 2}", "[{method: POST, cost: 2}]", "[{method: POST, cost: 3}]", "[{method: PUT, cost: 2}]",
+		"[{path: ^/a, cost: 2}]", "{from: attr:a}",
 		"{from: attr:b}", "{from: attr:a, max: 7}", "{from: attr:a, max: 7, default: 2}", "{from: attr:a, min: 0}",
 		"[{path: ^/a, cost: 2}, {method: POST, cost: 3}]", "[{method: POST, cost: 3}, {path: ^/a, cost: 2}]",
 	} {

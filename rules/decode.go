@@ -233,7 +233,8 @@ func (d *decoder) count(n, list *node) {
 	case bad != "":
 		d.add(n, "rules_count: %s", bad)
 	case list.kind == kindSequence && want != int64(len(list.items)):
-		d.add(n, "rules_count is %d, but the number of rules in the file is %d: if the file is whole, write %d; else restore what is missing",
+		d.add(n, "rules_count is %d, but the number of rules in the file is %d: if the file is whole, write %d; else "+
+			"restore what is missing",
 			want, len(list.items), len(list.items))
 	}
 }

@@ -66,8 +66,10 @@ func (d *decoder) denyFields(out *limiter.Denial) []field {
 		{"reason", func(_, v *node) {
 			switch {
 			case !d.scalar(v, "reason"):
-			case v.text == "" || len(v.text) > maxReason || !utf8.ValidString(v.text) || strings.ContainsFunc(v.text, unicode.IsControl):
-				d.add(v, "reason has %d bytes, or a character that cannot be shown: give 1 to %d bytes in one line", len(v.text), maxReason)
+			case v.text == "" || len(v.text) > maxReason || !utf8.ValidString(v.text) ||
+				strings.ContainsFunc(v.text, unicode.IsControl):
+				d.add(v, "reason has %d bytes, or a character that cannot be shown: give 1 to %d bytes in one line", len(v.text),
+					maxReason)
 			default:
 				out.Reason = v.text
 			}
@@ -81,7 +83,8 @@ func (d *decoder) denying(r *definition, at *ruleNodes, counting []*node) {
 		name  string
 		at    *node
 		wrong bool
-	}{{"limits", at.limits, at.limits != nil}, {"quotas", at.quotas, at.quotas != nil}, {"unlimited", at.unlimited, r.unlimited}} {
+	}{{"limits", at.limits, at.limits != nil}, {"quotas", at.quotas, at.quotas != nil},
+		{"unlimited", at.unlimited, r.unlimited}} {
 		if other.wrong {
 			d.add(other.at, `"deny" and %q exclude each other: a rule that denies counts nothing`, other.name)
 		}

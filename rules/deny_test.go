@@ -46,7 +46,8 @@ func TestDeny(t *testing.T) {
 			for range 2 { // the second time by the cache
 				var charge limiter.Charge
 				m, err := s.Resolve(&c.r, &charge)
-				if got := fmt.Sprint(m.Rule, " ", m.Outcome, " ", m.Count); err != nil || got != c.want || charge.Len() != c.count || m.Outcome.Has(rules.Denied) && charge.ID != nil {
+				if got := fmt.Sprint(m.Rule, " ", m.Outcome, " ", m.Count); err != nil || got != c.want ||
+					charge.Len() != c.count || m.Outcome.Has(rules.Denied) && charge.ID != nil {
 					t.Errorf("%+v: %s, %d keys, %v; want %s, %d", c.r, got, charge.Len(), err, c.want, c.count)
 				}
 			}
@@ -93,12 +94,15 @@ func TestDenyErrors(t *testing.T) {
 			t.Errorf("{%s}:\n got %s\nwant %s", fields, strings.Join(got, "\n"), want)
 		}
 	}
-	if w := warningsOf(t, "rules: [{name: a, key: [user], deny: true}]"); len(w) != 1 || !strings.Contains(w[0].Text, `rule "a" denies its requests and counts nothing, so these fields have no effect: "key"`) {
+	if w := warningsOf(t, "rules: [{name: a, key: [user], deny: true}]"); len(w) != 1 ||
+		!strings.Contains(w[0].Text,
+			`rule "a" denies its requests and counts nothing, so these fields have no effect: "key"`) {
 		t.Errorf("%+v", w)
 	}
 	hash := func(rule string) uint64 { return mustSet(t, "rules: [{name: a, "+rule+"}]", rules.Options{}).Hash() }
 	seen := map[uint64]bool{}
-	for _, rule := range []string{"deny: true", "deny: {status: 404}", "deny: {reason: a}", "deny: true, shadow: true", "unlimited: true"} {
+	for _, rule := range []string{"deny: true", "deny: {status: 404}", "deny: {reason: a}", "deny: true, shadow: true",
+		"unlimited: true"} {
 		if seen[hash(rule)] {
 			t.Errorf("%s has the hash of another", rule)
 		}

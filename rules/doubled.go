@@ -39,7 +39,8 @@ func (s *Set) resolveBoth(r *limiter.Request, c *limiter.Charge) (Match, error) 
 	}
 	for i := range second.Len() {
 		if !c.Add(*second.Key(i)) {
-			err := fmt.Errorf("%w: the rules that match count by %d keys together; at most %d can be counted while the secret is replaced, since each is counted twice",
+			err := fmt.Errorf("%w: the rules that match count by %d keys together; at most %d can be counted while the secret "+
+				"is replaced, since each is counted twice",
 				limiter.ErrInvalid, second.Len(), limiter.MaxKeys/2)
 			c.Clear()
 			return Match{}, err

@@ -27,7 +27,8 @@ func doubledSet(t *testing.T, first, second string) *Set {
 // limits hold throughout, whichever of two neighbouring steps a node is at.
 func TestASecretIsReplaced(t *testing.T) {
 	const before, after = "the one", "the other"
-	steps := []*Set{doubledSet(t, before, ""), doubledSet(t, before, after), doubledSet(t, after, before), doubledSet(t, after, "")}
+	steps := []*Set{doubledSet(t, before, ""), doubledSet(t, before, after), doubledSet(t, after, before),
+		doubledSet(t, after, "")}
 	tab := table.New(table.Config{})
 	now := limiter.TickOf(time.Unix(1_800_000_000, 0)) // a full minute
 	r := limiter.Request{Path: "/x", User: "ada"}
@@ -131,7 +132,8 @@ func TestFold(t *testing.T) {
 		t.Fatal(err, d.Allowed)
 	}
 	receipt := d.Receipt
-	if second := limiter.Fold(&d); second != 7 || d.Len() != 3 || d.Limit(2).Remaining != 0 || d.Limit(2).Key != 0 || d.Receipt != receipt || d.BlockedBy() != nil {
+	if second := limiter.Fold(&d); second != 7 || d.Len() != 3 || d.Limit(2).Remaining != 0 || d.Limit(2).Key != 0 ||
+		d.Receipt != receipt || d.BlockedBy() != nil {
 		t.Errorf("%b, %d limits, %d left", second, d.Len(), d.Limit(2).Remaining)
 	}
 	if err := tab.Decide(now, charge(1, 1, 2), &d); err != nil || d.Allowed {

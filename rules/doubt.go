@@ -30,7 +30,8 @@ func (d matching) misplaced(k, v *node) bool {
 	if v.kind == kindScalar {
 		instead = strings.TrimSpace(instead + " " + plainText(v.text))
 	}
-	const format = "%s under attributes is an attribute of that name, not the request's %s: write %q in match, beside attributes"
+	const format = "%s under attributes is an attribute of that name, not the request's %s: write %q in match, beside " +
+		"attributes"
 	what := strings.TrimPrefix(k.text, "not_")
 	if v.kind == kindScalar && (seemsPattern(v.text) || strings.HasPrefix(v.text, "/")) {
 		d.add(k, format, quote(k.text), what, instead)
@@ -114,7 +115,9 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 	}
 	if found != "" {
 		instead := write(fixed)
-		doubt(d.decoder, n, instead, "%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text), quote(found), instead)
+		doubt(d.decoder, n, instead,
+			"%s %s is a regular expression, in which %s stands for itself: write %s for any one segment", what, quote(p.text),
+			quote(found), instead)
 		return
 	}
 	tree, err := syntax.Parse(p.text, syntax.Perl)
@@ -126,7 +129,9 @@ func (d matching) unlikePattern(n *node, what string, p *pattern) {
 		fixed = rest + "/"
 	}
 	instead := write(strings.ReplaceAll(fixed, "/*", "/[^/]*"))
-	doubt(d.decoder, n, instead, `%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or none`,
+	doubt(d.decoder, n, instead,
+		`%s %s is a regular expression, in which "/*" stands for any number of slashes: write %s, or "/?" for one slash or `+
+			`none`,
 		what, quote(p.text), instead)
 }
 
@@ -146,12 +151,14 @@ func (d matching) groups(n *node, what string) []string {
 		case v.text == "*":
 			d.add(v, `%s: "*" is not a wildcard; remove it to match any group`, what)
 		case seemsPattern(v.text):
-			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in %s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
+			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in "+
+				"%s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
 				what, quote(v.text), what, asPattern(v.text))
 		default:
 			d.groupText(v, what)
 			if n.kind == kindScalar && what == "group" && anyone(v.text) {
-				doubt(d.decoder, v, "", "%s: %s is compared as it stands: remove it to match any group, or write %s: [%s] for one of that name",
+				doubt(d.decoder, v, "",
+					"%s: %s is compared as it stands: remove it to match any group, or write %s: [%s] for one of that name",
 					what, quote(v.text), what, v.text)
 			}
 			d.networkElsewhere(v, what, v.text)
@@ -171,7 +178,8 @@ func (d matching) groupText(v *node, what string) {
 		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
 	} else if list := commaList(v.text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text), instead)
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text),
+			instead)
 	}
 }
 
@@ -179,12 +187,14 @@ func (d matching) groupText(v *node, what string) {
 // as an operation or a path.
 func (d costing) lowerMethod(k *node, cost uint64, rest string) {
 	method := upper(k.text)
-	if method == k.text || slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
+	if method == k.text ||
+		slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
 		return
 	}
 	name := clip(k.text)
 	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: %s}]", name, cost, rest)
-	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case", quote(k.text), method, instead)
+	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case",
+		quote(k.text), method, instead)
 }
 
 // costsTooMuch warns about costs above a limit that they are charged to: such a request
@@ -200,8 +210,11 @@ func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
 		most := c.most()
 		for _, l := range n.limits {
 			if s := l.Spec(); most > 0 && float64(most) > burstOfAny(s) {
-				out = append(out, newWarning(r, at, "", "rule %s: a request that costs %d is never allowed, since limit %s of %s admits at most %d at once: lower the cost, or raise the %s",
-					quote(r.name), most, quote(l.Name()), n.title(), uint64(burstOfAny(s)), map[bool]string{true: "burst", false: "limit"}[isBucket(s.Algorithm)]))
+				out = append(out, newWarning(r, at, "",
+					"rule %s: a request that costs %d is never allowed, since limit %s of %s admits at most %d at once: lower the "+
+						"cost, or raise the %s",
+					quote(r.name), most, quote(l.Name()), n.title(), uint64(burstOfAny(s)),
+					map[bool]string{true: "burst", false: "limit"}[isBucket(s.Algorithm)]))
 				return
 			}
 		}
@@ -227,7 +240,9 @@ func freesTooMuch(r *definition) (out []Warning) {
 			return
 		}
 		instead := beginningWith(field, p.text)
-		out = append(out, newWarning(r, r.at, instead, "rule %s: %s %s matches anywhere in a path, so requests such as %s are not limited by it: write %s for paths that begin so",
+		out = append(out, newWarning(r, r.at, instead,
+			"rule %s: %s %s matches anywhere in a path, so requests such as %s are not limited by it: write %s for paths that "+
+				"begin so",
 			quote(r.name), field, quote(p.text), quote("/login"+clip(p.text)), instead))
 	}
 	if r.unlimited {
@@ -282,7 +297,9 @@ func switchedOff(rules []definition, e *effort) (out []Warning) {
 				continue
 			}
 			const instead = "continue: true"
-			out = append(out, newWarning(r, r.at, instead, "rule %s is in shadow and ends the matching: the limits of rule %s on line %d are off for requests that both match. Write %q in rule %s",
+			out = append(out, newWarning(r, r.at, instead,
+				"rule %s is in shadow and ends the matching: the limits of rule %s on line %d are off for requests that both "+
+					"match. Write %q in rule %s",
 				quote(r.name), quote(o.name), o.line, instead, quote(r.name)))
 			break
 		}
@@ -304,11 +321,15 @@ func nothingFollows(rules []definition, e *effort) []Warning {
 			continue
 		}
 		switch {
-		case !e.spend(2*o.match.coverWork(&r.match)+o.match.meetWork(&r.match), r), o.match.covers(&r.match): // neverReached says the latter
+		// neverReached says the latter
+		case !e.spend(2*o.match.coverWork(&r.match)+o.match.meetWork(&r.match), r), o.match.covers(&r.match):
 			return nil
 		case !o.match.disjoint(&r.match):
-			return []Warning{newWarning(r, r.at, "", "rule %s has \"continue: true\" and no rule follows it: requests of rule %s on line %d end there, and do not count in it. "+
-				"Move it before that rule if it is to count them, or leave \"continue\" out", quote(r.name), quote(o.name), o.line)}
+			return []Warning{newWarning(r, r.at, "",
+				"rule %s has \"continue: true\" and no rule follows it: requests of rule %s on line %d end there, and do not "+
+					"count in it. "+
+					"Move it before that rule if it is to count them, or leave \"continue\" out", quote(r.name), quote(o.name),
+				o.line)}
 		}
 	}
 	return nil
@@ -342,7 +363,8 @@ func (a *attribute) meetWork(b *attribute) int {
 
 // disjoint reports whether certainly no request fits both.
 func (m *matcher) disjoint(o *matcher) bool {
-	return apart(m.methods, o.methods, m.notMethods, o.notMethods) || apart(m.groups, o.groups, m.notGroups, o.notGroups) ||
+	return apart(m.methods, o.methods, m.notMethods, o.notMethods) ||
+		apart(m.groups, o.groups, m.notGroups, o.notGroups) ||
 		m.path.disjoint(o.path) || ipsApart(m, o) || attributesApart(m, o) || valuesApart(&m.user, &o.user) ||
 		hostsApart(m.hosts, o.hosts)
 }
@@ -359,7 +381,8 @@ func apart(a, b, notA, notB []string) bool {
 
 func hostsApart(a, b []string) bool {
 	wild := func(h string) bool { return h[0] == '*' }
-	return len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, wild) && !slices.ContainsFunc(b, wild) && apart(a, b, nil, nil)
+	return len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, wild) && !slices.ContainsFunc(b, wild) &&
+		apart(a, b, nil, nil)
 }
 
 func ipsApart(m, o *matcher) bool {

@@ -19,12 +19,16 @@ func TestDoubtfulParts(t *testing.T) {
 		{"- {name: a, match: {path: ^/a/b, attributes: {x: [1, 2]}}, key: [user], limits: [9/second], shadow: true}" +
 			"\n- {name: b, match: {attributes: {x: [2, 3]}}, key: [user], limits: [5/second]}",
 			"2:27", "continue: true", `the limits of rule "b" on line 3 are off`},
-		{"- {name: users, match: {path: ^/a}, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: [99/second], continue: true}",
-			"3:3", "", `rule "ceiling" has "continue: true" and no rule follows it: requests of rule "users" on line 2 end there`},
-		{"- {name: users, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: [99/second], continue: true}",
+		{"- {name: users, match: {path: ^/a}, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: " +
+			"[99/second], continue: true}",
+			"3:3", "", `rule "ceiling" has "continue: true" and no rule follows it: requests of rule "users" on line 2 end ` +
+				`there`},
+		{"- {name: users, key: [user], limits: [9/second]}\n- {name: ceiling, key: [rule], limits: [99/second], continue: " +
+			"true}",
 			"", "", `rule "ceiling" never matches`},
 		{"- {name: a, match: {attributes: {path: {pattern: ^/a}}}, key: [user], limits: [5/second]}",
-			"2:34", "path:", `"path" under attributes is an attribute of that name, not the request's path: write "path:" in match`},
+			"2:34", "path:", `"path" under attributes is an attribute of that name, not the request's path: write "path:" in ` +
+				`match`},
 		{"- {name: a, match: {attributes: {method: POST}}, key: [user], limits: [5/second]}",
 			"2:34", "method: POST", `"method" under attributes is an attribute`},
 		{"- {name: a, match: {attributes: {not_ip: 10.0.0.0/8}}, key: [user], limits: [5/second]}",
@@ -40,7 +44,8 @@ func TestDoubtfulParts(t *testing.T) {
 		{"- {name: a, key: [user], limits: [5/second], cost: [{path: '/x/*', cost: 2}, {cost: 1}]}",
 			"2:60", "path: '^/x/'", `any number of slashes`},
 		{"- {name: a, key: [user], limits: [5/second], cost: 6}",
-			"2:52", "", `a request that costs 6 is never allowed, since limit "second" of rule "a" admits at most 5 at once: lower the cost, or raise the limit`},
+			"2:52", "", `a request that costs 6 is never allowed, since limit "second" of rule "a" admits at most 5 at once: ` +
+				`lower the cost, or raise the limit`},
 		{"- {name: a, key: [user], limits: [5/second], cost: {default: 1, POST: 7}}",
 			"2:52", "", `costs 7 is never allowed`},
 		{"- {name: a, key: [user], limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}], cost: 21}",
@@ -54,8 +59,11 @@ func TestDoubtfulParts(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %s, instead %q, %s", x.file, w, x.at, x.instead, x.text)
 		}
 	}
-	w := warningsOf(t, "quotas:\n- {name: q, key: [user], limits: [5/hour]}\nrules:\n- {name: a, key: [user], limits: [9/hour], quotas: [{name: q, cost: 6}]}\n")
-	if len(w) != 1 || w[0].Line != 4 || w[0].Column != 69 || !strings.Contains(w[0].Text, `limit "hour" of quota "q" admits at most 5`) {
+	w := warningsOf(t,
+		"quotas:\n- {name: q, key: [user], limits: [5/hour]}\nrules:\n- {name: a, key: [user], limits: [9/hour], quotas: "+
+			"[{name: q, cost: 6}]}\n")
+	if len(w) != 1 || w[0].Line != 4 || w[0].Column != 69 ||
+		!strings.Contains(w[0].Text, `limit "hour" of quota "q" admits at most 5`) {
 		t.Errorf("a draw above the quota: %+v", w)
 	}
 }
@@ -68,8 +76,10 @@ func TestNoDoubt(t *testing.T) {
 	}
 	for _, file := range []string{
 		"- {name: a, key: [user], limits: [9/second], shadow: true, continue: true}" + later,
-		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second]}\n- {name: b, match: {path: ^/a}, key: [rule], limits: [9/second], continue: true}",
-		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second], continue: true}\n- {name: b, key: [rule], limits: [9/second], continue: true}",
+		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second]}\n- {name: b, match: {path: ^/a}, key: [rule], " +
+			"limits: [9/second], continue: true}",
+		"- {name: a, match: {path: ^/b}, key: [user], limits: [9/second], continue: true}\n- {name: b, key: [rule], " +
+			"limits: [9/second], continue: true}",
 		"- {name: a, match: {path: ^/b}, unlimited: true}\n- {name: b, key: [rule], limits: [9/second], continue: true}",
 		"- {name: a, key: [rule], limits: [9/second], continue: true}",
 		shadow("path: ^/b"), shadow("path: '^/(b|c)/?$'"), shadow("group: z"), shadow("not_group: [x, y, z]"),
@@ -92,15 +102,19 @@ func TestNoDoubt(t *testing.T) {
 // A pattern where a word is compared as it stands, and a path among attributes, are errors.
 func TestPatternsInWrongPlaces(t *testing.T) {
 	for match, want := range map[string]string{
-		"group: 'gold*'":                     `f:2:28: group: "gold*" seems to be a pattern, and a group is compared as it stands`,
-		"group: '*'":                         `f:2:28: group: "*" is not a wildcard; remove it to match any group`,
-		"user: '*@example.com'":              `f:2:27: user: "*@example.com" seems to be a pattern, and a user is compared as it stands: write user: {pattern: '@example\.com$'}`,
-		"user: [ada, '(?i)bob']":             `f:2:33: user: "(?i)bob" seems to be a pattern`,
-		"not_group: [free, '^x']":            `f:2:39: not_group: "^x" seems to be a pattern`,
-		"attributes: {path: '^/towns'}":      `f:2:34: "path" under attributes is an attribute of that name, not the request's path: write "path: ^/towns" in match, beside attributes`,
+		"group: 'gold*'": `f:2:28: group: "gold*" seems to be a pattern, and a group is compared as it ` +
+			`stands`,
+		"group: '*'": `f:2:28: group: "*" is not a wildcard; remove it to match any group`,
+		"user: '*@example.com'": `f:2:27: user: "*@example.com" seems to be a pattern, and a user is compared ` +
+			`as it stands: write user: {pattern: '@example\.com$'}`,
+		"user: [ada, '(?i)bob']":  `f:2:33: user: "(?i)bob" seems to be a pattern`,
+		"not_group: [free, '^x']": `f:2:39: not_group: "^x" seems to be a pattern`,
+		"attributes: {path: '^/towns'}": `f:2:34: "path" under attributes is an attribute of that name, not the ` +
+			`request's path: write "path: ^/towns" in match, beside attributes`,
 		"attributes: {path: /towns, x: one}": `f:2:34: "path" under attributes`,
 	} {
-		_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: {"+match+"}, key: [user], limits: [5/second]}\n"), rules.Options{})
+		_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: {"+match+"}, key: [user], limits: [5/second]}\n"),
+			rules.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n got %v\nwant %s", match, err, want)
 		}
@@ -111,11 +125,13 @@ func TestPatternsInWrongPlaces(t *testing.T) {
 // write has the author's number.
 func TestOperationsAsMethodsOfACost(t *testing.T) {
 	for cost, want := range map[string]string{
-		"export: 50": `"export" is not a method of HTTP or gRPC: for a path write cost: [{path: ^/export, cost: 50}, {cost: 1}], for a method of your own cost: [{method: export, cost: 50}]`,
+		"export: 50": `"export" is not a method of HTTP or gRPC: for a path write cost: [{path: ^/export, cost: 50}, ` +
+			`{cost: 1}], for a method of your own cost: [{method: export, cost: 50}]`,
 		"REPROT: 50": `"REPROT" is not a method; did you mean "REPORT"?`,
 		"psot: 50":   `"psot" is not a method; did you mean "POST"?`,
 	} {
-		_, err := rules.Parse("f", []byte("rules:\n- {name: a, key: [user], cost: {"+cost+"}, limits: [99/second]}\n"), rules.Options{})
+		_, err := rules.Parse("f", []byte("rules:\n- {name: a, key: [user], cost: {"+cost+"}, limits: [99/second]}\n"),
+			rules.Options{})
 		if err == nil || !strings.Contains(err.Error(), "f:2:33: "+want) {
 			t.Errorf("%s:\n got %v\nwant %s", cost, err, want)
 		}

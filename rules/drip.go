@@ -73,7 +73,8 @@ func setDrip(s *limiter.Spec, n *node) string {
 // rate is that of the drips.
 func (d drips) agree(s *spec) {
 	at := s.at["drip"]
-	if at == nil || at.kind != kindMapping || at.at("every") == nil || s.DripUnits < 1 || s.Limit < 1 || s.Window <= 0 || s.bad["limit"] || s.bad["window"] {
+	if at == nil || at.kind != kindMapping || at.at("every") == nil || s.DripUnits < 1 || s.Limit < 1 || s.Window <= 0 ||
+		s.bad["limit"] || s.bad["window"] {
 		return
 	}
 	every, _ := duration(at.at("every").text)
@@ -88,5 +89,6 @@ func (d drips) agree(s *spec) {
 			instead = fmt.Sprintf("write limit: %d, or %s", n, instead)
 		}
 	}
-	d.add(at.at("every"), "%d units every %v are not the rate of this limit, %d per %s: %s", s.DripUnits, every, s.Limit, limiter.WindowName(s.Window), instead)
+	d.add(at.at("every"), "%d units every %v are not the rate of this limit, %d per %s: %s", s.DripUnits, every, s.Limit,
+		limiter.WindowName(s.Window), instead)
 }

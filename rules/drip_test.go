@@ -36,9 +36,12 @@ func TestDripsOfSeveralUnits(t *testing.T) {
 		t.Error("the amount is not in the hash")
 	}
 	for drip, want := range map[string]string{
-		"{every: 10s}":              `1:96: this drip has no "amount": write {amount: 5, every: 10s}, or "drip: interval" for one unit at a time`,
-		"{amount: 5, every: 7s}":    `1:115: 5 units every 7s are not the rate of this limit, 30 per minute: leave "every" out`,
-		"{amount: 5, every: 5s}":    `5 units every 5s are not the rate of this limit, 30 per minute: write limit: 60, or leave "every" out`,
+		"{every: 10s}": `1:96: this drip has no "amount": write {amount: 5, every: 10s}, or "drip: interval" ` +
+			`for one unit at a time`,
+		"{amount: 5, every: 7s}": `1:115: 5 units every 7s are not the rate of this limit, 30 per minute: leave "every" ` +
+			`out`,
+		"{amount: 5, every: 5s}": `5 units every 5s are not the rate of this limit, 30 per minute: write limit: 60, or ` +
+			`leave "every" out`,
 		"{amount: 5, every: 0s}":    `every: "0s" is not a time: give one such as 10s`,
 		"{amount: 5, every: 10}":    `lacks a unit: write 10s for seconds`,
 		"{amount: 7}":               "drip: limit 30 is not divisible by an amount of 7",
@@ -50,7 +53,8 @@ func TestDripsOfSeveralUnits(t *testing.T) {
 		"{amount: 0}":               "amount: 0 is out of range: give 1 to 9007199254740991 units",
 		"{amount: 5}, algorithm: b": `unknown algorithm`,
 	} {
-		got := problemsOf(t, strings.Replace(file(drip), ", algorithm: leaky_bucket, drip: {amount: 5}, algorithm", ", drip: {amount: 5}, algorithm", 1))
+		got := problemsOf(t, strings.Replace(file(drip), ", algorithm: leaky_bucket, drip: {amount: 5}, algorithm",
+			", drip: {amount: 5}, algorithm", 1))
 		if len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%s: %q, want %s", drip, got, want)
 		}

@@ -35,8 +35,11 @@ func incomplete(kinds ...*effort) (out []Warning) {
 		if e.ended == nil || len(out) > 0 && e.ended.line >= out[0].Line {
 			continue
 		}
-		w := newWarning(e.ended, e.ended.at, "", "from rule %s on, the rules were not compared with all others, since there are too many or their patterns are too large: "+
-			"some warnings may be missing. Lower the repetition counts of patterns, or check a part of the file by itself", quote(e.ended.name))
+		w := newWarning(e.ended, e.ended.at, "",
+			"from rule %s on, the rules were not compared with all others, since there are too many or their patterns are too "+
+				"large: "+
+				"some warnings may be missing. Lower the repetition counts of patterns, or check a part of the file by itself",
+			quote(e.ended.name))
 		w.Incomplete = true
 		out = []Warning{w}
 	}
@@ -136,7 +139,8 @@ func anyHost(rules []definition, e *effort) (out []Warning) {
 		}
 		instead := "- {name: " + name + ", key: [ip], limits: [" + firstLimit(r) + "]}"
 		out = append(out, newWarning(r, r.at, instead,
-			"rule %s limits by host, and a client can name any host: no later rule limits the same requests with another one. Add one at the end, such as %s",
+			"rule %s limits by host, and a client can name any host: no later rule limits the same requests with another one. "+
+				"Add one at the end, such as %s",
 			quote(r.name), instead))
 	}
 	return out

@@ -18,10 +18,12 @@ func TestWorkForWarningsIsBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for i := range 30 {
-		fmt.Fprintf(&b, "- {name: slow%d, match: {path: '^/%s%dz'}, key: [user], limits: [5/second]}\n", i, strings.Repeat(".{0,900}", 9), i)
+		fmt.Fprintf(&b, "- {name: slow%d, match: {path: '^/%s%dz'}, key: [user], limits: [5/second]}\n", i,
+			strings.Repeat(".{0,900}", 9), i)
 	}
 	for i := range 30 {
-		fmt.Fprintf(&b, "- {name: long%d, match: {path: '^/%s%02dz(a|b|c|d|e|f|g)$'}, key: [user], limits: [5/second]}\n", i, strings.Repeat("z", 900), i)
+		fmt.Fprintf(&b, "- {name: long%d, match: {path: '^/%s%02dz(a|b|c|d|e|f|g)$'}, key: [user], limits: [5/second]}\n", i,
+			strings.Repeat("z", 900), i)
 	}
 	s := mustSet(t, b.String(), rules.Options{Strict: true})
 	w := s.Warnings()
@@ -38,7 +40,8 @@ func TestWorkForCostsIsBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("rules:\n- {name: a, key: [user], limits: [500/second], cost: [")
 	for i := range 30 {
-		fmt.Fprintf(&b, "{path: '^/%s%dz', cost: 2}, {path: '^/%s%02dz(a|b|c|d|e|f|g)$', cost: 3}, ", strings.Repeat(".{0,900}", 9), i, strings.Repeat("z", 900), i)
+		fmt.Fprintf(&b, "{path: '^/%s%dz', cost: 2}, {path: '^/%s%02dz(a|b|c|d|e|f|g)$', cost: 3}, ",
+			strings.Repeat(".{0,900}", 9), i, strings.Repeat("z", 900), i)
 	}
 	w := warningsOf(t, b.String()+"{cost: 1}]}\n")
 	if len(w) != 1 || !w[0].Incomplete || w[0].Rule != "a" {
@@ -51,7 +54,8 @@ func TestLargeFilesAreLookedAtInFull(t *testing.T) {
 	if raceEnabled && testing.Short() {
 		t.Skip("one caller, many times slower under the race detector; make wire runs it")
 	}
-	w := warningsOf(t, "rules:\n"+many(1000, "- {name: a%[1]d, match: {path: '^/towns/%[1]d/[a-z]+/?$', method: [GET, PUT]}, key: [user], limits: [5/second]}\n")+
+	w := warningsOf(t, "rules:\n"+many(1000,
+		"- {name: a%[1]d, match: {path: '^/towns/%[1]d/[a-z]+/?$', method: [GET, PUT]}, key: [user], limits: [5/second]}\n")+
 		"- {name: last, match: {path: '^/towns/7/x/?$', method: GET}, key: [user], limits: [5/second]}\n")
 	if len(w) != 1 || w[0].Rule != "last" || w[0].Incomplete {
 		t.Errorf("%+v", w)
@@ -72,9 +76,11 @@ func TestLimitsByHostNeedOneForOtherHosts(t *testing.T) {
 		"- {name: b, key: [user], limits: [9/second]}":                                                               false,
 		"- {name: c, match: {host: '*.b'}, key: [ip], limits: [1/hour]}\n- {name: b, limits: [9/second], key: [ip]}": false,
 	} {
-		for _, file := range []string{"rules:\n" + api + more, "rules:\n" + strings.Replace(api, "host:", "not_host:", 1) + more} {
+		for _, file := range []string{"rules:\n" + api + more, "rules:\n" +
+			strings.Replace(api, "host:", "not_host:", 1) + more} {
 			w := warningsOf(t, file)
-			if got := len(w) > 0; got != warned || got && (w[0].Rule != "a" || !strings.Contains(w[0].Text, "a client can name any host")) {
+			if got := len(w) > 0; got != warned || got && (w[0].Rule != "a" ||
+				!strings.Contains(w[0].Text, "a client can name any host")) {
 				t.Errorf("%s: %+v", file, w)
 			}
 			if warned {

@@ -68,7 +68,8 @@ func neverDenies(l, other limiter.Spec) (most float64, never bool) {
 	if l.Algorithm == limiter.SlidingCounter && l.Rounding != limiter.RoundExact && l.Rounding != limiter.RoundFloor {
 		most++
 	}
-	if whole := capacity + rate*(2*span).Seconds(); l.Algorithm == limiter.SlidingCounter && most > float64(l.Limit) && l.Rounding == limiter.RoundExact {
+	if whole := capacity + rate*(2*span).Seconds(); l.Algorithm == limiter.SlidingCounter && most > float64(l.Limit) &&
+		l.Rounding == limiter.RoundExact {
 		// It estimates from two windows, at most what both have. That is a whole number.
 		return math.Floor(whole + rounding), math.Floor(whole+rounding) <= float64(l.Limit)
 	}
@@ -129,7 +130,8 @@ func envelope(s limiter.Spec) (capacity, rate float64) {
 		return burstOf(s) + float64(max(1, s.DripUnits)), rate
 	case s.Algorithm == limiter.SlidingLog,
 		s.Algorithm == limiter.SlidingWindow && s.Coverage == limiter.CoverageStrict,
-		s.Algorithm == limiter.SlidingCounter && (s.Weight == nil || *s.Weight == 1000) && (s.Rounding == limiter.RoundExact || s.Rounding == limiter.RoundCeil):
+		s.Algorithm == limiter.SlidingCounter && (s.Weight == nil || *s.Weight == 1000) &&
+			(s.Rounding == limiter.RoundExact || s.Rounding == limiter.RoundCeil):
 		return float64(s.Limit), rate
 	}
 	return 2 * float64(s.Limit), rate

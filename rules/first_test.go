@@ -15,18 +15,23 @@ import (
 // randomLimit returns a limit of a file, with one of many algorithms or calendars.
 func randomLimit(rnd *rand.Rand, name string) string {
 	units := 1 + rnd.IntN(12)
-	window := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}[rnd.IntN(6)]
+	window := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour,
+		24 * time.Hour}[rnd.IntN(6)]
 	switch rnd.IntN(7) {
 	case 0, 1:
 		units *= 1 + 30*rnd.IntN(2)
 		return fmt.Sprintf("{name: %s, limit: %d, calendar: %s, zone: %s, anchor_day: %d}", name, units,
-			[]string{"month", "quarter", "year"}[rnd.IntN(3)], []string{"UTC", "Europe/Berlin"}[rnd.IntN(2)], []int{1, 31}[rnd.IntN(2)])
+			[]string{"month", "quarter", "year"}[rnd.IntN(3)], []string{"UTC", "Europe/Berlin"}[rnd.IntN(2)],
+			[]int{1, 31}[rnd.IntN(2)])
 	case 2:
-		return fmt.Sprintf("{name: %s, limit: %d, calendar: %s, zone: %s}", name, units, []string{"hour", "day", "week"}[rnd.IntN(3)], []string{"UTC", "Europe/Berlin"}[rnd.IntN(2)])
+		return fmt.Sprintf("{name: %s, limit: %d, calendar: %s, zone: %s}", name, units,
+			[]string{"hour", "day", "week"}[rnd.IntN(3)], []string{"UTC", "Europe/Berlin"}[rnd.IntN(2)])
 	}
 	algorithm := []string{
-		"sliding_counter", "fixed_window", "fixed_window, align: first_hit", "sliding_log", "sliding_window, sub_windows: 5", "sliding_window, sub_windows: 2, coverage: lenient",
-		fmt.Sprintf("gcra, burst: %d", 1+rnd.IntN(12)), fmt.Sprintf("leaky_bucket, burst: %d, drip: interval", 1+rnd.IntN(12)), "sliding_counter, weight: 0.5", "sliding_counter, rounding: nearest",
+		"sliding_counter", "fixed_window", "fixed_window, align: first_hit", "sliding_log", "sliding_window, sub_windows: 5",
+		"sliding_window, sub_windows: 2, coverage: lenient",
+		fmt.Sprintf("gcra, burst: %d", 1+rnd.IntN(12)), fmt.Sprintf("leaky_bucket, burst: %d, drip: interval",
+			1+rnd.IntN(12)), "sliding_counter, weight: 0.5", "sliding_counter, rounding: nearest",
 	}[rnd.IntN(10)]
 	return fmt.Sprintf("{name: %s, limit: %d, window: %s, algorithm: %s}", name, units, window, algorithm)
 }
@@ -85,7 +90,8 @@ func neverAlone(t *testing.T, s *rules.Set, file string, rnd *rand.Rand, never [
 			if rnd.IntN(4) == 0 { // to the first or the last midnight of a later month
 				zone := []*time.Location{berlin, time.UTC}[rnd.IntN(2)]
 				day := time.UnixMicro(int64(now)).In(zone)
-				now = limiter.Tick(time.Date(day.Year(), day.Month()+1+time.Month(rnd.IntN(2)), 1-rnd.IntN(2), 0, 0, 0, 0, zone).UnixMicro())
+				now = limiter.Tick(time.Date(day.Year(), day.Month()+1+time.Month(rnd.IntN(2)), 1-rnd.IntN(2), 0, 0, 0, 0,
+					zone).UnixMicro())
 			}
 		}
 		r := limiter.Request{Cost: limiter.Units(1 + rnd.Int64N(2))}
@@ -99,7 +105,8 @@ func neverAlone(t *testing.T, s *rules.Set, file string, rnd *rand.Rand, never [
 		denials++
 		x, y := d.Limit(0), d.Limit(1)
 		if never[0] && !x.Allowed && y.Allowed || never[1] && !y.Allowed && x.Allowed {
-			t.Fatalf("%s at %v: a cost of %d is denied by one that never denies first: %v %v", file, time.UnixMicro(int64(now)).UTC(), x.Cost, x.Allowed, y.Allowed)
+			t.Fatalf("%s at %v: a cost of %d is denied by one that never denies first: %v %v", file,
+				time.UnixMicro(int64(now)).UTC(), x.Cost, x.Allowed, y.Allowed)
 		}
 	}
 	return denials

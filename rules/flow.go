@@ -76,7 +76,8 @@ func (g *tokenCheck) missingComma(t *token.Token) {
 	}
 	if before, _, found := strings.Cut(t.Value, ": "); found {
 		name := before[strings.LastIndexByte(before, ' ')+1:]
-		g.report(t, "%s contains a colon followed by a blank: put a comma before %s if that is a field, else put the value in quotes",
+		g.report(t, "%s contains a colon followed by a blank: put a comma before %s if that is a field, else put the value "+
+			"in quotes",
 			quote(t.Value), quote(name))
 	}
 }

@@ -33,11 +33,14 @@ func TestColonsInFlowStyle(t *testing.T) {
 			}
 		}
 	}
-	s, err := Parse("f", []byte("rules: [{name: a, limits: [5/second], keys: [[attr:a, ip], [attr:b]], match: {attributes: {x: [::1, 2001:db8::/32, fe80::, a:b], y: c:d}}}]"), Options{})
+	s, err := Parse("f",
+		[]byte("rules: [{name: a, limits: [5/second], keys: [[attr:a, ip], [attr:b]], match: {attributes: {x: [::1, "+
+			"2001:db8::/32, fe80::, a:b], y: c:d}}}]"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(s.Rules()[0].Keys, s.Rules()[0].Attributes); got != "[[attr:a ip] [attr:b]] map[x:[2001:db8::/32 ::1 a:b fe80::] y:[c:d]]" {
+	if got := fmt.Sprint(s.Rules()[0].Keys,
+		s.Rules()[0].Attributes); got != "[[attr:a ip] [attr:b]] map[x:[2001:db8::/32 ::1 a:b fe80::] y:[c:d]]" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -45,14 +48,18 @@ func TestColonsInFlowStyle(t *testing.T) {
 // What follows a value with colons keeps its position.
 func TestPositionsAfterColonsInFlowStyle(t *testing.T) {
 	for file, want := range map[string]string{
-		"rules: [{name: a, key: [attr:customer, usr], limits: [5/second]}]":           `f:1:40: unknown part of a key "usr"`,
-		"rules: [{name: a, key: [attr:x, atr:y], limits: [5/second]}]":                `f:1:33: unknown part of a key "atr:y"`,
-		"rules: [{name: a, key: [attr:x], limits: [5/secnd]}]":                        `f:1:43: "secnd" is not a duration`,
-		"rules:\n- {name: a,\n   key: [attr:x,\n    :y], limits: [5/second]}\n":       `f:4:5: unknown part of a key ":y"`,
-		"rules: [{name: a, key: [attr: x], limits: [5/second]}]":                      `f:1:25: write attr:NAME without a blank`,
-		"rules: [{name: a, match: {method: GET group: b}, limits: [5/second]}]":       `f:1:35: "GET group: b" contains a colon followed by a blank: put a comma before "group"`,
-		"rules: [{name: a, match: {method: [GET group: b]}, limits: [5/second]}]":     `f:1:`,
-		"rules: [{name: a, key: [attr:x path: b], limits: [5/second]}]":               `f:1:25: "attr:x path: b" contains a colon followed by a blank: put a comma before "path"`,
+		"rules: [{name: a, key: [attr:customer, usr], limits: [5/second]}]": `f:1:40: unknown part of a key "usr"`,
+		"rules: [{name: a, key: [attr:x, atr:y], limits: [5/second]}]": `f:1:33: unknown part of a key ` +
+			`"atr:y"`,
+		"rules: [{name: a, key: [attr:x], limits: [5/secnd]}]":                  `f:1:43: "secnd" is not a duration`,
+		"rules:\n- {name: a,\n   key: [attr:x,\n    :y], limits: [5/second]}\n": `f:4:5: unknown part of a key ":y"`,
+		"rules: [{name: a, key: [attr: x], limits: [5/second]}]": `f:1:25: write attr:NAME without a ` +
+			`blank`,
+		"rules: [{name: a, match: {method: GET group: b}, limits: [5/second]}]": `f:1:35: "GET group: b" contains a ` +
+			`colon followed by a blank: put a comma before "group"`,
+		"rules: [{name: a, match: {method: [GET group: b]}, limits: [5/second]}]": `f:1:`,
+		"rules: [{name: a, key: [attr:x path: b], limits: [5/second]}]": `f:1:25: "attr:x path: b" contains ` +
+			`a colon followed by a blank: put a comma before "path"`,
 		"rules: [{name: a, key: [attr:x\n y], limits: [5/second]}]":                   `f:`,
 		"rules: [{name: a, key: [attr:], limits: [5/second]}]":                        `f:1:`,
 		"rules: [{name: a, key: [attr:\"x\"], limits: [5/second]}]":                   `f:1:`,

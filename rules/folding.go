@@ -39,8 +39,8 @@ func (f folding) of(v string) string {
 	return v
 }
 
-// foldedText returns a text in which each character stands for those that differ from it in case only, by Unicode's simple
-// case folding. It changes no other character, joins none, and leaves bytes that are not UTF-8 as they are.
+// foldedText returns a text in which each character stands for those that differ from it in case only, by Unicode's
+// simple case folding. It changes no other character, joins none, and leaves bytes that are not UTF-8 as they are.
 func foldedText(v string) string {
 	i := 0
 	for i < len(v) && v[i] < utf8.RuneSelf && (v[i] < 'A' || v[i] > 'Z') {
@@ -160,7 +160,9 @@ func (f folding) warnOf(r *definition, a *attribute, what string) (out []Warning
 	}
 	if pattern := f.pattern(a.is.list); pattern != "" {
 		instead := field + ": " + pattern
-		out = append(out, newWarning(r, a.at, instead, "rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a pattern without (?i) if one spelling is meant",
+		out = append(out, newWarning(r, a.at, instead,
+			"rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a "+
+				"pattern without (?i) if one spelling is meant",
 			quote(r.name), what, f, instead))
 	}
 	if pattern := f.pattern(a.not.list); pattern != "" {
@@ -168,13 +170,16 @@ func (f folding) warnOf(r *definition, a *attribute, what string) (out []Warning
 		if a.name != "" {
 			instead = field + ": {not: " + pattern + "}"
 		}
-		out = append(out, newWarning(r, a.at, instead, "rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a pattern without (?i) if one spelling is meant",
+		out = append(out, newWarning(r, a.at, instead,
+			"rule %s compares %s byte by byte, and a key of the file counts its spellings together (%s): write %q, or a "+
+				"pattern without (?i) if one spelling is meant",
 			quote(r.name), what, f, instead))
 	}
 	return out
 }
 
-// whitePattern is a pattern of what is trimmed: all white space of Unicode, where \s of RE2 is only that of ASCII without \v.
+// whitePattern is a pattern of what is trimmed: all white space of Unicode, where \s of RE2 is only that of ASCII
+// without \v.
 const whitePattern = `[\s\v\x{85}\pZ]*`
 
 // pattern returns the pattern of all spellings of the values, as a file has it; empty if they have one spelling each.

@@ -29,7 +29,8 @@ func TestSpellingsOfAValue(t *testing.T) {
 			together []string
 			apart    []string
 		}{
-			{"{fold: case, trim: true}", []string{"victim@x", "Victim@X", "VICTIM@x ", "\t victim@x\n", "\u00a0victim@x"}, []string{"victim@y", "vic tim@x"}},
+			{"{fold: case, trim: true}", []string{"victim@x", "Victim@X", "VICTIM@x ", "\t victim@x\n", "\u00a0victim@x"},
+				[]string{"victim@y", "vic tim@x"}},
 			{"{fold: case}", []string{"straße", "STRAßE", "Straẞe"}, []string{"strasse", "straße "}},
 			{"{fold: case}", []string{"σ", "Σ", "ς"}, []string{"s"}},
 			{"{fold: case}", []string{"k", "K", "\u212a"}, []string{"κ"}}, // the sign of Kelvin
@@ -139,8 +140,10 @@ func TestConditionsBesideFoldedKeysAreWarnedOf(t *testing.T) {
 			t.Errorf("what is written instead has warnings: %q", got)
 		}
 	}
-	for _, match := range []string{`not_user: ""`, `user: {pattern: "^a"}`, `attributes: {plan: ["7", "8"]}`, `attributes: {plan: ""}`} {
-		file := "rules: [{name: a, key: [{user: {fold: case}}, {'attr:plan': {fold: case}}], match: {" + match + "}, limits: [5/hour]}]"
+	for _, match := range []string{`not_user: ""`, `user: {pattern: "^a"}`, `attributes: {plan: ["7", "8"]}`,
+		`attributes: {plan: ""}`} {
+		file := "rules: [{name: a, key: [{user: {fold: case}}, {'attr:plan': {fold: case}}], match: {" + match +
+			"}, limits: [5/hour]}]"
 		for _, w := range parsed(t, file).Warnings() {
 			if strings.Contains(w.Text, "byte by byte") {
 				t.Errorf("%s: %s", match, w.Text)

@@ -14,9 +14,9 @@ type gap struct {
 	first string // the value that is shown
 }
 
-// unlistedValues warns about rules that limit by listed values of an attribute, or by groups, where a request with another
-// value finds no rule: plan "Pro" beside rules for "free" and "pro" has no limit. One rule alone that lists values is meant
-// for these only.
+// unlistedValues warns about rules that limit by listed values of an attribute, or by groups, where a request with
+// another value finds no rule: plan "Pro" beside rules for "free" and "pro" has no limit. One rule alone that lists
+// values is meant for these only.
 func unlistedValues(rules []definition, e *effort) (out []Warning) {
 	for i := range rules {
 		r := &rules[i]
@@ -50,8 +50,8 @@ func unlistedValues(rules []definition, e *effort) (out []Warning) {
 	return out
 }
 
-// severalLists reports whether rules tell values of an attribute apart, or groups: two of them list different ones, or one
-// has the absent value among others.
+// severalLists reports whether rules tell values of an attribute apart, or groups: two of them list different ones, or
+// one has the absent value among others.
 func severalLists(rules []definition, name string, e *effort) bool {
 	var first []string
 	for i := range rules {
@@ -73,8 +73,8 @@ func severalLists(rules []definition, name string, e *effort) bool {
 // other is a value that no file lists.
 const other = "\x00another"
 
-// warning returns the warning of a gap, if there is one that no earlier rule has. It returns false if the effort does not
-// suffice.
+// warning returns the warning of a gap, if there is one that no earlier rule has. It returns false if the effort does
+// not suffice.
 func (g *gap) warning(rules, earlier []definition, e *effort) (_ []Warning, ok bool) {
 	var lacks []string
 	for _, v := range []string{other, ""} {
@@ -136,7 +136,8 @@ func (g *gap) warning(rules, earlier []definition, e *effort) (_ []Warning, ok b
 	}
 	instead := "- {name: " + freeName(rules, rest) + ", " + where + "key: [user], limits: [" + firstLimit(g.r) + "]}"
 	return []Warning{newWarning(g.r, g.at, instead,
-		"rule %s limits by %s, and a request with %s finds no rule and has no limit. Add one at the end, such as %s, or with \"unlimited: true\" or \"deny: true\" if that is meant",
+		"rule %s limits by %s, and a request with %s finds no rule and has no limit. Add one at the end, such as %s, or "+
+			"with \"unlimited: true\" or \"deny: true\" if that is meant",
 		quote(g.r.name), by, which, instead)}, true
 }
 
@@ -164,8 +165,8 @@ func (m *matcher) without(name string) *matcher {
 	return &out
 }
 
-// coversWith reports whether each request that fits o, which has no condition on an attribute or on groups, certainly fits m
-// if it has a value of the attribute, or is of a group.
+// coversWith reports whether each request that fits o, which has no condition on an attribute or on groups, certainly
+// fits m if it has a value of the attribute, or is of a group.
 func (m *matcher) coversWith(o *matcher, name, value string) bool {
 	if name == "" {
 		if len(m.groups) > 0 && !slices.Contains(m.groups, value) || slices.Contains(m.notGroups, value) {

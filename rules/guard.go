@@ -225,7 +225,8 @@ func (g *tokenCheck) countLeftOut(start, t, next *token.Token) {
 		next.Type == token.SequenceEndType:
 		g.leftOut++
 	case start == nil || next.Position.Line == t.Position.Line:
-	case t.Type == token.MappingValueType && next.Type == token.SequenceEntryType && next.Position.Column == start.Position.Column:
+	case t.Type == token.MappingValueType && next.Type == token.SequenceEntryType &&
+		next.Position.Column == start.Position.Column:
 		// A list may start in the column of its key.
 	case next.Position.Column <= start.Position.Column:
 		g.leftOut++

@@ -98,7 +98,8 @@ func TestPanicOfTheLibrary(t *testing.T) {
 	if root := protected(&p, func() *node { return &node{line: make([]int, 1)[beyond]} }); root != nil {
 		t.Errorf("a tree: %+v", root)
 	}
-	if err := p.err("f"); err == nil || !strings.HasPrefix(err.Error(), "f:1:1: YAML cannot be read: runtime error: index out of range") {
+	if err := p.err("f"); err == nil || !strings.HasPrefix(err.Error(),
+		"f:1:1: YAML cannot be read: runtime error: index out of range") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -108,7 +109,8 @@ func TestValuesLeftOut(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&b, "- name: r%d\n  match:\n    attributes:\n      device: # any\n      plan:\n  limits:\n  - 1/second\n  - 2/minute\n", i)
+		fmt.Fprintf(&b, "- name: r%d\n  match:\n    attributes:\n      device: # any\n      plan:\n  limits:\n  - "+
+			"1/second\n  - 2/minute\n", i)
 	}
 	s, err := Parse("f", []byte(b.String()), Options{})
 	if err != nil {
@@ -126,9 +128,12 @@ func TestValuesLeftOut(t *testing.T) {
 // In block style a list may stand in the column of its key, or further in.
 func TestShapes(t *testing.T) {
 	for _, file := range []string{
-		"rules:\n- name: a\n  limits:\n  - 1/second\n  - {limit: 2, window: 1m}\n  match:\n    method:\n    - GET\n    - PUT\n",
-		"rules:\n  - name: a\n    limits:\n      - 1/second\n      - limit: 2\n        window: 1m\n    match: {method: [GET, PUT]}\n",
-		"rules:\n  -\n    name: a\n    limits: [1/second, {limit: 2, window: 1m}]\n    match:\n      method: [\n        GET,\n        PUT,\n      ]\n",
+		"rules:\n- name: a\n  limits:\n  - 1/second\n  - {limit: 2, window: 1m}\n  match:\n    method:\n    - GET\n    - " +
+			"PUT\n",
+		"rules:\n  - name: a\n    limits:\n      - 1/second\n      - limit: 2\n        window: 1m\n    match: {method: " +
+			"[GET, PUT]}\n",
+		"rules:\n  -\n    name: a\n    limits: [1/second, {limit: 2, window: 1m}]\n    match:\n      method: [\n        " +
+			"GET,\n        PUT,\n      ]\n",
 		"{rules: [{name: a, limits: [1/second, {limit: 2, window: 1m,}], match: {method: [GET, PUT]}}]}",
 		"---\nrules:\n- {name: a, match: {method: [GET, PUT]},\n   limits: [1/second,\n  2/minute]}\n...\n",
 		"rules:\n- name: >-\n    a\n  limits: ['1/second', \"2/minute\"]\n  match: {method: [\"GET\",\n   'PUT']}\n",
@@ -139,7 +144,8 @@ func TestShapes(t *testing.T) {
 			continue
 		}
 		in := s.Rules()[0]
-		if in.Rule.Name != "a" || len(in.Rule.Limits) != 2 || in.Rule.Limits[1].Name() != "minute" || fmt.Sprint(in.Methods) != "[GET PUT]" {
+		if in.Rule.Name != "a" || len(in.Rule.Limits) != 2 || in.Rule.Limits[1].Name() != "minute" ||
+			fmt.Sprint(in.Methods) != "[GET PUT]" {
 			t.Errorf("%+v from\n%s", in, file)
 		}
 	}
@@ -149,11 +155,15 @@ func FuzzParse(f *testing.F) {
 	for _, file := range hostile(1000) {
 		f.Add([]byte(file[:min(len(file), 200)]))
 	}
-	f.Add([]byte("version: 1\ndefaults: {algorithm: gcra, burst: 5}\nrules:\n- name: a\n  match: {path: ^/a, method: [GET], attributes: {x: , y: z}}\n  keys: [[ip], [user, 'attr:x']]\n  limits: [5/second, {limit: 10, window: 1m, name: m}]\n  cost: {default: 1, POST: 2}\n"))
+	f.Add([]byte("version: 1\ndefaults: {algorithm: gcra, burst: 5}\nrules:\n- name: a\n  match: {path: ^/a, method: " +
+		"[GET], attributes: {x: , y: z}}\n  keys: [[ip], [user, 'attr:x']]\n  limits: [5/second, {limit: 10, window: 1m, " +
+		"name: m}]\n  cost: {default: 1, POST: 2}\n"))
 	f.Add([]byte(`{"rules":[{"name":"a","key":["path"],"limits":["5/second"],"block":"1h30m","weight":0.5}]}`))
 	f.Add([]byte("rules:\n- {name: admins, match: {group: admin}, unlimited: true}\n- name: b # x\n  limits:\n  - 1/1s\n"))
-	f.Add([]byte("rules:\n- {name: a, match: {method: [GET], attributes: {x: [::1, fe80::, a:b:c]}}, key: [attr:customer, attr:x:y], limits: [5/second]}\n"))
-	f.Add([]byte("rules: [{name: a, match: {method: GET group: x}, keys: [[attr:a\n b], [:c], [d :e, f: g], [\"h\":i, j:\"k\", l:]], limits: [5/second]}]"))
+	f.Add([]byte("rules:\n- {name: a, match: {method: [GET], attributes: {x: [::1, fe80::, a:b:c]}}, key: " +
+		"[attr:customer, attr:x:y], limits: [5/second]}\n"))
+	f.Add([]byte("rules: [{name: a, match: {method: GET group: x}, keys: [[attr:a\n b], [:c], [d :e, f: g], [\"h\":i, " +
+		"j:\"k\", l:]], limits: [5/second]}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("f", data, Options{PathCacheEntries: 4})
 		if (s == nil) == (err == nil) {

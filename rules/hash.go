@@ -91,7 +91,8 @@ func writeMatch(w io.Writer, m *matcher) {
 		fmt.Fprintf(w, " not_path %q", m.notPath.text)
 	}
 	if u := &m.user; u.given() {
-		fmt.Fprintf(w, " user %t %q pattern %q not %t %q pattern %q", u.is.given, u.is.list, u.is.pattern.String(), u.not.given, u.not.list, u.not.pattern.String())
+		fmt.Fprintf(w, " user %t %q pattern %q not %t %q pattern %q", u.is.given, u.is.list, u.is.pattern.String(),
+			u.not.given, u.not.list, u.not.pattern.String())
 	}
 	for _, c := range []struct {
 		name string
@@ -113,7 +114,8 @@ func writeLimit(w io.Writer, s limiter.Spec) {
 	if s.Weight != nil {
 		weight = *s.Weight
 	}
-	fmt.Fprintf(w, "\n  limit %q %s %d/%d align %s sub_windows %d coverage %s weight %d rounding %s burst %d drip %s count_rejected %s block %d",
+	fmt.Fprintf(w, "\n  limit %q %s %d/%d align %s sub_windows %d coverage %s weight %d rounding %s burst %d drip %s "+
+		"count_rejected %s block %d",
 		s.Name, s.Algorithm, s.Limit, s.Window, s.Align, s.SubWindows, s.Coverage, weight, s.Rounding, s.Burst, s.Drip,
 		s.CountRejected, s.Block)
 	if s.DripUnits > 1 { // so other files keep the hash of versions without it

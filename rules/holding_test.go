@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// Of several rules that match, the first in force that limits concurrency says how long a check is held by default and what
-// becomes of it, wherever it stands, and the least bound of those in force holds. A shadow rule says nothing then. Of shadow
-// rules alone the first says all.
+// Of several rules that match, the first in force that limits concurrency says how long a check is held by default and
+// what becomes of it, wherever it stands, and the least bound of those in force holds. A shadow rule says nothing then.
+// Of shadow rules alone the first says all.
 func TestSeveralRulesHold(t *testing.T) {
 	set, err := rules.Parse("f", []byte(`
 version: 1

@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// Policies as people write them who know another limiter and are in a hurry. Each is refused or warned of with what to write, or
-// means what they expect; none means something else in silence.
+// Policies as people write them who know another limiter and are in a hurry. Each is refused or warned of with what to
+// write, or means what they expect; none means something else in silence.
 func TestPoliciesInAHurry(t *testing.T) {
 	const rest = ", key: [user]"
 	for _, x := range []struct{ from, rule, want string }{ // want: a part of an error or a warning; empty: neither
@@ -24,18 +24,21 @@ func TestPoliciesInAHurry(t *testing.T) {
 		// bucket4j and resilience4j
 		{"capacity and refill", "limits: [{capacity: 10, refill: 10, window: 1m}]" + rest, `unknown field "capacity"`},
 		{"Duration.ofMinutes", "limits: [{limit: 10, window: PT1M}]" + rest, `did you mean "1m"?`},
-		{"burst without a bucket", "limits: [{limit: 10, window: 1m, burst: 20}]" + rest, `sliding_counter does not use "burst"`},
+		{"burst without a bucket", "limits: [{limit: 10, window: 1m, burst: 20}]" + rest,
+			`sliding_counter does not use "burst"`},
 		{"limitForPeriod", "limits: [{limitForPeriod: 10, limitRefreshPeriod: 1s}]" + rest, `unknown field "limitForPeriod"`},
 		// Kong and APISIX
 		{"second: 5", "limits: {second: 5, hour: 10000}" + rest, `unknown field "second"`},
 		{"limit_by: consumer", "limits: [5/second], limit_by: consumer", `unknown field "limit_by"`},
 		{"a window as a number", "limits: [{limit: 5, window: 60}]" + rest, "write 60s for seconds"},
-		{"consumer", "match: {consumer: gold}, limits: [5/second]" + rest, `for an attribute write attributes: {consumer: gold}`},
+		{"consumer", "match: {consumer: gold}, limits: [5/second]" + rest,
+			`for an attribute write attributes: {consumer: gold}`},
 		{"policy: redis", "limits: [5/second], policy: redis" + rest, `unknown field "policy"`},
 		// nginx and HAProxy
 		{"rate=10r/s", "limits: [10r/s]" + rest, `did you mean "10/second"?`},
 		{"rate=10r/s burst=20", "limits: [{limit: 10r/s, burst: 20}]" + rest, `"10r/s" has a window in it`},
-		{"$binary_remote_addr", "limits: [5/second], key: $binary_remote_addr", `unknown part of a key "$binary_remote_addr"`},
+		{"$binary_remote_addr", "limits: [5/second], key: $binary_remote_addr",
+			`unknown part of a key "$binary_remote_addr"`},
 		{"location /api/", "match: {path: /api/}, limits: [5/second]" + rest, "matches anywhere in a path"},
 		{"location ~ \\.php$", "match: {path: '\\.php$'}, limits: [5/second]" + rest, ""},
 		{"status 429 of the zone", "limits: [5/second], limit_req_status: 429" + rest, `unknown field "limit_req_status"`},
@@ -50,7 +53,8 @@ func TestPoliciesInAHurry(t *testing.T) {
 		{"points and duration", "limits: [{points: 5, duration: 1}]" + rest, `unknown field "points"`},
 		{"blockDuration", "limits: [{limit: 5, window: 1m, block: 900}]" + rest, `block: "900" lacks a unit`},
 		{"skip", "match: {path: ^/}, skip: true, limits: [5/second]" + rest, `unknown field "skip"`},
-		{"skipSuccessfulRequests", "limits: [5/second], skipSuccessfulRequests: true" + rest, `unknown field "skipSuccessfulRequests"`},
+		{"skipSuccessfulRequests", "limits: [5/second], skipSuccessfulRequests: true" + rest,
+			`unknown field "skipSuccessfulRequests"`},
 		// what people wish
 		{"block one user", "match: {user: mallory}, deny: true", ""},
 		{"block, by limit 0", "match: {user: mallory}, limits: [0/second]" + rest, "deny: true"},

@@ -102,7 +102,8 @@ func (s *Set) Concurrent() string {
 
 // holding is what the rules in force that match a request say about its reservation.
 type holding struct {
-	by   *rule         // the first rule that limits concurrency, or else the first: its hold is the default, its on_expiry applies
+	// the first rule that limits concurrency, or else the first: its hold is the default, its on_expiry applies
+	by   *rule
 	most time.Duration // the smallest hold of these rules; 0: none has one
 }
 
@@ -163,10 +164,12 @@ func identified(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holdin
 // repeatable returns an error for a request that JSON, or the messages that settle a reservation, cannot carry.
 func repeatable(r *limiter.Request) error {
 	no := func(what, text string) error {
-		return fmt.Errorf("%w: %s is %.100q, which is not UTF-8: a reservation is settled by the same values, and these cannot be sent: give them in another form, such as hexadecimal", limiter.ErrInvalid, what, text)
+		return fmt.Errorf("%w: %s is %.100q, which is not UTF-8: a reservation is settled by the same values, and these "+
+			"cannot be sent: give them in another form, such as hexadecimal", limiter.ErrInvalid, what, text)
 	}
 	for _, f := range [...]struct{ name, text string }{
-		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP}, {"the group", r.Group},
+		{"the id", r.ID}, {"the path", r.Path}, {"the method", r.Method}, {"the user", r.User}, {"the ip", r.IP},
+		{"the group", r.Group},
 	} {
 		if !utf8.ValidString(f.text) {
 			return no(f.name, f.text)

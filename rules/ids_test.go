@@ -43,7 +43,8 @@ func TestIDTTL(t *testing.T) {
 		{"of a rule beside them", limiter.Request{Rule: "own", Limits: []*limiter.Limit{hour}}, time.Hour},
 		{"less", limiter.Request{Path: "/own", IDTTL: time.Second}, time.Second},
 		{"more", limiter.Request{Path: "/own", IDTTL: 3 * time.Hour}, time.Hour},
-		{"more for a request's limits", limiter.Request{Limits: []*limiter.Limit{hour}, IDTTL: 24 * time.Hour}, 24 * time.Hour},
+		{"more for a request's limits", limiter.Request{Limits: []*limiter.Limit{hour}, IDTTL: 24 * time.Hour},
+			24 * time.Hour},
 		{"unlimited", limiter.Request{Path: "/free"}, 0},
 	} {
 		test.r.User, test.r.ID = "ada", "7"
@@ -74,7 +75,8 @@ func TestIDHash(t *testing.T) {
 	}
 	long := strings.Repeat("x", limiter.MaxIDBytes)
 	one := number("a", "7")
-	if one == 0 || number("a", "7") != one || number("a", "8") == one || number("b", "7") == one || number("a", long) == number("a", long[1:]) {
+	if one == 0 || number("a", "7") != one || number("a", "8") == one || number("b", "7") == one ||
+		number("a", long) == number("a", long[1:]) {
 		t.Error("the numbers of ids are not those of secret and id")
 	}
 }
@@ -104,11 +106,13 @@ func TestIDTTLHash(t *testing.T) {
 	hash := func(more string) uint64 {
 		return mustSet(t, "rules: [{name: a, key: [user], limits: [1/second]"+more+"}]", rules.Options{}).Hash()
 	}
-	if none := hash(""); hash(", id_ttl: 1m") != none || hash(", id_ttl: 2m") == none || hash(", id_ttl: 2m") == hash(", id_ttl: 3m") {
+	if none := hash(""); hash(", id_ttl: 1m") != none || hash(", id_ttl: 2m") == none ||
+		hash(", id_ttl: 2m") == hash(", id_ttl: 3m") {
 		t.Error("the hash of a file does not follow its id_ttl")
 	}
 	none := hash("")
-	if hash(", hold: 24h") != none || hash(", on_expiry: release") != none || hash(", hold: 1m") == none || hash(", on_expiry: keep") == none {
+	if hash(", hold: 24h") != none || hash(", on_expiry: release") != none || hash(", hold: 1m") == none ||
+		hash(", on_expiry: keep") == none {
 		t.Error("the hash of a file does not follow its holds")
 	}
 }
@@ -148,20 +152,31 @@ rules:
 // by itself, and the rule's hold is that of a check that says none.
 func TestConcurrency(t *testing.T) {
 	for file, want := range map[string]string{
-		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, window: 1m}]}]":                       "concurrency has no window: leave it out",
-		"rules: [{name: r, algorithm: concurrency, limits: [3/minute]}]":                                     "concurrency has no window: leave it out",
-		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, count_rejected: all}]}]":              `concurrency does not use "count_rejected"`,
-		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, burst: 4}]}]":                         `concurrency does not use "burst"`,
-		"rules: [{name: r, limits: [{limit: 3, algorithm: concurrency, calendar: day}]}]":                    "concurrency has no calendar windows",
-		"rules: [{name: r, limits: [{algorithm: concurrency}]}]":                                             `this limit has no "limit"`,
-		"quotas: [{name: q, limits: [{limit: 3, algorithm: concurrency}]}]\nrules: [{name: r, quotas: [q]}]": "a quota does not limit concurrency",
+		"rules: [{name: r, limits: [{limit: 3, " +
+			"algorithm: concurrency, window: 1m}]}]": "concurrency has no window: leave it out",
+		"rules: [{name: r, algorithm: " +
+			"concurrency, limits: [3/minute]}]": "concurrency has no window: leave it out",
+		"rules: [{name: r, limits: [{limit: 3, algorithm: " +
+			"concurrency, count_rejected: all}]}]": `concurrency does not use "count_rejected"`,
+		"rules: [{name: r, limits: [{limit: 3, " +
+			"algorithm: concurrency, burst: 4}]}]": `concurrency does not use "burst"`,
+		"rules: [{name: r, limits: [{limit: 3, " +
+			"algorithm: concurrency, calendar: day}]}]": "concurrency has no calendar windows",
+		"rules: [{name: r, limits: " +
+			"[{algorithm: concurrency}]}]": `this limit has no "limit"`,
+		"quotas: [{name: q, limits: [{limit: 3, algorithm: " +
+			"concurrency}]}]\nrules: [{name: r, quotas: [q]}]": "a quota does not limit concurrency",
 	} {
-		if _, err := rules.Parse("f", []byte("version: 1\n"+file+"\n"), rules.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := rules.Parse("f", []byte("version: 1\n"+file+"\n"), rules.Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", file, err, want)
 		}
 	}
-	s, err := rules.Parse("f", []byte("version: 1\nrules:\n  - {name: r, match: {path: ^/r}, hold: 30s, limits: [{limit: 3, algorithm: concurrency}]}\n"+
-		"  - {name: s, shadow: true, match: {path: ^/s}, limits: [{limit: 3, algorithm: concurrency}]}\n  - {name: t, hold: 1m, limits: [3/minute]}\n"), rules.Options{})
+	s, err := rules.Parse("f",
+		[]byte("version: 1\nrules:\n  - {name: r, match: {path: ^/r}, hold: 30s, limits: [{limit: 3, algorithm: "+
+			"concurrency}]}\n"+
+			"  - {name: s, shadow: true, match: {path: ^/s}, limits: [{limit: 3, algorithm: concurrency}]}\n  - {name: t, "+
+			"hold: 1m, limits: [3/minute]}\n"), rules.Options{})
 	if err != nil || s.Concurrent() != "r" {
 		t.Fatal(s, err)
 	}
@@ -186,7 +201,8 @@ func TestConcurrency(t *testing.T) {
 		}
 	}
 	var c limiter.Charge
-	if _, err := s.Resolve(&limiter.Request{Path: "/r"}, &c); err != nil || c.Key(0).Rule.Limits[0].Name() != "concurrency" || c.Key(0).Rule.Limits[0].String() != "concurrency 3" {
+	if _, err := s.Resolve(&limiter.Request{Path: "/r"}, &c); err != nil ||
+		c.Key(0).Rule.Limits[0].Name() != "concurrency" || c.Key(0).Rule.Limits[0].String() != "concurrency 3" {
 		t.Errorf("%v, %v", c.Key(0).Rule.Limits, err)
 	}
 }

@@ -86,10 +86,12 @@ func wrongIndent(levels []indentLevel, indent int, rest string) string {
 		}
 	}
 	if best < 0 {
-		return fmt.Sprintf("%s is indented by %s, and nothing above it begins there: indent it as the lines beside which it belongs", what, blanks(indent))
+		return fmt.Sprintf("%s is indented by %s, and nothing above it begins there: indent it as the lines beside which "+
+			"it belongs", what, blanks(indent))
 	}
 	l := levels[best]
-	return fmt.Sprintf("%s is indented by %s, and nothing above it begins there: indent it by %d to put it beside %s of line %d",
+	return fmt.Sprintf("%s is indented by %s, and nothing above it begins there: indent it by %d to put it beside %s of "+
+		"line %d",
 		what, blanks(indent), l.column, quote(l.name), l.line)
 }
 

@@ -55,17 +55,24 @@ func checkIndex(tb testing.TB, patterns []string, paths ...string) (matched int)
 // Patterns and paths in which an index of beginnings could go wrong.
 func TestIndexTraps(t *testing.T) {
 	patterns := []string{
-		``, `^`, `$`, `^$`, `\A`, `\z`, `^^/a`, `^/a$b`, `/a^`, `^/a`, `^/a$`, `^/ab`, `^/a|^/b`, `^/a|/b`, `(^/a)`, `(^/a|b)c`,
+		``, `^`, `$`, `^$`, `\A`, `\z`, `^^/a`, `^/a$b`, `/a^`, `^/a`, `^/a$`, `^/ab`, `^/a|^/b`, `^/a|/b`, `(^/a)`,
+		`(^/a|b)c`,
 		`(?m)^/b`, `(?m)/a$`, `(?i)^/a`, `(?i)/K`, `(?i)k`, `^/(a|b)`, `^/(a|b)$`, `^/(?:ab?|c+)$`, `^/a(/|$)`, `^/a/?$`,
-		`^/a.*`, `^/a.*$`, `(?s)^/a.*$`, `^/a.+$`, `^.*/b$`, `.*b`, `.*/a.*`, `a+`, `a*^/a`, `(a|^)/b`, `\.json$`, `(?m)\.json$`,
-		`b+$`, `^/[ab]`, `^/[^ab]`, `^/[a-z]+$`, `^/a{2,3}`, `^/a{0}b`, `\b/a`, `/a\b`, `^/a\B`, `\x{fffd}`, `^/\x{fffd}`, `é`, `^/é`,
-		`^/é$`, `[é]$`, `^/a\n`, `^(?:/a|)`, `^(?:/a|)$`, `(^/a+)+b`, `^/a(b(c|d)|e)f?$`, `^(/a.*|/b$)`, `^(/a|/b$).*$`, `^/a.*b.*$`,
-		`^/[ab][ab][ab][ab][ab]`, `^(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r)`, `^/(aa|bb|cc|dd|ee|ff|gg|hh|ii|jj|kk|ll|mm|nn|oo|pp|qq)$`,
+		`^/a.*`, `^/a.*$`, `(?s)^/a.*$`, `^/a.+$`, `^.*/b$`, `.*b`, `.*/a.*`, `a+`, `a*^/a`, `(a|^)/b`, `\.json$`,
+		`(?m)\.json$`,
+		`b+$`, `^/[ab]`, `^/[^ab]`, `^/[a-z]+$`, `^/a{2,3}`, `^/a{0}b`, `\b/a`, `/a\b`, `^/a\B`, `\x{fffd}`, `^/\x{fffd}`,
+		`é`, `^/é`,
+		`^/é$`, `[é]$`, `^/a\n`, `^(?:/a|)`, `^(?:/a|)$`, `(^/a+)+b`, `^/a(b(c|d)|e)f?$`, `^(/a.*|/b$)`, `^(/a|/b$).*$`,
+		`^/a.*b.*$`,
+		`^/[ab][ab][ab][ab][ab]`, `^(a|b|c|d|e|f|g|h|i|j|k|l|m|n|o|p|q|r)`,
+		`^/(aa|bb|cc|dd|ee|ff|gg|hh|ii|jj|kk|ll|mm|nn|oo|pp|qq)$`,
 		`a??`, `^/a*?$`, `(?U)^/a+`, `[[:alpha:]]+/`, `\pL`, `^/\Qa.b\E`, `x*`, `^(?:)`, `(?:)$`, `^\x{212a}`, `^/a(?i)b`,
 	}
 	paths := []string{
-		"", "/", "a", "b", "/a", "/b", "/ab", "/abc", "/aa", "/aaa", "/a/", "/a/b", "/A", "/K", "/k", "/\u212a", "\u212a", "/a\n", "/a\n/b", "\n/b", "/ab\n",
-		"/a.json", ".json", "/x.json\n", "é", "/é", "/\xc3", "\xc3\xa9", "/\xff", "\xff", "/\ufffd", "/é\xa9", "\xe2/é", "/a\xff", "/abdf", "/aef", "/abc\xff",
+		"", "/", "a", "b", "/a", "/b", "/ab", "/abc", "/aa", "/aaa", "/a/", "/a/b", "/A", "/K", "/k", "/\u212a", "\u212a",
+		"/a\n", "/a\n/b", "\n/b", "/ab\n",
+		"/a.json", ".json", "/x.json\n", "é", "/é", "/\xc3", "\xc3\xa9", "/\xff", "\xff", "/\ufffd", "/é\xa9", "\xe2/é",
+		"/a\xff", "/abdf", "/aef", "/abc\xff",
 		"/c", "/cc", "/qq", "q", "r", "z", "/a.b", "/axb", "/aB", "/aab", "x", " /a", "/a b", "/a\x00b",
 	}
 	if n := checkIndex(t, patterns, paths...); n < 1000 {
@@ -117,7 +124,8 @@ func randomPattern(rnd *rand.Rand) string {
 
 func randomTree(rnd *rand.Rand, depth int) string {
 	if depth == 0 || rnd.IntN(3) == 0 {
-		atoms := []string{"a", "b", "k", "/", "ab", "/a", "é", ".", "[ab]", "[^a]", `\n`, `\x{fffd}`, "^", "$", `\b`, `\A`, `\z`, "", "[a-z]"}
+		atoms := []string{"a", "b", "k", "/", "ab", "/a", "é", ".", "[ab]", "[^a]", `\n`, `\x{fffd}`, "^", "$", `\b`, `\A`,
+			`\z`, "", "[a-z]"}
 		return atoms[rnd.IntN(len(atoms))]
 	}
 	a, b := randomTree(rnd, depth-1), randomTree(rnd, depth-1)
@@ -198,7 +206,8 @@ func TestPatternNeedsNoRegexp(t *testing.T) {
 		want := strings.Fields(test.begins)
 		slices.Sort(want)
 		if needs := p.re != nil; needs != test.needs || !slices.Equal(begins, want) {
-			t.Errorf("%s: needs a regular expression: %t, beginnings %q; want %t, %q", test.pattern, needs, begins, test.needs, want)
+			t.Errorf("%s: needs a regular expression: %t, beginnings %q; want %t, %q", test.pattern, needs, begins, test.needs,
+				want)
 		}
 	}
 }
@@ -235,7 +244,8 @@ func TestIndexManyCandidates(t *testing.T) {
 }
 
 func TestProgramSize(t *testing.T) {
-	for _, pattern := range []string{strings.Repeat(`a{1000}`, 11), strings.Repeat(`(?:[a-z]{20}/){20}`, 25), strings.Repeat(`\pL{30}`, 40)} {
+	for _, pattern := range []string{strings.Repeat(`a{1000}`, 11), strings.Repeat(`(?:[a-z]{20}/){20}`, 25),
+		strings.Repeat(`\pL{30}`, 40)} {
 		p, size, err := newPattern(pattern)
 		if p != nil || err != nil || size <= maxProgram {
 			t.Errorf("%s: size %d, pattern %v, error %v; want one that is refused", pattern, size, p, err)

@@ -117,7 +117,9 @@ func newKey(o *Options, rule string, parts []part, skip bool) key {
 	}
 	sum := mac.Sum(nil)
 	return key{
-		parts: parts, skip: skip, plain: !skip && !slices.ContainsFunc(parts, func(p part) bool { return p.kind > partUser || p.fold != 0 }),
+		parts: parts, skip: skip, plain: !skip && !slices.ContainsFunc(parts, func(p part) bool {
+			return p.kind > partUser || p.fold != 0
+		}),
 		k0: binary.LittleEndian.Uint64(sum), k1: binary.LittleEndian.Uint64(sum[8:]),
 	}
 }
@@ -389,16 +391,19 @@ func namedPart(text string) (part, string) {
 		case len(name) > limiter.MaxNameBytes:
 			return part{}, "the attribute's name is too long"
 		case strings.TrimSpace(name) != name:
-			return part{}, "write " + attributePrefix + strings.TrimSpace(name) + " without a blank: " + quote(name) + " is another attribute"
+			return part{}, "write " + attributePrefix + strings.TrimSpace(name) + " without a blank: " + quote(name) +
+				" is another attribute"
 		}
 		return part{kind: partAttribute, name: name}, ""
 	}
 	if i := slices.Index(partNames(), text); i >= 0 {
 		return part{kind: partKind(i)}, ""
 	}
-	for _, other := range []string{"attribute:", "attribute.", "attributes:", "attributes.", "attr.", "header:", "header."} {
+	for _, other := range []string{"attribute:", "attribute.", "attributes:", "attributes.", "attr.", "header:",
+		"header."} {
 		if name, ok := strings.CutPrefix(text, other); ok && name != "" {
-			return part{}, "unknown part of a key " + quote(text) + "; an attribute is written as \"" + attributePrefix + clip(name) + "\""
+			return part{}, "unknown part of a key " + quote(text) + "; an attribute is written as \"" +
+				attributePrefix + clip(name) + "\""
 		}
 	}
 	return part{}, unknown("part of a key", text, append(partNames(), attributePrefix+"NAME"))

@@ -52,7 +52,8 @@ func slowHash(k *key, r *limiter.Request) (limiter.Hash, outcome) {
 // No spelling of values makes two requests share a counter: each value is hashed after
 // its length, and a substitute is marked.
 func TestKeysAreLengthPrefixed(t *testing.T) {
-	values := []string{"", "a", "b", "ab", "ba", "a\x00", "\x00a", "\x00", "\x01\x00a", "a\x01\x00b", "ab\x00\x00", ":", "a:", ":a", "a:b", "/", "%3A", strings.Repeat("a", 60), strings.Repeat("a", 61)}
+	values := []string{"", "a", "b", "ab", "ba", "a\x00", "\x00a", "\x00", "\x01\x00a", "a\x01\x00b", "ab\x00\x00", ":",
+		"a:", ":a", "a:b", "/", "%3A", strings.Repeat("a", 60), strings.Repeat("a", 61)}
 	for name, c := range map[string]struct {
 		parts   []part
 		request func(x, y, z string) *limiter.Request
@@ -66,12 +67,14 @@ func TestKeysAreLengthPrefixed(t *testing.T) {
 			}
 			return &limiter.Request{User: y}
 		}},
-		"path, group, attribute": {[]part{{kind: partPath}, {kind: partGroup}, {kind: partAttribute, name: "plan"}}, func(x, y, z string) *limiter.Request {
-			return &limiter.Request{Path: x, Group: y + "g", Attributes: map[string]string{"plan": z}}
-		}},
-		"attributes": {[]part{{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}, {kind: partIP}}, func(x, y, z string) *limiter.Request {
-			return &limiter.Request{Attributes: map[string]string{"a": x, "b": y}, IP: z}
-		}},
+		"path, group, attribute": {[]part{{kind: partPath}, {kind: partGroup}, {kind: partAttribute, name: "plan"}},
+			func(x, y, z string) *limiter.Request {
+				return &limiter.Request{Path: x, Group: y + "g", Attributes: map[string]string{"plan": z}}
+			}},
+		"attributes": {[]part{{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}, {kind: partIP}},
+			func(x, y, z string) *limiter.Request {
+				return &limiter.Request{Attributes: map[string]string{"a": x, "b": y}, IP: z}
+			}},
 	} {
 		k := newKey(&Options{ClusterName: "c"}, "r", c.parts, false)
 		seen := map[limiter.Hash]string{}
@@ -99,7 +102,8 @@ func TestKeysAreLengthPrefixed(t *testing.T) {
 		for _, rule := range []string{"c", "bc", "b", "user", "path", "b" + zeros + "c"} {
 			for _, parts := range [][]part{
 				{{kind: partUser}}, {{kind: partPath}}, {{kind: partPath}, {kind: partUser}}, {{kind: partUser}, {kind: partPath}},
-				{{kind: partAttribute, name: "user"}}, {{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}}, {{kind: partAttribute, name: "aattr:b"}},
+				{{kind: partAttribute, name: "user"}}, {{kind: partAttribute, name: "a"}, {kind: partAttribute, name: "b"}},
+				{{kind: partAttribute, name: "aattr:b"}},
 			} {
 				k := newKey(&Options{ClusterName: cluster}, rule, parts, false)
 				id := fmt.Sprint(cluster, " ", rule, " ", parts)
@@ -148,13 +152,15 @@ func TestHashOfRandomRequests(t *testing.T) {
 		}
 		return strings.Repeat(string(rune('a'+rnd.IntN(3))), rnd.IntN(90))
 	}
-	all := []part{{kind: partPath}, {kind: partRule}, {kind: partUser}, {kind: partIP}, {kind: partGroup}, {kind: partMethod},
+	all := []part{{kind: partPath}, {kind: partRule}, {kind: partUser}, {kind: partIP}, {kind: partGroup},
+		{kind: partMethod},
 		{kind: partAttribute, name: "x"}, {kind: partAttribute, name: "y"}}
 	outcomes := make(map[outcome]int)
 	for i := range 3000 {
 		rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		k := newKey(&Options{}, fmt.Sprint("r", i), append([]part(nil), all[:1+rnd.IntN(len(all))]...), rnd.IntN(2) == 0)
-		r := limiter.Request{Path: text(), User: text(), IP: text(), Group: text(), Method: text(), Attributes: map[string]string{"x": text(), "y": text()}}
+		r := limiter.Request{Path: text(), User: text(), IP: text(), Group: text(), Method: text(),
+			Attributes: map[string]string{"x": text(), "y": text()}}
 		got, o := k.hash(&r)
 		want, wantO := slowHash(&k, &r)
 		if got != want || o != wantO {
@@ -195,15 +201,18 @@ func TestKeySecrets(t *testing.T) {
 	user, attribute := part{kind: partUser}, part{kind: partAttribute, name: "user"}
 	seen := make(map[[2]uint64]input)
 	for _, in := range []input{
-		{"", "c", "r", []part{user}}, {"s", "c", "r", []part{user}}, {"", "cr", "", []part{user}}, {"", "", "cr", []part{user}}, {"", "c", "rattr:user", nil},
-		{"", "c", "r", []part{attribute}}, {"", "c", "r", []part{user, attribute}}, {"", "c", "r", []part{attribute, user}}, {"", "c", "r", nil},
+		{"", "c", "r", []part{user}}, {"s", "c", "r", []part{user}}, {"", "cr", "", []part{user}},
+		{"", "", "cr", []part{user}}, {"", "c", "rattr:user", nil},
+		{"", "c", "r", []part{attribute}}, {"", "c", "r", []part{user, attribute}}, {"", "c", "r", []part{attribute, user}},
+		{"", "c", "r", nil},
 	} {
 		k := newKey(&Options{Secret: []byte(in.secret), ClusterName: in.cluster}, in.rule, in.parts, false)
 		if twin, ok := seen[[2]uint64{k.k0, k.k1}]; ok {
 			t.Errorf("%+v has the secret of %+v", in, twin)
 		}
 		seen[[2]uint64{k.k0, k.k1}] = in
-		if skip := newKey(&Options{Secret: []byte(in.secret), ClusterName: in.cluster}, in.rule, in.parts, true); skip.k0 != k.k0 || skip.k1 != k.k1 {
+		if skip := newKey(&Options{Secret: []byte(in.secret), ClusterName: in.cluster}, in.rule, in.parts,
+			true); skip.k0 != k.k0 || skip.k1 != k.k1 {
 			t.Errorf("%+v: a counter is another one if it is skipped for others", in)
 		}
 	}
@@ -214,7 +223,8 @@ func TestEqualUpper(t *testing.T) {
 		w, s string
 		want bool
 	}{
-		{"GET", "GET", true}, {"GET", "get", true}, {"GET", "gEt", true}, {"GET", "GETS", false}, {"GET", "PUT", false}, {"", "", true},
+		{"GET", "GET", true}, {"GET", "get", true}, {"GET", "gEt", true}, {"GET", "GETS", false}, {"GET", "PUT", false},
+		{"", "", true},
 		{"É", "é", false}, {"É", "É", true}, {"K", "\u212a", false}, {"A_", "a_", true}, {"@[", "`{", false},
 	} {
 		if got := equalUpper(test.w, test.s); got != test.want {
@@ -259,7 +269,9 @@ func FuzzAppendEscaped(f *testing.F) {
 		if (a == b) != (x == y) {
 			t.Fatalf("%q and %q become %q and %q", a, b, x, y)
 		}
-		if i := strings.IndexFunc(x, func(r rune) bool { return unicode.IsControl(r) || strings.ContainsRune(":{}", r) }); i >= 0 || !utf8.ValidString(x) {
+		if i := strings.IndexFunc(x, func(r rune) bool {
+			return unicode.IsControl(r) || strings.ContainsRune(":{}", r)
+		}); i >= 0 || !utf8.ValidString(x) {
 			t.Fatalf("%q becomes %q", a, x)
 		}
 	})

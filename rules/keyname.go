@@ -65,7 +65,8 @@ func appendEscaped(dst []byte, s string) []byte {
 			i++
 		} else {
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 || r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) { // no UTF-8, or not to be seen
+			// no UTF-8, or not to be seen
+			if r == utf8.RuneError && n == 1 || r < 0xa0 || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 				for _, c := range []byte(s[i : i+n]) {
 					dst = appendByte(dst, c)
 				}

@@ -25,7 +25,8 @@ func (r *definition) notes() (out []Warning) {
 			out = append(out, newWarning(r, o.at, o.instead, "%s: %s", r.title(), o.text))
 			continue
 		}
-		out = append(out, newWarning(r, o.at, o.instead, "%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
+		out = append(out, newWarning(r, o.at, o.instead,
+			"%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
 			o.field, quote(o.at.text), r.title(), o.instead))
 	}
 	if len(r.spare) > 0 {
@@ -64,13 +65,16 @@ func fixedLengths(r *definition) (out []Warning) {
 		spec := r.limits[i].Spec()
 		fixed, calendar := fmt.Sprintf("window: %dd", days/day), "calendar: "+name+" in place of the window"
 		if n.kind == kindScalar {
-			fixed, calendar = fmt.Sprintf("{limit: %d, %s}", spec.Limit, fixed), fmt.Sprintf("{limit: %d, calendar: %s}", spec.Limit, name)
+			fixed, calendar = fmt.Sprintf("{limit: %d, %s}", spec.Limit, fixed),
+				fmt.Sprintf("{limit: %d, calendar: %s}", spec.Limit, name)
 		}
 		also := ", or " + calendar + " for those of the calendar"
-		if spec.Algorithm != limiter.FixedWindow && (spec.Algorithm != limiter.SlidingCounter || n.at("algorithm") != nil) || n.at("align") != nil {
+		if spec.Algorithm != limiter.FixedWindow && (spec.Algorithm != limiter.SlidingCounter || n.at("algorithm") != nil) ||
+			n.at("align") != nil {
 			also = "" // it has no calendar
 		}
-		out = append(out, newWarning(r, at, fixed, "a window of a %s is %d days long and follows no calendar: write %s for %d days%s",
+		out = append(out, newWarning(r, at, fixed,
+			"a window of a %s is %d days long and follows no calendar: write %s for %d days%s",
 			name, days/day, fixed, days/day, also))
 	}
 	return out
@@ -84,7 +88,8 @@ func lacking(r *definition) (out []Warning) {
 	}
 	for _, parts := range r.keys {
 		for i, p := range parts {
-			if p.kind != partAttribute || r.match.asksFor(p.name) || r.match.spelt(p.name) || slices.Contains(partNames(), p.name) {
+			if p.kind != partAttribute || r.match.asksFor(p.name) || r.match.spelt(p.name) ||
+				slices.Contains(partNames(), p.name) {
 				continue
 			}
 			at := r.keyNode
@@ -92,8 +97,10 @@ func lacking(r *definition) (out []Warning) {
 				at = at.items[i]
 			}
 			instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
-			out = append(out, newWarning(r, at, instead, "rule %s counts by attribute %s, and all requests without it share one counter: "+
-				"write %q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: {%s: \"\"}",
+			out = append(out, newWarning(r, at, instead,
+				"rule %s counts by attribute %s, and all requests without it share one counter: "+
+					"write %q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: "+
+					"{%s: \"\"}",
 				quote(r.name), quote(p.name), instead, yamlText(p.name)))
 		}
 	}
@@ -123,15 +130,17 @@ func pairsOfCallers(r *definition) (out []Warning) {
 		}
 		key := func(parts []string) string { return "[" + strings.Join(parts, ", ") + "]" }
 		instead := "keys: [" + key(ip) + ", " + key(user) + "]"
-		out = append(out, newWarning(r, r.keyNode, instead, "%s counts each pair of address and user apart, so neither an address with many users nor a user at many addresses has a limit: "+
-			"write %q for a limit of each, or \"keys: [%s]\" if pairs are meant",
+		out = append(out, newWarning(r, r.keyNode, instead,
+			"%s counts each pair of address and user apart, so neither an address with many users nor a user at many "+
+				"addresses has a limit: "+
+				"write %q for a limit of each, or \"keys: [%s]\" if pairs are meant",
 			r.title(), instead, key(pair)))
 	}
 	return out
 }
 
-// crossed warns about as many keys as limits: each key has each of the limits, and often one limit for each is meant. A limit
-// with a name of its own says that all are meant.
+// crossed warns about as many keys as limits: each key has each of the limits, and often one limit for each is meant. A
+// limit with a name of its own says that all are meant.
 func crossed(r *definition) []Warning {
 	if len(r.keys) < 2 || len(r.keys) != len(r.limits) || !r.skip || r.keyNode == nil {
 		return nil
@@ -146,9 +155,13 @@ func crossed(r *definition) []Warning {
 		k := key{parts: r.keys[i]}
 		keys = append(keys, k.String())
 	}
-	return []Warning{newWarning(r, r.keyNode, "continue: true", "%s counts by each key with each limit: %s has %s, and so has %s. For %s by %s and %s by %s write two %ss, the first with %q, %q and \"continue: true\". "+
-		"If all are meant, give a limit a name, as in {name: burst, limit: %d, %s}",
-		r.title(), keys[0], strings.Join(rates, " and "), keys[1], rates[0], keys[0], rates[1], keys[1], r.kind(), "key: "+keys[0], "limits: ["+rates[0]+"]", r.limits[0].Limit(), windowText(r.written[0], &spec{Spec: r.limits[0].Spec()}))}
+	return []Warning{newWarning(r, r.keyNode, "continue: true",
+		"%s counts by each key with each limit: %s has %s, and so has %s. For %s by %s and %s by %s write two %ss, the "+
+			"first with %q, %q and \"continue: true\". "+
+			"If all are meant, give a limit a name, as in {name: burst, limit: %d, %s}",
+		r.title(), keys[0], strings.Join(rates, " and "), keys[1], rates[0], keys[0], rates[1], keys[1], r.kind(),
+		"key: "+keys[0], "limits: ["+rates[0]+"]", r.limits[0].Limit(),
+		windowText(r.written[0], &spec{Spec: r.limits[0].Spec()}))}
 }
 
 // asksFor reports whether only requests with an attribute fit.
@@ -158,7 +171,8 @@ func (m *matcher) asksFor(name string) bool {
 
 // yamlText returns a text as YAML within braces has it.
 func yamlText(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" && s[0] != '-' {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" &&
+		s[0] != '-' {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
@@ -177,16 +191,19 @@ func neverReached(rules []definition, e *effort) (out []Warning) {
 			if !rules[j].match.covers(&rules[i].match) {
 				continue
 			}
-			instead, both := "continue: true", fmt.Sprintf(", or write \"continue: true\" in rule %s if both are to count", quote(rules[j].name))
+			instead, both := "continue: true", fmt.Sprintf(", or write \"continue: true\" in rule %s if both are to count",
+				quote(rules[j].name))
 			advice := "Move it before that rule" + both
 			switch {
 			case rules[j].unlimited || rules[j].denial != nil && !rules[j].shadow:
 				instead, advice = "", "Move it before that rule"
 			case rules[j].shadow:
-				advice = fmt.Sprintf("That rule is in shadow, so nothing limits them: write \"continue: true\" in rule %s", quote(rules[j].name))
+				advice = fmt.Sprintf("That rule is in shadow, so nothing limits them: write \"continue: true\" in rule %s",
+					quote(rules[j].name))
 			}
 			out = append(out, newWarning(&rules[i], rules[i].at, instead,
-				"rule %s never matches: all its requests go to rule %s on line %d. %s. A request that names the rule still finds it",
+				"rule %s never matches: all its requests go to rule %s on line %d. %s. A request that names the rule still "+
+					"finds it",
 				quote(rules[i].name), quote(rules[j].name), rules[j].line, advice))
 			break
 		}
@@ -199,7 +216,8 @@ func (m *matcher) covers(o *matcher) bool {
 	return m.coversPath(o) &&
 		subset(m.methods, o.methods) && excluded(m.notMethods, o.methods, o.notMethods) &&
 		subset(m.groups, o.groups) && excluded(m.notGroups, o.groups, o.notGroups) &&
-		m.coversIPs(o) && (len(m.hosts) == 0 || len(o.hosts) > 0 && hostsWithin(o.hosts, m.hosts)) && (len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
+		m.coversIPs(o) && (len(m.hosts) == 0 || len(o.hosts) > 0 && hostsWithin(o.hosts, m.hosts)) &&
+		(len(m.notHosts) == 0 || slices.Equal(m.notHosts, o.notHosts)) &&
 		(!m.user.given() || m.user.covers(&o.user)) &&
 		!slices.ContainsFunc(m.attributes, func(a attribute) bool { return !a.coveredBy(o) })
 }
@@ -337,14 +355,17 @@ func (r *definition) countedApart(path string) (Warning, bool) {
 		return Warning{}, false
 	}
 	const instead = "key: [rule, user]"
-	return newWarning(r, r.at, instead, "rule %s has no key, so %s and %s have a limit each for each user; write %q to count them together, or \"key: [path, user]\" to keep them apart",
+	return newWarning(r, r.at, instead,
+		"rule %s has no key, so %s and %s have a limit each for each user; write %q to count them together, or \"key: "+
+			"[path, user]\" to keep them apart",
 		quote(r.name), quote(path), quote(path+"/"), instead), true
 }
 
 // withSlash returns a pattern that matches a path, and the same with a slash at the end;
 // empty if it finds none that a file may have.
 func withSlash(pattern, path, other string) string {
-	for _, out := range []string{strings.TrimSuffix(strings.TrimSuffix(pattern, "$"), "/") + "/?$", pattern + "|^" + regexp.QuoteMeta(other) + "$"} {
+	for _, out := range []string{strings.TrimSuffix(strings.TrimSuffix(pattern, "$"), "/") + "/?$",
+		pattern + "|^" + regexp.QuoteMeta(other) + "$"} {
 		if len(out) > maxPattern {
 			continue
 		}

@@ -165,13 +165,17 @@ func (d matching) fields(m *matcher) []field {
 func matchHint(n *node, name string) string {
 	switch name {
 	case "not_attributes":
-		return `unknown field "not_attributes" (in match); write attributes: {plan: {not: free}} for requests whose attribute has another value`
+		return `unknown field "not_attributes" (in match); write attributes: {plan: {not: free}} for requests whose ` +
+			`attribute has another value`
 	case "cidr", "network", "address", "addr", "src", "source", "client_ip", "remote_addr", "remote_ip":
-		return "unknown field " + quote(name) + " (in match); the address of a request is \"ip\": write " + strings.TrimSpace("ip: "+valueText(n.at(name)))
+		return "unknown field " + quote(name) + " (in match); the address of a request is \"ip\": write " +
+			strings.TrimSpace("ip: "+valueText(n.at(name)))
 	case "attr", "header", "headers":
-		return "unknown field " + quote(name) + " (in match); what a service sends about a request is under attributes, as in attributes: {api_key: }"
+		return "unknown field " + quote(name) +
+			" (in match); what a service sends about a request is under attributes, as in attributes: {api_key: }"
 	case "not":
-		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip, not_host or not_user, or attributes: {plan: {not: free}}`
+		return `unknown field "not" (in match); write not_path, not_method, not_group, not_ip, not_host or not_user, or ` +
+			`attributes: {plan: {not: free}}`
 	}
 	known := make([]string, 0, 13)
 	for _, f := range (matching{}).fields(&matcher{}) {
@@ -193,13 +197,18 @@ func (d matching) methods(n *node, what string) (out []string) {
 	meant := make([]string, 0, len(out))
 	var odd []*node
 	for _, v := range d.list(n, what, maxChoices) {
-		if address, _ := isNetwork(v.text); v.kind == kindScalar && (address || strings.ContainsAny(v.text, " ,|*^$()[]{}/:")) {
-			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text), what)
+		if address, _ := isNetwork(v.text); v.kind == kindScalar &&
+			(address || strings.ContainsAny(v.text, " ,|*^$()[]{}/:")) {
+			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text),
+				what)
 		} else if rest, ok := negated(v.text); ok && slices.Contains(knownMethods(), upper(rest)) {
 			instead := map[bool]string{true: "not_method: ", false: "method: "}[what == "method"] + upper(rest)
-			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
+			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text),
+				instead)
 		} else if word := strings.ToLower(v.text); word == "any" || word == "all" {
-			doubt(d.decoder, v, "", "%s: %s is compared as it stands, and is not a method of HTTP or gRPC: remove it to match any method", what, quote(v.text))
+			doubt(d.decoder, v, "",
+				"%s: %s is compared as it stands, and is not a method of HTTP or gRPC: remove it to match any method", what,
+				quote(v.text))
 		} else if name := misspelt(v.text); name != "" {
 			meant, odd = append(meant, name), append(odd, v)
 		} else {

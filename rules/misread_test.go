@@ -19,7 +19,9 @@ func TestMisreadConditions(t *testing.T) {
 		{"ip: 0.0.0.0", "2:25", "ip: 0.0.0.0/0", `for the network`},
 		{"ip: '2001:db8::'", "2:25", `ip: "2001:db8::/32"`, `2001:db8::/128 for this address`},
 		{"ip: 'fd00:0:0:1::'", "2:25", `ip: "fd00:0:0:1::/64"`, `for the network`},
-		{"ip: 'fd00::8'", "2:25", `ip: "fd00::/8"`, `fd00::8 is one address, and ends in what is the length of its network: write ip: "fd00::/8" for the network, or fd00::8/128`},
+		{"ip: 'fd00::8'", "2:25", `ip: "fd00::/8"`,
+			`fd00::8 is one address, and ends in what is the length of its network: write ip: "fd00::/8" for the network, or ` +
+				`fd00::8/128`},
 		{"ip: ['fd00::7', 'fd00::9']", "2:26", `"fc00::/7"`, `or fd00::7/128 for this address`},
 		{"ip: 'fe80::10'", "2:25", `ip: "fe80::/10"`, `one address`},
 		{"not_ip: '2001:db8::32'", "2:29", `not_ip: "2001:db8::/32"`, `one address`},
@@ -28,7 +30,8 @@ func TestMisreadConditions(t *testing.T) {
 		{"path: '^10\\.0\\.0\\.1'", "2:27", "ip: 10.0.0.1", `is compared with the path`},
 		{"not_path: '2001:db8::/32'", "2:31", `not_ip: "2001:db8::/32"`, `is compared with the path`},
 		{"group: 10.0.0.1", "2:28", "ip: 10.0.0.1", `is compared with the group of a request`},
-		{"attributes: {client: 10.0.0.0/8}", "2:42", "ip: 10.0.0.0/8", `attribute "client" is compared with "10.0.0.0/8" as it stands`},
+		{"attributes: {client: 10.0.0.0/8}", "2:42", "ip: 10.0.0.0/8",
+			`attribute "client" is compared with "10.0.0.0/8" as it stands`},
 		{"attributes: {x-real-ip: [10.0.0.7]}", "2:46", "ip: 10.0.0.7", `and not with the request's address`},
 		{"attributes: {'attr:plan': free}", "2:34", "plan: free", `which names have in keys only`},
 		{"attributes: {'attr:plan': }", "2:34", "plan:", `in keys only`},
@@ -59,7 +62,8 @@ func TestMisreadConditions(t *testing.T) {
 // What is certainly no address has an error that names the likeliest line.
 func TestMisreadAddresses(t *testing.T) {
 	for match, want := range map[string]string{
-		"{ip: 10.0.0.*}":               `f:2:25: ip: "10.0.0.*" is not an address or a prefix: write 10.0.0.0/24 for the network`,
+		"{ip: 10.0.0.*}": `f:2:25: ip: "10.0.0.*" is not an address or a prefix: write 10.0.0.0/24 for the ` +
+			`network`,
 		"{ip: 10}":                     `write 10.0.0.0/8 for the network`,
 		"{ip: 10.}":                    `write 10.0.0.0/8 for the network`,
 		"{ip: 10/8}":                   `write 10.0.0.0/8 for the network`,
@@ -79,24 +83,28 @@ func TestMisreadAddresses(t *testing.T) {
 		"{host: 10.0.0.0/8}":           `for the address of a caller write ip: 10.0.0.0/8`,
 		"{method: 10.0.0.1}":           `"10.0.0.1" is not the name of a method`,
 		"{method: /towns}":             `"/towns" is not the name of a method`,
-		"{cidr: 10.0.0.0/8}":           `f:2:21: unknown field "cidr" (in match); the address of a request is "ip": write ip: 10.0.0.0/8`,
-		"{client_ip: [10.0.0.1]}":      `write ip: [10.0.0.1]`,
-		"{headers: {x: y}}":            `what a service sends about a request is under attributes`,
-		"{api_key: k1}":                `attributes (in match); for an attribute write attributes: {api_key: k1}`,
-		"{'attr:plan': free}":          `for an attribute write attributes: {plan: free}`,
-		"{not_attributes: {a: b}}":     `write attributes: {plan: {not: free}} for requests whose attribute has another value`,
-		"10.0.0.0/8":                   `not a single value: write match: {ip: 10.0.0.0/8}`,
-		"['10.0.0.0/8', '::1']":        `not a list: write match: {ip: 10.0.0.0/8}`,
-		"[]":                           `match is a mapping of fields to values, not a list`,
-		"{attributes: [api_key]}":      `write attributes: {api_key: } for any value of one`,
+		"{cidr: 10.0.0.0/8}": `f:2:21: unknown field "cidr" (in match); the address of a request is "ip": write ` +
+			`ip: 10.0.0.0/8`,
+		"{client_ip: [10.0.0.1]}": `write ip: [10.0.0.1]`,
+		"{headers: {x: y}}":       `what a service sends about a request is under attributes`,
+		"{api_key: k1}":           `attributes (in match); for an attribute write attributes: {api_key: k1}`,
+		"{'attr:plan': free}":     `for an attribute write attributes: {plan: free}`,
+		"{not_attributes: {a: b}}": `write attributes: {plan: {not: free}} for requests whose attribute has another ` +
+			`value`,
+		"10.0.0.0/8":              `not a single value: write match: {ip: 10.0.0.0/8}`,
+		"['10.0.0.0/8', '::1']":   `not a list: write match: {ip: 10.0.0.0/8}`,
+		"[]":                      `match is a mapping of fields to values, not a list`,
+		"{attributes: [api_key]}": `write attributes: {api_key: } for any value of one`,
 	} {
-		_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: "+match+", key: [user], limits: [5/second]}\n"), rules.Options{})
+		_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: "+match+", key: [user], limits: [5/second]}\n"),
+			rules.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s:\n got %v\nwant %s", match, err, want)
 		}
 	}
 	_, err := rules.Parse("f", []byte("rules:\n- {name: a, key: ['attribute:x'], limits: [5/second]}\n"), rules.Options{})
-	if err == nil || !strings.Contains(err.Error(), `f:2:19: unknown part of a key "attribute:x"; an attribute is written as "attr:x"`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`f:2:19: unknown part of a key "attribute:x"; an attribute is written as "attr:x"`) {
 		t.Error(err)
 	}
 }
@@ -123,19 +131,25 @@ func TestAttributesThatDifferInSpelling(t *testing.T) {
 	for _, x := range []struct{ name, file, at, instead, text string }{
 		{"a key", "- {name: a, match: {attributes: {api-key: }}, key: [attr:api_key]" + rest,
 			"2:53", `"attr:api-key"`, `rule "a": attribute "api_key" differs only in spelling from "api-key" on line 2`},
-		{"a match, with another rule", "- {name: a, match: {attributes: {x: }}, key: [attr:x]" + rest + "- {name: b, match: {attributes: {X: , y: }}, key: [attr:y]" + rest,
+		{"a match, with another rule", "- {name: a, match: {attributes: {x: }}, key: [attr:x]" + rest +
+			"- {name: b, match: {attributes: {X: , y: }}, key: [attr:y]" + rest,
 			"3:34", "x:", `rule "b": attribute "X" differs only in spelling from "x" on line 2`},
-		{"the first is rarer", "- {name: a, match: {attributes: {Api.Key: k}}, key: [user]" + rest + "- {name: b, match: {attributes: {api_key: }}, key: [attr:api_key]" + rest,
+		{"the first is rarer", "- {name: a, match: {attributes: {Api.Key: k}}, key: [user]" + rest +
+			"- {name: b, match: {attributes: {api_key: }}, key: [attr:api_key]" + rest,
 			"2:34", "api_key:", `from "api_key" on line 3`},
 		{"keys", "- {name: a, match: {attributes: {a_b: }}, keys: [[ip], [user, 'attr:a-b']]" + rest,
 			"2:63", `"attr:a_b"`, ``},
 		{"a cost", "- {name: a, match: {attributes: {tokens: }}, key: [user], cost: {from: 'attr:Tokens', max: 5}" + rest,
 			"2:72", `"attr:tokens"`, ``},
-		{"a condition of a cost", "- {name: a, match: {attributes: {plan: }}, key: [user], cost: [{attributes: {PLAN: x}, cost: 2}]" + rest,
+		{"a condition of a cost",
+			"- {name: a, match: {attributes: {plan: }}, key: [user], cost: [{attributes: {PLAN: x}, cost: 2}]" + rest,
 			"2:78", `plan:`, ``},
-		{"a zone", "- {name: a, match: {attributes: {tz: }}, key: [user], limits: [{limit: 5, calendar: day, zone: 'attr:TZ'}]}\n",
+		{"a zone", "- {name: a, match: {attributes: {tz: }}, key: [user], limits: [{limit: 5, calendar: day, zone: " +
+			"'attr:TZ'}]}\n",
 			"2:96", `"attr:tz"`, ``},
-		{"a zone of a mapping", "- {name: a, match: {attributes: {tz: }}, key: [user], zone: {from: 'attr:TZ', default: UTC}, limits: [{limit: 5, calendar: day}]}\n",
+		{"a zone of a mapping",
+			"- {name: a, match: {attributes: {tz: }}, key: [user], zone: {from: 'attr:TZ', default: UTC}, limits: [{limit: 5, " +
+				"calendar: day}]}\n",
 			"", `"attr:tz"`, ``},
 	} {
 		w := warningsOf(t, "rules:\n"+x.file)
@@ -145,19 +159,24 @@ func TestAttributesThatDifferInSpelling(t *testing.T) {
 		}
 	}
 	for name, file := range map[string]string{
-		"a quota":      "quotas:\n- {name: q, key: [attr:api_key], limits: [5/hour]}\nrules:\n- {name: a, match: {attributes: {api-key: }}, quotas: [q]}\n",
-		"the defaults": "defaults: {key: [attr:api_key]}\nrules:\n- {name: a, match: {attributes: {API_KEY: }}, limits: [5/hour]}\n",
+		"a quota": "quotas:\n- {name: q, key: [attr:api_key], limits: [5/hour]}\nrules:\n- {name: a, match: " +
+			"{attributes: {api-key: }}, quotas: [q]}\n",
+		"the defaults": "defaults: {key: [attr:api_key]}\nrules:\n- {name: a, match: {attributes: {API_KEY: }}, limits: " +
+			"[5/hour]}\n",
 	} {
 		if w := warningsOf(t, file); len(w) != 1 || w[0].Instead != "api_key:" {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}
-	if w := warningsOf(t, "rules:\n- {name: a, match: {attributes: {api_key: , apikeys: x}}, key: [attr:api_key]"+rest); len(w) > 0 {
+	if w := warningsOf(t, "rules:\n- {name: a, match: {attributes: {api_key: , apikeys: x}}, key: [attr:api_key]"+
+		rest); len(w) > 0 {
 		t.Errorf("names that differ in more: %+v", w)
 	}
 	// Beside errors it is said too.
-	_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: {attributes: {a-b: }}, key: [attr:a_b]"+rest+"- {name: b, lmits: []}\n"), rules.Options{})
-	if e, ok := err.(*rules.Error); !ok || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0].Text, "differs only in spelling") { //nolint:errorlint // Parse returns it as it is
+	_, err := rules.Parse("f", []byte("rules:\n- {name: a, match: {attributes: {a-b: }}, key: [attr:a_b]"+rest+
+		"- {name: b, lmits: []}\n"), rules.Options{})
+	e, ok := err.(*rules.Error) //nolint:errorlint // Parse returns it as it is
+	if !ok || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0].Text, "differs only in spelling") {
 		t.Errorf("beside an error: %v", err)
 	}
 	// A key by an attribute that has the name of another part is meant as that part.
@@ -168,7 +187,9 @@ func TestAttributesThatDifferInSpelling(t *testing.T) {
 		"quotas:\n- {name: q, key: ['attr:ip']" + rest + "rules: [{name: a, quotas: [q]}]": "2:19",
 	} {
 		w := warningsOf(t, file)
-		if len(w) != 1 || fmt.Sprintf("%d:%d", w[0].Line, w[0].Column) != at || w[0].Instead != "ip" || !strings.Contains(w[0].Text, `counts by an attribute with the name "ip", which is not the ip of the request: write "ip" for that`) {
+		if len(w) != 1 || fmt.Sprintf("%d:%d", w[0].Line, w[0].Column) != at || w[0].Instead != "ip" ||
+			!strings.Contains(w[0].Text,
+				`counts by an attribute with the name "ip", which is not the ip of the request: write "ip" for that`) {
 			t.Errorf("%s: %+v", file, w)
 		}
 	}

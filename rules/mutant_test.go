@@ -41,7 +41,8 @@ func mutants() []mutant {
 	return []mutant{
 		{"two letters of a field change places", at(`([a-z])([a-z])([a-z_]+):( |$)`, "$2$1$3:$4")},
 		{"a field loses a letter", at(`([a-z]{2})[a-z]([a-z_]+):( |$)`, "$1$2:$3")},
-		{"a field is in the plural", at(`(match|path|method|group|limit|window|key|cost|algorithm|burst|block): `, "${1}s: ")},
+		{"a field is in the plural", at(`(match|path|method|group|limit|window|key|cost|algorithm|burst|block): `,
+			"${1}s: ")},
 		{"no blank after a colon", at(`(limit|window|algorithm|name|cost|burst|block|shadow): ([a-z0-9]+)\b`, "$1:$2")},
 		{"a comma is missing", at(`([a-z0-9]), ([a-z_]+: )`, "$1 $2")},
 		{"a comma is missing in a list", at(`/([a-z]+), ([0-9])`, "/$1 $2")},
@@ -104,7 +105,8 @@ func mutants() []mutant {
 		{"an algorithm is misspelt", at(`algorithm: ([a-z]+)_([a-z]+)`, "algorithm: $1-$2s")},
 		{"a rule is given twice", at(`(?m)^  - \{name: [^\n]*\n`, "$0$0")},
 		{"a catch-all comes first", func(file string) []string {
-			return []string{strings.Replace(file, "rules:\n", "rules:\n  - {name: first, key: [user], limits: [100/second]}\n", 1)}
+			return []string{strings.Replace(file, "rules:\n", "rules:\n  - {name: first, key: [user], limits: [100/second]}\n",
+				1)}
 		}},
 		{"the attribute of the key is not asked for", at(`, attributes: \{api_key: \}`, "")},
 		{"an option of a rule without its algorithm", at(`algorithm: token_bucket, burst`, "burst")},
@@ -133,7 +135,8 @@ func mutants() []mutant {
 		{"a draw in shadow on a quota that is not", at(`(, quotas: \[\{name: units)`, ", shadow: true$1")},
 		{"a path is a template", at(`path: "\^/([a-z]+)(/\?\$|\(/\|\$\))"`, `path: "^/$1/{id}"`)},
 		{"a path is a glob", at(`path: "\^/([a-z]+)(/\?\$|\(/\|\$\))"`, `path: "/$1/*"`)},
-		{"a path is under attributes", at(`match: \{path: ("?\^[^",}]*"?), attributes: \{`, "match: {attributes: {path: $1, ")},
+		{"a path is under attributes", at(`match: \{path: ("?\^[^",}]*"?), attributes: \{`,
+			"match: {attributes: {path: $1, ")},
 		{"a path without its slash", at(`path: ("?)\^/([a-z])`, "path: $1^$2")},
 		{"a path with a method", at(`path: "\^/([a-z]+)`, `path: "GET /$1`)},
 		{"a path with a host", at(`path: "\^/([a-z]+)`, `path: "^https://a.example/$1`)},
@@ -152,7 +155,8 @@ func mutants() []mutant {
 		{"a cost is above the limit", at(`cost: 5\}`, "cost: 5000000}")},
 		{"a cost of a method is above the limit", at(`POST: 2`, "POST: 2000")},
 		{"a name of an operation is the method of another protocol", at(`POST: 2`, "search: 2")},
-		{"a shadow rule is not last and does not continue", at(`match: \{(attributes: \{plan: free\})\}`, "shadow: true, match: {$1}")},
+		{"a shadow rule is not last and does not continue",
+			at(`match: \{(attributes: \{plan: free\})\}`, "shadow: true, match: {$1}")},
 		{"a cost after one for all", at(`(cost: \[)`, "$1{cost: 1}, ")},
 		{"a field is indented too far", at(`(?m)^    (key|keys|limits|quotas|match): `, "      $1: ")},
 		{"a field is indented too little", at(`(?m)^    (key|keys|limits|quotas|match): `, "   $1: ")},
@@ -197,7 +201,8 @@ rules:
 	return out
 }
 
-var rewrite = flag.Bool("rewrite", false, "write what each mutant of a rules file gets into testdata, to be read before it is committed")
+var rewrite = flag.Bool("rewrite", false,
+	"write what each mutant of a rules file gets into testdata, to be read before it is committed")
 
 // place is the position with which a problem begins, and lines are those that it names.
 var (
@@ -264,12 +269,15 @@ func TestMutatedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := b.String(); got != string(want) {
-		t.Errorf("mutants get other messages than the table has (go test ./rules -run TestMutatedFiles -rewrite writes it):\n%s", difference(string(want), got))
+		t.Errorf("mutants get other messages than the table has (go test ./rules -run TestMutatedFiles -rewrite writes "+
+			"it):\n%s", difference(string(want), got))
 	}
 }
 
 // difference returns the lines of a file that another one lacks.
 func difference(old, now string) string {
 	have := strings.Split(old, "\n")
-	return strings.Join(slices.DeleteFunc(strings.Split(now, "\n"), func(l string) bool { return slices.Contains(have, l) }), "\n")
+	return strings.Join(slices.DeleteFunc(strings.Split(now, "\n"), func(l string) bool {
+		return slices.Contains(have, l)
+	}), "\n")
 }

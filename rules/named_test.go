@@ -32,7 +32,8 @@ rules:
 	if named.Key(0).Hash != matched.Key(0).Hash || named.Key(0).Cost != 2 {
 		t.Errorf("named %+v, matched %+v", named.Key(0), matched.Key(0))
 	}
-	if m, err := set.Resolve(&limiter.Request{Rule: "admins"}, &named); err != nil || !m.Outcome.Has(rules.Unlimited) || named.Len() != 0 {
+	if m, err := set.Resolve(&limiter.Request{Rule: "admins"}, &named); err != nil || !m.Outcome.Has(rules.Unlimited) ||
+		named.Len() != 0 {
 		t.Errorf("unlimited: %+v, %v", m, err)
 	}
 	own, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Second})
@@ -44,7 +45,8 @@ rules:
 		"there is no rule": {Rule: "cities", Limits: []*limiter.Limit{own}},
 		"out of range":     {Rule: "towns", Cost: limiter.Units(-1)},
 	} {
-		if _, err := set.Resolve(&r, &named); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) || named.Len() != 0 {
+		if _, err := set.Resolve(&r, &named); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			named.Len() != 0 {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}

@@ -86,7 +86,8 @@ func spellings(outer *definition, groups ...[]definition) (out []Warning) {
 				instead = fmt.Sprintf("%q", attributePrefix+usual.name)
 			}
 			out = append(out, newWarning(m.of, m.at, instead,
-				"%s: attribute %s differs only in spelling from %s on line %d, and a request that has one lacks the other: write %s here, or %s there, whichever the service sends",
+				"%s: attribute %s differs only in spelling from %s on line %d, and a request that has one lacks the other: write "+
+					"%s here, or %s there, whichever the service sends",
 				m.of.title(), quote(m.name), quote(usual.name), usual.at.line, instead, quote(m.name)))
 		}
 	}
@@ -112,7 +113,8 @@ func partsAsAttributes(r *definition) (out []Warning) {
 			if p.kind != partAttribute || !slices.Contains(partNames(), p.name) || r.match.asksFor(p.name) {
 				continue
 			}
-			out = append(out, newWarning(r, r.keyNode.find(attributePrefix+p.name), p.name, "%s counts by an attribute with the name %s, which is not the %s of the request: write %q for that",
+			out = append(out, newWarning(r, r.keyNode.find(attributePrefix+p.name), p.name,
+				"%s counts by an attribute with the name %s, which is not the %s of the request: write %q for that",
 				r.title(), quote(p.name), p.name, p.name))
 		}
 	}
@@ -123,11 +125,15 @@ func partsAsAttributes(r *definition) (out []Warning) {
 func asksForUser(r *definition) []Warning {
 	for i := range r.match.attributes {
 		a := &r.match.attributes[i]
-		if a.name != "user" || !a.is.any || slices.ContainsFunc(slices.Concat(r.keys...), func(p part) bool { return p.kind == partAttribute && p.name == "user" }) {
+		if a.name != "user" || !a.is.any || slices.ContainsFunc(slices.Concat(r.keys...), func(p part) bool {
+			return p.kind == partAttribute && p.name == "user"
+		}) {
 			continue
 		}
 		const instead = `not_user: ""`
-		return []Warning{newWarning(r, a.at, instead, "rule %s asks for an attribute with the name user, not for a user: write %q in match, beside attributes, for all requests with a user", quote(r.name), instead)}
+		return []Warning{newWarning(r, a.at, instead,
+			"rule %s asks for an attribute with the name user, not for a user: write %q in match, beside attributes, for all "+
+				"requests with a user", quote(r.name), instead)}
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 		case not != nil && what == "ip":
 			d.add(n, "ip has no \"not\": write not_ip: %s in its place", d.example(not, "10.0.0.0/8"))
 		default:
-			d.add(n, "%s is an address, a prefix or a list of these, not a mapping: write %s: 10.0.0.0/8, for example", what, what)
+			d.add(n, "%s is an address, a prefix or a list of these, not a mapping: write %s: 10.0.0.0/8, for example", what,
+				what)
 		}
 		return nil
 	}
@@ -80,7 +81,9 @@ func (d matching) oneFamily(n *node, what string, networks []netip.Prefix) {
 		has, lacks = lacks, has
 	}
 	instead := what + ": [" + v4 + ", \"" + v6 + "\"]"
-	doubt(d.decoder, n, instead, "%s has all addresses of %s and none of %s: write %s for every address, or its two halves, such as [0.0.0.0/1, 128.0.0.0/1], if that is meant", what, has, lacks, instead)
+	doubt(d.decoder, n, instead,
+		"%s has all addresses of %s and none of %s: write %s for every address, or its two halves, such as [0.0.0.0/1, "+
+			"128.0.0.0/1], if that is meant", what, has, lacks, instead)
 }
 
 // example returns the first value of a node as a file has it, or else another text.
@@ -133,7 +136,8 @@ func lostSlash(text string) (string, bool) {
 		return "", false
 	}
 	switch { // blocks with a length of their own, and groups that are written to their end
-	case addr.IsPrivate() && (bits == 7 || bits == 8), addr.IsLinkLocalUnicast() && bits == 10, addr.IsMulticast() && bits == 8,
+	case addr.IsPrivate() && (bits == 7 || bits == 8), addr.IsLinkLocalUnicast() && bits == 10,
+		addr.IsMulticast() && bits == 8,
 		bits > 16 && bits == 16*(strings.Count(begin, ":")+1):
 		return netip.PrefixFrom(addr, bits).Masked().String(), true
 	}
@@ -143,27 +147,33 @@ func lostSlash(text string) (string, bool) {
 // notNetwork returns what is wrong with a text that is no address and no prefix.
 func notNetwork(text string) string {
 	if host, err := netip.ParseAddrPort(text); err == nil {
-		return fmt.Sprintf("%s has a port: write %s, since the ports of requests are ignored", quote(text), networkText(host.Addr().String()))
+		return fmt.Sprintf("%s has a port: write %s, since the ports of requests are ignored", quote(text),
+			networkText(host.Addr().String()))
 	}
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		if address, _ := isNetwork(strings.TrimSuffix(inner, "]")); address {
 			return fmt.Sprintf("%s has brackets: write %s", quote(text), networkText(strings.TrimSuffix(inner, "]")))
 		}
 	}
-	if list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' || r == '|' }); len(list) > 1 {
+	if list := strings.FieldsFunc(text, func(r rune) bool {
+		return r == ',' || r == ' ' || r == ';' || r == '|'
+	}); len(list) > 1 {
 		return fmt.Sprintf("%s is several values in one: write a list, as in [%s]", quote(text), strings.Join(list[:2], ", "))
 	}
 	if rest, ok := strings.CutPrefix(text, "!"); ok {
-		return fmt.Sprintf("%s is not an address or a prefix: for the opposite write %s under not_ip", quote(text), networkText(strings.TrimSpace(clip(rest))))
+		return fmt.Sprintf("%s is not an address or a prefix: for the opposite write %s under not_ip", quote(text),
+			networkText(strings.TrimSpace(clip(rest))))
 	}
 	if whole := wholePrefix(text); whole != "" {
 		return fmt.Sprintf("%s is not an address or a prefix: write %s for the network", quote(text), whole)
 	}
 	switch {
 	case strings.HasPrefix(text, "/"), strings.HasPrefix(text, "^/"):
-		return fmt.Sprintf("%s is not an address or a prefix: for a path write path: '^%s'", quote(text), strings.ReplaceAll(strings.TrimPrefix(clip(text), "^"), "'", "''"))
+		return fmt.Sprintf("%s is not an address or a prefix: for a path write path: '^%s'", quote(text),
+			strings.ReplaceAll(strings.TrimPrefix(clip(text), "^"), "'", "''"))
 	case strings.Contains(text, "-"):
-		return quote(text) + " is not an address; a range is written as a list of prefixes, such as [10.0.0.0/30, 10.0.0.4/31]"
+		return quote(text) +
+			" is not an address; a range is written as a list of prefixes, such as [10.0.0.0/30, 10.0.0.4/31]"
 	case strings.Contains(text, "/"):
 		return quote(text) + " is not a prefix" + wantPrefix
 	}
@@ -234,7 +244,8 @@ func (d matching) networkElsewhere(v *node, what, text string) {
 		field = "not_ip"
 	}
 	instead := field + ": " + networkText(text)
-	doubt(d.decoder, v, instead, "%s: %s seems to be the address of a caller, and is compared with the %s of a request: write %s",
+	doubt(d.decoder, v, instead,
+		"%s: %s seems to be the address of a caller, and is compared with the %s of a request: write %s",
 		what, quote(v.text), strings.TrimPrefix(what, "not_"), instead)
 }
 
@@ -264,7 +275,9 @@ func (d matching) networkValue(v *node, name string) {
 		return
 	}
 	instead := "ip: " + networkText(v.text)
-	doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands, and not with the request's address: write %q in match, beside attributes",
+	doubt(d.decoder, v, instead,
+		"attribute %s is compared with %s as it stands, and not with the request's address: write %q in match, beside "+
+			"attributes",
 		quote(name), quote(v.text), instead)
 }
 

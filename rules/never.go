@@ -59,7 +59,9 @@ func (p *pattern) within(q *pattern) bool {
 		return true
 	}
 	return p.loose == notLoose && !slices.ContainsFunc(p.begins, func(b beginning) bool {
-		return !slices.ContainsFunc(q.begins, func(a beginning) bool { return a.proves == provesMatch && strings.HasPrefix(b.text, a.text) })
+		return !slices.ContainsFunc(q.begins, func(a beginning) bool {
+			return a.proves == provesMatch && strings.HasPrefix(b.text, a.text)
+		})
 	})
 }
 
@@ -72,7 +74,9 @@ func within(networks, others []netip.Prefix) bool {
 
 // hostsWithin reports whether each host of a list is one of the others.
 func hostsWithin(hosts, others []string) bool {
-	return !slices.ContainsFunc(hosts, func(h string) bool { return !slices.Contains(others, h) && !hostIn(others, strings.TrimPrefix(h, "*")) })
+	return !slices.ContainsFunc(hosts, func(h string) bool {
+		return !slices.Contains(others, h) && !hostIn(others, strings.TrimPrefix(h, "*"))
+	})
 }
 
 // coversIPs reports whether the addresses of each request that fits o certainly fit m.
@@ -109,7 +113,8 @@ func unusedCosts(rules []definition, outer *definition, e *effort) (out []Warnin
 // of costs whose requests it does not match, or all of which have an earlier element's cost.
 func (r *definition) unused(c *costs, e *effort) (out []Warning) {
 	warn := func(at *node, format string, args ...any) {
-		out = append(out, newWarning(r, at, "", "rule %s: this cost is never used, since "+format, append([]any{quote(r.name)}, args...)...))
+		out = append(out, newWarning(r, at, "", "rule %s: this cost is never used, since "+format,
+			append([]any{quote(r.name)}, args...)...))
 	}
 	for _, k := range c.methods {
 		if only := (matcher{methods: []string{k.method}}); only.disjoint(&r.match) {
@@ -153,14 +158,18 @@ func keysWithin(r *definition) (out []Warning) {
 	}
 	for i, parts := range r.keys {
 		for j, less := range r.keys {
-			if i == j || len(less) >= len(parts) || slices.ContainsFunc(less, func(p part) bool { return !slices.Contains(parts, p) }) {
+			if i == j || len(less) >= len(parts) || slices.ContainsFunc(less, func(p part) bool {
+				return !slices.Contains(parts, p)
+			}) {
 				continue
 			}
 			at := r.keyNode
 			if i < len(at.items) {
 				at = at.items[i]
 			}
-			out = append(out, newWarning(r, at, "", "%s: key %s can never be the first to deny, since key %s counts all its requests by the same limits: remove it, or give it lower limits in a rule of its own with \"continue: true\"",
+			out = append(out, newWarning(r, at, "",
+				"%s: key %s can never be the first to deny, since key %s counts all its requests by the same limits: remove it, "+
+					"or give it lower limits in a rule of its own with \"continue: true\"",
 				r.title(), list(parts), list(less)))
 			break
 		}

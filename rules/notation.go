@@ -44,7 +44,8 @@ const (
 	otherDuration = `^[ ,]*(?:and )?([0-9]+)? *([a-z]+)[.,]?`
 	isoDuration   = `^p(?:([0-9]+)w)?(?:([0-9]+)d)?(?:t(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?)?$`
 	// otherRate is a rate, such as 10 requests per 30 seconds or 10r/s.
-	otherRate = `^([0-9][0-9_,.]*(?:e[0-9]{1,2})?) ?(k|m)? ?(?:r|req|reqs|rps|requests?|times?|calls?|hits?)? ?(?:/|\bper\b|\bevery\b|\bin\b|\ba\b|\bp(?:er)?-) ?(.+)$`
+	otherRate = `^([0-9][0-9_,.]*(?:e[0-9]{1,2})?) ?(k|m)? ?(?:r|req|reqs|rps|requests?|times?|calls?|hits?)? ` +
+		`?(?:/|\bper\b|\bevery\b|\bin\b|\ba\b|\bp(?:er)?-) ?(.+)$`
 )
 
 // groupsOf returns the groups of a form in a text, nil if it does not fit.

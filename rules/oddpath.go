@@ -15,7 +15,8 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 	}
 	if fixed := ofLocation(p.text); fixed != "" && what != "pattern" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead, "%s %s begins as a location of nginx, and a path is a regular expression alone: write %s",
+		doubt(d.decoder, n, instead,
+			"%s %s begins as a location of nginx, and a path is a regular expression alone: write %s",
 			what, quote(p.text), instead)
 		return
 	}
@@ -29,14 +30,16 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 	}
 	if fixed, class := withoutWordClasses(p.text); class != "" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead, "%s %s has %s, which is one character: write %s for one of these words", what, quote(p.text), quote(class), instead)
+		doubt(d.decoder, n, instead, "%s %s has %s, which is one character: write %s for one of these words", what,
+			quote(p.text), quote(class), instead)
 	}
 	if what == "pattern" {
 		return // of an attribute
 	}
 	if fixed, letter := withoutStarredLetter(tree, p.text); letter != "" {
 		instead := patternText(what, fixed)
-		doubt(d.decoder, n, instead, `%s %s is a regular expression, in which "%s*" stands for any number of "%s": write %s, or "(%s)*" if that is meant`,
+		doubt(d.decoder, n, instead,
+			`%s %s is a regular expression, in which "%s*" stands for any number of "%s": write %s, or "(%s)*" if that is meant`,
 			what, quote(p.text), letter, letter, instead, letter)
 	}
 	d.slashless(n, what, p.text)
@@ -45,7 +48,8 @@ func (d matching) oddPattern(n *node, what string, p *pattern) {
 // ofLocation returns the pattern that a path means with a modifier of a location of nginx, such as "= /towns" or
 // "^~ /towns/"; empty for another path.
 func ofLocation(text string) string {
-	for _, m := range []struct{ text, begin, end string }{{"= ", "^", "$"}, {"^~ ", "^", ""}, {"~* ", "(?i)", ""}, {"~ ", "", ""}} {
+	for _, m := range []struct{ text, begin, end string }{{"= ", "^", "$"}, {"^~ ", "^", ""}, {"~* ", "(?i)", ""},
+		{"~ ", "", ""}} {
 		rest, ok := strings.CutPrefix(text, m.text)
 		if rest = strings.TrimLeft(rest, " "); !ok || rest == "" {
 			continue
@@ -71,7 +75,9 @@ func (d matching) fitsNothing(n *node, what, text string) {
 		rest = withoutAnchors(rest)
 	}
 	instead := patternText(name, rest)
-	doubt(d.decoder, n, instead, "%s %s fits nothing: ^ stands for the beginning, so nothing can come before it, and $ for the end, so nothing can come after it: write %s",
+	doubt(d.decoder, n, instead,
+		"%s %s fits nothing: ^ stands for the beginning, so nothing can come before it, and $ for the end, so nothing can "+
+			"come after it: write %s",
 		what, quote(text), instead)
 }
 
@@ -99,7 +105,9 @@ func (d matching) slashless(n *node, what, text string) {
 	for _, method := range knownMethods() {
 		if path, ok := strings.CutPrefix(rest, method+" "); ok && strings.HasPrefix(path, "/") {
 			instead := patternText(what, "^"+path)
-			doubt(d.decoder, n, instead, "%s %s asks for a method, and the path of a request has none: write %s, and \"method: %s\" beside it", what, quote(text), instead, method)
+			doubt(d.decoder, n, instead,
+				"%s %s asks for a method, and the path of a request has none: write %s, and \"method: %s\" beside it", what,
+				quote(text), instead, method)
 			return
 		}
 	}
@@ -113,7 +121,9 @@ func (d matching) slashless(n *node, what, text string) {
 			if _, _, err := newPattern("^" + path); err != nil {
 				instead = patternText(what, "^/")
 			}
-			doubt(d.decoder, n, instead, "%s %s asks for a host, and the path of a request has none: write %s, and the host under \"host\"", what, quote(text), instead)
+			doubt(d.decoder, n, instead,
+				"%s %s asks for a host, and the path of a request has none: write %s, and the host under \"host\"", what,
+				quote(text), instead)
 			return
 		}
 	}
@@ -121,7 +131,9 @@ func (d matching) slashless(n *node, what, text string) {
 		return
 	}
 	instead := patternText(what, "^/"+rest)
-	doubt(d.decoder, n, instead, "%s %s fits no path that begins with a slash, as those of HTTP and gRPC do: write %s, or %s if the service sends paths without one",
+	doubt(d.decoder, n, instead,
+		"%s %s fits no path that begins with a slash, as those of HTTP and gRPC do: write %s, or %s if the service sends "+
+			"paths without one",
 		what, quote(text), instead, patternText(what, "^("+rest[:1]+")"+rest[1:]))
 }
 
@@ -167,7 +179,8 @@ func withoutWordClasses(text string) (fixed, found string) {
 // it, as globs have it, and the letter; empty if it does not end so.
 func withoutStarredLetter(tree *syntax.Regexp, text string) (fixed, letter string) {
 	bare := strings.TrimSuffix(text, "$")
-	if tree.Op != syntax.OpConcat || !strings.HasSuffix(bare, "*") || strings.Contains(text, "/*") || strings.Contains(text, "|") {
+	if tree.Op != syntax.OpConcat || !strings.HasSuffix(bare, "*") || strings.Contains(text, "/*") ||
+		strings.Contains(text, "|") {
 		return "", ""
 	}
 	subs := tree.Sub
@@ -175,7 +188,8 @@ func withoutStarredLetter(tree *syntax.Regexp, text string) (fixed, letter strin
 		subs = subs[:len(subs)-1]
 	}
 	last := subs[len(subs)-1]
-	if last.Op != syntax.OpStar || last.Sub[0].Op != syntax.OpLiteral || len(subs) < 2 || subs[len(subs)-2].Op != syntax.OpLiteral {
+	if last.Op != syntax.OpStar || last.Sub[0].Op != syntax.OpLiteral || len(subs) < 2 ||
+		subs[len(subs)-2].Op != syntax.OpLiteral {
 		return "", ""
 	}
 	if r := last.Sub[0].Rune; len(r) != 1 || r[0] > 127 || !isWord(byte(r[0])) || bare[len(bare)-2] != byte(r[0]) {

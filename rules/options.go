@@ -34,7 +34,8 @@ func (o *option) usedBy(s *limiter.Spec) bool {
 // its name, number and window.
 func limitOptions() []option {
 	buckets := []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA}
-	rates := append([]limiter.Algorithm{limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow}, buckets...)
+	rates := append([]limiter.Algorithm{limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog,
+		limiter.SlidingWindow}, buckets...)
 	return []option{
 		{name: "algorithm", set: func(s *limiter.Spec, n *node) string { return choose(n, "algorithm", &s.Algorithm) }},
 		{name: "align", uses: []limiter.Algorithm{limiter.FixedWindow},
@@ -179,7 +180,9 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 // unused reports options that a rule or a quota sets and none of its limits uses: it would
 // do something else than its author wrote.
 func unused(d *decoder, own []setting, r *definition) {
-	calendars := !slices.ContainsFunc(r.limits, func(l *limiter.Limit) bool { return l.Calendar() == limiter.CalendarNone })
+	calendars := !slices.ContainsFunc(r.limits, func(l *limiter.Limit) bool {
+		return l.Calendar() == limiter.CalendarNone
+	})
 	for _, o := range own {
 		if d.used[o.key] {
 			continue
@@ -195,7 +198,8 @@ func unused(d *decoder, own []setting, r *definition) {
 		case calendars:
 			advice = "windows of a calendar have no other; remove it"
 		case len(o.option.uses) > 0:
-			advice = fmt.Sprintf("it is an option of %s; write \"algorithm: %s\" too, or remove it", algorithmList(o.option.uses), o.option.uses[0])
+			advice = fmt.Sprintf("it is an option of %s; write \"algorithm: %s\" too, or remove it",
+				algorithmList(o.option.uses), o.option.uses[0])
 		}
 		d.add(o.key, "no limit of this %s uses %q: %s", r.kind(), o.option.name, advice)
 	}

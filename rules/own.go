@@ -165,20 +165,24 @@ func (s *Set) ownKey(r *limiter.Request, index int) *key {
 // checkOwn returns an error for limits of a request that are not valid.
 func checkOwn(r *limiter.Request) error {
 	if len(r.Limits) > limiter.MaxLimits {
-		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(r.Limits), limiter.MaxLimits)
+		return fmt.Errorf("%w: the request has %d limits; at most %d are allowed", limiter.ErrInvalid, len(r.Limits),
+			limiter.MaxLimits)
 	}
 	if len(r.LimitKeys) > len(r.Limits) {
-		return fmt.Errorf("%w: the request has %d limits and keys for %d", limiter.ErrInvalid, len(r.Limits), len(r.LimitKeys))
+		return fmt.Errorf("%w: the request has %d limits and keys for %d", limiter.ErrInvalid, len(r.Limits),
+			len(r.LimitKeys))
 	}
 	for i, l := range r.Limits {
 		if l == nil || l.Window() == 0 {
 			return fmt.Errorf("%w: limit %d of the request is nil or empty: make limits with NewLimit", limiter.ErrInvalid, i)
 		}
 		if l.Algorithm() == limiter.Concurrency {
-			return fmt.Errorf("%w: limit %d of the request is on concurrency, which only rules of the rules file limit: name such a rule", limiter.ErrInvalid, i)
+			return fmt.Errorf("%w: limit %d of the request is on concurrency, which only rules of the rules file limit: name "+
+				"such a rule", limiter.ErrInvalid, i)
 		}
 		if l.Algorithm() > limiter.Concurrency {
-			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s", limiter.ErrInvalid, i, l.Algorithm(), strings.Join(limiter.AlgorithmNames(), ", "))
+			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s",
+				limiter.ErrInvalid, i, l.Algorithm(), strings.Join(limiter.AlgorithmNames(), ", "))
 		}
 		for j, o := range r.Limits[:i] {
 			if o.Name() == l.Name() && partsOf(r, i) == partsOf(r, j) {
@@ -188,7 +192,8 @@ func checkOwn(r *limiter.Request) error {
 	}
 	for i, parts := range r.LimitKeys {
 		if len(parts) > maxKeyParts {
-			return fmt.Errorf("%w: the key of limit %d of the request has %d parts; at most %d are allowed", limiter.ErrInvalid, i, len(parts), maxKeyParts)
+			return fmt.Errorf("%w: the key of limit %d of the request has %d parts; at most %d are allowed", limiter.ErrInvalid,
+				i, len(parts), maxKeyParts)
 		}
 		for j, name := range parts {
 			_, bad := namedPart(name)

@@ -101,12 +101,14 @@ func TestParseExample(t *testing.T) {
 		{Line: 5, Conditions: rules.Conditions{Path: "^/towns", Methods: []string{"GET", "POST"}, Groups: []string{"default"},
 			Attributes: map[string][]string{"plan": {"free"}}}, Keys: [][]string{{"path", "user"}},
 			Cost: 1, CostByMethod: map[string]uint64{"POST": 2}, IDTTL: time.Minute},
-		{Line: 10, Conditions: rules.Conditions{Path: "^/login"}, Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true, Cost: 1, IDTTL: time.Minute},
+		{Line: 10, Conditions: rules.Conditions{Path: "^/login"}, Keys: [][]string{{"ip"}, {"user"}}, SkipMissing: true,
+			Cost: 1, IDTTL: time.Minute},
 		{Line: 17, Conditions: rules.Conditions{Groups: []string{"admin"}}, Cost: 1, IDTTL: time.Minute, Unlimited: true},
 	}
 	same(t, "rules", got, wantRules)
 	login := s.Rule("login")
-	if login.OnUnreachable != limiter.UnreachableClosed || login.Replication != limiter.ReplicationStrict || !login.Shadow {
+	if login.OnUnreachable != limiter.UnreachableClosed || login.Replication != limiter.ReplicationStrict ||
+		!login.Shadow {
 		t.Errorf("login is %+v", login)
 	}
 	if s.Len() != 3 || s.Rule("nobody") != nil {
@@ -119,7 +121,8 @@ func TestParseJSON(t *testing.T) {
 	want := mustSet(t, example, rules.Options{}).Hash()
 	oneLine := strings.NewReplacer("\n", "", "\t", "").Replace(exampleJSON)
 	crlf := strings.ReplaceAll(example, "\n", "\r\n")
-	for name, file := range map[string]string{"JSON": exampleJSON, "one line": oneLine, "CRLF": crlf, "BOM": "\ufeff" + example} {
+	for name, file := range map[string]string{"JSON": exampleJSON, "one line": oneLine, "CRLF": crlf,
+		"BOM": "\ufeff" + example} {
 		if got := mustSet(t, file, rules.Options{}).Hash(); got != want {
 			t.Errorf("%s means something else: %x, want %x", name, got, want)
 		}
@@ -141,16 +144,19 @@ rules:
 `, rules.Options{})
 	day := 24 * time.Hour
 	want := []time.Duration{time.Second, time.Minute, time.Hour, day, 7 * day, 30 * day, 365 * day, 15 * time.Minute,
-		250 * time.Millisecond, 90 * time.Minute, 2 * day, 14 * day, 1500 * time.Millisecond, 36 * time.Hour, 1090 * time.Microsecond}
+		250 * time.Millisecond, 90 * time.Minute, 2 * day, 14 * day, 1500 * time.Millisecond, 36 * time.Hour,
+		1090 * time.Microsecond}
 	for i, spec := range specs(t, s, "a") {
 		if spec.Window != want[i] {
 			t.Errorf("window %d is %v, want %v", i, spec.Window, want[i])
 		}
 	}
-	if got := fmt.Sprint(names(t, s, "a")); got != "[second minute hour day week month year 15m 250ms 90m 2d 14d 1500ms 36h 1090us]" {
+	if got := fmt.Sprint(names(t, s,
+		"a")); got != "[second minute hour day week month year 15m 250ms 90m 2d 14d 1500ms 36h 1090us]" {
 		t.Errorf("the windows are called %s", got)
 	}
-	got := fmt.Sprint(names(t, s, "b"), specs(t, s, "b")[1].Limit, specs(t, s, "b")[1].Algorithm, specs(t, s, "b")[2].Algorithm)
+	got := fmt.Sprint(names(t, s, "b"), specs(t, s, "b")[1].Limit, specs(t, s, "b")[1].Algorithm,
+		specs(t, s, "b")[2].Algorithm)
 	if got != "[minute day other] 1000 gcra token_bucket" {
 		t.Errorf("rule b has %s", got)
 	}
@@ -191,15 +197,21 @@ defaults:
   cost: {PUT: 5}
 `, rules.Options{})
 	half, one := 500, 1000
-	same(t, "bare", specs(t, s, "bare"), []limiter.Spec{{Name: "second", Limit: 1, Window: time.Second, Weight: &half, Rounding: limiter.RoundCeil,
+	same(t, "bare", specs(t, s, "bare"), []limiter.Spec{{Name: "second", Limit: 1, Window: time.Second, Weight: &half,
+		Rounding:      limiter.RoundCeil,
 		CountRejected: limiter.CountAll, Block: 30 * time.Second}})
 	all, block := limiter.CountAll, 30*time.Second
 	same(t, "inner", specs(t, s, "inner"), []limiter.Spec{
-		{Name: "second", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Second, SubWindows: 4, Coverage: limiter.CoverageLenient, CountRejected: all, Block: block},
-		{Name: "minute", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Minute, SubWindows: 6, CountRejected: all, Block: block},
-		{Name: "hour", Algorithm: limiter.LeakyBucket, Limit: 1, Window: time.Hour, Burst: 2, Drip: limiter.DripInterval, CountRejected: all},
-		{Name: "day", Limit: 1, Window: 24 * time.Hour, Weight: &one, Rounding: limiter.RoundCeil, CountRejected: all, Block: block},
-		{Name: "week", Algorithm: limiter.FixedWindow, Limit: 1, Window: 7 * 24 * time.Hour, Align: limiter.AlignFirstHit, CountRejected: all, Block: block},
+		{Name: "second", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Second, SubWindows: 4,
+			Coverage: limiter.CoverageLenient, CountRejected: all, Block: block},
+		{Name: "minute", Algorithm: limiter.SlidingWindow, Limit: 1, Window: time.Minute, SubWindows: 6, CountRejected: all,
+			Block: block},
+		{Name: "hour", Algorithm: limiter.LeakyBucket, Limit: 1, Window: time.Hour, Burst: 2, Drip: limiter.DripInterval,
+			CountRejected: all},
+		{Name: "day", Limit: 1, Window: 24 * time.Hour, Weight: &one, Rounding: limiter.RoundCeil, CountRejected: all,
+			Block: block},
+		{Name: "week", Algorithm: limiter.FixedWindow, Limit: 1, Window: 7 * 24 * time.Hour, Align: limiter.AlignFirstHit,
+			CountRejected: all, Block: block},
 	})
 	in := s.Rules()
 	if in[0].Rule.OnUnreachable != limiter.UnreachableOpen || in[1].Rule.OnUnreachable != limiter.UnreachableClosed ||
@@ -229,7 +241,8 @@ func TestDefaultsAreNotShared(t *testing.T) {
 }
 
 func TestWeights(t *testing.T) {
-	for text, want := range map[string]int{"0": 0, "1": 1000, "0.5": 500, ".25": 250, "0.125": 125, "1.000": 1000, "0.001": 1, "1.": 1000} {
+	for text, want := range map[string]int{"0": 0, "1": 1000, "0.5": 500, ".25": 250, "0.125": 125, "1.000": 1000,
+		"0.001": 1, "1.": 1000} {
 		s := mustSet(t, "rules: [{name: a, limits: [{limit: 1, window: 1s, weight: "+text+"}]}]", rules.Options{})
 		if got := *specs(t, s, "a")[0].Weight; got != want {
 			t.Errorf("weight %s is %d thousandths, want %d", text, got, want)
@@ -240,7 +253,8 @@ func TestWeights(t *testing.T) {
 // A name or a value that looks like a number or a truth value is text where
 // text is wanted.
 func TestTextIsTakenAsSpelled(t *testing.T) {
-	s := mustSet(t, `rules: [{name: 404, match: {group: 007, attributes: {version: 1.0, beta: true}}, limits: [1/second]}]`, rules.Options{})
+	s := mustSet(t, `rules: [{name: 404, match: {group: 007, attributes: {version: 1.0, beta: true}}, limits: `+
+		`[1/second]}]`, rules.Options{})
 	in := s.Rules()[0]
 	if in.Rule.Name != "404" || fmt.Sprint(in.Groups, in.Attributes) != "[007] map[beta:[true] version:[1.0]]" {
 		t.Errorf("got %+v named %q", in, in.Rule.Name)
@@ -256,9 +270,12 @@ func TestHash(t *testing.T) {
 		t.Errorf("the hash is %#x, it was %#x", base, want)
 	}
 	for _, same := range []string{
-		"# a comment\nversion: 1\nrules:\n- match:\n    method: [put, get]\n    path: '^/a'\n  name: a\n  limits:\n  - 1/1s\n  - {limit: 2, window: 60s}\n",
-		`{"rules": [{"name": "a", "match": {"path": "^/a", "method": ["GET", "PUT"]}, "limits": ["1/second", "2/minute"], "cost": {"default": 1}, "key": ["path", "user"], "shadow": false}]}`,
-		`{defaults: {burst: 5, replication: lag}, rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: [1/second, 2/minute], weight: 1}]}`,
+		"# a comment\nversion: 1\nrules:\n- match:\n    method: [put, get]\n    path: '^/a'\n  name: a\n  limits:\n  - " +
+			"1/1s\n  - {limit: 2, window: 60s}\n",
+		`{"rules": [{"name": "a", "match": {"path": "^/a", "method": ["GET", "PUT"]}, "limits": ["1/second", "2/minute"], ` +
+			`"cost": {"default": 1}, "key": ["path", "user"], "shadow": false}]}`,
+		`{defaults: {burst: 5, replication: lag}, rules: [{name: a, match: {path: ^/a, method: [GET, PUT]}, limits: ` +
+			`[1/second, 2/minute], weight: 1}]}`,
 	} {
 		if got := hash(same); got != base {
 			t.Errorf("means the same, but has another hash: %s", same)
@@ -302,7 +319,8 @@ func TestRulesAreCopies(t *testing.T) {
 	s := mustSet(t, example, rules.Options{})
 	in := s.Rules()
 	in[0].Methods[0], in[0].Attributes["plan"][0], in[0].Keys[0][0], in[0].CostByMethod["POST"] = "X", "X", "X", 99
-	if again := s.Rules()[0]; !slices.Equal(again.Methods, []string{"GET", "POST"}) || again.Attributes["plan"][0] != "free" ||
+	if again := s.Rules()[0]; !slices.Equal(again.Methods, []string{"GET", "POST"}) ||
+		again.Attributes["plan"][0] != "free" ||
 		again.Keys[0][0] != "path" || again.CostByMethod["POST"] != 2 {
 		t.Errorf("the set changed: %+v", again)
 	}
@@ -311,7 +329,8 @@ func TestRulesAreCopies(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	s := rules.Empty(rules.Options{})
 	var c limiter.Charge
-	if m, err := s.Resolve(&limiter.Request{Path: "/x"}, &c); err != nil || m != (rules.Match{}) || c.Len() != 0 || s.Len() != 0 {
+	if m, err := s.Resolve(&limiter.Request{Path: "/x"}, &c); err != nil || m != (rules.Match{}) || c.Len() != 0 ||
+		s.Len() != 0 {
 		t.Errorf("an empty set matched: %+v, %v", m, err)
 	}
 	if s.Hash() != mustSet(t, "rules: []", rules.Options{}).Hash() {
@@ -341,7 +360,8 @@ rules:
 	const off = "defaults: {replication: off}\n"
 	strict := rules.Options{Replication: limiter.ReplicationStrict}
 	s := mustSet(t, file, strict)
-	for name, want := range map[string]limiter.Replication{"silent": limiter.ReplicationStrict, "lag": limiter.ReplicationLag} {
+	for name, want := range map[string]limiter.Replication{"silent": limiter.ReplicationStrict,
+		"lag": limiter.ReplicationLag} {
 		if got := s.Rule(name).Replication; got != want {
 			t.Errorf("rule %s: %s, want %s", name, got, want)
 		}
@@ -354,7 +374,8 @@ rules:
 		t.Fatal(err)
 	}
 	var c limiter.Charge
-	if _, err := s.Resolve(&limiter.Request{Path: "/c", Limits: []*limiter.Limit{own}}, &c); err != nil || c.Key(0).Rule.Replication != limiter.ReplicationStrict {
+	if _, err := s.Resolve(&limiter.Request{Path: "/c", Limits: []*limiter.Limit{own}}, &c); err != nil ||
+		c.Key(0).Rule.Replication != limiter.ReplicationStrict {
 		t.Errorf("a request's own limits: %+v, %v", c.Key(0).Rule, err)
 	}
 	if s.Hash() == mustSet(t, file, rules.Options{}).Hash() {

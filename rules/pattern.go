@@ -165,7 +165,8 @@ func (d *decoder) pattern(n *node, what string) *pattern {
 		d.add(n, "%s: the pattern has %d bytes; at most %d are allowed", what, len(n.text), maxPattern)
 		return nil
 	case strings.ContainsFunc(n.text, unicode.IsControl):
-		d.add(n, "%s: the pattern contains a control character such as a line break; write it as \\n, for example, in single quotes", what)
+		d.add(n, "%s: the pattern contains a control character such as a line break; write it as \\n, for example, in "+
+			"single quotes", what)
 		return nil
 	}
 	p, size, err := newPattern(n.text)
@@ -175,7 +176,8 @@ func (d *decoder) pattern(n *node, what string) *pattern {
 		return nil
 	}
 	if p == nil {
-		d.add(n, "%s: the pattern is too large: it takes %d steps, at most %d are allowed; lower its repetition counts", what, size, maxProgram)
+		d.add(n, "%s: the pattern is too large: it takes %d steps, at most %d are allowed; lower its repetition counts", what,
+			size, maxProgram)
 		return nil
 	}
 	if d.size += size; d.size > maxPrograms {

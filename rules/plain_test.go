@@ -21,14 +21,16 @@ func lettersOf(rng *rand.Rand, n int) string {
 // which some do not fit the short buffer.
 func TestPlainKeysHaveTheSameHash(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	lists := [][]part{{{kind: partPath}, {kind: partUser}}, {{kind: partRule}, {kind: partUser}}, {{kind: partUser}}, {{kind: partPath}}}
+	lists := [][]part{{{kind: partPath}, {kind: partUser}}, {{kind: partRule}, {kind: partUser}}, {{kind: partUser}},
+		{{kind: partPath}}}
 	short, long := 0, 0
 	for range 20_000 {
 		k := newKey(&Options{}, "towns", lists[rng.IntN(len(lists))], false)
 		if !k.plain {
 			t.Fatalf("%s is not plain", &k)
 		}
-		r := limiter.Request{Path: lettersOf(rng, rng.IntN(80)), User: lettersOf(rng, 1+rng.IntN(40)), Tenant: lettersOf(rng, rng.IntN(16))}
+		r := limiter.Request{Path: lettersOf(rng, rng.IntN(80)), User: lettersOf(rng, 1+rng.IntN(40)),
+			Tenant: lettersOf(rng, rng.IntN(16))}
 		var buf, all [shortKey]byte
 		n, o := k.encodePlain(&r, &buf)
 		m, want := k.encode(&r, all[:])

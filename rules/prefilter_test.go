@@ -30,7 +30,8 @@ func TestTrimmingChangesNoMatch(t *testing.T) {
 		text := randomPattern(rnd)
 		tree := strip(parseTree(t, text))
 		before := regexp.MustCompile(text)
-		for name, trimmed := range map[string]*syntax.Regexp{"strip": tree, "tail": trimTail(tree), "head": trimHead(tree), "both": trimHead(trimTail(tree))} {
+		for name, trimmed := range map[string]*syntax.Regexp{"strip": tree, "tail": trimTail(tree), "head": trimHead(tree),
+			"both": trimHead(trimTail(tree))} {
 			after, err := regexp.Compile(trimmed.String())
 			if err != nil {
 				t.Fatalf("%s of %q: %v", name, text, err)
@@ -52,11 +53,14 @@ func TestTrimmingChangesNoMatch(t *testing.T) {
 
 func TestTrim(t *testing.T) {
 	for _, test := range []struct{ pattern, want string }{
-		{`^/a.*`, `^/a`}, {`^/a(.*)?`, `^/a`}, {`^/a[b]*c?`, `^/a`}, {`^/ab+`, `^/ab`}, {`^/a(bc+)+`, `^/abc`}, {`.*a`, `a`}, {`(a|b)?c+d*`, `c`},
-		{`^/a.*$`, `^/a.*$`}, {`a*b*c*`, ``}, {`^(/ax.*|/by.*)`, `^(/ax|/by)`}, {`a+^`, `a^`}, {`x*^/a`, `^/a`}, {`((((a))))`, `a`}, {``, ``},
+		{`^/a.*`, `^/a`}, {`^/a(.*)?`, `^/a`}, {`^/a[b]*c?`, `^/a`}, {`^/ab+`, `^/ab`}, {`^/a(bc+)+`, `^/abc`}, {`.*a`, `a`},
+		{`(a|b)?c+d*`, `c`},
+		{`^/a.*$`, `^/a.*$`}, {`a*b*c*`, ``}, {`^(/ax.*|/by.*)`, `^(/ax|/by)`}, {`a+^`, `a^`}, {`x*^/a`, `^/a`},
+		{`((((a))))`, `a`}, {``, ``},
 	} {
 		got := trimHead(trimTail(strip(parseTree(t, test.pattern))))
-		if want := strip(parseTree(t, test.want)); got.String() != want.String() && test.want != "" || test.want == "" && len(sequence(got)) != 0 {
+		if want := strip(parseTree(t, test.want)); got.String() != want.String() && test.want != "" ||
+			test.want == "" && len(sequence(got)) != 0 {
 			t.Errorf("%s becomes %s, want %s", test.pattern, got, want)
 		}
 	}
@@ -65,7 +69,8 @@ func TestTrim(t *testing.T) {
 func TestAnchored(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		`^a`: true, `\Aa`: true, `^`: true, `(^a)`: true, `(^a)+b`: true, `^a|^b`: true, `(^a|^b)c`: true, `^+a`: true,
-		`a`: false, `a^`: false, `^a|b`: false, `(?m)^a`: false, `(^a)*b`: false, `(^a)?b`: false, `$`: false, ``: false, `\b^a`: false,
+		`a`: false, `a^`: false, `^a|b`: false, `(?m)^a`: false, `(^a)*b`: false, `(^a)?b`: false, `$`: false, ``: false,
+		`\b^a`: false,
 	} {
 		if got := anchored(strip(parseTree(t, pattern))); got != want {
 			t.Errorf("%s: %t, want %t", pattern, got, want)
@@ -75,7 +80,8 @@ func TestAnchored(t *testing.T) {
 
 func TestRequired(t *testing.T) {
 	for pattern, want := range map[string]string{
-		`^/a/[0-9]+/export$`: "/export", `[0-9]`: "", `x[0-9]long[0-9]y`: "long", `[0-9](?:ab)+[0-9]`: "ab", `[0-9](?:ab)*[0-9]`: "",
+		`^/a/[0-9]+/export$`: "/export", `[0-9]`: "", `x[0-9]long[0-9]y`: "long", `[0-9](?:ab)+[0-9]`: "ab",
+		`[0-9](?:ab)*[0-9]`: "",
 		`[0-9](ab|cd)[0-9]`: "", `(?i)[0-9]ab`: "", `(?i)[0-9]/-/`: "/-/", `[0-9]\x{fffd}a`: "", `[0-9]é`: "é",
 	} {
 		p, _, err := newPattern(pattern)
@@ -129,7 +135,8 @@ func TestExpand(t *testing.T) {
 // However a pattern branches, its beginnings are few.
 func TestBeginningsAreBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(13, 14))
-	patterns := []string{`^` + strings.Repeat(`(a|b)`, 100), `^` + strings.Repeat(`a?`, 100) + `$`, `^` + strings.Repeat(`(`, 50) + `a` + strings.Repeat(`|b)`, 50)}
+	patterns := []string{`^` + strings.Repeat(`(a|b)`, 100), `^` + strings.Repeat(`a?`, 100) + `$`,
+		`^` + strings.Repeat(`(`, 50) + `a` + strings.Repeat(`|b)`, 50)}
 	for range 2000 {
 		patterns = append(patterns, randomPattern(rnd))
 	}
@@ -148,7 +155,8 @@ func TestBeginningsAreBounded(t *testing.T) {
 // and not so far above that good patterns are refused.
 func TestProgramSizeIsABound(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(15, 16))
-	patterns := []string{`a{1000}`, `(a|b){0,100}`, `[a-z]{3,}`, `\pL+`, `(?:a{10}b{10}){9}`, `^/api/v[12]/(users|groups)/[^/]+/items$`}
+	patterns := []string{`a{1000}`, `(a|b){0,100}`, `[a-z]{3,}`, `\pL+`, `(?:a{10}b{10}){9}`,
+		`^/api/v[12]/(users|groups)/[^/]+/items$`}
 	for range 1000 {
 		patterns = append(patterns, randomPattern(rnd))
 	}

@@ -44,7 +44,9 @@ func (d quoting) quota(n *node, outer level) {
 		d.add(n, "this quota is empty")
 		return
 	}
-	if d.mapping(n, "a quota", d.fields(&q, &at), func(name string) string { return quotaHint(n, name) }); n.kind != kindMapping {
+	if d.mapping(n, "a quota", d.fields(&q, &at), func(name string) string {
+		return quotaHint(n, name)
+	}); n.kind != kindMapping {
 		return
 	}
 	requireName(d.decoder, n, &q, at.name)
@@ -54,7 +56,8 @@ func (d quoting) quota(n *node, outer level) {
 		d.add(n, `this quota has no limits: add "limits", as in limits: [1000/hour]`)
 	}
 	if !q.keyGiven && !d.reported(n, "key") && !d.reported(n, "keys") {
-		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`)
+		d.add(n, `this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all `+
+			`requests together`)
 	}
 	q.oddities, d.oddities = d.oddities, nil
 	q.mentions, d.mentions = d.mentions, nil
@@ -64,7 +67,9 @@ func (d quoting) quota(n *node, outer level) {
 
 // quotaFields decodes the fields of a quota, except those that it puts into the nodes.
 func (d quoting) fields(q *definition, at *ruleNodes) []field {
-	fields := slices.DeleteFunc(d.levelFields(&q.level), func(f field) bool { return f.name == "cost" || slices.Contains(idFieldNames(), f.name) })
+	fields := slices.DeleteFunc(d.levelFields(&q.level), func(f field) bool {
+		return f.name == "cost" || slices.Contains(idFieldNames(), f.name)
+	})
 	return append(fields,
 		field{"name", func(_, v *node) { at.name = v }},
 		field{"limits", func(_, v *node) { at.limits = v }},
@@ -83,7 +88,8 @@ func quotaHint(n *node, name string) string {
 				cost = v.text
 			}
 		}
-		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota, cost)
+		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota,
+			cost)
 	case "match", "unlimited", "continue", "id_ttl", "hold", "on_expiry":
 		return quote(name) + " belongs in the rules that draw on the quota"
 	}
@@ -123,7 +129,8 @@ func (d quoting) draws(r *definition, n *node) {
 			}
 			w.at = name
 		default:
-			d.add(item, "a draw on a quota is the quota's name, or a mapping such as {name: units, cost: 5}; this is %s", item.kind)
+			d.add(item, "a draw on a quota is the quota's name, or a mapping such as {name: units, cost: 5}; this is %s",
+				item.kind)
 			continue
 		}
 		if d.scalar(name, "the name of a quota") {
@@ -138,7 +145,8 @@ func (d quoting) draws(r *definition, n *node) {
 		keys += len(d.quotas[w.quota].keys)
 	}
 	if keys > limiter.MaxKeys {
-		d.add(n, "this rule and the quotas it draws on count by %d keys together; at most %d are allowed", keys, limiter.MaxKeys)
+		d.add(n, "this rule and the quotas it draws on count by %d keys together; at most %d are allowed", keys,
+			limiter.MaxKeys)
 	}
 }
 
@@ -149,7 +157,8 @@ func (d quoting) draw(r *definition, name string, w drawing) {
 	case w.quota < 0 && d.names[name] != nil:
 		d.add(w.at, "%s is a rule on line %d, not a quota: a rule draws on quotas only", quote(name), d.names[name].line)
 	case w.quota < 0 && len(d.quotas) == 0:
-		d.add(w.at, "there is no quota %s: the file defines none; at its top level write quotas: [{name: %s, key: [user], limits: [1000/hour]}]", quote(name), yamlText(clip(name)))
+		d.add(w.at, "there is no quota %s: the file defines none; at its top level write quotas: [{name: %s, key: [user], "+
+			"limits: [1000/hour]}]", quote(name), yamlText(clip(name)))
 	case w.quota < 0:
 		known := make([]string, len(d.quotas))
 		for i := range d.quotas {
@@ -159,7 +168,8 @@ func (d quoting) draw(r *definition, name string, w drawing) {
 	case slices.ContainsFunc(r.draws, func(o drawing) bool { return o.quota == w.quota }):
 		d.add(w.at, "this rule draws on quota %s already: write one draw, with the sum as its cost", quote(name))
 	case r.shadow && !d.quotas[w.quota].shadow:
-		d.add(w.at, "this rule is in shadow and quota %s is not, so the draw could deny requests: write \"shadow: true\" in the quota, or remove the draw", quote(name))
+		d.add(w.at, "this rule is in shadow and quota %s is not, so the draw could deny requests: write \"shadow: true\" "+
+			"in the quota, or remove the draw", quote(name))
 	default:
 		r.draws = append(r.draws, w)
 	}
@@ -202,7 +212,8 @@ func undrawn(quotas, rules []definition) (out []Warning) {
 			continue
 		}
 		instead := "quotas: [" + yamlText(q.name) + "]"
-		out = append(out, newWarning(q, q.at, instead, "no rule draws on quota %s, so it counts nothing: write %q in a rule, or remove the quota", quote(q.name), instead))
+		out = append(out, newWarning(q, q.at, instead,
+			"no rule draws on quota %s, so it counts nothing: write %q in a rule, or remove the quota", quote(q.name), instead))
 	}
 	return out
 }
@@ -216,9 +227,13 @@ func lackingQuota(r *definition, quotas []definition) (out []Warning) {
 			continue
 		}
 		for _, p := range slices.Concat(q.keys...) {
-			if p.kind == partAttribute && !r.match.asksFor(p.name) && !r.match.spelt(p.name) && !slices.Contains(partNames(), p.name) {
+			if p.kind == partAttribute && !r.match.asksFor(p.name) && !r.match.spelt(p.name) &&
+				!slices.Contains(partNames(), p.name) {
 				instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
-				out = append(out, newWarning(r, w.at, instead, "rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write %q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: {%s: \"\"}",
+				out = append(out, newWarning(r, w.at, instead,
+					"rule %s draws on quota %s, which counts by attribute %s, and all requests without it share one counter: write "+
+						"%q, and a later rule for requests without it, which have no limit otherwise. Only these match attributes: "+
+						"{%s: \"\"}",
 					quote(r.name), quote(q.name), quote(p.name), instead, yamlText(p.name)))
 			}
 		}
@@ -247,7 +262,8 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
 // Keys of the charge from number first on belong to the rule, so they are not those of a
 // quota; those before may be, if another rule that matches draws on it.
-func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules, cost uint64, first int) (unzoned *Unzoned, _ error) {
+func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules, cost uint64,
+	first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
 		if !which.have(w.quota.limiter) {

@@ -105,7 +105,8 @@ func TestAQuotaHasOneCounterForAllRules(t *testing.T) {
 			t.Errorf("%s has another counter than /search", path)
 		}
 	}
-	changed := mustSet(t, strings.NewReplacer("name: search", "name: find", "cost: 5", "cost: 6", "limit: 1000,", "limit: 2000,").Replace(unitsFile), rules.Options{})
+	changed := mustSet(t, strings.NewReplacer("name: search", "name: find", "cost: 5", "cost: 6", "limit: 1000,",
+		"limit: 2000,").Replace(unitsFile), rules.Options{})
 	if hash(changed, "/search") != want {
 		t.Error("a change of the rules moved the counter of the quota")
 	}
@@ -113,7 +114,8 @@ func TestAQuotaHasOneCounterForAllRules(t *testing.T) {
 	if hash(other, "/search") == want {
 		t.Error("the secret does not matter")
 	}
-	if seeded := mustSet(t, unitsFile, rules.Options{Seeds: other.Seeds()}); hash(seeded, "/search") != hash(other, "/search") {
+	if seeded := mustSet(t, unitsFile, rules.Options{Seeds: other.Seeds()}); hash(seeded, "/search") != hash(other,
+		"/search") {
 		t.Error("the seeds of the set lack those of the quota")
 	}
 }
@@ -130,11 +132,13 @@ rules:
   - {name: c, key: [user], limits: [5/second], cost: 3, quotas: [units, trial]}
 `, rules.Options{})
 	r := &limiter.Request{Path: "/", User: "ada", IP: "10.0.0.1"}
-	if got, want := charges(t, s, r), "units.0=9007199254740990 units.1=9007199254740990 trial.0=4 b.0=1 c.0=3"; got != want {
+	if got, want := charges(t, s, r),
+		"units.0=9007199254740990 units.1=9007199254740990 trial.0=4 b.0=1 c.0=3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r.Cost = limiter.Units(limiter.MaxUnits)
-	if got, want := charges(t, s, r), strings.ReplaceAll("units.0=N units.1=N trial.0=N b.0=N c.0=N", "N", "9007199254740991"); got != want {
+	if got, want := charges(t, s, r), strings.ReplaceAll("units.0=N units.1=N trial.0=N b.0=N c.0=N", "N",
+		"9007199254740991"); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := s.Matching(r); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -166,7 +170,8 @@ func TestQuotaErrorsOfRequests(t *testing.T) {
 		`quota "pairs" needs [ip] or [user]`:          {Path: "/save", Attributes: attributes},
 		`"units" is a quota, not a rule: name a rule`: {Rule: "units"},
 	} {
-		if _, err := s.Resolve(r, &c); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) || c.Len() > 0 {
+		if _, err := s.Resolve(r, &c); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			c.Len() > 0 {
 			t.Errorf("want %s: %v, %d keys", want, err, c.Len())
 		}
 	}
@@ -180,37 +185,60 @@ func TestQuotaProblems(t *testing.T) {
 	}
 	quota := func(fields string) string { return "quotas: [{" + fields + "}]\n" + rule("quotas: [units]") }
 	for file, want := range map[string]string{
-		units + rule("quotas: [unit]"):                                                            `2:61: unknown quota "unit"; did you mean "units"?`,
-		units + rule("quotas: [other]"):                                                           `unknown quota "other"; known: units`,
-		rule("quotas: [units]"):                                                                   `1:61: there is no quota "units": the file defines none; at its top level write quotas: [{name: units, key: [user], limits: [1000/hour]}]`,
-		units + rule("quotas: [units, {name: units}]"):                                            `2:75: this rule draws on quota "units" already: write one draw, with the sum as its cost`,
-		units + rule("quotas: []"):                                                                `2:60: the list of quotas is empty; remove it`,
-		units + rule("quotas: [[units]]"):                                                         "a draw on a quota is the quota's name, or a mapping such as {name: units, cost: 5}; this is a list",
-		units + rule("quotas: [{cost: 5}]"):                                                       "2:61: this draw has no name: write the quota's, as in {name: units, cost: 5}",
-		units + rule("quotas: [{name: [units]}]"):                                                 "the name of a quota is a single value, not a list",
-		units + rule("quotas: [{quota: units}]"):                                                  `"quota" is written as "name" here, as in {name: units, cost: 5}`,
-		units + rule("quotas: [{name: units, key: [ip]}]"):                                        `"key" belongs in the quota, at the top level of the file`,
-		units + rule("quotas: [{name: units, cost: -1}]"):                                         "cost: -1 is out of range: give 0 to 9007199254740991 units",
-		units + rule("quotas: [{name: units, csot: 1}]"):                                          `unknown field "csot"; did you mean "cost"? (in a draw on a quota)`,
-		units + rule("shadow: true, quotas: [units]"):                                             `2:75: this rule is in shadow and quota "units" is not, so the draw could deny requests: write "shadow: true" in the quota, or remove the draw`,
-		units + rule("quota: [units]"):                                                            `unknown field "quota"; did you mean "quotas"? (in a rule)`,
-		units + "rules: [{name: a, unlimited: true, quotas: [units]}]":                            `2:44: "unlimited: true" and "quotas" exclude each other: a rule with quotas needs no limits of its own`,
-		units + "rules: [{name: units, key: [user], limits: [5/day], quotas: [units]}]":           `2:16: there is a quota named "units" on line 1; rules and quotas must have different names`,
-		units + "rules: [{name: a, key: [user], limits: [5/day]}, {name: b, quotas: [a, units]}]": `"a" is a rule on line 2, not a quota: a rule draws on quotas only`,
-		"defaults: {quotas: [units]}\n" + units + rule("quotas: [units]"):                         `1:12: "quotas" cannot be a default: write it in each rule that draws on one`,
-		"quotas: units\n" + rule("cost: 1"):                                                       `1:9: "quotas" is a list of quotas, not a single value`,
-		"quotas: [{name: units, key: [user], limits: [5/day]}, {name: units, key: [ip], limits: [5/day]}]\n" + rule("quotas: [units]"): `1:62: there is another quota named "units" on line 1; names must be unique`,
-		quota("name: request, key: [user], limits: [5/day]"):                                                                           `"request" is reserved for limits that come with a request; choose another name`,
-		quota("name: units, limits: [5/day]"):                                                                                          `1:10: this quota has no key: write "key: [user]" for a counter for each user, or "key: [rule]" to count all requests together`,
-		quota("name: units, key: [user]"):                                                                                              `1:10: this quota has no limits: add "limits", as in limits: [1000/hour]`,
-		quota("name: units, key: [user], limits: []"):                                                                                  "the list of limits is empty, and a quota needs at least one",
-		quota("name: units, key: [user], limits: [5/day, 6/day]"):                                                                      `two limits of this quota are named "day"`,
-		quota("name: units, key: [user], limits: [5/day], cost: 5"):                                                                    `"cost" belongs to a draw on the quota: in a rule write quotas: [{name: units, cost: 5}]`,
-		quota("name: units, key: [user], limits: [5/day], match: {path: ^/x}"):                                                         `"match" belongs in the rules that draw on the quota`,
-		quota("name: units, key: [user], limit: 5, limits: [5/day]"):                                                                   `"limit" belongs in an element of "limits"`,
-		quota("name: units, key: [user], limits: [5/day], burst: 5"):                                                                   `no limit of this quota uses "burst"`,
-		quota("name: units, key: [user], limits: [5/day], unlimited: true"):                                                            `"unlimited" belongs in the rules that draw on the quota`,
-		quota("key: [user], limits: [5/day]"):                                                                                          "this quota has no name; names must be unique and appear in answers",
+		units + rule("quotas: [unit]"):  `2:61: unknown quota "unit"; did you mean "units"?`,
+		units + rule("quotas: [other]"): `unknown quota "other"; known: units`,
+		rule("quotas: [units]"): `1:61: there is no quota "units": the file defines none; at ` +
+			`its top level write quotas: [{name: units, key: [user], limits: [1000/hour]}]`,
+		units + rule("quotas: [units, {name: units}]"): `2:75: this rule draws on quota "units" already: write one ` +
+			`draw, with the sum as its cost`,
+		units + rule("quotas: []"): `2:60: the list of quotas is empty; remove it`,
+		units + rule("quotas: [[units]]"): "a draw on a quota is the quota's name, or a mapping such as " +
+			"{name: units, cost: 5}; this is a list",
+		units + rule("quotas: [{cost: 5}]"): "2:61: this draw has no name: write the quota's, as in {name: " +
+			"units, cost: 5}",
+		units + rule("quotas: [{name: [units]}]"):          "the name of a quota is a single value, not a list",
+		units + rule("quotas: [{quota: units}]"):           `"quota" is written as "name" here, as in {name: units, cost: 5}`,
+		units + rule("quotas: [{name: units, key: [ip]}]"): `"key" belongs in the quota, at the top level of the file`,
+		units + rule("quotas: [{name: units, cost: -1}]"):  "cost: -1 is out of range: give 0 to 9007199254740991 units",
+		units + rule("quotas: [{name: units, csot: 1}]"): `unknown field "csot"; did you mean "cost"? (in a draw on a ` +
+			`quota)`,
+		units + rule("shadow: true, quotas: [units]"): `2:75: this rule is in shadow and quota "units" is not, so the ` +
+			`draw could deny requests: write "shadow: true" in the quota, or remove the draw`,
+		units + rule("quota: [units]"): `unknown field "quota"; did you mean "quotas"? (in a rule)`,
+		units +
+			"rules: [{name: a, unlimited: true, quotas: [units]}]": `2:44: "unlimited: true" and "quotas" exclude each other: ` +
+			`a rule with quotas needs no limits of its own`,
+		units +
+			"rules: [{name: units, key: [user], limits: [5/day], quotas: [units]}]": `2:16: there is a quota named "units" on ` +
+			`line 1; rules and quotas must have different names`,
+		units +
+			"rules: [{name: a, key: [user], limits: [5/day]}, {name: b, quotas: [a, units]}]": `"a" is a rule on line 2, not ` +
+			`a quota: a rule draws on quotas only`,
+		"defaults: {quotas: [units]}\n" +
+			units + rule("quotas: [units]"): `1:12: "quotas" cannot be a default: write it in each rule that draws on one`,
+		"quotas: units\n" +
+			rule("cost: 1"): `1:9: "quotas" is a list of quotas, not a single value`,
+		"quotas: [{name: units, key: [user], limits: [5/day]}, {name: units, key: [ip], limits: [5/day]}]\n" +
+			rule("quotas: [units]"): `1:62: there is another quota named "units" on line 1; names must be unique`,
+		quota("name: request, key: [user], limits: [5/day]"): `"request" is reserved for limits that ` +
+			`come with a request; choose another name`,
+		quota("name: units, limits: [5/day]"): `1:10: this quota has no key: write "key: ` +
+			`[user]" for a counter for each user, or "key: [rule]" to count all requests together`,
+		quota("name: units, key: [user]"): `1:10: this quota has no limits: add ` +
+			`"limits", as in limits: [1000/hour]`,
+		quota("name: units, key: [user], limits: []"): "the list of limits is empty, and a quota " +
+			"needs at least one",
+		quota("name: units, key: [user], limits: [5/day, 6/day]"): `two limits of this quota are named "day"`,
+		quota("name: units, key: [user], limits: [5/day], cost: 5"): `"cost" belongs to a draw on the quota: in ` +
+			`a rule write quotas: [{name: units, cost: 5}]`,
+		quota("name: units, key: [user], limits: [5/day], match: {path: ^/x}"): `"match" belongs in the rules that draw on ` +
+			`the quota`,
+		quota("name: units, key: [user], limit: 5, limits: [5/day]"): `"limit" belongs in an element of "limits"`,
+		quota("name: units, key: [user], limits: [5/day], burst: 5"): `no limit of this quota uses "burst"`,
+		quota("name: units, key: [user], limits: [5/day], unlimited: true"): `"unlimited" belongs in the rules that ` +
+			`draw on the quota`,
+		quota("key: [user], limits: [5/day]"): "this quota has no name; names must be " +
+			"unique and appear in answers",
 	} {
 		got := problemsOf(t, file)
 		if !slices.ContainsFunc(got, func(g string) bool { return strings.Contains(g, want) }) {
@@ -218,8 +246,10 @@ func TestQuotaProblems(t *testing.T) {
 		}
 	}
 	keys := "[user], [ip], [group], [method], [user, ip], [user, group], [ip, group], [user, method]"
-	file := "quotas: [{name: u, keys: [" + keys + "], limits: [5/day]}, {name: v, keys: [" + keys + "], limits: [5/day]}]\n"
-	if got := problemsOf(t, file+rule("quotas: [u, v]")); len(got) != 1 || !strings.Contains(got[0], "this rule and the quotas it draws on count by 17 keys together; at most 16 are allowed") {
+	file := "quotas: [{name: u, keys: [" + keys + "], limits: [5/day]}, {name: v, keys: [" + keys +
+		"], limits: [5/day]}]\n"
+	if got := problemsOf(t, file+rule("quotas: [u, v]")); len(got) != 1 ||
+		!strings.Contains(got[0], "this rule and the quotas it draws on count by 17 keys together; at most 16 are allowed") {
 		t.Errorf("%q", got)
 	}
 	mustSet(t, file+"rules: [{name: a, quotas: [u, v]}]", rules.Options{})
@@ -229,20 +259,31 @@ func TestQuotaProblems(t *testing.T) {
 func TestQuotaWarnings(t *testing.T) {
 	const units = "quotas: [{name: units, key: ['attr:customer'], limits: [5/day]}]\n"
 	for file, want := range map[string][2]string{
-		units + "rules: []": {"quotas: [units]", `1:10 units: no rule draws on quota "units", so it counts nothing: write "quotas: [units]" in a rule, or remove the quota`},
-		units + "rules: [{name: a, key: [user], limits: [5/second], quotas: [{name: units, cost: 2}]}]": {"match: {attributes: {customer: }}",
-			`2:68 a: rule "a" draws on quota "units", which counts by attribute "customer", and all requests without it share one counter`},
-		"quotas: [{name: u, key: [user], limits: [5/month]}]\nrules: [{name: a, quotas: [u]}]":                         {"{limit: 5, window: 30d}", "u: a window of a month is 30 days long"},
-		"quotas: [{name: u, key: [user], limits: [5/second, 1000/minute]}]\nrules: [{name: a, quotas: [u]}]":           {"304/minute", `u: limit "minute" of quota "u" never denies first`},
-		"quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: [{name: a, key: [user], cost: 2, quotas: [u]}]":     {"", `a: rule "a" has no limits of its own, so these fields have no effect: "key". Remove them, or add limits; what a quota counts is set there`},
-		"quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: [{name: a, cost: 2, quotas: [{name: u, cost: 1}]}]": {"", `these fields have no effect: "cost"`},
+		units + "rules: []": {"quotas: [units]",
+			`1:10 units: no rule draws on quota "units", so it counts nothing: write "quotas: [units]" in a rule, or remove ` +
+				`the quota`},
+		units +
+			"rules: [{name: a, key: [user], limits: [5/second], " +
+			"quotas: [{name: units, cost: 2}]}]": {"match: {attributes: {customer: }}",
+			`2:68 a: rule "a" draws on quota "units", which counts by attribute "customer", and all requests without it share ` +
+				`one counter`},
+		"quotas: [{name: u, key: [user], limits: [5/month]}]\nrules: [{name: a, quotas: [u]}]": {
+			"{limit: 5, window: 30d}", "u: a window of a month is 30 days long"},
+		"quotas: [{name: u, key: [user], limits: [5/second, 1000/minute]}]\nrules: [{name: a, quotas: [u]}]": {
+			"304/minute", `u: limit "minute" of quota "u" never denies first`},
+		"quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: [{name: a, key: [user], cost: 2, quotas: [u]}]": {"",
+			`a: rule "a" has no limits of its own, so these fields have no effect: "key". Remove them, or add limits; what a ` +
+				`quota counts is set there`},
+		"quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: [{name: a, cost: 2, quotas: [{name: u, cost: 1}]}]": {"",
+			`these fields have no effect: "cost"`},
 	} {
 		w := warningsOf(t, file)
 		if len(w) != 1 {
 			t.Errorf("%s: %+v", file, w)
 			continue
 		}
-		if got := fmt.Sprintf("%d:%d %s: %s", w[0].Line, w[0].Column, w[0].Rule, w[0].Text); w[0].Instead != want[0] || !strings.Contains(got, want[1]) {
+		if got := fmt.Sprintf("%d:%d %s: %s", w[0].Line, w[0].Column, w[0].Rule, w[0].Text); w[0].Instead != want[0] ||
+			!strings.Contains(got, want[1]) {
 			t.Errorf("%s:\n got %s, %q\nwant %s", file, got, w[0].Instead, want)
 		}
 	}
@@ -256,7 +297,8 @@ func TestQuotaInfo(t *testing.T) {
 	s := mustSet(t, unitsFile+"  - {name: rest, key: [user], limits: [5/second]}\n", rules.Options{})
 	var got []string
 	for _, q := range s.Quotas() {
-		got = append(got, fmt.Sprintf("%d %s %v %t %q %s %d", q.Line, q.Rule.Name, q.Keys, q.SkipMissing, q.DrawnBy, q.Rule.OnUnreachable, len(q.Warnings)))
+		got = append(got, fmt.Sprintf("%d %s %v %t %q %s %d", q.Line, q.Rule.Name, q.Keys, q.SkipMissing, q.DrawnBy,
+			q.Rule.OnUnreachable, len(q.Warnings)))
 	}
 	want := []string{
 		`3 units [[attr:customer]] false ["search" "save" "read"] closed 0`,
@@ -269,17 +311,20 @@ func TestQuotaInfo(t *testing.T) {
 	if d := r[0].Draws; len(d) != 1 || d[0].Quota.Name != "units" || d[0].Cost != 5 || r[0].Unlimited {
 		t.Errorf("%+v", d)
 	}
-	if d := r[1].Draws; len(d) != 2 || d[0].Cost != 2 || d[0].CostByMethod["DELETE"] != 4 || d[1].Cost != 1 || d[1].CostByMethod["DELETE"] != 3 {
+	if d := r[1].Draws; len(d) != 2 || d[0].Cost != 2 || d[0].CostByMethod["DELETE"] != 4 || d[1].Cost != 1 ||
+		d[1].CostByMethod["DELETE"] != 3 {
 		t.Errorf("%+v", d)
 	}
-	if d := r[2].Draws; len(d) != 1 || len(d[0].CostCases) != 2 || d[0].CostCases[1].From != "pages" || r[2].Unlimited || len(r[2].Keys) > 0 {
+	if d := r[2].Draws; len(d) != 1 || len(d[0].CostCases) != 2 || d[0].CostCases[1].From != "pages" || r[2].Unlimited ||
+		len(r[2].Keys) > 0 {
 		t.Errorf("%+v", d)
 	}
 	unused := mustSet(t, "quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: []", rules.Options{})
 	if q := unused.Quotas(); len(q) != 1 || len(q[0].Warnings) != 1 || len(q[0].DrawnBy) != 0 {
 		t.Errorf("%+v", q)
 	}
-	if _, err := rules.Parse("f", []byte("quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: []"), rules.Options{Strict: true}); err == nil {
+	if _, err := rules.Parse("f", []byte("quotas: [{name: u, key: [user], limits: [5/day]}]\nrules: []"),
+		rules.Options{Strict: true}); err == nil {
 		t.Error("a quota that is not used is good in strict mode")
 	}
 }
@@ -354,11 +399,14 @@ rules:
 	if q := s.Quotas()[0]; q.ZoneFrom != "tz" {
 		t.Errorf("%+v", q)
 	}
-	file := "quotas: [{name: units, key: [user, 'attr:tz'], zone: 'attr:tz', limits: [{limit: 10, calendar: day}]}]\nrules: [{name: a, match: {attributes: {tz: }}, quotas: [units]}]"
-	if w := warningsOf(t, file); len(w) != 1 || !strings.Contains(w[0].Text, `quota "units" counts by attribute "tz", which also names its time zone`) {
+	file := "quotas: [{name: units, key: [user, 'attr:tz'], zone: 'attr:tz', limits: [{limit: 10, calendar: " +
+		"day}]}]\nrules: [{name: a, match: {attributes: {tz: }}, quotas: [units]}]"
+	if w := warningsOf(t, file); len(w) != 1 || !strings.Contains(w[0].Text,
+		`quota "units" counts by attribute "tz", which also names its time zone`) {
 		t.Errorf("%+v", w)
 	}
-	file = "quotas: [{name: units, key: [user], limits: [{limit: 10, calendar: day, zone: 'attr:a'}, {limit: 9, calendar: month, zone: 'attr:b'}]}]\nrules: [{name: a, quotas: [units]}]"
+	file = "quotas: [{name: units, key: [user], limits: [{limit: 10, calendar: day, zone: 'attr:a'}, {limit: 9, " +
+		"calendar: month, zone: 'attr:b'}]}]\nrules: [{name: a, quotas: [units]}]"
 	if p := problemsOf(t, file); len(p) != 1 || !strings.HasSuffix(p[0], "make them two quotas") {
 		t.Errorf("%q", p)
 	}

@@ -122,7 +122,8 @@ func inFile(title, line, algorithm string) string {
 	case "A draw on a quota":
 		return quotaUnits + "rules: [{name: a, " + limit + ", quotas: [" + with(line, "name: units") + "]}]"
 	case "Drips":
-		return "rules: [{name: a, limits: [{limit: 30, window: 1m, algorithm: leaky_bucket, drip: " + with(line, "amount: 5") + "}]}]"
+		return "rules: [{name: a, limits: [{limit: 30, window: 1m, algorithm: leaky_bucket, drip: " +
+			with(line, "amount: 5") + "}]}]"
 	case "Cost":
 		from := "from: attr:n"
 		if name == "cost" {
@@ -148,7 +149,8 @@ func inFile(title, line, algorithm string) string {
 // unitFor returns what a limit has instead of a window for an option of calendars.
 func unitFor(name string) string {
 	return map[string]string{
-		"zone": "calendar: minute", "anchor_day": "calendar: month", "week_start": "calendar: week", "at": "calendar: day", "calendar": "calendar: day",
+		"zone": "calendar: minute", "anchor_day": "calendar: month", "week_start": "calendar: week", "at": "calendar: day",
+		"calendar": "calendar: day",
 	}[name]
 }
 
@@ -191,7 +193,8 @@ func TestReferenceValues(t *testing.T) {
 	for title, s := range referencePage(t) {
 		for _, f := range s.fields {
 			name := unquote(f[0])
-			if len(f) != 5 || name == "key" || name == "quotas" || title == "A draw on a quota" { // parts have a table, quotas are the file's
+			// parts have a table, quotas are the file's
+			if len(f) != 5 || name == "key" || name == "quotas" || title == "A draw on a quota" {
 				continue
 			}
 			_, err := rules.Parse("f", []byte(inFile(title, name+": qqqqqqqqqqqq", algorithmsOf(s, f)[0])), rules.Options{})

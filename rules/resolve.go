@@ -73,8 +73,8 @@ type Unzoned struct {
 //   - own limits that are too many, nil, of the same name, or with a key that is not valid.
 //
 // For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead, and
-// [limiter.ErrScope] as well if the request does not name the rule. Its text names the rule only if the request does. It has a method AuditText() string, whose
-// text always does, for operators.
+// [limiter.ErrScope] as well if the request does not name the rule. Its text names the rule only if the request does.
+// It has a method AuditText() string, whose text always does, for operators.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
 // resolved, and those for which the rules in force leave no room, are left out.
@@ -154,7 +154,8 @@ func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error)
 
 // alone returns the match of a request that no other rule decides.
 func (u *rule) alone() Match {
-	return Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows, Unheld: u.ids.slots && !u.limiter.Shadow}}
+	return Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows,
+		Unheld: u.ids.slots && !u.limiter.Shadow}}
 }
 
 // permitted returns why the caller may not use a rule, nil if it may.
@@ -177,12 +178,15 @@ func (e *scopeError) Error() string {
 	if e.named {
 		return e.AuditText()
 	}
-	return limiter.ErrScope.Error() + " in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in the audit"
+	return limiter.ErrScope.Error() +
+		" in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in " +
+		"the audit"
 }
 
 // AuditText returns a text for the operator, which names the rule.
 func (e *scopeError) AuditText() string {
-	return "the caller may not use rule " + quote(e.rule) + " in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
+	return "the caller may not use rule " + quote(e.rule) +
+		" in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
 }
 
 // Unwrap returns [limiter.ErrForbidden], and [limiter.ErrScope] if the request does not name the rule.
@@ -197,7 +201,8 @@ func (s *Set) unknownRule(name string) error {
 	if s.counters(name) != nil {
 		return fmt.Errorf("%w: %s is a quota, not a rule: name a rule that draws on it", limiter.ErrInvalid, quote(name))
 	}
-	return fmt.Errorf("%w: there is no rule %s: name a rule of the rules file, or leave the name out to match by path", limiter.ErrInvalid, quote(name))
+	return fmt.Errorf("%w: there is no rule %s: name a rule of the rules file, or leave the name out to match by path",
+		limiter.ErrInvalid, quote(name))
 }
 
 // resolveFresh resolves a request whose path is not in the cache.
@@ -298,7 +303,8 @@ func (u *rule) fill(r *limiter.Request, c *limiter.Charge) (Match, bool) {
 
 // fillLess goes on where fill failed. If a request counts by too many keys, rules in force
 // go first, and shadow rules take the room that is left.
-func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules, err error) (Match, error) {
+func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules, err error) (Match,
+	error) {
 	if which == rulesShadow { // they make no request invalid
 		return Match{}, err
 	}
@@ -323,7 +329,8 @@ func (u *rule) chargeOne(r *limiter.Request, c *limiter.Charge) bool {
 
 // charge adds the counters of one rule and of the quotas on which it draws. It returns the
 // first of them whose default zone counts, nil if there is none.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules) (unzoned *Unzoned, err error) {
+func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules) (unzoned *Unzoned,
+	err error) {
 	cost := u.costs.def
 	if r.Cost.Given() {
 		cost, _ = r.Cost.Value(0) // Resolve has checked its range

@@ -116,7 +116,8 @@ rules:
 	subject := func(path, user, method string) limiter.Hash {
 		return keyOf(t, s, limiter.Request{Path: path, User: user, Method: method}).Hash
 	}
-	if subject("/d/1", "u", "GET") == subject("/d/2", "u", "GET") || subject("/d/1", "u", "GET") == subject("/d/1", "u", "POST") ||
+	if subject("/d/1", "u", "GET") == subject("/d/2", "u", "GET") ||
+		subject("/d/1", "u", "GET") == subject("/d/1", "u", "POST") ||
 		subject("/d/1", "u", "GET") == subject("/d/1", "v", "GET") {
 		t.Error("path, user or method does not count")
 	}
@@ -138,7 +139,8 @@ rules:
 		request limiter.Request
 		want    string
 	}{
-		{limiter.Request{Path: "/login", IP: "1.2.3.4", User: "ada", Attributes: map[string]string{"device": "x"}}, "login 1: 1.2.3.4*1 ada*1 /login:x*1"},
+		{limiter.Request{Path: "/login", IP: "1.2.3.4", User: "ada", Attributes: map[string]string{"device": "x"}},
+			"login 1: 1.2.3.4*1 ada*1 /login:x*1"},
 		{limiter.Request{Path: "/login", IP: "1.2.3.4", User: "ada"}, "login 1: 1.2.3.4*1 ada*1"},
 		{limiter.Request{Path: "/login", IP: "1.2.3.4", Attributes: map[string]string{"device": ""}}, "login 1: 1.2.3.4*1"},
 		{limiter.Request{Path: "/login", User: "ada"}, "login 1: ada*1"},
@@ -163,7 +165,8 @@ rules:
 - {name: a, continue: true, keys: [[ip], [user], [method], [group], [path], ["attr:x"], ["attr:y"], [rule, ip]], limits: [1/second]}
 - {name: b, keys: [[ip], [user]], limits: [1/second]}
 `, rules.Options{})
-	r := limiter.Request{IP: "1.1.1.1", User: "1.1.1.1", Method: "1.1.1.1", Group: "1.1.1.1", Path: "1.1.1.1", Attributes: map[string]string{"x": "1.1.1.1", "y": "1.1.1.1"}}
+	r := limiter.Request{IP: "1.1.1.1", User: "1.1.1.1", Method: "1.1.1.1", Group: "1.1.1.1", Path: "1.1.1.1",
+		Attributes: map[string]string{"x": "1.1.1.1", "y": "1.1.1.1"}}
 	var c limiter.Charge
 	if _, err := s.Resolve(&r, &c); err != nil || c.Len() != 10 {
 		t.Fatalf("%d keys, %v", c.Len(), err)
@@ -210,7 +213,8 @@ rules:
 // E1: whoever is counted may be an address, a user, a device, a customer, a URL
 // with a method, or any combination.
 func TestAnyIdentity(t *testing.T) {
-	r := limiter.Request{Path: "/p", Method: "get", User: "u", IP: "::1", Group: "g", Attributes: map[string]string{"device": "d", "customer": "c"}}
+	r := limiter.Request{Path: "/p", Method: "get", User: "u", IP: "::1", Group: "g",
+		Attributes: map[string]string{"device": "d", "customer": "c"}}
 	for key, want := range map[string]string{
 		"[ip]":                             "%3A%3A1",
 		"[user]":                           "u",
@@ -261,7 +265,8 @@ rules:
 			t.Errorf("%s %s costs %d, want %d", test.method, test.path, k.Cost, test.want)
 		}
 	}
-	get, post := limiter.Request{Path: "/shop", Method: "GET", User: "u"}, limiter.Request{Path: "/shop", Method: "POST", User: "u"}
+	get, post := limiter.Request{Path: "/shop", Method: "GET", User: "u"},
+		limiter.Request{Path: "/shop", Method: "POST", User: "u"}
 	if keyOf(t, s, get).Hash != keyOf(t, s, post).Hash {
 		t.Error("GET and POST do not share a bucket")
 	}
@@ -282,7 +287,8 @@ rules:
 		{"POST", "/b", "global 3: global*2 u*1 1.1.1.1*1"},
 		{"GET", "elsewhere", "global 1: global*2"},
 	} {
-		if got := resolve(t, s, limiter.Request{Path: test.path, Method: test.method, User: "u", IP: "1.1.1.1"}); got != test.want {
+		if got := resolve(t, s, limiter.Request{Path: test.path, Method: test.method, User: "u",
+			IP: "1.1.1.1"}); got != test.want {
 			t.Errorf("%s %s: got %q, want %q", test.method, test.path, got, test.want)
 		}
 	}
@@ -314,7 +320,8 @@ func TestValuesDoNotRunTogether(t *testing.T) {
 	s := mustSet(t, `rules: [{name: r, key: [path, user, "attr:x"], limits: [1/second]}]`, rules.Options{})
 	seen := make(map[limiter.Hash]string)
 	for _, v := range [][3]string{
-		{"/a", "b", "c"}, {"/ab", "", "c"}, {"/a", "bc", ""}, {"/abc", "", ""}, {"/a:b", "c", ""}, {"/a", "b:c", ""}, {"/a\x01", "\x00b", "c"},
+		{"/a", "b", "c"}, {"/ab", "", "c"}, {"/a", "bc", ""}, {"/abc", "", ""}, {"/a:b", "c", ""}, {"/a", "b:c", ""},
+		{"/a\x01", "\x00b", "c"},
 		{"/a\x01\x00b", "", "c"}, {"", "/a", "b"}, {"", "", ""}, {"/a", "", "b"},
 	} {
 		h := keyOf(t, s, limiter.Request{Path: v[0], User: v[1], Attributes: map[string]string{"x": v[2]}}).Hash
@@ -338,9 +345,10 @@ func TestHashIsKeyed(t *testing.T) {
 		t.Errorf("the hash is {%#x, %#x}, it was %#x", base.Hi, base.Lo, want)
 	}
 	for name, same := range map[string]limiter.Hash{
-		"the default name":    hash(file, rules.Options{ClusterName: "weir"}),
-		"another limit":       hash("rules: [{name: r, limits: [7/hour], on_unreachable: open}]", rules.Options{}),
-		"another match":       hash("rules: [{name: r, match: {path: ^/p}, limits: [1/second]}]", rules.Options{PathCacheEntries: -1}),
+		"the default name": hash(file, rules.Options{ClusterName: "weir"}),
+		"another limit":    hash("rules: [{name: r, limits: [7/hour], on_unreachable: open}]", rules.Options{}),
+		"another match": hash("rules: [{name: r, match: {path: ^/p}, limits: [1/second]}]",
+			rules.Options{PathCacheEntries: -1}),
 		"the key spelled out": hash("rules: [{name: r, key: [path, user], limits: [1/second]}]", rules.Options{}),
 	} {
 		if same != base {
@@ -348,11 +356,12 @@ func TestHashIsKeyed(t *testing.T) {
 		}
 	}
 	for name, other := range map[string]limiter.Hash{
-		"another cluster":  hash(file, rules.Options{ClusterName: "weir2"}),
-		"a secret":         hash(file, rules.Options{Secret: []byte("s")}),
-		"another rule":     hash("rules: [{name: r2, limits: [1/second]}]", rules.Options{}),
-		"another key":      hash("rules: [{name: r, key: [user, path], limits: [1/second]}]", rules.Options{}),
-		"the request rule": keyOf(t, rules.Empty(rules.Options{}), limiter.Request{Path: "/p", User: "u", Limits: []*limiter.Limit{newLimit(t, "x")}}).Hash,
+		"another cluster": hash(file, rules.Options{ClusterName: "weir2"}),
+		"a secret":        hash(file, rules.Options{Secret: []byte("s")}),
+		"another rule":    hash("rules: [{name: r2, limits: [1/second]}]", rules.Options{}),
+		"another key":     hash("rules: [{name: r, key: [user, path], limits: [1/second]}]", rules.Options{}),
+		"the request rule": keyOf(t, rules.Empty(rules.Options{}),
+			limiter.Request{Path: "/p", User: "u", Limits: []*limiter.Limit{newLimit(t, "x")}}).Hash,
 	} {
 		if other == base {
 			t.Errorf("%s makes the same counter", name)
@@ -393,7 +402,8 @@ func TestRequestLimits(t *testing.T) {
 	hash := func(user, ip string) limiter.Hash {
 		return keyOf(t, s, limiter.Request{Path: "/p", User: user, IP: ip, Limits: []*limiter.Limit{newLimit(t, "z")}}).Hash
 	}
-	if k.Hash != hash("u", "2.2.2.2") || hash("", "1.1.1.1") == hash("1.1.1.1", "") || hash("", "1.1.1.1") == hash("", "1.1.1.2") {
+	if k.Hash != hash("u", "2.2.2.2") || hash("", "1.1.1.1") == hash("1.1.1.1", "") ||
+		hash("", "1.1.1.1") == hash("", "1.1.1.2") {
 		t.Error("limits of a request do not count by path and user, or by address without one")
 	}
 }
@@ -419,19 +429,27 @@ rules:
 		request limiter.Request
 		want    string
 	}{
-		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 53)}, "invalid: cost 9007199254740992 is out of range: give 0 (a peek) to 9007199254740991 units"},
-		{"no key", limiter.Request{Path: "/login"}, "invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
-		{"too many keys", limiter.Request{Path: "/many/more", IP: "1.1.1.1", User: "u", Method: "m"}, "invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
+		{"cost negative", limiter.Request{Path: "/x", Cost: limiter.Units(-1)},
+			"invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
+		{"cost too high", limiter.Request{Path: "/x", Cost: limiter.Units(1 << 53)},
+			"invalid: cost 9007199254740992 is out of range: give 0 (a peek) to 9007199254740991 units"},
+		{"no key", limiter.Request{Path: "/login"},
+			"invalid: rule \"login\" needs [ip, path] or [user]; the request lacks a part of each"},
+		{"too many keys", limiter.Request{Path: "/many/more", IP: "1.1.1.1", User: "u", Method: "m"},
+			"invalid: the rules that match count by more than 16 keys together; rule \"three\" is one too many"},
 		{"own limits too many", limiter.Request{Limits: many}, "invalid: the request has 17 limits; at most 16 are allowed"},
-		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}}, "invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
-		{"own limits of one name", limiter.Request{Limits: two}, "invalid: two limits of the request are named \"a\": give them names"},
-		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)}, "invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
+		{"own limit nil", limiter.Request{Limits: []*limiter.Limit{nil}},
+			"invalid: limit 0 of the request is nil or empty: make limits with NewLimit"},
+		{"own limits of one name", limiter.Request{Limits: two},
+			"invalid: two limits of the request are named \"a\": give them names"},
+		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)},
+			"invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 	} {
 		var c limiter.Charge
 		c.Add(limiter.Key{})
 		m, err := s.Resolve(&test.request, &c)
-		if err == nil || err.Error() != test.want || !errors.Is(err, limiter.ErrInvalid) || m != (rules.Match{}) || c.Len() != 0 {
+		if err == nil || err.Error() != test.want || !errors.Is(err, limiter.ErrInvalid) || m != (rules.Match{}) ||
+			c.Len() != 0 {
 			t.Errorf("%s: got %v, %+v and %d keys; want %s", test.name, err, m, c.Len(), test.want)
 		}
 	}
@@ -558,8 +576,10 @@ rules:
 		{limiter.Request{Path: "/b"}, rules.Match{Rule: "free", Matched: rules.Matched{Outcome: rules.Unlimited, Count: 1}}},
 		{limiter.Request{Path: "/c"}, rules.Match{Rule: "drawing", Matched: rules.Matched{Shadow: true, Count: 1}}},
 		{limiter.Request{Rule: "trial"}, rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}},
-		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{fivePerMinute(t)}}, rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},
-		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{fivePerMinute(t)}}, rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
+		{limiter.Request{Rule: "trial", Limits: []*limiter.Limit{fivePerMinute(t)}},
+			rules.Match{Rule: "request", Matched: rules.Matched{Shadow: true, Count: 2}}},
+		{limiter.Request{Rule: "first", Limits: []*limiter.Limit{fivePerMinute(t)}},
+			rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
 		{limiter.Request{Path: "/d"}, rules.Match{}},
 	} {
 		var charge limiter.Charge
@@ -569,7 +589,8 @@ rules:
 	}
 	only := mustSet(t, "rules: [{name: trial, key: [user], limits: [1/second], shadow: true}]", rules.Options{})
 	var charge limiter.Charge
-	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil || m != (rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}) {
+	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil ||
+		m != (rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}) {
 		t.Errorf("only a shadow rule: %+v, %v", m, err)
 	}
 }

@@ -132,7 +132,9 @@ func (d *decoder) rule(n *node, outer level) {
 		d.add(n, "this rule is empty")
 		return
 	}
-	if d.mapping(n, "a rule", d.ruleFields(&r, &at), func(name string) string { return ruleHint(n, name) }); n.kind != kindMapping {
+	if d.mapping(n, "a rule", d.ruleFields(&r, &at), func(name string) string {
+		return ruleHint(n, name)
+	}); n.kind != kindMapping {
 		return
 	}
 	requireName(d, n, &r, at.name)
@@ -159,13 +161,17 @@ func (d *decoder) rule(n *node, outer level) {
 		r.spare = r.withoutLimits(counting)
 	case at.unlimited == nil && len(r.match.groups) > 0 && len(counting) == 0:
 		r.unlimited = true // a group without limits is unlimited
-	case at.unlimited != nil && !isFalse(at.unlimited), at.unlimited == nil && d.reported(n, "unlimited"), at.deny != nil && !isFalse(at.deny), d.reported(n, "deny") && at.deny == nil, d.reported(n, "limits"), d.reported(n, "quotas"):
+	case at.unlimited != nil && !isFalse(at.unlimited), at.unlimited == nil && d.reported(n, "unlimited"),
+		at.deny != nil && !isFalse(at.deny), d.reported(n, "deny") && at.deny == nil, d.reported(n, "limits"),
+		d.reported(n, "quotas"):
 		// The problem was reported already.
 	default:
-		d.add(n, `this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let nothing pass`)
+		d.add(n, `this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let `+
+			`nothing pass`)
 	}
 	if r.unlimited && r.more {
-		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request again`)
+		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request `+
+			`again`)
 	}
 	r.flawed = d.found() > before
 	d.rules = append(d.rules, r)
@@ -224,7 +230,8 @@ func isFalse(n *node) bool {
 // ruleHint returns what to write for a field that a rule or a quota does not have.
 func ruleHint(n *node, name string) string {
 	switch name {
-	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group", "not_ip", "not_host", "user", "users", "not_user":
+	case "path", "method", "methods", "group", "groups", "attributes", "ip", "host", "not_path", "not_method", "not_group",
+		"not_ip", "not_host", "user", "users", "not_user":
 		return fmt.Sprintf("%q belongs under \"match\"", name)
 	case "limit", "window":
 		return fmt.Sprintf(`%q belongs in an element of "limits", such as "limits: [%s]"`, name, shortLimit(n))
@@ -290,7 +297,8 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 			name = s.DefaultName()
 		}
 		if f := first[name]; f != nil {
-			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, limit: %d, %s}", r.kind(), name, f.line, max(s.Limit, 1), windowText(item, s))
+			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, "+
+				"limit: %d, %s}", r.kind(), name, f.line, max(s.Limit, 1), windowText(item, s))
 			continue
 		}
 		first[name] = item
@@ -359,7 +367,8 @@ func (d *decoder) limit(n *node, r *definition) *spec {
 		d.add(at, "%s", text)
 	}
 	drips{d}.agree(s)
-	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone && s.Algorithm != limiter.Concurrency {
+	if s.bad["name"] || s.Name == "" && s.Window <= 0 && s.Calendar == limiter.CalendarNone &&
+		s.Algorithm != limiter.Concurrency {
 		return nil
 	}
 	return s
@@ -371,9 +380,11 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 	d.mapping(n, "a limit", fields, func(name string) string {
 		switch name {
 		case "rate", "per", "interval", "period", "unit", "units":
-			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name, shortLimit(n))
+			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name,
+				shortLimit(n))
 		}
-		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "deny", "continue", "quotas"), name) {
+		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "deny", "continue", "quotas"),
+			name) {
 			return fmt.Sprintf("%q belongs in the rule, beside \"limits\"", name)
 		}
 		return ""

@@ -158,7 +158,9 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 		plain: def.match.plain(), more: def.more, match: def.match, costs: def.costs, ids: def.ids,
 		counters: newCounters(def, o), draws: newDraws(def, quotas),
 	}
-	r.ids.slots = slices.ContainsFunc(def.limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency })
+	r.ids.slots = slices.ContainsFunc(def.limits, func(l *limiter.Limit) bool {
+		return l.Algorithm() == limiter.Concurrency
+	})
 	r.counts, r.shadows = len(r.keys)+len(r.draws) > 0, def.shadow
 	for _, w := range r.draws {
 		r.shadows = r.shadows || w.quota.limiter.Shadow

@@ -146,7 +146,8 @@ func durationPart(number, unit string) (time.Duration, bool) {
 func badDuration(s string) string {
 	if n, bad := integer(s); bad == "" && s[0] != '-' {
 		if n >= 1000 && n%1000 == 0 {
-			return fmt.Sprintf("%s lacks a unit: write %s if these are milliseconds, or %ss for seconds", quote(s), shortDuration(time.Duration(min(n, int64(400*day/time.Millisecond)))*time.Millisecond), s)
+			return fmt.Sprintf("%s lacks a unit: write %s if these are milliseconds, or %ss for seconds", quote(s),
+				shortDuration(time.Duration(min(n, int64(400*day/time.Millisecond)))*time.Millisecond), s)
 		}
 		return fmt.Sprintf("%s lacks a unit: write %ss for seconds, for example", quote(s), s)
 	}

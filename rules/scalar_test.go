@@ -58,7 +58,8 @@ func TestUnits(t *testing.T) {
 }
 
 func TestBoolean(t *testing.T) {
-	for text, want := range map[string]bool{"true": true, "True": true, "TRUE": true, "false": false, "False": false, "FALSE": false} {
+	for text, want := range map[string]bool{"true": true, "True": true, "TRUE": true, "false": false, "False": false,
+		"FALSE": false} {
 		if got, bad := boolean(&node{kind: kindScalar, text: text}); got != want || bad != "" {
 			t.Errorf("%s: %t, %q", text, got, bad)
 		}
@@ -83,7 +84,8 @@ func TestThousandths(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", ".", "-0", "-1", "1.001", "2", "0.0000", "0.1234", "1e-1", "½", "0,5", "0.5.0", "99999999999999999999", "inf"} {
+	for _, text := range []string{"", ".", "-0", "-1", "1.001", "2", "0.0000", "0.1234", "1e-1", "½", "0,5", "0.5.0",
+		"99999999999999999999", "inf"} {
 		if got, bad := thousandths(text); bad == "" {
 			t.Errorf("%s: accepted as %d", text, got)
 		}
@@ -93,10 +95,13 @@ func TestThousandths(t *testing.T) {
 func TestDuration(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{
-		"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
-		"0": 0, "0s": 0, "1ns": 1, "1us": 1000, "1µs": 1000, "1μs": 1000, "1ms": 1e6, "1s": 1e9, "1m": time.Minute, "1h": time.Hour,
+		"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day,
+		"year": 365 * day,
+		"0":    0, "0s": 0, "1ns": 1, "1us": 1000, "1µs": 1000, "1μs": 1000, "1ms": 1e6, "1s": 1e9, "1m": time.Minute,
+		"1h": time.Hour,
 		"1d": day, "1w": 7 * day, "1w2d3h4m5s6ms": 9*day + 3*time.Hour + 4*time.Minute + 5*time.Second + 6*time.Millisecond,
-		"1.5s": 1500 * time.Millisecond, ".5s": 500 * time.Millisecond, "0.5d": 12 * time.Hour, "1.5w": 252 * time.Hour, "90s": 90 * time.Second,
+		"1.5s": 1500 * time.Millisecond, ".5s": 500 * time.Millisecond, "0.5d": 12 * time.Hour, "1.5w": 252 * time.Hour,
+		"90s":     90 * time.Second,
 		"106751d": 106751 * day,
 	} {
 		if got, bad := duration(text); got != want || bad != "" {
@@ -104,7 +109,8 @@ func TestDuration(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", " ", "s", "5", "-5s", "+5s", "5 s", "1h 30m", "5S", "5x", "5days", "5mo", "1..5s", "1.5.5s", ".s", "106752d", "15251w",
+		"", " ", "s", "5", "-5s", "+5s", "5 s", "1h 30m", "5S", "5x", "5days", "5mo", "1..5s", "1.5.5s", ".s", "106752d",
+		"15251w",
 		"9999999999999999999s", "106751d106751d", "second1", "1second", "Second", "seconds",
 	} {
 		if got, bad := duration(text); bad == "" {
@@ -144,13 +150,15 @@ func TestRate(t *testing.T) {
 		limit  int64
 		window time.Duration
 	}{
-		"5/second": {5, time.Second}, "20/15m": {20, 15 * time.Minute}, " 1_000 / day ": {1000, 24 * time.Hour}, "0/1s": {0, time.Second}, "-1/1s": {-1, time.Second},
+		"5/second": {5, time.Second}, "20/15m": {20, 15 * time.Minute}, " 1_000 / day ": {1000, 24 * time.Hour},
+		"0/1s": {0, time.Second}, "-1/1s": {-1, time.Second},
 	} {
 		if limit, window, bad := rate(text); limit != want.limit || window != want.window || bad != "" {
 			t.Errorf("%s: got %d per %v, %q", text, limit, window, bad)
 		}
 	}
-	for _, text := range []string{"", "/", "5", "5/", "/second", "second", "5/second/second", "5 per second", "five/second", "5.5/second"} {
+	for _, text := range []string{"", "/", "5", "5/", "/second", "second", "5/second/second", "5 per second",
+		"five/second", "5.5/second"} {
 		if limit, window, bad := rate(text); bad == "" {
 			t.Errorf("%q: accepted as %d per %v", text, limit, window)
 		}
@@ -178,14 +186,16 @@ func TestChoose(t *testing.T) {
 // A value that is good for its option is good for a limit that uses it.
 func TestOptionsAreCheckedWhereTheyStand(t *testing.T) {
 	values := map[string][]string{
-		"sub_windows": {"0", "1", "3600", "3601", "-1", "x"}, "weight": {"0", "1", "1.1"}, "burst": {"0", "1", "9007199254740991", "9007199254740992"},
+		"sub_windows": {"0", "1", "3600", "3601", "-1", "x"}, "weight": {"0", "1", "1.1"},
+		"burst": {"0", "1", "9007199254740991", "9007199254740992"},
 		"block": {"0", "1us", "1ns", "400d", "9601h", "minute", "-1s"}, "algorithm": {"gcra", "x"}, "align": {"epoch", "x"},
 		"coverage": {"lenient", "x"}, "rounding": {"ceil", "x"}, "drip": {"interval", "x"}, "count_rejected": {"all", "x"},
 		"zone": {"Europe/Berlin", "UTC", "x", "Local"}, "anchor_day": {"0", "1", "31", "32", "x"},
 		"week_start": {"monday", "sunday", "x"}, "at": {"00:00", "06:30", "24:00", "6:30", "x"},
 	}
 	units := map[string]limiter.Calendar{
-		"zone": limiter.CalendarMinute, "anchor_day": limiter.CalendarMonth, "week_start": limiter.CalendarWeek, "at": limiter.CalendarDay,
+		"zone": limiter.CalendarMinute, "anchor_day": limiter.CalendarMonth, "week_start": limiter.CalendarWeek,
+		"at": limiter.CalendarDay,
 	}
 	for _, o := range limitOptions() {
 		if len(values[o.name]) == 0 {

@@ -21,7 +21,8 @@ type form map[string]any
 func Schema() []byte {
 	d := &decoder{options: limitOptions()}
 	file := d.object("file", d.fileFields(&fileNodes{}))
-	file["$schema"], file["$id"], file["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "Weir rules file"
+	file["$schema"], file["$id"], file["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID,
+		"Weir rules file"
 	file["required"] = []string{"rules"}
 	rule := d.object("rule", d.ruleFields(&definition{}, &ruleNodes{}))
 	rule["required"] = []string{"name"}
@@ -32,7 +33,8 @@ func Schema() []byte {
 	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
 	limit["required"] = []string{"limit"}
 	cost := costing{d}
-	element := d.object("cost", slices.Concat(cost.amountFields(&amount{}, nil), cost.caseFields(&amount{}, nil), matching(cost).fields(&matcher{})))
+	element := d.object("cost", slices.Concat(cost.amountFields(&amount{}, nil), cost.caseFields(&amount{}, nil),
+		matching(cost).fields(&matcher{})))
 	element["anyOf"] = []form{{"required": []string{"cost"}}, {"required": []string{"from"}}}
 	stated := d.object("cost", cost.amountFields(&amount{}, nil))
 	stated["required"] = []string{"from"}
@@ -91,7 +93,8 @@ func formsOf(where string) form {
 	case "draw":
 		return form{"name": name(), "cost": costForm()}
 	case "rule", "quota":
-		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$", "maxLength": len(attributePrefix) + limiter.MaxNameBytes})
+		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$",
+			"maxLength": len(attributePrefix) + limiter.MaxNameBytes})
 		part = anyOf(part, form{
 			"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
 			"properties":        form{"path": ref("spelling"), "user": ref("spelling"), "group": ref("spelling")},
@@ -100,9 +103,12 @@ func formsOf(where string) form {
 		key := someOf(part, maxKeyParts)
 		return form{
 			"name": name(), "match": ref("match"), "limits": someOf(ref("limit or rate"), limiter.MaxLimits),
-			"unlimited": form{"type": "boolean"}, "deny": anyOf(form{"type": "boolean"}, ref("deny")), "continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
-			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys, "items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
-			"id_ttl": form{"type": "string", "pattern": "^" + durationForm + "$"}, "hold": form{"type": "string", "pattern": "^" + durationForm + "$"},
+			"unlimited": form{"type": "boolean"}, "deny": anyOf(form{"type": "boolean"}, ref("deny")),
+			"continue": form{"type": "boolean"}, "shadow": form{"type": "boolean"},
+			"key": key, "keys": form{"type": "array", "minItems": 1, "maxItems": maxKeys,
+				"items": form{"type": "array", "minItems": 1, "maxItems": maxKeyParts, "items": part}},
+			"id_ttl":    form{"type": "string", "pattern": "^" + durationForm + "$"},
+			"hold":      form{"type": "string", "pattern": "^" + durationForm + "$"},
 			"on_expiry": names[expiry](),
 			"cost":      costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
 			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
@@ -110,18 +116,22 @@ func formsOf(where string) form {
 		}
 	case "cost":
 		return form{
-			"cost": whole(0, limiter.MaxUnits), "min": whole(0, limiter.MaxUnits), "default": whole(1, limiter.MaxUnits), "max": whole(1, limiter.MaxUnits),
+			"cost": whole(0, limiter.MaxUnits), "min": whole(0, limiter.MaxUnits), "default": whole(1, limiter.MaxUnits),
+			"max":  whole(1, limiter.MaxUnits),
 			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
 		}
 	case "drip":
-		return form{"amount": whole(1, limiter.MaxUnits), "every": form{"type": "string", "pattern": "^" + durationForm + "$"}}
+		return form{"amount": whole(1, limiter.MaxUnits),
+			"every": form{"type": "string", "pattern": "^" + durationForm + "$"}}
 	case "spelling":
 		return form{"fold": form{"enum": []string{"case"}}, "trim": form{"type": "boolean"}}
 	case "deny":
-		return form{"status": form{"type": "integer", "minimum": 400, "maximum": 499}, "reason": form{"type": []string{"string", "number", "boolean"}, "minLength": 1, "maxLength": maxReason}}
+		return form{"status": form{"type": "integer", "minimum": 400, "maximum": 499},
+			"reason": form{"type": []string{"string", "number", "boolean"}, "minLength": 1, "maxLength": maxReason}}
 	case "zone":
 		return form{
-			"from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},
+			"from":    form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
+			"default": form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes},
 		}
 	case "attribute":
 		return form{"pattern": pathForm(), "not": anyOf(someOf(scalar(), maxChoices), ref("not"))}
@@ -130,28 +140,37 @@ func formsOf(where string) form {
 }
 
 func costForm() form {
-	return anyOf(whole(0, limiter.MaxUnits), ref("stated"), form{"type": "array", "minItems": 1, "maxItems": maxCosts, "items": ref("element")},
-		form{"type": "object", "maxProperties": maxCosts, "propertyNames": form{"pattern": "^(default|" + anyCase(knownMethods()) + ")$"}, "additionalProperties": whole(0, limiter.MaxUnits)})
+	return anyOf(whole(0, limiter.MaxUnits), ref("stated"),
+		form{"type": "array", "minItems": 1, "maxItems": maxCosts, "items": ref("element")},
+		form{"type": "object", "maxProperties": maxCosts,
+			"propertyNames":        form{"pattern": "^(default|" + anyCase(knownMethods()) + ")$"},
+			"additionalProperties": whole(0, limiter.MaxUnits)})
 }
 
 // limitForms returns the forms of the fields of a limit, and of its options.
 func limitForms() form {
 	return form{
-		"name": name(), "limit": whole(1, limiter.MaxUnits), "window": form{"type": "string", "pattern": "^" + durationForm + "$"},
+		"name": name(), "limit": whole(1, limiter.MaxUnits),
+		"window":    form{"type": "string", "pattern": "^" + durationForm + "$"},
 		"algorithm": names[limiter.Algorithm](), "align": names[limiter.Align](), "coverage": names[limiter.Coverage](),
-		"rounding": names[limiter.Rounding](), "drip": anyOf(names[limiter.Drip](), ref("drip")), "count_rejected": names[limiter.CountRejected](),
-		"sub_windows": whole(1, limiter.MaxSubWindows), "burst": whole(1, limiter.MaxUnits),
-		"calendar": form{"enum": namesOf[limiter.Calendar]()[1:]}, "week_start": names[limiter.Weekday](), "anchor_day": whole(1, 31),
-		"zone": anyOf(form{"type": "string", "minLength": 1, "maxLength": len(attributePrefix) + limiter.MaxNameBytes}, ref("zone")), "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},
-		"weight": anyOf(form{"type": "number", "minimum": 0, "maximum": 1}, form{"type": "string", "pattern": `^0*[01]?(\.[0-9]{0,3})?$`}),
-		"block":  anyOf(form{"const": 0}, form{"type": "string", "pattern": "^(0|" + durationForm + ")$"}),
+		"rounding": names[limiter.Rounding](), "drip": anyOf(names[limiter.Drip](), ref("drip")),
+		"count_rejected": names[limiter.CountRejected](),
+		"sub_windows":    whole(1, limiter.MaxSubWindows), "burst": whole(1, limiter.MaxUnits),
+		"calendar": form{"enum": namesOf[limiter.Calendar]()[1:]}, "week_start": names[limiter.Weekday](),
+		"anchor_day": whole(1, 31),
+		"zone": anyOf(form{"type": "string", "minLength": 1, "maxLength": len(attributePrefix) + limiter.MaxNameBytes},
+			ref("zone")), "at": form{"type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$"},
+		"weight": anyOf(form{"type": "number", "minimum": 0, "maximum": 1},
+			form{"type": "string", "pattern": `^0*[01]?(\.[0-9]{0,3})?$`}),
+		"block": anyOf(form{"const": 0}, form{"type": "string", "pattern": "^(0|" + durationForm + ")$"}),
 	}
 }
 
 // matchForms returns the forms of conditions.
 func matchForms() form {
 	method := form{"type": "string", "minLength": 1, "maxLength": limiter.MaxNameBytes, "pattern": `^[^ ,|*^$()\[\]{}]+$`}
-	host := form{"type": "string", "minLength": 1, "maxLength": maxHostName + 1, "pattern": `^((\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])$`}
+	host := form{"type": "string", "minLength": 1, "maxLength": maxHostName + 1,
+		"pattern": `^((\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9a-fA-F:.]+\])$`}
 	ip := form{"type": "string", "pattern": "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$"}
 	return form{
 		"path": pathForm(), "not_path": pathForm(),
@@ -167,7 +186,8 @@ func matchForms() form {
 	}
 }
 
-const durationForm = `(second|minute|hour|day|week|month|year|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)`
+const durationForm = `(second|minute|` +
+	`hour|day|week|month|year|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)`
 
 func ref(name string) form {
 	if name == "limit or rate" {
@@ -196,7 +216,8 @@ func pathForm() form {
 
 // whole is the form of a whole number, which may have underscores.
 func whole(least, most int64) form {
-	return anyOf(form{"type": "integer", "minimum": least, "maximum": most}, form{"type": "string", "pattern": "^[0-9]+(_[0-9]+)*$"})
+	return anyOf(form{"type": "integer", "minimum": least, "maximum": most},
+		form{"type": "string", "pattern": "^[0-9]+(_[0-9]+)*$"})
 }
 
 func names[T interface {

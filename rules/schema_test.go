@@ -54,11 +54,13 @@ func (j *judge) word(s map[string]any, word string, v any) string {
 		if one, ok := arg.(string); ok {
 			arg = []any{one}
 		}
-		kind := map[bool]string{isText: "string", isNumber: "number", isList: "array", isObject: "object", v == nil: "null"}[true]
+		kind := map[bool]string{isText: "string", isNumber: "number", isList: "array", isObject: "object",
+			v == nil: "null"}[true]
 		if _, ok := v.(bool); ok {
 			kind = "boolean"
 		}
-		bad = !slices.Contains(arg.([]any), any(kind)) && !(isNumber && number == float64(int64(number)) && slices.Contains(arg.([]any), any("integer")))
+		bad = !slices.Contains(arg.([]any), any(kind)) &&
+			!(isNumber && number == float64(int64(number)) && slices.Contains(arg.([]any), any("integer")))
 	case "enum":
 		bad = !slices.Contains(arg.([]any), v)
 	case "const":
@@ -211,9 +213,12 @@ func fitsSchema(tb testing.TB, file string) {
 // Values that the decoder takes fit the schema.
 func TestSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 	for _, fields := range []string{
-		"limits: [5/second], cost: {Post: 2, dElEtE: 3, Version-Control: 1}", "limits: [{limit: 5, window: .5s}]", "limits: [5/.5s]", "limits: [' 5 / 1.5h ']",
-		"limits: [5/second], max_share: .5%", "limits: [5/second], id_ttl: 1h30m", "limits: [5/second], max_share: 20%", "match: {path: true, not_path: 5}, limits: [5/second]", "limits: 5/second",
-		`limits: [{limit: 5, window: 1s, weight: "00.5"}]`, "limits: [{limit: 1_000, window: 1s}]", "match: {host: '[::1]'}, limits: [5/second]", "limits: [5/second], unlimited: False",
+		"limits: [5/second], cost: {Post: 2, dElEtE: 3, Version-Control: 1}", "limits: [{limit: 5, window: .5s}]",
+		"limits: [5/.5s]", "limits: [' 5 / 1.5h ']",
+		"limits: [5/second], max_share: .5%", "limits: [5/second], id_ttl: 1h30m", "limits: [5/second], max_share: 20%",
+		"match: {path: true, not_path: 5}, limits: [5/second]", "limits: 5/second",
+		`limits: [{limit: 5, window: 1s, weight: "00.5"}]`, "limits: [{limit: 1_000, window: 1s}]",
+		"match: {host: '[::1]'}, limits: [5/second]", "limits: [5/second], unlimited: False",
 	} {
 		mustSet(t, "rules: [{name: a, "+fields+"}]", rules.Options{})
 		if _, err := asJSON(quoted("rules: [{name: a, " + fields + "}]")); err != nil {
@@ -273,8 +278,13 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 			line := unquote(e[0])
 			file := inFile(title, line, "")
 			why := judged(t, quoted(file))
-			beyond := slices.ContainsFunc([]string{"reserved", "rules_count", "regular expression", "within a network", "seems to be a pattern",
-				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401", "9624h", "unknown quota", "draws on quota", "is in shadow", "has no key", "not the rate", "not divisible", "give 1ms to 24h"}, func(part string) bool { return strings.Contains(e[1], part) })
+			beyond := slices.ContainsFunc([]string{"reserved", "rules_count", "regular expression", "within a network",
+				"seems to be a pattern",
+				"is not a wildcard", "is not a value", "no limit of this rule", "does not use", "0s is out of range", "401",
+				"9624h", "unknown quota", "draws on quota", "is in shadow", "has no key", "not the rate", "not divisible",
+				"give 1ms to 24h"}, func(part string) bool {
+				return strings.Contains(e[1], part)
+			})
 			if (why == "") != beyond {
 				t.Errorf("%s: the page says %q, the schema %q", line, e[1], why)
 			}
@@ -284,7 +294,8 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 	if examples < 60 || refused < 30 {
 		t.Errorf("%d examples and %d errors: was the page read?", examples, refused)
 	}
-	for title, known := range map[string]string{"The file": "", "A rule": "rule", "Match": "match", "A limit": "limit", "Defaults": "defaults", "Cost": "element", "Attributes": "attribute",
+	for title, known := range map[string]string{"The file": "", "A rule": "rule", "Match": "match", "A limit": "limit",
+		"Defaults": "defaults", "Cost": "element", "Attributes": "attribute",
 		"A quota": "quota", "A draw on a quota": "draw", "Drips": "drip"} {
 		if why := judged(t, inFile(title, "qqqqqqqqqqqq: 1", "")); !strings.Contains(why, "unknown qqqqqqqqqqqq") {
 			t.Errorf("%s (%s): an unknown field fits: %q", title, known, why)
@@ -299,7 +310,8 @@ func quoted(file string) string {
 
 // The files that people copy fit the schema.
 func TestSchemaTakesFilesThatPeopleCopy(t *testing.T) {
-	for _, name := range []string{"../examples/towns.yaml", "../deploy/weir/rules.yaml", "../cmd/node/internal/demo/rules.yaml"} {
+	for _, name := range []string{"../examples/towns.yaml", "../deploy/weir/rules.yaml",
+		"../cmd/node/internal/demo/rules.yaml"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

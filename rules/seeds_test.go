@@ -34,7 +34,8 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []limiter.Request{
-		{Path: "/one", User: "ada"}, {Path: "/two", User: "ada", IP: "10.0.0.1"}, {User: "ada", Limits: []*limiter.Limit{own}},
+		{Path: "/one", User: "ada"}, {Path: "/two", User: "ada", IP: "10.0.0.1"},
+		{User: "ada", Limits: []*limiter.Limit{own}},
 	} {
 		var a, b, c limiter.Charge
 		_, errA := from.Resolve(&r, &a)
@@ -45,7 +46,8 @@ func TestSeeds(t *testing.T) {
 		}
 		for i := range a.Len() {
 			if a.Key(i).Hash != b.Key(i).Hash || a.Key(i).Hash == c.Key(i).Hash {
-				t.Errorf("%+v: key %d is %v, by its seeds %v, and without the secret %v", r, i, a.Key(i).Hash, b.Key(i).Hash, c.Key(i).Hash)
+				t.Errorf("%+v: key %d is %v, by its seeds %v, and without the secret %v", r, i, a.Key(i).Hash, b.Key(i).Hash,
+					c.Key(i).Hash)
 			}
 		}
 	}

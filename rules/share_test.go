@@ -25,7 +25,8 @@ rules:
 	}
 	hash := func(file string) uint64 { return mustSet(t, file, rules.Options{}).Hash() }
 	none := hash("rules: [{name: a, limits: [1/second]}]")
-	if one, two := hash("rules: [{name: a, limits: [1/second], max_share: 10%}]"), hash("rules: [{name: a, limits: [1/second], max_share: 20%}]"); one == none || one == two {
+	if one, two := hash("rules: [{name: a, limits: [1/second], max_share: 10%}]"),
+		hash("rules: [{name: a, limits: [1/second], max_share: 20%}]"); one == none || one == two {
 		t.Error("files with different shares have one hash")
 	}
 }

@@ -41,7 +41,8 @@ func TestTenantIsPartOfTheKey(t *testing.T) {
 	}
 	long := strings.Repeat("u", limiter.MaxKeyBytes-len("/open"))
 	for _, form := range []limiter.Request{
-		{Path: "/open", User: "ada"}, {Path: "/open", User: long}, {Rule: "closed", User: "ada"}, {Path: "/open", User: "ada", Limits: []*limiter.Limit{limit}},
+		{Path: "/open", User: "ada"}, {Path: "/open", User: long}, {Rule: "closed", User: "ada"},
+		{Path: "/open", User: "ada", Limits: []*limiter.Limit{limit}},
 	} {
 		seen := map[limiter.Hash]string{}
 		for _, tenant := range []string{"", "a", "b", "ab", strings.Repeat("t", limiter.MaxTenantBytes)} {
@@ -64,7 +65,8 @@ func TestTenantIsPartOfTheKey(t *testing.T) {
 			}
 		}
 	}
-	if _, err := resolveFor(t, limiter.Request{Path: "/open", Tenant: strings.Repeat("t", limiter.MaxTenantBytes+1)}); !errors.Is(err, limiter.ErrInvalid) {
+	if _, err := resolveFor(t, limiter.Request{Path: "/open",
+		Tenant: strings.Repeat("t", limiter.MaxTenantBytes+1)}); !errors.Is(err, limiter.ErrInvalid) {
 		t.Errorf("a tenant that is too long: %v", err)
 	}
 }

@@ -37,8 +37,9 @@ func (k nodeKind) String() string {
 // node is one value of a file, independent of the YAML library's types. Only this file,
 // guard.go and flow.go use the library.
 type node struct {
-	kind         nodeKind
-	text         string  // of a scalar: as spelled, or unquoted if it was quoted; of an empty value: null or ~ if written out
+	kind nodeKind
+	// of a scalar: as spelled, or unquoted if it was quoted; of an empty value: null or ~ if written out
+	text         string
 	quoted       bool    // a scalar in quotes or a block, which is always text
 	keys         []*node // of a mapping: scalars, parallel to items, without duplicates
 	items        []*node // of a mapping or sequence

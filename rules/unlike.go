@@ -52,7 +52,9 @@ func (d matching) unlikeName(k, v *node) {
 	}
 	if name, ok := strings.CutPrefix(k.text, attributePrefix); ok && name != "" {
 		instead := strings.TrimSpace(yamlText(name) + ": " + valueText(v))
-		doubt(d.decoder, k, instead, "%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.text), instead)
+		doubt(d.decoder, k, instead,
+			"%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.text),
+			instead)
 		return
 	}
 	if name, ok := strings.CutPrefix(k.text, "not_"); ok && name != "" && v.kind != kindMapping {
@@ -61,7 +63,9 @@ func (d matching) unlikeName(k, v *node) {
 			value = `""`
 		}
 		instead := yamlText(name) + ": {not: " + value + "}"
-		doubt(d.decoder, k, instead, "%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.text), quote(name), instead)
+		doubt(d.decoder, k, instead,
+			"%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.text),
+			quote(name), instead)
 	}
 }
 
@@ -72,7 +76,8 @@ func (d matching) unlikeValue(v *node, name string) {
 		return
 	}
 	write := func(instead, format string) {
-		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.text), instead)
+		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.text),
+			instead)
 	}
 	text := v.text
 	switch strings.ToLower(text) {
@@ -88,8 +93,10 @@ func (d matching) unlikeValue(v *node, name string) {
 		write(yamlText(name)+": "+list, "write %q for either of these")
 		return
 	}
-	if digits := strings.TrimLeft(text, "<>= "); len(digits) < len(text) && digits != "" && strings.Trim(digits, "0123456789._") == "" {
-		write(yamlText(name)+": {pattern: '^[0-9]{4,}$'}", "numbers are not compared by size. Write a pattern, such as %q for numbers of four digits and more")
+	if digits := strings.TrimLeft(text, "<>= "); len(digits) < len(text) && digits != "" &&
+		strings.Trim(digits, "0123456789._") == "" {
+		write(yamlText(name)+": {pattern: '^[0-9]{4,}$'}",
+			"numbers are not compared by size. Write a pattern, such as %q for numbers of four digits and more")
 		return
 	}
 	d.networkValue(v, name)

@@ -46,8 +46,10 @@ func warnings(rules, quotas []definition, outer *definition) (out []Warning) {
 	for i := range rules {
 		out = append(out, rules[i].ownWarnings(quotas)...)
 	}
-	reached, slash, host, gaps := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort}
-	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), nothingFollows(rules, &reached), unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host), unlistedValues(rules, &gaps))
+	reached, slash, host, gaps := effort{left: maxEffort}, effort{left: maxEffort}, effort{left: maxEffort},
+		effort{left: maxEffort}
+	out = slices.Concat(out, neverReached(rules, &reached), switchedOff(rules, &reached), nothingFollows(rules, &reached),
+		unusedCosts(rules, outer, &reached), slashes(rules, &slash), anyHost(rules, &host), unlistedValues(rules, &gaps))
 	return inOrder(append(out, incomplete(&reached, &slash, &host, &gaps)...))
 }
 
@@ -61,12 +63,15 @@ func inOrder(all []Warning) []Warning {
 // ownWarnings returns the warnings about a rule or a quota, whatever other rules there are.
 func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if r.quota {
-		return slices.Concat(fixedLengths(r), r.notes(), pairsOfCallers(r), keysWithin(r), partsAsAttributes(r), zoneInKey(r), neverFirst(r))
+		return slices.Concat(fixedLengths(r), r.notes(), pairsOfCallers(r), keysWithin(r), partsAsAttributes(r), zoneInKey(r),
+			neverFirst(r))
 	}
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
-	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r), crossed(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r), costsTooMuch(r, quotas))
+	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r),
+		crossed(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r),
+		costsTooMuch(r, quotas))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the

@@ -177,7 +177,8 @@ func TestRulesCount(t *testing.T) {
 		t.Error(err)
 	}
 	for file, want := range map[string]string{
-		"rules_count: 2\n" + strings.Join(strings.SplitAfter(body, "\n")[:2], ""): "f:1:14: rules_count is 2, but the number of rules in the file is 1: ",
+		"rules_count: 2\n" + strings.Join(strings.SplitAfter(body, "\n")[:2],
+			""): "f:1:14: rules_count is 2, but the number of rules in the file is 1: ",
 		body + "rules_count: 3\n":   "f:4:14: rules_count is 3, but the number of rules in the file is 2: ",
 		"rules_count: -1\n" + body:  "f:1:14: rules_count is -1, but the number of rules in the file is 2: ",
 		"rules_count: two\n" + body: `f:1:14: rules_count: "two" is not`,

@@ -44,7 +44,8 @@ func (d zones) long(n *node) bool {
 		return ""
 	})
 	if n.at("from") == nil && len(d.problems.list) == before {
-		d.add(n, `this zone has no "from": write {from: "attr:NAME", default: %s}, or only the name of a zone`, limiter.DefaultZone)
+		d.add(n, `this zone has no "from": write {from: "attr:NAME", default: %s}, or only the name of a zone`,
+			limiter.DefaultZone)
 	}
 	return len(d.problems.list) == before
 }
@@ -154,8 +155,9 @@ func zoneInKey(r *definition) (out []Warning) {
 				if at == nil {
 					at = r.at
 				}
-				return append(out, newWarning(r, at, "", "%s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
-					"Remove the attribute from the key; the zone of a counter may change", r.title(), quote(p.name)))
+				return append(out, newWarning(r, at, "",
+					"%s counts by attribute %s, which also names its time zone: a caller has the whole limit in each zone. "+
+						"Remove the attribute from the key; the zone of a counter may change", r.title(), quote(p.name)))
 			}
 		}
 	}
@@ -171,12 +173,17 @@ func (d zones) oddZone(at *node) {
 	if sign, ok := strings.CutPrefix(name, "Etc/GMT"); ok && len(sign) > 1 && sign != "+0" && sign != "-0" {
 		other := map[byte]string{'+': "-", '-': "+"}[sign[0]] + sign[1:]
 		instead := "Etc/GMT" + other
-		doubt(d.decoder, at, instead, "zone %s is UTC%s, the opposite of what it seems to say: write %s for UTC%s, or a place that has the time of UTC%s if that is meant", quote(name), other, instead, sign, other)
+		doubt(d.decoder, at, instead,
+			"zone %s is UTC%s, the opposite of what it seems to say: write %s for UTC%s, or a place that has the time of "+
+				"UTC%s if that is meant", quote(name), other, instead, sign, other)
 		return
 	}
-	for _, x := range [][3]string{{"EST", "America/New_York", "America/Panama"}, {"MST", "America/Denver", "America/Phoenix"}} {
+	for _, x := range [][3]string{{"EST", "America/New_York", "America/Panama"},
+		{"MST", "America/Denver", "America/Phoenix"}} {
 		if name == x[0] {
-			doubt(d.decoder, at, x[1], "zone %s has no daylight saving time: write %s for a place that has it, or %s for one that has none", quote(name), x[1], x[2])
+			doubt(d.decoder, at, x[1],
+				"zone %s has no daylight saving time: write %s for a place that has it, or %s for one that has none", quote(name),
+				x[1], x[2])
 		}
 	}
 }

@@ -72,7 +72,8 @@ func TestDenyingRules(t *testing.T) {
 	mallory, gone := weir.Request{Path: "/a", User: "mallory"}, weir.Request{Path: "/gone", User: "ada", ID: "7"}
 
 	shown := func(d *limiter.Decision) string {
-		if d.Allowed || !d.Never || d.Source != limiter.SourceRule || d.Len() > 0 || d.RetryAfter != 0 || d.Remarks().Deny == nil {
+		if d.Allowed || !d.Never || d.Source != limiter.SourceRule || d.Len() > 0 || d.RetryAfter != 0 ||
+			d.Remarks().Deny == nil {
 			return "no denial"
 		}
 		text, _ := json.Marshal(d.Remarks().Deny)
@@ -80,7 +81,8 @@ func TestDenyingRules(t *testing.T) {
 	}
 	const wantMallory, wantGone = `blocked {"status":403,"reason":"this account is blocked"}`, `gone {"status":410}`
 	for name, check := range map[string]func(ctx context.Context, r *weir.Request, d *weir.Decision) error{
-		"node": node.CheckInto, "peek": node.PeekInto, "client": c.CheckInto, "client's peek": c.PeekInto, "client of every limit": every.CheckInto,
+		"node": node.CheckInto, "peek": node.PeekInto, "client": c.CheckInto, "client's peek": c.PeekInto,
+		"client of every limit": every.CheckInto,
 		"batch": func(ctx context.Context, r *weir.Request, d *weir.Decision) error {
 			ds := make([]weir.Decision, 3)
 			err := node.CheckBatchInto(ctx, []weir.Request{{User: "ada"}, *r, {User: "ada"}}, ds)
@@ -101,25 +103,30 @@ func TestDenyingRules(t *testing.T) {
 			}
 		}
 	}
-	if _, err := node.Wait(t.Context(), mallory); err == nil || !strings.Contains(err.Error(), `rule "blocked" denies it`) {
+	if _, err := node.Wait(t.Context(), mallory); err == nil ||
+		!strings.Contains(err.Error(), `rule "blocked" denies it`) {
 		t.Errorf("Wait: %v", err)
 	}
 
 	code, body := get(t, s.Handler(), "/v1/check?path=/a&user=mallory")
-	if code != 429 || !strings.Contains(body, `"rule":"blocked","source":"rule","deny":{"status":403,"reason":"this account is blocked"}`) {
+	if code != 429 || !strings.Contains(body,
+		`"rule":"blocked","source":"rule","deny":{"status":403,"reason":"this account is blocked"}`) {
 		t.Errorf("/v1/check: %d %s", code, body)
 	}
-	if code, body := get(t, s.Handler(), "/v1/check?path=/a&user=trudy"); code != 200 || !strings.Contains(body, `"shadow_denied":true`) {
+	if code, body := get(t, s.Handler(), "/v1/check?path=/a&user=trudy"); code != 200 ||
+		!strings.Contains(body, `"shadow_denied":true`) {
 		t.Errorf("in shadow: %d %s", code, body)
 	}
 	m, err := weirv1.NewLimiterClient(conn).Check(t.Context(), &weirv1.CheckRequest{Path: "/gone"})
 	if err != nil || m.GetAllowed() || m.GetSource() != weirv1.Source_SOURCE_RULE || m.GetDenyStatus() != 410 {
 		t.Errorf("gRPC: %v, %v", m, err)
 	}
-	if e, err := node.Explain(t.Context(), mallory); err != nil || e.Answer.Allowed || e.Answer.Deny == nil || e.Unlimited || len(e.Rules) != 2 {
+	if e, err := node.Explain(t.Context(), mallory); err != nil || e.Answer.Allowed || e.Answer.Deny == nil ||
+		e.Unlimited || len(e.Rules) != 2 {
 		t.Errorf("Explain: %+v, %v", e, err)
 	}
-	if _, text := get(t, s.Admin(), "/metrics"); !strings.Contains(text, `weir_checks_total{result="denied",rule="blocked",source="rule"}`) ||
+	if _, text := get(t, s.Admin(), "/metrics"); !strings.Contains(text,
+		`weir_checks_total{result="denied",rule="blocked",source="rule"}`) ||
 		!strings.Contains(text, `weir_shadow_checks_total{result="denied",rule="trial"} 1`) {
 		t.Errorf("metrics: %s", text)
 	}
@@ -138,7 +145,8 @@ func TestDenyingRules(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a", nil)
 	r.Header.Set("User", "mallory")
 	limit(http.NotFoundHandler()).ServeHTTP(w, r)
-	if w.Code != 403 || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), `"status":403,"detail":"this account is blocked"`) {
+	if w.Code != 403 || w.Header().Get("Retry-After") != "" ||
+		!strings.Contains(w.Body.String(), `"status":403,"detail":"this account is blocked"`) {
 		t.Errorf("httplimit: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	proxy, err := forward.New(forward.Options{Decider: node, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})

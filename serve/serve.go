@@ -68,7 +68,8 @@ type Service struct {
 // caller must call [Service.Close] or [Service.Shutdown].
 func Open(ctx context.Context, c Config) (*Service, error) {
 	if c.Node.Observer != nil {
-		err := fmt.Errorf("%w: serve.Config.Node.Observer is given: leave it out, the service's metrics observe the node", weir.ErrInvalid)
+		err := fmt.Errorf("%w: serve.Config.Node.Observer is given: leave it out, the service's metrics observe the node",
+			weir.ErrInvalid)
 		return nil, errors.Join(err, closeBackend(c.Node.Backend))
 	}
 	s := &Service{maxKeys: c.Node.MaxKeys}

@@ -35,7 +35,8 @@ func get(t *testing.T, h http.Handler, url string) (status int, body string) {
 // counted, and operators see members, keys and metrics.
 func TestService(t *testing.T) {
 	s, err := serve.Open(t.Context(), serve.Config{
-		Node:    weir.Config{Rules: []byte(rules), MaxKeys: 10, Cluster: &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}},
+		Node: weir.Config{Rules: []byte(rules), MaxKeys: 10,
+			Cluster: &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}},
 		Version: "v7",
 	})
 	if err != nil {
@@ -54,15 +55,18 @@ func TestService(t *testing.T) {
 	}
 	_, text := get(t, s.Admin(), "/metrics")
 	for _, line := range []string{
-		`weir_checks_total{result="denied",rule="day",source="owner"} 1`, `weir_table_keys 1`, `weir_table_max_keys 10`, `weir_minority 0`,
-		`weir_members{state="active"} 1`, `version="v7"`, `weir_request_duration_seconds_count{code="429",method="GET /v1/check"} 1`,
+		`weir_checks_total{result="denied",rule="day",source="owner"} 1`, `weir_table_keys 1`, `weir_table_max_keys 10`,
+		`weir_minority 0`,
+		`weir_members{state="active"} 1`, `version="v7"`,
+		`weir_request_duration_seconds_count{code="429",method="GET /v1/check"} 1`,
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}
 	var seen struct{ Members []transport.Member }
-	if _, body := get(t, s.Admin(), "/v1/members"); json.Unmarshal([]byte(body), &seen) != nil || len(seen.Members) != 1 || seen.Members[0].Self == nil || seen.Members[0].Self.Checks != 3 {
+	if _, body := get(t, s.Admin(), "/v1/members"); json.Unmarshal([]byte(body), &seen) != nil || len(seen.Members) != 1 ||
+		seen.Members[0].Self == nil || seen.Members[0].Self.Checks != 3 {
 		t.Errorf("members: %s", body)
 	}
 	if status, body := get(t, s.Admin(), "/v1/top"); status != 200 {
@@ -99,7 +103,8 @@ func TestOwnRegisterer(t *testing.T) {
 
 // The node stays open until the program's own servers have answered what they have begun.
 func TestShutdownWaitsForOtherServers(t *testing.T) {
-	for name, c := range map[string]weir.Clustering{"alone": nil, "member": &cluster.Config{PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}} {
+	for name, c := range map[string]weir.Clustering{"alone": nil,
+		"member": &cluster.Config{PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}} {
 		s, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Rules: []byte(rules), Cluster: c}})
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +124,8 @@ func TestShutdownWaitsForOtherServers(t *testing.T) {
 				return err
 			}
 		}
-		if err := s.Shutdown(t.Context(), other("the first", failed), other("the second", nil)); !errors.Is(err, failed) || strings.Join(order, ", ") != "the first, the second" {
+		if err := s.Shutdown(t.Context(), other("the first", failed), other("the second", nil)); !errors.Is(err, failed) ||
+			strings.Join(order, ", ") != "the first, the second" {
 			t.Errorf("%s: %v, after %q", name, err, order)
 		}
 		if err := s.Node().Ready(); !errors.Is(err, weir.ErrClosed) {
@@ -148,7 +154,10 @@ func TestServiceEndsOnce(t *testing.T) {
 	if err := s.Close(); !errors.Is(err, failed) || times != 1 {
 		t.Errorf("Close: %v, after %d ends", err, times)
 	}
-	for name, end := range map[string]func(*serve.Service) error{"Close": (*serve.Service).Close, "Shutdown": func(s *serve.Service) error { return s.Shutdown(t.Context()) }} {
+	for name, end := range map[string]func(*serve.Service) error{"Close": (*serve.Service).Close,
+		"Shutdown": func(s *serve.Service) error {
+			return s.Shutdown(t.Context())
+		}} {
 		b := new(closing)
 		s, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Backend: b}})
 		if err != nil {
@@ -195,7 +204,8 @@ func TestServiceThatCannotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.times = 0
-	if _, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Backend: b, Observer: m.Observer()}}); !errors.Is(err, weir.ErrInvalid) || b.times != 1 {
+	if _, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{Backend: b,
+		Observer: m.Observer()}}); !errors.Is(err, weir.ErrInvalid) || b.times != 1 {
 		t.Errorf("an observer: %v, and the backend was closed %d times", err, b.times)
 	}
 }

@@ -25,7 +25,8 @@ func (d directory) Members() []transport.Member {
 		m := &infos[i]
 		out[i] = transport.Member{
 			Name: m.Name, Address: m.Address, Instance: m.Instance, State: m.State, Share: m.Share,
-			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr, Version: m.Version, ZoneData: m.ZoneData,
+			RulesHash: fmt.Sprintf("%016x", m.RulesHash), GRPCAddr: m.GRPCAddr, HTTPAddr: m.HTTPAddr, AdminAddr: m.AdminAddr,
+			Version: m.Version, ZoneData: m.ZoneData,
 			Unreachable: m.Unreachable,
 		}
 		if m.Self {
@@ -43,7 +44,8 @@ func (d directory) Members() []transport.Member {
 func (d directory) Forget(name string) error {
 	err := d.node.Cluster().Forget(name)
 	if errors.Is(err, weir.ErrUnknownMember) {
-		return fmt.Errorf("%w: there is no dead member %q, and only a dead member can be forgotten: list the members with weir members", limiter.ErrInvalid, name)
+		return fmt.Errorf("%w: there is no dead member %q, and only a dead member can be forgotten: list the members with "+
+			"weir members", limiter.ErrInvalid, name)
 	}
 	return err
 }
@@ -121,10 +123,12 @@ func (s *Service) cluster() metrics.ClusterStats {
 	}
 	c, _ := node.Cluster().Stats()
 	return metrics.ClusterStats{
-		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies, Sealed: c.Sealed,
+		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies,
+		Sealed:    c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
 		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),
-		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers, ClockDifference: c.ClockDifference.Seconds(), Minority: c.Minority,
+		Unacknowledged: c.Unacknowledged, Events: c.Events, RulesDiffer: c.RulesDiffer, ZoneDataDiffers: c.ZoneDataDiffers,
+		ClockDifference: c.ClockDifference.Seconds(), Minority: c.Minority,
 	}
 }
 
@@ -142,7 +146,8 @@ func (s *Service) validities(c *Config) func() map[string]metrics.Validity {
 		if node := s.node.Load(); node != nil {
 			stats, _ := node.Cluster().Stats()
 			for plane, v := range map[string]metrics.Validity{
-				"peer": {Begins: stats.CertificateBegins, Expires: stats.CertificateExpires}, "peer_authority": {Begins: stats.AuthorityBegins, Expires: stats.AuthorityExpires},
+				"peer":           {Begins: stats.CertificateBegins, Expires: stats.CertificateExpires},
+				"peer_authority": {Begins: stats.AuthorityBegins, Expires: stats.AuthorityExpires},
 			} {
 				if !v.Expires.IsZero() {
 					out[plane] = v
@@ -161,10 +166,13 @@ func (s *Service) table() metrics.TableStats {
 	}
 	t := node.Stats()
 	out := metrics.TableStats{
-		Keys: t.Keys - t.Copies, Copies: t.Copies, MaxKeys: s.maxKeys, Bytes: t.Bytes - t.CopyBytes, CopyBytes: t.CopyBytes, MaxBytes: t.MaxBytes,
-		Overflowed: t.Overflowed, IDs: t.IDs, IDsForgotten: t.IDsForgotten, Holds: t.Holds, HoldsExpired: t.HoldsExpired, Overdrawn: t.Overdrawn,
+		Keys: t.Keys - t.Copies, Copies: t.Copies, MaxKeys: s.maxKeys, Bytes: t.Bytes - t.CopyBytes, CopyBytes: t.CopyBytes,
+		MaxBytes:   t.MaxBytes,
+		Overflowed: t.Overflowed, IDs: t.IDs, IDsForgotten: t.IDsForgotten, Holds: t.Holds, HoldsExpired: t.HoldsExpired,
+		Overdrawn: t.Overdrawn,
 	}
-	out.OverflowedBy.Tenant, out.OverflowedBy.Share, out.OverflowedBy.Key = t.OverflowedBy[table.BoundTenant], t.OverflowedBy[table.BoundShare], t.OverflowedBy[table.BoundKey]+t.OverflowedBy[table.BoundHolds]
+	out.OverflowedBy.Tenant, out.OverflowedBy.Share, out.OverflowedBy.Key = t.OverflowedBy[table.BoundTenant],
+		t.OverflowedBy[table.BoundShare], t.OverflowedBy[table.BoundKey]+t.OverflowedBy[table.BoundHolds]
 	for _, r := range node.Shares() {
 		out.Shares = append(out.Shares, metrics.RuleShare(r))
 	}

@@ -21,7 +21,8 @@ func TestTableWithoutCopies(t *testing.T) {
 	for i := range 2 {
 		s, err := serve.Open(t.Context(), serve.Config{Node: weir.Config{
 			Rules: []byte(rules), MaxKeys: 100,
-			Cluster: &cluster.Config{Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: 30 * time.Second},
+			Cluster: &cluster.Config{Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+				Join: join, Deadline: 30 * time.Second},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +51,8 @@ func TestTableWithoutCopies(t *testing.T) {
 		}
 	}
 	wait(t, func() bool {
-		return read(members[0], "weir_table_copied_keys") == read(members[1], "weir_table_keys") && read(members[1], "weir_table_copied_keys") == read(members[0], "weir_table_keys")
+		return read(members[0], "weir_table_copied_keys") == read(members[1], "weir_table_keys") &&
+			read(members[1], "weir_table_copied_keys") == read(members[0], "weir_table_keys")
 	})
 	a, b := read(members[0], "weir_table_keys"), read(members[1], "weir_table_keys")
 	if a+b != users || read(members[0], "weir_table_copied_bytes") == 0 {
@@ -86,7 +88,8 @@ func TestSeriesEndWithTheirRules(t *testing.T) {
 		return regexp.MustCompile(`weir_checks_total\{result="allowed".*`).FindAllString(text, -1)
 	}
 	series()
-	if err := s.Node().SetRules([]byte("version: 1\nrules:\n  - {name: week, key: [user], limits: [2/day]}\n")); err != nil {
+	if err := s.Node().SetRules(
+		[]byte("version: 1\nrules:\n  - {name: week, key: [user], limits: [2/day]}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if all := series(); len(all) != 1 || all[0] != `weir_checks_total{result="allowed",rule="week",source="owner"} 1` {

@@ -101,7 +101,8 @@ func NewAdmin(o AdminOptions) *Apart {
 type admin struct{ AdminOptions }
 
 // errNotHere is the answer to requests that are allowed from this machine only.
-var errNotHere = errors.New("this request is accepted only from the node's own machine: send it over a loopback address or the socket of --admin-addr")
+var errNotHere = errors.New("this request is accepted only from the node's own machine: send it over a loopback " +
+	"address or the socket of --admin-addr")
 
 // near serves connections from loopback or over a Unix socket, and refuses all others.
 func near(serve http.HandlerFunc) http.HandlerFunc {

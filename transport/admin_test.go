@@ -16,7 +16,8 @@ import (
 
 // ask asks a handler as somebody else would, who connected to an address.
 func ask(h http.Handler, at net.Addr, from, method, url, body string, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, at), method, url, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, at), method, url,
+		strings.NewReader(body))
 	r.RemoteAddr = from
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -42,7 +43,8 @@ func TestNear(t *testing.T) {
 		{loopback, "192.0.2.1:5", 403}, {loopback, "[2001:db8::1]:5", 403}, {loopback, "", 403}, {loopback, "@", 403},
 		{loopback, "127.0.0.1:5", 200}, {loopback, "[::1]:5", 200}, {socket, "@", 200}, {socket, "", 200},
 	} {
-		if got := ask(site, c.at, c.from, "POST", "http://localhost/v1/members/forget", `{"name":"b"}`, "Content-Type", "application/json"); got.Code != c.want {
+		if got := ask(site, c.at, c.from, "POST", "http://localhost/v1/members/forget", `{"name":"b"}`, "Content-Type",
+			"application/json"); got.Code != c.want {
 			t.Errorf("forget from %q at %v: %d %s", c.from, c.at, got.Code, got.Body)
 		}
 		if got := ask(site, c.at, c.from, "GET", "http://localhost/debug/pprof/heap", ""); got.Code != c.want {
@@ -62,19 +64,23 @@ func TestNear(t *testing.T) {
 
 // Administration is asked by its own names and addresses only.
 func TestAdminHosts(t *testing.T) {
-	site := transport.NewAdmin(transport.AdminOptions{Directory: &hall{}, Hosts: []string{"Node-1", "192.0.2.9"}}).Handler()
+	site := transport.NewAdmin(transport.AdminOptions{Directory: &hall{},
+		Hosts: []string{"Node-1", "192.0.2.9"}}).Handler()
 	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 8082}
 	for host, want := range map[string]int{
 		"localhost:8082": 200, "LOCALHOST": 200, "127.0.0.1:8082": 200, "127.3.2.1": 200, "[::1]:8082": 200,
-		"node-1:8082": 200, "node-1.:8082": 200, "NODE-1": 200, "192.0.2.9:1": 200, "10.0.0.5:8082": 200, "[::ffff:10.0.0.5]:8082": 200,
-		"rebound.example:8082": 403, "node-1.rebound.example": 403, "localhost.rebound.example": 403, "node-2:8082": 403, "10.0.0.6:8082": 403,
+		"node-1:8082": 200, "node-1.:8082": 200, "NODE-1": 200, "192.0.2.9:1": 200, "10.0.0.5:8082": 200,
+		"[::ffff:10.0.0.5]:8082": 200,
+		"rebound.example:8082":   403, "node-1.rebound.example": 403, "localhost.rebound.example": 403, "node-2:8082": 403,
+		"10.0.0.6:8082":             403,
 		"127.0.0.1.rebound.example": 403, "0.0.0.0:8082": 403,
 	} {
 		for _, path := range []string{"/v1/members", "/nothing"} {
 			if path == "/nothing" && want == 200 {
 				continue
 			}
-			if got := ask(site, at, "10.0.0.7:1", "GET", "http://"+host+path, ""); got.Code != want || want != 200 && !strings.Contains(got.Body.String(), "--admin-host") {
+			if got := ask(site, at, "10.0.0.7:1", "GET", "http://"+host+path, ""); got.Code != want ||
+				want != 200 && !strings.Contains(got.Body.String(), "--admin-host") {
 				t.Errorf("%s of %s: %d %s", path, host, got.Code, got.Body)
 			}
 		}
@@ -84,7 +90,8 @@ func TestAdminHosts(t *testing.T) {
 // foreign are the headers by which a page of another site has a browser ask.
 var foreign = [][]string{
 	{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "anything"},
-	{"Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:8080"}, {"Sec-Fetch-Site", "none", "Origin", "https://other.example"},
+	{"Sec-Fetch-Site", "cross-site", "Origin", "http://localhost:8080"},
+	{"Sec-Fetch-Site", "none", "Origin", "https://other.example"},
 	{"Origin", "https://other.example"}, {"Origin", "null"}, {"Origin", "http://localhost:8081"}, {"Origin", "://"},
 	{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0"}, // an image over plain HTTP
 }
@@ -92,7 +99,8 @@ var foreign = [][]string{
 // welcome are requests that no foreign page caused.
 var welcome = [][]string{
 	nil, {"User-Agent", "curl/8.9.1"}, {"Sec-Fetch-Site", "none", "User-Agent", "Mozilla/5.0"},
-	{"Sec-Fetch-Site", "same-origin", "User-Agent", "Mozilla/5.0"}, {"Origin", "http://localhost:8080", "User-Agent", "Mozilla/5.0"},
+	{"Sec-Fetch-Site", "same-origin", "User-Agent", "Mozilla/5.0"},
+	{"Origin", "http://localhost:8080", "User-Agent", "Mozilla/5.0"},
 	{"Sec-Fetch-Site", "same-origin", "Origin", "https://LOCALHOST:8080"},
 }
 
@@ -101,22 +109,27 @@ var welcome = [][]string{
 func TestForeign(t *testing.T) {
 	s := newServer(t, fixed, nil)
 	h := &hall{}
-	admin := transport.NewAdmin(transport.AdminOptions{Directory: h, Metrics: http.NotFoundHandler(), Profiles: http.NotFoundHandler(),
-		Top: func(int) (hottest, denied []transport.TopKey) { return nil, nil }}).Handler()
+	admin := transport.NewAdmin(transport.AdminOptions{Directory: h, Metrics: http.NotFoundHandler(),
+		Profiles: http.NotFoundHandler(),
+		Top:      func(int) (hottest, denied []transport.TopKey) { return nil, nil }}).Handler()
 	type asked struct {
 		h                  http.Handler
 		method, path, body string
 		want               int
 	}
 	all := []asked{
-		{s.Handler(), "GET", "/v1/check?user=ada&cost=3", "", 200}, {s.Handler(), "POST", "/v1/check", `{"user":"ada","cost":3}`, 200},
-		{s.Handler(), "POST", "/v1/check/batch", `{"checks":[{"user":"ada","cost":3}]}`, 200}, {s.Handler(), "POST", "/v1/reset", `{"user":"ada"}`, 200},
+		{s.Handler(), "GET", "/v1/check?user=ada&cost=3", "", 200},
+		{s.Handler(), "POST", "/v1/check", `{"user":"ada","cost":3}`, 200},
+		{s.Handler(), "POST", "/v1/check/batch", `{"checks":[{"user":"ada","cost":3}]}`, 200},
+		{s.Handler(), "POST", "/v1/reset", `{"user":"ada"}`, 200},
 		{s.Handler(), "GET", "/v1/explain?user=ada", "", 200}, {s.Handler(), "POST", "/v1/explain", `{"user":"ada"}`, 200},
-		{admin, "GET", "/v1/members", "", 200}, {admin, "POST", "/v1/members/forget", `{"name":"b"}`, 200}, {admin, "GET", "/v1/top", "", 200},
+		{admin, "GET", "/v1/members", "", 200}, {admin, "POST", "/v1/members/forget", `{"name":"b"}`, 200},
+		{admin, "GET", "/v1/top", "", 200},
 		{admin, "GET", "/metrics", "", 404}, {admin, "GET", "/debug/pprof/profile", "", 404},
 	}
 	do := func(a *asked, header []string) *httptest.ResponseRecorder {
-		return ask(a.h, loopback, "127.0.0.1:9", a.method, "http://localhost:8080"+a.path, a.body, append([]string{"Content-Type", "application/json"}, header...)...)
+		return ask(a.h, loopback, "127.0.0.1:9", a.method, "http://localhost:8080"+a.path, a.body,
+			append([]string{"Content-Type", "application/json"}, header...)...)
 	}
 	for _, header := range foreign {
 		for i := range all {
@@ -133,7 +146,8 @@ func TestForeign(t *testing.T) {
 	if len(h.forgot) > 0 {
 		t.Errorf("pages of other sites had %v forgotten", h.forgot)
 	}
-	if got := s.get(t, "/v1/check?user=ada&peek=true&cost=3"); got.status != 200 || !strings.Contains(got.body, `"remaining":3`) {
+	if got := s.get(t, "/v1/check?user=ada&peek=true&cost=3"); got.status != 200 ||
+		!strings.Contains(got.body, `"remaining":3`) {
 		t.Errorf("pages of other sites have counted: %+v", got)
 	}
 	for _, header := range welcome {
@@ -158,7 +172,8 @@ func TestRebinding(t *testing.T) {
 		{"Sec-Fetch-Site", "same-origin", "User-Agent", "Mozilla/5.0"}, {"Origin", "http://HOST"}, {"Sec-Fetch-Site", "none"},
 		{"Accept-Language", "en", "User-Agent", "curl/8.9.1"}, {"Accept-Language", "", "User-Agent", "x"},
 	}
-	programs := [][]string{nil, {"User-Agent", "curl/8.9.1"}, {"User-Agent", "node", "Accept-Language", "*", "Sec-Fetch-Mode", "cors"}}
+	programs := [][]string{nil, {"User-Agent", "curl/8.9.1"},
+		{"User-Agent", "node", "Accept-Language", "*", "Sec-Fetch-Mode", "cors"}}
 	for host, own := range map[string]bool{
 		"rebound.example:8080": false, "localhost.rebound.example": false, "10.0.0.6:8080": false,
 		"localhost:8080": true, "127.0.0.1:8080": true, "10.0.0.5:8080": true, "weir.example": true, "WEIR.example.:80": true,
@@ -203,7 +218,8 @@ func TestSocket(t *testing.T) {
 	if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 1 {
 		t.Errorf("beside it are %v, %v", all, err)
 	}
-	if _, err := listen(); err == nil || !strings.Contains(err.Error(), "another program listens there: stop it") || !strings.Contains(err.Error(), "--admin-addr") {
+	if _, err := listen(); err == nil || !strings.Contains(err.Error(), "another program listens there: stop it") ||
+		!strings.Contains(err.Error(), "--admin-addr") {
 		t.Errorf("two programs at one socket: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -226,10 +242,12 @@ func TestSocket(t *testing.T) {
 	site := transport.NewAdmin(transport.AdminOptions{Directory: &hall{}})
 	served := make(chan error, 1)
 	go func() { served <- site.Serve(l) }()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/members/forget", strings.NewReader(`{"name":"b"}`))
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/members/forget",
+		strings.NewReader(`{"name":"b"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

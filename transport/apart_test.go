@@ -68,7 +68,8 @@ func TestUnfinishedBodiesApart(t *testing.T) {
 
 // Answers that nobody reads keep no probe out either.
 func TestUnreadAnswersApart(t *testing.T) {
-	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		for {
 			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 				return
@@ -103,7 +104,8 @@ func TestUnreadAnswersApart(t *testing.T) {
 // An answer that is read is not cut off while silent connections can be replaced.
 func TestAReadAnswerApart(t *testing.T) {
 	const size = 24 << 20
-	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		_, _ = w.Write(make([]byte, size)) // it fails only with the test
 	})}))
 	c := connect(t, s.http)

@@ -53,9 +53,11 @@ func FuzzExplainAndReset(f *testing.F) {
 		f.Add(b)
 	}
 	add(&weirv1.CheckRequest{})
-	add(&weirv1.CheckRequest{Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Attributes: map[string]string{"a": "b"}})
+	add(&weirv1.CheckRequest{Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r",
+		Peek: true, Attributes: map[string]string{"a": "b"}})
 	for _, l := range []*weirv1.Limit{
-		{Limit: 3, WindowUs: 60e6, Name: "l", Algorithm: weirv1.Algorithm_ALGORITHM_SLIDING_WINDOW, SubWindows: 6, BlockUs: 5},
+		{Limit: 3, WindowUs: 60e6, Name: "l", Algorithm: weirv1.Algorithm_ALGORITHM_SLIDING_WINDOW, SubWindows: 6,
+			BlockUs: 5},
 		{Limit: 3, WindowUs: 60e6, Weight: proto.Int32(50), Rounding: weirv1.Rounding_ROUNDING_CEIL},
 		{Limit: 3, WindowUs: 60e6, Algorithm: weirv1.Algorithm_ALGORITHM_GCRA, Burst: 9},
 		{Limit: 3, WindowUs: -1},
@@ -74,7 +76,8 @@ func FuzzExplainAndReset(f *testing.F) {
 		e, err := s.Explain(t.Context(), m)
 		var want limiter.Request
 		refused := s.fillRequest(&want, m)
-		if (err == nil) != (refused == nil) || err != nil && (status.Code(err) != codes.InvalidArgument || !errors.Is(refused, limiter.ErrInvalid)) {
+		if (err == nil) != (refused == nil) || err != nil &&
+			(status.Code(err) != codes.InvalidArgument || !errors.Is(refused, limiter.ErrInvalid)) {
 			t.Fatalf("explained with %v, and a check of it: %v", err, refused)
 		}
 		if err == nil {
@@ -116,7 +119,8 @@ func (g *gone) Readmit(name string) error { return g.Forget(name) }
 // nothing else.
 func FuzzForget(f *testing.F) {
 	for _, s := range []string{
-		`{"name":"b"}`, `{"name":"\u00e9"}`, `{"NAME":"\u00e9"}`, `{"name":"a","name":"b"}`, `{"name":""}`, `{"name":1}`, `{"name":"b","x":1}`, `{"name":"b"} {}`, `[]`, `null`, ``,
+		`{"name":"b"}`, `{"name":"\u00e9"}`, `{"NAME":"\u00e9"}`, `{"name":"a","name":"b"}`, `{"name":""}`, `{"name":1}`,
+		`{"name":"b","x":1}`, `{"name":"b"} {}`, `[]`, `null`, ``,
 		`{"name":"` + strings.Repeat("n", maxForgetBytes) + `"}`,
 	} {
 		f.Add([]byte(s))
@@ -124,7 +128,8 @@ func FuzzForget(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		g := new(gone)
 		h := NewAdmin(AdminOptions{Directory: g}).Handler()
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/members/forget", strings.NewReader(string(body)))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/members/forget",
+			strings.NewReader(string(body)))
 		r.RemoteAddr, r.Host = "127.0.0.1:9", "localhost"
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()

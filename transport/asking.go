@@ -15,7 +15,8 @@ type front struct {
 }
 
 // readQuestion reads a check, and charges the caller's budget for it.
-func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.Hold, by *frontend.Session) (*question, error) {
+func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.Hold, by *frontend.Session) (*question,
+	error) {
 	if r.Method == http.MethodGet {
 		if err := by.Spend(1, len(r.URL.RawQuery)); err != nil {
 			return nil, err
@@ -31,7 +32,8 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.H
 
 // ask reads what a caller posts to have something done, of the fields given, charges the
 // caller's budget for it, and admits it.
-func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields []field, a Action) (frontend.Session, *question, error) {
+func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields []field, a Action) (frontend.Session,
+	*question, error) {
 	by, err := overhttp.Identify(f.service.front, r)
 	if err != nil {
 		return by, nil, err

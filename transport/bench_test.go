@@ -29,7 +29,8 @@ func BenchmarkServer(b *testing.B) {
 		name string
 		run  func(*testing.B, *child, int) (checks, answered int64)
 	}{
-		{"unary-64-clients", benchUnary}, {"batch-1000", benchBatches}, {"stream-1000", benchStream(1000)}, {"stream-100", benchStream(100)},
+		{"unary-64-clients", benchUnary}, {"batch-1000", benchBatches}, {"stream-1000", benchStream(1000)},
+		{"stream-100", benchStream(100)},
 	} {
 		for _, kind := range []string{"weir", "empty"} {
 			b.Run(how.name+"/"+kind, func(b *testing.B) {
@@ -151,7 +152,8 @@ func benchStream(batch int) func(b *testing.B, c *child, n int) (checks, answere
 
 // sendAll sends the messages in turn, n in total. The flow control of the stream bounds
 // how many are in flight.
-func sendAll(b *testing.B, stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns], messages []*weirv1.CheckColumns, n int) {
+func sendAll(b *testing.B, stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns],
+	messages []*weirv1.CheckColumns, n int) {
 	for i := range n {
 		if err := stream.Send(messages[i%len(messages)]); err != nil {
 			b.Error(err)

@@ -29,7 +29,8 @@ func columnsLen(m *weirv1.CheckColumns) (int, error) {
 			n, first = length, name
 			return nil
 		case length != n:
-			return invalid("%s has %d elements and %s %d: each column that is there has one for each check", first, n, name, length)
+			return invalid("%s has %d elements and %s %d: each column that is there has one for each check", first, n, name,
+				length)
 		}
 		return nil
 	}
@@ -153,14 +154,16 @@ func (b *batch) fillColumns(m *weirv1.CheckColumns, n int, alike *limiter.Reques
 
 // bare reports whether the requests of a message have nothing of their own but a path and a user.
 func bare(m *weirv1.CheckColumns) bool {
-	return len(m.IpLengths)+len(m.GroupLengths)+len(m.MethodLengths)+len(m.IdLengths)+len(m.Costs)+len(m.RuleCosts)+len(m.Attributes) == 0
+	return len(m.IpLengths)+len(
+		m.GroupLengths)+len(m.MethodLengths)+len(m.IdLengths)+len(m.Costs)+len(m.RuleCosts)+len(m.Attributes) == 0
 }
 
 // of returns how many of them have what another request has. It knows the fields that a message
 // has once, or that its caller has.
 func (a *alikes) of(r *limiter.Request) int {
 	have := &a.request
-	if have.Rule == r.Rule && have.Hold == r.Hold && have.IDOptional == r.IDOptional && have.Tenant == r.Tenant && have.Caller == r.Caller && sameScope(have.Scope, r.Scope) {
+	if have.Rule == r.Rule && have.Hold == r.Hold && have.IDOptional == r.IDOptional && have.Tenant == r.Tenant &&
+		have.Caller == r.Caller && sameScope(have.Scope, r.Scope) {
 		return a.n
 	}
 	return 0

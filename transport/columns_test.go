@@ -99,8 +99,10 @@ func TestColumnsBecomeRequests(t *testing.T) {
 		t.Fatalf("%d requests, %v", n, err)
 	}
 	want := []limiter.Request{
-		{Path: "/towns", User: "ada", IP: "10.0.0.7", Group: "dev", Method: "GET", Attributes: map[string]string{"plan": "gold"}, Rule: "towns", IDOptional: true},
-		{Path: "/\xff", User: "bob", Method: "POST", Cost: limiter.Units(-7), Rule: "towns", ID: "\xfe7", IDTTL: 5 * time.Millisecond, IDOptional: true},
+		{Path: "/towns", User: "ada", IP: "10.0.0.7", Group: "dev", Method: "GET",
+			Attributes: map[string]string{"plan": "gold"}, Rule: "towns", IDOptional: true},
+		{Path: "/\xff", User: "bob", Method: "POST", Cost: limiter.Units(-7), Rule: "towns", ID: "\xfe7",
+			IDTTL: 5 * time.Millisecond, IDOptional: true},
 	}
 	if !reflect.DeepEqual(b.requests[:2], want) {
 		t.Errorf("got  %+v\nwant %+v", b.requests[:2], want)
@@ -123,8 +125,10 @@ func TestColumnsBecomeRequests(t *testing.T) {
 // earlier caller. It notices a field that is not set anew.
 func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 	values := limiter.Request{
-		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0), Rule: "r",
-		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t", Caller: "c", Scope: noRule{},
+		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0),
+		Rule:   "r",
+		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t",
+		Caller: "c", Scope: noRule{},
 	}
 	of := reflect.ValueOf(values)
 	for i := range of.NumField() {
@@ -132,7 +136,8 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 		if of.Field(i).IsZero() {
 			t.Fatalf("field %s has no value here: give it one", name)
 		}
-		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Caller: "a", Hold: 5, IDOptional: true, Scope: noRule{}}} {
+		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Caller: "a", Hold: 5, IDOptional: true,
+			Scope: noRule{}}} {
 			var b batch
 			m := &weirv1.CheckColumns{Keys: []byte("/a"), PathLengths: []uint32{2}}
 			b.fillColumns(m, 1, &alike)
@@ -187,7 +192,8 @@ func TestRequestsThatAreAlike(t *testing.T) {
 			m.Attributes = append(m.Attributes, a)
 		case 7: // another kind of message, such as CheckBatch
 			used.grow(2)
-			used.requests[rng.IntN(2)] = limiter.Request{Path: "/x", Cost: limiter.Units(9), Tenant: "other", Limits: []*limiter.Limit{nil}}
+			used.requests[rng.IntN(2)] = limiter.Request{Path: "/x", Cost: limiter.Units(9), Tenant: "other",
+				Limits: []*limiter.Limit{nil}}
 		}
 		alike := limiter.Request{}
 		if rng.IntN(4) == 0 {
@@ -227,21 +233,25 @@ func badColumns() map[string]*weirv1.CheckColumns {
 		many[i] = &weirv1.AttributeColumn{Name: fmt.Sprint(i)}
 	}
 	return map[string]*weirv1.CheckColumns{
-		"path_lengths has 2 elements and user_lengths 1": {Keys: []byte("ab"), PathLengths: []uint32{1, 1}, UserLengths: []uint32{0}},
-		"user_lengths has 1 elements and costs 2":        {Keys: []byte("a"), UserLengths: []uint32{1}, Costs: []int64{1, 1}},
-		`ip_lengths has 1 elements and attribute "x" 3`:  {IpLengths: []uint32{0}, Attributes: []*weirv1.AttributeColumn{{Name: "x", Lengths: []uint32{0, 0, 0}}}},
-		`attribute "x" has two columns`:                  {Attributes: []*weirv1.AttributeColumn{{Name: "x"}, {Name: "x"}}},
-		"column 0 of the attributes has no name":         {Attributes: []*weirv1.AttributeColumn{{}}},
-		"17 columns of attributes; at most 16":           {Attributes: many},
-		"ids has 2 bytes, which is not what":             {Ids: []byte("ab"), IdLengths: []uint32{1, 2}},
-		"ids has 3 bytes, which is not what":             {Ids: []byte("abc"), IdLengths: []uint32{1, 1}},
-		"path_lengths has 2 elements and id_lengths 1":   {Keys: []byte("ab"), PathLengths: []uint32{1, 1}, IdLengths: []uint32{0}},
-		"keys has 2 bytes, fewer than the lengths":       {Keys: []byte("ab"), PathLengths: []uint32{2, 1}},
-		"keys has 1 bytes, fewer than the lengths":       {Keys: []byte("a"), PathLengths: []uint32{1<<32 - 1, 1<<32 - 1}},
-		"keys has 3 bytes, 1 more than the lengths":      {Keys: []byte("abc"), PathLengths: []uint32{2, 0}},
-		"keys has 1 bytes, 1 more":                       {Keys: []byte("a")},
-		"rule_costs names check 1 of 1":                  {PathLengths: []uint32{0}, Costs: []int64{1}, RuleCosts: []uint32{1}},
-		"the batch has 1001 checks; at most 1000":        {Costs: make([]int64, MaxBatch+1)},
+		"path_lengths has 2 elements and user_lengths 1": {Keys: []byte("ab"), PathLengths: []uint32{1, 1},
+			UserLengths: []uint32{0}},
+		"user_lengths has 1 elements and costs 2": {Keys: []byte("a"), UserLengths: []uint32{1}, Costs: []int64{1, 1}},
+		`ip_lengths has 1 elements and attribute "x" 3`: {IpLengths: []uint32{0},
+			Attributes: []*weirv1.AttributeColumn{{Name: "x", Lengths: []uint32{0, 0, 0}}}},
+		`attribute "x" has two columns`:          {Attributes: []*weirv1.AttributeColumn{{Name: "x"}, {Name: "x"}}},
+		"column 0 of the attributes has no name": {Attributes: []*weirv1.AttributeColumn{{}}},
+		"17 columns of attributes; at most 16":   {Attributes: many},
+		"ids has 2 bytes, which is not what":     {Ids: []byte("ab"), IdLengths: []uint32{1, 2}},
+		"ids has 3 bytes, which is not what":     {Ids: []byte("abc"), IdLengths: []uint32{1, 1}},
+		"path_lengths has 2 elements and id_lengths 1": {Keys: []byte("ab"), PathLengths: []uint32{1, 1},
+			IdLengths: []uint32{0}},
+		"keys has 2 bytes, fewer than the lengths":  {Keys: []byte("ab"), PathLengths: []uint32{2, 1}},
+		"keys has 1 bytes, fewer than the lengths":  {Keys: []byte("a"), PathLengths: []uint32{1<<32 - 1, 1<<32 - 1}},
+		"keys has 3 bytes, 1 more than the lengths": {Keys: []byte("abc"), PathLengths: []uint32{2, 0}},
+		"keys has 1 bytes, 1 more":                  {Keys: []byte("a")},
+		"rule_costs names check 1 of 1": {PathLengths: []uint32{0}, Costs: []int64{1},
+			RuleCosts: []uint32{1}},
+		"the batch has 1001 checks; at most 1000": {Costs: make([]int64, MaxBatch+1)},
 	}
 }
 
@@ -311,7 +321,8 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 		LimitRefs:    []uint32{1, 2, 3, 0, 0},
 		Sources:      []byte{1, 1, 1, 0, 0},
 		Limits: []*weirv1.LimitInfo{
-			{Rule: "r", Name: "hour", Algorithm: weirv1.Algorithm_ALGORITHM_TOKEN_BUCKET, Limit: 50, Capacity: 60, WindowUs: 3600e6},
+			{Rule: "r", Name: "hour", Algorithm: weirv1.Algorithm_ALGORITHM_TOKEN_BUCKET, Limit: 50, Capacity: 60,
+				WindowUs: 3600e6},
 			{Rule: "s", Name: "second", Limit: 1, Capacity: 1, WindowUs: 1e6, Shadow: true},
 			{Rule: "r", Name: "minute", Limit: 5, Capacity: 5, WindowUs: 60e6},
 		},
@@ -362,7 +373,8 @@ func TestNamesThatAreNoText(t *testing.T) {
 			continue
 		}
 		var got weirv1.DecisionColumns
-		if err := proto.Unmarshal(out.Materialize(), &got); err != nil || got.Id != 7 || codes.Code(got.GetError().GetCode()) != want {
+		if err := proto.Unmarshal(out.Materialize(), &got); err != nil || got.Id != 7 ||
+			codes.Code(got.GetError().GetCode()) != want {
 			t.Errorf("%q: %v, %v, want %v", name, err, &got, want)
 		}
 	}
@@ -432,8 +444,11 @@ func FuzzColumns(f *testing.F) {
 	for _, m := range badColumns() {
 		add(m)
 	}
-	add(&weirv1.CheckColumns{Id: 7, Keys: []byte("/townsada/townsbob"), PathLengths: []uint32{6, 6}, UserLengths: []uint32{3, 3}, EveryLimit: true})
-	add(&weirv1.CheckColumns{Keys: []byte("gold"), Attributes: []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}}, Costs: []int64{1, 2}, RuleCosts: []uint32{1}, Peek: true})
+	add(&weirv1.CheckColumns{Id: 7, Keys: []byte("/townsada/townsbob"), PathLengths: []uint32{6, 6},
+		UserLengths: []uint32{3, 3}, EveryLimit: true})
+	add(&weirv1.CheckColumns{Keys: []byte("gold"),
+		Attributes: []*weirv1.AttributeColumn{{Name: "plan", Lengths: []uint32{4, 0}}}, Costs: []int64{1, 2},
+		RuleCosts: []uint32{1}, Peek: true})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		in := columnsMessage{hold: listen.Hold{Room: &listen.Room{Most: defaultDecoding}}}
 		bytes := allocated(func() { in.readBytes(raw) })

@@ -45,7 +45,8 @@ rules:
 		})
 		wg.Go(func() {
 			for range each {
-				m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{one, one, one, one, one, one, one, one, one, one}})
+				m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{one, one, one, one, one,
+					one, one, one, one, one}})
 				if err != nil {
 					t.Error(err)
 					return

@@ -95,7 +95,8 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 	}
 	s := limiter.Spec{
 		Name: l.GetName(), Limit: l.GetLimit(), SubWindows: int(l.GetSubWindows()), Burst: l.GetBurst(),
-		Zone: l.GetZone(), AnchorDay: int(l.GetAnchorDay()), DripUnits: l.GetDripUnits(), At: time.Duration(l.GetAtMinutes()) * time.Minute,
+		Zone: l.GetZone(), AnchorDay: int(l.GetAnchorDay()), DripUnits: l.GetDripUnits(),
+		At: time.Duration(l.GetAtMinutes()) * time.Minute,
 	}
 	if l.Weight != nil {
 		s.Weight = new(int(l.GetWeight()))
@@ -129,7 +130,8 @@ func limitOf(l *weirv1.Limit) (*limiter.Limit, error) {
 		{"block_us", l.GetBlockUs(), &s.Block},
 	} {
 		if e.from < 0 || e.from > limiter.MaxWindow.Microseconds() {
-			return nil, invalid("%s %d is out of range: give at most %d, which are 400 days", e.field, e.from, limiter.MaxWindow.Microseconds())
+			return nil, invalid("%s %d is out of range: give at most %d, which are 400 days", e.field, e.from,
+				limiter.MaxWindow.Microseconds())
 		}
 		*e.to = time.Duration(e.from) * time.Microsecond
 	}
@@ -199,8 +201,9 @@ func narrow(n int32) uint8 {
 func NewCheckRequest(r *limiter.Request, peek bool) *weirv1.CheckRequest {
 	m := &weirv1.CheckRequest{
 		Path: r.Path, Method: r.Method, User: r.User, Ip: r.IP, Group: r.Group,
-		Attributes: r.Attributes, Rule: r.Rule, Peek: peek, Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(), IdOptional: r.IDOptional,
-		HoldUs: r.Hold.Microseconds(),
+		Attributes: r.Attributes, Rule: r.Rule, Peek: peek, Id: r.ID, IdTtlUs: r.IDTTL.Microseconds(),
+		IdOptional: r.IDOptional,
+		HoldUs:     r.Hold.Microseconds(),
 	}
 	if r.Cost.Given() {
 		m.Cost = new(int64(-1))

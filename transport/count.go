@@ -36,7 +36,8 @@ type parts struct{ attributes, limits, keyParts int }
 
 // tooMany reports whether a request has more parts than allowed.
 func (p parts) tooMany() bool {
-	return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits || p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts
+	return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits ||
+		p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts
 }
 
 // weight returns the weight of the decoded parts, see weightOf.
@@ -103,7 +104,8 @@ func countColumns(data []byte) (c columnsCount, err error) {
 		switch {
 		case field == columnsID && kind == protowire.VarintType:
 			c.id, _ = protowire.ConsumeVarint(value)
-		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts, field == columnsIDLengths:
+		case field >= columnsPathLengths && field <= columnsMethodLength, field == columnsCosts, field == columnsRuleCosts,
+			field == columnsIDLengths:
 			seen[field] += elements(kind, value)
 			c.checks = max(c.checks, seen[field])
 			if c.checks > MaxBatch {

@@ -99,23 +99,30 @@ func TestPartsAreCountedFirst(t *testing.T) {
 		in   []byte
 		want string
 	}{
-		"limits of a check":         {check, empties(requestLimits, half), "524288 limits; at most 16"},
-		"attributes of a check":     {check, empties(requestAttributes, half), "524288 attributes; at most 16"},
-		"limits to explain":         {explain, empties(requestLimits, half), "524288 limits; at most 16"},
-		"attributes of a reset":     {reset, empties(requestAttributes, half), "524288 attributes; at most 16"},
-		"limits in a batch":         {batch, within(batchChecks, empties(requestLimits, half-8)), "524280 limits; at most 16"},
-		"checks of a batch":         {batch, empties(batchChecks, half), "524288 checks; at most 1000"},
-		"columns of attributes":     {columns, empties(columnsAttributes, half), "17 columns of attributes"},
-		"elements of an attribute":  {columns, within(columnsAttributes, packed(attributeLengths, most-16)), "1048560 checks; at most 1000"},
-		"attribute, unpacked":       {columns, within(columnsAttributes, bytes.Repeat([]byte{attributeLengths << 3, 0}, half-8)), "1001 checks; at most 1000"},
-		"lengths":                   {columns, packed(columnsMethodLength, most-8), "1048568 checks; at most 1000"},
-		"costs":                     {columns, packed(columnsCosts, most-8), "1048568 checks; at most 1000"},
-		"costs, unpacked":           {columns, bytes.Repeat([]byte{columnsCosts << 3, 0}, half), "1001 checks; at most 1000"},
-		"costs of the rule":         {columns, packed(columnsRuleCosts, most-8), "1048568 checks; at most 1000"},
-		"limits in JSON":            {post("/v1/check"), []byte(`{"limits":[` + list("{}", most/4) + `]}`), "more than 16 limits"},
-		"attributes in JSON":        {post("/v1/check"), []byte(`{"attributes":{` + strings.Join(names, ",") + `}}`), "more than 16 attributes"},
-		"checks in JSON":            {post("/v1/check/batch"), []byte(`{"checks":[` + list("{}", most/4) + `]}`), "more than 1000 checks"},
-		"depth of JSON":             {post("/v1/check"), []byte(`{"attributes":` + deep[:20000] + deep[len(deep)-20000:] + `}`), "exceeded max depth"},
+		"limits of a check":     {check, empties(requestLimits, half), "524288 limits; at most 16"},
+		"attributes of a check": {check, empties(requestAttributes, half), "524288 attributes; at most 16"},
+		"limits to explain":     {explain, empties(requestLimits, half), "524288 limits; at most 16"},
+		"attributes of a reset": {reset, empties(requestAttributes, half), "524288 attributes; at most 16"},
+		"limits in a batch": {batch, within(batchChecks, empties(requestLimits, half-8)),
+			"524280 limits; at most 16"},
+		"checks of a batch":     {batch, empties(batchChecks, half), "524288 checks; at most 1000"},
+		"columns of attributes": {columns, empties(columnsAttributes, half), "17 columns of attributes"},
+		"elements of an attribute": {columns, within(columnsAttributes, packed(attributeLengths, most-16)),
+			"1048560 checks; at most 1000"},
+		"attribute, unpacked": {columns, within(columnsAttributes,
+			bytes.Repeat([]byte{attributeLengths << 3, 0}, half-8)), "1001 checks; at most 1000"},
+		"lengths":           {columns, packed(columnsMethodLength, most-8), "1048568 checks; at most 1000"},
+		"costs":             {columns, packed(columnsCosts, most-8), "1048568 checks; at most 1000"},
+		"costs, unpacked":   {columns, bytes.Repeat([]byte{columnsCosts << 3, 0}, half), "1001 checks; at most 1000"},
+		"costs of the rule": {columns, packed(columnsRuleCosts, most-8), "1048568 checks; at most 1000"},
+		"limits in JSON": {post("/v1/check"), []byte(`{"limits":[` + list("{}", most/4) + `]}`),
+			"more than 16 limits"},
+		"attributes in JSON": {post("/v1/check"), []byte(`{"attributes":{` + strings.Join(names, ",") + `}}`),
+			"more than 16 attributes"},
+		"checks in JSON": {post("/v1/check/batch"), []byte(`{"checks":[` + list("{}", most/4) + `]}`),
+			"more than 1000 checks"},
+		"depth of JSON": {post("/v1/check"),
+			[]byte(`{"attributes":` + deep[:20000] + deep[len(deep)-20000:] + `}`), "exceeded max depth"},
 		"unknown fields in a batch": {batch, within(batchChecks, packed(99, most-16)), ""},
 	} {
 		var err error
@@ -146,7 +153,8 @@ func TestCountsAreProtobufs(t *testing.T) {
 	if want := (columnsCount{id: 9, checks: 7, attributes: 2, values: 3}); got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	request := &weirv1.CheckRequest{Attributes: map[string]string{"a": "b", "c": ""}, Limits: []*weirv1.Limit{{Key: []string{"", "user"}}, {Limit: 3}, {Key: []string{"ip"}}}}
+	request := &weirv1.CheckRequest{Attributes: map[string]string{"a": "b", "c": ""},
+		Limits: []*weirv1.Limit{{Key: []string{"", "user"}}, {Limit: 3}, {Key: []string{"ip"}}}}
 	if raw, err = proto.Marshal(request); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,9 @@ func TestSlowBodiesGiveWay(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(watchdog)); err != nil {
 			t.Fatal(err)
 		}
-		_, err = fmt.Fprintf(c, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+		_, err = fmt.Fprintf(c,
+			"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: "+
+				"%d\r\n\r\n", len(body))
 		in := bufio.NewReader(c)
 		if err == nil {
 			var line string

@@ -59,10 +59,12 @@ type SiteOptions struct {
 // has the bounds and the protection against pages of other sites that [Server.Health] and
 // [NewAdmin] have, and no TLS.
 func NewSite(o SiteOptions) *Apart {
-	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit, Tracer: o.Tracer}, frontend.Protocol{Over: o.Over})
+	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit, Tracer: o.Tracer},
+		frontend.Protocol{Over: o.Over})
 	routes := make(map[string]route, len(o.Routes))
 	for path, r := range o.Routes {
-		own := route{methods: reading(), serve: r.Serve, open: r.Open, traced: r.Traced, action: cmp.Or(r.Action, actionOf(path))}
+		own := route{methods: reading(), serve: r.Serve, open: r.Open, traced: r.Traced,
+			action: cmp.Or(r.Action, actionOf(path))}
 		if r.Post {
 			own.methods = []string{http.MethodPost}
 		}

@@ -16,10 +16,16 @@ func TestSite(t *testing.T) {
 	answer := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }
 	}
-	h := transport.NewSite(transport.SiteOptions{Name: "a test", Flag: "--test-host", Hosts: []string{"site.test"}, Panicked: func(string) { panics++ }, Routes: map[string]transport.SiteRoute{
-		"/open": {Open: true, Serve: answer("open")}, "/shut": {Serve: answer("shut")}, "/post": {Post: true, Serve: answer("post")},
-		"/near": {Near: true, Serve: answer("near")}, "/panic": {Serve: func(http.ResponseWriter, *http.Request) { panic("a test") }},
-	}}).Handler()
+	h := transport.NewSite(transport.SiteOptions{Name: "a test", Flag: "--test-host", Hosts: []string{"site.test"},
+		Panicked: func(string) {
+			panics++
+		}, Routes: map[string]transport.SiteRoute{
+			"/open": {Open: true, Serve: answer("open")}, "/shut": {Serve: answer("shut")},
+			"/post": {Post: true, Serve: answer("post")},
+			"/near": {Near: true, Serve: answer("near")}, "/panic": {Serve: func(http.ResponseWriter, *http.Request) {
+				panic("a test")
+			}},
+		}}).Handler()
 	for _, x := range []struct {
 		method, path, from, page, host string
 		status                         int

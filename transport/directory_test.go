@@ -18,7 +18,8 @@ type hall struct {
 
 func (*hall) Members() []transport.Member {
 	return []transport.Member{
-		{Name: "a", Address: "h:1", Instance: "01", State: "active", Share: 1, RulesHash: "0a", Self: &transport.MemberSelf{Keys: 3}},
+		{Name: "a", Address: "h:1", Instance: "01", State: "active", Share: 1, RulesHash: "0a",
+			Self: &transport.MemberSelf{Keys: 3}},
 		{Name: "b", Address: "h:2", Instance: "02", State: "dead", RulesHash: "0a"},
 	}
 }
@@ -38,14 +39,16 @@ func (h *hall) Readmit(name string) error { return h.Forget(name) }
 // this machine can forget a member.
 func TestDirectory(t *testing.T) {
 	h := &hall{}
-	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h, Top: func(n int) (hottest, denied []transport.TopKey) {
-		return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
-	}, Reload: func(context.Context) (transport.Reloaded, error) {
-		if h.bad != nil {
-			return transport.Reloaded{}, h.bad
-		}
-		return transport.Reloaded{RulesHash: "00aa", Rules: 2, Warnings: []transport.RuleWarning{{Line: 1, Column: 2, Text: "odd", Instead: "even"}}}, nil
-	}}))
+	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h,
+		Top: func(n int) (hottest, denied []transport.TopKey) {
+			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
+		}, Reload: func(context.Context) (transport.Reloaded, error) {
+			if h.bad != nil {
+				return transport.Reloaded{}, h.bad
+			}
+			return transport.Reloaded{RulesHash: "00aa", Rules: 2,
+				Warnings: []transport.RuleWarning{{Line: 1, Column: 2, Text: "odd", Instead: "even"}}}, nil
+		}}))
 	file := loadSpec(t, s)
 	for _, c := range []struct {
 		method, path, body string
@@ -56,7 +59,8 @@ func TestDirectory(t *testing.T) {
 		{"GET", "/v1/top", "", 200, `{"hottest":[{"key":"/:ada","count":20,"error":1}],"denied":[]}`},
 		{"GET", "/v1/top?n=7", "", 200, `"count":7`},
 		{"GET", "/v1/top?n=0", "", 400, "n must be 1 to 1000"},
-		{"POST", "/v1/reload", "", 200, `{"rules_hash":"00aa","rules":2,"warnings":[{"line":1,"column":2,"text":"odd","instead":"even"}]}`},
+		{"POST", "/v1/reload", "", 200,
+			`{"rules_hash":"00aa","rules":2,"warnings":[{"line":1,"column":2,"text":"odd","instead":"even"}]}`},
 		{"POST", "/v1/members/forget", `{"name":"b"}`, 200, `"name":"a"`},
 		{"POST", "/v1/members/forget", `{"name":"c"}`, 400, "no such member"},
 		{"POST", "/v1/members/forget", `{"nam":"b"}`, 400, "the body must be"},
@@ -71,7 +75,8 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	h.bad = fmt.Errorf("%w: rules.yaml:3:5: odd", limiter.ErrInvalid)
-	if got := s.do(t, "POST", "/v1/reload", "application/json", ""); got.status != 400 || !strings.Contains(got.body, "the old rules stay in force: invalid: rules.yaml:3:5") {
+	if got := s.do(t, "POST", "/v1/reload", "application/json", ""); got.status != 400 ||
+		!strings.Contains(got.body, "the old rules stay in force: invalid: rules.yaml:3:5") {
 		t.Errorf("%+v", got)
 	}
 	if len(h.forgot) != 1 {

@@ -59,7 +59,8 @@ func (s *service) explainMessage(ctx context.Context, m *weirv1.CheckRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	out := &weirv1.ExplainResponse{Decision: new(weirv1.CheckResponse), NowUnixUs: int64(e.Now), Rules: e.Rules, Unlimited: e.Unlimited}
+	out := &weirv1.ExplainResponse{Decision: new(weirv1.CheckResponse), NowUnixUs: int64(e.Now), Rules: e.Rules,
+		Unlimited: e.Unlimited}
 	if err := proto.Unmarshal(s.appendResponse(nil, &r, e.Decision), out.Decision); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,8 @@ func explanationMessage(l *limiter.LimitExplanation) *weirv1.LimitExplanation {
 		m.State = append(m.State, &weirv1.ExplainedField{Name: f.Name, Value: f.Value})
 	}
 	for _, w := range l.Counts {
-		m.Counts = append(m.Counts, &weirv1.ExplainedCount{StartUnixUs: int64(w.Start), EndUnixUs: int64(w.End), Count: w.Count})
+		m.Counts = append(m.Counts, &weirv1.ExplainedCount{StartUnixUs: int64(w.Start), EndUnixUs: int64(w.End),
+			Count: w.Count})
 	}
 	return m
 }

@@ -45,7 +45,8 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 			counts += len(l.Counts)
 		}
 		got, overHTTP := s.post(t, "/v1/explain", asJSON(t, &r)), new(limiter.Explanation)
-		if err := json.Unmarshal([]byte(got.body), overHTTP); err != nil || got.status != 200 || !reflect.DeepEqual(overHTTP, want) {
+		if err := json.Unmarshal([]byte(got.body), overHTTP); err != nil || got.status != 200 ||
+			!reflect.DeepEqual(overHTTP, want) {
 			t.Fatalf("%+v over HTTP: %v\n%d %s\nwant\n%+v", r, err, got.status, got.body, want)
 		}
 		compared++
@@ -69,7 +70,8 @@ func TestExplanationsAreTheNodes(t *testing.T) {
 // asJSON is a request as HTTP asks it.
 func asJSON(t *testing.T, r *limiter.Request) string {
 	t.Helper()
-	q := map[string]any{"path": r.Path, "method": r.Method, "user": r.User, "ip": r.IP, "group": r.Group, "rule": r.Rule, "attributes": r.Attributes}
+	q := map[string]any{"path": r.Path, "method": r.Method, "user": r.User, "ip": r.IP, "group": r.Group, "rule": r.Rule,
+		"attributes": r.Attributes}
 	if r.Cost.Given() {
 		n, err := r.Cost.Value(0)
 		if err != nil {
@@ -121,15 +123,18 @@ func TestExplain(t *testing.T) {
 		status  int
 		want    string
 	}{
-		"good":       {&weirv1.CheckRequest{User: "ada", Peek: true}, `{"user":"ada","peek":true}`, codes.OK, 200, ""},
-		"own limits": {&weirv1.CheckRequest{Limits: own}, `{"limits":[{"limit":5,"window":"1s"}]}`, codes.PermissionDenied, 403, "--allow-request-limits"},
-		"bad cost":   {&weirv1.CheckRequest{Cost: new(int64(-1))}, `{"cost":-1}`, codes.InvalidArgument, 400, "cost -1 is out of range"},
+		"good": {&weirv1.CheckRequest{User: "ada", Peek: true}, `{"user":"ada","peek":true}`, codes.OK, 200, ""},
+		"own limits": {&weirv1.CheckRequest{Limits: own}, `{"limits":[{"limit":5,"window":"1s"}]}`, codes.PermissionDenied,
+			403, "--allow-request-limits"},
+		"bad cost": {&weirv1.CheckRequest{Cost: new(int64(-1))}, `{"cost":-1}`, codes.InvalidArgument, 400,
+			"cost -1 is out of range"},
 	} {
 		m, err := shut.api.Explain(t.Context(), c.request)
 		if status.Code(err) != c.code || !strings.Contains(status.Convert(err).Message(), c.want) {
 			t.Errorf("%s over gRPC: %v", name, err)
 		}
-		if err == nil && (len(m.Limits) != 1 || m.Limits[0].Arithmetic != "0 counted + 1 <= 3: yes" || m.Decision.Limits[0].WindowUs != 60e6 || m.Decision.Limits[0].Capacity != 3) {
+		if err == nil && (len(m.Limits) != 1 || m.Limits[0].Arithmetic != "0 counted + 1 <= 3: yes" ||
+			m.Decision.Limits[0].WindowUs != 60e6 || m.Decision.Limits[0].Capacity != 3) {
 			t.Errorf("%s over gRPC: %v", name, m)
 		}
 		got := shut.post(t, "/v1/explain", c.body)
@@ -137,19 +142,22 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s over HTTP: %+v", name, got)
 		}
 	}
-	if got := shut.get(t, "/v1/explain?user=ada"); got.status != 200 || !strings.Contains(got.body, `"key":"all:ada:minute"`) {
+	if got := shut.get(t, "/v1/explain?user=ada"); got.status != 200 ||
+		!strings.Contains(got.body, `"key":"all:ada:minute"`) {
 		t.Errorf("by address: %+v", got)
 	}
 	shut.stillCounts(t, "ada", 3)
 	without := newServer(t, fixed, func(o *transport.Options) { o.Decider = dumb{o.Decider} })
-	if _, err := without.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "cannot explain") {
+	if _, err := without.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.Unimplemented ||
+		!strings.Contains(err.Error(), "cannot explain") {
 		t.Errorf("over gRPC: %v", err)
 	}
 	if got := without.get(t, "/v1/explain"); got.status != 404 || !strings.Contains(got.body, "cannot explain") {
 		t.Errorf("over HTTP: %+v", got)
 	}
 	nobody := newServer(t, fixed, func(o *transport.Options) { o.Decider = lost{o.Decider.(*weir.Node)} })
-	if _, err := nobody.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "node-3 owns it") {
+	if _, err := nobody.api.Explain(t.Context(), &weirv1.CheckRequest{}); status.Code(err) != codes.DeadlineExceeded ||
+		!strings.Contains(err.Error(), "node-3 owns it") {
 		t.Errorf("over gRPC: %v", err)
 	}
 	got := nobody.get(t, "/v1/explain")

@@ -27,10 +27,13 @@ rules:
 		want   [5]string
 	}{
 		{"path=/towns&user=ada", 200, [5]string{policy, `"towns/minute";r=2;t=60, "towns/hour";r=8;t=36`, "3", "2", "60"}},
-		{"path=/towns&user=ada&cost=2", 200, [5]string{policy, `"towns/minute";r=0;t=60, "towns/hour";r=6;t=108`, "3", "0", "60"}},
+		{"path=/towns&user=ada&cost=2", 200, [5]string{policy, `"towns/minute";r=0;t=60, "towns/hour";r=6;t=108`, "3", "0",
+			"60"}},
 		{"path=/towns&user=ada", 429, [5]string{policy, `"towns/minute";r=0;t=60, "towns/hour";r=6;t=108`, "3", "0", "60"}},
-		{"path=/towns&user=bob&peek=true", 200, [5]string{policy, `"towns/minute";r=3;t=0, "towns/hour";r=9;t=0`, "3", "3", "0"}},
-		{"path=/towns&user=bob&cost=10", 429, [5]string{policy, `"towns/minute";r=3;t=0, "towns/hour";r=9;t=0`, "3", "3", "0"}},
+		{"path=/towns&user=bob&peek=true", 200, [5]string{policy, `"towns/minute";r=3;t=0, "towns/hour";r=9;t=0`, "3", "3",
+			"0"}},
+		{"path=/towns&user=bob&cost=10", 429, [5]string{policy, `"towns/minute";r=3;t=0, "towns/hour";r=9;t=0`, "3", "3",
+			"0"}},
 		{"path=/towns&user=eve&group=admin", 200, [5]string{}},
 		{"path=/other", 200, [5]string{}},
 	} {
@@ -46,7 +49,8 @@ rules:
 	}
 
 	// They are those of httplimit.
-	limit, err := httplimit.New(s.node, httplimit.User(httplimit.FromHeader("X-User")), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit))
+	limit, err := httplimit.New(s.node, httplimit.User(httplimit.FromHeader("X-User")),
+		httplimit.Headers(httplimit.IETF, httplimit.XRateLimit))
 	if err != nil {
 		t.Fatal(err)
 	}

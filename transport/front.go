@@ -45,7 +45,8 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	}
 	if o.Auth != nil {
 		// Open, since proxies hand on what browsers say of themselves.
-		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(f.service.front, o.Auth), open: true, traced: true, action: "check"}
+		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(f.service.front, o.Auth), open: true, traced: true,
+			action: "check"}
 	}
 	return routes
 }

@@ -197,15 +197,20 @@ func TestBadCallsOverGRPC(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{"a negative cost", check(&weirv1.CheckRequest{Cost: new(int64(-1))}), codes.InvalidArgument, "cost -1 is out of range"},
+		{"a negative cost", check(&weirv1.CheckRequest{Cost: new(int64(-1))}), codes.InvalidArgument,
+			"cost -1 is out of range"},
 		{"a huge cost", check(&weirv1.CheckRequest{Cost: new(int64(1 << 62))}), codes.InvalidArgument, "out of range"},
-		{"a user above 8 KiB", check(&weirv1.CheckRequest{User: strings.Repeat("u", 8193)}), codes.InvalidArgument, "the user has 8193 bytes; at most 8192"},
-		{"two addresses", check(&weirv1.CheckRequest{Ip: "203.0.113.9, 10.0.0.1"}), codes.InvalidArgument, "neither an address nor a network"},
+		{"a user above 8 KiB", check(&weirv1.CheckRequest{User: strings.Repeat("u", 8193)}), codes.InvalidArgument,
+			"the user has 8193 bytes; at most 8192"},
+		{"two addresses", check(&weirv1.CheckRequest{Ip: "203.0.113.9, 10.0.0.1"}), codes.InvalidArgument,
+			"neither an address nor a network"},
 		{"an unknown rule", check(&weirv1.CheckRequest{Rule: "nine"}), codes.InvalidArgument, `no rule "nine"`},
-		{"17 attributes", check(&weirv1.CheckRequest{Attributes: attributes}), codes.InvalidArgument, "17 attributes; at most 16"},
+		{"17 attributes", check(&weirv1.CheckRequest{Attributes: attributes}), codes.InvalidArgument,
+			"17 attributes; at most 16"},
 		// B5: on the wire only where the operator allows it.
 		{"own limits", check(&weirv1.CheckRequest{Limits: own}), codes.PermissionDenied, "--allow-request-limits"},
-		{"a large message", check(&weirv1.CheckRequest{User: strings.Repeat("u", 5<<20)}), codes.ResourceExhausted, "larger than max"},
+		{"a large message", check(&weirv1.CheckRequest{User: strings.Repeat("u", 5<<20)}), codes.ResourceExhausted,
+			"larger than max"},
 		{"a batch of 1001", func() error {
 			_, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: make([]*weirv1.CheckRequest, 1001)})
 			return err
@@ -219,11 +224,13 @@ func TestBadCallsOverGRPC(t *testing.T) {
 			t.Errorf("%s: got %v, want %v with %q", c.what, c.err, c.code, c.text)
 		}
 	}
-	m, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Limits: own}, {User: "ada"}}})
+	m, err := s.api.CheckBatch(t.Context(),
+		&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Limits: own}, {User: "ada"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := m.Results[0].GetError(); e.GetCode() != uint32(codes.PermissionDenied) || !m.Results[1].GetDecision().GetAllowed() {
+	if e := m.Results[0].GetError(); e.GetCode() != uint32(codes.PermissionDenied) ||
+		!m.Results[1].GetDecision().GetAllowed() {
 		t.Errorf("a batch with limits of its own in one check: %v", m.Results)
 	}
 	s.stillCounts(t, "ada", 2)
@@ -261,7 +268,8 @@ func TestBadColumns(t *testing.T) {
 		return out
 	}
 	out := ask(&weirv1.CheckColumns{Id: 1, Keys: []byte("adabob"), UserLengths: []uint32{3, 3}, Costs: []int64{1}})
-	if out.Error.GetCode() != uint32(codes.InvalidArgument) || !strings.Contains(out.Error.Message, "user_lengths has 2 elements and costs 1") || out.Flags != nil {
+	if out.Error.GetCode() != uint32(codes.InvalidArgument) ||
+		!strings.Contains(out.Error.Message, "user_lengths has 2 elements and costs 1") || out.Flags != nil {
 		t.Errorf("columns of unequal length: %v", out)
 	}
 	out = ask(&weirv1.CheckColumns{Id: 2, Costs: make([]int64, 1001)})
@@ -269,11 +277,13 @@ func TestBadColumns(t *testing.T) {
 		t.Errorf("1001 checks: %v", out)
 	}
 	out = ask(&weirv1.CheckColumns{Id: 3, Keys: []byte("ada"), UserLengths: []uint32{3, 0}, Rule: "nine"})
-	if out.Error != nil || len(out.Errors) != 1 || !slices.Equal(out.Errors[0].Checks, []uint32{0, 1}) || !strings.Contains(out.Errors[0].Message, `no rule "nine"`) {
+	if out.Error != nil || len(out.Errors) != 1 || !slices.Equal(out.Errors[0].Checks, []uint32{0, 1}) ||
+		!strings.Contains(out.Errors[0].Message, `no rule "nine"`) {
 		t.Errorf("an unknown rule: %v", out)
 	}
 	long := strings.Repeat("u", 8193)
-	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 8193, 3, 3}, Costs: []int64{1, 1, -1, limiter.MaxUnits + 1}})
+	out = ask(&weirv1.CheckColumns{Id: 4, Keys: []byte("ada" + long + "adaada"), UserLengths: []uint32{3, 8193, 3, 3},
+		Costs: []int64{1, 1, -1, limiter.MaxUnits + 1}})
 	if !slices.Equal(out.Flags, []byte{1, 128, 128, 128}) || len(out.Errors) != 3 || out.Remaining[0] != 2 {
 		t.Errorf("one good check among bad ones: %v", out)
 	}
@@ -281,7 +291,8 @@ func TestBadColumns(t *testing.T) {
 	if out.Error != nil || len(out.Flags) != 0 {
 		t.Errorf("a message without checks: %v", out)
 	}
-	out = ask(&weirv1.CheckColumns{Id: 6, Keys: []byte("adaada"), UserLengths: []uint32{3, 3}, Rule: "all", Peek: true, Costs: []int64{2, 3}})
+	out = ask(&weirv1.CheckColumns{Id: 6, Keys: []byte("adaada"), UserLengths: []uint32{3, 3}, Rule: "all", Peek: true,
+		Costs: []int64{2, 3}})
 	if !slices.Equal(out.Flags, []byte{1, 0}) || !slices.Equal(out.Remaining, []uint64{2, 2}) || out.EveryLimit != nil {
 		t.Errorf("two peeks under a named rule: %v", out)
 	}
@@ -302,10 +313,13 @@ func TestLimitsInRequests(t *testing.T) {
 	for _, spec := range []limiter.Spec{
 		{Limit: 2, Window: time.Minute, Rounding: limiter.RoundCeil, Weight: &half, Name: "w"},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Block: time.Second},
-		{Limit: 2, Window: time.Minute, Algorithm: limiter.SlidingWindow, SubWindows: 6, Coverage: limiter.CoverageLenient, CountRejected: limiter.CountAll},
+		{Limit: 2, Window: time.Minute, Algorithm: limiter.SlidingWindow, SubWindows: 6, Coverage: limiter.CoverageLenient,
+			CountRejected: limiter.CountAll},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, Burst: 3},
-		{Name: "five", Limit: 30, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 5},
-		{Limit: 2, Calendar: limiter.CalendarMonth, Zone: "Asia/Kathmandu", AnchorDay: 30, At: 6*time.Hour + 5*time.Minute, Name: "calendar"},
+		{Name: "five", Limit: 30, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval,
+			DripUnits: 5},
+		{Limit: 2, Calendar: limiter.CalendarMonth, Zone: "Asia/Kathmandu", AnchorDay: 30, At: 6*time.Hour + 5*time.Minute,
+			Name: "calendar"},
 		{Limit: 2, Calendar: limiter.CalendarWeek, WeekStart: limiter.Saturday, Zone: "America/New_York"},
 	} {
 		l, err := limiter.NewLimit(spec)
@@ -463,7 +477,8 @@ func TestHealthAndReflection(t *testing.T) {
 	if got := ask(""); got != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("a node that is not ready is %v", got)
 	}
-	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: "nine"}); status.Code(err) != codes.NotFound {
+	if _, err := health.Check(t.Context(),
+		&healthv1.HealthCheckRequest{Service: "nine"}); status.Code(err) != codes.NotFound {
 		t.Errorf("a service that is not there: %v", err)
 	}
 
@@ -471,7 +486,9 @@ func TestHealthAndReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
+	if err := stream.Send(
+		&reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := stream.Recv()
@@ -487,7 +504,8 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 	// What takes no room is small.
 	large := strings.Repeat("s", 4<<10)
-	if _, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{Service: large}); status.Code(err) != codes.Internal {
+	if _, err := health.Check(t.Context(),
+		&healthv1.HealthCheckRequest{Service: large}); status.Code(err) != codes.Internal {
 		t.Errorf("a large name of a service: %v", err)
 	}
 	if err := stream.Send(&reflectionv1.ServerReflectionRequest{Host: large}); err != nil {

@@ -44,7 +44,8 @@ func bareHost(host string) string {
 
 // refusal describes why a request that is not addressed to one of the hosts is refused.
 func (h *hosts) refusal(r *http.Request) string {
-	return "the node is not asked by the name " + frontend.Quote(r.Host) + ": ask by its address, or allow the name with " + h.flag
+	return "the node is not asked by the name " + frontend.Quote(r.Host) +
+		": ask by its address, or allow the name with " + h.flag
 }
 
 // allow reports whether a request is addressed to one of the hosts.

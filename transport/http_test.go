@@ -76,22 +76,28 @@ rules:
 	}{
 		{"GET", s.get(t, "/v1/check?path=/towns%26x&user=ada&attr.plan=free"), 200,
 			`{"allowed":true,"rule":"towns","source":"owner",` + limit + `"remaining":2,"reset_after_ms":55000}]}`, ""},
-		{"POST of a method that costs 2", s.post(t, "/v1/check", `{"path":"/towns&x","user":"ada","method":"POST","attributes":{"plan":"free"}}`), 200,
+		{"POST of a method that costs 2", s.post(t, "/v1/check",
+			`{"path":"/towns&x","user":"ada","method":"POST","attributes":{"plan":"free"}}`), 200,
 			`{"allowed":true,"rule":"towns","source":"owner",` + limit + `"remaining":0,"reset_after_ms":55000}]}`, ""},
 		{"a denial", s.get(t, "/v1/check?path=/towns%26x&user=ada&attr.plan=free&cost=1"), 429,
-			`{"allowed":false,"rule":"towns","blocked_by":"towns/minute","retry_after_ms":55000,"source":"owner",` + limit + `"remaining":0,"reset_after_ms":55000,"retry_after_ms":55000}]}`, "55"},
+			`{"allowed":false,"rule":"towns","blocked_by":"towns/minute","retry_after_ms":55000,"source":"owner",` + limit +
+				`"remaining":0,"reset_after_ms":55000,"retry_after_ms":55000}]}`, "55"},
 		{"never", s.post(t, "/v1/check", `{"rule":"towns","path":"/towns&x","user":"ada","cost":4}`), 429,
-			`{"allowed":false,"never":true,"rule":"towns","blocked_by":"towns/minute","source":"owner",` + limit + `"remaining":0,"reset_after_ms":55000,"never":true}]}`, ""},
+			`{"allowed":false,"never":true,"rule":"towns","blocked_by":"towns/minute","source":"owner",` + limit +
+				`"remaining":0,"reset_after_ms":55000,"never":true}]}`, ""},
 		{"a peek", s.get(t, "/v1/check?path=/towns%26x&user=ada&attr.plan=free&cost=2&peek=true"), 429,
-			`{"allowed":false,"rule":"towns","blocked_by":"towns/minute","retry_after_ms":55000,"source":"owner",` + limit + `"remaining":0,"reset_after_ms":55000,"retry_after_ms":55000}]}`, "55"},
+			`{"allowed":false,"rule":"towns","blocked_by":"towns/minute","retry_after_ms":55000,"source":"owner",` + limit +
+				`"remaining":0,"reset_after_ms":55000,"retry_after_ms":55000}]}`, "55"},
 		{"no rule", s.get(t, "/v1/check"), 200, `{"allowed":true,"source":"no_rule","limits":[]}`, ""},
-		{"unlimited", s.post(t, "/v1/check", `{"group":"admin","cost":null}`), 200, `{"allowed":true,"rule":"admins","source":"no_rule","limits":[]}`, ""},
+		{"unlimited", s.post(t, "/v1/check", `{"group":"admin","cost":null}`), 200,
+			`{"allowed":true,"rule":"admins","source":"no_rule","limits":[]}`, ""},
 	} {
 		if c.got.status != c.status || c.got.body != c.body+"\n" {
 			t.Errorf("%s: got %d %swant %d %s", c.what, c.got.status, c.got.body, c.status, c.body)
 		}
 		h := c.got.header
-		if h.Get("Retry-After") != c.retry || h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store" {
+		if h.Get("Retry-After") != c.retry || h.Get("Content-Type") != "application/json" ||
+			h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: headers %v, want Retry-After %q", c.what, h, c.retry)
 		}
 	}
@@ -152,7 +158,8 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		{"POST", "/v1/check", "application/json", `{"attributes":["a"]}`, 400, "an object of strings"},
 		{"POST", "/v1/check", "application/json", `{"limits":[{"limit":1,"window":"1m"}]}`, 403, "--allow-request-limits"},
 		{"POST", "/v1/check", "application/json", `{"user":"` + strings.Repeat("u", 1<<20) + `"}`, 413, "larger than 1 MiB"},
-		{"POST", "/v1/check/batch", "application/json", `{"checks":[` + strings.Repeat("{},", 1000) + `{}]}`, 400, "more than 1000 checks; at most 1000"},
+		{"POST", "/v1/check/batch", "application/json", `{"checks":[` + strings.Repeat("{},", 1000) + `{}]}`, 400,
+			"more than 1000 checks; at most 1000"},
 		{"POST", "/v1/check/batch", "application/json", `{"check":[]}`, 400, `did you mean "checks"?`},
 		{"POST", "/v1/check/batch", "application/json", `{"checks":7}`, 400, "an array of checks"},
 		{"POST", "/v1/check/batch", "application/x-www-form-urlencoded", `{"checks":[]}`, 415, "application/json"},
@@ -177,7 +184,8 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 		if err := d.Decode(&p); err != nil || got.header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %v, of type %q: %s", what, err, got.header.Get("Content-Type"), got.body)
 		}
-		if got.status != c.status || p.Status != c.status || p.Title != http.StatusText(c.status) || !strings.Contains(p.Detail, c.detail) {
+		if got.status != c.status || p.Status != c.status || p.Title != http.StatusText(c.status) ||
+			!strings.Contains(p.Detail, c.detail) {
 			t.Errorf("%s: got %d %s, want %d with %q", what, got.status, got.body, c.status, c.detail)
 		}
 		if c.status == 405 && got.header.Get("Allow") != c.detail {
@@ -191,13 +199,19 @@ func TestBadRequestsOverHTTP(t *testing.T) {
 // TestBatchOverHTTP: each check has an answer or a problem in its place.
 func TestBatchOverHTTP(t *testing.T) {
 	s := newServer(t, fixed, nil)
-	got := s.post(t, "/v1/check/batch", `{"checks":[{"user":"ada","cost":2},{"usr":"ada"},{"user":"ada","cost":2},{"user":"ada","cost":-2},{"user":"ada"}]}`)
+	got := s.post(t, "/v1/check/batch",
+		`{"checks":[{"user":"ada","cost":2},{"usr":"ada"},{"user":"ada","cost":2},{"user":"ada","cost":-2},{"user":"ada"}]}`)
 	const limit = `"limits":[{"name":"all/minute","key":"all:ada:minute","algorithm":"fixed_window","limit":3,`
-	want := `{"results":[{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit + `"remaining":1,"reset_after_ms":60000}]}},` +
-		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: unknown field \"usr\"; did you mean \"user\"?"}},` +
-		`{"answer":{"allowed":false,"rule":"all","blocked_by":"all/minute","retry_after_ms":60000,"source":"owner",` + limit + `"remaining":1,"reset_after_ms":60000,"retry_after_ms":60000}]}},` +
-		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: cost -2 is out of range: give 0 (a peek) to 9007199254740991 units"}},` +
-		`{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit + `"remaining":0,"reset_after_ms":60000}]}}]}` + "\n"
+	want := `{"results":[{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit +
+		`"remaining":1,"reset_after_ms":60000}]}},` +
+		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: unknown field \"usr\"; did ` +
+		`you mean \"user\"?"}},` +
+		`{"answer":{"allowed":false,"rule":"all","blocked_by":"all/minute","retry_after_ms":60000,"source":"owner",` + limit +
+		`"remaining":1,"reset_after_ms":60000,"retry_after_ms":60000}]}},` +
+		`{"error":{"type":"about:blank","title":"Bad Request","status":400,"detail":"invalid: cost -2 is out of range: ` +
+		`give 0 (a peek) to 9007199254740991 units"}},` +
+		`{"answer":{"allowed":true,"rule":"all","source":"owner",` + limit + `"remaining":0,"reset_after_ms":60000}]}}]}` +
+		"\n"
 	if got.status != 200 || got.body != want {
 		t.Errorf("got  %d %swant 200 %s", got.status, got.body, want)
 	}
@@ -240,13 +254,15 @@ func TestLimitsInJSON(t *testing.T) {
 		t.Errorf("got %v\nwant %v", lines, want)
 	}
 	for limits, detail := range map[string]string{
-		`7`:                             "an array of limits",
-		`[7]`:                           "limit 0 of the request: invalid: JSON: an object is needed, not 7",
-		`[{"limit":1,"windw":"1m"}]`:    `did you mean "window"?`,
-		`["5/second"]`:                  `limit 0 of the request: invalid: a limit is an object here, not "5/second": write {"limit": 5, "window": "1s"}`,
-		`[{"limit":"1","window":"1m"}]`: "limit 0 of the request: invalid: limit must be a whole number, not text",
-		`[{"limit":1.5,"window":"1m"}]`: "limit must be a whole number, not number 1.5",
-		`[{"limit":1,"window":60}]`:     "window must be text in quotes, not number",
+		`7`:                          "an array of limits",
+		`[7]`:                        "limit 0 of the request: invalid: JSON: an object is needed, not 7",
+		`[{"limit":1,"windw":"1m"}]`: `did you mean "window"?`,
+		`["5/second"]`: `limit 0 of the request: invalid: a limit is an object here, not "5/second": ` +
+			`write {"limit": 5, "window": "1s"}`,
+		`[{"limit":"1","window":"1m"}]`: "limit 0 of the request: invalid: limit must be a " +
+			"whole number, not text",
+		`[{"limit":1.5,"window":"1m"}]`:                                "limit must be a whole number, not number 1.5",
+		`[{"limit":1,"window":60}]`:                                    "window must be text in quotes, not number",
 		`[{"limit":1,"window":"1m","key":"user"}]`:                     "key must be a list of texts, not text",
 		`[{"limit":1,"window":"1m","weight":true}]`:                    "weight must be a number, not true or false",
 		`[{"limit":1,"window":"1 minute"}]`:                            "write a duration such as 1m",
@@ -263,7 +279,8 @@ func TestLimitsInJSON(t *testing.T) {
 	} {
 		got := s.post(t, "/v1/check", `{"limits":`+limits+`}`)
 		var p struct{ Detail string }
-		if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 400 || !strings.Contains(p.Detail, detail) {
+		if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.status != 400 ||
+			!strings.Contains(p.Detail, detail) {
 			t.Errorf("%s: got %d %s, want %q", limits, got.status, got.body, detail)
 		}
 	}
@@ -288,7 +305,8 @@ func TestKeysInJSON(t *testing.T) {
 	if d, err := s.node.Allow(t.Context(), "tenant 7", l); err != nil || d.Allowed {
 		t.Errorf("Allow of a node has another counter: %v, %+v", err, d)
 	}
-	if got := s.post(t, "/v1/check/batch", `{"checks":[`+body+`,"peek":true}]}`); !strings.Contains(got.body, `"allowed":false`) {
+	if got := s.post(t, "/v1/check/batch", `{"checks":[`+body+`,"peek":true}]}`); !strings.Contains(got.body,
+		`"allowed":false`) {
 		t.Errorf("in a batch: %s", got.body)
 	}
 	if got := s.post(t, "/v1/reset", body+"}"); got.status != 200 || !strings.Contains(got.body, `{"counters":1}`) {
@@ -302,7 +320,8 @@ func TestKeysInJSON(t *testing.T) {
 		strings.Replace(body, "7", strings.Repeat("7", 8200), 1) + "}": "at most 8192",
 	} {
 		got := s.post(t, "/v1/check", body)
-		if ok := got.status == 400 && strings.Contains(got.body, detail); detail != "" && !ok || detail == "" && got.status != 200 {
+		if ok := got.status == 400 && strings.Contains(got.body, detail); detail != "" && !ok ||
+			detail == "" && got.status != 200 {
 			t.Errorf("%.80s: %d %s, want %q", body, got.status, got.body, detail)
 		}
 	}
@@ -376,7 +395,8 @@ func TestProbes(t *testing.T) {
 // TestHandler: what is served can be served by others too.
 func TestHandler(t *testing.T) {
 	s := newServer(t, fixed, nil)
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check", bytes.NewBufferString(`{"user":"ada"}`))
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check",
+		bytes.NewBufferString(`{"user":"ada"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ func TestIDs(t *testing.T) {
 			return of(m)
 		},
 		"a batch of gRPC": func(id string) (bool, uint64) {
-			m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "bob"}, {User: "ada", Id: id}}})
+			m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "bob"},
+				{User: "ada", Id: id}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,8 @@ func TestIDs(t *testing.T) {
 		},
 		"columns": func(id string) (bool, uint64) {
 			if err := stream.Send(&weirv1.CheckColumns{
-				Keys: []byte("bobada"), UserLengths: []uint32{3, 3}, Ids: []byte(id), IdLengths: []uint32{0, uint32(len(id))}, IdTtlUs: 50_000_000,
+				Keys: []byte("bobada"), UserLengths: []uint32{3, 3}, Ids: []byte(id), IdLengths: []uint32{0, uint32(len(id))},
+				IdTtlUs: 50_000_000,
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -107,20 +109,23 @@ func TestBadIDs(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", body, got, want)
 		}
 	}
-	for query, want := range map[string]string{"id=": "the id is empty", "id=7&id_ttl_ms=x": "id_ttl_ms is", "id=" + long: "the id has 65 bytes"} {
+	for query, want := range map[string]string{"id=": "the id is empty", "id=7&id_ttl_ms=x": "id_ttl_ms is",
+		"id=" + long: "the id has 65 bytes"} {
 		if got := s.get(t, "/v1/check?user=ada&"+query); got.status != 400 || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %+v, want %s", query, got, want)
 		}
 	}
 	for _, m := range []*weirv1.CheckRequest{
-		{User: "ada", Id: long}, {User: "ada", IdTtlUs: 5000}, {User: "ada", Id: "7", IdTtlUs: 1 << 62}, {User: "ada", Id: "7", IdTtlUs: -1},
+		{User: "ada", Id: long}, {User: "ada", IdTtlUs: 5000}, {User: "ada", Id: "7", IdTtlUs: 1 << 62},
+		{User: "ada", Id: "7", IdTtlUs: -1},
 		{User: "ada", Id: "7", IdTtlUs: 1 << 62, Attributes: map[string]string{"a": "b"}},
 	} {
 		if _, err := s.api.Check(t.Context(), m); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if _, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7", IdTtlUs: 90_000_000_000}); err == nil || !strings.Contains(err.Error(), "for 25h0m0s, which is out of range") {
+	if _, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7",
+		IdTtlUs: 90_000_000_000}); err == nil || !strings.Contains(err.Error(), "for 25h0m0s, which is out of range") {
 		t.Error(err)
 	}
 	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":10`) {
@@ -155,7 +160,8 @@ func TestRefundForgetsID(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if m, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7"}); err != nil || m.GetRepeated() || m.GetLimits()[0].GetRemaining() != 9 {
+	if m, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: "7"}); err != nil || m.GetRepeated() ||
+		m.GetLimits()[0].GetRemaining() != 9 {
 		t.Errorf("%v, %v", m, err)
 	}
 }

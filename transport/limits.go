@@ -41,7 +41,8 @@ type limitObject struct {
 // limitFields returns the names of the fields of a limitObject.
 func limitFields() []string {
 	return []string{"name", "algorithm", "limit", "window", "align", "sub_windows", "coverage", "weight",
-		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start", "at", "key"}
+		"rounding", "burst", "drip", "drip_units", "count_rejected", "block", "calendar", "zone", "anchor_day", "week_start",
+		"at", "key"}
 }
 
 // parseLimits reads the limits of a request into it. If there are any, it returns forbidden, unless that is nil.
@@ -83,7 +84,8 @@ func addKey(r *limiter.Request, i int, parts []string) {
 
 func parseObject(raw json.RawMessage) (*limitObject, error) {
 	if raw[0] == '"' {
-		return nil, invalid(`a limit is an object here, not %s: write {"limit": 5, "window": "1s"}, for example`, shorten(raw))
+		return nil, invalid(`a limit is an object here, not %s: write {"limit": 5, "window": "1s"}, for example`,
+			shorten(raw))
 	}
 	err := eachField(raw, func(name string, value json.RawMessage) error {
 		switch {
@@ -119,7 +121,8 @@ func wrongType(err error) error {
 	case e.Type.Kind() == reflect.Float64:
 		want = "a number"
 	}
-	is, found := map[string]string{"string": "text", "bool": "true or false", "array": "a list", "object": "an object"}[e.Value]
+	is, found := map[string]string{"string": "text", "bool": "true or false", "array": "a list",
+		"object": "an object"}[e.Value]
 	if !found {
 		is = e.Value // such as "number 1.5"
 	}
@@ -129,7 +132,8 @@ func wrongType(err error) error {
 // limit makes the limit.
 func (o *limitObject) limit() (*limiter.Limit, error) {
 	s := limiter.Spec{
-		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, DripUnits: o.DripUnits, Zone: o.Zone, AnchorDay: o.AnchorDay,
+		Name: o.Name, Limit: o.Limit, SubWindows: o.SubWindows, Burst: o.Burst, DripUnits: o.DripUnits, Zone: o.Zone,
+		AnchorDay: o.AnchorDay,
 	}
 	if o.Weight != nil {
 		thousandths := math.Round(*o.Weight * 1000)

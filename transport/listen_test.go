@@ -38,7 +38,8 @@ func TestFewAddressesKeepNobodyOut(t *testing.T) {
 	t.Cleanup(served.Wait)
 	t.Cleanup(s.stop)
 	api := func(from string) weirv1.LimiterClient {
-		conn, err := grpc.NewClient("passthrough:///"+at[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		conn, err := grpc.NewClient("passthrough:///"+at[0].Addr().String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return dialFrom(ctx, from, to) }))
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +61,8 @@ func TestFewAddressesKeepNobodyOut(t *testing.T) {
 		}
 	}
 	ask("before")
-	for i, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.4", "127.0.0.5", "127.0.0.5", "127.0.0.2"} {
+	for i, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.4", "127.0.0.4", "127.0.0.5",
+		"127.0.0.5", "127.0.0.2"} {
 		for j, l := range at {
 			if i == 7 && j == 0 {
 				continue // the stream has the place
@@ -86,7 +88,8 @@ func TestFewAddressesKeepNobodyOut(t *testing.T) {
 		t.Errorf("gRPC: %v, %v", got, err)
 	}
 	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at[1].Addr().String()+"/healthz", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at[1].Addr().String()+"/healthz",
+		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,11 +47,20 @@ func (s *service) description() *grpc.ServiceDesc {
 		case "Refund":
 			m.Handler = s.guarded(ActionRefund, true, traced(s.front, "Refund", s.serveRefund))
 		case "Settle":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle", s.serveReservation("Settle", func() aboutReservation { return new(weirv1.SettleRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Settle",
+				s.serveReservation("Settle", func() aboutReservation {
+					return new(weirv1.SettleRequest)
+				})))
 		case "Cancel":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel", s.serveReservation("Cancel", func() aboutReservation { return new(weirv1.CancelRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Cancel",
+				s.serveReservation("Cancel", func() aboutReservation {
+					return new(weirv1.CancelRequest)
+				})))
 		case "Extend":
-			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend", s.serveReservation("Extend", func() aboutReservation { return new(weirv1.ExtendRequest) })))
+			m.Handler = s.guarded(ActionRefund, false, traced(s.front, "Extend",
+				s.serveReservation("Extend", func() aboutReservation {
+					return new(weirv1.ExtendRequest)
+				})))
 		}
 	}
 	return &desc

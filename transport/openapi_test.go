@@ -147,7 +147,8 @@ func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 		t.Errorf("%s %s answers %d with %s, which is not in the file", method, path, got.status, media)
 		return
 	}
-	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit",
+		"X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 		if got.header.Get(name) != "" && r.Headers[name] == nil {
 			t.Errorf("%s %s answers %d with the field %s, which is not in the file", method, path, got.status, name)
 		}
@@ -167,12 +168,15 @@ func (s *spec) holdsReply(t *testing.T, method, path string, got reply) {
 // the server's, and every one of the server's is in the file.
 func TestOpenAPIIsWhatIsServed(t *testing.T) {
 	public := newServer(t, fixed, func(o *transport.Options) {
-		o.Auth = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "you are no proxy", http.StatusForbidden) })
+		o.Auth = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "you are no proxy", http.StatusForbidden)
+		})
 	})
-	admin := serveApart(t, transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain")
-		io.WriteString(w, "up 1\n")
-	})}))
+	admin := serveApart(t,
+		transport.NewAdmin(transport.AdminOptions{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			io.WriteString(w, "up 1\n")
+		})}))
 	file := loadSpec(t, public)
 	for path, methods := range file.Paths {
 		s, other := public, admin
@@ -212,7 +216,8 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 		{"POST", "/v1/check", `{"user":"bob","limits":[{"limit":1,"window":"1m","block":"10s"}],"cost":1}`},
 		{"POST", "/v1/check", `{"user":"bob","limits":[{"limit":1,"window":"1m","block":"10s"}],"cost":1}`},
 		{"POST", "/v1/check", `{`}, {"POST", "/v1/check", strings.Repeat(" ", 1<<20+1)},
-		{"GET", "/v1/explain?user=ada&cost=9", ""}, {"GET", "/v1/explain?nine=9", ""}, {"POST", "/v1/explain", `{"user":"ada"}`},
+		{"GET", "/v1/explain?user=ada&cost=9", ""}, {"GET", "/v1/explain?nine=9", ""},
+		{"POST", "/v1/explain", `{"user":"ada"}`},
 		{"POST", "/v1/explain", `{"user":"ada","limits":[{"limit":9,"window":"1h","algorithm":"sliding_log"}]}`},
 		{"POST", "/v1/explain", `{`}, {"POST", "/v1/explain", strings.Repeat(" ", 1<<20+1)},
 		{"POST", "/v1/check/batch", `{"checks":[{"user":"ada"},{"nine":9}]}`}, {"POST", "/v1/check/batch", `[]`},
@@ -244,7 +249,8 @@ func TestOpenAPIFields(t *testing.T) {
 	file := loadSpec(t, s)
 	for name, v := range map[string]any{
 		"Answer": limiter.Answer{}, "LimitAnswer": limiter.LimitAnswer{}, "Explanation": limiter.Explanation{},
-		"LimitExplanation": limiter.LimitExplanation{}, "ExplainedField": limiter.Field{}, "ExplainedCount": limiter.WindowCount{},
+		"LimitExplanation": limiter.LimitExplanation{}, "ExplainedField": limiter.Field{},
+		"ExplainedCount": limiter.WindowCount{},
 	} {
 		var fields []string
 		for i := range reflect.TypeOf(v).NumField() {
@@ -284,7 +290,8 @@ func TestOpenAPIFields(t *testing.T) {
 		}
 	}
 	for path = range maps.Keys(file.Paths) {
-		if name := map[string]string{"/v1/settle": "Settle", "/v1/cancel": "Cancel", "/v1/extend": "Extend"}[path]; name != "" {
+		if name := map[string]string{"/v1/settle": "Settle", "/v1/cancel": "Cancel",
+			"/v1/extend": "Extend"}[path]; name != "" {
 			if got := known(`{"zzzzzzzzzzzzzzzz":1}`); !slices.Equal(got, of(name)) {
 				t.Errorf("%s takes the fields %v, the file says %v", path, got, of(name))
 			}

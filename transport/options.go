@@ -241,18 +241,22 @@ func (o Options) withDefaults() (Options, error) {
 	case o.TLS != nil && o.TLS.Config == nil:
 		return o, errors.New("transport: Options.TLS has no Config: set it, or leave out TLS")
 	case o.MaxStreams < 0:
-		return o, fmt.Errorf("transport: MaxStreams %d is negative: give the number of calls, or 0 for %d", o.MaxStreams, defaultStreams)
+		return o, fmt.Errorf("transport: MaxStreams %d is negative: give the number of calls, or 0 for %d", o.MaxStreams,
+			defaultStreams)
 	case o.MaxMessageBytes < 0:
-		return o, fmt.Errorf("transport: MaxMessageBytes %d is negative: give the number of bytes, or 0 for %d", o.MaxMessageBytes, defaultMessageBytes)
+		return o, fmt.Errorf("transport: MaxMessageBytes %d is negative: give the number of bytes, or 0 for %d",
+			o.MaxMessageBytes, defaultMessageBytes)
 	}
 	if o.MaxConnectionAge < 0 || o.ClientTimeout < 0 || o.ClientTimeout > 0 && o.ClientTimeout < time.Second {
-		return o, fmt.Errorf("transport: MaxConnectionAge %v or ClientTimeout %v is out of range: give 1s or more, or 0 for %v and %v",
+		return o, fmt.Errorf("transport: MaxConnectionAge %v or ClientTimeout %v is out of range: give 1s or more, or 0 "+
+			"for %v and %v",
 			o.MaxConnectionAge, o.ClientTimeout, defaultAge, defaultPatience)
 	}
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, defaultAge)
 	o.ClientTimeout = cmp.Or(o.ClientTimeout, defaultPatience)
 	if o.MaxDecodingBytes < 0 {
-		return o, fmt.Errorf("transport: MaxDecodingBytes %d is negative: give the number of bytes, or 0 for %d", o.MaxDecodingBytes, defaultDecoding)
+		return o, fmt.Errorf("transport: MaxDecodingBytes %d is negative: give the number of bytes, or 0 for %d",
+			o.MaxDecodingBytes, defaultDecoding)
 	}
 	if o.MaxDecodingBytes == 0 {
 		o.MaxDecodingBytes = defaultDecoding

@@ -66,7 +66,9 @@ func TestRoutesOfServices(t *testing.T) {
 func TestRoomOfRoutes(t *testing.T) {
 	s := newServer(t, "", func(o *transport.Options) {
 		o.Services, o.MaxDecodingBytes = []transport.GRPCService{nothing{}}, 4<<20
-		o.Routes = map[string]overhttp.Route{"/v1/Get": {Post: func(w http.ResponseWriter, _ *http.Request, _ []byte) { w.Write([]byte("yes")) }}}
+		o.Routes = map[string]overhttp.Route{"/v1/Get": {Post: func(w http.ResponseWriter, _ *http.Request, _ []byte) {
+			w.Write([]byte("yes"))
+		}}}
 	})
 	for size, status := range map[int]int{10 << 10: 200, 50 << 10: 503} {
 		if got := s.do(t, "POST", "/v1/Get", "", strings.Repeat("x", size)); got.status != status {
@@ -81,16 +83,18 @@ type greeting struct{}
 func (greeting) ServiceDesc() (*grpc.ServiceDesc, any) {
 	return &grpc.ServiceDesc{ServiceName: "test.Greeting", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
 		MethodName: "Greet",
-		Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any,
+			error) {
 			if err := decode(new(healthv1.HealthCheckRequest)); err != nil {
 				return nil, err
 			}
-			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test.Greeting/Greet"}, func(ctx context.Context, _ any) (any, error) {
-				if ctx.Value(spanKey{}) == nil {
-					return nil, status.Error(codes.FailedPrecondition, "the span is not in the context")
-				}
-				return nil, status.Error(codes.NotFound, "nobody")
-			})
+			return intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/test.Greeting/Greet"},
+				func(ctx context.Context, _ any) (any, error) {
+					if ctx.Value(spanKey{}) == nil {
+						return nil, status.Error(codes.FailedPrecondition, "the span is not in the context")
+					}
+					return nil, status.Error(codes.NotFound, "nobody")
+				})
 		},
 	}}}, greeting{}
 }
@@ -103,7 +107,8 @@ type tracer struct {
 	spans []string
 }
 
-func (o *tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(string)) {
+func (o *tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string,
+	end func(string)) {
 	return context.WithValue(ctx, spanKey{}, method), "of-the-span", func(code string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -131,7 +136,8 @@ func TestTracesOfServices(t *testing.T) {
 		t.Error(err)
 	}
 	var header metadata.MD
-	err := s.conn.Invoke(ctx, "/test.Greeting/Greet", &healthv1.HealthCheckRequest{}, &healthv1.HealthCheckResponse{}, grpc.Header(&header))
+	err := s.conn.Invoke(ctx, "/test.Greeting/Greet", &healthv1.HealthCheckRequest{}, &healthv1.HealthCheckResponse{},
+		grpc.Header(&header))
 	if status.Code(err) != codes.NotFound || strings.Join(header.Get("traceparent"), " ") != "of-the-span" {
 		t.Errorf("%v, with %v", err, header)
 	}

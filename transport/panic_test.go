@@ -142,7 +142,8 @@ func TestPanicsEndRequests(t *testing.T) {
 		"/v1/explain": `{"user":"boom"}`, "/v1/reset": `{"user":"boom"}`,
 	} {
 		overHTTP++
-		if got := s.post(t, path, body); got.status != http.StatusInternalServerError || strings.Contains(got.body, "defect") {
+		if got := s.post(t, path, body); got.status != http.StatusInternalServerError ||
+			strings.Contains(got.body, "defect") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}

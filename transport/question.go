@@ -98,7 +98,9 @@ func (s *service) checkFields() []field {
 
 // tenantField is the tenant whose counters an administrator asks about.
 func tenantField() field {
-	return field{"tenant", func(q *question, raw json.RawMessage) error { return decode("tenant", raw, &q.tenant, "a string") }}
+	return field{"tenant", func(q *question, raw json.RawMessage) error {
+		return decode("tenant", raw, &q.tenant, "a string")
+	}}
 }
 
 func costField() field {
@@ -193,7 +195,8 @@ func parseQuery(raw string) (*question, error) {
 		return nil, invalid("the parameters of the address cannot be read: %v", err)
 	}
 	q := new(question)
-	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms", "hold_ms", "tenant"}
+	known := []string{"path", "user", "ip", "group", "method", "rule", "cost", "peek", "receipt", "id", "id_ttl_ms",
+		"hold_ms", "tenant"}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
 			return nil, invalid("parameter %s is given %d times", frontend.Quote(name), len(values[name]))

@@ -18,7 +18,8 @@ func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"user":"ada","path":"/towns","cost":3,"peek":true}`, `{"attributes":{"plan":"free"},"group":"g","ip":"::1"}`,
 		`{"limits":[{"limit":5,"window":"1m","algorithm":"gcra","burst":9,"weight":0.25,"block":"3s"}]}`,
-		`{"usr":1}`, `{"user":"a","user":"b"}`, `{"cost":1e3}`, `[{}]`, `{"user":"\ud800"}`, `{"id":"7","id_ttl_ms":5,"hold_ms":9}`, `{"id":"7","hold_ms":86400001}`, `{"checks":[{}]}`, ``, `{"a":`, `{} {}`,
+		`{"usr":1}`, `{"user":"a","user":"b"}`, `{"cost":1e3}`, `[{}]`, `{"user":"\ud800"}`,
+		`{"id":"7","id_ttl_ms":5,"hold_ms":9}`, `{"id":"7","hold_ms":86400001}`, `{"checks":[{}]}`, ``, `{"a":`, `{} {}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -50,8 +51,11 @@ func FuzzCheckJSON(f *testing.F) {
 			t.Fatalf("%q was read, but: %v", body, err)
 		}
 		r := q.request
-		if r.Path != o.Path || r.User != o.User || r.IP != o.IP || r.Group != o.Group || r.Method != o.Method || r.Rule != o.Rule ||
-			!maps.Equal(r.Attributes, o.Attributes) || q.peek != o.Peek || r.ID != o.ID || r.Hold != time.Duration(o.Hold)*time.Millisecond || len(r.Limits) != len(o.Limits) || r.Cost.Given() != (o.Cost != nil) {
+		if r.Path != o.Path || r.User != o.User || r.IP != o.IP || r.Group != o.Group || r.Method != o.Method ||
+			r.Rule != o.Rule ||
+			!maps.Equal(r.Attributes, o.Attributes) || q.peek != o.Peek || r.ID != o.ID ||
+			r.Hold != time.Duration(o.Hold)*time.Millisecond || len(r.Limits) != len(o.Limits) ||
+			r.Cost.Given() != (o.Cost != nil) {
 			t.Fatalf("%q became %+v", body, q)
 		}
 		for i, l := range r.Limits {
@@ -65,7 +69,8 @@ func FuzzCheckJSON(f *testing.F) {
 // FuzzQuery: parameters are either refused, or read as net/url reads them.
 func FuzzQuery(f *testing.F) {
 	for _, s := range []string{
-		"", "path=/towns&user=ada&cost=3&peek=true", "attr.plan=free&attr.x=", "usr=1", "user=a&user=b", "cost=1e3", "a;b", "%zz", "user=%00%ff", "attr.=1", "id=7&id_ttl_ms=5", "id=", "id=7&hold_ms=5",
+		"", "path=/towns&user=ada&cost=3&peek=true", "attr.plan=free&attr.x=", "usr=1", "user=a&user=b", "cost=1e3", "a;b",
+		"%zz", "user=%00%ff", "attr.=1", "id=7&id_ttl_ms=5", "id=", "id=7&hold_ms=5",
 	} {
 		f.Add(s)
 	}
@@ -88,7 +93,8 @@ func FuzzQuery(f *testing.F) {
 		}
 		r := q.request
 		back := url.Values{}
-		for name, value := range map[string]string{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "rule": r.Rule} {
+		for name, value := range map[string]string{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group,
+			"method": r.Method, "rule": r.Rule} {
 			if v.Has(name) {
 				back.Set(name, value)
 			}

@@ -84,7 +84,8 @@ func TestRapidReset(t *testing.T) {
 			most, moreHeap := flood(goroutines, before.HeapAlloc)
 			honest.send(columnsOf(t, 1))
 			honest.wants("an answer during the flood", frameData, 1)
-			t.Logf("%d calls were opened; %d were served at once; %d more goroutines, %d KiB more of heap", sent.Load(), asked.Load(), most, moreHeap>>10)
+			t.Logf("%d calls were opened; %d were served at once; %d more goroutines, %d KiB more of heap", sent.Load(),
+				asked.Load(), most, moreHeap>>10)
 			if n := asked.Load(); c.stuck && (n == 0 || n > 100) {
 				t.Errorf("%d calls are served at a time, want 1 to 100", n)
 			}
@@ -97,7 +98,8 @@ func TestRapidReset(t *testing.T) {
 			close(hold)
 			<-flooded
 			if !c.deaf { // the server has read them all, and still serves the connection
-				if _, err := thief.Write(append(headersOf(last, "Check"), frameOf(frameData, flagEndStream, last, messageOf(len(raw), raw))...)); err != nil {
+				if _, err := thief.Write(append(headersOf(last, "Check"),
+					frameOf(frameData, flagEndStream, last, messageOf(len(raw), raw))...)); err != nil {
 					t.Error(err)
 				}
 				select {

@@ -54,9 +54,11 @@ func TestRefund(t *testing.T) {
 		},
 		"a batch of gRPC": func() string {
 			m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
-				{User: "bob", Cost: new(int64(0))}, {User: "bob", Cost: new(int64(-1)), Receipt: true}, {User: "ada", Cost: new(int64(2)), Receipt: true}, {User: "bob", Cost: new(int64(0)), Receipt: true},
+				{User: "bob", Cost: new(int64(0))}, {User: "bob", Cost: new(int64(-1)), Receipt: true},
+				{User: "ada", Cost: new(int64(2)), Receipt: true}, {User: "bob", Cost: new(int64(0)), Receipt: true},
 			}})
-			if err != nil || m.GetResults()[1].GetError() == nil || m.GetResults()[0].GetDecision().GetReceipt() != "" || m.GetResults()[3].GetDecision().GetReceipt() != "" {
+			if err != nil || m.GetResults()[1].GetError() == nil || m.GetResults()[0].GetDecision().GetReceipt() != "" ||
+				m.GetResults()[3].GetDecision().GetReceipt() != "" {
 				t.Fatal(m, err)
 			}
 			return m.GetResults()[2].GetDecision().GetReceipt()
@@ -71,11 +73,13 @@ func TestRefund(t *testing.T) {
 			return out.Receipt
 		},
 		"a batch of HTTP": func() string {
-			got := s.post(t, "/v1/check/batch", `{"checks":[{"user":"bob","receipt":7},{"user":"bob","cost":0},{"user":"ada","cost":2,"receipt":true}]}`)
+			got := s.post(t, "/v1/check/batch",
+				`{"checks":[{"user":"bob","receipt":7},{"user":"bob","cost":0},{"user":"ada","cost":2,"receipt":true}]}`)
 			var out struct {
 				Results []struct{ Answer *limiter.Answer }
 			}
-			if err := json.Unmarshal([]byte(got.body), &out); err != nil || len(out.Results) != 3 || out.Results[0].Answer != nil || out.Results[1].Answer.Receipt != "" {
+			if err := json.Unmarshal([]byte(got.body), &out); err != nil || len(out.Results) != 3 ||
+				out.Results[0].Answer != nil || out.Results[1].Answer.Receipt != "" {
 				t.Fatal(got, err)
 			}
 			return out.Results[2].Answer.Receipt
@@ -87,10 +91,12 @@ func TestRefund(t *testing.T) {
 			t.Fatalf("%s: receipt %q, %d left", name, receipt, left())
 		}
 		for range 2 {
-			if got := s.post(t, "/v1/refund", fmt.Sprintf(`{"user":"ada","cost":2,"receipt":%q}`, receipt)); got.status != 200 || got.body != "{}\n" {
+			if got := s.post(t, "/v1/refund", fmt.Sprintf(`{"user":"ada","cost":2,"receipt":%q}`, receipt)); got.status != 200 ||
+				got.body != "{}\n" {
 				t.Fatalf("%s: %+v", name, got)
 			}
-			if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Cost: new(int64(2)), Receipt: receipt}); err != nil {
+			if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Cost: new(int64(2)),
+				Receipt: receipt}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
@@ -99,7 +105,8 @@ func TestRefund(t *testing.T) {
 		}
 	}
 	receipt := over["gRPC"]()
-	if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Cost: new(int64(2)), Receipt: receipt}); err != nil || left() != 10 {
+	if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Cost: new(int64(2)),
+		Receipt: receipt}); err != nil || left() != 10 {
 		t.Errorf("over gRPC: %d left, %v", left(), err)
 	}
 	if a := answer("/v1/check", `{"user":"ada","cost":2}`); a.Receipt != "" {
@@ -119,7 +126,8 @@ func TestRefund(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", body, got, want)
 		}
 	}
-	if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Receipt: "x"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada",
+		Receipt: "x"}); status.Code(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
 	if left() != 8 {
@@ -141,11 +149,13 @@ func TestRefundsThatAreNotAllowed(t *testing.T) {
 	is("a check", err)
 	_, err = s.api.Refund(ctx, &weirv1.RefundRequest{User: "ada", Receipt: "x"})
 	is("a refund", err)
-	m, err := s.api.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Receipt: true}}})
+	m, err := s.api.CheckBatch(ctx,
+		&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Receipt: true}}})
 	if err != nil || m.GetResults()[0].GetError().GetCode() != uint32(codes.PermissionDenied) {
 		t.Error(m, err)
 	}
-	for path, body := range map[string]string{"/v1/check": `{"user":"ada","receipt":true}`, "/v1/refund": `{"user":"ada","receipt":"x"}`} {
+	for path, body := range map[string]string{"/v1/check": `{"user":"ada","receipt":true}`,
+		"/v1/refund": `{"user":"ada","receipt":"x"}`} {
 		if got := s.post(t, path, body); got.status != 403 || !strings.Contains(got.body, "--allow-refunds") {
 			t.Errorf("%s: %+v", path, got)
 		}

@@ -65,11 +65,13 @@ func denied(all []*weirv1.RuleDenial, check int, d *limiter.Decision) []*weirv1.
 	if deny == nil { // of a node of another version, through its client
 		return all
 	}
-	if last := len(all) - 1; last >= 0 && all[last].Rule == d.Rule && all[last].Status == uint32(deny.Status) && all[last].Reason == deny.Reason {
+	if last := len(all) - 1; last >= 0 && all[last].Rule == d.Rule && all[last].Status == uint32(deny.Status) &&
+		all[last].Reason == deny.Reason {
 		all[last].Checks = append(all[last].Checks, uint32(check))
 		return all
 	}
-	return append(all, &weirv1.RuleDenial{Rule: d.Rule, Status: uint32(deny.Status), Reason: deny.Reason, Checks: []uint32{uint32(check)}})
+	return append(all, &weirv1.RuleDenial{Rule: d.Rule, Status: uint32(deny.Status), Reason: deny.Reason,
+		Checks: []uint32{uint32(check)}})
 }
 
 func flag(set bool, f weirv1.DecisionFlag) byte {

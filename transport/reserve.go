@@ -53,7 +53,8 @@ func (s *service) Extend(ctx context.Context, m *weirv1.ExtendRequest) (*weirv1.
 }
 
 // amendNamed is the method of a name.
-func (s *service) amendNamed(ctx context.Context, name string, m aboutReservation) (*weirv1.ReservationResponse, error) {
+func (s *service) amendNamed(ctx context.Context, name string, m aboutReservation) (*weirv1.ReservationResponse,
+	error) {
 	begin := s.begin()
 	out, err := s.reservation(ctx, m)
 	return out, s.end(name, begin, err)

@@ -43,7 +43,9 @@ func TestHoldsByEveryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(1)
-	m, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Id: "2", HoldUs: 5_000_000}, {User: "ada", Id: "3"}}})
+	m, err := s.api.CheckBatch(t.Context(),
+		&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "ada", Id: "2", HoldUs: 5_000_000},
+			{User: "ada", Id: "3"}}})
 	if err != nil || m.GetResults()[0].GetError() != nil || m.GetResults()[1].GetError() != nil {
 		t.Fatal(m, err)
 	}
@@ -68,7 +70,8 @@ func TestReservationsRefused(t *testing.T) {
 	if err := check("1", 60_000_000); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.api.Settle(ctx, &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(5))}); err != nil || m.GetEstimate() != 600 {
+	if m, err := s.api.Settle(ctx, &weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(5))}); err != nil ||
+		m.GetEstimate() != 600 {
 		t.Fatal(m, err)
 	}
 	if err := check("2", 60_000_000); err != nil {
@@ -81,13 +84,19 @@ func TestReservationsRefused(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		{settle(&weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(7))}), codes.FailedPrecondition, "the id stands for 5 units for good"},
-		{extend(&weirv1.ExtendRequest{User: "ada", Id: "1", HoldUs: 1000}), codes.FailedPrecondition, "the id stands for 5 units for good"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "1", Actual: new(int64(7))}), codes.FailedPrecondition,
+			"the id stands for 5 units for good"},
+		{extend(&weirv1.ExtendRequest{User: "ada", Id: "1", HoldUs: 1000}), codes.FailedPrecondition,
+			"the id stands for 5 units for good"},
 		{settle(&weirv1.SettleRequest{User: "ada", Actual: new(int64(7))}), codes.InvalidArgument, "the request has no id"},
-		{settle(&weirv1.SettleRequest{User: "ada", Id: "2"}), codes.InvalidArgument, "does not say what was used: give actual"},
-		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(-1))}), codes.InvalidArgument, "settled with -1"},
-		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(1)), IfUnknown: 7}), codes.InvalidArgument, "there is no if_unknown number 7"},
-		{settle(&weirv1.SettleRequest{User: "ada", Id: strings.Repeat("x", 65), Actual: new(int64(1))}), codes.InvalidArgument, "the id has 65 bytes"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2"}), codes.InvalidArgument,
+			"does not say what was used: give actual"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(-1))}), codes.InvalidArgument,
+			"settled with -1"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: "2", Actual: new(int64(1)), IfUnknown: 7}), codes.InvalidArgument,
+			"there is no if_unknown number 7"},
+		{settle(&weirv1.SettleRequest{User: "ada", Id: strings.Repeat("x", 65), Actual: new(int64(1))}),
+			codes.InvalidArgument, "the id has 65 bytes"},
 		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2"}), codes.InvalidArgument, "extended by no time"},
 		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2", HoldUs: 1 << 62}), codes.InvalidArgument, "out of range"},
 		{extend(&weirv1.ExtendRequest{User: "ada", Id: "2", HoldUs: 1}), codes.InvalidArgument, "out of range"},
@@ -98,7 +107,8 @@ func TestReservationsRefused(t *testing.T) {
 			t.Errorf("%d: %v, want %v: %s", i, test.err, test.code, test.want)
 		}
 	}
-	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":95`) || s.node.Stats().Holds != 1 {
+	if got := s.get(t, "/v1/check?user=ada&peek=true"); !strings.Contains(got.body, `"remaining":95`) ||
+		s.node.Stats().Holds != 1 {
 		t.Errorf("%+v, %d holds", got, s.node.Stats().Holds)
 	}
 }
@@ -109,7 +119,8 @@ func TestCostsThatDiffer(t *testing.T) {
 defaults: {key: [user]}
 rules: [{name: requests, continue: true, limits: [100/day]}, {name: tokens, limits: [4000/day], cost: {from: "attr:tokens", default: 1}}]
 `, allowRefunds)
-	if got := s.post(t, "/v1/check", `{"user":"ada","id":"1","hold_ms":60000,"attributes":{"tokens":"2000"}}`); got.status != 200 {
+	if got := s.post(t, "/v1/check",
+		`{"user":"ada","id":"1","hold_ms":60000,"attributes":{"tokens":"2000"}}`); got.status != 200 {
 		t.Fatalf("%+v", got)
 	}
 	got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":800}`)
@@ -143,7 +154,8 @@ func TestReservationsOverGRPCNeedRefunds(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := stream.Send(&weirv1.CheckColumns{Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte("1"), IdLengths: []uint32{1}, HoldUs: 60_000_000}); err != nil {
+			if err := stream.Send(&weirv1.CheckColumns{Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte("1"),
+				IdLengths: []uint32{1}, HoldUs: 60_000_000}); err != nil {
 				return err
 			}
 			m, err := stream.Recv()
@@ -190,7 +202,8 @@ func TestSettledFor(t *testing.T) {
 	s := newServer(t, reserved, allowRefunds)
 	settle := &weirv1.SettleRequest{User: "ada", Id: "1", IdTtlUs: 2_000_000, Actual: new(int64(9))}
 	for i, want := range []weirv1.ReservationState{
-		weirv1.ReservationState_RESERVATION_STATE_CHARGED, weirv1.ReservationState_RESERVATION_STATE_REPEATED, weirv1.ReservationState_RESERVATION_STATE_CHARGED,
+		weirv1.ReservationState_RESERVATION_STATE_CHARGED, weirv1.ReservationState_RESERVATION_STATE_REPEATED,
+		weirv1.ReservationState_RESERVATION_STATE_CHARGED,
 	} {
 		if m, err := s.api.Settle(t.Context(), settle); err != nil || m.GetState() != want {
 			t.Errorf("%d: %v, %v", i, m, err)
@@ -245,12 +258,17 @@ func TestReservationsSpend(t *testing.T) {
 // A settlement that makes several keys is charged as all of them.
 func TestASettlementSpendsForEachKey(t *testing.T) {
 	by := new(spender)
-	s := newServer(t, "rules: [{name: both, keys: [[user], [path]], limits: [7/minute, 700/hour]}]", func(o *transport.Options) { o.Access = by })
+	s := newServer(t, "rules: [{name: both, keys: [[user], [path]], limits: [7/minute, 700/hour]}]",
+		func(o *transport.Options) {
+			o.Access = by
+		})
 	settle := &weirv1.SettleRequest{User: "ada", Path: "/cart", Id: "1", Actual: new(int64(1))}
-	if m, err := s.api.Settle(t.Context(), settle); err != nil || m.GetState() != weirv1.ReservationState_RESERVATION_STATE_CHARGED || by.keys != 2 {
+	if m, err := s.api.Settle(t.Context(), settle); err != nil ||
+		m.GetState() != weirv1.ReservationState_RESERVATION_STATE_CHARGED || by.keys != 2 {
 		t.Errorf("%v, %v, and the budget has %d new keys", m, err, by.keys)
 	}
-	if resp, err := http.Post(s.url+"/v1/settle", "application/json", strings.NewReader(`{"user":"bob","path":"/pay","id":"2","actual":1}`)); err != nil {
+	if resp, err := http.Post(s.url+"/v1/settle", "application/json",
+		strings.NewReader(`{"user":"bob","path":"/pay","id":"2","actual":1}`)); err != nil {
 		t.Fatal(err)
 	} else if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || by.keys != 4 {
 		t.Errorf("status %d, %v, and the budget has %d new keys", resp.StatusCode, err, by.keys)

@@ -27,7 +27,8 @@ func (*reserving) SealReceipt(*limiter.Request, *limiter.Decision) (r limiter.Re
 
 func (*reserving) Refund(context.Context, limiter.Request, limiter.Receipt) error { return nil }
 
-func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64,
+	opts ...limiter.SettleOption) (limiter.Amended, error) {
 	d.asked, d.actual, d.ignore = &r, actual, limiter.Settlement(opts...).IgnoreUnknown
 	return limiter.Amended{}, nil
 }
@@ -42,8 +43,10 @@ func (d *reserving) Extend(_ context.Context, r limiter.Request) (limiter.Amende
 func FuzzReservationJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"user":"ada","id":"1","actual":750}`, `{"path":"/a","id":"1","actual":0,"if_unknown":"ignore","id_ttl_ms":5}`,
-		`{"id":"1","actual":-1,"if_unknown":"charge"}`, `{"id":"1","actual":1e3}`, `{"id":"1","actual":null}`, `{"id":"","actual":1}`,
-		`{"user":"ada","id":"1"}`, `{"user":"ada","id":"1","hold_ms":90000,"cost":700}`, `{"id":"1","hold_ms":0}`, `{"id":"1","cost":null}`,
+		`{"id":"1","actual":-1,"if_unknown":"charge"}`, `{"id":"1","actual":1e3}`, `{"id":"1","actual":null}`,
+		`{"id":"","actual":1}`,
+		`{"user":"ada","id":"1"}`, `{"user":"ada","id":"1","hold_ms":90000,"cost":700}`, `{"id":"1","hold_ms":0}`,
+		`{"id":"1","cost":null}`,
 		`{"key":"k","limits":[{"limit":5,"window":"1m"}],"id":"1","actual":1}`, `{"id":"1","if_unknown":"die"}`, `{"Id":"1"}`,
 	} {
 		for call := range byte(3) {
@@ -93,10 +96,12 @@ func FuzzReservationJSON(f *testing.F) {
 			cost = limiter.Units(*o.Cost)
 		}
 		r, ms := d.asked, time.Millisecond
-		if r.User != o.User || r.ID != o.ID || r.Cost != cost || r.IDTTL != time.Duration(o.IDTTL)*ms || r.Hold != time.Duration(o.Hold)*ms {
+		if r.User != o.User || r.ID != o.ID || r.Cost != cost || r.IDTTL != time.Duration(o.IDTTL)*ms ||
+			r.Hold != time.Duration(o.Hold)*ms {
 			t.Fatalf("%q became %+v", body, r)
 		}
-		if call%3 == 0 && (o.Actual == nil || d.actual != *o.Actual || d.ignore != (o.IfUnknown == "ignore")) || call%3 == 1 && (d.actual != 0 || !d.ignore) {
+		if call%3 == 0 && (o.Actual == nil || d.actual != *o.Actual || d.ignore != (o.IfUnknown == "ignore")) ||
+			call%3 == 1 && (d.actual != 0 || !d.ignore) {
 			t.Fatalf("%q settles with %d, ignores unknown ids: %t", body, d.actual, d.ignore)
 		}
 	})
@@ -107,9 +112,12 @@ func FuzzReservationJSON(f *testing.F) {
 func FuzzReservation(f *testing.F) {
 	for _, m := range []proto.Message{
 		&weirv1.SettleRequest{}, &weirv1.SettleRequest{User: "u", Id: "1", IdTtlUs: 5, Actual: proto.Int64(-4), IfUnknown: 1},
-		&weirv1.SettleRequest{Path: "/a", Attributes: map[string]string{"a": "b"}, Id: "1", Actual: proto.Int64(4), IfUnknown: 7},
-		&weirv1.CancelRequest{User: "u", Id: "1", Limits: []*weirv1.Limit{{Limit: 3, WindowUs: 60e6}, {Limit: 3, WindowUs: -1}}},
-		&weirv1.ExtendRequest{User: "u", Id: "1", HoldUs: 5, Cost: proto.Int64(9)}, &weirv1.ExtendRequest{Id: "1", HoldUs: -1 << 63},
+		&weirv1.SettleRequest{Path: "/a", Attributes: map[string]string{"a": "b"}, Id: "1", Actual: proto.Int64(4),
+			IfUnknown: 7},
+		&weirv1.CancelRequest{User: "u", Id: "1", Limits: []*weirv1.Limit{{Limit: 3, WindowUs: 60e6},
+			{Limit: 3, WindowUs: -1}}},
+		&weirv1.ExtendRequest{User: "u", Id: "1", HoldUs: 5, Cost: proto.Int64(9)},
+		&weirv1.ExtendRequest{Id: "1", HoldUs: -1 << 63},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -126,23 +134,29 @@ func FuzzReservation(f *testing.F) {
 		asks := func(m aboutReservation, err error) bool {
 			if err != nil && (status.Code(err) != codes.InvalidArgument || d.asked != nil) {
 				t.Errorf("%v: %v", m, err)
-			} else if err == nil && (d.asked.User != m.GetUser() || d.asked.IDTTL != idTime(m.GetIdTtlUs()) || len(d.asked.Limits) != len(m.GetLimits())) {
+			} else if err == nil && (d.asked.User != m.GetUser() || d.asked.IDTTL != idTime(m.GetIdTtlUs()) ||
+				len(d.asked.Limits) != len(m.GetLimits())) {
 				t.Errorf("%v became %+v", m, d.asked)
 			}
 			return err == nil && !t.Failed()
 		}
 		if proto.Unmarshal(b, &settle) == nil {
-			if _, err := s.Settle(t.Context(), &settle); asks(&settle, err) && (d.asked.ID != settle.GetId() || settle.Actual == nil || d.actual != settle.GetActual() || d.ignore != (settle.GetIfUnknown() == weirv1.IfUnknown_IF_UNKNOWN_IGNORE)) {
+			if _, err := s.Settle(t.Context(), &settle); asks(&settle, err) &&
+				(d.asked.ID != settle.GetId() || settle.Actual == nil || d.actual != settle.GetActual() ||
+					d.ignore != (settle.GetIfUnknown() == weirv1.IfUnknown_IF_UNKNOWN_IGNORE)) {
 				t.Errorf("%v settles %+v with %d, %t", &settle, d.asked, d.actual, d.ignore)
 			}
 		}
 		if d.asked = nil; proto.Unmarshal(b, &cancel) == nil {
-			if _, err := s.Cancel(t.Context(), &cancel); asks(&cancel, err) && (d.asked.ID != cancel.GetId() || d.actual != 0 || !d.ignore) {
+			if _, err := s.Cancel(t.Context(), &cancel); asks(&cancel, err) &&
+				(d.asked.ID != cancel.GetId() || d.actual != 0 || !d.ignore) {
 				t.Errorf("%v settles %+v with %d, %t", &cancel, d.asked, d.actual, d.ignore)
 			}
 		}
 		if d.asked = nil; proto.Unmarshal(b, &extend) == nil {
-			if _, err := s.Extend(t.Context(), &extend); asks(&extend, err) && (d.asked.ID != extend.GetId() || d.asked.Hold != idTime(extend.GetHoldUs()) || d.asked.Cost.Given() != (extend.Cost != nil)) {
+			if _, err := s.Extend(t.Context(), &extend); asks(&extend, err) &&
+				(d.asked.ID != extend.GetId() || d.asked.Hold != idTime(extend.GetHoldUs()) ||
+					d.asked.Cost.Given() != (extend.Cost != nil)) {
 				t.Errorf("%v extends %+v", &extend, d.asked)
 			}
 		}

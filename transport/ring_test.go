@@ -19,7 +19,8 @@ func (m madeUp) Placement() *weirv1.RingResponse { return m.response }
 
 // The ring, and its view in replies, are published only if the operator allows it.
 func TestRing(t *testing.T) {
-	whole := &weirv1.RingResponse{View: 7, Owners: []uint32{1}, Members: []*weirv1.RingMember{{Name: "a"}}, Rules: []byte("r"), Seeds: []byte("s")}
+	whole := &weirv1.RingResponse{View: 7, Owners: []uint32{1}, Members: []*weirv1.RingMember{{Name: "a"}},
+		Rules: []byte("r"), Seeds: []byte("s")}
 	for name, c := range map[string]struct {
 		ring transport.Ring
 		code codes.Code
@@ -35,14 +36,16 @@ func TestRing(t *testing.T) {
 		if status.Code(err) != c.code || !strings.Contains(status.Convert(err).Message(), c.text) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.view != 0 && (m.View != 7 || len(m.Owners) != 1 || m.Members[0].Name != "a" || string(m.Rules) != "r" || string(m.Seeds) != "s") {
+		if c.view != 0 && (m.View != 7 || len(m.Owners) != 1 || m.Members[0].Name != "a" || string(m.Rules) != "r" ||
+			string(m.Seeds) != "s") {
 			t.Errorf("%s: %v", name, m)
 		}
 		stream, err := s.api.CheckStream(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, in := range []*weirv1.CheckColumns{{}, {PathLengths: []uint32{0}}, {PathLengths: []uint32{1}}} { // the last makes no sense
+		// the last makes no sense
+		for _, in := range []*weirv1.CheckColumns{{}, {PathLengths: []uint32{0}}, {PathLengths: []uint32{1}}} {
 			if err := stream.Send(in); err != nil {
 				t.Fatal(err)
 			}

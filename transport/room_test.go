@@ -78,7 +78,8 @@ func TestNoRoom(t *testing.T) {
 	if err != nil || codes.Code(got.GetError().GetCode()) != codes.ResourceExhausted || got.Id != 7 {
 		t.Errorf("columns: %v, %v", got, err)
 	}
-	if got := s.post(t, "/v1/check/batch", json); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
+	if got := s.post(t, "/v1/check/batch", json); got.status != http.StatusServiceUnavailable ||
+		got.header.Get("Retry-After") != "1" {
 		t.Errorf("JSON: %d %s", got.status, got.body)
 	}
 	long := `{"user":"` + strings.Repeat("x", 100<<10) + `"}`
@@ -179,18 +180,21 @@ func TestLongFields(t *testing.T) {
 		}
 	}
 	batch, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{m, good}})
-	if err != nil || !strings.Contains(batch.Results[0].GetError().GetMessage(), want) || batch.Results[1].GetDecision() == nil {
+	if err != nil || !strings.Contains(batch.Results[0].GetError().GetMessage(), want) ||
+		batch.Results[1].GetDecision() == nil {
 		t.Errorf("CheckBatch: %v, %v", batch, err)
 	}
 	stream, err := s.api.CheckStream(t.Context())
 	if err == nil {
-		err = stream.Send(&weirv1.CheckColumns{Keys: []byte(long + "/"), PathLengths: []uint32{uint32(len(long)), 1}, Peek: true})
+		err = stream.Send(&weirv1.CheckColumns{Keys: []byte(long + "/"), PathLengths: []uint32{uint32(len(long)), 1},
+			Peek: true})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	columns, err := stream.Recv()
-	if err != nil || len(columns.Errors) != 1 || !strings.Contains(columns.Errors[0].Message, want) || len(columns.Flags) != 2 || columns.Flags[1] == 128 {
+	if err != nil || len(columns.Errors) != 1 || !strings.Contains(columns.Errors[0].Message, want) ||
+		len(columns.Flags) != 2 || columns.Flags[1] == 128 {
 		t.Errorf("CheckStream: %v, %v", columns, err)
 	}
 	body := fmt.Sprintf(`{"path":%q}`, long)
@@ -201,7 +205,8 @@ func TestLongFields(t *testing.T) {
 		"POST reset":    s.post(t, "/v1/reset", body),
 		"batch of JSON": s.post(t, "/v1/check/batch", `{"checks":[`+body+`,{"user":"ada","peek":true}]}`),
 	} {
-		if !strings.Contains(got.body, want) || got.status != http.StatusBadRequest && !strings.Contains(got.body, `"answer"`) {
+		if !strings.Contains(got.body, want) || got.status != http.StatusBadRequest &&
+			!strings.Contains(got.body, `"answer"`) {
 			t.Errorf("%s: %d %.300s", what, got.status, got.body)
 		}
 	}

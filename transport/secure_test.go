@@ -234,7 +234,8 @@ func TestOptionalTLS(t *testing.T) {
 			t.Errorf("%d: %v; %v", i, g, h)
 		}
 	}
-	if g, h := s.ask(t, s.as(t, certstest.New(t, "clients"), certstest.Leaf{Name: "shop"}), "foreign"); g == nil || h == nil || s.remaining(t, "foreign") != 3 {
+	if g, h := s.ask(t, s.as(t, certstest.New(t, "clients"), certstest.Leaf{Name: "shop"}), "foreign"); g == nil ||
+		h == nil || s.remaining(t, "foreign") != 3 {
 		t.Errorf("%v; %v", g, h)
 	}
 }
@@ -321,7 +322,9 @@ func TestAdminTLS(t *testing.T) {
 		return nil
 	}
 	for _, optional := range []bool{false, true} {
-		a := serveApart(t, transport.NewAdmin(transport.AdminOptions{TLS: &transport.TLS{Config: store.Server(tls.RequireAndVerifyClientCert, nil, nil), Optional: optional}}))
+		a := serveApart(t,
+			transport.NewAdmin(transport.AdminOptions{TLS: &transport.TLS{Config: store.Server(tls.RequireAndVerifyClientCert,
+				nil, nil), Optional: optional}}))
 		if err := get("https://"+a.http, s.as(t, ca, certstest.Leaf{Name: "ada"})); err != nil {
 			t.Error(err)
 		}
@@ -381,7 +384,8 @@ func TestALongAnswerIsOneWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(s.as(t, nil, certstest.Leaf{}))))
+	c, err := grpc.NewClient(l.Addr().String(),
+		grpc.WithTransportCredentials(credentials.NewTLS(s.as(t, nil, certstest.Leaf{}))))
 	if err != nil {
 		t.Fatal(err)
 	}

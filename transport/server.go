@@ -179,14 +179,16 @@ func (s *Server) watched(l net.Listener) *listen.Watcher {
 
 func watcher(l net.Listener, o *Options, s *service) *listen.Watcher {
 	return listen.NewWatcher(l, listen.WatchOptions{
-		Room: &s.room, Secured: o.TLS != nil, Noted: o.notesShown(), Patience: o.ClientTimeout, Streams: o.MaxStreams, Most: o.MaxDecodingBytes,
+		Room: &s.room, Secured: o.TLS != nil, Noted: o.notesShown(), Patience: o.ClientTimeout, Streams: o.MaxStreams,
+		Most: o.MaxDecodingBytes,
 	})
 }
 
 // bound returns a listener with the bounds of the options.
 func (s *Server) bound(l net.Listener) net.Listener {
 	o := &s.options
-	return listen.Bounded(l, listen.Bounds{Most: o.MaxConnections, MostFrom: o.MaxConnectionsPerAddress, Log: o.Logger, Observer: o.Observer})
+	return listen.Bounded(l, listen.Bounds{Most: o.MaxConnections, MostFrom: o.MaxConnectionsPerAddress, Log: o.Logger,
+		Observer: o.Observer})
 }
 
 // ready returns why the server should not be sent requests, nil if it should.
@@ -240,7 +242,8 @@ type healthService struct {
 }
 
 // Check implements the service.
-func (h *healthService) Check(ctx context.Context, m *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (h *healthService) Check(ctx context.Context, m *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse,
+	error) {
 	out, err := h.Server.Check(ctx, m)
 	if err == nil && h.ready() != nil {
 		out.Status = healthv1.HealthCheckResponse_NOT_SERVING
@@ -256,7 +259,8 @@ const maxServiceBytes = 128
 // names that are unknown are answered with SERVICE_UNKNOWN, as the protocol says.
 func (h *healthService) Watch(m *healthv1.HealthCheckRequest, stream healthv1.Health_WatchServer) error {
 	if n := len(m.GetService()); n > maxServiceBytes {
-		return status.Errorf(codes.InvalidArgument, "the name of the service has %d bytes; at most %d are allowed", n, maxServiceBytes)
+		return status.Errorf(codes.InvalidArgument, "the name of the service has %d bytes; at most %d are allowed", n,
+			maxServiceBytes)
 	}
 	return h.Server.Watch(m, stream)
 }

@@ -45,11 +45,13 @@ func TestPortInUse(t *testing.T) {
 	l := listen(t)
 	defer l.Close()
 	_, err := transport.Listen(t.Context(), "--grpc-addr", l.Addr().String())
-	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "another program has that port; stop it, or choose another address with --grpc-addr") {
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(),
+		"another program has that port; stop it, or choose another address with --grpc-addr") {
 		t.Errorf("got %v", err)
 	}
 	for _, address := range []string{"203.0.113.1:80", "nonsense", "127.0.0.1:99999"} {
-		if _, err := transport.Listen(t.Context(), "--http-addr", address); err == nil || !strings.Contains(err.Error(), "with --http-addr") {
+		if _, err := transport.Listen(t.Context(), "--http-addr", address); err == nil ||
+			!strings.Contains(err.Error(), "with --http-addr") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -220,7 +222,8 @@ func TestShutdownAnswersWhatItHasBegun(t *testing.T) {
 		t.Error(err)
 	}
 	var left limiter.Decision
-	if err := d.Node.PeekInto(t.Context(), &limiter.Request{User: "ada"}, &left); err != nil || left.Limit(0).Remaining != 0 {
+	if err := d.Node.PeekInto(t.Context(), &limiter.Request{User: "ada"}, &left); err != nil ||
+		left.Limit(0).Remaining != 0 {
 		t.Errorf("three were charged, and %d are left, %v", left.Limit(0).Remaining, err)
 	}
 }
@@ -297,7 +300,8 @@ func TestSlowLoris(t *testing.T) {
 	for _, c := range append(silent, header) {
 		closedWithin(t, c, 12*time.Second)
 	}
-	if text := closedWithin(t, body, 20*time.Second); !strings.Contains(text, "400 Bad Request") || !strings.Contains(text, "could not be read to its end") {
+	if text := closedWithin(t, body, 20*time.Second); !strings.Contains(text, "400 Bad Request") ||
+		!strings.Contains(text, "could not be read to its end") {
 		t.Errorf("a body that does not come is answered %q", text)
 	}
 	s.stillCounts(t, "ada", 2)
@@ -307,10 +311,12 @@ func TestSlowLoris(t *testing.T) {
 func TestLargeHeader(t *testing.T) {
 	s := newServer(t, fixed, nil)
 	c := connect(t, s.http)
-	if _, err := io.WriteString(c, "GET /v1/check?user="+strings.Repeat("u", 20<<10)+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, "GET /v1/check?user="+strings.Repeat("u", 20<<10)+
+		" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if text := closedWithin(t, c, 10*time.Second); text != "" && !strings.Contains(text, "431 Request Header Fields Too Large") {
+	if text := closedWithin(t, c, 10*time.Second); text != "" &&
+		!strings.Contains(text, "431 Request Header Fields Too Large") {
 		t.Errorf("an address of 20 KiB is answered %q", text)
 	}
 	s.stillCounts(t, "ada", 3)

@@ -71,7 +71,8 @@ func (s *service) identifyAt(ctx context.Context, now time.Time) (frontend.Sessi
 // protocol returns what the protocols of this package call what may not be allowed.
 func protocol(over string) frontend.Protocol {
 	return frontend.Protocol{
-		Over: over, Limits: "limits that come with a request are", Resets: "resets are", Refunds: "receipts, refunds and reservations are",
+		Over: over, Limits: "limits that come with a request are", Resets: "resets are",
+		Refunds: "receipts, refunds and reservations are",
 	}
 }
 

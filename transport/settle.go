@@ -69,7 +69,8 @@ func extend(ctx context.Context, by *frontend.Session, q *question) (limiter.Ame
 // serveAmend serves what is done with reservations. It needs the permission to refund: who may
 // settle can take every charge of its own back, and charge beyond a limit. fields returns the fields of the question,
 // do does it.
-func (f *front) serveAmend(fields func() []field, do func(context.Context, *frontend.Session, *question) (limiter.Amended, error)) http.HandlerFunc {
+func (f *front) serveAmend(fields func() []field, do func(context.Context, *frontend.Session,
+	*question) (limiter.Amended, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := f.mayAmend(); err != nil {
 			writeError(w, err)

@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/transport"
 )
 
-const reserved = "rules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, algorithm: fixed_window}]}]"
+const reserved = "rules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, algorithm: " +
+	"fixed_window}]}]"
 
 // A check with hold_ms is a reservation, which is settled, cancelled and extended. What is
 // refused says why, and changes nothing.
@@ -54,14 +55,17 @@ func TestReservations(t *testing.T) {
 		{"check", `{"user":"ada","id":"1","hold_ms":0}`, 400, "hold_ms is 0; it must be 1 to 86400000"},
 		{"check", `{"user":"ada","id":"1","hold_ms":86400001}`, 400, "hold_ms is 86400001"},
 	} {
-		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status || !strings.Contains(got.body, test.want) {
+		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status ||
+			!strings.Contains(got.body, test.want) {
 			t.Errorf("%d: %s %s: %d %s, want %d %s", i, test.path, test.body, got.status, got.body, test.status, test.want)
 		}
 	}
-	if got := s.get(t, "/v1/check?user=bob&cost=10&id=1&hold_ms=5000"); got.status != 200 || !strings.Contains(got.body, `"remaining":690`) {
+	if got := s.get(t, "/v1/check?user=bob&cost=10&id=1&hold_ms=5000"); got.status != 200 ||
+		!strings.Contains(got.body, `"remaining":690`) {
 		t.Errorf("%+v", got)
 	}
-	if got := s.get(t, "/v1/check?user=bob&id=1&hold_ms=x"); got.status != 400 || !strings.Contains(got.body, "hold_ms is") {
+	if got := s.get(t, "/v1/check?user=bob&id=1&hold_ms=x"); got.status != 400 ||
+		!strings.Contains(got.body, "hold_ms is") {
 		t.Errorf("%+v", got)
 	}
 	if n := s.node.Stats().Holds; n != 1 {
@@ -82,11 +86,13 @@ func TestRaisedTooOften(t *testing.T) {
 	}
 	for i := 2; i <= limiter.MaxHoldParts+1; i++ {
 		got := s.post(t, "/v1/extend", fmt.Sprintf(`{"user":"ada","cost":%d,"id":"1","hold_ms":60000}`, i))
-		if i <= limiter.MaxHoldParts && got.status != 200 || i > limiter.MaxHoldParts && (got.status != 409 || !strings.Contains(got.body, "the estimate was raised too often: 63 times")) {
+		if i <= limiter.MaxHoldParts && got.status != 200 || i > limiter.MaxHoldParts &&
+			(got.status != 409 || !strings.Contains(got.body, "the estimate was raised too often: 63 times")) {
 			t.Errorf("%d: %+v", i, got)
 		}
 	}
-	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":7}`); got.status != 200 || !strings.Contains(got.body, `"estimate":64`) {
+	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":7}`); got.status != 200 ||
+		!strings.Contains(got.body, `"estimate":64`) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -94,7 +100,8 @@ func TestRaisedTooOften(t *testing.T) {
 // A node that knows no reservations says so.
 func TestNoReservations(t *testing.T) {
 	s := newServer(t, reserved, func(o *transport.Options) { o.Decider = struct{ transport.Decider }{o.Decider} })
-	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":1}`); got.status != 400 || !strings.Contains(got.body, "there are no reservations here") {
+	if got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":1}`); got.status != 400 ||
+		!strings.Contains(got.body, "there are no reservations here") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -109,24 +116,28 @@ func TestReservationsNeedRefunds(t *testing.T) {
 		want       string
 	}{
 		{"check", `{"user":"ada","cost":663,"id":"1","hold_ms":60000}`, 403, "--allow-refunds"},
-		{"check/batch", `{"checks":[{"user":"ada","cost":663,"id":"1","hold_ms":60000}]}`, 200, `"status":403,"detail":"receipts, refunds and reservations are not allowed here`},
+		{"check/batch", `{"checks":[{"user":"ada","cost":663,"id":"1","hold_ms":60000}]}`, 200,
+			`"status":403,"detail":"receipts, refunds and reservations are not allowed here`},
 		{"settle", `{"user":"ada","id":"1","actual":750}`, 403, "--allow-refunds"},
 		{"cancel", `{"user":"ada","id":"1"}`, 403, "--allow-refunds"},
 		{"extend", `{"user":"ada","id":"1","hold_ms":1000}`, 403, "--allow-refunds"},
 		{"check", `{"user":"ada","cost":0}`, 200, `"remaining":700`},
 	} {
-		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status || !strings.Contains(got.body, test.want) {
+		if got := s.post(t, "/v1/"+test.path, test.body); got.status != test.status ||
+			!strings.Contains(got.body, test.want) {
 			t.Errorf("%s %s: %d %s, want %d %s", test.path, test.body, got.status, got.body, test.status, test.want)
 		}
 	}
-	if got := s.get(t, "/v1/check?user=ada&cost=10&id=1&hold_ms=5000"); got.status != 403 || !strings.Contains(got.body, "--allow-refunds") {
+	if got := s.get(t, "/v1/check?user=ada&cost=10&id=1&hold_ms=5000"); got.status != 403 ||
+		!strings.Contains(got.body, "--allow-refunds") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // Units of a limit on concurrency are held by a check over HTTP until it is settled.
 func TestConcurrency(t *testing.T) {
-	s := newServer(t, "rules: [{name: r, key: [user], hold: 30s, limits: [{name: slots, limit: 2, algorithm: concurrency}, {name: hour, limit: 9, window: 1h}]}]", allowRefunds)
+	s := newServer(t, "rules: [{name: r, key: [user], hold: 30s, limits: [{name: slots, limit: 2, algorithm: "+
+		"concurrency}, {name: hour, limit: 9, window: 1h}]}]", allowRefunds)
 	for i, test := range []struct {
 		path, body string
 		status     int
@@ -146,7 +157,8 @@ func TestConcurrency(t *testing.T) {
 		if got.status != test.status || !strings.Contains(got.body, test.want) {
 			t.Errorf("%d: %s %s: %d %s, want %d %s", i, test.path, test.body, got.status, got.body, test.status, test.want)
 		}
-		if policy := got.header.Get("RateLimit-Policy"); test.path == "check" && policy != "" && !strings.Contains(policy, `"r/slots";q=2, "r/hour";q=9;w=3600`) {
+		if policy := got.header.Get("RateLimit-Policy"); test.path == "check" && policy != "" &&
+			!strings.Contains(policy, `"r/slots";q=2, "r/hour";q=9;w=3600`) {
 			t.Errorf("%d: the policy is %s", i, policy)
 		}
 	}

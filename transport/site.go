@@ -87,7 +87,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !slices.Contains(route.methods, r.Method):
 		allow := strings.Join(route.methods, ", ")
 		seen.Header().Set("Allow", allow)
-		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+frontend.Quote(r.Method))
+		writeProblem(seen, http.StatusMethodNotAllowed, "the methods of "+r.URL.Path+" are "+allow+", not "+
+			frontend.Quote(r.Method))
 	default:
 		name = r.Method + " " + r.URL.Path
 		if problem := foreign(r); problem != "" && !route.open {
@@ -147,9 +148,11 @@ func (s *site) noPath(w http.ResponseWriter, path string) {
 // "" if at none.
 func addressOf(path string) string {
 	switch path {
-	case "/v1/check", "/v1/check/batch", "/v1/explain", "/v1/settle", "/v1/cancel", "/v1/extend", "/v1/refund", "/v1/reset", "/healthz", "/readyz":
+	case "/v1/check", "/v1/check/batch", "/v1/explain", "/v1/settle", "/v1/cancel", "/v1/extend", "/v1/refund",
+		"/v1/reset", "/healthz", "/readyz":
 		return clientsFlag
-	case "/v1/members", "/v1/members/forget", "/v1/members/expel", "/v1/members/readmit", "/v1/reload", "/v1/top", "/metrics":
+	case "/v1/members", "/v1/members/forget", "/v1/members/expel", "/v1/members/readmit", "/v1/reload", "/v1/top",
+		"/metrics":
 		return adminFlag
 	}
 	if strings.HasPrefix(path, profilesPath) {
@@ -172,11 +175,14 @@ func foreign(r *http.Request) string {
 	u, err := url.Parse(origin)
 	switch {
 	case from != "" && from != "same-origin" && from != "none":
-		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + frontend.Quote(from) + "), and may not: ask without a browser"
+		return "a page of another site has a browser ask this (Sec-Fetch-Site: " + frontend.Quote(from) +
+			"), and may not: ask without a browser"
 	case origin != "" && (err != nil || !strings.EqualFold(u.Host, r.Host)):
-		return "a page of another site has a browser ask this (Origin: " + frontend.Quote(origin) + "), and may not: ask without a browser"
+		return "a page of another site has a browser ask this (Origin: " + frontend.Quote(origin) +
+			"), and may not: ask without a browser"
 	case origin == "" && from == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/"):
-		return "a browser asks this without saying for which page, so it may be one of another site: ask without a browser, such as with curl"
+		return "a browser asks this without saying for which page, so it may be one of another site: ask without a " +
+			"browser, such as with curl"
 	}
 	return ""
 }
@@ -226,7 +232,8 @@ func (s *site) account(of route, w *statusWriter, r *http.Request) {
 		e.Outcome, e.Why = AuditDone, w.did
 	default:
 		e.Outcome = AuditFailed
-		if w.status != http.StatusServiceUnavailable && w.status != http.StatusGatewayTimeout && w.status != http.StatusConflict {
+		if w.status != http.StatusServiceUnavailable && w.status != http.StatusGatewayTimeout &&
+			w.status != http.StatusConflict {
 			e.Why = "" // that text has parts of the request
 		}
 	}

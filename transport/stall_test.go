@@ -121,7 +121,8 @@ func (s *ticking) dialFrom(address string, window uint32) *rawClient {
 		s.t.Fatal(err)
 	}
 	if s.Secured {
-		conn = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // the server is under test
+		conn = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true,
+			NextProtos: []string{"h2"}}) //nolint:gosec // the server is under test
 	}
 	c := &rawClient{conn, s.t, make(chan [2]uint32, 1000)}
 	s.t.Cleanup(func() { conn.Close() })
@@ -267,7 +268,9 @@ func TestStalledStreams(t *testing.T) {
 	for name, c := range allStalled() {
 		t.Run(name, func(t *testing.T) { stalledStream(t, c, nil) })
 		t.Run(name+" with TLS", func(t *testing.T) { stalledStream(t, c, &TLS{Config: secure}) })
-		t.Run(name+" with TLS that is optional", func(t *testing.T) { stalledStream(t, c, &TLS{Config: secure, Optional: true}) })
+		t.Run(name+" with TLS that is optional", func(t *testing.T) {
+			stalledStream(t, c, &TLS{Config: secure, Optional: true})
+		})
 	}
 }
 
@@ -409,7 +412,10 @@ func TestTooManyHalfMessages(t *testing.T) {
 		}
 	}
 	// No tick has passed.
-	s.waitFor("the largest is given up", func() bool { n := s.Counts().Half; return n > 5000 && n < 6000 && s.Counts().Ending == 0 })
+	s.waitFor("the largest is given up", func() bool {
+		n := s.Counts().Half
+		return n > 5000 && n < 6000 && s.Counts().Ending == 0
+	})
 	s.resets(conns[1], 1)
 	for _, i := range []int{0, 2} {
 		if f, ok := conns[i].next(); ok {

@@ -77,7 +77,8 @@ func wrap(protocol string, err error) error {
 }
 
 func checkError(err error) *weirv1.CheckError {
-	return &weirv1.CheckError{Code: uint32(overgrpc.Code(err)), Message: errorText(err), RetryAfterUs: int64(limiter.Span(fields.RetryAfter(err)))}
+	return &weirv1.CheckError{Code: uint32(overgrpc.Code(err)), Message: errorText(err),
+		RetryAfterUs: int64(limiter.Span(fields.RetryAfter(err)))}
 }
 
 // errorText returns the text of an error as UTF-8: protobuf encodes no other text, and
@@ -90,6 +91,7 @@ var (
 )
 
 // errRing is why a client gets no ring.
-const errRing = frontend.ForbiddenError("this node does not publish the ring: the operator must start it with --share-ring")
+const errRing = frontend.ForbiddenError("this node does not publish the ring: the operator must start it with " +
+	"--share-ring")
 
 var errNoRing = errors.New("this node has no ring now: it is not in a cluster, or is still joining one")

@@ -31,12 +31,14 @@ func TestStreamsPerConnection(t *testing.T) {
 // anything is called on it, so that clients spread over nodes that were added.
 func TestConnectionsAge(t *testing.T) {
 	s := newTicking(t, func(o *Options) { o.MaxConnectionAge = 100 * time.Millisecond })
-	conn, err := grpc.NewClient("passthrough:///"+s.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+s.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if got, err := weirv1.NewLimiterClient(conn).Check(t.Context(), &weirv1.CheckRequest{User: "ada"}); err != nil || !got.Allowed {
+	if got, err := weirv1.NewLimiterClient(conn).Check(t.Context(), &weirv1.CheckRequest{User: "ada"}); err != nil ||
+		!got.Allowed {
 		t.Fatal(got, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)

@@ -34,7 +34,8 @@ type subject struct {
 }
 
 func newSubject(tb testing.TB, rules string) subject {
-	return subject{newServer(tb, rules, allowRefunds), tb, map[string]*limiter.Limit{}, map[string]*limiter.Rule{}, map[string]string{}}
+	return subject{newServer(tb, rules, allowRefunds), tb, map[string]*limiter.Limit{}, map[string]*limiter.Rule{},
+		map[string]string{}}
 }
 
 func (s *subject) SetTime(t limiter.Tick) { s.clock.set(t) }
@@ -406,7 +407,8 @@ func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.De
 	if err := json.Unmarshal(body, &a); err != nil {
 		return err
 	}
-	if allowed := resp.StatusCode == http.StatusOK; allowed != a.Allowed || !allowed && resp.StatusCode != http.StatusTooManyRequests {
+	if allowed := resp.StatusCode == http.StatusOK; allowed != a.Allowed ||
+		!allowed && resp.StatusCode != http.StatusTooManyRequests {
 		s.tb.Errorf("status %d of %s", resp.StatusCode, body)
 	}
 	s.rebuildAnswer(&a, d)
@@ -465,7 +467,8 @@ func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amen
 }
 
 func query(r *limiter.Request, peek bool) url.Values {
-	v := url.Values{"path": {r.Path}, "user": {r.User}, "ip": {r.IP}, "group": {r.Group}, "method": {r.Method}, "rule": {r.Rule}}
+	v := url.Values{"path": {r.Path}, "user": {r.User}, "ip": {r.IP}, "group": {r.Group}, "method": {r.Method},
+		"rule": {r.Rule}}
 	for name, value := range r.Attributes {
 		v.Set("attr."+name, value)
 	}
@@ -496,7 +499,8 @@ func object(tb testing.TB, r *limiter.Request, peek bool) []byte {
 
 // fields returns the fields of a request in JSON.
 func fields(r *limiter.Request) map[string]any {
-	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method, "attributes": r.Attributes}
+	o := map[string]any{"path": r.Path, "user": r.User, "ip": r.IP, "group": r.Group, "method": r.Method,
+		"attributes": r.Attributes}
 	if r.ID != "" {
 		o["id"] = r.ID
 	}
@@ -528,7 +532,8 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 		*l = limiter.LimitDecision{
 			Rule: s.rule(rule, w.Shadow), Limit: s.ofNode(rule, name), Key: key,
 			Allowed: w.Name != a.BlockedBy, Never: w.Never, Blocked: w.Blocked,
-			Overflow: w.Overflow, Remaining: w.Remaining, ResetAfter: (limiter.Tick(w.ResetAfterMs) * limiter.Millisecond).Duration(),
+			Overflow: w.Overflow, Remaining: w.Remaining,
+			ResetAfter: (limiter.Tick(w.ResetAfterMs) * limiter.Millisecond).Duration(),
 		}
 		if w.RetryAfterMs != nil {
 			l.RetryAfter = (limiter.Tick(*w.RetryAfterMs) * limiter.Millisecond).Duration()

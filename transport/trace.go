@@ -47,7 +47,9 @@ func traceCalls(front *frontend.Frontend) grpc.UnaryServerInterceptor {
 		if strings.HasPrefix(of.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
 			return handle(ctx, in)
 		}
-		return traced(front, path.Base(of.FullMethod), func(ctx context.Context, _ func(any) error) (any, error) { return handle(ctx, in) })(ctx, nil)
+		return traced(front, path.Base(of.FullMethod), func(ctx context.Context, _ func(any) error) (any, error) {
+			return handle(ctx, in)
+		})(ctx, nil)
 	}
 }
 

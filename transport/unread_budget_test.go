@@ -59,7 +59,8 @@ func TestWhatIsNoMessageSpends(t *testing.T) {
 	}
 	asks := []ask{
 		{"CheckStream", func() error {
-			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/weir.v1.Limiter/CheckStream", raw)
+			stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+				"/weir.v1.Limiter/CheckStream", raw)
 			if err == nil {
 				err = stream.SendMsg(broken)
 			}
@@ -68,7 +69,8 @@ func TestWhatIsNoMessageSpends(t *testing.T) {
 			}
 			return err
 		}, codes.InvalidArgument, len(broken)},
-		{"more checks than a batch may have", unary("CheckBatch", []byte(strings.Repeat("\x0a\x00", transport.MaxBatch+1))), codes.InvalidArgument, transport.MaxBatch},
+		{"more checks than a batch may have", unary("CheckBatch", []byte(strings.Repeat("\x0a\x00", transport.MaxBatch+1))),
+			codes.InvalidArgument, transport.MaxBatch},
 		{"POST /v1/check", post("/v1/check", long), codes.OutOfRange, transport.MaxBodyBytes},
 		{"POST /v1/check/batch", post("/v1/check/batch", long), codes.OutOfRange, transport.MaxBodyBytes},
 		{"POST /v1/settle", post("/v1/settle", long), codes.OutOfRange, transport.MaxBodyBytes},
@@ -117,7 +119,8 @@ func TestNoMessageIsNotCharged(t *testing.T) {
 	by, saw := new(spender), new(told)
 	s := newServer(t, reserved, func(o *transport.Options) { o.Access, o.Observer = by, saw })
 	for _, m := range []string{"Check", "CheckBatch", "Explain", "Reset", "Refund", "Settle", "Cancel", "Extend"} {
-		call, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/weir.v1.Limiter/"+m, grpc.ForceCodecV2(asIs{}))
+		call, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/weir.v1.Limiter/"+m,
+			grpc.ForceCodecV2(asIs{}))
 		if err == nil {
 			err = call.CloseSend()
 		}
@@ -150,10 +153,12 @@ func TestAStreamEndsWithItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, message := range map[string][]byte{"good": []byte("\x08\x01\x50\x00"), "no message": []byte("\xff\xff"), "too many checks": tooMany} {
+	for name, message := range map[string][]byte{"good": []byte("\x08\x01\x50\x00"), "no message": []byte("\xff\xff"),
+		"too many checks": tooMany} {
 		saw := new(told)
 		s := newServer(t, reserved, func(o *transport.Options) { o.Access, o.Audit = new(passing), saw })
-		stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/weir.v1.Limiter/CheckStream", grpc.ForceCodecV2(asIs{}))
+		stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+			"/weir.v1.Limiter/CheckStream", grpc.ForceCodecV2(asIs{}))
 		if err == nil {
 			err = stream.SendMsg(message)
 		}

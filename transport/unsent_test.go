@@ -91,7 +91,8 @@ func largeOf(t *testing.T, columns bool) []byte {
 func TestUnreadReplies(t *testing.T) {
 	const streams, messages = 10, 20
 	by := new(counted)
-	s := newTicking(t, func(o *Options) { o.Decider, o.MaxDecodingBytes = by, 32<<20 }) // half of it is enough for a message of each stream
+	// half of it is enough for a message of each stream
+	s := newTicking(t, func(o *Options) { o.Decider, o.MaxDecodingBytes = by, 32<<20 })
 	thief := s.dialFrom("127.0.0.2", 0)
 	message := largeOf(t, true)
 	for i := range uint32(streams) {
@@ -101,7 +102,9 @@ func TestUnreadReplies(t *testing.T) {
 		}
 	}
 	// gRPC lets a stream queue 64 KiB. The handler of the message after these waits.
-	reply := proto.Size(&weirv1.DecisionColumns{Flags: make([]byte, MaxBatch), Remaining: slices.Repeat([]uint64{math.MaxUint32}, MaxBatch), LimitRefs: make([]uint32, MaxBatch), ResetAfterUs: make([]int64, MaxBatch)})
+	reply := proto.Size(&weirv1.DecisionColumns{Flags: make([]byte, MaxBatch),
+		Remaining: slices.Repeat([]uint64{math.MaxUint32}, MaxBatch), LimitRefs: make([]uint32, MaxBatch),
+		ResetAfterUs: make([]int64, MaxBatch)})
 	each := int64((64<<10)/reply + 1)
 	s.waitFor("each stream waits for its client", func() bool {
 		n := by.batches.Load()
@@ -196,7 +199,8 @@ func TestSlowBodies(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	const head = "POST /v1/check/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+	const head = "POST /v1/check/batch HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+		"%d\r\n\r\n%s"
 	for range 12 { // about 1 MB each, if there were room
 		before := s.room.InUse()
 		c := dial("127.0.0.2")

@@ -19,7 +19,8 @@ import (
 
 // response turns a decision into a message, field by field: what the bytes that
 // the service writes are compared with.
-func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Request, *limiter.LimitDecision) string) *weirv1.CheckResponse {
+func response(r *limiter.Request, d *limiter.Decision,
+	keyName func(*limiter.Request, *limiter.LimitDecision) string) *weirv1.CheckResponse {
 	m := &weirv1.CheckResponse{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
 		Repeated: d.Repeated, RetryAfterUs: int64(limiter.Span(d.RetryAfter)), Source: weirv1.Source(d.Source),
@@ -32,8 +33,9 @@ func response(r *limiter.Request, d *limiter.Decision, keyName func(*limiter.Req
 		m.Limits = append(m.Limits, &weirv1.LimitDecision{
 			Rule: l.Rule.Name, Name: l.Limit.Name(), Key: keyName(r, l), Algorithm: weirv1.Algorithm(l.Limit.Algorithm()),
 			Limit: l.Limit.Limit(), Capacity: l.Limit.Capacity(), WindowUs: int64(limiter.Span(l.Limit.Window())),
-			Remaining: l.Remaining, ResetAfterUs: int64(limiter.Span(l.ResetAfter)), RetryAfterUs: int64(limiter.Span(l.RetryAfter)),
-			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
+			Remaining: l.Remaining, ResetAfterUs: int64(limiter.Span(l.ResetAfter)),
+			RetryAfterUs: int64(limiter.Span(l.RetryAfter)),
+			Allowed:      l.Allowed, Never: l.Never, Blocked: l.Blocked, Shadow: l.Rule.Shadow, Overflow: l.Overflow,
 			Cost: l.Cost, KeyIndex: uint32(l.KeyIndex), Owner: l.Owner, InForce: l.InForce,
 		})
 	}
@@ -191,7 +193,9 @@ func TestBatchAllocations(t *testing.T) {
 		*d.Limit(0), *d.Limit(1), d.Allowed = minute, hour, true
 		return nil
 	}}}})
-	s.appendKeyName = func(dst []byte, r *limiter.Request, _ *limiter.LimitDecision) []byte { return append(dst, r.User...) }
+	s.appendKeyName = func(dst []byte, r *limiter.Request, _ *limiter.LimitDecision) []byte {
+		return append(dst, r.User...)
+	}
 	m := &weirv1.CheckBatchRequest{}
 	for i := range MaxBatch {
 		m.Checks = append(m.Checks, &weirv1.CheckRequest{Path: "/towns", User: fmt.Sprint("user", i)})
@@ -226,8 +230,11 @@ func FuzzReadBatch(f *testing.F) {
 		f.Add(append(b, more...))
 	}
 	add(&weirv1.CheckBatchRequest{})
-	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{}, {Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Id: "7", IdTtlUs: -4, IdOptional: true, HoldUs: 9}}})
-	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Attributes: map[string]string{"a": "b"}, User: "x"}, {Limits: []*weirv1.Limit{{Limit: 3}}}}})
+	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{},
+		{Path: "/a", User: "u", Method: "GET", Ip: "::1", Group: "g", Cost: proto.Int64(-4), Rule: "r", Peek: true, Id: "7",
+			IdTtlUs: -4, IdOptional: true, HoldUs: 9}}})
+	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Attributes: map[string]string{"a": "b"}, User: "x"},
+		{Limits: []*weirv1.Limit{{Limit: 3}}}}})
 	add(&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{User: "x"}}}, 0x7a, 1, 0)
 	f.Add([]byte{0x0a, 3, 0x0a, 1, 0xff})
 	f.Add(protowire.AppendTag(nil, 1, protowire.StartGroupType))

@@ -139,7 +139,8 @@ func TestRecipeTokensAndMoney(t *testing.T) {
 	k := cook(t, "Tokens and money of a language model")
 	left := map[string]uint64{"tokens": 40000 - 412, "money": 100000 - 7}
 	for counter, used := range map[string]int64{"tokens": 412, "money": 7} {
-		r := weir.Request{Path: "/chat", User: "ada", ID: "answer-7", Hold: time.Minute, Cost: weir.Units(663), Attributes: with("counter", counter)}
+		r := weir.Request{Path: "/chat", User: "ada", ID: "answer-7", Hold: time.Minute, Cost: weir.Units(663),
+			Attributes: with("counter", counter)}
 		if d, err := k.Check(t.Context(), r); err != nil || !d.Allowed || d.Rule != counter {
 			t.Fatalf("%s: %+v, %v", counter, d, err)
 		}
@@ -168,7 +169,8 @@ func TestRecipeOwnZone(t *testing.T) {
 	for _, r := range []weir.Request{of("t", "Asia/Tokyo"), of("b", "Europe/Berlin"), of("n", ""), of("x", "Mars/Base")} {
 		k.expect("a day", k.admits(r), 2)
 	}
-	if want := "[n true n true n true x false x false x false]"; fmt.Sprint(heard) != strings.ReplaceAll(strings.ReplaceAll(want, "n ", "partners "), "x ", "partners ") {
+	if want := "[n true n true n true x false x false x false]"; fmt.Sprint(
+		heard) != strings.ReplaceAll(strings.ReplaceAll(want, "n ", "partners "), "x ", "partners ") {
 		t.Errorf("observed %v", heard)
 	}
 	k.Advance(3 * time.Hour) // midnight in Tokyo

@@ -154,7 +154,8 @@ func verify(ctx context.Context, c Contender, a asker, asked []atomic.Int32) err
 func Rules() string {
 	text := "version: 1\nrules:\n"
 	for i := range 8 {
-		text += "  - {name: other-" + strconv.Itoa(i) + ", match: {path: \"^/v" + strconv.Itoa(i) + "/(items|orders)/[0-9]+$\"}, limits: [5/second]}\n"
+		text += "  - {name: other-" + strconv.Itoa(i) + ", match: {path: \"^/v" + strconv.Itoa(i) +
+			"/(items|orders)/[0-9]+$\"}, limits: [5/second]}\n"
 	}
 	for _, r := range []struct{ name, algorithm, path string }{
 		{"log3", "sliding_log", "^/log/.*[0-9]$"}, {"counter3", "sliding_counter", "^/api/.*[0-9]$"},

@@ -85,14 +85,16 @@ func (n *node) askBatch(ctx context.Context, keys []int, allowed []bool) error {
 		}
 		d := r.GetDecision()
 		if d.GetAllowed() && len(d.GetLimits()) != len(windows) {
-			return fmt.Errorf("rule %q decided by %d limits: the node needs the rules of this package", d.GetRule(), len(d.GetLimits()))
+			return fmt.Errorf("rule %q decided by %d limits: the node needs the rules of this package", d.GetRule(),
+				len(d.GetLimits()))
 		}
 		allowed[i] = d.GetAllowed()
 	}
 	return nil
 }
 
-func (n *node) askColumns(stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns], keys []int, allowed []bool) error {
+func (n *node) askColumns(stream grpc.BidiStreamingClient[weirv1.CheckColumns, weirv1.DecisionColumns], keys []int,
+	allowed []bool) error {
 	m := &weirv1.CheckColumns{
 		Keys: make([]byte, 0, 32*len(keys)), PathLengths: make([]uint32, len(keys)), UserLengths: make([]uint32, len(keys)),
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-const crowdedRules = "version: 1\nrules: [{name: crowded, match: {path: \"^/crowded$\"}, key: [user], limits: [100/hour]}]\n"
+const crowdedRules = "version: 1\nrules: [{name: crowded, match: {path: \"^/crowded$\"}, key: [user], limits: " +
+	"[100/hour]}]\n"
 
 // Attacks stay on this machine.
 func TestOnlyLoopbackIsAttacked(t *testing.T) {

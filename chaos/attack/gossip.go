@@ -194,7 +194,8 @@ func explode(ctx context.Context, address string, what []byte) error {
 // state is one node in an exchange of views, as fields without a number.
 func state(c *Cluster, name string, kind int) []byte {
 	return packed(0, field{"Name", name}, field{"Addr", []byte{127, 0, 0, 1}}, field{"Port", 9}, field{"Incarnation", 1},
-		field{"Meta", metadata(c, uint64(kind)+7, "127.0.0.1:9")}, field{"State", kind}, field{"Vsn", []byte{1, 5, 2, 0, 0, 0}})[1:]
+		field{"Meta", metadata(c, uint64(kind)+7, "127.0.0.1:9")}, field{"State", kind},
+		field{"Vsn", []byte{1, 5, 2, 0, 0, 0}})[1:]
 }
 
 // exchanged is how many members are invented in one exchange of views.

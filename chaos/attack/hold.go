@@ -163,7 +163,8 @@ func halfMessages(ctx context.Context, c *Cluster, t *tally) error {
 	var attacking sync.WaitGroup
 	for _, a := range c.Targets {
 		attacking.Go(func() {
-			body := mute([]byte("POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{\"path\": \""))
+			body := mute([]byte("POST /v1/check HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: " +
+				"1000000\r\n\r\n{\"path\": \""))
 			header := mute([]byte("GET /v1/check?path=/a HTTP/1.1\r\nHost: we"))
 			hold(ctx, grip{addresses: []string{a.HTTP}, most: held, talk: func(ctx context.Context, conn net.Conn, n int) error {
 				if n%2 == 0 {
@@ -211,7 +212,8 @@ func deaf(ctx context.Context, conn *grpc.ClientConn, t *tally) error {
 	defer t.hold()()
 	during, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	s, err := conn.NewStream(during, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, weirv1.Limiter_CheckStream_FullMethodName)
+	s, err := conn.NewStream(during, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		weirv1.Limiter_CheckStream_FullMethodName)
 	if err != nil {
 		return err
 	}

@@ -141,11 +141,14 @@ func Judge(done map[string]Tally, keyed bool) error {
 		}
 		switch {
 		case t.reached() == 0:
-			errs = append(errs, fmt.Errorf("%w: the attack %q did nothing: %d sent, %d of them lost", ErrVoid, a.name, t.Sent, t.Lost))
+			errs = append(errs, fmt.Errorf("%w: the attack %q did nothing: %d sent, %d of them lost", ErrVoid, a.name, t.Sent,
+				t.Lost))
 		case want == taken && t.accepted() == 0:
-			errs = append(errs, fmt.Errorf("%w: the nodes accepted nothing of the attack %q: %d sent, %d refused, %d lost", ErrVoid, a.name, t.Sent, t.Refused, t.Lost))
+			errs = append(errs, fmt.Errorf("%w: the nodes accepted nothing of the attack %q: %d sent, %d refused, %d lost",
+				ErrVoid, a.name, t.Sent, t.Refused, t.Lost))
 		case want == refused && t.accepted() > 0:
-			errs = append(errs, fmt.Errorf("the nodes accepted %d of %d of the attack %q, which they must refuse", t.accepted(), t.Sent, a.name))
+			errs = append(errs, fmt.Errorf("the nodes accepted %d of %d of the attack %q, which they must refuse", t.accepted(),
+				t.Sent, a.name))
 		}
 	}
 	return errors.Join(errs...)

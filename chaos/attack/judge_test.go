@@ -57,7 +57,8 @@ func TestJudge(t *testing.T) {
 	}
 	done = sound(false)
 	done["forged frames"] = Tally{Sent: 10, Refused: 9}
-	if err := Judge(done, false); err == nil || errors.Is(err, ErrVoid) || !strings.Contains(err.Error(), "forged frames") {
+	if err := Judge(done, false); err == nil || errors.Is(err, ErrVoid) ||
+		!strings.Contains(err.Error(), "forged frames") {
 		t.Errorf("a forged frame was accepted: %v", err)
 	}
 }

@@ -167,7 +167,8 @@ func attributeColumns(ctx context.Context, c *Cluster, t *tally) error {
 func stream(ctx context.Context, conn *grpc.ClientConn, m raw) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, weirv1.Limiter_CheckStream_FullMethodName)
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		weirv1.Limiter_CheckStream_FullMethodName)
 	if err != nil {
 		return err
 	}

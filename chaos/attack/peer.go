@@ -69,7 +69,8 @@ func intrude(ctx context.Context, conn *grpc.ClientConn, c *Cluster, to *Target,
 func stranger(c *Cluster, self uint64) *peerv1.Hello {
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // it does not fail: it ends the program instead
-	return &peerv1.Hello{Wire: 2, Cluster: c.ClusterName, RingConfig: ring.ConfigHash(), Name: "intruder", Instance: self, Nonce: nonce}
+	return &peerv1.Hello{Wire: 2, Cluster: c.ClusterName, RingConfig: ring.ConfigHash(), Name: "intruder", Instance: self,
+		Nonce: nonce}
 }
 
 // link says hello, sends one forged frame and waits for what becomes of it. The error
@@ -83,7 +84,8 @@ func link(ctx context.Context, conn *grpc.ClientConn, hello *peerv1.Hello, n int
 	}
 	first := &peerv1.Message{Hello: hello}
 	if n%4 == 3 { // what is said to have many items, before anything is proven
-		first.Frame = &peerv1.Frame{From: hello.GetInstance(), Checks: &peerv1.Checks{Count: 65536}, Keys: &peerv1.Keys{Count: 65536}, Entries: &peerv1.Entries{Count: 65536}}
+		first.Frame = &peerv1.Frame{From: hello.GetInstance(), Checks: &peerv1.Checks{Count: 65536},
+			Keys: &peerv1.Keys{Count: 65536}, Entries: &peerv1.Entries{Count: 65536}}
 	}
 	if err := s.Send(first); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -91,7 +93,8 @@ func link(ctx context.Context, conn *grpc.ClientConn, hello *peerv1.Hello, n int
 	if _, err := s.Recv(); err != nil {
 		return err
 	}
-	if err := s.Send(&peerv1.Message{Proof: make([]byte, 32), Frame: forged(hello.GetInstance(), n)}); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.Send(&peerv1.Message{Proof: make([]byte, 32), Frame: forged(hello.GetInstance(), n)}); err != nil &&
+		!errors.Is(err, io.EOF) {
 		return err
 	}
 	for {
@@ -119,7 +122,8 @@ func borrowedNames(ctx context.Context, c *Cluster, t *tally) error {
 			every(ctx, time.Second, func(n int) {
 				runs, err := instances(ctx, target)
 				if err == nil && (runs[target.Name] == 0 || runs[lent.Name] == 0) {
-					err = fmt.Errorf("%s lists no instance of %s or %s: %w", target.Name, target.Name, lent.Name, context.DeadlineExceeded)
+					err = fmt.Errorf("%s lists no instance of %s or %s: %w", target.Name, target.Name, lent.Name,
+						context.DeadlineExceeded)
 				}
 				if err == nil {
 					hello := stranger(c, runs[lent.Name])
@@ -178,8 +182,11 @@ func refusedHandshakes(ctx context.Context, c *Cluster, t *tally) error {
 						t.add(chat(ctx, from, target.Peer, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: %d\r\n\r\n", n, n)))
 						return
 					}
-					conn, err := grpc.NewClient("passthrough:///"+target.Peer, grpc.WithTransportCredentials(insecure.NewCredentials()),
-						grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return connect(ctx, from, address) }))
+					conn, err := grpc.NewClient("passthrough:///"+target.Peer,
+						grpc.WithTransportCredentials(insecure.NewCredentials()),
+						grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+							return connect(ctx, from, address)
+						}))
 					if err != nil {
 						t.add(err)
 						return
@@ -235,10 +242,13 @@ func forged(self uint64, n int) *peerv1.Frame {
 		a.Count = uint32(len(a.Partitions))
 		f.Announces = a
 	case 1: // a snapshot with a counter at the very end of the key space
-		f.Limits = []*peerv1.Limit{{Name: "hour", Limit: 5, WindowUs: int64(time.Hour / time.Microsecond), Weight: proto.Int32(1000)}}
-		f.Batches = &peerv1.Batches{Count: 1, Partitions: []uint32{0}, Kinds: []byte{1}, EpochCounters: []uint64{math.MaxUint64 - 1},
+		f.Limits = []*peerv1.Limit{{Name: "hour", Limit: 5, WindowUs: int64(time.Hour / time.Microsecond),
+			Weight: proto.Int32(1000)}}
+		f.Batches = &peerv1.Batches{Count: 1, Partitions: []uint32{0}, Kinds: []byte{1},
+			EpochCounters:  []uint64{math.MaxUint64 - 1},
 			EpochInstances: []uint64{self}, Seqs: []uint64{1}, Flags: []byte{3}, Appointments: []uint32{1}, Keys: []uint32{1}}
-		f.Entries = &peerv1.Entries{Count: 1, His: []uint64{math.MaxUint64}, Los: []uint64{0}, Limits: []uint32{0}, Flags: []byte{1}, As: []uint32{5}}
+		f.Entries = &peerv1.Entries{Count: 1, His: []uint64{math.MaxUint64}, Los: []uint64{0}, Limits: []uint32{0},
+			Flags: []byte{1}, As: []uint32{5}}
 	default: // claims above all counters, from and to instances that do not exist
 		f.From, f.To, f.Relayed, f.Via = instance(), instance(), true, self
 		claims := new(peerv1.Claims)

@@ -90,7 +90,8 @@ func frame(size int, kind, flags byte, stream uint32) []byte {
 // in full.
 func headers(stream uint32, method string) []byte {
 	var block []byte
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "weir"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "weir"},
+		{"content-type", "application/grpc"}, {"te", "trailers"}} {
 		block = append(block, 0, byte(len(f[0]))) // literal, not indexed, not Huffman
 		block = append(block, f[0]...)
 		block = append(block, byte(len(f[1])))
@@ -165,13 +166,15 @@ const quickBytes = 64
 func slowReaders(ctx context.Context, c *Cluster, t *tally) error {
 	one := `{"path":"/slow","user":"reader"}`
 	body := `{"checks":[` + strings.Repeat(one+",", 999) + one + `]}`
-	request := fmt.Sprintf("POST /v1/check/batch HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	request := fmt.Sprintf("POST /v1/check/batch HTTP/1.1\r\nHost: weir\r\nContent-Type: "+
+		"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	var attacking sync.WaitGroup
 	for _, target := range c.Targets {
 		attacking.Go(func() {
-			hold(ctx, grip{addresses: []string{target.HTTP}, most: 10, pause: 2 * time.Second, talk: func(ctx context.Context, conn net.Conn, _ int) error {
-				return readSlowly(ctx, conn, request)
-			}}, t)
+			hold(ctx, grip{addresses: []string{target.HTTP}, most: 10, pause: 2 * time.Second,
+				talk: func(ctx context.Context, conn net.Conn, _ int) error {
+					return readSlowly(ctx, conn, request)
+				}}, t)
 		})
 	}
 	attacking.Wait()

@@ -116,7 +116,8 @@ func watchAlerts(t *testing.T) *watched {
 	if err != nil {
 		t.Fatal("prometheus is not installed: ", err)
 	}
-	w := &watched{t: t, dir: t.TempDir(), authority: certstest.New(t, "ours"), firing: map[string]bool{}, fired: map[string]bool{}}
+	w := &watched{t: t, dir: t.TempDir(), authority: certstest.New(t, "ours"), firing: map[string]bool{},
+		fired: map[string]bool{}}
 	w.certificate(time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
 	program := filepath.Join(w.dir, "node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/node")
@@ -134,8 +135,10 @@ func watchAlerts(t *testing.T) *watched {
 			t.Fatal(err)
 		}
 		n := &watchedNode{t: t, http: p[3], log: log, args: []string{
-			program, "--name", name, "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1], "--grpc-addr", p[2], "--http-addr", p[3],
-			"--admin-addr", p[4], "--health-addr", "off", "--rules", filepath.Join(root, "deploy", "weir", "rules.yaml"), "--max-keys", "10000",
+			program, "--name", name, "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1], "--grpc-addr", p[2],
+			"--http-addr", p[3],
+			"--admin-addr", p[4], "--health-addr", "off", "--rules", filepath.Join(root, "deploy", "weir", "rules.yaml"),
+			"--max-keys", "10000",
 			"--tls-cert", filepath.Join(w.dir, "a.pem"), "--tls-key", filepath.Join(w.dir, "a.key"), "--tls", "optional",
 		}}
 		w.nodes, admin = append(w.nodes, n), append(admin, p[4])
@@ -169,7 +172,8 @@ func watchAlerts(t *testing.T) *watched {
 		t.Fatal(err)
 	}
 	w.prometheus = "http://" + ports[15]
-	start(t, server, "--config.file", file, "--storage.tsdb.path", filepath.Join(w.dir, "data"), "--web.listen-address", ports[15])
+	start(t, server, "--config.file", file, "--storage.tsdb.path", filepath.Join(w.dir, "data"), "--web.listen-address",
+		ports[15])
 	eventually(t, "Prometheus is ready", func() bool { return status(w.prometheus+"/-/ready") == http.StatusOK })
 	return w
 }
@@ -177,7 +181,8 @@ func watchAlerts(t *testing.T) *watched {
 // certificate gives the nodes another one for clients.
 func (w *watched) certificate(begins, ends time.Time) {
 	w.t.Helper()
-	p := w.authority.Write(w.t, w.t.TempDir(), certstest.Leaf{Name: "a", Hosts: []string{"127.0.0.1"}, Begins: begins, Ends: ends})
+	p := w.authority.Write(w.t, w.t.TempDir(), certstest.Leaf{Name: "a", Hosts: []string{"127.0.0.1"}, Begins: begins,
+		Ends: ends})
 	for from, to := range map[string]string{p.Cert: "a.pem", p.Key: "a.key"} {
 		text, err := os.ReadFile(from)
 		if err == nil {

@@ -17,7 +17,8 @@ import (
 // A few of the faults of `go run ./chaos -on docker`, each once, on the image that
 // was built: no promise is broken, and the faults show in its checks.
 func (e *engine) testChaos(t *testing.T) {
-	g := fleet.Containers{Engine: e.Engine, Image: e.tag(), Root: e.tree(t), Project: fmt.Sprintf("weirtest%dchaos", os.Getpid())}
+	g := fleet.Containers{Engine: e.Engine, Image: e.tag(), Root: e.tree(t),
+		Project: fmt.Sprintf("weirtest%dchaos", os.Getpid())}
 	c := fleet.Config{Seed: 1, Ground: g, Dir: t.TempDir()}
 	shows := map[string]func(*history.Op) bool{
 		"kill":  func(o *history.Op) bool { return o.Outcome == history.Refused || o.Outcome == history.Unknown },
@@ -53,12 +54,14 @@ func (e *engine) testChaos(t *testing.T) {
 		fault := r.Faults[0]
 		during := 0
 		for i := range r.Ops {
-			if o := &r.Ops[i]; slices.Contains(fault.Nodes, o.Node) && o.Call > fault.At && o.Call < fault.Until && shows[name](o) {
+			if o := &r.Ops[i]; slices.Contains(fault.Nodes, o.Node) && o.Call > fault.At && o.Call < fault.Until &&
+				shows[name](o) {
 				during++
 			}
 		}
 		if during < 10 || r.Figures.Allowed < 100 || r.Figures.Denied == 0 {
-			t.Errorf("%s: %d checks show it, of %+v: the fault did not happen, or too little was decided to tell", r.What(), during, r.Figures)
+			t.Errorf("%s: %d checks show it, of %+v: the fault did not happen, or too little was decided to tell", r.What(),
+				during, r.Figures)
 		}
 	}
 }
@@ -78,7 +81,8 @@ func (e *engine) closed(t *testing.T, f *fleet.Fleet, project, dir string) {
 		t.Error(err)
 	}
 	for _, what := range [][]string{{"ps", "-aq"}, {"network", "ls", "-q"}, {"volume", "ls", "-q"}} {
-		if left := e.run(t, append(what, "--filter", "label=com.docker.compose.project="+project)...); strings.TrimSpace(left) != "" {
+		if left := e.run(t, append(what, "--filter", "label=com.docker.compose.project="+
+			project)...); strings.TrimSpace(left) != "" {
 			t.Errorf("docker %v still has %q of the project", what, left)
 		}
 	}

@@ -81,7 +81,8 @@ func (e *engine) testCluster(t *testing.T) {
 func (p *project) roll() {
 	p.t.Helper()
 	before := p.id("node-2")
-	if out, err := p.Script(p.t.Context(), filepath.Join(p.Dir, "deploy", "compose", "roll.sh"), "--no-build"); err != nil {
+	if out, err := p.Script(p.t.Context(), filepath.Join(p.Dir, "deploy", "compose", "roll.sh"),
+		"--no-build"); err != nil {
 		p.t.Fatalf("%v\n%s", err, out)
 	}
 	if p.id("node-2") == before {
@@ -209,7 +210,8 @@ func (p *project) healthy(services ...string) {
 func (p *project) stranger() {
 	p.t.Helper()
 	name := p.Name + "-stranger"
-	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_node-3-keys:/keys:ro", p.e.tag(),
+	p.e.run(p.t, "run", "-d", "--name", name, "--network", p.Name+"_default", "-v", p.Name+"_node-3-keys:/keys:ro",
+		p.e.tag(),
 		"serve", "--name", "node-9", "--join", "node-1:7946", "--gossip-addr", ":7946", "--peer-addr", ":7947",
 		"--secret-file", "/keys/secret", "--gossip-key-file", "/keys/gossip.key", "--insecure")
 	defer p.e.run(p.t, "rm", "-fv", name)
@@ -230,13 +232,16 @@ func (p *project) tools() {
 		}
 	}
 	// The tool asks the node of its container, and the others across the network.
-	if out := p.compose("exec", "-T", "node-1", "/weir", "members"); strings.Count(out, " active ") != 3 || strings.Contains(out, "not asked") {
+	if out := p.compose("exec", "-T", "node-1", "/weir", "members"); strings.Count(out, " active ") != 3 ||
+		strings.Contains(out, "not asked") {
 		p.t.Errorf("/weir members says %s", out)
 	}
-	if out := p.compose("exec", "-T", "node-1", "/weir", "top"); !strings.Contains(out, "exports:user-") || strings.Contains(out, "not asked") {
+	if out := p.compose("exec", "-T", "node-1", "/weir", "top"); !strings.Contains(out, "exports:user-") ||
+		strings.Contains(out, "not asked") {
 		p.t.Errorf("/weir top says %s", out)
 	}
-	if user := strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.Config.User}}", p.id("node-1"))); user != "65532:65532" {
+	if user := strings.TrimSpace(p.e.run(p.t, "inspect", "--format", "{{.Config.User}}",
+		p.id("node-1"))); user != "65532:65532" {
 		p.t.Errorf("the node runs as %q", user)
 	}
 }
@@ -250,7 +255,8 @@ type answer struct {
 
 // ask asks for one unit of a user's counter. Late or wrong answers are errors.
 func (p *project) ask(node string, user int) (a answer, err error) {
-	resp, err := (&http.Client{Timeout: 3 * time.Second}).Get(fmt.Sprintf("http://%s/v1/check?path=/exports&user=user-%d", p.addr[node], user))
+	resp, err := (&http.Client{Timeout: 3 * time.Second}).Get(fmt.Sprintf("http://%s/v1/check?path=/exports&user=user-%d",
+		p.addr[node], user))
 	if err != nil {
 		return a, err
 	}

@@ -63,7 +63,8 @@ func TestDashboard(t *testing.T) {
 
 // What the check of queries must notice.
 func TestCheckOfQueries(t *testing.T) {
-	all := exposed{"weir_x_total": {"rule": {"towns"}, "job": nil, "instance": nil}, "weir_y": {"job": nil, "instance": nil}}
+	all := exposed{"weir_x_total": {"rule": {"towns"}, "job": nil, "instance": nil},
+		"weir_y": {"job": nil, "instance": nil}}
 	for _, c := range []struct{ expr, legend, want string }{
 		{`sum by (rule) (rate(weir_x_total{job=~"$job", rule="towns"}[$__rate_interval]))`, "{{rule}}", ""},
 		{`max(weir_y) or vector(0)`, "", ""},
@@ -93,7 +94,8 @@ func (e exposed) check(expr, legend string) (wrong []string) {
 	for _, m := range regexp.MustCompile(`\b(\w+)\b(\{[^}]*\})?`).FindAllStringSubmatch(plain(expr), -1) {
 		name, matchers := m[1], m[2]
 		if slices.Contains([]string{
-			"sum", "max", "min", "rate", "increase", "min_over_time", "max_over_time", "count_over_time", "histogram_quantile", "vector", "or", "and", "offset",
+			"sum", "max", "min", "rate", "increase", "min_over_time", "max_over_time", "count_over_time", "histogram_quantile",
+			"vector", "or", "and", "offset",
 		}, name) || name[0] <= '9' {
 			continue
 		}
@@ -192,9 +194,11 @@ func (e exposed) scrape(t *testing.T, addr string) {
 		e["weir_checks_total"]["source"] = append(e["weir_checks_total"]["source"], s.String())
 	}
 	e["weir_checks_total"]["result"] = append(e["weir_checks_total"]["result"], "shadow_denied")
-	e["weir_shadow_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil, "result": {"allowed", "denied"}}
+	e["weir_shadow_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil,
+		"result": {"allowed", "denied"}}
 	e["weir_checks_repeated_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil}
-	e["weir_settlements_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil, "result": {"settled", "extended", "charged"}}
+	e["weir_settlements_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil,
+		"result": {"settled", "extended", "charged"}}
 }
 
 func (e exposed) add(name string, m *dto.Metric) {
@@ -221,7 +225,8 @@ func cluster(t *testing.T) []string {
 	for i := range 3 {
 		p := ports[5*i:]
 		start(t, program, "--name", fmt.Sprintf("node-%d", i+1), "--join", join, "--gossip-addr", p[0], "--peer-addr", p[1],
-			"--grpc-addr", p[2], "--http-addr", p[3], "--admin-addr", p[4], "--health-addr", "off", "--rules", filepath.Join(root, "deploy", "weir", "rules.yaml"))
+			"--grpc-addr", p[2], "--http-addr", p[3], "--admin-addr", p[4], "--health-addr", "off", "--rules",
+			filepath.Join(root, "deploy", "weir", "rules.yaml"))
 	}
 	addrs := []string{ports[3], ports[8], ports[13]}
 	for _, a := range addrs {

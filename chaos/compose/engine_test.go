@@ -95,7 +95,8 @@ func (e *engine) tree(t *testing.T) string {
 		rev = "HEAD"
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", `git archive "$1" | tar -C "$2" -xf -`, "bash", rev, dir)
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", `git archive "$1" | tar -C "$2" -xf -`,
+		"bash", rev, dir)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(errors.Join(err, errors.New(string(out))))

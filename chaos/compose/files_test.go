@@ -78,17 +78,21 @@ func TestThreeNodes(t *testing.T) {
 		plain = append(plain, name)
 		if name == "keys" {
 			want := []any{"keys", "/members", "--authority", "/authority", "--apart", "--member", "node-1,node-2,node-3"}
-			if !slices.Equal(s.Volumes, []string{"authority:/authority", "node-1-keys:/members/node-1", "node-2-keys:/members/node-2", "node-3-keys:/members/node-3"}) || !reflect.DeepEqual(s.Command, want) || len(s.Ports) > 0 {
+			if !slices.Equal(s.Volumes, []string{"authority:/authority", "node-1-keys:/members/node-1",
+				"node-2-keys:/members/node-2", "node-3-keys:/members/node-3"}) || !reflect.DeepEqual(s.Command, want) ||
+				len(s.Ports) > 0 {
 				t.Errorf("keys: %+v", s)
 			}
 			continue
 		}
 		for _, v := range s.Volumes {
-			if from, _, _ := strings.Cut(v, ":"); from == "authority" || strings.HasSuffix(from, "-keys") && from != name+"-keys" {
+			if from, _, _ := strings.Cut(v, ":"); from == "authority" ||
+				strings.HasSuffix(from, "-keys") && from != name+"-keys" {
 				t.Errorf("%s can make members, or be another: it mounts %s", name, v)
 			}
 		}
-		for env, want := range map[string]string{"CERT": "/keys/" + name + "-peer.crt", "KEY": "/keys/" + name + "-peer.key", "CA": "/keys/peer-ca.crt"} {
+		for env, want := range map[string]string{"CERT": "/keys/" + name + "-peer.crt", "KEY": "/keys/" + name + "-peer.key",
+			"CA": "/keys/peer-ca.crt"} {
 			if got := s.Environment["WEIR_PEER_"+env]; got != want {
 				t.Errorf("%s has WEIR_PEER_%s=%q, want %q", name, env, got, want)
 			}
@@ -96,8 +100,10 @@ func TestThreeNodes(t *testing.T) {
 		if s.Environment["WEIR_PEER_TLS"] != "" || s.Environment["WEIR_INSECURE"] != "" {
 			t.Errorf("%s takes members without TLS: %v", name, s.Environment)
 		}
-		if s.Environment["WEIR_SECRET_FILE"] != "/keys/secret" || s.Environment["WEIR_GOSSIP_KEY_FILE"] != "/keys/gossip.key" ||
-			!slices.Contains(s.Volumes, name+"-keys:/keys:ro") || s.DependsOn["keys"].Condition != "service_completed_successfully" {
+		if s.Environment["WEIR_SECRET_FILE"] != "/keys/secret" ||
+			s.Environment["WEIR_GOSSIP_KEY_FILE"] != "/keys/gossip.key" ||
+			!slices.Contains(s.Volumes, name+"-keys:/keys:ro") ||
+			s.DependsOn["keys"].Condition != "service_completed_successfully" {
 			t.Errorf("%s is open to anyone in its network: %+v", name, s)
 		}
 		if s.Environment["WEIR_NAME"] != name || s.Environment["WEIR_ADVERTISE"] != name {
@@ -120,10 +126,12 @@ func TestConfinedServices(t *testing.T) {
 		if !strings.Contains(s.Image, "WEIR_IMAGE") {
 			continue
 		}
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.Security, []string{"no-new-privileges:true"}) {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			!slices.Equal(s.Security, []string{"no-new-privileges:true"}) {
 			t.Errorf("%s: %+v", name, s)
 		}
-		if name != "keys" && (s.Memory != "768m" || s.Environment["WEIR_MAX_KEYS"] != "500000" || s.Environment["GOMEMLIMIT"] != "690MiB") {
+		if name != "keys" && (s.Memory != "768m" || s.Environment["WEIR_MAX_KEYS"] != "500000" ||
+			s.Environment["GOMEMLIMIT"] != "690MiB") {
 			t.Errorf("%s has %s, %v", name, s.Memory, s.Environment)
 		}
 	}
@@ -173,7 +181,8 @@ func TestReleaseImage(t *testing.T) {
 		"golang:1.26 golang@sha256:" + digest: false,
 		"--privileged@sha256:" + digest:       false,
 	} {
-		build := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "release-image.sh"), "weir:v1", "v1", "c0ffee", base)
+		build := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "release-image.sh"), "weir:v1", "v1",
+			"c0ffee", base)
 		build.Env = append(os.Environ(), "DOCKER="+docker)
 		out, err := build.CombinedOutput()
 		if built := strings.HasPrefix(string(out), "built build "); built != ok || (err == nil) != ok {
@@ -281,7 +290,8 @@ func TestProvisioning(t *testing.T) {
 	}
 	readYAML(t, "deploy/grafana/provisioning/dashboards/weir.yml", &providers)
 	grafana := services(t)["grafana"]
-	if mount := "./deploy/grafana/dashboards:" + providers.Providers[0].Options.Path + ":ro"; !slices.Contains(grafana.Volumes, mount) {
+	if mount := "./deploy/grafana/dashboards:" + providers.Providers[0].Options.Path +
+		":ro"; !slices.Contains(grafana.Volumes, mount) {
 		t.Errorf("grafana mounts %v, want %s", grafana.Volumes, mount)
 	}
 	home := grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]

@@ -18,7 +18,8 @@ func fake(t *testing.T, script string) (asked string) {
 	}
 	dir := t.TempDir()
 	asked = filepath.Join(dir, "asked")
-	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\necho \"$@\" >> "+asked+"\n"+script), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\necho \"$@\" >> "+asked+"\n"+script),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -28,7 +29,8 @@ func fake(t *testing.T, script string) (asked string) {
 // Whoever has no engine is told so, and in whose words.
 func TestNoEngine(t *testing.T) {
 	fake(t, "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
-	if _, err := Find(t.Context()); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "Cannot connect to the Docker daemon") {
+	if _, err := Find(t.Context()); !errors.Is(err, ErrNoEngine) ||
+		!strings.Contains(err.Error(), "Cannot connect to the Docker daemon") {
 		t.Errorf("without an engine: %v", err)
 	}
 }
@@ -36,7 +38,8 @@ func TestNoEngine(t *testing.T) {
 // An image that cannot be pulled is an error that says why.
 func TestHave(t *testing.T) {
 	asked := fake(t, `case "$1" in image) exit 1;; pull) echo "no such host" >&2; exit 1;; esac`)
-	if err := new(Engine).Have(t.Context(), GoImage); err == nil || !strings.Contains(err.Error(), "golang:1.26 cannot be pulled: no such host") {
+	if err := new(Engine).Have(t.Context(), GoImage); err == nil ||
+		!strings.Contains(err.Error(), "golang:1.26 cannot be pulled: no such host") {
 		t.Errorf("what cannot be pulled: %v", err)
 	}
 	if text, err := os.ReadFile(asked); err != nil || !strings.Contains(string(text), "pull golang:1.26\n") {
@@ -118,7 +121,8 @@ func TestGuard(t *testing.T) {
 		if !strings.Contains(string(text), "label=com.docker.compose.project=weirchaos1") {
 			t.Errorf("docker was asked\n%snot of the project", text)
 		}
-		inOrder(t, string(text), "rm -fv c1", "network rm n1", "rm -fv 222222222222", "image rm weirchaos:1", "image rm dddddddddddd", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+		inOrder(t, string(text), "rm -fv c1", "network rm n1", "rm -fv 222222222222", "image rm weirchaos:1",
+			"image rm dddddddddddd", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
 		spared(t, string(text))
 	}
 }
@@ -151,10 +155,12 @@ func TestForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inOrder(t, string(text), "rm -fv 222222222222", "image rm weirchaos:1", "image rm dddddddddddd", "image rm cccccccccccc", "image rm bbbbbbbbbbbb")
+	inOrder(t, string(text), "rm -fv 222222222222", "image rm weirchaos:1", "image rm dddddddddddd",
+		"image rm cccccccccccc", "image rm bbbbbbbbbbbb")
 	spared(t, string(text))
 	fake(t, `case "$1 $2" in "image rm") echo "it is in use" >&2; exit 1;; esac`)
-	if err := new(Engine).Forget(t.Context(), log, "weirchaos:1"); err == nil || !strings.Contains(err.Error(), "weirchaos:1 can be removed") || !strings.Contains(err.Error(), "it is in use") {
+	if err := new(Engine).Forget(t.Context(), log, "weirchaos:1"); err == nil ||
+		!strings.Contains(err.Error(), "weirchaos:1 can be removed") || !strings.Contains(err.Error(), "it is in use") {
 		t.Errorf("an image that stays: %v", err)
 	}
 }

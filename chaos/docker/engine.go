@@ -35,7 +35,8 @@ type Engine struct {
 // answers, or where there is no compose: neither the plugin nor docker-compose.
 func Find(ctx context.Context) (*Engine, error) {
 	if out, err := run(ctx, 30*time.Second, "docker", "info"); err != nil {
-		return nil, fmt.Errorf("%w: %w: %s: start one, or look whether this user may talk to it", ErrNoEngine, err, LastLine(out))
+		return nil, fmt.Errorf("%w: %w: %s: start one, or look whether this user may talk to it", ErrNoEngine, err,
+			LastLine(out))
 	}
 	e := new(Engine)
 	_, err := run(ctx, 30*time.Second, "docker", "buildx", "version")
@@ -46,7 +47,8 @@ func Find(ctx context.Context) (*Engine, error) {
 	}
 	path, err := exec.LookPath("docker-compose")
 	if err != nil {
-		return nil, errors.New("there is a Docker engine, but neither the compose plugin nor docker-compose: install one of them")
+		return nil, errors.New("there is a Docker engine, but neither the compose plugin nor docker-compose: install one " +
+			"of them")
 	}
 	e.compose = []string{path}
 	return e, nil
@@ -65,7 +67,8 @@ func (e *Engine) Output(ctx context.Context, args ...string) (string, error) {
 	var out []byte
 	err := tied(cmd, func() (err error) { out, err = cmd.Output(); return err })
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("docker %s: it was interrupted, or took longer than %v: %w", strings.Join(args, " "), brief, ctx.Err())
+		return "", fmt.Errorf("docker %s: it was interrupted, or took longer than %v: %w", strings.Join(args, " "), brief,
+			ctx.Err())
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		err = fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, LastLine(string(exit.Stderr)))

@@ -72,7 +72,8 @@ func (p *Project) ID(ctx context.Context, service string) (string, error) {
 // Down removes the containers, networks and volumes of the project.
 func (p *Project) Down(ctx context.Context) error {
 	// One that is paused would not be stopped.
-	if out, err := p.Engine.Output(ctx, "ps", "-q", "--filter", "status=paused", "--filter", "label=com.docker.compose.project="+p.Name); err == nil {
+	if out, err := p.Engine.Output(ctx, "ps", "-q", "--filter", "status=paused", "--filter",
+		"label=com.docker.compose.project="+p.Name); err == nil {
 		for _, id := range strings.Fields(out) {
 			_, _ = p.Engine.Run(ctx, "unpause", id) // if it stays, down says so
 		}
@@ -120,7 +121,8 @@ for v in $(docker volume ls -q --filter "$of"); do docker volume rm "$v"; done
 // Watch has a project, images, and what a build has left whose log is given removed,
 // should this process be killed.
 func Watch(project, log string, images ...string) (*Guard, error) {
-	g := &Guard{cmd: exec.CommandContext(context.Background(), "sh", append([]string{"-c", guarding, "sh", project, log}, images...)...)}
+	g := &Guard{cmd: exec.CommandContext(context.Background(), "sh",
+		append([]string{"-c", guarding, "sh", project, log}, images...)...)}
 	apart(g.cmd)
 	var err error
 	if g.in, err = g.cmd.StdinPipe(); err != nil {

@@ -40,7 +40,8 @@ func (e *Engine) Have(ctx context.Context, name string) error {
 // StandIn gives the name GoImage or RedisImage to an image that is made of what
 // this machine has. The caller removes it when it is done.
 func (e *Engine) StandIn(ctx context.Context, name string) (err error) {
-	lay, ok := map[string]func(context.Context, string) ([]string, error){GoImage: goStandIn, RedisImage: redisStandIn}[name]
+	lay, ok := map[string]func(context.Context, string) ([]string, error){GoImage: goStandIn,
+		RedisImage: redisStandIn}[name]
 	if !ok {
 		return fmt.Errorf("there is no stand-in for %s", name)
 	}
@@ -81,7 +82,8 @@ func goStandIn(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: a stand-in for golang:1.26 needs a shell: install Debian's package busybox-static", err)
 	}
-	err = errors.Join(put(dir, busybox, "bin/sh"), put(dir, "/etc/ssl/certs/ca-certificates.crt", "etc/ssl/certs/ca-certificates.crt"))
+	err = errors.Join(put(dir, busybox, "bin/sh"), put(dir, "/etc/ssl/certs/ca-certificates.crt",
+		"etc/ssl/certs/ca-certificates.crt"))
 	for _, d := range []string{"tmp", "root", "go", "usr/local/go"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}

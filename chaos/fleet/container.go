@@ -91,7 +91,8 @@ func (b *container) ended(ctx context.Context) (log string, err error) {
 	if pid == 0 {
 		return "", nil
 	}
-	out, err := b.at.engine.Output(ctx, "inspect", "--format", "{{.State.Pid}} {{.RestartCount}} {{.State.ExitCode}}", b.id)
+	out, err := b.at.engine.Output(ctx, "inspect", "--format", "{{.State.Pid}} {{.RestartCount}} {{.State.ExitCode}}",
+		b.id)
 	if err != nil {
 		return "", err
 	}
@@ -103,7 +104,8 @@ func (b *container) ended(ctx context.Context) (log string, err error) {
 		return "", nil
 	}
 	text, err := b.at.engine.Run(ctx, "logs", "--tail", "20", b.id)
-	return lastLines(text, 20), errors.Join(fmt.Errorf("%w (status %d, started again %d times by the engine)", ErrEnded, code, again), err)
+	return lastLines(text, 20), errors.Join(fmt.Errorf("%w (status %d, started again %d times by the engine)", ErrEnded,
+		code, again), err)
 }
 
 // eager puts a container's process ahead of others, as processes in namespaces

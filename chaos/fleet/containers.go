@@ -71,16 +71,21 @@ func (g Containers) overlay(c *Config) (string, error) {
 			continue
 		}
 		name := fmt.Sprintf("node-%d", i+1)
-		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    environment: "+
-			"{GOMEMLIMIT: 690MiB, WEIR_MAX_KEYS: 500000, WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, WEIR_PEER_KEY: /keys/%s-peer.key, "+
+		fmt.Fprintf(&b, "    image: ${WEIR_IMAGE}\n    restart: unless-stopped\n    stop_grace_period: 20s\n    "+
+			"environment: "+
+			"{GOMEMLIMIT: 690MiB, WEIR_MAX_KEYS: 500000, WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, "+
+			"WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, "+
+			"WEIR_PEER_KEY: /keys/%s-peer.key, "+
 			"WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: %s, WEIR_ADVERTISE: %s}\n",
-			name, name, "node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers), fmt.Sprintf(":%d", PortAdmin), name, name)
+			name, name, "node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers),
+			fmt.Sprintf(":%d", PortAdmin), name, name)
 	}
 	var names []string
 	for i := range c.Nodes {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
 	}
-	fmt.Fprintf(&b, "  keys:\n    command: [keys, /members, --authority, /authority, --apart, --member, %q]\n    volumes: [\"node-4-keys:/members/node-4\"]\nvolumes:\n  node-4-keys: {}\n", strings.Join(names, ","))
+	fmt.Fprintf(&b, "  keys:\n    command: [keys, /members, --authority, /authority, --apart, --member, %q]\n    "+
+		"volumes: [\"node-4-keys:/members/node-4\"]\nvolumes:\n  node-4-keys: {}\n", strings.Join(names, ","))
 	return b.String(), nil
 }
 
@@ -110,7 +115,8 @@ func (g Containers) open(ctx context.Context, c *Config) (_ site, err error) {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
 		p := ports[3*i:]
 		s.ports, s.admins = append(s.ports, p[0]), append(s.admins, p[2])
-		s.project.Env = append(s.project.Env, fmt.Sprintf("WEIR_PORT_NODE_%d=%s", i+1, p[0]), fmt.Sprintf("WEIR_GRPC_PORT_NODE_%d=%s", i+1, p[1]),
+		s.project.Env = append(s.project.Env, fmt.Sprintf("WEIR_PORT_NODE_%d=%s", i+1, p[0]),
+			fmt.Sprintf("WEIR_GRPC_PORT_NODE_%d=%s", i+1, p[1]),
 			fmt.Sprintf("WEIR_ADMIN_PORT_NODE_%d=%s", i+1, p[2]))
 	}
 	// Nodes are started one by one, without what compose would start before them.

@@ -76,14 +76,16 @@ func TestOverlay(t *testing.T) {
 	if err := yaml.Unmarshal(text, &base); err != nil {
 		t.Fatal(err)
 	}
-	made, err := Containers{}.overlay(&Config{Nodes: 4, Spare: 1, Dir: "/run-of-chaos", Clock: []time.Duration{5 * time.Second, 0}})
+	made, err := Containers{}.overlay(&Config{Nodes: 4, Spare: 1, Dir: "/run-of-chaos",
+		Clock: []time.Duration{5 * time.Second, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := yaml.Unmarshal([]byte(made), &over); err != nil {
 		t.Fatalf("%v\n%s", err, made)
 	}
-	if keys := over.Services["keys"]; !slices.Equal(keys.Command, []string{"keys", "/members", "--authority", "/authority", "--apart", "--member", "node-1,node-2,node-3,node-4"}) {
+	if keys := over.Services["keys"]; !slices.Equal(keys.Command,
+		[]string{"keys", "/members", "--authority", "/authority", "--apart", "--member", "node-1,node-2,node-3,node-4"}) {
 		t.Errorf("certificates are made by %q", keys.Command)
 	}
 	delete(over.Services, "keys")
@@ -91,7 +93,8 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("there are %d services, want the four nodes and their keys:\n%s", len(over.Services), made)
 	}
 	for name, s := range over.Services {
-		if !slices.Equal(s.Volumes, []string{"/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro", name + "-keys:/keys:ro"}) {
+		if !slices.Equal(s.Volumes, []string{"/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro",
+			name + "-keys:/keys:ro"}) {
 			t.Errorf("%s mounts %v", name, s.Volumes)
 		}
 		if wrong := strings.Join(s.Command, " "); (wrong == "serve --test-clock-offset 5s") != (name == "node-1") {
@@ -106,7 +109,8 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("node-4 has the environment %v, want that of node-3, %v", fourth.Environment, want)
 	}
 	if fourth.Restart != third.Restart || fourth.Grace != third.Grace || len(third.Volumes) != 2 ||
-		!strings.HasSuffix(third.Volumes[0], ":/etc/weir:ro") || third.Volumes[1] != "node-3-keys:/keys:ro" || fourth.Volumes[1] != "node-4-keys:/keys:ro" {
+		!strings.HasSuffix(third.Volumes[0], ":/etc/weir:ro") || third.Volumes[1] != "node-3-keys:/keys:ro" ||
+		fourth.Volumes[1] != "node-4-keys:/keys:ro" {
 		t.Errorf("node-4 is %+v, and node-3 %+v", fourth, third)
 	}
 }

@@ -150,7 +150,8 @@ func (s *containers) counts(ctx context.Context, from, to int) (c netlab.Counts,
 
 // counted reads, of what iptables-save -c says, what became of the packets of a host.
 func counted(saved, host string) (c netlab.Counts, err error) {
-	for _, m := range regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A INPUT -s `+regexp.QuoteMeta(host)+`(?:/32)? .*-j (DROP|ACCEPT)$`).FindAllStringSubmatch(saved, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\[(\d+):\d+\] -A INPUT -s `+regexp.QuoteMeta(host)+
+		`(?:/32)? .*-j (DROP|ACCEPT)$`).FindAllStringSubmatch(saved, -1) {
 		n, e := strconv.ParseUint(m[1], 10, 64)
 		err = errors.Join(err, e)
 		if m[2] == "DROP" {

@@ -82,7 +82,8 @@ func New(ctx context.Context, c Config) (_ *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	f.client = &http.Client{Transport: &http.Transport{DialContext: f.site.dial, TLSClientConfig: f.site.trusted(), MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
+	f.client = &http.Client{Transport: &http.Transport{DialContext: f.site.dial, TLSClientConfig: f.site.trusted(),
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
 	for i := range c.Nodes {
 		n := &Node{Index: i, Name: nodeName(i), fleet: f}
 		if err := f.site.place(ctx, n); err != nil {

@@ -41,13 +41,15 @@ func TestNotes(t *testing.T) {
 	f.down(1, "killed", told)
 	for range 2 {
 		n := f.Notes()
-		if len(n.Downs) != 1 || !n.Downs[0].Told.Equal(told) || n.Downs[0].Until.IsZero() || n.Downs[0].From.After(n.Downs[0].Until) || n.Starts != nil {
+		if len(n.Downs) != 1 || !n.Downs[0].Told.Equal(told) || n.Downs[0].Until.IsZero() ||
+			n.Downs[0].From.After(n.Downs[0].Until) || n.Starts != nil {
 			t.Fatalf("%+v", n)
 		}
 	}
 	f.started(1, 2)
 	f.Doubt(errors.New("no"))
-	if n := f.Notes(); len(n.Downs) != 1 || len(n.Starts) != 1 || n.Starts[0].Node != 1 || n.Starts[0].Run != 2 || n.Starts[0].At.Before(n.Downs[0].Until) || n.Doubts == nil {
+	if n := f.Notes(); len(n.Downs) != 1 || len(n.Starts) != 1 || n.Starts[0].Node != 1 || n.Starts[0].Run != 2 ||
+		n.Starts[0].At.Before(n.Downs[0].Until) || n.Doubts == nil {
 		t.Errorf("%+v", n)
 	}
 	if n := f.Notes(); n.Downs != nil || n.Starts != nil || n.Doubts != nil {
@@ -61,7 +63,8 @@ func TestPost(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nth := asked.Add(1)
 		text, err := io.ReadAll(r.Body)
-		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/check" || r.Header.Get("Content-Type") != "application/json" || string(text) != `{"a":1}` {
+		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/check" ||
+			r.Header.Get("Content-Type") != "application/json" || string(text) != `{"a":1}` {
 			t.Errorf("%s %s %q %v, %v", r.Method, r.URL, text, r.Header, err)
 		}
 		if nth == 2 {

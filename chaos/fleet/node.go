@@ -114,7 +114,8 @@ func (n *Node) Target() (attack.Target, error) {
 	if !ok {
 		return attack.Target{}, errors.New("only processes are attacked")
 	}
-	return attack.Target{Name: n.Name, HTTP: p.http, GRPC: p.grpc, Gossip: p.gossip, Peer: p.peers, Admin: p.admin, Health: p.health}, nil
+	return attack.Target{Name: n.Name, HTTP: p.http, GRPC: p.grpc, Gossip: p.gossip, Peer: p.peers, Admin: p.admin,
+		Health: p.health}, nil
 }
 
 // Healthy returns nil if the node says that it is healthy where probes ask, within a
@@ -175,8 +176,10 @@ func (n *Node) settled(ctx context.Context, members int) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
-	if active, unsettled := m[`weir_members{state="active"}`], m["weir_partitions_unsettled"]; active != float64(members) || unsettled != 0 {
-		return fmt.Errorf("%s sees %.0f active members of %d, and %.0f partitions are unsettled", n.Name, active, members, unsettled)
+	if active, unsettled := m[`weir_members{state="active"}`],
+		m["weir_partitions_unsettled"]; active != float64(members) || unsettled != 0 {
+		return fmt.Errorf("%s sees %.0f active members of %d, and %.0f partitions are unsettled", n.Name, active, members,
+			unsettled)
 	}
 	return nil
 }

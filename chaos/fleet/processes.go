@@ -249,7 +249,8 @@ func (s *processes) startRedis(ctx context.Context) error {
 	}
 	place := s.redisPlace()
 	p, err := start(s.keeper, s.lab.Node(place), filepath.Join(s.config.Dir, "redis.log"), "redis-server",
-		"--bind", s.lab.PeerHost(place), "--port", strconv.Itoa(PortRedis), "--save", "", "--appendonly", "no", "--protected-mode", "no")
+		"--bind", s.lab.PeerHost(place), "--port", strconv.Itoa(PortRedis), "--save", "", "--appendonly", "no",
+		"--protected-mode", "no")
 	if err != nil {
 		return err
 	}
@@ -271,7 +272,8 @@ func (p *program) start(_ context.Context, run int) error {
 	args := []string{"serve", "--rules", s.config.rulesFile(p.index), "--http-addr", p.http, "--grpc-addr", p.grpc,
 		"--admin-addr", adminAddr, "--health-addr", p.health, "--max-keys", "100000"}
 	if s.config.Redis {
-		args = append(args, "--backend", "redis", "--redis-addr", fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
+		args = append(args, "--backend", "redis", "--redis-addr",
+			fmt.Sprintf("%s:%d", s.lab.PeerHost(s.redisPlace()), PortRedis),
 			"--redis-nodes", strconv.Itoa(s.config.Nodes))
 	} else {
 		args = append(args, "--name", p.name, "--peer-addr", p.peers, "--gossip-addr", p.gossip, "--join", s.join())
@@ -322,14 +324,16 @@ func (p *program) forget(ctx context.Context, name string) error {
 		return errors.New("members are forgotten in namespaces only")
 	}
 	here := net.JoinHostPort("127.0.0.1", strconv.Itoa(PortAdmin))
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: p.at.certs.tls(), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return lab.Node(p.index).Dial(ctx, network, here)
-	}}}
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: p.at.certs.tls(), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return lab.Node(p.index).Dial(ctx, network, here)
+		}}}
 	body, err := json.Marshal(map[string]string{"name": name})
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.at.certs.scheme()+here+"/v1/members/forget", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.at.certs.scheme()+here+"/v1/members/forget",
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

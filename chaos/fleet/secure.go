@@ -51,7 +51,8 @@ func certify(dir string, names []string, hosts func(node int) []string) (*certif
 		if err != nil {
 			return nil, err
 		}
-		server, err := signers[1].Issue(authority.Leaf{Kind: "node", Name: name, Hosts: hosts(i), Server: true}, now, certified)
+		server, err := signers[1].Issue(authority.Leaf{Kind: "node", Name: name, Hosts: hosts(i), Server: true}, now,
+			certified)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +78,8 @@ func (c *certificates) flags(name string, member bool) []string {
 	server, peer := c.file(name+"-server"), c.file(name+"-peer")
 	flags := []string{"--tls-cert", server + ".crt", "--tls-key", server + ".key"}
 	if member {
-		flags = append(flags, "--peer-cert", peer+".crt", "--peer-key", peer+".key", "--peer-ca", c.file(authority.Peers+"-ca")+".crt")
+		flags = append(flags, "--peer-cert", peer+".crt", "--peer-key", peer+".key", "--peer-ca",
+			c.file(authority.Peers+"-ca")+".crt")
 	}
 	return flags
 }

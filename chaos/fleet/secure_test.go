@@ -14,7 +14,9 @@ import (
 // A node has a certificate for clients, who reach it at its addresses, and one that names it
 // for other members. One that counts in Redis has no other members.
 func TestCertificates(t *testing.T) {
-	c, err := certify(t.TempDir(), []string{"node-1", "node-2"}, func(node int) []string { return [][]string{{"127.0.0.1"}, {"127.0.0.1", "10.78.1.2"}}[node] })
+	c, err := certify(t.TempDir(), []string{"node-1", "node-2"}, func(node int) []string {
+		return [][]string{{"127.0.0.1"}, {"127.0.0.1", "10.78.1.2"}}[node]
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,13 +34,15 @@ func TestCertificates(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := peer.Verify(x509.VerifyOptions{Roots: c.tls().RootCAs, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
+	if _, err := peer.Verify(x509.VerifyOptions{Roots: c.tls().RootCAs,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
 		t.Error("clients take a member's certificate for a server's")
 	}
 	if err := certs.CheckMember(peer, "weir", "node-2"); err != nil {
 		t.Error(err)
 	}
-	if all, alone := c.flags("node-1", true), c.flags("node-1", false); !slices.Contains(all, "--peer-ca") || slices.Contains(alone, "--peer-ca") || !slices.Contains(alone, "--tls-cert") {
+	if all, alone := c.flags("node-1", true), c.flags("node-1", false); !slices.Contains(all, "--peer-ca") ||
+		slices.Contains(alone, "--peer-ca") || !slices.Contains(alone, "--tls-cert") {
 		t.Errorf("%q, %q", all, alone)
 	}
 	var none *certificates

@@ -20,18 +20,26 @@ func TestARunMustBeAlive(t *testing.T) {
 		h    *plant
 		want string // part of what is found; empty: nothing is
 	}{
-		{"as it should be", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40, "window", Denied, SourceOwner, "a"), ""},
+		{"as it should be", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40, "window", Denied,
+			SourceOwner, "a"), ""},
 		{"no checks", settled(), "only 0 checks were made"},
 		{"few checks", settled().allowed(49, "window", "a"), "only 49 checks were made"},
-		{"refused from then on", settled().allowed(60, "window", "a").answers(40, "window", Refused, "", ""), "of 40 checks after all had settled owners and heirs decided only 0"},
-		{"by policy from then on", settled().allowed(60, "window", "a").answers(40, "window", Allowed, "fallback_local", ""), "decided only 0"},
-		{"denied from then on", settled().allowed(60, "window", "a").answers(40, "window", Denied, SourceOwner, "a"), "none was allowed"},
-		{"one rule denied from then on", settled().allowed(60, "window", "a").allowed(20, "window", "a").wait(2*second).answers(40, "closed", Denied, SourceOwner, "a"),
+		{"refused from then on", settled().allowed(60, "window", "a").answers(40, "window", Refused, "", ""),
+			"of 40 checks after all had settled owners and heirs decided only 0"},
+		{"by policy from then on", settled().allowed(60, "window", "a").answers(40, "window", Allowed, "fallback_local", ""),
+			"decided only 0"},
+		{"denied from then on", settled().allowed(60, "window", "a").answers(40, "window", Denied, SourceOwner, "a"),
+			"none was allowed"},
+		{"one rule denied from then on", settled().allowed(60, "window", "a").allowed(20, "window",
+			"a").wait(2*second).answers(40, "closed", Denied, SourceOwner, "a"),
 			"of 40 checks of closed after all had settled none was allowed"},
-		{"one rule by policy from then on", settled().allowed(60, "window", "a").allowed(60, "window", "a").wait(2*second).answers(40, "bucket", Allowed, "fallback_local", ""),
+		{"one rule by policy from then on", settled().allowed(60, "window", "a").allowed(60, "window",
+			"a").wait(2*second).answers(40, "bucket", Allowed, "fallback_local", ""),
 			"of 40 checks of bucket after all had settled owners and heirs decided only 0"},
-		{"a window that may have been full", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40, "closed", Denied, SourceOwner, "a"), ""},
-		{"nobody asks any more", settled().allowed(60, "window", "a").wait(2 * second), "only 0 checks were made after all had settled"},
+		{"a window that may have been full", settled().allowed(60, "window", "a").allowed(20, "window", "a").answers(40,
+			"closed", Denied, SourceOwner, "a"), ""},
+		{"nobody asks any more", settled().allowed(60, "window", "a").wait(2 * second),
+			"only 0 checks were made after all had settled"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			row.h.End = row.h.now
@@ -66,7 +74,8 @@ func TestAHistoryCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(b.String(), "\n")
-	if _, err := Read(strings.NewReader(strings.Join(lines[:30], ""))); err == nil || !strings.Contains(err.Error(), "it has 29 of its 60 checks") {
+	if _, err := Read(strings.NewReader(strings.Join(lines[:30], ""))); err == nil ||
+		!strings.Contains(err.Error(), "it has 29 of its 60 checks") {
 		t.Errorf("%v", err)
 	}
 }

@@ -22,7 +22,8 @@ func (h *History) Answered() []error {
 				}
 			}
 			if by > h.Allows.ByPolicy && !r.Several {
-				out = append(out, fmt.Errorf("%s, key %s: policies answered %d of its checks, at most %d", r.Name, key, by, h.Allows.ByPolicy))
+				out = append(out, fmt.Errorf("%s, key %s: policies answered %d of its checks, at most %d", r.Name, key, by,
+					h.Allows.ByPolicy))
 			}
 		}
 	}

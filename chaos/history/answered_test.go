@@ -15,7 +15,8 @@ func TestPoliciesAnswerSeldom(t *testing.T) {
 		want string
 	}{
 		{"as many as may be", planted(found).answers(4, "closed", Denied, "fallback_closed", ""), ""},
-		{"one more", planted(found).answers(5, "closed", Denied, "fallback_closed", ""), "policies answered 5 of its checks, at most 4"},
+		{"one more", planted(found).answers(5, "closed", Denied, "fallback_closed", ""),
+			"policies answered 5 of its checks, at most 4"},
 		{"any number", planted(once()).answers(5, "closed", Denied, "fallback_closed", ""), ""},
 	} {
 		if got := strings.Join(row.h.wrong(), "\n"); row.want == "" && got != "" || !strings.Contains(got, row.want) {
@@ -40,7 +41,8 @@ func TestDeniedThoughThereIsRoom(t *testing.T) {
 	}{
 		{"a full window", denial(full()), ""},
 		{"one that was full", denial(full().wait(2 * second)), "at most 0 of 20"},
-		{"one that may have been, as nobody knows", denial(planted(once()).allowed(18, "window", "a").answers(1, "window", Unknown, "", "")), ""},
+		{"one that may have been, as nobody knows",
+			denial(planted(once()).allowed(18, "window", "a").answers(1, "window", Unknown, "", "")), ""},
 		{"one that is not", denial(planted(once()).allowed(19, "window", "a")), "at most 19 of 20"},
 		{"one whose owner changed", denial(planted(once()).allowed(18, "window", "a").allowed(1, "window", "b")), ""},
 	} {
@@ -70,7 +72,8 @@ func TestDeniedThoughThereIsRoom(t *testing.T) {
 func TestReservationsAreConsumption(t *testing.T) {
 	several := func(n int, o Outcome, p *plant) *plant {
 		for range n {
-			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + ms, Rule: "several", Outcome: o, Source: SourceOwner, Keys: []string{"ip x", "user y"}})
+			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + ms, Rule: "several", Outcome: o, Source: SourceOwner,
+				Keys: []string{"ip x", "user y"}})
 			p.now += 10 * ms
 		}
 		return p

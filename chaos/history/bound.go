@@ -35,8 +35,12 @@ func (h *History) Bounds() (worst, most []Worst, violations []error) {
 		for key, ops := range c.byKey(r.Name) {
 			near, far := c.bound(r, key, ops)
 			if near.Admitted > near.Bound {
-				violations = append(violations, fmt.Errorf("%s, key %s: %d admitted by owners and heirs in one window, from %v to %v, at most %d (%d without faults, %d takeovers explained, D %d)",
-					r.Name, key, near.Admitted, near.From.Duration(), near.Until.Duration(), near.Bound, near.Promised, near.Takeovers, c.each(r)))
+				violations = append(violations,
+					fmt.Errorf("%s, key %s: %d admitted by owners and heirs in one window, from %v to %v, at most %d (%d without "+
+						"faults, %d takeovers explained, D %d)",
+						r.Name, key, near.Admitted, near.From.Duration(), near.Until.Duration(), near.Bound, near.Promised,
+						near.Takeovers,
+						c.each(r)))
 			}
 			if of == nil || near.Admitted-near.Bound > of.Admitted-of.Bound {
 				of = &near
@@ -72,7 +76,8 @@ func (c *analysis) bound(r *Rule, key string, ops []Op) (near, far Worst) {
 	near, far = Worst{Rule: r.Name, Key: key, Bound: r.most(), Promised: r.most()}, Worst{}
 	sweep(r, admissions(ops, func(o *Op) bool { return o.Counted() }), func(admitted, promised int, from, until Micros) {
 		// No bound is less than what is promised, so this window cannot be nearer.
-		if excess := admitted - promised; near.Admitted > 0 && excess <= near.Admitted-near.Bound && (excess <= 0 || excess < far.Over()) {
+		if excess := admitted - promised; near.Admitted > 0 && excess <= near.Admitted-near.Bound &&
+			(excess <= 0 || excess < far.Over()) {
 			return
 		}
 		w := Worst{Rule: r.Name, Key: key, Admitted: admitted, Promised: promised, From: from, Until: until}

@@ -50,12 +50,14 @@ func (c *analysis) deniesThroughout(r *Rule) error {
 		k := &keyed{analysis: c, rule: r, ops: ops, turns: c.changes(key, ops)}
 		for i := range ops {
 			o := &ops[i]
-			if o.Outcome != Denied || o.Source != SourceOwner && o.Source != SourceHeir && o.Source != SourceShare || o.Return-o.Call >= askedTwice ||
+			if o.Outcome != Denied || o.Source != SourceOwner && o.Source != SourceHeir && o.Source != SourceShare ||
+				o.Return-o.Call >= askedTwice ||
 				c.stalled(o.Call-min(r.Window, recently)-openFor, o.Return) {
 				continue
 			}
 			if most, least := k.most(i), c.least(r, o); most < least {
-				return fmt.Errorf("%s, key %s: denied at node %d by its %s, %v after the start, although at most %d of %d can have been charged and counted still",
+				return fmt.Errorf("%s, key %s: denied at node %d by its %s, %v after the start, although at most %d of %d can "+
+					"have been charged and counted still",
 					r.Name, key, o.Node, o.Source, o.Call.Duration(), most, least)
 			}
 		}

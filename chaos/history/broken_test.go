@@ -17,7 +17,8 @@ func (p *plant) falseDenials() string {
 // failing has node-2 broken from 3 s on, until 9 s, and seen to have settled at 10 s.
 func failing(holds Holds) *plant {
 	p := planted(once())
-	p.Faults = []Fault{{Name: "f", At: 3 * second, Until: 9 * second, Settled: 10 * second, Nodes: []int{1}, Takeovers: 1, Holds: holds}}
+	p.Faults = []Fault{{Name: "f", At: 3 * second, Until: 9 * second, Settled: 10 * second, Nodes: []int{1}, Takeovers: 1,
+		Holds: holds}}
 	return p
 }
 
@@ -39,27 +40,42 @@ func TestAnHeirThatDeniesEverything(t *testing.T) {
 		{"it counts no more", used(HoldsNothing).wait(2700*ms).heirs(5, "window"), "at most 1 of 20"},
 		{"it counts no more, while a node is away", used(HoldsBack).wait(2700*ms).heirs(5, "window"), "at most 1 of 20"},
 		{"it may count still, as it is held up", used(HoldsAlways).wait(2700*ms).heirs(5, "window"), ""},
-		{"a closed rule", failing(HoldsNothing).wait(second).allowed(20, "closed", "a").wait(2700*ms).heirs(5, "closed"), "closed, key k: denied at node 0 by its heir"},
+		{"a closed rule", failing(HoldsNothing).wait(second).allowed(20, "closed", "a").wait(2700*ms).heirs(5, "closed"),
+			"closed, key k: denied at node 0 by its heir"},
 		{"a policy denies", used(HoldsNothing).wait(2700*ms).answers(5, "window", Denied, "fallback_closed", ""), ""},
 		{"it is coming back, late", used(HoldsBack).wait(7*second).heirs(1, "window"), ""},
 		{"it comes back, late", used(HoldsBack).wait(8*second).heirs(5, "window"), ""},
 		{"it comes back, and nothing is late", used(HoldsNothing).wait(8*second).heirs(5, "window"), "at most 1 of 20"},
 		{"what came back late counts no more", used(HoldsBack).wait(12500*ms).heirs(5, "window"), "at most 1 of 20"},
-		{"nobody knows when it was charged", failing(HoldsNothing).wait(800*ms).answers(10, "window", Unknown, "", "").wait(3200*ms).heirs(1, "window"), ""},
-		{"whenever it was charged it counts no more", failing(HoldsNothing).wait(800*ms).answers(10, "window", Unknown, "", "").wait(3700*ms).heirs(1, "window"), "at most 0 of 20"},
+		{"nobody knows when it was charged", failing(HoldsNothing).wait(800*ms).answers(10, "window", Unknown, "",
+			"").wait(3200*ms).heirs(1, "window"), ""},
+		{"whenever it was charged it counts no more", failing(HoldsNothing).wait(800*ms).answers(10, "window", Unknown, "",
+			"").wait(3700*ms).heirs(1, "window"), "at most 0 of 20"},
 		{"a bucket", failing(HoldsNothing).wait(5*second).heirs(5, "bucket"), ""},
-		{"there was room", failing(HoldsNothing).wait(2500*ms).allowed(12, "window", "a").wait(second).heirs(5, "window"), "at most 14 of 20"},
-		{"there was room for D, and for what was asked last, twice", failing(HoldsNothing).wait(2500*ms).allowed(17, "window", "a").wait(second).heirs(1, "window"), "at most 19 of 20"},
-		{"there was none, as it changed hands twice", failing(HoldsNothing).wait(2500*ms).allowed(17, "window", "a").allowed(1, "window", "b").wait(second).allowed(1, "window", "a").heirs(1, "window"), ""},
-		{"there was none, as nobody knows", failing(HoldsNothing).wait(2500*ms).allowed(9, "window", "a").answers(5, "window", Unknown, "", "").wait(second).heirs(5, "window"), ""},
-		{"there was none, as a policy may have been late", failing(HoldsNothing).wait(2500*ms).allowed(9, "window", "a").answers(5, "window", Denied, "fallback_local", "").wait(second).heirs(5, "window"), ""},
-		{"there was none, as some was under way", failing(HoldsNothing).wait(3005*ms).allowed(10, "window", "a").wait(second).heirs(5, "window"), ""},
-		{"some was under way as it was mended", failing(HoldsNothing).wait(8900*ms).allowed(15, "window", "a").wait(600*ms).heirs(5, "window"), ""},
-		{"never used up", failing(HoldsNothing).wait(2*second).allowed(12, "once", "a").wait(5*second).heirs(5, "once"), "at most 14 of 20"},
-		{"perhaps used up while all was late", failing(HoldsAlways).wait(4*second).allowed(12, "once", "a").wait(3*second).heirs(5, "once"), ""},
+		{"there was room", failing(HoldsNothing).wait(2500*ms).allowed(12, "window", "a").wait(second).heirs(5, "window"),
+			"at most 14 of 20"},
+		{"there was room for D, and for what was asked last, twice",
+			failing(HoldsNothing).wait(2500*ms).allowed(17, "window", "a").wait(second).heirs(1, "window"), "at most 19 of 20"},
+		{"there was none, as it changed hands twice", failing(HoldsNothing).wait(2500*ms).allowed(17, "window",
+			"a").allowed(1, "window", "b").wait(second).allowed(1, "window", "a").heirs(1, "window"), ""},
+		{"there was none, as nobody knows", failing(HoldsNothing).wait(2500*ms).allowed(9, "window", "a").answers(5, "window",
+			Unknown, "", "").wait(second).heirs(5, "window"), ""},
+		{"there was none, as a policy may have been late",
+			failing(HoldsNothing).wait(2500*ms).allowed(9, "window", "a").answers(5, "window", Denied, "fallback_local",
+				"").wait(second).heirs(5, "window"), ""},
+		{"there was none, as some was under way", failing(HoldsNothing).wait(3005*ms).allowed(10, "window",
+			"a").wait(second).heirs(5, "window"), ""},
+		{"some was under way as it was mended", failing(HoldsNothing).wait(8900*ms).allowed(15, "window",
+			"a").wait(600*ms).heirs(5, "window"), ""},
+		{"never used up", failing(HoldsNothing).wait(2*second).allowed(12, "once", "a").wait(5*second).heirs(5, "once"),
+			"at most 14 of 20"},
+		{"perhaps used up while all was late", failing(HoldsAlways).wait(4*second).allowed(12, "once",
+			"a").wait(3*second).heirs(5, "once"), ""},
 		{"used up long ago", failing(HoldsNothing).allowed(20, "once", "a").wait(5*second).heirs(5, "once"), ""},
-		{"denied first, and then allowed", failing(HoldsNothing).wait(5*second).heirs(5, "once").allowed(20, "once", "b"), "at most 0 of 20"},
-		{"after all has settled", failing(HoldsNothing).allowed(20, "window", "a").wait(20*second).allowed(5, "window", "b").heirs(1, "window"), "at most 7 of 20"},
+		{"denied first, and then allowed", failing(HoldsNothing).wait(5*second).heirs(5, "once").allowed(20, "once", "b"),
+			"at most 0 of 20"},
+		{"after all has settled", failing(HoldsNothing).allowed(20, "window", "a").wait(20*second).allowed(5, "window",
+			"b").heirs(1, "window"), "at most 7 of 20"},
 	} {
 		if got := row.h.falseDenials(); row.want == "" && got != "" || !strings.Contains(got, row.want) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
@@ -72,7 +88,8 @@ func TestAnHeirThatDeniesEverything(t *testing.T) {
 func TestWhatMayBeChargedMeanwhile(t *testing.T) {
 	// 19 are charged, and one is denied at 4 s.
 	of := func() *plant {
-		return failing(HoldsNothing).wait(2300*ms).allowed(19, "window", "a").wait(1510*ms).answers(1, "window", Denied, SourceOwner, "a")
+		return failing(HoldsNothing).wait(2300*ms).allowed(19, "window", "a").wait(1510*ms).answers(1, "window", Denied,
+			SourceOwner, "a")
 	}
 	rows := []struct {
 		name string

@@ -19,8 +19,10 @@ func (h *History) Conserved() []error {
 	c := h.analysis()
 	for i := range c.Ops {
 		// A node that ends may close a connection just as a check comes over it.
-		if o := &c.Ops[i]; (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.touched(o.Node)) && c.exact(o.Call, o.Return) {
-			out = append(out, fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although every change was graceful",
+		if o := &c.Ops[i]; (o.ByPolicy() && !c.outwaited(o) || o.Outcome == Unknown && !c.touched(o.Node)) &&
+			c.exact(o.Call, o.Return) {
+			out = append(out, fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although every change was "+
+				"graceful",
 				o.Rule, o.Node, o.Call.Duration(), o.Outcome, o.Source))
 			break
 		}
@@ -61,7 +63,8 @@ func (c *analysis) used(r *Rule, key string, ops []Op) error {
 		}
 	}
 	if least -= perhaps; refusals > 0 && admitted < least {
-		return fmt.Errorf("%s, key %s: denied although only %d of %d were admitted, and %d more may have been", r.Name, key, admitted, r.Limit, perhaps)
+		return fmt.Errorf("%s, key %s: denied although only %d of %d were admitted, and %d more may have been", r.Name, key,
+			admitted, r.Limit, perhaps)
 	}
 	return nil
 }
@@ -95,7 +98,8 @@ func (h *History) Merged() []error {
 			}
 			for side, n := range before {
 				if most := r.Limit + c.cost(r, over, f.At, ever)*h.each(r); n+after > most {
-					out = append(out, fmt.Errorf("%s, key %s: %d admitted by %q before the fault was mended and %d after all had settled, at most %d together",
+					out = append(out, fmt.Errorf("%s, key %s: %d admitted by %q before the fault was mended and %d after all had "+
+						"settled, at most %d together",
 						r.Name, key, n, side, after, most))
 				}
 			}
@@ -112,7 +116,9 @@ const atOnce = Micros(500_000)
 // have been lost or made twice.
 func (c *analysis) near(o *Op) bool {
 	meets := func(at Micros) bool { return o.Call <= at+atOnce && o.Return >= at }
-	return !c.exact(o.Call, o.Return) && slices.ContainsFunc(c.Faults, func(f Fault) bool { return meets(f.At) || meets(f.Until) })
+	return !c.exact(o.Call, o.Return) && slices.ContainsFunc(c.Faults, func(f Fault) bool {
+		return meets(f.At) || meets(f.Until)
+	})
 }
 
 // perhaps is how often a check may have been counted whose answer nobody knows: by

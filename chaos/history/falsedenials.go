@@ -72,10 +72,12 @@ func falseDenial(r *Rule, keys map[string][]Op, o *Op) error {
 	}
 	switch {
 	case r.Burst > 0 && most < r.Burst:
-		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d of the bucket's %d can have been charged and not come back",
+		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d "+
+			"of the bucket's %d can have been charged and not come back",
 			r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Burst)
 	case r.Burst == 0 && most < r.Limit:
-		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d of %d can have been charged within a window",
+		return fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although nothing was broken and at most %d "+
+			"of %d can have been charged within a window",
 			r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Limit)
 	}
 	return nil

@@ -37,7 +37,8 @@ func (h *History) FalseDenialsOfSeveral() (out []error) {
 				most = max(most, c.charged(keys[key], o))
 			}
 			if most < r.Limit {
-				out = append(out, fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although at most %d of %d can have been charged to either",
+				out = append(out, fmt.Errorf("%s, keys %v: denied at node %d, %v after the start, although at most %d of %d can "+
+					"have been charged to either",
 					r.Name, o.Keys, o.Node, o.Call.Duration(), most, r.Limit))
 				break // the others of this rule say the same
 			}

@@ -11,7 +11,8 @@ import (
 func TestDeniedChecksLeaveNothing(t *testing.T) {
 	ask := func(p *plant, n int, o Outcome, source, ip, user string, took Micros) *plant {
 		for range n {
-			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + took, Rule: "pairs", Outcome: o, Source: source, Keys: []string{"ip " + ip, "user " + user}})
+			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + took, Rule: "pairs", Outcome: o, Source: source,
+				Keys: []string{"ip " + ip, "user " + user}})
 			p.now += 10 * ms
 		}
 		return p
@@ -31,9 +32,13 @@ func TestDeniedChecksLeaveNothing(t *testing.T) {
 		{"one that is not, with one that is not", ask(pairs(ms).wait(second), 1, Denied, SourceOwner, "new", "idle", ms), 1},
 		{"one that is not, with one that is", ask(pairs(ms).wait(second), 1, Denied, SourceOwner, "new", "first", ms), 0},
 		{"reservations that may be open still", ask(pairs(250*ms), 1, Denied, SourceOwner, "new", "idle", ms), 0},
-		{"a slow check that may have been charged twice", ask(ask(pairs(ms).wait(second), 10, Allowed, SourceOwner, "new", "idle", askedTwice), 1, Denied, SourceOwner, "new", "idle", ms), 0},
-		{"checks that were charged once", ask(ask(pairs(ms).wait(second), 10, Allowed, SourceOwner, "new", "idle", ms), 1, Denied, SourceOwner, "new", "idle", ms), 1},
-		{"answers that nobody knows", ask(ask(pairs(ms).wait(second), 10, Unknown, "", "new", "idle", ms), 1, Denied, SourceOwner, "new", "idle", ms), 0},
+		{"a slow check that may have been charged twice",
+			ask(ask(pairs(ms).wait(second), 10, Allowed, SourceOwner, "new", "idle", askedTwice), 1, Denied, SourceOwner, "new",
+				"idle", ms), 0},
+		{"checks that were charged once", ask(ask(pairs(ms).wait(second), 10, Allowed, SourceOwner, "new", "idle", ms), 1,
+			Denied, SourceOwner, "new", "idle", ms), 1},
+		{"answers that nobody knows", ask(ask(pairs(ms).wait(second), 10, Unknown, "", "new", "idle", ms), 1, Denied,
+			SourceOwner, "new", "idle", ms), 0},
 		{"a policy's denial", ask(pairs(ms).wait(second), 1, Denied, "fallback_closed", "new", "idle", ms), 0},
 	} {
 		if got := row.h.FalseDenialsOfSeveral(); len(got) != row.want {

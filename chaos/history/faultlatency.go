@@ -24,7 +24,8 @@ func (h *History) FaultLatency() []error {
 			since = f.Until
 		}
 		if o.Return-since > c.Allows.Within && !c.stalled(since, o.Return) {
-			return []error{fmt.Errorf("a check of %s at node %d, which the fault did not touch, was %s %s %v after something was broken or mended, and nothing stood still: at most %v",
+			return []error{fmt.Errorf("a check of %s at node %d, which the fault did not touch, was %s %s %v after something "+
+				"was broken or mended, and nothing stood still: at most %v",
 				o.Rule, o.Node, o.Outcome, o.Source, (o.Return - since).Duration(), c.Allows.Within.Duration())}
 		}
 	}

@@ -47,7 +47,8 @@ func (h *History) FaultsSeen() (out []error) {
 			}
 			asked++
 			if (o.Outcome == Allowed || o.Outcome == Denied) && o.Call > d.From && o.Return < d.Until {
-				out = append(out, fmt.Errorf("%w: node-%d was %s at %v and answered at %v what it was asked at %v, before it went on at %v",
+				out = append(out, fmt.Errorf("%w: node-%d was %s at %v and answered at %v what it was asked at %v, before it "+
+					"went on at %v",
 					ErrFaultUnseen, d.Node+1, d.How, d.From.Duration(), o.Return.Duration(), o.Call.Duration(), d.Until.Duration()))
 				break
 			}
@@ -101,7 +102,8 @@ func (h *History) cameBack() (out []error) {
 	}
 	for _, n := range h.Again {
 		if after[n] <= before[n] {
-			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d", ErrFaultUnseen, n+1, before[n]))
+			out = append(out, fmt.Errorf("%w: node-%d was to start again, and answered nothing in a later run than %d",
+				ErrFaultUnseen, n+1, before[n]))
 		}
 	}
 	for _, n := range h.Joins {

@@ -38,7 +38,9 @@ func TestFaultsSeen(t *testing.T) {
 		"nobody asks": {func(h *History) {
 			h.Ops = slices.DeleteFunc(h.Ops, func(o Op) bool { return o.Node == 1 })
 		}, "nobody asked node-2"},
-		"no denial is given again": {func(h *History) { h.Wants = []string{SourceCached} }, `no answer is from the source "cached"`},
+		"no denial is given again": {func(h *History) {
+			h.Wants = []string{SourceCached}
+		}, `no answer is from the source "cached"`},
 		"no policy answers": {func(h *History) {
 			h.Wants = []string{SourcePolicy}
 			h.Ops = h.Ops[:5]
@@ -89,14 +91,21 @@ func TestCameBack(t *testing.T) {
 		with func(h *History)
 		says string
 	}{
-		"no later run":               {func(h *History) { h.Ops[2].Run = 1 }, "node-1 was to start again, and answered nothing in a later run than 1"},
-		"no answer in the later run": {func(h *History) { h.Ops[3].Outcome, h.Joins = Refused, nil }, "node-2 was to start again"},
-		"it owns nothing":            {func(h *History) { h.Ops[3].Owners = nil }, "node-4 was to join, and decided nothing"},
-		"it owned before":            {func(h *History) { h.Ops[0].Owners, h.Ops[3].Owners = h.Ops[3].Owners, nil }, "node-4 was to join, and decided nothing"},
+		"no later run": {func(h *History) {
+			h.Ops[2].Run = 1
+		}, "node-1 was to start again, and answered nothing in a later run than 1"},
+		"no answer in the later run": {func(h *History) {
+			h.Ops[3].Outcome, h.Joins = Refused, nil
+		}, "node-2 was to start again"},
+		"it owns nothing": {func(h *History) { h.Ops[3].Owners = nil }, "node-4 was to join, and decided nothing"},
+		"it owned before": {func(h *History) {
+			h.Ops[0].Owners, h.Ops[3].Owners = h.Ops[3].Owners, nil
+		}, "node-4 was to join, and decided nothing"},
 	} {
 		h := restarted()
 		of.with(h)
-		if wrong := h.FaultsSeen(); len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) || !strings.Contains(wrong[0].Error(), of.says) {
+		if wrong := h.FaultsSeen(); len(wrong) != 1 || !errors.Is(wrong[0], ErrFaultUnseen) ||
+			!strings.Contains(wrong[0].Error(), of.says) {
 			t.Errorf("%s: %v, want one that says %q", what, wrong, of.says)
 		}
 	}
@@ -121,8 +130,10 @@ func TestVoid(t *testing.T) {
 	} {
 		r := of(row.waited, row.stood)
 		wrong := found(r.Violations)
-		if (r.Void != "") != row.void || strings.Contains(wrong, ErrUnsettled.Error()) == row.void || strings.Contains(wrong, ErrInterrupted.Error()) == row.void {
-			t.Errorf("waited %v, stood still for %v: void %q, found %q", row.waited.Duration(), row.stood.Duration(), r.Void, wrong)
+		if (r.Void != "") != row.void || strings.Contains(wrong, ErrUnsettled.Error()) == row.void ||
+			strings.Contains(wrong, ErrInterrupted.Error()) == row.void {
+			t.Errorf("waited %v, stood still for %v: void %q, found %q", row.waited.Duration(), row.stood.Duration(), r.Void,
+				wrong)
 		}
 	}
 }
@@ -137,7 +148,8 @@ func TestUnsettledInTheMiddle(t *testing.T) {
 	}
 	p.Unsettled, p.Interrupted = "the nodes did not settle", "the nodes did not settle"
 	got := found(Judge(&p.History).Violations)
-	if !strings.Contains(got, ErrUnsettled.Error()) || !strings.Contains(got, ErrInterrupted.Error()) || strings.Contains(got, ErrFaultUnseen.Error()) {
+	if !strings.Contains(got, ErrUnsettled.Error()) || !strings.Contains(got, ErrInterrupted.Error()) ||
+		strings.Contains(got, ErrFaultUnseen.Error()) {
 		t.Errorf("found %q", got)
 	}
 	p.Interrupted = "" // the fault was made, and they did not settle after it

@@ -21,23 +21,30 @@ const (
 // shown are histories which, together, have all that is judged.
 func shown() []*plant {
 	heirs := broken(Allows{Closed: 1, Local: 1, Open: 1, Within: second, ByPolicy: 2})
-	heirs.allowed(15, "window", "node-1").killed().answers(4, "window", Allowed, SourceHeir, "node-2").answers(6, "window", Denied, "fallback_local", "").
-		answers(2, "closed", Unknown, "", "").wait(11*second).answers(40, "window", Refused, "", "").allowed(25, "bucket", "node-2")
+	heirs.allowed(15, "window", "node-1").killed().answers(4, "window", Allowed, SourceHeir, "node-2").answers(6, "window",
+		Denied, "fallback_local", "").
+		answers(2, "closed", Unknown, "", "").wait(11*second).answers(40, "window", Refused, "", "").allowed(25, "bucket",
+		"node-2")
 	heirs.answers(1, "closed", Error, "", "").answers(1, "closed", Unknown, "", "")
 	heirs.Again, heirs.Joins, heirs.Interrupted = []int{0, 1}, []int{2}, "somebody said so"
 	heirs.Allows.Unfelt, heirs.Allows.Converged = true, 100*ms
 	heirs.End = heirs.now + second
-	heirs.Downs = []Down{{Node: 0, How: "killed", From: 100 * ms, Until: 400 * ms}, {Node: 2, How: "paused", From: second, Until: 2 * second}}
-	heirs.Wants, heirs.Doubts, heirs.Unsettled = []string{SourceHeir, SourcePolicy, SourceRedis}, []string{"no frame was lost"}, "node-2 is gone"
+	heirs.Downs = []Down{{Node: 0, How: "killed", From: 100 * ms, Until: 400 * ms},
+		{Node: 2, How: "paused", From: second, Until: 2 * second}}
+	heirs.Wants, heirs.Doubts, heirs.Unsettled = []string{SourceHeir, SourcePolicy, SourceRedis},
+		[]string{"no frame was lost"}, "node-2 is gone"
 
 	still := broken(once()).turns(22, "once").denied(2, "b").wait(20*second).denied(1, "a")
 	still.Stalls = []Span{{50 * ms, 110 * ms}, {100 * ms, 900 * ms}}
 	still.Late = []Late{{Node: 1, Span: Span{200 * ms, 300 * ms}}, {Node: 2, Span: Span{20 * second, 21 * second}}}
 
 	pairs := planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true})
-	pairs.Rules = append(pairs.Rules, Rule{Name: "pairs", Limit: 20, Window: second, Policy: "closed", Strict: true, Several: true})
-	pairs.allowed(21, "pairs", "a").answers(3, "pairs", Allowed, "fallback_closed", "").answers(2, "pairs", Denied, SourceCached, "a").
-		answers(1, "window", Denied, SourceOwner, "a").answers(1, "bucket", Denied, SourceOwner, "a").allowed(40, "pairs", "a")
+	pairs.Rules = append(pairs.Rules, Rule{Name: "pairs", Limit: 20, Window: second, Policy: "closed", Strict: true,
+		Several: true})
+	pairs.allowed(21, "pairs", "a").answers(3, "pairs", Allowed, "fallback_closed", "").answers(2, "pairs", Denied,
+		SourceCached, "a").
+		answers(1, "window", Denied, SourceOwner, "a").answers(1, "bucket", Denied, SourceOwner, "a").allowed(40, "pairs",
+		"a")
 	for i := range pairs.Ops {
 		if o := &pairs.Ops[i]; o.Rule == "pairs" {
 			o.Keys, o.Owners = []string{"k", "l"}, append(o.Owners, "b")
@@ -50,7 +57,8 @@ func shown() []*plant {
 	split.wait(11*second).allowed(6, "once", "b")
 
 	lost := broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once", "b").denied(1, "b")
-	late := broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(12, "window", "b")
+	late := broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(12, "window",
+		"b")
 	late.Left = 1
 	late.Rules = append(late.Rules, Rule{Name: "shared", Limit: 20, Window: second, Policy: "local", Several: true})
 	late.allowed(15, "shared", "a").answers(12, "shared", Allowed, "fallback_local", "")

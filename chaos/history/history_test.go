@@ -36,7 +36,8 @@ type plant struct {
 }
 
 func planted(a Allows) *plant {
-	return &plant{History: History{Nodes: 3, Allows: a, Rules: rulesOfTests(), Faults: []Fault{{Name: "f", At: -10 * second, Until: -9 * second, Settled: -8 * second}}}}
+	return &plant{History: History{Nodes: 3, Allows: a, Rules: rulesOfTests(),
+		Faults: []Fault{{Name: "f", At: -10 * second, Until: -9 * second, Settled: -8 * second}}}}
 }
 
 func once() Allows { return Allows{Closed: 1, Local: 1, Open: 1} }
@@ -44,7 +45,8 @@ func once() Allows { return Allows{Closed: 1, Local: 1, Open: 1} }
 // broken has something broken at the beginning, and for 10 s.
 func broken(a Allows) *plant {
 	p := planted(a)
-	p.Faults = []Fault{{Name: "f", At: 0, Until: 9 * second, Settled: 10 * second, Nodes: []int{1}, Takeovers: 2, Loses: a.Losses > 0}}
+	p.Faults = []Fault{{Name: "f", At: 0, Until: 9 * second, Settled: 10 * second, Nodes: []int{1}, Takeovers: 2,
+		Loses: a.Losses > 0}}
 	return p
 }
 
@@ -52,7 +54,8 @@ func broken(a Allows) *plant {
 func (p *plant) answers(n int, rule string, o Outcome, source, owner string) *plant {
 	for range n {
 		p.Ops = append(p.Ops, Op{
-			Run: p.run, Call: p.now, Return: p.now + ms, Rule: rule, Outcome: o, Source: source, Keys: []string{"k"}, Owners: []string{owner},
+			Run: p.run, Call: p.now, Return: p.now + ms, Rule: rule, Outcome: o, Source: source, Keys: []string{"k"},
+			Owners: []string{owner},
 		})
 		p.now += 10 * ms
 	}
@@ -73,7 +76,8 @@ func (p *plant) turns(n int, rule string) *plant {
 
 // later has a fault begin at an instant, after what was planted.
 func later(at Micros, p *plant) *plant {
-	p.Faults = []Fault{{Name: "f", At: at, Until: at + second, Settled: at + 2*second, Nodes: []int{1}, Takeovers: 2, Loses: p.Allows.Losses > 0}}
+	p.Faults = []Fault{{Name: "f", At: at, Until: at + second, Settled: at + 2*second, Nodes: []int{1}, Takeovers: 2,
+		Loses: p.Allows.Losses > 0}}
 	return p
 }
 
@@ -116,51 +120,87 @@ func TestCheckersFindWhatIsPlanted(t *testing.T) {
 		{"one more in a window", planted(once()).allowed(21, "window", "a"), "21 admitted"},
 		{"one more, a takeover seen", broken(once()).allowed(15, "window", "a").allowed(6, "window", "b"), ""},
 		{"two more, a takeover seen", broken(once()).allowed(15, "window", "a").allowed(7, "window", "b"), "22 admitted"},
-		{"one more, the owner killed and owning again", broken(once()).allowed(15, "window", "node-1").killed().allowed(6, "window", "node-1"), ""},
-		{"two more, the owner killed and owning again", broken(once()).allowed(15, "window", "node-1").killed().allowed(7, "window", "node-1"), "22 admitted"},
-		{"one more, another node killed", broken(once()).allowed(15, "window", "node-2").killed().allowed(6, "window", "node-2"), "21 admitted"},
-		{"forgotten by an owner killed", broken(once()).allowed(20, "once", "node-1").denied(1, "node-1").killed().allowed(1, "once", "node-1").denied(1, "node-1"), ""},
-		{"forgotten, another node killed", broken(once()).allowed(20, "once", "node-2").denied(1, "node-2").killed().allowed(1, "once", "node-2").denied(1, "node-2"), "no order of its 23 checks"},
-		{"across two windows", planted(once()).allowed(10, "window", "a").wait(second).allowed(20, "window", "a"), "30 admitted"},
+		{"one more, the owner killed and owning again", broken(once()).allowed(15, "window", "node-1").killed().allowed(6,
+			"window", "node-1"), ""},
+		{"two more, the owner killed and owning again", broken(once()).allowed(15, "window", "node-1").killed().allowed(7,
+			"window", "node-1"), "22 admitted"},
+		{"one more, another node killed", broken(once()).allowed(15, "window", "node-2").killed().allowed(6, "window",
+			"node-2"), "21 admitted"},
+		{"forgotten by an owner killed", broken(once()).allowed(20, "once", "node-1").denied(1, "node-1").killed().allowed(1,
+			"once", "node-1").denied(1, "node-1"), ""},
+		{"forgotten, another node killed", broken(once()).allowed(20, "once", "node-2").denied(1,
+			"node-2").killed().allowed(1, "once", "node-2").denied(1, "node-2"), "no order of its 23 checks"},
+		{"across two windows", planted(once()).allowed(10, "window", "a").wait(second).allowed(20, "window", "a"),
+			"30 admitted"},
 		{"a bucket's burst and rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(10, "bucket", "a"), ""},
-		{"a bucket over its rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(20, "bucket", "a"), "admitted"},
-		{"a raised cap", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(11, "window", "b"), ""},
-		{"beyond a raised cap", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(12, "window", "b"), "27 admitted"},
-		{"a raised cap, closed", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "closed", "a").allowed(7, "closed", "b"), "22 admitted"},
-		{"a split, both sides", broken(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "window", "a").allowed(20, "window", "b"), ""},
-		{"a split, closed", broken(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "closed", "a").allowed(2, "closed", "b"), "closed, key k: 22 admitted"},
+		{"a bucket over its rate", planted(once()).allowed(20, "bucket", "a").wait(second).allowed(20, "bucket", "a"),
+			"admitted"},
+		{"a raised cap", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window", "a").allowed(11,
+			"window", "b"), ""},
+		{"beyond a raised cap", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "window",
+			"a").allowed(12, "window", "b"), "27 admitted"},
+		{"a raised cap, closed", broken(Allows{Closed: 1, Local: 1, Open: 1, Raised: true}).allowed(15, "closed",
+			"a").allowed(7, "closed", "b"), "22 admitted"},
+		{"a split, both sides", broken(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "window", "a").allowed(20, "window",
+			"b"), ""},
+		{"a split, closed", broken(Allows{Closed: 1, Local: 2, Open: 2}).allowed(20, "closed", "a").allowed(2, "closed", "b"),
+			"closed, key k: 22 admitted"},
 		{"a share by policy", planted(once()).answers(6, "window", Allowed, "fallback_local", "a"), ""},
-		{"more than a share by policy", planted(once()).answers(7, "window", Allowed, "fallback_local", "a"), "the policy of node 0 admitted 7"},
-		{"closed by policy", planted(once()).answers(1, "closed", Allowed, "fallback_closed", "a"), "the policy of node 0 admitted 1"},
+		{"more than a share by policy", planted(once()).answers(7, "window", Allowed, "fallback_local", "a"),
+			"the policy of node 0 admitted 7"},
+		{"closed by policy", planted(once()).answers(1, "closed", Allowed, "fallback_closed", "a"),
+			"the policy of node 0 admitted 1"},
 		{"a counter", planted(once()).allowed(20, "once", "a").denied(3, "a"), ""},
-		{"a counter that forgets", planted(once()).allowed(20, "once", "a").denied(3, "a").allowed(1, "once", "a"), "no order of its 24 checks"},
-		{"denied and then allowed", planted(once()).allowed(10, "once", "a").denied(1, "a").allowed(10, "once", "a"), "no order of its 21 checks"},
-		{"forgotten in a takeover", broken(once()).allowed(20, "once", "a").denied(1, "a").allowed(1, "once", "b").denied(1, "b"), ""},
+		{"a counter that forgets", planted(once()).allowed(20, "once", "a").denied(3, "a").allowed(1, "once", "a"),
+			"no order of its 24 checks"},
+		{"denied and then allowed", planted(once()).allowed(10, "once", "a").denied(1, "a").allowed(10, "once", "a"),
+			"no order of its 21 checks"},
+		{"forgotten in a takeover", broken(once()).allowed(20, "once", "a").denied(1, "a").allowed(1, "once", "b").denied(1,
+			"b"), ""},
 		{"denied too early", planted(once()).allowed(19, "once", "a").denied(1, "a"), "denied although only 19 of 20"},
 		{"perhaps counted", planted(once()).answers(1, "once", Unknown, "", "").allowed(19, "once", "a").denied(1, "a"), ""},
-		{"a takeover after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).allowed(15, "window", "a").allowed(6, "window", "b"), "21 admitted"},
-		{"two owners in turn, and nothing is broken", planted(once()).allowed(15, "window", "a").allowed(6, "window", "b"), "21 admitted"},
+		{"a takeover after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).allowed(15, "window",
+			"a").allowed(6, "window", "b"), "21 admitted"},
+		{"two owners in turn, and nothing is broken", planted(once()).allowed(15, "window", "a").allowed(6, "window", "b"),
+			"21 admitted"},
 		{"two owners in turn, near a fault", broken(once()).turns(22, "window"), ""},
 		{"two owners in turn, and more than a fault explains", broken(once()).turns(23, "window"), "23 admitted"},
 		{"forgotten as two owners answer in turn", broken(once()).turns(22, "once").denied(1, "b"), ""},
-		{"forgotten as they do, and more than a fault explains", broken(once()).turns(23, "once").denied(1, "b"), "no order of its 24 checks"},
-		{"forgotten, and nothing is broken", planted(once()).allowed(20, "once", "a").denied(1, "a").allowed(1, "once", "b"), "no order of its 22 checks"},
-		{"a takeover before the fault", later(11*second, planted(once()).allowed(15, "window", "a").allowed(6, "window", "b")), "21 admitted"},
-		{"a takeover long after the fault", broken(once()).wait(12*second).allowed(15, "window", "a").allowed(6, "window", "b"), "21 admitted"},
-		{"a takeover before the fault, in one window with it", later(second, planted(once()).allowed(15, "window", "a").allowed(5, "window", "b").wait(second).allowed(1, "window", "b")), "21 admitted"},
-		{"takeovers before the window", broken(once()).turns(4, "window").wait(3*second).allowed(21, "window", "b"), "21 admitted"},
-		{"graceful changes explain nothing", later(0, planted(exact()).allowed(15, "window", "a").allowed(6, "window", "b")), "21 admitted"},
-		{"forgotten before the fault, which explains another", later(3*second, planted(once()).allowed(19, "once", "a").allowed(1, "once", "c").denied(1, "c").allowed(1, "once", "b").denied(1, "b").wait(3*second).denied(1, "d")),
+		{"forgotten as they do, and more than a fault explains", broken(once()).turns(23, "once").denied(1, "b"),
 			"no order of its 24 checks"},
-		{"a split, and a window before it", later(3*second, planted(Allows{Closed: 1, Local: 2, Open: 2}).turns(40, "window")), "40 admitted"},
-		{"a split, and a window after it", broken(Allows{Closed: 1, Local: 2, Open: 2}).wait(12*second).turns(40, "window"), "40 admitted"},
+		{"forgotten, and nothing is broken", planted(once()).allowed(20, "once", "a").denied(1, "a").allowed(1, "once", "b"),
+			"no order of its 22 checks"},
+		{"a takeover before the fault", later(11*second, planted(once()).allowed(15, "window", "a").allowed(6, "window",
+			"b")), "21 admitted"},
+		{"a takeover long after the fault", broken(once()).wait(12*second).allowed(15, "window", "a").allowed(6, "window",
+			"b"), "21 admitted"},
+		{"a takeover before the fault, in one window with it",
+			later(second, planted(once()).allowed(15, "window", "a").allowed(5, "window", "b").wait(second).allowed(1, "window",
+				"b")), "21 admitted"},
+		{"takeovers before the window", broken(once()).turns(4, "window").wait(3*second).allowed(21, "window", "b"),
+			"21 admitted"},
+		{"graceful changes explain nothing", later(0, planted(exact()).allowed(15, "window", "a").allowed(6, "window", "b")),
+			"21 admitted"},
+		{"forgotten before the fault, which explains another",
+			later(3*second, planted(once()).allowed(19, "once", "a").allowed(1, "once", "c").denied(1, "c").allowed(1, "once",
+				"b").denied(1, "b").wait(3*second).denied(1, "d")),
+			"no order of its 24 checks"},
+		{"a split, and a window before it", later(3*second,
+			planted(Allows{Closed: 1, Local: 2, Open: 2}).turns(40, "window")), "40 admitted"},
+		{"a split, and a window after it", broken(Allows{Closed: 1, Local: 2, Open: 2}).wait(12*second).turns(40, "window"),
+			"40 admitted"},
 		{"lost, once", broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once", "b").denied(1, "b"), ""},
-		{"lost, once, and half of it again", broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once", "b").denied(1, "b").allowed(3, "once", "b"), "no order of its 45 checks"},
-		{"lost before the fault", later(3*second, planted(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once", "b")), "no order of its 41 checks"},
-		{"withheld, and taken back", planted(once()).allowed(17, "once", "a").answers(3, "once", Denied, "fallback_closed", "").denied(1, "a").allowed(3, "once", "a").denied(1, "a"), ""},
-		{"a policy after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window", Denied, "fallback_local", "a"),
+		{"lost, once, and half of it again", broken(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20, "once",
+			"b").denied(1, "b").allowed(3, "once", "b"), "no order of its 45 checks"},
+		{"lost before the fault", later(3*second, planted(lossy(1)).allowed(20, "once", "a").denied(1, "a").allowed(20,
+			"once", "b")), "no order of its 41 checks"},
+		{"withheld, and taken back", planted(once()).allowed(17, "once", "a").answers(3, "once", Denied, "fallback_closed",
+			"").denied(1, "a").allowed(3, "once", "a").denied(1, "a"), ""},
+		{"a policy after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window",
+			Denied, "fallback_local", "a"),
 			"although every change was graceful"},
-		{"no answer after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window", Unknown, "", "a"),
+		{"no answer after graceful changes", planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).answers(1, "window",
+			Unknown, "", "a"),
 			"although every change was graceful"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -230,7 +270,8 @@ func TestASplitIntoTwoSides(t *testing.T) {
 		{"more than that", 0, 31, "31 admitted"},
 	} {
 		p := planted(Allows{Closed: 1, Local: 2, Open: 2, Split: true}).wait(second).turns(row.before, "window")
-		p.Faults = []Fault{{Name: "f", At: p.now - 5*ms, Broken: p.now - ms, Until: p.now + 5*second, Settled: p.now + 6*second, Nodes: []int{1}, Takeovers: 1}}
+		p.Faults = []Fault{{Name: "f", At: p.now - 5*ms, Broken: p.now - ms, Until: p.now + 5*second,
+			Settled: p.now + 6*second, Nodes: []int{1}, Takeovers: 1}}
 		p.wait(ms).turns(row.after, "window")
 		if got := strings.Join(p.wrong(), "\n"); row.want == "" && got != "" || !strings.Contains(got, row.want) {
 			t.Errorf("%s: found %q, want %q", row.name, got, row.want)
@@ -242,14 +283,16 @@ func TestFigures(t *testing.T) {
 	p := planted(once())
 	p.Faults = []Fault{{At: second, Until: 2 * second, Settled: 3 * second, Nodes: []int{2}}}
 	add := func(node int, call, back Micros, o Outcome, source string) {
-		p.Ops = append(p.Ops, Op{Node: node, Call: call, Return: back, Rule: "window", Outcome: o, Source: source, Keys: []string{"k"}})
+		p.Ops = append(p.Ops, Op{Node: node, Call: call, Return: back, Rule: "window", Outcome: o, Source: source,
+			Keys: []string{"k"}})
 	}
 	add(0, 500*ms, 501*ms, Allowed, SourceOwner)
 	add(2, 1500*ms, 1900*ms, Refused, "") // at the node that was touched
 	add(1, 1100*ms, 1400*ms, Denied, "fallback_closed")
 	add(1, 2100*ms, 2300*ms, Unknown, "")
 	add(1, 2400*ms, 2500*ms, Denied, SourceHeir)
-	want := Figures{Asked: 5, Allowed: 1, Denied: 1, ByPolicy: 1, Refused: 1, Unknown: 1, FaultLatency: 400 * ms, Recovered: 300 * ms, Converged: second}
+	want := Figures{Asked: 5, Allowed: 1, Denied: 1, ByPolicy: 1, Refused: 1, Unknown: 1, FaultLatency: 400 * ms,
+		Recovered: 300 * ms, Converged: second}
 	if diff := cmp.Diff(want, p.Figures()); diff != "" {
 		t.Error(diff)
 	}
@@ -257,7 +300,8 @@ func TestFigures(t *testing.T) {
 
 func TestHistoriesAreKept(t *testing.T) {
 	p := planted(once()).allowed(3, "window", "a").answers(1, "once", Unknown, "", "")
-	p.Scenario, p.Seed, p.Stalls, p.Late, p.Unsettled = "kill", 7, []Span{{1, 2}}, []Late{{Node: 2, Span: Span{3, 4}}}, "nobody knows"
+	p.Scenario, p.Seed, p.Stalls, p.Late, p.Unsettled = "kill", 7, []Span{{1, 2}}, []Late{{Node: 2, Span: Span{3, 4}}},
+		"nobody knows"
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)

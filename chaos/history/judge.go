@@ -88,12 +88,15 @@ func judge(h *History, each time.Duration) *Result {
 	r.Worst, r.Most, r.Violations = h.Bounds()
 	var bad []error
 	r.Linear, bad = h.Linearizable(each)
-	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.FalseDenials(), h.FalseDenialsOfSeveral(), h.NeedlessTakeovers(), h.Alive(), h.Used(), h.FaultLatency(), h.Served(), h.Recovered(), h.Undisturbed())
+	r.Violations = slices.Concat(r.Violations, bad, h.Conserved(), h.Merged(), h.Answered(), h.FalseDenials(),
+		h.FalseDenialsOfSeveral(), h.NeedlessTakeovers(), h.Alive(), h.Used(), h.FaultLatency(), h.Served(), h.Recovered(),
+		h.Undisturbed())
 	if h.Unsettled == "" || h.Interrupted == "" { // else the nodes kept the fault from being made
 		r.Violations = append(r.Violations, h.FaultsSeen()...)
 	}
 	if stood := h.stoodSince(h.End - h.Waited); h.Unsettled != "" && h.Waited > 0 && stood >= mostlyStood {
-		r.Void = fmt.Sprintf("%s, and for %d %% of that time the machine or a node stood still, or just had", h.Unsettled, stood)
+		r.Void = fmt.Sprintf("%s, and for %d %% of that time the machine or a node stood still, or just had", h.Unsettled,
+			stood)
 		return r
 	}
 	if h.Unsettled != "" {

@@ -109,7 +109,8 @@ func (h *History) Linearizable(each time.Duration) (Linear, []error) {
 			}
 			switch porcupine.CheckOperationsTimeout(counter(forgets), steps, each) {
 			case porcupine.Illegal:
-				violations = append(violations, fmt.Errorf("%s, key %s: no order of its %d checks is that of one counter of %d", r.Name, key, len(ops), r.Limit))
+				violations = append(violations, fmt.Errorf("%s, key %s: no order of its %d checks is that of one counter of %d",
+					r.Name, key, len(ops), r.Limit))
 			case porcupine.Unknown:
 				found.Undecided++
 			}

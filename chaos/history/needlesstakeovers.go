@@ -25,7 +25,8 @@ func (h *History) NeedlessTakeovers() []error {
 			home := home(key, keys[key])
 			for _, t := range takeovers(key, keys[key], nil) {
 				if t.from == home && !c.stalled(t.after, t.before) {
-					return []error{fmt.Errorf("%s, key %s: taken from %s, which decided it until %v, by %s, from %v on, although nobody was out of reach of all others, and nothing stood still",
+					return []error{fmt.Errorf("%s, key %s: taken from %s, which decided it until %v, by %s, from %v on, although "+
+						"nobody was out of reach of all others, and nothing stood still",
 						r.Name, key, t.from, t.after.Duration(), t.to, t.before.Duration())}
 				}
 			}

@@ -17,10 +17,13 @@ func TestNothingChangesHands(t *testing.T) {
 		want int
 	}{
 		{"one owner", broken(kept).allowed(10, "window", "a"), 0},
-		{"taken, and given back", broken(kept).allowed(5, "window", "a").allowed(3, "window", "b").allowed(5, "window", "a"), 1},
+		{"taken, and given back", broken(kept).allowed(5, "window", "a").allowed(3, "window", "b").allowed(5, "window", "a"),
+			1},
 		{"given back, as it had been taken before", broken(kept).allowed(3, "window", "b").allowed(5, "window", "a"), 0},
-		{"one that nobody can be said to own", broken(kept).allowed(2, "window", "a").allowed(5, "window", "b").allowed(1, "window", "a"), 0},
-		{"taken, where it may be", broken(once()).allowed(5, "window", "a").allowed(3, "window", "b").allowed(5, "window", "a"), 0},
+		{"one that nobody can be said to own", broken(kept).allowed(2, "window", "a").allowed(5, "window", "b").allowed(1,
+			"window", "a"), 0},
+		{"taken, where it may be", broken(once()).allowed(5, "window", "a").allowed(3, "window", "b").allowed(5, "window",
+			"a"), 0},
 	} {
 		if got := row.h.NeedlessTakeovers(); len(got) != row.want {
 			t.Errorf("%s: found %v, want %d", row.name, got, row.want)

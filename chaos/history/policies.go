@@ -58,7 +58,8 @@ func ownShare(r, share *Rule, key string, at place, in []Op) (err error) {
 			most = 0
 		}
 		if err == nil && admitted > most {
-			err = fmt.Errorf("%s, key %s: the policy of node %d admitted %d in one window by itself, at most %d", r.Name, key, at.node, admitted, most)
+			err = fmt.Errorf("%s, key %s: the policy of node %d admitted %d in one window by itself, at most %d", r.Name, key,
+				at.node, admitted, most)
 		}
 	})
 	return err
@@ -86,7 +87,8 @@ func (c *analysis) together(r *Rule, key string, ops []Op) (err error) {
 			}
 		}
 		if admitted > most {
-			err = fmt.Errorf("%s, key %s: %d admitted by owners, heirs and policies in one window, from %v to %v, at most %d", r.Name, key, admitted, from.Duration(), until.Duration(), most)
+			err = fmt.Errorf("%s, key %s: %d admitted by owners, heirs and policies in one window, from %v to %v, at most %d",
+				r.Name, key, admitted, from.Duration(), until.Duration(), most)
 		}
 	})
 	return err

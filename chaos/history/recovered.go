@@ -42,7 +42,8 @@ func (h *History) Recovered() (out []error) {
 	for i := range c.Faults {
 		f := &c.Faults[i]
 		if most := c.Allows.Converged; most > 0 && f.Settled-f.Until > most && !c.stalled(f.Until, f.Settled) {
-			out = append(out, fmt.Errorf("the nodes needed %v to settle after all was mended, and nothing stood still: at most %v",
+			out = append(out, fmt.Errorf("the nodes needed %v to settle after all was mended, and nothing stood still: at "+
+				"most %v",
 				(f.Settled-f.Until).Duration(), most.Duration()))
 		}
 	}
@@ -58,7 +59,8 @@ func (h *History) Undisturbed() []error {
 	c := h.analysis()
 	for i := range c.Ops {
 		if o := &c.Ops[i]; c.undecided(o) {
-			return []error{fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although no client was to notice what was broken, and nothing stood still",
+			return []error{fmt.Errorf("a check of %s at node %d, %v after the start, was %s %s, although no client was to "+
+				"notice what was broken, and nothing stood still",
 				o.Rule, o.Node, o.Call.Duration(), o.Outcome, o.Source)}
 		}
 	}
@@ -90,5 +92,6 @@ func (c *analysis) busy(o *Op) bool {
 
 // undecided tells that no owner or heir decided a check that they should have.
 func (c *analysis) undecided(o *Op) bool {
-	return (o.ByPolicy() && !c.outwaited(o) && !c.busy(o) || o.Outcome == Unknown && !c.down(o)) && !c.stalled(o.Call, o.Return)
+	return (o.ByPolicy() && !c.outwaited(o) && !c.busy(o) || o.Outcome == Unknown && !c.down(o)) &&
+		!c.stalled(o.Call, o.Return)
 }

@@ -60,7 +60,8 @@ func TestRecovered(t *testing.T) {
 		p := later(second, planted(once()))
 		p.wait(4100 * ms)
 		for _, n := range nodes {
-			p.Ops = append(p.Ops, Op{Node: n, Call: p.now, Return: p.now + late, Rule: "closed", Outcome: Denied, Source: SourceOwner, Keys: []string{"j"}, Owners: []string{"a"}})
+			p.Ops = append(p.Ops, Op{Node: n, Call: p.now, Return: p.now + late, Rule: "closed", Outcome: Denied,
+				Source: SourceOwner, Keys: []string{"j"}, Owners: []string{"a"}})
 		}
 		p.answers(1, "closed", Denied, "fallback_closed", "")
 		p.Ops[len(p.Ops)-1].Return += deadline
@@ -131,7 +132,8 @@ func TestConverged(t *testing.T) {
 // checks while it lasts.
 func TestUndisturbed(t *testing.T) {
 	for _, o := range []Op{{Outcome: Denied, Source: "fallback_local"}, {Outcome: Unknown}} {
-		p := broken(Allows{Closed: 1, Local: 2, Open: 2, Unfelt: true}).wait(3*second).answers(1, "window", o.Outcome, o.Source, "")
+		p := broken(Allows{Closed: 1, Local: 2, Open: 2, Unfelt: true}).wait(3*second).answers(1, "window", o.Outcome,
+			o.Source, "")
 		const want = "no client was to notice"
 		if got := found(Judge(&p.History).Violations); !strings.Contains(got, want) {
 			t.Errorf("%s %s: the judge says %q", o.Outcome, o.Source, got)

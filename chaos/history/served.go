@@ -19,9 +19,11 @@ func (h *History) Served() []error {
 	for i := range c.Ops {
 		switch o := &c.Ops[i]; {
 		case o.Outcome == Error && wrong == nil:
-			wrong = fmt.Errorf("a check of %s at node %d, %v after the start, was answered with an error: %s", o.Rule, o.Node, o.Call.Duration(), o.Says)
+			wrong = fmt.Errorf("a check of %s at node %d, %v after the start, was answered with an error: %s", o.Rule, o.Node,
+				o.Call.Duration(), o.Says)
 		case o.Outcome == Refused && refused == nil && !c.mayRefuse(o) && !c.stalled(o.Call, o.Return):
-			refused = fmt.Errorf("a check of %s was refused at node %d, %v after the start, which nobody had ended then: %s", o.Rule, o.Node, o.Call.Duration(), o.Says)
+			refused = fmt.Errorf("a check of %s was refused at node %d, %v after the start, which nobody had ended then: %s",
+				o.Rule, o.Node, o.Call.Duration(), o.Says)
 		}
 	}
 	return slices.DeleteFunc([]error{wrong, refused}, func(err error) bool { return err == nil })
@@ -36,9 +38,12 @@ func (c *analysis) mayRefuse(o *Op) bool {
 			return slices.Contains(f.Nodes, o.Node) && o.Return >= f.At && o.Call <= c.over(&f)
 		})
 	}
-	return slices.ContainsFunc(c.Downs, func(d Down) bool { return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.Told }) ||
+	return slices.ContainsFunc(c.Downs, func(d Down) bool {
+		return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.Told
+	}) ||
 		slices.ContainsFunc(c.Starts, func(s Start) bool {
-			return s.Node == o.Node && o.Return >= s.At && o.Call <= c.serves(&s) && !(o.Call > s.At+startsWithin && !c.stalled(s.At, o.Return))
+			return s.Node == o.Node && o.Return >= s.At && o.Call <= c.serves(&s) &&
+				!(o.Call > s.At+startsWithin && !c.stalled(s.At, o.Return))
 		})
 }
 
@@ -63,5 +68,7 @@ func (c *analysis) serves(s *Start) Micros {
 
 // down tells that the node that was asked was not to answer then.
 func (c *analysis) down(o *Op) bool {
-	return slices.ContainsFunc(c.Downs, func(d Down) bool { return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.From })
+	return slices.ContainsFunc(c.Downs, func(d Down) bool {
+		return d.Node == o.Node && o.Call <= d.Until && o.Return >= d.From
+	})
 }

@@ -138,7 +138,8 @@ func TestServedWithoutRoom(t *testing.T) {
 // What a node answered with an error may have been counted: two counters of a key are
 // not found where it explains what is seen.
 func TestAnErrorMayHaveBeenCounted(t *testing.T) {
-	p := planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).allowed(19, "once", "a").answers(1, "once", Error, "", "").denied(1, "a")
+	p := planted(Allows{Closed: 1, Local: 1, Open: 1, Exact: true}).allowed(19, "once", "a").answers(1, "once", Error, "",
+		"").denied(1, "a")
 	if got := p.wrong(); len(got) > 0 {
 		t.Errorf("found %q", got)
 	}

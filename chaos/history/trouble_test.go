@@ -187,7 +187,8 @@ func TestLinearizableInAMinority(t *testing.T) {
 		for range row.faults {
 			p.Faults = append(p.Faults, Fault{At: 0, Until: 5 * second, Settled: 5 * second, Nodes: []int{1}})
 		}
-		p.wait(2500*ms).allowed(row.share, "once", "a").denied(2, "a").wait(6*second).allowed(20-row.share, "once", "a").denied(1, "a")
+		p.wait(2500*ms).allowed(row.share, "once", "a").denied(2, "a").wait(6*second).allowed(20-row.share, "once",
+			"a").denied(1, "a")
 		if _, got := p.Linearizable(second.Duration()); (len(got) > 0) != row.wrong {
 			t.Errorf("denied after %d of 20 in %d faults: found %v", row.share, row.faults, got)
 		}

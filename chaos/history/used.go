@@ -56,7 +56,8 @@ func (h *History) Used() []error {
 	var out []error
 	for _, u := range h.Uses() {
 		if least := u.least(); u.Percent() < least {
-			out = append(out, fmt.Errorf("%s: %d admitted while nothing was broken, %d %% of the %d that one counter of each key admits of the same checks: at least %d %%",
+			out = append(out, fmt.Errorf("%s: %d admitted while nothing was broken, %d %% of the %d that one counter of each "+
+				"key admits of the same checks: at least %d %%",
 				u.Rule, u.Admitted, u.Percent(), u.One, least))
 		}
 	}

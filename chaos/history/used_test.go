@@ -25,7 +25,8 @@ func (p *plant) asks(rule string, span Micros, denied int, keys ...string) *plan
 		counters = append(counters, p.counters[rule+key])
 	}
 	for end := p.now + span; p.now < end; p.now += 10 * ms {
-		o := Op{Call: p.now, Return: p.now + ms, Rule: rule, Outcome: Denied, Source: SourceOwner, Keys: keys, Owners: make([]string, len(keys))}
+		o := Op{Call: p.now, Return: p.now + ms, Rule: rule, Outcome: Denied, Source: SourceOwner, Keys: keys,
+			Owners: make([]string, len(keys))}
 		room := true
 		for j := range counters {
 			o.Owners[j] = "a"
@@ -76,7 +77,9 @@ func TestOnlyCalmTimesAreUsedUp(t *testing.T) {
 		want int
 	}{
 		{"nothing is broken", func(*plant) {}, 1},
-		{"something is, from the beginning", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: second, Nodes: []int{1}} }, 0},
+		{"something is, from the beginning", func(p *plant) {
+			p.Faults[0] = Fault{At: 0, Until: second, Nodes: []int{1}}
+		}, 0},
 		{"something was", func(p *plant) { p.Faults[0] = Fault{At: 0, Until: ms, Settled: 2 * ms, Nodes: []int{1}} }, 1},
 		{"the machine stood still", func(p *plant) { p.Stalls = []Span{{second, second + 60*ms}} }, 1},
 		{"the machine stood still again and again", func(p *plant) {
@@ -138,7 +141,8 @@ func TestPartsOfACalmTimeAreUsedUp(t *testing.T) {
 	p := planted(once())
 	p.End = 8 * second
 	p.Stalls = []Span{stood, {5500 * ms, 5550 * ms}}
-	if got, want := p.analysis().unstalled(Span{0, p.End}), []Span{{0, 3900 * ms}, {6550 * ms, 8 * second}}; !slices.Equal(got, want) {
+	if got, want := p.analysis().unstalled(Span{0, p.End}),
+		[]Span{{0, 3900 * ms}, {6550 * ms, 8 * second}}; !slices.Equal(got, want) {
 		t.Errorf("parts are %v, want %v", got, want)
 	}
 	// What nodes told each other as the machine stood still counts for as much longer: it
@@ -198,7 +202,8 @@ func TestABucketIsExact(t *testing.T) {
 			p.Ops[i].Call, p.Ops[i].Return = 0, ms
 		}
 		p.now = ms + wait
-		if got := told(p.answers(1, "bucket", Denied, SourceOwner, "a")); want == "" && got != "" || !strings.Contains(got, want) {
+		if got := told(p.answers(1, "bucket", Denied, SourceOwner, "a")); want == "" && got != "" ||
+			!strings.Contains(got, want) {
 			t.Errorf("denied after %v: found %q, want %q", wait.Duration(), got, want)
 		}
 	}
@@ -215,7 +220,8 @@ func TestSeveralByPolicy(t *testing.T) {
 			if i < byPolicy {
 				source = "fallback_local"
 			}
-			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + ms, Rule: "several", Outcome: Allowed, Source: source, Keys: []string{"ip x", "user y"}})
+			p.Ops = append(p.Ops, Op{Call: p.now, Return: p.now + ms, Rule: "several", Outcome: Allowed, Source: source,
+				Keys: []string{"ip x", "user y"}})
 			p.now += 10 * ms
 		}
 		return p
@@ -230,7 +236,8 @@ func TestSeveralByPolicy(t *testing.T) {
 		{"local", 10, 16, ""}, // of the ten the owners counted four
 		{"local", 10, 17, "27 admitted by owners, heirs and policies"},
 	} {
-		if got := told(with(row.policy, row.byPolicy, row.byOwner)); row.want == "" && got != "" || !strings.Contains(got, row.want) {
+		if got := told(with(row.policy, row.byPolicy, row.byOwner)); row.want == "" && got != "" ||
+			!strings.Contains(got, row.want) {
 			t.Errorf("%s, %d by policy, %d by owners: found %q, want %q", row.policy, row.byPolicy, row.byOwner, got, row.want)
 		}
 	}

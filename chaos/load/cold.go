@@ -44,7 +44,8 @@ func (l *Load) Cold(ctx context.Context, nodes []*fleet.Node) *Cold {
 		r := &l.plan.rules[i]
 		for k := range coldKeys {
 			if r.Once && !r.Several {
-				c.keys = append(c.keys, coldKey{rule: r.Name, key: fmt.Sprintf("%s-cold-%s-%d", l.plan.prefix, r.Name, k), quiet: k%2 == 0})
+				c.keys = append(c.keys, coldKey{rule: r.Name, key: fmt.Sprintf("%s-cold-%s-%d", l.plan.prefix, r.Name, k),
+					quiet: k%2 == 0})
 			}
 		}
 	}

@@ -46,7 +46,8 @@ type Load struct {
 
 // Start has clients ask, each about once in every pause. Keys are new ones of
 // this run, as prefix is.
-func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix string, seed uint64, pause time.Duration) *Load {
+func Start(ctx context.Context, f *fleet.Fleet, rules []history.Rule, prefix string, seed uint64,
+	pause time.Duration) *Load {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &Load{fleet: f, plan: newPlan(rules, prefix), pause: pause, start: time.Now(), cancel: cancel}
 	for _, n := range f.Nodes() {
@@ -225,7 +226,8 @@ var errWrong = errors.New("no decision, and no refusal")
 // comes or goes has refused the check.
 func problem(status int, says string) error {
 	// What a node says that takes no checks.
-	for _, r := range []refusal{"the node is joining", "partitions are not settled", "the node is leaving", "the node is stopping", "is closed"} {
+	for _, r := range []refusal{"the node is joining", "partitions are not settled", "the node is leaving",
+		"the node is stopping", "is closed"} {
 		if status == http.StatusServiceUnavailable && strings.Contains(says, string(r)) {
 			return r
 		}

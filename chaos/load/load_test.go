@@ -16,17 +16,22 @@ import (
 // so its denial says nothing of a limit.
 func TestRecord(t *testing.T) {
 	for text, want := range map[string]history.Outcome{
-		`{"allowed": true, "source": "owner", "limits": [{"owner": "node-1"}]}`:                                    history.Allowed,
-		`{"allowed": false, "source": "owner", "limits": [{"owner": "node-1", "retry_after_ms": 5}]}`:              history.Denied,
-		`{"allowed": false, "source": "owner", "limits": [{"owner": "node-1"}, {"overflow": true}]}`:               history.Refused,
-		`{"allowed": true, "source": "owner", "limits": [{"owner": "node-1", "overflow": true, "remaining": 10}]}`: history.Refused,
+		`{"allowed": true, "source": "owner", ` +
+			`"limits": [{"owner": "node-1"}]}`: history.Allowed,
+		`{"allowed": false, "source": "owner", "limits": ` +
+			`[{"owner": "node-1", "retry_after_ms": 5}]}`: history.Denied,
+		`{"allowed": false, "source": "owner", "limits": ` +
+			`[{"owner": "node-1"}, {"overflow": true}]}`: history.Refused,
+		`{"allowed": true, "source": "owner", "limits": [{"owner": ` +
+			`"node-1", "overflow": true, "remaining": 10}]}`: history.Refused,
 	} {
 		var a answer
 		if err := json.Unmarshal([]byte(text), &a); err != nil {
 			t.Fatal(err)
 		}
 		var op history.Op
-		if record(&op, a, nil); op.Outcome != want || (op.Says == history.NoRoom) != (want == history.Refused) || len(op.Owners) == 0 || op.Owners[0] != "node-1" {
+		if record(&op, a, nil); op.Outcome != want || (op.Says == history.NoRoom) != (want == history.Refused) ||
+			len(op.Owners) == 0 || op.Owners[0] != "node-1" {
 			t.Errorf("%s is recorded as %+v, want %s", text, op, want)
 		}
 	}

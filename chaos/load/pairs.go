@@ -47,7 +47,8 @@ func (l *Load) Pairs(ctx context.Context, nodes []*fleet.Node) {
 }
 
 // pairs asks nodes about each pair, in batches.
-func (l *Load) pairs(ctx context.Context, nodes []*fleet.Node, rule string, times int, pair func(k, nth int) (ip, user string)) {
+func (l *Load) pairs(ctx context.Context, nodes []*fleet.Node, rule string, times int,
+	pair func(k, nth int) (ip, user string)) {
 	room := make(chan struct{}, pairsAtOnce)
 	var asking sync.WaitGroup
 	for k := range pairs {

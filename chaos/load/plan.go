@@ -44,7 +44,8 @@ type target struct {
 }
 
 func newPlan(rules []history.Rule, prefix string) *plan {
-	p := &plan{rules: rules, prefix: prefix, keys: make(map[string][]string), denied: make(map[string]int), used: make(map[string][]string)}
+	p := &plan{rules: rules, prefix: prefix, keys: make(map[string][]string), denied: make(map[string]int),
+		used: make(map[string][]string)}
 	for _, r := range rules {
 		if r.Once && r.Several {
 			continue

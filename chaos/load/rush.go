@@ -73,7 +73,8 @@ func (c *Cold) Fresh(ctx context.Context, policy string, sides ...[]*fleet.Node)
 		r := &c.load.plan.rules[i]
 		for k := range coldKeys {
 			if r.Once && !r.Several && r.Policy == policy {
-				c.keys = append(c.keys, coldKey{fresh: true, rule: r.Name, key: fmt.Sprintf("%s-fresh-%s-%d", c.load.plan.prefix, r.Name, k)})
+				c.keys = append(c.keys, coldKey{fresh: true, rule: r.Name,
+					key: fmt.Sprintf("%s-fresh-%s-%d", c.load.plan.prefix, r.Name, k)})
 			}
 		}
 	}

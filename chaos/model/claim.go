@@ -18,7 +18,8 @@ func (w *world) start(m int, k kind, who instance, base epoch, counter uint8) {
 // pledged returns what a member has granted but for a takeover of its own that it can still give up.
 func (x *explorer) pledged(w *world, m int) grants {
 	p := &w.members[m]
-	if r := &p.round; r.kind == takeover && (!r.granted || x.without(RecordedClaimsBind)) && p.grantTo == w.self(m) && p.grant == r.id {
+	if r := &p.round; r.kind == takeover && (!r.granted || x.without(RecordedClaimsBind)) && p.grantTo == w.self(m) &&
+		p.grant == r.id {
 		return r.before
 	}
 	return p.grants
@@ -175,7 +176,8 @@ func (w *world) succeed(m int) {
 		if own.heir != 0 {
 			own.retired = own.heir
 		}
-		own.handover, own.renew, own.heir, own.heirHas, own.heirNumber, own.number, own.nextNumber = epoch{}, false, 0, false, 0, 0, 0
+		own.handover, own.renew, own.heir, own.heirHas, own.heirNumber, own.number, own.nextNumber = epoch{}, false, 0, false,
+			0, 0, 0
 	case transfer:
 		if p.own.heir != 0 && p.own.heir == p.grantFor {
 			p.role, p.own.handover = sealed, epoch{e.counter, p.own.heir}

@@ -57,7 +57,8 @@ func (x *explorer) onBatch(w *world, m int, q *message) {
 		x.receive(w, m, q)
 		return
 	case q.number == 0 || p.role == heir && p.appointment == q.number:
-	case p.fresh, p.grant > e.counter && !x.without(GrantsBindHeirs), p.revoked == e && q.number <= p.revokedNumber, q.needs && !p.used, q.number < p.appointment:
+	case p.fresh, p.grant > e.counter && !x.without(GrantsBindHeirs), p.revoked == e && q.number <= p.revokedNumber,
+		q.needs && !p.used, q.number < p.appointment:
 	default:
 		p.role, p.appointment = heir, q.number
 	}
@@ -68,7 +69,8 @@ func (x *explorer) onBatch(w *world, m int, q *message) {
 // takes it back when it pleases.
 func (x *explorer) receive(w *world, m int, q *message) {
 	p := &w.members[m]
-	if q.next.of != w.self(m) || p.fresh || x.pledged(w, m).grant > q.next.counter || !p.owner.before(q.next) || p.role != heir || p.used != q.answer.used {
+	if q.next.of != w.self(m) || p.fresh || x.pledged(w, m).grant > q.next.counter || !p.owner.before(q.next) ||
+		p.role != heir || p.used != q.answer.used {
 		return
 	}
 	x.giveUp(w, m)

@@ -21,7 +21,8 @@ const (
 	EarlierOwnersAreFenced                         // batches of an earlier owner are refused
 	AppointmentsCount                              // an acknowledgement counts if it names the appointment
 	HeirsAreRevoked                                // another heir is appointed when the last one has confirmed
-	RecordedClaimsBind                             // who gives a claim up keeps its grant to it if members may have recorded its epoch
+	// Who gives a claim up keeps its grant to it if members may have recorded its epoch.
+	RecordedClaimsBind
 )
 
 // Config bounds what is explored.
@@ -199,7 +200,8 @@ func (x *explorer) between(w *world, m, o int, add adder) {
 	if w.full(m, o) {
 		return
 	}
-	if a := &p.round.answers[o]; p.round.kind != none && !w.under(m, o, claims) && (!a.has || p.round.kind > ask && a.fresh || p.round.granted && a.granted && a.owner != w.claimed(m)) {
+	if a := &p.round.answers[o]; p.round.kind != none && !w.under(m, o, claims) &&
+		(!a.has || p.round.kind > ask && a.fresh || p.round.granted && a.granted && a.owner != w.claimed(m)) {
 		add("%m asks %o", m, o, func(w *world) {
 			r := &w.members[m].round
 			q := message{content: claims, kind: r.kind, id: r.id, who: w.members[m].grantFor}
@@ -309,7 +311,8 @@ func (x *explorer) own(w *world, m int, add adder) {
 		return
 	}
 	for o := range size {
-		if to := w.knows(m, o); o != m && own.next == 0 && own.heir != 0 && own.heir != to && w.changes < x.Changes && !x.Handoffs {
+		if to := w.knows(m, o); o != m && own.next == 0 && own.heir != 0 && own.heir != to && w.changes < x.Changes &&
+			!x.Handoffs {
 			add("%m prepares %o", m, o, func(w *world) {
 				w.members[m].own.next = to
 				w.changes++

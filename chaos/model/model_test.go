@@ -58,10 +58,12 @@ func holds(t *testing.T, c Config) {
 func TestProtectionsAreNeeded(t *testing.T) {
 	long(t)
 	for name, c := range map[string]Config{
-		"a member grants no counter below one that it granted":         {Counters: 2, Without: GrantsBind},
-		"a member that has just started grants nothing":                {Counters: 2, Faults: 1, Restarts: 1, Without: FreshMembersDoNotVote},
+		"a member grants no counter below one that it granted": {Counters: 2, Without: GrantsBind},
+		"a member that has just started grants nothing": {Counters: 2, Faults: 1, Restarts: 1,
+			Without: FreshMembersDoNotVote},
 		"another heir is appointed when the last one has confirmed it": {Counters: 2, Changes: 1, Without: HeirsAreRevoked},
-		"who gives a claim up keeps its grant to a recorded one":       {Counters: 3, Changes: 1, Handoffs: true, Without: RecordedClaimsBind},
+		"who gives a claim up keeps its grant to a recorded one": {Counters: 3, Changes: 1, Handoffs: true,
+			Without: RecordedClaimsBind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Explore(c)

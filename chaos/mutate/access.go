@@ -12,37 +12,44 @@ func ofAccess() []mutation {
 			{"transport/grpc.go", "	s.accountPart(ctx, c.refused, c.errs)\n", "	s.accountPart(ctx, c.refused, nil)\n"},
 			{"transport/front.go", "		refusedPart(w, b.errs[i])\n", ""},
 		}},
-		{name: "strangers keep nothing out of the audit", pkg: "./internal/audit", test: "^TestStrangersKeepNothingOut$", edits: []edit{
-			{"internal/audit/audit.go", "		return handshakes\n", "		k = refused\n"},
-			{"internal/audit/audit.go", "		k += strangersDone - done\n", ""},
-		}},
-		{name: "no caller hides others in the audit", pkg: "./internal/audit", test: "^TestNoCallerHidesOthers$", edits: []edit{
-			{"internal/audit/audit.go", "	if own != nil {\n", "	if own != nil && now < 0 {\n"},
-		}},
-		{name: "acts of administration are not left out of the audit", pkg: "./internal/audit", test: "^TestActsAreNotLeftOut$", edits: []edit{
-			{"internal/audit/audit.go", "		return acts\n", "		k = done\n"},
-		}},
+		{name: "strangers keep nothing out of the audit", pkg: "./internal/audit", test: "^TestStrangersKeepNothingOut$",
+			edits: []edit{
+				{"internal/audit/audit.go", "		return handshakes\n", "		k = refused\n"},
+				{"internal/audit/audit.go", "		k += strangersDone - done\n", ""},
+			}},
+		{name: "no caller hides others in the audit", pkg: "./internal/audit", test: "^TestNoCallerHidesOthers$",
+			edits: []edit{
+				{"internal/audit/audit.go", "	if own != nil {\n", "	if own != nil && now < 0 {\n"},
+			}},
+		{name: "acts of administration are not left out of the audit", pkg: "./internal/audit",
+			test: "^TestActsAreNotLeftOut$", edits: []edit{
+				{"internal/audit/audit.go", "		return acts\n", "		k = done\n"},
+			}},
 		{name: "long permissions are counted first", pkg: identities, test: "^TestEffort$", edits: []edit{
 			{"internal/access/effort.go", "		if parts > maxParts {\n", "		if false {\n"},
 		}},
 		{name: "no tenant fills the table", pkg: "./limiter/table", test: "^TestNoTenantFillsTheTable$", edits: []edit{
 			{"limiter/table/tenants.go", "return own <= tenantTimes*free", "return own >= 0 || free > 0"},
 		}},
-		{name: "no tenant pushes others out of the lists of top keys", pkg: "./limiter/table", test: "^TestNoTenantPushesOthersOutOfLists$", edits: []edit{
-			{"limiter/table/top.go", "		least, had = t.place(keyOfTop(lo, l))\n", "		had = t.count[least]\n"},
-		}},
+		{name: "no tenant pushes others out of the lists of top keys", pkg: "./limiter/table",
+			test: "^TestNoTenantPushesOthersOutOfLists$", edits: []edit{
+				{"limiter/table/top.go", "		least, had = t.place(keyOfTop(lo, l))\n", "		had = t.count[least]\n"},
+			}},
 		{name: "what a copy has is no tenant's", pkg: "./limiter/table", test: "^TestTenantsAreCounted$", edits: []edit{
 			{"limiter/table/move.go", "		t.belongsAll(p, 1)\n", ""},
 		}},
-		{name: "one identity's limits of requests are bounded", pkg: "./internal/access", test: "^TestRequestLimitsHaveShares$", edits: []edit{
-			{"rules/own.go", `if r.Tenant == "" && r.Caller != "" {`, `if r.Tenant == r.Caller {`},
-		}},
+		{name: "one identity's limits of requests are bounded", pkg: "./internal/access",
+			test: "^TestRequestLimitsHaveShares$", edits: []edit{
+				{"rules/own.go", `if r.Tenant == "" && r.Caller != "" {`, `if r.Tenant == r.Caller {`},
+			}},
 		{name: "one tenant's time zones are bounded", pkg: "./limiter/table", test: "^TestTenantsShareZones$", edits: []edit{
-			{"limiter/table/registry.go", "(o == ofRequest || o == ofZone) && !r.admits(o, by, long)", "o == ofRequest && !r.admits(o, by, long)"},
+			{"limiter/table/registry.go", "(o == ofRequest || o == ofZone) && !r.admits(o, by, long)",
+				"o == ofRequest && !r.admits(o, by, long)"},
 		}},
-		{name: "ids belong to who gives them", pkg: "./internal/access", test: "^TestIdentitiesShareNoReservation$", edits: []edit{
-			{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},
-		}},
+		{name: "ids belong to who gives them", pkg: "./internal/access", test: "^TestIdentitiesShareNoReservation$",
+			edits: []edit{
+				{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},
+			}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

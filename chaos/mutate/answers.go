@@ -11,15 +11,18 @@ func ofAnswers() []mutation {
 		{name: "newcomers leave no share", pkg: "./internal/cluster", test: "^TestNewcomersLeaveNoShare$", edits: []edit{
 			{"internal/cluster/share.go", "(began == nil || began.lost || t.Now-began.at >= rejoinFor)", "true"},
 		}},
-		{name: "an error of a client leaves no earlier answer", pkg: "./client", test: "^TestAnErrorLeavesNoEarlierAnswer$", edits: []edit{
-			{"client/check.go", "		limiter.Refuse(d)\n", ""},
-		}},
-		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"limiter/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},
-		}},
-		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore", test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
-			{"redisstore/lua/back.lua", "  return count == (s.p.most or MOST)\n", "  return false\n"},
-		}},
+		{name: "an error of a client leaves no earlier answer", pkg: "./client", test: "^TestAnErrorLeavesNoEarlierAnswer$",
+			edits: []edit{
+				{"client/check.go", "		limiter.Refuse(d)\n", ""},
+			}},
+		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$",
+			edits: []edit{
+				{"limiter/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},
+			}},
+		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore",
+			test: "^TestNothingComesBackFromAFullCount$", edits: []edit{
+				{"redisstore/lua/back.lua", "  return count == (s.p.most or MOST)\n", "  return false\n"},
+			}},
 		{name: "a call that was only opened takes room", pkg: public, test: "^TestOpenCallsOfAStranger$", edits: []edit{
 			{"internal/listen/unsent.go", "		weight = openWeight\n", "		weight = 0\n"},
 		}},

@@ -8,63 +8,78 @@ func ofBacks() []mutation {
 	)
 	return []mutation{
 		{name: "back: a charge tells the holds how low the bucket was", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/found.go", "				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)\n", "				_ = l\n				_ = i\n"},
+			{"limiter/table/found.go", "				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)\n",
+				"				_ = l\n				_ = i\n"},
 		}},
 		{name: "back: so does one of a counter that was swept", pkg: table, test: "^TestLowestLevelsMove$", edits: []edit{
 			{"limiter/table/decide.go", "			if k.part.due != never {\n", "			if k.found != nil && k.part.due != never {\n"},
 		}},
-		{name: "back: a window begins with the first hit that stands", pkg: suite, test: "^TestFirstHitsAreRight$", edits: []edit{
-			{"limiter/hits.go", "			s.Time = min(at, now)\n", "			_ = at\n"},
-		}},
+		{name: "back: a window begins with the first hit that stands", pkg: suite, test: "^TestFirstHitsAreRight$",
+			edits: []edit{
+				{"limiter/hits.go", "			s.Time = min(at, now)\n", "			_ = at\n"},
+			}},
 		{name: "back: a hold takes the note of its own hit back", pkg: suite, test: "^TestFirstHitsAreRight$", edits: []edit{
 			{"limiter/hits.go", "			e.notLow.lo &= hitEntry | hitGone\n", ""},
 		}},
 		{name: "back: what is settled stays a hit", pkg: suite, test: "^TestTranscriptsAreRight$", edits: []edit{
 			{"limiter/hits.go", "			e.setFinal(stands-at, 0)\n", ""},
 		}},
-		{name: "back: an owner's own charge comes back from a first hit", pkg: table, test: "^TestUndoOfAFirstHit$", edits: []edit{
-			{"limiter/hits.go", "s.Reduce(l, words, now, latest, at, n, 1)", "s.Reduce(l, words, now, latest, at, n, 0)"},
-		}},
-		{name: "back: redis: a window begins with the first hit that stands", pkg: redis, test: "^TestRedisConforms$", edits: []edit{
-			{"redisstore/lua/hits.lua", "    s.t = first < now and first or now\n", ""},
-		}},
+		{name: "back: an owner's own charge comes back from a first hit", pkg: table, test: "^TestUndoOfAFirstHit$",
+			edits: []edit{
+				{"limiter/hits.go", "s.Reduce(l, words, now, latest, at, n, 1)", "s.Reduce(l, words, now, latest, at, n, 0)"},
+			}},
+		{name: "back: redis: a window begins with the first hit that stands", pkg: redis, test: "^TestRedisConforms$",
+			edits: []edit{
+				{"redisstore/lua/hits.lua", "    s.t = first < now and first or now\n", ""},
+			}},
 		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n", ""},
+			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n",
+				""},
 		}},
 		{name: "back: so does a merger", pkg: table, test: "^TestAMergedLevelRises$", edits: []edit{
-			{"limiter/table/import.go", "	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
+			{"limiter/table/import.go",
+				"	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
 		}},
-		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-			{"limiter/hold.go", "				e.follow(was.since)\n", ""},
-		}},
-		{name: "back: what is given back was never there", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-			{"limiter/back.go", "		low = low.minus(d)\n", ""},
-		}},
-		{name: "back: units beyond the bound of a count are known", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-			{"limiter/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
-		}},
+		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
+			edits: []edit{
+				{"limiter/hold.go", "				e.follow(was.since)\n", ""},
+			}},
+		{name: "back: what is given back was never there", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
+			edits: []edit{
+				{"limiter/back.go", "		low = low.minus(d)\n", ""},
+			}},
+		{name: "back: units beyond the bound of a count are known", pkg: suite,
+			test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
+				{"limiter/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
+			}},
 		{name: "back: the debt of a bucket ends", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
 			{"limiter/limit.go", "l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), ", "l.most = min("},
 		}},
-		{name: "back: so does one that came from an earlier version", pkg: "./limiter", test: "^TestADebtOfAnEarlierVersionIsLowered$", edits: []edit{
-			{"limiter/move.go", "	if l.shared {\n		l.capDebt(s, now)\n	}\n", ""},
-			{"limiter/move.go", "			s.A = min(s.A, l.most)\n", ""},
-		}},
-		{name: "back: nothing comes back of a bucket that was at its bound", pkg: table, test: "^TestUndoOfWhatABucketDidNotCount$", edits: []edit{
-			{"limiter/bucket.go", "	if l.wasFull(s, at) {\n		return\n	}\n", ""},
-		}},
-		{name: "back: a refused hold leaves those before it theirs", pkg: table, test: "^TestARefusedHoldLeavesOthersTheirs$", edits: []edit{
-			{"limiter/back.go", "		h.Detach(true) // what was charged before it still comes back\n", "		h.since.lost = mostCounted\n"},
-		}},
-		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".", edits: []edit{
-			{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
-		}},
+		{name: "back: so does one that came from an earlier version", pkg: "./limiter",
+			test: "^TestADebtOfAnEarlierVersionIsLowered$", edits: []edit{
+				{"limiter/move.go", "	if l.shared {\n		l.capDebt(s, now)\n	}\n", ""},
+				{"limiter/move.go", "			s.A = min(s.A, l.most)\n", ""},
+			}},
+		{name: "back: nothing comes back of a bucket that was at its bound", pkg: table,
+			test: "^TestUndoOfWhatABucketDidNotCount$", edits: []edit{
+				{"limiter/bucket.go", "	if l.wasFull(s, at) {\n		return\n	}\n", ""},
+			}},
+		{name: "back: a refused hold leaves those before it theirs", pkg: table, test: "^TestARefusedHoldLeavesOthersTheirs$",
+			edits: []edit{
+				{"limiter/back.go", "		h.Detach(true) // what was charged before it still comes back\n",
+					"		h.since.lost = mostCounted\n"},
+			}},
+		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".",
+			edits: []edit{
+				{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
+			}},
 		{name: "redis back: a charge tells the holds how low the bucket was", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/decide.lua", "          note(s, cost, not allowed)\n", ""},
 		}},
-		{name: "redis back: the debt of a bucket ends", pkg: redis, test: "^TestRedisConforms$/^Transcripts$/^given_back$", edits: []edit{
-			{"redisstore/lua/prelude.lua", "  return units < debt and units or debt\n", "  return units\n"},
-		}},
+		{name: "redis back: the debt of a bucket ends", pkg: redis, test: "^TestRedisConforms$/^Transcripts$/^given_back$",
+			edits: []edit{
+				{"redisstore/lua/prelude.lua", "  return units < debt and units or debt\n", "  return units\n"},
+			}},
 		{name: "redis back: what is given back was never there", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/since.lua", "        time.t, time.a = less(s, time.t, time.a, t, a)\n", ""},
 		}},

@@ -1,38 +1,46 @@
 package main
 
 // ofHolds returns those of reservations in a cluster.
-func ofHolds() []mutation { //nolint:funlen // a list
+func ofHolds() []mutation {
 	const cluster, table, sim = "./internal/cluster", "./limiter/table", "./chaos/sim"
 	return []mutation{
 		{name: "a settlement waits for the heir", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/amend.go", "	return d.confirm(t, q, parts, answer), nil\n", "	return route.Answered, nil\n"},
 		}},
-		{name: "an amendment that changes nothing waits for the heir", pkg: sim, test: "^TestACutOffOwnerSaysNothingOfReservations$", edits: []edit{
-			{
-				"internal/cluster/amend.go", "	return d.confirm(t, q, parts, answer), nil\n",
-				"	if !changed {\n		return route.Answered, nil\n	}\n	return d.confirm(t, q, parts, answer), nil\n",
-			},
-		}},
-		{name: "a late settlement of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
-			{"internal/cluster/replica/withheld.go", "		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)\n", ""},
-		}},
+		{name: "an amendment that changes nothing waits for the heir", pkg: sim,
+			test: "^TestACutOffOwnerSaysNothingOfReservations$", edits: []edit{
+				{
+					"internal/cluster/amend.go", "	return d.confirm(t, q, parts, answer), nil\n",
+					"	if !changed {\n		return route.Answered, nil\n	}\n	return d.confirm(t, q, parts, answer), nil\n",
+				},
+			}},
+		{name: "a late settlement of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$",
+			edits: []edit{
+				{"internal/cluster/replica/withheld.go", "		store.UndoSettled(int(o.id), t.At, w.Charge, w.Receipt.Time)\n", ""},
+			}},
 		{name: "an extension of a fenced owner is taken back", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "		store.TakeBack(t.At, w.Charge, *w.Extension)\n", ""},
 		}},
-		{name: "a late settlement is not repeated while it may be taken back", pkg: cluster, test: "^TestALateSettlementIsTakenBackAtItsDeadline$", edits: []edit{
-			{"internal/cluster/replica/prepared.go", "w.Amends && !w.Late", "w.Amends"},
-		}},
-		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$", edits: []edit{
-			{"limiter/table/moveholds.go", "				t.overdrawHeld(p, s, id, now, actual-estimate)\n", ""},
-		}},
-		{name: "what the other has settled is settled before the counters are merged", pkg: table, test: "^TestWhatTheOtherHasSettledIsCountedOnce$", edits: []edit{
-			{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		defer t.settleMerged(p, now) //"},
-		}},
+		{name: "a late settlement is not repeated while it may be taken back", pkg: cluster,
+			test: "^TestALateSettlementIsTakenBackAtItsDeadline$", edits: []edit{
+				{"internal/cluster/replica/prepared.go", "w.Amends && !w.Late", "w.Amends"},
+			}},
+		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$",
+			edits: []edit{
+				{"limiter/table/moveholds.go", "				t.overdrawHeld(p, s, id, now, actual-estimate)\n", ""},
+			}},
+		{name: "what the other has settled is settled before the counters are merged", pkg: table,
+			test: "^TestWhatTheOtherHasSettledIsCountedOnce$", edits: []edit{
+				{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		defer t.settleMerged(p, now) //"},
+			}},
 		{name: "ids of a push go first", pkg: "./internal/cluster/replica", test: "^TestIDsOfAPushGoFirst$", edits: []edit{
-			{"internal/cluster/replica/copy.go", "		if b.Kind == peer.Push && e.Limit.", "		if b.Kind == peer.Snapshot && e.Limit."},
+			{"internal/cluster/replica/copy.go", "		if b.Kind == peer.Push && e.Limit.",
+				"		if b.Kind == peer.Snapshot && e.Limit."},
 		}},
 		{name: "only a settlement's own late charge is taken back", pkg: table, test: "^TestUndoSettled$", edits: []edit{
-			{"limiter/table/amend.go", "limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {", "limiter.IDCost(s) == 0 {"},
+			{"limiter/table/amend.go",
+				"limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {",
+				"limiter.IDCost(s) == 0 {"},
 		}},
 		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
 			{"limiter/table/amend.go", "	case !a.Extend && estimates.Other != 0:\n", "	case false:\n"},
@@ -40,39 +48,49 @@ func ofHolds() []mutation { //nolint:funlen // a list
 		{name: "redis: one number settles one cost", pkg: "./redisstore", test: "^TestRedisConforms$", edits: []edit{
 			{"redisstore/lua/amend.lua", "compared > 0 and n ~= rule and", "compared < 0 and n ~= rule and"},
 		}},
-		{name: "redis: slots are compared before they settle", pkg: "./redisstore", test: "^TestCostsOfSeveralSlots$", edits: []edit{
-			{"redisstore/hold.go", "	case dry && e.Other != 0:\n", "	case false:\n"},
-		}},
-		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
-			{"internal/cluster/route/amend.go", "	case e.Other != 0:\n", "	case false:\n"},
-		}},
-		{name: "owners without an answer settle nothing", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
-			{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
-		}},
+		{name: "redis: slots are compared before they settle", pkg: "./redisstore", test: "^TestCostsOfSeveralSlots$",
+			edits: []edit{
+				{"redisstore/hold.go", "	case dry && e.Other != 0:\n", "	case false:\n"},
+			}},
+		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$",
+			edits: []edit{
+				{"internal/cluster/route/amend.go", "	case e.Other != 0:\n", "	case false:\n"},
+			}},
+		{name: "owners without an answer settle nothing", pkg: cluster,
+			test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
+				{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
+			}},
 		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
 			{"internal/cluster/amend.go", "out = d.table.StandsFor(t.At, charge)", "out.State = limiter.AmendUnknown"},
 		}},
-		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster", test: "^TestAnIDThatStandsForAnotherNumberChargesNoOwner$", edits: []edit{
-			{"internal/cluster/route/amend.go", "	case final != nil:\n", "	case false:\n"},
-		}},
-		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts", edits: []edit{
-			{"limiter/table/amend.go", "k.Rule.Shadow && !charges(", "false && !charges("},
-		}},
-		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster", test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
-			{"internal/cluster/route/amend.go", "			if known && r.charge", "			if false && r.charge"},
-		}},
-		{name: "one number settles one cost beside a quota", pkg: "./cluster", test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
-			{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},
-		}},
-		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster", test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
-			{"internal/cluster/route/repeats.go", "			return k.Cost > 0 && !(", "			return !("},
-		}},
-		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "refused = s.refuse()", "refused = false"},
-		}},
-		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster", test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{
-			{"internal/cluster/decide.go", "	if final && k.Peek && ", "	if final && false && "},
-		}},
+		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster",
+			test: "^TestAnIDThatStandsForAnotherNumberChargesNoOwner$", edits: []edit{
+				{"internal/cluster/route/amend.go", "	case final != nil:\n", "	case false:\n"},
+			}},
+		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts",
+			edits: []edit{
+				{"limiter/table/amend.go", "k.Rule.Shadow && !charges(", "false && !charges("},
+			}},
+		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster",
+			test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
+				{"internal/cluster/route/amend.go", "			if known && r.charge", "			if false && r.charge"},
+			}},
+		{name: "one number settles one cost beside a quota", pkg: "./cluster",
+			test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
+				{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},
+			}},
+		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster",
+			test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
+				{"internal/cluster/route/repeats.go", "			return k.Cost > 0 && !(", "			return !("},
+			}},
+		{name: "an id that one key knows opens no other", pkg: "./cluster", test: "^TestAnIDOfOneKeyAndACostAboveItsLimit$",
+			edits: []edit{
+				{"internal/cluster/route/fanout.go", "refused = s.refuse()", "refused = false"},
+			}},
+		{name: "a check of several owners with a spent id is no repetition", pkg: "./cluster",
+			test: "^TestASpentIDWithACostThatIsNeverAdmitted$", edits: []edit{
+				{"internal/cluster/decide.go", "	if final && k.Peek && ", "	if final && false && "},
+			}},
 		{name: "a settlement is copied", pkg: sim, test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
 			{"internal/cluster/amend.go", "		d.amended(t, q.Charge)\n", ""},
 		}},
@@ -80,81 +98,102 @@ func ofHolds() []mutation { //nolint:funlen // a list
 			{"internal/cluster/amend.go", "		key.Cost = max(1, key.Cost) // a key without a cost would have no id\n", ""},
 		}},
 		{name: "a settlement waits for its check", pkg: cluster, test: "^TestASettlementWaitsForItsCheck$", edits: []edit{
-			{"internal/cluster/amend.go", "	if at := d.inDoubt(q.Charge); at != nil {\n", "	if at := d.inDoubt(q.Charge); at != nil && t.Now < 0 {\n"},
+			{"internal/cluster/amend.go", "	if at := d.inDoubt(q.Charge); at != nil {\n",
+				"	if at := d.inDoubt(q.Charge); at != nil && t.Now < 0 {\n"},
 		}},
-		{name: "a late cancel of a reservation that is over takes nothing back", pkg: cluster, test: "^TestALateCancelOfAHold$", edits: []edit{
-			{"internal/cluster/prepared.go", "		case held:\n", "		case held && !held:\n"},
-		}},
-		{name: "an extension that another owner denies is taken back", pkg: sim, test: "^TestHoldsOverSeveralOwners$", edits: []edit{
-			{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},
-		}},
-		{name: "redis: an extension is only taken back if none came after it", pkg: "./redisstore", test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
-			{"redisstore/lua/amend.lua", " and id.hold.over == head[3]", ""},
-		}},
-		{name: "an extension is not taken back of a hold that ends otherwise", pkg: table, test: "^TestTakeBackOfAHoldThatEndsOtherwise$", edits: []edit{
-			{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if false {\n"},
-		}},
+		{name: "a late cancel of a reservation that is over takes nothing back", pkg: cluster,
+			test: "^TestALateCancelOfAHold$", edits: []edit{
+				{"internal/cluster/prepared.go", "		case held:\n", "		case held && !held:\n"},
+			}},
+		{name: "an extension that another owner denies is taken back", pkg: sim, test: "^TestHoldsOverSeveralOwners$",
+			edits: []edit{
+				{"internal/cluster/route/amend.go", "			s.takeBack(t, r)\n", "			_ = r\n"},
+			}},
+		{name: "redis: an extension is only taken back if none came after it", pkg: "./redisstore",
+			test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+				{"redisstore/lua/amend.lua", " and id.hold.over == head[3]", ""},
+			}},
+		{name: "an extension is not taken back of a hold that ends otherwise", pkg: table,
+			test: "^TestTakeBackOfAHoldThatEndsOtherwise$", edits: []edit{
+				{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if false {\n"},
+			}},
 		{name: "an extension is only taken back if none came after it", pkg: table, test: "^TestTakeBack$", edits: []edit{
 			{"limiter/table/extension.go", "		return x.Was, x.WasEnd, ends == x.End\n", "		return x.Was, x.WasEnd, true\n"},
 			{"limiter/table/extension.go", "	if (*e)[e.last(c)].told.End != ends {\n", "	if (*e)[e.last(c)].told.End < 0 {\n"},
 		}},
-		{name: "a settlement is charged only with room for its id", pkg: table, test: "^TestSettleWithoutRoomForTheID$", edits: []edit{
-			{"limiter/table/amend.go", "	case !room:\n		return out, noRoom\n", "	case !room && t == nil:\n		return out, noRoom\n"},
-		}},
+		{name: "a settlement is charged only with room for its id", pkg: table, test: "^TestSettleWithoutRoomForTheID$",
+			edits: []edit{
+				{"limiter/table/amend.go", "	case !room:\n		return out, noRoom\n",
+					"	case !room && t == nil:\n		return out, noRoom\n"},
+			}},
 		{name: "ids of one key leave room for others", pkg: table, test: "^TestIDsOfAKeyAreBounded$", edits: []edit{
 			{"limiter/table/holds.go", "	if n > 0 && t.crowdedByIDs(c) {\n", "	if n < 0 && t.crowdedByIDs(c) {\n"},
 		}},
 		{name: "a spent id holds no slot", pkg: table, test: "^TestSpentIDs$", edits: []edit{
-			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n", "	case known > charged && t.spent(c, known):\n"},
+			{"limiter/table/ids.go", "	case known != 0 && t.spent(c, known):\n",
+				"	case known > charged && t.spent(c, known):\n"},
 		}},
 		{name: "a refund forgets no id that was settled", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
 			{"limiter/table/amend.go", "t.ring(p).at(pos), limiter.SettledID)\n", "t.ring(p).at(pos), 0)\n"},
 		}},
-		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
-			{"internal/cluster/route/policy.go", "			share.ID.Hold = 0 //", "			share.ID.Hold += 0 //"},
-		}},
-		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$", edits: []edit{
-			{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
-		}},
-		{name: "of a reservation that both know the other's is left out", pkg: table, test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
-			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
-		}},
-		{name: "the other's reservation gives nothing back when it comes again", pkg: table, test: "^TestMergedAgainHoldsGiveNothingBack$", edits: []edit{
-			{"limiter/table/moveholds.go", "known[h.ID], h.End = true, max(h.End, end)", "known[h.ID] = true"},
-			{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n", "		if known[h.ID] {\n			return h, true\n"},
-		}},
-		{name: "the id of a merged reservation stands for what is charged here", pkg: table, test: "^TestAMergedIDStandsForWhatTheReservationHasHere$", edits: []edit{
-			{"limiter/table/moveholds.go", "			limiter.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
-		}},
+		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$",
+			edits: []edit{
+				{"internal/cluster/route/policy.go", "			share.ID.Hold = 0 //", "			share.ID.Hold += 0 //"},
+			}},
+		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$",
+			edits: []edit{
+				{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
+			}},
+		{name: "of a reservation that both know the other's is left out", pkg: table,
+			test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
+				{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n",
+					"		if known[h.ID] {\n			return h, true\n"},
+			}},
+		{name: "the other's reservation gives nothing back when it comes again", pkg: table,
+			test: "^TestMergedAgainHoldsGiveNothingBack$", edits: []edit{
+				{"limiter/table/moveholds.go", "known[h.ID], h.End = true, max(h.End, end)", "known[h.ID] = true"},
+				{"limiter/table/moveholds.go", "		if known[h.ID] {\n			return h, false\n",
+					"		if known[h.ID] {\n			return h, true\n"},
+			}},
+		{name: "the id of a merged reservation stands for what is charged here", pkg: table,
+			test: "^TestAMergedIDStandsForWhatTheReservationHasHere$", edits: []edit{
+				{"limiter/table/moveholds.go", "			limiter.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
+			}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		_ = t //"},
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && !from.Settled():\n\t\t*s = *from\n"},
 		}},
-		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
-			{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
-		}},
+		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$",
+			edits: []edit{
+				{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
+			}},
 		{name: "the other's reservations hold units", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
 			{"limiter/table/moveholds.go", "		if t.concurrency(p, in, &h) == nil {\n", "		{\n"},
 		}},
 		{name: "a policy holds units", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		if !concurrent(&share) {\n", "		{\n"},
 		}},
-		{name: "what a policy charged to a rate stays", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
-			{"internal/cluster/route/policy.go", "		share.ID.Keep = true\n", ""},
-		}},
-		{name: "a denial for want of units is not cached", pkg: "./internal/cluster/route", test: "^TestDenialsThatAreNotRemembered$", edits: []edit{
-			{"internal/cluster/route/denials.go", " || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency", ""},
-		}},
-		{name: "a member refuses a check that holds for good", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
-			{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n", "	if err := engine.Unheld(match, c); err != nil && match.Outcome != 0 {\n"},
-		}},
+		{name: "what a policy charged to a rate stays", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$",
+			edits: []edit{
+				{"internal/cluster/route/policy.go", "		share.ID.Keep = true\n", ""},
+			}},
+		{name: "a denial for want of units is not cached", pkg: "./internal/cluster/route",
+			test: "^TestDenialsThatAreNotRemembered$", edits: []edit{
+				{"internal/cluster/route/denials.go", " || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency", ""},
+			}},
+		{name: "a member refuses a check that holds for good", pkg: "./cluster", test: "^TestSlotsAcrossMembers$",
+			edits: []edit{
+				{"cluster/clustered.go", "	if err := engine.Unheld(match, c); err != nil {\n",
+					"	if err := engine.Unheld(match, c); err != nil && match.Outcome != 0 {\n"},
+			}},
 		{name: "an optional id holds nothing by the rule", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
 			{"rules/ids.go", " && !r.IDOptional {", " {"},
 		}},
 		{name: "a member tells that an id is spent", pkg: "./cluster", test: "^TestSlotsAcrossMembers$", edits: []edit{
-			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n", "			l.Allowed, l.RetryAfter = false, 0\n"},
+			{"internal/cluster/spent.go", "			l.Allowed, l.Never, l.RetryAfter = false, true, 0\n",
+				"			l.Allowed, l.RetryAfter = false, 0\n"},
 		}},
 		{name: "an id ends with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
 			{"limiter/table/holds.go", "		t.endID(p, s, &h, now)\n", ""},
@@ -162,9 +201,10 @@ func ofHolds() []mutation { //nolint:funlen // a list
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
 			{"limiter/table/import.go", "			t.endIDs(p, &in, now)\n", ""},
 		}},
-		{name: "a reservation whose id is over is settled as one that is over", pkg: table, test: "^TestAHoldEndsWithItsID$", edits: []edit{
-			{"limiter/table/amend.go", "			changed = t.endStray(p, k, c.ID.ID, now) || changed\n", ""},
-		}},
+		{name: "a reservation whose id is over is settled as one that is over", pkg: table, test: "^TestAHoldEndsWithItsID$",
+			edits: []edit{
+				{"limiter/table/amend.go", "			changed = t.endStray(p, k, c.ID.ID, now) || changed\n", ""},
+			}},
 		{name: "a reservation whose id is over is made anew", pkg: table, test: "^TestAHoldEndsWithItsID$", edits: []edit{
 			{"limiter/table/ids.go", "		t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)\n", ""},
 		}},

@@ -4,42 +4,51 @@ package main
 func ofHostile() []mutation {
 	const members, links = "./internal/cluster/members", "./internal/peerlink"
 	return []mutation{
-		{name: "a name counts that was met, or that more than half of the others know", pkg: members, test: "^TestInventedNamesDoNotCount$", edits: []edit{
-			{"internal/cluster/members/proven.go", "return a != nil && (a.met || a.live || r.outvotes(name, a.told()))", "return a != nil"},
-		}},
+		{name: "a name counts that was met, or that more than half of the others know", pkg: members,
+			test: "^TestInventedNamesDoNotCount$", edits: []edit{
+				{"internal/cluster/members/proven.go", "return a != nil && (a.met || a.live || r.outvotes(name, a.told()))",
+					"return a != nil"},
+			}},
 		{name: "who was never met is no witness", pkg: members, test: "^TestWhoIsNotMetIsNoWitness$", edits: []edit{
 			{"internal/cluster/members/proven.go", "if a.live && a.met && o", "if a.live && o"},
 		}},
-		{name: "who is in the view by others' word alone goes with it", pkg: members, test: "^TestWhoIsNotMetIsNoWitness$", edits: []edit{
-			{"internal/cluster/members/registry.go", "next.met = a.met || len(a.told()) == 0", "next.met = true"},
-		}},
+		{name: "who is in the view by others' word alone goes with it", pkg: members, test: "^TestWhoIsNotMetIsNoWitness$",
+			edits: []edit{
+				{"internal/cluster/members/registry.go", "next.met = a.met || len(a.told()) == 0", "next.met = true"},
+			}},
 		{name: "what a relay says of others is not heard", pkg: members, test: "^TestInventedNamesDoNotCount$", edits: []edit{
 			{"internal/cluster/members/registry.go", "	room := 0\n", "	room := maxNames\n"},
 		}},
 		{name: "names by one member's word have a bound", pkg: members, test: "^TestNamesHaveABound$", edits: []edit{
 			{"internal/cluster/members/registry.go", "if room--; room < 0 {", "if room < 0 {"},
 		}},
-		{name: "one member's word that is told on is one word", pkg: members, test: "^TestWhoStartsDoesNotTellOnAnInvention$", edits: []edit{
-			{"internal/cluster/members/proven.go", "t.source == \"\" || t.source == r.self || o == nil || !o.live {", "t.source != r.self+\" \" || o == nil {"},
-		}},
+		{name: "one member's word that is told on is one word", pkg: members, test: "^TestWhoStartsDoesNotTellOnAnInvention$",
+			edits: []edit{
+				{"internal/cluster/members/proven.go", "t.source == \"\" || t.source == r.self || o == nil || !o.live {",
+					"t.source != r.self+\" \" || o == nil {"},
+			}},
 		{name: "who is the source of a word knows it", pkg: members, test: "^TestTheDeadOutliveRestarts$", edits: []edit{
-			{"internal/cluster/members/proven.go", " || t.source == r.self || o == nil || !o.live {", " || o != nil && o.wire == 0xffff {"},
+			{"internal/cluster/members/proven.go", " || t.source == r.self || o == nil || !o.live {",
+				" || o != nil && o.wire == 0xffff {"},
 		}},
-		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
-			{"internal/cluster/members/proven.go", " || r.expelled.has(t.name) {", " {"},
-		}},
+		{name: "invented names end with their teller", pkg: members, test: "^TestInventionsEndWithTheirTeller$",
+			edits: []edit{
+				{"internal/cluster/members/expelled.go", "		r.unsay(w.Name)\n", ""},
+				{"internal/cluster/members/proven.go", " || r.expelled.has(t.name) {", " {"},
+			}},
 		{name: "who is expelled does not count", pkg: members, test: "^TestExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return ok && !e.Back", "return ok && e.Name == \"\""},
 		}},
-		{name: "an expulsion that an expelled member took back is in force again", pkg: members, test: "^TestOperatorsWordsReturn$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "				r.expelled[name] = own\n", ""},
-		}},
+		{name: "an expulsion that an expelled member took back is in force again", pkg: members,
+			test: "^TestOperatorsWordsReturn$", edits: []edit{
+				{"internal/cluster/members/expelled.go", "				r.expelled[name] = own\n", ""},
+			}},
 		{name: "expulsions by an expelled member end", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "return slices.ContainsFunc(e.Path, x.has)", "return false"},
 		}},
 		{name: "nobody lets itself in again", pkg: members, test: "^TestWordsOfTheExpelled$", edits: []edit{
-			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), r.expelled.void(&e):", "r.expelled.void(&peer.Expulsion{}):"},
+			{"internal/cluster/members/expelled.go", "slices.Contains(e.Path, e.Name), r.expelled.void(&e):",
+				"r.expelled.void(&peer.Expulsion{}):"},
 		}},
 		{name: "one member's word fills a part of the list", pkg: members, test: "^TestExpelledAreBounded$", edits: []edit{
 			{"internal/cluster/members/expelled.go", "	if by >= maxExpelledBy {", "	if by < 0 {"},
@@ -47,8 +56,10 @@ func ofHostile() []mutation {
 		{name: "the link to an expelled member ends", pkg: links, test: "^TestExpelledMemberHasNoLink$", edits: []edit{
 			{"internal/peerlink/session.go", "	if c.expelled(s.name) {", "	if c.expelled(\"?\") {"},
 		}},
-		{name: "links end with the authority of their certificates", pkg: links, test: "^TestReplacedAuthorityEndsLinks$", edits: []edit{
-			{"internal/peerlink/session.go", "		s.end(fmt.Errorf(\"its certificate is not accepted any more: %w\", err), true)\n", ""},
-		}},
+		{name: "links end with the authority of their certificates", pkg: links, test: "^TestReplacedAuthorityEndsLinks$",
+			edits: []edit{
+				{"internal/peerlink/session.go",
+					"		s.end(fmt.Errorf(\"its certificate is not accepted any more: %w\", err), true)\n", ""},
+			}},
 	}
 }

@@ -5,13 +5,15 @@ func ofLies() []mutation {
 	const cluster, table = "./internal/cluster", "./limiter/table"
 	return []mutation{
 		{name: "what a limit cannot hold is not believed", pkg: cluster, test: "^TestInflatedCountersEnd$", edits: []edit{
-			{"limiter/table/import.go", "		limiter.Believe(l, &in.state, now, mode == Merge)\n", "		limiter.Believe(l, &in.state, now, false)\n"},
+			{"limiter/table/import.go", "		limiter.Believe(l, &in.state, now, mode == Merge)\n",
+				"		limiter.Believe(l, &in.state, now, false)\n"},
 		}},
 		{name: "an update of one key is believed no more", pkg: table, test: "^TestAnUpdateIsBelievedAsFar$", edits: []edit{
 			{"limiter/table/move.go", "	if e.From != 0 {\n		limiter.Believe", "	if e.From == 0 {\n		limiter.Believe"},
 		}},
 		{name: "one member fills half of what is for others", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
-			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(t.maxKeys) ||", "u.keys.Load()+keys > maxOfSource(2*t.maxKeys) ||"},
+			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(t.maxKeys) ||",
+				"u.keys.Load()+keys > maxOfSource(2*t.maxKeys) ||"},
 		}},
 		{name: "what was sent denies no new key", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
 			{"limiter/table/move.go", "n, bytes := c.sent.slots+c.sent.ids, ", "n, bytes := 0*c.sent.slots, "},

@@ -31,12 +31,15 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "a part of the names of the protections to take out, with -real a regular expression; empty: all")
+	only := flag.String("only", "",
+		"a part of the names of the protections to take out, with -real a regular expression; empty: all")
 	seeds := flag.Int("seeds", 400, "seeds of each kind of run")
 	var r reality
 	onReal := flag.Bool("real", false, "on real processes instead, judged by what their clients saw; as root")
-	flag.IntVar(&r.trials, "trials", 0, "with -real: try so many seeds of each, and count those that notice; 0: until one does")
-	flag.StringVar(&r.scenarios, "scenarios", "", "with -real: names of the scenarios to try, with commas; empty: that which is known to notice")
+	flag.IntVar(&r.trials, "trials", 0,
+		"with -real: try so many seeds of each, and count those that notice; 0: until one does")
+	flag.StringVar(&r.scenarios, "scenarios", "",
+		"with -real: names of the scenarios to try, with commas; empty: that which is known to notice")
 	flag.Uint64Var(&r.seed, "seed", 0, "with -real: the first seed; 0: that which is known to notice")
 	flag.StringVar(&r.out, "out", "", "with -real: a directory for the histories that show something; empty: none is kept")
 	flag.Parse()

@@ -3,36 +3,50 @@ package main
 // ofMerges returns those of counters that two owners charged and one of them merges.
 func ofMerges() []mutation {
 	return []mutation{
-		{name: "an id that is merged is of the charge here", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
-			{"limiter/id.go", "	case s.Time == 0, from.Settled() && !settled:\n", "	case from.Time > s.Time, from.Settled() && !settled:\n"},
-		}},
-		{name: "an id that is merged is remembered as long as there", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
-			{"limiter/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
-		}},
-		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table", test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-			{"limiter/table/moveholds.go", "live && t.ring(p).at(pos).Settled() {\n			return h, false", "live && h.Limit != 0 && t.ring(p).at(pos).Settled() {\n			return h, false"},
-		}},
-		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table", test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-			{"limiter/table/moveholds.go", "		if !live || !t.ring(p).at(pos).Settled() {\n			continue", "		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {\n			continue"},
-		}},
+		{name: "an id that is merged is of the charge here", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$",
+			edits: []edit{
+				{"limiter/id.go", "	case s.Time == 0, from.Settled() && !settled:\n",
+					"	case from.Time > s.Time, from.Settled() && !settled:\n"},
+			}},
+		{name: "an id that is merged is remembered as long as there", pkg: "./limiter/table",
+			test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
+				{"limiter/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
+			}},
+		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table",
+			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
+				{"limiter/table/moveholds.go", "live && t.ring(p).at(pos).Settled() {\n			return h, false",
+					"live && h.Limit != 0 && t.ring(p).at(pos).Settled() {\n			return h, false"},
+			}},
+		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table",
+			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
+				{"limiter/table/moveholds.go", "		if !live || !t.ring(p).at(pos).Settled() {\n			continue",
+					"		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {\n			continue"},
+			}},
 		{name: "a hold of another table is charged in full", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
 				{"limiter/table/amend.go", "m.more = k.Cost - min(k.Cost, m.here)", "m.more = k.Cost - min(k.Cost, m.was)"},
 			}},
-		{name: "what only a fenced owner has settled is left out", pkg: "./chaos/sim", test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
-			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case now < 0 && t.settledAlone(p, e, held):\n"},
-		}},
+		{name: "what only a fenced owner has settled is left out", pkg: "./chaos/sim",
+			test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
+				{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n",
+					"		case now < 0 && t.settledAlone(p, e, held):\n"},
+			}},
 		{name: "copies have what was settled", pkg: "./chaos/sim", test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
-			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n", "		case t.settledAlone(p, e, held):\n"},
+			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n",
+				"		case t.settledAlone(p, e, held):\n"},
 		}},
-		{name: "what a policy may have settled is not left out", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-			{"limiter/table/moveholds.go", "	return p.number >= Partitions && ", "	return "},
-		}},
-		{name: "what the other has settled is not left out while it is held", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-			{"limiter/table/moveholds.go", " == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n", " == limiter.SettledID\n"},
-		}},
-		{name: "ids that are not settled are not left out", pkg: "./limiter/table", test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-			{"limiter/table/moveholds.go", " limiter.IDParts(&e.State) == limiter.SettledID && ", " "},
-		}},
+		{name: "what a policy may have settled is not left out", pkg: "./limiter/table",
+			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+				{"limiter/table/moveholds.go", "	return p.number >= Partitions && ", "	return "},
+			}},
+		{name: "what the other has settled is not left out while it is held", pkg: "./limiter/table",
+			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+				{"limiter/table/moveholds.go", " == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n",
+					" == limiter.SettledID\n"},
+			}},
+		{name: "ids that are not settled are not left out", pkg: "./limiter/table",
+			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
+				{"limiter/table/moveholds.go", " limiter.IDParts(&e.State) == limiter.SettledID && ", " "},
+			}},
 	}
 }

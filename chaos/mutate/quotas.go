@@ -7,42 +7,52 @@ func ofQuotas() []mutation {
 		{name: "quota: a draw has its own cost", pkg: file, test: "^TestDrawsHaveTheirOwnCosts$", edits: []edit{
 			{"rules/quota.go", "		if w.costs != nil && ", "		if false && "},
 		}},
-		{name: "quota: all rules have one counter", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$", edits: []edit{
-			{"rules/quota.go", "w.quota.charge(r, c, units, first)", "u.counters.charge(r, c, units, first)"},
-		}},
+		{name: "quota: all rules have one counter", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
+			edits: []edit{
+				{"rules/quota.go", "w.quota.charge(r, c, units, first)", "u.counters.charge(r, c, units, first)"},
+			}},
 		{name: "quota: draws of several rules are one", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
 			{"rules/quota.go", "k.Rule == rule && ", "k == nil && "},
 		}},
 		{name: "quota: draws of several rules are added", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
 			{"rules/quota.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
 		}},
-		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$", edits: []edit{
-			{"limiter/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},
-		}},
-		{name: "quota: a denial by another owner is taken back", pkg: sim, test: "^TestSharedQuotaThroughACrash$", edits: []edit{
-			{"internal/cluster/route/fanout.go", "		if !charge {\n			undo |= 1 << k\n		}\n", ""},
-		}},
+		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
+			edits: []edit{
+				{"limiter/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},
+			}},
+		{name: "quota: a denial by another owner is taken back", pkg: sim, test: "^TestSharedQuotaThroughACrash$",
+			edits: []edit{
+				{"internal/cluster/route/fanout.go", "		if !charge {\n			undo |= 1 << k\n		}\n", ""},
+			}},
 		{name: "calendar: a month is that of the zone", pkg: sim, test: "^TestMonthBeginsDuringACrash$", edits: []edit{
-			{"limiter/calendar/calendar.go", "	return max(local-p.offset, p.from)\n", "	return max(local-0*p.offset, p.from-farthest)\n"},
+			{"limiter/calendar/calendar.go", "	return max(local-p.offset, p.from)\n",
+				"	return max(local-0*p.offset, p.from-farthest)\n"},
 		}},
-		{name: "calendar: the first instant after a gap", pkg: "./limiter/calendar", test: "^TestEveryMoveOfTheClocks$", edits: []edit{
-			{"limiter/calendar/calendar.go", "	return max(local-p.offset, p.from)\n", "	return local - p.offset\n"},
-		}},
-		{name: "calendar: the last day of shorter months", pkg: examples, test: "^TestCalendarsByHand$/^memory$", edits: []edit{
-			{"limiter/calendar/calendar.go", "AnchorDay)-1, last)", "AnchorDay)-1, last+30)"},
-		}},
+		{name: "calendar: the first instant after a gap", pkg: "./limiter/calendar", test: "^TestEveryMoveOfTheClocks$",
+			edits: []edit{
+				{"limiter/calendar/calendar.go", "	return max(local-p.offset, p.from)\n", "	return local - p.offset\n"},
+			}},
+		{name: "calendar: the last day of shorter months", pkg: examples, test: "^TestCalendarsByHand$/^memory$",
+			edits: []edit{
+				{"limiter/calendar/calendar.go", "AnchorDay)-1, last)", "AnchorDay)-1, last+30)"},
+			}},
 		{name: "calendar: a window begins once", pkg: sim, test: "^TestMonthBeginsDuringACrash$", edits: []edit{
 			{"limiter/calendar.go", "s.A == 0 || Tick(start) > s.Time {", "s.A == 0 || Tick(start) >= s.Time {"},
 		}},
-		{name: "calendar: the owner has the zone of the request", pkg: examples, test: "^TestZonesOfRequestsAcrossMembers$", edits: []edit{
-			{"internal/cluster/mesh/dictionary.go", "			own, _ = own.In(r.Zone)\n", "			own, _ = own.In(\"\")\n"},
-		}},
-		{name: "calendar: Redis has the bounds of its clock", pkg: "./redisstore", test: "^TestCalendarsByAWrongClock$", edits: []edit{
-			{"redisstore/lua/calendar.lua", "  away = true\n", "  away = false\n"},
-		}},
-		{name: "calendar: Redis has the windows of the zone", pkg: examples, test: "^TestCalendarsByHand$/^redis$", edits: []edit{
-			{"redisstore/params.go", "strconv.AppendInt(b, int64(at), 10)", "strconv.AppendInt(b, int64(at-at%limiter.Day), 10)"},
-		}},
+		{name: "calendar: the owner has the zone of the request", pkg: examples, test: "^TestZonesOfRequestsAcrossMembers$",
+			edits: []edit{
+				{"internal/cluster/mesh/dictionary.go", "			own, _ = own.In(r.Zone)\n", "			own, _ = own.In(\"\")\n"},
+			}},
+		{name: "calendar: Redis has the bounds of its clock", pkg: "./redisstore", test: "^TestCalendarsByAWrongClock$",
+			edits: []edit{
+				{"redisstore/lua/calendar.lua", "  away = true\n", "  away = false\n"},
+			}},
+		{name: "calendar: Redis has the windows of the zone", pkg: examples, test: "^TestCalendarsByHand$/^redis$",
+			edits: []edit{
+				{"redisstore/params.go", "strconv.AppendInt(b, int64(at), 10)",
+					"strconv.AppendInt(b, int64(at-at%limiter.Day), 10)"},
+			}},
 	}
 }
 
@@ -50,44 +60,59 @@ func ofQuotas() []mutation {
 func ofReceipts() []mutation {
 	const sim, members, tables, redis = "./chaos/sim", "./cluster", "./limiter/table", "./redisstore"
 	return []mutation{
-		{name: "receipt: a part has the ownership that charged it", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "			Epoch: p.Epoch, Time:", "			Time:"},
-		}},
+		{name: "receipt: a part has the ownership that charged it", pkg: sim,
+			test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
+				{"internal/cluster/route/refunds.go", "			Epoch: p.Epoch, Time:", "			Time:"},
+			}},
 		{name: "receipt: a part has its own keys", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
 			{"internal/cluster/route/refunds.go", "charge: some(charge, p.Keys), receipt:", "charge: some(charge, 1), receipt:"},
 		}},
-		{name: "receipt: all parts are taken back", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "	for i := range parts {\n		p := &parts[i]\n", "	for i := range parts[:min(1, len(parts))] {\n		p := &parts[i]\n"},
-		}},
-		{name: "receipt: a part is void under another ownership", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
-			{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n", "	return r.Time >= 0*o.at\n"},
-		}},
+		{name: "receipt: all parts are taken back", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$",
+			edits: []edit{
+				{"internal/cluster/route/refunds.go", "	for i := range parts {\n		p := &parts[i]\n",
+					"	for i := range parts[:min(1, len(parts))] {\n		p := &parts[i]\n"},
+			}},
+		{name: "receipt: a part is void under another ownership", pkg: sim, test: "^TestRefundsOfSeveralOwnersThroughACrash$",
+			edits: []edit{
+				{"internal/cluster/replica/owner.go", "	return r.Epoch == o.Lineage() && r.Time >= o.at\n",
+					"	return r.Time >= 0*o.at\n"},
+			}},
 		{name: "receipt: a part is used once", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
 			{"internal/cluster/route/refunds.go", "Once: onceOf(r.Once, i),\n", "Once: 0 * onceOf(r.Once, i),\n"},
 		}},
 		{name: "receipt: a cancelled part is none", pkg: members, test: "^TestReceiptsOfSeveralOwners$", edits: []edit{
-			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.result.by", "	if of.Charged &^= 0 * undo; r.call.result.by"},
+			{"internal/cluster/route/refunds.go", "	if of.Charged &^= undo; r.call.result.by",
+				"	if of.Charged &^= 0 * undo; r.call.result.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
 			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < max(h.before, 0*h.at[key])\n"},
 		}},
-		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
-			{"limiter/table/table.go", "left.note(old, rule,", "left.note(l, rule,"},
-		}},
-		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"limiter/adopt.go", "	p := &l.p\n	switch p.algorithm {\n	case TokenBucket,", "	p := &l.p\n	switch p.algorithm {\n	case FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,"},
-		}},
-		{name: "receipt: a limit of requests voids none of rules", pkg: tables, test: "^TestLimitsOfOneKeyThatChange$", edits: []edit{
-			{"limiter/table/void.go", "	if originOf(rule) == ofRequest || ", "	if "},
-		}},
-		{name: "receipt: a decider takes its own charges back", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$", edits: []edit{
-			{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, everyPartition)\n", "	return t.takeBack(now, c, r, false, everyPartition)\n"},
-		}},
-		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and not", "    states[i] = not void and not"},
-		}},
-		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"redisstore/lua/holds.lua", "  if f ~= 5 and f ~= 6 and (f ~= 3 or p[5] ~= 2) then\n", "  if false then\n"},
-		}},
+		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
+			edits: []edit{
+				{"limiter/table/table.go", "left.note(old, rule,", "left.note(l, rule,"},
+			}},
+		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$",
+			edits: []edit{
+				{"limiter/adopt.go", "	p := &l.p\n	switch p.algorithm {\n	case TokenBucket,",
+					"	p := &l.p\n	switch p.algorithm {\n	case FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,"},
+			}},
+		{name: "receipt: a limit of requests voids none of rules", pkg: tables, test: "^TestLimitsOfOneKeyThatChange$",
+			edits: []edit{
+				{"limiter/table/void.go", "	if originOf(rule) == ofRequest || ", "	if "},
+			}},
+		{name: "receipt: a decider takes its own charges back", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
+			edits: []edit{
+				{"limiter/table/keys.go", "	return t.takeBack(now, c, r, true, everyPartition)\n",
+					"	return t.takeBack(now, c, r, false, everyPartition)\n"},
+			}},
+		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
+			edits: []edit{
+				{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and not",
+					"    states[i] = not void and not"},
+			}},
+		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
+			edits: []edit{
+				{"redisstore/lua/holds.lua", "  if f ~= 5 and f ~= 6 and (f ~= 3 or p[5] ~= 2) then\n", "  if false then\n"},
+			}},
 	}
 }

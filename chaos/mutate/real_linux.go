@@ -46,7 +46,8 @@ func (r *reality) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	b := &bench{reality: r, scratch: scratch, dir: scratch.Path, whole: make(map[string]error), sound: filepath.Join(scratch.Path, "node")}
+	b := &bench{reality: r, scratch: scratch, dir: scratch.Path, whole: make(map[string]error),
+		sound: filepath.Join(scratch.Path, "node")}
 	if err := b.build(ctx, b.sound); err != nil {
 		return err
 	}
@@ -92,7 +93,9 @@ func (r *reality) wanted() (*regexp.Regexp, error) {
 		return nil, fmt.Errorf("no protection has a name that %q matches", r.only)
 	}
 	for _, name := range strings.Split(r.scenarios, ",") {
-		if r.scenarios != "" && !slices.ContainsFunc(scenario.All(), func(s scenario.Scenario) bool { return s.Name == name }) {
+		if r.scenarios != "" && !slices.ContainsFunc(scenario.All(), func(s scenario.Scenario) bool {
+			return s.Name == name
+		}) {
 			return nil, fmt.Errorf("there is no scenario %q", name)
 		}
 	}
@@ -200,7 +203,8 @@ func (b *bench) premise(ctx context.Context, s *scenario.Scenario, seed uint64) 
 // try puts a program to one trial, on a fleet of its own, and returns the first
 // promise that clients saw broken, "" if there was none, and whether something
 // stood still that nobody had paused.
-func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, seed uint64) (seen string, stood bool, err error) {
+func (b *bench) try(ctx context.Context, s *scenario.Scenario, binary string, seed uint64) (seen string, stood bool,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, trialWithin)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.dir, s.Name)

@@ -1,39 +1,46 @@
 package main
 
 // ofSlots returns those of limits on concurrency, and of reservations in Redis.
-func ofSlots() []mutation { //nolint:funlen // a list
+func ofSlots() []mutation {
 	const suite, redis = "./limiter/limitertest", "./redisstore"
 	return []mutation{
-		{name: "the rule with slots says how long they are held", pkg: "./rules", test: "^TestSeveralRulesHold$", edits: []edit{
-			{"rules/ids.go", "	if h.by == nil || u.ids.slots && !h.by.ids.slots {\n", "	if h.by == nil {\n"},
-		}},
+		{name: "the rule with slots says how long they are held", pkg: "./rules", test: "^TestSeveralRulesHold$",
+			edits: []edit{
+				{"rules/ids.go", "	if h.by == nil || u.ids.slots && !h.by.ids.slots {\n", "	if h.by == nil {\n"},
+			}},
 		{name: "the least bound of several rules holds", pkg: "./rules", test: "^TestSeveralRulesHold$", edits: []edit{
 			{"rules/ids.go", " && (h.most == 0 || t < h.most) {\n", " {\n"},
 		}},
 		{name: "concurrency: a settlement gives all of it back", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
 			{"limiter/table/amend.go", "	t.letGo(p, s, c.ID.ID)\n", ""},
 		}},
-		{name: "concurrency: the end of a hold frees what it keeps", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/table/holds.go", "	t.countAllSlots(p, s)\n", ""},
-		}},
-		{name: "concurrency: a charge without a hold ends at once", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/state.go", "		if s.A -= s.B; s.Time <= now {\n", "		if s.Time <= now {\n"},
-		}},
-		{name: "concurrency: what is held counts until the last end", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
-		}},
-		{name: "concurrency: a denial waits for the end of holds", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/table/concurrency.go", "max(0, room-now, until-now).Duration()\n", "max(0, last-now, room-room, until-now).Duration()\n"},
-		}},
+		{name: "concurrency: the end of a hold frees what it keeps", pkg: suite, test: "^TestConcurrencyIsRight$",
+			edits: []edit{
+				{"limiter/table/holds.go", "	t.countAllSlots(p, s)\n", ""},
+			}},
+		{name: "concurrency: a charge without a hold ends at once", pkg: suite, test: "^TestConcurrencyIsRight$",
+			edits: []edit{
+				{"limiter/state.go", "		if s.A -= s.B; s.Time <= now {\n", "		if s.Time <= now {\n"},
+			}},
+		{name: "concurrency: what is held counts until the last end", pkg: suite, test: "^TestConcurrencyIsRight$",
+			edits: []edit{
+				{"limiter/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
+			}},
+		{name: "concurrency: a denial waits for the end of holds", pkg: suite, test: "^TestConcurrencyIsRight$",
+			edits: []edit{
+				{"limiter/table/concurrency.go", "max(0, room-now, until-now).Duration()\n",
+					"max(0, last-now, room-room, until-now).Duration()\n"},
+			}},
 		{name: "a log takes over more than its limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
 			{"limiter/adopt.go", "return min(used, MaxLogUnits), true", "return min(used, l.limit), true"},
 		}},
 		{name: "a full count uses up a larger limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
 			{"limiter/adopt.go", "used = max(used, l.cap)", "used += 0"},
 		}},
-		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite, test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
-			{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency { // what", "if true { // what"},
-		}},
+		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
+			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
+				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency { // what", "if true { // what"},
+			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},
 		}},
@@ -46,18 +53,23 @@ func ofSlots() []mutation { //nolint:funlen // a list
 		{name: "redis: a settlement frees the slots", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
 			{"redisstore/lua/amend.lua", "      if isSlot(part) then\n", "      if false then\n"},
 		}},
-		{name: "redis: the end of a hold frees the slots that it keeps", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/holds.lua", "          if h.keep == 0 or isSlot(part) then\n", "          if h.keep == 0 then\n"},
-		}},
-		{name: "redis: a counter of slots that begins anew has a name of its own", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/concurrency.lua", "redis.sha1hex(whole(now) .. s.k .. ids[1].k)", "redis.sha1hex(s.k)"},
-		}},
-		{name: "redis: a counter of slots lives as long as its holds", pkg: redis, test: "^TestSlotsLiveAsLongAsTheirHolds$", edits: []edit{
-			{"redisstore/lua/holds.lua", "    if (i < g.first or ofSlots(i)) and call('PTTL', k) < wait then\n", "    if i < g.first and call('PTTL', k) < wait then\n"},
-		}},
-		{name: "redis: a denial of slots waits for the end of holds", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/concurrency.lua", "      return over <= 0\n", "      return false\n"},
-		}},
+		{name: "redis: the end of a hold frees the slots that it keeps", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/holds.lua", "          if h.keep == 0 or isSlot(part) then\n", "          if h.keep == 0 then\n"},
+			}},
+		{name: "redis: a counter of slots that begins anew has a name of its own", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/concurrency.lua", "redis.sha1hex(whole(now) .. s.k .. ids[1].k)", "redis.sha1hex(s.k)"},
+			}},
+		{name: "redis: a counter of slots lives as long as its holds", pkg: redis, test: "^TestSlotsLiveAsLongAsTheirHolds$",
+			edits: []edit{
+				{"redisstore/lua/holds.lua", "    if (i < g.first or ofSlots(i)) and call('PTTL', k) < wait then\n",
+					"    if i < g.first and call('PTTL', k) < wait then\n"},
+			}},
+		{name: "redis: a denial of slots waits for the end of holds", pkg: redis, test: "^TestRedisConforms$/^Transcripts$",
+			edits: []edit{
+				{"redisstore/lua/concurrency.lua", "      return over <= 0\n", "      return false\n"},
+			}},
 		{name: "redis: a spent id holds no slot", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
 			{"redisstore/lua/ids.lua", "    before, rest, mode = {}, true, 1\n", "    rest = true\n"},
 		}},
@@ -76,18 +88,22 @@ func ofSlots() []mutation { //nolint:funlen // a list
 		{name: "redis: a check of slots needs a hold", pkg: redis, test: "^TestSlotsNeedAHold$", edits: []edit{
 			{"backend.go", "engine.Unheld(m, &q.Charge)", "engine.Unheld(rules.Match{}, &q.Charge)"},
 		}},
-		{name: "redis: a raise that is taken back leaves the hold", pkg: redis, test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
-			{"redisstore/lua/amend.lua", "  h.parts, h.over = rest, before > now", "  h.over = before > now"},
-		}},
-		{name: "redis: an extension that one slot denies is taken back", pkg: redis, test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
-			{"redisstore/hold.go", "		m.retract(ctx)\n", "		_ = m.retract\n"},
-		}},
-		{name: "redis: what is taken back leaves the hold", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
-			{"redisstore/lua/refund.lua", "    if not gone[part.limit] then\n", "    if true then\n"},
-		}},
-		{name: "redis: a hold that is taken back has no end", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
-			{"redisstore/lua/refund.lua", "    call('ZREM', g.holds, member(g, id, v))\n", ""},
-		}},
+		{name: "redis: a raise that is taken back leaves the hold", pkg: redis,
+			test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+				{"redisstore/lua/amend.lua", "  h.parts, h.over = rest, before > now", "  h.over = before > now"},
+			}},
+		{name: "redis: an extension that one slot denies is taken back", pkg: redis,
+			test: "^TestAnExtensionThatIsDeniedLateIsTakenBack$", edits: []edit{
+				{"redisstore/hold.go", "		m.retract(ctx)\n", "		_ = m.retract\n"},
+			}},
+		{name: "redis: what is taken back leaves the hold", pkg: redis, test: "^TestCancelledReservationsOfIDs$",
+			edits: []edit{
+				{"redisstore/lua/refund.lua", "    if not gone[part.limit] then\n", "    if true then\n"},
+			}},
+		{name: "redis: a hold that is taken back has no end", pkg: redis, test: "^TestCancelledReservationsOfIDs$",
+			edits: []edit{
+				{"redisstore/lua/refund.lua", "    call('ZREM', g.holds, member(g, id, v))\n", ""},
+			}},
 		{name: "redis: what is left of a hold ends", pkg: redis, test: "^TestCancelledReservationsOfIDs$", edits: []edit{
 			{"redisstore/lua/refund.lua", "    call('ZADD', g.holds, whole(h.over), member(g, id, after))\n", ""},
 		}},
@@ -97,14 +113,17 @@ func ofSlots() []mutation { //nolint:funlen // a list
 		{name: "redis: a settlement is remembered", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
 			{"redisstore/lua/amend.lua", "  if id.hold or id.more > 0 then\n", "  if id.more > 0 then\n"},
 		}},
-		{name: "a log that may have forgotten a charge gives nothing back", pkg: suite, test: "^TestTranscripts", edits: []edit{
-			{"limiter/log.go", "	if s.A >= l.logMost() {\n", "	if s.A > l.logMost() {\n"},
-		}},
-		{name: "redis: a log that may have forgotten a charge gives nothing back", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/back.lua", "  if s.p[1] == 3 and counted(s) >= logMost(s.p) then\n", "  if false then\n"},
-		}},
-		{name: "redis: a refund forgets no id that was settled", pkg: redis, test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
-			{"redisstore/lua/refund.lua", "or relied == 2 or", "or relied == 3 or"},
-		}},
+		{name: "a log that may have forgotten a charge gives nothing back", pkg: suite, test: "^TestTranscripts",
+			edits: []edit{
+				{"limiter/log.go", "	if s.A >= l.logMost() {\n", "	if s.A > l.logMost() {\n"},
+			}},
+		{name: "redis: a log that may have forgotten a charge gives nothing back", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/back.lua", "  if s.p[1] == 3 and counted(s) >= logMost(s.p) then\n", "  if false then\n"},
+			}},
+		{name: "redis: a refund forgets no id that was settled", pkg: redis, test: "^TestRedisConforms$/^Transcripts$",
+			edits: []edit{
+				{"redisstore/lua/refund.lua", "or relied == 2 or", "or relied == 3 or"},
+			}},
 	}
 }

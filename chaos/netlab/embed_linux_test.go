@@ -16,8 +16,8 @@ import (
 	"github.com/weirlimit/weir/internal/certs/certstest"
 )
 
-// embedder is a program around the lines of docs/embed.md that open a member. Its argument is how many units it takes of a
-// counter of 100 once it is ready; it then says what remains.
+// embedder is a program around the lines of docs/embed.md that open a member. Its argument is how many units it takes
+// of a counter of 100 once it is ready; it then says what remains.
 const embedder = `package main
 
 import (
@@ -71,8 +71,8 @@ func snippet(t *testing.T) string {
 	return "secret, err :=" + text
 }
 
-// TestEmbeddedOnTwoMachines builds the lines of docs/embed.md as they are printed, with addresses in place of names, and runs them in two
-// network namespaces: both count together.
+// TestEmbeddedOnTwoMachines builds the lines of docs/embed.md as they are printed, with addresses in place of names,
+// and runs them in two network namespaces: both count together.
 func TestEmbeddedOnTwoMachines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds two programs")
@@ -91,8 +91,10 @@ func TestEmbeddedOnTwoMachines(t *testing.T) {
 	var machines []machine
 	for i := range 2 {
 		name := fmt.Sprintf("node-%d", i+1)
-		text := strings.NewReplacer(`Advertise: "node-1"`, `Advertise: "`+l.PeerHost(i)+`"`, `Name: "node-1"`, `Name: "`+name+`"`,
-			`"node-1:7946"`, `"`+l.PeerHost(0)+`:7946"`, `"node-2:7946"`, `"`+l.PeerHost(1)+`:7946"`, "certs/node-1-peer", "certs/"+name+"-peer").Replace(snippet(t))
+		text := strings.NewReplacer(`Advertise: "node-1"`, `Advertise: "`+l.PeerHost(i)+`"`, `Name: "node-1"`,
+			`Name: "`+name+`"`,
+			`"node-1:7946"`, `"`+l.PeerHost(0)+`:7946"`, `"node-2:7946"`, `"`+l.PeerHost(1)+`:7946"`, "certs/node-1-peer",
+			"certs/"+name+"-peer").Replace(snippet(t))
 		source, err := os.MkdirTemp(".", "embed-") //nolint:usetesting // it is built as a part of this module
 		if err != nil {
 			t.Fatal(err)
@@ -105,14 +107,16 @@ func TestEmbeddedOnTwoMachines(t *testing.T) {
 			}
 		}
 		write(filepath.Join(source, "main.go"), []byte(strings.Replace(embedder, "SNIPPET", strings.TrimSpace(text), 1)))
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "member"), "./"+source).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "member"),
+			"./"+source).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		files := authority.Write(t, t.TempDir(), certstest.Leaf{Name: name, URI: certs.MemberURI("weir", name)})
 		if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for from, to := range map[string]string{files.Cert: name + "-peer.crt", files.Key: name + "-peer.key", files.CA: "peer-ca.crt"} {
+		for from, to := range map[string]string{files.Cert: name + "-peer.crt", files.Key: name + "-peer.key",
+			files.CA: "peer-ca.crt"} {
 			data, err := os.ReadFile(from)
 			if err != nil {
 				t.Fatal(err)

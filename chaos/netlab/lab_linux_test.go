@@ -105,7 +105,8 @@ func TestLabCarriesDelaysAndCuts(t *testing.T) {
 	if took, ok := answered(t, c, patience); !ok || took < 60*time.Millisecond {
 		t.Errorf("answered %v after %v, want no sooner than the delay of 60 ms", ok, took)
 	}
-	if did := l.Counts(0, 1).Since(before); did.Carried == 0 || did.Dropped > 0 || did.Held < time.Duration(did.Carried)*60*time.Millisecond {
+	if did := l.Counts(0, 1).Since(before); did.Carried == 0 || did.Dropped > 0 ||
+		did.Held < time.Duration(did.Carried)*60*time.Millisecond {
 		t.Errorf("the switch counted %+v of frames that are 60 ms late", did)
 	}
 	before = l.Counts(0, 1)

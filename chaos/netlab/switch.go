@@ -31,7 +31,8 @@ type Counts struct {
 func (c Counts) Since(before Counts) Counts {
 	return Counts{
 		Carried: c.Carried - before.Carried, Twice: c.Twice - before.Twice, Overtaken: c.Overtaken - before.Overtaken,
-		Dropped: c.Dropped - before.Dropped, Overflowed: c.Overflowed - before.Overflowed, Bytes: c.Bytes - before.Bytes, Held: c.Held - before.Held,
+		Dropped: c.Dropped - before.Dropped, Overflowed: c.Overflowed - before.Overflowed, Bytes: c.Bytes - before.Bytes,
+		Held: c.Held - before.Held,
 	}
 }
 
@@ -178,7 +179,8 @@ func (s *Switch) carry(from int, f *flow, frame []byte) {
 			return
 		}
 		st.sent++
-		heap.Push(&st.queue, waiting{at: at[i], order: st.sent, from: from, to: to, frame: kept, came: now, nth: d.sent, again: i > 0})
+		heap.Push(&st.queue, waiting{at: at[i], order: st.sent, from: from, to: to, frame: kept, came: now, nth: d.sent,
+			again: i > 0})
 	}
 	select {
 	case st.wake <- struct{}{}:

@@ -33,7 +33,8 @@ func fates(l Link, seed uint64, n int) (arrived, twice, late int, last time.Time
 
 func TestFateIsAsTheLinkSays(t *testing.T) {
 	const n = 20_000
-	arrived, twice, late, _ := fates(Link{Delay: time.Millisecond, Jitter: time.Millisecond, Loss: 0.2, Duplicate: 0.1, Reorder: 0.3}, 1, n)
+	arrived, twice, late, _ := fates(Link{Delay: time.Millisecond, Jitter: time.Millisecond, Loss: 0.2, Duplicate: 0.1,
+		Reorder: 0.3}, 1, n)
 	near := func(what string, got int, want float64) {
 		if float64(got) < want*0.9 || float64(got) > want*1.1 {
 			t.Errorf("%s: %d of %d, want about %.0f", what, got, n, want)

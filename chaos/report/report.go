@@ -113,7 +113,9 @@ func (r *Report) Write(page string) error {
 		return err
 	}
 	for _, w := range r.rows {
-		if err := toFile(filepath.Join(pictures, w.name+".svg"), func(to io.Writer) error { return draw(to, w.shown) }); err != nil {
+		if err := toFile(filepath.Join(pictures, w.name+".svg"), func(to io.Writer) error {
+			return draw(to, w.shown)
+		}); err != nil {
 			return err
 		}
 	}
@@ -152,7 +154,8 @@ func (r *Report) page(to io.Writer, pictures string) error {
 	r.broken(p)
 	r.soak(p)
 	for _, w := range r.rows {
-		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(), w.name, pictures, w.name)
+		p.f("## %s\n\n%s. Drawn is seed %d: %s.\n\n![%s](%s/%s.svg)\n\n", w.name, w.about, w.shown.Seed, w.shown.What(),
+			w.name, pictures, w.name)
 		w.worst(p)
 	}
 	return p.err
@@ -178,8 +181,10 @@ func (r *Report) sums(p *printer) {
 			}
 		}
 	}
-	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or more,\nwhat was slow then is excused; in %d of them "+
-		"that is more than half of the time, and they show little but bounds.\nAn order in which one counter could have decided them was looked for of the checks of %d keys", trials, bad, stalled, mostly, keys)
+	p.f("%d trials, %d in which a promise was broken. In %d the machine or a node had no processor time for 50 ms or "+
+		"more,\nwhat was slow then is excused; in %d of them "+
+		"that is more than half of the time, and they show little but bounds.\nAn order in which one counter could have "+
+		"decided them was looked for of the checks of %d keys", trials, bad, stalled, mostly, keys)
 	if undecided > 0 {
 		p.f("; of %d that took too long to tell", undecided)
 	}
@@ -228,7 +233,8 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // table writes a line for each scenario.
 func (r *Report) table(p *printer) {
-	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | fault latency | recovered | converged | used | excused | checks |\n")
+	p.f("| fault | trials | broken | over by | of | by policy | unknown | refused | fault latency | recovered | " +
+		"converged | used | excused | checks |\n")
 	p.f("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, w := range r.rows {
 		w.line(p)
@@ -241,11 +247,14 @@ func (r *Report) soak(p *printer) {
 	if len(r.Soak) == 0 {
 		return
 	}
-	p.f("## What one node needed over time\n\nA node whose process was never ended, after each mix, when all had settled and nobody asked.\n\n")
-	p.f("| after | goroutines | file descriptors | MB of memory | checks parked | replies withheld | operations waiting | frames queued | unacknowledged | sealed | counters | of policies |\n")
+	p.f("## What one node needed over time\n\nA node whose process was never ended, after each mix, when all had " +
+		"settled and nobody asked.\n\n")
+	p.f("| after | goroutines | file descriptors | MB of memory | checks parked | replies withheld | operations waiting " +
+		"| frames queued | unacknowledged | sealed | counters | of policies |\n")
 	p.f("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, s := range r.Soak {
-		p.f("| %v | %.0f | %.0f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", s.At.Round(time.Second), s.Goroutines, s.FDs, s.Bytes/1e6,
+		p.f("| %v | %.0f | %.0f | %.1f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", s.At.Round(time.Second),
+			s.Goroutines, s.FDs, s.Bytes/1e6,
 			s.Parked, s.Withheld, s.Waiting, s.Queued, s.Unacknowledged, s.Sealed, s.Keys, s.Fallback)
 	}
 	p.f("\n")
@@ -295,8 +304,10 @@ func (w *row) line(p *printer) {
 	case judged > 0:
 		of = fmt.Sprintf("%d %% in %d", used, judged)
 	}
-	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d %% | %d |\n", w.name, w.name, len(w.trials), bad, over, may,
-		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.FaultLatency), short(sum.Recovered), short(sum.Converged), of, sum.Excused, sum.Asked)
+	p.f("| [%s](#%s) | %d | %d | %d | %d | %d | %d | %d | %v | %v | %v | %s | %d %% | %d |\n", w.name, w.name,
+		len(w.trials), bad, over, may,
+		sum.ByPolicy, sum.Unknown, sum.Refused, short(sum.FaultLatency), short(sum.Recovered), short(sum.Converged), of,
+		sum.Excused, sum.Asked)
 }
 
 // worst writes, for each rule, the key that came nearest to its bound.

@@ -18,8 +18,9 @@ import (
 func result(seed uint64) *history.Result {
 	h := &history.History{
 		Scenario: "kill", Seed: seed, Nodes: 3, Allows: history.Allows{Closed: 1, Local: 1, Open: 1}, End: 1_800_000,
-		Rules:  []history.Rule{{Name: "r", Limit: 20, Window: 5_000_000, Policy: "local"}},
-		Faults: []history.Fault{{Name: "kill", What: "kill -9 <node-1>", At: 100_000, Until: 200_000, Settled: 900_000, Nodes: []int{2}, Takeovers: 1}},
+		Rules: []history.Rule{{Name: "r", Limit: 20, Window: 5_000_000, Policy: "local"}},
+		Faults: []history.Fault{{Name: "kill", What: "kill -9 <node-1>", At: 100_000, Until: 200_000, Settled: 900_000,
+			Nodes: []int{2}, Takeovers: 1}},
 	}
 	for i := range 21 {
 		owner := "a"
@@ -27,14 +28,17 @@ func result(seed uint64) *history.Result {
 			owner = "b"
 		}
 		at := history.Micros(i) * 10_000
-		h.Ops = append(h.Ops, history.Op{Call: at, Return: at + 1000, Rule: "r", Outcome: history.Allowed, Source: history.SourceOwner,
-			Keys: []string{"k"}, Owners: []string{owner}})
+		h.Ops = append(h.Ops, history.Op{Call: at, Return: at + 1000, Rule: "r", Outcome: history.Allowed,
+			Source: history.SourceOwner,
+			Keys:   []string{"k"}, Owners: []string{owner}})
 	}
 	for i := range 40 { // asked at once, and answered late
-		h.Ops = append(h.Ops, history.Op{Call: 500_000, Return: 600_000 + history.Micros(i), Rule: "r", Outcome: history.Denied, Source: history.SourceOwner,
+		h.Ops = append(h.Ops, history.Op{Call: 500_000, Return: 600_000 + history.Micros(i), Rule: "r",
+			Outcome: history.Denied, Source: history.SourceOwner,
 			Keys: []string{"k"}, Owners: []string{"b"}})
 	}
-	h.Ops = append(h.Ops, history.Op{Call: 1_000_000, Return: 1_300_000, Rule: "r", Outcome: history.Unknown, Keys: []string{"k"}})
+	h.Ops = append(h.Ops, history.Op{Call: 1_000_000, Return: 1_300_000, Rule: "r", Outcome: history.Unknown,
+		Keys: []string{"k"}})
 	return history.Judge(h)
 }
 
@@ -44,7 +48,9 @@ func TestReport(t *testing.T) {
 	r.LeaveOut("loss", "there is no switch")
 	r.LeaveOut("redis-cut", "there is no Redis")
 	r.LeaveOut("delay", "there is no switch")
-	r.Soak = []Sample{{At: time.Minute, Goroutines: 81, FDs: 33, Bytes: 45.67e6, Parked: 1, Waiting: 3, Queued: 4, Unacknowledged: 5, Sealed: 6, Keys: 7, Fallback: 8}, {At: 2 * time.Minute, Goroutines: 82, FDs: 34, Bytes: 46e6, Withheld: 2}}
+	r.Soak = []Sample{{At: time.Minute, Goroutines: 81, FDs: 33, Bytes: 45.67e6, Parked: 1, Waiting: 3, Queued: 4,
+		Unacknowledged: 5, Sealed: 6, Keys: 7, Fallback: 8},
+		{At: 2 * time.Minute, Goroutines: 82, FDs: 34, Bytes: 46e6, Withheld: 2}}
 	for seed := range uint64(3) {
 		of := result(seed)
 		if len(of.Violations) > 0 {
@@ -67,7 +73,8 @@ func TestReport(t *testing.T) {
 		"![kill](chaos/kill.svg)",
 		"Left out, since there is no switch: loss, delay.",
 		"Left out, since there is no Redis: redis-cut.",
-		"| 1m0s | 81 | 33 | 45.7 | 1 | 0 | 3 | 4 | 5 | 6 | 7 | 8 |\n| 2m0s | 82 | 34 | 46.0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | 0 |",
+		"| 1m0s | 81 | 33 | 45.7 | 1 | 0 | 3 | 4 | 5 | 6 | 7 | 8 |\n| 2m0s | 82 | 34 | 46.0 | 0 | 2 | 0 | 0 | 0 | 0 | 0 | " +
+			"0 |",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page has no %q:\n%s", want, text)

@@ -20,7 +20,8 @@ const (
 // series are what is counted, in the order in which they are stacked.
 func series() []struct{ name, color string } {
 	return []struct{ name, color string }{
-		{"allowed", "#2a7f62"}, {"denied", "#b9c2c9"}, {"by policy", "#e08e1b"}, {"unknown", "#c0392b"}, {"refused", "#7f5a8a"},
+		{"allowed", "#2a7f62"}, {"denied", "#b9c2c9"}, {"by policy", "#e08e1b"}, {"unknown", "#c0392b"},
+		{"refused", "#7f5a8a"},
 	}
 }
 
@@ -42,7 +43,8 @@ func seriesOf(o *history.Op) int {
 // broken.
 func draw(to io.Writer, r *history.Result) error {
 	p := &printer{to: to}
-	p.f(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	p.f(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width,
+		height)
 	p.f(`<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	end := max(r.End, 1)
 	x := func(m history.Micros) float64 {
@@ -55,10 +57,12 @@ func draw(to io.Writer, r *history.Result) error {
 		p.f(`<text x="%.1f" y="%d">%s</text>`+"\n", x(f.At)+2, top-6-13*(i%3), html.EscapeString(f.What))
 	}
 	for _, s := range r.Stalls {
-		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="6" fill="black"/>`+"\n", x(s.From), height-bottom, max(1, x(s.Until)-x(s.From)))
+		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="6" fill="black"/>`+"\n", x(s.From), height-bottom,
+			max(1, x(s.Until)-x(s.From)))
 	}
 	for _, s := range r.Late {
-		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="4" fill="#777"/>`+"\n", x(s.From), height-bottom+8, max(1, x(s.Until)-x(s.From)))
+		p.f(`<rect x="%.1f" y="%d" width="%.1f" height="4" fill="#777"/>`+"\n", x(s.From), height-bottom+8,
+			max(1, x(s.Until)-x(s.From)))
 	}
 	bars(p, r)
 	for i := range 6 {
@@ -74,7 +78,8 @@ func draw(to io.Writer, r *history.Result) error {
 }
 
 func band(p *printer, from, until float64, color string) {
-	p.f(`<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", from, top, max(1, until-from), height-top-bottom, color)
+	p.f(`<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", from, top, max(1, until-from),
+		height-top-bottom, color)
 }
 
 // bars are the checks that were answered in each span of time, stacked.

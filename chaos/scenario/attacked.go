@@ -35,7 +35,8 @@ func calmTrials(span time.Duration) int {
 // as ever, and judges each span of 20 s as a trial in which nothing may be broken. With
 // keys the cluster has a secret and a key for gossip. What nodes take in calm trials
 // before and after is compared.
-func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span time.Duration, each func(*history.Result)) (a *Attacked, err error) {
+func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span time.Duration,
+	each func(*history.Result)) (a *Attacked, err error) {
 	a = &Attacked{Keyed: keyed}
 	c.Nodes, c.Spare = size, 0
 	c.Keyless, c.Plain = !keyed, true // attackers speak as if there was no TLS
@@ -51,7 +52,8 @@ func Attack(ctx context.Context, c fleet.Config, keyed bool, seed uint64, span t
 	}
 	stop := a.probe(ctx, f)
 	defer stop()
-	r := &raid{Attacked: a, fleet: f, scenario: Scenario{Name: a.Name(), make: (*stage).attacked}, seed: seed, each: each, began: time.Now()}
+	r := &raid{Attacked: a, fleet: f, scenario: Scenario{Name: a.Name(), make: (*stage).attacked}, seed: seed, each: each,
+		began: time.Now()}
 	calm := func(to *[]Needs) error {
 		for range calmTrials(span) {
 			if err := r.trial(ctx, nil); err != nil {

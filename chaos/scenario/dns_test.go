@@ -60,15 +60,19 @@ func newNamed(t *testing.T, binary string, n int) *named {
 	}
 	c := &named{t: t, lab: lab, keeper: netlab.NewKeeper(), dir: t.TempDir(), binary: binary, nodes: make([]*exec.Cmd, n)}
 	t.Cleanup(c.close)
-	c.write("rules.yaml", "version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path], limits: [{limit: 1000, window: 1d, algorithm: fixed_window}]}\n")
+	c.write("rules.yaml",
+		"version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path], limits: [{limit: 1000, window: 1d, "+
+			"algorithm: fixed_window}]}\n")
 	c.write("secret", "0123456789abcdef0123456789abcdef\n")
 	c.write("gossip.key", "MDEyMzQ1Njc4OTAxMjM0NQ==\n")
 	c.write("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
 	for i := range n {
 		c.hosts = append(c.hosts, lab.PeerHost(i))
 		c.answer(i)
-		c.dns = append(c.dns, c.run(i, fmt.Sprint("dns-", i), "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
-			"--local=/weir.test/", "--addn-hosts="+filepath.Join(c.dir, fmt.Sprint("hosts-", i)), "--listen-address=127.0.0.1", "--bind-interfaces", "--user=root", "--pid-file="))
+		c.dns = append(c.dns, c.run(i, fmt.Sprint("dns-", i), "dnsmasq", "--no-daemon", "--conf-file=/dev/null",
+			"--no-resolv", "--no-hosts",
+			"--local=/weir.test/", "--addn-hosts="+filepath.Join(c.dir, fmt.Sprint("hosts-", i)), "--listen-address=127.0.0.1",
+			"--bind-interfaces", "--user=root", "--pid-file="))
 	}
 	for i := range n {
 		c.serves(i)
@@ -163,10 +167,14 @@ func (c *named) start(i int) {
 	in := func(name string) string { return filepath.Join(c.dir, name) }
 	at := func(host string, port int) string { return net.JoinHostPort(host, fmt.Sprint(port)) }
 	// A mount namespace has a resolv.conf of its own.
-	c.nodes[i] = c.run(i, fmt.Sprint("node-", i+1), "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, in("resolv.conf"),
-		c.binary, "serve", "--rules", in("rules.yaml"), "--http-addr", at(c.lab.ClientHost(i), 8080), "--grpc-addr", at(c.lab.ClientHost(i), 8081),
-		"--admin-addr", "off", "--health-addr", "off", "--max-keys", "100000", "--deadline", "5s", "--name", fmt.Sprint("node-", i+1),
-		"--peer-addr", at(c.hosts[i], 7947), "--gossip-addr", at(c.hosts[i], 7946), "--secret-file", in("secret"), "--gossip-key-file", in("gossip.key"), "--insecure",
+	c.nodes[i] = c.run(i, fmt.Sprint("node-", i+1), "unshare", "--mount", "sh", "-c",
+		`mount --bind "$0" /etc/resolv.conf && exec "$@"`, in("resolv.conf"),
+		c.binary, "serve", "--rules", in("rules.yaml"), "--http-addr", at(c.lab.ClientHost(i), 8080), "--grpc-addr",
+		at(c.lab.ClientHost(i), 8081),
+		"--admin-addr", "off", "--health-addr", "off", "--max-keys", "100000", "--deadline", "5s", "--name",
+		fmt.Sprint("node-", i+1),
+		"--peer-addr", at(c.hosts[i], 7947), "--gossip-addr", at(c.hosts[i], 7946), "--secret-file", in("secret"),
+		"--gossip-key-file", in("gossip.key"), "--insecure",
 		"--join", "dns+"+at(dnsName, 7946), "--expect", fmt.Sprint(len(c.hosts)))
 }
 
@@ -215,8 +223,10 @@ func (c *named) move(i int) {
 
 // get asks a node.
 func (c *named) get(i int, path string) (status int, body []byte, err error) {
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.lab.Clients().Dial}}
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://"+net.JoinHostPort(c.lab.ClientHost(i), "8080")+path, http.NoBody)
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: c.lab.Clients().Dial}}
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet,
+		"http://"+net.JoinHostPort(c.lab.ClientHost(i), "8080")+path, http.NoBody)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -243,7 +253,8 @@ func (c *named) charge(i int) {
 		if err == nil {
 			err = json.Unmarshal(body, &d)
 		}
-		if err != nil || len(d.Limits) != 1 || strings.HasPrefix(d.Source, "fallback") || d.Limits[0].Remaining != namedLimit-c.charged {
+		if err != nil || len(d.Limits) != 1 || strings.HasPrefix(d.Source, "fallback") ||
+			d.Limits[0].Remaining != namedLimit-c.charged {
 			c.t.Fatalf("node-%d, key %d after %d charges: %v, %s", i+1, k, c.charged, err, body)
 		}
 	}

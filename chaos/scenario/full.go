@@ -39,7 +39,8 @@ func (s *stage) full() fault {
 	allows := exactly()
 	allows.Full = true
 	return fault{
-		what: fmt.Sprintf("a flood of fresh keys, at nodes that hold %d", fullKeys), allows: allows, nodes: s.everyone(), cold: true,
+		what: fmt.Sprintf("a flood of fresh keys, at nodes that hold %d", fullKeys), allows: allows, nodes: s.everyone(),
+		cold: true,
 		first: func(ctx context.Context) (err error) {
 			before, err = s.turned(ctx, nodes)
 			return err

@@ -47,7 +47,8 @@ func (r *moved) most(span time.Duration) int {
 func yamlOfMoved() string {
 	var b strings.Builder
 	for _, r := range movedRules() {
-		fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: %dms, algorithm: %s}]}\n", r.name, r.name, r.limit, r.window.Milliseconds(), r.algorithm)
+		fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: %dms, "+
+			"algorithm: %s}]}\n", r.name, r.name, r.limit, r.window.Milliseconds(), r.algorithm)
 	}
 	return b.String()
 }
@@ -86,7 +87,8 @@ func (k *movedKey) judge() error {
 				}
 			}
 			if within := g.back - from; within < k.rule.window && n > k.rule.most(within) {
-				return fmt.Errorf("%s of %s: %d admitted within %v from %v on, at most %d", k.rule.name, k.user, n, within, from, k.rule.most(within))
+				return fmt.Errorf("%s of %s: %d admitted within %v from %v on, at most %d", k.rule.name, k.user, n, within, from,
+					k.rule.most(within))
 			}
 		}
 	}
@@ -145,7 +147,8 @@ func (s *stage) clocksApart() fault {
 	f.shown = func(context.Context) error {
 		for _, k := range keys {
 			if k.denied == 0 || len(k.given) < 2*k.rule.limit {
-				return fmt.Errorf("%s of %s: %d admitted and %d denied by owners tell nothing", k.rule.name, k.user, len(k.given), k.denied)
+				return fmt.Errorf("%s of %s: %d admitted and %d denied by owners tell nothing", k.rule.name, k.user, len(k.given),
+					k.denied)
 			}
 			if err := k.judge(); err != nil {
 				s.broken = append(s.broken, err)

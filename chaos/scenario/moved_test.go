@@ -21,12 +21,13 @@ func TestMovedKeysAreJudged(t *testing.T) {
 		k    movedKey
 		good bool
 	}{
-		"a limit in each window":            {movedKey{rule: window, given: at(0, 10, 20, 1006, 1016, 1026)}, true},
-		"one more in the first":             {movedKey{rule: window, given: at(0, 10, 20, 900)}, false},
-		"one more in the last":              {movedKey{rule: window, given: at(0, 1500, 1510, 1520, 2400)}, false},
-		"one that took as long as a window": {movedKey{rule: window, given: append(at(0, 10, 20), span{900 * time.Millisecond, 1100 * time.Millisecond})}, true},
-		"a burst, and what is free again":   {movedKey{rule: gcra, given: at(0, 10, 20, 1000, 2000)}, true},
-		"a burst, and two at once":          {movedKey{rule: gcra, given: at(0, 10, 20, 400, 410)}, false},
+		"a limit in each window": {movedKey{rule: window, given: at(0, 10, 20, 1006, 1016, 1026)}, true},
+		"one more in the first":  {movedKey{rule: window, given: at(0, 10, 20, 900)}, false},
+		"one more in the last":   {movedKey{rule: window, given: at(0, 1500, 1510, 1520, 2400)}, false},
+		"one that took as long as a window": {movedKey{rule: window,
+			given: append(at(0, 10, 20), span{900 * time.Millisecond, 1100 * time.Millisecond})}, true},
+		"a burst, and what is free again": {movedKey{rule: gcra, given: at(0, 10, 20, 1000, 2000)}, true},
+		"a burst, and two at once":        {movedKey{rule: gcra, given: at(0, 10, 20, 400, 410)}, false},
 	} {
 		if err := one.k.judge(); (err == nil) != one.good {
 			t.Errorf("%s: %v", name, err)

@@ -15,7 +15,8 @@ import (
 // networks returns what is done to the network between nodes.
 func networks() []Scenario {
 	return []Scenario{
-		{Name: "split", About: "one node cut off from the others, both ways, for 3 to 6 s", Needs: fleet.Cuts, make: (*stage).split},
+		{Name: "split", About: "one node cut off from the others, both ways, for 3 to 6 s", Needs: fleet.Cuts,
+			make: (*stage).split},
 		{Name: "split-30s", About: "one node cut off from the others for 30 s", Needs: fleet.Cuts, make: (*stage).longSplit},
 		{Name: "shattered", About: "every link cut for 2 to 4 s", Needs: fleet.Cuts, make: (*stage).shattered},
 		{Name: "one-link", About: "one link cut, both ways", Needs: fleet.Cuts, make: (*stage).oneLink},
@@ -23,10 +24,14 @@ func networks() []Scenario {
 		{Name: "deaf", About: "one node hears nothing, and is heard", Needs: fleet.Cuts, make: (*stage).deaf},
 		{Name: "loss", About: "1 to 30 % of all frames lost", Needs: fleet.Shapes, make: (*stage).loss},
 		{Name: "delay", About: "50 to 500 ms of delay on all links", Needs: fleet.Shapes, make: (*stage).delay},
-		{Name: "disorder", About: "a fifth of the frames twice, a third in another order", Needs: fleet.Shapes, make: (*stage).disorder},
-		{Name: "narrow", About: "20 to 100 kB/s on all links, of which nodes need 60 or so", Needs: fleet.Shapes, make: (*stage).narrow},
-		{Name: "gossip-blocked", About: "the gossip of one node blocked, the peers' streams open", Needs: fleet.Cuts, make: (*stage).gossipBlocked},
-		{Name: "peers-blocked", About: "the peers' streams of one node blocked, gossip open", Needs: fleet.Cuts, make: (*stage).peersBlocked},
+		{Name: "disorder", About: "a fifth of the frames twice, a third in another order", Needs: fleet.Shapes,
+			make: (*stage).disorder},
+		{Name: "narrow", About: "20 to 100 kB/s on all links, of which nodes need 60 or so", Needs: fleet.Shapes,
+			make: (*stage).narrow},
+		{Name: "gossip-blocked", About: "the gossip of one node blocked, the peers' streams open", Needs: fleet.Cuts,
+			make: (*stage).gossipBlocked},
+		{Name: "peers-blocked", About: "the peers' streams of one node blocked, gossip open", Needs: fleet.Cuts,
+			make: (*stage).peersBlocked},
 	}
 }
 
@@ -42,7 +47,8 @@ func (s *stage) apart(n int, hold time.Duration) fault {
 	allows := split()
 	allows.Split = true
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, takes: 1, holds: history.HoldsBack, nodes: []int{n}, hold: hold,
+		what: fmt.Sprintf("node-%d cut off for %v", n+1, hold.Round(time.Millisecond)), allows: allows, takes: 1,
+		holds: history.HoldsBack, nodes: []int{n}, hold: hold,
 	}, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
 }
 
@@ -54,7 +60,8 @@ func (s *stage) longSplit() fault { return s.apart(s.any().Index, 30*time.Second
 
 func (s *stage) shattered() fault {
 	hold := s.between(2*time.Second, 4*time.Second)
-	f := fault{what: "every link cut for " + hold.Round(time.Millisecond).String(), allows: split(), holds: history.HoldsBack, hold: hold}
+	f := fault{what: "every link cut for " + hold.Round(time.Millisecond).String(), allows: split(),
+		holds: history.HoldsBack, hold: hold}
 	f.allows.Open = float64(s.size)
 	for i := range s.size {
 		f.nodes = append(f.nodes, i)
@@ -73,8 +80,9 @@ func kept() history.Allows {
 func (s *stage) oneLink() fault {
 	a, b := s.two()
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: kept(), holds: history.HoldsBack, nodes: []int{a, b},
-		hold: s.between(2*time.Second, 5*time.Second),
+		what: fmt.Sprintf("node-%d and node-%d cut off from each other", a+1, b+1), allows: kept(), holds: history.HoldsBack,
+		nodes: []int{a, b},
+		hold:  s.between(2*time.Second, 5*time.Second),
 	}, func(from, to int) (netlab.Link, bool) {
 		return netlab.Link{Cut: true}, from == a && to == b || from == b && to == a
 	})
@@ -91,13 +99,15 @@ func (s *stage) oneWay() fault {
 func (s *stage) deaf() fault {
 	n := s.any().Index
 	return s.links(fault{
-		what: fmt.Sprintf("node-%d hears nothing", n+1), allows: split(), nodes: []int{n}, hold: s.between(2*time.Second, 5*time.Second),
+		what: fmt.Sprintf("node-%d hears nothing", n+1), allows: split(), nodes: []int{n},
+		hold: s.between(2*time.Second, 5*time.Second),
 	}, func(_, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, to == n })
 }
 
 // everywhere is a fault of all links alike.
 func (s *stage) everywhere(l netlab.Link) fault {
-	f := fault{what: "all links: " + l.String(), allows: split(), shaky: true, hold: s.between(3*time.Second, 5*time.Second)}
+	f := fault{what: "all links: " + l.String(), allows: split(), shaky: true,
+		hold: s.between(3*time.Second, 5*time.Second)}
 	for i := range s.size {
 		f.nodes = append(f.nodes, i)
 	}
@@ -134,7 +144,8 @@ func (s *stage) narrow() fault {
 func (s *stage) blocked(port uint16, what string) fault {
 	n := s.any().Index
 	return s.links(fault{
-		what: fmt.Sprintf("%s of node-%d blocked", what, n+1), allows: split(), nodes: []int{n}, hold: s.between(3*time.Second, 6*time.Second),
+		what: fmt.Sprintf("%s of node-%d blocked", what, n+1), allows: split(), nodes: []int{n},
+		hold: s.between(3*time.Second, 6*time.Second),
 	}, func(from, to int) (netlab.Link, bool) {
 		return netlab.Link{Blocked: []uint16{port}}, from == n || to == n
 	})

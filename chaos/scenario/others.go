@@ -17,13 +17,21 @@ import (
 func others() []Scenario {
 	wrong := []time.Duration{5 * time.Second, -5 * time.Second, 0, 2 * time.Second}
 	return []Scenario{
-		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Clock: wrong, make: (*stage).clocks},
-		{Name: "clocks-apart", About: "clocks that differ by 300 ms, 4.7 s and 5 s, and a rolling restart while limits that recover within seconds are used up", Clock: []time.Duration{0, 300 * time.Millisecond, 5 * time.Second}, make: (*stage).clocksApart},
-		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong, make: (*stage).clocksKill},
-		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis, make: (*stage).redisCut},
-		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis, make: (*stage).redisKill},
+		{Name: "clocks", About: "clocks 5 s ahead and 5 s behind, and a rolling restart", Clock: wrong,
+			make: (*stage).clocks},
+		{Name: "clocks-apart",
+			About: "clocks that differ by 300 ms, 4.7 s and 5 s, and a rolling restart while limits that recover within " +
+				"seconds are used up", Clock: []time.Duration{0, 300 * time.Millisecond, 5 * time.Second},
+			make: (*stage).clocksApart},
+		{Name: "clocks-kill", About: "clocks 5 s ahead and 5 s behind, and kill -9 of one node", Clock: wrong,
+			make: (*stage).clocksKill},
+		{Name: "redis-cut", About: "counters in Redis, which no node reaches for 1 to 3 s", Needs: fleet.Redis,
+			make: (*stage).redisCut},
+		{Name: "redis-kill", About: "counters in Redis, which is killed and starts empty", Needs: fleet.Redis,
+			make: (*stage).redisKill},
 		{Name: "several", About: "no fault, and every check has two keys", make: (*stage).several},
-		{Name: "full", About: "a flood of fresh keys at nodes that hold few, while keys are used up that never recover", Args: []string{"--max-keys", strconv.Itoa(fullKeys)}, make: (*stage).full},
+		{Name: "full", About: "a flood of fresh keys at nodes that hold few, while keys are used up that never recover",
+			Args: []string{"--max-keys", strconv.Itoa(fullKeys)}, make: (*stage).full},
 		{Name: "mix", About: "two to five of the faults at any time, also at once", Needs: fleet.Cuts, make: (*stage).mix},
 	}
 }

@@ -20,11 +20,19 @@ import (
 // others have newer ones.
 func owners() []Scenario {
 	return []Scenario{
-		{Name: "stale-owner", About: "one node cut off until the others do without it; kill -9 of another, which operators forget; then the first is back", Needs: fleet.Cuts | fleet.Shapes, make: (*stage).staleOwner},
-		{Name: "both-sides", About: "five nodes split in two and three, and one of the three changes sides 85 to 130 ms later", Needs: fleet.Cuts | fleet.Shapes, Size: 5, make: (*stage).bothSides},
-		{Name: "leave-alone", About: "SIGTERM of one node that sees no other, which are in reach a second later", Needs: fleet.Cuts | fleet.Shapes, make: (*stage).leaveAlone},
-		{Name: "reset-paused", About: "one node paused until the others do without it; keys are reset meanwhile", Args: []string{"--allow-reset"}, make: (*stage).resetPaused},
-		{Name: "reset-asked", About: "one node paused until the others do without it, and asked to reset keys before it goes on", Args: []string{"--allow-reset"}, make: (*stage).resetAsked},
+		{Name: "stale-owner",
+			About: "one node cut off until the others do without it; kill -9 of another, which operators forget; then the " +
+				"first is back", Needs: fleet.Cuts | fleet.Shapes, make: (*stage).staleOwner},
+		{Name: "both-sides",
+			About: "five nodes split in two and three, and one of the three changes sides 85 to 130 ms later",
+			Needs: fleet.Cuts | fleet.Shapes, Size: 5, make: (*stage).bothSides},
+		{Name: "leave-alone", About: "SIGTERM of one node that sees no other, which are in reach a second later",
+			Needs: fleet.Cuts | fleet.Shapes, make: (*stage).leaveAlone},
+		{Name: "reset-paused", About: "one node paused until the others do without it; keys are reset meanwhile",
+			Args: []string{"--allow-reset"}, make: (*stage).resetPaused},
+		{Name: "reset-asked",
+			About: "one node paused until the others do without it, and asked to reset keys before it goes on",
+			Args:  []string{"--allow-reset"}, make: (*stage).resetAsked},
 	}
 }
 
@@ -35,13 +43,15 @@ func (s *stage) staleOwner() fault {
 	away, killed, third := s.Nodes()[p[0]], s.Nodes()[p[1]], s.Nodes()[p[2]]
 	return fault{
 		what:   fmt.Sprintf("%s cut off, %s killed and forgotten, %s back", away.Name, killed.Name, away.Name),
-		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{away.Index, killed.Index}, cold: true, takes: 3, again: []int{killed.Index},
+		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{away.Index, killed.Index}, cold: true, takes: 3,
+		again: []int{killed.Index},
 		breaks: func(ctx context.Context) error {
 			if err := errors.Join(s.cut(ctx, away.Index), s.SettledWithout(ctx, settleWithin, away)); err != nil {
 				return err
 			}
 			s.cold.Ask(ctx, 1, killed, third)
-			if err := errors.Join(killed.Kill(ctx), fleet.Wait(ctx, 4*time.Second), third.Forget(ctx, killed.Name), away.Forget(ctx, killed.Name)); err != nil {
+			if err := errors.Join(killed.Kill(ctx), fleet.Wait(ctx, 4*time.Second), third.Forget(ctx, killed.Name),
+				away.Forget(ctx, killed.Name)); err != nil {
 				return err
 			}
 			if err := errors.Join(s.heal(ctx), fleet.Wait(ctx, 4*time.Second)); err != nil {
@@ -67,10 +77,12 @@ func (s *stage) bothSides() fault {
 		}
 	}
 	return fault{
-		what:   fmt.Sprintf("node-%d and node-%d cut off, and node-%d with them %v later", p[0]+1, p[1]+1, moves+1, span.Round(time.Millisecond)),
+		what: fmt.Sprintf("node-%d and node-%d cut off, and node-%d with them %v later", p[0]+1, p[1]+1, moves+1,
+			span.Round(time.Millisecond)),
 		allows: history.Allows{Closed: 1, Local: 3, Open: 5}, nodes: s.everyone(), takes: 3, hold: 4 * time.Second,
 		breaks: func(ctx context.Context) error {
-			return errors.Join(s.breakLinks(ctx, false, apart(false)), fleet.Wait(ctx, span), s.breakLinks(ctx, false, apart(true)))
+			return errors.Join(s.breakLinks(ctx, false, apart(false)), fleet.Wait(ctx, span),
+				s.breakLinks(ctx, false, apart(true)))
 		},
 		mends: s.heal,
 	}
@@ -129,7 +141,8 @@ func (s *stage) resetPaused() fault {
 			}
 			for i, units := range admitted {
 				if units < resetLimit {
-					s.broken = append(s.broken, fmt.Errorf("key %d has admitted %d of %d since its reset: it was undone", i, units, resetLimit))
+					s.broken = append(s.broken, fmt.Errorf("key %d has admitted %d of %d since its reset: it was undone", i, units,
+						resetLimit))
 				}
 			}
 			return nil
@@ -143,7 +156,8 @@ func (s *stage) resetAsked() fault {
 	n := s.any()
 	done := make(chan []bool, 1)
 	return fault{
-		what: "pause " + n.Name + ", and ask it to reset keys before it goes on", allows: late(), takes: 1, nodes: []int{n.Index},
+		what: "pause " + n.Name + ", and ask it to reset keys before it goes on", allows: late(), takes: 1,
+		nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error {
 			if err := s.askReset(ctx, make([]int, resetKeys), resetLimit+6, s.but(nil)); err != nil {
 				return err
@@ -173,7 +187,8 @@ func (s *stage) resetAsked() fault {
 				}
 				answered++
 				if admitted[i] < resetLimit {
-					s.broken = append(s.broken, fmt.Errorf("%s said that key %d is reset, and it has admitted %d of %d since", n.Name, i, admitted[i], resetLimit))
+					s.broken = append(s.broken, fmt.Errorf("%s said that key %d is reset, and it has admitted %d of %d since", n.Name,
+						i, admitted[i], resetLimit))
 				}
 			}
 			if answered == 0 {

@@ -22,8 +22,12 @@ func processes() []Scenario {
 	return []Scenario{
 		{Name: "nothing", About: "no fault", make: (*stage).nothing},
 		{Name: "kill", About: "kill -9 of one node, started again 0.5 to 3 s later", make: (*stage).kill},
-		{Name: "kill-hot", About: "kill -9 of one node while keys are used up faster than copies come, which are 20 ms late where links can be", make: (*stage).killHot},
-		{Name: "pause-hot", About: "SIGSTOP of one node while keys are used up faster than copies come, which are 20 ms late where links can be", make: (*stage).pauseHot},
+		{Name: "kill-hot",
+			About: "kill -9 of one node while keys are used up faster than copies come, which are 20 ms late where links can be",
+			make:  (*stage).killHot},
+		{Name: "pause-hot",
+			About: "SIGSTOP of one node while keys are used up faster than copies come, which are 20 ms late where links can be",
+			make:  (*stage).pauseHot},
 		{Name: "quick-restart", About: "kill -9 of one node, started again at once", make: (*stage).quickRestart},
 		{Name: "pause", About: "SIGSTOP of one node for 1 to 10 s, then SIGCONT", make: (*stage).pause},
 		{Name: "starved", About: "one node gets a fifth of its processor time, in slices", make: (*stage).starved},
@@ -31,20 +35,23 @@ func processes() []Scenario {
 		{Name: "join", About: "a fourth node joins, and leaves again", make: (*stage).join},
 		{Name: "rolling-restart", About: "all nodes in turn, SIGTERM and start", make: (*stage).rolling},
 		{Name: "whole-restart", About: "kill -9 of all nodes at once, and start", make: (*stage).whole},
-		{Name: "reload", About: "rules reloaded five times, a bad file among them: one limit grows and shrinks, the others stay", make: (*stage).reload},
+		{Name: "reload", About: "rules reloaded five times, a bad file among them: one limit grows and shrinks, the others " +
+			"stay", make: (*stage).reload},
 		{Name: "reload-kill", About: "the same while a node is killed", make: (*stage).reloadKill},
 	}
 }
 
 func (s *stage) nothing() fault {
-	return fault{what: "nothing is broken", allows: exactly(), holds: history.HoldsNothing, hold: 2 * time.Second, breaks: nothing, mends: nothing}
+	return fault{what: "nothing is broken", allows: exactly(), holds: history.HoldsNothing, hold: 2 * time.Second,
+		breaks: nothing, mends: nothing}
 }
 
 func (s *stage) kill() fault { return s.killOf(s.any()) }
 
 func (s *stage) killOf(n *fleet.Node) fault {
 	return fault{
-		what: "kill -9 " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
+		what: "kill -9 " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index},
+		again: []int{n.Index}, hold: s.between(500*time.Millisecond, 3*time.Second),
 		breaks: n.Kill,
 		mends:  n.Start,
 	}
@@ -60,7 +67,9 @@ func (s *stage) lagging(f fault) fault {
 	f.allows.Raised = true
 	f.what += ", copies 20 ms late"
 	f.first = func(ctx context.Context) error {
-		return s.breakLinks(ctx, false, func(int, int) (netlab.Link, bool) { return netlab.Link{Delay: 20 * time.Millisecond}, true })
+		return s.breakLinks(ctx, false, func(int, int) (netlab.Link, bool) {
+			return netlab.Link{Delay: 20 * time.Millisecond}, true
+		})
 	}
 	mends := f.mends
 	f.mends = func(ctx context.Context) error { return errors.Join(s.heal(ctx), mends(ctx)) }
@@ -89,7 +98,8 @@ func (s *stage) pauseHot() fault { return s.lagging(s.pause()) }
 func (s *stage) quickRestart() fault {
 	n := s.any()
 	return fault{
-		what: "restart " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index},
+		what: "restart " + n.Name, allows: found(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index},
+		again:  []int{n.Index},
 		breaks: func(ctx context.Context) error { return errors.Join(n.Kill(ctx), n.Start(ctx)) },
 		mends:  nothing,
 	}
@@ -99,7 +109,8 @@ func (s *stage) pause() fault {
 	n := s.any()
 	hold := s.between(time.Second, 10*time.Second)
 	return fault{
-		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), takes: 1, holds: history.HoldsBack, nodes: []int{n.Index}, hold: hold,
+		what: fmt.Sprintf("pause %s for %v", n.Name, hold.Round(time.Millisecond)), allows: paused(), takes: 1,
+		holds: history.HoldsBack, nodes: []int{n.Index}, hold: hold,
 		breaks: n.Pause,
 		mends:  n.Resume,
 	}
@@ -117,7 +128,8 @@ func (s *stage) starved() fault {
 func (s *stage) leave() fault {
 	n := s.any()
 	return fault{
-		what: "SIGTERM " + n.Name, allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index}, again: []int{n.Index}, gone: 1, hold: time.Second,
+		what: "SIGTERM " + n.Name, allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index},
+		again: []int{n.Index}, gone: 1, hold: time.Second,
 		breaks: n.Leave,
 		mends:  n.Start,
 	}
@@ -126,7 +138,8 @@ func (s *stage) leave() fault {
 func (s *stage) join() fault {
 	n := s.Nodes()[s.size]
 	return fault{
-		what: n.Name + " joins and leaves", allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index}, joins: []int{n.Index}, hold: time.Second,
+		what: n.Name + " joins and leaves", allows: exactly(), holds: history.HoldsNothing, nodes: []int{n.Index},
+		joins: []int{n.Index}, hold: time.Second,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Start(ctx), s.Settled(ctx, settleWithin))
 		},
@@ -168,7 +181,8 @@ func (s *stage) whole() fault {
 		return errors.Join(errs...)
 	}
 	return fault{
-		what: "kill -9 of all nodes", allows: loss(), holds: history.HoldsNothing, nodes: all, again: all, hold: 500 * time.Millisecond,
+		what: "kill -9 of all nodes", allows: loss(), holds: history.HoldsNothing, nodes: all, again: all,
+		hold:   500 * time.Millisecond,
 		breaks: func(ctx context.Context) error { return each(ctx, (*fleet.Node).Kill) },
 		mends:  func(ctx context.Context) error { return each(ctx, (*fleet.Node).Start) },
 	}
@@ -204,7 +218,8 @@ func (s *stage) reload() fault {
 func (s *stage) reloadKill() fault {
 	n := s.any()
 	return fault{
-		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), takes: 1, holds: history.HoldsNothing, nodes: []int{n.Index}, cold: true,
+		what: "rules reloaded while " + n.Name + " is killed", allows: crash(), takes: 1, holds: history.HoldsNothing,
+		nodes: []int{n.Index}, cold: true,
 		breaks: func(ctx context.Context) error {
 			return errors.Join(n.Kill(ctx), s.reloads(ctx, s.but(n)...))
 		},

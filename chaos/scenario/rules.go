@@ -33,7 +33,8 @@ func rules() []history.Rule {
 // paired is the rule of pairs of keys that never recover, which are asked about where a
 // scenario says so.
 func paired() history.Rule {
-	return history.Rule{Name: "pairs", Limit: 60, Window: history.Micros(24 * time.Hour / time.Microsecond), Policy: "closed", Several: true, Once: true}
+	return history.Rule{Name: "pairs", Limit: 60, Window: history.Micros(24 * time.Hour / time.Microsecond),
+		Policy: "closed", Several: true, Once: true}
 }
 
 // served is all rules that clients may ask about.
@@ -42,12 +43,14 @@ func served() []history.Rule { return append(rules(), paired()) }
 // crowdedRule and steppedRules are what attacks ask about: counters that are made to
 // collide, and a check by two rules of which one differs between the nodes.
 func crowdedRule() string {
-	return fmt.Sprintf("  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [100/hour]}\n", attack.CrowdedRule, attack.CrowdedRule)
+	return fmt.Sprintf("  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [100/hour]}\n", attack.CrowdedRule,
+		attack.CrowdedRule)
 }
 
 func steppedRules(limit int) string {
 	path := attack.SteppedPath
-	return fmt.Sprintf("  - {name: stepped-all, match: {path: \"^%s$\"}, key: [rule], limits: [%d/hour], continue: true}\n"+
+	return fmt.Sprintf("  - {name: stepped-all, match: {path: \"^%s$\"}, key: [rule], limits: [%d/hour], continue: "+
+		"true}\n"+
 		"  - {name: stepped-user, match: {path: \"^%s$\"}, key: [user], limits: [1000/second]}\n", path, limit, path)
 }
 
@@ -59,8 +62,10 @@ func attackedRules(steppedLimit int) string {
 // yaml writes rules as a rules file, the unasked one with a limit, and that of floods.
 func yaml(rules []history.Rule, limit int, comment string) string {
 	var b, quotas strings.Builder
-	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: fixed_window}]}\n", unasked, unasked, limit)
-	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: 10, window: %dms, algorithm: sliding_log}]}\n", fresh, fresh, freshWindow.Milliseconds())
+	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: %d, window: 1h, algorithm: "+
+		"fixed_window}]}\n", unasked, unasked, limit)
+	fmt.Fprintf(&b, "  - {name: %s, match: {path: \"^/%s$\"}, key: [user], limits: [{limit: 10, window: %dms, "+
+		"algorithm: sliding_log}]}\n", fresh, fresh, freshWindow.Milliseconds())
 	b.WriteString(yamlOfMoved())
 	for i := range rules {
 		r := &rules[i]

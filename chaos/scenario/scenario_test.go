@@ -21,7 +21,8 @@ import (
 func built(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "node")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file, "github.com/weirlimit/weir/cmd/node").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", file,
+		"github.com/weirlimit/weir/cmd/node").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return file
@@ -90,7 +91,8 @@ func haveTLS(t *testing.T, f *fleet.Fleet) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(n.URL(), "https://") || m[`weir_certificate_expiry_seconds{plane="peer"}`] <= 0 || m[`weir_certificate_expiry_seconds{plane="client"}`] <= 0 {
+		if !strings.HasPrefix(n.URL(), "https://") || m[`weir_certificate_expiry_seconds{plane="peer"}`] <= 0 ||
+			m[`weir_certificate_expiry_seconds{plane="client"}`] <= 0 {
 			t.Errorf("%s is asked at %s, and has no certificates for members or clients", n.Name, n.URL())
 		}
 	}
@@ -146,7 +148,8 @@ func TestMixesAllowNoMoreThanTheirFaults(t *testing.T) {
 // TestUnfelt: of which faults no client is to notice anything, which hold up what nodes
 // tell each other, and which are to start nodes again or to have one join.
 func TestUnfelt(t *testing.T) {
-	f, err := fleet.New(t.Context(), fleet.Config{Nodes: 2 * size, Spare: 2 * size, Ground: fleet.Loopback{}, Dir: t.TempDir()})
+	f, err := fleet.New(t.Context(), fleet.Config{Nodes: 2 * size, Spare: 2 * size, Ground: fleet.Loopback{},
+		Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,8 @@ func TestUnfelt(t *testing.T) {
 		}
 		holds := history.HoldsAlways
 		switch s.Name {
-		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot", "whole-restart", "reload", "reload-kill",
+		case "nothing", "kill", "kill-hot", "quick-restart", "leave", "join", "rolling-restart", "rolling-hot",
+			"whole-restart", "reload", "reload-kill",
 			"clocks", "clocks-apart", "clocks-kill", "leave-kill", "several", "cached-denials":
 			holds = history.HoldsNothing
 		case "pause", "pause-hot", "split", "split-30s", "split-asked", "leave-alone", "shattered", "one-link":
@@ -186,7 +190,8 @@ func TestUnfelt(t *testing.T) {
 			joins = 1
 		}
 		if len(f.again) != again || len(f.joins) != joins {
-			t.Errorf("%s: %d are to start again and %d to join, want %d and %d", s.Name, len(f.again), len(f.joins), again, joins)
+			t.Errorf("%s: %d are to start again and %d to join, want %d and %d", s.Name, len(f.again), len(f.joins), again,
+				joins)
 		}
 	}
 }

@@ -17,15 +17,28 @@ import (
 // has set up: most protections are for the second.
 func sequences() []Scenario {
 	return []Scenario{
-		{Name: "rolling-hot", About: "all nodes in turn, SIGTERM and start, while copies lag by 20 ms and keys are used up faster than that", Needs: fleet.Shapes, make: (*stage).rollingHot},
-		{Name: "stutter-hot", About: "SIGSTOP of one node for 150 to 280 ms, ten times, while copies lag by 20 ms and keys are used up faster than that", Needs: fleet.Shapes, make: (*stage).stutterHot},
-		{Name: "leave-kill", About: "one node leaves and comes back; when all has settled, kill -9 of one", make: (*stage).leaveKill},
-		{Name: "pause-kill", About: "one node paused until the others do without it; as it goes on, kill -9 of another", make: (*stage).pauseKill},
-		{Name: "pause-asked", About: "one node paused until the others do without it; as it goes on, it is asked what they were asked meanwhile", make: (*stage).pauseAsked},
-		{Name: "kill-split", About: "kill -9 of one node as another is cut off; the first comes back before the second", Needs: fleet.Cuts, make: (*stage).killSplit},
-		{Name: "flap", About: "one node cut off twice, for 3 s each, and both sides asked for the same keys each time", Needs: fleet.Cuts, make: (*stage).flap},
-		{Name: "split-asked", About: "one node cut off until both sides have given each other up, and asked for keys that are new to both", Needs: fleet.Cuts, make: (*stage).splitAsked},
-		{Name: "cached-denials", About: "no fault, and nodes that give denials again", Args: []string{"--cached-denials"}, make: (*stage).cachedDenials},
+		{Name: "rolling-hot",
+			About: "all nodes in turn, SIGTERM and start, while copies lag by 20 ms and keys are used up faster than that",
+			Needs: fleet.Shapes, make: (*stage).rollingHot},
+		{Name: "stutter-hot",
+			About: "SIGSTOP of one node for 150 to 280 ms, ten times, while copies lag by 20 ms and keys are used up faster " +
+				"than that", Needs: fleet.Shapes, make: (*stage).stutterHot},
+		{Name: "leave-kill", About: "one node leaves and comes back; when all has settled, kill -9 of one",
+			make: (*stage).leaveKill},
+		{Name: "pause-kill", About: "one node paused until the others do without it; as it goes on, kill -9 of another",
+			make: (*stage).pauseKill},
+		{Name: "pause-asked",
+			About: "one node paused until the others do without it; as it goes on, it is asked what they were asked meanwhile",
+			make:  (*stage).pauseAsked},
+		{Name: "kill-split", About: "kill -9 of one node as another is cut off; the first comes back before the second",
+			Needs: fleet.Cuts, make: (*stage).killSplit},
+		{Name: "flap", About: "one node cut off twice, for 3 s each, and both sides asked for the same keys each time",
+			Needs: fleet.Cuts, make: (*stage).flap},
+		{Name: "split-asked",
+			About: "one node cut off until both sides have given each other up, and asked for keys that are new to both",
+			Needs: fleet.Cuts, make: (*stage).splitAsked},
+		{Name: "cached-denials", About: "no fault, and nodes that give denials again", Args: []string{"--cached-denials"},
+			make: (*stage).cachedDenials},
 	}
 }
 
@@ -51,7 +64,8 @@ func (s *stage) stutterHot() fault {
 		what: "stop " + n.Name + " ten times for 150 to 280 ms", allows: crash(), nodes: []int{n.Index},
 		breaks: func(ctx context.Context) error {
 			for _, span := range spans {
-				part := history.Fault{Name: "stutter-hot", What: "stop " + n.Name + " for " + span.Round(time.Millisecond).String(), At: s.now(), Nodes: []int{n.Index}, Takeovers: 1}
+				part := history.Fault{Name: "stutter-hot", What: "stop " + n.Name + " for " + span.Round(time.Millisecond).String(),
+					At: s.now(), Nodes: []int{n.Index}, Takeovers: 1}
 				err := errors.Join(n.Pause(ctx), fleet.Wait(ctx, span), n.Resume(ctx))
 				part.Until = s.now()
 				s.parts = append(s.parts, part)
@@ -74,7 +88,8 @@ func (s *stage) leaveKill() fault {
 		killed = left
 	}
 	return fault{
-		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), takes: 1, holds: history.HoldsNothing, nodes: []int{killed.Index}, cold: true,
+		what: fmt.Sprintf("kill -9 %s, after %s has left and come back", killed.Name, left.Name), allows: crash(), takes: 1,
+		holds: history.HoldsNothing, nodes: []int{killed.Index}, cold: true,
 		first: func(ctx context.Context) error {
 			return errors.Join(left.Leave(ctx), left.Start(ctx), s.Settled(ctx, settleWithin))
 		},
@@ -93,7 +108,8 @@ func (s *stage) pauseKill() fault {
 	a, b := s.two()
 	away, killed := s.Nodes()[a], s.Nodes()[b]
 	return fault{
-		what: fmt.Sprintf("kill -9 %s as %s goes on, which was paused", killed.Name, away.Name), allows: late(), nodes: []int{a, b}, cold: true, away: away, takes: 2,
+		what: fmt.Sprintf("kill -9 %s as %s goes on, which was paused", killed.Name, away.Name), allows: late(),
+		nodes: []int{a, b}, cold: true, away: away, takes: 2,
 		first: func(ctx context.Context) error {
 			return errors.Join(away.Pause(ctx), s.SettledWithout(ctx, settleWithin, away))
 		},
@@ -131,7 +147,8 @@ func (s *stage) killSplit() fault {
 		what:   fmt.Sprintf("kill -9 %s as %s is cut off", killed.Name, s.Nodes()[b].Name),
 		allows: history.Allows{Closed: 1, Local: 3, Open: 3}, nodes: []int{a, b}, cold: true, takes: 2,
 		breaks: func(ctx context.Context) error {
-			if err := errors.Join(s.cut(ctx, b), killed.Kill(ctx), fleet.Wait(ctx, 500*time.Millisecond), killed.Start(ctx), fleet.Wait(ctx, 6*time.Second)); err != nil {
+			if err := errors.Join(s.cut(ctx, b), killed.Kill(ctx), fleet.Wait(ctx, 500*time.Millisecond), killed.Start(ctx),
+				fleet.Wait(ctx, 6*time.Second)); err != nil {
 				return err
 			}
 			for i := range s.size {
@@ -193,5 +210,7 @@ func (s *stage) alone(ctx context.Context, n *fleet.Node) error {
 
 // cut cuts the links of one node.
 func (s *stage) cut(ctx context.Context, n int) error {
-	return s.breakLinks(ctx, false, func(from, to int) (netlab.Link, bool) { return netlab.Link{Cut: true}, from == n || to == n })
+	return s.breakLinks(ctx, false, func(from, to int) (netlab.Link, bool) {
+		return netlab.Link{Cut: true}, from == n || to == n
+	})
 }

@@ -20,7 +20,8 @@ const soakedNode = 0
 
 // Soak tries mixes, one after the other, for as long as it is told, and reports
 // each; then it says whether the node that was never ended needs more than it did.
-func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, each func(*history.Result)) ([]report.Sample, error) {
+func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration,
+	each func(*history.Result)) ([]report.Sample, error) {
 	s := Scenario{Name: "soak", make: (*stage).soak}
 	try := func(seed uint64) (*history.Result, error) { return s.Try(ctx, f, seed) }
 	return mixes(ctx, seed, span, try, each, func() (report.Sample, error) {
@@ -33,7 +34,8 @@ func Soak(ctx context.Context, f *fleet.Fleet, seed uint64, span time.Duration, 
 }
 
 // mixes tries one mix after the other, and looks at a node after each.
-func mixes(ctx context.Context, seed uint64, span time.Duration, try func(seed uint64) (*history.Result, error), each func(*history.Result), look func() (report.Sample, error)) ([]report.Sample, error) {
+func mixes(ctx context.Context, seed uint64, span time.Duration, try func(seed uint64) (*history.Result, error),
+	each func(*history.Result), look func() (report.Sample, error)) ([]report.Sample, error) {
 	var samples []report.Sample
 	for began := time.Now(); time.Since(began) < span; seed++ {
 		r, err := try(seed)
@@ -123,7 +125,8 @@ func Grown(samples []report.Sample) error {
 	} {
 		first, last := middle(samples[:third], of.value), middle(samples[len(samples)-third:], of.value)
 		if last > first+of.more && last > first*of.times {
-			errs = append(errs, fmt.Errorf("from %.0f to %.0f %s within %v", first, last, of.what, samples[len(samples)-1].At.Round(time.Second)))
+			errs = append(errs, fmt.Errorf("from %.0f to %.0f %s within %v", first, last, of.what,
+				samples[len(samples)-1].At.Round(time.Second)))
 		}
 	}
 	return errors.Join(errs...)

@@ -21,11 +21,14 @@ import (
 // A number that a node does not say is an error, and not a leak that never grows.
 func TestSampleOf(t *testing.T) {
 	all := map[string]float64{
-		"go_goroutines": 50, "process_open_fds": 30, "process_resident_memory_bytes": 2e7, "weir_checks_parked": 0, "weir_replies_withheld": 1,
-		"weir_operations_waiting": 2, "weir_frames_queued": 3, "weir_replication_unacknowledged_cost": 4, `weir_partitions{state="sealed"}`: 5,
-		"weir_table_keys": 6, "weir_table_copied_keys": 8, "weir_fallback_keys": 7,
+		"go_goroutines": 50, "process_open_fds": 30, "process_resident_memory_bytes": 2e7, "weir_checks_parked": 0,
+		"weir_replies_withheld":   1,
+		"weir_operations_waiting": 2, "weir_frames_queued": 3, "weir_replication_unacknowledged_cost": 4,
+		`weir_partitions{state="sealed"}`: 5,
+		"weir_table_keys":                 6, "weir_table_copied_keys": 8, "weir_fallback_keys": 7,
 	}
-	want := report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1, Waiting: 2, Queued: 3, Unacknowledged: 4, Sealed: 5, Keys: 14, Fallback: 7}
+	want := report.Sample{Goroutines: 50, FDs: 30, Bytes: 2e7, Withheld: 1, Waiting: 2, Queued: 3, Unacknowledged: 4,
+		Sealed: 5, Keys: 14, Fallback: 7}
 	if s, err := sampleOf(all); err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -42,7 +45,9 @@ func TestSampleOf(t *testing.T) {
 func TestNodesSayWhatIsRead(t *testing.T) {
 	r := metrics.NewRegistry()
 	o := metrics.Options{
-		Table: func() metrics.TableStats { return metrics.TableStats{} }, Cluster: func() metrics.ClusterStats { return metrics.ClusterStats{} }, Runtime: true,
+		Table: func() metrics.TableStats {
+			return metrics.TableStats{}
+		}, Cluster: func() metrics.ClusterStats { return metrics.ClusterStats{} }, Runtime: true,
 	}
 	if _, err := metrics.New(r, o); err != nil {
 		t.Fatal(err)
@@ -115,7 +120,8 @@ func TestALeakIsNoticed(t *testing.T) {
 		for i := range samples {
 			leak(&samples[i], i)
 		}
-		if err := Grown(samples); err == nil || !strings.Contains(err.Error(), " "+what+" within") || strings.Count(err.Error(), "within") != 1 {
+		if err := Grown(samples); err == nil || !strings.Contains(err.Error(), " "+what+" within") ||
+			strings.Count(err.Error(), "within") != 1 {
 			t.Errorf("%s leak: %v", what, err)
 		}
 	}
@@ -143,7 +149,8 @@ func TestTheLastMixOfASoak(t *testing.T) {
 			want = 2
 		}
 		if told != want || len(samples) != 2 || err == nil {
-			t.Errorf("interrupted %v: %d mixes told, %d looks, %v; want %d, 2 and an error", interrupted, told, len(samples), err, want)
+			t.Errorf("interrupted %v: %d mixes told, %d looks, %v; want %d, 2 and an error", interrupted, told, len(samples),
+				err, want)
 		}
 	}
 }

@@ -57,7 +57,8 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 	if f.Lacks(fleet.Shapes) != "" { // only in namespaces is it known how soon a fault has an effect
 		broken.allows.ByPolicy, broken.allows.Within, broken.allows.Unfelt, broken.allows.Converged = 0, 0, false, 0
 	}
-	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: s.size(), Left: broken.gone, Allows: broken.allows, Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
+	h := &history.History{Scenario: s.Name, Seed: seed, Nodes: s.size(), Left: broken.gone, Allows: broken.allows,
+		Rules: st.rules, Wants: broken.wants, Again: broken.again, Joins: broken.joins}
 	f.Notes() // what was noted before is of another trial
 	if broken.first != nil {
 		if err := broken.first(ctx); err != nil {
@@ -140,7 +141,9 @@ func (s *Scenario) Try(ctx context.Context, f *fleet.Fleet, seed uint64) (*histo
 
 // Spent tells that the fleet of a trial is of no more use: its nodes are not one cluster.
 func Spent(r *history.Result) bool {
-	return r.Void != "" || slices.ContainsFunc(r.Violations, func(v error) bool { return errors.Is(v, history.ErrUnsettled) })
+	return r.Void != "" || slices.ContainsFunc(r.Violations, func(v error) bool {
+		return errors.Is(v, history.ErrUnsettled)
+	})
 }
 
 // noted puts into a history what the fleet remembers of what was done to it.
@@ -149,7 +152,8 @@ func (s *stage) noted(h *history.History) {
 	at := func(t time.Time) history.Micros { return history.Micros(t.Sub(start).Microseconds()) }
 	noted := s.Notes()
 	for _, d := range noted.Downs {
-		h.Downs = append(h.Downs, history.Down{Node: d.Node, How: d.How, Told: at(d.Told), From: at(d.From), Until: at(d.Until)})
+		h.Downs = append(h.Downs, history.Down{Node: d.Node, How: d.How, Told: at(d.Told), From: at(d.From),
+			Until: at(d.Until)})
 	}
 	for _, n := range noted.Starts {
 		h.Starts = append(h.Starts, history.Start{Node: n.Node, Run: n.Run, At: at(n.At)})

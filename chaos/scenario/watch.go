@@ -105,7 +105,8 @@ func allDid(l netlab.Link, did netlab.Counts) error {
 	case l.Reorder*of >= someFrames && did.Overtaken == 0:
 		return fmt.Errorf("links were to be %s, and %.0f frames came in their order", l.String(), of)
 	case l.Delay > 0 && did.Carried >= someFrames && did.Held < time.Duration(did.Carried)*l.Delay*9/10:
-		return fmt.Errorf("links were to be %s, and %d frames were under way for %v on average", l.String(), did.Carried, did.Held/time.Duration(did.Carried))
+		return fmt.Errorf("links were to be %s, and %d frames were under way for %v on average", l.String(), did.Carried,
+			did.Held/time.Duration(did.Carried))
 	case l.Bandwidth > 0 && did.Held.Seconds() < 0.9*float64(did.Bytes)/float64(l.Bandwidth):
 		return fmt.Errorf("links were to carry %s, and needed %v for %d bytes", l.String(), did.Held, did.Bytes)
 	}

@@ -186,7 +186,8 @@ func (a *Attacked) leaks() error {
 				return errors.New("nothing is known of the nodes without attacks")
 			}
 			if was, is := slices.Max(before), slices.Min(after); is > was+of.more {
-				errs = append(errs, fmt.Errorf("node %d has %.0f %s after the attacks and had %.0f before: more than %.0f are left", node+1, is, of.what, was, of.more))
+				errs = append(errs, fmt.Errorf("node %d has %.0f %s after the attacks and had %.0f before: more than %.0f are left",
+					node+1, is, of.what, was, of.more))
 			}
 		}
 	}
@@ -212,7 +213,8 @@ func (a *Attacked) judge(span time.Duration) error {
 		errs = append(errs, fmt.Errorf("%w: %d spans of it are, those of seeds %d", attack.ErrVoid, len(a.void), a.void))
 	}
 	if a.Under[1] > mostSlower*a.Calm[1] {
-		errs = append(errs, fmt.Errorf("p99 of honest clients is %v under attack and %v without: more than %d times", a.Under[1].Duration(), a.Calm[1].Duration(), mostSlower))
+		errs = append(errs, fmt.Errorf("p99 of honest clients is %v under attack and %v without: more than %d times",
+			a.Under[1].Duration(), a.Calm[1].Duration(), mostSlower))
 	}
 	for i, bytes := range a.Peak {
 		if bytes > mostPeak {
@@ -226,7 +228,8 @@ func (a *Attacked) judge(span time.Duration) error {
 	}
 	for i, n := range a.failed {
 		if n > mostFailed {
-			errs = append(errs, fmt.Errorf("%d probes of node %d failed in succession: its supervisor would have restarted it", n, i+1))
+			errs = append(errs, fmt.Errorf("%d probes of node %d failed in succession: its supervisor would have restarted it",
+				n, i+1))
 		}
 	}
 	if len(a.members) > 0 {
@@ -239,11 +242,13 @@ func (a *Attacked) judge(span time.Duration) error {
 func (a *Attacked) Text() string {
 	text := ""
 	for i := range min(size, len(a.Peak)) {
-		text += fmt.Sprintf("  node %d: at most %d MB under attack, %d KB logged, %d probes failed in succession\n", i+1, a.Peak[i]>>20, a.Logged[i]>>10, a.failed[i])
+		text += fmt.Sprintf("  node %d: at most %d MB under attack, %d KB logged, %d probes failed in succession\n", i+1,
+			a.Peak[i]>>20, a.Logged[i]>>10, a.failed[i])
 		for _, of := range mayBeLeft() {
 			before, after := valuesOf(a.Before, i, of.value), valuesOf(a.After, i, of.value)
 			if len(before) > 0 && len(after) > 0 && cmp.Or(slices.Max(before), slices.Max(after)) > 0 {
-				text += fmt.Sprintf("    %-22s %.0f to %.0f before, %.0f to %.0f after\n", of.what, slices.Min(before), slices.Max(before), slices.Min(after), slices.Max(after))
+				text += fmt.Sprintf("    %-22s %.0f to %.0f before, %.0f to %.0f after\n", of.what, slices.Min(before),
+					slices.Max(before), slices.Min(after), slices.Max(after))
 			}
 		}
 	}

@@ -29,8 +29,9 @@ func calmNodes() []Needs {
 // whole is a cluster that has withstood attacks.
 func whole() *Attacked {
 	return &Attacked{
-		Before: calmNodes(), After: calmNodes(), Peak: make([]int64, size), Logged: make([]int64, size), failed: make([]int, size),
-		Calm: [2]history.Micros{1000, 2000}, Under: [2]history.Micros{1000, 2000},
+		Before: calmNodes(), After: calmNodes(), Peak: make([]int64, size), Logged: make([]int64, size),
+		failed: make([]int, size),
+		Calm:   [2]history.Micros{1000, 2000}, Under: [2]history.Micros{1000, 2000},
 	}
 }
 

@@ -25,7 +25,8 @@ const (
 // so that the cancel no longer fits what was reserved.
 func (w *World) disturbances(part int) int {
 	e := w.outcome.byPart[part]
-	return w.outcome.takeovers(part) + e[cluster.EventHandoff] + e[cluster.EventEmptied] + e[cluster.EventMerged] + w.broken + w.reloads
+	return w.outcome.takeovers(
+		part) + e[cluster.EventHandoff] + e[cluster.EventEmptied] + e[cluster.EventMerged] + w.broken + w.reloads
 }
 
 // mayStray counts the units that the keys of an answered check may have left behind.
@@ -57,7 +58,9 @@ func (a *asking) mayStray() {
 // repeat what that one has charged to a key, although another key denied both: then a late cancel
 // takes nothing back.
 func (o *once) repeatedAfter(of *asking) bool {
-	return o != nil && slices.ContainsFunc(o.answers, func(x answeredTry) bool { return x.of != of && x.at >= of.call+askedFor })
+	return o != nil && slices.ContainsFunc(o.answers, func(x answeredTry) bool {
+		return x.of != of && x.at >= of.call+askedFor
+	})
 }
 
 // underWay is how long frames are under way at most, while no link is cut and no member is paused:

@@ -21,7 +21,8 @@ type broader struct {
 }
 
 func newBroader(kind Kind, seed uint64) *broader {
-	return &broader{rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0xa0761d6478bd642f)), struckAt: make(map[peer.Instance]limiter.Tick)}
+	return &broader{rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0xa0761d6478bd642f)),
+		struckAt: make(map[peer.Instance]limiter.Tick)}
 }
 
 func (x *broader) between(from, to limiter.Tick) limiter.Tick {
@@ -60,11 +61,13 @@ func (w *World) broaderFaults(kind Kind, span limiter.Tick, rules map[string]*li
 	})
 }
 
-// replace has a member leave for good while another one may join. It waits until gossip has told all others of it and links
-// have shown it, so that they hear that it has left, too. Who goes before counts as dead under its last instance, until an
-// operator forgets it.
+// replace has a member leave for good while another one may join. It waits until gossip has told all others of it and
+// links have shown it, so that they hear that it has left, too. Who goes before counts as dead under its last instance,
+// until an operator forgets it.
 func (w *World) replace(n *Node, rules map[string]*limiter.Rule) {
-	if n.alive && slices.ContainsFunc(w.live(), func(m *Node) bool { return m != n && !(knows(m, n) && m.core.View().Has(n.inst)) }) {
+	if n.alive && slices.ContainsFunc(w.live(), func(m *Node) bool {
+		return m != n && !(knows(m, n) && m.core.View().Has(n.inst))
+	}) {
 		w.after(20*ms, func() { w.replace(n, rules) })
 		return
 	}
@@ -91,7 +94,10 @@ func (x *broader) addressee(w *World, part int) *Node {
 		return nil
 	}
 	if x.chance(35) {
-		owners := slices.DeleteFunc(slices.Clone(live), func(n *Node) bool { role, _, _, _ := n.core.Claim(part); return role != peer.Owned })
+		owners := slices.DeleteFunc(slices.Clone(live), func(n *Node) bool {
+			role, _, _, _ := n.core.Claim(part)
+			return role != peer.Owned
+		})
 		if len(owners) > 0 {
 			return owners[x.rng.IntN(len(owners))]
 		}

@@ -60,7 +60,8 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 		d := &directed{World: w, t: t}
 		users := []string{"ada", "bob", "eve", "kim"}
 		resolve := func(path, user string) (c limiter.Charge) {
-			r := &limiter.Request{Path: path, User: user, Attributes: map[string]string{"tz": []string{"Asia/Tokyo", "", "America/Lima"}[len(path+user)%3]}}
+			r := &limiter.Request{Path: path, User: user,
+				Attributes: map[string]string{"tz": []string{"Asia/Tokyo", "", "America/Lima"}[len(path+user)%3]}}
 			if _, err := set.Resolve(r, &c); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +77,8 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 		}
 		c := resolve("/towns", "ada")
 		quota := *c.Key(0)
-		d.key = &key{rule: quota.Rule, hash: quota.Hash, part: table.PartitionOf(&quota), limit: monthUnits, byPolicy: map[string]int{}}
+		d.key = &key{rule: quota.Rule, hash: quota.Hash, part: table.PartitionOf(&quota), limit: monthUnits,
+			byPolicy: map[string]int{}}
 		for i := range w.size {
 			w.start(string(rune('a'+i)), i == 0, nil, w.size)
 		}
@@ -99,7 +101,8 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 			d.fails("%d units were admitted in October, %d in November of 50, %d in all", x.before, x.after, x.admitted)
 		}
 		if x.before < monthUnits-4 || x.admitted+x.unsure < monthUnits*3/2-lost {
-			d.fails("%d units of 100 were admitted in October, %d of 150 in all, perhaps %d more", x.before, x.admitted, x.unsure)
+			d.fails("%d units of 100 were admitted in October, %d of 150 in all, perhaps %d more", x.before, x.admitted,
+				x.unsure)
 		}
 		for _, late := range x.late {
 			if late != 0 {

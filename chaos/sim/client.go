@@ -43,9 +43,11 @@ type key struct {
 	spared    int // of those, the units of checks that an owner or a full table denied
 	late      int // units of checks that waited for longer than lateAfter
 	astray    int // units that cancels may have left behind
-	passed    int // units of checks that two owners may have charged: the partition changed its owner, see changes and mayPass, or has one on each side of a split
-	again     int // units of checks with ids that were charged and admitted once more
-	direct    int // checks that a struck member was asked for
+	// units of checks that two owners may have charged: the partition changed its owner, see changes and mayPass, or has
+	// one on each side of a split
+	passed int
+	again  int // units of checks with ids that were charged and admitted once more
+	direct int // checks that a struck member was asked for
 
 	rolled          bool // its rule changes
 	ops             []op
@@ -99,7 +101,8 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 		rules[name] = r
 		var out []*key
 		for range keys {
-			k := &key{rule: r, limit: units, least: units, d: max(1, (units*5+99)/100), policy: policy, byPolicy: make(map[string]int)}
+			k := &key{rule: r, limit: units, least: units, d: max(1, (units*5+99)/100), policy: policy,
+				byPolicy: make(map[string]int)}
 			if mode == limiter.ReplicationStrict {
 				k.d = 0
 			}
@@ -277,7 +280,8 @@ func (a *asking) done() {
 // which decided the key has charged it before.
 func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool) {
 	fallback := d.Source.ByPolicy()
-	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48, d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
+	n.w.logf("%s answers %s %x: %v by %v (asked %d, remaining %d, admitted %d+%d)", n.name, k.rule.Name, k.hash.Hi>>48,
+		d.Allowed, d.Source, k.asked, remaining(d), k.admitted, cost)
 	if d.Allowed || fallback {
 		k.since += cost
 	}
@@ -369,7 +373,8 @@ func (w *World) reset(k *key, n *Node) {
 	if !closed(k) || w.crowd.maxKeys > 0 {
 		twice = 1
 	}
-	k.reset = reset{tried: k.tried + 1, twice: k.twice + twice, began: at, unclear: k.unclear, strays: k.astray, doubled: k.late, takeovers: takeovers}
+	k.reset = reset{tried: k.tried + 1, twice: k.twice + twice, began: at, unclear: k.unclear, strays: k.astray,
+		doubled: k.late, takeovers: takeovers}
 	w.logf("%s is asked to reset %s", n.name, k.rule.Name)
 	n.do(func() {
 		n.core.Reset(&c, func(o route.Outcome) {

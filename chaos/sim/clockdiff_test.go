@@ -8,8 +8,9 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// The clock of an owner differs from that of the member that is asked. The member says so if the difference is certainly above what is
-// tolerated, however slow the link is; not if it is below; and no more once no answer has shown it for a minute.
+// The clock of an owner differs from that of the member that is asked. The member says so if the difference is
+// certainly above what is tolerated, however slow the link is; not if it is below; and no more once no answer has shown
+// it for a minute.
 func TestClocksThatDifferAreSeen(t *testing.T) {
 	worlds(t)
 	for name, c := range map[string]struct {

@@ -96,7 +96,8 @@ func (k *timed) judge(drift limiter.Tick) error {
 			span := last - from
 			span += span*drift/limiter.Second + 1
 			if most := k.most(span); units > most {
-				return fmt.Errorf("%s: %d within %v from %v on, at most %d", k.rule.Name, units, span.Duration(), (from - epoch).Duration(), most)
+				return fmt.Errorf("%s: %d within %v from %v on, at most %d", k.rule.Name, units, span.Duration(),
+					(from - epoch).Duration(), most)
 			}
 		}
 	}

@@ -36,8 +36,10 @@ func (w *World) deliver(n *Node, from peer.Instance, b []byte) {
 			w.fail(fmt.Errorf("%s gets a frame of %s that says it is from %s", n.name, from, sender))
 		}
 		if w.watchPart > 0 {
-			w.logf("      %s -> %s: for %s relayed %v n %d got %d checks %d replies %d batches %d acks %d claims %d", w.node(from).name, n.name,
-				w.node(f.To).name, f.Relayed, f.Number, f.Got, len(f.Checks), len(f.Replies), len(f.Batches), len(f.Acks), len(f.Claims))
+			w.logf("      %s -> %s: for %s relayed %v n %d got %d checks %d replies %d batches %d acks %d claims %d",
+				w.node(from).name, n.name,
+				w.node(f.To).name, f.Relayed, f.Number, f.Got, len(f.Checks), len(f.Replies), len(f.Batches), len(f.Acks),
+				len(f.Claims))
 		}
 		n.core.Deliver(f)
 		scribble(f)

@@ -104,7 +104,8 @@ func (h *hostile) recovers() error {
 			}
 			if d.Source != limiter.SourceOwner {
 				info, _ := n.core.Partition(k.part)
-				return fmt.Errorf("30 s after the last frame %s has a check of %s decided by %v: %+v", n.name, k.rule.Name, d.Source, info)
+				return fmt.Errorf("30 s after the last frame %s has a check of %s decided by %v: %+v", n.name, k.rule.Name,
+					d.Source, info)
 			}
 		}
 	}
@@ -144,7 +145,8 @@ func (w *World) sound() error {
 // plainKeys makes two keys of each policy.
 func (w *World) plainKeys() map[string]*limiter.Rule {
 	rules := make(map[string]*limiter.Rule)
-	for i, policy := range []limiter.Unreachable{limiter.UnreachableClosed, limiter.UnreachableLocal, limiter.UnreachableOpen} {
+	for i, policy := range []limiter.Unreachable{limiter.UnreachableClosed, limiter.UnreachableLocal,
+		limiter.UnreachableOpen} {
 		l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 100, Window: 24 * time.Hour})
 		if err != nil {
 			panic(err)
@@ -152,7 +154,8 @@ func (w *World) plainKeys() map[string]*limiter.Rule {
 		r := &limiter.Rule{Name: policy.String(), Limits: []*limiter.Limit{l}, OnUnreachable: policy}
 		rules[r.Name] = r
 		for j := range 2 {
-			k := &key{rule: r, hash: limiter.Hash{Hi: uint64(i*7+j)*0x9e37_79b9_7f4a_7c15 + 1, Lo: uint64(j)*0x5555_5555_5555_5555 + uint64(i)}, policy: policy, byPolicy: map[string]int{}}
+			k := &key{rule: r, hash: limiter.Hash{Hi: uint64(i*7+j)*0x9e37_79b9_7f4a_7c15 + 1,
+				Lo: uint64(j)*0x5555_5555_5555_5555 + uint64(i)}, policy: policy, byPolicy: map[string]int{}}
 			lk := k.key(nil, 1)
 			k.part = table.PartitionOf(&lk)
 			w.keys = append(w.keys, k)

@@ -144,7 +144,8 @@ func spell(d *limiter.Decision) string {
 	text := fmt.Sprintf("allowed %t never %t wait %d:", d.Allowed, d.Never, limiter.Span(d.RetryAfter))
 	for i := range d.Len() {
 		l := d.Limit(i)
-		text += fmt.Sprintf(" %s %t %t wait %d reset %d;", l.FullName(), l.Allowed, l.Blocked, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter))
+		text += fmt.Sprintf(" %s %t %t wait %d reset %d;", l.FullName(), l.Allowed, l.Blocked, limiter.Span(l.RetryAfter),
+			limiter.Span(l.ResetAfter))
 	}
 	return text
 }

@@ -32,7 +32,8 @@ func (x *compared) ruleOf(t *testing.T, c limitertest.Choices, name string) *lim
 	t.Helper()
 	r := &limiter.Rule{Name: name, Shadow: c.Pick(5) == 0}
 	for i := range 1 + c.Pick(2) {
-		s := limitertest.RandomSpec(c, limiter.Algorithm(c.Pick(len(limiter.AlgorithmNames()))), fmt.Sprintf("l%d", i), time.Hour)
+		s := limitertest.RandomSpec(c, limiter.Algorithm(c.Pick(len(limiter.AlgorithmNames()))), fmt.Sprintf("l%d", i),
+			time.Hour)
 		if s.Limit = min(s.Limit, 10); s.Burst > 20 {
 			s.Burst = 0
 		}
@@ -88,7 +89,8 @@ func (x *compared) ask(t *testing.T, c *limiter.Charge) (*limiter.Decision, stri
 // answered spells all that an answer says of a check.
 func answered(d *limiter.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "allowed %t never %t shadow %t wait %d", d.Allowed, d.Never, d.ShadowDenied, limiter.Span(d.RetryAfter))
+	fmt.Fprintf(&b, "allowed %t never %t shadow %t wait %d", d.Allowed, d.Never, d.ShadowDenied,
+		limiter.Span(d.RetryAfter))
 	for i := range d.Len() {
 		l := d.Limit(i)
 		fmt.Fprintf(&b, "\n    %s: allowed %t never %t blocked %t left %d wait %d reset %d",
@@ -120,19 +122,22 @@ func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
 		for range 40 {
 			charge := again
 			if charge == nil {
-				x.clock += 1 + limiter.Tick(c.Pick(3))*limiter.Tick(rules[0].Limits[0].Spec().Window/limiter.TickDuration)/limiter.Tick(1+c.Pick(12))
+				x.clock += 1 + limiter.Tick(
+					c.Pick(3))*limiter.Tick(rules[0].Limits[0].Spec().Window/limiter.TickDuration)/limiter.Tick(1+c.Pick(12))
 				charge = &limiter.Charge{Peek: c.Pick(12) == 0}
 				cost := []uint64{1, 1, 1, 2, 0, uint64(c.Pick(12))}[c.Pick(6)]
 				for i, r := range rules {
 					for k := range 1 + c.Pick(2) {
 						value := uint64(c.Pick(2))
-						h := limiter.Hash{Hi: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0x9e3779b97f4a7c15, Lo: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0xd1342543de82ef95}
+						h := limiter.Hash{Hi: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0x9e3779b97f4a7c15,
+							Lo: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0xd1342543de82ef95}
 						charge.Add(limiter.Key{Hash: h, Rule: r, Cost: cost, Index: uint8(k)})
 					}
 				}
 			}
 			d, differs := x.ask(t, charge)
-			past = append(past, fmt.Sprintf("at %d cost %d peek %t keys %d: %s", x.clock, charge.Key(0).Cost, charge.Peek, charge.Len(), answered(d)))
+			past = append(past, fmt.Sprintf("at %d cost %d peek %t keys %d: %s", x.clock, charge.Key(0).Cost, charge.Peek,
+				charge.Len(), answered(d)))
 			switch {
 			case differs != "":
 			case must == "allowed" && !d.Allowed, must == "denied" && d.Allowed:
@@ -161,8 +166,10 @@ func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d checks, %d over several owners, %d denied, %d under a block, %d again at the instant, %d a tick earlier", x.checks, x.owners, x.denied, x.blocked, exact, early)
-	if 5*x.denied < x.checks || 5*x.denied > 4*x.checks || 2*x.owners < x.checks || 20*x.blocked < x.checks || exact == 0 || early == 0 {
+	t.Logf("%d checks, %d over several owners, %d denied, %d under a block, %d again at the instant, %d a tick earlier",
+		x.checks, x.owners, x.denied, x.blocked, exact, early)
+	if 5*x.denied < x.checks || 5*x.denied > 4*x.checks || 2*x.owners < x.checks || 20*x.blocked < x.checks ||
+		exact == 0 || early == 0 {
 		t.Error("the checks show too little")
 	}
 }

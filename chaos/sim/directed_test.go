@@ -36,12 +36,14 @@ func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mod
 	t.Helper()
 	w := newWorld(seed)
 	w.size, w.split = size, true
-	l, err := limiter.NewLimit(limiter.Spec{Limit: limitOfDirected, Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+	l, err := limiter.NewLimit(limiter.Spec{Limit: limitOfDirected, Window: 400 * 24 * time.Hour,
+		Algorithm: limiter.FixedWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
-	k := &key{rule: r, limit: limitOfDirected, byPolicy: make(map[string]int), hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
+	k := &key{rule: r, limit: limitOfDirected, byPolicy: make(map[string]int),
+		hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
 	lk := k.key(nil, 1)
 	k.part = table.PartitionOf(&lk)
 	w.parts, w.keys = []int{k.part}, []*key{k}
@@ -328,7 +330,8 @@ func TestAResetStands(t *testing.T) {
 // What it says is done must be done: the present owner has reset the key.
 func TestAPausedOwnerIsAskedForAReset(t *testing.T) {
 	worlds(t)
-	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen, limiter.UnreachableClosed} {
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen,
+		limiter.UnreachableClosed} {
 		t.Run(policy.String(), func(t *testing.T) {
 			eachSeed(t, func(t *testing.T, seed uint64) {
 				d := direct(t, seed, 3, policy, limiter.ReplicationLag)
@@ -355,7 +358,8 @@ func TestAPausedOwnerIsAskedForAReset(t *testing.T) {
 				d.demandAt(third, 5, 5*ms)
 				d.pass(300 * ms)
 				if len(d.given) != 5 || d.key.denied != 0 {
-					d.fails("the reset is not done, though it is said to be: %d of 5 are admitted since, %d denied", len(d.given), d.key.denied)
+					d.fails("the reset is not done, though it is said to be: %d of 5 are admitted since, %d denied", len(d.given),
+						d.key.denied)
 				}
 				d.settles()
 			})
@@ -373,7 +377,8 @@ const lostTogether = 5 * limiter.Second
 func TestOwnerAndHeirTogether(t *testing.T) {
 	worlds(t)
 	longest := limiter.Tick(0)
-	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen, limiter.UnreachableClosed} {
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen,
+		limiter.UnreachableClosed} {
 		t.Run(policy.String(), func(t *testing.T) {
 			eachSeed(t, func(t *testing.T, seed uint64) {
 				d := direct(t, seed, 5, policy, limiter.ReplicationLag)
@@ -414,7 +419,8 @@ func TestOwnerAndHeirTogether(t *testing.T) {
 // the owner, while their links work. The owner leaves: what it counted stands.
 func TestLeavingUnseen(t *testing.T) {
 	worlds(t)
-	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen, limiter.UnreachableClosed} {
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableLocal, limiter.UnreachableOpen,
+		limiter.UnreachableClosed} {
 		t.Run(policy.String(), func(t *testing.T) {
 			eachSeed(t, func(t *testing.T, seed uint64) {
 				d := direct(t, seed, 3, policy, limiter.ReplicationLag)

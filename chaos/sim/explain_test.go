@@ -58,7 +58,8 @@ func TestExplainsAsOneTable(t *testing.T) {
 	for step := range 600 {
 		s.clock += limiter.Tick(rng.Int64N(int64(200 * ms)))
 		r := limiter.Request{
-			Rule: infos[rng.IntN(len(infos))].Rule.Name, User: fmt.Sprint("u", rng.IntN(3)), IP: fmt.Sprint("192.0.2.", rng.IntN(3)),
+			Rule: infos[rng.IntN(len(infos))].Rule.Name, User: fmt.Sprint("u", rng.IntN(3)),
+			IP:   fmt.Sprint("192.0.2.", rng.IntN(3)),
 			Cost: limiter.Units(int64(1 + rng.IntN(2))),
 		}
 		var c, same limiter.Charge
@@ -88,7 +89,8 @@ func TestExplainsAsOneTable(t *testing.T) {
 			if diff := cmp.Diff(limits, told); diff != "" {
 				t.Fatalf("step %d, %s: the cluster explains otherwise (-table +cluster):\n%s", step, r.Rule, diff)
 			}
-			if diff := cmp.Diff(limiter.NewAnswer(&want, s.names(&r, &want)), limiter.NewAnswer(unowned(&got), s.names(&r, &got))); diff != "" {
+			if diff := cmp.Diff(limiter.NewAnswer(&want, s.names(&r, &want)),
+				limiter.NewAnswer(unowned(&got), s.names(&r, &got))); diff != "" {
 				t.Fatalf("step %d, %s (-table +cluster):\n%s", step, r.Rule, diff)
 			}
 		}
@@ -126,7 +128,9 @@ func unowned(d *limiter.Decision) *limiter.Decision {
 // his counter and its heir are others than the one that is to be asked.
 func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *limiter.Charge) {
 	t.Helper()
-	s, ok := newSubject(t, "version: 1\nrules: [{name: all, on_unreachable: closed, limits: [{name: day, limit: 9, window: 1d, algorithm: fixed_window}]}]\n").(*subject)
+	s, ok := newSubject(t,
+		"version: 1\nrules: [{name: all, on_unreachable: closed, limits: [{name: day, limit: 9, window: 1d, algorithm: "+
+			"fixed_window}]}]\n").(*subject)
 	if !ok {
 		t.Fatal("no subject")
 	}

@@ -15,10 +15,13 @@ import (
 // which they are taken back. A mere renewal among them stands.
 func TestExtensionsAtATime(t *testing.T) {
 	worlds(t)
-	s := newSubject(t, "version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 10, window: 1h, algorithm: fixed_window}]}]\n").(*subject)
+	s := newSubject(t,
+		"version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 10, window: 1h, algorithm: "+
+			"fixed_window}]}]\n").(*subject)
 	several := 0
 	for u := range 40 {
-		r := limiter.Request{User: fmt.Sprint("u", u), IP: fmt.Sprint("10.0.0.", u), ID: "one", Hold: time.Minute, Cost: limiter.Units(8)}
+		r := limiter.Request{User: fmt.Sprint("u", u), IP: fmt.Sprint("10.0.0.", u), ID: "one", Hold: time.Minute,
+			Cost: limiter.Units(8)}
 		if d := asked(t, s, &r); !d.Allowed {
 			t.Fatal("denied")
 		} else if d.Limit(0).Owner != d.Limit(1).Owner {
@@ -35,7 +38,9 @@ func TestExtensionsAtATime(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := false
-			cluster.Amend(s.node().core, c, limiter.Amend{Extend: true}, func(o route.Outcome) { done, states[i] = true, o.Amended.State })
+			cluster.Amend(s.node().core, c, limiter.Amend{Extend: true}, func(o route.Outcome) {
+				done, states[i] = true, o.Amended.State
+			})
 			s.SetTime(s.clock + limiter.Tick(u%3)*ms)
 			defer func() {
 				if !done {

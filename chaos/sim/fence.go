@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// fence is what the nodes of a run are to its partitions, as it was last looked at. Only a turn of a node changes what it
-// is to a partition, so after an event only the nodes that had one are looked at.
+// fence is what the nodes of a run are to its partitions, as it was last looked at. Only a turn of a node changes what
+// it is to a partition, so after an event only the nodes that had one are looked at.
 type fence struct {
 	touched []*Node // since then; a node may be there twice
 	claims  map[*Node][]claim

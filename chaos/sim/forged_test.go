@@ -55,7 +55,8 @@ func ways() map[string]way {
 func (h *hostile) hearsay() (known []peer.Known) {
 	live := h.live()
 	for range 1 + h.src.below(6) {
-		k := peer.Known{Name: fmt.Sprint("ghost-", h.src.below(20)), Instance: peer.Instance(0xbad0 + h.src.below(256)), Gone: h.src.below(2) == 0}
+		k := peer.Known{Name: fmt.Sprint("ghost-", h.src.below(20)), Instance: peer.Instance(0xbad0 + h.src.below(256)),
+			Gone: h.src.below(2) == 0}
 		if m := live[h.src.below(len(live))]; h.src.below(2) == 0 {
 			if k.Name = m.name; h.src.below(2) == 0 {
 				k.Instance = m.inst

@@ -159,8 +159,8 @@ func (w *World) strangers() bool {
 	return slices.ContainsFunc(live, func(n *Node) bool { return len(n.rumours) < len(live)-1 })
 }
 
-// meetAll lets time pass until all nodes have heard of each other, and a span after that, if they have not. Each time gossip
-// tells of a new name by chance, so in one of a hundred thousand runs the last node of nine needs more than 3 s.
+// meetAll lets time pass until all nodes have heard of each other, and a span after that, if they have not. Each time
+// gossip tells of a new name by chance, so in one of a hundred thousand runs the last node of nine needs more than 3 s.
 func (w *World) meetAll(span limiter.Tick) error {
 	if !w.strangers() {
 		return nil
@@ -173,8 +173,8 @@ func (w *World) meetAll(span limiter.Tick) error {
 	return w.run(span, w.invariants)
 }
 
-// stranger reports whether gossip has told a node of no other one that stays, and none of those of it. Such a node cannot
-// know who takes its counters.
+// stranger reports whether gossip has told a node of no other one that stays, and none of those of it. Such a node
+// cannot know who takes its counters.
 func (w *World) stranger(n *Node) bool {
 	return !slices.ContainsFunc(w.live(), func(m *Node) bool {
 		return m != n && m.members.State() != peer.Leaving && (knows(n, m) || knows(m, n))

@@ -49,7 +49,8 @@ func crowds(t *testing.T, limit int, policy limiter.Unreachable, size int, story
 
 // allow sets the limit of the key.
 func (d *heldCrowd) allow(units int) {
-	l, err := limiter.NewLimit(limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow})
+	l, err := limiter.NewLimit(limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour,
+		Algorithm: limiter.FixedWindow})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -121,7 +122,8 @@ func (d *heldCrowd) settledAll(unanswered bool) {
 // right reports whether a settlement may have this answer. A reservation of 0 units holds nothing, so
 // its settlement is charged.
 func (d *heldCrowd) right(s limiter.AmendState) bool {
-	return s == limiter.AmendRepeated || s == limiter.AmendDone && d.estimate > 0 || s == limiter.AmendCharged && d.estimate == 0
+	return s == limiter.AmendRepeated || s == limiter.AmendDone && d.estimate > 0 ||
+		s == limiter.AmendCharged && d.estimate == 0
 }
 
 // TestHeldCrowd: as many as 1000 reservations of one key, with estimates of all kinds, while the
@@ -182,7 +184,8 @@ func TestSettlingDuringAHandoff(t *testing.T) {
 // of what both sides have charged beyond the estimates, only the larger sum counts.
 func TestSettlingDuringASplit(t *testing.T) {
 	worlds(t)
-	for _, policy := range []limiter.Unreachable{limiter.UnreachableClosed, limiter.UnreachableLocal, limiter.UnreachableOpen} {
+	for _, policy := range []limiter.Unreachable{limiter.UnreachableClosed, limiter.UnreachableLocal,
+		limiter.UnreachableOpen} {
 		t.Run(policy.String(), func(t *testing.T) {
 			crowds(t, 4, policy, 6, settlingDuringASplit)
 		})

@@ -87,7 +87,8 @@ func (h *holders) addKeys(w *World, rules map[string]*limiter.Rule, spec limiter
 		if err != nil {
 			panic(err)
 		}
-		rule := &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: limiter.UnreachableClosed, Replication: mode}
+		rule := &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: limiter.UnreachableClosed,
+			Replication: mode}
 		k := &key{rule: rule, limit: units, d: max(1, (units*5+99)/100), policy: limiter.UnreachableClosed}
 		if mode == limiter.ReplicationStrict {
 			k.d = 0
@@ -167,7 +168,8 @@ func (w *World) tryHold(k *heldKey, b *heldBy) {
 	d := new(limiter.Decision)
 	n.do(func() {
 		n.core.Begin(b.charge(k, n, b.estimate), d, 0, func() {
-			w.logf("%s answers %s %x: %d held %v by %v, repeated %v, %d left", n.name, k.rule.Name, b.id>>48, b.estimate, d.Allowed, d.Source, d.Repeated, remaining(d))
+			w.logf("%s answers %s %x: %d held %v by %v, repeated %v, %d left", n.name, k.rule.Name, b.id>>48, b.estimate,
+				d.Allowed, d.Source, d.Repeated, remaining(d))
 			if d.Allowed && !d.Source.ByPolicy() && n.alive && !b.settles {
 				b.held = true
 				if k.slots {
@@ -316,7 +318,8 @@ func (w *World) checkHolders() error {
 				continue
 			}
 			if used < least || used > most && (k.slots || e[cluster.EventMerged] == 0) {
-				errs = append(errs, fmt.Errorf("%s (partition %d): %d units are counted in the end, between %d and %d were used", k.rule.Name, k.part, used, least, most))
+				errs = append(errs, fmt.Errorf("%s (partition %d): %d units are counted in the end, between %d and %d were used",
+					k.rule.Name, k.part, used, least, most))
 			}
 		}
 	}

@@ -223,10 +223,13 @@ func TestPoliciesHoldNothing(t *testing.T) {
 // each.
 func TestHoldsOverSeveralOwners(t *testing.T) {
 	worlds(t)
-	s := newSubject(t, "version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 10, window: 1h, algorithm: fixed_window}]}]\n").(*subject)
+	s := newSubject(t,
+		"version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 10, window: 1h, algorithm: "+
+			"fixed_window}]}]\n").(*subject)
 	several := 0
 	for u := range 20 {
-		r := limiter.Request{User: fmt.Sprint("u", u), IP: fmt.Sprint("10.0.0.", u), ID: "one", Hold: time.Minute, Cost: limiter.Units(8)}
+		r := limiter.Request{User: fmt.Sprint("u", u), IP: fmt.Sprint("10.0.0.", u), ID: "one", Hold: time.Minute,
+			Cost: limiter.Units(8)}
 		amend := func(of limiter.Request, cost int64, a limiter.Amend, want limiter.AmendState) {
 			t.Helper()
 			of.Cost = limiter.Units(cost)
@@ -238,7 +241,8 @@ func TestHoldsOverSeveralOwners(t *testing.T) {
 			t.Helper()
 			d := new(limiter.Decision)
 			peek := limiter.Request{User: r.User, IP: r.IP}
-			if err := s.PeekInto(t.Context(), &peek, d); err != nil || d.Limit(0).Remaining != ip || d.Limit(1).Remaining != user {
+			if err := s.PeekInto(t.Context(), &peek, d); err != nil || d.Limit(0).Remaining != ip ||
+				d.Limit(1).Remaining != user {
 				t.Fatalf("%s: %d and %d left, want %d and %d (%v)", when, d.Limit(0).Remaining, d.Limit(1).Remaining, ip, user, err)
 			}
 		}

@@ -53,13 +53,15 @@ func (l *liar) lies(claims bool) {
 // pushes adds counters to a frame, as an owner that was fenced would push them, or an owner copy them: of keys that
 // nobody asks about, and one of the victim with a thousand times what its limit can hold.
 func (l *liar) pushes(f *peer.Frame, id uint16, e peer.Epoch, claims bool) {
-	b := peer.Batch{Partition: id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: mallory}, First: true, Last: true, Seq: 1}
+	b := peer.Batch{Partition: id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: mallory}, First: true,
+		Last: true, Seq: 1}
 	if claims && l.copies && l.rng.IntN(3) == 0 {
 		b.Kind, b.Epoch = peer.Snapshot, e
 	}
 	add := func(h limiter.Hash, s limiter.State) {
 		b.Keys++
-		f.Entries = append(f.Entries, peer.Entry{Hi: h.Hi, Lo: h.Lo ^ limiter.NameID(l.first), First: true, Time: int64(s.Time), A: s.A, B: s.B})
+		f.Entries = append(f.Entries, peer.Entry{Hi: h.Hi, Lo: h.Lo ^ limiter.NameID(l.first), First: true,
+			Time: int64(s.Time), A: s.A, B: s.B})
 	}
 	for _, k := range l.keys {
 		for range 100 {
@@ -83,7 +85,8 @@ func (l *liar) merges(n *Node) {
 	for f := n.core.Take(mallory, true); f != nil; f = n.core.Take(mallory, true) {
 		for i := range f.Batches {
 			if b := &f.Batches[i]; b.Kind == peer.Push && b.Last {
-				acks = append(acks, peer.Ack{Partition: b.Partition, Status: peer.Merged, Epoch: b.Epoch, Ping: b.Ping, Owner: peer.Epoch{Counter: l.counter, Instance: mallory}})
+				acks = append(acks, peer.Ack{Partition: b.Partition, Status: peer.Merged, Epoch: b.Epoch, Ping: b.Ping,
+					Owner: peer.Epoch{Counter: l.counter, Instance: mallory}})
 			}
 		}
 		n.core.Release(f)
@@ -94,10 +97,10 @@ func (l *liar) merges(n *Node) {
 }
 
 // TestAHostileMember has a member say that it owns what others own and that it has merged what they push, flood them
-// with keys and inflate a counter, for ten seconds, while clients ask. Then it is expelled or ends. 10 s later every key
-// is decided by its owner, new keys find room, and the victim is allowed again. Owners have granted each key its limit, D
-// for each of three changes of owner. Where false owners also sent copies, they have granted the limit once more: these
-// replaced what members held.
+// with keys and inflate a counter, for ten seconds, while clients ask. Then it is expelled or ends. 10 s later every
+// key is decided by its owner, new keys find room, and the victim is allowed again. Owners have granted each key its
+// limit, D for each of three changes of owner. Where false owners also sent copies, they have granted the limit once
+// more: these replaced what members held.
 func TestAHostileMember(t *testing.T) {
 	worlds(t)
 	for seed := range seeds(t, 20) {
@@ -113,13 +116,15 @@ func amongThem(seed uint64, expelled bool) error {
 	w := newWorld(seed)
 	w.lenient, w.size, w.crowd.maxKeys = true, 3, maxKeysOfLiar
 	rules := w.plainKeys()
-	burst, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.GCRA, Name: "burst", Limit: 100, Window: 5 * time.Second})
+	burst, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.GCRA, Name: "burst", Limit: 100,
+		Window: 5 * time.Second})
 	if err != nil {
 		return err
 	}
 	r := &limiter.Rule{Name: "burst", Limits: []*limiter.Limit{burst}, OnUnreachable: limiter.UnreachableLocal}
 	rules[r.Name] = r
-	victim := &key{rule: r, hash: limiter.Hash{Hi: 77, Lo: w.keys[2].hash.Lo}, policy: r.OnUnreachable, byPolicy: map[string]int{}, part: w.keys[2].part}
+	victim := &key{rule: r, hash: limiter.Hash{Hi: 77, Lo: w.keys[2].hash.Lo}, policy: r.OnUnreachable,
+		byPolicy: map[string]int{}, part: w.keys[2].part}
 	for i, name := range []string{"a", "b", "c"} {
 		w.start(name, i == 0, rules, 3)
 	}
@@ -128,7 +133,8 @@ func amongThem(seed uint64, expelled bool) error {
 	}
 	h := &hostile{World: w, left: 1 << 20}
 	h.mallory(true)
-	l := &liar{hostile: h, rng: rand.New(rand.NewPCG(seed, 21)), victim: victim, first: burst, limits: mesh.Definition(r).Limits[:1], copies: seed%4 == 3}
+	l := &liar{hostile: h, rng: rand.New(rand.NewPCG(seed, 21)), victim: victim, first: burst,
+		limits: mesh.Definition(r).Limits[:1], copies: seed%4 == 3}
 	granted := make([]int, len(w.keys))
 	ask := func(times int, all ...*key) error {
 		for range times {
@@ -180,11 +186,13 @@ func (l *liar) judge(granted []int, most int, ask func(int, ...*key) error) erro
 	}
 	for i, k := range w.keys {
 		if granted[i] > most || granted[i] < 100-15 {
-			return fmt.Errorf("of the 100 of %s, partition %d, %d were granted by owners, want at most %d%s", k.rule.Name, k.part, granted[i], most, l.describe())
+			return fmt.Errorf("of the 100 of %s, partition %d, %d were granted by owners, want at most %d%s", k.rule.Name,
+				k.part, granted[i], most, l.describe())
 		}
 	}
 	for i := range maxKeysOfLiar / 4 {
-		fresh := &key{rule: l.victim.rule, hash: limiter.Hash{Hi: uint64(i) + 1<<40, Lo: w.keys[i%len(w.keys)].hash.Lo}, policy: l.victim.policy, byPolicy: map[string]int{}}
+		fresh := &key{rule: l.victim.rule, hash: limiter.Hash{Hi: uint64(i) + 1<<40, Lo: w.keys[i%len(w.keys)].hash.Lo},
+			policy: l.victim.policy, byPolicy: map[string]int{}}
 		answer := l.check(w.live()[i%3], fresh)
 		if err := w.run(400*ms, w.sound); err != nil {
 			return err

@@ -68,10 +68,12 @@ func TestAPolicyIsJudgedOncePerID(t *testing.T) {
 	} {
 		w := newWorld(1)
 		w.stronger = new(stronger)
-		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r, byPolicy: make(map[string]int)}, {rule: r, byPolicy: make(map[string]int)}}
+		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r, byPolicy: make(map[string]int)},
+			{rule: r, byPolicy: make(map[string]int)}}
 		for _, q := range test.tries {
 			n := &Node{name: "c", inst: q.at, w: w, alive: true}
-			a := &asking{n: n, once: o, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true, Repeated: q.repeated, Source: limiter.SourceFallbackLocal}, call: w.now}
+			a := &asking{n: n, once: o, charge: new(limiter.Charge),
+				answer: &limiter.Decision{Allowed: true, Repeated: q.repeated, Source: limiter.SourceFallbackLocal}, call: w.now}
 			for i, k := range keys {
 				if q.keys>>i&1 == 0 {
 					continue
@@ -127,8 +129,9 @@ func TestWhatIsChargedAgain(t *testing.T) {
 		"charged before and after":       {[]*limiter.Decision{repeated, answer(false, 9, both)}, [2]int{2, 2}},
 		"the first key is charged twice": {[]*limiter.Decision{charged, partly}, [2]int{2, 0}},
 		"that is told first":             {[]*limiter.Decision{partly, charged}, [2]int{2, 0}},
-		"the first is told last":         {[]*limiter.Decision{repeated, answer(false, 9, both), answer(true, 9, both), charged}, [2]int{2, 2}},
-		"and repeated in between":        {[]*limiter.Decision{partly, answer(true, 0, 0), charged}, [2]int{2, 0}},
+		"the first is told last": {[]*limiter.Decision{repeated, answer(false, 9, both), answer(true, 9, both),
+			charged}, [2]int{2, 2}},
+		"and repeated in between": {[]*limiter.Decision{partly, answer(true, 0, 0), charged}, [2]int{2, 0}},
 	} {
 		o, keys := &once{tried: make(map[*key]*tried)}, [2]*key{{rule: r}, {rule: r}}
 		for _, d := range test.answers {
@@ -155,11 +158,17 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		during, then func(w *World)
 		want         int
 	}{
-		"nothing happens":          {false, 100 * ms, limiter.Second, nothing, nothing, 0},
-		"its owner changes":        {false, 100 * ms, limiter.Second, handoff, nothing, 2},
-		"another changes":          {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventHandoff, part+1) }, nothing, 0},
-		"its owner renews":         {false, 100 * ms, limiter.Second, func(w *World) { w.outcome.happened(cluster.EventRenewal, part) }, nothing, 0},
-		"a node reads other rules": {false, 100 * ms, limiter.Second, func(w *World) { (&Node{w: w}).reads(nil) }, nothing, 2},
+		"nothing happens":   {false, 100 * ms, limiter.Second, nothing, nothing, 0},
+		"its owner changes": {false, 100 * ms, limiter.Second, handoff, nothing, 2},
+		"another changes": {false, 100 * ms, limiter.Second, func(w *World) {
+			w.outcome.happened(cluster.EventHandoff, part+1)
+		}, nothing, 0},
+		"its owner renews": {false, 100 * ms, limiter.Second, func(w *World) {
+			w.outcome.happened(cluster.EventRenewal, part)
+		}, nothing, 0},
+		"a node reads other rules": {false, 100 * ms, limiter.Second, func(w *World) {
+			(&Node{w: w}).reads(nil)
+		}, nothing, 2},
 		"a connection breaks too":  {false, 100 * ms, limiter.Second, func(w *World) { handoff(w); w.broken++ }, nothing, 4},
 		"after its answer":         {false, 100 * ms, limiter.Second, nothing, handoff, 0},
 		"after a late answer":      {false, askedFor, limiter.Second, nothing, handoff, 2},
@@ -233,7 +242,8 @@ func TestWhatALateCancelLeavesToARepetition(t *testing.T) {
 		w := newWorld(1)
 		k, other := &key{part: 7}, &key{part: 9}
 		o := &once{}
-		a := &asking{n: &Node{w: w}, keys: []*key{k, other}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: test.allowed}, call: w.now, once: o}
+		a := &asking{n: &Node{w: w}, keys: []*key{k, other}, charge: new(limiter.Charge),
+			answer: &limiter.Decision{Allowed: test.allowed}, call: w.now, once: o}
 		for range a.keys {
 			a.charge.Add(limiter.Key{Cost: 2})
 			a.before = append(a.before, 0)
@@ -360,11 +370,13 @@ func TestChecksThatAreAnsweredBeforeATakeover(t *testing.T) {
 	late(heir, 300*ms)
 	d.pass(150 * ms)
 	if n := d.outcome.takeovers(d.key.part); n != 0 || d.key.admitted != 2 || d.key.passed != 0 {
-		t.Fatalf("%d admitted and %d perhaps charged twice after %d takeovers; it must be answered before the first", d.key.admitted, d.key.passed, n)
+		t.Fatalf("%d admitted and %d perhaps charged twice after %d takeovers; it must be answered before the first",
+			d.key.admitted, d.key.passed, n)
 	}
 	d.pass(2 * limiter.Second)
 	if n := d.outcome.takeovers(d.key.part); n != 1 || d.key.admitted != 2 || d.key.passed != 2 || d.counted() != 4 {
-		t.Errorf("after %d takeovers %d are admitted, %d perhaps charged twice, and %d are counted, want 1, 2, 2, 4", n, d.key.admitted, d.key.passed, d.counted())
+		t.Errorf("after %d takeovers %d are admitted, %d perhaps charged twice, and %d are counted, want 1, 2, 2, 4", n,
+			d.key.admitted, d.key.passed, d.counted())
 	}
 }
 
@@ -392,7 +404,8 @@ func TestHowLongAnAnsweredCheckMayBeCharged(t *testing.T) {
 		w := newWorld(1)
 		w.stronger = &stronger{exact: test.exact}
 		k, n := &key{part: part, rule: &limiter.Rule{Name: "closed"}, d: 1}, &Node{w: w, alive: true}
-		a := &asking{n: n, keys: []*key{k}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true}, call: w.now, before: []int{0}, owners: []int{0}}
+		a := &asking{n: n, keys: []*key{k}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true},
+			call: w.now, before: []int{0}, owners: []int{0}}
 		a.charge.Add(limiter.Key{Cost: 2})
 		if test.holdUp > 0 {
 			w.cut[pair{1, 2}] = true
@@ -507,8 +520,8 @@ func TestTheStartWaitsForGossip(t *testing.T) {
 	}
 }
 
-// TestARollingRestartWaitsForGossip: of two nodes the second leaves once gossip has told one of them of the other, whichever,
-// and then it hands over what it counted. If it leaves before, that is lost.
+// TestARollingRestartWaitsForGossip: of two nodes the second leaves once gossip has told one of them of the other,
+// whichever, and then it hands over what it counted. If it leaves before, that is lost.
 func TestARollingRestartWaitsForGossip(t *testing.T) {
 	for _, c := range []struct {
 		inTurn bool
@@ -572,7 +585,8 @@ func TestPoliciesAnswerWhereATableHasNoRoom(t *testing.T) {
 	for unkept, fails := range map[int]bool{0: true, 1: false} {
 		w := newWorld(1)
 		w.size = 3
-		w.keys = []*key{{rule: &limiter.Rule{Name: "closed", Limits: []*limiter.Limit{l}}, limit: 60, fallbacks: 25, denied: 1}}
+		w.keys = []*key{{rule: &limiter.Rule{Name: "closed", Limits: []*limiter.Limit{l}}, limit: 60, fallbacks: 25,
+			denied: 1}}
 		w.crowd.unkept = unkept
 		if err := w.check(bounds{local: 1, closed: 1, open: 1, fallbacks: 24}); err != nil != fails {
 			t.Errorf("with %d copies without room: %v", unkept, err)
@@ -581,8 +595,8 @@ func TestPoliciesAnswerWhereATableHasNoRoom(t *testing.T) {
 }
 
 // TestALateSettlementIsChargedBeyondTheLimit: a settlement that comes after its reservation has ended, since
-// the node that was asked stood still, may be charged beyond the limit by what its answer says, or the lost one of another attempt. One that is in
-// time may not, nor may it hide units that its answer does not name.
+// the node that was asked stood still, may be charged beyond the limit by what its answer says, or the lost one of
+// another attempt. One that is in time may not, nor may it hide units that its answer does not name.
 func TestALateSettlementIsChargedBeyondTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -632,15 +646,16 @@ func TestAPartitionWaitsForRoomElsewhere(t *testing.T) {
 	waits("the owner is dead", false)
 }
 
-// TestAnOwnershipIsLostOnce: owner and heir crash, and then a third member that had nothing of the partition. What the two
-// had is lost once, also if the owner has just given way to a claim of the third.
+// TestAnOwnershipIsLostOnce: owner and heir crash, and then a third member that had nothing of the partition. What the
+// two had is lost once, also if the owner has just given way to a claim of the third.
 func TestAnOwnershipIsLostOnce(t *testing.T) {
 	for _, givesWay := range []bool{false, true} {
 		d := direct(t, 1, 5, limiter.UnreachableClosed, limiter.ReplicationLag)
 		owner, heir := d.holder(peer.Owned), d.holder(peer.Heir)
 		third := d.others(owner, heir)[0]
 		if info, _ := owner.core.Partition(d.key.part); givesWay {
-			claim := peer.Announce{Partition: uint16(d.key.part), Epoch: peer.Epoch{Counter: info.Epoch.Counter + 1, Instance: third.inst}}
+			claim := peer.Announce{Partition: uint16(d.key.part),
+				Epoch: peer.Epoch{Counter: info.Epoch.Counter + 1, Instance: third.inst}}
 			owner.core.Deliver(&peer.Frame{From: third.inst, To: owner.inst, Announces: []peer.Announce{claim}})
 		}
 		for _, n := range []*Node{owner, heir, third} {

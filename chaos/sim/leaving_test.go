@@ -80,8 +80,8 @@ func TestTheLastFramesOfALeavingNode(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesWhileAnotherStarts: a member starts, is connected to one that leaves then, and gossip never tells it of that
-// one. The others tell it that it has left: it is no dead member, which would count for good.
+// TestWhoLeavesWhileAnotherStarts: a member starts, is connected to one that leaves then, and gossip never tells it of
+// that one. The others tell it that it has left: it is no dead member, which would count for good.
 func TestWhoLeavesWhileAnotherStarts(t *testing.T) {
 	worlds(t)
 	eachSeed(t, func(t *testing.T, seed uint64) {

@@ -42,7 +42,8 @@ func counter(limit int) porcupine.Model {
 // call and its return, is that of one counter. It judges keys with one rule at all nodes,
 // of which no charge was lost, decided by a policy or refunded.
 func (k *key) linear() error {
-	if k.pair != nil || k.rolled || k.form || k.turned != nil || k.lost+k.fallbacks+k.openOps+k.refunded > 0 || k.unclear || k.resetsDone() < k.tried {
+	if k.pair != nil || k.rolled || k.form || k.turned != nil || k.lost+k.fallbacks+k.openOps+k.refunded > 0 ||
+		k.unclear || k.resetsDone() < k.tried {
 		return nil
 	}
 	ops := make([]porcupine.Operation, len(k.ops))
@@ -50,7 +51,8 @@ func (k *key) linear() error {
 		ops[i] = porcupine.Operation{ClientId: i, Input: o, Call: 2 * int64(o.call), Return: 2*int64(o.back) + 1}
 	}
 	if !porcupine.CheckOperations(counter(k.limit), ops) {
-		return fmt.Errorf("%s (partition %d): no order of its %d answers is that of one counter of %d (%v, reset %d times)", k.rule.Name, k.part, len(ops), k.limit, k.rule.Limits[0].Algorithm(), k.tried)
+		return fmt.Errorf("%s (partition %d): no order of its %d answers is that of one counter of %d (%v, reset %d times)",
+			k.rule.Name, k.part, len(ops), k.limit, k.rule.Limits[0].Algorithm(), k.tried)
 	}
 	return nil
 }

@@ -248,7 +248,8 @@ func (s *look) fits(d *limiter.Decision) error {
 		return nil
 	}
 	if least := min(k.limit, s.least) - k.refunded; k.tried == 0 && used < least {
-		return fmt.Errorf("%d of %d are used, and %d were admitted before, of which %d were given back since", used, k.limit, s.least, k.refunded)
+		return fmt.Errorf("%d of %d are used, and %d were admitted before, of which %d were given back since", used, k.limit,
+			s.least, k.refunded)
 	}
 	k.ops = append(k.ops, op{call: s.call, back: w.now, peek: true, left: int(d.Limit(0).Remaining)})
 	return nil

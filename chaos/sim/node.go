@@ -46,7 +46,8 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		return // it was started by another fault
 	}
 	n := &Node{
-		w: w, name: name, inst: peer.Instance(w.rng.Uint64() | 1), alive: true, rules: rules, rumours: make(map[string]*rumour),
+		w: w, name: name, inst: peer.Instance(w.rng.Uint64() | 1), alive: true, rules: rules,
+		rumours: make(map[string]*rumour),
 	}
 	if w.rolled != nil && w.chance(50) {
 		n.rules = w.rolled
@@ -263,8 +264,8 @@ func (n *Node) leave(then func()) {
 	})
 }
 
-// stop ends a node that has left, when its last clients are answered and its last frames have arrived: the orderly end of
-// a connection loses nothing that was sent before it.
+// stop ends a node that has left, when its last clients are answered and its last frames have arrived: the orderly end
+// of a connection loses nothing that was sent before it.
 func (n *Node) stop(then func(), deadline limiter.Tick) {
 	n.w.after(50*ms, func() {
 		if (n.asked > 0 || n.w.underWay(n)) && n.w.now < deadline {

@@ -15,7 +15,8 @@ const (
 	shortWindow = limiter.Second
 )
 
-// recovers gives the key of a directed run a limit that recovers each second, at all nodes, and lets their clocks be right.
+// recovers gives the key of a directed run a limit that recovers each second, at all nodes, and lets their clocks be
+// right.
 func (d *directed) recovers() {
 	r := &limiter.Rule{Name: "r", OnUnreachable: d.key.rule.OnUnreachable, Replication: d.key.rule.Replication}
 	r.Limits = limits(limiter.Spec{Limit: shortLimit, Window: time.Second, Algorithm: limiter.FixedWindow})
@@ -48,9 +49,9 @@ func (d *directed) eachWindow(span limiter.Tick) map[limiter.Tick]int {
 	return given
 }
 
-// A split under local: the side that is in a minority, or each of two halves, applies its share from when few answered its
-// claim, and not only when gossip has lost the others. So short windows that begin after that have 1.5 times the limit at
-// most, as long ones. Meanwhile, and in the window of the cut, each side may have the limit.
+// A split under local: the side that is in a minority, or each of two halves, applies its share from when few answered
+// its claim, and not only when gossip has lost the others. So short windows that begin after that have 1.5 times the
+// limit at most, as long ones. Meanwhile, and in the window of the cut, each side may have the limit.
 func TestASplitIsNoticedByItsClaims(t *testing.T) {
 	worlds(t)
 	for _, size := range []int{2, 3, 4, 5} {
@@ -79,7 +80,8 @@ func TestASplitIsNoticedByItsClaims(t *testing.T) {
 								most = 2*shortLimit + 1
 							}
 							if units > most {
-								d.fails("%d of %d are admitted in the window from %v after the cut, at most %d", units, shortLimit, (w*shortWindow - cut).Duration(), most)
+								d.fails("%d of %d are admitted in the window from %v after the cut, at most %d", units, shortLimit,
+									(w*shortWindow - cut).Duration(), most)
 							}
 						}
 						// What a node asks in one window and is answered in the next counts in neither.
@@ -115,8 +117,8 @@ func TestACutIsNoticedWithoutAClaim(t *testing.T) {
 	})
 }
 
-// A member that stands still for a moment makes no minority of a cluster of three, and of two only while it does: the heir
-// that takes over applies a half until it answers again.
+// A member that stands still for a moment makes no minority of a cluster of three, and of two only while it does: the
+// heir that takes over applies a half until it answers again.
 func TestAPauseIsNoSplit(t *testing.T) {
 	worlds(t)
 	for _, size := range []int{2, 3, 5} {
@@ -141,7 +143,8 @@ func TestAPauseIsNoSplit(t *testing.T) {
 				}) {
 					late := w*shortWindow >= from+2*limiter.Second && w*shortWindow < from+5*limiter.Second
 					if units := given[w]; (late || size > 2 && w*shortWindow == from) && units < shortLimit*3/4 {
-						d.fails("%d of %d are admitted in the window from %v after the pause began", units, shortLimit, (w*shortWindow - from).Duration())
+						d.fails("%d of %d are admitted in the window from %v after the pause began", units, shortLimit,
+							(w*shortWindow - from).Duration())
 					}
 				}
 			})

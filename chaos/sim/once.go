@@ -165,7 +165,8 @@ func (w *World) checkOnce(k *key, takeovers int) error {
 		return nil // there may be no room to remember ids, or an owner on each side
 	}
 	if most := takeovers*k.d + w.losses[k.part]*k.limit; k.again > most {
-		return fmt.Errorf("%s (partition %d): %d units of checks with ids were admitted again, at most %d (%d takeovers)", k.rule.Name, k.part, k.again, most, takeovers)
+		return fmt.Errorf("%s (partition %d): %d units of checks with ids were admitted again, at most %d (%d takeovers)",
+			k.rule.Name, k.part, k.again, most, takeovers)
 	}
 	return nil
 }

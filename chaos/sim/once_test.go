@@ -152,14 +152,17 @@ func TestARefundForgetsAnID(t *testing.T) {
 // at none, and is not remembered.
 func TestIDsOverSeveralOwners(t *testing.T) {
 	worlds(t)
-	s := newSubject(t, "version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 3, window: 1h, algorithm: fixed_window}]}]\n").(*subject)
+	s := newSubject(t,
+		"version: 1\nrules: [{name: login, keys: [[ip], [user]], limits: [{limit: 3, window: 1h, algorithm: "+
+			"fixed_window}]}]\n").(*subject)
 	several := 0
 	for u := range 20 {
 		r := limiter.Request{User: string(rune('a' + u)), IP: fmt.Sprint("10.0.0.", u), ID: "one"}
 		for i := range 4 {
 			d := asked(t, s, &r)
 			if !d.Allowed || d.Repeated != (i > 0) || d.Limit(0).Remaining != 2 || d.Limit(1).Remaining != 2 {
-				t.Fatalf("try %d: allowed %t, repeated %t, %d and %d left", i, d.Allowed, d.Repeated, d.Limit(0).Remaining, d.Limit(1).Remaining)
+				t.Fatalf("try %d: allowed %t, repeated %t, %d and %d left", i, d.Allowed, d.Repeated, d.Limit(0).Remaining,
+					d.Limit(1).Remaining)
 			}
 			if i == 0 && d.Limit(0).Owner != d.Limit(1).Owner {
 				several++
@@ -180,7 +183,8 @@ func TestIDsOverSeveralOwners(t *testing.T) {
 		}
 		next.IP = fmt.Sprint("10.0.9.", u)
 		if d := asked(t, s, &next); !d.Allowed || d.Repeated || d.Limit(1).Remaining != 1 {
-			t.Errorf("with another address: allowed %t, repeated %t, the user has %d left", d.Allowed, d.Repeated, d.Limit(1).Remaining)
+			t.Errorf("with another address: allowed %t, repeated %t, the user has %d left", d.Allowed, d.Repeated,
+				d.Limit(1).Remaining)
 		}
 	}
 	if several == 0 {
@@ -215,10 +219,12 @@ func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
 				d.fails("%+v", a)
 			}
 		}
-		charges, answers, open := []limiter.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)}, make([]limiter.Decision, 3), 0
+		charges, answers, open := []limiter.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)},
+			make([]limiter.Decision, 3), 0
 		asked.do(func() { open, _ = asked.core.BeginMany(charges, answers, 0, false, func() { open-- }) })
 		d.pass(50 * ms)
-		if a := &answers[0]; open > 0 || a.Allowed || a.Source.ByPolicy() || a.Len() != 1 || a.Limit(0).Key != 1 || a.Limit(0).Allowed || a.Limit(0).Remaining != 0 {
+		if a := &answers[0]; open > 0 || a.Allowed || a.Source.ByPolicy() || a.Len() != 1 || a.Limit(0).Key != 1 ||
+			a.Limit(0).Allowed || a.Limit(0).Remaining != 0 {
 			d.fails("%d are open, %+v", open, a)
 		}
 		for i := range answers[1:] {

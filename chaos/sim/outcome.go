@@ -32,7 +32,8 @@ func (o *Outcome) happened(e cluster.Event, partition int) {
 
 // takes reports whether an event means that the new owner may lack counts of the last.
 func takes(e cluster.Event) bool {
-	return e == cluster.EventTakeover || e == cluster.EventRecovered || e == cluster.EventReopened || e == cluster.EventEmptied
+	return e == cluster.EventTakeover || e == cluster.EventRecovered || e == cluster.EventReopened ||
+		e == cluster.EventEmptied
 }
 
 // justTaken reports whether a partition has just come to an owner that may lack counts.
@@ -125,12 +126,15 @@ func (w *World) idle() error {
 	var errs []error
 	for _, n := range w.live() {
 		if s := n.core.Summary(); s.Queued+s.Waiting+s.Parked+s.Withheld+s.Pending > 0 || s.Pending < 0 || s.Staged != 0 {
-			errs = append(errs, fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d, requests pending %d, bytes staged %d and nothing to do",
-				n.name, s.Queued, s.Waiting, s.Parked, s.Withheld, s.Pending, s.Staged))
+			errs = append(errs,
+				fmt.Errorf("%s has frames queued %d, operations waiting %d, checks parked %d, replies withheld %d, requests "+
+					"pending %d, bytes staged %d and nothing to do",
+					n.name, s.Queued, s.Waiting, s.Parked, s.Withheld, s.Pending, s.Staged))
 		}
 		for _, id := range w.parts {
 			if info, _ := n.core.Partition(id); info.Changed+info.InDoubt > 0 && w.crowd.unkept == 0 {
-				errs = append(errs, fmt.Errorf("%s has of partition %d %d changed keys and %d charges in doubt, and nothing to do", n.name, id, info.Changed, info.InDoubt))
+				errs = append(errs, fmt.Errorf("%s has of partition %d %d changed keys and %d charges in doubt, and nothing to do",
+					n.name, id, info.Changed, info.InDoubt))
 			}
 		}
 	}
@@ -196,8 +200,9 @@ func (w *World) check(b bounds) error {
 		}
 		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d)
 		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
-			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
-				k.rule.Name, k.part, k.byHealing, during, k.limit, k.d, j))
+			errs = append(errs,
+				fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
+					k.rule.Name, k.part, k.byHealing, during, k.limit, k.d, j))
 		}
 		if k.admitted > most {
 			errs = append(errs, fmt.Errorf("%s (partition %d): %d admitted, at most %d (limit %d, D %d, %d takeovers)",
@@ -211,11 +216,13 @@ func (w *World) check(b bounds) error {
 		errs = append(errs, w.conserved(k, b, j), w.checkOnce(k, j))
 		for n, units := range k.byPolicy {
 			if b.share && k.policy == limiter.UnreachableLocal && units > max(1, k.limit/w.size) {
-				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units, k.limit, k.limit/w.size))
+				errs = append(errs, fmt.Errorf("%s: %s admitted %d by policy, its share of %d is %d", k.rule.Name, n, units,
+					k.limit, k.limit/w.size))
 			}
 		}
 		if b.fallbacks > 0 && w.size > 2 && k.fallbacks > b.fallbacks+k.direct && w.crowd.unkept == 0 {
-			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks, b.fallbacks))
+			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks,
+				b.fallbacks))
 		}
 		if b.exact && (!w.cached || k.tried == 0) { // denials that were cached outlive a reset by another node
 			errs = append(errs, k.linear())
@@ -224,7 +231,8 @@ func (w *World) check(b bounds) error {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
 		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded+w.crowd.unkept == 0 {
-			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked, k.admitted, k.lost))
+			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked,
+				k.admitted, k.lost))
 		}
 	}
 	return errors.Join(errs...)
@@ -248,8 +256,8 @@ func closed(k *key) bool { return k.policy == limiter.UnreachableClosed }
 
 // noteLosses counts the partitions that a crash leaves without the owner of the
 // highest epoch and without its heir. If nobody decides, as an owner has given way to a claim that has not ended, it
-// counts those that are left without a copy of the highest epoch. Each ownership is lost once, however many others crash
-// before the partition has an owner again.
+// counts those that are left without a copy of the highest epoch. Each ownership is lost once, however many others
+// crash before the partition has an owner again.
 func (w *World) noteLosses() {
 	for _, id := range w.parts {
 		top, keeps := w.highest(id, peer.Sealed), peer.Heir
@@ -327,10 +335,12 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 		stands, twice = true, k.late // what waited may have been charged by two owners
 	}
 	if stands && k.stands && used > k.sinceReset(w)+twice {
-		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name, k.part, used, k.since, k.lost)
+		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted since its reset (%d lost)", k.rule.Name,
+			k.part, used, k.since, k.lost)
 	}
 	if least := min(k.limit, k.admitted-k.refunded); b.exact && k.tried == 0 && !k.rolled && used >= 0 && used < least {
-		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted and %d given back", k.rule.Name, k.part, used, k.admitted, k.refunded)
+		return fmt.Errorf("%s (partition %d): %d charged in the end, %d admitted and %d given back", k.rule.Name, k.part,
+			used, k.admitted, k.refunded)
 	}
 	// A check that an owner has charged, and its heir copied, before the heir took over, and that
 	// was not answered by then, is charged once more by the heir.
@@ -367,7 +377,8 @@ func (n *Node) used(k *key) int {
 	c.Peek = true
 	d := new(limiter.Decision)
 	n.core.Begin(&c, d, 0, func() {})
-	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source.ByPolicy() || d.Source == limiter.SourceCached || d.Limit(0).Overflow {
+	if d.Len() != len(c.Key(0).Rule.Limits) || d.Source.ByPolicy() || d.Source == limiter.SourceCached ||
+		d.Limit(0).Overflow {
 		return -1
 	}
 	most := int(c.Key(0).Rule.Limits[0].Limit())
@@ -406,7 +417,8 @@ func (w *World) merged() error {
 			used = max(used, n.used(k))
 		}
 		if least := k.side - 2*k.d - 12 - k.refunded; used < least && k.tried == 0 {
-			return fmt.Errorf("%s (partition %d): %d counted after the split, at least %d of a side's %d", k.rule.Name, k.part, used, least, k.side)
+			return fmt.Errorf("%s (partition %d): %d counted after the split, at least %d of a side's %d", k.rule.Name, k.part,
+				used, least, k.side)
 		}
 	}
 	return nil

@@ -112,7 +112,8 @@ rules:
 				}
 			}
 			if early+late > 0 {
-				t.Errorf("%s, count_rejected %s: of %d, %d were allowed a tick too early and %d denied at the instant they were told", rule, count, tries, early, late)
+				t.Errorf("%s, count_rejected %s: of %d, %d were allowed a tick too early and %d denied at the instant they were "+
+					"told", rule, count, tries, early, late)
 			}
 		}
 	}
@@ -177,7 +178,8 @@ func TestReservationsDenyNobodyAtTheSameTime(t *testing.T) {
 			}
 		}
 		if wrong+after > 0 {
-			t.Errorf("%s: %d of %d checks were denied by reservations that were taken back, and %d of %d afterwards", name, wrong, 4*tries, after, tries)
+			t.Errorf("%s: %d of %d checks were denied by reservations that were taken back, and %d of %d afterwards", name,
+				wrong, 4*tries, after, tries)
 		}
 	}
 }

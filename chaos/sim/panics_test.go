@@ -152,7 +152,8 @@ func (w *World) poison() bounds {
 			return
 		}
 		if w.outcome.byPart[part][cluster.EventBroken] > 4*w.size {
-			w.fail(fmt.Errorf("partition %d goes round: it broke %d times at %d nodes", part, w.outcome.byPart[part][cluster.EventBroken], w.size))
+			w.fail(fmt.Errorf("partition %d goes round: it broke %d times at %d nodes", part,
+				w.outcome.byPart[part][cluster.EventBroken], w.size))
 		}
 		panic(errInjected)
 	}

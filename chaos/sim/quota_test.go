@@ -86,7 +86,8 @@ func directQuota(t *testing.T, seed uint64, set *rules.Set) *directed {
 		}
 	}
 	quota := *c.Key(1)
-	d.key = &key{rule: quota.Rule, hash: quota.Hash, part: table.PartitionOf(&quota), limit: quotaUnits, byPolicy: map[string]int{}}
+	d.key = &key{rule: quota.Rule, hash: quota.Hash, part: table.PartitionOf(&quota), limit: quotaUnits,
+		byPolicy: map[string]int{}}
 	for i := range w.size {
 		w.start(string(rune('a'+i)), i == 0, nil, w.size)
 	}

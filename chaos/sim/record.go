@@ -49,13 +49,17 @@ func (w *World) recordAnswer(n *Node, d *limiter.Decision) {
 	if receipt.Parts != nil { // the answers of the owners, in their frames, have those of the parts
 		receipt = limiter.Receipt{}
 	}
-	line := fmt.Sprintf("%11.3f %s decides %q: allowed %t never %t shadow %t source %v wait %d block %t receipt {Epoch:%d Time:%d Charged:%d Set:%d}",
-		float64(w.now-epoch)/1000, n.name, d.Rule, d.Allowed, d.Never, d.ShadowDenied, d.Source, limiter.Span(d.RetryAfter), limiter.BlockBegan(d),
+	line := fmt.Sprintf("%11.3f %s decides %q: allowed %t never %t shadow %t source %v wait %d block %t receipt "+
+		"{Epoch:%d Time:%d Charged:%d Set:%d}",
+		float64(w.now-epoch)/1000, n.name, d.Rule, d.Allowed, d.Never, d.ShadowDenied, d.Source, limiter.Span(d.RetryAfter),
+		limiter.BlockBegan(d),
 		receipt.Epoch, receipt.Time, receipt.Charged, receipt.Set)
 	for i := range d.Len() {
 		l := d.Limit(i)
-		line += fmt.Sprintf("; %s key %d/%d by %q: allowed %t never %t blocked %t overflow %t cost %d remaining %d reset %d wait %d",
-			l.FullName(), l.Key, l.KeyIndex, l.Owner, l.Allowed, l.Never, l.Blocked, l.Overflow, l.Cost, l.Remaining, limiter.Span(l.ResetAfter), limiter.Span(l.RetryAfter))
+		line += fmt.Sprintf("; %s key %d/%d by %q: allowed %t never %t blocked %t overflow %t cost %d remaining %d reset "+
+			"%d wait %d",
+			l.FullName(), l.Key, l.KeyIndex, l.Owner, l.Allowed, l.Never, l.Blocked, l.Overflow, l.Cost, l.Remaining,
+			limiter.Span(l.ResetAfter), limiter.Span(l.RetryAfter))
 	}
 	w.recordLine(line)
 }

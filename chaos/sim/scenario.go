@@ -137,7 +137,8 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	if err := w.run(32*limiter.Second, w.invariants); err != nil {
 		return err
 	}
-	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.checkSpenders(), w.idle(), w.bounded()); err != nil {
+	if err := errors.Join(w.check(b), w.crowd.check(w, b), w.checkHolders(), w.checkSpenders(), w.idle(),
+		w.bounded()); err != nil {
 		return fmt.Errorf("%v seed %d: %w", kind, seed, err)
 	}
 	return nil
@@ -204,8 +205,9 @@ func (w *World) rolling(rules map[string]*limiter.Rule) {
 	}
 }
 
-// leaveInTurn has a node leave in a rolling restart. Operators wait until the node before it is ready. Here it waits only
-// until gossip has told it of a node that stays, or that node of it. A node that leaves earlier hands over to nobody.
+// leaveInTurn has a node leave in a rolling restart. Operators wait until the node before it is ready. Here it waits
+// only until gossip has told it of a node that stays, or that node of it. A node that leaves earlier hands over to
+// nobody.
 func (w *World) leaveInTurn(n *Node, then func()) {
 	if n.alive && w.stranger(n) {
 		w.after(100*ms, func() { w.leaveInTurn(n, then) })

@@ -24,7 +24,8 @@ func TestJoiningTogetherDeniesNothing(t *testing.T) {
 		d.demandAt(first, limitOfDirected, 8*ms)
 		d.pass(8 * limiter.Second)
 		if len(d.given) != limitOfDirected {
-			d.fails("%d of %d are admitted while four members join, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied, d.key.fallbacks)
+			d.fails("%d of %d are admitted while four members join, %d denied, %d answered by policy", len(d.given),
+				limitOfDirected, d.key.denied, d.key.fallbacks)
 		}
 		d.settles()
 	})
@@ -45,7 +46,8 @@ func TestWhoIsSuspectedWhileItStartsDeniesNothing(t *testing.T) {
 		d.demandAt(first, limitOfDirected, 80*ms)
 		d.pass(10 * limiter.Second)
 		if len(d.given) != limitOfDirected {
-			d.fails("%d of %d are admitted, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied, d.key.fallbacks)
+			d.fails("%d of %d are admitted, %d denied, %d answered by policy", len(d.given), limitOfDirected, d.key.denied,
+				d.key.fallbacks)
 		}
 		d.settles()
 	})
@@ -81,7 +83,8 @@ func TestLeavingToWhoIsUnseen(t *testing.T) {
 // asked, the owner itself or another, says so, with the share; explain shows both.
 func TestThreeOfSevenSaySo(t *testing.T) {
 	worlds(t)
-	s, _ := newSubject(t, "rules:\n  - {name: day, key: [user], limits: [{limit: 100, window: 1d, algorithm: fixed_window}]}\n").(*subject)
+	s, _ := newSubject(t,
+		"rules:\n  - {name: day, key: [user], limits: [{limit: 100, window: 1d, algorithm: fixed_window}]}\n").(*subject)
 	pass := func(span limiter.Tick) {
 		t.Helper()
 		if err := s.w.run(span, func() error { return nil }); err != nil {
@@ -116,14 +119,17 @@ func TestThreeOfSevenSaySo(t *testing.T) {
 	elsewhere := 0
 	for u := range 60 {
 		d, c, at := ask(u)
-		if d.Source != limiter.SourceShare || d.Limit(0).InForce != 42 || d.Limit(0).Limit.Limit() != 100 || d.Limit(0).Remaining > 41 {
-			t.Fatalf("user %d: %s, %d in force of %d, %d left", u, d.Source, d.Limit(0).InForce, d.Limit(0).Limit.Limit(), d.Limit(0).Remaining)
+		if d.Source != limiter.SourceShare || d.Limit(0).InForce != 42 || d.Limit(0).Limit.Limit() != 100 ||
+			d.Limit(0).Remaining > 41 {
+			t.Fatalf("user %d: %s, %d in force of %d, %d left", u, d.Source, d.Limit(0).InForce, d.Limit(0).Limit.Limit(),
+				d.Limit(0).Remaining)
 		}
 		if d.Limit(0).Owner != at.name {
 			elsewhere++
 		}
 		x := s.explained(at, &c)[0]
-		want := fmt.Sprintf("fixed_window 100/day; in force: fixed_window 42/day, as %s sees 3 of 7 members", d.Limit(0).Owner)
+		want := fmt.Sprintf("fixed_window 100/day; in force: fixed_window 42/day, as %s sees 3 of 7 members",
+			d.Limit(0).Owner)
 		if x.Answer.Source != limiter.SourceShare || x.Answer.Limit(0).InForce != 42 || x.Limits[0].Limit != want {
 			t.Fatalf("user %d is explained by %s: %s", u, x.Answer.Source, x.Limits[0].Limit)
 		}

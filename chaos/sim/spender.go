@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// spenders are clients that reserve and settle as they like: with less than the estimate, as much, or more; in time, about
-// the end of the reservation, after it, or before its answer; once or often, with one number or two; with if_unknown either way.
-// Keys come in two sizes: of the small ones more is asked for than there is. The large ones are never used up, so that
-// the end of the run shows to the unit what is counted.
+// spenders are clients that reserve and settle as they like: with less than the estimate, as much, or more; in time,
+// about the end of the reservation, after it, or before its answer; once or often, with one number or two; with
+// if_unknown either way. Keys come in two sizes: of the small ones more is asked for than there is. The large ones are
+// never used up, so that the end of the run shows to the unit what is counted.
 type spenders struct {
 	keys    []*spent
 	tooLow  int // settlements above the estimate that were answered
@@ -59,7 +59,8 @@ func (w *World) newSpenders(rules map[string]*limiter.Rule) {
 			if rules[name] != nil {
 				continue
 			}
-			k := w.keyLike(of, name, limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow}, 1<<21+uint64(units))
+			k := w.keyLike(of, name, limiter.Spec{Limit: int64(units), Window: 400 * 24 * time.Hour,
+				Algorithm: limiter.FixedWindow}, 1<<21+uint64(units))
 			if k == nil {
 				continue
 			}
@@ -71,9 +72,11 @@ func (w *World) newSpenders(rules map[string]*limiter.Rule) {
 
 // keyLike returns a key of a rule of its own in the partition of another one, nil if it would not be in it.
 func (w *World) keyLike(of *key, name string, spec limiter.Spec, lo uint64) *key {
-	rule := &limiter.Rule{Name: name, Limits: limits(spec), OnUnreachable: of.rule.OnUnreachable, Replication: of.rule.Replication}
+	rule := &limiter.Rule{Name: name, Limits: limits(spec), OnUnreachable: of.rule.OnUnreachable,
+		Replication: of.rule.Replication}
 	units := int(spec.Limit)
-	k := &key{rule: rule, limit: units, least: units, d: max(1, (units*5+99)/100), policy: rule.OnUnreachable, byPolicy: make(map[string]int)}
+	k := &key{rule: rule, limit: units, least: units, d: max(1, (units*5+99)/100), policy: rule.OnUnreachable,
+		byPolicy: make(map[string]int)}
 	if rule.Replication == limiter.ReplicationStrict {
 		k.d = 0
 	}
@@ -151,7 +154,8 @@ func (w *World) reserveAt(k *spent, b *spending, n *Node) {
 	d := new(limiter.Decision)
 	n.do(func() {
 		n.core.Begin(b.charge(k, n, b.estimate), d, 0, func() {
-			w.logf("%s answers %s %x: %d held %v by %v, repeated %v, %d left", n.name, k.rule.Name, b.id>>48, b.estimate, d.Allowed, d.Source, d.Repeated, remaining(d))
+			w.logf("%s answers %s %x: %d held %v by %v, repeated %v, %d left", n.name, k.rule.Name, b.id>>48, b.estimate,
+				d.Allowed, d.Source, d.Repeated, remaining(d))
 			if d.Allowed && !d.Source.ByPolicy() && n.alive && len(b.asked) == 0 {
 				b.held = true
 				w.fail(k.within(w))
@@ -207,7 +211,8 @@ func (w *World) settlesAt(k *spent, b *spending, n *Node, number int) {
 				return
 			}
 			if err := b.settled(k, w, number, o.Amended, &before); err != nil {
-				w.fail(fmt.Errorf("%s (partition %d), %x of %d, is settled with %d at %s: %w", k.rule.Name, k.part, b.id, b.estimate, number, n.name, err))
+				w.fail(fmt.Errorf("%s (partition %d), %x of %d, is settled with %d at %s: %w", k.rule.Name, k.part, b.id,
+					b.estimate, number, n.name, err))
 			}
 			w.fail(k.within(w))
 		})
@@ -307,22 +312,24 @@ func (k *spent) tooLow() (units int) {
 	return units
 }
 
-// within returns an error if more is held and used than docs/promises.md says (rows "a reservation", "estimates are too low",
-// "an owner crashes" and "an owner and its heir are lost together"): B, what estimates were too low in sum, D for each takeover, and B for each
-// time that owner and heir were lost together.
+// within returns an error if more is held and used than docs/promises.md says (rows "a reservation", "estimates are too
+// low", "an owner crashes" and "an owner and its heir are lost together"): B, what estimates were too low in sum, D for
+// each takeover, and B for each time that owner and heir were lost together.
 func (k *spent) within(w *World) error {
 	most := k.limit + k.tooLow() + w.outcome.takeovers(k.part)*k.d + w.losses[k.part]*k.limit
 	if n := k.standing(w); n > most {
-		return fmt.Errorf("%s (partition %d): %d units are held and used, at most %d (limit %d, estimates too low by %d, %d takeovers)",
+		return fmt.Errorf("%s (partition %d): %d units are held and used, at most %d (limit %d, estimates too low by %d, "+
+			"%d takeovers)",
 			k.rule.Name, k.part, n, most, k.limit, k.tooLow(), w.outcome.takeovers(k.part))
 	}
 	return nil
 }
 
-// checkSpenders returns an error if, once all reservations have ended, less is counted than settlements stand for, or more than was
-// asked for. A settlement is answered when the heir has it, so a takeover loses none of it. But it gives back an estimate, of
-// which the next owner may lack D: as docs/promises.md says, B and D for each takeover (with strict D is 0), and B for each time
-// that owner and heir were lost together. What a fenced owner had is merged as the larger of two counts, so then what was reserved may stay counted, too.
+// checkSpenders returns an error if, once all reservations have ended, less is counted than settlements stand for, or
+// more than was asked for. A settlement is answered when the heir has it, so a takeover loses none of it. But it gives
+// back an estimate, of which the next owner may lack D: as docs/promises.md says, B and D for each takeover (with
+// strict D is 0), and B for each time that owner and heir were lost together. What a fenced owner had is merged as the
+// larger of two counts, so then what was reserved may stay counted, too.
 func (w *World) checkSpenders() error {
 	if w.broader == nil || w.broader.spenders == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 // stronger is what the runs of TestSim have beyond those of the golden file: clients that
 // send batches, look at counters and use receipts twice; slow members and links; members of
 // both sides of a split, or deaf to some others; operators that forget; two to nine nodes;
-// full tables; in one of quotaRuns runs, rules that draw on a quota. It draws from a random stream of its own, so that the runs of the golden file
-// stay as they are.
+// full tables; in one of quotaRuns runs, rules that draw on a quota. It draws from a random stream of its own, so that
+// the runs of the golden file stay as they are.
 type stronger struct {
 	rng      *rand.Rand
 	quota    bool         // rules draw on a quota

@@ -83,7 +83,8 @@ func TestABuildIsInterrupted(t *testing.T) {
 		t.Skip("the stand-in for go is a shell script")
 	}
 	dir := t.TempDir()
-	script := "#!/bin/sh\nmkdir \"$GOTMPDIR/go-build\"\ntrap 'rm -r \"$GOTMPDIR/go-build\"; exit 1' INT\n: > \"$GOTMPDIR/begun\"\nwhile :; do sleep 0.01; done\n"
+	script := "#!/bin/sh\nmkdir \"$GOTMPDIR/go-build\"\ntrap 'rm -r \"$GOTMPDIR/go-build\"; exit 1' INT\n: > " +
+		"\"$GOTMPDIR/begun\"\nwhile :; do sleep 0.01; done\n"
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -494,7 +494,9 @@ func (m *model) check(q *request) (answer, *record) {
 		case q.cost == 0 || q.peek:
 		case a.allowed:
 			charged[i], pieces[i] = true, c.charge(q.cost, m.now, r)
-		case a.never: // docs/decisions.md, "Never charges nothing": "No limit is charged, whatever count_rejected says, and no block begins."
+		// docs/decisions.md, "Never charges nothing": "No limit is charged, whatever count_rejected says, and no block
+		// begins."
+		case a.never:
 		case c.lim.reject == "all" || c.lim.reject == "room" && ok[i]:
 			charged[i], pieces[i] = true, c.charge(q.cost, m.now, r)
 		}
@@ -653,7 +655,9 @@ func (m *model) refund(r *record) {
 			// "The hit that opened a window under align: first_hit is taken back only if it is
 			// the only one in the window." Hits of its very instant are not told from it.
 			opener, to := first(c.lim, c.pieces, e.at)
-			alone := !slices.ContainsFunc(c.pieces, func(o *piece) bool { return o != e && o.at >= e.at && o.at < to && o.units > 0 })
+			alone := !slices.ContainsFunc(c.pieces, func(o *piece) bool {
+				return o != e && o.at >= e.at && o.at < to && o.units > 0
+			})
 			if opener != nil && (opener.at != e.at || alone) {
 				p.back(e.units, m.now, true)
 			}

@@ -74,7 +74,8 @@ func TestAdministration(t *testing.T) {
 		s.settled(t, 3)
 	}
 	c := &http.Client{}
-	if status, body := asked(t, c, "GET", "http://"+all[0].http+"/v1/check?path=/k&user=ada", ""); status != http.StatusOK {
+	if status, body := asked(t, c, "GET", "http://"+all[0].http+"/v1/check?path=/k&user=ada",
+		""); status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
 	}
 	const forgetting = `{"name":"node-9"}`
@@ -96,13 +97,15 @@ func TestAdministration(t *testing.T) {
 		if status, body := asked(t, c, p.method, admin, p.body, json...); status != p.admin {
 			t.Errorf("%s %s for operators: %d %s", p.method, p.path, status, body)
 		}
-		for _, from := range [][]string{{"Host", "rebound.example:8082"}, {"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://other.example"}} {
+		for _, from := range [][]string{{"Host", "rebound.example:8082"}, {"Sec-Fetch-Site", "cross-site"},
+			{"Origin", "https://other.example"}} {
 			if status, body := asked(t, c, p.method, admin, p.body, append(from, json...)...); status != http.StatusForbidden {
 				t.Errorf("%s %s with %v: %d %s", p.method, p.path, from, status, body)
 			}
 		}
 	}
-	if status, body := asked(t, c, "POST", "http://"+all[0].admin+"/v1/members/forget", forgetting, "Content-Type", "text/plain"); status != http.StatusUnsupportedMediaType {
+	if status, body := asked(t, c, "POST", "http://"+all[0].admin+"/v1/members/forget", forgetting, "Content-Type",
+		"text/plain"); status != http.StatusUnsupportedMediaType {
 		t.Errorf("a form has a member forgotten: %d %s", status, body)
 	}
 	conn, err := grpc.NewClient(all[0].grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -111,7 +114,8 @@ func TestAdministration(t *testing.T) {
 	}
 	defer conn.Close()
 	for _, method := range []string{"Members", "Top", "Forget"} {
-		err := conn.Invoke(t.Context(), "/"+weirv1.Limiter_ServiceDesc.ServiceName+"/"+method, &weirv1.RingRequest{}, &weirv1.RingResponse{})
+		err := conn.Invoke(t.Context(), "/"+weirv1.Limiter_ServiceDesc.ServiceName+"/"+method, &weirv1.RingRequest{},
+			&weirv1.RingResponse{})
 		if status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s over gRPC: %v", method, err)
 		}
@@ -128,10 +132,12 @@ func TestAdministration(t *testing.T) {
 	if err != nil || strings.Contains(out, " - ") || strings.Contains(out, "not asked") {
 		t.Errorf("weir members at a socket: %v\n%s", err, out)
 	}
-	if out, err = command(t, ".", nil, weir, "top", "--server", "unix:"+socket); err != nil || !strings.Contains(out, "denied most") || strings.Contains(out, "not asked") {
+	if out, err = command(t, ".", nil, weir, "top", "--server", "unix:"+socket); err != nil ||
+		!strings.Contains(out, "denied most") || strings.Contains(out, "not asked") {
 		t.Errorf("weir top at a socket: %v\n%s", err, out)
 	}
-	if out, err = command(t, ".", nil, weir, "members", "forget", "node-9", "--server", "unix:"+socket); err == nil || !strings.Contains(out, `no dead member "node-9"`) {
+	if out, err = command(t, ".", nil, weir, "members", "forget", "node-9", "--server", "unix:"+socket); err == nil ||
+		!strings.Contains(out, `no dead member "node-9"`) {
 		t.Errorf("weir members forget at a socket: %v\n%s", err, out)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
@@ -171,7 +177,8 @@ func TestImageOfAnotherSite(t *testing.T) {
 func TestProbesDespiteClients(t *testing.T) {
 	const files = 300 // so few connections are all
 	args := []string{"serve", "--rules", write(t, townRules), "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0"}
-	p := launchBy(t, exec.CommandContext(t.Context(), "sh", append([]string{"-c", "ulimit -n " + strconv.Itoa(files) + `; exec "$0" "$@"`, program}, args...)...))
+	p := launchBy(t, exec.CommandContext(t.Context(), "sh",
+		append([]string{"-c", "ulimit -n " + strconv.Itoa(files) + `; exec "$0" "$@"`, program}, args...)...))
 	// Those that are greeted in this way stay for minutes.
 	public := map[string]string{
 		p.at("http"): "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -205,7 +212,8 @@ func TestProbesDespiteClients(t *testing.T) {
 			refused[at]++
 		}
 	}
-	for path, at := range map[string]string{"/healthz": p.at("health"), "/readyz": p.at("health"), "/metrics": p.at("admin")} {
+	for path, at := range map[string]string{"/healthz": p.at("health"), "/readyz": p.at("health"),
+		"/metrics": p.at("admin")} {
 		if status, body := get(t, client(), "http://"+at+path); status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, body)
 		}

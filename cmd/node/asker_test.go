@@ -44,7 +44,8 @@ func newAsker(t *testing.T, all []*seat) *asker {
 		}
 		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(shown),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
+				Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5,
+					MaxDelay: 100 * time.Millisecond},
 				MinConnectTimeout: time.Second,
 			}))
 		if err != nil {
@@ -136,7 +137,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // right reports whether the key's owner or its heir decided.
 func right(d *weirv1.CheckResponse) bool {
-	return d.GetSource() == weirv1.Source_SOURCE_SHARE || d.GetSource() == weirv1.Source_SOURCE_OWNER || d.GetSource() == weirv1.Source_SOURCE_HEIR
+	return d.GetSource() == weirv1.Source_SOURCE_SHARE || d.GetSource() == weirv1.Source_SOURCE_OWNER ||
+		d.GetSource() == weirv1.Source_SOURCE_HEIR
 }
 
 // counts is what came of asking for the keys of one group: how often each was

@@ -117,18 +117,26 @@ func TestBadNewcomers(t *testing.T) {
 		told  []string // on the newcomer's log
 		tells string   // a member's
 	}{
-		"a name that is taken": {all[0].name, nil, []string{`"the node cannot start"`, "give one of them another name", all[0].gossip}, "is kept out"},
-		"another cluster's":    {"other", []string{"--cluster-name", "beta"}, []string{`"the node cannot start"`, `belongs to the cluster \"weir\", this one to \"beta\"`}, "another cluster"},
-		"another secret's":     {"secretive", []string{"--secret-file", secret(t, "two")}, []string{`"the node cannot start"`, "has another secret than this one: give all members the same"}, "has another secret than this one"},
-		"without the secret":   {"secretless", []string{"--secret-file", ""}, []string{`"the node cannot start"`, "has a secret, and this one has none: give all members the same"}, "has no secret, and this one has"},
-		"a gossip key": {"other", []string{"--gossip-key-file", secret(t, "MDEyMzQ1Njc4OTAxMjM0NQ==\n")}, []string{`"the node cannot start"`, "gossip key"},
+		"a name that is taken": {all[0].name, nil, []string{`"the node cannot start"`, "give one of them another name",
+			all[0].gossip}, "is kept out"},
+		"another cluster's": {"other", []string{"--cluster-name", "beta"},
+			[]string{`"the node cannot start"`, `belongs to the cluster \"weir\", this one to \"beta\"`}, "another cluster"},
+		"another secret's": {"secretive", []string{"--secret-file", secret(t, "two")},
+			[]string{`"the node cannot start"`, "has another secret than this one: give all members the same"},
+			"has another secret than this one"},
+		"without the secret": {"secretless", []string{"--secret-file", ""},
+			[]string{`"the node cannot start"`, "has a secret, and this one has none: give all members the same"},
+			"has no secret, and this one has"},
+		"a gossip key": {"other", []string{"--gossip-key-file", secret(t, "MDEyMzQ1Njc4OTAxMjM0NQ==\n")},
+			[]string{`"the node cannot start"`, "gossip key"},
 			"encrypted with another key, or not at all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newcomer(t, all, c.name, append([]string{"--secret-file", same}, c.flags...)...)
 			s.start(t)
 			s.end(1)
-			if got := strings.Count(s.log.String(), `"level":"WARN"`) + strings.Count(s.log.String(), `"level":"ERROR"`); got != 1 {
+			if got := strings.Count(s.log.String(), `"level":"WARN"`) + strings.Count(s.log.String(),
+				`"level":"ERROR"`); got != 1 {
 				t.Errorf("it says why in %d records, want 1:\n%s", got, s.log)
 			}
 			for _, text := range c.told {
@@ -141,7 +149,8 @@ func TestBadNewcomers(t *testing.T) {
 		})
 	}
 	for _, s := range all {
-		if _, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics"); !strings.Contains(body, "weir_members{state=\"active\"} 2\n") {
+		if _, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics"); !strings.Contains(body,
+			"weir_members{state=\"active\"} 2\n") {
 			t.Errorf("%s has other members than at first", s.name)
 		}
 	}
@@ -205,9 +214,12 @@ func TestJoinNobody(t *testing.T) {
 		told, then []string
 		*seat
 	}{
-		{"unresolvable", "nobody.invalid:7946", []string{"an address to join by cannot be resolved", "nobody.invalid"}, []string{"this node starts the cluster"}, nil},
-		{"http", all[0].http, []string{"cannot join", "not as the gossip port of a Weir node", all[0].http}, []string{"no join address has answered", all[0].http}, nil},
-		{"grpc", all[0].grpc, []string{"cannot join", "not as the gossip port of a Weir node", all[0].grpc}, []string{"no join address has answered", all[0].grpc}, nil},
+		{"unresolvable", "nobody.invalid:7946", []string{"an address to join by cannot be resolved", "nobody.invalid"},
+			[]string{"this node starts the cluster"}, nil},
+		{"http", all[0].http, []string{"cannot join", "not as the gossip port of a Weir node", all[0].http},
+			[]string{"no join address has answered", all[0].http}, nil},
+		{"grpc", all[0].grpc, []string{"cannot join", "not as the gossip port of a Weir node", all[0].grpc},
+			[]string{"no join address has answered", all[0].grpc}, nil},
 		{"peers", all[0].peers, nil, []string{"no join address has answered", all[0].peers}, nil},
 		{"nothing", free, nil, []string{"no join address has answered", "refused", free}, nil},
 	}

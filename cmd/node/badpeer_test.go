@@ -187,7 +187,8 @@ func TestRulesDiffer(t *testing.T) {
 	settle(t, all)
 	for _, s := range all {
 		s.says(t, "members have different rules")
-		if _, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics"); !strings.Contains(body, "\nweir_rules_differ 1\n") {
+		if _, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics"); !strings.Contains(body,
+			"\nweir_rules_differ 1\n") {
 			t.Errorf("the metrics of %s do not tell", s.name)
 		}
 	}
@@ -205,7 +206,8 @@ func TestRulesDiffer(t *testing.T) {
 			RulesHash string `json:"rules_hash"`
 		}
 	}
-	if err := json.Unmarshal(out, &list); err != nil || len(list.Members) != 2 || list.Members[0].RulesHash == list.Members[1].RulesHash {
+	if err := json.Unmarshal(out, &list); err != nil || len(list.Members) != 2 ||
+		list.Members[0].RulesHash == list.Members[1].RulesHash {
 		t.Errorf("weir members --json: %v\n%s", err, out)
 	}
 	if err != nil {

@@ -28,7 +28,8 @@ type changing struct {
 	on      *atomic.Bool
 }
 
-func (c changing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c changing) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo,
+	error) {
 	if c.on.Load() {
 		return c.secured.ClientHandshake(ctx, authority, conn)
 	}
@@ -84,7 +85,8 @@ func TestClientsFromOpenToClosed(t *testing.T) {
 				settle(t, all)
 			}
 		}
-		again("--tls-cert", own.Cert, "--tls-key", own.Key, "--client-ca", own.CA, "--client-cert", "optional", "--tls", "optional")
+		again("--tls-cert", own.Cert, "--tls-key", own.Key, "--client-ca", own.CA, "--client-cert", "optional", "--tls",
+			"optional")
 		on.Store(true)
 		again("--tls", "required", "--client-cert", "required")
 		cert, key := ca.Issue(t, certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
@@ -97,7 +99,8 @@ func TestClientsFromOpenToClosed(t *testing.T) {
 			bare := open
 			bare.shown = credentials.NewTLS(&tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS13, ServerName: "127.0.0.1"})
 			for what, other := range map[string]*seat{"without TLS": &open, "without a certificate": &bare} {
-				if _, err := newAsker(t, []*seat{other}).nodes[0].CheckBatch(t.Context(), &weirv1.CheckBatchRequest{}); status.Code(err) != codes.Unavailable {
+				if _, err := newAsker(t, []*seat{other}).nodes[0].CheckBatch(t.Context(),
+					&weirv1.CheckBatchRequest{}); status.Code(err) != codes.Unavailable {
 					t.Errorf("%s is asked %s: %v", s.name, what, err)
 				}
 			}

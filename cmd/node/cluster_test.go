@@ -81,11 +81,13 @@ func places(t *testing.T, n int, rules string, flags ...string) []*seat {
 	var gossips []string
 	for i := range n {
 		p := ports[5*i:]
-		out = append(out, &seat{name: fmt.Sprintf("node-%d", i+1), http: p[0], grpc: p[1], peers: p[2], gossip: p[3], admin: p[4]})
+		out = append(out, &seat{name: fmt.Sprintf("node-%d", i+1), http: p[0], grpc: p[1], peers: p[2], gossip: p[3],
+			admin: p[4]})
 		gossips = append(gossips, p[3])
 	}
 	for _, s := range out {
-		s.args = append([]string{"serve", "--rules", file, "--http-addr", s.http, "--grpc-addr", s.grpc, "--admin-addr", s.admin, "--name", s.name,
+		s.args = append([]string{"serve", "--rules", file, "--http-addr", s.http, "--grpc-addr", s.grpc, "--admin-addr",
+			s.admin, "--name", s.name,
 			"--peer-addr", s.peers, "--gossip-addr", s.gossip, "--join", strings.Join(gossips, ",")}, flags...)
 	}
 	return out

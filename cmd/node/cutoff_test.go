@@ -48,13 +48,15 @@ func TestCutOff(t *testing.T) {
 		s.says(t, `no connection to node \"node-`+string(rune('2'-i))+`\" at 127.0.0.2:`, "--peer-addr, --advertise")
 	}
 	_, body := get(t, http.DefaultClient, "http://"+first.admin+"/metrics")
-	for _, line := range []string{`weir_members{state="unmet"} 1`, "weir_members_unreachable 1", "weir_ring_share 1", "weir_partitions_unsettled 0"} {
+	for _, line := range []string{`weir_members{state="unmet"} 1`, "weir_members_unreachable 1", "weir_ring_share 1",
+		"weir_partitions_unsettled 0"} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("the metrics lack %q", line)
 		}
 	}
 	tool := tool(t)
-	if text, err := command(t, ".", nil, tool, "members", "--server", first.admin); err != nil || !strings.Contains(text, "joining, unreachable") {
+	if text, err := command(t, ".", nil, tool, "members", "--server", first.admin); err != nil ||
+		!strings.Contains(text, "joining, unreachable") {
 		t.Errorf("weir members: %v\n%s", err, text)
 	}
 	if text, err := command(t, ".", nil, tool, "members", "forget", "node-3", "--server", first.admin); err == nil ||

@@ -38,7 +38,8 @@ func TestDemoWithCurl(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		case strings.HasPrefix(out, "HTTP/1.1 200 ") || strings.Contains(out, "\nHTTP/1.1 200 "):
 			allowed++
-		case strings.Contains(out, "HTTP/1.1 429 ") && strings.Contains(out, `"blocked_by":"login/`) && strings.Contains(out, "Retry-After: "):
+		case strings.Contains(out, "HTTP/1.1 429 ") && strings.Contains(out, `"blocked_by":"login/`) &&
+			strings.Contains(out, "Retry-After: "):
 			denied++
 		default:
 			t.Fatalf("%s\n%s", line, out)
@@ -72,7 +73,8 @@ func findGRPCurl(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bin = filepath.Join(strings.TrimSpace(bin), "bin"); exec.Command(filepath.Join(bin, "grpcurl"), "-version").Run() == nil {
+	if bin = filepath.Join(strings.TrimSpace(bin), "bin"); exec.Command(filepath.Join(bin, "grpcurl"),
+		"-version").Run() == nil {
 		return bin
 	}
 	bin = t.TempDir()
@@ -93,7 +95,8 @@ func TestDemoWithGRPCurl(t *testing.T) {
 	dir := findGRPCurl(t)
 	p := demo(t)
 	line := p.said("grpcurl")
-	out, err := command(t, "", []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}, "sh", "-c", line)
+	out, err := command(t, "", []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}, "sh", "-c",
+		line)
 	if err != nil || !strings.Contains(out, `"allowed": true`) || !strings.Contains(out, `"key": "you:10s"`) {
 		t.Errorf("%s: %v\n%s", line, err, out)
 	}
@@ -122,8 +125,9 @@ func TestDemoWithGo(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"main.go": text[at:] + "\n",
-		"go.mod":  "module ask\n\ngo 1.26.0\n\nrequire github.com/weirlimit/weir v0.0.0\n\nreplace github.com/weirlimit/weir => " + root + "\n",
-		"go.sum":  string(sums),
+		"go.mod": "module ask\n\ngo 1.26.0\n\nrequire github.com/weirlimit/weir v0.0.0\n\nreplace " +
+			"github.com/weirlimit/weir => " + root + "\n",
+		"go.sum": string(sums),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

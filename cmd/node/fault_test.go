@@ -173,7 +173,8 @@ func (d *demand) strike(t *testing.T, fault func()) {
 	at := slices.Clone(d.counted[:])
 	d.mu.Unlock()
 	slices.Sort(at)
-	t.Logf("the fault struck when %d to %d of %d were admitted, %d in the median", at[0], at[clusterKeys-1], clusterLimit, at[clusterKeys/2])
+	t.Logf("the fault struck when %d to %d of %d were admitted, %d in the median", at[0], at[clusterKeys-1], clusterLimit,
+		at[clusterKeys/2])
 	d.until(t, "all keys are used up", func() bool { return !slices.Contains(d.usedUp[:], false) })
 	d.calm.Store(true)
 }
@@ -209,7 +210,8 @@ func (d *demand) answered(t *testing.T, members int) {
 		}
 	}
 	slices.Sort(d.took)
-	t.Logf("%d answers, %d by policy, which admitted %d; after the fault %d right ones: p50 %v, p99 %v, p99.9 %v, the last %v", d.asked, d.policy, policed,
+	t.Logf("%d answers, %d by policy, which admitted %d; after the fault %d right ones: p50 %v, p99 %v, p99.9 %v, the "+
+		"last %v", d.asked, d.policy, policed,
 		len(d.took), quantile(d.took, 0.5), quantile(d.took, 0.99), quantile(d.took, 0.999), quantile(d.took, 1))
 	if len(d.errs) > 0 {
 		t.Errorf("%d errors of nodes that did not fail, the first: %v", len(d.errs), d.errs[0])

@@ -164,7 +164,8 @@ func (f *forger) lie(round int) {
 	for from := 0; from < 200; from += 50 {
 		var live, end [][]byte
 		for i := from; i < from+50; i++ {
-			live = append(live, forgedAlive(fmt.Sprintf("other-%d", i), 1+round, "127.0.0.1:9", metadata(uint64(2<<40+i), started, 1)))
+			live = append(live, forgedAlive(fmt.Sprintf("other-%d", i), 1+round, "127.0.0.1:9",
+				metadata(uint64(2<<40+i), started, 1)))
 			end = append(end, forgedDead(fmt.Sprintf("other-%d", i), "node-1", 1+round))
 		}
 		f.throw(compound(live...))
@@ -357,7 +358,8 @@ func (s *seat) dead(t *testing.T, n int) {
 // forget has a node forget a member.
 func (s *seat) forget(t *testing.T, name string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.admin+"/v1/members/forget", strings.NewReader(`{"name":"`+name+`"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.admin+"/v1/members/forget",
+		strings.NewReader(`{"name":"`+name+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,12 +72,14 @@ func befriend(t *testing.T, s *seat, to peer.Instance) (*stranger, error) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	x := &stranger{codec: peerlink.NewCodec(), self: mallory, to: to}
-	x.stream, err = conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, peerv1.Links_Connect_FullMethodName, grpc.ForceCodecV2(raw{}))
+	x.stream, err = conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		peerv1.Links_Connect_FullMethodName, grpc.ForceCodecV2(raw{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hello, err := proto.Marshal(&peerv1.Message{Hello: &peerv1.Hello{
-		Wire: peerlink.Wire, Cluster: "weir", RingConfig: ring.ConfigHash(), Name: "mallory", Instance: uint64(mallory), Nonce: make([]byte, 16),
+		Wire: peerlink.Wire, Cluster: "weir", RingConfig: ring.ConfigHash(), Name: "mallory", Instance: uint64(mallory),
+		Nonce:   make([]byte, 16),
 		Address: "127.0.0.1:9", Expected: uint64(to), ExpectedName: s.name, ExpectedAddress: s.peers,
 	}})
 	if err != nil {
@@ -136,11 +138,15 @@ func (x *stranger) lie(round int, victims []peer.Instance) {
 		for p := uint16(from); p < 2042; p += 8 {
 			f.Announces = append(f.Announces, peer.Announce{Partition: p, Epoch: high, Heir: x.self})
 			f.Claims = append(f.Claims, peer.Claim{Partition: p, Kind: peer.LastResort, Counter: math.MaxUint64, For: x.self})
-			f.Answers = append(f.Answers, peer.Answer{Partition: p, Owner: high, Top: math.MaxUint64, Grant: math.MaxUint64, Role: peer.Owned, Epoch: high, Seq: math.MaxUint64})
+			f.Answers = append(f.Answers, peer.Answer{Partition: p, Owner: high, Top: math.MaxUint64, Grant: math.MaxUint64,
+				Role: peer.Owned, Epoch: high, Seq: math.MaxUint64})
 			f.Revokes = append(f.Revokes, peer.Revoke{Partition: p, Epoch: high, Appointment: math.MaxUint32, Drop: true})
-			f.Acks = append(f.Acks, peer.Ack{Partition: p, Status: peer.Fenced, Owner: high, Top: math.MaxUint64, Seq: math.MaxUint64})
-			f.Batches = append(f.Batches, peer.Batch{Partition: p, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: x.self}, First: true, Last: true, Keys: 1})
-			f.Entries = append(f.Entries, peer.Entry{Hi: math.MaxUint64, Lo: math.MaxUint64, First: true, Time: math.MaxInt64, Until: math.MaxInt64, A: math.MaxUint32})
+			f.Acks = append(f.Acks, peer.Ack{Partition: p, Status: peer.Fenced, Owner: high, Top: math.MaxUint64,
+				Seq: math.MaxUint64})
+			f.Batches = append(f.Batches, peer.Batch{Partition: p, Kind: peer.Push,
+				Epoch: peer.Epoch{Counter: 1, Instance: x.self}, First: true, Last: true, Keys: 1})
+			f.Entries = append(f.Entries, peer.Entry{Hi: math.MaxUint64, Lo: math.MaxUint64, First: true, Time: math.MaxInt64,
+				Until: math.MaxInt64, A: math.MaxUint32})
 		}
 		x.say(f)
 	}
@@ -155,7 +161,8 @@ func (x *stranger) lie(round int, victims []peer.Instance) {
 		}
 		x.say(f)
 		x.say(&peer.Frame{To: invented, Checks: f.Checks, Keys: f.Keys[:1], Rules: rule})
-		x.say(&peer.Frame{From: victims[i%len(victims)], Relayed: true, Replies: []peer.Reply{{ID: 1<<32 | uint64(i), Status: peer.Forbidden}}})
+		x.say(&peer.Frame{From: victims[i%len(victims)], Relayed: true,
+			Replies: []peer.Reply{{ID: 1<<32 | uint64(i), Status: peer.Forbidden}}})
 	}
 }
 
@@ -267,7 +274,8 @@ func (s *seat) nothingLeft(t *testing.T) {
 	for {
 		_, body := get(t, http.DefaultClient, "http://"+s.admin+"/metrics")
 		var busy []string
-		for _, name := range []string{"weir_replies_withheld", "weir_checks_parked", "weir_operations_waiting", "weir_frames_queued", "weir_partitions_unsettled"} {
+		for _, name := range []string{"weir_replies_withheld", "weir_checks_parked", "weir_operations_waiting",
+			"weir_frames_queued", "weir_partitions_unsettled"} {
 			_, value, ok := strings.Cut(body, "\n"+name+" ")
 			if value, _, _ = strings.Cut(value, "\n"); !ok || value != "0" {
 				busy = append(busy, name+" "+value)
@@ -303,7 +311,8 @@ func TestForgedPeerWithoutTheSecret(t *testing.T) {
 	strangers := link(t, all, victims, gossip.SecretMark([]byte(words), "weir"))
 	for i, x := range strangers {
 		x.lie(0, victims)
-		if err := x.drain(); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "has no secret, and this one has") {
+		if err := x.drain(); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "has no secret, and this one has") {
 			t.Errorf("%s is spoken to by somebody without the secret: %v", all[i].name, err)
 		}
 	}
@@ -316,7 +325,8 @@ func TestForgedPeerWithoutTheSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) || !strings.Contains(string(lines), "has no secret, and this one has") {
+		if !strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) ||
+			!strings.Contains(string(lines), "has no secret, and this one has") {
 			t.Errorf("the audit of %s does not have the stranger: %s", s.name, lines)
 		}
 	}

@@ -128,7 +128,8 @@ func TestForeignGossipIsAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `"outcome":"refused","from":"` + c.LocalAddr().String() + `","over":"peer","why":"refused gossip`; !strings.Contains(string(lines), want) {
+	if want := `"outcome":"refused","from":"` + c.LocalAddr().String() +
+		`","over":"peer","why":"refused gossip`; !strings.Contains(string(lines), want) {
 		t.Errorf("the audit lacks %s: %s", want, lines)
 	}
 }

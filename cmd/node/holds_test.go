@@ -24,7 +24,8 @@ func reserved(t *testing.T, nodes []*seat, call, user, more string) (state strin
 	var status int
 	var text string
 	for i := range 40 {
-		status, text = asked(t, http.DefaultClient, "POST", "http://"+nodes[i%len(nodes)].http+"/v1/"+call, body, "Content-Type", "application/json")
+		status, text = asked(t, http.DefaultClient, "POST", "http://"+nodes[i%len(nodes)].http+"/v1/"+call, body,
+			"Content-Type", "application/json")
 		if status != http.StatusServiceUnavailable && status != http.StatusGatewayTimeout {
 			break
 		}
@@ -45,7 +46,8 @@ func reserved(t *testing.T, nodes []*seat, call, user, more string) (state strin
 // leaves returns how much of its limit a user has left.
 func leaves(t *testing.T, node *seat, user string) int {
 	t.Helper()
-	_, text := asked(t, http.DefaultClient, "POST", "http://"+node.http+"/v1/check", fmt.Sprintf(`{"user": %q, "peek": true}`, user), "Content-Type", "application/json")
+	_, text := asked(t, http.DefaultClient, "POST", "http://"+node.http+"/v1/check",
+		fmt.Sprintf(`{"user": %q, "peek": true}`, user), "Content-Type", "application/json")
 	var out struct {
 		Limits []struct {
 			Remaining int `json:"remaining"`
@@ -72,7 +74,8 @@ func TestKilledOwnerOfHolds(t *testing.T) {
 		for u := range users {
 			user := fmt.Sprint(name, u)
 			for i := range 2 { // twice, at different nodes
-				if got := reserved(t, nodes[(u+i)%len(nodes):], "check", user, `, "cost": 10, "hold_ms": 600000`); got != "allowed true" {
+				if got := reserved(t, nodes[(u+i)%len(nodes):], "check", user,
+					`, "cost": 10, "hold_ms": 600000`); got != "allowed true" {
 					t.Errorf("%s reserves: %s", user, got)
 				}
 			}
@@ -109,7 +112,8 @@ func TestKilledOwnerOfHolds(t *testing.T) {
 	all[2].signal(syscall.SIGTERM)
 	for u := range users { // one after the other, at all moments of the handoff
 		user := fmt.Sprint("left", u)
-		if got := reserved(t, all[u%2:2], "settle", user, fmt.Sprintf(`, "actual": %d`, actual[u%3])); got != "done" && got != "repeated" {
+		if got := reserved(t, all[u%2:2], "settle", user, fmt.Sprintf(`, "actual": %d`, actual[u%3])); got != "done" &&
+			got != "repeated" {
 			t.Errorf("%s settles: %s", user, got)
 		}
 		pause(t.Context(), 5*time.Millisecond)

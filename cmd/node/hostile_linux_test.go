@@ -42,17 +42,25 @@ func proxyWays(hook, openHook string) []proxyWay {
 			"error_page 403 = @weir_denied;", "error_page 403 = @weir_denied; error_page 500 = @app;",
 			"include DEPLOY/nginx/weir.conf;", "include DEPLOY/nginx/weir.conf; location @app { proxy_pass http://app; }",
 		}},
-		{name: "nginx with Lua", config: nginxConfig, command: nginx, second: true, open: []string{".check()", ".check(true)"}},
-		{name: "HAProxy with Lua", config: haproxyConfig, command: haproxy, open: []string{"http-request return status 503 unless { var(txn.weir) -m str allowed }", ""}},
-		{name: "HAProxy with SPOE", config: strings.Replace(spoeConfig, "server node NODE", "server node AGENT", 1), command: haproxy, open: []string{
-			"http-request return status 503 unless { var(txn.weir.result) -m str allowed }", "",
-		}},
-		{name: "Caddy", config: caddyConfig, command: []string{"caddy", "run", "--adapter", "caddyfile", "--config", "FILE"}, open: []string{
-			"reverse_proxy APP", "reverse_proxy APP\n  handle_errors {\n    @no_node `{err.status_code} in [502, 503, 504]`\n    reverse_proxy @no_node APP\n  }",
-		}},
-		{name: "Varnish", config: varnishConfig, command: []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s", "malloc,16m", "-a", "127.0.0.1:PORT", "-f", "FILE"},
+		{name: "nginx with Lua", config: nginxConfig, command: nginx, second: true,
+			open: []string{".check()", ".check(true)"}},
+		{name: "HAProxy with Lua", config: haproxyConfig, command: haproxy,
+			open: []string{"http-request return status 503 unless { var(txn.weir) -m str allowed }", ""}},
+		{name: "HAProxy with SPOE", config: strings.Replace(spoeConfig, "server node NODE", "server node AGENT", 1),
+			command: haproxy, open: []string{
+				"http-request return status 503 unless { var(txn.weir.result) -m str allowed }", "",
+			}},
+		{name: "Caddy", config: caddyConfig, command: []string{"caddy", "run", "--adapter", "caddyfile", "--config", "FILE"},
+			open: []string{
+				"reverse_proxy APP",
+				"reverse_proxy APP\n  handle_errors {\n    @no_node `{err.status_code} in [502, 503, 504]`\n    reverse_proxy " +
+					"@no_node APP\n  }",
+			}},
+		{name: "Varnish", config: varnishConfig, command: []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s",
+			"malloc,16m", "-a", "127.0.0.1:PORT", "-f", "FILE"},
 			open: []string{`weir.vcl";`, "weir.vcl\";\nsub vcl_backend_error { set beresp.http.X-Weir-Open = \"yes\"; }"}},
-		{name: "Apache", config: strings.Replace(apacheConfig, "HOOK", hook, 1), command: []string{"apache2", "-X", "-f", "FILE"}, open: []string{hook, openHook}},
+		{name: "Apache", config: strings.Replace(apacheConfig, "HOOK", hook, 1),
+			command: []string{"apache2", "-X", "-f", "FILE"}, open: []string{hook, openHook}},
 	}
 }
 
@@ -131,29 +139,40 @@ func hostileRequests() map[string]string {
 		"a name as a path":       "GET localhost:80 HTTP/1.1",
 		"CONNECT":                "CONNECT localhost:80 HTTP/1.1",
 
-		"a list of addresses":  get("X-Forwarded-For: 192.0.2.1, 192.0.2.2"),
-		"many addresses":       get("X-Forwarded-For: " + strings.Repeat("192.0.2.1, ", 600) + "a"),
-		"no address":           get("X-Forwarded-For: \"; drop", "X-Real-IP: \xff"),
-		"the proxy's fields":   get("X-Original-URI: /free", "X-Original-Method: POST", "X-Forwarded-Uri: /free", "X-Forwarded-Method: POST"),
-		"the proxy's, twice":   get("X-Original-URI: /free", "X-Original-URI: /free", "X-Forwarded-Uri: /free", "X-Forwarded-Uri: /free"),
-		"the proxy's, per hop": get("Connection: close, X-Original-URI, X-Original-Method, X-Forwarded-For, X-Forwarded-Uri, X-Forwarded-Method, X-Weir-Uri, X-Weir-Method, X-Weir"),
-		"Varnish's fields":     get("X-Weir: passed", "X-Weir-Uri: /free", "X-Weir-Open: yes", "X-Weir-Limits: a"),
-		"a status":             get("X-Weir-Status: 200", "RateLimit: a"),
-		"a trace":              get("traceparent: 00-\x02"),
+		"a list of addresses": get("X-Forwarded-For: 192.0.2.1, 192.0.2.2"),
+		"many addresses":      get("X-Forwarded-For: " + strings.Repeat("192.0.2.1, ", 600) + "a"),
+		"no address":          get("X-Forwarded-For: \"; drop", "X-Real-IP: \xff"),
+		"the proxy's fields": get("X-Original-URI: /free", "X-Original-Method: POST", "X-Forwarded-Uri: /free",
+			"X-Forwarded-Method: POST"),
+		"the proxy's, twice": get("X-Original-URI: /free", "X-Original-URI: /free", "X-Forwarded-Uri: /free",
+			"X-Forwarded-Uri: /free"),
+		"the proxy's, per hop": get("Connection: close, X-Original-URI, X-Original-Method, X-Forwarded-For, " +
+			"X-Forwarded-Uri, X-Forwarded-Method, X-Weir-Uri, X-Weir-Method, X-Weir"),
+		"Varnish's fields": get("X-Weir: passed", "X-Weir-Uri: /free", "X-Weir-Open: yes", "X-Weir-Limits: a"),
+		"a status":         get("X-Weir-Status: 200", "RateLimit: a"),
+		"a trace":          get("traceparent: 00-\x02"),
 
-		"a body":               "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
-		"chunks":               "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-		"chunks that are none": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nbody\r\n0\r\n\r\n",
-		"chunks and a length":  "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-		"a coding":             "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-		"two lengths":          "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nbody!",
-		"a length below 0":     "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: -1\r\n\r\n",
-		"100-continue":         "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody",
-		"another expectation":  get("Expect: a pony"),
-		"an upgrade":           get("Connection: Upgrade, close", "Upgrade: websocket", "Sec-WebSocket-Key: a"),
-		"h2c":                  get("Connection: Upgrade, HTTP2-Settings, close", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"),
-		"a range":              get("Range: bytes=0-1,-", "If-None-Match: *"),
-		"two requests":         "GET PATH HTTP/1.1\r\nHost: a\r\n\r\nGET PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		"a body": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
+		"chunks": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+		"chunks that are none": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: " +
+			"chunked\r\n\r\nzz\r\nbody\r\n0\r\n\r\n",
+		"chunks and a length": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: " +
+			"4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+		"a coding": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: gzip, " +
+			"chunked\r\n\r\n0\r\n\r\n",
+		"two lengths": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: " +
+			"4\r\nContent-Length: 5\r\n\r\nbody!",
+		"a length below 0": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: -1\r\n\r\n",
+		"100-continue": "POST PATH HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: " +
+			"100-continue\r\nContent-Length: 4\r\n\r\nbody",
+		"another expectation": get("Expect: a pony"),
+		"an upgrade":          get("Connection: Upgrade, close", "Upgrade: websocket", "Sec-WebSocket-Key: a"),
+		"h2c": get("Connection: Upgrade, HTTP2-Settings, close", "Upgrade: h2c",
+			"HTTP2-Settings: AAMAAABkAAQAAP__"),
+		"a range": get("Range: bytes=0-1,-", "If-None-Match: *"),
+		"two requests": "GET PATH HTTP/1.1\r\nHost: a\r\n\r\nGET PATH HTTP/1.1\r\nHost: a\r\nConnection: " +
+			"close\r\n\r\n",
 
 		"a token of 7KiB": get("Authorization: Bearer " + long(7<<10)),
 		"a user with NUL": get("Authorization: Basic AGE6Yg=="),
@@ -168,12 +187,15 @@ func hostileRequests() map[string]string {
 	for _, host := range []string{"a/../b", ":::", "a b", "\"", "[::1", "a,b", "", "%zz", "a@b"} {
 		out["Host "+host] = "GET PATH HTTP/1.1\r\nHost: " + host
 	}
-	for _, method := range []string{"HEAD", "OPTIONS", "TRACE", "BREW", "get", "G@T", "G\x01T", long(300), long(9000), ""} {
+	for _, method := range []string{"HEAD", "OPTIONS", "TRACE", "BREW", "get", "G@T", "G\x01T", long(300), long(9000),
+		""} {
 		out["method "+fmt.Sprintf("%.10q", method)] = method + " PATH HTTP/1.1"
 	}
 	for _, end := range []string{
-		"#%zz", "#x", "?a#%zz", "%zz", "%", "%4", "%00", "%0a", "%0d%0aX-Original-Method:%20POST", "%C3%A9", "%E9", "\xe9", "%FC", "%F8re", "%c0%ae", "%252e%252e", "/..;/a", "/../a", "/%2e%2e/a",
-		"//", ";a=b", "\\a", "|", "\"", "^", "?deny=200", "?deny=418", "?deny=403&b=c", "?b=c", "?%zz", "?a;b", "?", "?" + long(7000), "/" + long(7000), "/" + long(9000), "/" + long(15000), "?" + long(12000),
+		"#%zz", "#x", "?a#%zz", "%zz", "%", "%4", "%00", "%0a", "%0d%0aX-Original-Method:%20POST", "%C3%A9", "%E9", "\xe9",
+		"%FC", "%F8re", "%c0%ae", "%252e%252e", "/..;/a", "/../a", "/%2e%2e/a",
+		"//", ";a=b", "\\a", "|", "\"", "^", "?deny=200", "?deny=418", "?deny=403&b=c", "?b=c", "?%zz", "?a;b", "?",
+		"?" + long(7000), "/" + long(7000), "/" + long(9000), "/" + long(15000), "?" + long(12000),
 	} {
 		out[fmt.Sprintf("path %.40q (%d)", end, len(end))] = "GET PATH" + end + " HTTP/1.1"
 	}
@@ -236,7 +258,8 @@ func TestHostileRequests(t *testing.T) {
 	agent := freePorts(t, 1)[0]
 	rules := write(t, hostileRules)
 	first, plain, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--spoe-listen", agent)
-	second, caddys, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method")
+	second, caddys, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--auth-uri-header", "X-Forwarded-Uri",
+		"--auth-method-header", "X-Forwarded-Method")
 	used := func(node string) (n int64) {
 		t.Helper()
 		_, body := get(t, http.DefaultClient, "http://"+node+"/v1/check?rule=counted&peek=true")
@@ -266,15 +289,17 @@ func TestHostileRequests(t *testing.T) {
 				}
 				config = strings.Replace(config, way.open[i], way.open[i+1], 1)
 			}
-			bases := strings.Fields(proxied(t, node, app, strings.ReplaceAll(config, "AGENT", agent), func(file string) []string {
-				return strings.Fields(strings.ReplaceAll(strings.Join(way.command, " "), "FILE", file))
-			}))
+			bases := strings.Fields(proxied(t, node, app, strings.ReplaceAll(config, "AGENT", agent),
+				func(file string) []string {
+					return strings.Fields(strings.ReplaceAll(strings.Join(way.command, " "), "FILE", file))
+				}))
 			base := strings.TrimPrefix(bases[0], "http://")
 			if way.second {
 				base = strings.TrimPrefix(bases[1], "http://")
 			}
 			dead[name] = func(t *testing.T) {
-				out := sendRaw(t, base, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") //nolint:bodyclose // its connection is closed
+				const ask = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+				out := sendRaw(t, base, ask) //nolint:bodyclose // its connection is closed
 				if out == nil || (out.StatusCode == http.StatusOK) != open || !open && out.StatusCode < 500 {
 					t.Errorf("no node answers: %+v", out)
 				}
@@ -292,7 +317,8 @@ func TestHostileRequests(t *testing.T) {
 						t.Errorf("%s: %d pass, and %d are counted (status %d)", what, hits, asked, status)
 					}
 					// What was counted may fail at the service, as its body is none.
-					if status == http.StatusTooManyRequests || asked == 0 && status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported {
+					if status == http.StatusTooManyRequests || asked == 0 && status >= 500 && status != http.StatusNotImplemented &&
+						status != http.StatusHTTPVersionNotSupported {
 						t.Errorf("%s: status %d", what, status)
 					}
 					if what == "a plain one" && (status != http.StatusOK || asked != 1) {
@@ -346,7 +372,8 @@ func TestDeadNodeIsLeftOut(t *testing.T) {
 	app, _ := countingApp(t)
 	rules := write(t, hostileRules)
 	_, plain, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1")
-	_, caddys, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method")
+	_, caddys, _ := serve(t, "--rules", rules, "--auth-proxy", "127.0.0.1", "--auth-uri-header", "X-Forwarded-Uri",
+		"--auth-method-header", "X-Forwarded-Method")
 	dead := freePorts(t, 1)[0]
 	_, port, err := net.SplitHostPort(dead)
 	if err != nil {
@@ -354,7 +381,8 @@ func TestDeadNodeIsLeftOut(t *testing.T) {
 	}
 	const probe = `.port = "NODE_AT"; .probe = ready; .connect_timeout = 1s; }`
 	for _, c := range []struct{ way, node, old, text string }{
-		{"Caddy", caddys, "forward_auth NODE {", "forward_auth " + dead + " NODE {\n    health_uri /readyz\n    health_interval 1s"},
+		{"Caddy", caddys, "forward_auth NODE {", "forward_auth " + dead +
+			" NODE {\n    health_uri /readyz\n    health_interval 1s"},
 		{
 			"Varnish", plain, `backend weir { .host = "127.0.0.1"; .port = "NODE_AT"; }`,
 			`import directors; probe ready { .url = "/readyz"; .interval = 1s; }
@@ -378,7 +406,8 @@ func TestDeadNodeIsLeftOut(t *testing.T) {
 			}))[0], "http://")
 			ask := func(path string) int {
 				t.Helper()
-				out := sendRaw(t, base, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") //nolint:bodyclose // its connection is closed
+				text := "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+				out := sendRaw(t, base, text) //nolint:bodyclose // its connection is closed
 				if out == nil {
 					return 0
 				}
@@ -394,7 +423,8 @@ func TestDeadNodeIsLeftOut(t *testing.T) {
 					t.Errorf("beside a dead node: %d", status)
 				}
 			}
-			if first, second := ask("/limited"), ask("/limited"); first != http.StatusOK || second != http.StatusTooManyRequests {
+			if first, second := ask("/limited"), ask("/limited"); first != http.StatusOK ||
+				second != http.StatusTooManyRequests {
 				t.Errorf("beside a dead node a limit answers %d and %d", first, second)
 			}
 		})

@@ -64,7 +64,8 @@ func rawConn(t *testing.T, address string) *grpc.ClientConn {
 
 // stream sends a message on a stream and returns the reply.
 func stream(ctx context.Context, conn *grpc.ClientConn, message []byte) error {
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/weir.v1.Limiter/CheckStream")
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/weir.v1.Limiter/CheckStream")
 	if err == nil {
 		err = s.SendMsg(message)
 	}

@@ -31,7 +31,8 @@ func joinKeys(t *testing.T) int {
 // cluster takes to settle, and the longest wait of a check.
 func TestFourthNodeJoins(t *testing.T) {
 	n := joinKeys(t)
-	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: [{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n"+
+	rules := fmt.Sprintf("version: 1\nrules:\n  - {name: keys, match: {path: \"^/k\"}, key: [path, user], limits: "+
+		"[{limit: %d, window: 1d, algorithm: fixed_window, align: first_hit}]}\n"+
 		"  - {name: load, match: {path: \"^/l\"}, key: [path, user], limits: [1000000000/hour]}\n", 1000)
 	all := places(t, 4, rules)
 	for _, s := range all[:3] {
@@ -86,8 +87,10 @@ func TestFourthNodeJoins(t *testing.T) {
 	if err := <-probing; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d keys: the fourth ready %v after it was started, all settled after %v; a check took %v mostly, %v at most before it and %v while it joined",
-		n, ready.Round(time.Millisecond), settled.Round(time.Millisecond), time.Duration(usual.Load()).Round(10*time.Microsecond),
+	t.Logf("%d keys: the fourth ready %v after it was started, all settled after %v; a check took %v mostly, %v at most "+
+		"before it and %v while it joined",
+		n, ready.Round(time.Millisecond), settled.Round(time.Millisecond),
+		time.Duration(usual.Load()).Round(10*time.Microsecond),
 		time.Duration(before).Round(10*time.Microsecond), time.Duration(longest.Load()).Round(10*time.Microsecond))
 
 	// Each key was charged once, is charged once more, and was for each check meanwhile.

@@ -40,7 +40,8 @@ func buildAndRun(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program,
+		".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		return 1
 	}
@@ -277,7 +278,8 @@ func TestLife(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	p.signal(syscall.SIGTERM)
 	p.end(0)
-	if got := p.log.String(); strings.Count(got, `"rules are in force"`) != 1 || !strings.HasSuffix(got, `"msg":"stopped"}`) {
+	if got := p.log.String(); strings.Count(got, `"rules are in force"`) != 1 ||
+		!strings.HasSuffix(got, `"msg":"stopped"}`) {
 		t.Error(got)
 	}
 }
@@ -290,7 +292,8 @@ func slowRequest(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	fmt.Fprint(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+	fmt.Fprint(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
+		"10\r\nExpect: 100-continue\r\n\r\n")
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
@@ -316,7 +319,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// A second signal ends it without further ado. One within a second of the first is the same wish, and counts for nothing.
+// A second signal ends it without further ado. One within a second of the first is the same wish, and counts for
+// nothing.
 func TestSecondSignal(t *testing.T) {
 	p, overHTTP, _ := serve(t, "--shutdown-timeout", "5m")
 	slowRequest(t, overHTTP)
@@ -339,13 +343,18 @@ func TestProcess(t *testing.T) {
 		out    string
 		err    string
 	}{
-		"version":          {[]string{"version"}, 0, "node ", ""},
-		"help":             {[]string{"--help"}, 0, "--allow-request-limits", ""},
-		"unknown flag":     {[]string{"--rulez", "x"}, 2, "", "did you mean --rules?"},
-		"HTTP port in use": {[]string{"--http-addr", overHTTP, "--grpc-addr", "127.0.0.1:0"}, 1, "", "cannot listen on " + overHTTP + ": another program has that port; stop it, or choose another address with --http-addr"},
-		"gRPC port in use": {[]string{"--grpc-addr", overGRPC}, 1, "", "cannot listen on " + overGRPC + ": another program has that port; stop it, or choose another address with --grpc-addr"},
-		"demo in use":      {[]string{"demo", "--http-addr", overHTTP, "--grpc-addr", "127.0.0.1:0"}, 1, "", "choose another address with --http-addr"},
-		"bad rules":        {[]string{"--rules", bad}, 1, "", "2:20: "},
+		"version":      {[]string{"version"}, 0, "node ", ""},
+		"help":         {[]string{"--help"}, 0, "--allow-request-limits", ""},
+		"unknown flag": {[]string{"--rulez", "x"}, 2, "", "did you mean --rules?"},
+		"HTTP port in use": {[]string{"--http-addr", overHTTP, "--grpc-addr", "127.0.0.1:0"}, 1, "",
+			"cannot listen on " + overHTTP +
+				": another program has that port; stop it, or choose another address with --http-addr"},
+		"gRPC port in use": {[]string{"--grpc-addr", overGRPC}, 1, "",
+			"cannot listen on " + overGRPC +
+				": another program has that port; stop it, or choose another address with --grpc-addr"},
+		"demo in use": {[]string{"demo", "--http-addr", overHTTP, "--grpc-addr", "127.0.0.1:0"}, 1, "",
+			"choose another address with --http-addr"},
+		"bad rules": {[]string{"--rules", bad}, 1, "", "2:20: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := launch(t, c.args...)
@@ -353,7 +362,8 @@ func TestProcess(t *testing.T) {
 			if out := p.out.String(); !strings.Contains(out, c.out) || c.out == "" && out != "" {
 				t.Errorf("standard output: %q", out)
 			}
-			if errs := p.log.String(); !strings.Contains(errs, c.err) || c.err == "" && errs != "" || strings.Contains(errs, "goroutine") {
+			if errs := p.log.String(); !strings.Contains(errs, c.err) || c.err == "" && errs != "" ||
+				strings.Contains(errs, "goroutine") {
 				t.Errorf("standard error: %q", errs)
 			}
 		})

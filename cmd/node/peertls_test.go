@@ -38,7 +38,8 @@ func (w wrongs) judge(t *testing.T) {
 	case len(w.beyond) > 0:
 		t.Fatal(w.beyond)
 	default:
-		t.Logf("nodes stood still %d times for want of CPU, so what is promised is what so many pauses cost: %v", w.pauses, w.what)
+		t.Logf("nodes stood still %d times for want of CPU, so what is promised is what so many pauses cost: %v", w.pauses,
+			w.what)
 	}
 }
 
@@ -78,7 +79,8 @@ func TestPeerURIs(t *testing.T) {
 		s.start(t)
 	}
 	settle(t, there)
-	for _, uri := range []string{certs.MemberURI("weir", "node-3"), "spiffe://example.org/weir/node-2", "spiffe://example.org/prod/node-3"} {
+	for _, uri := range []string{certs.MemberURI("weir", "node-3"), "spiffe://example.org/weir/node-2",
+		"spiffe://example.org/prod/node-3"} {
 		s := show(all[2], uri)
 		s.start(t)
 		within(t, s, "is not this member's", 1)
@@ -179,18 +181,22 @@ func TestPeerStrangers(t *testing.T) {
 		leaf *certstest.Leaf
 		want string // in the node's log that is to be refused, or in the other's
 	}{
-		"none":             {nil, nil, "does not speak TLS"},
-		"another's":        {other, &certstest.Leaf{Name: own.name, URI: certs.MemberURI("weir", own.name)}, "unknown authority"},
-		"of another name":  {ca, &certstest.Leaf{Name: "node-9", URI: certs.MemberURI("weir", "node-9")}, "is not this member's"},
-		"of a client":      {ca, &certstest.Leaf{Name: "weir", URI: "weir://weir/client/node-2"}, "is not this member's"},
-		"that has expired": {ca, &certstest.Leaf{Name: own.name, URI: certs.MemberURI("weir", own.name), Begins: time.Now().Add(-2 * time.Hour), Ends: time.Now().Add(-time.Hour)}, "expired at"},
+		"none": {nil, nil, "does not speak TLS"},
+		"another's": {other, &certstest.Leaf{Name: own.name, URI: certs.MemberURI("weir", own.name)},
+			"unknown authority"},
+		"of another name": {ca, &certstest.Leaf{Name: "node-9", URI: certs.MemberURI("weir", "node-9")},
+			"is not this member's"},
+		"of a client": {ca, &certstest.Leaf{Name: "weir", URI: "weir://weir/client/node-2"}, "is not this member's"},
+		"that has expired": {ca, &certstest.Leaf{Name: own.name, URI: certs.MemberURI("weir", own.name),
+			Begins: time.Now().Add(-2 * time.Hour), Ends: time.Now().Add(-time.Hour)}, "expired at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := own
 			s.args = s.args[: len(s.args)-6 : len(s.args)-6]
 			if x.leaf != nil {
 				p := x.ca.Write(t, t.TempDir(), *x.leaf)
-				s.args = append(s.args, "--peer-cert", p.Cert, "--peer-key", p.Key, "--peer-ca", filepath.Join(filepath.Dir(p.Cert), "ca.crt"))
+				s.args = append(s.args, "--peer-cert", p.Cert, "--peer-key", p.Key, "--peer-ca",
+					filepath.Join(filepath.Dir(p.Cert), "ca.crt"))
 			}
 			s.start(t)
 			deadline := time.After(soon)
@@ -203,7 +209,8 @@ func TestPeerStrangers(t *testing.T) {
 					t.Fatalf("%q is in neither log", x.want)
 				}
 			}
-			if _, body := get(t, http.DefaultClient, "http://"+all[0].admin+"/metrics"); strings.Contains(body, `weir_members{state="active"} 2`) {
+			if _, body := get(t, http.DefaultClient, "http://"+all[0].admin+"/metrics"); strings.Contains(body,
+				`weir_members{state="active"} 2`) {
 				t.Error("it is a member")
 			}
 			if !strings.Contains(s.log.String(), "the node cannot start") {
@@ -218,7 +225,8 @@ func TestPeerStrangers(t *testing.T) {
 	}
 	// A client's certificate, shown at the port of members.
 	cert := issue(t, other, certstest.Leaf{Name: "shop", URI: "weir://weir/client/shop"})
-	conn, err := tls.Dial("tcp", all[0].peers, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}) //nolint:gosec // the node is to judge
+	conn, err := tls.Dial("tcp", all[0].peers, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}) //nolint:gosec // the node is to judge
 	if err == nil {
 		_ = conn.SetDeadline(time.Now().Add(soon))
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
@@ -231,7 +239,8 @@ func TestPeerStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) && strings.Contains(string(lines), `"over":"peer"`) {
+		if strings.Contains(string(lines), `"action":"connect","outcome":"refused"`) &&
+			strings.Contains(string(lines), `"over":"peer"`) {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -179,7 +179,8 @@ func apacheHook(t *testing.T, old, text string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "weir.lua")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(name, []byte(strings.Replace(string(file), old, text, 1)), 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(name, []byte(strings.Replace(string(file), old, text, 1)),
+		0o644)); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -196,7 +197,8 @@ func proxied(t *testing.T, node, app, config string, command func(file string) [
 	ports := freePorts(t, 2)
 	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
 	file := filepath.Join(dir, "config")
-	fill := strings.NewReplacer("DIR", dir, "DEPLOY", deploy, "NODE_AT", port(node), "NODE", node, "APP_AT", port(app), "APP", app, "PORT", port(ports[0]), "LUA", port(ports[1]))
+	fill := strings.NewReplacer("DIR", dir, "DEPLOY", deploy, "NODE_AT", port(node), "NODE", node, "APP_AT", port(app),
+		"APP", app, "PORT", port(ports[0]), "LUA", port(ports[1]))
 	if err := os.WriteFile(file, []byte(fill.Replace(config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -254,14 +256,21 @@ func TestProxies(t *testing.T) {
 	all := places(t, 3, proxiedRules, "--auth-proxy", "127.0.0.1")
 	agent := freePorts(t, 1)[0]
 	all[1].args = append(all[1].args, "--spoe-listen", agent)
-	all[2].args = append(all[2].args, "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method") // Caddy's
+	// Caddy's
+	all[2].args = append(all[2].args, "--auth-uri-header", "X-Forwarded-Uri", "--auth-method-header", "X-Forwarded-Method")
 	for _, s := range all {
 		s.start(t)
 	}
 	settle(t, all)
-	nginx := strings.Fields(proxied(t, all[0].http, upstream, nginxConfig, func(file string) []string { return []string{"nginx", "-c", file, "-e", "stderr"} }))
-	haproxy := strings.Fields(proxied(t, all[1].http, upstream, haproxyConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
-	filter := strings.Fields(proxied(t, agent, upstream, spoeConfig, func(file string) []string { return []string{"haproxy", "-db", "-f", file} }))[0]
+	nginx := strings.Fields(proxied(t, all[0].http, upstream, nginxConfig, func(file string) []string {
+		return []string{"nginx", "-c", file, "-e", "stderr"}
+	}))
+	haproxy := strings.Fields(proxied(t, all[1].http, upstream, haproxyConfig, func(file string) []string {
+		return []string{"haproxy", "-db", "-f", file}
+	}))[0]
+	filter := strings.Fields(proxied(t, agent, upstream, spoeConfig, func(file string) []string {
+		return []string{"haproxy", "-db", "-f", file}
+	}))[0]
 	caddy := strings.Fields(proxied(t, all[2].http, upstream, caddyConfig, func(file string) []string {
 		return []string{"caddy", "run", "--adapter", "caddyfile", "--config", file}
 	}))[0]
@@ -270,9 +279,10 @@ func TestProxies(t *testing.T) {
 		return []string{"varnishd", "-F", "-j", "none", "-n", "DIR", "-s", "malloc,16m", "-a", "127.0.0.1:PORT", "-f", file}
 	}))[0]
 
-	apache := strings.Fields(proxied(t, all[1].http, upstream, strings.Replace(apacheConfig, "HOOK", apacheHook(t, "", ""), 1), func(file string) []string {
-		return []string{"apache2", "-X", "-f", file}
-	}))[0]
+	apache := strings.Fields(proxied(t, all[1].http, upstream,
+		strings.Replace(apacheConfig, "HOOK", apacheHook(t, "", ""), 1), func(file string) []string {
+			return []string{"apache2", "-X", "-f", file}
+		}))[0]
 
 	ask := func(base, path string, fields ...string) (int, http.Header, string) {
 		t.Helper()
@@ -296,7 +306,8 @@ func TestProxies(t *testing.T) {
 	}
 	bases := []string{nginx[0], nginx[1], haproxy, varnish, caddy, filter, apache}
 	for i := range 9 { // also what a client says of itself changes nothing
-		status, header, body := ask(bases[i%7], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI", "/free", "X-Forwarded-Uri", "/free",
+		status, header, body := ask(bases[i%7], "/limited", "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i), "X-Original-URI",
+			"/free", "X-Forwarded-Uri", "/free",
 			"X-Original-Method", "POST", "X-Real-IP", "192.0.2.1")
 		if status != http.StatusOK || body != "served" {
 			t.Errorf("request %d, at %s: %d %s", i, bases[i%7], status, body)
@@ -306,7 +317,9 @@ func TestProxies(t *testing.T) {
 		}
 	}
 	for _, base := range bases {
-		if status, header, body := ask(base, "/limited", "X-Forwarded-For", "192.0.2.77", "X-Original-URI", "/free"); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" || strings.Contains(body, "served") {
+		if status, header, body := ask(base, "/limited", "X-Forwarded-For", "192.0.2.77", "X-Original-URI",
+			"/free"); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" ||
+			strings.Contains(body, "served") {
 			t.Errorf("beyond the limit, at %s: %d %v %s", base, status, header, body)
 		}
 		if status, _, body := ask(base, "/free"); status != http.StatusOK || body != "served" {
@@ -316,7 +329,8 @@ func TestProxies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := io.ReadAll(out.Body); out.StatusCode != http.StatusOK || string(body) != "served a body" || err != nil {
+		if body, err := io.ReadAll(out.Body); out.StatusCode != http.StatusOK || string(body) != "served a body" ||
+			err != nil {
 			t.Errorf("a body, at %s: %d %s, %v", base, out.StatusCode, body, err)
 		}
 		out.Body.Close()
@@ -333,15 +347,18 @@ func TestProxies(t *testing.T) {
 		}
 	}
 	for _, base := range bases {
-		if status, header, body := ask(base, "/blocked"); status != http.StatusForbidden || header.Get("Retry-After") != "" && header.Get("Retry-After") != "1" || strings.Contains(body, "served") {
+		if status, header, body := ask(base, "/blocked"); status != http.StatusForbidden ||
+			header.Get("Retry-After") != "" && header.Get("Retry-After") != "1" || strings.Contains(body, "served") {
 			t.Errorf("what a rule denies, at %s: %d %v %s", base, status, header, body)
 		}
 		// A proxy that knows some statuses only makes 403 of another, and not 429, which is to be tried again.
-		if status, _, body := ask(base, "/gone"); status != http.StatusGone && status != http.StatusForbidden || strings.Contains(body, "served") {
+		if status, _, body := ask(base, "/gone"); status != http.StatusGone && status != http.StatusForbidden ||
+			strings.Contains(body, "served") {
 			t.Errorf("what a rule denies with a status of its own, at %s: %d %s", base, status, body)
 		}
 	}
-	if out, err := http.Post(varnish+"/free", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20+1))); err == nil { // else it closed while the client sent
+	// else it closed while the client sent
+	if out, err := http.Post(varnish+"/free", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20+1))); err == nil {
 		out.Body.Close()
 		if out.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("more than Varnish keeps: %d", out.StatusCode)
@@ -353,11 +370,13 @@ func TestProxies(t *testing.T) {
 			fields = append(fields, fmt.Sprint("X-Field-", i), "a")
 		}
 		status, _, body := ask(varnish, "/free", fields...)
-		if status != http.StatusOK && status != http.StatusRequestHeaderFieldsTooLarge && status != http.StatusBadRequest || (body == "served") != (status == http.StatusOK) {
+		if status != http.StatusOK && status != http.StatusRequestHeaderFieldsTooLarge && status != http.StatusBadRequest ||
+			(body == "served") != (status == http.StatusOK) {
 			t.Errorf("%d fields, at Varnish: %d %s", n, status, body)
 		}
 	}
-	if status, _, body := ask("http://"+all[0].http, "/v1/auth", "X-Original-URI", "/free", "X-Original-Method", "GET"); status != http.StatusOK {
+	if status, _, body := ask("http://"+all[0].http, "/v1/auth", "X-Original-URI", "/free", "X-Original-Method",
+		"GET"); status != http.StatusOK {
 		t.Errorf("the node itself: %d %s", status, body)
 	}
 	all[0].signal(syscall.SIGKILL)
@@ -372,7 +391,8 @@ func TestProxies(t *testing.T) {
 		if status, _, body := ask(base, "/free"); status != http.StatusOK || body != "served" {
 			t.Errorf("a member is gone, another path, at %s: %d %s", base, status, body)
 		}
-		if status, _, body := ask(base, "/limited"); status != http.StatusTooManyRequests && (status != http.StatusOK || body != "served") {
+		if status, _, body := ask(base, "/limited"); status != http.StatusTooManyRequests &&
+			(status != http.StatusOK || body != "served") {
 			t.Errorf("a member is gone, at %s: %d %s", base, status, body)
 		}
 	}

@@ -56,7 +56,8 @@ func TestRedisRate(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"TestAllow", "TestAllowN_IncrementZero", "TestRetryAfter", "TestAllowAtMost", "TestAllowAtMost_IncrementZero"} {
+	for _, name := range []string{"TestAllow", "TestAllowN_IncrementZero", "TestRetryAfter", "TestAllowAtMost",
+		"TestAllowAtMost_IncrementZero"} {
 		if n := strings.Count(string(out), "--- PASS: "+name+" "); n != 1 {
 			t.Errorf("%s passed %d times\n%s", name, n, out)
 		}

@@ -52,8 +52,10 @@ func guard(t *testing.T, dir string, ca *certstest.Authority, mode string) *guar
 	t.Helper()
 	own := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
 	g := &guarded{audit: filepath.Join(dir, mode+".jsonl")}
-	g.process, g.http, _ = serve(t, "--rules", write(t, refusedRules), "--permissions", filepath.Join(dir, "permissions.yaml"), "--audit", g.audit,
-		"--tls-cert", own.Cert, "--tls-key", own.Key, "--client-ca", own.CA, "--client-cert", mode, "--admin-client-cert", mode)
+	g.process, g.http, _ = serve(t, "--rules", write(t, refusedRules), "--permissions",
+		filepath.Join(dir, "permissions.yaml"), "--audit", g.audit,
+		"--tls-cert", own.Cert, "--tls-key", own.Key, "--client-ca", own.CA, "--client-cert", mode, "--admin-client-cert",
+		mode)
 	g.admin = g.at("admin")
 	return g
 }
@@ -127,7 +129,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	token := func(method jwt.SigningMethod, key any, change func(jwt.MapClaims)) string {
-		c := jwt.MapClaims{"iss": "https://id.example.com", "aud": "weir", "sub": "shop", "exp": time.Now().Add(time.Hour).Unix()}
+		c := jwt.MapClaims{"iss": "https://id.example.com", "aud": "weir", "sub": "shop",
+			"exp": time.Now().Add(time.Hour).Unix()}
 		if change != nil {
 			change(c)
 		}
@@ -143,8 +146,10 @@ func TestRefusals(t *testing.T) {
 	bank := issue(t, clients, certstest.Leaf{Name: "x", URI: "spiffe://example.org/bank"})
 	half := issue(t, clients, certstest.Leaf{Name: "half"})
 	stranger := issue(t, clients, certstest.Leaf{Name: "stranger"})
-	old := issue(t, clients, certstest.Leaf{Name: "shop", Begins: time.Now().Add(-2 * time.Hour), Ends: time.Now().Add(-time.Hour)})
-	other, peer := issue(t, foreign, certstest.Leaf{Name: "shop"}), issue(t, peers, certstest.Leaf{Name: "node-1", URI: certs.MemberURI("weir", "node-1")})
+	old := issue(t, clients, certstest.Leaf{Name: "shop", Begins: time.Now().Add(-2 * time.Hour),
+		Ends: time.Now().Add(-time.Hour)})
+	other, peer := issue(t, foreign, certstest.Leaf{Name: "shop"}),
+		issue(t, peers, certstest.Leaf{Name: "node-1", URI: certs.MemberURI("weir", "node-1")})
 
 	// remains counts for the shop, and returns what is left then.
 	remains := func(g *guarded, peek string) string {
@@ -172,7 +177,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 
-	const check, limits = "/v1/check?path=/cart&user=eve", `{"path":"/cart","user":"eve","limits":[{"limit":1,"window":"1s"}]}`
+	const check, limits = "/v1/check?path=/cart&user=eve",
+		`{"path":"/cart","user":"eve","limits":[{"limit":1,"window":"1s"}]}`
 	for _, c := range []struct {
 		name   string
 		at     *guarded
@@ -184,29 +190,56 @@ func TestRefusals(t *testing.T) {
 		want   string // a part of the answer, or of why the handshake failed
 		line   map[string]any
 	}{
-		{"no certificate", required, nil, "", check, "", 0, "certificate required", map[string]any{"action": "connect", "why": "didn't provide a certificate"}},
-		{"a foreign certificate", required, other, "", check, "", 0, "certificate", map[string]any{"action": "connect", "why": "unknown authority"}},
-		{"an expired certificate", required, old, "", check, "", 0, "certificate", map[string]any{"action": "connect", "why": "expired"}},
-		{"a peer's certificate", required, peer, "", check, "", 0, "certificate", map[string]any{"action": "connect", "why": "unknown authority"}},
-		{"a peer's certificate, where none is needed", optional, peer, "", check, "", 0, "certificate", map[string]any{"action": "connect", "why": "unknown authority"}},
-		{"a peer's certificate at the administration", required, peer, "", "/v1/members", "", 0, "certificate", map[string]any{"action": "connect", "over": "administration"}},
-		{"nothing", optional, nil, "", check, "", 401, "send a client certificate, or a token", map[string]any{"action": "check", "why": "not identified"}},
-		{"a certificate of nobody", required, stranger, "", check, "", 403, `the certificate of \"stranger\" is not one of an identity`, map[string]any{"action": "check", "why": "stranger"}},
-		{"a token with alg none", optional, nil, token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), check, "", 401, "the caller is not identified", map[string]any{"action": "check"}},
-		{"a token with a secret", optional, nil, token(jwt.SigningMethodHS256, der, nil), check, "", 401, "the caller is not identified", map[string]any{"action": "check"}},
-		{"a token for another audience", optional, nil, token(jwt.SigningMethodES256, key, func(c jwt.MapClaims) { c["aud"] = "others" }), check, "", 401, "audience", map[string]any{"action": "check", "why": "audience"}},
-		{"an expired token", optional, nil, token(jwt.SigningMethodES256, key, func(c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Hour).Unix() }), check, "", 401, "expired", map[string]any{"action": "check", "why": "expired"}},
-		{"a bad token with a good certificate", required, shop, good + "x", check, "", 401, "the caller is not identified", map[string]any{"action": "check"}},
-		{"another's rule, named", required, shop, "", "/v1/check?path=/cart&user=eve&rule=bank-pay", "", 403, `must allow \"rule\"`, map[string]any{"action": "check", "caller": "shop", "tenant": "shop"}},
-		{"another's rule, matched", optional, nil, good, "/v1/check?path=/pay&user=eve", "", 403, "a rule that matches the request is not one", map[string]any{"action": "check", "caller": "shop", "why": "bank-pay"}},
-		{"limits", required, shop, "", "/v1/check", limits, 403, `must allow \"limits\"`, map[string]any{"action": "check", "caller": "shop"}},
-		{"limits of one who names rules", required, bank, "", "/v1/check", limits, 403, `must allow \"limits\"`, map[string]any{"action": "check", "caller": "bank", "tenant": "bank"}},
-		{"a reset", required, shop, "", "/v1/reset", `{"path":"/cart","user":"ada"}`, 403, `must allow \"reset\"`, map[string]any{"action": "reset", "caller": "shop"}},
-		{"a refund", required, shop, "", "/v1/refund", `{"path":"/cart","user":"ada","receipt":"x"}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
-		{"a reservation", required, shop, "", "/v1/check", `{"path":"/cart","user":"eve","id":"1","hold_ms":1000}`, 403, `must allow \"refund\"`, map[string]any{"action": "check", "caller": "shop"}},
-		{"a reservation of a rule that may be checked only", required, half, "", "/v1/check", `{"path":"/pay","user":"eve","id":"1","hold_ms":1000}`, 403, "a rule that matches the request is not one", map[string]any{"action": "check", "caller": "half", "why": "bank-pay"}},
-		{"a settlement", required, shop, "", "/v1/settle", `{"path":"/cart","user":"ada","id":"1","actual":9}`, 403, `must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
-		{"administration", required, shop, "", "/v1/top", "", 403, `must allow \"admin\"`, map[string]any{"action": "top", "caller": "shop", "over": "administration"}},
+		{"no certificate", required, nil, "", check, "", 0, "certificate required",
+			map[string]any{"action": "connect", "why": "didn't provide a certificate"}},
+		{"a foreign certificate", required, other, "", check, "", 0, "certificate",
+			map[string]any{"action": "connect", "why": "unknown authority"}},
+		{"an expired certificate", required, old, "", check, "", 0, "certificate",
+			map[string]any{"action": "connect", "why": "expired"}},
+		{"a peer's certificate", required, peer, "", check, "", 0, "certificate",
+			map[string]any{"action": "connect", "why": "unknown authority"}},
+		{"a peer's certificate, where none is needed", optional, peer, "", check, "", 0, "certificate",
+			map[string]any{"action": "connect", "why": "unknown authority"}},
+		{"a peer's certificate at the administration", required, peer, "", "/v1/members", "", 0, "certificate",
+			map[string]any{"action": "connect", "over": "administration"}},
+		{"nothing", optional, nil, "", check, "", 401, "send a client certificate, or a token",
+			map[string]any{"action": "check", "why": "not identified"}},
+		{"a certificate of nobody", required, stranger, "", check, "", 403,
+			`the certificate of \"stranger\" is not one of an identity`, map[string]any{"action": "check", "why": "stranger"}},
+		{"a token with alg none", optional, nil, token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), check,
+			"", 401, "the caller is not identified", map[string]any{"action": "check"}},
+		{"a token with a secret", optional, nil, token(jwt.SigningMethodHS256, der, nil), check, "", 401,
+			"the caller is not identified", map[string]any{"action": "check"}},
+		{"a token for another audience", optional, nil, token(jwt.SigningMethodES256, key, func(c jwt.MapClaims) {
+			c["aud"] = "others"
+		}), check, "", 401, "audience", map[string]any{"action": "check", "why": "audience"}},
+		{"an expired token", optional, nil, token(jwt.SigningMethodES256, key, func(c jwt.MapClaims) {
+			c["exp"] = time.Now().Add(-time.Hour).Unix()
+		}), check, "", 401, "expired", map[string]any{"action": "check", "why": "expired"}},
+		{"a bad token with a good certificate", required, shop, good + "x", check, "", 401, "the caller is not identified",
+			map[string]any{"action": "check"}},
+		{"another's rule, named", required, shop, "", "/v1/check?path=/cart&user=eve&rule=bank-pay", "", 403,
+			`must allow \"rule\"`, map[string]any{"action": "check", "caller": "shop", "tenant": "shop"}},
+		{"another's rule, matched", optional, nil, good, "/v1/check?path=/pay&user=eve", "", 403,
+			"a rule that matches the request is not one", map[string]any{"action": "check", "caller": "shop",
+				"why": "bank-pay"}},
+		{"limits", required, shop, "", "/v1/check", limits, 403, `must allow \"limits\"`,
+			map[string]any{"action": "check", "caller": "shop"}},
+		{"limits of one who names rules", required, bank, "", "/v1/check", limits, 403, `must allow \"limits\"`,
+			map[string]any{"action": "check", "caller": "bank", "tenant": "bank"}},
+		{"a reset", required, shop, "", "/v1/reset", `{"path":"/cart","user":"ada"}`, 403, `must allow \"reset\"`,
+			map[string]any{"action": "reset", "caller": "shop"}},
+		{"a refund", required, shop, "", "/v1/refund", `{"path":"/cart","user":"ada","receipt":"x"}`, 403,
+			`must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
+		{"a reservation", required, shop, "", "/v1/check", `{"path":"/cart","user":"eve","id":"1","hold_ms":1000}`, 403,
+			`must allow \"refund\"`, map[string]any{"action": "check", "caller": "shop"}},
+		{"a reservation of a rule that may be checked only", required, half, "", "/v1/check",
+			`{"path":"/pay","user":"eve","id":"1","hold_ms":1000}`, 403, "a rule that matches the request is not one",
+			map[string]any{"action": "check", "caller": "half", "why": "bank-pay"}},
+		{"a settlement", required, shop, "", "/v1/settle", `{"path":"/cart","user":"ada","id":"1","actual":9}`, 403,
+			`must allow \"refund\"`, map[string]any{"action": "refund", "caller": "shop"}},
+		{"administration", required, shop, "", "/v1/top", "", 403, `must allow \"admin\"`,
+			map[string]any{"action": "top", "caller": "shop", "over": "administration"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.at.t = t
@@ -282,14 +315,17 @@ func TestRefusals(t *testing.T) {
 func TestARefusalNamesWhatTheAddressTakes(t *testing.T) {
 	dir, clients := t.TempDir(), certstest.New(t, "clients")
 	permissions := filepath.Join(dir, "permissions.yaml")
-	if err := os.WriteFile(permissions, []byte("identities:\n  - {name: ops, certificate: {cn: ops}, may: {admin: true, check: true}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(permissions,
+		[]byte("identities:\n  - {name: ops, certificate: {cn: ops}, may: {admin: true, check: true}}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	own := clients.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
 	ops := issue(t, clients, certstest.Leaf{Name: "ops"})
 	const certificate = `send a client certificate, or a token as \"Authorization: Bearer TOKEN\"`
 	unasked := func(flag string) string {
-		return `send a token as \"Authorization: Bearer TOKEN\"; this address asks for no client certificate: a node with ` + flag + " optional does"
+		return `send a token as \"Authorization: Bearer TOKEN\"; this address asks for no client certificate: a node with ` +
+			flag + " optional does"
 	}
 	for _, c := range []struct {
 		client, admin         string // modes
@@ -298,20 +334,25 @@ func TestARefusalNamesWhatTheAddressTakes(t *testing.T) {
 		{"optional", "none", certificate, unasked("--admin-client-cert")},
 		{"none", "optional", unasked("--client-cert"), certificate},
 	} {
-		p, address, _ := serve(t, "--rules", write(t, refusedRules), "--permissions", permissions, "--tls-cert", own.Cert, "--tls-key", own.Key,
+		p, address, _ := serve(t, "--rules", write(t, refusedRules), "--permissions", permissions, "--tls-cert", own.Cert,
+			"--tls-key", own.Key,
 			"--client-ca", own.CA, "--client-cert", c.client, "--admin-client-cert", c.admin)
 		for url, want := range map[string]string{
 			"https://" + address + "/v1/check?path=/cart&user=ada": c.atChecks,
 			"https://" + p.at("admin") + "/v1/top":                 c.atOperators,
 		} {
-			if status, body := get(t, shown(t, clients, nil), url); status != http.StatusUnauthorized || !strings.Contains(body, want) {
-				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, nothing is shown: %d %s", url, c.client, c.admin, status, body)
+			if status, body := get(t, shown(t, clients, nil), url); status != http.StatusUnauthorized ||
+				!strings.Contains(body, want) {
+				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, nothing is shown: %d %s", url, c.client, c.admin, status,
+					body)
 			}
 			if want == certificate {
 				want = "" // the certificate is taken
 			}
-			if status, body := get(t, shown(t, clients, ops), url); (status == http.StatusUnauthorized) != (want != "") || !strings.Contains(body, want) {
-				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, with a certificate: %d %s", url, c.client, c.admin, status, body)
+			if status, body := get(t, shown(t, clients, ops), url); (status == http.StatusUnauthorized) != (want != "") ||
+				!strings.Contains(body, want) {
+				t.Errorf("%s, --client-cert %s, --admin-client-cert %s, with a certificate: %d %s", url, c.client, c.admin, status,
+					body)
 			}
 		}
 	}

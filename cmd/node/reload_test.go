@@ -89,7 +89,8 @@ func startLoad(t *testing.T, overHTTP, overGRPC string) *load {
 		c := &http.Client{Transport: &http.Transport{}}
 		t.Cleanup(c.CloseIdleConnections)
 		l.run(func() (bool, error) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+overHTTP+"/v1/check?path=/counted&user=all", nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				"http://"+overHTTP+"/v1/check?path=/counted&user=all", nil)
 			if err != nil {
 				return false, err
 			}

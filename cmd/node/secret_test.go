@@ -20,14 +20,16 @@ func TestAnotherSecret(t *testing.T) {
 		}
 		return name
 	}
-	before, after := file("before", "the secret that was before 32 b.\n"), file("after", "the secret that comes then 32 b.\n")
+	before, after := file("before", "the secret that was before 32 b.\n"),
+		file("after", "the secret that comes then 32 b.\n")
 	all := places(t, 3, clusterRules, "--deadline", "3s") // two owners of each check are asked, on a busy machine
 	for _, s := range all {
 		s.args = append(s.args, "--secret-file", before)
 	}
 	surviving{3, func(t *testing.T, all []*seat) []*seat {
 		t.Helper()
-		for _, args := range [][]string{{"--second-secret-file", after}, {"--secret-file", after, "--second-secret-file", before}} {
+		for _, args := range [][]string{{"--second-secret-file", after},
+			{"--secret-file", after, "--second-secret-file", before}} {
 			for _, s := range all {
 				s.args = append(s.args, args...)
 				s.signal(syscall.SIGTERM)

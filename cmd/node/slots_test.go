@@ -59,7 +59,8 @@ func (c *callers) ask(node *seat, call, body string) (allowed bool) {
 		Allowed bool   `json:"allowed"`
 		Source  string `json:"source"`
 	}
-	if err := json.Unmarshal(text, &out); err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests {
+	if err := json.Unmarshal(text, &out); err != nil || resp.StatusCode != http.StatusOK &&
+		resp.StatusCode != http.StatusTooManyRequests {
 		c.mu.Lock()
 		c.odd = append(c.odd, fmt.Sprint(call, " ", resp.StatusCode, " ", string(text)))
 		c.mu.Unlock()
@@ -105,7 +106,8 @@ func TestKilledOwnerOfSlots(t *testing.T) {
 		s.start(t)
 	}
 	settle(t, all)
-	c := &callers{nodes: all, client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
+	c := &callers{nodes: all, client: &http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
 	defer c.client.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -61,7 +61,8 @@ identities:
 `)
 	ports := freePorts(t, 5)
 	agent := ports[0]
-	_, at, _ := serve(t, "--rules", write(t, proxiedRules), "--auth-proxy", "127.0.0.1", "--spoe-listen", agent, "--permissions", permissions, "--audit", audit, "--tls", "optional",
+	_, at, _ := serve(t, "--rules", write(t, proxiedRules), "--auth-proxy", "127.0.0.1", "--spoe-listen", agent,
+		"--permissions", permissions, "--audit", audit, "--tls", "optional",
 		"--tls-cert", paths.Cert, "--tls-key", paths.Key, "--client-ca", paths.CA, "--client-cert", "optional")
 	engine, err := os.ReadFile("../../deploy/haproxy/weir-spoe.conf")
 	if err != nil {
@@ -76,13 +77,16 @@ identities:
 			put(filepath.Join(dir, name+".pem"), string(cert)+string(key))
 			shows = "crt " + filepath.Join(dir, name+".pem")
 		}
-		put(filepath.Join(dir, name+".conf"), strings.Replace(string(engine), "use-backend weir-agents", "use-backend agents-"+name, 1))
+		put(filepath.Join(dir, name+".conf"), strings.Replace(string(engine), "use-backend weir-agents",
+			"use-backend agents-"+name, 1))
 		asks[name] = "http://" + ports[1+i]
-		sections.WriteString(strings.NewReplacer("NAME", name, "LISTEN", ports[1+i], "DIR", dir, "AGENT", agent, "CAFILE", paths.CA, "SHOWS", shows).Replace(spoeTenant))
+		sections.WriteString(strings.NewReplacer("NAME", name, "LISTEN", ports[1+i], "DIR", dir, "AGENT", agent, "CAFILE",
+			paths.CA, "SHOWS", shows).Replace(spoeTenant))
 	}
 	app := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(app.Close)
-	proxied(t, at, app.Listener.Addr().String(), strings.Replace(spoeTenants, "SECTIONS", sections.String(), 1)+"\nfrontend ready\n  bind 127.0.0.1:PORT\n  http-request return status 200\n",
+	proxied(t, at, app.Listener.Addr().String(), strings.Replace(spoeTenants, "SECTIONS", sections.String(), 1)+
+		"\nfrontend ready\n  bind 127.0.0.1:PORT\n  http-request return status 200\n",
 		func(file string) []string { return []string{"haproxy", "-db", "-f", file} })
 
 	ask := func(name, path string) (int, string) {
@@ -124,7 +128,8 @@ identities:
 	for _, want := range []string{`"caller":"reader"`, `the caller is not identified`} {
 		found := false
 		for line := range strings.Lines(string(lines)) {
-			found = found || strings.Contains(line, want) && strings.Contains(line, `"over":"spoe"`) && strings.Contains(line, `"outcome":"refused"`)
+			found = found || strings.Contains(line, want) && strings.Contains(line, `"over":"spoe"`) &&
+				strings.Contains(line, `"outcome":"refused"`)
 		}
 		if !found {
 			t.Errorf("no refusal with %s over spoe in the audit:\n%s", want, lines)

@@ -156,7 +156,8 @@ func TestStalledClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	if _, err := io.WriteString(body, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+	if _, err := io.WriteString(body,
+		"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
 		t.Fatal(err)
 	}
 	if err := isReset(body, 1); err != nil {

@@ -72,7 +72,8 @@ func (u *upgradedIDs) ask(t *testing.T, all []*seat) {
 		check := &weirv1.CheckRequest{Path: "/k", User: "ids", Id: fmt.Sprint("stage-", u.stages)}
 		d, err := u.a.nodes[i].Check(t.Context(), check)
 		switch {
-		case !remembered && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "remembers no ids: upgrade it, or leave out the id")):
+		case !remembered && (status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "remembers no ids: upgrade it, or leave out the id")):
 			t.Errorf("stage %d, %s, in a cluster of both versions: %v, %v", u.stages, s.name, d, err)
 		case remembered && (err != nil || !d.GetAllowed() || d.GetRepeated() != (i > 0)):
 			t.Errorf("stage %d, %s, in a cluster of this version: %v, %v", u.stages, s.name, d, err)
@@ -83,7 +84,8 @@ func (u *upgradedIDs) ask(t *testing.T, all []*seat) {
 		wide := int64(limiter.NarrowUnits + 1)
 		d, err = u.a.nodes[i].Check(t.Context(), &weirv1.CheckRequest{Path: "/k", User: "wide", Cost: &wide})
 		switch {
-		case !remembered && (status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "counts no units above 4294967295")):
+		case !remembered && (status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "counts no units above 4294967295")):
 			t.Errorf("stage %d, %s, in a cluster of both versions, a wide cost: %v, %v", u.stages, s.name, d, err)
 		case remembered && (err != nil || d.GetAllowed() || !d.GetNever()):
 			t.Errorf("stage %d, %s, in a cluster of this version, a wide cost: %v, %v", u.stages, s.name, d, err)
@@ -93,7 +95,8 @@ func (u *upgradedIDs) ask(t *testing.T, all []*seat) {
 		if !remembered {
 			u.used++
 		}
-		if err != nil || !d.GetAllowed() || d.GetRepeated() != remembered || len(d.GetLimits()) != 1 || d.GetLimits()[0].GetRemaining() != clusterLimit-u.used {
+		if err != nil || !d.GetAllowed() || d.GetRepeated() != remembered || len(d.GetLimits()) != 1 ||
+			d.GetLimits()[0].GetRemaining() != clusterLimit-u.used {
 			t.Errorf("stage %d, %s, after %d units, an optional id: %v, %v", u.stages, s.name, u.used, d, err)
 		}
 	}
@@ -118,9 +121,11 @@ func lastVersion(t *testing.T) string {
 	commit, dir := strings.TrimSpace(string(text)), t.TempDir()
 	out, err := command(t, filepath.Join("..", ".."), nil, "git", "cat-file", "-e", commit+"^{commit}")
 	if err != nil {
-		t.Fatalf("the commit %s of the last version is not in this clone: get all of the history (git fetch --unshallow): %v\n%s", commit, err, out)
+		t.Fatalf("the commit %s of the last version is not in this clone: get all of the history (git fetch --unshallow): "+
+			"%v\n%s", commit, err, out)
 	}
-	if out, err := command(t, filepath.Join("..", ".."), nil, "bash", "-euo", "pipefail", "-c", `git archive "$1" | tar -C "$2" -xf -`, "bash", commit, dir); err != nil {
+	if out, err := command(t, filepath.Join("..", ".."), nil, "bash", "-euo", "pipefail", "-c",
+		`git archive "$1" | tar -C "$2" -xf -`, "bash", commit, dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	node := filepath.Join(dir, "last-node")

@@ -21,7 +21,8 @@ func TestLongLines(t *testing.T) {
 	rubbish := strings.Repeat("y", 1<<20) + "\n"
 	rules, log := write(t, "rules.yaml", rulesText), write(t, "access.log", strings.Repeat(request+rubbish, lines))
 	_, out, errs := weir(t, "", "replay", "--rules", rules, log)
-	if !strings.Contains(out, fmt.Sprintf("requests\t%d\n", lines)) || !strings.Contains(out, fmt.Sprintf("skipped_lines\t%d\n", lines)) {
+	if !strings.Contains(out, fmt.Sprintf("requests\t%d\n", lines)) ||
+		!strings.Contains(out, fmt.Sprintf("skipped_lines\t%d\n", lines)) {
 		t.Fatalf("%s%.1000s", out, errs)
 	}
 }
@@ -56,7 +57,8 @@ func TestFullDisk(t *testing.T) {
 	var errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &errs
 	err = cmd.Run()
-	if cmd.ProcessState.ExitCode() != 1 || errs.String() != "weir: the report cannot be written: no space left on device\n" {
+	if cmd.ProcessState.ExitCode() != 1 ||
+		errs.String() != "weir: the report cannot be written: no space left on device\n" {
 		t.Errorf("ended with %v and %q", err, errs.String())
 	}
 }

@@ -36,7 +36,8 @@ func buildAndRun(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		program += ".exe"
 	}
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program,
+		".").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		return 1
 	}
@@ -88,7 +89,8 @@ func TestProcess(t *testing.T) {
 		"replay of stdin": {[]string{"replay", "--rules", rules, "-"}, logText, 0, "\ndenied\t1\n", ""},
 		"validate":        {[]string{"validate", rules}, "", 0, "OK: 1 rule, 1 limit", ""},
 		"check":           {[]string{"check", "/a", "--ip", "10.0.0.1", "--rules", rules}, "", 0, "allowed by rule all", ""},
-		"denied":          {[]string{"check", "/a", "--ip", "10.0.0.1", "--rules", rules, "--times", "3", "--at", "2026-01-01"}, "", 3, "denied by all/minute", ""},
+		"denied": {[]string{"check", "/a", "--ip", "10.0.0.1", "--rules", rules, "--times", "3", "--at",
+			"2026-01-01"}, "", 3, "denied by all/minute", ""},
 		"version":         {[]string{"version"}, "", 0, "weir ", ""},
 		"help":            {[]string{"--help"}, "", 0, "replay", ""},
 		"invalid rules":   {[]string{"replay", "--rules", bad, log}, "", 1, "", bad + ":4:"},
@@ -161,11 +163,14 @@ rules:
 	if err := json.Unmarshal([]byte(out), &report); err != nil || errs != "" {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
-	if report.Requests != 10_000 || report.Allowed != 1_753 || report.Denied != 10_000-1_753 || report.Unmatched != 0 || report.SkippedLines != 0 {
+	if report.Requests != 10_000 || report.Allowed != 1_753 || report.Denied != 10_000-1_753 || report.Unmatched != 0 ||
+		report.SkippedLines != 0 {
 		t.Errorf("%+v", report)
 	}
-	if len(report.TopDenied) != 10 || report.TopDenied[0].Key != "66.249.73.135:300d" || report.TopDenied[0].Denied != 481 {
+	if len(report.TopDenied) != 10 || report.TopDenied[0].Key != "66.249.73.135:300d" ||
+		report.TopDenied[0].Denied != 481 {
 		t.Errorf("top: %+v", report.TopDenied)
 	}
-	t.Logf("%.0f ms of CPU, %.3f s by its own clock", 1e3*(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Seconds(), report.Seconds)
+	t.Logf("%.0f ms of CPU, %.3f s by its own clock",
+		1e3*(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Seconds(), report.Seconds)
 }

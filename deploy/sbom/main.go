@@ -95,7 +95,8 @@ func materials(name, sum string, info *debug.BuildInfo) document {
 	for _, s := range info.Settings {
 		program.Properties = append(program.Properties, property{"go:build:" + s.Key, s.Value})
 	}
-	all := []component{module("library", &debug.Module{Path: "stdlib", Version: "v" + strings.TrimPrefix(info.GoVersion, "go")})}
+	all := []component{module("library", &debug.Module{Path: "stdlib",
+		Version: "v" + strings.TrimPrefix(info.GoVersion, "go")})}
 	for _, m := range info.Deps {
 		all = append(all, module("library", m))
 	}

@@ -20,7 +20,8 @@ func TestMaterials(t *testing.T) {
 		Settings: []debug.BuildSetting{{Key: "CGO_ENABLED", Value: "0"}},
 	}
 	got := materials("node", "00ff", info)
-	if c := got.Metadata.Component; c.Name != "node" || c.Type != "application" || c.PURL != "pkg:golang/example.com/weir@v1.0.0" ||
+	if c := got.Metadata.Component; c.Name != "node" || c.Type != "application" ||
+		c.PURL != "pkg:golang/example.com/weir@v1.0.0" ||
 		len(c.Hashes) != 1 || c.Hashes[0] != (hash{"SHA-256", "00ff"}) || len(c.Properties) != 1 {
 		t.Errorf("the program: %+v", c)
 	}
@@ -56,7 +57,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("the second differs: %v", err)
 	}
 	var d document
-	if err := json.Unmarshal(first.Bytes(), &d); err != nil || d.Format != "CycloneDX" || len(d.Components) == 0 || len(d.Metadata.Component.Hashes[0].Content) != 64 {
+	if err := json.Unmarshal(first.Bytes(), &d); err != nil || d.Format != "CycloneDX" || len(d.Components) == 0 ||
+		len(d.Metadata.Component.Hashes[0].Content) != 64 {
 		t.Errorf("%v, %+v", err, d)
 	}
 	for _, args := range [][]string{nil, {self, self}, {"missing"}, {"main.go"}} {

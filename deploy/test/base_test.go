@@ -17,7 +17,8 @@ var base = filepath.Join("..", "kustomize", "base")
 
 // The Kustomize base has what the chart renders with its defaults: go test -update writes it.
 func TestBaseIsTheChart(t *testing.T) {
-	out, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--no-hooks", "--values", filepath.Join("testdata", "base.yaml"))
+	out, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--no-hooks", "--values",
+		filepath.Join("testdata", "base.yaml"))
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, said)
 	}
@@ -65,7 +66,8 @@ func TestKustomizePrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamePrefix: shop-\nresources: [" + relative + "]\n"
+	overlay := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamePrefix: shop-\nresources: [" +
+		relative + "]\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}

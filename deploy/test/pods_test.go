@@ -143,7 +143,8 @@ func (p *pods) image(log string) {
 	t := p.t
 	t.Helper()
 	tree := t.TempDir()
-	script(t, filepath.Join("..", ".."), nil, "bash", "-euo", "pipefail", "-c", `git archive HEAD | tar -C "$1" -xf -`, "bash", tree)
+	script(t, filepath.Join("..", ".."), nil, "bash", "-euo", "pipefail", "-c", `git archive HEAD | tar -C "$1" -xf -`,
+		"bash", tree)
 	if err := p.e.Build(t.Context(), tree, p.id+":test", "v0.0.0-test", log); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,8 @@ func (p *pods) network() {
 	for range 20 {
 		p.prefix = fmt.Sprintf("10.%d.%d", 100+rand.IntN(100), rand.IntN(256))
 		var err error
-		if said, err = p.e.Run(p.t.Context(), "network", "create", "--label", p.label(), "--subnet", p.prefix+".0/24", p.id); err == nil {
+		if said, err = p.e.Run(p.t.Context(), "network", "create", "--label", p.label(), "--subnet", p.prefix+".0/24",
+			p.id); err == nil {
 			for i := range p.addr {
 				p.addr[i] = fmt.Sprintf("%s.%d", p.prefix, 10+i)
 			}
@@ -262,14 +264,16 @@ func (p *pods) check(i int) (a answer) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := errors.Join(json.NewDecoder(response.Body).Decode(&a), response.Body.Close()); err != nil || len(a.Limits) != 1 {
+	if err := errors.Join(json.NewDecoder(response.Body).Decode(&a), response.Body.Close()); err != nil ||
+		len(a.Limits) != 1 {
 		p.t.Fatalf("%v, %+v", err, a)
 	}
 	return a
 }
 
 func (p *pods) get(i, port int, path string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d%s", p.addr[i], port, path), nil)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet,
+		fmt.Sprintf("http://%s:%d%s", p.addr[i], port, path), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +300,8 @@ func (p *pods) remove() (err error) {
 		_, _ = p.e.Run(context.Background(), "rm", "-fv", p.name(i)) // it may not have been started
 	}
 	for _, what := range []string{"volume", "network"} {
-		if out, failed := p.e.Run(context.Background(), what, "rm", p.id); failed != nil && !strings.Contains(out, "No such") {
+		if out, failed := p.e.Run(context.Background(), what, "rm", p.id); failed != nil &&
+			!strings.Contains(out, "No such") {
 			err = errors.Join(err, fmt.Errorf("%s %s: %w: %s", what, p.id, failed, out))
 		}
 	}

@@ -28,7 +28,8 @@ func TestReproducible(t *testing.T) {
 		}
 		script(t, root, nil, "bash", "-euo", "pipefail", "-c", `git archive "$2" | tar -C "$1" -xf -`, "bash", tree, head)
 		out := filepath.Join(tree, "dist")
-		script(t, tree, []string{"GOCACHE=" + t.TempDir()}, "scripts/release.sh", out, "v1.2.3-test", commit, runtime.GOOS+"/"+runtime.GOARCH)
+		script(t, tree, []string{"GOCACHE=" + t.TempDir()}, "scripts/release.sh", out, "v1.2.3-test", commit,
+			runtime.GOOS+"/"+runtime.GOARCH)
 		outs = append(outs, out)
 	}
 	files, err := os.ReadDir(outs[0])
@@ -42,7 +43,8 @@ func TestReproducible(t *testing.T) {
 	}
 	for _, program := range []string{"node", "weir"} {
 		file := filepath.Join(outs[0], program+"-"+runtime.GOOS+"-"+runtime.GOARCH)
-		if says := script(t, ".", nil, file, "version"); !strings.HasPrefix(says, program+" v1.2.3-test (0123456789ab) go1.") || !strings.Contains(says, "-trimpath=true") {
+		if says := script(t, ".", nil, file, "version"); !strings.HasPrefix(says,
+			program+" v1.2.3-test (0123456789ab) go1.") || !strings.Contains(says, "-trimpath=true") {
 			t.Errorf("%s says %q", program, says)
 		}
 		var bill struct {

@@ -51,7 +51,8 @@ func render(t *testing.T, values string) string {
 // renderWith returns the manifests of the chart with arguments of helm.
 func renderWith(t *testing.T, more ...string) string {
 	t.Helper()
-	out, said, err := helm(t, append([]string{"template", "weir", chart, "--kube-version", kubernetes, "--namespace", "limits"}, more...)...)
+	out, said, err := helm(t, append([]string{"template", "weir", chart, "--kube-version", kubernetes, "--namespace",
+		"limits"}, more...)...)
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, said)
 	}
@@ -210,7 +211,8 @@ func TestNamesStayText(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"account": "12", "image": "1:2", "rules": "789", "keys": "123", "tls": "456", "client-ca": "0x10", "peer": "1e3", "permissions": "true",
+		"account": "12", "image": "1:2", "rules": "789", "keys": "123", "tls": "456", "client-ca": "0x10", "peer": "1e3",
+		"permissions": "true",
 	}
 	if !maps.Equal(names, want) {
 		t.Errorf("the names are %v, want %v", names, want)

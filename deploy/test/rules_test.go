@@ -77,38 +77,45 @@ func faults(pod *corev1.PodSpec) (wrong []string) {
 	rule(s != nil && is(s.RunAsNonRoot, true), "the pod may run as root")
 	rule(s != nil && s.RunAsUser != nil && *s.RunAsUser > 0, "the pod has no user")
 	rule(s != nil && s.FSGroup != nil, "the pod has no fsGroup, so that it cannot read its keys at mode 0440")
-	rule(s != nil && s.SeccompProfile != nil && s.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault, "the pod has no seccomp profile")
+	rule(s != nil && s.SeccompProfile != nil && s.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"the pod has no seccomp profile")
 	var timeout, delay int64
 	for _, c := range pod.Containers {
 		s := c.SecurityContext
 		rule(s != nil && is(s.ReadOnlyRootFilesystem, true), c.Name+": the file system can be written")
 		rule(s != nil && is(s.AllowPrivilegeEscalation, false), c.Name+": privileges can be raised")
 		rule(s != nil && !is(s.Privileged, true), c.Name+" is privileged")
-		rule(s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Drop, "ALL") && len(s.Capabilities.Add) == 0, c.Name+" has capabilities")
+		rule(s != nil && s.Capabilities != nil && slices.Contains(s.Capabilities.Drop, "ALL") && len(s.Capabilities.Add) == 0,
+			c.Name+" has capabilities")
 		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, request := c.Resources.Limits[r], c.Resources.Requests[r]
 			// A member that is throttled is taken for silent.
 			rule(limit.IsZero() == (r == corev1.ResourceCPU), fmt.Sprintf("%s: the limit of %s is %v", c.Name, r, &limit))
 			rule(!request.IsZero(), fmt.Sprintf("%s: no request of %s", c.Name, r))
 		}
-		rule(c.Resources.Limits.Memory().Cmp(*c.Resources.Requests.Memory()) == 0, c.Name+": memory is requested at less than its limit: the pod may be evicted")
-		probes := map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe}
+		rule(c.Resources.Limits.Memory().Cmp(*c.Resources.Requests.Memory()) == 0,
+			c.Name+": memory is requested at less than its limit: the pod may be evicted")
+		probes := map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe,
+			"readiness": c.ReadinessProbe}
 		for name, p := range probes {
 			path := "/healthz"
 			if name == "readiness" {
 				path = "/readyz"
 			}
-			rule(p != nil && p.HTTPGet != nil && p.HTTPGet.Path == path && p.HTTPGet.Port.StrVal == "health" && p.TimeoutSeconds > 0 && p.PeriodSeconds > 0,
+			rule(p != nil && p.HTTPGet != nil && p.HTTPGet.Path == path && p.HTTPGet.Port.StrVal == "health" &&
+				p.TimeoutSeconds > 0 && p.PeriodSeconds > 0,
 				fmt.Sprintf("%s: no %s probe at %s of the health listener", c.Name, name, path))
 		}
-		rule(!strings.HasSuffix(c.Image, ":latest") && strings.ContainsAny(c.Image, ":@"), c.Name+": the image is whichever is latest")
+		rule(!strings.HasSuffix(c.Image, ":latest") && strings.ContainsAny(c.Image, ":@"),
+			c.Name+": the image is whichever is latest")
 		for _, a := range c.Args {
 			_, _ = fmt.Sscanf(a, "--shutdown-timeout=%ds", &timeout)
 			_, _ = fmt.Sscanf(a, "--shutdown-delay=%ds", &delay)
 		}
 	}
 	rule(timeout-delay > 10, fmt.Sprintf("%d s are left to hand over, which takes up to 10 s", timeout-delay))
-	rule(pod.TerminationGracePeriodSeconds != nil && *pod.TerminationGracePeriodSeconds > timeout, "the pod is killed before --shutdown-timeout has passed")
+	rule(pod.TerminationGracePeriodSeconds != nil && *pod.TerminationGracePeriodSeconds > timeout,
+		"the pod is killed before --shutdown-timeout has passed")
 	for _, v := range pod.Volumes {
 		rule(v.HostPath == nil, v.Name+" is a directory of the host")
 		if v.Secret != nil {
@@ -166,7 +173,8 @@ func TestRulesForPods(t *testing.T) {
 func nodeFlags(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| `WEIR_").FindAllStringSubmatch(read(t, "..", "..", "docs", "run.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| `WEIR_").FindAllStringSubmatch(read(t, "..", "..",
+		"docs", "run.md"), -1) {
 		all[m[1]] = true
 	}
 	if len(all) < 40 {
@@ -194,7 +202,9 @@ func checkArgs(t *testing.T, c corev1.Container, flags map[string]bool) {
 		t.Errorf("administration is at %s, and its port is open: %v", admin, open)
 	}
 	for _, p := range c.Ports {
-		flag := map[string]string{"http": "--http-addr", "grpc": "--grpc-addr", "health": "--health-addr", "gossip": "--gossip-addr", "gossip-udp": "--gossip-addr", "peer": "--peer-addr", "admin": "--admin-addr", "envoy": "--envoy-addr"}[p.Name]
+		flag := map[string]string{"http": "--http-addr", "grpc": "--grpc-addr", "health": "--health-addr",
+			"gossip": "--gossip-addr", "gossip-udp": "--gossip-addr", "peer": "--peer-addr", "admin": "--admin-addr",
+			"envoy": "--envoy-addr"}[p.Name]
 		if values[flag] != fmt.Sprintf(":%d", p.ContainerPort) {
 			t.Errorf("port %s is %d, and %s %s", p.Name, p.ContainerPort, flag, values[flag])
 		}
@@ -202,7 +212,8 @@ func checkArgs(t *testing.T, c corev1.Container, flags map[string]bool) {
 }
 
 // checkServices reports services that do not do what the chart says of them.
-func checkServices(t *testing.T, governing string, services []corev1.Service, pod corev1.PodSpec, selects func(string, map[string]string)) {
+func checkServices(t *testing.T, governing string, services []corev1.Service, pod corev1.PodSpec,
+	selects func(string, map[string]string)) {
 	t.Helper()
 	if len(services) != 2 {
 		t.Fatalf("%d services", len(services))
@@ -249,7 +260,10 @@ func checkMounts(t *testing.T, pod corev1.PodSpec, configs []corev1.ConfigMap) {
 	var volumes []string
 	for _, v := range pod.Volumes {
 		volumes = append(volumes, v.Name)
-		if v.ConfigMap != nil && strings.HasSuffix(v.ConfigMap.Name, "weir-rules") && !slices.ContainsFunc(configs, func(c corev1.ConfigMap) bool { return c.Name == v.ConfigMap.Name && c.Data["rules.yaml"] != "" }) {
+		if v.ConfigMap != nil && strings.HasSuffix(v.ConfigMap.Name, "weir-rules") &&
+			!slices.ContainsFunc(configs, func(c corev1.ConfigMap) bool {
+				return c.Name == v.ConfigMap.Name && c.Data["rules.yaml"] != ""
+			}) {
 			t.Errorf("no ConfigMap %s with rules.yaml", v.ConfigMap.Name)
 		}
 	}
@@ -258,7 +272,9 @@ func checkMounts(t *testing.T, pod corev1.PodSpec, configs []corev1.ConfigMap) {
 	}
 	for _, a := range c.Args {
 		_, value, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(value, "/") && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(value+"/", m.MountPath+"/") }) {
+		if strings.HasPrefix(value, "/") && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return strings.HasPrefix(value+"/", m.MountPath+"/")
+		}) {
 			t.Errorf("%s: nothing is mounted there", a)
 		}
 	}
@@ -271,13 +287,16 @@ func TestOptions(t *testing.T) {
 	if set.Spec.Replicas != nil || len(all.autoscalers) != 1 || all.autoscalers[0].Spec.ScaleTargetRef.Name != set.Name {
 		t.Errorf("the number of members is set beside the autoscaler: %v, %+v", set.Spec.Replicas, all.autoscalers)
 	}
-	if c := all.certificates; len(c) != 1 || c[0].Spec.SecretName != "weir-tls" || !slices.Contains(c[0].Spec.DNSNames, "weir.limits.svc") || !slices.Contains(c[0].Spec.DNSNames, "weir.example.com") {
+	if c := all.certificates; len(c) != 1 || c[0].Spec.SecretName != "weir-tls" ||
+		!slices.Contains(c[0].Spec.DNSNames, "weir.limits.svc") || !slices.Contains(c[0].Spec.DNSNames, "weir.example.com") {
 		t.Errorf("certificates: %+v", c)
-	} else if !slices.Contains(c[0].Spec.DNSNames, "localhost") || !slices.Equal(c[0].Spec.IPAddresses, []string{"127.0.0.1"}) {
+	} else if !slices.Contains(c[0].Spec.DNSNames, "localhost") ||
+		!slices.Equal(c[0].Spec.IPAddresses, []string{"127.0.0.1"}) {
 		t.Errorf("a sidecar, or kubectl port-forward, cannot verify the certificate: %+v", c)
 	}
 	members := all.services[0]
-	if m := all.monitors; len(m) != 1 || m[0].Spec.Endpoints[0].Port != "admin" || m[0].Spec.Endpoints[0].Scheme != "https" {
+	if m := all.monitors; len(m) != 1 || m[0].Spec.Endpoints[0].Port != "admin" ||
+		m[0].Spec.Endpoints[0].Scheme != "https" {
 		t.Errorf("monitors: %+v", m)
 	} else {
 		for k, v := range m[0].Spec.Selector.MatchLabels {
@@ -289,28 +308,36 @@ func TestOptions(t *testing.T) {
 	// Files that flags name are there: those of a secret that is replaced, and of extraArgs.
 	pod := set.Spec.Template.Spec
 	keys := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "keys" })]
-	if items := keys.Secret.Items; !slices.Contains(items, corev1.KeyToPath{Key: "next", Path: "second-secret"}) || !slices.Contains(pod.Containers[0].Args, "--second-secret-file=/etc/weir/keys/second-secret") {
+	if items := keys.Secret.Items; !slices.Contains(items, corev1.KeyToPath{Key: "next", Path: "second-secret"}) ||
+		!slices.Contains(pod.Containers[0].Args, "--second-secret-file=/etc/weir/keys/second-secret") {
 		t.Errorf("a second secret: %+v, %q", items, pod.Containers[0].Args)
 	}
-	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "envoy" && m.MountPath == "/etc/envoy" })
-	if !mounted || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "envoy" && v.ConfigMap.Name == "limits-envoy" }) {
+	mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "envoy" && m.MountPath == "/etc/envoy"
+	})
+	if !mounted || !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "envoy" && v.ConfigMap.Name == "limits-envoy"
+	}) {
 		t.Errorf("the files of Envoy's service are not mounted: %+v", pod.Volumes)
 	}
 	// Members that have no certificates say so, and no others do.
 	for values, want := range map[string]bool{"": true, "full.yaml": false, "secrets.yaml": false} {
-		if args := decode(t, render(t, values)).sets[0].Spec.Template.Spec.Containers[0].Args; slices.Contains(args, "--insecure") != want {
+		if args := decode(t, render(t, values)).sets[0].Spec.Template.Spec.Containers[0].Args; slices.Contains(args,
+			"--insecure") != want {
 			t.Errorf("%q: %q", values, args)
 		}
 	}
 	// A listener that extraArgs opens can be asked through the service, and past the policy.
-	if p := all.services[1].Spec.Ports; len(p) != 3 || p[2].Name != "envoy" || p[2].Port != 8085 || p[2].TargetPort.StrVal != "envoy" {
+	if p := all.services[1].Spec.Ports; len(p) != 3 || p[2].Name != "envoy" || p[2].Port != 8085 ||
+		p[2].TargetPort.StrVal != "envoy" {
 		t.Errorf("the ports of clients: %+v", p)
 	}
 	policy := all.policies[0].Spec
 	if p := policy.Ingress[1].Ports; len(p) != 3 || p[2].Port.IntVal != 8085 {
 		t.Errorf("clients may ask at %+v", p)
 	}
-	if len(policy.Ingress) != 3 || policy.Ingress[1].From == nil || policy.Ingress[2].Ports[0].Port.IntVal != 8082 || policy.Ingress[2].From == nil {
+	if len(policy.Ingress) != 3 || policy.Ingress[1].From == nil || policy.Ingress[2].Ports[0].Port.IntVal != 8082 ||
+		policy.Ingress[2].From == nil {
 		t.Errorf("who may ask: %+v", policy.Ingress)
 	}
 	// Members never share an address with administration, unless it is exposed.
@@ -384,7 +411,8 @@ func TestRefusedValues(t *testing.T) {
 		{"updateStrategy.type=Recreate", "updateStrategy"},
 		{"tls.certManager.enabled=true", "issuerRef.name"},
 		{"tls.clientCert=required", "tls.clientCASecret"},
-		{"tls.existingSecret=a,tls.certManager.enabled=true,tls.certManager.issuerRef.name=b", "tls has an existingSecret and certManager.enabled"},
+		{"tls.existingSecret=a,tls.certManager.enabled=true,tls.certManager.issuerRef.name=b",
+			"tls has an existingSecret and certManager.enabled"},
 		{"networkPolicy.clientsFrom[0].podSelector.matchLabels.a=b,networkPolicy.enabled=false", "keeps nobody out"},
 		{"networkPolicy.administrationFrom[0].podSelector.matchLabels.a=b", "without administration.expose"},
 		{"shutdown.delaySeconds=20", "shutdown.timeoutSeconds 25 is too short"},
@@ -397,7 +425,8 @@ func TestRefusedValues(t *testing.T) {
 		{"antiAffinity=always", "antiAffinity"},
 		{"keys.existingSecret=", "existingSecret"},
 	} {
-		_, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--values", "testdata/least.yaml", "--set", c.set)
+		_, said, err := helm(t, "template", "weir", chart, "--kube-version", kubernetes, "--values", "testdata/least.yaml",
+			"--set", c.set)
 		if err == nil || !strings.Contains(said, c.want) {
 			t.Errorf("%s: %v, %s", c.set, err, said)
 		}
@@ -407,7 +436,8 @@ func TestRefusedValues(t *testing.T) {
 // helm lint finds nothing in any variant.
 func TestLint(t *testing.T) {
 	for _, values := range variants {
-		args := []string{"lint", chart, "--strict", "--kube-version", kubernetes, "--values", "testdata/" + cmp.Or(values, "least.yaml")}
+		args := []string{"lint", chart, "--strict", "--kube-version", kubernetes, "--values",
+			"testdata/" + cmp.Or(values, "least.yaml")}
 		if out, said, err := helm(t, args...); err != nil {
 			t.Errorf("helm lint with %q: %v\n%s%s", values, err, out, said)
 		}

@@ -35,9 +35,15 @@ func TestEachValue(t *testing.T) {
 		`commonAnnotations={"team":"a"}=aa`: func(o *objects) any {
 			return o.policies[0].Annotations["team"] + o.sets[0].Spec.Template.Annotations["team"]
 		},
-		`global={"imageRegistry":"r.example"}=r.example/registry.example.com/weir:0.1.0`: func(o *objects) any { return o.sets[0].Spec.Template.Spec.Containers[0].Image },
-		`image.registry="r.example"=r.example/registry.example.com/weir:0.1.0`:           func(o *objects) any { return o.sets[0].Spec.Template.Spec.Containers[0].Image },
-		`updateStrategy={"type":"RollingUpdate","rollingUpdate":{"partition":2}}=2`:      func(o *objects) any { return *o.sets[0].Spec.UpdateStrategy.RollingUpdate.Partition },
+		`global={"imageRegistry":"r.example"}=r.example/registry.example.com/weir:0.1.0`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.Containers[0].Image
+		},
+		`image.registry="r.example"=r.example/registry.example.com/weir:0.1.0`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.Containers[0].Image
+		},
+		`updateStrategy={"type":"RollingUpdate","rollingUpdate":{"partition":2}}=2`: func(o *objects) any {
+			return *o.sets[0].Spec.UpdateStrategy.RollingUpdate.Partition
+		},
 		`minReadySeconds=7=7`:      func(o *objects) any { return o.sets[0].Spec.MinReadySeconds },
 		`revisionHistoryLimit=3=3`: func(o *objects) any { return *o.sets[0].Spec.RevisionHistoryLimit },
 		`podSecurityContext={"runAsUser":7}=7 65532`: func(o *objects) any {
@@ -51,25 +57,62 @@ func TestEachValue(t *testing.T) {
 		`containerSecurityContext={"seccompProfile":{"type":"Localhost"}}=Localhost`: func(o *objects) any {
 			return o.sets[0].Spec.Template.Spec.Containers[0].SecurityContext.SeccompProfile.Type
 		},
-		`schedulerName="mine"=mine`:                       func(o *objects) any { return o.sets[0].Spec.Template.Spec.SchedulerName },
-		`runtimeClassName="gvisor"=gvisor`:                func(o *objects) any { return *o.sets[0].Spec.Template.Spec.RuntimeClassName },
-		`dnsConfig={"nameservers":["10.0.0.1"]}=10.0.0.1`: func(o *objects) any { return o.sets[0].Spec.Template.Spec.DNSConfig.Nameservers[0] },
-		`initContainers=[{"name":"a","image":"b"}]=a`:     func(o *objects) any { return o.sets[0].Spec.Template.Spec.InitContainers[0].Name },
-		`sidecars=[{"name":"a","image":"b"}]=a`:           func(o *objects) any { return o.sets[0].Spec.Template.Spec.Containers[1].Name },
-		`extraEnvFrom=[{"secretRef":{"name":"a"}}]=a`:     func(o *objects) any { return o.sets[0].Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name },
-		`extraObjects=["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-more\"}"]=weir-more`: func(o *objects) any { return o.configs[len(o.configs)-1].Name },
-		`podDisruptionBudget.maxUnavailable=1=AlwaysAllow`:                                                           func(o *objects) any { return *o.disruptions[0].Spec.UnhealthyPodEvictionPolicy },
-		`podDisruptionBudget.unhealthyPodEvictionPolicy=""=true`:                                                     func(o *objects) any { return o.disruptions[0].Spec.UnhealthyPodEvictionPolicy == nil },
-		`service={"type":"LoadBalancer","loadBalancerSourceRanges":["10.0.0.0/8"]}=10.0.0.0/8`:                       func(o *objects) any { return o.services[1].Spec.LoadBalancerSourceRanges[0] },
-		`service={"type":"LoadBalancer","loadBalancerClass":"a"}=a`:                                                  func(o *objects) any { return *o.services[1].Spec.LoadBalancerClass },
-		`service={"type":"LoadBalancer","externalTrafficPolicy":"Local"}=Local`:                                      func(o *objects) any { return o.services[1].Spec.ExternalTrafficPolicy },
-		`service={"labels":{"a":"b"}}=b`:                                                                             func(o *objects) any { return o.services[1].Labels["a"] },
-		`networkPolicy={"extraIngress":[{"ports":[{"port":9}]}]}=9`:                                                  func(o *objects) any { return o.policies[0].Spec.Ingress[2].Ports[0].Port },
+		`schedulerName="mine"=mine`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.SchedulerName
+		},
+		`runtimeClassName="gvisor"=gvisor`: func(o *objects) any {
+			return *o.sets[0].Spec.Template.Spec.RuntimeClassName
+		},
+		`dnsConfig={"nameservers":["10.0.0.1"]}=10.0.0.1`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.DNSConfig.Nameservers[0]
+		},
+		`initContainers=[{"name":"a","image":"b"}]=a`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.InitContainers[0].Name
+		},
+		`sidecars=[{"name":"a","image":"b"}]=a`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.Containers[1].Name
+		},
+		`extraEnvFrom=[{"secretRef":{"name":"a"}}]=a`: func(o *objects) any {
+			return o.sets[0].Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name
+		},
+		`extraObjects=["apiVersion: v1\nkind: ConfigMap\nmetadata: ` +
+			`{name: \"{{ .Release.Name }}-more\"}"]=weir-more`: func(o *objects) any {
+			return o.configs[len(o.configs)-1].Name
+		},
+		`podDisruptionBudget.maxUnavailable=1=AlwaysAllow`: func(o *objects) any {
+			return *o.disruptions[0].Spec.UnhealthyPodEvictionPolicy
+		},
+		`podDisruptionBudget.unhealthyPodEvictionPolicy=""=true`: func(o *objects) any {
+			return o.disruptions[0].Spec.UnhealthyPodEvictionPolicy == nil
+		},
+		`service={"type":"LoadBalancer","loadBalancerSourceRanges":["10.0.0.0/8"]}=10.0.0.0/8`: func(o *objects) any {
+			return o.services[1].Spec.LoadBalancerSourceRanges[0]
+		},
+		`service={"type":"LoadBalancer","loadBalancerClass":"a"}=a`: func(o *objects) any {
+			return *o.services[1].Spec.LoadBalancerClass
+		},
+		`service={"type":"LoadBalancer","externalTrafficPolicy":"Local"}=Local`: func(o *objects) any {
+			return o.services[1].Spec.ExternalTrafficPolicy
+		},
+		`service={"labels":{"a":"b"}}=b`: func(o *objects) any {
+			return o.services[1].Labels["a"]
+		},
+		`networkPolicy={"extraIngress":[{"ports":[{"port":9}]}]}=9`: func(o *objects) any {
+			return o.policies[0].Spec.Ingress[2].Ports[0].Port
+		},
 		// nine tenths of the limit; none without one; what is given
-		`resources.limits.memory="2Gi"=1843MiB`:   func(o *objects) any { return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"] },
-		`resources.limits.memory="1500M"=1287MiB`: func(o *objects) any { return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"] },
-		`resources.limits.memory=null=`:           func(o *objects) any { return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"] },
-		`goLimit="1GiB"=1GiB`:                     func(o *objects) any { return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"] },
+		`resources.limits.memory="2Gi"=1843MiB`: func(o *objects) any {
+			return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"]
+		},
+		`resources.limits.memory="1500M"=1287MiB`: func(o *objects) any {
+			return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"]
+		},
+		`resources.limits.memory=null=`: func(o *objects) any {
+			return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"]
+		},
+		`goLimit="1GiB"=1GiB`: func(o *objects) any {
+			return env(&o.sets[0].Spec.Template.Spec)["GOMEMLIMIT"]
+		},
 		`maxBytes=300000000=true`: func(o *objects) any {
 			return slices.Contains(o.sets[0].Spec.Template.Spec.Containers[0].Args, "--max-bytes=300000000")
 		},
@@ -91,7 +134,8 @@ func TestEachValue(t *testing.T) {
 		}
 	}
 	// A set does not change with the number of members but for that number, so it restarts nobody.
-	three, five := decode(t, render(t, "")), decode(t, renderWith(t, "--values", "testdata/least.yaml", "--set", "replicas=5"))
+	three, five := decode(t, render(t, "")), decode(t,
+		renderWith(t, "--values", "testdata/least.yaml", "--set", "replicas=5"))
 	a, err := yaml.Marshal(three.sets[0].Spec.Template)
 	b, other := yaml.Marshal(five.sets[0].Spec.Template)
 	if err != nil || other != nil || !bytes.Equal(a, b) {
@@ -109,7 +153,8 @@ func deref(v any) any {
 // On OpenShift the platform chooses user and groups.
 func TestOpenShift(t *testing.T) {
 	all := decode(t, renderWith(t, "--values", "testdata/least.yaml", "--api-versions", "security.openshift.io/v1"))
-	if s := all.sets[0].Spec.Template.Spec.SecurityContext; s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || s.RunAsNonRoot == nil || s.SeccompProfile == nil {
+	if s := all.sets[0].Spec.Template.Spec.SecurityContext; s.RunAsUser != nil || s.RunAsGroup != nil ||
+		s.FSGroup != nil || s.RunAsNonRoot == nil || s.SeccompProfile == nil {
 		t.Errorf("%+v", s)
 	}
 }
@@ -122,7 +167,9 @@ func TestRulesAreValidatedBefore(t *testing.T) {
 	}
 	job := all.jobs[0].Spec.Template.Spec
 	name := job.Volumes[0].ConfigMap.Name
-	if i := slices.IndexFunc(all.configs, func(c corev1.ConfigMap) bool { return c.Name == name }); i < 0 || !strings.Contains(all.configs[i].Data["rules.yaml"], "towns") {
+	if i := slices.IndexFunc(all.configs, func(c corev1.ConfigMap) bool {
+		return c.Name == name
+	}); i < 0 || !strings.Contains(all.configs[i].Data["rules.yaml"], "towns") {
 		t.Errorf("no rules in %s", name)
 	}
 	if s := job.Containers[0].SecurityContext; !*s.ReadOnlyRootFilesystem || job.SecurityContext.SeccompProfile == nil {
@@ -135,8 +182,10 @@ func TestRulesAreValidatedBefore(t *testing.T) {
 
 // An issuer that signs no local names gets none.
 func TestCertificateWithoutLocalhost(t *testing.T) {
-	all := decode(t, renderWith(t, "--values", "testdata/least.yaml", "--set-json", `tls={"certManager":{"enabled":true,"issuerRef":{"name":"a"},"localhost":false}}`))
-	if c := all.certificates; len(c) != 1 || slices.Contains(c[0].Spec.DNSNames, "localhost") || c[0].Spec.IPAddresses != nil {
+	all := decode(t, renderWith(t, "--values", "testdata/least.yaml", "--set-json",
+		`tls={"certManager":{"enabled":true,"issuerRef":{"name":"a"},"localhost":false}}`))
+	if c := all.certificates; len(c) != 1 || slices.Contains(c[0].Spec.DNSNames, "localhost") ||
+		c[0].Spec.IPAddresses != nil {
 		t.Errorf("%+v", c)
 	}
 }
@@ -146,9 +195,11 @@ func TestCombinations(t *testing.T) {
 	switches := [][2]string{
 		{`tls.mode="required"`, `tls={"certManager":{"enabled":true,"issuerRef":{"name":"a"}}}`},
 		{`peerTLS.insecure=true`, `peerTLS={"insecure":false,"csi":{"enabled":true,"issuerName":"a"}}`},
-		{`administration.expose=false`, `networkPolicy.administrationFrom=[{"podSelector":{}}],administration.expose=true,serviceMonitor.enabled=true`},
+		{`administration.expose=false`,
+			`networkPolicy.administrationFrom=[{"podSelector":{}}],administration.expose=true,serviceMonitor.enabled=true`},
 		{`autoscaling.enabled=false`, `autoscaling.enabled=true`},
-		{`rules.validate=true`, `rules={"existingConfigMap":"","content":"version: 1\nrules:\n  - {name: a, key: [user], limits: [1/day]}\n"}`},
+		{`rules.validate=true`,
+			`rules={"existingConfigMap":"","content":"version: 1\nrules:\n  - {name: a, key: [user], limits: [1/day]}\n"}`},
 		{`dashboard.enabled=false`, `dashboard.enabled=true,prometheusRule.enabled=true`},
 	}
 	for n := range 1 << len(switches) {

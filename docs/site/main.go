@@ -37,7 +37,8 @@ var sections = []struct {
 	{"Run", []string{"docs/operations.md", "docs/run.md", "docs/cluster.md", "docs/access.md",
 		"docs/metrics.md", "docs/redis.md", "docs/containers.md", "docs/compromised.md", "SECURITY.md"}},
 	{"Protocols", []string{"docs/envoy.md", "docs/proxies.md", "docs/redis-protocol.md", "docs/gubernator.md"}},
-	{"How it works", []string{"ARCHITECTURE.md", "docs/protocol.md", "docs/decisions.md", "docs/testing.md", "docs/chaos.md",
+	{"How it works", []string{"ARCHITECTURE.md", "docs/protocol.md", "docs/decisions.md", "docs/testing.md",
+		"docs/chaos.md",
 		"docs/benchmarks*.md"}},
 	{"Project", []string{"docs/status.md", "CHANGELOG.md", "CONTRIBUTING.md"}},
 }
@@ -87,7 +88,8 @@ func build(ctx context.Context, repo fs.FS, out string) (err error) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}
-	if said, err := exec.CommandContext(ctx, "mkdocs", "build", "--strict", "--quiet", "--clean", "-f", file).CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(ctx, "mkdocs", "build", "--strict", "--quiet", "--clean", "-f",
+		file).CombinedOutput(); err != nil {
 		return fmt.Errorf("mkdocs (Debian packages mkdocs and mkdocs-material): %w\n%s", err, said)
 	}
 	return nil

@@ -64,7 +64,8 @@ func open(t *testing.T, site string) *browser {
 				b.report("error: " + e.Entry.Text + " " + e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
-			if u := e.Request.URL; !strings.HasPrefix(u, site) && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:"+site) {
+			if u := e.Request.URL; !strings.HasPrefix(u, site) && !strings.HasPrefix(u, "data:") &&
+				!strings.HasPrefix(u, "blob:"+site) {
 				b.report("asked for " + u)
 			}
 		}
@@ -227,9 +228,11 @@ func TestBrokenSite(t *testing.T) {
 	needs(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"index.html": `<!doctype html><link rel="icon" href="data:,"><h1 id="a">A</h1><a href="#a">1</a> <a href="#b">2</a> <a href="/absent/">3</a> <a href="/two.html#c">4</a>`,
-		"two.html":   `<!doctype html><link rel="icon" href="data:,">`,
-		"loud.html": `<!doctype html><link rel="icon" href="data:,"><script>console.error("x"); addEventListener("error", () => window.thrown = true); setTimeout(() => { throw new Error("y") })</script>` +
+		"index.html": `<!doctype html><link rel="icon" href="data:,"><h1 id="a">A</h1><a href="#a">1</a> <a ` +
+			`href="#b">2</a> <a href="/absent/">3</a> <a href="/two.html#c">4</a>`,
+		"two.html": `<!doctype html><link rel="icon" href="data:,">`,
+		"loud.html": `<!doctype html><link rel="icon" href="data:,"><script>console.error("x"); addEventListener("error", ` +
+			`() => window.thrown = true); setTimeout(() => { throw new Error("y") })</script>` +
 			`<img src="https://fonts.example/f.png">`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -264,15 +267,18 @@ func TestPage(t *testing.T) {
 	files := []string{"README.md", "docs/a.md"}
 	for in, want := range map[string]string{
 		"[a](../README.md#x) [b](#y) [c](https://example.com/a)": "[a](../README.md#x) [b](#y) [c](https://example.com/a)",
-		"[a](../LICENSE) [b](../cmd/node)":                       "[a](" + sources + "/blob/main/LICENSE) [b](" + sources + "/tree/main/cmd/node)",
-		"- a\n  - b\n   1. c\n":                                  "- a\n    - b\n    1. c\n",
-		"```\n[a](../LICENSE)\n  - b\n```\n[a](../LICENSE)":      "```\n[a](../LICENSE)\n  - b\n```\n[a](" + sources + "/blob/main/LICENSE)",
+		"[a](../LICENSE) [b](../cmd/node)": "[a](" + sources + "/blob/main/LICENSE) [b](" + sources +
+			"/tree/main/cmd/node)",
+		"- a\n  - b\n   1. c\n": "- a\n    - b\n    1. c\n",
+		"```\n[a](../LICENSE)\n  - b\n```\n[a](../LICENSE)": "```\n[a](../LICENSE)\n  - b\n```\n[a](" + sources +
+			"/blob/main/LICENSE)",
 	} {
 		if got := page(repo, files, "docs/a.md", in); got != want {
 			t.Errorf("%q became %q, and not %q", in, got, want)
 		}
 	}
-	if n := nav([]string{"README.md", "docs/zzz.md", "docs/rules.md"}); !strings.HasSuffix(n, "- \"Project\":\n      - docs/zzz.md\n") {
+	if n := nav([]string{"README.md", "docs/zzz.md", "docs/rules.md"}); !strings.HasSuffix(n,
+		"- \"Project\":\n      - docs/zzz.md\n") {
 		t.Errorf("a page that no section names is not at the end of\n%s", n)
 	}
 }

@@ -33,7 +33,8 @@ rules:
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8090", "listen at `HOST:PORT`")
-	nodes := flag.String("nodes", "", "keep the budget at the nodes `HOST:PORT,...`, which have such rules and --allow-refunds; default: in this process")
+	nodes := flag.String("nodes", "",
+		"keep the budget at the nodes `HOST:PORT,...`, which have such rules and --allow-refunds; default: in this process")
 	ahead := flag.Int64("ahead", 20, "reserve so many `tokens` of an answer before they are said; 0: all of it")
 	flag.Parse()
 	b, err := open(*nodes)

@@ -76,7 +76,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.ahead = max(p.ahead, a.most/topUps)
 	}
 	a.reserved = a.want()
-	a.request = limiter.Request{Path: "/chat", User: r.Header.Get("X-User"), ID: rand.Text(), Hold: hold, Cost: limiter.Units(a.reserved)}
+	a.request = limiter.Request{Path: "/chat", User: r.Header.Get("X-User"), ID: rand.Text(), Hold: hold,
+		Cost: limiter.Units(a.reserved)}
 	var d limiter.Decision
 	switch err := p.budget.CheckInto(r.Context(), &a.request, &d); {
 	case errors.Is(err, limiter.ErrInvalid):

@@ -28,7 +28,8 @@ type watched struct {
 	extends atomic.Int64
 }
 
-func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64,
+	opts ...limiter.SettleOption) (limiter.Amended, error) {
 	a, err := w.Node.Settle(ctx, r, actual, opts...)
 	w.settled <- fmt.Sprintf("settled %d of %d, %s, %v", actual, a.Estimate, a.State, err)
 	return a, err
@@ -207,7 +208,8 @@ func TestTopUp(t *testing.T) {
 		t.Errorf("%d extensions", got)
 	}
 	status, all := w.answer(1000)
-	if last := all[len(all)-1]; status != http.StatusOK || !strings.Contains(last.Error, "too few tokens") || last.Usage != nil {
+	if last := all[len(all)-1]; status != http.StatusOK || !strings.Contains(last.Error, "too few tokens") ||
+		last.Usage != nil {
 		t.Errorf("%d, %+v", status, last)
 	}
 	said := int64(len(all)-1) + 3

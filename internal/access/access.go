@@ -170,7 +170,8 @@ func (a *Access) identify(c *frontend.Credentials, flag string) (frontend.Caller
 	case flag == "":
 		err = unproved(`send a client certificate, or a token as "Authorization: Bearer TOKEN"`)
 	default:
-		err = unproved(`send a token as "Authorization: Bearer TOKEN"; this address asks for no client certificate: a node with ` + flag + " optional does")
+		err = unproved(`send a token as "Authorization: Bearer TOKEN"; this address asks for no client certificate: a node ` +
+			`with ` + flag + " optional does")
 	}
 	if err != nil {
 		return nil, err
@@ -235,7 +236,8 @@ func (p *policy) ofToken(authorization string, now func() time.Time) (*caller, e
 	subject := claims.Text("sub")
 	found := p.callers[bySubject(by.name, subject)]
 	if found == nil || subject == "" {
-		return nil, &refusal{fmt.Sprintf("the subject %.100q of the token is not one of an identity: the operator must add it to the permissions file", subject), limiter.ErrForbidden}
+		return nil, &refusal{fmt.Sprintf("the subject %.100q of the token is not one of an identity: the operator must add "+
+			"it to the permissions file", subject), limiter.ErrForbidden}
 	}
 	if exp, err := strconv.ParseFloat(claims.Text("exp"), 64); err == nil {
 		p.verified.put(sum, found, exp, now())
@@ -261,7 +263,8 @@ func (p *policy) issuerOf(token string) (*issuer, error) {
 			return &p.issuers[i], nil
 		}
 	}
-	return nil, unproved("the token is of another issuer (iss) than those that are accepted here, or names none: get one from one of them")
+	return nil, unproved("the token is of another issuer (iss) than those that are accepted here, or names none: get " +
+		"one from one of them")
 }
 
 // claimsOf returns the claims of a token, which is not verified.

@@ -104,7 +104,8 @@ func (w *world) audited() []transport.AuditEvent {
 
 func newWorld(t *testing.T, text string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), log: new(bytes.Buffer), now: time.Now(), httpClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	w := &world{t: t, dir: t.TempDir(), log: new(bytes.Buffer), now: time.Now(),
+		httpClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	w.key, w.public = newKey(t)
 	w.write("keys.pem", string(w.public))
 	w.file = w.write("permissions.yaml", text)
@@ -121,9 +122,10 @@ func newWorld(t *testing.T, text string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := transport.NewAdmin(transport.AdminOptions{Access: w.access, Audit: w, Reload: func(context.Context) (transport.Reloaded, error) {
-		return transport.Reloaded{RulesHash: "abc", Rules: 2}, nil
-	}})
+	admin := transport.NewAdmin(transport.AdminOptions{Access: w.access, Audit: w,
+		Reload: func(context.Context) (transport.Reloaded, error) {
+			return transport.Reloaded{RulesHash: "abc", Rules: 2}, nil
+		}})
 	listen := func() net.Listener {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -268,7 +270,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 		if token != "" && strings.Contains(text, token) {
 			t.Errorf("%s: the answer has the token", name)
 		}
-		if token != "" && (!strings.Contains(text, `"detail":"the caller is not identified: `) || !strings.Contains(text, "token")) {
+		if token != "" && (!strings.Contains(text, `"detail":"the caller is not identified: `) ||
+			!strings.Contains(text, "token")) {
 			t.Errorf("%s: the answer is %s", name, text)
 		}
 		if code, _, _ := w.ask("GET", w.ops+"/openapi.yaml", token, ""); code != http.StatusUnauthorized {
@@ -279,7 +282,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: unary: %v", name, err)
 		}
-		_, err = w.grpc.CheckBatch(ctx, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Path: "/pay", User: "ada"}}})
+		_, err = w.grpc.CheckBatch(ctx,
+			&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{{Path: "/pay", User: "ada"}}})
 		if status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: batch: %v", name, err)
 		}
@@ -291,7 +295,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 			t.Errorf("%s: stream: %v", name, err)
 		}
 	}
-	if code, text, _ := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada", w.token("stranger"), ""); code != http.StatusForbidden {
+	if code, text, _ := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada", w.token("stranger"),
+		""); code != http.StatusForbidden {
 		t.Errorf("a subject without an entry: %d %s", code, text)
 	}
 	w.nothingCounted()
@@ -329,7 +334,8 @@ func TestWhatCallersMayDo(t *testing.T) {
 			return err
 		},
 		"limits": func() error {
-			_, err := w.grpc.Check(ctx, &weirv1.CheckRequest{Path: "/cart", User: "ada", Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e6}}})
+			_, err := w.grpc.Check(ctx, &weirv1.CheckRequest{Path: "/cart", User: "ada",
+				Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e6}}})
 			return err
 		},
 		"explain": func() error {
@@ -376,7 +382,8 @@ func TestPermissionOfEachCheck(t *testing.T) {
 	}
 	for i, refused := range []bool{true, true, false, true, false} {
 		r := out.GetResults()[i]
-		if got := r.GetError().GetCode() == uint32(codes.PermissionDenied); got != refused || (r.GetDecision() != nil) == refused {
+		if got := r.GetError().GetCode() == uint32(codes.PermissionDenied); got != refused ||
+			(r.GetDecision() != nil) == refused {
 			t.Errorf("check %d of the batch: %v", i, r)
 		}
 		if named := i == 3; strings.Contains(r.GetError().GetMessage(), "bank-pay") != named {
@@ -398,7 +405,8 @@ func TestPermissionOfEachCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := reply.GetErrors(); len(e) != 1 || !strings.Contains(fmt.Sprint(e), "a rule that matches") || strings.Contains(fmt.Sprint(e), "bank-pay") {
+	if e := reply.GetErrors(); len(e) != 1 || !strings.Contains(fmt.Sprint(e), "a rule that matches") ||
+		strings.Contains(fmt.Sprint(e), "bank-pay") {
 		t.Errorf("the reply has the errors %v", e)
 	}
 	if err := stream.CloseSend(); err != nil {
@@ -421,16 +429,19 @@ func TestTenantsShareNoCounter(t *testing.T) {
 			t.Errorf("check %d: %d", i, code)
 		}
 	}
-	if _, text, _ := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada&peek=true", bank, ""); !strings.Contains(text, `"remaining":3`) {
+	if _, text, _ := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada&peek=true", bank, ""); !strings.Contains(text,
+		`"remaining":3`) {
 		t.Errorf("another tenant sees %s", text)
 	}
-	if _, text, _ := w.ask("POST", w.http+"/v1/explain", bank, `{"path":"/pay","user":"ada"}`); !strings.Contains(text, `"known":false`) {
+	if _, text, _ := w.ask("POST", w.http+"/v1/explain", bank, `{"path":"/pay","user":"ada"}`); !strings.Contains(text,
+		`"known":false`) {
 		t.Errorf("another tenant's explanation is %s", text)
 	}
 	if code := check(bank); code != http.StatusOK {
 		t.Errorf("another tenant is answered with %d", code)
 	}
-	if _, text, _ := w.ask("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"ada"}`); !strings.Contains(text, `"counters":1`) {
+	if _, text, _ := w.ask("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"ada"}`); !strings.Contains(text,
+		`"counters":1`) {
 		t.Errorf("a reset: %s", text)
 	}
 	if code := check(shop); code != http.StatusTooManyRequests {
@@ -458,8 +469,10 @@ func TestReload(t *testing.T) {
 	w.log.Reset()
 	w.write("permissions.yaml", permissions) // as it was
 	_, _ = w.access.look(false), w.access.look(false)
-	if n := strings.Count(w.log.String(), "permissions are in force"); n != 1 || !strings.Contains(w.log.String(), "identities=3") {
-		t.Errorf("after the broken file was replaced by the one before, the log says %d times that it is in force: %s", n, w.log)
+	if n := strings.Count(w.log.String(), "permissions are in force"); n != 1 ||
+		!strings.Contains(w.log.String(), "identities=3") {
+		t.Errorf("after the broken file was replaced by the one before, the log says %d times that it is in force: %s", n,
+			w.log)
 	}
 	w.write("permissions.yaml", strings.Replace(permissions, "subject: bank", "subject: other", 1))
 	_ = w.access.look(false) // it may be half written
@@ -577,16 +590,21 @@ func TestCertificates(t *testing.T) {
 		want  string
 		err   error
 	}{
-		"uri":                 {leaf(func(c *x509.Certificate) { c.URIs = []*url.URL{spiffe} }), "shop", nil},
-		"dns":                 {leaf(func(c *x509.Certificate) { c.DNSNames = []string{"x", "Bank.example.org"} }), "bank", nil},
-		"cn":                  {leaf(func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "ops"} }), "ops", nil},
-		"unknown":             {leaf(func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "x"} }), "", limiter.ErrForbidden},
+		"uri": {leaf(func(c *x509.Certificate) { c.URIs = []*url.URL{spiffe} }), "shop", nil},
+		"dns": {leaf(func(c *x509.Certificate) {
+			c.DNSNames = []string{"x", "Bank.example.org"}
+		}), "bank", nil},
+		"cn": {leaf(func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "ops"} }), "ops", nil},
+		"unknown": {leaf(func(c *x509.Certificate) {
+			c.Subject = pkix.Name{CommonName: "x"}
+		}), "", limiter.ErrForbidden},
 		"a dns name is no cn": {leaf(func(c *x509.Certificate) { c.DNSNames = []string{"ops"} }), "", limiter.ErrForbidden},
 		"expired": {leaf(func(c *x509.Certificate) {
 			c.Subject, c.NotAfter = pkix.Name{CommonName: "ops"}, w.now.Add(-time.Second)
 		}), "", transport.ErrUnauthenticated},
-		"unverified": {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "ops"}}}}, "", transport.ErrUnauthenticated},
-		"none":       {&tls.ConnectionState{}, "", transport.ErrUnauthenticated},
+		"unverified": {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "ops"}}}},
+			"", transport.ErrUnauthenticated},
+		"none": {&tls.ConnectionState{}, "", transport.ErrUnauthenticated},
 	} {
 		found, err := w.access.Identify(transport.Credentials{TLS: c.state})
 		if !errors.Is(err, c.err) || c.err == nil && found.(*caller).name != c.want {
@@ -610,9 +628,11 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// An administrator without a tenant asks about a tenant's counters by its name; nobody else does, and no check counts there.
+// An administrator without a tenant asks about a tenant's counters by its name; nobody else does, and no check counts
+// there.
 func TestAdministratorAsksAboutATenant(t *testing.T) {
-	text := strings.Replace(permissions, "may: {admin: true, ring: true}", "may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
+	text := strings.Replace(permissions, "may: {admin: true, ring: true}",
+		"may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
 	text = strings.Replace(text, "peek: [shop-], rule", "peek: [shop-], explain: true, reset: true, rule", 1)
 	w := newWorld(t, text+"  - {name: desk, token: {subject: desk}, may: {peek: true, explain: true, reset: true}}\n")
 	shop, bank, ops, desk := w.token("shop"), w.token("bank"), w.token("ops"), w.token("desk")
@@ -629,14 +649,18 @@ func TestAdministratorAsksAboutATenant(t *testing.T) {
 		{"ops", ops, "/v1/explain", cart, 200, `"key":"shop:ada:day"`},
 		{"ops", ops, "/v1/check", `{"path":"/cart","user":"ada","tenant":"shop","peek":true}`, 429, `"allowed":false`},
 		{"ops counts", ops, "/v1/check", cart, 400, "a check counts for the caller's own tenant"},
-		{"ops counts in a batch", ops, "/v1/check/batch", `{"checks":[` + cart + `]}`, 200, "a check counts for the caller's own tenant"},
+		{"ops counts in a batch", ops, "/v1/check/batch", `{"checks":[` + cart + `]}`, 200,
+			"a check counts for the caller's own tenant"},
 		{"bank", bank, "/v1/explain", cart, 403, "only an administrator without a tenant"},
 		{"bank resets", bank, "/v1/reset", cart, 403, "only an administrator without a tenant"},
-		{"bank peeks in a batch", bank, "/v1/check/batch", `{"checks":[{"path":"/cart","user":"ada","tenant":"shop","peek":true}]}`, 200, "only an administrator without a tenant"},
+		{"bank peeks in a batch", bank, "/v1/check/batch",
+			`{"checks":[{"path":"/cart","user":"ada","tenant":"shop","peek":true}]}`, 200,
+			"only an administrator without a tenant"},
 		{"no administrator", desk, "/v1/reset", cart, 403, "only an administrator without a tenant"},
 		{"shop of itself", shop, "/v1/explain", cart, 200, `"known":true`},
 		{"ops, another user", ops, "/v1/reset", `{"path":"/cart","user":"eve","tenant":"shop"}`, 200, `"counters":0`},
-		{"ops, a long name", ops, "/v1/reset", `{"path":"/cart","user":"eve","tenant":"` + strings.Repeat("x", 65) + `"}`, 400, "tenant has 65 bytes"},
+		{"ops, a long name", ops, "/v1/reset", `{"path":"/cart","user":"eve","tenant":"` + strings.Repeat("x", 65) + `"}`,
+			400, "tenant has 65 bytes"},
 		{"ops resets", ops, "/v1/reset", cart, 200, `"counters":1`},
 		{"refunds know no tenant", bank, "/v1/refund", cart, 400, "tenant"},
 	} {
@@ -649,9 +673,11 @@ func TestAdministratorAsksAboutATenant(t *testing.T) {
 	}
 }
 
-// The same over gRPC: an administrator without a tenant peeks at the counters of one, has them explained and resets them.
+// The same over gRPC: an administrator without a tenant peeks at the counters of one, has them explained and resets
+// them.
 func TestAdministratorAsksAboutATenantOverGRPC(t *testing.T) {
-	text := strings.Replace(permissions, "may: {admin: true, ring: true}", "may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
+	text := strings.Replace(permissions, "may: {admin: true, ring: true}",
+		"may: {admin: true, ring: true, check: true, peek: true, reset: true, explain: true}", 1)
 	w := newWorld(t, text)
 	shop, bank, ops := w.bearer(w.token("shop")), w.bearer(w.token("bank")), w.bearer(w.token("ops"))
 	m := func(peek bool) *weirv1.CheckRequest {
@@ -682,14 +708,18 @@ func TestAdministratorAsksAboutATenantOverGRPC(t *testing.T) {
 			t.Errorf("a check %s, in a batch: %v, %v", name, all, err)
 		}
 	}
-	all, err := w.grpc.CheckBatch(ops, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{m(true), {Path: "/cart", User: "ada", Peek: true}}})
-	if err != nil || all.GetResults()[0].GetDecision().GetLimits()[0].GetRemaining() != 2 || all.GetResults()[1].GetDecision().GetLimits()[0].GetRemaining() != 3 {
+	all, err := w.grpc.CheckBatch(ops, &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{m(true),
+		{Path: "/cart", User: "ada", Peek: true}}})
+	if err != nil || all.GetResults()[0].GetDecision().GetLimits()[0].GetRemaining() != 2 ||
+		all.GetResults()[1].GetDecision().GetLimits()[0].GetRemaining() != 3 {
 		t.Errorf("a batch: %v, %v", all, err)
 	}
-	if _, err := w.grpc.Reset(bank, &weirv1.ResetRequest{Path: "/cart", User: "ada", Tenant: "shop"}); status.Code(err) != codes.PermissionDenied {
+	if _, err := w.grpc.Reset(bank, &weirv1.ResetRequest{Path: "/cart", User: "ada",
+		Tenant: "shop"}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a reset by another tenant: %v", err)
 	}
-	if out, err := w.grpc.Reset(ops, &weirv1.ResetRequest{Path: "/cart", User: "ada", Tenant: "shop"}); err != nil || out.GetCounters() != 1 {
+	if out, err := w.grpc.Reset(ops, &weirv1.ResetRequest{Path: "/cart", User: "ada", Tenant: "shop"}); err != nil ||
+		out.GetCounters() != 1 {
 		t.Errorf("a reset: %v, %v", out, err)
 	}
 }

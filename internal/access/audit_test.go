@@ -38,8 +38,9 @@ func TestAudit(t *testing.T) {
 			want: event{Action: "reset", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "reset"},
 		},
 		"reset": {
-			ask:  over("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"hunter2 anew"}`),
-			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "http", Why: "no counter to reset"},
+			ask: over("POST", w.http+"/v1/reset", bank, `{"path":"/pay","user":"hunter2 anew"}`),
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "http",
+				Why: "no counter to reset"},
 		},
 		"reset of a counter": {
 			ask: func() {
@@ -65,8 +66,10 @@ func TestAudit(t *testing.T) {
 		},
 		"batch with two that are refused": {
 			ask: over("POST", w.http+"/v1/check/batch", shop,
-				`{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","rule":"bank-pay","user":"a"},{"path":"/cart","user":"a","limits":[{"limit":1,"window":"1s"}]}]}`),
-			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2, Why: "bank-pay"},
+				`{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","rule":"bank-pay","user":"a"},{"path":"/cart","user":"a",`+
+					`"limits":[{"limit":1,"window":"1s"}]}]}`),
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2,
+				Why: "bank-pay"},
 		},
 		"gRPC without a token": {
 			ask:  func() { _, _ = w.grpc.Check(t.Context(), &weirv1.CheckRequest{Path: "/cart"}) },
@@ -88,15 +91,18 @@ func TestAudit(t *testing.T) {
 					{Path: "/cart", User: "a"}, {Path: "/cart", Rule: "bank-pay", User: "a"},
 				}})
 			},
-			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1,
+				Why: "bank-pay"},
 		},
 		"another's rule, matched": {
 			ask:  over("GET", w.http+"/v1/check?path=/pay&user=a", shop, ""),
 			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Why: "bank-pay"},
 		},
 		"batch with another's rule, matched": {
-			ask:  over("POST", w.http+"/v1/check/batch", shop, `{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","user":"a"},{"path":"/pay","user":"b"}]}`),
-			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2, Why: "bank-pay"},
+			ask: over("POST", w.http+"/v1/check/batch", shop,
+				`{"checks":[{"path":"/cart","user":"a"},{"path":"/pay","user":"a"},{"path":"/pay","user":"b"}]}`),
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "http", Count: 2,
+				Why: "bank-pay"},
 		},
 		"gRPC with another's rule, matched": {
 			ask:  func() { _, _ = w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/pay", User: "a"}) },
@@ -108,7 +114,8 @@ func TestAudit(t *testing.T) {
 					{Path: "/cart", User: "a"}, {Path: "/pay", User: "a"}, {Path: "/cart", Rule: "bank-pay", User: "a"},
 				}})
 			},
-			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 2, Why: "bank-pay"},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 2,
+				Why: "bank-pay"},
 		},
 		"columns with another's rule, matched": {
 			ask: func() {
@@ -121,7 +128,8 @@ func TestAudit(t *testing.T) {
 				_ = s.CloseSend()
 				_, _ = s.Recv()
 			},
-			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1, Why: "bank-pay"},
+			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Count: 1,
+				Why: "bank-pay"},
 		},
 		"settlement": { // it is traffic, as the check is that reserved
 			ask:  over("POST", w.http+"/v1/settle", bank, `{"path":"/pay","user":"hunter2","id":"1","actual":1}`),
@@ -133,13 +141,15 @@ func TestAudit(t *testing.T) {
 		},
 		"gRPC settlement": {
 			ask: func() {
-				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2", Actual: new(int64(1))})
+				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2",
+					Actual: new(int64(1))})
 			},
 			none: true,
 		},
 		"gRPC settlement with another number": {
 			ask: func() {
-				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2", Actual: new(int64(2))})
+				_, _ = w.grpc.Settle(w.bearer(bank), &weirv1.SettleRequest{Path: "/pay", User: "hunter2", Id: "2",
+					Actual: new(int64(2))})
 			},
 			none: true,
 		},
@@ -158,8 +168,9 @@ func TestAudit(t *testing.T) {
 		"reset with GET":          {ask: over("GET", w.http+"/v1/reset", "", ""), none: true},
 		"administration with GET": {ask: over("GET", w.ops+"/v1/members/forget", shop, ""), none: true},
 		"gRPC reset": {
-			ask:  func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2 anew"}) },
-			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc", Why: "no counter to reset"},
+			ask: func() { _, _ = w.grpc.Reset(w.bearer(bank), &weirv1.ResetRequest{Path: "/pay", User: "hunter2 anew"}) },
+			want: event{Action: "reset", Outcome: done, Caller: "bank", Tenant: "bank", Over: "grpc",
+				Why: "no counter to reset"},
 		},
 		"gRPC explain": {
 			ask:  func() { _, _ = w.grpc.Explain(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart"}) },
@@ -191,8 +202,9 @@ func TestAudit(t *testing.T) {
 			want: event{Action: "check", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "grpc", Why: "bank-pay"},
 		},
 		"administration by a client": {
-			ask:  over("GET", w.ops+"/v1/members", shop, ""),
-			want: event{Action: "members", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "administration", Why: "admin"},
+			ask: over("GET", w.ops+"/v1/members", shop, ""),
+			want: event{Action: "members", Outcome: refused, Caller: "shop", Tenant: "shop", Over: "administration",
+				Why: "admin"},
 		},
 		"administration": {ask: over("GET", w.ops+"/v1/members", ops, ""), none: true},
 		"reload": {
@@ -218,7 +230,8 @@ func TestAudit(t *testing.T) {
 		}
 		got := all[0]
 		text := fmt.Sprintf("%+v", got)
-		if !strings.HasPrefix(got.From, "127.0.0.1:") || !strings.Contains(got.Why, c.want.Why) || c.want.Why == "" && got.Why != "" {
+		if !strings.HasPrefix(got.From, "127.0.0.1:") || !strings.Contains(got.Why, c.want.Why) ||
+			c.want.Why == "" && got.Why != "" {
 			t.Errorf("%s: %s", name, text)
 		}
 		for _, secret := range []string{shop, bank, ops, "hunter2"} {

@@ -113,10 +113,12 @@ func (c *caller) SpendKeys(n int) {
 // over returns the error of a message that is beyond the budget.
 func (c *caller) over(what string, n int, d *limiter.Decision) error {
 	l := d.Limit(0).Limit // of the newest file, while c may be of an older one
-	text := fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and it is used up: send less, or again in %v",
+	text := fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and it is used up: send less, or "+
+		"again in %v",
 		frontend.ErrBudget, c.name, l.Limit(), what, d.RetryAfter)
 	if d.Never {
-		text = fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and the message has %d: send smaller messages",
+		text = fmt.Sprintf("%v: caller %q has a budget of %d %s a second at this node, and the message has %d: send "+
+			"smaller messages",
 			frontend.ErrBudget, c.name, l.Limit(), what, n)
 	}
 	return &overBudgetError{text, d.RetryAfter}
@@ -128,7 +130,8 @@ func (c *caller) OpenStream() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if most := c.budget.streams; most > 0 && u.streams >= most {
-		return &overBudgetError{fmt.Sprintf("caller %q has a budget of %s at this node, and has them: close one first", c.name, plural(most, "stream")), 0}
+		return &overBudgetError{fmt.Sprintf("caller %q has a budget of %s at this node, and has them: close one first",
+			c.name, plural(most, "stream")), 0}
 	}
 	u.streams++
 	return nil
@@ -183,7 +186,8 @@ func (l *loader) rate(name string, to **limiter.Limit, rejected limiter.CountRej
 		if v == 0 {
 			return
 		}
-		limit, err := limiter.NewLimit(limiter.Spec{Name: name, Algorithm: limiter.TokenBucket, Limit: v, Window: time.Second, CountRejected: rejected})
+		limit, err := limiter.NewLimit(limiter.Spec{Name: name, Algorithm: limiter.TokenBucket, Limit: v, Window: time.Second,
+			CountRejected: rejected})
 		if err != nil {
 			l.add(n, "%v", err)
 			return

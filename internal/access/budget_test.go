@@ -43,12 +43,14 @@ func TestBudgetOfChecks(t *testing.T) {
 	}
 	counted := w.node.Stats().Keys
 	code, text, header := check(shop, "/cart")
-	if code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 5 checks a second") || header.Get("Retry-After") != "1" ||
+	if code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 5 checks a second") ||
+		header.Get("Retry-After") != "1" ||
 		header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("beyond the budget: %d %s %v", code, text, header)
 	}
 	_, err := w.grpc.Check(w.bearer(shop), &weirv1.CheckRequest{Path: "/cart", User: w.user()})
-	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "budget of 5 checks a second") || len(s.Details()) != 1 {
+	if s := status.Convert(err); s.Code() != codes.ResourceExhausted ||
+		!strings.Contains(s.Message(), "budget of 5 checks a second") || len(s.Details()) != 1 {
 		t.Errorf("over gRPC: %v, details %v", err, s.Details())
 	}
 	if code, text, _ := check(bank, "/pay"); code != http.StatusOK {
@@ -76,7 +78,8 @@ func TestBudgetOfChecks(t *testing.T) {
 	if err := batch(2); err != nil {
 		t.Errorf("a batch within it: %v", err)
 	}
-	if err := batch(6); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "send smaller messages") {
+	if err := batch(6); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "send smaller messages") {
 		t.Errorf("a batch that never passes: %v", err)
 	}
 	if n := len(w.audited()); n != 0 {
@@ -93,7 +96,8 @@ func TestBudgetOfBytes(t *testing.T) {
 		return code, text
 	}
 	for range 2 {
-		if code, text := ask(strings.Repeat("x", 400)); code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 400 bytes a second") {
+		if code, text := ask(strings.Repeat("x", 400)); code != http.StatusTooManyRequests ||
+			!strings.Contains(text, "budget of 400 bytes a second") {
 			t.Errorf("a large one: %d %s", code, text)
 		}
 	}
@@ -112,7 +116,9 @@ func TestBudgetOfBytes(t *testing.T) {
 		}
 	}
 	w.now = w.now.Add(time.Second)
-	if code, text, _ := w.ask("POST", w.http+"/v1/check/batch", shop, `{"checks": [`+strings.Repeat(" ", 400)); code != http.StatusTooManyRequests || !strings.Contains(text, "budget of 400 bytes") {
+	if code, text, _ := w.ask("POST", w.http+"/v1/check/batch", shop,
+		`{"checks": [`+strings.Repeat(" ", 400)); code != http.StatusTooManyRequests ||
+		!strings.Contains(text, "budget of 400 bytes") {
 		t.Errorf("a large one that is malformed: %d %s", code, text)
 	}
 }
@@ -137,7 +143,8 @@ func TestBudgetOfStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "budget of 1 stream ") {
+	if _, err := open(); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "budget of 1 stream ") {
 		t.Errorf("a second stream: %v", err)
 	}
 	columns := func(n int) *weirv1.DecisionColumns {
@@ -280,7 +287,8 @@ func TestBudgetOfKeys(t *testing.T) {
 			if err := ask(w, known...); err != nil {
 				t.Fatal(err)
 			}
-			if err := ask(w, w.user()); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "3 new keys a second") {
+			if err := ask(w, w.user()); status.Code(err) != codes.ResourceExhausted ||
+				!strings.Contains(err.Error(), "3 new keys a second") {
 				t.Fatalf("a fourth user: %v", err)
 			}
 			w.now = w.now.Add(time.Second)

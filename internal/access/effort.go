@@ -33,7 +33,8 @@ func tooMuch(data []byte) string {
 		}
 		lines.next(data[i])
 		if parts > maxParts {
-			return fmt.Sprintf("the file has more than %d parts (lines, fields, elements of lists and brackets): give one identity to callers that may do the same, or leave out comments", maxParts)
+			return fmt.Sprintf("the file has more than %d parts (lines, fields, elements of lists and brackets): give one "+
+				"identity to callers that may do the same, or leave out comments", maxParts)
 		}
 	}
 	return ""

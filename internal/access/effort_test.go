@@ -25,10 +25,14 @@ func TestEffort(t *testing.T) {
 	const flow = "  - {name: nN, certificate: {cn: cN}, tenant: tN, may: {check: [nN-], peek: [nN-]}}\n"
 	for _, c := range []struct{ name, text, want string }{
 		{"identities", "identities:\n" + each(3000, flow), ""},
-		{"identities in lines", "identities:\n" + each(3000, "  - name: nN\n    certificate:\n      cn: cN\n    may:\n      check:\n        - nN-\n"), ""},
+		{"identities in lines", "identities:\n" + each(3000,
+			"  - name: nN\n    certificate:\n      cn: cN\n    may:\n      check:\n        - nN-\n"), ""},
 		{"short identities", "identities:\n" + each(maxIdentities-1, "- {name: N, certificate: {cn: N}}\n"), ""},
-		{"identities in brackets", "identities: [{" + each(1000, "\n  name: nN,\n  certificate: {cn: nN},\n}, {") + "name: x, certificate: {cn: x}}]\n", ""},
-		{"JSON", "{\n  \"identities\": [" + each(1000, "\n    {\n      \"name\": \"nN\",\n      \"certificate\": {\n        \"cn\": \"nN\"\n      }\n    },") + "\n    {\"name\": \"x\", \"certificate\": {\"cn\": \"x\"}}\n  ]\n}\n", ""},
+		{"identities in brackets", "identities: [{" + each(1000, "\n  name: nN,\n  certificate: {cn: nN},\n}, {") +
+			"name: x, certificate: {cn: x}}]\n", ""},
+		{"JSON", "{\n  \"identities\": [" + each(1000,
+			"\n    {\n      \"name\": \"nN\",\n      \"certificate\": {\n        \"cn\": \"nN\"\n      }\n    },") +
+			"\n    {\"name\": \"x\", \"certificate\": {\"cn\": \"x\"}}\n  ]\n}\n", ""},
 		{"too many identities", "identities:\n" + each(8000, flow), tooManyParts},
 		{"commas", "a: [" + full(","), tooManyParts},
 		{"a list", "a: [" + full("a,") + "]", tooManyParts},

@@ -41,7 +41,8 @@ identities:
 		{"none", "/cart", "/cart", http.StatusOK, "", codes.OK},
 	} {
 		t.Run(c.service, func(t *testing.T) {
-			nodes, err := client.Open(client.Config{Addrs: []string{w.at}, TokenFile: w.write(c.service+".token", w.token(c.service))})
+			nodes, err := client.Open(client.Config{Addrs: []string{w.at},
+				TokenFile: w.write(c.service+".token", w.token(c.service))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +71,10 @@ identities:
 				t.Fatal(err)
 			}
 			ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user", c.service))
-			_, err = calls.UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: c.then}, func(context.Context, any) (any, error) { return "passed", nil })
+			_, err = calls.UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: c.then},
+				func(context.Context, any) (any, error) {
+					return "passed", nil
+				})
 			if s := status.Convert(err); s.Code() != c.code || len(s.Details()) != len(c.retry) {
 				t.Errorf("a call: %v %v", err, s.Details())
 			}

@@ -31,10 +31,12 @@ func TestSeveralIssuers(t *testing.T) {
 	w := newWorld(t, permissions)
 	other, public := newKey(t)
 	w.write("other.pem", string(public))
-	two := strings.Replace(permissions, "identities:", `  - {issuer: "https://second.example.com", audience: weir, algorithms: [ES256], keys: other.pem}
+	two := strings.Replace(permissions, "identities:",
+		`  - {issuer: "https://second.example.com", audience: weir, algorithms: [ES256], keys: other.pem}
 identities:`, 1)
 	two = strings.ReplaceAll(two, "{subject: ", `{issuer: "https://second.example.com", subject: `)
-	two = strings.Replace(two, `{issuer: "https://second.example.com", subject: shop}`, `{issuer: "`+issuerName+`", subject: shop}`, 1)
+	two = strings.Replace(two, `{issuer: "https://second.example.com", subject: shop}`,
+		`{issuer: "`+issuerName+`", subject: shop}`, 1)
 	w.write("permissions.yaml", two)
 	if err := w.access.Reload(); err != nil {
 		t.Fatal(err)
@@ -50,14 +52,16 @@ identities:`, 1)
 		status int
 		want   string
 	}{
-		"the first":          {of(issuerName, "shop", w.key, time.Hour), 403, "not one that the caller may use"}, // it is known, and may not use all rules
+		// it is known, and may not use all rules
+		"the first":          {of(issuerName, "shop", w.key, time.Hour), 403, "not one that the caller may use"},
 		"the second":         {of(second, "bank", other, time.Hour), 200, ""},
 		"the first expired":  {of(issuerName, "shop", w.key, -time.Hour), 401, "the token has expired"},
 		"the second expired": {of(second, "bank", other, -time.Hour), 401, "the token has expired"},
 		"another key":        {of(issuerName, "shop", other, time.Hour), 401, "signature does not fit"},
-		"a third":            {of("https://third.example.com", "bank", other, time.Hour), 401, "another issuer (iss) than those that are accepted here"},
-		"no token":           {"a.b.c", 401, "not a JSON Web Token"},
-		"another's subject":  {of(second, "shop", other, time.Hour), 403, "not one of an identity"},
+		"a third": {of("https://third.example.com", "bank", other, time.Hour), 401,
+			"another issuer (iss) than those that are accepted here"},
+		"no token":          {"a.b.c", 401, "not a JSON Web Token"},
+		"another's subject": {of(second, "shop", other, time.Hour), 403, "not one of an identity"},
 	} {
 		code, text, _ := w.ask("GET", w.http+"/v1/check?path=/pay&user=ada", x.token, "")
 		if code != x.status || code != http.StatusOK && !strings.Contains(text, x.want) {

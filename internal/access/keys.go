@@ -38,7 +38,9 @@ func (k *keySet) find(id string) (any, error) {
 	if k.any != nil && (id == "" || len(k.byID) == 0) {
 		return k.any, nil
 	}
-	return nil, errors.New("the key that the token names (kid in its header) is not among the issuer's keys, or it names none of several: get a new token; the operator must add keys to the file of keys before the issuer signs by them")
+	return nil, errors.New("the key that the token names (kid in its header) is not among the issuer's keys, or it " +
+		"names none of several: get a new token; the operator must add keys to the file of keys before the issuer signs by " +
+		"them")
 }
 
 // all returns the keys.

@@ -51,10 +51,12 @@ func (k *known) connection() frontend.Credentials {
 		NotBefore: k.now.Add(-time.Hour), NotAfter: k.now.Add(time.Hour), Subject: pkix.Name{CommonName: "ops"},
 		URIs: []*url.URL{{Scheme: "weir", Host: "prod", Path: "/client/ops"}},
 	}
-	return frontend.Credentials{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}, Known: new(frontend.Known)}
+	return frontend.Credentials{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}},
+		Known: new(frontend.Known)}
 }
 
-const opsPermissions = "identities:\n  - {name: ops, certificate: {uri: \"weir://prod/client/ops\"}, may: {check: true}}\n"
+const opsPermissions = "identities:\n  - {name: ops, certificate: {uri: \"weir://prod/client/ops\"}, may: {check: " +
+	"true}}\n"
 
 // A message of a connection that is known reads the clock once, or never if the server has
 // read it, and allocates nothing. It looks at no certificate: that takes longer.

@@ -73,7 +73,8 @@ func (c *caller) May(a frontend.Action) (limiter.Scope, error) {
 	if a < frontend.Actions && c.may[a].allowed {
 		return c.may[a].scope, nil
 	}
-	return nil, &refusal{fmt.Sprintf("caller %q may not do this: the operator must allow %q to it in the permissions file", c.name, a), limiter.ErrForbidden}
+	return nil, &refusal{fmt.Sprintf("caller %q may not do this: the operator must allow %q to it in the permissions file",
+		c.name, a), limiter.ErrForbidden}
 }
 
 // prefixes are the rules whose names begin with one of some texts.
@@ -230,7 +231,8 @@ func (l *loader) issuer(n *node) {
 		return
 	}
 	if !set.serves(c.Algorithms) {
-		l.add(keysAt, "file of keys %s: none of its keys is for an algorithm of this issuer (%s), so every token would be refused: its keys are %s",
+		l.add(keysAt, "file of keys %s: none of its keys is for an algorithm of this issuer (%s), so every token would be "+
+			"refused: its keys are %s",
 			keys, strings.Join(c.Algorithms, ", "), set.kinds())
 		return
 	}
@@ -394,7 +396,8 @@ func (k *proof) at(c *frontend.Credentials, now func() time.Time) (*caller, erro
 		return nil, unproved("its certificate has expired: connect again with a new one")
 	}
 	if k.caller == nil {
-		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to the permissions file",
+		return nil, &refusal{fmt.Sprintf("the certificate of %.100q is not one of an identity: the operator must add it to "+
+			"the permissions file",
 			leafOf(c).Subject.CommonName), limiter.ErrForbidden}
 	}
 	return k.caller, nil

@@ -21,7 +21,8 @@ func check(t *testing.T, text string) error {
 	t.Helper()
 	dir := t.TempDir()
 	_, public := newKey(t)
-	for name, data := range map[string]string{"p.yaml": text, "keys.pem": string(public), "secret.json": `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`} {
+	for name, data := range map[string]string{"p.yaml": text, "keys.pem": string(public),
+		"secret.json": `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -41,32 +42,41 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"anonymous: {may: {admin: true}}\n":  "anonymous callers cannot have admin",
 		"anonymous: {may: {limits: [a]}}\n":  "limits is about no rule",
 		"anonymous: {may: {chek: true}}\n":   `did you mean "check"?`,
-		"anonymous: {tenant: " + strings.Repeat("t", 65) + "}\n":                                       "tenant has 65 bytes; at most 64",
-		"anonymous: {may: {}, may: {}}\n":                                                              "given twice",
-		"identities: [{name: a, may: {}}]\n":                                                           "needs a certificate or a token",
-		"identities: [{name: a, token: {subject: s}}]\n":                                               "a token needs the issuer",
-		"identities: [{name: a, certificate: {cn: a, dns: b}}]\n":                                      "named by one of cn, dns and uri",
-		"identities: [{name: a, certificate: {cn: x}}, {name: b, certificate: {cn: x}}]\n":             `identities "a" and "b" have the same`,
-		"identities: [{name: a, certificate: {cn: x}}, {name: a, certificate: {cn: y}}]\n":             "is taken",
-		"tokens: [{issuer: a, audience: b, algorithms: [HS256], keys: keys.pem}]\n":                    "HS256 needs a secret",
-		"tokens: [{issuer: a, audience: b, algorithms: [none], keys: keys.pem}]\n":                     "none",
-		"tokens: [{issuer: a, algorithms: [ES256], keys: keys.pem}]\n":                                 "needs issuer, audience",
-		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: gone.pem}]\n":                    "gone.pem cannot be opened",
-		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: secret.json}]\n":                 "it is a secret (oct)",
-		"tokens: [{issuer: a, audience: b, algorithms: [RS256, RS384], keys: keys.pem}]\n":             "keys.pem: none of its keys is for an algorithm of this issuer (RS256, RS384), so every token would be refused: its keys are for ES256",
-		"tokens: [{issuer: a, audience: b, algorithms: [ES384], keys: keys.pem}]\n":                    "its keys are for ES256",
-		"tokens: [{issuer: a, audience: b, algorithms: [EdDSA], keys: keys.pem}]\n":                    "its keys are for ES256",
-		head + "identities: [{name: a, token: {subject: s}, teant: x}]\n":                              `did you mean "tenant"?`,
-		"anonymous: {budget: {checks: 0}}\n":                                                           "checks must be a whole number from 1 to 4294967295",
-		"anonymous: {budget: {streams: many}}\n":                                                       "streams must be a whole number",
-		"anonymous: {may: {check: ['']}}\n":                                                            "1:27: a prefix is an empty text",
-		"anonymous: {budget: {new_keys: 5}}\n":                                                         `unknown field "new_keys" of a budget`,
-		"anonymous: {tenant: a, may: {check: true}}\ntenants: [{name: b}]\n":                           `no identity has the tenant "b"`,
-		"anonymous: {tenant: a, may: {check: true}}\ntenants: [{name: a, max_share: 60}]\n":            `max_share "60" is not a share of the table`,
-		"anonymous: {tenant: a, may: {check: true}}\ntenants: [{name: a, max_share: 0%}]\n":            `max_share "0%" is not a share of the table`,
+		"anonymous: {tenant: " + strings.Repeat("t", 65) +
+			"}\n": "tenant has 65 bytes; at most 64",
+		"anonymous: {may: {}, may: {}}\n":                         "given twice",
+		"identities: [{name: a, may: {}}]\n":                      "needs a certificate or a token",
+		"identities: [{name: a, token: {subject: s}}]\n":          "a token needs the issuer",
+		"identities: [{name: a, certificate: {cn: a, dns: b}}]\n": "named by one of cn, dns and uri",
+		"identities: [{name: a, certificate: {cn: x}}, {name: b, certificate: {cn: x}}]\n": `identities "a" and "b" have ` +
+			`the same`,
+		"identities: [{name: a, certificate: {cn: x}}, {name: a, certificate: {cn: y}}]\n": "is taken",
+		"tokens: [{issuer: a, audience: b, algorithms: [HS256], keys: keys.pem}]\n":        "HS256 needs a secret",
+		"tokens: [{issuer: a, audience: b, algorithms: [none], keys: keys.pem}]\n":         "none",
+		"tokens: [{issuer: a, algorithms: [ES256], keys: keys.pem}]\n":                     "needs issuer, audience",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: gone.pem}]\n":        "gone.pem cannot be opened",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES256], keys: secret.json}]\n":     "it is a secret (oct)",
+		"tokens: [{issuer: a, audience: b, algorithms: [RS256, RS384], keys: keys.pem}]\n": "keys.pem: none of its keys is " +
+			"for an algorithm of this issuer (RS256, RS384), so every token would be refused: its keys are for ES256",
+		"tokens: [{issuer: a, audience: b, algorithms: [ES384], keys: keys.pem}]\n": "its keys are for ES256",
+		"tokens: [{issuer: a, audience: b, algorithms: [EdDSA], keys: keys.pem}]\n": "its keys are for ES256",
+		head +
+			"identities: [{name: a, token: {subject: s}, teant: x}]\n": `did you mean "tenant"?`,
+		"anonymous: {budget: {checks: 0}}\n": "checks must be a whole number " +
+			"from 1 to 4294967295",
+		"anonymous: {budget: {streams: many}}\n": "streams must be a whole number",
+		"anonymous: {may: {check: ['']}}\n":      "1:27: a prefix is an empty text",
+		"anonymous: {budget: {new_keys: 5}}\n":   `unknown field "new_keys" of a budget`,
+		"anonymous: {tenant: a, may: {check: " +
+			"true}}\ntenants: [{name: b}]\n": `no identity has the tenant "b"`,
+		"anonymous: {tenant: a, may: {check: " +
+			"true}}\ntenants: [{name: a, max_share: 60}]\n": `max_share "60" is not a share of the table`,
+		"anonymous: {tenant: a, may: {check: " +
+			"true}}\ntenants: [{name: a, max_share: 0%}]\n": `max_share "0%" is not a share of the table`,
 		"anonymous: {tenant: a, may: {check: true}}\ntenants: [{name: a, max_share: 1%}, {name: a}]\n": "given twice",
-		"anonymous: {may: {check: true}}\ntenants: [{max_share: 60%}]\n":                               "a tenant needs a name",
-		strings.Repeat("[", 5000):                                                                      "nest deeper",
+		"anonymous: {may: {check: " +
+			"true}}\ntenants: [{max_share: 60%}]\n": "a tenant needs a name",
+		strings.Repeat("[", 5000): "nest deeper",
 	} {
 		err := check(t, text)
 		if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -97,9 +107,11 @@ func TestAllProblemsAtOnce(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	const x, y = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM" // of RFC 7517
+	// of RFC 7517
+	const x, y = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
 	good := `{"kty":"EC","crv":"P-256","kid":"a","x":"` + x + `","y":"` + y + `"}`
-	set, err := parseKeys([]byte(`{"keys":[` + good + `,{"kty":"OKP","crv":"Ed25519","kid":"b","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
+	set, err := parseKeys([]byte(`{"keys":[` + good +
+		`,{"kty":"OKP","crv":"Ed25519","kid":"b","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +152,11 @@ func TestWhatKeysAreFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := &keySet{byID: map[string]any{"a": &small.PublicKey, "b": curve(elliptic.P384()), "c": public, "d": curve(elliptic.P224())}}
+	set := &keySet{byID: map[string]any{"a": &small.PublicKey, "b": curve(elliptic.P384()), "c": public,
+		"d": curve(elliptic.P224())}}
 	for algorithm, want := range map[string]bool{
-		"RS256": true, "RS512": true, "PS384": true, "ES384": true, "EdDSA": true, "ES256": false, "ES512": false, "HS256": false, "none": false,
+		"RS256": true, "RS512": true, "PS384": true, "ES384": true, "EdDSA": true, "ES256": false, "ES512": false,
+		"HS256": false, "none": false,
 	} {
 		if got := set.serves([]string{algorithm}); got != want {
 			t.Errorf("%s: %v", algorithm, got)

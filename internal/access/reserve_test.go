@@ -22,7 +22,8 @@ func TestReservationsNeedThePermission(t *testing.T) {
 		"/v1/cancel": `{"path":"/cart","user":"ada","id":"7"}`,
 		"/v1/extend": `{"path":"/cart","user":"ada","id":"7","hold_ms":60000}`,
 	} {
-		if code, text, _ := w.ask("POST", w.http+path, shop, body); code != http.StatusForbidden || !strings.Contains(text, "refund") {
+		if code, text, _ := w.ask("POST", w.http+path, shop, body); code != http.StatusForbidden ||
+			!strings.Contains(text, "refund") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
@@ -40,7 +41,8 @@ func TestReservationsNeedThePermission(t *testing.T) {
 		"CheckStream": func() error {
 			stream, err := w.grpc.CheckStream(ctx)
 			if err == nil {
-				err = stream.Send(&weirv1.CheckColumns{Keys: []byte("/cart"), PathLengths: []uint32{5}, Ids: []byte("7"), IdLengths: []uint32{1}, HoldUs: 60_000_000})
+				err = stream.Send(&weirv1.CheckColumns{Keys: []byte("/cart"), PathLengths: []uint32{5}, Ids: []byte("7"),
+					IdLengths: []uint32{1}, HoldUs: 60_000_000})
 			}
 			if err == nil {
 				err = stream.CloseSend()
@@ -80,7 +82,8 @@ func TestTenantsShareNoReservation(t *testing.T) {
 	text := strings.ReplaceAll(permissions, "[shop-]", "true")
 	w := newWorld(t, strings.Replace(text, "tenant: shop\n    may: {", "tenant: shop\n    may: {refund: true, ", 1))
 	shop, bank := w.bearer(w.token("shop")), w.bearer(w.token("bank"))
-	if m, err := w.grpc.Check(shop, &weirv1.CheckRequest{Path: "/pay", User: "ada", Cost: new(int64(2)), Id: "7", HoldUs: 60_000_000}); err != nil || !m.GetAllowed() {
+	if m, err := w.grpc.Check(shop, &weirv1.CheckRequest{Path: "/pay", User: "ada", Cost: new(int64(2)), Id: "7",
+		HoldUs: 60_000_000}); err != nil || !m.GetAllowed() {
 		t.Fatal(m, err)
 	}
 	cancel := &weirv1.CancelRequest{Path: "/pay", User: "ada", Id: "7"}
@@ -92,14 +95,16 @@ func TestTenantsShareNoReservation(t *testing.T) {
 	if m, err := w.grpc.Extend(bank, extend); err != nil || m.GetState() != unknown {
 		t.Errorf("extended by another: %v, %v", m, err)
 	}
-	if m, err := w.grpc.Settle(shop, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(1))}); err != nil || m.GetEstimate() != 2 {
+	if m, err := w.grpc.Settle(shop, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7",
+		Actual: new(int64(1))}); err != nil || m.GetEstimate() != 2 {
 		t.Errorf("settled by its own: %v, %v", m, err)
 	}
 }
 
 // Nor does another identity of the same tenant, which has the same counters: ids belong to who gives them.
 func TestIdentitiesShareNoReservation(t *testing.T) {
-	text := strings.Replace(permissions, "tenant: shop\n    may: {check: [shop-]", "tenant: bank\n    may: {refund: true, check: true", 1)
+	text := strings.Replace(permissions, "tenant: shop\n    may: {check: [shop-]",
+		"tenant: bank\n    may: {refund: true, check: true", 1)
 	w := newWorld(t, text)
 	shop, bank := w.bearer(w.token("shop")), w.bearer(w.token("bank"))
 	reserve := &weirv1.CheckRequest{Path: "/pay", User: "ada", Cost: new(int64(2)), Id: "7", HoldUs: 60_000_000}
@@ -107,16 +112,20 @@ func TestIdentitiesShareNoReservation(t *testing.T) {
 		t.Fatal(m, err)
 	}
 	unknown := weirv1.ReservationState_RESERVATION_STATE_UNKNOWN
-	if m, err := w.grpc.Cancel(shop, &weirv1.CancelRequest{Path: "/pay", User: "ada", Id: "7"}); err != nil || m.GetState() != unknown {
+	if m, err := w.grpc.Cancel(shop, &weirv1.CancelRequest{Path: "/pay", User: "ada", Id: "7"}); err != nil ||
+		m.GetState() != unknown {
 		t.Errorf("cancelled by another: %v, %v", m, err)
 	}
-	if m, err := w.grpc.Settle(shop, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(0)), IfUnknown: weirv1.IfUnknown_IF_UNKNOWN_IGNORE}); err != nil || m.GetState() != unknown {
+	if m, err := w.grpc.Settle(shop, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(0)),
+		IfUnknown: weirv1.IfUnknown_IF_UNKNOWN_IGNORE}); err != nil || m.GetState() != unknown {
 		t.Errorf("settled by another: %v, %v", m, err)
 	}
-	if m, err := w.grpc.Check(shop, reserve); err != nil || m.GetAllowed() || m.GetRepeated() { // 1 is left of 3: they have the same counters
+	// 1 is left of 3: they have the same counters
+	if m, err := w.grpc.Check(shop, reserve); err != nil || m.GetAllowed() || m.GetRepeated() {
 		t.Errorf("repeated by another: %v, %v", m, err)
 	}
-	if m, err := w.grpc.Settle(bank, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7", Actual: new(int64(1))}); err != nil || m.GetEstimate() != 2 {
+	if m, err := w.grpc.Settle(bank, &weirv1.SettleRequest{Path: "/pay", User: "ada", Id: "7",
+		Actual: new(int64(1))}); err != nil || m.GetEstimate() != 2 {
 		t.Errorf("settled by its own: %v, %v", m, err)
 	}
 }

@@ -45,7 +45,8 @@ identities:
 		m := &weirv1.CheckBatchRequest{}
 		for range n {
 			sent++
-			m.Checks = append(m.Checks, &weirv1.CheckRequest{Path: "/x", User: w.user(), Limits: []*weirv1.Limit{{Limit: sent, WindowUs: 60_000_000}}})
+			m.Checks = append(m.Checks, &weirv1.CheckRequest{Path: "/x", User: w.user(),
+				Limits: []*weirv1.Limit{{Limit: sent, WindowUs: 60_000_000}}})
 		}
 		out, err := w.grpc.CheckBatch(w.bearer(w.token(who)), m)
 		if err != nil {

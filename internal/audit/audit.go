@@ -379,8 +379,9 @@ func (l *Log) writeLeft(now time.Time) {
 
 func (l *Log) write(e event) {
 	if !l.put(line{
-		Time: stamp(e.at), Action: bounded(e.Action), Outcome: e.Outcome, Caller: bounded(e.Caller), Tenant: bounded(e.Tenant),
-		From: bounded(e.From), Over: e.Over, Subject: bounded(e.Subject), Checks: e.Count, Why: bounded(e.Why),
+		Time: stamp(e.at), Action: bounded(e.Action), Outcome: e.Outcome, Caller: bounded(e.Caller),
+		Tenant: bounded(e.Tenant),
+		From:   bounded(e.From), Over: e.Over, Subject: bounded(e.Subject), Checks: e.Count, Why: bounded(e.Why),
 	}) {
 		l.lost++
 		l.lose(e.Caller, 1)
@@ -419,7 +420,8 @@ func (l *Log) looked(err error) {
 	switch {
 	case err != nil:
 		if l.unopened.begins(l.now()) {
-			l.log.Error("the audit file cannot be opened again; lines still go to the file that had its name before, and are gone with it if that was removed", "error", err)
+			l.log.Error("the audit file cannot be opened again; lines still go to the file that had its name before, and are "+
+				"gone with it if that was removed", "error", err)
 		}
 	case l.unopened.ends():
 		l.log.Info("the audit file was opened again; lines go to the file that has its name now")

@@ -87,17 +87,21 @@ func start(t *testing.T, to output) (l *Log, tick chan time.Time, log *bytes.Buf
 func TestLine(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
-	l.Audited(frontend.AuditEvent{Action: "forget", Outcome: frontend.AuditDone, Caller: "ada", From: "10.0.0.1:7", Over: "administration", Subject: "node-3"})
-	l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused, Tenant: "shop", Count: 2, Why: strings.Repeat("é", 400) + "\n"})
+	l.Audited(frontend.AuditEvent{Action: "forget", Outcome: frontend.AuditDone, Caller: "ada", From: "10.0.0.1:7",
+		Over: "administration", Subject: "node-3"})
+	l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditRefused, Tenant: "shop", Count: 2,
+		Why: strings.Repeat("é", 400) + "\n"})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"time":"2026-01-02T03:04:05.000006Z","action":"forget","outcome":"done","caller":"ada","from":"10.0.0.1:7","over":"administration","subject":"node-3"}` + "\n"
+	want := `{"time":"2026-01-02T03:04:05.000006Z","action":"forget","outcome":"done","caller":"ada",` +
+		`"from":"10.0.0.1:7","over":"administration","subject":"node-3"}` + "\n"
 	if got := m.text.String(); !strings.HasPrefix(got, want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	second := m.lines(t)[1]
-	if why, _ := second["why"].(string); len(why) > maxText+3 || !strings.HasSuffix(why, "é...") || second["checks"] != 2.0 || second["tenant"] != "shop" {
+	if why, _ := second["why"].(string); len(why) > maxText+3 || !strings.HasSuffix(why, "é...") ||
+		second["checks"] != 2.0 || second["tenant"] != "shop" {
 		t.Errorf("%v", second)
 	}
 	l.Audited(frontend.AuditEvent{}) // after its end
@@ -193,7 +197,8 @@ func TestStrangersKeepNothingOut(t *testing.T) {
 		has := func(e event) bool {
 			return slices.ContainsFunc(m.lines(t), func(one map[string]any) bool {
 				get := func(field string) string { text, _ := one[field].(string); return text }
-				return get("action") == e.Action && get("outcome") == e.Outcome && get("caller") == e.Caller && get("over") == e.Over
+				return get("action") == e.Action && get("outcome") == e.Outcome && get("caller") == e.Caller &&
+					get("over") == e.Over
 			})
 		}
 		for _, e := range want {
@@ -209,8 +214,8 @@ func TestStrangersKeepNothingOut(t *testing.T) {
 	}
 }
 
-// TestNoCallerHidesOthers: what one caller is refused, fails at or does takes a quarter of the lines of its kind at most, and so
-// does an address of callers that are not known. What was left out is counted for each caller.
+// TestNoCallerHidesOthers: what one caller is refused, fails at or does takes a quarter of the lines of its kind at
+// most, and so does an address of callers that are not known. What was left out is counted for each caller.
 func TestNoCallerHidesOthers(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
@@ -219,12 +224,14 @@ func TestNoCallerHidesOthers(t *testing.T) {
 	for i := range flood {
 		for _, outcome := range kinds {
 			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, Caller: "flood", From: "10.0.0.9:1", Over: "grpc"})
-			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i), Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("[2001:db8::%x]:%d", i, 1000+i),
+				Over: "grpc"})
 		}
 	}
 	for _, outcome := range kinds {
 		for i := range 3 {
-			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, Caller: fmt.Sprint("shop-", i), From: "10.0.0.9:1", Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, Caller: fmt.Sprint("shop-", i), From: "10.0.0.9:1",
+				Over: "grpc"})
 			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: outcome, From: fmt.Sprintf("192.0.2.%d:7", i), Over: "grpc"})
 		}
 	}
@@ -262,14 +269,16 @@ func TestActsAreNotLeftOut(t *testing.T) {
 	m := &memory{}
 	l, _, _ := start(t, m)
 	acts := []frontend.AuditEvent{
-		{Action: "members forget", Outcome: frontend.AuditDone, Caller: "operator", From: "10.0.0.1:7", Over: "administration"},
+		{Action: "members forget", Outcome: frontend.AuditDone, Caller: "operator", From: "10.0.0.1:7",
+			Over: "administration"},
 		{Action: "reload", Outcome: frontend.AuditDone, From: "unix", Over: "administration"},
 		{Action: "rules", Outcome: frontend.AuditDone, Over: "file"},
 	}
 	const each = maxActs / 4
 	for range 2 * doneBurst {
 		for _, caller := range []string{"operator", "shop", ""} {
-			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone, Caller: caller, From: "10.0.0.1:7", Over: "grpc"})
+			l.Audited(frontend.AuditEvent{Action: "reset", Outcome: frontend.AuditDone, Caller: caller, From: "10.0.0.1:7",
+				Over: "grpc"})
 		}
 	}
 	for range each {
@@ -493,7 +502,8 @@ func TestFileCannotBeOpenedAgain(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string][]string{filepath.Join(dir+".old", "audit.jsonl"): {"one", "two"}, name: {"three"}} {
+	for file, want := range map[string][]string{filepath.Join(dir+".old", "audit.jsonl"): {"one", "two"},
+		name: {"three"}} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -508,7 +518,8 @@ func TestFileCannotBeOpenedAgain(t *testing.T) {
 	}
 	text := log.String()
 	for _, once := range []string{
-		"lines still go to the file that had its name before", name + " cannot be opened: no such file or directory: let the node write",
+		"lines still go to the file that had its name before", name +
+			" cannot be opened: no such file or directory: let the node write",
 		"the audit file was opened again",
 	} {
 		if strings.Count(text, once) != 1 {
@@ -524,7 +535,8 @@ func TestFileCannotBeOpenedAgain(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
-	for name, want := range map[string]string{dir: "not a regular file", filepath.Join(dir, "a", "b"): "cannot be opened"} {
+	for name, want := range map[string]string{dir: "not a regular file",
+		filepath.Join(dir, "a", "b"): "cannot be opened"} {
 		if _, err := Open(name, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -93,7 +93,8 @@ func parse(at string, cert, key []byte) (*Authority, error) {
 	}
 	ca := both.Leaf
 	if !ca.IsCA || len(ca.URIs) != 1 || ca.URIs[0].Scheme != "weir" || !ValidName(ca.URIs[0].Host) {
-		return nil, fmt.Errorf("%s.crt is not an authority that \"weir cert authority\" or \"node keys\" made: name another directory", at)
+		return nil, fmt.Errorf("%s.crt is not an authority that \"weir cert authority\" or \"node keys\" made: name "+
+			"another directory", at)
 	}
 	return &Authority{ca, both.PrivateKey, ca.URIs[0].Host}, nil
 }
@@ -134,7 +135,8 @@ func (a *Authority) Issue(l Leaf, now time.Time, valid time.Duration) (Made, err
 		return Made{}, &ExpiredError{a.cert.NotAfter}
 	}
 	c := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: l.Name, Organization: []string{"weir cluster " + a.cluster}, OrganizationalUnit: []string{l.Kind}},
+		Subject: pkix.Name{CommonName: l.Name, Organization: []string{"weir cluster " + a.cluster},
+			OrganizationalUnit: []string{l.Kind}},
 		NotBefore: now.Add(-begunBefore), NotAfter: now.Add(valid),
 		URIs:     []*url.URL{a.uri(l)},
 		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,

@@ -49,7 +49,8 @@ func TestSettings(t *testing.T) {
 func TestText(t *testing.T) {
 	got := Text("weir", "2026a")
 	first, rest, _ := strings.Cut(got, "\n")
-	if !strings.HasPrefix(first, "weir ") || !strings.Contains(first, " go1.") || !strings.HasSuffix(first, " tzdata 2026a") {
+	if !strings.HasPrefix(first, "weir ") || !strings.Contains(first, " go1.") ||
+		!strings.HasSuffix(first, " tzdata 2026a") {
 		t.Errorf("the first line is %q", first)
 	}
 	if rest != "" && !strings.HasPrefix(rest, "built with ") {

@@ -178,7 +178,8 @@ func (s *Store) Warning() string {
 		left := l.expires.Sub(now)
 		switch {
 		case left <= 0:
-			return fmt.Sprintf("the %s certificate in %s expired at %s, and the other side of new connections refuses it: replace it and its key",
+			return fmt.Sprintf("the %s certificate in %s expired at %s, and the other side of new connections refuses it: "+
+				"replace it and its key",
 				s.config.What, s.config.CertFile, stamp(l.expires))
 		case left <= min(warnAhead, l.expires.Sub(l.begins)/3):
 			return fmt.Sprintf("the %s certificate in %s expires at %s: replace it and its key",
@@ -186,7 +187,8 @@ func (s *Store) Warning() string {
 		}
 	}
 	if l.authorities != nil && l.caExpires.Sub(now) <= warnAhead {
-		return fmt.Sprintf("an authority in %s expires at %s: add the next one to the file, then renew the certificates that come from it",
+		return fmt.Sprintf("an authority in %s expires at %s: add the next one to the file, then renew the certificates "+
+			"that come from it",
 			s.config.CAFile, stamp(l.caExpires))
 	}
 	return ""
@@ -237,7 +239,8 @@ func (s *Store) load(f *files) (*loaded, error) {
 	}
 	pair, err := tls.X509KeyPair(f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("the %s key in %s does not fit the certificate in %s, or is no key in PEM: %w: replace both files",
+		return nil, fmt.Errorf("the %s key in %s does not fit the certificate in %s, or is no key in PEM: %w: replace both "+
+			"files",
 			c.What, c.KeyFile, c.CertFile, err)
 	}
 	pair.Leaf = chain[0]

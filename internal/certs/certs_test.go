@@ -22,7 +22,8 @@ var both = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClient
 
 func open(t *testing.T, p certstest.Paths) *certs.Store {
 	t.Helper()
-	s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Usages: both, Own: true})
+	s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Usages: both,
+		Own: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func carries(t *testing.T, from, to *tls.Conn) {
 func TestReload(t *testing.T) {
 	first, second := certstest.New(t, "first"), certstest.New(t, "second")
 	one, two := t.TempDir(), t.TempDir()
-	ours, theirs := first.Write(t, one, certstest.Leaf{Name: "a", Hosts: []string{"a.example"}}), first.Write(t, two, certstest.Leaf{Name: "b"})
+	ours, theirs := first.Write(t, one, certstest.Leaf{Name: "a", Hosts: []string{"a.example"}}),
+		first.Write(t, two, certstest.Leaf{Name: "b"})
 	server, client := open(t, ours), open(t, theirs)
 	sc := server.Server(tls.RequireAndVerifyClientCert, nil, nil)
 	cc := client.Client("a.example", nil)
@@ -115,7 +117,8 @@ func TestReload(t *testing.T) {
 		p certstest.Paths
 		s *certs.Store
 		l certstest.Leaf
-	}{{ours, server, certstest.Leaf{Name: "a", Hosts: []string{"a.example"}}}, {theirs, client, certstest.Leaf{Name: "b"}}} {
+	}{{ours, server, certstest.Leaf{Name: "a", Hosts: []string{"a.example"}}},
+		{theirs, client, certstest.Leaf{Name: "b"}}} {
 		cert, key := second.Issue(t, x.l)
 		certstest.Replace(t, x.p.Cert, cert)
 		// The key comes later: until then the old pair is in force, which is said once.
@@ -152,7 +155,8 @@ func TestReload(t *testing.T) {
 	if _, _, err, _ := meet(t, sc, insecure(old)); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a client of the old authority: %v", err)
 	}
-	if _, _, _, err := meet(t, old.Server(tls.RequestClientCert, nil, nil), cc); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+	if _, _, _, err := meet(t, old.Server(tls.RequestClientCert, nil, nil), cc); err == nil ||
+		!strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a server of the old authority: %v", err)
 	}
 	carries(t, s1, c1)
@@ -189,10 +193,13 @@ func TestServerRefuses(t *testing.T) {
 	}{
 		{"valid", client(ca, certstest.Leaf{Name: "b"}), nil, ""},
 		{"no certificate", none, nil, "didn't provide a certificate"},
-		{"foreign", client(certstest.New(t, "ours"), certstest.Leaf{Name: "b"}), nil, "certificate signed by unknown authority"},
+		{"foreign", client(certstest.New(t, "ours"), certstest.Leaf{Name: "b"}), nil,
+			"certificate signed by unknown authority"},
 		{"expired", client(ca, certstest.Leaf{Name: "b", Ends: time.Now().Add(-time.Minute)}), nil, "expired"},
-		{"for clients only", client(ca, certstest.Leaf{Name: "b", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), nil, "serverAuth"},
-		{"for servers only", client(ca, certstest.Leaf{Name: "b", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}), nil, "incompatible key usage"},
+		{"for clients only", client(ca, certstest.Leaf{Name: "b", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
+			nil, "serverAuth"},
+		{"for servers only", client(ca, certstest.Leaf{Name: "b", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}),
+			nil, "incompatible key usage"},
 		{"an old version", past, nil, "version"},
 		{"judged", client(ca, certstest.Leaf{Name: "b"}), func(*x509.Certificate) error { return judged }, "judged"},
 	} {
@@ -232,7 +239,8 @@ func TestClientRefuses(t *testing.T) {
 		{"another address", server(ca, here), "127.0.0.2", "127.0.0.2"},
 		{"no name", server(ca, here), "", "give the server's name"},
 		{"foreign", server(certstest.New(t, "ours"), here), "a.example", "unknown authority"},
-		{"expired", server(ca, certstest.Leaf{Hosts: here.Hosts, Ends: time.Now().Add(-time.Minute)}), "a.example", "expired"},
+		{"expired", server(ca, certstest.Leaf{Hosts: here.Hosts, Ends: time.Now().Add(-time.Minute)}), "a.example",
+			"expired"},
 		{"for clients", server(ca, certstest.Leaf{Hosts: here.Hosts, Usages: both[1:]}), "a.example", "usage"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -251,7 +259,8 @@ func TestFiles(t *testing.T) {
 	cert, key := ca.Issue(t, certstest.Leaf{Name: "a"})
 	_, otherKey := ca.Issue(t, certstest.Leaf{Name: "a"})
 	foreign, foreignKey := certstest.New(t, "ours").Issue(t, certstest.Leaf{Name: "a"})
-	old, oldKey := ca.Issue(t, certstest.Leaf{Name: "a", Begins: time.Now().Add(-time.Hour), Ends: time.Now().Add(-time.Minute)})
+	old, oldKey := ca.Issue(t, certstest.Leaf{Name: "a", Begins: time.Now().Add(-time.Hour),
+		Ends: time.Now().Add(-time.Minute)})
 	early, earlyKey := ca.Issue(t, certstest.Leaf{Name: "a", Begins: time.Now().Add(time.Hour)})
 	half, halfKey := ca.Issue(t, certstest.Leaf{Name: "a", Usages: both[:1]})
 	for _, x := range []struct {
@@ -263,7 +272,8 @@ func TestFiles(t *testing.T) {
 		{"another key", cert, otherKey, ca.PEM, 0, []string{"tls.key", "tls.crt", "does not fit"}},
 		{"no key", cert, []byte("nothing"), ca.PEM, 0, []string{"tls.key"}},
 		{"no certificate", []byte("nothing"), key, ca.PEM, 0, []string{"tls.crt", "has no certificate"}},
-		{"broken certificate", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), key, ca.PEM, 0, []string{"tls.crt", "certificate 1 is broken"}},
+		{"broken certificate", []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), key, ca.PEM, 0,
+			[]string{"tls.crt", "certificate 1 is broken"}},
 		{"no authority", cert, key, key, 0, []string{"ca.crt", "has no certificate"}},
 		{"foreign", foreign, foreignKey, ca.PEM, 0, []string{"tls.crt", "ca.crt", "unknown authority"}},
 		{"expired", old, oldKey, ca.PEM, 0, []string{"tls.crt", "expired at"}},
@@ -288,7 +298,8 @@ func TestFiles(t *testing.T) {
 				}
 			}
 			changed, err := s.Poll()
-			_, openErr := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Usages: both, Own: true})
+			_, openErr := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Usages: both,
+				Own: true})
 			if changed || err == nil || openErr == nil {
 				t.Fatalf("accepted: %v, %v, %v", changed, err, openErr)
 			}
@@ -300,7 +311,10 @@ func TestFiles(t *testing.T) {
 			if s.Leaf().SerialNumber.Cmp(serial) != 0 {
 				t.Error("the old one is not in force")
 			}
-			if _, _, err1, err2 := meet(t, s.Server(tls.RequireAndVerifyClientCert, nil, nil), s.Client("", func(*x509.Certificate) error { return nil })); err1 != nil || err2 != nil {
+			if _, _, err1, err2 := meet(t, s.Server(tls.RequireAndVerifyClientCert, nil, nil),
+				s.Client("", func(*x509.Certificate) error {
+					return nil
+				})); err1 != nil || err2 != nil {
 				t.Error(err1, err2)
 			}
 		})
@@ -361,7 +375,8 @@ func TestLinks(t *testing.T) {
 	for _, f := range []string{"tls.crt", "tls.key", "ca.crt"} {
 		link(filepath.Join("..data", f), f)
 	}
-	s := open(t, certstest.Paths{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), CA: filepath.Join(dir, "ca.crt")})
+	s := open(t, certstest.Paths{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		CA: filepath.Join(dir, "ca.crt")})
 	if changed, err := s.Poll(); changed || err != nil || s.Leaf().Subject.CommonName != "..1" {
 		t.Fatal(changed, err, s.Leaf().Subject)
 	}
@@ -419,7 +434,9 @@ func TestWatchWarns(t *testing.T) {
 	ends := time.Now().Add(2 * time.Hour)
 	p := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "a", Begins: ends.Add(-3 * time.Hour), Ends: ends})
 	now := ends.Add(-61 * time.Minute)
-	s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Now: func() time.Time { return now }})
+	s, err := certs.Open(certs.Config{What: "peer", CertFile: p.Cert, KeyFile: p.Key, CAFile: p.CA, Now: func() time.Time {
+		return now
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

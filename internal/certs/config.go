@@ -14,7 +14,8 @@ import (
 //
 // Every connection is judged by what is in force when it is made. There are no session
 // tickets, as these would outlive it.
-func (s *Store) Server(auth tls.ClientAuthType, protocols []string, check func(leaf *x509.Certificate) error) *tls.Config {
+func (s *Store) Server(auth tls.ClientAuthType, protocols []string,
+	check func(leaf *x509.Certificate) error) *tls.Config {
 	if len(protocols) == 0 {
 		protocols = []string{"h2", "http/1.1"}
 	}

@@ -37,7 +37,8 @@ func CheckMember(leaf *x509.Certificate, cluster, name string) error {
 	case leaf.Subject.CommonName == name && slices.Contains(leaf.Subject.Organization, cluster):
 		return nil
 	}
-	return fmt.Errorf("the certificate is for %q, not for the member %q of the cluster %q: it needs the URI %q among its alternative names, or that common name with the cluster as organization",
+	return fmt.Errorf("the certificate is for %q, not for the member %q of the cluster %q: it needs the URI %q among "+
+		"its alternative names, or that common name with the cluster as organization",
 		shorten(leaf.Subject.CommonName), name, cluster, MemberURI(cluster, name))
 }
 
@@ -49,7 +50,8 @@ func CheckTemplate(template string) error {
 	case err != nil || u.Scheme == "" || u.Host == "":
 		return fmt.Errorf("%q is not a URI: give one such as spiffe://example.org/weir/{name}", template)
 	case !strings.Contains(template, "{name}"):
-		return fmt.Errorf("%q has no {name}, so that one certificate would be that of every member: put {name} where the URI has the member's name", template)
+		return fmt.Errorf("%q has no {name}, so that one certificate would be that of every member: put {name} where the "+
+			"URI has the member's name", template)
 	}
 	return nil
 }
@@ -68,7 +70,8 @@ func CheckMemberURI(leaf *x509.Certificate, template, cluster, name string) erro
 	if len(leaf.URIs) > 0 {
 		have = leaf.URIs[0].String()
 	}
-	return fmt.Errorf("the certificate is for %q, not for the member %q: it needs the URI %q among its alternative names, and no other URI", shorten(have), name, want)
+	return fmt.Errorf("the certificate is for %q, not for the member %q: it needs the URI %q among its alternative "+
+		"names, and no other URI", shorten(have), name, want)
 }
 
 // CheckMember is [CheckMemberURI] with the template of the store.

@@ -26,7 +26,8 @@ func parse(kind, name string, data []byte, most int) (all []*x509.Certificate, e
 		all = append(all, one)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s %s has no certificate: give one in PEM, which begins with -----BEGIN CERTIFICATE-----", kind, name)
+		return nil, fmt.Errorf("%s %s has no certificate: give one in PEM, which begins with -----BEGIN CERTIFICATE-----",
+			kind, name)
 	}
 	return all, nil
 }

@@ -46,7 +46,8 @@ func (s *Store) Watch(ctx context.Context, tick <-chan time.Time, log *slog.Logg
 			log.Info("the " + s.config.What + " certificate files are valid again, with the contents that are in force")
 		}
 		if err != nil {
-			log.Error("the "+s.config.What+" certificate files have changed and are not valid: those read before stay in force", "error", err)
+			log.Error("the "+s.config.What+" certificate files have changed and are not valid: those read before stay in force",
+				"error", err)
 		}
 		if changed {
 			said = time.Time{}

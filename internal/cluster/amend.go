@@ -24,7 +24,8 @@ func Amend(c *Core, charge *limiter.Charge, a limiter.Amend, done func(route.Out
 // not come back a second time when the copy of the reservation ends. An amendment that changes
 // nothing waits as well: the reply to the first one may still be withheld, and what this node knows of the
 // id is old if it was fenced.
-func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) (route.Verdict, *partition) {
+func (d *decider) amend(t *turn, q *route.Request, parts []*partition, answer *limiter.Decision) (route.Verdict,
+	*partition) {
 	if len(parts) > 0 && (parts[0].r.Own().Congested() || d.pending.crowded(&q.Reply)) {
 		return route.Overloaded, parts[0]
 	}

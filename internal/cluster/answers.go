@@ -39,7 +39,8 @@ func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
 	}
 	out := peer.Reply{
 		ID: r.ID, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
-		Receipt: mesh.Receipt(answer.Receipt, t.c.self), Unnamed: r.Unnamed, Known: r.Known, Provisional: r.Provisional, Repeated: answer.Repeated,
+		Receipt: mesh.Receipt(answer.Receipt, t.c.self), Unnamed: r.Unnamed, Known: r.Known, Provisional: r.Provisional,
+		Repeated: answer.Repeated,
 	}
 	if r.Rules == nil && r.Reasons == nil {
 		t.Out.Reply(r.To, out, answer, idle)

@@ -30,14 +30,16 @@ func TestAnAttemptWaitsForAReplyWithheldElsewhere(t *testing.T) {
 		own(x.c, there)
 		acked := func(p *partition) {
 			e := look(p).Epoch
-			x.c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: p.id, Epoch: e, Seq: 1 << 30, Appointment: 1, Owner: e}}})
+			x.c.Deliver(&peer.Frame{From: other, To: self,
+				Acks: []peer.Ack{{Partition: p.id, Epoch: e, Seq: 1 << 30, Appointment: 1, Owner: e}}})
 			x.h.pass(2 * replica.TickEvery)
 		}
 		const wait = 2 * limiter.Second
 		here := x.key
 		here.Cost = test.cost
 		x.c.Deliver(&peer.Frame{
-			From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{here, {Hi: more.Hash.Hi, Lo: more.Hash.Lo, Cost: 4, Index: 1}},
+			From: third, To: self, Rules: []peer.Rule{x.rule},
+			Keys:   []peer.Key{here, {Hi: more.Hash.Hi, Lo: more.Hash.Lo, Cost: 4, Index: 1}},
 			Checks: []peer.Check{{ID: 1, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute)}},
 		})
 		x.wants(10-test.cost, name+": at first")
@@ -45,7 +47,8 @@ func TestAnAttemptWaitsForAReplyWithheldElsewhere(t *testing.T) {
 		if r := x.reply(third, 1); r != nil || look(x.p).Withheld != 0 || look(there).Withheld != 1 {
 			t.Fatalf("%s: premise: the reply is withheld there only: %+v", name, r)
 		}
-		if r := x.check(other, 2, test.cost, peer.Check{Wait: uint32(wait), ChargeID: x.id, Life: uint64(limiter.Minute)}); r != nil {
+		if r := x.check(other, 2, test.cost, peer.Check{Wait: uint32(wait), ChargeID: x.id,
+			Life: uint64(limiter.Minute)}); r != nil {
 			t.Fatalf("%s: another attempt is told %+v", name, r)
 		}
 		if test.answered {
@@ -78,12 +81,14 @@ func withheldThere(t *testing.T, id uint64) (x *identified, there *partition) {
 		life = uint64(limiter.Minute)
 	}
 	x.c.Deliver(&peer.Frame{
-		From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{here, {Hi: more.Hash.Hi, Lo: more.Hash.Lo, Cost: 4, Index: 1}},
+		From: third, To: self, Rules: []peer.Rule{x.rule},
+		Keys:   []peer.Key{here, {Hi: more.Hash.Hi, Lo: more.Hash.Lo, Cost: 4, Index: 1}},
 		Checks: []peer.Check{{ID: 1, Keys: 2, Wait: uint32(firstWait), ChargeID: id, Life: life}},
 	})
 	x.h.pass(20 * limiter.Millisecond)
 	e := look(x.p).Epoch
-	x.c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: x.p.id, Epoch: e, Seq: 1 << 30, Appointment: 1, Owner: e}}})
+	x.c.Deliver(&peer.Frame{From: other, To: self,
+		Acks: []peer.Ack{{Partition: x.p.id, Epoch: e, Seq: 1 << 30, Appointment: 1, Owner: e}}})
 	drain(x.c)
 	if look(x.p).Withheld != 0 || look(there).Withheld != 1 {
 		t.Fatal("premise: the reply is withheld there only")
@@ -169,7 +174,8 @@ func TestAnAttemptWaitsUntilAllIsTakenBack(t *testing.T) {
 
 // A reply ends once.
 func TestAReplyEndsOnce(t *testing.T) {
-	for name, end := range map[string]func(h *withheldReply) bool{"answered": (*withheldReply).released, "taken back": (*withheldReply).TakeBack} {
+	for name, end := range map[string]func(h *withheldReply) bool{"answered": (*withheldReply).released,
+		"taken back": (*withheldReply).TakeBack} {
 		h := new(withheldReply)
 		h.waits.Add(1)
 		if over, _ := h.Over(); over || !end(h) {

@@ -190,7 +190,8 @@ func TestTheDeadlineWhileItIsDecidedHere(t *testing.T) {
 	p.mu.Unlock()
 	<-rerun
 	if told != 1 || answer.Len() != 0 || c.table.Count(int(p.id)) != 1 {
-		t.Errorf("told %d times, and afterwards there are %d limits, and %d counters", told, answer.Len(), c.table.Count(int(p.id)))
+		t.Errorf("told %d times, and afterwards there are %d limits, and %d counters", told, answer.Len(),
+			c.table.Count(int(p.id)))
 	}
 }
 
@@ -309,7 +310,8 @@ func TestThePolicyDecidesForItsKeysOnly(t *testing.T) {
 		c.Begin(charge, answer, 0, func() { told++ })
 		c.Deliver(decided(drain(c)[third].Checks[0].ID))
 		h.pass(DefaultDeadline + replica.TickEvery)
-		if told != 1 || answer.Len() != 2 || answer.Limit(0).Owner != "c" || answer.Limit(0).Remaining != 7 || answer.Limit(1).Owner != "" {
+		if told != 1 || answer.Len() != 2 || answer.Limit(0).Owner != "c" || answer.Limit(0).Remaining != 7 ||
+			answer.Limit(1).Owner != "" {
 			t.Fatalf("told %d times: %+v", told, answer)
 		}
 	}

@@ -108,14 +108,16 @@ func TestAPanicBreaksThePartition(t *testing.T) {
 
 	// It breaks again within a minute: nothing is accepted until that minute is over.
 	x.left = 1
-	if f := snapshot(); len(f.Acks) != 0 || look(p).Role != peer.Nothing || !look(p).GivenUp || c.Count(EventGivenUp) != 1 {
+	if f := snapshot(); len(f.Acks) != 0 || look(p).Role != peer.Nothing || !look(p).GivenUp ||
+		c.Count(EventGivenUp) != 1 {
 		t.Errorf("after the second panic a snapshot is answered %+v, role %v", f.Acks, look(p).Role)
 	}
 	if f := snapshot(); len(f.Acks) != 0 || x.caught != 2 {
 		t.Errorf("a partition that was given up answers a snapshot by %+v", f.Acks)
 	}
 	c.Deliver(&peer.Frame{From: other, To: self, Batches: []peer.Batch{
-		{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 1, Seq: 1, Next: peer.Epoch{Counter: 10, Instance: self}},
+		{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 1, Seq: 1,
+			Next: peer.Epoch{Counter: 10, Instance: self}},
 	}})
 	if a := lastAck(t, drain(c)[other]); a.Status != peer.Refused {
 		t.Errorf("a partition that was given up answers a handover by %+v", a)
@@ -147,7 +149,8 @@ func TestAPanicInAStepKeepsItsEffects(t *testing.T) {
 	if x.caught != 1 || c.Count(EventFenced) != 1 || c.Count(EventBroken) != 1 {
 		t.Fatalf("premise: %d panics, fenced %d times, broken %d times", x.caught, c.Count(EventFenced), c.Count(EventBroken))
 	}
-	if r := out[other].Replies; len(r) != 1 || r[0].ID != 2 || r[0].Status != peer.NotOwner || r[0].Owner.Instance != third {
+	if r := out[other].Replies; len(r) != 1 || r[0].ID != 2 || r[0].Status != peer.NotOwner ||
+		r[0].Owner.Instance != third {
 		t.Errorf("who waits is told %+v, want that the third member owns", r)
 	}
 	if b := out[third].Batches; len(b) != 0 {
@@ -270,7 +273,8 @@ func TestAPanicInACheckBreaksItsPartition(t *testing.T) {
 	}
 	p.mu.Unlock()
 	if c.Count(EventBroken) != 1 || look(p).Role != peer.Nothing {
-		t.Errorf("it broke %d times and its role is %v, want that it broke once and holds nothing", c.Count(EventBroken), look(p).Role)
+		t.Errorf("it broke %d times and its role is %v, want that it broke once and holds nothing", c.Count(EventBroken),
+			look(p).Role)
 	}
 	if r := drain(c)[third].Replies; len(r) != 1 || r[0].ID != 1 || r[0].Status != peer.NotOwner {
 		t.Errorf("the asker is told %+v, want that the check was not executed", r)

@@ -63,7 +63,8 @@ func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limite
 
 // CheckWithin is [Core.Check] with a time of its own for this check, if that is shorter than the
 // configured deadline; 0 means that it has none.
-func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *limiter.Decision, within limiter.Tick) (err error) {
+func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *limiter.Decision,
+	within limiter.Tick) (err error) {
 	if charge.Trace != nil {
 		defer traced(c, charge)()
 	}
@@ -86,7 +87,8 @@ func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *l
 // Checks for the same member share frames; within is that of CheckWithin. If ctx ends while it waits, CheckMany returns
 // the indices of the undecided checks in ascending order; their answers are not written any more. All charges may be
 // reused.
-func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick) (undecided []int) {
+func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision,
+	within limiter.Tick) (undecided []int) {
 	if len(charges) > 0 && charges[0].Trace != nil {
 		defer tracedMany(c, charges)()
 	}
@@ -114,14 +116,16 @@ type ownCharge struct {
 // decisions. It calls done once for each of those, possibly before BeginMany returns, and
 // not for the others. The rules of Begin hold for each answer, and the charges may be reused; within is that of
 // CheckWithin. With keep, BeginMany returns the calls that wait, by the index of their check; nil if none waits.
-func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call) {
+func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
+	done func()) (open int, calls []*route.Call) {
 	open, calls, _ = beginMany(c, charges, answers, within, keep, done)
 	return open, calls
 }
 
 // beginMany is BeginMany, and returns the copies of the charges that were not decided at once. The core may
 // read those for a moment after the deadline ended their checks.
-func beginMany(c *Core, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool, done func()) (open int, calls []*route.Call, own []ownCharge) {
+func beginMany(c *Core, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
+	done func()) (open int, calls []*route.Call, own []ownCharge) {
 	t := c.begin()
 	by := until(t, within)
 	for i := range min(table.Ahead, len(charges)) {

@@ -89,8 +89,9 @@ const DefaultDeadline = 300 * limiter.Millisecond
 
 // The times of the protocol, in the scheduler's time.
 const (
-	lateAfter  = 50 * limiter.Millisecond // a tick this late, or without progress this long, means that the node itself was paused
-	pulseEvery = 16                       // a tick reads the clock after this many partitions
+	// A tick this late, or without progress this long, means that the node itself was paused.
+	lateAfter  = 50 * limiter.Millisecond
+	pulseEvery = 16 // a tick reads the clock after this many partitions
 )
 
 // Event is a kind of event that is counted.
@@ -117,7 +118,8 @@ const (
 
 // String returns the event's name in metrics; "unknown" for an invalid value.
 func (e Event) String() string {
-	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied", "relayed", "raised", "fallback", "late", "broken", "given_up"}
+	names := [Events]string{"takeover", "renewal", "handoff", "reopened", "fenced", "merged", "recovered", "emptied",
+		"relayed", "raised", "fallback", "late", "broken", "given_up"}
 	if e < Events {
 		return names[e]
 	}

@@ -46,7 +46,8 @@ func copies(c *Core, p *partition, h *byHand) (keys int) {
 // change, by count_rejected or by beginning a block, is copied to the heir once.
 func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 	day := func(limit int64, block time.Duration, count limiter.CountRejected) limiter.Spec {
-		return limiter.Spec{Name: string(rune('a' + limit%26)), Algorithm: limiter.FixedWindow, Limit: limit, Window: 24 * time.Hour, Block: block, CountRejected: count}
+		return limiter.Spec{Name: string(rune('a' + limit%26)), Algorithm: limiter.FixedWindow, Limit: limit,
+			Window: 24 * time.Hour, Block: block, CountRejected: count}
 	}
 	const none = limiter.CountNone
 	for name, step := range map[string]struct {
@@ -55,16 +56,19 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 		peek   bool
 		want   [3]int // keys copied after the first denial, the second, and the one after the block
 	}{
-		"no room":                     {limits: []limiter.Spec{day(10, 0, none)}, cost: 5},
-		"no room in one of two":       {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, none)}, cost: 5},
-		"never":                       {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 11},
-		"a block":                     {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, want: [3]int{1, 0, 1}},
-		"a block by one of two":       {limits: []limiter.Spec{day(10, time.Hour, none), day(1000, 0, none)}, cost: 5, want: [3]int{1, 0, 1}},
-		"a peek begins no block":      {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, peek: true},
-		"all is counted":              {limits: []limiter.Spec{day(10, 0, limiter.CountAll)}, cost: 5, want: [3]int{1, 1, 1}},
-		"what has room is counted":    {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, limiter.CountRoom)}, cost: 5, want: [3]int{1, 1, 1}},
-		"nothing has room":            {limits: []limiter.Spec{day(10, 0, limiter.CountRoom)}, cost: 5},
-		"all is counted in the block": {limits: []limiter.Spec{day(10, time.Hour, limiter.CountAll)}, cost: 5, want: [3]int{1, 1, 1}},
+		"no room":               {limits: []limiter.Spec{day(10, 0, none)}, cost: 5},
+		"no room in one of two": {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, none)}, cost: 5},
+		"never":                 {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 11},
+		"a block":               {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, want: [3]int{1, 0, 1}},
+		"a block by one of two": {limits: []limiter.Spec{day(10, time.Hour, none), day(1000, 0, none)}, cost: 5,
+			want: [3]int{1, 0, 1}},
+		"a peek begins no block": {limits: []limiter.Spec{day(10, time.Hour, none)}, cost: 5, peek: true},
+		"all is counted":         {limits: []limiter.Spec{day(10, 0, limiter.CountAll)}, cost: 5, want: [3]int{1, 1, 1}},
+		"what has room is counted": {limits: []limiter.Spec{day(10, 0, none), day(1000, 0, limiter.CountRoom)}, cost: 5,
+			want: [3]int{1, 1, 1}},
+		"nothing has room": {limits: []limiter.Spec{day(10, 0, limiter.CountRoom)}, cost: 5},
+		"all is counted in the block": {limits: []limiter.Spec{day(10, time.Hour, limiter.CountAll)}, cost: 5,
+			want: [3]int{1, 1, 1}},
 	} {
 		c, p, h, charge := limited(t, step.limits...)
 		charge.Key(0).Cost = 10
@@ -156,7 +160,8 @@ func blockOutlivesOwner(t *testing.T, blocks limiter.Spec) {
 	put(heir, q, replica.Fixture{Role: peer.Owned, Epoch: second, Owner: second, TookOver: true})
 	clock.now += 2 * limiter.Minute // the window is over, the block is not
 	d := new(limiter.Decision)
-	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked || d.Source != limiter.SourceHeir {
+	if err := heir.Check(t.Context(), like, d); err != nil || d.Allowed || !d.Limit(0).Blocked ||
+		d.Source != limiter.SourceHeir {
 		t.Errorf("%s of %d, after the takeover: %v, %+v", blocks.Algorithm, blocks.Limit, err, d)
 	}
 }
@@ -194,7 +199,8 @@ func TestAnExpiredRequestIsNotRun(t *testing.T) {
 	for left, charged := range map[limiter.Tick]int{1: 1, 0: 0} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
 		own(c, p)
-		q := &route.Request{Wait: replica.Wait{Charge: charge, Until: h.now + left}, Kind: route.KindCheck, Reply: route.ReplyTo{To: other, ID: 1}}
+		q := &route.Request{Wait: replica.Wait{Charge: charge, Until: h.now + left}, Kind: route.KindCheck,
+			Reply: route.ReplyTo{To: other, ID: 1}}
 		step := c.begin()
 		c.decider.rerun(step, q)
 		step.end()

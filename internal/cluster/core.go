@@ -69,7 +69,8 @@ func New(c Config) *Core {
 		Self: core.self, Deadline: c.Deadline, Mesh: core.mesh, Rules: rules, View: core.view.Load, Places: near,
 		Fallback: c.Fallback, CachedDenials: c.CachedDenials,
 	})
-	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(c.Self.Name), links: core.mesh, view: &core.view, sched: c.Scheduler}
+	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(c.Self.Name), links: core.mesh,
+		view: &core.view, sched: c.Scheduler}
 	core.inspection = inspection{partitions: core.partitions, view: &core.view, sched: c.Scheduler}
 	core.decider = decider{
 		few:   few{links: core.mesh},

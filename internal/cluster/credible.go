@@ -79,7 +79,8 @@ func (b *credible) entries(id uint16, keys []replica.Entries) bool {
 }
 
 func (b *credible) ack(a *peer.Ack) bool {
-	return b.part(a.Partition) && a.Status <= peer.Merged && b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq && a.Top <= b.counter
+	return b.part(a.Partition) && a.Status <= peer.Merged && b.epoch(a.Epoch) && b.epoch(a.Owner) && a.Seq <= b.seq &&
+		a.Top <= b.counter
 }
 
 func (b *credible) check(q *peer.Check) bool {

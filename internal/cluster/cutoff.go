@@ -13,9 +13,10 @@ import (
 
 // absences is which members have left the view, and when.
 type absences struct {
-	mu      sync.Mutex
-	since   map[peer.Instance]limiter.Tick // when each member left the view
-	aloneAt atomic.Int64                   // when the last other member left the view, scheduler time; 0 if the view has others or never had any
+	mu    sync.Mutex
+	since map[peer.Instance]limiter.Tick // when each member left the view
+	// when the last other member left the view, scheduler time; 0 if the view has others or never had any
+	aloneAt atomic.Int64
 }
 
 // LeftView returns when an instance left the view; 0 if it is in the view or was never

@@ -61,17 +61,24 @@ func TestNothingIsWaitedForInVain(t *testing.T) {
 		remote
 		want []limiter.Source
 	}{
-		"another's key":                 {remote{policy: shut, known: 3, alone: replica.GoneAfter}, []limiter.Source{closed, closed}},
-		"its own":                       {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true}, []limiter.Source{owner, closed}},
-		"its own, of two members":       {remote{policy: shut, known: 2, alone: replica.GoneAfter, owns: true}, []limiter.Source{owner, closed}},
-		"questions about its own":       {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, peek: true}, []limiter.Source{owner, owner}},
-		"less than a second":            {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery}, nil},
-		"its own, less than a second":   {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery, owns: true}, []limiter.Source{owner}},
-		"a connection is left":          {remote{policy: shut, known: 3, alone: replica.GoneAfter, up: true}, nil},
-		"its own, a connection is left": {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, up: true}, []limiter.Source{owner}},
-		"another is in view again":      {remote{policy: shut, known: 5, alone: replica.GoneAfter, back: true}, nil},
-		"the others left":               {remote{policy: shut, known: 1, alone: replica.GoneAfter}, []limiter.Source{owner, owner}},
-		"another policy":                {remote{policy: limiter.UnreachableLocal, known: 3, alone: replica.GoneAfter}, nil},
+		"another's key": {remote{policy: shut, known: 3, alone: replica.GoneAfter},
+			[]limiter.Source{closed, closed}},
+		"its own": {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true},
+			[]limiter.Source{owner, closed}},
+		"its own, of two members": {remote{policy: shut, known: 2, alone: replica.GoneAfter, owns: true},
+			[]limiter.Source{owner, closed}},
+		"questions about its own": {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, peek: true},
+			[]limiter.Source{owner, owner}},
+		"less than a second": {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery}, nil},
+		"its own, less than a second": {remote{policy: shut, known: 3, alone: replica.GoneAfter - replica.TickEvery,
+			owns: true}, []limiter.Source{owner}},
+		"a connection is left": {remote{policy: shut, known: 3, alone: replica.GoneAfter, up: true}, nil},
+		"its own, a connection is left": {remote{policy: shut, known: 3, alone: replica.GoneAfter, owns: true, up: true},
+			[]limiter.Source{owner}},
+		"another is in view again": {remote{policy: shut, known: 5, alone: replica.GoneAfter, back: true}, nil},
+		"the others left": {remote{policy: shut, known: 1, alone: replica.GoneAfter},
+			[]limiter.Source{owner, owner}},
+		"another policy": {remote{policy: limiter.UnreachableLocal, known: 3, alone: replica.GoneAfter}, nil},
 	} {
 		at, counters := one.ask(t)
 		if len(at) != len(one.want) || len(at) > 0 && at[0] != one.want[0] || len(at) > 1 && at[1] != one.want[1] {

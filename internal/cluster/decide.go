@@ -47,7 +47,8 @@ func (d *decider) handle(t *turn, q *route.Request, answer, idle *limiter.Decisi
 	return d.handleLocked(t, q, parts, answer, idle)
 }
 
-func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, answer, idle *limiter.Decision) (route.Verdict, *partition) {
+func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, answer,
+	idle *limiter.Decision) (route.Verdict, *partition) {
 	for _, p := range parts {
 		switch role := p.r.Role(); {
 		case role == peer.Owned && q.Changes() && q.Sent && p.r.GiverAnswers(t.inputs(), t.c.config.Deadline):
@@ -58,7 +59,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 			return route.Forbidden, p
 		case role == peer.Sealed, role == peer.Heir && q.Heir && p.takesOver(t):
 			return d.park(t, p, q), p
-		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Role() == peer.Owned }):
+		case q.Kind == route.KindRefund && slices.ContainsFunc(parts, func(p *partition) bool {
+			return p.r.Role() == peer.Owned
+		}):
 			return route.Answered, nil // void: one node owned all keys, and some have a new owner
 		default:
 			return route.NotOwner, p
@@ -366,7 +369,8 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 
 // withhold keeps a reply until the heir has the charge. Each partition that must wait
 // keeps the same reply.
-func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer, idle *limiter.Decision) *withheldReply {
+func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer,
+	idle *limiter.Decision) *withheldReply {
 	if h == nil {
 		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
 		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
@@ -426,7 +430,9 @@ func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision
 	p.mu.Lock()
 	defer p.leave(t)
 	t.c.config.fault(p.id)
-	if r := &p.r; r.Role() != peer.Owned || r.Own().InDoubt() || charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) || !charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
+	if r := &p.r; r.Role() != peer.Owned || r.Own().InDoubt() ||
+		charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) ||
+		!charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}

@@ -34,7 +34,8 @@ func TestCachedDenialsAllocateNothing(t *testing.T) {
 	c, charge := deniedOnce(t)
 	var d limiter.Decision
 	allocs := testing.AllocsPerRun(1000, func() { c.Check(t.Context(), charge, &d) })
-	if d.Source != limiter.SourceCached || d.Allowed || limiter.Span(d.RetryAfter) != limiter.Minute || d.Limit(0).Owner != "b" {
+	if d.Source != limiter.SourceCached || d.Allowed || limiter.Span(d.RetryAfter) != limiter.Minute ||
+		d.Limit(0).Owner != "b" {
 		t.Fatalf("%+v", d)
 	}
 	if allocs != 0 && !raceEnabled {
@@ -63,7 +64,9 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 		"a cost of 0":  func(a *limiter.Charge) { a.Key(0).Cost = 0 },
 		"new rules":    func(a *limiter.Charge) { r := *k.Rule; a.Key(0).Rule = &r },
 		"another key":  func(a *limiter.Charge) { a.Key(0).Hash.Lo++ },
-		"several keys": func(a *limiter.Charge) { a.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 3}, Rule: k.Rule, Cost: 5}) },
+		"several keys": func(a *limiter.Charge) {
+			a.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 3}, Rule: k.Rule, Cost: 5})
+		},
 	} {
 		if refused(change) {
 			t.Errorf("%s: refused here", name)
@@ -71,7 +74,8 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	}
 	drain(c)
 	c.Reset(charge, func(route.Outcome) {})
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: drain(c)[other].Refunds[0].ID, Status: peer.Done}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: drain(c)[other].Refunds[0].ID, Status: peer.Done}}})
 	if refused(func(*limiter.Charge) {}) {
 		t.Error("what was forgotten is refused")
 	}

@@ -11,7 +11,8 @@ import (
 
 // split takes the entries of the first n keys, which the member with the number source has sent. Its result is
 // valid until the turn splits again.
-func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries, rest []peer.Entry, ok bool) {
+func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source uint8) (keys []replica.Entries,
+	rest []peer.Entry, ok bool) {
 	keys = t.keys[:0]
 	all := slices.Grow(t.entries[:0], entriesOf(from, n)) // allocated together
 	defer func() { t.keys, t.entries = keys[:0], all[:0] }()

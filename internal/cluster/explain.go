@@ -30,7 +30,8 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			if s.ended {
 				sees, when = "saw", " a moment ago"
 			}
-			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees, s.live, s.of, when)
+			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees,
+				s.live, s.of, when)
 		}
 		answer.Limit(i).Owner = d.name
 	}

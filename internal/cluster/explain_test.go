@@ -47,7 +47,8 @@ func TestExplanationsThatDoNotFit(t *testing.T) {
 	_, c, told, q := asking(t)
 	c.Deliver(&peer.Frame{From: third, To: self,
 		Replies: []peer.Reply{{ID: q.ID, Results: 1}}, Results: []peer.Result{{}},
-		Explained: []peer.Explanation{{ID: q.ID + 1, Limits: make([]peer.LimitExplanation, 1)}, {ID: q.ID, Limits: make([]peer.LimitExplanation, 2)}}})
+		Explained: []peer.Explanation{{ID: q.ID + 1, Limits: make([]peer.LimitExplanation, 1)},
+			{ID: q.ID, Limits: make([]peer.LimitExplanation, 2)}}})
 	if x := *told; len(x) != 1 || !x[0].Mute {
 		t.Errorf("told %+v", x)
 	}
@@ -56,7 +57,8 @@ func TestExplanationsThatDoNotFit(t *testing.T) {
 	if x := *told; len(x) != 1 || x[0].By != 0 || x[0].Owner != third {
 		t.Fatalf("after the deadline: %+v", x)
 	}
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q.ID, Results: 1}}, Results: []peer.Result{{}}})
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q.ID, Results: 1}},
+		Results: []peer.Result{{}}})
 	if x := *told; x[0].By != 0 {
 		t.Errorf("what came too late is %+v", x)
 	}
@@ -66,7 +68,8 @@ func TestExplanationsThatDoNotFit(t *testing.T) {
 // copies nothing to its heir and asks for no name. That also holds for a blocked key.
 func TestExplainingCopiesNothing(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
-	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 24 * time.Hour, Block: time.Hour})
+	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: 24 * time.Hour,
+		Block: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +114,8 @@ func TestExplainingCopiesNothing(t *testing.T) {
 	if f.Replies[15].Unnamed|f.Replies[31].Unnamed != 0 {
 		t.Error("a name is asked for")
 	}
-	if len(here) != 1 || here[0].By != self || here[0].Owner != self || !strings.HasPrefix(here[0].Limits[0].Arithmetic, "blocked until ") {
+	if len(here) != 1 || here[0].By != self || here[0].Owner != self ||
+		!strings.HasPrefix(here[0].Limits[0].Arithmetic, "blocked until ") {
 		t.Errorf("at home: %+v", here)
 	}
 	if got, want := f.Explained[0].Limits[0].Arithmetic, here[0].Limits[0].Arithmetic; got != want {
@@ -126,7 +130,8 @@ func TestExplanationsAreBounded(t *testing.T) {
 	var limits []*limiter.Limit
 	for i := range limiter.MaxLimits {
 		l, err := limiter.NewLimit(limiter.Spec{
-			Name: fmt.Sprint("l", i), Algorithm: limiter.SlidingWindow, Limit: 1000, Window: time.Hour, SubWindows: limiter.MaxSubWindows,
+			Name: fmt.Sprint("l", i), Algorithm: limiter.SlidingWindow, Limit: 1000, Window: time.Hour,
+			SubWindows: limiter.MaxSubWindows,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +150,8 @@ func TestExplanationsAreBounded(t *testing.T) {
 	}
 	for _, l := range x.Limits {
 		last := l.State[len(l.State)-1]
-		if n := len(l.Counts); n != maxCounts/limiter.MaxLimits || last.Name != "listed" || !strings.HasPrefix(last.Value, fmt.Sprintf("the newest %d of ", n)) {
+		if n := len(l.Counts); n != maxCounts/limiter.MaxLimits || last.Name != "listed" ||
+			!strings.HasPrefix(last.Value, fmt.Sprintf("the newest %d of ", n)) {
 			t.Errorf("%d counts, and %q", n, last)
 		}
 		if l.Counts[len(l.Counts)-1].End <= h.now {

@@ -51,8 +51,8 @@ func (f *few) viewChanged(t *turn, old, v *view.View) {
 	}
 }
 
-// ask asks the members from which nothing comes, and begins to look if only half of those that count were heard for long.
-// One that joins is on no other side of a split.
+// ask asks the members from which nothing comes, and begins to look if only half of those that count were heard for
+// long. One that joins is on no other side of a split.
 func (f *few) ask(t *turn, v *view.View) {
 	at := f.askAt.Load()
 	if int64(t.Now) < at || !f.askAt.CompareAndSwap(at, int64(t.Now+askEvery)) {

@@ -43,35 +43,38 @@ func impossible(p *partition, k *limiter.Key) map[string]*peer.Frame {
 	answer := func(a peer.Answer) *peer.Frame { a.Partition = id; return &peer.Frame{Answers: []peer.Answer{a}} }
 	ack := func(a peer.Ack) *peer.Frame { a.Partition = id; return &peer.Frame{Acks: []peer.Ack{a}} }
 	return map[string]*peer.Frame{
-		"an announcement's epoch":         {Announces: []peer.Announce{{Partition: id, Epoch: high}}},
-		"an announcement's partition":     {Announces: []peer.Announce{{Partition: math.MaxUint16, Epoch: fine}}},
-		"an epoch of nobody":              {Announces: []peer.Announce{{Partition: id, Epoch: peer.Epoch{Counter: 7}}}},
-		"a claim's counter":               claim(peer.Claim{Kind: peer.Renew, Counter: math.MaxUint64, For: other}),
-		"a claim's kind":                  claim(peer.Claim{Kind: 200, Counter: 3, For: other}),
-		"a claim's partition":             claim(peer.Claim{Partition: math.MaxUint16, Kind: peer.Renew, Counter: 3}),
-		"an answer's owner":               answer(peer.Answer{Owner: high}),
-		"an answer's epoch":               answer(peer.Answer{Epoch: high}),
-		"an answer's top":                 answer(peer.Answer{Top: math.MaxUint64}),
-		"an answer's grant":               answer(peer.Answer{Grant: math.MaxUint64}),
-		"an answer's sequence":            answer(peer.Answer{Role: peer.Copy, Seq: math.MaxUint64}),
-		"an answer's role":                answer(peer.Answer{Role: 99}),
-		"a revocation's epoch":            {Revokes: []peer.Revoke{{Partition: id, Epoch: high, Appointment: 1}}},
-		"a revocation of another's":       {Revokes: []peer.Revoke{{Partition: id, Epoch: peer.Epoch{Counter: 1, Instance: third}, Appointment: math.MaxUint32}}},
-		"a batch's epoch":                 batch(with(func(b *peer.Batch) { b.Epoch = high }), entry),
-		"a batch of another's epoch":      batch(with(func(b *peer.Batch) { b.Epoch.Instance = third }), entry),
-		"a batch's sequence":              batch(with(func(b *peer.Batch) { b.Seq = math.MaxUint64 }), entry),
-		"a batch's kind":                  batch(with(func(b *peer.Batch) { b.Kind = 9 }), entry),
-		"a batch's partition":             batch(with(func(b *peer.Batch) { b.Partition = math.MaxUint16 }), entry),
-		"an entry of another partition":   batch(whole, elsewhere),
-		"an acknowledgement's owner":      ack(peer.Ack{Owner: high}),
-		"an acknowledgement's top":        ack(peer.Ack{Top: math.MaxUint64}),
-		"an acknowledgement's status":     ack(peer.Ack{Status: 99, Owner: fine, Top: 5}),
-		"an acknowledgement's sequence":   ack(peer.Ack{Seq: math.MaxUint64, Top: 5}),
-		"a check of no key":               {Checks: []peer.Check{{ID: 1}}},
-		"a refund of no key":              {Refunds: []peer.Refund{{ID: 1}}},
-		"a limit that does not exist":     {Batches: []peer.Batch{whole}, Limits: []peer.Limit{{Limit: -1, Algorithm: 77}}},
-		"more keys than there are":        {Checks: []peer.Check{{ID: 1, Keys: 200}}},
-		"more entries than there are":     {Batches: []peer.Batch{with(func(b *peer.Batch) { b.Keys, b.Partition = 70_000, id })}},
+		"an announcement's epoch":     {Announces: []peer.Announce{{Partition: id, Epoch: high}}},
+		"an announcement's partition": {Announces: []peer.Announce{{Partition: math.MaxUint16, Epoch: fine}}},
+		"an epoch of nobody":          {Announces: []peer.Announce{{Partition: id, Epoch: peer.Epoch{Counter: 7}}}},
+		"a claim's counter":           claim(peer.Claim{Kind: peer.Renew, Counter: math.MaxUint64, For: other}),
+		"a claim's kind":              claim(peer.Claim{Kind: 200, Counter: 3, For: other}),
+		"a claim's partition":         claim(peer.Claim{Partition: math.MaxUint16, Kind: peer.Renew, Counter: 3}),
+		"an answer's owner":           answer(peer.Answer{Owner: high}),
+		"an answer's epoch":           answer(peer.Answer{Epoch: high}),
+		"an answer's top":             answer(peer.Answer{Top: math.MaxUint64}),
+		"an answer's grant":           answer(peer.Answer{Grant: math.MaxUint64}),
+		"an answer's sequence":        answer(peer.Answer{Role: peer.Copy, Seq: math.MaxUint64}),
+		"an answer's role":            answer(peer.Answer{Role: 99}),
+		"a revocation's epoch":        {Revokes: []peer.Revoke{{Partition: id, Epoch: high, Appointment: 1}}},
+		"a revocation of another's": {Revokes: []peer.Revoke{{Partition: id,
+			Epoch: peer.Epoch{Counter: 1, Instance: third}, Appointment: math.MaxUint32}}},
+		"a batch's epoch":               batch(with(func(b *peer.Batch) { b.Epoch = high }), entry),
+		"a batch of another's epoch":    batch(with(func(b *peer.Batch) { b.Epoch.Instance = third }), entry),
+		"a batch's sequence":            batch(with(func(b *peer.Batch) { b.Seq = math.MaxUint64 }), entry),
+		"a batch's kind":                batch(with(func(b *peer.Batch) { b.Kind = 9 }), entry),
+		"a batch's partition":           batch(with(func(b *peer.Batch) { b.Partition = math.MaxUint16 }), entry),
+		"an entry of another partition": batch(whole, elsewhere),
+		"an acknowledgement's owner":    ack(peer.Ack{Owner: high}),
+		"an acknowledgement's top":      ack(peer.Ack{Top: math.MaxUint64}),
+		"an acknowledgement's status":   ack(peer.Ack{Status: 99, Owner: fine, Top: 5}),
+		"an acknowledgement's sequence": ack(peer.Ack{Seq: math.MaxUint64, Top: 5}),
+		"a check of no key":             {Checks: []peer.Check{{ID: 1}}},
+		"a refund of no key":            {Refunds: []peer.Refund{{ID: 1}}},
+		"a limit that does not exist":   {Batches: []peer.Batch{whole}, Limits: []peer.Limit{{Limit: -1, Algorithm: 77}}},
+		"more keys than there are":      {Checks: []peer.Check{{ID: 1, Keys: 200}}},
+		"more entries than there are": {Batches: []peer.Batch{with(func(b *peer.Batch) {
+			b.Keys, b.Partition = 70_000, id
+		})}},
 		"more results than there are":     {Replies: []peer.Reply{{ID: 1, Results: math.MaxUint16, Idle: true}}},
 		"names of keys that are too long": {Names: []peer.Name{{Hi: 1, Text: string(make([]byte, 1<<20))}}},
 	}
@@ -116,7 +119,8 @@ func TestACounterThatCannotBe(t *testing.T) {
 		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^limiter.NameID(k.Rule.Limits[0]), true
 		c.Deliver(&peer.Frame{
 			From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]}, Entries: []peer.Entry{e},
-			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Seq: 1, First: true, Last: true, Keys: 1}},
+			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Seq: 1, First: true, Last: true,
+				Keys: 1}},
 		})
 		if n := c.table.Count(int(p.id)); n != 0 || look(p).Role != peer.Nothing {
 			t.Errorf("%s: %d counters are kept, as %v", what, n, look(p).Role)
@@ -140,7 +144,8 @@ func TestRepliesThatCannotBe(t *testing.T) {
 		if len(asked) != 1 {
 			t.Fatalf("asked %+v", asked)
 		}
-		c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Results: 1}}, Results: []peer.Result{r}})
+		c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Results: 1}},
+			Results: []peer.Result{r}})
 		if done {
 			t.Errorf("%s: is taken for an answer: %+v", what, d.Limit(0))
 		}
@@ -156,7 +161,8 @@ func beginSnapshot(c *Core, p *partition, k *limiter.Key, first bool, base uint6
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]},
 		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
-		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Base: base, Seq: 9, First: first, Keys: 1}},
+		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Base: base, Seq: 9, First: first,
+			Keys: 1}},
 	})
 }
 
@@ -263,7 +269,8 @@ func TestInventedKeysAreNotCopied(t *testing.T) {
 		gone = append(gone, peer.Entry{Hi: k.Hash.Hi + uint64(i) + 1, First: true, Gone: true})
 	}
 	c.Deliver(&peer.Frame{From: other, To: self, Entries: gone, Batches: []peer.Batch{
-		{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: other}, First: true, Last: true, Keys: 100},
+		{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 1, Instance: other}, First: true, Last: true,
+			Keys: 100},
 	}})
 	if n := look(p).Changed; n != 1 {
 		t.Errorf("%d keys are to be copied, and one is here", n)

@@ -28,7 +28,8 @@ func TestASnapshotKeepsNothingOfItsFrames(t *testing.T) {
 	tn := sender.begin()
 	from.mu.Lock()
 	tn.Out.Batch(other, &peer.Batch{
-		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true, Last: true,
+		Partition: from.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: 9, Instance: third}, Seq: 7, First: true,
+		Last: true,
 	}, []uint64{charge.Key(0).Hash.Hi}, tn.At)
 	from.mu.Unlock()
 	tn.end()

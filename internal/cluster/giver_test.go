@@ -29,7 +29,8 @@ func received(t *testing.T) (*Core, *byHand, func(peer.Check) peer.ReplyStatus) 
 		t.Helper()
 		drain(c)
 		q.ID, q.Keys, q.Wait = 1, 1, uint32(limiter.Minute)
-		c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{rule}, Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 1}}, Checks: []peer.Check{q}})
+		c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{rule}, Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 1}},
+			Checks: []peer.Check{q}})
 		got := drain(c)[other].Replies
 		if len(got) != 1 {
 			t.Fatalf("the replies are %+v, want one", got)
@@ -71,7 +72,8 @@ func TestTheGiverAnswersAReset(t *testing.T) {
 	ask(peer.Check{}) // a counter, and the rule
 	reset := func(sent bool) []peer.Reply {
 		c.Deliver(&peer.Frame{
-			From: other, To: self, Rules: []peer.Rule{mesh.Definition(c.config.Rule(""))}, Keys: []peer.Key{{Hi: 1, Lo: 2, Cost: 1}},
+			From: other, To: self, Rules: []peer.Rule{mesh.Definition(c.config.Rule(""))},
+			Keys:    []peer.Key{{Hi: 1, Lo: 2, Cost: 1}},
 			Refunds: []peer.Refund{{ID: 2, Keys: 1, Kind: peer.ResetKeys, Sent: sent}},
 		})
 		return drain(c)[other].Replies
@@ -105,10 +107,12 @@ func TestAnHeirThatBecomesTheOwnerIsAsked(t *testing.T) {
 	if len(first) != 1 || len(second) != 1 || !second[0].Heir || !second[0].Sent {
 		t.Fatalf("asked the owner %+v and its heir %+v", first, second)
 	}
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: second[0].ID, Status: peer.Alive, Partition: p.id, Owner: look(p).Owner}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: second[0].ID, Status: peer.Alive, Partition: p.id, Owner: look(p).Owner}}})
 	next := peer.Epoch{Counter: 2, Instance: other}
 	owned(c, p, next)
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: first[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
+	c.Deliver(&peer.Frame{From: third, To: self,
+		Replies: []peer.Reply{{ID: first[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
 	h.pass(50 * limiter.Millisecond)
 	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || again[0].Sent || o.Over() {
 		t.Errorf("the new owner is asked %+v, want once, and no other member has the check", again)
@@ -131,7 +135,8 @@ func TestAnOwnerThatWasAskedAsHeirIsAskedAgain(t *testing.T) {
 		t.Fatalf("the heir is asked %+v", asked)
 	}
 	next := peer.Epoch{Counter: 2, Instance: other}
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
 	h.pass(50 * limiter.Millisecond)
 	if again := drain(c)[other].Checks; len(again) != 1 || again[0].Heir || !again[0].Sent || o.Over() {
 		t.Errorf("the new owner is asked %+v, want once, and that the former owner may have the check", again)
@@ -144,7 +149,8 @@ func TestAnOwnerThatWasAskedAsHeirIsAskedAgain(t *testing.T) {
 func TestAnOwnerThatTheHeirNamesIsAsked(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	const fourth peer.Instance = 40
-	members := append(slices.Clone(c.View().Members), peer.Member{Name: "d", Instance: fourth, State: peer.Active, Wire: peer.IDWire})
+	members := append(slices.Clone(c.View().Members), peer.Member{Name: "d", Instance: fourth, State: peer.Active,
+		Wire: peer.IDWire})
 	c.SetView(view.New(self, members, h, 4, 4))
 	c.Up(fourth)
 	heard(c, p)
@@ -158,7 +164,8 @@ func TestAnOwnerThatTheHeirNamesIsAsked(t *testing.T) {
 		t.Fatalf("the heir is asked %+v", asked)
 	}
 	next := peer.Epoch{Counter: 2, Instance: fourth}
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.Alive, Partition: p.id, Owner: next}}})
 	h.pass(50 * limiter.Millisecond)
 	var told []peer.Check
 	for f := c.Take(fourth, true); f != nil; f = c.Take(fourth, true) {
@@ -182,7 +189,8 @@ func TestACallThatWaitedForTheHandoverIsRoutedAgain(t *testing.T) {
 	turn.end()
 	h.pass(100 * limiter.Millisecond)
 	if out := drain(c); len(out[third].Checks) != 1 || len(out[other].Checks) != 0 || c.Summary().Parked != 1 {
-		t.Fatalf("the owner is asked %+v, another %+v, and %d wait here", out[third].Checks, out[other].Checks, c.Summary().Parked)
+		t.Fatalf("the owner is asked %+v, another %+v, and %d wait here", out[third].Checks, out[other].Checks,
+			c.Summary().Parked)
 	}
 	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{{
 		Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1, Next: peer.Epoch{Counter: 2, Instance: self},

@@ -16,7 +16,8 @@ func (x *identified) hold(from peer.Instance, n uint64, q peer.Check, h peer.Hol
 	x.Helper()
 	k := x.key
 	k.Cost, q.ID, q.Keys, q.ChargeID, q.Life, h.ID = 4, n, 1, x.id, uint64(limiter.Minute), n
-	x.c.Deliver(&peer.Frame{From: from, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Checks: []peer.Check{q}, Holds: []peer.Hold{h}})
+	x.c.Deliver(&peer.Frame{From: from, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Checks: []peer.Check{q},
+		Holds: []peer.Hold{h}})
 	return x.reply(from, n)
 }
 
@@ -58,13 +59,15 @@ func TestASettlementWaitsForTheHeir(t *testing.T) {
 	x.wants(10, "cancelled")
 	for range 2 { // one batch at a time is under way
 		i := look(x.p)
-		x.c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
+		x.c.Deliver(&peer.Frame{From: other, To: self,
+			Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
 	}
 	var got []peer.Amended
 	for f := x.c.Take(third, true); f != nil; f = x.c.Take(third, true) {
 		got = append(got, f.Amended...)
 	}
-	if len(got) != 2 || got[0].State != uint8(limiter.AmendDone) || got[0].Estimate != 4 || got[1].State != uint8(limiter.AmendRepeated) {
+	if len(got) != 2 || got[0].State != uint8(limiter.AmendDone) || got[0].Estimate != 4 ||
+		got[1].State != uint8(limiter.AmendRepeated) {
 		t.Errorf("told is %+v", got)
 	}
 }
@@ -95,7 +98,8 @@ func TestALateCancelOfAHold(t *testing.T) {
 		"held":    {limiter.Minute, func(*identified) {}, 4},
 	} {
 		x := newIdentified(t, limiter.ReplicationOff)
-		r := x.hold(third, 1, peer.Check{Prepare: true, Settles: true, Wait: uint32(10 * limiter.Millisecond)}, peer.Hold{Span: uint64(test.span)})
+		r := x.hold(third, 1, peer.Check{Prepare: true, Settles: true, Wait: uint32(10 * limiter.Millisecond)},
+			peer.Hold{Span: uint64(test.span)})
 		if r == nil || r.Receipt.Charged != 1 {
 			t.Fatalf("%s: %+v", name, r)
 		}
@@ -173,11 +177,13 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 		if a.ID == 0 {
 			a.ID = id
 		}
-		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}, Amended: []peer.Amended{a}})
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}},
+			Amended: []peer.Amended{a}})
 		if told {
 			t.Errorf("%s is taken", what)
 		}
-		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}, Amended: []peer.Amended{{ID: id}}})
+		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}},
+			Amended: []peer.Amended{{ID: id}}})
 		if !told {
 			t.Errorf("%s: the right one is not taken", what)
 		}
@@ -202,14 +208,15 @@ func TestForgedLimitsOfHolds(t *testing.T) {
 	}
 }
 
-// TestALateSettlementIsTakenBackAtItsDeadline: a settlement of an id that is not known is a charge, and its heir is silent.
-// At the deadline it is taken back with its id. The same once more waits until that is decided: it is charged then, and not
-// answered as one that was made.
+// TestALateSettlementIsTakenBackAtItsDeadline: a settlement of an id that is not known is a charge, and its heir is
+// silent. At the deadline it is taken back with its id. The same once more waits until that is decided: it is charged
+// then, and not answered as one that was made.
 func TestALateSettlementIsTakenBackAtItsDeadline(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableClosed)
 	own(c, p)
 	k := charge.Key(0)
-	x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: true}, rule: mesh.Definition(k.Rule)}, 77}
+	x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Closed: true},
+		rule: mesh.Definition(k.Rule)}, 77}
 	if r := x.amend(third, 1, 4, settling()); r != nil {
 		t.Errorf("answered without the heir: %+v", r)
 	}

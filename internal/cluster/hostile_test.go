@@ -61,7 +61,8 @@ func TestInflatedCountersEnd(t *testing.T) {
 		charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: 100})
 		if c.kind == peer.Push {
 			own(core, p)
-			core.Deliver(inflated(p, charge.Key(0), peer.Batch{Kind: c.kind, Epoch: peer.Epoch{Counter: 2, Instance: third}}, c.l, c.times))
+			core.Deliver(inflated(p, charge.Key(0), peer.Batch{Kind: c.kind, Epoch: peer.Epoch{Counter: 2, Instance: third}},
+				c.l, c.times))
 		} else {
 			core.Deliver(inflated(p, charge.Key(0), peer.Batch{Kind: c.kind, Epoch: look(p).Owner}, c.l, c.times))
 			own(core, p)

@@ -23,13 +23,15 @@ func newIdentified(t *testing.T, mode limiter.Replication) *identified {
 	c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour})
 	k := charge.Key(0)
 	k.Rule.Replication = mode
-	return &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}, 77}
+	return &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo},
+		rule: mesh.Definition(k.Rule)}, 77}
 }
 
 // try makes a member ask for 4 with the id, as a part of a check over several owners or alone.
 func (x *identified) try(from peer.Instance, n uint64, part bool) *peer.Reply {
 	x.Helper()
-	return x.check(from, n, 4, peer.Check{Prepare: part, Settles: part, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute)})
+	return x.check(from, n, 4, peer.Check{Prepare: part, Settles: part, Wait: uint32(firstWait), ChargeID: x.id,
+		Life: uint64(limiter.Minute)})
 }
 
 // cancel ends the reservation of a member: its whole check was denied.
@@ -118,15 +120,18 @@ func TestAnEarlierVersionIsSentNoIDs(t *testing.T) {
 // another number.
 func TestWideCountersAreNotSentToEarlierMembers(t *testing.T) {
 	for _, wire := range []uint16{peer.IDWire, peer.IDWire - 1} {
-		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits + 10, Window: 24 * time.Hour})
+		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits + 10,
+			Window: 24 * time.Hour})
 		k := charge.Key(0)
 		k.Rule.Replication = limiter.ReplicationOff
-		x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}, 77}
+		x := &identified{reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo},
+			rule: mesh.Definition(k.Rule)}, 77}
 		v := *c.View()
 		members := append([]peer.Member(nil), v.Members...)
 		members[1].Wire = wire
 		c.SetView(view.New(self, members, h, 3, 3))
-		if r := x.check(third, 1, limiter.NarrowUnits+4, peer.Check{Wait: uint32(firstWait)}); r == nil || r.Status != peer.Decided {
+		if r := x.check(third, 1, limiter.NarrowUnits+4, peer.Check{Wait: uint32(firstWait)}); r == nil ||
+			r.Status != peer.Decided {
 			t.Fatalf("premise: it is charged: %+v", r)
 		}
 		x.wants(6, "after the check")
@@ -163,7 +168,8 @@ func TestAnAttemptWaitsForAWithheldReply(t *testing.T) {
 		x.wants(6, "while both wait")
 		if acked {
 			i := look(x.p)
-			x.c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
+			x.c.Deliver(&peer.Frame{From: other, To: self,
+				Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
 			x.h.pass(20 * limiter.Millisecond)
 			if r := x.reply(other, 2); r == nil || !r.Repeated {
 				t.Errorf("when the first is acknowledged it is told %+v", r)
@@ -188,16 +194,20 @@ func TestAnAttemptWaitsForAReservation(t *testing.T) {
 		end      func(x *identified, r peer.Receipt)
 		repeated bool
 	}{
-		"taken back":              {func(x *identified, r peer.Receipt) { x.cancel(third, r) }, false},
-		"never heard of again":    {func(x *identified, _ peer.Receipt) { x.h.pass(firstWait + replica.TickEvery) }, true},
-		"another member's cancel": {func(x *identified, r peer.Receipt) { x.cancel(other, r); x.h.pass(firstWait + replica.TickEvery) }, true},
+		"taken back":           {func(x *identified, r peer.Receipt) { x.cancel(third, r) }, false},
+		"never heard of again": {func(x *identified, _ peer.Receipt) { x.h.pass(firstWait + replica.TickEvery) }, true},
+		"another member's cancel": {func(x *identified, r peer.Receipt) {
+			x.cancel(other, r)
+			x.h.pass(firstWait + replica.TickEvery)
+		}, true},
 	} {
 		x := newIdentified(t, limiter.ReplicationOff)
 		first := x.try(third, 1, true)
 		if first == nil || first.Receipt.Charged != 1 {
 			t.Fatalf("%s: %+v", name, first)
 		}
-		if r := x.check(other, 2, 4, peer.Check{Wait: uint32(limiter.Second), ChargeID: x.id, Life: uint64(limiter.Minute)}); r != nil {
+		if r := x.check(other, 2, 4, peer.Check{Wait: uint32(limiter.Second), ChargeID: x.id,
+			Life: uint64(limiter.Minute)}); r != nil {
 			t.Fatalf("%s: another attempt is told %+v before it is known", name, r)
 		}
 		x.h.now += limiter.Millisecond
@@ -255,7 +265,8 @@ func TestARepetitionHasNoReceiptOfAnotherOwners(t *testing.T) {
 		b := peer.Batch{Partition: x.p.id, Kind: peer.Push, Epoch: e, First: true, Last: true, Keys: 2}
 		if !merged {
 			put(x.c, x.p, replica.Fixture{Role: peer.Heir, Epoch: e, Owner: e, Heir: self})
-			b = peer.Batch{Partition: x.p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1, Next: peer.Epoch{Counter: 2, Instance: self}, Keys: 2}
+			b = peer.Batch{Partition: x.p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Ping: 1,
+				Next: peer.Epoch{Counter: 2, Instance: self}, Keys: 2}
 		}
 		x.h.pass(limiter.Second)
 		x.c.Deliver(&peer.Frame{From: third, To: self, Limits: sent.Limits, Entries: sent.Entries, Batches: []peer.Batch{b}})
@@ -268,7 +279,8 @@ func TestARepetitionHasNoReceiptOfAnotherOwners(t *testing.T) {
 		}
 		x.id++ // what is charged here has a receipt
 		first := x.try(other, 3, false)
-		if r := x.try(third, 4, false); first == nil || r == nil || !r.Repeated || r.Receipt != first.Receipt || r.Receipt.Charged == 0 {
+		if r := x.try(third, 4, false); first == nil || r == nil || !r.Repeated || r.Receipt != first.Receipt ||
+			r.Receipt.Charged == 0 {
 			t.Errorf("%s: a repetition of what was charged here: %+v, after %+v", name, r, first)
 		}
 	}
@@ -396,14 +408,16 @@ func TestADenialOfTheOtherKeys(t *testing.T) {
 		key := peer.Key{Hi: x.key.Hi, Lo: x.key.Lo, Cost: 4}
 		more := key
 		more.Hi, more.Cost, more.Index = key.Hi+1, 11, 1
-		x.c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{key, more}, Checks: []peer.Check{{
-			ID: 2, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute), Prepare: part, Settles: part,
-		}}})
+		x.c.Deliver(&peer.Frame{From: other, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{key, more},
+			Checks: []peer.Check{{
+				ID: 2, Keys: 2, Wait: uint32(firstWait), ChargeID: x.id, Life: uint64(limiter.Minute), Prepare: part, Settles: part,
+			}}})
 		f, sets := drain(x.c)[other], 1
 		if part {
 			sets = 2
 		}
-		if len(f.Replies) != 1 || f.Replies[0].Known != 1 || f.Replies[0].Results != 1 || f.Replies[0].Idle != part || len(f.Results) != sets || !f.Results[0].Never {
+		if len(f.Replies) != 1 || f.Replies[0].Known != 1 || f.Replies[0].Results != 1 || f.Replies[0].Idle != part ||
+			len(f.Results) != sets || !f.Results[0].Never {
 			t.Errorf("part %t: %+v, %+v", part, f.Replies, f.Results)
 		}
 	}
@@ -436,9 +450,10 @@ func TestAResetIsKnownByItsID(t *testing.T) {
 		t.Helper()
 		k := x.key
 		k.Cost = 1
-		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Refunds: []peer.Refund{
-			{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
-		}})
+		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k},
+			Refunds: []peer.Refund{
+				{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
+			}})
 		if _, ids := x.acknowledge(); ids != copied {
 			t.Errorf("%d ids are copied, want %d", ids, copied)
 		}

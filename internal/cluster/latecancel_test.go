@@ -121,7 +121,8 @@ func TestACancelThatNoMemberRelays(t *testing.T) {
 			if sent == 1 {
 				h.pass(test.late)
 			}
-			lost := peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Lost, Owner: peer.Epoch{Instance: third}}}}
+			lost := peer.Frame{From: other, To: self,
+				Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Lost, Owner: peer.Epoch{Instance: third}}}}
 			if sent > test.lost {
 				lost = peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[0].ID, Status: peer.Done}}}
 			}

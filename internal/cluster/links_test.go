@@ -15,7 +15,8 @@ import (
 func fourthJoins(c *Core, h *byHand) (fourth peer.Instance) {
 	fourth = 0xd
 	v := c.view.Load()
-	c.SetView(view.New(self, append(v.Members[:3:3], peer.Member{Name: "d", Instance: fourth, State: peer.Active}), h, 4, 4))
+	c.SetView(view.New(self, append(v.Members[:3:3], peer.Member{Name: "d", Instance: fourth, State: peer.Active}), h, 4,
+		4))
 	c.Up(fourth)
 	for c.Take(fourth, true) != nil { // what is said to a newcomer
 	}

@@ -167,7 +167,8 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 	for name, first := range map[string]func(c *Core, id uint64){
 		"not the owner": func(c *Core, id uint64) {
 			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{
-				{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 2, Instance: other}, Partition: c.partitions.parts[0].id},
+				{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 2, Instance: other},
+					Partition: c.partitions.parts[0].id},
 			}})
 		},
 		"lost": func(c *Core, id uint64) {
@@ -204,8 +205,10 @@ func TestARefundGoesOnWhereItWasNotExecuted(t *testing.T) {
 func TestRelaysSayWhatTheyCannotPassOn(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	c.Down(third)
-	c.Deliver(&peer.Frame{From: other, To: third, Refunds: []peer.Refund{{ID: 7, Kind: peer.ResetKeys}, {Kind: peer.RefundAll}}})
-	if r := drain(c)[other].Replies; len(r) != 1 || r[0].ID != 7 || r[0].Status != peer.Lost || r[0].Owner.Instance != third {
+	c.Deliver(&peer.Frame{From: other, To: third, Refunds: []peer.Refund{{ID: 7, Kind: peer.ResetKeys},
+		{Kind: peer.RefundAll}}})
+	if r := drain(c)[other].Replies; len(r) != 1 || r[0].ID != 7 || r[0].Status != peer.Lost ||
+		r[0].Owner.Instance != third {
 		t.Errorf("the asker is told %+v", r)
 	}
 }
@@ -290,7 +293,8 @@ func TestResetsOfOthersAreRefused(t *testing.T) {
 		t.Errorf("before its heir has the reset it says %+v", r)
 	}
 	i := look(p)
-	c.Deliver(&peer.Frame{From: other, To: self, Acks: []peer.Ack{{Partition: p.id, Epoch: i.Epoch, Seq: i.Seq, Appointment: 1, Owner: i.Epoch}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Acks: []peer.Ack{{Partition: p.id, Epoch: i.Epoch, Seq: i.Seq, Appointment: 1, Owner: i.Epoch}}})
 	if r := drain(c)[other].Replies; len(r) != 1 || r[0].Status != peer.Done || r[0].Count != 0 {
 		t.Errorf("where it takes them it says %+v", r)
 	}
@@ -325,8 +329,10 @@ func TestAResetThatOneOwnerRefuses(t *testing.T) {
 	var x told
 	c.Reset(charge, x.done)
 	q := drain(c)
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: q[third].Refunds[0].ID, Status: peer.Forbidden}}})
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: q[other].Refunds[0].ID, Status: peer.Done, Count: 1}}})
+	c.Deliver(&peer.Frame{From: third, To: self,
+		Replies: []peer.Reply{{ID: q[third].Refunds[0].ID, Status: peer.Forbidden}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: q[other].Refunds[0].ID, Status: peer.Done, Count: 1}}})
 	if x != (told{1, route.Outcome{Counters: 1, Forbidden: 1 | 4}}) {
 		t.Errorf("%+v", x)
 	}

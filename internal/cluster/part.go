@@ -24,7 +24,8 @@ type partitions struct {
 
 // newPartitions returns the partitions with the given numbers; nil means all.
 func newPartitions(node *replica.Node, ids []int) partitions {
-	ps := partitions{node: node, byID: make([]*partition, 2*table.Partitions), owners: make([]atomic.Uint64, 2*table.Partitions)}
+	ps := partitions{node: node, byID: make([]*partition, 2*table.Partitions),
+		owners: make([]atomic.Uint64, 2*table.Partitions)}
 	if ids == nil {
 		for id := range ps.byID {
 			ps.add(id)
@@ -38,7 +39,8 @@ func newPartitions(node *replica.Node, ids []int) partitions {
 
 // add adds a partition while the core is made.
 func (ps *partitions) add(id int) {
-	p := &partition{id: uint16(id), closed: id >= table.Partitions, to: &ps.owners[id], r: *replica.New(ps.node, uint16(id))}
+	p := &partition{id: uint16(id), closed: id >= table.Partitions, to: &ps.owners[id],
+		r: *replica.New(ps.node, uint16(id))}
 	ps.byID[id] = p
 	ps.parts = append(ps.parts, p)
 }

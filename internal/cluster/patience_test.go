@@ -60,8 +60,10 @@ func hasty(t *testing.T) (h *timed, c *Core, begin func(within limiter.Tick) (an
 // for it. One that is longer than the configured deadline changes nothing.
 func TestADeadlineOfItsOwn(t *testing.T) {
 	for _, test := range []struct{ within, from, to limiter.Tick }{
-		{17300, 17300, 17300 + limiter.Millisecond}, {12 * limiter.Millisecond, 12 * limiter.Millisecond, 13 * limiter.Millisecond},
-		{DefaultDeadline + 1, DefaultDeadline, DefaultDeadline + replica.TickEvery}, {0, DefaultDeadline, DefaultDeadline + replica.TickEvery},
+		{17300, 17300, 17300 + limiter.Millisecond}, {12 * limiter.Millisecond, 12 * limiter.Millisecond,
+			13 * limiter.Millisecond},
+		{DefaultDeadline + 1, DefaultDeadline, DefaultDeadline + replica.TickEvery},
+		{0, DefaultDeadline, DefaultDeadline + replica.TickEvery},
 	} {
 		h, _, begin := hasty(t)
 		h.pass(3 * limiter.Millisecond) // it begins between two ticks
@@ -72,7 +74,8 @@ func TestADeadlineOfItsOwn(t *testing.T) {
 		}
 		h.pass(test.to - test.from + 1)
 		if *told != 1 || answer.Source != limiter.SourceFallbackLocal {
-			t.Errorf("within %v: after %v it is told %d times, by %v, want once, by the policy", test.within, test.to, *told, answer.Source)
+			t.Errorf("within %v: after %v it is told %d times, by %v, want once, by the policy", test.within, test.to, *told,
+				answer.Source)
 		}
 	}
 }
@@ -124,7 +127,8 @@ func TestHastyChecksFindASilentOwner(t *testing.T) {
 		t.Fatalf("the owner gets %+v and the heir %+v, want one question each", owner, heir)
 	}
 	// It is answered, and the next check that has no time asks again.
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: heir[0].ID, Status: peer.Decided, Results: 1}}, Results: []peer.Result{{Allowed: true}}})
+	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: heir[0].ID, Status: peer.Decided, Results: 1}},
+		Results: []peer.Result{{Allowed: true}}})
 	begin(10 * limiter.Millisecond)
 	h.pass(10 * limiter.Millisecond)
 	if look(); len(owner) != 2 {

@@ -27,7 +27,8 @@ const firstWait = 200 * limiter.Millisecond
 
 func newReserved(t *testing.T) *reservedAt {
 	t.Helper()
-	c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour, Block: time.Hour})
+	c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour,
+		Block: time.Hour})
 	k := charge.Key(0)
 	x := &reservedAt{T: t, c: c, p: p, h: h, key: peer.Key{Hi: k.Hash.Hi, Lo: k.Hash.Lo}, rule: mesh.Definition(k.Rule)}
 	r := x.check(third, 1, 6, peer.Check{Prepare: true, Settles: true, Wait: uint32(firstWait)})
@@ -43,7 +44,8 @@ func (x *reservedAt) check(from peer.Instance, id uint64, cost uint64, q peer.Ch
 	x.Helper()
 	k := x.key
 	k.Cost, q.ID, q.Keys = cost, id, 1
-	x.c.Deliver(&peer.Frame{From: from, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Checks: []peer.Check{q}})
+	x.c.Deliver(&peer.Frame{From: from, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k},
+		Checks: []peer.Check{q}})
 	return x.reply(from, id)
 }
 
@@ -90,10 +92,14 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 		allowed bool
 		left    uint64
 	}{
-		"taken back":             {func(x *reservedAt) { x.end(1, 7) }, true, 5},
-		"kept":                   {func(x *reservedAt) { x.end(0, 0) }, false, 0},
-		"never heard of again":   {func(x *reservedAt) { x.h.pass(firstWait + replica.TickEvery) }, false, 0},
-		"another is taken back":  {func(x *reservedAt) { x.receipt.Time++; x.end(1, 7); x.h.pass(firstWait + replica.TickEvery) }, false, 0},
+		"taken back":           {func(x *reservedAt) { x.end(1, 7) }, true, 5},
+		"kept":                 {func(x *reservedAt) { x.end(0, 0) }, false, 0},
+		"never heard of again": {func(x *reservedAt) { x.h.pass(firstWait + replica.TickEvery) }, false, 0},
+		"another is taken back": {func(x *reservedAt) {
+			x.receipt.Time++
+			x.end(1, 7)
+			x.h.pass(firstWait + replica.TickEvery)
+		}, false, 0},
 		"taken back once, twice": {func(x *reservedAt) { x.end(1, 7); x.end(1, 8) }, true, 5},
 	} {
 		x := newReserved(t)
@@ -122,7 +128,8 @@ func TestADenialWaitsForTheReservation(t *testing.T) {
 func TestWhatDoesNotWaitForAReservation(t *testing.T) {
 	for name, cost := range map[string]uint64{"room": 4, "never": 11} {
 		x := newReserved(t)
-		if r := x.check(other, 2, cost, long); r == nil || r.Status != peer.Decided || (r.Receipt.Charged != 0) != (cost == 4) {
+		if r := x.check(other, 2, cost, long); r == nil || r.Status != peer.Decided ||
+			(r.Receipt.Charged != 0) != (cost == 4) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -179,11 +186,12 @@ func TestTheLastAttemptWaitsForTheOthers(t *testing.T) {
 // and a wait no longer than the reservation's.
 func TestAProvisionalDenial(t *testing.T) {
 	for name, q := range map[string]peer.Check{
-		"a check":                                {Wait: uint32(20 * limiter.Millisecond)},
-		"a part":                                 {Prepare: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
-		"an older part":                          {Prepare: true, Wait: uint32(20 * limiter.Millisecond)},
-		"hardly any time":                        {Wait: 10},
-		"a part that is asked for the last time": {Prepare: true, Settles: true, Final: true, Wait: uint32(56 * limiter.Millisecond)},
+		"a check":         {Wait: uint32(20 * limiter.Millisecond)},
+		"a part":          {Prepare: true, Settles: true, Wait: uint32(20 * limiter.Millisecond)},
+		"an older part":   {Prepare: true, Wait: uint32(20 * limiter.Millisecond)},
+		"hardly any time": {Wait: 10},
+		"a part that is asked for the last time": {Prepare: true, Settles: true, Final: true,
+			Wait: uint32(56 * limiter.Millisecond)},
 	} {
 		x := newReserved(t)
 		r := x.check(other, 2, 5, q)
@@ -218,7 +226,8 @@ func TestAProvisionalDenialIsNotRemembered(t *testing.T) {
 		ask()
 		c.Deliver(&peer.Frame{
 			From: other, To: self, Results: []peer.Result{{RetryAfter: int64(limiter.Minute)}},
-			Replies: []peer.Reply{{ID: drain(c)[other].Checks[0].ID, Status: peer.Decided, Results: 1, Provisional: provisional}},
+			Replies: []peer.Reply{{ID: drain(c)[other].Checks[0].ID, Status: peer.Decided, Results: 1,
+				Provisional: provisional}},
 		})
 		if again := ask().Source == limiter.SourceCached; again == provisional {
 			t.Errorf("provisional %t: given again %t", provisional, again)
@@ -245,7 +254,8 @@ func divided(t *testing.T, reply peer.Reply) (c *Core, h *byHand, told *int, ans
 }
 
 // dividedWithin is divided with another deadline than a second.
-func dividedWithin(t *testing.T, within limiter.Tick, reply peer.Reply) (c *Core, h *byHand, told *int, answer *limiter.Decision) {
+func dividedWithin(t *testing.T, within limiter.Tick, reply peer.Reply) (c *Core, h *byHand, told *int,
+	answer *limiter.Decision) {
 	t.Helper()
 	c, _, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, other)
@@ -281,7 +291,8 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}})
 		},
 		"void": func(c *Core, _ *byHand, id uint64) {
-			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 7, Instance: other}}}})
+			c.Deliver(&peer.Frame{From: third, To: self,
+				Replies: []peer.Reply{{ID: id, Status: peer.NotOwner, Owner: peer.Epoch{Counter: 7, Instance: other}}}})
 		},
 		"out of reach": func(c *Core, _ *byHand, _ uint64) { c.Down(third) },
 		"silent":       func(_ *Core, h *byHand, _ uint64) { h.pass(limiter.Second + replica.TickEvery) },
@@ -309,13 +320,15 @@ func TestADenialWaitsForTheCancel(t *testing.T) {
 
 // An admission is answered at once, and the owners are told that it stands.
 func TestAnAdmissionSettlesItsReservations(t *testing.T) {
-	c, _, told, answer := divided(t, peer.Reply{Status: peer.Decided, Results: 1, Idle: true, Receipt: peer.Receipt{Time: 11, Charged: 1, Set: 6}})
+	c, _, told, answer := divided(t, peer.Reply{Status: peer.Decided, Results: 1, Idle: true,
+		Receipt: peer.Receipt{Time: 11, Charged: 1, Set: 6}})
 	if *told != 1 || !answer.Allowed {
 		t.Fatalf("told %d times: %+v", *told, answer)
 	}
 	out := drain(c)
 	for m, at := range map[peer.Instance]int64{third: 9, other: 11} {
-		if q := out[m].Refunds; len(q) != 1 || q[0].ID != 0 || q[0].Kind != peer.RefundReserved || q[0].Receipt.Charged != 0 || q[0].Receipt.Time != at {
+		if q := out[m].Refunds; len(q) != 1 || q[0].ID != 0 || q[0].Kind != peer.RefundReserved ||
+			q[0].Receipt.Charged != 0 || q[0].Receipt.Time != at {
 			t.Errorf("told of the end are %+v", q)
 		}
 	}

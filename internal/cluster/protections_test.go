@@ -66,7 +66,8 @@ func single(t *testing.T, policy limiter.Unreachable) (*Core, *partition, *byHan
 }
 
 // singleWith is single with a configuration that the test changes.
-func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) (*Core, *partition, *byHand, *limiter.Charge) {
+func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) (*Core, *partition, *byHand,
+	*limiter.Charge) {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
 	if err != nil {
@@ -87,7 +88,8 @@ func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) 
 	c := New(config)
 	c.decider.few.askAt.Store(math.MaxInt64) // the members of these tests confirm nothing
 	p := c.partitions.parts[0]
-	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}}) // another member owns, so this one does not seek
+	// another member owns, so this one does not seek
+	put(c, p, replica.Fixture{Owner: peer.Epoch{Counter: 1, Instance: third}})
 	members := []peer.Member{
 		{Name: "a", Instance: self, State: peer.Active, Wire: peer.IDWire},
 		{Name: "b", Instance: other, State: peer.Active, Wire: peer.IDWire},
@@ -163,7 +165,8 @@ func putAs(c *Core, p *partition, role peer.Role) {
 // heard has the owner of a partition announce other as its heir.
 func heard(c *Core, p *partition) {
 	owner := look(p).Owner
-	c.Deliver(&peer.Frame{From: owner.Instance, To: self, Announces: []peer.Announce{{Partition: p.id, Epoch: owner, Heir: other}}})
+	c.Deliver(&peer.Frame{From: owner.Instance, To: self,
+		Announces: []peer.Announce{{Partition: p.id, Epoch: owner, Heir: other}}})
 }
 
 // owned has a member become the owner of a partition.
@@ -228,7 +231,8 @@ func TestAGrantBinds(t *testing.T) {
 	}
 	putAs(c, p, peer.Heir)
 	c.Deliver(&peer.Frame{From: third, To: self, Batches: []peer.Batch{
-		{Partition: p.id, Kind: peer.Handover, Epoch: lower, BaseEpoch: lower, Base: 1, Seq: 1, Next: peer.Epoch{Counter: 4, Instance: self}},
+		{Partition: p.id, Kind: peer.Handover, Epoch: lower, BaseEpoch: lower, Base: 1, Seq: 1,
+			Next: peer.Epoch{Counter: 4, Instance: self}},
 	}})
 	if look(p).Role == peer.Owned {
 		t.Error("a handover under a counter below the granted one is accepted")
@@ -267,7 +271,8 @@ func TestARevokedHeirKeepsItsCopy(t *testing.T) {
 		t.Errorf("a revocation is answered %+v", a)
 	}
 	if look(p).Role != peer.Copy || c.table.Count(int(p.id)) != 1 {
-		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", look(p).Role, c.table.Count(int(p.id)))
+		t.Errorf("after its revocation the heir has role %d and %d counters, want its copy", look(p).Role,
+			c.table.Count(int(p.id)))
 	}
 	// It may go only after another member has accepted.
 	c.Deliver(&peer.Frame{From: third, To: self, Revokes: []peer.Revoke{{Partition: p.id, Epoch: e, Drop: true}}})
@@ -292,8 +297,10 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	key := charge.Key(0)
 	begun := int64(h.now-h.now%limiter.Day) - int64(h.now)
 	c.Deliver(&peer.Frame{From: third, To: self, Limits: []peer.Limit{l},
-		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 2, Instance: third}, First: true, Last: true, Keys: 1}},
-		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ limiter.NameID(key.Rule.Limits[0]), First: true, Time: begun, A: 12}},
+		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 2, Instance: third}, First: true,
+			Last: true, Keys: 1}},
+		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ limiter.NameID(key.Rule.Limits[0]), First: true,
+			Time: begun, A: 12}},
 	})
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Merged {
 		t.Fatalf("a push is answered %+v", a)

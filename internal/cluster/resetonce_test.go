@@ -33,7 +33,8 @@ func TestAResetThatWaitedIsAskedForAgain(t *testing.T) {
 		return append(out, drain(c)[other].Replies...)
 	}
 	r := ask(true)
-	if len(r) != 1 || r[0].Status != peer.NotOwner || r[0].ID != 9 || r[0].Owner.Instance != self || look(p).Role != peer.Owned {
+	if len(r) != 1 || r[0].Status != peer.NotOwner || r[0].ID != 9 || r[0].Owner.Instance != self ||
+		look(p).Role != peer.Owned {
 		t.Fatalf("after the takeover it says %+v", r)
 	}
 	if n := c.table.Count(int(p.id)); n != 1 {
@@ -64,7 +65,8 @@ func TestAResetIsAskedOfTheNextOwner(t *testing.T) {
 			c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: first[0].ID, Status: peer.Done, Count: 1}}})
 		}
 		next := peer.Epoch{Counter: 2, Instance: other}
-		c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: second[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
+		c.Deliver(&peer.Frame{From: other, To: self,
+			Replies: []peer.Reply{{ID: second[0].ID, Status: peer.NotOwner, Partition: p.id, Owner: next}}})
 		h.pass(route.RetryEvery + replica.TickEvery)
 		again := drain(c)[other].Refunds
 		if answered {
@@ -88,7 +90,8 @@ func TestAResetIsAskedOfTheNextOwner(t *testing.T) {
 func TestAResetWaitsUntilOneOwnerHasItsKeys(t *testing.T) {
 	c, _, h, like := single(t, limiter.UnreachableLocal)
 	charge := spread(c, like, third, third)
-	first, second := c.partitions.byID[table.PartitionOf(charge.Key(0))], c.partitions.byID[table.PartitionOf(charge.Key(1))]
+	first, second := c.partitions.byID[table.PartitionOf(charge.Key(0))],
+		c.partitions.byID[table.PartitionOf(charge.Key(1))]
 	heard(c, first)
 	var x told
 	c.Reset(charge, x.done)
@@ -98,7 +101,8 @@ func TestAResetWaitsUntilOneOwnerHasItsKeys(t *testing.T) {
 		t.Fatalf("the heir is asked %+v", asked)
 	}
 	next := peer.Epoch{Counter: 2, Instance: other}
-	c.Deliver(&peer.Frame{From: other, To: self, Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.NotOwner, Partition: first.id, Owner: next}}})
+	c.Deliver(&peer.Frame{From: other, To: self,
+		Replies: []peer.Reply{{ID: asked[0].ID, Status: peer.NotOwner, Partition: first.id, Owner: next}}})
 	h.pass(4 * route.RetryEvery)
 	if early := drain(c)[other].Refunds; len(early) != 0 {
 		t.Fatalf("it is asked %+v while another member owns a key", early)
@@ -126,9 +130,10 @@ func TestAResetThatIsLostIsNotKnown(t *testing.T) {
 		drain(x.c)
 		k := x.key
 		k.Cost = 1
-		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k}, Refunds: []peer.Refund{
-			{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
-		}})
+		x.c.Deliver(&peer.Frame{From: third, To: self, Rules: []peer.Rule{x.rule}, Keys: []peer.Key{k},
+			Refunds: []peer.Refund{
+				{ID: 5, Keys: 1, Kind: peer.ResetKeys, ChargeID: 99},
+			}})
 		want := peer.NotOwner
 		if copied {
 			x.acknowledge()

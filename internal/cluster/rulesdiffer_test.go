@@ -16,7 +16,8 @@ func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 	t.Helper()
 	r := &limiter.Rule{Name: name, Replication: limiter.ReplicationOff}
 	for i := range n {
-		l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint("l", i), Limit: units, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow})
+		l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint("l", i), Limit: units, Window: 24 * time.Hour,
+			Algorithm: limiter.FixedWindow})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +29,8 @@ func ofLimits(t *testing.T, name string, n int, units int64) *limiter.Rule {
 // askedBy delivers a frame in which another node checks these keys, all of the core's
 // partition, and returns the frame with the answer.
 func askedBy(c *Core, keys ...*limiter.Rule) (reply *peer.Frame) {
-	ask := &peer.Frame{From: other, To: self, Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Prepare: true, Wait: 1000}}}
+	ask := &peer.Frame{From: other, To: self,
+		Checks: []peer.Check{{ID: 7, Keys: uint8(len(keys)), Prepare: true, Wait: 1000}}}
 	for i, r := range keys {
 		ask.Rules = append(ask.Rules, mesh.Definition(r))
 		ask.Keys = append(ask.Keys, peer.Key{Hi: uint64(100 + i), Lo: 2, Rule: uint16(i), Cost: 1})
@@ -98,7 +100,8 @@ func TestAsManyLimitsAsACheckMayHave(t *testing.T) {
 	c.config.Rule = func(name string) *limiter.Rule { return mine[name] }
 	own(c, p)
 	f := askedBy(c, all...)
-	if f == nil || f.Replies[0].Results != limiter.MaxKeys*limiter.MaxLimits || len(f.Results) != 2*limiter.MaxKeys*limiter.MaxLimits {
+	if f == nil || f.Replies[0].Results != limiter.MaxKeys*limiter.MaxLimits ||
+		len(f.Results) != 2*limiter.MaxKeys*limiter.MaxLimits {
 		t.Fatalf("%d results, want two sets of %d", len(f.Results), limiter.MaxKeys*limiter.MaxLimits)
 	}
 	if table.PartitionOf(&limiter.Key{Hash: limiter.Hash{Lo: 2}, Rule: all[0]}) != int(p.id) {

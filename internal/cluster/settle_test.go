@@ -19,10 +19,14 @@ func TestSettlementsAskTheFirstOwnerFirst(t *testing.T) {
 		asked int
 		want  route.Outcome
 	}{
-		"it settles":                       {first: limiter.AmendDone, asked: 1, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
-		"it has settled with that number":  {first: limiter.AmendRepeated, asked: 1, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
-		"it knows nothing of it":           {first: limiter.AmendUnknown, asked: 1, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
-		"it has settled with another one":  {first: limiter.AmendSettled, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendSettled, First: 3}}},
+		"it settles": {first: limiter.AmendDone, asked: 1,
+			want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
+		"it has settled with that number": {first: limiter.AmendRepeated, asked: 1,
+			want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
+		"it knows nothing of it": {first: limiter.AmendUnknown, asked: 1,
+			want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDone}}},
+		"it has settled with another one": {first: limiter.AmendSettled,
+			want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendSettled, First: 3}}},
 		"it does not answer, nor its heir": {mute: true, want: route.Outcome{Unanswered: 3, Maybe: 1}},
 	} {
 		c, _, h, like := single(t, limiter.UnreachableLocal)
@@ -35,7 +39,8 @@ func TestSettlementsAskTheFirstOwnerFirst(t *testing.T) {
 			if row.want.Amended != nil {
 				first = row.want.Amended.First
 			}
-			c.Deliver(&peer.Frame{From: from, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}, Amended: []peer.Amended{{ID: id, State: uint8(state), First: first}}})
+			c.Deliver(&peer.Frame{From: from, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}},
+				Amended: []peer.Amended{{ID: id, State: uint8(state), First: first}}})
 		}
 		for from, f := range drain(c) { // each is asked what the id stands for
 			if len(f.Refunds) != 1 || !f.Holds[0].Back {
@@ -82,8 +87,9 @@ func TestSettlementsOfSeveralRulesAskForEstimates(t *testing.T) {
 		settles   bool
 		want      route.Outcome
 	}{
-		"the same":                          {estimates: [2]uint64{5, 5}, settles: true},
-		"different ones":                    {estimates: [2]uint64{5, 2000}, want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDiffers, Estimate: 5, First: 2000}}},
+		"the same": {estimates: [2]uint64{5, 5}, settles: true},
+		"different ones": {estimates: [2]uint64{5, 2000},
+			want: route.Outcome{Amended: &limiter.Amended{State: limiter.AmendDiffers, Estimate: 5, First: 2000}}},
 		"one has none, or does not tell":    {estimates: [2]uint64{0, 2000}, settles: true},
 		"one does not answer, nor its heir": {estimates: [2]uint64{5, 5}, mute: true, want: route.Outcome{Unanswered: 3}},
 	} {
@@ -102,7 +108,8 @@ func TestSettlementsOfSeveralRulesAskForEstimates(t *testing.T) {
 			}
 			id := f.Refunds[0].ID
 			if !row.mute || from == third {
-				c.Deliver(&peer.Frame{From: from, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}}, Amended: []peer.Amended{{ID: id, State: uint8(limiter.AmendUnknown), Estimate: row.estimates[i]}}})
+				c.Deliver(&peer.Frame{From: from, To: self, Replies: []peer.Reply{{ID: id, Status: peer.Done}},
+					Amended: []peer.Amended{{ID: id, State: uint8(limiter.AmendUnknown), Estimate: row.estimates[i]}}})
 			}
 		}
 		if row.mute {

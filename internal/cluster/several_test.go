@@ -65,14 +65,16 @@ func TestCancelsTakeBackEveryLimit(t *testing.T) {
 		r := peer.Result{Allowed: allowed, Remaining: 3}
 		c.Deliver(&peer.Frame{
 			From: from, To: self, Results: []peer.Result{r, r, r, r},
-			Replies: []peer.Reply{{ID: out[from].Checks[0].ID, Status: peer.Decided, Results: 2, Idle: true, Receipt: peer.Receipt{
-				Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: charged, Set: 5,
-			}}},
+			Replies: []peer.Reply{{ID: out[from].Checks[0].ID, Status: peer.Decided, Results: 2, Idle: true,
+				Receipt: peer.Receipt{
+					Epoch: peer.Epoch{Counter: 4}, Time: 9, Charged: charged, Set: 5,
+				}}},
 		})
 	}
 	reply(third, true, 3)
 	reply(other, false, 0)
-	want := peer.Refund{Keys: 1, Kind: peer.RefundReserved, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4 + uint64(third)}, Time: 9, Charged: 3, Set: 5}}
+	want := peer.Refund{Keys: 1, Kind: peer.RefundReserved,
+		Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 4 + uint64(third)}, Time: 9, Charged: 3, Set: 5}}
 	after := drain(c)
 	q := after[third].Refunds
 	if len(q) != 1 {
@@ -127,7 +129,8 @@ func TestADenialWaitsForTheHandover(t *testing.T) {
 			t.Fatal(err)
 		}
 		if told != 1 || answer.Allowed || d.Limit(0).Remaining != end.left {
-			t.Errorf("%s: told %d times, %v, and %d of 100 are left, want %d", name, told, answer.Allowed, d.Limit(0).Remaining, end.left)
+			t.Errorf("%s: told %d times, %v, and %d of 100 are left, want %d", name, told, answer.Allowed, d.Limit(0).Remaining,
+				end.left)
 		}
 		if left := c.calls.Waiting(); left != 0 {
 			t.Errorf("%s: %d operations are under way", name, left)
@@ -201,7 +204,8 @@ func TestADenialWaitsForWhatItCounted(t *testing.T) {
 	for name, id := range map[string]*limiter.Idempotency{
 		"no id": nil, "id": {ID: 1, Life: time.Minute}, "reservation": {ID: 1, Life: time.Minute, Hold: time.Minute},
 	} {
-		l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour, CountRejected: limiter.CountRoom})
+		l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour,
+			CountRejected: limiter.CountRoom})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,8 +228,10 @@ func TestADenialWaitsForWhatItCounted(t *testing.T) {
 			From: third, To: self, Results: []peer.Result{{RetryAfter: 70}, {RetryAfter: 70}},
 			Replies: []peer.Reply{{ID: drain(c)[third].Checks[0].ID, Status: peer.Decided, Results: 1, Idle: true}},
 		})
-		if told != 1 || answer.Allowed || answer.Limit(1).Remaining != 1 || answer.RetryAfter <= time.Minute || answer.RetryAfter != answer.Limit(1).RetryAfter {
-			t.Errorf("%s: told %d times: %v, %d left, retry after %v", name, told, answer.Allowed, answer.Limit(1).Remaining, answer.RetryAfter)
+		if told != 1 || answer.Allowed || answer.Limit(1).Remaining != 1 || answer.RetryAfter <= time.Minute ||
+			answer.RetryAfter != answer.Limit(1).RetryAfter {
+			t.Errorf("%s: told %d times: %v, %d left, retry after %v", name, told, answer.Allowed, answer.Limit(1).Remaining,
+				answer.RetryAfter)
 		}
 	}
 }

@@ -37,21 +37,22 @@ func (d *decider) viewChanged(t *turn, old, v *view.View) {
 	if self := old.Self(); self == nil || self.State == peer.Joining {
 		return // a joining member owns nothing
 	}
-	if len(old.Members) > 0 && old.Minority() && !v.Minority() && (began == nil || began.lost || t.Now-began.at >= rejoinFor) {
+	if len(old.Members) > 0 && old.Minority() && !v.Minority() &&
+		(began == nil || began.lost || t.Now-began.at >= rejoinFor) {
 		d.rejoined.Store(&rejoining{t.At, t.Now + rejoinFor, uint64(len(old.Members)), uint64(old.Recent)})
 	}
 }
 
-// share is by how many members, of how many, the share of a limit is that this node applies. of is 0 if it applies none. ended
-// means that it saw so few a moment ago.
+// share is by how many members, of how many, the share of a limit is that this node applies. of is 0 if it applies
+// none. ended means that it saw so few a moment ago.
 type share struct {
 	live, of uint64
 	ended    bool
 }
 
-// shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees; where it looks and
-// finds only a minority in reach, of those; and when a minority is over, of those that it saw, until it has merged what an owner
-// of the majority had, or that would have come.
+// shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees;
+// where it looks and finds only a minority in reach, of those; and when a minority is over, of those that it saw, until
+// it has merged what an owner of the majority had, or that would have come.
 func shareIn(d *decider, t *turn, key *limiter.Key) share {
 	v := t.view()
 	if v.Minority() {

@@ -60,7 +60,8 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 			})
 		}
 		for _, d := range answers {
-			if d.Allowed || d.Never != one.never || (d.RetryAfter == time.Second) == one.never || d.Receipt.Charged != 0 || d.BlockedBy().Never != one.never || d.Limit(0).InForce != 20 {
+			if d.Allowed || d.Never != one.never || (d.RetryAfter == time.Second) == one.never || d.Receipt.Charged != 0 ||
+				d.BlockedBy().Never != one.never || d.Limit(0).InForce != 20 {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}
@@ -140,14 +141,17 @@ func TestAMinorityDecidesWithItsShare(t *testing.T) {
 		}
 		c.Explain(charge, func(all []route.Explained) {
 			if x := &all[0].Answer; x.Allowed || x.Limit(0).Limit != k.Rule.Limits[0] {
-				t.Errorf("%s: a check that is denied is explained as one allowed %t by a limit of %d", name, x.Allowed, x.Limit(0).Limit.Limit())
+				t.Errorf("%s: a check that is denied is explained as one allowed %t by a limit of %d", name, x.Allowed,
+					x.Limit(0).Limit.Limit())
 			}
 			text, shared := all[0].Limits[0].Limit, all[0].Answer.Source == limiter.SourceShare
-			if shared != (inForce > 0) || all[0].Answer.Limit(0).InForce != inForce || strings.Contains(text, "; in force: ") != shared || !strings.HasPrefix(text, k.Rule.Limits[0].String()) {
+			if shared != (inForce > 0) || all[0].Answer.Limit(0).InForce != inForce ||
+				strings.Contains(text, "; in force: ") != shared || !strings.HasPrefix(text, k.Rule.Limits[0].String()) {
 				t.Errorf("%s: it is explained by %s: %s", name, all[0].Answer.Source, text)
 			}
 		})
-		if one.live == 3 && one.members == 7 { // no member is lost here: a short minority would be that of a cluster that forms
+		// no member is lost here: a short minority would be that of a cluster that forms
+		if one.live == 3 && one.members == 7 {
 			h.pass(rejoinFor)
 		}
 		apart(c, h, 3, 3)

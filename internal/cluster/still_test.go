@@ -28,7 +28,8 @@ func TestStandingStillAnywhere(t *testing.T) {
 		}
 		h.pass(40 * limiter.Millisecond)
 		if answered != 1 || c.Count(EventLate) != 1 {
-			t.Errorf("stood still at look %d: %d of 2 checks are answered, late %d times, want 1 and 1", n, answered, c.Count(EventLate))
+			t.Errorf("stood still at look %d: %d of 2 checks are answered, late %d times, want 1 and 1", n, answered,
+				c.Count(EventLate))
 		}
 		h.pass(replica.EaseFor - 100*limiter.Millisecond)
 		if answered != 1 {
@@ -36,7 +37,8 @@ func TestStandingStillAnywhere(t *testing.T) {
 		}
 		h.pass(160 * limiter.Millisecond)
 		if answered != 2 || c.Count(EventRaised) == 0 {
-			t.Errorf("stood still at look %d: %d of 2 checks are answered in the end: no ping was answered for a second", n, answered)
+			t.Errorf("stood still at look %d: %d of 2 checks are answered in the end: no ping was answered for a second", n,
+				answered)
 		}
 	}
 }

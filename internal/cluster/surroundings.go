@@ -44,7 +44,8 @@ func (s surroundings) Where(k *limiter.Key) route.Place {
 		return route.Place{}
 	}
 	return route.Place{
-		Managed: true, Closed: p.closed, Partition: p.id, Owner: peer.Instance(p.to.Load()), Heir: peer.Instance(p.toHeir.Load()),
+		Managed: true, Closed: p.closed, Partition: p.id, Owner: peer.Instance(p.to.Load()),
+		Heir:      peer.Instance(p.toHeir.Load()),
 		GivenUpAt: limiter.Tick(p.givenUpAt.Load()),
 	}
 }

@@ -34,11 +34,13 @@ func TestAReplyOfOtherLimits(t *testing.T) {
 	answer, told := new(limiter.Decision), 0
 	c.Begin(charge, answer, 0, func() { told++ })
 	id := drain(c)[third].Checks[0].ID
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 2}}, Results: make([]peer.Result, 2)})
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 2}},
+		Results: make([]peer.Result, 2)})
 	if left := c.calls.Waiting(); told != 0 || left != 1 {
 		t.Fatalf("told %d times, %d under way", told, left)
 	}
-	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 1}}, Results: []peer.Result{{Allowed: true, Remaining: 7}}})
+	c.Deliver(&peer.Frame{From: third, To: self, Replies: []peer.Reply{{ID: id, Results: 1}},
+		Results: []peer.Result{{Allowed: true, Remaining: 7}}})
 	if told != 1 || !answer.Allowed || answer.Limit(0).Remaining != 7 || answer.Limit(0).Owner != "c" {
 		t.Errorf("told %d times: %+v", told, answer)
 	}

@@ -237,7 +237,8 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 		t.id.Hold, t.id.Keep = limiter.Tick(hold.Span).Duration(), hold.Keep
 	}
 	ask := route.Request{
-		Wait:    replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent, Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
+		Wait: replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,
+			Until: t.Now + min(limiter.Tick(q.Wait), limiter.Minute)},
 		Prepare: q.Prepare && !q.Explain, Heir: q.Heir, Reply: reply,
 	}
 	if q.Explain {
@@ -281,7 +282,8 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	}
 	wait := replica.Wait{Charge: &t.charge, Sent: q.Sent, Until: t.Now + in.deadline}
 	ask := route.Request{Wait: wait, Kind: route.KindRefund, Heir: q.Heir, Reply: reply, Receipt: limiter.Receipt{
-		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set, Once: q.Once,
+		Epoch: q.Receipt.Epoch.Counter, Time: limiter.Tick(q.Receipt.Time), Charged: q.Receipt.Charged, Set: q.Receipt.Set,
+		Once: q.Once,
 	}}
 	switch q.Kind {
 	case peer.ResetKeys:
@@ -294,7 +296,8 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 		ask.Kind, ask.Amend = route.KindAmend, limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore}
 		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
 		if hold.Back {
-			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd), Was: t.charge.Key(0).Cost}
+			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd),
+				Was: t.charge.Key(0).Cost}
 		}
 	}
 	v, at := in.decider.handle(t, &ask, &t.answer, nil)

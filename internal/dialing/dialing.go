@@ -82,7 +82,8 @@ func (c *Credentials) Poll() bool {
 }
 
 // errPlainToken is why a token is not sent.
-var errPlainToken = errors.New("a token is not sent to another machine without TLS, where anyone on the way could read it: give the authorities of nodes")
+var errPlainToken = errors.New("a token is not sent to another machine without TLS, where anyone on the way could " +
+	"read it: give the authorities of nodes")
 
 // allowed returns why what is shown may not be sent to an address, nil if it may.
 func (c *Credentials) allowed(addr string) error {
@@ -133,7 +134,8 @@ type clientTLS struct {
 }
 
 // ClientHandshake implements [credentials.TransportCredentials].
-func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
+	credentials.AuthInfo, error) {
 	out, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, conn)
 	return out, info, explained(c.store, err)
 }

@@ -21,7 +21,8 @@ type Decider interface {
 	Check(ctx context.Context, set *rules.Set, r *limiter.Request, d *limiter.Decision, peek bool) error
 	// CheckBatch is Check for several requests, as if one after the other. An error
 	// means that none was decided.
-	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks Peeks) (Undecided, error)
+	CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Request, ds []limiter.Decision, peeks Peeks) (Undecided,
+		error)
 	// Refund takes back the charge that a receipt names.
 	Refund(ctx context.Context, q *Question, receipt limiter.Receipt) error
 	// Amend settles or extends the reservation of the question's id.
@@ -79,7 +80,8 @@ func WithoutHold(r *limiter.Request, where string) error {
 
 // NoHolds is the error of a decider that has no reservations; where says which.
 func NoHolds(where string) error {
-	return fmt.Errorf("%w: reservations are not supported %s yet: use nodes that count themselves, or charge for good and leave out the hold", limiter.ErrInvalid, where)
+	return fmt.Errorf("%w: reservations are not supported %s yet: use nodes that count themselves, or charge for good "+
+		"and leave out the hold", limiter.ErrInvalid, where)
 }
 
 // Undecided lists the requests of a batch that could not be decided: their indices,

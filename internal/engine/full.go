@@ -61,14 +61,18 @@ func (n *Node) reportFull(b table.Bound) {
 	help := "raise MaxKeys or MaxBytes (--max-keys, --max-bytes), or give the rule that fills it a max_share"
 	switch b {
 	case table.BoundTenant:
-		what, help = "a tenant has its share of the table of counters: its checks with new keys are "+fate(f), "raise MaxKeys or MaxBytes (--max-keys, --max-bytes), or give the tenant a max_share in the permissions file"
+		what, help = "a tenant has its share of the table of counters: its checks with new keys are "+fate(f),
+			"raise MaxKeys or MaxBytes (--max-keys, --max-bytes), or give the tenant a max_share in the permissions file"
 		facts = append(facts, "tenant", f.Tenant)
 	case table.BoundShare:
-		what, help = "a rule has used its max_share: its new keys are "+fate(f), "raise the max_share, or count by a key that clients do not choose"
+		what, help = "a rule has used its max_share: its new keys are "+fate(f),
+			"raise the max_share, or count by a key that clients do not choose"
 	case table.BoundKey:
-		what, help = "a key has as many counters as one key may have: checks with new limits of it are "+fate(f), "give each limit the same name in all requests"
+		what, help = "a key has as many counters as one key may have: checks with new limits of it are "+fate(f),
+			"give each limit the same name in all requests"
 	case table.BoundHolds:
-		what, help = "a key has as many reservations as one key may have: further ones are denied", "settle reservations when their requests end, or let them hold, and be remembered, for a shorter time"
+		what, help = "a key has as many reservations as one key may have: further ones are denied",
+			"settle reservations when their requests end, or let them hold, and be remembered, for a shorter time"
 	default:
 		facts = append(facts, "keys", s.Keys, "max_keys", n.maxKeys(), "bytes", s.Bytes, "max_bytes", s.MaxBytes)
 	}
@@ -87,15 +91,19 @@ func (n *Node) FullWarnings() (out []string) {
 		}
 		switch s := n.Table.Stats(); b {
 		case table.BoundTenant:
-			out = append(out, fmt.Sprintf("tenant %q has its share of the table of counters (last met by rule %q): its checks with new keys are %s", f.Tenant, f.Rule, fate(f)))
+			out = append(out, fmt.Sprintf("tenant %q has its share of the table of counters (last met by rule %q): its checks "+
+				"with new keys are %s", f.Tenant, f.Rule, fate(f)))
 		case table.BoundShare:
 			out = append(out, fmt.Sprintf("rule %q has used its max_share: its new keys are %s", f.Rule, fate(f)))
 		case table.BoundKey:
-			out = append(out, fmt.Sprintf("a key of rule %q has as many counters as one key may have: checks with new limits of it are %s", f.Rule, fate(f)))
+			out = append(out, fmt.Sprintf("a key of rule %q has as many counters as one key may have: checks with new limits "+
+				"of it are %s", f.Rule, fate(f)))
 		case table.BoundHolds:
-			out = append(out, fmt.Sprintf("a key of rule %q has as many reservations as one key may have: further ones are denied", f.Rule))
+			out = append(out, fmt.Sprintf("a key of rule %q has as many reservations as one key may have: further ones are "+
+				"denied", f.Rule))
 		default:
-			out = append(out, fmt.Sprintf("the table of counters is full (%d of %d keys, %d of %d bytes; last met by rule %q): checks with new keys are %s",
+			out = append(out, fmt.Sprintf("the table of counters is full (%d of %d keys, %d of %d bytes; last met by rule "+
+				"%q): checks with new keys are %s",
 				s.Keys, n.maxKeys(), s.Bytes, s.MaxBytes, f.Rule, fate(f)))
 		}
 	}

@@ -16,7 +16,8 @@ func Unheld(m rules.Match, c *limiter.Charge) error {
 	}
 	for i := range c.Len() {
 		if c.Key(i).Cost > 0 {
-			return fmt.Errorf("%w: a rule that counts the request limits concurrency: give the request an id, by which what it holds is given back, and a hold, or give the rule a hold", limiter.ErrInvalid)
+			return fmt.Errorf("%w: a rule that counts the request limits concurrency: give the request an id, by which what "+
+				"it holds is given back, and a hold, or give the rule a hold", limiter.ErrInvalid)
 		}
 	}
 	return nil
@@ -30,7 +31,8 @@ func Spent(d *limiter.Decision) error {
 		return nil
 	}
 	for i := range d.Len() {
-		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency && (d.Repeated || max(l.Cost, 1) <= l.Limit.Capacity()) {
+		if l := d.Limit(i); l.Never && !l.Rule.Shadow && l.Limit.Algorithm() == limiter.Concurrency &&
+			(d.Repeated || max(l.Cost, 1) <= l.Limit.Capacity()) {
 			return table.ErrSpent
 		}
 	}

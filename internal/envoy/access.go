@@ -50,7 +50,8 @@ func (a *asker) admit(in *rls.RateLimitRequest, front *frontend.Frontend) (err e
 func (a *asker) may(action frontend.Action, domain string) error {
 	scope, err := a.May(action)
 	if err == nil && scope != nil && !scope.Permits(domain) {
-		err = frontend.ForbiddenError(fmt.Sprintf("caller %q may not use the domain %.100q in this way: the operator must list the domain, or a prefix of its name, in the permissions file",
+		err = frontend.ForbiddenError(fmt.Sprintf("caller %q may not use the domain %.100q in this way: the operator must "+
+			"list the domain, or a prefix of its name, in the permissions file",
 			a.Name(), domain))
 	}
 	return err

@@ -70,7 +70,8 @@ func (k *keyText) write(text string) {
 // Each key is an attribute with a name of its own, so that the order of the items has no
 // influence on it.
 func request(items ...*item) limiter.Request {
-	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.Tenant(), Caller: items[0].by.Name(), ID: items[0].id}
+	r := limiter.Request{Attributes: make(map[string]string, len(items)), Tenant: items[0].by.Tenant(),
+		Caller: items[0].by.Name(), ID: items[0].id}
 	for _, it := range items {
 		sum := sha256.Sum256([]byte(it.key))
 		name := hex.EncodeToString(sum[:16])
@@ -243,7 +244,8 @@ func (it *item) told(d *limiter.Decision) {
 func (s *Service) looks(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
-		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || s.options.Mode == Atomic || it.counter.Algorithm() != limiter.FixedWindow {
+		if it.counter == nil || it.back || it.held != notHeld || it.hits > 0 || !it.over || s.options.Mode == Atomic ||
+			it.counter.Algorithm() != limiter.FixedWindow {
 			continue
 		}
 		r := request(it)
@@ -421,7 +423,9 @@ func (s *Service) quota(it *item) bool {
 
 // denies reports whether decided items deny their request.
 func denies(s *Service, items []item) bool {
-	return overQuota(s, items) || slices.ContainsFunc(items, func(it item) bool { return it.over && !it.shadow() && !s.quota(&it) })
+	return overQuota(s, items) || slices.ContainsFunc(items, func(it item) bool {
+		return it.over && !it.shadow() && !s.quota(&it)
+	})
 }
 
 // overQuota reports whether there are quotas and all of them are over.

@@ -64,7 +64,8 @@ func (s *Service) ServeJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, err := s.decideFor(r.Context(), in, &asker{
-		from: frontend.Address(r.RemoteAddr), shown: overhttp.Credentials(r), header: r.Header.Values, bytes: len(body), site: true,
+		from: frontend.Address(r.RemoteAddr), shown: overhttp.Credentials(r), header: r.Header.Values, bytes: len(body),
+		site: true,
 	})
 	if frontend.Refused(err) {
 		overhttp.Refuse(w, err)

@@ -34,7 +34,8 @@ func TestConfigurationIsShownFromOneText(t *testing.T) {
 	if n := strings.Count(string(w.last), "\n"); n != 1000 {
 		t.Errorf("%d lines", n)
 	}
-	c, err := config.Parse([]config.File{{Name: "b.yaml", Data: []byte("domain: other\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]")}}, config.Options{})
+	c, err := config.Parse([]config.File{{Name: "b.yaml",
+		Data: []byte("domain: other\ndescriptors: [{key: a, rate_limit: {unlimited: true}}]")}}, config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,10 @@ func TestIDs(t *testing.T) {
 				{1, []string{"user=a request_id=" + strings.Repeat("x", 60)}, "ok; ok 10/hour left 9, 3600s"},
 				{1, []string{"user=a request_id=" + strings.Repeat("x", 60)}, "ok; ok 10/hour left 9, 3600s"},
 				{1, []string{"user=a request_id=" + strings.Repeat("x", 61)}, "ok; ok 10/hour left 8, 3600s"},
-				{1, []string{"user=a request_id=1", "user=b request_id=2"}, "ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
-				{1, []string{"user=a request_id=2", "user=b request_id=1"}, "ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=1", "user=b request_id=2"},
+					"ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
+				{1, []string{"user=a request_id=2", "user=b request_id=1"},
+					"ok; ok 10/hour left 7, 3600s; ok 10/hour left 9, 3600s"},
 				{1, []string{"user=a request_id=1"}, "ok; ok 10/hour left 6, 3600s"},
 			} {
 				if got := f.ask(c.hits, c.descriptors...); got != c.want {
@@ -76,7 +78,8 @@ func TestIDsAtTheLimit(t *testing.T) {
 	}
 }
 
-// Where no entry has an id, a header of the call does. Without the option an entry of that name is part of its descriptor.
+// Where no entry has an id, a header of the call does. Without the option an entry of that name is part of its
+// descriptor.
 func TestIDsInHeaders(t *testing.T) {
 	f := newFixture(t, idFile, func(o *envoy.Options) { o.ID = "x-request-id" })
 	in := &rls.RateLimitRequest{Domain: "edge"}
@@ -86,7 +89,8 @@ func TestIDsInHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range [][2]string{{"7", `"limitRemaining":9`}, {"7", `"limitRemaining":9`}, {"8", `"limitRemaining":8`}} {
-		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/json", strings.NewReader(string(body)))
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "POST", "/json",
+			strings.NewReader(string(body)))
 		r.Header.Set("X-Request-ID", x[0])
 		f.service.ServeJSON(w, r)
 		if text := strings.ReplaceAll(w.Body.String(), " ", ""); !strings.Contains(text, x[1]) {

@@ -35,7 +35,8 @@ func (h *hurried) CheckInto(ctx context.Context, _ *limiter.Request, _ *limiter.
 // Checks wait for other members 5 ms less than Envoy waits for the answer, or half as long if that
 // is more. Without a deadline of Envoy's the node's own holds.
 func TestPolicyAnswersBeforeEnvoysDeadline(t *testing.T) {
-	c, err := config.Parse([]config.File{{Name: "f", Data: []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 2}}]")}}, config.Options{})
+	c, err := config.Parse([]config.File{{Name: "f",
+		Data: []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 2}}]")}}, config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

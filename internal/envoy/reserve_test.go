@@ -46,7 +46,9 @@ func TestReservations(t *testing.T) {
 				{[]string{"user=bob hits=100 request_id=4"}, "ok; ok 700/hour left 600, 3600s"},
 
 				// A request that another limit denies keeps no reservation.
-				{[]string{"other=y hits=11", "user=eve hits=0 request_id=5"}, "over; over 10/hour left " + map[envoy.Mode]string{envoy.Compat: "0", envoy.Atomic: "10"}[mode] + ", 3600s; ok 700/hour left 700, 3600s"},
+				{[]string{"other=y hits=11", "user=eve hits=0 request_id=5"},
+					"over; over 10/hour left " + map[envoy.Mode]string{envoy.Compat: "0", envoy.Atomic: "10"}[mode] +
+						", 3600s; ok 700/hour left 700, 3600s"},
 				{[]string{"user=eve hits=700"}, "ok; ok 700/hour left 0, 3600s"},
 
 				// A call without an id leaves reservations as they are.
@@ -57,7 +59,8 @@ func TestReservations(t *testing.T) {
 
 				// A denied request has reserved nothing, and is decided anew.
 				{[]string{"other=z hits=10"}, "ok; ok 10/hour left 0, 3600s"},
-				{[]string{"user=gus hits=0 request_id=10", "other=z"}, "over; ok 700/hour left 700, 3600s; over 10/hour left 0, 3600s"},
+				{[]string{"user=gus hits=0 request_id=10", "other=z"},
+					"over; ok 700/hour left 700, 3600s; over 10/hour left 0, 3600s"},
 				{[]string{"user=gus hits=0 request_id=10"}, "ok; ok 700/hour left 37, 3600s"},
 				{[]string{"user=gus hits=100 request_id=10"}, "ok; ok 700/hour left 600, 3600s"},
 
@@ -115,9 +118,13 @@ func TestReservationsAreAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range []func(*envoy.Options){func(o *envoy.Options) { o.ID = "request_id" }, func(o *envoy.Options) { o.Config.AllowRefunds = true }} {
+	for _, change := range []func(*envoy.Options){func(o *envoy.Options) {
+		o.ID = "request_id"
+	}, func(o *envoy.Options) { o.Config.AllowRefunds = true }} {
 		err := newFixture(t, "", change).service.SetConfig(c)
-		if err == nil || !strings.Contains(err.Error(), "has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or --permissions") {
+		if err == nil || !strings.Contains(err.Error(),
+			"has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or "+
+				"--permissions") {
 			t.Error(err)
 		}
 	}

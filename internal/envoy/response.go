@@ -16,7 +16,8 @@ import (
 
 // response returns the answer for decided items, and counts them.
 func (s *Service) response(in *rls.RateLimitRequest, items []item) *rls.RateLimitResponse {
-	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
+	out := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK,
+		Statuses: make([]*rls.RateLimitResponse_DescriptorStatus, len(items))}
 	over := denies(s, items)
 	now := s.options.Now()
 	for i := range items {

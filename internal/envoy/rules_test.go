@@ -63,7 +63,8 @@ func TestNegativeHitsOfADeniedRequest(t *testing.T) {
 }
 
 func TestNegativeHitsAreRefused(t *testing.T) {
-	newFixture(t, twoKeys, nil).is("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds", "a=1 back")
+	newFixture(t, twoKeys,
+		nil).is("is_negative_hits is not allowed here: the operator must start the node with --allow-refunds", "a=1 back")
 	newFixture(t, twoKeys, func(o *envoy.Options) { o.Config.AllowRefunds, o.Algorithm = true, limiter.SlidingLog }).
 		is("descriptor 0 has is_negative_hits: sliding_log counts each hit by its instant", "a=1 back")
 }
@@ -80,7 +81,9 @@ func TestStopWhenOver(t *testing.T) {
 	// What is denied counts where it is denied: one more than is there.
 	f.is("over; over 3/minute left 0", "a=1 hits=2")
 	f.is("over; over 3/minute left 0", "a=1")
-	f = newFixture(t, twoKeys+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n", func(o *envoy.Options) { o.StopWhenOver = true })
+	f = newFixture(t, twoKeys+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n", func(o *envoy.Options) {
+		o.StopWhenOver = true
+	})
 	f.is("over; ok 3/minute left 3, ", "a=1", "none=1")
 	f.is("ok; ok 3/minute left 3, ", "a=1 hits=0")
 	f.is("over; ok 3/minute left 3, ", "a=1 hits=0", "none=1")
@@ -88,12 +91,13 @@ func TestStopWhenOver(t *testing.T) {
 
 // A shadow limit counts, and never denies.
 func TestShadowMode(t *testing.T) {
-	inBothModes(t, twoKeys+"  - {key: s, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}\n", nil, func(t *testing.T, f *fixture) {
-		f.is("ok; ok 1/day left 0, ", "s=1")
-		f.is("ok; ok 1/day left 0, ", "s=1")
-		f.is("ok; ok 1/day left 0, ", "s=1 hits=5", "a=1")
-		f.is("ok; ok 3/minute left 1", "a=1")
-	})
+	inBothModes(t, twoKeys+"  - {key: s, rate_limit: {unit: day, requests_per_unit: 1}, shadow_mode: true}\n", nil,
+		func(t *testing.T, f *fixture) {
+			f.is("ok; ok 1/day left 0, ", "s=1")
+			f.is("ok; ok 1/day left 0, ", "s=1")
+			f.is("ok; ok 1/day left 0, ", "s=1 hits=5", "a=1")
+			f.is("ok; ok 3/minute left 1", "a=1")
+		})
 }
 
 // Quotas deny only together. An ordinary limit denies by itself beside them.
@@ -204,8 +208,10 @@ descriptors:
 			t.Errorf("%s, want %s, %v", text, want, err)
 		}
 	}
-	shows(`{"descriptors":[{"entries":["a=1"],"hitsAddend":1},{"entries":["b=x","c=y"]},{"entries":["c=1"],"hitsAddend":3,"limit":{"requestsPerUnit":9,"unit":"DAY","unitMultiplier":2}},{"entries":["b=1"]}],`+
-		`"domain":"edge","hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"pager":true,"room":7,"team":"web"},"tier":"gold"}}`,
+	shows(`{"descriptors":[{"entries":["a=1"],"hitsAddend":1},{"entries":["b=x","c=y"]},{"entries":["c=1"],`+
+		`"hitsAddend":3,"limit":{"requestsPerUnit":9,"unit":"DAY","unitMultiplier":2}},{"entries":["b=1"]}],`+
+		`"domain":"edge","hitsAddend":2,"metadata":{"list":[1,"two"],"owner":{"pager":true,"room":7,"team":"web"},`+
+		`"tier":"gold"}}`,
 		"a=1 hits=1", "b=x c=y", "c=1 hits=3 limit=9/2xDAY", "b=1")
 	shows(`{"descriptors":[{"entries":["a=1"]},{"entries":["b=1"]}],"domain":"edge","hitsAddend":2,`+
 		`"metadata":{"list":[1,"two"],"owner":{"room":7,"team":"ops"},"tier":"lead"}}`, "a=1", "b=1")

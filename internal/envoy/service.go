@@ -122,7 +122,8 @@ func NewService(o Options) (*Service, error) {
 	}
 	o.NearLimit = cmp.Or(o.NearLimit, 0.8)
 	front := frontend.New(o.Config, protocol())
-	s := &Service{options: o, front: front, reserver: newReserver(&o, front), limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
+	s := &Service{options: o, front: front, reserver: newReserver(&o, front),
+		limits: newLimits(o.Algorithm, o.Mode == Compat, o.Now)}
 	s.stats.near = o.NearLimit
 	return s, nil
 }
@@ -136,10 +137,12 @@ func (s *Service) SetConfig(c *config.Config) error {
 			return nil
 		}
 		if l.Form.Estimate > 0 && !s.reserver.allowed {
-			return fmt.Errorf("the limit of %s has an estimate, and there are no reservations here: start the node with --envoy-id, and with --allow-refunds or --permissions", l.Path)
+			return fmt.Errorf("the limit of %s has an estimate, and there are no reservations here: start the node with "+
+				"--envoy-id, and with --allow-refunds or --permissions", l.Path)
 		}
 		if _, err := s.limits.of(l, false); err != nil {
-			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, l.Spec(s.options.Algorithm).Algorithm, err)
+			return fmt.Errorf("the limit of %s cannot have the algorithm %s: %w", l.Path, l.Spec(s.options.Algorithm).Algorithm,
+				err)
 		}
 		return nil
 	})
@@ -168,7 +171,8 @@ type unimplemented struct {
 // serve is the gRPC method. A panic ends in the server's interceptor.
 //
 //nolint:revive // the order of the arguments is gRPC's
-func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any,
+	error) {
 	c := &call{decoding: &s.decoding}
 	defer c.release()
 	if err := decode(c); err != nil {
@@ -191,12 +195,14 @@ func (s *Service) serve(_ any, ctx context.Context, decode func(any) error, inte
 	if intercept == nil {
 		return answer(ctx, nil)
 	}
-	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s, FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
+	return intercept(ctx, nil, &grpc.UnaryServerInfo{Server: s,
+		FullMethod: rls.RateLimitService_ShouldRateLimit_FullMethodName}, answer)
 }
 
 // decideFor decides a request if who asks may send it, counts the call, and tells the audit. What is beyond
 // the budget of who asks is over its limit: how many requests there are is up to Envoy's clients.
-func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *asker) (out *rls.RateLimitResponse, err error) {
+func (s *Service) decideFor(ctx context.Context, in *rls.RateLimitRequest, by *asker) (out *rls.RateLimitResponse,
+	err error) {
 	begin := time.Now()
 	if err = by.admit(in, s.front); err == nil {
 		spend := by.Gather()
@@ -363,7 +369,8 @@ func (s *Service) items(c *config.Config, in *rls.RateLimitRequest, by *asker) (
 			return nil, err
 		}
 		if a := it.counter.Algorithm(); it.back && (a == limiter.SlidingLog || a == limiter.SlidingWindow) {
-			return nil, invalid("descriptor %d has is_negative_hits: %s counts each hit by its instant, so hits cannot be taken back; give the limit another algorithm, or the node another --envoy-algorithm", i, a)
+			return nil, invalid("descriptor %d has is_negative_hits: %s counts each hit by its instant, so hits cannot be "+
+				"taken back; give the limit another algorithm, or the node another --envoy-algorithm", i, a)
 		}
 	}
 	return items, nil
@@ -397,7 +404,8 @@ func (s *Service) item(it *item, c *config.Config, in *rls.RateLimitRequest, i i
 		it.limit = &config.Limit{Unit: unit, Requests: d.GetLimit().GetRequestsPerUnit()}
 		if n := d.GetLimit().GetUnitMultiplier(); n != nil {
 			if most := unit.MaxMultiplier(); n.GetValue() < 1 || n.GetValue() > most {
-				return invalid("the limit of descriptor %d has the unit_multiplier %d: give 1 to %d for the unit %s", i, n.GetValue(), most, unit)
+				return invalid("the limit of descriptor %d has the unit_multiplier %d: give 1 to %d for the unit %s", i,
+					n.GetValue(), most, unit)
 			}
 			it.limit.Form.Multiplier = n.GetValue()
 		}

@@ -205,7 +205,8 @@ func TestAtomicChargesAllOrNone(t *testing.T) {
 	f := newFixture(t, twoKeys, atomic)
 	f.ask(0, "a=1", "b=1")
 	for range 3 {
-		if got := f.ask(0, "b=1", "a=1"); !strings.HasPrefix(got, "over; over 1/hour left 0") || !strings.Contains(got, "ok 3/minute left 2") {
+		if got := f.ask(0, "b=1", "a=1"); !strings.HasPrefix(got, "over; over 1/hour left 0") ||
+			!strings.Contains(got, "ok 3/minute left 2") {
 			t.Errorf("the denial was charged: %s", got)
 		}
 	}
@@ -234,7 +235,8 @@ func TestOverrides(t *testing.T) {
 	if got := f.ask(0, "a=1 limit=1/UNKNOWN"); !strings.Contains(got, "has the unit 0: give 1 (second) to 6 (year)") {
 		t.Error(got)
 	}
-	in := &rls.RateLimitRequest{Domain: "other", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(t, "a=1 limit=1/MINUTE")}}
+	in := &rls.RateLimitRequest{Domain: "other",
+		Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(t, "a=1 limit=1/MINUTE")}}
 	for range 2 {
 		if got := show(f.service.ShouldRateLimit(context.Background(), in)); got != "ok; ok" {
 			t.Errorf("a domain without a file: %s", got)
@@ -255,8 +257,10 @@ func TestOverrides(t *testing.T) {
 func TestUnitMultiplier(t *testing.T) {
 	for mode, change := range map[string]func(*envoy.Options){"compat": nil, "atomic": atomic} {
 		t.Run(mode, func(t *testing.T) {
-			f := newFixture(t, "domain: edge\ndescriptors: [{key: f, rate_limit: {unit: minute, requests_per_unit: 1}, metadata: {weir: {unit_multiplier: 3}}}, "+
-				"{key: w, rate_limit: {unit: week, requests_per_unit: 1}, metadata: {weir: {unit_multiplier: 2}}}]\n", change)
+			f := newFixture(t,
+				"domain: edge\ndescriptors: [{key: f, rate_limit: {unit: minute, requests_per_unit: 1}, metadata: {weir: "+
+					"{unit_multiplier: 3}}}, "+
+					"{key: w, rate_limit: {unit: week, requests_per_unit: 1}, metadata: {weir: {unit_multiplier: 2}}}]\n", change)
 			for _, d := range []string{"a=1 limit=1/5xMINUTE", "a=1 limit=1/7xDAY", "f=1", "w=1"} {
 				out, err := f.answer(1, d)
 				if err != nil || out.GetOverallCode() != rls.RateLimitResponse_OK {
@@ -281,7 +285,8 @@ func TestUnitMultiplier(t *testing.T) {
 				t.Error(got)
 			}
 			for _, bad := range []string{"0xMINUTE", "576001xMINUTE", "2xYEAR", "4294967295xSECOND"} {
-				if got := f.ask(1, "c=1 limit=1/"+bad); !strings.Contains(got, "unit_multiplier") || !strings.Contains(got, "give 1 to ") {
+				if got := f.ask(1, "c=1 limit=1/"+bad); !strings.Contains(got, "unit_multiplier") ||
+					!strings.Contains(got, "give 1 to ") {
 					t.Errorf("%s: %s", bad, got)
 				}
 			}
@@ -335,7 +340,8 @@ descriptors:
 func TestGlobalModesAndHeaders(t *testing.T) {
 	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Shadow, o.Headers = true, true })
 	f.ask(0, "b=1")
-	if got := f.ask(0, "a=1", "b=1"); !strings.HasPrefix(got, "ok; ok 3/minute left 2") || !strings.Contains(got, "over 1/hour") {
+	if got := f.ask(0, "a=1", "b=1"); !strings.HasPrefix(got, "ok; ok 3/minute left 2") ||
+		!strings.Contains(got, "over 1/hour") {
 		t.Errorf("in shadow the overall code is OK and statuses stay: %s", got)
 	}
 	out, err := f.answer(0, "a=1", "b=1")
@@ -347,7 +353,9 @@ func TestGlobalModesAndHeaders(t *testing.T) {
 		fields = append(fields, h.GetKey()+": "+h.GetValue())
 	}
 	now := f.node.Now()
-	if got, want := strings.Join(fields, ", "), fmt.Sprintf("RateLimit-Limit: 1, RateLimit-Remaining: 0, RateLimit-Reset: %d", 3600-now.Minute()*60-now.Second()); got != want {
+	if got, want := strings.Join(fields, ", "),
+		fmt.Sprintf("RateLimit-Limit: 1, RateLimit-Remaining: 0, RateLimit-Reset: %d",
+			3600-now.Minute()*60-now.Second()); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	f = newFixture(t, twoKeys, func(o *envoy.Options) { o.Quota = true })
@@ -379,11 +387,14 @@ func TestOtherAlgorithms(t *testing.T) {
 // TestLimitsThatAnAlgorithmCannotHave: they are refused with the file, and the old one stays.
 func TestLimitsThatAnAlgorithmCannotHave(t *testing.T) {
 	f := newFixture(t, twoKeys, func(o *envoy.Options) { o.Algorithm = limiter.SlidingLog })
-	c, err := config.Parse([]config.File{{Name: "f", Data: []byte("domain: edge\ndescriptors: [{key: a, descriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 4000000000}}]}]")}}, config.Options{})
+	c, err := config.Parse([]config.File{{Name: "f",
+		Data: []byte("domain: edge\ndescriptors: [{key: a, descriptors: [{key: b, rate_limit: {unit: day, " +
+			"requests_per_unit: 4000000000}}]}]")}}, config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.service.SetConfig(c); err == nil || !strings.Contains(err.Error(), "the limit of edge.a.b cannot have the algorithm sliding_log: ") {
+	if err := f.service.SetConfig(c); err == nil || !strings.Contains(err.Error(),
+		"the limit of edge.a.b cannot have the algorithm sliding_log: ") {
 		t.Error(err)
 	}
 	if got := f.ask(0, "a=1"); !strings.HasPrefix(got, "ok; ok 3/minute") {
@@ -413,7 +424,8 @@ func TestBadRequests(t *testing.T) {
 		t.Error(got)
 	}
 	in.Domain, in.Descriptors[0].IsNegativeHits = "edge", true
-	if got := show(f.service.ShouldRateLimit(context.Background(), in)); !strings.Contains(got, "start the node with --allow-refunds") {
+	if got := show(f.service.ShouldRateLimit(context.Background(), in)); !strings.Contains(got,
+		"start the node with --allow-refunds") {
 		t.Error(got)
 	}
 }

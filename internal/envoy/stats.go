@@ -100,7 +100,8 @@ func (s *stats) of(labels []string) *counters {
 		}
 		k = seriesKey{other, other, other}
 	}
-	c, had := s.series.LoadOrStore(seriesKey{strings.Clone(k.domain), strings.Clone(k.key1), strings.Clone(k.key2)}, new(counters))
+	c, had := s.series.LoadOrStore(seriesKey{strings.Clone(k.domain), strings.Clone(k.key1), strings.Clone(k.key2)},
+		new(counters))
 	if !had {
 		s.count.Add(1)
 	}

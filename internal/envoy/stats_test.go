@@ -33,12 +33,15 @@ func TestRefusedCallsAreCounted(t *testing.T) {
 		t.Helper()
 		calls, invalid, others = calls+1, invalid+bad, others+other
 		if got := s.Stats(); got.Calls != calls || got.Failed["invalid"] != invalid || got.Failed["other"] != others {
-			t.Errorf("%s: %d calls, failed %v; want %d, %d invalid, %d others", what, got.Calls, got.Failed, calls, invalid, others)
+			t.Errorf("%s: %d calls, failed %v; want %d, %d invalid, %d others", what, got.Calls, got.Failed, calls, invalid,
+				others)
 		}
 	}
 	serve := func(data []byte, fails bool) {
 		t.Helper()
-		if _, err := s.serve(nil, t.Context(), func(m any) error { return m.(*call).UnmarshalWire(data) }, nil); (err != nil) != fails {
+		if _, err := s.serve(nil, t.Context(), func(m any) error {
+			return m.(*call).UnmarshalWire(data)
+		}, nil); (err != nil) != fails {
 			t.Error(err)
 		}
 	}

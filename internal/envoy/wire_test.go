@@ -86,7 +86,8 @@ func TestDecodingHasABound(t *testing.T) {
 func TestDecodingIsThatOfTheLibrary(t *testing.T) {
 	in := &rls.RateLimitRequest{Domain: "d", HitsAddend: 7, Descriptors: []*ratelimit.RateLimitDescriptor{
 		{},
-		{Entries: []*ratelimit.RateLimitDescriptor_Entry{{}, {Key: "k", Value: "ü"}}, HitsAddend: wrapperspb.UInt64(0), IsNegativeHits: true},
+		{Entries: []*ratelimit.RateLimitDescriptor_Entry{{}, {Key: "k", Value: "ü"}}, HitsAddend: wrapperspb.UInt64(0),
+			IsNegativeHits: true},
 		{
 			Limit: &ratelimit.RateLimitDescriptor_RateLimitOverride{
 				RequestsPerUnit: 3, Unit: typev3.RateLimitUnit_DAY, UnitMultiplier: wrapperspb.UInt32(2),
@@ -150,7 +151,8 @@ func FuzzUnmarshal(f *testing.F) {
 
 // FuzzJSON: no body makes the server fail, or keeps memory.
 func FuzzJSON(f *testing.F) {
-	c, err := config.Parse([]config.File{{Name: "f", Data: []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 2}}]")}}, config.Options{})
+	c, err := config.Parse([]config.File{{Name: "f",
+		Data: []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 2}}]")}}, config.Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -161,7 +163,8 @@ func FuzzJSON(f *testing.F) {
 	if err := s.SetConfig(c); err != nil {
 		f.Fatal(err)
 	}
-	f.Add([]byte(`{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY"},"hitsAddend":"3","isNegativeHits":true}]}`))
+	f.Add([]byte(`{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}],"limit":{"unit":"DAY"},` +
+		`"hitsAddend":"3","isNegativeHits":true}]}`))
 	f.Add([]byte(`{"domain":"d","descriptors":[{"entries":[{"key":"other","value":"v"}]}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := httptest.NewRecorder()

@@ -71,7 +71,8 @@ func New(o Options) (http.Handler, error) {
 		}
 	}
 	options := []httplimit.Option{
-		httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed), httplimit.Headers(httplimit.IETF, httplimit.XRateLimit),
+		httplimit.TrustedProxies(o.Proxies...), httplimit.OnError(failed),
+		httplimit.Headers(httplimit.IETF, httplimit.XRateLimit),
 	}
 	if !strings.EqualFold(o.Address, defaultAddress) {
 		options = append(options, httplimit.AddressField(o.Address))
@@ -121,12 +122,14 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) bool {
 		http.Error(w, err.Error(), http.StatusForbidden)
 	case errors.Is(err, limiter.ErrInvalid):
 		// Without the name of a rule, which is not for the client.
-		http.Error(w, fmt.Sprintf("the request cannot be counted against its limits: its path, its user or its group is not valid "+
+		http.Error(w, fmt.Sprintf("the request cannot be counted against its limits: its path, its user or its group is "+
+			"not valid "+
 			"or longer than %d bytes, or something is missing from it", limiter.MaxFieldBytes), http.StatusBadRequest)
 	case errors.Is(err, limiter.ErrSettled):
 		http.Error(w, "the id of the request is that of another one, which is over", http.StatusConflict)
 	default:
-		http.Error(w, "the limits cannot be looked up now, and without them nothing is let through", http.StatusServiceUnavailable)
+		http.Error(w, "the limits cannot be looked up now, and without them nothing is let through",
+			http.StatusServiceUnavailable)
 	}
 	return false
 }
@@ -146,7 +149,8 @@ func (h *handler) original(r *http.Request) (*http.Request, error) {
 	o := &h.options
 	uri, method := r.Header.Values(o.URI), r.Header.Values(o.Method)
 	if len(uri) != 1 || len(method) != 1 || method[0] == "" {
-		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI, len(method), o.Method)
+		return nil, fmt.Errorf("the request has %d fields %s and %d fields %s: the proxy must set each once", len(uri), o.URI,
+			len(method), o.Method)
 	}
 	for _, field := range []string{o.User, o.Group, o.ID} {
 		if n := len(r.Header.Values(field)); field != "" && n > 1 { // one of them may be the client's

@@ -55,7 +55,8 @@ func TestForward(t *testing.T) {
 	h := start(t, nil)
 	post := []string{"X-Original-URI: /a?x=1", "X-Original-Method: POST", "X-Forwarded-For: 192.0.2.1"}
 	w := ask(h, "10.0.0.1", "/v1/auth", post...)
-	if w.Code != 200 || w.Header().Get("RateLimit") == "" || w.Header().Get("X-RateLimit-Remaining") != "0" || w.Body.Len() != 0 {
+	if w.Code != 200 || w.Header().Get("RateLimit") == "" || w.Header().Get("X-RateLimit-Remaining") != "0" ||
+		w.Body.Len() != 0 {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 	w = ask(h, "10.0.0.1", "/v1/auth", post...)
@@ -87,17 +88,25 @@ func TestRefused(t *testing.T) {
 		want         int
 		text         string
 	}{
-		"a stranger":            {"192.0.2.9", "/v1/auth", ok, 403, "none of the proxies"},
-		"no URI":                {"10.0.0.1", "/v1/auth", ok[1:], 400, "has 0 fields X-Original-URI and 1 fields X-Original-Method"},
-		"two URIs":              {"10.0.0.1", "/v1/auth", append([]string{"X-Original-URI: /b"}, ok...), 400, "has 2 fields X-Original-URI"},
-		"two users":             {"10.0.0.1", "/v1/auth", append([]string{"X-User: ada", "X-User: bob"}, ok...), 400, "has 2 fields X-User"},
-		"two groups":            {"10.0.0.1", "/v1/auth", append([]string{"X-Group: a", "X-Group: a"}, ok...), 400, "has 2 fields X-Group"},
-		"fields of other names": {"10.0.0.1", "/v1/auth", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: POST"}, 400, "has 0 fields"},
-		"no URI in the field":   {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: a b", "X-Original-Method: POST"}, 400, "is not the URI"},
-		"another parameter":     {"10.0.0.1", "/v1/auth?dony=403", ok, 400, "no parameter \"dony\""},
-		"a status of success":   {"10.0.0.1", "/v1/auth?deny=200", ok, 400, "give a status from 400 to 499"},
-		"dot segments":          {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: /x/..;/a", "X-Original-Method: POST"}, 400, "cannot be counted"},
-		"encoded dots":          {"10.0.0.1", "/v1/auth?deny=401", []string{"X-Original-URI: /x/%252e%252e/a", "X-Original-Method: POST"}, 401, "cannot be counted"},
+		"a stranger": {"192.0.2.9", "/v1/auth", ok, 403, "none of the proxies"},
+		"no URI": {"10.0.0.1", "/v1/auth", ok[1:], 400,
+			"has 0 fields X-Original-URI and 1 fields X-Original-Method"},
+		"two URIs": {"10.0.0.1", "/v1/auth", append([]string{"X-Original-URI: /b"}, ok...), 400,
+			"has 2 fields X-Original-URI"},
+		"two users": {"10.0.0.1", "/v1/auth", append([]string{"X-User: ada", "X-User: bob"}, ok...), 400,
+			"has 2 fields X-User"},
+		"two groups": {"10.0.0.1", "/v1/auth", append([]string{"X-Group: a", "X-Group: a"}, ok...), 400,
+			"has 2 fields X-Group"},
+		"fields of other names": {"10.0.0.1", "/v1/auth", []string{"X-Forwarded-Uri: /a", "X-Forwarded-Method: POST"}, 400,
+			"has 0 fields"},
+		"no URI in the field": {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: a b", "X-Original-Method: POST"}, 400,
+			"is not the URI"},
+		"another parameter":   {"10.0.0.1", "/v1/auth?dony=403", ok, 400, "no parameter \"dony\""},
+		"a status of success": {"10.0.0.1", "/v1/auth?deny=200", ok, 400, "give a status from 400 to 499"},
+		"dot segments": {"10.0.0.1", "/v1/auth", []string{"X-Original-URI: /x/..;/a", "X-Original-Method: POST"},
+			400, "cannot be counted"},
+		"encoded dots": {"10.0.0.1", "/v1/auth?deny=401",
+			[]string{"X-Original-URI: /x/%252e%252e/a", "X-Original-Method: POST"}, 401, "cannot be counted"},
 	} {
 		if w := ask(h, c.from, c.target, c.fields...); w.Code != c.want || !strings.Contains(w.Body.String(), c.text) {
 			t.Errorf("%s: %d %s", what, w.Code, w.Body)
@@ -119,12 +128,13 @@ func TestDeny(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		"a stranger":      {"192.0.2.9", ok, "403"},
-		"no URI":          {"10.0.0.1", ok[1:], "400"},
-		"a bad escape":    {"10.0.0.1", []string{"X-Original-URI: /a#%zz", "X-Original-Method: POST"}, "400"},
-		"an empty URI":    {"10.0.0.1", []string{"X-Original-URI: ", "X-Original-Method: POST"}, "400"},
-		"dot segments":    {"10.0.0.1", []string{"X-Original-URI: /a/../a", "X-Original-Method: POST"}, "400"},
-		"a long path":     {"10.0.0.1", []string{"X-Original-URI: /" + strings.Repeat("a", 9000), "X-Original-Method: POST"}, "400"},
+		"a stranger":   {"192.0.2.9", ok, "403"},
+		"no URI":       {"10.0.0.1", ok[1:], "400"},
+		"a bad escape": {"10.0.0.1", []string{"X-Original-URI: /a#%zz", "X-Original-Method: POST"}, "400"},
+		"an empty URI": {"10.0.0.1", []string{"X-Original-URI: ", "X-Original-Method: POST"}, "400"},
+		"dot segments": {"10.0.0.1", []string{"X-Original-URI: /a/../a", "X-Original-Method: POST"}, "400"},
+		"a long path": {"10.0.0.1", []string{"X-Original-URI: /" + strings.Repeat("a", 9000), "X-Original-Method: POST"},
+			"400"},
 		"an allowed one":  {"10.0.0.1", ok, ""},
 		"one beyond that": {"10.0.0.1", ok, "429"},
 	} {
@@ -132,13 +142,15 @@ func TestDeny(t *testing.T) {
 			ask(h, c.from, "/v1/auth?deny=403", ok...)
 		}
 		w := ask(h, c.from, "/v1/auth?deny=403", c.fields...)
-		if status := map[bool]int{true: 200, false: 403}[c.want == ""]; what != "an allowed one" && (w.Code != status || w.Header().Get("X-Weir-Status") != c.want) {
+		if status := map[bool]int{true: 200, false: 403}[c.want == ""]; what != "an allowed one" &&
+			(w.Code != status || w.Header().Get("X-Weir-Status") != c.want) {
 			t.Errorf("%s: %d, in place of %q, want %s", what, w.Code, w.Header().Get("X-Weir-Status"), c.want)
 		}
 		if c.from != "10.0.0.1" {
 			c.want = "" // the proxy is refused, and not its client
 		}
-		if w := ask(h, c.from, "/v1/auth", c.fields...); what != "an allowed one" && w.Header().Get("X-Weir-Status") != c.want {
+		if w := ask(h, c.from, "/v1/auth", c.fields...); what != "an allowed one" &&
+			w.Header().Get("X-Weir-Status") != c.want {
 			t.Errorf("%s: %d, with the status %q, want %q", what, w.Code, w.Header().Get("X-Weir-Status"), c.want)
 		}
 	}
@@ -153,7 +165,8 @@ func TestQueryOfClient(t *testing.T) {
 		if i > 0 {
 			want = 429
 		}
-		if w := ask(h, "10.0.0.1", "/v1/auth?"+query, "X-Original-URI: /a?"+query, "X-Original-Method: POST"); w.Code != want {
+		if w := ask(h, "10.0.0.1", "/v1/auth?"+query, "X-Original-URI: /a?"+query,
+			"X-Original-Method: POST"); w.Code != want {
 			t.Errorf("?%s: %d %s, want %d", query, w.Code, w.Body, want)
 		}
 	}
@@ -165,7 +178,8 @@ func TestQueryOfClient(t *testing.T) {
 // The fields can have other names, and name user and group too.
 func TestOtherFields(t *testing.T) {
 	h := start(t, func(o *Options) {
-		o.URI, o.Method, o.Address, o.User, o.Group = "X-Forwarded-Uri", "X-Forwarded-Method", "X-Real-IP", "X-User", "X-Group"
+		o.URI, o.Method, o.Address, o.User, o.Group = "X-Forwarded-Uri", "X-Forwarded-Method", "X-Real-IP", "X-User",
+			"X-Group"
 	})
 	fields := []string{"X-Forwarded-Uri: /u", "X-Forwarded-Method: GET", "X-Real-IP: 192.0.2.1", "X-User: ada"}
 	for _, c := range []struct {

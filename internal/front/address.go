@@ -155,5 +155,6 @@ func (a *Addresses) Text(at netip.Addr) string {
 	if at.Is4() || at.IsLoopback() || cmp.Or(a.IPv6Bits, address.IPv6Bits) == address.IPv6Bits {
 		return at.String()
 	}
-	return address.Counted(at, a.IPv6Bits).String() // also of one address: without its length it would count as its network
+	// also of one address: without its length it would count as its network
+	return address.Counted(at, a.IPv6Bits).String()
 }

@@ -64,7 +64,8 @@ func TestFields(t *testing.T) {
 		{
 			"two", []said{
 				{rule: "towns", limit: "second", spec: limiter.Spec{Limit: 5, Window: time.Second}, remaining: 4, reset: 1},
-				{rule: "towns", limit: "hour", spec: limiter.Spec{Limit: 1000, Window: time.Hour}, remaining: 999, reset: limiter.Hour + 1},
+				{rule: "towns", limit: "hour", spec: limiter.Spec{Limit: 1000, Window: time.Hour}, remaining: 999,
+					reset: limiter.Hour + 1},
 			},
 			`"towns/second";q=5;w=1, "towns/hour";q=1000;w=3600`, `"towns/second";r=4;t=1, "towns/hour";r=999;t=3601`,
 		},
@@ -166,7 +167,8 @@ func FuzzFields(f *testing.F) {
 	f.Add("towns", "bytes", uint64(limiter.MaxUnits), uint64(1e15), int64(0))
 	f.Add(`a"\`, "z\u00fcri\x00", uint64(1), uint64(0), int64(0))
 	f.Fuzz(func(t *testing.T, rule, limit string, units, remaining uint64, reset int64) {
-		if len(limit) > limiter.MaxNameBytes || limit == "" || units == 0 || max(units, remaining) > limiter.MaxUnits || reset < 0 || reset > 1<<52 {
+		if len(limit) > limiter.MaxNameBytes || limit == "" || units == 0 || max(units, remaining) > limiter.MaxUnits ||
+			reset < 0 || reset > 1<<52 {
 			return
 		}
 		spec := limiter.Spec{Limit: int64(units)}
@@ -175,7 +177,8 @@ func FuzzFields(f *testing.F) {
 		limits := Limits(nil, d)
 		for field, want := range map[string]map[string]int64{
 			string(AppendPolicy(nil, limits)): {"q": int64(min(units, maxInteger)), "w": 60},
-			string(AppendState(nil, limits)):  {"r": int64(min(remaining, maxInteger)), "t": limiter.Seconds(limiter.Tick(reset).Duration())},
+			string(AppendState(nil, limits)): {"r": int64(min(remaining, maxInteger)),
+				"t": limiter.Seconds(limiter.Tick(reset).Duration())},
 		} {
 			items, err := readList(field)
 			if err != nil {

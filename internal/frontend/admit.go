@@ -86,7 +86,8 @@ func (s *Session) About(r *limiter.Request, tenant string, a Action) error {
 		return ForbiddenError("only an administrator without a tenant may ask about the counters of another tenant")
 	}
 	if a != ActionPeek && a != ActionExplain && a != ActionReset {
-		return invalid(`: a check counts for the caller's own tenant: ask with "peek": true, for an explanation or for a reset`)
+		return invalid(`: a check counts for the caller's own tenant: ask with "peek": true, for an explanation or for a ` +
+			`reset`)
 	}
 	r.Tenant = tenant
 	return nil

@@ -75,7 +75,8 @@ func (s *Session) Refund(ctx context.Context, r limiter.Request, rc limiter.Rece
 }
 
 // Settle ends a reservation, see [Reserver].
-func (s *Session) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+func (s *Session) Settle(ctx context.Context, r limiter.Request, actual int64,
+	opts ...limiter.SettleOption) (limiter.Amended, error) {
 	if s.of.reserver == nil {
 		return limiter.Amended{}, ErrNoReservations
 	}

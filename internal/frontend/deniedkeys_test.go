@@ -36,7 +36,8 @@ rules:
 				}
 				keys := newKeys(&d)
 				if grown := n.Stats().Keys > before; grown != (keys > 0) {
-					t.Errorf("%s, %d units: %d new keys, and the table has %d counters after %d", user, cost, keys, n.Stats().Keys, before)
+					t.Errorf("%s, %d units: %d new keys, and the table has %d counters after %d", user, cost, keys, n.Stats().Keys,
+						before)
 				}
 				return keys
 			}

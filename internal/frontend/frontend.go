@@ -62,7 +62,8 @@ func (f *Frontend) Receipt(r *limiter.Request, d *limiter.Decision) string {
 }
 
 // Trace begins the span of a request, see [Tracer]. If the request is not traced, end is nil and the context is ctx.
-func (f *Frontend) Trace(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(code string)) {
+func (f *Frontend) Trace(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string,
+	end func(code string)) {
 	if f.Tracer == nil {
 		return ctx, "", nil
 	}

@@ -115,7 +115,8 @@ func TestWhatDecidesSpendsKeys(t *testing.T) {
 type told []string
 
 func (e *told) Audited(x AuditEvent) {
-	*e = append(*e, fmt.Sprint(x.Action, " ", x.Outcome, " ", x.Caller, "/", x.Tenant, " ", x.From, " ", x.Over, " ", x.Why))
+	*e = append(*e, fmt.Sprint(x.Action, " ", x.Outcome, " ", x.Caller, "/", x.Tenant, " ", x.From, " ", x.Over, " ",
+		x.Why))
 }
 
 // The audit is told of each refusal, and of what became of all else that is accounted. The text of what is not valid
@@ -123,7 +124,8 @@ func (e *told) Audited(x AuditEvent) {
 func TestAccounts(t *testing.T) {
 	var e told
 	s, _ := New(Config{Access: new(purse), Audit: &e}, Protocol{Over: "x"}).Identify(Address("here"), Credentials{})
-	for _, err := range []error{nil, fmt.Errorf("%w: a secret", limiter.ErrInvalid), ForbiddenError("no"), limiter.ErrUnanswered} {
+	for _, err := range []error{nil, fmt.Errorf("%w: a secret", limiter.ErrInvalid), ForbiddenError("no"),
+		limiter.ErrUnanswered} {
 		s.Account("check", false, err)
 		s.Account("reset", true, err)
 	}

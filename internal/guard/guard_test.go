@@ -41,7 +41,8 @@ func TestRecover(t *testing.T) {
 	log.Reset()
 	now = now.Add(1)
 	explode(g, GRPC, nil)
-	if got := log.String(); strings.Count(got, "panic recovered") != 1 || !strings.Contains(got, `"earlier_not_logged":2`) {
+	if got := log.String(); strings.Count(got, "panic recovered") != 1 ||
+		!strings.Contains(got, `"earlier_not_logged":2`) {
 		t.Errorf("after a minute the log has %s", got)
 	}
 	if counted[GRPC] != 4 || counted[Gossip] != 1 {

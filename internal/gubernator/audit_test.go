@@ -17,7 +17,8 @@ func TestAuditOfStrangersOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := transport.NewServer(transport.Options{Decider: node, Access: strangers{}, Audit: &told, Services: []transport.GRPCService{f.service}, Routes: f.service.Routes()})
+	server, err := transport.NewServer(transport.Options{Decider: node, Access: strangers{}, Audit: &told,
+		Services: []transport.GRPCService{f.service}, Routes: f.service.Routes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestAuditOfStrangersOverHTTP(t *testing.T) {
 	if w.Code != 401 || len(told) != 1 {
 		t.Fatalf("%d, %+v", w.Code, told)
 	}
-	if e := told[0]; e.Over != "gubernator" || e.Outcome != transport.AuditRefused || e.Action != "check" || !strings.Contains(e.Why, "show a token") {
+	if e := told[0]; e.Over != "gubernator" || e.Outcome != transport.AuditRefused || e.Action != "check" ||
+		!strings.Contains(e.Why, "show a token") {
 		t.Errorf("%+v", e)
 	}
 }

@@ -45,7 +45,8 @@ func (s *Service) postGet(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	in := new(pb.GetRateLimitsReq)
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}).Unmarshal(body, in); err != nil {
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}).Unmarshal(body,
+		in); err != nil {
 		reply(w, nil, status.Errorf(codes.InvalidArgument, "%.300s", err.Error()))
 		return
 	}

@@ -105,7 +105,8 @@ func (s *Service) fill(it *item, now time.Time) error {
 	} else {
 		const most = int64(limiter.MaxWindow / time.Millisecond)
 		if d := in.GetDuration(); d < 0 || d > most {
-			return fmt.Errorf("duration %d is out of range: give 0 to %d milliseconds, which are %d days", d, most, most/(24*time.Hour).Milliseconds())
+			return fmt.Errorf("duration %d is out of range: give 0 to %d milliseconds, which are %d days", d, most,
+				most/(24*time.Hour).Milliseconds())
 		}
 		r.window = time.Duration(in.GetDuration()) * time.Millisecond
 		it.base, it.ours = clientTime(in.GetCreatedAt(), now)
@@ -121,7 +122,8 @@ func (s *Service) fill(it *item, now time.Time) error {
 // unitOf returns the unit of the calendar that a duration names.
 func unitOf(duration int64) (limiter.Calendar, bool) {
 	units := [...]limiter.Calendar{
-		limiter.CalendarMinute, limiter.CalendarHour, limiter.CalendarDay, limiter.CalendarWeek, limiter.CalendarMonth, limiter.CalendarYear,
+		limiter.CalendarMinute, limiter.CalendarHour, limiter.CalendarDay, limiter.CalendarWeek, limiter.CalendarMonth,
+		limiter.CalendarYear,
 	}
 	if duration < 0 || duration >= int64(len(units)) {
 		return limiter.CalendarNone, false

@@ -58,9 +58,11 @@ func (l *limits) spec(r rate) limiter.Spec {
 	case r.leaky:
 		return limiter.Spec{Name: leakyName, Algorithm: limiter.LeakyBucket, Limit: r.limit, Window: r.window, Burst: r.burst}
 	case r.calendar != limiter.CalendarNone:
-		return limiter.Spec{Name: tokenName, Algorithm: limiter.FixedWindow, Limit: r.limit, Calendar: r.calendar, Zone: l.zone}
+		return limiter.Spec{Name: tokenName, Algorithm: limiter.FixedWindow, Limit: r.limit, Calendar: r.calendar,
+			Zone: l.zone}
 	default:
-		return limiter.Spec{Name: tokenName, Algorithm: limiter.FixedWindow, Limit: r.limit, Window: r.window, Align: limiter.AlignFirstHit}
+		return limiter.Spec{Name: tokenName, Algorithm: limiter.FixedWindow, Limit: r.limit, Window: r.window,
+			Align: limiter.AlignFirstHit}
 	}
 }
 

@@ -234,7 +234,8 @@ func (r *run) failed(it *item, err error) {
 		of.failed++
 	}
 	// The member asked may be the node itself: clients know the text.
-	r.fail(it, fmt.Errorf("while fetching rate limit '%.100s_%.100s' from peer: %w", it.in.GetName(), it.in.GetUniqueKey(), err))
+	r.fail(it, fmt.Errorf("while fetching rate limit '%.100s_%.100s' from peer: %w", it.in.GetName(), it.in.GetUniqueKey(),
+		err))
 }
 
 // refuse answers an item that the caller may not send.

@@ -81,7 +81,8 @@ func NewService(o Options) (*Service, error) {
 	if o.within == 0 {
 		o.within = callWithin
 	}
-	s := &Service{options: o, front: frontend.New(o.Config, protocol()), limits: newLimits(o.Zone, o.Now), ends: newEnds(o.Now)}
+	s := &Service{options: o, front: frontend.New(o.Config, protocol()), limits: newLimits(o.Zone, o.Now),
+		ends: newEnds(o.Now)}
 	if _, err := s.limits.of(rate{limit: 1, calendar: limiter.CalendarDay}); err != nil {
 		return nil, fmt.Errorf("gubernator: the time zone %q is not known: give an IANA name, such as Europe/Berlin", o.Zone)
 	}
@@ -91,7 +92,8 @@ func NewService(o Options) (*Service, error) {
 // protocol returns what the protocol calls what may not be allowed.
 func protocol() frontend.Protocol {
 	return frontend.Protocol{
-		Over: "gubernator", Limits: "limits that come with a request are", Resets: "RESET_REMAINING is", Refunds: "negative hits are",
+		Over: "gubernator", Limits: "limits that come with a request are", Resets: "RESET_REMAINING is",
+		Refunds: "negative hits are",
 	}
 }
 
@@ -105,7 +107,8 @@ func errItems() error {
 
 // getRateLimits decides the rate limits of a message, which has so many bytes. The error is
 // a gRPC status.
-func (s *Service) getRateLimits(ctx context.Context, by *frontend.Session, in *pb.GetRateLimitsReq, bytes int) (*pb.GetRateLimitsResp, error) {
+func (s *Service) getRateLimits(ctx context.Context, by *frontend.Session, in *pb.GetRateLimitsReq,
+	bytes int) (*pb.GetRateLimitsResp, error) {
 	if len(in.GetRequests()) > MaxItems {
 		return nil, errItems()
 	}

@@ -24,7 +24,8 @@ type fixture struct {
 func newFixture(t *testing.T, change func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, node: weirtest.New(t, "version: 1\nrules: []\n")}
-	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true}, Now: f.node.Now}
+	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true},
+		Now: f.node.Now}
 	if change != nil {
 		change(&o)
 	}
@@ -254,7 +255,8 @@ func TestTokenBucket(t *testing.T) {
 		},
 		"an order": {
 			{"hits=9;hits=5 DRAIN_OVER_LIMIT;;hits=-1;;RESET_REMAINING;hits=2",
-				"under 10 left 1 reset 60000; over 10 left 0 reset 60000; over 10 left 0 reset 60000; under 10 left 1 reset 60000; " +
+				"under 10 left 1 reset 60000; over 10 left 0 reset 60000; over 10 left 0 reset 60000; under 10 left 1 reset " +
+					"60000; " +
 					"under 10 left 0 reset 60000; under 10 left 10 reset never; under 10 left 8 reset 60000"},
 		},
 	} {
@@ -319,11 +321,15 @@ func TestLeakyBucket(t *testing.T) {
 			{"leaky ms=0 burst=5 hits=6", "over 10 left 5 reset 0"},
 		},
 		"largest numbers": {
-			{"leaky limit=4294967295 burst=4294967295 ms=34560000000 hits=4294967295", "under 4294967295 left 0 reset 34560000000"},
+			{"leaky limit=4294967295 burst=4294967295 ms=34560000000 hits=4294967295",
+				"under 4294967295 left 0 reset 34560000000"},
 			{"key=wide limit=9007199254740991 hits=9007199254740990", "under 9007199254740991 left 1 reset 60000"},
-			{"leaky key=wide limit=9007199254740991 burst=9007199254740991 hits=9007199254740990", "under 9007199254740991 left 1 reset 60000"},
+			{"leaky key=wide limit=9007199254740991 burst=9007199254740991 hits=9007199254740990",
+				"under 9007199254740991 left 1 reset 60000"},
 			{"key=wide limit=9007199254740991 hits=9007199254740992", "over 9007199254740991 left 1 reset 60000"},
-			{"leaky key=long limit=1 ms=3155760000000", "error: while applying rate limit 'n_long': duration 3155760000000 is out of range: give 0 to 34560000000 milliseconds, which are 400 days"},
+			{"leaky key=long limit=1 ms=3155760000000",
+				"error: while applying rate limit 'n_long': duration 3155760000000 is out of range: give 0 to 34560000000 " +
+					"milliseconds, which are 400 days"},
 			{"leaky key=slow limit=1 burst=1000 ms=34560000000", "error: burst 1000 takes over 100 years to recover"},
 		},
 	} {
@@ -352,22 +358,27 @@ func TestGregorian(t *testing.T) {
 				f.run([]step{
 					{fmt.Sprint("limit=2 DURATION_IS_GREGORIAN at=5 ms=", x.unit), fmt.Sprint("under 2 left 1 reset ", x.end)},
 					{fmt.Sprint("limit=2 hits=2 DURATION_IS_GREGORIAN ms=", x.unit), fmt.Sprint("over 2 left 1 reset ", x.end)},
-					{fmt.Sprint("leaky limit=1000 DURATION_IS_GREGORIAN ms=", x.unit), fmt.Sprint("under 1000 left 999 reset ", x.leaks)}, // A6
+					// A6
+					{fmt.Sprint("leaky limit=1000 DURATION_IS_GREGORIAN ms=", x.unit),
+						fmt.Sprint("under 1000 left 999 reset ", x.leaks)},
 					{fmt.Sprintf("wait %dms", x.end), ""},
 				})
-				if got := f.ask(fmt.Sprint("limit=2 hits=2 DURATION_IS_GREGORIAN ms=", x.unit)); !strings.HasPrefix(got, "under 2 left 0 ") {
+				if got := f.ask(fmt.Sprint("limit=2 hits=2 DURATION_IS_GREGORIAN ms=", x.unit)); !strings.HasPrefix(got,
+					"under 2 left 0 ") {
 					t.Errorf("after its end: %s", got)
 				}
 			})
 		}
 	}
 	newFixture(t, nil).run([]step{
-		{"DURATION_IS_GREGORIAN ms=6", "error: behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval"},
+		{"DURATION_IS_GREGORIAN ms=6",
+			"error: behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval"},
 		{"DURATION_IS_GREGORIAN ms=-1", "error: is not a valid gregorian interval"},
 		{"DURATION_IS_GREGORIAN ms=9223372036854775807", "error: is not a valid gregorian interval"},
 		{"DURATION_IS_GREGORIAN limit=0 ms=0", "over 0 left 0 reset 60000"},
 	})
-	if _, err := NewService(Options{Config: frontend.Config{Decider: weirtest.New(t, "version: 1\nrules: []\n")}, Zone: "Europe/Bonn"}); err == nil || !strings.Contains(err.Error(), "give an IANA name") {
+	if _, err := NewService(Options{Config: frontend.Config{Decider: weirtest.New(t, "version: 1\nrules: []\n")},
+		Zone: "Europe/Bonn"}); err == nil || !strings.Contains(err.Error(), "give an IANA name") {
 		t.Errorf("a zone that there is not: %v", err)
 	}
 }
@@ -389,11 +400,14 @@ func TestInvalidItems(t *testing.T) {
 		{"limit=4294967295 hits=4294967296 DRAIN_OVER_LIMIT", "over 4294967295 left 0 reset 60000"},
 	})
 	f := newFixture(t, nil)
-	if got, want := f.ask("hits=2;key=;;limit=-1;hits=0"), "under 10 left 8 reset 60000; error: field 'unique_key' cannot be empty; under 10 left 7 reset 60000; "+
-		"error: while applying rate limit 'n_k': limit -1 is out of range: give 0 to 9007199254740991; under 10 left 7 reset 60000"; got != want {
+	if got, want := f.ask("hits=2;key=;;limit=-1;hits=0"),
+		"under 10 left 8 reset 60000; error: field 'unique_key' cannot be empty; under 10 left 7 reset 60000; "+
+			"error: while applying rate limit 'n_k': limit -1 is out of range: give 0 to 9007199254740991; under 10 left 7 "+
+			"reset 60000"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := f.ask(strings.Repeat(";", MaxItems)); !strings.Contains(got, "code = OutOfRange desc = Requests.RateLimits list too large; max size is '1000'") {
+	if got := f.ask(strings.Repeat(";", MaxItems)); !strings.Contains(got,
+		"code = OutOfRange desc = Requests.RateLimits list too large; max size is '1000'") {
 		t.Errorf("1001 items: %s", got)
 	}
 	out, err := f.service.getRateLimits(t.Context(), anyone(f.service), new(pb.GetRateLimitsReq), 0)
@@ -412,33 +426,41 @@ func (e *events) Audited(x frontend.AuditEvent) { *e = append(*e, x) }
 func TestNotAllowed(t *testing.T) {
 	var told events
 	shut := newFixture(t, func(o *Options) { o.Config.AllowRequestLimits, o.Config.Audit = false, &told })
-	if got := shut.ask("hits=1;hits=0;limit=0"); strings.Count(got, "error: limits that come with a request are not allowed here: the operator must start the node with --allow-request-limits") != 3 {
+	if got := shut.ask("hits=1;hits=0;limit=0"); strings.Count(got,
+		"error: limits that come with a request are not allowed here: the operator must start the node with "+
+			"--allow-request-limits") != 3 {
 		t.Error(got)
 	}
 	if len(told) != 1 || told[0].Outcome != frontend.AuditRefused || told[0].Count != 3 || told[0].Over != "gubernator" {
 		t.Errorf("%+v", told)
 	}
 	told = nil
-	careful := newFixture(t, func(o *Options) { o.Config.AllowReset, o.Config.AllowRefunds, o.Config.Audit = false, false, &told })
+	careful := newFixture(t, func(o *Options) {
+		o.Config.AllowReset, o.Config.AllowRefunds, o.Config.Audit = false, false, &told
+	})
 	careful.run([]step{
 		{"hits=10", "under 10 left 0 reset 60000"},
-		{"RESET_REMAINING", "error: RESET_REMAINING is not allowed here: the operator must start the node with --allow-reset"},
+		{"RESET_REMAINING",
+			"error: RESET_REMAINING is not allowed here: the operator must start the node with --allow-reset"},
 		{"hits=-1", "error: negative hits are not allowed here: the operator must start the node with --allow-refunds"},
 		{"hits=0", "under 10 left 0 reset 60000"},
 	})
-	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:refused") || !strings.Contains(got, "Action:refund Outcome:refused") {
+	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:refused") ||
+		!strings.Contains(got, "Action:refund Outcome:refused") {
 		t.Error(got)
 	}
 	told = nil
 	newFixture(t, func(o *Options) { o.Config.Audit = &told }).ask("hits=-1;RESET_REMAINING;hits=-1;;hits=0")
-	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:done") || !strings.Contains(got, "Action:refund Outcome:done") {
+	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:done") ||
+		!strings.Contains(got, "Action:refund Outcome:done") {
 		t.Error(got)
 	}
 	told = nil
 	newFixture(t, func(o *Options) {
 		o.Config.Decider, o.Config.Audit = &failing{weirtest.New(t, "version: 1\nrules: []\n")}, &told
 	}).ask("hits=-1;RESET_REMAINING;RESET_REMAINING")
-	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:failed") || !strings.Contains(got, "Action:refund Outcome:failed") {
+	if got := fmt.Sprintf("%+v", told); len(told) != 2 || !strings.Contains(got, "Action:reset Outcome:failed") ||
+		!strings.Contains(got, "Action:refund Outcome:failed") {
 		t.Error(got)
 	}
 }
@@ -461,12 +483,16 @@ type spender struct {
 	err                 error
 }
 
-func (*spender) Name() string                                             { return "shop" }
-func (*spender) Tenant() string                                           { return "shop" }
-func (*spender) May(frontend.Action) (limiter.Scope, error)               { return nil, nil }
-func (*spender) CountsKeys() bool                                         { return true }
-func (s *spender) SpendKeys(n int)                                        { s.keys += n }
-func (s *spender) Spend(checks, bytes int) error                          { s.checks += checks; s.bytes += bytes; return s.err }
+func (*spender) Name() string                               { return "shop" }
+func (*spender) Tenant() string                             { return "shop" }
+func (*spender) May(frontend.Action) (limiter.Scope, error) { return nil, nil }
+func (*spender) CountsKeys() bool                           { return true }
+func (s *spender) SpendKeys(n int)                          { s.keys += n }
+func (s *spender) Spend(checks, bytes int) error {
+	s.checks += checks
+	s.bytes += bytes
+	return s.err
+}
 func (s *spender) Identify(frontend.Credentials) (frontend.Caller, error) { return s, nil }
 
 // A message is charged to the caller's budget: its items, its bytes and the keys that were new.
@@ -490,7 +516,8 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("%+v", by)
 	}
 	by.err = fmt.Errorf("%w: too many checks", frontend.ErrBudget)
-	if got := ask("key=a"); !strings.Contains(got, "code = ResourceExhausted") || !strings.Contains(got, "too many checks") {
+	if got := ask("key=a"); !strings.Contains(got, "code = ResourceExhausted") ||
+		!strings.Contains(got, "too many checks") {
 		t.Error(got)
 	}
 	if len(told) > 0 { // budgets are limits, which are counted
@@ -517,7 +544,8 @@ func TestCallsEnd(t *testing.T) {
 	slow := &stuck{Node: weirtest.New(t, "version: 1\nrules: []\n")}
 	f := newFixture(t, func(o *Options) { o.Config.Decider, o.within = slow, time.Millisecond })
 	got := f.ask(strings.Repeat("RESET_REMAINING;", 500) + "RESET_REMAINING")
-	if strings.Count(got, "error: while fetching rate limit 'n_k' from peer: context deadline exceeded") != 501 || slow.waited > 1 {
+	if strings.Count(got, "error: while fetching rate limit 'n_k' from peer: context deadline exceeded") != 501 ||
+		slow.waited > 1 {
 		t.Errorf("%d waited, %.300s", slow.waited, got)
 	}
 }
@@ -579,8 +607,10 @@ func TestResetsOfOneWindowAreAlike(t *testing.T) {
 			told := make(map[int64]int)
 			begin := f.node.Now()
 			for i := range 40 {
-				in := request(t, f.node.Now(), fmt.Sprint("limit=20 ms=", window, " key=", window, []string{"", " hits=0", " at=3", " at=-2"}[i%4]))
-				out, err := f.service.getRateLimits(t.Context(), anyone(f.service), &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}, 100)
+				in := request(t, f.node.Now(), fmt.Sprint("limit=20 ms=", window, " key=", window,
+					[]string{"", " hits=0", " at=3", " at=-2"}[i%4]))
+				out, err := f.service.getRateLimits(t.Context(), anyone(f.service),
+					&pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}, 100)
 				if err != nil {
 					t.Fatal(err)
 				}

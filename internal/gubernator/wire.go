@@ -52,7 +52,8 @@ type unimplemented struct{ pb.UnimplementedV1Server }
 // serveGet is the gRPC method GetRateLimits.
 //
 //nolint:revive // the order of the arguments is gRPC's
-func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error,
+	intercept grpc.UnaryServerInterceptor) (any, error) {
 	m := &message{decoding: &s.decoding}
 	defer m.release()
 	if err := decode(m); err != nil {
@@ -74,7 +75,8 @@ func (s *Service) serveGet(_ any, ctx context.Context, decode func(any) error, i
 // serveHealth is the gRPC method HealthCheck.
 //
 //nolint:revive // the order of the arguments is gRPC's
-func (s *Service) serveHealth(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+func (s *Service) serveHealth(_ any, ctx context.Context, decode func(any) error,
+	intercept grpc.UnaryServerInterceptor) (any, error) {
 	if err := decode(new(pb.HealthCheckReq)); err != nil {
 		return nil, err
 	}
@@ -87,7 +89,8 @@ func (s *Service) serveHealth(_ any, ctx context.Context, decode func(any) error
 // serveLive is the gRPC method LiveCheck.
 //
 //nolint:revive // the order of the arguments is gRPC's
-func (s *Service) serveLive(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+func (s *Service) serveLive(_ any, ctx context.Context, decode func(any) error,
+	intercept grpc.UnaryServerInterceptor) (any, error) {
 	if err := decode(new(pb.LiveCheckReq)); err != nil {
 		return nil, err
 	}
@@ -96,7 +99,8 @@ func (s *Service) serveLive(_ any, ctx context.Context, decode func(any) error, 
 
 // answer answers a call within the server's interceptor, where a panic ends, and tells the
 // observer of it.
-func (s *Service) answer(ctx context.Context, method string, intercept grpc.UnaryServerInterceptor, serve func(context.Context) (any, error)) (any, error) {
+func (s *Service) answer(ctx context.Context, method string, intercept grpc.UnaryServerInterceptor,
+	serve func(context.Context) (any, error)) (any, error) {
 	begin := time.Now()
 	handle := func(ctx context.Context, _ any) (any, error) {
 		out, err := serve(ctx)

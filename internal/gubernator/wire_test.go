@@ -56,17 +56,19 @@ func TestParts(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		"nothing":          {nil, codes.OK, ""},
-		"1000 items":       {many(1000, nil), codes.OK, ""},
-		"1001 items":       {many(1001, nil), codes.OutOfRange, "Requests.RateLimits list too large; max size is '1000'"},
-		"half a million":   {many(1<<19, nil), codes.OutOfRange, "max size is '1000'"},
-		"much metadata":    {item(entries(maxMetadata)), codes.OK, ""},
-		"more metadata":    {item(entries(maxMetadata), entries(1)), codes.InvalidArgument, "more than 16000 entries of metadata"},
-		"unknown fields":   {protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1), codes.OK, ""},
-		"cut off":          {[]byte{1<<3 | 2, 5, 0}, codes.InvalidArgument, "the message is not valid"},
-		"an item cut off":  {item([]byte{9<<3 | 2, 9}), codes.InvalidArgument, "the message is not valid"},
-		"no tag":           {[]byte{0xff, 0xff}, codes.InvalidArgument, "the message is not valid"},
-		"another type":     {protowire.AppendVarint(protowire.AppendTag(nil, fieldRequests, protowire.VarintType), 1), codes.OK, ""},
+		"nothing":        {nil, codes.OK, ""},
+		"1000 items":     {many(1000, nil), codes.OK, ""},
+		"1001 items":     {many(1001, nil), codes.OutOfRange, "Requests.RateLimits list too large; max size is '1000'"},
+		"half a million": {many(1<<19, nil), codes.OutOfRange, "max size is '1000'"},
+		"much metadata":  {item(entries(maxMetadata)), codes.OK, ""},
+		"more metadata": {item(entries(maxMetadata), entries(1)), codes.InvalidArgument,
+			"more than 16000 entries of metadata"},
+		"unknown fields":  {protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1), codes.OK, ""},
+		"cut off":         {[]byte{1<<3 | 2, 5, 0}, codes.InvalidArgument, "the message is not valid"},
+		"an item cut off": {item([]byte{9<<3 | 2, 9}), codes.InvalidArgument, "the message is not valid"},
+		"no tag":          {[]byte{0xff, 0xff}, codes.InvalidArgument, "the message is not valid"},
+		"another type": {protowire.AppendVarint(protowire.AppendTag(nil, fieldRequests, protowire.VarintType), 1),
+			codes.OK, ""},
 		"text not in UTF8": {item([]byte{1<<3 | 2, 1, 0xff}), codes.InvalidArgument, "the message is not valid"},
 	} {
 		m, decoding := read(t, x.data)
@@ -105,19 +107,26 @@ func TestJSON(t *testing.T) {
 	f := newFixture(t, nil)
 	reset := fmt.Sprint(f.node.Now().UnixMilli() + 60_000)
 	answer := func(status string, left int) string {
-		return fmt.Sprintf(`{"status":"%s","limit":"10","remaining":"%d","reset_time":"%s","error":"","metadata":{}}`, status, left, reset)
+		return fmt.Sprintf(`{"status":"%s","limit":"10","remaining":"%d","reset_time":"%s","error":"","metadata":{}}`, status,
+			left, reset)
 	}
 	for i, x := range []struct {
 		body   string
 		status int
 		want   string // the whole of an answer, a part of an error
 	}{
-		{`{"requests":[{"name":"n","unique_key":"k","hits":"4","limit":"10","duration":"60000"}]}`, 200, `{"responses":[` + answer("UNDER_LIMIT", 6) + `]}`},
-		{`{"requests":[{"name":"n","uniqueKey":"k","hits":1,"limit":10,"duration":60000,"algorithm":"TOKEN_BUCKET","behavior":"NO_BATCHING"}]}`, 200, `{"responses":[` + answer("UNDER_LIMIT", 5) + `]}`},
-		{`{"requests":[{"name":"n","uniqueKey":"k","hits":9,"limit":10,"duration":6e4,"algorithm":0,"behavior":34,"metadata":{"a":"b"},"created_at":null,"later":{"x":[1]}}],"more":1}`, 200,
+		{`{"requests":[{"name":"n","unique_key":"k","hits":"4","limit":"10","duration":"60000"}]}`, 200,
+			`{"responses":[` + answer("UNDER_LIMIT", 6) + `]}`},
+		{`{"requests":[{"name":"n","uniqueKey":"k","hits":1,"limit":10,"duration":60000,"algorithm":"TOKEN_BUCKET",` +
+			`"behavior":"NO_BATCHING"}]}`, 200, `{"responses":[` + answer("UNDER_LIMIT", 5) + `]}`},
+		{`{"requests":[{"name":"n","uniqueKey":"k","hits":9,"limit":10,"duration":6e4,"algorithm":0,"behavior":34,` +
+			`"metadata":{"a":"b"},"created_at":null,"later":{"x":[1]}}],"more":1}`, 200,
 			`{"responses":[` + answer("OVER_LIMIT", 0) + `]}`},
-		{`{"requests":[{"name":"","uniqueKey":"k"},{}]}`, 200, `{"responses":[{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"field 'namespace' cannot be empty","metadata":{}},` +
-			`{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"field 'unique_key' cannot be empty","metadata":{}}]}`},
+		{`{"requests":[{"name":"","uniqueKey":"k"},{}]}`, 200,
+			`{"responses":[{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"field 'namespace' ` +
+				`cannot be empty","metadata":{}},` +
+				`{"status":"UNDER_LIMIT","limit":"0","remaining":"0","reset_time":"0","error":"field 'unique_key' cannot be ` +
+				`empty","metadata":{}}]}`},
 		{`{}`, 200, `{"responses":[]}`},
 		{`{"requests":[{"name":"n","uniqueKey":"k","hits":-1,"limit":-5,"duration":-1}]}`, 200, ""},
 		{``, 400, `{"code":3,"message":"`},
@@ -128,13 +137,17 @@ func TestJSON(t *testing.T) {
 		{`{"requests":[{"hits":"many"}]}`, 400, `"code":3`},
 		{`{"requests":[{"hits":1.5}]}`, 400, `"code":3`},
 		{`{"requests":[{"hits":9223372036854775808}]}`, 400, `"code":3`},
-		{`{"requests":[{"name":"n","uniqueKey":"new","hits":1,"limit":10,"duration":60000,"algorithm":"SIEVE"}]}`, 200, `{"responses":[` + answer("UNDER_LIMIT", 9) + `]}`}, // as a field that is not known
+		// as a field that is not known
+		{`{"requests":[{"name":"n","uniqueKey":"new","hits":1,"limit":10,"duration":60000,"algorithm":"SIEVE"}]}`, 200,
+			`{"responses":[` + answer("UNDER_LIMIT", 9) + `]}`},
 		{`{"requests":[{"name":"\ud800"}]}`, 400, `"code":3`},
 		{"{\"requests\":[{\"name\":\"\xff\"}]}", 400, `"code":3`},
 		{`{"requests":[{"name":"a","name":"b"}]}`, 400, `"code":3`},
-		{`{"requests":[{"name":"` + strings.Repeat("x", 1<<20-100) + `","uniqueKey":"k","limit":1,"duration":1000}]}`, 200, `"error":""`},
+		{`{"requests":[{"name":"` + strings.Repeat("x", 1<<20-100) + `","uniqueKey":"k","limit":1,"duration":1000}]}`, 200,
+			`"error":""`},
 		{`{"requests":[{"hits":"` + strings.Repeat("x", 1<<20-100) + `"}]}`, 400, `"code":3`},
-		{`{"requests":[{}` + strings.Repeat(",{}", 1000) + `]}`, 400, `{"code":11,"message":"Requests.RateLimits list too large; max size is '1000'","details":[]}`},
+		{`{"requests":[{}` + strings.Repeat(",{}", 1000) + `]}`, 400,
+			`{"code":11,"message":"Requests.RateLimits list too large; max size is '1000'","details":[]}`},
 		{strings.Repeat(`{"x":`, 100_000), 400, `"code":3`},
 		{strings.Repeat("[", 1<<20), 400, `"code":3`},
 		{`{"x":` + strings.Repeat("[", 1<<19) + strings.Repeat("]", 1<<19) + `}`, 0, ""}, // it is skipped, or too deep
@@ -166,7 +179,8 @@ func TestHealth(t *testing.T) {
 		o.Ready, o.Live = func() error { return ready }, func() error { return live }
 	})
 	const whole = `{"status":"healthy","message":"","peer_count":2,"advertise_address":"127.0.0.1:9695",` +
-		`"local_peers":[{"grpc_address":"127.0.0.1:9695","data_center":""},{"grpc_address":"127.0.0.2:9695","data_center":""}],"region_peers":[]}`
+		`"local_peers":[{"grpc_address":"127.0.0.1:9695","data_center":""},{"grpc_address":"127.0.0.2:9695",` +
+		`"data_center":""}],"region_peers":[]}`
 	is := func(path string, status int, want string) {
 		t.Helper()
 		if got, text := get(f.service, path); got != status || text != want {
@@ -179,7 +193,8 @@ func TestHealth(t *testing.T) {
 	is("/v1/HealthCheck", 503, `{"code":14,"message":"joining","details":[]}`)
 	is("/v1/LiveCheck", 503, `{"code":14,"message":"server is shutting down","details":[]}`)
 	ready, f.service.options.Config.Access, f.service.front.Access = nil, strangers{}, strangers{}
-	is("/v1/HealthCheck", 200, `{"status":"healthy","message":"","peer_count":0,"advertise_address":"","local_peers":[],"region_peers":[]}`)
+	is("/v1/HealthCheck", 200,
+		`{"status":"healthy","message":"","peer_count":0,"advertise_address":"","local_peers":[],"region_peers":[]}`)
 	if status, text := post(f.service, `{"requests":[{}]}`); status != 401 || !strings.Contains(text, `"code":16`) {
 		t.Errorf("one who is not identified: %d, %s", status, text)
 	}
@@ -196,7 +211,8 @@ func (strangers) Identify(frontend.Credentials) (frontend.Caller, error) {
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	node := weirtest.New(f, "version: 1\nrules: []\n")
-	s, err := NewService(Options{Config: frontend.Config{Decider: node, AllowRequestLimits: true, AllowReset: true, AllowRefunds: true}, Now: node.Now})
+	s, err := NewService(Options{Config: frontend.Config{Decider: node, AllowRequestLimits: true, AllowReset: true,
+		AllowRefunds: true}, Now: node.Now})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -208,7 +224,8 @@ func fuzzed(f *testing.F) *Service {
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"requests":[{"name":"n","unique_key":"k","hits":"4","limit":"10","duration":"60000"}]}`,
-		`{"requests":[{"name":"n","uniqueKey":"k","hits":-1,"limit":10,"duration":5,"algorithm":1,"behavior":63,"burst":3,"created_at":"1"}]}`,
+		`{"requests":[{"name":"n","uniqueKey":"k","hits":-1,"limit":10,"duration":5,"algorithm":1,"behavior":63,"burst":3,` +
+			`"created_at":"1"}]}`,
 		`{"requests":[{},{"behavior":"RESET_REMAINING"}],"x":[[[]]]}`, `[`, `{"requests":null}`, "",
 	} {
 		f.Add(s)
@@ -249,7 +266,8 @@ func FuzzJSON(f *testing.F) {
 // its bounds, and each item is answered.
 func FuzzMessage(f *testing.F) {
 	for _, m := range []*pb.GetRateLimitsReq{
-		{}, {Requests: []*pb.RateLimitReq{{Name: "n", UniqueKey: "k", Hits: 1, Limit: 2, Duration: 3, Metadata: map[string]string{"a": "b"}}, {Behavior: 63, CreatedAt: new(int64(5))}}},
+		{}, {Requests: []*pb.RateLimitReq{{Name: "n", UniqueKey: "k", Hits: 1, Limit: 2, Duration: 3,
+			Metadata: map[string]string{"a": "b"}}, {Behavior: 63, CreatedAt: new(int64(5))}}},
 	} {
 		data, err := proto.Marshal(m)
 		if err != nil {
@@ -261,7 +279,8 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, _ := read(t, data)
 		var in pb.GetRateLimitsReq
-		if err := proto.Unmarshal(data, &in); (err == nil) != (m.err == nil) && status.Code(m.err) != codes.OutOfRange && !strings.Contains(fmt.Sprint(m.err), "entries of metadata") {
+		if err := proto.Unmarshal(data, &in); (err == nil) != (m.err == nil) && status.Code(m.err) != codes.OutOfRange &&
+			!strings.Contains(fmt.Sprint(m.err), "entries of metadata") {
 			t.Fatalf("%v, and of the library %v", m.err, err)
 		}
 		if m.err != nil {

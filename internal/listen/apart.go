@@ -14,8 +14,8 @@ import (
 
 // apartListener bounds the open connections, in total and from one address. At the
 // bound a new connection replaces the one that has waited longest without a complete
-// request, else the one whose client has read nothing for longest, so that such connections keep no probe out. If all of them are being
-// answered, the new one is closed.
+// request, else the one whose client has read nothing for longest, so that such connections keep no probe out. If all
+// of them are being answered, the new one is closed.
 type apartListener struct {
 	net.Listener
 	log *slog.Logger

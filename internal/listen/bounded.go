@@ -127,7 +127,8 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 		if replaced != nil {
 			message, from = "connection closed for a new one", replaced.from
 		}
-		l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there", len(l.from[from]), "reason", reason)
+		l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there",
+			len(l.from[from]), "reason", reason)
 	}
 	if reason != "" && replaced == nil {
 		return nil, false

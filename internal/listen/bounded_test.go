@@ -70,11 +70,13 @@ func TestConnectionsPerAddress(t *testing.T) {
 		}
 	}
 	accept()
-	want := "203.0.113.9:4711 203.0.113.9:4711 203.0.113.8:4711 [2001:db8::1]:4711 [2001:db8::2]:4711 [2001:db8:0:1::1]:4711 @ @"
+	want := "203.0.113.9:4711 203.0.113.9:4711 203.0.113.8:4711 [2001:db8::1]:4711 [2001:db8::2]:4711 " +
+		"[2001:db8:0:1::1]:4711 @ @"
 	if got := strings.Join(open, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := log.String(); strings.Count(got, "connection refused") != 1 || !strings.Contains(got, "from=203.0.113.9/32") || !strings.Contains(got, "--max-connections-per-ip") {
+	if got := log.String(); strings.Count(got, "connection refused") != 1 ||
+		!strings.Contains(got, "from=203.0.113.9/32") || !strings.Contains(got, "--max-connections-per-ip") {
 		t.Errorf("the log has\n%s", got)
 	}
 	for range 2 { // a connection that is closed twice makes room once
@@ -113,7 +115,8 @@ func (s *seenConnections) ConnectionRefused(_, reason string) { s.refused[reason
 // calls.
 func TestReplacedConnections(t *testing.T) {
 	var log bytes.Buffer
-	b, seen := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))), &seenConnections{refused: map[string]int{}}
+	b, seen := bound(&queue{}, 7, -1, slog.New(slog.NewTextHandler(&log, nil))),
+		&seenConnections{refused: map[string]int{}}
 	b.observer = seen
 	now := time.Unix(1_800_000_000, 0)
 	enter := func(from string) (c, replaced *boundedConn, ok bool) {
@@ -123,7 +126,8 @@ func TestReplacedConnections(t *testing.T) {
 		return c, replaced, ok
 	}
 	conns := map[string][]*boundedConn{}
-	for i, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"} {
+	for i, from := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2",
+		"192.0.2.2"} {
 		c, _, _ := enter(from)
 		c.rest(int64(100 - i))
 		conns[from] = append(conns[from], c)
@@ -150,7 +154,8 @@ func TestReplacedConnections(t *testing.T) {
 	if n := b.open; n != 7 || len(b.from[netip.MustParsePrefix("192.0.2.1/32")]) != 3 {
 		t.Errorf("%d connections are counted, %v", n, b.from)
 	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "connection closed for a new one") || !strings.Contains(got, "from=192.0.2.2/32") {
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "connection closed for a new one") ||
+		!strings.Contains(got, "from=192.0.2.2/32") {
 		t.Errorf("the log has\n%s", got)
 	}
 	for _, conns := range b.from {
@@ -177,7 +182,8 @@ func TestCrowdedConnections(t *testing.T) {
 		return c, replaced, ok
 	}
 	var crowd []*boundedConn
-	for i, from := range []string{"2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:2::2", "2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"} {
+	for i, from := range []string{"2001:db8::1", "2001:db8:0:1::1", "2001:db8:0:2::1", "2001:db8:0:2::2",
+		"2001:db8:0:3::1", "2001:db8:0:4::1", "192.0.2.1", "192.0.2.1", "192.0.2.1"} {
 		c, _, _ := enter(from, int64(100-i))
 		crowd = append(crowd, c)
 	}
@@ -236,7 +242,8 @@ func TestApartConnections(t *testing.T) {
 	a[1].serve(false) // and waits again, for the shortest time
 	c := accept("203.0.113.9")[0]
 	is("one address has as many as it may", a[0], a[3], a[4], a[5], a[6], a[7], b, a[1], c)
-	if got := log.String(); strings.Count(got, "connection replaced") != 1 || !strings.Contains(got, "from=203.0.113.9/32") {
+	if got := log.String(); strings.Count(got, "connection replaced") != 1 ||
+		!strings.Contains(got, "from=203.0.113.9/32") {
 		t.Errorf("the log has\n%s", got)
 	}
 	for _, o := range slices.Clone(l.open) {

@@ -88,7 +88,8 @@ func TestFramesInPieces(t *testing.T) {
 
 // Messages are counted when they begin, and what is there of the last is known.
 func TestMessagesInPieces(t *testing.T) {
-	wire := slices.Concat(messageOf(0, nil), messageOf(3, []byte("abc")), messageOf(300, bytes.Repeat([]byte("x"), 300)), messageOf(7, []byte("half")))
+	wire := slices.Concat(messageOf(0, nil), messageOf(3, []byte("abc")), messageOf(300, bytes.Repeat([]byte("x"), 300)),
+		messageOf(7, []byte("half")))
 	for size := 1; size <= len(wire); size++ {
 		var m messages
 		for part := range slices.Chunk(wire, size) {

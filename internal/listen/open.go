@@ -22,11 +22,14 @@ func Open(ctx context.Context, flag, address string) (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s: another program has that port; stop it, or choose another address with %s: %w", address, flag, err)
+		return nil, fmt.Errorf("cannot listen on %s: another program has that port; stop it, or choose another address "+
+			"with %s: %w", address, flag, err)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("cannot listen on %s: this user may not have that port; choose one above 1023 with %s: %w", address, flag, err)
+		return nil, fmt.Errorf("cannot listen on %s: this user may not have that port; choose one above 1023 with %s: %w",
+			address, flag, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; choose another with %s: %w", address, flag, err)
+		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; choose another with %s: %w",
+			address, flag, err)
 	default:
 		return nil, fmt.Errorf("cannot listen on %s; choose another address with %s: %w", address, flag, err)
 	}

@@ -15,7 +15,8 @@ const (
 	ErrRoom = roomError("the node has no memory left for large messages: retry in a second, or send smaller batches")
 	// ErrRoomShare is returned while they use half of it, to clients of an address that
 	// uses its share.
-	ErrRoomShare = roomError("the node has little memory left for large messages, and your address has used its share, which includes answers that it has not read: read them, and retry in a second or send smaller batches")
+	ErrRoomShare = roomError("the node has little memory left for large messages, and your address has used its share, " +
+		"which includes answers that it has not read: read them, and retry in a second or send smaller batches")
 )
 
 // roomError is why there was no room for a message.

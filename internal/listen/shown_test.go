@@ -23,7 +23,8 @@ func shownCall(tb testing.TB, noted bool, more ...string) (context.Context, *tls
 		":authority", "127.0.0.1:8081", "content-type", "application/grpc", "user-agent", "grpc-go/1.85.0",
 		"grpc-accept-encoding", "gzip",
 	}, more...)...)
-	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: connAddr{conn: conn}, AuthInfo: credentials.TLSInfo{State: *state}})
+	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: connAddr{conn: conn},
+		AuthInfo: credentials.TLSInfo{State: *state}})
 	ctx = metadata.NewIncomingContext(ctx, md)
 	if noted {
 		var err error
@@ -47,7 +48,8 @@ func TestShown(t *testing.T) {
 			t.Errorf("noted %t, a certificate alone: %+v", noted, c)
 		}
 		ctx, _ = shownCall(t, noted, "Authorization", "Bearer one", "authorization", "Bearer two")
-		if c := overgrpc.Credentials(ctx); c.TLS == nil || !slices.Equal(c.Authorization, []string{"Bearer one", "Bearer two"}) {
+		if c := overgrpc.Credentials(ctx); c.TLS == nil ||
+			!slices.Equal(c.Authorization, []string{"Bearer one", "Bearer two"}) {
 			t.Errorf("noted %t, two tokens: %+v", noted, c)
 		}
 	}

@@ -119,7 +119,8 @@ func TestFreePartsAreBounded(t *testing.T) {
 	}
 	most, used, free := room.Most, room.InUse(), int64(defaultFromAddress)*freeOfConn
 	if kept > used+free || used > most/2 || kept >= most {
-		t.Errorf("one address keeps %d bytes of unread messages with %d without room, and uses %d of the %d bytes of room", kept, free, used, most)
+		t.Errorf("one address keeps %d bytes of unread messages with %d without room, and uses %d of the %d bytes of room",
+			kept, free, used, most)
 	}
 	if free := int64(defaultConnections) * freeOfConn; free > most {
 		t.Errorf("all connections of a listener may keep %d bytes without room, more than the room of %d", free, most)
@@ -264,7 +265,8 @@ func TestOpenCallsTakeRoom(t *testing.T) {
 		c.in.read(frameOf(frameHeaders, 0, id(i), make([]byte, many-100)), inbound{c})
 		c.in.read(frameOf(frameContinuation, flagEndHeaders, id(i), make([]byte, 100)), inbound{c})
 	}
-	if want := int64(10 * (openWeight + WeightOfByte*many)); c.unsent.loose != want || room.InUse() != stepsOf(want-freeOfConn) {
+	if want := int64(10 * (openWeight + WeightOfByte*many)); c.unsent.loose != want ||
+		room.InUse() != stepsOf(want-freeOfConn) {
 		t.Errorf("10 open calls: %d bytes are counted, and %d of room used, want %d", c.unsent.loose, room.InUse(), want)
 	}
 	half, rest := messageOf(4, []byte("ab")), []byte("cd")
@@ -296,6 +298,7 @@ func TestOpenCallsHaveABound(t *testing.T) {
 		c.in.read(frameOf(frameHeaders, flagEndHeaders, uint32(2*i+1), make([]byte, 14<<10)), inbound{c})
 	}
 	if n := room.InUse(); n > most || !c.greedy || len(c.reset) == 0 {
-		t.Errorf("%d bytes of room are used of %d, %d calls are to be reset, to be closed: %v", n, most, len(c.reset), c.greedy)
+		t.Errorf("%d bytes of room are used of %d, %d calls are to be reset, to be closed: %v", n, most, len(c.reset),
+			c.greedy)
 	}
 }

@@ -7,7 +7,8 @@ import (
 
 // NewWatcher returns a watcher of the connections of a listener.
 func NewWatcher(l net.Listener, o WatchOptions) *Watcher {
-	return &Watcher{Listener: l, WatchOptions: o, patience: max(1, int64(o.Patience/stallTick)), conns: make(map[*watchedConn]struct{})}
+	return &Watcher{Listener: l, WatchOptions: o, patience: max(1, int64(o.Patience/stallTick)),
+		conns: make(map[*watchedConn]struct{})}
 }
 
 // Run has the connections looked at each second until stop is called.

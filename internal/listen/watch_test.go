@@ -139,7 +139,8 @@ func (c *deafConn) Close() error { close(c.closed); return nil }
 func TestDeafConnection(t *testing.T) {
 	s := NewWatcher(nil, WatchOptions{Patience: 5 * time.Second, Room: new(Room)})
 	began := make(chan struct{})
-	c := &watchedConn{Conn: &deafConn{began: began, closed: make(chan struct{})}, of: s, streams: map[uint32]*clientStream{}}
+	c := &watchedConn{Conn: &deafConn{began: began, closed: make(chan struct{})}, of: s,
+		streams: map[uint32]*clientStream{}}
 	s.conns[c] = struct{}{}
 	ended := make(chan error, 1)
 	go func() {

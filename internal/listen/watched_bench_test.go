@@ -24,8 +24,10 @@ func BenchmarkWatched(b *testing.B) {
 	s := NewWatcher(nil, WatchOptions{Patience: time.Minute, Streams: 100, Room: new(Room)})
 	raw := &memoryConn{}
 	c := &watchedConn{Conn: raw, of: s, streams: map[uint32]*clientStream{}}
-	raw.in = slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 60)), frameOf(frameData, flagEndStream, 1, messageOf(20, make([]byte, 20))))
-	out := slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 20)), frameOf(frameData, 0, 1, messageOf(150, make([]byte, 150))),
+	raw.in = slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 60)),
+		frameOf(frameData, flagEndStream, 1, messageOf(20, make([]byte, 20))))
+	out := slices.Concat(frameOf(frameHeaders, flagEndHeaders, 1, make([]byte, 20)),
+		frameOf(frameData, 0, 1, messageOf(150, make([]byte, 150))),
 		frameOf(frameHeaders, flagEndHeaders|flagEndStream, 1, make([]byte, 10)))
 	buf := make([]byte, 32<<10)
 	id := uint32(1)

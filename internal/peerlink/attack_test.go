@@ -117,10 +117,14 @@ func allocated() uint64 {
 func TestLittleIsReadBeforeTheProof(t *testing.T) {
 	n := expectStock(t, withSecret)
 	many := &peerv1.Frame{
-		Claims: &peerv1.Claims{Count: 1 << 16}, Answers: &peerv1.Answers{Count: 1 << 16}, Announces: &peerv1.Announces{Count: 1 << 16},
-		Batches: &peerv1.Batches{Count: 1 << 16}, Entries: &peerv1.Entries{Count: 1 << 16}, Replies: &peerv1.Replies{Count: 1 << 16},
-		Acks: &peerv1.Acks{Count: 1 << 16}, Checks: &peerv1.Checks{Count: 1 << 16}, Refunds: &peerv1.Refunds{Count: 1 << 16},
-		Revokes: &peerv1.Revokes{Count: 1 << 16}, Keys: &peerv1.Keys{Count: 1 << 16}, Results: &peerv1.Results{Count: 1 << 16},
+		Claims: &peerv1.Claims{Count: 1 << 16}, Answers: &peerv1.Answers{Count: 1 << 16},
+		Announces: &peerv1.Announces{Count: 1 << 16},
+		Batches:   &peerv1.Batches{Count: 1 << 16}, Entries: &peerv1.Entries{Count: 1 << 16},
+		Replies: &peerv1.Replies{Count: 1 << 16},
+		Acks:    &peerv1.Acks{Count: 1 << 16}, Checks: &peerv1.Checks{Count: 1 << 16},
+		Refunds: &peerv1.Refunds{Count: 1 << 16},
+		Revokes: &peerv1.Revokes{Count: 1 << 16}, Keys: &peerv1.Keys{Count: 1 << 16},
+		Results: &peerv1.Results{Count: 1 << 16},
 	}
 	t.Logf("the frame has %d bytes", proto.Size(&peerv1.Message{Frame: many}))
 	for name, first := range map[string][]*peerv1.Message{

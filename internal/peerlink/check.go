@@ -24,7 +24,8 @@ func check(f *peer.Frame) error {
 		return fmt.Errorf("%d traces are more than the frame has checks: %d", len(f.Traces), len(f.Checks))
 	}
 	if len(f.Holds) > len(f.Checks)+len(f.Refunds) {
-		return fmt.Errorf("%d holds are more than the frame has checks and refunds: %d", len(f.Holds), len(f.Checks)+len(f.Refunds))
+		return fmt.Errorf("%d holds are more than the frame has checks and refunds: %d", len(f.Holds),
+			len(f.Checks)+len(f.Refunds))
 	}
 	if len(f.Amended) > len(f.Replies) {
 		return fmt.Errorf("%d results of amendments are more than the frame has replies: %d", len(f.Amended), len(f.Replies))

@@ -129,11 +129,12 @@ func TestFewBytesStandForLittle(t *testing.T) {
 		told.Explained = append(told.Explained, e)
 	}
 	for want, f := range map[string]*peerv1.Frame{
-		"65 answers are said to be there, and no column has so many":   {Answers: &peerv1.Answers{Count: bareItems + 1}},
-		"65536 checks are said to be there, and no column has so many": {Checks: &peerv1.Checks{Count: maxItems, Keys: make([]byte, maxItems-1)}},
-		"a name in a rule has 256 bytes":                               {Rules: []*peerv1.Rule{{Name: long}}},
-		"a name in a known member has 256 bytes":                       {Known: []*peerv1.Known{{Name: long}}},
-		"the explanations of the frame have more than 65536 parts":     told,
+		"65 answers are said to be there, and no column has so many": {Answers: &peerv1.Answers{Count: bareItems + 1}},
+		"65536 checks are said to be there, and no column has so many": {Checks: &peerv1.Checks{Count: maxItems,
+			Keys: make([]byte, maxItems-1)}},
+		"a name in a rule has 256 bytes":                           {Rules: []*peerv1.Rule{{Name: long}}},
+		"a name in a known member has 256 bytes":                   {Known: []*peerv1.Known{{Name: long}}},
+		"the explanations of the frame have more than 65536 parts": told,
 	} {
 		b, err := proto.Marshal(&peerv1.Message{Frame: f})
 		if err != nil {
@@ -173,7 +174,8 @@ func TestUnitsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newTestCodec().message(b); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "column 7 of keys") {
+		if _, err := newTestCodec().message(b); (err == nil) != ok ||
+			!ok && !strings.Contains(err.Error(), "column 7 of keys") {
 			t.Errorf("a cost of %d: %v", cost, err)
 		}
 	}
@@ -206,15 +208,19 @@ func TestNamesOfFields(t *testing.T) {
 	c := newTestCodec()
 	f := &peer.Frame{
 		From: 1, To: 2, Rules: []peer.Rule{{ID: 3, OnUnreachable: 1, Replication: 2}},
-		Acks:   []peer.Ack{{Partition: 4, Epoch: peer.Epoch{Counter: 5, Instance: 6}, Owner: peer.Epoch{Counter: 7, Instance: 8}, Seq: 9, Top: 10}},
-		Checks: []peer.Check{{ID: 11, Keys: 1, Peek: true, Sent: true, Explain: true}}, Keys: []peer.Key{{Hi: 12, Lo: 13, Cost: 14}},
-		Replies: []peer.Reply{{ID: 15, Results: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 16}, Time: -17, Charged: 18, Set: 19}}},
+		Acks: []peer.Ack{{Partition: 4, Epoch: peer.Epoch{Counter: 5, Instance: 6},
+			Owner: peer.Epoch{Counter: 7, Instance: 8}, Seq: 9, Top: 10}},
+		Checks: []peer.Check{{ID: 11, Keys: 1, Peek: true, Sent: true, Explain: true}},
+		Keys:   []peer.Key{{Hi: 12, Lo: 13, Cost: 14}},
+		Replies: []peer.Reply{{ID: 15, Results: 1, Receipt: peer.Receipt{Epoch: peer.Epoch{Counter: 16}, Time: -17,
+			Charged: 18, Set: 19}}},
 		Results: []peer.Result{{Never: true, Remaining: 20, RetryAfter: 21, ResetAfter: 22}},
 		Traces:  []peer.Trace{{ID: 11, TraceHi: 27, TraceLo: 28, Span: 29}},
 		Holds:   []peer.Hold{{ID: 11, Span: 30, Life: 31, Extend: true}},
 		Amended: []peer.Amended{{ID: 15, State: 32, First: 33, Estimate: 34, Over: 35, RetryAfter: 36}},
 		Explained: []peer.Explanation{{ID: 15, Limits: []peer.LimitExplanation{{
-			Limit: "l", Known: true, State: []peer.Field{{Name: "n", Value: "v"}}, Counts: []peer.WindowCount{{Start: 23, End: 24, Count: 25}},
+			Limit: "l", Known: true, State: []peer.Field{{Name: "n", Value: "v"}},
+			Counts:     []peer.WindowCount{{Start: 23, End: 24, Count: 25}},
 			Arithmetic: "a", Now: 26,
 		}}}},
 	}
@@ -237,10 +243,12 @@ func TestNamesOfFields(t *testing.T) {
 		Results: &peerv1.Results{
 			Count: 1, Flags: []byte{2}, Remaining: []uint64{20}, RetryAftersUs: []int64{21}, ResetAftersUs: []int64{22},
 		},
-		Traces: &peerv1.Traces{Count: 1, Ids: []uint64{11}, TraceHis: []uint64{27}, TraceLos: []uint64{28}, Spans: []uint64{29}},
-		Holds:  &peerv1.Holds{Count: 1, Ids: []uint64{11}, SpansUs: []uint64{30}, LivesUs: []uint64{31}, Flags: []byte{2}},
+		Traces: &peerv1.Traces{Count: 1, Ids: []uint64{11}, TraceHis: []uint64{27}, TraceLos: []uint64{28},
+			Spans: []uint64{29}},
+		Holds: &peerv1.Holds{Count: 1, Ids: []uint64{11}, SpansUs: []uint64{30}, LivesUs: []uint64{31}, Flags: []byte{2}},
 		Amended: &peerv1.Amended{
-			Count: 1, Ids: []uint64{15}, States: []byte{32}, Firsts: []uint64{33}, Estimates: []uint64{34}, Overs: []uint64{35}, RetryAftersUs: []int64{36},
+			Count: 1, Ids: []uint64{15}, States: []byte{32}, Firsts: []uint64{33}, Estimates: []uint64{34}, Overs: []uint64{35},
+			RetryAftersUs: []int64{36},
 		},
 		Explained: []*peerv1.Explanation{{Id: 15, Limits: []*peerv1.LimitExplanation{{
 			Limit: "l", Known: true, State: []*peerv1.Field{{Name: "n", Value: "v"}},
@@ -292,24 +300,36 @@ func TestFramesThatDoNotFit(t *testing.T) {
 		frame peer.Frame
 		want  string
 	}{
-		"a check without its key":   {peer.Frame{Checks: []peer.Check{{Keys: 1}}}, "1 keys, and the frame 0"},
-		"a key without a check":     {peer.Frame{Rules: one, Keys: []peer.Key{{}}}, "0 keys, and the frame 1"},
-		"a refund without its keys": {peer.Frame{Rules: one, Refunds: []peer.Refund{{Keys: 2}}, Keys: []peer.Key{{}}}, "2 keys, and the frame 1"},
-		"a trace of no check":       {peer.Frame{Traces: []peer.Trace{{ID: 1}}}, "1 traces are more than the frame has checks: 0"},
-		"a hold of no check":        {peer.Frame{Holds: []peer.Hold{{ID: 1}}}, "1 holds are more than the frame has checks and refunds: 0"},
-		"a result of no reply":      {peer.Frame{Amended: []peer.Amended{{ID: 1}}}, "1 results of amendments are more than the frame has replies: 0"},
-		"a key of no rule":          {peer.Frame{Checks: []peer.Check{{Keys: 1}}, Keys: []peer.Key{{}}}, "rule 0, and the frame has 0"},
-		"a batch without its keys":  {peer.Frame{Batches: []peer.Batch{{Keys: math.MaxUint32}}}, "batches have 4294967295 keys"},
-		"entries of no batch":       {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{First: true}}}, "batches have 0 keys, and the entries 1"},
-		"entries that begin no key": {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{Lo: 1}}}, "does not begin a key"},
-		"an entry of no limit":      {peer.Frame{Batches: []peer.Batch{{Keys: 1}}, Entries: []peer.Entry{{First: true}}}, "limit 0, and the frame has 0"},
-		"a reply without results":   {peer.Frame{Replies: []peer.Reply{{Results: 1, Idle: true}}, Results: []peer.Result{{}}}, "2 results, and the frame 1"},
-		"results of no reply":       {peer.Frame{Results: []peer.Result{{}}}, "0 results, and the frame 1"},
-		"a reply of no rule":        {peer.Frame{Rules: one, Replies: []peer.Reply{{Rules: []uint16{0, 1}}}}, "rule 1, and the frame has 1"},
+		"a check without its key": {peer.Frame{Checks: []peer.Check{{Keys: 1}}}, "1 keys, and the frame 0"},
+		"a key without a check":   {peer.Frame{Rules: one, Keys: []peer.Key{{}}}, "0 keys, and the frame 1"},
+		"a refund without its keys": {peer.Frame{Rules: one, Refunds: []peer.Refund{{Keys: 2}}, Keys: []peer.Key{{}}},
+			"2 keys, and the frame 1"},
+		"a trace of no check": {peer.Frame{Traces: []peer.Trace{{ID: 1}}},
+			"1 traces are more than the frame has checks: 0"},
+		"a hold of no check": {peer.Frame{Holds: []peer.Hold{{ID: 1}}},
+			"1 holds are more than the frame has checks and refunds: 0"},
+		"a result of no reply": {peer.Frame{Amended: []peer.Amended{{ID: 1}}},
+			"1 results of amendments are more than the frame has replies: 0"},
+		"a key of no rule": {peer.Frame{Checks: []peer.Check{{Keys: 1}}, Keys: []peer.Key{{}}},
+			"rule 0, and the frame has 0"},
+		"a batch without its keys": {peer.Frame{Batches: []peer.Batch{{Keys: math.MaxUint32}}},
+			"batches have 4294967295 keys"},
+		"entries of no batch": {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{First: true}}},
+			"batches have 0 keys, and the entries 1"},
+		"entries that begin no key": {peer.Frame{Limits: []peer.Limit{{}}, Entries: []peer.Entry{{Lo: 1}}},
+			"does not begin a key"},
+		"an entry of no limit": {peer.Frame{Batches: []peer.Batch{{Keys: 1}}, Entries: []peer.Entry{{First: true}}},
+			"limit 0, and the frame has 0"},
+		"a reply without results": {peer.Frame{Replies: []peer.Reply{{Results: 1, Idle: true}}, Results: []peer.Result{{}}},
+			"2 results, and the frame 1"},
+		"results of no reply": {peer.Frame{Results: []peer.Result{{}}}, "0 results, and the frame 1"},
+		"a reply of no rule": {peer.Frame{Rules: one, Replies: []peer.Reply{{Rules: []uint16{0, 1}}}},
+			"rule 1, and the frame has 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newTestCodec()
-			if _, err := c.message(c.bytes(t, &message{frame: &test.frame})); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := c.message(c.bytes(t, &message{frame: &test.frame})); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v does not say %q", err, test.want)
 			}
 		})
@@ -328,13 +348,17 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 		frame *peerv1.Frame
 		want  string
 	}{
-		"too few varints":      {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Partitions: []uint32{1}}}, "column 2 of claims"},
-		"too many varints":     {&peerv1.Frame{Claims: &peerv1.Claims{Count: 1, Partitions: []uint32{1, 2}}}, "column 2 of claims"},
-		"too large a number":   {&peerv1.Frame{Claims: &peerv1.Claims{Count: 1, Partitions: []uint32{1 << 16}}}, "column 2 of claims"},
-		"too few fixed":        {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Fors: []uint64{1}}}, "column 6 of claims"},
-		"too few bytes":        {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Kinds: []byte{1}}}, "column 3 of claims"},
-		"too many flags":       {&peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Flags: []byte{1, 2}}}, "column 4 of checks"},
-		"too few signed":       {&peerv1.Frame{Results: &peerv1.Results{Count: 2, RetryAftersUs: []int64{1}}}, "column 4 of results"},
+		"too few varints": {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Partitions: []uint32{1}}},
+			"column 2 of claims"},
+		"too many varints": {&peerv1.Frame{Claims: &peerv1.Claims{Count: 1, Partitions: []uint32{1, 2}}},
+			"column 2 of claims"},
+		"too large a number": {&peerv1.Frame{Claims: &peerv1.Claims{Count: 1, Partitions: []uint32{1 << 16}}},
+			"column 2 of claims"},
+		"too few fixed":  {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Fors: []uint64{1}}}, "column 6 of claims"},
+		"too few bytes":  {&peerv1.Frame{Claims: &peerv1.Claims{Count: 2, Kinds: []byte{1}}}, "column 3 of claims"},
+		"too many flags": {&peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Flags: []byte{1, 2}}}, "column 4 of checks"},
+		"too few signed": {&peerv1.Frame{Results: &peerv1.Results{Count: 2, RetryAftersUs: []int64{1}}},
+			"column 4 of results"},
 		"a column, no count":   {&peerv1.Frame{Results: &peerv1.Results{Flags: []byte{1}}}, "column 2 of results"},
 		"too many items":       {&peerv1.Frame{Claims: &peerv1.Claims{Count: maxItems + 1}}, "65537 claims are more"},
 		"no such value":        {&peerv1.Frame{Rules: []*peerv1.Rule{{Replication: 256}}}, "no known value"},
@@ -344,8 +368,10 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 		"more words": {&peerv1.Frame{Entries: &peerv1.Entries{Count: 1, WordCounts: []uint32{1}, Words: []uint64{1, 2}}},
 			"column 11 of entries"},
 		"counts that overflow": {&peerv1.Frame{Entries: &peerv1.Entries{
-			Count: 2, WordCounts: []uint32{math.MaxUint32, math.MaxUint32}, Words: []uint64{1}}}, "counts of entries do not add up"},
-		"more counts than items": {&peerv1.Frame{Entries: &peerv1.Entries{Count: 1, WordCounts: []uint32{1, 0}, Words: []uint64{1}}},
+			Count: 2, WordCounts: []uint32{math.MaxUint32, math.MaxUint32}, Words: []uint64{1}}},
+			"counts of entries do not add up"},
+		"more counts than items": {&peerv1.Frame{Entries: &peerv1.Entries{Count: 1, WordCounts: []uint32{1, 0},
+			Words: []uint64{1}}},
 			"more counts than items"},
 		"fewer rules": {&peerv1.Frame{Replies: &peerv1.Replies{Count: 1, RuleCounts: []uint32{2}, Rules: []uint32{0}}},
 			"counts of replies do not add up"},
@@ -386,12 +412,18 @@ func TestExplanationsAreBounded(t *testing.T) {
 		frame *peerv1.Frame
 		want  string
 	}{
-		"explanations": {&peerv1.Frame{Explained: many(maxExplained+1, &peerv1.Explanation{})}, "more than 4096 explanations"},
-		"limits": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: many(maxExplained+1, &peerv1.LimitExplanation{})}}},
+		"explanations": {&peerv1.Frame{Explained: many(maxExplained+1, &peerv1.Explanation{})},
+			"more than 4096 explanations"},
+		"limits": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: many(maxExplained+1,
+			&peerv1.LimitExplanation{})}}},
 			"more than 4096 limits of an explanation"},
-		"fields": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{State: many(maxExplained+1, &peerv1.Field{})}}}}},
+		"fields": {&peerv1.Frame{
+			Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{State: many(maxExplained+1,
+				&peerv1.Field{})}}}}},
 			"more than 4096 fields of an explanation"},
-		"counts": {&peerv1.Frame{Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{Counts: many(maxExplained+1, &peerv1.WindowCount{})}}}}},
+		"counts": {&peerv1.Frame{
+			Explained: []*peerv1.Explanation{{Limits: []*peerv1.LimitExplanation{{Counts: many(maxExplained+1,
+				&peerv1.WindowCount{})}}}}},
 			"more than 4096 counts of an explanation"},
 	} {
 		b, err := proto.Marshal(&peerv1.Message{Frame: test.frame})
@@ -409,7 +441,8 @@ func TestExplanationsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newTestCodec().message(b); err == nil || !strings.Contains(err.Error(), "9007199254740992, which is too large") {
+	if _, err := newTestCodec().message(b); err == nil ||
+		!strings.Contains(err.Error(), "9007199254740992, which is too large") {
 		t.Errorf("a large count: %v", err)
 	}
 }

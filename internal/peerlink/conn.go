@@ -41,7 +41,8 @@ type port struct {
 }
 
 func newPort(c Config) *port {
-	return &port{most: c.MaxConnections, stall: c.StallTimeout, within: 2 * c.ConnectTimeout, hosts: make(map[string]map[*conn]bool)}
+	return &port{most: c.MaxConnections, stall: c.StallTimeout, within: 2 * c.ConnectTimeout,
+		hosts: make(map[string]map[*conn]bool)}
 }
 
 // enter adds a new connection to those that wait. At the bound it closes a connection of

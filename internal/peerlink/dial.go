@@ -36,7 +36,8 @@ var (
 
 // checkAddr tells operators what to do about a member that is alive and cannot be
 // connected to.
-const checkAddr = "check where it listens for peers and what it advertises (--peer-addr, --advertise), and that nothing between blocks the port"
+const checkAddr = "check where it listens for peers and what it advertises (--peer-addr, --advertise), and that " +
+	"nothing between blocks the port"
 
 // dialled is the stream of a session at the side that dialled.
 type dialled struct {

@@ -97,8 +97,10 @@ func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(1, uint64(f.From))
 	e.fixed(2, uint64(f.To))
 	e.bool(3, f.Relayed)
-	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames || len(f.Explained) > maxExplained || len(f.Expelled) > maxExpelled {
-		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d expelled ones, %d names and %d explanations is more than a link takes",
+	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames ||
+		len(f.Explained) > maxExplained || len(f.Expelled) > maxExpelled {
+		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d expelled ones, %d names and %d "+
+			"explanations is more than a link takes",
 			len(f.Rules), len(f.Limits), len(f.Known), len(f.Expelled), len(f.Names), len(f.Explained))
 		return
 	}
@@ -148,7 +150,8 @@ func writeSection[T any](e *encoder, field protowire.Number, columns []column[T]
 		return
 	}
 	if len(items) > maxItems {
-		e.err = fmt.Errorf("a frame with %d items in section %d is more than a link takes: at most %d", len(items), field, maxItems)
+		e.err = fmt.Errorf("a frame with %d items in section %d is more than a link takes: at most %d", len(items), field,
+			maxItems)
 		return
 	}
 	mark := e.open(field)

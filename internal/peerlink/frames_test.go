@@ -227,7 +227,8 @@ func start(tb testing.TB, instance peer.Instance, addr string, change func(*peer
 }
 
 // startWith starts a node with the given Frames, or with a box.
-func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, addr string, change func(*peerlink.Config)) *node {
+func startWith(tb testing.TB, instance peer.Instance, frames peerlink.Frames, addr string,
+	change func(*peerlink.Config)) *node {
 	tb.Helper()
 	if addr == "" {
 		addr = "127.0.0.1:0"

@@ -46,15 +46,18 @@ func (g *handshake) hello(to peer.Member) *peerv1.Hello {
 func (g *handshake) judge(h *peerv1.Hello) error {
 	switch wire := int(h.GetWire()); {
 	case h == nil:
-		return status.Error(codes.InvalidArgument, "the first message is no hello: this is the peer port of a Weir node, only for other nodes")
+		return status.Error(codes.InvalidArgument,
+			"the first message is no hello: this is the peer port of a Weir node, only for other nodes")
 	case h.GetCluster() != g.cluster:
-		return g.refuse("this node is of cluster %q, and the other of %q: give both the same cluster name, or join only nodes of one cluster",
+		return g.refuse("this node is of cluster %q, and the other of %q: give both the same cluster name, or join only "+
+			"nodes of one cluster",
 			short(g.cluster), short(h.GetCluster()))
 	case wire < int(g.self.Wire)-1 || wire > int(g.self.Wire)+1:
 		return g.refuse("this node speaks version %d of the peer wire, and the other %d: upgrade one version at a time",
 			g.self.Wire, wire)
 	case h.GetRingConfig() != g.ring:
-		return g.refuse("this node's ring configuration is %016x, and the other's %016x: run the same settings of the ring, and programs that agree on them, everywhere",
+		return g.refuse("this node's ring configuration is %016x, and the other's %016x: run the same settings of the "+
+			"ring, and programs that agree on them, everywhere",
 			g.ring, h.GetRingConfig())
 	case h.GetInstance() == 0 || len(h.GetNonce()) != nonceBytes:
 		return status.Error(codes.InvalidArgument, "the hello has no instance or no nonce")
@@ -76,10 +79,13 @@ func (g *handshake) judgeDialler(h *peerv1.Hello) error {
 	case h.GetExpected() == 0:
 		return status.Error(codes.InvalidArgument, "the hello names no instance that is meant")
 	case h.GetExpectedName() != g.self.Name:
-		return status.Errorf(codes.NotFound, "node %q does not run here: this is %q", short(h.GetExpectedName()), short(g.self.Name))
+		return status.Errorf(codes.NotFound, "node %q does not run here: this is %q", short(h.GetExpectedName()),
+			short(g.self.Name))
 	case h.GetExpectedAddress() != g.self.PeerAddr:
-		return g.refuse("the other dialled %q, and this node advertises %q for peers: whoever told it the other address may stand in between; "+
-			"if there is a proxy, give its host to --advertise, and the port that it listens on to --peer-addr", short(h.GetExpectedAddress()), short(g.self.PeerAddr))
+		return g.refuse("the other dialled %q, and this node advertises %q for peers: whoever told it the other address "+
+			"may stand in between; "+
+			"if there is a proxy, give its host to --advertise, and the port that it listens on to --peer-addr",
+			short(h.GetExpectedAddress()), short(g.self.PeerAddr))
 	}
 	return nil
 }
@@ -100,7 +106,8 @@ func (g *handshake) judgeDialled(h *peerv1.Hello, to peer.Member) error {
 
 // refuse returns the status for a mismatch that an operator must correct.
 func (g *handshake) refuse(format string, args ...any) error {
-	return status.Errorf(codes.FailedPrecondition, "node %q refuses: "+format, append([]any{short(g.self.Name)}, args...)...)
+	return status.Errorf(codes.FailedPrecondition, "node %q refuses: "+format,
+		append([]any{short(g.self.Name)}, args...)...)
 }
 
 // prove returns the proof that this side has the secret: an HMAC-SHA-256 of both hellos
@@ -119,7 +126,8 @@ func proof(secret []byte, side string, dialler, dialled *peerv1.Hello) []byte {
 	h := hmac.New(sha256.New, secret)
 	part(h, "weir peer link", side)
 	for _, x := range []*peerv1.Hello{dialler, dialled} {
-		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(), x.GetExpectedAddress())
+		part(h, x.GetCluster(), x.GetName(), string(x.GetNonce()), x.GetAddress(), x.GetExpectedName(),
+			x.GetExpectedAddress())
 		for _, n := range []uint64{uint64(x.GetWire()), x.GetRingConfig(), x.GetInstance(), x.GetExpected()} {
 			_ = binary.Write(h, binary.BigEndian, n) // a hash never fails
 		}

@@ -19,7 +19,8 @@ import (
 func FuzzHello(f *testing.F) {
 	c := newTestCodec()
 	node := func(i peer.Instance) *handshake {
-		return &handshake{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "towns", ring: 7, secret: []byte("secret")}
+		return &handshake{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "towns",
+			ring: 7, secret: []byte("secret")}
 	}
 	here, there := node(1), node(2)
 	for _, change := range []func(h *peerv1.Hello){

@@ -52,9 +52,10 @@ func New(c Config) (*Links, error) {
 		return nil, err
 	}
 	l := &Links{
-		config:    c,
-		handshake: handshake{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret, second: c.SecondSecret},
-		codec:     newCodec(c.MaxMessageBytes), refusals: newRefusalLog(c.Logger), now: time.Now,
+		config: c,
+		handshake: handshake{self: c.Self, cluster: c.ClusterName, ring: c.RingConfig, secret: c.Secret,
+			second: c.SecondSecret},
+		codec: newCodec(c.MaxMessageBytes), refusals: newRefusalLog(c.Logger), now: time.Now,
 		pins: make(map[*remote]int),
 	}
 	l.refusals.report = c.Refused
@@ -156,7 +157,8 @@ func (l *Links) pin(i peer.Instance, name string) (*remote, error) {
 		return nil, errStopping
 	}
 	if l.config.expelled(name) {
-		return nil, l.handshake.refuse("the operators have expelled the member %q: let it in again with weir members readmit", short(name))
+		return nil, l.handshake.refuse("the operators have expelled the member %q: let it in again with weir members readmit",
+			short(name))
 	}
 	r := (*l.remotes.Load())[i]
 	if r == nil || !r.is(name) {

@@ -70,7 +70,8 @@ func TestOneSideKnows(t *testing.T) {
 			if n := a.tally("up " + b.self.String()); n != 0 || b.tally("up "+a.self.String()) != 0 {
 				t.Errorf("it is up %d times with a node that does not know it", n)
 			}
-			if a, b := a.log.String(), b.log.String(); a != "" || strings.Count(b, "no member here") != 1 || strings.Contains(b, "WARN") {
+			if a, b := a.log.String(), b.log.String(); a != "" || strings.Count(b, "no member here") != 1 ||
+				strings.Contains(b, "WARN") {
 				t.Errorf("a start is no trouble, and logged as:\n%s\n%s", a, b)
 			}
 			impostor := a.member
@@ -196,10 +197,16 @@ func TestRefusedHellos(t *testing.T) {
 		a, b func(*peerlink.Config)
 		want string
 	}{
-		"cluster":        {nil, func(c *peerlink.Config) { c.ClusterName = "prod" }, `of cluster \"prod\", and the other of \"test\"`},
-		"ring":           {nil, func(c *peerlink.Config) { c.RingConfig = 8 }, "ring configuration is 0000000000000008"},
-		"wire":           {nil, func(c *peerlink.Config) { c.Self.Wire = 5 }, "speaks version 5 of the peer wire, and the other 3"},
-		"old wire":       {nil, func(c *peerlink.Config) { c.Self.Wire = 1 }, "speaks version 1 of the peer wire, and the other 3"},
+		"cluster": {nil, func(c *peerlink.Config) {
+			c.ClusterName = "prod"
+		}, `of cluster \"prod\", and the other of \"test\"`},
+		"ring": {nil, func(c *peerlink.Config) { c.RingConfig = 8 }, "ring configuration is 0000000000000008"},
+		"wire": {nil, func(c *peerlink.Config) {
+			c.Self.Wire = 5
+		}, "speaks version 5 of the peer wire, and the other 3"},
+		"old wire": {nil, func(c *peerlink.Config) {
+			c.Self.Wire = 1
+		}, "speaks version 1 of the peer wire, and the other 3"},
 		"other secrets":  {secret("x"), secret("y"), "another secret"},
 		"secret dialler": {secret("x"), nil, "the other node has no secret"},
 		"secret dialled": {nil, secret("x"), "this node has no secret"},
@@ -217,7 +224,8 @@ func TestRefusedHellos(t *testing.T) {
 			if a.tally("up "+b.self.String())+b.tally("up "+a.self.String()) != 0 {
 				t.Error("there was a link")
 			}
-			if !strings.HasPrefix(name, "secret") && !strings.HasPrefix(name, "other") && strings.Count(b.log.String(), "was refused") != 1 {
+			if !strings.HasPrefix(name, "secret") && !strings.HasPrefix(name, "other") &&
+				strings.Count(b.log.String(), "was refused") != 1 {
 				t.Errorf("the node that refused does not say so once:\n%s", b.log)
 			}
 		})

@@ -113,7 +113,9 @@ func TestAPanicEndsItsLinkOnly(t *testing.T) {
 				x.waitMore(t, "up "+other.self.String(), ups+step.ups-1)
 				trips.repeat(announce(100 + i))
 				other.wait(t, "a frame", func() bool {
-					return slices.ContainsFunc(other.got, func(f *peer.Frame) bool { return f.Announces[0].Epoch.Counter == uint64(100+i) })
+					return slices.ContainsFunc(other.got, func(f *peer.Frame) bool {
+						return f.Announces[0].Epoch.Counter == uint64(100+i)
+					})
 				})
 				if n := caught.Load(); n != panics {
 					t.Fatalf("%v: %d panics were caught, want %d", step.trips, n, panics)

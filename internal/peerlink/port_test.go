@@ -79,7 +79,8 @@ func TestFrameTooLargeToSend(t *testing.T) {
 
 func TestGarbageOnThePort(t *testing.T) {
 	n := start(t, 1, "", withPublicPorts)
-	for _, garbage := range []string{"\x00\x01\x02\x03", "hello\n", strings.Repeat("x", 1<<20), "PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", "PRI * HT"} {
+	for _, garbage := range []string{"\x00\x01\x02\x03", "hello\n", strings.Repeat("x", 1<<20),
+		"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", "PRI * HT"} {
 		c, err := net.Dial("tcp", n.member.PeerAddr)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +111,8 @@ func TestHTTPOnThePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(body); r.StatusCode != http.StatusBadRequest || !strings.Contains(text, "peer port") || !strings.Contains(text, "HTTP is served on 10.0.0.1:8080") {
+	if text := string(body); r.StatusCode != http.StatusBadRequest || !strings.Contains(text, "peer port") ||
+		!strings.Contains(text, "HTTP is served on 10.0.0.1:8080") {
 		t.Errorf("the answer is %d: %s", r.StatusCode, text)
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -212,23 +214,33 @@ func TestNonsenseOnAStream(t *testing.T) {
 		"another expected": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Expected = 5 })}, "does not run here"},
 		"a long cluster": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Cluster = strings.Repeat("c", 3000) })},
 			"(3000 bytes)"},
-		"a frame at once":      {[]*peerv1.Message{{Hello: hello(n), Frame: &peerv1.Frame{}}}, "a frame came before the hellos were done"},
-		"a frame, no proof":    {[]*peerv1.Message{good, {Frame: &peerv1.Frame{}}}, "a frame came before the hellos were done"},
+		"a frame at once": {[]*peerv1.Message{{Hello: hello(n), Frame: &peerv1.Frame{}}},
+			"a frame came before the hellos were done"},
+		"a frame, no proof": {[]*peerv1.Message{good, {Frame: &peerv1.Frame{}}},
+			"a frame came before the hellos were done"},
 		"nobody in particular": {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Expected = 0 })}, "names no instance"},
-		"another name":         {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.ExpectedName = "x" })}, `node "x" does not run here`},
-		"another address":      {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.ExpectedAddress = "x:1" })}, `the other dialled "x:1"`},
-		"no member":            {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 5 })}, "is no member that"},
-		"no member's name":     {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Name = "x" })}, "is no member that"},
-		"only a hello":         {[]*peerv1.Message{good}, "there was no hello in time"},
-		"a proof":              {[]*peerv1.Message{good, {Proof: []byte("p")}}, "this node has no secret"},
-		"a second hello":       {[]*peerv1.Message{good, {}, good}, "there was a second hello"},
-		"too many acks":        {[]*peerv1.Message{good, {}, {Acks: 1}}, "more frames were acknowledged"},
-		"far too many acks":    {[]*peerv1.Message{good, {}, {Acks: 1 << 31}}, "more than there can be"},
-		"somebody's frame":     {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98}}}, "names 0000000000000062 as its sender"},
-		"somebody's relay":     {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98, Relayed: true, Via: 97}}}, "as its sender"},
-		"keys that miss":       {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Keys: []byte{3}}}}}, "have 3 keys"},
-		"four billion items":   {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Acks: &peerv1.Acks{Count: 1<<32 - 1}}}}, "more than a link takes"},
-		"an end":               {[]*peerv1.Message{good, {}, {End: "enough"}}, "enough"},
+		"another name": {[]*peerv1.Message{bad(func(h *peerv1.Hello) {
+			h.ExpectedName = "x"
+		})}, `node "x" does not run here`},
+		"another address": {[]*peerv1.Message{bad(func(h *peerv1.Hello) {
+			h.ExpectedAddress = "x:1"
+		})}, `the other dialled "x:1"`},
+		"no member":         {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Instance = 5 })}, "is no member that"},
+		"no member's name":  {[]*peerv1.Message{bad(func(h *peerv1.Hello) { h.Name = "x" })}, "is no member that"},
+		"only a hello":      {[]*peerv1.Message{good}, "there was no hello in time"},
+		"a proof":           {[]*peerv1.Message{good, {Proof: []byte("p")}}, "this node has no secret"},
+		"a second hello":    {[]*peerv1.Message{good, {}, good}, "there was a second hello"},
+		"too many acks":     {[]*peerv1.Message{good, {}, {Acks: 1}}, "more frames were acknowledged"},
+		"far too many acks": {[]*peerv1.Message{good, {}, {Acks: 1 << 31}}, "more than there can be"},
+		"somebody's frame": {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98}}},
+			"names 0000000000000062 as its sender"},
+		"somebody's relay": {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{From: 98, Relayed: true, Via: 97}}},
+			"as its sender"},
+		"keys that miss": {[]*peerv1.Message{good, {},
+			{Frame: &peerv1.Frame{Checks: &peerv1.Checks{Count: 1, Keys: []byte{3}}}}}, "have 3 keys"},
+		"four billion items": {[]*peerv1.Message{good, {}, {Frame: &peerv1.Frame{Acks: &peerv1.Acks{Count: 1<<32 - 1}}}},
+			"more than a link takes"},
+		"an end": {[]*peerv1.Message{good, {}, {End: "enough"}}, "enough"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, s := dialRaw(t, n.member.PeerAddr)
@@ -281,7 +293,9 @@ func TestDialsAPublicPort(t *testing.T) {
 		"silence": {silent.Addr().String(), "did not answer within 500ms"},
 		"nowhere": {"", "advertises no address"},
 		"no name": {"weir.invalid:1", "cannot connect"},
-		"nobody":  {"127.0.0.1:1", "connection refused; if it runs, check where it listens for peers and what it advertises (--peer-addr, --advertise)"},
+		"nobody": {"127.0.0.1:1",
+			"connection refused; if it runs, check where it listens for peers and " +
+				"what it advertises (--peer-addr, --advertise)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t, 1, "", func(c *peerlink.Config) { c.ConnectTimeout = 500 * time.Millisecond })

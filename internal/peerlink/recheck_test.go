@@ -55,7 +55,8 @@ func TestReplacedAuthorityEndsLinks(t *testing.T) {
 	a.Recheck(true)
 	a.waitMore(t, "down "+b.self.String(), 3) // and it is not let in again
 	if a.tally("up "+b.self.String()) != 1 || a.tally("down "+c.self.String()) != 0 {
-		t.Errorf("up with the old one %d times, the new one was down %d times", a.tally("up "+b.self.String()), a.tally("down "+c.self.String()))
+		t.Errorf("up with the old one %d times, the new one was down %d times", a.tally("up "+b.self.String()),
+			a.tally("down "+c.self.String()))
 	}
 }
 

@@ -26,12 +26,14 @@ func noted(now *time.Time) (*refusalLog, *bytes.Buffer) {
 func TestStrangersNamesMakeNoLines(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	n, log := noted(&now)
-	l := &Links{refusals: n, handshake: handshake{cluster: "test", ring: 7, self: peer.Member{Name: "a", Instance: 1, Wire: Wire}}}
+	l := &Links{refusals: n, handshake: handshake{cluster: "test", ring: 7,
+		self: peer.Member{Name: "a", Instance: 1, Wire: Wire}}}
 	for i := range 1000 {
 		now = now.Add(time.Minute)
 		from := &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("2001:db8::%x", i)), Port: 1 + i}
 		name := fmt.Sprintf(`\"%d\\`, i) + strings.Repeat("x", 1000)
-		hello := &peerv1.Hello{Wire: uint32(l.handshake.self.Wire), Name: name, Cluster: name, RingConfig: uint64(i) * 0x9e3779b97f4a7c15}
+		hello := &peerv1.Hello{Wire: uint32(l.handshake.self.Wire), Name: name, Cluster: name,
+			RingConfig: uint64(i) * 0x9e3779b97f4a7c15}
 		l.refusedFrom(from, hello, l.handshake.judge(hello))
 		hello.Cluster = "test"
 		hello.RingConfig |= 8
@@ -54,7 +56,8 @@ func TestLinesAboutStrangersAreBounded(t *testing.T) {
 	n, log := noted(&now)
 	say := func(from, to int) {
 		for i := from; i < to; i++ {
-			n.logOnce(slog.LevelWarn, "it was refused", &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}, "it speaks HTTP/1")
+			n.logOnce(slog.LevelWarn, "it was refused", &net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))},
+				"it speaks HTTP/1")
 		}
 	}
 	say(0, 3000)

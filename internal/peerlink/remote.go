@@ -296,15 +296,19 @@ func reasonOf(err error) string {
 	}
 	switch text := s.Message(); {
 	case s.Code() == codes.Unimplemented:
-		return "what answers there is no peer port of a Weir node: " + text + "; check the address that it advertises for peers"
+		return "what answers there is no peer port of a Weir node: " + text +
+			"; check the address that it advertises for peers"
 	case strings.Contains(text, "remote error: tls"):
 		return "it refuses this node's certificate: " + text + "; its log says why"
-	case strings.Contains(text, "reading server preface") && (strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer")):
+	case strings.Contains(text, "reading server preface") &&
+		(strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer")):
 		return "the connection ended before gRPC was spoken, as when the other node is ended: " + text +
-			"; if that stays so, check the address that it advertises for peers, and whether it requires TLS (--peer-tls) and this node has no certificate"
+			"; if that stays so, check the address that it advertises for peers, and whether it requires TLS (--peer-tls) and " +
+			"this node has no certificate"
 	case strings.Contains(text, "reading server preface"):
 		return "what answers there does not speak gRPC, so it is no peer port of a Weir node: " + text +
-			"; check the address that it advertises for peers, and whether it requires TLS (--peer-tls) and this node has no certificate"
+			"; check the address that it advertises for peers, and whether it requires TLS (--peer-tls) and this node has no " +
+			"certificate"
 	default:
 		return text
 	}

@@ -77,7 +77,9 @@ func TestWhichOfTwoSessionsStays(t *testing.T) {
 		{"we have just dialled, but the other is to", 9, true, false, true, 0, true},
 		{"the other dialled before", 1, true, false, false, 0, true},
 	} {
-		l := &Links{config: Config{Self: peer.Member{Instance: test.self}}, now: func() time.Time { return begin.Add(test.age) }}
+		l := &Links{config: Config{Self: peer.Member{Instance: test.self}}, now: func() time.Time {
+			return begin.Add(test.age)
+		}}
 		r := newRemote(l, 5)
 		r.dialing, r.ours, r.since = test.dialing, test.ours, begin
 		if test.session {
@@ -95,7 +97,8 @@ func TestWhichOfTwoSessionsStays(t *testing.T) {
 // TestProofs shows that a proof is valid for one side of one link.
 func TestProofs(t *testing.T) {
 	node := func(secret string, i peer.Instance) *handshake {
-		return &handshake{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c", secret: []byte(secret)}
+		return &handshake{self: peer.Member{Name: "n", Instance: i, Wire: Wire, PeerAddr: "n:7947"}, cluster: "c",
+			secret: []byte(secret)}
 	}
 	a, b := node("secret", 1), node("secret", 2)
 	ha, hb := a.hello(b.self), b.hello(peer.Member{})
@@ -175,9 +178,11 @@ func TestReasons(t *testing.T) {
 		"plain":                                errors.New("plain"),
 		"told":                                 status.Error(codes.Unavailable, "told"),
 		"no peer port of a Weir node":          status.Error(codes.Unimplemented, "unknown service"),
-		"does not speak gRPC":                  status.Error(codes.Unavailable, "error reading server preface: http2: frame too large"),
-		"as when the other node is ended":      status.Error(codes.Unavailable, "error reading server preface: read tcp: connection reset by peer"),
-		"ended before gRPC was spoken":         status.Error(codes.Unavailable, "error reading server preface: EOF"),
+		"does not speak gRPC": status.Error(codes.Unavailable,
+			"error reading server preface: http2: frame too large"),
+		"as when the other node is ended": status.Error(codes.Unavailable,
+			"error reading server preface: read tcp: connection reset by peer"),
+		"ended before gRPC was spoken": status.Error(codes.Unavailable, "error reading server preface: EOF"),
 	} {
 		if got := reasonOf(err); !strings.Contains(got, want) {
 			t.Errorf("%v is told as %q, without %q", err, got, want)
@@ -256,7 +261,8 @@ func TestStrangersWaitForTheirTurn(t *testing.T) {
 // A remote is described by what is known of it, and never by an empty address.
 func TestDescribe(t *testing.T) {
 	for want, m := range map[string]peer.Member{
-		`node "a" at h:1`: {Name: "a", PeerAddr: "h:1"}, `node "a"`: {Name: "a"}, "instance " + peer.Instance(7).String(): {PeerAddr: "h:1"},
+		`node "a" at h:1`: {Name: "a", PeerAddr: "h:1"}, `node "a"`: {Name: "a"},
+		"instance " + peer.Instance(7).String(): {PeerAddr: "h:1"},
 	} {
 		if got := (&remote{instance: 7, member: m}).describe(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -149,10 +149,12 @@ func checkColumns() []column[peer.Check] {
 		octets[T, uint8]{3, func(x *T) *uint8 { return &x.Keys }},
 		flags[T]{4,
 			func(x *T) byte {
-				return bit(x.Peek, 1) | bit(x.Prepare, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16) | bit(x.Settles, 32) | bit(x.Final, 64)
+				return bit(x.Peek, 1) | bit(x.Prepare, 2) | bit(x.Heir, 4) | bit(x.Sent, 8) | bit(x.Explain, 16) | bit(x.Settles,
+					32) | bit(x.Final, 64)
 			},
 			func(x *T, b byte) {
-				x.Peek, x.Prepare, x.Heir, x.Sent, x.Explain, x.Settles, x.Final = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0, b&32 != 0, b&64 != 0
+				x.Peek, x.Prepare, x.Heir, x.Sent, x.Explain, x.Settles, x.Final = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0,
+					b&16 != 0, b&32 != 0, b&64 != 0
 			}},
 		varints[T, uint32]{5, func(x *T) *uint32 { return &x.Wait }},
 		fixed[T, uint64]{6, func(x *T) *uint64 { return &x.ChargeID }},

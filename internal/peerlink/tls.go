@@ -24,7 +24,8 @@ const (
 	tlsHandshake = 0x16
 )
 
-var errPlain = errors.New("it does not speak TLS, which this node requires: give it a certificate (--peer-cert), or this node --peer-tls optional until all have one")
+var errPlain = errors.New("it does not speak TLS, which this node requires: give it a certificate (--peer-cert), or " +
+	"this node --peer-tls optional until all have one")
 
 // alpn returns what the links carry inside TLS.
 func alpn() []string { return []string{"h2"} }
@@ -98,7 +99,8 @@ func (l *Links) secureTo(ctx context.Context, c *conn, to peer.Member) (silent b
 	t := tls.Client(raw, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		if raw.got == 0 {
-			return true, fmt.Errorf("it does not speak TLS, or has no room: %w; give it a certificate (--peer-cert), or this node --peer-tls optional until all have one", err)
+			return true, fmt.Errorf("it does not speak TLS, or has no room: %w; give it a certificate (--peer-cert), or this "+
+				"node --peer-tls optional until all have one", err)
 		}
 		return false, fmt.Errorf("the handshake of TLS failed: %w", err)
 	}

@@ -67,7 +67,8 @@ func TestTLSModes(t *testing.T) {
 	required := func(name string) func(*peerlink.Config) { return member(t, ca, name, false) }
 	for name, x := range map[string][2]func(string) func(*peerlink.Config){
 		"off, optional": {off, optional}, "optional, off": {optional, off}, "both optional": {optional, optional},
-		"optional, required": {optional, required}, "required, optional": {required, optional}, "both required": {required, required},
+		"optional, required": {optional, required}, "required, optional": {required, optional},
+		"both required": {required, required},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exchange(t, start(t, 1, "", x[0]("node-1")), start(t, 2, "", x[1]("node-2")))
@@ -91,7 +92,8 @@ func TestTLSByURI(t *testing.T) {
 	a := start(t, 1, "", with(certstest.Leaf{URI: "spiffe://example.org/test/node-1"}))
 	b := start(t, 2, "", with(certstest.Leaf{URI: "spiffe://example.org/test/node-2"}))
 	exchange(t, a, b)
-	for i, uri := range []string{"spiffe://example.org/test/node-1", "spiffe://example.com/test/node-3", certs.MemberURI("test", "node-3"), ""} {
+	for i, uri := range []string{"spiffe://example.org/test/node-1", "spiffe://example.com/test/node-3",
+		certs.MemberURI("test", "node-3"), ""} {
 		bad := start(t, peer.Instance(3+i), "", func(c *peerlink.Config) {
 			c.Self.Name = "node-3"
 			with(certstest.Leaf{Name: "node-3", URI: uri})(c)
@@ -122,15 +124,22 @@ func TestTLSRefusals(t *testing.T) {
 		want string // in the log of the node that requires TLS
 	}{
 		{"none", nil, "does not speak TLS"},
-		{"a client's", showing(t, other, ca, certstest.Leaf{Name: "node-1", Usages: memberUsages[1:]}), "usage|unknown authority"},
+		{"a client's", showing(t, other, ca, certstest.Leaf{Name: "node-1", Usages: memberUsages[1:]}),
+			"usage|unknown authority"},
 		{"foreign", showing(t, other, ca, leaf(func(*certstest.Leaf) {})), "unknown authority"},
-		{"for clients only", showing(t, ca, ca, leaf(func(l *certstest.Leaf) { l.Usages = memberUsages[1:] })), "serverAuth|usage"},
-		{"for servers only", showing(t, ca, ca, leaf(func(l *certstest.Leaf) { l.Usages = memberUsages[:1] })), "clientAuth|usage"},
+		{"for clients only", showing(t, ca, ca, leaf(func(l *certstest.Leaf) {
+			l.Usages = memberUsages[1:]
+		})), "serverAuth|usage"},
+		{"for servers only", showing(t, ca, ca, leaf(func(l *certstest.Leaf) {
+			l.Usages = memberUsages[:1]
+		})), "clientAuth|usage"},
 		{"expired", showing(t, ca, ca, leaf(func(l *certstest.Leaf) {
 			l.Begins, l.Ends = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		})), "expired"},
-		{"another member's", showing(t, ca, ca, certstest.Leaf{Name: "node-3", URI: certs.MemberURI("test", "node-3")}), "node-3"},
-		{"another cluster's", showing(t, ca, ca, certstest.Leaf{Name: "node-1", URI: certs.MemberURI("prod", "node-1")}), "prod"},
+		{"another member's", showing(t, ca, ca, certstest.Leaf{Name: "node-3", URI: certs.MemberURI("test", "node-3")}),
+			"node-3"},
+		{"another cluster's", showing(t, ca, ca, certstest.Leaf{Name: "node-1", URI: certs.MemberURI("prod", "node-1")}),
+			"prod"},
 	} {
 		for _, ids := range [][2]peer.Instance{{1, 2}, {2, 1}} { // the lower one dials
 			t.Run(x.name, func(t *testing.T) {
@@ -191,11 +200,13 @@ func TestTLSBound(t *testing.T) {
 func TestTLSVersion(t *testing.T) {
 	ca := certstest.New(t, "peers")
 	n := start(t, 1, "", member(t, ca, "node-1", false))
-	cert, err := tls.X509KeyPair(ca.Issue(t, certstest.Leaf{Name: "node-2", URI: certs.MemberURI("test", "node-2"), Usages: memberUsages}))
+	cert, err := tls.X509KeyPair(ca.Issue(t, certstest.Leaf{Name: "node-2", URI: certs.MemberURI("test", "node-2"),
+		Usages: memberUsages}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := tls.Dial("tcp", n.member.PeerAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}) //nolint:gosec // it is to be refused
+	c, err := tls.Dial("tcp", n.member.PeerAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{cert}}) //nolint:gosec // it is to be refused
 	if err == nil {
 		_ = c.Close()
 		t.Fatal("TLS 1.2 is accepted")

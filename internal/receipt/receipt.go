@@ -98,7 +98,8 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 		var inline [256]byte
 		of := binary.BigEndian.AppendUint64(inline[:0], key.Hash.Hi)
 		of = binary.BigEndian.AppendUint64(of, key.Hash.Lo)
-		if of = binary.BigEndian.AppendUint32(of, uint32(key.Cost)); key.Cost > limiter.NarrowUnits { //nolint:gosec // its high half follows
+		if of = binary.BigEndian.AppendUint32(of,
+			uint32(key.Cost)); key.Cost > limiter.NarrowUnits { //nolint:gosec // its high half follows
 			// So other receipts keep the tag of versions without such costs. The number of
 			// limits is smaller than this mark.
 			of = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(of, wideMark), uint32(key.Cost>>32))
@@ -119,11 +120,15 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 func (k *Key) Open(text string, c *limiter.Charge) (limiter.Receipt, error) {
 	b, ok := decode(text)
 	if !ok {
-		return limiter.Receipt{}, fmt.Errorf("%w: this text of %d bytes is not a receipt: send the one that came with the answer, unchanged", limiter.ErrInvalid, len(text))
+		return limiter.Receipt{},
+			fmt.Errorf("%w: this text of %d bytes is not a receipt: send the one that came with the answer, unchanged",
+				limiter.ErrInvalid, len(text))
 	}
 	body := b[: len(b)-tagSize : len(b)-tagSize]
 	if !hmac.Equal(k.tag(body, c), b) {
-		return limiter.Receipt{}, fmt.Errorf("%w: the receipt is not of this request: send the request of its check, to nodes with the same secret (a node without a secret opens only its own receipts), under the same rules", limiter.ErrInvalid)
+		return limiter.Receipt{},
+			fmt.Errorf("%w: the receipt is not of this request: send the request of its check, to nodes with the same secret "+
+				"(a node without a secret opens only its own receipts), under the same rules", limiter.ErrInvalid)
 	}
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
 	if b[0] == version {
@@ -133,7 +138,8 @@ func (k *Key) Open(text string, c *limiter.Charge) (limiter.Receipt, error) {
 	for i := range parts {
 		p := b[headOfParts+i*partSize:]
 		of := func(i int) uint64 { return binary.BigEndian.Uint64(p[2+8*i:]) }
-		parts[i] = limiter.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)), Charged: of(2), Set: of(3)}
+		parts[i] = limiter.ReceiptPart{Keys: binary.BigEndian.Uint16(p), Epoch: of(0), Time: limiter.Tick(of(1)),
+			Charged: of(2), Set: of(3)}
 	}
 	return limiter.Receipt{Time: limiter.Tick(at(0)), Charged: at(1), Set: at(2), Once: at(3), Parts: &parts}, nil
 }

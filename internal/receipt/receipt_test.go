@@ -67,10 +67,12 @@ func TestForged(t *testing.T) {
 	for _, c := range []*limiter.Charge{charge(), charge(1), charge(2, 1), charge(1, 2, 3), charge(1, 3)} {
 		refused("another request", k, text, c)
 	}
-	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "k", "b"), receipt.NewKey([]byte("other"), "k", "a"), receipt.NewKey([]byte("secret"), "l", "a"), receipt.RandomKey(), {}} {
+	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "k", "b"),
+		receipt.NewKey([]byte("other"), "k", "a"), receipt.NewKey([]byte("secret"), "l", "a"), receipt.RandomKey(), {}} {
 		refused("another key", other, text, charge(1, 2))
 	}
-	for _, wrong := range []string{"", text[1:], text + "A", text[:len(text)-1] + "=", strings.Repeat("A", len(text)), strings.Repeat("x", 1<<20), text[:len(text)-1] + "\n"} {
+	for _, wrong := range []string{"", text[1:], text + "A", text[:len(text)-1] + "=", strings.Repeat("A", len(text)),
+		strings.Repeat("x", 1<<20), text[:len(text)-1] + "\n"} {
 		refused("another text", k, wrong, charge(1, 2))
 	}
 }
@@ -127,14 +129,16 @@ func TestSealedParts(t *testing.T) {
 	var parts limiter.ReceiptParts
 	for i := range limiter.MaxKeys {
 		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i), Lo: 1}, Cost: 1, Rule: new(limiter.Rule)})
-		parts = append(parts, limiter.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1, Set: ^uint64(i)})
+		parts = append(parts, limiter.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1,
+			Set: ^uint64(i)})
 		r := limiter.Receipt{Time: 7, Charged: 3, Set: 9, Parts: &parts}
 		text := k.Seal(r, c)
 		if len(text) > 800 {
 			t.Fatalf("%d parts: %d characters", len(parts), len(text))
 		}
 		got, err := k.Open(text, c)
-		if err != nil || got.Once == 0 || got.Parts == nil || !slices.Equal(*got.Parts, parts) || got.Time != 7 || got.Charged != 3 || got.Set != 9 || got.Epoch != 0 {
+		if err != nil || got.Once == 0 || got.Parts == nil || !slices.Equal(*got.Parts, parts) || got.Time != 7 ||
+			got.Charged != 3 || got.Set != 9 || got.Epoch != 0 {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
@@ -144,7 +148,8 @@ func TestSealedParts(t *testing.T) {
 	}
 	for i := range 8 * len(raw) {
 		raw[i/8] ^= 1 << (i % 8)
-		if got, err := k.Open(base64.RawURLEncoding.EncodeToString(raw), c); !errors.Is(err, limiter.ErrInvalid) || got != (limiter.Receipt{}) {
+		if got, err := k.Open(base64.RawURLEncoding.EncodeToString(raw), c); !errors.Is(err, limiter.ErrInvalid) ||
+			got != (limiter.Receipt{}) {
 			t.Fatalf("bit %d: %+v, %v", i, got, err)
 		}
 		raw[i/8] ^= 1 << (i % 8)

@@ -92,7 +92,8 @@ func connect(t *testing.T, j *Joiner) (server net.Conn, below *wire, client *tls
 		MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 	})
-	client = tls.Client(c, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}) //nolint:gosec // a test's own server
+	client = tls.Client(c, &tls.Config{InsecureSkipVerify: true,
+		MinVersion: tls.VersionTLS13}) //nolint:gosec // a test's own server
 	t.Cleanup(func() { _, _ = a.Close(), c.Close() })
 	if Join(over) != net.Conn(over) {
 		t.Error("records are joined before the handshake has ended")
@@ -166,7 +167,8 @@ func TestAFailedWriteIsTheLast(t *testing.T) {
 		server, below, client := connect(t, new(Joiner))
 		below.fail, below.err = 1, failure
 		n, err := server.Write(text(32 << 10))
-		if want := errors.Join(failure); n != 0 || err == nil || want != nil && !errors.Is(err, failure) || want == nil && !errors.Is(err, io.ErrShortWrite) {
+		if want := errors.Join(failure); n != 0 || err == nil || want != nil && !errors.Is(err, failure) ||
+			want == nil && !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("%s: %d bytes, %v", name, n, err)
 		}
 		for _, size := range []int{1, 32 << 10} {

@@ -25,11 +25,13 @@ func TestHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := make(chan string, 2)
-	f := (&fixture{tls: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}}).start(t, func(o *Options) {
-		o.within = 300 * time.Millisecond
-		o.HandshakeFailed = func(from, why string) { failed <- from + ": " + why }
-	})
-	for what, send := range map[string]string{"deadline exceeded": "", "does not look like a TLS handshake": encode("PING")} {
+	f := (&fixture{tls: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}}).start(t,
+		func(o *Options) {
+			o.within = 300 * time.Millisecond
+			o.HandshakeFailed = func(from, why string) { failed <- from + ": " + why }
+		})
+	for what, send := range map[string]string{"deadline exceeded": "",
+		"does not look like a TLS handshake": encode("PING")} {
 		c := f.dial(t)
 		if _, err := io.WriteString(c, send); err != nil {
 			t.Fatal(err)
@@ -37,7 +39,8 @@ func TestHandshakes(t *testing.T) {
 		if _, err := io.Copy(io.Discard, c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Error(err)
 		}
-		if said := <-failed; !strings.HasPrefix(said, c.LocalAddr().String()+": ") || !strings.Contains(said, what) && !strings.Contains(said, "i/o timeout") {
+		if said := <-failed; !strings.HasPrefix(said, c.LocalAddr().String()+": ") ||
+			!strings.Contains(said, what) && !strings.Contains(said, "i/o timeout") {
 			t.Errorf("%q, want %q", said, what)
 		}
 	}

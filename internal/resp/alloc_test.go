@@ -20,7 +20,8 @@ func TestCommandsAllocateNothing(t *testing.T) {
 	}
 	f := start(t, func(o *Options) { o.Observer = discard{} })
 	for name, command := range map[string]string{
-		"CL.THROTTLE": "CL.THROTTLE k 1000000 1000000 60", "denied": "CL.THROTTLE d 0 1 60", "WEIR.CHECK": "WEIR.CHECK /towns USER ada",
+		"CL.THROTTLE": "CL.THROTTLE k 1000000 1000000 60", "denied": "CL.THROTTLE d 0 1 60",
+		"WEIR.CHECK": "WEIR.CHECK /towns USER ada",
 	} {
 		for _, depth := range []int{1, 20} {
 			const rounds = 1000

@@ -43,7 +43,9 @@ func (unresettable) Reset(context.Context, limiter.Request) (int, error) {
 // A reset that fails is told to the audit, as over HTTP: a part of it may have been done.
 func TestFailedResetsAreTold(t *testing.T) {
 	var told auditor
-	c := start(t, func(o *Options) { o.Config.Decider, o.Config.Audit = unresettable{o.Config.Decider.(decider)}, &told }).dial(t)
+	c := start(t, func(o *Options) {
+		o.Config.Decider, o.Config.Audit = unresettable{o.Config.Decider.(decider)}, &told
+	}).dial(t)
 	for _, ask := range []string{"WEIR.RESET /towns", "DEL a b"} {
 		if got := c.ask(ask); !strings.HasPrefix(got, "-TRYAGAIN ") {
 			t.Errorf("%s: %s", ask, got)

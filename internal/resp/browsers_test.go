@@ -10,7 +10,8 @@ func TestRequestsOfBrowsers(t *testing.T) {
 		t.Fatalf("premise: %s", got)
 	}
 	for _, head := range []string{
-		"POST / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n", "post / HTTP/1.1\r\n", "PUT /a HTTP/1.1\r\nhost: x\r\n", "GET / HTTP/1.1\r\nHost: x\r\n",
+		"POST / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n", "post / HTTP/1.1\r\n", "PUT /a HTTP/1.1\r\nhost: x\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\n",
 	} {
 		p := f.dial(t)
 		p.send(head + "Origin: http://page.example\r\n\r\nFLUSHDB\r\n" + encode("DEL k") + "PING\r\n")

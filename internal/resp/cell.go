@@ -100,7 +100,8 @@ func throttle(args []string) (key string, r rate, cost int64, err error) {
 			return "", rate{}, 0, rangeError(throttleName(i), n, of.least, of.most)
 		}
 	}
-	return args[0], rate{units: numbers[1], burst: numbers[0] + 1, period: time.Duration(numbers[2]) * time.Second}, numbers[3], nil
+	return args[0], rate{units: numbers[1], burst: numbers[0] + 1, period: time.Duration(numbers[2]) * time.Second},
+		numbers[3], nil
 }
 
 // throttleName returns the name of a number of CL.THROTTLE.
@@ -135,7 +136,8 @@ func integerBy(name, text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, commandError(fmt.Sprintf("%s is %.40s: give a number from %d to %d", name, text, math.MinInt64, math.MaxInt64))
+		return 0, commandError(fmt.Sprintf("%s is %.40s: give a number from %d to %d", name, text, math.MinInt64,
+			math.MaxInt64))
 	case err != nil:
 		return 0, commandError(fmt.Sprintf("%s is %.40q: give a whole number", name, text))
 	}
@@ -182,11 +184,13 @@ func knownScript(sha string) bool {
 // the burst, the units of a period, the period in seconds and the cost.
 func scripted(args []string) (key string, r rate, cost int64, err error) {
 	if len(args) != 6 || args[0] != "1" {
-		return "", rate{}, 0, commandError("the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost")
+		return "", rate{}, 0,
+			commandError("the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost")
 	}
 	period, err := strconv.ParseFloat(args[4], 64)
 	if err != nil || !(period*float64(time.Second) >= float64(limiter.MinWindow)) || period > limiter.MaxWindow.Seconds() {
-		return "", rate{}, 0, commandError(fmt.Sprintf("the period is %.40q: give %g to %g seconds", args[4], limiter.MinWindow.Seconds(), limiter.MaxWindow.Seconds()))
+		return "", rate{}, 0, commandError(fmt.Sprintf("the period is %.40q: give %g to %g seconds", args[4],
+			limiter.MinWindow.Seconds(), limiter.MaxWindow.Seconds()))
 	}
 	r.period = time.Duration(math.Round(period*1e6)) * time.Microsecond
 	for _, n := range []struct {

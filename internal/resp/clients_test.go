@@ -27,7 +27,8 @@ func TestStockClients(t *testing.T) {
 		"redis-cli": {[]string{"redis-cli", "-p", port, "CL.THROTTLE", "cli", "0", "1", "60"}, "0\n1\n0\n-1\n60\n"},
 		"redis-cli with RESP3": {
 			[]string{"redis-cli", "-3", "-p", port, "WEIR.CHECK", "/towns", "USER", "cli"},
-			"allowed (true)\nrule towns\nlimit 2\nremaining 1\nretry_after_ms -1\nreset_after_ms 3600000\nsource owner\nrepeated (false)\n",
+			"allowed (true)\nrule towns\nlimit 2\nremaining 1\nretry_after_ms -1\nreset_after_ms 3600000\nsource " +
+				"owner\nrepeated (false)\n",
 		},
 		"python3-redis": {[]string{"/usr/bin/python3", "-c", `
 import redis
@@ -56,7 +57,8 @@ try:
 except redis.ResponseError as e:
     print(str(e)[:15])
 `}, "[0, 1, 0, -1, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n" +
-			"[[1, 1, 0, 60, 60], b'x']\nCommand # 2 (GET x) of pipeline caused er\n[0, 1, 0, -1, 60]\n1 [0, 1, 0, -1, 60]\nunknown command\n"},
+			"[[1, 1, 0, 60, 60], b'x']\nCommand # 2 (GET x) of pipeline caused er\n[0, 1, 0, -1, 60]\n1 [0, 1, 0, -1, " +
+			"60]\nunknown command\n"},
 		"python3-redis for a cluster": {[]string{"/usr/bin/python3", "-c", `
 from redis.cluster import RedisCluster
 r = RedisCluster(host="127.0.0.1", port=int("` + port + `"))
@@ -68,7 +70,8 @@ r = Redis.new(port: ` + port + `)
 p r.ping, r.call("CL.THROTTLE", "ruby", 0, 1, 60), r.call("CL.THROTTLE", "ruby", 0, 1, 60)
 p r.pipelined { |q| 2.times { q.call("CL.THROTTLE", "ruby", 0, 1, 60) } }
 p r.multi { |q| 2.times { q.call("CL.THROTTLE", "ruby2", 0, 1, 60) } }
-`}, "\"PONG\"\n[0, 1, 0, -1, 60]\n[1, 1, 0, 60, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n[[0, 1, 0, -1, 60], [1, 1, 0, 60, 60]]\n"},
+`}, "\"PONG\"\n[0, 1, 0, -1, 60]\n[1, 1, 0, 60, 60]\n[[1, 1, 0, 60, 60], [1, 1, 0, 60, 60]]\n[[0, 1, 0, -1, 60], [1, " +
+			"1, 0, 60, 60]]\n"},
 		"php-redis": {[]string{"php", "-r", `
 $r = new Redis();
 $r->connect("127.0.0.1", ` + port + `);
@@ -82,7 +85,8 @@ echo json_encode([$r->rawCommand("CL.THROTTLE", "php", 0, 1, 60), $r->rawCommand
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, out, c.want)
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), "redis-benchmark", "-p", port, "-n", "3000", "-c", "16", "-P", "16", "-r", "50", "--csv",
+	out, err := exec.CommandContext(t.Context(), "redis-benchmark", "-p", port, "-n", "3000", "-c", "16", "-P", "16", "-r",
+		"50", "--csv",
 		"CL.THROTTLE", "key:__rand_int__", "1000000", "1000000", "60").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "CL.THROTTLE") || strings.Contains(string(out), "rror from server") {
 		t.Errorf("redis-benchmark: %v\n%s", err, out)

@@ -117,7 +117,8 @@ func (c *conn) do(ctx context.Context, args []string, bytes int) {
 		c.fail("unknown", "ERR", "this is the Redis protocol, and not HTTP")
 		c.ending = true
 	case k == nil:
-		c.fail("unknown", "ERR", fmt.Sprintf("unknown command %.64q: this server limits rates; COMMAND lists what it knows", args[0]))
+		c.fail("unknown", "ERR", fmt.Sprintf("unknown command %.64q: this server limits rates; COMMAND lists what it knows",
+			args[0]))
 	case !k.open && c.caller.err != nil:
 		c.decide(ctx)
 		c.refused(k.name, c.caller.err)

@@ -248,14 +248,16 @@ func (c *conn) identify() {
 	}
 	shown := c.credentials(c.token)
 	by, err := c.of.front.Identify(c, shown)
-	if errors.Is(err, frontend.ErrUnauthenticated) && c.token == "" && (shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
+	if errors.Is(err, frontend.ErrUnauthenticated) && c.token == "" &&
+		(shown.TLS == nil || len(shown.TLS.PeerCertificates) == 0) {
 		err = errNothingShown
 	}
 	c.caller = caller{by, err}
 }
 
 // errNothingShown is the error for a caller that shows nothing, in words of this protocol.
-var errNothingShown = fmt.Errorf("%w: send AUTH with a token, or a client certificate if the node asks for one", frontend.ErrUnauthenticated)
+var errNothingShown = fmt.Errorf("%w: send AUTH with a token, or a client certificate if the node asks for one",
+	frontend.ErrUnauthenticated)
 
 func (c *conn) credentials(token string) (out frontend.Credentials) {
 	if token != "" {
@@ -271,7 +273,8 @@ func (c *conn) credentials(token string) (out frontend.Credentials) {
 // login identifies the caller by a token, and answers if it cannot.
 func (c *conn) login(ctx context.Context, name, token string) bool {
 	if c.of.front.Access == nil {
-		c.fail(name, "ERR", "AUTH called without any password configured: the operator must start the node with --permissions")
+		c.fail(name, "ERR",
+			"AUTH called without any password configured: the operator must start the node with --permissions")
 		return false
 	}
 	by, err := c.of.front.Identify(c, c.credentials(token))

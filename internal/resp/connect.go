@@ -38,8 +38,10 @@ func doSelect(_ context.Context, c *conn, args []string) {
 const redisVersion = "7.0.0"
 
 func doInfo(_ context.Context, c *conn, _ []string) {
-	c.reply.bulk("# Server\r\nredis_version:" + redisVersion + "\r\nredis_mode:standalone\r\nserver_name:weir\r\nweir_version:" +
-		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.conns.Open()) + "\r\n# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n")
+	c.reply.bulk("# Server\r\nredis_version:" + redisVersion +
+		"\r\nredis_mode:standalone\r\nserver_name:weir\r\nweir_version:" +
+		c.of.options.Version + "\r\n# Clients\r\nconnected_clients:" + strconv.Itoa(c.of.conns.Open()) +
+		"\r\n# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n")
 	c.served("INFO", "OK")
 }
 

@@ -85,7 +85,8 @@ func (f *flushes) flush(ctx context.Context, tenant string) error {
 
 func (f *flushes) ask(ctx context.Context, tenant string, flushes int64) (string, error) {
 	asked, by := f.now(), f.by
-	rs := []limiter.Request{{Path: flushKey, Tenant: flushTenant(tenant), Limits: []*limiter.Limit{f.limit}, Cost: limiter.Units(flushes)}}
+	rs := []limiter.Request{{Path: flushKey, Tenant: flushTenant(tenant), Limits: []*limiter.Limit{f.limit},
+		Cost: limiter.Units(flushes)}}
 	ds := make([]limiter.Decision, 1)
 	if err := by.Decide(ctx, rs, ds, []bool{flushes == 0}); err != nil {
 		if some, ok := err.(*limiter.BatchError); ok { //nolint:errorlint // the first one is told

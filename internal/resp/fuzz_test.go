@@ -58,10 +58,14 @@ func skipReply(text string) (rest string, ok bool) {
 // memory is left over.
 func FuzzCommands(f *testing.F) {
 	for _, text := range []string{
-		"CL.THROTTLE k 1 2 60 1", "WEIR.CHECK /towns USER ada COST 2", "WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 10.0.0.1",
-		"WEIR.CHECK /towns USER u ID i HOLD 1000", "WEIR.SETTLE /towns USER u ID i ACTUAL 1 IF_UNKNOWN charge", "WEIR.EXTEND /towns USER u ID i HOLD 5000 COST 1",
-		"WEIR.CANCEL /towns USER u ID i", "WEIR.PEEK /towns RULE towns", "WEIR.RESET /towns USER ada", "EVALSHA x 1 k 1 2 3 4", "SCRIPT EXISTS a b", "DEL k k",
-		"FLUSHDB", "MULTI", "EXEC", "DISCARD", "HELLO 3 AUTH a b SETNAME c", "CLIENT SETINFO LIB-NAME x", "COMMAND DOCS", "INFO", "PING x", "QUIT",
+		"CL.THROTTLE k 1 2 60 1", "WEIR.CHECK /towns USER ada COST 2",
+		"WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 10.0.0.1",
+		"WEIR.CHECK /towns USER u ID i HOLD 1000", "WEIR.SETTLE /towns USER u ID i ACTUAL 1 IF_UNKNOWN charge",
+		"WEIR.EXTEND /towns USER u ID i HOLD 5000 COST 1",
+		"WEIR.CANCEL /towns USER u ID i", "WEIR.PEEK /towns RULE towns", "WEIR.RESET /towns USER ada",
+		"EVALSHA x 1 k 1 2 3 4", "SCRIPT EXISTS a b", "DEL k k",
+		"FLUSHDB", "MULTI", "EXEC", "DISCARD", "HELLO 3 AUTH a b SETNAME c", "CLIENT SETINFO LIB-NAME x", "COMMAND DOCS",
+		"INFO", "PING x", "QUIT",
 	} {
 		f.Add([]byte(encode(text) + encode("PING")))
 		f.Add([]byte(text + "\r\n"))

@@ -30,14 +30,16 @@ func TestLongKeys(t *testing.T) {
 		}
 	}
 	c.send("*1\r\n$5\r\nMULTI\r\n" + throttle(strings.Repeat("k", 70000)) + "*1\r\n$4\r\nEXEC\r\n")
-	if multi, long, exec := c.read(), c.read(), c.read(); multi != "OK" || !strings.Contains(long, "ERR") || !strings.Contains(exec, "EXECABORT") {
+	if multi, long, exec := c.read(), c.read(), c.read(); multi != "OK" || !strings.Contains(long, "ERR") ||
+		!strings.Contains(exec, "EXECABORT") {
 		t.Errorf("in a transaction: %s, %s, %s", multi, long, exec)
 	}
 	if n := f.server.large.Load(); n > 2*maxCommand {
 		t.Errorf("long commands take %d bytes", n)
 	}
 	c.send(throttle(strings.Repeat("k", 1<<20)))
-	if got, then := c.read(), c.read(); got != "-ERR Protocol error: invalid bulk length" || then != "EOF" && !strings.Contains(then, "reset") {
+	if got, then := c.read(), c.read(); got != "-ERR Protocol error: invalid bulk length" ||
+		then != "EOF" && !strings.Contains(then, "reset") {
 		t.Errorf("a key of 1 MiB: %s, then %s", got, then)
 	}
 }

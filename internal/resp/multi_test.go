@@ -18,8 +18,9 @@ func TestTransactions(t *testing.T) {
 			{"MULTI", "OK"}, {throttle, "QUEUED"}, {"DISCARD", "OK"}, {throttle, "[0 2 1 -1 60]"},
 			{"DISCARD", "-ERR DISCARD without MULTI"},
 		},
-		"empty":  {{"MULTI", "OK"}, {"EXEC", "[]"}},
-		"nested": {{"MULTI", "OK"}, {"MULTI", "-ERR MULTI calls can not be nested"}, {throttle, "QUEUED"}, {"EXEC", "[[0 2 1 -1 60]]"}},
+		"empty": {{"MULTI", "OK"}, {"EXEC", "[]"}},
+		"nested": {{"MULTI", "OK"}, {"MULTI", "-ERR MULTI calls can not be nested"}, {throttle, "QUEUED"},
+			{"EXEC", "[[0 2 1 -1 60]]"}},
 		"unknown": {
 			{"MULTI", "OK"}, {throttle, "QUEUED"}, {"GET k", `-ERR unknown command "GET"`}, {throttle, "QUEUED"},
 			{"EXEC", "-EXECABORT Transaction discarded because of previous errors."}, {throttle, "[0 2 1 -1 60]"},

@@ -68,7 +68,8 @@ func doEvalSHA(ctx context.Context, c *conn, args []string) {
 }
 
 // errScript is why a script is not run.
-const errScript = "this server runs no scripts: it answers those of redis_rate v10 and ulule/limiter v3, and the commands that COMMAND lists"
+const errScript = "this server runs no scripts: it answers those of redis_rate v10 and ulule/limiter v3, and the " +
+	"commands that COMMAND lists"
 
 func runScript(ctx context.Context, c *conn, name, sha string, args []string) {
 	if !knownScript(sha) {

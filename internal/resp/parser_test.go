@@ -61,7 +61,8 @@ func TestParser(t *testing.T) {
 		"*1\r\n$1\r\nabc":                   "Protocol error: expected the end of a line after an argument",
 		strings.Repeat("a", maxInline):      "Protocol error: too big inline request",
 		strings.Repeat("a ", 65) + "\r\n":   "Protocol error: too big inline request",
-		"*5\r\n" + strings.Repeat("$16000\r\n"+strings.Repeat("a", 16000)+"\r\n", 5): "the command has 80054 bytes; at most 65536 are carried out",
+		"*5\r\n" + strings.Repeat("$16000\r\n"+strings.Repeat("a", 16000)+"\r\n",
+			5): "the command has 80054 bytes; at most 65536 are carried out",
 	} {
 		if got := parsed(data); got != want && !strings.HasSuffix(got, want) {
 			t.Errorf("%.60q: %.200q, want %q", data, got, want)
@@ -72,7 +73,8 @@ func TestParser(t *testing.T) {
 // A parser neither panics nor takes more than its bounds, and what it takes from the begin of
 // some data does not depend on what follows.
 func FuzzParser(f *testing.F) {
-	for _, s := range []string{"*2\r\n$4\r\nECHO\r\n$1\r\na\r\n", "*2\r\n$-7\r\n", "a 'b' \"c\\n\"\r\n", "*1\r\n$99999999999999999999\r\n"} {
+	for _, s := range []string{"*2\r\n$4\r\nECHO\r\n$1\r\na\r\n", "*2\r\n$-7\r\n", "a 'b' \"c\\n\"\r\n",
+		"*1\r\n$99999999999999999999\r\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -81,7 +83,8 @@ func FuzzParser(f *testing.F) {
 		_, long := errors.AsType[longError](err)
 		passed := long || p.passing != passing{}
 		switch {
-		case n < 0 || n > len(data) || n > maxCommand && !passed || len(args) > maxArgs || err != nil && n != 0 && !long || passed && args != nil:
+		case n < 0 || n > len(data) || n > maxCommand && !passed || len(args) > maxArgs || err != nil && n != 0 && !long ||
+			passed && args != nil:
 			t.Fatalf("%d arguments, %d bytes, %v", len(args), n, err)
 		case n == 0 || passed:
 			return

@@ -65,7 +65,8 @@ func (f *fixture) start(t testing.TB, change func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.node = &counting{Node: node}
-	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true}, Version: "v1", Now: f.clock.now}
+	o := Options{Config: frontend.Config{Decider: f.node, AllowRequestLimits: true, AllowReset: true}, Version: "v1",
+		Now: f.clock.now}
 	if change != nil {
 		change(&o)
 	}
@@ -218,7 +219,8 @@ func TestThrottle(t *testing.T) {
 		t.Errorf("the example of its README: %s", got)
 	}
 	long := strings.Repeat("k", 4000)
-	if got := c.ask("CL.THROTTLE "+long+"a 0 1 60") + c.ask("CL.THROTTLE "+long+"b 0 1 60") + c.ask("CL.THROTTLE "+long+"a 0 1 60"); got != "[0 1 0 -1 60][0 1 0 -1 60][1 1 0 60 60]" {
+	if got := c.ask("CL.THROTTLE "+long+"a 0 1 60") + c.ask("CL.THROTTLE "+long+"b 0 1 60") + c.ask("CL.THROTTLE "+long+
+		"a 0 1 60"); got != "[0 1 0 -1 60][0 1 0 -1 60][1 1 0 60 60]" {
 		t.Errorf("long keys: %s", got)
 	}
 }
@@ -230,13 +232,15 @@ func TestFlush(t *testing.T) {
 	c := f.dial(t)
 	throttle := func() string { return c.ask("CL.THROTTLE k 0 1 60") }
 	rule := func() string { return c.ask("WEIR.CHECK /towns USER ada")[:11] }
-	if got := throttle() + throttle() + rule() + rule() + rule(); got != "[0 1 0 -1 60][1 1 0 60 60][allowed 1 [allowed 1 [allowed 0 " {
+	if got := throttle() + throttle() + rule() + rule() + rule(); got != "[0 1 0 -1 60][1 1 0 60 60][allowed 1 [allowed "+
+		"1 [allowed 0 " {
 		t.Error(got)
 	}
 	if got := c.ask("FLUSHDB") + throttle() + throttle() + rule(); got != "OK[0 1 0 -1 60][1 1 0 60 60][allowed 0 " {
 		t.Error(got)
 	}
-	if got := c.ask("flushdb async") + throttle() + c.ask("FLUSHDB now"); got != "OK[0 1 0 -1 60]-ERR syntax error: give FLUSHDB [ASYNC|SYNC]" {
+	if got := c.ask("flushdb async") + throttle() + c.ask("FLUSHDB now"); got != "OK[0 1 0 -1 60]-ERR syntax error: "+
+		"give FLUSHDB [ASYNC|SYNC]" {
 		t.Error(got)
 	}
 	other, err := newFlushes(frontend.New(frontend.Config{Decider: f.node}, protocol()), f.clock.now)
@@ -263,29 +267,47 @@ func TestOwnCommands(t *testing.T) {
 	f := start(t, nil)
 	c := f.dial(t)
 	for i, want := range []struct{ ask, reply string }{
-		{"WEIR.PEEK /towns USER ada", "[allowed 1 rule towns limit 2 remaining 2 retry_after_ms -1 reset_after_ms 0 source owner repeated 0]"},
-		{"WEIR.CHECK /towns USER ada", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
-		{"weir.check /towns user ada cost 2", "[allowed 0 rule towns limit 2 remaining 1 retry_after_ms 3600000 reset_after_ms 3600000 source owner repeated 0]"},
-		{"WEIR.CHECK /towns USER ada COST 3", "[allowed 0 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
-		{"WEIR.CHECK /towns USER ada COST 0", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
-		{"WEIR.CHECK /towns USER bob ID order-7", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
-		{"WEIR.CHECK /towns USER bob ID order-7", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 1]"},
-		{"WEIR.CHECK /towns USER bob ID order-8", "[allowed 1 rule towns limit 2 remaining 0 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.PEEK /towns USER ada",
+			"[allowed 1 rule towns limit 2 remaining 2 retry_after_ms -1 reset_after_ms 0 source owner repeated 0]"},
+		{"WEIR.CHECK /towns USER ada",
+			"[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"weir.check /towns user ada cost 2",
+			"[allowed 0 rule towns limit 2 remaining 1 retry_after_ms 3600000 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.CHECK /towns USER ada COST 3",
+			"[allowed 0 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.CHECK /towns USER ada COST 0",
+			"[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.CHECK /towns USER bob ID order-7",
+			"[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.CHECK /towns USER bob ID order-7",
+			"[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 1]"},
+		{"WEIR.CHECK /towns USER bob ID order-8",
+			"[allowed 1 rule towns limit 2 remaining 0 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
 		{"WEIR.CHECK /towns ID " + strings.Repeat("x", 65), "-ERR invalid: the id has 65 bytes; at most 64 are allowed"},
 		{"WEIR.RESET /towns USER ada", "1"},
 		{"WEIR.RESET /towns USER ada", "0"},
-		{"WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 192.0.2.1", "[allowed 1 rule plans limit 5 remaining 4 retry_after_ms -1 reset_after_ms 7200000 source owner repeated 0]"},
-		{"WEIR.CHECK /x RULE towns USER eve", "[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
-		{"WEIR.CHECK /none", "[allowed 1 rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated 0]"},
-		{"WEIR.CHECK /x RULE nobody", "-ERR invalid: there is no rule \"nobody\": name a rule of the rules file, or leave the name out to match by path"},
+		{"WEIR.CHECK /plans ATTR plan gold METHOD GET GROUP g IP 192.0.2.1",
+			"[allowed 1 rule plans limit 5 remaining 4 retry_after_ms -1 reset_after_ms 7200000 source owner repeated 0]"},
+		{"WEIR.CHECK /x RULE towns USER eve",
+			"[allowed 1 rule towns limit 2 remaining 1 retry_after_ms -1 reset_after_ms 3600000 source owner repeated 0]"},
+		{"WEIR.CHECK /none",
+			"[allowed 1 rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated 0]"},
+		{"WEIR.CHECK /x RULE nobody",
+			"-ERR invalid: there is no rule \"nobody\": name a rule of the rules file, or leave the name out to match by path"},
 		{"WEIR.CHECK", "-ERR wrong number of arguments for 'weir.check' command"},
-		{"WEIR.CHECK /towns USER", "-ERR nothing follows \"USER\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"},
-		{"WEIR.CHECK /towns ATTR a", "-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] [COST n] [ID id] [HOLD ms]"},
+		{"WEIR.CHECK /towns USER",
+			"-ERR nothing follows \"USER\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] " +
+				"[COST n] [ID id] [HOLD ms]"},
+		{"WEIR.CHECK /towns ATTR a",
+			"-ERR nothing follows \"a\": give <path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] " +
+				"[COST n] [ID id] [HOLD ms]"},
 		{"WEIR.CHECK /towns COLOUR red", "-ERR \"COLOUR\" is not known here: give " + usage},
 		{"WEIR.CHECK /towns COST much", "-ERR COST is \"much\": give a whole number"},
-		{"WEIR.CHECK /towns USER ada COST -1", "-ERR invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
+		{"WEIR.CHECK /towns USER ada COST -1",
+			"-ERR invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 		{"HELLO 3", "{server weir version 7.0.0 proto 3 id 1 mode standalone role master modules []}"},
-		{"WEIR.CHECK /none", "{allowed #t rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated #f}"},
+		{"WEIR.CHECK /none",
+			"{allowed #t rule  limit -1 remaining -1 retry_after_ms -1 reset_after_ms -1 source no_rule repeated #f}"},
 		{"CLIENT GETNAME", "_"},
 		{"HELLO 4", "-NOPROTO unsupported protocol version: give 2 or 3"},
 		{"HELLO 2 SETNAME me", "[server weir version 7.0.0 proto 2 id 1 mode standalone role master modules []]"},
@@ -310,7 +332,8 @@ func TestOwnCommands(t *testing.T) {
 		{"CL.THROTTLE k 1 1 -1", "-ERR period is -1: give 1 to 34560000"},
 		{"CL.THROTTLE k 1 -1 1", "-ERR count per period is -1: give 1 to 9007199254740990"},
 		{"CL.THROTTLE k 1 1 1 9007199254740991", "-ERR quantity is 9007199254740991: give 0 to 9007199254740990"},
-		{"CL.THROTTLE k 1 1 9223372036854775808", "-ERR period is 9223372036854775808: give a number from -9223372036854775808 to 9223372036854775807"},
+		{"CL.THROTTLE k 1 1 9223372036854775808",
+			"-ERR period is 9223372036854775808: give a number from -9223372036854775808 to 9223372036854775807"},
 		{"CL.THROTTLE k 1 1 1 1.5", "-ERR quantity is \"1.5\": give a whole number"},
 		{"CL.THROTTLE k 1 1 1 ''", "-ERR quantity is \"\": give a whole number"},
 		{"CL.THROTTLE k 1 1 34560001", "-ERR period is 34560001: give 1 to 34560000"},
@@ -359,10 +382,12 @@ func TestPipeline(t *testing.T) {
 	if n := f.node.batches.Load() - before; n != 1 {
 		t.Errorf("20 commands made %d batches", n)
 	}
-	c.send(encode("CL.THROTTLE k2 0 1 60") + encode("WEIR.CHECK /towns COST x") + encode("PING") + encode("DEL k2") + encode("CL.THROTTLE k2 0 1 60") +
+	c.send(encode("CL.THROTTLE k2 0 1 60") + encode(
+		"WEIR.CHECK /towns COST x") + encode("PING") + encode("DEL k2") + encode("CL.THROTTLE k2 0 1 60") +
 		encode("CL.THROTTLE k2 0 1 60") + encode("NOTHING") + encode("EVALSHA x 1 k") + encode("CL.THROTTLE k2 0 1 60 0"))
 	for i, want := range []string{
-		"[0 1 0 -1 60]", "-ERR COST is \"x\": give a whole number", "PONG", "1", "[0 1 0 -1 60]", "[1 1 0 60 60]", "-ERR unknown command", "-NOSCRIPT", "[0 1 0 -1 60]",
+		"[0 1 0 -1 60]", "-ERR COST is \"x\": give a whole number", "PONG", "1", "[0 1 0 -1 60]", "[1 1 0 60 60]",
+		"-ERR unknown command", "-NOSCRIPT", "[0 1 0 -1 60]",
 	} {
 		if got := c.read(); !strings.HasPrefix(got, want) {
 			t.Errorf("reply %d: %s, want %s", i, got, want)
@@ -440,7 +465,8 @@ func TestManyLongReplies(t *testing.T) {
 	}
 	<-served // so that the connection may be looked at
 	if c.reply.buf != nil || c.batch != nil || cap(c.buf) > smallBuffer {
-		t.Errorf("after its last reply a connection had %d bytes for replies, %d for commands, a batch: %v; want none, %d, false", cap(c.reply.buf), cap(c.buf), c.batch != nil, smallBuffer)
+		t.Errorf("after its last reply a connection had %d bytes for replies, %d for commands, a batch: %v; want none, %d, "+
+			"false", cap(c.reply.buf), cap(c.buf), c.batch != nil, smallBuffer)
 	}
 }
 
@@ -451,12 +477,14 @@ func TestNobodyChargesFlushes(t *testing.T) {
 	if got := c.ask("CL.THROTTLE k 0 1 60"); got != "[0 1 0 -1 60]" {
 		t.Fatal(got)
 	}
-	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow, Limit: limiter.NarrowUnits, Window: limiter.MaxWindow})
+	limit, err := limiter.NewLimit(limiter.Spec{Name: "flushes", Algorithm: limiter.FixedWindow,
+		Limit: limiter.NarrowUnits, Window: limiter.MaxWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"", "\x00flushes"} {
-		if _, err := f.node.Check(t.Context(), limiter.Request{Path: flushKey, User: user, Limits: []*limiter.Limit{limit}}); err != nil {
+		if _, err := f.node.Check(t.Context(), limiter.Request{Path: flushKey, User: user,
+			Limits: []*limiter.Limit{limit}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -550,8 +578,10 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)
 		}
 	}
-	want := "[ping refused  redis cl.throttle refused  redis hello refused  redis del refused name of a redis flushdb refused name of a redis weir.reset refused name of a redis " +
-		"weir.reset done name of ruled redis del refused name of ruled redis flushdb refused name of ruled redis]" // budgets are limits, which are counted
+	want := "[ping refused  redis cl.throttle refused  redis hello refused  redis del refused name of a redis flushdb " +
+		"refused name of a redis weir.reset refused name of a redis " +
+		// budgets are limits, which are counted
+		"weir.reset done name of ruled redis del refused name of ruled redis flushdb refused name of ruled redis]"
 	if got := fmt.Sprint(told.told); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
 	}
@@ -577,7 +607,8 @@ func TestIdentities(t *testing.T) {
 
 // The refusals of a node that does not allow everything.
 const (
-	errLimits  = "limits that come with a command are not allowed here: the operator must start the node with --allow-request-limits"
+	errLimits = "limits that come with a command are not allowed here: the operator must start the node with " +
+		"--allow-request-limits"
 	errReserve = "reservations are not allowed here: the operator must start the node with --allow-refunds"
 	errReset   = "resets are not allowed here: the operator must start the node with --allow-reset"
 )

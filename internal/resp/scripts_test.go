@@ -13,7 +13,8 @@ import (
 func TestScripts(t *testing.T) {
 	f := start(t, nil)
 	c := f.dial(t)
-	allowN, atMost := "EVALSHA "+scriptAllowN+" 1 rate:id 10 10 1 ", "EVALSHA "+strings.ToUpper(scriptAllowAtMost)+" 1 rate:id 10 10 1 "
+	allowN, atMost := "EVALSHA "+scriptAllowN+" 1 rate:id 10 10 1 ",
+		"EVALSHA "+strings.ToUpper(scriptAllowAtMost)+" 1 rate:id 10 10 1 "
 	for i, want := range []struct{ ask, reply string }{
 		{allowN + "0", "[0 10 -1 0]"},
 		{allowN + "1", "[1 9 -1 0.1]"},
@@ -38,7 +39,8 @@ func TestScripts(t *testing.T) {
 		{"EVALSHA " + scriptAllowN + " 1 k 0 10 1 1", "-ERR the burst is 0: give 1 to 9007199254740991"},
 		{"EVALSHA " + scriptAllowN + " 1 k 1 10 0.0001 1", "-ERR the period is \"0.0001\": give 0.001 to 3.456e+07 seconds"},
 		{"EVALSHA " + scriptAllowN + " 1 k 1 10 NaN 1", "-ERR the period is \"NaN\": give 0.001 to 3.456e+07 seconds"},
-		{"EVALSHA " + scriptAllowN + " 2 k l 1 10 1 1", "-ERR the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost"},
+		{"EVALSHA " + scriptAllowN + " 2 k l 1 10 1 1",
+			"-ERR the script of redis_rate takes 1 key and 4 arguments: burst, rate, period and cost"},
 	} {
 		if got := c.ask(want.ask); got != want.reply {
 			t.Errorf("case %d, %s: %s, want %s", i, want.ask, got, want.reply)

@@ -65,13 +65,15 @@ func TestPipelineIsTold(t *testing.T) {
 	for range 8 {
 		got += c.read()
 	}
-	if want := "[0 2 1 -1 60][0 2 0 -1 120][1 2 0 60 120]-ERR max_burst is \"x\": give a whole number"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "OK[0 2 1 -1 60]PONG") {
+	if want := "[0 2 1 -1 60][0 2 0 -1 120][1 2 0 60 120]-ERR max_burst is \"x\": give a whole number"; !strings.HasPrefix(
+		got, want) || !strings.HasSuffix(got, "OK[0 2 1 -1 60]PONG") {
 		t.Errorf("%s", got)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if got, want := strings.Join(o.calls, ", "), "RESP CL.THROTTLE OK 2, RESP CL.THROTTLE DENIED 1, RESP CL.THROTTLE ERR 1, "+
-		"RESP WEIR.CHECK OK 1, RESP FLUSHDB OK 1, RESP CL.THROTTLE OK 1, RESP PING OK 1"; got != want {
+	if got, want := strings.Join(o.calls, ", "),
+		"RESP CL.THROTTLE OK 2, RESP CL.THROTTLE DENIED 1, RESP CL.THROTTLE ERR 1, "+
+			"RESP WEIR.CHECK OK 1, RESP FLUSHDB OK 1, RESP CL.THROTTLE OK 1, RESP PING OK 1"; got != want {
 		t.Errorf("told %s, not %s", got, want)
 	}
 }

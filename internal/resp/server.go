@@ -109,7 +109,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, front: frontend.New(o.Config, protocol()), commands: newCommands(), periods: newPeriods(o.Now)}
+	s := &Server{options: o, front: frontend.New(o.Config, protocol()), commands: newCommands(),
+		periods: newPeriods(o.Now)}
 	var err error
 	if s.flushes, err = newFlushes(s.front, o.Now); err == nil {
 		s.anyWindow, err = limiter.NewLimit(window(time.Second).spec())

@@ -13,7 +13,8 @@ import (
 
 // What follows each of them.
 const (
-	settleUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id ACTUAL n [IF_UNKNOWN charge|ignore]"
+	settleUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id ACTUAL n " +
+		"[IF_UNKNOWN charge|ignore]"
 	cancelUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id"
 	extendUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id HOLD ms [COST n]"
 )

@@ -30,14 +30,16 @@ func TestReservations(t *testing.T) {
 		{"weir.cancel /plans attr plan gold id c", "[state done estimate 3 over 0 retry_after_ms -1]"},
 		{"WEIR.PEEK /plans ATTR plan gold", left(3)},
 		{"WEIR.SETTLE /plans ATTR plan gold ID d ACTUAL 1 IF_UNKNOWN ignore", "[state unknown "},
-		{"WEIR.SETTLE /plans ATTR plan gold ID d ACTUAL 4 IF_UNKNOWN charge", "[state charged estimate 0 over 1 retry_after_ms -1]"},
+		{"WEIR.SETTLE /plans ATTR plan gold ID d ACTUAL 4 IF_UNKNOWN charge",
+			"[state charged estimate 0 over 1 retry_after_ms -1]"},
 		{"WEIR.CANCEL /none ID a", "[state unknown "},
 
 		{"WEIR.SETTLE /plans ATTR plan gold ID a", "-ERR ACTUAL says how many units were used"},
 		{"WEIR.SETTLE /plans ATTR plan gold ACTUAL 3", "-ERR invalid: the request has no id"},
 		{"WEIR.SETTLE /plans ID a ACTUAL much", "-ERR ACTUAL is \"much\": give a whole number"},
 		{"WEIR.SETTLE /plans ID a ACTUAL -3", "-ERR ACTUAL says how many units were used, from 0"},
-		{"WEIR.SETTLE /plans ID a ACTUAL 9007199254740992", "-ERR invalid: the request is settled with 9007199254740992: give 0 to 9007199254740991 units"},
+		{"WEIR.SETTLE /plans ID a ACTUAL 9007199254740992",
+			"-ERR invalid: the request is settled with 9007199254740992: give 0 to 9007199254740991 units"},
 		{"WEIR.SETTLE /plans ID a ACTUAL 3 COST 3", "-ERR COST and HOLD are for reservations that begin or go on"},
 		{"WEIR.SETTLE /plans ID a ACTUAL 3 IF_UNKNOWN die", "-ERR IF_UNKNOWN is \"die\": give charge or ignore"},
 		{"WEIR.CANCEL /plans ID a HOLD 3", "-ERR COST and HOLD are for reservations that begin or go on"},
@@ -91,7 +93,8 @@ func TestReservationsNeedRefunds(t *testing.T) {
 		t.Error(got)
 	}
 	c.ask("AUTH token-half") // may check all, and refund nothing of towns
-	if got := c.ask(asks[0]); !strings.HasPrefix(got, "-NOPERM a rule that matches") || strings.Contains(got, "towns") || !strings.Contains(told.why, "towns") {
+	if got := c.ask(asks[0]); !strings.HasPrefix(got, "-NOPERM a rule that matches") || strings.Contains(got, "towns") ||
+		!strings.Contains(told.why, "towns") {
 		t.Errorf("the caller is told %s, the audit %s", got, told.why)
 	}
 	if got := c.ask("WEIR.CHECK /towns USER ada"); !strings.Contains(got, "allowed 1") {

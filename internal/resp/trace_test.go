@@ -21,7 +21,8 @@ type tracer struct {
 
 type spanKey struct{}
 
-func (o *tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, _ string, end func(string)) {
+func (o *tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, _ string,
+	end func(string)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.spans)
@@ -72,7 +73,8 @@ func TestTraces(t *testing.T) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	want := []string{"RESP CL.THROTTLE OK true", "RESP CL.THROTTLE DENIED true", "RESP WEIR.RESET OK true", "RESP EVALSHA OK true", "RESP batch OK true"}
+	want := []string{"RESP CL.THROTTLE OK true", "RESP CL.THROTTLE DENIED true", "RESP WEIR.RESET OK true",
+		"RESP EVALSHA OK true", "RESP batch OK true"}
 	if !slices.Equal(o.spans, want) {
 		t.Errorf("spans %q, want %q", o.spans, want)
 	}

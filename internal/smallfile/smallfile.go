@@ -41,7 +41,8 @@ func Writable(kind, name string) (warning string) {
 	if writable, _ := byOthers(info); !writable {
 		return ""
 	}
-	return fmt.Sprintf("%s %s can be written by every user of this machine (mode %04o), who so decides what it says: chmod 644 it",
+	return fmt.Sprintf("%s %s can be written by every user of this machine (mode %04o), who so decides what it says: "+
+		"chmod 644 it",
 		kind, name, info.Mode().Perm())
 }
 
@@ -61,7 +62,8 @@ func ReadSecret(kind, name string, most int) (data []byte, warning string, err e
 	}
 	if readable {
 		warning = fmt.Sprintf("%s %s can be read by every user of this machine (mode %04o): "+
-			"chmod 600 it, or 640 for a group; in Kubernetes give the volume defaultMode: 0440 and the pod an fsGroup", kind, name, mode)
+			"chmod 600 it, or 640 for a group; in Kubernetes give the volume defaultMode: 0440 and the pod an fsGroup", kind,
+			name, mode)
 	}
 	return data, warning, nil
 }
@@ -74,7 +76,8 @@ func ReadTrusted(kind, name string, most int) ([]byte, error) {
 		return nil, err
 	}
 	if writable, _ := byOthers(info); writable {
-		return nil, fmt.Errorf("%s %s can be written by every user of this machine (mode %04o): look at what is in it, and chmod 644 it",
+		return nil, fmt.Errorf("%s %s can be written by every user of this machine (mode %04o): look at what is in it, and "+
+			"chmod 644 it",
 			kind, name, info.Mode().Perm())
 	}
 	return data, nil

@@ -35,14 +35,18 @@ func TestRead(t *testing.T) {
 		if err := os.Truncate(name, int64(most)+1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read("rules file", name, most); err == nil || !strings.Contains(err.Error(), "rules file "+name+" is larger than "+want) {
+		if _, err := Read("rules file", name, most); err == nil ||
+			!strings.Contains(err.Error(), "rules file "+name+" is larger than "+want) {
 			t.Error(err)
 		}
 	}
-	if _, err := Read("rules file", filepath.Dir(name), 5); err == nil || !strings.Contains(err.Error(), "is a directory; name a regular file") {
+	if _, err := Read("rules file", filepath.Dir(name), 5); err == nil ||
+		!strings.Contains(err.Error(), "is a directory; name a regular file") {
 		t.Error(err)
 	}
-	if _, err := Read("rules file", name+".none", 5); err == nil || !strings.Contains(err.Error(), "rules file "+name+".none cannot be opened: ") || strings.Count(err.Error(), name) != 1 {
+	if _, err := Read("rules file", name+".none", 5); err == nil ||
+		!strings.Contains(err.Error(), "rules file "+name+".none cannot be opened: ") ||
+		strings.Count(err.Error(), name) != 1 {
 		t.Error(err)
 	}
 }
@@ -51,7 +55,8 @@ func TestRead(t *testing.T) {
 // as root, who may read every file.)
 func TestNotAllowed(t *testing.T) {
 	err := opening("rules file", "/r.yaml", &fs.PathError{Op: "open", Path: "/r.yaml", Err: fs.ErrPermission})
-	if want := "rules file /r.yaml cannot be opened: permission denied; give the user of this process the right to read it"; err.Error() != want {
+	if want := "rules file /r.yaml cannot be opened: permission denied; give the user of this process the right to " +
+		"read it"; err.Error() != want {
 		t.Errorf("got %q, want %q", err, want)
 	}
 }

@@ -30,7 +30,8 @@ func TestReadNeverWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		pipe: "is a pipe; name a regular file", link: "is a pipe", socket: "is a socket", "/dev/zero": "is a device", "/dev/tty": "is a device", dir: "is a directory",
+		pipe: "is a pipe; name a regular file", link: "is a pipe", socket: "is a socket", "/dev/zero": "is a device",
+		"/dev/tty": "is a device", dir: "is a directory",
 	} {
 		if name == pipe || name == link { // it took the place of a file that was looked at
 			if _, _, err := readOpened("rules file", name, 1000); err == nil || !strings.Contains(err.Error(), "is a pipe") {
@@ -72,7 +73,8 @@ func TestModesOfSecrets(t *testing.T) {
 				t.Errorf("%04o: %q, %v", mode, data, err)
 			}
 		case "warned":
-			if err != nil || string(data) != "s3cret" || !strings.Contains(warning, "secret file "+name+" can be read by every user") {
+			if err != nil || string(data) != "s3cret" || !strings.Contains(warning,
+				"secret file "+name+" can be read by every user") {
 				t.Errorf("%04o: %q, %q, %v", mode, data, warning, err)
 			}
 		default:
@@ -87,12 +89,14 @@ func TestModesOfSecrets(t *testing.T) {
 	}
 	// As Kubernetes mounts it: a link through a link, of which neither has a mode.
 	dir, real := t.TempDir(), write(t, 0o644, "s3cret")
-	for _, l := range [][2]string{{filepath.Dir(real), "..data"}, {filepath.Join("..data", filepath.Base(real)), "secret"}} {
+	for _, l := range [][2]string{{filepath.Dir(real), "..data"},
+		{filepath.Join("..data", filepath.Base(real)), "secret"}} {
 		if err := os.Symlink(l[0], filepath.Join(dir, l[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, warning, err := ReadSecret("secret file", filepath.Join(dir, "secret"), 100); err != nil || !strings.Contains(warning, "mode 0644") {
+	if _, warning, err := ReadSecret("secret file", filepath.Join(dir, "secret"), 100); err != nil ||
+		!strings.Contains(warning, "mode 0644") {
 		t.Errorf("behind links: %q, %v", warning, err)
 	}
 }

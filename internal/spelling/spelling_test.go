@@ -11,8 +11,10 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"a", "", 1}, {"limits", "limits", 0}, {"limts", "limits", 1}, {"limmits", "limits", 1}, {"limitz", "limits", 1},
-		{"lmiits", "limits", 1}, {"ilmist", "limits", 2}, {"kitten", "sitting", 3}, {"abcd", "badc", 2}, {"burst", "block", 4},
+		{"", "", 0}, {"a", "", 1}, {"limits", "limits", 0}, {"limts", "limits", 1}, {"limmits", "limits", 1},
+		{"limitz", "limits", 1},
+		{"lmiits", "limits", 1}, {"ilmist", "limits", 2}, {"kitten", "sitting", 3}, {"abcd", "badc", 2},
+		{"burst", "block", 4},
 	} {
 		if got := distance(test.a, test.b); got != test.want {
 			t.Errorf("%s to %s: %d, want %d", test.a, test.b, got, test.want)

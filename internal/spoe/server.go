@@ -130,7 +130,8 @@ func (s *Server) report(from net.Addr, f *fault) {
 		return
 	}
 	s.faults.Add(-n)
-	s.options.Logger.Warn("a connection at the port for HAProxy was ended", "from", from.String(), "reason", f.text, "ended", n)
+	s.options.Logger.Warn("a connection at the port for HAProxy was ended", "from", from.String(), "reason", f.text,
+		"ended", n)
 }
 
 // conn is a connection of HAProxy's.
@@ -316,7 +317,8 @@ func (c *conn) decide(ctx context.Context, args map[string]value, out *writer) {
 	}
 	r.RemoteAddr, r.TLS = c.RemoteAddr().String(), c.state
 	for _, f := range []struct{ field, arg string }{
-		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup}, {o.ID, argID}, {"traceparent", argTrace},
+		{o.URI, argURI}, {o.Method, argMethod}, {o.Address, argSource}, {o.User, argUser}, {o.Group, argGroup}, {o.ID, argID},
+		{"traceparent", argTrace},
 	} {
 		if v, ok := args[f.arg]; ok && f.field != "" && v.kind != valueNull {
 			r.Header.Set(f.field, v.String())

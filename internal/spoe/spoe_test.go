@@ -28,9 +28,11 @@ type haproxy struct {
 // the rest.
 func start(t *testing.T, change func(*Options)) (addr string) {
 	t.Helper()
-	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User", ID: "X-ID",
+	o := Options{URI: "X-Original-URI", Method: "X-Original-Method", Address: "X-Forwarded-For", User: "X-User",
+		ID: "X-ID",
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("RateLimit", strings.Join([]string{r.Header.Get("X-Original-Method"), r.Header.Get("X-Forwarded-For"), r.Header.Get("X-User"), r.Header.Get("X-ID")}, " "))
+			w.Header().Set("RateLimit", strings.Join([]string{r.Header.Get("X-Original-Method"), r.Header.Get("X-Forwarded-For"),
+				r.Header.Get("X-User"), r.Header.Get("X-ID")}, " "))
 			switch r.Header.Get("X-Original-URI") {
 			case "/denied":
 				w.Header().Set("Retry-After", "7")
@@ -170,7 +172,8 @@ func TestQuestions(t *testing.T) {
 	h.send(hello("1.0, 2.0", 16380, false))
 	r, head, ok := h.read()
 	has := r.pairs()
-	if !ok || head.kind != typeAgentHello || has["version"].text != "2.0" || has["max-frame-size"].number != 16380 || has["capabilities"].text != "pipelining" || r.err != nil {
+	if !ok || head.kind != typeAgentHello || has["version"].text != "2.0" || has["max-frame-size"].number != 16380 ||
+		has["capabilities"].text != "pipelining" || r.err != nil {
 		t.Fatalf("%+v %v, %v", head, has, r.err)
 	}
 	for i, uri := range []string{"/free?x=1", "/denied", "/failed", "/free/..;/denied", "/blocked"} {
@@ -226,8 +229,9 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair(certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})},
-		ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS13})
+	l, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: []tls.Certificate{pair(certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})},
+			ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +244,8 @@ func TestTLS(t *testing.T) {
 	})
 	for name, shown := range map[string][]tls.Certificate{"shop": {pair(certstest.Leaf{Name: "shop"})}, "nobody": nil} {
 		h := dial(t, l.Addr().String())
-		h.Conn = tls.Client(h.Conn, &tls.Config{RootCAs: roots, Certificates: shown, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13})
+		h.Conn = tls.Client(h.Conn, &tls.Config{RootCAs: roots, Certificates: shown, ServerName: "127.0.0.1",
+			MinVersion: tls.VersionTLS13})
 		h.send(hello("2.0", 16380, false))
 		if _, head, ok := h.read(); !ok || head.kind != typeAgentHello {
 			t.Fatalf("%+v", head)
@@ -330,7 +335,8 @@ func TestBadFrames(t *testing.T) {
 	twice := notify(1, "/free")
 	twice.text(message)
 	twice = append(twice, 0)
-	endless := append(begin(header{kind: typeNotify, flags: flagFin}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	endless := append(begin(header{kind: typeNotify, flags: flagFin}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+		0xff, 0xff, 0xff, 0xff)
 	for name, x := range map[string]struct {
 		frames []writer
 		code   uint64

@@ -19,12 +19,14 @@ const (
 
 // Cancels cancels reservations of which nobody knows whether they were made.
 type Cancels struct {
-	settle func(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error)
-	under  chan struct{} // has an element for each cancellation under way
+	settle func(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended,
+		error)
+	under chan struct{} // has an element for each cancellation under way
 }
 
 // NewCancels returns Cancels that cancel by a function that settles.
-func NewCancels(settle func(context.Context, limiter.Request, int64, ...limiter.SettleOption) (limiter.Amended, error)) *Cancels {
+func NewCancels(settle func(context.Context, limiter.Request, int64, ...limiter.SettleOption) (limiter.Amended,
+	error)) *Cancels {
 	return &Cancels{settle, make(chan struct{}, maxCancels)}
 }
 

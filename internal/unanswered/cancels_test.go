@@ -17,12 +17,15 @@ func TestCancelsAgain(t *testing.T) {
 		state limiter.AmendState
 		err   error
 		want  int
-	}{"done": {limiter.AmendDone, nil, 1}, "unknown": {limiter.AmendUnknown, nil, 2}, "failed": {limiter.AmendDone, errors.New("a test"), 2}} {
+	}{"done": {limiter.AmendDone, nil, 1}, "unknown": {limiter.AmendUnknown, nil, 2},
+		"failed": {limiter.AmendDone, errors.New("a test"), 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			var at []time.Time
-			c := NewCancels(func(ctx context.Context, r limiter.Request, actual int64, opts ...limiter.SettleOption) (limiter.Amended, error) {
+			c := NewCancels(func(ctx context.Context, r limiter.Request, actual int64,
+				opts ...limiter.SettleOption) (limiter.Amended, error) {
 				at = append(at, time.Now())
-				if r.ID != "1" || r.Attributes["a"] != "b" || actual != 0 || !limiter.Settlement(opts...).IgnoreUnknown || ctx.Err() != nil {
+				if r.ID != "1" || r.Attributes["a"] != "b" || actual != 0 || !limiter.Settlement(opts...).IgnoreUnknown ||
+					ctx.Err() != nil {
 					t.Errorf("%s: %+v, %d, %v, %v", name, r, actual, limiter.Settlement(opts...), ctx.Err())
 				}
 				return limiter.Amended{State: test.state}, test.err
@@ -46,7 +49,8 @@ func TestCancelsAgain(t *testing.T) {
 func TestCancelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began atomic.Int64
-		c := NewCancels(func(ctx context.Context, _ limiter.Request, _ int64, _ ...limiter.SettleOption) (limiter.Amended, error) {
+		c := NewCancels(func(ctx context.Context, _ limiter.Request, _ int64, _ ...limiter.SettleOption) (limiter.Amended,
+			error) {
 			began.Add(1)
 			<-ctx.Done()
 			return limiter.Amended{}, ctx.Err()

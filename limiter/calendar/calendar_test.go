@@ -119,7 +119,8 @@ func agrees(t *testing.T, c *Calendar, begin []time.Time, at ...time.Time) {
 		want := Bounds{begin[i-2].UnixMicro(), begin[i-1].UnixMicro(), begin[i].UnixMicro(), begin[i+1].UnixMicro()}
 		start, end := c.Window(x.UnixMicro())
 		if start != want[1] || end != want[2] {
-			t.Fatalf("%+v at %v: %v to %v, want %v to %v", c.spec, x, time.UnixMicro(start).In(c.zone.location), time.UnixMicro(end).In(c.zone.location),
+			t.Fatalf("%+v at %v: %v to %v, want %v to %v", c.spec, x, time.UnixMicro(start).In(c.zone.location),
+				time.UnixMicro(end).In(c.zone.location),
 				begin[i-1].In(c.zone.location), begin[i].In(c.zone.location))
 		}
 		if got := c.Around(x.UnixMicro()); got != want {
@@ -154,7 +155,8 @@ func TestEveryMoveOfTheClocks(t *testing.T) {
 		}
 		var specs []Spec
 		for _, minutes := range []uint16{0, 90, 150, 6 * 60, 23*60 + 59} {
-			specs = append(specs, Spec{Unit: Day, At: minutes}, Spec{Unit: Week, At: minutes}, Spec{Unit: Week, WeekStart: 6, At: minutes})
+			specs = append(specs, Spec{Unit: Day, At: minutes}, Spec{Unit: Week, At: minutes},
+				Spec{Unit: Week, WeekStart: 6, At: minutes})
 			for _, day := range []uint8{1, 15, 29, 30, 31} {
 				for _, unit := range []Unit{Month, Quarter, Year} {
 					specs = append(specs, Spec{Unit: unit, AnchorDay: day, At: minutes})
@@ -216,7 +218,8 @@ func TestWindowsByHand(t *testing.T) {
 		{Spec{Unit: Hour, Zone: "Australia/Lord_Howe"}, "2026-04-05T01:45:00+10:30", "2026-04-05T01:30:00+10:30 30m0s"},
 		{Spec{Unit: Month, AnchorDay: 31, Zone: "UTC"}, "2028-02-29T00:00:00Z", "2028-02-29T00:00:00Z 744h0m0s"},
 		{Spec{Unit: Month, AnchorDay: 31, Zone: "UTC"}, "2028-02-28T23:59:59Z", "2028-01-31T00:00:00Z 696h0m0s"},
-		{Spec{Unit: Month, AnchorDay: 15, At: 360, Zone: "Europe/Berlin"}, "2026-04-15T05:59:59+02:00", "2026-03-15T06:00:00+01:00 743h0m0s"},
+		{Spec{Unit: Month, AnchorDay: 15, At: 360, Zone: "Europe/Berlin"}, "2026-04-15T05:59:59+02:00",
+			"2026-03-15T06:00:00+01:00 743h0m0s"},
 		{Spec{Unit: Year, AnchorDay: 1, Zone: "UTC"}, "2028-07-01T00:00:00Z", "2028-01-01T00:00:00Z 8784h0m0s"},
 		// 30 December 2011 did not exist in Samoa.
 		{Spec{Unit: Day, Zone: "Pacific/Apia"}, "2011-12-31T12:00:00+14:00", "2011-12-31T00:00:00+14:00 24h0m0s"},
@@ -228,7 +231,8 @@ func TestWindowsByHand(t *testing.T) {
 		}
 		cal := calendarOf(t, c.spec)
 		start, end := cal.Window(at.UnixMicro())
-		got := fmt.Sprint(time.UnixMicro(start).In(cal.zone.location).Format(time.RFC3339), " ", time.Duration(end-start)*time.Microsecond)
+		got := fmt.Sprint(time.UnixMicro(start).In(cal.zone.location).Format(time.RFC3339), " ",
+			time.Duration(end-start)*time.Microsecond)
 		if got != c.window {
 			t.Errorf("%+v at %s: %s, want %s", c.spec, c.at, got, c.window)
 		}
@@ -263,7 +267,8 @@ func TestEveryZone(t *testing.T) {
 }
 
 func TestZones(t *testing.T) {
-	for _, name := range []string{"Local", "local", "Mars/Olympus", "../etc/passwd", "europe/berlin", "Europe/", "Europe"} {
+	for _, name := range []string{"Local", "local", "Mars/Olympus", "../etc/passwd", "europe/berlin", "Europe/",
+		"Europe"} {
 		if _, err := New(Spec{Unit: Day, Zone: name}); err == nil {
 			t.Errorf("%q is a zone", name)
 		}

@@ -124,7 +124,8 @@ func find(name string) (*zone, error) {
 	}
 	e := index()[name]
 	if e == nil {
-		return nil, fmt.Errorf("there is no time zone %.100q in the time zone database %s: give an IANA name, such as Europe/Berlin or UTC", name, Version())
+		return nil, fmt.Errorf("there is no time zone %.100q in the time zone database %s: give an IANA name, such as "+
+			"Europe/Berlin or UTC", name, Version())
 	}
 	return e.load()
 }

@@ -96,7 +96,8 @@ func (n *tally) inRange(tb testing.TB) {
 	tb.Helper()
 	tb.Logf("%+v", *n)
 	if 5*n.denied < n.checks || 5*n.denied > 4*n.checks || n.refunds == 0 {
-		tb.Errorf("%d of %d checks were denied, with %d refunds; 20 to 80 %% were to be, with some", n.denied, n.checks, n.refunds)
+		tb.Errorf("%d of %d checks were denied, with %d refunds; 20 to 80 %% were to be, with some", n.denied, n.checks,
+			n.refunds)
 	}
 }
 

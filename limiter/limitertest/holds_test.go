@@ -72,7 +72,8 @@ func holdsAreRight(t *testing.T, kind holdKind) {
 		}
 	}
 	for _, s := range []limiter.AmendState{
-		limiter.AmendDone, limiter.AmendRepeated, limiter.AmendCharged, limiter.AmendUnknown, limiter.AmendSettled, limiter.AmendDenied,
+		limiter.AmendDone, limiter.AmendRepeated, limiter.AmendCharged, limiter.AmendUnknown, limiter.AmendSettled,
+		limiter.AmendDenied,
 	} {
 		if done[s] < int(seeds)/8 {
 			t.Errorf("only %d were %s", done[s], s)
@@ -98,7 +99,8 @@ func FuzzHolds(f *testing.F) {
 
 func newHoldTrial(t *testing.T, c Choices, kind holdKind, done map[limiter.AmendState]int) *holdTrial {
 	t.Helper()
-	h := &holdTrial{t: t, c: c, table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day, done: done, kind: kind}
+	h := &holdTrial{t: t, c: c, table: table.New(table.Config{}), oracle: newHoldOracle(), now: Start() + 4*limiter.Day,
+		done: done, kind: kind}
 	for i := range 2 {
 		rule := &limiter.Rule{Name: fmt.Sprint("r", i)}
 		for j := range 1 + c.Pick(2) {
@@ -109,12 +111,14 @@ func newHoldTrial(t *testing.T, c Choices, kind holdKind, done map[limiter.Amend
 			}
 			if kind == ofHits {
 				spec = limiter.Spec{
-					Name: spec.Name, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Window: pick(c, time.Second, time.Minute),
-					Limit: pick[int64](c, 3, 10, 60, 100, 5_000_000_000), Block: spec.Block, CountRejected: spec.CountRejected,
+					Name: spec.Name, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit,
+					Window: pick(c, time.Second, time.Minute),
+					Limit:  pick[int64](c, 3, 10, 60, 100, 5_000_000_000), Block: spec.Block, CountRejected: spec.CountRejected,
 				}
 			}
 			if kind == ofSlots && c.Pick(3) == 0 {
-				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100), Block: spec.Block}
+				spec = limiter.Spec{Name: spec.Name, Algorithm: limiter.Concurrency, Limit: pick[int64](c, 1, 3, 10, 100),
+					Block: spec.Block}
 			}
 			l, err := limiter.NewLimit(spec)
 			if err != nil {
@@ -136,7 +140,8 @@ func (h *holdTrial) run() {
 		}
 		h.compare()
 		if h.t.Failed() {
-			h.t.Fatalf("%s\n%s\n%v", h.rules[0].Limits, h.rules[1].Limits, append(h.story[:1:1], h.story[max(1, len(h.story)-40):]...))
+			h.t.Fatalf("%s\n%s\n%v", h.rules[0].Limits, h.rules[1].Limits,
+				append(h.story[:1:1], h.story[max(1, len(h.story)-40):]...))
 		}
 	}
 	h.now += 1000 * limiter.Day

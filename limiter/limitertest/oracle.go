@@ -12,7 +12,8 @@ type Tick = limiter.Tick
 // mostUnits returns the cap of counts of a limit: more than the limit, but for one of NarrowUnits whose
 // windows are not of whole seconds, with a block.
 func mostUnits(s limiter.Spec) uint64 {
-	if most := max(s.Limit, s.Burst); most > limiter.NarrowUnits || most == limiter.NarrowUnits && (s.Block == 0 || beginAtSeconds(s)) {
+	if most := max(s.Limit, s.Burst); most > limiter.NarrowUnits ||
+		most == limiter.NarrowUnits && (s.Block == 0 || beginAtSeconds(s)) {
 		return limiter.MaxUnits + 1
 	}
 	return limiter.NarrowUnits

@@ -221,7 +221,9 @@ func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limit
 			if held++; held == 1 {
 				out.Estimate = id.cost
 			}
-			rate := slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() != limiter.Concurrency })
+			rate := slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool {
+				return l.Algorithm() != limiter.Concurrency
+			})
 			if rate && !k.Rule.Shadow && k.Cost > 0 {
 				compared = append(compared, i)
 			}

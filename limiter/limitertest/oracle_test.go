@@ -30,9 +30,11 @@ var e4 = []struct {
 	{"fixed_window", limiter.Spec{Algorithm: limiter.FixedWindow}, "AAAAARA"},
 	{"sliding_log", limiter.Spec{Algorithm: limiter.SlidingLog}, "AAAAARA"},
 	{"sliding_log all", limiter.Spec{Algorithm: limiter.SlidingLog, CountRejected: limiter.CountAll}, "AAAAARA"},
-	{"sliding_window lenient", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4, Coverage: limiter.CoverageLenient}, "AAAAARA"},
+	{"sliding_window lenient", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4,
+		Coverage: limiter.CoverageLenient}, "AAAAARA"},
 	{"sliding_window strict", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4}, "AAARAAA"},
-	{"sliding_window strict all", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4, CountRejected: limiter.CountAll}, "AAARARA"},
+	{"sliding_window strict all", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4,
+		CountRejected: limiter.CountAll}, "AAARARA"},
 	{"sliding_counter floor all", limiter.Spec{Rounding: limiter.RoundFloor, CountRejected: limiter.CountAll}, "AAAAARA"},
 	{"sliding_counter ceil all", limiter.Spec{Rounding: limiter.RoundCeil, CountRejected: limiter.CountAll}, "AAARRRR"},
 	{"sliding_counter ceil", limiter.Spec{Rounding: limiter.RoundCeil}, "AAARARA"},
@@ -42,12 +44,14 @@ var e4 = []struct {
 	{"token_bucket burst 1", limiter.Spec{Algorithm: limiter.TokenBucket, Burst: 1}, "ARARARA"},
 	{"gcra burst 1", limiter.Spec{Algorithm: limiter.GCRA, Burst: 1}, "ARARARA"},
 	{"leaky_bucket burst 1", limiter.Spec{Algorithm: limiter.LeakyBucket, Burst: 1}, "ARARARA"},
-	{"leaky_bucket interval burst 1", limiter.Spec{Algorithm: limiter.LeakyBucket, Burst: 1, Drip: limiter.DripInterval}, "ARARARA"},
+	{"leaky_bucket interval burst 1", limiter.Spec{Algorithm: limiter.LeakyBucket, Burst: 1, Drip: limiter.DripInterval},
+		"ARARARA"},
 	{"fixed_window first_hit", limiter.Spec{Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit}, "AAAAAAA"},
 }
 
 func e4Times() []Tick {
-	return []Tick{noon + 5*sec, noon + 15*sec, noon + 61*sec, noon + 70*sec, noon + 100*sec, noon + 110*sec, noon + 140*sec}
+	return []Tick{noon + 5*sec, noon + 15*sec, noon + 61*sec, noon + 70*sec, noon + 100*sec, noon + 110*sec,
+		noon + 140*sec}
 }
 
 // E4: every row of the worked examples, against the oracle.
@@ -92,7 +96,8 @@ func TestOracleEdgeOfTheMinute(t *testing.T) {
 	for _, row := range []struct {
 		a    limiter.Algorithm
 		want string
-	}{{limiter.SlidingLog, "AAR"}, {limiter.SlidingWindow, "AAR"}, {limiter.SlidingCounter, "AAR"}, {limiter.FixedWindow, "AAA"}} {
+	}{{limiter.SlidingLog, "AAR"}, {limiter.SlidingWindow, "AAR"}, {limiter.SlidingCounter, "AAR"},
+		{limiter.FixedWindow, "AAA"}} {
 		o := NewOracle(limiter.Spec{Algorithm: row.a, Limit: 2, Window: time.Minute})
 		got := ""
 		for _, at := range []Tick{50 * sec, 65 * sec, 65 * sec} {
@@ -160,7 +165,8 @@ func TestOracleSecondExamples(t *testing.T) {
 func TestOracleCountingIsRight(t *testing.T) {
 	for count, want := range map[limiter.CountRejected]int{limiter.CountNone: 240, limiter.CountAll: 10} {
 		var specs []limiter.Spec
-		for _, l := range []limiter.Spec{{Limit: 10, Window: time.Second}, {Limit: 120, Window: time.Minute}, {Limit: 240, Window: time.Hour}} {
+		for _, l := range []limiter.Spec{{Limit: 10, Window: time.Second}, {Limit: 120, Window: time.Minute},
+			{Limit: 240, Window: time.Hour}} {
 			l.Algorithm, l.CountRejected = limiter.FixedWindow, count
 			specs = append(specs, l)
 		}
@@ -194,17 +200,20 @@ func TestOracleInstants(t *testing.T) {
 		{"fixed window", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 3, Window: time.Minute}, []ask{
 			{5 * sec, 3, true, 0, 0, 55 * sec}, {6 * sec, 1, false, 0, 54 * sec, 54 * sec}, {60 * sec, 1, true, 2, 0, 60 * sec},
 		}},
-		{"first hit", limiter.Spec{Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Limit: 3, Window: time.Minute}, []ask{
+		{"first hit", limiter.Spec{Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Limit: 3,
+			Window: time.Minute}, []ask{
 			{5 * sec, 3, true, 0, 0, 60 * sec}, {64 * sec, 1, false, 0, sec, sec}, {65 * sec, 1, true, 2, 0, 60 * sec},
 		}},
 		{"log", limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 3, Window: time.Minute}, []ask{
 			{0, 1, true, 2, 0, 60 * sec}, {10 * sec, 2, true, 0, 0, 60 * sec}, {20 * sec, 1, false, 0, 40 * sec, 50 * sec},
 			{20 * sec, 2, false, 0, 50 * sec, 50 * sec}, {60 * sec, 1, true, 0, 0, 60 * sec},
 		}},
-		{"sub-windows, strict", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4, Limit: 3, Window: time.Minute}, []ask{
-			{5 * sec, 3, true, 0, 0, 70 * sec}, {6 * sec, 1, false, 0, 69 * sec, 69 * sec},
-		}},
-		{"sub-windows, lenient", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4, Coverage: limiter.CoverageLenient, Limit: 3, Window: time.Minute}, []ask{
+		{"sub-windows, strict", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4, Limit: 3, Window: time.Minute},
+			[]ask{
+				{5 * sec, 3, true, 0, 0, 70 * sec}, {6 * sec, 1, false, 0, 69 * sec, 69 * sec},
+			}},
+		{"sub-windows, lenient", limiter.Spec{Algorithm: limiter.SlidingWindow, SubWindows: 4,
+			Coverage: limiter.CoverageLenient, Limit: 3, Window: time.Minute}, []ask{
 			{5 * sec, 3, true, 0, 0, 55 * sec}, {6 * sec, 1, false, 0, 54 * sec, 54 * sec},
 		}},
 		// 2·(60-e)/60 + 0 + 1 <= 2 from e = 30 s on; floor lets it fall below 2 one tick after the edge.
@@ -221,22 +230,28 @@ func TestOracleInstants(t *testing.T) {
 		// one unit per 1000000/3 µs: two units after 666,667 ticks, rounded up, when a
 		// third of a tick is over: a full bucket is 1 s - 1/3 µs away, rounded up again
 		{"tokens", limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 3, Window: time.Second}, []ask{
-			{0, 3, true, 0, 0, sec}, {0, 2, false, 0, 666_667, sec}, {666_666, 2, false, 1, 1, 333_334}, {666_667, 2, true, 0, 0, sec},
+			{0, 3, true, 0, 0, sec}, {0, 2, false, 0, 666_667, sec}, {666_666, 2, false, 1, 1, 333_334},
+			{666_667, 2, true, 0, 0, sec},
 		}},
 		{"gcra", limiter.Spec{Algorithm: limiter.GCRA, Limit: 3, Window: time.Second}, []ask{
-			{0, 3, true, 0, 0, sec}, {0, 2, false, 0, 666_667, sec}, {666_666, 2, false, 1, 1, 333_334}, {666_667, 2, true, 0, 0, sec},
+			{0, 3, true, 0, 0, sec}, {0, 2, false, 0, 666_667, sec}, {666_666, 2, false, 1, 1, 333_334},
+			{666_667, 2, true, 0, 0, sec},
 		}},
 		// noon is not a multiple of 1/3 s, but it is one of a second: drips at 333,334 and 666,667 (rounded up) and 1,000,000
-		{"drips", limiter.Spec{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, Limit: 3, Window: time.Second}, []ask{
-			{1, 3, true, 0, 0, sec - 1}, {1, 1, false, 0, 333_333, sec - 1}, {1, 2, false, 0, 666_666, sec - 1}, {333_334, 1, true, 0, 0, sec},
-		}},
+		{"drips", limiter.Spec{Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, Limit: 3, Window: time.Second},
+			[]ask{
+				{1, 3, true, 0, 0, sec - 1}, {1, 1, false, 0, 333_333, sec - 1}, {1, 2, false, 0, 666_666, sec - 1},
+				{333_334, 1, true, 0, 0, sec},
+			}},
 		{"block", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Second, Block: 10 * time.Second}, []ask{
-			{0, 1, true, 0, 0, sec}, {sec / 2, 1, false, 0, 10 * sec, 10 * sec}, {2 * sec, 1, false, 0, 8*sec + sec/2, 8*sec + sec/2}, {10*sec + sec/2, 1, true, 0, 0, sec / 2},
+			{0, 1, true, 0, 0, sec}, {sec / 2, 1, false, 0, 10 * sec, 10 * sec},
+			{2 * sec, 1, false, 0, 8*sec + sec/2, 8*sec + sec/2}, {10*sec + sec/2, 1, true, 0, 0, sec / 2},
 		}},
 		// the rejected two take the bucket to -2 tokens
-		{"debt", limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 2, Window: time.Second, CountRejected: limiter.CountAll}, []ask{
-			{0, 2, true, 0, 0, sec}, {0, 2, false, 0, 2 * sec, 2 * sec}, {2 * sec, 2, true, 0, 0, sec},
-		}},
+		{"debt", limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 2, Window: time.Second, CountRejected: limiter.CountAll},
+			[]ask{
+				{0, 2, true, 0, 0, sec}, {0, 2, false, 0, 2 * sec, 2 * sec}, {2 * sec, 2, true, 0, 0, sec},
+			}},
 	} {
 		o := NewOracle(row.spec)
 		for i, a := range row.asks {
@@ -292,11 +307,13 @@ func TestOracleRetryCountsTheChargeThatRoomMade(t *testing.T) {
 // nothing.
 func TestOracleNever(t *testing.T) {
 	o := NewOracle(
-		limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 9, Burst: 3, Window: time.Second, CountRejected: limiter.CountAll, Block: time.Hour},
+		limiter.Spec{Algorithm: limiter.TokenBucket, Limit: 9, Burst: 3, Window: time.Second, CountRejected: limiter.CountAll,
+			Block: time.Hour},
 		limiter.Spec{Limit: 9, Window: time.Second, CountRejected: limiter.CountAll},
 	)
 	d := o.Check(noon, 4, false)
-	if d.Allowed || !d.Never || d.RetryAfter != 0 || d.Limits[1].Never || d.Limits[0].Remaining != 3 || d.Limits[1].Remaining != 9 || d.Limits[0].Blocked {
+	if d.Allowed || !d.Never || d.RetryAfter != 0 || d.Limits[1].Never || d.Limits[0].Remaining != 3 ||
+		d.Limits[1].Remaining != 9 || d.Limits[0].Blocked {
 		t.Errorf("got %+v, want never, and nothing charged", d)
 	}
 }
@@ -352,7 +369,8 @@ func TestOracleSaturates(t *testing.T) {
 			t.Errorf("%v: %d left after a refund of the most that is counted, want %d", a, got, want)
 		}
 	}
-	o := NewOracle(limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 3, Window: time.Minute, CountRejected: limiter.CountAll})
+	o := NewOracle(limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 3, Window: time.Minute,
+		CountRejected: limiter.CountAll})
 	for i := range Tick(5) {
 		o.Check(noon+i*sec, 1, false)
 	}
@@ -391,7 +409,8 @@ func TestOracleAlignment(t *testing.T) {
 			t.Errorf("window %v ends in %v, want %v", window, got.Duration(), want.Duration())
 		}
 	}
-	if windowIndex(0, limiter.Week) != -1 || windowIndex(4*limiter.Day-1, limiter.Week) != -1 || windowIndex(4*limiter.Day, limiter.Week) != 0 {
+	if windowIndex(0, limiter.Week) != -1 || windowIndex(4*limiter.Day-1, limiter.Week) != -1 ||
+		windowIndex(4*limiter.Day, limiter.Week) != 0 {
 		t.Error("the week of the epoch does not begin before it")
 	}
 }

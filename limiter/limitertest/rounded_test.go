@@ -39,7 +39,8 @@ func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 	blocked := d.BlockedBy()
 	for i := range d.Len() {
 		l := d.Limit(i)
-		l.RetryAfter, l.ResetAfter = roundUp(limiter.Span(l.RetryAfter), s.step).Duration(), roundUp(limiter.Span(l.ResetAfter), s.step).Duration()
+		l.RetryAfter, l.ResetAfter = roundUp(limiter.Span(l.RetryAfter), s.step).Duration(),
+			roundUp(limiter.Span(l.ResetAfter), s.step).Duration()
 		l.Allowed = l != blocked
 	}
 	limiter.Conclude(d)
@@ -76,8 +77,10 @@ func TestDiffOfRounded(t *testing.T) {
 	d := new(limiter.Decision)
 	d.Clear()
 	limiter.Grow(d, 1)
-	*d.Limit(0) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: l, Allowed: true, Remaining: 2, ResetAfter: 2000 * limiter.TickDuration}
-	want := OracleDecision{Allowed: true, BlockedBy: -1, Limits: []OracleLimit{{Allowed: true, Remaining: 2, ResetAfter: 1001}}}
+	*d.Limit(0) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: l, Allowed: true, Remaining: 2,
+		ResetAfter: 2000 * limiter.TickDuration}
+	want := OracleDecision{Allowed: true, BlockedBy: -1,
+		Limits: []OracleLimit{{Allowed: true, Remaining: 2, ResetAfter: 1001}}}
 	if s := diff(coarse, d, want); s != "" {
 		t.Errorf("1.001 ms, told as 2 ms: %s", s)
 	}
@@ -99,9 +102,11 @@ func TestDiffOfRounded(t *testing.T) {
 
 func TestRoundAnswer(t *testing.T) {
 	for line, want := range map[string]string{
-		"allowed  minute 1/3 left, resets in 55s":                                "allowed  minute 1/3 left, resets in 55s",
-		"DENIED by a/b, retry after 1µs  minute 0/3 left, resets in 1m0.000001s": "DENIED by a/b, retry after 1ms  minute 0/3 left, resets in 1m0.001s",
-		"second 0/5 left, resets in 2s, blocked, retry after 333.334ms, shadow":  "second 0/5 left, resets in 2s, blocked, retry after 334ms, shadow",
+		"allowed  minute 1/3 left, resets in 55s": "allowed  minute 1/3 left, resets in 55s",
+		"DENIED by a/b, retry after 1µs  minute 0/3 left, resets in 1m0.000001s": "DENIED by a/b, retry after 1ms  minute " +
+			"0/3 left, resets in 1m0.001s",
+		"second 0/5 left, resets in 2s, blocked, retry after 333.334ms, shadow": "second 0/5 left, resets in 2s, blocked, " +
+			"retry after 334ms, shadow",
 		"DENIED by a/b, never": "DENIED by a/b, never",
 	} {
 		if got := roundAnswer(line, limiter.Millisecond); got != want {

@@ -142,7 +142,8 @@ func (s *oracleSubject) turns(r *limiter.Request) (ts []turn, ds []limiter.Limit
 }
 
 // ask returns the oracle's answer, and the limits that it is about.
-func (s *oracleSubject) ask(r *limiter.Request, peek bool) (OracleDecision, []limiter.LimitDecision, rules.Match, error) {
+func (s *oracleSubject) ask(r *limiter.Request, peek bool) (OracleDecision, []limiter.LimitDecision, rules.Match,
+	error) {
 	ts, ds, m, err := s.turns(r)
 	if err != nil {
 		return OracleDecision{}, nil, m, err

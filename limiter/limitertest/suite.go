@@ -288,7 +288,8 @@ func peeks(t *testing.T, f Factory) {
 func costZeroOnlyPeeks(t *testing.T, f Factory) {
 	eachAlgorithm(t, func(t *testing.T, a limiter.Algorithm) {
 		file := new(rulesFile)
-		file.add("r", limiter.Spec{Algorithm: a, Limit: 3, Window: time.Hour, CountRejected: limiter.CountAll, Block: time.Hour})
+		file.add("r", limiter.Spec{Algorithm: a, Limit: 3, Window: time.Hour, CountRejected: limiter.CountAll,
+			Block: time.Hour})
 		ask := newAsker(t, f, file.String())
 		for used := range uint64(4) {
 			for range 50 {
@@ -355,7 +356,8 @@ func keysApart(t *testing.T, f Factory) {
 		{"/x", "u", "g", "d"}, {"/xu", "", "g", "d"}, {"/x", "ug", "", "d"}, {"/x", "u", "gd", ""},
 		{"/x:u", "g", "d", ""}, {"/x", "u:g", "d", ""}, {"/x", "", "u", "gd"}, {"/x", "u", "g", "d\x00"},
 	} {
-		r := &limiter.Request{Path: parts[0], User: parts[1], Group: parts[2], Attributes: map[string]string{"device": parts[3]}}
+		r := &limiter.Request{Path: parts[0], User: parts[1], Group: parts[2],
+			Attributes: map[string]string{"device": parts[3]}}
 		for i := range 2 {
 			var d limiter.Decision
 			if err := ask.s.CheckInto(context.Background(), r, &d); err != nil || d.Allowed != (i == 0) {

@@ -65,7 +65,8 @@ func goBack(t *testing.T, f Factory, spec limiter.Spec) {
 		}
 	}
 	if wrong > 0 {
-		t.Errorf("%d of %d new keys are decided otherwise after others were seen %v later: one of them\n%s\ninstead of\n%s", wrong, others, ahead.Duration(), first, want)
+		t.Errorf("%d of %d new keys are decided otherwise after others were seen %v later: one of them\n%s\ninstead of\n%s",
+			wrong, others, ahead.Duration(), first, want)
 	}
 
 	// Keys that were charged 2 of 5 ahead are now checked before that instant.

@@ -101,7 +101,8 @@ func changedLimits(t *testing.T, f Factory) {
 		admitted := ask.drain(c.rule, "u", 50)
 		most, least := max(c.from.Limit, c.to.Limit)-used, max(0, min(c.from.Limit, c.to.Limit)-used)
 		if admitted > most || admitted < least {
-			t.Errorf("%s, %d used, changed to %s: admits %d, want %d to %d", spellLimit(c.from), used, spellLimit(c.to), admitted, least, most)
+			t.Errorf("%s, %d used, changed to %s: admits %d, want %d to %d", spellLimit(c.from), used, spellLimit(c.to),
+				admitted, least, most)
 		}
 	}
 }

@@ -33,7 +33,8 @@ func ids(t *testing.T, f Factory) {
 			want := last.of
 			d.Receipt.Once, d.Receipt.Sealed, want.Once, want.Sealed = 0, "", 0, "" // what a server draws
 			if !d.Allowed || !d.Repeated || last.of.Sealed == "" && d.Receipt != want {
-				t.Fatalf("seed %d: a repetition has %v and %+v; the first check had %+v\n%s", tr.seed, describe(d), d.Receipt, want, trace)
+				t.Fatalf("seed %d: a repetition has %v and %+v; the first check had %+v\n%s", tr.seed, describe(d), d.Receipt, want,
+					trace)
 			}
 			if !canPeek || d.RetryAfter != 0 {
 				return

@@ -39,7 +39,8 @@ func keepPromises(t *testing.T, ask *asker, trials []trial) {
 				continue
 			}
 			if early.RetryAfter != late.RetryAfter || early.RetryAfter <= 0 {
-				t.Fatalf("seed %d: denied with retry after %d and %d ticks\n%s", tr.seed, limiter.Span(early.RetryAfter), limiter.Span(late.RetryAfter), trace)
+				t.Fatalf("seed %d: denied with retry after %d and %d ticks\n%s", tr.seed, limiter.Span(early.RetryAfter),
+					limiter.Span(late.RetryAfter), trace)
 			}
 			ask.keepRetry(t, tr, max(s.Cost, 1), limiter.Span(early.RetryAfter))
 			ask.keepReset(t, tr)
@@ -60,7 +61,8 @@ func (a *asker) keepRetry(t *testing.T, tr trial, cost uint64, wait Tick) {
 	}
 	a.goTo(at)
 	if d := a.check(tr.rule, "late", cost); !d.Allowed {
-		t.Fatalf("seed %d: cost %d was denied at the promised instant\n  limits %+v\n  %v", tr.seed, cost, tr.specs, describe(d))
+		t.Fatalf("seed %d: cost %d was denied at the promised instant\n  limits %+v\n  %v", tr.seed, cost, tr.specs,
+			describe(d))
 	}
 }
 
@@ -87,7 +89,8 @@ func (a *asker) keepReset(t *testing.T, tr trial) {
 	d = a.check(tr.rule, "late", 0)
 	for i := range resets {
 		if l := d.Limit(i); l.Remaining != l.Limit.Capacity() || l.Blocked || l.ResetAfter != 0 {
-			t.Fatalf("seed %d: limit %d was not as new at the promised instant: %v\n  limits %+v", tr.seed, i, describe(d), tr.specs)
+			t.Fatalf("seed %d: limit %d was not as new at the promised instant: %v\n  limits %+v", tr.seed, i, describe(d),
+				tr.specs)
 		}
 	}
 }
@@ -221,7 +224,8 @@ func (a *asker) compareRefund(t *testing.T, tr trial) bool {
 		a.goTo(a.now + wait)
 		more, less := a.check(tr.rule, "more", 0).Limit(0), a.check(tr.rule, "less", 0).Limit(0)
 		if more.Remaining > less.Remaining {
-			t.Fatalf("seed %d: a charge of %d at %d, taken back, leaves %d at %d; had it not been made %d would be left\n  limit %+v",
+			t.Fatalf("seed %d: a charge of %d at %d, taken back, leaves %d at %d; had it not been made %d would be left\n  "+
+				"limit %+v",
 				tr.seed, cost, made, more.Remaining, a.now, less.Remaining, spec)
 		}
 		if exactRefund(spec) && more.Remaining < less.Remaining {

@@ -130,7 +130,8 @@ func slotsThereAndBack(t *testing.T, f Factory) {
 // given back, though 32 bits do not count what is held.
 func wideSlots(t *testing.T, f Factory) {
 	rules := func(limit int64) string {
-		return fmt.Sprintf("version: 1\nrules: [{name: r, key: [user], limits: [{name: main, limit: %d, algorithm: concurrency}]}]\n", limit)
+		return fmt.Sprintf("version: 1\nrules: [{name: r, key: [user], limits: [{name: main, limit: %d, algorithm: "+
+			"concurrency}]}]\n", limit)
 	}
 	s := f(t, rules(5e9))
 	amender, can := s.(Amender)

@@ -31,11 +31,14 @@ func TestBoundFindsPlantedViolations(t *testing.T) {
 		at     int
 	}{
 		{"fixed window", minute(limiter.FixedWindow), []Admission{{edge, 3}, {60 * sec, 3}}, Admission{61 * sec, 1}, 2},
-		{"fixed window, before the edge", minute(limiter.FixedWindow), []Admission{{edge, 3}, {60 * sec, 3}}, Admission{edge, 1}, 1},
+		{"fixed window, before the edge", minute(limiter.FixedWindow), []Admission{{edge, 3}, {60 * sec, 3}},
+			Admission{edge, 1}, 1},
 		{"week", week, []Admission{{4*limiter.Day - 1, 1}, {4 * limiter.Day, 1}}, Admission{11*limiter.Day - 1, 1}, 2},
 		{"first hit", firstHit, []Admission{{5 * sec, 1}, {65*sec - 1, 2}, {65 * sec, 3}}, Admission{65*sec - 1, 1}, 2},
-		{"log", minute(limiter.SlidingLog), []Admission{{0, 1}, {1, 2}, {60 * sec, 1}, {60*sec + 1, 2}}, Admission{60 * sec, 1}, 3},
-		{"strict sub-windows", minute(limiter.SlidingWindow), []Admission{{0, 3}, {60 * sec, 3}}, Admission{60*sec - 1, 1}, 1},
+		{"log", minute(limiter.SlidingLog), []Admission{{0, 1}, {1, 2}, {60 * sec, 1}, {60*sec + 1, 2}},
+			Admission{60 * sec, 1}, 3},
+		{"strict sub-windows", minute(limiter.SlidingWindow), []Admission{{0, 3}, {60 * sec, 3}}, Admission{60*sec - 1, 1},
+			1},
 		{"lenient sub-windows", lenient, []Admission{{1, 3}, {60 * sec, 3}, {60*sec + 1, 3}}, Admission{60 * sec, 1}, 2},
 		{"counter", minute(limiter.SlidingCounter), []Admission{{1, 3}, {60 * sec, 3}}, Admission{60 * sec, 1}, 2},
 		{"tokens", bucket, []Admission{{0, 2}, {20 * sec, 1}, {60 * sec, 2}}, Admission{60 * sec, 1}, 3},

@@ -289,7 +289,8 @@ func Diff(d *limiter.Decision, want OracleDecision) string {
 	}
 	for i := range got.Limits {
 		l := d.Limit(i)
-		got.Limits[i] = OracleLimit{l.Allowed, l.Never, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
+		got.Limits[i] = OracleLimit{l.Allowed, l.Never, l.Blocked, l.Remaining, limiter.Span(l.RetryAfter),
+			limiter.Span(l.ResetAfter)}
 		if l == d.BlockedBy() {
 			got.BlockedBy = i
 		}

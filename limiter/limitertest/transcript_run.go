@@ -127,7 +127,8 @@ func (p *player) amend(c *command, r *limiter.Request) []string {
 	if c.verb == "cancel" {
 		r.Cost = limiter.Units(0)
 	}
-	a, err := p.s.(Amender).Amend(context.Background(), *r, limiter.Amend{Extend: c.verb == "extend", IgnoreUnknown: c.args["unknown"] == "ignore"})
+	a, err := p.s.(Amender).Amend(context.Background(), *r,
+		limiter.Amend{Extend: c.verb == "extend", IgnoreUnknown: c.args["unknown"] == "ignore"})
 	const differs = "refused, the rules have reserved different numbers"
 	if errors.Is(err, limiter.ErrCosts) {
 		return []string{differs}
@@ -199,7 +200,8 @@ func (p *player) keys(c *command, r *limiter.Request) []string {
 // request returns the request of a command.
 func (c *command) request() (*limiter.Request, error) {
 	r := &limiter.Request{
-		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"], ID: c.args["id"],
+		Path: c.path, User: c.args["user"], IP: c.args["ip"], Group: c.args["group"], Method: c.args["method"],
+		ID: c.args["id"],
 	}
 	if ttl := c.args["id_ttl"]; ttl != "" {
 		var err error

@@ -11,7 +11,8 @@ import (
 const oneRule = "rules\n  version: 1\n  rules:\n    - {name: a, limits: [2/minute]}\n\n"
 
 func TestParseTranscript(t *testing.T) {
-	tr, err := parseTranscript("# about\n" + oneRule + `2026-01-05T12:00:00.5  check /a user="a da" attr.plan=free cost=2 as=x  -> allowed
+	tr, err := parseTranscript("# about\n" + oneRule +
+		`2026-01-05T12:00:00.5  check /a user="a da" attr.plan=free cost=2 as=x  -> allowed
           more of it
 12:00:01  peek /a=b
 +1us  refund x  -> done
@@ -30,7 +31,8 @@ func TestParseTranscript(t *testing.T) {
 	at := func(day, h, m, s, us int) limiter.Tick {
 		return limiter.TickOf(time.Date(2026, 1, day, h, m, s, us*1000, time.UTC))
 	}
-	for i, want := range []limiter.Tick{at(5, 12, 0, 0, 500_000), at(5, 12, 0, 1, 0), at(5, 12, 0, 1, 1), at(6, 0, 0, 0, 0), at(6, 0, 0, 1, 0)} {
+	for i, want := range []limiter.Tick{at(5, 12, 0, 0, 500_000), at(5, 12, 0, 1, 0), at(5, 12, 0, 1, 1),
+		at(6, 0, 0, 0, 0), at(6, 0, 0, 1, 0)} {
 		if cs[i].at != want {
 			t.Errorf("command %d is at %v, want %v", i+1, cs[i].at.Time(), want.Time())
 		}
@@ -73,14 +75,17 @@ func TestParseTranscriptErrors(t *testing.T) {
 
 // -rewrite aligns answers and keeps everything else as it was.
 func TestWriteTranscript(t *testing.T) {
-	tr, err := parseTranscript("# about\n" + oneRule + "12:00:00  check /a user=u  -> old\n   answer\n12:00:00  check /a\n\n# end\n12:00:01  rules\n  version: 1\n")
+	tr, err := parseTranscript("# about\n" + oneRule +
+		"12:00:00  check /a user=u  -> old\n   answer\n12:00:00  check /a\n\n# end\n12:00:01  rules\n  version: 1\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, got := range [][]string{{"one", "two"}, {"three"}, {"loaded"}} {
 		tr.commands()[i].got = got
 	}
-	want := "# about\n" + oneRule + "12:00:00  check /a user=u  -> one\n          two\n12:00:00  check /a         -> three\n\n# end\n12:00:01  rules  -> loaded\n  version: 1\n"
+	want := "# about\n" + oneRule +
+		"12:00:00  check /a user=u  -> one\n          two\n12:00:00  check /a         -> three\n\n# end\n12:00:01  rules  " +
+		"-> loaded\n  version: 1\n"
 	if got := tr.write(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -108,7 +113,8 @@ func TestSpellLimit(t *testing.T) {
 func TestSpan(t *testing.T) {
 	for ticks, want := range map[limiter.Tick]string{
 		1: "1µs", 55 * sec: "55s", limiter.Minute: "1m", limiter.Minute + 5*sec: "1m5s",
-		limiter.Hour: "1h", limiter.Hour + 5*sec: "1h0m5s", limiter.Hour + limiter.Minute: "1h1m", 10*limiter.Minute + 1: "10m0.000001s",
+		limiter.Hour: "1h", limiter.Hour + 5*sec: "1h0m5s", limiter.Hour + limiter.Minute: "1h1m",
+		10*limiter.Minute + 1: "10m0.000001s",
 	} {
 		if got := span(ticks); got != want {
 			t.Errorf("%d ticks: %s, want %s", ticks, got, want)

@@ -44,7 +44,8 @@ func (t *Table) Amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend) (lim
 
 // amend is Amend under the locks of the partitions. It reports noRoom or noLimit if there is
 // no room for what is to be charged; nothing has changed then.
-func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, final bool) (out limiter.Amended, changed bool, _ outcome) {
+func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, final bool) (out limiter.Amended,
+	changed bool, _ outcome) {
 	var keys [limiter.MaxKeys]amending
 	known, held := 0, 0
 	var estimates limiter.Estimates
@@ -59,7 +60,8 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
-			if m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was); k.Rule.Shadow && !charges(&s.state, t.words(s), c.ID.ID) {
+			if m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was); k.Rule.Shadow &&
+				!charges(&s.state, t.words(s), c.ID.ID) {
 				m.here = math.MaxUint64
 			}
 		}
@@ -77,7 +79,8 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 	}
 	switch {
 	case !a.Extend && estimates.Other != 0:
-		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed, decided
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed,
+			decided
 	case known == 0 && (a.Extend || a.IgnoreUnknown):
 		out.State = limiter.AmendUnknown
 		return out, changed, decided
@@ -91,7 +94,8 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 
 // settle settles the keys that have a hold, and charges those whose id is not known. A rule in shadow that has not
 // charged the check, since it would have denied it, is charged nothing by the settlement either.
-func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend, out limiter.Amended) (limiter.Amended, outcome) {
+func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend,
+	out limiter.Amended) (limiter.Amended, outcome) {
 	fresh := int64(0)
 	unknown := limiter.Charge{ID: c.ID}
 	elsewhere := slices.ContainsFunc(keys[:c.Len()], func(m amending) bool { return m.known })
@@ -210,7 +214,8 @@ func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint6
 
 // overdrawSlot charges n units to a counter of a limit, whatever that has left, and returns how much of it was
 // beyond the limit. It reports false, and charges nothing, if the slab has no number left.
-func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limiter.Tick, n uint64) (over uint64, ok bool) {
+func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limiter.Tick, n uint64) (over uint64,
+	ok bool) {
 	out := limiter.LimitDecision{Cost: n}
 	words := t.words(s)
 	used := s.state.Probe(l, words, now, &out)
@@ -336,7 +341,8 @@ func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Ke
 	if !live {
 		return false
 	}
-	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {
+	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost ||
+		limiter.IDParts(s) != limiter.SettledID {
 		return false
 	}
 	t.removeID(p, pos)
@@ -345,7 +351,8 @@ func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Ke
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
 // estimates if all limits admit it.
-func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, final bool) (out limiter.Amended, changed bool, _ outcome) {
+func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending,
+	final bool) (out limiter.Amended, changed bool, _ outcome) {
 	var (
 		rest    limiter.Charge
 		r       reserved

@@ -11,8 +11,10 @@ import (
 // Two concurrent checks may have instants in the reverse order. The charges of each are
 // still found by its receipt, even if another key of the check was charged later.
 func TestReceiptsOfInstantsThatCross(t *testing.T) {
-	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter, limiter.SlidingWindow, limiter.FixedWindow} {
-		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: a, Limit: 5, Window: time.Hour})}}
+	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.FixedWindow} {
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+			limiter.Spec{Algorithm: a, Limit: 5, Window: time.Hour})}}
 		one, two := limiter.Key{Hash: hash(1), Rule: rule}, limiter.Key{Hash: hash(2), Rule: rule}
 		if PartitionOf(&one) == PartitionOf(&two) {
 			t.Fatal("premise: two partitions")
@@ -42,8 +44,10 @@ func TestReceiptsOfInstantsThatCross(t *testing.T) {
 // take it, and it keeps what it has counted.
 func TestExportsWhereTheClockWentBack(t *testing.T) {
 	for i, s := range []limiter.Spec{
-		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit}, {Algorithm: limiter.SlidingLog},
-		{Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.SlidingCounter}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.GCRA},
+		{Algorithm: limiter.FixedWindow}, {Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit},
+		{Algorithm: limiter.SlidingLog},
+		{Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.SlidingCounter}, {Algorithm: limiter.TokenBucket},
+		{Algorithm: limiter.GCRA},
 		{Algorithm: limiter.LeakyBucket}, {Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval},
 	} {
 		for _, back := range []limiter.Tick{1, limiter.Second, limiter.Minute, 10 * limiter.Minute, 90 * limiter.Day} {
@@ -82,7 +86,8 @@ func TestExportsWhereTheClockWentBack(t *testing.T) {
 
 // A clock that goes back by years leads no arithmetic out of bounds.
 func TestTheClockGoesBackByYears(t *testing.T) {
-	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.GCRA, limiter.LeakyBucket, limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingLog, limiter.SlidingWindow} {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.GCRA, limiter.LeakyBucket, limiter.FixedWindow,
+		limiter.SlidingCounter, limiter.SlidingLog, limiter.SlidingWindow} {
 		for _, n := range []int64{1, 1_000_000, limiter.MaxUnits} {
 			if a == limiter.SlidingLog {
 				n = min(n, limiter.MaxLogLimit)

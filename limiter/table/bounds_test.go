@@ -9,7 +9,8 @@ import (
 
 func window(tb testing.TB, n int64, w time.Duration) *limiter.Rule {
 	tb.Helper()
-	return &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(tb, limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Limit: n, Window: w})}}
+	return &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(tb,
+		limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Limit: n, Window: w})}}
 }
 
 func decide(tb testing.TB, t *Table, now limiter.Tick, c *limiter.Charge) *limiter.Decision {
@@ -67,7 +68,8 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 // it, and the existing one is not reported as overflowing.
 func TestOverflowOfTheNewCounterOnly(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
-	known, fresh := limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}, limiter.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
+	known, fresh := limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)},
+		limiter.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
 	decide(t, table, hourStart, charge(1, known))
 	d := decide(t, table, hourStart, charge(1, known, fresh))
 	if d.Allowed || d.Limit(0).Overflow || !d.Limit(0).Allowed || d.Limit(0).Remaining != 4 {
@@ -82,7 +84,8 @@ func TestOverflowOfTheNewCounterOnly(t *testing.T) {
 // when it has recovered.
 func TestWordsAreGivenBack(t *testing.T) {
 	inWire(t)
-	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5000, Window: time.Second})}}
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+		limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5000, Window: time.Second})}}
 	table := New(Config{})
 	now := hourStart
 	cycle := func(reset bool) {

@@ -11,7 +11,8 @@ import (
 
 func logs(tb testing.TB, name string, n int64, w time.Duration) *limiter.Rule {
 	tb.Helper()
-	return &limiter.Rule{Name: name, Limits: []*limiter.Limit{limit(tb, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: n, Window: w})}}
+	return &limiter.Rule{Name: name, Limits: []*limiter.Limit{limit(tb,
+		limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: n, Window: w})}}
 }
 
 // New keys overflow where their slots would take more memory than there may be, as at
@@ -49,7 +50,8 @@ func TestMaxBytesOfKeys(t *testing.T) {
 		// Recovered counters make room for the same number of others.
 		taken := 0
 		for i := range held {
-			if !decide(t, table, hourStart+limiter.Hour, charge(1, limiter.Key{Hash: hash(uint64(1_000_000 + i)), Rule: rule})).Limit(0).Overflow {
+			if !decide(t, table, hourStart+limiter.Hour, charge(1,
+				limiter.Key{Hash: hash(uint64(1_000_000 + i)), Rule: rule})).Limit(0).Overflow {
 				taken++
 			}
 		}
@@ -70,7 +72,8 @@ func TestMaxBytesOfLogs(t *testing.T) {
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		table := New(Config{MaxBytes: most, Overflow: overflow})
 		both := logs(t, "r", 100_000, time.Minute)
-		both.Limits = append(both.Limits, limit(t, limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1_000_000, Window: time.Hour}))
+		both.Limits = append(both.Limits, limit(t, limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow,
+			Limit: 1_000_000, Window: time.Hour}))
 		now := hourStart
 		admitted, full := make(map[uint64]uint64), 0
 		for i := range 250_000 {
@@ -84,7 +87,8 @@ func TestMaxBytesOfLogs(t *testing.T) {
 				table.Explain(now, peek, &x)
 			}
 			d := decide(t, table, now, charge(1, k))
-			if i%997 == 0 && (p.Allowed != d.Allowed || x.Allowed != d.Allowed || p.Limit(0).Overflow != d.Limit(0).Overflow || x.Limit(0).Overflow != d.Limit(0).Overflow) {
+			if i%997 == 0 && (p.Allowed != d.Allowed || x.Allowed != d.Allowed || p.Limit(0).Overflow != d.Limit(0).Overflow ||
+				x.Limit(0).Overflow != d.Limit(0).Overflow) {
 				t.Fatalf("check %d: %+v, a peek said %+v and an explanation %+v", i, d.Limit(0), p.Limit(0), x.Limit(0))
 			}
 			switch {
@@ -140,8 +144,10 @@ func TestMaxBytesOfLogs(t *testing.T) {
 // A denial that charges leaves out a log that cannot grow, and charges the others.
 func TestDenialsWhereLogsCannotGrow(t *testing.T) {
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
-		limit(t, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 100_000, Window: time.Hour, CountRejected: limiter.CountAll}),
-		limit(t, limiter.Spec{Name: "all", Algorithm: limiter.FixedWindow, Limit: 1_000_000, Window: time.Hour, CountRejected: limiter.CountAll}),
+		limit(t, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 100_000, Window: time.Hour,
+			CountRejected: limiter.CountAll}),
+		limit(t, limiter.Spec{Name: "all", Algorithm: limiter.FixedWindow, Limit: 1_000_000, Window: time.Hour,
+			CountRejected: limiter.CountAll}),
 	}}
 	table := New(Config{MaxBytes: 2 << 20})
 	n := uint64(0)
@@ -293,7 +299,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: %d counters of a fifth of 1000", overflow, n)
 		}
 		// A check of both: b's new key is counted as ever where a's is let pass.
-		d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(9000), Rule: a}, limiter.Key{Hash: hash(9001), Rule: b}))
+		d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(9000), Rule: a},
+			limiter.Key{Hash: hash(9001), Rule: b}))
 		if !d.Limit(0).Overflow || d.Limit(1).Overflow || d.Allowed != (overflow == OverflowAllow) {
 			t.Errorf("%s: a check of both: %+v, %+v", overflow, d.Limit(0), d.Limit(1))
 		}
@@ -307,7 +314,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: a peek or an explanation says that there is room", overflow)
 		}
 		for i := range 700 {
-			if d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(10_000 + i)), Rule: b})); d.Limit(0).Overflow {
+			if d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(10_000 + i)),
+				Rule: b})); d.Limit(0).Overflow {
 				t.Fatalf("%s: key %d of another rule overflows", overflow, i)
 			}
 		}
@@ -315,7 +323,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: a counter was lost", overflow)
 		}
 		table.checkAll(t)
-		if d := decide(t, table, hourStart+limiter.Hour, charge(1, limiter.Key{Hash: hash(20_000), Rule: a})); d.Limit(0).Overflow {
+		if d := decide(t, table, hourStart+limiter.Hour, charge(1,
+			limiter.Key{Hash: hash(20_000), Rule: a})); d.Limit(0).Overflow {
 			t.Errorf("%s: no room when all have recovered", overflow)
 		}
 		table.checkAll(t)
@@ -344,7 +353,8 @@ func TestSharesOfBytes(t *testing.T) {
 	if got := fill(rule); got > most/10 || got < most/40 {
 		t.Errorf("%d bytes of words are a tenth of %d", got, most)
 	}
-	if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundShare: s.Overflowed} || s.Overflowed == 0 || table.Full(BoundShare).Rule != "a" {
+	if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundShare: s.Overflowed} || s.Overflowed == 0 ||
+		table.Full(BoundShare).Rule != "a" {
 		t.Errorf("the share was used up, and it is reported as %v", s.OverflowedBy)
 	}
 	more := *rule
@@ -377,7 +387,8 @@ func TestTheBoundOfAKeyIsTold(t *testing.T) {
 	for _, share := range []uint16{0, 1000} {
 		table := New(Config{})
 		for i := range maxPerKey + 2 {
-			rule := &limiter.Rule{Name: "a", MaxShare: share, Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: fmt.Sprint(i), Limit: 1, Window: time.Hour})}}
+			rule := &limiter.Rule{Name: "a", MaxShare: share,
+				Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: fmt.Sprint(i), Limit: 1, Window: time.Hour})}}
 			decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}))
 		}
 		if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundKey: 2} || s.Overflowed != 2 {

@@ -106,7 +106,8 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 			changed = t.slotTimes(now, of, s, out) || changed
 			continue
 		}
-		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &s.state, t.words(s)) - now).Duration()
+		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &s.state,
+			t.words(s)) - now).Duration()
 		changed = true
 	}
 	if changed {
@@ -129,7 +130,8 @@ func (t *Table) slotTimes(now limiter.Tick, of, holds *slot, out *limiter.LimitD
 
 // ErrSpent is returned by Decide for a check whose id is that of a reservation that is over, and that
 // a limit on concurrency concerns. It wraps [limiter.ErrSettled].
-var ErrSpent = fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: give each request an id of its own", limiter.ErrSettled)
+var ErrSpent = fmt.Errorf("%w: the id is that of a reservation that is over, and a check with it would hold nothing: "+
+	"give each request an id of its own", limiter.ErrSettled)
 
 // Spent reports whether [Table.Decide] returns [ErrSpent] for a check, also for a peek that stands for one.
 func (t *Table) Spent(now limiter.Tick, c *limiter.Charge) (is bool) {
@@ -154,7 +156,9 @@ func (t *Table) spent(c *limiter.Charge, known uint16) bool {
 func (t *Table) over(c *limiter.Charge, known uint16) bool {
 	for i := range c.Len() {
 		k := c.Key(i)
-		if known&(1<<i) == 0 || k.Rule.Shadow || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+		if known&(1<<i) == 0 || k.Rule.Shadow || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool {
+			return l.Algorithm() == limiter.Concurrency
+		}) {
 			continue
 		}
 		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {

@@ -40,8 +40,9 @@ func costs(b *testing.B, tab *Table, keys int, one func(i int)) {
 // this file to a commit before there were ids.
 func BenchmarkCost(b *testing.B) {
 	rules := map[string]*limiter.Rule{
-		"counter": benchLimits(b, limiter.SlidingCounter, time.Hour), "window": benchLimits(b, limiter.FixedWindow, time.Hour),
-		"three": benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour),
+		"counter": benchLimits(b, limiter.SlidingCounter, time.Hour),
+		"window":  benchLimits(b, limiter.FixedWindow, time.Hour),
+		"three":   benchLimits(b, limiter.SlidingCounter, time.Second, time.Minute, time.Hour),
 	}
 	for _, name := range []string{"counter", "window", "three"} {
 		rule := rules[name]

@@ -98,10 +98,12 @@ func (r *registry) check(slots, bytes map[uint16]int64) error {
 		own.requests, own.zoned = own.requests+of.requests, own.zoned+of.zoned
 	}
 	if zoned != r.zoned || own.zoned != zoned || own.requests != requests {
-		return fmt.Errorf("%d limits in zones and %d of requests; counted are %d, and of those who made them %+v", zoned, requests, r.zoned, own)
+		return fmt.Errorf("%d limits in zones and %d of requests; counted are %d, and of those who made them %+v", zoned,
+			requests, r.zoned, own)
 	}
 	if requests != r.requests || foreign != r.foreign || len(taken) != len(r.shares) {
-		return fmt.Errorf("%d limits of requests, %d foreign and %d shares; counted are %d, %d and %d", requests, foreign, len(taken), r.requests, r.foreign, len(r.shares))
+		return fmt.Errorf("%d limits of requests, %d foreign and %d shares; counted are %d, %d and %d", requests, foreign,
+			len(taken), r.requests, r.foreign, len(r.shares))
 	}
 	for name, s := range r.shares {
 		if got := [3]int64{s.keys.Load(), s.bytes.Load(), int64(s.ids)}; taken[name] == nil || got != *taken[name] {

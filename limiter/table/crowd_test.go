@@ -173,7 +173,8 @@ func TestCountersOfOneKey(t *testing.T) {
 	table := New(Config{})
 	k := limiter.Key{Hash: limiter.Hash{Hi: math.MaxUint64}}
 	for i := range maxPerKey {
-		k.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: fmt.Sprint(i), Limit: 5, Window: time.Hour})}}
+		k.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+			limiter.Spec{Name: fmt.Sprint(i), Limit: 5, Window: time.Hour})}}
 		if d := decide(t, table, hourStart, charge(1, k)); !d.Allowed {
 			t.Fatalf("counter %d of %d: %+v", i+1, maxPerKey, d.Limit(0))
 		}
@@ -227,7 +228,8 @@ func TestImportOfOneKey(t *testing.T) {
 			t.Fatalf("%d were taken", n)
 		}
 		for from := range 2 {
-			if err := table.Import(0, hourStart, entries(hi, from*maxImportedPerKey, maxImportedPerKey), Merge); err != nil && from == 0 || err == nil && from == 1 {
+			if err := table.Import(0, hourStart, entries(hi, from*maxImportedPerKey, maxImportedPerKey), Merge); err != nil &&
+				from == 0 || err == nil && from == 1 {
 				t.Errorf("the %d-th %d: %v", from+1, maxImportedPerKey, err)
 			}
 		}
@@ -274,7 +276,8 @@ func TestNeighboursTellNothing(t *testing.T) {
 			}
 			// A 128th of all are that near, if they are spread evenly.
 			if seen > n/4 {
-				t.Errorf("%s, seed %d: the nearest of %d is %x away, and of its multiples %d of %d are within a 128th", name, seed, tries, near, seen, n)
+				t.Errorf("%s, seed %d: the nearest of %d is %x away, and of its multiples %d of %d are within a 128th", name, seed,
+					tries, near, seen, n)
 			}
 		}
 	}

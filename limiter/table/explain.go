@@ -26,7 +26,8 @@ func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 // explain explains a charge under the locks of its partitions. full reports that the
 // table is full and the caller should make room and try again. With final the
 // explanation is that of a full table, and full is false.
-func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (out []limiter.LimitExplanation, full bool) {
+func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
+	final bool) (out []limiter.LimitExplanation, full bool) {
 	d.Clear()
 	if c.Len() == 0 {
 		return nil, false

@@ -93,7 +93,8 @@ func TestExplainChangesNothing(t *testing.T) {
 // explained as a new key would be decided, and the table counts no overflow.
 func TestExplainIsNotCounted(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
-	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+		limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
 	k := func(n uint64) limiter.Key { return limiter.Key{Hash: hash(n), Rule: rule} }
 	now := 1_800_000_000 * limiter.Second
 	var d limiter.Decision
@@ -121,7 +122,8 @@ func TestExplainIsNotCounted(t *testing.T) {
 		t.Errorf("listed %v and %v, before that %v and %v", h, n, hottest, denied)
 	}
 	x := table.Explain(now, charge(1, k(2)), &d)
-	if d.Allowed || !d.Limit(0).Overflow || !strings.HasSuffix(x[0].Arithmetic, "yes; but the key is new, and the table is full") {
+	if d.Allowed || !d.Limit(0).Overflow || !strings.HasSuffix(x[0].Arithmetic,
+		"yes; but the key is new, and the table is full") {
 		t.Errorf("without room: allowed %v, overflow %v, %q", d.Allowed, d.Limit(0).Overflow, x[0].Arithmetic)
 	}
 	if s := table.Stats(); s.Overflowed != 0 || s.Keys != 1 {

@@ -167,7 +167,8 @@ func (e *extended) last(c *limiter.Charge) int {
 
 // takeBack forgets an extension of a charge's hold, which ends at an instant now. It returns the
 // estimate and the end that are left by those that stand. It reports false if this is not known.
-func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint64, end limiter.Tick, ok bool) {
+func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint64, end limiter.Tick,
+	ok bool) {
 	at := slices.IndexFunc(*e, func(h extendedHold) bool { return h.of(c) && h.told == x })
 	if at < 0 {
 		return x.Was, x.WasEnd, ends == x.End

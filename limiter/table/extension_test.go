@@ -103,7 +103,8 @@ func TestTakeBackOfAHoldThatEndsOtherwise(t *testing.T) {
 	if out.State != limiter.AmendDone {
 		t.Fatal(out)
 	}
-	if out, _ = tab.Amend(idStart, held1(rule, 1, 1, 20, time.Hour), limiter.Amend{Extend: true}); out.State != limiter.AmendDone {
+	if out, _ = tab.Amend(idStart, held1(rule, 1, 1, 20, time.Hour),
+		limiter.Amend{Extend: true}); out.State != limiter.AmendDone {
 		t.Fatal(out)
 	}
 	if tab.TakeBack(idStart+limiter.Second, held1(rule, 1, 1, x.Was, 0), x) {

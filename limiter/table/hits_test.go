@@ -10,7 +10,8 @@ import (
 // A charge that an owner takes back gives back all its units, also where it began a window of the first hit in which
 // others were charged since: a check that another owner denied costs nothing. The window stays begun.
 func TestUndoOfAFirstHit(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Name: "hour", Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Limit: 1000, Window: time.Hour})
+	l, err := limiter.NewLimit(limiter.Spec{Name: "hour", Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit,
+		Limit: 1000, Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,8 @@ func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n u
 
 // noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with n = 0,
 // before the counter is raised otherwise. lo is the low half of the key's hash.
-func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *limiter.Counts, now limiter.Tick, n uint64) {
+func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *limiter.Counts, now limiter.Tick,
+	n uint64) {
 	if p.due == never || !limiter.Affects(l, c, now, n) { // without holds there is nothing to tell
 		return
 	}
@@ -144,7 +145,8 @@ func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Li
 		return nil, nil
 	}
 	for s := p.slots.at(i); s.limit != 0 && s.place == holds.place; s = p.slots.at(i) {
-		if l := t.registry.limit(s.limit); l.Algorithm() < limiter.Remembered && s.lo^limiter.NameID(l) == key && limiter.CountsID(l) == id {
+		if l := t.registry.limit(s.limit); l.Algorithm() < limiter.Remembered && s.lo^limiter.NameID(l) == key &&
+			limiter.CountsID(l) == id {
 			return s, l
 		}
 		i++
@@ -243,7 +245,8 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 		return false
 	}
 	return 2*held <= t.maxKeys+t.copied.Load() && t.keys.Load()-t.copied.Load() <= t.maxKeys &&
-		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.left() || t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.left())
+		(t.growthOfHolds(c, r.ids, fresh, (*slots).growthBound) <= t.left() ||
+			t.growthOfHolds(c, r.ids, fresh, (*slots).growth) <= t.left())
 }
 
 // growthOfHolds returns the memory that the ids and the holds of a charge need.
@@ -280,7 +283,8 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 		t.insert(p, e, now)
 		s = t.findHolds(p, k)
 	}
-	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*limiter.HoldWords, math.MaxInt64)
+	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*limiter.HoldWords,
+		math.MaxInt64)
 	if !ok {
 		return // the slab has no number left: the charge is final
 	}
@@ -345,7 +349,8 @@ func (t *Table) dropHold(p *partition, s *slot, id uint64) {
 
 // denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and
 // charges nothing. There may be room after the wait.
-func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound, wait limiter.Tick) outcome {
+func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound,
+	wait limiter.Tick) outcome {
 	peek := c.Peek
 	c.Peek = true
 	result := t.decide(now, c, d, true)

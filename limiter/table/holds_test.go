@@ -49,12 +49,14 @@ func TestHoldsOfAKeyAreBounded(t *testing.T) {
 			if err := tab.Decide(idStart, held1(rule, 1, i+1, 1, time.Minute), &d); err != nil {
 				t.Fatal(err)
 			}
-			if over := i >= limiter.MaxHoldEntries; d.Allowed == (over && overflow == OverflowDeny) || !d.Allowed && (!d.Limit(0).Overflow || d.RetryAfter <= 0) {
+			if over := i >= limiter.MaxHoldEntries; d.Allowed == (over && overflow == OverflowDeny) ||
+				!d.Allowed && (!d.Limit(0).Overflow || d.RetryAfter <= 0) {
 				t.Fatalf("%s: hold %d: %+v", overflow, i, d)
 			}
 		}
 		s := tab.Stats()
-		if s.Holds != limiter.MaxHoldEntries || overflow == OverflowDeny && (s.OverflowedBy[BoundHolds] != 3 || s.IDs != s.Holds) {
+		if s.Holds != limiter.MaxHoldEntries || overflow == OverflowDeny &&
+			(s.OverflowedBy[BoundHolds] != 3 || s.IDs != s.Holds) {
 			t.Errorf("%s: %+v", overflow, s)
 		}
 		if err := tab.Decide(idStart, charge1(rule, 1, 0, 1), &d); err != nil || !d.Allowed {
@@ -81,7 +83,8 @@ func TestTheWaitBesideManyHolds(t *testing.T) {
 		for _, limits := range []int{1, 3} {
 			tab, rule := New(Config{MaxKeys: keys}), windowRule(t, 10*limiter.MaxHoldEntries)
 			for i := range limits - 1 {
-				l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint(i), Limit: 1 << 20, Window: time.Hour, Algorithm: limiter.FixedWindow})
+				l, err := limiter.NewLimit(limiter.Spec{Name: fmt.Sprint(i), Limit: 1 << 20, Window: time.Hour,
+					Algorithm: limiter.FixedWindow})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +108,8 @@ func TestTheWaitBesideManyHolds(t *testing.T) {
 			}
 			want := idStart + limiter.Tick(need)*limiter.Second + 2*limiter.Hour - now
 			if made < 1000 || d.Allowed || limiter.Span(d.RetryAfter) != want || !d.Limit(0).Overflow {
-				t.Errorf("%d keys, %d limits: after %d holds it may wait %v, want %v", keys, limits, made, d.RetryAfter, want.Duration())
+				t.Errorf("%d keys, %d limits: after %d holds it may wait %v, want %v", keys, limits, made, d.RetryAfter,
+					want.Duration())
 			}
 		}
 	}
@@ -206,7 +210,8 @@ func TestRaisesAreCountedOnce(t *testing.T) {
 	raised := uint64(0)
 	for i := range uint64(limiter.MaxHoldParts) {
 		tab = moved(t, tab, idStart, Replace)
-		if a, _ := tab.Amend(idStart, held1(rule, 1, 1, i+2, time.Hour), limiter.Amend{Extend: true}); a.State == limiter.AmendDone {
+		if a, _ := tab.Amend(idStart, held1(rule, 1, 1, i+2, time.Hour),
+			limiter.Amend{Extend: true}); a.State == limiter.AmendDone {
 			raised++
 		}
 	}
@@ -224,7 +229,8 @@ func TestHoldsHaveBoundedParts(t *testing.T) {
 	}
 	for i := range uint64(limiter.MaxHoldParts + 1) {
 		a, _ := tab.Amend(idStart+limiter.Tick(i)+1, held1(rule, 1, 1, i+2, time.Minute), limiter.Amend{Extend: true})
-		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) || a.State != limiter.AmendDone && a.State != limiter.AmendRaised {
+		if (a.State == limiter.AmendDone) != (i < limiter.MaxHoldParts-1) ||
+			a.State != limiter.AmendDone && a.State != limiter.AmendRaised {
 			t.Fatalf("extension %d: %+v", i, a)
 		}
 	}
@@ -259,7 +265,8 @@ func TestRefundOfAHold(t *testing.T) {
 func TestHoldsOfALimitThatComesBack(t *testing.T) {
 	tab, rule := New(Config{}), windowRule(t, 100)
 	other := &limiter.Rule{Name: "w"}
-	l, err := limiter.NewLimit(limiter.Spec{Name: rule.Limits[0].Name(), Limit: 100, Window: time.Hour, Algorithm: limiter.SlidingLog})
+	l, err := limiter.NewLimit(limiter.Spec{Name: rule.Limits[0].Name(), Limit: 100, Window: time.Hour,
+		Algorithm: limiter.SlidingLog})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +283,8 @@ func TestHoldsOfALimitThatComesBack(t *testing.T) {
 	if n := unitsLeft(t, tab, idStart+limiter.Minute, rule, 1); n != 88 {
 		t.Errorf("%d are left", n)
 	}
-	if a, _ := tab.Amend(idStart+limiter.Minute, charge1(rule, 1, 1, 4), limiter.Amend{}); a.State != limiter.AmendCharged {
+	if a, _ := tab.Amend(idStart+limiter.Minute, charge1(rule, 1, 1, 4),
+		limiter.Amend{}); a.State != limiter.AmendCharged {
 		t.Errorf("%+v", a)
 	}
 }
@@ -455,7 +463,8 @@ func TestAKeyWithoutACostKeepsItsHold(t *testing.T) {
 	if err := table.Decide(noon, peeks, &d); err != nil || !d.Allowed || d.Repeated || d.Limit(0).Remaining != 90 {
 		t.Fatalf("%v, %+v", err, d)
 	}
-	if out, _ := table.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || out.Estimate != 10 || used(t, table, l, noon) != 4 {
+	if out, _ := table.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone ||
+		out.Estimate != 10 || used(t, table, l, noon) != 4 {
 		t.Errorf("settled with 4: %+v, %d are counted", out, used(t, table, l, noon))
 	}
 }

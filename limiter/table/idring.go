@@ -310,8 +310,10 @@ func (g *idRing) check() error {
 			indexed++
 		}
 	}
-	if len(at) != g.used() || indexed != g.used() || len(g.index) != indexSize(len(g.ring)) || free == 0 && len(g.ring) > 0 {
-		return fmt.Errorf("%d ids, and %d in an index of %d, %d free; %d are counted in a ring of %d", len(at), indexed, len(g.index), free, g.used(), len(g.ring))
+	if len(at) != g.used() || indexed != g.used() || len(g.index) != indexSize(len(g.ring)) ||
+		free == 0 && len(g.ring) > 0 {
+		return fmt.Errorf("%d ids, and %d in an index of %d, %d free; %d are counted in a ring of %d", len(at), indexed,
+			len(g.index), free, g.used(), len(g.ring))
 	}
 	return nil
 }

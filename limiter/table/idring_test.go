@@ -58,7 +58,8 @@ func TestIDRing(t *testing.T) {
 				if g.full() {
 					g.resize(largerRing(int(g.n)))
 				}
-				e := idEntry{place: rng.Uint64() & spot, lo: rng.Uint64N(3), state: limiter.State{Time: now + 1 + limiter.Tick(rng.IntN(2*most)), A: uint32(step)}}
+				e := idEntry{place: rng.Uint64() & spot, lo: rng.Uint64N(3),
+					state: limiter.State{Time: now + 1 + limiter.Tick(rng.IntN(2*most)), A: uint32(step)}}
 				if m.find(e.place, e.lo) < 0 {
 					g.push(e.place, e.lo, e.state)
 					m.ids = append(m.ids, e)
@@ -114,7 +115,9 @@ func compareRing(t *testing.T, g *idRing, m *ringModel, rng *rand.Rand) {
 		t.Fatal(err)
 	}
 	at := g.byPlace()
-	if len(at) != len(m.ids) || !slices.IsSortedFunc(at, func(a, b int) int { return cmp.Compare(g.ring[a].place, g.ring[b].place) }) {
+	if len(at) != len(m.ids) || !slices.IsSortedFunc(at, func(a, b int) int {
+		return cmp.Compare(g.ring[a].place, g.ring[b].place)
+	}) {
 		t.Fatalf("%d ids by place, want %d", len(at), len(m.ids))
 	}
 }
@@ -300,7 +303,8 @@ func TestIDsKeepTheBounds(t *testing.T) {
 				t.Fatalf("check %d: %+v, %v", i, d, err)
 			}
 			s := tab.Stats()
-			if config.MaxBytes > 0 && s.Bytes > config.MaxBytes || config.MaxKeys > 0 && (s.Keys > config.MaxKeys || 2*s.IDs > int64(config.MaxKeys)) {
+			if config.MaxBytes > 0 && s.Bytes > config.MaxBytes || config.MaxKeys > 0 &&
+				(s.Keys > config.MaxKeys || 2*s.IDs > int64(config.MaxKeys)) {
 				t.Fatalf("%+v after %d checks", s, i+1)
 			}
 		}

@@ -351,7 +351,8 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	default:
 		return 0 // what a hold has charged was given back when it ended
 	}
-	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || uint64(limiter.IDParts(s)) != charged {
+	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost ||
+		uint64(limiter.IDParts(s)) != charged {
 		return 0
 	}
 	t.removeID(p, pos)

@@ -250,7 +250,8 @@ func TestRepeatedReceipt(t *testing.T) {
 	ask(idStart, 3, &first)
 	ask(idStart+5, 3, &again)
 	ask(idStart+6, 2, &other)
-	if first.Repeated || !again.Repeated || again.Receipt != first.Receipt || !other.Repeated || other.Receipt != (limiter.Receipt{}) {
+	if first.Repeated || !again.Repeated || again.Receipt != first.Receipt || !other.Repeated ||
+		other.Receipt != (limiter.Receipt{}) {
 		t.Fatalf("%+v\n%+v\n%+v", first.Receipt, again.Receipt, other.Receipt)
 	}
 	tab.Refund(idStart+7, charge1(rule, 1, 9, 3), again.Receipt)
@@ -293,10 +294,12 @@ func TestIDsOfAKeyAreBounded(t *testing.T) {
 			tab.Amend(idStart, c, limiter.Amend{})
 		}
 	}
-	if s := tab.Stats(); reserved == 0 || s.IDs > forHolds*most/idsOfKey || s.OverflowedBy != [Bounds]int64{BoundHolds: int64(2*most - reserved)} {
+	if s := tab.Stats(); reserved == 0 || s.IDs > forHolds*most/idsOfKey ||
+		s.OverflowedBy != [Bounds]int64{BoundHolds: int64(2*most - reserved)} {
 		t.Errorf("%d reserved, %+v", reserved, s)
 	}
-	if a, changed := tab.Amend(idStart, charge1(rule, 1, 1<<40, 5), limiter.Amend{}); a.State != limiter.AmendFull || changed {
+	if a, changed := tab.Amend(idStart, charge1(rule, 1, 1<<40, 5), limiter.Amend{}); a.State != limiter.AmendFull ||
+		changed {
 		t.Errorf("a settlement of an unknown id of that key: %+v", a)
 	}
 	other := held1(rule, 1, 1, 1, time.Hour)

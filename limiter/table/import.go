@@ -48,7 +48,8 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 
 // reserveImport numbers the limits of entries, and counts the new keys if there is room
 // for all. Whatever the outcome, the caller must release the numbers.
-func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
+func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16,
+	fresh int64, _ outcome) {
 	bytes, blocks, freshIDs := int64(0), 0, int64(0)
 	for i := range entries {
 		e := &entries[i]

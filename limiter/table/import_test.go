@@ -108,7 +108,8 @@ func TestImportDoesNotMoveTheClock(t *testing.T) {
 	k := limiter.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	decide(t, source, hourStart+limiter.Hour, charge(5, k))
-	if err := table.Import(part, hourStart+limiter.Second/10, exported(source, part, hourStart+limiter.Hour), Replace); err != nil {
+	if err := table.Import(part, hourStart+limiter.Second/10, exported(source, part, hourStart+limiter.Hour),
+		Replace); err != nil {
 		t.Fatal(err)
 	}
 	other := limiter.Key{Hash: hash(2), Rule: rule}
@@ -117,7 +118,8 @@ func TestImportDoesNotMoveTheClock(t *testing.T) {
 	if d := decide(t, table, now, charge(5, k)); d.Allowed || limiter.Span(d.RetryAfter) > 2*limiter.Second {
 		t.Errorf("%+v", d.Limit(0))
 	}
-	if d := decide(t, table, now, charge(5, other)); !d.Allowed || limiter.Span(d.Limit(0).ResetAfter) != limiter.Second*4/5 {
+	if d := decide(t, table, now, charge(5, other)); !d.Allowed ||
+		limiter.Span(d.Limit(0).ResetAfter) != limiter.Second*4/5 {
 		t.Errorf("%+v", d.Limit(0))
 	}
 	if d := decide(t, table, now+2*limiter.Second, charge(5, k)); !d.Allowed {
@@ -306,15 +308,21 @@ func FuzzImport(f *testing.F) {
 			for _, w := range e.Words {
 				data = binary.LittleEndian.AppendUint64(data, w)
 			}
-			f.Add(uint8(i), uint8(i+1), int64(e.State.Time), int64(e.State.Until), e.State.A, e.State.B, int64(7_000), data, uint16(63), uint64(1), uint16(1))
+			f.Add(uint8(i), uint8(i+1), int64(e.State.Time), int64(e.State.Until), e.State.A, e.State.B, int64(7_000), data,
+				uint16(63), uint64(1), uint16(1))
 		})
-		f.Add(uint8(i), uint8(i), int64(-5), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(20), uint64(math.MaxUint64), uint16(300))
-		f.Add(uint8(i), uint8(i+3), int64(400_000), int64(5), uint32(3), uint32(2), int64(-300_000), make([]byte, 24), uint16(20), uint64(1)<<63, uint16(2000))
+		f.Add(uint8(i), uint8(i), int64(-5), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(20),
+			uint64(math.MaxUint64), uint16(300))
+		f.Add(uint8(i), uint8(i+3), int64(400_000), int64(5), uint32(3), uint32(2), int64(-300_000), make([]byte, 24),
+			uint16(20), uint64(1)<<63, uint16(2000))
 	}
 	// One key, or keys beside each other, with many counters of a hash that is extreme.
-	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(1|8), uint64(math.MaxUint64), uint16(1500))
-	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(2|16), uint64(math.MaxUint64), uint16(900))
-	f.Fuzz(func(t *testing.T, which, then uint8, at, until int64, a, b uint32, skew int64, data []byte, steps uint16, hi uint64, many uint16) {
+	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(1|8),
+		uint64(math.MaxUint64), uint16(1500))
+	f.Add(uint8(0), uint8(1), int64(0), int64(0), uint32(3), uint32(0), int64(0), []byte(nil), uint16(2|16),
+		uint64(math.MaxUint64), uint16(900))
+	f.Fuzz(func(t *testing.T, which, then uint8, at, until int64, a, b uint32, skew int64, data []byte, steps uint16,
+		hi uint64, many uint16) {
 		words := make([]uint64, len(data)/8)
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(data[8*i:])
@@ -329,7 +337,8 @@ func FuzzImport(f *testing.F) {
 		now := limiter.Tick(1767614400e6)
 		table := New(Config{MaxBytes: []int64{0, 4 << 20}[steps>>2&1]})
 		if steps&1 == 0 {
-			before := &limiter.Rule{Limits: []*limiter.Limit{all[int(then)%len(all)]}, MaxShare: steps >> 6 % (limiter.WholeShare + 1)}
+			before := &limiter.Rule{Limits: []*limiter.Limit{all[int(then)%len(all)]},
+				MaxShare: steps >> 6 % (limiter.WholeShare + 1)}
 			if steps>>5&1 == 0 {
 				before.Name = limiter.RequestRule
 			}

@@ -77,7 +77,8 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
 // limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
 //
-// The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is void.
+// The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is
+// void.
 func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, false, everyPartition)
 }

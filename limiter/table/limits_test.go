@@ -14,7 +14,8 @@ import (
 // request is a rule as limits that come with a request have it.
 func request(tb testing.TB, n int64, w time.Duration) *limiter.Rule {
 	tb.Helper()
-	return &limiter.Rule{Name: limiter.RequestRule, Limits: []*limiter.Limit{limit(tb, limiter.Spec{Name: "l", Limit: n, Window: w})}}
+	return &limiter.Rule{Name: limiter.RequestRule,
+		Limits: []*limiter.Limit{limit(tb, limiter.Spec{Name: "l", Limit: n, Window: w})}}
 }
 
 // Limits that come with requests have a bound of their own, beyond which a check is
@@ -65,7 +66,8 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 	// Rules have numbers all the same, also more than are left of half of all.
 	for i := range 40_000 {
 		var d limiter.Decision
-		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: "m", Limit: int64(i + 1), Window: time.Hour})}}
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+			limiter.Spec{Name: "m", Limit: int64(i + 1), Window: time.Hour})}}
 		if err := table.Decide(hourStart, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
 			t.Fatal(i, err)
 		}
@@ -240,8 +242,10 @@ func TestLimitsComeAndGoTogether(t *testing.T) {
 			var d limiter.Decision
 			for i := range limiter.Tick(steps) {
 				now := hourStart + i*2000
-				s := limiter.Spec{Name: fmt.Sprint("l", r.IntN(2)), Algorithm: limiter.Algorithm(r.IntN(4)), Limit: 1 + r.Int64N(40), Window: time.Second}
-				rule := &limiter.Rule{Name: []string{"r", limiter.RequestRule, "s"}[r.IntN(3)], Limits: []*limiter.Limit{limit(t, s)}}
+				s := limiter.Spec{Name: fmt.Sprint("l", r.IntN(2)), Algorithm: limiter.Algorithm(r.IntN(4)),
+					Limit: 1 + r.Int64N(40), Window: time.Second}
+				rule := &limiter.Rule{Name: []string{"r", limiter.RequestRule, "s"}[r.IntN(3)],
+					Limits: []*limiter.Limit{limit(t, s)}}
 				if rule.Name == "s" {
 					rule.MaxShare = 100
 				}
@@ -255,7 +259,8 @@ func TestLimitsComeAndGoTogether(t *testing.T) {
 				case 2:
 					table.SetCopy(part, r.IntN(2) == 0)
 				case 3, 4:
-					if err := table.Import(part, now, exported(table, part, now), ImportMode(r.IntN(2))); err != nil && !errors.Is(err, ErrFull) {
+					if err := table.Import(part, now, exported(table, part, now), ImportMode(r.IntN(2))); err != nil &&
+						!errors.Is(err, ErrFull) {
 						t.Error(err)
 					}
 				default:

@@ -163,7 +163,8 @@ func (m *mergedHolds) least() (n uint64) {
 // TestMergedHoldsCountWhatIsHeld: whatever comes from the other table, and however often, as much is counted
 // as is held and was used.
 func TestMergedHoldsCountWhatIsHeld(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.Concurrency} {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.SlidingLog, limiter.Concurrency} {
 		spec := limiter.Spec{Name: "l", Limit: 10000, Algorithm: algorithm}
 		if algorithm != limiter.Concurrency {
 			spec.Window = 400 * 24 * time.Hour
@@ -183,7 +184,8 @@ func TestMergedHoldsCountWhatIsHeld(t *testing.T) {
 
 func holdsApart(t *testing.T, l *limiter.Limit, seed uint64) {
 	t.Helper()
-	m := &mergedHolds{t: t, rng: rand.New(rand.NewPCG(seed, 1)), l: l, now: noon, here: New(Config{MaxKeys: 1000}), other: New(Config{MaxKeys: 1000})}
+	m := &mergedHolds{t: t, rng: rand.New(rand.NewPCG(seed, 1)), l: l, now: noon, here: New(Config{MaxKeys: 1000}),
+		other: New(Config{MaxKeys: 1000})}
 	for i := range uint64(1 + m.rng.IntN(4)) {
 		m.holds = append(m.holds, m.reserve(m.here, i+1))
 	}
@@ -219,7 +221,8 @@ func TestAMergedIDStandsForWhatTheReservationHasHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	raised := h.estimate + 20
-	if out, done := m.other.Amend(m.now, m.charge(h, raised), limiter.Amend{Extend: true}); !done || out.State != limiter.AmendDone {
+	if out, done := m.other.Amend(m.now, m.charge(h, raised), limiter.Amend{Extend: true}); !done ||
+		out.State != limiter.AmendDone {
 		t.Fatal(out)
 	}
 	p, pos, live := m.here.findID(m.now, c, c.Key(0))
@@ -233,7 +236,8 @@ func TestAMergedIDStandsForWhatTheReservationHasHere(t *testing.T) {
 	before := used(t, m.here, l, m.now)
 	out, done := m.here.Amend(m.now, m.charge(h, h.estimate), limiter.Amend{})
 	if after := used(t, m.here, l, m.now); !done || out.State != limiter.AmendDone || after != before {
-		t.Errorf("a reservation of %d was settled with as much, %v: %d were counted before, %d are now", h.estimate, out, before, after)
+		t.Errorf("a reservation of %d was settled with as much, %v: %d were counted before, %d are now", h.estimate, out,
+			before, after)
 	}
 }
 
@@ -241,7 +245,8 @@ func TestAMergedIDStandsForWhatTheReservationHasHere(t *testing.T) {
 // has given back or charged for that is given back or charged here, and what else both have charged is the larger
 // of both: whichever counter is larger, also if the ids come before the counters, as they do in a push.
 func TestWhatTheOtherHasSettledIsCountedOnce(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
 		l := hundred(t, algorithm, 24*time.Hour)
 		for _, actual := range []uint64{0, 4, 10, 30} {
 			for _, more := range [][2]uint64{{0, 0}, {5, 0}, {0, 5}, {25, 3}, {3, 25}} {
@@ -279,9 +284,11 @@ func TestWhatTheOtherHasSettledIsCountedOnce(t *testing.T) {
 					}
 					want := int(actual + max(more[0], more[1]))
 					if n := used(t, here, l, noon); n != want {
-						t.Errorf("%v, settled with %d beside %v, in parts %t: %d are counted, want %d", algorithm, actual, more, parts, n, want)
+						t.Errorf("%v, settled with %d beside %v, in parts %t: %d are counted, want %d", algorithm, actual, more, parts, n,
+							want)
 					}
-					if out, _ := here.Amend(noon, heldCharge(l, 1, actual), limiter.Amend{}); out.State != limiter.AmendRepeated || used(t, here, l, noon+2*limiter.Hour) > want {
+					if out, _ := here.Amend(noon, heldCharge(l, 1, actual), limiter.Amend{}); out.State != limiter.AmendRepeated ||
+						used(t, here, l, noon+2*limiter.Hour) > want {
 						t.Errorf("%v, settled again: %v", algorithm, out.State)
 					}
 				}
@@ -293,11 +300,13 @@ func TestWhatTheOtherHasSettledIsCountedOnce(t *testing.T) {
 // TestUndoSettled: what was charged for ids that were not known is taken back with these ids, once, and only if the
 // settlement that is meant has charged it.
 func TestUndoSettled(t *testing.T) {
-	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow, limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
+	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
+		limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket} {
 		l := hundred(t, algorithm, 24*time.Hour)
 		table, c := heldTable(t, l, noon, 1)
 		part, at := PartitionOf(c.Key(0)), noon+limiter.Second
-		if out, _ := table.Amend(at, heldCharge(l, 2, 130), limiter.Amend{}); out.State != limiter.AmendCharged || used(t, table, l, at) != 100 {
+		if out, _ := table.Amend(at, heldCharge(l, 2, 130), limiter.Amend{}); out.State != limiter.AmendCharged ||
+			used(t, table, l, at) != 100 {
 			t.Fatalf("%v: %v, %d are counted", algorithm, out.State, used(t, table, l, at))
 		}
 		for name, undo := range map[string]func(){
@@ -307,23 +316,26 @@ func TestUndoSettled(t *testing.T) {
 			"of a reservation":     func() { table.UndoSettled(part, at, heldCharge(l, 1, 10), noon) },
 			"of an unknown id":     func() { table.UndoSettled(part, at, heldCharge(l, 3, 130), at) },
 		} {
-			if undo(); used(t, table, l, at) != 100 || !table.Remembers(at, heldCharge(l, 2, 1)) || !table.Remembers(at, heldCharge(l, 1, 1)) {
+			if undo(); used(t, table, l, at) != 100 || !table.Remembers(at, heldCharge(l, 2, 1)) ||
+				!table.Remembers(at, heldCharge(l, 1, 1)) {
 				t.Errorf("%v: one %s was taken back: %d are counted", algorithm, name, used(t, table, l, at))
 			}
 		}
 		for range 2 {
-			if table.UndoSettled(part, at, heldCharge(l, 2, 130), at); used(t, table, l, at) != 10 || table.Remembers(at, heldCharge(l, 2, 1)) {
+			if table.UndoSettled(part, at, heldCharge(l, 2, 130), at); used(t, table, l, at) != 10 ||
+				table.Remembers(at, heldCharge(l, 2, 1)) {
 				t.Errorf("%v: %d are counted once it was taken back, want 10", algorithm, used(t, table, l, at))
 			}
 		}
-		if out, _ := table.Amend(at, heldCharge(l, 2, 20), limiter.Amend{}); out.State != limiter.AmendCharged || used(t, table, l, at) != 30 {
+		if out, _ := table.Amend(at, heldCharge(l, 2, 20), limiter.Amend{}); out.State != limiter.AmendCharged ||
+			used(t, table, l, at) != 30 {
 			t.Errorf("%v: settled again: %v, %d are counted, want 30", algorithm, out.State, used(t, table, l, at))
 		}
 	}
 }
 
-// TestUndoOfWhatABucketDidNotCount: of a settlement beyond what a bucket counts nothing is given back, then and later, so what
-// others have charged still counts.
+// TestUndoOfWhatABucketDidNotCount: of a settlement beyond what a bucket counts nothing is given back, then and later,
+// so what others have charged still counts.
 func TestUndoOfWhatABucketDidNotCount(t *testing.T) {
 	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA} {
 		for _, later := range []limiter.Tick{0, limiter.Minute, 30 * limiter.Minute} {
@@ -352,11 +364,12 @@ func TestUndoOfWhatABucketDidNotCount(t *testing.T) {
 	}
 }
 
-// TestARefusedHoldLeavesOthersTheirs: a hold that took its counter to its bound, as those of shadow rules may, gives nothing
-// back. What an earlier one has charged still comes back.
+// TestARefusedHoldLeavesOthersTheirs: a hold that took its counter to its bound, as those of shadow rules may, gives
+// nothing back. What an earlier one has charged still comes back.
 func TestARefusedHoldLeavesOthersTheirs(t *testing.T) {
 	const day = 24 * time.Hour
-	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 10, Window: 10 * day, Algorithm: limiter.TokenBucket, CountRejected: limiter.CountAll})
+	l, err := limiter.NewLimit(limiter.Spec{Name: "l", Limit: 10, Window: 10 * day, Algorithm: limiter.TokenBucket,
+		CountRejected: limiter.CountAll})
 	if err != nil {
 		t.Fatal(err)
 	}

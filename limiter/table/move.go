@@ -38,7 +38,8 @@ const (
 
 // ErrFull is returned by Import and ReplaceKey when the table would hold more
 // than three times [Config.MaxKeys] or [Config.MaxBytes], or twice that of one node. Nothing was imported.
-var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of other nodes' counters, or twice that from one node: raise them, or add nodes")
+var ErrFull = errors.New("the table holds three times its max_keys counters or max_bytes, the bound for copies of " +
+	"other nodes' counters, or twice that from one node: raise them, or add nodes")
 
 // replicaFactor times MaxKeys and MaxBytes bounds the counters, including imported
 // ones.

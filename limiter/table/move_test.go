@@ -167,7 +167,8 @@ func TestReplaceKey(t *testing.T) {
 	}
 	remaining(a, 5, 5)
 	remaining(b, 3, 3)
-	if err := table.ReplaceKey(part, b.Hi, hourStart, exportedKey(other, part, a.Hi, hourStart)); !errors.Is(err, limiter.ErrInvalid) {
+	if err := table.ReplaceKey(part, b.Hi, hourStart, exportedKey(other, part, a.Hi, hourStart)); !errors.Is(err,
+		limiter.ErrInvalid) {
 		t.Errorf("counters of another key were taken: %v", err)
 	}
 	remaining(b, 3, 3)
@@ -241,11 +242,13 @@ func TestForeignRuleIsNotSlower(t *testing.T) {
 	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: one}))
 	for _, rule := range []*limiter.Rule{one, two, one} {
 		var d limiter.Decision
-		if !table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d) || d.Limit(0).Limit != rule.Limits[0] {
+		if !table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d) ||
+			d.Limit(0).Limit != rule.Limits[0] {
 			t.Error("it took the long way")
 		}
 	}
-	if table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}), new(limiter.Decision)) {
+	if table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}),
+		new(limiter.Decision)) {
 		t.Error("another limit was taken for it")
 	}
 }
@@ -284,7 +287,8 @@ func TestShareTakesTurns(t *testing.T) {
 // the table's own bookkeeping.
 func TestMovesWhileAsked(t *testing.T) {
 	rule := randomRule(t, rand.New(rand.NewPCG(3, 3)))
-	rule.Limits = append(rule.Limits[:min(3, len(rule.Limits))], limit(t, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 9, Window: time.Second}))
+	rule.Limits = append(rule.Limits[:min(3, len(rule.Limits))],
+		limit(t, limiter.Spec{Name: "log", Algorithm: limiter.SlidingLog, Limit: 9, Window: time.Second}))
 	table := New(Config{MaxKeys: 300})
 	var wg sync.WaitGroup
 	for worker := range uint64(4) {

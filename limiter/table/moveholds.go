@@ -156,7 +156,9 @@ func charges(s *limiter.State, words []uint64, id uint64) bool {
 // were merged into. The larger of two counters has the units of one table, and the merger has the
 // holds of both.
 func (t *Table) countHeld(p *partition, entries []Entry) {
-	if p.due == never && !slices.ContainsFunc(entries, func(e Entry) bool { return e.Limit.Algorithm() == limiter.Concurrency }) {
+	if p.due == never && !slices.ContainsFunc(entries, func(e Entry) bool {
+		return e.Limit.Algorithm() == limiter.Concurrency
+	}) {
 		return
 	}
 	for i := range p.slots.size {
@@ -256,7 +258,8 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 // bit in charged, and with forget ends it and forgets its id. It does nothing, and reports
 // false, unless the id is remembered by the charge that was made at the instant at, and has a
 // hold. It is safe for concurrent use.
-func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick, charged uint64, forget bool) bool {
+func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick, charged uint64,
+	forget bool) bool {
 	k := c.Key(i)
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()

@@ -34,7 +34,8 @@ func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Ta
 
 func heldCharge(l *limiter.Limit, id uint64, cost uint64) *limiter.Charge {
 	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
+	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+		Cost: cost})
 	return c
 }
 
@@ -77,7 +78,8 @@ func TestMergedHoldsGiveNothingBack(t *testing.T) {
 	if n := used(t, one, l, noon); n != 10 {
 		t.Errorf("%d are counted, and 10 are held", n)
 	}
-	if out, _ := one.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, one, l, noon) != 4 {
+	if out, _ := one.Amend(noon, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone ||
+		used(t, one, l, noon) != 4 {
 		t.Errorf("settled: %v, %d are counted, want 4", out.State, used(t, one, l, noon))
 	}
 }
@@ -92,7 +94,8 @@ func TestMergedAgainHoldsGiveNothingBack(t *testing.T) {
 	for i := range limiter.Tick(3) {
 		moveTo(t, other, part, noon, one, noon+i*limiter.Second, Merge)
 	}
-	if out, _ := one.Amend(noon+limiter.Minute, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, one, l, noon+limiter.Minute) != 4 {
+	if out, _ := one.Amend(noon+limiter.Minute, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone ||
+		used(t, one, l, noon+limiter.Minute) != 4 {
 		t.Errorf("settled: %v, %d are counted, want 4", out.State, used(t, one, l, noon+limiter.Minute))
 	}
 	if n := used(t, one, l, noon+2*limiter.Hour); n != 4 {
@@ -143,12 +146,14 @@ func TestMergedHoldsAreWhatTheyAreHere(t *testing.T) {
 				}
 			}
 			if what != "ends" {
-				if out, _ := one.Amend(at, heldCharge(l, 1, test.cost), limiter.Amend{Extend: test.extend}); out.State != limiter.AmendDone || used(t, one, l, at) != 20+test.now {
+				if out, _ := one.Amend(at, heldCharge(l, 1, test.cost),
+					limiter.Amend{Extend: test.extend}); out.State != limiter.AmendDone || used(t, one, l, at) != 20+test.now {
 					t.Errorf("%s, then it %s: %v, %d are counted, want %d", name, what, out.State, used(t, one, l, at), 20+test.now)
 				}
 			}
 			if n := used(t, one, l, noon+2*limiter.Hour); n != 20+test.then || one.Stats().Holds != 0 {
-				t.Errorf("%s, then it %s: %d are counted in the end, want %d, and %d holds live", name, what, n, 20+test.then, one.Stats().Holds)
+				t.Errorf("%s, then it %s: %d are counted in the end, want %d, and %d holds live", name, what, n, 20+test.then,
+					one.Stats().Holds)
 			}
 		}
 	}
@@ -338,12 +343,14 @@ func TestMovedHoldsEndWithTheirIDs(t *testing.T) {
 					t.Errorf("moved by %v: the id is not known as long as its hold", off)
 				}
 			}
-			if out, _ := into.Amend(end, heldCharge(l, 1, 0), limiter.Amend{IgnoreUnknown: true}); out.State != limiter.AmendUnknown {
+			if out, _ := into.Amend(end, heldCharge(l, 1, 0),
+				limiter.Amend{IgnoreUnknown: true}); out.State != limiter.AmendUnknown {
 				t.Errorf("moved by %v, the key %t: cancelled when its hold is over: %v, %d", off, key, out.State, out.First)
 			}
 			var d limiter.Decision
 			if err := into.Decide(end, c, &d); err != nil || !d.Allowed || d.Repeated || used(t, into, l, end) != 10 {
-				t.Errorf("moved by %v, the key %t: made again when its hold is over: %v, repeated %t, %d are counted", off, key, err, d.Repeated, used(t, into, l, end))
+				t.Errorf("moved by %v, the key %t: made again when its hold is over: %v, repeated %t, %d are counted", off, key,
+					err, d.Repeated, used(t, into, l, end))
 			}
 		}
 	}
@@ -380,7 +387,8 @@ func TestAHoldEndsWithItsID(t *testing.T) {
 		for i, want := range states {
 			out, changed := into.Amend(now, heldCharge(l, 1, actual), limiter.Amend{IgnoreUnknown: actual == 0})
 			if out.State != want || changed != (i == 0) || used(t, into, l, now) != int(actual) {
-				t.Errorf("settlement %d with %d: %v, changed %t, %d are counted, want %v, %t, %d", i, actual, out.State, changed, used(t, into, l, now), want, i == 0, actual)
+				t.Errorf("settlement %d with %d: %v, changed %t, %d are counted, want %v, %t, %d", i, actual, out.State, changed,
+					used(t, into, l, now), want, i == 0, actual)
 			}
 		}
 		if n := used(t, into, l, now+2*limiter.Hour); n != int(actual) || into.Stats().Holds != 0 {
@@ -389,10 +397,13 @@ func TestAHoldEndsWithItsID(t *testing.T) {
 	}
 	into, now := late()
 	var d limiter.Decision
-	if err := into.Decide(now, heldCharge(l, 1, 10), &d); err != nil || !d.Allowed || d.Repeated || used(t, into, l, now) != 10 {
-		t.Errorf("made again: %v, allowed %t, repeated %t, %d are counted, want 10", err, d.Allowed, d.Repeated, used(t, into, l, now))
+	if err := into.Decide(now, heldCharge(l, 1, 10), &d); err != nil || !d.Allowed || d.Repeated ||
+		used(t, into, l, now) != 10 {
+		t.Errorf("made again: %v, allowed %t, repeated %t, %d are counted, want 10", err, d.Allowed, d.Repeated,
+			used(t, into, l, now))
 	}
-	if out, _ := into.Amend(now, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone || used(t, into, l, now) != 4 {
+	if out, _ := into.Amend(now, heldCharge(l, 1, 4), limiter.Amend{}); out.State != limiter.AmendDone ||
+		used(t, into, l, now) != 4 {
 		t.Errorf("made again and settled with 4: %v, %d are counted", out.State, used(t, into, l, now))
 	}
 }

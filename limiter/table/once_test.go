@@ -23,7 +23,8 @@ func TestReceiptsOnce(t *testing.T) {
 	}{
 		{0, 0, 1, true}, {0, 0, 1, false}, {0, 0, 2, true}, {0, 0, 0, true}, {0, 0, 0, true},
 		{9 * limiter.Minute, 9 * limiter.Minute, 3, true},
-		{10*limiter.Minute - 1, 0, 4, true}, {10 * limiter.Minute, 0, 5, false}, {10*limiter.Minute + 1, limiter.Minute, 3, false},
+		{10*limiter.Minute - 1, 0, 4, true}, {10 * limiter.Minute, 0, 5, false},
+		{10*limiter.Minute + 1, limiter.Minute, 3, false},
 		{18 * limiter.Minute, 9 * limiter.Minute, 3, false}, // remembered through a change of sets
 		{18 * limiter.Minute, 9 * limiter.Minute, 6, true},
 		{60 * limiter.Minute, 59 * limiter.Minute, 7, true}, {60 * limiter.Minute, 59 * limiter.Minute, 7, false},
@@ -79,7 +80,8 @@ func TestReceiptsAreBounded(t *testing.T) {
 			t.Fatal(i)
 		}
 	}
-	if o.take(limiter.Receipt{Once: maxOnce + 1, Time: start}, start) || o.take(limiter.Receipt{Once: 1, Time: start}, start) {
+	if o.take(limiter.Receipt{Once: maxOnce + 1, Time: start}, start) ||
+		o.take(limiter.Receipt{Once: 1, Time: start}, start) {
 		t.Error("a receipt is good beyond the bound")
 	}
 	later := start + limiter.ReceiptLife

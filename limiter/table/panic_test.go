@@ -93,7 +93,8 @@ func TestPanicElsewhereEmpties(t *testing.T) {
 	good := limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
 	charge := func(l *limiter.Limit) *limiter.Charge {
 		c := new(limiter.Charge)
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 7}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 7}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+			Cost: 1})
 		return c
 	}
 	id := PartitionOf(charge(good).Key(0))

@@ -110,7 +110,8 @@ func (t *Table) publish(p *partition) {
 	switch {
 	case now.homes == 0:
 		t.layouts[p.number].Store(nil)
-	case have == nil || have.homes != now.homes || now.size > oneMost && len(have.blocks) != len(now.blocks) || &have.blocks[0][0] != &now.blocks[0][0]:
+	case have == nil || have.homes != now.homes || now.size > oneMost && len(have.blocks) != len(now.blocks) ||
+		&have.blocks[0][0] != &now.blocks[0][0]:
 		t.layouts[p.number].Store(newLayout(now))
 	}
 }

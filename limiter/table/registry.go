@@ -101,7 +101,8 @@ const (
 )
 
 func newRegistry(tenants *Tenants) *registry {
-	r := &registry{byKey: make(map[limitKey]uint16), shares: make(map[string]*share), of: make(map[uint16]*numbers), tenants: tenants}
+	r := &registry{byKey: make(map[limitKey]uint16), shares: make(map[string]*share), of: make(map[uint16]*numbers),
+		tenants: tenants}
 	first := make([]atomic.Pointer[limiter.Limit], 64)
 	r.limits.Store(&first)
 	return r
@@ -307,7 +308,8 @@ func (r *registry) admits(o origin, by uint16, long bool) bool {
 func (r *registry) unused(o origin, by uint16, long bool) uint16 {
 	switch n := len(r.free); {
 	case long && r.long >= maxLongLimits, o == ofRequest && r.requests >= maxRequestLimits,
-		(o == ofRequest || o == ofPeer) && r.foreign >= maxForeignLimits, (o == ofRequest || o == ofZone) && !r.admits(o, by, long):
+		(o == ofRequest || o == ofPeer) && r.foreign >= maxForeignLimits,
+		(o == ofRequest || o == ofZone) && !r.admits(o, by, long):
 		return 0
 	case n > 0:
 		id := r.free[n-1]
@@ -410,5 +412,6 @@ func shareOf(rule *limiter.Rule, whole int64) int64 {
 	if rule.MaxShare == 0 {
 		return math.MaxInt64
 	}
-	return max(1, whole/limiter.WholeShare*int64(rule.MaxShare)+whole%limiter.WholeShare*int64(rule.MaxShare)/limiter.WholeShare)
+	return max(1,
+		whole/limiter.WholeShare*int64(rule.MaxShare)+whole%limiter.WholeShare*int64(rule.MaxShare)/limiter.WholeShare)
 }

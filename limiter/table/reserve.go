@@ -8,7 +8,8 @@ import "github.com/weirlimit/weir/limiter"
 
 // reserveFound makes room for the words that the charges of decideFound need, and
 // reports false if there is none.
-func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision, found *[inlineCounters]opened) bool {
+func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
+	found *[inlineCounters]opened) bool {
 	for i := range d.Len() {
 		if s := found[i&(inlineCounters-1)].slot; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
 			return false
@@ -44,7 +45,8 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 // growWords makes room for the words that the charge of limit i needs, and reports
 // false if there is none. A limit that is only peeked at needs the room, too, but does
 // not take it.
-func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot, words []uint64) bool {
+func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot,
+	words []uint64) bool {
 	out := d.Limit(i)
 	if out.Overflow || !limiter.KeepsWords(out.Limit) {
 		return true

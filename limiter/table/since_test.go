@@ -41,7 +41,8 @@ func TestReservationsCostABucketNothing(t *testing.T) {
 		for i := range limiter.Tick(900) {
 			now := idStart + i*limiter.Second
 			if i >= 5 {
-				if a, _ := tab.Amend(now, charge1(rule, 1, uint64(i-4), 300), limiter.Amend{IgnoreUnknown: true}); a.State > limiter.AmendUnknown {
+				if a, _ := tab.Amend(now, charge1(rule, 1, uint64(i-4), 300),
+					limiter.Amend{IgnoreUnknown: true}); a.State > limiter.AmendUnknown {
 					t.Fatalf("%s: %+v", rule.Name, a)
 				}
 			}
@@ -89,7 +90,8 @@ func TestLowestLevelsMove(t *testing.T) {
 					t.Fatalf("%s, %s: %+v", rule.Name, name, a)
 				}
 				if got := unitsLeft(t, tab, now+1, rule, 1) - before; got != test.back {
-					t.Errorf("%s, %s, charged again after %v: %d came back, want %d", rule.Name, name, test.until.Duration(), got, test.back)
+					t.Errorf("%s, %s, charged again after %v: %d came back, want %d", rule.Name, name, test.until.Duration(), got,
+						test.back)
 				}
 				tab.checkAll(t)
 			}

@@ -120,7 +120,8 @@ func (t *Table) beyondSource(entries []Entry, keys, bytes int64) bool {
 		return false
 	}
 	u := &t.usages.sources.usage[entries[0].From]
-	return u.keys.Load()+keys > maxOfSource(t.maxKeys) || t.maxBytes < unbounded && u.bytes.Load()+bytes > maxOfSource(t.maxBytes)
+	return u.keys.Load()+keys > maxOfSource(t.maxKeys) || t.maxBytes < unbounded &&
+		u.bytes.Load()+bytes > maxOfSource(t.maxBytes)
 }
 
 // wordsOf returns the bytes of words that some entries take.

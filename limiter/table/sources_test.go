@@ -35,7 +35,8 @@ func (t *Table) checkSources(tb testing.TB) {
 	}
 	for i := range keys {
 		if u := &t.usages.sources.usage[i]; u.keys.Load() != keys[i] || u.bytes.Load() != bytes[i] {
-			tb.Fatalf("node %d has sent %d counters and %d bytes, and %d and %d are counted", i, keys[i], bytes[i], u.keys.Load(), u.bytes.Load())
+			tb.Fatalf("node %d has sent %d counters and %d bytes, and %d and %d are counted", i, keys[i], bytes[i],
+				u.keys.Load(), u.bytes.Load())
 		}
 	}
 	if have := t.copied.Load(); have != copied {

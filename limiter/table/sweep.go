@@ -97,8 +97,8 @@ func (t *Table) sweepNowAndThen(p *partition, now limiter.Tick) int {
 	return t.sweepOne(p, now)
 }
 
-// reclaim drops recovered counters of any partition, by a function that sweeps one, and returns how many. The caller must hold no
-// partition's lock. It searches only if an entry can have recovered, so at the bound,
+// reclaim drops recovered counters of any partition, by a function that sweeps one, and returns how many. The caller
+// must hold no partition's lock. It searches only if an entry can have recovered, so at the bound,
 // with nothing to drop, it costs one comparison.
 func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) int) (dropped int) {
 	if int64(now) < t.expiry.Load() {
@@ -112,7 +112,8 @@ func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) i
 	first := never
 	for range t.parts {
 		p := &t.parts[t.reclaiming.hand]
-		t.reclaiming.hand = (t.reclaiming.hand + 1) % len(t.parts) // advanced first, so that after a panic the search does not stop here again
+		// advanced first, so that after a panic the search does not stop here again
+		t.reclaiming.hand = (t.reclaiming.hand + 1) % len(t.parts)
 		if p.expiry.Load() <= int64(now) && dropped < reclaimEnough {
 			dropped += sweep(p, now)
 		}

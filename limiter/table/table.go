@@ -84,10 +84,13 @@ type Config struct {
 const maxPerKey = 256
 
 // ErrTooManyLimits is returned by Decide when 4096 different limits from requests, 2048 of
-// them with counters that may live for more than an hour, 16384 in time zones that requests name, or 65535 limits in all, have
-// live counters, or when a tenant or an identity has its share of those of requests, or in such zones, see [Tenants]. Nothing was decided. Numbers become free as
-// counters recover, which is checked once a second.
-var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come with requests, 2048 of them with windows, bursts or blocks of more than an hour, 16384 in time zones that requests name, and 65535 in all; one tenant or identity has at most three times as many as are left: send fewer different limits, or time zones, with requests")
+// them with counters that may live for more than an hour, 16384 in time zones that requests name, or 65535 limits in
+// all, have live counters, or when a tenant or an identity has its share of those of requests, or in such zones, see
+// [Tenants]. Nothing was decided. Numbers become free as counters recover, which is checked once a second.
+var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come " +
+	"with requests, 2048 of them with windows, bursts or blocks of more than an hour, 16384 in time zones that requests " +
+	"name, and 65535 in all; one tenant or identity has at most three times as many as are left: send fewer different " +
+	"limits, or time zones, with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {
@@ -405,7 +408,8 @@ func (t *slots) check() error {
 			return fmt.Errorf("slot %d is not found, or found at %d", i, at)
 		}
 		first, found := t.findKey(s.place)
-		if !found || t.inRun(first, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place && t.at(first-1).limit != 0 {
+		if !found || t.inRun(first, s.place, s.lo) != s || first > 0 && t.at(first-1).place == s.place &&
+			t.at(first-1).limit != 0 {
 			return fmt.Errorf("slot %d is not found by its key, or found from %d", i, first)
 		}
 		if near := t.findNear(s.place, s.lo); near != s && (near != nil || i > t.home(s.place)) {

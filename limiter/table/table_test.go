@@ -166,7 +166,8 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			continue
 		case 1:
 			keys[of].Rule = rule
-			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool { // also by other keys, of which the counter knows nothing
+			// also by other keys, of which the counter knows nothing
+			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool {
 				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), issued.Time)
 			})
 			if issued.Charged != 0 && len(since) < maxResets && !left {
@@ -202,7 +203,8 @@ func compareWithCounters(t *testing.T, seed uint64) {
 
 func compare(t *testing.T, step int, got, want *limiter.Decision) {
 	t.Helper()
-	if got.Allowed != want.Allowed || got.Never != want.Never || got.RetryAfter != want.RetryAfter || got.Len() != want.Len() {
+	if got.Allowed != want.Allowed || got.Never != want.Never || got.RetryAfter != want.RetryAfter ||
+		got.Len() != want.Len() {
 		t.Fatalf("step %d: got %+v, want %+v", step, got, want)
 	}
 	for i := range got.Len() {
@@ -240,7 +242,8 @@ func TestSeveralKeysAllOrNothing(t *testing.T) {
 func TestConcurrentSeveralKeys(t *testing.T) {
 	const workers, each = 8, 500
 	table := New(Config{})
-	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1e6, Window: time.Hour})}}
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+		limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1e6, Window: time.Hour})}}
 	done := make(chan error)
 	for w := range workers {
 		go func() {
@@ -276,7 +279,8 @@ func TestMaxKeys(t *testing.T) {
 	for _, overflow := range []Overflow{OverflowDeny, OverflowAllow} {
 		t.Run(overflow.String(), func(t *testing.T) {
 			table := New(Config{MaxKeys: most, Overflow: overflow})
-			rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
+			rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+				limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
 			ask := func(now limiter.Tick, i int) *limiter.Decision {
 				var d limiter.Decision
 				if err := table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
@@ -335,7 +339,8 @@ func TestMaxKeysAllOrNothing(t *testing.T) {
 func TestRecoveredSlotsAreReused(t *testing.T) {
 	inWire(t)
 	table := New(Config{})
-	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Second})}}
+	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+		limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 5, Window: time.Second})}}
 	var d limiter.Decision
 	most := int64(0)
 	for i := range 200_000 {
@@ -355,7 +360,8 @@ func TestTooManyLimits(t *testing.T) {
 	inWire(t)
 	table := New(Config{})
 	ask := func(now limiter.Tick, i int) error {
-		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: int64(i + 1), Window: time.Second})}}
+		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
+			limiter.Spec{Limit: int64(i + 1), Window: time.Second})}}
 		var d limiter.Decision
 		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
 	}
@@ -465,13 +471,15 @@ func TestExplain(t *testing.T) {
 	for _, w := range e.Counts {
 		counts = append(counts, w.Count)
 	}
-	if !slices.Equal(counts, []uint64{0, 2, 2, 0, 0}) || e.Counts[1].Start != start || e.Counts[1].End != start+15*limiter.Second {
+	if !slices.Equal(counts, []uint64{0, 2, 2, 0, 0}) || e.Counts[1].Start != start ||
+		e.Counts[1].End != start+15*limiter.Second {
 		t.Errorf("counts %+v", e.Counts)
 	}
 	if e.Arithmetic != "4 counted + 2 <= 5: no" || !e.Known {
 		t.Errorf("explained as %+v", e)
 	}
-	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}), new(limiter.Decision))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
+	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}),
+		new(limiter.Decision))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
 		t.Errorf("an unknown key is explained as %+v", got)
 	}
 }
@@ -483,7 +491,8 @@ func TestNoAllocation(t *testing.T) {
 		for i, name := range limiter.AlgorithmNames() {
 			rule := &limiter.Rule{Name: "r"}
 			for w := range windows {
-				rule.Limits = append(rule.Limits, limit(t, limiter.Spec{Algorithm: limiter.Algorithm(i), Limit: 100, Window: time.Duration(w+1) * time.Minute}))
+				rule.Limits = append(rule.Limits, limit(t, limiter.Spec{Algorithm: limiter.Algorithm(i), Limit: 100,
+					Window: time.Duration(w+1) * time.Minute}))
 			}
 			table := New(Config{})
 			cs, ds := make([]limiter.Charge, 10), make([]limiter.Decision, 10)

@@ -181,7 +181,8 @@ func (t *Table) beyondTenant(key uint64, a asked) bool {
 	}
 	a.bytes += a.keys * keyBytes
 	if share > 0 {
-		return own+a.keys > max(1, part(t.maxKeys, share)) || bytes+a.bytes > part(t.maxBytes, share) || a.ids > 0 && ids+a.ids > max(1, part(t.maxKeys/2, share))
+		return own+a.keys > max(1, part(t.maxKeys, share)) || bytes+a.bytes > part(t.maxBytes, share) ||
+			a.ids > 0 && ids+a.ids > max(1, part(t.maxKeys/2, share))
 	}
 	return !withinShare(own+a.keys, t.maxKeys-used-a.keys) ||
 		t.maxBytes < unbounded && !withinShare(bytes+a.bytes, left-a.bytes) ||

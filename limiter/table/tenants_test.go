@@ -144,7 +144,8 @@ func TestSharesOfTenants(t *testing.T) {
 	}
 	now += 72 * limiter.Hour
 	if n := fill(t, table, now, "big", 40_000, rule); n != 9_000 || table.Full(BoundTenant).Tenant != "big" {
-		t.Errorf("a tenant with a share of 90%% has %d keys; the last one that met its share: %+v", n, table.Full(BoundTenant))
+		t.Errorf("a tenant with a share of 90%% has %d keys; the last one that met its share: %+v", n,
+			table.Full(BoundTenant))
 	}
 	tenants.Set(nil)
 	if n := fill(t, table, now, "", 60_000, rule); n != 1_000 {
@@ -155,7 +156,8 @@ func TestSharesOfTenants(t *testing.T) {
 
 // A tenant's logs do not take the memory of all, and neither do its ids and reservations.
 func TestTenantsShareMemoryAndIDs(t *testing.T) {
-	log := &limiter.Rule{Name: "log", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: "l", Algorithm: limiter.SlidingLog, Limit: 10_000, Window: 24 * time.Hour})}}
+	log := &limiter.Rule{Name: "log", Limits: []*limiter.Limit{limit(t,
+		limiter.Spec{Name: "l", Algorithm: limiter.SlidingLog, Limit: 10_000, Window: 24 * time.Hour})}}
 	table := New(Config{MaxKeys: 1000, MaxBytes: 8 << 20})
 	now, denied := hourStart, false
 	for n := 0; !denied; n++ {
@@ -277,7 +279,8 @@ func TestTenantsShareZones(t *testing.T) {
 		}
 	}
 	for n := range maxZoneLimits * 7 / 8 {
-		if err := ask("flood", 0); (err == nil) != (n < maxZoneLimits/4*3) || err != nil && !errors.Is(err, ErrTooManyLimits) {
+		if err := ask("flood", 0); (err == nil) != (n < maxZoneLimits/4*3) ||
+			err != nil && !errors.Is(err, ErrTooManyLimits) {
 			t.Fatalf("zone %d of one tenant: %v", n, err)
 		}
 	}
@@ -312,7 +315,8 @@ func TestTenantsAreCounted(t *testing.T) {
 		limit(t, limiter.Spec{Name: "b", Algorithm: limiter.SlidingWindow, Limit: 100, Window: time.Second}),
 		limit(t, limiter.Spec{Name: "c", Limit: 100, Window: time.Hour}),
 	}
-	rules := []*limiter.Rule{{Name: "x", Limits: limits}, {Name: "y", Limits: limits[:1]}, {Name: limiter.RequestRule, Limits: limits[1:]}}
+	rules := []*limiter.Rule{{Name: "x", Limits: limits}, {Name: "y", Limits: limits[:1]},
+		{Name: limiter.RequestRule, Limits: limits[1:]}}
 	now := hourStart
 	for step := range 30_000 {
 		now += limiter.Tick(rng.IntN(3)) * limiter.Millisecond

@@ -63,7 +63,8 @@ func TestListedCountsOfTenants(t *testing.T) {
 			for i := range top.hi {
 				e := [2]uint64{top.hi[i], top.rest[i].lo}
 				if n := seen[e]; top.count[i] > 0 && (top.count[i] < n || top.count[i]-top.rest[i].err > n) {
-					t.Fatalf("seed %d: a key was seen %d times, and is listed with %d, too high by at most %d", seed, n, top.count[i], top.rest[i].err)
+					t.Fatalf("seed %d: a key was seen %d times, and is listed with %d, too high by at most %d", seed, n, top.count[i],
+						top.rest[i].err)
 				}
 			}
 		}

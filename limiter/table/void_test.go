@@ -163,7 +163,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 	hour := limiter.Spec{Name: "x", Limit: 10, Window: time.Hour}
 	specs := []limiter.Spec{}
 	for _, a := range []limiter.Algorithm{
-		limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA,
+		limiter.SlidingCounter, limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow, limiter.TokenBucket,
+		limiter.LeakyBucket, limiter.GCRA,
 	} {
 		s := hour
 		s.Algorithm = a
@@ -172,7 +173,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 	drip, all := hour, hour
 	drip.Algorithm, drip.Drip = limiter.LeakyBucket, limiter.DripInterval
 	all.Algorithm, all.CountRejected = limiter.FixedWindow, limiter.CountAll
-	calendar := limiter.Spec{Name: "x", Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin"}
+	calendar := limiter.Spec{Name: "x", Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.CalendarMonth,
+		Zone: "Europe/Berlin"}
 	for i, s := range append(specs, drip, all, calendar) {
 		short := limiter.Spec{Name: "x", Limit: 10, Window: time.Second, Algorithm: s.Algorithm, Drip: s.Drip}
 		more := s
@@ -197,7 +199,8 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 			}
 			// Another one is as good as ever.
 			x.now++
-			if yours := x.spend("r", 1, 1, back); x.table.Refund(x.now, x.charge("r", 1, 1, back), yours) != 1 || x.left("r", 1, back) != before {
+			if yours := x.spend("r", 1, 1, back); x.table.Refund(x.now, x.charge("r", 1, 1, back), yours) != 1 ||
+				x.left("r", 1, back) != before {
 				t.Errorf("limit %d: %d left after another refund, want %d", i, x.left("r", 1, back), before)
 			}
 		}
@@ -284,7 +287,8 @@ func TestLimitsOfOneKeyThatChange(t *testing.T) {
 		x.spend(limiter.RequestRule, 999, 1, long)
 	}
 	left := x.left(limiter.RequestRule, 999, long)
-	if x.table.Refund(x.now, x.charge(limiter.RequestRule, 999, 2, long), mine); x.left(limiter.RequestRule, 999, long) != left {
+	if x.table.Refund(x.now, x.charge(limiter.RequestRule, 999, 2, long), mine); x.left(limiter.RequestRule, 999,
+		long) != left {
 		t.Errorf("%d left, and %d before a refund that is void", x.left(limiter.RequestRule, 999, long), left)
 	}
 	if x.table.Refund(x.now, x.charge("r", 900, 2, long), ruled); x.left("r", 900, long) != 100_000 {
@@ -292,7 +296,8 @@ func TestLimitsOfOneKeyThatChange(t *testing.T) {
 	}
 	void := 0
 	for k, r := range yours {
-		if x.table.Refund(x.now, x.charge(limiter.RequestRule, uint64(k), 2, long), r); x.left(limiter.RequestRule, uint64(k), long) != 100_000 {
+		if x.table.Refund(x.now, x.charge(limiter.RequestRule, uint64(k), 2, long), r); x.left(limiter.RequestRule, uint64(k),
+			long) != 100_000 {
 			void++
 		}
 	}

@@ -46,7 +46,8 @@ func node(tb testing.TB, c *clock, rules string) *weir.Node {
 	if c == nil {
 		c = newClock()
 	}
-	n, err := weir.Open(context.Background(), weir.Config{Now: c.now, Rules: []byte("version: 1\ndefaults: {algorithm: fixed_window}\nrules:\n" + rules)})
+	n, err := weir.Open(context.Background(), weir.Config{Now: c.now,
+		Rules: []byte("version: 1\ndefaults: {algorithm: fixed_window}\nrules:\n" + rules)})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func (s *service) FullDuplexCall(ss testpb.TestService_FullDuplexCallServer) err
 }
 
 // serve serves s over TCP and returns a client of it.
-func serve(tb testing.TB, s *service, creds credentials.TransportCredentials, client []grpc.DialOption, server ...grpc.ServerOption) testpb.TestServiceClient {
+func serve(tb testing.TB, s *service, creds credentials.TransportCredentials, client []grpc.DialOption,
+	server ...grpc.ServerOption) testpb.TestServiceClient {
 	tb.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -126,7 +128,8 @@ func serve(tb testing.TB, s *service, creds credentials.TransportCredentials, cl
 func limited(tb testing.TB, d grpclimit.Decider, opts ...grpclimit.Option) testpb.TestServiceClient {
 	tb.Helper()
 	l := limit(tb, d, opts...)
-	return serve(tb, new(service), nil, nil, grpc.UnaryInterceptor(l.UnaryServer()), grpc.StreamInterceptor(l.StreamServer()))
+	return serve(tb, new(service), nil, nil, grpc.UnaryInterceptor(l.UnaryServer()),
+		grpc.StreamInterceptor(l.StreamServer()))
 }
 
 // call makes a unary call with metadata, pairs of keys and values.

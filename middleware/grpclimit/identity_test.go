@@ -54,13 +54,15 @@ func TestUserAndGroup(t *testing.T) {
 		},
 		{
 			"metadata", []grpclimit.Option{
-				grpclimit.User(grpclimit.FromMetadata("none"), grpclimit.FromMetadata("X-User")), grpclimit.Group(grpclimit.FromMetadata("x-group")),
+				grpclimit.User(grpclimit.FromMetadata("none"), grpclimit.FromMetadata("X-User")),
+				grpclimit.Group(grpclimit.FromMetadata("x-group")),
 			},
 			func(user, group string) []string { return []string{"x-user", user, "x-group", group} },
 		},
 		{
 			"baggage", []grpclimit.Option{
-				grpclimit.User(grpclimit.FromBaggage("none"), grpclimit.FromBaggage("user")), grpclimit.Group(grpclimit.FromBaggage("plan")),
+				grpclimit.User(grpclimit.FromBaggage("none"), grpclimit.FromBaggage("user")),
+				grpclimit.Group(grpclimit.FromBaggage("plan")),
 			},
 			func(user, group string) []string {
 				return []string{"baggage", "user=" + user + ";p=1", "baggage", "a=b, plan=" + group}
@@ -106,18 +108,23 @@ func TestForgeriesDoNotEscape(t *testing.T) {
 		opts  []grpclimit.Option
 		pairs func(int) []string
 	}{
-		"nothing":                      {opts, same()},
-		"a forged token":               {opts, token(jwt.SigningMethodHS256, secret(2), end)},
-		"an unsigned token":            {opts, token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, end)},
-		"an expired token":             {opts, token(jwt.SigningMethodHS256, secret(1), at.at)},
-		"another algorithm":            {opts, token(jwt.SigningMethodHS384, secret(1), end)},
-		"rubbish":                      {opts, func(i int) []string { return []string{"authorization", "Bearer " + name(i)} }},
-		"another scheme":               {opts, func(i int) []string { return []string{"authorization", "Basic " + name(i)} }},
-		"addresses, no proxy":          {nil, spoofed},
-		"addresses, past the proxies":  {[]grpclimit.Option{elsewhere}, spoofed},
-		"addresses, past, forwarded":   {[]grpclimit.Option{elsewhere, grpclimit.ForwardedKey()}, spoofed},
-		"addresses, past, single":      {[]grpclimit.Option{elsewhere, grpclimit.AddressKey("X-Real-IP")}, spoofed},
-		"addresses, through the proxy": {[]grpclimit.Option{grpclimit.TrustedProxies(netip.MustParsePrefix("127.0.0.0/8"))}, func(i int) []string { return []string{"x-forwarded-for", name(i) + ", 203.0.113.9"} }},
+		"nothing":           {opts, same()},
+		"a forged token":    {opts, token(jwt.SigningMethodHS256, secret(2), end)},
+		"an unsigned token": {opts, token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, end)},
+		"an expired token":  {opts, token(jwt.SigningMethodHS256, secret(1), at.at)},
+		"another algorithm": {opts, token(jwt.SigningMethodHS384, secret(1), end)},
+		"rubbish": {opts, func(i int) []string {
+			return []string{"authorization", "Bearer " + name(i)}
+		}},
+		"another scheme":              {opts, func(i int) []string { return []string{"authorization", "Basic " + name(i)} }},
+		"addresses, no proxy":         {nil, spoofed},
+		"addresses, past the proxies": {[]grpclimit.Option{elsewhere}, spoofed},
+		"addresses, past, forwarded":  {[]grpclimit.Option{elsewhere, grpclimit.ForwardedKey()}, spoofed},
+		"addresses, past, single":     {[]grpclimit.Option{elsewhere, grpclimit.AddressKey("X-Real-IP")}, spoofed},
+		"addresses, through the proxy": {[]grpclimit.Option{grpclimit.TrustedProxies(netip.MustParsePrefix("127.0.0.0/8"))},
+			func(i int) []string {
+				return []string{"x-forwarded-for", name(i) + ", 203.0.113.9"}
+			}},
 	} {
 		client := limited(t, node(t, at, `
   - {name: admins, match: {group: admin}, unlimited: true}
@@ -128,9 +135,11 @@ func TestForgeriesDoNotEscape(t *testing.T) {
 		}
 	}
 	for what, o := range map[string]grpclimit.Option{
-		"x-forwarded-for": grpclimit.IPv6Bits(64), "forwarded": grpclimit.ForwardedKey(), "x-real-ip": grpclimit.AddressKey("X-Real-IP"),
+		"x-forwarded-for": grpclimit.IPv6Bits(64), "forwarded": grpclimit.ForwardedKey(),
+		"x-real-ip": grpclimit.AddressKey("X-Real-IP"),
 	} {
-		client := limited(t, node(t, at, `  - {name: all, key: [ip], limits: [2/minute]}`), grpclimit.TrustedProxies(netip.MustParsePrefix("127.0.0.0/8")), o)
+		client := limited(t, node(t, at, `  - {name: all, key: [ip], limits: [2/minute]}`),
+			grpclimit.TrustedProxies(netip.MustParsePrefix("127.0.0.0/8")), o)
 		if got := until(t, client, spoofed); got != 10 {
 			t.Errorf("premise: %s from a trusted proxy passed %d times", what, got)
 		}
@@ -156,7 +165,9 @@ func ipOf(t *testing.T, from net.Addr, md metadata.MD, opts ...grpclimit.Option)
 	if from != nil {
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: from})
 	}
-	_, err := l.UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+	_, err := l.UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+		return nil, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +254,8 @@ func TestFromTLS(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	server := ca.pair(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	server := ca.pair(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	spiffe, err := url.Parse("spiffe://weir.example/billing")
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +264,8 @@ func TestFromTLS(t *testing.T) {
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		return []tls.Certificate{by.pair(t, &c)}
 	}
-	all := x509.Certificate{Subject: pkix.Name{CommonName: "cn"}, DNSNames: []string{"dns.example"}, URIs: []*url.URL{spiffe}}
+	all := x509.Certificate{Subject: pkix.Name{CommonName: "cn"}, DNSNames: []string{"dns.example"},
+		URIs: []*url.URL{spiffe}}
 	for _, c := range []struct {
 		name string
 		auth tls.ClientAuthType
@@ -261,9 +274,12 @@ func TestFromTLS(t *testing.T) {
 		want string
 	}{
 		{"URI", tls.RequireAndVerifyClientCert, client(ca, all), nil, spiffe.String()},
-		{"DNS name", tls.RequireAndVerifyClientCert, client(ca, x509.Certificate{Subject: all.Subject, DNSNames: all.DNSNames}), nil, "dns.example"},
+		{"DNS name", tls.RequireAndVerifyClientCert, client(ca,
+			x509.Certificate{Subject: all.Subject, DNSNames: all.DNSNames}), nil, "dns.example"},
 		{"common name", tls.VerifyClientCertIfGiven, client(ca, x509.Certificate{Subject: all.Subject}), nil, "cn"},
-		{"function", tls.VerifyClientCertIfGiven, client(ca, all), func(c *x509.Certificate) string { return "my " + c.Subject.CommonName }, "my cn"},
+		{"function", tls.VerifyClientCertIfGiven, client(ca, all), func(c *x509.Certificate) string {
+			return "my " + c.Subject.CommonName
+		}, "my cn"},
 		{"no certificate", tls.VerifyClientCertIfGiven, nil, nil, ""},
 		{"not verified", tls.RequireAnyClientCert, client(stranger, all), nil, ""},
 	} {
@@ -273,8 +289,10 @@ func TestFromTLS(t *testing.T) {
 			d.Clear()
 			return nil
 		}), grpclimit.User(grpclimit.FromTLS(c.f)))
-		api := serve(t, new(service), credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.by, MinVersion: tls.VersionTLS13}), nil,
-			grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: c.auth, ClientCAs: pool, MinVersion: tls.VersionTLS13})),
+		api := serve(t, new(service), credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: c.by,
+			MinVersion: tls.VersionTLS13}), nil,
+			grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: c.auth,
+				ClientCAs: pool, MinVersion: tls.VersionTLS13})),
 			grpc.UnaryInterceptor(l.UnaryServer()))
 		if _, err := api.UnaryCall(t.Context(), &testpb.SimpleRequest{}); err != nil || user != c.want {
 			t.Errorf("%s: got %q, want %q, %v", c.name, user, c.want, err)

@@ -88,7 +88,8 @@ func (s *messages) RecvMsg(m any) error {
 // that keep to the limits of the service they call. A denied call fails locally, with
 // the error that a server would return.
 func (l *Limiter) UnaryClient() grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		call := Call{Method: method, Kind: Unary, Client: true, Message: req}
 		if err := l.check(ctx, &call, nil); err != nil {
 			return err
@@ -99,7 +100,8 @@ func (l *Limiter) UnaryClient() grpc.UnaryClientInterceptor {
 
 // StreamClient returns a client interceptor that opens only allowed streams.
 func (l *Limiter) StreamClient() grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		call := Call{Method: method, Kind: Stream, Client: true}
 		if err := l.check(ctx, &call, nil); err != nil {
 			return nil, err

@@ -88,7 +88,8 @@ func New(d Decider, opts ...Option) (*Limiter, error) {
 	if l.addrKey == "" {
 		l.addrKey = "x-forwarded-for"
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("grpclimit: "+l.addrKey+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
+		problems = append(problems, errors.New("grpclimit: "+l.addrKey+
+			" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
 	if err := l.checkSettle(); err != nil {
 		problems = append(problems, err)
@@ -121,7 +122,8 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 
 // decide is check with the memory for it, without Skip. It also reports whether the call was
 // decided.
-func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error, c *check) (decided bool, _ error) {
+func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error, c *check) (decided bool,
+	_ error) {
 	l.fill(ctx, call, &c.request, c)
 	if err := l.decider.CheckInto(ctx, &c.request, &c.decision); err != nil {
 		l.givenUp(ctx, &c.request, err)
@@ -169,7 +171,9 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 	case l.onError != nil:
 		return l.onError(ctx, call, err)
 	case errors.Is(err, limiter.ErrInvalid):
-		return status.Error(codes.InvalidArgument, "the call cannot be counted against its limits: what names its sender is not valid or too long, or something is missing from it")
+		return status.Error(codes.InvalidArgument,
+			"the call cannot be counted against its limits: what names its sender is not valid or too long, or something is "+
+				"missing from it")
 	case errors.Is(err, limiter.ErrScope):
 		return status.Error(codes.PermissionDenied, "a rule that matches the call is not one that the service may use")
 	case errors.Is(err, limiter.ErrBudget):

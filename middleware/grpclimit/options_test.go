@@ -37,7 +37,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"the claim":       grpclimit.Token(tokens(t, newClock()), "", ""),
 	} {
 		l, err := grpclimit.New(n, o)
-		if first, _, _ := strings.Cut(name, " "); err == nil || l != nil || !strings.HasPrefix(err.Error(), "grpclimit: ") || !strings.Contains(err.Error(), first) {
+		if first, _, _ := strings.Cut(name, " "); err == nil || l != nil || !strings.HasPrefix(err.Error(), "grpclimit: ") ||
+			!strings.Contains(err.Error(), first) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -56,7 +57,8 @@ func TestWhatIsAsked(t *testing.T) {
 		got = append(got, fmt.Sprintf("%+v", *r))
 		d.Clear()
 		return nil
-	}), grpclimit.User(grpclimit.FromMetadata("u")), grpclimit.Attribute("a", grpclimit.FromMetadata("a")), grpclimit.Rule("r"),
+	}), grpclimit.User(grpclimit.FromMetadata("u")), grpclimit.Attribute("a", grpclimit.FromMetadata("a")),
+		grpclimit.Rule("r"),
 		grpclimit.CostFunc(func(_ context.Context, c *grpclimit.Call) limiter.Cost {
 			if r, ok := c.Message.(*testpb.SimpleRequest); ok && r.GetResponseSize() > 0 {
 				return limiter.Units(int64(r.GetResponseSize()))
@@ -74,9 +76,15 @@ func TestWhatIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`{Path:` + unary + ` Method:UNARY User:ada IP:127.0.0.1 Group: Attributes:map[a:1] Cost:{units:9 given:true} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
-		`{Path:` + unary + ` Method:UNARY User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
-		`{Path:` + stream + ` Method:STREAM User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
+		`{Path:` + unary +
+			` Method:UNARY User:ada IP:127.0.0.1 Group: Attributes:map[a:1] Cost:{units:9 given:true} Rule:r Limits:[] ` +
+			`LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
+		`{Path:` + unary +
+			` Method:UNARY User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] ` +
+			`LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
+		`{Path:` + stream +
+			` Method:STREAM User: IP:127.0.0.1 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] ` +
+			`LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
 	}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {
@@ -87,8 +95,11 @@ func TestWhatIsAsked(t *testing.T) {
 
 // handled calls an interceptor as a server does, again and again.
 func handled(tb testing.TB, opts ...grpclimit.Option) func() {
-	n := node(tb, nil, `  - {name: calls, limits: [{limit: 1000000000, window: minute}, {limit: 1000000000, window: hour}]}`)
-	intercept := limit(tb, n, append(opts, grpclimit.User(func(context.Context, *grpclimit.Call) string { return "ada" }))...).UnaryServer()
+	n := node(tb, nil,
+		`  - {name: calls, limits: [{limit: 1000000000, window: minute}, {limit: 1000000000, window: hour}]}`)
+	intercept := limit(tb, n, append(opts, grpclimit.User(func(context.Context, *grpclimit.Call) string {
+		return "ada"
+	}))...).UnaryServer()
 	ctx := grpc.NewContextWithServerTransportStream(context.Background(), quietStream{})
 	info := &grpc.UnaryServerInfo{FullMethod: unary}
 	next := func(context.Context, any) (any, error) { return nil, nil }

@@ -22,7 +22,8 @@ import (
 )
 
 // details takes the details of a status error apart.
-func details(t *testing.T, err error) (info *errdetails.ErrorInfo, quota *errdetails.QuotaFailure, retry *errdetails.RetryInfo) {
+func details(t *testing.T, err error) (info *errdetails.ErrorInfo, quota *errdetails.QuotaFailure,
+	retry *errdetails.RetryInfo) {
 	t.Helper()
 	for _, d := range status.Convert(err).Details() {
 		switch d := d.(type) {
@@ -50,22 +51,27 @@ func TestDenial(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := fmt.Sprint(header["ratelimit"], header["ratelimit-policy"], header["retry-after"]),
-		`["calls/minute";r=0;t=30, "calls/hour";r=99;t=3570] ["calls/minute";q=1;w=60, "calls/hour";q=100;w=3600] []`; got != want {
+		`["calls/minute";r=0;t=30, "calls/hour";r=99;t=3570] `+
+			`["calls/minute";q=1;w=60, "calls/hour";q=100;w=3600] []`; got != want {
 		t.Errorf("allowed: got %s, want %s", got, want)
 	}
 	header = nil
 	_, err := c.UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Header(&header))
-	if got, want := fmt.Sprint(header["ratelimit"], header["retry-after"]), `["calls/minute";r=0;t=30, "calls/hour";r=99;t=3570] [30]`; got != want {
+	if got, want := fmt.Sprint(header["ratelimit"], header["retry-after"]),
+		`["calls/minute";r=0;t=30, "calls/hour";r=99;t=3570] [30]`; got != want {
 		t.Errorf("denied: got %s, want %s", got, want)
 	}
-	if s := status.Convert(err); s.Code() != codes.ResourceExhausted || s.Message() != "calls/minute (1/minute) is exceeded; try again in 30 s." {
+	if s := status.Convert(err); s.Code() != codes.ResourceExhausted ||
+		s.Message() != "calls/minute (1/minute) is exceeded; try again in 30 s." {
 		t.Errorf("got %v", s)
 	}
 	info, quota, retry := details(t, err)
-	if info.GetReason() != "RATE_LIMITED" || info.GetDomain() != "weir" || fmt.Sprint(info.GetMetadata()) != "map[limit:minute rule:calls]" {
+	if info.GetReason() != "RATE_LIMITED" || info.GetDomain() != "weir" ||
+		fmt.Sprint(info.GetMetadata()) != "map[limit:minute rule:calls]" {
 		t.Errorf("info: %v", info)
 	}
-	if v := quota.GetViolations(); len(v) != 1 || v[0].GetSubject() != "calls/minute" || v[0].GetDescription() != "1/minute is exceeded" {
+	if v := quota.GetViolations(); len(v) != 1 || v[0].GetSubject() != "calls/minute" ||
+		v[0].GetDescription() != "1/minute is exceeded" {
 		t.Errorf("quota: %v", quota)
 	}
 	// 29.9999 s, in milliseconds rounded up.
@@ -83,17 +89,20 @@ func TestDenial(t *testing.T) {
 }
 
 func TestNeverHasNoRetry(t *testing.T) {
-	c := limited(t, node(t, nil, `  - {name: calls, limits: [{limit: 5, window: minute}, {limit: 3, window: hour, name: slow}]}`),
+	c := limited(t, node(t, nil,
+		`  - {name: calls, limits: [{limit: 5, window: minute}, {limit: 3, window: hour, name: slow}]}`),
 		grpclimit.CostFunc(func(context.Context, *grpclimit.Call) limiter.Cost { return limiter.Units(4) }))
 	err := call(c)
 	info, quota, retry := details(t, err)
-	if status.Code(err) != codes.ResourceExhausted || retry != nil || len(quota.GetViolations()) != 1 || info.GetMetadata()["never"] != "true" {
+	if status.Code(err) != codes.ResourceExhausted || retry != nil || len(quota.GetViolations()) != 1 ||
+		info.GetMetadata()["never"] != "true" {
 		t.Errorf("got %v, %v, %v, %v", err, info, quota, retry)
 	}
 }
 
 func TestFallbackClosed(t *testing.T) {
-	if _, _, retry := details(t, grpclimit.Denial(&limiter.Decision{})); retry.GetRetryDelay().AsDuration() != time.Millisecond {
+	if _, _, retry := details(t,
+		grpclimit.Denial(&limiter.Decision{})); retry.GetRetryDelay().AsDuration() != time.Millisecond {
 		t.Errorf("a wait that is not known: %v", retry)
 	}
 	c := limited(t, deciderFunc(func(_ context.Context, _ *limiter.Request, d *limiter.Decision) error {
@@ -103,7 +112,8 @@ func TestFallbackClosed(t *testing.T) {
 	}))
 	err := call(c)
 	info, quota, retry := details(t, err)
-	if status.Code(err) != codes.Unavailable || quota != nil || info.GetMetadata()["rule"] != "calls" || retry.GetRetryDelay().AsDuration() != 2*time.Millisecond {
+	if status.Code(err) != codes.Unavailable || quota != nil || info.GetMetadata()["rule"] != "calls" ||
+		retry.GetRetryDelay().AsDuration() != 2*time.Millisecond {
 		t.Errorf("got %v, %v, %v, %v", err, info, quota, retry)
 	}
 }
@@ -147,7 +157,8 @@ func TestStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := s.Header(); err != nil || fmt.Sprint(h["ratelimit"], h["retry-after"]) != `["calls/minute";r=0;t=60] [60]` {
+	if h, err := s.Header(); err != nil || fmt.Sprint(h["ratelimit"],
+		h["retry-after"]) != `["calls/minute";r=0;t=60] [60]` {
 		t.Errorf("header %v, %v", h, err)
 	}
 	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
@@ -163,15 +174,16 @@ func TestPerMessage(t *testing.T) {
   - {name: streams, match: {method: [stream]}, limits: [100/minute]}
 `
 	for _, swallow := range []bool{false, true} {
-		l := limit(t, node(t, nil, rules), grpclimit.PerMessage(), grpclimit.CostFunc(func(_ context.Context, c *grpclimit.Call) limiter.Cost {
-			if _, ok := c.Message.(*testpb.StreamingOutputCallRequest); ok != (c.Kind == grpclimit.Message) {
-				t.Errorf("a call of kind %s has the message %T", c.Kind, c.Message)
-			}
-			if c.Kind == grpclimit.Message {
-				return limiter.Units(2)
-			}
-			return limiter.Cost{}
-		}))
+		l := limit(t, node(t, nil, rules), grpclimit.PerMessage(),
+			grpclimit.CostFunc(func(_ context.Context, c *grpclimit.Call) limiter.Cost {
+				if _, ok := c.Message.(*testpb.StreamingOutputCallRequest); ok != (c.Kind == grpclimit.Message) {
+					t.Errorf("a call of kind %s has the message %T", c.Kind, c.Message)
+				}
+				if c.Kind == grpclimit.Message {
+					return limiter.Units(2)
+				}
+				return limiter.Cost{}
+			}))
 		s := &service{swallow: swallow}
 		c := serve(t, s, nil, nil, grpc.StreamInterceptor(l.StreamServer()))
 		n, err := talk(t, c, 2)
@@ -232,7 +244,8 @@ func TestCheckInAMethod(t *testing.T) {
 	}}
 	c := serve(t, s, nil, nil)
 	var header metadata.MD
-	if _, err := c.UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Header(&header)); err != nil || len(header["ratelimit"]) != 1 {
+	if _, err := c.UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Header(&header)); err != nil ||
+		len(header["ratelimit"]) != 1 {
 		t.Errorf("got %v, %v", err, header)
 	}
 	if err := call(c); status.Code(err) != codes.ResourceExhausted {
@@ -240,7 +253,8 @@ func TestCheckInAMethod(t *testing.T) {
 	}
 	var d limiter.Decision
 	for _, want := range []bool{true, false} {
-		if err := l.DecideInto(t.Context(), &grpclimit.Call{Method: "/exports", Kind: "other", Client: true}, &d); err != nil || d.Allowed != want {
+		if err := l.DecideInto(t.Context(), &grpclimit.Call{Method: "/exports", Kind: "other", Client: true},
+			&d); err != nil || d.Allowed != want {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	}
@@ -277,7 +291,10 @@ func TestHandlers(t *testing.T) {
 	if err := call(c); err != nil {
 		t.Errorf("failed, to go on: %v", err)
 	}
-	c = limited(t, node(t, nil, `  - {name: calls, limits: [1/second]}`), grpclimit.OnDenied(func(context.Context, *grpclimit.Call, *limiter.Decision) error { return nil }))
+	c = limited(t, node(t, nil, `  - {name: calls, limits: [1/second]}`),
+		grpclimit.OnDenied(func(context.Context, *grpclimit.Call, *limiter.Decision) error {
+			return nil
+		}))
 	if got := until(t, c, same()); got != 10 {
 		t.Errorf("denied, to go on: %d passed", got)
 	}
@@ -314,7 +331,10 @@ func TestFailures(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = limit(t, broken, c.opts...).UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return "passed", nil })
+		_, err = limit(t, broken, c.opts...).UnaryServer()(ctx, nil, &grpc.UnaryServerInfo{},
+			func(context.Context, any) (any, error) {
+				return "passed", nil
+			})
 		if status.Code(err) != c.ended {
 			t.Errorf("%s, given up: %v", name, err)
 		}
@@ -366,7 +386,8 @@ func TestClient(t *testing.T) {
 	l := limit(t, n, grpclimit.User(grpclimit.FromMetadata("X-Account")))
 	sent := 0
 	s := &service{call: func(context.Context) error { sent++; return nil }}
-	c := serve(t, s, nil, []grpc.DialOption{grpc.WithUnaryInterceptor(l.UnaryClient()), grpc.WithStreamInterceptor(l.StreamClient())})
+	c := serve(t, s, nil, []grpc.DialOption{grpc.WithUnaryInterceptor(l.UnaryClient()),
+		grpc.WithStreamInterceptor(l.StreamClient())})
 	for i, account := range []string{"a", "a", "b"} {
 		err := call(c, "x-account", account)
 		if want := []codes.Code{codes.OK, codes.ResourceExhausted, codes.OK}[i]; status.Code(err) != want {

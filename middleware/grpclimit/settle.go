@@ -69,7 +69,8 @@ func Settle(hold time.Duration, used func(context.Context, *Call, *Result) limit
 			return isNil("Settle")
 		}
 		if hold < limiter.MinHold || hold > limiter.MaxHold {
-			return fmt.Errorf("grpclimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold, limiter.MaxHold)
+			return fmt.Errorf("grpclimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold,
+				limiter.MaxHold)
 		}
 		l.settling().hold, l.settling().used = hold, used
 		return nil
@@ -117,7 +118,8 @@ func (l *Limiter) checkSettle() error {
 
 // serve decides a call of a server, has next serve it if it may proceed, and settles it if there
 // are settlements. next fills in the result.
-func (l *Limiter) serve(ctx context.Context, call *Call, setHeader func(metadata.MD) error, next func(*Result) error) error {
+func (l *Limiter) serve(ctx context.Context, call *Call, setHeader func(metadata.MD) error,
+	next func(*Result) error) error {
 	if l.skip != nil && l.skip(ctx, call) {
 		return next(new(Result))
 	}

@@ -46,15 +46,17 @@ func left(t *testing.T, n *weir.Node) uint64 {
 func TestSettle(t *testing.T) {
 	n := node(t, nil, budget)
 	settled := make(chan limiter.Amended, 1)
-	l := limit(t, n, grpclimit.Settle(time.Minute, used), grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
-		if err != nil {
-			t.Error(err)
-		}
-		settled <- a
-	}))
+	l := limit(t, n, grpclimit.Settle(time.Minute, used),
+		grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			settled <- a
+		}))
 	var fails error
 	during := make(chan uint64, 1)
-	recovers := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+	recovers := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any,
+		err error) {
 		defer func() {
 			if e := recover(); e != nil {
 				err = status.Error(codes.Internal, "panicked")
@@ -69,7 +71,8 @@ func TestSettle(t *testing.T) {
 		}
 		return fails
 	}}
-	c := serve(t, s, nil, nil, grpc.ChainUnaryInterceptor(recovers, l.UnaryServer()), grpc.StreamInterceptor(l.StreamServer()))
+	c := serve(t, s, nil, nil, grpc.ChainUnaryInterceptor(recovers, l.UnaryServer()),
+		grpc.StreamInterceptor(l.StreamServer()))
 	for i, step := range []struct {
 		err          error
 		during, left uint64
@@ -136,13 +139,15 @@ func TestSettleOnlyWhatIsReserved(t *testing.T) {
 	skip := grpclimit.Skip(func(context.Context, *grpclimit.Call) bool { return true })
 	other := node(t, nil, "  - {name: budget, match: {path: ^/budget}, limits: [{limit: 100, window: 1h}]}\n")
 	for name, c := range map[string]testpb.TestServiceClient{
-		"skipped": limited(t, n, none, skip), "no rule": limited(t, other, none), "failing": limited(t, failing{node(t, nil, budget)}, none, grpclimit.FailOpen()),
+		"skipped": limited(t, n, none, skip), "no rule": limited(t, other, none),
+		"failing": limited(t, failing{node(t, nil, budget)}, none, grpclimit.FailOpen()),
 	} {
 		if err := call(c); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := limit(t, n, none).Check(t.Context(), &grpclimit.Call{Method: unary, Kind: grpclimit.Unary}); err != nil || n.Stats().Holds != 0 {
+	if err := limit(t, n, none).Check(t.Context(), &grpclimit.Call{Method: unary, Kind: grpclimit.Unary}); err != nil ||
+		n.Stats().Holds != 0 {
 		t.Errorf("%v, %d holds", err, n.Stats().Holds)
 	}
 }
@@ -195,7 +200,10 @@ func (s unanswered) CheckInto(ctx context.Context, r *limiter.Request, d *limite
 
 // serveOne serves a unary call by the interceptor of a limiter.
 func serveOne(l *grpclimit.Limiter) error {
-	_, err := l.UnaryServer()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: unary}, func(context.Context, any) (any, error) { return nil, nil })
+	_, err := l.UnaryServer()(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: unary},
+		func(context.Context, any) (any, error) {
+			return nil, nil
+		})
 	return err
 }
 
@@ -206,7 +214,8 @@ func TestUnansweredCheck(t *testing.T) {
 		t.Error("settled")
 		return limiter.Units(0)
 	})
-	for want, options := range map[codes.Code][]grpclimit.Option{codes.Unavailable: {none}, codes.OK: {none, grpclimit.FailOpen()}} {
+	for want, options := range map[codes.Code][]grpclimit.Option{codes.Unavailable: {none},
+		codes.OK: {none, grpclimit.FailOpen()}} {
 		synctest.Test(t, func(t *testing.T) {
 			if err := serveOne(limit(t, unanswered{n}, options...)); status.Code(err) != want {
 				t.Errorf("%v, want %v", err, want)
@@ -225,7 +234,9 @@ func TestUsedPanics(t *testing.T) {
 	c := newClock()
 	n := node(t, c, "  - {name: budget, cost: 40, key: [group], on_expiry: release, limits: [{limit: 100, window: 1h}]}\n")
 	told := 0
-	l := limit(t, n, grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost { panic("a test") }),
+	l := limit(t, n, grpclimit.Settle(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) limiter.Cost {
+		panic("a test")
+	}),
 		grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
 			if told++; err != nil || a.State != limiter.AmendDone {
 				t.Errorf("%+v, %v", a, err)
@@ -255,16 +266,19 @@ func TestBadSettle(t *testing.T) {
 	n := node(t, nil, budget)
 	good := grpclimit.Settle(time.Minute, used)
 	for want, options := range map[string][]grpclimit.Option{
-		"Settle needs a function":                  {grpclimit.Settle(time.Minute, nil)},
-		"OnSettled needs a function":               {good, grpclimit.OnSettled(nil)},
-		"OnSettled needs Settle":                   {grpclimit.OnSettled(func(context.Context, *grpclimit.Call, limiter.Amended, error) {})},
+		"Settle needs a function":    {grpclimit.Settle(time.Minute, nil)},
+		"OnSettled needs a function": {good, grpclimit.OnSettled(nil)},
+		"OnSettled needs Settle": {grpclimit.OnSettled(func(context.Context, *grpclimit.Call,
+			limiter.Amended, error) {
+		})},
 		"Settle with a hold of 0s is out of range": {grpclimit.Settle(0, used)},
 	} {
 		if _, err := grpclimit.New(n, options...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := grpclimit.New(bare{n}, good); err == nil || !strings.Contains(err.Error(), "needs a decider with reservations") {
+	if _, err := grpclimit.New(bare{n}, good); err == nil ||
+		!strings.Contains(err.Error(), "needs a decider with reservations") {
 		t.Error(err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // A call that costs 0 is answered and charges nothing: not the limit, and no block where
 // denials begin one.
 func TestCostZeroOnlyPeeks(t *testing.T) {
-	c := limited(t, node(t, nil, `  - {name: all, key: [ip], limits: [{limit: 2, window: hour, count_rejected: all, block: 1h}]}`),
+	c := limited(t, node(t, nil,
+		`  - {name: all, key: [ip], limits: [{limit: 2, window: hour, count_rejected: all, block: 1h}]}`),
 		grpclimit.CostFunc(func(ctx context.Context, _ *grpclimit.Call) limiter.Cost {
 			if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("free")) > 0 {
 				return limiter.Units(0)

@@ -84,7 +84,8 @@ func TestDecide(t *testing.T) {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	}
-	if err := l.DecideInto(httptest.NewRequest(http.MethodGet, "/a/../b", http.NoBody), &d); !errors.Is(err, limiter.ErrInvalid) {
+	if err := l.DecideInto(httptest.NewRequest(http.MethodGet, "/a/../b", http.NoBody), &d); !errors.Is(err,
+		limiter.ErrInvalid) {
 		t.Errorf("a path that is not counted: %v", err)
 	}
 }
@@ -131,7 +132,8 @@ func TestBlockAndOnDenied(t *testing.T) {
 		t.Fatal(w.Code)
 	}
 	w := get(h, "/login")
-	if w.Code != http.StatusTeapot || w.Body.String() != "/login in 30s" || w.Header().Get("X-Blocked") != "login/secondtrue" || w.Header().Get("Retry-After") != "30" {
+	if w.Code != http.StatusTeapot || w.Body.String() != "/login in 30s" ||
+		w.Header().Get("X-Blocked") != "login/secondtrue" || w.Header().Get("Retry-After") != "30" {
 		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	at.forward(30*time.Second - time.Microsecond)
@@ -363,7 +365,8 @@ func TestResponseWriterIsNotWrapped(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	first := make([]byte, 5)
-	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" || resp.Header.Get("RateLimit") == "" {
+	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" ||
+		resp.Header.Get("RateLimit") == "" {
 		t.Errorf("got %q, %v, %v", first, err, resp.Header)
 	}
 }
@@ -371,10 +374,13 @@ func TestResponseWriterIsNotWrapped(t *testing.T) {
 // What may be the doing of the sender of a request does not pass where requests pass while the decider fails.
 func TestFailOpenOfRequest(t *testing.T) {
 	for err, want := range map[error]int{
-		limiter.ErrInvalid: http.StatusBadRequest, limiter.ErrScope: http.StatusForbidden, limiter.ErrBudget: http.StatusTooManyRequests,
+		limiter.ErrInvalid: http.StatusBadRequest, limiter.ErrScope: http.StatusForbidden,
+		limiter.ErrBudget:  http.StatusTooManyRequests,
 		limiter.ErrSettled: http.StatusConflict, limiter.ErrForbidden: http.StatusOK, limiter.ErrUnanswered: http.StatusOK,
 	} {
-		h := limited(t, deciderFunc(func(context.Context, *limiter.Request, *limiter.Decision) error { return err }), httplimit.FailOpen())
+		h := limited(t, deciderFunc(func(context.Context, *limiter.Request, *limiter.Decision) error {
+			return err
+		}), httplimit.FailOpen())
 		if w := get(h, "/"); w.Code != want {
 			t.Errorf("%v: got %d, want %d", err, w.Code, want)
 		}

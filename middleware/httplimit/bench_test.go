@@ -20,7 +20,9 @@ func (d discard) WriteHeader(int)             {}
 
 // asking returns what sends one request, again and again, through a limiter.
 func asking(tb testing.TB, opts []httplimit.Option, edits ...edit) func() {
-	n := node(tb, nil, `  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 1000000000, window: minute}, {limit: 1000000000, window: hour}]}`)
+	n := node(tb, nil,
+		`  - {name: towns, match: {path: "^/towns"}, limits: [{limit: 1000000000, window: minute}, {limit: 1000000000, `+
+			`window: hour}]}`)
 	l := limit(tb, n, opts...)
 	passed := 0
 	h := l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed++ }))
@@ -78,7 +80,8 @@ func BenchmarkHandler(b *testing.B) {
 		{"ietf", []httplimit.Option{httplimit.User(user)}, nil},
 		{"three", []httplimit.Option{httplimit.User(user), httplimit.Headers(httplimit.XRateLimit)}, nil},
 		{"session", []httplimit.Option{httplimit.Session("session", s)}, []edit{cookie(sealed(b, s, "ada", "", end))}},
-		{"token_hs256", []httplimit.Option{httplimit.Token(v, "sub", "")}, []edit{bearer(signed(b, jwt.SigningMethodHS256, secret(1), "ada", "", end))}},
+		{"token_hs256", []httplimit.Option{httplimit.Token(v, "sub", "")},
+			[]edit{bearer(signed(b, jwt.SigningMethodHS256, secret(1), "ada", "", end))}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			ask := asking(b, c.opts, c.edits...)

@@ -100,7 +100,9 @@ func TestAddressOfIPv6IsMatchedItself(t *testing.T) {
 	if w := get(h, "/", from("[2001:db8::7]:80")); w.Code != http.StatusForbidden {
 		t.Errorf("a blocked address got %d, want 403", w.Code)
 	}
-	if got := until(t, h, "/", func(i int) []edit { return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", 10+i))} }); got != 2 {
+	if got := until(t, h, "/", func(i int) []edit {
+		return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", 10+i))}
+	}); got != 2 {
 		t.Errorf("other addresses of its network passed %d times, want 2", got)
 	}
 }
@@ -125,34 +127,50 @@ func TestSpoofedAddressesDoNotEscape(t *testing.T) {
 		want  int
 	}{
 		{"no proxies", nil, spoofed("X-Forwarded-For"), 2},
-		{"no proxies, Forwarded", nil, func(i int) []edit { return []edit{header("Forwarded", fmt.Sprintf("for=198.51.100.%d", i))} }, 2},
+		{"no proxies, Forwarded", nil, func(i int) []edit {
+			return []edit{header("Forwarded", fmt.Sprintf("for=198.51.100.%d", i))}
+		}, 2},
 		{"no proxies, X-Real-IP", nil, spoofed("X-Real-IP"), 2},
 		{"past the proxies", []httplimit.Option{proxies}, spoofed("X-Forwarded-For"), 2},
-		{"past the proxies, X-Real-IP", []httplimit.Option{proxies, httplimit.AddressField("X-Real-IP")}, spoofed("X-Real-IP"), 2},
+		{"past the proxies, X-Real-IP", []httplimit.Option{proxies, httplimit.AddressField("X-Real-IP")},
+			spoofed("X-Real-IP"), 2},
 		{"through the proxy", []httplimit.Option{proxies}, proxied("198.51.100.N, 203.0.113.9"), 2},
 		{"through the proxy, as a proxy", []httplimit.Option{proxies}, proxied("10.0.0.N, 203.0.113.9"), 2},
 		{"another field than the one chosen", []httplimit.Option{proxies, httplimit.ForwardedField()}, func(i int) []edit {
 			return append(proxied("198.51.100.N")(i), header("Forwarded", "for=203.0.113.9"))
 		}, 2},
 		{"premise: true callers", []httplimit.Option{proxies}, proxied("203.0.113.N"), 10},
-		{"premise: true callers, X-Real-IP", []httplimit.Option{proxies, httplimit.AddressField("x-real-ip")}, func(i int) []edit {
-			return []edit{from("10.0.0.1:80"), header("X-Real-IP", fmt.Sprintf("203.0.113.%d", i))}
-		}, 10},
+		{"premise: true callers, X-Real-IP", []httplimit.Option{proxies, httplimit.AddressField("x-real-ip")},
+			func(i int) []edit {
+				return []edit{from("10.0.0.1:80"), header("X-Real-IP", fmt.Sprintf("203.0.113.%d", i))}
+			}, 10},
 		{"premise: true callers, Forwarded", []httplimit.Option{proxies, httplimit.ForwardedField()}, func(i int) []edit {
 			return []edit{from("10.0.0.1:80"), header("Forwarded", fmt.Sprintf(`for="[2001:db8:0:%d::1]:80"`, i))}
 		}, 10},
 		{"other ports", nil, func(i int) []edit { return []edit{from(fmt.Sprintf("203.0.113.9:%d", 1000+i))} }, 2},
-		{"other addresses of one IPv6 network", nil, func(i int) []edit { return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", i))} }, 2},
-		{"by more bits", []httplimit.Option{httplimit.IPv6Bits(128)}, func(i int) []edit { return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", i))} }, 10},
-		{"by fewer bits", []httplimit.Option{httplimit.IPv6Bits(32)}, func(i int) []edit { return []edit{from(fmt.Sprintf("[2001:db8:%d::]:80", i))} }, 2},
-		{"IPv4 inside IPv6", nil, func(i int) []edit { return []edit{from([]string{"[::ffff:203.0.113.9]:1", "203.0.113.9:1"}[i%2])} }, 2},
+		{"other addresses of one IPv6 network", nil, func(i int) []edit {
+			return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", i))}
+		}, 2},
+		{"by more bits", []httplimit.Option{httplimit.IPv6Bits(128)}, func(i int) []edit {
+			return []edit{from(fmt.Sprintf("[2001:db8::%d]:80", i))}
+		}, 10},
+		{"by fewer bits", []httplimit.Option{httplimit.IPv6Bits(32)}, func(i int) []edit {
+			return []edit{from(fmt.Sprintf("[2001:db8:%d::]:80", i))}
+		}, 2},
+		{"IPv4 inside IPv6", nil, func(i int) []edit {
+			return []edit{from([]string{"[::ffff:203.0.113.9]:1", "203.0.113.9:1"}[i%2])}
+		}, 2},
 		{"zones", nil, func(i int) []edit { return []edit{from(fmt.Sprintf("[fe80::1%%eth%d]:80", i))} }, 2},
 		{"a Unix socket", nil, func(i int) []edit { return append(proxied("198.51.100.N")(i), from("@")) }, 2},
-		{"a trusted Unix socket", []httplimit.Option{httplimit.TrustUnixSockets()}, func(i int) []edit { return append(proxied("198.51.100.N")(i), from("@")) }, 10},
+		{"a trusted Unix socket", []httplimit.Option{httplimit.TrustUnixSockets()}, func(i int) []edit {
+			return append(proxied("198.51.100.N")(i), from("@"))
+		}, 10},
 		{"a trusted Unix socket, spoofed", []httplimit.Option{httplimit.TrustUnixSockets()}, func(i int) []edit {
 			return append(proxied("198.51.100.N, 203.0.113.9")(i), from(""))
 		}, 2},
-		{"no address at all", []httplimit.Option{httplimit.TrustUnixSockets()}, func(i int) []edit { return append(spoofed("X-Forwarded-For")(i), from("nonsense")) }, 2},
+		{"no address at all", []httplimit.Option{httplimit.TrustUnixSockets()}, func(i int) []edit {
+			return append(spoofed("X-Forwarded-For")(i), from("nonsense"))
+		}, 2},
 	} {
 		h := limited(t, node(t, nil, `  - {name: all, key: [ip], limits: [2/minute]}`), c.opts...)
 		if got := until(t, h, "/", c.edits); got != c.want {
@@ -177,15 +195,18 @@ func TestSpellingsOfAPathDoNotEscape(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/towns/../free", "/free/../towns/ulm", "/towns/./ulm", "/towns/ulm/.", "/towns/ulm/..", "/./towns/ulm", "/../towns/ulm",
-		"/towns/%2e%2e/free", "/towns/.%2E/free", "/free/%2e%2e%2ftowns/ulm", "/free%2F..%2Ftowns/ulm", "/free%5c..%5ctowns/ulm", "/free/..%5ctowns",
+		"/towns/../free", "/free/../towns/ulm", "/towns/./ulm", "/towns/ulm/.", "/towns/ulm/..", "/./towns/ulm",
+		"/../towns/ulm",
+		"/towns/%2e%2e/free", "/towns/.%2E/free", "/free/%2e%2e%2ftowns/ulm", "/free%2F..%2Ftowns/ulm",
+		"/free%5c..%5ctowns/ulm", "/free/..%5ctowns",
 	} {
 		w := get(h, path)
 		if w.Code != http.StatusBadRequest || w.Body.String() == "ok" {
 			t.Errorf("%s: got %d, want 400", path, w.Code)
 		}
 	}
-	for _, path := range []string{"/towns/.hidden", "/towns/a.css", "/towns/...", "/towns/..a", "/towns/a..", "/towns/ulm%2Fdonau", "/towns/100%25", "/"} {
+	for _, path := range []string{"/towns/.hidden", "/towns/a.css", "/towns/...", "/towns/..a", "/towns/a..",
+		"/towns/ulm%2Fdonau", "/towns/100%25", "/"} {
 		if w := get(h, path); w.Code != 200 {
 			t.Errorf("%s: got %d, want 200", path, w.Code)
 		}
@@ -208,7 +229,9 @@ func TestTooLongDoesNotEscape(t *testing.T) {
 			"path": get(h, "/"+strings.Repeat("x", 9000)),
 			"user": get(h, "/", header("X-User", strings.Repeat("x", 9000))),
 		} {
-			if want := map[string]int{"path": http.StatusRequestURITooLong, "user": http.StatusBadRequest}[name]; w.Code != want || !strings.Contains(w.Body.String(), "too long") || w.Header().Get("Retry-After") != "" {
+			if want := map[string]int{"path": http.StatusRequestURITooLong,
+				"user": http.StatusBadRequest}[name]; w.Code != want || !strings.Contains(w.Body.String(), "too long") ||
+				w.Header().Get("Retry-After") != "" {
 				t.Errorf("%s: got %d %s", name, w.Code, w.Body)
 			}
 		}
@@ -225,7 +248,8 @@ func TestFailures(t *testing.T) {
 		return errors.New("the secret address of the backend does not answer")
 	})
 	w := get(limited(t, broken), "/")
-	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "secret") || w.Header().Get("Content-Type") != "application/problem+json" {
+	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "secret") ||
+		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	open := limited(t, broken, httplimit.FailOpen())
@@ -257,13 +281,16 @@ func TestNothingIsLeftForTheNext(t *testing.T) {
 		got = append(got, q)
 		d.Clear()
 		return nil
-	}), httplimit.User(httplimit.FromHeader("X-User")), httplimit.Group(httplimit.FromHeader("X-Group")), httplimit.Rule("r"),
+	}), httplimit.User(httplimit.FromHeader("X-User")), httplimit.Group(httplimit.FromHeader("X-Group")),
+		httplimit.Rule("r"),
 		httplimit.Attribute("a", httplimit.FromHeader("X-A")), httplimit.CostByMethod(map[string]int64{"POST": 9}))
 	get(h, "/first", header("X-User", "ada"), header("X-Group", "admin"), header("X-A", "1"), method("POST"))
 	get(h, "/second")
 	for i, want := range []string{
-		`{Path:/first Method:POST User:ada IP:203.0.113.9 Group:admin Attributes:map[a:1] Cost:{units:9 given:true} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
-		`{Path:/second Method:GET User: IP:203.0.113.9 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
+		`{Path:/first Method:POST User:ada IP:203.0.113.9 Group:admin Attributes:map[a:1] Cost:{units:9 given:true} Rule:r ` +
+			`Limits:[] LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
+		`{Path:/second Method:GET User: IP:203.0.113.9 Group: Attributes:map[] Cost:{units:0 given:false} Rule:r Limits:[] ` +
+			`LimitKeys:[] ID: IDTTL:0s IDOptional:false Hold:0s Tenant: Caller: Scope:<nil>}`,
 	} {
 		if s := fmt.Sprintf("%+v", got[i]); s != want {
 			t.Errorf("got %s, want %s", s, want)
@@ -277,7 +304,8 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Skipf("no Unix sockets here: %v", err)
 	}
-	s := httptest.NewUnstartedServer(limited(t, node(t, nil, `  - {name: all, key: [ip], limits: [1/minute]}`), httplimit.TrustUnixSockets()))
+	s := httptest.NewUnstartedServer(limited(t, node(t, nil, `  - {name: all, key: [ip], limits: [1/minute]}`),
+		httplimit.TrustUnixSockets()))
 	s.Listener.Close()
 	s.Listener = ln
 	s.Start()

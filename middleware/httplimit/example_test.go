@@ -175,19 +175,23 @@ func ExampleOnDenied() {
 // charged to a client that hangs up.
 func ExampleSettle() {
 	node, _ := weir.Open(context.Background(), weir.Config{Now: frozen, Rules: []byte(
-		"version: 1\nrules: [{name: bytes, cost: 50, key: [ip], limits: [{limit: 100, window: 1m, algorithm: fixed_window}]}]\n",
+		"version: 1\nrules: [{name: bytes, cost: 50, key: [ip], limits: [{limit: 100, window: 1m, algorithm: " +
+			"fixed_window}]}]\n",
 	)})
 	defer node.Close()
-	limit, err := httplimit.New(node, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost {
-		if w.Panicked || w.Err != nil {
-			return limiter.Units(0)
-		}
-		return limiter.Units(w.Bytes)
-	}))
+	limit, err := httplimit.New(node, httplimit.Settle(time.Minute,
+		func(_ *http.Request, w *httplimit.Response) limiter.Cost {
+			if w.Panicked || w.Err != nil {
+				return limiter.Units(0)
+			}
+			return limiter.Units(w.Bytes)
+		}))
 	if err != nil {
 		panic(err)
 	}
-	app := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "31 bytes of a file that is sent") }))
+	app := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "31 bytes of a file that is sent")
+	}))
 	for range 4 {
 		w := httptest.NewRecorder()
 		app.ServeHTTP(w, httptest.NewRequest("GET", "/file", http.NoBody))

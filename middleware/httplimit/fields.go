@@ -61,7 +61,8 @@ func (l *Limiter) writeFields(h http.Header, c *check) {
 		case XRateLimit:
 			l.writeThree(h, front.XRateLimit(), c)
 		case XRateDashLimit:
-			l.writeThree(h, front.Three{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining", Reset: "X-Rate-Limit-Reset"}, c)
+			l.writeThree(h, front.Three{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining",
+				Reset: "X-Rate-Limit-Reset"}, c)
 		default:
 			c.text = front.AddLists(h, c.limits, c.text)
 		}

@@ -29,10 +29,13 @@ func fields(w *httptest.ResponseRecorder, names ...string) string {
 
 // Fields of a rule that draws on a quota have the quota by its name, and the one that denies.
 func TestFieldsHaveQuotas(t *testing.T) {
-	n := node(t, nil, "  - {name: towns, key: [path], limits: [5/minute], quotas: [{name: units, cost: 2}]}\nquotas:\n  - {name: units, key: [rule], limits: [3/hour]}")
+	n := node(t, nil, "  - {name: towns, key: [path], limits: [5/minute], quotas: [{name: units, cost: 2}]}\nquotas:\n  "+
+		"- {name: units, key: [rule], limits: [3/hour]}")
 	app := limited(t, n)
 	w := get(app, "/")
-	if got, want := fields(w, "RateLimit-Policy", "RateLimit"), "RateLimit-Policy: \"towns/minute\";q=5;w=60, \"units/hour\";q=3;w=3600\nRateLimit: \"towns/minute\";r=4;t=60, \"units/hour\";r=1;t=3600\n"; got != want {
+	if got, want := fields(w, "RateLimit-Policy", "RateLimit"),
+		"RateLimit-Policy: \"towns/minute\";q=5;w=60, \"units/hour\";q=3;w=3600\nRateLimit: \"towns/minute\";r=4;t=60, "+
+			"\"units/hour\";r=1;t=3600\n"; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if w := get(app, "/"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3600" {
@@ -121,11 +124,13 @@ func TestNoFieldsWhereNothingLimits(t *testing.T) {
 
 // The handler sees the fields that are set, and can replace them.
 func TestHandlerHasTheLastWord(t *testing.T) {
-	h := limit(t, node(t, nil, `  - {name: all, limits: [5/minute]}`)).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := limit(t, node(t, nil, `  - {name: all, limits: [5/minute]}`)).Handler(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		w.Header().Set("RateLimit", w.Header().Get("RateLimit")+`, "mine";r=1`)
 		w.Header().Del("RateLimit-Policy")
 	}))
-	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit"); got != "RateLimit: \"all/minute\";r=4;t=60, \"mine\";r=1\n" {
+	if got := fields(get(h, "/"), "RateLimit-Policy",
+		"RateLimit"); got != "RateLimit: \"all/minute\";r=4;t=60, \"mine\";r=1\n" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -139,7 +144,8 @@ func TestLimitersAroundOneAnother(t *testing.T) {
   - {name: wide, limits: [20/minute]}
 `)
 	spelled := httplimit.Headers(httplimit.IETF, httplimit.XRateLimit)
-	app, one, wide := limit(t, n, spelled), limit(t, n, spelled, httplimit.Rule("one")), limit(t, n, spelled, httplimit.Rule("wide"))
+	app, one, wide := limit(t, n, spelled), limit(t, n, spelled, httplimit.Rule("one")),
+		limit(t, n, spelled, httplimit.Rule("wide"))
 	h := app.Handler(one.Handler(wide.Handler(http.HandlerFunc(ok))))
 	want := `RateLimit-Policy: "app/hour";q=10;w=3600
 RateLimit-Policy: "one/minute";q=2;w=60
@@ -151,7 +157,8 @@ X-RateLimit-Limit: 2
 X-RateLimit-Remaining: 1
 X-RateLimit-Reset: 60
 `
-	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"); got != want {
+	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+		"X-RateLimit-Reset"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -163,12 +170,13 @@ func TestProblem(t *testing.T) {
   - {name: block, match: {path: "^/block"}, limits: [{limit: 1, window: minute, block: 2m}]}
   - {name: towns, keys: [[ip], [user]], limits: [1/minute, 1/hour, 5/day]}
 `)
-	h := limited(t, n, httplimit.User(httplimit.FromHeader("X-User")), httplimit.CostFunc(func(r *http.Request) (c limiter.Cost) {
-		if r.URL.Path == "/never" {
-			return limiter.Units(7)
-		}
-		return c
-	}))
+	h := limited(t, n, httplimit.User(httplimit.FromHeader("X-User")),
+		httplimit.CostFunc(func(r *http.Request) (c limiter.Cost) {
+			if r.URL.Path == "/never" {
+				return limiter.Units(7)
+			}
+			return c
+		}))
 	type body struct {
 		Type, Title, Detail string
 		Status              int
@@ -181,8 +189,10 @@ func TestProblem(t *testing.T) {
 		detail     string
 	}{
 		{"/towns", []string{"towns/minute", "towns/hour"}, "3600", "towns/hour (1/hour) is exceeded; try again in 3600 s."},
-		{"/never", []string{"towns/minute", "towns/hour", "towns/day"}, "", "towns/minute (1/minute) never allows a cost of 7 at once; the most is 1."},
-		{"/block", []string{"block/minute"}, "120", "block/minute (1/minute) was exceeded and denies everything for a while; try again in 120 s."},
+		{"/never", []string{"towns/minute", "towns/hour", "towns/day"}, "",
+			"towns/minute (1/minute) never allows a cost of 7 at once; the most is 1."},
+		{"/block", []string{"block/minute"}, "120",
+			"block/minute (1/minute) was exceeded and denies everything for a while; try again in 120 s."},
 	} {
 		get(h, c.path, header("X-User", "ada"))
 		w := get(h, c.path, header("X-User", "ada"))
@@ -192,12 +202,14 @@ func TestProblem(t *testing.T) {
 		}
 		want := body{
 			Type:  "https://iana.org/assignments/http-problem-types#quota-exceeded",
-			Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: c.detail, Status: 429, Violated: c.violated,
+			Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: c.detail, Status: 429,
+			Violated: c.violated,
 		}
 		if w.Code != 429 || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %d\n%+v, want\n%+v", c.path, w.Code, got, want)
 		}
-		if ct, ra := w.Header().Get("Content-Type"), w.Header().Get("Retry-After"); ct != "application/problem+json" || ra != c.retryAfter {
+		if ct, ra := w.Header().Get("Content-Type"), w.Header().Get("Retry-After"); ct != "application/problem+json" ||
+			ra != c.retryAfter {
 			t.Errorf("%s: content type %q, retry after %q", c.path, ct, ra)
 		}
 	}
@@ -212,7 +224,8 @@ func TestFallbackClosed(t *testing.T) {
 		return nil
 	}))
 	w := get(h, "/")
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "2" || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "2" ||
+		!strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
 		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
@@ -240,8 +253,10 @@ func TestFieldsOfABucket(t *testing.T) {
 	at := newClock()
 	h := limited(t, node(t, at, "  - {name: a, limits: [{limit: 30, window: 1m, algorithm: token_bucket, burst: 20}]}"),
 		httplimit.Headers(httplimit.IETF, httplimit.XRateLimit))
-	want := "RateLimit-Policy: \"a/minute\";q=20;w=40\nRateLimit: \"a/minute\";r=19;t=2\nX-RateLimit-Limit: 20\nX-RateLimit-Remaining: 19\n"
-	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining"); got != want {
+	want := "RateLimit-Policy: \"a/minute\";q=20;w=40\nRateLimit: \"a/minute\";r=19;t=2\nX-RateLimit-Limit: " +
+		"20\nX-RateLimit-Remaining: 19\n"
+	if got := fields(get(h, "/"), "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit",
+		"X-RateLimit-Remaining"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }

@@ -32,7 +32,8 @@ func node(tb testing.TB, c *clock, rules string) *weir.Node {
 	if c == nil {
 		c = newClock()
 	}
-	n, err := weir.Open(context.Background(), weir.Config{Now: c.now, Rules: []byte("version: 1\ndefaults: {algorithm: fixed_window}\nrules:\n" + rules)})
+	n, err := weir.Open(context.Background(), weir.Config{Now: c.now,
+		Rules: []byte("version: 1\ndefaults: {algorithm: fixed_window}\nrules:\n" + rules)})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -78,7 +78,8 @@ func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
 	if l.addrField == "" {
 		l.addrField = "X-Forwarded-For"
 	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("httplimit: "+l.addrField+" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
+		problems = append(problems, errors.New("httplimit: "+l.addrField+
+			" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
 	}
 	if err := l.checkSettle(); err != nil {
 		problems = append(problems, err)

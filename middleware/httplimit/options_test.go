@@ -43,7 +43,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"trusted to set i": httplimit.AddressField("CF-Connecting-IP"),
 	} {
 		m, err := httplimit.New(n, o)
-		if first, _, _ := strings.Cut(name, " "); err == nil || m != nil || !strings.HasPrefix(err.Error(), "httplimit: ") || !strings.Contains(err.Error(), first) {
+		if first, _, _ := strings.Cut(name, " "); err == nil || m != nil || !strings.HasPrefix(err.Error(), "httplimit: ") ||
+			!strings.Contains(err.Error(), first) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -59,7 +60,9 @@ func TestOptionsThatCannotBe(t *testing.T) {
 }
 
 func TestSkip(t *testing.T) {
-	h := limited(t, node(t, nil, `  - {name: all, limits: [1/minute]}`), httplimit.Skip(func(r *http.Request) bool { return r.URL.Path == "/healthz" }))
+	h := limited(t, node(t, nil, `  - {name: all, limits: [1/minute]}`), httplimit.Skip(func(r *http.Request) bool {
+		return r.URL.Path == "/healthz"
+	}))
 	if got := until(t, h, "/healthz", same()); got != 10 {
 		t.Errorf("%d probes passed", got)
 	}
@@ -155,7 +158,9 @@ func FuzzPath(f *testing.F) {
 		}
 		first := path
 		for again := first; ; { // also when decoded by each of several servers in a row
-			for _, s := range strings.FieldsFunc(strings.ReplaceAll(again, "%2F", "/"), func(c rune) bool { return c == '/' || c == '\\' }) {
+			for _, s := range strings.FieldsFunc(strings.ReplaceAll(again, "%2F", "/"), func(c rune) bool {
+				return c == '/' || c == '\\'
+			}) {
 				if s, _, _ = strings.Cut(s, ";"); s == "." || s == ".." {
 					t.Fatalf("%q is counted as %q", in, first)
 				}

@@ -56,7 +56,8 @@ func writeFailure(w http.ResponseWriter, err error) {
 		p.Detail = "The path is too long to be counted against its limits."
 	case errors.Is(err, limiter.ErrInvalid):
 		p.Title, p.Status = http.StatusText(http.StatusBadRequest), http.StatusBadRequest
-		p.Detail = "The request cannot be counted against its limits: its path or what names its sender is not valid or too long, or something is missing from it."
+		p.Detail = "The request cannot be counted against its limits: its path or what names its sender is not valid or " +
+			"too long, or something is missing from it."
 	case errors.Is(err, limiter.ErrScope):
 		p.Title, p.Status = http.StatusText(http.StatusForbidden), http.StatusForbidden
 		p.Detail = "A rule that matches the request is not one that the service may use."

@@ -75,7 +75,8 @@ func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost
 			return isNil("Settle")
 		}
 		if hold < limiter.MinHold || hold > limiter.MaxHold {
-			return fmt.Errorf("httplimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold, limiter.MaxHold)
+			return fmt.Errorf("httplimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold,
+				limiter.MaxHold)
 		}
 		l.settling().hold, l.settling().used = hold, used
 		return nil

@@ -124,18 +124,24 @@ func TestSettle(t *testing.T) {
 // What reserved nothing is not settled: a request that is skipped, that no rule matches, or that
 // passes since the decider fails. Check charges for good.
 func TestSettleOnlyWhatIsReserved(t *testing.T) {
-	n := node(t, nil, "  - {name: budget, match: {path: ^/budget}, cost: 40, key: [ip], limits: [{limit: 100, window: 1h}]}\n")
-	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
+	n := node(t, nil, "  - {name: budget, match: {path: ^/budget}, cost: 40, key: [ip], limits: [{limit: 100, window: "+
+		"1h}]}\n")
+	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
 	skip := httplimit.Skip(func(r *http.Request) bool { return r.URL.Path == "/skip" })
 	for path, h := range map[string]http.Handler{
-		"/skip": limited(t, n, none, skip), "/other": limited(t, n, none), "/budget": limited(t, failing{node(t, nil, budget)}, none, httplimit.FailOpen()),
+		"/skip": limited(t, n, none, skip), "/other": limited(t, n, none),
+		"/budget": limited(t, failing{node(t, nil, budget)}, none, httplimit.FailOpen()),
 	} {
 		if got := get(h, path); got.Code != http.StatusOK {
 			t.Errorf("%s: %d", path, got.Code)
 		}
 	}
 	w := httptest.NewRecorder()
-	if l := limit(t, n, none); !l.Check(w, httptest.NewRequest(http.MethodGet, "/budget", http.NoBody)) || n.Stats().Holds != 0 {
+	if l := limit(t, n, none); !l.Check(w, httptest.NewRequest(http.MethodGet, "/budget", http.NoBody)) ||
+		n.Stats().Holds != 0 {
 		t.Errorf("%d, %d holds", w.Code, n.Stats().Holds)
 	}
 }
@@ -163,7 +169,10 @@ func (h hanging) CheckInto(ctx context.Context, r *limiter.Request, d *limiter.D
 // A client that hangs up while its request is checked, or whose time ends then, keeps no estimate.
 func TestHangUpDuringTheCheck(t *testing.T) {
 	n := node(t, nil, budget)
-	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
+	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
 	for _, of := range []string{"the client", "its time"} {
 		ctx, hangUp := context.WithCancel(t.Context())
 		var edits []edit
@@ -197,8 +206,12 @@ func (s unanswered) CheckInto(ctx context.Context, r *limiter.Request, d *limite
 // A request whose check was reserved, and not answered in the decider's time, keeps no estimate, also if it passes.
 func TestUnansweredCheck(t *testing.T) {
 	n := node(t, nil, budget)
-	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { t.Error("settled"); return limiter.Units(0) })
-	for want, options := range map[int][]httplimit.Option{http.StatusServiceUnavailable: {none}, http.StatusOK: {none, httplimit.FailOpen()}} {
+	none := httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost {
+		t.Error("settled")
+		return limiter.Units(0)
+	})
+	for want, options := range map[int][]httplimit.Option{http.StatusServiceUnavailable: {none},
+		http.StatusOK: {none, httplimit.FailOpen()}} {
 		synctest.Test(t, func(t *testing.T) {
 			if got := get(limited(t, unanswered{n}, options...), "/"); got.Code != want {
 				t.Errorf("status %d, want %d", got.Code, want)
@@ -217,7 +230,9 @@ func TestUsedPanics(t *testing.T) {
 	c := newClock()
 	n := node(t, c, "  - {name: budget, cost: 40, key: [ip], on_expiry: release, limits: [{limit: 100, window: 1h}]}\n")
 	told := 0
-	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { panic("a test") }),
+	h := limited(t, n, httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost {
+		panic("a test")
+	}),
 		httplimit.OnSettled(func(_ *http.Request, a limiter.Amended, err error) {
 			if told++; err != nil || a.State != limiter.AmendDone {
 				t.Errorf("%+v, %v", a, err)
@@ -258,7 +273,8 @@ func TestBadSettle(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := httplimit.NewLimiter(bare{n}, good); err == nil || !strings.Contains(err.Error(), "needs a decider with reservations") {
+	if _, err := httplimit.NewLimiter(bare{n}, good); err == nil ||
+		!strings.Contains(err.Error(), "needs a decider with reservations") {
 		t.Error(err)
 	}
 }
@@ -266,7 +282,10 @@ func TestBadSettle(t *testing.T) {
 // A settlement that fails is told.
 func TestSettleFails(t *testing.T) {
 	var told error
-	h := limited(t, node(t, nil, budget), httplimit.Settle(time.Minute, func(*http.Request, *httplimit.Response) limiter.Cost { return limiter.Units(-1) }),
+	h := limited(t, node(t, nil, budget), httplimit.Settle(time.Minute,
+		func(*http.Request, *httplimit.Response) limiter.Cost {
+			return limiter.Units(-1)
+		}),
 		httplimit.OnSettled(func(_ *http.Request, _ limiter.Amended, err error) { told = err }))
 	if got := get(h, "/"); got.Code != http.StatusOK || !errors.Is(told, limiter.ErrInvalid) {
 		t.Errorf("%d, %v", got.Code, told)
@@ -278,7 +297,10 @@ func TestSettleFails(t *testing.T) {
 func TestSettleWrapsAll(t *testing.T) {
 	n := node(t, nil, "  - {name: budget, key: [path], limits: [{limit: 100, window: 1h}]}\n")
 	seen := make(chan httplimit.Response, 1)
-	l := limit(t, n, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost { seen <- *w; return limiter.Units(1) }))
+	l := limit(t, n, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost {
+		seen <- *w
+		return limiter.Units(1)
+	}))
 	s := httptest.NewServer(l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/flush":
@@ -316,7 +338,8 @@ func TestSettleWrapsAll(t *testing.T) {
 		if path == "/hijack" {
 			status = 0
 		}
-		if w := <-seen; err != nil || string(body) != want.body || w.Bytes != want.bytes || w.Status != status || w.Hijacked != (status == 0) {
+		if w := <-seen; err != nil || string(body) != want.body || w.Bytes != want.bytes || w.Status != status ||
+			w.Hijacked != (status == 0) {
 			t.Errorf("%s: %q, %v, %+v", path, body, err, w)
 		}
 	}
@@ -341,7 +364,10 @@ func TestSettleHidesNothing(t *testing.T) {
 	n := node(t, nil, budget)
 	var flushed, taken, pushed error
 	var seen httplimit.Response
-	h := limit(t, n, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost { seen = *w; return limiter.Units(0) })).Handler(
+	h := limit(t, n, httplimit.Settle(time.Minute, func(_ *http.Request, w *httplimit.Response) limiter.Cost {
+		seen = *w
+		return limiter.Units(0)
+	})).Handler(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			flushed = http.NewResponseController(w).Flush()
 			_, _, taken = w.(http.Hijacker).Hijack()

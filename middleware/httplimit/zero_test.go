@@ -24,7 +24,8 @@ func TestCostZeroOnlyPeeks(t *testing.T) {
 			}
 			return limiter.Cost{}
 		})}},
-		"by the rule": {`  - {name: all, key: [ip], cost: {default: 1, HEAD: 0}, limits: [{limit: 2, window: hour, count_rejected: all, block: 1h}]}`, nil},
+		"by the rule": {`  - {name: all, key: [ip], cost: {default: 1, HEAD: 0}, limits: [{limit: 2, window: hour, ` +
+			`count_rejected: all, block: 1h}]}`, nil},
 	} {
 		h := limited(t, node(t, nil, c.rules), c.opts...)
 		for used := range 3 {

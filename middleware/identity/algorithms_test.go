@@ -34,7 +34,8 @@ func TestAlgorithmsOfTokensArePinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := [][]byte{der, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), edPublic, x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey)}
+	secrets := [][]byte{der, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), edPublic,
+		x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey)}
 	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claims())
 	forged := map[string]string{"none": none}
 	for _, alg := range []string{"None", "NONE", "nOnE", "", "hs256", "HS256 ", "RS256\u0000"} {
@@ -51,10 +52,12 @@ func TestAlgorithmsOfTokensArePinned(t *testing.T) {
 		jwt.SigningMethod
 		private any
 	}{
-		{jwt.SigningMethodHS256, key(1)}, {jwt.SigningMethodHS384, key(1)}, {jwt.SigningMethodRS256, rsaKey}, {jwt.SigningMethodRS512, rsaKey},
+		{jwt.SigningMethodHS256, key(1)}, {jwt.SigningMethodHS384, key(1)}, {jwt.SigningMethodRS256, rsaKey},
+		{jwt.SigningMethodRS512, rsaKey},
 		{jwt.SigningMethodPS256, rsaKey}, {jwt.SigningMethodES256, ecKey}, {jwt.SigningMethodEdDSA, edKey},
 	}
-	public := map[string]any{"HS": key(1), "RS": &rsaKey.PublicKey, "PS": &rsaKey.PublicKey, "ES": &ecKey.PublicKey, "Ed": edPublic}
+	public := map[string]any{"HS": key(1), "RS": &rsaKey.PublicKey, "PS": &rsaKey.PublicKey, "ES": &ecKey.PublicKey,
+		"Ed": edPublic}
 	for _, want := range methods {
 		known := public[want.Alg()[:2]]
 		for how, c := range map[string]identity.TokenConfig{
@@ -65,7 +68,8 @@ func TestAlgorithmsOfTokensArePinned(t *testing.T) {
 			v := tokens(t, c)
 			for _, m := range methods {
 				got, err := v.Verify(sign(t, m.SigningMethod, m.private, claims()))
-				if good := m.Alg() == want.Alg() && how != "a key of bytes"; good != (err == nil) || good != (got.Text("sub") == "ada") {
+				if good := m.Alg() == want.Alg() && how != "a key of bytes"; good != (err == nil) ||
+					good != (got.Text("sub") == "ada") {
 					t.Errorf("%s, %s: a token by %s: %v", want.Alg(), how, m.Alg(), err)
 				}
 			}
@@ -81,12 +85,16 @@ func TestAlgorithmsOfTokensArePinned(t *testing.T) {
 	}
 	// A key that is found later is held against the same as one that is given.
 	short := []byte("guess me")
-	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Keys: func(string) (any, error) { return short, nil }})
-	if got, err := v.Verify(sign(t, jwt.SigningMethodHS256, short, claims())); !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
+	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Keys: func(string) (any, error) {
+		return short, nil
+	}})
+	if got, err := v.Verify(sign(t, jwt.SigningMethodHS256, short, claims())); !errors.Is(err, identity.ErrUnverified) ||
+		got.Text("sub") != "" {
 		t.Errorf("a short secret is taken: %v", err)
 	}
 	// Nor can a configuration allow both a secret and a public key, or none.
-	for _, algorithms := range [][]string{{"none"}, {"HS256", "none"}, {"RS256", "HS256"}, {"HS256", "ES256"}, {"EdDSA", "RS256"}, nil} {
+	for _, algorithms := range [][]string{{"none"}, {"HS256", "none"}, {"RS256", "HS256"}, {"HS256", "ES256"},
+		{"EdDSA", "RS256"}, nil} {
 		if _, err := identity.NewTokens(identity.TokenConfig{Algorithms: algorithms, Key: key(1)}); err == nil {
 			t.Errorf("%q are taken", algorithms)
 		}

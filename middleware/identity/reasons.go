@@ -12,17 +12,25 @@ import (
 
 // Why a token is refused. The library's own texts may have parts of the token.
 var (
-	errForm      = errors.New("the token is not a JSON Web Token, three parts in base64url with dots between them: send it as its issuer gave it")
-	errCritical  = errors.New("the token has critical extensions (crit in its header), and none is supported: get a token without them from its issuer")
-	errSignature = errors.New("the token's signature does not fit its issuer's key: get a token from the issuer that is accepted here, and send it unchanged")
-	errClaims    = errors.New("a claim of the token has the wrong type (exp, nbf and iat are seconds since 1970 as numbers, iss and sub are texts, aud a text or a list of them): its issuer must follow RFC 7519")
-	errAfter     = errors.New("the token has text after its claims: its issuer must send one object of JSON")
-	errNoExpiry  = errors.New("the token has no expiry (exp): its issuer must give it one")
-	errExpired   = errors.New("the token has expired (exp): get a new one; if this one is new, set the clocks of the issuer and of this machine")
-	errEarly     = errors.New("the token is not valid yet (nbf): use it later, or set the clocks of the issuer and of this machine")
-	errFuture    = errors.New("the token was issued in the future (iat): set the clocks of the issuer and of this machine")
-	errIssuer    = errors.New("the token is of another issuer (iss) than the one that is accepted here, or names none: get one from that issuer")
-	errAudience  = errors.New("the token is for another audience (aud), or names none: get one for this service from its issuer")
+	errForm = errors.New("the token is not a JSON Web Token, three parts in base64url with dots between them: send " +
+		"it as its issuer gave it")
+	errCritical = errors.New("the token has critical extensions (crit in its header), and none is supported: get a " +
+		"token without them from its issuer")
+	errSignature = errors.New("the token's signature does not fit its issuer's key: get a token from the issuer that is " +
+		"accepted here, and send it unchanged")
+	errClaims = errors.New("a claim of the token has the wrong type (exp, nbf and iat are seconds since 1970 as " +
+		"numbers, iss and sub are texts, aud a text or a list of them): its issuer must follow RFC 7519")
+	errAfter    = errors.New("the token has text after its claims: its issuer must send one object of JSON")
+	errNoExpiry = errors.New("the token has no expiry (exp): its issuer must give it one")
+	errExpired  = errors.New("the token has expired (exp): get a new one; if this one is new, set the clocks of the " +
+		"issuer and of this machine")
+	errEarly = errors.New("the token is not valid yet (nbf): use it later, or set the clocks of the issuer and of " +
+		"this machine")
+	errFuture = errors.New("the token was issued in the future (iat): set the clocks of the issuer and of this machine")
+	errIssuer = errors.New("the token is of another issuer (iss) than the one that is accepted here, or names none: " +
+		"get one from that issuer")
+	errAudience = errors.New("the token is for another audience (aud), or names none: get one for this service from " +
+		"its issuer")
 )
 
 // keyError is an error that says itself why no key can verify a token.
@@ -41,7 +49,8 @@ func (t *Tokens) reason(token *jwt.Token, claims jwt.MapClaims, err error) error
 	case errors.Is(err, jwt.ErrTokenInvalidClaims):
 		return t.reasonOfClaims(claims, err)
 	case token.Method == nil || !slices.Contains(t.algorithms, token.Method.Alg()):
-		return fmt.Errorf("the token is not signed by an algorithm that is accepted here (%s): get one that is from its issuer", strings.Join(t.algorithms, ", "))
+		return fmt.Errorf("the token is not signed by an algorithm that is accepted here (%s): get one that is from its "+
+			"issuer", strings.Join(t.algorithms, ", "))
 	}
 	return errSignature
 }

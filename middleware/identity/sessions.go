@@ -72,7 +72,8 @@ type Sessions struct {
 // copied.
 func NewSessions(c SessionConfig) (*Sessions, error) {
 	if c.Name == "" || len(c.Name) > MaxSessionBytes {
-		return nil, fmt.Errorf("sessions need a name of 1 to %d bytes, such as the cookie's; it has %d", MaxSessionBytes, len(c.Name))
+		return nil, fmt.Errorf("sessions need a name of 1 to %d bytes, such as the cookie's; it has %d", MaxSessionBytes,
+			len(c.Name))
 	}
 	s := &Sessions{name: c.Name, now: c.Now}
 	if s.now == nil {
@@ -112,7 +113,8 @@ func (s *Sessions) Seal(who Session) (string, error) {
 	case end <= s.now().Unix():
 		return "", fmt.Errorf("the session would end at %v, which is in the past", who.Expires)
 	case len(who.User)+len(who.Group) > MaxSessionBytes:
-		return "", fmt.Errorf("user and group have %d bytes together; at most %d fit a session", len(who.User)+len(who.Group), MaxSessionBytes)
+		return "", fmt.Errorf("user and group have %d bytes together; at most %d fit a session", len(who.User)+len(who.Group),
+			MaxSessionBytes)
 	}
 	b := make([]byte, sessionHead, sessionHead+len(who.User)+len(who.Group))
 	b[0] = sessionVersion

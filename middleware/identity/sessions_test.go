@@ -82,7 +82,8 @@ func TestSessionsRefused(t *testing.T) {
 		"rubbish":               "\x00\xff",
 		"not base64":            "!" + good[1:],
 		"too long":              good + strings.Repeat("A", 1000),
-		"an unsigned session":   base64.RawURLEncoding.EncodeToString([]byte("\x01\x00\x00\x00\x00\xff\xff\xff\xff\x00\x03ada")) + "." + mac,
+		"an unsigned session": base64.RawURLEncoding.EncodeToString(
+			[]byte("\x01\x00\x00\x00\x00\xff\xff\xff\xff\x00\x03ada")) + "." + mac,
 	}
 	for i := range good {
 		for _, c := range []byte("A_.") {
@@ -102,7 +103,10 @@ func TestSessionsRefused(t *testing.T) {
 	}
 
 	now := at()
-	moving, err := identity.NewSessions(identity.SessionConfig{Name: "session", Keys: [][]byte{key(1)}, Now: func() time.Time { return now }})
+	moving, err := identity.NewSessions(identity.SessionConfig{Name: "session", Keys: [][]byte{key(1)},
+		Now: func() time.Time {
+			return now
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

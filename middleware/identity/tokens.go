@@ -104,11 +104,12 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 
 // Verify returns the claims of a token. The error wraps [ErrUnverified] if the token is
 // not signed as required, has expired, is not yet valid or was issued in the future, has
-// another issuer or audience, a subject that is no string, or cannot be parsed. Its text has no part of the token, except
-// what an error of TokenConfig.Keys has.
+// another issuer or audience, a subject that is no string, or cannot be parsed. Its text has no part of the token,
+// except what an error of TokenConfig.Keys has.
 func (t *Tokens) Verify(token string) (Claims, error) {
 	if len(token) > t.most {
-		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long; at most %d are read", ErrUnverified, len(token), t.most)
+		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long; at most %d are read", ErrUnverified, len(token),
+			t.most)
 	}
 	claims := jwt.MapClaims{}
 	parsed, err := t.parser.ParseWithClaims(token, claims, t.key)
@@ -181,7 +182,8 @@ func keyCheck(algorithms []string) (func(key any) error, error) {
 		case k == "":
 			return nil, fmt.Errorf("tokens cannot be signed by %q; name HS, RS, PS or ES with 256, 384 or 512, or EdDSA", a)
 		case k != first:
-			return nil, fmt.Errorf("tokens cannot be signed by both %s and %s: the key of one could pass for a key of the other", algorithms[0], a)
+			return nil, fmt.Errorf("tokens cannot be signed by both %s and %s: the key of one could pass for a key of the other",
+				algorithms[0], a)
 		}
 	}
 	return func(key any) error { return fits(first, key) }, nil
@@ -211,7 +213,8 @@ func fits(kind string, key any) error {
 	case []byte:
 		if kind == "HMAC" {
 			if len(k) < MinKeyBytes {
-				return fmt.Errorf("a secret of %d bytes is too short for tokens; use at least %d from crypto/rand", len(k), MinKeyBytes)
+				return fmt.Errorf("a secret of %d bytes is too short for tokens; use at least %d from crypto/rand", len(k),
+					MinKeyBytes)
 			}
 			return nil
 		}

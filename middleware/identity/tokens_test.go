@@ -91,7 +91,8 @@ func TestTokens(t *testing.T) {
 		}
 		forged := sign(t, c.method, c.private, claims())
 		i := strings.IndexByte(forged, '.')
-		forged = forged[:i+1] + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"eve","exp":9999999999}`)) + forged[strings.LastIndexByte(forged, '.'):]
+		forged = forged[:i+1] + base64.RawURLEncoding.EncodeToString(
+			[]byte(`{"sub":"eve","exp":9999999999}`)) + forged[strings.LastIndexByte(forged, '.'):]
 		if got, err := v.Verify(forged); !errors.Is(err, identity.ErrUnverified) || got.Text("sub") != "" {
 			t.Errorf("%s with other claims: %v, %v", c.method.Alg(), got, err)
 		}
@@ -118,9 +119,10 @@ func TestTokensRefused(t *testing.T) {
 		t.Fatalf("the good one: %v", err)
 	}
 	const (
-		form, algorithm, signature = "is not a JSON Web Token", "not signed by an algorithm that is accepted here (", "signature does not fit"
-		early, future, issuer      = "not valid yet (nbf)", "issued in the future (iat)", "of another issuer (iss)"
-		audience, claim            = "for another audience (aud)", "a claim of the token has the wrong type"
+		form, algorithm, signature = "is not a JSON Web Token", "not signed by an algorithm that is accepted here (",
+			"signature does not fit"
+		early, future, issuer = "not valid yet (nbf)", "issued in the future (iat)", "of another issuer (iss)"
+		audience, claim       = "for another audience (aud)", "a claim of the token has the wrong type"
 	)
 	for _, c := range []struct {
 		name        string
@@ -130,10 +132,13 @@ func TestTokensRefused(t *testing.T) {
 		{"empty", hs, "", form},
 		{"rubbish", hs, "hunter2.b.c", form},
 		{"two parts", hs, "hunter2.b", form},
-		{"no JSON in it", hs, base64.RawURLEncoding.EncodeToString([]byte("hunter2")) + good[strings.IndexByte(good, '.'):], form},
+		{"no JSON in it", hs, base64.RawURLEncoding.EncodeToString([]byte("hunter2")) + good[strings.IndexByte(good, '.'):],
+			form},
 		{"unsigned", hs, none, algorithm + "HS256)"},
-		{"none in other letters", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):], algorithm},
-		{"no algorithm", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"hunter2":1}`)) + good[strings.IndexByte(good, '.'):], algorithm},
+		{"none in other letters", hs,
+			base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"nOnE"}`)) + none[strings.IndexByte(none, '.'):], algorithm},
+		{"no algorithm", hs, base64.RawURLEncoding.EncodeToString([]byte(`{"hunter2":1}`)) + good[strings.IndexByte(good,
+			'.'):], algorithm},
 		{"signature taken off", hs, good[:strings.LastIndexByte(good, '.')+1], signature},
 		{"another spelling of the signature", hs, respelled(good), form},
 		{"another key", hs, sign(t, jwt.SigningMethodHS256, key(2), mine()), signature},
@@ -156,7 +161,8 @@ func TestTokensRefused(t *testing.T) {
 		{"a critical extension", hs, signed(mine(), "crit", "hunter2"), "has critical extensions (crit in its header)"},
 		{"too long", hs, signed(mine("x", strings.Repeat("x", identity.DefaultMaxTokenBytes))), "too long"},
 		{"the public key as a secret", rs, sign(t, jwt.SigningMethodHS256, public, claims()), algorithm},
-		{"an algorithm that is not named", rs, sign(t, jwt.SigningMethodRS384, rsaKey, claims()), algorithm + "RS256, RS512)"},
+		{"an algorithm that is not named", rs, sign(t, jwt.SigningMethodRS384, rsaKey, claims()),
+			algorithm + "RS256, RS512)"},
 		{"another padding", rs, sign(t, jwt.SigningMethodPS256, rsaKey, claims()), algorithm},
 		{"none where RSA is wanted", rs, none, algorithm},
 	} {
@@ -225,7 +231,8 @@ func TestTokenOptions(t *testing.T) {
 			t.Errorf("kid %q: %v", c.id, err)
 		}
 	}
-	if _, err := rotating.Verify(sign(t, jwt.SigningMethodHS256, []byte{}, claims(), "kid", "short")); !errors.Is(err, identity.ErrUnverified) {
+	if _, err := rotating.Verify(sign(t, jwt.SigningMethodHS256, []byte{}, claims(), "kid", "short")); !errors.Is(err,
+		identity.ErrUnverified) {
 		t.Errorf("an empty secret: %v", err)
 	}
 }
@@ -233,12 +240,14 @@ func TestTokenOptions(t *testing.T) {
 func TestClaimsText(t *testing.T) {
 	v := tokens(t, identity.TokenConfig{Algorithms: []string{"HS256"}, Key: key(1)})
 	c, err := v.Verify(sign(t, jwt.SigningMethodHS256, key(1), claims(
-		"id", 12345678901234567, "ok", true, "list", []string{"first", "second"}, "empty", []string{}, "deep", []any{[]any{"x"}}, "object", map[string]any{"a": 1})))
+		"id", 12345678901234567, "ok", true, "list", []string{"first", "second"}, "empty", []string{}, "deep",
+		[]any{[]any{"x"}}, "object", map[string]any{"a": 1})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"sub": "ada", "id": "12345678901234567", "ok": "true", "list": "first", "empty": "", "deep": "", "object": "", "absent": "",
+		"sub": "ada", "id": "12345678901234567", "ok": "true", "list": "first", "empty": "", "deep": "", "object": "",
+		"absent": "",
 	} {
 		if got := c.Text(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
@@ -254,14 +263,16 @@ func TestTokensThatCannotBe(t *testing.T) {
 	small.N.Rsh(small.N, 1024)
 	var noKey crypto.PublicKey = (*rsa.PublicKey)(nil)
 	for name, c := range map[string]identity.TokenConfig{
-		"no algorithm":       {Key: key(1)},
-		"none":               {Algorithms: []string{"none"}, Key: key(1)},
-		"none, hidden":       {Algorithms: []string{"HS256", "none"}, Key: key(1)},
-		"unknown":            {Algorithms: []string{"HS1"}, Key: key(1)},
-		"lower case":         {Algorithms: []string{"hs256"}, Key: key(1)},
-		"two kinds of key":   {Algorithms: []string{"RS256", "HS256"}, Key: key(1)},
-		"no key":             {Algorithms: []string{"HS256"}},
-		"two ways to a key":  {Algorithms: []string{"HS256"}, Key: key(1), Keys: func(string) (any, error) { return nil, nil }},
+		"no algorithm":     {Key: key(1)},
+		"none":             {Algorithms: []string{"none"}, Key: key(1)},
+		"none, hidden":     {Algorithms: []string{"HS256", "none"}, Key: key(1)},
+		"unknown":          {Algorithms: []string{"HS1"}, Key: key(1)},
+		"lower case":       {Algorithms: []string{"hs256"}, Key: key(1)},
+		"two kinds of key": {Algorithms: []string{"RS256", "HS256"}, Key: key(1)},
+		"no key":           {Algorithms: []string{"HS256"}},
+		"two ways to a key": {Algorithms: []string{"HS256"}, Key: key(1), Keys: func(string) (any, error) {
+			return nil, nil
+		}},
 		"a short secret":     {Algorithms: []string{"HS256"}, Key: key(1)[1:]},
 		"a small RSA key":    {Algorithms: []string{"RS256"}, Key: small},
 		"no RSA key":         {Algorithms: []string{"RS256"}, Key: noKey},
@@ -323,7 +334,8 @@ func TestSubjectsAndWhatFollowsClaims(t *testing.T) {
 	}
 	for _, sub := range []any{[]string{"ada"}, 7, true, map[string]string{}} {
 		token := sign(t, jwt.SigningMethodHS256, key, claims("sub", sub))
-		if _, err := v.Verify(token); !errors.Is(err, identity.ErrUnverified) || !strings.Contains(err.Error(), "iss and sub are texts") {
+		if _, err := v.Verify(token); !errors.Is(err, identity.ErrUnverified) ||
+			!strings.Contains(err.Error(), "iss and sub are texts") {
 			t.Errorf("sub %v: %v", sub, err)
 		}
 	}

@@ -100,14 +100,16 @@ func parse(kind string, args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.who, "who", ".", "measure the contenders whose name matches this regular expression")
 	f.IntVar(&o.rounds, "rounds", 10, "measure each contender so often")
-	f.StringVar(&o.under, "under", "", "run each measurement under this command, such as \"chrt -f 50\", which on Linux, as root, keeps the cores for it")
+	f.StringVar(&o.under, "under", "",
+		"run each measurement under this command, such as \"chrt -f 50\", which on Linux, as root, keeps the cores for it")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the order in each round")
 	f.IntVar(&o.workers, "workers", 0, "goroutines that ask; 0 for one a core")
 	f.StringVar(&o.one, "one", "", "measure this contender, once, in this process")
 	keys := 100_000
 	switch kind {
 	case kindSpeed:
-		f.StringVar(&o.variants, "variants", string(bench.Admitted)+","+string(bench.Half), "which variants, separated by commas")
+		f.StringVar(&o.variants, "variants", string(bench.Admitted)+","+string(bench.Half),
+			"which variants, separated by commas")
 		f.IntVar(&o.passes, "passes", 10, "how often each goroutine goes through all keys")
 		f.BoolVar(&o.join, "join", false, "rivals make the key of each check anew, with an allocation")
 	case kindMemory:
@@ -115,8 +117,11 @@ func parse(kind string, args []string, stderr io.Writer) (options, error) {
 	case kindPause:
 		keys = 10_000_000
 		f.IntVar(&o.cycles, "cycles", 25, "how often the collector runs")
-		f.StringVar(&o.provoke, "provoke", string(bench.ByCall), "why it runs: call (runtime.GC in a loop) or garbage (1 KiB dropped by each check)")
-		f.DurationVar(&o.rest, "rest", 0, "how long each goroutine rests in every 10 ms; with -under \"chrt -f 50\" give 1.5ms, or the kernel's cap on real-time threads shows as pauses")
+		f.StringVar(&o.provoke, "provoke", string(bench.ByCall),
+			"why it runs: call (runtime.GC in a loop) or garbage (1 KiB dropped by each check)")
+		f.DurationVar(&o.rest, "rest", 0,
+			"how long each goroutine rests in every 10 ms; with -under \"chrt -f 50\" give 1.5ms, or the kernel's cap on "+
+				"real-time threads shows as pauses")
 	}
 	f.IntVar(&o.keys, "keys", keys, "how many keys, a multiple of 100")
 	if err := f.Parse(args); err != nil {

@@ -41,7 +41,8 @@ func TestRounds(t *testing.T) {
 	}{
 		{
 			[]string{"speed", "-who", "^(floor/clock|go-limiter|weir/gcra)$", "-keys", "1000", "-passes", "3"},
-			[]string{"Admitted/floor/clock", "Admitted/go-limiter", "Admitted/weir/gcra", "HalfDenied/go-limiter", "HalfDenied/weir/gcra"},
+			[]string{"Admitted/floor/clock", "Admitted/go-limiter", "Admitted/weir/gcra", "HalfDenied/go-limiter",
+				"HalfDenied/weir/gcra"},
 			"ns/op B/op allocs/op",
 		},
 		{
@@ -93,7 +94,8 @@ func TestRounds(t *testing.T) {
 
 // TestUnder: the command stands before each measurement.
 func TestUnder(t *testing.T) {
-	_, _, err := compare(t, "speed", "-who", "^floor/clock$", "-keys", "100", "-rounds", "1", "-under", "no-such-program -x")
+	_, _, err := compare(t, "speed", "-who", "^floor/clock$", "-keys", "100", "-rounds", "1", "-under",
+		"no-such-program -x")
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") {
 		t.Errorf("the error is %v", err)
 	}
@@ -102,7 +104,8 @@ func TestUnder(t *testing.T) {
 // TestChildFails: what a measurement finds wrong ends the run, and is told.
 func TestChildFails(t *testing.T) {
 	_, _, err := compare(t, "speed", "-who", "^floor/clock$", "-keys", "150", "-rounds", "1")
-	if err == nil || !strings.Contains(err.Error(), "150 keys are not possible") || !strings.Contains(err.Error(), "floor/clock") {
+	if err == nil || !strings.Contains(err.Error(), "150 keys are not possible") ||
+		!strings.Contains(err.Error(), "floor/clock") {
 		t.Errorf("the error is %v", err)
 	}
 }

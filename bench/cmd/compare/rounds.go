@@ -67,7 +67,8 @@ func rounds(ctx context.Context, o options, args []string, stdout, stderr io.Wri
 	for round := range o.rounds {
 		order.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
 		for i, c := range todo {
-			if _, err := fmt.Fprintf(stderr, "\rround %d of %d, %d of %d: %-40s", round+1, o.rounds, i+1, len(todo), c.who); err != nil {
+			if _, err := fmt.Fprintf(stderr, "\rround %d of %d, %d of %d: %-40s", round+1, o.rounds, i+1, len(todo),
+				c.who); err != nil {
 				return err
 			}
 			line, err := child(ctx, &o, self, args, c)
@@ -90,8 +91,10 @@ func rounds(ctx context.Context, o options, args []string, stdout, stderr io.Wri
 
 // head writes what benchstat wants to know, and what a reader does.
 func head(w io.Writer, args []string) error {
-	_, err := fmt.Fprintf(w, "# compare %s\n# %s, %d cores used, %s\ngoos: %s\ngoarch: %s\npkg: github.com/weirlimit/weir/bench\n",
-		strings.Join(args, " "), runtime.Version(), runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.RFC3339), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(w,
+		"# compare %s\n# %s, %d cores used, %s\ngoos: %s\ngoarch: %s\npkg: github.com/weirlimit/weir/bench\n",
+		strings.Join(args, " "), runtime.Version(), runtime.GOMAXPROCS(0), time.Now().UTC().Format(time.RFC3339),
+		runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
@@ -144,9 +147,11 @@ func measureOne(o options, w io.Writer) error {
 			return err
 		}
 		name, n = "Memory", m.Keys
-		figures = []figure{{m.Filled, "filled-B/key"}, {m.Collected, "collected-B/key"}, {m.Returned, "returned-B/key"}, {m.Peak, "peak-B/key"}}
+		figures = []figure{{m.Filled, "filled-B/key"}, {m.Collected, "collected-B/key"}, {m.Returned, "returned-B/key"},
+			{m.Peak, "peak-B/key"}}
 	case kindPause:
-		p, err := bench.MeasurePauses(c, s, bench.Load{Cycles: o.cycles, Provoke: bench.Provoke(o.provoke), Most: time.Minute, Rest: o.rest})
+		p, err := bench.MeasurePauses(c, s, bench.Load{Cycles: o.cycles, Provoke: bench.Provoke(o.provoke), Most: time.Minute,
+			Rest: o.rest})
 		if err != nil {
 			return err
 		}

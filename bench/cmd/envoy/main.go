@@ -43,7 +43,9 @@ func main() {
 	if *empty != "" {
 		err = serve(*empty)
 	} else {
-		err = measure(*ask, strings.FieldsFunc(*pids, func(r rune) bool { return r == ',' }), load{*clients, *rate, *keys, *long, *timeout})
+		err = measure(*ask, strings.FieldsFunc(*pids, func(r rune) bool {
+			return r == ','
+		}), load{*clients, *rate, *keys, *long, *timeout})
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -172,10 +174,12 @@ func printAnswers(all []answer, rate int, long, cpu time.Duration) {
 	if cpu > 0 {
 		fmt.Printf(", %.1f µs of the servers for a call", float64(cpu.Nanoseconds())/1000/float64(len(all)))
 	}
-	fmt.Printf("; p50 %v, p99 %v, p99.9 %v, most %v; %d of %d later than 20 ms, %d failed\n", at(0.5), at(0.99), at(0.999), at(1), late, len(all), failed)
+	fmt.Printf("; p50 %v, p99 %v, p99.9 %v, most %v; %d of %d later than 20 ms, %d failed\n", at(0.5), at(0.99), at(0.999),
+		at(1), late, len(all), failed)
 	for second := range int(long/time.Second) + 1 {
 		if s := seconds[second]; rate > 0 && s[1]+s[2] > 0 {
-			fmt.Printf("  second %d: %d of %d later than 20 ms (%.2f %%), %d failed\n", second, s[1], s[0], 100*float64(s[1])/float64(s[0]), s[2])
+			fmt.Printf("  second %d: %d of %d later than 20 ms (%.2f %%), %d failed\n", second, s[1], s[0],
+				100*float64(s[1])/float64(s[0]), s[2])
 		}
 	}
 }

@@ -56,7 +56,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("the pattern of contenders: %w", err)
 	}
 	order := rand.New(rand.NewPCG(1, 1))
-	if _, err := fmt.Fprintf(stdout, "goos: %s\ngoarch: %s\npkg: github.com/weirlimit/weir/bench/remote\n", runtime.GOOS, runtime.GOARCH); err != nil {
+	if _, err := fmt.Fprintf(stdout, "goos: %s\ngoarch: %s\npkg: github.com/weirlimit/weir/bench/remote\n", runtime.GOOS,
+		runtime.GOARCH); err != nil {
 		return err
 	}
 	all := remote.Contenders()
@@ -73,7 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.Name, err)
 			}
-			if _, err := fmt.Fprintf(stdout, "BenchmarkRemote/%s-%d\t%d\t%.1f ns/op\t%.0f checks/s\n", c.Name, runtime.GOMAXPROCS(0),
+			if _, err := fmt.Fprintf(stdout, "BenchmarkRemote/%s-%d\t%d\t%.1f ns/op\t%.0f checks/s\n", c.Name,
+				runtime.GOMAXPROCS(0),
 				s.Checks, float64(s.Spent)/float64(s.Checks), s.PerSecond()); err != nil {
 				return err
 			}

@@ -40,7 +40,9 @@ func routes(d httplimit.Decider) (http.Handler, error) {
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, "ok") })
 	r.Group(func(r chi.Router) {
 		r.Use(limit)
-		r.Get("/towns/{name}", func(w http.ResponseWriter, r *http.Request) { say(w, "a fine town: "+chi.URLParam(r, "name")) })
+		r.Get("/towns/{name}", func(w http.ResponseWriter, r *http.Request) {
+			say(w, "a fine town: "+chi.URLParam(r, "name"))
+		})
 	})
 	r.With(limit).Post("/login", func(w http.ResponseWriter, _ *http.Request) { say(w, "welcome") })
 	return r, nil

@@ -77,6 +77,7 @@ func denial(d *limiter.Decision) error {
 	return out
 }
 
-func get(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+func get(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue],
+	error) {
 	return connect.NewResponse(wrapperspb.String("a fine town: " + r.Msg.GetValue())), nil
 }

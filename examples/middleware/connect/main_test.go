@@ -39,7 +39,8 @@ func TestService(t *testing.T) {
 				continue
 			}
 			var denied *connect.Error
-			if !errors.As(err, &denied) || denied.Code() != connect.CodeResourceExhausted || denied.Meta().Get("Retry-After") != "60" {
+			if !errors.As(err, &denied) || denied.Code() != connect.CodeResourceExhausted ||
+				denied.Meta().Get("Retry-After") != "60" {
 				t.Fatalf("%s: %v", name, err)
 			}
 			if wait := retryOf(t, denied); wait != time.Minute {

@@ -39,7 +39,9 @@ func routes(d httplimit.Decider) (http.Handler, error) {
 	e := echo.New()
 	e.GET("/healthz", func(c echo.Context) error { return c.String(http.StatusOK, "ok\n") })
 	towns := e.Group("/towns", limited)
-	towns.GET("/:name", func(c echo.Context) error { return c.String(http.StatusOK, "a fine town: "+c.Param("name")+"\n") })
+	towns.GET("/:name", func(c echo.Context) error {
+		return c.String(http.StatusOK, "a fine town: "+c.Param("name")+"\n")
+	})
 	e.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "welcome\n") }, limited)
 	return e, nil
 }

@@ -35,7 +35,9 @@ func routes(d httplimit.Decider) (*fiber.App, error) {
 	limited := adaptor.HTTPMiddleware(limit)
 	app := fiber.New()
 	app.Get("/healthz", func(c fiber.Ctx) error { return c.SendString("ok\n") })
-	app.Get("/towns/:name", limited, func(c fiber.Ctx) error { return c.SendString("a fine town: " + c.Params("name") + "\n") })
+	app.Get("/towns/:name", limited, func(c fiber.Ctx) error {
+		return c.SendString("a fine town: " + c.Params("name") + "\n")
+	})
 	app.Post("/login", limited, func(c fiber.Ctx) error { return c.SendString("welcome\n") })
 	return app, nil
 }

@@ -47,11 +47,13 @@ func routes(d httplimit.Decider) (http.Handler, error) {
 	}
 	// A service registers the handlers that protoc-gen-grpc-gateway makes.
 	for _, route := range []struct{ method, path, text string }{
-		{http.MethodGet, "/healthz", "ok"}, {http.MethodGet, "/towns/{name}", "a fine town: "}, {http.MethodPost, "/login", "welcome"},
+		{http.MethodGet, "/healthz", "ok"}, {http.MethodGet, "/towns/{name}", "a fine town: "},
+		{http.MethodPost, "/login", "welcome"},
 	} {
-		if err := mux.HandlePath(route.method, route.path, func(w http.ResponseWriter, _ *http.Request, in map[string]string) {
-			_, _ = fmt.Fprintln(w, route.text+in["name"]) // it fails only where the caller is gone
-		}); err != nil {
+		if err := mux.HandlePath(route.method, route.path,
+			func(w http.ResponseWriter, _ *http.Request, in map[string]string) {
+				_, _ = fmt.Fprintln(w, route.text+in["name"]) // it fails only where the caller is gone
+			}); err != nil {
 			return nil, err
 		}
 	}

@@ -87,12 +87,14 @@ func (g *Gossip) doubt(r *gone, now time.Time) {
 	if !g.doubts() || r.Name == g.cfg.Name || g.vouched(r) {
 		return
 	}
-	key, text := aliveClaim(r.Name, r.GossipAddr), fmt.Sprintf("the member %q at %s, instance %s: no link to it", clip(r.Name), r.GossipAddr, r.Instance)
+	key, text := aliveClaim(r.Name, r.GossipAddr), fmt.Sprintf("the member %q at %s, instance %s: no link to it",
+		clip(r.Name), r.GossipAddr, r.Instance)
 	if r.fate != dead {
 		if !g.vouched(&gone{about: r.about}) {
 			return
 		}
-		key, text = goneClaim(r.Name), fmt.Sprintf("the departure of the member %q, instance %s: no link says so", clip(r.Name), r.Instance)
+		key, text = goneClaim(r.Name), fmt.Sprintf("the departure of the member %q, instance %s: no link says so",
+			clip(r.Name), r.Instance)
 	}
 	one := claim{known: r.known(), from: g.guard.whence(key, r.GossipAddr), text: "gossip alone told of " + text, at: now}
 	g.mu.Lock()
@@ -113,7 +115,8 @@ func (g *Gossip) judgeClaims(now time.Time) {
 	due := g.claims.due(now)
 	g.mu.Unlock()
 	for _, c := range due {
-		if !g.cfg.Vouched(c.known) && (c.known.Gone || !g.cfg.Vouched(peer.Known{Name: c.known.Name, Instance: c.known.Instance, Gone: true})) {
+		if !g.cfg.Vouched(c.known) && (c.known.Gone ||
+			!g.cfg.Vouched(peer.Known{Name: c.known.Name, Instance: c.known.Instance, Gone: true})) {
 			g.log.reportRefused(fmt.Sprint("claim ", c.known.Gone, hostOf(c.from)), c.from, c.text)
 		}
 	}

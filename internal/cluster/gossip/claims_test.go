@@ -123,14 +123,21 @@ func TestClaimsOfStrangersAreTold(t *testing.T) {
 		confirm string // the member of which a link says it in time
 		want    string // empty: nothing is told
 	}{
-		"an invented member":               {"udp", say(compound(forgedAlive(t, ghost), forgedAlive(t, invented(t, "other")))), "", ` at 127.0.0.1:9, instance`},
-		"an invented dead member":          {"udp", say(packet(list(ghost, dead))), "", ` at 127.0.0.1:9, instance`},
-		"one that a link shows":            {"udp", say(forgedAlive(t, ghost)), "ghost", ""},
-		"a departure":                      {"udp", func(b about) []byte { return packet(list(b, left)) }, "", `the departure of the member "b"`},
-		"that it was forgotten":            {"udp", func(b about) []byte { return packet(list(b, forgotten)) }, "", `the departure of the member "b"`},
+		"an invented member": {"udp",
+			say(compound(forgedAlive(t, ghost), forgedAlive(t, invented(t, "other")))), "", ` at 127.0.0.1:9, instance`},
+		"an invented dead member": {"udp", say(packet(list(ghost, dead))), "", ` at 127.0.0.1:9, instance`},
+		"one that a link shows":   {"udp", say(forgedAlive(t, ghost)), "ghost", ""},
+		"a departure": {"udp", func(b about) []byte {
+			return packet(list(b, left))
+		}, "", `the departure of the member "b"`},
+		"that it was forgotten": {"udp", func(b about) []byte {
+			return packet(list(b, forgotten))
+		}, "", `the departure of the member "b"`},
 		"a departure that a link tells of": {"udp", func(b about) []byte { return packet(list(b, left)) }, "b", ""},
-		"a departure, by a stream":         {"tcp", func(b about) []byte { return stream(list(b, left)) }, "", `the departure of the member "b"`},
-		"in memberlist's way":              {"udp", say(forgedDead("b", "b")), "", `the departure of the member "b"`},
+		"a departure, by a stream": {"tcp", func(b about) []byte {
+			return stream(list(b, left))
+		}, "", `the departure of the member "b"`},
+		"in memberlist's way": {"udp", say(forgedDead("b", "b")), "", `the departure of the member "b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t, "b")
@@ -160,7 +167,8 @@ func TestClaimsOfStrangersAreTold(t *testing.T) {
 			defer says.mu.Unlock()
 			switch {
 			case c.want == "" && len(says.lines) == 0:
-			case c.want == "" || len(says.lines) != 1 || !strings.HasPrefix(says.lines[0], from+" ") || !strings.Contains(says.lines[0], c.want):
+			case c.want == "" || len(says.lines) != 1 || !strings.HasPrefix(says.lines[0], from+" ") ||
+				!strings.Contains(says.lines[0], c.want):
 				t.Errorf("from %s: told of %q, want %q", from, says.lines, c.want)
 			}
 		})

@@ -183,7 +183,8 @@ func CheckName(name string) error {
 	case name == "" || len(name) > maxName || !utf8.ValidString(name):
 		return fmt.Errorf("the name %q must have 1 to %d bytes of UTF-8", clip(name), maxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("the name %q has a character that cannot be seen, such as a tab or the end of a line: leave it out", name)
+		return fmt.Errorf("the name %q has a character that cannot be seen, such as a tab or the end of a line: leave it out",
+			name)
 	case strings.TrimSpace(name) != name:
 		return fmt.Errorf("the name %q begins or ends with a space: leave it out", name)
 	}
@@ -289,7 +290,8 @@ func (c *Config) advertised(ctx context.Context) (ip string, port int, err error
 	if h, p, err := net.SplitHostPort(c.Advertise); err == nil {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil {
-			return "", 0, fmt.Errorf("gossip: cannot advertise %q: the port is not valid: want a number up to 65535", c.Advertise)
+			return "", 0, fmt.Errorf("gossip: cannot advertise %q: the port is not valid: want a number up to 65535",
+				c.Advertise)
 		}
 		host, port = h, int(n)
 	}
@@ -298,7 +300,8 @@ func (c *Config) advertised(ctx context.Context) (ip string, port int, err error
 		return "", 0, fmt.Errorf("gossip: cannot advertise %q: %w", c.Advertise, err)
 	}
 	if addr.IsUnspecified() {
-		return "", 0, fmt.Errorf("gossip: cannot advertise %q: no other node can connect to it: give an address of this machine", c.Advertise)
+		return "", 0, fmt.Errorf("gossip: cannot advertise %q: no other node can connect to it: give an address of this "+
+			"machine", c.Advertise)
 	}
 	return addr.String(), port, nil
 }

@@ -59,7 +59,8 @@ func (g *Gossip) hear(b []byte) {
 	now := time.Now()
 	list, err := decodeGone(b, now)
 	if err != nil {
-		g.log.write(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version", slog.Any("error", err))
+		g.log.write(slog.LevelWarn, "list", "another node sent a list that cannot be read: it may be of another version",
+			slog.Any("error", err))
 		return
 	}
 	for i := range list {
@@ -173,7 +174,8 @@ func (d delegate) NotifyAlive(n *memberlist.Node) (err error) {
 	r := d.g.judge(n)
 	if r == nil && d.g.strange(n.Name) {
 		r = &refusal{kind: ErrFull, name: "", addr: addrOf(n), text: fmt.Sprintf(
-			"node %q comes after %d others in a minute that no member knows: something invents members, and a gossip key keeps it out", clip(n.Name), maxNames)}
+			"node %q comes after %d others in a minute that no member knows: something invents members, and a gossip key "+
+				"keeps it out", clip(n.Name), maxNames)}
 	}
 	if r == nil {
 		return nil
@@ -251,9 +253,11 @@ func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if other.Name == d.g.cfg.Name {
 		d.g.suspectNameConflict(addrOf(other))
 	}
-	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), claimed: addrOf(other), text: fmt.Sprintf(
-		"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another name, or wait",
-		other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
+	d.g.note(refusal{kind: ErrNameTaken, name: other.Name, addr: addrOf(existing), claimed: addrOf(other),
+		text: fmt.Sprintf(
+			"node %q at %s is kept out: a node of that name is at %s, alive or dead for less than %v; give one of them another "+
+				"name, or wait",
+			other.Name, addrOf(other), addrOf(existing), reclaimAfter)})
 }
 
 // refusal is the reason why a node is refused. Its text is searched for in memberlist's
@@ -277,7 +281,8 @@ func (r refusal) Unwrap() error { return r.kind }
 func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	addr := addrOf(n)
 	say := func(kind error, format string, args ...any) *refusal {
-		return &refusal{kind: kind, name: n.Name, addr: addr, text: fmt.Sprintf("node %q at %s ", clip(n.Name), addr) + fmt.Sprintf(format, args...)}
+		return &refusal{kind: kind, name: n.Name, addr: addr,
+			text: fmt.Sprintf("node %q at %s ", clip(n.Name), addr) + fmt.Sprintf(format, args...)}
 	}
 	a, err := decode(n.Meta)
 	if len(n.Meta) > memberlist.MetaMaxSize {
@@ -291,9 +296,12 @@ func (g *Gossip) judge(n *memberlist.Node) *refusal {
 	case CheckName(n.Name) != nil:
 		return say(ErrForeign, "has an impossible name: %v", CheckName(n.Name))
 	case a.cluster != g.cfg.ClusterName:
-		return say(ErrOtherCluster, "belongs to the cluster %q, this one to %q: join nodes of one cluster, or give both the same cluster name", a.cluster, g.cfg.ClusterName)
+		return say(ErrOtherCluster,
+			"belongs to the cluster %q, this one to %q: join nodes of one cluster, or give both the same cluster name",
+			a.cluster, g.cfg.ClusterName)
 	case a.ring != g.cfg.RingConfig:
-		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring, g.cfg.RingConfig)
+		return say(ErrOtherRing, "has the ring configuration %016x, this one %016x: they need one version of Weir", a.ring,
+			g.cfg.RingConfig)
 	case a.secret != g.cfg.SecretMark && (a.secret == 0 || a.secret != g.cfg.SecondMark):
 		return say(ErrOtherSecret, "%s: give all members the same, or none", g.secrets(a.secret))
 	}

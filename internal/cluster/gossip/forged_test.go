@@ -168,7 +168,8 @@ func TestForgedDeparture(t *testing.T) {
 			for _, f := range []fate{left, forgotten} {
 				delegate{n.Gossip}.NotifyMsg(encodeGone([]gone{{about: self, fate: f, since: time.Now()}}, time.Now()))
 			}
-			if got, want := show(n.Members()), map[bool]string{true: "a", false: "a, b"}[believe]; got != want || n.Left("b") != believe {
+			if got, want := show(n.Members()), map[bool]string{true: "a", false: "a, b"}[believe]; got != want ||
+				n.Left("b") != believe {
 				t.Errorf("it sees %s, want %s; b has left: %v", got, want, n.Left("b"))
 			}
 		})
@@ -230,7 +231,8 @@ func TestBombs(t *testing.T) {
 		"states, squeezed": squeezed(t, packed(msgPushPull, "Nodes", 1_000_000, "UserStateLen", 0, "Join", false)),
 		"no header":        append([]byte{msgPushPull}, 0x9f),
 		"an endless name":  append([]byte{msgPushPull, 0x8f}, strings.Repeat("\xa3abc\x01", 40)...),
-		"negative":         append([]byte{msgPushPull, 0x81}, append([]byte("\xa5Nodes"), 0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)...),
+		"negative": append([]byte{msgPushPull, 0x81},
+			append([]byte("\xa5Nodes"), 0xd3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			mb := allocated(func() {
@@ -255,7 +257,8 @@ func TestBombs(t *testing.T) {
 	for range 255 {
 		many = append(many, long)
 	}
-	for name, packet := range map[string][]byte{"announces much": compound(many...), "compressed": squeezed(t, make([]byte, 20<<20)), "compressed within": compound(squeezed(t, make([]byte, 20<<20)))} {
+	for name, packet := range map[string][]byte{"announces much": compound(many...),
+		"compressed": squeezed(t, make([]byte, 20<<20)), "compressed within": compound(squeezed(t, make([]byte, 20<<20)))} {
 		if mb := allocated(func() { heardAfter(t, n, packet) }); mb > 5 {
 			t.Errorf("a packet of %d bytes that is %s made it allocate %.0f MB", len(packet), name, mb)
 		}
@@ -317,7 +320,8 @@ func TestStreamsEnd(t *testing.T) {
 		"a ping":            {true, packed(msgPing, "SeqNo", 1), maxAnswer},
 		"what is no gossip": {true, []byte("HTTP/1.1 200"), maxAnswer},
 	} {
-		s := &stream{Conn: endless{begin: io.MultiReader(bytes.NewReader(c.begin), bytes.NewReader(make([]byte, 2*maxStream)))}, plain: c.plain, left: maxStream}
+		s := &stream{Conn: endless{begin: io.MultiReader(bytes.NewReader(c.begin),
+			bytes.NewReader(make([]byte, 2*maxStream)))}, plain: c.plain, left: maxStream}
 		if n, err := io.Copy(io.Discard, s); n != int64(c.want) || !errors.Is(err, errStreamEnd) {
 			t.Errorf("%s: %d bytes are read, and then %v; want %d", name, n, err, c.want)
 		}
@@ -519,7 +523,8 @@ func FuzzGuard(f *testing.F) {
 			t.Errorf("nothing was skipped of %x", b)
 		}
 		_, ok, enough := announced(b)
-		if whole, okAll, enoughAll := announced(append(b[:len(b):len(b)], 1, 2, 3)); enough && (whole == 0 && ok || ok != okAll || !enoughAll) {
+		if whole, okAll, enoughAll := announced(append(b[:len(b):len(b)], 1, 2, 3)); enough &&
+			(whole == 0 && ok || ok != okAll || !enoughAll) {
 			t.Errorf("%x is judged otherwise when more has come", b)
 		}
 	})

@@ -74,7 +74,8 @@ func Open(ctx context.Context, cfg Config) (*Gossip, error) {
 		roster: newRoster(cfg.Name, cfg.Instance), opening: true, nameConflicts: map[string]bool{},
 	}
 	g.news = &memberlist.TransmitLimitedQueue{NumNodes: g.size, RetransmitMult: profile().RetransmitMult}
-	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark, started: uint64(time.Now().UnixMilli())}
+	g.self = about{cluster: cfg.ClusterName, ring: cfg.RingConfig, secret: cfg.SecretMark,
+		started: uint64(time.Now().UnixMilli())}
 	if err := g.describe(cfg.Meta); err != nil {
 		return nil, err
 	}
@@ -289,7 +290,8 @@ func (g *Gossip) logChanges(before, after []peer.Member) {
 		was[m.Name] = m
 	}
 	say := func(text string, m peer.Member) {
-		g.log.writeNews(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr), slog.String("instance", m.Instance.String()))
+		g.log.writeNews(text, slog.String("member", m.Name), slog.String("address", m.GossipAddr),
+			slog.String("instance", m.Instance.String()))
 	}
 	for _, m := range after {
 		old, known := was[m.Name]

@@ -25,7 +25,8 @@ func TestThreeFindEachOther(t *testing.T) {
 	}
 	for i, m := range c.Members() {
 		want := []*node{a, b, c}[i]
-		if m.Instance != want.cfg.Instance || m.GossipAddr != want.addr || m.PeerAddr != m.Name+":7947" || m.Version != "test" {
+		if m.Instance != want.cfg.Instance || m.GossipAddr != want.addr || m.PeerAddr != m.Name+":7947" ||
+			m.Version != "test" {
 			t.Errorf("c knows %s as %+v", m.Name, m)
 		}
 	}

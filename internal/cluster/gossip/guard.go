@@ -92,7 +92,8 @@ type guard struct {
 
 func newGuard(inner memberlist.NodeAwareTransport, plain bool, log *throttledLog, panicked func(any)) *guard {
 	g := &guard{
-		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool), dialled: make(map[string]int),
+		NodeAwareTransport: inner, plain: plain, log: log, panicked: panicked, from: make(map[string]map[*stream]bool),
+		dialled: make(map[string]int),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
 	g.wg.Go(g.passPackets)
@@ -150,7 +151,8 @@ func (g *guard) passPackets() {
 			return
 		case p := <-g.NodeAwareTransport.PacketCh():
 			if g.plain && !g.sound(p.Buf) {
-				g.log.write(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped", slog.String("from", p.From.String()))
+				g.log.write(slog.LevelDebug, "packet", "a packet that is no message of gossip was dropped",
+					slog.String("from", p.From.String()))
 				continue
 			}
 			if g.plain && g.log.refused != nil {
@@ -200,7 +202,8 @@ func (g *guard) admit(c net.Conn) net.Conn {
 	s.closed, s.received = func() { g.leave(s) }, func(n int) { g.receive(s, n) }
 	if evicted := g.enter(s); evicted != nil {
 		_ = evicted.Close() // whatever comes of it, it is not counted any more
-		g.log.write(slog.LevelWarn, "streams", "there are too many connections to the gossip port, and one of the address with the most was closed",
+		g.log.write(slog.LevelWarn, "streams",
+			"there are too many connections to the gossip port, and one of the address with the most was closed",
 			slog.String("from", evicted.RemoteAddr().String()))
 	}
 	return s
@@ -214,7 +217,8 @@ func (g *guard) receive(s *stream, n int) {
 		return
 	}
 	_ = evicted.Close() // as in admit
-	g.log.write(slog.LevelWarn, "streamed", "connections to the gossip port have sent too much together, and one of the address with the most was closed",
+	g.log.write(slog.LevelWarn, "streamed",
+		"connections to the gossip port have sent too much together, and one of the address with the most was closed",
 		slog.String("from", evicted.RemoteAddr().String()))
 }
 

@@ -129,7 +129,8 @@ func (n *node) until(what string, ok func() bool) {
 		case <-deadline.C:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.t.Fatalf("%s: waited in vain until %s; members %s; log:\n%s", n.Gossip.cfg.Name, what, show(n.members), n.log.String())
+			n.t.Fatalf("%s: waited in vain until %s; members %s; log:\n%s", n.Gossip.cfg.Name, what, show(n.members),
+				n.log.String())
 		}
 	}
 }
@@ -138,7 +139,9 @@ func (n *node) until(what string, ok func() bool) {
 // leaving" and so on if it is not active.
 func (n *node) sees(want ...string) {
 	n.t.Helper()
-	n.until("the members are "+strings.Join(want, ", "), func() bool { return show(n.members) == strings.Join(want, ", ") })
+	n.until("the members are "+strings.Join(want, ", "), func() bool {
+		return show(n.members) == strings.Join(want, ", ")
+	})
 }
 
 // says waits for a line of the log that contains all the parts.

@@ -343,12 +343,14 @@ func (g *Gossip) failed(addr string, err error) outcome {
 	case isReset(text):
 		// A node's peer port does this, but so may the gossip port of a node that is
 		// starting or ending.
-		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of the others)? (%s)", addr, plain(text))
+		err := fmt.Errorf("%s: something answers there that ended the connection: is it a gossip address (--gossip-addr of "+
+			"the others)? (%s)", addr, plain(text))
 		g.keepMute(text)
 		say(slog.LevelWarn, "cannot join, and tries again", err)
 		return outcome{mute: true}
 	default:
-		err := fmt.Errorf("%s: %w: what listens there answers not as the gossip port of a Weir node (%s)", addr, ErrForeign, plain(text))
+		err := fmt.Errorf("%s: %w: what listens there answers not as the gossip port of a Weir node (%s)", addr, ErrForeign,
+			plain(text))
 		mute := isMute(text)
 		if mute {
 			g.keepMute(text)

@@ -168,7 +168,8 @@ func TestNameWithManyAddresses(t *testing.T) {
 		if host != "weir.test" {
 			t.Errorf("asked for %q", host)
 		}
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::ffff:127.0.0.3")}, nil
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"),
+			netip.MustParseAddr("::ffff:127.0.0.3")}, nil
 	}
 	if err := d.open(cfg); err != nil {
 		t.Fatal(err)

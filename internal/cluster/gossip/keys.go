@@ -34,7 +34,8 @@ func SecretMark(secret []byte, clusterName string) uint64 {
 func checkKeys(keys [][]byte) error {
 	var errs []error
 	if len(keys) > maxKeys {
-		errs = append(errs, fmt.Errorf("gossip: %d keys, and %d are the most: take out those that no node uses any more", len(keys), maxKeys))
+		errs = append(errs, fmt.Errorf("gossip: %d keys, and %d are the most: take out those that no node uses any more",
+			len(keys), maxKeys))
 	}
 	for i, k := range keys {
 		if memberlist.ValidateKey(k) != nil {

@@ -21,7 +21,8 @@ func keysOf(n []byte) (out [][]byte) {
 func TestSetKeysOnARing(t *testing.T) {
 	for _, c := range []struct{ from, to []byte }{
 		{[]byte{1}, []byte{1, 2}}, {[]byte{1, 2}, []byte{2, 1}}, {[]byte{2, 1}, []byte{2}}, {[]byte{1}, []byte{2}},
-		{[]byte{1, 2, 3}, []byte{1, 3}}, {[]byte{1, 2, 3, 4}, []byte{4, 2}}, {[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{11, 12, 13, 14, 15, 16, 17, 18}},
+		{[]byte{1, 2, 3}, []byte{1, 3}}, {[]byte{1, 2, 3, 4}, []byte{4, 2}},
+		{[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{11, 12, 13, 14, 15, 16, 17, 18}},
 		{[]byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{8, 1, 7, 2, 11, 12}},
 	} {
 		ring := &memberlist.Keyring{}

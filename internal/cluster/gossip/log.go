@@ -279,7 +279,8 @@ func lineRules() []lineRule {
 		{"Refuting", slog.LevelInfo, "another node took this one for dead, or for its former run; told it otherwise"},
 		{"over TCP but UDP probes failed", slog.LevelWarn, ""},
 		{"Got ping for unexpected node", slog.LevelDebug, ""},
-		{"Binding to public address without encryption", slog.LevelWarn, "gossip listens on a public address without encryption: anyone who reaches it can join"},
+		{"Binding to public address without encryption", slog.LevelWarn,
+			"gossip listens on a public address without encryption: anyone who reaches it can join"},
 	}
 }
 

@@ -17,11 +17,15 @@ func TestTranslate(t *testing.T) {
 		from  string
 	}{
 		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5\n", slog.LevelDebug, "Stream connection", "1.2.3.4:5"},
-		{"[INFO] memberlist: Suspect x has failed, no acks received\n", slog.LevelDebug, "Suspect x has failed, no acks received", ""},
-		{"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5\n", slog.LevelWarn, textKey, "1.2.3.4:5"},
+		{"[INFO] memberlist: Suspect x has failed, no acks received\n", slog.LevelDebug,
+			"Suspect x has failed, no acks received", ""},
+		{"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=1.2.3.4:5\n",
+			slog.LevelWarn, textKey, "1.2.3.4:5"},
 		{"[ERR] memberlist: msg type (99) not supported from=[::1]:5\n", slog.LevelWarn, textForeign, "[::1]:5"},
-		{"[WARN] memberlist: Refuting a suspect message (from: x)\n", slog.LevelInfo, "another node took this one for dead, or for its former run; told it otherwise", ""},
-		{"[WARN] memberlist: Was able to connect to x over TCP but UDP probes failed, network may be misconfigured\n", slog.LevelWarn,
+		{"[WARN] memberlist: Refuting a suspect message (from: x)\n", slog.LevelInfo,
+			"another node took this one for dead, or for its former run; told it otherwise", ""},
+		{"[WARN] memberlist: Was able to connect to x over TCP but UDP probes failed, network may be misconfigured\n",
+			slog.LevelWarn,
 			"Was able to connect to x over TCP but UDP probes failed, network may be misconfigured", ""},
 		{"[ERR] memberlist: Push/Pull with x failed: dial tcp\n", slog.LevelDebug, "Push/Pull with x failed: dial tcp", ""},
 		{"Err: something new\n", slog.LevelWarn, "Err: something new", ""},
@@ -80,7 +84,8 @@ func TestOnceAMinute(t *testing.T) {
 	l.close()
 	l.write(slog.LevelWarn, "", "too late")
 	l.run()
-	want := "level=WARN msg=again\nlevel=WARN msg=other\nlevel=INFO msg=always\nlevel=INFO msg=always\nlevel=WARN msg=again repeated=4\n"
+	want := "level=WARN msg=again\nlevel=WARN msg=other\nlevel=INFO msg=always\nlevel=INFO msg=always\nlevel=WARN " +
+		"msg=again repeated=4\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out, want)
 	}

@@ -28,10 +28,12 @@ func (g *Gossip) atItself(name, addr string) *refusal {
 		return nil
 	case itself(own):
 		text = fmt.Sprintf("node %q is at %s, but this node advertises %s, which other machines cannot reach: "+
-			"start this node with addresses that the others can reach (--gossip-addr, --peer-addr, and --advertise if it is behind another address)", clip(name), addr, own)
+			"start this node with addresses that the others can reach (--gossip-addr, --peer-addr, and --advertise if it is "+
+			"behind another address)", clip(name), addr, own)
 	default:
 		text = fmt.Sprintf("node %q advertises %s, which this node, at %s, cannot reach: "+
-			"start that node with addresses that the others can reach (--gossip-addr, --peer-addr, and --advertise if it is behind another address)", clip(name), addr, own)
+			"start that node with addresses that the others can reach (--gossip-addr, --peer-addr, and --advertise if it is "+
+			"behind another address)", clip(name), addr, own)
 	}
 	return &refusal{kind: ErrLoopback, name: name, addr: addr, text: text}
 }

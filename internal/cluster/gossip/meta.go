@@ -76,7 +76,8 @@ func (a *about) encode() ([]byte, error) {
 	text(tagAdminAddr, a.AdminAddr)
 	text(tagZoneData, a.ZoneData)
 	if len(b) > memberlist.MetaMaxSize {
-		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q, %q and the version, and %d are the most: shorten them",
+		return nil, fmt.Errorf("%w: %d bytes for the cluster's name, the addresses %q, %q, %q, %q and the version, and %d "+
+			"are the most: shorten them",
 			ErrMeta, len(b), a.PeerAddr, a.GRPCAddr, a.HTTPAddr, a.AdminAddr, memberlist.MetaMaxSize)
 	}
 	return b, nil

@@ -33,7 +33,8 @@ func (g *Gossip) checkNameConflicts() {
 	g.mu.Unlock()
 	each(atOnce, addrs, func(addr string) {
 		if g.alive(addr) {
-			g.log.write(slog.LevelError, "name conflict "+addr, "another live node has this node's name: give one of them another name",
+			g.log.write(slog.LevelError, "name conflict "+addr,
+				"another live node has this node's name: give one of them another name",
 				slog.String("name", g.cfg.Name), slog.String("address", addr))
 			return
 		}

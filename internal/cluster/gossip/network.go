@@ -44,7 +44,8 @@ func listenOn(at netip.AddrPort, failed func(what string, err error)) (*network,
 		return nil, err
 	}
 	n := &network{
-		tcp: tcp, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}), failed: failed,
+		tcp: tcp, packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
+		failed:     failed,
 		everywhere: at.Addr() == netip.IPv4Unspecified(),
 	}
 	at = netip.AddrPortFrom(at.Addr(), uint16(n.port()))

@@ -39,7 +39,8 @@ func TestSmallDatagramsAreCheap(t *testing.T) {
 	}
 	long := bytes.Repeat([]byte("x"), 60_000)
 	first, second := send(long), send([]byte("yz"))
-	if !bytes.Equal(first.Buf, long) || string(second.Buf) != "yz" || second.From.String() != c.LocalAddr().String() || second.Timestamp.IsZero() {
+	if !bytes.Equal(first.Buf, long) || string(second.Buf) != "yz" || second.From.String() != c.LocalAddr().String() ||
+		second.Timestamp.IsZero() {
 		t.Errorf("%d bytes and %q came from %v at %v", len(first.Buf), second.Buf, second.From, second.Timestamp)
 	}
 	const datagrams = 500
@@ -66,7 +67,8 @@ func TestSmallDatagramsAreCheap(t *testing.T) {
 // A node that listens on all addresses advertises one of the machine's, and that which was given before it.
 func TestNetworkAdvertises(t *testing.T) {
 	for _, c := range []struct{ bind, given, want string }{
-		{"127.0.0.1:0", "", "127.0.0.1"}, {"127.0.0.1:0", "192.0.2.1", "192.0.2.1"}, {"0.0.0.0:0", "2001:db8::1", "2001:db8::1"}, {"127.0.0.1:0", "x", ""}, {"0.0.0.0:0", "", "*"},
+		{"127.0.0.1:0", "", "127.0.0.1"}, {"127.0.0.1:0", "192.0.2.1", "192.0.2.1"},
+		{"0.0.0.0:0", "2001:db8::1", "2001:db8::1"}, {"127.0.0.1:0", "x", ""}, {"0.0.0.0:0", "", "*"},
 	} {
 		n, err := listenOn(netip.MustParseAddrPort(c.bind), func(string, error) {})
 		if err != nil {

@@ -32,7 +32,8 @@ func TestAPanicEndsOneCallback(t *testing.T) {
 	defer func() { _ = g.Close() }()
 	d := delegate{g}
 	alive := &memberlist.Node{Name: "b", Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: g.meta}
-	list := encodeGone([]gone{{about: about{Member: peer.Member{Name: "c", Instance: 9, GossipAddr: "127.0.0.1:9"}}, fate: left, since: time.Now()}}, time.Now())
+	list := encodeGone([]gone{{about: about{Member: peer.Member{Name: "c", Instance: 9, GossipAddr: "127.0.0.1:9"}},
+		fate: left, since: time.Now()}}, time.Now())
 	for what, call := range map[string]func() error{
 		"a message":     func() error { d.NotifyMsg(list); return errDefect },
 		"a view":        func() error { d.MergeRemoteState(list, false); return errDefect },

@@ -41,12 +41,19 @@ func TestRefusals(t *testing.T) {
 			tells: []string{`"a"`, `"test"`, `"beta"`}, others: []string{`\"b\"`, `\"beta\"`, "another cluster"}},
 		{name: "another ring", set: func(c *Config) { c.RingConfig = 0xabc }, want: ErrOtherRing,
 			tells: []string{`"a"`, "0000000000000abc", "0000000000000007"}, others: []string{`\"b\"`, "another ring"}},
-		{name: "another secret", secret: "s", set: func(c *Config) { c.SecretMark = SecretMark([]byte("z"), "test") }, want: ErrOtherSecret,
-			tells: []string{`"a"`, "has another secret than this one", "give all members the same"}, others: []string{`\"b\"`, "has another secret than this one"}},
-		{name: "a secret against none", set: func(c *Config) { c.SecretMark = SecretMark([]byte("z"), "test") }, want: ErrOtherSecret,
-			tells: []string{`"a"`, "has no secret, and this one has"}, others: []string{`\"b\"`, "has a secret, and this one has none"}},
+		{name: "another secret", secret: "s", set: func(c *Config) {
+			c.SecretMark = SecretMark([]byte("z"), "test")
+		}, want: ErrOtherSecret,
+			tells:  []string{`"a"`, "has another secret than this one", "give all members the same"},
+			others: []string{`\"b\"`, "has another secret than this one"}},
+		{name: "a secret against none", set: func(c *Config) {
+			c.SecretMark = SecretMark([]byte("z"), "test")
+		}, want: ErrOtherSecret,
+			tells:  []string{`"a"`, "has no secret, and this one has"},
+			others: []string{`\"b\"`, "has a secret, and this one has none"}},
 		{name: "no secret against one", secret: "s", set: func(*Config) {}, want: ErrOtherSecret,
-			tells: []string{`"a"`, "has a secret, and this one has none"}, others: []string{`\"b\"`, "has no secret, and this one has"}},
+			tells:  []string{`"a"`, "has a secret, and this one has none"},
+			others: []string{`\"b\"`, "has no secret, and this one has"}},
 		{name: "another key", keys: [][]byte{key(1)}, set: func(c *Config) { c.Keys = [][]byte{key(2)} }, want: ErrOtherKey,
 			tells: []string{"another gossip key"}, others: []string{textKey}},
 		{name: "a key against none", set: func(c *Config) { c.Keys = [][]byte{key(2)} }, want: ErrOtherKey,
@@ -182,13 +189,17 @@ func TestJoinsThatFail(t *testing.T) {
 		mute       bool
 		either     bool // it answers, or waits for the end of a line, by what the bytes happen to be
 	}{
-		{name: "a name that does not resolve", join: "nowhere.invalid:7946", says: []string{"cannot be resolved", "nowhere.invalid"}},
-		{name: "a web server", join: web.Listener.Addr().String(), says: []string{"not as the gossip port"}, foreign: true, either: true},
+		{name: "a name that does not resolve", join: "nowhere.invalid:7946",
+			says: []string{"cannot be resolved", "nowhere.invalid"}},
+		{name: "a web server", join: web.Listener.Addr().String(), says: []string{"not as the gossip port"}, foreign: true,
+			either: true},
 		{name: "a mail server", join: chatty, says: []string{"not as the gossip port"}, foreign: true},
 		{name: "who shuts the door", join: shuts, says: []string{"not as the gossip port"}, foreign: true, mute: true},
 		{name: "who never answers", join: mute, says: []string{"not as the gossip port"}, foreign: true, mute: true},
-		{name: "who resets", join: resets, says: []string{"level=WARN", "ended the connection", resets, "--gossip-addr"}, mute: true},
-		{name: "a gRPC port", join: port.Addr().String(), says: []string{"level=WARN", "ended the connection", port.Addr().String()}, mute: true},
+		{name: "who resets", join: resets, says: []string{"level=WARN", "ended the connection", resets, "--gossip-addr"},
+			mute: true},
+		{name: "a gRPC port", join: port.Addr().String(),
+			says: []string{"level=WARN", "ended the connection", port.Addr().String()}, mute: true},
 		{name: "nobody", join: "127.0.0.1:1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

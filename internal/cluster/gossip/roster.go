@@ -97,7 +97,8 @@ func (r *roster) layGhosts(now time.Time) {
 }
 
 func newRoster(name string, self peer.Instance) *roster {
-	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{}, ghosts: map[string]time.Time{}}
+	return &roster{self: self, name: name, live: map[string]about{}, gone: map[string]gone{},
+		ghosts: map[string]time.Time{}}
 }
 
 // alive records that a member is live, or that its metadata changed. It reports whether

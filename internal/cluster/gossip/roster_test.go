@@ -14,7 +14,8 @@ var someday = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // run is a member's run. Runs of one name start one after the other.
 func run(name string, n uint64) about {
-	return about{Member: peer.Member{Name: name, Instance: peer.Instance(100 - n), State: peer.Active, GossipAddr: "127.0.0.1:1"}, started: n}
+	return about{Member: peer.Member{Name: name, Instance: peer.Instance(100 - n), State: peer.Active,
+		GossipAddr: "127.0.0.1:1"}, started: n}
 }
 
 func departed(name string, n uint64, f fate) gone {

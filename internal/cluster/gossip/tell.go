@@ -25,7 +25,8 @@ func (g *Gossip) sendToAll(message []byte, deadline time.Time) {
 			err = g.ml.SendReliable(n, message)
 		}
 		if err != nil {
-			g.log.write(slog.LevelDebug, "", "a member could not be told who is gone", slog.String("member", a.Name), slog.Any("error", err))
+			g.log.write(slog.LevelDebug, "", "a member could not be told who is gone", slog.String("member", a.Name),
+				slog.Any("error", err))
 		}
 	})
 }

@@ -66,12 +66,13 @@ func TestMetadataOfALaterVersion(t *testing.T) {
 func TestMetadataThatIsNone(t *testing.T) {
 	mark := []byte(metaMark)
 	for name, b := range map[string][]byte{
-		"nothing":            {},
-		"another mark":       []byte("serf1\x01\x00"),
-		"no instance":        mark,
-		"a length too long":  append(bytes.Clone(mark), tagCluster, 200, 'a'),
-		"a tag alone":        append(bytes.Clone(mark), tagCluster),
-		"an endless length":  append(bytes.Clone(mark), tagCluster, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"nothing":           {},
+		"another mark":      []byte("serf1\x01\x00"),
+		"no instance":       mark,
+		"a length too long": append(bytes.Clone(mark), tagCluster, 200, 'a'),
+		"a tag alone":       append(bytes.Clone(mark), tagCluster),
+		"an endless length": append(bytes.Clone(mark), tagCluster, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+			0xff, 0xff),
 		"a number of no end": append(bytes.Clone(mark), tagInstance, 1, 0x80),
 		"a number too short": append(bytes.Clone(mark), tagInstance, 2, 1, 1),
 		"no UTF-8":           append(bytes.Clone(mark), tagInstance, 1, 1, tagVersion, 1, 0xff),

@@ -61,7 +61,8 @@ func TestExpectedMembers(t *testing.T) {
 // Members that only gossip reports do not count, whatever it says of their state.
 func TestExpectedMembersAreMet(t *testing.T) {
 	j := expecting(3)
-	j.Membership.Update([]peer.Member{other("a", 10, peer.Joining), other("c", 30, peer.Joining), other("d", 40, peer.Joining)})
+	j.Membership.Update([]peer.Member{other("a", 10, peer.Joining), other("c", 30, peer.Joining),
+		other("d", 40, peer.Joining)})
 	j.pass(limiter.Minute)
 	if j.State() != peer.Joining {
 		t.Fatal("it began a cluster with members that no link has shown")

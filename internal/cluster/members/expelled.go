@@ -80,7 +80,8 @@ func (r *Registry) HearExpelled(self, from string, all []peer.Expulsion, now lim
 
 // credibleWord reports whether a word is valid: it may come from any member.
 func credibleWord(e *peer.Expulsion, now limiter.Tick) bool {
-	if len(e.Path) > maxPath || e.Number == 0 || e.Number > uint64(max(0, now)+aheadMost) || !Valid(&peer.Known{Name: e.Name, Instance: 1}) {
+	if len(e.Path) > maxPath || e.Number == 0 || e.Number > uint64(max(0, now)+aheadMost) ||
+		!Valid(&peer.Known{Name: e.Name, Instance: 1}) {
 		return false
 	}
 	return !slices.ContainsFunc(e.Path, func(name string) bool { return !Valid(&peer.Known{Name: name, Instance: 1}) })

@@ -23,7 +23,8 @@ func expel(t *testing.T, r *Registry, name string, back bool, now limiter.Tick) 
 // said of it, and its instances are banned, until it is let in again.
 func TestExpelled(t *testing.T) {
 	r := NewRegistry("")
-	r.Set([]peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "m", Instance: 9, State: peer.Active}}, nil, 10)
+	r.Set([]peer.Member{{Name: "a", Instance: 1, State: peer.Active}, {Name: "m", Instance: 9, State: peer.Active}}, nil,
+		10)
 	r.Hear(9, []peer.Known{{Name: "m", Instance: 9}}, true, 10)
 	expel(t, r, "m", false, 20)
 	r.Hear(1, []peer.Known{{Name: "m", Instance: 9}, {Name: "m", Instance: 10}}, true, 30)
@@ -83,7 +84,8 @@ func TestWordsOfTheExpelled(t *testing.T) {
 		"the name cannot be a name":  {Name: "b\n", Number: 30},
 		"the way has no names at it": {Name: "b", Number: 30, Path: []string{""}},
 	} {
-		if news := r.HearExpelled("a", "c", []peer.Expulsion{e}, 40); len(news) > 0 || !r.Expelled("m") || r.Expelled("a") || r.Expelled("b") {
+		if news := r.HearExpelled("a", "c", []peer.Expulsion{e}, 40); len(news) > 0 || !r.Expelled("m") || r.Expelled("a") ||
+			r.Expelled("b") {
 			t.Errorf("%s: %v", name, news)
 		}
 	}

@@ -7,8 +7,9 @@ import (
 
 // The times of leaving.
 const (
-	leaveWithin  = 10 * limiter.Second      // partitions not handed over by then are left as after a crash
-	aloneWithin  = 3 * limiter.Second       // a leaving node that sees no other member that stays waits this long for one that counts
+	leaveWithin = 10 * limiter.Second // partitions not handed over by then are left as after a crash
+	// A leaving node that sees no other member that stays waits this long for one that counts.
+	aloneWithin  = 3 * limiter.Second
 	drainedEvery = 10 * limiter.Millisecond // interval of drain
 )
 

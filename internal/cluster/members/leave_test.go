@@ -11,7 +11,8 @@ import (
 // A node that sees no more than half of the others when it leaves counts on. One that sees more, that
 // is alone, or that never was active does not.
 func TestWhoLeavesWithoutAMajorityCountsOn(t *testing.T) {
-	all := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active), other("e", 50, peer.Active)}
+	all := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active),
+		other("e", 50, peer.Active)}
 	for name, test := range map[string]struct {
 		others, lost int
 		joining      bool

@@ -268,7 +268,8 @@ func (m *Membership) build() {
 				m.config.Core.Departed(gone)
 			}
 		} else if m.config.RingFailed != nil {
-			m.config.RingFailed(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w", len(names), err))
+			m.config.RingFailed(fmt.Errorf("the ring of %d members cannot be built, and the old one stays in force: %w",
+				len(names), err))
 		}
 
 		m.mu.Lock()
@@ -356,7 +357,8 @@ func (m *Membership) joined(now limiter.Tick) bool {
 		return since >= unansweredAfter || since >= aloneAfter && m.config.Seeds() <= 1
 	}
 	return still >= informedWithin || since >= joinedWithin ||
-		still >= stillFor && len(m.roll.sighted) == 0 && !m.roll.heirless(m.config.Core, now) && m.inForce() && m.config.Core.Informed()
+		still >= stillFor && len(m.roll.sighted) == 0 && !m.roll.heirless(m.config.Core, now) && m.inForce() &&
+			m.config.Core.Informed()
 }
 
 // mute returns what Mute does; nil if there is none.

@@ -238,7 +238,8 @@ func TestWhoDoesNotAnswerMayBeThere(t *testing.T) {
 	}
 	j.mute = errors.New("10.0.0.1:7946: EOF")
 	j.pass(15 * limiter.Second)
-	if err := j.Ready(); !errors.Is(err, members.ErrJoining) || !strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
+	if err := j.Ready(); !errors.Is(err, members.ErrJoining) ||
+		!strings.Contains(err.Error(), "does not answer: 10.0.0.1:7946: EOF") {
 		t.Errorf("it does not say what it waits for: %v", err)
 	}
 	j.mute = nil

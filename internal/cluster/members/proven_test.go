@@ -82,7 +82,8 @@ func TestWhoStartsDoesNotTellOnAnInvention(t *testing.T) {
 	if _, known, _ := r.Hear(3, append(fresh.All(20), peer.Known{Name: "b", Instance: 3}), true, 20); known != 3 {
 		t.Errorf("%d count: a member that has just started told on what it was told", known)
 	}
-	if known, _ := fresh.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 3}, {Name: "m", Instance: 9}}, nil, 30); known != 3 {
+	if known, _ := fresh.Set([]peer.Member{{Name: "a", Instance: 1}, {Name: "b", Instance: 3}, {Name: "m", Instance: 9}},
+		nil, 30); known != 3 {
 		t.Errorf("it knows another, and %d count", known)
 	}
 }
@@ -95,7 +96,8 @@ func TestTheDeadOutliveRestarts(t *testing.T) {
 		self, other := []string{"b", "a"}[i%2], []string{"a", "b"}[i%2]
 		from := slices.IndexFunc(told, func(k peer.Known) bool { return k.Name == other })
 		r := NewRegistry(self)
-		r.Set([]peer.Member{{Name: self, Instance: peer.Instance(20 + i)}, {Name: other, Instance: told[from].Instance}}, nil, 10)
+		r.Set([]peer.Member{{Name: self, Instance: peer.Instance(20 + i)}, {Name: other, Instance: told[from].Instance}}, nil,
+			10)
 		if _, known, _ := r.Hear(told[from].Instance, told, true, 10); known != 3 {
 			t.Fatalf("after %d restarts %d count", i+1, known)
 		}
@@ -111,7 +113,8 @@ func TestInventionsEndWithTheirTeller(t *testing.T) {
 	r.Hear(9, append([]peer.Known{{Name: "m", Instance: 9}}, invented(5)...), true, 10)
 	r.Hear(2, []peer.Known{{Name: "b", Instance: 2}, {Name: "ghost-1", Instance: 1001}}, true, 10)
 	expel(t, r, "m", false, 20)
-	if known, _ := r.Set([]peer.Member{{Name: "a", Instance: 1}}, nil, 30); known != 3 || !r.Counts("ghost-1") || r.Counts("ghost-2") {
+	if known, _ := r.Set([]peer.Member{{Name: "a", Instance: 1}}, nil, 30); known != 3 || !r.Counts("ghost-1") ||
+		r.Counts("ghost-2") {
 		t.Errorf("%d count: %v", known, r.All(30))
 	}
 }

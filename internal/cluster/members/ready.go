@@ -89,7 +89,8 @@ func (m *Membership) problem(unsettled int) *Problem {
 		p.Awaited = m.awaited()
 		p.Met, _ = m.met()
 	}
-	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready && (m.reported.Awaited > 0) == (p.Awaited > 0) {
+	if m.reported != nil && m.reported.State == p.State && m.reported.Ready == p.Ready &&
+		(m.reported.Awaited > 0) == (p.Awaited > 0) {
 		return nil
 	}
 	m.reported = p
@@ -143,18 +144,21 @@ func (m *Membership) Ready() error {
 		why = m.whyCutOff()
 	}
 	if err := m.config.mute(); err != nil && others == 0 {
-		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not answer: %v", muteWithin.Duration(), err)
+		why = fmt.Sprintf(", and waits up to %v because something takes connections at an address to join by, and does not "+
+			"answer: %v", muteWithin.Duration(), err)
 	}
 	if awaited := m.awaited(); awaited > 0 && state == peer.Joining {
 		met, _ := m.met()
-		why += fmt.Sprintf(", and waits until it has met an active member or %d of the %d expected ones (it has met %d, itself included)", awaited, m.config.Expect, met)
+		why += fmt.Sprintf(", and waits until it has met an active member or %d of the %d expected ones (it has met %d, "+
+			"itself included)", awaited, m.config.Expect, met)
 	}
 	m.mu.Unlock()
 	switch {
 	case state == peer.Leaving:
 		return ErrLeaving
 	case state == peer.Joining:
-		return fmt.Errorf("%w, for %v, and sees %d other members%s", ErrJoining, (now - since).Duration().Round(time.Millisecond), others, why)
+		return fmt.Errorf("%w, for %v, and sees %d other members%s", ErrJoining,
+			(now - since).Duration().Round(time.Millisecond), others, why)
 	case !m.settle(now):
 		return fmt.Errorf("%w: %d of them%s", ErrSettling, m.config.unsettled(), why)
 	}
@@ -173,7 +177,8 @@ func (m *Membership) whyCutOff() string {
 
 // CheckPeerAddr tells operators what to do about a member that gossips and cannot be
 // reached.
-const CheckPeerAddr = "check the peer addresses and those that are advertised, theirs and its own (--peer-addr, --advertise), and that nothing between blocks the port"
+const CheckPeerAddr = "check the peer addresses and those that are advertised, theirs and its own (--peer-addr, " +
+	"--advertise), and that nothing between blocks the port"
 
 // maxNamed is the most members that a text names.
 const maxNamed = 8

@@ -44,7 +44,8 @@ func TestCutOffWhileJoining(t *testing.T) {
 	if v := j.core.View(); v.Members[1].State != peer.Joining {
 		t.Errorf("it is in the ring: %+v", v.Members)
 	}
-	if len(j.problems) != 1 || j.problems[0].State != peer.Joining || j.problems[0].Others != 2 || len(j.problems[0].Unreached) != 2 || j.problems[0].Ready {
+	if len(j.problems) != 1 || j.problems[0].State != peer.Joining || j.problems[0].Others != 2 ||
+		len(j.problems[0].Unreached) != 2 || j.problems[0].Ready {
 		t.Errorf("it reported %+v", j.problems)
 	}
 	j.core.Up(30) // another joining member does not know what is held
@@ -88,7 +89,8 @@ func TestCutOffWhileActive(t *testing.T) {
 	if err := j.Ready(); err != nil {
 		t.Errorf("not ready with one to talk to: %v", err)
 	}
-	if len(j.problems) != 2 || !j.problems[1].Ready || j.problems[1].Others != 2 || len(j.problems[1].Unreached) != 1 || j.problems[1].Unreached[0].Name != "a" {
+	if len(j.problems) != 2 || !j.problems[1].Ready || j.problems[1].Others != 2 || len(j.problems[1].Unreached) != 1 ||
+		j.problems[1].Unreached[0].Name != "a" {
 		t.Errorf("it reported %+v", j.problems)
 	}
 	j.core.Down(30)

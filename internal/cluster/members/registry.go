@@ -43,7 +43,8 @@ type Registry struct {
 	self     string // the name of this node
 	known    map[string]*record
 	expelled expulsions
-	// said are the members that this node's own operator threw out, also where a word of another member has let them in again.
+	// said are the members that this node's own operator threw out, also where a word of another member has let them in
+	// again.
 	said   expulsions
 	banned atomic.Pointer[map[peer.Instance]bool] // the instances of those; nil: none
 }
@@ -136,7 +137,8 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 	for i := range members {
 		m := &members[i]
 		r.room(m.Name)
-		next := record{instance: m.Instance, live: true, seen: true, met: true, joining: m.State == peer.Joining, wire: m.Wire}
+		next := record{instance: m.Instance, live: true, seen: true, met: true, joining: m.State == peer.Joining,
+			wire: m.Wire}
 		if a := r.known[m.Name]; a != nil {
 			next.runs, next.leaving, next.leavingAt = a.runs, a.leaving, a.leavingAt
 			next.met = a.met || len(a.told()) == 0 // else it is there by others' word alone, and it goes with that
@@ -157,7 +159,8 @@ func (r *Registry) Set(members []peer.Member, left []peer.Known, now limiter.Tic
 // reports itself as gone is leaving, but has not left yet. If it then reports that it joins, it
 // has not left when it ends: it counts on, as a dead one. direct means that the report came
 // over the member's own link. Callers must leave out what [Valid] refuses.
-func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (spread []peer.Known, known, recent int) {
+func (r *Registry) Hear(from peer.Instance, all []peer.Known, direct bool, now limiter.Tick) (spread []peer.Known,
+	known, recent int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	by := r.teller(from, all, direct)
@@ -271,8 +274,8 @@ func (r *Registry) room(name string) bool {
 }
 
 // count returns how many members count. known are all names that have not left. recent
-// leaves out members that start, those that have just departed, and those that have been dead for staleAfter. Only a majority may leave a
-// member out: of the members counted at that step, more than half must have been alive
+// leaves out members that start, those that have just departed, and those that have been dead for staleAfter. Only a
+// majority may leave a member out: of the members counted at that step, more than half must have been alive
 // when the dead member's time was over, or be alive now.
 func (r *Registry) count(now limiter.Tick) (known, recent int) {
 	live, starting := 0, 0

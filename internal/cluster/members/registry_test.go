@@ -15,7 +15,8 @@ func TestNamesHaveABound(t *testing.T) {
 	const other peer.Instance = 2
 	now := 1_700_000_000 * limiter.Second
 	base := []peer.Member{
-		{Name: "a", Instance: 1, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active}, {Name: "c", Instance: 3, State: peer.Active},
+		{Name: "a", Instance: 1, State: peer.Active}, {Name: "b", Instance: other, State: peer.Active},
+		{Name: "c", Instance: 3, State: peer.Active},
 	}
 	r := NewRegistry("a")
 	r.Set(base, nil, now)
@@ -63,11 +64,13 @@ func TestWhoStartsMakesNoMinority(t *testing.T) {
 	}{
 		"it says so itself":                  {[]peer.Known{{Name: "b", Instance: b}}, 1},
 		"another member is said to be there": {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d}}, 2},
-		"another member is said to start":    {[]peer.Known{{Name: "b", Instance: b}, {Name: "d", Instance: d, Joining: true}}, 1},
-		"who left starts again":              {[]peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c}}, 1},
+		"another member is said to start": {[]peer.Known{{Name: "b", Instance: b},
+			{Name: "d", Instance: d, Joining: true}}, 1},
+		"who left starts again": {[]peer.Known{{Name: "b", Instance: b}, {Name: "c", Instance: c}}, 1},
 	} {
 		r := NewRegistry("a")
-		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}}, []peer.Known{{Name: "c", Instance: 9, Gone: true}}, began)
+		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}}, []peer.Known{{Name: "c", Instance: 9, Gone: true}},
+			began)
 		_, known, recent := r.Hear(b, one.heard, true, began)
 		if want := 1 + len(one.heard); known != want || recent != one.recent {
 			t.Errorf("%s: %d and %d count, want %d and %d", name, known, recent, want, one.recent)
@@ -195,10 +198,14 @@ func TestOthersAreToldWhoIsJoining(t *testing.T) {
 func TestARestartLeavesNoGapInTheCount(t *testing.T) {
 	const a, before, c, after peer.Instance = 1, 2, 3, 4
 	now := 1_700_000_000 * limiter.Second
-	left, starts := peer.Known{Name: "b", Instance: before, Gone: true}, peer.Known{Name: "b", Instance: after, Joining: true}
-	all := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: before, State: peer.Active}, {Name: "c", Instance: c, State: peer.Active}}
+	left, starts := peer.Known{Name: "b", Instance: before, Gone: true},
+		peer.Known{Name: "b", Instance: after, Joining: true}
+	all := []peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: before, State: peer.Active},
+		{Name: "c", Instance: c, State: peer.Active}}
 	for name, said := range map[string]func(r *Registry){
-		"it says that it starts":      func(r *Registry) { r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now) },
+		"it says that it starts": func(r *Registry) {
+			r.Hear(after, []peer.Known{{Name: "b", Instance: after}}, true, now)
+		},
 		"another says that it starts": func(r *Registry) { r.Hear(c, []peer.Known{starts}, true, now) },
 		"while the one before is in the view": func(r *Registry) {
 			r.Set(all, nil, now)
@@ -251,14 +258,17 @@ func TestAMemberThatCountsOnHasNotLeft(t *testing.T) {
 			r.Hear(b, []peer.Known{leaves}, true, now)
 			r.Hear(b, []peer.Known{joins}, false, now)
 		}, true},
-		"it only introduces itself": {func(r *Registry) { r.Hear(b, []peer.Known{leaves, {Name: "b", Instance: b}}, true, now) }, true},
+		"it only introduces itself": {func(r *Registry) {
+			r.Hear(b, []peer.Known{leaves, {Name: "b", Instance: b}}, true, now)
+		}, true},
 		"it was forgotten": {func(r *Registry) {
 			r.Hear(a, []peer.Known{leaves}, true, now)
 			r.Hear(b, []peer.Known{joins}, true, now)
 		}, true},
 	} {
 		r := NewRegistry("a")
-		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil, now)
+		r.Set([]peer.Member{{Name: "a", Instance: a, State: peer.Active}, {Name: "b", Instance: b, State: peer.Active}}, nil,
+			now)
 		if test.say(r); r.SaidGone("b", b) != test.left {
 			t.Errorf("%s: it has left %t, want %t", name, !test.left, test.left)
 		}

@@ -158,7 +158,8 @@ func (r *roll) await(c Core, self peer.Member, now limiter.Tick) {
 		case !c.Reaches(k.Instance):
 		case c.Answers(k.Instance, false):
 			if isolated {
-				r.keep(c.Registry(), peer.Member{Name: k.Name, Instance: k.Instance, State: peer.Active, Wire: c.Registry().Wire(k.Name, self.Wire)}, now)
+				r.keep(c.Registry(), peer.Member{Name: k.Name, Instance: k.Instance, State: peer.Active,
+					Wire: c.Registry().Wire(k.Name, self.Wire)}, now)
 			}
 			c.Registry().Arrives(k.Name, k.Instance, now)
 		default:
@@ -198,7 +199,8 @@ func (r *roll) keep(known *Registry, o peer.Member, now limiter.Tick) {
 // its link does not say so.
 func statedBy(known *Registry, old, next peer.Member) peer.State {
 	switch {
-	case old.State != peer.Leaving && next.State < old.State, next.State == peer.Leaving && !known.SaidGone(next.Name, next.Instance):
+	case old.State != peer.Leaving && next.State < old.State, next.State == peer.Leaving &&
+		!known.SaidGone(next.Name, next.Instance):
 		return old.State
 	default:
 		return next.State

@@ -69,18 +69,22 @@ func TestInventedMembersDoNotCount(t *testing.T) {
 	rings := len(j.rings)
 	list := []peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active)}
 	for i := range 200 {
-		list = append(list, other(fmt.Sprintf("dead-%d", i), peer.Instance(1000+i), peer.Dead), other(fmt.Sprintf("live-%d", i), peer.Instance(2000+i), peer.Active))
+		list = append(list, other(fmt.Sprintf("dead-%d", i), peer.Instance(1000+i), peer.Dead),
+			other(fmt.Sprintf("live-%d", i), peer.Instance(2000+i), peer.Active))
 	}
 	j.Membership.Update(list)
 	j.sees(t, "3 a/10 b/20 c/30")
 	if v := j.core.View(); v.Recent != 3 || len(j.core.Registry().Dead()) != 0 || len(j.rings) != rings {
 		t.Errorf("%d count, %d are dead, %d rings were built", v.Recent, len(j.core.Registry().Dead()), len(j.rings)-rings)
 	}
-	if got := j.Listed(); len(got) != 202 || slices.ContainsFunc(got, func(o peer.Member) bool { return o.State == peer.Dead }) {
+	if got := j.Listed(); len(got) != 202 || slices.ContainsFunc(got, func(o peer.Member) bool {
+		return o.State == peer.Dead
+	}) {
 		t.Errorf("%d are listed", len(got))
 	}
 	// One of them has a member's instance; it is not that member.
-	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("ghost", 10, peer.Active)})
+	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active),
+		other("ghost", 10, peer.Active)})
 	j.sees(t, "3 a/10 b/20 c/30")
 	// One shows itself over a link, as members do.
 	j.Membership.Update(list)
@@ -331,7 +335,8 @@ func TestWordIsPassedOn(t *testing.T) {
 	for range 2 {
 		j.says(10, d)
 	}
-	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active)})
+	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active),
+		other("d", 40, peer.Active)})
 	j.sees(t, "3 a/10 b/20 c/30")
 	if got := j.takeKnown(30); len(got) != 0 {
 		t.Errorf("one member says it, and c is told %+v", got)
@@ -339,7 +344,8 @@ func TestWordIsPassedOn(t *testing.T) {
 	for range 2 {
 		j.says(30, d)
 	}
-	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active), other("d", 40, peer.Active)})
+	j.Membership.Update([]peer.Member{other("a", 10, peer.Active), other("c", 30, peer.Active),
+		other("d", 40, peer.Active)})
 	j.sees(t, "4 a/10 b/20 c/30 d/40")
 	if got := j.takeKnown(10); !slices.Equal(got, []peer.Known{d}) {
 		t.Errorf("a is told %+v", got)

@@ -62,7 +62,8 @@ func (b *Dictionary) defined(r *peer.Rule) *limiter.Rule {
 
 // rule makes a rule from its definition.
 func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
-	if len(r.Limits) > limiter.MaxLimits || r.OnUnreachable > uint8(limiter.UnreachableClosed) || r.Replication > uint8(limiter.ReplicationOff) {
+	if len(r.Limits) > limiter.MaxLimits || r.OnUnreachable > uint8(limiter.UnreachableClosed) ||
+		r.Replication > uint8(limiter.ReplicationOff) {
 		return nil, fmt.Errorf("%w: rule %q of another node", limiter.ErrInvalid, r.Name)
 	}
 	out := &limiter.Rule{
@@ -75,9 +76,12 @@ func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 			return nil, err
 		}
 		if l.Algorithm() >= limiter.Remembered {
-			return nil, fmt.Errorf("%w: rule %q of another node remembers ids or reservations, as no rule does", limiter.ErrInvalid, r.Name)
+			return nil, fmt.Errorf("%w: rule %q of another node remembers ids or reservations, as no rule does",
+				limiter.ErrInvalid, r.Name)
 		}
-		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool { return limiter.NameID(have) == limiter.NameID(l) }) {
+		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool {
+			return limiter.NameID(have) == limiter.NameID(l)
+		}) {
 			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
 		}
 		out.Limits = append(out.Limits, l)
@@ -107,7 +111,8 @@ func (b *Dictionary) Limit(l *peer.Limit) (*limiter.Limit, error) {
 // rule of that name in its own file, whatever the other's says, unless it has the other
 // class of partitions. Otherwise it is the other node's rule; nil if that must be
 // defined first. A zone that the other node names chooses the variant of this node's own
-// rule; one that is not known here, or of no use to it, leaves its default. same reports whether the rule is the one that was named.
+// rule; one that is not known here, or of no use to it, leaves its default. same reports whether the rule is the one
+// that was named.
 func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same bool) {
 	if own := b.own(r.Name); own != nil && (own.Class() == limiter.Closed) == closed {
 		if r.Zone != "" {
@@ -181,7 +186,8 @@ func limitOf(l *peer.Limit) (*limiter.Limit, error) {
 			return own, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: another node has a counter that is of no rule, and not one that remembers ids or reservations", limiter.ErrInvalid)
+	return nil, fmt.Errorf("%w: another node has a counter that is of no rule, and not one that remembers ids or "+
+		"reservations", limiter.ErrInvalid)
 }
 
 func specOf(l *peer.Limit) limiter.Spec {

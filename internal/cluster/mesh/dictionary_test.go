@@ -17,7 +17,8 @@ func TestLimitsAcrossFrames(t *testing.T) {
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.FixedWindow, Align: limiter.AlignFirstHit, Block: time.Second},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.SlidingWindow, SubWindows: 6, Coverage: limiter.CoverageLenient},
 		{Limit: 2, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, Burst: 3},
-		{Name: "five", Limit: 30, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval, DripUnits: 5},
+		{Name: "five", Limit: 30, Window: time.Minute, Algorithm: limiter.LeakyBucket, Drip: limiter.DripInterval,
+			DripUnits: 5},
 		{Limit: 2, Calendar: limiter.CalendarMonth, Zone: "Asia/Kathmandu", AnchorDay: 30, At: 6*time.Hour + 5*time.Minute},
 		{Limit: 2, Calendar: limiter.CalendarWeek, WeekStart: limiter.Saturday, Zone: "America/New_York"},
 	} {

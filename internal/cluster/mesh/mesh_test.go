@@ -154,7 +154,8 @@ func TestAMemberOutOfReach(t *testing.T) {
 		}
 	}
 	if replies != 2 || checks != 1 || len(n.take(third)) != 0 {
-		t.Errorf("%d replies and %d checks are relayed, want both relays to have the reply and one the check", replies, checks)
+		t.Errorf("%d replies and %d checks are relayed, want both relays to have the reply and one the check", replies,
+			checks)
 	}
 }
 
@@ -165,8 +166,10 @@ func TestWhoHasAskedByARelayIsAnsweredByIt(t *testing.T) {
 		before func(n *node)
 		want   int
 	}{
-		"it carried the question": {func(n *node) { n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now) }, 1},
-		"it carried nothing":      {func(*node) {}, 0},
+		"it carried the question": {func(n *node) {
+			n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
+		}, 1},
+		"it carried nothing": {func(*node) {}, 0},
 		"it is gone": {func(n *node) {
 			n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
 			n.down(fourth)
@@ -192,7 +195,8 @@ func TestWhoHasAskedByARelayIsAnsweredByIt(t *testing.T) {
 // whichever of them carried something last. What is no request goes to the others as well as to it.
 func TestARelayOutOfTheViewIsAskedLast(t *testing.T) {
 	const fifth, sixth peer.Instance = 0xe, 0xf
-	for name, seen := range map[string][]peer.Instance{"alone": nil, "one": {third}, "as many as there can be": {third, fifth, sixth}} {
+	for name, seen := range map[string][]peer.Instance{"alone": nil, "one": {third},
+		"as many as there can be": {third, fifth, sixth}} {
 		n := newNode()
 		n.members = n.members[:2] // fourth has ended
 		for _, i := range seen {
@@ -220,7 +224,8 @@ func TestARelayOutOfTheViewIsAskedLast(t *testing.T) {
 			t.Errorf("%s: relays in the view have %d requests, and the one that is not %d", name, checks[false], checks[true])
 		}
 		if replies[true] != 1 || replies[false] != min(len(seen), maxRelays-1) {
-			t.Errorf("%s: %d relays in the view have the reply, and it is %d times at the one that is not", name, replies[false], replies[true])
+			t.Errorf("%s: %d relays in the view have the reply, and it is %d times at the one that is not", name, replies[false],
+				replies[true])
 		}
 	}
 }
@@ -234,10 +239,14 @@ func TestASilentRelayIsSuspect(t *testing.T) {
 	}{
 		"nothing comes":                  {func(*node) {}, false},
 		"it says that a request is lost": {func(n *node) { n.Received(&peer.Frame{From: other, To: self}, n.now) }, true},
-		"it carries an answer":           {func(n *node) { n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: other}, n.now) }, true},
-		"another carries an answer":      {func(n *node) { n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: fourth}, n.now) }, false},
-		"it is connected anew":           {func(n *node) { n.down(other); n.Up(other) }, true},
-		"this node stood still":          {func(n *node) { n.Restart(n.now) }, true},
+		"it carries an answer": {func(n *node) {
+			n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: other}, n.now)
+		}, true},
+		"another carries an answer": {func(n *node) {
+			n.Received(&peer.Frame{From: third, To: self, Relayed: true, Via: fourth}, n.now)
+		}, false},
+		"it is connected anew":  {func(n *node) { n.down(other); n.Up(other) }, true},
+		"this node stood still": {func(n *node) { n.Restart(n.now) }, true},
 	} {
 		n := newNode()
 		n.down(third)

@@ -48,8 +48,8 @@ func (m *Mesh) Reachable(i peer.Instance) bool {
 	return l != nil && l.up.Load()
 }
 
-// silentFrom is how long a connection must have been suspect, or down, before its member is silent: what was late by less than 100 ms
-// in all is not.
+// silentFrom is how long a connection must have been suspect, or down, before its member is silent: what was late by
+// less than 100 ms in all is not.
 const silentFrom = 100*limiter.Millisecond - suspectAfter
 
 // Silent reports whether a member was connected to this node and cannot be reached now, directly or by a relay: its
@@ -244,7 +244,8 @@ func (m *Mesh) NameOf(i peer.Instance) string {
 
 const (
 	// answersWithin is how long a member with a link may take to answer after gossip
-	// calls it dead. freshFor is how long after a message from it it is not asked again, and after a relayed one not silent.
+	// calls it dead. freshFor is how long after a message from it it is not asked again, and after a relayed one not
+	// silent.
 	answersWithin = 500 * limiter.Millisecond
 	freshFor      = 250 * limiter.Millisecond
 	// lookGap is the most that the time between two looks for an answer adds to the

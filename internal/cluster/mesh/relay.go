@@ -230,7 +230,8 @@ func (w *Writer) Relay(f *peer.Frame) {
 	if l := w.mesh.links.Load().byID[f.To]; l != nil {
 		l.mu.Lock()
 		size, asks := weight(f), len(f.Checks)+len(f.Refunds) > 0
-		ok = l.up.Load() && !(asks && l.line.suspect) && len(l.out.relayed) < maxRelayed && l.out.relayedSize+size <= maxRelayedSize
+		ok = l.up.Load() && !(asks && l.line.suspect) && len(l.out.relayed) < maxRelayed &&
+			l.out.relayedSize+size <= maxRelayedSize
 		if ok {
 			g := f.Clone()
 			g.Relayed, g.Via = true, w.mesh.config.Self

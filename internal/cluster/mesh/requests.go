@@ -155,7 +155,8 @@ func (w *Writer) sendReplies() {
 // ReplyWith is [Writer.Reply] for a decision with the rules that were applied, or with
 // reasons. rules are those of the keys, if they differ from those that were asked for.
 // reasons may be nil; they take roughly size bytes.
-func (w *Writer) ReplyWith(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision, rules []*limiter.Rule, reasons *peer.Explanation, size int) {
+func (w *Writer) ReplyWith(to peer.Instance, r peer.Reply, answer, idle *limiter.Decision, rules []*limiter.Rule,
+	reasons *peer.Explanation, size int) {
 	bytes := 40 + 32*answer.Len() + size
 	if idle != nil {
 		bytes += 32 * idle.Len()
@@ -183,7 +184,8 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 		l := d.Limit(i)
 		out = append(out, peer.Result{
 			Allowed: l.Allowed, Never: l.Never, Blocked: l.Blocked, Overflow: l.Overflow,
-			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)), InForce: l.InForce,
+			Remaining: l.Remaining, RetryAfter: int64(limiter.Span(l.RetryAfter)), ResetAfter: int64(limiter.Span(l.ResetAfter)),
+			InForce: l.InForce,
 		})
 	}
 	return out
@@ -192,5 +194,6 @@ func appendResults(out []peer.Result, d *limiter.Decision) []peer.Result {
 // Receipt returns a receipt as frames carry it. In a reply, issuer is the member that
 // gives the receipt: its instance is left out, since the receiver knows it.
 func Receipt(r limiter.Receipt, issuer peer.Instance) peer.Receipt {
-	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch - uint64(issuer)}, Time: int64(r.Time), Charged: r.Charged, Set: r.Set}
+	return peer.Receipt{Epoch: peer.Epoch{Counter: r.Epoch - uint64(issuer)}, Time: int64(r.Time), Charged: r.Charged,
+		Set: r.Set}
 }

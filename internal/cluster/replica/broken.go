@@ -114,7 +114,8 @@ func (p *Replica) urge(t *Step) {
 // urged takes over if this node is the heir and the request comes from its owner, which
 // has just lost its state.
 func (p *Replica) urged(t *Step, from peer.Instance) {
-	if p.role != peer.Heir || p.owner.Instance != from || p.fresh || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || t.Now < p.claiming.quiet {
+	if p.role != peer.Heir || p.owner.Instance != from || p.fresh ||
+		p.claiming.round != nil && p.claiming.round.kind != peer.Ask || t.Now < p.claiming.quiet {
 		return
 	}
 	p.claiming.round = nil

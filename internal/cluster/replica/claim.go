@@ -377,7 +377,8 @@ func (p *Replica) abandon(t *Step, alive peer.Instance) {
 // pledged returns the highest claim that this node granted, but for a takeover of its own that
 // it can still give up, as no member has been asked to record its epoch.
 func (p *Replica) pledged() vote {
-	if r := p.claiming.round; r != nil && r.kind == peer.Takeover && !r.granted && p.grantTo == p.node.Self && p.grant == r.counter {
+	if r := p.claiming.round; r != nil && r.kind == peer.Takeover && !r.granted && p.grantTo == p.node.Self &&
+		p.grant == r.counter {
 		return r.before
 	}
 	return p.vote

@@ -49,7 +49,8 @@ func TestAnEpochIsRecordedByAMajority(t *testing.T) {
 // A member that has granted a later claim since does not record the epoch.
 func TestAGrantMayBeOverruledBeforeItIsRecorded(t *testing.T) {
 	p, tn, e := claims(t)
-	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Owner: p.owner, Grant: e.Counter + 1, Top: e.Counter + 1})
+	p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Owner: p.owner, Grant: e.Counter + 1,
+		Top: e.Counter + 1})
 	if p.role != peer.Heir || p.claiming.round == nil || p.claiming.round.retryAt == 0 {
 		t.Errorf("the role is %d, and the claim is not repeated", p.role)
 	}
@@ -84,7 +85,8 @@ func TestAnHeirClaimsAgain(t *testing.T) {
 	before := peer.Epoch{Counter: 4, Instance: third}
 	p.Begin(tn, Fixture{Role: peer.Heir, Epoch: before, Owner: before, Heir: self})
 	p.ViewChanged(tn)
-	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before,
+		Owner: before}})
 	if p.claiming.round != nil {
 		t.Fatal("the owner is alive, and the heir still claims")
 	}
@@ -101,7 +103,8 @@ func TestAnHeirClaimsAgain(t *testing.T) {
 	if p.claiming.round == nil {
 		t.Fatal("it does not claim again")
 	}
-	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before, Owner: before}})
+	p.Step(tn, third, Message{Answer: &peer.Answer{Round: p.claiming.round.id, Role: peer.Owned, Epoch: before,
+		Owner: before}})
 	tn.View = view.New(self, members(self, other, third), seats{2, 0}, 3, 3)
 	p.ViewChanged(tn)
 	if p.Tick(tn) != Never {

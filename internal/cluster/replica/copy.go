@@ -108,7 +108,8 @@ func (o *Ownership) snapshot(t *Step, g *target) {
 	}
 	o.cut(o.held)
 	o.soleCopy = false
-	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq, Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
+	o.sendAll(t, g.to, peer.Batch{Kind: peer.Snapshot, Epoch: o.held.epoch, Seq: o.held.seq,
+		Ping: g.sending(t.Now, o.waitSince, o.node.Pace)})
 	g.begun, g.whole, g.sent, g.acked, g.base = true, false, o.held.seq, 0, o.held.epoch
 }
 
@@ -261,7 +262,8 @@ func (p *held) accept(t *Step, b *peer.Batch) bool {
 }
 
 func (p *held) ack(t *Step, to peer.Instance, b *peer.Batch, status peer.AckStatus) {
-	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner, Top: max(p.top, p.grant)}
+	a := peer.Ack{Partition: p.id, Status: status, Epoch: b.Epoch, Ping: b.Ping, Seq: p.seq, Owner: p.owner,
+		Top: max(p.top, p.grant)}
 	if status == peer.Gap && (p.role < peer.Copy || p.epoch != b.Epoch && p.epoch != b.BaseEpoch) {
 		a.Seq = 0
 	}
@@ -298,6 +300,7 @@ func (p *Replica) onRevoke(t *Step, from peer.Instance, r peer.Revoke) {
 	if r.Appointment == 0 {
 		return
 	}
-	a := peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: r.Epoch, Appointment: r.Appointment, Seq: p.seq, Owner: p.owner}
+	a := peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: r.Epoch, Appointment: r.Appointment, Seq: p.seq,
+		Owner: p.owner}
 	t.sendAck(from, a)
 }

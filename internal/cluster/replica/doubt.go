@@ -24,7 +24,8 @@ const (
 
 // Doubt asks all members whether the owner that this node believes in exists.
 func (p *Replica) Doubt(t *Step) {
-	if p.breakage.givenUp || p.claiming.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 || p.owner.Instance == p.node.Self || t.Now < p.doubting.doubtAt {
+	if p.breakage.givenUp || p.claiming.round != nil || p.role >= peer.Heir || p.fresh || p.owner.Instance == 0 ||
+		p.owner.Instance == p.node.Self || t.Now < p.doubting.doubtAt {
 		return
 	}
 	if p.doubting.doubtOf != p.owner {

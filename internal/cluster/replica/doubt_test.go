@@ -27,7 +27,8 @@ func TestTheHeirOfAnOwnerThatStoppedInVain(t *testing.T) {
 	}
 	asked := 0
 	for i := range tn.List {
-		if e := &tn.List[i]; e.Kind == SendClaim && e.To == other && e.Claim.Kind == peer.Takeover && e.Claim.Counter == 0 && e.Claim.For == other {
+		if e := &tn.List[i]; e.Kind == SendClaim && e.To == other && e.Claim.Kind == peer.Takeover && e.Claim.Counter == 0 &&
+			e.Claim.For == other {
 			asked++
 		}
 	}

@@ -21,7 +21,8 @@ func (p *Replica) Due(t *Step) limiter.Tick {
 
 // pending reports whether a replica that is not settled needs another tick.
 func (p *Replica) pending(t *Step) bool {
-	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || p.keptUntil != 0 || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
+	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || p.keptUntil != 0 ||
+		len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
 		p.own != nil && (p.own.busy() || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
 }
 
@@ -37,7 +38,8 @@ func (p *Replica) settled(t *Step) bool {
 		return false
 	case len(own.withheld)+len(own.awaited)+len(own.inDoubt)+len(own.waiters) > 0 || t.Now >= own.lateUntil():
 		return false
-	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:
+	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 ||
+		p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:
 		return false
 	case own.giver != 0 && t.Now-own.since <= backAfter:
 		return false

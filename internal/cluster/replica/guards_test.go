@@ -21,7 +21,8 @@ type tried struct {
 }
 
 // guards runs a step once for each of some changes, and fails unless exactly those do it that should.
-func guards(t *testing.T, begin func() *tried, changes map[string]func(x *tried), does func(x *tried) bool, all ...string) {
+func guards(t *testing.T, begin func() *tried, changes map[string]func(x *tried), does func(x *tried) bool,
+	all ...string) {
 	t.Helper()
 	changes["as it must be"] = func(*tried) {}
 	also := map[string]bool{"as it must be": true}
@@ -57,25 +58,29 @@ func TestWhoAcceptsAnAppointment(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Copy)
 		p.seq = 5
-		return &tried{p: p, tn: tn, b: peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 5, Seq: 5, Appointment: 3, Appointed: 5}}
+		return &tried{p: p, tn: tn, b: peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 5, Seq: 5,
+			Appointment: 3, Appointed: 5}}
 	}, map[string]func(x *tried){
-		"it is fresh":                      func(x *tried) { x.p.fresh = true },
-		"it is not active":                 func(x *tried) { x.tn.State = peer.Joining },
-		"it has granted a later claim":     func(x *tried) { x.p.vote = voteOf(e.Counter + 1) },
-		"it has granted an earlier one":    func(x *tried) { x.p.vote = voteOf(e.Counter) },
-		"that appointment was revoked":     func(x *tried) { x.p.revoked, x.p.revokedN = e, 3 },
-		"a later appointment was revoked":  func(x *tried) { x.p.revoked, x.p.revokedN = e, 4 },
-		"an earlier one was revoked":       func(x *tried) { x.p.revoked, x.p.revokedN = e, 2 },
-		"one of another epoch was revoked": func(x *tried) { x.p.revoked, x.p.revokedN = peer.Epoch{Counter: 3, Instance: third}, 9 },
-		"it lacks changes":                 func(x *tried) { x.b.Appointed = 6 },
-		"it is heir by a later one":        func(x *tried) { x.p.role, x.p.appointment = peer.Heir, 4 },
+		"it is fresh":                     func(x *tried) { x.p.fresh = true },
+		"it is not active":                func(x *tried) { x.tn.State = peer.Joining },
+		"it has granted a later claim":    func(x *tried) { x.p.vote = voteOf(e.Counter + 1) },
+		"it has granted an earlier one":   func(x *tried) { x.p.vote = voteOf(e.Counter) },
+		"that appointment was revoked":    func(x *tried) { x.p.revoked, x.p.revokedN = e, 3 },
+		"a later appointment was revoked": func(x *tried) { x.p.revoked, x.p.revokedN = e, 4 },
+		"an earlier one was revoked":      func(x *tried) { x.p.revoked, x.p.revokedN = e, 2 },
+		"one of another epoch was revoked": func(x *tried) {
+			x.p.revoked, x.p.revokedN = peer.Epoch{Counter: 3, Instance: third}, 9
+		},
+		"it lacks changes":          func(x *tried) { x.b.Appointed = 6 },
+		"it is heir by a later one": func(x *tried) { x.p.role, x.p.appointment = peer.Heir, 4 },
 		"it is heir by this one, and has granted a later claim": func(x *tried) {
 			x.p.role, x.p.appointment, x.p.vote = peer.Heir, 3, voteOf(9)
 		},
 	}, func(x *tried) bool {
 		x.p.Step(x.tn, third, Message{Batch: &x.b})
 		return x.p.role == peer.Heir && x.p.appointment == 3
-	}, "it has granted an earlier one", "an earlier one was revoked", "one of another epoch was revoked", "it is heir by this one, and has granted a later claim")
+	}, "it has granted an earlier one", "an earlier one was revoked", "one of another epoch was revoked",
+		"it is heir by this one, and has granted a later claim")
 }
 
 // A member is no heir any more once the appointment that it has is revoked.
@@ -89,7 +94,8 @@ func TestWhatARevocationEnds(t *testing.T) {
 		"a later one is revoked, too": func(x *tried) { x.b.Appointment = 3 },
 		"it is of an earlier epoch":   func(x *tried) { x.b.Epoch.Counter-- },
 	}, func(x *tried) bool {
-		x.p.Step(x.tn, third, Message{Revoke: &peer.Revoke{Partition: x.p.id, Epoch: x.b.Epoch, Appointment: x.b.Appointment}})
+		x.p.Step(x.tn, third, Message{Revoke: &peer.Revoke{Partition: x.p.id, Epoch: x.b.Epoch,
+			Appointment: x.b.Appointment}})
 		return x.p.role != peer.Heir
 	}, "a later one is revoked, too")
 }
@@ -106,7 +112,8 @@ func TestWhoDropsItsCopy(t *testing.T) {
 		"it is heir by now":    func(x *tried) { x.p.role, x.p.appointment = peer.Heir, 9 },
 		"its copy is a former": func(x *tried) { x.p.epoch.Counter-- },
 	}, func(x *tried) bool {
-		x.p.Step(x.tn, third, Message{Revoke: &peer.Revoke{Partition: x.p.id, Epoch: ownedBy(third), Appointment: 1, Drop: x.b.First}})
+		x.p.Step(x.tn, third, Message{Revoke: &peer.Revoke{Partition: x.p.id, Epoch: ownedBy(third), Appointment: 1,
+			Drop: x.b.First}})
 		return x.p.role == peer.Nothing
 	}, "its copy is a former")
 }
@@ -117,7 +124,8 @@ func TestWhoTakesAHandover(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Heir)
 		p.seq, p.vote = 2, vote{5, third, self, peer.Transfer}
-		return &tried{p: p, tn: tn, b: peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 2, Seq: 2, Next: peer.Epoch{Counter: 5, Instance: self}}}
+		return &tried{p: p, tn: tn, b: peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 2,
+			Seq: 2, Next: peer.Epoch{Counter: 5, Instance: self}}}
 	}, map[string]func(x *tried){
 		"it is for another":                    func(x *tried) { x.b.Next.Instance = other },
 		"it is fresh":                          func(x *tried) { x.p.fresh = true },
@@ -145,7 +153,8 @@ func TestWhenAPushIsMerged(t *testing.T) {
 		"another member says so":     func(x *tried) { x.c.For = other },
 		"what it pushed was another": func(x *tried) { x.b.Epoch.Counter-- },
 	}, func(x *tried) bool {
-		x.p.Step(x.tn, x.c.For, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Merged, Epoch: x.b.Epoch, Owner: x.p.owner}})
+		x.p.Step(x.tn, x.c.For, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Merged, Epoch: x.b.Epoch,
+			Owner: x.p.owner}})
 		return !x.p.pushing.unpushed
 	})
 }
@@ -153,7 +162,8 @@ func TestWhenAPushIsMerged(t *testing.T) {
 // A push is merged whole and in order, each sender's apart.
 func TestThePartsOfAPush(t *testing.T) {
 	part := func(base uint64, last bool) peer.Batch {
-		return peer.Batch{Kind: peer.Push, Epoch: peer.Epoch{Counter: 3, Instance: other}, Base: base, First: base == 0, Last: last}
+		return peer.Batch{Kind: peer.Push, Epoch: peer.Epoch{Counter: 3, Instance: other}, Base: base, First: base == 0,
+			Last: last}
 	}
 	type sent struct {
 		from peer.Instance
@@ -226,9 +236,11 @@ func TestWhatIsGranted(t *testing.T) {
 		}
 	}
 	guards(t, claims(peer.Copy), changes(), granted,
-		"it has granted as much to this one", "the heir takes over", "it is the last resort", "it hands over", "it takes back what it has handed over")
+		"it has granted as much to this one", "the heir takes over", "it is the last resort", "it hands over",
+		"it takes back what it has handed over")
 	for _, role := range []peer.Role{peer.Owned, peer.Sealed} {
-		guards(t, claims(role), changes(), granted, "it has granted as much to this one", "it hands over", "it takes back what it has handed over")
+		guards(t, claims(role), changes(), granted, "it has granted as much to this one", "it hands over",
+			"it takes back what it has handed over")
 	}
 }
 
@@ -245,7 +257,8 @@ func TestWhatEndsATakeover(t *testing.T) {
 			x.c.For = self
 		},
 	}, func(x *tried) bool {
-		return x.p.supersedes(&claimRound{kind: x.c.Kind}, &answer{Answer: peer.Answer{Grant: x.c.Counter, GrantKind: peer.Renew, GrantFor: x.c.For}, has: true})
+		return x.p.supersedes(&claimRound{kind: x.c.Kind},
+			&answer{Answer: peer.Answer{Grant: x.c.Counter, GrantKind: peer.Renew, GrantFor: x.c.For}, has: true})
 	})
 }
 
@@ -266,7 +279,8 @@ func TestWhenAnHeirIsAskedToTakeOver(t *testing.T) {
 func TestWhoUrgesAnHeir(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Heir)
-		return &tried{p: p, tn: tn, b: peer.Batch{Next: ownedBy(third)}, c: peer.Claim{Partition: p.id, Kind: peer.Takeover, For: self}}
+		return &tried{p: p, tn: tn, b: peer.Batch{Next: ownedBy(third)},
+			c: peer.Claim{Partition: p.id, Kind: peer.Takeover, For: self}}
 	}, map[string]func(x *tried){
 		"it is fresh":                      func(x *tried) { x.p.fresh = true },
 		"it is no heir":                    func(x *tried) { x.p.role, x.p.appointment = peer.Copy, 0 },
@@ -402,26 +416,28 @@ func TestWhatABatchBuildsOn(t *testing.T) {
 		"its copy is what it builds on", "its copy is of the epoch since", "it has more than the batch builds on")
 }
 
-// A revocation that comes twice, or late by a relay, ends no appointment after the one that it is of. Otherwise the owner
-// would appoint a second heir, while the first can take over.
+// A revocation that comes twice, or late by a relay, ends no appointment after the one that it is of. Otherwise the
+// owner would appoint a second heir, while the first can take over.
 func TestALateRevocationEndsNoLaterAppointment(t *testing.T) {
 	for n, ends := range map[uint32]bool{1: false, 2: false, 3: true, 4: true} {
 		_, p, tn := closedOwner(t)
 		p.own.appointing, p.own.heir.appointment = 3, 3
-		p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: n, Owner: p.owner}})
+		p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: n,
+			Owner: p.owner}})
 		if ended := p.own.heir == nil; ended != ends {
 			t.Errorf("a revocation up to appointment %d of 3: it ends the heir's %t, want %t", n, ended, ends)
 		}
 	}
 	_, p, tn := closedOwner(t)
-	p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: 1, Owner: p.owner}})
+	p.Step(tn, third, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Revoked, Epoch: p.epoch, Appointment: 1,
+		Owner: p.owner}})
 	if p.own.heir == nil {
 		t.Error("a revocation of another member ends the heir's appointment")
 	}
 }
 
-// What was acknowledged under an earlier epoch makes no member heir, releases nothing and is not copied, whatever number
-// of an appointment it has: the numbers begin anew with each epoch.
+// What was acknowledged under an earlier epoch makes no member heir, releases nothing and is not copied, whatever
+// number of an appointment it has: the numbers begin anew with each epoch.
 func TestAnAcknowledgementOfAnEarlierEpoch(t *testing.T) {
 	for name, one := range map[string]struct {
 		epoch uint64
@@ -432,7 +448,8 @@ func TestAnAcknowledgementOfAnEarlierEpoch(t *testing.T) {
 		p.own.heir, p.own.appointing = nil, 1
 		p.own.next = &target{to: third, base: p.epoch, begun: true, whole: true, sent: 5, appointment: 1, appointed: 5}
 		p.Step(tn, third, Message{Ack: &peer.Ack{
-			Partition: p.id, Status: peer.Acked, Epoch: peer.Epoch{Counter: one.epoch, Instance: self}, Appointment: 1, Seq: 5, Owner: p.owner,
+			Partition: p.id, Status: peer.Acked, Epoch: peer.Epoch{Counter: one.epoch, Instance: self}, Appointment: 1, Seq: 5,
+			Owner: p.owner,
 		}})
 		if heir := p.own.heir != nil; heir != one.heir || p.own.next != nil && p.own.next.acked != 0 {
 			t.Errorf("an acknowledgement %s: it is heir %t, want %t; next: %+v", name, heir, one.heir, p.own.next)
@@ -471,7 +488,8 @@ func TestHowManyInformAFreshMember(t *testing.T) {
 			}
 		}
 		if p.fresh == one.informed {
-			t.Errorf("partition %d, %d count, %d are seen, %d have answered: fresh %t", p.id, one.count, one.seen, one.answered, p.fresh)
+			t.Errorf("partition %d, %d count, %d are seen, %d have answered: fresh %t", p.id, one.count, one.seen, one.answered,
+				p.fresh)
 		}
 	}
 }

@@ -107,13 +107,16 @@ func TestAReceiverGivesItsOwnClaimUp(t *testing.T) {
 		test.before(l, p, tn)
 		top := p.top
 		next := peer.Epoch{Counter: 5, Instance: self}
-		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Appointment: 1, Next: next}})
+		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e,
+			Appointment: 1, Next: next}})
 		if took := p.role == peer.Owned && p.epoch == next; took != test.takes {
 			t.Errorf("%s: the handover is taken: %t", name, took)
 			continue
 		}
-		if test.takes && (p.grant != 5 || p.grantTo != third || p.top != top || p.claiming.round != nil && p.claiming.round.kind == peer.Takeover) {
-			t.Errorf("%s: afterwards it has granted %d to %v, knows the counter %d and claims %+v", name, p.grant, p.grantTo, p.top, p.claiming.round)
+		if test.takes && (p.grant != 5 || p.grantTo != third || p.top != top ||
+			p.claiming.round != nil && p.claiming.round.kind == peer.Takeover) {
+			t.Errorf("%s: afterwards it has granted %d to %v, knows the counter %d and claims %+v", name, p.grant, p.grantTo,
+				p.top, p.claiming.round)
 		}
 	}
 }
@@ -186,7 +189,9 @@ func TestTheLastTwoThatLeaveKeepBothCopies(t *testing.T) {
 		all[0].State, all[1].State, all[2].State, tn.State = test.owner, peer.Leaving, test.third, test.owner
 		tn.View = view.New(self, all, seats{0, -1}, 3, 3)
 		p.ViewChanged(tn)
-		drops := slices.ContainsFunc(tn.List, func(e Effect) bool { return e.Kind == SendRevoke && e.To == other && e.Revoke.Drop })
+		drops := slices.ContainsFunc(tn.List, func(e Effect) bool {
+			return e.Kind == SendRevoke && e.To == other && e.Revoke.Drop
+		})
 		if drops != test.drops {
 			t.Errorf("%s: its heir is to drop its copy: %t", name, drops)
 		}

@@ -14,7 +14,8 @@ import (
 func TestWhoNamesAnHeir(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Copy)
-		return &tried{p: p, tn: tn, c: peer.Claim{For: third}, b: peer.Batch{Epoch: ownedBy(third), Next: peer.Epoch{Instance: fourth}}}
+		return &tried{p: p, tn: tn, c: peer.Claim{For: third},
+			b: peer.Batch{Epoch: ownedBy(third), Next: peer.Epoch{Instance: fourth}}}
 	}, map[string]func(x *tried){
 		"another member says so":                          func(x *tried) { x.c.For = other },
 		"another says so, and none is known":              func(x *tried) { x.c.For, x.p.heir = other, 0 },
@@ -22,7 +23,8 @@ func TestWhoNamesAnHeir(t *testing.T) {
 		"it was the owner before":                         func(x *tried) { x.b.Epoch.Counter-- },
 		"it owns the partition, and another names itself": func(x *tried) { x.p.role = peer.Sealed },
 	}, func(x *tried) bool {
-		x.p.Step(x.tn, x.c.For, Message{Announce: &peer.Announce{Partition: x.p.id, Epoch: x.b.Epoch, Heir: x.b.Next.Instance}})
+		x.p.Step(x.tn, x.c.For, Message{Announce: &peer.Announce{Partition: x.p.id, Epoch: x.b.Epoch,
+			Heir: x.b.Next.Instance}})
 		return x.p.heir == fourth
 	}, "another says so, and none is known")
 }
@@ -48,41 +50,49 @@ func TestWhoRenewsForALaterEpoch(t *testing.T) {
 		_, p, tn := closedOwner(t)
 		return &tried{p: p, tn: tn, b: peer.Batch{Epoch: peer.Epoch{Counter: 9, Instance: self}}}
 	}, map[string]func(x *tried){
-		"it owns nothing":           func(x *tried) { x.p.disown(); x.p.role = peer.Copy },
-		"it is of another":          func(x *tried) { x.b.Epoch = peer.Epoch{Counter: 3, Instance: other} },
-		"it is no later one":        func(x *tried) { x.b.Epoch = x.p.epoch },
-		"it hands over":             func(x *tried) { x.p.own.handover = &handover{next: peer.Epoch{Counter: 5, Instance: other}} },
+		"it owns nothing":    func(x *tried) { x.p.disown(); x.p.role = peer.Copy },
+		"it is of another":   func(x *tried) { x.b.Epoch = peer.Epoch{Counter: 3, Instance: other} },
+		"it is no later one": func(x *tried) { x.b.Epoch = x.p.epoch },
+		"it hands over": func(x *tried) {
+			x.p.own.handover = &handover{next: peer.Epoch{Counter: 5, Instance: other}}
+		},
 		"it is of a member no heir": func(x *tried) { x.c.For = third },
 	}, func(x *tried) bool {
 		from := x.c.For
 		if from == 0 {
 			from = other
 		}
-		x.p.Step(x.tn, from, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Fenced, Epoch: x.p.epoch, Owner: x.b.Epoch}})
+		x.p.Step(x.tn, from, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Fenced, Epoch: x.p.epoch,
+			Owner: x.b.Epoch}})
 		return x.p.own != nil && x.p.own.renew && x.p.top >= 9
 	}, "it is of a member no heir")
 }
 
-// A handover that its receiver refuses is taken back. What another member acknowledges of this epoch takes nothing back.
+// A handover that its receiver refuses is taken back. What another member acknowledges of this epoch takes nothing
+// back.
 func TestWhoRefusesAHandover(t *testing.T) {
 	guards(t, func() *tried {
 		_, p, tn := closedOwner(t)
 		p.role, p.own.handover = peer.Sealed, &handover{next: peer.Epoch{Counter: 5, Instance: other}, seq: p.seq}
 		return &tried{p: p, tn: tn, c: peer.Claim{For: other}, b: peer.Batch{Epoch: p.epoch}}
 	}, map[string]func(x *tried){
-		"another member answers":     func(x *tried) { x.c.For = third },
-		"nothing was handed over":    func(x *tried) { x.p.role, x.p.own.handover = peer.Owned, nil },
-		"it is of an earlier epoch":  func(x *tried) { x.b.Epoch.Counter-- },
-		"it takes it back already":   func(x *tried) { x.p.startRound(x.tn, peer.Reopen, self, x.p.epoch); x.p.claiming.round.id = 99 },
+		"another member answers":    func(x *tried) { x.c.For = third },
+		"nothing was handed over":   func(x *tried) { x.p.role, x.p.own.handover = peer.Owned, nil },
+		"it is of an earlier epoch": func(x *tried) { x.b.Epoch.Counter-- },
+		"it takes it back already": func(x *tried) {
+			x.p.startRound(x.tn, peer.Reopen, self, x.p.epoch)
+			x.p.claiming.round.id = 99
+		},
 		"it asks another for a vote": func(x *tried) { x.p.claiming.round = &claimRound{kind: peer.Ask} },
 	}, func(x *tried) bool {
-		x.p.Step(x.tn, x.c.For, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Gap, Epoch: x.b.Epoch, Owner: x.p.owner}})
+		x.p.Step(x.tn, x.c.For, Message{Ack: &peer.Ack{Partition: x.p.id, Status: peer.Gap, Epoch: x.b.Epoch,
+			Owner: x.p.owner}})
 		return x.p.claiming.round != nil && x.p.claiming.round.kind == peer.Reopen && x.p.claiming.round.id != 99
 	})
 }
 
-// A giver that hears of a later owner has handed over to that one only if it is its receiver. Otherwise it was fenced, and
-// pushes what it has.
+// A giver that hears of a later owner has handed over to that one only if it is its receiver. Otherwise it was fenced,
+// and pushes what it has.
 func TestWhoConfirmsAHandover(t *testing.T) {
 	guards(t, func() *tried {
 		_, p, tn := closedOwner(t)
@@ -101,7 +111,8 @@ func TestWhoConfirmsAHandover(t *testing.T) {
 	})
 }
 
-// A last resort ends if a member holds a later state than this node. A takeover goes on: what an heir lacks was not answered.
+// A last resort ends if a member holds a later state than this node. A takeover goes on: what an heir lacks was not
+// answered.
 func TestWhatEndsALastResort(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Heir)
@@ -129,9 +140,10 @@ func TestWhatIsKnownOnceAnOwnerIsDisproved(t *testing.T) {
 		heir        peer.Instance
 	}{
 		"one of before what this node owned": {peer.Epoch{Counter: 2, Instance: other}, mine, 0},
-		"one of after that":                  {peer.Epoch{Counter: 3, Instance: fourth}, peer.Epoch{Counter: 3, Instance: fourth}, other},
-		"what this node owned":               {mine, mine, other},
-		"another epoch of this node":         {peer.Epoch{Counter: 9, Instance: self}, mine, 0},
+		"one of after that": {peer.Epoch{Counter: 3, Instance: fourth},
+			peer.Epoch{Counter: 3, Instance: fourth}, other},
+		"what this node owned":       {mine, mine, other},
+		"another epoch of this node": {peer.Epoch{Counter: 9, Instance: self}, mine, 0},
 	} {
 		p, tn := begins(peer.Copy)
 		p.mine = mine
@@ -142,7 +154,8 @@ func TestWhatIsKnownOnceAnOwnerIsDisproved(t *testing.T) {
 	}
 }
 
-// A last resort in place of an owner ends if that has an heir, of a closed partition only: an available one takes what there is.
+// A last resort in place of an owner ends if that has an heir, of a closed partition only: an available one takes what
+// there is.
 func TestALastResortBesideAnHeir(t *testing.T) {
 	guards(t, func() *tried {
 		p, tn := begins(peer.Heir)
@@ -240,8 +253,10 @@ func TestASnapshotLacksNoPart(t *testing.T) {
 		p.staging.next(tn, p.node, &peer.Batch{First: true, Seq: 9}, nil)
 		return &tried{p: p, tn: tn, b: peer.Batch{Seq: 9, Base: 1, Last: true}}
 	}, map[string]func(x *tried){
-		"a part is lost":                     func(x *tried) { x.b.Base = 2 },
-		"a part was lost and comes late":     func(x *tried) { x.p.staging.next(x.tn, x.p.node, &peer.Batch{Seq: 9, Base: 2}, nil) },
+		"a part is lost": func(x *tried) { x.b.Base = 2 },
+		"a part was lost and comes late": func(x *tried) {
+			x.p.staging.next(x.tn, x.p.node, &peer.Batch{Seq: 9, Base: 2}, nil)
+		},
 		"it is of another snapshot":          func(x *tried) { x.b.Seq = 8 },
 		"it is not the last":                 func(x *tried) { x.b.Last = false },
 		"there was nothing for a long while": func(x *tried) { x.tn.Now += stagedFor; x.p.staging.tick(x.tn, x.p.node) },

@@ -61,7 +61,8 @@ func (k *knowledge) Fresh() bool { return k.fresh }
 // Info returns what the node holds at the time now.
 func (p *Replica) Info(now limiter.Tick) Info {
 	info := Info{
-		ID: int(p.id), Seq: p.seq, Owner: p.owner, Fresh: p.fresh, GivenUp: p.breakage.givenUp, Parked: len(p.waiting), Keys: p.node.Store.Count(int(p.id)),
+		ID: int(p.id), Seq: p.seq, Owner: p.owner, Fresh: p.fresh, GivenUp: p.breakage.givenUp, Parked: len(p.waiting),
+		Keys: p.node.Store.Count(int(p.id)),
 		Busy: p.claiming.round != nil || p.pushing.unpushed,
 	}
 	info.Role, info.Epoch, info.Heir, info.Appointment = p.Claim()
@@ -128,7 +129,8 @@ func short(i peer.Instance) string { s := i.String(); return s[:4] }
 
 // Describe returns one line on what this node holds and does, for debugging.
 func (p *Replica) Describe(t *Step) string {
-	s := fmt.Sprintf("%v ep %d owner %d/%s heir %s", []string{"-", "copy", "HEIR", "SEALED", "OWNED"}[p.role], p.epoch.Counter, p.owner.Counter, short(p.owner.Instance), short(p.heir))
+	s := fmt.Sprintf("%v ep %d owner %d/%s heir %s", []string{"-", "copy", "HEIR", "SEALED", "OWNED"}[p.role],
+		p.epoch.Counter, p.owner.Counter, short(p.owner.Instance), short(p.heir))
 	if p.pushing.unpushed {
 		s += " unpushed"
 	}
@@ -155,7 +157,8 @@ func (p *Replica) Describe(t *Step) string {
 		if o.handover != nil {
 			s += fmt.Sprintf(" handover %d %s", o.handover.next.Counter, short(o.handover.next.Instance))
 		}
-		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.withheld), o.revoking, o.renew, short(o.wanted(t)), short(t.View.Owner(p.id)))
+		s += fmt.Sprintf(" held %d rev %v renew %v want %s vo %s", len(o.withheld), o.revoking, o.renew, short(o.wanted(t)),
+			short(t.View.Owner(p.id)))
 	}
 	return s
 }

@@ -53,19 +53,32 @@ func TestTheLastResortOfClosed(t *testing.T) {
 		vacancy
 		want bool
 	}{
-		"all but the last owner, which is silent":        {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, true},
-		"the copy is its own":                            {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, true},
-		"another one is missing too":                     {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter}, false},
-		"the last owner is gone, another one is missing": {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter, gone: true}, false},
-		"the last owner is gone, all others answered":    {vacancy{known: 2, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter, gone: true}, true},
-		"no copy is left":                                {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third, deadFor: GoneAfter}, false},
-		"who has the copy is fresh":                      {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh}, owner: third, deadFor: GoneAfter}, false},
-		"no owner is known":                              {vacancy{known: 3, answers: []peer.Answer{copied}, deadFor: GoneAfter}, false},
-		"the owner is not silent for long":               {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third, deadFor: GoneAfter - 1}, false},
-		"the owner is in view, and one is missing":       {vacancy{known: 4, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, false},
-		"all have answered":                              {vacancy{known: 3, answers: []peer.Answer{copied, nothing}, owner: third, back: true}, true},
-		"all have answered, and nobody has a copy":       {vacancy{known: 3, answers: []peer.Answer{fresh, nothing}, owner: third, back: true}, true},
-		"all have answered, a fresh one has a copy":      {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing}, owner: third, back: true}, false},
+		"all but the last owner, which is silent": {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third,
+			deadFor: GoneAfter}, true},
+		"the copy is its own": {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{nothing},
+			owner: third, deadFor: GoneAfter}, true},
+		"another one is missing too": {vacancy{known: 4, answers: []peer.Answer{copied}, owner: third,
+			deadFor: GoneAfter}, false},
+		"the last owner is gone, another one is missing": {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third,
+			deadFor: GoneAfter, gone: true}, false},
+		"the last owner is gone, all others answered": {vacancy{known: 2, answers: []peer.Answer{copied}, owner: third,
+			deadFor: GoneAfter, gone: true}, true},
+		"no copy is left": {vacancy{known: 3, answers: []peer.Answer{nothing}, owner: third,
+			deadFor: GoneAfter}, false},
+		"who has the copy is fresh": {vacancy{known: 3, role: peer.Copy, answers: []peer.Answer{fresh},
+			owner: third, deadFor: GoneAfter}, false},
+		"no owner is known": {vacancy{known: 3, answers: []peer.Answer{copied},
+			deadFor: GoneAfter}, false},
+		"the owner is not silent for long": {vacancy{known: 3, answers: []peer.Answer{copied}, owner: third,
+			deadFor: GoneAfter - 1}, false},
+		"the owner is in view, and one is missing": {vacancy{known: 4, answers: []peer.Answer{copied, nothing},
+			owner: third, back: true}, false},
+		"all have answered": {vacancy{known: 3, answers: []peer.Answer{copied, nothing},
+			owner: third, back: true}, true},
+		"all have answered, and nobody has a copy": {vacancy{known: 3, answers: []peer.Answer{fresh, nothing},
+			owner: third, back: true}, true},
+		"all have answered, a fresh one has a copy": {vacancy{known: 3, answers: []peer.Answer{freshCopy, nothing},
+			owner: third, back: true}, false},
 	} {
 		if got := one.due(t); got != one.want {
 			t.Errorf("%s: last resort %t, want %t", name, got, one.want)
@@ -132,7 +145,8 @@ func TestALastResortIsGrantedByAll(t *testing.T) {
 			if p.claiming.round == nil {
 				return false
 			}
-			p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true, Role: role, Epoch: p.epoch, Seq: p.seq, Owner: p.owner})
+			p.onAnswer(tn, i, peer.Answer{Round: p.claiming.round.id, Granted: true, Role: role, Epoch: p.epoch, Seq: p.seq,
+				Owner: p.owner})
 		}
 		return p.claiming.round != nil && p.claiming.round.granted
 	}

@@ -93,17 +93,20 @@ const (
 	// GoneAfter is when an owner that is out of the view and silent is treated as gone.
 	GoneAfter = limiter.Second
 
-	batchEvery    = 10 * limiter.Millisecond  // longest wait of a changed key for its batch
-	pingWithin    = 50 * limiter.Millisecond  // an heir that does not acknowledge in this time lets the policy decide what may be answered
+	batchEvery = 10 * limiter.Millisecond // longest wait of a changed key for its batch
+	// An heir that does not acknowledge in this time lets the policy decide what may be answered.
+	pingWithin    = 50 * limiter.Millisecond
 	resendAfter   = 50 * limiter.Millisecond  // first wait before an unanswered message is sent again
 	suspendAfter  = 120 * limiter.Millisecond // an heir silent this long, while replies wait, is suspended
 	suspendBroken = 40 * limiter.Millisecond  // the same if the connection to it is down too
 	suspendFor    = 3 * limiter.Second        // how long a suspended heir is not appointed again
-	claimWithin   = 100 * limiter.Millisecond // longest wait of an available partition's claim for answers, and of a closed one's for the last owner's
-	claimAgain    = 200 * limiter.Millisecond // interval after which a question is asked again
-	claimPause    = 20 * limiter.Millisecond  // unit of the pause before a refused claim is repeated under a higher counter
-	askSlowest    = limiter.Second            // longest back-off between questions about a partition without owner
-	backAfter     = 500 * limiter.Millisecond // a partition is not handed back to its giver before this
+	// The longest wait of an available partition's claim for answers, and of a closed one's for the last owner's.
+	claimWithin = 100 * limiter.Millisecond
+	claimAgain  = 200 * limiter.Millisecond // interval after which a question is asked again
+	// The unit of the pause before a refused claim is repeated under a higher counter.
+	claimPause = 20 * limiter.Millisecond
+	askSlowest = limiter.Second            // longest back-off between questions about a partition without owner
+	backAfter  = 500 * limiter.Millisecond // a partition is not handed back to its giver before this
 )
 
 // The bounds of what a replica keeps.

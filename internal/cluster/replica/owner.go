@@ -145,7 +145,9 @@ func (g *target) waitFrom(now limiter.Tick) {
 
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy() bool {
-	return o.suspended != 0 || o.dirtyAt != 0 || len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.waiters) > 0 || o.next != nil || o.revoking || o.renew || o.handover != nil ||
+	return o.suspended != 0 || o.dirtyAt != 0 ||
+		len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.waiters) > 0 || o.next != nil || o.revoking ||
+		o.renew || o.handover != nil ||
 		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
 }
 

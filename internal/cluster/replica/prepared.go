@@ -16,8 +16,8 @@ import (
 // Two checks may wait for each other's charges. So a part of a check over several
 // owners waits for inDoubtFor only; then the asker takes back all its parts and tries
 // again a little later. Its last attempt waits for a quarter of the time that is left, as the
-// others retreat meanwhile. Then the denial is given after all, as provisional: it begins no block, charges nothing and is not cached, and its RetryAfter
-// lasts no longer than the doubt.
+// others retreat meanwhile. Then the denial is given after all, as provisional: it begins no block, charges nothing and
+// is not cached, and its RetryAfter lasts no longer than the doubt.
 //
 // Once its check's deadline has passed, a charge is in doubt no more: its asker may be gone. If
 // the asker is only slow, it concludes the check later, and its cancel comes late. So the
@@ -56,13 +56,15 @@ func (o *preparations) InDoubt() bool { return len(o.inDoubt) > 0 }
 // Prepare records the charge of one key for a check over several owners that the member from asks for, made at
 // the time that its receipt names, with an id unless that is nil. until is the deadline of
 // the check. Beyond maxInDoubt the charge counts as committed.
-func (o *preparations) Prepare(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time, until limiter.Tick) {
+func (o *preparations) Prepare(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time,
+	until limiter.Tick) {
 	if len(o.inDoubt) >= maxInDoubt {
 		return
 	}
 	o.count.Add(1)
 	o.inDoubt = append(o.inDoubt, prepared{
-		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, held: id != nil && id.Hold > 0, until: min(until, t.Now+limiter.Minute),
+		key: k.Hash, id: idOf(id), from: from, time: time, cost: k.Cost, held: id != nil && id.Hold > 0,
+		until: min(until, t.Now+limiter.Minute),
 	})
 	t.Watch = true
 }
@@ -80,7 +82,8 @@ func idOf(id *limiter.Idempotency) uint64 {
 // late here; only then may it be taken back: so none that another owner made, none twice,
 // and none that another attempt with the id made. Equal charges of one asker and id at one
 // instant are not told apart. held means that the charge is a hold.
-func (o *Ownership) Conclude(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick, undo bool) (is, held bool) {
+func (o *Ownership) Conclude(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick,
+	undo bool) (is, held bool) {
 	meant := func(u prepared) bool {
 		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
 	}

@@ -57,10 +57,12 @@ func acked(t *testing.T, tn *Step) peer.AckStatus {
 // A takeover of a closed partition ends if a member has granted its owner a renewal, a
 // transfer or a reopening without this heir.
 func TestATakeoverGivesWayToARenewal(t *testing.T) {
-	for kind, gives := range map[peer.ClaimKind]bool{peer.Renew: true, peer.Transfer: true, peer.Reopen: true, peer.Takeover: false} {
+	for kind, gives := range map[peer.ClaimKind]bool{peer.Renew: true, peer.Transfer: true, peer.Reopen: true,
+		peer.Takeover: false} {
 		p, tn := begins(peer.Heir)
 		p.takeOver(tn)
-		p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Grant: 5, GrantKind: kind, GrantFor: third})
+		p.onAnswer(tn, other, peer.Answer{Round: p.claiming.round.id, Granted: true, Grant: 5, GrantKind: kind,
+			GrantFor: third})
 		if ended := p.claiming.round == nil; ended != gives {
 			t.Errorf("kind %d: the takeover ended %t, want %t", kind, ended, gives)
 		}
@@ -126,10 +128,12 @@ func TestTheLastResortTakesTheBestCopy(t *testing.T) {
 	copied := func(counter, seq uint64) answer {
 		return answer{peer.Answer{Role: peer.Copy, Epoch: peer.Epoch{Counter: counter, Instance: fourth}, Seq: seq}, true}
 	}
-	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other, third, fourth}, answers: []answer{copied(5, 1), copied(5, 2), copied(3, 99)}}
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other, third, fourth},
+		answers: []answer{copied(5, 1), copied(5, 2), copied(3, 99)}}
 	p.lastResort(tn, r)
 	claims := sent(tn, SendClaim)
-	if len(claims) != 1 || claims[0].To != third || claims[0].Claim.Kind != peer.LastResort || claims[0].Claim.For != third {
+	if len(claims) != 1 || claims[0].To != third || claims[0].Claim.Kind != peer.LastResort ||
+		claims[0].Claim.For != third {
 		t.Errorf("it asks %+v, want %v to claim", claims, third)
 	}
 }
@@ -149,7 +153,8 @@ func TestAnHeirHasWhatWasAnswered(t *testing.T) {
 		p, tn := begins(peer.Copy)
 		p.seq = 2
 		e := ownedBy(third)
-		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 2, Seq: 2, Appointment: 1, Appointed: required}})
+		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 2,
+			Seq: 2, Appointment: 1, Appointed: required}})
 		if got := acked(t, tn); got != want || (p.role == peer.Heir) != (want == peer.Acked) {
 			t.Errorf("required %d: status %d, role %d", required, got, p.role)
 		}
@@ -173,7 +178,8 @@ func TestWhatIsMissingIsNoticed(t *testing.T) {
 	}
 	p, tn = begins(peer.Copy)
 	p.seq = 2
-	p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 4, Seq: 5}})
+	p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: e, BaseEpoch: e, Base: 4,
+		Seq: 5}})
 	if got := acked(t, tn); got != peer.Gap || p.seq != 2 {
 		t.Errorf("a batch from 4 on is answered with %d and the sequence is %d, of 2", got, p.seq)
 	}
@@ -204,7 +210,8 @@ func TestARevokedHeirRefusesWhatWaited(t *testing.T) {
 	}
 	for i, want := range []peer.ReplyStatus{peer.NotOwner, peer.Alive} {
 		if got[i].Status != want || got[i].Owner != ownedBy(third) {
-			t.Errorf("request %d is refused with %d, and %v is named as owner, want %d and %v", i, got[i].Status, got[i].Owner, want, ownedBy(third))
+			t.Errorf("request %d is refused with %d, and %v is named as owner, want %d and %v", i, got[i].Status, got[i].Owner,
+				want, ownedBy(third))
 		}
 	}
 }
@@ -313,7 +320,8 @@ func TestAHandoverIsTakenByTheHeir(t *testing.T) {
 		p, tn := begins(role)
 		p.seq = 2
 		e := ownedBy(third)
-		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 2, Seq: 2, Next: peer.Epoch{Counter: 5, Instance: self}}})
+		p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Kind: peer.Handover, Epoch: e, BaseEpoch: e, Base: 2,
+			Seq: 2, Next: peer.Epoch{Counter: 5, Instance: self}}})
 		if got := p.role == peer.Owned; got != taken {
 			t.Errorf("role %d: taken %t, want %t", role, got, taken)
 		}
@@ -403,10 +411,12 @@ func TestAWithheldResetStands(t *testing.T) {
 		p.own.Withhold(tn, reset, stamp)
 		stamp, _ = p.own.Charged(tn, &k, nil, 1)
 		p.own.Withhold(tn, check, stamp)
-		push := peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: counter, Instance: third}, First: true, Last: true}
+		push := peer.Batch{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: counter, Instance: third},
+			First: true, Last: true}
 		p.Step(tn, third, Message{Batch: &push})
 		if !wait || reset.over == stands || !check.over {
-			t.Errorf("a state of epoch %d is merged: the reply to the reset is refused %t, to a check %t", counter, reset.over, check.over)
+			t.Errorf("a state of epoch %d is merged: the reply to the reset is refused %t, to a check %t", counter, reset.over,
+				check.over)
 		}
 		if stands != (p.own.waitSince != 0) {
 			t.Errorf("replies wait since %v", p.own.waitSince)
@@ -425,7 +435,8 @@ func TestCopiedKeysAreForgotten(t *testing.T) {
 	p.own.Charged(tn, &k, nil, 1)
 	tn.Now += batchEvery
 	p.Flush(tn)
-	p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Acked, Epoch: p.epoch, Seq: p.seq, Appointment: 1}})
+	p.Step(tn, other, Message{Ack: &peer.Ack{Partition: p.id, Status: peer.Acked, Epoch: p.epoch, Seq: p.seq,
+		Appointment: 1}})
 	if n := len(p.own.dirty.list); n != 0 {
 		t.Errorf("%d keys are remembered as changed", n)
 	}
@@ -685,7 +696,8 @@ func TestAFreshCopySaysSo(t *testing.T) {
 // So does who leaves, or still joins, as its owner may not know. Else the owner would revoke its heir, and
 // have none until it sees what became of this node.
 func TestACopyThatIsNotActiveSaysSo(t *testing.T) {
-	for state, want := range map[peer.State]peer.AckStatus{peer.Joining: peer.Refused, peer.Active: peer.Acked, peer.Leaving: peer.Refused} {
+	for state, want := range map[peer.State]peer.AckStatus{peer.Joining: peer.Refused, peer.Active: peer.Acked,
+		peer.Leaving: peer.Refused} {
 		p, tn := begins(peer.Copy)
 		tn.State = state
 		b := peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: ownedBy(third), Seq: 9, Ping: 5, First: true, Last: true}

@@ -19,7 +19,8 @@ func TestResetsHaveABound(t *testing.T) {
 	if n := len(r.reset); n != maxResets {
 		t.Errorf("%d keys are remembered, want %d", n, maxResets)
 	}
-	for hi, want := range map[uint64]bool{0: false, 2*maxResets - 1: false, 2 * maxResets: true, 3*maxResets - 2: true, 3*maxResets - 1: true} {
+	for hi, want := range map[uint64]bool{0: false, 2*maxResets - 1: false, 2 * maxResets: true, 3*maxResets - 2: true,
+		3*maxResets - 1: true} {
 		if got := r.resetSince(hi, 1); got != want {
 			t.Errorf("key %d of %d: remembered %v, want %v", hi, 3*maxResets, got, want)
 		}

@@ -217,7 +217,8 @@ func (p *Replica) lastResortDueClosed(t *Step, r *claimRound) bool {
 	// The one that has not answered must be the owner. If the owner does not count any more,
 	// it is another member, which may hold a later copy.
 	owner := p.owner.Instance
-	return answered >= n-1 && copies && !fresh && owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) && p.gone(t, r, 0, owner)
+	return answered >= n-1 && copies && !fresh && owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) &&
+		p.gone(t, r, 0, owner)
 }
 
 // replaces reports whether the claim is a last resort in place of another member, which may
@@ -273,7 +274,8 @@ func (p *Replica) lastResort(t *Step, r *claimRound) {
 // nominated claims the partition with this node's copy, because the view owner found no
 // better one.
 func (p *Replica) nominated(t *Step) {
-	if p.breakage.givenUp || p.role != peer.Copy || p.claiming.round != nil && p.claiming.round.kind != peer.Ask || p.fresh {
+	if p.breakage.givenUp || p.role != peer.Copy || p.claiming.round != nil && p.claiming.round.kind != peer.Ask ||
+		p.fresh {
 		return
 	}
 	p.claiming.round = nil

@@ -19,13 +19,15 @@ func TestSnapshotsThatAreOverCountNoMore(t *testing.T) {
 		},
 		"the copy is given up": func(p *Replica, _ *Step) { p.own.stopPreparing() },
 		"the copy has arrived": func(p *Replica, tn *Step) {
-			p.own.next.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, &p.state, tn.Now, p.node.Peers)
+			p.own.next.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.next.ping}, &p.state, tn.Now,
+				p.node.Peers)
 		},
 		"the heir that lacked something has it": func(p *Replica, tn *Step) {
 			p.own.stopPreparing()
 			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Status: peer.Gap}, &p.state, tn.Now, p.node.Peers)
 			p.own.snapshot(tn, p.own.heir)
-			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, &p.state, tn.Now, p.node.Peers)
+			p.own.heir.reached(&peer.Ack{Partition: p.id, Epoch: p.epoch, Seq: p.seq, Ping: p.own.heir.ping}, &p.state, tn.Now,
+				p.node.Peers)
 		},
 	} {
 		l, p, tn := closedOwner(t)

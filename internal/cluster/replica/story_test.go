@@ -92,7 +92,8 @@ func tell(t *testing.T, policy limiter.Unreachable) *story {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{t: t, now: 1_800_000_000 * limiter.Second, cuts: map[[2]string]bool{}, known: 3, ring: []string{"a", "b", "c"}}
+	s := &story{t: t, now: 1_800_000_000 * limiter.Second, cuts: map[[2]string]bool{}, known: 3,
+		ring: []string{"a", "b", "c"}}
 	s.began = s.now
 	s.rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy}
 	s.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: s.rule}
@@ -232,7 +233,8 @@ func (m *actor) tick(t *Step) {
 	due := m.p.Due(t)
 	m.watched = m.p.Tick(t) != Never
 	if t.Now < due && t.Any() {
-		m.s.t.Errorf("at %v %v did something, and nothing is due before %v: %+v", t.Now-m.s.began, m.self, due-m.s.began, t.Effects)
+		m.s.t.Errorf("at %v %v did something, and nothing is due before %v: %+v", t.Now-m.s.began, m.self, due-m.s.began,
+			t.Effects)
 	}
 }
 

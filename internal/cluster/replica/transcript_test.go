@@ -40,7 +40,8 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != string(want) {
-				t.Errorf("the transcript is another: write it anew with -rewrite and read the difference. From the first line that differs:\n%s", differs(string(want), got))
+				t.Errorf("the transcript is another: write it anew with -rewrite and read the difference. From the first line "+
+					"that differs:\n%s", differs(string(want), got))
 			}
 		})
 	}
@@ -77,28 +78,49 @@ type tale struct {
 func stories() map[string]tale {
 	const closed, local, open = limiter.UnreachableClosed, limiter.UnreachableLocal, limiter.UnreachableOpen
 	return map[string]tale{
-		"first-start":      {"Three members start, and nobody has anything: a, whom the ring names, starts the partition empty.", closed, tell, firstStart},
-		"copying":          {"An owner answers D units (5 of 100) ahead of its heir, and withholds replies beyond.", closed, begun, copying},
-		"takeover":         {"The owner crashes. A client asks the heir, which takes over.", closed, begun, takeover},
-		"paused-owner":     {"The owner is paused, and its heir takes over. When it wakes up it is fenced, and what it had is merged.", closed, begun, pausedOwner},
-		"fence":            {"The owner is cut off, and its clients still reach it: it answers D units (5) and no more.", closed, begun, fence},
-		"split-closed":     {"A split under the policy closed: checks beyond D are not answered in the minority; the majority takes over.", closed, begun, split},
-		"split-local":      {"A split under the policy local: when its heir is silent, the owner answers up to its share, 33 of 100.", local, begun, split},
-		"split-open":       {"A split under the policy open: when its heir is silent, the owner answers up to the limit.", open, begun, split},
-		"heir-crashes":     {"The heir crashes: the owner suspends it, renews its epoch, and appoints the third member.", local, begun, heirCrashes},
-		"handoff":          {"The ring now names c: it gets a copy, becomes heir in place of b, and then the owner.", closed, begun, handoff},
-		"unseen-giver":     {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. What a withholds is answered.", closed, begun, unseenGiver},
-		"two-claims":       {"The owner begins a handoff to its heir and is cut off from it, and the heir takes over: that is not the handoff.", local, begun, twoClaims},
-		"crossing-claim":   {"The receiver of a handoff loses sight of the owner and claims the partition. Then the handover arrives: it gives its claim up and takes it.", closed, begun, crossingClaim},
-		"reload-handoff":   {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the new one.", closed, begun, reload},
-		"late-handover":    {"The giver of a handover hears after the deadline of a withheld check that it was taken. An attempt at the receiver finds it counted; then the giver takes over.", closed, begun, lateHandover},
-		"reopening":        {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun, reopening},
-		"quick-restart":    {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed, begun, quickRestart},
-		"several-owners":   {"A check over several owners reserves here, and is denied elsewhere: who waits for its charge is admitted.", closed, begun, severalOwners},
-		"last-resort":      {"Owner and heir crash. The third member has an old copy: nobody starts empty while that may be missing.", local, begun, lastResort},
-		"both-sides":       {"A member grants the heir its takeover, moves to the owner's side of a split, and helps it to renew: only one decides.", closed, begun, bothSides},
-		"newest-lineage":   {"The heir of an owner that is cut off takes over, and is lost. The third member's copy wins over the first owner's.", closed, begun, newestLineage},
-		"broken-partition": {"The owner panics: it drops what it holds, and its heir goes on from its copy.", closed, begun, brokenPartition},
+		"first-start": {"Three members start, and nobody has anything: a, whom the ring names, starts the partition " +
+			"empty.", closed, tell, firstStart},
+		"copying": {"An owner answers D units (5 of 100) ahead of its heir, and withholds replies beyond.", closed,
+			begun, copying},
+		"takeover": {"The owner crashes. A client asks the heir, which takes over.", closed, begun, takeover},
+		"paused-owner": {"The owner is paused, and its heir takes over. When it wakes up it is fenced, and what it had " +
+			"is merged.", closed, begun, pausedOwner},
+		"fence": {"The owner is cut off, and its clients still reach it: it answers D units (5) and no more.",
+			closed, begun, fence},
+		"split-closed": {"A split under the policy closed: checks beyond D are not answered in the minority; the " +
+			"majority takes over.", closed, begun, split},
+		"split-local": {"A split under the policy local: when its heir is silent, the owner answers up to its share, " +
+			"33 of 100.", local, begun, split},
+		"split-open": {"A split under the policy open: when its heir is silent, the owner answers up to the limit.",
+			open, begun, split},
+		"heir-crashes": {"The heir crashes: the owner suspends it, renews its epoch, and appoints the third member.",
+			local, begun, heirCrashes},
+		"handoff": {"The ring now names c: it gets a copy, becomes heir in place of b, and then the owner.", closed,
+			begun, handoff},
+		"unseen-giver": {"The ring names c, which does not see a: c takes the ownership and renews at once, for b. " +
+			"What a withholds is answered.", closed, begun, unseenGiver},
+		"two-claims": {"The owner begins a handoff to its heir and is cut off from it, and the heir takes over: that " +
+			"is not the handoff.", local, begun, twoClaims},
+		"crossing-claim": {"The receiver of a handoff loses sight of the owner and claims the partition. Then the " +
+			"handover arrives: it gives its claim up and takes it.", closed, begun, crossingClaim},
+		"reload-handoff": {"The rules are loaded anew during a handoff, with a lower limit: the new owner goes on by the " +
+			"new one.", closed, begun, reload},
+		"late-handover": {"The giver of a handover hears after the deadline of a withheld check that it was taken. An " +
+			"attempt at the receiver finds it counted; then the giver takes over.", closed, begun, lateHandover},
+		"reopening": {"The receiver crashes during the handover: the giver takes its partition back.", closed, begun,
+			reopening},
+		"quick-restart": {"The owner restarts within 20 ms. It has forgotten everything, and its heir takes over.", closed,
+			begun, quickRestart},
+		"several-owners": {"A check over several owners reserves here, and is denied elsewhere: who waits for its charge " +
+			"is admitted.", closed, begun, severalOwners},
+		"last-resort": {"Owner and heir crash. The third member has an old copy: nobody starts empty while that may " +
+			"be missing.", local, begun, lastResort},
+		"both-sides": {"A member grants the heir its takeover, moves to the owner's side of a split, and helps it to " +
+			"renew: only one decides.", closed, begun, bothSides},
+		"newest-lineage": {"The heir of an owner that is cut off takes over, and is lost. The third member's copy wins " +
+			"over the first owner's.", closed, begun, newestLineage},
+		"broken-partition": {"The owner panics: it drops what it holds, and its heir goes on from its copy.", closed, begun,
+			brokenPartition},
 	}
 }
 
@@ -223,7 +245,8 @@ func split(s *story) {
 	}
 	s.pass(130 * ms)
 	alone := s.admitted - before
-	want := map[limiter.Unreachable]uint64{limiter.UnreachableClosed: 0, limiter.UnreachableLocal: 30, limiter.UnreachableOpen: 90}
+	want := map[limiter.Unreachable]uint64{limiter.UnreachableClosed: 0, limiter.UnreachableLocal: 30,
+		limiter.UnreachableOpen: 90}
 	if alone != want[s.rule.OnUnreachable] {
 		s.t.Errorf("alone it answers %d units, want %d", alone, want[s.rule.OnUnreachable])
 	}
@@ -289,7 +312,8 @@ func reload(s *story) {
 	s.say("the ring names b as owner; before it has the ownership, the limit becomes 50")
 	s.ring = []string{"b", "a", "c"}
 	s.all("abc")
-	lower, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 50, Window: s.rule.Limits[0].Spec().Window})
+	lower, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 50,
+		Window: s.rule.Limits[0].Spec().Window})
 	if err != nil {
 		s.t.Fatal(err)
 	}

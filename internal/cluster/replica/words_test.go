@@ -10,13 +10,15 @@ import (
 // its counter; #3 is a state with the sequence 3.
 
 var statuses = map[peer.ReplyStatus]string{
-	peer.NotOwner: "not the owner", peer.Alive: "the owner is alive", peer.Overloaded: "not acknowledged in time", peer.Contested: "contested",
+	peer.NotOwner: "not the owner", peer.Alive: "the owner is alive", peer.Overloaded: "not acknowledged in time",
+	peer.Contested: "contested",
 }
 
 var events = map[Event]string{
 	Takeover: "has taken over", Renewal: "has renewed its epoch", Handoff: "has handed over", Reopened: "has reopened",
 	Fenced: "is fenced, and stops", Merged: "has merged what the former owner had", Recovered: "starts from the best copy",
-	Emptied: "starts empty", Raised: "the policy bounds what may be answered now", Broken: "has broken", GivenUp: "is given up",
+	Emptied: "starts empty", Raised: "the policy bounds what may be answered now", Broken: "has broken",
+	GivenUp: "is given up",
 }
 
 var roles = []string{"nothing", "a copy", "an heir's copy", "a sealed state", "the ownership"}
@@ -43,7 +45,8 @@ func (s *story) claims(c *peer.Claim) string {
 		return "I own no more: take over"
 	}
 	return "claim " + e + ", " + map[peer.ClaimKind]string{
-		peer.Takeover: "to take over", peer.LastResort: "as last resort", peer.Renew: "to renew", peer.Transfer: "to hand over", peer.Reopen: "to reopen",
+		peer.Takeover: "to take over", peer.LastResort: "as last resort", peer.Renew: "to renew",
+		peer.Transfer: "to hand over", peer.Reopen: "to reopen",
 	}[c.Kind]
 }
 

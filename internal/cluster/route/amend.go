@@ -14,10 +14,11 @@ import (
 // owners are settled by each of them once none refuses, by that of the first key before the others. They are all
 // extended, or none is.
 func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
-	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a, done: func(_ *Turn, o *Call) {
-		c.denials.forget(charge)
-		done(o.result.outcome)
-	}}})
+	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a,
+		done: func(_ *Turn, o *Call) {
+			c.denials.forget(charge)
+			done(o.result.outcome)
+		}}})
 }
 
 // settled continues a settlement over several owners once the owner of the first key has made its part.
@@ -49,7 +50,8 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 		one := &limiter.Charge{ID: s.charge.ID}
 		one.Add(*s.charge.Key(i))
 		all[i] = &Call{task: task{
-			kind: KindAmend, charge: one, answer: new(limiter.Decision), back: &table.Extension{End: 1, WasEnd: 1}, until: s.until, exact: s.exact,
+			kind: KindAmend, charge: one, answer: new(limiter.Decision), back: &table.Extension{End: 1, WasEnd: 1},
+			until: s.until, exact: s.exact,
 			done: func(t *Turn, _ *Call) {
 				if s.closed() {
 					s.compared(t, all, first)
@@ -87,7 +89,8 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 	case final != nil:
 		s.parts[0].call.result.outcome.Amended = final
 	case e.Other != 0:
-		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}
+		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First,
+			First: e.Other}
 	default:
 		for _, r := range s.parts {
 			if known && r.charge.Key(0).Rule.Shadow { // it has not charged the check
@@ -124,7 +127,8 @@ func (s *fanOut) extended(t *Turn) {
 func (s *fanOut) takeBack(t *Turn, r *portion) {
 	c := r.charge.Clone()
 	c.Key(0).Cost = r.call.result.outcome.Extension.Was
-	o := &Call{task: task{kind: KindAmend, charge: c, answer: new(limiter.Decision), back: r.call.result.outcome.Extension, done: func(*Turn, *Call) {}}}
+	o := &Call{task: task{kind: KindAmend, charge: c, answer: new(limiter.Decision), back: r.call.result.outcome.Extension,
+		done: func(*Turn, *Call) {}}}
 	if t.Now < s.until {
 		s.mu.Lock()
 		s.open++
@@ -195,7 +199,8 @@ func amendedIn(a *peer.Amended) *limiter.Amended {
 		return nil
 	}
 	return &limiter.Amended{
-		State: limiter.AmendState(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over, RetryAfter: limiter.Tick(a.RetryAfter).Duration(),
+		State: limiter.AmendState(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
+		RetryAfter: limiter.Tick(a.RetryAfter).Duration(),
 	}
 }
 
@@ -211,7 +216,8 @@ func extensionIn(a *peer.Amended) *table.Extension {
 func AmendedOut(number uint64, x *Outcome) peer.Amended {
 	a := x.Amended
 	out := peer.Amended{
-		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over, RetryAfter: int64(limiter.Span(a.RetryAfter)),
+		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
+		RetryAfter: int64(limiter.Span(a.RetryAfter)),
 	}
 	if e := x.Extension; e != nil {
 		out.Was, out.End, out.WasEnd = e.Was, uint64(e.End), uint64(e.WasEnd)

@@ -316,7 +316,8 @@ func (o *Call) lost(t *Turn, i peer.Instance) {
 		o.policy(t) // it may be lost, and no other member may be asked
 		return
 	}
-	mine := !o.progress.ended && o.progress.inquiry(i) >= 0 && (o.progress.owner == i || slices.Contains(o.progress.heirs, i))
+	mine := !o.progress.ended && o.progress.inquiry(i) >= 0 &&
+		(o.progress.owner == i || slices.Contains(o.progress.heirs, i))
 	o.mu.Unlock()
 	if mine {
 		o.askHeir(t)
@@ -326,7 +327,8 @@ func (o *Call) lost(t *Turn, i peer.Instance) {
 // tick does the work that is due.
 func (o *Call) tick(t *Turn) {
 	o.mu.Lock()
-	again, asked, heir, over, divided, owner, until := o.progress.again, o.progress.askedAt, o.progress.hasHeir, o.progress.ended, o.progress.divided, o.progress.owner, o.task.until
+	again, asked, heir, over, divided, owner, until := o.progress.again, o.progress.askedAt, o.progress.hasHeir,
+		o.progress.ended, o.progress.divided, o.progress.owner, o.task.until
 	o.mu.Unlock()
 	switch {
 	case over, divided && t.Now-until < limiter.Second: // its parts end it, unless a panic lost one
@@ -338,7 +340,8 @@ func (o *Call) tick(t *Turn) {
 		o.progress.again = 0
 		o.mu.Unlock()
 		o.Route(t)
-	case again == 0 && asked != 0 && !heir && owner != o.c.config.Self && t.Now-asked >= o.c.config.Mesh.Patience(owner, SilentAfter):
+	case again == 0 && asked != 0 && !heir && owner != o.c.config.Self &&
+		t.Now-asked >= o.c.config.Mesh.Patience(owner, SilentAfter):
 		o.askHeir(t)
 	}
 }

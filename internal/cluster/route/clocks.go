@@ -7,16 +7,17 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-// ClocksDiffer is by how much members' clocks may differ before a node says so. What a key is granted beyond its limit where windows begin
-// is granted within the difference, see docs/promises.md.
+// ClocksDiffer is by how much members' clocks may differ before a node says so. What a key is granted beyond its limit
+// where windows begin is granted within the difference, see docs/promises.md.
 const ClocksDiffer = 250 * limiter.Millisecond
 
-// clocksFor is how long a difference is remembered: while checks go from one member to another, it is seen again all the time.
+// clocksFor is how long a difference is remembered: while checks go from one member to another, it is seen again all
+// the time.
 const clocksFor = limiter.Minute
 
-// clocks has the members whose clocks differ from this node's by more than [ClocksDiffer]. A reply says at which instant of its owner's
-// clock a check was charged, and that was between the check's call and its answer. So the difference is known to the least for
-// certain, however long the reply took.
+// clocks has the members whose clocks differ from this node's by more than [ClocksDiffer]. A reply says at which
+// instant of its owner's clock a check was charged, and that was between the check's call and its answer. So the
+// difference is known to the least for certain, however long the reply took.
 type clocks struct {
 	mu   sync.Mutex
 	seen map[peer.Instance]differs
@@ -41,8 +42,8 @@ func (c *clocks) compare(of peer.Instance, charged, from, to limiter.Tick) {
 	c.seen[of] = differs{by, to}
 }
 
-// ClockDifference returns the member whose clock differs most from this node's, of those that were found to differ by more than
-// [ClocksDiffer] within the last minute of the counters' clock, and by how much at least; 0 if there is none.
+// ClockDifference returns the member whose clock differs most from this node's, of those that were found to differ by
+// more than [ClocksDiffer] within the last minute of the counters' clock, and by how much at least; 0 if there is none.
 func ClockDifference(c *Router, now limiter.Tick) (of peer.Instance, by limiter.Tick) {
 	c.clocks.mu.Lock()
 	defer c.clocks.mu.Unlock()

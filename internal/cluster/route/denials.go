@@ -69,7 +69,8 @@ func worth(k *limiter.Key, d *limiter.Decision) bool {
 	}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		if l.Rule != k.Rule || l.Overflow || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency || l.Never || l.Limit.CountRejected() != limiter.CountNone || !l.Allowed && l.RetryAfter <= 0 {
+		if l.Rule != k.Rule || l.Overflow || !l.Allowed && l.Limit.Algorithm() == limiter.Concurrency || l.Never ||
+			l.Limit.CountRejected() != limiter.CountNone || !l.Allowed && l.RetryAfter <= 0 {
 			return false
 		}
 	}
@@ -82,10 +83,12 @@ func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decisi
 	if !worth(k, d) {
 		return
 	}
-	e := denial{hash: k.Hash, rule: k.Rule, cost: k.Cost, asked: asked, heard: now, until: asked + denialFor, owner: d.Limit(0).Owner}
+	e := denial{hash: k.Hash, rule: k.Rule, cost: k.Cost, asked: asked, heard: now, until: asked + denialFor,
+		owner: d.Limit(0).Owner}
 	for i := range d.Len() {
 		l := d.Limit(i)
-		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, l.InForce, limiter.Span(l.RetryAfter), limiter.Span(l.ResetAfter)}
+		e.limits[i] = refused{l.Allowed, l.Blocked, l.Remaining, l.InForce, limiter.Span(l.RetryAfter),
+			limiter.Span(l.ResetAfter)}
 		if !l.Allowed {
 			// The owner read its clock after it was asked, so nothing is allowed before
 			// this. Afterwards this limit would answer differently.
@@ -183,5 +186,6 @@ func (x *denials) forget(c *limiter.Charge) {
 // refusedHere answers a check with a cached denial, and reports whether it did.
 func (c *Router) refusedHere(t *Turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
 	// A check with an id may have been admitted before.
-	return to != c.config.Self && charge.ID == nil && c.denials.remembered(charge) && c.denials.refuse(t.At, charge.Key(0), answer)
+	return to != c.config.Self && charge.ID == nil && c.denials.remembered(charge) &&
+		c.denials.refuse(t.At, charge.Key(0), answer)
 }

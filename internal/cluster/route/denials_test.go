@@ -15,7 +15,8 @@ func aCheck(t *testing.T) (limiter.Tick, *limiter.Charge) {
 		t.Fatal(err)
 	}
 	charge := new(limiter.Charge)
-	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 5})
+	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+		Cost: 5})
 	return 1_700_000_000 * limiter.Second, charge
 }
 
@@ -23,7 +24,8 @@ func aCheck(t *testing.T) (limiter.Tick, *limiter.Charge) {
 func denied(k *limiter.Key, wait limiter.Tick) *limiter.Decision {
 	d := new(limiter.Decision)
 	limiter.Grow(d, 1)
-	*d.Limit(0) = limiter.LimitDecision{Rule: k.Rule, Limit: k.Rule.Limits[0], Cost: k.Cost, RetryAfter: wait.Duration(), ResetAfter: wait.Duration(), Owner: "b"}
+	*d.Limit(0) = limiter.LimitDecision{Rule: k.Rule, Limit: k.Rule.Limits[0], Cost: k.Cost, RetryAfter: wait.Duration(),
+		ResetAfter: wait.Duration(), Owner: "b"}
 	limiter.Settle(d, false)
 	limiter.Conclude(d)
 	d.Source = limiter.SourceOwner
@@ -80,7 +82,8 @@ func TestCachedDenialsOnTheWay(t *testing.T) {
 	var d limiter.Decision
 	k, asked := charge.Key(0), now
 	x.add(asked+20*ms, asked, k, denied(k, 100*ms))
-	if !x.refuse(asked+100*ms-1, k, &d) || limiter.Span(d.RetryAfter) != 20*ms+1 || limiter.Span(d.Limit(0).RetryAfter) != 20*ms+1 || limiter.Span(d.Limit(0).ResetAfter) != 20*ms+1 {
+	if !x.refuse(asked+100*ms-1, k, &d) || limiter.Span(d.RetryAfter) != 20*ms+1 ||
+		limiter.Span(d.Limit(0).RetryAfter) != 20*ms+1 || limiter.Span(d.Limit(0).ResetAfter) != 20*ms+1 {
 		t.Errorf("at its end: %+v", d)
 	}
 	for _, at := range []limiter.Tick{asked - 1, asked + 100*ms} {

@@ -93,7 +93,8 @@ func reasonsIn(f *peer.Frame, r *peer.Reply) (told []limiter.LimitExplanation) {
 			y.State = append(y.State, limiter.Field(s))
 		}
 		for _, w := range l.Counts {
-			y.Counts = append(y.Counts, limiter.WindowCount{Start: limiter.Tick(w.Start), End: limiter.Tick(w.End), Count: w.Count})
+			y.Counts = append(y.Counts, limiter.WindowCount{Start: limiter.Tick(w.Start), End: limiter.Tick(w.End),
+				Count: w.Count})
 		}
 		told = append(told, y)
 	}

@@ -49,7 +49,8 @@ func (o *Call) split(t *Turn) bool {
 	}
 	// The parts work on memory of their own: the caller may stop waiting, and reuse its
 	// memory, while they are still at work.
-	s := &fanOut{c: o.c, charge: o.task.charge.Clone(), answer: new(limiter.Decision), until: o.task.until, exact: o.task.exact, began: t.Now}
+	s := &fanOut{c: o.c, charge: o.task.charge.Clone(), answer: new(limiter.Decision), until: o.task.until,
+		exact: o.task.exact, began: t.Now}
 	s.done = func(t *Turn) {
 		o.mu.Lock()
 		if o.progress.ended {
@@ -116,7 +117,8 @@ func (s *fanOut) divide(kind Kind, amend limiter.Amend) {
 		}
 		if r == nil {
 			r = &portion{}
-			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until, exact: s.exact, done: s.partDone}}
+			r.call = Call{task: task{kind: kind, amend: amend, charge: &r.charge, answer: &r.answer, until: s.until,
+				exact: s.exact, done: s.partDone}}
 			if kind == KindCheck && !peek {
 				r.call.task.prepare, r.call.task.idle = true, &r.idle
 			}
@@ -344,7 +346,8 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 	receipt := r.answer.Receipt
 	receipt.Charged = undo
 	c := s.c
-	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge, answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
+	o := &Call{c: c, task: task{kind: KindRefund, ends: true, denied: denied, charge: &r.charge,
+		answer: new(limiter.Decision), receipt: &receipt, until: s.until, exact: s.exact}}
 	awaited := undo != 0 && t.Now < s.until
 	o.task.done = func(t *Turn, _ *Call) { // perhaps twice: at the deadline, and when the cancel is executed
 		if awaited && s.closed() {
@@ -361,7 +364,8 @@ func (s *fanOut) settle(t *Turn, r *portion, undo uint64, denied bool) {
 		s.mu.Unlock()
 	}
 	if r.call.result.by == c.config.Self {
-		q := Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied, Receipt: receipt}
+		q := Request{Wait: replica.Wait{Charge: &r.charge, Until: s.until}, Kind: KindRefund, Ends: true, Denied: denied,
+			Receipt: receipt}
 		if awaited {
 			q.Reply.Call = o
 		}

@@ -10,7 +10,9 @@ func (o *Call) here(t *Turn) {
 	o.mu.Lock()
 	sent := len(o.progress.sent) > 0
 	o.mu.Unlock()
-	q := Request{Wait: replica.Wait{Settles: o.task.prepare, Final: o.task.final, Sent: sent, Until: o.task.until}, Kind: o.task.kind, Receipt: o.task.refunded(), Prepare: o.task.prepare, Amend: o.task.amend, Back: o.task.back, Reply: ReplyTo{Call: o}}
+	q := Request{Wait: replica.Wait{Settles: o.task.prepare, Final: o.task.final, Sent: sent, Until: o.task.until},
+		Kind: o.task.kind, Receipt: o.task.refunded(), Prepare: o.task.prepare, Amend: o.task.amend, Back: o.task.back,
+		Reply: ReplyTo{Call: o}}
 	switch v, _ := o.Run(t, &q); v {
 	case Answered:
 	case NotOwner, Overloaded, AtGiver:
@@ -27,7 +29,8 @@ func (o *Call) here(t *Turn) {
 func (o *Call) asHeir(t *Turn, sent bool) {
 	q := Request{
 		Wait: replica.Wait{Settles: o.task.prepare, Final: o.task.final, Sent: sent, Until: o.task.until},
-		Kind: o.task.kind, Receipt: o.task.refunded(), Prepare: o.task.prepare, Amend: o.task.amend, Back: o.task.back, Heir: true, Reply: ReplyTo{Call: o},
+		Kind: o.task.kind, Receipt: o.task.refunded(), Prepare: o.task.prepare, Amend: o.task.amend, Back: o.task.back,
+		Heir: true, Reply: ReplyTo{Call: o},
 	}
 	switch v, _ := o.Run(t, &q); v {
 	case NotOwner, Overloaded, AtGiver: // the last if it has become the owner meanwhile

@@ -54,7 +54,8 @@ func (o *Call) forbidden(t *Turn, by peer.Instance) {
 // member was asked.
 func (o *Call) concludedBy(t *Turn, by peer.Instance, x Outcome) {
 	o.mu.Lock()
-	if o.progress.ended || o.progress.inquiry(by) < 0 || o.task.kind == KindCheck || o.task.kind == KindExplain || o.task.kind == KindAmend && x.Amended == nil {
+	if o.progress.ended || o.progress.inquiry(by) < 0 || o.task.kind == KindCheck || o.task.kind == KindExplain ||
+		o.task.kind == KindAmend && x.Amended == nil {
 		o.mu.Unlock()
 		return
 	}

@@ -55,7 +55,8 @@ func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Deci
 // hasty reports whether a check with little time ends before its owner could be found silent. The
 // call is locked.
 func hasty(o *Call, now limiter.Tick) bool {
-	return (o.task.exact || o.c.config.Deadline < SilentAfter) && o.task.kind == KindCheck && o.progress.askedAt != 0 && !o.progress.hasHeir && o.progress.owner != o.c.config.Self && now-o.progress.askedAt < SilentAfter
+	return (o.task.exact || o.c.config.Deadline < SilentAfter) && o.task.kind == KindCheck && o.progress.askedAt != 0 &&
+		!o.progress.hasHeir && o.progress.owner != o.c.config.Self && now-o.progress.askedAt < SilentAfter
 }
 
 // inquire asks the owner of a partition once more, without a caller that waits and without a
@@ -67,15 +68,18 @@ func inquire(t *Turn, o *Call, partition uint16) {
 	}
 	k := &limiter.Charge{Peek: true}
 	k.Add(*o.task.charge.Key(0))
-	o.c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: new(limiter.Decision), until: t.Now + 4*SilentAfter, done: func(_ *Turn, o *Call) {
-		o.c.doubted.Delete(partition)
-	}}})
+	o.c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: new(limiter.Decision),
+		until: t.Now + 4*SilentAfter, done: func(_ *Turn, o *Call) {
+			o.c.doubted.Delete(partition)
+		}}})
 }
 
 // concurrent reports whether a rule of a charge limits concurrency.
 func concurrent(k *limiter.Charge) bool {
 	for i := range k.Len() {
-		if slices.ContainsFunc(k.Key(i).Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+		if slices.ContainsFunc(k.Key(i).Rule.Limits, func(l *limiter.Limit) bool {
+			return l.Algorithm() == limiter.Concurrency
+		}) {
 			return true
 		}
 	}
@@ -214,7 +218,8 @@ func (b *shares) of(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	if len(b.scaled) >= maxScaled {
 		clear(b.scaled)
 	}
-	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication, MaxShare: r.MaxShare}
+	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication,
+		MaxShare: r.MaxShare}
 	for _, l := range r.Limits {
 		s.Limits = append(s.Limits, limiter.Scaled(l, num, den))
 	}

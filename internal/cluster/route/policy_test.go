@@ -20,7 +20,8 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 			t.Fatal(err)
 		}
 		var k limiter.Charge
-		k.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i) << 32, Lo: 1}, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}}, Cost: 1})
+		k.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i) << 32, Lo: 1}, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}},
+			Cost: 1})
 		if err := fallback.Decide(1, &k, new(limiter.Decision)); err != nil {
 			t.Fatal(i, err)
 		}
@@ -30,9 +31,11 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for policy, want := range map[limiter.Unreachable]bool{limiter.UnreachableLocal: false, limiter.UnreachableOpen: true} {
+	for policy, want := range map[limiter.Unreachable]bool{limiter.UnreachableLocal: false,
+		limiter.UnreachableOpen: true} {
 		var k limiter.Charge
-		k.Add(limiter.Key{Hash: limiter.Hash{Hi: 5, Lo: 5}, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}, OnUnreachable: policy}, Cost: 1})
+		k.Add(limiter.Key{Hash: limiter.Hash{Hi: 5, Lo: 5},
+			Rule: &limiter.Rule{Limits: []*limiter.Limit{l}, OnUnreachable: policy}, Cost: 1})
 		turn, d := new(Turn), new(limiter.Decision)
 		turn.At = 1
 		r.byPolicy(turn, &k, d, nil)
@@ -53,7 +56,9 @@ func TestAPolicyHoldsSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Fallback: table.New(table.Config{}), View: func() *view.View { return &view.View{Known: 3, Recent: 3} }})
+	r := New(Config{Fallback: table.New(table.Config{}), View: func() *view.View {
+		return &view.View{Known: 3, Recent: 3}
+	}})
 	turn := new(Turn)
 	check := func(id uint64) *limiter.Decision {
 		k := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: time.Minute}}

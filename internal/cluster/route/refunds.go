@@ -72,9 +72,10 @@ func (c *Router) refundParts(t *Turn, charge *limiter.Charge, r limiter.Receipt,
 	s.open += len(parts)
 	for i := range parts {
 		p := &parts[i]
-		c.start(t, &Call{task: task{kind: KindRefund, charge: p.charge, answer: new(limiter.Decision), receipt: &p.receipt, done: func(_ *Turn, o *Call) {
-			s.ended(o.result.outcome, p.keys)
-		}}})
+		c.start(t, &Call{task: task{kind: KindRefund, charge: p.charge, answer: new(limiter.Decision), receipt: &p.receipt,
+			done: func(_ *Turn, o *Call) {
+				s.ended(o.result.outcome, p.keys)
+			}}})
 	}
 	s.ended(Outcome{}, 0)
 }
@@ -117,7 +118,8 @@ func spread(bits uint32, keys uint16) (out uint32) {
 // partReceipt adds the receipt of a part that an owner decided, without the charges that
 // undo names. first has the index of each key's first limit in the whole decision, in
 // which charged has one bit for each limit.
-func partReceipt(parts limiter.ReceiptParts, charged uint64, r *portion, undo uint64, first []int) (limiter.ReceiptParts, uint64) {
+func partReceipt(parts limiter.ReceiptParts, charged uint64, r *portion, undo uint64,
+	first []int) (limiter.ReceiptParts, uint64) {
 	of := r.answer.Receipt
 	if of.Charged &^= undo; r.call.result.by == 0 || of.Charged == 0 {
 		return parts, charged

@@ -13,7 +13,8 @@ func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results
 	case peer.Decided:
 		o.fill(t, f, from, r, results)
 	case peer.Done:
-		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count), Amended: amendedIn(amended), Extension: extensionIn(amended)})
+		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count), Amended: amendedIn(amended),
+			Extension: extensionIn(amended)})
 	case peer.Forbidden:
 		o.forbidden(t, f.From)
 	default:
@@ -65,7 +66,8 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		o.task.answer.Source = limiter.SourceHeir
 	}
 	o.task.answer.Receipt = limiter.Receipt{
-		Epoch: r.Receipt.Epoch.Counter + uint64(f.From), Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged, Set: r.Receipt.Set,
+		Epoch: r.Receipt.Epoch.Counter + uint64(f.From), Time: limiter.Tick(r.Receipt.Time), Charged: r.Receipt.Charged,
+		Set: r.Receipt.Set,
 	}
 	if o.task.answer.Receipt.Charged != 0 && !r.Repeated {
 		o.c.clocks.compare(f.From, o.task.answer.Receipt.Time, o.task.begunAt, t.At)
@@ -97,7 +99,8 @@ func fillDecision(d *limiter.Decision, k *limiter.Charge, known uint32, rules []
 			*d.Limit(n) = limiter.LimitDecision{
 				Rule: rules[i], Limit: l, Key: i, KeyIndex: key.Index, Cost: key.Cost,
 				Allowed: r.Allowed, Never: r.Never, Blocked: r.Blocked, Overflow: r.Overflow,
-				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(), ResetAfter: limiter.Tick(r.ResetAfter).Duration(), InForce: r.InForce,
+				Remaining: r.Remaining, RetryAfter: limiter.Tick(r.RetryAfter).Duration(),
+				ResetAfter: limiter.Tick(r.ResetAfter).Duration(), InForce: r.InForce,
 			}
 			n++
 		}

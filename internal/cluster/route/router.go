@@ -136,7 +136,8 @@ func (c *Router) Undelivered(t *Turn, x mesh.Lost) {
 // afterwards: if the deadline ended the check, the router may still read it for a
 // moment. until is when the policy answers, a millisecond later at most; 0 means the configured deadline,
 // and a tick later at most.
-func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) (o *Call) {
+func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick,
+	done func()) (o *Call) {
 	if charge.Len() == 0 {
 		answer.Clear()
 		return nil
@@ -190,7 +191,8 @@ func (c *Router) interrupted(t *Turn, o *Call, charge *limiter.Charge, answer *l
 func (c *Router) beginAt(t *Turn, o *Call, to peer.Instance, same bool) *Call {
 	if same && to == c.config.Self {
 		o.progress.owner = c.config.Self
-		switch t.handle(Request{Wait: replica.Wait{Charge: o.task.charge, Until: o.task.until}, Reply: ReplyTo{Call: o}}, o.task.answer) {
+		switch t.handle(Request{Wait: replica.Wait{Charge: o.task.charge, Until: o.task.until}, Reply: ReplyTo{Call: o}},
+			o.task.answer) {
 		case Answered:
 			return nil
 		case NotOwner, Overloaded:
@@ -270,11 +272,12 @@ func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done
 		c.refundParts(t, charge, r, done)
 		return
 	}
-	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: &r, done: func(_ *Turn, o *Call) {
-		// Not before: denials from before it may still have been on their way.
-		c.denials.forget(charge)
-		done(o.result.outcome)
-	}}})
+	c.start(t, &Call{task: task{kind: KindRefund, charge: charge, answer: new(limiter.Decision), receipt: &r,
+		done: func(_ *Turn, o *Call) {
+			// Not before: denials from before it may still have been on their way.
+			c.denials.forget(charge)
+			done(o.result.outcome)
+		}}})
 }
 
 // Reset forgets the counters of a charge, wherever they are. It calls done once with the
@@ -284,15 +287,17 @@ func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done
 func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
 	if c.config.View().Speaks(peer.IDWire) {
 		charge = charge.Clone()
-		charge.ID = &limiter.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1), Life: (c.config.Deadline + limiter.Second).Duration()}
+		charge.ID = &limiter.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1),
+			Life: (c.config.Deadline + limiter.Second).Duration()}
 		for i := range charge.Len() {
 			charge.Key(i).Cost = 1 // ids are remembered for keys that cost something
 		}
 	}
-	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision), done: func(_ *Turn, o *Call) {
-		c.denials.forget(charge)
-		done(o.result.outcome)
-	}}})
+	c.start(t, &Call{task: task{kind: KindReset, charge: charge, answer: new(limiter.Decision),
+		done: func(_ *Turn, o *Call) {
+			c.denials.forget(charge)
+			done(o.result.outcome)
+		}}})
 }
 
 // Owner returns the member that a check of these keys would be sent to now, this node

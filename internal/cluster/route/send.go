@@ -34,7 +34,8 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 	switch o.task.kind {
 	case KindCheck, KindExplain:
 		t.Out.Check(to, o.task.charge, r.define, peer.Check{
-			ID: r.id, ChargeID: id, Life: life, Peek: o.task.charge.Peek, Prepare: o.task.prepare, Settles: o.task.prepare, Final: o.task.final, Heir: r.heir, Sent: r.sent, Explain: o.task.kind == KindExplain,
+			ID: r.id, ChargeID: id, Life: life, Peek: o.task.charge.Peek, Prepare: o.task.prepare, Settles: o.task.prepare,
+			Final: o.task.final, Heir: r.heir, Sent: r.sent, Explain: o.task.kind == KindExplain,
 			Wait: uint32(min(max(0, o.task.until-t.Now), limiter.Minute)),
 		})
 		return
@@ -49,7 +50,8 @@ func (o *Call) write(t *Turn, to peer.Instance, r attempt) {
 		kind = peer.RefundReserved
 	}
 	t.Out.Refund(to, o.task.charge, r.define, peer.Refund{
-		ID: r.id, ChargeID: id, Kind: kind, Denied: o.task.denied && id != 0, Heir: r.heir, Sent: r.sent, Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
+		ID: r.id, ChargeID: id, Kind: kind, Denied: o.task.denied && id != 0, Heir: r.heir, Sent: r.sent,
+		Receipt: mesh.Receipt(receipt, 0), Once: receipt.Once,
 	}, hold)
 }
 

@@ -47,7 +47,8 @@ func TestAViewKnowsItsMembers(t *testing.T) {
 	if v.Known != 7 || v.Recent != 3 || v.N0(true) != 7 || v.N0(false) != 3 {
 		t.Errorf("counts %d and %d", v.Known, v.Recent)
 	}
-	if !v.Has(3) || v.Has(4) || v.Has(0) || !v.Active(1) || v.Active(2) || v.Joining() != 1 || v.Member(2).Name != "b" || v.Self().Name != "a" {
+	if !v.Has(3) || v.Has(4) || v.Has(0) || !v.Active(1) || v.Active(2) || v.Joining() != 1 || v.Member(2).Name != "b" ||
+		v.Self().Name != "a" {
 		t.Error("the members are not those that it was made of")
 	}
 	if v.Minority() {
@@ -60,7 +61,8 @@ func TestAViewKnowsItsMembers(t *testing.T) {
 	if w.Known != 3 || w.Recent != 6 || v.Known != 7 || !w.Minority() {
 		t.Errorf("recounted %d and %d, and the first view %d", w.Known, w.Recent, v.Known)
 	}
-	if left := New(1, []peer.Member{member("a", 1, peer.Active), member("c", 3, peer.Leaving)}, second{}, 2, 2); !left.OthersLeave() {
+	if left := New(1, []peer.Member{member("a", 1, peer.Active), member("c", 3, peer.Leaving)}, second{}, 2,
+		2); !left.OthersLeave() {
 		t.Error("all others leave")
 	}
 }

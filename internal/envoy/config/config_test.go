@@ -20,11 +20,13 @@ func parse(text string) (*config.Config, error) {
 func TestErrors(t *testing.T) {
 	const head = "domain: d\ndescriptors:\n"
 	for text, want := range map[string]string{
-		"domain: [":          "error loading config file: yaml: line 1: did not find expected node content",
-		"- a":                "error loading config file: yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into map[interface {}]interface {}",
+		"domain: [": "error loading config file: yaml: line 1: did not find expected node content",
+		"- a": "error loading config file: yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into " +
+			"map[interface {}]interface {}",
 		"0.25: x\ndomain: d": "config error, key is not of type string: 0.25",
 		"ratelimit: 1":       "config error, unknown key 'ratelimit'",
-		head + "  - {key: a, rate_limit: {unit: second, requests_per_second: 2}}": "config error, unknown key 'requests_per_second'",
+		head + "  - {key: a, rate_limit: {unit: second, requests_per_second: 2}}": "config error, unknown key " +
+			"'requests_per_second'",
 		"domain: d\ndescriptors: [a]":                     "config error, yaml file contains list of type other than map: a",
 		head + "  - {key: a, value: 1.5}":                 "error checking config",
 		head + "  - {key: a, value: 2^64}\n":              "", // a text
@@ -33,27 +35,38 @@ func TestErrors(t *testing.T) {
 		"":                                                "config file cannot have empty domain",
 		head + "  - {value: x}":                           "descriptor has empty key",
 		head + "  - {key: a}\n  - {key: a}":               "duplicate descriptor composite key 'd.a'",
-		head + "  - {key: a, value: b_c}\n  - {key: a_b, value: c}":                    "duplicate descriptor composite key 'd.a_b_c'",
-		head + "  - {key: a, descriptors: [{key: b, value: 1}, {key: b, value: 1}]}":   "duplicate descriptor composite key 'd.a.b_1'",
-		head + "  - {key: a, rate_limit: {unit: foo, requests_per_unit: 1}}":           "invalid rate limit unit 'foo'",
-		head + "  - {key: a, rate_limit: {unit: unknown, requests_per_unit: 1}}":       "invalid rate limit unit 'unknown'",
-		head + "  - {key: a, rate_limit: {requests_per_unit: 1}}":                      "invalid rate limit unit ''",
-		head + "  - {key: a, rate_limit: {unlimited: true, unit: day}}":                "should not specify rate limit unit when unlimited",
-		head + "  - {key: a, rate_limit: {unit: day, replaces: [{name: ''}]}}":         "should not have an empty replaces entry",
-		head + "  - {key: a, rate_limit: {unit: day, name: n, replaces: [{name: n}]}}": "replaces should not contain name of same descriptor",
-		head + "  - {key: k, value: v, share_threshold: true}":                         "share_threshold can only be used with wildcard values (containing '*'), but found key 'k_v'",
-		head + "  - {key: k, rate_limit: {unit: day}, metadata: {x: {1: y}}}":          "error parsing metadata: the key 1 is not text",
-		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}":          "error loading config file: yaml: unmarshal errors:\n  line 3: cannot unmarshal !!int `-1` into uint32",
-		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 4294967296}}":  "error loading config file: yaml: unmarshal errors:\n  line 3: cannot unmarshal !!int `4294967296` into uint32",
-		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: \"1\"}}":       "error loading config file: yaml: unmarshal errors:\n  line 3: cannot unmarshal !!str `1` into uint32",
+		head + "  - {key: a, value: b_c}\n  - {key: a_b, value: c}": "duplicate descriptor composite " +
+			"key 'd.a_b_c'",
+		head + "  - {key: a, descriptors: [{key: b, value: 1}, {key: b, value: 1}]}": "duplicate descriptor composite " +
+			"key 'd.a.b_1'",
+		head + "  - {key: a, rate_limit: {unit: foo, requests_per_unit: 1}}":     "invalid rate limit unit 'foo'",
+		head + "  - {key: a, rate_limit: {unit: unknown, requests_per_unit: 1}}": "invalid rate limit unit 'unknown'",
+		head + "  - {key: a, rate_limit: {requests_per_unit: 1}}":                "invalid rate limit unit ''",
+		head + "  - {key: a, rate_limit: {unlimited: true, unit: day}}": "should not specify rate limit " +
+			"unit when unlimited",
+		head + "  - {key: a, rate_limit: {unit: day, replaces: [{name: ''}]}}": "should not have an empty replaces " +
+			"entry",
+		head + "  - {key: a, rate_limit: {unit: day, name: n, replaces: [{name: n}]}}": "replaces should not contain name " +
+			"of same descriptor",
+		head + "  - {key: k, value: v, share_threshold: true}": "share_threshold can only be used " +
+			"with wildcard values (containing '*'), but found key 'k_v'",
+		head + "  - {key: k, rate_limit: {unit: day}, metadata: {x: {1: y}}}": "error parsing metadata: the key 1 " +
+			"is not text",
+		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: -1}}": "error loading config file: yaml: " +
+			"unmarshal errors:\n  line 3: cannot unmarshal !!int `-1` into uint32",
+		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: 4294967296}}": "error loading config file: yaml: " +
+			"unmarshal errors:\n  line 3: cannot unmarshal !!int `4294967296` into uint32",
+		head + "  - {key: a, rate_limit: {unit: day, requests_per_unit: \"1\"}}": "error loading config file: yaml: " +
+			"unmarshal errors:\n  line 3: cannot unmarshal !!str `1` into uint32",
 		// What is accepted.
 		head + "  - {key: a, shadow_mode: yes, quota_mode: off, detailed_metric: y, value_to_metric: no}": "",
 		head + "  - {key: a, value: yes}\n  - {key: a, value: 10}\n  - {key: a, value: 2020-01-01}":       "",
-		head + "  - {key: a, key: b}\n  - {key: a}":                                                       "", // the last of two counts
-		head + "  - {key: a, descriptors: null, rate_limit: null, unit: day}":                             "",
-		head + "  - {key: a, rate_limit: {unit: WeeK}}":                                                   "",
-		head + "  - &x {key: a, rate_limit: {unit: day}}\n  - {<<: *x, key: b}":                           "",
-		head + "  - {key: a, rate_limit: {unit: day}, metadata: {x: [1, 1.5, {z: null}]}}":                "",
+		// the last of two counts
+		head + "  - {key: a, key: b}\n  - {key: a}":                                        "",
+		head + "  - {key: a, descriptors: null, rate_limit: null, unit: day}":              "",
+		head + "  - {key: a, rate_limit: {unit: WeeK}}":                                    "",
+		head + "  - &x {key: a, rate_limit: {unit: day}}\n  - {<<: *x, key: b}":            "",
+		head + "  - {key: a, rate_limit: {unit: day}, metadata: {x: [1, 1.5, {z: null}]}}": "",
 	} {
 		_, err := parse(text)
 		got := ""
@@ -74,7 +87,8 @@ func TestSeveralFiles(t *testing.T) {
 		{Name: "b.yaml", Data: []byte("domain: d\ndescriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 2}}]")},
 		{Name: "a.yaml", Data: []byte("domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")},
 	}
-	if _, err := config.Parse(files, config.Options{}); err == nil || err.Error() != "b.yaml: duplicate domain 'd' in config file" {
+	if _, err := config.Parse(files, config.Options{}); err == nil ||
+		err.Error() != "b.yaml: duplicate domain 'd' in config file" {
 		t.Error(err)
 	}
 	c, err := config.Parse(files, config.Options{MergeDomains: true})
@@ -87,7 +101,8 @@ func TestSeveralFiles(t *testing.T) {
 		}
 	}
 	files[1].Data = []byte("domain: d\ndescriptors: [{key: b}]")
-	if _, err := config.Parse(files, config.Options{MergeDomains: true}); err == nil || err.Error() != "b.yaml: duplicate descriptor composite key 'd.b'" {
+	if _, err := config.Parse(files, config.Options{MergeDomains: true}); err == nil ||
+		err.Error() != "b.yaml: duplicate descriptor composite key 'd.b'" {
 		t.Error(err)
 	}
 }
@@ -243,8 +258,10 @@ func TestLookupIsTheReference(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("domain: d\ndescriptors: [{key: a, value: 'x*', rate_limit: {unit: day, requests_per_unit: 1}}]")
 	f.Add("domain: d\ndescriptors: [{key: a, descriptors: [{key: b, metadata: {x: [1]}}]}]")
-	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: month, requests_per_unit: 1}, metadata: {weir: {calendar: true, zone: Europe/Berlin, at: '06:00'}}}]")
-	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}, metadata: {weir: {algorithm: gcra, burst: 7}}}]")
+	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: month, requests_per_unit: 1}, metadata: {weir: " +
+		"{calendar: true, zone: Europe/Berlin, at: '06:00'}}}]")
+	f.Add("domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}, metadata: {weir: " +
+		"{algorithm: gcra, burst: 7}}}]")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parse(text)
 		if err == nil && c.Domains() != 1 {

@@ -91,10 +91,12 @@ func (l *Limit) form() error {
 		return fmt.Errorf("%s: %w", ownKey, err)
 	}
 	if l.Form.Calendar && l.Unit == Second {
-		return errors.New(ownKey + ": a second is as long in every calendar: leave out calendar, or give unit: minute or a longer one")
+		return errors.New(ownKey +
+			": a second is as long in every calendar: leave out calendar, or give unit: minute or a longer one")
 	}
 	if most := l.Unit.MaxMultiplier(); l.Form.Multiplier > most {
-		return fmt.Errorf("%s: unit_multiplier is %d: give 1 to %d for unit: %s, since a period has at most %d days", ownKey, l.Form.Multiplier, most, l.Unit, limiter.MaxWindow/(24*time.Hour))
+		return fmt.Errorf("%s: unit_multiplier is %d: give 1 to %d for unit: %s, since a period has at most %d days", ownKey,
+			l.Form.Multiplier, most, l.Unit, limiter.MaxWindow/(24*time.Hour))
 	}
 	s := l.Spec(limiter.FixedWindow)
 	s.Limit = max(s.Limit, 1) // 0 denies everything, and needs no counter
@@ -113,7 +115,8 @@ func (f *Form) read(v any) error {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		want, known := f.set(name, m[name])
 		if !known {
-			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, unit_multiplier, calendar, zone, anchor_day, week_start, at or estimate", name)
+			return fmt.Errorf("unknown key '%.100s': give algorithm, burst, sub_windows, unit_multiplier, calendar, zone, "+
+				"anchor_day, week_start, at or estimate", name)
 		}
 		if want != "" {
 			return fmt.Errorf("%s is %.100q: give %s", name, fmt.Sprint(m[name]), want)
@@ -129,7 +132,8 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 	switch name {
 	case "algorithm":
 		at := slices.Index(limiter.AlgorithmNames(), text)
-		f.Algorithm, f.Own, ok, want = limiter.Algorithm(max(at, 0)), true, at >= 0, "one of "+strings.Join(limiter.AlgorithmNames(), ", ")
+		f.Algorithm, f.Own, ok, want = limiter.Algorithm(max(at, 0)), true, at >= 0,
+			"one of "+strings.Join(limiter.AlgorithmNames(), ", ")
 	case "burst":
 		f.Burst, ok = number(v, limiter.NarrowUnits)
 		want = "a number of requests, from 1"
@@ -159,7 +163,8 @@ func (f *Form) set(name string, v any) (want string, known bool) {
 		want = "the name of a day, such as sunday"
 	case "at":
 		t, err := time.Parse("15:04", text)
-		f.At, ok = time.Duration(t.Hour())*time.Hour+time.Duration(t.Minute())*time.Minute, err == nil && len(text) == len("15:04")
+		f.At, ok = time.Duration(t.Hour())*time.Hour+time.Duration(t.Minute())*time.Minute,
+			err == nil && len(text) == len("15:04")
 		want = `a time of day in quotes, such as "06:00"`
 	case "estimate":
 		var n int64
@@ -185,7 +190,8 @@ func number(v any, most int64) (int64, bool) {
 
 // agrees returns an error for options that have no effect beside each other.
 func (f *Form) agrees() error {
-	bucket := f.Own && (f.Algorithm == limiter.TokenBucket || f.Algorithm == limiter.LeakyBucket || f.Algorithm == limiter.GCRA)
+	bucket := f.Own && (f.Algorithm == limiter.TokenBucket || f.Algorithm == limiter.LeakyBucket ||
+		f.Algorithm == limiter.GCRA)
 	switch {
 	case f.Burst > 0 && !bucket:
 		return errors.New("burst has no effect: give algorithm: token_bucket, leaky_bucket or gcra beside it")

@@ -12,7 +12,8 @@ import (
 
 // withForm returns a file whose limit has a form.
 func withForm(limit, form string) string {
-	return fmt.Sprintf("domain: d\ndescriptors:\n  - {key: a, rate_limit: {%s}, metadata: {plan: gold, weir: %s}}\n", limit, form)
+	return fmt.Sprintf("domain: d\ndescriptors:\n  - {key: a, rate_limit: {%s}, metadata: {plan: gold, weir: %s}}\n",
+		limit, form)
 }
 
 // What metadata says under weir is how the limit counts, and is no metadata of answers.
@@ -23,11 +24,14 @@ func TestForms(t *testing.T) {
 		line        string
 	}{
 		{"unit: minute, requests_per_unit: 60", "{algorithm: token_bucket, burst: 5}",
-			limiter.Spec{Name: "minute", Algorithm: limiter.TokenBucket, Limit: 60, Window: time.Minute, Burst: 5}, ", algorithm: token_bucket, burst: 5"},
+			limiter.Spec{Name: "minute", Algorithm: limiter.TokenBucket, Limit: 60, Window: time.Minute, Burst: 5},
+			", algorithm: token_bucket, burst: 5"},
 		{"unit: hour, requests_per_unit: 6", "{algorithm: sliding_window, sub_windows: 4}",
-			limiter.Spec{Name: "hour", Algorithm: limiter.SlidingWindow, Limit: 6, Window: time.Hour, SubWindows: 4}, ", algorithm: sliding_window, sub_windows: 4"},
+			limiter.Spec{Name: "hour", Algorithm: limiter.SlidingWindow, Limit: 6, Window: time.Hour, SubWindows: 4},
+			", algorithm: sliding_window, sub_windows: 4"},
 		{"unit: month, requests_per_unit: 6", `{calendar: yes, zone: Europe/Berlin, anchor_day: 15, at: 06:30}`, limiter.Spec{
-			Name: "month", Algorithm: limiter.FixedWindow, Limit: 6, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin", AnchorDay: 15, At: 390 * time.Minute,
+			Name: "month", Algorithm: limiter.FixedWindow, Limit: 6, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin",
+			AnchorDay: 15, At: 390 * time.Minute,
 		}, ", calendar: true, zone: Europe/Berlin, anchor_day: 15, at: 06:30"},
 		{"unit: week, requests_per_unit: 6", "{calendar: true, algorithm: fixed_window, week_start: sunday}", limiter.Spec{
 			Name: "week", Algorithm: limiter.FixedWindow, Limit: 6, Calendar: limiter.CalendarWeek, WeekStart: limiter.Sunday,
@@ -40,8 +44,10 @@ func TestForms(t *testing.T) {
 		{"unit: minute, requests_per_unit: 6", "{unit_multiplier: 10}",
 			limiter.Spec{Name: "minute", Algorithm: limiter.GCRA, Limit: 6, Window: 10 * time.Minute}, ", unit_multiplier: 10"},
 		{"unit: week, requests_per_unit: 6", "{unit_multiplier: 2, algorithm: fixed_window}",
-			limiter.Spec{Name: "week", Algorithm: limiter.FixedWindow, Limit: 6, Window: 14 * 24 * time.Hour}, ", algorithm: fixed_window, unit_multiplier: 2"},
-		{"unit: day, requests_per_unit: 3", "{}", limiter.Spec{Name: "day", Algorithm: limiter.GCRA, Limit: 3, Window: 24 * time.Hour}, ""},
+			limiter.Spec{Name: "week", Algorithm: limiter.FixedWindow, Limit: 6, Window: 14 * 24 * time.Hour},
+			", algorithm: fixed_window, unit_multiplier: 2"},
+		{"unit: day, requests_per_unit: 3", "{}", limiter.Spec{Name: "day", Algorithm: limiter.GCRA, Limit: 3,
+			Window: 24 * time.Hour}, ""},
 	} {
 		c, err := parse(withForm(row.limit, row.form))
 		if err != nil {
@@ -79,25 +85,32 @@ func TestFormsThatAreNone(t *testing.T) {
 		{minute, "{sub_windows: 5}", "weir: sub_windows has no effect: give algorithm: sliding_window beside it"},
 		{minute, "{algorithm: sliding_window, sub_windows: 3601}", `weir: sub_windows is "3601": give 1 to 3600`},
 		{minute, "{unit_multiplier: 0}", `weir: unit_multiplier is "0": give a number of units, from 1`},
-		{minute, "{unit_multiplier: 576001}", "weir: unit_multiplier is 576001: give 1 to 576000 for unit: minute, since a period has at most 400 days"},
+		{minute, "{unit_multiplier: 576001}",
+			"weir: unit_multiplier is 576001: give 1 to 576000 for unit: minute, since a period has at most 400 days"},
 		{minute, "{unit_multiplier: 4294967296}", `weir: unit_multiplier is "4.294967296e+09"`},
-		{minute, "{unit_multiplier: 2, calendar: true}", "weir: a window of a calendar is one unit: leave out unit_multiplier or calendar"},
+		{minute, "{unit_multiplier: 2, calendar: true}",
+			"weir: a window of a calendar is one unit: leave out unit_multiplier or calendar"},
 		{minute, "{algorithm: gcra, calendar: true}", "weir: gcra has no calendar windows: leave out algorithm or calendar"},
 		{minute, "{calendar: minute}", `weir: calendar is "minute": give true or false: the unit is that of the limit`},
-		{minute, "{zone: Europe/Berlin}", "weir: zone, anchor_day, week_start and at are options of a calendar: give calendar: true beside them"},
+		{minute, "{zone: Europe/Berlin}",
+			"weir: zone, anchor_day, week_start and at are options of a calendar: give calendar: true beside them"},
 		{minute, "{calendar: true, zone: Mars/Olympus}", `no time zone "Mars/Olympus"`},
 		{minute, "{calendar: true, zone: 1}", `weir: zone is "1": give the IANA name`},
 		{minute, "{calendar: true, at: '06:00'}", "at is for calendar day and longer units"},
-		{"unit: day, requests_per_unit: 1", "{calendar: true, at: '6:00'}", `weir: at is "6:00": give a time of day in quotes, such as "06:00"`},
-		{"unit: day, requests_per_unit: 1", "{calendar: true, anchor_day: 3}", "anchor_day is for calendar month, quarter and year, not for day"},
+		{"unit: day, requests_per_unit: 1", "{calendar: true, at: '6:00'}",
+			`weir: at is "6:00": give a time of day in quotes, such as "06:00"`},
+		{"unit: day, requests_per_unit: 1", "{calendar: true, anchor_day: 3}",
+			"anchor_day is for calendar month, quarter and year, not for day"},
 		{"unit: month, requests_per_unit: 1", "{calendar: true, anchor_day: 32}", `weir: anchor_day is "32": give 1 to 31`},
-		{"unit: week, requests_per_unit: 1", "{calendar: true, week_start: someday}", `weir: week_start is "someday": give the name of a day, such as sunday`},
+		{"unit: week, requests_per_unit: 1", "{calendar: true, week_start: someday}",
+			`weir: week_start is "someday": give the name of a day, such as sunday`},
 		{"unit: second, requests_per_unit: 1", "{calendar: true}", "weir: a second is as long in every calendar"},
 		{"unit: day, requests_per_unit: 2000000", "{algorithm: sliding_log}", "limit 2000000 is out of range"},
 		{"unlimited: true", "{algorithm: gcra}", "weir has no effect: the limit is unlimited"},
 	} {
 		_, err := parse(withForm(row.limit, row.form))
-		if err == nil || !strings.HasPrefix(err.Error(), "config.basic.yaml: error parsing metadata: ") || !strings.Contains(err.Error(), row.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), "config.basic.yaml: error parsing metadata: ") ||
+			!strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %s", row.form, err, row.want)
 		}
 	}

@@ -61,7 +61,8 @@ func TestMessages(t *testing.T) {
 // Metadata of a message is what a google.protobuf.Struct has, and says how the limit counts under the same key.
 func TestMetadataOfMessages(t *testing.T) {
 	given := map[string]any{
-		"tier": "gold", "n": 1.5, "yes": true, "no": false, "nothing": nil, "list": []any{1.0, "two", []any{}}, "map": map[string]any{"a": map[string]any{}},
+		"tier": "gold", "n": 1.5, "yes": true, "no": false, "nothing": nil, "list": []any{1.0, "two", []any{}},
+		"map": map[string]any{"a": map[string]any{}},
 	}
 	whole := map[string]any{"weir": map[string]any{"algorithm": "token_bucket", "burst": 20.0}}
 	maps.Copy(whole, given)
@@ -73,7 +74,8 @@ func TestMetadataOfMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3, message(1, "user", 3, message(1, 2, 2, 3), 8, data))}, config.Options{})
+	c, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3,
+		message(1, "user", 3, message(1, 2, 2, 3), 8, data))}, config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +103,8 @@ func TestMetadataOfMessages(t *testing.T) {
 		if bad == nil {
 			d = message(1, "user", 8, data)
 		}
-		if _, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3, d)}, config.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.ParseMessages([][]byte{message(1, "m", 2, "edge", 3, d)}, config.Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -133,30 +136,41 @@ func TestMessagesRefused(t *testing.T) {
 		{"no domain", [][]byte{message(1, "m")}, "m: config file cannot have empty domain"},
 		{"no name", [][]byte{message(2, "a"), message(2, "a")}, "resource 1: duplicate domain 'a' in config file"},
 		{"no key", [][]byte{message(1, "m", 2, "a", 3, message(2, "v"))}, "m: descriptor has empty key"},
-		{"no unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(2, 4)))}, "m: invalid rate limit unit 'unknown'"},
-		{"unit 0", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 0)))}, "m: invalid rate limit unit 'unknown'"},
+		{"no unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(2, 4)))},
+			"m: invalid rate limit unit 'unknown'"},
+		{"unit 0", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 0)))},
+			"m: invalid rate limit unit 'unknown'"},
 		{"unit 8", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 8)))}, "m: invalid rate limit unit '8'"},
-		{"unlimited and a unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 3, 1)))}, "m: should not specify rate limit unit when unlimited"},
-		{"twice", [][]byte{message(1, "m", 2, "a", 3, message(1, "k"), 3, message(1, "k"))}, "m: duplicate descriptor composite key 'a.k'"},
-		{"an empty name replaced", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 5, []byte{})))}, "m: should not have an empty replaces entry"},
+		{"unlimited and a unit", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 3, 1)))},
+			"m: should not specify rate limit unit when unlimited"},
+		{"twice", [][]byte{message(1, "m", 2, "a", 3, message(1, "k"), 3, message(1, "k"))},
+			"m: duplicate descriptor composite key 'a.k'"},
+		{"an empty name replaced", [][]byte{message(1, "m", 2, "a", 3, message(1, "k", 3, message(1, 1, 5, []byte{})))},
+			"m: should not have an empty replaces entry"},
 		{"no UTF-8", [][]byte{message(1, "m", 2, "\xff")}, "m: error loading config: a text is not valid UTF-8"},
-		{"half a field", [][]byte{message(1, "m", 2, "a")[:5]}, "m: error loading config: the message is not valid: unexpected EOF"},
-		{"too deep", [][]byte{message(1, "m", 2, "a", 3, deep)}, "m: descriptors are nested more than 64 levels deep: flatten them"},
-		{"a long name above many", [][]byte{message(1, "m", 2, "a", 3, long)}, "m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
-		{"many levels above many", [][]byte{message(1, "m", 2, "a", 3, nested)}, "m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
+		{"half a field", [][]byte{message(1, "m", 2, "a")[:5]},
+			"m: error loading config: the message is not valid: unexpected EOF"},
+		{"too deep", [][]byte{message(1, "m", 2, "a", 3, deep)},
+			"m: descriptors are nested more than 64 levels deep: flatten them"},
+		{"a long name above many", [][]byte{message(1, "m", 2, "a", 3, long)},
+			"m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
+		{"many levels above many", [][]byte{message(1, "m", 2, "a", 3, nested)},
+			"m: the names of descriptors and of those above them take more than 64 MiB: shorten or flatten them"},
 		{"too many", [][]byte{message(wide...)}, "resource 0: there are more than 100000 descriptors: use fewer"},
 	} {
 		if _, err := config.ParseMessages(x.messages, config.Options{}); err == nil || err.Error() != x.want {
 			t.Errorf("%s: %v, want %s", x.what, err, x.want)
 		}
 	}
-	if c, err := config.ParseMessages([][]byte{message(2, "a", 3, message(1, "k")), message(2, "a", 3, message(1, "l"))}, config.Options{MergeDomains: true}); err != nil || c.Domains() != 1 {
+	if c, err := config.ParseMessages([][]byte{message(2, "a", 3, message(1, "k")), message(2, "a", 3, message(1, "l"))},
+		config.Options{MergeDomains: true}); err != nil || c.Domains() != 1 {
 		t.Error(c, err)
 	}
 }
 
 func FuzzMessages(f *testing.F) {
-	f.Add(message(1, "m", 2, "a", 3, message(1, "k", 2, "v", 3, message(1, 1, 2, 3, 4, "n", 5, message(1, "o")), 4, message(1, "x"), 5, 1, 6, 1, 7, 1)))
+	f.Add(message(1, "m", 2, "a", 3, message(1, "k", 2, "v", 3, message(1, 1, 2, 3, 4, "n", 5, message(1, "o")), 4,
+		message(1, "x"), 5, 1, 6, 1, 7, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := config.ParseMessages([][]byte{data, data}, config.Options{MergeDomains: true})
 		if (c == nil) == (err == nil) {

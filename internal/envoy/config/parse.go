@@ -75,7 +75,8 @@ type (
 // known reports whether a key is one of the format's, at whatever level.
 func known(key string) bool {
 	switch key {
-	case "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode", "quota_mode",
+	case "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode",
+		"quota_mode",
 		"name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata":
 		return true
 	}
@@ -198,7 +199,8 @@ func (p *parser) descriptors(to *level, ds []fileDescriptor, path string, names 
 		}
 		p.names += len(path) + 1 + len(text) + levelSize*(len(names)+1)
 		if p.names > maxNames {
-			return fmt.Errorf("the names of descriptors and of those above them take more than %d MiB: shorten or flatten them", maxNames>>20)
+			return fmt.Errorf("the names of descriptors and of those above them take more than %d MiB: shorten or flatten them",
+				maxNames>>20)
 		}
 		own := path + "." + text
 		if to.exact[text] != nil {

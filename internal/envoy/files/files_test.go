@@ -48,7 +48,8 @@ func TestDirectoriesThatCannotBeRead(t *testing.T) {
 	if _, err := files.Read(dir, false); err == nil || !strings.Contains(err.Error(), "there is no file") {
 		t.Error(err)
 	}
-	if _, err := files.Read(filepath.Join(dir, "none"), false); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := files.Read(filepath.Join(dir, "none"), false); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
 	file := filepath.Join(dir, "a.yaml")
@@ -72,7 +73,8 @@ func TestDirectoriesThatCannotBeRead(t *testing.T) {
 // Names that begin with one dot are read, as the original reads them, unless they are to be left out.
 func TestNamesThatBeginWithADot(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"config.yaml", ".config.yaml", ".extra/more.yaml", "..data/config.yaml", "..config.yaml", "below/..2026/x.yaml"} {
+	for _, name := range []string{"config.yaml", ".config.yaml", ".extra/more.yaml", "..data/config.yaml", "..config.yaml",
+		"below/..2026/x.yaml"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -85,7 +85,8 @@ func New(c Config) (*Client, error) {
 		secure = credentials.NewTLS(c.Certs.Client(cmp.Or(c.ServerName, host), nil))
 	}
 	conn, err := grpc.NewClient("dns:///"+c.Addr, grpc.WithTransportCredentials(secure),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(codec{encoding.GetCodecV2(proto.Name)})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage),
+			grpc.ForceCodecV2(codec{encoding.GetCodecV2(proto.Name)})),
 		grpc.WithDisableServiceConfig(), // a record of DNS would say how calls are made
 		// A server by default closes connections whose client pings more often.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Minute, Timeout: 20 * time.Second}))

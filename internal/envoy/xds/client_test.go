@@ -33,7 +33,8 @@ type manager struct {
 	say  chan *discovery.DiscoveryResponse // nil ends the stream
 }
 
-func (m *manager) StreamAggregatedResources(s grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]) error {
+func (m *manager) StreamAggregatedResources(s grpc.BidiStreamingServer[discovery.DiscoveryRequest,
+	discovery.DiscoveryResponse]) error {
 	go func() {
 		for {
 			r, err := s.Recv()
@@ -171,7 +172,8 @@ func TestGoodBadGood(t *testing.T) {
 	other := response("4", "d", "five")
 	other.Resources[0].TypeUrl = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	m.say <- other
-	m.is(t, `node-7 version "3" nonce "d" refused 3: a resource has the type type.googleapis.com/envoy.config.cluster.v3.Cluster`)
+	m.is(t, `node-7 version "3" nonce "d" refused 3: a resource has the type `+
+		`type.googleapis.com/envoy.config.cluster.v3.Cluster`)
 	m.say <- &discovery.DiscoveryResponse{TypeUrl: "x", Nonce: "e"}
 	m.is(t, `node-7 version "3" nonce "e" refused 3: the response has the type "x", not "`+xds.TypeURL+`"`)
 	a.is(t, "four")
@@ -183,7 +185,9 @@ func TestGoodBadGood(t *testing.T) {
 // A reason is bounded, and valid UTF-8, or it could not be sent.
 func TestReasonsAreBounded(t *testing.T) {
 	m := newManager()
-	follow(t, xds.Config{Addr: m.serve(t), Apply: func([][]byte) error { return errors.New(strings.Repeat("é\xff", 5000)) }})
+	follow(t, xds.Config{Addr: m.serve(t), Apply: func([][]byte) error {
+		return errors.New(strings.Repeat("é\xff", 5000))
+	}})
 	m.is(t, `default version "" nonce ""`)
 	m.say <- response("1", "a", "x")
 	if got := m.hears(t); len(got) > 2100 || !strings.Contains(got, "refused 3: é") {
@@ -278,10 +282,12 @@ func TestMutualTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newManager()
-		return m, m.serve(t, grpc.Creds(credentials.NewTLS(store.Server(tls.RequireAndVerifyClientCert, []string{"h2"}, nil))))
+		return m, m.serve(t, grpc.Creds(credentials.NewTLS(store.Server(tls.RequireAndVerifyClientCert, []string{"h2"},
+			nil))))
 	}
 	files := ours.Write(t, t.TempDir(), certstest.Leaf{Name: "node"})
-	trust, err := certs.Open(certs.Config{What: "management server", CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA})
+	trust, err := certs.Open(certs.Config{What: "management server", CertFile: files.Cert, KeyFile: files.Key,
+		CAFile: files.CA})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +307,8 @@ func TestMutualTLS(t *testing.T) {
 	} {
 		m, addr := server(x.by, x.host)
 		log := new(lines)
-		follow(t, xds.Config{Addr: addr, Certs: trust, ServerName: "manager.test", Apply: a.apply, Log: slog.New(slog.NewTextHandler(log, nil))})
+		follow(t, xds.Config{Addr: addr, Certs: trust, ServerName: "manager.test", Apply: a.apply,
+			Log: slog.New(slog.NewTextHandler(log, nil))})
 		log.wait(t, x.want)
 		select {
 		case r := <-m.said:
@@ -343,7 +350,8 @@ func (l *lines) wait(t *testing.T, want string) {
 }
 
 func TestAddressIsChecked(t *testing.T) {
-	if _, err := xds.New(xds.Config{Addr: "envoy-gateway"}); err == nil || !strings.Contains(err.Error(), "give HOST:PORT") {
+	if _, err := xds.New(xds.Config{Addr: "envoy-gateway"}); err == nil ||
+		!strings.Contains(err.Error(), "give HOST:PORT") {
 		t.Error(err)
 	}
 }

@@ -123,7 +123,8 @@ rules:
 
 // free are the flags of a node on free ports.
 func free(more ...string) []string {
-	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"}, more...)
+	return append([]string{"serve", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr",
+		"127.0.0.1:0", "--health-addr", "127.0.0.1:0"}, more...)
 }
 
 // The expected output for invalid command lines and environments.
@@ -141,58 +142,81 @@ func TestBadUsage(t *testing.T) {
 		status  int
 		want    string // with " … " between parts that must all be there
 	}{
-		"Envoy without limits":  {"", "serve --envoy-addr :1", 2, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
-		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
-		"two kinds of limits":   {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-config d", 2, "from --envoy-config or from --envoy-xds: give one of them"},
-		"xDS without a server":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2, "are for --envoy-xds: give it too"},
-		"xDS without a port":    {"", "serve --envoy-addr :1 --envoy-xds a", 2, `--envoy-xds "a" is not valid: give HOST:PORT`},
-		"xDS without a key":     {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-xds-cert c", 2, "give both or neither"},
-		"near limit NaN":        {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit nan", 2, "give a part above 0 and up to 1"},
-		"near limit above 1":    {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit 1.1", 2, "give a part above 0 and up to 1"},
-		"stops in atomic mode":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-mode atomic --envoy-stop-when-over", 2, "is for --envoy-mode compat"},
-		"two names of headers":  {"", "serve --envoy-addr :1 --envoy-config d --envoy-header-names a,b", 2, "give three names"},
-		"limits of Gubernator":  {"", "serve --gubernator-addr :1", 2, "give --allow-request-limits too, or --permissions"},
-		"a zone of no address":  {"", "serve --gubernator-zone UTC", 2, "--gubernator-zone is for"},
-		"five HTTP addresses":   {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr :1,:2,:3,:4,:5", 2, "give at most 4"},
-		"an HTTP address":       {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr x", 2, `--envoy-http-addr "x" is not valid: give HOST:PORT`},
-		"unknown command":       {"", "sevre", 2, `there is no command "sevre": did you mean "serve"? See "node --help"`},
-		"nothing like it":       {"", "zzzzzz", 2, `there is no command "zzzzzz"; see "node --help"`},
-		"help for no command":   {"", "help dem", 2, `there is no command "dem": did you mean "demo"?`},
-		"completion for none":   {"", "completion tcsh", 2, `there is no completion for "tcsh"`},
-		"unknown flag":          {"", "serve --http-adr x", 2, "there is no flag --http-adr: did you mean --http-addr? See \"node serve --help\""},
-		"unknown root flag":     {"", "--rule x", 2, "there is no flag --rule: did you mean --rules?"},
-		"nothing like a flag":   {"", "--zzzzzz", 2, "there is no flag --zzzzzz; see"},
-		"unknown shorthand":     {"", "-z", 2, "unknown shorthand flag"},
-		"later flag":            {"", "serve --tracing x", 2, "there is no flag --tracing"},
-		"join without a port":   {"", "serve --join node-1", 2, "give HOST:PORT of a member's gossip"},
-		"join nobody's port":    {"", "serve --join node-1:7946,:1", 2, "give HOST:PORT of a member's gossip"},
-		"a named address":       {"", "serve --join dns+127.0.0.1:7946 --expect 3", 2, "dns+ is for a name that stands for all members"},
-		"a name alone":          {"", "serve --join dns+weir:7946", 2, "--join dns+HOST:PORT needs --expect"},
-		"expected by nobody":    {"", "serve --expect 3", 2, "--expect is for a member of a cluster: give --name or --join too"},
-		"expected nowhere":      {"", "serve --name a --expect 3", 2, "--expect needs addresses to join by"},
-		"too many expected":     {"", "serve --join a:1 --expect 257", 2, "--expect 257 is out of range: give the number of members, up to 256"},
-		"less than none":        {"", "serve --join a:1 --expect=-1", 2, "--expect -1 is out of range"},
-		"ring of nobody":        {"", "serve --share-ring", 2, "--share-ring is for a member of a cluster: give --name or --join too"},
-		"join and redis":        {"", "serve --name a --backend redis --redis-addr r:1", 2, "share counters without a cluster"},
-		"advertise a port":      {"", "serve --name a --advertise h:1", 2, "give the host alone"},
-		"denials of nobody":     {"", "serve --cached-denials", 2, "--cached-denials is for a member of a cluster: give --name or --join too"},
-		"deadline of nobody":    {"", "serve --deadline 15ms", 2, "--deadline is for a member of a cluster: give --name or --join too"},
-		"copies at nobody":      {"WEIR_REPLICATION=strict", "serve", 2, "--replication is for a member of a cluster: give --name or --join too"},
-		"a name of two lines":   {"WEIR_NAME=a b\nc", "serve", 2, `--name cannot be that: the name … "a b\nc" has a character that cannot be seen`},
-		"a name and a space":    {"WEIR_NAME=a ", "serve", 2, `"a " begins or ends with a space: leave it out`},
-		"no such replication":   {"", "serve --replication twice", 2, "give one of lag, strict, off"},
-		"no time for owners":    {"", "serve --name a --deadline 0s", 2, "--deadline 0s is out of range"},
-		"no port for members":   {"", "serve --name a --peer-addr=", 2, "--peer-addr and --gossip-addr must not be empty"},
-		"arguments to serve":    {"", "serve rules.yaml", 2, `"node serve" takes no arguments, but "rules.yaml" was given`},
-		"arguments to demo":     {"", "demo x", 2, "takes no arguments"},
-		"arguments to version":  {"", "version x", 2, "takes no arguments"},
-		"port alone":            {"", "--http-addr 8080", 2, `"8080" … --http-addr … give HOST:PORT, such as 127.0.0.1:8080`},
-		"port too large":        {"", "--grpc-addr 127.0.0.1:65536", 2, "give HOST:PORT"},
-		"port by name":          {"", "--grpc-addr 127.0.0.1:http", 2, "give HOST:PORT"},
-		"no address":            {"", "--http-addr= --grpc-addr=127.0.0.1:0", 2, "--http-addr and --grpc-addr must not be empty"},
-		"admin port alone":      {"", "--admin-addr 8082", 2, `"8082" … --admin-addr … give HOST:PORT, such as 127.0.0.1:8082, unix:PATH, or off`},
-		"admin at no path":      {"WEIR_ADMIN_ADDR=unix:", "", 2, "give unix:PATH, such as"},
-		"health at a socket":    {"", "--health-addr unix:/x", 2, "--health-addr … give HOST:PORT, such as 127.0.0.1:8083, or off"},
+		"Envoy without limits": {"", "serve --envoy-addr :1", 2,
+			"--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
+		"Envoy at no address": {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
+		"two kinds of limits": {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-config d", 2,
+			"from --envoy-config or from --envoy-xds: give one of them"},
+		"xDS without a server": {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2,
+			"are for --envoy-xds: give it too"},
+		"xDS without a port": {"", "serve --envoy-addr :1 --envoy-xds a", 2,
+			`--envoy-xds "a" is not valid: give HOST:PORT`},
+		"xDS without a key": {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-xds-cert c", 2, "give both or neither"},
+		"near limit NaN": {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit nan", 2,
+			"give a part above 0 and up to 1"},
+		"near limit above 1": {"", "serve --envoy-addr :1 --envoy-config d --envoy-near-limit 1.1", 2,
+			"give a part above 0 and up to 1"},
+		"stops in atomic mode": {"", "serve --envoy-addr :1 --envoy-config d --envoy-mode atomic --envoy-stop-when-over", 2,
+			"is for --envoy-mode compat"},
+		"two names of headers": {"", "serve --envoy-addr :1 --envoy-config d --envoy-header-names a,b", 2,
+			"give three names"},
+		"limits of Gubernator": {"", "serve --gubernator-addr :1", 2, "give --allow-request-limits too, or --permissions"},
+		"a zone of no address": {"", "serve --gubernator-zone UTC", 2, "--gubernator-zone is for"},
+		"five HTTP addresses": {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr :1,:2,:3,:4,:5", 2,
+			"give at most 4"},
+		"an HTTP address": {"", "serve --envoy-addr :1 --envoy-config d --envoy-http-addr x", 2,
+			`--envoy-http-addr "x" is not valid: give HOST:PORT`},
+		"unknown command":     {"", "sevre", 2, `there is no command "sevre": did you mean "serve"? See "node --help"`},
+		"nothing like it":     {"", "zzzzzz", 2, `there is no command "zzzzzz"; see "node --help"`},
+		"help for no command": {"", "help dem", 2, `there is no command "dem": did you mean "demo"?`},
+		"completion for none": {"", "completion tcsh", 2, `there is no completion for "tcsh"`},
+		"unknown flag": {"", "serve --http-adr x", 2,
+			"there is no flag --http-adr: did you mean --http-addr? See \"node serve --help\""},
+		"unknown root flag":   {"", "--rule x", 2, "there is no flag --rule: did you mean --rules?"},
+		"nothing like a flag": {"", "--zzzzzz", 2, "there is no flag --zzzzzz; see"},
+		"unknown shorthand":   {"", "-z", 2, "unknown shorthand flag"},
+		"later flag":          {"", "serve --tracing x", 2, "there is no flag --tracing"},
+		"join without a port": {"", "serve --join node-1", 2, "give HOST:PORT of a member's gossip"},
+		"join nobody's port":  {"", "serve --join node-1:7946,:1", 2, "give HOST:PORT of a member's gossip"},
+		"a named address": {"", "serve --join dns+127.0.0.1:7946 --expect 3", 2,
+			"dns+ is for a name that stands for all members"},
+		"a name alone": {"", "serve --join dns+weir:7946", 2, "--join dns+HOST:PORT needs --expect"},
+		"expected by nobody": {"", "serve --expect 3", 2,
+			"--expect is for a member of a cluster: give --name or --join too"},
+		"expected nowhere": {"", "serve --name a --expect 3", 2, "--expect needs addresses to join by"},
+		"too many expected": {"", "serve --join a:1 --expect 257", 2,
+			"--expect 257 is out of range: give the number of members, up to 256"},
+		"less than none": {"", "serve --join a:1 --expect=-1", 2, "--expect -1 is out of range"},
+		"ring of nobody": {"", "serve --share-ring", 2,
+			"--share-ring is for a member of a cluster: give --name or --join too"},
+		"join and redis": {"", "serve --name a --backend redis --redis-addr r:1", 2,
+			"share counters without a cluster"},
+		"advertise a port": {"", "serve --name a --advertise h:1", 2, "give the host alone"},
+		"denials of nobody": {"", "serve --cached-denials", 2,
+			"--cached-denials is for a member of a cluster: give --name or --join too"},
+		"deadline of nobody": {"", "serve --deadline 15ms", 2,
+			"--deadline is for a member of a cluster: give --name or --join too"},
+		"copies at nobody": {"WEIR_REPLICATION=strict", "serve", 2,
+			"--replication is for a member of a cluster: give --name or --join too"},
+		"a name of two lines": {"WEIR_NAME=a b\nc", "serve", 2,
+			`--name cannot be that: the name … "a b\nc" has a character that cannot be seen`},
+		"a name and a space":   {"WEIR_NAME=a ", "serve", 2, `"a " begins or ends with a space: leave it out`},
+		"no such replication":  {"", "serve --replication twice", 2, "give one of lag, strict, off"},
+		"no time for owners":   {"", "serve --name a --deadline 0s", 2, "--deadline 0s is out of range"},
+		"no port for members":  {"", "serve --name a --peer-addr=", 2, "--peer-addr and --gossip-addr must not be empty"},
+		"arguments to serve":   {"", "serve rules.yaml", 2, `"node serve" takes no arguments, but "rules.yaml" was given`},
+		"arguments to demo":    {"", "demo x", 2, "takes no arguments"},
+		"arguments to version": {"", "version x", 2, "takes no arguments"},
+		"port alone":           {"", "--http-addr 8080", 2, `"8080" … --http-addr … give HOST:PORT, such as 127.0.0.1:8080`},
+		"port too large":       {"", "--grpc-addr 127.0.0.1:65536", 2, "give HOST:PORT"},
+		"port by name":         {"", "--grpc-addr 127.0.0.1:http", 2, "give HOST:PORT"},
+		"no address": {"", "--http-addr= --grpc-addr=127.0.0.1:0", 2,
+			"--http-addr and --grpc-addr must not be empty"},
+		"admin port alone": {"", "--admin-addr 8082", 2,
+			`"8082" … --admin-addr … give HOST:PORT, such as 127.0.0.1:8082, unix:PATH, or off`},
+		"admin at no path": {"WEIR_ADMIN_ADDR=unix:", "", 2, "give unix:PATH, such as"},
+		"health at a socket": {"", "--health-addr unix:/x", 2,
+			"--health-addr … give HOST:PORT, such as 127.0.0.1:8083, or off"},
 		"max-keys zero":         {"", "--max-keys 0", 2, "--max-keys … give a whole number above 0"},
 		"max-bytes too small":   {"", "--max-bytes 7MiB", 2, "--max-bytes … give a size of 8MiB or more, such as 512MiB"},
 		"max-bytes too large":   {"", "--max-bytes 9999999TB", 2, "give a size of 8MiB or more"},
@@ -202,10 +226,12 @@ func TestBadUsage(t *testing.T) {
 		"log level":             {"", "--log-level loud", 2, "--log-level … give one of debug, info, warn, error"},
 		"shutdown-timeout":      {"", "--shutdown-timeout 0", 2, "--shutdown-timeout 0s is out of range: give 100ms to 1h"},
 		"shutdown-timeout long": {"", "--shutdown-timeout 2h", 2, "is out of range"},
-		"shutdown-delay":        {"", "--shutdown-delay 20s", 2, "--shutdown-delay 20s is out of range: it is part of --shutdown-timeout, which is 15s"},
-		"shutdown-delay minus":  {"", "--shutdown-delay -1s", 2, "is out of range"},
-		"cluster-name":          {"", "--cluster-name=", 2, "--cluster-name must not be empty"},
-		"bad variable":          {"WEIR_MAX_KEYS=many", "serve", 2, `WEIR_MAX_KEYS="many" in the environment: … give a whole number above 0`},
+		"shutdown-delay": {"", "--shutdown-delay 20s", 2,
+			"--shutdown-delay 20s is out of range: it is part of --shutdown-timeout, which is 15s"},
+		"shutdown-delay minus": {"", "--shutdown-delay -1s", 2, "is out of range"},
+		"cluster-name":         {"", "--cluster-name=", 2, "--cluster-name must not be empty"},
+		"bad variable": {"WEIR_MAX_KEYS=many", "serve", 2,
+			`WEIR_MAX_KEYS="many" in the environment: … give a whole number above 0`},
 		"bad variable for demo": {"WEIR_HTTP_ADDR=x", "demo", 2, `WEIR_HTTP_ADDR="x" in the environment: … give HOST:PORT`},
 		"bad boolean":           {"WEIR_ALLOW_RESET=maybe", "", 2, `WEIR_ALLOW_RESET="maybe" in the environment`},
 		"bad duration":          {"WEIR_SHUTDOWN_DELAY=5", "", 2, `WEIR_SHUTDOWN_DELAY="5" in the environment`},
@@ -213,27 +239,42 @@ func TestBadUsage(t *testing.T) {
 		"empty secret":          {"", "--secret-file " + file(t, "s", "\r\n"), 1, "is empty"},
 		"big secret":            {"", "--secret-file " + big, 1, "is larger than 64 KiB"},
 		"secret a directory":    {"", "--secret-file " + t.TempDir(), 1, "is a directory; name a regular file"},
-		"port in use":           {"", strings.Join(free("--http-addr", used), " "), 1, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --http-addr"},
-		"demo, port in use":     {"", "demo --http-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0 --grpc-addr " + used, 1, "cannot listen on " + used + " … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0"},
-		"backend":               {"", "--backend disk", 2, "--backend … give one of memory, redis"},
-		"redis without address": {"", "--backend redis", 2, "--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379"},
-		"redis address only":    {"WEIR_REDIS_ADDR=r:1", "", 2, "--redis-addr is given, but counters are kept in memory: give --backend redis too"},
-		"redis port alone":      {"", "--redis-addr 6379", 2, "--redis-addr … give HOST:PORT"},
-		"redis without host":    {"", "--redis-addr :6379", 2, "the host is missing"},
-		"redis addresses":       {"", "--redis-addr a:1,,b:2", 2, "several with commas between"},
-		"redis of both kinds":   {"", "--backend redis --redis-addr a:1 --redis-cluster --redis-sentinel-master m", 2, "are both given"},
-		"redis-db":              {"", "--backend redis --redis-addr a:1,b:2 --redis-db 1", 2, "--redis-db 1 is out of range"},
-		"redis-timeout":         {"", "--backend redis --redis-addr a:1 --redis-timeout 0", 2, "--redis-timeout 0s is out of range: give 1ms to 1m"},
-		"redis-ca-file":         {"", "--backend redis --redis-addr a:1 --redis-ca-file x", 2, "--redis-ca-file is for --redis-tls"},
-		"redis-cert":            {"", "--backend redis --redis-addr a:1 --redis-cert x --redis-key y", 2, "--redis-cert and --redis-key are for --redis-tls"},
-		"redis-key":             {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert x", 2, "give both or neither"},
-		"redis-cert and key":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert " + file(t, "cert", "x") + " --redis-key " + file(t, "key", "y"), 1, "cannot be used"},
-		"redis-prefix":          {"", "--backend redis --redis-addr a:1 --redis-prefix a{b}", 2, "has a brace"},
-		"redis-replicas":        {"", "--backend redis --redis-addr a:1 --redis-replicas 17", 2, "--redis-replicas 17 is out of range: give 0 to 16"},
-		"redis-nodes":           {"", "--redis-nodes 0", 2, "--redis-nodes … give a whole number above 0"},
-		"redis password file":   {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1, "password file none cannot be opened: no such file"},
-		"redis certificates":    {"", "--backend redis --redis-addr a:1 --redis-tls --redis-ca-file " + file(t, "ca", "x"), 1, "has no certificate in PEM form"},
-		"no rules file":         {"", strings.Join(free("--rules", "none.yaml"), " "), 1, "rules file none.yaml cannot be opened: no such file"},
+		"port in use": {"", strings.Join(free("--http-addr", used), " "), 1,
+			"cannot listen on " + used + ": another program has that port; stop it, or choose another address with --http-addr"},
+		"demo, port in use": {"", "demo --http-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0 --grpc-addr " + used, 1,
+			"cannot listen on " + used +
+				" … with --grpc-addr … node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0"},
+		"backend": {"", "--backend disk", 2, "--backend … give one of memory, redis"},
+		"redis without address": {"", "--backend redis", 2,
+			"--backend redis needs --redis-addr: give HOST:PORT, such as 127.0.0.1:6379"},
+		"redis address only": {"WEIR_REDIS_ADDR=r:1", "", 2,
+			"--redis-addr is given, but counters are kept in memory: give --backend redis too"},
+		"redis port alone":   {"", "--redis-addr 6379", 2, "--redis-addr … give HOST:PORT"},
+		"redis without host": {"", "--redis-addr :6379", 2, "the host is missing"},
+		"redis addresses":    {"", "--redis-addr a:1,,b:2", 2, "several with commas between"},
+		"redis of both kinds": {"", "--backend redis --redis-addr a:1 --redis-cluster --redis-sentinel-master m", 2,
+			"are both given"},
+		"redis-db": {"", "--backend redis --redis-addr a:1,b:2 --redis-db 1", 2, "--redis-db 1 is out of range"},
+		"redis-timeout": {"", "--backend redis --redis-addr a:1 --redis-timeout 0", 2,
+			"--redis-timeout 0s is out of range: give 1ms to 1m"},
+		"redis-ca-file": {"", "--backend redis --redis-addr a:1 --redis-ca-file x", 2,
+			"--redis-ca-file is for --redis-tls"},
+		"redis-cert": {"", "--backend redis --redis-addr a:1 --redis-cert x --redis-key y", 2,
+			"--redis-cert and --redis-key are for --redis-tls"},
+		"redis-key": {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert x", 2,
+			"give both or neither"},
+		"redis-cert and key": {"", "--backend redis --redis-addr a:1 --redis-tls --redis-cert " + file(t, "cert", "x") +
+			" --redis-key " + file(t, "key", "y"), 1, "cannot be used"},
+		"redis-prefix": {"", "--backend redis --redis-addr a:1 --redis-prefix a{b}", 2, "has a brace"},
+		"redis-replicas": {"", "--backend redis --redis-addr a:1 --redis-replicas 17", 2,
+			"--redis-replicas 17 is out of range: give 0 to 16"},
+		"redis-nodes": {"", "--redis-nodes 0", 2, "--redis-nodes … give a whole number above 0"},
+		"redis password file": {"", "--backend redis --redis-addr a:1 --redis-password-file none", 1,
+			"password file none cannot be opened: no such file"},
+		"redis certificates": {"", "--backend redis --redis-addr a:1 --redis-tls --redis-ca-file " + file(t, "ca", "x"), 1,
+			"has no certificate in PEM form"},
+		"no rules file": {"", strings.Join(free("--rules", "none.yaml"), " "), 1,
+			"rules file none.yaml cannot be opened: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, errs := run(t, []string{c.environ}, strings.Fields(c.args)...)
@@ -310,7 +351,8 @@ func TestCompletion(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	status, out, _ := run(t, nil, "version")
-	if status != ExitOK || !strings.HasPrefix(out, "node ") || !strings.Contains(out, " go1.") || !strings.Contains(out, " tzdata 20") {
+	if status != ExitOK || !strings.HasPrefix(out, "node ") || !strings.Contains(out, " go1.") ||
+		!strings.Contains(out, " tzdata 20") {
 		t.Errorf("%d %s", status, out)
 	}
 	if _, flag, _ := run(t, nil, "--version"); flag != out {
@@ -374,7 +416,8 @@ func TestServe(t *testing.T) {
 		all := records(t, r.err.String())
 		ready := all[len(all)-1]
 		address, ok := ready["http"].(string)
-		if !ok || ready["grpc"] == nil || ready["admin"] == nil || ready["health"] == nil || ready["rules"] != 1.0 || ready["version"] != built.Version() || len(all) != 1 {
+		if !ok || ready["grpc"] == nil || ready["admin"] == nil || ready["health"] == nil || ready["rules"] != 1.0 ||
+			ready["version"] != built.Version() || len(all) != 1 {
 			t.Fatalf("%v", all)
 		}
 		for i := range 3 {
@@ -386,7 +429,9 @@ func TestServe(t *testing.T) {
 		r.until("rules are in force")
 		r.signals <- syscall.SIGTERM
 		r.end(ExitOK)
-		if got := r.err.String(); !strings.Contains(got, `"stopping: requests in progress will be answered","because":"terminated"`) || !strings.Contains(got, `"msg":"stopped"`) {
+		if got := r.err.String(); !strings.Contains(got,
+			`"stopping: requests in progress will be answered","because":"terminated"`) ||
+			!strings.Contains(got, `"msg":"stopped"`) {
 			t.Error(got)
 		}
 		records(t, r.err.String())
@@ -422,7 +467,8 @@ func TestServeOnATerminal(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	r := begin(t, World{}, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0")
+	r := begin(t, World{}, "demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr",
+		"127.0.0.1:0")
 	r.until("   1s   ada ")
 	r.signals <- syscall.SIGHUP // changes nothing
 	r.until("   2s   ada ")
@@ -468,7 +514,8 @@ func (s stopper) Stop() error { <-s; return nil }
 // The end of the context stops a node like a signal does. A reload meanwhile does not
 // count as a second signal.
 func TestEndOfContext(t *testing.T) {
-	for name, args := range map[string][]string{"serve": free(), "demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
+	for name, args := range map[string][]string{"serve": free(),
+		"demo": {"demo", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			r := beginUnder(ctx, t, World{}, args...)
@@ -483,12 +530,14 @@ func TestEndOfContext(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	rules := file(t, "rules.yaml", townRules)
 	r := begin(t, World{Environ: []string{
-		"WEIR_HTTP_ADDR=127.0.0.1:0", "WEIR_GRPC_ADDR=256.0.0.1:0", "WEIR_RULES=" + rules, "WEIR_LOG_LEVEL=info", "WEIR_OVERFLOW=",
+		"WEIR_HTTP_ADDR=127.0.0.1:0", "WEIR_GRPC_ADDR=256.0.0.1:0", "WEIR_RULES=" + rules, "WEIR_LOG_LEVEL=info",
+		"WEIR_OVERFLOW=",
 		"WEIR_HTTP_ADR=x", "WEIR_COLOUR=red", "PATH=/bin", "WEIRD=1",
 		// The variables that Kubernetes sets in a container next to services "weir" and
 		// "weir-grpc".
 		"WEIR_SERVICE_HOST=10.0.0.1", "WEIR_SERVICE_PORT=80", "WEIR_SERVICE_PORT_HTTP=80", "WEIR_PORT=tcp://10.0.0.1:80",
-		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80", "WEIR_PORT_80_TCP_ADDR=10.0.0.1",
+		"WEIR_PORT_80_TCP=tcp://10.0.0.1:80", "WEIR_PORT_80_TCP_PROTO=tcp", "WEIR_PORT_80_TCP_PORT=80",
+		"WEIR_PORT_80_TCP_ADDR=10.0.0.1",
 		"WEIR_GRPC_SERVICE_HOST=10.0.0.1", "WEIR_TOOL_CA=ca.crt", "WEIR_GRPC_PORT_80_TCP_ADDR=10.0.0.1",
 	}}, "--grpc-addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0") // which win
 	r.until("the node is ready")
@@ -513,25 +562,40 @@ func TestEnvironment(t *testing.T) {
 // those of the library.
 func TestOptions(t *testing.T) {
 	values := map[string]string{
-		"rules": "r.yaml", "permissions": "w.yaml", "audit": "a.jsonl", "strict": "true", "http-addr": "h:1", "grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off", "log-level": "DEBUG",
-		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow", "allow-request-limits": "true",
-		"max-connections": "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
-		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c", "secret-file": file(t, "secret", "s\n"), "second-secret-file": file(t, "second", "s2\n"), "spoe-listen": "o:7",
+		"rules": "r.yaml", "permissions": "w.yaml", "audit": "a.jsonl", "strict": "true", "http-addr": "h:1",
+		"grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off",
+		"log-level":        "DEBUG",
+		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow",
+		"allow-request-limits": "true",
+		"max-connections":      "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
+		"allow-reset": "true", "allow-refunds": "true", "share-ring": "true", "cluster-name": "c",
+		"secret-file": file(t, "secret", "s\n"), "second-secret-file": file(t, "second", "s2\n"), "spoe-listen": "o:7",
 		"backend": "redis", "redis-addr": "a:1,/b", "redis-cluster": "true", "redis-sentinel-master": "m", "redis-db": "4",
 		"redis-username": "u", "redis-password-file": file(t, "password", "p\r\n"), "redis-tls": "true", "redis-ca-file": "",
-		"redis-timeout": "15ms", "redis-nodes": "3", "redis-prefix": "w2:", "redis-replicas": "2", "redis-cert": "", "redis-key": "",
-		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y", "envoy-merge-domains": "true", "envoy-ignore-dotfiles": "true", "envoy-start-without-config": "true",
-		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required", "admin-client-ca": "aca.crt", "admin-client-cert": "optional",
+		"redis-timeout": "15ms", "redis-nodes": "3", "redis-prefix": "w2:", "redis-replicas": "2", "redis-cert": "",
+		"redis-key":  "",
+		"envoy-addr": "e:5", "envoy-config": "dir", "envoy-mode": "Atomic", "envoy-algorithm": "gcra", "envoy-domain": "x,y",
+		"envoy-merge-domains": "true", "envoy-ignore-dotfiles": "true", "envoy-start-without-config": "true",
+		"tls": "Optional", "tls-cert": "c.crt", "tls-key": "c.key", "client-ca": "ca.crt", "client-cert": "Required",
+		"admin-client-ca": "aca.crt", "admin-client-cert": "optional",
 		"gubernator-addr": "g:8", "gubernator-http-addr": "g:9", "gubernator-zone": "Europe/Berlin",
-		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b", "auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e", "auth-id-header": "f", "envoy-id": "g", "envoy-hold": "1m",
-		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true", "envoy-header-names": "a,b,c",
-		"envoy-body": file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true", "envoy-near-limit": "0.5",
-		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id", "envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
+		"redis-listen": "r:6", "auth-proxy": "10.0.0.0/8, 127.0.0.1", "auth-uri-header": "a", "auth-method-header": "b",
+		"auth-address-header": "c", "auth-user-header": "d", "auth-group-header": "e", "auth-id-header": "f", "envoy-id": "g",
+		"envoy-hold":   "1m",
+		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true",
+		"envoy-header-names": "a,b,c",
+		"envoy-body":         file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true",
+		"envoy-near-limit": "0.5",
+		"envoy-http-addr":  "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id",
+		"envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
 		"trace-to": "http://c:6", "trace-ratio": "0.5",
-		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a", "deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
-		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-uri": "spiffe://x/{name}", "peer-tls": "Optional",
-		"gossip-key-file": file(t, "keys", "# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
+		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a",
+		"deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
+		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-uri": "spiffe://x/{name}",
+		"peer-tls": "Optional",
+		"gossip-key-file": file(t, "keys",
+			"# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
 	o := newOptions()
 	o.member = true
@@ -546,46 +610,64 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := o.config(nil)
-	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" || m.PeerCAFile != "ca.crt" || m.PeerURI != "spiffe://x/{name}" || !m.PeerTLSOptional) {
+	if m := c.Cluster; err == nil && (m.PeerCertFile != "tls.crt" || m.PeerKeyFile != "tls.key" ||
+		m.PeerCAFile != "ca.crt" || m.PeerURI != "spiffe://x/{name}" || !m.PeerTLSOptional) {
 		t.Errorf("certificates: %+v", m)
 	}
-	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules || c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" || !slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
-		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 || c.Overflow != weir.OverflowAllow ||
-		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" || c.SPOEListen != "o:7" || o.logLevel.value != "debug" {
+	if err != nil || c.RulesFile != "r.yaml" || c.Permissions != "w.yaml" || c.Audit != "a.jsonl" || !c.StrictRules ||
+		c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" ||
+		!slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
+		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 ||
+		c.Overflow != weir.OverflowAllow ||
+		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" ||
+		c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
+		c.SPOEListen != "o:7" || o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c.Trace == nil || *c.Trace != (server.TraceConfig{Endpoint: "http://c:6", Ratio: 0.5}) {
 		t.Errorf("traces: %+v", c.Trace)
 	}
-	if c.MaxConnections != 11 || c.MaxConnectionsPerAddress != 12 || c.MaxConnectionAge != 13*time.Second || c.ClientTimeout != 14*time.Second {
+	if c.MaxConnections != 11 || c.MaxConnectionsPerAddress != 12 || c.MaxConnectionAge != 13*time.Second ||
+		c.ClientTimeout != 14*time.Second {
 		t.Errorf("%+v", c)
 	}
-	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "dns+k:2"}) || m.Expect != 3 || m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
-		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure || len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 || m.GossipKeyFile == "" {
+	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "dns+k:2"}) || m.Expect != 3 ||
+		m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
+		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure ||
+		len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 || m.GossipKeyFile == "" {
 		t.Errorf("%+v", m)
 	}
-	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains || e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
-		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota || !e.Options.Headers {
+	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains ||
+		e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
+		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota ||
+		!e.Options.Headers {
 		t.Errorf("%+v", e)
 	}
 	if e := c.Envoy; !e.IgnoreDotFiles || !e.StartWithoutConfig {
 		t.Errorf("%+v", e)
 	}
-	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} || string(e.Options.Body) != "too much" || !e.Options.Metadata ||
-		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) || !e.NeedsConfig ||
-		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
+	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} ||
+		string(e.Options.Body) != "too much" || !e.Options.Metadata ||
+		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) ||
+		!e.NeedsConfig ||
+		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc",
+		KeyFile: "xk"}) {
 		t.Errorf("%+v, %+v", e, e.XDS)
 	}
 	if g := c.Gubernator; g != (server.GubernatorConfig{Addr: "g:8", HTTPAddr: "g:9", Zone: "Europe/Berlin"}) {
 		t.Errorf("%+v", g)
 	}
-	if a := c.Auth; a == nil || fmt.Sprint(a.Proxies) != "[10.0.0.0/8 127.0.0.1/32]" || a.URI != "a" || a.Method != "b" || a.Address != "c" || a.User != "d" || a.Group != "e" {
+	if a := c.Auth; a == nil || fmt.Sprint(a.Proxies) != "[10.0.0.0/8 127.0.0.1/32]" || a.URI != "a" || a.Method != "b" ||
+		a.Address != "c" || a.User != "d" || a.Group != "e" {
 		t.Errorf("%+v", a)
 	}
-	if want := (server.TLSConfig{CertFile: "c.crt", KeyFile: "c.key", ClientCAFile: "ca.crt", AdminCAFile: "aca.crt", ClientCert: tls.RequireAndVerifyClientCert, AdminCert: tls.VerifyClientCertIfGiven, Optional: true}); c.TLS == nil || *c.TLS != want {
+	if want := (server.TLSConfig{CertFile: "c.crt", KeyFile: "c.key", ClientCAFile: "ca.crt", AdminCAFile: "aca.crt",
+		ClientCert: tls.RequireAndVerifyClientCert, AdminCert: tls.VerifyClientCertIfGiven, Optional: true}); c.TLS == nil ||
+		*c.TLS != want {
 		t.Errorf("%+v", c.TLS)
 	}
-	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" || r.DB != 4 ||
+	if r := c.Redis; r == nil || !slices.Equal(r.Addrs, []string{"a:1", "/b"}) || !r.Cluster || r.SentinelMaster != "m" ||
+		r.DB != 4 ||
 		r.Username != "u" || r.Password != "p" || r.TLS == nil || r.Timeout != 15*time.Millisecond || r.Nodes != 3 ||
 		r.Prefix != "w2:" || r.Replicas != 2 {
 		t.Errorf("%+v", r)
@@ -636,7 +718,8 @@ func TestManual(t *testing.T) {
 
 // A size may be given in any of the usual units.
 func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{"auto": 0, "none": -1, "8388608": 8 << 20, "9000000B": 9e6, "512MiB": 512 << 20, "2GB": 2e9, "1TiB": 1 << 40, "9000KB": 9e6, "9000KiB": 9000 << 10} {
+	for text, want := range map[string]int64{"auto": 0, "none": -1, "8388608": 8 << 20, "9000000B": 9e6,
+		"512MiB": 512 << 20, "2GB": 2e9, "1TiB": 1 << 40, "9000KB": 9e6, "9000KiB": 9000 << 10} {
 		var s size
 		if err := s.Set(text); err != nil || int64(s) != want {
 			t.Errorf("%s is %d: %v", text, s, err)
@@ -646,7 +729,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s is shown as %s", text, s.String())
 		}
 	}
-	for _, text := range []string{"", "0", "-8MiB", "8 MiB", "8mib", "1.5GiB", "GiB", "8388607", "2000TiB", "99999999999999999999"} {
+	for _, text := range []string{"", "0", "-8MiB", "8 MiB", "8mib", "1.5GiB", "GiB", "8388607", "2000TiB",
+		"99999999999999999999"} {
 		var s size
 		if s.Set(text) == nil {
 			t.Errorf("%q is taken as %d", text, s)

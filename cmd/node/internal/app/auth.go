@@ -19,7 +19,8 @@ type authOptions struct {
 }
 
 func (o *authOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.proxies, "auth-proxy", "", "let proxies in this `NETWORK` ask at /v1/auth; several with commas (default none)")
+	f.StringVar(&o.proxies, "auth-proxy", "",
+		"let proxies in this `NETWORK` ask at /v1/auth; several with commas (default none)")
 	f.StringVar(&o.uri, "auth-uri-header", "", "header `FIELD` in which they send the URI (default X-Original-URI)")
 	f.StringVar(&o.method, "auth-method-header", "", "`FIELD` with the method (default X-Original-Method)")
 	f.StringVar(&o.address, "auth-address-header", "", "`FIELD` with the client's address (default X-Forwarded-For)")
@@ -68,5 +69,6 @@ func (o *authOptions) fill(c *server.Config) {
 	}
 	proxies, _ := networks(o.proxies) // validate has read them
 	c.SPOEListen = string(o.spoe)
-	c.Auth = &forward.Options{Proxies: proxies, URI: o.uri, Method: o.method, Address: o.address, User: o.user, Group: o.group, ID: o.id}
+	c.Auth = &forward.Options{Proxies: proxies, URI: o.uri, Method: o.method, Address: o.address, User: o.user,
+		Group: o.group, ID: o.id}
 }

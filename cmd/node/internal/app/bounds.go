@@ -21,10 +21,12 @@ func newBoundOptions() boundOptions {
 }
 
 func (o *boundOptions) addFlags(f *pflag.FlagSet) {
-	f.IntVar(&o.connections, "max-connections", 0, "accept at most `N` connections each for HTTP and for gRPC (0: 16384, or as files allow)")
+	f.IntVar(&o.connections, "max-connections", 0,
+		"accept at most `N` connections each for HTTP and for gRPC (0: 16384, or as files allow)")
 	f.Var(&o.perIP, "max-connections-per-ip", "accept at most `N` of them from one address, such as a proxy's")
 	f.DurationVar(&o.age, "max-connection-age", o.age, "ask clients to open a new gRPC connection after this long")
-	f.DurationVar(&o.timeout, "client-timeout", o.timeout, "disconnect clients that take this long to send or to read a message")
+	f.DurationVar(&o.timeout, "client-timeout", o.timeout,
+		"disconnect clients that take this long to send or to read a message")
 }
 
 func (o *boundOptions) validate(cmd *cobra.Command) error {

@@ -55,10 +55,13 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.peerCA, "peer-ca", "", "`FILE` with the authorities of all members' certificates, in PEM")
 	f.StringVar(&o.peerURI, "peer-uri", "", "`URI` of members' certificates, such as spiffe://example.org/weir/{name}")
 	f.Var(&o.peerTLS, "peer-tls", "TLS with other members: `MODE` required or optional")
-	f.BoolVar(&o.insecure, "insecure", false, "allow a member beyond loopback without secret and gossip key: anyone can take part")
-	f.DurationVar(&o.deadline, "deadline", o.deadline, "answer by policy if a key's owner has not answered after this long")
+	f.BoolVar(&o.insecure, "insecure", false,
+		"allow a member beyond loopback without secret and gossip key: anyone can take part")
+	f.DurationVar(&o.deadline, "deadline", o.deadline,
+		"answer by policy if a key's owner has not answered after this long")
 	f.Var(&o.replication, "replication", "copy counters by `MODE` if their rule sets none: lag, strict or off")
-	f.BoolVar(&o.cachedDenials, "cached-denials", false, "repeat an owner's denial for up to a second without asking it again")
+	f.BoolVar(&o.cachedDenials, "cached-denials", false,
+		"repeat an owner's denial for up to a second without asking it again")
 }
 
 // copying returns the mode of replication.
@@ -81,7 +84,8 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case !o.wanted(cmd):
 		return o.alone(cmd)
 	case redis:
-		return usage(cmd, "--backend redis and the flags of a cluster are both given, but nodes that use one Redis share counters without a cluster: leave out one of them")
+		return usage(cmd, "--backend redis and the flags of a cluster are both given, but nodes that use one Redis share "+
+			"counters without a cluster: leave out one of them")
 	case o.peerAddr == "" || o.gossipAddr == "":
 		return usage(cmd, "--peer-addr and --gossip-addr must not be empty: give HOST:PORT, such as 127.0.0.1:7947")
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
@@ -94,7 +98,8 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 	case o.expect > 0 && len(o.join) == 0:
 		return usage(cmd, "--expect needs addresses to join by, or this node finds no other: give --join too")
 	case named && o.expect == 0:
-		return usage(cmd, "--join dns+HOST:PORT needs --expect, because a name that is empty or incomplete does not show whether other members exist: give the number of members")
+		return usage(cmd, "--join dns+HOST:PORT needs --expect, because a name that is empty or incomplete does not show "+
+			"whether other members exist: give the number of members")
 	}
 	given := 0
 	for _, file := range []string{o.peerCert, o.peerKey, o.peerCA} {
@@ -103,7 +108,8 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 		}
 	}
 	if given != 0 && given != 3 || given == 0 && o.peerTLS.value == "optional" {
-		return usage(cmd, "--peer-cert, --peer-key and --peer-ca belong together: give all three, or none and no --peer-tls optional")
+		return usage(cmd, "--peer-cert, --peer-key and --peer-ca belong together: give all three, or none and no "+
+			"--peer-tls optional")
 	}
 	if o.peerURI != "" {
 		if err := certs.CheckTemplate(o.peerURI); err != nil {
@@ -117,14 +123,16 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 		return usage(cmd, "--name cannot be that: %s", strings.TrimPrefix(err.Error(), weir.ErrInvalid.Error()+": "))
 	}
 	if _, _, err := net.SplitHostPort(o.advertise); err == nil {
-		return usage(cmd, "--advertise %q has a port: give the host alone; the ports are those of --peer-addr and --gossip-addr", o.advertise)
+		return usage(cmd, "--advertise %q has a port: give the host alone; the ports are those of --peer-addr and "+
+			"--gossip-addr", o.advertise)
 	}
 	return nil
 }
 
 // alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
-	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert", "peer-key", "peer-ca", "peer-uri", "peer-tls"} {
+	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert",
+		"peer-key", "peer-ca", "peer-uri", "peer-tls"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -139,8 +147,10 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 	}
 	c := &cluster.Config{
 		Name: o.name, PeerAddr: string(o.peerAddr), GossipAddr: string(o.gossipAddr), Advertise: o.advertise,
-		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure, Version: built.Version(), Logger: log,
-		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerURI: o.peerURI, PeerTLSOptional: o.peerTLS.value == "optional",
+		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure,
+		Version: built.Version(), Logger: log,
+		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerURI: o.peerURI,
+		PeerTLSOptional: o.peerTLS.value == "optional",
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

@@ -64,7 +64,8 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	var nodes []demo.Node
 	failed := make(chan error, len(servers))
 	for _, s := range servers {
-		nodes = append(nodes, demo.Node{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(), AdminAddr: s.AdminAddr()})
+		nodes = append(nodes, demo.Node{Checker: s.Node(), HTTPAddr: s.HTTPAddr(), GRPCAddr: s.GRPCAddr(),
+			AdminAddr: s.AdminAddr()})
 		go func() {
 			select {
 			case err := <-s.Failed():
@@ -121,8 +122,9 @@ func startDemo(ctx context.Context, c server.Config) (demoServers, error) {
 			each.AdminAddr = "" // the first node has the socket
 		}
 		each.Cluster = &cluster.Config{
-			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Version: c.Version,
-			Logger: slog.New(slog.DiscardHandler), // joins and leaves are not worth logging here
+			Name: fmt.Sprintf("node-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join,
+			Version: c.Version,
+			Logger:  slog.New(slog.DiscardHandler), // joins and leaves are not worth logging here
 		}
 		var s *server.Server
 		if s, err = server.Start(ctx, each); err != nil {
@@ -168,7 +170,8 @@ func portsAway(addr string, by int) string {
 // portsTaken adds to an error how to run the demo on other ports.
 func portsTaken(err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w\nFree ports, whichever they are: node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0", err)
+		return fmt.Errorf("%w\nFree ports, whichever they are: node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 "+
+			"--admin-addr 127.0.0.1:0", err)
 	}
 	return err
 }

@@ -55,12 +55,15 @@ func newEnvoyOptions() envoyOptions {
 
 func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.addr, "envoy-addr", "serve Envoy's rate limit service over gRPC at `HOST:PORT` (default nowhere)")
-	f.StringVar(&o.dir, "envoy-config", "", "`DIRECTORY` with its files, in the format of envoyproxy/ratelimit; read again as they change")
+	f.StringVar(&o.dir, "envoy-config", "",
+		"`DIRECTORY` with its files, in the format of envoyproxy/ratelimit; read again as they change")
 	f.BoolVar(&o.ignoreDots, "envoy-ignore-dotfiles", false, "leave out files whose names begin with a dot")
 	f.Var(&o.mode, "envoy-mode", "charge each descriptor by itself, or (atomic) all or none")
 	f.Var(&o.algorithm, "envoy-algorithm", "`ALGORITHM` of all limits of these files")
-	f.StringVar(&o.domains, "envoy-domain", "", "`DOMAIN` whose limits come with the descriptors, without a file; several with commas")
-	f.StringVar(&o.ids.name, "envoy-id", "", "take ids of requests from the descriptor entry or header `NAME` (default none)")
+	f.StringVar(&o.domains, "envoy-domain", "",
+		"`DOMAIN` whose limits come with the descriptors, without a file; several with commas")
+	f.StringVar(&o.ids.name, "envoy-id", "",
+		"take ids of requests from the descriptor entry or header `NAME` (default none)")
 	f.DurationVar(&o.ids.hold, "envoy-hold", o.ids.hold, "how long a reservation lasts that nobody settles")
 	f.BoolVar(&o.merge, "envoy-merge-domains", false, "let several files describe one domain")
 	f.BoolVar(&o.shadow, "envoy-shadow", false, "answer every request with OK; the statuses of descriptors stay")
@@ -69,16 +72,22 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.answers.requestHeaders, "envoy-request-headers", false, "add them to the requests that Envoy forwards")
 	f.StringVar(&o.answers.names, "envoy-header-names", "", "the three `NAMES` of these headers, with commas")
 	f.StringVar(&o.answers.body, "envoy-body", "", "`FILE` with the body of denials")
-	f.BoolVar(&o.answers.metadata, "envoy-metadata", false, "add dynamic metadata to answers: the request, and metadata of limits")
-	f.BoolVar(&o.stop, "envoy-stop-when-over", false, "in compat mode, charge a denied request only where it is over the limit")
+	f.BoolVar(&o.answers.metadata, "envoy-metadata", false,
+		"add dynamic metadata to answers: the request, and metadata of limits")
+	f.BoolVar(&o.stop, "envoy-stop-when-over", false,
+		"in compat mode, charge a denied request only where it is over the limit")
 	f.Float64Var(&o.near, "envoy-near-limit", o.near, "`PART` of a limit from which hits count as near it, in metrics")
-	f.StringVar(&o.http, "envoy-http-addr", "", "serve /healthcheck, /json, /rlconfig and /metrics at `HOST:PORT`; several with commas")
+	f.StringVar(&o.http, "envoy-http-addr", "",
+		"serve /healthcheck, /json, /rlconfig and /metrics at `HOST:PORT`; several with commas")
 	f.BoolVar(&o.needsConfig, "envoy-health-needs-config", false, "/healthcheck fails until there is a configuration")
 	f.StringVar(&o.xds.Addr, "envoy-xds", "", "take the configuration from the xDS management server at `HOST:PORT`")
-	f.BoolVar(&o.start, "envoy-start-without-config", false, "be ready, and answer, before that server has sent a configuration")
+	f.BoolVar(&o.start, "envoy-start-without-config", false,
+		"be ready, and answer, before that server has sent a configuration")
 	f.StringVar(&o.xds.NodeID, "envoy-xds-node", "default", "`ID` of this node for that server")
-	f.StringVar(&o.xds.CAFile, "envoy-xds-ca", "", "`FILE` with the authorities of that server's certificate (default: no TLS)")
-	f.StringVar(&o.xds.ServerName, "envoy-xds-server-name", "", "`NAME` in that certificate (default the host of --envoy-xds)")
+	f.StringVar(&o.xds.CAFile, "envoy-xds-ca", "",
+		"`FILE` with the authorities of that server's certificate (default: no TLS)")
+	f.StringVar(&o.xds.ServerName, "envoy-xds-server-name", "",
+		"`NAME` in that certificate (default the host of --envoy-xds)")
 	f.StringVar(&o.xds.CertFile, "envoy-xds-cert", "", "`FILE` with this node's certificate for that server")
 	f.StringVar(&o.xds.KeyFile, "envoy-xds-key", "", "`FILE` with its key")
 }
@@ -90,13 +99,16 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 	x := &o.xds
 	switch {
 	case !o.wanted() && (o.dir != "" || o.domains != "" || o.http != "" || x.Addr != ""):
-		return usage(cmd, "--envoy-config, --envoy-xds, --envoy-domain and --envoy-http-addr are for --envoy-addr: give it too, such as 127.0.0.1:8085")
+		return usage(cmd, "--envoy-config, --envoy-xds, --envoy-domain and --envoy-http-addr are for --envoy-addr: give it "+
+			"too, such as 127.0.0.1:8085")
 	case o.wanted() && o.dir == "" && o.domains == "" && x.Addr == "":
-		return usage(cmd, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT, or --envoy-domain for limits that come with requests")
+		return usage(cmd, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT, or "+
+			"--envoy-domain for limits that come with requests")
 	case o.dir != "" && x.Addr != "":
 		return usage(cmd, "the limits come from --envoy-config or from --envoy-xds: give one of them")
 	case x.Addr == "" && (x.CAFile != "" || x.CertFile != "" || x.KeyFile != "" || x.ServerName != ""):
-		return usage(cmd, "--envoy-xds-ca, --envoy-xds-cert, --envoy-xds-key and --envoy-xds-server-name are for --envoy-xds: give it too")
+		return usage(cmd, "--envoy-xds-ca, --envoy-xds-cert, --envoy-xds-key and --envoy-xds-server-name are for "+
+			"--envoy-xds: give it too")
 	case x.Addr != "" && new(address).Set(x.Addr) != nil:
 		return usage(cmd, "--envoy-xds %q is not valid: give HOST:PORT, such as envoy-gateway:18001", x.Addr)
 	case o.start && x.Addr == "":
@@ -110,7 +122,8 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 	case o.stop && o.mode.value != "compat":
 		return usage(cmd, "--envoy-stop-when-over is for --envoy-mode compat: a denial costs nothing in atomic mode")
 	case o.answers.names != "" && len(names(o.answers.names)) != 3:
-		return usage(cmd, "--envoy-header-names %q is not valid: give three names, for the limit, the rest and the reset", o.answers.names)
+		return usage(cmd, "--envoy-header-names %q is not valid: give three names, for the limit, the rest and the reset",
+			o.answers.names)
 	}
 	addrs := names(o.http)
 	if len(addrs) > 4 {

@@ -71,7 +71,8 @@ func TestModesOfFilesWithSecrets(t *testing.T) {
 		}
 		// Rules that are not there end the node, after it has read its secrets.
 		readable := append(strings.Fields(more), flag, named(0o644), "--rules", filepath.Join(t.TempDir(), "none"))
-		if _, _, said := run(t, nil, free(readable...)...); !strings.Contains(said, "can be read by every user of this machine (mode 0644)") {
+		if _, _, said := run(t, nil, free(readable...)...); !strings.Contains(said,
+			"can be read by every user of this machine (mode 0644)") {
 			t.Errorf("%s that anyone may read: %s", flag, said)
 		}
 		readable[len(readable)-3] = named(0o440)

@@ -16,7 +16,8 @@ type gubernatorOptions struct {
 func (o *gubernatorOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.addr, "gubernator-addr", "serve Gubernator's clients over gRPC at `HOST:PORT` (default nowhere)")
 	f.Var(&o.http, "gubernator-http-addr", "serve them in JSON over HTTP at `ADDR`, host:port (default nowhere)")
-	f.StringVar(&o.zone, "gubernator-zone", "", "time `ZONE` of DURATION_IS_GREGORIAN, such as Europe/Berlin (default UTC)")
+	f.StringVar(&o.zone, "gubernator-zone", "",
+		"time `ZONE` of DURATION_IS_GREGORIAN, such as Europe/Berlin (default UTC)")
 }
 
 // wanted reports whether the protocol is served.
@@ -27,9 +28,11 @@ func (o *gubernatorOptions) wanted() bool { return o.addr != "" || o.http != "" 
 func (o *gubernatorOptions) validate(cmd *cobra.Command, own bool) error {
 	switch {
 	case o.wanted() && !own:
-		return usage(cmd, "Gubernator's clients bring their limits with each request, and whoever can do that can lift limits: give --allow-request-limits too, or --permissions")
+		return usage(cmd, "Gubernator's clients bring their limits with each request, and whoever can do that can lift "+
+			"limits: give --allow-request-limits too, or --permissions")
 	case o.zone != "" && !o.wanted():
-		return usage(cmd, "--gubernator-zone is for --gubernator-addr and --gubernator-http-addr: give one of them too, such as 127.0.0.1:1051")
+		return usage(cmd, "--gubernator-zone is for --gubernator-addr and --gubernator-http-addr: give one of them too, "+
+			"such as 127.0.0.1:1051")
 	}
 	return nil
 }

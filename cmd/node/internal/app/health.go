@@ -56,7 +56,8 @@ func (a *app) health(cmd *cobra.Command, o healthOptions) error {
 	_, port, _ := net.SplitHostPort(o.at.text) // empty if the flag is empty
 	switch {
 	case port == "" || strings.Trim(port, "0") == "":
-		return usage(cmd, "--health-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8083", o.at.text)
+		return usage(cmd, "--health-addr %q has no port that could be asked: give that of the node, such as 127.0.0.1:8083",
+			o.at.text)
 	case o.timeout < time.Millisecond || o.timeout > time.Minute:
 		return usage(cmd, "--timeout %v is out of range: give 1ms to 1m", o.timeout)
 	}

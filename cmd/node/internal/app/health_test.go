@@ -32,13 +32,15 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: status %d, %s%s", name, status, out, err)
 		}
 	}
-	if status, out, err := run(t, nil, "health", "--ready", "--health-addr", "127.0.0.1:"+port); status != ExitOK || out != "it is ready\n" || err != "" {
+	if status, out, err := run(t, nil, "health", "--ready", "--health-addr", "127.0.0.1:"+port); status != ExitOK ||
+		out != "it is ready\n" || err != "" {
 		t.Errorf("ready: status %d, %s%s", status, out, err)
 	}
 	r.signals <- os.Interrupt
 	r.end(ExitOK)
 	status, out, said := run(t, nil, "health", "--health-addr", "127.0.0.1:"+port)
-	if status != ExitFailed || out != "" || !strings.HasPrefix(said, "node: the node at 127.0.0.1:"+port+" does not serve: ") {
+	if status != ExitFailed || out != "" || !strings.HasPrefix(said,
+		"node: the node at 127.0.0.1:"+port+" does not serve: ") {
 		t.Errorf("ended: status %d, %s%s", status, out, said)
 	}
 }
@@ -81,7 +83,8 @@ func TestHealthUsage(t *testing.T) {
 			t.Errorf("%s %q: status %d, %s", c.flag, c.value, status, said)
 		}
 	}
-	if status, _, said := run(t, []string{"WEIR_HEALTH_ADDR=nowhere"}, "health"); status != ExitUsage || !strings.Contains(said, "WEIR_HEALTH_ADDR") {
+	if status, _, said := run(t, []string{"WEIR_HEALTH_ADDR=nowhere"}, "health"); status != ExitUsage ||
+		!strings.Contains(said, "WEIR_HEALTH_ADDR") {
 		t.Errorf("status %d, %s", status, said)
 	}
 }

@@ -91,7 +91,8 @@ func (o *keyOptions) validate(cmd *cobra.Command) error {
 		return usage(cmd, "--authority and --cluster-name are for certificates: give --member too")
 	}
 	if o.apart && (len(o.members) == 0 || o.authority == "") {
-		return usage(cmd, "--apart is for members' certificates, and keeps what they come from in the directory of --authority: give --member and --authority too")
+		return usage(cmd, "--apart is for members' certificates, and keeps what they come from in the directory of "+
+			"--authority: give --member and --authority too")
 	}
 	if len(o.members) > maxMembers {
 		return usage(cmd, "there are %d members: give at most %d", len(o.members), maxMembers)
@@ -192,7 +193,9 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 	}
 	at := filepath.Join(kept, peerAuthority)
 	if exists(at+".crt") && !exists(at+".key") {
-		return nil, fmt.Errorf("%[1]s.crt is there without its key, %[1]s.key: put the key back, or name its directory by --authority; if it is lost, begin a new authority with another DIR, and have the members change to it as docs/cluster.md says under Certificates of members", at)
+		return nil, fmt.Errorf("%[1]s.crt is there without its key, %[1]s.key: put the key back, or name its directory by "+
+			"--authority; if it is lost, begin a new authority with another DIR, and have the members change to it as "+
+			"docs/cluster.md says under Certificates of members", at)
 	}
 	var key ed25519.PrivateKey
 	err := a.made(at+".key", func() (done bool, err error) {
@@ -217,7 +220,8 @@ func (a *app) makeAuthority(o *keyOptions, dir string) (*authority.Authority, er
 	case err != nil:
 		return nil, err
 	case ca.Cluster() != o.cluster:
-		return nil, fmt.Errorf("%s.crt is the authority of the cluster %q, not of %q: name another directory, or give --cluster-name", at, ca.Cluster(), o.cluster)
+		return nil, fmt.Errorf("%s.crt is the authority of the cluster %q, not of %q: name another directory, or give "+
+			"--cluster-name", at, ca.Cluster(), o.cluster)
 	case kept == dir:
 		return ca, nil
 	}
@@ -251,7 +255,8 @@ func (a *app) makeMember(o *keyOptions, ca *authority.Authority, dir, name strin
 	return a.made(at+".crt", func() (bool, error) {
 		l := authority.Leaf{Kind: "node", Name: name, Hosts: []string{name}, Server: true, Client: true, Key: key}
 		now := o.now()
-		if there, err := smallfile.Read("certificate", at+".crt", smallfile.MaxSecret); err == nil && ca.Issued(there, l, now.Add(memberLives/2)) {
+		if there, err := smallfile.Read("certificate", at+".crt", smallfile.MaxSecret); err == nil &&
+			ca.Issued(there, l, now.Add(memberLives/2)) {
 			return false, nil
 		}
 		m, err := ca.Issue(l, now, memberLives)

@@ -21,7 +21,8 @@ import (
 // The keys are made once, for this user alone, and are what the flags take.
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
-	if status, out, said := run(t, nil, "keys", dir); status != ExitOK || said != "" || strings.Count(out, "made "+dir) != 2 {
+	if status, out, said := run(t, nil, "keys", dir); status != ExitOK || said != "" ||
+		strings.Count(out, "made "+dir) != 2 {
 		t.Fatalf("%d %q %q", status, out, said)
 	}
 	made := map[string]string{}
@@ -32,7 +33,8 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(file)
-		if key, bad := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text))); bad != nil || len(key) != 32 || err != nil || info.Mode() != 0o600 {
+		if key, bad := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text))); bad != nil || len(key) != 32 ||
+			err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: %d bytes, mode %v: %v, %v", name, len(key), info.Mode(), bad, err)
 		}
 		made[name] = string(text)
@@ -50,7 +52,8 @@ func TestKeys(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "gossip.key")); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, _ := run(t, nil, "keys", dir); status != ExitOK || !strings.Contains(out, "secret is there already, and stays\nmade ") {
+	if status, out, _ := run(t, nil, "keys", dir); status != ExitOK ||
+		!strings.Contains(out, "secret is there already, and stays\nmade ") {
 		t.Errorf("%d %q", status, out)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "secret")); err != nil || string(text) != made["secret"] {
@@ -98,7 +101,8 @@ func memberOf(t *testing.T, dir, name string, at time.Time) *x509.Certificate {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at,
+			KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -119,7 +123,8 @@ func TestAnAuthorityWithoutItsKey(t *testing.T) {
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, said := run(t, nil, args...); status != ExitFailed || !strings.Contains(said, "peer-ca.crt is there without its key, ") || !strings.Contains(said, "put the key back") {
+	if status, _, said := run(t, nil, args...); status != ExitFailed ||
+		!strings.Contains(said, "peer-ca.crt is there without its key, ") || !strings.Contains(said, "put the key back") {
 		t.Errorf("%d %q", status, said)
 	}
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
@@ -139,8 +144,9 @@ func TestCertificatesOfMembers(t *testing.T) {
 	first := memberOf(t, dir, "node-1", now)
 	memberOf(t, dir, "node-2", now)
 	for name, mode := range map[string]fs.FileMode{
-		filepath.Join(dir, "peer-ca.crt"): 0o644, filepath.Join(dir, "node-1-peer.crt"): 0o644, filepath.Join(dir, "node-1-peer.key"): 0o600,
-		filepath.Join(away, "peer-ca.crt"): 0o644, filepath.Join(away, "peer-ca.key"): 0o600,
+		filepath.Join(dir, "peer-ca.crt"): 0o644, filepath.Join(dir, "node-1-peer.crt"): 0o644,
+		filepath.Join(dir, "node-1-peer.key"): 0o600,
+		filepath.Join(away, "peer-ca.crt"):    0o644, filepath.Join(away, "peer-ca.key"): 0o600,
 	} {
 		if info, err := os.Stat(name); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, info, err)
@@ -155,31 +161,39 @@ func TestCertificatesOfMembers(t *testing.T) {
 
 	later := func(at time.Time) (said string) {
 		var out bytes.Buffer
-		o := keyOptions{members: []string{"node-1", "node-2", "node-3"}, authority: away, cluster: "prod", now: func() time.Time { return at }}
+		o := keyOptions{members: []string{"node-1", "node-2", "node-3"}, authority: away, cluster: "prod",
+			now: func() time.Time {
+				return at
+			}}
 		if err := (&app{World{Out: &out}}).keys(&o, dir); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
 	// A further member joins; the others stay as they are.
-	if out := later(now.Add(100 * 24 * time.Hour)); strings.Count(out, "made ") != 2 || strings.Count(out, "node-3-peer") != 2 {
+	if out := later(now.Add(100 * 24 * time.Hour)); strings.Count(out, "made ") != 2 ||
+		strings.Count(out, "node-3-peer") != 2 {
 		t.Errorf("%s", out)
 	}
 	half := now.Add(200 * 24 * time.Hour)
-	if out := later(half); strings.Count(out, "made ") != 2 || !strings.Contains(out, "made "+filepath.Join(dir, "node-1-peer.crt")) {
+	if out := later(half); strings.Count(out, "made ") != 2 ||
+		!strings.Contains(out, "made "+filepath.Join(dir, "node-1-peer.crt")) {
 		t.Errorf("%s", out)
 	}
 	renewed := memberOf(t, dir, "node-1", half)
-	if !renewed.NotAfter.After(first.NotAfter) || !bytes.Equal(renewed.RawSubjectPublicKeyInfo, first.RawSubjectPublicKeyInfo) {
+	if !renewed.NotAfter.After(first.NotAfter) || !bytes.Equal(renewed.RawSubjectPublicKeyInfo,
+		first.RawSubjectPublicKeyInfo) {
 		t.Errorf("renewed until %v, was until %v", renewed.NotAfter, first.NotAfter)
 	}
 	// One of another authority is none.
-	if err := os.WriteFile(filepath.Join(dir, "node-2-peer.crt"), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "node-2-peer.crt"),
+		[]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	later(half)
 	memberOf(t, dir, "node-2", half)
-	if status, _, said := run(t, nil, "keys", dir, "--authority", away, "--member", "node-1"); status != ExitFailed || !strings.Contains(said, `is the authority of the cluster "prod", not of "weir"`) {
+	if status, _, said := run(t, nil, "keys", dir, "--authority", away, "--member", "node-1"); status != ExitFailed ||
+		!strings.Contains(said, `is the authority of the cluster "prod", not of "weir"`) {
 		t.Errorf("another cluster: %d %s", status, said)
 	}
 }
@@ -190,7 +204,8 @@ func TestCertificatesMadeByMany(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if status, _, said := run(t, nil, "keys", dir, "--member", "node-1,node-2", "--cluster-name", "prod"); status != ExitOK {
+			if status, _, said := run(t, nil, "keys", dir, "--member", "node-1,node-2", "--cluster-name",
+				"prod"); status != ExitOK {
 				t.Errorf("%d %s", status, said)
 			}
 		})
@@ -239,10 +254,12 @@ func TestKeysApart(t *testing.T) {
 			t.Errorf("%s has no certificate of its own", member)
 		}
 	}
-	if status, out, _ := run(t, nil, args...); status != ExitOK || strings.Contains(out, "made ") || !maps.Equal(files, read()) {
+	if status, out, _ := run(t, nil, args...); status != ExitOK || strings.Contains(out, "made ") ||
+		!maps.Equal(files, read()) {
 		t.Errorf("%d %q", status, out)
 	}
-	if status, _, said := run(t, nil, "keys", dir, "--apart", "--member", "a"); status != ExitUsage || !strings.Contains(said, "--authority") {
+	if status, _, said := run(t, nil, "keys", dir, "--apart", "--member", "a"); status != ExitUsage ||
+		!strings.Contains(said, "--authority") {
 		t.Errorf("%d %q", status, said)
 	}
 }
@@ -254,9 +271,10 @@ func TestKeysNotMade(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no directory":              {[]string{"keys"}, ExitUsage, "give the one directory"},
-		"two":                       {[]string{"keys", "a", "b"}, ExitUsage, "give the one directory"},
-		"one that is missing":       {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed, "none/secret cannot be made: no such file or directory; make the directory first: mkdir -p "},
+		"no directory": {[]string{"keys"}, ExitUsage, "give the one directory"},
+		"two":          {[]string{"keys", "a", "b"}, ExitUsage, "give the one directory"},
+		"one that is missing": {[]string{"keys", filepath.Join(t.TempDir(), "none")}, ExitFailed,
+			"none/secret cannot be made: no such file or directory; make the directory first: mkdir -p "},
 		"a cluster without members": {[]string{"keys", "a", "--cluster-name", "prod"}, ExitUsage, "give --member too"},
 		"a path as a name":          {[]string{"keys", "a", "--member", "../b"}, ExitUsage, `"../b" cannot be a name`},
 		"an empty file":             {[]string{"keys", empty}, ExitFailed, "remove it"},
@@ -270,8 +288,10 @@ func TestKeysNotMade(t *testing.T) {
 // A member beyond loopback does not start without keys, and the error says what to do.
 func TestMemberWithoutKeys(t *testing.T) {
 	status, _, said := run(t, nil, free("--name", "node-1", "--gossip-addr", ":0")...)
-	for _, want := range []string{`--gossip-addr \":0\" can be reached from other machines`, "node keys DIR", "openssl rand -base64 32 >DIR/secret",
-		"--member NAME", "--secret-file DIR/secret --gossip-key-file DIR/gossip.key --peer-cert DIR/NAME-peer.crt", "--insecure"} {
+	for _, want := range []string{`--gossip-addr \":0\" can be reached from other machines`, "node keys DIR",
+		"openssl rand -base64 32 >DIR/secret",
+		"--member NAME", "--secret-file DIR/secret --gossip-key-file DIR/gossip.key --peer-cert DIR/NAME-peer.crt",
+		"--insecure"} {
 		if status != ExitFailed || !strings.Contains(said, want) {
 			t.Errorf("%d, and it does not say %q:\n%s", status, want, said)
 		}
@@ -281,11 +301,14 @@ func TestMemberWithoutKeys(t *testing.T) {
 // TestKeyHelp: the error names no file that the user did not name, and says what to do.
 func TestKeyHelp(t *testing.T) {
 	for err, want := range map[error]string{
-		&fs.PathError{Op: "open", Path: "/d/secret123", Err: fs.ErrPermission}: "permission denied; choose a directory in which this user may write",
-		&fs.PathError{Op: "open", Path: "/d/secret123", Err: fs.ErrNotExist}:   "file does not exist; make the directory first: mkdir -p /d",
+		&fs.PathError{Op: "open", Path: "/d/secret123",
+			Err: fs.ErrPermission}: "permission denied; choose a directory in which this user may write",
+		&fs.PathError{Op: "open", Path: "/d/secret123",
+			Err: fs.ErrNotExist}: "file does not exist; make the directory first: mkdir -p /d",
 		fs.ErrInvalid: "invalid argument",
 	} {
-		if got := keyHelp("/d", err); got.Error() != want || errors.Is(err, fs.ErrPermission) != errors.Is(got, fs.ErrPermission) {
+		if got := keyHelp("/d", err); got.Error() != want ||
+			errors.Is(err, fs.ErrPermission) != errors.Is(got, fs.ErrPermission) {
 			t.Errorf("%v became %q, want %q", err, got, want)
 		}
 	}

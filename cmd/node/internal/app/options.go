@@ -55,7 +55,8 @@ type options struct {
 func newOptions() *options {
 	return &options{
 		grpcAddr: "127.0.0.1:8081", httpAddr: "127.0.0.1:8080",
-		adminAddr: apartAddress{"127.0.0.1:8082", true}, healthAddr: apartAddress{"127.0.0.1:8083", false}, maxKeys: defaultMaxKeys, clusterName: "weir",
+		adminAddr: apartAddress{"127.0.0.1:8082", true}, healthAddr: apartAddress{"127.0.0.1:8083", false},
+		maxKeys: defaultMaxKeys, clusterName: "weir",
 		overflow:        choice{"deny", []string{"deny", "allow"}},
 		logLevel:        choice{"info", []string{"debug", "info", "warn", "error"}},
 		shutdownTimeout: 15 * time.Second,
@@ -75,7 +76,8 @@ func (o *options) addCommonFlags(f *pflag.FlagSet) {
 	f.Var(&o.grpcAddr, "grpc-addr", "serve gRPC at `HOST:PORT`")
 	f.Var(&o.adminAddr, "admin-addr", "serve administration at `HOST:PORT`, unix:PATH or off")
 	f.Var(&o.logLevel, "log-level", "lowest `LEVEL` to log: debug, info, warn or error")
-	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout, "exit at most this long after SIGTERM; cut off unfinished requests")
+	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", o.shutdownTimeout,
+		"exit at most this long after SIGTERM; cut off unfinished requests")
 }
 
 func (o *options) addServeFlags(f *pflag.FlagSet) {
@@ -83,7 +85,8 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`, read again when it changes (default none: all requests are allowed)")
 	f.BoolVar(&o.strict, "strict", false, "refuse a rules file with warnings; without it they are logged")
 	o.addCommonFlags(f)
-	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0, "keep serving this long after /readyz fails, so that load balancers notice")
+	f.DurationVar(&o.shutdownDelay, "shutdown-delay", 0,
+		"keep serving this long after /readyz fails, so that load balancers notice")
 	f.Var(&o.maxKeys, "max-keys", "hold at most `N` counters, one per key and limit; 10 million take 800 MB")
 	f.Var(&o.maxBytes, "max-bytes", "hold them in at most `SIZE`, such as 2GiB; auto is 256 bytes for each")
 	f.Var(&o.overflow, "overflow", "`MODE` for new keys beyond these bounds: deny or allow")
@@ -99,15 +102,20 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowRequestLimits, "allow-request-limits", false, "accept limits that come with requests")
 	f.BoolVar(&o.allowReset, "allow-reset", false, "accept requests to reset counters")
 	f.BoolVar(&o.allowRefunds, "allow-refunds", false, "give receipts, and take charges back by them")
-	f.StringVar(&o.permissions, "permissions", "", "permissions `FILE`: who may do what, in place of the three flags above (default none)")
+	f.StringVar(&o.permissions, "permissions", "",
+		"permissions `FILE`: who may do what, in place of the three flags above (default none)")
 	f.StringVar(&o.audit, "audit", "", "append to `FILE`, or stderr, who changed things or was refused")
-	f.BoolVar(&o.shareRing, "share-ring", false, "tell clients which member owns which counter, with the rules and the hash seeds")
+	f.BoolVar(&o.shareRing, "share-ring", false,
+		"tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
 	f.StringVar(&o.secretFile, "secret-file", "", "`FILE` with the secret that keys the hash of counters (default none)")
-	f.StringVar(&o.secondSecretFile, "second-secret-file", "", "`FILE` with the secret to come, or that was before: all is counted under both")
+	f.StringVar(&o.secondSecretFile, "second-secret-file", "",
+		"`FILE` with the secret to come, or that was before: all is counted under both")
 	f.Var(&o.healthAddr, "health-addr", "serve /healthz and /readyz at `HOST:PORT` too, or off")
-	f.StringVar(&o.adminHosts, "admin-host", "", "accept this host `NAME` in requests for administration; several with commas")
-	f.StringVar(&o.httpHosts, "http-host", "", "accept this host `NAME` in requests of browsers to --http-addr; several with commas")
+	f.StringVar(&o.adminHosts, "admin-host", "",
+		"accept this host `NAME` in requests for administration; several with commas")
+	f.StringVar(&o.httpHosts, "http-host", "",
+		"accept this host `NAME` in requests of browsers to --http-addr; several with commas")
 }
 
 // addTestFlags adds flags for tests of clusters. They are hidden from the help, and no
@@ -131,7 +139,9 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file", "redis-ca-file", "redis-cert", "redis-key", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca", "admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
+			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file",
+				"redis-ca-file", "redis-cert", "redis-key", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca",
+				"admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 					return nil, cobra.ShellCompDirectiveDefault
 				}
@@ -149,9 +159,11 @@ func (o *options) validate(cmd *cobra.Command) error {
 	case o.shutdownTimeout < 100*time.Millisecond || o.shutdownTimeout > time.Hour:
 		return usage(cmd, "--shutdown-timeout %v is out of range: give 100ms to 1h", o.shutdownTimeout)
 	case o.shutdownDelay < 0 || o.shutdownDelay >= o.shutdownTimeout:
-		return usage(cmd, "--shutdown-delay %v is out of range: it is part of --shutdown-timeout, which is %v", o.shutdownDelay, o.shutdownTimeout)
+		return usage(cmd, "--shutdown-delay %v is out of range: it is part of --shutdown-timeout, which is %v",
+			o.shutdownDelay, o.shutdownTimeout)
 	case o.permissions != "" && (o.allowRequestLimits || o.allowReset || o.allowRefunds):
-		return usage(cmd, "--permissions decides in place of --allow-request-limits, --allow-reset and --allow-refunds: leave these out")
+		return usage(cmd, "--permissions decides in place of --allow-request-limits, --allow-reset and --allow-refunds: "+
+			"leave these out")
 	case o.clusterName == "":
 		return usage(cmd, "--cluster-name must not be empty")
 	}
@@ -191,11 +203,13 @@ func names(list string) []string {
 // config returns the configuration of the server.
 func (o *options) config(log *slog.Logger) (server.Config, error) {
 	c := server.Config{
-		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), RedisListen: string(o.redisListen), AdminAddr: o.adminAddr.text, HealthAddr: o.healthAddr.text, RulesFile: o.rules, StrictRules: o.strict,
+		GRPCAddr: string(o.grpcAddr), HTTPAddr: string(o.httpAddr), RedisListen: string(o.redisListen),
+		AdminAddr: o.adminAddr.text, HealthAddr: o.healthAddr.text, RulesFile: o.rules, StrictRules: o.strict,
 		AdminHosts: names(o.adminHosts), HTTPHosts: names(o.httpHosts),
 		MaxKeys: int(o.maxKeys), MaxBytes: int64(o.maxBytes), Overflow: weir.OverflowDeny, ClusterName: o.clusterName,
 		Replication:        o.cluster.copying(),
-		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds, ShareRing: o.shareRing,
+		AllowRequestLimits: o.allowRequestLimits, AllowReset: o.allowReset, AllowRefunds: o.allowRefunds,
+		ShareRing:   o.shareRing,
 		Permissions: o.permissions, Audit: o.audit,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: built.Version(), Log: log,
 		ClockOffset: o.clockOffset, TLS: o.tls.config(), Trace: o.trace.config(),
@@ -227,7 +241,8 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 	if c.Secret, err = readSecret(log, "secret file", o.secretFile); err == nil && o.secondSecretFile != "" {
 		c.SecondSecret, err = readSecret(log, "second secret file", o.secondSecretFile)
 		if err == nil && bytes.Equal(c.Secret, c.SecondSecret) {
-			err = errors.New("--secret-file and --second-secret-file have the same secret: give the one that is to come, or that was before, as the second")
+			err = errors.New("--secret-file and --second-secret-file have the same secret: give the one that is to come, or " +
+				"that was before, as the second")
 		}
 	}
 	return c, err
@@ -340,7 +355,8 @@ func (s *size) Set(text string) error {
 	for _, u := range []struct {
 		name string
 		unit int64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}} {
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+		{"TB", 1e12}, {"B", 1}} {
 		if n, ok := strings.CutSuffix(text, u.name); ok {
 			number, unit = n, u.unit
 			break
@@ -348,7 +364,8 @@ func (s *size) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 1 || n > 1<<50/unit || n*unit < minSize {
-		return errors.New("give a size of 8MiB or more, such as 512MiB or 2GB, auto for 256 bytes for each of --max-keys, or none for no bound")
+		return errors.New("give a size of 8MiB or more, such as 512MiB or 2GB, auto for 256 bytes for each of --max-keys, " +
+			"or none for no bound")
 	}
 	*s = size(n * unit)
 	return nil
@@ -383,7 +400,8 @@ func envName(flag string) string {
 
 // kubernetesName matches the variables that Kubernetes sets in every container of a
 // namespace with a service whose name begins with weir.
-var kubernetesName = regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var kubernetesName = regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|` +
+	`SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // readEnvironment sets the flags of cmd that the command line does not set from the
 // environment; an empty variable counts as unset. It returns warnings about variables

@@ -112,8 +112,9 @@ func (e *ratelimitEnvironment) makeWay(flag, host, port, http string) {
 	for _, taken := range append(strings.Split(http, ","), ":"+e.text("GRPC_PORT", "8081")) {
 		if strings.HasSuffix(taken, ":"+port) {
 			e.set(flag, net.JoinHostPort(host, "0"))
-			e.notes = append(e.notes, fmt.Sprintf("port %s is taken by a setting of envoyproxy/ratelimit, so --%s is at any port: %s names another",
-				port, flag, variable))
+			e.notes = append(e.notes,
+				fmt.Sprintf("port %s is taken by a setting of envoyproxy/ratelimit, so --%s is at any port: %s names another",
+					port, flag, variable))
 			return
 		}
 	}
@@ -132,7 +133,8 @@ func (e *ratelimitEnvironment) age() {
 func (e *ratelimitEnvironment) files() {
 	switch kind := e.text("CONFIG_TYPE", "FILE"); kind {
 	case "FILE":
-		e.set("envoy-config", path.Join(e.text("RUNTIME_ROOT", "/srv/runtime_data/current"), e.values["RUNTIME_SUBDIRECTORY"], e.text("RUNTIME_APPDIRECTORY", "config")))
+		e.set("envoy-config", path.Join(e.text("RUNTIME_ROOT", "/srv/runtime_data/current"), e.values["RUNTIME_SUBDIRECTORY"],
+			e.text("RUNTIME_APPDIRECTORY", "config")))
 		e.turn("envoy-ignore-dotfiles", "RUNTIME_IGNOREDOTFILES")
 	case "GRPC_XDS_SOTW":
 		e.set("envoy-xds", e.text("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"))
@@ -140,7 +142,8 @@ func (e *ratelimitEnvironment) files() {
 		e.copy("envoy-xds-node", "CONFIG_GRPC_XDS_NODE_ID")
 		if e.is("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
 			if e.values["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"] == "" {
-				e.fail("CONFIG_GRPC_XDS_SERVER_USE_TLS needs the authorities of the management server: give CONFIG_GRPC_XDS_SERVER_TLS_CACERT")
+				e.fail("CONFIG_GRPC_XDS_SERVER_USE_TLS needs the authorities of the management server: give " +
+					"CONFIG_GRPC_XDS_SERVER_TLS_CACERT")
 			}
 			e.copy("envoy-xds-ca", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT")
 			e.copy("envoy-xds-cert", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT")
@@ -162,7 +165,8 @@ func (e *ratelimitEnvironment) answers() {
 	e.turn("envoy-headers", "LIMIT_RESPONSE_HEADERS_ENABLED")
 	e.copy("envoy-near-limit", "NEAR_LIMIT_RATIO")
 	names := []string{
-		e.text("LIMIT_LIMIT_HEADER", "RateLimit-Limit"), e.text("LIMIT_REMAINING_HEADER", "RateLimit-Remaining"), e.text("LIMIT_RESET_HEADER", "RateLimit-Reset"),
+		e.text("LIMIT_LIMIT_HEADER", "RateLimit-Limit"), e.text("LIMIT_REMAINING_HEADER", "RateLimit-Remaining"),
+		e.text("LIMIT_RESET_HEADER", "RateLimit-Reset"),
 	}
 	e.set("envoy-header-names", strings.Join(names, ","))
 }
@@ -170,7 +174,8 @@ func (e *ratelimitEnvironment) answers() {
 // security sets TLS. What would weaken it is refused.
 func (e *ratelimitEnvironment) security() {
 	if e.values["GRPC_CLIENT_TLS_SAN"] != "" {
-		e.fail("GRPC_CLIENT_TLS_SAN is not supported: give a GRPC_CLIENT_TLS_CACERT that only the wanted clients have certificates of")
+		e.fail("GRPC_CLIENT_TLS_SAN is not supported: give a GRPC_CLIENT_TLS_CACERT that only the wanted clients have " +
+			"certificates of")
 	}
 	if !e.is("GRPC_SERVER_USE_TLS") {
 		return
@@ -208,11 +213,14 @@ func (e *ratelimitEnvironment) ignored() (out []string) {
 	names := []string{
 		"BACKEND_TYPE", "LOCAL_CACHE_SIZE_IN_BYTES", "EXPIRATION_JITTER_MAX_SECONDS", "CACHE_KEY_PREFIX", "USE_DOG_STATSD",
 		"PROMETHEUS_MAPPER_YAML", "EXTRA_TAGS", "LOG_FORMAT", "DEBUG_HOST", "DEBUG_PORT", "CONFIG_GRPC_XDS_NODE_METADATA",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "GRPC_SERVER_TLS_CA_CERT",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL",
+		"GRPC_SERVER_TLS_CA_CERT",
 		"GRPC_MAX_CONNECTION_AGE_GRACE", "DISABLE_STATS", "STATS_FLUSH_INTERVAL", "RUNTIME_WATCH_ROOT",
 	}
 	for name, value := range e.values {
-		if value != "" && (slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })) {
+		if value != "" && (slices.Contains(names, name) || slices.ContainsFunc(prefixes, func(p string) bool {
+			return strings.HasPrefix(name, p)
+		})) {
 			out = append(out, name)
 		}
 	}

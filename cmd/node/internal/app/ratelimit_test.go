@@ -18,11 +18,14 @@ func TestCalledRatelimit(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "config"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "config", "edge.yaml"), []byte("domain: edge\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "config", "edge.yaml"),
+		[]byte("domain: edge\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := begin(t, World{Name: "/bin/ratelimit", Environ: []string{
-		"RUNTIME_ROOT=" + root, "HOST=127.0.0.1", "PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=0", "LOG_LEVEL=info", "REDIS_URL=redis:6379",
+		"RUNTIME_ROOT=" + root, "HOST=127.0.0.1", "PORT=0", "GRPC_HOST=127.0.0.1", "GRPC_PORT=0", "LOG_LEVEL=info",
+		"REDIS_URL=redis:6379",
 		"WEIR_ADMIN_ADDR=off", "WEIR_HEALTH_ADDR=off",
 	}})
 	r.until("the node is ready")
@@ -33,7 +36,8 @@ func TestCalledRatelimit(t *testing.T) {
 	if at == nil {
 		t.Fatal(r.err.String())
 	}
-	w, err := http.Post("http://"+at[1]+"/json", "application/json", strings.NewReader(`{"domain":"edge","hitsAddend":3,"descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`))
+	w, err := http.Post("http://"+at[1]+"/json", "application/json",
+		strings.NewReader(`{"domain":"edge","hitsAddend":3,"descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +48,8 @@ func TestCalledRatelimit(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	r.signals <- syscall.SIGTERM
 	r.end(ExitOK)
-	if status := Run(t.Context(), nil, World{Name: "ratelimit", Out: &r.out, Err: &r.err, Environ: []string{"CONFIG_TYPE=x"}}); status != ExitUsage {
+	if status := Run(t.Context(), nil, World{Name: "ratelimit", Out: &r.out, Err: &r.err,
+		Environ: []string{"CONFIG_TYPE=x"}}); status != ExitUsage {
 		t.Errorf("status %d", status)
 	}
 }
@@ -56,47 +61,74 @@ func TestRatelimitFlags(t *testing.T) {
 		notes         string
 	}{
 		"nothing": {nil, []string{
-			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=warn",
+			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0",
+			"--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=warn",
 		}, ""},
 		"Envoy Gateway": {[]string{
-			"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false", "LOG_LEVEL=info",
-			"USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001", "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
-			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=/certs/tls.crt", "GRPC_SERVER_TLS_KEY=/certs/tls.key", "GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt",
-			"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key",
-			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt", "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379",
+			"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false",
+			"LOG_LEVEL=info",
+			"USE_STATSD=false", "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001",
+			"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=/certs/tls.crt", "GRPC_SERVER_TLS_KEY=/certs/tls.key",
+			"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt",
+			"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt",
+			"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key",
+			"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt", "FORCE_START_WITHOUT_INITIAL_CONFIG=true",
+			"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379",
 			"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
 		}, []string{
-			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080,:19001", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-xds=envoy-gateway:18001", "--envoy-start-without-config=true", "--envoy-xds-node=envoy-ratelimit", "--envoy-xds-ca=/certs/ca.crt", "--envoy-xds-cert=/certs/tls.crt", "--envoy-xds-key=/certs/tls.key",
-			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--tls-cert=/certs/tls.crt", "--tls-key=/certs/tls.key", "--log-level=info",
+			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080,:19001", "--grpc-addr=127.0.0.1:0",
+			"--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+			"--envoy-xds=envoy-gateway:18001", "--envoy-start-without-config=true", "--envoy-xds-node=envoy-ratelimit",
+			"--envoy-xds-ca=/certs/ca.crt", "--envoy-xds-cert=/certs/tls.crt", "--envoy-xds-key=/certs/tls.key",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--tls-cert=/certs/tls.crt",
+			"--tls-key=/certs/tls.key", "--log-level=info",
 		}, "GRPC_SERVER_TLS_CA_CERT, PROMETHEUS_MAPPER_YAML, REDIS_SOCKET_TYPE, REDIS_URL, RUNTIME_WATCH_ROOT"},
 		"what has no effect": {[]string{
-			"GRPC_MAX_CONNECTION_AGE_GRACE=1m", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=1s", "DISABLE_STATS=true", "STATS_FLUSH_INTERVAL=1s", "LOG_LEVEL=fatal",
+			"GRPC_MAX_CONNECTION_AGE_GRACE=1m", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=1s", "DISABLE_STATS=true",
+			"STATS_FLUSH_INTERVAL=1s", "LOG_LEVEL=fatal",
 		}, []string{
-			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
-		}, "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL, DISABLE_STATS, GRPC_MAX_CONNECTION_AGE_GRACE, STATS_FLUSH_INTERVAL"},
-		"files with dots, at Weir's own ports": {[]string{"RUNTIME_IGNOREDOTFILES=true", "PORT=8082", "GRPC_PORT=8083"}, []string{
-			"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8082", "--admin-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0",
-			"--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-config=/srv/runtime_data/current/config", "--envoy-ignore-dotfiles=true",
-			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=warn",
-		}, "port 8082 is taken by a setting of envoyproxy/ratelimit, so --admin-addr is at any port: WEIR_ADMIN_ADDR names another"},
+			"--envoy-addr=0.0.0.0:8081", "--envoy-http-addr=0.0.0.0:8080", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0",
+			"--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
+		}, "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL, DISABLE_STATS, GRPC_MAX_CONNECTION_AGE_GRACE, " +
+			"STATS_FLUSH_INTERVAL"},
+		"files with dots, at Weir's own ports": {[]string{"RUNTIME_IGNOREDOTFILES=true", "PORT=8082", "GRPC_PORT=8083"},
+			[]string{
+				"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8082", "--admin-addr=127.0.0.1:0",
+				"--health-addr=127.0.0.1:0",
+				"--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+				"--envoy-config=/srv/runtime_data/current/config", "--envoy-ignore-dotfiles=true",
+				"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=warn",
+			}, "port 8082 is taken by a setting of envoyproxy/ratelimit, so --admin-addr is at any port: WEIR_ADMIN_ADDR " +
+				"names " +
+				"another"},
 		"metrics at a port of Weir's, which the environment moves": {[]string{
-			"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:8082", "GRPC_PORT=8083", "WEIR_ADMIN_ADDR=off", "WEIR_HEALTH_ADDR=127.0.0.1:9999", "LOG_LEVEL=error",
+			"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:8082", "GRPC_PORT=8083", "WEIR_ADMIN_ADDR=off",
+			"WEIR_HEALTH_ADDR=127.0.0.1:9999", "LOG_LEVEL=error",
 		}, []string{
-			"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8080,:8082", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--max-connection-age=24h",
-			"--envoy-config=/srv/runtime_data/current/config", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
+			"--envoy-addr=0.0.0.0:8083", "--envoy-http-addr=0.0.0.0:8080,:8082", "--grpc-addr=127.0.0.1:0",
+			"--http-addr=127.0.0.1:0", "--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,RateLimit-Reset", "--log-level=error",
 		}, ""},
 		"all modes": {[]string{
-			"SHADOW_MODE=1", "QUOTA_MODE=true", "RESPONSE_DYNAMIC_METADATA=true", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true",
-			"LIMIT_RESET_HEADER=x-reset", "NEAR_LIMIT_RATIO=0.9", "MERGE_DOMAIN_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HOST=10.0.0.1", "PORT=80",
-			"GRPC_HOST=::1", "GRPC_PORT=81", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k", "GRPC_CLIENT_TLS_CACERT=a", "LOG_LEVEL=WARNING",
+			"SHADOW_MODE=1", "QUOTA_MODE=true", "RESPONSE_DYNAMIC_METADATA=true", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true",
+			"LIMIT_RESPONSE_HEADERS_ENABLED=true",
+			"LIMIT_RESET_HEADER=x-reset", "NEAR_LIMIT_RATIO=0.9", "MERGE_DOMAIN_CONFIG=true",
+			"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true", "HOST=10.0.0.1", "PORT=80",
+			"GRPC_HOST=::1", "GRPC_PORT=81", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=c", "GRPC_SERVER_TLS_KEY=k",
+			"GRPC_CLIENT_TLS_CACERT=a", "LOG_LEVEL=WARNING",
 		}, []string{
-			"--envoy-addr=[::1]:81", "--envoy-http-addr=10.0.0.1:80", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0", "--envoy-health-needs-config=true", "--max-connection-age=24h",
-			"--envoy-config=/srv/runtime_data/current/config", "--envoy-merge-domains=true", "--envoy-shadow=true", "--envoy-quota=true", "--envoy-metadata=true",
-			"--envoy-stop-when-over=true", "--envoy-headers=true", "--envoy-near-limit=0.9", "--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,x-reset",
+			"--envoy-addr=[::1]:81", "--envoy-http-addr=10.0.0.1:80", "--grpc-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0",
+			"--envoy-health-needs-config=true", "--max-connection-age=24h",
+			"--envoy-config=/srv/runtime_data/current/config", "--envoy-merge-domains=true", "--envoy-shadow=true",
+			"--envoy-quota=true", "--envoy-metadata=true",
+			"--envoy-stop-when-over=true", "--envoy-headers=true", "--envoy-near-limit=0.9",
+			"--envoy-header-names=RateLimit-Limit,RateLimit-Remaining,x-reset",
 			"--tls-cert=c", "--tls-key=k", "--client-ca=a", "--client-cert=required", "--log-level=warn",
 		}, ""},
 	} {

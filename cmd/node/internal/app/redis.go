@@ -45,9 +45,11 @@ func newRedisOptions() redisOptions {
 
 func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.backend, "backend", "keep counters in `WHERE`: memory or redis")
-	f.Var(&o.addrs, "redis-addr", "`HOST:PORT` of Redis, or a socket's path; several with commas for a Cluster or Sentinels")
+	f.Var(&o.addrs, "redis-addr",
+		"`HOST:PORT` of Redis, or a socket's path; several with commas for a Cluster or Sentinels")
 	f.BoolVar(&o.cluster, "redis-cluster", false, "treat a single address as a Redis Cluster (several always are)")
-	f.StringVar(&o.sentinelMaster, "redis-sentinel-master", "", "the addresses are of Sentinels that know Redis by this `NAME`")
+	f.StringVar(&o.sentinelMaster, "redis-sentinel-master", "",
+		"the addresses are of Sentinels that know Redis by this `NAME`")
 	f.IntVar(&o.db, "redis-db", 0, "use database `N`")
 	f.StringVar(&o.username, "redis-username", "", "log in as `NAME`")
 	f.StringVar(&o.passwordFile, "redis-password-file", "", "log in with the password in `FILE`")
@@ -56,7 +58,8 @@ func (o *redisOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.certFile, "redis-cert", "", "`FILE` with this node's certificate for Redis, for --redis-tls")
 	f.StringVar(&o.keyFile, "redis-key", "", "`FILE` with the key of that certificate")
 	f.StringVar(&o.prefix, "redis-prefix", "weir:", "begin the names of all keys with `TEXT`")
-	f.IntVar(&o.replicas, "redis-replicas", 0, "answer a check when `N` replicas of Redis have it, so that a failover loses nothing")
+	f.IntVar(&o.replicas, "redis-replicas", 0,
+		"answer a check when `N` replicas of Redis have it, so that a failover loses nothing")
 	f.DurationVar(&o.timeout, "redis-timeout", o.timeout, "answer by policy if Redis has not answered after this long")
 	f.Var(&o.nodes, "redis-nodes", "`N` nodes share a limit under policy local while Redis is unavailable")
 }

@@ -79,7 +79,8 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if o.rules == "" && !o.envoy.wanted() && !o.gubernator.wanted() {
 		log.Warn("there are no rules, so every request is allowed; give --rules FILE")
 	}
-	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(), "version", built.Version()}
+	args := []any{"http", s.HTTPAddr(), "grpc", s.GRPCAddr(), "rules", len(s.Node().Rules()), "hash", s.RulesHash(),
+		"version", built.Version()}
 	if c.Redis != nil {
 		args = append(args, "redis", o.redis.addrs.String())
 	}

@@ -19,7 +19,8 @@ const defaultTraceRatio = 0.001
 func newTraceOptions() traceOptions { return traceOptions{ratio: defaultTraceRatio} }
 
 func (o *traceOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.to, "trace-to", "", "send traces by OTLP over gRPC to `URL`, such as http://127.0.0.1:4317 (default nowhere)")
+	f.StringVar(&o.to, "trace-to", "",
+		"send traces by OTLP over gRPC to `URL`, such as http://127.0.0.1:4317 (default nowhere)")
 	f.Float64Var(&o.ratio, "trace-ratio", o.ratio, "trace this `PART` of the requests if clients do not say, 0 to 1")
 }
 

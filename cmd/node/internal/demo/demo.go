@@ -111,7 +111,8 @@ func introduction(nodes []Node) string {
 	if len(nodes) == 1 {
 		say("A node of Weir decides the requests of four users. Ctrl-C ends it.\n")
 	} else {
-		say("%d nodes of Weir decide the requests of four users, who ask them in turn: each\nuser is counted once, wherever he asks. Ctrl-C ends it.\n", len(nodes))
+		say("%d nodes of Weir decide the requests of four users, who ask them in turn: each\nuser is counted once, "+
+			"wherever he asks. Ctrl-C ends it.\n", len(nodes))
 	}
 	for _, n := range nodes {
 		say("  HTTP at %s, gRPC at %s", n.HTTPAddr, n.GRPCAddr)
@@ -119,7 +120,8 @@ func introduction(nodes []Node) string {
 	say("\nIts rules:\n\n%s", indent(string(Rules)))
 	say("Ask yourself, any of them. The fourth time within ten seconds the answer is no, and says\nhow long to wait:\n")
 	say("  curl -i 'http://%s/v1/check?path=/login&method=POST&user=you'", nodes[0].HTTPAddr)
-	say(`  grpcurl -plaintext -d '{"path": "/login", "method": "POST", "user": "you"}' %s weir.v1.Limiter/Check`, nodes[0].GRPCAddr)
+	say(`  grpcurl -plaintext -d '{"path": "/login", "method": "POST", "user": "you"}' %s weir.v1.Limiter/Check`,
+		nodes[0].GRPCAddr)
 	if last := nodes[len(nodes)-1].AdminAddr; len(nodes) > 1 && last != "" && !strings.HasPrefix(last, "unix:") {
 		say("  curl -s http://%s/v1/members", last)
 	}

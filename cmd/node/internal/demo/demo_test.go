@@ -151,7 +151,8 @@ func TestOutputFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()
-			if err := Run(ctx, Config{Nodes: []Node{node(t)}, Out: &full{left}}); err == nil || !strings.Contains(err.Error(), "no space") {
+			if err := Run(ctx, Config{Nodes: []Node{node(t)}, Out: &full{left}}); err == nil ||
+				!strings.Contains(err.Error(), "no space") {
 				t.Errorf("after %d writes: %v", left, err)
 			}
 		})
@@ -165,7 +166,8 @@ func TestIntroduction(t *testing.T) {
 		"\n  HTTP at 127.0.0.1:1234, gRPC at 127.0.0.1:5678\n",
 		"\n    - {name: admins, match: {group: admin}, unlimited: true}\n",
 		"\n  curl -i 'http://127.0.0.1:1234/v1/check?path=/login&method=POST&user=you'\n",
-		"\n  grpcurl -plaintext -d '{\"path\": \"/login\", \"method\": \"POST\", \"user\": \"you\"}' 127.0.0.1:5678 weir.v1.Limiter/Check\n",
+		"\n  grpcurl -plaintext -d '{\"path\": \"/login\", \"method\": \"POST\", \"user\": \"you\"}' 127.0.0.1:5678 " +
+			"weir.v1.Limiter/Check\n",
 		"\n  \tconn, err := grpc.NewClient(\"127.0.0.1:5678\",",
 		"\n\n  func main() {\n",
 	} {

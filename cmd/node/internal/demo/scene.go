@@ -142,10 +142,12 @@ func (s *scene) summary(elapsed time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nIn %v:\n\n  %-6s %7s %7s %7s   %s\n", elapsed.Round(100*time.Millisecond), "user", "asked", "allowed", "denied", "by")
+	fmt.Fprintf(&b, "\nIn %v:\n\n  %-6s %7s %7s %7s   %s\n", elapsed.Round(100*time.Millisecond), "user", "asked",
+		"allowed", "denied", "by")
 	for i, a := range s.actors {
 		t := &s.total[i]
-		row := fmt.Sprintf("  %-6s %7d %7d %7d   %s", a.name, t.asked, t.allowed, t.asked-t.allowed-t.failed, counts(t.denied))
+		row := fmt.Sprintf("  %-6s %7d %7d %7d   %s", a.name, t.asked, t.allowed, t.asked-t.allowed-t.failed,
+			counts(t.denied))
 		b.WriteString(strings.TrimRight(row, " ") + "\n")
 	}
 	return b.String()

@@ -72,7 +72,8 @@ func New(c Config) *Follower {
 			*d = def
 		}
 	}
-	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1), asks: make(chan chan<- result)}
+	return &Follower{config: c, tried: sha256.Sum256(c.First), reload: make(chan struct{}, 1),
+		asks: make(chan chan<- result)}
 }
 
 // Reload makes Run read the file and apply it, even if it has not changed. It does not

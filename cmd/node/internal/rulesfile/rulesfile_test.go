@@ -66,7 +66,8 @@ func follow(t *testing.T, name, first string, change func(*Config)) *following {
 		Apply: func(data []byte) error {
 			defer func() { f.applied <- string(data) }()
 			if bytes.Contains(data, []byte("bad")) {
-				return &rules.Error{File: "x", Problems: []rules.Problem{{Line: 1, Column: 2, Text: "this"}, {Line: 3, Column: 4, Text: "and that"}}}
+				return &rules.Error{File: "x", Problems: []rules.Problem{{Line: 1, Column: 2, Text: "this"},
+					{Line: 3, Column: 4, Text: "and that"}}}
 			}
 			return nil
 		},
@@ -210,7 +211,8 @@ func TestConfigMap(t *testing.T) {
 // A file that is a link into another directory, whose own file changes, and
 // which is then made to point elsewhere.
 func TestLinkElsewhere(t *testing.T) {
-	here, there, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "rules.yaml"), filepath.Join(t.TempDir(), "other.yaml")
+	here, there, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "rules.yaml"),
+		filepath.Join(t.TempDir(), "other.yaml")
 	name := filepath.Join(here, "rules.yaml")
 	write(t, there, "one")
 	write(t, elsewhere, "three")
@@ -425,7 +427,8 @@ func TestWarnOnce(t *testing.T) {
 	w.warn(os.ErrNotExist)
 	w.warn(os.ErrPermission)
 	w.warn(os.ErrPermission)
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "every=1s") || !strings.Contains(got, "permission denied") {
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "every=1s") ||
+		!strings.Contains(got, "permission denied") {
 		t.Error(got)
 	}
 }
@@ -445,7 +448,8 @@ func TestDirectoryBackAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, name, "one")
-	w := newWatch(&Config{Name: name, Log: slog.New(slog.DiscardHandler), Quiet: time.Hour, Longest: time.Hour, Net: time.Hour, Poll: time.Hour})
+	w := newWatch(&Config{Name: name, Log: slog.New(slog.DiscardHandler), Quiet: time.Hour, Longest: time.Hour,
+		Net: time.Hour, Poll: time.Hour})
 	defer w.close()
 	w.settled()
 	if err := os.RemoveAll(dir); err != nil {

@@ -52,8 +52,8 @@ func (a accounts) memberFilesChanged(what string, err error) { a.fileChanged(wha
 // permissionsChanged tells the audit of another permissions file.
 func (a accounts) permissionsChanged(err error) { a.fileChanged("permissions", a.permissions, err) }
 
-// permissionsChanged returns what puts the shares of tenants of another permissions file into force, and tells the audit
-// of it.
+// permissionsChanged returns what puts the shares of tenants of another permissions file into force, and tells the
+// audit of it.
 func permissionsChanged(s *Server) func(error) {
 	return func(err error) {
 		if err == nil {

@@ -74,7 +74,8 @@ identities:
 		if x.why == "" {
 			continue
 		}
-		if line := audit.line(); line["action"] != "check" || line["outcome"] != "refused" || line["over"] != "http" || !strings.Contains(fmt.Sprint(line["why"]), x.why) {
+		if line := audit.line(); line["action"] != "check" || line["outcome"] != "refused" || line["over"] != "http" ||
+			!strings.Contains(fmt.Sprint(line["why"]), x.why) {
 			t.Errorf("case %d: audited as %v", i, line)
 		}
 	}

@@ -109,8 +109,10 @@ func (s *Server) openEnvoy() (err error) {
 	}
 	e.server, err = transport.NewServer(transport.Options{
 		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
-		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log, MaxMessageBytes: envoy.MaxMessageBytes,
-		TLS: s.secured.forClients(), Tracer: o.Config.Tracer, Audit: o.Config.Audit, // of handshakes; the service tells of requests
+		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
+		MaxMessageBytes: envoy.MaxMessageBytes,
+		// of handshakes; the service tells of requests
+		TLS: s.secured.forClients(), Tracer: o.Config.Tracer, Audit: o.Config.Audit,
 		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
 		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
 	})
@@ -124,7 +126,8 @@ func (s *Server) openEnvoy() (err error) {
 func (s *Server) openXDS() (err error) {
 	e, c := &s.envoy, s.envoy.config.XDS
 	if c.CAFile != "" || c.CertFile != "" {
-		if e.trust, err = certs.Open(certs.Config{What: "management server", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}); err != nil {
+		if e.trust, err = certs.Open(certs.Config{What: "management server", CAFile: c.CAFile, CertFile: c.CertFile,
+			KeyFile: c.KeyFile}); err != nil {
 			return err
 		}
 	}
@@ -148,7 +151,8 @@ func (s *Server) envoySite() *transport.Apart {
 	e, with, near := &s.envoy, frontendOf(s), s.config.TLS != nil
 	return transport.NewSite(transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
-		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Panicked, Logger: s.config.Log,
+		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Panicked,
+		Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {
 				err := s.ready()
@@ -161,7 +165,8 @@ func (s *Server) envoySite() *transport.Apart {
 				}
 				_, _ = w.Write([]byte("OK")) // an error means that the client is gone
 			}},
-			"/json":     {Post: true, Traced: true, Near: near, Serve: e.service.ServeJSON, Action: transport.ActionCheck.String()},
+			"/json": {Post: true, Traced: true, Near: near, Serve: e.service.ServeJSON,
+				Action: transport.ActionCheck.String()},
 			"/rlconfig": {Near: near, Admin: true, Serve: e.service.ServeConfig},
 			"/metrics":  {Admin: true, Serve: e.scraped.ServeHTTP},
 		},
@@ -208,7 +213,8 @@ func (s *Server) listenEnvoy(ctx context.Context) (err error) {
 }
 
 // errNoEnvoyConfig is why a node is not ready.
-var errNoEnvoyConfig = errors.New("no rate limit configuration loaded: the management server of --envoy-xds has sent none yet")
+var errNoEnvoyConfig = errors.New("no rate limit configuration loaded: the management server of --envoy-xds has sent " +
+	"none yet")
 
 // waits reports whether the service waits for the first configuration of a management server.
 func (e *envoyServer) waits() bool {

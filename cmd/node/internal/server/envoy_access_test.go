@@ -131,8 +131,10 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 	c, _ := plain()
 	c.Permissions, c.Audit = file(t, envoyPermissions), g.auditFile.name
 	g.issuer = newIssuer(t, c.Permissions)
-	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.VerifyClientCertIfGiven}
-	c.Envoy, _ = envoyConfig(t, envoyFile+"  - {key: model, rate_limit: {unit: year, requests_per_unit: 3}, metadata: {weir: {estimate: 2}}}\n")
+	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA,
+		ClientCert: tls.VerifyClientCertIfGiven}
+	c.Envoy, _ = envoyConfig(t, envoyFile+
+		"  - {key: model, rate_limit: {unit: year, requests_per_unit: 3}, metadata: {weir: {estimate: 2}}}\n")
 	c.Envoy.HTTPAddrs, c.Envoy.Options.Mode = []string{"127.0.0.1:0"}, mode
 	c.Envoy.Options.ID = "request_id"
 	g.Server = start(t, c)
@@ -212,11 +214,16 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 		want              string // in the error and the audit
 		line              map[string]string
 	}{
-		"nobody":             {"", "", "edge", user(nil), codes.Unauthenticated, "send a client certificate, or a token", map[string]string{"action": "check"}},
-		"a bad token":        {"shop", "a.b.c", "edge", user(nil), codes.Unauthenticated, "not identified", map[string]string{"action": "check"}},
-		"a stranger":         {"stranger", "", "edge", user(nil), codes.PermissionDenied, "stranger", map[string]string{"action": "check"}},
-		"another domain":     {"other", "", "edge", user(nil), codes.PermissionDenied, `the domain "edge"`, map[string]string{"action": "check", "caller": "other"}},
-		"one who only looks": {"looks", "", "edge", user(nil), codes.PermissionDenied, `"check"`, map[string]string{"action": "check", "caller": "looks"}},
+		"nobody": {"", "", "edge", user(nil), codes.Unauthenticated, "send a client certificate, or a token",
+			map[string]string{"action": "check"}},
+		"a bad token": {"shop", "a.b.c", "edge", user(nil), codes.Unauthenticated, "not identified",
+			map[string]string{"action": "check"}},
+		"a stranger": {"stranger", "", "edge", user(nil), codes.PermissionDenied, "stranger",
+			map[string]string{"action": "check"}},
+		"another domain": {"other", "", "edge", user(nil), codes.PermissionDenied, `the domain "edge"`,
+			map[string]string{"action": "check", "caller": "other"}},
+		"one who only looks": {"looks", "", "edge", user(nil), codes.PermissionDenied, `"check"`,
+			map[string]string{"action": "check", "caller": "looks"}},
 		"a look of one who may not look": {"bank", "", "edge", user(hits(0)), codes.PermissionDenied, `"peek"`,
 			map[string]string{"action": "check", "caller": "bank", "tenant": "bank"}},
 		"a reservation of one who only looks": {"looks", "", "edge", user(reserve), codes.PermissionDenied, `"check"`,
@@ -227,7 +234,8 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 			map[string]string{"action": "refund", "caller": "bank", "tenant": "bank"}},
 		"a limit of its own": {"shop", "", "edge", user(own), codes.PermissionDenied, `"limits"`,
 			map[string]string{"action": "check", "caller": "shop", "tenant": "shop"}},
-		"a limit by token": {"", g.token("shop"), "edge", user(own), codes.PermissionDenied, `"limits"`, map[string]string{"action": "check", "caller": "shop"}},
+		"a limit by token": {"", g.token("shop"), "edge", user(own), codes.PermissionDenied, `"limits"`,
+			map[string]string{"action": "check", "caller": "shop"}},
 	} {
 		out, err := ask(x.as, x.token, x.domain, x.d)
 		if status.Code(err) != x.code || !strings.Contains(err.Error(), x.want) {
@@ -235,7 +243,8 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 			continue
 		}
 		line := g.line()
-		if line["outcome"] != "refused" || line["over"] != "envoy" || !strings.Contains(fmt.Sprint(line["why"]), x.want) || !strings.HasPrefix(fmt.Sprint(line["from"]), "127.0.0.1:") {
+		if line["outcome"] != "refused" || line["over"] != "envoy" || !strings.Contains(fmt.Sprint(line["why"]), x.want) ||
+			!strings.HasPrefix(fmt.Sprint(line["from"]), "127.0.0.1:") {
 			t.Errorf("%s: audited as %v", what, line)
 		}
 		for field, want := range x.line {
@@ -249,12 +258,14 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 	}
 	// Envoy would let the requests of an error pass, and their number is up to its clients.
 	over := rls.RateLimitResponse_OVER_LIMIT
-	if out, err := ask("little", "", "edge", user(nil), user(nil)); err != nil || out.GetOverallCode() != over || len(out.GetStatuses()) != 2 {
+	if out, err := ask("little", "", "edge", user(nil), user(nil)); err != nil || out.GetOverallCode() != over ||
+		len(out.GetStatuses()) != 2 {
 		t.Errorf("two descriptors with a budget of one: %v, %v", out, err)
 	}
 	remains("inventor", "", 2, user(nil))
 	invent := func(name string) (*rls.RateLimitResponse, error) {
-		return ask("inventor", "", "edge", &ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: name}}},
+		return ask("inventor", "", "edge",
+			&ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: name}}},
 			&ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: name + "2"}}})
 	}
 	out, err := invent("a")
@@ -270,7 +281,8 @@ func testEnvoyIdentities(t *testing.T, g *envoyGate) {
 	remains("", g.token("shop"), 1, user(nil))
 	remains("bank", "", 8, user(own))
 	remains("shop", "", 2, user(back)) // of the two that were charged
-	if line := g.line(); line["action"] != "refund" || line["outcome"] != "done" || line["caller"] != "shop" || line["tenant"] != "shop" {
+	if line := g.line(); line["action"] != "refund" || line["outcome"] != "done" || line["caller"] != "shop" ||
+		line["tenant"] != "shop" {
 		t.Errorf("hits that were taken back are audited as %v", line)
 	}
 	remains("bank", "", 1, user(nil))
@@ -283,7 +295,8 @@ func TestEnvoyIdentitiesOverHTTP(t *testing.T) {
 	const body = `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`
 	ask := func(method, path, token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(context.Background(), method, "http://"+g.EnvoyHTTPAddrs()[0]+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(context.Background(), method, "http://"+g.EnvoyHTTPAddrs()[0]+path,
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +342,8 @@ func TestEnvoyIdentitiesOverHTTP(t *testing.T) {
 		if x.action == "" {
 			continue
 		}
-		if line := g.line(); line["action"] != x.action || line["outcome"] != "refused" || line["over"] != "envoy" || line["why"] == nil || (x.subject != "") != (line["caller"] == x.subject) {
+		if line := g.line(); line["action"] != x.action || line["outcome"] != "refused" || line["over"] != "envoy" ||
+			line["why"] == nil || (x.subject != "") != (line["caller"] == x.subject) {
 			t.Errorf("%s of %q: audited as %v", x.path, x.subject, line)
 		}
 	}
@@ -340,7 +354,8 @@ func TestHandshakesAtOtherPorts(t *testing.T) {
 	ca := certstest.New(t, "clients")
 	paths := ca.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
 	c, log := plain()
-	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.RequireAndVerifyClientCert}
+	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA,
+		ClientCert: tls.RequireAndVerifyClientCert}
 	audit := newAuditFile(t)
 	c.Audit, c.RedisListen = audit.name, "127.0.0.1:0"
 	c.Envoy, _ = envoyConfig(t, envoyFile)
@@ -360,7 +375,8 @@ func TestHandshakesAtOtherPorts(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "certificate required") {
 			t.Errorf("%s without a certificate: %v", over, err)
 		}
-		if line := audit.line(); line["action"] != "connect" || line["outcome"] != "refused" || line["over"] != over || !strings.Contains(fmt.Sprint(line["why"]), "didn't provide a certificate") {
+		if line := audit.line(); line["action"] != "connect" || line["outcome"] != "refused" || line["over"] != over ||
+			!strings.Contains(fmt.Sprint(line["why"]), "didn't provide a certificate") {
 			t.Errorf("%s: audited as %v", over, line)
 		}
 	}

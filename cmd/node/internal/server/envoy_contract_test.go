@@ -44,24 +44,28 @@ func contracts() []contract {
 		return out
 	}
 	return []contract{
-		{"readme-1-two-values", "[{key: database, value: users, " + y + "500}}, {key: database, value: default, " + y + "500}}]", []asked{
+		{"readme-1-two-values", "[{key: database, value: users, " + y + "500}}, {key: database, value: default, " + y +
+			"500}}]", []asked{
 			{"database=users hits=500", "ok: ok 500 left 0", ""},
 			{"database=users", "over: over 500 left 0", ""},
 			{"database=default", "ok: ok 500 left 499", ""},
 			{"database=other", "ok: ok", ""},
 		}},
-		{"readme-2-nested-and-flat", "[{key: kind, value: ad, descriptors: [{key: to, " + y + "5}}]}, {key: to, " + y + "100}}]", append(
+		{"readme-2-nested-and-flat", "[{key: kind, value: ad, descriptors: [{key: to, " + y + "5}}]}, {key: to, " + y +
+			"100}}]", append(
 			repeated(5, asked{"kind=ad to=1; to=1", "ok", ""}),
 			asked{"kind=ad to=1; to=1", "over: over 5 left 0; ok 100 left 94", "over: over 5 left 0; ok 100 left 95"},
 			asked{"kind=ad to=2; to=2", "ok: ok 5 left 4; ok 100 left 99", ""},
 			asked{"kind=ad", "ok: ok", ""},
 		)},
-		{"readme-3-value-before-key", "[{key: remote_address, " + y + "10}}, {key: remote_address, value: 50.0.0.5, " + y + "0}}]", []asked{
+		{"readme-3-value-before-key", "[{key: remote_address, " + y + "10}}, {key: remote_address, value: 50.0.0.5, " + y +
+			"0}}]", []asked{
 			{"remote_address=50.0.0.1", "ok: ok 10 left 9", ""},
 			{"remote_address=50.0.0.2", "ok: ok 10 left 9", ""},
 			{"remote_address=50.0.0.5", "over: over 0 left 0", ""},
 		}},
-		{"readme-4-depth", "[{key: key, value: value, " + y + "300}}, {key: deep, value: value, descriptors: [{key: subkey, " + y + "300}}]}]", []asked{
+		{"readme-4-depth", "[{key: key, value: value, " + y +
+			"300}}, {key: deep, value: value, descriptors: [{key: subkey, " + y + "300}}]}]", []asked{
 			{"key=value", "ok: ok 300 left 299", ""},
 			{"key=value subkey=subvalue", "ok: ok", ""},
 			{"deep=value subkey=subvalue", "ok: ok 300 left 299", ""},
@@ -71,21 +75,26 @@ func contracts() []contract {
 			{"ldap=x hits=1000", "ok: ok left 4294967295", ""},
 			{"azure=x; ldap=x", "ok: ok 100 left 99; ok left 4294967295", ""},
 		}},
-		{"readme-6-shadow", "[{key: service, descriptors: [{key: user, value: a, shadow_mode: true, " + y + "10}}, {key: user, value: b, " + y + "20}}]}]", []asked{
+		{"readme-6-shadow", "[{key: service, descriptors: [{key: user, value: a, shadow_mode: true, " + y +
+			"10}}, {key: user, value: b, " + y + "20}}]}]", []asked{
 			{"service=auth user=a hits=10", "ok: ok 10 left 0", ""},
 			{"service=auth user=a", "ok: ok 10 left 0", ""},
 			{"service=auth user=b hits=20", "ok: ok 20 left 0", ""},
 			{"service=auth user=b", "over: over 20 left 0", ""},
 			{"service=auth user=c", "ok: ok", ""},
 		}},
-		{"readme-7-replaces", "[{key: k1, value: v1, descriptors: [{key: user, value: bo, rate_limit: {name: special, unit: year, requests_per_unit: 5}}]}, " +
-			"{key: k2, value: v2, descriptors: [{key: user, value: bo, rate_limit: {replaces: [{name: special}], unit: year, requests_per_unit: 10}}]}]", []asked{
-			{"k1=v1 user=bo", "ok: ok 5 special left 4", ""},
-			{"k2=v2 user=bo", "ok: ok 10 left 9", ""},
-			{"k1=v1 user=bo; k2=v2 user=bo", "ok: ok; ok 10 left 8", ""},
-			{"k1=v1 user=bo", "ok: ok 5 special left 3", ""},
-		}},
-		{"readme-8-detailed-metric", "[{key: key1, detailed_metric: true, " + y + "10}}, {key: key1, value: value1, " + y + "20}}]", []asked{
+		{"readme-7-replaces",
+			"[{key: k1, value: v1, descriptors: [{key: user, value: bo, rate_limit: {name: special, unit: year, " +
+				"requests_per_unit: 5}}]}, " +
+				"{key: k2, value: v2, descriptors: [{key: user, value: bo, rate_limit: {replaces: [{name: special}], unit: year, " +
+				"requests_per_unit: 10}}]}]", []asked{
+				{"k1=v1 user=bo", "ok: ok 5 special left 4", ""},
+				{"k2=v2 user=bo", "ok: ok 10 left 9", ""},
+				{"k1=v1 user=bo; k2=v2 user=bo", "ok: ok; ok 10 left 8", ""},
+				{"k1=v1 user=bo", "ok: ok 5 special left 3", ""},
+			}},
+		{"readme-8-detailed-metric", "[{key: key1, detailed_metric: true, " + y + "10}}, {key: key1, value: value1, " + y +
+			"20}}]", []asked{
 			{"key1=one", "ok: ok 10 left 9", ""},
 			{"key1=two", "ok: ok 10 left 9", ""},
 			{"key1=value1", "ok: ok 20 left 19", ""},
@@ -96,18 +105,22 @@ func contracts() []contract {
 			{"key1=value", "ok: ok 20 left 19", ""},
 			{"key1=valu", "ok: ok", ""},
 		}},
-		{"exact-wildcard-bare", "[{key: a, " + y + "1}}, {key: a, value: x*, " + y + "2}}, {key: a, value: '*z', " + y + "3}}, {key: a, value: xyz, " + y + "4}}]", []asked{
+		{"exact-wildcard-bare", "[{key: a, " + y + "1}}, {key: a, value: x*, " + y + "2}}, {key: a, value: '*z', " + y +
+			"3}}, {key: a, value: xyz, " + y + "4}}]", []asked{
 			{"a=xyz", "ok: ok 4", ""},
 			{"a=xz", "ok: ok 2", ""},
 			{"a=yz", "ok: ok 3", ""},
 			{"a=y", "ok: ok 1", ""},
 		}},
-		{"no-backtracking", "[{key: a, value: b, descriptors: [{key: c, " + y + "1}}]}, {key: a, descriptors: [{key: d, " + y + "2}}]}]", []asked{
+		{"no-backtracking", "[{key: a, value: b, descriptors: [{key: c, " + y + "1}}]}, {key: a, descriptors: [{key: d, " +
+			y + "2}}]}]", []asked{
 			{"a=b d=1", "ok: ok", ""},
 			{"a=x d=1", "ok: ok 2", ""},
 			{"a=b c=1", "ok: ok 1", ""},
 		}},
-		{"algorithms-by-metadata", "[{key: bucket, " + y + "100}, metadata: {weir: {algorithm: token_bucket, burst: 2}}}, {key: zoned, " + y + "1}, metadata: {weir: {calendar: true, zone: Asia/Tokyo}}}]", []asked{
+		{"algorithms-by-metadata", "[{key: bucket, " + y +
+			"100}, metadata: {weir: {algorithm: token_bucket, burst: 2}}}, {key: zoned, " + y +
+			"1}, metadata: {weir: {calendar: true, zone: Asia/Tokyo}}}]", []asked{
 			{"bucket=a hits=2; zoned=a", "ok: ok 100 left 0; ok 1 left 0", ""},
 			{"bucket=a", "over: over 100 left 0", ""},
 			{"zoned=a", "over: over 1 left 0", ""},
@@ -138,15 +151,17 @@ func contracts() []contract {
 			{"a=2 hits=11", "over: over 10 left 0", "over: over 10 left 10"},
 			{"a=2 hits=1", "over: over 10 left 0", "ok: ok 10 left 9"},
 		}},
-		{"joined-text-is-not-the-counter", "[{key: a, value: b_c, descriptors: [{key: d, " + y + "1}}]}, {key: a_b, descriptors: [{key: d, " + y + "1}}]}]", []asked{
+		{"joined-text-is-not-the-counter", "[{key: a, value: b_c, descriptors: [{key: d, " + y +
+			"1}}]}, {key: a_b, descriptors: [{key: d, " + y + "1}}]}]", []asked{
 			{"a=b_c d=1", "ok: ok 1 left 0", ""},
 			{"a_b=x d=1", "ok: ok 1 left 0", ""},
 		}},
-		{"quotas", "[{key: q, value: 1, quota_mode: true, " + y + "1}}, {key: q, value: 2, quota_mode: true, " + y + "2}}]", []asked{
-			{"q=1; q=2", "ok: ok 1 left 0; ok 2 left 1", ""},
-			{"q=1; q=2", "ok: over 1 left 0; ok 2 left 0", ""},
-			{"q=1; q=2", "over: over 1 left 0; over 2 left 0", ""},
-		}},
+		{"quotas", "[{key: q, value: 1, quota_mode: true, " + y + "1}}, {key: q, value: 2, quota_mode: true, " + y + "2}}]",
+			[]asked{
+				{"q=1; q=2", "ok: ok 1 left 0; ok 2 left 1", ""},
+				{"q=1; q=2", "ok: over 1 left 0; ok 2 left 0", ""},
+				{"q=1; q=2", "over: over 1 left 0; over 2 left 0", ""},
+			}},
 		{"shared-threshold", "[{key: p, value: a/*, share_threshold: true, " + y + "2}}]", []asked{
 			{"p=a/1", "ok: ok 2 left 1", ""},
 			{"p=a/2", "ok: ok 2 left 0", ""},
@@ -192,7 +207,8 @@ func askContract(t *testing.T, conn *grpc.ClientConn, domain, line string) strin
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(m), Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])}
+				d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(m),
+					Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[unit])}
 			default:
 				d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: key, Value: value})
 			}
@@ -238,7 +254,8 @@ func members(t *testing.T, n int, c *EnvoyConfig) (conns []*grpc.ClientConn) {
 		own := *c
 		p.Envoy = &own
 		if n > 1 {
-			p.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+			p.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+				Join: join}
 		}
 		s := start(t, p)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
@@ -255,7 +272,8 @@ func members(t *testing.T, n int, c *EnvoyConfig) (conns []*grpc.ClientConn) {
 func TestEnvoyContract(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range contracts() {
-		if err := os.WriteFile(filepath.Join(dir, c.name+".yaml"), []byte("domain: "+c.name+"\ndescriptors: "+c.file), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, c.name+".yaml"), []byte("domain: "+c.name+"\ndescriptors: "+c.file),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,12 +321,14 @@ descriptors:
 	s := start(t, c)
 	ten := uint64(10)
 	f := &filter{
-		service: rls.NewRateLimitServiceClient(dial(t, s.EnvoyAddr())), domain: "edge", headers: true, timeout: 10 * time.Second,
+		service: rls.NewRateLimitServiceClient(dial(t, s.EnvoyAddr())), domain: "edge", headers: true,
+		timeout: 10 * time.Second,
 		limits: []routeLimit{
 			{actions: []action{genericKey("", "page"), remoteAddress}},
 			{actions: []action{requestHeader("x-user", "user", false)}},
 			{actions: []action{genericKey("tokens", "all")}, hits: &ten, done: true},
-			{actions: []action{headerMatch("", "debug", "x-debug", "1", true), sourceCluster, destinationCluster, maskedAddress(24)}},
+			{actions: []action{headerMatch("", "debug", "x-debug", "1", true), sourceCluster, destinationCluster,
+				maskedAddress(24)}},
 		},
 	}
 	r := &visit{address: "192.0.2.1", fields: map[string]string{"x-user": "ada"}}
@@ -326,13 +346,15 @@ descriptors:
 		return out
 	}
 	const policy = `, 2;w=31536000;name="pages", 5;w=31536000`
-	out := is(200, map[string]string{"x-ratelimit-limit": "2" + policy, "x-ratelimit-remaining": "1", "ratelimit-limit": "2", "ratelimit-remaining": "1"})
+	out := is(200, map[string]string{"x-ratelimit-limit": "2" + policy, "x-ratelimit-remaining": "1",
+		"ratelimit-limit": "2", "ratelimit-remaining": "1"})
 	if out.upstream["ratelimit-remaining"] != "1" {
 		t.Errorf("the upstream got %v", out.upstream)
 	}
 	is(200, map[string]string{"x-ratelimit-remaining": "0"})
 	out = is(429, map[string]string{"x-ratelimit-limit": "2" + policy, "x-envoy-ratelimited": "true"})
-	if wait, err := strconv.Atoi(out.fields["retry-after"]); err != nil || wait < 1 || out.fields["retry-after"] != out.fields["ratelimit-reset"] || out.body != "too much" || out.upstream != nil {
+	if wait, err := strconv.Atoi(out.fields["retry-after"]); err != nil || wait < 1 ||
+		out.fields["retry-after"] != out.fields["ratelimit-reset"] || out.body != "too much" || out.upstream != nil {
 		t.Errorf("%+v", out)
 	}
 	// What two streams used is counted when they have ended.
@@ -348,7 +370,8 @@ descriptors:
 	for deny, status := range map[bool]int{false: 200, true: 500} {
 		f.deny = deny
 		begin := time.Now()
-		if out := f.serve(t.Context(), r); out.status != status || out.failed == nil || time.Since(begin) < 20*time.Millisecond {
+		if out := f.serve(t.Context(), r); out.status != status || out.failed == nil ||
+			time.Since(begin) < 20*time.Millisecond {
 			t.Errorf("deny %t: %+v after %v", deny, out, time.Since(begin))
 		}
 	}
@@ -357,7 +380,8 @@ descriptors:
 // hanging is a service that does not answer.
 type hanging struct{ rls.RateLimitServiceClient }
 
-func (hanging) ShouldRateLimit(ctx context.Context, _ *rls.RateLimitRequest, _ ...grpc.CallOption) (*rls.RateLimitResponse, error) {
+func (hanging) ShouldRateLimit(ctx context.Context, _ *rls.RateLimitRequest,
+	_ ...grpc.CallOption) (*rls.RateLimitResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -390,9 +414,11 @@ func TestEnvoyOverHTTP(t *testing.T) {
 		status int
 		want   string
 	}{
-		{`{"domain":"edge","hitsAddend":3,"descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`, 200, `"overallCode":"OK"`},
+		{`{"domain":"edge","hitsAddend":3,"descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`, 200,
+			`"overallCode":"OK"`},
 		{`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ada"}]}]}`, 429, `"OVER_LIMIT"`},
-		{`{"domain":"edge","hits_addend":4,"descriptors":[{"entries":[{"key":"path","value":"/a"},{"key":"who","value":"10.0.0.1:80"}]}]}`, 200, `"OK"`},
+		{`{"domain":"edge","hits_addend":4,"descriptors":[{"entries":[{"key":"path","value":"/a"},{"key":"who",` +
+			`"value":"10.0.0.1:80"}]}]}`, 200, `"OK"`},
 		{`{"domain":"none","descriptors":[{}]}`, 200, `"OK"`},
 		{`{"domain":"edge"}`, 400, "Bad Request: rate limit descriptor list must not be empty"},
 		{`{"domain":"\ud800","descriptors":[{}]}`, 400, "Bad Request: "},
@@ -402,7 +428,8 @@ func TestEnvoyOverHTTP(t *testing.T) {
 		{`{"domain":"edge","descriptors":[{}` + strings.Repeat(",{}", 10_000) + `]}`, 400, "more than 128 descriptors"},
 		{`{"domain":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "the body has more than 64 KiB"},
 	} {
-		if status, text := ask(x.body); status != x.status || !strings.Contains(strings.ReplaceAll(text, ": ", ":"), strings.ReplaceAll(x.want, ": ", ":")) {
+		if status, text := ask(x.body); status != x.status ||
+			!strings.Contains(strings.ReplaceAll(text, ": ", ":"), strings.ReplaceAll(x.want, ": ", ":")) {
 			t.Errorf("%.80s: %d, %s", x.body, status, text)
 		}
 	}
@@ -437,7 +464,8 @@ func TestEnvoyOverHTTP(t *testing.T) {
 func TestEnvoyStatisticsAreBounded(t *testing.T) {
 	c, _ := plain()
 	c.MaxKeys = 10_000
-	c.Envoy, _ = envoyConfig(t, "domain: edge\ndescriptors: [{key: user, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 3}}]")
+	c.Envoy, _ = envoyConfig(t,
+		"domain: edge\ndescriptors: [{key: user, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 3}}]")
 	c.Envoy.HTTPAddrs = []string{"127.0.0.1:0"}
 	s := start(t, c)
 	conn := dial(t, s.EnvoyAddr())
@@ -448,7 +476,8 @@ func TestEnvoyStatisticsAreBounded(t *testing.T) {
 	if n := strings.Count(text, "ratelimit_service_rate_limit_total_hits{"); n < 1900 || n > 2001 {
 		t.Errorf("%d series", n)
 	}
-	if !strings.Contains(text, `total_hits{domain="other",key1="other",key2="other"} `) || strings.Contains(text, strings.Repeat("x", 200)) {
+	if !strings.Contains(text, `total_hits{domain="other",key1="other",key2="other"} `) ||
+		strings.Contains(text, strings.Repeat("x", 200)) {
 		t.Error("those beyond the bound are not counted together, or a label is long")
 	}
 }
@@ -456,9 +485,11 @@ func TestEnvoyStatisticsAreBounded(t *testing.T) {
 // A health check may depend on a configuration.
 func TestEnvoyHealthNeedsConfig(t *testing.T) {
 	c, _ := plain()
-	c.Envoy = &EnvoyConfig{Addr: "127.0.0.1:0", HTTPAddrs: []string{"127.0.0.1:0"}, NeedsConfig: true, XDS: &EnvoyXDS{Addr: "127.0.0.1:1"}}
+	c.Envoy = &EnvoyConfig{Addr: "127.0.0.1:0", HTTPAddrs: []string{"127.0.0.1:0"}, NeedsConfig: true,
+		XDS: &EnvoyXDS{Addr: "127.0.0.1:1"}}
 	s := start(t, c)
-	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 || !strings.Contains(text, "no rate limit configuration loaded") {
+	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 ||
+		!strings.Contains(text, "no rate limit configuration loaded") {
 		t.Error(status, text)
 	}
 	if status, _ := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/rlconfig"); status != 503 {

@@ -47,7 +47,9 @@ func envoyConfig(t *testing.T, text string) (c *EnvoyConfig, file string) {
 func askEnvoy(t *testing.T, conn *grpc.ClientConn, user string) string {
 	t.Helper()
 	out, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &rls.RateLimitRequest{
-		Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+		Domain: "edge",
+		Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user",
+			Value: user}}}},
 	})
 	if err != nil {
 		return err.Error()
@@ -69,29 +71,39 @@ func TestEnvoy(t *testing.T) {
 		}
 	}
 	for _, service := range []string{"", "ratelimit", rls.RateLimitService_ServiceDesc.ServiceName} {
-		if h, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		if h, err := healthv1.NewHealthClient(conn).Check(t.Context(),
+			&healthv1.HealthCheckRequest{Service: service}); err != nil ||
+			h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 			t.Errorf("%q: %v, %v", service, h, err)
 		}
 	}
-	if err := conn.Invoke(t.Context(), "/weir.v1.Limiter/Check", &rls.RateLimitRequest{}, &rls.RateLimitResponse{}); status.Code(err) != codes.Unimplemented {
+	if err := conn.Invoke(t.Context(), "/weir.v1.Limiter/Check", &rls.RateLimitRequest{},
+		&rls.RateLimitResponse{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("checks of Weir's own protocol at Envoy's port: %v", err)
 	}
 	replace(t, name, strings.Replace(envoyFile, "year", "fortnight", 1))
 	eventually(t, "the log has the error", func() bool {
-		return strings.Contains(log.String(), "config.yaml: invalid rate limit unit 'fortnight'") && strings.Contains(log.String(), "the old descriptors stay in force")
+		return strings.Contains(log.String(), "config.yaml: invalid rate limit unit 'fortnight'") &&
+			strings.Contains(log.String(), "the old descriptors stay in force")
 	})
 	if got := askEnvoy(t, conn, "bob"); got != "OK 2" {
 		t.Errorf("after a file that is not valid: %s", got)
 	}
 	replace(t, name, strings.Replace(envoyFile, "3}", "5}", 1))
-	eventually(t, "the new file is in force", func() bool { return strings.Contains(log.String(), "descriptors are in force") })
+	eventually(t, "the new file is in force", func() bool {
+		return strings.Contains(log.String(), "descriptors are in force")
+	})
 	if got := askEnvoy(t, conn, "eve"); got != "OK 4" {
 		t.Errorf("after a reload: %s", got)
 	}
 	move(t, filepath.Dir(name), filepath.Dir(name)+".away")
-	eventually(t, "the log has that the files are gone", func() bool { return strings.Contains(log.String(), "no such file") })
+	eventually(t, "the log has that the files are gone", func() bool {
+		return strings.Contains(log.String(), "no such file")
+	})
 	move(t, filepath.Dir(name)+".away", filepath.Dir(name))
-	eventually(t, "the log has that the files are back", func() bool { return strings.Contains(log.String(), "descriptors can be read again") })
+	eventually(t, "the log has that the files are back", func() bool {
+		return strings.Contains(log.String(), "descriptors can be read again")
+	})
 }
 
 func move(t *testing.T, from, to string) {
@@ -140,13 +152,19 @@ func TestEnvoyBadInput(t *testing.T) {
 		code    codes.Code
 		text    string
 	}{
-		"no domain":          {&rls.RateLimitRequest{Descriptors: many[:1]}, codes.InvalidArgument, "rate limit domain must not be empty"},
-		"no descriptors":     {&rls.RateLimitRequest{Domain: "edge"}, codes.InvalidArgument, "rate limit descriptor list must not be empty"},
-		"10,000 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many}, codes.InvalidArgument, "more than 128 descriptors"},
-		"200 descriptors":    {&rls.RateLimitRequest{Domain: "edge", Descriptors: many[:200]}, codes.InvalidArgument, "more than 128 descriptors"},
-		"2,000 entries":      {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{wide}}, codes.InvalidArgument, "more than 1024 entries"},
+		"no domain": {&rls.RateLimitRequest{Descriptors: many[:1]}, codes.InvalidArgument,
+			"rate limit domain must not be empty"},
+		"no descriptors": {&rls.RateLimitRequest{Domain: "edge"}, codes.InvalidArgument,
+			"rate limit descriptor list must not be empty"},
+		"10,000 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many}, codes.InvalidArgument,
+			"more than 128 descriptors"},
+		"200 descriptors": {&rls.RateLimitRequest{Domain: "edge", Descriptors: many[:200]}, codes.InvalidArgument,
+			"more than 128 descriptors"},
+		"2,000 entries": {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{wide}},
+			codes.InvalidArgument, "more than 1024 entries"},
 		"a value of 5 MiB": {&rls.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{
-			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: strings.Repeat("x", 5<<20)}}}}}, codes.ResourceExhausted, "larger than max"},
+			Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: strings.Repeat("x", 5<<20)}}}}},
+			codes.ResourceExhausted, "larger than max"},
 	} {
 		_, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), x.request)
 		if status.Code(err) != x.code || !strings.Contains(status.Convert(err).Message(), x.text) {
@@ -155,7 +173,8 @@ func TestEnvoyBadInput(t *testing.T) {
 	}
 	// What the client library does not send: half a message.
 	const method = rls.RateLimitService_ShouldRateLimit_FullMethodName
-	err := conn.Invoke(t.Context(), method, []byte{0x0a, 0x7f, 'x'}, &rls.RateLimitResponse{}, grpc.ForceCodec(bytesCodec{}))
+	err := conn.Invoke(t.Context(), method, []byte{0x0a, 0x7f, 'x'}, &rls.RateLimitResponse{},
+		grpc.ForceCodec(bytesCodec{}))
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("half a field: %v", err)
 	}
@@ -232,7 +251,8 @@ func TestEnvoyOnThreeMembers(t *testing.T) {
 				c, _ := plain()
 				c.Envoy, _ = envoyConfig(t, envoyFile)
 				c.Envoy.Options.Mode = envoy.Mode(mode)
-				c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+				c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+					Join: join}
 				s := start(t, c)
 				eventually(t, "the member is ready", func() bool { return s.ready() == nil })
 				if i == 0 {

@@ -39,7 +39,8 @@ func (m *management) StreamAggregatedResources(
 	return nil
 }
 
-// Without a first configuration of its management server a node is not ready and takes no connections of Envoy, unless it is told to.
+// Without a first configuration of its management server a node is not ready and takes no connections of Envoy, unless
+// it is told to.
 func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -53,8 +54,9 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	node := func(eager bool) *Server {
 		c, _ := plain()
 		c.Envoy = &EnvoyConfig{
-			Addr: "127.0.0.1:0", HTTPAddrs: []string{"127.0.0.1:0"}, XDS: &EnvoyXDS{Addr: l.Addr().String()}, StartWithoutConfig: eager,
-			Options: envoy.Options{Algorithm: limiter.FixedWindow},
+			Addr: "127.0.0.1:0", HTTPAddrs: []string{"127.0.0.1:0"}, XDS: &EnvoyXDS{Addr: l.Addr().String()},
+			StartWithoutConfig: eager,
+			Options:            envoy.Options{Algorithm: limiter.FixedWindow},
 		}
 		return start(t, c)
 	}
@@ -62,13 +64,15 @@ func TestEnvoyWaitsForItsFirstConfiguration(t *testing.T) {
 	if err := eager.ready(); err != nil {
 		t.Error(err)
 	}
-	if got := askEnvoy(t, dial(t, eager.EnvoyAddr()), "ada"); !strings.Contains(got, "no rate limit configuration loaded") {
+	if got := askEnvoy(t, dial(t, eager.EnvoyAddr()), "ada"); !strings.Contains(got,
+		"no rate limit configuration loaded") {
 		t.Error(got)
 	}
 	if err := s.ready(); err == nil || !strings.Contains(err.Error(), "no rate limit configuration loaded") {
 		t.Errorf("ready: %v", err)
 	}
-	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 || !strings.Contains(text, "no rate limit configuration loaded") {
+	if status, text := get(t, "http://"+s.EnvoyHTTPAddrs()[0]+"/healthcheck"); status != 500 ||
+		!strings.Contains(text, "no rate limit configuration loaded") {
 		t.Error(status, text)
 	}
 	conn := dial(t, s.EnvoyAddr())

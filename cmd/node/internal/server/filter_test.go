@@ -193,7 +193,8 @@ func limitFields(answer *rls.RateLimitResponse, fields map[string]string) {
 		if least == nil || s.GetLimitRemaining() < least.GetLimitRemaining() {
 			least = s
 		}
-		window := map[rls.RateLimitResponse_RateLimit_Unit]int{1: 1, 2: 60, 3: 3600, 4: 86400, 5: 30 * 86400, 6: 365 * 86400, 7: 7 * 86400}[l.GetUnit()]
+		window := map[rls.RateLimitResponse_RateLimit_Unit]int{1: 1, 2: 60, 3: 3600, 4: 86400, 5: 30 * 86400, 6: 365 * 86400,
+			7: 7 * 86400}[l.GetUnit()]
 		policies += fmt.Sprintf(", %d;w=%d", l.GetRequestsPerUnit(), window)
 		if l.GetName() != "" {
 			policies += fmt.Sprintf(";name=%q", l.GetName())

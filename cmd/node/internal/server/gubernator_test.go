@@ -35,7 +35,8 @@ func gubernatorNodes(t *testing.T, n int) (servers []*Server) {
 		c.Gubernator = GubernatorConfig{Addr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0"}
 		c.AllowRequestLimits, c.AllowReset, c.AllowRefunds = true, true, true
 		if n > 1 {
-			c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: time.Second}
+			c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+				Join: join, Deadline: time.Second}
 		}
 		s := start(t, c)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
@@ -126,7 +127,8 @@ func (w want) differs(in *pb.RateLimitReq, out *pb.RateLimitResp, begin, end tim
 	if w.reset < 0 {
 		least, most = 0, 0
 	}
-	if out.GetError() != "" || (out.GetStatus() == pb.Status_OVER_LIMIT) != w.over || out.GetRemaining() != w.left || out.GetLimit() != in.GetLimit() {
+	if out.GetError() != "" || (out.GetStatus() == pb.Status_OVER_LIMIT) != w.over || out.GetRemaining() != w.left ||
+		out.GetLimit() != in.GetLimit() {
 		return fmt.Sprintf("%v, want %+v", out, w)
 	}
 	if at := out.GetResetTime(); at < least || at > most {
@@ -167,16 +169,25 @@ func gubernatorContract() map[string][]contractStep {
 			{1, 5, 0, token, none, want{true, 0, day, ""}},
 			{0, 5, 0, token, none, want{false, 0, day, ""}},
 		},
-		"token-first-over":   {{6, 5, 0, token, none, want{true, 5, day, ""}}, {5, 5, 0, token, none, want{false, 0, day, ""}}},
-		"token-limit-change": {{1, 100, 0, token, none, want{false, 99, day, ""}}, {1, 10, 0, token, none, want{false, 8, day, ""}}, {1, 100, 0, token, none, want{false, 97, day, ""}}},
-		"token-raised":       {{1, 1, 0, token, none, want{false, 0, day, ""}}, {1, 1, 0, token, none, want{true, 0, day, ""}}, {1, 100, 0, token, none, want{false, 98, day, ""}}},
-		"token-negative":     {{2, 2, 0, token, none, want{false, 0, day, ""}}, {-1, 2, 0, token, none, want{false, 1, day, ""}}, {-9, 2, 0, token, none, want{false, 2, day, ""}}},
-		"token-reset":        {{5, 5, 0, token, none, want{false, 0, day, ""}}, {3, 5, 0, token, reset, want{false, 5, -1, ""}}, {5, 5, 0, token, none, want{false, 0, day, ""}}},
-		"token-drain":        {{3, 5, 0, token, none, want{false, 2, day, ""}}, {4, 5, 0, token, drain, want{true, 0, day, ""}}, {0, 5, 0, token, none, want{false, 0, day, ""}}},
-		"token-burst":        {{1, 5, 50, token, none, want{false, 4, day, ""}}},
-		"token-limit-0":      {{1, 0, 0, token, none, want{true, 0, day, ""}}, {0, 0, 0, token, none, want{false, 0, day, ""}}},
-		"global":             {{2, 5, 0, token, global, want{false, 3, day, ""}}, {4, 5, 0, token, global, want{true, 3, day, ""}}, {3, 5, 0, token, global | drain, want{false, 0, day, ""}}},
-		"no-batching":        {{2, 5, 0, token, pb.Behavior_NO_BATCHING, want{false, 3, day, ""}}, {3, 5, 0, token, pb.Behavior_MULTI_REGION, want{false, 0, day, ""}}},
+		"token-first-over": {{6, 5, 0, token, none, want{true, 5, day, ""}},
+			{5, 5, 0, token, none, want{false, 0, day, ""}}},
+		"token-limit-change": {{1, 100, 0, token, none, want{false, 99, day, ""}},
+			{1, 10, 0, token, none, want{false, 8, day, ""}}, {1, 100, 0, token, none, want{false, 97, day, ""}}},
+		"token-raised": {{1, 1, 0, token, none, want{false, 0, day, ""}},
+			{1, 1, 0, token, none, want{true, 0, day, ""}}, {1, 100, 0, token, none, want{false, 98, day, ""}}},
+		"token-negative": {{2, 2, 0, token, none, want{false, 0, day, ""}},
+			{-1, 2, 0, token, none, want{false, 1, day, ""}}, {-9, 2, 0, token, none, want{false, 2, day, ""}}},
+		"token-reset": {{5, 5, 0, token, none, want{false, 0, day, ""}},
+			{3, 5, 0, token, reset, want{false, 5, -1, ""}}, {5, 5, 0, token, none, want{false, 0, day, ""}}},
+		"token-drain": {{3, 5, 0, token, none, want{false, 2, day, ""}},
+			{4, 5, 0, token, drain, want{true, 0, day, ""}}, {0, 5, 0, token, none, want{false, 0, day, ""}}},
+		"token-burst": {{1, 5, 50, token, none, want{false, 4, day, ""}}},
+		"token-limit-0": {{1, 0, 0, token, none, want{true, 0, day, ""}},
+			{0, 0, 0, token, none, want{false, 0, day, ""}}},
+		"global": {{2, 5, 0, token, global, want{false, 3, day, ""}},
+			{4, 5, 0, token, global, want{true, 3, day, ""}}, {3, 5, 0, token, global | drain, want{false, 0, day, ""}}},
+		"no-batching": {{2, 5, 0, token, pb.Behavior_NO_BATCHING, want{false, 3, day, ""}},
+			{3, 5, 0, token, pb.Behavior_MULTI_REGION, want{false, 0, day, ""}}},
 		"leaky": {
 			{1, 10, 0, leaky, none, want{false, 9, day / 10, ""}},
 			{0, 10, 0, leaky, none, want{false, 9, day / 10, ""}},
@@ -187,11 +198,13 @@ func gubernatorContract() map[string][]contractStep {
 			{5, 10, 0, leaky, drain, want{true, 0, day, ""}},
 			{3, 10, 0, leaky, reset, want{false, 10, 0, ""}},
 		},
-		"leaky-burst":      {{1, 10, 20, leaky, none, want{false, 19, day / 10, ""}}, {20, 10, 20, leaky, none, want{true, 19, day / 10, ""}}, {19, 10, 20, leaky, none, want{false, 0, 2 * day, ""}}},
+		"leaky-burst": {{1, 10, 20, leaky, none, want{false, 19, day / 10, ""}},
+			{20, 10, 20, leaky, none, want{true, 19, day / 10, ""}}, {19, 10, 20, leaky, none, want{false, 0, 2 * day, ""}}},
 		"leaky-first-over": {{11, 10, 0, leaky, none, want{true, 10, 0, ""}}},
-		"switched":         {{5, 5, 0, token, none, want{false, 0, day, ""}}, {1, 5, 0, leaky, none, want{false, 4, day / 5, ""}}},
-		"algorithm":        {{1, 5, 0, 7, none, want{err: "Invalid rate limit algorithm '7'"}}},
-		"negative-limit":   {{1, -5, 0, token, none, want{err: "limit -5 is out of range"}}},
+		"switched": {{5, 5, 0, token, none, want{false, 0, day, ""}},
+			{1, 5, 0, leaky, none, want{false, 4, day / 5, ""}}},
+		"algorithm":      {{1, 5, 0, 7, none, want{err: "Invalid rate limit algorithm '7'"}}},
+		"negative-limit": {{1, -5, 0, token, none, want{err: "limit -5 is out of range"}}},
 	}
 }
 
@@ -209,7 +222,8 @@ func TestGubernatorContract(t *testing.T) {
 				begin := time.Now()
 				for i, s := range steps {
 					in := &pb.RateLimitReq{
-						Name: "contract", UniqueKey: name, Hits: s.hits, Limit: s.limit, Burst: s.burst, Duration: day.Milliseconds(), Algorithm: s.algorithm, Behavior: s.behavior,
+						Name: "contract", UniqueKey: name, Hits: s.hits, Limit: s.limit, Burst: s.burst, Duration: day.Milliseconds(),
+						Algorithm: s.algorithm, Behavior: s.behavior,
 					}
 					out := all[i%len(all)](t, &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{in}}).GetResponses()
 					if len(out) != 1 {
@@ -232,7 +246,8 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 	all := doors(t, servers)
 	in := new(pb.GetRateLimitsReq)
 	for i := range 100 {
-		in.Requests = append(in.Requests, &pb.RateLimitReq{Name: "many", UniqueKey: fmt.Sprint(i % 50), Hits: 1, Limit: 12, Duration: day.Milliseconds()})
+		in.Requests = append(in.Requests, &pb.RateLimitReq{Name: "many", UniqueKey: fmt.Sprint(i % 50), Hits: 1, Limit: 12,
+			Duration: day.Milliseconds()})
 	}
 	in.Requests = append(in.Requests, &pb.RateLimitReq{Name: "many", Hits: 1})
 	owners := map[string]int{}
@@ -242,7 +257,8 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 			t.Fatalf("%d answers, the last is %v", len(out), out[len(out)-1])
 		}
 		for i, r := range out[:100] {
-			if want := int64(12 - 2*at - i/50 - 1); r.GetRemaining() != want || r.GetError() != "" || r.GetStatus() != pb.Status_UNDER_LIMIT {
+			if want := int64(12 - 2*at - i/50 - 1); r.GetRemaining() != want || r.GetError() != "" ||
+				r.GetStatus() != pb.Status_UNDER_LIMIT {
 				t.Errorf("door %d, item %d: %v, want %d left", at, i, r, want)
 			}
 			owner := r.GetMetadata()["owner"]
@@ -257,20 +273,24 @@ func TestGubernatorOnThreeMembers(t *testing.T) {
 			t.Errorf("none was decided by %q: %v", owner, owners)
 		}
 	}
-	if out := all[0](t, in).GetResponses(); out[0].GetStatus() != pb.Status_OVER_LIMIT || out[99].GetStatus() != pb.Status_OVER_LIMIT {
+	if out := all[0](t, in).GetResponses(); out[0].GetStatus() != pb.Status_OVER_LIMIT ||
+		out[99].GetStatus() != pb.Status_OVER_LIMIT {
 		t.Errorf("the 13th hit: %v", out[0])
 	}
 	for i, s := range servers {
 		grpcAddr, httpAddr := GubernatorAddrs(s)
 		h, err := pb.NewV1Client(dial(t, grpcAddr)).HealthCheck(t.Context(), &pb.HealthCheckReq{})
-		if err != nil || h.GetStatus() != "healthy" || h.GetPeerCount() != 3 || len(h.GetLocalPeers()) != 3 || h.GetAdvertiseAddress() != s.GRPCAddr() {
+		if err != nil || h.GetStatus() != "healthy" || h.GetPeerCount() != 3 || len(h.GetLocalPeers()) != 3 ||
+			h.GetAdvertiseAddress() != s.GRPCAddr() {
 			t.Errorf("member %d: %v, %v", i, h, err)
 		}
-		if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 || !strings.HasPrefix(text, `{"status":"healthy","message":"","peer_count":3,`) {
+		if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 ||
+			!strings.HasPrefix(text, `{"status":"healthy","message":"","peer_count":3,`) {
 			t.Errorf("member %d: %d, %s", i, code, text)
 		}
 		_, text := get(t, "http://"+s.AdminAddr()+"/metrics")
-		for _, name := range []string{`method="Gubernator GetRateLimits",code="OK"`, `method="POST /v1/GetRateLimits",code="200"`} {
+		for _, name := range []string{`method="Gubernator GetRateLimits",code="OK"`,
+			`method="POST /v1/GetRateLimits",code="200"`} {
 			if parts := strings.Split(name, ","); !strings.Contains(text, parts[0]) || !strings.Contains(text, parts[1]) {
 				t.Errorf("member %d has no metric with %s", i, name)
 			}
@@ -285,13 +305,16 @@ func TestGubernatorBadInput(t *testing.T) {
 	client := pb.NewV1Client(dial(t, grpcAddr))
 	many := new(pb.GetRateLimitsReq)
 	for range 1001 {
-		many.Requests = append(many.Requests, &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: 1, Limit: 1_000_000, Duration: day.Milliseconds()})
+		many.Requests = append(many.Requests, &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: 1, Limit: 1_000_000,
+			Duration: day.Milliseconds()})
 	}
-	large := &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{{Name: "n", UniqueKey: strings.Repeat("x", 1<<20), Hits: 1, Limit: 5, Duration: 1000}}}
+	large := &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{{Name: "n", UniqueKey: strings.Repeat("x", 1<<20), Hits: 1,
+		Limit: 5, Duration: 1000}}}
 	for name, x := range map[string]struct {
 		in   *pb.GetRateLimitsReq
 		code codes.Code
-	}{"1001 items": {many, codes.OutOfRange}, "1 MiB": {large, codes.ResourceExhausted}, "nothing": {&pb.GetRateLimitsReq{}, codes.OK}} {
+	}{"1001 items": {many, codes.OutOfRange}, "1 MiB": {large, codes.ResourceExhausted},
+		"nothing": {&pb.GetRateLimitsReq{}, codes.OK}} {
 		if _, err := client.GetRateLimits(t.Context(), x.in); status.Code(err) != x.code {
 			t.Errorf("%s: %v, want %v", name, err, x.code)
 		}
@@ -300,30 +323,38 @@ func TestGubernatorBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, text := postJSON(t, "http://"+httpAddr+"/v1/GetRateLimits", string(body))
-		if want := map[codes.Code]int{codes.OutOfRange: 400, codes.ResourceExhausted: 413, codes.OK: 200}[x.code]; code != want || !json.Valid([]byte(text)) {
+		if want := map[codes.Code]int{codes.OutOfRange: 400, codes.ResourceExhausted: 413,
+			codes.OK: 200}[x.code]; code != want || !json.Valid([]byte(text)) {
 			t.Errorf("%s as JSON: %d, %.300s", name, code, text)
 		}
 	}
-	if code, text := postJSON(t, "http://"+httpAddr+"/v1/GetRateLimits", "{"); code != 400 || !strings.Contains(text, `"code":3`) {
+	if code, text := postJSON(t, "http://"+httpAddr+"/v1/GetRateLimits", "{"); code != 400 ||
+		!strings.Contains(text, `"code":3`) {
 		t.Errorf("no JSON: %d, %s", code, text)
 	}
-	for path, want := range map[string]int{"/v1/GetRateLimits": 405, "/v1/check": 404, "/v1/GetPeerRateLimits": 404, "/v1/LiveCheck": 200} {
+	for path, want := range map[string]int{"/v1/GetRateLimits": 405, "/v1/check": 404, "/v1/GetPeerRateLimits": 404,
+		"/v1/LiveCheck": 200} {
 		if code, text := get(t, "http://"+httpAddr+path); code != want {
 			t.Errorf("%s: %d, %s", path, code, text)
 		}
 	}
 	conn := dial(t, grpcAddr)
 	for _, method := range []string{"/weir.v1.Limiter/Check", "/pb.gubernator.PeersV1/GetPeerRateLimits"} {
-		if err := conn.Invoke(t.Context(), method, &pb.LiveCheckReq{}, &pb.LiveCheckResp{}); status.Code(err) != codes.Unimplemented {
+		if err := conn.Invoke(t.Context(), method, &pb.LiveCheckReq{},
+			&pb.LiveCheckResp{}); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
 	for _, service := range []string{"", "pb.gubernator.V1"} {
-		if h, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		if h, err := healthv1.NewHealthClient(conn).Check(t.Context(),
+			&healthv1.HealthCheckRequest{Service: service}); err != nil ||
+			h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 			t.Errorf("%q: %v, %v", service, h, err)
 		}
 	}
-	if out, err := client.GetRateLimits(t.Context(), &pb.GetRateLimitsReq{Requests: many.GetRequests()[:1000]}); err != nil || out.GetResponses()[999].GetRemaining() != 999_000 {
+	if out, err := client.GetRateLimits(t.Context(),
+		&pb.GetRateLimitsReq{Requests: many.GetRequests()[:1000]}); err != nil ||
+		out.GetResponses()[999].GetRemaining() != 999_000 {
 		t.Errorf("1000 items after that: %v", err)
 	}
 }
@@ -335,7 +366,8 @@ func TestGubernatorHealth(t *testing.T) {
 	c.Gubernator, c.AllowRequestLimits = GubernatorConfig{Addr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0"}, true
 	s := start(t, c)
 	grpcAddr, httpAddr := GubernatorAddrs(s)
-	whole := `{"status":"healthy","message":"","peer_count":1,"advertise_address":"` + grpcAddr + `","local_peers":[{"grpc_address":"` + grpcAddr + `","data_center":""}],"region_peers":[]}`
+	whole := `{"status":"healthy","message":"","peer_count":1,"advertise_address":"` + grpcAddr +
+		`","local_peers":[{"grpc_address":"` + grpcAddr + `","data_center":""}],"region_peers":[]}`
 	if code, text := get(t, "http://"+httpAddr+"/v1/HealthCheck"); code != 200 || text != whole {
 		t.Errorf("%d: %s, want %s", code, text, whole)
 	}
@@ -344,7 +376,8 @@ func TestGubernatorHealth(t *testing.T) {
 		t.Error(err)
 	}
 	s.stopping.Store(true)
-	if _, err := client.LiveCheck(t.Context(), &pb.LiveCheckReq{}); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "server is shutting down" {
+	if _, err := client.LiveCheck(t.Context(), &pb.LiveCheckReq{}); status.Code(err) != codes.Unavailable ||
+		status.Convert(err).Message() != "server is shutting down" {
 		t.Error(err)
 	}
 	if _, err := client.HealthCheck(t.Context(), &pb.HealthCheckReq{}); status.Code(err) != codes.Unavailable {
@@ -360,7 +393,8 @@ func TestGubernatorWithTLS(t *testing.T) {
 	paths := authority.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
 	c, _ := plain()
 	c.Gubernator = GubernatorConfig{Addr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0"}
-	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.VerifyClientCertIfGiven}
+	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA,
+		ClientCert: tls.VerifyClientCertIfGiven}
 	c.Audit = file(t, "")
 	c.Permissions = file(t, `
 identities:
@@ -398,7 +432,8 @@ identities:
 		name, grpc, json string
 		code             int
 	}{
-		{"shop", "3 3 4 4", "2 2 4 4", 200}, {"bank", "3 no no no", "2 no no no", 200}, {"poor", "no no no no", "no no no no", 200},
+		{"shop", "3 3 4 4", "2 2 4 4", 200}, {"bank", "3 no no no", "2 no no no", 200},
+		{"poor", "no no no no", "no no no no", 200},
 		{"", "Unauthenticated", "", 401}, {"nobody", "PermissionDenied", "", 403},
 	} {
 		config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
@@ -422,7 +457,8 @@ identities:
 			t.Error(err)
 		}
 		transport := &http.Transport{TLSClientConfig: config.Clone(), DisableKeepAlives: true}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+httpAddr+"/v1/GetRateLimits", bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+httpAddr+"/v1/GetRateLimits",
+			bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,6 +481,7 @@ identities:
 	}
 	eventually(t, "the audit has what was refused and what was done", func() bool {
 		text, err := os.ReadFile(c.Audit)
-		return err == nil && strings.Contains(string(text), `"bank"`) && strings.Contains(string(text), `"gubernator"`) && strings.Contains(string(text), `"reset"`) && strings.Contains(string(text), `"refund"`)
+		return err == nil && strings.Contains(string(text), `"bank"`) && strings.Contains(string(text), `"gubernator"`) &&
+			strings.Contains(string(text), `"reset"`) && strings.Contains(string(text), `"refund"`)
 	})
 }

@@ -62,7 +62,8 @@ func askedOfGubernator(change func(*pb.RateLimitReq)) portCall {
 func askedOfEnvoy(change func(*ratelimit.RateLimitDescriptor)) portCall {
 	return func(t *testing.T, s *Server, token string) bool {
 		t.Helper()
-		d := &ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: token[len(token)-20:]}}}
+		d := &ratelimit.RateLimitDescriptor{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user",
+			Value: token[len(token)-20:]}}}
 		change(d)
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 		_, err := rls.NewRateLimitServiceClient(dial(t, s.EnvoyAddr())).ShouldRateLimit(ctx,
@@ -105,26 +106,32 @@ func askedOfRedis(commands ...string) portCall {
 func TestPermissionsOfOtherProtocols(t *testing.T) {
 	const script = "f52a5b566060d79fd321d695df55bc918339c4aa" // of redis_rate
 	calls := map[string]portCall{
-		"Gubernator hits":              askedOfGubernator(func(*pb.RateLimitReq) {}),
-		"Gubernator 0 hits":            askedOfGubernator(func(r *pb.RateLimitReq) { r.Hits = 0 }),
-		"Gubernator `RESET_REMAINING`": askedOfGubernator(func(r *pb.RateLimitReq) { r.Behavior = pb.Behavior_RESET_REMAINING }),
-		"Gubernator negative hits":     askedOfGubernator(func(r *pb.RateLimitReq) { r.Hits = -1 }),
-		"Envoy a descriptor":           askedOfEnvoy(func(*ratelimit.RateLimitDescriptor) {}),
+		"Gubernator hits":   askedOfGubernator(func(*pb.RateLimitReq) {}),
+		"Gubernator 0 hits": askedOfGubernator(func(r *pb.RateLimitReq) { r.Hits = 0 }),
+		"Gubernator `RESET_REMAINING`": askedOfGubernator(func(r *pb.RateLimitReq) {
+			r.Behavior = pb.Behavior_RESET_REMAINING
+		}),
+		"Gubernator negative hits": askedOfGubernator(func(r *pb.RateLimitReq) { r.Hits = -1 }),
+		"Envoy a descriptor":       askedOfEnvoy(func(*ratelimit.RateLimitDescriptor) {}),
 		"Envoy a descriptor with `hits_addend: 0`": askedOfEnvoy(func(d *ratelimit.RateLimitDescriptor) {
 			d.HitsAddend = wrapperspb.UInt64(0)
 		}),
-		"Envoy a descriptor with `is_negative_hits`": askedOfEnvoy(func(d *ratelimit.RateLimitDescriptor) { d.IsNegativeHits = true }),
+		"Envoy a descriptor with `is_negative_hits`": askedOfEnvoy(func(d *ratelimit.RateLimitDescriptor) {
+			d.IsNegativeHits = true
+		}),
 		"Envoy a descriptor with a `limit`": askedOfEnvoy(func(d *ratelimit.RateLimitDescriptor) {
 			d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 9, Unit: typev3.RateLimitUnit_YEAR}
 		}),
-		"Redis `CL.THROTTLE`, `EVAL`, `EVALSHA`":            askedOfRedis("CL.THROTTLE k 1 1 86400", "EVALSHA "+script+" 1 k 10 10 1 1"),
-		"Redis `WEIR.CHECK`":                                askedOfRedis("WEIR.CHECK /t USER ada"),
-		"Redis `WEIR.CHECK` with `RULE`":                    askedOfRedis("WEIR.CHECK /t USER ada RULE towns"),
-		"Redis `WEIR.CHECK` with `HOLD`":                    askedOfRedis("WEIR.CHECK /t USER eve ID 1 HOLD 60000"),
-		"Redis `WEIR.PEEK`":                                 askedOfRedis("WEIR.PEEK /t USER ada"),
-		"Redis `WEIR.SETTLE`, `WEIR.CANCEL`, `WEIR.EXTEND`": askedOfRedis("WEIR.SETTLE /t USER eve ID 2 ACTUAL 1", "WEIR.CANCEL /t USER eve ID 3", "WEIR.EXTEND /t USER eve ID 2 HOLD 1000"),
-		"Redis `WEIR.RESET`":                                askedOfRedis("WEIR.RESET /t USER ada"),
-		"Redis `DEL`, `UNLINK`, `FLUSHDB`":                  askedOfRedis("DEL k", "UNLINK k", "FLUSHDB"),
+		"Redis `CL.THROTTLE`, `EVAL`, `EVALSHA`": askedOfRedis("CL.THROTTLE k 1 1 86400",
+			"EVALSHA "+script+" 1 k 10 10 1 1"),
+		"Redis `WEIR.CHECK`":             askedOfRedis("WEIR.CHECK /t USER ada"),
+		"Redis `WEIR.CHECK` with `RULE`": askedOfRedis("WEIR.CHECK /t USER ada RULE towns"),
+		"Redis `WEIR.CHECK` with `HOLD`": askedOfRedis("WEIR.CHECK /t USER eve ID 1 HOLD 60000"),
+		"Redis `WEIR.PEEK`":              askedOfRedis("WEIR.PEEK /t USER ada"),
+		"Redis `WEIR.SETTLE`, `WEIR.CANCEL`, `WEIR.EXTEND`": askedOfRedis("WEIR.SETTLE /t USER eve ID 2 ACTUAL 1",
+			"WEIR.CANCEL /t USER eve ID 3", "WEIR.EXTEND /t USER eve ID 2 HOLD 1000"),
+		"Redis `WEIR.RESET`":               askedOfRedis("WEIR.RESET /t USER ada"),
+		"Redis `DEL`, `UNLINK`, `FLUSHDB`": askedOfRedis("DEL k", "UNLINK k", "FLUSHDB"),
 	}
 	needs := documentedPermissions(t)
 	for call := range calls {
@@ -133,15 +140,18 @@ func TestPermissionsOfOtherProtocols(t *testing.T) {
 		}
 	}
 	c, _ := plain()
-	c.Rules = []byte("version: 1\nrules:\n  - {name: towns, match: {path: ^/t$}, key: [user], limits: [{limit: 100, window: 1d}]}\n")
+	c.Rules = []byte("version: 1\nrules:\n  - {name: towns, match: {path: ^/t$}, key: [user], limits: [{limit: 100, " +
+		"window: 1d}]}\n")
 	var identities strings.Builder
-	identities.WriteString("tokens:\n  - {issuer: \"https://id.example.com\", audience: weir, algorithms: [ES256], keys: keys.pem}\nidentities:\n")
+	identities.WriteString("tokens:\n  - {issuer: \"https://id.example.com\", audience: weir, algorithms: [ES256], " +
+		"keys: keys.pem}\nidentities:\n")
 	named := func(may []string) string { return "may-" + strings.Join(may, "-") }
 	known := map[string]bool{}
 	add := func(may []string) {
 		if name := named(may); !known[name] {
 			known[name] = true
-			fmt.Fprintf(&identities, "  - {name: %s, token: {subject: %s}, may: {%s}}\n", name, name, strings.Join(may, ": true, ")+": true")
+			fmt.Fprintf(&identities, "  - {name: %s, token: {subject: %s}, may: {%s}}\n", name, name,
+				strings.Join(may, ": true, ")+": true")
 		}
 	}
 	but := func(left string) []string { // all permissions but one: no other can stand in for it
@@ -175,7 +185,8 @@ func TestPermissionsOfOtherProtocols(t *testing.T) {
 				t.Errorf("%s without %q: there are %d counters, and were %d", call, one, n, before)
 			}
 			line := audit.line()
-			for line["outcome"] != "refused" || line["caller"] != caller || line["over"] != strings.ToLower(strings.Fields(call)[0]) {
+			for line["outcome"] != "refused" || line["caller"] != caller ||
+				line["over"] != strings.ToLower(strings.Fields(call)[0]) {
 				line = audit.line() // of what was done, or of other commands of the call before
 			}
 		}

@@ -59,14 +59,16 @@ func TestRedisPoliciesFillTheTable(t *testing.T) {
 	server.Stop()
 	for i := range 3 {
 		status, body := get(t, fmt.Sprint("http://", node.HTTPAddr(), "/v1/check?path=/towns&user=u", i))
-		if status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) || strings.Contains(body, "overflow") != (i > 0) {
+		if status != http.StatusOK || !strings.Contains(body, `"source":"fallback_local"`) ||
+			strings.Contains(body, "overflow") != (i > 0) {
 			t.Errorf("check %d: %d %s", i, status, body)
 		}
 	}
 	if n := strings.Count(log.String(), "the table of counters is full"); n != 1 {
 		t.Errorf("the log says %d times that the table is full:\n%s", n, log)
 	}
-	if _, text := get(t, "http://"+node.AdminAddr()+"/metrics"); !strings.Contains(text, `weir_table_overflow_total{bound="table"} 2`) || !strings.Contains(text, "weir_table_max_keys 1\n") {
+	if _, text := get(t, "http://"+node.AdminAddr()+"/metrics"); !strings.Contains(text,
+		`weir_table_overflow_total{bound="table"} 2`) || !strings.Contains(text, "weir_table_max_keys 1\n") {
 		t.Errorf("the metrics do not say that the table is full:\n%s", text)
 	}
 	if _, text := get(t, "http://"+node.HTTPAddr()+"/readyz"); !strings.Contains(text, "the table of counters is full") {

@@ -39,25 +39,29 @@ func TestReloadAnswers(t *testing.T) {
 	c, _ := plain()
 	c.RulesFile = file(t, townRules)
 	s := start(t, c)
-	if status, body := reload(t, s); status != http.StatusOK || !strings.Contains(body, `"rules_hash":"`+s.RulesHash()+`"`) || !strings.Contains(body, `"warnings":[]`) {
+	if status, body := reload(t, s); status != http.StatusOK ||
+		!strings.Contains(body, `"rules_hash":"`+s.RulesHash()+`"`) || !strings.Contains(body, `"warnings":[]`) {
 		t.Errorf("%d %s", status, body)
 	}
 	replace(t, c.RulesFile, open)
 	status, body := reload(t, s)
-	if status != http.StatusOK || !strings.Contains(body, `"rules_hash":"`+s.RulesHash()+`","rules":1,"warnings":[{"line":3,"column":33,"rule":"towns","text":"rule \"towns\" has no key`) ||
+	if status != http.StatusOK || !strings.Contains(body, `"rules_hash":"`+s.RulesHash()+
+		`","rules":1,"warnings":[{"line":3,"column":33,"rule":"towns","text":"rule \"towns\" has no key`) ||
 		!strings.Contains(body, `"instead":"key: [rule, user]"`) {
 		t.Errorf("%d %s", status, body)
 	}
 	hash := s.RulesHash()
 	replace(t, c.RulesFile, "version: 1\nrules:\n  - {name: a}\n  - {name: b}\n")
 	status, body = reload(t, s)
-	if status != http.StatusBadRequest || !strings.Contains(body, "the old rules stay in force: ") || !strings.Contains(body, ":3:5: ") || !strings.Contains(body, ":4:5: ") || s.RulesHash() != hash {
+	if status != http.StatusBadRequest || !strings.Contains(body, "the old rules stay in force: ") ||
+		!strings.Contains(body, ":3:5: ") || !strings.Contains(body, ":4:5: ") || s.RulesHash() != hash {
 		t.Errorf("%d %s", status, body)
 	}
 	if err := os.Remove(c.RulesFile); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := reload(t, s); status != http.StatusServiceUnavailable || !strings.Contains(body, "cannot be opened") || s.RulesHash() != hash {
+	if status, body := reload(t, s); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "cannot be opened") || s.RulesHash() != hash {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -70,7 +74,8 @@ func TestReloadIsStrict(t *testing.T) {
 	hash := s.RulesHash()
 	replace(t, c.RulesFile, "version: 1\nrules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
 	status, body := reload(t, s)
-	if status != http.StatusBadRequest || !strings.Contains(body, `:3:33: rule \"towns\" has no key`) || s.RulesHash() != hash {
+	if status != http.StatusBadRequest || !strings.Contains(body, `:3:33: rule \"towns\" has no key`) ||
+		s.RulesHash() != hash {
 		t.Errorf("%d %s", status, body)
 	}
 }
@@ -78,14 +83,16 @@ func TestReloadIsStrict(t *testing.T) {
 // A node without a rules file says so.
 func TestReloadOfNothing(t *testing.T) {
 	c, _ := plain()
-	if status, body := reload(t, start(t, c)); status != http.StatusNotFound || !strings.Contains(body, "no rules file was named") {
+	if status, body := reload(t, start(t, c)); status != http.StatusNotFound ||
+		!strings.Contains(body, "no rules file was named") {
 		t.Errorf("%d %s", status, body)
 	}
 }
 
 // A rule on concurrency at a node whose clients may not settle is warned of, at the start and at each reload.
 func TestSlotsWithoutSettlingAreWarnedOf(t *testing.T) {
-	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: concurrency}]}\n"
+	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: " +
+		"concurrency}]}\n"
 	const text = "clients may not settle them"
 	for _, allowed := range []bool{false, true} {
 		c, log := plain()
@@ -105,14 +112,18 @@ func TestSlotsWithoutSettlingAreWarnedOf(t *testing.T) {
 
 // A rule on concurrency is warned of at a node that web proxies ask, since these never say when a request ends.
 func TestSlotsOfProxiesAreWarnedOf(t *testing.T) {
-	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: concurrency}]}\n"
-	for id, text := range map[string]string{"": "/v1/auth refuses each", "X-Request-ID": "each that /v1/auth allows takes its slot"} {
-		for rules, want := range map[string]int{slots: 1, "version: 1\nrules:\n  - {name: towns, key: [ip], limits: [5/second]}\n": 0} {
+	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: " +
+		"concurrency}]}\n"
+	for id, text := range map[string]string{"": "/v1/auth refuses each",
+		"X-Request-ID": "each that /v1/auth allows takes its slot"} {
+		for rules, want := range map[string]int{slots: 1,
+			"version: 1\nrules:\n  - {name: towns, key: [ip], limits: [5/second]}\n": 0} {
 			c, log := plain()
 			c.AllowRefunds, c.Rules = true, []byte(rules)
 			c.Auth = &forward.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, ID: id}
 			start(t, c)
-			if got := strings.Count(log.String(), text); got != want || strings.Contains(log.String(), "clients may not settle") {
+			if got := strings.Count(log.String(), text); got != want ||
+				strings.Contains(log.String(), "clients may not settle") {
 				t.Errorf("with the id field %q: %d warnings, want %d: %s", id, got, want, log)
 			}
 		}

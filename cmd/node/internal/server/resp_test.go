@@ -42,7 +42,8 @@ func TestRESPOnThreeMembers(t *testing.T) {
 	for i := range 3 {
 		c, _ := plain()
 		c.RedisListen, c.AllowRequestLimits, c.AllowReset = "127.0.0.1:0", true, true
-		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: time.Second}
+		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+			Join: join, Deadline: time.Second}
 		s := start(t, c)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
 		if i == 0 {
@@ -75,7 +76,8 @@ func TestRESPOnThreeMembers(t *testing.T) {
 	of := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[1].RedisAddr()}, MaxRedirects: -1})
 	t.Cleanup(func() { of.Close() })
 	for _, want := range []string{"[0 2 1]", "[0 2 0]", "[1 2 0]"} {
-		if out, err := of.Do(t.Context(), "CL.THROTTLE", "of a cluster", 1, 1, 86400).Int64Slice(); err != nil || fmt.Sprint(out[:3]) != want {
+		if out, err := of.Do(t.Context(), "CL.THROTTLE", "of a cluster", 1, 1, 86400).Int64Slice(); err != nil ||
+			fmt.Sprint(out[:3]) != want {
 			t.Errorf("by a client of a Redis Cluster: %v, %v, want %s", out, err, want)
 		}
 	}
@@ -114,7 +116,8 @@ func TestRESPWithTLS(t *testing.T) {
 	paths := authority.Write(t, t.TempDir(), certstest.Leaf{Name: "node", Hosts: []string{"127.0.0.1"}})
 	c, _ := plain()
 	c.RedisListen = "127.0.0.1:0"
-	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA, ClientCert: tls.VerifyClientCertIfGiven}
+	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA,
+		ClientCert: tls.VerifyClientCertIfGiven}
 	c.Permissions = file(t, `
 identities:
   - {name: shop, certificate: {cn: shop}, tenant: shop, may: {check: true, limits: true, reset: true}}
@@ -159,7 +162,8 @@ identities:
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	if got := throttled(t, redisClient(t, &redis.Options{Addr: s.RedisAddr(), Protocol: 2}), "k"); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") {
+	if got := throttled(t, redisClient(t, &redis.Options{Addr: s.RedisAddr(), Protocol: 2}), "k"); !strings.Contains(got,
+		"EOF") && !strings.Contains(got, "reset") {
 		t.Errorf("without TLS: %s", got)
 	}
 }

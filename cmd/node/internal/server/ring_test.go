@@ -23,7 +23,8 @@ func TestShareRing(t *testing.T) {
 		}
 		ask := func() {
 			var d limiter.Decision
-			if err := asker.CheckInto(t.Context(), &limiter.Request{Path: "/towns", User: "ada"}, &d); err != nil || d.Source != limiter.SourceOwner {
+			if err := asker.CheckInto(t.Context(), &limiter.Request{Path: "/towns", User: "ada"}, &d); err != nil ||
+				d.Source != limiter.SourceOwner {
 				t.Errorf("%v, %v", err, d.Source)
 			}
 		}

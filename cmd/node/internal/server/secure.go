@@ -43,7 +43,8 @@ func openTLS(c *TLSConfig) (s secured, err error) {
 		return s, err
 	}
 	s.admin, err = certs.Open(certs.Config{
-		What: "administration", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: cmp.Or(c.AdminCAFile, c.ClientCAFile), Check: certs.ForServers,
+		What: "administration", CertFile: c.CertFile, KeyFile: c.KeyFile, CAFile: cmp.Or(c.AdminCAFile, c.ClientCAFile),
+		Check: certs.ForServers,
 	})
 	return s, err
 }

@@ -239,12 +239,14 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	site.Audit = s.audit.auditor()
 	s.service, err = serve.Open(ctx, serve.Config{
-		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Validities: s.secured.validities, ShareRing: c.ShareRing, Site: site,
+		Node: config, Registerer: s.envoy.registry, Runtime: true, Version: c.Version, Validities: s.secured.validities,
+		ShareRing: c.ShareRing, Site: site,
 		Wire: transport.Options{
 			Access:             by,
 			Audit:              s.audit.auditor(),
 			Auth:               auth,
-			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready, Stopping: s.stopping.Load,
+			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
+			Stopping:       s.stopping.Load,
 			Hosts:          c.hosts(c.HTTPHosts, c.HTTPAddr),
 			TLS:            s.secured.forClients(),
 			Tracer:         forRequests(s),
@@ -279,8 +281,10 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		flag, address string
 		to            *net.Listener
 	}{
-		{"--redis-listen", c.RedisListen, &s.protocols.resp.listener}, {"--spoe-listen", c.SPOEListen, &s.protocols.spoe.listener},
-		{"--gubernator-addr", c.Gubernator.Addr, &s.protocols.gubernator.grpc}, {"--gubernator-http-addr", c.Gubernator.HTTPAddr, &s.protocols.gubernator.http},
+		{"--redis-listen", c.RedisListen, &s.protocols.resp.listener},
+		{"--spoe-listen", c.SPOEListen, &s.protocols.spoe.listener},
+		{"--gubernator-addr", c.Gubernator.Addr, &s.protocols.gubernator.grpc},
+		{"--gubernator-http-addr", c.Gubernator.HTTPAddr, &s.protocols.gubernator.http},
 		{"--grpc-addr", c.GRPCAddr, &s.grpc}, {"--http-addr", c.HTTPAddr, &s.http},
 		{"--admin-addr", c.AdminAddr, &s.admin.listener}, {"--health-addr", c.HealthAddr, &s.health.listener},
 	} {
@@ -299,7 +303,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range slices.Concat([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener}, s.protocols.listeners(), s.envoy.aside) {
+	for _, l := range slices.Concat([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener},
+		s.protocols.listeners(), s.envoy.aside) {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -354,7 +359,8 @@ func (s *Server) apply(data []byte) error {
 		return err
 	}
 	warnUnsettled(s)
-	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash", s.RulesHash())
+	s.config.Log.Info("rules are in force", "file", s.config.RulesFile, "rules", len(s.node.Rules()), "hash",
+		s.RulesHash())
 	return nil
 }
 
@@ -404,9 +410,11 @@ func (s *Server) reloadNow(ctx context.Context) (transport.Reloaded, error) {
 	if err != nil {
 		return transport.Reloaded{}, err // not reached: it is in force
 	}
-	out := transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(), Warnings: []transport.RuleWarning{}}
+	out := transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(),
+		Warnings: []transport.RuleWarning{}}
 	for _, w := range set.Warnings() {
-		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text, Instead: w.Instead})
+		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
+			Instead: w.Instead})
 	}
 	return out, nil
 }
@@ -437,7 +445,8 @@ func (s *Server) Stop() error {
 	defer cancel()
 	return s.service.Shutdown(ctx, s.envoy.shutdown, s.protocols.shutdown, func(context.Context) error {
 		err := errors.Join(s.health.close(), s.audit.Close())
-		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2)) // what was just cut off has time to end
+		// what was just cut off has time to end
+		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2))
 		defer cancel()
 		closeTracer(ctx, s)
 		if left := s.background.wait(ctx); len(left) > 0 {

@@ -63,7 +63,8 @@ func (j *logBuffer) String() string {
 func plain() (Config, *logBuffer) {
 	j := &logBuffer{}
 	return Config{
-		GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0", MaxKeys: 1000, ClusterName: "weir",
+		GRPCAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0", MaxKeys: 1000,
+		ClusterName:     "weir",
 		ShutdownTimeout: 10 * time.Second, Version: "v0", Log: slog.New(slog.NewTextHandler(j, nil)),
 	}, j
 }
@@ -180,10 +181,12 @@ func TestServes(t *testing.T) {
 		t.Errorf("%v, %v", a, err)
 	}
 	var d weir.Decision
-	if err := s.Node().CheckInto(t.Context(), &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil || d.Limit(0).Remaining != 0 {
+	if err := s.Node().CheckInto(t.Context(), &weir.Request{Path: "/towns", User: "ada"}, &d); err != nil ||
+		d.Limit(0).Remaining != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if status, body = get(t, "http://"+s.HTTPAddr()+"/v1/check?path=/towns&user=ada"); status != http.StatusTooManyRequests {
+	if status, body = get(t, "http://"+s.HTTPAddr()+
+		"/v1/check?path=/towns&user=ada"); status != http.StatusTooManyRequests {
 		t.Errorf("%d %s", status, body)
 	}
 	h, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
@@ -198,7 +201,8 @@ func TestServes(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/debug/pprof/", "/metrics", "/v1/top"} {
-		for at, want := range map[string]int{s.HTTPAddr(): http.StatusNotFound, s.HealthAddr(): http.StatusNotFound, s.AdminAddr(): http.StatusOK} {
+		for at, want := range map[string]int{s.HTTPAddr(): http.StatusNotFound, s.HealthAddr(): http.StatusNotFound,
+			s.AdminAddr(): http.StatusOK} {
 			if status, body := get(t, "http://"+at+path); status != want {
 				t.Errorf("%s at %s: %d %s", path, at, status, body)
 			}
@@ -269,19 +273,23 @@ func families(t *testing.T, text string) map[string]float64 {
 // Every setting of the config reaches the node.
 func TestConfig(t *testing.T) {
 	c, log := plain()
-	c.Rules, c.AllowRequestLimits, c.AllowReset, c.MaxKeys, c.AdminAddr, c.HealthAddr = []byte(townRules), true, true, 1, "", ""
+	c.Rules, c.AllowRequestLimits, c.AllowReset, c.MaxKeys, c.AdminAddr, c.HealthAddr = []byte(townRules), true, true, 1,
+		"", ""
 	s := start(t, c)
 	if s.AdminAddr() != "" || s.HealthAddr() != "" {
 		t.Errorf("it serves apart, unasked, at %q and %q", s.AdminAddr(), s.HealthAddr())
 	}
 	asker := weirv1.NewLimiterClient(dial(t, s.GRPCAddr()))
-	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/x", User: "ada", Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || !a.GetAllowed() {
+	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/x", User: "ada",
+		Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || !a.GetAllowed() {
 		t.Errorf("limits of a request: %v, %v", a, err)
 	}
-	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/towns", User: "bob"}); err != nil || a.GetAllowed() || !a.GetLimits()[0].GetOverflow() {
+	if a, err := asker.Check(t.Context(), &weirv1.CheckRequest{Path: "/towns", User: "bob"}); err != nil ||
+		a.GetAllowed() || !a.GetLimits()[0].GetOverflow() {
 		t.Errorf("a second key of one: %v, %v", a, err)
 	}
-	if a, err := asker.Reset(t.Context(), &weirv1.ResetRequest{Path: "/x", User: "ada", Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || a.GetCounters() != 1 {
+	if a, err := asker.Reset(t.Context(), &weirv1.ResetRequest{Path: "/x", User: "ada",
+		Limits: []*weirv1.Limit{{Limit: 1, WindowUs: 1e9}}}); err != nil || a.GetCounters() != 1 {
 		t.Errorf("reset: %v, %v", a, err)
 	}
 	s.Reload()
@@ -294,7 +302,8 @@ func TestConfig(t *testing.T) {
 // cluster's name; what they do to the hash is tested where it is made.
 func TestOverflowAllow(t *testing.T) {
 	c, _ := plain()
-	c.Rules, c.Secret, c.ClusterName, c.MaxKeys, c.Overflow = []byte(townRules), []byte("s3cret"), "other", 1, weir.OverflowAllow
+	c.Rules, c.Secret, c.ClusterName, c.MaxKeys, c.Overflow = []byte(townRules), []byte("s3cret"), "other", 1,
+		weir.OverflowAllow
 	s := start(t, c)
 	for _, user := range []string{"ada", "bob"} {
 		var d weir.Decision
@@ -306,13 +315,15 @@ func TestOverflowAllow(t *testing.T) {
 
 // Operators ask by the names that the configuration knows.
 func TestAdminHosts(t *testing.T) {
-	c := Config{AdminAddr: "ops-1:8082", AdminHosts: []string{"ops.example"}, Cluster: &cluster.Config{Advertise: "node-1"}}
+	c := Config{AdminAddr: "ops-1:8082", AdminHosts: []string{"ops.example"},
+		Cluster: &cluster.Config{Advertise: "node-1"}}
 	c.HTTPAddr, c.HTTPHosts = "web-1:8080", []string{"web.example"}
 	if got := c.hosts(c.HTTPHosts, c.HTTPAddr); !slices.Equal(got, []string{"web.example", "web-1", "node-1"}) {
 		t.Errorf("browsers ask by %v", got)
 	}
 	h := transport.NewAdmin((&Server{config: c}).site()).Handler()
-	for host, want := range map[string]int{"ops-1": 200, "ops.example:80": 200, "node-1:8082": 200, "localhost": 200, "ops-2": 403, "node-2:8082": 403} {
+	for host, want := range map[string]int{"ops-1": 200, "ops.example:80": 200, "node-1:8082": 200, "localhost": 200,
+		"ops-2": 403, "node-2:8082": 403} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/openapi.yaml", nil)
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != want {
@@ -328,7 +339,10 @@ func TestCannotStart(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"gRPC port in use":   {func(c *Config) { c.GRPCAddr = used }, "cannot listen on " + used + ": another program has that port; stop it, or choose another address with --grpc-addr"},
+		"gRPC port in use": {func(c *Config) {
+			c.GRPCAddr = used
+		}, "cannot listen on " + used +
+			": another program has that port; stop it, or choose another address with --grpc-addr"},
 		"HTTP port in use":   {func(c *Config) { c.HTTPAddr = used }, "--http-addr"},
 		"admin port in use":  {func(c *Config) { c.AdminAddr = used }, "--admin-addr"},
 		"health port in use": {func(c *Config) { c.HealthAddr = used }, "--health-addr"},
@@ -387,7 +401,8 @@ func TestOpenAddress(t *testing.T) {
 	c, log := plain()
 	c.HTTPAddr = ":0"
 	start(t, c)
-	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "without TLS and authentication") || !strings.Contains(got, "flag=--http-addr") {
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 ||
+		!strings.Contains(got, "without TLS and authentication") || !strings.Contains(got, "flag=--http-addr") {
 		t.Error(got)
 	}
 }
@@ -439,7 +454,9 @@ func TestRulesAreWarnedOf(t *testing.T) {
 		t.Errorf("at the start: %s", got)
 	}
 	replace(t, c.RulesFile, open) // as if it had been cut off
-	eventually(t, "the missing rule is named", func() bool { return strings.Contains(log.String(), "gone=1 names=[rest] rules=1") })
+	eventually(t, "the missing rule is named", func() bool {
+		return strings.Contains(log.String(), "gone=1 names=[rest] rules=1")
+	})
 	eventually(t, "the reload is warned of", func() bool { return strings.Contains(log.String(), "mistakes=1") })
 }
 
@@ -500,7 +517,8 @@ func slowRequest(t *testing.T, address string) (finish func() (string, error)) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	body := `{"path": "/towns", "user": "ada"}`
-	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
+		"%d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	in := bufio.NewReader(conn)
 	// The node sends "continue" when it begins to read the body: from then on the
 	// request is in flight.
@@ -522,7 +540,8 @@ func TestDrains(t *testing.T) {
 	s := start(t, c)
 	conn := dial(t, s.GRPCAddr())
 	health := healthv1.NewHealthClient(conn)
-	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil ||
+		h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Fatalf("%v, %v", h, err)
 	}
 	finish := slowRequest(t, s.HTTPAddr())
@@ -532,15 +551,18 @@ func TestDrains(t *testing.T) {
 		status, _ := get(t, "http://"+s.HTTPAddr()+"/readyz")
 		return status == http.StatusServiceUnavailable
 	})
-	if out, err := http.Get("http://" + s.HTTPAddr() + "/v1/check?path=/towns&user=eve"); err != nil || out.StatusCode != http.StatusOK || !out.Close {
+	if out, err := http.Get("http://" + s.HTTPAddr() + "/v1/check?path=/towns&user=eve"); err != nil ||
+		out.StatusCode != http.StatusOK || !out.Close {
 		t.Errorf("a client that keeps its connection is not told to connect to another node: %+v, %v", out, err)
 	} else {
 		out.Body.Close()
 	}
-	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
+	if h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil ||
+		h.GetStatus() != healthv1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health: %v, %v", h, err)
 	}
-	if a, err := weirv1.NewLimiterClient(conn).Check(t.Context(), &weirv1.CheckRequest{Path: "/towns", User: "bob"}); err != nil || !a.GetAllowed() {
+	if a, err := weirv1.NewLimiterClient(conn).Check(t.Context(),
+		&weirv1.CheckRequest{Path: "/towns", User: "bob"}); err != nil || !a.GetAllowed() {
 		t.Errorf("not decided any more: %v, %v", a, err)
 	}
 	eventually(t, "no connection is accepted", func() bool {
@@ -555,7 +577,8 @@ func TestDrains(t *testing.T) {
 		t.Fatalf("it did not wait for the request in flight: %v", err)
 	default:
 	}
-	if answer, err := finish(); err != nil || !strings.Contains(answer, "200 OK") || !strings.Contains(answer, `"allowed":true`) {
+	if answer, err := finish(); err != nil || !strings.Contains(answer, "200 OK") ||
+		!strings.Contains(answer, `"allowed":true`) {
 		t.Errorf("the request in flight: %s, %v", answer, err)
 	}
 	if err := <-stopped; err != nil {
@@ -611,7 +634,8 @@ func TestStopLeavesWhatIsStuck(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it does not end")
 	}
-	if !strings.Contains(log.String(), "stopped without waiting") || !strings.Contains(log.String(), `left="reading of rules.yaml"`) {
+	if !strings.Contains(log.String(), "stopped without waiting") ||
+		!strings.Contains(log.String(), `left="reading of rules.yaml"`) {
 		t.Errorf("the log does not name what is left:\n%s", log)
 	}
 	close(release)

@@ -30,9 +30,11 @@ func (p *spoeServer) open(s *Server) (err error) {
 	}
 	with := frontendOf(s)
 	site := transport.SiteOptions{
-		Name: "the agent for HAProxy", Access: with.Access, Tracer: with.Tracer, Audit: with.Audit, Over: "spoe", Panicked: s.metrics.Panicked, Logger: c.Log,
+		Name: "the agent for HAProxy", Access: with.Access, Tracer: with.Tracer, Audit: with.Audit, Over: "spoe",
+		Panicked: s.metrics.Panicked, Logger: c.Log,
 		Routes: map[string]transport.SiteRoute{
-			"/v1/auth": {Open: true, Traced: true, Checks: true, Serve: handler.ServeHTTP, Action: transport.ActionCheck.String()},
+			"/v1/auth": {Open: true, Traced: true, Checks: true, Serve: handler.ServeHTTP,
+				Action: transport.ActionCheck.String()},
 		},
 	}
 	p.server, err = spoe.NewServer(spoe.Options{

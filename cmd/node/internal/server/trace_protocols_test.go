@@ -37,7 +37,8 @@ func forwarded(t *testing.T, all *spans, parent, name string) {
 	t.Helper()
 	eventually(t, "a check of "+name+" is traced at its owner", func() bool {
 		for _, served := range all.below(parent, "node-0", name) {
-			for _, on := range slices.Concat(all.below(served.span, "node-0", "weir.forward"), all.below(served.span, "node-0", "weir.batch")) {
+			for _, on := range slices.Concat(all.below(served.span, "node-0", "weir.forward"),
+				all.below(served.span, "node-0", "weir.batch")) {
 				if len(all.below(on.span, "node-1", "weir.decide"))+len(all.below(on.span, "node-2", "weir.decide")) > 0 {
 					return true
 				}
@@ -61,7 +62,8 @@ func TestTracesOfProxies(t *testing.T) {
 		c.Envoy.HTTPAddrs = []string{"127.0.0.1:0"}
 		c.Auth = &forward.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, User: "X-User"}
 	})
-	const overGRPC, asJSON, proxied, health = "0bf7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c", "2bf7651916cd43dd8448eb211c80319c", "3bf7651916cd43dd8448eb211c80319c"
+	const overGRPC, asJSON, proxied, health = "0bf7651916cd43dd8448eb211c80319c", "1bf7651916cd43dd8448eb211c80319c",
+		"2bf7651916cd43dd8448eb211c80319c", "3bf7651916cd43dd8448eb211c80319c"
 	conn := dial(t, nodes[0].EnvoyAddr())
 	asking := func(trace string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent(trace))
@@ -88,14 +90,17 @@ func TestTracesOfProxies(t *testing.T) {
 		user := fmt.Sprint("user-", i)
 		var header metadata.MD
 		if _, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(asking(overGRPC), &rls.RateLimitRequest{
-			Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+			Domain: "edge",
+			Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "user",
+				Value: user}}}},
 		}, grpc.Header(&header)); err != nil {
 			t.Fatal(err)
 		}
 		if got := header.Get("traceparent"); len(got) != 1 || got[0][:36] != traceparent(overGRPC)[:36] {
 			t.Fatalf("the answer's traceparent is %q", got)
 		}
-		post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+nodes[0].envoy.aside[0].Addr().String()+"/json",
+		post, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+nodes[0].envoy.aside[0].Addr().String()+"/json",
 			strings.NewReader(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"`+user+`"}]}]}`))
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +110,8 @@ func TestTracesOfProxies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		send(get, "Traceparent", traceparent(proxied), "X-Original-URI", "/towns", "X-Original-Method", "GET", "X-Forwarded-For", "192.0.2.1", "X-User", user)
+		send(get, "Traceparent", traceparent(proxied), "X-Original-URI", "/towns", "X-Original-Method", "GET",
+			"X-Forwarded-For", "192.0.2.1", "X-User", user)
 	}
 	forwarded(t, all, parentSpan, "ShouldRateLimit")
 	forwarded(t, all, parentSpan, "POST /json")
@@ -120,7 +126,9 @@ func TestTracesOfProxies(t *testing.T) {
 func TestTracesOfRedis(t *testing.T) {
 	membersInOneProcess(t)
 	all, endpoint := collect(t)
-	nodes := tracedNodes(t, endpoint, func(c *Config) { c.RedisListen, c.AllowReset, c.Trace.Ratio = "127.0.0.1:0", true, 1 })
+	nodes := tracedNodes(t, endpoint, func(c *Config) {
+		c.RedisListen, c.AllowReset, c.Trace.Ratio = "127.0.0.1:0", true, 1
+	})
 	user := ownedBy(t, nodes[0], "node-1")
 	c := redisClient(t, &redis.Options{Addr: nodes[0].RedisAddr(), Protocol: 2})
 	if err := c.Do(t.Context(), "WEIR.CHECK", "/towns", "USER", user).Err(); err != nil {

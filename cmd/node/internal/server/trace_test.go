@@ -30,7 +30,8 @@ type spans struct {
 type recorded struct{ node, name, trace, span, parent string }
 
 // Export implements the service.
-func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (s *spans) Export(_ context.Context,
+	r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, of := range r.GetResourceSpans() {
@@ -42,7 +43,8 @@ func (s *spans) Export(_ context.Context, r *collector.ExportTraceServiceRequest
 		}
 		for _, scope := range of.GetScopeSpans() {
 			for _, x := range scope.GetSpans() {
-				s.all = append(s.all, recorded{node, x.GetName(), hex.EncodeToString(x.GetTraceId()), hex.EncodeToString(x.GetSpanId()), hex.EncodeToString(x.GetParentSpanId())})
+				s.all = append(s.all, recorded{node, x.GetName(), hex.EncodeToString(x.GetTraceId()),
+					hex.EncodeToString(x.GetSpanId()), hex.EncodeToString(x.GetParentSpanId())})
 			}
 		}
 	}
@@ -80,9 +82,11 @@ func tracedNodes(t *testing.T, endpoint string, change func(*Config)) (nodes []*
 	var join []string
 	for i := range 3 {
 		c, _ := plain()
-		c.Rules = []byte("version: 1\nrules:\n  - {name: towns, match: {path: ^/}, key: [path, user], limits: [100/hour], replication: strict}\n")
+		c.Rules = []byte("version: 1\nrules:\n  - {name: towns, match: {path: ^/}, key: [path, user], limits: [100/hour], " +
+			"replication: strict}\n")
 		c.Trace = &TraceConfig{Endpoint: endpoint}
-		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join}
+		c.Cluster = &cluster.Config{Name: fmt.Sprint("node-", i), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0",
+			Join: join}
 		change(&c)
 		s := start(t, c)
 		eventually(t, "the member is ready", func() bool { return s.ready() == nil })
@@ -116,21 +120,25 @@ func TestTraces(t *testing.T) {
 	asking := func(trace string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 	}
-	const overGRPC, overHTTP, asBatch, asColumns, excluded = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c", "4af7651916cd43dd8448eb211c80319c", "00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+	const overGRPC, overHTTP, asBatch, asColumns, excluded = "0af7651916cd43dd8448eb211c80319c",
+		"1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c", "4af7651916cd43dd8448eb211c80319c",
+		"00-3af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 	if _, err := weirv1.NewLimiterClient(conn).Check(asking(overGRPC), ask, grpc.Header(&header)); err != nil {
 		t.Fatal(err)
 	}
 	if got := header.Get("traceparent"); len(got) != 1 || got[0][:36] != "00-"+overGRPC+"-" {
 		t.Errorf("the answer's traceparent is %q", got)
 	}
-	if _, err := weirv1.NewLimiterClient(conn).CheckBatch(asking(asBatch), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{ask, ask}}); err != nil {
+	if _, err := weirv1.NewLimiterClient(conn).CheckBatch(asking(asBatch),
+		&weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{ask, ask}}); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := weirv1.NewLimiterClient(conn).CheckStream(asking(asColumns))
 	if err != nil {
 		t.Fatal(err)
 	}
-	columns := &weirv1.CheckColumns{Keys: []byte("/towns" + user), PathLengths: []uint32{6}, UserLengths: []uint32{uint32(len(user))}}
+	columns := &weirv1.CheckColumns{Keys: []byte("/towns" + user), PathLengths: []uint32{6},
+		UserLengths: []uint32{uint32(len(user))}}
 	if err := stream.Send(columns); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +146,8 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, traceparent := range []string{"00-" + overHTTP + "-b7ad6b7169203331-01", excluded, ""} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+nodes[0].HTTPAddr()+"/v1/check?path=/towns&user="+user, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+nodes[0].HTTPAddr()+"/v1/check?path=/towns&user="+user, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,14 +163,16 @@ func TestTraces(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ trace, served, forwarded string }{
-		{overGRPC, "Check", "weir.forward"}, {overHTTP, "GET /v1/check", "weir.forward"}, {asBatch, "CheckBatch", "weir.batch"}, {asColumns, "CheckStream", "weir.batch"},
+		{overGRPC, "Check", "weir.forward"}, {overHTTP, "GET /v1/check", "weir.forward"},
+		{asBatch, "CheckBatch", "weir.batch"}, {asColumns, "CheckStream", "weir.batch"},
 	} {
 		eventually(t, "all spans of "+c.served+" have come", func() bool {
 			got := all.of(c.trace)
 			return has(got, "weir.wait_for_heir") && has(got, "weir.decide") && has(got, c.forwarded) && has(got, c.served)
 		})
 		below := "b7ad6b7169203331"
-		for _, want := range []recorded{{node: "node-0", name: c.served}, {node: "node-0", name: c.forwarded}, {node: "node-1", name: "weir.decide"}, {node: "node-1", name: "weir.wait_for_heir"}} {
+		for _, want := range []recorded{{node: "node-0", name: c.served}, {node: "node-0", name: c.forwarded},
+			{node: "node-1", name: "weir.decide"}, {node: "node-1", name: "weir.wait_for_heir"}} {
 			got := all.of(c.trace)
 			at := slices.IndexFunc(got, func(x recorded) bool {
 				return x.node == want.node && x.name == want.name && x.parent == below

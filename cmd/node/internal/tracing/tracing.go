@@ -45,7 +45,8 @@ type Config struct {
 // CheckEndpoint returns an error if an address is not valid for [Config.Endpoint].
 func CheckEndpoint(endpoint string) error {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Port() == "" || u.Hostname() == "" || u.Path != "" ||
+		u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("%q is no collector: give http://HOST:PORT, or https://HOST:PORT for one with TLS", endpoint)
 	}
 	return nil
@@ -63,7 +64,8 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err := CheckEndpoint(c.Endpoint); err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.Endpoint), otlptracegrpc.WithTimeout(sendWithin),
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(c.Endpoint),
+		otlptracegrpc.WithTimeout(sendWithin),
 		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: false})) // what waits to be sent again would grow
 	if err != nil {
 		return nil, fmt.Errorf("traces cannot be sent to %s: %w", c.Endpoint, err)
@@ -73,7 +75,8 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(maxQueue), sdk.WithExportTimeout(sendWithin)),
 		sdk.WithSampler(&sampler{ratio: sdk.TraceIDRatioBased(c.Ratio)}),
 		sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "weir"), attribute.String("service.instance.id", c.Name), attribute.String("service.version", c.Version))),
+			attribute.String("service.name", "weir"), attribute.String("service.instance.id", c.Name),
+			attribute.String("service.version", c.Version))),
 	)
 	return &Tracer{provider: p, tracer: p.Tracer("github.com/weirlimit/weir")}, nil
 }
@@ -82,7 +85,8 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Serve implements the Tracer of package transport.
-func (t *Tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string, end func(code string)) {
+func (t *Tracer) Serve(ctx context.Context, method, parent, state string) (_ context.Context, traceparent string,
+	end func(code string)) {
 	under := ctx
 	if parent != "" {
 		under = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent, "tracestate": state})
@@ -121,7 +125,8 @@ func (t *Tracer) Start(parent *limiter.TraceContext, name string) (own *limiter.
 func contextOf(span trace.Span) *limiter.TraceContext {
 	id, at := span.SpanContext().TraceID(), span.SpanContext().SpanID()
 	return &limiter.TraceContext{
-		TraceHi: binary.BigEndian.Uint64(id[:8]), TraceLo: binary.BigEndian.Uint64(id[8:]), Span: binary.BigEndian.Uint64(at[:]),
+		TraceHi: binary.BigEndian.Uint64(id[:8]), TraceLo: binary.BigEndian.Uint64(id[8:]),
+		Span: binary.BigEndian.Uint64(at[:]),
 	}
 }
 

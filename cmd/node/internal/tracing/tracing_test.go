@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a tracer whose collector is not there.
 func open(t *testing.T, ratio float64) *Tracer {
 	t.Helper()
-	tr, err := Open(t.Context(), Config{Endpoint: "http://127.0.0.1:1", Ratio: ratio, Name: "node-1", Log: slog.New(slog.DiscardHandler)})
+	tr, err := Open(t.Context(), Config{Endpoint: "http://127.0.0.1:1", Ratio: ratio, Name: "node-1",
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func TestServe(t *testing.T) {
 		t.Fatalf("the answer's traceparent is %q", traceparent)
 	}
 	parent := tr.Parent(ctx)
-	if parent == nil || parent.TraceHi != 0x0af7651916cd43dd || parent.TraceLo != 0x8448eb211c80319c || parent.Span == 0xb7ad6b7169203331 {
+	if parent == nil || parent.TraceHi != 0x0af7651916cd43dd || parent.TraceLo != 0x8448eb211c80319c ||
+		parent.Span == 0xb7ad6b7169203331 {
 		t.Fatalf("the parent of spans below is %+v", parent)
 	}
 	own, done := tr.Start(parent, "weir.decide")
@@ -55,7 +57,8 @@ func TestServe(t *testing.T) {
 	done()
 	end("OK")
 
-	for _, header := range []string{"", "00-" + trace1 + "-b7ad6b7169203331-00", "nonsense", "00-0-0-01", strings.Repeat("0", 1<<14)} {
+	for _, header := range []string{"", "00-" + trace1 + "-b7ad6b7169203331-00", "nonsense", "00-0-0-01",
+		strings.Repeat("0", 1<<14)} {
 		ctx, traceparent, end := tr.Serve(t.Context(), "Check", header, "")
 		if end != nil || traceparent != "" || ctx != t.Context() || tr.Parent(ctx) != nil {
 			t.Errorf("%.40q is traced", header)
@@ -80,7 +83,8 @@ func TestForcedTracesAreBounded(t *testing.T) {
 		t.Errorf("%d traces in one second", n)
 	}
 	for range 2 * maxForced {
-		if own, _ := tr.Start(&limiter.TraceContext{TraceHi: 1, TraceLo: 2, Span: 3}, "weir.decide"); own.TraceHi != 1 || own.Span == 0 {
+		if own, _ := tr.Start(&limiter.TraceContext{TraceHi: 1, TraceLo: 2, Span: 3}, "weir.decide"); own.TraceHi != 1 ||
+			own.Span == 0 {
 			t.Fatalf("a member's trace is not followed: %+v", own)
 		}
 	}
@@ -96,7 +100,8 @@ func TestCheckEndpoint(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", "127.0.0.1:4317", "http://127.0.0.1", "grpc://a:1", "http://a:1/v1/traces", "http://u:p@a:1", "http://:4317", "http://a:b"} {
+	for _, bad := range []string{"", "127.0.0.1:4317", "http://127.0.0.1", "grpc://a:1", "http://a:1/v1/traces",
+		"http://u:p@a:1", "http://:4317", "http://a:b"} {
 		if CheckEndpoint(bad) == nil {
 			t.Errorf("%q is taken", bad)
 		}

@@ -48,7 +48,8 @@ func FuzzRead(f *testing.F) {
 		if errors.Is(err, ErrFull) {
 			full = 1
 		}
-		if st.Lines != st.Skipped+trace.Len()+full || src.Consumed() > int64(len(data)) || len(st.FirstSkipped) > excerptBytes || (st.Skipped > 0) != (st.FirstSkippedAt > 0) {
+		if st.Lines != st.Skipped+trace.Len()+full || src.Consumed() > int64(len(data)) ||
+			len(st.FirstSkipped) > excerptBytes || (st.Skipped > 0) != (st.FirstSkippedAt > 0) {
 			t.Errorf("of %d bytes %d were read, with %d requests: %+v", len(data), src.Consumed(), trace.Len(), st)
 		}
 		n, last := 0, limiter.Tick(0)

@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/limiter"
 )
 
-const plainLine = `10.0.0.1 - ada [17/May/2015:10:05:03 +0000] "GET /towns?page=2 HTTP/1.1" 200 512 "http://ex.org/" "curl/8"`
+const plainLine = `10.0.0.1 - ada [17/May/2015:10:05:03 +0000] "GET /towns?page=2 HTTP/1.1" 200 512 "http://ex.org/" ` +
+	`"curl/8"`
 
 // want is an Entry in comparable form.
 type want struct {
@@ -33,9 +34,11 @@ func TestParseLinesThatCount(t *testing.T) {
 		line string
 		want want
 	}{
-		"combined":          {plainLine, want{at, "10.0.0.1", "ada", "GET", "/towns"}},
-		"common":            {`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.0" 200 -`, want{at, "10.0.0.1", "", "GET", "/"}},
-		"host name, ipv6":   {`fe80::1 id - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.0" 200 -`, want{at, "fe80::1", "", "GET", "/a"}},
+		"combined": {plainLine, want{at, "10.0.0.1", "ada", "GET", "/towns"}},
+		"common": {`10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.0" 200 -`,
+			want{at, "10.0.0.1", "", "GET", "/"}},
+		"host name, ipv6": {`fe80::1 id - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.0" 200 -`,
+			want{at, "fe80::1", "", "GET", "/a"}},
 		"cut in the agent":  {pre + `"GET /a HTTP/1.1" 200 235 "-" "Mozilla/5.0 (comp`, want{at, "h", "", "GET", "/a"}},
 		"cut in protocol":   {pre + `"GET /a HT`, want{at, "h", "", "GET", "/a"}},
 		"cut after path":    {pre + `"GET /a`, want{at, "h", "", "GET", "/a"}},
@@ -56,10 +59,14 @@ func TestParseLinesThatCount(t *testing.T) {
 		"utf-8 and bytes":   {pre + "\"GET /\xc3\xa9\xff HTTP/1.0\"", want{at, "h", "", "GET", "/\xc3\xa9\xff"}},
 		"east":              {`h - - [17/May/2015:12:05:03 +0200] "GET / `, want{at, "h", "", "GET", "/"}},
 		"west, other day":   {`h - - [16/May/2015:22:35:03 -1130] "GET / `, want{at, "h", "", "GET", "/"}},
-		"fraction":          {`h - - [17/May/2015:10:05:03.1234567 +0000] "GET / `, want{"2015-05-17T10:05:03.123456Z", "h", "", "GET", "/"}},
-		"leap second":       {`h - - [30/Jun/2015:23:59:60 +0000] "GET / `, want{"2015-07-01T00:00:00Z", "h", "", "GET", "/"}},
-		"leap day":          {`h - - [29/Feb/2016:00:00:00 +0000] "GET / `, want{"2016-02-29T00:00:00Z", "h", "", "GET", "/"}},
-		"before the epoch":  {`h - - [01/Jan/1960:00:00:00 +0000] "GET / `, want{"1970-01-01T00:00:00Z", "h", "", "GET", "/"}},
+		"fraction": {`h - - [17/May/2015:10:05:03.1234567 +0000] "GET / `,
+			want{"2015-05-17T10:05:03.123456Z", "h", "", "GET", "/"}},
+		"leap second": {`h - - [30/Jun/2015:23:59:60 +0000] "GET / `,
+			want{"2015-07-01T00:00:00Z", "h", "", "GET", "/"}},
+		"leap day": {`h - - [29/Feb/2016:00:00:00 +0000] "GET / `,
+			want{"2016-02-29T00:00:00Z", "h", "", "GET", "/"}},
+		"before the epoch": {`h - - [01/Jan/1960:00:00:00 +0000] "GET / `,
+			want{"1970-01-01T00:00:00Z", "h", "", "GET", "/"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, ok := Parse([]byte(c.line))
@@ -130,7 +137,8 @@ func TestParseRejectsBadTimes(t *testing.T) {
 
 // The slow parser: a regular expression and the standard library's time.
 var (
-	slowLine = regexp.MustCompile("(?s)^([^ ]+) ([^ ]+) ([^ ]+) \\[([^\\]]*)\\] \"([-!#$%&'*+.^_`|~0-9A-Za-z]+) ((?:\\\\[\\\\\"]|\\\\|[^ \"\\\\])+)")
+	slowLine = regexp.MustCompile("(?s)^([^ ]+) ([^ ]+) ([^ ]+) \\[([^\\]]*)\\] \"([-!#$%&'*+.^_`|~0-9A-Za-z]+) " +
+		"((?:\\\\[\\\\\"]|\\\\|[^ \"\\\\])+)")
 	slowTime = regexp.MustCompile(`^(\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:)(\d\d)((?:\.\d+)?) ([+-]\d\d)(\d\d)$`)
 )
 

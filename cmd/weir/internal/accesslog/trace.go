@@ -160,7 +160,8 @@ func (st *FileStats) noLog() error {
 // Add appends one request and copies its strings. If the trace is full it adds nothing
 // and reports false.
 func (t *Trace) Add(e Entry) bool {
-	need := int64(recordBytes) + t.hosts.needs(e.Host) + t.users.needs(e.User) + t.methods.needs(e.Method) + t.paths.needs(e.Path)
+	need := int64(recordBytes) + t.hosts.needs(
+		e.Host) + t.users.needs(e.User) + t.methods.needs(e.Method) + t.paths.needs(e.Path)
 	if t.n >= t.most || t.bytes+need > t.room {
 		return false
 	}

@@ -182,7 +182,8 @@ func TestLongLines(t *testing.T) {
 	agent := strings.TrimSuffix(line(1, "/a"), "\n") + strings.Repeat("x", mb) + "\n"
 	path := line(2, "/"+strings.Repeat("p", mb))
 	junk := strings.Repeat("junk ", mb/5) + "\n"
-	for name, last := range map[string]string{"in between": line(3, "/z"), "at the end": strings.TrimSuffix(line(3, "/z")+junk, "\n")} {
+	for name, last := range map[string]string{"in between": line(3, "/z"),
+		"at the end": strings.TrimSuffix(line(3, "/z")+junk, "\n")} {
 		trace, st, err := read(t, []byte(agent+path+junk+last))
 		if err != nil {
 			t.Fatal(err)
@@ -209,10 +210,11 @@ func TestReadErrors(t *testing.T) {
 		is   error
 		text string
 	}{
-		"empty":           {nil, ErrEmpty, "empty"},
-		"empty gzip":      {zipped(t, ""), ErrEmpty, "empty"},
-		"binary":          {[]byte("\x7fELF\x00\x01\x02\nmore\x00"), ErrNoLog, "binary"},
-		"text":            {[]byte("version: 1\nrules: []\n"), ErrNoLog, `none of 2 lines begins as the common or combined format does; line 1 is "version: 1"`},
+		"empty":      {nil, ErrEmpty, "empty"},
+		"empty gzip": {zipped(t, ""), ErrEmpty, "empty"},
+		"binary":     {[]byte("\x7fELF\x00\x01\x02\nmore\x00"), ErrNoLog, "binary"},
+		"text": {[]byte("version: 1\nrules: []\n"), ErrNoLog,
+			`none of 2 lines begins as the common or combined format does; line 1 is "version: 1"`},
 		"blank lines":     {[]byte("\n\n"), ErrNoLog, "none of 2 lines"},
 		"gzip cut":        {good[:len(good)/2], nil, "cut short"},
 		"gzip sum":        {damaged, gzip.ErrChecksum, "damaged"},
@@ -262,7 +264,8 @@ func TestReadStopsAtTheBoundOfBytes(t *testing.T) {
 	if trace, err := read(first.Bytes()+10*same, strings.Repeat(line(1, "/a"), 11)); err != nil || trace.Len() != 11 {
 		t.Errorf("the same eleven times: %d, %v", trace.Len(), err)
 	}
-	if trace, err := read(first.Bytes()+10*same-1, strings.Repeat(line(1, "/a"), 11)); !errors.Is(err, ErrMemory) || trace.Len() != 10 {
+	if trace, err := read(first.Bytes()+10*same-1, strings.Repeat(line(1, "/a"), 11)); !errors.Is(err, ErrMemory) ||
+		trace.Len() != 10 {
 		t.Errorf("with a byte less: %d, %v", trace.Len(), err)
 	}
 	text := line(1, "/a")
@@ -329,7 +332,8 @@ func TestOpenFiles(t *testing.T) {
 	if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("a directory: %v", err)
 	}
-	if _, err := Open(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) || strings.Contains(err.Error(), dir) {
+	if _, err := Open(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) ||
+		strings.Contains(err.Error(), dir) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(name, []byte{0x1f, 0x8b, 0}, 0o600); err != nil {
@@ -360,7 +364,9 @@ func BenchmarkRead(b *testing.B) {
 	var text strings.Builder
 	const lines = 20_000
 	for i := range lines {
-		fmt.Fprintf(&text, "10.0.%d.%d - - [17/May/2015:10:%02d:%02d +0000] \"GET /path/%d HTTP/1.1\" 200 1234 \"http://ex.org/from\" \"Mozilla/5.0 (X11; Linux x86_64; rv:6.0a1) Gecko/20110421 Firefox/6.0a1\"\n",
+		fmt.Fprintf(&text,
+			"10.0.%d.%d - - [17/May/2015:10:%02d:%02d +0000] \"GET /path/%d HTTP/1.1\" 200 1234 \"http://ex.org/from\" "+
+				"\"Mozilla/5.0 (X11; Linux x86_64; rv:6.0a1) Gecko/20110421 Firefox/6.0a1\"\n",
 			i%7, i%251, i/60%60, i%60, i%1000)
 	}
 	b.SetBytes(int64(text.Len()))

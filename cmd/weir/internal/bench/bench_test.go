@@ -51,7 +51,8 @@ func TestRules(t *testing.T) {
 }
 
 // fakeServer decides as the rules would, unless a test breaks it.
-func fakeServer(breaks func(asked int, a *limiter.Answer)) func(context.Context, *limiter.Request) (limiter.Answer, error) {
+func fakeServer(breaks func(asked int, a *limiter.Answer)) func(context.Context, *limiter.Request) (limiter.Answer,
+	error) {
 	seen, asked := map[string]bool{}, 0
 	return func(_ context.Context, r *limiter.Request) (limiter.Answer, error) {
 		isSpent := strings.HasSuffix(r.Path, spent)
@@ -86,8 +87,12 @@ func TestPremises(t *testing.T) {
 		want   string
 	}{
 		"two keys share a counter": {func(n int, a *limiter.Answer) { a.Allowed = a.Allowed && n != 7 }, "filling in key"},
-		"an exhausted key is not":  {func(n int, a *limiter.Answer) { a.Allowed = a.Allowed || n > keys }, "allowed is true and should be false"},
-		"an open key is not":       {func(n int, a *limiter.Answer) { a.Allowed = a.Allowed && n <= keys }, "allowed is false and should be true"},
+		"an exhausted key is not": {func(n int, a *limiter.Answer) {
+			a.Allowed = a.Allowed || n > keys
+		}, "allowed is true and should be false"},
+		"an open key is not": {func(n int, a *limiter.Answer) {
+			a.Allowed = a.Allowed && n <= keys
+		}, "allowed is false and should be true"},
 		"a policy answers": {func(n int, a *limiter.Answer) {
 			if n > keys {
 				a.Source = "fallback:local"

@@ -110,7 +110,8 @@ func (c *Config) Validate() error {
 	if c.Rounds < 1 || c.Rounds > MaxRounds {
 		bad("%d rounds are out of range: give 1 to %d", c.Rounds, MaxRounds)
 	} else if c.Duration < time.Millisecond || c.Duration > MaxMeasured/time.Duration(c.Rounds) {
-		bad("a duration of %v is out of range: give 1ms to %v for each of %d rounds", c.Duration, MaxMeasured/time.Duration(c.Rounds), c.Rounds)
+		bad("a duration of %v is out of range: give 1ms to %v for each of %d rounds", c.Duration,
+			MaxMeasured/time.Duration(c.Rounds), c.Rounds)
 	}
 	if slices.Contains(c.Modes, Redis) && c.RedisAddr == "" {
 		bad("the mode redis needs the address of a Redis")
@@ -151,7 +152,8 @@ func Rules() string {
 	var b strings.Builder
 	b.WriteString("version: 1\nrules:\n")
 	rule := func(s Shape, kind string, limits ...string) {
-		fmt.Fprintf(&b, "  - name: %s\n    match: {path: \"^%s/?$\"}\n    key: [path, user]\n    limits:\n", ruleName(s, kind), path(s, kind))
+		fmt.Fprintf(&b, "  - name: %s\n    match: {path: \"^%s/?$\"}\n    key: [path, user]\n    limits:\n",
+			ruleName(s, kind), path(s, kind))
 		for i, l := range limits {
 			fmt.Fprintf(&b, "      - {name: l%d, %s}\n", i+1, l)
 		}

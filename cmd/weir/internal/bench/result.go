@@ -80,7 +80,8 @@ func (r *Report) Text(style term.Style) string {
 		r.Machine.Go, r.Machine.OS, r.Machine.Arch, term.Plural(r.Machine.Cores, "core"))
 	var t term.Table
 	head := []term.Cell{}
-	for _, h := range []string{"", "checks/s", "slowest-fastest round", "p50", "p99", "CPU/check", "Redis CPU/check", "bytes/key", "Redis bytes/key", "allowed", "denied", "keys hit"} {
+	for _, h := range []string{"", "checks/s", "slowest-fastest round", "p50", "p99", "CPU/check", "Redis CPU/check",
+		"bytes/key", "Redis bytes/key", "allowed", "denied", "keys hit"} {
 		head = append(head, term.Cell{Text: h, Paint: style.Dim})
 	}
 	t.Row(head...)
@@ -100,7 +101,8 @@ func (r *Result) cells(style term.Style) []term.Cell {
 		string(r.Shape) + " " + string(r.Mode),
 		term.Count(int(r.ChecksPerSecond)),
 		term.Count(int(r.Slowest)) + "-" + term.Count(int(r.Fastest)),
-		term.Micros(&r.P50), term.Micros(&r.P99), term.Micros(r.CPU), term.Micros(r.RedisCPU), whole(r.Memory), whole(r.RedisMemory),
+		term.Micros(&r.P50), term.Micros(&r.P99), term.Micros(r.CPU), term.Micros(r.RedisCPU), whole(r.Memory),
+		whole(r.RedisMemory),
 		term.Count(int(r.Premises.Allowed)), term.Count(int(r.Premises.Denied)), term.Count(r.Premises.Hit),
 	}
 	cells := make([]term.Cell, len(texts))

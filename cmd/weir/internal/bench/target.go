@@ -65,7 +65,9 @@ func openTarget(ctx context.Context, c *Config, m Mode) (*target, error) {
 		return nil, fmt.Errorf("the table cannot be opened: %w", err)
 	}
 	return &target{
-		mode: Table, inHeap: true, asker: func(int) func(context.Context, *limiter.Request) (verdict, error) { return nodeAsker(n) },
+		mode: Table, inHeap: true, asker: func(int) func(context.Context, *limiter.Request) (verdict, error) {
+			return nodeAsker(n)
+		},
 		held: func() (int, error) { return n.Stats().Keys, nil }, close: n.Close,
 	}, nil
 }
@@ -106,7 +108,8 @@ func openCluster(ctx context.Context) (_ *target, err error) {
 		c := nodeConfig()
 		c.ClusterName = "bench-" + hex.EncodeToString(name)
 		c.Cluster = &cluster.Config{
-			Name: fmt.Sprintf("bench-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join, Deadline: clusterWait,
+			Name: fmt.Sprintf("bench-%d", i+1), PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0", Join: join,
+			Deadline: clusterWait,
 		}
 		n, err := weir.Open(ctx, c)
 		if err != nil {
@@ -230,7 +233,8 @@ func (t *target) check(v verdict, rule string, allowed bool) error {
 	case strings.HasPrefix(v.source, "fallback"):
 		return fmt.Errorf("the policy of a rule answered (%s), because the owner did not answer in time", v.source)
 	case v.rule != rule && t.mode == Server:
-		return fmt.Errorf("rule %q decided instead of %q: the node needs the rules that weir bench --print-rules prints", v.rule, rule)
+		return fmt.Errorf("rule %q decided instead of %q: the node needs the rules that weir bench --print-rules prints",
+			v.rule, rule)
 	case v.rule != rule:
 		return fmt.Errorf("rule %q decided instead of %q", v.rule, rule)
 	case v.allowed != allowed:

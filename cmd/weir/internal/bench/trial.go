@@ -165,7 +165,8 @@ func (t *trial) conclude() (Result, error) {
 	case p.Hit < least:
 		return *r, fmt.Errorf("%d different keys were asked for, and should be %d at least", p.Hit, least)
 	case p.Allowed+p.Denied != r.Checks || uint64(took.TotalCount()) != r.Checks:
-		return *r, fmt.Errorf("%d checks were allowed, %d denied and %d timed, of %d", p.Allowed, p.Denied, took.TotalCount(), r.Checks)
+		return *r, fmt.Errorf("%d checks were allowed, %d denied and %d timed, of %d", p.Allowed, p.Denied, took.TotalCount(),
+			r.Checks)
 	case p.Allowed == 0 || p.Denied == 0:
 		return *r, errors.New("not both kinds of answers were seen: give a longer --duration, or more rounds")
 	}

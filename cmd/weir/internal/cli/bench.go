@@ -105,15 +105,21 @@ Exit status: 0 done, 1 failed, 2 wrong usage, or the node cannot be asked.`,
 
 func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.modes, "mode", nil, "what to measure, of `table,cluster,redis,server` (default all that have an address), or of unary,batch,stream,client,client-batch")
+	f.StringSliceVar(&o.modes, "mode", nil,
+		"what to measure, of `table,cluster,redis,server` (default all that have an address), or of "+
+			"unary,batch,stream,client,client-batch")
 	f.StringSliceVar(&o.shapes, "rules-shape", []string{"one", "three", "log"}, "the `shapes` of rules")
-	f.StringVar(&o.config.RedisAddr, "redis-addr", "", "`HOST:PORT` of a Redis without a password, or the path of its socket")
-	f.StringVar(&o.server, "server", "", "`HOST:PORT` of a node's gRPC, or http://HOST:PORT; several gRPC addresses with commas in modes over the network")
+	f.StringVar(&o.config.RedisAddr, "redis-addr", "",
+		"`HOST:PORT` of a Redis without a password, or the path of its socket")
+	f.StringVar(&o.server, "server", "",
+		"`HOST:PORT` of a node's gRPC, or http://HOST:PORT; several gRPC addresses with commas in modes over the network")
 	f.BoolVar(&o.remote, "remote", false, "allow addresses on other machines, and put load on them")
 	f.IntVar(&o.config.Keys, "keys", 100_000, "number of keys")
-	f.IntVar(&o.config.Callers, "callers", 8*runtime.GOMAXPROCS(0), "number of concurrent callers; the default is 8 for each core")
+	f.IntVar(&o.config.Callers, "callers", 8*runtime.GOMAXPROCS(0),
+		"number of concurrent callers; the default is 8 for each core")
 	f.IntVar(&o.config.Rounds, "rounds", 3, "number of rounds")
-	f.DurationVar(&o.config.Duration, "duration", time.Second, "length of a mode's turn in each round; over the network the length of the run, 5s by default")
+	f.DurationVar(&o.config.Duration, "duration", time.Second,
+		"length of a mode's turn in each round; over the network the length of the run, 5s by default")
 	f.BoolVar(&o.printRules, "print-rules", false, "print the rules, and measure nothing")
 	f.BoolVar(&o.json, "json", false, "print an object")
 	o.load.addFlags(cmd)

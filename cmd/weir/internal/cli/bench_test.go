@@ -47,7 +47,8 @@ func TestBench(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if len(r.Results) != 9 || r.Keys != 1000 || r.Callers != 4 || r.Rounds != 2 || r.RoundMs != 50 || len(r.LeftOut) != 1 || r.LeftOut[0] != bench.Server {
+	if len(r.Results) != 9 || r.Keys != 1000 || r.Callers != 4 || r.Rounds != 2 || r.RoundMs != 50 ||
+		len(r.LeftOut) != 1 || r.LeftOut[0] != bench.Server {
 		t.Fatalf("%+v", r)
 	}
 	for i, m := range r.Results {
@@ -76,7 +77,8 @@ func checkResult(t *testing.T, m bench.Result) {
 		t.Errorf("%s, %s: %+v", m.Shape, m.Mode, p)
 	case m.Mode != bench.Cluster && *p.Held != 500*limits:
 		t.Errorf("%s, %s: %d counters are held", m.Shape, m.Mode, *p.Held)
-	case m.P50 <= 0 || m.P99 < m.P50 || m.Slowest <= 0 || m.Fastest < m.Slowest || m.ChecksPerSecond < m.Slowest*0.99 || m.ChecksPerSecond > m.Fastest*1.01:
+	case m.P50 <= 0 || m.P99 < m.P50 || m.Slowest <= 0 || m.Fastest < m.Slowest || m.ChecksPerSecond < m.Slowest*0.99 ||
+		m.ChecksPerSecond > m.Fastest*1.01:
 		t.Errorf("%+v", m)
 	case (m.RedisCPU != nil) != (m.Mode == bench.Redis) || m.Mode == bench.Redis && m.Memory != nil:
 		t.Errorf("%+v", m)
@@ -87,7 +89,8 @@ func checkResult(t *testing.T, m bench.Result) {
 func TestBenchText(t *testing.T) {
 	spareRace(t)
 	got := person{}.run(t, short("--rules-shape", "log")...)
-	for _, want := range []string{"1,000 keys", "log table", "log cluster", "left out: redis", "left out: server", "premises: "} {
+	for _, want := range []string{"1,000 keys", "log table", "log cluster", "left out: redis", "left out: server",
+		"premises: "} {
 		if got.status != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("status %d, %q is not in\n%s%s", got.status, want, got.out, got.err)
 		}
@@ -155,22 +158,23 @@ func TestBenchBadInput(t *testing.T) {
 		status int
 		want   string
 	}{
-		"mode":            {"--mode table,disk", 2, `there is no mode "disk": give some of table,cluster,redis,server`},
-		"mode twice":      {"--mode table,table", 2, "the mode table is given twice"},
-		"shape":           {"--rules-shape two", 2, `there is no shape "two": give some of one,three,log`},
-		"no shape":        {"--rules-shape=", 2, "no shape is given"},
-		"keys":            {"--keys 1", 2, "1 keys are out of range: give 2 to 1000000"},
-		"callers":         {"--callers 0", 2, "0 callers are out of range"},
-		"rounds":          {"--rounds 0", 2, "0 rounds are out of range"},
-		"duration":        {"--duration 2m", 2, "a duration of 2m0s is out of range: give 1ms to 1m0s for each of 3 rounds"},
-		"no redis":        {"--mode redis", 2, "the mode redis needs an address: give --redis-addr HOST:PORT"},
-		"no server":       {"--mode server", 2, "the mode server needs an address: give --server HOST:PORT"},
-		"redis unused":    {"--mode table --redis-addr 127.0.0.1:1", 2, "--mode leaves redis out"},
-		"redis elsewhere": {"--redis-addr 10.0.0.1:6379", 2, "--redis-addr 10.0.0.1:6379 is not on this machine: give --remote"},
-		"node elsewhere":  {"--server http://weir.example:80/x", 2, "is not on this machine: give --remote"},
-		"server":          {"--server ftp://localhost:1", 2, "--server \"ftp://localhost:1\" is no address"},
-		"redis away":      {"--mode redis --redis-addr " + none, 1, "redis " + none + " cannot be reached: "},
-		"argument":        {"table", 2, "table"},
+		"mode":         {"--mode table,disk", 2, `there is no mode "disk": give some of table,cluster,redis,server`},
+		"mode twice":   {"--mode table,table", 2, "the mode table is given twice"},
+		"shape":        {"--rules-shape two", 2, `there is no shape "two": give some of one,three,log`},
+		"no shape":     {"--rules-shape=", 2, "no shape is given"},
+		"keys":         {"--keys 1", 2, "1 keys are out of range: give 2 to 1000000"},
+		"callers":      {"--callers 0", 2, "0 callers are out of range"},
+		"rounds":       {"--rounds 0", 2, "0 rounds are out of range"},
+		"duration":     {"--duration 2m", 2, "a duration of 2m0s is out of range: give 1ms to 1m0s for each of 3 rounds"},
+		"no redis":     {"--mode redis", 2, "the mode redis needs an address: give --redis-addr HOST:PORT"},
+		"no server":    {"--mode server", 2, "the mode server needs an address: give --server HOST:PORT"},
+		"redis unused": {"--mode table --redis-addr 127.0.0.1:1", 2, "--mode leaves redis out"},
+		"redis elsewhere": {"--redis-addr 10.0.0.1:6379", 2,
+			"--redis-addr 10.0.0.1:6379 is not on this machine: give --remote"},
+		"node elsewhere": {"--server http://weir.example:80/x", 2, "is not on this machine: give --remote"},
+		"server":         {"--server ftp://localhost:1", 2, "--server \"ftp://localhost:1\" is no address"},
+		"redis away":     {"--mode redis --redis-addr " + none, 1, "redis " + none + " cannot be reached: "},
+		"argument":       {"table", 2, "table"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"bench"}, strings.Fields(c.args)...)...)

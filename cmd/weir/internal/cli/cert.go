@@ -93,7 +93,8 @@ make members or clients: keep them away from the nodes, which need only the .crt
 			case len(args) > 0:
 				return usage(cmd, "%q takes no arguments, but %q was given", cmd.CommandPath(), args[0])
 			case !authority.ValidName(o.cluster):
-				return usage(cmd, "--cluster %q cannot be a name: give up to 63 letters, digits, dots, hyphens and underscores", o.cluster)
+				return usage(cmd, "--cluster %q cannot be a name: give up to 63 letters, digits, dots, hyphens and underscores",
+					o.cluster)
 			}
 			return o.check(cmd)
 		},
@@ -127,11 +128,13 @@ The names and addresses by which clients reach it are given with --host; localho
 		Args:    o.nodeArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			hosts := append([]string{"localhost", "127.0.0.1", "::1"}, o.hosts...)
-			peer, err := a.issue(&o, authority.Peers, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts, Server: true, Client: true})
+			peer, err := a.issue(&o, authority.Peers, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts, Server: true,
+				Client: true})
 			if err != nil {
 				return err
 			}
-			server, err := a.issue(&o, authority.Clients, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts, Server: true})
+			server, err := a.issue(&o, authority.Clients, authority.Leaf{Kind: "node", Name: args[0], Hosts: hosts,
+				Server: true})
 			if err != nil {
 				return err
 			}
@@ -143,7 +146,8 @@ The names and addresses by which clients reach it are given with --host; localho
 	return cmd
 }
 
-var dnsName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
+var dnsName = regexp.MustCompile(
+	`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
 // maxHosts bounds the names and addresses in one certificate.
 const maxHosts = 64
@@ -212,7 +216,8 @@ func (a *app) keep(o *certOptions, all []pair) error {
 	for _, p := range all {
 		for _, name := range []string{p.name + ".key", p.name + ".crt"} {
 			if _, err := os.Lstat(filepath.Join(o.dir, name)); err == nil && !o.force {
-				return fmt.Errorf("%s exists: choose another directory with --dir, or replace it with --force", filepath.Join(o.dir, name))
+				return fmt.Errorf("%s exists: choose another directory with --dir, or replace it with --force",
+					filepath.Join(o.dir, name))
 			}
 		}
 	}

@@ -21,7 +21,10 @@ var certNow = time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 func cert(t *testing.T, now time.Time, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	status = Run(context.Background(), append([]string{"cert"}, args...), Streams{In: strings.NewReader(""), Out: &o, Err: &e, Now: func() time.Time { return now }})
+	status = Run(context.Background(), append([]string{"cert"}, args...),
+		Streams{In: strings.NewReader(""), Out: &o, Err: &e, Now: func() time.Time {
+			return now
+		}})
 	return status, o.String(), e.String()
 }
 
@@ -69,7 +72,8 @@ func TestCerts(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := readCert(t, dir, x.name)
-			if len(c.URIs) != 1 || c.URIs[0].String() != x.uri || !c.NotAfter.Equal(x.ends) || !slices.Equal(c.ExtKeyUsage, x.usages) {
+			if len(c.URIs) != 1 || c.URIs[0].String() != x.uri || !c.NotAfter.Equal(x.ends) ||
+				!slices.Equal(c.ExtKeyUsage, x.usages) {
 				t.Errorf("%v until %v for %v", c.URIs, c.NotAfter, c.ExtKeyUsage)
 			}
 			if c.IsCA != strings.HasSuffix(x.name, "-ca") {
@@ -83,7 +87,8 @@ func TestCerts(t *testing.T) {
 			for _, ca := range []string{"peer-ca", "client-ca"} {
 				roots := x509.NewCertPool()
 				roots.AddCert(readCert(t, dir, ca))
-				_, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: certNow, DNSName: x.host, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+				_, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: certNow, DNSName: x.host,
+					KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 				if (err == nil) != (ca == x.ca) {
 					t.Errorf("from %s: %v", ca, err)
 				}

@@ -107,7 +107,8 @@ cannot be asked.`,
 func (o *checkOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.rules, "rules", "", "rules `FILE`")
-	f.StringVar(&o.server, "server", "", "let the node at `ADDRESS` decide: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+	f.StringVar(&o.server, "server", "",
+		"let the node at `ADDRESS` decide: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 	f.StringVar(&o.tenant, "tenant", "", "peek at the counters of a `tenant`, as weir reset does")
 	o.requestFlags.addFlags(f)
 	o.addCost(f, "cost in `units`, 0 to peek (default: the rule's)")
@@ -126,7 +127,8 @@ func (a *app) instant(cmd *cobra.Command, text string) (time.Time, error) {
 	if text == "" {
 		return a.Now(), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly, "02/Jan/2006:15:04:05 -0700"} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly,
+		"02/Jan/2006:15:04:05 -0700"} {
 		t, err := time.Parse(layout, text)
 		if err == nil && !t.Before(time.Unix(0, 0)) {
 			return t, nil

@@ -54,10 +54,15 @@ func TestCheck(t *testing.T) {
   /towns:ada:second  towns/second  0 of 2 left, full again in 1s; retry in 1s
   /towns:ada:minute  towns/minute  1 of 3 left, full again in 1m0s
 `},
-		"the clock moves": {"/towns --user ada --times 3 --every 500ms", 0, "check 3 at 2026-01-02T12:00:01.000000Z\nallowed by rule towns\n"},
+		"the clock moves": {"/towns --user ada --times 3 --every 500ms", 0,
+			"check 3 at 2026-01-02T12:00:01.000000Z\nallowed by rule towns\n"},
 		"the longer wait": {"/towns --user ada --times 4 --every 500ms", 3, "denied by towns/minute, retry in 58.5s\n"},
-		"blocked":         {"/login --user ada --times 3 --every 700ms", 3, "denied by login/second, retry in 29.3s\n  /login:ada:second  login/second  0 of 1 left, full again in 29.3s; retry in 29.3s, blocked\n"},
-		"shadow":          {"/shadowy --user ada --times 2", 0, "allowed by rule shadowy; a shadow rule would deny it\n  /shadowy:ada:minute  shadowy/minute  0 of 1 left, full again in 1m0s; retry in 1m0s, in shadow\n"},
+		"blocked": {"/login --user ada --times 3 --every 700ms", 3,
+			"denied by login/second, retry in 29.3s\n  /login:ada:second  login/second  0 of 1 left, full again in 29.3s; " +
+				"retry in 29.3s, blocked\n"},
+		"shadow": {"/shadowy --user ada --times 2", 0,
+			"allowed by rule shadowy; a shadow rule would deny it\n  /shadowy:ada:minute  shadowy/minute  0 of 1 left, full " +
+				"again in 1m0s; retry in 1m0s, in shadow\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(c.args)...)...)
@@ -86,7 +91,8 @@ rules:
 		{"default", 3, "denied by others/minute"},
 		{"guests", 0, "allowed: no rule matches\n"},
 	} {
-		got := person{}.run(t, "check", "/", "--user", "ada", "--rules", rules, "--at", noon, "--times", "2", "--group", c.group)
+		got := person{}.run(t, "check", "/", "--user", "ada", "--rules", rules, "--at", noon, "--times", "2", "--group",
+			c.group)
 		if got.status != c.status || !strings.Contains(got.out, c.want) {
 			t.Errorf("group %q: %+v", c.group, got)
 		}
@@ -126,8 +132,10 @@ func TestCheckTimes(t *testing.T) {
 // E3: a day begins at midnight in UTC, whenever one asks.
 func TestCheckOfADay(t *testing.T) {
 	rules := file(t, "rules.yaml", checkRules)
-	got := person{}.run(t, "check", "/daily", "--rules", rules, "--user", "ada", "--at", "2026-01-02T23:59:59Z", "--times", "2", "--every", "1s", "--explain")
-	if got.status != 0 || !strings.Contains(got.out, "window: 2026-01-02T00:00:00.000000Z to 2026-01-03T00:00:00.000000Z") ||
+	got := person{}.run(t, "check", "/daily", "--rules", rules, "--user", "ada", "--at", "2026-01-02T23:59:59Z", "--times",
+		"2", "--every", "1s", "--explain")
+	if got.status != 0 || !strings.Contains(got.out,
+		"window: 2026-01-02T00:00:00.000000Z to 2026-01-03T00:00:00.000000Z") ||
 		!strings.Contains(got.out, "window: 2026-01-03T00:00:00.000000Z to 2026-01-04T00:00:00.000000Z") {
 		t.Errorf("%+v", got)
 	}
@@ -140,7 +148,8 @@ func TestCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if !one.Allowed || one.Rule != "towns" || one.Source != "owner" || len(one.Limits) != 2 || one.Limits[1].Remaining != 2 ||
+	if !one.Allowed || one.Rule != "towns" || one.Source != "owner" || len(one.Limits) != 2 ||
+		one.Limits[1].Remaining != 2 ||
 		one.Limits[1].Key != "/towns:ada:minute" || one.Limits[1].ResetAfterMs != 60_000 {
 		t.Errorf("%+v", one)
 	}
@@ -149,7 +158,8 @@ func TestCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.status != 3 || len(all) != 3 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if last := all[2]; last.Allowed || last.BlockedBy != "towns/second" || last.RetryAfterMs == nil || *last.RetryAfterMs != 1000 {
+	if last := all[2]; last.Allowed || last.BlockedBy != "towns/second" || last.RetryAfterMs == nil ||
+		*last.RetryAfterMs != 1000 {
 		t.Errorf("%+v", all[2])
 	}
 }
@@ -188,7 +198,8 @@ func TestCheckExplainJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &e); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if len(e.Limits) != 2 || e.Limits[1].Key != "/towns:ada:minute" || e.Limits[1].Arithmetic != "0 counted + 1 <= 3: yes" ||
+	if len(e.Limits) != 2 || e.Limits[1].Key != "/towns:ada:minute" ||
+		e.Limits[1].Arithmetic != "0 counted + 1 <= 3: yes" ||
 		!e.Answer.Allowed || e.Answer.Limits[1].Remaining != 2 {
 		t.Errorf("%+v", e)
 	}
@@ -197,7 +208,8 @@ func TestCheckExplainJSON(t *testing.T) {
 // B8: the counts of the current sub-windows, for graphs.
 func TestCheckExplainSubWindows(t *testing.T) {
 	rules := file(t, "rules.yaml", checkRules)
-	got := person{}.run(t, "check", "/steps", "--user", "ada", "--rules", rules, "--at", noon, "--times", "4", "--every", "9s", "--explain", "--json")
+	got := person{}.run(t, "check", "/steps", "--user", "ada", "--rules", rules, "--at", noon, "--times", "4", "--every",
+		"9s", "--explain", "--json")
 	var all []limiter.Explanation
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || len(all) != 4 {
 		t.Fatalf("%v: %+v", err, got)
@@ -215,8 +227,10 @@ func TestCheckExplainSubWindows(t *testing.T) {
 
 func TestCheckColours(t *testing.T) {
 	rules := file(t, "rules.yaml", checkRules)
-	got := person{screen: term.Style{Terminal: true, Color: true, Width: 80}}.run(t, "check", "/towns", "--rules", rules, "--user", "a\x1b[2J", "--times", "3", "--explain")
-	if !strings.Contains(got.out, "\x1b[32mallowed\x1b[0m by") || !strings.Contains(got.out, "\x1b[31mdenied\x1b[0m by") || strings.Contains(got.out, "\x1b[2J") {
+	got := person{screen: term.Style{Terminal: true, Color: true, Width: 80}}.run(t, "check", "/towns", "--rules", rules,
+		"--user", "a\x1b[2J", "--times", "3", "--explain")
+	if !strings.Contains(got.out, "\x1b[32mallowed\x1b[0m by") || !strings.Contains(got.out, "\x1b[31mdenied\x1b[0m by") ||
+		strings.Contains(got.out, "\x1b[2J") {
 		t.Errorf("%q", got.out)
 	}
 }
@@ -259,10 +273,12 @@ rules:
   - {name: real, match: {path: "^/trial"}, key: [user], limits: [9/hour]}
 `)
 	for args, want := range map[string]string{
-		"/bucket --user ada --cost 21":             "  ada:minute  bucket/minute  20 of 20 left; never\n",
-		"/search --attr customer=acme --times 3":   "denied by units/hour, a quota on which rule search draws, retry in 1h0m0s\n",
-		"/zoned --user ada --attr tz=Europe/Berln": "  zoned is counted by its default time zone, since the attribute of the request names none of the time zone database\n",
-		"/trial --user ada --times 2":              "allowed by rule real; a shadow rule would deny it\n",
+		"/bucket --user ada --cost 21": "  ada:minute  bucket/minute  20 of 20 left; never\n",
+		"/search --attr customer=acme --times 3": "denied by units/hour, a quota on which rule search draws, retry in " +
+			"1h0m0s\n",
+		"/zoned --user ada --attr tz=Europe/Berln": "  zoned is counted by its default time zone, since the attribute of " +
+			"the request names none of the time zone database\n",
+		"/trial --user ada --times 2": "allowed by rule real; a shadow rule would deny it\n",
 	} {
 		got := person{}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(args)...)...)
 		if got.err != "" || !strings.Contains(got.out, want) {
@@ -279,7 +295,8 @@ rules:
   - {name: b, key: [usr], limits: [5/month]}
 `)
 	got := person{}.run(t, "validate", rules)
-	if got.status != 1 || !strings.Contains(got.err, ":4:21: unknown part of a key") || strings.Count(got.err, "warning: a window of a month") != 1 || !strings.Contains(got.err, ":3:37: warning") {
+	if got.status != 1 || !strings.Contains(got.err, ":4:21: unknown part of a key") ||
+		strings.Count(got.err, "warning: a window of a month") != 1 || !strings.Contains(got.err, ":3:37: warning") {
 		t.Errorf("%d %s", got.status, got.err)
 	}
 }

@@ -60,7 +60,8 @@ func (w *checkWriter) answer(a *limiter.Answer) {
 	}
 	w.line("%s", verdict)
 	if a.ZoneDefault != "" {
-		w.line("  %s is counted by its default time zone, since the attribute of the request names none of the time zone database", a.ZoneDefault)
+		w.line("  %s is counted by its default time zone, since the attribute of the request names none of the time zone "+
+			"database", a.ZoneDefault)
 	}
 	for _, l := range a.Limits {
 		text := fmt.Sprintf("  %s  %s  %d of %d left", term.Clean(l.Key), l.Name, l.Remaining, cmp.Or(l.Capacity, l.Limit))
@@ -69,9 +70,11 @@ func (w *checkWriter) answer(a *limiter.Answer) {
 			w.line("  %s  %s  not counted: %s", term.Clean(l.Key), l.Name, noRoom(a, &l))
 			continue
 		case l.InForce != 0 && l.Capacity != 0: // the burst is scaled like the limit
-			text = fmt.Sprintf("  %s  %s  %d left, by a share: %d of %d per window", term.Clean(l.Key), l.Name, l.Remaining, l.InForce, l.Limit)
+			text = fmt.Sprintf("  %s  %s  %d left, by a share: %d of %d per window", term.Clean(l.Key), l.Name, l.Remaining,
+				l.InForce, l.Limit)
 		case l.InForce != 0:
-			text = fmt.Sprintf("  %s  %s  %d of %d left, a share of %d", term.Clean(l.Key), l.Name, l.Remaining, l.InForce, l.Limit)
+			text = fmt.Sprintf("  %s  %s  %d of %d left, a share of %d", term.Clean(l.Key), l.Name, l.Remaining, l.InForce,
+				l.Limit)
 		}
 		if l.ResetAfterMs > 0 {
 			text += ", full again in " + millis(l.ResetAfterMs)
@@ -108,13 +111,15 @@ func (w *checkWriter) verdict(a *limiter.Answer) string {
 	case a.Allowed:
 		return fmt.Sprintf("%s by rule %s", w.style.Green("allowed"), a.Rule)
 	case a.Deny != nil:
-		text := fmt.Sprintf("%s by rule %s, which denies each request that it matches, with status %d", w.style.Red("denied"), a.Rule, a.Deny.Status)
+		text := fmt.Sprintf("%s by rule %s, which denies each request that it matches, with status %d", w.style.Red("denied"),
+			a.Rule, a.Deny.Status)
 		if a.Deny.Reason != "" {
 			text += ": " + a.Deny.Reason
 		}
 		return text
 	case a.Never:
-		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds", w.style.Red("denied"), blocker(a))
+		return fmt.Sprintf("%s by %s: it can never be allowed, because it costs more than the limit holds",
+			w.style.Red("denied"), blocker(a))
 	}
 	if full(a) {
 		return fmt.Sprintf("%s: the table has no room for a new counter of %s", w.style.Red("denied"), blocker(a))

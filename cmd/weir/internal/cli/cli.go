@@ -191,7 +191,9 @@ adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(), a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(), a.topCommand(), a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(),
+		a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(),
+		a.topCommand(), a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root
@@ -275,7 +277,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usage(cmd, "%w", err)
 	}
 	if name := strings.ToUpper(unknown.GetSpecifiedName()); slices.Contains(strings.Fields(cmd.Use), name) {
-		return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(), name, cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
+		return usage(cmd, "there is no flag --%s: %s is given as it is, as in %s", unknown.GetSpecifiedName(), name,
+			cmd.CommandPath()+strings.TrimPrefix(cmd.Use, cmd.Name()))
 	}
 	// The flags are wrapped in commands, because the library searches among commands.
 	known := &cobra.Command{}

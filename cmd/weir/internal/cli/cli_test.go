@@ -63,7 +63,8 @@ rules:
 
 // logLine is a line of a log, at a second of a minute.
 func logLine(user string, second int, path string) string {
-	return fmt.Sprintf("10.0.0.1 - %s [17/May/2015:10:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1\n", user, second/60, second%60, path)
+	return fmt.Sprintf("10.0.0.1 - %s [17/May/2015:10:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1\n", user, second/60,
+		second%60, path)
 }
 
 // townLog has five requests for towns by ada, the third and fourth too many,
@@ -77,7 +78,8 @@ func townLog() string {
 // message. Standard output is empty.
 func TestBadInput(t *testing.T) {
 	rules := file(t, "rules.yaml", townRules)
-	bad := file(t, "bad.yaml", "version: 1\nrules:\n  - {name: a, limits: [0/minute], colour: red}\n  - {name: a, match: {path: \"(\"}}\n")
+	bad := file(t, "bad.yaml",
+		"version: 1\nrules:\n  - {name: a, limits: [0/minute], colour: red}\n  - {name: a, match: {path: \"(\"}}\n")
 	log := file(t, "access.log", townLog())
 	binary := file(t, "photo.png", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00")
 	empty := file(t, "empty.log", "")
@@ -90,59 +92,76 @@ func TestBadInput(t *testing.T) {
 		status int
 		want   string // with " … " between parts that must all be there
 	}{
-		"unknown command":         {"replya", 2, `there is no command "replya": did you mean "replay"? See "weir --help"`},
-		"explain":                 {"explain", 2, `there is no command "explain": did you mean "check --explain"? See "weir --help"`},
-		"explain, with a flag":    {"explain /towns --server x:1", 2, `there is no command "explain": did you mean "check --explain"? See "weir --help"`},
+		"unknown command": {"replya", 2, `there is no command "replya": did you mean "replay"? See "weir --help"`},
+		"explain": {"explain", 2,
+			`there is no command "explain": did you mean "check --explain"? See "weir --help"`},
+		"explain, with a flag": {"explain /towns --server x:1", 2,
+			`there is no command "explain": did you mean "check --explain"? See "weir --help"`},
 		"nothing like a command":  {"zzzzzz", 2, `there is no command "zzzzzz"; … weir --help`},
 		"help for no command":     {"help replya", 2, `there is no command "replya": did you mean "replay"?`},
 		"completion for no shell": {"completion tcsh", 2, `there is no completion for "tcsh": give bash, zsh`},
-		"unknown flag":            {"replay --rule x y", 2, `there is no flag --rule: did you mean --rules? … weir replay --help`},
-		"nothing like a flag":     {"replay --zzzzzz x y", 2, "there is no flag --zzzzzz; … weir replay --help"},
-		"unknown shorthand":       {"replay -z x", 2, "unknown shorthand flag … -z … weir replay --help"},
-		"flag without value":      {"replay --rules", 2, "flag needs an argument: --rules"},
-		"flag that is no number":  {"replay --top many", 2, `"many" … --top`},
-		"global unknown flag":     {"--jsn", 2, "there is no flag --jsn … weir --help"},
-		"replay without rules":    {"replay " + log, 2, "no rules are named: give --rules FILE"},
-		"replay without log":      {"replay --rules " + rules, 2, "no log is named"},
-		"top negative":            {"replay --top -1 --rules " + rules + " " + log, 2, "--top -1"},
-		"max-lines zero":          {"replay --max-lines 0 --rules " + rules + " " + log, 2, "--max-lines 0 is out of range"},
-		"stdin twice":             {"replay --rules " + rules + " - -", 2, "standard input can be read only once"},
-		"stdin for both":          {"replay --rules - -", 2, "standard input can be read only once"},
-		"rules missing":           {"replay --rules " + missing + " " + log, 1, "rules file " + missing + " cannot be opened: no such file"},
-		"rules a directory":       {"replay --rules " + dir + " " + log, 1, "is a directory"},
-		"rules invalid":           {"replay --rules " + bad + " " + log, 1, bad + ":3: … colour … " + bad + ":4: … bad.yaml is not valid: "},
-		"rules of two files":      {"replay --rules " + bad + " --rules " + missing + " " + log, 1, bad + ":3: … " + missing + " cannot be opened"},
-		"rules are a log":         {"replay --rules " + log + " " + log, 1, log + ":1:"},
-		"log missing":             {"replay --rules " + rules + " " + missing, 1, "log " + missing + ": no such file"},
-		"log a directory":         {"replay --rules " + rules + " " + dir, 1, "log " + dir + ": is a directory; name the log files in it"},
-		"log empty":               {"replay --rules " + rules + " " + empty, 1, "empty.log … empty"},
-		"logs all empty":          {"replay --rules " + rules + " " + empty + " " + empty, 1, "all logs are empty"},
-		"log binary":              {"replay --rules " + rules + " " + binary, 1, "photo.png: not an access log: the file is binary"},
-		"log binary among others": {"replay --rules " + rules + " " + log + " " + binary, 1, "photo.png: not an access log: the file is binary"},
-		"log of prose":            {"replay --rules " + rules + " " + prose, 1, `readme.log: not an access log: none of 2 lines … "This is no access log."`},
-		"log is a rules file":     {"replay --rules " + rules + " " + rules, 1, "not an access log … give it a --rules of its own"},
-		"too many lines":          {"replay --max-lines 5 --rules " + rules + " " + log, 1, "more than 5 requests … --max-lines"},
-		"stdin empty":             {"replay --rules " + rules + " -", 1, "log -: not an access log: the file is empty"},
-		"validate nothing":        {"validate", 2, "no rules file is named"},
-		"validate missing":        {"validate " + missing, 1, "cannot be opened"},
-		"validate invalid":        {"validate " + bad, 1, bad + ":3: … bad.yaml is not valid: "},
-		"check without path":      {"check --rules " + rules, 2, "no path is given"},
-		"check two paths":         {"check /a /b --rules " + rules, 2, `one path at a time`},
-		"check without rules":     {"check /a", 2, "no rules are named"},
-		"check rules invalid":     {"check /a --rules " + bad, 1, bad + ":3:"},
-		"check cost negative":     {"check /towns --cost -1 --rules " + rules, 2, `--cost "-1" … 0 (a peek) to 9007199254740991`},
-		"check cost too large":    {"check /towns --cost 9007199254740992 --rules " + rules, 2, `--cost "9007199254740992"`},
-		"check cost huge":         {"check /towns --cost 99999999999999999999 --rules " + rules, 2, `--cost "99999999999999999999"`},
-		"check cost a word":       {"check /towns --cost two --rules " + rules, 2, `--cost "two"`},
-		"check empty id":          {"check /towns --id= --rules " + rules, 2, "--id is empty: give 1 to 64 bytes, or leave it out"},
-		"check id time":           {"check /towns --id 7 --id-ttl 0s --rules " + rules, 2, "--id-ttl 0s is out of range: give 1ms to 24h0m0s"},
-		"check attribute":         {"check /towns --attr plan --rules " + rules, 2, `--attr "plan" is no attribute: give KEY=VALUE`},
-		"check time":              {"check /towns --at noon --rules " + rules, 2, `--at "noon" is not a time`},
-		"check before 1970":       {"check /towns --at 1969-12-31T23:59:59Z --rules " + rules, 2, `is not a time after 1970`},
-		"check times":             {"check /towns --times 0 --rules " + rules, 2, `--times 0 is out of range`},
-		"check every":             {"check /towns --every -1s --rules " + rules, 2, `--every -1s is negative`},
-		"check key too long":      {"check /towns --user " + long + " --rules " + rules, 1, "8192"},
-		"version with arguments":  {"version 2", 2, `takes no arguments`},
+		"unknown flag": {"replay --rule x y", 2,
+			`there is no flag --rule: did you mean --rules? … weir replay --help`},
+		"nothing like a flag":    {"replay --zzzzzz x y", 2, "there is no flag --zzzzzz; … weir replay --help"},
+		"unknown shorthand":      {"replay -z x", 2, "unknown shorthand flag … -z … weir replay --help"},
+		"flag without value":     {"replay --rules", 2, "flag needs an argument: --rules"},
+		"flag that is no number": {"replay --top many", 2, `"many" … --top`},
+		"global unknown flag":    {"--jsn", 2, "there is no flag --jsn … weir --help"},
+		"replay without rules":   {"replay " + log, 2, "no rules are named: give --rules FILE"},
+		"replay without log":     {"replay --rules " + rules, 2, "no log is named"},
+		"top negative":           {"replay --top -1 --rules " + rules + " " + log, 2, "--top -1"},
+		"max-lines zero":         {"replay --max-lines 0 --rules " + rules + " " + log, 2, "--max-lines 0 is out of range"},
+		"stdin twice":            {"replay --rules " + rules + " - -", 2, "standard input can be read only once"},
+		"stdin for both":         {"replay --rules - -", 2, "standard input can be read only once"},
+		"rules missing": {"replay --rules " + missing + " " + log, 1,
+			"rules file " + missing + " cannot be opened: no such file"},
+		"rules a directory": {"replay --rules " + dir + " " + log, 1, "is a directory"},
+		"rules invalid": {"replay --rules " + bad + " " + log, 1,
+			bad + ":3: … colour … " + bad + ":4: … bad.yaml is not valid: "},
+		"rules of two files": {"replay --rules " + bad + " --rules " + missing + " " + log, 1,
+			bad + ":3: … " + missing + " cannot be opened"},
+		"rules are a log": {"replay --rules " + log + " " + log, 1, log + ":1:"},
+		"log missing":     {"replay --rules " + rules + " " + missing, 1, "log " + missing + ": no such file"},
+		"log a directory": {"replay --rules " + rules + " " + dir, 1,
+			"log " + dir + ": is a directory; name the log files in it"},
+		"log empty":      {"replay --rules " + rules + " " + empty, 1, "empty.log … empty"},
+		"logs all empty": {"replay --rules " + rules + " " + empty + " " + empty, 1, "all logs are empty"},
+		"log binary": {"replay --rules " + rules + " " + binary, 1,
+			"photo.png: not an access log: the file is binary"},
+		"log binary among others": {"replay --rules " + rules + " " + log + " " + binary, 1,
+			"photo.png: not an access log: the file is binary"},
+		"log of prose": {"replay --rules " + rules + " " + prose, 1,
+			`readme.log: not an access log: none of 2 lines … "This is no access log."`},
+		"log is a rules file": {"replay --rules " + rules + " " + rules, 1,
+			"not an access log … give it a --rules of its own"},
+		"too many lines": {"replay --max-lines 5 --rules " + rules + " " + log, 1,
+			"more than 5 requests … --max-lines"},
+		"stdin empty":         {"replay --rules " + rules + " -", 1, "log -: not an access log: the file is empty"},
+		"validate nothing":    {"validate", 2, "no rules file is named"},
+		"validate missing":    {"validate " + missing, 1, "cannot be opened"},
+		"validate invalid":    {"validate " + bad, 1, bad + ":3: … bad.yaml is not valid: "},
+		"check without path":  {"check --rules " + rules, 2, "no path is given"},
+		"check two paths":     {"check /a /b --rules " + rules, 2, `one path at a time`},
+		"check without rules": {"check /a", 2, "no rules are named"},
+		"check rules invalid": {"check /a --rules " + bad, 1, bad + ":3:"},
+		"check cost negative": {"check /towns --cost -1 --rules " + rules, 2,
+			`--cost "-1" … 0 (a peek) to 9007199254740991`},
+		"check cost too large": {"check /towns --cost 9007199254740992 --rules " + rules, 2, `--cost "9007199254740992"`},
+		"check cost huge": {"check /towns --cost 99999999999999999999 --rules " + rules, 2,
+			`--cost "99999999999999999999"`},
+		"check cost a word": {"check /towns --cost two --rules " + rules, 2, `--cost "two"`},
+		"check empty id": {"check /towns --id= --rules " + rules, 2,
+			"--id is empty: give 1 to 64 bytes, or leave it out"},
+		"check id time": {"check /towns --id 7 --id-ttl 0s --rules " + rules, 2,
+			"--id-ttl 0s is out of range: give 1ms to 24h0m0s"},
+		"check attribute": {"check /towns --attr plan --rules " + rules, 2,
+			`--attr "plan" is no attribute: give KEY=VALUE`},
+		"check time":             {"check /towns --at noon --rules " + rules, 2, `--at "noon" is not a time`},
+		"check before 1970":      {"check /towns --at 1969-12-31T23:59:59Z --rules " + rules, 2, `is not a time after 1970`},
+		"check times":            {"check /towns --times 0 --rules " + rules, 2, `--times 0 is out of range`},
+		"check every":            {"check /towns --every -1s --rules " + rules, 2, `--every -1s is negative`},
+		"check key too long":     {"check /towns --user " + long + " --rules " + rules, 1, "8192"},
+		"version with arguments": {"version 2", 2, `takes no arguments`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, strings.Fields(c.args)...)
@@ -163,7 +182,8 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "replay", "validate", "check", "settle", "cancel", "extend", "version", "help", "completion"} {
+	for _, command := range []string{"", "replay", "validate", "check", "settle", "cancel", "extend", "version", "help",
+		"completion"} {
 		got := person{}.run(t, strings.Fields(command+" --help")...)
 		if got.status != ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%s: status %d, %s%s", command, got.status, got.out, got.err)
@@ -210,7 +230,8 @@ func TestCompletion(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	got := person{}.run(t, "version")
-	if got.status != ExitOK || !strings.HasPrefix(got.out, "weir ") || !strings.Contains(got.out, " go1.") || !strings.Contains(got.out, " tzdata 20") {
+	if got.status != ExitOK || !strings.HasPrefix(got.out, "weir ") || !strings.Contains(got.out, " go1.") ||
+		!strings.Contains(got.out, " tzdata 20") {
 		t.Errorf("%+v", got)
 	}
 	if flag := (person{}).run(t, "--version"); flag != got {
@@ -244,13 +265,18 @@ func TestValidate(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = person{}.run(t, "validate", bad, good)
-	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || strings.Count(got.err, bad+":3:") < 2 || strings.Contains(got.err, "^") {
+	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || strings.Count(got.err, bad+":3:") < 2 ||
+		strings.Contains(got.err, "^") {
 		t.Errorf("%+v", got)
 	}
 	for rest, want := range map[string]string{
-		"defaults: {shadow: true}\nrules: [{name: b, match: {group: x}, unlimited: true}, {name: a, key: [user], limits: [5/second]}]\n":                                                                                 "2 rules, 1 limit, all in shadow: nothing is denied",
-		"rules: [{name: a, key: [user], limits: [5/second], shadow: true, continue: true}, {name: b, key: [user], limits: [3/second]}]\n":                                                                                "2 rules, 2 limits, 1 in shadow",
-		"defaults: {shadow: true}\nquotas: [{name: q, key: [user], limits: [5/second], shadow: false}]\nrules: [{name: a, match: {group: x}, key: [user], limits: [5/second]}, {name: b, shadow: false, quotas: [q]}]\n": "2 rules, 1 quota, 2 limits, 1 in shadow",
+		"defaults: {shadow: true}\nrules: [{name: b, match: {group: x}, unlimited: true}, {name: a, key: [user], limits: " +
+			"[5/second]}]\n": "2 rules, 1 limit, all in shadow: nothing is denied",
+		"rules: [{name: a, key: [user], limits: [5/second], shadow: true, continue: true}, {name: b, key: [user], limits: " +
+			"[3/second]}]\n": "2 rules, 2 limits, 1 in shadow",
+		"defaults: {shadow: true}\nquotas: [{name: q, key: [user], limits: [5/second], shadow: false}]\nrules: [{name: a, " +
+			"match: {group: x}, key: [user], limits: [5/second]}, " +
+			"{name: b, shadow: false, quotas: [q]}]\n": "2 rules, 1 quota, 2 limits, 1 in shadow",
 	} {
 		f := file(t, "shadow.yaml", rest)
 		if got := (person{}).run(t, "validate", f); !strings.HasPrefix(got.out, f+": OK: "+want) {
@@ -270,7 +296,8 @@ func TestValidateJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{}, Warnings: []jsonWarning{}}, one); diff != "" {
+	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{},
+		Warnings: []jsonWarning{}}, one); diff != "" {
 		t.Error(diff)
 	}
 	bad := file(t, "bad.yaml", "version: 2\n")
@@ -292,20 +319,24 @@ func TestValidateWarns(t *testing.T) {
 	open := file(t, "open.yaml", "rules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
 	got := person{}.run(t, "validate", open)
 	if got.status != 0 || got.out != open+": OK: 1 rule, 1 limit, 1 warning\n" || strings.Count(got.err, "\n") != 1 ||
-		!strings.HasPrefix(got.err, open+`:2:33: warning: rule "towns" has no key, and pattern "^/towns" matches any number of paths`) ||
+		!strings.HasPrefix(got.err, open+
+			`:2:33: warning: rule "towns" has no key, and pattern "^/towns" matches any number of paths`) ||
 		!strings.Contains(got.err, `write "key: [rule, user]"`) {
 		t.Errorf("%+v", got)
 	}
 	got = person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "validate", open)
-	if !strings.Contains(got.err, "\n      - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n                                    ^\n") {
+	if !strings.Contains(got.err,
+		"\n      - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n                                    ^\n") {
 		t.Errorf("the source line is not shown, or the mark is off:\n%s", got.err)
 	}
 	got = person{}.run(t, "validate", "--json", open)
 	var one jsonValidity
-	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 || got.err != "" || len(one.Warnings) != 1 {
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 || got.err != "" ||
+		len(one.Warnings) != 1 {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	if w := one.Warnings[0]; !one.Valid || w.Line != 2 || w.Column != 33 || w.Rule != "towns" || w.Instead != "key: [rule, user]" || w.Text == "" {
+	if w := one.Warnings[0]; !one.Valid || w.Line != 2 || w.Column != 33 || w.Rule != "towns" ||
+		w.Instead != "key: [rule, user]" || w.Text == "" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -315,13 +346,15 @@ func TestValidateStrict(t *testing.T) {
 	good := file(t, "good.yaml", townRules)
 	open := file(t, "open.yaml", "rules:\n  - {name: towns, match: {path: \"^/towns\"}, limits: [5/second]}\n")
 	got := person{}.run(t, "validate", "--strict", open, good)
-	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" || !strings.HasPrefix(got.err, open+":2:33: warning: rule \"towns\" has no key") ||
+	if got.status != 1 || got.out != good+": OK: 2 rules, 1 limit\n" ||
+		!strings.HasPrefix(got.err, open+":2:33: warning: rule \"towns\" has no key") ||
 		!strings.Contains(got.err, open+" is not valid with --strict: 1 warning") {
 		t.Errorf("%+v", got)
 	}
 	got = person{}.run(t, "validate", "--strict", "--json", open)
 	var one jsonValidity
-	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 1 || one.Valid || len(one.Warnings) != 1 || len(one.Problems) != 0 {
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 1 || one.Valid ||
+		len(one.Warnings) != 1 || len(one.Problems) != 0 {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if got = (person{}).run(t, "validate", "--strict", good); got.status != 0 {

@@ -29,7 +29,8 @@ func (c *credentials) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.CAFile, "ca", "", "ask with TLS, and believe the authorities in `FILE`")
 	f.StringVar(&c.CertFile, "cert", "", "ask with TLS, and show the certificate in `FILE`")
 	f.StringVar(&c.KeyFile, "key", "", "`FILE` with its key")
-	f.StringVar(&c.ServerName, "server-name", "", "the host `NAME` that the node's certificate must have (default that of its address)")
+	f.StringVar(&c.ServerName, "server-name", "",
+		"the host `NAME` that the node's certificate must have (default that of its address)")
 	f.StringVar(&c.TokenFile, "token-file", "", "show the bearer token in `FILE`")
 }
 
@@ -46,7 +47,8 @@ func (a *app) open(cmd *cobra.Command, c credentials, server string) (*dialing.C
 	case scheme == "https":
 		c.TLS = true
 	case scheme == "http" && c.Secure():
-		return nil, usage(cmd, "--server %s is without TLS, and flags or environment ask for TLS: give https://, or HOST:PORT", server)
+		return nil, usage(cmd,
+			"--server %s is without TLS, and flags or environment ask for TLS: give https://, or HOST:PORT", server)
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return nil, usage(cmd, "--cert and --key belong together: give both or neither")
 	}

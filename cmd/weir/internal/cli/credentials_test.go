@@ -101,38 +101,48 @@ func TestCredentials(t *testing.T) {
 		status int
 		err    string
 	}{
-		"gRPC by certificate":            {with(check, with([]string{overGRPC}, cert...)...), nil, 0, ""},
-		"HTTP by certificate":            {with(check, with([]string{"https://" + overHTTP}, cert...)...), nil, 0, ""},
-		"administration by certificate":  {with(top, with([]string{admin}, cert...)...), nil, 0, ""},
-		"explain by certificate":         {with(check, with([]string{overGRPC, "--explain"}, cert...)...), nil, 0, ""},
-		"gRPC by environment":            {with(check, overGRPC), env, 0, ""},
-		"administration by environment":  {with(top, admin), env, 0, ""},
-		"gRPC by token":                  {with(check, overGRPC, "--ca", own.CA, "--token-file", token), nil, 0, ""},
-		"HTTP by token":                  {with(check, "https://"+overHTTP), tokenEnv, 0, ""},
-		"administration by token":        {with(top, admin), tokenEnv, 0, ""},
-		"flag before environment":        {with(check, overGRPC, "--token-file", token), map[string]string{"WEIR_TOOL_CA": own.CA, "WEIR_TOOL_TOKEN_FILE": "/nowhere"}, 0, ""},
-		"nothing is shown":               {with(check, overGRPC, "--ca", own.CA), nil, 1, "the caller is not identified"},
-		"nothing is shown to its HTTP":   {with(check, "https://"+overHTTP, "--ca", own.CA), nil, 1, "the caller is not identified"},
+		"gRPC by certificate":           {with(check, with([]string{overGRPC}, cert...)...), nil, 0, ""},
+		"HTTP by certificate":           {with(check, with([]string{"https://" + overHTTP}, cert...)...), nil, 0, ""},
+		"administration by certificate": {with(top, with([]string{admin}, cert...)...), nil, 0, ""},
+		"explain by certificate":        {with(check, with([]string{overGRPC, "--explain"}, cert...)...), nil, 0, ""},
+		"gRPC by environment":           {with(check, overGRPC), env, 0, ""},
+		"administration by environment": {with(top, admin), env, 0, ""},
+		"gRPC by token":                 {with(check, overGRPC, "--ca", own.CA, "--token-file", token), nil, 0, ""},
+		"HTTP by token":                 {with(check, "https://"+overHTTP), tokenEnv, 0, ""},
+		"administration by token":       {with(top, admin), tokenEnv, 0, ""},
+		"flag before environment": {with(check, overGRPC, "--token-file", token),
+			map[string]string{"WEIR_TOOL_CA": own.CA, "WEIR_TOOL_TOKEN_FILE": "/nowhere"}, 0, ""},
+		"nothing is shown": {with(check, overGRPC, "--ca", own.CA), nil, 1, "the caller is not identified"},
+		"nothing is shown to its HTTP": {with(check, "https://"+overHTTP, "--ca", own.CA), nil, 1,
+			"the caller is not identified"},
 		"nothing is shown to operators'": {with(top, admin, "--ca", own.CA), nil, 1, "the caller is not identified"},
 		"without TLS":                    {with(check, overGRPC), nil, 2, "give --ca FILE"},
 		"without TLS to its HTTP":        {with(check, "http://"+overHTTP), nil, 2, "give --ca FILE"},
 		"administration without TLS":     {with(top, admin), nil, 2, "give --ca FILE"},
 		"authorities of the system":      {with(check, overGRPC, "--tls"), nil, 2, "unknown authority"},
-		"another name":                   {with(check, with([]string{overGRPC, "--server-name", "other.test"}, cert...)...), nil, 2, "other.test"},
-		"http and an authority":          {with(check, "http://"+overHTTP, "--ca", own.CA), nil, 2, "is without TLS"},
-		"a certificate without a key":    {with(check, overGRPC, "--cert", own.Cert), nil, 2, "give both or neither"},
-		"no such file":                   {with(check, overGRPC, "--ca", "/nowhere/ca.crt"), nil, 1, "/nowhere/ca.crt"},
-		"a token to another machine":     {with(check, "192.0.2.1:1", "--token-file", token), nil, 2, "not sent to another machine"},
-		"a token over HTTP":              {with(top, "192.0.2.1:1", "--token-file", token), nil, 2, "not sent to another machine"},
-		"load by certificate":            {with([]string{"bench", "--mode", "unary", "--duration", "1ms", "--server", overGRPC}, cert...), nil, 1, "--print-rules"},
-		"load by the client":             {with([]string{"bench", "--mode", "client", "--duration", "1ms", "--server", overGRPC}, cert...), nil, 1, "--print-rules"},
+		"another name": {with(check, with([]string{overGRPC, "--server-name", "other.test"}, cert...)...),
+			nil, 2, "other.test"},
+		"http and an authority":       {with(check, "http://"+overHTTP, "--ca", own.CA), nil, 2, "is without TLS"},
+		"a certificate without a key": {with(check, overGRPC, "--cert", own.Cert), nil, 2, "give both or neither"},
+		"no such file":                {with(check, overGRPC, "--ca", "/nowhere/ca.crt"), nil, 1, "/nowhere/ca.crt"},
+		"a token to another machine": {with(check, "192.0.2.1:1", "--token-file", token), nil, 2,
+			"not sent to another machine"},
+		"a token over HTTP": {with(top, "192.0.2.1:1", "--token-file", token), nil, 2,
+			"not sent to another machine"},
+		"load by certificate": {with([]string{"bench", "--mode", "unary", "--duration", "1ms", "--server",
+			overGRPC}, cert...), nil, 1, "--print-rules"},
+		"load by the client": {with([]string{"bench", "--mode", "client", "--duration", "1ms", "--server",
+			overGRPC}, cert...), nil, 1, "--print-rules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
 			status := Run(t.Context(), c.args, Streams{
-				In: strings.NewReader(""), Out: &out, Err: &errs, Now: time.Now, Getenv: func(name string) string { return c.env[name] },
+				In: strings.NewReader(""), Out: &out, Err: &errs, Now: time.Now, Getenv: func(name string) string {
+					return c.env[name]
+				},
 			})
-			if status != c.status || !strings.Contains(errs.String(), c.err) || c.err == "" && errs.Len() > 0 || strings.Contains(errs.String(), "secret") {
+			if status != c.status || !strings.Contains(errs.String(), c.err) || c.err == "" && errs.Len() > 0 ||
+				strings.Contains(errs.String(), "secret") {
 				t.Errorf("status %d, want %d with %q: %s%s", status, c.status, c.err, errs.String(), out.String())
 			}
 		})

@@ -143,7 +143,9 @@ rules:
   - {name: rest, match: {path: "^/", method: [GET]}, key: [ip], limits: [2/minute, 6/4h, 9/day]}
 `, []naiveRule{
 			{images, byIP, []naiveLimit{{4, 60}, {12, 7200}}, map[string][]int64{}},
-			{func(h naiveHit) bool { return h.method == "GET" }, byIP, []naiveLimit{{2, 60}, {6, 4 * 3600}, {9, 86400}}, map[string][]int64{}},
+			{func(h naiveHit) bool {
+				return h.method == "GET"
+			}, byIP, []naiveLimit{{2, 60}, {6, 4 * 3600}, {9, 86400}}, map[string][]int64{}},
 		}},
 		"per path and caller": {`
 rules:
@@ -156,7 +158,9 @@ rules:
   - {name: blog, match: {path: "^/blog/"}, key: [rule, method], limits: [{limit: 9, window: 15m}, 20/hour]}
   - {name: all, match: {path: "/"}, key: [method], limits: [1/second, {limit: 60, window: 90m}]}
 `, []naiveRule{
-			{func(h naiveHit) bool { return strings.HasPrefix(h.path, "/blog/") }, byMethod, []naiveLimit{{9, 900}, {20, 3600}}, map[string][]int64{}},
+			{func(h naiveHit) bool {
+				return strings.HasPrefix(h.path, "/blog/")
+			}, byMethod, []naiveLimit{{9, 900}, {20, 3600}}, map[string][]int64{}},
 			{func(naiveHit) bool { return true }, byMethod, []naiveLimit{{1, 1}, {60, 5400}}, map[string][]int64{}},
 		}},
 	}
@@ -236,7 +240,8 @@ func againstNaive(t *testing.T, log, yaml string, hits []naiveHit, naive func(na
 }
 
 // replayWith replays a log as the command does, and shows every decision.
-func replayWith(t *testing.T, log, yaml string, seen func(limiter.Tick, *limiter.Request, *limiter.Decision, error)) *replay.Result {
+func replayWith(t *testing.T, log, yaml string, seen func(limiter.Tick, *limiter.Request, *limiter.Decision,
+	error)) *replay.Result {
 	t.Helper()
 	a := &app{Streams{Err: t.Output()}}
 	files, err := a.loadRules([]string{file(t, "rules.yaml", yaml)})

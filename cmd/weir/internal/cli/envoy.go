@@ -43,7 +43,8 @@ Exit status: 0 if all are valid, 1 if not.`,
 			if err != nil {
 				return fmt.Errorf("error loading rate limit configs: %w", err)
 			}
-			return a.print(fmt.Appendf(nil, "all rate limit configs ok: %s, %s\n", term.Plural(len(found), "file"), term.Plural(c.Domains(), "domain")))
+			return a.print(fmt.Appendf(nil, "all rate limit configs ok: %s, %s\n", term.Plural(len(found), "file"),
+				term.Plural(c.Domains(), "domain")))
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs

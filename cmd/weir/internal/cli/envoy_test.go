@@ -13,7 +13,8 @@ import (
 func TestEnvoyCheck(t *testing.T) {
 	good, bad, twice := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
-		filepath.Join(good, "a.yaml"):  "domain: a\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]",
+		filepath.Join(good,
+			"a.yaml"): "domain: a\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]",
 		filepath.Join(good, "b.yaml"):  "domain: b",
 		filepath.Join(bad, "a.yaml"):   "domain: a\ndescriptors: [{value: x}]",
 		filepath.Join(twice, "a.yaml"): "domain: a",
@@ -38,7 +39,8 @@ func TestEnvoyCheck(t *testing.T) {
 		{nil, ExitOK, "weir envoy [command]"},
 	} {
 		var out, errs bytes.Buffer
-		status := Run(context.Background(), append([]string{"envoy"}, x.args...), Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		status := Run(context.Background(), append([]string{"envoy"}, x.args...),
+			Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		if said := out.String() + errs.String(); status != x.status || !strings.Contains(said, x.says) {
 			t.Errorf("%v: status %d: %s", x.args, status, said)
 		}

@@ -57,7 +57,8 @@ func readRulesFrom(in io.Reader, name string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("rules file %s cannot be read: %w", name, bare(err))
 	case len(data) > smallfile.MaxRules:
-		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name, smallfile.MaxRules>>20)
+		return nil, fmt.Errorf("rules file %s is larger than %d MiB, which no rules file needs; is it another file?", name,
+			smallfile.MaxRules>>20)
 	}
 	return data, nil
 }

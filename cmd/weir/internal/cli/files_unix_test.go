@@ -41,7 +41,8 @@ func TestPipesForFilesAreRefused(t *testing.T) {
 // A secret that anyone may write is refused, and one that anyone may read is noted.
 func TestModesOfFilesWithSecrets(t *testing.T) {
 	rules, secret := file(t, "rules.yaml", townRules), file(t, "secret", "s3cret")
-	for mode, want := range map[os.FileMode]string{0o646: "can be written by every user", 0o644: "note: secret file " + secret + " can be read by every user"} {
+	for mode, want := range map[os.FileMode]string{0o646: "can be written by every user",
+		0o644: "note: secret file " + secret + " can be read by every user"} {
 		if err := os.Chmod(secret, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -34,14 +34,17 @@ const loadDuration = 5 * time.Second
 
 func (o *loadOptions) addFlags(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &o.config
-	f.Float64SliceVar(&c.Rates, "rate", nil, "send `CHECKS` per second, at each of these rates in turn (default: ask again when answered)")
+	f.Float64SliceVar(&c.Rates, "rate", nil,
+		"send `CHECKS` per second, at each of these rates in turn (default: ask again when answered)")
 	f.IntVar(&c.Clients, "clients", 0, "number of clients (default as many as the mode needs)")
 	f.IntVar(&c.Batch, "batch", load.MaxBatch, "number of checks in a call, except in modes unary and client")
 	f.StringVar(&o.dist, "dist", string(load.Uniform), "how keys are drawn: `uniform|zipf`")
-	f.BoolVar(&c.NoIDs, "no-ids", false, "have the Go client send checks without ids: cheaper, but a check that is retried may count twice")
+	f.BoolVar(&c.NoIDs, "no-ids", false,
+		"have the Go client send checks without ids: cheaper, but a check that is retried may count twice")
 	f.IntVar(&c.Limited, "limited", 50, "`PERCENT` of the keys that are under a limit of 100; the others are never denied")
 	f.IntSliceVar(&c.Processes, "pid", nil, "report the processor time of these node `processes`")
-	f.StringSliceVar(&c.Metrics, "server-admin", nil, "report the nodes' resource use from their metrics at these administration addresses, `HOST:PORT`")
+	f.StringSliceVar(&c.Metrics, "server-admin", nil,
+		"report the nodes' resource use from their metrics at these administration addresses, `HOST:PORT`")
 	f.StringVar(&o.svg, "svg", "", "draw the latency over the load into `FILE`")
 }
 
@@ -55,7 +58,9 @@ func isLoad(cmd *cobra.Command, modes []string) (bool, error) {
 		}
 	}
 	if n > 0 && n < len(modes) {
-		return false, usage(cmd, "--mode %s: unary, batch, stream, client and client-batch go together, and with no other mode", strings.Join(modes, ","))
+		return false, usage(cmd,
+			"--mode %s: unary, batch, stream, client and client-batch go together, and with no other mode",
+			strings.Join(modes, ","))
 	}
 	unwanted := []string{"rules-shape", "redis-addr", "callers", "rounds"}
 	if n == 0 {
@@ -65,7 +70,8 @@ func isLoad(cmd *cobra.Command, modes []string) (bool, error) {
 		switch {
 		case !cmd.Flags().Changed(name):
 		case n == 0:
-			return false, usage(cmd, "--%s is for the modes unary, batch, stream, client and client-batch: give one with --mode", name)
+			return false, usage(cmd, "--%s is for the modes unary, batch, stream, client and client-batch: give one with --mode",
+				name)
 		default:
 			return false, usage(cmd, "--%s is not for the modes unary, batch, stream, client and client-batch", name)
 		}
@@ -80,7 +86,8 @@ func (o *loadOptions) complete(cmd *cobra.Command, b *benchOptions) error {
 		c.Modes = append(c.Modes, load.Mode(m))
 	}
 	if b.server == "" {
-		return usage(cmd, "the mode %s needs the addresses of nodes: give --server HOST:PORT, or several with commas between", b.modes[0])
+		return usage(cmd, "the mode %s needs the addresses of nodes: give --server HOST:PORT, or several with commas between",
+			b.modes[0])
 	}
 	c.Servers = strings.Split(b.server, ",")
 	for _, list := range []struct {

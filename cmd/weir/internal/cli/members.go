@@ -341,7 +341,8 @@ func unaskedText(list []unasked) string {
 func (a *app) membersText(list []listed) string {
 	var t term.Table
 	head := func(s string) term.Cell { return term.Cell{Text: s, Paint: a.OutStyle.Bold} }
-	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"), head("unacked"), head("rules"), head("tzdata"))
+	t.Row(head("name"), head("address"), head("state"), head("share"), head("keys"), head("checks/s"), head("lag"),
+		head("unacked"), head("rules"), head("tzdata"))
 	hashes, releases, unreachable := map[string]bool{}, map[string]bool{}, false
 	for i := range list {
 		m := &list[i]
@@ -372,10 +373,12 @@ func (a *app) membersText(list []listed) string {
 		text += a.OutStyle.Red("Members have different rules.") + "\n"
 	}
 	if delete(releases, "-"); len(releases) > 1 {
-		text += a.OutStyle.Red("Members have different time zone databases: windows of calendars may depend on the owner.") + "\n"
+		text += a.OutStyle.Red("Members have different time zone databases: windows of calendars may depend on the owner.") +
+			"\n"
 	}
 	if unreachable {
-		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and --advertise.") + "\n"
+		text += a.OutStyle.Red("The node that was asked has no connection to members: check their --peer-addr and "+
+			"--advertise.") + "\n"
 	}
 	for i := range list {
 		if s := list[i].Self; s != nil {

@@ -26,7 +26,8 @@ func (d *town) Members() []transport.Member {
 	out := append([]transport.Member{}, d.members...)
 	for i := range out {
 		if out[i].Name == d.self {
-			out[i].Self = &transport.MemberSelf{Keys: 10 + i, ChecksPerSecond: uint64(100 + i), LagMs: 2, Unacknowledged: uint64(i), Warnings: d.warnings}
+			out[i].Self = &transport.MemberSelf{Keys: 10 + i, ChecksPerSecond: uint64(100 + i), LagMs: 2,
+				Unacknowledged: uint64(i), Warnings: d.warnings}
 		}
 	}
 	return out
@@ -56,8 +57,11 @@ func towns(t *testing.T) (addr string, first *town) {
 	}
 	nodes := []*town{{self: "node-1"}, {self: "node-2"}}
 	for i, d := range nodes {
-		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Warnings: func() []string { return d.warnings }, Top: func(int) (hot, denied []transport.TopKey) {
-			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}}, nil
+		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Warnings: func() []string {
+			return d.warnings
+		}, Top: func(int) (hot, denied []transport.TopKey) {
+			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}},
+				nil
 		}})
 		h := httptest.NewServer(s.Handler())
 		t.Cleanup(h.Close)
@@ -98,7 +102,8 @@ func TestMembers(t *testing.T) {
 	}
 	status, out, _ = runAs(t, "members", "--json", "--server", "http://"+addr)
 	var got struct{ Members []transport.Member }
-	if err := json.Unmarshal([]byte(out), &got); err != nil || status != ExitOK || len(got.Members) != 3 || got.Members[1].Self == nil || got.Members[2].Self != nil {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || status != ExitOK || len(got.Members) != 3 ||
+		got.Members[1].Self == nil || got.Members[2].Self != nil {
 		t.Errorf("%d %v %s", status, err, out)
 	}
 }
@@ -122,7 +127,8 @@ func TestMembersWithDifferentZones(t *testing.T) {
 		t.Error(out)
 	}
 	first.members[1].ZoneData = "2025b"
-	if _, out, _ := runAs(t, "members", "--server", addr); !strings.Contains(out, "Members have different time zone databases") {
+	if _, out, _ := runAs(t, "members", "--server", addr); !strings.Contains(out,
+		"Members have different time zone databases") {
 		t.Error(out)
 	}
 }
@@ -130,12 +136,14 @@ func TestMembersWithDifferentZones(t *testing.T) {
 // A member to which the node has no connection is shown as such, and pointed out.
 func TestMembersUnreachable(t *testing.T) {
 	addr, first := towns(t)
-	if _, out, _ := runAs(t, "members", "--server", addr); strings.Contains(out, "unreachable") || strings.Contains(out, "no connection") {
+	if _, out, _ := runAs(t, "members", "--server", addr); strings.Contains(out, "unreachable") ||
+		strings.Contains(out, "no connection") {
 		t.Error(out)
 	}
 	first.members[1].Unreachable = true
 	_, out, _ := runAs(t, "members", "--server", addr)
-	if !strings.Contains(out, "  active, unreachable  ") || !strings.Contains(out, "The node that was asked has no connection to members: check") {
+	if !strings.Contains(out, "  active, unreachable  ") ||
+		!strings.Contains(out, "The node that was asked has no connection to members: check") {
 		t.Error(out)
 	}
 	if _, out, _ = runAs(t, "members", "--json", "--server", addr); strings.Count(out, `"unreachable": true`) != 1 {
@@ -154,7 +162,8 @@ func TestMembersNotAsked(t *testing.T) {
 		first.members[1].AdminAddr = at
 		for _, command := range []string{"members", "top"} {
 			status, out, errs := runAs(t, command, "--server", addr)
-			if told := strings.Contains(out, "\nnode-2 was not asked: "+why); status != ExitOK || told == (command == "top" && at == addr) {
+			if told := strings.Contains(out, "\nnode-2 was not asked: "+why); status != ExitOK ||
+				told == (command == "top" && at == addr) {
 				t.Errorf("%s with node-2 at %q: %d %s%s", command, at, status, out, errs)
 			}
 			if strings.Contains(out, "node-3 was not asked") {
@@ -177,7 +186,8 @@ func TestForget(t *testing.T) {
 	if status != ExitOK || out != "node-3 is forgotten; 2 members left\n" || len(first.forgot) != 1 {
 		t.Errorf("%d %s %s", status, out, errs)
 	}
-	if status, _, errs = runAs(t, "members", "forget"); status != ExitUsage || !strings.Contains(errs, "give the name of one member") {
+	if status, _, errs = runAs(t, "members", "forget"); status != ExitUsage ||
+		!strings.Contains(errs, "give the name of one member") {
 		t.Errorf("%d %s", status, errs)
 	}
 }
@@ -185,12 +195,14 @@ func TestForget(t *testing.T) {
 // TestExpelAndReadmit asks a node to throw a member out, and to let it in again.
 func TestExpelAndReadmit(t *testing.T) {
 	var addr string
-	for command, want := range map[string]string{"expel": "node-3 is expelled; 2 members left\n", "readmit": "node-3 may come back; 2 members besides it\n"} {
+	for command, want := range map[string]string{"expel": "node-3 is expelled; 2 members left\n",
+		"readmit": "node-3 may come back; 2 members besides it\n"} {
 		addr, _ = towns(t)
 		if status, out, errs := runAs(t, "members", command, "node-3", "--server", addr); status != ExitOK || out != want {
 			t.Errorf("%d %q %s", status, out, errs)
 		}
-		if status, _, errs := runAs(t, "members", command); status != ExitUsage || !strings.Contains(errs, "give the name of one member") {
+		if status, _, errs := runAs(t, "members", command); status != ExitUsage ||
+			!strings.Contains(errs, "give the name of one member") {
 			t.Errorf("%d %s", status, errs)
 		}
 	}
@@ -198,14 +210,17 @@ func TestExpelAndReadmit(t *testing.T) {
 		t.Errorf("%d %q %s", status, out, errs)
 	}
 	addr, first := towns(t)
-	if status, out, errs := runAs(t, "members", "expel", "node-33", "--server", addr); status != ExitFailed || !strings.Contains(errs, `no member "node-33"`) {
+	if status, out, errs := runAs(t, "members", "expel", "node-33", "--server", addr); status != ExitFailed ||
+		!strings.Contains(errs, `no member "node-33"`) {
 		t.Errorf("a name that no member has: %d %q %s", status, out, errs)
 	}
 	first.members = first.members[:2]
-	if status, out, errs := runAs(t, "members", "expel", "node-3", "--server", addr); status != ExitFailed || len(first.forgot) != 0 {
+	if status, out, errs := runAs(t, "members", "expel", "node-3", "--server", addr); status != ExitFailed ||
+		len(first.forgot) != 0 {
 		t.Errorf("a name that no member has any more: %d %q %s", status, out, errs)
 	}
-	if status, out, errs := runAs(t, "members", "expel", "node-3", "--unknown", "--server", addr); status != ExitOK || len(first.forgot) != 1 {
+	if status, out, errs := runAs(t, "members", "expel", "node-3", "--unknown", "--server", addr); status != ExitOK ||
+		len(first.forgot) != 1 {
 		t.Errorf("with --unknown: %d %q %s", status, out, errs)
 	}
 }
@@ -215,7 +230,8 @@ func TestExpelAndReadmit(t *testing.T) {
 func TestForgottenIsNotLeft(t *testing.T) {
 	addr, first := towns(t)
 	first.slow = true
-	if status, out, errs := runAs(t, "members", "forget", "node-3", "--server", addr); status != ExitOK || out != "node-3 is forgotten; 2 members left\n" {
+	if status, out, errs := runAs(t, "members", "forget", "node-3", "--server", addr); status != ExitOK ||
+		out != "node-3 is forgotten; 2 members left\n" {
 		t.Errorf("%d %s %s", status, out, errs)
 	}
 }
@@ -257,7 +273,8 @@ func TestMembersOfNoCluster(t *testing.T) {
 		{"unix:/nowhere.sock", ExitUsage, "is a node running there with --admin-addr unix:/nowhere.sock? (node serve)"},
 		{"nowhere", ExitUsage, "is no address"},
 	} {
-		if status, _, errs := runAs(t, "members", "--server", c.server); status != c.status || !strings.Contains(errs, c.want) {
+		if status, _, errs := runAs(t, "members", "--server", c.server); status != c.status ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d %s", c.server, status, errs)
 		}
 	}

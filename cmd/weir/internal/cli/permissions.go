@@ -40,7 +40,8 @@ Exit status: 0 a node would take the file, 1 it would refuse it, 2 wrong usage.`
 				for _, p := range wrong.Problems {
 					a.pointTo(args[0], nil, rules.Problem{Line: p.Line, Column: p.Column, Text: p.Text})
 				}
-				a.say("weir: permissions file %s is not valid: %s\n", term.Clean(args[0]), term.Plural(len(wrong.Problems), "problem"))
+				a.say("weir: permissions file %s is not valid: %s\n", term.Clean(args[0]),
+					term.Plural(len(wrong.Problems), "problem"))
 				return errReported
 			case err != nil:
 				return err

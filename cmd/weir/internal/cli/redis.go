@@ -79,7 +79,8 @@ func (a *app) openRedis(ctx context.Context, o *redisOptions, f rulesFile) (*wei
 	}
 	redisstore.LogClientTo(slog.New(slog.DiscardHandler)) // problems are in the returned errors
 	store, err := redisstore.Open(ctx, redisstore.Config{
-		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password, Prefix: o.prefix, Timeout: askTimeout,
+		Addrs: strings.Split(o.addr, ","), Cluster: o.cluster, DB: o.db, Username: o.username, Password: password,
+		Prefix: o.prefix, Timeout: askTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func (a *app) checkRedis(cmd *cobra.Command, o checkOptions, r *limiter.Request)
 }
 
 // ask checks once. It returns an error if a policy decided instead of Redis.
-func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Request, at time.Time, explain bool) (checked, error) {
+func (o *redisOptions) ask(ctx context.Context, node *weir.Node, r *limiter.Request, at time.Time,
+	explain bool) (checked, error) {
 	if _, err := node.Explain(ctx, *r); err != nil {
 		if errors.Is(err, limiter.ErrInvalid) {
 			return checked{}, err

@@ -22,16 +22,19 @@ func TestCheckRedis(t *testing.T) {
 	rules := file(t, "rules.yaml", redisRules)
 	password := file(t, "password", "open sesame\n")
 	socket := redistest.Start(t, "--requirepass", "open sesame").Socket
-	args := []string{"check", "/towns", "--user", "ada", "--rules", rules, "--redis-addr", socket, "--redis-db", "2", "--redis-password-file", password}
+	args := []string{"check", "/towns", "--user", "ada", "--rules", rules, "--redis-addr", socket, "--redis-db", "2",
+		"--redis-password-file", password}
 	got := person{}.run(t, append(args, "--explain")...)
-	for _, want := range []string{"nothing counted yet", "tokens 2 >= 1", "redis-cli -s '" + socket + "' -n 2 EVAL '", "allowed by rule towns"} {
+	for _, want := range []string{"nothing counted yet", "tokens 2 >= 1", "redis-cli -s '" + socket + "' -n 2 EVAL '",
+		"allowed by rule towns"} {
 		if got.status != 0 || !strings.Contains(got.out, want) {
 			t.Errorf("status %d, %q is not in\n%s%s", got.status, want, got.out, got.err)
 		}
 	}
 	got = person{}.run(t, append(args, "--explain", "--json")...)
 	var e limiter.Explanation
-	if err := json.Unmarshal([]byte(got.out), &e); err != nil || len(e.Commands) != 1 || len(e.Limits[1].Counts) != 1 || e.Answer.Source != "redis" {
+	if err := json.Unmarshal([]byte(got.out), &e); err != nil || len(e.Commands) != 1 || len(e.Limits[1].Counts) != 1 ||
+		e.Answer.Source != "redis" {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	shell := exec.Command("sh", "-c", e.Commands[0])
@@ -61,10 +64,13 @@ func TestCheckRedisBadInput(t *testing.T) {
 		"without rules": {"", 2, "no rules are named: Redis has counters, but no rules"},
 		"at":            {"--at 2026-01-01 --rules " + rules, 2, "Redis decides by its own clock"},
 		"no password":   {"--rules " + rules, 1, socket + " refuses it: NOAUTH"},
-		"password file": {"--redis-password-file " + none + " --rules " + rules, 1, "password file " + none + " cannot be opened: no such file"},
-		"secret file":   {"--secret-file " + none + " --rules " + rules, 1, "secret file " + none + " cannot be opened: no such file"},
-		"database":      {"--redis-db -1 --rules " + rules, 1, "database -1"},
-		"too long":      {"--redis-password-file " + file(t, "p", "secret") + " --user " + strings.Repeat("x", limiter.MaxFieldBytes+1) + " --rules " + rules, 1, "8192"},
+		"password file": {"--redis-password-file " + none + " --rules " + rules, 1,
+			"password file " + none + " cannot be opened: no such file"},
+		"secret file": {"--secret-file " + none + " --rules " + rules, 1,
+			"secret file " + none + " cannot be opened: no such file"},
+		"database": {"--redis-db -1 --rules " + rules, 1, "database -1"},
+		"too long": {"--redis-password-file " + file(t, "p", "secret") + " --user " +
+			strings.Repeat("x", limiter.MaxFieldBytes+1) + " --rules " + rules, 1, "8192"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"check", "/towns", "--redis-addr", socket}, strings.Fields(c.args)...)...)

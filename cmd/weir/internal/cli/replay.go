@@ -101,7 +101,8 @@ tabs between them. Exit status: 0 if a report was printed.`,
 	f.Var(&o.memory, "max-memory", "refuse a replay that takes more memory than `SIZE`, such as 512MiB")
 	f.BoolVar(&o.json, "json", false, "print an object for one rules file, an array for several")
 	f.StringVar(&o.envoy.dir, "envoy-config", "", "`DIRECTORY` with files of envoyproxy/ratelimit, in place of --rules")
-	f.StringArrayVar(&o.envoy.descriptors, "envoy-descriptor", nil, "`KEY=VALUE,...` that Envoy would send; may be repeated")
+	f.StringArrayVar(&o.envoy.descriptors, "envoy-descriptor", nil,
+		"`KEY=VALUE,...` that Envoy would send; may be repeated")
 	f.StringVar(&o.envoy.domain, "envoy-domain", "", "`DOMAIN` that Envoy would send (default the only one)")
 	f.StringVar(&o.envoy.mode, "envoy-mode", "compat", "`MODE` of charging: compat or atomic")
 	return withRulesCompletion(cmd)
@@ -149,10 +150,12 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 func (a *app) printReplay(reports []replay.Report, o replayOptions) error {
 	for _, r := range reports {
 		if r.Shortened > 0 {
-			a.note("%s: a node refuses %s, decided here by shortened values; the first: %v", r.RulesFile, term.Plural(r.Shortened, "request"), r.FirstLong)
+			a.note("%s: a node refuses %s, decided here by shortened values; the first: %v", r.RulesFile,
+				term.Plural(r.Shortened, "request"), r.FirstLong)
 		}
 		if r.Refused > 0 {
-			a.note("%s: %s could not be decided, counted as skipped; the first: %v", r.RulesFile, term.Plural(r.Refused, "request"), r.FirstRefusal)
+			a.note("%s: %s could not be decided, counted as skipped; the first: %v", r.RulesFile,
+				term.Plural(r.Refused, "request"), r.FirstRefusal)
 		}
 	}
 	switch {
@@ -176,13 +179,16 @@ func (a *app) readLogs(names []string, o replayOptions, progress *term.Progress)
 			// A log that was just rotated.
 			a.note("log %s is empty", name)
 		case errors.Is(err, accesslog.ErrFull):
-			return nil, 0, fmt.Errorf("the logs have more than %d requests; allow more with --max-lines, or replay a part of them", o.maxLines)
+			return nil, 0, fmt.Errorf("the logs have more than %d requests; allow more with --max-lines, or replay a part of "+
+				"them", o.maxLines)
 		case errors.Is(err, accesslog.ErrMemory):
-			return nil, 0, fmt.Errorf("log %s: the first %d requests take %s of memory; allow more with --max-memory, or replay a part of the logs", name, trace.Len(), &o.memory)
+			return nil, 0, fmt.Errorf("log %s: the first %d requests take %s of memory; allow more with --max-memory, or "+
+				"replay a part of the logs", name, trace.Len(), &o.memory)
 		case err != nil:
 			return nil, 0, fmt.Errorf("log %s: %w%s", name, err, rulesHint(name))
 		case st.Skipped > 0:
-			a.note("log %s: %s skipped; the first, line %d: %q", name, term.Plural(st.Skipped, "line"), st.FirstSkippedAt, st.FirstSkipped)
+			a.note("log %s: %s skipped; the first, line %d: %q", name, term.Plural(st.Skipped, "line"), st.FirstSkippedAt,
+				st.FirstSkipped)
 		}
 		skipped += st.Skipped
 	}
@@ -210,7 +216,8 @@ func rulesHint(name string) string {
 }
 
 // replayOne replays the trace under one rules file.
-func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, room int64, tick func(int)) (*replay.Result, error) {
+func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, room int64,
+	tick func(int)) (*replay.Result, error) {
 	run, node, err := newRun(ctx, f, trace)
 	if err != nil {
 		return nil, err

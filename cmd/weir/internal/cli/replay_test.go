@@ -31,7 +31,8 @@ over_time	denied	from	2015-05-17T10:00:00Z	each	2s	most	1	               █    
 func TestReplay(t *testing.T) {
 	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", townLog())
 	lines := strings.SplitAfter(townLog(), "\n")
-	first, second := file(t, "1.log", strings.Join(lines[:3], "")), file(t, "2.log.gz", zipped(t, strings.Join(lines[3:], "")))
+	first, second := file(t, "1.log", strings.Join(lines[:3], "")),
+		file(t, "2.log.gz", zipped(t, strings.Join(lines[3:], "")))
 	cut := strings.TrimSuffix(townLog(), " HTTP/1.1\" 200 1\n")
 	for name, c := range map[string]struct {
 		stdin string
@@ -73,7 +74,8 @@ func TestReplayJSON(t *testing.T) {
 		return map[string]any{
 			"requests": 6.0, "allowed": 6 - denied, "denied": denied, "unmatched": 1.0, "skipped_lines": 0.0, "seconds": seconds,
 			"rules": map[string]any{
-				"towns":  map[string]any{"allowed": 5 - denied, "denied": denied, "keys": 1.0, "limits": map[string]any{"minute": map[string]any{"denied": denied}}},
+				"towns": map[string]any{"allowed": 5 - denied, "denied": denied, "keys": 1.0,
+					"limits": map[string]any{"minute": map[string]any{"denied": denied}}},
 				"admins": map[string]any{"allowed": 0.0, "denied": 0.0, "keys": 0.0, "limits": map[string]any{}},
 			},
 			"top_denied": []any{map[string]any{"key": "/towns:ada:minute", "denied": denied}},
@@ -86,7 +88,8 @@ func TestReplayJSON(t *testing.T) {
 	}
 	a, b := object(2, 2), object(3, 2)
 	a["rules_file"], b["rules_file"] = rules, strict
-	if diff := cmp.Diff(any([]any{a, b}), decode("replay", "--json", "--rules", rules, "--rules", strict, log)); diff != "" {
+	if diff := cmp.Diff(any([]any{a, b}), decode("replay", "--json", "--rules", rules, "--rules", strict,
+		log)); diff != "" {
 		t.Error(diff)
 	}
 	none := object(2, 2)
@@ -136,7 +139,8 @@ func TestReplayShowsQuotas(t *testing.T) {
 		t.Errorf("%s\nlacks\n%s", got.out, want)
 	}
 	got = person{stdin: log.String()}.run(t, "replay", "--json", "--rules", rules, "-")
-	if want := `"quotas":{"units":{"allowed":3,"denied":2,"keys":1,"limits":{"day":{"denied":2}}}}`; !strings.Contains(strings.Join(strings.Fields(got.out), ""), want) {
+	if want := `"quotas":{"units":{"allowed":3,"denied":2,"keys":1,"limits":{"day":{"denied":2}}}}`; !strings.Contains(
+		strings.Join(strings.Fields(got.out), ""), want) {
 		t.Errorf("%s\nlacks\n%s", got.out, want)
 	}
 	if got := (person{}).run(t, "validate", rules); !strings.Contains(got.out, "2 rules, 1 quota, 2 limits") {
@@ -157,8 +161,9 @@ func TestReplayIsBoundedInBytes(t *testing.T) {
 	long := log(200, func(i int) string { return fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 50_000)) })
 	short := log(5000, func(i int) string { return fmt.Sprintf("/%d", i) })
 	for name, row := range map[string]struct{ log, memory, want string }{
-		"what is read":    {long, "5MiB", "log -: the first 104 requests take 5MiB of memory; allow more with --max-memory"},
-		"what is decided": {short, "1MiB", "the replay takes too much memory: at request 4096 of 5000 (1MiB); allow more with --max-memory"},
+		"what is read": {long, "5MiB", "log -: the first 104 requests take 5MiB of memory; allow more with --max-memory"},
+		"what is decided": {short, "1MiB",
+			"the replay takes too much memory: at request 4096 of 5000 (1MiB); allow more with --max-memory"},
 	} {
 		got := person{stdin: row.log}.run(t, "replay", "--rules", rules, "--max-memory", row.memory, "-")
 		if got.status != 1 || got.out != "" || !strings.Contains(got.err, row.want) {
@@ -169,7 +174,8 @@ func TestReplayIsBoundedInBytes(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"0", "-1", "1.5GiB", "GiB", "4Gi", "9999999999TiB", ""} {
-		if got := (person{}).run(t, "replay", "--rules", rules, "--max-memory", bad, "-"); got.status != 2 || !strings.Contains(got.err, "512MiB") {
+		if got := (person{}).run(t, "replay", "--rules", rules, "--max-memory", bad, "-"); got.status != 2 ||
+			!strings.Contains(got.err, "512MiB") {
 			t.Errorf("--max-memory %q: %+v", bad, got)
 		}
 	}
@@ -179,12 +185,14 @@ func TestReplayOnATerminal(t *testing.T) {
 	rules, log := file(t, "rules.yaml", townRules), file(t, "access.log", townLog())
 	strict := file(t, "strict.yaml", strings.Replace(townRules, "limit: 2", "limit: 1", 1))
 	got := person{screen: term.Style{Terminal: true, Width: 80}}.run(t, "replay", "--rules", rules, log)
-	for _, want := range []string{"\ndenied         2  33.3 %\n", "\n  minute               3       2\n", "\n/towns:ada:minute       2  towns\n"} {
+	for _, want := range []string{"\ndenied         2  33.3 %\n", "\n  minute               3       2\n",
+		"\n/towns:ada:minute       2  towns\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in:\n%s", want, got.out)
 		}
 	}
-	got = person{screen: term.Style{Terminal: true, Color: true, Width: 200}}.run(t, "replay", "--rules", rules, "--rules", strict, log)
+	got = person{screen: term.Style{Terminal: true, Color: true, Width: 200}}.run(t, "replay", "--rules", rules, "--rules",
+		strict, log)
 	if !strings.Contains(got.out, "newly denied") || !strings.Contains(got.out, "\x1b[31m") {
 		t.Error(got.out)
 	}
@@ -201,9 +209,11 @@ func TestReplaySkips(t *testing.T) {
 		logLine("ada", 7, "/elsewhere/"+strings.Repeat("z", mb))+
 		strings.Repeat("long rubbish ", mb/13)+"\n")
 	got := person{}.run(t, "replay", "--rules", rules, log)
-	want := strings.NewReplacer("requests\t6", "requests\t9", "\nallowed\t4", "\nallowed\t7", "unmatched\t1", "unmatched\t2",
+	want := strings.NewReplacer("requests\t6", "requests\t9", "\nallowed\t4", "\nallowed\t7", "unmatched\t1",
+		"unmatched\t2",
 		"skipped_lines\t0", "skipped_lines\t3",
-		"towns\tallowed\t3\tdenied\t2\tkeys\t1", "towns\tallowed\t5\tdenied\t2\tkeys\t3", "towns/minute\tallowed\t3", "towns/minute\tallowed\t5",
+		"towns\tallowed\t3\tdenied\t2\tkeys\t1", "towns\tallowed\t5\tdenied\t2\tkeys\t3", "towns/minute\tallowed\t3",
+		"towns/minute\tallowed\t5",
 		"most\t1\t█    █    █                   █", "most\t2\t▄ ▄█ ▄    ▄                   ▄").Replace(townReport)
 	if got.status != 0 || got.out != want {
 		t.Errorf("status %d\n%s", got.status, cmp.Diff(want, got.out))
@@ -287,7 +297,8 @@ h - ada [17/May/2015:10:00:59 +0000] "GET /towns HTTP/1.1" 200 1
 h - ada [17/May/2015:10:00:59 +0100] "GET /towns HTTP/1.1" 200 1
 `
 	got := person{stdin: log}.run(t, "replay", "--rules", rules, "-")
-	for _, want := range []string{"first\t2015-05-17T09:00:59Z\n", "last\t2015-05-17T10:00:59Z\n", "\nrule\ttowns\tallowed\t3\tdenied\t1\tkeys\t1\n"} {
+	for _, want := range []string{"first\t2015-05-17T09:00:59Z\n", "last\t2015-05-17T10:00:59Z\n",
+		"\nrule\ttowns\tallowed\t3\tdenied\t1\tkeys\t1\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in:\n%s", want, got.out)
 		}

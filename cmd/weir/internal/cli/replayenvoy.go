@@ -43,7 +43,8 @@ func (o *replayEnvoyOptions) validate(cmd *cobra.Command, rules []string) error 
 	case len(rules) > 0:
 		return usage(cmd, "the limits come from --rules or from --envoy-config: give one of them")
 	case len(o.descriptors) == 0:
-		return usage(cmd, `--envoy-config needs the descriptors that Envoy would send: give --envoy-descriptor, such as "remote_address={ip}"`)
+		return usage(cmd, `--envoy-config needs the descriptors that Envoy would send: give --envoy-descriptor, such as `+
+			`"remote_address={ip}"`)
 	case o.mode != "compat" && o.mode != "atomic":
 		return usage(cmd, "--envoy-mode %q is not valid: give compat or atomic", o.mode)
 	}
@@ -130,7 +131,9 @@ func (a *app) replayEnvoy(ctx context.Context, o replayOptions, logs []string) e
 	first, last := trace.Span()
 	now := first.Time()
 	clock := func() time.Time { return now }
-	node, err := weir.Open(ctx, weir.Config{Rules: []byte("version: 1\nrules: []\n"), Now: clock, Secret: []byte("a trial")}) // see openNode
+	// see openNode
+	node, err := weir.Open(ctx, weir.Config{Rules: []byte("version: 1\nrules: []\n"), Now: clock,
+		Secret: []byte("a trial")})
 	if err != nil {
 		return err
 	}
@@ -151,7 +154,9 @@ func (a *app) replayEnvoy(ctx context.Context, o replayOptions, logs []string) e
 		return err
 	}
 	for _, l := range service.Stats().Limits {
-		name := strings.Join(slices.DeleteFunc([]string{l.Domain, l.Key1, l.Key2}, func(s string) bool { return s == "" }), ".")
+		name := strings.Join(slices.DeleteFunc([]string{l.Domain, l.Key1, l.Key2}, func(s string) bool {
+			return s == ""
+		}), ".")
 		out.Limits = append(out.Limits, envoyLimitCount{name, l.Total, l.Over})
 	}
 	slices.SortFunc(out.Limits, func(a, b envoyLimitCount) int { return strings.Compare(a.Limit, b.Limit) })
@@ -184,7 +189,8 @@ func (o *replayEnvoyOptions) load() (*config.Config, string, error) {
 }
 
 // decide decides the requests of a trace, and counts them.
-func (out *envoyReport) decide(ctx context.Context, s *envoy.Service, domain string, templates []template, trace *accesslog.Trace, setTime func(limiter.Tick)) error {
+func (out *envoyReport) decide(ctx context.Context, s *envoy.Service, domain string, templates []template,
+	trace *accesslog.Trace, setTime func(limiter.Tick)) error {
 	var r limiter.Request
 	for cursor := trace.Cursor(); ; {
 		at, ok := cursor.Next(&r)

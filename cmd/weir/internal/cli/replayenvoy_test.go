@@ -39,7 +39,8 @@ limit	edge.user	hits	4	over	1
 	if got := run(); got.out != want || got.status != 0 {
 		t.Errorf("%+v", got)
 	}
-	if got := run("--envoy-descriptor", "all=1,verb={method}", "--envoy-mode", "atomic"); !strings.Contains(got.out, "limit\tedge.all_1.verb\thits\t5\tover\t0\n") || !strings.Contains(got.out, "denied\t1\n") {
+	if got := run("--envoy-descriptor", "all=1,verb={method}", "--envoy-mode", "atomic"); !strings.Contains(got.out,
+		"limit\tedge.all_1.verb\thits\t5\tover\t0\n") || !strings.Contains(got.out, "denied\t1\n") {
 		t.Errorf("%+v", got)
 	}
 	if got := run("--json"); !strings.Contains(got.out, `"limit": "edge.user"`) || got.status != 0 {

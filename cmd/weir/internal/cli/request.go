@@ -43,7 +43,8 @@ func (o *requestFlags) addHold(f *pflag.FlagSet, help string) {
 
 // request returns the request that they describe.
 func (o *requestFlags) request(cmd *cobra.Command, path string) (*limiter.Request, error) {
-	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL, Hold: o.hold}
+	r := &limiter.Request{Path: path, Method: o.method, User: o.user, IP: o.ip, Group: o.group, ID: o.id, IDTTL: o.idTTL,
+		Hold: o.hold}
 	if err := o.checkID(cmd); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ Exit status: 0 done, 1 refused, 2 the node cannot be asked, 3 there was no such 
 			case len(args) > 1:
 				return usage(cmd, "one path at a time, but %q follows %q", args[1], args[0])
 			case server != "" && !strings.Contains(server, "://"):
-				return usage(cmd, "a reset is asked over HTTP: give --server http://HOST:PORT or https://HOST:PORT in place of %q", server)
+				return usage(cmd, "a reset is asked over HTTP: give --server http://HOST:PORT or https://HOST:PORT in place of %q",
+					server)
 			case server == "":
 				return usage(cmd, "no node is named: give --server http://HOST:PORT or https://HOST:PORT")
 			}

@@ -125,7 +125,8 @@ func (c *checked) askWithin(ctx context.Context, node remote, r *limiter.Request
 
 // silent returns the error for a node that does not support Explain.
 func silent(server string) error {
-	return fmt.Errorf("node %s does not explain its decisions: it runs an older version; leave out --explain, or give its file with --rules instead of --server", server)
+	return fmt.Errorf("node %s does not explain its decisions: it runs an older version; leave out --explain, or give "+
+		"its file with --rules instead of --server", server)
 }
 
 // grpcRemote is a node asked over gRPC.
@@ -189,9 +190,11 @@ func (g *grpcRemote) failed(ctx context.Context, err error) error {
 	case s.Code() == codes.DeadlineExceeded && late:
 		return unreachable(g.server, "there was no answer within %v", askTimeout)
 	case s.Code() == codes.Unimplemented, s.Code() == codes.Unavailable && strings.Contains(s.Message(), "HTTP/1"):
-		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s", g.server)
+		return unreachable(g.server, "what is there does not speak its gRPC; if it speaks HTTP, give --server http://%s",
+			g.server)
 	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), "reading server preface"):
-		return unreachable(g.server, "what is there ends the connection at once; if it has TLS, give --ca FILE with its authority")
+		return unreachable(g.server,
+			"what is there ends the connection at once; if it has TLS, give --ca FILE with its authority")
 	case s.Code() == codes.Unavailable && strings.Contains(s.Message(), notTLS):
 		return unreachable(g.server, "what is there does not speak TLS; leave out --tls, --ca and --cert")
 	case s.Code() == codes.Unavailable, s.Code() == codes.DeadlineExceeded:
@@ -230,15 +233,20 @@ func (h *httpRemote) Close() error {
 }
 
 func (h *httpRemote) ask(ctx context.Context, r *limiter.Request) (a limiter.Answer, err error) {
-	_, err = h.post(ctx, "/v1/check", question(r), func(body []byte) bool { return json.Unmarshal(body, &a) == nil && a.Source != "" })
+	_, err = h.post(ctx, "/v1/check", question(r), func(body []byte) bool {
+		return json.Unmarshal(body, &a) == nil && a.Source != ""
+	})
 	return a, err
 }
 
 func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.Explanation, error) {
 	e := new(limiter.Explanation)
-	status, err := h.post(ctx, "/v1/explain", question(r), func(body []byte) bool { return json.Unmarshal(body, e) == nil && e.Answer.Source != "" })
+	status, err := h.post(ctx, "/v1/explain", question(r), func(body []byte) bool {
+		return json.Unmarshal(body, e) == nil && e.Answer.Source != ""
+	})
 	// The administration of a node names the address for checks.
-	if err != nil && status == http.StatusNotFound && strings.Contains(err.Error(), "there is nothing at") && !strings.Contains(err.Error(), "--http-addr") {
+	if err != nil && status == http.StatusNotFound && strings.Contains(err.Error(), "there is nothing at") &&
+		!strings.Contains(err.Error(), "--http-addr") {
 		return nil, silent(h.server)
 	}
 	return e, err
@@ -246,7 +254,8 @@ func (h *httpRemote) explain(ctx context.Context, r *limiter.Request) (*limiter.
 
 // post sends the fields of a request. It returns the status of the response, 0 if there was none.
 // read parses the body, and reports whether it is a valid answer.
-func (h *httpRemote) post(ctx context.Context, path string, fields map[string]any, read func(body []byte) bool) (code int, err error) {
+func (h *httpRemote) post(ctx context.Context, path string, fields map[string]any,
+	read func(body []byte) bool) (code int, err error) {
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return 0, fmt.Errorf("the request cannot be written: %w", err)
@@ -311,10 +320,12 @@ func (h *httpRemote) failed(err error) error {
 	// A gRPC server writes first, possibly before the library has sent the request.
 	switch text := err.Error(); {
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, notTLS):
-		return unreachable(h.server, "what is there does not speak TLS; give --server http://%s", strings.TrimPrefix(h.server, "https://"))
+		return unreachable(h.server, "what is there does not speak TLS; give --server http://%s",
+			strings.TrimPrefix(h.server, "https://"))
 	case !strings.Contains(text, "malformed HTTP") && !strings.Contains(text, "readLoopPeekFail"):
 	case h.admin:
-		return unreachable(h.server, "what is there does not speak HTTP; give the address of the node's administration, its --admin-addr")
+		return unreachable(h.server,
+			"what is there does not speak HTTP; give the address of the node's administration, its --admin-addr")
 	default:
 		return unreachable(h.server, "what is there does not speak HTTP; if it speaks gRPC, give its address without http://")
 	}

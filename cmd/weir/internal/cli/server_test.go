@@ -110,7 +110,8 @@ func TestCheckServer(t *testing.T) {
 			"/ --explain --json",
 			"/free --explain",
 		} {
-			local := person{now: at}.run(t, append([]string{"check", "--rules", rules, "--at", noon}, strings.Fields(args)...)...)
+			local := person{now: at}.run(t, append([]string{"check", "--rules", rules, "--at", noon},
+				strings.Fields(args)...)...)
 			for form := range 3 {
 				overGRPC, overHTTP := serveNode(t, frozen(t, func() time.Time { return at }))
 				server := []string{overGRPC, overHTTP, overHTTP + "/"}[form]
@@ -138,7 +139,8 @@ func TestCheckServerCounts(t *testing.T) {
 	mu.Lock()
 	now = now.Add(24 * time.Hour)
 	mu.Unlock()
-	if got := (person{}).run(t, "check", "/daily", "--user", "ada", "--server", overHTTP, "--every", "1ms", "--times", "2"); got.status != 3 || !strings.Contains(got.out, "\nallowed by rule daily\n") {
+	if got := (person{}).run(t, "check", "/daily", "--user", "ada", "--server", overHTTP, "--every", "1ms", "--times",
+		"2"); got.status != 3 || !strings.Contains(got.out, "\nallowed by rule daily\n") {
 		t.Errorf("the next day: %+v", got)
 	}
 }
@@ -169,14 +171,17 @@ func serveOld(t *testing.T) (overGRPC, overHTTP string) {
 	t.Helper()
 	s := grpc.NewServer()
 	old := weirv1.Limiter_ServiceDesc
-	old.Methods = slices.DeleteFunc(slices.Clone(old.Methods), func(m grpc.MethodDesc) bool { return m.MethodName == "Explain" })
+	old.Methods = slices.DeleteFunc(slices.Clone(old.Methods), func(m grpc.MethodDesc) bool {
+		return m.MethodName == "Explain"
+	})
 	s.RegisterService(&old, weirv1.UnimplementedLimiterServer{})
 	l, ended := listen(t), make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprintf(w, `{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at %s"}`, r.URL.Path)
+		fmt.Fprintf(w, `{"type":"about:blank","title":"Not Found","status":404,"detail":"there is nothing at %s"}`,
+			r.URL.Path)
 	}))
 	t.Cleanup(func() {
 		page.Close()
@@ -200,7 +205,9 @@ func TestCheckServerFails(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<p>Hello") }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<p>Hello")
+	}))
 	defer page.Close()
 	admin := httptest.NewServer(transport.NewAdmin(transport.AdminOptions{}).Handler())
 	defer admin.Close()
@@ -211,34 +218,48 @@ func TestCheckServerFails(t *testing.T) {
 		status int
 		want   string // with " … " between parts that must all be there
 	}{
-		"nobody over gRPC":   {"--server " + gone, 2, "weir: node " + gone + " cannot be asked: … connection refused; is it running there? (node serve)"},
-		"nobody over HTTP":   {"--server http://" + gone, 2, "weir: node http://" + gone + " cannot be asked: … connection refused; is it running there?"},
-		"no such host":       {"--server nowhere.invalid:80", 2, "cannot be asked: lookup nowhere.invalid"},
-		"HTTP, not gRPC":     {"--server " + strings.TrimPrefix(overHTTP, "http://"), 2, "does not speak its gRPC; if it speaks HTTP, give --server " + overHTTP},
-		"gRPC, not HTTP":     {"--server http://" + overGRPC, 2, "does not speak HTTP; if it speaks gRPC, give its address without http://"},
+		"nobody over gRPC": {"--server " + gone, 2, "weir: node " + gone +
+			" cannot be asked: … connection refused; is it running there? (node serve)"},
+		"nobody over HTTP": {"--server http://" + gone, 2, "weir: node http://" + gone +
+			" cannot be asked: … connection refused; is it running there?"},
+		"no such host": {"--server nowhere.invalid:80", 2, "cannot be asked: lookup nowhere.invalid"},
+		"HTTP, not gRPC": {"--server " + strings.TrimPrefix(overHTTP, "http://"), 2,
+			"does not speak its gRPC; if it speaks HTTP, give --server " + overHTTP},
+		"gRPC, not HTTP": {"--server http://" + overGRPC, 2,
+			"does not speak HTTP; if it speaks gRPC, give its address without http://"},
 		"a web page":         {"--server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
 		"stopping over gRPC": {"--server " + brokenGRPC, 2, "node " + brokenGRPC + " cannot be asked: the node is stopping"},
 		"stopping over HTTP": {"--server " + brokenHTTP, 2, "node " + brokenHTTP + " cannot be asked: the node is stopping"},
 		"invalid over gRPC":  {"--user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 8192"},
 		"invalid over HTTP":  {"--user " + long + " --server " + overHTTP, 1, "weir: node " + overHTTP + ": invalid: … 8192"},
 		"rules and server":   {"--rules " + rules + " --server " + overGRPC, 2, "--rules and --server are both given"},
-		"mute over gRPC":     {"--explain --server " + muteGRPC, 2, "node " + muteGRPC + " cannot be asked: no member that holds the keys answered: ada"},
-		"mute over HTTP":     {"--explain --server " + muteHTTP, 2, "node " + muteHTTP + " cannot be asked: no member that holds the keys answered: ada"},
-		"old over gRPC":      {"--explain --server " + oldGRPC, 1, "node " + oldGRPC + " does not explain its decisions: it runs an older version; leave out --explain"},
-		"old over HTTP":      {"--explain --server " + oldHTTP, 1, "node " + oldHTTP + " does not explain its decisions: it runs an older version; leave out --explain"},
-		"a page, explained":  {"--explain --server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
-		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1, "weir: node " + overGRPC + ": invalid: … 8192"},
-		"admin":              {"--server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
-		"admin, explained":   {"--explain --server " + admin.URL, 1, "node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
-		"HTTP, not HTTPS":    {"--server https://" + strings.TrimPrefix(overHTTP, "http://"), 2, "does not speak TLS; give --server " + overHTTP},
-		"a socket":           {"--server unix:/run/weir.sock", 2, "is no address: give HOST:PORT for gRPC or http://HOST:PORT"},
-		"at":                 {"--at " + noon + " --server " + overGRPC, 2, "--at is for --rules"},
-		"neither":            {"", 2, "give --rules FILE, or a running node with --server HOST:PORT"},
-		"no port":            {"--server localhost", 2, `--server "localhost" is no address: give HOST:PORT for gRPC or http://HOST:PORT; see`},
-		"no host":            {"--server :80", 2, "is no address"},
-		"other scheme":       {"--server ftp://localhost:80", 2, "is no address"},
-		"no host in URL":     {"--server http://", 2, "is no address"},
-		"bad URL":            {"--server http://[::1", 2, "is no address"},
+		"mute over gRPC": {"--explain --server " + muteGRPC, 2,
+			"node " + muteGRPC + " cannot be asked: no member that holds the keys answered: ada"},
+		"mute over HTTP": {"--explain --server " + muteHTTP, 2,
+			"node " + muteHTTP + " cannot be asked: no member that holds the keys answered: ada"},
+		"old over gRPC": {"--explain --server " + oldGRPC, 1,
+			"node " + oldGRPC + " does not explain its decisions: it runs an older version; leave out --explain"},
+		"old over HTTP": {"--explain --server " + oldHTTP, 1,
+			"node " + oldHTTP + " does not explain its decisions: it runs an older version; leave out --explain"},
+		"a page, explained": {"--explain --server " + page.URL, 2, "what answers there, with 200 OK, is not a node"},
+		"bad cost explained": {"--explain --user " + long + " --server " + overGRPC, 1,
+			"weir: node " + overGRPC + ": invalid: … 8192"},
+		"admin": {"--server " + admin.URL, 1, "node " + admin.URL +
+			": there is nothing at … the node serves it at another address, its --http-addr"},
+		"admin, explained": {"--explain --server " + admin.URL, 1,
+			"node " + admin.URL + ": there is nothing at … the node serves it at another address, its --http-addr"},
+		"HTTP, not HTTPS": {"--server https://" + strings.TrimPrefix(overHTTP, "http://"), 2,
+			"does not speak TLS; give --server " + overHTTP},
+		"a socket": {"--server unix:/run/weir.sock", 2,
+			"is no address: give HOST:PORT for gRPC or http://HOST:PORT"},
+		"at":      {"--at " + noon + " --server " + overGRPC, 2, "--at is for --rules"},
+		"neither": {"", 2, "give --rules FILE, or a running node with --server HOST:PORT"},
+		"no port": {"--server localhost", 2,
+			`--server "localhost" is no address: give HOST:PORT for gRPC or http://HOST:PORT; see`},
+		"no host":        {"--server :80", 2, "is no address"},
+		"other scheme":   {"--server ftp://localhost:80", 2, "is no address"},
+		"no host in URL": {"--server http://", 2, "is no address"},
+		"bad URL":        {"--server http://[::1", 2, "is no address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := person{}.run(t, append([]string{"check", "/towns"}, strings.Fields(c.args)...)...)

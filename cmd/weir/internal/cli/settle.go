@@ -58,7 +58,8 @@ To settle again with the same number does nothing. With another number it is an 
 	}, func(cmd *cobra.Command, o *amendOptions) {
 		cmd.Flags().StringVar(&o.actual, "actual", "", "what was used, in `units`")
 		cmd.Flags().StringVar(&o.ifUnknown, "if-unknown", "charge", "what to do if the id is not known: `charge` or ignore")
-		_ = cmd.RegisterFlagCompletionFunc("if-unknown", cobra.FixedCompletions([]string{"charge", "ignore"}, cobra.ShellCompDirectiveNoFileComp))
+		_ = cmd.RegisterFlagCompletionFunc("if-unknown", cobra.FixedCompletions([]string{"charge", "ignore"},
+			cobra.ShellCompDirectiveNoFileComp))
 	})
 }
 
@@ -111,7 +112,8 @@ func (a *app) amendCommand(cmd *cobra.Command, addFlags func(cmd *cobra.Command,
 	f := cmd.Flags()
 	o.requestFlags.addFlags(f)
 	f.Lookup("id").Usage = "the `id` of the check"
-	f.StringVar(&o.server, "server", "", "the node at `ADDRESS` has the reservation: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+	f.StringVar(&o.server, "server", "",
+		"the node at `ADDRESS` has the reservation: HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 	f.BoolVar(&o.json, "json", false, "print an object")
 	o.shown.addFlags(f)
 	addFlags(cmd, &o)
@@ -205,16 +207,19 @@ func (g *grpcRemote) amend(ctx context.Context, am amendment) (amended, error) {
 	var err error
 	switch am.verb {
 	case "settle":
-		r := &weirv1.SettleRequest{Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group, Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs, Actual: &am.actual}
+		r := &weirv1.SettleRequest{Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group,
+			Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs, Actual: &am.actual}
 		if am.ignore {
 			r.IfUnknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
 		}
 		m, err = api.Settle(ctx, r)
 	case "cancel":
-		m, err = api.Cancel(ctx, &weirv1.CancelRequest{Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group, Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs})
+		m, err = api.Cancel(ctx, &weirv1.CancelRequest{Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group,
+			Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs})
 	default:
 		m, err = api.Extend(ctx, &weirv1.ExtendRequest{
-			Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group, Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs, Cost: q.Cost, HoldUs: q.HoldUs,
+			Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group, Attributes: q.Attributes, Id: q.Id,
+			IdTtlUs: q.IdTtlUs, Cost: q.Cost, HoldUs: q.HoldUs,
 		})
 	}
 	if s := status.Convert(err); s.Code() == codes.Unimplemented && strings.Contains(s.Message(), "unknown method") {
@@ -237,6 +242,8 @@ func (h *httpRemote) amend(ctx context.Context, am amendment) (out amended, err 
 			q["if_unknown"] = "ignore"
 		}
 	}
-	_, err = h.post(ctx, "/v1/"+am.verb, q, func(body []byte) bool { return json.Unmarshal(body, &out) == nil && out.State != "" })
+	_, err = h.post(ctx, "/v1/"+am.verb, q, func(body []byte) bool {
+		return json.Unmarshal(body, &out) == nil && out.State != ""
+	})
 	return out, err
 }

@@ -33,7 +33,8 @@ func TestReservations(t *testing.T) {
 			{"settle /steps --id 1 --actual 1", 0, "it was settled with 1 before; nothing has changed\n"},
 			{"settle /steps --id 1 --actual 2", 1, "the id stands for 1 units for good"},
 			{"check /steps --cost 1 --id 3 --hold 5m", 0, "3 of 5 left"},
-			{"settle /steps --id 3 --actual 9 --id-ttl 30s", 0, "settled: 9 were used, 8 more than reserved, 5 of them beyond a limit\n"},
+			{"settle /steps --id 3 --actual 9 --id-ttl 30s", 0,
+				"settled: 9 were used, 8 more than reserved, 5 of them beyond a limit\n"},
 			{"settle /steps --id 4 --actual 2 --if-unknown ignore", 0, "the id is not known; nothing has changed\n"},
 			{"settle /steps --id 4 --actual 2", 0, "the id is not known, so 2 were charged, 2 of them beyond a limit\n"},
 			{"check /towns --cost 2 --id 1 --hold 5m", 0, "0 of 2 left"},
@@ -43,7 +44,8 @@ func TestReservations(t *testing.T) {
 		} {
 			got := person{}.run(t, append(strings.Fields(step.args), "--user", name, "--server", server)...)
 			if got.status != step.status || !strings.Contains(got.out+got.err, step.want) {
-				t.Errorf("%s, %d: weir %s: %d %s%s, want %d %s", name, i, step.args, got.status, got.out, got.err, step.status, step.want)
+				t.Errorf("%s, %d: weir %s: %d %s%s, want %d %s", name, i, step.args, got.status, got.out, got.err, step.status,
+					step.want)
 			}
 		}
 	}
@@ -62,7 +64,8 @@ func TestReservations(t *testing.T) {
 // Under a rules file a reservation ends by the clock of the check.
 func TestHoldUnderRules(t *testing.T) {
 	rules := file(t, "rules.yaml", checkRules)
-	got := person{}.run(t, "check", "/towns", "--user", "ada", "--rules", rules, "--at", noon, "--id", "7", "--hold", "100ms", "--times", "2", "--every", "100ms")
+	got := person{}.run(t, "check", "/towns", "--user", "ada", "--rules", rules, "--at", noon, "--id", "7", "--hold",
+		"100ms", "--times", "2", "--every", "100ms")
 	if got.status != 0 || strings.Contains(got.out, "used before") || strings.Count(got.out, "1 of 2 left") != 2 {
 		t.Errorf("%+v", got)
 	}

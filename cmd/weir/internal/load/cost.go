@@ -106,7 +106,9 @@ func (c *Config) names(ctx context.Context) []string {
 				Self *struct{} `json:"self"`
 			} `json:"members"`
 		}
-		if err := c.get(ctx, at+"/v1/members", func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) }); err != nil {
+		if err := c.get(ctx, at+"/v1/members", func(r io.Reader) error {
+			return json.NewDecoder(r).Decode(&answer)
+		}); err != nil {
 			return nil // the servers are in no cluster
 		}
 		for _, m := range answer.Members {
@@ -127,7 +129,8 @@ func parseMetrics(at string, r io.Reader) (usage, error) {
 	var seconds float64
 	wanted := map[string]*float64{
 		"process_cpu_seconds_total": &seconds, "go_memstats_mallocs_total": &u.mallocs,
-		"go_memstats_alloc_bytes_total": &u.bytes, "go_gc_duration_seconds_count": &u.cycles, "go_gc_duration_seconds_sum": &u.paused,
+		"go_memstats_alloc_bytes_total": &u.bytes, "go_gc_duration_seconds_count": &u.cycles,
+		"go_gc_duration_seconds_sum": &u.paused,
 		"process_start_time_seconds": &u.began,
 	}
 	lines := bufio.NewScanner(r)
@@ -177,7 +180,8 @@ type Cost struct {
 // restarted reports whether a server has restarted since then. Its usage, and the total
 // of all servers, are then not known.
 func (u *usage) restarted(since *usage) bool {
-	return u.began != since.began || u.cpu < since.cpu || u.mallocs < since.mallocs || u.bytes < since.bytes || u.cycles < since.cycles || u.paused < since.paused
+	return u.began != since.began || u.cpu < since.cpu || u.mallocs < since.mallocs || u.bytes < since.bytes ||
+		u.cycles < since.cycles || u.paused < since.paused
 }
 
 // cost computes the costs from the servers' usages before and after.

@@ -9,7 +9,8 @@ import (
 // FuzzParseMetrics: metrics of a server are either refused, or contain the processor
 // time used.
 func FuzzParseMetrics(f *testing.F) {
-	all := "# HELP x y\nprocess_cpu_seconds_total 1.5\ngo_memstats_mallocs_total 2e+06\ngo_memstats_alloc_bytes_total 3\n" +
+	all := "# HELP x y\nprocess_cpu_seconds_total 1.5\ngo_memstats_mallocs_total 2e+06\ngo_memstats_alloc_bytes_total " +
+		"3\n" +
 		"go_gc_duration_seconds_count 4\ngo_gc_duration_seconds_sum 0.5\nprocess_start_time_seconds 1.7e9\n"
 	f.Add([]byte(all))
 	f.Add([]byte("process_cpu_seconds_total 1"))

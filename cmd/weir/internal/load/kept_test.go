@@ -65,7 +65,8 @@ func TestStandsStill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := &trial{schedule: schedule{rate: rate, long: c.Duration}, batch: int64(c.batch(m)), least: 2, keys: k, ledger: newLedger(k)}
+			tr := &trial{schedule: schedule{rate: rate, long: c.Duration}, batch: int64(c.batch(m)), least: 2, keys: k,
+				ledger: newLedger(k)}
 			if err := tr.open(t.Context(), &c, m); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +74,9 @@ func TestStandsStill(t *testing.T) {
 			close(over)
 			if err != nil {
 				t.Errorf("%s at %v: %v", m, rate, err)
-			} else if p := tr.conclude(unsent); p.Decisions.Failed+p.Unsent == 0 || rate == 0 && (p.Checks > uint64(first) || p.Why == "" || p.Seconds >= (c.Duration+within).Seconds()) || p.Decisions.Wrong() != nil {
+			} else if p := tr.conclude(unsent); p.Decisions.Failed+p.Unsent == 0 ||
+				rate == 0 && (p.Checks > uint64(first) || p.Why == "" || p.Seconds >= (c.Duration+within).Seconds()) ||
+				p.Decisions.Wrong() != nil {
 				t.Errorf("%s at %v: %+v", m, rate, p)
 			}
 			for _, l := range tr.lanes {
@@ -118,7 +121,8 @@ func TestCostNotKnown(t *testing.T) {
 	// A count that decreases also shows a restart.
 	for _, after := range []usage{{cpu: 1}, {cpu: 9, mallocs: 1}, {cpu: 9, mallocs: 5, began: 1}} {
 		p := Point{Checks: 1}
-		if p.cost([]usage{{cpu: 5, mallocs: 5}, {}}, []usage{after, {}}); p.ServerCPU != nil || p.Servers[0].CPU != nil || p.Servers[0].Unknown == "" || p.Servers[1].CPU == nil {
+		if p.cost([]usage{{cpu: 5, mallocs: 5}, {}}, []usage{after, {}}); p.ServerCPU != nil || p.Servers[0].CPU != nil ||
+			p.Servers[0].Unknown == "" || p.Servers[1].CPU == nil {
 			t.Errorf("%+v", p)
 		}
 	}

@@ -36,7 +36,8 @@ const usersPerPath = 100
 func Rules() string {
 	var out strings.Builder
 	rule := func(name, path string, limit int64) {
-		fmt.Fprintf(&out, "  - name: %s\n    match: {path: \"%s\"}\n    key: [path, user]\n    limits: [{name: l1, limit: %d, window: %s}]\n", name, path, limit, window)
+		fmt.Fprintf(&out, "  - name: %s\n    match: {path: \"%s\"}\n    key: [path, user]\n    limits: [{name: l1, limit: "+
+			"%d, window: %s}]\n", name, path, limit, window)
 	}
 	for i := range others {
 		rule("bench-load-other-"+strconv.Itoa(i), fmt.Sprintf("^/bench/v%d/(items|orders)/[0-9]+$", i), limit)

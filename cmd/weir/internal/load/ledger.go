@@ -109,7 +109,8 @@ func (d *Decisions) Wrong() error {
 	if d.Over == 0 && d.Under == 0 && d.Early == 0 && d.Allowed >= d.AllowedLeast && d.Allowed <= d.AllowedMost {
 		return nil
 	}
-	return fmt.Errorf("decisions are wrong: %d checks were allowed beyond their key's limit, %d were not that should have been, and %d were denied before the limit was reached; %d were allowed, and should be %d to %d",
+	return fmt.Errorf("decisions are wrong: %d checks were allowed beyond their key's limit, %d were not that should "+
+		"have been, and %d were denied before the limit was reached; %d were allowed, and should be %d to %d",
 		d.Over, d.Under, d.Early, d.Allowed, d.AllowedLeast, d.AllowedMost)
 }
 

@@ -46,8 +46,12 @@ type Limits struct {
 func (l *Limits) Wrong() error {
 	var errs []error
 	if l.Unequal+l.Missed > 0 {
-		errs = append(errs, fmt.Errorf("counters are wrong: of %d keys that were peeked at after the run, %d had less left than expected (charged more often than answered) and %d had more left (charges were lost, as up to 5 %% of a limit may be when an heir takes over); of %d keys that were checked until denied, %d allowed too many or too few checks; for example, %s",
-			l.Peeked, l.Low, l.Unequal-l.Low, l.Exhausted, l.Missed, l.Example))
+		errs = append(errs,
+			fmt.Errorf("counters are wrong: of %d keys that were peeked at after the run, %d had less left than expected "+
+				"(charged more often than answered) and %d had more left (charges were lost, as up to 5 %% of a limit may be "+
+				"when an heir takes over); of %d keys that were checked until denied, %d allowed too many or too few checks; for "+
+				"example, %s",
+				l.Peeked, l.Low, l.Unequal-l.Low, l.Exhausted, l.Missed, l.Example))
 	}
 	if l.Why != "" {
 		errs = append(errs, fmt.Errorf("some counters could not be read after the run: %s", l.Why))
@@ -158,7 +162,8 @@ func (l *ledger) peek(ctx context.Context, w *wire, some []uint32, seen *Limits)
 			if left < least {
 				seen.Low++
 			}
-			seen.wrong(&seen.Unequal, "key %s has %d left of %d, and should have %s", d.GetLimits()[0].GetKey(), left, limit, between(uint64(least), uint64(most)))
+			seen.wrong(&seen.Unequal, "key %s has %d left of %d, and should have %s", d.GetLimits()[0].GetKey(), left, limit,
+				between(uint64(least), uint64(most)))
 		}
 	}
 	return nil
@@ -189,7 +194,8 @@ func (l *ledger) exhaust(ctx context.Context, w *wire, n uint32, seen *Limits) e
 	}
 	seen.Exhausted++
 	if got < least || got > most {
-		seen.wrong(&seen.Missed, "key %s%s was allowed %d of %d checks more, and should have been %s", l.keys.paths[int(n)%len(l.keys.paths)],
+		seen.wrong(&seen.Missed, "key %s%s was allowed %d of %d checks more, and should have been %s",
+			l.keys.paths[int(n)%len(l.keys.paths)],
 			":"+l.keys.users[int(n)/len(l.keys.paths)], got, len(same), between(uint64(least), uint64(most)))
 	}
 	return nil

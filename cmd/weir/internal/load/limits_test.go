@@ -76,7 +76,8 @@ func TestPlantedInManyKeys(t *testing.T) {
 			}
 			return n.CheckInto(ctx, r, d)
 		}, func(l *Limits) bool { return l.Unequal == l.Peeked && l.Low == l.Peeked && l.Missed > 0 }},
-		"right, and charged twice where a policy answers": {func(n *weir.Node, r *limiter.Request, d *limiter.Decision) error {
+		"right, and charged twice where a policy answers": {func(n *weir.Node, r *limiter.Request,
+			d *limiter.Decision) error {
 			if err := n.CheckInto(ctx, r, d); err != nil || !strings.HasSuffix(r.User, "7") {
 				return err
 			}
@@ -102,7 +103,8 @@ func TestPlantedInManyKeys(t *testing.T) {
 		}
 		p := &r.Points[0]
 		l := &p.Limits
-		if !c.look(l) || strings.HasPrefix(name, "right") != (r.Wrong() == nil) || p.Decisions.Denied > 0 || l.Hit == 0 || l.Reached > 0 || l.Peeked != l.Hit || l.Exhausted != maxExhausted && !strings.HasSuffix(name, "a policy answers") {
+		if !c.look(l) || strings.HasPrefix(name, "right") != (r.Wrong() == nil) || p.Decisions.Denied > 0 || l.Hit == 0 ||
+			l.Reached > 0 || l.Peeked != l.Hit || l.Exhausted != maxExhausted && !strings.HasSuffix(name, "a policy answers") {
 			t.Errorf("%s: %+v, %v", name, l, r.Wrong())
 		}
 		if !strings.HasPrefix(name, "right") && (l.Example == "" || !strings.Contains(r.Wrong().Error(), limitedPath)) {
@@ -119,7 +121,8 @@ func TestLimitNotTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := &r.Points[0]; p.Limits.Tested() || p.Limits.Hit != 0 || !strings.Contains(r.Text(term.Style{}), "the limit was not tested") {
+	if p := &r.Points[0]; p.Limits.Tested() || p.Limits.Hit != 0 ||
+		!strings.Contains(r.Text(term.Style{}), "the limit was not tested") {
 		t.Errorf("%+v: %s", p.Limits, r.Text(term.Style{}))
 	}
 }

@@ -124,7 +124,8 @@ func TestModes(t *testing.T) {
 		switch {
 		case p.Mode != Modes()[i/2] || (p.Rate == nil) != (i%2 == 0) || (p.SentLate == nil) != (i%2 == 0):
 			t.Errorf("point %d is of %s at %v", i, p.Mode, p.Rate)
-		case p.Checks+p.Unsent == 0 || p.Rate == nil && p.Checks == 0 || d.Allowed+d.Denied != p.Checks || d.Allowed != d.AllowedLeast || d.Allowed != d.AllowedMost:
+		case p.Checks+p.Unsent == 0 || p.Rate == nil && p.Checks == 0 || d.Allowed+d.Denied != p.Checks ||
+			d.Allowed != d.AllowedLeast || d.Allowed != d.AllowedMost:
 			t.Errorf("%s: %+v", p.title(), p)
 		case p.P50 <= 0 || p.P90 < p.P50 || p.P99 < p.P90 || p.P999 < p.P99 || p.Max < p.P999:
 			t.Errorf("%s: %+v", p.title(), p.Waits)
@@ -139,7 +140,8 @@ func TestModes(t *testing.T) {
 	if r, err = Run(t.Context(), two); err != nil {
 		t.Fatal(err)
 	}
-	if d := r.Points[0].Decisions; d.Over == 0 || r.Wrong() == nil || !strings.Contains(r.Wrong().Error(), "allowed beyond their key's limit") {
+	if d := r.Points[0].Decisions; d.Over == 0 || r.Wrong() == nil ||
+		!strings.Contains(r.Wrong().Error(), "allowed beyond their key's limit") {
 		t.Errorf("nodes that do not count together pass: %+v", d)
 	}
 }
@@ -213,7 +215,8 @@ func TestUnsure(t *testing.T) {
 		}, func(r *Report, d *Decisions) bool {
 			// The client asks again where an answer is late, and then a check may count twice.
 			twice := r.Points[0].Mode.shares()
-			return d.Failed > 0 && d.Over+d.Early == 0 && (d.Under == 0 || twice) && strings.Contains(r.Wrong().Error(), "node 127.0.0.1:") &&
+			return d.Failed > 0 && d.Over+d.Early == 0 && (d.Under == 0 || twice) &&
+				strings.Contains(r.Wrong().Error(), "node 127.0.0.1:") &&
 				strings.Contains(r.Wrong().Error(), errPlanted.Error())
 		}},
 	} {
@@ -310,7 +313,8 @@ func TestOwnedAndForwarded(t *testing.T) {
 		switch told := p.Owned != nil && p.Forwarded != nil; {
 		case told != (name == "a"):
 			t.Errorf("node %q, owner %q: %v, %v", name, first, p.Owned, p.Forwarded)
-		case told && (p.Owned.P50 <= 0 || p.Forwarded.P50 <= 0 || !strings.Contains(r.Text(term.Style{}), "owns the key p50")):
+		case told && (p.Owned.P50 <= 0 || p.Forwarded.P50 <= 0 ||
+			!strings.Contains(r.Text(term.Style{}), "owns the key p50")):
 			t.Errorf("%+v, %+v", p.Owned, p.Forwarded)
 		}
 	}

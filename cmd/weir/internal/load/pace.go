@@ -35,7 +35,8 @@ func (s schedule) steps() int64 { return int64((s.long + step - 1) / step) }
 // pace sends the intended times of calls to a channel, as offsets from the start, until
 // all are sent, the time is over or the context ends. It returns how many it has sent.
 // next waits for the next step, and returns after it has begun.
-func (s schedule) pace(ctx context.Context, start time.Time, next func() error, to chan<- time.Duration) (sent int64, _ error) {
+func (s schedule) pace(ctx context.Context, start time.Time, next func() error, to chan<- time.Duration) (sent int64,
+	_ error) {
 	defer close(to)
 	over := time.NewTimer(time.Until(start.Add(s.long)))
 	defer over.Stop()

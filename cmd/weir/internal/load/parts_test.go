@@ -45,7 +45,8 @@ func TestRules(t *testing.T) {
 		t.Errorf("%d of 200 keys are limited", limited)
 	}
 	// As many as are told.
-	for _, c := range []Config{{Keys: 1, Limited: 50}, {Keys: 3, Limited: 50}, {Keys: 250, Limited: 30}, {Keys: 12_345, Limited: 1}} {
+	for _, c := range []Config{{Keys: 1, Limited: 50}, {Keys: 3, Limited: 50}, {Keys: 250, Limited: 30},
+		{Keys: 12_345, Limited: 1}} {
 		k, err := newKeys(&c)
 		if err != nil {
 			t.Fatal(err)
@@ -114,12 +115,15 @@ func TestPace(t *testing.T) {
 		t.Errorf("%d were handed out and %d not, of %d", sent, rest, total)
 	}
 	broken := errors.New("the timer broke")
-	if _, err := s.pace(t.Context(), time.Now().Add(time.Hour), func() error { return broken }, make(chan time.Duration)); !errors.Is(err, broken) {
+	if _, err := s.pace(t.Context(), time.Now().Add(time.Hour), func() error {
+		return broken
+	}, make(chan time.Duration)); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (schedule{rate: 1, long: time.Hour}).pace(ctx, time.Now(), nil, make(chan time.Duration)); !errors.Is(err, context.Canceled) {
+	if _, err := (schedule{rate: 1, long: time.Hour}).pace(ctx, time.Now(), nil, make(chan time.Duration)); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -212,7 +216,8 @@ func TestUsage(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if whole := text == exposition; err == nil && (u.measured != whole || whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25, 0})) {
+		if whole := text == exposition; err == nil && (u.measured != whole ||
+			whole && u != (usage{"there", 1500 * time.Millisecond, true, 1e6, 2.5e7, 12, 0.25, 0})) {
 			t.Errorf("%q: %+v", text, u)
 		}
 	}
@@ -243,7 +248,8 @@ func TestUsage(t *testing.T) {
 	p := Point{Checks: 100}
 	p.cost(before, after)
 	s := p.Servers[0]
-	if *p.ServerCPU != 10 || *s.CPU != 10 || *s.Allocations != 0.5 || *s.Bytes != 10 || *s.Collections != 1 || *s.PausedMs != 500 {
+	if *p.ServerCPU != 10 || *s.CPU != 10 || *s.Allocations != 0.5 || *s.Bytes != 10 || *s.Collections != 1 ||
+		*s.PausedMs != 500 {
 		t.Errorf("%+v", s)
 	}
 	metrics.Close()
@@ -291,12 +297,14 @@ func TestSVG(t *testing.T) {
 func TestText(t *testing.T) {
 	r := Report{ServersAt: []string{"a:1"}, Keys: 3, LimitedKeys: 2, Points: []Point{{
 		Mode: Client, Ring: true, Batch: 10, Rate: new(2000.0), SentLate: &Waits{}, Unsent: 7, ServerCPU: new(1.0),
-		Servers:   []Cost{{Server: "a:2", CPU: new(1.0), Allocations: new(0.5), Bytes: new(3.0), Collections: new(2.0), PausedMs: new(1.5)}},
+		Servers: []Cost{{Server: "a:2", CPU: new(1.0), Allocations: new(0.5), Bytes: new(3.0), Collections: new(2.0),
+			PausedMs: new(1.5)}},
 		Decisions: Decisions{Allowed: 5, AllowedLeast: 4, AllowedMost: 6, Failed: 1, KeysHit: 3}, Why: "it is gone",
 	}}}
 	text := r.Text(term.Style{})
 	for _, want := range []string{
-		"1 node asked, 3 keys, , 2 of them with a limit of 100", "client of 10 by the ring at 2,000/s", "a:2 used 1.00µs/check, 0.50 allocations and 3 bytes/check, 2 collections",
+		"1 node asked, 3 keys, , 2 of them with a limit of 100", "client of 10 by the ring at 2,000/s",
+		"a:2 used 1.00µs/check, 0.50 allocations and 3 bytes/check, 2 collections",
 		"5 allowed, should be 4 to 6; 0 denied, 1 failed", "7 checks were due and not sent",
 	} {
 		if !strings.Contains(text, want) {
@@ -344,12 +352,14 @@ func TestNodesAreToldOfNoDeadline(t *testing.T) {
 		lane: m, draw: newDrawer(&c, 0), took: newHistogram(), late: newHistogram(),
 		call: call{keys: k, n: make([]uint32, 1), answers: make([]answer, 1)},
 	}
-	tr := &trial{schedule: schedule{long: time.Millisecond}, batch: 1, least: 1, keys: k, ledger: newLedger(k), workers: []*worker{w}}
+	tr := &trial{schedule: schedule{long: time.Millisecond}, batch: 1, least: 1, keys: k, ledger: newLedger(k),
+		workers: []*worker{w}}
 	if _, err := tr.run(t.Context(), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	if m.deadlines != 0 || w.finished != 0 || w.why != errSilent.Error() {
-		t.Errorf("%d calls had a deadline; the last answer came after %v, and what went wrong is %q", m.deadlines, w.finished, w.why)
+		t.Errorf("%d calls had a deadline; the last answer came after %v, and what went wrong is %q", m.deadlines, w.finished,
+			w.why)
 	}
 }
 

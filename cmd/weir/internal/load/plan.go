@@ -151,7 +151,8 @@ func (c *Config) Validate() error {
 	for _, r := range c.Rates {
 		for _, m := range c.Modes {
 			if b := c.batch(m); r > 0 && r < float64(b) {
-				bad("a rate of %g checks a second is less than a batch of %d: less than one would be sent each second; give a smaller batch", r, b)
+				bad("a rate of %g checks a second is less than a batch of %d: less than one would be sent each second; give a "+
+					"smaller batch", r, b)
 				break
 			}
 		}

@@ -133,7 +133,8 @@ func (r *Report) Wrong() error {
 		p := &r.Points[i]
 		hint := ""
 		if d, l := &p.Decisions, &p.Limits; p.Mode.shares() && d.Under+d.Early+uint64(l.Unequal+l.Missed) > 0 {
-			hint = " (where a node broke off meanwhile, the client has asked again for what it did not answer, which may be charged twice)"
+			hint = " (where a node broke off meanwhile, the client has asked again for what it did not answer, which may be " +
+				"charged twice)"
 		}
 		for _, err := range []error{p.Decisions.Wrong(), p.Limits.Wrong()} {
 			if err != nil {
@@ -177,11 +178,13 @@ func rateText(rate float64) string {
 func (r *Report) Text(style term.Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asked, %s, %s, %s of them with a limit of %d; %g ms each; %s %s/%s, %s\n",
-		term.Plural(len(r.ServersAt), "node"), term.Plural(r.Keys, "key"), r.Dist, term.Count(r.LimitedKeys), limit, r.DurationMs,
+		term.Plural(len(r.ServersAt), "node"), term.Plural(r.Keys, "key"), r.Dist, term.Count(r.LimitedKeys), limit,
+		r.DurationMs,
 		r.Go, r.OS, r.Arch, term.Plural(r.Cores, "core"))
 	var t term.Table
 	var head []term.Cell
-	for _, h := range []string{"", "clients", "checks/s", "p50", "p90", "p99", "p99.9", "max", "sent late p99", "node CPU/check", "client CPU/check"} {
+	for _, h := range []string{"", "clients", "checks/s", "p50", "p90", "p99", "p99.9", "max", "sent late p99",
+		"node CPU/check", "client CPU/check"} {
 		head = append(head, term.Cell{Text: h, Paint: style.Dim})
 	}
 	t.Row(head...)
@@ -199,12 +202,15 @@ func (r *Report) Text(style term.Style) string {
 			fmt.Fprintf(&b, "%s: %s used %s/check%s\n", p.title(), s.Server, term.Micros(s.CPU), s.more())
 		}
 		if p.Owned != nil {
-			fmt.Fprintf(&b, "%s: waits where the node that was asked owns the key p50 %s, p99 %s; where another does p50 %s, p99 %s\n", p.title(),
+			fmt.Fprintf(&b, "%s: waits where the node that was asked owns the key p50 %s, p99 %s; where another does p50 %s, "+
+				"p99 %s\n", p.title(),
 				term.Micros(&p.Owned.P50), term.Micros(&p.Owned.P99), term.Micros(&p.Forwarded.P50), term.Micros(&p.Forwarded.P99))
 		}
 		d := &p.Decisions
-		fmt.Fprintf(&b, "%s: %s allowed, should be %s; %s denied, %s failed, %s answered by policy, %s by heirs; %s hit\n", p.title(),
-			count(d.Allowed), between(d.AllowedLeast, d.AllowedMost), count(d.Denied), count(d.Failed), count(d.ByPolicy), count(d.ByHeir),
+		fmt.Fprintf(&b, "%s: %s allowed, should be %s; %s denied, %s failed, %s answered by policy, %s by heirs; %s hit\n",
+			p.title(),
+			count(d.Allowed), between(d.AllowedLeast, d.AllowedMost), count(d.Denied), count(d.Failed), count(d.ByPolicy),
+			count(d.ByHeir),
 			term.Plural(d.KeysHit, "key"))
 		fmt.Fprintf(&b, "%s: %s\n", p.title(), p.Limits.text())
 		if p.Unsent > 0 {

@@ -99,7 +99,8 @@ func record(h *hdrhistogram.Histogram, d time.Duration, n int64) {
 // measure measures one point. If it returns an error before anything was measured, the
 // point has no mode.
 func measure(ctx context.Context, c *Config, m Mode, rate float64) (_ Point, err error) {
-	t := &trial{schedule: schedule{rate: rate / float64(c.batch(m)), long: c.Duration}, batch: int64(c.batch(m)), least: max(1, c.least)}
+	t := &trial{schedule: schedule{rate: rate / float64(c.batch(m)), long: c.Duration}, batch: int64(c.batch(m)),
+		least: max(1, c.least)}
 	if t.keys, err = newKeys(c); err != nil {
 		return Point{}, err
 	}
@@ -179,7 +180,8 @@ func (t *trial) open(ctx context.Context, c *Config, m Mode) error {
 		for range depth {
 			n := t.batch
 			w := &worker{
-				lane: t.lanes[len(t.lanes)-1], draw: newDrawer(c, uint64(len(t.workers))), took: newHistogram(), late: newHistogram(),
+				lane: t.lanes[len(t.lanes)-1], draw: newDrawer(c, uint64(len(t.workers))), took: newHistogram(),
+				late: newHistogram(),
 				call: call{keys: t.keys, n: make([]uint32, n), answers: make([]answer, n)},
 			}
 			if names != nil {
@@ -273,7 +275,8 @@ func (w *worker) ask(ctx context.Context, t *trial, start time.Time) error {
 
 // follow sends calls when they are due. It returns the waits of calls that were due but
 // not begun when the time was over.
-func (w *worker) follow(ctx context.Context, t *trial, start time.Time, due <-chan time.Duration) (dropped *hdrhistogram.Histogram, _ error) {
+func (w *worker) follow(ctx context.Context, t *trial, start time.Time,
+	due <-chan time.Duration) (dropped *hdrhistogram.Histogram, _ error) {
 	for at := range due {
 		now := time.Since(start)
 		if now >= t.long {

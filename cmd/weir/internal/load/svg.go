@@ -43,7 +43,8 @@ func (r *Report) SVG() []byte {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="12">`+"\n",
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
+		`font-family="sans-serif" font-size="12">`+"\n",
 		panelWidth, panelHeight*max(1, len(modes)))
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for i, m := range modes {
@@ -98,18 +99,23 @@ func (r *Report) panel(b *strings.Builder, m Mode) {
 	fmt.Fprintf(b, `<text x="%d" y="22" font-size="14">%s</text>`+"\n", marginLeft, html.EscapeString(title))
 	for e := from; e <= to; e++ {
 		at := y(math.Pow(10, e))
-		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#dddddd"/>`, marginLeft, at, marginLeft+plotWidth, at)
+		fmt.Fprintf(b, `<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#dddddd"/>`, marginLeft, at, marginLeft+plotWidth,
+			at)
 		fmt.Fprintf(b, `<text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", marginLeft-6, at+4, unitOf(math.Pow(10, e)))
 	}
 	for i := range ticksOnX + 1 {
 		load := most * float64(i) / ticksOnX
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x(load), marginTop+plotHeight+18, short(load))
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x(load), marginTop+plotHeight+18,
+			short(load))
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">checks a second</text>`+"\n", marginLeft+plotWidth/2, marginTop+plotHeight+40)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#888888"/>`+"\n", marginLeft, marginTop, plotWidth, plotHeight)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">checks a second</text>`+"\n", marginLeft+plotWidth/2,
+		marginTop+plotHeight+40)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#888888"/>`+"\n", marginLeft, marginTop,
+		plotWidth, plotHeight)
 	for i, c := range curves() {
 		c.draw(b, points, x, y)
-		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", marginLeft+plotWidth+widthPerLetter, marginTop+14+18*i, c.color, c.name)
+		fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s">%s</text>`+"\n", marginLeft+plotWidth+widthPerLetter, marginTop+14+18*i,
+			c.color, c.name)
 	}
 }
 
@@ -119,7 +125,8 @@ func (c *curve) draw(b *strings.Builder, points []*Point, x, y func(float64) flo
 	for i, p := range points {
 		line[i] = fmt.Sprintf("%.1f,%.1f", x(p.load()), y(c.of(&p.Waits)))
 	}
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", strings.Join(line, " "), c.color)
+	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", strings.Join(line, " "),
+		c.color)
 	for _, p := range points {
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s at %s/s: %.4g µs</title></circle>`+"\n",
 			x(p.load()), y(c.of(&p.Waits)), c.color, c.name, short(p.load()), c.of(&p.Waits))

@@ -19,7 +19,8 @@ func Of(pid int) (time.Duration, error) {
 	name := fmt.Sprintf("/proc/%d/stat", pid)
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return 0, fmt.Errorf("the processor time of process %d cannot be read: %w; is it running, on this machine?", pid, bare(err))
+		return 0, fmt.Errorf("the processor time of process %d cannot be read: %w; is it running, on this machine?", pid,
+			bare(err))
 	}
 	used, err := parseStat(string(data))
 	if err != nil {

@@ -77,7 +77,8 @@ func (r *Report) prettyRules(b *strings.Builder, s term.Style) {
 		if rule.Quota {
 			name = text("quota " + rule.Name)
 		}
-		t.Row(name, number(rule.Allowed), alarm(rule.Denied, s), number(rule.Keys), shadowNote(rule.Shadow, rule.ShadowDenied))
+		t.Row(name, number(rule.Allowed), alarm(rule.Denied, s), number(rule.Keys),
+			shadowNote(rule.Shadow, rule.ShadowDenied))
 		for _, l := range rule.Limits {
 			t.Row(text("  "+l.Name), number(l.Allowed), alarm(l.Denied, s), text(""), shadowNote(rule.Shadow, l.ShadowDenied))
 		}

@@ -101,7 +101,8 @@ func (s *script) keys(r *limiter.Request, c *limiter.Charge) (string, error) {
 		if first := s.rules[rule]; !ok || limit != first.Limits[0].Name() {
 			continue
 		}
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(crc32.ChecksumIEEE([]byte(r.IP)))}, Rule: s.rules[rule]})
+		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(crc32.ChecksumIEEE([]byte(r.IP)))},
+			Rule: s.rules[rule]})
 		n[rule]++
 	}
 	return matched, nil
@@ -293,7 +294,9 @@ func TestRunEndsAtTheBoundOfMemory(t *testing.T) {
 		"verdicts":            {all.Bytes + int64(len(steps)) - 1, func(r *Run) { r.Compare = true }, true},
 		"enough for verdicts": {all.Bytes + int64(len(steps)), func(r *Run) { r.Compare = true }, false},
 		"the decider's":       {all.Bytes + 99, func(r *Run) { r.Held = func() int64 { return 100 } }, true},
-		"only keys":           {all.Bytes, func(r *Run) { r.Keys = func(*limiter.Request, *limiter.Charge) (string, error) { return "", nil } }, false},
+		"only keys": {all.Bytes, func(r *Run) {
+			r.Keys = func(*limiter.Request, *limiter.Charge) (string, error) { return "", nil }
+		}, false},
 	} {
 		_, err := do(row.most, row.change)
 		if errors.Is(err, ErrMemory) != row.ends || !row.ends && err != nil {

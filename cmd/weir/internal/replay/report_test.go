@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the reports are now into testdata, to be read before it is committed")
+var rewrite = flag.Bool("rewrite", false,
+	"write what the reports are now into testdata, to be read before it is committed")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -107,7 +108,8 @@ func TestJSONOfNothingDenied(t *testing.T) {
 	r := report(t, []step{{0, "ada", ""}}, "a.yaml")
 	r.Rules, r.HasShadow = nil, false
 	got := string(mustJSON(t, []Report{r}, 10))
-	if !strings.Contains(got, `"top_denied": []`) || !strings.Contains(got, `"rules": {}`) || strings.Contains(got, "shadow") {
+	if !strings.Contains(got, `"top_denied": []`) || !strings.Contains(got, `"rules": {}`) ||
+		strings.Contains(got, "shadow") {
 		t.Error(got)
 	}
 }
@@ -118,7 +120,8 @@ func TestReportsAreClean(t *testing.T) {
 	tty := term.Style{Terminal: true, Width: 80}
 	reports := []Report{report(t, steps, "a\x1b.yaml"), report(t, steps, "b.yaml")}
 	for _, got := range []string{Plain(reports, 3), Pretty(reports[:1], 3, tty), Pretty(reports, 3, tty)} {
-		if strings.Contains(got, "\x1b") || strings.Contains(got, "\nrequests\t9") || !strings.Contains(got, `a\x1b[2J\nrequests\t9`) {
+		if strings.Contains(got, "\x1b") || strings.Contains(got, "\nrequests\t9") ||
+			!strings.Contains(got, `a\x1b[2J\nrequests\t9`) {
 			t.Errorf("%q", got)
 		}
 	}

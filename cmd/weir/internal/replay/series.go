@@ -15,7 +15,8 @@ func slotLength(first, last limiter.Tick) limiter.Tick {
 		d = limiter.Day
 	)
 	length := d
-	for _, try := range []limiter.Tick{s, 2 * s, 5 * s, 10 * s, 15 * s, 30 * s, m, 2 * m, 5 * m, 10 * m, 15 * m, 30 * m, h, 2 * h, 3 * h, 6 * h, 12 * h, d} {
+	for _, try := range []limiter.Tick{s, 2 * s, 5 * s, 10 * s, 15 * s, 30 * s, m, 2 * m, 5 * m, 10 * m, 15 * m, 30 * m, h,
+		2 * h, 3 * h, 6 * h, 12 * h, d} {
 		if slots(first, last, try) <= maxSlots {
 			return try
 		}

@@ -26,7 +26,8 @@ func TestStyleOfAFileIsPlain(t *testing.T) {
 
 func TestColour(t *testing.T) {
 	s := Style{Terminal: true, Color: true}
-	if got := s.Red("a") + s.Green("b") + s.Bold("c") + s.Dim("d"); got != "\x1b[31ma\x1b[0m\x1b[32mb\x1b[0m\x1b[1mc\x1b[0m\x1b[2md\x1b[0m" {
+	if got := s.Red("a") + s.Green(
+		"b") + s.Bold("c") + s.Dim("d"); got != "\x1b[31ma\x1b[0m\x1b[32mb\x1b[0m\x1b[1mc\x1b[0m\x1b[2md\x1b[0m" {
 		t.Errorf("%q", got)
 	}
 	if got := s.Red(""); got != "" {
@@ -77,7 +78,8 @@ func TestCut(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567", -123: "-123", -1234: "-1,234"} {
+	for n, want := range map[int]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567", -123: "-123",
+		-1234: "-1,234"} {
 		if got := Count(n); got != want {
 			t.Errorf("Count(%d) = %s, want %s", n, got, want)
 		}

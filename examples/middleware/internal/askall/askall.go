@@ -64,13 +64,17 @@ func At(t *testing.T, url string, shared bool, denial string) {
 		{"GET", "/healthz", "ada", 200, "", "ok\n"},
 	} {
 		got := ask(t, url, c.method, c.path, c.user)
-		if got.status != c.status || c.retryAfter != "" && got.header.Get("Retry-After") != c.retryAfter || !strings.Contains(got.body, c.body) {
-			t.Errorf("%d: %s %s as %s: got %d, retry after %q, %s", i, c.method, c.path, c.user, got.status, got.header.Get("Retry-After"), got.body)
+		if got.status != c.status || c.retryAfter != "" && got.header.Get("Retry-After") != c.retryAfter ||
+			!strings.Contains(got.body, c.body) {
+			t.Errorf("%d: %s %s as %s: got %d, retry after %q, %s", i, c.method, c.path, c.user, got.status,
+				got.header.Get("Retry-After"), got.body)
 		}
-		if told := got.header.Get("RateLimit") != "" && got.header.Get("RateLimit-Policy") != ""; told != (c.path != "/healthz") {
+		if told := got.header.Get("RateLimit") != "" &&
+			got.header.Get("RateLimit-Policy") != ""; told != (c.path != "/healthz") {
 			t.Errorf("%d: %s: fields %v", i, c.path, got.header)
 		}
-		if ct := got.header.Get("Content-Type"); c.status == 429 && (ct != denial || strings.Contains(got.body, "fine town") || strings.Contains(got.body, "welcome")) {
+		if ct := got.header.Get("Content-Type"); c.status == 429 &&
+			(ct != denial || strings.Contains(got.body, "fine town") || strings.Contains(got.body, "welcome")) {
 			t.Errorf("%d: %s: a denial of type %q with %s", i, c.path, ct, got.body)
 		}
 	}
