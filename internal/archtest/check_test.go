@@ -28,11 +28,11 @@ type checker struct {
 	libraries []library
 	generals  []general
 	state     map[string]string
-	long      map[string]string
+	long      map[string]allowance // by the path of a file
 	// largeAllowed are the exceptions of [checker.large].
-	largeAllowed map[string]string
-	maxLines     int // of a file of code
-	maxTest      int // of a test file
+	largeAllowed map[string]allowance
+	maxLines     int // of a file of code that is not in long
+	maxTest      int // of a test file that is not in long
 }
 
 // newChecker returns the checker of the house as it is.
@@ -175,7 +175,8 @@ func (c *checker) thirdParty(r *row, f *file) []finding {
 		lib := c.library(x.name)
 		switch {
 		case lib == nil:
-			out = append(out, finding{f.path, x.line, fmt.Sprintf("%s imports %s, which is not among the libraries", show(r), x.name),
+			out = append(out, finding{f.path, x.line, fmt.Sprintf("%s imports %s, which is not among the libraries", show(r),
+				x.name),
 				"a dependency is a decision: add it to the libraries in internal/archtest/house_test.go, with its reason"})
 		case !slices.Contains(lib.in, r.path):
 			out = append(out, finding{f.path, x.line,

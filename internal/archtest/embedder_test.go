@@ -38,7 +38,8 @@ func needs(t *testing.T, args ...string) (ours, others []string) {
 func TestWhatALocalEmbedderCompiles(t *testing.T) {
 	ours, others := needs(t, root)
 	packages := []string{
-		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/spelling", root + "/internal/waiting", root + "/limiter",
+		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/spelling",
+		root + "/internal/waiting", root + "/limiter",
 		root + "/limiter/calendar", root + "/limiter/table", root + "/rules",
 	}
 	if !slices.Equal(ours, packages) {
@@ -56,7 +57,8 @@ func TestWhatALocalEmbedderCompiles(t *testing.T) {
 // A program that embeds a member of a cluster with all that a node serves, or a client, compiles
 // nothing of OpenTelemetry, and nothing of Kubernetes.
 func TestWhatAMemberDoesNotCompile(t *testing.T) {
-	_, others := needs(t, root+"/cluster", root+"/serve", root+"/client", root+"/redisstore", root+"/middleware/...", root+"/cmd/weir")
+	_, others := needs(t, root+"/cluster", root+"/serve", root+"/client", root+"/redisstore", root+"/middleware/...",
+		root+"/cmd/weir")
 	for _, module := range others {
 		if strings.HasPrefix(module, "go.opentelemetry.io/") || strings.HasPrefix(module, "k8s.io/") {
 			t.Errorf("it compiles %s", module)

@@ -118,14 +118,16 @@ func anchors(text string) map[string]bool {
 
 func TestDeadLinks(t *testing.T) {
 	dead, err := deadLinks(fstest.MapFS{
-		"a.md": {Data: []byte("# A `b` (c): d-e\n\n## Two\n\n## Two\n\n[x](#a-b-c-d-e) [y](docs/b.md#two-1) [z](#two-1) [o](https://example.com/#q)\n" +
+		"a.md": {Data: []byte("# A `b` (c): d-e\n\n## Two\n\n## Two\n\n[x](#a-b-c-d-e) [y](docs/b.md#two-1) [z](#two-1) " +
+			"[o](https://example.com/#q)\n" +
 			"[f](#absent) [g](docs/absent.md) [h](docs/b.md#two-2) [d](docs)\n```\n[i](absent)\n```\n")},
 		"docs/b.md": {Data: []byte("# Two\n# Two\n[a](../a.md#two) [c](../a.md#absent)\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a.md:8: the link #absent leads", "a.md:8: the link docs/absent.md leads", "a.md:8: the link docs/b.md#two-2 leads", "docs/b.md:3: the link ../a.md#absent leads"}
+	want := []string{"a.md:8: the link #absent leads", "a.md:8: the link docs/absent.md leads",
+		"a.md:8: the link docs/b.md#two-2 leads", "docs/b.md:3: the link ../a.md#absent leads"}
 	if got := strings.Join(dead, "\n"); len(dead) != len(want) {
 		t.Fatalf("found\n%s", got)
 	}

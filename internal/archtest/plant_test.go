@@ -179,51 +179,76 @@ func TestEveryLibrary(t *testing.T) {
 func TestStyle(t *testing.T) {
 	long := strings.Repeat("\n", 10_000)
 	for name, x := range map[string]struct{ file, src, want string }{
-		"nothing":              {"limiter/a.go", "package limiter\n", ""},
-		"no row":               {"helpers/a.go", "package helpers\n", `package "helpers" has no row`},
-		"no row below":         {"limiter/helpers/a.go", "package helpers\n", `package "limiter/helpers" has no row`},
-		"within one row":       {"cmd/weir/a.go", "package main\n\nimport _ \"example.com/planted/cmd/weir/internal/b\"\n", ""},
-		"unknown library":      {"client/a.go", "package client\n\nimport _ \"example.net/somebody\"\n", "not among the libraries"},
-		"variable":             {"rules/a.go", "package rules\n\nvar cache = map[string]int{}\n", "variable cache at package level"},
-		"variable among many":  {"rules/a.go", "package rules\n\nvar (\n\t_ = 1\n\tn int\n)\n", "variable n at package level"},
-		"variable in program":  {"cmd/node/a.go", "package main\n\nvar verbose bool\n", "variable verbose at package level"},
-		"variable in a test":   {"rules/a_test.go", "package rules\n\nvar cache = map[string]int{}\n", ""},
-		"local variable":       {"rules/a.go", "package rules\n\nfunc f() { var n int; _ = n }\n", ""},
-		"assertion":            {"rules/a.go", "package rules\n\nvar _ error = (*T)(nil)\n", ""},
-		"sentinel":             {"rules/a.go", "package rules\n\nimport \"errors\"\n\nvar ErrInvalid = errors.New(\"invalid\")\n", ""},
-		"sentinel that wraps":  {"rules/a.go", "package rules\n\nimport \"fmt\"\n\nvar errTwo = fmt.Errorf(\"two: %w\", f())\n", ""},
-		"another's sentinel":   {"a.go", "package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrInvalid = limiter.ErrInvalid\n", ""},
-		"another's variable":   {"a.go", "package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrLast = limiter.Last\n", "variable ErrLast at package level"},
+		"nothing":      {"limiter/a.go", "package limiter\n", ""},
+		"no row":       {"helpers/a.go", "package helpers\n", `package "helpers" has no row`},
+		"no row below": {"limiter/helpers/a.go", "package helpers\n", `package "limiter/helpers" has no row`},
+		"within one row": {"cmd/weir/a.go", "package main\n\nimport _ \"example.com/planted/cmd/weir/internal/b\"\n",
+			""},
+		"unknown library": {"client/a.go", "package client\n\nimport _ \"example.net/somebody\"\n",
+			"not among the libraries"},
+		"variable": {"rules/a.go", "package rules\n\nvar cache = map[string]int{}\n",
+			"variable cache at package level"},
+		"variable among many": {"rules/a.go", "package rules\n\nvar (\n\t_ = 1\n\tn int\n)\n",
+			"variable n at package level"},
+		"variable in program": {"cmd/node/a.go", "package main\n\nvar verbose bool\n", "variable verbose at package level"},
+		"variable in a test":  {"rules/a_test.go", "package rules\n\nvar cache = map[string]int{}\n", ""},
+		"local variable":      {"rules/a.go", "package rules\n\nfunc f() { var n int; _ = n }\n", ""},
+		"assertion":           {"rules/a.go", "package rules\n\nvar _ error = (*T)(nil)\n", ""},
+		"sentinel": {"rules/a.go",
+			"package rules\n\nimport \"errors\"\n\nvar ErrInvalid = errors.New(\"invalid\")\n", ""},
+		"sentinel that wraps": {"rules/a.go",
+			"package rules\n\nimport \"fmt\"\n\nvar errTwo = fmt.Errorf(\"two: %w\", f())\n", ""},
+		"another's sentinel": {"a.go",
+			"package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrInvalid = limiter.ErrInvalid\n", ""},
+		"another's variable": {"a.go",
+			"package p\n\nimport \"example.com/planted/limiter\"\n\nvar ErrLast = limiter.Last\n",
+			"variable ErrLast at package level"},
 		"sentinel's name only": {"rules/a.go", "package rules\n\nvar errLast error\n", "variable errLast at package level"},
-		"sentinel's call only": {"rules/a.go", "package rules\n\nimport \"errors\"\n\nvar last = errors.New(\"x\")\n", "variable last at package level"},
-		"another errors.New":   {"rules/a.go", "package rules\n\nvar errLast = errors.New(\"x\")\n", "variable errLast at package level"},
-		"pattern":              {"cmd/weir/a.go", "package main\n\nimport \"regexp\"\n\nvar name = regexp.MustCompile(\"a\")\n", ""},
-		"embedded":             {"redisstore/a.go", "package redisstore\n\nimport _ \"embed\"\n\n//go:embed a.lua\nvar script string\n", ""},
-		"embedded in a group":  {"redisstore/a.go", "package redisstore\n\nimport _ \"embed\"\n\nvar (\n\t//go:embed a.lua\n\tscript string\n)\n", ""},
-		"beside embedded":      {"redisstore/a.go", "package redisstore\n\nimport _ \"embed\"\n\n//go:embed a.lua\nvar (\n\tscript string\n)\n", "variable script"},
-		"init":                 {"ring/a.go", "package ring\n\nfunc init() {}\n", "has a func init"},
-		"init in a test":       {"ring/a_test.go", "package ring\n\nfunc init() {}\n", "has a func init"},
-		"method init":          {"ring/a.go", "package ring\n\nfunc (T) init() {}\n", ""},
-		"dot":                  {"transport/a.go", "package transport\n\nimport . \"time\"\n", "with a dot"},
-		"dot in a test":        {"limiter/a_test.go", "package limiter_test\n\nimport . \"example.com/planted/limiter\"\n", ""},
-		"renamed import":       {"limiter/a.go", "package limiter\n\nimport clock \"time\"\n\nfunc f() { clock.Now() }\n", "uses time.Now"},
-		"version in the path":  {"internal/cluster/a.go", "package cluster\n\nimport \"math/rand/v2\"\n\nfunc f() { rand.IntN(2) }\n", "uses math/rand/v2.IntN"},
-		"own generator":        {"internal/cluster/a.go", "package cluster\n\nimport \"math/rand/v2\"\n\nfunc f() { rand.New(rand.NewPCG(1, 2)).IntN(2) }\n", ""},
+		"sentinel's call only": {"rules/a.go", "package rules\n\nimport \"errors\"\n\nvar last = errors.New(\"x\")\n",
+			"variable last at package level"},
+		"another errors.New": {"rules/a.go", "package rules\n\nvar errLast = errors.New(\"x\")\n",
+			"variable errLast at package level"},
+		"pattern": {"cmd/weir/a.go",
+			"package main\n\nimport \"regexp\"\n\nvar name = regexp.MustCompile(\"a\")\n", ""},
+		"embedded": {"redisstore/a.go",
+			"package redisstore\n\nimport _ \"embed\"\n\n//go:embed a.lua\nvar script string\n", ""},
+		"embedded in a group": {"redisstore/a.go",
+			"package redisstore\n\nimport _ \"embed\"\n\nvar (\n\t//go:embed a.lua\n\tscript string\n)\n", ""},
+		"beside embedded": {"redisstore/a.go",
+			"package redisstore\n\nimport _ \"embed\"\n\n//go:embed a.lua\nvar (\n\tscript string\n)\n", "variable script"},
+		"init":           {"ring/a.go", "package ring\n\nfunc init() {}\n", "has a func init"},
+		"init in a test": {"ring/a_test.go", "package ring\n\nfunc init() {}\n", "has a func init"},
+		"method init":    {"ring/a.go", "package ring\n\nfunc (T) init() {}\n", ""},
+		"dot":            {"transport/a.go", "package transport\n\nimport . \"time\"\n", "with a dot"},
+		"dot in a test": {"limiter/a_test.go", "package limiter_test\n\nimport . \"example.com/planted/limiter\"\n",
+			""},
+		"renamed import": {"limiter/a.go", "package limiter\n\nimport clock \"time\"\n\nfunc f() { clock.Now() }\n",
+			"uses time.Now"},
+		"version in the path": {"internal/cluster/a.go",
+			"package cluster\n\nimport \"math/rand/v2\"\n\nfunc f() { rand.IntN(2) }\n", "uses math/rand/v2.IntN"},
+		"own generator": {"internal/cluster/a.go",
+			"package cluster\n\nimport \"math/rand/v2\"\n\nfunc f() { rand.New(rand.NewPCG(1, 2)).IntN(2) }\n", ""},
 		"time as a unit":       {"limiter/a.go", "package limiter\n\nimport \"time\"\n\nconst s = time.Second\n", ""},
 		"unfinished":           {"client/a.go", "package client\n\n// TO" + "DO: the rest.\n", "a comment says TO" + "DO"},
 		"unfinished in a test": {"client/a_test.go", "package client\n\n/* a\nFIX" + "ME */\n", "a comment says FIX" + "ME"},
 		"unfinished as text":   {"client/a.go", "package client\n\nconst s = \"TO" + "DO\"\n", ""},
 		"long":                 {"client/a.go", "package client\n" + long, "lines, more than 450"},
 		"long test":            {"client/a_test.go", "package client\n" + long, "lines, more than 700"},
-		"long, generated":      {"proto/a.pb.go", "// Code generated by hand. DO NOT EDIT.\n\npackage proto\n\nvar x int\n" + long, ""},
-		"a test sleeps":        {"internal/cluster/a_test.go", "package cluster\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", "a test sleeps"},
-		"virtual sleep":        {"internal/cluster/a_test.go", "package cluster\n\nimport (\n\t\"testing/synctest\"\n\t\"time\"\n)\n\nfunc f() { synctest.Wait(); time.Sleep(1) }\n", ""},
-		"an adapter's test":    {"transport/a_test.go", "package transport\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", ""},
-		"testdata":             {"rules/testdata/a.go", "package rules\n\nvar cache int\n", ""},
-		"generated":            {"proto/a.pb.go", "// Code generated by hand. DO NOT EDIT.\n\npackage proto\n\nfunc init() { panic(1) }\n", ""},
-		"a longer name":        {"limiter/a.go", "package limiter\n\nimport _ \"logical\"\n", ""},
-		"set aside":            {"_old/a.go", "package cache\n\nvar cache int\n", ""},
-		"hidden":               {".cache/a.go", "package cache\n\nvar cache int\n", ""},
+		"long, generated": {"proto/a.pb.go", "// Code generated by hand. DO NOT EDIT.\n\npackage proto\n\nvar x int\n" +
+			long, ""},
+		"a test sleeps": {"internal/cluster/a_test.go",
+			"package cluster\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", "a test sleeps"},
+		"virtual sleep": {"internal/cluster/a_test.go",
+			"package cluster\n\nimport (\n\t\"testing/synctest\"\n\t\"time\"\n)\n\nfunc f() { synctest.Wait(); time.Sleep(1) " +
+				"}\n", ""},
+		"an adapter's test": {"transport/a_test.go",
+			"package transport\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", ""},
+		"testdata": {"rules/testdata/a.go", "package rules\n\nvar cache int\n", ""},
+		"generated": {"proto/a.pb.go",
+			"// Code generated by hand. DO NOT EDIT.\n\npackage proto\n\nfunc init() { panic(1) }\n", ""},
+		"a longer name": {"limiter/a.go", "package limiter\n\nimport _ \"logical\"\n", ""},
+		"set aside":     {"_old/a.go", "package cache\n\nvar cache int\n", ""},
+		"hidden":        {".cache/a.go", "package cache\n\nvar cache int\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := plant(t, plantable(), map[string]string{x.file: x.src})
@@ -242,7 +267,7 @@ func TestStyle(t *testing.T) {
 func TestExceptions(t *testing.T) {
 	c := plantable()
 	c.state = map[string]string{"rules.table": "read only"}
-	c.long = map[string]string{"client/long.go": "one table"}
+	c.long = map[string]allowance{"client/long.go": {c.maxLines + 1, "one table"}}
 	files := map[string]string{
 		"rules/a.go":     "package rules\n\nvar table, cache []int\n",
 		"client/long.go": "package client\n" + strings.Repeat("\n", c.maxLines),
@@ -294,16 +319,21 @@ func TestLargeTypes(t *testing.T) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 	// What a type embeds counts with it, from any package of the module; what it points to does not.
-	files["client/e.go"] = "package client\n\nimport \"" + planted("./ring") + "\"\n\ntype e struct {\n\ta\n\t*b[int]\n\tring.R\n}\n"
+	files["client/e.go"] = "package client\n\nimport \"" + planted("./ring") +
+		"\"\n\ntype e struct {\n\ta\n\t*b[int]\n\tring.R\n}\n"
 	files["ring/r.go"] = "package ring\n\ntype R struct{ o, p int }\n"
 	embeds := plant(t, plantable(), files)
-	if !slices.ContainsFunc(embeds, func(f finding) bool { return f.what == "e has 24 fields, more than 20" }) || len(embeds) != 3 {
+	if !slices.ContainsFunc(embeds, func(f finding) bool {
+		return f.what == "e has 24 fields, more than 20"
+	}) || len(embeds) != 3 {
 		t.Errorf("with what is embedded %v is found", embeds)
 	}
 	delete(files, "client/e.go")
 	c := plantable()
-	c.largeAllowed = map[string]string{"client.a fields": "x", "client.b methods": "x", "client.b fields": "x"}
-	if found := plant(t, c, files); len(found) != 1 || !strings.Contains(found[0].what, "client.b fields is needed no more") {
+	c.largeAllowed = map[string]allowance{"client.a fields": {21, "x"}, "client.b methods": {31, "x"},
+		"client.b fields": {21, "x"}}
+	if found := plant(t, c, files); len(found) != 1 ||
+		!strings.Contains(found[0].what, "client.b fields is needed no more") {
 		t.Errorf("found %v, want the exception that nothing needs", found)
 	}
 }

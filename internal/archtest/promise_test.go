@@ -13,12 +13,14 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the API as it is into testdata/api.txt, to be read before it is committed")
+var rewrite = flag.Bool("rewrite", false,
+	"write the API as it is into testdata/api.txt, to be read before it is committed")
 
 // promised returns the packages whose API 1.0 will promise. The types of other packages
 // that they name are promised with them.
 func promised() []string {
-	return []string{"", "client", "cluster", "middleware/grpclimit", "middleware/httplimit", "middleware/identity", "weirtest"}
+	return []string{"", "client", "cluster", "middleware/grpclimit", "middleware/httplimit", "middleware/identity",
+		"weirtest"}
 }
 
 // unpromised names what these packages export for other packages of this module, with
@@ -65,7 +67,8 @@ func TestPromisedAPI(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("if that is meant, say so in CHANGELOG.md under API changes, and run: go test ./internal/archtest -run TestPromisedAPI -rewrite")
+		t.Log("if that is meant, say so in CHANGELOG.md under API changes, and run: go test ./internal/archtest -run " +
+			"TestPromisedAPI -rewrite")
 	}
 }
 
@@ -117,7 +120,8 @@ func (s *surface) describe(pkg string, want func(name string) bool) {
 					of = receiver(d)
 					before = "method (" + of + ") "
 				}
-				if d.Name.IsExported() && ast.IsExported(of) && want(of) && unpromised()[name+"."+of] == "" && unpromised()[name+"."+of+"."+d.Name.Name] == "" {
+				if d.Name.IsExported() && ast.IsExported(of) && want(of) && unpromised()[name+"."+of] == "" &&
+					unpromised()[name+"."+of+"."+d.Name.Name] == "" {
 					s.add(f, name, before+d.Name.Name, d.Type)
 				}
 			case *ast.GenDecl:

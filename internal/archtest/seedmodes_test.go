@@ -42,7 +42,8 @@ func seedModeProblems(ids []string, shown map[string][]string) (out []string) {
 	for _, id := range ids {
 		for _, mode := range allModes() {
 			if !slices.Contains(shown[id], mode) {
-				out = append(out, fmt.Sprintf("%s is not shown in mode %s: a function of a test must do so, with a comment that begins with %s (%s)", id, mode, id, strings.Join(allModes(), ", ")))
+				out = append(out, fmt.Sprintf("%s is not shown in mode %s: a function of a test must do so, with a comment that "+
+					"begins with %s (%s)", id, mode, id, strings.Join(allModes(), ", ")))
 			}
 		}
 	}
@@ -108,7 +109,9 @@ func seedModesIn(fsys fs.FS, p string, shown map[string][]string) (problems []st
 		}
 		for _, mode := range strings.Split(m[2], ", ") {
 			if !made[mode] {
-				problems = append(problems, fmt.Sprintf("%s: %s is to show %s in mode %s, which seedModes of that file does not make", p, fn.Name.Name, m[1], mode))
+				problems = append(problems,
+					fmt.Sprintf("%s: %s is to show %s in mode %s, which seedModes of that file does not make", p, fn.Name.Name, m[1],
+						mode))
 				continue
 			}
 			for _, id := range strings.Split(m[1], ", ") {
@@ -137,12 +140,19 @@ func keysOf(body *ast.BlockStmt) map[string]bool {
 
 // TestSeedModesProblems plants what the search must find and what it must not.
 func TestSeedModesProblems(t *testing.T) {
-	const modes = "\nfunc seedModes() map[string]int { return map[string]int{\"memory\": 1, \"cluster\": 2, \"redis\": 3} }\n"
+	const modes = "\nfunc seedModes() map[string]int { return map[string]int{\"memory\": 1, \"cluster\": 2, \"redis\": " +
+		"3} }\n"
 	fsys := fstest.MapFS{
-		"a_test.go":       {Data: []byte("package a\n" + modes + "\nfunc TestA() { shows(); also() }\n\n// A9 (memory, cluster, redis): so.\nfunc shows() {}\n\n// B1, B5 (memory, redis): so.\nfunc also() {}\n\n// D7 (memory, cluster, redis): nobody.\nfunc unused() {}\n\n// E8: in one.\nfunc one() {}\n")},
-		"b/b_test.go":     {Data: []byte("package b\n\n// E8 (memory, cluster, redis): without the modes.\nfunc shows() {}\n\nfunc TestB() { shows() }\n")},
-		"c/c.go":          {Data: []byte("package c\n" + modes + "\n// A12 (memory, cluster, redis): in no test.\nfunc shows() { shows() }\n")},
-		".git/e_test.go":  {Data: []byte("package e\n" + modes + "\n// A12 (memory, cluster, redis): x.\nfunc shows() { shows() }\n")},
+		"a_test.go": {Data: []byte("package a\n" + modes +
+			"\nfunc TestA() { shows(); also() }\n\n// A9 (memory, cluster, redis): so.\nfunc shows() {}\n\n// B1, B5 (memory, " +
+			"redis): so.\nfunc also() {}\n\n// D7 (memory, cluster, redis): nobody.\nfunc unused() {}\n\n// E8: in one.\nfunc " +
+			"one() {}\n")},
+		"b/b_test.go": {Data: []byte("package b\n\n// E8 (memory, cluster, redis): without the modes.\nfunc shows() " +
+			"{}\n\nfunc TestB() { shows() }\n")},
+		"c/c.go": {Data: []byte("package c\n" + modes +
+			"\n// A12 (memory, cluster, redis): in no test.\nfunc shows() { shows() }\n")},
+		".git/e_test.go": {Data: []byte("package e\n" + modes +
+			"\n// A12 (memory, cluster, redis): x.\nfunc shows() { shows() }\n")},
 		"d/empty_test.go": {Data: []byte("package d\n")},
 	}
 	shown, problems, err := findSeedModes(fsys)

@@ -86,7 +86,8 @@ func seedProblems(ids []string, found map[string][]string) []string {
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, id := range ids {
 		if len(found[id]) == 0 {
-			bad("%s has no test: none has a comment that begins with %s, and neither has a transcript in %s", id, id, transcripts)
+			bad("%s has no test: none has a comment that begins with %s, and neither has a transcript in %s", id, id,
+				transcripts)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(found)) {
@@ -196,9 +197,11 @@ func TestSeedsOf(t *testing.T) {
 // TestSeedProblems plants what the search must find and what it must not.
 func TestSeedProblems(t *testing.T) {
 	fsys := fstest.MapFS{
-		"limiter/a_test.go":                         {Data: []byte("package limiter\n\n// A1: shown.\nfunc TestX() {\n\t// B1, B2\n}\n")},
-		"limiter/a.go":                              {Data: []byte("package limiter\n\n// A2 is only spoken of.\n")},
-		"limiter/b_test.go":                         {Data: []byte("package limiter\n\nconst s = `\n// A3\n`\n\n/*\nA4\n*/\n")},
+		"limiter/a_test.go": {Data: []byte("package limiter\n\n// A1: shown.\nfunc TestX() {\n\t// " +
+			"B1, B2\n}\n")},
+		"limiter/a.go": {Data: []byte("package limiter\n\n// A2 is only spoken of.\n")},
+		"limiter/b_test.go": {
+			Data: []byte("package limiter\n\nconst s = `\n// A3\n`\n\n/*\nA4\n*/\n")},
 		"limiter/testdata/c_test.go":                {Data: []byte("package c\n\n// A5\n")},
 		"internal/archtest/d_test.go":               {Data: []byte("package archtest\n\n// A6\n")},
 		"limiter/limitertest/testdata/windows.txt":  {Data: []byte("# A7\nA8\n## A9: a title\n  # A11\n")},
@@ -236,7 +239,8 @@ func TestSeedProblems(t *testing.T) {
 }
 
 func TestListedSeeds(t *testing.T) {
-	list := "| id | behaviour |\n|---|---|\n| A1 | one |\n|A12| twelve |\n| E4 | the examples of A2 |\n\n| fixed_window | A A |\n"
+	list := "| id | behaviour |\n|---|---|\n| A1 | one |\n|A12| twelve |\n| E4 | the examples of A2 |\n\n| fixed_window " +
+		"| A A |\n"
 	if got := listedSeeds([]byte(list)); !slices.Equal(got, []string{"A1", "A12", "E4"}) {
 		t.Errorf("got %v", got)
 	}

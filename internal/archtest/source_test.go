@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // instruments is the nested module that keeps the rules of this one: it sees what is internal.
@@ -36,6 +37,7 @@ type file struct {
 	test      bool
 	generated bool
 	lines     int
+	wide      []int // lines that have more than maxColumns
 	fset      *token.FileSet
 	ast       *ast.File
 	facts     []fact
@@ -152,11 +154,33 @@ func (m *module) parse(p string, src []byte) (*file, error) {
 		generated: ast.IsGenerated(tree), lines: bytes.Count(src, []byte("\n")),
 		fset: fset, ast: tree,
 	}
+	f.measure(src)
 	if f.pkg == "." {
 		f.pkg = ""
 	}
 	m.gather(f)
 	return f, nil
+}
+
+// maxColumns is how many columns a line of Go has at most; a tab is one.
+const maxColumns = 120
+
+// measure finds the lines that are too wide, but for those of a text of several lines.
+func (f *file) measure(src []byte) {
+	within := make(map[int]bool)
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if n, ok := n.(*ast.BasicLit); ok && n.Kind == token.STRING {
+			for from, to := f.line(n.Pos()), f.line(n.End()); from < to; from++ {
+				within[from], within[to] = true, true
+			}
+		}
+		return true
+	})
+	for i, line := range bytes.Split(src, []byte("\n")) {
+		if !f.generated && !within[i+1] && utf8.RuneCount(line) > maxColumns {
+			f.wide = append(f.wide, i+1)
+		}
+	}
 }
 
 // gather fills in the facts of a file.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -21,9 +23,13 @@ func (c *checker) style(r *row, f *file) []finding {
 	say := func(line int, why, format string, args ...any) {
 		out = append(out, finding{f.path, line, fmt.Sprintf(format, args...), why})
 	}
-	if most := c.most(f); f.lines > most && c.long[f.path] == "" {
-		say(0, "one file is one idea that fits into a head: split it, or say in longAllowed why it is still one",
+	if most := max(c.most(f), c.long[f.path].most); f.lines > most {
+		say(0, "one file is one idea that fits into a head: split it where there are two, or say in longAllowed why it is "+
+			"still one",
 			"%d lines, more than %d", f.lines, most)
+	}
+	for _, line := range f.wide {
+		say(line, "whoever reads two files beside each other sees no more", "more than %d columns", maxColumns)
 	}
 	for _, g := range f.ast.Comments {
 		for _, x := range g.List {
@@ -34,18 +40,21 @@ func (c *checker) style(r *row, f *file) []finding {
 	}
 	for _, d := range f.ast.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-			say(f.line(fn.Pos()), "what happens on import happens to everyone who imports; let the caller ask for it", "has a func init")
+			say(f.line(fn.Pos()), "what happens on import happens to everyone who imports; let the caller ask for it",
+				"has a func init")
 		}
 	}
 	for _, s := range f.ast.Imports {
 		if !f.test && s.Name != nil && s.Name.Name == "." {
-			say(f.line(s.Pos()), "it hides where names come from, from readers and from these checks", "imports %s with a dot", s.Path.Value)
+			say(f.line(s.Pos()), "it hides where names come from, from readers and from these checks", "imports %s with a dot",
+				s.Path.Value)
 		}
 	}
 	if f.test && r.floor < 6 && !f.does(imports, "testing/synctest") {
 		for _, x := range f.facts {
 			if x.kind == uses && x.name == "time.Sleep" {
-				say(x.line, "below the adapters time is passed in or virtual (testing/synctest), so a test waits for nothing", "a test sleeps")
+				say(x.line, "below the adapters time is passed in or virtual (testing/synctest), so a test waits for nothing",
+					"a test sleeps")
 			}
 		}
 	}
@@ -68,7 +77,8 @@ func (c *checker) variables(f *file) []finding {
 	var out []finding
 	eachVariable(f, func(name *ast.Ident, value ast.Expr, embedded bool) {
 		switch {
-		case name.Name == "_", embedded, f.isSentinel(name.Name, value), f.calls(value, "regexp", "MustCompile", "MustCompilePOSIX"):
+		case name.Name == "_", embedded, f.isSentinel(name.Name, value),
+			f.calls(value, "regexp", "MustCompile", "MustCompilePOSIX"):
 		case c.state[f.pkg+"."+name.Name] != "":
 		default:
 			out = append(out, finding{f.path, f.line(name.Pos()), fmt.Sprintf("variable %s at package level", name.Name),
@@ -164,12 +174,11 @@ func (c *checker) stale(m *module) []finding {
 		}
 	}
 	var out []finding
-	for _, list := range []map[string]string{c.state, c.long} {
-		for name := range list {
-			if !used[name] {
-				out = append(out, finding{"internal/archtest/house_test.go", 0, fmt.Sprintf("the exception for %s is needed no more", name),
-					"an exception that outlives its reason hides the next mistake: remove it"})
-			}
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(c.state)), slices.Sorted(maps.Keys(c.long))) {
+		if !used[name] {
+			out = append(out, finding{"internal/archtest/house_test.go", 0,
+				fmt.Sprintf("the exception for %s is needed no more", name),
+				"an exception that outlives its reason hides the next mistake: remove it"})
 		}
 	}
 	return out

@@ -103,7 +103,8 @@ func TestOtherSystemsAreSeen(t *testing.T) {
 // apart, and what is wrong with them.
 func typeCheck(t *testing.T, dir, system string) (own int, wrong []error, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", "-json=Dir,ImportPath,GoFiles,ImportMap,Module,Error", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test",
+		"-json=Dir,ImportPath,GoFiles,ImportMap,Module,Error", "./...")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0", "GOWORK=off")
 	out, err := cmd.Output()

@@ -21,7 +21,8 @@ func TestWireRunsWhatIsLeftToIt(t *testing.T) {
 	recipe, _, _ = strings.Cut(recipe, "\n\n")
 	runs, found := strings.Fields(recipe), 0
 	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, filepath.Join("archtest", "wire_test.go")) {
+		if err != nil || !strings.HasSuffix(path, "_test.go") ||
+			strings.HasSuffix(path, filepath.Join("archtest", "wire_test.go")) {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -34,7 +35,8 @@ func TestWireRunsWhatIsLeftToIt(t *testing.T) {
 			return err
 		}
 		all := strings.HasPrefix(dir, "chaos") && slices.Contains(runs, "./chaos/...") // but those that the recipe names
-		if pkg := "./" + filepath.ToSlash(dir); !all && !slices.Contains(runs, strings.TrimSuffix(pkg, "/.")) && !(dir == "." && slices.Contains(runs, ".")) {
+		if pkg := "./" + filepath.ToSlash(dir); !all && !slices.Contains(runs, strings.TrimSuffix(pkg, "/.")) &&
+			!(dir == "." && slices.Contains(runs, ".")) {
 			t.Errorf("%s leaves a test to `make wire`, which does not run %s", path, pkg)
 		}
 		return nil
