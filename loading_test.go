@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 )
@@ -132,5 +133,68 @@ func TestRulesThatVanishAreLogged(t *testing.T) {
 	if err := n.SetRules([]byte(many.String())); err != nil || strings.Count(log.String(), "\n") != 52 ||
 		!strings.Contains(log.String(), "more=10") {
 		t.Errorf("%v, logged %s", err, log.String())
+	}
+}
+
+// A reload says which counters begin anew, and no others: who has used all of a limit is then allowed again, unless
+// what was used is taken over.
+func TestCountersThatBeginAnewAreLogged(t *testing.T) {
+	const firstHit = "algorithm: fixed_window, align: first_hit"
+	for _, c := range []struct {
+		before, now string
+		want        string // empty: no counter begins anew
+		free        bool
+	}{
+		{"key: [user], limits: [1/hour]", "key: [ip], limits: [1/hour]",
+			`the key of a rule has changed, so its counters begin anew: each caller has the whole limit once more" ` +
+				`file=r.yaml rule=a before=[[user]] now=[[ip]] limits=[1/hour]`, true},
+		{"key: [user], limits: [1/hour]", "keys: [[ip], [user]], limits: [1/hour]", "the key of a rule has changed", false},
+		{"keys: [[ip], [user]], limits: [1/hour]", "key: [user], limits: [1/hour]", "", false},
+		{"key: [user], limits: [1/hour]", "key: [user], on_unreachable: closed, limits: [1/hour]",
+			"on_unreachable of a rule has changed to or from closed, so its counters begin anew", true},
+		{"key: [user], on_unreachable: open, limits: [1/hour]", "key: [user], limits: [1/hour]", "", false},
+		{"key: [user], limits: [1/hour]", "key: [user], limits: [1/minute]",
+			`a limit of a rule has another name, so it counts anew: keep the name of the limit that it replaces" file=r.yaml ` +
+				`rule=a limit=minute before=[1/hour] now=[1/minute]`, true},
+		{"key: [user], limits: [1/hour]", "key: [user], limits: [{name: hour, limit: 1, window: 1m}]", "", false},
+		{"key: [user], limits: [1/hour]", "key: [user], limits: [1/hour, 9/minute]", "", false},
+		{"key: [user], limits: [1/hour]", "key: [user], limits: [2/hour]", "", true},
+		{"key: [user], limits: [{name: n, limit: 1, window: 1h, " + firstHit + "}]",
+			"key: [user], limits: [{name: n, limit: 1, window: 2h, " + firstHit + "}]",
+			`windows from the first hit have another length: those that are open begin anew with what was used in them" ` +
+				`file=r.yaml rule=a limit=n before=1h0m0s now=2h0m0s`, false},
+		{"key: [user], limits: [{name: n, limit: 1, window: 1h, " + firstHit + "}]",
+			"key: [user], limits: [{name: n, limit: 1, window: 2h, algorithm: fixed_window}]", "", false},
+	} {
+		// A rule and a quota count alike.
+		for _, file := range []string{"rules: [{name: a, %s}]",
+			"quotas: [{name: a, %s}]\nrules: [{name: b, quotas: [a]}]"} {
+			if strings.HasPrefix(file, "quotas") && strings.Contains(c.before+c.now, "on_unreachable") {
+				continue // a quota has that of its rules
+			}
+			var log bytes.Buffer
+			n, err := weir.Open(t.Context(), weir.Config{Rules: fmt.Appendf(nil, file, c.before), RulesName: "r.yaml",
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Now:    func() time.Time { return time.Date(2026, 1, 1, 0, 0, 9, 0, time.UTC) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := weir.Request{User: "ada", IP: "192.0.2.1"}
+			if d, err := n.Check(t.Context(), r); err != nil || !d.Allowed {
+				t.Errorf("%s: %+v, %v", c.before, d, err)
+			}
+			log.Reset()
+			if err := n.SetRules(fmt.Appendf(nil, file, c.now)); err != nil {
+				t.Fatal(err)
+			}
+			if got := log.String(); !strings.Contains(got, c.want) ||
+				strings.Contains(got, "anew") != (c.want != "") {
+				t.Errorf(file+", and then %s:\nlogged %s, want %q", c.before, c.now, got, c.want)
+			}
+			if d, err := n.Check(t.Context(), r); err != nil || d.Allowed != c.free {
+				t.Errorf(file+", and then %s: allowed %t, %v", c.before, c.now, d.Allowed, err)
+			}
+			n.Close()
+		}
 	}
 }
