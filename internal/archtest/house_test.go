@@ -407,7 +407,6 @@ func longAllowed() map[string]allowance {
 		"cmd/node/internal/app/app_test.go":            {739, broken},
 		"cmd/node/internal/app/options.go":             {453, broken},
 		"cmd/node/internal/server/server.go":           {459, broken},
-		"internal/access/access_test.go":               {725, broken},
 		"internal/cluster/replica/claim.go":            {451, broken},
 		"internal/cluster/replica/protections_test.go": {709, broken},
 		"limiter/table/amend.go":                       {452, broken},
