@@ -50,21 +50,29 @@ func TestMemberThatNobodyReaches(t *testing.T) {
 	}
 }
 
-// Without a logger the warnings go to that of the program, and nothing else.
+// Without a logger the warnings, also those of a member, go to that of the program, and nothing else.
 func TestWarningsWithoutALogger(t *testing.T) {
 	var out bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(before)
 	n, err := weir.Open(t.Context(), weir.Config{Rules: []byte("rules: [{name: a, limits: [5/second]}]"),
-		Cluster: &cluster.Config{Name: "node-1", PeerAddr: "127.0.0.1:0", GossipAddr: "127.0.0.1:0"}})
+		Cluster: &cluster.Config{Name: "node-1", PeerAddr: ":0", GossipAddr: "127.0.0.1:0", Insecure: true}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// A member that tells the others of new rules would also say that it is active.
+	if err := n.SetRules([]byte("rules: [{name: a, key: [user], limits: [5/second]}]")); err != nil {
+		t.Error(err)
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
-	if text := out.String(); !strings.Contains(text, "probable mistake") || strings.Contains(text, "INFO") {
+	if text := out.String(); !strings.Contains(text, "probable mistake") ||
+		!strings.Contains(text, "others on the network can take part") || strings.Contains(text, "INFO") {
 		t.Errorf("logged: %s", text)
 	}
 }
