@@ -182,8 +182,8 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "replay", "validate", "check", "settle", "cancel", "extend", "version", "help",
-		"completion"} {
+	for _, command := range []string{"", "replay", "validate", "check", "settle", "cancel", "extend", "reset", "top",
+		"version", "help", "completion"} {
 		got := person{}.run(t, strings.Fields(command+" --help")...)
 		if got.status != ExitOK || got.err != "" || !strings.Contains(got.out, "Usage:") {
 			t.Errorf("%s: status %d, %s%s", command, got.status, got.out, got.err)
@@ -277,6 +277,8 @@ func TestValidate(t *testing.T) {
 		"defaults: {shadow: true}\nquotas: [{name: q, key: [user], limits: [5/second], shadow: false}]\nrules: [{name: a, " +
 			"match: {group: x}, key: [user], limits: [5/second]}, " +
 			"{name: b, shadow: false, quotas: [q]}]\n": "2 rules, 1 quota, 2 limits, 1 in shadow",
+		"rules: [{name: a, key: [user], hold: 30s, limits: [{limit: 5, algorithm: " +
+			"concurrency}]}]\n": "1 rule, 1 limit, for nodes with --allow-refunds\n",
 	} {
 		f := file(t, "shadow.yaml", rest)
 		if got := (person{}).run(t, "validate", f); !strings.HasPrefix(got.out, f+": OK: "+want) {

@@ -246,6 +246,9 @@ func TestTop(t *testing.T) {
 	if _, out, _ = runAs(t, "top", "--server", addr, "--one"); strings.Contains(out, "/only:1") {
 		t.Errorf("it asked the others too: %s", out)
 	}
+	if _, out, _ = runAs(t, "top", "--help"); !strings.Contains(out, "from when it got a key's partition") {
+		t.Errorf("it does not say since when it counts: %s", out)
+	}
 	if status, _, _ = runAs(t, "top", "-n", "0"); status != ExitUsage {
 		t.Errorf("-n 0: %d", status)
 	}
