@@ -2,6 +2,9 @@ package weir_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +43,20 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 		}
 		return (allowed*200 + asked) / (2 * asked)
 	}
+	page, err := os.ReadFile(filepath.Join("docs", "rules.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct{ limit, most, exact int }{{1, 67, 50}, {2, 67, 50}, {3, 89, 67}, {5, 100, 80},
 		{10, 100, 90}} {
 		got := fmt.Sprint(passed(row.limit, 0.75, limiter.RoundExact), passed(row.limit, 1, limiter.RoundExact),
 			passed(row.limit, 1, limiter.RoundFloor))
 		if want := fmt.Sprint(row.most, row.exact, 100); got != want {
 			t.Errorf("limit %d: %s %% pass, want %s", row.limit, got, want)
+		}
+		told := fmt.Sprintf("\n| %d | %d %% | %d %% | 100 %% |", row.limit, row.most, row.exact)
+		if !strings.Contains(string(page), told) {
+			t.Errorf("docs/rules.md lacks%s", told)
 		}
 	}
 }
