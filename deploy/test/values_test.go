@@ -171,6 +171,9 @@ func TestRulesAreValidatedBefore(t *testing.T) {
 		return c.Name == name
 	}); i < 0 || !strings.Contains(all.configs[i].Data["rules.yaml"], "towns") {
 		t.Errorf("no rules in %s", name)
+	} else if c := all.configs[i].Annotations; c["helm.sh/hook"] != all.jobs[0].Annotations["helm.sh/hook"] ||
+		c["helm.sh/hook-weight"] != "-1" || all.jobs[0].Annotations["helm.sh/hook-weight"] != "" {
+		t.Errorf("the Job begins before its rules are there: %v, %v", c, all.jobs[0].Annotations)
 	}
 	if s := job.Containers[0].SecurityContext; !*s.ReadOnlyRootFilesystem || job.SecurityContext.SeccompProfile == nil {
 		t.Errorf("%+v", s)
