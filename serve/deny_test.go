@@ -146,7 +146,8 @@ func TestDenyingRules(t *testing.T) {
 	r.Header.Set("User", "mallory")
 	limit(http.NotFoundHandler()).ServeHTTP(w, r)
 	if w.Code != 403 || w.Header().Get("Retry-After") != "" ||
-		!strings.Contains(w.Body.String(), `"status":403,"detail":"this account is blocked"`) {
+		!strings.Contains(w.Body.String(), `{"type":"about:blank","title":"Forbidden","status":403,`+
+			`"detail":"this account is blocked"`) {
 		t.Errorf("httplimit: %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	proxy, err := forward.New(forward.Options{Decider: node, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
