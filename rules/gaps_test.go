@@ -37,6 +37,9 @@ func TestUnlistedValues(t *testing.T) {
 			"- {name: pro, match: {attributes: {plan: {not: [free, '']}}}" + end +
 			"- {name: gold, match: {attributes: {plan: gold}}" + end, "2:43",
 			`attribute "plan" missing finds no rule`, "- {name: other_plan, key: [user], limits: [5/hour]}"},
+		{"- {name: free, match: {attributes: {plan: ['', free]}}" + end, "2:43",
+			`another value of attribute "plan" (such as "FREE") finds no rule`,
+			"- {name: other_plan, key: [user], limits: [5/hour]}"},
 		{"- {name: gold, match: {group: gold}" + end + "- {name: staff, match: {group: staff}, unlimited: true}\n", "2:3",
 			`rule "gold" limits by groups, and a request with another group (such as "GOLD"), or in "default", finds no rule`,
 			"- {name: other_groups, key: [user], limits: [5/hour]}"},
