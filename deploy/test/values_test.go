@@ -44,6 +44,10 @@ func TestEachValue(t *testing.T) {
 		`updateStrategy={"type":"RollingUpdate","rollingUpdate":{"partition":2}}=2`: func(o *objects) any {
 			return *o.sets[0].Spec.UpdateStrategy.RollingUpdate.Partition
 		},
+		`antiAffinity="none",affinity={"podAffinity":{}}=true`: func(o *objects) any {
+			a := o.sets[0].Spec.Template.Spec.Affinity
+			return a.PodAffinity != nil && a.PodAntiAffinity == nil
+		},
 		`minReadySeconds=7=7`:      func(o *objects) any { return o.sets[0].Spec.MinReadySeconds },
 		`revisionHistoryLimit=3=3`: func(o *objects) any { return *o.sets[0].Spec.RevisionHistoryLimit },
 		`podSecurityContext={"runAsUser":7}=7 65532`: func(o *objects) any {
