@@ -170,7 +170,7 @@ func ofHolds() []mutation {
 				{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
 			}},
 		{name: "the other's reservations hold units", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
-			{"limiter/table/moveholds.go", "		if t.concurrency(p, in, &h) == nil {\n", "		{\n"},
+			{"limiter/table/moveholds.go", "		if !h.Spared() && t.concurrency(p, in, &h) == nil {\n", "		{\n"},
 		}},
 		{name: "a policy holds units", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		if !concurrent(&share) {\n", "		{\n"},

@@ -14,17 +14,25 @@ func ofMerges() []mutation {
 			}},
 		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table",
 			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-				{"limiter/table/moveholds.go", "live && t.ring(p).at(pos).Settled() {\n			return h, false",
-					"live && h.Limit != 0 && t.ring(p).at(pos).Settled() {\n			return h, false"},
+				{"limiter/table/moveholds.go", "live && isOver(t.ring(p).at(pos), &h) {\n			return h, false",
+					"live && h.Limit != 0 && isOver(t.ring(p).at(pos), &h) {\n			return h, false"},
 			}},
 		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table",
 			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-				{"limiter/table/moveholds.go", "		if !live || !t.ring(p).at(pos).Settled() {\n			continue",
-					"		if h.Limit == 0 || !live || !t.ring(p).at(pos).Settled() {\n			continue"},
+				{"limiter/table/moveholds.go", "		if !live || !isOver(t.ring(p).at(pos), &h) {\n			continue",
+					"		if h.Limit == 0 || !live || !isOver(t.ring(p).at(pos), &h) {\n			continue"},
 			}},
 		{name: "a hold of another table is charged in full", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
 				{"limiter/table/amend.go", "m.more = k.Cost - min(k.Cost, m.here)", "m.more = k.Cost - min(k.Cost, m.was)"},
+			}},
+		{name: "slots do not count for the units of a rate", pkg: "./limiter/table",
+			test: "^TestAHoldOfAnotherTableIsChargedInFullBesideConcurrency$", edits: []edit{
+				{"limiter/table/moveholds.go", "h.Limit == limit) && t.concurrency(p, s, &h) == nil {", "h.Limit == limit) {"},
+			}},
+		{name: "a merge leaves the hold of a shadow rule", pkg: "./limiter/table",
+			test: "^TestAMergeLeavesTheHoldOfAShadowRule$", edits: []edit{
+				{"limiter/table/moveholds.go", "return id.Settled() && (!h.Spared() ||", "return id.Settled() && (h != nil ||"},
 			}},
 		{name: "what only a fenced owner has settled is left out", pkg: "./chaos/sim",
 			test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{

@@ -60,7 +60,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
-			if m.here = countedOf(&s.state, t.words(s), c.ID.ID, m.was); k.Rule.Shadow &&
+			if m.here = t.countedOf(p, s, c.ID.ID, m.was); k.Rule.Shadow &&
 				!charges(&s.state, t.words(s), c.ID.ID) {
 				m.here = math.MaxUint64
 			}

@@ -81,10 +81,10 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 		if known[h.ID] {
 			return h, false
 		}
-		if pos, live := t.idBeside(p, in, h.ID, now); live && t.ring(p).at(pos).Settled() {
+		if pos, live := t.idBeside(p, in, h.ID, now); live && isOver(t.ring(p).at(pos), &h) {
 			return h, false
 		}
-		if t.concurrency(p, in, &h) == nil {
+		if !h.Spared() && t.concurrency(p, in, &h) == nil {
 			h.Detach(false)
 		}
 		return h, true
@@ -133,11 +133,20 @@ func estimateOf(s *limiter.State, words []uint64, id uint64) (sum uint64) {
 
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
 // its hold came from another table.
-func countedOf(s *limiter.State, words []uint64, id, cost uint64) uint64 {
-	for i := range int(s.A) {
-		if h := limiter.HoldAt(words, i); h.ID == id && h.Uncounted() {
-			return estimateOf(s, words, id)
+func (t *Table) countedOf(p *partition, s *slot, id, cost uint64) uint64 {
+	words, sum, limit, strange := t.words(s), uint64(0), uint64(0), false
+	for i := range int(s.state.A) {
+		h := limiter.HoldAt(words, i)
+		if h.ID != id {
+			continue
 		}
+		strange = strange || h.Uncounted()
+		if h.Limit != 0 && (limit == 0 || h.Limit == limit) && t.concurrency(p, s, &h) == nil {
+			limit, sum = h.Limit, sum+h.Cost
+		}
+	}
+	if strange {
+		return sum
 	}
 	return cost
 }
@@ -239,6 +248,11 @@ func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 	}
 }
 
+// isOver reports whether the id of a hold was settled. That of a spared hold has no parts before, either.
+func isOver(id *limiter.State, h *limiter.Hold) bool {
+	return id.Settled() && (!h.Spared() || limiter.IDParts(id) == limiter.SettledID)
+}
+
 // settledElsewhere returns the id of the first of some holds that is settled by the counter of
 // its id, with the estimate that its limits were charged and what was used; 0 if there is none.
 func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint64) {
@@ -246,7 +260,7 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 	for i := range int(s.state.A) {
 		h := limiter.HoldAt(words, i)
 		pos, live := t.idBeside(p, s, h.ID, now)
-		if !live || !t.ring(p).at(pos).Settled() {
+		if !live || !isOver(t.ring(p).at(pos), &h) {
 			continue
 		}
 		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(t.ring(p).at(pos))
