@@ -30,9 +30,21 @@ func ofCopies() []mutation {
 			}},
 		{name: "a copy is kept from an owner that may be false", pkg: "./chaos/sim", test: "^TestAHostileMember$",
 			edits: []edit{
-				{"internal/cluster/replica/learn.go", "	case p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:\n",
+				{"internal/cluster/replica/learn.go",
+					"	case p.epoch != p.mine && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:\n",
 					"	case true:\n"},
 			}},
+		{name: "what a node decided is kept whoever was granted", pkg: replica, test: "^TestAttacksOnAKeptCopy$",
+			edits: []edit{
+				{"internal/cluster/replica/learn.go", "	case p.epoch != p.mine && p.grant ==", "	case p.grant =="},
+			}},
+		{name: "no delta builds on what a node decided", pkg: replica, test: "^TestAttacksOnAKeptCopy$", edits: []edit{
+			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || ", "p.role < peer.Copy || "},
+		}},
+		{name: "an owner asks whether it has the only copy", pkg: replica, test: "^TestASoleCopyIsTheOnlyOne$", edits: []edit{
+			{"internal/cluster/replica/heir.go", "	o.retired.add(old.to)\n	o.dirty.forget",
+				"	o.retired.add(old.to)\n	o.soleCopy = t.View.OthersLeave()\n	o.dirty.forget"},
+		}},
 		{name: "the last heir is dismissed", pkg: replica, test: "^TestTheLastHeirIsDismissed$", edits: []edit{
 			{"internal/cluster/replica/dismiss.go",
 				"			t.sendRevoke(r[i].member, peer.Revoke{Partition: o.id, Epoch: o.held.epoch, Drop: true}, false)\n", ""},

@@ -21,6 +21,7 @@ type liar struct {
 	limits  []peer.Limit   // of what she sends
 	first   *limiter.Limit // the first of these
 	copies  bool           // as a false owner she also sends copies
+	granted bool           // she has her false claims granted first
 }
 
 const maxKeysOfLiar = 400
@@ -29,6 +30,7 @@ const maxKeysOfLiar = 400
 func (l *liar) lies(claims bool) {
 	for _, n := range l.live() {
 		f := &peer.Frame{From: mallory, To: n.inst, Limits: l.limits}
+		g := &peer.Frame{From: mallory, To: n.inst}
 		for _, id := range l.parts {
 			info, _ := n.core.Partition(id)
 			l.counter = max(l.counter, info.Owner.Counter) + 1
@@ -43,8 +45,13 @@ func (l *liar) lies(claims bool) {
 			if claims && l.rng.IntN(4) == 0 {
 				f.Revokes = append(f.Revokes, peer.Revoke{Partition: uint16(id), Epoch: e, Appointment: 9, Drop: true})
 			}
+			if claims && l.granted { // a renewal: owners grant it, too
+				c := peer.Claim{Partition: uint16(id), Kind: peer.Renew, Round: 1, Counter: e.Counter, For: mallory}
+				g.Claims = append(g.Claims, c)
+			}
 			l.pushes(f, uint16(id), e, claims)
 		}
+		n.core.Deliver(g)
 		n.core.Deliver(f)
 		l.merges(n)
 	}
@@ -134,7 +141,7 @@ func amongThem(seed uint64, expelled bool) error {
 	h := &hostile{World: w, left: 1 << 20}
 	h.mallory(true)
 	l := &liar{hostile: h, rng: rand.New(rand.NewPCG(seed, 21)), victim: victim, first: burst,
-		limits: mesh.Definition(r).Limits[:1], copies: seed%4 == 3}
+		limits: mesh.Definition(r).Limits[:1], copies: seed%4 == 3, granted: seed%8 > 4}
 	granted := make([]int, len(w.keys))
 	ask := func(times int, all ...*key) error {
 		for range times {

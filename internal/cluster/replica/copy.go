@@ -216,7 +216,7 @@ func (p *held) stage(t *Step, b *peer.Batch, keys []Entries) bool {
 // apply applies a batch of changes. It reports false if the batch does not build on the
 // state held, or cannot be stored.
 func (p *held) apply(t *Step, b *peer.Batch, keys []Entries) bool {
-	if p.role < peer.Copy || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
+	if p.role < peer.Copy || p.epoch == p.mine || p.epoch != b.BaseEpoch && p.epoch != b.Epoch || p.seq < b.Base {
 		return false
 	}
 	if p.epoch == b.Epoch && p.seq >= b.Seq && len(keys) > 0 && b.Seq != b.Base {

@@ -91,7 +91,7 @@ func (p *Replica) disprove(t *Step, owner peer.Epoch, heir peer.Instance) {
 		}
 		owner = p.mine
 	}
-	p.owner, p.heir = owner, heir
+	p.owner, p.heir, p.keptUntil = owner, heir, 0
 	// No later owner has merged the state held here, and none will. It is a copy like
 	// any other.
 	p.pushing.unpushed, p.pushing.pushedTo, p.pushing.pushes = false, 0, 0

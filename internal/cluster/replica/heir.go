@@ -251,7 +251,6 @@ func (o *Ownership) revoke(t *Step, drop bool) {
 	}
 	o.revoking, o.revokeAt = true, t.Now
 	r := peer.Revoke{Partition: o.id, Epoch: o.held.epoch, Appointment: o.heir.appointment, Drop: drop}
-	o.dropped = drop
 	t.sendRevoke(o.heir.to, r, true)
 	t.Watch = true
 }
@@ -333,9 +332,6 @@ func (o *Ownership) revocationAcked(t *Step) {
 	o.heir.uncount(o.node.Peers)
 	o.heir, o.revoking = nil, false
 	o.retired.add(old.to)
-	if o.dropped && t.View.OthersLeave() {
-		o.soleCopy = true
-	}
 	o.dirty.forget(o.copied())
 	o.release(t)
 }

@@ -123,14 +123,15 @@ func (p *Replica) onAnnounce(t *Step, from peer.Instance, a peer.Announce) {
 }
 
 // keepFor is how long an owner whose claim this node did not grant must be in view before a copy of an
-// earlier epoch is dropped at its word: what it says may be false, and then that copy is what is left.
+// earlier epoch is dropped at its word: what it says may be false, and then that copy is what is left. What this
+// node decided itself is kept as long in any case: members grant claims whoever makes them, and it is the best copy.
 const keepFor = 10 * limiter.Second
 
 // dropOutdated drops a copy of an earlier epoch once the present owner has an heir.
 func (p *Replica) dropOutdated(t *Step, heir peer.Instance) {
 	switch {
 	case p.role != peer.Copy || p.pushing.unpushed || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):
-	case p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:
+	case p.epoch != p.mine && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:
 		p.drop()
 	case p.keptUntil == 0:
 		p.keptUntil = t.Now + keepFor
@@ -138,7 +139,7 @@ func (p *Replica) dropOutdated(t *Step, heir peer.Instance) {
 	}
 }
 
-// tickKept drops a copy that was kept long enough.
+// tickKept drops a copy that was kept long enough. A node that leaves keeps none: an owner may decide alone then.
 func (p *Replica) tickKept(t *Step) {
 	switch {
 	case p.keptUntil == 0:
@@ -146,7 +147,7 @@ func (p *Replica) tickKept(t *Step) {
 		p.keptUntil = 0
 	case !t.View.Has(p.owner.Instance):
 		p.keptUntil = t.Now + keepFor
-	case t.Now >= p.keptUntil:
+	case t.Now >= p.keptUntil || t.State == peer.Leaving:
 		p.drop()
 	}
 }

@@ -57,7 +57,6 @@ type succession struct {
 	// that this node must claim a new epoch before it can appoint another heir.
 	revoking       bool
 	revokeAt       limiter.Tick
-	dropped        bool // the revoked heir was asked to drop its copy too
 	renew          bool
 	suspended      peer.Instance // a member that is not made heir before suspendedUntil
 	suspendedUntil limiter.Tick

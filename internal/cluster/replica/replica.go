@@ -357,6 +357,9 @@ func (p *Replica) Late(t *Step) {
 	for i := range p.seeking.lost {
 		p.seeking.lost[i].since = t.Now
 	}
+	if p.keptUntil != 0 {
+		p.keptUntil = t.Now + keepFor
+	}
 	if own := p.own; own != nil {
 		for _, g := range []*target{own.heir, own.next} {
 			if g != nil {
