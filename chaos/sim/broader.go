@@ -63,11 +63,16 @@ func (w *World) broaderFaults(kind Kind, span limiter.Tick, rules map[string]*li
 
 // replace has a member leave for good while another one may join. It waits until gossip has told all others of it and
 // links have shown it, so that they hear that it has left, too. Who goes before counts as dead under its last instance,
-// until an operator forgets it.
+// until an operator forgets it. And it waits for one that stays: who leaves last ends the counters.
 func (w *World) replace(n *Node, rules map[string]*limiter.Rule) {
-	if n.alive && slices.ContainsFunc(w.live(), func(m *Node) bool {
-		return m != n && !(knows(m, n) && m.core.View().Has(n.inst))
-	}) {
+	unheard, stays := false, false
+	for _, m := range w.live() {
+		if m != n {
+			unheard = unheard || !knows(m, n) || !m.core.View().Has(n.inst)
+			stays = stays || m.members.State() == peer.Active
+		}
+	}
+	if n.alive && (unheard || !stays) {
 		w.after(20*ms, func() { w.replace(n, rules) })
 		return
 	}
