@@ -326,8 +326,15 @@ func TestSecondSignal(t *testing.T) {
 	slowRequest(t, overHTTP)
 	p.signal(syscall.SIGTERM)
 	p.until(p.log, "stopping")
-	time.Sleep(1100 * time.Millisecond)
-	p.signal(os.Interrupt)
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for range 600 { // nothing says that the second is over, so it is asked until it obeys
+		err := p.cmd.Process.Signal(os.Interrupt)
+		if err != nil || strings.Contains(p.log.String(), "ending at once") {
+			break
+		}
+		<-again.C
+	}
 	p.end(1)
 	if !strings.Contains(p.log.String(), "ending at once") {
 		t.Error(p.log)
