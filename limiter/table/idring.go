@@ -28,8 +28,8 @@ type idEntry struct {
 //
 // Entries are numbered from 0 to below twice the size of the ring and then from 0 again. An element of the
 // index has the number of its entry. Once that has left the ring, the number lies outside those of the present
-// entries, and the element is stale: nobody has to look for it. The index is made anew before its numbers
-// come again, each time when the entry with the first position is added.
+// entries, and the element is stale: nobody has to look for it. The index is made anew four times in each turn of
+// the ring: before its numbers come again, and so often that stale elements do not make searches long.
 //
 // The fields fill one cache line.
 //
@@ -114,16 +114,17 @@ func (g *idRing) all(place uint64, at []int) []int {
 	if g.n == 0 {
 		return at
 	}
-	wide := g.wide()
+	wide, mask := g.wide(), g.mask()
+	tag := g.tag(place, wide)
 	for i := g.home(place, wide); ; i = g.next(i, wide) {
 		e := g.element(i, wide)
 		switch {
 		case e == 0:
 			return at
-		case g.stale(e):
+		case e&^mask != tag || g.stale(e):
 			continue
 		}
-		pos := g.position(e&g.mask() - 1)
+		pos := g.position(e&mask - 1)
 		if e := &g.ring[pos]; e.place == place && e.state.Time != idGone {
 			at = append(at, pos)
 		}
@@ -153,7 +154,7 @@ func (g *idRing) push(place, lo uint64, state limiter.State) {
 	e := &g.ring[pos]
 	e.place, e.lo, e.state = place, lo, state
 	g.n++
-	if pos == 0 {
+	if pos%max(1, len(g.ring)/4) == 0 {
 		g.reindex()
 		return
 	}
@@ -321,22 +322,23 @@ func (g *idRing) check() error {
 // addID adds an id to a partition. It has been counted, and its limit has the number.
 func (t *Table) addID(p *partition, place, lo uint64, state limiter.State, number uint16, now limiter.Tick) {
 	g := t.ring(p)
-	if g.full() {
-		t.makeRoomForID(p, now)
-	}
+	t.roomForIDs(p, 1, now)
 	g.number = number
 	g.push(place, lo, state)
 	t.belongsID(p, lo, 1)
 	t.expiresAt(p, state.Time)
 }
 
-// makeRoomForID drops the ids of a full ring that are over. The ring grows if they are few.
-func (t *Table) makeRoomForID(p *partition, now limiter.Tick) {
+// roomForIDs makes room for n more ids: it drops those that are over, and the ring grows if they are few.
+func (t *Table) roomForIDs(p *partition, n int, now limiter.Tick) {
 	g := t.ring(p)
-	n, _ := g.drop(now, t.goneFrom(p))
-	t.unreserveIDs(g.number, int64(n))
-	if len(g.ring)-int(g.n) <= len(g.ring)/8 {
-		t.resizeIDs(p, largerRing(len(g.ring)))
+	if g.growth(n) == 0 {
+		return
+	}
+	gone, _ := g.drop(now, t.goneFrom(p))
+	t.unreserveIDs(g.number, int64(gone))
+	if free := len(g.ring) - int(g.n); free < n || free <= len(g.ring)/8 {
+		t.resizeIDs(p, largerRing(max(len(g.ring), int(g.n)+n-1)))
 	}
 }
 
@@ -354,13 +356,6 @@ func (t *Table) popID(p *partition, now limiter.Tick) bool {
 	t.belongsID(p, g.oldest().lo, -1)
 	g.leave()
 	return true
-}
-
-// growIDs makes room for n more ids, so that the ring does not grow with each step that they need.
-func (t *Table) growIDs(p *partition, n int) {
-	if t.ring(p).growth(n) > 0 {
-		t.resizeIDs(p, largerRing(int(t.ring(p).n)+n-1))
-	}
 }
 
 func (t *Table) resizeIDs(p *partition, size int) {

@@ -10,7 +10,7 @@ import (
 // counters the caller will remove.
 func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
 	var inline [limiter.MaxLimits]uint16
-	ids, fresh, result := t.reserveImport(p, entries, inline[:0], gone, mode)
+	ids, fresh, result := t.reserveImport(p, entries, inline[:0], gone, now, mode)
 	if result != decided {
 		for _, id := range ids {
 			t.registry.release(id, 1)
@@ -48,8 +48,8 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 
 // reserveImport numbers the limits of entries, and counts the new keys if there is room
 // for all. Whatever the outcome, the caller must release the numbers.
-func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, mode ImportMode) (_ []uint16,
-	fresh int64, _ outcome) {
+func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, now limiter.Tick,
+	mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
 	bytes, blocks, freshIDs := int64(0), 0, int64(0)
 	for i := range entries {
 		e := &entries[i]
@@ -101,7 +101,7 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 		t.keys.Add(-fresh)
 		return ids, 0, noRoom
 	}
-	t.growIDs(p, int(freshIDs))
+	t.roomForIDs(p, int(freshIDs), now)
 	return ids, fresh, decided
 }
 
@@ -136,6 +136,36 @@ func (t *Table) importID(p *partition, e *Entry, number uint16, now limiter.Tick
 		t.expiresAt(p, t.ring(p).at(pos).Time)
 	}
 	return false
+}
+
+// overwriteID is ReplaceKey for an id whose ring has room. In any other case it changes nothing and reports false.
+// What else has this high half of a hash is left alone: there is nothing, but for one chance in 2^64.
+func (t *Table) overwriteID(p *partition, e *Entry, now limiter.Tick) bool {
+	l, state, place, g := t.ids.limit, e.State, t.order.of(e.Hi), t.ring(p)
+	state.Import(l, nil, now)
+	if state.Time <= now {
+		return false
+	}
+	if pos := g.find(place, e.Lo); pos >= 0 {
+		*g.at(pos) = state
+		t.expiresAt(p, state.Time)
+		return true
+	}
+	one := [1]Entry{*e}
+	if g.full() || t.beyondSource(one[:], 1, 0) || t.keys.Load() >= replicaFactor*t.maxKeys {
+		return false
+	}
+	number := t.registry.id(l, nil, 0)
+	if number == 0 {
+		return false
+	}
+	t.keys.Add(1)
+	t.addID(p, place, e.Lo, state, number, now)
+	if e.From != 0 {
+		t.sentIDs(p, e.From, 1)
+	}
+	t.tally(p)
+	return true
 }
 
 // importOne imports one entry, whose limit has the number id, and reports whether it

@@ -114,14 +114,17 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	p.advance(now)
 	t.arriveAll(p, now)
 	place := t.order.of(hi)
+	var one [1]int
+	if ids := t.ring(p).all(place, one[:0]); len(ids) > 0 { // no key has this half of a hash, too
+		t.exportIDs(p, ids, now, visit)
+		return
+	}
 	if i, found := p.slots.findKey(place); found {
 		for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
 			t.export(p, s, now, visit)
 			i++
 		}
 	}
-	var one [1]int
-	t.exportIDs(p, t.ring(p).all(place, one[:0]), now, visit)
 }
 
 // exportIDs exports the ids at some positions.
@@ -207,6 +210,9 @@ func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
+	if t.isID(e) {
+		return t.overwriteID(p, e, now), nil
+	}
 	return t.overwrite(p, e, now), nil
 }
 
