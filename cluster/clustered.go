@@ -131,6 +131,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	charges, matches := room.charges, room.matches
 	for i := range rs {
 		var err error
+		limiter.Lend(&charges[i], &room.ids[i]) // a copy is made of those that are not decided at once
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = m.identified(&rs[i], &charges[i])
 		}
@@ -167,9 +168,10 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	return all, nil
 }
 
-// batchRoom is memory for the charges and matches of a batch.
+// batchRoom is memory for the charges of a batch, their ids, and the matches.
 type batchRoom struct {
 	charges []limiter.Charge
+	ids     []limiter.Idempotency
 	matches []rules.Match
 }
 
@@ -182,6 +184,7 @@ func (m *member) room(n int) *batchRoom {
 		room = new(batchRoom)
 	}
 	room.charges = slices.Grow(room.charges[:0], n)[:n]
+	room.ids = slices.Grow(room.ids[:0], n)[:n]
 	room.matches = slices.Grow(room.matches[:0], n)[:n]
 	return room
 }
