@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -20,18 +21,18 @@ type Backend interface {
 	// there. If its ID is that of a hold that is over, its limits on concurrency deny it for
 	// good. Decide returns an error if nothing was decided. A server that is down is not an
 	// error: the rules define what to decide then.
-	Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*Decision, name limiter.KeyNamer) error
+	Decide(ctx context.Context, now arith.Instant, cs []*arith.Charge, ds []*Decision, name arith.KeyNamer) error
 	// Refund takes back the charge that the receipt names, and forgets its ID, as
 	// [table.Table.Refund] does. A receipt with a number (Once) must have an effect only
 	// once, even if several nodes that share the backend ask, and none after
 	// [limiter.ReceiptLife].
-	Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r Receipt, name limiter.KeyNamer) error
+	Refund(ctx context.Context, now arith.Instant, c *arith.Charge, r Receipt, name arith.KeyNamer) error
 	// Reset deletes the counters of a charge and returns how many there were.
-	Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error)
+	Reset(ctx context.Context, now arith.Instant, c *arith.Charge, name arith.KeyNamer) (int, error)
 	// Explain returns what a check would find, without charging it: the instant, the
 	// limits in their order, and what else the backend knows. The node adds the rest of the
 	// explanation.
-	Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (*Explanation, error)
+	Explain(ctx context.Context, now arith.Instant, c *arith.Charge, name arith.KeyNamer) (*Explanation, error)
 	// Extras returns what else the backend does: BackendExtras{} if nothing. It may be called more
 	// than once.
 	Extras() BackendExtras
@@ -46,8 +47,8 @@ type BackendExtras struct {
 	// [table.Table.Amend] does. After an error the hold may or may not have changed. A backend
 	// with Amend has reservations: Decide holds a charge whose ID has a Hold. Nil: requests with a
 	// Hold, settlements, and rules with limits on concurrency are refused.
-	Amend func(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend,
-		name limiter.KeyNamer) (Amended, error)
+	Amend func(ctx context.Context, now arith.Instant, c *arith.Charge, a limiter.Amend,
+		name arith.KeyNamer) (Amended, error)
 	// UseTable gives the backend the node's table to count in, such as for policies. [Open] calls it
 	// before any method but Extras. So [Config] bounds these counters, and [Node.Stats],
 	// [Node.Warnings] and the log report them. Nil: the table stays empty.
@@ -72,11 +73,11 @@ type remote struct {
 }
 
 // now returns the time of the embedder's clock, if there is one.
-func (b *remote) now() limiter.Instant {
+func (b *remote) now() arith.Instant {
 	if b.Clock == nil {
-		return limiter.Instant{}
+		return arith.Instant{}
 	}
-	return limiter.At(b.Now())
+	return arith.At(b.Now())
 }
 
 // Check implements [engine.Decider].
@@ -121,8 +122,8 @@ func (b *remote) Amend(ctx context.Context, q *engine.Question, a limiter.Amend)
 }
 
 // decide asks the backend for the decision of a resolved request.
-func (b *remote) decide(ctx context.Context, now limiter.Instant, q *engine.Question, d *Decision) error {
-	if err := b.backend.Decide(ctx, now, []*limiter.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
+func (b *remote) decide(ctx context.Context, now arith.Instant, q *engine.Question, d *Decision) error {
+	if err := b.backend.Decide(ctx, now, []*arith.Charge{&q.Charge}, []*Decision{d}, q.AppendName); err != nil {
 		return b.Refused(err)
 	}
 	b.ReportFull()
@@ -134,8 +135,8 @@ func (b *remote) CheckBatch(ctx context.Context, set *rules.Set, rs []Request, d
 	peeks engine.Peeks) (bad engine.Undecided, _ error) {
 	var refused engine.Undecided
 	now := b.now()
-	charges, matches := make([]limiter.Charge, len(rs)), make([]rules.Match, len(rs))
-	cs, out, index := make([]*limiter.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
+	charges, matches := make([]arith.Charge, len(rs)), make([]rules.Match, len(rs))
+	cs, out, index := make([]*arith.Charge, 0, len(rs)), make([]*Decision, 0, len(rs)), make([]int, 0, len(rs))
 	for i := range rs {
 		var err error
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {

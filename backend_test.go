@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -18,7 +19,7 @@ import (
 // tableBackend is a backend that counts in a table, and records its arguments.
 type tableBackend struct {
 	table  *table.Table
-	nows   []limiter.Instant
+	nows   []arith.Instant
 	names  []string
 	sizes  []int
 	closed int
@@ -26,13 +27,13 @@ type tableBackend struct {
 	ahead  limiter.Tick // of its clock over limitertest.Start
 }
 
-func (b *tableBackend) at(now limiter.Instant) limiter.Tick {
+func (b *tableBackend) at(now arith.Instant) limiter.Tick {
 	b.nows = append(b.nows, now)
 	return now.Or(func() limiter.Tick { return limitertest.Start() + b.ahead })
 }
 
-func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*weir.Decision,
-	name limiter.KeyNamer) error {
+func (b *tableBackend) Decide(_ context.Context, now arith.Instant, cs []*arith.Charge, ds []*weir.Decision,
+	name arith.KeyNamer) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -49,19 +50,19 @@ func (b *tableBackend) Decide(_ context.Context, now limiter.Instant, cs []*limi
 	return nil
 }
 
-func (b *tableBackend) Refund(_ context.Context, now limiter.Instant, c *limiter.Charge, r weir.Receipt,
-	_ limiter.KeyNamer) error {
+func (b *tableBackend) Refund(_ context.Context, now arith.Instant, c *arith.Charge, r weir.Receipt,
+	_ arith.KeyNamer) error {
 	b.table.Refund(b.at(now), c, r)
 	return b.err
 }
 
-func (b *tableBackend) Reset(_ context.Context, now limiter.Instant, c *limiter.Charge, _ limiter.KeyNamer) (int,
+func (b *tableBackend) Reset(_ context.Context, now arith.Instant, c *arith.Charge, _ arith.KeyNamer) (int,
 	error) {
 	return b.table.Reset(b.at(now), c), b.err
 }
 
-func (b *tableBackend) Explain(_ context.Context, now limiter.Instant, c *limiter.Charge,
-	name limiter.KeyNamer) (*weir.Explanation, error) {
+func (b *tableBackend) Explain(_ context.Context, now arith.Instant, c *arith.Charge,
+	name arith.KeyNamer) (*weir.Explanation, error) {
 	at := b.at(now)
 	return &weir.Explanation{Now: at, Limits: b.table.Explain(at, c, new(weir.Decision)),
 		Commands: []string{string(name(nil, 0, 0))}}, b.err
@@ -149,7 +150,7 @@ func TestBackendsClock(t *testing.T) {
 		d.Rule != "r" {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if !slices.Equal(b.nows, []limiter.Instant{{}}) || !slices.Equal(b.names, []string{"/r:ada"}) {
+	if !slices.Equal(b.nows, []arith.Instant{{}}) || !slices.Equal(b.names, []string{"/r:ada"}) {
 		t.Errorf("asked at %v for %q", b.nows, b.names)
 	}
 	if s := n.Stats(); s.Keys != 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/waiting"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Check decides a request and charges it if it is allowed. A denial is a decision, not
@@ -85,16 +85,16 @@ func (n *Node) PeekInto(ctx context.Context, r *Request, d *Decision) error {
 
 func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) error {
 	if err := n.usable(ctx); err != nil {
-		limiter.Refuse(d)
+		d.Refuse()
 		return err
 	}
 	set := n.node.Rules.Load()
 	if err := n.decider.Check(ctx, set, r, d, peek); err != nil {
-		limiter.Refuse(d)
+		d.Refuse()
 		return err
 	}
 	if set.Doubled() {
-		limiter.Fold(d)
+		arith.Fold(d)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	}
 	if set.Doubled() {
 		for i := range ds {
-			limiter.Fold(&ds[i])
+			arith.Fold(&ds[i])
 		}
 	}
 	if len(bad.Errs) > 0 {
@@ -163,7 +163,7 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 // refuseAll leaves no answer to an earlier request in decisions that are used again.
 func refuseAll(ds []Decision) {
 	for i := range ds {
-		limiter.Refuse(&ds[i])
+		ds[i].Refuse()
 	}
 }
 

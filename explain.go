@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -35,11 +36,11 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 		d.Rule = m.Rule
 	}
 	if m.Outcome.Has(rules.Denied) {
-		limiter.DenyByRule(d, q.Set.Rule(m.Rule))
+		arith.DenyByRule(d, q.Set.Rule(m.Rule))
 	}
 	d.ShadowDenied = d.ShadowDenied || m.Outcome.Has(rules.ShadowDenied)
 	if q.Set.Doubled() {
-		foldLimits(e, limiter.Fold(d), d.Len())
+		foldLimits(e, arith.Fold(d), d.Len())
 	}
 	e.Unlimited, e.Decision, e.Answer = m.Outcome.Has(rules.Unlimited), d, answerOf(q.Set, &r, d)
 	e.Rules = q.Set.Matching(&r) // in JSON an empty list, as are the limits, if there is none
@@ -52,7 +53,7 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	return e, nil
 }
 
-// foldLimits keeps one of each two limits, as [limiter.Fold] has done.
+// foldLimits keeps one of each two limits, as [arith.Fold] has done.
 func foldLimits(e *Explanation, second uint64, n int) {
 	if len(e.Limits) != 2*n {
 		return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -19,27 +20,27 @@ type local struct {
 
 // withID is a charge with the memory for its id. Each is used by one check at a time.
 type withID struct {
-	limiter.Charge
-	id limiter.Idempotency
+	arith.Charge
+	id arith.Idempotency
 }
 
 // Check implements [engine.Decider].
 func (l *local) Check(_ context.Context, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	if r.ID == "" {
-		var c limiter.Charge
+		var c arith.Charge
 		return l.check(set, r, &c, d, peek)
 	}
 	c, _ := l.withIDs.Get().(*withID)
 	if c == nil {
 		c = new(withID)
-		limiter.Lend(&c.Charge, &c.id)
+		c.Charge.Lend(&c.id)
 	}
 	err := l.check(set, r, &c.Charge, d, peek)
 	l.withIDs.Put(c) // not after a panic
 	return err
 }
 
-func (l *local) check(set *rules.Set, r *Request, c *limiter.Charge, d *Decision, peek bool) error {
+func (l *local) check(set *rules.Set, r *Request, c *arith.Charge, d *Decision, peek bool) error {
 	m, err := set.Resolve(r, c)
 	if err != nil {
 		return l.Refused(err)
@@ -52,7 +53,7 @@ func (l *local) check(set *rules.Set, r *Request, c *limiter.Charge, d *Decision
 
 // decide decides a resolved request. If alike is not nil the decision is added to that
 // tally, else it is reported to the observer at once.
-func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.Charge, m rules.Match, d *Decision,
+func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *arith.Charge, m rules.Match, d *Decision,
 	alike *engine.Tally) error {
 	if err := engine.Unheld(m, c); err != nil {
 		return l.Refused(err)
@@ -71,7 +72,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *limiter.
 }
 
 // nameKeys gives the table the names of keys that entered a list of top keys.
-func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
+func (l *local) nameKeys(set *rules.Set, r *Request, c *arith.Charge) {
 	var buf [limiter.MaxKeyBytes]byte
 	for i := range c.Len() {
 		if c.Unnamed&(1<<i) != 0 {
@@ -82,8 +83,8 @@ func (l *local) nameKeys(set *rules.Set, r *Request, c *limiter.Charge) {
 
 // upcoming is a request of a batch that is resolved but not yet decided.
 type upcoming struct {
-	charge limiter.Charge
-	id     limiter.Idempotency // of charge
+	charge arith.Charge
+	id     arith.Idempotency // of charge
 	match  rules.Match
 	err    error
 }
@@ -100,7 +101,7 @@ func (l *local) CheckBatch(_ context.Context, set *rules.Set, rs []Request, ds [
 	if next == nil {
 		next = new(lookahead)
 		for i := range next {
-			limiter.Lend(&next[i].charge, &next[i].id)
+			next[i].charge.Lend(&next[i].id)
 		}
 	}
 	defer l.lookaheads.Put(next)

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -190,11 +191,11 @@ func (n *Node) KeyName(r *Request, l *LimitDecision) string {
 
 // AppendKeyName appends the result of KeyName to dst and returns the extended slice.
 func (n *Node) AppendKeyName(dst []byte, r *Request, l *LimitDecision) []byte {
-	return n.node.Rules.Load().AppendKeyName(dst, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
+	return n.node.Rules.Load().AppendKeyName(dst, r, &arith.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit)
 }
 
 func keyName(set *rules.Set, r *Request, l *LimitDecision) string {
-	return string(set.AppendKeyName(nil, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
+	return string(set.AppendKeyName(nil, r, &arith.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
 }
 
 // Answer returns the decision of a request in its JSON form.

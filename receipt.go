@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/weirlimit/weir/internal/receipt"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // sealKey returns the key of receipts for clients. Nodes that share counters have one key,
@@ -82,7 +82,7 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 	if d.Receipt.Charged == 0 || d.Source.ByPolicy() || remote && d.Receipt.Epoch != 0 {
 		return Receipt{}
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := n.node.Rules.Load().Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
 		return Receipt{}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -87,8 +88,8 @@ func newTable(k *Keys, a limiter.Algorithm, windows []time.Duration) (Limiter, e
 
 // hashOf returns the hash of key n: two outputs of SplitMix64, which takes
 // hardly any time and no memory.
-func hashOf(n int) limiter.Hash {
-	return limiter.Hash{Hi: splitMix(2 * uint64(n)), Lo: splitMix(2*uint64(n) + 1)}
+func hashOf(n int) arith.Hash {
+	return arith.Hash{Hi: splitMix(2 * uint64(n)), Lo: splitMix(2*uint64(n) + 1)}
 }
 
 func splitMix(x uint64) uint64 {
@@ -98,15 +99,15 @@ func splitMix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func (t *tableLimiter) decide(c *limiter.Charge, d *limiter.Decision, n int, cost uint64, peek bool) error {
+func (t *tableLimiter) decide(c *arith.Charge, d *limiter.Decision, n int, cost uint64, peek bool) error {
 	c.Clear()
 	c.Peek = peek
-	c.Add(limiter.Key{Hash: hashOf(n), Rule: &t.rule, Cost: cost})
+	c.Add(arith.Key{Hash: hashOf(n), Rule: &t.rule, Cost: cost})
 	return t.table.Decide(t.start+limiter.Tick(time.Since(t.opened)/limiter.TickDuration), c, d)
 }
 
 func (t *tableLimiter) Worker(*Joiner) Check {
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	return func(n int) (bool, error) {
 		err := t.decide(&c, &d, n, 1, false)
@@ -115,7 +116,7 @@ func (t *tableLimiter) Worker(*Joiner) Check {
 }
 
 func (t *tableLimiter) Exhaust(n int) error {
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	err := t.decide(&c, &d, n, Limit, false)
 	if err == nil && !d.Allowed {
@@ -125,7 +126,7 @@ func (t *tableLimiter) Exhaust(n int) error {
 }
 
 func (t *tableLimiter) Left(n int) (int, bool, error) {
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	err := t.decide(&c, &d, n, 1, true)
 	left, held := leftIn(&d, len(t.rule.Limits))

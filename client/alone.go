@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -152,7 +153,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied = m.GetAllowed(), m.GetNever(), m.GetShadowDenied()
 	d.Source, d.Repeated = limiter.Source(m.GetSource()), m.GetRepeated()
-	limiter.Grow(d, len(limits))
+	d.Grow(len(limits))
 	key := -1
 	for i, l := range m.GetLimits() {
 		if i == 0 || m.GetLimits()[i-1].GetRule() != l.GetRule() || m.GetLimits()[i-1].GetKeyIndex() != l.GetKeyIndex() {
@@ -165,9 +166,9 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 			ResetAfter: limiter.Tick(l.GetResetAfterUs()).Duration(), RetryAfter: limiter.Tick(l.GetRetryAfterUs()).Duration(),
 		}
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	d.Rule, d.Receipt.Sealed = m.GetRule(), m.GetReceipt()
-	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
+	d.SetRemarks(limiter.Remarks{DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
 		Deny: denialOf(m.GetDenyStatus(), m.GetDenyReason())})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -313,7 +314,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	}
 	if by != nil {
 		d.Rule = by.rule
-		limiter.SetRemarks(d, limiter.Remarks{Deny: by.deny})
+		d.SetRemarks(limiter.Remarks{Deny: by.deny})
 	}
 	if m.EveryLimit != nil {
 		return answered, nil
@@ -322,7 +323,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	if ref == 0 {
 		return answered, nil
 	}
-	limiter.Grow(d, 1)
+	d.Grow(1)
 	l, of := d.Limit(0), b.limits[ref-1]
 	*l = limiter.LimitDecision{
 		Rule: of.rule, Limit: of.limit,
@@ -339,7 +340,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	}
 	l.Cost, _ = r.Cost.Value(0) // it is in range
 	d.Rule = of.rule.Name
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	return answered, nil
 }
 
@@ -347,10 +348,10 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 func (b *batch) every(i int, d *limiter.Decision) {
 	m := b.reply.EveryLimit
 	d.Rule = nameIn(m, m.RuleRefs, i)
-	limiter.SetRemarks(d, limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i),
+	d.SetRemarks(limiter.Remarks{DrawnBy: nameIn(m, m.DrawnByRefs, i),
 		ZoneDefault: nameIn(m, m.ZoneDefaultRefs, i)})
 	from, to := int(b.starts[i]), int(b.starts[i+1])
-	limiter.Grow(d, to-from)
+	d.Grow(to - from)
 	key := -1
 	for at := from; at < to; at++ {
 		if before := at - 1; at == from || m.KeyIndexes[before] != m.KeyIndexes[at] ||
@@ -372,7 +373,7 @@ func (b *batch) every(i int, d *limiter.Decision) {
 		}
 	}
 	rule := d.Rule
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	if d.Allowed {
 		d.Rule = rule
 	}

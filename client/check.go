@@ -73,7 +73,7 @@ func (c *Client) PeekInto(ctx context.Context, r *limiter.Request, d *limiter.De
 func (c *Client) askInto(ctx context.Context, r *limiter.Request, d *limiter.Decision, peek bool) error {
 	err := c.ask(ctx, r, d, peek)
 	if err != nil {
-		limiter.Refuse(d)
+		d.Refuse()
 	}
 	return err
 }

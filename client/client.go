@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/dialing"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -28,7 +29,7 @@ type Client struct {
 	names   names
 	ids     ids
 	batches sync.Pool // of *batch
-	charges sync.Pool // of *limiter.Charge
+	charges sync.Pool // of *arith.Charge
 	ring    atomic.Pointer[ring]
 	learns  chan *node // has the node that is to be asked for the ring
 	end     context.CancelFunc
@@ -56,7 +57,7 @@ func Open(c Config) (*Client, error) {
 	out := &Client{
 		config: c, credentials: shown, attempt: c.Timeout * 2 / 5, learns: make(chan *node, 1),
 		batches: sync.Pool{New: func() any { return new(batch) }},
-		charges: sync.Pool{New: func() any { return new(limiter.Charge) }},
+		charges: sync.Pool{New: func() any { return new(arith.Charge) }},
 	}
 	if len(c.Addrs) == 1 {
 		out.attempt = c.Timeout * 3 / 5 // there is no other to be asked

@@ -33,7 +33,7 @@ func (c *Client) CheckBatchInto(ctx context.Context, rs []limiter.Request, ds []
 	err := c.checkBatch(ctx, rs, ds)
 	if _, some := errors.AsType[*BatchError](err); err != nil && !some {
 		for i := range ds {
-			limiter.Refuse(&ds[i])
+			ds[i].Refuse()
 		}
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/rules"
@@ -44,7 +45,7 @@ func (c *Client) owner(r *limiter.Request) *node {
 	if known == nil {
 		return nil
 	}
-	charge, _ := c.charges.Get().(*limiter.Charge)
+	charge, _ := c.charges.Get().(*arith.Charge)
 	defer c.charges.Put(charge)
 	if _, err := known.set.Resolve(r, charge); err != nil || charge.Len() == 0 {
 		return nil // the node will return the error

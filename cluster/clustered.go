@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -41,7 +42,7 @@ func (m *member) Check(ctx context.Context, set *rules.Set, r *limiter.Request, 
 		return m.Refused(err)
 	}
 	defer m.closing.RUnlock()
-	c := new(limiter.Charge)
+	c := new(arith.Charge)
 	match, err := set.Resolve(r, c)
 	if err != nil {
 		return m.Refused(err)
@@ -75,7 +76,7 @@ func patience(ctx context.Context) limiter.Tick {
 
 // decided completes a decision. It also sends the names of keys that entered a list of
 // top keys.
-func (m *member) decided(set *rules.Set, r *limiter.Request, c *limiter.Charge, match rules.Match, d *limiter.Decision,
+func (m *member) decided(set *rules.Set, r *limiter.Request, c *arith.Charge, match rules.Match, d *limiter.Decision,
 	alike *engine.Tally) {
 	if c.Unnamed != 0 {
 		var buf [limiter.MaxKeyBytes]byte
@@ -131,7 +132,7 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 	charges, matches := room.charges, room.matches
 	for i := range rs {
 		var err error
-		limiter.Lend(&charges[i], &room.ids[i]) // a copy is made of those that are not decided at once
+		charges[i].Lend(&room.ids[i]) // a copy is made of those that are not decided at once
 		if matches[i], err = set.Resolve(&rs[i], &charges[i]); err == nil {
 			err = m.identified(&rs[i], &charges[i])
 		}
@@ -170,8 +171,8 @@ func (m *member) CheckBatch(ctx context.Context, set *rules.Set, rs []limiter.Re
 
 // batchRoom is memory for the charges of a batch, their ids, and the matches.
 type batchRoom struct {
-	charges []limiter.Charge
-	ids     []limiter.Idempotency
+	charges []arith.Charge
+	ids     []arith.Idempotency
 	matches []rules.Match
 }
 

@@ -5,12 +5,13 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // identified returns an error if a request insists on its id, is a reservation, or has a cost or
 // a limit above limiter.NarrowUnits, and a member runs a version without these. An optional id is
 // left out then.
-func (m *member) identified(r *limiter.Request, c *limiter.Charge) error {
+func (m *member) identified(r *limiter.Request, c *arith.Charge) error {
 	v := m.core.View()
 	if v.Speaks(peer.IDWire) {
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // panicked is an observer that counts panics by place.
@@ -38,9 +39,9 @@ func TestAMemberSurvivesPanics(t *testing.T) {
 	}
 	defer n.Close()
 	m := n.Cluster().(*member)
-	charge := func(limits ...*limiter.Limit) *limiter.Charge {
-		c := new(limiter.Charge)
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: limits}, Cost: 1})
+	charge := func(limits ...*limiter.Limit) *arith.Charge {
+		c := new(arith.Charge)
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: limits}, Cost: 1})
 		return c
 	}
 	m.sched.After(0, func() { panic("in a timer") })

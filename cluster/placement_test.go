@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -34,7 +34,7 @@ func TestPlacement(t *testing.T) {
 	seen := map[string]bool{}
 	for _, user := range []string{"ada", "bob", "cleo", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "leo"} {
 		r := weir.Request{Path: "/towns", User: user}
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A sealed receipt takes back its charge once, whichever members are asked and how often.
@@ -50,8 +51,8 @@ type backend struct {
 	t *testing.T
 }
 
-func (b backend) Refund(_ context.Context, _ limiter.Instant, _ *limiter.Charge, r limiter.Receipt,
-	_ limiter.KeyNamer) error {
+func (b backend) Refund(_ context.Context, _ arith.Instant, _ *arith.Charge, r limiter.Receipt,
+	_ arith.KeyNamer) error {
 	b.t.Errorf("refunds %+v", r)
 	return nil
 }

@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Tracer records spans of checks that are traced: weir.forward while another member is to decide a
@@ -13,8 +13,8 @@ import (
 type Tracer interface {
 	// Parent returns the span that the context of a check belongs to, nil if the check is not
 	// traced.
-	Parent(ctx context.Context) *limiter.TraceContext
+	Parent(ctx context.Context) *arith.TraceContext
 	// Start begins a span below parent, which another member may have begun. It returns what
 	// names the span, and its end. A second call of the end must do nothing.
-	Start(parent *limiter.TraceContext, name string) (own *limiter.TraceContext, end func())
+	Start(parent *arith.TraceContext, name string) (own *arith.TraceContext, end func())
 }

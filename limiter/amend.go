@@ -1,14 +1,12 @@
 package limiter
 
 import (
-	"math/bits"
-	"slices"
 	"time"
 )
 
 // Amend is a change of a hold. The zero value settles it.
 type Amend struct {
-	// Extend lets the hold of the charge's ID last for another [Idempotency.Hold]. A key with
+	// Extend lets the hold of the charge's ID last for another [Request.Hold]. A key with
 	// a cost above its estimate is charged the difference, if all of them admit it. Without
 	// Extend the hold is settled: the costs of the keys are the units that were used, 0 to
 	// cancel it.
@@ -57,8 +55,8 @@ const (
 	// AmendRaised: the estimate was raised as often as it may be, [MaxHoldParts] - 1 times. The hold is
 	// as it was.
 	AmendRaised
-	// AmendDiffers: a settlement gives one number, and the rules have reserved different ones, see
-	// [Estimates]. Nothing has changed.
+	// AmendDiffers: a settlement gives one number, and the rules have reserved different ones.
+	// Nothing has changed.
 	AmendDiffers
 )
 
@@ -86,43 +84,4 @@ type Amended struct {
 	// Keys, with AmendCharged, is the number of keys that were charged. A node sets it; deciders
 	// need not.
 	Keys int
-}
-
-// Estimates compares what the rules of a reservation have reserved. One number settles them only if they
-// have reserved the same: what was used of one unit, such as tokens, is not what was used of another, such
-// as requests. The zero value has none.
-type Estimates struct {
-	rule *Rule
-	cost uint64
-	// First is the estimate of the first key, and Other the first that differs from it; 0 if none does.
-	First, Other uint64
-}
-
-// Compared reports whether the estimate of a key is compared with those of others. It is not if the rule is in
-// shadow, since no request fails by that; if it has only limits on concurrency, whose slots end whatever was
-// used; and if it is settled with 0.
-func Compared(k *Key) bool {
-	rates := func(l *Limit) bool { return l.Algorithm() != Concurrency }
-	return k.Cost > 0 && !k.Rule.Shadow && slices.ContainsFunc(k.Rule.Limits, rates)
-}
-
-// Add adds the estimate of a key that is settled. A quota on which several rules draw is settled with the number
-// once for each draw, and has reserved as often: so what counts is how an estimate compares to what its key is
-// settled with. The keys of one rule have one cost: if their estimates differ, an extension was made at some
-// owners only.
-func (e *Estimates) Add(k *Key, estimate uint64) {
-	switch {
-	case !Compared(k):
-	case e.rule == nil:
-		e.rule, e.cost, e.First = k.Rule, k.Cost, estimate
-	case k.Rule.Name != e.rule.Name && e.Other == 0 && !proportional(estimate, e.First, k.Cost, e.cost):
-		e.Other = estimate
-	}
-}
-
-// proportional reports whether a/b = c/d.
-func proportional(a, b, c, d uint64) bool {
-	hi, lo := bits.Mul64(a, d)
-	hi2, lo2 := bits.Mul64(b, c)
-	return hi == hi2 && lo == lo2
 }

@@ -62,58 +62,6 @@ func (c Calendar) longest() Tick {
 	return [...]Tick{0, Minute, Hour, Day, Week, 31 * Day, 92 * Day, 366 * Day}[c]
 }
 
-// reach returns a bound of the length of any window. The clocks of a zone may be moved
-// back, by less than a day.
-func (l *Limit) reach() Tick {
-	if l.cal == nil || l.window <= Hour {
-		return l.window
-	}
-	return l.window + Day
-}
-
-// windowEnd returns the end of the aligned or calendar window that begins at start.
-func (l *Limit) windowEnd(start Tick) Tick {
-	if l.cal == nil {
-		return start + l.window
-	}
-	_, end := l.cal.Window(int64(start))
-	return Tick(end)
-}
-
-// rollCalendar is rollFixed for calendar windows.
-func (l *Limit) rollCalendar(s *Counts, now Tick) {
-	if start, _ := l.cal.Window(int64(now)); s.A == 0 || Tick(start) > s.Time {
-		s.Time, s.A = Tick(start), 0
-	}
-}
-
-// nearest returns the beginning of a window that is the nearest to an instant, and not
-// after the end of the window of now.
-func (l *Limit) nearest(at, now Tick) Tick {
-	if l.cal == nil {
-		return min(l.start(at+l.window/2), l.start(now)+l.window)
-	}
-	start, end := l.cal.Window(int64(at))
-	if int64(at)-start >= end-int64(at) {
-		start = end
-	}
-	_, end = l.cal.Window(int64(now))
-	return Tick(min(start, end))
-}
-
-// CalendarBounds returns, for a limit with calendar windows, the beginnings of the window
-// before the one that contains now, of that window, of the next one, and the end of
-// that. For another limit it returns false.
-func CalendarBounds(l *Limit, now Tick) (bounds [4]Tick, ok bool) {
-	if l.cal == nil {
-		return bounds, false
-	}
-	for i, b := range l.cal.Around(int64(now)) {
-		bounds[i] = Tick(b)
-	}
-	return bounds, true
-}
-
 // calendar returns the part of a valid spec that determines its windows.
 func (s *Spec) calendar() calendar.Spec {
 	if s.Calendar == CalendarNone {
@@ -203,19 +151,19 @@ func (s *Spec) DefaultName() string {
 
 // Calendar returns the unit of the limit's calendar windows, CalendarNone if its windows
 // have a fixed length.
-func (l *Limit) Calendar() Calendar { return Calendar(l.p.calendar.Unit) }
+func (l *Limit) Calendar() Calendar { return Calendar(l.C.P.Calendar.Unit) }
 
 // Period returns the window in words: "minute", "15m", "calendar month".
 func (l *Limit) Period() string {
-	if l.cal != nil {
+	if l.C.Cal != nil {
 		return "calendar " + l.Calendar().String()
 	}
-	return WindowName(l.window.Duration())
+	return WindowName(l.C.Window.Duration())
 }
 
 // calendarText returns the options of a calendar in words.
 func (l *Limit) calendarText() string {
-	c := &l.p.calendar
+	c := &l.C.P.Calendar
 	text := ", zone " + c.Zone
 	if l.Calendar() >= CalendarMonth {
 		text += fmt.Sprintf(", anchor_day %d", c.AnchorDay)

@@ -1,11 +1,5 @@
 package limiter
 
-import "cmp"
-
-// Hash identifies a rule and its key values, without the limit. It is a keyed 128-bit
-// hash, so nobody outside can construct a collision.
-type Hash struct{ Hi, Lo uint64 }
-
 // Class is which way the counters of a rule fail when the cluster has a fault.
 type Class uint8
 
@@ -95,25 +89,6 @@ func (r *Rule) Class() Class {
 	return Available
 }
 
-// Key identifies one counter for every limit of its rule.
-type Key struct {
-	// Hash identifies rule and key values.
-	Hash Hash
-	// Rule holds the limits.
-	Rule *Rule
-	// Cost in units; 0 is a peek at this key.
-	Cost uint64
-	// Index is the index of this key in its rule, for a rule with several keys.
-	Index uint8
-	// By is the label of the identity that asks, see [TenantLabel], if it has no tenant, for a key of
-	// [RequestRule] or in a time zone that the request names: each has its share of such limits. 0: it is not known, or
-	// not needed.
-	By uint16
-}
-
-// Who returns the label of who asks: of the tenant of the key, or else By.
-func (k *Key) Who() uint16 { return cmp.Or(k.Hash.Tenant(), k.By) }
-
 // Bounds of one check. A request that would need more is refused with an error
 // that wraps [ErrInvalid].
 const (
@@ -128,83 +103,6 @@ const (
 	// MaxKeyParts is the most parts of one key.
 	MaxKeyParts = 8
 )
-
-const inlineKeys = 2
-
-// Charge is the input of a decider: the keys, their limits and the cost. The zero value
-// has no keys. The caller owns it, and may use it again after [Charge.Clear]. The first
-// two keys need no allocation.
-type Charge struct {
-	// Peek makes the whole check a peek: it is answered as if its cost were charged,
-	// and changes nothing.
-	Peek bool
-
-	// Unnamed is set by the decider: bit i requests the name of key i, because the key
-	// has entered a list of top keys.
-	Unnamed uint32
-
-	// ID makes the charge one that is made once: if it is remembered, nothing is charged. nil,
-	// the usual case: each charge is made. It is read, never changed.
-	ID *Idempotency
-
-	room *Idempotency // memory for ID, see [Lend]
-
-	// Trace is the span that the check is part of; nil if it is not traced.
-	Trace *TraceContext
-
-	n      int
-	inline [inlineKeys]Key
-	more   []Key
-}
-
-// Clear empties the charge and keeps its memory.
-func (c *Charge) Clear() {
-	c.Peek, c.Unnamed, c.ID, c.Trace, c.n, c.more = false, 0, nil, nil, 0, c.more[:0]
-}
-
-// Len returns the number of keys.
-func (c *Charge) Len() int { return c.n }
-
-// Add appends a key. Its hash must differ from those of the other keys; of two equal
-// keys only one is charged. If the charge has [MaxKeys] keys already, Add changes
-// nothing and reports false.
-func (c *Charge) Add(k Key) bool {
-	switch {
-	case c.n < inlineKeys:
-		to := &c.inline[c.n] // field by field: a key is too large for registers as a whole
-		to.Hash, to.Rule, to.Cost, to.Index, to.By = k.Hash, k.Rule, k.Cost, k.Index, k.By
-	case c.n < MaxKeys:
-		c.more = append(c.more, k)
-	default:
-		return false
-	}
-	c.n++
-	return true
-}
-
-// Wide reports whether a cost of the charge is above [NarrowUnits], or a limit is wide, see [Wide].
-func (c *Charge) Wide() bool {
-	for i := range c.Len() {
-		k := c.Key(i)
-		if k.Cost > NarrowUnits {
-			return true
-		}
-		for _, l := range k.Rule.Limits {
-			if l.p.wide {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// Key returns key i, 0 <= i < Len. The pointer is valid until the next Add or Clear.
-func (c *Charge) Key(i int) *Key {
-	if i < inlineKeys {
-		return &c.inline[i]
-	}
-	return &c.more[i-inlineKeys]
-}
 
 func nameOf(names []string, i int) string {
 	if i < 0 || i >= len(names) {

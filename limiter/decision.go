@@ -65,7 +65,7 @@ type LimitDecision struct {
 	// check, Remaining is 0, and RetryAfter ends at the earliest instant at which there may be
 	// room. There may still be none then.
 	Overflow bool
-	// KeyIndex is the index of the key in its rule, see [Key.Index].
+	// KeyIndex is the index of the key in its rule, for a rule with several keys.
 	KeyIndex uint8
 	// InForce is the limit, in units per window, that was applied in place of Limit: the
 	// share that an owner in a minority has, or the policy local. 0 means that Limit
@@ -133,25 +133,6 @@ const ReceiptLife = 10 * Minute
 // Has reports whether limit i of the decision was charged.
 func (r Receipt) Has(i int) bool { return i < 64 && r.Charged&(1<<i) != 0 }
 
-// setHash adds a limit and its cost to the hash of a receipt's set, by multiplication
-// with the 64-bit FNV prime.
-func setHash(h uint64, l *Limit, cost uint64) uint64 {
-	return (h ^ l.nameID ^ cost<<1) * 1099511628211
-}
-
-// Fits reports whether the receipt was issued for a charge with these keys, costs and
-// limits.
-func (c *Charge) Fits(r Receipt) bool {
-	var h uint64
-	for i := range c.Len() {
-		k := c.Key(i)
-		for _, l := range k.Rule.Limits {
-			h = setHash(h, l, k.Cost)
-		}
-	}
-	return r.Charged != 0 && h == r.Set
-}
-
 // creditTime is the time of [Credit]. It is later than any instant of a clock, and exact as a
 // number of Lua.
 const creditTime Tick = 1 << 52
@@ -164,34 +145,6 @@ func Credit() Receipt { return Receipt{Time: creditTime} }
 // IsCredit reports whether r is the receipt that [Credit] returns.
 func (r Receipt) IsCredit() bool {
 	return r.Time == creditTime && r.Epoch == 0 && r.Once == 0 && r.Sealed == ""
-}
-
-// Credit returns [Credit] in the form in which it fits the charge. It is for deciders.
-func (c *Charge) Credit() Receipt {
-	r, n := Credit(), 0
-	for i := range c.Len() {
-		k := c.Key(i)
-		for _, l := range k.Rule.Limits {
-			r.Set = setHash(r.Set, l, k.Cost)
-			r.Charged |= 1 << n
-			n++
-		}
-	}
-	return r
-}
-
-// NoteCharged records in the receipt that limit i was charged at now. It is for deciders.
-func NoteCharged(d *Decision, i int, now Tick) {
-	d.Receipt.Time = now
-	if i < 64 {
-		d.Receipt.Charged |= 1 << i
-	}
-}
-
-// NoteAllCharged is NoteCharged for all limits.
-func NoteAllCharged(d *Decision, now Tick) {
-	d.Receipt.Time = now
-	d.Receipt.Charged |= 1<<d.n - 1 // all bits from 64 limits on
 }
 
 const inlineLimits = 4
@@ -211,11 +164,8 @@ type Decision struct {
 	// Source is what made the decision.
 	Source Source
 
-	charges, shadowCharges bool // set by Settle
-	began                  bool // a block began
-
-	blocked int32 // 1 + index of the limit that denied, 0 if none
-	n       int32
+	steps Steps
+	n     int32
 
 	// RetryAfter is the shortest wait until the same check is allowed, if there are no
 	// other checks: the longest wait of its limits. It is 0 if Allowed or Never is set.
@@ -232,17 +182,27 @@ type Decision struct {
 	inline  [inlineLimits]LimitDecision // last: most decisions have one, and so need the first bytes of d alone
 }
 
+// Steps is what package arith notes in a decision from one of its steps to the next. It is not promised.
+type Steps struct {
+	Charges, ShadowCharges bool  // limits are charged; those of rules in shadow, too
+	Began                  bool  // a block began
+	Blocked                int16 // 1 + index of the limit that denied, 0 if none
+}
+
+// Steps returns what package arith notes.
+func (d *Decision) Steps() *Steps { return &d.steps }
+
 // Clear resets d to "allowed, no rule" and keeps its memory.
 func (d *Decision) Clear() {
 	d.Allowed, d.Never, d.ShadowDenied, d.Repeated = true, false, false, false
 	d.Source, d.RetryAfter, d.Rule = SourceNone, 0, ""
 	d.Receipt = Receipt{} // of its own: among others it would be made and copied
-	d.remarks, d.began, d.blocked, d.n, d.more = nil, false, 0, 0, d.more[:0]
+	d.remarks, d.steps, d.n, d.more = nil, Steps{}, 0, d.more[:0]
 }
 
 // Refuse overwrites d with a denial without a reason. Callers use it for a request that could not be decided: d may
 // still hold the answer to an earlier one.
-func Refuse(d *Decision) {
+func (d *Decision) Refuse() {
 	d.Clear()
 	d.Allowed = false
 }
@@ -268,13 +228,6 @@ type Denial struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// DenyByRule overwrites d with the denial by a rule that denies each request. It is for deciders.
-func DenyByRule(d *Decision, r *Rule) {
-	d.Clear()
-	d.Allowed, d.Never, d.Source, d.Rule = false, true, SourceRule, r.Name
-	SetRemarks(d, Remarks{Deny: r.Deny})
-}
-
 // Remarks returns the remarks of the node that decided. Those about quotas and zones only decisions of package client
 // have; Answer of a node makes those of its own decisions.
 func (d *Decision) Remarks() Remarks {
@@ -285,16 +238,12 @@ func (d *Decision) Remarks() Remarks {
 }
 
 // SetRemarks sets the remarks of a decision. It is for clients.
-func SetRemarks(d *Decision, r Remarks) {
+func (d *Decision) SetRemarks(r Remarks) {
 	if d.remarks = nil; r != (Remarks{}) {
 		kept := r // allocated only if there are any
 		d.remarks = &kept
 	}
 }
-
-// BlockBegan reports whether this check began the block of a limit that is Blocked. A
-// denial during a block begins none.
-func BlockBegan(d *Decision) bool { return d.began }
 
 // Len returns the number of limits that were decided.
 func (d *Decision) Len() int { return int(d.n) }
@@ -309,8 +258,8 @@ func (d *Decision) Limit(i int) *LimitDecision {
 	return &d.more[i]
 }
 
-// Limits returns the results of all limits, each as [Decision.Limit] does. It is for deciders.
-func Limits(d *Decision) []LimitDecision {
+// Limits returns the results of all limits, each as [Decision.Limit] does. They are valid until d is used again.
+func (d *Decision) Limits() []LimitDecision {
 	if d.n <= inlineLimits {
 		return d.inline[:d.n]
 	}
@@ -321,15 +270,15 @@ func Limits(d *Decision) []LimitDecision {
 // several denied, it is the one with the longest wait; one that can never allow the
 // check precedes all others.
 func (d *Decision) BlockedBy() *LimitDecision {
-	if d.blocked == 0 {
+	if d.steps.Blocked == 0 {
 		return nil
 	}
-	return d.Limit(int(d.blocked) - 1)
+	return d.Limit(int(d.steps.Blocked) - 1)
 }
 
 // Grow makes room for n limits with undefined contents. It is for deciders. Above four
 // it allocates, once for a Decision that is used again.
-func Grow(d *Decision, n int) {
+func (d *Decision) Grow(n int) {
 	if n > inlineLimits {
 		if cap(d.more) < n {
 			d.more = make([]LimitDecision, n)

@@ -1,17 +1,11 @@
-// Package limiter defines limits and their arithmetic.
+// Package limiter has the words of Weir: what is limited, asked and answered.
 //
-// Every algorithm is a pure function of a state, an instant and a cost. The package has
-// no clock, lock, map or goroutine: the caller passes the instant as a [Tick], owns the
-// [State], and owns the [Decision] that receives the result. All arithmetic is on
-// integers, with 128-bit products where 64 bits are not enough, so two machines with
-// the same trace always agree.
+// A [Spec] describes a limit, and [NewLimit] makes a [Limit] of it. A [Request] is what a service knows about a call,
+// and a [Decision] is the answer, with a [LimitDecision] for each limit that took part and a [Receipt] of what was
+// charged. Times are in microseconds, see [Tick].
 //
-// The main types, from the outside in: a [Request] is what a service knows about a
-// call; rules turn it into a [Charge], which names the counters and their limits; a
-// decider answers with a [Decision].
-//
-// [Limit] and [Decision] have methods for those who read them. What only deciders need
-// are the methods of [State], and functions such as [Settle] and [Conclude].
+// How a limit decides is in package limiter/arith, which programs need only if they are deciders themselves. The types
+// Compiled, Params and Steps are for that package alone.
 //
 // None of the types is safe for concurrent use unless it says so.
 package limiter

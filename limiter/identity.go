@@ -41,20 +41,20 @@ func (m mixer) text(s string) mixer {
 }
 
 // id returns a hash of everything that makes two limits decide alike.
-func (p *params) id() uint64 {
-	m := mixer(0).text(p.name)
-	m = m.add(p.limit&NarrowUnits | p.burst<<32).add(uint64(p.window)).add(uint64(p.block))
-	m = m.add(uint64(p.algorithm) | uint64(p.align)<<8 | uint64(p.coverage)<<16 | uint64(p.rounding)<<24 |
-		uint64(p.drip)<<32 | uint64(p.count)<<40)
-	m = m.add(uint64(p.subWindows) | uint64(p.weight)<<16)
-	if p.wide { // so other limits keep the hash of versions without wide ones
-		m = m.text("wide").add(p.limit).add(p.burst)
+func (p *Params) id() uint64 {
+	m := mixer(0).text(p.Name)
+	m = m.add(p.Limit&NarrowUnits | p.Burst<<32).add(uint64(p.Window)).add(uint64(p.Block))
+	m = m.add(uint64(p.Algorithm) | uint64(p.Align)<<8 | uint64(p.Coverage)<<16 | uint64(p.Rounding)<<24 |
+		uint64(p.Drip)<<32 | uint64(p.Count)<<40)
+	m = m.add(uint64(p.SubWindows) | uint64(p.Weight)<<16)
+	if p.Wide { // so other limits keep the hash of versions without wide ones
+		m = m.text("wide").add(p.Limit).add(p.Burst)
 	}
-	if p.dripUnits > 1 { // so other limits keep the hash of versions without them
-		m = m.text("drip").add(p.dripUnits)
+	if p.DripUnits > 1 { // so other limits keep the hash of versions without them
+		m = m.text("drip").add(p.DripUnits)
 	}
-	if p.calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
-		m = m.calendar(&p.calendar)
+	if p.Calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
+		m = m.calendar(&p.Calendar)
 	}
 	return uint64(m)
 }
@@ -63,14 +63,25 @@ func (m mixer) calendar(c *calendar.Spec) mixer {
 	return m.text(c.Zone).add(uint64(c.Unit) | uint64(c.AnchorDay)<<8 | uint64(c.WeekStart)<<16 | uint64(c.At)<<24)
 }
 
-// CalendarID returns a hash of what determines the limit's calendar windows. It is the
-// same in every process.
-func CalendarID(l *Limit) uint64 { return uint64(mixer(2).calendar(&l.p.calendar)) }
+// CalendarID returns a hash of what determines calendar windows.
+func (p *Params) CalendarID() uint64 { return uint64(mixer(2).calendar(&p.Calendar)) }
 
-// ParamsID returns a hash of the limit's name and of everything that affects its
-// decisions. It is the same in every process. Two limits with equal hashes are Equal,
-// except for a 64-bit collision.
-func ParamsID(l *Limit) uint64 { return l.paramsID }
+// CountsID returns what arith.CountsID does.
+func (l *Compiled) CountsID() uint64 {
+	p := &l.P
+	switch p.Algorithm {
+	case TokenBucket, LeakyBucket, GCRA:
+		return l.ID
+	}
+	if p.Count == CountAll && p.Algorithm == SlidingLog { // its bound depends on the limit
+		return l.ID
+	}
+	m := mixer(3).add(l.NameID).add(uint64(p.Window))
+	if p.Wide && p.Algorithm != Concurrency { // slots are what holds have, see arith.CountHeld
+		m = m.text("wide")
+	}
+	return uint64(m.add(uint64(p.Algorithm) | uint64(p.Align)<<8 | uint64(l.Subs)<<16).calendar(&p.Calendar))
+}
 
 // ID returns a hash of the rule: its name, its limits in their order, and its policies.
 // It is the same in every process, so nodes use it to compare rules. MaxShare is not
@@ -84,52 +95,7 @@ func (r *Rule) ID() uint64 {
 	}
 	m = m.add(flags).add(uint64(len(r.Limits)))
 	for _, l := range r.Limits {
-		m = m.add(l.paramsID)
+		m = m.add(l.C.ID)
 	}
 	return uint64(m)
-}
-
-// Scaled returns a limit like l, with the same name, window and options, whose limit
-// and burst are num/den of those of l: rounded down, at least 1, and at most the
-// greatest valid value. Units that leak at once are scaled alike, and the limit is rounded
-// down to a multiple of them. A den of 0 counts as 1. [State.Adopt] converts states between l
-// and its share in both directions and keeps the consumption.
-//
-// Rounding can yield a burst that takes over 100 years to recover at the lower rate. It
-// is then reduced so that it does not.
-func Scaled(l *Limit, num, den uint64) *Limit {
-	if num == den {
-		return l
-	}
-	scaled := &Limit{p: l.p, cal: l.cal}
-	p := &scaled.p
-	most := min(l.maxUnits(), MaxUnits)
-	if p.algorithm == SlidingLog {
-		most = MaxLogLimit
-	}
-	p.limit = share(p.limit, num, den, most)
-	if p.dripUnits > 1 {
-		p.dripUnits = share(p.dripUnits, num, den, p.limit)
-		if p.limit -= p.limit % p.dripUnits; p.dripUnits == 1 {
-			p.dripUnits = 0
-		}
-	}
-	if p.burst > 0 {
-		p.burst = share(p.burst, num, den, most)
-		if hi, lo := bits.Mul64(uint64(maxDebt), p.limit); hi < uint64(p.window) {
-			p.burst = min(p.burst, quo(hi, lo, uint64(p.window)))
-		}
-	}
-	scaled.precompute()
-	return scaled
-}
-
-// share returns x*num/den, from 1 to most.
-func share(x, num, den, most uint64) uint64 {
-	den = max(den, 1)
-	hi, lo := bits.Mul64(x, num)
-	if hi >= den {
-		return most
-	}
-	return min(max(quo(hi, lo, den), 1), most)
 }

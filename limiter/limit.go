@@ -3,8 +3,6 @@ package limiter
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/bits"
 	"time"
 
 	"github.com/weirlimit/weir/limiter/calendar"
@@ -25,10 +23,12 @@ const (
 	algorithms // the number of algorithms that limit a rate
 )
 
+// The algorithms of the counters that tables keep for themselves: arith.Remembered and arith.Holds.
+const remembered, holds Algorithm = 64, 65
+
 // Concurrency is the algorithm of limits on the number of units that are held at one time. A
-// check of such a limit needs a hold, see [Idempotency]. Its units count until it is settled,
-// with any number, or until its hold ends. A charge without a hold ends at once. In its [State],
-// Time is the instant from which nothing is held any more: see [Occupy] and [HoldEnds].
+// check of such a limit needs a hold, see [Request.Hold]. Its units count until it is settled,
+// with any number, or until its hold ends. A charge without a hold ends at once.
 const Concurrency = algorithms
 
 // AlgorithmNames returns the names of the algorithms that limit a rate, in rules files, indexed by
@@ -138,14 +138,16 @@ const (
 	DefaultSubWindows = 10
 	// MaxNameBytes bounds the name of a limit or rule.
 	MaxNameBytes = 64
-	// maxDebt bounds, in ticks, how far ahead of now the level of a bucket can be: 100
-	// years, so that all instants stay below 2^53 and sums below 2^63.
-	maxDebt = 36500 * Day
+	// MaxRecovery bounds how long a full bucket may take until it is empty, and how far ahead of now its level can
+	// be: 100 years, so that all instants stay below 2^53 ticks and sums below 2^63.
+	MaxRecovery = 36500 * 24 * time.Hour
 	// leastDebt is the least time, in ticks, that a bucket at its bound takes until it has room again. It takes
 	// longer if its window is longer, or the time in which a full one becomes empty. So one settlement, whatever
 	// number it says, denies a key for no longer than one of a window of a day would, unless the bucket is slower.
 	// No refund is lost by this bound: what was charged has leaked in that time.
 	leastDebt = Day
+	// mostCounted is the largest count of a limit, and the highest level of a bucket: one more than any limit.
+	mostCounted = MaxUnits + 1
 )
 
 // Spec describes a limit. The zero value of every option is its default.
@@ -208,54 +210,11 @@ type Spec struct {
 // Limit is a valid, immutable [Spec], ready for the arithmetic. It is safe for
 // concurrent use.
 type Limit struct {
-	p      params
-	nameID uint64
-	// paramsID is a hash of p.
-	paramsID uint64
-
-	// Precomputed from p.
-	window Tick
-	shift  Tick               // offset of aligned windows from the epoch
-	cal    *calendar.Calendar // nil: windows have a fixed length
-	limit  uint64             // units per window
-	cap    uint64             // largest cost that can ever be admitted
-	sub    Tick               // length of a sub-window
-	subs   int                // number of sub-windows that count
-	weight uint64             // thousandths
-	unit   uint64             // buckets: ticks per unit, whole part of window/limit; by interval: drips per window
-	unitR  uint64             // and the remainder, in 1/limit ticks; by interval: units of a drip
-	most   uint64             // buckets: largest level of a state, in units
-	// wholeTail reports that a unit of the previous window counts until that window is
-	// two windows old (sliding_counter, rounded up or not at all).
-	wholeTail bool
-	// keepsWords is set for sliding_log, sliding_window and holds.
-	keepsWords bool
-	plain      bool // its states are stored as they are: see State.Open
-	shared     bool // token bucket, continuous leaky bucket and GCRA share their arithmetic
-	// For these, longest is the longest time, in ticks, that a level can take to leak.
-	// grain is the unit in which the time of the last charge is stored: one tick, or
-	// more if a full bucket takes more than an hour to leak.
-	longest, grain Tick
-}
-
-// params is the comparable part of a limit. Two limits with equal params decide alike.
-type params struct {
-	name       string
-	algorithm  Algorithm
-	wide       bool // limit or burst may be above NarrowUnits: see State.Open
-	limit      uint64
-	burst      uint64
-	window     Tick
-	block      Tick
-	align      Align
-	coverage   Coverage
-	rounding   Rounding
-	drip       Drip
-	dripUnits  uint64 // 0: 1
-	count      CountRejected
-	subWindows uint16
-	weight     uint16
-	calendar   calendar.Spec
+	// C and Plain are what package arith reads. They must not be changed, and no program should depend on them. (As
+	// results of methods they would cost each step of a decision some nanoseconds: what reads them would not be inlined.)
+	C Compiled
+	// Plain reports that the states of the limit are stored as they are: see arith.State.Open.
+	Plain bool
 }
 
 // NewLimit validates a spec. The error wraps [ErrInvalid] and joins one error for each
@@ -268,97 +227,49 @@ func NewLimit(s Spec) (*Limit, error) {
 		}
 		return nil, errors.Join(all...)
 	}
-	l := &Limit{p: params{
-		name:      s.Name,
-		algorithm: s.Algorithm,
-		limit:     uint64(s.Limit),
-		wide:      s.wide(),
-		window:    Tick(s.Window / TickDuration),
-		block:     Tick(s.Block / TickDuration),
-		count:     s.CountRejected,
-	}}
-	if l.p.name == "" {
-		l.p.name = s.DefaultName()
+	p := Params{
+		Name:      s.Name,
+		Algorithm: s.Algorithm,
+		Limit:     uint64(s.Limit),
+		Wide:      s.wide(),
+		Window:    Tick(s.Window / TickDuration),
+		Block:     Tick(s.Block / TickDuration),
+		Count:     s.CountRejected,
+	}
+	if p.Name == "" {
+		p.Name = s.DefaultName()
 	}
 	if s.Algorithm == Concurrency {
-		l.p.window = Span(MaxHold)
+		p.Window = Span(MaxHold)
 	}
+	var cal *calendar.Calendar
 	if s.Calendar != CalendarNone {
-		l.p.algorithm, l.p.window, l.p.calendar = FixedWindow, s.Calendar.longest(), s.calendar()
+		p.Algorithm, p.Window, p.Calendar = FixedWindow, s.Calendar.longest(), s.calendar()
 		var err error
-		if l.cal, err = calendar.New(l.p.calendar); err != nil {
+		if cal, err = calendar.New(p.Calendar); err != nil {
 			return nil, fmt.Errorf("%w limit: %w", ErrInvalid, err) // not reached: Problems knows the zones
 		}
 	}
-	switch l.p.algorithm {
+	switch p.Algorithm {
 	case SlidingCounter:
-		l.p.rounding, l.p.weight = s.Rounding, 1000
+		p.Rounding, p.Weight = s.Rounding, 1000
 		if s.Weight != nil {
-			l.p.weight = uint16(*s.Weight)
+			p.Weight = uint16(*s.Weight)
 		}
 	case FixedWindow:
-		l.p.align = s.Align
+		p.Align = s.Align
 	case SlidingWindow:
-		l.p.coverage, l.p.subWindows = s.Coverage, uint16(s.subWindows())
+		p.Coverage, p.SubWindows = s.Coverage, uint16(s.subWindows())
 	case TokenBucket, LeakyBucket, GCRA:
-		l.p.burst = uint64(s.burst())
+		p.Burst = uint64(s.burst())
 		if s.Algorithm == LeakyBucket {
-			l.p.drip = s.Drip
+			p.Drip = s.Drip
 			if s.Drip == DripInterval && s.DripUnits > 1 {
-				l.p.dripUnits = uint64(s.DripUnits)
+				p.DripUnits = uint64(s.DripUnits)
 			}
 		}
 	}
-	l.precompute()
-	return l, nil
-}
-
-func (l *Limit) precompute() {
-	p := &l.p
-	h := fnv.New64a()
-	h.Write([]byte(p.name))
-	l.nameID, l.paramsID = h.Sum64(), p.id()
-	l.window, l.limit, l.cap = p.window, p.limit, p.limit
-	l.plain = !p.wide && p.algorithm != Remembered && (p.algorithm != LeakyBucket || p.drip == DripContinuous)
-	l.weight = uint64(p.weight)
-	if l.window%Week == 0 {
-		l.shift = 4 * Day // the epoch was a Thursday
-	}
-	l.keepsWords = p.algorithm == SlidingLog || p.algorithm == SlidingWindow || p.algorithm == Holds
-	switch p.algorithm {
-	case SlidingCounter:
-		l.wholeTail = l.weight > 0 && (p.rounding == RoundExact || p.rounding == RoundCeil)
-	case SlidingWindow:
-		l.sub = l.window / Tick(p.subWindows)
-		l.subs = int(p.subWindows)
-		if p.coverage == CoverageStrict {
-			l.subs++
-		}
-	case TokenBucket, LeakyBucket, GCRA:
-		l.shared = p.drip == DripContinuous
-		l.cap = p.burst
-		l.unit, l.unitR = uint64(l.window)/l.limit, uint64(l.window)%l.limit
-		if !l.shared {
-			l.unitR = max(p.dripUnits, 1)
-			l.unit = l.limit / l.unitR
-		}
-		// No legal burst reaches it.
-		l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), l.leaksIn(maxDebt)+1, mostCounted)
-		hi, lo := bits.Mul64(l.most, uint64(l.window))
-		q, _ := bits.Div64(hi, lo, l.limit)
-		l.longest = Tick(q) + 1
-		hi, lo = bits.Mul64(l.cap, uint64(l.window))
-		l.grain = Tick(quo(hi, lo, l.limit))>>32 + 1
-	}
-}
-
-// leaksIn returns how many units leak from a bucket in a span, at most mostCounted.
-func (l *Limit) leaksIn(span Tick) uint64 {
-	hi, lo := bits.Mul64(uint64(span), l.limit)
-	if hi >= uint64(l.window) {
-		return mostCounted
-	}
-	return min(quo(hi, lo, uint64(l.window)), mostCounted)
+	return p.Compile(cal), nil
 }
 
 func (s *Spec) subWindows() int {
@@ -389,24 +300,22 @@ func (s *Spec) wide() bool {
 	}
 }
 
-func quo(hi, lo, d uint64) uint64 { q, _ := bits.Div64(hi, lo, d); return q }
-
 // Spec returns the limit as a spec with its defaults filled in.
 func (l *Limit) Spec() Spec {
-	p := &l.p
+	p := &l.C.P
 	s := Spec{
-		Name: p.name, Algorithm: p.algorithm, Limit: int64(p.limit), Window: p.window.Duration(),
-		Align: p.align, SubWindows: int(p.subWindows), Coverage: p.coverage, Rounding: p.rounding,
-		Burst: int64(p.burst), Drip: p.drip, DripUnits: int64(p.dripUnits), CountRejected: p.count, Block: p.block.Duration(),
+		Name: p.Name, Algorithm: p.Algorithm, Limit: int64(p.Limit), Window: p.Window.Duration(),
+		Align: p.Align, SubWindows: int(p.SubWindows), Coverage: p.Coverage, Rounding: p.Rounding,
+		Burst: int64(p.Burst), Drip: p.Drip, DripUnits: int64(p.DripUnits), CountRejected: p.Count, Block: p.Block.Duration(),
 	}
-	if p.algorithm == SlidingCounter {
-		w := int(p.weight)
+	if p.Algorithm == SlidingCounter {
+		w := int(p.Weight)
 		s.Weight = &w
 	}
-	if p.algorithm == Concurrency {
+	if p.Algorithm == Concurrency {
 		s.Window = 0
 	}
-	if c := &p.calendar; c.Unit != calendar.None {
+	if c := &p.Calendar; c.Unit != calendar.None {
 		s.Window, s.Calendar, s.Zone, s.AnchorDay = 0, Calendar(c.Unit), c.Zone, int(c.AnchorDay)
 		s.WeekStart, s.At = Weekday(c.WeekStart), time.Duration(c.At)*time.Minute
 	}
@@ -414,37 +323,25 @@ func (l *Limit) Spec() Spec {
 }
 
 // Name returns the limit's name, unique in its rule.
-func (l *Limit) Name() string { return l.p.name }
-
-// NameID returns a 64-bit hash of the name. Tables mix it into the identity of a key.
-func NameID(l *Limit) uint64 { return l.nameID }
+func (l *Limit) Name() string { return l.C.P.Name }
 
 // Algorithm returns the limit's algorithm.
-func (l *Limit) Algorithm() Algorithm { return l.p.algorithm }
+func (l *Limit) Algorithm() Algorithm { return l.C.P.Algorithm }
 
 // CountRejected returns what denied checks are charged.
-func (l *Limit) CountRejected() CountRejected { return l.p.count }
+func (l *Limit) CountRejected() CountRejected { return l.C.P.Count }
 
 // Limit returns the limit in units per window.
-func (l *Limit) Limit() uint64 { return l.limit }
+func (l *Limit) Limit() uint64 { return l.C.Limit }
 
 // Capacity returns the largest cost that can ever be admitted, in units: the burst of a
 // bucket, the limit of any other algorithm.
-func (l *Limit) Capacity() uint64 { return l.cap }
-
-// Wide reports whether the counts of the limit take more than 32 bits: it, or its burst, is above [NarrowUnits], or it
-// is a limit of windows of NarrowUnits. (That one is not if it has a block, and windows that a wide limit with one
-// cannot have.)
-func Wide(l *Limit) bool { return l.p.wide }
+func (l *Limit) Capacity() uint64 { return l.C.Cap }
 
 // Window returns the window; for calendar windows the nominal length of the longest
 // one, which is 24 hours for a day, 31 days for a month, 92 for a quarter and 366 for a
 // year; for [Concurrency] the longest hold.
-func (l *Limit) Window() time.Duration { return l.window.Duration() }
+func (l *Limit) Window() time.Duration { return l.C.Window.Duration() }
 
 // Equal reports whether two limits have the same name and decide alike.
-func (l *Limit) Equal(o *Limit) bool { return l == o || l.p == o.p }
-
-// Params returns a comparable value for use as a map key. It is equal for two limits
-// exactly if [Limit.Equal] reports true.
-func Params(l *Limit) any { return l.p }
+func (l *Limit) Equal(o *Limit) bool { return l == o || l.C.P == o.C.P }

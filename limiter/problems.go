@@ -24,10 +24,10 @@ func (s *Spec) Problems() []Problem {
 	if len(s.Name) > MaxNameBytes {
 		bad("name", "the name has %d bytes; at most %d are allowed", len(s.Name), MaxNameBytes)
 	}
-	if s.Name == holdsName && s.Algorithm != Holds {
+	if s.Name == holdsName && s.Algorithm != holds {
 		bad("name", "the name %q is reserved", s.Name)
 	}
-	if s.Algorithm > Concurrency && s.Algorithm != Remembered && s.Algorithm != Holds {
+	if s.Algorithm > Concurrency && s.Algorithm != remembered && s.Algorithm != holds {
 		bad("algorithm", "there is no algorithm number %d", s.Algorithm)
 	}
 	most := int64(MaxUnits)
@@ -91,7 +91,7 @@ func (s *Spec) Problems() []Problem {
 			bad("burst", "burst %d is out of range: give 1 to %d units", b, int64(MaxUnits))
 		} else if limitOK && windowOK {
 			hi, lo := bits.Mul64(uint64(b), uint64(s.Window/TickDuration))
-			if hi >= uint64(s.Limit) || quo(hi, lo, uint64(s.Limit)) > uint64(maxDebt) {
+			if hi >= uint64(s.Limit) || quo(hi, lo, uint64(s.Limit)) > uint64(Span(MaxRecovery)) {
 				bad("burst", "burst %d takes over 100 years to recover at %d per %v; lower it or raise the rate", b, s.Limit,
 					s.Window)
 			}

@@ -28,27 +28,6 @@ func TickOf(t time.Time) Tick {
 	return max(0, Tick(t.UnixMicro()))
 }
 
-// Instant is an optional instant. The zero value means "not given": a backend then uses
-// a clock of its own.
-type Instant struct {
-	at    Tick
-	given bool
-}
-
-// At returns the instant t, given. An instant before the epoch counts as the epoch.
-func At(t Tick) Instant { return Instant{max(0, t), true} }
-
-// Given reports whether an instant was given.
-func (i Instant) Given() bool { return i.given }
-
-// Or returns the instant, or the result of clock if none was given.
-func (i Instant) Or(clock func() Tick) Tick {
-	if i.given {
-		return i.at
-	}
-	return clock()
-}
-
 // Time returns the instant t in UTC.
 func (t Tick) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
 

@@ -9,11 +9,11 @@ type zones struct {
 	variants *calendar.PerZone[Rule]
 }
 
-// Zoned returns a rule like r whose limits at the given indices have a time zone that each
+// Zoned returns a rule like the receiver whose limits at the given indices have a time zone that each
 // request chooses: see [Rule.In]. These limits must have calendars of one zone, which is
 // the default. All of a key's counters are the same in each zone: if the next request
 // chooses another, the limit has changed, and what was used so far counts on.
-func Zoned(r *Rule, limits []int) *Rule {
+func (r *Rule) Zoned(limits []int) *Rule {
 	base := *r
 	out := &base
 	if len(limits) == 0 {
@@ -42,7 +42,7 @@ func Zoned(r *Rule, limits []int) *Rule {
 }
 
 // In returns the variant of the rule for a time zone: its limits, policies and counters
-// are those of the rule, but the windows of the limits named to [Zoned] follow the clocks
+// are those of the rule, but the windows of the limits named to [Rule.Zoned] follow the clocks
 // of that zone. ok is false, and the rule with its default zone is returned, if the zone
 // has no entry in the time zone database, or the rule is not made by Zoned. A variant is
 // made once and kept. There are at most as many as the database has zones.
@@ -57,7 +57,7 @@ func (r *Rule) In(zone string) (variant *Rule, ok bool) {
 	return z.base, false
 }
 
-// InDefaultZone reports whether the rule is made by [Zoned] and has its default zone: the
+// InDefaultZone reports whether the rule is made by [Rule.Zoned] and has its default zone: the
 // request named that one, or none.
 func (r *Rule) InDefaultZone() bool { return r.zones != nil && r.zone == "" }
 

@@ -21,7 +21,7 @@ func TestZoned(t *testing.T) {
 	month := make(limiter.Spec{Limit: 5, Calendar: limiter.CalendarMonth, Zone: "Europe/Berlin", AnchorDay: 31})
 	plain := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{day, month}, OnUnreachable: limiter.UnreachableClosed,
 		MaxShare: 7}
-	r := limiter.Zoned(plain, []int{1})
+	r := plain.Zoned([]int{1})
 	if r.ID() != plain.ID() || r.Zone() != "" {
 		t.Errorf("%+v", r)
 	}

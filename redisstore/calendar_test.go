@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -18,11 +19,11 @@ func TestCalendarsByAWrongClock(t *testing.T) {
 	}
 	for n, ahead := range []time.Duration{0, 400 * 24 * time.Hour, -10 * time.Hour} {
 		s.SetAhead(ahead)
-		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 77, Lo: uint64(n)},
+		var c arith.Charge
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 77, Lo: uint64(n)},
 			Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
 		var d limiter.Decision
-		if err := s.Decide(t.Context(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
+		if err := s.Decide(t.Context(), arith.Instant{}, []*arith.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if d.Source != limiter.SourceRedis || !d.Allowed || d.Limit(0).Remaining != 1 ||

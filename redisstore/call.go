@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // call is one call of a script: a decision or the part of one with keys in one slot, a
@@ -238,8 +239,8 @@ func (w when) append(dst []byte) []byte {
 
 // decision returns the call that decides the keys [first, last) of a charge, with its id or
 // without.
-func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idempotency, i, first, last int,
-	name limiter.KeyNamer) (*call, error) {
+func (s *Store) decision(w when, mode int64, c *arith.Charge, id *arith.Idempotency, i, first, last int,
+	name arith.KeyNamer) (*call, error) {
 	var buf [512]byte
 	extend := mode&extends != 0
 	mode &^= extends
@@ -302,8 +303,8 @@ func (s *Store) decision(w when, mode int64, c *limiter.Charge, id *limiter.Idem
 // time and number, and forgets the id, unless that is nil. charged reports whether a limit of
 // the charge was charged; first is the number of the key's first limit. It returns nil if
 // there is nothing to do.
-func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *limiter.Charge, id *forgotten, i, n,
-	first int, name limiter.KeyNamer) *call {
+func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, c *arith.Charge, id *forgotten, i, n,
+	first int, name arith.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, i, n, name)
@@ -340,7 +341,7 @@ func (s *Store) refund(w when, r limiter.Receipt, charged func(limit int) bool, 
 }
 
 // reset returns the call that deletes the counters of a key.
-func (s *Store) reset(w when, c *limiter.Charge, n int, name limiter.KeyNamer) *call {
+func (s *Store) reset(w when, c *arith.Charge, n int, name arith.KeyNamer) *call {
 	var buf [512]byte
 	k := c.Key(n)
 	tag := appendTag(buf[:0], s.config.Prefix, k, 0, n, name)

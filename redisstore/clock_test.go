@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -43,20 +44,20 @@ func TestCallersClockIsNotLearnt(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	store := openStore(t, redisstore.Config{Addrs: []string{srv.addr()}})
-	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1,
+	c := charge(arith.Key{Hash: arith.Hash{Hi: 1}, Cost: 1,
 		Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}})
-	decide := func(now limiter.Instant) (d limiter.Decision) {
+	decide := func(now arith.Instant) (d limiter.Decision) {
 		t.Helper()
-		if err := store.Decide(context.Background(), now, []*limiter.Charge{c}, []*limiter.Decision{&d}, nil); err != nil {
+		if err := store.Decide(context.Background(), now, []*arith.Charge{c}, []*limiter.Decision{&d}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
-	if d := decide(limiter.At(limiter.TickOf(time.Now().Add(-24 * time.Hour)))); d.Source != limiter.SourceRedis {
+	if d := decide(arith.At(limiter.TickOf(time.Now().Add(-24 * time.Hour)))); d.Source != limiter.SourceRedis {
 		t.Fatalf("%s decides", d.Source)
 	}
 	srv.stop()
-	if d := decide(limiter.Instant{}); d.Source != limiter.SourceFallbackLocal || !near(d.Receipt.Time, time.Now()) {
+	if d := decide(arith.Instant{}); d.Source != limiter.SourceFallbackLocal || !near(d.Receipt.Time, time.Now()) {
 		t.Errorf("%s decides at %v", d.Source, d.Receipt.Time.Time())
 	}
 }
@@ -76,8 +77,8 @@ func TestCloseEndsWaiting(t *testing.T) {
 	for i := range cap(done) {
 		go func() {
 			var d limiter.Decision
-			c := charge(limiter.Key{Hash: limiter.Hash{Hi: uint64(i)}, Cost: 1, Rule: rule})
-			done <- store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{c}, []*limiter.Decision{&d}, nil)
+			c := charge(arith.Key{Hash: arith.Hash{Hi: uint64(i)}, Cost: 1, Rule: rule})
+			done <- store.Decide(context.Background(), arith.Instant{}, []*arith.Charge{c}, []*limiter.Decision{&d}, nil)
 		}()
 	}
 	await(t, "two round trips are under way", func() bool { return store.Waiting() > 0 })

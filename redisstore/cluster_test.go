@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -267,24 +268,24 @@ func TestPolicyDecidesAPart(t *testing.T) {
 		return &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: u}
 	}
 	open, closed := rule("open", limiter.UnreachableOpen), rule("closed", limiter.UnreachableClosed)
-	decide := func(keys ...limiter.Key) *limiter.Decision {
+	decide := func(keys ...arith.Key) *limiter.Decision {
 		t.Helper()
-		var ch limiter.Charge
+		var ch arith.Charge
 		for _, k := range keys {
 			k.Cost = 1
 			ch.Add(k)
 		}
 		var d limiter.Decision
-		if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&ch}, []*limiter.Decision{&d},
+		if err := store.Decide(context.Background(), arith.Instant{}, []*arith.Charge{&ch}, []*limiter.Decision{&d},
 			nil); err != nil {
 			t.Fatal(err)
 		}
 		return &d
 	}
 	// on returns a key of a rule that is, or is not, on the second master.
-	on := func(r *limiter.Rule, second bool) limiter.Key {
+	on := func(r *limiter.Rule, second bool) arith.Key {
 		for i := uint64(1); ; i++ {
-			k := limiter.Key{Hash: limiter.Hash{Hi: i}, Rule: r}
+			k := arith.Key{Hash: arith.Hash{Hi: i}, Rule: r}
 			before := len(masters[1].do("KEYS", "*:day").([]any))
 			decide(k)
 			if (len(masters[1].do("KEYS", "*:day").([]any)) > before) == second {

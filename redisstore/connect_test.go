@@ -22,6 +22,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -182,7 +183,7 @@ func TestUserOfAnAccessListOfACluster(t *testing.T) {
 	if d := s.one(a, b); d.Allowed || d.Source != limiter.SourceRedis || s.left(b) != 1 {
 		t.Errorf("allowed %v by %s, %d left", d.Allowed, d.Source, s.left(b))
 	}
-	if e, err := s.store.Explain(context.Background(), limiter.Instant{}, charge(a), nil); err != nil ||
+	if e, err := s.store.Explain(context.Background(), arith.Instant{}, charge(a), nil); err != nil ||
 		len(e.Limits) != 2 {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -440,13 +441,13 @@ func TestClosedStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
-	_, resetErr := s.Reset(context.Background(), limiter.Instant{}, &c, nil)
-	_, explainErr := s.Explain(context.Background(), limiter.Instant{}, &c, nil)
+	_, resetErr := s.Reset(context.Background(), arith.Instant{}, &c, nil)
+	_, explainErr := s.Explain(context.Background(), arith.Instant{}, &c, nil)
 	for _, err := range []error{
-		s.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil),
-		s.Refund(context.Background(), limiter.Instant{}, &c, limiter.Receipt{}, nil), resetErr, explainErr,
+		s.Decide(context.Background(), arith.Instant{}, []*arith.Charge{&c}, []*limiter.Decision{&d}, nil),
+		s.Refund(context.Background(), arith.Instant{}, &c, limiter.Receipt{}, nil), resetErr, explainErr,
 	} {
 		if !errors.Is(err, redisstore.ErrClosed) {
 			t.Errorf("got %v", err)

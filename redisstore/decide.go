@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // part is the share of a charge that one call decides: the keys [first, last). Its
@@ -22,7 +23,7 @@ type part struct {
 
 // Decide decides charges one after the other, each as [table.Table.Decide] does, and
 // overwrites the decision with the same index. If no instant is given, the server's clock
-// is used. name returns the names of keys, see [limiter.KeyNamer].
+// is used. name returns the names of keys, see [arith.KeyNamer].
 //
 // Decide waits for Redis for [Config.Timeout] at most, whatever the number of charges. On
 // Redis Cluster the reservations of a charge with several keys end before a later charge
@@ -40,8 +41,8 @@ type part struct {
 //
 // The rule of a decision is set for denials only. The caller fills in the rule of the
 // others.
-func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.Charge, ds []*limiter.Decision,
-	name limiter.KeyNamer) error {
+func (s *Store) Decide(ctx context.Context, now arith.Instant, cs []*arith.Charge, ds []*limiter.Decision,
+	name arith.KeyNamer) error {
 	b := batch{store: s, now: now, charges: cs, decisions: ds, name: name, until: s.deadline()}
 	for _, c := range cs {
 		if len(cs) > 1 && c.ID != nil && c.ID.Hold > 0 {
@@ -72,10 +73,10 @@ func (s *Store) Decide(ctx context.Context, now limiter.Instant, cs []*limiter.C
 // batch is one call of Decide.
 type batch struct {
 	store     *Store
-	now       limiter.Instant
-	charges   []*limiter.Charge
+	now       arith.Instant
+	charges   []*arith.Charge
 	decisions []*limiter.Decision
-	name      limiter.KeyNamer
+	name      arith.KeyNamer
 	until     time.Time // until when it waits for Redis
 }
 
@@ -90,11 +91,11 @@ var errRounds = errors.New("the checks before it in its batch took as long as a 
 // round returns the end of the round of charges that begins with the given one. In a
 // round no charge that reserves has a key in common with another charge: a reservation
 // may still be cancelled when the calls of the round have been made.
-func (s *Store) round(cs []*limiter.Charge, first int) (last int) {
+func (s *Store) round(cs []*arith.Charge, first int) (last int) {
 	if s.cluster == nil || first == 0 && !slices.ContainsFunc(cs, reserves) {
 		return len(cs)
 	}
-	reserved := map[limiter.Hash]bool{} // the keys of the round: whether one that reserves has it
+	reserved := map[arith.Hash]bool{} // the keys of the round: whether one that reserves has it
 	for i, c := range cs[first:] {
 		own := reserves(c)
 		for n := range c.Len() {
@@ -112,7 +113,7 @@ func (s *Store) round(cs []*limiter.Charge, first int) (last int) {
 
 // reserves reports whether a charge has several parts in a Redis Cluster, each of which
 // charges what it admits until all are known.
-func reserves(c *limiter.Charge) bool { return c.Len() > 1 && !c.Peek }
+func reserves(c *arith.Charge) bool { return c.Len() > 1 && !c.Peek }
 
 // decide decides the charges [first, last), which are one round. If it is late, it asks
 // nothing, and policies decide.
@@ -170,7 +171,7 @@ func (b *batch) decide(ctx context.Context, first, last int, late bool) error {
 
 // divide appends the parts of a charge: one part for all its keys, or in a Redis
 // Cluster one part for each key, since two keys may lie in different slots.
-func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
+func (s *Store) divide(parts []part, c *arith.Charge, i int) []part {
 	offset := 0
 	for n := range c.Len() {
 		size := len(c.Key(n).Rule.Limits)
@@ -190,7 +191,7 @@ func (s *Store) divide(parts []part, c *limiter.Charge, i int) []part {
 // that are not in shadow, because the cost is above the capacity of a limit in shadow. modeNever:
 // none, as modePeek, but a hold that is over is told. With an id, the script that has all keys decides by those for
 // which the id is not remembered.
-func (s *Store) modeOf(c *limiter.Charge) int64 {
+func (s *Store) modeOf(c *arith.Charge) int64 {
 	mode := int64(modeCheck)
 	if c.Peek {
 		return modePeek
@@ -225,7 +226,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 		return
 	}
 	last := parts[len(parts)-1]
-	limiter.Grow(d, last.offset+last.size)
+	d.Grow(last.offset + last.size)
 	d.Source = limiter.SourceRedis
 	failed := 0
 	for p := range parts {
@@ -254,7 +255,7 @@ func (b *batch) conclude(i int, parts []part, u *undo) {
 }
 
 // fill copies a script's reply into the decision.
-func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
+func (s *Store) fill(c *arith.Charge, p *part, d *limiter.Decision) {
 	now, numbers := limiter.Tick(p.call.reply[0]), p.call.reply[1:]
 	at := p.offset
 	for n := p.first; n < p.last; n++ {
@@ -268,7 +269,7 @@ func (s *Store) fill(c *limiter.Charge, p *part, d *limiter.Decision) {
 				ResetAfter: limiter.Tick(numbers[1]).Duration(), RetryAfter: limiter.Tick(numbers[2]).Duration(),
 			}
 			if flags&flagCharged != 0 {
-				limiter.NoteCharged(d, at, now)
+				arith.NoteCharged(d, at, now)
 			}
 			numbers, at = numbers[perLimit:], at+1
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/redisstore"
@@ -141,7 +142,7 @@ type diff struct {
 }
 
 type receipt struct {
-	charge limiter.Charge
+	charge arith.Charge
 	of     limiter.Receipt
 }
 
@@ -195,13 +196,13 @@ func (d *diff) run(log func(string, ...any)) error {
 		if wait := d.wait(); wait > 0 && d.now+wait < limitertest.Start()+latest {
 			d.now += wait
 		}
-		var c limiter.Charge
+		var c arith.Charge
 		for n, r := range d.rules {
-			h := limiter.Hash{Hi: d.seed<<8 | uint64(n), Lo: ^d.seed << 20}
+			h := arith.Hash{Hi: d.seed<<8 | uint64(n), Lo: ^d.seed << 20}
 			if n > 0 && d.strangers() && d.choices.Pick(3) == 0 {
 				h.Hi |= 1 << 7 // an id is remembered for some keys of a charge only
 			}
-			c.Add(limiter.Key{Hash: h, Rule: r, Cost: d.cost(), Index: uint8(n)})
+			c.Add(arith.Key{Hash: h, Rule: r, Cost: d.cost(), Index: uint8(n)})
 		}
 		c.Peek, c.ID = d.choices.Pick(12) == 0, d.id()
 		if err := d.takeBack(&c); err != nil {
@@ -215,7 +216,7 @@ func (d *diff) run(log func(string, ...any)) error {
 		if spent != nil && !errors.Is(spent, limiter.ErrSettled) {
 			return spent
 		}
-		if err := d.store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+		if err := d.store.Decide(context.Background(), arith.At(d.now), []*arith.Charge{&c}, []*limiter.Decision{&got},
 			nil); err != nil {
 			return err
 		}
@@ -263,7 +264,7 @@ func show(d *limiter.Decision) string {
 	return b.String()
 }
 
-func spell(c *limiter.Charge) string {
+func spell(c *arith.Charge) string {
 	text := fmt.Sprintf("peek %v, id %+v", c.Peek, c.ID)
 	for n := range c.Len() {
 		k := c.Key(n)
@@ -307,11 +308,11 @@ func (d *diff) change() {
 		s = d.limit(s.Name, 1).Spec()
 	}
 	l, err := limiter.NewLimit(s)
-	if err == nil && l.Algorithm() == limiter.Concurrency && limiter.Wide(l) != limiter.Wide(r.Limits[j]) {
+	if err == nil && l.Algorithm() == limiter.Concurrency && arith.Wide(l) != arith.Wide(r.Limits[j]) {
 		return // the table counts what is held for one check more
 	}
 	if err == nil {
-		if limiter.Wide(l) != limiter.Wide(r.Limits[j]) {
+		if arith.Wide(l) != arith.Wide(r.Limits[j]) {
 			d.counts["passes 2^32"]++
 		}
 		r.Limits[j], d.rules[i] = l, &r
@@ -325,13 +326,13 @@ func (d *diff) change() {
 }
 
 // takeBack refunds the charge of an earlier step, or resets all, now and then.
-func (d *diff) takeBack(c *limiter.Charge) error {
+func (d *diff) takeBack(c *arith.Charge) error {
 	switch {
 	case d.choices.Pick(200) == 0:
 		d.counts["resets"]++
 		d.log("reset")
 		d.table.Reset(d.now, c)
-		_, err := d.store.Reset(context.Background(), limiter.At(d.now), c, nil)
+		_, err := d.store.Reset(context.Background(), arith.At(d.now), c, nil)
 		// A reset also voids receipts of its own tick. But if nothing was counted yet,
 		// the table does not record the reset.
 		d.now++
@@ -346,13 +347,13 @@ func (d *diff) takeBack(c *limiter.Charge) error {
 		d.counts["refunds"]++
 		d.log("refund of %v at +%d: %s", r.of, r.of.Time-limitertest.Start(), spell(&r.charge))
 		d.table.Refund(d.now, &r.charge, r.of)
-		return d.store.Refund(context.Background(), limiter.At(d.now), &r.charge, r.of, nil)
+		return d.store.Refund(context.Background(), arith.At(d.now), &r.charge, r.of, nil)
 	}
 	return nil
 }
 
 // amend settles or extends the hold of a charge, now and then.
-func (d *diff) amend(c *limiter.Charge) error {
+func (d *diff) amend(c *arith.Charge) error {
 	if c.ID == nil || d.choices.Pick(3) != 0 {
 		return nil
 	}
@@ -364,7 +365,7 @@ func (d *diff) amend(c *limiter.Charge) error {
 		id.Hold = id.Life
 	}
 	want, _ := d.table.Amend(d.now, q, a)
-	got, err := d.store.Amend(context.Background(), limiter.At(d.now), q, a, nil)
+	got, err := d.store.Amend(context.Background(), arith.At(d.now), q, a, nil)
 	d.log("%+v at +%d: %+v, redis %+v: %s", a, d.now-limitertest.Start(), want, got, spell(q))
 	if err != nil || got != want {
 		return fmt.Errorf("%+v, %s:\n  the table says %+v\n  redis says     %+v, %w", a, spell(q), want, got, err)
@@ -380,7 +381,7 @@ func (d *diff) amend(c *limiter.Charge) error {
 }
 
 // inForce reports whether a charge has the limits of now. Without rules they do not change.
-func (d *diff) inForce(c *limiter.Charge) bool {
+func (d *diff) inForce(c *arith.Charge) bool {
 	for n := range min(c.Len(), len(d.rules)) {
 		for j, l := range c.Key(n).Rule.Limits {
 			if !l.Equal(d.rules[n].Limits[j]) {
@@ -478,13 +479,13 @@ func (d *diff) ids() int {
 
 // id returns one of a few ids for most charges. It is remembered for an instant, or as
 // long as a limit counts.
-func (d *diff) id() *limiter.Idempotency {
+func (d *diff) id() *arith.Idempotency {
 	if d.choices.Pick(3) == 0 && !d.slots() {
 		return nil
 	}
 	r := d.rules[d.choices.Pick(len(d.rules))]
 	life := []time.Duration{limiter.MinIDTTL, r.Limits[0].Window() / 3, r.Limits[0].Window()}[d.choices.Pick(3)]
-	id := &limiter.Idempotency{
+	id := &arith.Idempotency{
 		ID: uint64(1+d.choices.Pick(d.ids())) * 0x9e3779b97f4a7c15, Life: min(max(life, limiter.MinIDTTL), limiter.MaxIDTTL),
 	}
 	if d.choices.Pick(2) == 0 || d.slots() {
@@ -495,7 +496,7 @@ func (d *diff) id() *limiter.Idempotency {
 	return id
 }
 
-func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
+func (d *diff) tally(c *arith.Charge, got *limiter.Decision) {
 	n := d.counts
 	n["decisions"]++
 	note := func(name string, holds bool) {
@@ -528,12 +529,12 @@ func (d *diff) tally(c *limiter.Charge, got *limiter.Decision) {
 		seen["burst"] = seen["burst"] || s.Burst > 0 && s.Burst != s.Limit
 		seen["drip interval"] = seen["drip interval"] || s.Drip == limiter.DripInterval
 		seen["count "+s.CountRejected.String()] = true
-		seen["wide"] = seen["wide"] || limiter.Wide(out.Limit)
-		seen["wide, held"] = seen["wide, held"] || limiter.Wide(out.Limit) && c.ID != nil && c.ID.Hold > 0
-		seen["wide, nearly full"] = seen["wide, nearly full"] || limiter.Wide(out.Limit) && out.Remaining < 10 &&
+		seen["wide"] = seen["wide"] || arith.Wide(out.Limit)
+		seen["wide, held"] = seen["wide, held"] || arith.Wide(out.Limit) && c.ID != nil && c.ID.Hold > 0
+		seen["wide, nearly full"] = seen["wide, nearly full"] || arith.Wide(out.Limit) && out.Remaining < 10 &&
 			out.Limit.Algorithm() != limiter.Concurrency
-		seen["wide, blocked"] = seen["wide, blocked"] || limiter.Wide(out.Limit) && out.Blocked
-		seen["wide concurrency"] = seen["wide concurrency"] || limiter.Wide(out.Limit) &&
+		seen["wide, blocked"] = seen["wide, blocked"] || arith.Wide(out.Limit) && out.Blocked
+		seen["wide concurrency"] = seen["wide concurrency"] || arith.Wide(out.Limit) &&
 			out.Limit.Algorithm() == limiter.Concurrency
 		seen["block"] = seen["block"] || s.Block > 0
 		seen["shadow"] = seen["shadow"] || out.Rule.Shadow

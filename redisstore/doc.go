@@ -21,5 +21,5 @@
 // a reservation that is over is denied for good by it. A policy holds in this process, until the hold is over.
 //
 // The id of a charge is remembered by the script that makes it, for each key in its slot: see
-// [limiter.Idempotency]. A policy remembers none.
+// [arith.Idempotency]. A policy remembers none.
 package redisstore

@@ -14,14 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Explain returns what a check would find in Redis, and why it would be allowed or
 // denied, without charging it. Commands are shell commands with redis-cli for the calls
 // that would decide it; they do charge. The error states that Redis did not answer, or
 // what could not be parsed.
-func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Charge,
-	name limiter.KeyNamer) (*limiter.Explanation, error) {
+func (s *Store) Explain(ctx context.Context, now arith.Instant, c *arith.Charge,
+	name arith.KeyNamer) (*limiter.Explanation, error) {
 	if s.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -75,7 +76,7 @@ func (s *Store) Explain(ctx context.Context, now limiter.Instant, c *limiter.Cha
 	return e, nil
 }
 
-func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *limiter.Key, l *limiter.Limit,
+func (s *Store) explainLimit(ctx context.Context, now limiter.Tick, key string, k *arith.Key, l *limiter.Limit,
 	held openHolds) (x limiter.LimitExplanation, err error) {
 	value, err := s.client.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -165,7 +166,7 @@ func quote(text string) string {
 // counter is a counter in Redis, in the form of package limiter.
 type counter struct {
 	limit *limiter.Limit
-	state limiter.State
+	state arith.State
 	words []uint64
 	name  string // of a limit on concurrency, by which holds know the counter
 }
@@ -282,7 +283,7 @@ func (c *counter) read(f family, wide bool, b []byte, window limiter.Tick) error
 		b = b[bytes:]
 		return binary.LittleEndian.Uint64(whole[:])
 	}
-	var s limiter.Counts
+	var s arith.Counts
 	if f != familySlots {
 		s.Time = limiter.Tick(number(7))
 	}
@@ -315,7 +316,7 @@ func (c *counter) read(f family, wide bool, b []byte, window limiter.Tick) error
 
 // readList rebuilds a list by charging its entries again. It stops if the value is
 // shorter than its length field says.
-func (c *counter) readList(number func(bytes int) uint64, s limiter.Counts, wide bool, window limiter.Tick,
+func (c *counter) readList(number func(bytes int) uint64, s arith.Counts, wide bool, window limiter.Tick,
 	short *bool) {
 	const wrap = 1<<48 - 1
 	newest, most, all := s.Time, uint64(limiter.NarrowUnits), uint64(wrap)

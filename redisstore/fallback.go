@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -24,7 +25,7 @@ func newFallback(c *Config) *fallback {
 
 // verdict is a decision by policy, kept so that it can be taken back.
 type verdict struct {
-	charge  limiter.Charge
+	charge  arith.Charge
 	receipt limiter.Receipt
 	index   []int // of each limit, in the whole decision
 }
@@ -35,7 +36,7 @@ const closedRetry = limiter.Second
 // decide decides some keys of a charge and fills in the results of their limits. The
 // receipt marks their charges as made in this process, and charged is set for each limit
 // that was charged and can be cancelled.
-func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *limiter.Decision,
+func (f *fallback) decide(now limiter.Tick, c *arith.Charge, keys []int, d *limiter.Decision,
 	charged []bool) (v verdict) {
 	var own limiter.Decision
 	closed := false
@@ -81,7 +82,7 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 			v.index = append(v.index, offset+j)
 			charged[offset+j] = v.receipt.Has(at)
 			if v.receipt.Has(at) && offset+j < 64 {
-				limiter.NoteCharged(d, offset+j, now)
+				arith.NoteCharged(d, offset+j, now)
 				d.Receipt.Time = v.receipt.Time
 				d.Receipt.Epoch |= 1 << (offset + j)
 			}
@@ -95,7 +96,7 @@ func (f *fallback) decide(now limiter.Tick, c *limiter.Charge, keys []int, d *li
 // heldByPolicy returns the id by which a policy holds a charge: without a hold a limit on concurrency
 // would count nothing. No settlement comes here, so what is held is free when its time is over, and a
 // rate beside it keeps its charge. Other charges by policies are final, and have no id.
-func heldByPolicy(id *limiter.Idempotency, c *limiter.Charge) *limiter.Idempotency {
+func heldByPolicy(id *arith.Idempotency, c *arith.Charge) *arith.Idempotency {
 	if id == nil || id.Hold == 0 {
 		return nil
 	}
@@ -138,19 +139,19 @@ func (f *fallback) cancel(now limiter.Tick, v *verdict, cancelled []bool) {
 }
 
 // refund takes back the charges that a receipt marks as made in this process.
-func (f *fallback) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+func (f *fallback) refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) {
 	r.Charged, r.Epoch = r.Charged&r.Epoch, 0
 	f.table.Refund(now, f.shared(c), r)
 }
 
 // reset deletes the counters of a charge and returns how many there were.
-func (f *fallback) reset(now limiter.Tick, c *limiter.Charge) int {
+func (f *fallback) reset(now limiter.Tick, c *arith.Charge) int {
 	return f.table.Reset(now, f.shared(c))
 }
 
 // shared returns the charge with this process's share of each limit.
-func (f *fallback) shared(c *limiter.Charge) *limiter.Charge {
-	var own limiter.Charge
+func (f *fallback) shared(c *arith.Charge) *arith.Charge {
+	var own arith.Charge
 	for n := range c.Len() {
 		k := *c.Key(n)
 		k.Rule = f.share(k.Rule)
@@ -195,7 +196,7 @@ func (f *fallback) share(r *limiter.Rule) *limiter.Rule {
 }
 
 func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
-	if part := f.shares[limiter.Params(l)]; part != nil {
+	if part := f.shares[l.C.P]; part != nil {
 		return part
 	}
 	s := l.Spec()
@@ -214,6 +215,6 @@ func (f *fallback) shareOf(l *limiter.Limit) *limiter.Limit {
 	if f.shares == nil || len(f.shares) >= maxParams {
 		f.shares = make(map[any]*limiter.Limit)
 	}
-	f.shares[limiter.Params(l)] = part
+	f.shares[l.C.P] = part
 	return part
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -74,14 +75,14 @@ func TestFullFallback(t *testing.T) {
 	f.table = table.New(table.Config{MaxKeys: 1})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
 	for i := range 3 {
-		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i)}, Rule: r, Cost: 1})
+		var c arith.Charge
+		c.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i)}, Rule: r, Cost: 1})
 		var d limiter.Decision
 		d.Clear()
-		limiter.Grow(&d, 1)
+		d.Grow(1)
 		f.decide(0, &c, []int{0}, &d, make([]bool, 1))
-		limiter.Settle(&d, false)
-		limiter.Conclude(&d)
+		arith.Combine(&d, false)
+		arith.Conclude(&d)
 		if d.Allowed != (i == 0) || d.Limit(0).Overflow != (i > 0) {
 			t.Errorf("key %d: allowed %v, overflow %v", i, d.Allowed, d.Limit(0).Overflow)
 		}
@@ -94,14 +95,14 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 	f := newFallback(&Config{Nodes: 3})
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 60, Window: time.Minute})}}
 	for cost, never := range map[uint64]bool{30: false, 60: false, 61: true} {
-		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: r, Cost: cost})
+		var c arith.Charge
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1}, Rule: r, Cost: cost})
 		var d limiter.Decision
 		d.Clear()
-		limiter.Grow(&d, 1)
+		d.Grow(1)
 		f.decide(0, &c, []int{0}, &d, make([]bool, 1))
-		limiter.Settle(&d, false)
-		limiter.Conclude(&d)
+		arith.Combine(&d, false)
+		arith.Conclude(&d)
 		if d.Allowed || d.Never != never || (d.RetryAfter == time.Second) == never || d.Receipt.Charged != 0 {
 			t.Errorf("cost %d: %+v", cost, d)
 		}
@@ -112,18 +113,18 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 func TestClosedShadowIsDecided(t *testing.T) {
 	f := newFallback(&Config{Nodes: 1})
 	l := mustLimit(t, limiter.Spec{Limit: 1, Window: time.Hour})
-	var c limiter.Charge
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 2}, Cost: 1, Rule: &limiter.Rule{
+	var c arith.Charge
+	c.Add(arith.Key{Hash: arith.Hash{Hi: 1}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: 1})
+	c.Add(arith.Key{Hash: arith.Hash{Hi: 2}, Cost: 1, Rule: &limiter.Rule{
 		Name: "s", Limits: []*limiter.Limit{l}, Shadow: true, OnUnreachable: limiter.UnreachableClosed,
 	}})
 	var d limiter.Decision
 	d.Clear()
-	limiter.Grow(&d, 2)
+	d.Grow(2)
 	d.Source = limiter.SourceRedis
 	f.decide(0, &c, []int{0, 1}, &d, make([]bool, 2))
-	limiter.Settle(&d, false)
-	limiter.Conclude(&d)
+	arith.Combine(&d, false)
+	arith.Conclude(&d)
 	if !d.Allowed || d.ShadowDenied || d.Receipt.Charged != 3 || d.Receipt.Epoch != 3 ||
 		d.Source != limiter.SourceFallbackLocal {
 		t.Errorf("%+v", d)

@@ -14,13 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A hold is kept in the entry of its id and in a set beside the counters of its key, see
 // lua/holds.lua. Whichever script looks at the key next takes off what has ended.
 
 // addHold adds to the head of a call what its script takes to hold a charge, or to extend its hold.
-func (s *Store) addHold(head []byte, c *limiter.Charge, id *limiter.Idempotency, extend bool, first, last int) []byte {
+func (s *Store) addHold(head []byte, c *arith.Charge, id *arith.Idempotency, extend bool, first, last int) []byte {
 	reach := limiter.Tick(0)
 	for n := first; n < last; n++ {
 		for _, l := range c.Key(n).Rule.Limits {
@@ -37,7 +38,7 @@ func (s *Store) addHold(head []byte, c *limiter.Charge, id *limiter.Idempotency,
 
 // expectHolds has the checks of the keys [first, last) of a charge use the script that knows holds, for
 // a while from an instant on.
-func (s *Store) expectHolds(c *limiter.Charge, first, last int, now limiter.Tick) {
+func (s *Store) expectHolds(c *arith.Charge, first, last int, now limiter.Tick) {
 	for n := first; n < last; n++ {
 		if ls := c.Key(n).Rule.Limits; len(ls) > 0 {
 			s.spelled.of(ls[0]).held.Store(int64(now + holdsLinger))
@@ -46,7 +47,7 @@ func (s *Store) expectHolds(c *limiter.Charge, first, last int, now limiter.Tick
 }
 
 // expectsHolds reports whether one of the keys [first, last) of a charge has met holds lately.
-func (s *Store) expectsHolds(c *limiter.Charge, first, last int, now limiter.Tick) bool {
+func (s *Store) expectsHolds(c *arith.Charge, first, last int, now limiter.Tick) bool {
 	for n := first; n < last; n++ {
 		if ls := c.Key(n).Rule.Limits; len(ls) > 0 && s.spelled.of(ls[0]).held.Load() > int64(now) {
 			return true
@@ -72,8 +73,8 @@ func recovery(l *limiter.Limit) limiter.Tick {
 // [table.Table.Amend] does. On Redis Cluster each key is settled or extended by itself, after all
 // of them were asked whether they can be. An error states that Redis did not answer, or not for all
 // keys. The same settlement can be made again then: it changes nothing where it was made.
-func (s *Store) Amend(ctx context.Context, now limiter.Instant, c *limiter.Charge, a limiter.Amend,
-	name limiter.KeyNamer) (limiter.Amended, error) {
+func (s *Store) Amend(ctx context.Context, now arith.Instant, c *arith.Charge, a limiter.Amend,
+	name arith.KeyNamer) (limiter.Amended, error) {
 	if s.closed.Load() {
 		return limiter.Amended{}, ErrClosed
 	}
@@ -96,9 +97,9 @@ func (s *Store) Amend(ctx context.Context, now limiter.Instant, c *limiter.Charg
 type amending struct {
 	store  *Store
 	w      when
-	charge *limiter.Charge
+	charge *arith.Charge
 	parts  []part
-	name   limiter.KeyNamer
+	name   arith.KeyNamer
 }
 
 // ask makes the calls for all parts.
@@ -132,7 +133,7 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		return out, err
 	}
 	best := -1 // of the states the one that says most
-	var e limiter.Estimates
+	var e arith.Estimates
 	for i := range m.parts {
 		r := m.parts[i].call.reply
 		if len(r) != 6 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
@@ -216,7 +217,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 		return out, err
 	}
 	var (
-		rest limiter.Charge // what is added to the estimates
+		rest arith.Charge // what is added to the estimates
 		d    limiter.Decision
 	)
 	known, least := false, int64(math.MaxInt64) // how long the first of the holds that are raised lasts
@@ -245,12 +246,12 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 		return out, nil
 	}
 	last := raised[len(raised)-1]
-	limiter.Grow(&d, last.offset+last.size)
+	d.Grow(last.offset + last.size)
 	for i := range raised {
 		m.store.fill(&rest, &raised[i], &d)
 	}
-	limiter.Settle(&d, true)
-	if limiter.Conclude(&d); !d.Allowed {
+	arith.Combine(&d, true)
+	if arith.Conclude(&d); !d.Allowed {
 		if int64(limiter.Span(d.RetryAfter)) >= least {
 			d.RetryAfter = 0 // there is nothing to extend any more then
 		}
@@ -261,7 +262,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 
 // raised appends the keys of a part whose estimates are raised, each as a part of a charge of what
 // is added. It notes the first estimate, and how long the first of these holds lasts at least.
-func (m *amending) raised(all []part, p *part, rest *limiter.Charge, out *limiter.Amended, least *int64) []part {
+func (m *amending) raised(all []part, p *part, rest *arith.Charge, out *limiter.Amended, least *int64) []part {
 	reply := p.call.reply
 	ids, limit, offset := reply[1+perLimit*p.size:], 0, 0
 	if len(all) > 0 {
@@ -296,8 +297,8 @@ const (
 
 // amendment returns the call that amends the holds of the keys [first, last) of a charge in a mode. An
 // extension is taken back by what its reply says of each id in before.
-func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64, ignore bool, first, last int,
-	name limiter.KeyNamer) *call {
+func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, ignore bool, first, last int,
+	name arith.KeyNamer) *call {
 	var buf [512]byte
 	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
 	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
@@ -323,13 +324,13 @@ func (s *Store) amendment(w when, c *limiter.Charge, mode int64, before []int64,
 }
 
 // ruleNumber returns a number of a key's rule, by which lua/amend.lua compares what rules have reserved; 0 if it
-// does not, see [limiter.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the
+// does not, see [arith.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the
 // rule.
-func ruleNumber(c *limiter.Charge, n int) int64 {
+func ruleNumber(c *arith.Charge, n int) int64 {
 	switch {
 	case c.Key(n).Rule.Shadow:
 		return -1
-	case !limiter.Compared(c.Key(n)):
+	case !c.Key(n).Compared():
 		return 0
 	}
 	for i := range n {

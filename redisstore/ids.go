@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // An id is remembered in an entry of its own for each key that was charged, in the slot of the
@@ -19,15 +20,15 @@ const (
 )
 
 // appendID appends the end of the name of an entry that remembers an id.
-func appendID(tag []byte, id *limiter.Idempotency) []byte {
+func appendID(tag []byte, id *arith.Idempotency) []byte {
 	return strconv.AppendUint(append(tag, idSuffix...), id.ID, 36)
 }
 
 // addIDs adds to a call the entries that remember the id of a charge for its keys, and to the
 // head of its arguments what the script takes for them, with a flag: of all keys, or of those with
 // a cost.
-func (s *Store) addIDs(head []byte, out *call, id *limiter.Idempotency, c *limiter.Charge, all, flag bool, i, first,
-	last int, name limiter.KeyNamer) []byte {
+func (s *Store) addIDs(head []byte, out *call, id *arith.Idempotency, c *arith.Charge, all, flag bool, i, first,
+	last int, name arith.KeyNamer) []byte {
 	var buf [512]byte
 	head = strconv.AppendInt(append(head, ','), int64(limiter.Span(id.Life)), 10)
 	head = append(append(head, ','), digit(flag))
@@ -64,7 +65,7 @@ type entry struct {
 
 // recall reads what the replies to a charge say of its id. A part without a reply is decided
 // by a policy, and remembers nothing.
-func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
+func (s *Store) recall(c *arith.Charge, parts []part) *memory {
 	m := &memory{}
 	for p := range parts {
 		var numbers []int64
@@ -99,9 +100,9 @@ func (s *Store) recall(c *limiter.Charge, parts []part) *memory {
 	return m
 }
 
-// settle combines the results of the limits of a charge, see [limiter.Settle]. Where its id is
+// settle combines the results of the limits of a charge, see [arith.Combine]. Where its id is
 // remembered for some keys, the others are decided alone. A nil m is of a charge without an id.
-func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
+func (m *memory) settle(c *arith.Charge, d *limiter.Decision) {
 	if m != nil && m.known != 0 {
 		for j := range d.Len() {
 			if l := d.Limit(j); m.has(l.Key) {
@@ -115,11 +116,11 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 				l.Allowed, l.Never, l.RetryAfter = false, true, 0
 			}
 		}
-		limiter.Settle(d, true)
+		arith.Combine(d, true)
 		d.Repeated = true // see engine.Spent
 		return
 	}
-	if limiter.Settle(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {
+	if arith.Combine(d, c.Peek); m == nil || m.full == 0 || !d.Allowed {
 		return
 	}
 	wait := time.Duration(0)
@@ -132,32 +133,32 @@ func (m *memory) settle(c *limiter.Charge, d *limiter.Decision) {
 		l := d.Limit(j)
 		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, wait
 	}
-	limiter.Settle(d, true)
+	arith.Combine(d, true)
 }
 
 // has reports whether the id is remembered for a key.
 func (m *memory) has(key int) bool { return m.known&(1<<key) != 0 }
 
 // conclude completes a decision, as a table does that remembers ids.
-func (m *memory) conclude(c *limiter.Charge, d *limiter.Decision) {
+func (m *memory) conclude(c *arith.Charge, d *limiter.Decision) {
 	switch {
 	case m == nil || m.known == 0:
 	case m.known == m.charged:
 		d.Receipt = m.receipt(c)
-		limiter.Repeat(d)
+		arith.Repeat(d)
 	case d.Allowed:
 		shadow := d.ShadowDenied
-		limiter.Repeat(d)
+		arith.Repeat(d)
 		d.Repeated, d.ShadowDenied = false, shadow
 	default:
 		m.leaveOut(d)
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 }
 
 // receipt returns the receipt of the charge that is remembered, if it had the same costs and
 // was one charge.
-func (m *memory) receipt(c *limiter.Charge) (r limiter.Receipt) {
+func (m *memory) receipt(c *arith.Charge) (r limiter.Receipt) {
 	first := 0
 	for n := range c.Len() {
 		if k := c.Key(n); k.Cost > 0 {
@@ -191,7 +192,7 @@ func (m *memory) leaveOut(d *limiter.Decision) {
 		kept = append(kept, *d.Limit(j))
 	}
 	d.Receipt.Charged, d.Receipt.Epoch = charged, byPolicy
-	limiter.Grow(d, len(kept))
+	d.Grow(len(kept))
 	for j := range kept {
 		*d.Limit(j) = kept[j]
 	}
@@ -240,6 +241,6 @@ func (m *memory) undo(p *part, n, first, size int, cancel []bool, allowed bool) 
 }
 
 // limitsOf returns the limits of key n as bits; the first of them is first.
-func limitsOf(c *limiter.Charge, n, first int) uint64 {
+func limitsOf(c *arith.Charge, n, first int) uint64 {
 	return (1<<len(c.Key(n).Rule.Limits) - 1) << first
 }

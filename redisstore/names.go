@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The name of a counter in Redis is
@@ -17,7 +17,7 @@ import (
 // the same readable part, other secrets and other clusters.
 
 // appendTag appends the name of a key up to and including the closing brace.
-func appendTag(dst []byte, prefix string, k *limiter.Key, i, n int, name limiter.KeyNamer) []byte {
+func appendTag(dst []byte, prefix string, k *arith.Key, i, n int, name arith.KeyNamer) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, '{')
 	dst = appendEscaped(dst, k.Rule.Name)

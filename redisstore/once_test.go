@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -112,8 +113,8 @@ func (p *puppet) decide(t *testing.T) *limiter.Decision {
 	t.Helper()
 	store := openStore(t, redisstore.Config{Addrs: []string{p.Addr().String()}, Cluster: true})
 	var d limiter.Decision
-	c := charge(limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 9)}})
-	if err := store.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{c}, []*limiter.Decision{&d},
+	c := charge(arith.Key{Hash: arith.Hash{Hi: 1}, Cost: 1, Rule: &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 9)}})
+	if err := store.Decide(context.Background(), arith.Instant{}, []*arith.Charge{c}, []*limiter.Decision{&d},
 		nil); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A panic in a goroutine of the store ends its calls, and neither the process nor the
@@ -34,10 +35,10 @@ func TestPanicEndsAJob(t *testing.T) {
 	}
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{mustLimit(t, limiter.Spec{Limit: 100, Window: time.Hour})}}
 	source := func() limiter.Source {
-		var c limiter.Charge
+		var c arith.Charge
 		var d limiter.Decision
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: rule, Cost: 1})
-		if err := s.Decide(context.Background(), limiter.Instant{}, []*limiter.Charge{&c}, []*limiter.Decision{&d},
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1}, Rule: rule, Cost: 1})
+		if err := s.Decide(context.Background(), arith.Instant{}, []*arith.Charge{&c}, []*limiter.Decision{&d},
 			nil); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // family is a group of algorithms that the scripts count alike and that differ only in
@@ -26,7 +27,7 @@ const (
 	// familySlots is of limits on concurrency. What they count is in the holds of their key.
 	familySlots family = 8
 
-	// wideFamily is added to the family of a wide limit, see [limiter.Wide], whose states have
+	// wideFamily is added to the family of a wide limit, see [arith.Wide], whose states have
 	// more bytes.
 	wideFamily family = 8
 
@@ -60,7 +61,7 @@ type params struct {
 func (p *params) argument(now limiter.Tick) any {
 	bounds, ok := [4]limiter.Tick{}, false
 	if p.limit != nil {
-		bounds, ok = limiter.CalendarBounds(p.limit, now)
+		bounds, ok = arith.CalendarBounds(p.limit, now)
 	}
 	if !ok {
 		return p.text
@@ -90,7 +91,7 @@ func newParams(l *limiter.Limit) *params {
 	case limiter.FixedWindow:
 		if s.Calendar != limiter.CalendarNone {
 			// The number stands for unit, zone and anchors. A double holds it.
-			p.family, p.limit, more = familyCalendar, l, []int64{int64(limiter.CalendarID(l) >> 12)}
+			p.family, p.limit, more = familyCalendar, l, []int64{int64(arith.CalendarID(l) >> 12)}
 			p.keeps += 2 * limiter.Day // the clocks may be moved back
 			break
 		}
@@ -114,7 +115,7 @@ func newParams(l *limiter.Limit) *params {
 		}
 	}
 	written := p.family
-	if limiter.Wide(l) {
+	if arith.Wide(l) {
 		written += wideFamily
 	}
 	text := append([]byte(nil), '[')
@@ -134,7 +135,7 @@ func newParams(l *limiter.Limit) *params {
 // the text stays the same, and the script knows.
 func most(l *limiter.Limit) int64 {
 	units := uint64(limiter.NarrowUnits)
-	if limiter.Wide(l) {
+	if arith.Wide(l) {
 		units = limiter.MaxUnits
 	}
 	hi, lo := bits.Mul64(uint64(century), l.Limit())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // played is a store of a Redis Cluster of two masters, which the test plays: nothing is
@@ -117,16 +118,16 @@ func (p *played) replace(i int, client *redis.Client) {
 	})
 }
 
-func (p *played) route(k limiter.Key) string {
+func (p *played) route(k arith.Key) string {
 	return string(appendTag(nil, defaultPrefix, &k, 0, 0, nil)) + ":" + k.Rule.Limits[0].Name()
 }
 
 // on returns a new key of a master.
-func (p *played) on(master int) limiter.Key {
+func (p *played) on(master int) arith.Key {
 	p.t.Helper()
 	for {
 		p.next++
-		k := limiter.Key{Hash: limiter.Hash{Hi: p.next}, Rule: p.rule, Cost: 1}
+		k := arith.Key{Hash: arith.Hash{Hi: p.next}, Rule: p.rule, Cost: 1}
 		client, err := p.cluster.MasterForKey(p.t.Context(), p.route(k))
 		if err != nil {
 			p.t.Fatal(err)
@@ -156,19 +157,19 @@ func (p *played) never(*job) bool { return false }
 
 // decide decides charges of some keys each as one batch, and returns the decisions and how
 // long that took.
-func (p *played) decide(charges ...[]limiter.Key) ([]*limiter.Decision, time.Duration) {
+func (p *played) decide(charges ...[]arith.Key) ([]*limiter.Decision, time.Duration) {
 	p.t.Helper()
-	var cs []*limiter.Charge
+	var cs []*arith.Charge
 	var ds []*limiter.Decision
 	for _, keys := range charges {
-		c := new(limiter.Charge)
+		c := new(arith.Charge)
 		for _, k := range keys {
 			c.Add(k)
 		}
 		cs, ds = append(cs, c), append(ds, new(limiter.Decision))
 	}
 	began := time.Now()
-	if err := p.Decide(p.t.Context(), limiter.Instant{}, cs, ds, nil); err != nil {
+	if err := p.Decide(p.t.Context(), arith.Instant{}, cs, ds, nil); err != nil {
 		p.t.Fatal(err)
 	}
 	return ds, time.Since(began)
@@ -199,7 +200,7 @@ func TestNoRoundBeforeTheReservationsOfAnother(t *testing.T) {
 			}
 			return p.allow(j)
 		}
-		ds, took := p.decide([]limiter.Key{a, b}, []limiter.Key{a})
+		ds, took := p.decide([]arith.Key{a, b}, []arith.Key{a})
 		if took != p.config.Timeout {
 			t.Errorf("a batch waits %v, want %v", took, p.config.Timeout)
 		}
@@ -221,9 +222,9 @@ func TestNoRoundBeforeTheReservationsOfAnother(t *testing.T) {
 func TestRefundsOfARoundAreOneAsk(t *testing.T) {
 	play(t, func(p *played) {
 		p.masters[1].answer = p.deny
-		var batch [][]limiter.Key
+		var batch [][]arith.Key
 		for range 5 {
-			batch = append(batch, []limiter.Key{p.on(0), p.on(1)})
+			batch = append(batch, []arith.Key{p.on(0), p.on(1)})
 		}
 		slow := p.masters[0].answer
 		p.masters[0].answer = func(j *job) bool {
@@ -265,9 +266,9 @@ func TestManyRoundsHaveOneDeadline(t *testing.T) {
 				return p.allow(j)
 			}
 		}
-		var batch [][]limiter.Key
+		var batch [][]arith.Key
 		for range 9 {
-			batch = append(batch, []limiter.Key{a, b})
+			batch = append(batch, []arith.Key{a, b})
 		}
 		ds, took := p.decide(batch...)
 		if took != p.config.Timeout {
@@ -290,7 +291,7 @@ func TestManyRoundsHaveOneDeadline(t *testing.T) {
 func TestNothingIsAskedAgainWithoutReservations(t *testing.T) {
 	play(t, func(p *played) {
 		p.masters[0].answer, p.masters[1].answer = p.deny, p.deny
-		if ds, _ := p.decide([]limiter.Key{p.on(0), p.on(1)}); ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
+		if ds, _ := p.decide([]arith.Key{p.on(0), p.on(1)}); ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
 			t.Errorf("allowed %v by %s", ds[0].Allowed, ds[0].Source)
 		}
 		if got := strings.Fields(p.jobs()); len(got) != 2 {
@@ -310,7 +311,7 @@ func TestCallOfALaneThatEndsIsSubmittedAgain(t *testing.T) {
 			old.stop()
 			return false
 		}
-		if ds, _ := p.decide([]limiter.Key{a}); !ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
+		if ds, _ := p.decide([]arith.Key{a}); !ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
 			t.Errorf("allowed %v by %s", ds[0].Allowed, ds[0].Source)
 		}
 		if p.log.Len() != 0 {
@@ -331,7 +332,7 @@ func TestCallOfLanesThatEndIsGivenUp(t *testing.T) {
 			l.stop()
 			return false
 		}
-		if ds, took := p.decide([]limiter.Key{p.on(0)}); ds[0].Source != limiter.SourceFallbackOpen || took != 0 ||
+		if ds, took := p.decide([]arith.Key{p.on(0)}); ds[0].Source != limiter.SourceFallbackOpen || took != 0 ||
 			tries != maxTries {
 			t.Errorf("%s decides after %v and %d tries", ds[0].Source, took, tries)
 		}
@@ -373,7 +374,7 @@ func TestLostCancellationIsLogged(t *testing.T) {
 					time.Sleep(p.config.Timeout / 10)
 					return p.deny(j)
 				}
-				if ds, _ := p.decide([]limiter.Key{p.on(0), p.on(1)}); ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
+				if ds, _ := p.decide([]arith.Key{p.on(0), p.on(1)}); ds[0].Allowed || ds[0].Source != limiter.SourceRedis {
 					t.Errorf("allowed %v by %s", ds[0].Allowed, ds[0].Source)
 				}
 				time.Sleep(3 * p.config.Timeout)

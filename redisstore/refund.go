@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Refund takes back the charge that a receipt names, as [table.Table.Refund] does,
 // where it was made: in Redis, or by a policy in this process. An error states that
 // Redis did not answer, so the refund may be lost. A lost refund denies slightly too
 // much and never admits more.
-func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Charge, r limiter.Receipt,
-	name limiter.KeyNamer) error {
+func (s *Store) Refund(ctx context.Context, now arith.Instant, c *arith.Charge, r limiter.Receipt,
+	name arith.KeyNamer) error {
 	if s.closed.Load() {
 		return ErrClosed
 	}
@@ -44,7 +45,7 @@ func (s *Store) Refund(ctx context.Context, now limiter.Instant, c *limiter.Char
 // Reset deletes the counters for the keys of a charge, in Redis and in this process,
 // and returns how many there were. Earlier receipts become void. An error states that
 // Redis did not answer.
-func (s *Store) Reset(ctx context.Context, now limiter.Instant, c *limiter.Charge, name limiter.KeyNamer) (int, error) {
+func (s *Store) Reset(ctx context.Context, now arith.Instant, c *arith.Charge, name arith.KeyNamer) (int, error) {
 	if s.closed.Load() {
 		return 0, ErrClosed
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/redistest"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Of a check with keys in two slots, one part is charged and remembered while the other is not
@@ -52,9 +53,9 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		{what: "one limit of a hold is cancelled, and the hold ends", hold: 10 * time.Millisecond, relied: true, own: true,
 			after: 1, left: 7, known: 1, nBits: 1, cancelsSecond: true, ends: true},
 	} {
-		charge := &limiter.Charge{ID: &limiter.Idempotency{ID: 7, Life: time.Minute, Hold: c.hold}}
+		charge := &arith.Charge{ID: &arith.Idempotency{ID: 7, Life: time.Minute, Hold: c.hold}}
 		for i := range 2 { // the second is in another slot
-			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(hi), Lo: uint64(i)}, Rule: rule, Cost: 3})
+			charge.Add(arith.Key{Hash: arith.Hash{Hi: uint64(hi), Lo: uint64(i)}, Rule: rule, Cost: 3})
 		}
 		attempt := func(at limiter.Tick, mode int64) []int64 {
 			t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
@@ -29,10 +30,10 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		rule.Limits = append(rule.Limits, l)
 	}
 	now := limitertest.Start()
-	charge := func(id uint64, cost uint64, hold time.Duration, keys ...uint64) *limiter.Charge {
-		c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: hold}}
+	charge := func(id uint64, cost uint64, hold time.Duration, keys ...uint64) *arith.Charge {
+		c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Minute, Hold: hold}}
 		for _, k := range keys {
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: k, Lo: k << 50}, Rule: rule, Cost: cost})
+			c.Add(arith.Key{Hash: arith.Hash{Hi: k, Lo: k << 50}, Rule: rule, Cost: cost})
 		}
 		return c
 	}
@@ -49,9 +50,9 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 		}
 		return dst
 	}
-	decide := func(c *limiter.Charge) (d limiter.Decision) {
+	decide := func(c *arith.Charge) (d limiter.Decision) {
 		t.Helper()
-		if err := store.Decide(t.Context(), limiter.At(now), []*limiter.Charge{c}, []*limiter.Decision{&d},
+		if err := store.Decide(t.Context(), arith.At(now), []*arith.Charge{c}, []*limiter.Decision{&d},
 			func(dst []byte, _, _ int) []byte {
 				return dst
 			}); err != nil || d.Source != limiter.SourceRedis {
@@ -80,7 +81,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	amend := func(when string, want limiter.AmendState) {
 		t.Helper()
 		named = 0
-		if a, err := store.Amend(context.Background(), limiter.At(now), extend, limiter.Amend{Extend: true},
+		if a, err := store.Amend(context.Background(), arith.At(now), extend, limiter.Amend{Extend: true},
 			name); err != nil || a.State != want {
 			t.Fatalf("%s: %+v, %v", when, a, err)
 		}
@@ -125,7 +126,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	late = func() {
 		plain := func(dst []byte, _, _ int) []byte { return dst }
 		for _, key := range []uint64{1, 3} {
-			a, err := store.Amend(context.Background(), limiter.At(now), charge(4, 2, 30*time.Minute, key),
+			a, err := store.Amend(context.Background(), arith.At(now), charge(4, 2, 30*time.Minute, key),
 				limiter.Amend{Extend: true}, plain)
 			if granted = err == nil && a.State == limiter.AmendDone; !granted {
 				t.Errorf("%+v, %v", a, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -46,11 +47,11 @@ func limitsOf(tb testing.TB, n int, most int64) (ls []*limiter.Limit) {
 }
 
 // on returns a new key of a rule whose counters are on a master.
-func (s *slots) on(m *server, r *limiter.Rule) limiter.Key {
+func (s *slots) on(m *server, r *limiter.Rule) arith.Key {
 	s.tb.Helper()
 	for {
 		s.next++
-		k := limiter.Key{Hash: limiter.Hash{Hi: s.next}, Rule: r, Cost: 1}
+		k := arith.Key{Hash: arith.Hash{Hi: s.next}, Rule: r, Cost: 1}
 		if of, _ := owner(s.tb, s.masters, s.name(k)); of == m {
 			return k
 		}
@@ -58,13 +59,13 @@ func (s *slots) on(m *server, r *limiter.Rule) limiter.Key {
 }
 
 // name returns the name of a key's first counter in Redis.
-func (s *slots) name(k limiter.Key) string {
+func (s *slots) name(k arith.Key) string {
 	hash := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, k.Hash.Hi), k.Hash.Lo)
 	return "weir:{" + k.Rule.Name + ":" + base64.RawURLEncoding.EncodeToString(hash) + "}:l0"
 }
 
-func charge(ks ...limiter.Key) *limiter.Charge {
-	var c limiter.Charge
+func charge(ks ...arith.Key) *arith.Charge {
+	var c arith.Charge
 	for _, k := range ks {
 		c.Add(k)
 	}
@@ -72,16 +73,16 @@ func charge(ks ...limiter.Key) *limiter.Charge {
 }
 
 // decide decides charges as one batch.
-func (s *slots) decide(ctx context.Context, cs ...*limiter.Charge) ([]*limiter.Decision, error) {
+func (s *slots) decide(ctx context.Context, cs ...*arith.Charge) ([]*limiter.Decision, error) {
 	ds := make([]*limiter.Decision, len(cs))
 	for i := range ds {
 		ds[i] = new(limiter.Decision)
 	}
-	return ds, s.store.Decide(ctx, limiter.Instant{}, cs, ds, nil)
+	return ds, s.store.Decide(ctx, arith.Instant{}, cs, ds, nil)
 }
 
 // one decides a charge of some keys.
-func (s *slots) one(ks ...limiter.Key) *limiter.Decision {
+func (s *slots) one(ks ...arith.Key) *limiter.Decision {
 	s.tb.Helper()
 	ds, err := s.decide(context.Background(), charge(ks...))
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *slots) one(ks ...limiter.Key) *limiter.Decision {
 }
 
 // left returns what remains of the limit with the least, for a key.
-func (s *slots) left(k limiter.Key) uint64 {
+func (s *slots) left(k arith.Key) uint64 {
 	s.tb.Helper()
 	c := charge(k)
 	c.Peek = true
@@ -131,7 +132,7 @@ func TestBatchOfReservations(t *testing.T) {
 	}
 
 	// Without common keys all are asked at once: one round trip to each master.
-	var cs []*limiter.Charge
+	var cs []*arith.Charge
 	for range 20 {
 		cs = append(cs, charge(s.on(s.masters[0], r), s.on(s.masters[1], r)), charge(s.on(s.masters[2], r)))
 	}
@@ -194,7 +195,7 @@ func TestReservationsOfManyLimits(t *testing.T) {
 	full.Cost = 5
 	s.one(full)
 	full.Cost = 1
-	keys := []limiter.Key{full}
+	keys := []arith.Key{full}
 	for range 6 {
 		keys = append(keys, s.on(s.masters[1], r))
 	}

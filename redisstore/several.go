@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // undo cancels the reservations of a round that its decisions do not charge. All that are
@@ -44,7 +45,7 @@ func (b *batch) concludeParts(i int, parts []part, ids *memory, u *undo) {
 	ids.settle(c, d)
 	cancel := charged
 	for j := range cancel {
-		if keep, _ := limiter.ToCharge(d, j); keep || !cancel[j] {
+		if keep, _ := arith.ToCharge(d, j); keep || !cancel[j] {
 			cancel[j] = false
 			continue
 		}
@@ -131,7 +132,7 @@ func (b *batch) cancel(ctx context.Context, u *undo) error {
 // policyKeys notes which limits Redis has charged, and returns the keys that policies
 // decide: all of them as one verdict, or, if Redis decides others, in verdicts of so few
 // limits that a receipt can take back each.
-func policyKeys(c *limiter.Charge, parts []part, charged []bool) (verdicts [][]int) {
+func policyKeys(c *arith.Charge, parts []part, charged []bool) (verdicts [][]int) {
 	failed, limits := 0, 0
 	for p := range parts {
 		part := &parts[p]
@@ -173,7 +174,7 @@ func (s *Store) countPolicy(c *call) {
 
 // afterwards takes over what remains after the cancellations. Whether each limit
 // admitted the check, and which limits were charged, stays unchanged.
-func (s *Store) afterwards(c *limiter.Charge, parts []part, asks []*call, d *limiter.Decision) {
+func (s *Store) afterwards(c *arith.Charge, parts []part, asks []*call, d *limiter.Decision) {
 	for _, ask := range asks {
 		if ask.err != nil {
 			continue
@@ -183,7 +184,7 @@ func (s *Store) afterwards(c *limiter.Charge, parts []part, asks []*call, d *lim
 			continue
 		}
 		var now limiter.Decision
-		limiter.Grow(&now, d.Len())
+		now.Grow(d.Len())
 		s.fill(c, &part, &now)
 		for j := part.offset; j < part.offset+part.size; j++ {
 			out, left := d.Limit(j), now.Limit(j)

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -192,7 +193,7 @@ func (s *Store) learn(now limiter.Tick) {
 // be used but several servers are asked, all are given the same estimated instant, so
 // that one receipt is valid for all. Where the servers' clocks differ, the estimate is of
 // the one that answered last.
-func (s *Store) when(now limiter.Instant, parts int) when {
+func (s *Store) when(now arith.Instant, parts int) when {
 	switch {
 	case now.Given():
 		return when{now.Or(s.clock), callersSlack}

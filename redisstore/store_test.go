@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/redisstore"
@@ -290,8 +291,8 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		if d.choices.Pick(500) == 0 {
 			d.now += limiter.Tick(d.choices.Pick(3)) * limiter.Span(l.Window()) / 2
 		}
-		var c limiter.Charge
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}},
+		var c arith.Charge
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1000 + seed}, Rule: &limiter.Rule{Name: "long", Limits: []*limiter.Limit{l}},
 			Cost: uint64(1 + d.choices.Pick(2))})
 		if d.choices.Pick(3) == 0 {
 			if err := d.takeBack(&c); err != nil {
@@ -302,7 +303,7 @@ func longList(t *testing.T, store *redisstore.Store, s limiter.Spec, seed uint64
 		if err := d.table.Decide(d.now, &c, &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Decide(context.Background(), limiter.At(d.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+		if err := store.Decide(context.Background(), arith.At(d.now), []*arith.Charge{&c}, []*limiter.Decision{&got},
 			nil); err != nil {
 			t.Fatal(err)
 		}

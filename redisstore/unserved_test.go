@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -28,7 +29,7 @@ func TestUnassignedSlot(t *testing.T) {
 		c.Log = slog.New(slog.NewJSONHandler(log, nil))
 	})
 	r := &limiter.Rule{Name: "r", Limits: limitsOf(t, 1, 1000)}
-	lost, others := s.on(s.masters[1], r), []limiter.Key{s.on(s.masters[0], r), s.on(s.masters[1], r),
+	lost, others := s.on(s.masters[1], r), []arith.Key{s.on(s.masters[0], r), s.on(s.masters[1], r),
 		s.on(s.masters[2], r)}
 	s.one(lost)
 	from, slot := unassign(t, s.masters, s.name(lost))

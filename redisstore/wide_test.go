@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/redisstore"
@@ -22,13 +23,13 @@ func TestAWideCostIsNeverAdmitted(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			now := limiter.At(limitertest.Start())
+			now := arith.At(limitertest.Start())
 			for _, cost := range []uint64{limiter.MaxUnits, limiter.NarrowUnits + 1, 10} {
-				var c limiter.Charge
+				var c arith.Charge
 				var d limiter.Decision
-				c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: uint64(a)<<8 | uint64(count)},
+				c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: uint64(a)<<8 | uint64(count)},
 					Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}, Cost: cost})
-				if err := s.Decide(t.Context(), now, []*limiter.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
+				if err := s.Decide(t.Context(), now, []*arith.Charge{&c}, []*limiter.Decision{&d}, nil); err != nil {
 					t.Fatal(err)
 				}
 				if d.Source != limiter.SourceRedis || d.Never != (cost > 10) || d.Allowed != (cost == 10) || d.RetryAfter != 0 {
@@ -44,7 +45,7 @@ type both struct {
 	t        *testing.T
 	table    *table.Table
 	store    *redisstore.Store
-	key      limiter.Key
+	key      arith.Key
 	now      limiter.Tick
 	receipts []receipt
 	decision limiter.Decision
@@ -54,7 +55,7 @@ func newBoth(t *testing.T, spec limiter.Spec) *both {
 	t.Helper()
 	b := &both{t: t, table: table.New(table.Config{}), now: limitertest.Start(),
 		store: openStore(t, redisstore.Config{Addrs: []string{startServer(t).addr()}})}
-	b.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r"}}
+	b.key = arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r"}}
 	b.limit(spec)
 	return b
 }
@@ -73,7 +74,7 @@ func (b *both) limit(spec limiter.Spec) {
 // check asks both for a cost, and returns what is left.
 func (b *both) check(cost uint64) uint64 {
 	b.t.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	var got limiter.Decision
 	k := b.key
 	k.Cost = cost
@@ -81,7 +82,7 @@ func (b *both) check(cost uint64) uint64 {
 	if err := b.table.Decide(b.now, &c, &b.decision); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.store.Decide(b.t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&got},
+	if err := b.store.Decide(b.t.Context(), arith.At(b.now), []*arith.Charge{&c}, []*limiter.Decision{&got},
 		nil); err != nil {
 		b.t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (b *both) refund(n int) {
 	r := b.receipts[n]
 	b.receipts = append(b.receipts[:n], b.receipts[n+1:]...)
 	b.table.Refund(b.now, &r.charge, r.of)
-	if err := b.store.Refund(b.t.Context(), limiter.At(b.now), &r.charge, r.of, nil); err != nil {
+	if err := b.store.Refund(b.t.Context(), arith.At(b.now), &r.charge, r.of, nil); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -139,13 +140,13 @@ func TestManyWideSubWindowsCountAlike(t *testing.T) {
 // settle settles an id that is not known.
 func (b *both) settle(id, cost uint64) {
 	b.t.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	k := b.key
 	k.Cost = cost
 	c.Add(k)
-	c.ID = &limiter.Idempotency{ID: id, Life: limiter.MinIDTTL, Hold: limiter.MinHold}
+	c.ID = &arith.Idempotency{ID: id, Life: limiter.MinIDTTL, Hold: limiter.MinHold}
 	want, _ := b.table.Amend(b.now, &c, limiter.Amend{})
-	got, err := b.store.Amend(b.t.Context(), limiter.At(b.now), &c, limiter.Amend{}, nil)
+	got, err := b.store.Amend(b.t.Context(), arith.At(b.now), &c, limiter.Amend{}, nil)
 	if err != nil || got != want || want.State != limiter.AmendCharged {
 		b.t.Fatalf("a settlement with %d: the table says %+v, redis %+v, %v", cost, want, got, err)
 	}
@@ -290,13 +291,13 @@ func TestABucketCountsBeyond32Bits(t *testing.T) {
 // explained compares how many units both say are used.
 func (b *both) explained() {
 	b.t.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	k := b.key
 	k.Cost = 1
 	c.Add(k)
 	want := b.table.Explain(b.now, &c, &d)
-	got, err := b.store.Explain(b.t.Context(), limiter.At(b.now), &c, nil)
+	got, err := b.store.Explain(b.t.Context(), arith.At(b.now), &c, nil)
 	if err != nil || len(want) != 1 || len(got.Limits) != 1 || want[0].Arithmetic != got.Limits[0].Arithmetic {
 		b.t.Fatalf("explained: the table says %q, redis %q, %v", want[0].Arithmetic, got.Limits[0].Arithmetic, err)
 	}
@@ -341,16 +342,16 @@ func TestABucketThatWasFullGivesNothingBack(t *testing.T) {
 // reservation stands.
 func TestRaisesHaveABound(t *testing.T) {
 	b := newBoth(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1000, Window: time.Hour})
-	var c limiter.Charge
+	var c arith.Charge
 	var d, other limiter.Decision
 	k := b.key
 	k.Cost = 1
 	c.Add(k)
-	c.ID = &limiter.Idempotency{ID: 7, Life: time.Hour, Hold: time.Hour}
+	c.ID = &arith.Idempotency{ID: 7, Life: time.Hour, Hold: time.Hour}
 	if err := b.table.Decide(b.now, &c, &d); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.Decide(t.Context(), limiter.At(b.now), []*limiter.Charge{&c}, []*limiter.Decision{&other},
+	if err := b.store.Decide(t.Context(), arith.At(b.now), []*arith.Charge{&c}, []*limiter.Decision{&other},
 		nil); err != nil || !other.Allowed {
 		t.Fatal(err)
 	}
@@ -358,7 +359,7 @@ func TestRaisesHaveABound(t *testing.T) {
 		b.now++
 		c.Key(0).Cost++
 		want, _ := b.table.Amend(b.now, &c, limiter.Amend{Extend: true})
-		got, err := b.store.Amend(t.Context(), limiter.At(b.now), &c, limiter.Amend{Extend: true}, nil)
+		got, err := b.store.Amend(t.Context(), arith.At(b.now), &c, limiter.Amend{Extend: true}, nil)
 		if state := limiter.AmendRaised; err != nil || got.State != want.State ||
 			i >= limiter.MaxHoldParts && want.State != state {
 			t.Fatalf("raise %d: the table says %+v, redis %+v, %v", i, want, got, err)

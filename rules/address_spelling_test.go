@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -14,9 +15,9 @@ import (
 func TestSpellingsOfAnAddress(t *testing.T) {
 	set := mustSet(t, "rules:\n- {name: a, key: [ip], limits: [5/second]}\n- {name: b, key: [user], limits: [5/second]}",
 		rules.Options{})
-	resolve := func(r limiter.Request) (limiter.Hash, string) {
+	resolve := func(r limiter.Request) (arith.Hash, string) {
 		t.Helper()
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestSpellingsOfAnAddress(t *testing.T) {
 	// The spelling that is usual takes no allocation.
 	for _, ip := range []string{"9.9.9.9", "2001:db8::1", "2001:db8::/64", "9.9.9.9:80"} {
 		r := limiter.Request{Rule: "a", IP: ip}
-		var c limiter.Charge
+		var c arith.Charge
 		if n := testing.AllocsPerRun(100, func() {
 			c.Clear()
 			_, _ = set.Resolve(&r, &c)
@@ -76,7 +77,7 @@ func TestNoAddress(t *testing.T) {
 		"1.2.3.4/8/8"} {
 		for _, r := range []limiter.Request{{Rule: "a", IP: ip}, {Rule: "b", User: "u", IP: ip}, {IP: ip},
 			{Path: "/p", IP: ip, Limits: []*limiter.Limit{own}}} {
-			var c limiter.Charge
+			var c arith.Charge
 			if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) ||
 				!strings.Contains(err.Error(), "neither an address nor a network") || c.Len() != 0 {
 				t.Errorf("%+v: %v", r, err)
@@ -94,7 +95,7 @@ func TestAddressWithPort(t *testing.T) {
 		"2001:db8::7": "blocked", "[2001:db8::7]:1": "blocked",
 		"203.0.112.9:4444": "all", "2001:db8::8": "all", "2001:db8::7/64": "all",
 	} {
-		var c limiter.Charge
+		var c arith.Charge
 		m, err := set.Resolve(&limiter.Request{IP: ip}, &c)
 		if err != nil || m.Rule != want {
 			t.Errorf("%s: %s, %v; want %s", ip, m.Rule, err, want)
@@ -105,13 +106,13 @@ func TestAddressWithPort(t *testing.T) {
 // Values beyond what a name has are counted, each by itself, and named by their begins and hashes.
 func TestLongValues(t *testing.T) {
 	set := mustSet(t, "rules:\n- {name: a, key: [path, user], limits: [5/second]}", rules.Options{})
-	seen := map[limiter.Hash]string{}
+	seen := map[arith.Hash]string{}
 	names := map[string]bool{}
 	jwt := "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ." + strings.Repeat("payload", 300)
 	for _, user := range []string{jwt, jwt + "x", jwt[1:], strings.Repeat("u", 256), strings.Repeat("u", 257),
 		strings.Repeat("u", limiter.MaxFieldBytes)} {
 		r := limiter.Request{Path: "/p", User: user}
-		var c, again limiter.Charge
+		var c, again arith.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {
 			t.Fatalf("%d bytes: %v", len(user), err)
 		}

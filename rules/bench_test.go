@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -102,7 +103,7 @@ func BenchmarkResolve(b *testing.B) {
 }
 
 func benchResolve(b *testing.B, s *rules.Set, paths, who []string, last string) {
-	var c limiter.Charge
+	var c arith.Charge
 	for range 2 { // at the latest a path is remembered when it is seen again
 		for _, p := range paths {
 			if m, err := s.Resolve(&limiter.Request{Path: p}, &c); err != nil || m.Rule != last {

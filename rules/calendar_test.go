@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -25,7 +26,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := set.Resolve(&limiter.Request{Path: "/"}, &c); err != nil {
 		t.Fatal(err)
 	}

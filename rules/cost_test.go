@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -12,7 +13,7 @@ import (
 func costOf(tb testing.TB, cost string, r limiter.Request) uint64 {
 	tb.Helper()
 	s := mustSet(tb, "rules: [{name: a, limits: [5/second], key: [rule], cost: "+cost+"}]", rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(&r, &c); err != nil {
 		tb.Fatal(err)
 	}

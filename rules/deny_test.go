@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -44,7 +45,7 @@ func TestDeny(t *testing.T) {
 				c.count *= 2
 			}
 			for range 2 { // the second time by the cache
-				var charge limiter.Charge
+				var charge arith.Charge
 				m, err := s.Resolve(&c.r, &charge)
 				if got := fmt.Sprint(m.Rule, " ", m.Outcome, " ", m.Count); err != nil || got != c.want ||
 					charge.Len() != c.count || m.Outcome.Has(rules.Denied) && charge.ID != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // While the secret of a cluster is replaced, each request is counted under the old secret and
@@ -27,12 +28,12 @@ func (s *Set) doubled(definitions, quotas []definition, outer *definition, o Opt
 func (s *Set) Doubled() bool { return s.second != nil }
 
 // resolveBoth is Resolve under two secrets.
-func (s *Set) resolveBoth(r *limiter.Request, c *limiter.Charge) (Match, error) {
+func (s *Set) resolveBoth(r *limiter.Request, c *arith.Charge) (Match, error) {
 	m, err := s.first.Resolve(r, c)
 	if err != nil || c.Len() == 0 {
 		return m, err
 	}
-	var second limiter.Charge
+	var second arith.Charge
 	if _, err := s.second.Resolve(r, &second); err != nil {
 		c.Clear()
 		return Match{}, err

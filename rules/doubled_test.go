@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -34,7 +35,7 @@ func TestASecretIsReplaced(t *testing.T) {
 	r := limiter.Request{Path: "/x", User: "ada"}
 	ask := func(s *Set) bool {
 		t.Helper()
-		var c limiter.Charge
+		var c arith.Charge
 		var d limiter.Decision
 		if _, err := s.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestASecretIsReplaced(t *testing.T) {
 			if c.Len() != 4 {
 				t.Fatalf("%d keys, want two under each secret", c.Len())
 			}
-			limiter.Fold(&d)
+			arith.Fold(&d)
 		}
 		if d.Len() != 2 {
 			t.Fatalf("the answer has %d limits, want 2", d.Len())
@@ -86,7 +87,7 @@ func TestSecretsThatCannotBeTogether(t *testing.T) {
 		}
 	}
 	s := doubledSet(t, "a", "b")
-	var c limiter.Charge
+	var c arith.Charge
 	r := limiter.Request{Path: "/x", User: "ada"}
 	for i := range limiter.MaxKeys/2 + 1 {
 		l, err := limiter.NewLimit(limiter.Spec{Limit: 5, Window: time.Duration(i+1) * time.Second})
@@ -117,10 +118,10 @@ func TestFold(t *testing.T) {
 	}
 	tab := table.New(table.Config{})
 	now := limiter.TickOf(time.Unix(1_800_000_000, 0))
-	charge := func(cost uint64, keys ...uint64) *limiter.Charge {
-		c := new(limiter.Charge)
+	charge := func(cost uint64, keys ...uint64) *arith.Charge {
+		c := new(arith.Charge)
 		for _, k := range keys {
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: k, Lo: k}, Rule: rule, Cost: cost})
+			c.Add(arith.Key{Hash: arith.Hash{Hi: k, Lo: k}, Rule: rule, Cost: cost})
 		}
 		return c
 	}
@@ -132,14 +133,14 @@ func TestFold(t *testing.T) {
 		t.Fatal(err, d.Allowed)
 	}
 	receipt := d.Receipt
-	if second := limiter.Fold(&d); second != 7 || d.Len() != 3 || d.Limit(2).Remaining != 0 || d.Limit(2).Key != 0 ||
+	if second := arith.Fold(&d); second != 7 || d.Len() != 3 || d.Limit(2).Remaining != 0 || d.Limit(2).Key != 0 ||
 		d.Receipt != receipt || d.BlockedBy() != nil {
 		t.Errorf("%b, %d limits, %d left", second, d.Len(), d.Limit(2).Remaining)
 	}
 	if err := tab.Decide(now, charge(1, 1, 2), &d); err != nil || d.Allowed {
 		t.Fatal(err, d.Allowed)
 	}
-	limiter.Fold(&d)
+	arith.Fold(&d)
 	if b := d.BlockedBy(); b == nil || b.Allowed || b.Limit != rule.Limits[0] || d.RetryAfter != time.Minute {
 		t.Errorf("denied by %+v, after %v", b, d.RetryAfter)
 	}

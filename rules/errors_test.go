@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -405,7 +406,7 @@ func TestAtTheBounds(t *testing.T) {
 	}
 	s := mustSet(t, "rules:\n"+many(10_000, "- {name: r%[1]d, match: {path: ^/a%[1]d}, limits: [1/second]}\n"),
 		rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	if m, err := s.Resolve(&limiter.Request{Path: "/a9999", User: "u"}, &c); err != nil || m.Rule != "r9" {
 		t.Errorf("got %+v, %v; want the first rule that matches, r9", m, err)
 	}

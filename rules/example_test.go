@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -23,7 +24,7 @@ rules:
 		return
 	}
 	request := limiter.Request{Path: "/towns", Method: "POST", User: "ada"}
-	var charge limiter.Charge // used again for the next request
+	var charge arith.Charge // used again for the next request
 	match, err := set.Resolve(&request, &charge)
 	if err != nil {
 		fmt.Println(err)

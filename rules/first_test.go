@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -73,7 +74,7 @@ func neverAlone(t *testing.T, s *rules.Set, file string, rnd *rand.Rand, never [
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	steps := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	for range 500 {

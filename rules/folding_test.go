@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Spellings of a value count together as the rule says, and only those.
@@ -14,10 +15,10 @@ func TestSpellingsOfAValue(t *testing.T) {
 	request := func(v string) *limiter.Request {
 		return &limiter.Request{Path: v, User: v, Group: v, IP: "10.0.0.1", Attributes: map[string]string{"name": v}}
 	}
-	hash := func(part, v string) limiter.Hash {
+	hash := func(part, v string) arith.Hash {
 		t.Helper()
 		set := parsed(t, strings.Replace(rule, "PART", part, 1))
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(request(v), &c); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,7 @@ func TestSpellingsOfAValue(t *testing.T) {
 // A user whose spelling is folded and who is missing skips the key, and lists show the spelling that counts.
 func TestSpellingsInKeys(t *testing.T) {
 	set := parsed(t, "rules: [{name: login, keys: [[ip], [{user: {fold: case, trim: true}}]], limits: [1/second]}]")
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := set.Resolve(&limiter.Request{User: " ", IP: "10.0.0.1"}, &c); err != nil || c.Len() != 1 {
 		t.Errorf("%d keys, %v", c.Len(), err)
 	}

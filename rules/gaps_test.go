@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -83,7 +84,7 @@ func TestUnlistedValues(t *testing.T) {
 	// What is warned of is so.
 	set := mustSet(t, "rules:\n- {name: free, match: {attributes: {plan: [free, '']}}"+end+
 		"- {name: pro, match: {attributes: {plan: pro}}"+end, rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	if m, err := set.Resolve(&limiter.Request{Attributes: map[string]string{"plan": "FREE"}}, &c); err != nil ||
 		m.Rule != "" {
 		t.Errorf("%+v, %v", m, err)

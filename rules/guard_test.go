@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // hostile are files of some size that would take a YAML parser minutes, or more
@@ -182,7 +183,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || again.Hash() != s.Hash() {
 			t.Fatalf("the second time: %v", err)
 		}
-		var c limiter.Charge
+		var c arith.Charge
 		for _, path := range []string{"/a", "", "/a"} {
 			r := limiter.Request{Path: path, User: "u", Method: "GET", IP: "1.1.1.1"}
 			if _, err := s.Resolve(&r, &c); err != nil {

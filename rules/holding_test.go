@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -42,7 +43,7 @@ rules:
 		{"/t", time.Hour, 6 * time.Second, true},
 	} {
 		for range 2 { // the path is in the cache then
-			var c limiter.Charge
+			var c arith.Charge
 			m, err := set.Resolve(&limiter.Request{Path: row.path, User: "u", ID: "1", Hold: row.hold}, &c)
 			if err != nil || m.Unheld || c.ID == nil || c.ID.Hold != row.want || c.ID.Keep != row.keep {
 				t.Errorf("%s held for %v: %+v, %v, %v; want %v, keep %v", row.path, row.hold, c.ID, m, err, row.want, row.keep)

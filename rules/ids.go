@@ -10,6 +10,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // idTimes is how long ids of requests are remembered, and how long they are held. The zero
@@ -124,11 +125,11 @@ func (u *rule) holds() holding { return holding{u, u.ids.hold} }
 // says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
 // says both itself. It reports whether the charge has an id, and no hold. A request that no settlement could
 // repeat is not held: then it returns an error, and clears the charge.
-func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding) (unheld bool, err error) {
+func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (unheld bool, err error) {
 	if c.Len() == 0 {
 		return false, nil
 	}
-	id := limiter.Identify(c)
+	id := c.Identify()
 	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false
 	if u != nil {
 		by := &h.by.ids
@@ -152,7 +153,7 @@ func identify(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding)
 }
 
 // identified adds the id of a request to its charge, and completes its match: see identify.
-func identified(s *Set, r *limiter.Request, c *limiter.Charge, u *rule, h holding, m Match) (Match, error) {
+func identified(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding, m Match) (Match, error) {
 	unheld, err := identify(s, r, c, u, h)
 	if err != nil {
 		return Match{}, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -48,7 +49,7 @@ func TestIDTTL(t *testing.T) {
 		{"unlimited", limiter.Request{Path: "/free"}, 0},
 	} {
 		test.r.User, test.r.ID = "ada", "7"
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&test.r, &c); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		} else if c.ID == nil && test.want != 0 || c.ID != nil && c.ID.Life != test.want {
@@ -56,7 +57,7 @@ func TestIDTTL(t *testing.T) {
 		}
 	}
 	r := limiter.Request{Path: "/own", User: "ada"}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := set.Resolve(&r, &c); err != nil || c.ID != nil {
 		t.Errorf("a request without an id has %+v, %v", c.ID, err)
 	}
@@ -66,7 +67,7 @@ func TestIDTTL(t *testing.T) {
 // ids have two.
 func TestIDHash(t *testing.T) {
 	number := func(secret, id string) uint64 {
-		var c limiter.Charge
+		var c arith.Charge
 		r := limiter.Request{Path: "/own", User: "ada", ID: id}
 		if _, err := mustSet(t, idRules, rules.Options{Secret: []byte(secret)}).Resolve(&r, &c); err != nil || c.ID == nil {
 			t.Fatal(c.ID, err)
@@ -93,7 +94,7 @@ func TestBadIDs(t *testing.T) {
 		"is to be held for -1s, which is out of range: give 1ms to 24h0m0s":      {ID: "7", Hold: -time.Second},
 		"is to be held for 1µs, which is out of range: give 1ms to 24h0m0s":      {ID: "7", Hold: time.Microsecond},
 	} {
-		var c limiter.Charge
+		var c arith.Charge
 		r.Path, r.User = "/own", "ada"
 		if _, err := set.Resolve(&r, &c); err == nil || !strings.Contains(err.Error(), want) || c.ID != nil || c.Len() != 0 {
 			t.Errorf("%v, want %s", err, want)
@@ -141,7 +142,7 @@ rules:
 		{limiter.Request{Limits: []*limiter.Limit{hour}, Hold: 24 * time.Hour}, 24 * time.Hour, false},
 	} {
 		test.r.User, test.r.ID = "ada", "7"
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&test.r, &c); err != nil || c.ID == nil || c.ID.Hold != test.hold || c.ID.Keep != test.keep {
 			t.Errorf("%+v: %+v, %v", test, c.ID, err)
 		}
@@ -194,13 +195,13 @@ func TestConcurrency(t *testing.T) {
 		{limiter.Request{Path: "/s"}, 0, false},
 		{limiter.Request{Path: "/t", ID: "1"}, 0, false},
 	} {
-		var c limiter.Charge
+		var c arith.Charge
 		m, err := s.Resolve(&row.r, &c)
 		if err != nil || m.Unheld != row.unheld || c.ID != nil && c.ID.Hold != row.hold || c.ID == nil && row.hold != 0 {
 			t.Errorf("%+v: %+v, id %+v, %v", row.r, m, c.ID, err)
 		}
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(&limiter.Request{Path: "/r"}, &c); err != nil ||
 		c.Key(0).Rule.Limits[0].Name() != "concurrency" || c.Key(0).Rule.Limits[0].String() != "concurrency 3" {
 		t.Errorf("%v, %v", c.Key(0).Rule.Limits, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // RuleInfo describes one rule of a set, with its defaults filled in.
@@ -214,7 +215,7 @@ func (s *Set) ZoneDefault(r *limiter.Request) string {
 	if !s.zoned {
 		return ""
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if m, _ := s.Resolve(r, &c); m.Unzoned != nil {
 		return m.Unzoned.Rule
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // partKind is the source of one part of a key.
@@ -146,7 +147,7 @@ const shortKey = 96
 
 // hash returns the identity of the request's counter, or that the key is skipped. It keeps nothing,
 // and allocates only for values of more than [limiter.MaxKeyBytes].
-func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
+func (k *key) hash(r *limiter.Request) (arith.Hash, outcome) {
 	var buf [shortKey]byte
 	var (
 		n int
@@ -161,21 +162,21 @@ func (k *key) hash(r *limiter.Request) (limiter.Hash, outcome) {
 	case keyLong:
 		return k.hashLong(r)
 	case keySkipped:
-		return limiter.Hash{}, o
+		return arith.Hash{}, o
 	}
 	return k.sum(r, buf[:n]), o
 }
 
 // sum returns the hash of what identifies a counter.
-func (k *key) sum(r *limiter.Request, text []byte) limiter.Hash {
+func (k *key) sum(r *limiter.Request, text []byte) arith.Hash {
 	hi, lo := siphash.Hash128(k.k0, k.k1, text)
 	if r.Tenant == "" {
-		return limiter.Hash{Hi: hi, Lo: lo}
+		return arith.Hash{Hi: hi, Lo: lo}
 	}
-	return limiter.Hash{Hi: hi, Lo: lo}.OfTenant(r.Tenant)
+	return arith.Hash{Hi: hi, Lo: lo}.OfTenant(r.Tenant)
 }
 
-func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
+func (k *key) hashLong(r *limiter.Request) (arith.Hash, outcome) {
 	const more = (maxKeyParts+1)*headerBytes + limiter.MaxTenantBytes
 	var room [more + limiter.MaxKeyBytes]byte
 	buf := room[:]
@@ -185,7 +186,7 @@ func (k *key) hashLong(r *limiter.Request) (limiter.Hash, outcome) {
 		n, o = k.encode(r, buf)
 	}
 	if o != keyHashed {
-		return limiter.Hash{}, o
+		return arith.Hash{}, o
 	}
 	return k.sum(r, buf[:n]), o
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // slowHash is what hash promises, without its care for speed.
-func slowHash(k *key, r *limiter.Request) (limiter.Hash, outcome) {
+func slowHash(k *key, r *limiter.Request) (arith.Hash, outcome) {
 	var buf []byte
 	for i := range k.parts {
 		v, missing := "", false
@@ -40,13 +41,13 @@ func slowHash(k *key, r *limiter.Request) (limiter.Hash, outcome) {
 			v, missing = r.Attributes[p.name], r.Attributes[p.name] == ""
 		}
 		if missing && k.skip {
-			return limiter.Hash{}, keySkipped
+			return arith.Hash{}, keySkipped
 		}
 		buf = binary.LittleEndian.AppendUint16(buf, header|uint16(len(v)))
 		buf = append(buf, v...)
 	}
 	hi, lo := siphash.Hash128(k.k0, k.k1, buf)
-	return limiter.Hash{Hi: hi, Lo: lo}, keyHashed
+	return arith.Hash{Hi: hi, Lo: lo}, keyHashed
 }
 
 // No spelling of values makes two requests share a counter: each value is hashed after
@@ -77,7 +78,7 @@ func TestKeysAreLengthPrefixed(t *testing.T) {
 			}},
 	} {
 		k := newKey(&Options{ClusterName: "c"}, "r", c.parts, false)
-		seen := map[limiter.Hash]string{}
+		seen := map[arith.Hash]string{}
 		for _, x := range values {
 			for _, y := range values {
 				for _, z := range values {
@@ -126,7 +127,7 @@ func TestHashOfEveryLength(t *testing.T) {
 		{{kind: partAttribute, name: "a"}, {kind: partPath}},
 	} {
 		k := newKey(&o, "r", parts, false)
-		seen := make(map[limiter.Hash]int)
+		seen := make(map[arith.Hash]int)
 		for n := range limiter.MaxFieldBytes + 1 {
 			if n > limiter.MaxKeyBytes+10 && n < limiter.MaxFieldBytes-10 {
 				continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -231,7 +232,7 @@ func TestCoveredRulesAreNeverFound(t *testing.T) {
 // findable reports whether one of many requests finds a rule.
 func findable(tb testing.TB, s *rules.Set, rule string) bool {
 	tb.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	for _, path := range []string{"/a", "/a/b", "/a/b/c", "/b", "/c", "/ab"} {
 		for _, method := range []string{"", "GET", "PUT", "POST"} {
 			for _, group := range []string{"", "free", "gold"} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -14,7 +15,7 @@ import (
 func matches(tb testing.TB, conditions string, r limiter.Request) bool {
 	tb.Helper()
 	s := mustSet(tb, "rules: [{name: a, match: {"+conditions+"}, limits: [5/second], key: [rule]}]", rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := s.Resolve(&r, &c)
 	if err != nil {
 		tb.Fatal(err)
@@ -256,7 +257,7 @@ func TestConditionsDoNotAllocate(t *testing.T) {
    cost: [{path: ^/export, cost: 50}, {from: "attr:tokens", max: 1000}]}`, rules.Options{})
 	r := limiter.Request{Path: "/towns", IP: "2001:db8::1",
 		Attributes: map[string]string{"host": "api.example.com:80", "key": "k-15", "tokens": "77"}}
-	var c limiter.Charge
+	var c arith.Charge
 	if n := testing.AllocsPerRun(100, func() {
 		if m, err := s.Resolve(&r, &c); err != nil || m.Rule != "a" || c.Key(0).Cost != 77 {
 			t.Fatal(m, err)

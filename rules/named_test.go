@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -21,7 +22,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var matched, named limiter.Charge
+	var matched, named arith.Charge
 	if _, err := set.Resolve(&limiter.Request{Path: "/towns", User: "ada", Method: "GET"}, &matched); err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,11 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // resolveOwn resolves a request with limits of its own.
-func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err error) {
+func (s *Set) resolveOwn(r *limiter.Request, c *arith.Charge) (m Match, err error) {
 	if err := checkOwn(r); err != nil {
 		return Match{}, err
 	}
@@ -51,17 +52,17 @@ func (s *Set) resolveOwn(r *limiter.Request, c *limiter.Charge) (m Match, err er
 	return m, nil
 }
 
-// askedBy returns [limiter.Key.By] of a request.
+// askedBy returns [arith.Key.By] of a request.
 func askedBy(r *limiter.Request) uint16 {
 	if r.Tenant == "" && r.Caller != "" {
-		return limiter.TenantLabel("identity " + r.Caller)
+		return arith.TenantLabel("identity " + r.Caller)
 	}
 	return 0
 }
 
 // chargeOwn adds the keys of a request's own limits: one for all limits that count by the
 // same parts.
-func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) error {
+func (s *Set) chargeOwn(r *limiter.Request, c *arith.Charge, cost uint64) error {
 	by := askedBy(r)
 	for index := 0; ; index++ {
 		k, limits := &s.own, r.Limits
@@ -72,7 +73,7 @@ func (s *Set) chargeOwn(r *limiter.Request, c *limiter.Charge, cost uint64) erro
 		}
 		hash, _ := k.hash(r) // no part of it is skipped
 		rule := s.ownRule(r, limits)
-		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index), By: by}) {
+		if !c.Add(arith.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(index), By: by}) {
 			return &fullError{limiter.RequestRule}
 		}
 		if len(r.LimitKeys) == 0 {
@@ -91,7 +92,7 @@ func (s *Set) ownRule(r *limiter.Request, limits []*limiter.Limit) *limiter.Rule
 	if len(limits) != 1 || len(r.LimitKeys) > 0 {
 		return &limiter.Rule{Name: limiter.RequestRule, Limits: slices.Clone(limits), Replication: s.copied}
 	}
-	at := &s.recent[uint8(limiter.ParamsID(limits[0]))]
+	at := &s.recent[uint8(arith.ParamsID(limits[0]))]
 	if have := at.Load(); have != nil && have.Limits[0] == limits[0] {
 		return have
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -31,16 +32,16 @@ func TestKeysOfOwnLimits(t *testing.T) {
 		Limits:    []*limiter.Limit{a, b, c, d},
 		LimitKeys: [][]string{{"user"}, {"attr:plan", "ip"}, {"user"}, nil},
 	}
-	resolve := func(r limiter.Request) (*limiter.Charge, rules.Match) {
+	resolve := func(r limiter.Request) (*arith.Charge, rules.Match) {
 		t.Helper()
-		out := new(limiter.Charge)
+		out := new(arith.Charge)
 		m, err := set.Resolve(&r, out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out, m
 	}
-	show := func(r limiter.Request, c *limiter.Charge) string {
+	show := func(r limiter.Request, c *arith.Charge) string {
 		var out []string
 		for i := range c.Len() {
 			k := c.Key(i)
@@ -58,7 +59,7 @@ func TestKeysOfOwnLimits(t *testing.T) {
 		"/p:ada" || m.Rule != "request" || m.Count != 1 {
 		t.Errorf("%s, %+v", got, m)
 	}
-	seen := map[limiter.Hash]bool{}
+	seen := map[arith.Hash]bool{}
 	for i := range charge.Len() {
 		if seen[charge.Key(i).Hash] {
 			t.Error("two keys share a counter")
@@ -115,7 +116,7 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 		`two limits of the request are named "a": give them names`: {Limits: []*limiter.Limit{l[0], l[0]},
 			LimitKeys: [][]string{{"user"}, {"user"}}},
 	} {
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) ||
 			c.Len() > 0 {
 			t.Errorf("%v, want %s", err, want)
@@ -124,7 +125,7 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 	// Limits of different keys may have one name.
 	two := limiter.Request{User: "u", IP: "1.1.1.1", Limits: []*limiter.Limit{l[0], l[0]},
 		LimitKeys: [][]string{{"user"}, {"ip"}}}
-	var both limiter.Charge
+	var both arith.Charge
 	if _, err := set.Resolve(&two, &both); err != nil || both.Len() != 2 {
 		t.Errorf("%v, %d keys", err, both.Len())
 	}
@@ -134,7 +135,7 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 		r.Limits, r.LimitKeys = append(r.Limits, ownLimit(t, fmt.Sprint("l", i))),
 			append(r.LimitKeys, []string{fmt.Sprint("attr:a", i)})
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := set.Resolve(&r, &c); !errors.Is(err, limiter.ErrInvalid) ||
 		!strings.Contains(err.Error(), "more than 16 keys") || c.Len() > 0 {
 		t.Error(err)
@@ -147,14 +148,14 @@ func TestKeysOfOwnLimitsThatCannotBe(t *testing.T) {
 
 // No request has a limit of the counters that remember ids.
 func TestNoLimitRemembersIDs(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Spec{Name: "id", Algorithm: limiter.Remembered, Limit: 1, Window: 24 * time.Hour})
+	l, err := limiter.NewLimit(limiter.Spec{Name: "id", Algorithm: arith.Remembered, Limit: 1, Window: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !l.Equal(limiter.RememberedLimit()) {
+	if !l.Equal(arith.RememberedLimit()) {
 		t.Error("the limit is another one after it travelled as a spec")
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	_, err = rules.Empty(rules.Options{}).Resolve(&limiter.Request{Path: "/p", Limits: []*limiter.Limit{l}}, &c)
 	if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "algorithm number 64") {
 		t.Error(err)

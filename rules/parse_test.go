@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -328,7 +329,7 @@ func TestRulesAreCopies(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	s := rules.Empty(rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	if m, err := s.Resolve(&limiter.Request{Path: "/x"}, &c); err != nil || m != (rules.Match{}) || c.Len() != 0 ||
 		s.Len() != 0 {
 		t.Errorf("an empty set matched: %+v, %v", m, err)
@@ -373,7 +374,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(&limiter.Request{Path: "/c", Limits: []*limiter.Limit{own}}, &c); err != nil ||
 		c.Key(0).Rule.Replication != limiter.ReplicationStrict {
 		t.Errorf("a request's own limits: %+v, %v", c.Key(0).Rule, err)

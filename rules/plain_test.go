@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // lettersOf returns n letters, of which few are different.
@@ -99,7 +100,7 @@ rules:
 		} {
 			r.Path = path
 			list := s.paths.match(path, nil)
-			var one, all limiter.Charge
+			var one, all arith.Charge
 			if len(list) == 0 {
 				continue
 			}

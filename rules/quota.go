@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A quota has limits of its own, as a rule has, and no conditions. Requests are counted by
@@ -262,7 +263,7 @@ func newDraws(def *definition, quotas []counters) (out []draw) {
 // draw adds the counters of the quotas on which a rule draws. cost is that of the rule.
 // Keys of the charge from number first on belong to the rule, so they are not those of a
 // quota; those before may be, if another rule that matches draws on it.
-func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules, cost uint64,
+func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, which whichRules, cost uint64,
 	first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
@@ -283,7 +284,7 @@ func (u *rule) draw(r *limiter.Request, c *limiter.Charge, ip *requestAddress, w
 }
 
 // merge adds a cost to key i of the rule, if the charge has it among its first keys.
-func merge(c *limiter.Charge, first int, rule *limiter.Rule, i int, cost uint64) bool {
+func merge(c *arith.Charge, first int, rule *limiter.Rule, i int, cost uint64) bool {
 	for n := range first {
 		if k := c.Key(n); k.Rule == rule && int(k.Index) == i {
 			k.Cost = min(k.Cost+cost, limiter.MaxUnits)

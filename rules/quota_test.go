@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -36,7 +37,7 @@ rules:
 // charges lists the keys of a request: of which rule or quota, and at what cost.
 func charges(tb testing.TB, s *rules.Set, r *limiter.Request) string {
 	tb.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(r, &c); err != nil {
 		tb.Fatal(err)
 	}
@@ -82,8 +83,8 @@ func TestDrawsHaveTheirOwnCosts(t *testing.T) {
 // not on a change of the rules.
 func TestAQuotaHasOneCounterForAllRules(t *testing.T) {
 	s := mustSet(t, unitsFile, rules.Options{})
-	hash := func(s *rules.Set, path string) limiter.Hash {
-		var c limiter.Charge
+	hash := func(s *rules.Set, path string) arith.Hash {
+		var c arith.Charge
 		r := &limiter.Request{Path: path, User: "ada", IP: "10.0.0.1", Attributes: map[string]string{"customer": "acme"}}
 		if _, err := s.Resolve(r, &c); err != nil {
 			t.Fatal(err)
@@ -97,7 +98,7 @@ func TestAQuotaHasOneCounterForAllRules(t *testing.T) {
 			}
 		}
 		t.Fatalf("%s does not draw on units", path)
-		return limiter.Hash{}
+		return arith.Hash{}
 	}
 	want := hash(s, "/search")
 	for _, path := range []string{"/save", "/read"} {
@@ -165,7 +166,7 @@ func TestShadowQuotasTakeTheRoomThatIsLeft(t *testing.T) {
 func TestQuotaErrorsOfRequests(t *testing.T) {
 	s := mustSet(t, unitsFile, rules.Options{})
 	attributes := map[string]string{"customer": "acme"}
-	var c limiter.Charge
+	var c arith.Charge
 	for want, r := range map[string]*limiter.Request{
 		`quota "pairs" needs [ip] or [user]`:          {Path: "/save", Attributes: attributes},
 		`"units" is a quota, not a rule: name a rule`: {Rule: "units"},
@@ -365,7 +366,7 @@ func TestDrawsDoNotAllocate(t *testing.T) {
 	}
 	s := mustSet(t, unitsFile, rules.Options{})
 	r := &limiter.Request{Path: "/search", User: "ada", Attributes: map[string]string{"customer": "acme"}}
-	var c limiter.Charge
+	var c arith.Charge
 	if n := testing.AllocsPerRun(100, func() {
 		if _, err := s.Resolve(r, &c); err != nil || c.Len() != 2 {
 			t.Fatal(err, c.Len())
@@ -384,7 +385,7 @@ rules:
   - {name: a, continue: true, quotas: [units]}
   - {name: b, quotas: [{name: units, cost: 2}]}
 `, rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	for tz, unzoned := range map[string]string{"Asia/Tokyo": "", "UTC": "", "": "units", "Mars/Olympus": "units"} {
 		m, err := s.Resolve(&limiter.Request{Path: "/", User: "ada", Attributes: map[string]string{"tz": tz}}, &c)
 		want := tz

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Match describes which rules matched a request.
@@ -81,7 +82,7 @@ type Unzoned struct {
 //
 // Resolve is safe for concurrent use. It allocates nothing for a cached path, unless
 // the request has limits of its own.
-func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
+func (s *Set) Resolve(r *limiter.Request, c *arith.Charge) (Match, error) {
 	if s.second != nil {
 		return s.resolveBoth(r, c)
 	}
@@ -125,7 +126,7 @@ func (s *Set) Resolve(r *limiter.Request, c *limiter.Charge) (Match, error) {
 }
 
 // resolveNamed resolves a request that names its rule.
-func (s *Set) resolveNamed(r *limiter.Request, c *limiter.Charge) (Match, error) {
+func (s *Set) resolveNamed(r *limiter.Request, c *arith.Charge) (Match, error) {
 	i, ok := s.byName[r.Rule]
 	if !ok || i >= len(s.rules) {
 		return Match{}, s.unknownRule(r.Rule)
@@ -206,7 +207,7 @@ func (s *Set) unknownRule(name string) error {
 }
 
 // resolveFresh resolves a request whose path is not in the cache.
-func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Match, error) {
+func (s *Set) resolveFresh(r *limiter.Request, c *arith.Charge, h uint64) (Match, error) {
 	var buf [64]uint16
 	list := s.paths.match(r.Path, buf[:0])
 	s.cache.put(r.Path, h, list)
@@ -214,7 +215,7 @@ func (s *Set) resolveFresh(r *limiter.Request, c *limiter.Charge, h uint64) (Mat
 }
 
 // resolveLong resolves a request whose path is too long for the cache.
-func (s *Set) resolveLong(r *limiter.Request, c *limiter.Charge) (Match, error) {
+func (s *Set) resolveLong(r *limiter.Request, c *arith.Charge) (Match, error) {
 	var buf [64]uint16
 	return s.fill(s.paths.match(r.Path, buf[:0]), r, c, rulesAll)
 }
@@ -235,7 +236,7 @@ func (w whichRules) have(r *limiter.Rule) bool {
 
 // fill adds the counters of those rules that the rest of the request fits, of
 // the ones that its path matches.
-func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules) (m Match, err error) {
+func (s *Set) fill(list []uint16, r *limiter.Request, c *arith.Charge, which whichRules) (m Match, err error) {
 	var (
 		ip    requestAddress
 		first *rule // the one that m names
@@ -293,7 +294,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *limiter.Charge, which w
 
 // fill is [Set.fill] for what most requests are: the first rule that the path matches is simple and
 // decides alone, by its own cost. Otherwise it adds nothing and returns false. It takes half as long.
-func (u *rule) fill(r *limiter.Request, c *limiter.Charge) (Match, bool) {
+func (u *rule) fill(r *limiter.Request, c *arith.Charge) (Match, bool) {
 	if !u.simple || !u.plain || u.more || r.Cost.Given() ||
 		r.Scope != nil && !r.Scope.Permits(u.limiter.Name) || !u.chargeOne(r, c) {
 		return Match{}, false
@@ -303,7 +304,7 @@ func (u *rule) fill(r *limiter.Request, c *limiter.Charge) (Match, bool) {
 
 // fillLess goes on where fill failed. If a request counts by too many keys, rules in force
 // go first, and shadow rules take the room that is left.
-func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, which whichRules, err error) (Match,
+func (s *Set) fillLess(list []uint16, r *limiter.Request, c *arith.Charge, which whichRules, err error) (Match,
 	error) {
 	if which == rulesShadow { // they make no request invalid
 		return Match{}, err
@@ -322,14 +323,14 @@ func (s *Set) fillLess(list []uint16, r *limiter.Request, c *limiter.Charge, whi
 
 // chargeOne adds the counter of a simple rule to a charge without a named cost, as charge
 // does, which takes 5 ns more. It adds nothing and returns false if there is more to say.
-func (u *rule) chargeOne(r *limiter.Request, c *limiter.Charge) bool {
+func (u *rule) chargeOne(r *limiter.Request, c *arith.Charge) bool {
 	hash, outcome := u.keys[0].hash(r)
-	return outcome == keyHashed && c.Add(limiter.Key{Hash: hash, Rule: u.limiter, Cost: u.costs.def})
+	return outcome == keyHashed && c.Add(arith.Key{Hash: hash, Rule: u.limiter, Cost: u.costs.def})
 }
 
 // charge adds the counters of one rule and of the quotas on which it draws. It returns the
 // first of them whose default zone counts, nil if there is none.
-func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress, which whichRules) (unzoned *Unzoned,
+func (u *rule) charge(r *limiter.Request, c *arith.Charge, ip *requestAddress, which whichRules) (unzoned *Unzoned,
 	err error) {
 	cost := u.costs.def
 	if r.Cost.Given() {
@@ -352,7 +353,7 @@ func (u *rule) charge(r *limiter.Request, c *limiter.Charge, ip *requestAddress,
 
 // charge adds the counters. The first keys of the charge may have some of them already. It
 // returns these counters if their default zone counts, else nil.
-func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, first int) (*Unzoned, error) {
+func (n *counters) charge(r *limiter.Request, c *arith.Charge, cost uint64, first int) (*Unzoned, error) {
 	added := len(n.keys) == 0
 	rule, unzoned, by := n.limiter, (*Unzoned)(nil), uint16(0)
 	if n.zoneFrom != "" {
@@ -369,7 +370,7 @@ func (n *counters) charge(r *limiter.Request, c *limiter.Charge, cost uint64, fi
 			added = true
 			continue
 		}
-		if !c.Add(limiter.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i), By: by}) {
+		if !c.Add(arith.Key{Hash: hash, Rule: rule, Cost: cost, Index: uint8(i), By: by}) {
 			return nil, &fullError{n.String()}
 		}
 		added = true
@@ -417,7 +418,7 @@ func (n *counters) nothingToCount() error {
 //
 // The request must be the one from which the key was resolved. A key of a rule that
 // this set does not have is named by path and user.
-func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *limiter.Key, l *limiter.Limit) []byte {
+func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *arith.Key, l *limiter.Limit) []byte {
 	from, rule := &s.own, limiter.RequestRule
 	if k.Rule != nil {
 		rule = k.Rule.Name

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -16,7 +17,7 @@ import (
 // how many matched, and each counter with its cost.
 func resolve(tb testing.TB, s *rules.Set, r limiter.Request) string {
 	tb.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := s.Resolve(&r, &c)
 	if err != nil {
 		tb.Fatalf("%+v: %v", r, err)
@@ -39,9 +40,9 @@ func resolve(tb testing.TB, s *rules.Set, r limiter.Request) string {
 }
 
 // keyOf resolves a request to its only counter.
-func keyOf(tb testing.TB, s *rules.Set, r limiter.Request) limiter.Key {
+func keyOf(tb testing.TB, s *rules.Set, r limiter.Request) arith.Key {
 	tb.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(&r, &c); err != nil || c.Len() != 1 {
 		tb.Fatalf("%+v: %d keys, %v", r, c.Len(), err)
 	}
@@ -100,7 +101,7 @@ rules:
 - {name: alone, match: {path: ^/alone}, key: rule, limits: [5/second]}
 - {name: by-subject, match: {path: ^/d}, key: [path, user, method], limits: [5/second]}
 `, rules.Options{})
-	key := func(path, user string) limiter.Hash { return keyOf(t, s, limiter.Request{Path: path, User: user}).Hash }
+	key := func(path, user string) arith.Hash { return keyOf(t, s, limiter.Request{Path: path, User: user}).Hash }
 	if key("/each/1", "u") == key("/each/2", "u") || key("/each/1", "u") == key("/each/1", "v") {
 		t.Error("paths or users of each share a counter")
 	}
@@ -113,7 +114,7 @@ rules:
 	if key("/alone", "u") != key("/alone/2", "v") {
 		t.Error("alone counts by more than its name")
 	}
-	subject := func(path, user, method string) limiter.Hash {
+	subject := func(path, user, method string) arith.Hash {
 		return keyOf(t, s, limiter.Request{Path: path, User: user, Method: method}).Hash
 	}
 	if subject("/d/1", "u", "GET") == subject("/d/2", "u", "GET") ||
@@ -150,7 +151,7 @@ rules:
 			t.Errorf("%+v: got %q, want %q", test.request, got, test.want)
 		}
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	r := limiter.Request{Path: "/login", User: "ada", Attributes: map[string]string{"device": "x"}}
 	if _, err := s.Resolve(&r, &c); err != nil || c.Len() != 2 || c.Key(0).Index != 1 || c.Key(1).Index != 2 {
 		t.Errorf("keys are not told by their place in the rule: %v, %+v", err, c)
@@ -167,11 +168,11 @@ rules:
 `, rules.Options{})
 	r := limiter.Request{IP: "1.1.1.1", User: "1.1.1.1", Method: "1.1.1.1", Group: "1.1.1.1", Path: "1.1.1.1",
 		Attributes: map[string]string{"x": "1.1.1.1", "y": "1.1.1.1"}}
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.Resolve(&r, &c); err != nil || c.Len() != 10 {
 		t.Fatalf("%d keys, %v", c.Len(), err)
 	}
-	seen := make(map[limiter.Hash]int)
+	seen := make(map[arith.Hash]int)
 	for i := range c.Len() {
 		if j, ok := seen[c.Key(i).Hash]; ok {
 			t.Errorf("keys %d and %d are one counter", i, j)
@@ -298,7 +299,7 @@ rules:
 // address as its name.
 func TestMissingUserCountsByAddress(t *testing.T) {
 	s := mustSet(t, "rules: [{name: r, limits: [1/second]}]", rules.Options{})
-	key := func(user, ip string) limiter.Hash {
+	key := func(user, ip string) arith.Hash {
 		return keyOf(t, s, limiter.Request{Path: "/p", User: user, IP: ip}).Hash
 	}
 	if key("", "1.2.3.4") == key("", "1.2.3.5") {
@@ -318,7 +319,7 @@ func TestMissingUserCountsByAddress(t *testing.T) {
 // Where one value ends and the next begins is part of the hash.
 func TestValuesDoNotRunTogether(t *testing.T) {
 	s := mustSet(t, `rules: [{name: r, key: [path, user, "attr:x"], limits: [1/second]}]`, rules.Options{})
-	seen := make(map[limiter.Hash]string)
+	seen := make(map[arith.Hash]string)
 	for _, v := range [][3]string{
 		{"/a", "b", "c"}, {"/ab", "", "c"}, {"/a", "bc", ""}, {"/abc", "", ""}, {"/a:b", "c", ""}, {"/a", "b:c", ""},
 		{"/a\x01", "\x00b", "c"},
@@ -337,14 +338,14 @@ func TestValuesDoNotRunTogether(t *testing.T) {
 func TestHashIsKeyed(t *testing.T) {
 	const file = "rules: [{name: r, limits: [1/second]}]"
 	r := limiter.Request{Path: "/p", User: "u"}
-	hash := func(file string, o rules.Options) limiter.Hash { return keyOf(t, mustSet(t, file, o), r).Hash }
+	hash := func(file string, o rules.Options) arith.Hash { return keyOf(t, mustSet(t, file, o), r).Hash }
 	base := hash(file, rules.Options{})
 	// Written down: another value here would start all counters afresh, and set
 	// nodes of neighbouring versions at odds.
-	if want := (limiter.Hash{Hi: 0x3f9c4962737612fd, Lo: 0xdb3380ec1a1cefb3}); base != want {
+	if want := (arith.Hash{Hi: 0x3f9c4962737612fd, Lo: 0xdb3380ec1a1cefb3}); base != want {
 		t.Errorf("the hash is {%#x, %#x}, it was %#x", base.Hi, base.Lo, want)
 	}
-	for name, same := range map[string]limiter.Hash{
+	for name, same := range map[string]arith.Hash{
 		"the default name": hash(file, rules.Options{ClusterName: "weir"}),
 		"another limit":    hash("rules: [{name: r, limits: [7/hour], on_unreachable: open}]", rules.Options{}),
 		"another match": hash("rules: [{name: r, match: {path: ^/p}, limits: [1/second]}]",
@@ -355,7 +356,7 @@ func TestHashIsKeyed(t *testing.T) {
 			t.Errorf("%s makes another counter", name)
 		}
 	}
-	for name, other := range map[string]limiter.Hash{
+	for name, other := range map[string]arith.Hash{
 		"another cluster": hash(file, rules.Options{ClusterName: "weir2"}),
 		"a secret":        hash(file, rules.Options{Secret: []byte("s")}),
 		"another rule":    hash("rules: [{name: r2, limits: [1/second]}]", rules.Options{}),
@@ -383,7 +384,7 @@ func TestRequestLimits(t *testing.T) {
 	s := mustSet(t, "rules: [{name: r, key: [ip], cost: 9, limits: [1/second]}]", rules.Options{})
 	limits := []*limiter.Limit{newLimit(t, "a"), newLimit(t, "b")}
 	r := limiter.Request{Path: "/p", User: "u", IP: "1.1.1.1", Limits: limits}
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := s.Resolve(&r, &c)
 	if err != nil || m != (rules.Match{Rule: limiter.RequestRule, Matched: rules.Matched{Count: 1}}) || c.Len() != 1 {
 		t.Fatalf("got %+v, %v, %d keys", m, err, c.Len())
@@ -399,7 +400,7 @@ func TestRequestLimits(t *testing.T) {
 	if got := string(s.AppendKeyName(nil, &r, k, k.Rule.Limits[1])); got != "/p:u:b" {
 		t.Errorf("the counter is called %q", got)
 	}
-	hash := func(user, ip string) limiter.Hash {
+	hash := func(user, ip string) arith.Hash {
 		return keyOf(t, s, limiter.Request{Path: "/p", User: user, IP: ip, Limits: []*limiter.Limit{newLimit(t, "z")}}).Hash
 	}
 	if k.Hash != hash("u", "2.2.2.2") || hash("", "1.1.1.1") == hash("1.1.1.1", "") ||
@@ -445,8 +446,8 @@ rules:
 		{"own limits, cost", limiter.Request{Limits: two[:1], Cost: limiter.Units(-1)},
 			"invalid: cost -1 is out of range: give 0 (a peek) to 9007199254740991 units"},
 	} {
-		var c limiter.Charge
-		c.Add(limiter.Key{})
+		var c arith.Charge
+		c.Add(arith.Key{})
 		m, err := s.Resolve(&test.request, &c)
 		if err == nil || err.Error() != test.want || !errors.Is(err, limiter.ErrInvalid) || m != (rules.Match{}) ||
 			c.Len() != 0 {
@@ -466,9 +467,9 @@ rules:
 // Resolve clears what was in the charge, a peek included.
 func TestResolveClears(t *testing.T) {
 	s := mustSet(t, "rules: [{name: r, match: {path: ^/x}, limits: [1/second]}]", rules.Options{})
-	c := limiter.Charge{Peek: true}
+	c := arith.Charge{Peek: true}
 	for range 5 {
-		c.Add(limiter.Key{})
+		c.Add(arith.Key{})
 	}
 	if _, err := s.Resolve(&limiter.Request{Path: "/x"}, &c); err != nil || c.Len() != 1 || c.Peek {
 		t.Errorf("%v, %d keys, peek %t", err, c.Len(), c.Peek)
@@ -520,7 +521,7 @@ rules:
 	long := "/" + strings.Repeat("l", 600) + "/1"
 	for _, path := range []string{"/a/b/17", "/none", long} {
 		allocs := testing.AllocsPerRun(100, func() {
-			var c limiter.Charge
+			var c arith.Charge
 			r := limiter.Request{Path: path, Method: "get", User: "u", IP: "1.1.1.1", Attributes: attributes}
 			if m, err := s.Resolve(&r, &c); err != nil || m.Count == 0 {
 				t.Fatal(m, err)
@@ -582,13 +583,13 @@ rules:
 			rules.Match{Rule: "first", Matched: rules.Matched{Count: 2}}},
 		{limiter.Request{Path: "/d"}, rules.Match{}},
 	} {
-		var charge limiter.Charge
+		var charge arith.Charge
 		if m, err := s.Resolve(&c.r, &charge); err != nil || m != c.want {
 			t.Errorf("%+v: %+v, %v", c.r, m, err)
 		}
 	}
 	only := mustSet(t, "rules: [{name: trial, key: [user], limits: [1/second], shadow: true}]", rules.Options{})
-	var charge limiter.Charge
+	var charge arith.Charge
 	if m, err := only.Resolve(&limiter.Request{}, &charge); err != nil ||
 		m != (rules.Match{Rule: "trial", Matched: rules.Matched{Shadow: true, Count: 1}}) {
 		t.Errorf("only a shadow rule: %+v, %v", m, err)

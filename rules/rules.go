@@ -175,7 +175,7 @@ func newCounters(def *definition, o *Options) counters {
 		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
 	}}
 	if z := &def.zoning; z.at != nil {
-		n.limiter, n.zoneFrom = limiter.Zoned(n.limiter, z.limits), z.from
+		n.limiter, n.zoneFrom = n.limiter.Zoned(z.limits), z.from
 		n.noZone, n.badZone = &Unzoned{n.limiter.Name, true}, &Unzoned{n.limiter.Name, false}
 	}
 	if len(def.limits) > 0 {

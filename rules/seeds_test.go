@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const seedRules = `
@@ -37,7 +38,7 @@ func TestSeeds(t *testing.T) {
 		{Path: "/one", User: "ada"}, {Path: "/two", User: "ada", IP: "10.0.0.1"},
 		{User: "ada", Limits: []*limiter.Limit{own}},
 	} {
-		var a, b, c limiter.Charge
+		var a, b, c arith.Charge
 		_, errA := from.Resolve(&r, &a)
 		_, errB := to.Resolve(&r, &b)
 		_, errC := other.Resolve(&r, &c)

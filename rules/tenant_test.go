@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -21,13 +22,13 @@ type only string
 
 func (o only) Permits(rule string) bool { return rule == string(o) }
 
-func resolveFor(t *testing.T, r limiter.Request) (limiter.Charge, error) {
+func resolveFor(t *testing.T, r limiter.Request) (arith.Charge, error) {
 	t.Helper()
 	set, err := rules.Parse("r.yaml", []byte(tenantRules), rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	_, err = set.Resolve(&r, &c)
 	return c, err
 }
@@ -44,7 +45,7 @@ func TestTenantIsPartOfTheKey(t *testing.T) {
 		{Path: "/open", User: "ada"}, {Path: "/open", User: long}, {Rule: "closed", User: "ada"},
 		{Path: "/open", User: "ada", Limits: []*limiter.Limit{limit}},
 	} {
-		seen := map[limiter.Hash]string{}
+		seen := map[arith.Hash]string{}
 		for _, tenant := range []string{"", "a", "b", "ab", strings.Repeat("t", limiter.MaxTenantBytes)} {
 			for _, suffix := range []string{"", "\xfe\xffa"} {
 				r := form

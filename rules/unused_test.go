@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -95,7 +96,7 @@ func TestShadowRulesTakeNoRoom(t *testing.T) {
 	for c := 'a'; c < 'i'; c++ {
 		r.Attributes["x"+string(c)], r.Attributes["y"+string(c)] = "1", "1"
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := s.Resolve(&r, &c)
 	if err != nil || m != (rules.Match{Rule: "first", Matched: rules.Matched{Shadow: true, Count: 4}}) ||
 		c.Len() != limiter.MaxKeys {
@@ -122,7 +123,7 @@ func TestShadowRulesOfOneKeyTakeNoRoom(t *testing.T) {
 		fmt.Fprintf(&b, "- {name: r%d, key: [user], limits: [5/second], continue: true}\n", i)
 	}
 	s := mustSet(t, b.String(), rules.Options{})
-	var c limiter.Charge
+	var c arith.Charge
 	if m, err := s.Resolve(&limiter.Request{User: "ada"}, &c); err != nil || m.Rule != "r0" ||
 		m.Count != limiter.MaxKeys+1 || c.Len() != limiter.MaxKeys {
 		t.Fatalf("%+v, %v, %d keys", m, err, c.Len())

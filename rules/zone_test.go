@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
 // zonesOf resolves a request and returns the limits of its first key in words.
 func zonesOf(t *testing.T, set *rules.Set, r limiter.Request) (string, rules.Match) {
 	t.Helper()
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := set.Resolve(&r, &c)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ rules: [{name: day, key: [user], limits: [{limit: 5, calendar: day, zone: attr:t
 	label := func(r limiter.Request) uint16 {
 		t.Helper()
 		r.User = "ada"
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -106,8 +107,8 @@ rules: [{name: day, key: [user], limits: [{limit: 5, calendar: day, zone: attr:t
 func TestZonesShareCounters(t *testing.T) {
 	set := mustSet(t, `rules: [{name: a, key: [user], limits: [{limit: 5, calendar: day, zone: attr:tz}]}]`,
 		rules.Options{})
-	resolve := func(zone string) *limiter.Key {
-		var c limiter.Charge
+	resolve := func(zone string) *arith.Key {
+		var c arith.Charge
 		if _, err := set.Resolve(&limiter.Request{User: "ada", Attributes: map[string]string{"tz": zone}}, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestZonesShareCounters(t *testing.T) {
 		t.Errorf("%+v, %+v, %+v", berlin, again, tokyo)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&limiter.Request{User: "ada"}, &c); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -290,7 +291,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	}
 	put := func(i int, ls ...limiter.LimitDecision) *limiter.Decision {
 		d := &tn.decisions[i]
-		limiter.Grow(d, len(ls))
+		d.Grow(len(ls))
 		for j, l := range ls {
 			*d.Limit(j) = l
 		}
@@ -305,7 +306,7 @@ func TestReplyTellsOfOneLimit(t *testing.T) {
 	l := d.Limit(0)
 	l.Allowed, l.RetryAfter, l.Remaining, l.Blocked, d.Allowed = false, 9*time.Microsecond, 2, true, false
 	d.Limit(1).RetryAfter = 12 * time.Microsecond // counted although another denied
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	// 3: no rule. 4: not decided.
 	tn.decisions[3].Source = limiter.SourceNone
 	tn.decisions[4].Allowed = false
@@ -412,7 +413,7 @@ func TestColumnsAllocateNothingPerCheck(t *testing.T) {
 	minute, hour, _ := limits3(t)
 	by := &stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
 		d.Source = limiter.SourceOwner
-		limiter.Grow(d, 2)
+		d.Grow(2)
 		*d.Limit(0), *d.Limit(1) = minute, hour
 		return nil
 	}}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
@@ -161,7 +162,7 @@ func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied, d.Repeated = m.Allowed, m.Never, m.ShadowDenied, m.Repeated
 	d.Source, d.Rule = limiter.Source(m.Source), m.Rule
-	limiter.Grow(d, len(m.Limits))
+	d.Grow(len(m.Limits))
 	clear(s.keys)
 	key := -1
 	for i, w := range m.Limits {
@@ -177,7 +178,7 @@ func (s *subject) rebuild(m *weirv1.CheckResponse, d *limiter.Decision) {
 		}
 		s.keys[keyID(l)] = w.Key
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	if b := d.BlockedBy(); b != nil && b.FullName() != m.BlockedBy || b == nil && m.BlockedBy != "" {
 		s.tb.Errorf("blocked by %q, but by the limits of the same answer %v", m.BlockedBy, b)
 	}
@@ -519,7 +520,7 @@ func fields(r *limiter.Request) map[string]any {
 func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.Rule = a.Allowed, a.Never, a.ShadowDenied, a.Repeated, a.Rule
-	limiter.Grow(d, len(a.Limits))
+	d.Grow(len(a.Limits))
 	clear(s.keys)
 	seen, key, before := map[string]bool{}, -1, ""
 	for i, w := range a.Limits {
@@ -540,7 +541,7 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 		}
 		s.keys[keyID(l)] = w.Key
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	if b := d.BlockedBy(); (b == nil) != (a.BlockedBy == "") {
 		s.tb.Errorf("blocked by %q, which is no limit of the same answer", a.BlockedBy)
 	}

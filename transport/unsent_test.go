@@ -254,7 +254,7 @@ var hourly, _ = limiter.NewLimit(limiter.Spec{Limit: 9, Window: time.Hour})
 
 func (w *wide) CheckBatchInto(_ context.Context, _ []limiter.Request, ds []limiter.Decision) error {
 	for i := range ds {
-		limiter.Grow(&ds[i], 16)
+		ds[i].Grow(16)
 		for j := range 16 {
 			*ds[i].Limit(j) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: hourly, Allowed: true}
 		}

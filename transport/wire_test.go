@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -54,7 +55,7 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 	d.Clear()
 	d.Source, d.Repeated = limiter.Source(rng.IntN(int(limiter.SourceShare)+1)), rng.IntN(4) == 0
 	n := rng.IntN(4)
-	limiter.Grow(d, n)
+	d.Grow(n)
 	number := func() uint64 { return rng.Uint64() >> (1 + rng.IntN(63)) }
 	for i := range n {
 		l := d.Limit(i)
@@ -64,8 +65,8 @@ func randomDecision(rng *rand.Rand, some []limiter.LimitDecision, d *limiter.Dec
 		l.ResetAfter, l.RetryAfter = limiter.Tick(number()).Duration(), limiter.Tick(number()).Duration()
 		l.Owner, l.InForce = []string{"", "node-2"}[rng.IntN(2)], number()*uint64(rng.IntN(2))
 	}
-	limiter.Settle(d, false)
-	limiter.Conclude(d)
+	arith.Combine(d, false)
+	arith.Conclude(d)
 	if d.Rule == "" && rng.IntN(2) == 0 {
 		d.Rule = "r"
 	}
@@ -120,7 +121,7 @@ func TestBatchAnswersInPlace(t *testing.T) {
 			return invalid("there is no rule %q", r.Rule)
 		}
 		asked[r.User] = *r
-		limiter.Grow(d, 1)
+		d.Grow(1)
 		*d.Limit(0) = minute
 		d.Allowed = true
 		return nil
@@ -189,7 +190,7 @@ func TestBatchTooLarge(t *testing.T) {
 func TestBatchAllocations(t *testing.T) {
 	minute, hour, _ := limits3(t)
 	s := newService(Options{Decider: namer{&stub{decide: func(_ *limiter.Request, d *limiter.Decision) error {
-		limiter.Grow(d, 2)
+		d.Grow(2)
 		*d.Limit(0), *d.Limit(1), d.Allowed = minute, hour, true
 		return nil
 	}}}})

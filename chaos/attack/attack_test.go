@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/rules"
@@ -48,7 +49,7 @@ func TestCrowdedUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	for _, u := range users {
 		if _, err := set.Resolve(&limiter.Request{Rule: CrowdedRule, User: u}, &c); err != nil {
 			t.Fatal(err)

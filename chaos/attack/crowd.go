@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/rules"
@@ -62,7 +63,7 @@ func crowdedUsers(ctx context.Context, c *Cluster) ([]string, error) {
 		hi   uint64
 	}
 	var all []found
-	var charge limiter.Charge
+	var charge arith.Charge
 	for i := range searched {
 		if i%1000 == 0 {
 			select {

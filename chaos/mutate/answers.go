@@ -13,11 +13,11 @@ func ofAnswers() []mutation {
 		}},
 		{name: "an error of a client leaves no earlier answer", pkg: "./client", test: "^TestAnErrorLeavesNoEarlierAnswer$",
 			edits: []edit{
-				{"client/check.go", "		limiter.Refuse(d)\n", ""},
+				{"client/check.go", "		d.Refuse()\n", ""},
 			}},
-		{name: "nothing comes back from a full count", pkg: "./limiter", test: "^TestNothingComesBackFromAFullCount$",
+		{name: "nothing comes back from a full count", pkg: "./limiter/arith", test: "^TestNothingComesBackFromAFullCount$",
 			edits: []edit{
-				{"limiter/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},
+				{"limiter/arith/state.go", "bool { return count == l.maxUnits() }", "bool { return false }"},
 			}},
 		{name: "nothing comes back from a full count in Redis", pkg: "./redisstore",
 			test: "^TestNothingComesBackFromAFullCount$", edits: []edit{

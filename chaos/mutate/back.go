@@ -16,62 +16,62 @@ func ofBacks() []mutation {
 		}},
 		{name: "back: a window begins with the first hit that stands", pkg: suite, test: "^TestFirstHitsAreRight$",
 			edits: []edit{
-				{"limiter/hits.go", "			s.Time = min(at, now)\n", "			_ = at\n"},
+				{"limiter/arith/hits.go", "			s.Time = min(at, now)\n", "			_ = at\n"},
 			}},
 		{name: "back: a hold takes the note of its own hit back", pkg: suite, test: "^TestFirstHitsAreRight$", edits: []edit{
-			{"limiter/hits.go", "			e.notLow.lo &= hitEntry | hitGone\n", ""},
+			{"limiter/arith/hits.go", "			e.notLow.lo &= hitEntry | hitGone\n", ""},
 		}},
 		{name: "back: what is settled stays a hit", pkg: suite, test: "^TestTranscriptsAreRight$", edits: []edit{
-			{"limiter/hits.go", "			e.setFinal(stands-at, 0)\n", ""},
+			{"limiter/arith/hits.go", "			e.setFinal(stands-at, 0)\n", ""},
 		}},
 		{name: "back: an owner's own charge comes back from a first hit", pkg: table, test: "^TestUndoOfAFirstHit$",
 			edits: []edit{
-				{"limiter/hits.go", "s.Reduce(l, words, now, latest, at, n, 1)", "s.Reduce(l, words, now, latest, at, n, 0)"},
+				{"limiter/arith/hits.go", "s.Reduce(l, words, now, latest, at, n, 1)", "s.Reduce(l, words, now, latest, at, n, 0)"},
 			}},
 		{name: "back: redis: a window begins with the first hit that stands", pkg: redis, test: "^TestRedisConforms$",
 			edits: []edit{
 				{"redisstore/lua/hits.lua", "    s.t = first < now and first or now\n", ""},
 			}},
 		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)\n",
+			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)\n",
 				""},
 		}},
 		{name: "back: so does a merger", pkg: table, test: "^TestAMergedLevelRises$", edits: []edit{
 			{"limiter/table/import.go",
-				"	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
+				"	t.noteCharge(p, into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
 		}},
 		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
 			edits: []edit{
-				{"limiter/hold.go", "				e.follow(was.since)\n", ""},
+				{"limiter/arith/hold.go", "				e.follow(was.since)\n", ""},
 			}},
 		{name: "back: what is given back was never there", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
 			edits: []edit{
-				{"limiter/back.go", "		low = low.minus(d)\n", ""},
+				{"limiter/arith/back.go", "		low = low.minus(d)\n", ""},
 			}},
 		{name: "back: units beyond the bound of a count are known", pkg: suite,
 			test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-				{"limiter/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
+				{"limiter/arith/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
 			}},
 		{name: "back: the debt of a bucket ends", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-			{"limiter/limit.go", "l.most = min(l.cap+max(l.cap, l.limit, l.leaksIn(leastDebt)), ", "l.most = min("},
+			{"limiter/compiled.go", "l.Most = min(l.Cap+max(l.Cap, l.Limit, l.LeaksIn(leastDebt)), ", "l.Most = min("},
 		}},
-		{name: "back: so does one that came from an earlier version", pkg: "./limiter",
+		{name: "back: so does one that came from an earlier version", pkg: "./limiter/arith",
 			test: "^TestADebtOfAnEarlierVersionIsLowered$", edits: []edit{
-				{"limiter/move.go", "	if l.shared {\n		l.capDebt(s, now)\n	}\n", ""},
-				{"limiter/move.go", "			s.A = min(s.A, l.most)\n", ""},
+				{"limiter/arith/move.go", "	if l.Shared {\n		l.capDebt(s, now)\n	}\n", ""},
+				{"limiter/arith/move.go", "			s.A = min(s.A, l.Most)\n", ""},
 			}},
 		{name: "back: nothing comes back of a bucket that was at its bound", pkg: table,
 			test: "^TestUndoOfWhatABucketDidNotCount$", edits: []edit{
-				{"limiter/bucket.go", "	if l.wasFull(s, at) {\n		return\n	}\n", ""},
+				{"limiter/arith/bucket.go", "	if l.wasFull(s, at) {\n		return\n	}\n", ""},
 			}},
 		{name: "back: a refused hold leaves those before it theirs", pkg: table, test: "^TestARefusedHoldLeavesOthersTheirs$",
 			edits: []edit{
-				{"limiter/back.go", "		h.Detach(true) // what was charged before it still comes back\n",
+				{"limiter/arith/back.go", "		h.Detach(true) // what was charged before it still comes back\n",
 					"		h.since.lost = mostCounted\n"},
 			}},
 		{name: "back: without an entry, what may have leaked until the last charge stays", pkg: suite, test: ".",
 			edits: []edit{
-				{"limiter/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
+				{"limiter/arith/bucket.go", "min(now, l.chargedBy(s))-at", "min(now, l.chargedBy(s), at)-at"},
 			}},
 		{name: "redis back: a charge tells the holds how low the bucket was", pkg: redis, test: alike, edits: []edit{
 			{"redisstore/lua/decide.lua", "          note(s, cost, not allowed)\n", ""},

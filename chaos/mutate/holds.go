@@ -39,8 +39,8 @@ func ofHolds() []mutation {
 		}},
 		{name: "only a settlement's own late charge is taken back", pkg: table, test: "^TestUndoSettled$", edits: []edit{
 			{"limiter/table/amend.go",
-				"limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost || limiter.IDParts(s) != limiter.SettledID {",
-				"limiter.IDCost(s) == 0 {"},
+				"arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost || arith.IDParts(s) != arith.SettledID {",
+				"arith.IDCost(s) == 0 {"},
 		}},
 		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
 			{"limiter/table/amend.go", "	case !a.Extend && estimates.Other != 0:\n", "	case false:\n"},
@@ -77,7 +77,8 @@ func ofHolds() []mutation {
 			}},
 		{name: "one number settles one cost beside a quota", pkg: "./cluster",
 			test: "^TestOneNumberSettlesOneCostBesideAQuota$", edits: []edit{
-				{"limiter/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)", "k.Cost == e.cost && estimate != e.First"},
+				{"limiter/arith/amend.go", "!proportional(estimate, e.First, k.Cost, e.cost)",
+					"k.Cost == e.cost && estimate != e.First"},
 			}},
 		{name: "a repetition needs no id of keys that cost nothing", pkg: "./cluster",
 			test: "^TestRepetitionBesideKeysWithoutIDs$", edits: []edit{
@@ -134,7 +135,7 @@ func ofHolds() []mutation {
 				"	case known > charged && t.spent(c, known):\n"},
 		}},
 		{name: "a refund forgets no id that was settled", pkg: table, test: "^TestARefundLeavesASettledID$", edits: []edit{
-			{"limiter/table/amend.go", "t.ring(p).at(pos), limiter.SettledID)\n", "t.ring(p).at(pos), 0)\n"},
+			{"limiter/table/amend.go", "t.ring(p).at(pos), arith.SettledID)\n", "t.ring(p).at(pos), 0)\n"},
 		}},
 		{name: "a policy reserves nothing of a rate", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$",
 			edits: []edit{
@@ -157,13 +158,14 @@ func ofHolds() []mutation {
 			}},
 		{name: "the id of a merged reservation stands for what is charged here", pkg: table,
 			test: "^TestAMergedIDStandsForWhatTheReservationHasHere$", edits: []edit{
-				{"limiter/table/moveholds.go", "			limiter.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
+				{"limiter/table/moveholds.go", "			arith.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
 			}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		_ = t //"},
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
-			{"limiter/id.go", "	case settled && !from.Settled():\n", "	case settled && !from.Settled():\n\t\t*s = *from\n"},
+			{"limiter/arith/id.go", "	case settled && !from.Settled():\n",
+				"	case settled && !from.Settled():\n\t\t*s = *from\n"},
 		}},
 		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$",
 			edits: []edit{

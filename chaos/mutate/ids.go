@@ -10,20 +10,21 @@ func ofIDs() []mutation {
 			}},
 		{name: "units: an id keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$",
 			edits: []edit{
-				{"limiter/counts.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
+				{"limiter/arith/counts.go", "B: uint32(c.B) | uint32(c.A>>32)<<idBits,", "B: uint32(c.B),"},
 			}},
 		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$",
 			edits: []edit{
-				{"limiter/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n", "h.Limit, h.Cost&math.MaxUint32\n"},
+				{"limiter/arith/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n",
+					"h.Limit, h.Cost&math.MaxUint32\n"},
 			}},
 		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite,
 			test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
-				{"limiter/bucket.go", "	if more += carry; more != 0 {\n", "	if more += carry; more != more {\n"},
+				{"limiter/arith/bucket.go", "	if more += carry; more != 0 {\n", "	if more += carry; more != more {\n"},
 			}},
 		{name: "units: sub-windows of a wide limit have a word each", pkg: suite,
 			test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
-				{"limiter/subwindow.go", "	if l.p.wide {\n		return words[1+i]\n	}\n",
-					"	if l.p.wide {\n		return words[1+i] & math.MaxUint32\n	}\n"},
+				{"limiter/arith/subwindow.go", "	if l.P.Wide {\n		return words[1+i]\n	}\n",
+					"	if l.P.Wide {\n		return words[1+i] & math.MaxUint32\n	}\n"},
 			}},
 		{name: "units: frames have no cost above 2^53-1", pkg: "./internal/peerlink", test: "^TestUnitsAreBounded$",
 			edits: []edit{
@@ -32,7 +33,7 @@ func ofIDs() []mutation {
 			}},
 		{name: "units: an earlier member gets no wide counter", pkg: cluster,
 			test: "^TestWideCountersAreNotSentToEarlierMembers$", edits: []edit{
-				{"internal/cluster/mesh/writer.go", " || limiter.Wide(e.Limit)) {", ") {"},
+				{"internal/cluster/mesh/writer.go", " || arith.Wide(e.Limit)) {", ") {"},
 			}},
 		{name: "the bench knows that an heir's answer may be two charges", pkg: "./cmd/weir/internal/load",
 			test: "^TestPlantedInManyKeys$", edits: []edit{
@@ -189,8 +190,8 @@ func ofIDRing() []mutation {
 			}},
 		{name: "an id that came from another member is found", pkg: table, test: "^TestCountersAndIDsHaveOneOrder$",
 			edits: []edit{
-				{"limiter/table/import.go", "	return e.Limit.Algorithm() == limiter.Remembered && ",
-					"	return e.Limit.Algorithm() == limiter.Holds && "},
+				{"limiter/table/import.go", "	return e.Limit.Algorithm() == arith.Remembered && ",
+					"	return e.Limit.Algorithm() == arith.Holds && "},
 			}},
 	}
 }

@@ -5,11 +5,11 @@ func ofLies() []mutation {
 	const cluster, table = "./internal/cluster", "./limiter/table"
 	return []mutation{
 		{name: "what a limit cannot hold is not believed", pkg: cluster, test: "^TestInflatedCountersEnd$", edits: []edit{
-			{"limiter/table/import.go", "		limiter.Believe(l, &in.state, now, mode == Merge)\n",
-				"		limiter.Believe(l, &in.state, now, false)\n"},
+			{"limiter/table/import.go", "		arith.Believe(l, &in.state, now, mode == Merge)\n",
+				"		arith.Believe(l, &in.state, now, false)\n"},
 		}},
 		{name: "an update of one key is believed no more", pkg: table, test: "^TestAnUpdateIsBelievedAsFar$", edits: []edit{
-			{"limiter/table/move.go", "	if e.From != 0 {\n		limiter.Believe", "	if e.From == 0 {\n		limiter.Believe"},
+			{"limiter/table/move.go", "	if e.From != 0 {\n		arith.Believe", "	if e.From == 0 {\n		arith.Believe"},
 		}},
 		{name: "one member fills half of what is for others", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
 			{"limiter/table/sources.go", "u.keys.Load()+keys > maxOfSource(t.maxKeys) ||",
@@ -21,8 +21,8 @@ func ofLies() []mutation {
 		{name: "what is asked for counts", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
 			{"limiter/table/sources.go", "	s.from = 0\n	t.belongsSlot", "	t.sent(p, s, 1)\n	t.belongsSlot"},
 		}},
-		{name: "a block ends when a new one would", pkg: "./limiter", test: "^TestWhatIsBelieved$", edits: []edit{
-			{"limiter/believed.go", "		s.Until, changed = most, true\n", "		changed = true\n"},
+		{name: "a block ends when a new one would", pkg: "./limiter/arith", test: "^TestWhatIsBelieved$", edits: []edit{
+			{"limiter/arith/believed.go", "		s.Until, changed = most, true\n", "		changed = true\n"},
 		}},
 	}
 }

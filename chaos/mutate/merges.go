@@ -5,12 +5,12 @@ func ofMerges() []mutation {
 	return []mutation{
 		{name: "an id that is merged is of the charge here", pkg: "./limiter/table", test: "^TestAMergedIDIsOfTheChargeHere$",
 			edits: []edit{
-				{"limiter/id.go", "	case s.Time == 0, from.Settled() && !settled:\n",
+				{"limiter/arith/id.go", "	case s.Time == 0, from.Settled() && !settled:\n",
 					"	case from.Time > s.Time, from.Settled() && !settled:\n"},
 			}},
 		{name: "an id that is merged is remembered as long as there", pkg: "./limiter/table",
 			test: "^TestAMergedIDIsOfTheChargeHere$", edits: []edit{
-				{"limiter/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
+				{"limiter/arith/id.go", "		s.Time = max(s.Time, from.Time)\n", "		s.Time = max(s.Time, 0)\n"},
 			}},
 		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table",
 			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
@@ -49,12 +49,12 @@ func ofMerges() []mutation {
 			}},
 		{name: "what the other has settled is not left out while it is held", pkg: "./limiter/table",
 			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-				{"limiter/table/moveholds.go", " == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n",
-					" == limiter.SettledID\n"},
+				{"limiter/table/moveholds.go", " == arith.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n",
+					" == arith.SettledID\n"},
 			}},
 		{name: "ids that are not settled are not left out", pkg: "./limiter/table",
 			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-				{"limiter/table/moveholds.go", " limiter.IDParts(&e.State) == limiter.SettledID && ", " "},
+				{"limiter/table/moveholds.go", " arith.IDParts(&e.State) == arith.SettledID && ", " "},
 			}},
 	}
 }

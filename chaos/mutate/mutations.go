@@ -129,7 +129,7 @@ func ofProtocol() []mutation {
 				"	if r.call.result.by == 0 || r.answer.Receipt.Charged >= 0 || r"},
 		}},
 		{name: "refund cap", pkg: "./limiter/limitertest", test: ".", edits: []edit{
-			{"limiter/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))",
+			{"limiter/arith/bucket.go", "l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))",
 				"l.levelOf(n).minus(level{hi & 0, lo & 0}.minus(l.levelOf(rest)))"},
 		}},
 		{name: "fallback survives reconnection", edits: []edit{
@@ -144,11 +144,11 @@ func ofProtocol() []mutation {
 					"	if g.waitSilentSince == 0 {"},
 			}},
 		{name: "merge, not sum", edits: []edit{
-			{"limiter/merge.go", "	both := max(into.A+into.B, from.A+from.B)\n	into.A = max(into.A, from.A)\n",
+			{"limiter/arith/merge.go", "	both := max(into.A+into.B, from.A+from.B)\n	into.A = max(into.A, from.A)\n",
 				"	both := into.A + into.B + from.A + from.B\n	into.A += from.A\n"},
-			{"limiter/merge.go",
-				"	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)\n",
-				"	if l.p.align == AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), into.A+from.A\n"},
+			{"limiter/arith/merge.go",
+				"	if l.P.Align == limiter.AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), max(into.A, from.A)\n",
+				"	if l.P.Align == limiter.AlignFirstHit {\n		into.Time, into.A = max(into.Time, from.Time), into.A+from.A\n"},
 		}},
 	}
 }
@@ -163,11 +163,11 @@ func ofChecks() []mutation {
 			}},
 		{name: "a block is copied when it begins", pkg: "./internal/cluster", test: "^TestABlockOutlivesItsOwner$",
 			edits: []edit{
-				{"internal/cluster/decide.go", " || limiter.BlockBegan(d) && d.Limit(j).Blocked {", " {"},
+				{"internal/cluster/decide.go", " || arith.BlockBegan(d) && d.Limit(j).Blocked {", " {"},
 			}},
 		{name: "a denial in a block writes nothing", pkg: "./internal/cluster", test: "^TestDenialsAreCopiedWhereTheyWrite$",
 			edits: []edit{
-				{"internal/cluster/decide.go", "limiter.BlockBegan(d) && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
+				{"internal/cluster/decide.go", "arith.BlockBegan(d) && d.Limit(j).Blocked {", "d.Limit(j).Blocked {"},
 			}},
 		{name: "the end of a cached denial", pkg: "./internal/cluster/route", test: "^TestCachedDenialsOnTheWay$",
 			edits: []edit{

@@ -19,7 +19,7 @@ func ofQuotas() []mutation {
 		}},
 		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
 			edits: []edit{
-				{"limiter/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},
+				{"limiter/arith/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},
 			}},
 		{name: "quota: a denial by another owner is taken back", pkg: sim, test: "^TestSharedQuotaThroughACrash$",
 			edits: []edit{
@@ -38,7 +38,8 @@ func ofQuotas() []mutation {
 				{"limiter/calendar/calendar.go", "AnchorDay)-1, last)", "AnchorDay)-1, last+30)"},
 			}},
 		{name: "calendar: a window begins once", pkg: sim, test: "^TestMonthBeginsDuringACrash$", edits: []edit{
-			{"limiter/calendar.go", "s.A == 0 || Tick(start) > s.Time {", "s.A == 0 || Tick(start) >= s.Time {"},
+			{"limiter/arith/calendar.go", "s.A == 0 || limiter.Tick(start) > s.Time {",
+				"s.A == 0 || limiter.Tick(start) >= s.Time {"},
 		}},
 		{name: "calendar: the owner has the zone of the request", pkg: examples, test: "^TestZonesOfRequestsAcrossMembers$",
 			edits: []edit{
@@ -93,8 +94,8 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{
-				{"limiter/adopt.go", "	p := &l.p\n	switch p.algorithm {\n	case TokenBucket,",
-					"	p := &l.p\n	switch p.algorithm {\n	case FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,"},
+				{"limiter/identity.go", "	p := &l.P\n	switch p.Algorithm {\n	case TokenBucket,",
+					"	p := &l.P\n	switch p.Algorithm {\n	case FixedWindow, SlidingCounter, SlidingLog, SlidingWindow, TokenBucket,"},
 			}},
 		{name: "receipt: a limit of requests voids none of rules", pkg: tables, test: "^TestLimitsOfOneKeyThatChange$",
 			edits: []edit{

@@ -62,8 +62,8 @@ func ofSeveral() []mutation {
 			}},
 		{name: "a bucket remembers its last charge", pkg: "./limiter/limitertest",
 			test: "^TestTableConforms$/^ClockGoesBack$", edits: []edit{
-				{"limiter/bucket.go", "	if n := uint64(s.Time-now+l.grain-1)",
-					"	if n := l.cap + 1<<32 + uint64(s.Time-now+l.grain-1)"},
+				{"limiter/arith/bucket.go", "	if n := uint64(s.Time-now+l.Grain-1)",
+					"	if n := l.Cap + 1<<32 + uint64(s.Time-now+l.Grain-1)"},
 			}},
 		{name: "a bucket in Redis remembers its last charge", pkg: "./redisstore",
 			test: "^TestRedisConforms$/^ClockGoesBack$", edits: []edit{
@@ -94,12 +94,14 @@ func ofSeveral() []mutation {
 			edits: []edit{
 				{"redisstore/lane.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }"},
 			}},
-		{name: "counters move in spans, not by the giver's clock", pkg: "./limiter", test: "^TestMovedCounterDecidesAlike$",
+		{name: "counters move in spans, not by the giver's clock", pkg: "./limiter/arith",
+			test: "^TestMovedCounterDecidesAlike$",
 			edits: []edit{
-				{"limiter/move.go", "	if s.Until != 0 {\n		s.Until -= now\n	}\n", "	if now > 0 {\n		return\n	}\n"},
-				{"limiter/move.go", "	if s.Until != 0 {\n		s.Until += now\n	}\n",
+				{"limiter/arith/move.go", "	if s.Until != 0 {\n		s.Until -= now\n	}\n", "	if now > 0 {\n		return\n	}\n"},
+				{"limiter/arith/move.go", "	if s.Until != 0 {\n		s.Until += now\n	}\n",
 					"	if now > 0 {\n		s.roll(l, words, now)\n		return\n	}\n"},
-				{"limiter/move.go", "	if s.Time == 0 && s.A|s.B == 0 {\n", "	if s.Time == 0 && s.A|s.B == 0 || s.Time > 1<<50 {\n"},
+				{"limiter/arith/move.go", "	if s.Time == 0 && s.A|s.B == 0 {\n",
+					"	if s.Time == 0 && s.A|s.B == 0 || s.Time > 1<<50 {\n"},
 			}},
 		{name: "what is exported by a clock that went back", pkg: "./limiter/table",
 			test: "^TestExportsWhereTheClockWentBack$", edits: []edit{
@@ -107,10 +109,10 @@ func ofSeveral() []mutation {
 			}},
 		{name: "a refund finds what came to a later entry", pkg: "./limiter/table", test: "^TestReceiptsOfInstantsThatCross$",
 			edits: []edit{
-				{"limiter/log.go", "		at = nextInLog(s, words, at)\n", "		at = max(at, nextInLog(s, words, at)*0)\n"},
+				{"limiter/arith/log.go", "		at = nextInLog(s, words, at)\n", "		at = max(at, nextInLog(s, words, at)*0)\n"},
 			}},
 		{name: "a level that is bounded", pkg: "./limiter/table", test: "^TestTheClockGoesBackByYears$", edits: []edit{
-			{"limiter/bucket.go", "uint64(min(s.Time-now, l.longest))", "uint64(max(0, s.Time-now))"},
+			{"limiter/arith/bucket.go", "uint64(min(s.Time-now, l.Longest))", "uint64(max(0, s.Time-now))"},
 		}},
 	}
 }

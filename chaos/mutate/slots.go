@@ -20,11 +20,11 @@ func ofSlots() []mutation {
 			}},
 		{name: "concurrency: a charge without a hold ends at once", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{
-				{"limiter/state.go", "		if s.A -= s.B; s.Time <= now {\n", "		if s.Time <= now {\n"},
+				{"limiter/arith/state.go", "		if s.A -= s.B; s.Time <= now {\n", "		if s.Time <= now {\n"},
 			}},
 		{name: "concurrency: what is held counts until the last end", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{
-				{"limiter/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
+				{"limiter/arith/hold.go", "	c.Time = max(c.Time, end)\n", "	c.Time = max(c.Time, end*0)\n"},
 			}},
 		{name: "concurrency: a denial waits for the end of holds", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{
@@ -32,20 +32,20 @@ func ofSlots() []mutation {
 					"max(0, last-now, room-room, until-now).Duration()\n"},
 			}},
 		{name: "a log takes over more than its limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
-			{"limiter/adopt.go", "return min(used, MaxLogUnits), true", "return min(used, l.limit), true"},
+			{"limiter/arith/adopt.go", "return min(used, limiter.MaxLogUnits), true", "return min(used, l.Limit), true"},
 		}},
 		{name: "a full count uses up a larger limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
-			{"limiter/adopt.go", "used = max(used, l.cap)", "used += 0"},
+			{"limiter/arith/adopt.go", "used = max(used, l.Cap)", "used += 0"},
 		}},
 		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
 			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
 				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency { // what", "if true { // what"},
 			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
-			{"limiter/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},
+			{"limiter/arith/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},
 		}},
 		{name: "a denial does not wait for holds that stay charged", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
-			{"limiter/hold.go", "h.Limit == id && !h.Keep && h.End < before", "h.Limit == id && h.End < before"},
+			{"limiter/arith/hold.go", "h.Limit == id && !h.Keep && h.End < before", "h.Limit == id && h.End < before"},
 		}},
 		{name: "concurrency: a check needs a hold", pkg: "./rules", test: "^TestConcurrency$", edits: []edit{
 			{"rules/resolve.go", "Unheld: u.ids.slots && !u.limiter.Shadow}", "Unheld: false}"},
@@ -115,7 +115,7 @@ func ofSlots() []mutation {
 		}},
 		{name: "a log that may have forgotten a charge gives nothing back", pkg: suite, test: "^TestTranscripts",
 			edits: []edit{
-				{"limiter/log.go", "	if s.A >= l.logMost() {\n", "	if s.A > l.logMost() {\n"},
+				{"limiter/arith/log.go", "	if s.A >= l.logMost() {\n", "	if s.A > l.logMost() {\n"},
 			}},
 		{name: "redis: a log that may have forgotten a charge gives nothing back", pkg: redis,
 			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{

@@ -317,18 +317,20 @@ func ofMoves() []mutation {
 			{"internal/cluster/route/call.go", "at >= 0 && from != o.progress.owner {",
 				"at > 1<<20 && from != o.progress.owner {"},
 		}},
-		{name: "sub-windows keep their instants", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$",
+		{name: "sub-windows keep their instants", pkg: "./limiter/arith", test: "^TestMovedCounterFreesNothingEarly$",
 			edits: []edit{
-				{"limiter/move.go", "max(at-nearest, nearest-at) <= alignedWithin {", "true {"},
+				{"limiter/arith/move.go", "max(at-nearest, nearest-at) <= alignedWithin {", "true {"},
 			}},
-		{name: "drips late rather than early", pkg: "./limiter", test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
-			{"limiter/bucket.go", "	if t-last <= min(alignedWithin, (next-last)/2) {", "	if t-last <= (next-last)/2 {"},
-		}},
-		{name: "a late refund is of its window", pkg: "./limiter", test: "^TestALateRefundIsOfItsWindow$", edits: []edit{
-			{"limiter/state.go", "	if s.Time > latest && ", "	if s.Time > now && "},
-		}},
-		{name: "refunds of what lies ahead", pkg: "./limiter", test: "^TestRefundAfterAMove$", edits: []edit{
-			{"limiter/state.go", "		at = max(at, s.Time) // it was", "		_ = s.Time // it was"},
+		{name: "drips late rather than early", pkg: "./limiter/arith", test: "^TestMovedCounterFreesNothingEarly$",
+			edits: []edit{
+				{"limiter/arith/bucket.go", "	if t-last <= min(alignedWithin, (next-last)/2) {", "	if t-last <= (next-last)/2 {"},
+			}},
+		{name: "a late refund is of its window", pkg: "./limiter/arith", test: "^TestALateRefundIsOfItsWindow$",
+			edits: []edit{
+				{"limiter/arith/state.go", "	if s.Time > latest && ", "	if s.Time > now && "},
+			}},
+		{name: "refunds of what lies ahead", pkg: "./limiter/arith", test: "^TestRefundAfterAMove$", edits: []edit{
+			{"limiter/arith/state.go", "		at = max(at, s.Time) // it was", "		_ = s.Time // it was"},
 		}},
 	}
 }

@@ -70,27 +70,29 @@ func ofWideBlocks() []mutation {
 	return []mutation{
 		{name: "units: a state of a wide limit has its block", pkg: "./limiter/limitertest",
 			test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{
-				{"limiter/counts.go", "	if c.Until != 0 {\n", "	if c.Until < 0 {\n"},
+				{"limiter/arith/counts.go", "	if c.Until != 0 {\n", "	if c.Until < 0 {\n"},
 			}},
-		{name: "units: a state in a block has all bits of its second number", pkg: "./limiter",
+		{name: "units: a state in a block has all bits of its second number", pkg: "./limiter/arith",
 			test: "^TestAStateDuringABlockHasAllBits$", edits: []edit{
-				{"limiter/blocked.go", "b.part>>(75-b.bits)<<unitBits", "b.part>>(76-b.bits)<<unitBits"},
+				{"limiter/arith/blocked.go", "b.part>>(75-b.bits)<<unitBits", "b.part>>(76-b.bits)<<unitBits"},
 			}},
-		{name: "units: a block begins in a counter without charges", pkg: "./limiter",
+		{name: "units: a block begins in a counter without charges", pkg: "./limiter/arith",
 			test: "^TestMovedCounterFreesNothingEarly$", edits: []edit{
-				{"limiter/blocked.go", "floorTo(max(c.Time, c.Until-longest)+Second-1, Second)",
-					"floorTo(c.Time+Second-1-0*longest, Second)"},
+				{"limiter/arith/blocked.go", "floorTo(max(c.Time, c.Until-longest)+limiter.Second-1, limiter.Second)",
+					"floorTo(c.Time+limiter.Second-1-0*longest, limiter.Second)"},
 			}},
 		{name: "units: wide windows beside a block are whole seconds", pkg: "./rules", test: "^TestErrors$", edits: []edit{
 			{"limiter/problems.go", "s.Block == 0 || !s.wide()", "s.Block == 0 || s.wide()"},
 		}},
 		{name: "a bucket that was full gives nothing back", pkg: "./redisstore",
 			test: "^TestABucketThatWasFullGivesNothingBack$", edits: []edit{
-				{"limiter/bucket.go", "	if l.wasFull(s, at) {\n", "	if false {\n"},
+				{"limiter/arith/bucket.go", "	if l.wasFull(s, at) {\n", "	if false {\n"},
 				{"redisstore/lua/back.lua", "  if s.t - at > full or", "  if false and s.t - at > full or"},
 			}},
-		{name: "a bucket counts beyond 32 bits", pkg: "./limiter", test: "^TestABucketCountsBeyond32Bits$", edits: []edit{
-			{"limiter/limit.go", "l.leaksIn(maxDebt)+1, mostCounted)", "l.leaksIn(maxDebt)+1, l.maxUnits())"},
-		}},
+		{name: "a bucket counts beyond 32 bits", pkg: "./limiter/arith", test: "^TestABucketCountsBeyond32Bits$",
+			edits: []edit{
+				{"limiter/compiled.go", "l.LeaksIn(Span(MaxRecovery))+1, mostCounted)",
+					"l.LeaksIn(Span(MaxRecovery))+1, NarrowUnits)"},
+			}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/chaos/history"
 	"github.com/weirlimit/weir/chaos/netlab"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	policy "github.com/weirlimit/weir/rules"
 )
 
@@ -205,9 +206,9 @@ func TestQuotasOfRuns(t *testing.T) {
 	}
 	quotas := 0
 	for _, r := range served() {
-		var keys []limiter.Key
+		var keys []arith.Key
 		for _, path := range r.Paths() {
-			var c limiter.Charge
+			var c arith.Charge
 			if m, err := set.Resolve(&limiter.Request{Path: path, User: "u", IP: "192.0.2.1"}, &c); err != nil || m.Rule == "" {
 				t.Errorf("%s: %+v, %v", path, m, err)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -59,7 +60,7 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 		w.clock = func() limiter.Tick { return w.now - begins + berlin }
 		d := &directed{World: w, t: t}
 		users := []string{"ada", "bob", "eve", "kim"}
-		resolve := func(path, user string) (c limiter.Charge) {
+		resolve := func(path, user string) (c arith.Charge) {
 			r := &limiter.Request{Path: path, User: user,
 				Attributes: map[string]string{"tz": []string{"Asia/Tokyo", "", "America/Lima"}[len(path+user)%3]}}
 			if _, err := set.Resolve(r, &c); err != nil {
@@ -117,7 +118,7 @@ func TestMonthBeginsDuringACrash(t *testing.T) {
 }
 
 // ask has a client make a request that draws on the quota.
-func (x *monthsOf) ask(w *World, n *Node, c *limiter.Charge, begins limiter.Tick) {
+func (x *monthsOf) ask(w *World, n *Node, c *arith.Charge, begins limiter.Tick) {
 	cost, began := int(c.Key(c.Len()-1).Cost), w.now
 	x.unsure += cost
 	answer := new(limiter.Decision)

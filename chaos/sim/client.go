@@ -7,13 +7,14 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // key is one counter that clients ask about, and what came of it.
 type key struct {
 	rule   *limiter.Rule
-	hash   limiter.Hash
+	hash   arith.Hash
 	part   int
 	limit  int
 	least  int // the smallest that a node's rules give it; limit is the largest
@@ -94,7 +95,7 @@ func (w *World) newRule(name string, units int, policy limiter.Unreachable, mode
 // newKeys makes the keys of a run, in few partitions.
 func (w *World) newKeys() map[string]*limiter.Rule {
 	rules := make(map[string]*limiter.Rule)
-	hash := map[limiter.Class][]limiter.Hash{}
+	hash := map[limiter.Class][]arith.Hash{}
 	add := func(name string, policy limiter.Unreachable, mode limiter.Replication, keys int) []*key {
 		units := []int{10, 20, 60, 100, 200}[w.rng.IntN(5)]
 		r := w.newRule(name, units, policy, mode)
@@ -106,7 +107,7 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 			if mode == limiter.ReplicationStrict {
 				k.d = 0
 			}
-			k.hash = limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}
+			k.hash = arith.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}
 			if have := hash[r.Class()]; len(have) > 0 && w.chance(60) {
 				k.hash.Lo = have[w.rng.IntN(len(have))].Lo + uint64(len(w.keys)) // of the same partition
 			}
@@ -155,12 +156,12 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 }
 
 // key returns the key as a node asks about it.
-func (k *key) key(n *Node, cost uint64) limiter.Key {
+func (k *key) key(n *Node, cost uint64) arith.Key {
 	r := k.rule
 	if n != nil && n.rules[r.Name] != nil && n.rules[r.Name].Class() == r.Class() {
 		r = n.rules[r.Name]
 	}
-	return limiter.Key{Hash: k.hash, Rule: r, Cost: cost}
+	return arith.Key{Hash: k.hash, Rule: r, Cost: cost}
 }
 
 // lateAfter is how long a check may wait before another owner may have been asked too.
@@ -170,7 +171,7 @@ const lateAfter = 20 * ms
 type asking struct {
 	n      *Node
 	keys   []*key
-	charge *limiter.Charge
+	charge *arith.Charge
 	answer *limiter.Decision
 	call   limiter.Tick
 	before []int // disturbances of each key's partition before it was asked
@@ -182,7 +183,7 @@ type asking struct {
 // ask has a client ask a node about a key, and about the other of a pair with it
 // unless it is asked about alone: about those of them that the node's rules have.
 func (w *World) ask(k *key, n *Node, cost uint64, alone bool) {
-	a := w.asking(k, n, cost, alone, new(limiter.Charge), new(limiter.Decision))
+	a := w.asking(k, n, cost, alone, new(arith.Charge), new(limiter.Decision))
 	if a != nil {
 		n.do(func() { n.core.Begin(a.charge, a.answer, 0, a.done) })
 	}
@@ -190,7 +191,7 @@ func (w *World) ask(k *key, n *Node, cost uint64, alone bool) {
 
 // asking returns the check that ask asks for, in c, to be answered in d. It returns nil if
 // the node has no rule for it.
-func (w *World) asking(k *key, n *Node, cost uint64, alone bool, c *limiter.Charge, d *limiter.Decision) *asking {
+func (w *World) asking(k *key, n *Node, cost uint64, alone bool, c *arith.Charge, d *limiter.Decision) *asking {
 	a := &asking{n: n, charge: c, answer: d, call: w.now}
 	for _, about := range []*key{k, k.pair} {
 		if about == nil || alone && about != k {
@@ -347,7 +348,7 @@ func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 
 // askAside has a client ask a node for something else than a check, now and then.
 func (w *World) askAside(k *key, n *Node) {
-	var c limiter.Charge
+	var c arith.Charge
 	c.Add(k.key(n, 1))
 	switch what := w.rng.IntN(60); {
 	case what == 0:
@@ -366,7 +367,7 @@ func (w *World) askAside(k *key, n *Node) {
 // before the asker had an answer, and did not know that the first had executed it: an owner of an
 // available partition does not always wait for its heir, and a full table remembers no id.
 func (w *World) reset(k *key, n *Node) {
-	var c limiter.Charge
+	var c arith.Charge
 	c.Add(k.key(n, 1))
 	at, takeovers := w.now, w.outcome.takeovers(k.part)
 	twice := 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -30,7 +31,7 @@ func (w *World) newTimed(name string, spec limiter.Spec) *timed {
 		panic(err)
 	}
 	r := &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: limiter.Unreachable(w.rng.IntN(3))}
-	k := &key{rule: r, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}, byPolicy: make(map[string]int)}
+	k := &key{rule: r, hash: arith.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}, byPolicy: make(map[string]int)}
 	lk := k.key(nil, 1)
 	k.part = table.PartitionOf(&lk)
 	w.keys = append(w.keys, k)
@@ -42,7 +43,7 @@ func (w *World) newTimed(name string, spec limiter.Spec) *timed {
 
 // ask has a client ask a node for some units.
 func (k *timed) ask(n *Node, units int) {
-	var c limiter.Charge
+	var c arith.Charge
 	c.Add(k.key.key(n, uint64(units)))
 	w, d, call := n.w, new(limiter.Decision), n.w.now
 	n.asked++

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/rules"
 )
@@ -88,7 +89,7 @@ func (s *subject) wait(done *bool) error {
 }
 
 func (s *subject) ask(r *limiter.Request, d *limiter.Decision, peek bool) error {
-	var c limiter.Charge
+	var c arith.Charge
 	m, err := s.set.Resolve(r, &c)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (s *subject) PeekInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 }
 
 func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.Receipt) error {
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.R
 }
 
 func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return limiter.Amended{}, err
 	}
@@ -149,7 +150,7 @@ func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (
 }
 
 func (s *subject) Reset(_ context.Context, r limiter.Request) error {
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := s.set.Resolve(&r, &c); err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (s *subject) SetRules(yaml string) error {
 }
 
 func (s *subject) KeyName(r *limiter.Request, l *limiter.LimitDecision) string {
-	return string(s.set.AppendKeyName(nil, r, &limiter.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
+	return string(s.set.AppendKeyName(nil, r, &arith.Key{Rule: l.Rule, Index: l.KeyIndex}, l.Limit))
 }
 
 // TestConformance: a cluster decides as one table does, whoever is asked.
@@ -230,7 +231,7 @@ func (s *afterResets) sameInstant(d *limiter.Decision, err error) error {
 		later(&d.Limit(i).RetryAfter)
 		later(&d.Limit(i).ResetAfter)
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -29,7 +30,7 @@ type crowd struct {
 
 // stranger is one key of the crowd. Its limit admits one check.
 type stranger struct {
-	hash     limiter.Hash
+	hash     arith.Hash
 	admitted int
 }
 
@@ -49,7 +50,7 @@ func (w *World) newCrowd(rules map[string]*limiter.Rule) {
 	}
 	for range crowdSize {
 		of := like[w.rng.IntN(len(like))]
-		w.crowd.keys = append(w.crowd.keys, &stranger{hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: of.hash.Lo}})
+		w.crowd.keys = append(w.crowd.keys, &stranger{hash: arith.Hash{Hi: w.rng.Uint64(), Lo: of.hash.Lo}})
 	}
 }
 
@@ -67,8 +68,8 @@ func (w *World) crowdIn(span limiter.Tick) {
 // askFor has a client ask a node about one key of the crowd, for more than half of its
 // limit.
 func (w *World) askFor(s *stranger, n *Node) {
-	var c limiter.Charge
-	c.Add(limiter.Key{Hash: s.hash, Rule: w.crowd.rule, Cost: crowdCost})
+	var c arith.Charge
+	c.Add(arith.Key{Hash: s.hash, Rule: w.crowd.rule, Cost: crowdCost})
 	d := new(limiter.Decision)
 	n.do(func() {
 		n.core.Begin(&c, d, 0, func() {
@@ -89,7 +90,7 @@ func (c *crowd) check(w *World, b bounds) error {
 	for i, s := range c.keys {
 		most := 1
 		if b.losses {
-			part := table.PartitionOf(&limiter.Key{Hash: s.hash, Rule: c.rule})
+			part := table.PartitionOf(&arith.Key{Hash: s.hash, Rule: c.rule})
 			most = ((1+w.losses[part])*crowdLimit + w.outcome.takeovers(part)) / crowdCost
 		}
 		if s.admitted > most {

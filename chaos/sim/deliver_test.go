@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -154,7 +155,7 @@ func (w *World) plainKeys() map[string]*limiter.Rule {
 		r := &limiter.Rule{Name: policy.String(), Limits: []*limiter.Limit{l}, OnUnreachable: policy}
 		rules[r.Name] = r
 		for j := range 2 {
-			k := &key{rule: r, hash: limiter.Hash{Hi: uint64(i*7+j)*0x9e37_79b9_7f4a_7c15 + 1,
+			k := &key{rule: r, hash: arith.Hash{Hi: uint64(i*7+j)*0x9e37_79b9_7f4a_7c15 + 1,
 				Lo: uint64(j)*0x5555_5555_5555_5555 + uint64(i)}, policy: policy, byPolicy: map[string]int{}}
 			lk := k.key(nil, 1)
 			k.part = table.PartitionOf(&lk)
@@ -195,7 +196,7 @@ func (h *hostile) show(n *Node, there bool) {
 
 // check makes an honest check.
 func (h *hostile) check(n *Node, k *key) *limiter.Decision {
-	c, d := new(limiter.Charge), new(limiter.Decision)
+	c, d := new(arith.Charge), new(limiter.Decision)
 	c.Add(k.key(n, 1))
 	n.do(func() { n.core.Begin(c, d, 0, func() {}) })
 	return d

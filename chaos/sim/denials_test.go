@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -76,7 +77,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 	again, remembered := 0, map[string]int{}
 	type receipts struct {
 		request   limiter.Request
-		charge    limiter.Charge
+		charge    arith.Charge
 		got, want limiter.Receipt
 	}
 	charged := map[string]receipts{}
@@ -90,7 +91,7 @@ func TestCachedDenialsAreTheOwners(t *testing.T) {
 			Rule: infos[rng.IntN(len(infos))].Rule.Name, Path: "/x", User: fmt.Sprint("user", rng.IntN(2)),
 			Cost: limiter.Units(int64(1 + rng.IntN(2))),
 		}
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ rules:
 func (s *subject) elsewhere(t *testing.T, rule string) string {
 	t.Helper()
 	for i := range 1000 {
-		var c limiter.Charge
+		var c arith.Charge
 		r := limiter.Request{Rule: rule, User: fmt.Sprint("user", i)}
 		if _, err := s.set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 	"github.com/weirlimit/weir/limiter/table"
 )
@@ -51,7 +52,7 @@ func (x *compared) ruleOf(t *testing.T, c limitertest.Choices, name string) *lim
 }
 
 // ask asks both and tells where they differ.
-func (x *compared) ask(t *testing.T, c *limiter.Charge) (*limiter.Decision, string) {
+func (x *compared) ask(t *testing.T, c *arith.Charge) (*limiter.Decision, string) {
 	t.Helper()
 	var want limiter.Decision
 	if err := x.table.Decide(x.clock, c.Clone(), &want); err != nil {
@@ -117,21 +118,21 @@ func TestSeveralOwnersDecideAsOneTable(t *testing.T) {
 			rules = append(rules, x.ruleOf(t, c, fmt.Sprintf("s%d-%d", seed, i)))
 		}
 		var past []string
-		var again *limiter.Charge
+		var again *arith.Charge
 		must := ""
 		for range 40 {
 			charge := again
 			if charge == nil {
 				x.clock += 1 + limiter.Tick(
 					c.Pick(3))*limiter.Tick(rules[0].Limits[0].Spec().Window/limiter.TickDuration)/limiter.Tick(1+c.Pick(12))
-				charge = &limiter.Charge{Peek: c.Pick(12) == 0}
+				charge = &arith.Charge{Peek: c.Pick(12) == 0}
 				cost := []uint64{1, 1, 1, 2, 0, uint64(c.Pick(12))}[c.Pick(6)]
 				for i, r := range rules {
 					for k := range 1 + c.Pick(2) {
 						value := uint64(c.Pick(2))
-						h := limiter.Hash{Hi: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0x9e3779b97f4a7c15,
+						h := arith.Hash{Hi: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0x9e3779b97f4a7c15,
 							Lo: (seed<<8 + uint64(i)<<4 + uint64(k)<<2 + value) * 0xd1342543de82ef95}
-						charge.Add(limiter.Key{Hash: h, Rule: r, Cost: cost, Index: uint8(k)})
+						charge.Add(arith.Key{Hash: h, Rule: r, Cost: cost, Index: uint8(k)})
 					}
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -43,7 +44,7 @@ func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mod
 	}
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
 	k := &key{rule: r, limit: limitOfDirected, byPolicy: make(map[string]int),
-		hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
+		hash: arith.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
 	lk := k.key(nil, 1)
 	k.part = table.PartitionOf(&lk)
 	w.parts, w.keys = []int{k.part}, []*key{k}
@@ -127,7 +128,7 @@ func (d *directed) demandAt(n *Node, times int, pause limiter.Tick) {
 }
 
 func (d *directed) askAt(n *Node) {
-	var c limiter.Charge
+	var c arith.Charge
 	c.Add(d.key.key(n, 1))
 	r, answer := c.Key(0).Rule, new(limiter.Decision)
 	n.do(func() {
@@ -273,8 +274,8 @@ func TestARefundOfTheOtherSide(t *testing.T) {
 				}
 				stand := len(d.givenBy(kept))
 				for _, g := range d.givenBy(lost) {
-					var c limiter.Charge
-					c.Add(limiter.Key{Hash: d.key.hash, Rule: g.rule, Cost: 1})
+					var c arith.Charge
+					c.Add(arith.Key{Hash: d.key.hash, Rule: g.rule, Cost: 1})
 					rest[0].do(func() { rest[0].core.Refund(&c, g.receipt, func(route.Outcome) {}) })
 				}
 				d.pass(500 * ms)
@@ -302,7 +303,7 @@ func TestAResetStands(t *testing.T) {
 		d.demandAt(third, 3, 5*ms)
 		d.pass(600 * ms)
 		var (
-			c   limiter.Charge
+			c   arith.Charge
 			out route.Outcome
 		)
 		c.Add(d.key.key(third, 1))
@@ -341,7 +342,7 @@ func TestAPausedOwnerIsAskedForAReset(t *testing.T) {
 				d.pass(500 * ms)
 				owner.pause()
 				var (
-					c   limiter.Charge
+					c   arith.Charge
 					out route.Outcome
 				)
 				told := 0

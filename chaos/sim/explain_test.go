@@ -11,13 +11,14 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
 
 // explained asks a node for the reasons of a check, and lets time pass until they are
 // there: not longer than the deadline.
-func (s *subject) explained(n *Node, c *limiter.Charge) (out []route.Explained) {
+func (s *subject) explained(n *Node, c *arith.Charge) (out []route.Explained) {
 	s.tb.Helper()
 	done := false
 	begin := s.w.now
@@ -62,7 +63,7 @@ func TestExplainsAsOneTable(t *testing.T) {
 			IP:   fmt.Sprint("192.0.2.", rng.IntN(3)),
 			Cost: limiter.Units(int64(1 + rng.IntN(2))),
 		}
-		var c, same limiter.Charge
+		var c, same arith.Charge
 		if _, err := s.set.Resolve(&r, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func unowned(d *limiter.Decision) *limiter.Decision {
 
 // orphaned is a cluster of three, in which a user has used 4 of 9, and both the owner of
 // his counter and its heir are others than the one that is to be asked.
-func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *limiter.Charge) {
+func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *arith.Charge) {
 	t.Helper()
 	s, ok := newSubject(t,
 		"version: 1\nrules: [{name: all, on_unreachable: closed, limits: [{name: day, limit: 9, window: 1d, algorithm: "+
@@ -134,7 +135,7 @@ func orphaned(t *testing.T) (s *subject, asked, owner, heir *Node, c *limiter.Ch
 	if !ok {
 		t.Fatal("no subject")
 	}
-	asked, c = s.w.live()[0], new(limiter.Charge)
+	asked, c = s.w.live()[0], new(arith.Charge)
 	for u := 0; heir == nil; u++ {
 		c.Clear()
 		r := limiter.Request{User: fmt.Sprint("user", u)}

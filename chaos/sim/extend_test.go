@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // TestExtensionsAtATime: several extensions of a reservation with two owners are asked for at a time, at
@@ -33,7 +34,7 @@ func TestExtensionsAtATime(t *testing.T) {
 		s.SetTime(s.clock + limiter.Second)
 		for i, cost := range costs {
 			r.Cost = limiter.Units(cost)
-			c := new(limiter.Charge)
+			c := new(arith.Charge)
 			if _, err := s.set.Resolve(&r, c); err != nil {
 				t.Fatal(err)
 			}

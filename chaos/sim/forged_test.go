@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // way is one of the ways in which nodes come to terms: the sections of a frame that it
@@ -170,7 +171,7 @@ func (h *hostile) judged() error {
 	w := h.World
 	live := w.live()
 	for i, k := range w.keys {
-		c := new(limiter.Charge)
+		c := new(arith.Charge)
 		c.Add(k.key(live[0], 1))
 		n := live[i%len(live)]
 		n.do(func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // heldCrowd is many reservations of one key with equal estimates.
@@ -67,7 +68,7 @@ func (d *heldCrowd) reserveAll(clients int) (held []uint64) {
 	answers := make([]limiter.Decision, 2*clients)
 	for i := range answers {
 		n := d.live()[i/2%len(d.live())]
-		c := &limiter.Charge{ID: &limiter.Idempotency{ID: uint64(i/2 + 1), Life: time.Hour, Hold: heldFor}}
+		c := &arith.Charge{ID: &arith.Idempotency{ID: uint64(i/2 + 1), Life: time.Hour, Hold: heldFor}}
 		c.Add(d.key.key(n, d.estimate))
 		n.do(func() { n.core.Begin(c, &answers[i], d.now+5*limiter.Second, func() {}) })
 		if i%100 == 0 {

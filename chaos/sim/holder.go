@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -93,7 +94,7 @@ func (h *holders) addKeys(w *World, rules map[string]*limiter.Rule, spec limiter
 		if mode == limiter.ReplicationStrict {
 			k.d = 0
 		}
-		k.hash = limiter.Hash{Hi: h.rng.Uint64(), Lo: of.hash.Lo + 1<<20}
+		k.hash = arith.Hash{Hi: h.rng.Uint64(), Lo: of.hash.Lo + 1<<20}
 		lk := k.key(nil, 1)
 		if k.part = table.PartitionOf(&lk); k.part != of.part {
 			continue
@@ -136,8 +137,8 @@ func (h *holders) anyone(w *World) *Node {
 	return nil
 }
 
-func (b *heldBy) charge(k *heldKey, n *Node, cost int) *limiter.Charge {
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: b.id, Life: time.Hour, Hold: holdSpan.Duration()}}
+func (b *heldBy) charge(k *heldKey, n *Node, cost int) *arith.Charge {
+	c := &arith.Charge{ID: &arith.Idempotency{ID: b.id, Life: time.Hour, Hold: holdSpan.Duration()}}
 	c.Add(k.key.key(n, uint64(cost)))
 	return c
 }

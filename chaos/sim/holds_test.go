@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const heldFor = time.Minute
@@ -16,7 +17,7 @@ const heldFor = time.Minute
 // reserve asks a node to reserve some units, and returns the answer.
 func (d *directed) reserve(n *Node, id uint64, cost uint64) *limiter.Decision {
 	d.t.Helper()
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
+	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
 	c.Add(d.key.key(n, cost))
 	return d.answer(n, c)
 }
@@ -29,7 +30,7 @@ type amending struct {
 
 // amend asks a node to settle or to extend a reservation, and does not wait.
 func (d *directed) amend(n *Node, id uint64, cost uint64, a limiter.Amend) *amending {
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
+	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Hour, Hold: heldFor}}
 	c.Add(d.key.key(n, cost))
 	x := new(amending)
 	n.do(func() { cluster.Amend(n.core, c, a, func(o route.Outcome) { x.done, x.out = true, o }) })
@@ -207,7 +208,7 @@ func TestPoliciesHoldNothing(t *testing.T) {
 	d.part(minority, d.others(minority...))
 	d.pass(8 * limiter.Second)
 	for id, want := range []bool{true, false} {
-		c := &limiter.Charge{ID: &limiter.Idempotency{ID: uint64(id + 1), Life: time.Hour, Hold: heldFor}}
+		c := &arith.Charge{ID: &arith.Idempotency{ID: uint64(id + 1), Life: time.Hour, Hold: heldFor}}
 		c.Add(d.key.key(minority[0], limitOfDirected/6))
 		answer := new(limiter.Decision)
 		minority[0].do(func() { minority[0].core.Begin(c, answer, 0, func() {}) })

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // liar is mallory as a member with everything that a member has, who turned hostile: she says that she owns what
@@ -65,20 +66,20 @@ func (l *liar) pushes(f *peer.Frame, id uint16, e peer.Epoch, claims bool) {
 	if claims && l.copies && l.rng.IntN(3) == 0 {
 		b.Kind, b.Epoch = peer.Snapshot, e
 	}
-	add := func(h limiter.Hash, s limiter.State) {
+	add := func(h arith.Hash, s arith.State) {
 		b.Keys++
-		f.Entries = append(f.Entries, peer.Entry{Hi: h.Hi, Lo: h.Lo ^ limiter.NameID(l.first), First: true,
+		f.Entries = append(f.Entries, peer.Entry{Hi: h.Hi, Lo: h.Lo ^ arith.NameID(l.first), First: true,
 			Time: int64(s.Time), A: s.A, B: s.B})
 	}
 	for _, k := range l.keys {
 		for range 100 {
-			if h := (limiter.Hash{Hi: l.rng.Uint64(), Lo: k.hash.Lo}); k.part == int(id) {
-				add(h, limiter.State{Time: int64State(1)})
+			if h := (arith.Hash{Hi: l.rng.Uint64(), Lo: k.hash.Lo}); k.part == int(id) {
+				add(h, arith.State{Time: int64State(1)})
 			}
 		}
 	}
 	if l.victim.part == int(id) && b.Kind == peer.Push { // a copy of an owner is believed up to the bound of debts
-		add(l.victim.hash, limiter.State{Time: int64State(1000)})
+		add(l.victim.hash, arith.State{Time: int64State(1000)})
 	}
 	f.Batches = append(f.Batches, b)
 }
@@ -130,7 +131,7 @@ func amongThem(seed uint64, expelled bool) error {
 	}
 	r := &limiter.Rule{Name: "burst", Limits: []*limiter.Limit{burst}, OnUnreachable: limiter.UnreachableLocal}
 	rules[r.Name] = r
-	victim := &key{rule: r, hash: limiter.Hash{Hi: 77, Lo: w.keys[2].hash.Lo}, policy: r.OnUnreachable,
+	victim := &key{rule: r, hash: arith.Hash{Hi: 77, Lo: w.keys[2].hash.Lo}, policy: r.OnUnreachable,
 		byPolicy: map[string]int{}, part: w.keys[2].part}
 	for i, name := range []string{"a", "b", "c"} {
 		w.start(name, i == 0, rules, 3)
@@ -198,7 +199,7 @@ func (l *liar) judge(granted []int, most int, ask func(int, ...*key) error) erro
 		}
 	}
 	for i := range maxKeysOfLiar / 4 {
-		fresh := &key{rule: l.victim.rule, hash: limiter.Hash{Hi: uint64(i) + 1<<40, Lo: w.keys[i%len(w.keys)].hash.Lo},
+		fresh := &key{rule: l.victim.rule, hash: arith.Hash{Hi: uint64(i) + 1<<40, Lo: w.keys[i%len(w.keys)].hash.Lo},
 			policy: l.victim.policy, byPolicy: map[string]int{}}
 		answer := l.check(w.live()[i%3], fresh)
 		if err := w.run(400*ms, w.sound); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -20,7 +21,7 @@ func TestAPolicyIsJudgedByKey(t *testing.T) {
 	}
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}, OnUnreachable: limiter.UnreachableLocal}
 	d := &limiter.Decision{Allowed: true, Source: limiter.SourceFallbackLocal}
-	limiter.Grow(d, 2)
+	d.Grow(2)
 	*d.Limit(0) = limiter.LimitDecision{Rule: r, Limit: l, Key: 0, Allowed: true}
 	*d.Limit(1) = limiter.LimitDecision{Rule: r, Limit: l, Key: 1, Allowed: true, Owner: "b"}
 	n := &Node{name: "c", inst: 7, w: newWorld(1)}
@@ -72,15 +73,15 @@ func TestAPolicyIsJudgedOncePerID(t *testing.T) {
 			{rule: r, byPolicy: make(map[string]int)}}
 		for _, q := range test.tries {
 			n := &Node{name: "c", inst: q.at, w: w, alive: true}
-			a := &asking{n: n, once: o, charge: new(limiter.Charge),
+			a := &asking{n: n, once: o, charge: new(arith.Charge),
 				answer: &limiter.Decision{Allowed: true, Repeated: q.repeated, Source: limiter.SourceFallbackLocal}, call: w.now}
 			for i, k := range keys {
 				if q.keys>>i&1 == 0 {
 					continue
 				}
 				a.keys, a.before, a.owners = append(a.keys, k), append(a.before, 0), append(a.owners, 0)
-				a.charge.Add(limiter.Key{Rule: r, Cost: 2})
-				limiter.Grow(a.answer, len(a.keys))
+				a.charge.Add(arith.Key{Rule: r, Cost: 2})
+				a.answer.Grow(len(a.keys))
 				*a.answer.Limit(len(a.keys) - 1) = limiter.LimitDecision{Rule: r, Limit: l, Key: len(a.keys) - 1, Allowed: true}
 				if i == 1 && q.keys&owns != 0 {
 					a.answer.Limit(len(a.keys) - 1).Owner = "b"
@@ -111,7 +112,7 @@ func TestWhatIsChargedAgain(t *testing.T) {
 	r := &limiter.Rule{Name: "pair", Limits: []*limiter.Limit{l}}
 	answer := func(repeated bool, at limiter.Tick, charged uint64) *limiter.Decision {
 		d := &limiter.Decision{Allowed: true, Repeated: repeated, Receipt: limiter.Receipt{Time: at, Charged: charged}}
-		limiter.Grow(d, 3)
+		d.Grow(3)
 		for i, key := range []int{0, 0, 1} {
 			*d.Limit(i) = limiter.LimitDecision{Rule: r, Limit: l, Key: key, Allowed: true, Owner: "b"}
 		}
@@ -180,9 +181,9 @@ func TestWhatACancelMayLeaveBehind(t *testing.T) {
 		if test.alone {
 			keys = keys[:1]
 		}
-		a := &asking{n: &Node{w: w}, keys: keys, charge: new(limiter.Charge), call: w.now}
+		a := &asking{n: &Node{w: w}, keys: keys, charge: new(arith.Charge), call: w.now}
 		for _, k := range keys {
-			a.charge.Add(limiter.Key{Cost: 2})
+			a.charge.Add(arith.Key{Cost: 2})
 			a.before = append(a.before, w.disturbances(k.part))
 		}
 		test.during(w)
@@ -242,10 +243,10 @@ func TestWhatALateCancelLeavesToARepetition(t *testing.T) {
 		w := newWorld(1)
 		k, other := &key{part: 7}, &key{part: 9}
 		o := &once{}
-		a := &asking{n: &Node{w: w}, keys: []*key{k, other}, charge: new(limiter.Charge),
+		a := &asking{n: &Node{w: w}, keys: []*key{k, other}, charge: new(arith.Charge),
 			answer: &limiter.Decision{Allowed: test.allowed}, call: w.now, once: o}
 		for range a.keys {
-			a.charge.Add(limiter.Key{Cost: 2})
+			a.charge.Add(arith.Key{Cost: 2})
 			a.before = append(a.before, 0)
 		}
 		if test.other > 0 {
@@ -404,9 +405,9 @@ func TestHowLongAnAnsweredCheckMayBeCharged(t *testing.T) {
 		w := newWorld(1)
 		w.stronger = &stronger{exact: test.exact}
 		k, n := &key{part: part, rule: &limiter.Rule{Name: "closed"}, d: 1}, &Node{w: w, alive: true}
-		a := &asking{n: n, keys: []*key{k}, charge: new(limiter.Charge), answer: &limiter.Decision{Allowed: true},
+		a := &asking{n: n, keys: []*key{k}, charge: new(arith.Charge), answer: &limiter.Decision{Allowed: true},
 			call: w.now, before: []int{0}, owners: []int{0}}
-		a.charge.Add(limiter.Key{Cost: 2})
+		a.charge.Add(arith.Key{Cost: 2})
 		if test.holdUp > 0 {
 			w.cut[pair{1, 2}] = true
 			w.after(test.holdUp, func() { delete(w.cut, pair{1, 2}) })
@@ -489,7 +490,7 @@ func TestCountedInAFullTable(t *testing.T) {
 	w.crowd.maxKeys, w.size = 1, 1
 	spec := limiter.Spec{Limit: 60, Window: 400 * 24 * time.Hour, Algorithm: limiter.FixedWindow}
 	rule := limiter.Rule{Name: "r", OnUnreachable: limiter.UnreachableLocal, Limits: limits(spec)}
-	k, other := &key{rule: &rule, limit: 60}, &key{rule: &rule, limit: 60, hash: limiter.Hash{Hi: 1}}
+	k, other := &key{rule: &rule, limit: 60}, &key{rule: &rule, limit: 60, hash: arith.Hash{Hi: 1}}
 	w.keys = []*key{k, other}
 	w.start("a", true, map[string]*limiter.Rule{"r": &rule}, 1)
 	if err := w.run(6*limiter.Second, w.invariants); err != nil {

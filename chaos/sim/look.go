@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // moreDemand has clients send batches, peek, ask for reasons and give admissions back, for a
@@ -67,7 +68,7 @@ func (w *World) askOtherwise(k *key, n *Node) {
 func (w *World) batch(n *Node) {
 	x := w.stronger
 	size := 2 + x.rng.IntN(15)
-	charges, answers := make([]limiter.Charge, size), make([]limiter.Decision, size)
+	charges, answers := make([]arith.Charge, size), make([]limiter.Decision, size)
 	var done []func()
 	for range size {
 		k, cost, c, d := w.asked(), uint64(1+x.rng.IntN(2)), &charges[len(done)], &answers[len(done)]
@@ -126,7 +127,7 @@ func (w *World) refundAgain(r *receipt) {
 type look struct {
 	n      *Node
 	k      *key
-	charge *limiter.Charge
+	charge *arith.Charge
 	answer *limiter.Decision
 	cost   uint64
 	call   limiter.Tick
@@ -134,7 +135,7 @@ type look struct {
 }
 
 // looking returns a look at a key, nil if the node has another key by its rules.
-func (w *World) looking(k *key, n *Node, cost uint64, c *limiter.Charge, d *limiter.Decision) *look {
+func (w *World) looking(k *key, n *Node, cost uint64, c *arith.Charge, d *limiter.Decision) *look {
 	if k.at(n) != k {
 		return nil
 	}
@@ -146,7 +147,7 @@ func (w *World) looking(k *key, n *Node, cost uint64, c *limiter.Charge, d *limi
 // peek has a client peek at a key: by a check that charges nothing, or by one of no cost.
 func (w *World) peek(k *key, n *Node) {
 	cost := uint64(w.stronger.rng.IntN(3))
-	s := w.looking(k, n, cost, new(limiter.Charge), new(limiter.Decision))
+	s := w.looking(k, n, cost, new(arith.Charge), new(limiter.Decision))
 	if s == nil {
 		return
 	}
@@ -156,7 +157,7 @@ func (w *World) peek(k *key, n *Node) {
 
 // explain has a client ask for the reasons of a decision.
 func (w *World) explain(k *key, n *Node) {
-	s := w.looking(k, n, 1, new(limiter.Charge), new(limiter.Decision))
+	s := w.looking(k, n, 1, new(arith.Charge), new(limiter.Decision))
 	if s == nil {
 		return
 	}

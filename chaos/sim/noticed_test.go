@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const (
@@ -33,7 +34,7 @@ func (d *directed) eachWindow(span limiter.Tick) map[limiter.Tick]int {
 	for at := limiter.Tick(0); at < span; at += 20 * ms {
 		for _, n := range d.live() {
 			d.after(at, func() {
-				var c limiter.Charge
+				var c arith.Charge
 				c.Add(d.key.key(n, 1))
 				answer, call := new(limiter.Decision), d.now
 				n.do(func() {
@@ -107,7 +108,7 @@ func TestACutIsNoticedWithoutAClaim(t *testing.T) {
 		d.part([]*Node{owner, heir}, d.others(owner, heir))
 		d.pass(900 * ms)
 		answer := new(limiter.Decision)
-		var c limiter.Charge
+		var c arith.Charge
 		c.Add(d.key.key(owner, 1))
 		owner.do(func() { owner.core.Begin(&c, answer, 0, func() {}) })
 		d.pass(10 * ms)

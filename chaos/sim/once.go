@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -48,7 +49,7 @@ func (w *World) askOnce(k *key, n *Node) {
 // try asks once more, and again later.
 func (w *World) try(o *once, k *key, n *Node, cost uint64, alone bool, tries int) {
 	x := w.stronger
-	c := new(limiter.Charge)
+	c := new(arith.Charge)
 	if a := w.asking(k, n, cost, alone, c, new(limiter.Decision)); a != nil {
 		a.identify(o)
 		n.do(func() { n.core.Begin(a.charge, a.answer, 0, a.done) })
@@ -74,7 +75,7 @@ func (w *World) tryLater(o *once, k *key, cost uint64, alone bool, tries int, af
 // identify gives a check the id of a client's.
 func (a *asking) identify(o *once) {
 	a.once = o
-	a.charge.ID = &limiter.Idempotency{ID: o.id, Life: time.Hour}
+	a.charge.ID = &arith.Idempotency{ID: o.id, Life: time.Hour}
 }
 
 // tried is what the tries of a check with an id have told about one of its keys: the charges for which

@@ -8,17 +8,18 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // tryAt asks a node for one unit with an id, and returns the answer.
 func (d *directed) tryAt(n *Node, id uint64) *limiter.Decision {
 	d.t.Helper()
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour}}
+	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Hour}}
 	c.Add(d.key.key(n, 1))
 	return d.answer(n, c)
 }
 
-func (d *directed) answer(n *Node, c *limiter.Charge) *limiter.Decision {
+func (d *directed) answer(n *Node, c *arith.Charge) *limiter.Decision {
 	d.t.Helper()
 	answer, done := new(limiter.Decision), false
 	n.do(func() { n.core.Begin(c, answer, 0, func() { done = true }) })
@@ -104,10 +105,10 @@ func TestIDsInABatch(t *testing.T) {
 	worlds(t)
 	d := direct(t, 1, 3, limiter.UnreachableClosed, limiter.ReplicationStrict)
 	for _, n := range d.live() {
-		charges, answers := make([]limiter.Charge, 6), make([]limiter.Decision, 6)
+		charges, answers := make([]arith.Charge, 6), make([]limiter.Decision, 6)
 		for i := range charges {
 			charges[i].Add(d.key.key(n, 1))
-			charges[i].ID = &limiter.Idempotency{ID: uint64(1 + i%2), Life: time.Hour}
+			charges[i].ID = &arith.Idempotency{ID: uint64(1 + i%2), Life: time.Hour}
 		}
 		n.do(func() { n.core.BeginMany(charges, answers, 0, false, func() {}) })
 		d.pass(300 * ms)
@@ -130,7 +131,7 @@ func TestARefundForgetsAnID(t *testing.T) {
 	n := d.others(d.holder(peer.Owned))[0]
 	d.tryAt(n, 1)
 	again := d.tryAt(n, 1)
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: 1, Life: time.Hour}}
+	c := &arith.Charge{ID: &arith.Idempotency{ID: 1, Life: time.Hour}}
 	c.Add(d.key.key(n, 1))
 	n.do(func() { n.core.Refund(c, again.Receipt, func(route.Outcome) {}) })
 	d.pass(300 * ms)
@@ -199,10 +200,10 @@ func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
 	worlds(t)
 	eachSeed(t, func(t *testing.T, seed uint64) {
 		d := direct(t, seed, 3, limiter.UnreachableClosed, limiter.ReplicationLag)
-		charge := func(id bool, numbers ...int) *limiter.Charge {
-			c := new(limiter.Charge)
+		charge := func(id bool, numbers ...int) *arith.Charge {
+			c := new(arith.Charge)
 			if id {
-				c.ID = &limiter.Idempotency{ID: 7, Life: time.Hour}
+				c.ID = &arith.Idempotency{ID: 7, Life: time.Hour}
 			}
 			for i, n := range numbers { // all of the same partition
 				k := d.key.key(nil, 1)
@@ -214,12 +215,12 @@ func TestADenialLeavesOutWhatItsIDHasCharged(t *testing.T) {
 		asked := d.others(d.holder(peer.Owned))[0]
 		full := charge(false, 1)
 		full.Key(0).Cost = limitOfDirected
-		for _, c := range []*limiter.Charge{full, charge(true, 0)} {
+		for _, c := range []*arith.Charge{full, charge(true, 0)} {
 			if a := d.answer(asked, c); !a.Allowed {
 				d.fails("%+v", a)
 			}
 		}
-		charges, answers, open := []limiter.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)},
+		charges, answers, open := []arith.Charge{*charge(true, 0, 1), *charge(false, 2), *charge(false, 2)},
 			make([]limiter.Decision, 3), 0
 		asked.do(func() { open, _ = asked.core.BeginMany(charges, answers, 0, false, func() { open-- }) })
 		d.pass(50 * ms)

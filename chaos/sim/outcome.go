@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -372,7 +373,7 @@ func (n *Node) used(k *key) int {
 	if info.Role != peer.Owned || n.paused {
 		return -1
 	}
-	var c limiter.Charge
+	var c arith.Charge
 	c.Add(k.key(n, 0))
 	c.Peek = true
 	d := new(limiter.Decision)

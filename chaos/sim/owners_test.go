@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -125,7 +126,7 @@ func together(t *testing.T, s *subject, rs ...*limiter.Request) []*limiter.Decis
 	t.Helper()
 	out, open := make([]*limiter.Decision, len(rs)), len(rs)
 	for i, r := range rs {
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := s.set.Resolve(r, &c); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ rules: [{name: login, keys: [[ip], [user]], on_unreachable: closed, limits: [{li
 	tried := 0
 	for i := 0; tried < 4; i++ {
 		r := &limiter.Request{IP: fmt.Sprint("10.3.0.", i), User: fmt.Sprint("u", i)}
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := s.set.Resolve(r, &c); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -34,7 +35,7 @@ type drawn struct {
 
 // drawOn has a client make a request at a node, and notes the answer.
 func (x *drawn) drawOn(d *directed, set *rules.Set, n *Node, r *limiter.Request) {
-	var c limiter.Charge
+	var c arith.Charge
 	if _, err := set.Resolve(r, &c); err != nil {
 		d.t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func directQuota(t *testing.T, seed uint64, set *rules.Set) *directed {
 	w.size, w.split = 3, true
 	w.ruleNamed = func(name string) *limiter.Rule { return set.Rule(name) }
 	d := &directed{World: w, t: t}
-	var c limiter.Charge
+	var c arith.Charge
 	seen := map[int]bool{}
 	for _, user := range quotaUsers() {
 		if _, err := set.Resolve(&limiter.Request{Path: "/search", User: user}, &c); err != nil || c.Len() != 2 {
@@ -125,7 +126,7 @@ func TestSharedQuotaThroughACrash(t *testing.T) {
 			d.fails("%d units of %d were admitted, and perhaps %d more", x.admitted, quotaUnits, x.unsure)
 		}
 		for _, user := range users {
-			var c limiter.Charge
+			var c arith.Charge
 			r := &limiter.Request{Path: "/search", User: user, Cost: limiter.Units(0)}
 			if _, err := set.Resolve(r, &c); err != nil {
 				t.Fatal(err)
@@ -148,7 +149,7 @@ func TestSharedQuotaThroughACrash(t *testing.T) {
 // gave is an admission of a check over several keys.
 type gave struct {
 	user    string
-	charge  limiter.Charge
+	charge  arith.Charge
 	receipt limiter.Receipt
 }
 
@@ -248,7 +249,7 @@ func refundsOfAQuota(t *testing.T, seed uint64, set *rules.Set, crash bool) (sev
 		d.pass(3 * limiter.Second)
 	}
 	for _, user := range users {
-		var c limiter.Charge
+		var c arith.Charge
 		if _, err := set.Resolve(&limiter.Request{Path: "/search", User: user, Cost: limiter.Units(0)}, &c); err != nil {
 			t.Fatal(err)
 		}

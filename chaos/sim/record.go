@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The record of a run is what nodes do, as text: every event, every frame as the
@@ -52,7 +53,7 @@ func (w *World) recordAnswer(n *Node, d *limiter.Decision) {
 	line := fmt.Sprintf("%11.3f %s decides %q: allowed %t never %t shadow %t source %v wait %d block %t receipt "+
 		"{Epoch:%d Time:%d Charged:%d Set:%d}",
 		float64(w.now-epoch)/1000, n.name, d.Rule, d.Allowed, d.Never, d.ShadowDenied, d.Source, limiter.Span(d.RetryAfter),
-		limiter.BlockBegan(d),
+		arith.BlockBegan(d),
 		receipt.Epoch, receipt.Time, receipt.Charged, receipt.Set)
 	for i := range d.Len() {
 		l := d.Limit(i)

@@ -5,12 +5,13 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // receipt is what a client needs to give an admission back.
 type receipt struct {
 	of      []*key
-	keys    []limiter.Key
+	keys    []arith.Key
 	receipt limiter.Receipt
 }
 
@@ -45,7 +46,7 @@ func (w *World) refund(k *key, n *Node) {
 
 // refund asks a node to take back what a receipt names.
 func (n *Node) refund(r *receipt) {
-	var c limiter.Charge
+	var c arith.Charge
 	for i := range r.keys {
 		c.Add(r.keys[i])
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // TestAResetThatTheHeirHasIsDoneOnce: the owner executes a reset and is paused before it answers.
@@ -19,7 +20,7 @@ func TestAResetThatTheHeirHasIsDoneOnce(t *testing.T) {
 		third := d.others(owner, heir)[0]
 		d.demandAt(third, 100, 5*ms)
 		d.pass(700 * ms)
-		var c limiter.Charge
+		var c arith.Charge
 		told := 0
 		c.Add(d.key.key(third, 1))
 		third.do(func() { third.core.Reset(&c, func(route.Outcome) { told++ }) })
@@ -48,7 +49,7 @@ func TestAResetThatTheHeirHasIsDoneOnce(t *testing.T) {
 
 // leftIn returns what remains of the key in the table of a node.
 func (d *directed) leftIn(n *Node) int {
-	c, answer := limiter.Charge{Peek: true}, new(limiter.Decision)
+	c, answer := arith.Charge{Peek: true}, new(limiter.Decision)
 	c.Add(d.key.key(n, 1))
 	if err := n.table.Decide(n.Now(), &c, answer); err != nil {
 		d.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -80,7 +81,7 @@ func (w *World) keysOf(name string) (out []*key) {
 func (w *World) rekey(name string, r *limiter.Rule) {
 	for _, k := range w.keysOf(name) {
 		other := &key{
-			rule: r, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: k.hash.Lo}, limit: k.limit, least: k.least, d: k.d,
+			rule: r, hash: arith.Hash{Hi: w.rng.Uint64(), Lo: k.hash.Lo}, limit: k.limit, least: k.least, d: k.d,
 			policy: r.OnUnreachable, byPolicy: make(map[string]int), pair: k.pair, draws: k.draws, form: true, seldom: true,
 		}
 		lk := other.key(nil, 1)

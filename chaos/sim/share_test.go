@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // One node serves, and four start at the same moment. At first only one of them is linked
@@ -97,7 +98,7 @@ func TestThreeOfSevenSaySo(t *testing.T) {
 	for pass(5000 * ms); s.w.settled() != nil; {
 		pass(100 * ms)
 	}
-	ask := func(user int) (d limiter.Decision, c limiter.Charge, at *Node) {
+	ask := func(user int) (d limiter.Decision, c arith.Charge, at *Node) {
 		t.Helper()
 		r := limiter.Request{User: fmt.Sprint("u", user)}
 		if _, err := s.set.Resolve(&r, &c); err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // splitUp cuts the nodes in two sides, wholly or in one direction, and returns the
@@ -40,7 +41,7 @@ func (w *World) askApart(sides [2][]*Node) {
 			continue
 		}
 		k := &key{
-			rule: like.rule, hash: limiter.Hash{Hi: w.rng.Uint64(), Lo: like.hash.Lo + 100}, part: like.part,
+			rule: like.rule, hash: arith.Hash{Hi: w.rng.Uint64(), Lo: like.hash.Lo + 100}, part: like.part,
 			limit: like.limit, least: like.least, d: like.d, policy: like.policy, byPolicy: make(map[string]int),
 			apart: true, before: w.outcome.takeovers(like.part),
 		}

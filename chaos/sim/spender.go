@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -80,7 +81,7 @@ func (w *World) keyLike(of *key, name string, spec limiter.Spec, lo uint64) *key
 	if rule.Replication == limiter.ReplicationStrict {
 		k.d = 0
 	}
-	k.hash = limiter.Hash{Hi: w.broader.rng.Uint64(), Lo: of.hash.Lo + lo}
+	k.hash = arith.Hash{Hi: w.broader.rng.Uint64(), Lo: of.hash.Lo + lo}
 	lk := k.key(nil, 1)
 	if k.part = table.PartitionOf(&lk); k.part != of.part {
 		return nil
@@ -140,8 +141,8 @@ func (w *World) spend(k *spent) {
 }
 
 // charge returns the charge of a settlement or an extension to some units.
-func (b *spending) charge(k *spent, n *Node, units int) *limiter.Charge {
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: b.id, Life: time.Hour, Hold: holdSpan.Duration()}}
+func (b *spending) charge(k *spent, n *Node, units int) *arith.Charge {
+	c := &arith.Charge{ID: &arith.Idempotency{ID: b.id, Life: time.Hour, Hold: holdSpan.Duration()}}
 	c.Add(k.key.key(n, uint64(units)))
 	return c
 }

@@ -433,7 +433,7 @@ func compare(d *weir.Decision, err error, want *answer) error {
 	is("repeated", d.Repeated, want.repeated)
 	is("retry_after", us(d.RetryAfter), max(0, want.retry))
 	is("limits", d.Len(), len(want.limits))
-	for i, l := range limiter.Limits(d) {
+	for i, l := range d.Limits() {
 		if b.Len() > 0 && d.Len() != len(want.limits) {
 			break
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxStreams bounds the streams of a budget.
@@ -27,7 +28,7 @@ type used struct {
 	now func() time.Time
 
 	mu                  sync.Mutex
-	checks, bytes, keys *limiter.Counter
+	checks, bytes, keys *arith.Counter
 	decision            limiter.Decision
 	streams             int
 }
@@ -50,7 +51,7 @@ func limitsOf(l *limiter.Limit) []*limiter.Limit {
 }
 
 func newUsed(now func() time.Time) *used {
-	return &used{now: now, checks: limiter.NewCounter(), bytes: limiter.NewCounter(), keys: limiter.NewCounter()}
+	return &used{now: now, checks: arith.NewCounter(), bytes: arith.NewCounter(), keys: arith.NewCounter()}
 }
 
 // Spend implements [frontend.Caller]. A message that one part of the budget does not allow

@@ -19,7 +19,8 @@ var rewrite = flag.Bool("rewrite", false,
 // promised returns the packages whose API 1.0 will promise. The types of other packages
 // that they name are promised with them.
 func promised() []string {
-	return []string{"", "client", "cluster", "middleware/grpclimit", "middleware/httplimit", "middleware/identity",
+	return []string{"", "client", "cluster", "limiter", "middleware/grpclimit", "middleware/httplimit",
+		"middleware/identity",
 		"weirtest"}
 }
 
@@ -34,6 +35,13 @@ func unpromised() map[string]string {
 		"cluster.Config.OpenMember": "weir.Open calls it",
 
 		"cluster.Tracer": "which spans there are follows the protocol",
+
+		"limiter.Compiled":       "limiter/arith reads it; it follows the algorithms",
+		"limiter.Limit.C":        "as limiter.Compiled",
+		"limiter.Limit.Plain":    "as limiter.Compiled",
+		"limiter.Params":         "as limiter.Compiled",
+		"limiter.Decision.Steps": "limiter/arith keeps there what it needs from one step to the next",
+		"limiter.Steps":          "as limiter.Decision.Steps",
 	}
 }
 
@@ -187,7 +195,7 @@ func (s *surface) typ(f *file, pkg, name string, spec *ast.TypeSpec) {
 func (s *surface) members(f *file, pkg, before, name string, list *ast.FieldList) {
 	for _, m := range list.List {
 		for _, id := range m.Names {
-			if id.IsExported() {
+			if id.IsExported() && unpromised()[pkg+"."+name+"."+id.Name] == "" {
 				s.add(f, pkg, before+name+"."+id.Name, m.Type)
 			}
 		}

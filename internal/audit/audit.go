@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Bounds. Each kind of event has a rate of its own: what anyone can cause must not keep out what
@@ -108,8 +109,8 @@ func isStranger(e *frontend.AuditEvent) bool {
 // rates bounds the lines of each kind, and those of each caller.
 type rates struct {
 	limits, ofOne [kinds]*limiter.Limit
-	all           [kinds]*limiter.Counter
-	of            map[share]*limiter.Counter
+	all           [kinds]*arith.Counter
+	of            map[share]*arith.Counter
 	decision      limiter.Decision
 }
 
@@ -130,7 +131,7 @@ func shareOf(k kind, e *frontend.AuditEvent) share {
 }
 
 func newRates() (r rates, err error) {
-	r.of = make(map[share]*limiter.Counter)
+	r.of = make(map[share]*arith.Counter)
 	for k := done; k < kinds; k++ {
 		rate, burst := int64(refusedRate), int64(refusedBurst)
 		if k == done || k == strangersDone {
@@ -142,7 +143,7 @@ func newRates() (r rates, err error) {
 		if r.ofOne[k], err = bucket(rate/sharesOfRate, burst/sharesOfRate); err != nil {
 			return r, err
 		}
-		r.all[k] = limiter.NewCounter(r.limits[k])
+		r.all[k] = arith.NewCounter(r.limits[k])
 	}
 	return r, nil
 }
@@ -154,7 +155,7 @@ func (r *rates) admit(s share, now limiter.Tick) bool {
 	}
 	own := r.of[s]
 	if own == nil && len(r.of) < maxShares {
-		own = limiter.NewCounter(r.ofOne[s.kind])
+		own = arith.NewCounter(r.ofOne[s.kind])
 		r.of[s] = own
 	}
 	if own != nil {

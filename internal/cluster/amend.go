@@ -4,11 +4,12 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Amend settles or extends the reservation of a charge's ID, see [route.Router.Amend].
-func Amend(c *Core, charge *limiter.Charge, a limiter.Amend, done func(route.Outcome)) {
+func Amend(c *Core, charge *arith.Charge, a limiter.Amend, done func(route.Outcome)) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -80,7 +81,7 @@ func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, ch
 
 // inDoubt returns a partition in which the check that made a reservation may still be taken
 // back; nil if there is none.
-func (d *decider) inDoubt(k *limiter.Charge) *partition {
+func (d *decider) inDoubt(k *arith.Charge) *partition {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && replica.Attempted(p.r.Own(), k.Key(i), k.ID) {
 			return p
@@ -91,7 +92,7 @@ func (d *decider) inDoubt(k *limiter.Charge) *partition {
 
 // amended records that the keys and the id of a charge changed, whatever its costs are. A late
 // cancel of the check takes nothing back any more.
-func (d *decider) amended(t *turn, k *limiter.Charge) {
+func (d *decider) amended(t *turn, k *arith.Charge) {
 	for i := range k.Len() {
 		key := *k.Key(i)
 		key.Cost = max(1, key.Cost) // a key without a cost would have no id

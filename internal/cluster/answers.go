@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // respond sends another member the result of its request.
@@ -112,7 +113,7 @@ func limitsOf(answer *limiter.Decision, key int) (n int) {
 
 // leftOut returns the keys of a denied check that its answer leaves out, since the check's id is
 // remembered for them, one bit each. It removes their limits from idle.
-func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {
+func leftOut(k *arith.Charge, answer, idle *limiter.Decision) (known uint32) {
 	if k.ID == nil || answer.Allowed {
 		return 0
 	}
@@ -129,7 +130,7 @@ func leftOut(k *limiter.Charge, answer, idle *limiter.Decision) (known uint32) {
 			rest = append(rest, *l)
 		}
 	}
-	limiter.Grow(idle, len(rest))
+	idle.Grow(len(rest))
 	for i := range rest {
 		*idle.Limit(i) = rest[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -23,8 +24,8 @@ func TestAnAttemptWaitsForAReplyWithheldElsewhere(t *testing.T) {
 		"never withheld here, then acked": {1, true},
 	} {
 		x := newIdentified(t, limiter.ReplicationLag)
-		like := &limiter.Charge{}
-		like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
+		like := &arith.Charge{}
+		like.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
 		more := spread(x.c, like, self).Key(0)
 		there := x.c.partitions.byID[table.PartitionOf(more)]
 		own(x.c, there)
@@ -70,8 +71,8 @@ func TestAnAttemptWaitsForAReplyWithheldElsewhere(t *testing.T) {
 func withheldThere(t *testing.T, id uint64) (x *identified, there *partition) {
 	t.Helper()
 	x = newIdentified(t, limiter.ReplicationStrict)
-	like := &limiter.Charge{}
-	like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
+	like := &arith.Charge{}
+	like.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")})
 	more := spread(x.c, like, self).Key(0)
 	there = x.c.partitions.byID[table.PartitionOf(more)]
 	own(x.c, there)
@@ -154,18 +155,18 @@ func TestWhatIsTakenBackForAnotherPartitionIsCopied(t *testing.T) {
 // A reply may end in one partition before another has taken back its part. Until that is done an attempt waits.
 func TestAnAttemptWaitsUntilAllIsTakenBack(t *testing.T) {
 	x, there := withheldThere(t, 77)
-	k := limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4}
+	k := arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4}
 	there.mu.Lock()
 	tr := x.c.begin()
 	tr.Now += firstWait
 	there.r.Tick(tr.inputs()) // its effects are not done yet
 	there.mu.Unlock()
 	x.p.mu.Lock()
-	if !replica.Attempted(x.p.r.Own(), &k, &limiter.Idempotency{ID: 77}) {
+	if !replica.Attempted(x.p.r.Own(), &k, &arith.Idempotency{ID: 77}) {
 		t.Error("an attempt does not wait")
 	}
 	x.p.r.EndAwaited(x.c.begin().inputs())
-	if replica.Attempted(x.p.r.Own(), &k, &limiter.Idempotency{ID: 77}) {
+	if replica.Attempted(x.p.r.Own(), &k, &arith.Idempotency{ID: 77}) {
 		t.Error("an attempt waits for what is taken back")
 	}
 	x.p.mu.Unlock()

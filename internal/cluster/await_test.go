@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // decided is a reply of the third member that allows a check of one limit.
@@ -79,7 +80,7 @@ func TestADecidedCheckIsNotAbandoned(t *testing.T) {
 func TestNobodyWaitsForManyChecks(t *testing.T) {
 	c, p, _, like := single(t, limiter.UnreachableLocal)
 	own(c, p)
-	var charges []limiter.Charge
+	var charges []arith.Charge
 	for range 3 {
 		charges = append(charges, *spread(c, like, third))
 	}
@@ -123,7 +124,7 @@ func TestNobodyWaitsForManyChecks(t *testing.T) {
 // The charges of a batch may be reused once it has begun: a check that waits is answered as it was asked.
 func TestTheChargesOfABatchAreReused(t *testing.T) {
 	c, _, h, like := single(t, limiter.UnreachableLocal)
-	charges, answers := []limiter.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
+	charges, answers := []arith.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
 	told := 0
 	if open, _ := c.BeginMany(charges, answers, 0, false, func() { told++ }); open != 1 {
 		t.Fatal("premise: another member decides")
@@ -138,7 +139,7 @@ func TestTheChargesOfABatchAreReused(t *testing.T) {
 // The names that an owner asks for with a decision come with the charge of the caller.
 func TestNamesAreAskedForInABatch(t *testing.T) {
 	c, _, _, like := single(t, limiter.UnreachableLocal)
-	charges, answers := []limiter.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
+	charges, answers := []arith.Charge{*spread(c, like, third)}, make([]limiter.Decision, 1)
 	ended := make(chan []int)
 	go func() { ended <- c.CheckMany(t.Context(), charges, answers, 0) }()
 	reply := decided(taken(c, third).ID)

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // faulty makes a core panic at the n-th possible point from now on and, if always, at
@@ -215,7 +216,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	x.in(c)
 	put(c, p, replica.Fixture{Owner: look(p).Owner})
 	told := 0
-	begin := func(done func()) (*limiter.Charge, *limiter.Decision) {
+	begin := func(done func()) (*arith.Charge, *limiter.Decision) {
 		asked, answer := charge.Clone(), new(limiter.Decision)
 		c.Begin(asked, answer, 0, done)
 		return asked, answer
@@ -249,7 +250,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	if err := c.Check(t.Context(), broken, d); err != nil || d.Allowed {
 		t.Errorf("a check that cannot be begun is answered %v, %+v", err, d)
 	}
-	charges, ds := []limiter.Charge{*broken, *charge.Clone()}, make([]limiter.Decision, 2)
+	charges, ds := []arith.Charge{*broken, *charge.Clone()}, make([]limiter.Decision, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if n := c.CheckMany(ctx, charges, ds, 0); !slices.Equal(n, []int{1}) || ds[0].Allowed {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -13,7 +14,7 @@ import (
 // returns. Until then the core owns answer. The charge must not be reused even
 // afterwards: if the deadline ended the check, the core may still read it for a moment.
 // until is when the policy answers; 0 means the configured deadline.
-func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick, done func()) {
+func (c *Core) Begin(charge *arith.Charge, answer *limiter.Decision, until limiter.Tick, done func()) {
 	t := c.begin()
 	defer t.end()
 	if c.calls.Begin(&t.Turn, charge, answer, until, done) == nil {
@@ -22,7 +23,7 @@ func (c *Core) Begin(charge *limiter.Charge, answer *limiter.Decision, until lim
 }
 
 // Refund takes back a charge by its receipt, see [route.Router.Refund].
-func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(route.Outcome)) {
+func (c *Core) Refund(charge *arith.Charge, r limiter.Receipt, done func(route.Outcome)) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -34,7 +35,7 @@ func (c *Core) Refund(charge *limiter.Charge, r limiter.Receipt, done func(route
 }
 
 // Reset forgets the counters of a charge, wherever they are, see [route.Router.Reset].
-func (c *Core) Reset(charge *limiter.Charge, done func(route.Outcome)) {
+func (c *Core) Reset(charge *arith.Charge, done func(route.Outcome)) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -46,7 +47,7 @@ func (c *Core) Reset(charge *limiter.Charge, done func(route.Outcome)) {
 }
 
 // Explain asks for the reasons of a decision, see [route.Router.Explain].
-func (c *Core) Explain(charge *limiter.Charge, done func([]route.Explained)) {
+func (c *Core) Explain(charge *arith.Charge, done func([]route.Explained)) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
@@ -57,13 +58,13 @@ func (c *Core) Explain(charge *limiter.Charge, done func([]route.Explained)) {
 // then the policy answers. If ctx ends while it waits, Check returns the error of ctx:
 // the check may have been charged, answer is not written any more, and the charge must
 // not be reused.
-func (c *Core) Check(ctx context.Context, charge *limiter.Charge, answer *limiter.Decision) error {
+func (c *Core) Check(ctx context.Context, charge *arith.Charge, answer *limiter.Decision) error {
 	return CheckWithin(ctx, c, charge, answer, 0)
 }
 
 // CheckWithin is [Core.Check] with a time of its own for this check, if that is shorter than the
 // configured deadline; 0 means that it has none.
-func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *limiter.Decision,
+func CheckWithin(ctx context.Context, c *Core, charge *arith.Charge, answer *limiter.Decision,
 	within limiter.Tick) (err error) {
 	if charge.Trace != nil {
 		defer traced(c, charge)()
@@ -87,7 +88,7 @@ func CheckWithin(ctx context.Context, c *Core, charge *limiter.Charge, answer *l
 // Checks for the same member share frames; within is that of CheckWithin. If ctx ends while it waits, CheckMany returns
 // the indices of the undecided checks in ascending order; their answers are not written any more. All charges may be
 // reused.
-func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers []limiter.Decision,
+func (c *Core) CheckMany(ctx context.Context, charges []arith.Charge, answers []limiter.Decision,
 	within limiter.Tick) (undecided []int) {
 	if len(charges) > 0 && charges[0].Trace != nil {
 		defer tracedMany(c, charges)()
@@ -109,14 +110,14 @@ func (c *Core) CheckMany(ctx context.Context, charges []limiter.Charge, answers 
 // ownCharge is the charge of a check of a batch that was not decided at once.
 type ownCharge struct {
 	index  int
-	charge *limiter.Charge
+	charge *arith.Charge
 }
 
 // BeginMany starts several checks in one turn, and returns how many of them wait for their
 // decisions. It calls done once for each of those, possibly before BeginMany returns, and
 // not for the others. The rules of Begin hold for each answer, and the charges may be reused; within is that of
 // CheckWithin. With keep, BeginMany returns the calls that wait, by the index of their check; nil if none waits.
-func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
+func (c *Core) BeginMany(charges []arith.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
 	done func()) (open int, calls []*route.Call) {
 	open, calls, _ = beginMany(c, charges, answers, within, keep, done)
 	return open, calls
@@ -124,7 +125,7 @@ func (c *Core) BeginMany(charges []limiter.Charge, answers []limiter.Decision, w
 
 // beginMany is BeginMany, and returns the copies of the charges that were not decided at once. The core may
 // read those for a moment after the deadline ended their checks.
-func beginMany(c *Core, charges []limiter.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
+func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, within limiter.Tick, keep bool,
 	done func()) (open int, calls []*route.Call, own []ownCharge) {
 	t := c.begin()
 	by := until(t, within)

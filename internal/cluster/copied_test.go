@@ -8,11 +8,12 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // limited returns an owner, with an heir, of a key whose rule has these limits and does
 // not wait for copies.
-func limited(t *testing.T, specs ...limiter.Spec) (*Core, *partition, *byHand, *limiter.Charge) {
+func limited(t *testing.T, specs ...limiter.Spec) (*Core, *partition, *byHand, *arith.Charge) {
 	t.Helper()
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	r := charge.Key(0).Rule
@@ -100,11 +101,11 @@ func TestDenialsAreCopiedWhereTheyWrite(t *testing.T) {
 // are copied too if the check was charged.
 func TestLimitsBeyondTheReceiptAreCopied(t *testing.T) {
 	var d limiter.Decision
-	limiter.Grow(&d, 5*limiter.MaxLimits)
+	d.Grow(5 * limiter.MaxLimits)
 	d.Allowed = true
 	for i := range d.Len() {
 		*d.Limit(i) = limiter.LimitDecision{Allowed: true}
-		limiter.NoteCharged(&d, i, 1)
+		arith.NoteCharged(&d, i, 1)
 	}
 	if changed, admitted := changes(&d, 4*limiter.MaxLimits, limiter.MaxLimits); !changed || !admitted {
 		t.Errorf("charged: changed %t, admitted %t", changed, admitted)
@@ -169,9 +170,9 @@ func blockOutlivesOwner(t *testing.T, blocks limiter.Spec) {
 // A reset, with its id, and a refund are copied to the heir.
 func TestResetsAndRefundsAreCopied(t *testing.T) {
 	keys := map[string]int{"reset": 2, "refund": 1}
-	for name, ask := range map[string]func(*Core, *limiter.Charge, limiter.Receipt, *told){
-		"reset":  func(c *Core, k *limiter.Charge, _ limiter.Receipt, x *told) { c.Reset(k, x.done) },
-		"refund": func(c *Core, k *limiter.Charge, r limiter.Receipt, x *told) { c.Refund(k, r, x.done) },
+	for name, ask := range map[string]func(*Core, *arith.Charge, limiter.Receipt, *told){
+		"reset":  func(c *Core, k *arith.Charge, _ limiter.Receipt, x *told) { c.Reset(k, x.done) },
+		"refund": func(c *Core, k *arith.Charge, r limiter.Receipt, x *told) { c.Refund(k, r, x.done) },
 	} {
 		c, p, h, charge := limited(t, limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Window: 24 * time.Hour})
 		d := new(limiter.Decision)

@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -69,7 +70,7 @@ func (b *credible) entries(id uint16, keys []replica.Entries) bool {
 	for i := range keys {
 		for j := range keys[i].List {
 			e := &keys[i].List[j]
-			at := table.PartitionOfHash(e.Lo^limiter.NameID(e.Limit), int(id) >= table.Partitions)
+			at := table.PartitionOfHash(e.Lo^arith.NameID(e.Limit), int(id) >= table.Partitions)
 			if e.Hi != keys[i].Hi || at != int(id) {
 				return false
 			}

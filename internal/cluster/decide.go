@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -154,7 +155,7 @@ func current(parts []*partition, r limiter.Receipt) bool {
 
 // wereReset has the owners of keys remember that they were reset, even if they had no
 // counters of them: a former owner may have some.
-func (d *decider) wereReset(k *limiter.Charge) {
+func (d *decider) wereReset(k *arith.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
 			p.r.Own().Reset(k.Key(i), p.r.Owner().Counter)
@@ -182,7 +183,7 @@ func (d *decider) confirm(t *turn, q *route.Request, parts []*partition, answer 
 }
 
 // touched records that keys changed without an admission.
-func (d *decider) touched(t *turn, k *limiter.Charge) {
+func (d *decider) touched(t *turn, k *arith.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil && p.r.Own() != nil {
 			p.charged(t, k.Key(i), k.ID, 0)
@@ -277,7 +278,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 
 // stands records that a check with an id was admitted by charges that may be an earlier
 // attempt's. The partitions are locked.
-func (d *decider) stands(k *limiter.Charge) {
+func (d *decider) stands(k *arith.Charge) {
 	for i := range k.Len() {
 		if p := d.parts.of(k.Key(i)); p != nil {
 			p.r.Own().Stands(k.Key(i), k.ID)
@@ -287,7 +288,7 @@ func (d *decider) stands(k *limiter.Charge) {
 
 // attempted returns a partition in which an earlier attempt of a check has charged one of its
 // keys, and may still take that back; nil if there is none. The partitions are locked.
-func (d *decider) attempted(t *turn, k *limiter.Charge, parts []*partition) *partition {
+func (d *decider) attempted(t *turn, k *arith.Charge, parts []*partition) *partition {
 	if k.ID == nil || k.Peek {
 		return nil
 	}
@@ -308,7 +309,7 @@ func (d *decider) attempted(t *turn, k *limiter.Charge, parts []*partition) *par
 // charge would be taken back, idle has the state before the check. For a limit that
 // counts rejected checks, it has the state after it, and the wait for a denied asker.
 // final tells that a peek stands for a check.
-func (d *decider) charge(t *turn, final bool, k *limiter.Charge, answer, idle *limiter.Decision) bool {
+func (d *decider) charge(t *turn, final bool, k *arith.Charge, answer, idle *limiter.Decision) bool {
 	if final && k.Peek && d.table.Spent(t.At, k) {
 		return denySpent(d.table, t.At, k, answer)
 	}
@@ -342,7 +343,7 @@ func (d *decider) charge(t *turn, final bool, k *limiter.Charge, answer, idle *l
 }
 
 // countsRejected reports whether a limit of a charge counts rejected checks.
-func countsRejected(k *limiter.Charge) bool {
+func countsRejected(k *arith.Charge) bool {
 	for i := range k.Len() {
 		for _, l := range k.Key(i).Rule.Limits {
 			if l.CountRejected() != limiter.CountNone {
@@ -360,7 +361,7 @@ func countsRejected(k *limiter.Charge) bool {
 // as changed if any of the 64 was charged.
 func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	for j := from; j < from+n; j++ {
-		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || limiter.BlockBegan(d) && d.Limit(j).Blocked {
+		if d.Receipt.Has(j) || j >= 64 && d.Receipt.Charged != 0 || arith.BlockBegan(d) && d.Limit(j).Blocked {
 			changed = true
 		}
 	}
@@ -402,7 +403,7 @@ func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Req
 // pointless reports whether a check whose partitions are all owned here, and locked,
 // would wait in vain because this node is cut off: its reply would be withheld, and the
 // heir's acknowledgement cannot come.
-func (d *decider) pointless(t *turn, k *limiter.Charge) bool {
+func (d *decider) pointless(t *turn, k *arith.Charge) bool {
 	if k.Peek || !t.cutOff() {
 		return false
 	}
@@ -418,7 +419,7 @@ func (d *decider) pointless(t *turn, k *limiter.Charge) bool {
 // fast decides a check of one key that this node owns, if the reply need not be
 // withheld, without an operation. In every other case it reports false and changes
 // nothing.
-func (d *decider) fast(t *turn, charge *limiter.Charge, answer *limiter.Decision) bool {
+func (d *decider) fast(t *turn, charge *arith.Charge, answer *limiter.Decision) bool {
 	if charge.Len() != 1 || charge.Key(0).Rule == nil {
 		return false
 	}

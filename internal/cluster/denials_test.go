@@ -6,11 +6,12 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // rememberer returns a core that caches denials, and a check of a partition that another
 // member owns.
-func rememberer(t *testing.T) (*Core, *limiter.Charge) {
+func rememberer(t *testing.T) (*Core, *arith.Charge) {
 	t.Helper()
 	c, p, _, charge := singleWith(t, limiter.UnreachableLocal, func(c *Config) { c.CachedDenials = true })
 	p.to.Store(uint64(other))
@@ -18,7 +19,7 @@ func rememberer(t *testing.T) (*Core, *limiter.Charge) {
 }
 
 // deniedOnce is rememberer; the owner has just denied the check for a minute.
-func deniedOnce(t *testing.T) (*Core, *limiter.Charge) {
+func deniedOnce(t *testing.T) (*Core, *arith.Charge) {
 	t.Helper()
 	c, charge := rememberer(t)
 	c.Begin(charge.Clone(), new(limiter.Decision), 0, func() {})
@@ -48,24 +49,24 @@ func TestCachedDenialsAllocateNothing(t *testing.T) {
 func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	c, charge := deniedOnce(t)
 	k := charge.Key(0)
-	refused := func(change func(*limiter.Charge)) bool {
+	refused := func(change func(*arith.Charge)) bool {
 		asked := charge.Clone()
 		change(asked)
 		d := new(limiter.Decision)
 		c.Begin(asked, d, 0, func() {})
 		return d.Source == limiter.SourceCached
 	}
-	if !refused(func(*limiter.Charge) {}) {
+	if !refused(func(*arith.Charge) {}) {
 		t.Fatal("the same check is not refused")
 	}
-	for name, change := range map[string]func(*limiter.Charge){
-		"another cost": func(a *limiter.Charge) { a.Key(0).Cost++ },
-		"a peek":       func(a *limiter.Charge) { a.Peek = true },
-		"a cost of 0":  func(a *limiter.Charge) { a.Key(0).Cost = 0 },
-		"new rules":    func(a *limiter.Charge) { r := *k.Rule; a.Key(0).Rule = &r },
-		"another key":  func(a *limiter.Charge) { a.Key(0).Hash.Lo++ },
-		"several keys": func(a *limiter.Charge) {
-			a.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 3}, Rule: k.Rule, Cost: 5})
+	for name, change := range map[string]func(*arith.Charge){
+		"another cost": func(a *arith.Charge) { a.Key(0).Cost++ },
+		"a peek":       func(a *arith.Charge) { a.Peek = true },
+		"a cost of 0":  func(a *arith.Charge) { a.Key(0).Cost = 0 },
+		"new rules":    func(a *arith.Charge) { r := *k.Rule; a.Key(0).Rule = &r },
+		"another key":  func(a *arith.Charge) { a.Key(0).Hash.Lo++ },
+		"several keys": func(a *arith.Charge) {
+			a.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 3}, Rule: k.Rule, Cost: 5})
 		},
 	} {
 		if refused(change) {
@@ -76,7 +77,7 @@ func TestCachedDenialsAreOfOneCheck(t *testing.T) {
 	c.Reset(charge, func(route.Outcome) {})
 	c.Deliver(&peer.Frame{From: other, To: self,
 		Replies: []peer.Reply{{ID: drain(c)[other].Refunds[0].ID, Status: peer.Done}}})
-	if refused(func(*limiter.Charge) {}) {
+	if refused(func(*arith.Charge) {}) {
 		t.Error("what was forgotten is refused")
 	}
 }

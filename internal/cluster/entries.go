@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -35,7 +36,7 @@ func (t *turn) split(from []peer.Entry, n int, limits []*limiter.Limit, source u
 		}
 		all = append(all, table.Entry{
 			Hi: e.Hi, Lo: e.Lo, Limit: limits[e.Limit], Words: e.Words, From: source,
-			State: limiter.State{Time: limiter.Tick(e.Time), Until: limiter.Tick(e.Until), A: e.A, B: e.B},
+			State: arith.State{Time: limiter.Tick(e.Time), Until: limiter.Tick(e.Until), A: e.A, B: e.B},
 		})
 		k := &keys[len(keys)-1]
 		k.List = all[len(all)-len(k.List)-1 : len(all) : len(all)]

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // asking returns a core whose only partition another member owns, and the request that
@@ -164,7 +165,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 func TestNothingToExplain(t *testing.T) {
 	c, _, _, _ := single(t, limiter.UnreachableLocal)
 	told := false
-	c.Explain(&limiter.Charge{}, func(all []route.Explained) { told = len(all) == 0 })
+	c.Explain(&arith.Charge{}, func(all []route.Explained) { told = len(all) == 0 })
 	var d limiter.Decision
 	if route.Together(nil, &d); !told || !d.Allowed || d.Source != limiter.SourceNone {
 		t.Errorf("told %v, allowed %v by %v", told, d.Allowed, d.Source)

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -23,11 +24,11 @@ func (p *partition) known() string {
 
 // impossible returns frames of other for the partition of a key. Each has one impossible
 // value.
-func impossible(p *partition, k *limiter.Key) map[string]*peer.Frame {
+func impossible(p *partition, k *arith.Key) map[string]*peer.Frame {
 	id, high := p.id, peer.Epoch{Counter: math.MaxUint64, Instance: other}
 	fine := peer.Epoch{Counter: 2, Instance: other}
 	lim := []peer.Limit{mesh.Definition(k.Rule).Limits[0]}
-	entry := peer.Entry{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}
+	entry := peer.Entry{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ arith.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}
 	elsewhere := entry
 	elsewhere.Lo = ^entry.Lo
 	batch := func(b peer.Batch, of ...peer.Entry) *peer.Frame {
@@ -116,7 +117,7 @@ func TestACounterThatCannotBe(t *testing.T) {
 	} {
 		c, p, _, charge := single(t, limiter.UnreachableLocal)
 		k := charge.Key(0)
-		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^limiter.NameID(k.Rule.Limits[0]), true
+		e.Hi, e.Lo, e.First = k.Hash.Hi, k.Hash.Lo^arith.NameID(k.Rule.Limits[0]), true
 		c.Deliver(&peer.Frame{
 			From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]}, Entries: []peer.Entry{e},
 			Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Seq: 1, First: true, Last: true,
@@ -157,10 +158,10 @@ func TestRepliesThatCannotBe(t *testing.T) {
 }
 
 // begun delivers the beginning of a snapshot that never ends.
-func beginSnapshot(c *Core, p *partition, k *limiter.Key, first bool, base uint64) {
+func beginSnapshot(c *Core, p *partition, k *arith.Key, first bool, base uint64) {
 	c.Deliver(&peer.Frame{
 		From: third, To: self, Limits: []peer.Limit{mesh.Definition(k.Rule).Limits[0]},
-		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
+		Entries: []peer.Entry{{Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ arith.NameID(k.Rule.Limits[0]), First: true, Time: -1, A: 1}},
 		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Snapshot, Epoch: look(p).Owner, Base: base, Seq: 9, First: first,
 			Keys: 1}},
 	})

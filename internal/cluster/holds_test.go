@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // hold makes a member reserve 4 with the id, for a time.
@@ -166,7 +167,7 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 		"another reply": {ID: 1},
 	} {
 		c, charge := rememberer(t)
-		charge.ID = &limiter.Idempotency{ID: 7, Life: time.Minute}
+		charge.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 		told := false
 		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { told = o.Amended != nil })
 		asked := drain(c)[other].Refunds
@@ -193,8 +194,8 @@ func TestResultsOfAmendmentsThatCannotBe(t *testing.T) {
 // The limit of reservations is that of no rule, and no counter has one that looks like it.
 func TestForgedLimitsOfHolds(t *testing.T) {
 	known := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
-	holds := mesh.Definition(&limiter.Rule{Name: "holds", Limits: []*limiter.Limit{limiter.HoldsLimit()}})
-	if l, err := known.Limit(&holds.Limits[0]); err != nil || l.Algorithm() != limiter.Holds {
+	holds := mesh.Definition(&limiter.Rule{Name: "holds", Limits: []*limiter.Limit{arith.HoldsLimit()}})
+	if l, err := known.Limit(&holds.Limits[0]); err != nil || l.Algorithm() != arith.Holds {
 		t.Errorf("%v, %v", l, err)
 	}
 	known.Learn([]peer.Rule{holds})

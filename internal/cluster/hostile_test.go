@@ -7,12 +7,13 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // inflated returns a frame of other with a counter of a key, by the limit that it claims and so many times what that
 // limit can hold.
-func inflated(p *partition, k *limiter.Key, b peer.Batch, l *limiter.Limit, times uint64) *peer.Frame {
-	s := new(limiter.State)
+func inflated(p *partition, k *arith.Key, b peer.Batch, l *limiter.Limit, times uint64) *peer.Frame {
+	s := new(arith.State)
 	s.Roll(l, nil, 1000*limiter.Second)
 	s.Overdraw(l, nil, 1000*limiter.Second, times*l.Capacity())
 	s.Export(l, nil, 1000*limiter.Second)
@@ -21,7 +22,7 @@ func inflated(p *partition, k *limiter.Key, b peer.Batch, l *limiter.Limit, time
 		From: b.Epoch.Instance, To: self, Batches: []peer.Batch{b},
 		Limits: []peer.Limit{mesh.Definition(&limiter.Rule{Limits: []*limiter.Limit{l}}).Limits[0]},
 		Entries: []peer.Entry{{
-			Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ limiter.NameID(l), First: true,
+			Hi: k.Hash.Hi, Lo: k.Hash.Lo ^ arith.NameID(l), First: true,
 			Time: int64(s.Time), Until: int64(s.Until), A: s.A, B: s.B,
 		}},
 	}
@@ -57,8 +58,8 @@ func TestInflatedCountersEnd(t *testing.T) {
 	} {
 		core, p, h, _ := single(t, limiter.UnreachableLocal)
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{real}}
-		charge := new(limiter.Charge)
-		charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: 100})
+		charge := new(arith.Charge)
+		charge.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: 100})
 		if c.kind == peer.Push {
 			own(core, p)
 			core.Deliver(inflated(p, charge.Key(0), peer.Batch{Kind: c.kind, Epoch: peer.Epoch{Counter: 2, Instance: third}},

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // identified is an owner of a key with 10 a day, whose clients send ids.
@@ -46,8 +47,8 @@ func (x *identified) cancel(from peer.Instance, r peer.Receipt) {
 
 // remembers reports whether the id is remembered.
 func (x *identified) remembers() bool {
-	charge := &limiter.Charge{ID: &limiter.Idempotency{ID: x.id, Life: time.Minute}}
-	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4})
+	charge := &arith.Charge{ID: &arith.Idempotency{ID: x.id, Life: time.Minute}}
+	charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4})
 	return x.c.table.Remembers(x.h.now, charge)
 }
 
@@ -65,7 +66,7 @@ func (x *identified) acknowledge() (keys []uint32, ids int) {
 	x.h.pass(20 * limiter.Millisecond)
 	for f := x.c.Take(other, true); f != nil; f = x.c.Take(other, true) {
 		for i := range f.Entries {
-			if !f.Entries[i].Gone && limiter.Algorithm(f.Limits[f.Entries[i].Limit].Algorithm) == limiter.Remembered {
+			if !f.Entries[i].Gone && limiter.Algorithm(f.Limits[f.Entries[i].Limit].Algorithm) == arith.Remembered {
 				ids++
 			}
 		}
@@ -179,8 +180,8 @@ func TestAnAttemptWaitsForAWithheldReply(t *testing.T) {
 		first := x.h.now
 		x.h.pass(firstWait + 2*replica.TickEvery) // then the first gives up
 		x.wants(6, "after the first has given up")
-		charge := &limiter.Charge{Peek: true, ID: &limiter.Idempotency{ID: x.id, Life: time.Minute}}
-		charge.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4})
+		charge := &arith.Charge{Peek: true, ID: &arith.Idempotency{ID: x.id, Life: time.Minute}}
+		charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 4})
 		d := new(limiter.Decision)
 		if err := x.c.table.Decide(x.h.now, charge, d); err != nil || !d.Repeated || d.Receipt.Time <= first {
 			t.Errorf("charged is %+v, %v, and not anew", d.Receipt, err)
@@ -337,8 +338,8 @@ func TestForgedIDs(t *testing.T) {
 // No rule of another node has a limit that remembers ids, and no counter one that looks like it.
 func TestForgedLimitsOfIDs(t *testing.T) {
 	known := mesh.NewDictionary(func(string) *limiter.Rule { return nil })
-	ids := mesh.Definition(&limiter.Rule{Name: "ids", Limits: []*limiter.Limit{limiter.RememberedLimit()}})
-	if l, err := known.Limit(&ids.Limits[0]); err != nil || l.Algorithm() != limiter.Remembered {
+	ids := mesh.Definition(&limiter.Rule{Name: "ids", Limits: []*limiter.Limit{arith.RememberedLimit()}})
+	if l, err := known.Limit(&ids.Limits[0]); err != nil || l.Algorithm() != arith.Remembered {
 		t.Errorf("%v, %v", l, err)
 	}
 	known.Learn([]peer.Rule{ids})
@@ -369,7 +370,7 @@ func TestIDsAreAskedPastCachedDenials(t *testing.T) {
 	if ask().Source != limiter.SourceCached {
 		t.Fatal("premise: the denial is cached")
 	}
-	charge.ID = &limiter.Idempotency{ID: 7, Life: time.Minute}
+	charge.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 	if d := ask(); d.Source == limiter.SourceCached {
 		t.Errorf("%+v", d)
 	}
@@ -382,7 +383,7 @@ func TestIDsAreAskedPastCachedDenials(t *testing.T) {
 func TestIDsThatAreNotCopiedAreBounded(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
 	x.id = 1
-	k := limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")}
+	k := arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r")}
 	for i := range uint64(1 << 14) {
 		k.Hash.Hi = i
 		x.p.mu.Lock()
@@ -429,7 +430,7 @@ func TestADenialOfTheOtherKeysIsTaken(t *testing.T) {
 	charge := like.Clone()
 	charge.Add(*like.Key(0))
 	charge.Key(1).Index, charge.Key(1).Hash.Hi = 1, 9
-	charge.ID = &limiter.Idempotency{ID: 77, Life: time.Minute}
+	charge.ID = &arith.Idempotency{ID: 77, Life: time.Minute}
 	answer, told := new(limiter.Decision), 0
 	c.Begin(charge, answer, h.now+limiter.Second, func() { told++ })
 	id := drain(c)[third].Checks[0].ID
@@ -505,7 +506,7 @@ func TestAResetOfAnOwnerThatIsBehind(t *testing.T) {
 	x := newIdentified(t, limiter.ReplicationOff)
 	turn := x.c.begin()
 	for i := range uint64(1 << 14) {
-		x.p.charged(turn, &limiter.Key{Hash: limiter.Hash{Hi: 1000 + i}, Rule: x.c.config.Rule("r")}, nil, 0)
+		x.p.charged(turn, &arith.Key{Hash: arith.Hash{Hi: 1000 + i}, Rule: x.c.config.Rule("r")}, nil, 0)
 	}
 	turn.end()
 	if !x.p.r.Own().Behind() {

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -47,7 +47,7 @@ func (l *lookahead) next(keys int) {
 }
 
 // prefetch prefetches the counters of a check that this node is going to decide.
-func (d *decider) prefetch(t *turn, charge *limiter.Charge) {
+func (d *decider) prefetch(t *turn, charge *arith.Charge) {
 	defer t.Catch()
 	for i := range charge.Len() {
 		k := charge.Key(i)

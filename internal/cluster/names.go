@@ -3,6 +3,7 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A node that keeps a key in its lists of top keys does not know the key's name unless
@@ -15,9 +16,9 @@ import (
 const maxNameBytes = 4 * limiter.MaxKeyBytes
 
 // SetName tells the owner of a key the key's name, without that of a limit. It is called
-// after a check that asked for the name by [limiter.Charge.Unnamed]. Longer names than
+// after a check that asked for the name by [arith.Charge.Unnamed]. Longer names than
 // maxNameBytes are ignored.
-func (c *Core) SetName(k *limiter.Key, name []byte) {
+func (c *Core) SetName(k *arith.Key, name []byte) {
 	p := c.partitions.of(k)
 	if p == nil || len(name) > maxNameBytes {
 		return
@@ -41,7 +42,7 @@ func (in *intake) names(f *peer.Frame) {
 		if len(n.Text) > maxNameBytes {
 			continue
 		}
-		k := limiter.Key{Hash: limiter.Hash{Hi: n.Hi, Lo: n.Lo}, Rule: new(limiter.Rule)}
+		k := arith.Key{Hash: arith.Hash{Hi: n.Hi, Lo: n.Lo}, Rule: new(limiter.Rule)}
 		if n.Closed {
 			k.Rule.OnUnreachable = limiter.UnreachableClosed
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -27,11 +28,11 @@ func (x *told) done(o route.Outcome) { x.times, x.Outcome = x.times+1, o }
 
 // spread returns a charge with one key for each of the given members, which own the
 // partitions. The test key's rule applies to all.
-func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Charge {
-	charge := &limiter.Charge{}
+func spread(c *Core, like *arith.Charge, owners ...peer.Instance) *arith.Charge {
+	charge := &arith.Charge{}
 	used := map[int]bool{table.PartitionOf(like.Key(0)): true}
 	for hi := uint64(1); charge.Len() < len(owners); hi += 1 << 50 {
-		k := limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: hi}, Rule: like.Key(0).Rule, Cost: 5, Index: uint8(charge.Len())}
+		k := arith.Key{Hash: arith.Hash{Hi: hi, Lo: hi}, Rule: like.Key(0).Rule, Cost: 5, Index: uint8(charge.Len())}
 		id := table.PartitionOf(&k)
 		if used[id] {
 			continue
@@ -48,9 +49,9 @@ func spread(c *Core, like *limiter.Charge, owners ...peer.Instance) *limiter.Cha
 
 // A reset or refund without an answer says so, and whether it may have been executed.
 func TestResetsThatNobodyAnswers(t *testing.T) {
-	for name, ask := range map[string]func(*Core, *limiter.Charge, *told){
-		"reset":  func(c *Core, k *limiter.Charge, x *told) { c.Reset(k, x.done) },
-		"refund": func(c *Core, k *limiter.Charge, x *told) { c.Refund(k, receipt(1), x.done) },
+	for name, ask := range map[string]func(*Core, *arith.Charge, *told){
+		"reset":  func(c *Core, k *arith.Charge, x *told) { c.Reset(k, x.done) },
+		"refund": func(c *Core, k *arith.Charge, x *told) { c.Refund(k, receipt(1), x.done) },
 	} {
 		c, p, h, charge := single(t, limiter.UnreachableLocal)
 		var asked told
@@ -251,7 +252,7 @@ func TestAResetThatOneOwnerAnswers(t *testing.T) {
 }
 
 // resetOf asks a core, as another member, for the reset of a key, and returns the reply.
-func resetOf(c *Core, k *limiter.Key, heir bool) peer.Reply {
+func resetOf(c *Core, k *arith.Key, heir bool) peer.Reply {
 	c.Deliver(&peer.Frame{
 		From: other, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)},
 		Keys:    []peer.Key{{Hi: k.Hash.Hi, Lo: k.Hash.Lo, Cost: k.Cost}},

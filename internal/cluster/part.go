@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -46,11 +47,11 @@ func (ps *partitions) add(id int) {
 }
 
 // of returns the partition of a key, or nil if it is not managed.
-func (ps *partitions) of(k *limiter.Key) *partition { return ps.byID[table.PartitionOf(k)] }
+func (ps *partitions) of(k *arith.Key) *partition { return ps.byID[table.PartitionOf(k)] }
 
 // owner returns the member to ask about a key, 0 if it is unknown or the key's partition
 // is not managed.
-func (ps *partitions) owner(k *limiter.Key) peer.Instance {
+func (ps *partitions) owner(k *arith.Key) peer.Instance {
 	return peer.Instance(ps.owners[table.PartitionOf(k)].Load())
 }
 
@@ -63,7 +64,7 @@ func (ps *partitions) touch(id int) {
 
 // ofCharge appends the partitions of a charge to dst, each once, in the order in which
 // they must be locked.
-func (ps *partitions) ofCharge(k *limiter.Charge, dst []*partition) []*partition {
+func (ps *partitions) ofCharge(k *arith.Charge, dst []*partition) []*partition {
 	for i := range k.Len() {
 		if p := ps.of(k.Key(i)); p != nil && !slices.Contains(dst, p) {
 			dst = append(dst, p)
@@ -229,7 +230,7 @@ func (p *partition) flush(t *turn) {
 
 // charged records that a decision changed a key of a partition, which is locked and
 // owned, see [replica.Ownership.Charged].
-func (p *partition) charged(t *turn, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
+func (p *partition) charged(t *turn, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	stamp, wait = p.r.Own().Charged(t.inputs(), k, id, cost)
 	p.apply(t)
 	return stamp, wait

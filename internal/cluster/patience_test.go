@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // timed is a byHand whose timers come when they are due, not with the next step.
@@ -49,7 +50,7 @@ func hasty(t *testing.T) (h *timed, c *Core, begin func(within limiter.Tick) (an
 	h.byHand = hand
 	return h, c, func(within limiter.Tick) (*limiter.Decision, *int) {
 		answers, told := make([]limiter.Decision, 1), new(int)
-		if open, _ := c.BeginMany([]limiter.Charge{*charge.Clone()}, answers, within, false, func() { *told++ }); open != 1 {
+		if open, _ := c.BeginMany([]arith.Charge{*charge.Clone()}, answers, within, false, func() { *told++ }); open != 1 {
 			t.Fatal("premise: another member decides")
 		}
 		return &answers[0], told

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -93,7 +94,7 @@ func (x *preparations) conclude(t *turn, q *route.Request) {
 // doubtful finds out whether a check would be denied because of charges that may be
 // taken back. It returns a partition that has such charges, or nil if the check can be
 // decided. d is overwritten with what a peek returns. The partitions are locked.
-func (x *preparations) doubtful(t *turn, parts []*partition, k *limiter.Charge, d *limiter.Decision) *partition {
+func (x *preparations) doubtful(t *turn, parts []*partition, k *arith.Charge, d *limiter.Decision) *partition {
 	if k.Peek || !slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().InDoubt() }) {
 		return nil
 	}
@@ -144,7 +145,7 @@ func caused(l *limiter.LimitDecision, units uint64) bool {
 
 // provisional makes d, the denial of a peek, the answer to a check that cannot wait for
 // charges to be settled.
-func (x *preparations) provisional(t *turn, q *route.Request, k *limiter.Charge, d *limiter.Decision) {
+func (x *preparations) provisional(t *turn, q *route.Request, k *arith.Charge, d *limiter.Decision) {
 	q.Reply.Provisional = true
 	for i := range d.Len() {
 		l := d.Limit(i)
@@ -155,5 +156,5 @@ func (x *preparations) provisional(t *turn, q *route.Request, k *limiter.Charge,
 		}
 		l.RetryAfter = min(l.RetryAfter, own.DecidedWithin(t.inputs(), key).Duration())
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 }

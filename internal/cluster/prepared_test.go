@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // reservedAt returns an owner of a key with 10 a day that blocks for an hour, of which
@@ -73,8 +74,8 @@ func (x *reservedAt) end(charged uint64, id uint64) {
 // left returns, by a peek, what remains and for how long the key is blocked.
 func (x *reservedAt) left() (remaining uint64, blocked bool) {
 	x.Helper()
-	k := limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 1}
-	charge, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
+	k := arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 1}
+	charge, d := &arith.Charge{Peek: true}, new(limiter.Decision)
 	charge.Add(k)
 	if err := x.c.table.Decide(x.h.now, charge, d); err != nil {
 		x.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -60,22 +61,22 @@ const (
 
 // single returns a core that manages one partition, the test key's, and that partition.
 // The node is active with two others, and owns nothing.
-func single(t *testing.T, policy limiter.Unreachable) (*Core, *partition, *byHand, *limiter.Charge) {
+func single(t *testing.T, policy limiter.Unreachable) (*Core, *partition, *byHand, *arith.Charge) {
 	t.Helper()
 	return singleWith(t, policy, func(*Config) {})
 }
 
 // singleWith is single with a configuration that the test changes.
 func singleWith(t *testing.T, policy limiter.Unreachable, change func(*Config)) (*Core, *partition, *byHand,
-	*limiter.Charge) {
+	*arith.Charge) {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy}
-	charge := &limiter.Charge{}
-	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: r, Cost: 5})
+	charge := &arith.Charge{}
+	charge.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: r, Cost: 5})
 	h := &byHand{now: 1_800_000_000 * limiter.Second}
 	config := Config{
 		Self:  peer.Member{Name: "a", Instance: self, State: peer.Active},
@@ -299,7 +300,7 @@ func TestWithheldChargesAreTakenBackBeforeMerging(t *testing.T) {
 	c.Deliver(&peer.Frame{From: third, To: self, Limits: []peer.Limit{l},
 		Batches: []peer.Batch{{Partition: p.id, Kind: peer.Push, Epoch: peer.Epoch{Counter: 2, Instance: third}, First: true,
 			Last: true, Keys: 1}},
-		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ limiter.NameID(key.Rule.Limits[0]), First: true,
+		Entries: []peer.Entry{{Hi: key.Hash.Hi, Lo: key.Hash.Lo ^ arith.NameID(key.Rule.Limits[0]), First: true,
 			Time: begun, A: 12}},
 	})
 	if a := lastAck(t, drain(c)[third]); a.Status != peer.Merged {

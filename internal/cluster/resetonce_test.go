@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -161,12 +162,12 @@ func TestAResetThatIsKnownInPart(t *testing.T) {
 	c, p, h, charge := single(t, limiter.UnreachableLocal)
 	own(c, p)
 	k := charge.Key(0)
-	second := limiter.Key{Hash: limiter.Hash{Hi: k.Hash.Hi + 1, Lo: k.Hash.Lo}, Rule: k.Rule, Cost: k.Cost}
+	second := arith.Key{Hash: arith.Hash{Hi: k.Hash.Hi + 1, Lo: k.Hash.Lo}, Rule: k.Rule, Cost: k.Cost}
 	spend := func() {
 		t.Helper()
-		for _, key := range []limiter.Key{*k, second} {
+		for _, key := range []arith.Key{*k, second} {
 			var (
-				one limiter.Charge
+				one arith.Charge
 				d   limiter.Decision
 			)
 			one.Add(key)
@@ -175,7 +176,7 @@ func TestAResetThatIsKnownInPart(t *testing.T) {
 			}
 		}
 	}
-	reset := func(n uint64, keys ...limiter.Key) (forgotten uint32) {
+	reset := func(n uint64, keys ...arith.Key) (forgotten uint32) {
 		t.Helper()
 		f := &peer.Frame{From: third, To: self, Rules: []peer.Rule{mesh.Definition(k.Rule)}, Refunds: []peer.Refund{
 			{ID: n, Keys: uint8(len(keys)), Kind: peer.ResetKeys, ChargeID: 99},

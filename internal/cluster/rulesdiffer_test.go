@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -73,9 +74,9 @@ func TestAnOwnerWithOtherRulesNamesThemAll(t *testing.T) {
 			t.Errorf("%d limits are answered by %d results, %d in all", limits, r.Results, len(f.Results))
 		}
 		// The asker makes a decision of it.
-		var charge limiter.Charge
+		var charge arith.Charge
 		for i, rule := range order {
-			charge.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})
+			charge.Add(arith.Key{Hash: arith.Hash{Hi: uint64(100 + i), Lo: 2}, Rule: rule, Cost: 1})
 		}
 		asker, _, _, _ := single(t, limiter.UnreachableLocal)
 		d := new(limiter.Decision)
@@ -104,7 +105,7 @@ func TestAsManyLimitsAsACheckMayHave(t *testing.T) {
 		len(f.Results) != 2*limiter.MaxKeys*limiter.MaxLimits {
 		t.Fatalf("%d results, want two sets of %d", len(f.Results), limiter.MaxKeys*limiter.MaxLimits)
 	}
-	if table.PartitionOf(&limiter.Key{Hash: limiter.Hash{Lo: 2}, Rule: all[0]}) != int(p.id) {
+	if table.PartitionOf(&arith.Key{Hash: arith.Hash{Lo: 2}, Rule: all[0]}) != int(p.id) {
 		t.Fatal("the keys are of another partition")
 	}
 }

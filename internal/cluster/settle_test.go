@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A settlement over several owners is first one of the first key's owner, which so decides between two with
@@ -31,7 +32,7 @@ func TestSettlementsAskTheFirstOwnerFirst(t *testing.T) {
 	} {
 		c, _, h, like := single(t, limiter.UnreachableLocal)
 		charge := spread(c, like, third, other)
-		charge.ID = &limiter.Idempotency{ID: 7, Life: time.Minute}
+		charge.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 		var got *route.Outcome
 		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
 		reply := func(from peer.Instance, id uint64, state limiter.AmendState) {
@@ -97,7 +98,7 @@ func TestSettlementsOfSeveralRulesAskForEstimates(t *testing.T) {
 		charge := spread(c, like, third, other)
 		rule := *charge.Key(1).Rule
 		rule.Name = "another"
-		charge.Key(1).Rule, charge.ID = &rule, &limiter.Idempotency{ID: 7, Life: time.Minute}
+		charge.Key(1).Rule, charge.ID = &rule, &arith.Idempotency{ID: 7, Life: time.Minute}
 		var got *route.Outcome
 		Amend(c, charge, limiter.Amend{}, func(o route.Outcome) { got = &o })
 		out := drain(c)

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -19,11 +20,11 @@ func TestSeveralAfterTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _, h, _ := single(t, limiter.UnreachableLocal)
-	charge := &limiter.Charge{}
+	charge := &arith.Charge{}
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
 	var owners []peer.Instance
 	for lo := uint64(1); len(owners) < 2; lo += 1 << 60 {
-		k := limiter.Key{Hash: limiter.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
+		k := arith.Key{Hash: arith.Hash{Hi: lo, Lo: lo}, Rule: rule, Cost: 1, Index: uint8(len(owners))}
 		id := table.PartitionOf(&k)
 		if c.partitions.byID[id] == nil {
 			c.partitions.add(id)
@@ -123,7 +124,7 @@ func TestADenialWaitsForTheHandover(t *testing.T) {
 			t.Errorf("%s: it is answered before", name)
 		}
 		end.do(c, p, h)
-		peek, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
+		peek, d := &arith.Charge{Peek: true}, new(limiter.Decision)
 		peek.Add(*like.Key(0))
 		if err := c.table.Decide(h.now, peek, d); err != nil {
 			t.Fatal(err)
@@ -180,8 +181,8 @@ func TestTheLastAttemptAfterALongOne(t *testing.T) {
 // So it is with a part that this node decides.
 func TestTheLastAttemptOfACheckHere(t *testing.T) {
 	x := newReserved(t)
-	like := &limiter.Charge{}
-	like.Add(limiter.Key{Hash: limiter.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 5})
+	like := &arith.Charge{}
+	like.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: x.c.config.Rule("r"), Cost: 5})
 	charge := spread(x.c, like, other)
 	charge.Add(*like.Key(0))
 	charge.Key(1).Index = 1
@@ -201,7 +202,7 @@ func TestTheLastAttemptOfACheckHere(t *testing.T) {
 // If another part denies, a limit that had room and counts that has the wait until it admits the check
 // again, also if the check's id was remembered with its charge.
 func TestADenialWaitsForWhatItCounted(t *testing.T) {
-	for name, id := range map[string]*limiter.Idempotency{
+	for name, id := range map[string]*arith.Idempotency{
 		"no id": nil, "id": {ID: 1, Life: time.Minute}, "reservation": {ID: 1, Life: time.Minute, Hold: time.Minute},
 	} {
 		l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 100, Window: 24 * time.Hour,
@@ -216,7 +217,7 @@ func TestADenialWaitsForWhatItCounted(t *testing.T) {
 		charge.Key(1).Index = 1
 		charge.ID = id
 		own(c, p)
-		before := &limiter.Charge{}
+		before := &arith.Charge{}
 		before.Add(*like.Key(0))
 		before.Key(0).Cost = 94
 		if err := c.table.Decide(h.now, before, new(limiter.Decision)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // rejoining is the last end of a minority: this node saw live of so many members until at, by the counters'
@@ -53,7 +54,7 @@ type share struct {
 // shareIn returns the share that applies to a key of a rule under local: in a minority, of those that this node sees;
 // where it looks and finds only a minority in reach, of those; and when a minority is over, of those that it saw, until
 // it has merged what an owner of the majority had, or that would have come.
-func shareIn(d *decider, t *turn, key *limiter.Key) share {
+func shareIn(d *decider, t *turn, key *arith.Key) share {
 	v := t.view()
 	if v.Minority() {
 		return share{live: uint64(len(v.Members)), of: uint64(v.Recent)}
@@ -69,8 +70,8 @@ func shareIn(d *decider, t *turn, key *limiter.Key) share {
 
 // shareOf returns the charge with the limits that this node may apply, see [shareIn]. It returns k itself if
 // nothing changes.
-func (d *decider) shareOf(t *turn, k *limiter.Charge) *limiter.Charge {
-	var out *limiter.Charge
+func (d *decider) shareOf(t *turn, k *arith.Charge) *arith.Charge {
+	var out *arith.Charge
 	for i := range k.Len() {
 		key := k.Key(i)
 		if key.Rule.OnUnreachable != limiter.UnreachableLocal {

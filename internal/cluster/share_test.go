@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -41,7 +42,7 @@ func TestACostAboveTheShareIsNotDeniedForEver(t *testing.T) {
 			rule := *charge.Key(0).Rule
 			rule.Limits = nil
 			for _, l := range charge.Key(0).Rule.Limits {
-				rule.Limits = append(rule.Limits, limiter.Scaled(l, 1, 3))
+				rule.Limits = append(rule.Limits, arith.Scaled(l, 1, 3))
 			}
 			shared.Key(0).Rule = &rule
 			if err := table.New(table.Config{MaxKeys: 10}).Decide(h.Now(), shared, answers[0]); err != nil {

@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
 // decided decides a check in the table. It reports false if the table cannot. A check whose id is
 // that of a reservation that is over, and that would hold units of a limit on concurrency, is
 // denied for good, see [engine.Spent].
-func (d *decider) decided(t *turn, k *limiter.Charge, answer *limiter.Decision) bool {
+func (d *decider) decided(t *turn, k *arith.Charge, answer *limiter.Decision) bool {
 	err := d.table.Decide(t.At, k, answer)
 	if !errors.Is(err, limiter.ErrSettled) {
 		return err == nil
@@ -21,7 +22,7 @@ func (d *decider) decided(t *turn, k *limiter.Charge, answer *limiter.Decision) 
 // denySpent denies a check whose id is that of a reservation that is over for good. If no limit on concurrency would
 // admit its cost anyway, the answer is a repeated one, too: so it is told from one with a new id. It reports false if
 // the table cannot decide it.
-func denySpent(tbl *table.Table, now limiter.Tick, k *limiter.Charge, answer *limiter.Decision) bool {
+func denySpent(tbl *table.Table, now limiter.Tick, k *arith.Charge, answer *limiter.Decision) bool {
 	id, peek := k.ID, k.Peek
 	k.ID, k.Peek = nil, true
 	err := tbl.Decide(now, k, answer)
@@ -36,8 +37,8 @@ func denySpent(tbl *table.Table, now limiter.Tick, k *limiter.Charge, answer *li
 			l.Allowed, l.Never, l.RetryAfter = false, true, 0
 		}
 	}
-	limiter.Settle(answer, true)
-	limiter.Conclude(answer)
+	arith.Combine(answer, true)
+	arith.Conclude(answer)
 	answer.Repeated = never
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // surroundings is what replicas and calls may ask of the core, see [replica.Peers] and
@@ -30,7 +31,7 @@ func (s surroundings) Counts(i peer.Instance) bool {
 }
 
 // Owner returns the member to ask about a key.
-func (s surroundings) Owner(k *limiter.Key) (to peer.Instance, managed bool) {
+func (s surroundings) Owner(k *arith.Key) (to peer.Instance, managed bool) {
 	if s.c.partitions.of(k) == nil {
 		return 0, false
 	}
@@ -38,7 +39,7 @@ func (s surroundings) Owner(k *limiter.Key) (to peer.Instance, managed bool) {
 }
 
 // Where returns where the partition of a key is decided.
-func (s surroundings) Where(k *limiter.Key) route.Place {
+func (s surroundings) Where(k *arith.Key) route.Place {
 	p := s.c.partitions.of(k)
 	if p == nil {
 		return route.Place{}

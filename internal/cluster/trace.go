@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"github.com/weirlimit/weir/internal/peer"
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Tracer records spans. Its methods may be called from many goroutines, under a partition's
@@ -10,7 +10,7 @@ import (
 type Tracer interface {
 	// Start begins a span below parent. It returns what names the span, for spans below it,
 	// and its end. A second call of the end does nothing.
-	Start(parent *limiter.TraceContext, name string) (own *limiter.TraceContext, end func())
+	Start(parent *arith.TraceContext, name string) (own *arith.TraceContext, end func())
 }
 
 // The names of spans.
@@ -25,7 +25,7 @@ const (
 const maxTraced = 16
 
 // traced begins the span of a check of this node, and returns its end.
-func traced(c *Core, charge *limiter.Charge) (end func()) {
+func traced(c *Core, charge *arith.Charge) (end func()) {
 	name := SpanForward
 	if to, one := c.calls.Owner(charge); one && to == c.self {
 		name = SpanDecide
@@ -36,7 +36,7 @@ func traced(c *Core, charge *limiter.Charge) (end func()) {
 
 // tracedMany begins the span of a batch, of which the first charges have a trace, and returns
 // its end.
-func tracedMany(c *Core, charges []limiter.Charge) (end func()) {
+func tracedMany(c *Core, charges []arith.Charge) (end func()) {
 	own, end := c.config.Tracer.Start(charges[0].Trace, SpanBatch)
 	for i := range charges {
 		charges[i].Trace = nil
@@ -49,11 +49,11 @@ func tracedMany(c *Core, charges []limiter.Charge) (end func()) {
 
 // traces begins the span of a check of another member, whose charge gets it. It returns the
 // span's end; nil if this node does not trace.
-func (t *turn) traces(charge *limiter.Charge, from *peer.Trace) (end func()) {
+func (t *turn) traces(charge *arith.Charge, from *peer.Trace) (end func()) {
 	if t.c.config.Tracer == nil {
 		return nil
 	}
-	parent := limiter.TraceContext{TraceHi: from.TraceHi, TraceLo: from.TraceLo, Span: from.Span}
+	parent := arith.TraceContext{TraceHi: from.TraceHi, TraceLo: from.TraceLo, Span: from.Span}
 	charge.Trace, end = t.c.config.Tracer.Start(&parent, SpanDecide)
 	return end
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -24,8 +25,8 @@ type turn struct {
 	step    replica.Step // of the replica at work
 	applied int          // how many of its effects are done
 
-	charge limiter.Charge // scratch
-	id     limiter.Idempotency
+	charge arith.Charge // scratch
+	id     arith.Idempotency
 	answer limiter.Decision
 	idle   limiter.Decision
 }

@@ -3,11 +3,12 @@ package cluster
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Owner returns the member that a check of these keys would be sent to now, see
 // [route.Router.Owner].
-func (c *Core) Owner(k *limiter.Charge) (to peer.Instance, one bool) { return c.calls.Owner(k) }
+func (c *Core) Owner(k *arith.Charge) (to peer.Instance, one bool) { return c.calls.Owner(k) }
 
 // Summary counts what a node holds.
 type Summary struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -212,7 +213,7 @@ func (in *intake) chargeOf(t *turn, f *peer.Frame, keys []peer.Key) (rules []*li
 				rules = append(rules, t.charge.Key(j).Rule)
 			}
 		}
-		t.charge.Add(limiter.Key{Hash: limiter.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index, By: k.By})
+		t.charge.Add(arith.Key{Hash: arith.Hash{Hi: k.Hi, Lo: k.Lo}, Rule: r, Cost: k.Cost, Index: k.Index, By: k.By})
 		if rules != nil {
 			rules = append(rules, r)
 		}
@@ -267,7 +268,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 // chargeOnce gives the charge of a request an id, unless that is 0.
 func (t *turn) chargeOnce(id uint64, life time.Duration) {
 	if id != 0 {
-		t.id = limiter.Idempotency{ID: id, Life: life}
+		t.id = arith.Idempotency{ID: id, Life: life}
 		t.charge.ID = &t.id
 	}
 }

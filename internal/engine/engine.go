@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -57,11 +58,11 @@ func (p Peeks) Has(i int) bool { return p.All || i < len(p.Each) && p.Each[i] }
 type Question struct {
 	Set     *rules.Set
 	Request *limiter.Request
-	Charge  limiter.Charge
+	Charge  arith.Charge
 }
 
 // AppendName appends the readable name of key k, without the limit, such as /towns:ada.
-// It is a [limiter.KeyNamer] for this question's charge only.
+// It is a [arith.KeyNamer] for this question's charge only.
 func (q *Question) AppendName(dst []byte, _, k int) []byte {
 	return q.Set.AppendKeyName(dst, q.Request, q.Charge.Key(k), nil)
 }
@@ -94,7 +95,7 @@ type Undecided struct {
 // Add records that request i could not be decided. It clears the decision and sets it to
 // denied.
 func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
-	limiter.Refuse(d)
+	d.Refuse()
 	u.Index, u.Errs = append(u.Index, i), append(u.Errs, err)
 }
 
@@ -179,7 +180,7 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 // ruled is the part of Decided for rules that deny each request.
 func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision) {
 	if m.Outcome.Has(rules.Denied) {
-		limiter.DenyByRule(d, set.Rule(m.Rule))
+		arith.DenyByRule(d, set.Rule(m.Rule))
 	}
 	if !m.Outcome.Has(rules.ShadowDenied) {
 		return

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
 
 // Unheld returns an error for a resolved check that would hold units of a limit on concurrency
 // for good.
-func Unheld(m rules.Match, c *limiter.Charge) error {
+func Unheld(m rules.Match, c *arith.Charge) error {
 	if !m.Unheld || c.Peek {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // response returns the answer for decided items, and counts them.
@@ -104,7 +105,7 @@ func (s *Service) untilReset(it *item, now time.Time) time.Duration {
 		}
 	}
 	if it.counter != nil {
-		if bounds, ok := limiter.CalendarBounds(it.counter, limiter.TickOf(now)); ok {
+		if bounds, ok := arith.CalendarBounds(it.counter, limiter.TickOf(now)); ok {
 			d = bounds[2].Time().Sub(now)
 		}
 	}

@@ -13,7 +13,7 @@ func TestEstimate(t *testing.T) {
 		want          int64
 	}{"in force": {[]uint64{3, 5}, []uint64{9}, 5}, "in shadow": {nil, []uint64{9, 2}, 9}, "none": {nil, nil, 0}} {
 		var d limiter.Decision
-		limiter.Grow(&d, len(test.costs)+len(test.shadow))
+		d.Grow(len(test.costs) + len(test.shadow))
 		for i, cost := range append(test.costs, test.shadow...) {
 			*d.Limit(i) = limiter.LimitDecision{Rule: &limiter.Rule{Shadow: i >= len(test.costs)}, Cost: cost}
 		}

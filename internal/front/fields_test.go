@@ -27,7 +27,7 @@ func decision(t testing.TB, limits ...said) *limiter.Decision {
 	t.Helper()
 	d := new(limiter.Decision)
 	d.Clear()
-	limiter.Grow(d, len(limits))
+	d.Grow(len(limits))
 	for i, s := range limits {
 		spec := s.spec
 		spec.Name = s.limit

@@ -16,7 +16,7 @@ func TestRepetitionsMakeNoKeys(t *testing.T) {
 	}
 	var d limiter.Decision
 	d.Clear()
-	limiter.Grow(&d, 1)
+	d.Grow(1)
 	l := d.Limit(0)
 	*l = limiter.LimitDecision{Limit: minute, Allowed: true, Cost: 1, Remaining: minute.Capacity() - 1}
 	if n := newKeys(&d); n != 1 {

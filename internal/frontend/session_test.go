@@ -28,7 +28,7 @@ func (m maker) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Decis
 		return limiter.ErrInvalid
 	}
 	d.Clear()
-	limiter.Grow(d, 1)
+	d.Grow(1)
 	*d.Limit(0) = limiter.LimitDecision{Limit: m.limit, Allowed: true, Cost: 1, Remaining: m.limit.Capacity() - 1}
 	d.Allowed = true
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The names of limits. A key has one counter for each algorithm, whatever its limits are: a
@@ -72,6 +73,6 @@ func (l *limits) bounds(unit limiter.Calendar, now time.Time) (begin, end limite
 	if err != nil {
 		return 0, 0, err
 	}
-	b, _ := limiter.CalendarBounds(by, limiter.TickOf(now))
+	b, _ := arith.CalendarBounds(by, limiter.TickOf(now))
 	return b[1], b[2], nil
 }

@@ -330,7 +330,7 @@ type Key struct {
 	Closed bool
 	Index  uint8
 	Cost   uint64
-	// By is limiter.Key.By. A version that does not know it leaves it out.
+	// By is arith.Key.By. A version that does not know it leaves it out.
 	By uint16
 }
 

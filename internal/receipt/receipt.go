@@ -12,6 +12,7 @@ import (
 	randv2 "math/rand/v2"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Key is the key of a seal.
@@ -50,7 +51,7 @@ const (
 )
 
 // Seal returns the receipt of a charge, with a number of its own, as a text.
-func (k *Key) Seal(r limiter.Receipt, c *limiter.Charge) string {
+func (k *Key) Seal(r limiter.Receipt, c *arith.Charge) string {
 	number := randv2.Uint64()
 	if number == 0 {
 		number = 1
@@ -67,7 +68,7 @@ func (k *Key) Seal(r limiter.Receipt, c *limiter.Charge) string {
 }
 
 // sealParts is Seal of a receipt of several owners.
-func (k *Key) sealParts(r limiter.Receipt, number uint64, c *limiter.Charge) string {
+func (k *Key) sealParts(r limiter.Receipt, number uint64, c *arith.Charge) string {
 	parts := *r.Parts
 	if len(parts) == 0 || len(parts) > limiter.MaxKeys {
 		return ""
@@ -90,7 +91,7 @@ func (k *Key) sealParts(r limiter.Receipt, number uint64, c *limiter.Charge) str
 // tag appends the tag of a receipt for a charge: of its keys, their costs, and all that
 // makes their limits decide as they do. A limit of the same name with another window or
 // time zone counts other charges, so it is another limit here.
-func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
+func (k *Key) tag(b []byte, c *arith.Charge) []byte {
 	mac := hmac.New(sha256.New, k[:])
 	mac.Write(b)
 	for i := range c.Len() {
@@ -106,7 +107,7 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 		}
 		of = binary.BigEndian.AppendUint32(of, uint32(len(key.Rule.Limits)))
 		for _, l := range key.Rule.Limits {
-			of = binary.BigEndian.AppendUint64(of, limiter.ParamsID(l))
+			of = binary.BigEndian.AppendUint64(of, arith.ParamsID(l))
 		}
 		mac.Write(of)
 	}
@@ -117,7 +118,7 @@ func (k *Key) tag(b []byte, c *limiter.Charge) []byte {
 // Open returns the receipt in a text that Seal returned for a charge with the same keys,
 // costs and limits.
 // For any other text the error wraps [limiter.ErrInvalid].
-func (k *Key) Open(text string, c *limiter.Charge) (limiter.Receipt, error) {
+func (k *Key) Open(text string, c *arith.Charge) (limiter.Receipt, error) {
 	b, ok := decode(text)
 	if !ok {
 		return limiter.Receipt{},

@@ -10,15 +10,16 @@ import (
 
 	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
-func charge(hashes ...uint64) *limiter.Charge { return costing(1, new(limiter.Rule), hashes...) }
+func charge(hashes ...uint64) *arith.Charge { return costing(1, new(limiter.Rule), hashes...) }
 
 // costing returns a charge of one rule.
-func costing(cost uint64, r *limiter.Rule, hashes ...uint64) *limiter.Charge {
-	c := new(limiter.Charge)
+func costing(cost uint64, r *limiter.Rule, hashes ...uint64) *arith.Charge {
+	c := new(arith.Charge)
 	for _, h := range hashes {
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: h, Lo: ^h}, Cost: cost, Rule: r})
+		c.Add(arith.Key{Hash: arith.Hash{Hi: h, Lo: ^h}, Cost: cost, Rule: r})
 	}
 	return c
 }
@@ -49,7 +50,7 @@ func TestSealed(t *testing.T) {
 func TestForged(t *testing.T) {
 	k := receipt.NewKey([]byte("secret"), "k", "a")
 	text := k.Seal(limiter.Receipt{Time: 1, Charged: 1, Set: 1}, charge(1, 2))
-	refused := func(what string, k receipt.Key, text string, c *limiter.Charge) {
+	refused := func(what string, k receipt.Key, text string, c *arith.Charge) {
 		t.Helper()
 		if got, err := k.Open(text, c); !errors.Is(err, limiter.ErrInvalid) || got != (limiter.Receipt{}) {
 			t.Errorf("%s: %+v, %v", what, got, err)
@@ -64,7 +65,7 @@ func TestForged(t *testing.T) {
 		refused("a bit changed", k, base64.RawURLEncoding.EncodeToString(raw), charge(1, 2))
 		raw[i/8] ^= 1 << (i % 8)
 	}
-	for _, c := range []*limiter.Charge{charge(), charge(1), charge(2, 1), charge(1, 2, 3), charge(1, 3)} {
+	for _, c := range []*arith.Charge{charge(), charge(1), charge(2, 1), charge(1, 2, 3), charge(1, 3)} {
 		refused("another request", k, text, c)
 	}
 	for _, other := range []receipt.Key{receipt.NewKey([]byte("secret"), "k", "b"),
@@ -106,7 +107,7 @@ func TestLimitsOfReceipts(t *testing.T) {
 	}
 	longer, more, elsewhere := minute, minute, day
 	longer.Window, more.Limit, elsewhere.Zone = time.Hour, 11, "UTC"
-	for what, c := range map[string]*limiter.Charge{
+	for what, c := range map[string]*arith.Charge{
 		"cost":   costing(3, rule(minute, day), 1),
 		"wide":   costing(1<<32+2, rule(minute, day), 1),
 		"window": costing(2, rule(longer, day), 1),
@@ -125,10 +126,10 @@ func TestLimitsOfReceipts(t *testing.T) {
 // else opens.
 func TestSealedParts(t *testing.T) {
 	k := receipt.NewKey([]byte("secret"), "k", "a")
-	c := new(limiter.Charge)
+	c := new(arith.Charge)
 	var parts limiter.ReceiptParts
 	for i := range limiter.MaxKeys {
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i), Lo: 1}, Cost: 1, Rule: new(limiter.Rule)})
+		c.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i), Lo: 1}, Cost: 1, Rule: new(limiter.Rule)})
 		parts = append(parts, limiter.ReceiptPart{Keys: 1 << i, Epoch: 1<<63 + uint64(i), Time: limiter.Tick(i), Charged: 1,
 			Set: ^uint64(i)})
 		r := limiter.Receipt{Time: 7, Charged: 3, Set: 9, Parts: &parts}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/limitertest"
 )
 
@@ -63,7 +64,7 @@ func against(tb testing.TB, c limitertest.Choices, steps int, n *tally, specs ..
 	tb.Helper()
 	trace := limitertest.NewTrace(startOf(c), specs...)
 	trace.Refunds, trace.Peeks = c.Pick(3) == 0, true
-	counter := limiter.NewCounter(mustLimits(tb, specs...)...)
+	counter := arith.NewCounter(mustLimits(tb, specs...)...)
 	receipts := make([]limiter.Receipt, 0, steps)
 	for i := 0; i < steps && c.More(); i++ {
 		s, want := trace.Next(c)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -39,7 +40,7 @@ const (
 
 // madeCharge is a charge that may be refunded.
 type madeCharge struct {
-	c  *limiter.Charge
+	c  *arith.Charge
 	r  limiter.Receipt
 	at Tick
 }
@@ -175,13 +176,13 @@ func (h *holdTrial) pass() {
 }
 
 // charge returns a random charge.
-func (h *holdTrial) charge() *limiter.Charge {
-	c := &limiter.Charge{}
+func (h *holdTrial) charge() *arith.Charge {
+	c := &arith.Charge{}
 	for i := range 1 + h.c.Pick(2) {
 		rule := h.rules[(i+h.c.Pick(2))%2]
-		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule}
+		k := arith.Key{Hash: arith.Hash{Hi: 1000, Lo: 7}, Rule: rule}
 		if rule == h.rules[1] {
-			k.Hash = limiter.Hash{Hi: 1001, Lo: 9 << 60}
+			k.Hash = arith.Hash{Hi: 1001, Lo: 9 << 60}
 		}
 		if i > 0 && c.Key(0).Hash == k.Hash {
 			continue
@@ -201,7 +202,7 @@ func (h *holdTrial) charge() *limiter.Charge {
 	if h.kind == ofBuckets || h.kind == ofHits {
 		ids = 8
 	}
-	c.ID = &limiter.Idempotency{ID: 1 + uint64(h.c.Pick(ids))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}
+	c.ID = &arith.Idempotency{ID: 1 + uint64(h.c.Pick(ids))<<20, Life: span(), Hold: span(), Keep: h.c.Pick(4) == 0}
 	return c
 }
 
@@ -290,7 +291,7 @@ func (h *holdTrial) amended(got, want limiter.Amended) {
 	}
 }
 
-func (h *holdTrial) check(c *limiter.Charge) {
+func (h *holdTrial) check(c *arith.Charge) {
 	var d limiter.Decision
 	err := h.table.Decide(h.now, c, &d)
 	if h.oracle.spent(h.now, c) {
@@ -323,10 +324,10 @@ func (h *holdTrial) compare() {
 		if n > 1 {
 			cost = h.cost()
 		}
-		rule, c := h.rules[i], &limiter.Charge{Peek: true}
-		k := limiter.Key{Hash: limiter.Hash{Hi: 1000, Lo: 7}, Rule: rule, Cost: cost}
+		rule, c := h.rules[i], &arith.Charge{Peek: true}
+		k := arith.Key{Hash: arith.Hash{Hi: 1000, Lo: 7}, Rule: rule, Cost: cost}
 		if i == 1 {
-			k.Hash = limiter.Hash{Hi: 1001, Lo: 9 << 60}
+			k.Hash = arith.Hash{Hi: 1001, Lo: 9 << 60}
 		}
 		c.Add(k)
 		var d limiter.Decision

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // holdOracle says what ids and holds do to the limits of some keys, slowly and simply. Each key
 // has a list of what is known of each id. It takes off the holds that are over whenever it is
 // asked anything. Instants must not decrease.
 type holdOracle struct {
-	keys    map[limiter.Hash]*heldKey
+	keys    map[arith.Hash]*heldKey
 	entries int // of all holds so far, to number them
 }
 
@@ -59,10 +60,10 @@ func (p *heldPart) giveBack(n uint64, now Tick) {
 	p.limit.model.refund(n, p.cost-n, p.at, now, true)
 }
 
-func newHoldOracle() *holdOracle { return &holdOracle{keys: map[limiter.Hash]*heldKey{}} }
+func newHoldOracle() *holdOracle { return &holdOracle{keys: map[arith.Hash]*heldKey{}} }
 
 // key returns the state of a key.
-func (o *holdOracle) key(k *limiter.Key) *heldKey {
+func (o *holdOracle) key(k *arith.Key) *heldKey {
 	h := o.keys[k.Hash]
 	if h == nil {
 		h = &heldKey{ids: map[uint64]*knownID{}}
@@ -94,7 +95,7 @@ func (o *holdOracle) expire(now Tick) {
 
 // spent reports whether a charge with a hold has an id whose hold is over, for a key with a limit on
 // concurrency. It is refused.
-func (o *holdOracle) spent(now Tick, c *limiter.Charge) bool {
+func (o *holdOracle) spent(now Tick, c *arith.Charge) bool {
 	o.expire(now)
 	if c.ID == nil || c.ID.Hold == 0 || c.Peek {
 		return false
@@ -115,7 +116,7 @@ func (o *holdOracle) spent(now Tick, c *limiter.Charge) bool {
 
 // check decides a charge. repeated reports that its id is known for all keys that it costs
 // something; nothing was asked of any limit then.
-func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repeated bool) {
+func (o *holdOracle) check(now Tick, c *arith.Charge) (d OracleDecision, repeated bool) {
 	o.expire(now)
 	var rest []int
 	costs, known := 0, 0
@@ -153,7 +154,7 @@ func (o *holdOracle) check(now Tick, c *limiter.Charge) (d OracleDecision, repea
 }
 
 // turns returns the limits of some keys of a charge.
-func (o *holdOracle) turns(c *limiter.Charge, of []int) (ts []turn) {
+func (o *holdOracle) turns(c *arith.Charge, of []int) (ts []turn) {
 	for _, i := range of {
 		k := c.Key(i)
 		for _, l := range o.key(k).limits {
@@ -165,7 +166,7 @@ func (o *holdOracle) turns(c *limiter.Charge, of []int) (ts []turn) {
 }
 
 // remember makes the id of a charge known for a key. free tells that its rule in shadow was not charged.
-func (o *holdOracle) remember(now Tick, k *limiter.Key, id *limiter.Idempotency, free bool) {
+func (o *holdOracle) remember(now Tick, k *arith.Key, id *arith.Idempotency, free bool) {
 	i := &knownID{until: now + limiter.Span(id.Life), at: now, cost: k.Cost, free: free}
 	o.key(k).ids[id.ID] = i
 	if id.Hold > 0 {
@@ -176,7 +177,7 @@ func (o *holdOracle) remember(now Tick, k *limiter.Key, id *limiter.Idempotency,
 }
 
 // lengthen lets a hold end at another instant.
-func (*holdOracle) lengthen(now Tick, i *knownID, id *limiter.Idempotency) {
+func (*holdOracle) lengthen(now Tick, i *knownID, id *arith.Idempotency) {
 	i.end = now + limiter.Span(id.Hold)
 	i.until = i.end
 	if i.keep {
@@ -205,7 +206,7 @@ func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint64) {
 }
 
 // settle settles the id of a charge, whose costs are what was used.
-func (o *holdOracle) settle(now Tick, c *limiter.Charge, ignore bool) (out limiter.Amended) {
+func (o *holdOracle) settle(now Tick, c *arith.Charge, ignore bool) (out limiter.Amended) {
 	o.expire(now)
 	known, held := 0, 0
 	var compared []int // the keys whose estimates must be one
@@ -308,7 +309,7 @@ func (i *knownID) giveBack(now Tick, n uint64) {
 
 // extend lets the hold of a charge's id last longer, with the costs as new estimates if they are
 // higher.
-func (o *holdOracle) extend(now Tick, c *limiter.Charge) (out limiter.Amended) {
+func (o *holdOracle) extend(now Tick, c *arith.Charge) (out limiter.Amended) {
 	o.expire(now)
 	known := 0
 	var raised []int
@@ -360,7 +361,7 @@ func (o *holdOracle) extend(now Tick, c *limiter.Charge) (out limiter.Amended) {
 
 // refund takes back what a receipt says was charged, and forgets the id. Where the id is known by another
 // charge, and where it was that of a hold which is over, nothing is taken back.
-func (o *holdOracle) refund(now, at Tick, c *limiter.Charge, r limiter.Receipt) {
+func (o *holdOracle) refund(now, at Tick, c *arith.Charge, r limiter.Receipt) {
 	o.expire(now)
 	first := 0
 	for i := range c.Len() {
@@ -421,7 +422,7 @@ func (o *holdOracle) each(f func(*bucketHistory)) {
 }
 
 // reset forgets the counters of a charge. What holds have charged cannot be given back any more.
-func (o *holdOracle) reset(now Tick, c *limiter.Charge) {
+func (o *holdOracle) reset(now Tick, c *arith.Charge) {
 	o.expire(now)
 	for i := range c.Len() {
 		k := o.key(c.Key(i))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // roundedSubject is a table whose answers are as coarse as a front door's.
@@ -43,7 +44,7 @@ func (s *roundedSubject) round(d *limiter.Decision, err error) error {
 			roundUp(limiter.Span(l.ResetAfter), s.step).Duration()
 		l.Allowed = l != blocked
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	return nil
 }
 
@@ -76,7 +77,7 @@ func TestDiffOfRounded(t *testing.T) {
 	}
 	d := new(limiter.Decision)
 	d.Clear()
-	limiter.Grow(d, 1)
+	d.Grow(1)
 	*d.Limit(0) = limiter.LimitDecision{Rule: &limiter.Rule{}, Limit: l, Allowed: true, Remaining: 2,
 		ResetAfter: 2000 * limiter.TickDuration}
 	want := OracleDecision{Allowed: true, BlockedBy: -1,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 	"github.com/weirlimit/weir/rules"
 )
@@ -13,7 +14,7 @@ import (
 type ruled struct {
 	set    *rules.Set
 	now    limiter.Tick
-	charge limiter.Charge
+	charge arith.Charge
 	name   []byte
 }
 
@@ -114,7 +115,7 @@ type oracleSubject struct {
 }
 
 type oracleKey struct {
-	hash  limiter.Hash
+	hash  arith.Hash
 	limit any
 }
 
@@ -130,7 +131,7 @@ func (s *oracleSubject) turns(r *limiter.Request) (ts []turn, ds []limiter.Limit
 	for i := range s.charge.Len() {
 		k := s.charge.Key(i)
 		for _, l := range k.Rule.Limits {
-			id := oracleKey{k.Hash, limiter.Params(l)}
+			id := oracleKey{k.Hash, l.C.P}
 			if s.limits[id] == nil {
 				s.limits[id] = newOracleLimit(l.Spec())
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // amending is one key of a charge whose hold is settled or extended.
@@ -23,7 +24,7 @@ type amending struct {
 // What a settlement gives back is taken back as by [Table.Refund], from the latest charges of
 // the hold first; what it adds is charged beyond the limits, too. The id is then remembered
 // with the cost for its Life. A hold that ended at this instant is over: its id is not known.
-func (t *Table) Amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend) (limiter.Amended, bool) {
+func (t *Table) Amend(now limiter.Tick, c *arith.Charge, a limiter.Amend) (limiter.Amended, bool) {
 	for final := false; ; final = true {
 		var (
 			out     limiter.Amended
@@ -44,11 +45,11 @@ func (t *Table) Amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend) (lim
 
 // amend is Amend under the locks of the partitions. It reports noRoom or noLimit if there is
 // no room for what is to be charged; nothing has changed then.
-func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, final bool) (out limiter.Amended,
+func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final bool) (out limiter.Amended,
 	changed bool, _ outcome) {
 	var keys [limiter.MaxKeys]amending
 	known, held := 0, 0
-	var estimates limiter.Estimates
+	var estimates arith.Estimates
 	for i := range c.Len() {
 		k := c.Key(i)
 		p, pos, live := t.findID(now, c, k)
@@ -57,7 +58,7 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 			continue
 		}
 		m := &keys[i]
-		m.known, m.was = true, limiter.IDCost(t.ring(p).at(pos))
+		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if s := t.findHolds(p, k); s != nil {
 			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
 			if m.here = t.countedOf(p, s, c.ID.ID, m.was); k.Rule.Shadow &&
@@ -94,10 +95,10 @@ func (t *Table) amend(now limiter.Tick, c *limiter.Charge, a limiter.Amend, fina
 
 // settle settles the keys that have a hold, and charges those whose id is not known. A rule in shadow that has not
 // charged the check, since it would have denied it, is charged nothing by the settlement either.
-func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend,
+func (t *Table) settle(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys]amending, a limiter.Amend,
 	out limiter.Amended) (limiter.Amended, outcome) {
 	fresh := int64(0)
-	unknown := limiter.Charge{ID: c.ID}
+	unknown := arith.Charge{ID: c.ID}
 	elsewhere := slices.ContainsFunc(keys[:c.Len()], func(m amending) bool { return m.known })
 	for i := range c.Len() {
 		m, k := &keys[i], c.Key(i)
@@ -156,7 +157,7 @@ func (t *Table) settle(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 
 // roomFor reports whether there is room for n more units in the counters of a key, and how many
 // of these are new.
-func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint64) (fresh int64, ok bool) {
+func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, ok bool) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
 		if l.Algorithm() == limiter.Concurrency {
@@ -188,7 +189,7 @@ func (t *Table) roomFor(now limiter.Tick, k *limiter.Key, n uint64) (fresh int64
 
 // overdraw charges n units to all limits of a key, whatever they have left. It returns how much
 // of it was beyond a limit.
-func (t *Table) overdraw(now limiter.Tick, k *limiter.Key, n uint64) (over uint64) {
+func (t *Table) overdraw(now limiter.Tick, k *arith.Key, n uint64) (over uint64) {
 	p, place := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	for _, l := range k.Rule.Limits {
 		if l.Algorithm() == limiter.Concurrency {
@@ -224,7 +225,7 @@ func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limite
 		return 0, false
 	}
 	left := l.Capacity() - min(used, l.Capacity())
-	t.noteCharge(p, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, n)
+	t.noteCharge(p, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)
 	s.state.Overdraw(l, words, now, n)
 	t.expiresAt(p, s.state.EmptyAt(l, words))
 	return n - min(n, left), true
@@ -234,7 +235,7 @@ func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limite
 func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.Tick, n uint64) {
 	words, done := t.words(holds), make(map[uint64]bool) // by limit
 	for i := range int(holds.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id || h.Limit == 0 || done[h.Limit] {
 			continue
 		}
@@ -247,7 +248,7 @@ func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.T
 
 // settleKey gives back what the hold of a key has charged beyond the key's cost, and forgets
 // the hold. Its id is remembered with the cost.
-func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, counted uint64) {
+func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, counted uint64) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
 	t.letGo(p, s, c.ID.ID)
@@ -257,7 +258,7 @@ func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, c
 	t.dropHold(p, s, c.ID.ID)
 	_, pos, _ := t.findID(now, c, k)
 	id := t.ring(p).at(pos)
-	*id = limiter.NewID(now+limiter.Span(c.ID.Life), limiter.IDCharged(id), k.Cost, limiter.SettledID)
+	*id = arith.NewID(now+limiter.Span(c.ID.Life), arith.IDCharged(id), k.Cost, arith.SettledID)
 	t.expiresAt(p, id.Time)
 }
 
@@ -265,13 +266,13 @@ func (t *Table) settleKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key, c
 func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick, n uint64) {
 	words := t.words(s)
 	for i := int(s.state.A) - 1; i >= 0; i-- {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id {
 			continue
 		}
 		later := uint64(0) // what was charged to this limit after it
 		for j := i + 1; j < int(s.state.A); j++ {
-			if o := limiter.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
+			if o := arith.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
 				later += o.Cost
 			}
 		}
@@ -282,10 +283,10 @@ func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick,
 }
 
 // giveBackAll gives back what the hold of an id has charged to a key, and returns to which of its limits, as bits.
-func (t *Table) giveBackAll(p *partition, s *slot, k *limiter.Key, id uint64, now limiter.Tick) (back uint64) {
+func (t *Table) giveBackAll(p *partition, s *slot, k *arith.Key, id uint64, now limiter.Tick) (back uint64) {
 	words := t.words(s)
 	for i := range int(s.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id {
 			continue
 		}
@@ -301,28 +302,28 @@ func (t *Table) giveBackAll(p *partition, s *slot, k *limiter.Key, id uint64, no
 
 // rememberSettled remembers that an id which was not known was charged with the cost of a key. Its
 // room is reserved, by the limit with the number.
-func (t *Table) rememberSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key, number uint16) {
+func (t *Table) rememberSettled(now limiter.Tick, c *arith.Charge, k *arith.Key, number uint16) {
 	id := *c.ID
 	id.Hold = 0
-	one := limiter.Charge{ID: &id}
+	one := arith.Charge{ID: &id}
 	one.Add(*k)
 	var none limiter.Decision
 	t.remember(now, &one, &none, number)
 	p, pos, _ := t.findID(now, &one, k)
-	limiter.SetIDParts(t.ring(p).at(pos), limiter.SettledID)
+	arith.SetIDParts(t.ring(p).at(pos), arith.SettledID)
 }
 
 // UndoSettled takes back what a settlement has charged at an instant for ids that were not known, to keys of
 // one partition, and forgets these ids.
-func (t *Table) UndoSettled(only int, now limiter.Tick, c *limiter.Charge, at limiter.Tick) {
+func (t *Table) UndoSettled(only int, now limiter.Tick, c *arith.Charge, at limiter.Tick) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		if !isIn(k, only) || !t.forgetSettled(now, c, k, at) {
 			continue
 		}
-		t.eachOf(now, k, 0, func(p *partition, _ int, _ *limiter.Key, l *limiter.Limit, s *slot) bool {
+		t.eachOf(now, k, 0, func(p *partition, _ int, _ *arith.Key, l *limiter.Limit, s *slot) bool {
 			if !p.void.has(s.place, at, 0) && t.adopt(p, s, l, k.Rule, k.By, now) {
-				limiter.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
+				arith.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
 				t.expiresAt(p, 0)
 			}
 			return true
@@ -332,7 +333,7 @@ func (t *Table) UndoSettled(only int, now limiter.Tick, c *limiter.Charge, at li
 
 // forgetSettled forgets the id of a charge for one key, if that was charged and settled at an instant. It reports
 // whether it did.
-func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick) bool {
+func (t *Table) forgetSettled(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick) bool {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -341,8 +342,8 @@ func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Ke
 	if !live {
 		return false
 	}
-	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost ||
-		limiter.IDParts(s) != limiter.SettledID {
+	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost ||
+		arith.IDParts(s) != arith.SettledID {
 		return false
 	}
 	t.removeID(p, pos)
@@ -351,10 +352,10 @@ func (t *Table) forgetSettled(now limiter.Tick, c *limiter.Charge, k *limiter.Ke
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
 // estimates if all limits admit it.
-func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKeys]amending,
+func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys]amending,
 	final bool) (out limiter.Amended, changed bool, _ outcome) {
 	var (
-		rest    limiter.Charge
+		rest    arith.Charge
 		r       reserved
 		charged uint16
 	)
@@ -400,21 +401,21 @@ func (t *Table) extend(now limiter.Tick, c *limiter.Charge, keys *[limiter.MaxKe
 		keep := t.lengthen(p, t.findHolds(p, k), c.ID.ID, now+limiter.Span(c.ID.Hold))
 		_, pos, _ := t.findID(now, c, k)
 		id := t.ring(p).at(pos)
-		limiter.SetIDCost(id, max(m.was, k.Cost))
-		id.Time = rememberedUntil(now, &limiter.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
+		arith.SetIDCost(id, max(m.was, k.Cost))
+		id.Time = rememberedUntil(now, &arith.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
 		t.expiresAt(p, id.Time)
 		if out.Estimate == 0 {
-			out.Estimate = limiter.IDCost(id)
+			out.Estimate = arith.IDCost(id)
 		}
 	}
 	return out, true, decided
 }
 
 // endsBy reports whether the hold of a charge's ID for one of some keys is over at an instant.
-func (t *Table) endsBy(at limiter.Tick, c, keys *limiter.Charge) bool {
+func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
 	for i := range keys.Len() {
 		s := t.findHolds(&t.parts[PartitionOf(keys.Key(i))], keys.Key(i))
-		if limiter.HoldEnd(&s.state, t.words(s), c.ID.ID) <= at {
+		if arith.HoldEnd(&s.state, t.words(s), c.ID.ID) <= at {
 			return true
 		}
 	}
@@ -423,7 +424,7 @@ func (t *Table) endsBy(at limiter.Tick, c, keys *limiter.Charge) bool {
 
 // lengthen sets the end of a hold, and reports whether it is kept then.
 func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (keep bool) {
-	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id {
 			if h.First {
 				keep = h.Keep
@@ -443,7 +444,7 @@ func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (ke
 func partsOf(s *slot, words []uint64, id uint64) (most int) {
 	n := make(map[uint64]int) // by limit
 	for i := range int(s.state.A) {
-		if h := limiter.HoldAt(words, i); h.ID == id {
+		if h := arith.HoldAt(words, i); h.ID == id {
 			n[h.Limit]++
 			most = max(most, n[h.Limit])
 		}

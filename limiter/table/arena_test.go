@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Blocks of a large table are allocated once, without entries, and can be released; the
@@ -70,13 +71,13 @@ func TestLargeTable(t *testing.T) {
 	rule := benchLimits(t, limiter.FixedWindow, time.Second)
 	const keys = 800_000 // so that a partition has more than one block
 	hashes := benchHashes(keys)
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	now := limiter.Tick(1e15)
 	for round := range 3 {
 		for i, h := range hashes {
 			c.Clear()
-			c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+			c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 			tab.Decide(now, &c, &d)
 			if want := uint64(1_000_000 - round - 1); d.Limit(0).Remaining != want {
 				t.Fatalf("round %d, key %d: %d remain, want %d", round, i, d.Limit(0).Remaining, want)
@@ -97,7 +98,7 @@ func TestLargeTable(t *testing.T) {
 	}
 	for i, h := range hashes {
 		c.Clear()
-		c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+		c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 		if tab.Decide(now+20*limiter.Second, &c, &d); d.Limit(0).Remaining != 999_999 {
 			t.Fatalf("key %d: %d remain when it has expired", i, d.Limit(0).Remaining)
 		}

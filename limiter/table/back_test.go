@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Two concurrent checks may have instants in the reverse order. The charges of each are
@@ -15,12 +16,12 @@ func TestReceiptsOfInstantsThatCross(t *testing.T) {
 		limiter.FixedWindow} {
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
 			limiter.Spec{Algorithm: a, Limit: 5, Window: time.Hour})}}
-		one, two := limiter.Key{Hash: hash(1), Rule: rule}, limiter.Key{Hash: hash(2), Rule: rule}
+		one, two := arith.Key{Hash: hash(1), Rule: rule}, arith.Key{Hash: hash(2), Rule: rule}
 		if PartitionOf(&one) == PartitionOf(&two) {
 			t.Fatal("premise: two partitions")
 		}
 		table := New(Config{})
-		at := func(now limiter.Tick, cost uint64, ks ...limiter.Key) *limiter.Decision {
+		at := func(now limiter.Tick, cost uint64, ks ...arith.Key) *limiter.Decision {
 			var d limiter.Decision
 			if err := table.Decide(now, charge(cost, ks...), &d); err != nil || !d.Allowed {
 				t.Fatal(d, err)
@@ -32,7 +33,7 @@ func TestReceiptsOfInstantsThatCross(t *testing.T) {
 		both := at(start, 2, one, two)
 		at(start+7, 1, one)
 		table.Refund(start+8, charge(2, one, two), both.Receipt)
-		for i, k := range []limiter.Key{one, two} {
+		for i, k := range []arith.Key{one, two} {
 			if left := at(start+8, 0, k).Limit(0).Remaining; left != 4 {
 				t.Errorf("%v: %d left to key %d after the refund, want 4", a, left, i)
 			}
@@ -53,7 +54,7 @@ func TestExportsWhereTheClockWentBack(t *testing.T) {
 		for _, back := range []limiter.Tick{1, limiter.Second, limiter.Minute, 10 * limiter.Minute, 90 * limiter.Day} {
 			s.Limit, s.Window, s.Block = 5, time.Minute, time.Hour
 			rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
-			k := limiter.Key{Hash: hash(1), Rule: rule}
+			k := arith.Key{Hash: hash(1), Rule: rule}
 			const now = limiter.Tick(1e15)/limiter.Hour*limiter.Hour + 5*limiter.Second
 			here, there := New(Config{}), New(Config{})
 			var d limiter.Decision
@@ -93,7 +94,7 @@ func TestTheClockGoesBackByYears(t *testing.T) {
 				n = min(n, limiter.MaxLogLimit)
 			}
 			for _, count := range []limiter.CountRejected{limiter.CountNone, limiter.CountAll} {
-				k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
+				k := arith.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
 					limit(t, limiter.Spec{Algorithm: a, Limit: n, Window: 10 * time.Millisecond, CountRejected: count}),
 				}}}
 				table := New(Config{})

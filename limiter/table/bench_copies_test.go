@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // BenchmarkCopies is what the copy of a check costs, with a new id and without one: the export of its key, and of its
@@ -19,9 +20,9 @@ func BenchmarkCopies(b *testing.B) {
 			source := to.Source("one")
 			r := rand.New(rand.NewPCG(1, 7))
 			now := limiter.Tick(1e15)
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
-			id := limiter.Idempotency{Life: time.Second / 2}
+			id := arith.Idempotency{Life: time.Second / 2}
 			entries := make([]Entry, 0, 4)
 			visit := func(e Entry) {
 				e.From = source
@@ -37,7 +38,7 @@ func BenchmarkCopies(b *testing.B) {
 			check := func() {
 				now++
 				c.Clear()
-				c.Add(limiter.Key{Hash: hashes[r.Uint32N(benchKeys)], Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: hashes[r.Uint32N(benchKeys)], Rule: rule, Cost: 1})
 				if ids {
 					id.ID = r.Uint64()
 					c.ID = &id

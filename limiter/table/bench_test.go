@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 const benchKeys = 100_000
 
-func benchHashes(n int) []limiter.Hash {
+func benchHashes(n int) []arith.Hash {
 	r := rand.New(rand.NewPCG(1, 2))
-	hs := make([]limiter.Hash, n)
+	hs := make([]arith.Hash, n)
 	for i := range hs {
-		hs[i] = limiter.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
+		hs[i] = arith.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
 	}
 	return hs
 }
@@ -41,11 +42,11 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			t := New(Config{})
 			start := time.Now()
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
 			for _, h := range hashes {
 				c.Clear()
-				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 				t.Decide(1e15, &c, &d)
 			}
 			b.ResetTimer()
@@ -53,11 +54,11 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				r := rand.New(rand.NewPCG(seed.Add(1), 7))
-				var c limiter.Charge
+				var c arith.Charge
 				var d limiter.Decision
 				for pb.Next() {
 					c.Clear()
-					c.Add(limiter.Key{Hash: hashes[r.Uint32N(benchKeys)], Rule: rule, Cost: 1})
+					c.Add(arith.Key{Hash: hashes[r.Uint32N(benchKeys)], Rule: rule, Cost: 1})
 					if t.Decide(limiter.Tick(time.Since(start)/1000)+1e15, &c, &d); !d.Allowed {
 						b.Error("denied")
 						return
@@ -80,14 +81,14 @@ func BenchmarkTurn(b *testing.B) {
 		b.Run(a.String(), func(b *testing.B) {
 			t, rule := New(Config{}), benchLimits(b, a, 100*time.Second)
 			now := limiter.Tick(1e15)
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
 			next := func(i int) {
 				if i%benchKeys == 0 {
 					now += 20 * limiter.Second
 				}
 				c.Clear()
-				c.Add(limiter.Key{Hash: hashes[i*7919%benchKeys], Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: hashes[i*7919%benchKeys], Rule: rule, Cost: 1})
 				t.Decide(now, &c, &d)
 			}
 			for i := range 3 * benchKeys {
@@ -109,11 +110,11 @@ func BenchmarkSizes(b *testing.B) {
 			hashes := benchHashes(n)
 			rule := benchLimits(b, limiter.SlidingCounter, time.Hour)
 			t := New(Config{MaxKeys: n})
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
 			for _, h := range hashes {
 				c.Clear()
-				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 				t.Decide(1e15, &c, &d)
 			}
 			s := t.Stats()
@@ -122,17 +123,17 @@ func BenchmarkSizes(b *testing.B) {
 			b.Run("single", func(b *testing.B) {
 				for b.Loop() {
 					c.Clear()
-					c.Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+					c.Add(arith.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
 					t.Decide(1e15, &c, &d)
 				}
 			})
 			b.Run("batch", func(b *testing.B) {
-				var cs [100]limiter.Charge
+				var cs [100]arith.Charge
 				var ds [100]limiter.Decision
 				for i := 0; b.Loop(); i++ {
 					at := i % len(cs)
 					cs[at].Clear()
-					cs[at].Add(limiter.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
+					cs[at].Add(arith.Key{Hash: hashes[r.IntN(n)], Rule: rule, Cost: 1})
 					if at == len(cs)-1 {
 						t.DecideBatch(1e15, cs[:], ds[:])
 					}
@@ -148,14 +149,14 @@ func BenchmarkArithmetic(b *testing.B) {
 	run := func(name string, rule *limiter.Rule) {
 		b.Run(name, func(b *testing.B) {
 			t := New(Config{})
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
 			h := benchHashes(1)[0]
 			now := limiter.Tick(1e15)
 			for b.Loop() {
 				now += 10_000
 				c.Clear()
-				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 				t.Decide(now, &c, &d)
 			}
 		})
@@ -174,7 +175,7 @@ func BenchmarkReplaceKey(b *testing.B) {
 	for i := range uint64(4096) {
 		h := hash(i)
 		h.Lo = 0
-		decide(b, source, hourStart, charge(1, limiter.Key{Hash: h, Rule: rule}))
+		decide(b, source, hourStart, charge(1, arith.Key{Hash: h, Rule: rule}))
 	}
 	all := exported(source, 0, hourStart)
 	if err := table.Import(0, hourStart, all, Replace); err != nil {

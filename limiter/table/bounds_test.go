@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 func window(tb testing.TB, n int64, w time.Duration) *limiter.Rule {
@@ -13,7 +14,7 @@ func window(tb testing.TB, n int64, w time.Duration) *limiter.Rule {
 		limiter.Spec{Name: "l", Algorithm: limiter.FixedWindow, Limit: n, Window: w})}}
 }
 
-func decide(tb testing.TB, t *Table, now limiter.Tick, c *limiter.Charge) *limiter.Decision {
+func decide(tb testing.TB, t *Table, now limiter.Tick, c *arith.Charge) *limiter.Decision {
 	tb.Helper()
 	var d limiter.Decision
 	if err := t.Decide(now, c, &d); err != nil {
@@ -30,16 +31,16 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 	var first limiter.Receipt
 	fill := func() *Table {
 		table := New(Config{MaxKeys: 1})
-		first = decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)})).Receipt
-		if decide(t, table, hourStart+1, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
+		first = decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)})).Receipt
+		if decide(t, table, hourStart+1, charge(1, arith.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
 			t.Fatal("premise: full")
 		}
 		return table
 	}
 	t.Run("refund", func(t *testing.T) {
 		table := fill()
-		table.Refund(hourStart+2, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}), first)
-		if !decide(t, table, hourStart+3, charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
+		table.Refund(hourStart+2, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 1, time.Hour)}), first)
+		if !decide(t, table, hourStart+3, charge(1, arith.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})).Allowed {
 			t.Error("no room after a refund")
 		}
 	})
@@ -47,7 +48,7 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 		table := fill()
 		end := hourStart + limiter.Hour
 		for at, want := range map[limiter.Tick]bool{end - 1: false, end: true} {
-			c := charge(1, limiter.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})
+			c := charge(1, arith.Key{Hash: hash(2), Rule: window(t, 1, time.Hour)})
 			c.Peek = true
 			if at == end-1 && decide(t, fill(), at, c).Allowed != want || at == end && decide(t, table, at, c).Allowed != want {
 				t.Errorf("a tick around the end of the window: want %v", want)
@@ -57,8 +58,8 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 	t.Run("changed limit", func(t *testing.T) {
 		table := fill()
 		second := window(t, 1, time.Second)
-		decide(t, table, hourStart+2, charge(0, limiter.Key{Hash: hash(1), Rule: second}))
-		if !decide(t, table, hourStart+limiter.Second, charge(1, limiter.Key{Hash: hash(2), Rule: second})).Allowed {
+		decide(t, table, hourStart+2, charge(0, arith.Key{Hash: hash(1), Rule: second}))
+		if !decide(t, table, hourStart+limiter.Second, charge(1, arith.Key{Hash: hash(2), Rule: second})).Allowed {
 			t.Error("no room when the shorter window has ended")
 		}
 	})
@@ -68,8 +69,8 @@ func TestRoomOfCountersThatRecoverEarly(t *testing.T) {
 // it, and the existing one is not reported as overflowing.
 func TestOverflowOfTheNewCounterOnly(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
-	known, fresh := limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)},
-		limiter.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
+	known, fresh := arith.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)},
+		arith.Key{Hash: hash(2), Rule: window(t, 5, time.Hour)}
 	decide(t, table, hourStart, charge(1, known))
 	d := decide(t, table, hourStart, charge(1, known, fresh))
 	if d.Allowed || d.Limit(0).Overflow || !d.Limit(0).Allowed || d.Limit(0).Remaining != 4 {
@@ -89,7 +90,7 @@ func TestWordsAreGivenBack(t *testing.T) {
 	table := New(Config{})
 	now := hourStart
 	cycle := func(reset bool) {
-		k := limiter.Key{Hash: hash(1), Rule: rule}
+		k := arith.Key{Hash: hash(1), Rule: rule}
 		for range 200 {
 			now++
 			decide(t, table, now, charge(1, k))
@@ -123,14 +124,14 @@ func TestWordsAreGivenBack(t *testing.T) {
 func TestFreedNumbers(t *testing.T) {
 	table := New(Config{})
 	old := window(t, 7, time.Hour)
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
-	table.Reset(hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: old}))
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: old}))
+	table.Reset(hourStart, charge(1, arith.Key{Hash: hash(1), Rule: old}))
 	table.collectLimits(hourStart)
 	other := window(t, 9, time.Hour)
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(2), Rule: other})) // takes the number
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(3), Rule: old}))
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(2), Rule: other})) // takes the number
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(3), Rule: old}))
 	for i, want := range map[uint64]*limiter.Rule{2: other, 3: old} {
-		k := limiter.Key{Hash: hash(i), Rule: want}
+		k := arith.Key{Hash: hash(i), Rule: want}
 		p := &table.parts[PartitionOf(&k)]
 		at, found := p.slots.find(table.order.of(k.Hash.Hi), identity(&k, want.Limits[0]))
 		if !found || !table.registry.limit(p.slots.at(at).limit).Equal(want.Limits[0]) {
@@ -151,7 +152,7 @@ func TestWordsAreTakenLate(t *testing.T) {
 		words int64
 	}{{sub, limiter.Second, 11 * limiter.Second, 8}, {log, 1, 10 * limiter.Second, 4}} {
 		table := New(Config{})
-		k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{c.limit}}}
+		k := arith.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{c.limit}}}
 		for range 5 {
 			decide(t, table, hourStart, charge(3, k))
 		}
@@ -205,7 +206,7 @@ func TestBlocksBeginWithLines(t *testing.T) {
 func TestZonesGiveTheirNumbersBack(t *testing.T) {
 	table := New(Config{})
 	l := limit(t, limiter.Spec{Name: "day", Limit: 1000, Calendar: limiter.CalendarDay})
-	rule := limiter.Zoned(&limiter.Rule{Name: "own", Limits: []*limiter.Limit{l}}, []int{0})
+	rule := (&limiter.Rule{Name: "own", Limits: []*limiter.Limit{l}}).Zoned([]int{0})
 	now := limiter.TickOf(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC))
 	numbers := func() int {
 		table.registry.mu.Lock()
@@ -218,7 +219,7 @@ func TestZonesGiveTheirNumbersBack(t *testing.T) {
 		if !ok {
 			t.Fatal(zones)
 		}
-		if d := decide(t, table, now, charge(1, limiter.Key{Hash: hash(1), Rule: v})); d.Limit(0).Remaining != uint64(999-i) {
+		if d := decide(t, table, now, charge(1, arith.Key{Hash: hash(1), Rule: v})); d.Limit(0).Remaining != uint64(999-i) {
 			t.Fatalf("check %d: %+v", i, d.Limit(0))
 		}
 		if n := numbers(); n != 1 {
@@ -227,14 +228,14 @@ func TestZonesGiveTheirNumbersBack(t *testing.T) {
 	}
 	for i, z := range zones {
 		v, _ := rule.In(z)
-		decide(t, table, now, charge(1, limiter.Key{Hash: hash(uint64(2 + i)), Rule: v}))
+		decide(t, table, now, charge(1, arith.Key{Hash: hash(uint64(2 + i)), Rule: v}))
 	}
 	if n := numbers(); n != len(zones) {
 		t.Errorf("%d numbers", n)
 	}
 	table.checkAll(t)
 	for i := range 2 + len(zones) {
-		table.Reset(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}))
+		table.Reset(now, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}))
 	}
 	if n := numbers(); n != 0 {
 		t.Errorf("%d numbers of none", n)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 func logs(tb testing.TB, name string, n int64, w time.Duration) *limiter.Rule {
@@ -25,7 +26,7 @@ func TestMaxBytesOfKeys(t *testing.T) {
 		rule := window(t, 1, time.Hour)
 		var held []int
 		for i := range 60_000 {
-			d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}))
+			d := decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}))
 			switch {
 			case !d.Limit(0).Overflow:
 				held = append(held, i)
@@ -42,7 +43,7 @@ func TestMaxBytesOfKeys(t *testing.T) {
 			t.Errorf("%s: only %d counters in %d bytes", overflow, len(held), most)
 		}
 		for _, i := range held {
-			if decide(t, table, hourStart+1, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule})).Allowed {
+			if decide(t, table, hourStart+1, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule})).Allowed {
 				t.Fatalf("key %d was used up and is allowed again", i)
 			}
 		}
@@ -51,7 +52,7 @@ func TestMaxBytesOfKeys(t *testing.T) {
 		taken := 0
 		for i := range held {
 			if !decide(t, table, hourStart+limiter.Hour, charge(1,
-				limiter.Key{Hash: hash(uint64(1_000_000 + i)), Rule: rule})).Limit(0).Overflow {
+				arith.Key{Hash: hash(uint64(1_000_000 + i)), Rule: rule})).Limit(0).Overflow {
 				taken++
 			}
 		}
@@ -78,7 +79,7 @@ func TestMaxBytesOfLogs(t *testing.T) {
 		admitted, full := make(map[uint64]uint64), 0
 		for i := range 250_000 {
 			now++
-			k := limiter.Key{Hash: hash(uint64(i % 40)), Rule: both}
+			k := arith.Key{Hash: hash(uint64(i % 40)), Rule: both}
 			peek := charge(1, k)
 			peek.Peek = true
 			var p, x limiter.Decision
@@ -121,7 +122,7 @@ func TestMaxBytesOfLogs(t *testing.T) {
 			if got := held[hash(i).Hi]; got != n {
 				t.Errorf("a log holds %d after %d", got, n)
 			}
-			c := charge(1, limiter.Key{Hash: hash(i), Rule: both})
+			c := charge(1, arith.Key{Hash: hash(i), Rule: both})
 			c.Peek = true
 			want, l := 100_000-n, decide(t, table, now, c).Limit(0)
 			if l.Overflow { // it cannot grow
@@ -135,7 +136,7 @@ func TestMaxBytesOfLogs(t *testing.T) {
 			t.Errorf("only %d entries in %d bytes", sum, most)
 		}
 		table.checkAll(t)
-		if d := decide(t, table, now+2*limiter.Minute, charge(1, limiter.Key{Hash: hash(1), Rule: both})); !d.Allowed {
+		if d := decide(t, table, now+2*limiter.Minute, charge(1, arith.Key{Hash: hash(1), Rule: both})); !d.Allowed {
 			t.Errorf("when the log has recovered: %+v", d.Limit(0))
 		}
 	}
@@ -152,7 +153,7 @@ func TestDenialsWhereLogsCannotGrow(t *testing.T) {
 	table := New(Config{MaxBytes: 2 << 20})
 	n := uint64(0)
 	for i := range limiter.Tick(100_000) {
-		d := decide(t, table, hourStart+i, charge(1, limiter.Key{Hash: hash(1), Rule: rule}))
+		d := decide(t, table, hourStart+i, charge(1, arith.Key{Hash: hash(1), Rule: rule}))
 		if n++; d.Limit(1).Remaining != 1_000_000-n {
 			t.Fatalf("check %d: %d remain", n, d.Limit(1).Remaining)
 		}
@@ -177,7 +178,7 @@ func TestWordsOfOneSizeMakeRoomForOthers(t *testing.T) {
 		for j := range entries {
 			for i := range uint64(keys) {
 				now++
-				if d := decide(t, table, now, charge(1, limiter.Key{Hash: hash(from + i), Rule: rule})); d.Limit(0).Overflow {
+				if d := decide(t, table, now, charge(1, arith.Key{Hash: hash(from + i), Rule: rule})); d.Limit(0).Overflow {
 					full = true
 				}
 			}
@@ -221,7 +222,7 @@ func TestCopiesLeaveMemory(t *testing.T) {
 	source, table := New(Config{}), New(Config{MaxBytes: most})
 	for i := range limiter.Tick(2000) {
 		for j := range uint64(60) {
-			decide(t, source, hourStart+i, charge(1, limiter.Key{Hash: limiter.Hash{Hi: j}, Rule: rule}))
+			decide(t, source, hourStart+i, charge(1, arith.Key{Hash: arith.Hash{Hi: j}, Rule: rule}))
 		}
 	}
 	now := hourStart + limiter.Minute
@@ -237,8 +238,8 @@ func TestCopiesLeaveMemory(t *testing.T) {
 		now += limiter.Minute
 		for i := range limiter.Tick(900) {
 			for j := range uint64(40) {
-				h := limiter.Hash{Hi: 100 + j, Lo: 1 << 63}
-				full = full || decide(t, table, now+i, charge(1, limiter.Key{Hash: h, Rule: rule})).Limit(0).Overflow
+				h := arith.Hash{Hi: 100 + j, Lo: 1 << 63}
+				full = full || decide(t, table, now+i, charge(1, arith.Key{Hash: h, Rule: rule})).Limit(0).Overflow
 			}
 		}
 		return full
@@ -288,7 +289,7 @@ func TestShares(t *testing.T) {
 		table := New(Config{MaxKeys: 1000, Overflow: overflow})
 		n := 0
 		for i := range 5000 {
-			d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: a}))
+			d := decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: a}))
 			if !d.Limit(0).Overflow {
 				n++
 			} else if d.Allowed != (overflow == OverflowAllow) {
@@ -299,32 +300,32 @@ func TestShares(t *testing.T) {
 			t.Errorf("%s: %d counters of a fifth of 1000", overflow, n)
 		}
 		// A check of both: b's new key is counted as ever where a's is let pass.
-		d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(9000), Rule: a},
-			limiter.Key{Hash: hash(9001), Rule: b}))
+		d := decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(9000), Rule: a},
+			arith.Key{Hash: hash(9001), Rule: b}))
 		if !d.Limit(0).Overflow || d.Limit(1).Overflow || d.Allowed != (overflow == OverflowAllow) {
 			t.Errorf("%s: a check of both: %+v, %+v", overflow, d.Limit(0), d.Limit(1))
 		}
 		if overflow == OverflowAllow && table.Stats().Keys != 201 {
 			t.Errorf("%d counters: the other rule's key is not counted", table.Stats().Keys)
 		}
-		peek := charge(1, limiter.Key{Hash: hash(9000), Rule: a})
+		peek := charge(1, arith.Key{Hash: hash(9000), Rule: a})
 		peek.Peek = true
 		var x limiter.Decision
 		if table.Explain(hourStart, peek, &x); !decide(t, table, hourStart, peek).Limit(0).Overflow || !x.Limit(0).Overflow {
 			t.Errorf("%s: a peek or an explanation says that there is room", overflow)
 		}
 		for i := range 700 {
-			if d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(10_000 + i)),
+			if d := decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(uint64(10_000 + i)),
 				Rule: b})); d.Limit(0).Overflow {
 				t.Fatalf("%s: key %d of another rule overflows", overflow, i)
 			}
 		}
-		if decide(t, table, hourStart+1, charge(1, limiter.Key{Hash: hash(3), Rule: a})).Allowed {
+		if decide(t, table, hourStart+1, charge(1, arith.Key{Hash: hash(3), Rule: a})).Allowed {
 			t.Errorf("%s: a counter was lost", overflow)
 		}
 		table.checkAll(t)
 		if d := decide(t, table, hourStart+limiter.Hour, charge(1,
-			limiter.Key{Hash: hash(20_000), Rule: a})); d.Limit(0).Overflow {
+			arith.Key{Hash: hash(20_000), Rule: a})); d.Limit(0).Overflow {
 			t.Errorf("%s: no room when all have recovered", overflow)
 		}
 		table.checkAll(t)
@@ -342,7 +343,7 @@ func TestSharesOfBytes(t *testing.T) {
 	fill := func(rule *limiter.Rule) (bytes int64) {
 		for i := range 200_000 {
 			now++
-			if decide(t, table, now, charge(1, limiter.Key{Hash: hash(uint64(i % 20)), Rule: rule})).Limit(0).Overflow {
+			if decide(t, table, now, charge(1, arith.Key{Hash: hash(uint64(i % 20)), Rule: rule})).Limit(0).Overflow {
 				_, bytes = table.registry.taken("a")
 				return bytes
 			}
@@ -367,14 +368,14 @@ func TestSharesOfBytes(t *testing.T) {
 	changed := logs(t, "a", 90_000, time.Hour)
 	changed.MaxShare = 300
 	for i := range uint64(20) {
-		decide(t, table, now, charge(1, limiter.Key{Hash: hash(i), Rule: changed}))
+		decide(t, table, now, charge(1, arith.Key{Hash: hash(i), Rule: changed}))
 	}
 	if keys, bytes := table.registry.taken("a"); keys != 20 || bytes <= most/10 {
 		t.Errorf("%d counters and %d bytes are in the share", keys, bytes)
 	}
 	table.checkAll(t)
 	for i := range uint64(20) {
-		table.Reset(now, charge(1, limiter.Key{Hash: hash(i), Rule: changed}))
+		table.Reset(now, charge(1, arith.Key{Hash: hash(i), Rule: changed}))
 	}
 	if keys, bytes := table.registry.taken("a"); keys != 0 || bytes != 0 {
 		t.Errorf("%d counters and %d bytes are in the share of none", keys, bytes)
@@ -389,7 +390,7 @@ func TestTheBoundOfAKeyIsTold(t *testing.T) {
 		for i := range maxPerKey + 2 {
 			rule := &limiter.Rule{Name: "a", MaxShare: share,
 				Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: fmt.Sprint(i), Limit: 1, Window: time.Hour})}}
-			decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}))
+			decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: rule}))
 		}
 		if s := table.Stats(); s.OverflowedBy != [Bounds]int64{BoundKey: 2} || s.Overflowed != 2 {
 			t.Errorf("it is reported as %v", s.OverflowedBy)
@@ -404,7 +405,7 @@ func TestImportsAndShares(t *testing.T) {
 	table, source := New(Config{MaxKeys: 100}), New(Config{})
 	var all []Entry
 	for i := range uint64(8) {
-		k := limiter.Key{Hash: limiter.Hash{Hi: i}, Rule: rule}
+		k := arith.Key{Hash: arith.Hash{Hi: i}, Rule: rule}
 		if i < 4 {
 			decide(t, table, hourStart, charge(1, k))
 		}
@@ -443,7 +444,7 @@ func TestDefaultMaxBytes(t *testing.T) {
 		if table.left() < 1<<60 || table.maxBytes*replicaFactor < 0 {
 			t.Errorf("%d bytes are %d", bytes, table.maxBytes)
 		}
-		decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}))
+		decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 5, time.Hour)}))
 		if fmt.Sprint(table.Stats()) == "" || table.Stats().Bytes <= 0 {
 			t.Error("nothing is held")
 		}
@@ -455,11 +456,11 @@ func TestDefaultMaxBytes(t *testing.T) {
 func TestMaxBytesOfOnePartition(t *testing.T) {
 	const most = 3 << 20
 	table, rule := New(Config{MaxBytes: most}), window(t, 1, time.Hour)
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	for i := range 60_000 {
 		c.Clear()
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i)}, Rule: rule, Cost: 1})
+		c.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i)}, Rule: rule, Cost: 1})
 		if err := table.Decide(hourStart, &c, &d); err != nil {
 			t.Fatal(err)
 		}
@@ -476,11 +477,11 @@ func TestMaxBytesOfOnePartition(t *testing.T) {
 // A peek takes no memory, also where a charge would.
 func TestPeeksTakeNoWords(t *testing.T) {
 	table := New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: logs(t, "r", 100, time.Hour)}
+	k := arith.Key{Hash: hash(1), Rule: logs(t, "r", 100, time.Hour)}
 	decide(t, table, hourStart, charge(1, k))
 	peek := charge(1, k)
 	peek.Peek = true
-	for _, c := range []*limiter.Charge{peek, charge(0, k)} {
+	for _, c := range []*arith.Charge{peek, charge(0, k)} {
 		if d := decide(t, table, hourStart+1, c); !d.Allowed || table.slab.bytes() != 0 {
 			t.Errorf("%d bytes were taken", table.slab.bytes())
 		}
@@ -502,17 +503,17 @@ func TestLogsGrowWhereOthersRecovered(t *testing.T) {
 	now, full := hourStart, false
 	for i := 0; !full && i < 1_000_000; i++ {
 		if i < 5 {
-			decide(t, table, now, charge(1, limiter.Key{Hash: hash(1), Rule: long}))
+			decide(t, table, now, charge(1, arith.Key{Hash: hash(1), Rule: long}))
 		}
 		now++
-		full = decide(t, table, now, charge(1, limiter.Key{Hash: hash(uint64(2 + i%100)), Rule: brief})).Limit(0).Overflow
+		full = decide(t, table, now, charge(1, arith.Key{Hash: hash(uint64(2 + i%100)), Rule: brief})).Limit(0).Overflow
 	}
 	if !full {
 		t.Fatal("premise: there is no memory left")
 	}
 	now += 2 * limiter.Second
 	for i := range limiter.Tick(20_000) {
-		if d := decide(t, table, now+i, charge(1, limiter.Key{Hash: hash(1), Rule: long})); !d.Allowed {
+		if d := decide(t, table, now+i, charge(1, arith.Key{Hash: hash(1), Rule: long})); !d.Allowed {
 			t.Fatalf("charge %d: %+v", i, d.Limit(0))
 		}
 	}

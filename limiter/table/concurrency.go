@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // What limits on concurrency count is what the holds of their key have charged to them. So a
@@ -12,7 +13,7 @@ import (
 
 // concurrency returns the counter that an entry of holds has charged if its limit is one on
 // concurrency, else nil.
-func (t *Table) concurrency(p *partition, holds *slot, h *limiter.Hold) *slot {
+func (t *Table) concurrency(p *partition, holds *slot, h *arith.Hold) *slot {
 	if h.Limit == 0 {
 		return nil
 	}
@@ -27,12 +28,12 @@ func (t *Table) concurrency(p *partition, holds *slot, h *limiter.Hold) *slot {
 func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick) {
 	words := t.words(holds)
 	for i := range int(holds.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id {
 			continue
 		}
 		if s := t.concurrency(p, holds, &h); s != nil {
-			limiter.Occupy(t.registry.limit(s.limit), &s.state, n, end)
+			arith.Occupy(t.registry.limit(s.limit), &s.state, n, end)
 			t.expiresAt(p, s.state.Time)
 		}
 	}
@@ -42,7 +43,7 @@ func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick
 func (t *Table) letGo(p *partition, holds *slot, id uint64) {
 	words := t.words(holds)
 	for i := range int(holds.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID == id && t.concurrency(p, holds, &h) != nil {
 			h.Detach(true)
 			h.Put(words, i)
@@ -59,23 +60,23 @@ func (t *Table) countSlots(p *partition, s *slot, l *limiter.Limit) {
 	}
 	var none slot
 	holds := &none
-	if at, found := p.slots.find(s.place, s.lo^limiter.NameID(l)^limiter.NameID(t.ids.holds.limit)); found {
+	if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(t.ids.holds.limit)); found {
 		holds = p.slots.at(at)
 	}
-	limiter.CountHeld(l, &s.state, &holds.state, t.words(holds))
+	arith.CountHeld(l, &s.state, &holds.state, t.words(holds))
 }
 
 // countAllSlots does so for all counters of the key of some holds.
 func (t *Table) countAllSlots(p *partition, holds *slot) {
-	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
+	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
 	i, found := p.slots.findKey(holds.place)
 	for ; found; i++ {
 		s := p.slots.at(i)
 		if s.limit == 0 || s.place != holds.place {
 			return
 		}
-		if l := t.registry.limit(s.limit); l.Algorithm() == limiter.Concurrency && s.lo^limiter.NameID(l) == key {
-			limiter.CountHeld(l, &s.state, &holds.state, t.words(holds))
+		if l := t.registry.limit(s.limit); l.Algorithm() == limiter.Concurrency && s.lo^arith.NameID(l) == key {
+			arith.CountHeld(l, &s.state, &holds.state, t.words(holds))
 			t.expiresAt(p, s.state.EmptyAt(l, nil))
 		}
 	}
@@ -83,7 +84,7 @@ func (t *Table) countAllSlots(p *partition, holds *slot) {
 
 // holdTimes corrects the times that a decision has for the limits of keys with holds: units come back when
 // these end, to limits on concurrency then only.
-func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	changed := false
 	for i := range d.Len() {
 		out := d.Limit(i)
@@ -111,15 +112,15 @@ func (t *Table) holdTimes(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 		changed = true
 	}
 	if changed {
-		limiter.Conclude(d)
+		arith.Conclude(d)
 	}
 }
 
 // slotTimes is holdTimes for a limit on concurrency, whose counter is of. It reports whether the wait was
 // corrected.
 func (t *Table) slotTimes(now limiter.Tick, of, holds *slot, out *limiter.LimitDecision) bool {
-	n, until := min(max(out.Cost, 1), out.Limit.Capacity()), limiter.BlockEnd(out.Limit, &of.state)
-	last, room := limiter.HoldEnds(&holds.state, t.words(holds), limiter.CountsID(out.Limit), out.Limit.Capacity()-n)
+	n, until := min(max(out.Cost, 1), out.Limit.Capacity()), arith.BlockEnd(out.Limit, &of.state)
+	last, room := arith.HoldEnds(&holds.state, t.words(holds), arith.CountsID(out.Limit), out.Limit.Capacity()-n)
 	out.ResetAfter = max(0, last-now, until-now).Duration()
 	if out.RetryAfter <= 0 || out.Overflow {
 		return false
@@ -134,7 +135,7 @@ var ErrSpent = fmt.Errorf("%w: the id is that of a reservation that is over, and
 	"give each request an id of its own", limiter.ErrSettled)
 
 // Spent reports whether [Table.Decide] returns [ErrSpent] for a check, also for a peek that stands for one.
-func (t *Table) Spent(now limiter.Tick, c *limiter.Charge) (is bool) {
+func (t *Table) Spent(now limiter.Tick, c *arith.Charge) (is bool) {
 	if c.ID == nil || c.ID.Hold == 0 {
 		return false
 	}
@@ -148,12 +149,12 @@ func (t *Table) Spent(now limiter.Tick, c *limiter.Charge) (is bool) {
 // spent reports whether a charge with a hold repeats one whose hold is over, for a key with a limit on
 // concurrency: it would be told that it is admitted, and hold nothing. known are the keys for which its
 // id is remembered, one bit each.
-func (t *Table) spent(c *limiter.Charge, known uint16) bool {
+func (t *Table) spent(c *arith.Charge, known uint16) bool {
 	return c.ID.Hold > 0 && !c.Peek && t.over(c, known)
 }
 
 // over is spent for a charge whose hold may be over.
-func (t *Table) over(c *limiter.Charge, known uint16) bool {
+func (t *Table) over(c *arith.Charge, known uint16) bool {
 	for i := range c.Len() {
 		k := c.Key(i)
 		if known&(1<<i) == 0 || k.Rule.Shadow || !slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool {

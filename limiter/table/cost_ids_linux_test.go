@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // BenchmarkCostOfIDs is of checks of random keys of 100,000, without an id, with a new one each, and with one
@@ -15,17 +16,17 @@ func BenchmarkCostOfIDs(b *testing.B) {
 	for _, name := range []string{"without", "with", "repeated", "held"} {
 		b.Run(name, func(b *testing.B) {
 			tab, hashes, rule := New(Config{}), benchHashes(benchKeys), benchLimits(b, limiter.SlidingCounter, time.Hour)
-			var c limiter.Charge
+			var c arith.Charge
 			var d limiter.Decision
-			id := limiter.Idempotency{Life: life}
+			id := arith.Idempotency{Life: life}
 			if name == "held" {
 				id.Hold = life
 			}
 			r, now := rand.New(rand.NewPCG(1, 7)), limiter.Tick(1e15)
-			check := func(h limiter.Hash) {
+			check := func(h arith.Hash) {
 				now++
 				c.Clear()
-				c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 				if name != "without" {
 					if name != "repeated" || now%2 == 0 {
 						id.ID = r.Uint64() | 1

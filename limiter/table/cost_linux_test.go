@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // threadTime returns the processor time of the calling thread: that of others does not count.
@@ -49,13 +50,13 @@ func BenchmarkCost(b *testing.B) {
 		for what, keys := range map[string]int{"one": 1, "many": benchKeys} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				tab, hashes := New(Config{}), benchHashes(keys)
-				var c limiter.Charge
+				var c arith.Charge
 				var d limiter.Decision
 				r, now := rand.New(rand.NewPCG(1, 7)), limiter.Tick(1e15)
-				check := func(h limiter.Hash) {
+				check := func(h arith.Hash) {
 					now++
 					c.Clear()
-					c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+					c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 					if tab.Decide(now, &c, &d) != nil || !d.Allowed {
 						b.Fatal("denied")
 					}

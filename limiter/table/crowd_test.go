@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // An order is a permutation, and undone exactly.
@@ -75,11 +76,11 @@ func TestChosenHashesDoNotCrowd(t *testing.T) {
 	rule := window(t, 5, time.Hour)
 	fill := func(order uint64, hi func(int) uint64) *Table {
 		table := New(Config{Order: rand.NewPCG(order, 3)})
-		var c limiter.Charge
+		var c arith.Charge
 		var d limiter.Decision
 		for i := range n {
 			c.Clear()
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: hi(i)}, Rule: rule, Cost: 1})
+			c.Add(arith.Key{Hash: arith.Hash{Hi: hi(i)}, Rule: rule, Cost: 1})
 			if err := table.Decide(hourStart, &c, &d); err != nil || !d.Allowed {
 				t.Fatal(i, err, d.Limit(0))
 			}
@@ -171,7 +172,7 @@ func TestCrowdedPlacesTakeLittle(t *testing.T) {
 // overflow, and what is imported with more is refused.
 func TestCountersOfOneKey(t *testing.T) {
 	table := New(Config{})
-	k := limiter.Key{Hash: limiter.Hash{Hi: math.MaxUint64}}
+	k := arith.Key{Hash: arith.Hash{Hi: math.MaxUint64}}
 	for i := range maxPerKey {
 		k.Rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
 			limiter.Spec{Name: fmt.Sprint(i), Limit: 5, Window: time.Hour})}}
@@ -194,7 +195,7 @@ func TestCountersOfOneKey(t *testing.T) {
 	if got := table.Stats(); got.Keys != maxPerKey || got.Overflowed != 2 {
 		t.Errorf("stats %+v", got)
 	}
-	if d := decide(t, table, hourStart, charge(1, limiter.Key{Hash: limiter.Hash{Hi: 1}, Rule: k.Rule})); !d.Allowed {
+	if d := decide(t, table, hourStart, charge(1, arith.Key{Hash: arith.Hash{Hi: 1}, Rule: k.Rule})); !d.Allowed {
 		t.Errorf("another key: %+v", d.Limit(0))
 	}
 	// When they have recovered there is room again.
@@ -209,7 +210,7 @@ func TestImportOfOneKey(t *testing.T) {
 	l := window(t, 5, time.Hour).Limits[0]
 	entries := func(hi uint64, from, n int) (out []Entry) {
 		for i := range n {
-			out = append(out, Entry{Hi: hi, Lo: uint64(from+i) ^ limiter.NameID(l), Limit: l, State: limiter.State{A: 1}})
+			out = append(out, Entry{Hi: hi, Lo: uint64(from+i) ^ arith.NameID(l), Limit: l, State: arith.State{A: 1}})
 		}
 		return out
 	}

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // counter is one counter during a decision: a slot of the table, or a zero one that is
@@ -14,7 +15,7 @@ type counter struct {
 	words  []uint64
 	fresh  slot
 	added  bool   // fresh was charged and is to be inserted
-	by     uint16 // who asks, see [limiter.Key]
+	by     uint16 // who asks, see [arith.Key]
 	crowd  bool   // its key has maxPerKey counters
 	full   bool   // it overflows regardless of the table: its key has too many counters, or its rule has used up its share
 	tenant bool   // it overflows since its tenant has used up its share
@@ -56,7 +57,7 @@ const (
 // For up to four counters, Decide does not allocate once d has been used. The error is
 // [ErrTooManyLimits] or nil. d.Rule is set for denials only; otherwise the caller sets
 // it.
-func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) error {
+func (t *Table) Decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
 	d.Clear()
 	if c.Len() == 0 {
 		return nil
@@ -71,7 +72,7 @@ func (t *Table) Decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 }
 
 // decideFull decides a check that met a bound.
-func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, result outcome) error {
+func (t *Table) decideFull(now limiter.Tick, c *arith.Charge, d *limiter.Decision, result outcome) error {
 	final, collected, rounds := false, false, 0
 	for result != decided {
 		switch {
@@ -96,7 +97,7 @@ func (t *Table) decideFull(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 
 // DecideBatch decides checks one after the other, at one instant, each as Decide does.
 // The slices must have the same length.
-func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.Decision) error {
+func (t *Table) DecideBatch(now limiter.Tick, cs []arith.Charge, ds []limiter.Decision) error {
 	for i := range min(Ahead, len(cs)) {
 		t.Prefetch(&cs[i])
 	}
@@ -114,7 +115,7 @@ func (t *Table) DecideBatch(now limiter.Tick, cs []limiter.Charge, ds []limiter.
 // attempt decides a check under the locks of its partitions. A panic releases them and
 // empties the partitions: state that was left half changed would be wrong, or panic again
 // with each check. With final, new keys overflow if there is no room for them.
-func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+func (t *Table) attempt(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() == 1 {
 		n := PartitionOf(c.Key(0))
 		p := &t.parts[n]
@@ -147,7 +148,7 @@ func (t *Table) attempt(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 }
 
 // attemptSeveral is attempt for a check with several keys.
-func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) (result outcome) {
+func (t *Table) attemptSeveral(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) (result outcome) {
 	t.locked(now, c, func() {
 		if result = t.decide(now, c, d, final); result == decided {
 			t.holdTimes(now, c, d)
@@ -159,7 +160,7 @@ func (t *Table) attemptSeveral(now limiter.Tick, c *limiter.Charge, d *limiter.D
 
 // locked calls f under the locks of the partitions of a charge, once the holds of its keys
 // that are over have been taken off. A panic empties these partitions.
-func (t *Table) locked(now limiter.Tick, c *limiter.Charge, f func()) {
+func (t *Table) locked(now limiter.Tick, c *arith.Charge, f func()) {
 	var locked [limiter.MaxKeys]int
 	parts := partitions(c, locked[:0])
 	for _, i := range parts {
@@ -198,7 +199,7 @@ func (t *Table) leave(p *partition, whole bool) {
 }
 
 // decide decides a check whose partitions are locked.
-func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+func (t *Table) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
 	if c.ID != nil {
 		return t.decideOnce(now, c, d, final)
 	}
@@ -220,18 +221,18 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		*pooled = append((*pooled)[:0], make([]counter, n)...)
 		counters = *pooled
 	}
-	limiter.Grow(d, n)
+	d.Grow(n)
 	if !t.probe(now, c, d, counters) {
 		return noLimit
 	}
-	limiter.Settle(d, c.Peek)
+	arith.Combine(d, c.Peek)
 	overflowed := false
 	for !t.reserveWords(now, c.Peek, d, counters) {
 		if !final {
 			return noRoom
 		}
 		overflowed = true
-		limiter.Settle(d, c.Peek)
+		arith.Combine(d, c.Peek)
 	}
 	for result := t.reserveKeys(d, counters, c.Peek); result != decided; result = t.reserveKeys(d, counters, c.Peek) {
 		if result == noLimit || !final {
@@ -239,7 +240,7 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		}
 		overflowed = true
 		t.overflowFresh(now, d, counters)
-		limiter.Settle(d, c.Peek)
+		arith.Combine(d, c.Peek)
 	}
 	if overflowed {
 		t.noteFull(now, d, counters)
@@ -251,21 +252,21 @@ func (t *Table) decide(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
 		k.slot().state.Report(out.Limit, k.words, now, k.used, k.charged, !d.Allowed, out)
 	}
 	t.insertFresh(now, counters)
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	t.count(c, d)
 	return decided
 }
 
 // begin sets the fields of out that identify the limit. Probe and Report overwrite the
 // others.
-func begin(out *limiter.LimitDecision, key *limiter.Key, i int, l *limiter.Limit) {
+func begin(out *limiter.LimitDecision, key *arith.Key, i int, l *limiter.Limit) {
 	out.Rule, out.Limit, out.Key, out.KeyIndex, out.Cost = key.Rule, l, i, key.Index, key.Cost
 	out.Owner, out.InForce = "", 0
 }
 
 // probe finds the counters and asks each limit. It reports false if a limit cannot get
 // a number.
-func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, counters []counter) bool {
+func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, counters []counter) bool {
 	n := 0
 	for i := range c.Len() {
 		key := c.Key(i)
@@ -299,7 +300,7 @@ func (t *Table) probe(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, 
 // already.
 func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter) {
 	for i := range counters {
-		charge, block := limiter.ToCharge(d, i)
+		charge, block := arith.ToCharge(d, i)
 		if !charge && !block {
 			continue
 		}
@@ -308,14 +309,14 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		k.added = k.found == nil
 		if charge {
 			if k.part.due != never {
-				t.noteCharge(k.part, s.place, s.lo^limiter.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
+				t.noteCharge(k.part, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
 			}
 			s.state.Charge(l, k.words, now, out.Cost)
 			k.charged = out.Cost
-			limiter.NoteCharged(d, i, now)
+			arith.NoteCharged(d, i, now)
 		}
 		if block {
-			limiter.BeginBlock(d, i, &s.state, now)
+			arith.BeginBlock(d, i, &s.state, now)
 		}
 	}
 }
@@ -332,7 +333,7 @@ func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 
 // count updates the lists of top keys, and marks in the charge the keys whose names are
 // missing there.
-func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
+func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		if p.ops++; p.ops%hotSample == 0 {
@@ -359,7 +360,7 @@ func (t *Table) count(c *limiter.Charge, d *limiter.Decision) {
 }
 
 // sample adds key i of a charge to the list of hot keys of its partition.
-func (t *Table) sample(c *limiter.Charge, p *partition, i int) {
+func (t *Table) sample(c *arith.Charge, p *partition, i int) {
 	if p.hot == nil {
 		p.hot = &topKeys{}
 	}

@@ -1,11 +1,14 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
 
 // DecideDenied peeks for a charge that was made here and is denied elsewhere: without its id, with
 // which it would be admitted, and as if what it has reserved stayed charged, as what a limit counts
 // of a denied check does.
-func (t *Table) DecideDenied(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) error {
+func (t *Table) DecideDenied(now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
 	id, peek := c.ID, c.Peek
 	c.ID, c.Peek = nil, true
 	defer func() { c.ID, c.Peek = id, peek }()
@@ -29,7 +32,7 @@ func (t *Table) DecideDenied(now limiter.Tick, c *limiter.Charge, d *limiter.Dec
 
 // keepHold sets whether what an id has reserved stays charged at the end of the hold, and returns
 // whether it did.
-func (t *Table) keepHold(c *limiter.Charge, id uint64, keep bool) (was bool) {
+func (t *Table) keepHold(c *arith.Charge, id uint64, keep bool) (was bool) {
 	for i := range c.Len() {
 		s := t.findHolds(&t.parts[PartitionOf(c.Key(i))], c.Key(i))
 		if s == nil {
@@ -37,7 +40,7 @@ func (t *Table) keepHold(c *limiter.Charge, id uint64, keep bool) (was bool) {
 		}
 		words := t.words(s)
 		for j := range int(s.state.A) {
-			if h := limiter.HoldAt(words, j); h.ID == id {
+			if h := arith.HoldAt(words, j); h.ID == id {
 				h.Keep, was = keep, h.Keep
 				h.Put(words, j)
 			}

@@ -22,7 +22,7 @@
 // with existing ones.
 //
 // The caller passes the time, which may go back. A counter then behaves as
-// [limiter.State] describes; other counters are not affected, except that those that
+// [arith.State] describes; other counters are not affected, except that those that
 // had recovered by the latest instant may be gone. Exports and resets of a whole
 // partition use its latest instant.
 package table

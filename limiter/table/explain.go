@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Explain decides a charge as a peek, whatever its Peek is, and overwrites d with the
@@ -14,7 +15,7 @@ import (
 // It changes nothing: no counter, even if its limit has changed, no list of top keys
 // and no statistic. (In a full table, recovered counters may be dropped, which is
 // equivalent.) It allocates, and lists at most 100 entries of a log.
-func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) []limiter.LimitExplanation {
+func (t *Table) Explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision) []limiter.LimitExplanation {
 	out, full := t.explain(now, c, d, false)
 	if full {
 		t.reclaimFor(now, c)
@@ -26,7 +27,7 @@ func (t *Table) Explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 // explain explains a charge under the locks of its partitions. full reports that the
 // table is full and the caller should make room and try again. With final the
 // explanation is that of a full table, and full is false.
-func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
+func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 	final bool) (out []limiter.LimitExplanation, full bool) {
 	d.Clear()
 	if c.Len() == 0 {
@@ -49,7 +50,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		t.arrive(&t.parts[PartitionOf(c.Key(i))], c.Key(i), now)
 	}
 	counters := t.looked(now, c)
-	limiter.Grow(d, len(counters))
+	d.Grow(len(counters))
 	n := 0
 	for i := range c.Len() {
 		for _, l := range c.Key(i).Rule.Limits {
@@ -59,19 +60,19 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 			n++
 		}
 	}
-	limiter.Settle(d, true)
+	arith.Combine(d, true)
 	for !t.reserveWords(now, true, d, counters) {
 		if !final {
 			return nil, true
 		}
-		limiter.Settle(d, true)
+		arith.Combine(d, true)
 	}
 	for t.reserveKeys(d, counters, true) != decided {
 		if !final {
 			return nil, true
 		}
 		t.overflowFresh(now, d, counters)
-		limiter.Settle(d, true)
+		arith.Combine(d, true)
 	}
 	for i := range counters {
 		k, at := &counters[i], d.Limit(i)
@@ -93,7 +94,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 		t.explainHolds(k.part, c.Key(at.Key), at.Limit, &x)
 		out = append(out, x)
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	t.holdTimes(now, c, d)
 	if c.ID != nil {
 		t.explainID(now, c, d, out)
@@ -103,7 +104,7 @@ func (t *Table) explain(now limiter.Tick, c *limiter.Charge, d *limiter.Decision
 
 // looked finds the counters of a charge. A counter of another limit is replaced by a
 // copy that its present limit has adopted.
-func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
+func (t *Table) looked(now limiter.Tick, c *arith.Charge) []counter {
 	var out []counter
 	for i := range c.Len() {
 		key := c.Key(i)
@@ -130,7 +131,7 @@ func (t *Table) looked(now limiter.Tick, c *limiter.Charge) []counter {
 }
 
 // adoptedWords converts a state of old into one of l, and returns its words.
-func adoptedWords(l, old *limiter.Limit, s *limiter.State, words []uint64, now limiter.Tick) []uint64 {
+func adoptedWords(l, old *limiter.Limit, s *arith.State, words []uint64, now limiter.Tick) []uint64 {
 	charge, fresh := s.Adopt(l, old, words, now)
 	if !fresh {
 		return words

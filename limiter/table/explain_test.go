@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // told is the part of a decision that is not only for its decider.
@@ -56,7 +57,7 @@ func TestExplainChangesNothing(t *testing.T) {
 			if rng.IntN(12) == 0 {
 				inForce = versions[rng.IntN(len(versions))]
 			}
-			k := limiter.Key{Hash: hash(uint64(rng.IntN(3))), Rule: inForce}
+			k := arith.Key{Hash: hash(uint64(rng.IntN(3))), Rule: inForce}
 			cost := uint64(1 + rng.IntN(3))
 			var explained, peeked, got, want limiter.Decision
 			for _, r := range versions {
@@ -95,7 +96,7 @@ func TestExplainIsNotCounted(t *testing.T) {
 	table := New(Config{MaxKeys: 1})
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
 		limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
-	k := func(n uint64) limiter.Key { return limiter.Key{Hash: hash(n), Rule: rule} }
+	k := func(n uint64) arith.Key { return arith.Key{Hash: hash(n), Rule: rule} }
 	now := 1_800_000_000 * limiter.Second
 	var d limiter.Decision
 	for range 100 {
@@ -133,7 +134,7 @@ func TestExplainIsNotCounted(t *testing.T) {
 	if table.Explain(now+2*limiter.Hour, charge(1, k(2)), &d); !d.Allowed || d.Limit(0).Overflow {
 		t.Errorf("with room again: allowed %v", d.Allowed)
 	}
-	if x := table.Explain(now, &limiter.Charge{}, &d); x != nil || !d.Allowed || d.Source != limiter.SourceNone {
+	if x := table.Explain(now, &arith.Charge{}, &d); x != nil || !d.Allowed || d.Source != limiter.SourceNone {
 		t.Errorf("nothing: %v, allowed %v by %v", x, d.Allowed, d.Source)
 	}
 }

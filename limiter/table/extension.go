@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Extension is what an extension of the hold of one key changed. By it the extension can be taken
@@ -16,7 +17,7 @@ type Extension struct {
 }
 
 // Extend is [Table.Amend] with Extend, for a charge of one key. It also returns what it changed.
-func (t *Table) Extend(now limiter.Tick, c *limiter.Charge) (out limiter.Amended, x Extension, changed bool) {
+func (t *Table) Extend(now limiter.Tick, c *arith.Charge) (out limiter.Amended, x Extension, changed bool) {
 	x.Was, x.WasEnd = t.term(now, c)
 	out, changed = t.Amend(now, c, limiter.Amend{Extend: true})
 	_, x.End = t.term(now, c)
@@ -28,10 +29,10 @@ func (t *Table) Extend(now limiter.Tick, c *limiter.Charge) (out limiter.Amended
 
 // term returns the estimate and the end of the hold that a charge's ID has for its first key; 0 if
 // it has none.
-func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end limiter.Tick) {
+func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end limiter.Tick) {
 	t.locked(now, c, func() {
 		if s, _, id := t.findHold(now, c); s != nil {
-			estimate, end = limiter.IDCost(id), limiter.HoldEnd(&s.state, t.words(s), c.ID.ID)
+			estimate, end = arith.IDCost(id), arith.HoldEnd(&s.state, t.words(s), c.ID.ID)
 		}
 	})
 	return estimate, end
@@ -39,15 +40,15 @@ func (t *Table) term(now limiter.Tick, c *limiter.Charge) (estimate uint64, end 
 
 // StandsFor returns what a charge's ID stands for at its first key: AmendSettled with the cost, if it is
 // final; otherwise AmendUnknown, with what its hold has reserved as the estimate, 0 if it has none.
-func (t *Table) StandsFor(now limiter.Tick, c *limiter.Charge) (out limiter.Amended) {
+func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended) {
 	out.State = limiter.AmendUnknown
 	t.locked(now, c, func() {
 		if p, pos, live := t.findID(now, c, c.Key(0)); live {
 			id := t.ring(p).at(pos)
 			if s, _, _ := t.findHold(now, c); s != nil {
-				out.Estimate = limiter.IDCost(id)
+				out.Estimate = arith.IDCost(id)
 			} else {
-				out.State, out.First = limiter.AmendSettled, limiter.IDCost(id)
+				out.State, out.First = limiter.AmendSettled, arith.IDCost(id)
 			}
 		}
 	})
@@ -56,7 +57,7 @@ func (t *Table) StandsFor(now limiter.Tick, c *limiter.Charge) (out limiter.Amen
 
 // findHold returns the slot with the holds of a charge's first key, and the state of its ID, if
 // that has a hold; otherwise nil. The partition is locked.
-func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition, *limiter.State) {
+func (t *Table) findHold(now limiter.Tick, c *arith.Charge) (*slot, *partition, *arith.State) {
 	p, pos, live := t.findID(now, c, c.Key(0))
 	if !live {
 		return nil, nil, nil
@@ -73,19 +74,19 @@ func (t *Table) findHold(now limiter.Tick, c *limiter.Charge) (*slot, *partition
 // themselves: the estimate is the largest that was asked for, and the end that of the last. It reports false
 // and changes nothing if the hold was settled, has ended, or came to another table; or if there were
 // so many extensions since that this one is forgotten.
-func (t *Table) TakeBack(now limiter.Tick, c *limiter.Charge, x Extension) (done bool) {
+func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done bool) {
 	t.locked(now, c, func() {
 		s, p, id := t.findHold(now, c)
 		if s == nil {
 			return
 		}
-		was, end, ok := p.extended.takeBack(c, x, limiter.HoldEnd(&s.state, t.words(s), c.ID.ID))
+		was, end, ok := p.extended.takeBack(c, x, arith.HoldEnd(&s.state, t.words(s), c.ID.ID))
 		if !ok {
 			return
 		}
-		if done = true; limiter.IDCost(id) > was {
-			t.dropRaises(p, s, c.ID.ID, now, limiter.IDCost(id)-was)
-			limiter.SetIDCost(id, was)
+		if done = true; arith.IDCost(id) > was {
+			t.dropRaises(p, s, c.ID.ID, now, arith.IDCost(id)-was)
+			arith.SetIDCost(id, was)
 		}
 		// A hold that would have ended meanwhile ends now.
 		end = min(max(end, now), now+limiter.Span(limiter.MaxHold))
@@ -105,14 +106,14 @@ func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n
 	t.giveBackLast(p, s, id, now, n)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
 	for i := range int(s.state.A) {
-		if h := limiter.HoldAt(words, i); h.ID == id {
+		if h := arith.HoldAt(words, i); h.ID == id {
 			less[h.Limit] += h.Cost
 		}
 	}
 	for limit, sum := range less { // now: what is left of them
 		less[limit] = sum - min(sum, n)
 	}
-	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
+	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID != id {
 			return h, true
 		}
@@ -133,7 +134,7 @@ type extended []extendedHold
 
 // extendedHold is an extension of the hold that an id has for a key.
 type extendedHold struct {
-	key  limiter.Hash
+	key  arith.Hash
 	id   uint64
 	told Extension // as its asker knows it
 	cost uint64    // the estimate that it asked for
@@ -142,10 +143,10 @@ type extendedHold struct {
 	wasEnd limiter.Tick
 }
 
-func (h *extendedHold) of(c *limiter.Charge) bool { return h.key == c.Key(0).Hash && h.id == c.ID.ID }
+func (h *extendedHold) of(c *arith.Charge) bool { return h.key == c.Key(0).Hash && h.id == c.ID.ID }
 
 // add adds an extension of a charge's hold.
-func (e *extended) add(c *limiter.Charge, x Extension) {
+func (e *extended) add(c *arith.Charge, x Extension) {
 	if i := e.last(c); i >= 0 && (*e)[i].told.End != x.WasEnd { // of a former hold, or in another place
 		*e = slices.DeleteFunc(*e, func(h extendedHold) bool { return h.of(c) })
 	}
@@ -156,7 +157,7 @@ func (e *extended) add(c *limiter.Charge, x Extension) {
 }
 
 // last returns the index of the last extension of a charge's hold, -1 if there is none.
-func (e *extended) last(c *limiter.Charge) int {
+func (e *extended) last(c *arith.Charge) int {
 	for i := len(*e) - 1; i >= 0; i-- {
 		if (*e)[i].of(c) {
 			return i
@@ -167,7 +168,7 @@ func (e *extended) last(c *limiter.Charge) int {
 
 // takeBack forgets an extension of a charge's hold, which ends at an instant now. It returns the
 // estimate and the end that are left by those that stand. It reports false if this is not known.
-func (e *extended) takeBack(c *limiter.Charge, x Extension, ends limiter.Tick) (estimate uint64, end limiter.Tick,
+func (e *extended) takeBack(c *arith.Charge, x Extension, ends limiter.Tick) (estimate uint64, end limiter.Tick,
 	ok bool) {
 	at := slices.IndexFunc(*e, func(h extendedHold) bool { return h.of(c) && h.told == x })
 	if at < 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // flood is checks of one key, each with a new id: more than one key may have. The first ten ids last for as long as
@@ -29,11 +30,11 @@ func newFlood(tb testing.TB, first time.Duration) *flood {
 func (f *flood) check(tb testing.TB) {
 	tb.Helper()
 	f.now += 20
-	id := limiter.Idempotency{ID: f.ids.Uint64() | 1, Life: time.Second}
+	id := arith.Idempotency{ID: f.ids.Uint64() | 1, Life: time.Second}
 	if f.n++; f.n <= 10 {
 		id.Life = f.first
 	}
-	c := charge(1, limiter.Key{Hash: hash(1), Rule: f.rule})
+	c := charge(1, arith.Key{Hash: hash(1), Rule: f.rule})
 	c.ID = &id
 	var d limiter.Decision
 	if err := f.table.Decide(f.now, c, &d); err != nil || !d.Allowed {
@@ -51,7 +52,7 @@ func TestAFloodOfIDsIsSweptNowAndThen(t *testing.T) {
 		}
 		const checks = 60_000
 		swept, most := 0, 0
-		p := &f.table.parts[PartitionOf(&limiter.Key{Hash: hash(1), Rule: f.rule})]
+		p := &f.table.parts[PartitionOf(&arith.Key{Hash: hash(1), Rule: f.rule})]
 		for range checks {
 			before := p.expiry.Load()
 			f.check(t)

@@ -1,6 +1,9 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
 
 // The common case of a decision: a check of one key whose counters exist. It is decided limit by
 // limit, in functions that are short enough to keep what they need in registers.
@@ -8,14 +11,14 @@ import "github.com/weirlimit/weir/limiter"
 // opened is one counter that decideFound decides.
 type opened struct {
 	slot   *slot
-	counts limiter.Counts
+	counts arith.Counts
 	used   uint64 // before the decision charges
 }
 
 // decideFound decides the common case: a check of one key, at a place of partition p, with at most four
 // counters, all of which have slots under these limits. In any other case it changes nothing
 // and reports false.
-func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
+func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *arith.Charge, d *limiter.Decision) bool {
 	key := c.Key(0)
 	limits := key.Rule.Limits
 	if len(limits) > inlineCounters {
@@ -35,8 +38,8 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 			t.asked(p, s)
 		}
 	}
-	limiter.Grow(d, len(limits))
-	outs := limiter.Limits(d)[:len(limits)]
+	d.Grow(len(limits))
+	outs := d.Limits()[:len(limits)]
 	grows := false
 	for i, l := range limits {
 		begin(&outs[i], key, 0, l)
@@ -44,7 +47,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 			grows = true
 		}
 	}
-	limiter.Settle(d, c.Peek)
+	arith.Combine(d, c.Peek)
 	if grows && !t.reserveFound(p, now, c, d, &found) {
 		return false
 	}
@@ -62,9 +65,9 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 			t.admit(now, cost, l, &found[i], &outs[i])
 		}
 		if cost > 0 {
-			limiter.NoteAllCharged(d, now)
+			arith.NoteAllCharged(d, now)
 		}
-		limiter.Conclude(d)
+		arith.Conclude(d)
 		if p.ops++; p.ops%hotSample == 0 {
 			t.sample(c, p, 0)
 		}
@@ -73,27 +76,27 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *lim
 	for i, l := range limits {
 		k, out := &found[i], &outs[i]
 		words, charged := t.words(k.slot), uint64(0)
-		charge, block := limiter.ToCharge(d, i)
+		charge, block := arith.ToCharge(d, i)
 		if charge {
 			charged = out.Cost
 			t.noteCharge(p, place, key.Hash.Lo, l, &k.counts, now, charged)
 			k.counts.Charge(l, words, now, charged)
-			limiter.NoteCharged(d, i, now)
+			arith.NoteCharged(d, i, now)
 		}
 		k.slot.state = k.counts.State(l)
 		if block {
-			limiter.BeginBlock(d, i, &k.slot.state, now)
+			arith.BeginBlock(d, i, &k.slot.state, now)
 			k.counts = k.slot.state.Open(l)
 		}
 		k.counts.Report(l, words, now, k.used, charged, !d.Allowed, out)
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	t.count(c, d)
 	return true
 }
 
 // locate finds the slots of a key's counters, and reports false if one has none.
-func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, found *[inlineCounters]opened) bool {
+func (t *slots) locate(place uint64, key *arith.Key, limits []*limiter.Limit, found *[inlineCounters]opened) bool {
 	if len(limits) == 1 {
 		if found[0].slot = t.findNear(place, identity(key, limits[0])); found[0].slot != nil {
 			return true
@@ -120,7 +123,7 @@ func (t *slots) locate(place uint64, key *limiter.Key, limits []*limiter.Limit, 
 // open opens a counter and asks its limit. It reports whether a charge needs more words.
 func (t *Table) open(now limiter.Tick, l *limiter.Limit, k *opened, out *limiter.LimitDecision) (grows bool) {
 	k.counts = k.slot.state.Open(l)
-	if !limiter.KeepsWords(l) {
+	if !arith.KeepsWords(l) {
 		k.used = k.counts.Probe(l, nil, now, out)
 		return false
 	}
@@ -133,7 +136,7 @@ func (t *Table) open(now limiter.Tick, l *limiter.Limit, k *opened, out *limiter
 // admit charges a counter of a check that all limits admit.
 func (t *Table) admit(now limiter.Tick, cost uint64, l *limiter.Limit, k *opened, out *limiter.LimitDecision) {
 	var words []uint64
-	if limiter.KeepsWords(l) {
+	if arith.KeepsWords(l) {
 		words = t.words(k.slot)
 	}
 	if cost > 0 {

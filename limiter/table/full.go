@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Bound is what left a check without room in a table.
@@ -63,7 +64,7 @@ func (t *Table) noteFull(now limiter.Tick, d *limiter.Decision, counters []count
 func (t *Table) recordFull(now limiter.Tick, bound Bound, l *limiter.LimitDecision, key uint64) {
 	full := &Full{At: now, Rule: l.Rule.Name, Denied: !l.Allowed}
 	if bound == BoundTenant {
-		full.Tenant = t.usages.shares.Name(limiter.LabelOf(key))
+		full.Tenant = t.usages.shares.Name(arith.LabelOf(key))
 	}
 	t.full.checks[bound].Add(1)
 	t.full.last[bound].Store(full)

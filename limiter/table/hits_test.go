@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A charge that an owner takes back gives back all its units, also where it began a window of the first hit in which
@@ -17,9 +18,9 @@ func TestUndoOfAFirstHit(t *testing.T) {
 	}
 	tbl, rule := New(Config{}), &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
 	now := limiter.Day
-	charge := func(cost uint64) (*limiter.Charge, *limiter.Decision) {
-		c, d := &limiter.Charge{}, new(limiter.Decision)
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: cost})
+	charge := func(cost uint64) (*arith.Charge, *limiter.Decision) {
+		c, d := &arith.Charge{}, new(limiter.Decision)
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: rule, Cost: cost})
 		if err := tbl.Decide(now, c, d); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -29,7 +30,7 @@ func TestUndoOfAFirstHit(t *testing.T) {
 	first, of := charge(100)
 	second, other := charge(100)
 	charge(1)
-	for c, d := range map[*limiter.Charge]*limiter.Decision{first: of, second: other} {
+	for c, d := range map[*arith.Charge]*limiter.Decision{first: of, second: other} {
 		tbl.Undo(now, c, d.Receipt)
 	}
 	_, d := charge(1)

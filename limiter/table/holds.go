@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The holds of a key lie beside its counters, as the words of one more counter. Before anything
@@ -23,7 +24,7 @@ type holds struct {
 }
 
 // findHolds returns the slot with the holds of a key, nil if there is none.
-func (t *Table) findHolds(p *partition, k *limiter.Key) *slot {
+func (t *Table) findHolds(p *partition, k *arith.Key) *slot {
 	i, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, t.ids.holds.limit))
 	if !found {
 		return nil
@@ -32,7 +33,7 @@ func (t *Table) findHolds(p *partition, k *limiter.Key) *slot {
 }
 
 // arrive takes the holds of a key that are over off its counters. The partition is locked.
-func (t *Table) arrive(p *partition, k *limiter.Key, now limiter.Tick) {
+func (t *Table) arrive(p *partition, k *arith.Key, now limiter.Tick) {
 	if p.due > now {
 		return
 	}
@@ -49,7 +50,7 @@ func (t *Table) arriveAll(p *partition, now limiter.Tick) {
 	p.due = never
 	for i := range p.slots.size {
 		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
 			continue
 		}
 		t.expire(p, s, now)
@@ -75,20 +76,20 @@ func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
 // endHolds is expire for the holds that are over, and for that of an id whatever its end is.
 func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 	words := t.words(s)
-	over := func(h *limiter.Hold) bool { return h.End <= now || h.ID == id }
+	over := func(h *arith.Hold) bool { return h.End <= now || h.ID == id }
 	type ended struct {
 		end limiter.Tick
 		at  int // the index of its entry
 	}
 	var due []ended
 	for i := range int(s.state.A) {
-		if h := limiter.HoldAt(words, i); over(&h) {
+		if h := arith.HoldAt(words, i); over(&h) {
 			due = append(due, ended{min(h.End, now), i})
 		}
 	}
 	slices.SortStableFunc(due, func(a, b ended) int { return cmp.Compare(a.end, b.end) })
 	for _, e := range due {
-		h := limiter.HoldAt(words, e.at)
+		h := arith.HoldAt(words, e.at)
 		h.End = e.end
 		if h.First {
 			t.ids.holds.live.Add(-1)
@@ -101,7 +102,7 @@ func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 			t.giveBack(p, s, e.at, e.end, h.Cost)
 		}
 	}
-	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) { return h, !over(&h) })
+	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) { return h, !over(&h) })
 	t.countAllSlots(p, s)
 	t.expiresAt(p, s.state.Until)
 }
@@ -110,7 +111,7 @@ func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 // of that limit; nil if there is none.
 func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n uint64) *slot {
 	words := t.words(holds)
-	h := limiter.HoldAt(words, i)
+	h := arith.HoldAt(words, i)
 	if h.Limit == 0 {
 		return nil
 	}
@@ -118,35 +119,35 @@ func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n u
 	if s == nil {
 		return nil
 	}
-	limiter.GiveBack(l, &s.state, t.words(s), &holds.state, words, i, now, p.clock, n)
+	arith.GiveBack(l, &s.state, t.words(s), &holds.state, words, i, now, p.clock, n)
 	t.expiresAt(p, s.state.EmptyAt(l, t.words(s)))
 	return s
 }
 
 // noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with n = 0,
 // before the counter is raised otherwise. lo is the low half of the key's hash.
-func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *limiter.Counts, now limiter.Tick,
+func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *arith.Counts, now limiter.Tick,
 	n uint64) {
-	if p.due == never || !limiter.Affects(l, c, now, n) { // without holds there is nothing to tell
+	if p.due == never || !arith.Affects(l, c, now, n) { // without holds there is nothing to tell
 		return
 	}
-	if i, found := p.slots.find(place, lo^limiter.NameID(t.ids.holds.limit)); found {
+	if i, found := p.slots.find(place, lo^arith.NameID(t.ids.holds.limit)); found {
 		s := p.slots.at(i)
-		limiter.NoteCharge(l, c, &s.state, t.words(s), now, n)
+		arith.NoteCharge(l, c, &s.state, t.words(s), now, n)
 	}
 }
 
 // beside returns the counter of the key of some holds whose limit counts by id, see
-// [limiter.CountsID]; nil if there is none.
+// [arith.CountsID]; nil if there is none.
 func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Limit) {
-	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
+	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
 	i, found := p.slots.findKey(holds.place)
 	if !found {
 		return nil, nil
 	}
 	for s := p.slots.at(i); s.limit != 0 && s.place == holds.place; s = p.slots.at(i) {
-		if l := t.registry.limit(s.limit); l.Algorithm() < limiter.Remembered && s.lo^limiter.NameID(l) == key &&
-			limiter.CountsID(l) == id {
+		if l := t.registry.limit(s.limit); l.Algorithm() < arith.Remembered && s.lo^arith.NameID(l) == key &&
+			arith.CountsID(l) == id {
 			return s, l
 		}
 		i++
@@ -155,17 +156,17 @@ func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Li
 }
 
 // strip prevents that anything is given back to a counter of a key: it was reset, or its
-// limit counts otherwise from now on. lo is the low half of the key's hash, id the [limiter.CountsID] of the limit.
+// limit counts otherwise from now on. lo is the low half of the key's hash, id the [arith.CountsID] of the limit.
 func (t *Table) strip(p *partition, place, lo, id uint64) {
 	if p.due == never { // the partition has no holds
 		return
 	}
-	i, found := p.slots.find(place, lo^limiter.NameID(t.ids.holds.limit))
+	i, found := p.slots.find(place, lo^arith.NameID(t.ids.holds.limit))
 	if !found {
 		return
 	}
 	s := p.slots.at(i)
-	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
 		if h.Limit == id {
 			h.Detach(true)
 		}
@@ -182,7 +183,7 @@ type reserved struct {
 
 // reserveOnce reserves room for the id of a charge, and for its hold if it has one, for n
 // keys. A charge that finds none has reserved nothing.
-func (t *Table) reserveOnce(c *limiter.Charge, charged uint16, n int64) (r reserved, room bool) {
+func (t *Table) reserveOnce(c *arith.Charge, charged uint16, n int64) (r reserved, room bool) {
 	if n > 0 && t.crowdedByIDs(c) {
 		return reserved{bound: BoundHolds}, false
 	}
@@ -205,7 +206,7 @@ func (t *Table) unreserveOnce(r reserved) {
 
 // reserveHolds reserves room for the holds of the keys that are charged: a counter for each, and
 // the words.
-func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) bool {
+func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool {
 	fresh := int64(0)
 	for i := range c.Len() {
 		if charged&(1<<i) == 0 {
@@ -217,7 +218,7 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 			have, words = int(s.state.A), len(t.words(s))
 		}
 		more := max(1, len(k.Rule.Limits))
-		need := (have + more) * limiter.HoldWords
+		need := (have + more) * arith.HoldWords
 		if have+more > limiter.MaxHoldEntries {
 			r.bound = BoundHolds
 			return false
@@ -250,7 +251,7 @@ func (t *Table) reserveHolds(c *limiter.Charge, charged uint16, r *reserved) boo
 }
 
 // growthOfHolds returns the memory that the ids and the holds of a charge need.
-func (t *Table) growthOfHolds(c *limiter.Charge, ids, holds int64, growth func(*slots, int) int64) (need int64) {
+func (t *Table) growthOfHolds(c *arith.Charge, ids, holds int64, growth func(*slots, int) int64) (need int64) {
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		need += t.ring(p).growth(int(ids)) + growth(&p.slots, int(holds))
@@ -260,7 +261,7 @@ func (t *Table) growthOfHolds(c *limiter.Charge, ids, holds int64, growth func(*
 
 // hold notes what an allowed charge has charged to the keys that it costs something. It moves
 // slots.
-func (t *Table) hold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, r *reserved) {
+func (t *Table) hold(now limiter.Tick, c *arith.Charge, d *limiter.Decision, r *reserved) {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -274,7 +275,7 @@ func (t *Table) hold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, r
 
 // holdKey notes what a hold has charged to the limits of a key that charged has bits for. The
 // hold begins with its first entry.
-func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged uint64, r *reserved) {
+func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, charged uint64, r *reserved) {
 	p := &t.parts[PartitionOf(k)]
 	s := t.findHolds(p, k)
 	if s == nil {
@@ -283,12 +284,12 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 		t.insert(p, e, now)
 		s = t.findHolds(p, k)
 	}
-	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*limiter.HoldWords,
+	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*arith.HoldWords,
 		math.MaxInt64)
 	if !ok {
 		return // the slab has no number left: the charge is final
 	}
-	h := limiter.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep}
+	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep}
 	h.First = !s.state.HoldsID(words, id.ID)
 	if h.First {
 		t.ids.holds.live.Add(1)
@@ -300,11 +301,11 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 	}
 	for j, l := range k.Rule.Limits {
 		if charged&(1<<j) != 0 {
-			h.Limit = limiter.CountsID(l)
+			h.Limit = arith.CountsID(l)
 			s.state.AddHold(words, h)
 			h.First = false
-			if at, found := p.slots.find(s.place, identity(k, l)); found && limiter.ByHit(l) {
-				limiter.NoteHold(l, &p.slots.at(at).state, &s.state, words)
+			if at, found := p.slots.find(s.place, identity(k, l)); found && arith.ByHit(l) {
+				arith.NoteHold(l, &p.slots.at(at).state, &s.state, words)
 			}
 		}
 	}
@@ -315,7 +316,7 @@ func (t *Table) holdKey(now limiter.Tick, id *limiter.Idempotency, k *limiter.Ke
 
 // refused notes which limits of a key charged a hold though they had no room for it, as those of a shadow rule
 // may. They are those of a decision from n on.
-func (t *Table) refused(now limiter.Tick, id uint64, k *limiter.Key, d *limiter.Decision, n int) {
+func (t *Table) refused(now limiter.Tick, id uint64, k *arith.Key, d *limiter.Decision, n int) {
 	for j, l := range k.Rule.Limits {
 		if d.Limit(n+j).Allowed || l.CountRejected() != limiter.CountAll {
 			continue
@@ -328,7 +329,7 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *limiter.Key, d *limiter.
 		}
 		words := t.words(s)
 		for i := range int(s.state.A) {
-			if h := limiter.HoldAt(words, i); h.ID == id && h.Limit == limiter.CountsID(l) && h.At == now {
+			if h := arith.HoldAt(words, i); h.ID == id && h.Limit == arith.CountsID(l) && h.At == now {
 				h.Refused(l, &p.slots.at(at).state, now)
 				h.Put(words, i)
 			}
@@ -338,7 +339,7 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *limiter.Key, d *limiter.
 
 // dropHold removes the hold of an id, and gives back nothing.
 func (t *Table) dropHold(p *partition, s *slot, id uint64) {
-	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
+	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id && h.First {
 			t.ids.holds.live.Add(-1)
 		}
@@ -349,7 +350,7 @@ func (t *Table) dropHold(p *partition, s *slot, id uint64) {
 
 // denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and
 // charges nothing. There may be room after the wait.
-func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, bound Bound,
+func (t *Table) denyHold(now limiter.Tick, c *arith.Charge, d *limiter.Decision, bound Bound,
 	wait limiter.Tick) outcome {
 	peek := c.Peek
 	c.Peek = true
@@ -362,19 +363,19 @@ func (t *Table) denyHold(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 		l := d.Limit(i)
 		l.Overflow, l.Allowed, l.Remaining, l.RetryAfter = true, false, 0, wait.Duration()
 	}
-	limiter.Settle(d, true)
-	limiter.Conclude(d)
+	arith.Combine(d, true)
+	arith.Conclude(d)
 	t.recordFull(now, bound, d.Limit(0), c.Key(0).Hash.Lo)
 	return decided
 }
 
 // holdEnds returns the earliest instant at which a bound on the holds or ids of one key may leave room for a
 // charge.
-func (t *Table) holdEnds(now limiter.Tick, c *limiter.Charge) (at limiter.Tick) {
+func (t *Table) holdEnds(now limiter.Tick, c *arith.Charge) (at limiter.Tick) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s != nil && k.Cost > 0 {
-			at = max(at, limiter.EntriesEnd(&s.state, t.words(s), limiter.MaxHoldEntries-max(1, len(k.Rule.Limits))))
+			at = max(at, arith.EntriesEnd(&s.state, t.words(s), limiter.MaxHoldEntries-max(1, len(k.Rule.Limits))))
 		}
 	}
 	if t.crowdedByIDs(c) {
@@ -396,7 +397,7 @@ func (t *Table) holdEnds(now limiter.Tick, c *limiter.Charge) (at limiter.Tick) 
 
 // countHolds adds the holds of a slot to those of the table, or takes them off.
 func (t *Table) countHolds(s *slot, l *limiter.Limit, sign int) {
-	if l.Algorithm() == limiter.Holds {
+	if l.Algorithm() == arith.Holds {
 		t.ids.holds.live.Add(int64(sign * s.state.CountHolds(t.words(s))))
 	}
 }
@@ -405,16 +406,16 @@ func (t *Table) countHolds(s *slot, l *limiter.Limit, sign int) {
 const explainedHolds = 20
 
 // explainHolds adds to the explanation of a limit what is held of it, and until when.
-func (t *Table) explainHolds(p *partition, k *limiter.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
+func (t *Table) explainHolds(p *partition, k *arith.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
 	s := t.findHolds(p, k)
 	if s == nil {
 		return
 	}
-	sum, n, id := uint64(0), 0, limiter.CountsID(l)
+	sum, n, id := uint64(0), 0, arith.CountsID(l)
 	var each []limiter.Field
 	words := t.words(s)
 	for i := range int(s.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.Limit != id {
 			continue
 		}

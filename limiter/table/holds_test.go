@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // held1 is a charge of one key that is held.
-func held1(rule *limiter.Rule, hi, id uint64, cost uint64, hold time.Duration) *limiter.Charge {
+func held1(rule *limiter.Rule, hi, id uint64, cost uint64, hold time.Duration) *arith.Charge {
 	c := charge1(rule, hi, id, cost)
 	c.ID.Hold = hold
 	return c
@@ -304,7 +305,7 @@ func TestHoldsEndUnasked(t *testing.T) {
 		if export {
 			n := 0
 			tab.Export(part, now, func(e Entry) {
-				if n++; e.Limit.Algorithm() == limiter.Holds || e.State.A != 0 {
+				if n++; e.Limit.Algorithm() == arith.Holds || e.State.A != 0 {
 					t.Errorf("exported %+v", e)
 				}
 			})
@@ -390,7 +391,7 @@ func BenchmarkHold(b *testing.B) {
 func TestARefundLeavesASettledID(t *testing.T) {
 	tab, rule := New(Config{}), windowRule(t, 100)
 	one, both := charge1(rule, 1, 1, 5), charge1(rule, 1, 1, 5)
-	both.Add(limiter.Key{Hash: limiter.Hash{Hi: 2, Lo: 7}, Rule: rule, Cost: 5})
+	both.Add(arith.Key{Hash: arith.Hash{Hi: 2, Lo: 7}, Rule: rule, Cost: 5})
 	if a, _ := tab.Amend(idStart, one, limiter.Amend{}); a.State != limiter.AmendCharged {
 		t.Fatalf("%+v", a)
 	}
@@ -410,20 +411,20 @@ func TestARefundLeavesASettledID(t *testing.T) {
 // A check with the id of a hold that is over, of a limit on concurrency, would be told that it is
 // admitted, and hold nothing. So it is refused, until the id is forgotten.
 func TestSpentIDs(t *testing.T) {
-	for how, end := range map[string]func(tab *Table, c *limiter.Charge) limiter.Tick{
-		"settled": func(tab *Table, c *limiter.Charge) limiter.Tick {
+	for how, end := range map[string]func(tab *Table, c *arith.Charge) limiter.Tick{
+		"settled": func(tab *Table, c *arith.Charge) limiter.Tick {
 			tab.Amend(idStart, c, limiter.Amend{})
 			return idStart
 		},
-		"canceled": func(tab *Table, c *limiter.Charge) limiter.Tick {
+		"canceled": func(tab *Table, c *arith.Charge) limiter.Tick {
 			k := *c.Key(0)
 			k.Cost = 0
-			none := limiter.Charge{ID: c.ID}
+			none := arith.Charge{ID: c.ID}
 			none.Add(k)
 			tab.Amend(idStart, &none, limiter.Amend{})
 			return idStart
 		},
-		"kept": func(_ *Table, c *limiter.Charge) limiter.Tick { return idStart + limiter.Span(c.ID.Hold) },
+		"kept": func(_ *Table, c *arith.Charge) limiter.Tick { return idStart + limiter.Span(c.ID.Hold) },
 	} {
 		l, err := limiter.NewLimit(limiter.Spec{Limit: 3, Algorithm: limiter.Concurrency})
 		if err != nil {
@@ -458,7 +459,7 @@ func TestAKeyWithoutACostKeepsItsHold(t *testing.T) {
 	l := hundred(t, limiter.FixedWindow, 24*time.Hour)
 	table, c := heldTable(t, l, noon, 1)
 	peeks := heldCharge(l, 1, 0)
-	peeks.Add(limiter.Key{Hash: limiter.Hash{Hi: 8, Lo: 9}, Rule: c.Key(0).Rule, Cost: 5, Index: 1})
+	peeks.Add(arith.Key{Hash: arith.Hash{Hi: 8, Lo: 9}, Rule: c.Key(0).Rule, Cost: 5, Index: 1})
 	var d limiter.Decision
 	if err := table.Decide(noon, peeks, &d); err != nil || !d.Allowed || d.Repeated || d.Limit(0).Remaining != 90 {
 		t.Fatalf("%v, %+v", err, d)

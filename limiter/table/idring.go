@@ -7,13 +7,14 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // idEntry is one id that is remembered for a key. Its place and lo are those of [Table.placeOfID]. It has no
 // words, and its limit is that of the ring.
 type idEntry struct {
 	place, lo uint64
-	state     limiter.State
+	state     arith.State
 }
 
 // idRing has the ids of a partition in the order in which they came, which is mostly the one in
@@ -54,7 +55,7 @@ const (
 func (g *idRing) used() int { return int(g.n - g.out) }
 
 // at returns the state of the id at a position.
-func (g *idRing) at(pos int) *limiter.State { return &g.ring[pos].state }
+func (g *idRing) at(pos int) *arith.State { return &g.ring[pos].state }
 
 // slot returns an id as a slot outside the table.
 func (g *idRing) slot(pos int) slot {
@@ -148,7 +149,7 @@ func (g *idRing) fetch(place uint64) {
 }
 
 // push adds an id, for which there is room.
-func (g *idRing) push(place, lo uint64, state limiter.State) {
+func (g *idRing) push(place, lo uint64, state arith.State) {
 	number := g.numberOf(g.n)
 	pos := g.position(number)
 	e := &g.ring[pos]
@@ -320,7 +321,7 @@ func (g *idRing) check() error {
 }
 
 // addID adds an id to a partition. It has been counted, and its limit has the number.
-func (t *Table) addID(p *partition, place, lo uint64, state limiter.State, number uint16, now limiter.Tick) {
+func (t *Table) addID(p *partition, place, lo uint64, state arith.State, number uint16, now limiter.Tick) {
 	g := t.ring(p)
 	t.roomForIDs(p, 1, now)
 	g.number = number

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // ringModel is what a ring must have: a list, in the order of its ids.
@@ -59,7 +60,7 @@ func TestIDRing(t *testing.T) {
 					g.resize(largerRing(int(g.n)))
 				}
 				e := idEntry{place: rng.Uint64() & spot, lo: rng.Uint64N(3),
-					state: limiter.State{Time: now + 1 + limiter.Tick(rng.IntN(2*most)), A: uint32(step)}}
+					state: arith.State{Time: now + 1 + limiter.Tick(rng.IntN(2*most)), A: uint32(step)}}
 				if m.find(e.place, e.lo) < 0 {
 					g.push(e.place, e.lo, e.state)
 					m.ids = append(m.ids, e)
@@ -137,7 +138,7 @@ func TestSizesOfRings(t *testing.T) {
 func TestCountersAndIDsHaveOneOrder(t *testing.T) {
 	rule := window(t, 1_000_000, time.Hour)
 	from, to := New(Config{Order: rand.NewPCG(1, 1)}), New(Config{Order: rand.NewPCG(2, 2)})
-	var charges []*limiter.Charge
+	var charges []*arith.Charge
 	for i := range uint64(300) {
 		c := charge1(rule, hash(i%60).Hi, hash(1000+i).Hi|1, 1+i)
 		decide(t, from, idStart, c)
@@ -155,7 +156,7 @@ func TestCountersAndIDsHaveOneOrder(t *testing.T) {
 			turns++
 		}
 	}
-	if kinds[limiter.Remembered] != 300 || len(all) != 360 || turns < 60 {
+	if kinds[arith.Remembered] != 300 || len(all) != 360 || turns < 60 {
 		t.Fatalf("premise: %v are exported, which change %d times", kinds, turns)
 	}
 	if err := to.Import(part, idStart, all, Replace); err != nil {
@@ -171,7 +172,7 @@ func TestCountersAndIDsHaveOneOrder(t *testing.T) {
 		}
 		hi := IDOf(c.Key(0), c.ID.ID).Hi
 		one := exportedKey(from, part, hi, idStart)
-		if len(one) != 1 || one[0].Hi != hi || limiter.IDCost(&one[0].State) != uint64(1+i) {
+		if len(one) != 1 || one[0].Hi != hi || arith.IDCost(&one[0].State) != uint64(1+i) {
 			t.Fatalf("id %d is exported as %+v", i, one)
 		}
 		if i%2 == 0 {
@@ -204,13 +205,13 @@ func idFlow(t *testing.T, keys, lives int) float64 {
 	for with := range bytes {
 		tab, hashes, rule := New(Config{}), benchHashes(keys), benchLimits(t, limiter.SlidingCounter, time.Hour)
 		r, now := rand.New(rand.NewPCG(1, 7)), limiter.Tick(1e15)
-		var c limiter.Charge
+		var c arith.Charge
 		var d limiter.Decision
-		id := limiter.Idempotency{Life: time.Duration(keys) * limiter.TickDuration}
-		check := func(h limiter.Hash) {
+		id := arith.Idempotency{Life: time.Duration(keys) * limiter.TickDuration}
+		check := func(h arith.Hash) {
 			now++
 			c.Clear()
-			c.Add(limiter.Key{Hash: h, Rule: rule, Cost: 1})
+			c.Add(arith.Key{Hash: h, Rule: rule, Cost: 1})
 			if with == 1 {
 				id.ID = r.Uint64() | 1
 				c.ID = &id
@@ -296,9 +297,9 @@ func TestIDsKeepTheBounds(t *testing.T) {
 	for _, config := range []Config{{MaxBytes: 3 << 20}, {MaxKeys: 10_000}} {
 		tab, d := New(config), limiter.Decision{}
 		for i := range uint64(60_000) {
-			k := limiter.Key{Hash: hash(i % 2000), Rule: rule}
+			k := arith.Key{Hash: hash(i % 2000), Rule: rule}
 			c := charge(1, k)
-			c.ID = &limiter.Idempotency{ID: 1 + i, Life: time.Hour}
+			c.ID = &arith.Idempotency{ID: 1 + i, Life: time.Hour}
 			if err := tab.Decide(hourStart, c, &d); err != nil || !d.Allowed {
 				t.Fatalf("check %d: %+v, %v", i, d, err)
 			}
@@ -318,11 +319,11 @@ func TestIDsKeepTheBounds(t *testing.T) {
 // An import is refused if it would put more ids at one place than a key may have counters: a search passes all
 // of them. What is there stays.
 func TestImportsOfIDsAtOnePlace(t *testing.T) {
-	tab, k := New(Config{}), limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 7}, Rule: window(t, 1, time.Hour)}
-	name := limiter.NameID(tab.ids.limit)
+	tab, k := New(Config{}), arith.Key{Hash: arith.Hash{Hi: 7, Lo: 7}, Rule: window(t, 1, time.Hour)}
+	name := arith.NameID(tab.ids.limit)
 	entries := func(from, n uint64) (out []Entry) {
 		for lo := from; lo < from+n; lo++ {
-			s := limiter.NewID(limiter.Minute, 0, 1, 1)
+			s := arith.NewID(limiter.Minute, 0, 1, 1)
 			out = append(out, Entry{Hi: 9, Lo: lo ^ name, Limit: tab.ids.limit, State: s})
 		}
 		return out

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // An id is remembered as a counter of its own for each key that was charged: the high half of
@@ -25,20 +26,20 @@ type ids struct {
 
 // IDOf returns the hash of the counter that remembers an id for a key. Its low half is the
 // key's, so both are in one partition.
-func IDOf(k *limiter.Key, id uint64) limiter.Hash {
-	return limiter.Hash{Hi: k.Hash.Hi ^ id, Lo: k.Hash.Lo}
+func IDOf(k *arith.Key, id uint64) arith.Hash {
+	return arith.Hash{Hi: k.Hash.Hi ^ id, Lo: k.Hash.Lo}
 }
 
 // placeOfID returns the place of the counter that remembers an id for a key, and the low half of
 // its identity.
-func (t *Table) placeOfID(k *limiter.Key, id uint64) (place, lo uint64) {
+func (t *Table) placeOfID(k *arith.Key, id uint64) (place, lo uint64) {
 	h := IDOf(k, id)
-	return t.order.of(h.Hi), h.Lo ^ limiter.NameID(t.ids.limit)
+	return t.order.of(h.Hi), h.Lo ^ arith.NameID(t.ids.limit)
 }
 
 // findID returns the position of the id of a charge for a key, -1 if it is unknown, and whether it is
 // remembered at now.
-func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *partition, pos int, live bool) {
+func (t *Table) findID(now limiter.Tick, c *arith.Charge, k *arith.Key) (p *partition, pos int, live bool) {
 	p = &t.parts[PartitionOf(k)]
 	pos = t.ring(p).find(t.placeOfID(k, c.ID.ID))
 	return p, pos, pos >= 0 && t.ring(p).at(pos).Time > now
@@ -46,7 +47,7 @@ func (t *Table) findID(now limiter.Tick, c *limiter.Charge, k *limiter.Key) (p *
 
 // remembered returns the keys that a charge costs something, and those of them for which its
 // id is remembered, as bits. The partitions are locked.
-func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known uint16) {
+func (t *Table) remembered(now limiter.Tick, c *arith.Charge) (charged, known uint16) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		if k.Cost == 0 {
@@ -61,7 +62,7 @@ func (t *Table) remembered(now limiter.Tick, c *limiter.Charge) (charged, known 
 }
 
 // decideOnce is decide for a charge with an id.
-func (t *Table) decideOnce(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool) outcome {
+func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
 	if c.Len() > 1 {
 		t.fetchAll(c)
 	} else if t.decideNew(now, c, d) {
@@ -129,7 +130,7 @@ const (
 )
 
 // crowdedByIDs reports whether the partition of a key of a charge has no room for ids of one key.
-func (t *Table) crowdedByIDs(c *limiter.Charge) bool {
+func (t *Table) crowdedByIDs(c *arith.Charge) bool {
 	most := max(t.maxKeys/idsOfKey, fewOfKey)
 	if c.ID.Hold > 0 {
 		most *= forHolds
@@ -144,7 +145,7 @@ func (t *Table) crowdedByIDs(c *limiter.Charge) bool {
 
 // reserveIDs counts n new counters for the id of a charge, and reports whether there is room
 // for them, or else what left none: ids take at most half of the counters of a table, copies not counted.
-func (t *Table) reserveIDs(c *limiter.Charge, n int64) (number uint16, bound Bound, room bool) {
+func (t *Table) reserveIDs(c *arith.Charge, n int64) (number uint16, bound Bound, room bool) {
 	if n == 0 {
 		return 0, 0, true
 	}
@@ -186,7 +187,7 @@ func (t *Table) unreserveIDs(number uint16, n int64) {
 
 // remember remembers the id of a charge that was made, for each key that it costs something. It has
 // been counted.
-func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, number uint16) {
+func (t *Table) remember(now limiter.Tick, c *arith.Charge, d *limiter.Decision, number uint16) {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -207,7 +208,7 @@ func (t *Table) remember(now limiter.Tick, c *limiter.Charge, d *limiter.Decisio
 
 // rememberedUntil returns when the id of a charge is forgotten: that of a hold with the hold,
 // unless the charge is kept then.
-func rememberedUntil(now limiter.Tick, id *limiter.Idempotency) limiter.Tick {
+func rememberedUntil(now limiter.Tick, id *arith.Idempotency) limiter.Tick {
 	switch {
 	case id.Hold == 0:
 		return now + limiter.Span(id.Life)
@@ -220,13 +221,13 @@ func rememberedUntil(now limiter.Tick, id *limiter.Idempotency) limiter.Tick {
 
 // chargedOf returns which limits of a key a receipt names, as bits. n is the index of the
 // first of them in the decision.
-func chargedOf(r *limiter.Receipt, n int, k *limiter.Key) uint64 {
+func chargedOf(r *limiter.Receipt, n int, k *arith.Key) uint64 {
 	return r.Charged >> n & (1<<len(k.Rule.Limits) - 1)
 }
 
 // repeat answers a charge whose id is remembered, and changes nothing. The receipt is that of
 // the charge that was made, if it had the same costs and was one charge.
-func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+func (t *Table) repeat(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	t.look(now, c, d)
 	n, same := 0, true
 	for i := range c.Len() {
@@ -234,25 +235,25 @@ func (t *Table) repeat(now limiter.Tick, c *limiter.Charge, d *limiter.Decision)
 		if k.Cost > 0 {
 			p, pos, _ := t.findID(now, c, k)
 			s := t.ring(p).at(pos)
-			same = same && limiter.IDCost(s) == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == limiter.IDCharged(s))
-			d.Receipt.Time = limiter.IDCharged(s)
-			d.Receipt.Charged |= uint64(limiter.IDParts(s)&^limiter.SettledID) << n
+			same = same && arith.IDCost(s) == k.Cost && (d.Receipt.Time == 0 || d.Receipt.Time == arith.IDCharged(s))
+			d.Receipt.Time = arith.IDCharged(s)
+			d.Receipt.Charged |= uint64(arith.IDParts(s)&^arith.SettledID) << n
 		}
 		n += len(k.Rule.Limits)
 	}
 	if !same || d.Receipt.Charged == 0 {
 		d.Receipt = limiter.Receipt{}
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 }
 
 // look fills in what each limit of a charge says now, as if it admitted it.
-func (t *Table) look(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+func (t *Table) look(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	total := 0
 	for i := range c.Len() {
 		total += len(c.Key(i).Rule.Limits)
 	}
-	limiter.Grow(d, total)
+	d.Grow(total)
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -274,14 +275,14 @@ func (t *Table) look(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
 			s.state.Report(l, words, now, used, 0, false, out)
 		}
 	}
-	limiter.Repeat(d)
+	arith.Repeat(d)
 }
 
 // decideRest decides a charge whose id is remembered for some of its keys, such as after others
 // were lost with the member that held them: the others alone are charged.
-func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, final bool, known uint16) outcome {
+func (t *Table) decideRest(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool, known uint16) outcome {
 	var (
-		rest  = limiter.Charge{ID: c.ID}
+		rest  = arith.Charge{ID: c.ID}
 		index [limiter.MaxKeys]int // in c, of each key of rest
 		first [limiter.MaxKeys]int // the first limit of each key of rest, in c
 		n     int
@@ -314,7 +315,7 @@ func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 		d.Receipt.Charged |= chargedOf(&made, n, rest.Key(i)) << first[i]
 		n += len(rest.Key(i).Rule.Limits)
 	}
-	limiter.Conclude(d)
+	arith.Conclude(d)
 	return decided
 }
 
@@ -322,7 +323,7 @@ func (t *Table) decideRest(now limiter.Tick, c *limiter.Charge, d *limiter.Decis
 // the charge by which it is remembered. It returns the receipt without the limits of keys where
 // it is of another one: that charge is not made any more, or was made by a later check. Those that a hold gave
 // back are left out, too. Keys of other partitions than the given one are left alone.
-func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, only int) limiter.Receipt {
+func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, only int) limiter.Receipt {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -337,7 +338,7 @@ func (t *Table) forgetIDs(now limiter.Tick, c *limiter.Charge, r limiter.Receipt
 // forgetID forgets the id of a charge for one key, and its hold, which gives back what it has charged. It returns
 // which of the charged limits are still to be given back: none if the id is remembered by another charge,
 // or was that of a hold which is over.
-func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at limiter.Tick, charged uint64) uint64 {
+func (t *Table) forgetID(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick, charged uint64) uint64 {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,8 +352,8 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 	default:
 		return 0 // what a hold has charged was given back when it ended
 	}
-	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost ||
-		uint64(limiter.IDParts(s)) != charged {
+	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost ||
+		uint64(arith.IDParts(s)) != charged {
 		return 0
 	}
 	t.removeID(p, pos)
@@ -365,7 +366,7 @@ func (t *Table) forgetID(now limiter.Tick, c *limiter.Charge, k *limiter.Key, at
 }
 
 // explainID adds to an explanation that the id of its charge is remembered.
-func (t *Table) explainID(now limiter.Tick, c *limiter.Charge, d *limiter.Decision, out []limiter.LimitExplanation) {
+func (t *Table) explainID(now limiter.Tick, c *arith.Charge, d *limiter.Decision, out []limiter.LimitExplanation) {
 	charged, known := t.remembered(now, c)
 	if charged == 0 || known != charged {
 		return
@@ -376,6 +377,6 @@ func (t *Table) explainID(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 			out[i].State = append(out[i].State, limiter.Field{Name: "id remembered until", Value: stamp(until)})
 		}
 	}
-	limiter.Repeat(d)
-	limiter.Conclude(d)
+	arith.Repeat(d)
+	arith.Conclude(d)
 }

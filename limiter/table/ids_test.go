@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // idRule is a rule with a window and a bucket.
@@ -39,7 +40,7 @@ type idModel struct {
 }
 
 type idKey struct {
-	key limiter.Hash
+	key arith.Hash
 	id  uint64
 }
 
@@ -50,14 +51,14 @@ type idKnown struct {
 }
 
 // has reports whether an id is remembered for a key.
-func (m *idModel) has(now limiter.Tick, k *limiter.Key, id uint64) bool {
+func (m *idModel) has(now limiter.Tick, k *arith.Key, id uint64) bool {
 	return m.known[idKey{k.Hash, id}].until > now
 }
 
 // decide decides a charge, and reports whether it was a repetition.
-func (m *idModel) decide(t *testing.T, now limiter.Tick, c *limiter.Charge, d *limiter.Decision) (repeated bool) {
+func (m *idModel) decide(t *testing.T, now limiter.Tick, c *arith.Charge, d *limiter.Decision) (repeated bool) {
 	t.Helper()
-	var rest limiter.Charge
+	var rest arith.Charge
 	costs := 0
 	for i := range c.Len() {
 		k := *c.Key(i)
@@ -75,7 +76,7 @@ func (m *idModel) decide(t *testing.T, now limiter.Tick, c *limiter.Charge, d *l
 		return true
 	}
 	if c.Peek {
-		rest = limiter.Charge{Peek: true}
+		rest = arith.Charge{Peek: true}
 		for i := range c.Len() {
 			rest.Add(*c.Key(i))
 		}
@@ -98,7 +99,7 @@ func (m *idModel) decide(t *testing.T, now limiter.Tick, c *limiter.Charge, d *l
 }
 
 // refund takes a charge back.
-func (m *idModel) refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) {
+func (m *idModel) refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -154,19 +155,19 @@ func TestIDsAreAModel(t *testing.T) {
 		now, tab := idStart, New(Config{})
 		m := &idModel{table: New(Config{}), known: map[idKey]idKnown{}}
 		type made struct {
-			c *limiter.Charge
+			c *arith.Charge
 			r limiter.Receipt
 		}
 		var receipts []made
 		for step := range 400 {
-			c := &limiter.Charge{Peek: rng.IntN(8) == 0}
+			c := &arith.Charge{Peek: rng.IntN(8) == 0}
 			for i := range 1 + rng.IntN(2) {
-				c.Add(limiter.Key{
-					Hash: limiter.Hash{Hi: 1000 + rng.Uint64N(3), Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: rng.Uint64N(4),
+				c.Add(arith.Key{
+					Hash: arith.Hash{Hi: 1000 + rng.Uint64N(3), Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: rng.Uint64N(4),
 				})
 			}
 			if rng.IntN(4) > 0 {
-				c.ID = &limiter.Idempotency{ID: 1 + rng.Uint64N(6)<<20, Life: time.Duration(1+rng.IntN(3000)) * time.Millisecond}
+				c.ID = &arith.Idempotency{ID: 1 + rng.Uint64N(6)<<20, Life: time.Duration(1+rng.IntN(3000)) * time.Millisecond}
 			}
 			where := fmt.Sprintf("seed %d, step %d, id %+v", seed, step, c.ID)
 			switch rng.IntN(10) {
@@ -197,9 +198,9 @@ func TestIDsAreAModel(t *testing.T) {
 			}
 			for i := range 2 {
 				for hi := range uint64(3) {
-					var peek limiter.Charge
+					var peek arith.Charge
 					peek.Peek = true
-					peek.Add(limiter.Key{Hash: limiter.Hash{Hi: 1000 + hi, Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: 1})
+					peek.Add(arith.Key{Hash: arith.Hash{Hi: 1000 + hi, Lo: uint64(i)<<40 + 7}, Rule: rules[i], Cost: 1})
 					var got, want limiter.Decision
 					if err := tab.Decide(now, &peek, &got); err != nil {
 						t.Fatal(err)
@@ -228,11 +229,11 @@ func TestIDsAreAModel(t *testing.T) {
 }
 
 // charge1 is a charge of one key.
-func charge1(rule *limiter.Rule, hi, id uint64, cost uint64) *limiter.Charge {
-	c := &limiter.Charge{}
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: 7}, Rule: rule, Cost: cost})
+func charge1(rule *limiter.Rule, hi, id uint64, cost uint64) *arith.Charge {
+	c := &arith.Charge{}
+	c.Add(arith.Key{Hash: arith.Hash{Hi: hi, Lo: 7}, Rule: rule, Cost: cost})
 	if id != 0 {
-		c.ID = &limiter.Idempotency{ID: id, Life: time.Minute}
+		c.ID = &arith.Idempotency{ID: id, Life: time.Minute}
 	}
 	return c
 }
@@ -272,7 +273,7 @@ func TestIDsOfAKeyAreBounded(t *testing.T) {
 	const most = 16 * 500
 	tab, rule := New(Config{MaxKeys: most}), windowRule(t, 1e6)
 	var d limiter.Decision
-	ask := func(c *limiter.Charge) bool {
+	ask := func(c *arith.Charge) bool {
 		t.Helper()
 		if err := tab.Decide(idStart, c, &d); err != nil {
 			t.Fatal(err)

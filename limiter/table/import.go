@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // importAll imports entries into a locked partition, all or none. gone is how many
@@ -34,7 +35,7 @@ func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
 			e := &entries[i]
-			if holds == (e.Limit.Algorithm() == limiter.Holds) && !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
+			if holds == (e.Limit.Algorithm() == arith.Holds) && !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
 				fresh--
 			}
 		}
@@ -79,9 +80,9 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			return ids, 0, crowded
 		case !found:
 			fresh++
-		case mode == Merge && limiter.KeepsWords(e.Limit):
+		case mode == Merge && arith.KeepsWords(e.Limit):
 			// One block for the merger, beside that of the entry.
-			bytes += blockBytesFor(limiter.MergeMost(e.Limit, words, len(t.words(p.slots.at(at)))))
+			bytes += blockBytesFor(arith.MergeMost(e.Limit, words, len(t.words(p.slots.at(at)))))
 			blocks++
 		}
 		if words > 0 {
@@ -107,7 +108,7 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 
 // isID reports whether an entry is an id.
 func (t *Table) isID(e *Entry) bool {
-	return e.Limit.Algorithm() == limiter.Remembered && limiter.NameID(e.Limit) == limiter.NameID(t.ids.limit)
+	return e.Limit.Algorithm() == arith.Remembered && arith.NameID(e.Limit) == arith.NameID(t.ids.limit)
 }
 
 // importID imports an id, for which the limit with a number was counted, and reports whether it was added.
@@ -183,9 +184,9 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 	}
 	in.state.Import(l, t.words(&in), now)
 	if e.From != 0 {
-		limiter.Believe(l, &in.state, now, mode == Merge)
+		arith.Believe(l, &in.state, now, mode == Merge)
 	}
-	if l.Algorithm() == limiter.Holds {
+	if l.Algorithm() == arith.Holds {
 		if mode == Merge {
 			t.strange(p, &in, now)
 		} else {
@@ -214,7 +215,7 @@ func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, m
 		return false
 	}
 	t.countHolds(have, t.registry.limit(have.limit), -1)
-	have.state = limiter.State{}
+	have.state = arith.State{}
 	t.free(p, have)
 	if t.registry.limit(have.limit).Equal(l) {
 		have.limit = t.relabel(p, &in, have.limit) // it stays in its share
@@ -234,7 +235,7 @@ func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limite
 	words := t.words(into)
 	into.state.Roll(l, words, now)
 	words, _ = t.room(p, l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
-	t.noteCharge(p, into.place, into.lo^limiter.NameID(l), l, new(into.state.Open(l)), now, 0)
+	t.noteCharge(p, into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)
 	into.state.Merge(l, words, &in.state, t.words(in), now) // the result recovers no sooner
 }
 

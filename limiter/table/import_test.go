@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Copies of other nodes' counters may take three times the table's bound. Existing ones
@@ -20,7 +21,7 @@ func TestRoomForCopies(t *testing.T) {
 	for i := range uint64(40) {
 		h := hash(i)
 		h.Lo = 0
-		decide(t, source, hourStart, charge(1, limiter.Key{Hash: h, Rule: rule}))
+		decide(t, source, hourStart, charge(1, arith.Key{Hash: h, Rule: rule}))
 	}
 	all := exported(source, 0, hourStart)
 	if err := table.Import(0, hourStart, all[:28], Replace); err != nil {
@@ -64,7 +65,7 @@ func sameEntry(a, b Entry) bool {
 func TestImportRefusesWhole(t *testing.T) {
 	rule := window(t, 5, time.Hour)
 	source, table := New(Config{}), New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: rule}
+	k := arith.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	decide(t, source, hourStart, charge(2, k))
 	good := exported(source, part, hourStart)[0]
@@ -105,14 +106,14 @@ func TestImportRefusesWhole(t *testing.T) {
 func TestImportDoesNotMoveTheClock(t *testing.T) {
 	rule := window(t, 5, time.Second)
 	source, table := New(Config{}), New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: rule}
+	k := arith.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	decide(t, source, hourStart+limiter.Hour, charge(5, k))
 	if err := table.Import(part, hourStart+limiter.Second/10, exported(source, part, hourStart+limiter.Hour),
 		Replace); err != nil {
 		t.Fatal(err)
 	}
-	other := limiter.Key{Hash: hash(2), Rule: rule}
+	other := arith.Key{Hash: hash(2), Rule: rule}
 	other.Hash.Lo = k.Hash.Lo
 	now := hourStart + limiter.Second/5
 	if d := decide(t, table, now, charge(5, k)); d.Allowed || limiter.Span(d.RetryAfter) > 2*limiter.Second {
@@ -134,7 +135,7 @@ func TestImportGivesWordsBack(t *testing.T) {
 		limit(t, limiter.Spec{Name: "sub", Algorithm: limiter.SlidingWindow, Limit: 50, Window: time.Minute}),
 	}}
 	source, table := New(Config{}), New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: rule}
+	k := arith.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	for i := range limiter.Tick(40) {
 		decide(t, source, hourStart+i, charge(1, k))
@@ -177,7 +178,7 @@ func TestImportGivesWordsBack(t *testing.T) {
 func TestImportOfWhatHasEnded(t *testing.T) {
 	rule := window(t, 5, time.Second)
 	source, table := New(Config{}), New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: rule}
+	k := arith.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	decide(t, source, hourStart+limiter.Second*9/10, charge(5, k))
 	now := hourStart + limiter.Second*21/20 // a clock that is ahead
@@ -197,7 +198,7 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 func TestDrop(t *testing.T) {
 	rule := window(t, 2, time.Hour)
 	table := New(Config{})
-	k := limiter.Key{Hash: hash(1), Rule: rule}
+	k := arith.Key{Hash: hash(1), Rule: rule}
 	part := PartitionOf(&k)
 	first := decide(t, table, hourStart, charge(1, k))
 	for range 30 {
@@ -225,7 +226,7 @@ func TestDrop(t *testing.T) {
 // A key whose counters make place for as many others needs no more room.
 func TestReplaceKeyInAFullTable(t *testing.T) {
 	table, source := New(Config{MaxKeys: 1}), New(Config{})
-	k := limiter.Key{Hash: hash(1)}
+	k := arith.Key{Hash: hash(1)}
 	var turns [][]Entry
 	for _, name := range []string{"a", "b"} {
 		k.Rule = &limiter.Rule{Name: "r"}
@@ -250,8 +251,8 @@ func TestImportOfManyLimits(t *testing.T) {
 	one := func(i int) (int, []Entry) {
 		l := limit(t, limiter.Spec{Name: "l", Limit: int64(i + 1), Window: time.Second, Algorithm: limiter.FixedWindow})
 		h := hash(uint64(i))
-		k := limiter.Key{Hash: h, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}}}
-		return PartitionOf(&k), []Entry{{Hi: h.Hi, Lo: identity(&k, l), Limit: l, State: limiter.State{A: 1}}}
+		k := arith.Key{Hash: h, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}}}
+		return PartitionOf(&k), []Entry{{Hi: h.Hi, Lo: identity(&k, l), Limit: l, State: arith.State{A: 1}}}
 	}
 	for i := range maxForeignLimits {
 		part, e := one(i)
@@ -260,7 +261,7 @@ func TestImportOfManyLimits(t *testing.T) {
 		}
 	}
 	// A rule's own has room.
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1 << 40), Rule: window(t, 5, time.Hour)}))
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1 << 40), Rule: window(t, 5, time.Hour)}))
 	part, e := one(maxForeignLimits)
 	if err := table.Import(part, hourStart, e, Replace); !errors.Is(err, ErrTooManyLimits) {
 		t.Errorf("a limit too many: %v", err)
@@ -295,10 +296,10 @@ func FuzzImport(f *testing.F) {
 	for i, l := range all {
 		// An export, which the fuzzer then corrupts.
 		source := New(Config{})
-		k := limiter.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}}
+		k := arith.Key{Hash: hash(1), Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}}
 		for j := range limiter.Tick(5) {
 			cost := uint64(1)
-			if limiter.Wide(l) {
+			if arith.Wide(l) {
 				cost = l.Capacity()/3 + 1 // so that it is blocked
 			}
 			decide(f, source, 1767614400e6+j*300_000, charge(cost, k))
@@ -327,13 +328,13 @@ func FuzzImport(f *testing.F) {
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(data[8*i:])
 		}
-		k := limiter.Key{Hash: limiter.Hash{Hi: hi, Lo: hash(1).Lo}}
+		k := arith.Key{Hash: arith.Hash{Hi: hi, Lo: hash(1).Lo}}
 		l := all[int(which)%len(all)]
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}}
 		k.Rule = rule
 		part := PartitionOf(&k)
 		e := Entry{Hi: k.Hash.Hi, Lo: identity(&k, l), Limit: l, Words: words,
-			State: limiter.State{Time: limiter.Tick(at), Until: limiter.Tick(until), A: a, B: b}}
+			State: arith.State{Time: limiter.Tick(at), Until: limiter.Tick(until), A: a, B: b}}
 		now := limiter.Tick(1767614400e6)
 		table := New(Config{MaxBytes: []int64{0, 4 << 20}[steps>>2&1]})
 		if steps&1 == 0 {
@@ -342,7 +343,7 @@ func FuzzImport(f *testing.F) {
 			if steps>>5&1 == 0 {
 				before.Name = limiter.RequestRule
 			}
-			decide(t, table, now, charge(1, limiter.Key{Hash: k.Hash, Rule: before}))
+			decide(t, table, now, charge(1, arith.Key{Hash: k.Hash, Rule: before}))
 		}
 		entries := []Entry{e, e}
 		for i := range uint64(many % 2048) {
@@ -370,7 +371,7 @@ func FuzzImport(f *testing.F) {
 }
 
 // useImported asks, charges, takes back, changes the limit and moves on.
-func useImported(t *testing.T, table *Table, k limiter.Key, now limiter.Tick, steps uint16, then *limiter.Limit) {
+func useImported(t *testing.T, table *Table, k arith.Key, now limiter.Tick, steps uint16, then *limiter.Limit) {
 	part := PartitionOf(&k)
 	for i := range limiter.Tick(steps % 64) {
 		at := now + i*100_000
@@ -405,7 +406,7 @@ func TestCopiesLeaveRoom(t *testing.T) {
 	for i := range uint64(20) {
 		h := hash(i)
 		h.Lo = 0
-		decide(t, source, hourStart, charge(1, limiter.Key{Hash: h, Rule: rule}))
+		decide(t, source, hourStart, charge(1, arith.Key{Hash: h, Rule: rule}))
 	}
 	table.SetCopy(0, true)
 	if err := table.Import(0, hourStart, exported(source, 0, hourStart), Replace); err != nil {
@@ -414,7 +415,7 @@ func TestCopiesLeaveRoom(t *testing.T) {
 	fresh := func(i uint64) bool {
 		h := hash(1000 + i)
 		h.Lo = 1 << 63 // of another partition
-		return decide(t, table, hourStart, charge(1, limiter.Key{Hash: h, Rule: rule})).Allowed
+		return decide(t, table, hourStart, charge(1, arith.Key{Hash: h, Rule: rule})).Allowed
 	}
 	for i := range uint64(10) {
 		if !fresh(i) {
@@ -443,7 +444,7 @@ func TestAnUpdateIsBelievedAsFar(t *testing.T) {
 	burst := limit(t, limiter.Spec{Algorithm: limiter.GCRA, Limit: 10, Window: time.Second, Block: time.Minute})
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{burst}}
 	source := New(Config{})
-	decide(t, source, hourStart, charge(1, limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 0}, Rule: rule}))
+	decide(t, source, hourStart, charge(1, arith.Key{Hash: arith.Hash{Hi: 1, Lo: 0}, Rule: rule}))
 	update := exported(source, 0, hourStart)
 	for from, want := range []limiter.Tick{limiter.Hour, limiter.Minute} {
 		table := New(Config{})

@@ -1,11 +1,14 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
 
 // each calls f for every counter of a charge that has a slot, under the lock of its
 // partition. n is the index of the limit in the charge. If f returns false the slot is
 // removed.
-func (t *Table) each(now limiter.Tick, c *limiter.Charge, f visit) (seen int) {
+func (t *Table) each(now limiter.Tick, c *arith.Charge, f visit) (seen int) {
 	n := 0
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -16,10 +19,10 @@ func (t *Table) each(now limiter.Tick, c *limiter.Charge, f visit) (seen int) {
 }
 
 // visit is called for the counter of the n-th limit of a charge.
-type visit = func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool
+type visit = func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool
 
 // eachOf is each for one key, whose limits are numbered from n.
-func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen int) {
+func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	whole := false
@@ -49,14 +52,14 @@ func (t *Table) eachOf(now limiter.Tick, k *limiter.Key, n int, f visit) (seen i
 
 // Reset deletes the counters of a charge, with their blocks. It returns how many there
 // were. Cost and Peek are ignored.
-func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
-	return t.each(now, c, func(p *partition, _ int, k *limiter.Key, _ *limiter.Limit, s *slot) bool {
+func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
+	return t.each(now, c, func(p *partition, _ int, k *arith.Key, _ *limiter.Limit, s *slot) bool {
 		if p.void == nil {
 			p.void = new(void)
 		}
 		l := t.registry.limit(s.limit)
-		t.strip(p, s.place, k.Hash.Lo, limiter.CountsID(l))
-		t.strip(p, s.place, k.Hash.Lo, limiter.SlotsID(l)) // of the time in which it was on concurrency
+		t.strip(p, s.place, k.Hash.Lo, arith.CountsID(l))
+		t.strip(p, s.place, k.Hash.Lo, arith.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
 		return false
 	})
@@ -79,19 +82,19 @@ func (t *Table) Reset(now limiter.Tick, c *limiter.Charge) int {
 //
 // The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is
 // void.
-func (t *Table) Refund(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+func (t *Table) Refund(now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, false, everyPartition)
 }
 
 // Undo is Refund for a decider that takes back a charge of its own, which no caller knows. It
 // does not void receipts because of limits that were replaced: charges that nobody was told of
 // would stay, and between the check and its end there is no more than a round trip. It ignores the epoch.
-func (t *Table) Undo(now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+func (t *Table) Undo(now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, true, everyPartition)
 }
 
 // UndoIn is Undo for the keys of one partition.
-func (t *Table) UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int {
+func (t *Table) UndoIn(partition int, now limiter.Tick, c *arith.Charge, r limiter.Receipt) int {
 	return t.takeBack(now, c, r, true, partition)
 }
 
@@ -99,7 +102,7 @@ func (t *Table) UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r lim
 const everyPartition = -1
 
 // takeBack takes back the charges of the keys in one partition, or in every.
-func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt, own bool, only int) int {
+func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, own bool, only int) int {
 	if own {
 		r.Epoch = 0
 	}
@@ -109,11 +112,11 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 	if c.ID != nil && !r.IsCredit() {
 		r = t.forgetIDs(now, c, r, only)
 	}
-	return t.each(now, c, func(p *partition, n int, k *limiter.Key, l *limiter.Limit, s *slot) bool {
+	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
 		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, k.By, now) {
 			if own {
-				limiter.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
+				arith.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
 			} else {
 				s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			}
@@ -124,13 +127,13 @@ func (t *Table) takeBack(now limiter.Tick, c *limiter.Charge, r limiter.Receipt,
 }
 
 // isIn reports whether a key is of a partition.
-func isIn(k *limiter.Key, partition int) bool {
+func isIn(k *arith.Key, partition int) bool {
 	return partition == everyPartition || PartitionOf(k) == partition
 }
 
 // SetName sets the name of a key, without that of a limit, after a decision requested
-// it by [limiter.Charge.Unnamed].
-func (t *Table) SetName(k *limiter.Key, name []byte) {
+// it by [arith.Charge.Unnamed].
+func (t *Table) SetName(k *arith.Key, name []byte) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // request is a rule as limits that come with a request have it.
@@ -25,7 +26,7 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 	table := New(Config{})
 	ask := func(now limiter.Tick, i int) error {
 		var d limiter.Decision
-		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: request(t, int64(i+1), time.Minute)}), &d)
+		return table.Decide(now, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: request(t, int64(i+1), time.Minute)}), &d)
 	}
 	for i := range maxRequestLimits {
 		if err := ask(hourStart, i); err != nil {
@@ -33,7 +34,7 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 		}
 	}
 	// One recovers soon, so that there is something to look for in its partition.
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(10_002), Rule: window(t, 5, time.Millisecond)}))
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(10_002), Rule: window(t, 5, time.Millisecond)}))
 	if err := ask(hourStart, 10_000); !errors.Is(err, ErrTooManyLimits) {
 		t.Fatalf("one more: %v", err)
 	}
@@ -42,7 +43,7 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	// Another key's partition is all that a further one takes.
-	own := &table.parts[PartitionOf(&limiter.Key{Hash: hash(10_001), Rule: new(limiter.Rule)})]
+	own := &table.parts[PartitionOf(&arith.Key{Hash: hash(10_001), Rule: new(limiter.Rule)})]
 	for i := range table.parts {
 		if p := &table.parts[i]; p != own {
 			p.mu.Lock()
@@ -68,7 +69,7 @@ func TestRequestLimitsAreBounded(t *testing.T) {
 		var d limiter.Decision
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
 			limiter.Spec{Name: "m", Limit: int64(i + 1), Window: time.Hour})}}
-		if err := table.Decide(hourStart, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
+		if err := table.Decide(hourStart, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
 			t.Fatal(i, err)
 		}
 	}
@@ -92,7 +93,7 @@ func TestLongRequestLimitsAreBounded(t *testing.T) {
 		s.Name = "l"
 		rule := &limiter.Rule{Name: limiter.RequestRule, Limits: []*limiter.Limit{limit(t, s)}}
 		var d limiter.Decision
-		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(key)), Rule: rule}), &d)
+		return table.Decide(now, charge(1, arith.Key{Hash: hash(uint64(key)), Rule: rule}), &d)
 	}
 	for i := range int64(maxLongLimits) {
 		if err := ask(hourStart, limiter.Spec{Limit: i + 1, Window: limiter.MaxWindow}); err != nil {
@@ -123,7 +124,7 @@ func TestLongRequestLimitsAreBounded(t *testing.T) {
 // of another limit, is reset, recovers, or is dropped or replaced by an import.
 func TestRequestLimitsLeave(t *testing.T) {
 	table, source := New(Config{}), New(Config{})
-	k := limiter.Key{Hash: hash(1)}
+	k := arith.Key{Hash: hash(1)}
 	for i := range int64(70_000) {
 		k.Rule = request(t, i%70_000+1, time.Hour)
 		decide(t, table, hourStart, charge(1, k))
@@ -165,9 +166,9 @@ func TestRequestLimitsLeave(t *testing.T) {
 	}
 	// A check that is refused leaves none behind.
 	full := New(Config{MaxKeys: 1})
-	decide(t, full, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 9, time.Hour)}))
+	decide(t, full, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 9, time.Hour)}))
 	for range 3 {
-		decide(t, full, hourStart, charge(1, limiter.Key{Hash: hash(2), Rule: request(t, 7, time.Hour)}))
+		decide(t, full, hourStart, charge(1, arith.Key{Hash: hash(2), Rule: request(t, 7, time.Hour)}))
 	}
 	if n := len(full.registry.byKey); n != 1 {
 		t.Errorf("%d limits are numbered for one counter, after refusals", n)
@@ -213,17 +214,17 @@ func TestLimitsOfSeveralOrigins(t *testing.T) {
 	for range 50 {
 		table := New(Config{})
 		for i := range 60 {
-			h := limiter.Hash{Hi: r.Uint64N(6)}
+			h := arith.Hash{Hi: r.Uint64N(6)}
 			switch name := names[r.IntN(len(names))]; {
 			case i%7 == 6:
-				table.Reset(hourStart, charge(1, limiter.Key{Hash: h, Rule: rules["rule"]}))
+				table.Reset(hourStart, charge(1, arith.Key{Hash: h, Rule: rules["rule"]}))
 			case name == "peer":
-				e := Entry{Hi: h.Hi, Lo: limiter.NameID(l), Limit: l, State: limiter.State{A: 2}}
+				e := Entry{Hi: h.Hi, Lo: arith.NameID(l), Limit: l, State: arith.State{A: 2}}
 				if err := table.Import(0, hourStart, []Entry{e, e}[:1+r.IntN(2)], ImportMode(r.IntN(2))); err != nil {
 					t.Fatal(err)
 				}
 			default:
-				decide(t, table, hourStart, charge(1, limiter.Key{Hash: h, Rule: rules[name]}))
+				decide(t, table, hourStart, charge(1, arith.Key{Hash: h, Rule: rules[name]}))
 			}
 		}
 		table.checkAll(t)
@@ -249,7 +250,7 @@ func TestLimitsComeAndGoTogether(t *testing.T) {
 				if rule.Name == "s" {
 					rule.MaxShare = 100
 				}
-				k := limiter.Key{Hash: limiter.Hash{Hi: r.Uint64N(200), Lo: r.Uint64N(3) << 60}, Rule: rule}
+				k := arith.Key{Hash: arith.Hash{Hi: r.Uint64N(200), Lo: r.Uint64N(3) << 60}, Rule: rule}
 				part := PartitionOf(&k)
 				switch r.IntN(20) {
 				case 0:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // mergedHold is a reservation as the clients of one table know it.
@@ -36,7 +37,7 @@ type mergedHolds struct {
 	trace  []string
 }
 
-func (m *mergedHolds) charge(h *mergedHold, cost uint64) *limiter.Charge {
+func (m *mergedHolds) charge(h *mergedHold, cost uint64) *arith.Charge {
 	c := heldCharge(m.l, h.id, cost)
 	if h.id%2 == 0 {
 		c.ID.Life = time.Hour // else it is forgotten with the next step
@@ -269,7 +270,7 @@ func TestWhatTheOtherHasSettledIsCountedOnce(t *testing.T) {
 					all := m.export(other)
 					var ids, rest []Entry
 					for _, e := range all {
-						if parts && e.Limit.Algorithm() == limiter.Remembered {
+						if parts && e.Limit.Algorithm() == arith.Remembered {
 							ids = append(ids, e)
 						} else {
 							rest = append(rest, e)
@@ -374,7 +375,7 @@ func TestARefusedHoldLeavesOthersTheirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := New(Config{MaxKeys: 1000})
-	of := func(id, cost uint64) *limiter.Charge {
+	of := func(id, cost uint64) *arith.Charge {
 		c := heldCharge(l, id, cost)
 		c.Key(0).Rule.Shadow = true
 		return c

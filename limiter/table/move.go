@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Entry is one counter in the form that nodes exchange.
@@ -16,12 +17,12 @@ type Entry struct {
 	// Limit is the limit that made the state.
 	Limit *limiter.Limit
 	// State and Words are relative to the instant of the export, see
-	// [limiter.State.Export]. During an export, Words belong to the table: they are
+	// [arith.State.Export]. During an export, Words belong to the table: they are
 	// valid until visit returns, and must not be written to.
-	State limiter.State
+	State arith.State
 	Words []uint64
 	// From is who sent the entry, see [Table.Source]; 0 if it does not come from another node. What another
-	// node sends is believed as far as its limit can hold it, see [limiter.Believe].
+	// node sends is believed as far as its limit can hold it, see [arith.Believe].
 	From uint8
 }
 
@@ -32,7 +33,7 @@ type ImportMode uint8
 const (
 	// Replace overwrites an existing counter.
 	Replace ImportMode = iota
-	// Merge makes it deny whatever either counter denies, see [limiter.State.Merge].
+	// Merge makes it deny whatever either counter denies, see [arith.State.Merge].
 	Merge
 )
 
@@ -145,11 +146,11 @@ func (t *Table) export(p *partition, s *slot, now limiter.Tick, visit func(Entry
 	e := Entry{Hi: t.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
 	switch held := s.state.Held(l); {
 	case held == 0:
-	case l.Algorithm() == limiter.SlidingLog, l.Algorithm() == limiter.Holds:
+	case l.Algorithm() == limiter.SlidingLog, l.Algorithm() == arith.Holds:
 		// Their words hold instants, and the ring of a log may start anywhere.
 		e.Words = make([]uint64, held)
 		s.state.Move(l, e.Words, words)
-		if l.Algorithm() == limiter.Holds {
+		if l.Algorithm() == arith.Holds {
 			t.steady(p, s, e.Words)
 		}
 	default:
@@ -235,7 +236,7 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit, from: have.from}
 	in.state.Import(e.Limit, nil, now)
 	if e.From != 0 {
-		limiter.Believe(e.Limit, &in.state, now, false)
+		arith.Believe(e.Limit, &in.state, now, false)
 	}
 	at := in.state.EmptyAt(e.Limit, nil)
 	if at <= now {
@@ -299,7 +300,7 @@ func checkEntry(part int, e *Entry) error {
 	if e.Limit == nil {
 		return fmt.Errorf("%w: it has no limit", limiter.ErrInvalid)
 	}
-	if at, _ := bits.Mul64(e.Lo^limiter.NameID(e.Limit), Partitions); int(at) != part%Partitions {
+	if at, _ := bits.Mul64(e.Lo^arith.NameID(e.Limit), Partitions); int(at) != part%Partitions {
 		return fmt.Errorf("%w: it is of partition %d, not of %d", limiter.ErrInvalid, at, part%Partitions)
 	}
 	return e.State.CheckExported(e.Limit, e.Words)

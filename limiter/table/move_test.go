@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // exported returns the export of a partition, or of one of its keys. The words are
@@ -61,9 +62,9 @@ func TestPartitionMoves(t *testing.T) {
 func movePartitions(t *testing.T, r *rand.Rand) {
 	rule := randomRule(t, r)
 	here, there := New(Config{}), New(Config{})
-	keys := make([]limiter.Key, 300)
+	keys := make([]arith.Key, 300)
 	for i := range keys {
-		keys[i] = limiter.Key{Hash: hash(uint64(i)), Rule: rule}
+		keys[i] = arith.Key{Hash: hash(uint64(i)), Rule: rule}
 		keys[i].Hash.Lo %= 1 << 54
 	}
 	parts := map[int]bool{}
@@ -141,13 +142,13 @@ func TestReplaceKey(t *testing.T) {
 	a, b := hash(1), hash(2)
 	b.Lo = a.Lo // of one partition
 	table, other := New(Config{}), New(Config{})
-	decide(t, table, hourStart, charge(2, limiter.Key{Hash: a, Rule: both}))
-	decide(t, table, hourStart, charge(2, limiter.Key{Hash: b, Rule: both}))
-	decide(t, other, hourStart, charge(3, limiter.Key{Hash: a, Rule: first}))
-	part := PartitionOf(&limiter.Key{Hash: a, Rule: both})
-	remaining := func(h limiter.Hash, want ...uint64) {
+	decide(t, table, hourStart, charge(2, arith.Key{Hash: a, Rule: both}))
+	decide(t, table, hourStart, charge(2, arith.Key{Hash: b, Rule: both}))
+	decide(t, other, hourStart, charge(3, arith.Key{Hash: a, Rule: first}))
+	part := PartitionOf(&arith.Key{Hash: a, Rule: both})
+	remaining := func(h arith.Hash, want ...uint64) {
 		t.Helper()
-		d := decide(t, table, hourStart, charge(0, limiter.Key{Hash: h, Rule: both}))
+		d := decide(t, table, hourStart, charge(0, arith.Key{Hash: h, Rule: both}))
 		for i := range want {
 			if got := d.Limit(i).Remaining; got != want[i] {
 				t.Errorf("%d remain of %s, want %d", got, d.Limit(i).Limit.Name(), want[i])
@@ -187,8 +188,8 @@ func TestImportMerges(t *testing.T) {
 		ten := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
 		s.Limit = 20
 		twenty := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
-		k := limiter.Key{Hash: hash(1)}
-		part := PartitionOf(&limiter.Key{Hash: k.Hash, Rule: ten})
+		k := arith.Key{Hash: hash(1)}
+		part := PartitionOf(&arith.Key{Hash: k.Hash, Rule: ten})
 		for _, used := range []uint64{2, 8} {
 			table, other := New(Config{}), New(Config{})
 			k.Rule = ten
@@ -223,7 +224,7 @@ func TestForeignRule(t *testing.T) {
 		for range 200 {
 			now += limiter.Tick(r.IntN(1_000_000))
 			cost := uint64(r.IntN(3))
-			k := limiter.Key{Hash: hash(uint64(r.IntN(5))), Rule: rule}
+			k := arith.Key{Hash: hash(uint64(r.IntN(5))), Rule: rule}
 			want := decide(t, one, now, charge(cost, k))
 			if r.IntN(2) == 0 {
 				k.Rule = foreign
@@ -238,16 +239,16 @@ func TestForeignRuleIsNotSlower(t *testing.T) {
 	one := window(t, 5, time.Hour)
 	two := window(t, 5, time.Hour)
 	table := New(Config{})
-	p, place := &table.parts[PartitionOf(&limiter.Key{Hash: hash(1), Rule: one})], table.order.of(hash(1).Hi)
-	decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: one}))
+	p, place := &table.parts[PartitionOf(&arith.Key{Hash: hash(1), Rule: one})], table.order.of(hash(1).Hi)
+	decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: one}))
 	for _, rule := range []*limiter.Rule{one, two, one} {
 		var d limiter.Decision
-		if !table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d) ||
+		if !table.decideFound(p, place, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: rule}), &d) ||
 			d.Limit(0).Limit != rule.Limits[0] {
 			t.Error("it took the long way")
 		}
 	}
-	if table.decideFound(p, place, hourStart, charge(1, limiter.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}),
+	if table.decideFound(p, place, hourStart, charge(1, arith.Key{Hash: hash(1), Rule: window(t, 6, time.Hour)}),
 		new(limiter.Decision)) {
 		t.Error("another limit was taken for it")
 	}
@@ -259,12 +260,12 @@ func TestShareTakesTurns(t *testing.T) {
 	for _, s := range specs() {
 		s.Name, s.Limit, s.Window, s.Burst = "l", 12, time.Minute, 0
 		whole := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, s)}}
-		share := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limiter.Scaled(whole.Limits[0], 1, 3)}}
+		share := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{arith.Scaled(whole.Limits[0], 1, 3)}}
 		table := New(Config{})
 		r := rand.New(rand.NewPCG(1, 2))
 		admitted, now := 0, hourStart
 		for range 400 {
-			k := limiter.Key{Hash: hash(1), Rule: whole}
+			k := arith.Key{Hash: hash(1), Rule: whole}
 			if r.IntN(2) == 0 {
 				k.Rule = share
 			}
@@ -297,7 +298,7 @@ func TestMovesWhileAsked(t *testing.T) {
 			var d limiter.Decision
 			for i := range limiter.Tick(3000) {
 				now := hourStart + i*1000
-				k := limiter.Key{Hash: hash(r.Uint64N(60)), Rule: rule}
+				k := arith.Key{Hash: hash(r.Uint64N(60)), Rule: rule}
 				k.Hash.Lo %= 1 << 54
 				part := r.IntN(4)
 				switch {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The holds of a key move with its counters. Two nodes that decided without knowing of each
@@ -12,15 +13,15 @@ import (
 // nothing back. One that either has settled is settled.
 
 // steady prepares the exported words of some holds for another node, see
-// [limiter.Steady].
+// [arith.Steady].
 func (t *Table) steady(p *partition, holds *slot, words []uint64) {
-	for i := range len(words) / limiter.HoldWords {
-		h := limiter.HoldAt(words, i)
+	for i := range len(words) / arith.HoldWords {
+		h := arith.HoldAt(words, i)
 		if h.Limit == 0 {
 			continue
 		}
 		if s, l := t.beside(p, holds, h.Limit); s != nil {
-			h.At = limiter.Steady(l, &s.state, h.At)
+			h.At = arith.Steady(l, &s.state, h.At)
 			h.Put(words, i)
 		}
 	}
@@ -29,28 +30,28 @@ func (t *Table) steady(p *partition, holds *slot, words []uint64) {
 // idBeside returns the position of the id of a hold, -1 if it is unknown, and whether it is
 // remembered at now.
 func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick) (pos int, live bool) {
-	key := holds.lo ^ limiter.NameID(t.ids.holds.limit)
-	pos = t.ring(p).find(t.order.of(t.order.hash(holds.place)^id), key^limiter.NameID(t.ids.limit))
+	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
+	pos = t.ring(p).find(t.order.of(t.order.hash(holds.place)^id), key^arith.NameID(t.ids.limit))
 	return pos, pos >= 0 && t.ring(p).at(pos).Time > now
 }
 
 // endID lets the id of a hold be forgotten when the hold ends, unless it stands for a cost then. An
 // id is an entry of its own, which moves to another node when it changes, and a hold whenever its key
 // does. Each time both end a little later or earlier by the clock there.
-func (t *Table) endID(p *partition, holds *slot, h *limiter.Hold, now limiter.Tick) {
+func (t *Table) endID(p *partition, holds *slot, h *arith.Hold, now limiter.Tick) {
 	pos, live := t.idBeside(p, holds, h.ID, now)
-	if !live || h.Keep || limiter.IDParts(t.ring(p).at(pos)) == limiter.SettledID {
+	if !live || h.Keep || arith.IDParts(t.ring(p).at(pos)) == arith.SettledID {
 		return
 	}
 	t.ring(p).at(pos).Time = h.End
-	t.expiresAt(p, max(h.End, limiter.IDCharged(t.ring(p).at(pos))))
+	t.expiresAt(p, max(h.End, arith.IDCharged(t.ring(p).at(pos))))
 }
 
 // endIDs is endID for all holds in a slot.
 func (t *Table) endIDs(p *partition, holds *slot, now limiter.Tick) {
 	words := t.words(holds)
 	for i := range int(holds.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		t.endID(p, holds, &h, now)
 	}
 }
@@ -58,7 +59,7 @@ func (t *Table) endIDs(p *partition, holds *slot, now limiter.Tick) {
 // endStray ends the hold that a key has of an id which is over or was never known: so is the hold. Its
 // end comes with the key, and that comes late where the member stood still. It reports whether there
 // was one.
-func (t *Table) endStray(p *partition, k *limiter.Key, id uint64, now limiter.Tick) bool {
+func (t *Table) endStray(p *partition, k *arith.Key, id uint64, now limiter.Tick) bool {
 	if p.due == never { // the partition has no holds
 		return false
 	}
@@ -77,7 +78,7 @@ func (t *Table) endStray(p *partition, k *limiter.Key, id uint64, now limiter.Ti
 // as lost: who settles such a hold is charged all that was used.
 func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 	known := t.lastUntil(p, in, now)
-	in.state.EachHold(t.words(in), func(h limiter.Hold) (limiter.Hold, bool) {
+	in.state.EachHold(t.words(in), func(h arith.Hold) (arith.Hold, bool) {
 		if known[h.ID] {
 			return h, false
 		}
@@ -100,8 +101,8 @@ func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint
 		return known
 	}
 	s, theirs := p.slots.at(i), t.words(others)
-	s.state.EachHold(t.words(s), func(h limiter.Hold) (limiter.Hold, bool) {
-		if end := limiter.HoldEnd(&others.state, theirs, h.ID); end != 0 {
+	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
+		if end := arith.HoldEnd(&others.state, theirs, h.ID); end != 0 {
 			known[h.ID], h.End = true, max(h.End, end)
 		}
 		return h, true
@@ -111,7 +112,7 @@ func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint
 	for id := range known {
 		pos, live := t.idBeside(p, s, id, now)
 		if estimate := estimateOf(&s.state, t.words(s), id); live && estimate > 0 && !t.ring(p).at(pos).Settled() {
-			limiter.SetIDCost(t.ring(p).at(pos), estimate)
+			arith.SetIDCost(t.ring(p).at(pos), estimate)
 		}
 	}
 	return known
@@ -119,10 +120,10 @@ func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint
 
 // estimateOf returns what the hold of an id has charged to each limit and still gives back; 0 if it gives
 // nothing back.
-func estimateOf(s *limiter.State, words []uint64, id uint64) (sum uint64) {
+func estimateOf(s *arith.State, words []uint64, id uint64) (sum uint64) {
 	limit := uint64(0)
 	for i := range int(s.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id || h.Limit == 0 || limit != 0 && h.Limit != limit {
 			continue
 		}
@@ -136,7 +137,7 @@ func estimateOf(s *limiter.State, words []uint64, id uint64) (sum uint64) {
 func (t *Table) countedOf(p *partition, s *slot, id, cost uint64) uint64 {
 	words, sum, limit, strange := t.words(s), uint64(0), uint64(0), false
 	for i := range int(s.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		if h.ID != id {
 			continue
 		}
@@ -152,9 +153,9 @@ func (t *Table) countedOf(p *partition, s *slot, id, cost uint64) uint64 {
 }
 
 // charges reports whether the hold of an id has charged a limit, even if it gives nothing back.
-func charges(s *limiter.State, words []uint64, id uint64) bool {
+func charges(s *arith.State, words []uint64, id uint64) bool {
 	for i := range int(s.A) {
-		if h := limiter.HoldAt(words, i); h.ID == id && !h.Spared() {
+		if h := arith.HoldAt(words, i); h.ID == id && !h.Spared() {
 			return true
 		}
 	}
@@ -177,10 +178,10 @@ func (t *Table) countHeld(p *partition, entries []Entry) {
 			continue
 		}
 		var holds slot
-		if at, found := p.slots.find(s.place, s.lo^limiter.NameID(l)^limiter.NameID(t.ids.holds.limit)); found {
+		if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(t.ids.holds.limit)); found {
 			holds = *p.slots.at(at)
 		}
-		limiter.CountHeld(l, &s.state, &holds.state, t.words(&holds))
+		arith.CountHeld(l, &s.state, &holds.state, t.words(&holds))
 		t.expiresAt(p, s.state.EmptyAt(l, nil))
 	}
 }
@@ -197,13 +198,13 @@ func (t *Table) heldHere(p *partition, mode ImportMode) map[idAt]bool {
 	held := make(map[idAt]bool)
 	for i := range p.slots.size {
 		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
 			continue
 		}
-		key, words := s.lo^limiter.NameID(t.ids.holds.limit), t.words(s)
+		key, words := s.lo^arith.NameID(t.ids.holds.limit), t.words(s)
 		for j := range int(s.state.A) {
-			if h := limiter.HoldAt(words, j); h.Limit != 0 {
-				held[idAt{t.order.of(t.order.hash(s.place) ^ h.ID), key ^ limiter.NameID(t.ids.limit)}] = true
+			if h := arith.HoldAt(words, j); h.Limit != 0 {
+				held[idAt{t.order.of(t.order.hash(s.place) ^ h.ID), key ^ arith.NameID(t.ids.limit)}] = true
 			}
 		}
 	}
@@ -217,7 +218,7 @@ func (t *Table) heldHere(p *partition, mode ImportMode) map[idAt]bool {
 // id is here what it was: unknown, charged for good or settled. In other partitions a policy may have answered,
 // and the id stands for what the answer said.
 func (t *Table) settledAlone(p *partition, e *Entry, held map[idAt]bool) bool {
-	return p.number >= Partitions && limiter.IDParts(&e.State) == limiter.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]
+	return p.number >= Partitions && arith.IDParts(&e.State) == arith.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]
 }
 
 // settleMerged settles the holds of a partition whose ids were settled in the table that is
@@ -229,7 +230,7 @@ func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 	}
 	for i := range p.slots.size {
 		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != limiter.Holds {
+		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
 			continue
 		}
 		for {
@@ -249,8 +250,8 @@ func (t *Table) settleMerged(p *partition, now limiter.Tick) {
 }
 
 // isOver reports whether the id of a hold was settled. That of a spared hold has no parts before, either.
-func isOver(id *limiter.State, h *limiter.Hold) bool {
-	return id.Settled() && (!h.Spared() || limiter.IDParts(id) == limiter.SettledID)
+func isOver(id *arith.State, h *arith.Hold) bool {
+	return id.Settled() && (!h.Spared() || arith.IDParts(id) == arith.SettledID)
 }
 
 // settledElsewhere returns the id of the first of some holds that is settled by the counter of
@@ -258,12 +259,12 @@ func isOver(id *limiter.State, h *limiter.Hold) bool {
 func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint64) {
 	words := t.words(s)
 	for i := range int(s.state.A) {
-		h := limiter.HoldAt(words, i)
+		h := arith.HoldAt(words, i)
 		pos, live := t.idBeside(p, s, h.ID, now)
 		if !live || !isOver(t.ring(p).at(pos), &h) {
 			continue
 		}
-		return h.ID, estimateOf(&s.state, words, h.ID), limiter.IDCost(t.ring(p).at(pos))
+		return h.ID, estimateOf(&s.state, words, h.ID), arith.IDCost(t.ring(p).at(pos))
 	}
 	return 0, 0, 0
 }
@@ -272,7 +273,7 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 // bit in charged, and with forget ends it and forgets its id. It does nothing, and reports
 // false, unless the id is remembered by the charge that was made at the instant at, and has a
 // hold. It is safe for concurrent use.
-func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick, charged uint64,
+func (t *Table) CancelHold(now limiter.Tick, c *arith.Charge, i int, at limiter.Tick, charged uint64,
 	forget bool) bool {
 	k := c.Key(i)
 	p := &t.parts[PartitionOf(k)]
@@ -285,22 +286,22 @@ func (t *Table) CancelHold(now limiter.Tick, c *limiter.Charge, i int, at limite
 	if !live || s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
 		return false
 	}
-	if id := t.ring(p).at(pos); limiter.IDCharged(id) != at || limiter.IDCost(id) != k.Cost {
+	if id := t.ring(p).at(pos); arith.IDCharged(id) != at || arith.IDCost(id) != k.Cost {
 		return false
 	}
 	back, words := make(map[uint64]bool), t.words(s)
 	for n, l := range k.Rule.Limits {
 		if charged&(1<<n) != 0 {
-			back[limiter.CountsID(l)] = true
+			back[arith.CountsID(l)] = true
 		}
 	}
-	gone := func(h *limiter.Hold) bool { return h.ID == c.ID.ID && h.Limit != 0 && back[h.Limit] }
+	gone := func(h *arith.Hold) bool { return h.ID == c.ID.ID && h.Limit != 0 && back[h.Limit] }
 	for i := range int(s.state.A) {
-		if h := limiter.HoldAt(words, i); gone(&h) {
+		if h := arith.HoldAt(words, i); gone(&h) {
 			t.giveBack(p, s, i, now, h.Cost)
 		}
 	}
-	s.state.EachHold(words, func(h limiter.Hold) (limiter.Hold, bool) {
+	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
 		if !gone(&h) {
 			return h, true
 		}

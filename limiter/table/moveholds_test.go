@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // moveTo moves the counters of a partition to another table.
@@ -21,7 +22,7 @@ func moveTo(t *testing.T, from *Table, part int, now limiter.Tick, into *Table, 
 }
 
 // heldTable returns a table in which a hold of 10 units was charged at now.
-func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Table, *limiter.Charge) {
+func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Table, *arith.Charge) {
 	t.Helper()
 	table := New(Config{MaxKeys: 1000})
 	c := heldCharge(l, id, 10)
@@ -32,16 +33,16 @@ func heldTable(t *testing.T, l *limiter.Limit, now limiter.Tick, id uint64) (*Ta
 	return table, c
 }
 
-func heldCharge(l *limiter.Limit, id uint64, cost uint64) *limiter.Charge {
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+func heldCharge(l *limiter.Limit, id uint64, cost uint64) *arith.Charge {
+	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
+	c.Add(arith.Key{Hash: arith.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
 		Cost: cost})
 	return c
 }
 
 func used(t *testing.T, table *Table, l *limiter.Limit, now limiter.Tick) int {
 	t.Helper()
-	c := &limiter.Charge{Peek: true}
+	c := &arith.Charge{Peek: true}
 	c.Add(*heldCharge(l, 1, 1).Key(0))
 	var d limiter.Decision
 	if err := table.Decide(now, c, &d); err != nil {
@@ -242,7 +243,7 @@ func TestMovedHoldsFindTheirWindow(t *testing.T) {
 			moveTo(t, from, part, edge-ms(1), into, edge-ms(1)+off, Replace)
 			at := edge + ms(40)
 			var d limiter.Decision
-			next := &limiter.Charge{}
+			next := &arith.Charge{}
 			next.Add(*heldCharge(l, 1, 10).Key(0))
 			for _, table := range []*Table{from, into} {
 				if err := table.Decide(at, next, &d); err != nil {
@@ -428,7 +429,7 @@ func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
 		"available, given back": {available: true, want: limiter.AmendRepeated, counts: 40},
 	} {
 		l := hundred(t, limiter.FixedWindow, 24*time.Hour)
-		charge := func(id, cost uint64) *limiter.Charge {
+		charge := func(id, cost uint64) *arith.Charge {
 			c := heldCharge(l, id, cost)
 			c.ID.Life, c.ID.Keep = 2*time.Hour, test.keep
 			if !test.available {
@@ -438,7 +439,7 @@ func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
 		}
 		here, other := New(Config{MaxKeys: 1000}), New(Config{MaxKeys: 1000})
 		part := PartitionOf(charge(1, 1).Key(0))
-		decide := func(at *Table, c *limiter.Charge) {
+		decide := func(at *Table, c *arith.Charge) {
 			var d limiter.Decision
 			if err := at.Decide(noon, c, &d); err != nil || !d.Allowed {
 				t.Fatal(name, err, d)
@@ -466,7 +467,7 @@ func TestWhatOnlyTheOtherHasSettledIsLeftOut(t *testing.T) {
 			t.Errorf("%s: the id of a check is unknown", name)
 		}
 		out, _ := here.Amend(now, charge(1, 30), limiter.Amend{})
-		c := &limiter.Charge{Peek: true}
+		c := &arith.Charge{Peek: true}
 		c.Add(*charge(0, 1).Key(0))
 		var d limiter.Decision
 		if err := here.Decide(now, c, &d); err != nil {

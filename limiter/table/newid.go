@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A check with a new id is mostly one of a single key whose counters exist. It is decided with one
@@ -13,7 +14,7 @@ import (
 // decideNew decides a check of one key, if it is without a hold, its id is not remembered, the
 // counters of the key have slots and the id finds room. In any other case it changes nothing that counts
 // and reports false.
-func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) bool {
+func (t *Table) decideNew(now limiter.Tick, c *arith.Charge, d *limiter.Decision) bool {
 	k := c.Key(0)
 	p, at := &t.parts[PartitionOf(k)], t.order.of(k.Hash.Hi)
 	place, lo := t.placeOfID(k, c.ID.ID)
@@ -60,7 +61,7 @@ func (t *Table) decideNew(now limiter.Tick, c *limiter.Charge, d *limiter.Decisi
 
 // renewID remembers an id once more, whose time was over: as the youngest, so that it does not keep others in
 // the ring, or in its place if the ring would have to grow for it.
-func (t *Table) renewID(p *partition, pos int, state limiter.State, now limiter.Tick) {
+func (t *Table) renewID(p *partition, pos int, state arith.State, now limiter.Tick) {
 	g := t.ring(p)
 	e := g.ring[pos]
 	t.belongsID(p, e.lo, -1)
@@ -79,8 +80,8 @@ func (t *Table) renewID(p *partition, pos int, state limiter.State, now limiter.
 }
 
 // idState returns the state of the id of a charge of a key.
-func idState(now limiter.Tick, id *limiter.Idempotency, k *limiter.Key, charged uint64) limiter.State {
-	return limiter.NewID(rememberedUntil(now, id), now, k.Cost, uint32(charged))
+func idState(now limiter.Tick, id *arith.Idempotency, k *arith.Key, charged uint64) arith.State {
+	return arith.NewID(rememberedUntil(now, id), now, k.Cost, uint32(charged))
 }
 
 // fetchBoth makes the processor fetch the memory of a key and of an id at a time, which lie apart. The
@@ -93,7 +94,7 @@ func (t *Table) fetchBoth(p *partition, key, id uint64) {
 }
 
 // fetchAll is fetchBoth for all keys of a charge.
-func (t *Table) fetchAll(c *limiter.Charge) {
+func (t *Table) fetchAll(c *arith.Charge) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		place, _ := t.placeOfID(k, c.ID.ID)

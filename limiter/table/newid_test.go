@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // New ids take slots of ids whose time is over, for checks of one key and of several, and never
@@ -16,9 +17,9 @@ func TestANewIDTakesAnEndedOnesSlot(t *testing.T) {
 	for keys := 1; keys <= 2; keys++ {
 		tab := New(Config{Order: rand.NewPCG(5, 6)})
 		check := func(now limiter.Tick, id uint64, life time.Duration) {
-			c := &limiter.Charge{ID: &limiter.Idempotency{ID: hash(id).Hi | 1, Life: life}}
+			c := &arith.Charge{ID: &arith.Idempotency{ID: hash(id).Hi | 1, Life: life}}
 			for i := range keys {
-				c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: uint64(i) << 62}, Rule: rule, Cost: 1})
+				c.Add(arith.Key{Hash: arith.Hash{Hi: 7, Lo: uint64(i) << 62}, Rule: rule, Cost: 1})
 			}
 			if err := tab.Decide(now, c, &d); err != nil || !d.Allowed {
 				t.Fatalf("%d keys, id %d: %+v, %v", keys, id, d, err)
@@ -54,8 +55,8 @@ func TestADeniedIDTakesNoRoom(t *testing.T) {
 	const limit = 3
 	tab, rule := New(Config{}), window(t, limit, time.Hour)
 	for id := range uint64(2 * limit) {
-		c := charge(1, limiter.Key{Hash: hash(1), Rule: rule})
-		c.ID = &limiter.Idempotency{ID: hash(id).Hi | 1, Life: time.Minute}
+		c := charge(1, arith.Key{Hash: hash(1), Rule: rule})
+		c.ID = &arith.Idempotency{ID: hash(id).Hi | 1, Life: time.Minute}
 		if d := decide(t, tab, hourStart, c); d.Allowed != (id < limit) {
 			t.Fatalf("check %d: allowed is %v", id, d.Allowed)
 		}

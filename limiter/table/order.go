@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // order is the order of counters in memory: a permutation of 64-bit hashes that is
@@ -77,7 +77,7 @@ func inverse(x uint64) uint64 {
 }
 
 // partitions returns the partitions of a charge in locking order, each once.
-func partitions(c *limiter.Charge, dst []int) []int {
+func partitions(c *arith.Charge, dst []int) []int {
 	for i := range c.Len() {
 		dst = append(dst, PartitionOf(c.Key(i)))
 	}

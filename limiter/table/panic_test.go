@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A panic under the locks of partitions releases all of them. So a program that
@@ -16,10 +17,10 @@ func TestPanicUnlocks(t *testing.T) {
 	broken := &limiter.Rule{Name: "broken", Limits: []*limiter.Limit{nil}}
 	whole := &limiter.Rule{Name: "whole", Limits: []*limiter.Limit{good}}
 	for _, keys := range []int{1, 3} {
-		of := func(rule *limiter.Rule) *limiter.Charge {
-			c := new(limiter.Charge)
+		of := func(rule *limiter.Rule) *arith.Charge {
+			c := new(arith.Charge)
 			for i := range keys {
-				c.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i) << 53, Lo: 7}, Rule: rule, Cost: 1, Index: uint8(i)})
+				c.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i) << 53, Lo: 7}, Rule: rule, Cost: 1, Index: uint8(i)})
 			}
 			return c
 		}
@@ -51,11 +52,11 @@ func TestPanicEmpties(t *testing.T) {
 	for _, keys := range []int{1, 3} {
 		tb := New(Config{MaxKeys: 1000})
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Minute})}}
-		c, other := new(limiter.Charge), new(limiter.Charge)
+		c, other := new(arith.Charge), new(arith.Charge)
 		for i := range keys {
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: uint64(i) << 60}, Rule: rule, Cost: 1, Index: uint8(i)})
+			c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: uint64(i) << 60}, Rule: rule, Cost: 1, Index: uint8(i)})
 		}
-		other.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 15 << 60}, Rule: rule, Cost: 1})
+		other.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 15 << 60}, Rule: rule, Cost: 1})
 		d := new(limiter.Decision)
 		if err := errors.Join(tb.Decide(1, c, d), tb.Decide(1, other, d)); err != nil || tb.Stats().Keys != keys+1 {
 			t.Fatal(err, tb.Stats())
@@ -91,9 +92,9 @@ func TestPanicEmpties(t *testing.T) {
 func TestPanicElsewhereEmpties(t *testing.T) {
 	tb := New(Config{MaxKeys: 1000})
 	good := limit(t, limiter.Spec{Limit: 5, Window: time.Minute})
-	charge := func(l *limiter.Limit) *limiter.Charge {
-		c := new(limiter.Charge)
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 7}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+	charge := func(l *limiter.Limit) *arith.Charge {
+		c := new(arith.Charge)
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 7}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
 			Cost: 1})
 		return c
 	}

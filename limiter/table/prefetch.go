@@ -4,7 +4,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Ahead is how many checks ahead of the present one to [Table.Prefetch]: they touch
@@ -14,7 +14,7 @@ const Ahead = 8
 // Prefetch makes the processor fetch the counters of a check that will be decided soon.
 // It is a hint and does not wait. In a batch, the memory of one check arrives while
 // others are decided.
-func (t *Table) Prefetch(c *limiter.Charge) {
+func (t *Table) Prefetch(c *arith.Charge) {
 	for i := range c.Len() {
 		k := c.Key(i)
 		t.prefetch(PartitionOf(k), k.Hash.Hi)
@@ -26,7 +26,7 @@ func (t *Table) Prefetch(c *limiter.Charge) {
 
 // PrefetchPartitions prefetches the locks of the partitions of a check, and where their counters lie. If it
 // is called some checks earlier than [Table.Prefetch], that does not wait for what it reads itself.
-func (t *Table) PrefetchPartitions(c *limiter.Charge) {
+func (t *Table) PrefetchPartitions(c *arith.Charge) {
 	for i := range c.Len() {
 		n := PartitionOf(c.Key(i))
 		fetchWrite(unsafe.Pointer(&t.parts[n]))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The published layout leads to the slot where a key's search starts, after partitions
@@ -14,11 +15,11 @@ func TestLayoutsAreThoseOfTheSlots(t *testing.T) {
 	tab, rule := New(Config{}), benchLimits(t, limiter.FixedWindow, time.Second)
 	rng := rand.New(rand.NewPCG(3, 9))
 	now := limiter.Tick(1e15)
-	var c limiter.Charge
+	var c arith.Charge
 	var d limiter.Decision
 	for step := range 60_000 {
 		c.Clear()
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: rng.Uint64(), Lo: rng.Uint64()>>7 | rng.Uint64()<<57}, Rule: rule, Cost: 1})
+		c.Add(arith.Key{Hash: arith.Hash{Hi: rng.Uint64(), Lo: rng.Uint64()>>7 | rng.Uint64()<<57}, Rule: rule, Cost: 1})
 		tab.PrefetchPartitions(&c)
 		tab.Prefetch(&c)
 		if err := tab.Decide(now, &c, &d); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // registry numbers the limits that slots refer to. Limits that decide alike share a
@@ -55,7 +56,7 @@ type count struct {
 	share  *share // nil: the rule has no share
 	key    limitKey
 	origin origin
-	by     uint16 // who made it: a label, see [limiter.Key]
+	by     uint16 // who made it: a label, see [arith.Key]
 	long   bool   // the limit is of a request, and its counters may live longer than longLife
 }
 
@@ -142,7 +143,7 @@ func (r *registry) count(id uint16) *count {
 // returns 0 if none is left for this origin, or for who asks. If the number is counted, id adds a slot
 // to the count: the caller must create the slot or call release.
 func (r *registry) id(l *limiter.Limit, rule *limiter.Rule, by uint16) uint16 {
-	at := &r.recent[uint8(limiter.NameID(l)^uint64(limiter.Span(l.Window()))^l.Limit())]
+	at := &r.recent[uint8(arith.NameID(l)^uint64(limiter.Span(l.Window()))^l.Limit())]
 	shared := rule != nil && rule.MaxShare > 0
 	if n := at.Load(); n != nil && n.limit == l && !shared && n.count.hold() {
 		return n.id
@@ -203,7 +204,7 @@ func (r *registry) leave(id uint16, c *count) {
 }
 
 func (r *registry) lookup(l *limiter.Limit, rule *limiter.Rule, by uint16, shared bool) (uint16, *count) {
-	key, origin := limitKey{params: limiter.Params(l)}, originOf(rule)
+	key, origin := limitKey{params: l.C.P}, originOf(rule)
 	if shared {
 		key.share = rule.Name
 	}
@@ -357,7 +358,7 @@ func (r *registry) grow(id int) {
 func (r *registry) held(l *limiter.Limit) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.count(r.byKey[limitKey{params: limiter.Params(l)}]); c != nil {
+	if c := r.count(r.byKey[limitKey{params: l.C.P}]); c != nil {
 		return c.slots.Load()
 	}
 	return 0

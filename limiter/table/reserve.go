@@ -1,6 +1,9 @@
 package table
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
 
 // A decision reserves everything it needs before it charges anything: words for logs,
 // numbers for limits, slots for new keys. If a bound prevents that, the decision is
@@ -8,7 +11,7 @@ import "github.com/weirlimit/weir/limiter"
 
 // reserveFound makes room for the words that the charges of decideFound need, and
 // reports false if there is none.
-func (t *Table) reserveFound(p *partition, now limiter.Tick, c *limiter.Charge, d *limiter.Decision,
+func (t *Table) reserveFound(p *partition, now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 	found *[inlineCounters]opened) bool {
 	for i := range d.Len() {
 		if s := found[i&(inlineCounters-1)].slot; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
@@ -48,10 +51,10 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot,
 	words []uint64) bool {
 	out := d.Limit(i)
-	if out.Overflow || !limiter.KeepsWords(out.Limit) {
+	if out.Overflow || !arith.KeepsWords(out.Limit) {
 		return true
 	}
-	charge, _ := limiter.ToCharge(d, i)
+	charge, _ := arith.ToCharge(d, i)
 	if !charge && (!d.Allowed || !peek && out.Cost > 0) {
 		return true
 	}
@@ -94,7 +97,7 @@ func (t *Table) reserveKeys(d *limiter.Decision, counters []counter, peek bool) 
 		if k.found != nil || out.Overflow {
 			continue
 		}
-		charge, block := limiter.ToCharge(d, i)
+		charge, block := arith.ToCharge(d, i)
 		switch {
 		case charge || block:
 			if k.fresh.limit = t.registry.id(out.Limit, out.Rule, k.by); k.fresh.limit == 0 {

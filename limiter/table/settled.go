@@ -4,11 +4,12 @@ import (
 	"math/bits"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Remembers reports whether the id of a charge is remembered at now for any of the keys that
 // it costs something; false if it has none. It is safe for concurrent use.
-func (t *Table) Remembers(now limiter.Tick, c *limiter.Charge) bool {
+func (t *Table) Remembers(now limiter.Tick, c *arith.Charge) bool {
 	for i := range c.Len() {
 		if t.remembersKey(now, c, c.Key(i)) {
 			return true
@@ -17,7 +18,7 @@ func (t *Table) Remembers(now limiter.Tick, c *limiter.Charge) bool {
 	return false
 }
 
-func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key) bool {
+func (t *Table) remembersKey(now limiter.Tick, c *arith.Charge, k *arith.Key) bool {
 	if c.ID == nil || k.Cost == 0 {
 		return false
 	}
@@ -31,8 +32,8 @@ func (t *Table) remembersKey(now limiter.Tick, c *limiter.Charge, k *limiter.Key
 // ResetOnce is [Table.Reset] of keys that cost something, by a charge with an id of its own, which is
 // remembered for each of them, if there is room. Keys for which it is remembered already are left
 // as they are. It returns how many counters there were, and the keys that were reset.
-func (t *Table) ResetOnce(now limiter.Tick, c *limiter.Charge) (n int, made *limiter.Charge) {
-	made = &limiter.Charge{ID: c.ID}
+func (t *Table) ResetOnce(now limiter.Tick, c *arith.Charge) (n int, made *arith.Charge) {
+	made = &arith.Charge{ID: c.ID}
 	t.locked(now, c, func() {
 		_, known := t.remembered(now, c)
 		for i := range c.Len() {
@@ -51,7 +52,7 @@ func (t *Table) ResetOnce(now limiter.Tick, c *limiter.Charge) (n int, made *lim
 // ForgetID forgets the id of a charge for its key i, if it is remembered by a charge that was
 // made at the instant at. It reports whether it did. The charge stays. It is safe for
 // concurrent use.
-func (t *Table) ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick) bool {
+func (t *Table) ForgetID(now limiter.Tick, c *arith.Charge, i int, at limiter.Tick) bool {
 	k := c.Key(i)
 	if c.ID == nil || k.Cost == 0 {
 		return false
@@ -64,7 +65,7 @@ func (t *Table) ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.
 	if !live {
 		return false
 	}
-	if s := t.ring(p).at(pos); limiter.IDCharged(s) != at || limiter.IDCost(s) != k.Cost {
+	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost {
 		return false
 	}
 	t.removeID(p, pos)

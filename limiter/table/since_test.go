@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // buckets are rules with one bucket each: limit in a window, of each algorithm.
@@ -26,7 +27,7 @@ func buckets(t testing.TB, limit int64, window time.Duration) (rules []*limiter.
 }
 
 // mustDecide decides a charge that is admitted.
-func mustDecide(t testing.TB, tab *Table, now limiter.Tick, c *limiter.Charge) {
+func mustDecide(t testing.TB, tab *Table, now limiter.Tick, c *arith.Charge) {
 	t.Helper()
 	var d limiter.Decision
 	if err := tab.Decide(now, c, &d); err != nil || !d.Allowed {

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // slot is one counter. It has no pointers.
@@ -12,7 +13,7 @@ type slot struct {
 	// Identity: the place of the first half of the key's hash in the table's order, and
 	// the second half combined with the limit's name.
 	place, lo uint64
-	state     limiter.State
+	state     arith.State
 	words     uint32 // reference to its words in the slab, 0 if none
 	limit     uint16 // number of its limit in the registry, 0 for a free slot
 	class     uint8  // size class of its words

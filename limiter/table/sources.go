@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // What other nodes send is not all of use: one of them may send counters of keys that do not exist. So a counter that
@@ -127,7 +127,7 @@ func (t *Table) beyondSource(entries []Entry, keys, bytes int64) bool {
 // wordsOf returns the bytes of words that some entries take.
 func wordsOf(entries []Entry) (bytes int64) {
 	for i := range entries {
-		if n := len(entries[i].Words); n > 0 && entries[i].Limit.Algorithm() != limiter.Remembered {
+		if n := len(entries[i].Words); n > 0 && entries[i].Limit.Algorithm() != arith.Remembered {
 			bytes += blockBytesFor(n)
 		}
 	}

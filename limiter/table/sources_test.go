@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // checkSources verifies that what is counted for other nodes is what the table has of them.
@@ -48,11 +49,11 @@ func (t *Table) checkSources(tb testing.TB) {
 // until one is refused or so many are there. It returns how many were taken.
 func invented(t *testing.T, table *Table, from uint8, most int, mode ImportMode, r *limiter.Rule) (taken int) {
 	t.Helper()
-	state := limiter.State{Time: -1, A: 1}
+	state := arith.State{Time: -1, A: 1}
 	for n := range most {
 		h := hash(uint64(from)<<32 | uint64(n))
-		k := limiter.Key{Hash: h, Rule: r}
-		e := Entry{Hi: h.Hi, Lo: h.Lo ^ limiter.NameID(r.Limits[0]), Limit: r.Limits[0], State: state, From: from}
+		k := arith.Key{Hash: h, Rule: r}
+		e := Entry{Hi: h.Hi, Lo: h.Lo ^ arith.NameID(r.Limits[0]), Limit: r.Limits[0], State: state, From: from}
 		switch err := table.Import(PartitionOf(&k), hourStart, []Entry{e}, mode); {
 		case errors.Is(err, ErrFull):
 			return taken
@@ -93,7 +94,7 @@ func TestANodeFillsAShare(t *testing.T) {
 		}
 		// A key that was sent and is asked for is the node's own.
 		before := table.usages.sources.usage[good].keys.Load()
-		decide(t, table, hourStart, charge(1, limiter.Key{Hash: hash(uint64(good) << 32), Rule: r}))
+		decide(t, table, hourStart, charge(1, arith.Key{Hash: hash(uint64(good) << 32), Rule: r}))
 		if after := table.usages.sources.usage[good].keys.Load(); after != before-1 {
 			t.Errorf("mode %d: of %d counters that were sent %d are left, one of them was asked for", mode, before, after)
 		}
@@ -113,8 +114,8 @@ func TestWhatNodesSentIsCounted(t *testing.T) {
 		source, table := New(Config{}), New(Config{MaxKeys: 300})
 		from := []uint8{0, table.Source("a"), table.Source("b")}
 		now := hourStart
-		key := func() limiter.Key {
-			k := limiter.Key{Hash: hash(rng.Uint64N(200)), Rule: log}
+		key := func() arith.Key {
+			k := arith.Key{Hash: hash(rng.Uint64N(200)), Rule: log}
 			k.Hash.Lo = rng.Uint64N(3) * (1 << 62)
 			return k
 		}
@@ -124,7 +125,7 @@ func TestWhatNodesSentIsCounted(t *testing.T) {
 			part := PartitionOf(&k)
 			c := charge(1, k)
 			if rng.IntN(3) == 0 {
-				c.ID = &limiter.Idempotency{ID: rng.Uint64()%50 + 1, Life: 10 * time.Second}
+				c.ID = &arith.Idempotency{ID: rng.Uint64()%50 + 1, Life: 10 * time.Second}
 			}
 			var d limiter.Decision
 			switch rng.IntN(8) {

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
-func bothCharge(id, cost uint64, ls ...*limiter.Limit) *limiter.Charge {
-	c := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
-	c.Add(limiter.Key{Hash: limiter.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: ls}, Cost: cost})
+func bothCharge(id, cost uint64, ls ...*limiter.Limit) *arith.Charge {
+	c := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Minute, Hold: time.Hour}}
+	c.Add(arith.Key{Hash: arith.Hash{Hi: 7, Lo: 9}, Rule: &limiter.Rule{Name: "r", Limits: ls}, Cost: cost})
 	return c
 }
 
@@ -72,10 +73,10 @@ func TestAMergeLeavesTheHoldOfAShadowRule(t *testing.T) {
 	shadow := &limiter.Rule{Name: "s", Limits: []*limiter.Limit{l}, Shadow: true}
 	for _, merged := range []bool{false, true} {
 		owner, other := New(Config{MaxKeys: 1000}), New(Config{MaxKeys: 1000})
-		of := func(cost uint64) *limiter.Charge {
+		of := func(cost uint64) *arith.Charge {
 			c := heldCharge(l, 1, cost)
 			c.Key(0).Rule = shadow
-			c.Add(limiter.Key{Hash: limiter.Hash{Hi: 8, Lo: 10}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+			c.Add(arith.Key{Hash: arith.Hash{Hi: 8, Lo: 10}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
 				Cost: cost})
 			return c
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // reclaimRounds is how often one check makes room, as long as that helps.
@@ -125,7 +126,7 @@ func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) i
 
 // reclaimFor is reclaim, and then drops recovered counters next to the keys of a
 // charge, where room is needed. It returns how many it dropped.
-func (t *Table) reclaimFor(now limiter.Tick, c *limiter.Charge) (dropped int) {
+func (t *Table) reclaimFor(now limiter.Tick, c *arith.Charge) (dropped int) {
 	dropped = t.reclaim(now, t.sweepNowAndThen)
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]

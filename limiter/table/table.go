@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Partitions is the number of partitions in each class: a prime, and the same in every
@@ -164,7 +165,7 @@ func New(c Config) *Table {
 		maxBytes: min(c.MaxBytes, unbounded),
 	}
 	t.collect.at = -never
-	t.ids.limit, t.ids.holds.limit = limiter.RememberedLimit(), limiter.HoldsLimit()
+	t.ids.limit, t.ids.holds.limit = arith.RememberedLimit(), arith.HoldsLimit()
 	if c.Order == nil {
 		c.Order = systemRandom{}
 	}
@@ -184,7 +185,7 @@ func New(c Config) *Table {
 
 // PartitionOf returns the partition of a key, 0 <= n < 2*Partitions. Those of the class
 // Closed are the second half.
-func PartitionOf(k *limiter.Key) int {
+func PartitionOf(k *arith.Key) int {
 	return PartitionOfHash(k.Hash.Lo, k.Rule.Class() == limiter.Closed)
 }
 
@@ -198,7 +199,7 @@ func PartitionOfHash(lo uint64, closed bool) int {
 }
 
 // identity returns the low half of the identity of the counter for a key and a limit.
-func identity(k *limiter.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ limiter.NameID(l) }
+func identity(k *arith.Key, l *limiter.Limit) uint64 { return k.Hash.Lo ^ arith.NameID(l) }
 
 // advance records an instant. Counters get the instants of their own checks; the latest
 // of all is used for operations on the whole partition, such as resets.
@@ -249,21 +250,21 @@ func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
 }
 
 // adopt converts a slot into one of l, if it belongs to an equal or a changed limit.
-// rule is the rule of l, nil for an import, and by is as in [limiter.Key].
+// rule is the rule of l, nil for an import, and by is as in [arith.Key].
 func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, by uint16, now limiter.Tick) bool {
 	old := t.registry.limit(s.limit)
 	if old.Equal(l) {
 		t.registry.prefer(s.limit, l)
 		return true
 	}
-	id := t.registry.id(l, rule, cmp.Or(by, limiter.LabelOf(t.keyOf(s.lo, old))))
+	id := t.registry.id(l, rule, cmp.Or(by, arith.LabelOf(t.keyOf(s.lo, old))))
 	if id == 0 {
 		return false
 	}
-	if limiter.CountsID(l) != limiter.CountsID(old) {
+	if arith.CountsID(l) != arith.CountsID(old) {
 		t.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
 		if old.Algorithm() != limiter.Concurrency { // what is held is held still when the limit changes back
-			t.strip(p, s.place, s.lo^limiter.NameID(old), limiter.CountsID(old))
+			t.strip(p, s.place, s.lo^arith.NameID(old), arith.CountsID(old))
 		}
 	}
 	charge, fresh := s.state.Adopt(l, old, t.words(s), now)

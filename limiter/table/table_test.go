@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 func limit(tb testing.TB, s limiter.Spec) *limiter.Limit {
@@ -22,13 +23,13 @@ func limit(tb testing.TB, s limiter.Spec) *limiter.Limit {
 	return l
 }
 
-func hash(n uint64) limiter.Hash {
+func hash(n uint64) arith.Hash {
 	r := rand.New(rand.NewPCG(n, 99))
-	return limiter.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
+	return arith.Hash{Hi: r.Uint64(), Lo: r.Uint64()}
 }
 
-func charge(cost uint64, keys ...limiter.Key) *limiter.Charge {
-	c := &limiter.Charge{}
+func charge(cost uint64, keys ...arith.Key) *arith.Charge {
+	c := &arith.Charge{}
 	for _, k := range keys {
 		k.Cost = cost
 		c.Add(k)
@@ -121,12 +122,12 @@ func compareWithCounters(t *testing.T, seed uint64) {
 	}
 	rule := randomRule()
 	table := New(Config{Order: rand.NewPCG(seed, 2)})
-	keys := make([]limiter.Key, 400)
-	counters := make([]*limiter.Counter, len(keys))
+	keys := make([]arith.Key, 400)
+	counters := make([]*arith.Counter, len(keys))
 	for i := range keys {
 		keys[i].Hash = hash(uint64(i))
 		keys[i].Hash.Lo %= 1 << 54 // three partitions, so that they grow past a block
-		counters[i] = limiter.NewCounter(rule.Limits...)
+		counters[i] = arith.NewCounter(rule.Limits...)
 	}
 	now := limiter.Tick(1e15)
 	var got, want limiter.Decision
@@ -221,7 +222,7 @@ func TestSeveralKeysAllOrNothing(t *testing.T) {
 	table := New(Config{})
 	few := &limiter.Rule{Name: "few", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 2, Window: time.Minute})}}
 	many := &limiter.Rule{Name: "many", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 10, Window: time.Minute})}}
-	a, b := limiter.Key{Hash: hash(1), Rule: few}, limiter.Key{Hash: hash(2), Rule: many}
+	a, b := arith.Key{Hash: hash(1), Rule: few}, arith.Key{Hash: hash(2), Rule: many}
 	var d limiter.Decision
 	for i, want := range []bool{true, true, false, false} {
 		table.Decide(1e15, charge(1, a, b), &d)
@@ -250,9 +251,9 @@ func TestConcurrentSeveralKeys(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(w), 0))
 			var d limiter.Decision
 			for range each {
-				var ks []limiter.Key
+				var ks []arith.Key
 				for _, i := range r.Perm(6) {
-					ks = append(ks, limiter.Key{Hash: hash(uint64(i)), Rule: rule})
+					ks = append(ks, arith.Key{Hash: hash(uint64(i)), Rule: rule})
 				}
 				table.Decide(1e15, charge(1, ks...), &d)
 			}
@@ -264,7 +265,7 @@ func TestConcurrentSeveralKeys(t *testing.T) {
 	}
 	var d limiter.Decision
 	for i := range 6 {
-		table.Decide(1e15, charge(0, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+		table.Decide(1e15, charge(0, arith.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
 		if got := 1e6 - d.Limit(0).Remaining; got != workers*each {
 			t.Errorf("key %d counted %d, want %d", i, got, workers*each)
 		}
@@ -283,7 +284,7 @@ func TestMaxKeys(t *testing.T) {
 				limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1, Window: time.Hour})}}
 			ask := func(now limiter.Tick, i int) *limiter.Decision {
 				var d limiter.Decision
-				if err := table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
+				if err := table.Decide(now, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}), &d); err != nil {
 					t.Fatal(err)
 				}
 				return &d
@@ -328,8 +329,8 @@ func TestMaxKeysAllOrNothing(t *testing.T) {
 		limit(t, limiter.Spec{Limit: 5, Window: time.Minute}), limit(t, limiter.Spec{Limit: 9, Window: time.Hour}),
 	}}
 	var d limiter.Decision
-	table.Decide(1e15, charge(1, limiter.Key{Hash: hash(1), Rule: rule}), &d)
-	table.Decide(1e15, charge(1, limiter.Key{Hash: hash(2), Rule: rule}), &d)
+	table.Decide(1e15, charge(1, arith.Key{Hash: hash(1), Rule: rule}), &d)
+	table.Decide(1e15, charge(1, arith.Key{Hash: hash(2), Rule: rule}), &d)
 	if d.Allowed || table.Stats().Keys != 2 {
 		t.Errorf("allowed %v, %d keys; want a denial and 2", d.Allowed, table.Stats().Keys)
 	}
@@ -345,7 +346,7 @@ func TestRecoveredSlotsAreReused(t *testing.T) {
 	most := int64(0)
 	for i := range 200_000 {
 		now := 1e15 + limiter.Tick(i)*limiter.Millisecond // about 1,000 live keys
-		table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+		table.Decide(now, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
 		if i%1000 == 0 {
 			most = max(most, table.Stats().Bytes)
 		}
@@ -363,7 +364,7 @@ func TestTooManyLimits(t *testing.T) {
 		rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t,
 			limiter.Spec{Limit: int64(i + 1), Window: time.Second})}}
 		var d limiter.Decision
-		return table.Decide(now, charge(1, limiter.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
+		return table.Decide(now, charge(1, arith.Key{Hash: hash(uint64(i)), Rule: rule}), &d)
 	}
 	for i := range maxLimits {
 		if err := ask(1e15, i); err != nil {
@@ -399,7 +400,7 @@ func TestTop(t *testing.T) {
 		if r.IntN(3) == 0 {
 			i = r.IntN(3) // a third of all goes to three keys
 		}
-		k := limiter.Key{Hash: hash(uint64(i)), Rule: rule, Cost: 1}
+		k := arith.Key{Hash: hash(uint64(i)), Rule: rule, Cost: 1}
 		c := charge(1, k)
 		table.Decide(1e15, c, &d)
 		if c.Unnamed != 0 {
@@ -460,7 +461,7 @@ func TestExplain(t *testing.T) {
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{
 		limit(t, limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 5, SubWindows: 4, Window: time.Minute}),
 	}}
-	k := limiter.Key{Hash: hash(1), Rule: rule, Cost: 2}
+	k := arith.Key{Hash: hash(1), Rule: rule, Cost: 2}
 	start := limiter.TickOf(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC))
 	var d limiter.Decision
 	for _, at := range []limiter.Tick{5, 20} {
@@ -478,7 +479,7 @@ func TestExplain(t *testing.T) {
 	if e.Arithmetic != "4 counted + 2 <= 5: no" || !e.Known {
 		t.Errorf("explained as %+v", e)
 	}
-	if got := table.Explain(start, charge(1, limiter.Key{Hash: hash(2), Rule: rule}),
+	if got := table.Explain(start, charge(1, arith.Key{Hash: hash(2), Rule: rule}),
 		new(limiter.Decision))[0]; got.Known || got.Arithmetic != "0 counted + 1 <= 5: yes" {
 		t.Errorf("an unknown key is explained as %+v", got)
 	}
@@ -495,9 +496,9 @@ func TestNoAllocation(t *testing.T) {
 					Window: time.Duration(w+1) * time.Minute}))
 			}
 			table := New(Config{})
-			cs, ds := make([]limiter.Charge, 10), make([]limiter.Decision, 10)
+			cs, ds := make([]arith.Charge, 10), make([]limiter.Decision, 10)
 			for j := range cs {
-				cs[j].Add(limiter.Key{Hash: hash(uint64(j)), Rule: rule, Cost: 1})
+				cs[j].Add(arith.Key{Hash: hash(uint64(j)), Rule: rule, Cost: 1})
 			}
 			now := limiter.Tick(1e15)
 			for range 200 {
@@ -569,9 +570,9 @@ func TestPartitionsAreLockedInOrder(t *testing.T) {
 	rule := &limiter.Rule{Name: "r"}
 	closed := &limiter.Rule{Name: "c", OnUnreachable: limiter.UnreachableClosed}
 	r := rand.New(rand.NewPCG(5, 5))
-	var ks []limiter.Key
+	var ks []arith.Key
 	for i := range 7 {
-		ks = append(ks, limiter.Key{Hash: hash(uint64(i)), Rule: rule}, limiter.Key{Hash: hash(uint64(i)), Rule: closed})
+		ks = append(ks, arith.Key{Hash: hash(uint64(i)), Rule: rule}, arith.Key{Hash: hash(uint64(i)), Rule: closed})
 	}
 	ks[1].Hash = ks[3].Hash // one partition twice
 	var want []int

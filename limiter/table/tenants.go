@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A tenant that fills a table would have the new keys of all others denied. So none may have all of it:
@@ -36,7 +37,7 @@ func (t *Tenants) Set(thousandths map[string]int) {
 	}
 	s := &tenantShares{of: make(map[uint16]int64), names: make(map[uint16]string)}
 	for name, share := range thousandths {
-		label := limiter.TenantLabel(name)
+		label := arith.TenantLabel(name)
 		if s.names[label] = name; share > 0 {
 			s.of[label] = max(s.of[label], int64(min(share, limiter.WholeShare))) // of two with one label
 		}
@@ -92,11 +93,11 @@ func (u *usages) of(label uint16) *usage {
 }
 
 // keyOf returns the low half of the hash of the key that an entry belongs to.
-func (t *Table) keyOf(lo uint64, l *limiter.Limit) uint64 { return lo ^ limiter.NameID(l) }
+func (t *Table) keyOf(lo uint64, l *limiter.Limit) uint64 { return lo ^ arith.NameID(l) }
 
 // belongs counts n counters of a key, or ids of it, that came to a locked partition, or left it.
 func (t *Table) belongs(p *partition, key uint64, n int64, l *limiter.Limit) {
-	label, id := limiter.LabelOf(key), l.Algorithm() >= limiter.Remembered
+	label, id := arith.LabelOf(key), l.Algorithm() >= arith.Remembered
 	if label == 0 && !id || t.copies[p.number].apart() {
 		return
 	}
@@ -127,7 +128,7 @@ func (t *Table) belongsID(p *partition, lo uint64, n int64) {
 
 // belongsBytes counts the words of a key.
 func (t *Table) belongsBytes(p *partition, key uint64, bytes int64) {
-	if label := limiter.LabelOf(key); label != 0 && !t.copies[p.number].apart() {
+	if label := arith.LabelOf(key); label != 0 && !t.copies[p.number].apart() {
 		t.usages.of(label).bytes.Add(bytes)
 		t.usages.total.bytes.Add(bytes)
 	}
@@ -166,7 +167,7 @@ const keyBytes = 80
 
 // beyondTenant reports whether the tenant of a key, by the low half of its hash, may not have so much more.
 func (t *Table) beyondTenant(key uint64, a asked) bool {
-	label := limiter.LabelOf(key)
+	label := arith.LabelOf(key)
 	share, bounded := t.usages.shares.share(label)
 	if !bounded {
 		return false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // checkTenants verifies that what is counted for tenants is what the table has of them.
@@ -46,12 +47,12 @@ func (t *Table) checkTenants(tb testing.TB) {
 }
 
 // ofTenant returns a key of a tenant.
-func ofTenant(tenant string, n int, r *limiter.Rule) limiter.Key {
+func ofTenant(tenant string, n int, r *limiter.Rule) arith.Key {
 	h := hash(uint64(n))
 	if tenant != "" {
 		h = h.OfTenant(tenant)
 	}
-	return limiter.Key{Hash: h, Rule: r}
+	return arith.Key{Hash: h, Rule: r}
 }
 
 // fill asks for new keys of a tenant until one is denied, and returns how many were not.
@@ -180,7 +181,7 @@ func TestTenantsShareMemoryAndIDs(t *testing.T) {
 	few := window(t, 1<<30, time.Hour)
 	ask := func(tenant string, n int, hold time.Duration) (*limiter.Decision, bool) {
 		c := charge(1, ofTenant(tenant, n%400, few))
-		c.ID = &limiter.Idempotency{ID: uint64(n) + 1, Life: time.Hour, Hold: hold}
+		c.ID = &arith.Idempotency{ID: uint64(n) + 1, Life: time.Hour, Hold: hold}
 		d := decide(t, table, hourStart, c)
 		return d, table.Remembers(hourStart, c)
 	}
@@ -262,7 +263,7 @@ func TestTenantsShareZones(t *testing.T) {
 		if n%5 == 0 {
 			r.Name, r.MaxShare = fmt.Sprint("r", n), 900
 		}
-		rules = append(rules, limiter.Zoned(r, []int{0}))
+		rules = append(rules, r.Zoned([]int{0}))
 	}
 	table, key, next := New(Config{}), 0, 0
 	ask := func(tenant string, by uint16) error {
@@ -328,7 +329,7 @@ func TestTenantsAreCounted(t *testing.T) {
 		part := PartitionOf(&k)
 		c := charge(1, k)
 		if rng.IntN(2) == 0 {
-			c.ID = &limiter.Idempotency{ID: uint64(rng.IntN(30) + 1), Life: time.Duration(1+rng.IntN(2000)) * time.Millisecond}
+			c.ID = &arith.Idempotency{ID: uint64(rng.IntN(30) + 1), Life: time.Duration(1+rng.IntN(2000)) * time.Millisecond}
 			if rng.IntN(2) == 0 {
 				c.ID.Hold = c.ID.Life
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // topKeys lists the most frequent keys of one partition, by the Space-Saving algorithm
@@ -69,7 +70,7 @@ func keyOfTop(lo uint64, l *limiter.Limit) uint64 {
 	if l == nil {
 		return lo
 	}
-	return lo ^ limiter.NameID(l)
+	return lo ^ arith.NameID(l)
 }
 
 // place returns which entry of a full list a new key takes the place of, by the low half of its hash, and how often the
@@ -78,7 +79,7 @@ func keyOfTop(lo uint64, l *limiter.Limit) uint64 {
 func (t *topKeys) place(key uint64) (at int, had uint64) {
 	var of [topPerPartition]uint16
 	for i := range of {
-		of[i] = limiter.LabelOf(keyOfTop(t.rest[i].lo, t.rest[i].limit))
+		of[i] = arith.LabelOf(keyOfTop(t.rest[i].lo, t.rest[i].limit))
 	}
 	least := func(label uint16) (at, places int) {
 		for i := range of {
@@ -91,7 +92,7 @@ func (t *topKeys) place(key uint64) (at int, had uint64) {
 		}
 		return at, places
 	}
-	own, places := least(limiter.LabelOf(key))
+	own, places := least(arith.LabelOf(key))
 	if places == len(of) {
 		return own, t.count[own]
 	}
@@ -120,7 +121,7 @@ func (t *topKeys) setName(hi, lo uint64, name []byte) {
 		if t.hi[i] != hi || t.count[i] == 0 || e.named {
 			continue
 		}
-		if want := e.lo; e.limit != nil && want^limiter.NameID(e.limit) != lo || e.limit == nil && want != lo {
+		if want := e.lo; e.limit != nil && want^arith.NameID(e.limit) != lo || e.limit == nil && want != lo {
 			continue
 		}
 		e.name, e.named = append(e.name[:0], name...), true

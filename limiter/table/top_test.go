@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A tenant that floods a list with keys leaves others their places in it.
@@ -17,7 +18,7 @@ func TestNoTenantPushesOthersOutOfLists(t *testing.T) {
 			h := hash(uint64(n)).OfTenant(tenant)
 			lo := h.Lo
 			if limit != nil {
-				lo ^= limiter.NameID(limit)
+				lo ^= arith.NameID(limit)
 			}
 			if top.add(h.Hi, lo, limit, 1) {
 				top.setName(h.Hi, h.Lo, fmt.Appendf(nil, "%s:%d", tenant, n))

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxResets bounds how many keys of a partition are remembered as reset.
@@ -52,7 +53,7 @@ func (v *void) has(place uint64, of limiter.Tick, epoch uint64) bool {
 
 // epoch gives the receipt of a charge that was made now, after a reset at no earlier instant, the number of the
 // latest reset. That of a repetition is of an earlier charge. The partitions are locked.
-func (t *Table) epoch(now limiter.Tick, c *limiter.Charge, d *limiter.Decision) {
+func (t *Table) epoch(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 	for i := range c.Len() {
 		if d.Receipt.Charged == 0 || d.Repeated {
 			return
@@ -70,7 +71,7 @@ const maxLeft = 4096
 
 // left tells which receipts are void since their limit has changed, and changed back. For a
 // limit of a rule it has the instant after which a counter last stopped to count so, see
-// [limiter.CountsID]. Nothing is kept of each counter, and no receipt under a limit that does
+// [arith.CountsID]. Nothing is kept of each counter, and no receipt under a limit that does
 // not change back is concerned, however many counters a reload converts.
 //
 // The first half is of rules. The second is of limits that each request may choose, its own or
@@ -126,7 +127,7 @@ func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limite
 // keyOf returns the half that a limit of a rule belongs to, and its key there.
 func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
 	if originOf(rule) == ofRequest || rule.Zone() != "" || rule.InDefaultZone() {
-		return 1, leftKey{rule.Name, limiter.CountsID(l), place}
+		return 1, leftKey{rule.Name, arith.CountsID(l), place}
 	}
-	return 0, leftKey{rule.Name, limiter.CountsID(l), 0}
+	return 0, leftKey{rule.Name, arith.CountsID(l), 0}
 }

@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // TestAResetVoidsTheReceiptsOfItsKey: the receipts of a reset key are void, and those of
 // other keys of its partition are not, until more than maxResets keys were reset.
 func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
-	key := func(i uint64) limiter.Key {
+	key := func(i uint64) arith.Key {
 		h := hash(i)
 		h.Lo = 0 // one partition
-		return limiter.Key{Hash: h, Rule: rule}
+		return arith.Key{Hash: h, Rule: rule}
 	}
 	table, now := New(Config{}), limiter.Tick(1e15)
 	spend := func(i uint64) limiter.Receipt {
@@ -51,7 +52,7 @@ func TestAResetVoidsTheReceiptsOfItsKey(t *testing.T) {
 	if table.Refund(now, charge(2, key(3)), old); left(3) != 3 {
 		t.Errorf("%d left: a receipt is good beyond what is remembered", left(3))
 	}
-	if n := len(table.parts[PartitionOf(&limiter.Key{Hash: key(1).Hash, Rule: rule})].void.keys); n != maxResets {
+	if n := len(table.parts[PartitionOf(&arith.Key{Hash: key(1).Hash, Rule: rule})].void.keys); n != maxResets {
 		t.Errorf("%d resets are remembered, at most %d", n, maxResets)
 	}
 }
@@ -64,14 +65,14 @@ func TestAResetIsMadeOnce(t *testing.T) {
 	for _, most := range []int{2, 1} { // ids take half of the room at most
 		table := New(Config{MaxKeys: most})
 		reset := func() (int, bool) {
-			c := charge(1, limiter.Key{Hash: hash(1), Rule: rule})
-			c.ID = &limiter.Idempotency{ID: 7, Life: life}
+			c := charge(1, arith.Key{Hash: hash(1), Rule: rule})
+			c.ID = &arith.Idempotency{ID: 7, Life: life}
 			n, made := table.ResetOnce(now, c)
 			return n, made.Len() == 0
 		}
 		spend := func() {
 			var d limiter.Decision
-			if err := table.Decide(now, charge(2, limiter.Key{Hash: hash(1), Rule: rule}), &d); err != nil || !d.Allowed {
+			if err := table.Decide(now, charge(2, arith.Key{Hash: hash(1), Rule: rule}), &d); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}
@@ -95,7 +96,7 @@ func TestAResetIsMadeOnce(t *testing.T) {
 func TestAResetOfKeysThatAreKnownInPart(t *testing.T) {
 	rule := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Limit: 5, Window: time.Hour})}}
 	now, table := limiter.Tick(1e15), New(Config{MaxKeys: 100})
-	keys := []limiter.Key{{Hash: hash(1), Rule: rule}, {Hash: hash(2), Rule: rule}, {Hash: hash(3), Rule: rule}}
+	keys := []arith.Key{{Hash: hash(1), Rule: rule}, {Hash: hash(2), Rule: rule}, {Hash: hash(3), Rule: rule}}
 	for _, k := range keys {
 		var d limiter.Decision
 		if err := table.Decide(now, charge(2, k), &d); err != nil || !d.Allowed {
@@ -103,10 +104,10 @@ func TestAResetOfKeysThatAreKnownInPart(t *testing.T) {
 		}
 	}
 	for i, test := range []struct {
-		keys, made []limiter.Key
-	}{{keys[1:2], keys[1:2]}, {keys, []limiter.Key{keys[0], keys[2]}}, {keys[1:], nil}} {
+		keys, made []arith.Key
+	}{{keys[1:2], keys[1:2]}, {keys, []arith.Key{keys[0], keys[2]}}, {keys[1:], nil}} {
 		c := charge(1, test.keys...)
-		c.ID = &limiter.Idempotency{ID: 7, Life: time.Minute}
+		c.ID = &arith.Idempotency{ID: 7, Life: time.Minute}
 		n, made := table.ResetOnce(now, c)
 		if n != len(test.made) || made.Len() != len(test.made) {
 			t.Fatalf("reset %d deletes %d counters of %d keys, want of %d", i+1, n, made.Len(), len(test.made))
@@ -144,8 +145,8 @@ func (x *changing) decide(rule string, key uint64, cost uint64, l *limiter.Limit
 	return d
 }
 
-func (x *changing) charge(rule string, key uint64, cost uint64, l *limiter.Limit) *limiter.Charge {
-	return charge(cost, limiter.Key{Hash: hash(key), Rule: &limiter.Rule{Name: rule, Limits: []*limiter.Limit{l}}})
+func (x *changing) charge(rule string, key uint64, cost uint64, l *limiter.Limit) *arith.Charge {
+	return charge(cost, arith.Key{Hash: hash(key), Rule: &limiter.Rule{Name: rule, Limits: []*limiter.Limit{l}}})
 }
 
 // left returns what remains of a key.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxForeign is how many definitions of rules, and of limits, a dictionary keeps.
@@ -75,12 +76,12 @@ func (b *Dictionary) rule(r *peer.Rule) (*limiter.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.Algorithm() >= limiter.Remembered {
+		if l.Algorithm() >= arith.Remembered {
 			return nil, fmt.Errorf("%w: rule %q of another node remembers ids or reservations, as no rule does",
 				limiter.ErrInvalid, r.Name)
 		}
 		if slices.ContainsFunc(out.Limits, func(have *limiter.Limit) bool {
-			return limiter.NameID(have) == limiter.NameID(l)
+			return arith.NameID(have) == arith.NameID(l)
 		}) {
 			return nil, fmt.Errorf("%w: rule %q of another node has two limits of one name", limiter.ErrInvalid, r.Name)
 		}
@@ -130,7 +131,7 @@ func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same
 }
 
 // Applied appends the rules that a reply is about, one for each key.
-func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, k *limiter.Charge) []*limiter.Rule {
+func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply, k *arith.Charge) []*limiter.Rule {
 	for i := range k.Len() {
 		rules = append(rules, k.Key(i).Rule)
 		if i >= len(r.Rules) || int(r.Rules[i]) >= len(f.Rules) {
@@ -178,10 +179,10 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 // limitOf makes a limit from its definition. Those that remember ids and reservations are no
 // limits of a rule: they are the same in all nodes.
 func limitOf(l *peer.Limit) (*limiter.Limit, error) {
-	if limiter.Algorithm(l.Algorithm) < limiter.Remembered {
+	if limiter.Algorithm(l.Algorithm) < arith.Remembered {
 		return limiter.NewLimit(specOf(l))
 	}
-	for _, own := range []*limiter.Limit{limiter.RememberedLimit(), limiter.HoldsLimit()} {
+	for _, own := range []*limiter.Limit{arith.RememberedLimit(), arith.HoldsLimit()} {
 		if limitToPeer(own) == *l {
 			return own, nil
 		}

@@ -41,7 +41,7 @@ func TestZonesAcrossFrames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return limiter.Zoned(&limiter.Rule{Name: name, Limits: []*limiter.Limit{l}}, []int{0})
+		return (&limiter.Rule{Name: name, Limits: []*limiter.Limit{l}}).Zoned([]int{0})
 	}
 	mine, theirs := rule("a", 5), rule("a", 5)
 	own := NewDictionary(func(string) *limiter.Rule { return mine })

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -138,7 +139,7 @@ func TestLostRequestsAreHandedBack(t *testing.T) {
 func TestAMemberOutOfReach(t *testing.T) {
 	n := newNode()
 	n.Status(third, peer.Reply{ID: 9})
-	n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1})
+	n.Check(third, new(arith.Charge), false, peer.Check{ID: 1})
 	n.down(third)
 	if lost := n.flush(); len(lost) != 0 {
 		t.Errorf("lost are %v", lost)
@@ -206,7 +207,7 @@ func TestARelayOutOfTheViewIsAskedLast(t *testing.T) {
 		n.down(other)
 		n.Received(&peer.Frame{From: other, Relayed: true, Via: fourth}, n.now)
 		for id := range uint64(4) {
-			n.Check(other, new(limiter.Charge), false, peer.Check{ID: 1 + id})
+			n.Check(other, new(arith.Charge), false, peer.Check{ID: 1 + id})
 			n.flush()
 		}
 		n.Status(other, peer.Reply{ID: 9})
@@ -252,7 +253,7 @@ func TestASilentRelayIsSuspect(t *testing.T) {
 		n.down(third)
 		requests := func() (count int) {
 			for id := range uint64(6) {
-				n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1 + id})
+				n.Check(third, new(arith.Charge), false, peer.Check{ID: 1 + id})
 				n.flush()
 			}
 			for _, f := range n.take(other) {
@@ -289,7 +290,7 @@ func TestASilentConnection(t *testing.T) {
 		t.Errorf("it is probed by %+v", f)
 	}
 	n.Status(third, peer.Reply{ID: 9})
-	n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1})
+	n.Check(third, new(arith.Charge), false, peer.Check{ID: 1})
 	n.flush()
 	if got := n.take(third); len(got) != 1 || len(got[0].Replies) != 1 || len(got[0].Checks) != 0 {
 		t.Errorf("sent directly is %+v, want the reply", got)
@@ -327,7 +328,7 @@ func TestARelayThatIsLateIsBetterThanNone(t *testing.T) {
 		}
 		n.now += suspectAfter
 		n.Watch(n.now)
-		n.Check(third, new(limiter.Charge), false, peer.Check{ID: 1})
+		n.Check(third, new(arith.Charge), false, peer.Check{ID: 1})
 		if lost := n.flush(); len(lost) != 0 {
 			t.Errorf("%s: lost are %v", name, lost)
 		}
@@ -492,7 +493,7 @@ func TestAMemberThatReadsNothing(t *testing.T) {
 func TestRepliesOfManyLimits(t *testing.T) {
 	n := newNode()
 	d := new(limiter.Decision)
-	limiter.Grow(d, limiter.MaxKeys*limiter.MaxLimits)
+	d.Grow(limiter.MaxKeys * limiter.MaxLimits)
 	for i := range maxReplies {
 		n.Reply(other, peer.Reply{ID: uint64(i + 1), Results: uint16(d.Len()), Idle: true}, d, d)
 	}

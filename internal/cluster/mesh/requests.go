@@ -3,11 +3,12 @@ package mesh
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Check asks a member for a decision. Its keys are those of the charge; define means
 // that the definitions of their rules are sent too.
-func (w *Writer) Check(to peer.Instance, charge *limiter.Charge, define bool, q peer.Check) {
+func (w *Writer) Check(to peer.Instance, charge *arith.Charge, define bool, q peer.Check) {
 	l := w.to(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,7 +26,7 @@ func (w *Writer) Check(to peer.Instance, charge *limiter.Charge, define bool, q 
 
 // Refund asks a member for a refund or a reset of the keys of a charge, or to amend its
 // reservation: h, unless nil, says how.
-func (w *Writer) Refund(to peer.Instance, charge *limiter.Charge, define bool, q peer.Refund, h *peer.Hold) {
+func (w *Writer) Refund(to peer.Instance, charge *arith.Charge, define bool, q peer.Refund, h *peer.Hold) {
 	l := w.to(to)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +51,7 @@ func (w *Writer) to(i peer.Instance) *link {
 
 // request returns the frame of requests with the keys of another one, for which an
 // answer is expected. The link's lock is held.
-func (w *Writer) request(l *link, charge *limiter.Charge, define bool) *peer.Frame {
+func (w *Writer) request(l *link, charge *arith.Charge, define bool) *peer.Frame {
 	o := &l.out
 	if f := o.requests.filling; f != nil && len(f.Checks) >= maxRequests {
 		o.closeRequests()

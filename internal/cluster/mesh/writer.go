@@ -3,6 +3,7 @@ package mesh
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -251,7 +252,7 @@ func (m *Mesh) remembers(to peer.Instance) bool {
 
 // addEntry appends a counter of the present key.
 func (d *draft) addEntry(e table.Entry) {
-	if !d.ids && (e.Limit.Algorithm() >= limiter.Remembered || limiter.Wide(e.Limit)) {
+	if !d.ids && (e.Limit.Algorithm() >= arith.Remembered || arith.Wide(e.Limit)) {
 		return
 	}
 	d.frame.Entries = append(d.frame.Entries, peer.Entry{

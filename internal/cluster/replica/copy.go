@@ -3,6 +3,7 @@ package replica
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -120,7 +121,7 @@ func (p *identity) sendAll(t *Step, to peer.Instance, b peer.Batch) {
 	var ids, keys []uint64
 	p.node.Store.Export(int(p.id), t.At, func(e table.Entry) {
 		list := &keys
-		if b.Kind == peer.Push && e.Limit.Algorithm() == limiter.Remembered {
+		if b.Kind == peer.Push && e.Limit.Algorithm() == arith.Remembered {
 			list = &ids
 		}
 		if n := len(*list); n == 0 || (*list)[n-1] != e.Hi {

@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -211,7 +212,7 @@ func (p *Replica) onPush(t *Step, from peer.Instance, b *peer.Batch, keys []Entr
 	}
 	for _, k := range keys {
 		if len(k.List) > 0 {
-			p.own.Charged(t, &limiter.Key{Hash: limiter.Hash{Hi: k.Hi}}, nil, 0)
+			p.own.Charged(t, &arith.Key{Hash: arith.Hash{Hi: k.Hi}}, nil, 0)
 		}
 	}
 	if b.Last {

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -301,7 +302,7 @@ func TestIDsOfAPushGoFirst(t *testing.T) {
 	for i := range uint64(1000) {
 		k := strictKey(t, p.id)
 		k.Hash.Hi, k.Cost = i<<40, 1
-		c := &limiter.Charge{ID: &limiter.Idempotency{ID: i + 1, Life: time.Minute}}
+		c := &arith.Charge{ID: &arith.Idempotency{ID: i + 1, Life: time.Minute}}
 		c.Add(k)
 		if err := l.table.Decide(tn.At, c, new(limiter.Decision)); err != nil {
 			t.Fatal(err)

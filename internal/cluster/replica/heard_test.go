@@ -6,6 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // What members say is believed as far as they can know it. The tests have the form of those in guards_test.go.
@@ -286,15 +287,15 @@ func TestWhoWithholds(t *testing.T) {
 func TestWhichChargeIsSettled(t *testing.T) {
 	type asked struct {
 		hi   uint64
-		id   *limiter.Idempotency
+		id   *arith.Idempotency
 		from peer.Instance
 		time limiter.Tick
 		cost uint64
 	}
-	one := asked{id: &limiter.Idempotency{ID: 1}, from: other, time: 7, cost: 3}
+	one := asked{id: &arith.Idempotency{ID: 1}, from: other, time: 7, cost: 3}
 	for name, change := range map[string]func(a *asked){
 		"as it must be": func(*asked) {},
-		"another id":    func(a *asked) { a.id = &limiter.Idempotency{ID: 2} },
+		"another id":    func(a *asked) { a.id = &arith.Idempotency{ID: 2} },
 		"no id":         func(a *asked) { a.id = nil },
 		"another asker": func(a *asked) { a.from = third },
 		"another time":  func(a *asked) { a.time = 8 },

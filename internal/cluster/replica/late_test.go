@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // reserves records n reservations of one unit of a key by a member, one each microsecond,
 // whose checks end after a tick.
 func reserves(tn *Step, own *Ownership, n int) {
-	k := &limiter.Key{Hash: limiter.Hash{Hi: 1}, Cost: 1}
+	k := &arith.Key{Hash: arith.Hash{Hi: 1}, Cost: 1}
 	for i := range n {
 		own.Prepare(tn, k, nil, third, tn.At+limiter.Tick(i), tn.Now+TickEvery)
 	}

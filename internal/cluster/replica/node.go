@@ -4,6 +4,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -36,10 +37,10 @@ type Store interface {
 	Export(partition int, now limiter.Tick, visit func(table.Entry))
 	Import(partition int, now limiter.Tick, entries []table.Entry, mode table.ImportMode) error
 	ReplaceKey(partition int, hi uint64, now limiter.Tick, entries []table.Entry) error
-	UndoIn(partition int, now limiter.Tick, c *limiter.Charge, r limiter.Receipt) int
-	UndoSettled(partition int, now limiter.Tick, c *limiter.Charge, at limiter.Tick)
-	TakeBack(now limiter.Tick, c *limiter.Charge, x table.Extension) bool
-	ForgetID(now limiter.Tick, c *limiter.Charge, i int, at limiter.Tick) bool
+	UndoIn(partition int, now limiter.Tick, c *arith.Charge, r limiter.Receipt) int
+	UndoSettled(partition int, now limiter.Tick, c *arith.Charge, at limiter.Tick)
+	TakeBack(now limiter.Tick, c *arith.Charge, x table.Extension) bool
+	ForgetID(now limiter.Tick, c *arith.Charge, i int, at limiter.Tick) bool
 	SetCopy(partition int, copied bool)
 }
 

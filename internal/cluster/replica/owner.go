@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -221,7 +222,7 @@ func (o *succession) isolated(t *Step) bool {
 // remembered for it: the heir gets both in one batch, never one without the other. It returns
 // the stamp of the change, and whether the reply must wait for the heir. cost is 0 if the
 // decision admitted nothing.
-func (o *Ownership) Charged(t *Step, k *limiter.Key, id *limiter.Idempotency, cost uint64) (stamp uint64, wait bool) {
+func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
 	if !o.tracks() && !guarded {
 		return 0, false
@@ -323,7 +324,7 @@ func (p *Replica) Source(t *Step) limiter.Source {
 
 // RoomFor reports whether an admission of a key could be answered at once, without the
 // heir's acknowledgement.
-func (o *Ownership) RoomFor(t *Step, k *limiter.Key) bool {
+func (o *Ownership) RoomFor(t *Step, k *arith.Key) bool {
 	limit := o.cap(t, k.Rule)
 	if limit == math.MaxUint64 {
 		return true

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // A check over several owners is prepared at each of them: its charge counts at once, and
@@ -25,7 +26,7 @@ import (
 
 // prepared is the charge of one key for a check over several owners, which may be taken back.
 type prepared struct {
-	key   limiter.Hash
+	key   arith.Hash
 	id    uint64 // of the check; 0 if it has none
 	from  peer.Instance
 	time  limiter.Tick // time of the receipt
@@ -56,7 +57,7 @@ func (o *preparations) InDoubt() bool { return len(o.inDoubt) > 0 }
 // Prepare records the charge of one key for a check over several owners that the member from asks for, made at
 // the time that its receipt names, with an id unless that is nil. until is the deadline of
 // the check. Beyond maxInDoubt the charge counts as committed.
-func (o *preparations) Prepare(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time,
+func (o *preparations) Prepare(t *Step, k *arith.Key, id *arith.Idempotency, from peer.Instance, time,
 	until limiter.Tick) {
 	if len(o.inDoubt) >= maxInDoubt {
 		return
@@ -70,7 +71,7 @@ func (o *preparations) Prepare(t *Step, k *limiter.Key, id *limiter.Idempotency,
 }
 
 // idOf returns the number of an id, 0 if there is none.
-func idOf(id *limiter.Idempotency) uint64 {
+func idOf(id *arith.Idempotency) uint64 {
 	if id == nil {
 		return 0
 	}
@@ -82,7 +83,7 @@ func idOf(id *limiter.Idempotency) uint64 {
 // late here; only then may it be taken back: so none that another owner made, none twice,
 // and none that another attempt with the id made. Equal charges of one asker and id at one
 // instant are not told apart. held means that the charge is a hold.
-func (o *Ownership) Conclude(t *Step, k *limiter.Key, id *limiter.Idempotency, from peer.Instance, time limiter.Tick,
+func (o *Ownership) Conclude(t *Step, k *arith.Key, id *arith.Idempotency, from peer.Instance, time limiter.Tick,
 	undo bool) (is, held bool) {
 	meant := func(u prepared) bool {
 		return u.key == k.Hash && u.id == idOf(id) && u.from == from && u.time == time && u.cost == k.Cost
@@ -110,7 +111,7 @@ func (o *Ownership) Conclude(t *Step, k *limiter.Key, id *limiter.Idempotency, f
 
 // DecidedWithin returns the longest time until no charge of a key is in doubt,
 // at least a tick.
-func (o *preparations) DecidedWithin(t *Step, k *limiter.Key) limiter.Tick {
+func (o *preparations) DecidedWithin(t *Step, k *arith.Key) limiter.Tick {
 	longest := limiter.Tick(1)
 	for i := range o.inDoubt {
 		if u := &o.inDoubt[i]; u.key == k.Hash {
@@ -121,7 +122,7 @@ func (o *preparations) DecidedWithin(t *Step, k *limiter.Key) limiter.Tick {
 }
 
 // InDoubtOf returns how many units of a key are in doubt.
-func (o *preparations) InDoubtOf(k *limiter.Key) (units uint64) {
+func (o *preparations) InDoubtOf(k *arith.Key) (units uint64) {
 	for i := range o.inDoubt {
 		if o.inDoubt[i].key == k.Hash {
 			units += o.inDoubt[i].cost
@@ -132,7 +133,7 @@ func (o *preparations) InDoubtOf(k *limiter.Key) (units uint64) {
 
 // Stands records that a check with an id was admitted by a charge of a key that may be an
 // earlier attempt's: a late cancel of that one takes nothing back any more.
-func (o *preparations) Stands(k *limiter.Key, id *limiter.Idempotency) {
+func (o *preparations) Stands(k *arith.Key, id *arith.Idempotency) {
 	had := len(o.late)
 	if had == 0 {
 		return
@@ -144,7 +145,7 @@ func (o *preparations) Stands(k *limiter.Key, id *limiter.Idempotency) {
 // Attempted reports whether an earlier attempt of a check with an id has charged a key, and
 // its charge may still be taken back: it is in doubt, or its reply is withheld, perhaps by another
 // partition. Until then it is not known whether the id stays remembered.
-func Attempted(o *Ownership, k *limiter.Key, id *limiter.Idempotency) bool {
+func Attempted(o *Ownership, k *arith.Key, id *arith.Idempotency) bool {
 	return slices.ContainsFunc(o.inDoubt, func(u prepared) bool { return u.key == k.Hash && u.id == id.ID }) ||
 		slices.ContainsFunc(o.withheld, func(h withheldReply) bool { return !isOver(h) && h.Facts().charges(k, id) }) ||
 		slices.ContainsFunc(o.awaited, func(r Reply) bool { return revocable(r) && r.Facts().charges(k, id) })
@@ -157,7 +158,7 @@ func revocable(r Reply) bool {
 }
 
 // charges reports whether a withheld decision charged a key with an id.
-func (w *Withheld) charges(k *limiter.Key, id *limiter.Idempotency) bool {
+func (w *Withheld) charges(k *arith.Key, id *arith.Idempotency) bool {
 	if w.Reset || w.Amends && !w.Late || idOf(w.Charge.ID) != id.ID {
 		return false
 	}
@@ -184,7 +185,7 @@ func wakeAttempts(t *Step, o *Ownership, r Reply) {
 }
 
 // wakeWaiters schedules the requests that wait for a key to be decided again.
-func (o *preparations) wakeWaiters(t *Step, k *limiter.Key) {
+func (o *preparations) wakeWaiters(t *Step, k *arith.Key) {
 	if len(o.waiters) == 0 {
 		return
 	}
@@ -258,7 +259,7 @@ func (o *preparations) expire(t *Step, owner peer.Epoch) {
 		o.inDoubt = slices.Delete(o.inDoubt, i, i+1)
 		u.until = t.Now + LateFor
 		o.late = append(o.late, u)
-		o.wakeWaiters(t, &limiter.Key{Hash: u.key})
+		o.wakeWaiters(t, &arith.Key{Hash: u.key})
 	}
 	o.forgetLate(maxLate)
 	o.waiters = slices.DeleteFunc(o.waiters, func(q waiter) bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -284,12 +285,12 @@ func TestALapsedHeirIsAppointedAgain(t *testing.T) {
 }
 
 // strictKey returns a key of a partition whose charges wait for the heir.
-func strictKey(t *testing.T, id uint16) limiter.Key {
+func strictKey(t *testing.T, id uint16) arith.Key {
 	return keyOf(t, id, 100, limiter.ReplicationStrict)
 }
 
 // keyOf returns a key of a partition, of so many units a day.
-func keyOf(t *testing.T, id uint16, units int64, mode limiter.Replication) limiter.Key {
+func keyOf(t *testing.T, id uint16, units int64, mode limiter.Replication) arith.Key {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Limit: units, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow})
 	if err != nil {
@@ -299,7 +300,7 @@ func keyOf(t *testing.T, id uint16, units int64, mode limiter.Replication) limit
 	if id >= table.Partitions {
 		r.OnUnreachable = limiter.UnreachableClosed
 	}
-	k := limiter.Key{Rule: r, Cost: 1}
+	k := arith.Key{Rule: r, Cost: 1}
 	for table.PartitionOf(&k) != int(id) {
 		k.Hash.Hi++
 		k.Hash.Lo = k.Hash.Hi * 0x9e37_79b9_7f4a_7c15
@@ -308,8 +309,8 @@ func keyOf(t *testing.T, id uint16, units int64, mode limiter.Replication) limit
 }
 
 // withheldAt returns the reply to a check of a key that waits from now on.
-func withheldAt(tn *Step, k *limiter.Key) withheldCheck {
-	c := new(limiter.Charge)
+func withheldAt(tn *Step, k *arith.Key) withheldCheck {
+	c := new(arith.Charge)
 	c.Add(*k)
 	return withheldCheck{&question{Withheld: Withheld{Charge: c, Since: tn.Now, Until: tn.Now + limiter.Second}}}
 }

@@ -7,6 +7,7 @@ package replica
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -147,7 +148,7 @@ func (p *identity) fault() {
 }
 
 // holds reports whether a key belongs to this partition.
-func (p *identity) holds(k *limiter.Key) bool { return table.PartitionOf(k) == int(p.id) }
+func (p *identity) holds(k *arith.Key) bool { return table.PartitionOf(k) == int(p.id) }
 
 // reroute publishes the owner and heir to ask, and tells the table whether this is a copy.
 func (p *held) reroute(t *Step) {

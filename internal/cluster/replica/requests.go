@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Request is a request that waits at a replica. The shell knows the rest of it. Each
@@ -16,7 +17,7 @@ type Request interface {
 
 // Wait is what a replica knows of a request that waits.
 type Wait struct {
-	Charge *limiter.Charge
+	Charge *arith.Charge
 	// Until is the deadline of the request.
 	Until limiter.Tick
 	// Sent means that another member may have executed it.

@@ -3,7 +3,7 @@ package replica
 import (
 	"slices"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // maxResets is how many keys an ownership remembers as reset. At the bound the reset that
@@ -21,7 +21,7 @@ type resetKey struct{ hi, counter uint64 }
 // Reset records that a key was reset under the epoch with a counter: what owners of that
 // epoch or earlier ones push of it from now on is left out. The last 256 keys are
 // remembered.
-func (r *resets) Reset(k *limiter.Key, counter uint64) {
+func (r *resets) Reset(k *arith.Key, counter uint64) {
 	hi := k.Hash.Hi
 	r.reset = slices.DeleteFunc(r.reset, func(k resetKey) bool { return k.hi == hi })
 	if len(r.reset) == maxResets {

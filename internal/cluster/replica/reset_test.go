@@ -3,11 +3,11 @@ package replica
 import (
 	"testing"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // of returns a key with a hash.
-func of(hi uint64) *limiter.Key { return &limiter.Key{Hash: limiter.Hash{Hi: hi}} }
+func of(hi uint64) *arith.Key { return &arith.Key{Hash: arith.Hash{Hi: hi}} }
 
 // TestResetsHaveABound: an ownership remembers the latest resets, each key once.
 func TestResetsHaveABound(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -25,7 +26,7 @@ type story struct {
 	began   limiter.Tick
 	id      uint16
 	rule    *limiter.Rule
-	key     limiter.Key
+	key     arith.Key
 	ring    []string // owner, then its successors, of those in view
 	members []*actor
 	flying  []flying
@@ -96,7 +97,7 @@ func tell(t *testing.T, policy limiter.Unreachable) *story {
 		ring: []string{"a", "b", "c"}}
 	s.began = s.now
 	s.rule = &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy}
-	s.key = limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: s.rule}
+	s.key = arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: s.rule}
 	s.id = uint16(table.PartitionOf(&s.key))
 	for i, name := range s.ring {
 		s.members = append(s.members, s.actor(name, peer.Instance(0xa+i)))
@@ -330,10 +331,10 @@ func (s *story) ask(name string, units uint64, sent bool) int {
 }
 
 // askAs is ask with an id, unless that is nil.
-func (s *story) askAs(id *limiter.Idempotency, name string, units uint64, sent bool) int {
+func (s *story) askAs(id *arith.Idempotency, name string, units uint64, sent bool) int {
 	s.asked++
 	q := &question{n: s.asked}
-	q.Wait.Charge = &limiter.Charge{ID: id}
+	q.Wait.Charge = &arith.Charge{ID: id}
 	k := s.key
 	k.Rule, k.Cost = s.rule, units
 	q.Wait.Charge.Add(k)
@@ -399,7 +400,7 @@ func (m *actor) decide(q *question) {
 }
 
 // fits reports whether a check would be admitted.
-func (m *actor) fits(charge *limiter.Charge) bool {
+func (m *actor) fits(charge *arith.Charge) bool {
 	k, d := charge.Clone(), new(limiter.Decision)
 	k.Peek = true
 	return m.table.Decide(m.s.now, k, d) == nil && d.Allowed
@@ -416,7 +417,7 @@ func (m *actor) contends(q *question) (may bool) {
 
 // remaining returns how many units a member's counter has left.
 func (m *actor) remaining() uint64 {
-	k, d := &limiter.Charge{Peek: true}, new(limiter.Decision)
+	k, d := &arith.Charge{Peek: true}, new(limiter.Decision)
 	k.Add(m.s.key)
 	if err := m.table.Decide(m.s.now, k, d); err != nil {
 		m.s.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
@@ -337,7 +338,7 @@ func lateHandover(s *story) {
 	s.ring = []string{"b", "a", "c"}
 	s.all("abc")
 	s.pass(ms)
-	id := &limiter.Idempotency{ID: 7, Life: time.Minute}
+	id := &arith.Idempotency{ID: 7, Life: time.Minute}
 	first := s.askAs(id, "a", 6, false)
 	s.pass(ms)
 	s.cuts[[2]string{"b", "a"}] = true
@@ -405,7 +406,7 @@ func quickRestart(s *story) {
 func severalOwners(s *story) {
 	m := s.of("a")
 	s.asked++
-	part := &question{n: s.asked, Wait: Wait{Charge: &limiter.Charge{}, Until: s.now + 300*ms, Settles: true}}
+	part := &question{n: s.asked, Wait: Wait{Charge: &arith.Charge{}, Until: s.now + 300*ms, Settles: true}}
 	k := s.key
 	k.Cost = 98
 	part.Wait.Charge.Add(k)
@@ -433,7 +434,7 @@ func lastResort(s *story) {
 	s.pass(15 * ms)
 	s.say("c has a copy of before that; a and b crash, and another instance of b is there; the former one is b'")
 	c := s.of("c")
-	charge := &limiter.Charge{}
+	charge := &arith.Charge{}
 	k := s.key
 	k.Cost = 3
 	charge.Add(k)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -25,7 +26,7 @@ type Reply interface {
 
 // Withheld is what a replica knows of a reply that is withheld. It does not change.
 type Withheld struct {
-	Charge  *limiter.Charge
+	Charge  *arith.Charge
 	Receipt limiter.Receipt
 	Reset   bool // it is the reply to a reset: nothing is charged
 	// Amends means that it is the reply to an amendment of a reservation. What settles a reservation stands

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -13,7 +14,7 @@ import (
 // latest. A second execution changes nothing, so several members may be asked. Keys of several
 // owners are settled by each of them once none refuses, by that of the first key before the others. They are all
 // extended, or none is.
-func (c *Router) Amend(t *Turn, charge *limiter.Charge, a limiter.Amend, done func(Outcome)) {
+func (c *Router) Amend(t *Turn, charge *arith.Charge, a limiter.Amend, done func(Outcome)) {
 	c.start(t, &Call{task: task{kind: KindAmend, charge: charge, answer: new(limiter.Decision), amend: a,
 		done: func(_ *Turn, o *Call) {
 			c.denials.forget(charge)
@@ -47,7 +48,7 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 	s.open = s.charge.Len()
 	all := make([]*Call, s.charge.Len())
 	for i := range all {
-		one := &limiter.Charge{ID: s.charge.ID}
+		one := &arith.Charge{ID: s.charge.ID}
 		one.Add(*s.charge.Key(i))
 		all[i] = &Call{task: task{
 			kind: KindAmend, charge: one, answer: new(limiter.Decision), back: &table.Extension{End: 1, WasEnd: 1},
@@ -66,7 +67,7 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 
 // compared goes on with a settlement once the owners have answered what is reserved.
 func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
-	var e limiter.Estimates
+	var e arith.Estimates
 	var final *limiter.Amended
 	unanswered, known := false, false
 	for _, o := range all {
@@ -182,7 +183,7 @@ func rank(s limiter.AmendState) int {
 }
 
 // holdOut returns what an amendment with a number says of a reservation.
-func holdOut(number uint64, id *limiter.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
+func holdOut(number uint64, id *arith.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
 	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown}
 	if a.Extend {
 		h.Span = uint64(limiter.Span(id.Hold))

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -39,7 +40,7 @@ type task struct {
 	amend    limiter.Amend    // what is done with a reservation
 	back     *table.Extension // what is taken back; nil if nothing is
 
-	charge  *limiter.Charge
+	charge  *arith.Charge
 	answer  *limiter.Decision
 	idle    *limiter.Decision // of a reservation: the answer if another part denies
 	receipt *limiter.Receipt  // of a refund; nil: it is none

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // denials is a cache of denials that owners have just given this node. Until the check
@@ -38,7 +39,7 @@ type denialShard struct {
 
 // denial is one cached denial.
 type denial struct {
-	hash limiter.Hash
+	hash arith.Hash
 	// rule is the asker's rule when it asked. If a reload has replaced the rule, the
 	// pointer differs and the denial does not match.
 	rule *limiter.Rule
@@ -58,12 +59,12 @@ type refused struct {
 }
 
 // remembered reports whether denials of a check may be cached.
-func (x *denials) remembered(c *limiter.Charge) bool {
+func (x *denials) remembered(c *arith.Charge) bool {
 	return x != nil && c.Len() == 1 && !c.Peek && c.Key(0).Cost > 0
 }
 
 // worth reports whether a decision is a denial that may be cached.
-func worth(k *limiter.Key, d *limiter.Decision) bool {
+func worth(k *arith.Key, d *limiter.Decision) bool {
 	if d.Allowed || d.Never || k.Rule.Shadow || d.Len() > denialLimits || d.Len() != len(k.Rule.Limits) {
 		return false
 	}
@@ -79,7 +80,7 @@ func worth(k *limiter.Key, d *limiter.Decision) bool {
 
 // add caches the decision of an owner if it is a denial that may be cached. asked is
 // when the check began, and now when the answer arrived.
-func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decision) {
+func (x *denials) add(now, asked limiter.Tick, k *arith.Key, d *limiter.Decision) {
 	if !worth(k, d) {
 		return
 	}
@@ -117,18 +118,18 @@ func (x *denials) add(now, asked limiter.Tick, k *limiter.Key, d *limiter.Decisi
 	*to = e
 }
 
-func (x *denials) shard(h limiter.Hash) (s *denialShard, set int) {
+func (x *denials) shard(h arith.Hash) (s *denialShard, set int) {
 	return &x.shards[h.Hi%denialShards], int(h.Hi / denialShards % denialSets)
 }
 
-func (e *denial) is(k *limiter.Key) bool {
+func (e *denial) is(k *arith.Key) bool {
 	return e.hash == k.Hash && e.cost == k.Cost && e.rule == k.Rule
 }
 
 // refuse fills d with a cached denial of the check, and reports whether there was one.
 // The waits are what is left of the owner's, counted from the arrival of its answer, so
 // none is too short.
-func (x *denials) refuse(now limiter.Tick, k *limiter.Key, d *limiter.Decision) bool {
+func (x *denials) refuse(now limiter.Tick, k *arith.Key, d *limiter.Decision) bool {
 	s, at := x.shard(k.Hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,9 +147,9 @@ func (x *denials) refuse(now limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 }
 
 // fill writes the cached decision, with waits shortened by passed.
-func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) {
+func (e *denial) fill(passed limiter.Tick, k *arith.Key, d *limiter.Decision) {
 	d.Clear()
-	limiter.Grow(d, len(k.Rule.Limits))
+	d.Grow(len(k.Rule.Limits))
 	for i, l := range k.Rule.Limits {
 		r := &e.limits[i]
 		*d.Limit(i) = limiter.LimitDecision{
@@ -157,13 +158,13 @@ func (e *denial) fill(passed limiter.Tick, k *limiter.Key, d *limiter.Decision) 
 			RetryAfter: max(0, r.retryAfter-passed).Duration(), ResetAfter: max(0, r.resetAfter-passed).Duration(),
 		}
 	}
-	limiter.Settle(d, false)
-	limiter.Conclude(d)
+	arith.Combine(d, false)
+	arith.Conclude(d)
 	d.Source = limiter.SourceCached
 }
 
 // forget removes all cached denials of the keys of a charge, at any cost.
-func (x *denials) forget(c *limiter.Charge) {
+func (x *denials) forget(c *arith.Charge) {
 	if x == nil {
 		return
 	}
@@ -184,7 +185,7 @@ func (x *denials) forget(c *limiter.Charge) {
 }
 
 // refusedHere answers a check with a cached denial, and reports whether it did.
-func (c *Router) refusedHere(t *Turn, to peer.Instance, charge *limiter.Charge, answer *limiter.Decision) bool {
+func (c *Router) refusedHere(t *Turn, to peer.Instance, charge *arith.Charge, answer *limiter.Decision) bool {
 	// A check with an id may have been admitted before.
 	return to != c.config.Self && charge.ID == nil && c.denials.remembered(charge) &&
 		c.denials.refuse(t.At, charge.Key(0), answer)

@@ -5,29 +5,30 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // aCheck returns a check of one key with a limit, and a time.
-func aCheck(t *testing.T) (limiter.Tick, *limiter.Charge) {
+func aCheck(t *testing.T) (limiter.Tick, *arith.Charge) {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 100, Window: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	charge := new(limiter.Charge)
-	charge.Add(limiter.Key{Hash: limiter.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
+	charge := new(arith.Charge)
+	charge.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 2}, Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}},
 		Cost: 5})
 	return 1_700_000_000 * limiter.Second, charge
 }
 
 // denied is an owner's denial of a key for a while.
-func denied(k *limiter.Key, wait limiter.Tick) *limiter.Decision {
+func denied(k *arith.Key, wait limiter.Tick) *limiter.Decision {
 	d := new(limiter.Decision)
-	limiter.Grow(d, 1)
+	d.Grow(1)
 	*d.Limit(0) = limiter.LimitDecision{Rule: k.Rule, Limit: k.Rule.Limits[0], Cost: k.Cost, RetryAfter: wait.Duration(),
 		ResetAfter: wait.Duration(), Owner: "b"}
-	limiter.Settle(d, false)
-	limiter.Conclude(d)
+	arith.Combine(d, false)
+	arith.Conclude(d)
 	d.Source = limiter.SourceOwner
 	return d
 }
@@ -58,7 +59,7 @@ func TestDenialsThatAreNotRemembered(t *testing.T) {
 	foreign := denied(k, limiter.Minute)
 	foreign.Limit(0).Rule = counted.Rule
 	for name, one := range map[string]struct {
-		k *limiter.Key
+		k *arith.Key
 		d *limiter.Decision
 	}{
 		"count_rejected": {&counted, denied(&counted, limiter.Minute)}, "shadow": {&shadow, denied(&shadow, limiter.Minute)},
@@ -99,7 +100,7 @@ func TestCachedDenialsAreBounded(t *testing.T) {
 	var x denials
 	k := *charge.Key(0)
 	for i := range uint64(4 * maxDenials) {
-		k.Hash = limiter.Hash{Hi: i, Lo: i}
+		k.Hash = arith.Hash{Hi: i, Lo: i}
 		x.add(now, now, &k, denied(&k, limiter.Tick(i+1)))
 	}
 	have := 0

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Explained is the explanation of one key of a charge.
@@ -30,7 +31,7 @@ type Explained struct {
 // when all have answered or the configured deadline has passed. It charges nothing, and
 // no policy answers. Peek of the charge is ignored. The charge is the caller's again
 // when Explain returns.
-func (c *Router) Explain(t *Turn, charge *limiter.Charge, done func([]Explained)) {
+func (c *Router) Explain(t *Turn, charge *arith.Charge, done func([]Explained)) {
 	out := make([]Explained, charge.Len())
 	if len(out) == 0 {
 		done(out)
@@ -39,7 +40,7 @@ func (c *Router) Explain(t *Turn, charge *limiter.Charge, done func([]Explained)
 	var open atomic.Int64
 	open.Store(int64(len(out)))
 	for i := range out {
-		k := &limiter.Charge{Peek: true, ID: charge.ID}
+		k := &arith.Charge{Peek: true, ID: charge.ID}
 		k.Add(*charge.Key(i))
 		owner, _ := c.Owner(k)
 		if p := c.where(k.Key(0)); owner == 0 && p.Managed {
@@ -108,7 +109,7 @@ func Together(all []Explained, d *limiter.Decision) {
 	for i := range all {
 		total += all[i].Answer.Len()
 	}
-	limiter.Grow(d, total)
+	d.Grow(total)
 	n := 0
 	for i := range all {
 		a := &all[i].Answer
@@ -119,6 +120,6 @@ func Together(all []Explained, d *limiter.Decision) {
 		}
 		d.Source = graver(d.Source, a.Source)
 	}
-	limiter.Settle(d, true)
-	limiter.Conclude(d)
+	arith.Combine(d, true)
+	arith.Conclude(d)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // fanOut is a check over keys of several owners. Each owner gets a part and reserves
@@ -15,7 +16,7 @@ import (
 // divided the same way, and reserves nothing.
 type fanOut struct {
 	c      *Router
-	charge *limiter.Charge
+	charge *arith.Charge
 	answer *limiter.Decision
 	until  limiter.Tick
 	exact  bool // until is of its own
@@ -35,7 +36,7 @@ type fanOut struct {
 type portion struct {
 	call   Call
 	keys   []int // indices into the whole charge
-	charge limiter.Charge
+	charge arith.Charge
 	answer limiter.Decision
 	idle   limiter.Decision
 }
@@ -156,7 +157,7 @@ func (s *fanOut) markFinal(now, took limiter.Tick) {
 
 // never reports whether a check can never be admitted: a limit of a rule, in shadow or
 // not as given, has less capacity than the cost.
-func never(k *limiter.Charge, shadow bool) bool {
+func never(k *arith.Charge, shadow bool) bool {
 	for i := range k.Len() {
 		key := k.Key(i)
 		for _, l := range key.Rule.Limits {
@@ -210,7 +211,7 @@ func (s *fanOut) conclude(t *Turn) {
 	charged := uint64(0)
 	refused := false
 	if s.repeated() {
-		limiter.Repeat(s.answer)
+		arith.Repeat(s.answer)
 	} else {
 		refused = s.refuse()
 	}
@@ -227,7 +228,7 @@ func (s *fanOut) conclude(t *Turn) {
 	if !s.answer.Allowed && !refused {
 		s.unrepeated()
 	}
-	limiter.Conclude(s.answer)
+	arith.Conclude(s.answer)
 	if slices.ContainsFunc(s.parts, (*portion).spent) {
 		s.answer.Repeated = true
 	}
@@ -256,7 +257,7 @@ func (s *fanOut) gather(d *limiter.Decision) {
 	for i := range s.charge.Len() {
 		total += s.limits(i)
 	}
-	limiter.Grow(d, total)
+	d.Grow(total)
 	at := 0
 	source := limiter.SourceNone
 	for i := range s.charge.Len() {
@@ -273,8 +274,8 @@ func (s *fanOut) gather(d *limiter.Decision) {
 		}
 	}
 	d.Source = source
-	limiter.Settle(d, s.charge.Peek)
-	limiter.Conclude(d)
+	arith.Combine(d, s.charge.Peek)
+	arith.Conclude(d)
 }
 
 // limits returns the number of limits that answered for key i.
@@ -316,7 +317,7 @@ func (s *fanOut) cancelled(r *portion, first []int) (undo uint64) {
 			continue
 		}
 		is := s.answer.Limit(i)
-		charge, _ := limiter.ToCharge(s.answer, i)
+		charge, _ := arith.ToCharge(s.answer, i)
 		if !charge {
 			undo |= 1 << k
 		}

@@ -3,6 +3,7 @@ package route
 import (
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // here runs a call at this node, as owner.
@@ -72,7 +73,7 @@ func (o *Call) Run(t *Turn, q *Request) (Verdict, uint16) {
 }
 
 // Decided ends a call that this node has executed.
-func (o *Call) Decided(t *Turn, charge *limiter.Charge, answer, idle *limiter.Decision, x Outcome) {
+func (o *Call) Decided(t *Turn, charge *arith.Charge, answer, idle *limiter.Decision, x Outcome) {
 	o.mu.Lock()
 	if o.progress.ended {
 		o.mu.Unlock()

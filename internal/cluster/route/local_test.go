@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // saying is a node whose requests all end with a verdict.
@@ -24,7 +25,7 @@ func TestACallThatThisNodeLeavesIsRoutedAgain(t *testing.T) {
 			"owner": (*Call).here,
 			"heir":  func(o *Call, t *Turn) { o.asHeir(t, true) },
 		} {
-			o := &Call{c: &Router{}, task: task{charge: &limiter.Charge{}}}
+			o := &Call{c: &Router{}, task: task{charge: &arith.Charge{}}}
 			run(o, &Turn{Now: limiter.Second, Node: saying{verdict: v}})
 			if got := o.progress.again > limiter.Second; got != again {
 				t.Errorf("as %s, with the verdict %d, it is routed again: %t", as, v, got)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -29,7 +30,7 @@ type Outcome struct {
 }
 
 // unanswered returns the outcome if no member answered.
-func unanswered(k *limiter.Charge, maybe bool) (x Outcome) {
+func unanswered(k *arith.Charge, maybe bool) (x Outcome) {
 	x.Unanswered = 1<<k.Len() - 1
 	if maybe {
 		x.Maybe = x.Unanswered

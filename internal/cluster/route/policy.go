@@ -5,11 +5,12 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // byPolicy answers a check that neither an owner nor an heir can answer. Open and local
 // rules count in a table of this node, which is never merged.
-func (c *Router) byPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
+func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
 	v := c.config.View()
 	share := *k.Clone()
 	if share.ID != nil && share.ID.Hold != 0 {
@@ -66,7 +67,7 @@ func inquire(t *Turn, o *Call, partition uint16) {
 	if _, asked := o.c.doubted.LoadOrStore(partition, true); asked {
 		return
 	}
-	k := &limiter.Charge{Peek: true}
+	k := &arith.Charge{Peek: true}
 	k.Add(*o.task.charge.Key(0))
 	o.c.start(t, &Call{task: task{kind: KindExplain, charge: k, answer: new(limiter.Decision),
 		until: t.Now + 4*SilentAfter, done: func(_ *Turn, o *Call) {
@@ -75,7 +76,7 @@ func inquire(t *Turn, o *Call, partition uint16) {
 }
 
 // concurrent reports whether a rule of a charge limits concurrency.
-func concurrent(k *limiter.Charge) bool {
+func concurrent(k *arith.Charge) bool {
 	for i := range k.Len() {
 		if slices.ContainsFunc(k.Key(i).Rule.Limits, func(l *limiter.Limit) bool {
 			return l.Algorithm() == limiter.Concurrency
@@ -89,13 +90,13 @@ func concurrent(k *limiter.Charge) bool {
 // deny answers a check without counting it: limits of closed rules deny, with a wait of
 // a second, and all others allow. uncounted means that the table had no room for the counter:
 // then those of local rules deny too, because a share that is not counted has no bound.
-func deny(k *limiter.Charge, d *limiter.Decision, uncounted bool) {
+func deny(k *arith.Charge, d *limiter.Decision, uncounted bool) {
 	d.Clear()
 	n := 0
 	for i := range k.Len() {
 		n += len(k.Key(i).Rule.Limits)
 	}
-	limiter.Grow(d, n)
+	d.Grow(n)
 	n = 0
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -111,14 +112,14 @@ func deny(k *limiter.Charge, d *limiter.Decision, uncounted bool) {
 			n++
 		}
 	}
-	limiter.Settle(d, k.Peek)
-	limiter.Conclude(d)
+	arith.Combine(d, k.Peek)
+	arith.Conclude(d)
 	d.Source = limiter.SourceFallbackClosed
 }
 
 // answerByPolicy answers a check by the policy of its rule. If even that panics, the
 // check is denied.
-func (c *Router) answerByPolicy(t *Turn, k *limiter.Charge, answer, idle *limiter.Decision) {
+func (c *Router) answerByPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
 	over := false
 	defer func() {
 		if !over {
@@ -138,7 +139,7 @@ func (c *Router) answerByPolicy(t *Turn, k *limiter.Charge, answer, idle *limite
 // Relabel replaces the shares of rules and limits in a decision by the rules and limits of
 // the charge, and records what was in force in their place. A cost that only the share can
 // never admit may be admitted later, so the caller is told to wait a second.
-func Relabel(k *limiter.Charge, d *limiter.Decision) {
+func Relabel(k *arith.Charge, d *limiter.Decision) {
 	n, later := 0, false
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -164,7 +165,7 @@ func Relabel(k *limiter.Charge, d *limiter.Decision) {
 		l := d.Limit(i)
 		d.Never = d.Never || l.Never && !l.Rule.Shadow
 	}
-	limiter.Conclude(d) // a check that is never allowed charged nothing: the receipt stays empty
+	arith.Conclude(d) // a check that is never allowed charged nothing: the receipt stays empty
 }
 
 // byShare reports whether a share of a limit was in force in a decision.
@@ -221,7 +222,7 @@ func (b *shares) of(r *limiter.Rule, num, den uint64) *limiter.Rule {
 	s := &limiter.Rule{Name: r.Name, Shadow: r.Shadow, OnUnreachable: r.OnUnreachable, Replication: r.Replication,
 		MaxShare: r.MaxShare}
 	for _, l := range r.Limits {
-		s.Limits = append(s.Limits, limiter.Scaled(l, num, den))
+		s.Limits = append(s.Limits, arith.Scaled(l, num, den))
 	}
 	b.scaled[key] = s
 	return s
@@ -250,7 +251,7 @@ func (c *Router) pointless(t *Turn, q *task) bool {
 // deserted reports whether no member is expected to decide about a key before this node
 // resumes the key's partition, which it has given up for longer than a deadline. It
 // takes no partition's lock.
-func (c *Router) deserted(t *Turn, charge *limiter.Charge) bool {
+func (c *Router) deserted(t *Turn, charge *arith.Charge) bool {
 	for i := range charge.Len() {
 		p := c.where(charge.Key(i))
 		if !p.Managed || p.Owner != c.config.Self {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -19,8 +20,8 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var k limiter.Charge
-		k.Add(limiter.Key{Hash: limiter.Hash{Hi: uint64(i) << 32, Lo: 1}, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}},
+		var k arith.Charge
+		k.Add(arith.Key{Hash: arith.Hash{Hi: uint64(i) << 32, Lo: 1}, Rule: &limiter.Rule{Limits: []*limiter.Limit{l}},
 			Cost: 1})
 		if err := fallback.Decide(1, &k, new(limiter.Decision)); err != nil {
 			t.Fatal(i, err)
@@ -33,8 +34,8 @@ func TestAShareThatCannotBeCountedDenies(t *testing.T) {
 	}
 	for policy, want := range map[limiter.Unreachable]bool{limiter.UnreachableLocal: false,
 		limiter.UnreachableOpen: true} {
-		var k limiter.Charge
-		k.Add(limiter.Key{Hash: limiter.Hash{Hi: 5, Lo: 5},
+		var k arith.Charge
+		k.Add(arith.Key{Hash: arith.Hash{Hi: 5, Lo: 5},
 			Rule: &limiter.Rule{Limits: []*limiter.Limit{l}, OnUnreachable: policy}, Cost: 1})
 		turn, d := new(Turn), new(limiter.Decision)
 		turn.At = 1
@@ -61,9 +62,9 @@ func TestAPolicyHoldsSlots(t *testing.T) {
 	}})
 	turn := new(Turn)
 	check := func(id uint64) *limiter.Decision {
-		k := &limiter.Charge{ID: &limiter.Idempotency{ID: id, Life: time.Hour, Hold: time.Minute}}
+		k := &arith.Charge{ID: &arith.Idempotency{ID: id, Life: time.Hour, Hold: time.Minute}}
 		rule := &limiter.Rule{Limits: []*limiter.Limit{slots, hourly}, OnUnreachable: limiter.UnreachableLocal}
-		k.Add(limiter.Key{Hash: limiter.Hash{Hi: 5, Lo: 5}, Rule: rule, Cost: 1})
+		k.Add(arith.Key{Hash: arith.Hash{Hi: 5, Lo: 5}, Rule: rule, Cost: 1})
 		d := new(limiter.Decision)
 		r.byPolicy(turn, k, d, nil)
 		if k.ID.Hold != time.Minute || k.ID.Keep {
@@ -88,8 +89,8 @@ func TestAPolicyHoldsSlots(t *testing.T) {
 	}
 
 	// A rate alone needs no hold: what would end it comes to no policy.
-	k := &limiter.Charge{ID: &limiter.Idempotency{ID: 77, Life: time.Hour, Hold: time.Minute}}
-	k.Add(limiter.Key{Hash: limiter.Hash{Hi: 6, Lo: 6}, Rule: &limiter.Rule{Limits: []*limiter.Limit{hourly}}, Cost: 1})
+	k := &arith.Charge{ID: &arith.Idempotency{ID: 77, Life: time.Hour, Hold: time.Minute}}
+	k.Add(arith.Key{Hash: arith.Hash{Hi: 6, Lo: 6}, Rule: &limiter.Rule{Limits: []*limiter.Limit{hourly}}, Cost: 1})
 	before := r.config.Fallback.Stats().Holds
 	d := new(limiter.Decision)
 	r.byPolicy(turn, k, d, nil)

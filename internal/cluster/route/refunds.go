@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // refunds take back the charges of a check that several owners decided: one call for each
@@ -20,13 +21,13 @@ type refunds struct {
 // refundPart is what one owner takes back.
 type refundPart struct {
 	keys    uint16 // of the whole charge, one bit each
-	charge  *limiter.Charge
+	charge  *arith.Charge
 	receipt limiter.Receipt
 }
 
 // partsOf returns the parts of a receipt, or of a credit; none if it is not one of this
 // charge.
-func partsOf(charge *limiter.Charge, r limiter.Receipt) (out []refundPart) {
+func partsOf(charge *arith.Charge, r limiter.Receipt) (out []refundPart) {
 	if r.Parts == nil {
 		for i := range charge.Len() {
 			c := some(charge, 1<<i)
@@ -51,8 +52,8 @@ func partsOf(charge *limiter.Charge, r limiter.Receipt) (out []refundPart) {
 }
 
 // some returns a charge of some of the keys of another.
-func some(charge *limiter.Charge, keys uint16) *limiter.Charge {
-	c := &limiter.Charge{ID: charge.ID}
+func some(charge *arith.Charge, keys uint16) *arith.Charge {
+	c := &arith.Charge{ID: charge.ID}
 	for i := range charge.Len() {
 		if keys>>i&1 != 0 {
 			c.Add(*charge.Key(i))
@@ -63,7 +64,7 @@ func some(charge *limiter.Charge, keys uint16) *limiter.Charge {
 
 // refundParts takes back what each owner charged. It calls done once, when all parts have
 // ended.
-func (c *Router) refundParts(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
+func (c *Router) refundParts(t *Turn, charge *arith.Charge, r limiter.Receipt, done func(Outcome)) {
 	s := &refunds{open: 1, done: func(o Outcome) {
 		c.denials.forget(charge)
 		done(o)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // repeated reports whether the check's id is known for all that it would charge. Keys that cost nothing have no
@@ -44,7 +45,7 @@ func (s *fanOut) refuse() bool {
 			l.Allowed, l.Never = false, true
 		}
 	}
-	limiter.Settle(s.answer, true)
+	arith.Combine(s.answer, true)
 	return true
 }
 
@@ -61,7 +62,7 @@ func (s *fanOut) unrepeated() {
 			rest = append(rest, *l)
 		}
 	}
-	limiter.Grow(s.answer, len(rest))
+	s.answer.Grow(len(rest))
 	for i := range rest {
 		*s.answer.Limit(i) = rest[i]
 	}

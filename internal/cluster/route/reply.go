@@ -3,6 +3,7 @@ package route
 import (
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Reply takes in a reply of another member to a request of the call. from is the member's
@@ -85,9 +86,9 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 }
 
 // fillDecision fills a decision with the answers of its limits, without the keys that are known.
-func fillDecision(d *limiter.Decision, k *limiter.Charge, known uint32, rules []*limiter.Rule, results []peer.Result) {
+func fillDecision(d *limiter.Decision, k *arith.Charge, known uint32, rules []*limiter.Rule, results []peer.Result) {
 	d.Clear()
-	limiter.Grow(d, len(results))
+	d.Grow(len(results))
 	n := 0
 	for i := range k.Len() {
 		key := k.Key(i)
@@ -105,6 +106,6 @@ func fillDecision(d *limiter.Decision, k *limiter.Charge, known uint32, rules []
 			n++
 		}
 	}
-	limiter.Settle(d, k.Peek)
-	limiter.Conclude(d)
+	arith.Combine(d, k.Peek)
+	arith.Conclude(d)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -50,8 +51,8 @@ type Config struct {
 type Places interface {
 	// Owner returns the member to ask about a key, 0 if unknown. managed is false if this
 	// node does not manage its partition. Where returns more, and takes longer.
-	Owner(k *limiter.Key) (to peer.Instance, managed bool)
-	Where(k *limiter.Key) Place
+	Owner(k *arith.Key) (to peer.Instance, managed bool)
+	Where(k *arith.Key) Place
 	// CutOff reports whether this node reaches no other member, though others count.
 	CutOff(now limiter.Tick) bool
 	// Random returns a number from 0 up to, but not including, below.
@@ -94,7 +95,7 @@ func New(c Config) *Router {
 	return r
 }
 
-func (c *Router) where(k *limiter.Key) Place { return c.config.Places.Where(k) }
+func (c *Router) where(k *arith.Key) Place { return c.config.Places.Where(k) }
 
 // Find returns the call that waits for the reply to the request with that number; nil if
 // none does.
@@ -136,7 +137,7 @@ func (c *Router) Undelivered(t *Turn, x mesh.Lost) {
 // afterwards: if the deadline ended the check, the router may still read it for a
 // moment. until is when the policy answers, a millisecond later at most; 0 means the configured deadline,
 // and a tick later at most.
-func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision, until limiter.Tick,
+func (c *Router) Begin(t *Turn, charge *arith.Charge, answer *limiter.Decision, until limiter.Tick,
 	done func()) (o *Call) {
 	if charge.Len() == 0 {
 		answer.Clear()
@@ -158,7 +159,7 @@ func (c *Router) Begin(t *Turn, charge *limiter.Charge, answer *limiter.Decision
 
 // catchBegin recovers from a panic of Begin and sets its result to the call that waits
 // for the decision, or nil. It must be deferred directly.
-func (c *Router) catchBegin(t *Turn, charge *limiter.Charge, answer *limiter.Decision, o **Call) {
+func (c *Router) catchBegin(t *Turn, charge *arith.Charge, answer *limiter.Decision, o **Call) {
 	if t.Panicked == nil {
 		return
 	}
@@ -172,7 +173,7 @@ func (c *Router) catchBegin(t *Turn, charge *limiter.Charge, answer *limiter.Dec
 // interrupted returns the call that still waits for the decision of a check that a
 // panic interrupted. That is o if o has a number, so that it is answered at its
 // deadline, or has ended. Otherwise the policy answers, and interrupted returns nil.
-func (c *Router) interrupted(t *Turn, o *Call, charge *limiter.Charge, answer *limiter.Decision) *Call {
+func (c *Router) interrupted(t *Turn, o *Call, charge *arith.Charge, answer *limiter.Decision) *Call {
 	if o != nil {
 		t.fresh = nil // o may still be referenced, so its memory is not reused
 		if o.Over() || o.id != 0 && c.calls.get(o.id) == o {
@@ -267,7 +268,7 @@ func (c *Router) start(t *Turn, o *Call) {
 // one, is void; that is no failure. A second member is asked only if the first has
 // certainly not executed the refund: executed twice, it would admit too much. A receipt of
 // several owners is taken back part by part, a credit key by key.
-func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done func(Outcome)) {
+func (c *Router) Refund(t *Turn, charge *arith.Charge, r limiter.Receipt, done func(Outcome)) {
 	if r.Parts != nil || r.IsCredit() && charge.Len() > 1 {
 		c.refundParts(t, charge, r, done)
 		return
@@ -284,10 +285,10 @@ func (c *Router) Refund(t *Turn, charge *limiter.Charge, r limiter.Receipt, done
 // outcome, at the deadline at the latest. It asks the owner and, if the owner does not
 // answer, its heir. It has an id, by which an heir that took over knows that it has copied the
 // reset: executed again, it would forget what was charged in between.
-func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
+func (c *Router) Reset(t *Turn, charge *arith.Charge, done func(Outcome)) {
 	if c.config.View().Speaks(peer.IDWire) {
 		charge = charge.Clone()
-		charge.ID = &limiter.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1),
+		charge.ID = &arith.Idempotency{ID: uint64(c.config.Self) + c.resets.Add(1),
 			Life: (c.config.Deadline + limiter.Second).Duration()}
 		for i := range charge.Len() {
 			charge.Key(i).Cost = 1 // ids are remembered for keys that cost something
@@ -303,7 +304,7 @@ func (c *Router) Reset(t *Turn, charge *limiter.Charge, done func(Outcome)) {
 // Owner returns the member that a check of these keys would be sent to now, this node
 // included; 0 if none is known. If the keys have several owners, one is false and to is
 // the owner of the first key.
-func (c *Router) Owner(k *limiter.Charge) (to peer.Instance, one bool) {
+func (c *Router) Owner(k *arith.Charge) (to peer.Instance, one bool) {
 	for i := range k.Len() {
 		switch at, managed := c.config.Places.Owner(k.Key(i)); {
 		case !managed:

@@ -19,7 +19,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Bounds of what is recorded. Beyond them spans are dropped; no check waits for any.
@@ -103,7 +103,7 @@ func (t *Tracer) Serve(ctx context.Context, method, parent, state string) (_ con
 }
 
 // Parent implements the Tracer of package cluster.
-func (t *Tracer) Parent(ctx context.Context) *limiter.TraceContext {
+func (t *Tracer) Parent(ctx context.Context) *arith.TraceContext {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return nil
@@ -112,7 +112,7 @@ func (t *Tracer) Parent(ctx context.Context) *limiter.TraceContext {
 }
 
 // Start implements the Tracer of package cluster. The parent is recorded, so the span is too.
-func (t *Tracer) Start(parent *limiter.TraceContext, name string) (own *limiter.TraceContext, end func()) {
+func (t *Tracer) Start(parent *arith.TraceContext, name string) (own *arith.TraceContext, end func()) {
 	var c trace.SpanContextConfig
 	binary.BigEndian.PutUint64(c.TraceID[:8], parent.TraceHi)
 	binary.BigEndian.PutUint64(c.TraceID[8:], parent.TraceLo)
@@ -122,9 +122,9 @@ func (t *Tracer) Start(parent *limiter.TraceContext, name string) (own *limiter.
 	return contextOf(span), func() { span.End() }
 }
 
-func contextOf(span trace.Span) *limiter.TraceContext {
+func contextOf(span trace.Span) *arith.TraceContext {
 	id, at := span.SpanContext().TraceID(), span.SpanContext().SpanID()
-	return &limiter.TraceContext{
+	return &arith.TraceContext{
 		TraceHi: binary.BigEndian.Uint64(id[:8]), TraceLo: binary.BigEndian.Uint64(id[8:]),
 		Span: binary.BigEndian.Uint64(at[:]),
 	}

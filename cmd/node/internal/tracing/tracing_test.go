@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
-	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,7 +83,7 @@ func TestForcedTracesAreBounded(t *testing.T) {
 		t.Errorf("%d traces in one second", n)
 	}
 	for range 2 * maxForced {
-		if own, _ := tr.Start(&limiter.TraceContext{TraceHi: 1, TraceLo: 2, Span: 3}, "weir.decide"); own.TraceHi != 1 ||
+		if own, _ := tr.Start(&arith.TraceContext{TraceHi: 1, TraceLo: 2, Span: 3}, "weir.decide"); own.TraceHi != 1 ||
 			own.Span == 0 {
 			t.Fatalf("a member's trace is not followed: %+v", own)
 		}

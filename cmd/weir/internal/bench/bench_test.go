@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -32,7 +33,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, s := range Shapes() {
 		for _, kind := range []string{open, spent} {
-			var c limiter.Charge
+			var c arith.Charge
 			m, err := set.Resolve(&limiter.Request{Path: path(s, kind), User: "ada"}, &c)
 			if err != nil || m.Rule != ruleName(s, kind) || c.Len() != 1 {
 				t.Errorf("%s, %s: %+v, %v", s, kind, m, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/replay"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // The defaults of --max-lines and --max-memory.
@@ -239,7 +240,7 @@ func newRun(ctx context.Context, f rulesFile, trace *accesslog.Trace) (*replay.R
 	return &replay.Run{
 		RulesFile: f.name, Rules: outline(f.set), Decider: n,
 		SetTime: func(t limiter.Tick) { now = t.Time() },
-		Keys: func(r *limiter.Request, c *limiter.Charge) (string, error) {
+		Keys: func(r *limiter.Request, c *arith.Charge) (string, error) {
 			m, err := f.set.Resolve(r, c)
 			return m.Rule, err
 		},

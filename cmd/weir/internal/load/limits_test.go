@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -158,7 +159,7 @@ func TestNothingComesBack(t *testing.T) {
 	}
 	var r limiter.Request
 	k.request(&r, 0)
-	var charge limiter.Charge
+	var charge arith.Charge
 	m, err := set.Resolve(&r, &charge)
 	if err != nil {
 		t.Fatal(err)

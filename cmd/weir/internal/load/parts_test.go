@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -32,7 +33,7 @@ func TestRules(t *testing.T) {
 	limited := 0
 	for n := range uint32(200) {
 		var r limiter.Request
-		var c limiter.Charge
+		var c arith.Charge
 		k.request(&r, n)
 		if m, err := set.Resolve(&r, &c); err != nil || m.Rule != k.rule(n) || c.Len() != 1 {
 			t.Fatalf("key %d: %+v, %v", n, m, err)

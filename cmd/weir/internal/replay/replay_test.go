@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // script is a decider that does what each path says: a list of results such as
@@ -67,7 +68,7 @@ func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 		return errors.New("the decider is down")
 	}
 	answers := strings.Split(r.Path, ",")
-	limiter.Grow(d, len(answers))
+	d.Grow(len(answers))
 	keys := map[string]int{}
 	for i, a := range answers {
 		rule, limit, _ := strings.Cut(strings.TrimRight(a, "+-"), "/")
@@ -89,7 +90,7 @@ func (s *script) CheckInto(_ context.Context, r *limiter.Request, d *limiter.Dec
 }
 
 // keys yields a key for each rule in a path, and number among its keys, of each host.
-func (s *script) keys(r *limiter.Request, c *limiter.Charge) (string, error) {
+func (s *script) keys(r *limiter.Request, c *arith.Charge) (string, error) {
 	c.Clear()
 	matched, _, _ := strings.Cut(strings.TrimRight(r.Path, "+-"), "/")
 	n, index := map[string]uint64{}, map[string]uint64{}
@@ -101,7 +102,7 @@ func (s *script) keys(r *limiter.Request, c *limiter.Charge) (string, error) {
 		if first := s.rules[rule]; !ok || limit != first.Limits[0].Name() {
 			continue
 		}
-		c.Add(limiter.Key{Hash: limiter.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(crc32.ChecksumIEEE([]byte(r.IP)))},
+		c.Add(arith.Key{Hash: arith.Hash{Hi: index[rule]<<8 | n[rule], Lo: uint64(crc32.ChecksumIEEE([]byte(r.IP)))},
 			Rule: s.rules[rule]})
 		n[rule]++
 	}
@@ -295,7 +296,7 @@ func TestRunEndsAtTheBoundOfMemory(t *testing.T) {
 		"enough for verdicts": {all.Bytes + int64(len(steps)), func(r *Run) { r.Compare = true }, false},
 		"the decider's":       {all.Bytes + 99, func(r *Run) { r.Held = func() int64 { return 100 } }, true},
 		"only keys": {all.Bytes, func(r *Run) {
-			r.Keys = func(*limiter.Request, *limiter.Charge) (string, error) { return "", nil }
+			r.Keys = func(*limiter.Request, *arith.Charge) (string, error) { return "", nil }
 		}, false},
 	} {
 		_, err := do(row.most, row.change)

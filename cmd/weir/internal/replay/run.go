@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/cmd/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // ErrMemory is wrapped by the error of [Run.Do] for a replay that takes more memory
@@ -34,7 +35,7 @@ type Run struct {
 	SetTime func(limiter.Tick)
 	// Keys resolves a request to its keys, so that they can be counted. It is called
 	// for requests that were decided, and returns the name of the first rule that matches.
-	Keys func(r *limiter.Request, c *limiter.Charge) (rule string, err error)
+	Keys func(r *limiter.Request, c *arith.Charge) (rule string, err error)
 	// Held returns the bytes that the decider holds. MaxBytes bounds that plus the
 	// memory of the result. At the bound Do ends with an error that wraps [ErrMemory].
 	// This is checked every few thousand requests.
@@ -63,7 +64,7 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 	var (
 		r limiter.Request
 		d limiter.Decision
-		c limiter.Charge
+		c arith.Charge
 	)
 	name := func(l *limiter.LimitDecision) string { return run.Decider.KeyName(&r, l) }
 	cursor := trace.Cursor()

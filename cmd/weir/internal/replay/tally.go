@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 )
 
 // Result is the result of one trace under one rules file.
@@ -91,7 +92,7 @@ type counter struct{ rule, key string }
 type tally struct {
 	out    *Result
 	rules  map[string]*ruleTally
-	keys   map[limiter.Hash]struct{}
+	keys   map[arith.Hash]struct{}
 	serial int
 	bytes  int64 // approximate memory of keys and names
 }
@@ -118,7 +119,7 @@ type mark struct {
 }
 
 func newTally(out *Result) *tally {
-	t := &tally{out: out, rules: make(map[string]*ruleTally, len(out.Rules)), keys: make(map[limiter.Hash]struct{})}
+	t := &tally{out: out, rules: make(map[string]*ruleTally, len(out.Rules)), keys: make(map[arith.Hash]struct{})}
 	out.denied = make(map[counter]int)
 	for i := range out.Rules {
 		r := &out.Rules[i]
@@ -165,7 +166,7 @@ func (t *tally) deny(c counter) {
 
 // addKeys counts the keys of the request that was added last, as far as they are new, and
 // its first rule, which may have no limits.
-func (t *tally) addKeys(c *limiter.Charge, rule string) {
+func (t *tally) addKeys(c *arith.Charge, rule string) {
 	if r := t.rules[rule]; r != nil {
 		t.touch(r)
 	}

@@ -1,0 +1,328 @@
+package arith
+
+import (
+	"math"
+	"math/bits"
+	"sort"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// What comes back of units that were charged and turn out not to be used is what the counter would have
+// now if they had never been charged, less what it has: never more.
+//
+// Of a bucket that is, of n units charged at t, at a later instant s
+//
+//	min(n, the lowest level in [t, s]).
+//
+// For let D be by how much the level L is above the one that it would be without them: n at t. A charge
+// leaves D as it is. A leak of r makes of it max(0, L-r) - max(0, L-D-r), which is min(D, max(0, L-r)),
+// since D <= L: so D is cut to the level after each leak, and to nothing else. (It is the difference of
+// two reflected paths.) Between charges a level only falls, so it is lowest just before a charge, or at s.
+//
+// A level, or the count of a window, stops at its bound. A charge that it would take beyond by x makes
+// max(0, D-x) of D. Leaks and such charges, in any order, make max(0, min(D, low) - lost) of it, for two
+// numbers: after a further level v, low is at most v + lost, and after a further x, lost is x more.
+//
+// Each entry of [Holds] has these two numbers for the time until the next entry of its limit, so a charge
+// changes those of the last one only. If d units are taken out of the past of an entry, it has low - d and
+// lost - d from then on, as what it makes of D+d is what it makes of d and of D then. An entry that goes
+// leaves its numbers to the one before.
+//
+// Lost is in whole units, rounded up: of a level that has been at its bound, less than a unit too little
+// comes back.
+type since struct {
+	notLow level // all bits of low changed, so that the zero value is that there is none
+	lost   uint64
+}
+
+// level is a level of a bucket in 1/limit ticks, as [limiter.Limit.debt] returns it; of drips, and the count of
+// a window, in units.
+type level struct{ hi, lo uint64 }
+
+func (a level) less(b level) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
+
+// plus returns a+b, or the largest level.
+func (a level) plus(b level) level {
+	lo, carry := bits.Add64(a.lo, b.lo, 0)
+	hi, carry := bits.Add64(a.hi, b.hi, carry)
+	if carry != 0 {
+		return level{math.MaxUint64, math.MaxUint64}
+	}
+	return level{hi, lo}
+}
+
+// minus returns a-b, or 0.
+func (a level) minus(b level) level {
+	lo, borrow := bits.Sub64(a.lo, b.lo, 0)
+	hi, borrow := bits.Sub64(a.hi, b.hi, borrow)
+	if borrow != 0 {
+		return level{}
+	}
+	return level{hi, lo}
+}
+
+// levelOf returns n units as a level.
+func (l *rate) levelOf(n uint64) level {
+	if !l.Shared {
+		return level{0, n}
+	}
+	hi, lo := bits.Mul64(n, uint64(l.Window))
+	return level{hi, lo}
+}
+
+// unitsOf returns how many units a level has, rounded down; at most mostCounted.
+func (l *rate) unitsOf(v level) uint64 {
+	switch {
+	case !l.Shared:
+		return min(v.lo, mostCounted)
+	case v.hi >= uint64(l.Window):
+		return mostCounted
+	default:
+		return min(quo(v.hi, v.lo, uint64(l.Window)), mostCounted)
+	}
+}
+
+// leaks reports whether the limit is a bucket.
+func (l *rate) leaks() bool {
+	switch l.P.Algorithm {
+	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
+		return true
+	default:
+		return false
+	}
+}
+
+// levelAt returns the level of a bucket that was rolled to now.
+func (l *rate) levelAt(s *Counts, now limiter.Tick) level {
+	if !l.Shared {
+		return level{0, s.A}
+	}
+	hi, lo := l.debt(s, now)
+	return level{hi, lo}
+}
+
+// losesBy returns how many of n units a charge at now would not count, rounded up, since the count is at
+// its bound then.
+func (l *rate) losesBy(s *Counts, now limiter.Tick, n uint64) uint64 {
+	count := s.A
+	switch l.P.Algorithm {
+	case limiter.FixedWindow, limiter.SlidingCounter:
+	case limiter.SlidingWindow:
+		if count = s.B; now >= s.Time+l.Sub {
+			count = 0
+		}
+	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
+		if l.Shared {
+			count = l.bucketUsed(s, now)
+		}
+		return count + n - min(count+n, l.Most)
+	default:
+		return 0
+	}
+	return count + n - min(count+n, l.maxUnits())
+}
+
+// low returns the lowest level, or the largest that there is.
+func (e *since) low() level { return level{^e.notLow.hi, ^e.notLow.lo} }
+
+// lower records a level, lost units included.
+func (e *since) lower(v level) {
+	if v.less(e.low()) {
+		e.notLow = level{^v.hi, ^v.lo}
+	}
+}
+
+// lose records that n units of a charge were not counted. From mostCounted on nothing comes back any more.
+func (e *since) lose(n uint64) { e.lost = min(e.lost+n, mostCounted) }
+
+// pass returns what is left at the end of a time of a level that it began with.
+func (e *since) pass(l *rate, d level) level {
+	if low := e.low(); low.less(d) {
+		d = low
+	}
+	return d.minus(l.levelOf(e.lost))
+}
+
+// take is pass for units that are given back, which it takes out of the time.
+func (e *since) take(l *rate, d level) level {
+	rest, low := e.pass(l, d), e.low()
+	if e.notLow != (level{}) && !e.hits() {
+		low = low.minus(d)
+		e.notLow = level{^low.hi, ^low.lo}
+	}
+	if e.lost < mostCounted {
+		e.lost -= min(e.lost, l.unitsOf(d))
+	}
+	return rest
+}
+
+// follow makes of e the time of both e and the next one.
+func (e *since) follow(next since) {
+	e.lower(next.low()) // + e.lost, which only its limit could convert
+	e.lose(next.lost)
+}
+
+// lastHold returns the last entry of a limit, -1 if there is none.
+func lastHold(holds *State, words []uint64, limit uint64) int {
+	for i := int(holds.A) - 1; i >= 0; i-- {
+		if words[i*HoldWords+3] == limit {
+			return i
+		}
+	}
+	return -1
+}
+
+// lostAny reports whether units beyond the bound of a limit's count were lost.
+func lostAny(holds *State, words []uint64, limit uint64) bool {
+	for i := range int(holds.A) {
+		if words[i*HoldWords+3] == limit && sinceAt(words, i).lost > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func sinceAt(words []uint64, i int) since {
+	w := words[i*HoldWords:][:HoldWords]
+	return since{level{w[5], w[6]}, w[7]}
+}
+
+func (e since) put(words []uint64, i int) {
+	w := words[i*HoldWords:][:HoldWords]
+	w[5], w[6], w[7] = e.notLow.hi, e.notLow.lo, e.lost
+}
+
+// Affects reports whether a charge of n units at now can make less come back of what holds have charged to
+// a counter. If it does, [NoteCharge] must be called before it.
+func Affects(l *limiter.Limit, c *Counts, now limiter.Tick, n uint64) bool {
+	return of(l).leaks() || of(l).losesBy(c, now, n) > 0 || ByHit(l) && c.A > 0
+}
+
+// NoteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with
+// n = 0, before the counter is raised otherwise. (What lowers a level need not be told: the level is lower still
+// before the next charge.) The counter must have been rolled to now.
+func NoteCharge(l *limiter.Limit, c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
+	noteCharge(of(l), c, holds, words, now, n)
+}
+
+// noteCharge is [NoteCharge].
+func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Tick, n uint64) {
+	i := lastHold(holds, words, countsID(l))
+	if i < 0 {
+		return
+	}
+	e := sinceAt(words, i)
+	switch {
+	case l.leaks():
+		e.lower(l.levelAt(c, now).plus(l.levelOf(e.lost)))
+	case n > 0 && byHit(l):
+		e.noteHit(c, HoldAt(words, i).At, now)
+	}
+	e.lose(l.losesBy(c, now, n))
+	e.put(words, i)
+}
+
+// Refused lets an entry give nothing back if its counter is at its bound. For it has just been charged, though
+// its limit, of a shadow rule, had no room for it.
+func (h *Hold) Refused(l *limiter.Limit, s *State, now limiter.Tick) {
+	if of(l).losesBy(new(s.Open(l)), now, 1) > 0 {
+		h.Detach(true) // what was charged before it still comes back
+	}
+}
+
+// Detach lets an entry give nothing back any more. counted reports whether its units are counted here: those of
+// another table's hold need not be, and are lost then.
+func (h *Hold) Detach(counted bool) {
+	h.Limit, h.since = 0, since{}
+	if !counted {
+		h.since.lost = min(h.Cost, mostCounted)
+	}
+}
+
+// Spare makes an entry that has charged nothing, as one of a rule in shadow that would have denied the check.
+func (h *Hold) Spare() {
+	h.Limit, h.since = 0, since{notLow: level{hi: 1}}
+}
+
+// Spared reports whether an entry has charged nothing, see [Hold.Spare].
+func (h *Hold) Spared() bool { return h.Limit == 0 && h.since == since{notLow: level{hi: 1}} }
+
+// Uncounted reports whether an entry gives nothing back and its units need not be counted, see [Hold.Detach].
+func (h *Hold) Uncounted() bool { return h.Limit == 0 && h.since.lost > 0 }
+
+// GiveBack takes n units of the charge of entry i of some holds back from its counter, so that it has
+// what it would have without them. latest is as in [State.Refund]. The entry stays.
+func GiveBack(l *limiter.Limit, s *State, words []uint64, holds *State, holdWords []uint64, i int, now,
+	latest limiter.Tick, n uint64) {
+	c := s.Open(l)
+	c.giveBack(of(l), words, holds, holdWords, i, now, latest, n)
+	*s = c.State(l)
+}
+
+func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uint64, i int, now, latest limiter.Tick,
+	n uint64) {
+	h := HoldAt(holdWords, i)
+	s.roll(l, words, now)
+	last := lastHold(holds, holdWords, h.Limit)
+	if l.leaks() {
+		noteCharge(l, s, holds, holdWords, now, 0)
+	}
+	back := l.levelOf(n)
+	for j := i; j <= last; j++ {
+		if holdWords[j*HoldWords+3] == h.Limit {
+			e := sinceAt(holdWords, j)
+			back = e.take(l, back)
+			e.put(holdWords, j)
+		}
+	}
+	switch {
+	case byHit(l):
+		l.giveBackHit(s, holds, holdWords, i, now, back.lo, h.Cost-n)
+	case back == (level{}):
+	case l.leaks():
+		l.lower(s, now, back)
+	default:
+		s.reduce(l, words, now, latest, h.At, back.lo, h.Cost-n, true)
+	}
+}
+
+// lower lowers the level of a bucket that was rolled to now.
+func (l *rate) lower(s *Counts, now limiter.Tick, by level) {
+	have := l.levelAt(s, now).minus(by)
+	if l.Shared {
+		l.setDebt(s, now, have.hi, have.lo)
+	} else {
+		s.A = have.lo
+	}
+}
+
+// bucketRetryAt is [State.RetryAt] for buckets. Whenever holds end, what has come back by an instant is what would
+// have if all of them had ended then: so one way through the entries finds it.
+func (l *rate) bucketRetryAt(s Counts, n uint64, holds *State, words []uint64, backs []int) limiter.Tick {
+	gone := make([]bool, holds.A)
+	end := func(m int) limiter.Tick { return HoldAt(words, backs[m-1]).End }
+	after := func(m int) limiter.Tick { // when the units are admitted once m holds have ended
+		clear(gone)
+		for _, i := range backs[:m] {
+			gone[i] = true
+		}
+		limit, now, back, c := countsID(l), end(m), level{}, s
+		for i := range int(holds.A) {
+			if words[i*HoldWords+3] != limit {
+				continue
+			}
+			if gone[i] {
+				back = back.plus(l.levelOf(HoldAt(words, i).Cost))
+			}
+			e := sinceAt(words, i)
+			back = e.pass(l, back)
+		}
+		c.roll(l, nil, now)
+		if l.lower(&c, now, back); l.used(&c, now)+n <= l.Cap {
+			return now
+		}
+		return l.admitsAt(&c, nil, n)
+	}
+	return after(1 + sort.Search(len(backs)-1, func(i int) bool { return after(i+1) <= end(i+2) }))
+}

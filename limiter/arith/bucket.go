@@ -1,0 +1,253 @@
+package arith
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// token_bucket, continuous leaky_bucket and gcra share one arithmetic. The level of a
+// leaky bucket is what a token bucket lacks to its burst. Both equal GCRA's theoretical
+// arrival time (TAT) minus now, in units of T = window/limit. (ATM Forum, Traffic
+// Management 4.0, 4.4.2: virtual scheduling and continuous leaky bucket decide alike.)
+// The state is the TAT: whole ticks, and a fraction in 1/limit ticks, so nothing is
+// ever rounded. B is how long before the TAT the bucket was last charged, see
+// [limiter.Limit.chargedAt].
+
+// chargedAt returns the instant of a bucket's last charge, or one up to a grain
+// earlier; if it is not known, an instant before all others. It is needed when the
+// clock goes back: until then the bucket neither leaks nor gains.
+func (l *rate) chargedAt(s *Counts) limiter.Tick {
+	if s.B == 0 {
+		return math.MinInt64
+	}
+	return s.Time - limiter.Tick(s.B)*l.Grain
+}
+
+// chargedBy returns the instant of a bucket's last charge, or one up to a grain later; if it is not known,
+// an instant after all others.
+func (l *rate) chargedBy(s *Counts) limiter.Tick {
+	if s.B == 0 {
+		return math.MaxInt64
+	}
+	return l.chargedAt(s) + l.Grain - 1
+}
+
+// noteCharged records that the bucket was charged at now.
+func (l *rate) noteCharged(s *Counts, now limiter.Tick) {
+	s.B = 0
+	if n := uint64(s.Time-now+l.Grain-1) / uint64(l.Grain); s.Time > now && n <= math.MaxUint32 {
+		s.B = n
+	}
+}
+
+// debt returns (TAT - now) * limit in 1/limit ticks as 128 bits, 0 if negative.
+func (l *rate) debt(s *Counts, now limiter.Tick) (hi, lo uint64) {
+	now = max(now, l.chargedAt(s))
+	if s.Time < now {
+		return 0, 0
+	}
+	hi, lo = bits.Mul64(uint64(min(s.Time-now, l.Longest)), l.Limit)
+	lo, carry := bits.Add64(lo, s.A, 0)
+	return hi + carry, lo
+}
+
+// bucketUsed returns the level in units, rounded up. n more units fit, used + n <=
+// burst, exactly if max(TAT, now) + n*T - now <= burst*T, since burst - n is whole.
+func (l *rate) bucketUsed(s *Counts, now limiter.Tick) uint64 {
+	hi, lo := l.debt(s, now)
+	lo, carry := bits.Add64(lo, uint64(l.Window)-1, 0)
+	if hi += carry; hi == 0 {
+		return lo / uint64(l.Window)
+	}
+	return quo(hi, lo, uint64(l.Window))
+}
+
+func (l *rate) chargeBucket(s *Counts, now limiter.Tick, n uint64) {
+	now = max(now, l.chargedAt(s))
+	if s.Time < now {
+		s.Time, s.A = now, 0
+	}
+	whole := n * l.Unit
+	more, part := bits.Mul64(n, l.UnitR)
+	part, carry := bits.Add64(part, s.A, 0)
+	if more += carry; more != 0 {
+		q, r := bits.Div64(more, part, l.Limit)
+		whole, part = whole+q, r
+	} else if part >= l.Limit {
+		whole += part / l.Limit
+		part %= l.Limit
+	}
+	s.Time, s.A = s.Time+limiter.Tick(whole), part
+	l.noteCharged(s, now)
+	if l.P.Count == limiter.CountAll {
+		l.capDebt(s, now)
+	}
+}
+
+// capDebt limits the level to most.
+func (l *rate) capDebt(s *Counts, now limiter.Tick) {
+	if l.aboveMost(s, now) {
+		hi, lo := bits.Mul64(l.Most, uint64(l.Window))
+		l.setDebt(s, now, hi, lo)
+	}
+}
+
+// aboveMost reports whether the level is above most.
+func (l *rate) aboveMost(s *Counts, now limiter.Tick) bool {
+	hi, lo := l.debt(s, now)
+	mostHi, mostLo := bits.Mul64(l.Most, uint64(l.Window))
+	return hi > mostHi || hi == mostHi && lo > mostLo
+}
+
+// setDebt sets the level to hi:lo, in 1/limit ticks.
+func (l *rate) setDebt(s *Counts, now limiter.Tick, hi, lo uint64) {
+	now = max(now, l.chargedAt(s))
+	q, r := bits.Div64(hi, lo, l.Limit)
+	s.Time, s.A = now+limiter.Tick(q), r
+	l.noteCharged(s, now)
+}
+
+// bucketAdmitsAt returns the least t with (TAT - t) * limit <= (burst-n) *
+// window.
+func (l *rate) bucketAdmitsAt(s *Counts, n uint64) limiter.Tick {
+	hi, lo := bits.Mul64(l.Cap-n, uint64(l.Window))
+	if hi == 0 && lo < s.A {
+		return s.Time + 1
+	}
+	lo, borrow := bits.Sub64(lo, s.A, 0)
+	return s.Time - limiter.Tick(quo(hi-borrow, lo, l.Limit))
+}
+
+// wasFull reports whether the level has been at its bound since the instant at, so that more may have been
+// charged than it says. It was if the level, with what has leaked since, is there.
+func (l *rate) wasFull(s *Counts, at limiter.Tick) bool {
+	hi, lo := bits.Mul64(uint64(max(0, s.Time-at)), l.Limit)
+	lo, carry := bits.Add64(lo, s.A, 0)
+	mostHi, mostLo := bits.Mul64(l.Most, uint64(l.Window))
+	return hi+carry > mostHi || hi+carry == mostHi && lo >= mostLo
+}
+
+// refundBucket takes back n units of a charge of n+rest of which no entry is kept: see [since]. The level
+// cannot have been below what had not leaked of the charge then, and since the last charge it is lowest now.
+// So no more than what leaked until that one, beyond rest, comes back too little. The refund is no charge: what was
+// charged before it leaks until the same one.
+func (l *rate) refundBucket(s *Counts, now, at limiter.Tick, n, rest uint64) {
+	if l.wasFull(s, at) {
+		return
+	}
+	hi, lo := bits.Mul64(uint64(max(0, min(now, l.chargedBy(s))-at)), l.Limit)
+	back := l.levelOf(n).minus(level{hi, lo}.minus(l.levelOf(rest)))
+	if back == (level{}) {
+		return
+	}
+	charged := min(max(now, l.chargedAt(s)), l.chargedBy(s))
+	l.lower(s, now, back)
+	l.noteCharged(s, charged)
+}
+
+// rescale converts a level of the limit old into one of l, in units, rounded up. The
+// state must have been rolled by old.
+func (l *rate) rescale(old *rate, s *Counts, now limiter.Tick) {
+	s.B = 0 // it is in grains of old
+	if l.Window == old.Window && l.Limit == old.Limit {
+		return
+	}
+	hi, lo := old.debt(s, now)
+	units, rest := bits.Div64(hi, lo, uint64(old.Window))
+	if units >= l.Most {
+		units, rest = l.Most, 0
+	}
+	// rest/old.window units, in 1/limit ticks: at most one window.
+	rh, rl := bits.Mul64(rest, uint64(l.Window))
+	rl, carry := bits.Add64(rl, uint64(old.Window)-1, 0)
+	hi, lo = bits.Mul64(units, uint64(l.Window))
+	lo, c := bits.Add64(lo, quo(rh+carry, rl, uint64(old.Window)), 0)
+	l.setDebt(s, now, hi+c, lo)
+	s.B = 0
+}
+
+// leaky_bucket with interval drips: whole units, unitR at once, leak at instants of which
+// each window has the same number, unit: the multiples of window/unit since the epoch. So
+// the level is whole, and only drips need to be counted.
+
+// leaked returns how many units leak in (from, to], if so many are there.
+func (l *rate) leaked(from, to limiter.Tick) uint64 {
+	hi, lo := bits.Mul64(l.drips(from, to), l.UnitR)
+	if hi != 0 {
+		return mostCounted
+	}
+	return lo
+}
+
+// drips returns how many multiples of window/unit lie in (from, to].
+func (l *rate) drips(from, to limiter.Tick) uint64 {
+	if to <= from {
+		return 0
+	}
+	windows := uint64(to/l.Window - from/l.Window)
+	hi, lo := bits.Mul64(windows, l.Unit)
+	if hi != 0 || lo > 2*limiter.MaxUnits {
+		return mostCounted // no level is higher
+	}
+	return lo + l.dripsInto(to%l.Window) - l.dripsInto(from%l.Window)
+}
+
+// dripsInto returns how many drips lie in (0, since] of a window.
+func (l *rate) dripsInto(since limiter.Tick) uint64 {
+	hi, lo := bits.Mul64(uint64(since), l.Unit)
+	if hi == 0 {
+		return lo / uint64(l.Window)
+	}
+	return quo(hi, lo, uint64(l.Window))
+}
+
+// drip returns the instant of the n-th drip of the window that starts at begin. The 0th
+// is the last drip of the previous window.
+func (l *rate) drip(begin limiter.Tick, n uint64) limiter.Tick {
+	hi, lo := bits.Mul64(n, uint64(l.Window))
+	lo, carry := bits.Add64(lo, l.Unit-1, 0)
+	return begin + limiter.Tick(quo(hi+carry, lo, l.Unit))
+}
+
+// lastDrip returns the last drip at or before t, t >= 0.
+func (l *rate) lastDrip(t limiter.Tick) limiter.Tick {
+	return l.drip(t-t%l.Window, l.dripsInto(t%l.Window))
+}
+
+// nextDrip returns the first drip after t, t >= 0.
+func (l *rate) nextDrip(t limiter.Tick) limiter.Tick {
+	return l.drip(t-t%l.Window, l.dripsInto(t%l.Window)+1)
+}
+
+// alignedDrip returns the drip that was at t, t >= 0, by a clock that may differ: the last
+// one if it was at most alignedWithin before, otherwise the next.
+func (l *rate) alignedDrip(t limiter.Tick) limiter.Tick {
+	last, next := l.lastDrip(t), l.nextDrip(t)
+	if t-last <= min(alignedWithin, (next-last)/2) {
+		return last
+	}
+	return next
+}
+
+func (l *rate) rollDrips(s *Counts, now limiter.Tick) {
+	if s.A == 0 {
+		s.Time = now
+		return
+	}
+	if n := l.leaked(s.Time, now); n > 0 {
+		s.A -= min(n, s.A)
+		s.Time = now
+	}
+}
+
+// dripAt returns the instant at which n units have leaked since s.Time.
+func (l *rate) dripAt(s *Counts, n uint64) limiter.Tick {
+	if n == 0 {
+		return 0
+	}
+	n = (n + l.UnitR - 1) / l.UnitR
+	begin := s.Time - s.Time%l.Window
+	return l.drip(begin, n+l.dripsInto(s.Time-begin))
+}

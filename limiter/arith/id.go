@@ -1,0 +1,117 @@
+package arith
+
+import (
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Idempotency is the id of a charge, by which the charge is made once.
+type Idempotency struct {
+	// ID is the keyed hash of the caller's id. It is not 0.
+	ID uint64
+	// Life is how long the id is remembered, [limiter.MinIDTTL] to [limiter.MaxIDTTL]. The id of a hold is
+	// remembered while the hold lasts, and for Life after it was settled or kept.
+	Life time.Duration
+	// Hold is how long the charge can be settled, see [Hold]: [limiter.MinHold] to [limiter.MaxHold]. 0 means
+	// that the charge is final.
+	Hold time.Duration
+	// Keep leaves the charge in place if the hold ends unsettled. Otherwise it is given back.
+	Keep bool
+}
+
+// Lend gives a charge memory for the id that [Charge.Identify] sets. [Charge.Clear] keeps the memory, and a
+// clone does not get it. Each id overwrites the one before.
+func (c *Charge) Lend(room *Idempotency) { c.room = room }
+
+// Identify gives a charge an ID, in the memory that was lent to it, or else in new memory. The caller must set all
+// fields, since lent memory has those of the id before.
+func (c *Charge) Identify() *Idempotency {
+	if c.ID = c.room; c.ID == nil {
+		c.ID = new(Idempotency)
+	}
+	return c.ID
+}
+
+// Remembered is the algorithm of the counters in which tables remember ids. No rule and no
+// request has a limit with it: it admits nothing and denies nothing. In its [State], Time is
+// the instant from which the id is forgotten, Until that of the charge, A the cost, and B has
+// a bit for each limit of the key that was charged, or is SettledID.
+const Remembered limiter.Algorithm = 64
+
+// SettledID is B of an id that was settled. No receipt names such a charge.
+const SettledID = 1 << limiter.MaxLimits
+
+// RememberedLimit returns the limit of the counters that remember ids. It is the same in all
+// nodes.
+func RememberedLimit() *limiter.Limit {
+	return limiter.Params{Name: "id", Algorithm: Remembered, Limit: 1, Window: limiter.Span(limiter.MaxIDTTL)}.Compile(nil)
+}
+
+// rollID forgets an id whose time is over.
+func (s *Counts) rollID(now limiter.Tick) {
+	if s.Time <= now {
+		*s = Counts{}
+	}
+}
+
+// moveID shifts the instants of an id that is remembered at now by so many ticks.
+func (s *Counts) moveID(now, by limiter.Tick) {
+	if s.Time <= now {
+		*s = Counts{}
+		return
+	}
+	s.Time, s.Until = s.Time+by, s.Until+by
+}
+
+// checkID reports whether an exported id makes sense.
+func (s *Counts) checkID() bool {
+	most := limiter.Span(limiter.MaxHold + limiter.MaxIDTTL) // of a hold that is kept
+	return s.Time > 0 && s.Time <= most && s.Until <= 0 && s.Until >= -limiter.Span(limiter.MaxWindow) &&
+		(s.A > 0 || s.Time != 0 && (s.B == 0 || s.B == SettledID)) && s.B <= SettledID
+}
+
+// mergeID keeps an id as it was charged on this side: receipts and cancels that this side takes are of that
+// charge. It is remembered as long as on the side that remembers it longer. An id that only the other
+// side has settled is settled: that is the later of the two.
+func mergeID(s, from *State) {
+	switch settled := s.Settled(); {
+	case settled && !from.Settled():
+	case s.Time == 0, from.Settled() && !settled:
+		*s = *from
+	default:
+		s.Time = max(s.Time, from.Time)
+	}
+}
+
+// Settled reports whether the state remembers an id that has no hold, or none any more.
+func (s *State) Settled() bool {
+	b := s.B & idMask
+	return s.Time != 0 && (b == 0 || b == SettledID)
+}
+
+// NewID returns the state of an id that is remembered until an instant, was charged cost units at
+// another, and charged the limits of parts: see [IDParts].
+func NewID(until, charged limiter.Tick, cost uint64, parts uint32) State {
+	return packedID(&Counts{Time: until, Until: charged, A: cost, B: uint64(parts)})
+}
+
+// IDCost returns the cost of a remembered id, in units.
+func IDCost(s *State) uint64 { return openID(s).A }
+
+// SetIDCost sets the cost of a remembered id, in units up to [limiter.MaxUnits].
+func SetIDCost(s *State, cost uint64) {
+	c := openID(s)
+	c.A = cost
+	*s = packedID(&c)
+}
+
+// IDCharged returns the instant at which a remembered id was charged.
+func IDCharged(s *State) limiter.Tick { return openID(s).Until }
+
+// IDParts returns one bit for each limit that a remembered id charged, and [SettledID] once it
+// is settled.
+func IDParts(s *State) uint32 { return s.B & idMask }
+
+// SetIDParts sets what [IDParts] returns.
+func SetIDParts(s *State, parts uint32) { s.B = s.B&^uint32(idMask) | parts }
