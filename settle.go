@@ -38,12 +38,16 @@ var ErrRaised = limiter.ErrRaised
 
 // ErrCosts is wrapped by the error of Settle if several rules count the request and have reserved different
 // numbers of units, such as 1 request and 2000 tokens: one number cannot settle both. The reservation
-// stands. It can be cancelled.
+// stands. Settle it with [Actual], or cancel it.
 var ErrCosts = limiter.ErrCosts
 
 // ErrNoRoom is wrapped by the error of Settle and Extend if the table has no room for what they
 // would charge.
 var ErrNoRoom = limiter.ErrNoRoom
+
+// Actual settles each counter with the cost that its rule or quota computes from what was used of each attribute. It
+// is [limiter.Actual].
+func Actual(units map[string]int64) SettleOption { return limiter.Actual(units) }
 
 // Settle ends the reservation that a check of the same request with [Request.Hold] made: the
 // request has used actual units, 0 or more. The cost of the request is ignored. If the estimate
@@ -55,7 +59,7 @@ var ErrNoRoom = limiter.ErrNoRoom
 // known, since its hold has ended or the node was started anew, is charged with actual
 // (AmendCharged), or with [IgnoreUnknown] left alone (AmendUnknown). If several rules count the request and have
 // reserved different numbers, the error wraps [ErrCosts]; rules in shadow and those on concurrency alone do not
-// matter.
+// matter. With [Actual] each counter is settled with its own number.
 //
 // For a request without an id, or if a backend has no reservations, the error wraps [ErrInvalid].
 // In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
@@ -66,8 +70,19 @@ func (n *Node) Settle(ctx context.Context, r Request, actual int64, opts ...Sett
 		return Amended{}, fmt.Errorf("%w: the request is settled with %d: give 0 to %d units", ErrInvalid, actual,
 			int64(limiter.MaxUnits))
 	}
+	a := limiter.Settlement(opts...)
 	r.Cost = limiter.Units(actual)
-	return amend(ctx, n, &r, limiter.Settlement(opts...))
+	if a.Named {
+		if actual != 0 {
+			return Amended{}, fmt.Errorf("%w: the request is settled with %d, and with numbers for attributes: give one of the "+
+				"two", ErrInvalid, actual)
+		}
+		r.Cost = limiter.Cost{}
+		if err := limiter.NameActual(&r, a.Actual); err != nil {
+			return Amended{}, err
+		}
+	}
+	return amend(ctx, n, &r, a.Amend)
 }
 
 // Cancel settles a reservation with 0, which gives back all of the estimate. Otherwise it does
@@ -100,6 +115,9 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	if q.Charge.Len() == 0 { // no rule counts it
 		return Amended{State: AmendUnknown}, nil
 	}
+	if err := limiter.UnreadActual(r); err != nil {
+		return Amended{}, err
+	}
 	out, err := n.decider.Amend(ctx, q, a)
 	if err == nil && n.node.Observer.Settled != nil {
 		n.node.Observer.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
@@ -117,7 +135,8 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 			"settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
 	case out.State == limiter.AmendDiffers:
 		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle "+
-			"both: give each rule a request and an id of its own, or cancel the reservation and charge what was used", ErrCosts,
+			"both: say how much was used of each attribute that states a cost, such as {tokens: 800, udollars: 1930}, or "+
+			"cancel the reservation", ErrCosts,
 			out.Estimate, out.First)
 	case out.State == limiter.AmendFull:
 		return out, fmt.Errorf("%w: the table holds as many counters or ids as it may: raise max_keys, or ask again later",

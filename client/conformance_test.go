@@ -36,8 +36,8 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 func (*subject) LimitsConcurrency() {}
 
 // Amend implements [limitertest.Amender].
-func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
-	used, err := r.Cost.Value(1)
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
+	used, err := r.Cost.Value(unnamed(a.Named))
 	if err != nil {
 		return limiter.Amended{}, err
 	}
@@ -45,10 +45,10 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 	switch {
 	case a.Extend:
 		out, err = s.Extend(ctx, r)
-	case used == 0 && a.IgnoreUnknown:
+	case used == 0 && a.IgnoreUnknown && !a.Named:
 		out, err = s.Cancel(ctx, r)
 	default:
-		out, err = s.Settle(ctx, r, int64(used), func(to *limiter.Amend) { *to = a })
+		out, err = s.Settle(ctx, r, int64(used), func(to *limiter.Settling) { *to = a })
 	}
 	if errors.Is(err, client.ErrSettled) {
 		out.State = limiter.AmendSettled
@@ -56,6 +56,14 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 		_, err = fmt.Sscanf(of, "%d units for good", &out.First)
 	}
 	return out, err
+}
+
+// unnamed returns what is used if a request does not say it; 0 if attributes are named.
+func unnamed(named bool) uint64 {
+	if named {
+		return 0
+	}
+	return 1
 }
 
 // Refund hides that of the client from the suite: only decisions of CheckWithReceipt have

@@ -21,6 +21,10 @@ type SettleOption = limiter.SettleOption
 // [limiter.IgnoreUnknown].
 func IgnoreUnknown() SettleOption { return limiter.IgnoreUnknown() }
 
+// Actual settles each counter with the cost that its rule or quota computes from what was used of each attribute. It
+// is [limiter.Actual].
+func Actual(units map[string]int64) SettleOption { return limiter.Actual(units) }
+
 // ErrSettled is wrapped by the error of Settle, Cancel and Extend if the id stands for a charge
 // that is final. It is [limiter.ErrSettled].
 var ErrSettled = limiter.ErrSettled
@@ -30,7 +34,7 @@ var ErrSettled = limiter.ErrSettled
 var ErrRaised = limiter.ErrRaised
 
 // ErrCosts is wrapped by the error of Settle if several rules have reserved different numbers of units: one
-// number cannot settle both. The reservation stands. It is [limiter.ErrCosts].
+// number cannot settle both. Settle with [Actual]. The reservation stands. It is [limiter.ErrCosts].
 var ErrCosts = limiter.ErrCosts
 
 // Reserve is [Client.Check] of a request with a Hold, to which it gives an id if it has none: by
@@ -54,18 +58,26 @@ func (c *Client) Reserve(ctx context.Context, r *limiter.Request) (limiter.Decis
 // Settling again with the same number changes nothing, at any node. So if a node does not
 // answer, another one is asked once, and a settlement whose error wraps [ErrUnanswered] can be
 // repeated. With another number the error wraps [ErrSettled] and names the first one. If several rules
-// have reserved different numbers, it wraps [ErrCosts]. After any other error nothing has changed.
+// have reserved different numbers, it wraps [ErrCosts]: settle with [Actual]. After any other
+// error nothing has changed.
 func (c *Client) Settle(ctx context.Context, r limiter.Request, actual int64, opts ...SettleOption) (Amended, error) {
-	unknown := weirv1.IfUnknown_IF_UNKNOWN_CHARGE
-	if limiter.Settlement(opts...).IgnoreUnknown {
+	unknown, how, number := weirv1.IfUnknown_IF_UNKNOWN_CHARGE, limiter.Settlement(opts...), &actual
+	if how.IgnoreUnknown {
 		unknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
+	}
+	if how.Named {
+		if actual != 0 || len(how.Actual) == 0 {
+			return Amended{}, fmt.Errorf("%w: the request is settled with %d, and with numbers for %d attributes: give "+
+				"either a number, or what was used of at least one attribute", ErrInvalid, actual, len(how.Actual))
+		}
+		number = nil
 	}
 	return c.amend(ctx, &r, func(ctx context.Context, q *weirv1.CheckRequest, api weirv1.LimiterClient,
 		o ...grpc.CallOption) (*weirv1.ReservationResponse, error) {
 		return api.Settle(ctx, &weirv1.SettleRequest{
 			Path: q.GetPath(), Method: q.GetMethod(), User: q.GetUser(), Ip: q.GetIp(), Group: q.GetGroup(),
 			Attributes: q.GetAttributes(), Rule: q.GetRule(), Limits: q.GetLimits(), Id: q.GetId(), IdTtlUs: q.GetIdTtlUs(),
-			Actual: &actual, IfUnknown: unknown,
+			Actual: number, IfUnknown: unknown, ActualByAttribute: how.Actual,
 		}, o...)
 	})
 }

@@ -151,7 +151,7 @@ rules:
 			t.Fatalf("user %d: %+v, %v", u, d, err)
 		}
 		for i, n := range nodes {
-			a, err := n.Settle(t.Context(), r, 800, func(a *limiter.Amend) { a.IgnoreUnknown = i > 0 })
+			a, err := n.Settle(t.Context(), r, 800, func(a *limiter.Settling) { a.IgnoreUnknown = i > 0 })
 			if !errors.Is(err, weir.ErrCosts) || a.State != limiter.AmendDiffers ||
 				!strings.Contains(err.Error(), "reserved 1 and 2000 units") {
 				t.Errorf("user %d: %v, %v", u, a.State, err)
@@ -172,6 +172,41 @@ rules:
 			}
 		}
 		left(97, 39997)
+	}
+}
+
+// Numbers for attributes settle each rule with its own, whichever members own the keys and whichever is asked.
+func TestEachCostIsSettledWithItsOwnNumber(t *testing.T) {
+	nodes := three(t, `version: 1
+defaults: {key: [user]}
+rules:
+  - {name: requests, continue: true, limits: [100/day]}
+  - {name: money, continue: true, limits: [90000/day], cost: {from: "attr:udollars"}}
+  - {name: tokens, limits: [40000/day], cost: {from: "attr:tokens"}}
+`)
+	for u := range 12 {
+		r := weir.Request{User: fmt.Sprint("user", u), ID: "7", Hold: time.Hour,
+			Attributes: map[string]string{"tokens": "2000", "udollars": "5000"}}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		if a, err := nodes[1].Settle(t.Context(), r, 0, weir.Actual(map[string]int64{"tokens": 800})); err == nil ||
+			!errors.Is(err, weir.ErrInvalid) ||
+			!strings.Contains(err.Error(), `rule "money" takes its cost from attribute "udollars"`) {
+			t.Errorf("user %d: %v, %v", u, a.State, err)
+		}
+		for i, want := range []limiter.AmendState{weir.AmendDone, weir.AmendRepeated, weir.AmendRepeated} {
+			a, err := nodes[(u+i)%3].Settle(t.Context(), r, 0, weir.Actual(map[string]int64{"tokens": 800, "udollars": 1930}))
+			if err != nil || a.State != want {
+				t.Errorf("user %d: %v, %v, want %v", u, a.State, err, want)
+			}
+		}
+		d, err := nodes[u%3].Peek(t.Context(), weir.Request{User: r.User, Attributes: r.Attributes})
+		if err != nil || d.Limit(0).Remaining != 99 || d.Limit(1).Remaining != 90000-1930 ||
+			d.Limit(2).Remaining != 40000-800 {
+			t.Errorf("user %d: %d, %d and %d are left (%v)", u, d.Limit(0).Remaining, d.Limit(1).Remaining,
+				d.Limit(2).Remaining, err)
+		}
 	}
 }
 

@@ -245,10 +245,8 @@ func recipes() map[string][]asking {
 	attempt := func(ip, user string) weir.Request {
 		return weir.Request{Path: "/login", Method: "POST", IP: ip, User: user}
 	}
-	counted := func(counter string, cost int64) weir.Request {
-		r := attributes("counter", counter)
-		r.User, r.Cost = "ada", weir.Units(cost)
-		return r
+	spent := func(tokens, cents string) weir.Request {
+		return weir.Request{Path: "/chat", User: "ada", Attributes: map[string]string{"tokens": tokens, "cents": cents}}
 	}
 	const day = 24 * time.Hour
 	return map[string][]asking{
@@ -298,8 +296,8 @@ func recipes() map[string][]asking {
 			{n: 1, r: attempt("192.0.2.99", "bob"), want: 1},
 		},
 		"Tokens and money of a language model": {
-			{n: 2, r: counted("tokens", 39_999), want: 1, by: "tokens/minute"},
-			{n: 2, r: counted("money", 99_999), want: 1, by: "money/month"},
+			{n: 2, r: spent("39999", "1"), want: 1, by: "tokens/minute"},
+			{after: time.Minute, n: 2, r: spent("1", "99998"), want: 1, by: "money/month"},
 			{n: 61, r: r("ada", ""), want: 60, by: "others/minute"},
 		},
 		"Tokens per minute and per 30 days": {

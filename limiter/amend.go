@@ -14,18 +14,28 @@ type Amend struct {
 	// IgnoreUnknown charges nothing if the id is not known. Without it the keys are charged
 	// with the costs. An extension never charges an unknown id.
 	IgnoreUnknown bool
+	// Named lets a settlement have a number for each key: what was used of each is known, so the costs are not
+	// compared, see [Estimates].
+	Named bool
 }
 
 // SettleOption changes how a reservation is settled. By default an id that is not known is charged with the units
 // that were used, since they were used all the same: its hold has ended, its owner was lost, or it was never reserved.
-type SettleOption func(*Amend)
+type SettleOption func(*Settling)
+
+// Settling is what the options of a settlement say.
+type Settling struct {
+	Amend
+	// Actual is what was used by attribute, if Amend.Named is set: see the option [Actual].
+	Actual map[string]int64
+}
 
 // IgnoreUnknown charges nothing if the id is not known: see [Amend.IgnoreUnknown].
-func IgnoreUnknown() SettleOption { return func(a *Amend) { a.IgnoreUnknown = true } }
+func IgnoreUnknown() SettleOption { return func(a *Settling) { a.IgnoreUnknown = true } }
 
-// Settlement returns the [Amend] that settles with options, for whoever implements Settle.
-func Settlement(opts ...SettleOption) Amend {
-	var a Amend
+// Settlement returns what options say, for whoever implements Settle.
+func Settlement(opts ...SettleOption) Settling {
+	var a Settling
 	for _, set := range opts {
 		set(&a)
 	}

@@ -173,12 +173,13 @@ const RequestRule = "request"
 
 // Cost is an optional number of units. The zero value means "not given".
 type Cost struct {
-	units int64
-	given bool
+	units  int64
+	given  bool
+	actual *actual // see NameActual
 }
 
 // Units returns a cost of n units. [Cost.Value] checks the range of n.
-func Units(n int64) Cost { return Cost{n, true} }
+func Units(n int64) Cost { return Cost{units: n, given: true} }
 
 // MaxUnits is the largest cost, limit or burst, in units: the largest number that JSON and Lua
 // have exactly. A limit below NarrowUnits has counters of 32 bits, which take the least memory.

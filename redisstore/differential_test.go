@@ -359,6 +359,11 @@ func (d *diff) amend(c *arith.Charge) error {
 	}
 	a := limiter.Amend{Extend: d.choices.Pick(3) == 0, IgnoreUnknown: d.choices.Pick(3) == 0}
 	q := c.Clone()
+	if a.Named = !a.Extend && d.choices.Pick(4) == 0; a.Named { // each key has a number of its own
+		for i := range q.Len() {
+			q.Key(i).Cost = uint64(d.choices.Pick(12))
+		}
+	}
 	id := *c.ID
 	q.ID, q.Peek = &id, false
 	if id.Hold == 0 {

@@ -127,7 +127,7 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		if dry {
 			mode = amendTry
 		}
-		return m.store.amendment(m.w, m.charge, mode, nil, a.IgnoreUnknown, p.first, p.last, m.name), nil
+		return m.store.amendment(m.w, m.charge, mode, nil, a, p.first, p.last, m.name), nil
 	})
 	if err != nil {
 		return out, err
@@ -198,7 +198,7 @@ func (m *amending) retract(ctx context.Context) {
 			continue
 		}
 		end := reply[0] + int64(limiter.Span(m.charge.ID.Hold))
-		c := m.store.amendment(m.w, m.charge, end, reply[1+perLimit*p.size:], false, p.first, p.last, m.name)
+		c := m.store.amendment(m.w, m.charge, end, reply[1+perLimit*p.size:], limiter.Amend{}, p.first, p.last, m.name)
 		c.kind = kindCancel
 		calls = append(calls, c)
 	}
@@ -297,14 +297,14 @@ const (
 
 // amendment returns the call that amends the holds of the keys [first, last) of a charge in a mode. An
 // extension is taken back by what its reply says of each id in before.
-func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, ignore bool, first, last int,
+func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, a limiter.Amend, first, last int,
 	name arith.KeyNamer) *call {
 	var buf [512]byte
 	out, around := &call{script: s.scripts.amend, args: make([]any, 1)}, s.around(w)
 	head := strconv.AppendInt(append(w.append(nil), ','), mode, 10)
 	for n := first; n < last; n++ {
 		k := c.Key(n)
-		cost, end := int64(k.Cost), ruleNumber(c, n)
+		cost, end := int64(k.Cost), ruleNumber(c, n, a.Named)
 		if before != nil {
 			cost, end = before[perID*(n-first)+1], before[perID*(n-first)+2]
 		}
@@ -316,7 +316,7 @@ func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, i
 			head = strconv.AppendInt(append(head, ','), end, 10)
 		}
 	}
-	head = s.addIDs(head, out, c.ID, c, true, ignore, 0, first, last, name)
+	head = s.addIDs(head, out, c.ID, c, true, a.IgnoreUnknown, 0, first, last, name)
 	out.args[0] = string(append(head, ']'))
 	out.route = out.keys[0]
 	out.holding()
@@ -324,13 +324,13 @@ func (s *Store) amendment(w when, c *arith.Charge, mode int64, before []int64, i
 }
 
 // ruleNumber returns a number of a key's rule, by which lua/amend.lua compares what rules have reserved; 0 if it
-// does not, see [arith.Compared], and -1 if the rule is in shadow. It is 1 more than the index of a key with the
-// rule.
-func ruleNumber(c *arith.Charge, n int) int64 {
+// does not, see [arith.Key.Compared] and [limiter.Amend.Named], and -1 if the rule is in shadow. It is 1 more than the
+// index of a key with the rule.
+func ruleNumber(c *arith.Charge, n int, named bool) int64 {
 	switch {
 	case c.Key(n).Rule.Shadow:
 		return -1
-	case !c.Key(n).Compared():
+	case named || !c.Key(n).Compared():
 		return 0
 	}
 	for i := range n {

@@ -111,7 +111,8 @@ func TestCancelledReservationsOfIDs(t *testing.T) {
 		at := []limiter.Tick{now + 40, now + 20*limiter.Millisecond}
 		if c.ends {
 			at = at[1:]
-		} else if r := run(s.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil, true, 0, 1,
+		} else if r := run(s.amendment(when{now + 30, estimateSlack}, nothing, amendSettle, nil,
+			limiter.Amend{IgnoreUnknown: true}, 0, 1,
 			nil)); r[1] != int64(state) {
 			t.Errorf("%s: it is settled with %v", c.what, r)
 		}

@@ -88,21 +88,29 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 }
 
 // Amend implements [limitertest.Amender].
-func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	var out limiter.Amended
 	var err error
-	switch units, e := r.Cost.Value(1); {
+	switch units, e := r.Cost.Value(unnamed(a.Named)); {
 	case e != nil:
 		return out, e
 	case a.Extend:
 		out, err = s.Node.Extend(ctx, r)
 	default:
-		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Amend) { *to = a })
+		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Settling) { *to = a })
 	}
 	if errors.Is(err, limiter.ErrSettled) {
 		err = nil
 	}
 	return out, err
+}
+
+// unnamed returns what is used if a request does not say it; 0 if attributes are named.
+func unnamed(named bool) uint64 {
+	if named {
+		return 0
+	}
+	return 1
 }
 
 // LimitsConcurrency implements [limitertest.Concurrent].

@@ -53,11 +53,34 @@ func (c *costs) of(r *limiter.Request, ip *requestAddress) uint64 {
 	return c.def
 }
 
+// unnamed returns an error if a settlement that names attributes lacks the one from which a check of the same
+// request takes its cost. what it costs belongs to is for the error.
+func (c *costs) unnamed(r *limiter.Request, ip *requestAddress, what *counters) error {
+	if !limiter.NamesActual(r) || what.limiter.Shadow {
+		return nil // an experiment makes no request invalid
+	}
+	for i := range c.cases {
+		k := &c.cases[i]
+		if !k.match.acceptsPath(r.Path) || !k.match.accepts(r, ip) {
+			continue
+		}
+		if _, named := limiter.ActualOf(r, k.from); k.from == "" || named {
+			return nil
+		}
+		return fmt.Errorf("%w: %s takes its cost from attribute %s, and the settlement does not say how much of it was "+
+			"used: name it beside the others", limiter.ErrInvalid, what, quote(k.from))
+	}
+	return nil
+}
+
 // of returns the units. A value that is not a whole number, a negative one included,
 // costs the maximum: it must not make a request cheaper than an honest value would.
 func (a *amount) of(r *limiter.Request) uint64 {
 	if a.from == "" {
 		return a.units
+	}
+	if n, named := limiter.ActualOf(r, a.from); named {
+		return min(max(n, a.min), a.max)
 	}
 	text := r.Attributes[a.from]
 	if text == "" {

@@ -270,9 +270,12 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 		if !which.have(w.quota.limiter) {
 			continue
 		}
-		units := cost
+		units, from := cost, &u.costs
 		if w.costs != nil && !r.Cost.Given() {
-			units = w.costs.of(r, ip)
+			units, from = w.costs.of(r, ip), w.costs
+		}
+		if err := from.unnamed(r, ip, w.quota); err != nil {
+			return nil, err
 		}
 		u, err := w.quota.charge(r, c, units, first)
 		if err != nil {

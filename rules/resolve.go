@@ -340,6 +340,12 @@ func (u *rule) charge(r *limiter.Request, c *arith.Charge, ip *requestAddress, w
 	}
 	before := c.Len()
 	if which.have(u.limiter) {
+		if len(u.keys) > 0 {
+			err = u.costs.unnamed(r, ip, &u.counters)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if unzoned, err = u.counters.charge(r, c, cost, 0); err != nil {
 			return nil, err
 		}

@@ -75,8 +75,8 @@ func idTime(us int64) time.Duration {
 // not allowed.
 func (s *service) permit(p parts) error {
 	switch {
-	case p.attributes > MaxAttributes:
-		return tooMany("attributes", p.attributes, MaxAttributes)
+	case max(p.attributes, p.actual) > MaxAttributes:
+		return tooMany("attributes", max(p.attributes, p.actual), MaxAttributes)
 	case p.limits > 0 && s.front.Allows(ActionLimits) != nil:
 		return s.front.Allows(ActionLimits)
 	case p.limits > limiter.MaxLimits:

@@ -18,6 +18,7 @@ import (
 const (
 	requestAttributes = 6
 	requestLimits     = 9
+	requestActual     = 18 // of a SettleRequest
 	limitKeyPart      = 20
 
 	columnsID           = 1
@@ -32,11 +33,11 @@ const (
 )
 
 // parts is the number of repeated parts of a request on the wire.
-type parts struct{ attributes, limits, keyParts int }
+type parts struct{ attributes, limits, keyParts, actual int }
 
 // tooMany reports whether a request has more parts than allowed.
 func (p parts) tooMany() bool {
-	return p.attributes > MaxAttributes || p.limits > limiter.MaxLimits ||
+	return max(p.attributes, p.actual) > MaxAttributes || p.limits > limiter.MaxLimits ||
 		p.keyParts > limiter.MaxLimits*limiter.MaxKeyParts
 }
 
@@ -45,7 +46,7 @@ func (p parts) weight() int64 {
 	if p.tooMany() {
 		return 0
 	}
-	return weightOf(0, 0, p.attributes+p.limits+p.keyParts)
+	return weightOf(0, 0, p.attributes+p.limits+p.keyParts+p.actual)
 }
 
 // countParts counts the parts of a CheckRequest or a ResetRequest.
@@ -54,6 +55,8 @@ func countParts(data []byte) (p parts, err error) {
 		switch {
 		case field == requestAttributes:
 			p.attributes++
+		case field == requestActual:
+			p.actual++
 		case field == requestLimits && kind == protowire.BytesType:
 			p.limits++
 			limit, _ := protowire.ConsumeBytes(value)

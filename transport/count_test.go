@@ -158,8 +158,15 @@ func TestCountsAreProtobufs(t *testing.T) {
 	if raw, err = proto.Marshal(request); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := countParts(raw); got != (parts{2, 3, 3}) || err != nil {
+	if got, err := countParts(raw); got != (parts{2, 3, 3, 0}) || err != nil {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	settle := &weirv1.SettleRequest{ActualByAttribute: map[string]int64{"tokens": 1, "udollars": 2}}
+	if raw, err = proto.Marshal(settle); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := countParts(raw); got != (parts{0, 0, 0, 2}) || err != nil {
+		t.Errorf("of a settlement: got %+v, %v", got, err)
 	}
 }
 

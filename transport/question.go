@@ -274,7 +274,8 @@ func (q *question) set(name, value string) error {
 // amendment is what a question says of a reservation.
 type amendment struct {
 	actual *int64
-	ignore bool // charge nothing if the id is not known
+	named  map[string]int64 // by attribute, in place of actual
+	ignore bool             // charge nothing if the id is not known
 }
 
 // holdField returns the field that makes a check a reservation, or extends one.

@@ -96,7 +96,7 @@ func amendBy(ctx context.Context, by *frontend.Session, q *question, m aboutRese
 	case *weirv1.SettleRequest:
 		switch u := m.GetIfUnknown(); u {
 		case weirv1.IfUnknown_IF_UNKNOWN_CHARGE, weirv1.IfUnknown_IF_UNKNOWN_IGNORE:
-			q.amend = amendment{m.Actual, u == weirv1.IfUnknown_IF_UNKNOWN_IGNORE}
+			q.amend = amendment{m.Actual, m.GetActualByAttribute(), u == weirv1.IfUnknown_IF_UNKNOWN_IGNORE}
 		default:
 			return limiter.Amended{}, invalid("there is no if_unknown number %d", u)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type reserving struct {
 	asked  *limiter.Request
 	actual int64
 	ignore bool
+	named  map[string]int64
 }
 
 func (*reserving) SealReceipt(*limiter.Request, *limiter.Decision) (r limiter.Receipt) { return r }
@@ -29,7 +31,8 @@ func (*reserving) Refund(context.Context, limiter.Request, limiter.Receipt) erro
 
 func (d *reserving) Settle(_ context.Context, r limiter.Request, actual int64,
 	opts ...limiter.SettleOption) (limiter.Amended, error) {
-	d.asked, d.actual, d.ignore = &r, actual, limiter.Settlement(opts...).IgnoreUnknown
+	how := limiter.Settlement(opts...)
+	d.asked, d.actual, d.ignore, d.named = &r, actual, how.IgnoreUnknown, how.Actual
 	return limiter.Amended{}, nil
 }
 
@@ -43,7 +46,9 @@ func (d *reserving) Extend(_ context.Context, r limiter.Request) (limiter.Amende
 func FuzzReservationJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"user":"ada","id":"1","actual":750}`, `{"path":"/a","id":"1","actual":0,"if_unknown":"ignore","id_ttl_ms":5}`,
-		`{"id":"1","actual":-1,"if_unknown":"charge"}`, `{"id":"1","actual":1e3}`, `{"id":"1","actual":null}`,
+		`{"id":"1","actual":-1,"if_unknown":"charge"}`, `{"id":"1","actual":1e3}`,
+		`{"id":"1","actual":{"tokens":8,"udollars":0}}`, `{"id":"1","actual":{"tokens":-8}}`, `{"id":"1","actual":{}}`,
+		`{"id":"1","actual":null}`,
 		`{"id":"","actual":1}`,
 		`{"user":"ada","id":"1"}`, `{"user":"ada","id":"1","hold_ms":90000,"cost":700}`, `{"id":"1","hold_ms":0}`,
 		`{"id":"1","cost":null}`,
@@ -84,7 +89,7 @@ func FuzzReservationJSON(f *testing.F) {
 			ID        string
 			IDTTL     int64 `json:"id_ttl_ms"`
 			Hold      int64 `json:"hold_ms"`
-			Actual    *int64
+			Actual    any
 			Cost      *int64
 			IfUnknown string `json:"if_unknown"`
 		}
@@ -100,7 +105,18 @@ func FuzzReservationJSON(f *testing.F) {
 			r.Hold != time.Duration(o.Hold)*ms {
 			t.Fatalf("%q became %+v", body, r)
 		}
-		if call%3 == 0 && (o.Actual == nil || d.actual != *o.Actual || d.ignore != (o.IfUnknown == "ignore")) ||
+		var actual struct {
+			Actual *int64
+			Named  map[string]int64
+		}
+		if _, named := o.Actual.(map[string]any); !named {
+			_ = json.Unmarshal(body, &actual)
+		} else if text, err := json.Marshal(o.Actual); err == nil {
+			_ = json.Unmarshal(text, &actual.Named)
+			actual.Actual = new(int64)
+		}
+		if call%3 == 0 && (actual.Actual == nil || d.actual != *actual.Actual || !maps.Equal(d.named, actual.Named) ||
+			d.ignore != (o.IfUnknown == "ignore")) ||
 			call%3 == 1 && (d.actual != 0 || !d.ignore) {
 			t.Fatalf("%q settles with %d, ignores unknown ids: %t", body, d.actual, d.ignore)
 		}

@@ -27,7 +27,13 @@ func (s *service) cancelFields() []field { return append(s.resetFields(), idFiel
 func (s *service) settleFields() []field {
 	return append(s.cancelFields(),
 		field{"actual", func(q *question, raw json.RawMessage) error {
-			return decode("actual", raw, &q.amend.actual, "a whole number of units")
+			if hasMore(raw, MaxAttributes) {
+				return moreThan("settlement", "attributes", MaxAttributes)
+			}
+			if len(raw) > 0 && raw[0] == '{' {
+				return decode("actual", raw, &q.amend.named, "whole numbers of units by attribute")
+			}
+			return decode("actual", raw, &q.amend.actual, "a whole number of units, or an object with one for each attribute")
 		}},
 		field{"if_unknown", func(q *question, raw json.RawMessage) error {
 			var text string
@@ -46,14 +52,21 @@ func (s *service) extendFields() []field { return append(s.cancelFields(), holdF
 
 // settle settles the reservation that a question is about.
 func settle(ctx context.Context, by *frontend.Session, q *question) (limiter.Amended, error) {
-	if q.amend.actual == nil {
+	var opts []limiter.SettleOption
+	actual := int64(0)
+	switch {
+	case q.amend.actual != nil:
+		actual = *q.amend.actual
+	case q.amend.named == nil:
 		return limiter.Amended{}, invalid("the settlement does not say what was used: give actual, in units, or cancel it")
 	}
-	var opts []limiter.SettleOption
+	if q.amend.named != nil {
+		opts = append(opts, limiter.Actual(q.amend.named))
+	}
 	if q.amend.ignore {
 		opts = append(opts, limiter.IgnoreUnknown())
 	}
-	return by.Settle(ctx, q.request, *q.amend.actual, opts...)
+	return by.Settle(ctx, q.request, actual, opts...)
 }
 
 // cancel settles it with nothing.

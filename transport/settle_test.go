@@ -5,9 +5,60 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 	"github.com/weirlimit/weir/transport"
 )
+
+// The numbers of a settlement by attribute are an object in JSON, and a field of their own over gRPC.
+func TestSettleByAttribute(t *testing.T) {
+	s := newServer(t, `rules:
+  - {name: money, continue: true, key: [user], limits: [{limit: 9000, window: 1h}], cost: {from: "attr:udollars"}}
+  - {name: tokens, key: [user], limits: [{limit: 700, window: 1h}], cost: {from: "attr:tokens"}}
+`, allowRefunds)
+	held := `{"user":"ada","attributes":{"tokens":"200","udollars":"5000"},"id":"1","hold_ms":60000}`
+	if got := s.post(t, "/v1/check", held); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	for i, test := range []struct {
+		actual string
+		status int
+		want   string
+	}{
+		{`80`, 409, "say how much was used of each attribute that states a cost"},
+		{`{}`, 400, "the settlement names 0 attributes"},
+		{`{"tokens":80}`, 400, `rule \"money\" takes its cost from attribute \"udollars\"`},
+		{`{"tokens":80,"udollars":-1}`, 400, "settled with -1 of attribute"},
+		{`{"tokens":80,"udollars":"5"}`, 400, "it must be whole numbers of units by attribute"},
+		{`{"tokens":80,"udollars":5,"usd":1}`, 400, "name those from which they do: tokens, udollars"},
+		{`{"tokens":80,"udollars":1930}`, 200, `{"state":"done","estimate":5000}`},
+		{`{"tokens":80,"udollars":1930}`, 200, `{"state":"repeated"}`},
+		{`{"tokens":81,"udollars":1930}`, 409, "stands for 80 units"},
+	} {
+		got := s.post(t, "/v1/settle", `{"user":"ada","id":"1","actual":`+test.actual+`}`)
+		if got.status != test.status || !strings.Contains(got.body, test.want) {
+			t.Errorf("%d: %s: %d %s, want %d %s", i, test.actual, got.status, got.body, test.status, test.want)
+		}
+	}
+	m := &weirv1.SettleRequest{User: "ada", Id: "1", ActualByAttribute: map[string]int64{"tokens": 80, "udollars": 1930}}
+	if out, err := s.api.Settle(t.Context(), m); err != nil || out.GetState() !=
+		weirv1.ReservationState_RESERVATION_STATE_REPEATED {
+		t.Errorf("%v, %v", out, err)
+	}
+	if m.Actual = new(int64(1)); true {
+		if _, err := s.api.Settle(t.Context(), m); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("with both: %v", err)
+		}
+	}
+	peek := `{"user":"ada","attributes":{"tokens":"1","udollars":"1"},"peek":true}`
+	if got := s.post(t, "/v1/check", peek); got.status != 200 || !strings.Contains(got.body, `"remaining":7070`) ||
+		!strings.Contains(got.body, `"remaining":620`) {
+		t.Errorf("%+v", got)
+	}
+}
 
 const reserved = "rules: [{name: tokens, key: [user], limits: [{name: hour, limit: 700, window: 1h, algorithm: " +
 	"fixed_window}]}]"

@@ -56,12 +56,13 @@ func (s *subject) Reset(ctx context.Context, r limiter.Request) error {
 func (*subject) LimitsConcurrency() {}
 
 // Amend implements [limitertest.Amender], over gRPC.
-func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	m := transport.NewCheckRequest(&r, false)
 	ask := func() (*weirv1.ReservationResponse, error) {
 		return s.api.Settle(ctx, &weirv1.SettleRequest{
 			Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
-			Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs, Actual: m.Cost, IfUnknown: unknownOf(a),
+			Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs, Actual: m.Cost, IfUnknown: unknownOf(a.Amend),
+			ActualByAttribute: a.Actual,
 		})
 	}
 	switch {
@@ -72,7 +73,7 @@ func (s *subject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend)
 				Limits: m.Limits, Id: m.Id, IdTtlUs: m.IdTtlUs, Cost: m.Cost, HoldUs: m.HoldUs,
 			})
 		}
-	case m.GetCost() == 0 && a.IgnoreUnknown:
+	case m.GetCost() == 0 && a.IgnoreUnknown && !a.Named:
 		ask = func() (*weirv1.ReservationResponse, error) {
 			return s.api.Cancel(ctx, &weirv1.CancelRequest{
 				Path: m.Path, Method: m.Method, User: m.User, Ip: m.Ip, Group: m.Group, Attributes: m.Attributes, Rule: m.Rule,
@@ -420,18 +421,21 @@ func (s *httpSubject) ask(ctx context.Context, r *limiter.Request, d *limiter.De
 func (*httpSubject) LimitsConcurrency() {}
 
 // Amend implements [limitertest.Amender], over HTTP.
-func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *httpSubject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	o := fields(&r)
 	path, cost := "/v1/settle", transport.NewCheckRequest(&r, false).GetCost()
 	switch {
 	case a.Extend:
 		path = "/v1/extend"
-	case cost == 0 && a.IgnoreUnknown:
+	case cost == 0 && a.IgnoreUnknown && !a.Named:
 		path = "/v1/cancel"
 		delete(o, "cost")
 	default:
 		delete(o, "cost")
 		o["actual"], o["if_unknown"] = cost, "charge"
+		if a.Named {
+			o["actual"] = a.Actual
+		}
 		if a.IgnoreUnknown {
 			o["if_unknown"] = "ignore"
 		}

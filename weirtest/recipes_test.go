@@ -134,24 +134,21 @@ func TestRecipeOnlyFailuresCount(t *testing.T) {
 	k.expect("failures of a name", failures, 20)
 }
 
-// Two counters of one answer are settled each with its number.
+// Two counters of one answer are settled each with its own number.
 func TestRecipeTokensAndMoney(t *testing.T) {
 	k := cook(t, "Tokens and money of a language model")
-	left := map[string]uint64{"tokens": 40000 - 412, "money": 100000 - 7}
-	for counter, used := range map[string]int64{"tokens": 412, "money": 7} {
-		r := weir.Request{Path: "/chat", User: "ada", ID: "answer-7", Hold: time.Minute, Cost: weir.Units(663),
-			Attributes: with("counter", counter)}
-		if d, err := k.Check(t.Context(), r); err != nil || !d.Allowed || d.Rule != counter {
-			t.Fatalf("%s: %+v, %v", counter, d, err)
-		}
-		if _, err := k.Settle(t.Context(), r, used); err != nil {
-			t.Fatal(err)
-		}
-		r.ID, r.Hold, r.Cost = "", 0, weir.Units(0)
-		d, err := k.Check(t.Context(), r)
-		if err != nil || d.Len() != 1 || d.Limit(0).Remaining != left[counter] {
-			t.Errorf("%s: %+v, %v, want %d left", counter, d, err, left[counter])
-		}
+	r := weir.Request{Path: "/chat", User: "ada", ID: "answer-7", Hold: time.Minute,
+		Attributes: map[string]string{"tokens": "663", "cents": "11"}}
+	if d, err := k.Check(t.Context(), r); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	used := map[string]int64{"tokens": 412, "cents": 7}
+	if a, err := k.Settle(t.Context(), r, 0, weir.Actual(used)); err != nil || a.State != weir.AmendDone {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	d, err := k.Peek(t.Context(), weir.Request{Path: "/chat", User: "ada"})
+	if err != nil || d.Len() != 2 || d.Limit(0).Remaining != 40000-412 || d.Limit(1).Remaining != 100000-7 {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 

@@ -43,7 +43,7 @@ func ofHolds() []mutation {
 				"arith.IDCost(s) == 0 {"},
 		}},
 		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
-			{"limiter/table/amend.go", "	case !a.Extend && estimates.Other != 0:\n", "	case false:\n"},
+			{"limiter/table/amend.go", "	case !a.Extend && !a.Named && estimates.Other != 0:\n", "	case false:\n"},
 		}},
 		{name: "redis: one number settles one cost", pkg: "./redisstore", test: "^TestRedisConforms$", edits: []edit{
 			{"redisstore/lua/amend.lua", "compared > 0 and n ~= rule and", "compared < 0 and n ~= rule and"},
@@ -54,7 +54,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$",
 			edits: []edit{
-				{"internal/cluster/route/amend.go", "	case e.Other != 0:\n", "	case false:\n"},
+				{"internal/cluster/route/amend.go", "	case e.Other != 0 && !s.parts[0].call.task.amend.Named:\n", "	case false:\n"},
 			}},
 		{name: "owners without an answer settle nothing", pkg: cluster,
 			test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{

@@ -84,7 +84,7 @@ func ofPorts() []mutation {
 			{"transport/apart.go", "const apartHeaderTimeout = time.Second\n", "const apartHeaderTimeout = time.Hour\n"},
 		}},
 		{name: "parts are counted first", pkg: public, test: "^TestPartsAreCountedFirst$", edits: []edit{
-			{"transport/count.go", "p.attributes > MaxAttributes || p.limits > limiter.MaxLimits ||",
+			{"transport/count.go", "max(p.attributes, p.actual) > MaxAttributes || p.limits > limiter.MaxLimits ||",
 				"p.attributes > MaxAttributes && p.limits > limiter.MaxLimits ||"},
 		}},
 		{name: "room for large messages", pkg: "./internal/listen", test: "^TestRoom$", edits: []edit{

@@ -136,13 +136,13 @@ func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.R
 	return s.done(&done, &out)
 }
 
-func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	var c arith.Charge
-	if _, err := s.set.Resolve(&r, &c); err != nil {
+	if err := limitertest.Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &c); return err }); err != nil {
 		return limiter.Amended{}, err
 	}
 	done, out := false, route.Outcome{}
-	cluster.Amend(s.node().core, &c, a, func(o route.Outcome) { done, out = true, o })
+	cluster.Amend(s.node().core, &c, a.Amend, func(o route.Outcome) { done, out = true, o })
 	if err := s.done(&done, &out); err != nil {
 		return limiter.Amended{}, err
 	}

@@ -234,7 +234,7 @@ func TestHoldsOverSeveralOwners(t *testing.T) {
 		amend := func(of limiter.Request, cost int64, a limiter.Amend, want limiter.AmendState) {
 			t.Helper()
 			of.Cost = limiter.Units(cost)
-			if got, err := s.Amend(t.Context(), of, a); err != nil || got.State != want {
+			if got, err := s.Amend(t.Context(), of, limiter.Settling{Amend: a}); err != nil || got.State != want {
 				t.Fatalf("amended to %d: %+v, %v, want %v", cost, got, err, want)
 			}
 		}

@@ -358,7 +358,7 @@ func (g *going) step(s *step) error {
 		}
 		return compare(&d, err, &want)
 	case "settle":
-		have, err := n.Settle(ctx, r, s.actual, func(a *limiter.Amend) { a.IgnoreUnknown = s.ignore })
+		have, err := n.Settle(ctx, r, s.actual, func(a *limiter.Settling) { a.IgnoreUnknown = s.ignore })
 		return compareAmended(have, err, m.settle(q, s.actual, s.ignore))
 	case "cancel":
 		have, err := n.Cancel(ctx, r)

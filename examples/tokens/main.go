@@ -1,5 +1,5 @@
-// Tokens is a proxy in front of a language model that holds each user to a budget of tokens. It
-// reserves what an answer may take before it asks the model, reserves more while the answer
+// Tokens is a proxy in front of a language model that holds each user to a budget of tokens a minute, and of money a
+// month. It reserves what an answer may take before it asks the model, reserves more while the answer
 // streams, and for longer, settles with the usage in the last event, and gives all back if the client hangs up.
 // The model in it says "word0 word1 ..." and counts words.
 //
@@ -20,15 +20,22 @@ import (
 	"github.com/weirlimit/weir/client"
 )
 
-// rules give each user 700 tokens a minute. The use of an answer that nobody settles, since the
-// proxy died, stays charged.
+// rules give each user 700 tokens a minute and 50 cents a month, in millionths of a dollar. The use of an
+// answer that nobody settles, since the proxy died, stays charged.
 const rules = `version: 1
 rules:
   - name: tokens
     match: {path: ^/chat$}
+    continue: true
     key: [user]
+    cost: {from: "attr:tokens"}
     limits: [{limit: 700, window: 1m}]
     on_expiry: keep
+  - name: money
+    match: {path: ^/chat$}
+    key: [user]
+    cost: {from: "attr:udollars"}
+    limits: [{limit: 500000, calendar: month}]
 `
 
 func main() {

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -28,6 +29,8 @@ const (
 	// topUps is how often more is reserved for an answer, at most. A reservation can be raised 63
 	// times, so long answers have longer steps.
 	topUps = 50
+	// askedCosts and saidCosts are what a token of a question costs, and one of an answer, in millionths of a dollar.
+	askedCosts, saidCosts = 3, 15
 )
 
 // budget has the tokens of the users; a *weir.Node and a *client.Client are ones.
@@ -67,17 +70,18 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(body, &q)
 	}
-	if err != nil || q.MaxTokens < 1 || q.MaxTokens > limiter.MaxUnits/2 {
+	if err != nil || q.MaxTokens < 1 || q.MaxTokens > limiter.MaxUnits/2/saidCosts {
 		http.Error(w, "the question must be JSON with a prompt and max_tokens, from 1", http.StatusBadRequest)
 		return
 	}
-	a := &answer{budget: p.budget, most: tokensOf(q.Prompt) + q.MaxTokens, said: tokensOf(q.Prompt)}
+	a := &answer{budget: p.budget, most: tokensOf(q.Prompt) + q.MaxTokens, asked: tokensOf(q.Prompt),
+		said: tokensOf(q.Prompt)}
 	if p.ahead > 0 {
 		a.ahead = max(p.ahead, a.most/topUps)
 	}
 	a.reserved = a.want()
-	a.request = limiter.Request{Path: "/chat", User: r.Header.Get("X-User"), ID: rand.Text(), Hold: hold,
-		Cost: limiter.Units(a.reserved)}
+	a.request = limiter.Request{Path: "/chat", User: r.Header.Get("X-User"), ID: rand.Text(), Hold: hold}
+	a.reserves(a.reserved)
 	var d limiter.Decision
 	switch err := p.budget.CheckInto(r.Context(), &a.request, &d); {
 	case errors.Is(err, limiter.ErrInvalid):
@@ -90,7 +94,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !d.Never {
 			w.Header().Set("Retry-After", strconv.FormatInt(limiter.Seconds(d.RetryAfter), 10))
 		}
-		http.Error(w, "there are too few tokens left for this question", http.StatusTooManyRequests)
+		http.Error(w, "there is too little of the budget left for this question", http.StatusTooManyRequests)
 		return
 	}
 	defer a.settle(r.Context()) // however it ends
@@ -134,7 +138,7 @@ func (p *proxy) stream(w http.ResponseWriter, r *http.Request, body []byte, a *a
 			continue
 		}
 		if !a.hear(ctx, &c) {
-			send(w, chunk{Error: "there are too few tokens left for the rest of the answer"})
+			send(w, chunk{Error: "there is too little of the budget left for the rest of the answer"})
 			return
 		}
 		send(w, c)
@@ -151,8 +155,15 @@ type answer struct {
 	request  limiter.Request
 	reserved int64 // tokens
 
+	asked int64  // tokens of the question
 	said  int64  // tokens of question and answer so far
 	usage *usage // what the model says in the end
+}
+
+// reserves lets the request say that the answer takes so many tokens with its question, from which each rule takes
+// its cost. What is reserved of the money is as if all of them were said by the model.
+func (a *answer) reserves(tokens int64) {
+	a.request.Attributes = map[string]string{"tokens": fmt.Sprint(tokens), "udollars": fmt.Sprint(tokens * saidCosts)}
 }
 
 // want returns how many tokens should be reserved.
@@ -174,7 +185,7 @@ func (a *answer) hear(ctx context.Context, c *chunk) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.said+n > a.reserved {
-		a.request.Cost = limiter.Units(a.want() + n)
+		a.reserves(a.want() + n)
 		out, err := a.budget.Extend(ctx, a.request)
 		if err != nil || out.State != limiter.AmendDone {
 			return false
@@ -190,7 +201,7 @@ func (a *answer) hear(ctx context.Context, c *chunk) bool {
 func (a *answer) keep(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.request.Cost = limiter.Units(a.reserved)
+	a.reserves(a.reserved)
 	if _, err := a.budget.Extend(ctx, a.request); err != nil && ctx.Err() == nil {
 		log.Printf("a reservation was not extended, and is tried again in %v: %v", hold/3, err)
 	}
@@ -202,15 +213,17 @@ func (a *answer) settle(ctx context.Context) {
 	gone := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
-	used := a.said
+	asked := min(a.asked, a.said)
+	used, costs := a.said, asked*askedCosts+(a.said-asked)*saidCosts
 	if a.usage != nil {
-		used = max(a.usage.Prompt+a.usage.Completion, 0)
+		asked, said := max(a.usage.Prompt, 0), max(a.usage.Completion, 0)
+		used, costs = asked+said, asked*askedCosts+said*saidCosts
 	}
 	var err error
 	if gone && a.usage == nil {
 		_, err = a.budget.Cancel(ctx, a.request)
 	} else {
-		_, err = a.budget.Settle(ctx, a.request, used)
+		_, err = a.budget.Settle(ctx, a.request, 0, limiter.Actual(map[string]int64{"tokens": used, "udollars": costs}))
 	}
 	if err != nil {
 		log.Printf("a reservation was not settled, and ends within %v: %v", hold, err)

@@ -26,12 +26,17 @@ type watched struct {
 	*weir.Node
 	settled chan string
 	extends atomic.Int64
+	spent   atomic.Int64 // of the money
 }
 
 func (w *watched) Settle(ctx context.Context, r limiter.Request, actual int64,
 	opts ...limiter.SettleOption) (limiter.Amended, error) {
 	a, err := w.Node.Settle(ctx, r, actual, opts...)
-	w.settled <- fmt.Sprintf("settled %d of %d, %s, %v", actual, a.Estimate, a.State, err)
+	used := limiter.Settlement(opts...).Actual
+	w.settled <- fmt.Sprintf("settled %d of %d, %s, %v", used["tokens"], a.Estimate, a.State, err)
+	if err == nil {
+		w.spent.Add(used["udollars"])
+	}
 	return a, err
 }
 
@@ -170,6 +175,10 @@ func TestUsageSettles(t *testing.T) {
 		t.Errorf("%d %+v", status, all)
 	}
 	w.did("settled 8 of 603, done, <nil>", 692)
+	if d, err := w.budget.Peek(t.Context(), limiter.Request{Path: "/chat", User: "ada"}); err != nil ||
+		d.Limit(1).Remaining != 500_000-84 || w.budget.spent.Load() != 84 { // 3 of the question, and 5 of the answer
+		t.Errorf("%d of the money is left, %d was spent (%v)", d.Limit(1).Remaining, w.budget.spent.Load(), err)
+	}
 }
 
 // A client that hangs up has its tokens back, also if the model never ends.
@@ -208,7 +217,7 @@ func TestTopUp(t *testing.T) {
 		t.Errorf("%d extensions", got)
 	}
 	status, all := w.answer(1000)
-	if last := all[len(all)-1]; status != http.StatusOK || !strings.Contains(last.Error, "too few tokens") ||
+	if last := all[len(all)-1]; status != http.StatusOK || !strings.Contains(last.Error, "too little of the budget") ||
 		last.Usage != nil {
 		t.Errorf("%d, %+v", status, last)
 	}

@@ -58,6 +58,9 @@ type Hold struct {
 	// Extend, of an amendment, extends the reservation; otherwise it is settled. Ignore means
 	// that an id which is not known is not charged.
 	Extend, Ignore bool
+	// Named, of a settlement, means that the costs of the keys are their own, and are not compared. A version that does
+	// not know it refuses keys that have reserved different numbers.
+	Named bool
 	// Back, of an amendment, takes back the extension after which the reservation ends at End:
 	// it ends at WasEnd again, and the cost of the key is its estimate. Both are of the clock of
 	// the member that extended it. If the reservation ends at another instant, nothing changes, and the answer

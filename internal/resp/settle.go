@@ -13,18 +13,22 @@ import (
 
 // What follows each of them.
 const (
-	settleUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id ACTUAL n " +
-		"[IF_UNKNOWN charge|ignore]"
+	settleUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id " +
+		"(ACTUAL n | ACTUAL name=n ...) [IF_UNKNOWN charge|ignore]"
 	cancelUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id"
 	extendUsage = "<path> [USER u] [IP a] [METHOD m] [GROUP g] [RULE r] [ATTR name value ...] ID id HOLD ms [COST n]"
 )
 
 func doWeirSettle(ctx context.Context, c *conn, args []string) {
-	actual := int64(-1)
+	actual, named := int64(-1), map[string]int64(nil)
 	var opts []limiter.SettleOption
 	r, err := question(args, settleUsage, func(name, v string) (known bool, err error) {
 		switch name {
 		case "ACTUAL":
+			if i := strings.LastIndexByte(v, '='); i >= 0 {
+				err = namedActual(&named, v[:i], v[i+1:])
+				break
+			}
 			actual, err = integerOf(name, v)
 		case "IF_UNKNOWN":
 			switch opts = nil; {
@@ -38,12 +42,31 @@ func doWeirSettle(ctx context.Context, c *conn, args []string) {
 		}
 		return true, err
 	})
-	if err == nil && actual < 0 {
-		err = commandError("ACTUAL says how many units were used, from 0: give " + settleUsage)
+	switch {
+	case err == nil && (actual < 0) == (named == nil):
+		err = commandError("ACTUAL says how many units were used, from 0, or of each attribute: give " + settleUsage)
+	case named != nil:
+		actual, opts = 0, append(opts, limiter.Actual(named))
 	}
 	c.amend("WEIR.SETTLE", &r, alone(&r, err, settleUsage), func() (limiter.Amended, error) {
 		return c.caller.Settle(ctx, r, actual, opts...)
 	})
+}
+
+// namedActual adds what was used of an attribute.
+func namedActual(all *map[string]int64, attribute, text string) error {
+	n, err := integerOf("ACTUAL", text)
+	if err != nil {
+		return err
+	}
+	if _, twice := (*all)[attribute]; twice {
+		return commandError(fmt.Sprintf("ACTUAL of attribute %.40q is given twice: give it once", attribute))
+	}
+	if *all == nil {
+		*all = make(map[string]int64)
+	}
+	(*all)[attribute] = n
+	return nil
 }
 
 func doWeirCancel(ctx context.Context, c *conn, args []string) {

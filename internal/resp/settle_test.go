@@ -34,6 +34,18 @@ func TestReservations(t *testing.T) {
 			"[state charged estimate 0 over 1 retry_after_ms -1]"},
 		{"WEIR.CANCEL /none ID a", "[state unknown "},
 
+		{"WEIR.CHECK /budget ATTR tokens 4 ATTR udollars 90 ID a HOLD 60000", left(1)},
+		{"WEIR.SETTLE /budget ATTR tokens 4 ATTR udollars 90 ID a ACTUAL 3", "-ERR the costs differ"},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=2", `-ERR invalid: rule "money" takes its cost from attribute "udollars"`},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=2 ACTUAL udollars=3 ACTUAL x=1", "no rule that matches takes a cost from " +
+			"attribute \"x\", which the settlement names: name those from which they do: tokens, udollars"},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=2 actual udollars=3", "[state done estimate 90 over 0 retry_after_ms -1]"},
+		{"WEIR.PEEK /budget ATTR udollars 90", left(3)},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=2 ACTUAL tokens=3", "-ERR ACTUAL of attribute \"tokens\" is given twice"},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=2 ACTUAL 3", "-ERR ACTUAL says how many units were used"},
+		{"WEIR.SETTLE /budget ID a ACTUAL tokens=much", "-ERR ACTUAL is \"much\": give a whole number"},
+		{"WEIR.SETTLE /budget ID a ACTUAL 3 ACTUAL 3", "-ERR ACTUAL is given twice"},
+
 		{"WEIR.SETTLE /plans ATTR plan gold ID a", "-ERR ACTUAL says how many units were used"},
 		{"WEIR.SETTLE /plans ATTR plan gold ACTUAL 3", "-ERR invalid: the request has no id"},
 		{"WEIR.SETTLE /plans ID a ACTUAL much", "-ERR ACTUAL is \"much\": give a whole number"},

@@ -73,7 +73,7 @@ func question(args []string, usage string, more func(name, value string) (bool, 
 			return r, commandError(fmt.Sprintf("nothing follows %.40q: give %s", args[len(args)-1], usage))
 		}
 		v := args[1]
-		if name != "ATTR" {
+		if name != "ATTR" && !(name == "ACTUAL" && strings.Contains(v, "=")) {
 			if slices.Contains(seen, name) {
 				return r, commandError(name + " is given twice: give it once")
 			}

@@ -47,17 +47,26 @@ func (s *nodeSubject) Reset(ctx context.Context, r limiter.Request) error {
 }
 
 // Amend implements [limitertest.Amender].
-func (s *nodeSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (out limiter.Amended, err error) {
+func (s *nodeSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (out limiter.Amended,
+	err error) {
 	if a.Extend {
 		out, err = s.Node.Extend(ctx, r)
 	} else {
-		units, _ := r.Cost.Value(1)
-		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Amend) { *to = a })
+		units, _ := r.Cost.Value(unnamed(a.Named))
+		out, err = s.Node.Settle(ctx, r, int64(units), func(to *limiter.Settling) { *to = a })
 	}
 	if errors.Is(err, limiter.ErrSettled) {
 		err = nil
 	}
 	return out, err
+}
+
+// unnamed returns what is used if a request does not say it; 0 if attributes are named.
+func unnamed(named bool) uint64 {
+	if named {
+		return 0
+	}
+	return 1
 }
 
 // LimitsConcurrency implements [limitertest.Concurrent].

@@ -257,9 +257,14 @@ func (h *holdTrial) step() {
 				c.Key(i).Cost = min(c.Key(i).Cost*pick[uint64](h.c, 1<<16, 1<<31, 1<<40), limiter.MaxUnits)
 			}
 		}
-		ignore := h.c.Pick(3) == 0
-		got, _ := h.table.Amend(h.now, c, limiter.Amend{IgnoreUnknown: ignore})
-		want := h.oracle.settle(h.now, c, ignore)
+		a := limiter.Amend{IgnoreUnknown: h.c.Pick(3) == 0}
+		if a.Named = h.c.Pick(4) == 0; a.Named { // each key has a number of its own
+			for i := range c.Len() {
+				c.Key(i).Cost = uint64(h.c.Pick(12))
+			}
+		}
+		got, _ := h.table.Amend(h.now, c, a)
+		want := h.oracle.settle(h.now, c, a)
 		h.log("settle %d %d of %d keys: %+v", c.ID.ID>>20, c.Key(0).Cost, c.Len(), want)
 		h.amended(got, want)
 	case 8, 9:

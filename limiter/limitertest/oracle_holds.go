@@ -206,7 +206,7 @@ func (o *holdOracle) add(now Tick, k *heldKey, i *knownID, cost uint64) {
 }
 
 // settle settles the id of a charge, whose costs are what was used.
-func (o *holdOracle) settle(now Tick, c *arith.Charge, ignore bool) (out limiter.Amended) {
+func (o *holdOracle) settle(now Tick, c *arith.Charge, a limiter.Amend) (out limiter.Amended) {
 	o.expire(now)
 	known, held := 0, 0
 	var compared []int // the keys whose estimates must be one
@@ -225,7 +225,7 @@ func (o *holdOracle) settle(now Tick, c *arith.Charge, ignore bool) (out limiter
 			rate := slices.ContainsFunc(k.Rule.Limits, func(l *limiter.Limit) bool {
 				return l.Algorithm() != limiter.Concurrency
 			})
-			if rate && !k.Rule.Shadow && k.Cost > 0 {
+			if rate && !k.Rule.Shadow && k.Cost > 0 && !a.Named {
 				compared = append(compared, i)
 			}
 		}
@@ -247,7 +247,7 @@ func (o *holdOracle) settle(now Tick, c *arith.Charge, ignore bool) (out limiter
 		id := key.ids[c.ID.ID]
 		switch {
 		case id == nil && k.Rule.Shadow && known > 0:
-		case id == nil && !ignore && k.Cost > 0:
+		case id == nil && !a.IgnoreUnknown && k.Cost > 0:
 			charged = true
 			out.Over = max(out.Over, key.overdraw(now, k.Cost))
 			key.ids[c.ID.ID] = &knownID{until: now + limiter.Span(c.ID.Life), cost: k.Cost}

@@ -26,7 +26,7 @@ func (s *roundedSubject) PeekInto(ctx context.Context, r *limiter.Request, d *li
 }
 
 // Amend implements [Amender].
-func (s *roundedSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *roundedSubject) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	out, err := s.tableSubject.Amend(ctx, r, a)
 	out.RetryAfter = roundUp(limiter.Span(out.RetryAfter), s.step).Duration()
 	return out, err

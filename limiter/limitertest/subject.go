@@ -32,8 +32,21 @@ type Refunder interface {
 // them are skipped.
 type Amender interface {
 	// Amend settles or extends the reservation of a request's id. The cost of the request is
-	// what was used, or the new estimate.
-	Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error)
+	// what was used, or the new estimate; if a.Named, a.Actual says what was used, and the request has no cost.
+	Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error)
+}
+
+// Settled resolves a request by which a reservation is amended, as a node does, for subjects without one.
+func Settled(r *limiter.Request, a *limiter.Settling, resolve func() error) error {
+	if a.Named {
+		if err := limiter.NameActual(r, a.Actual); err != nil {
+			return err
+		}
+	}
+	if err := resolve(); err != nil {
+		return err
+	}
+	return limiter.UnreadActual(r)
 }
 
 // Concurrent is implemented by subjects with limits on concurrency. For others, the transcripts with

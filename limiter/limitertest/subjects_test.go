@@ -98,11 +98,11 @@ func (s *tableSubject) Refund(_ context.Context, r limiter.Request, rc limiter.R
 	return nil
 }
 
-func (s *tableSubject) Amend(_ context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
-	if _, err := s.set.Resolve(&r, &s.charge); err != nil {
+func (s *tableSubject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
+	if err := Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &s.charge); return err }); err != nil {
 		return limiter.Amended{}, err
 	}
-	out, _ := s.table.Amend(s.now, &s.charge, a)
+	out, _ := s.table.Amend(s.now, &s.charge, a.Amend)
 	return out, nil
 }
 
@@ -247,7 +247,7 @@ func (s *judged) Refund(ctx context.Context, r limiter.Request, rc limiter.Recei
 	return err
 }
 
-func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) (limiter.Amended, error) {
+func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	got, err := s.tableSubject.Amend(ctx, r, a)
 	if err != nil {
 		return got, err
@@ -257,7 +257,7 @@ func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Amend) 
 	if a.Extend {
 		want = s.holds.extend(s.now, &s.charge)
 	} else {
-		want = s.holds.settle(s.now, &s.charge, a.IgnoreUnknown)
+		want = s.holds.settle(s.now, &s.charge, a.Amend)
 	}
 	if got != want {
 		s.tb.Errorf("at %v, %+v: amended %+v, want %+v", s.now.Time(), r, got, want)

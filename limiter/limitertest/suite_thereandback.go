@@ -119,7 +119,7 @@ func slotsThereAndBack(t *testing.T, f Factory) {
 	left("when the second has ended", 9)
 	for i := range others {
 		r := limiter.Request{Path: fmt.Sprint("/c", i), User: "u", ID: "2", Cost: limiter.Units(0)}
-		if a, err := amender.Amend(context.Background(), r, limiter.Amend{}); err != nil || a.State != limiter.AmendDone {
+		if a, err := amender.Amend(context.Background(), r, limiter.Settling{}); err != nil || a.State != limiter.AmendDone {
 			t.Errorf("%s: %+v, %v", others[i], a, err)
 		}
 	}
@@ -153,7 +153,7 @@ func wideSlots(t *testing.T, f Factory) {
 		t.Helper()
 		r := request(id, 0)
 		r.Hold = 0 // a settlement has none
-		if a, err := amender.Amend(context.Background(), *r, limiter.Amend{}); err != nil || a.State != limiter.AmendDone {
+		if a, err := amender.Amend(context.Background(), *r, limiter.Settling{}); err != nil || a.State != limiter.AmendDone {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}

@@ -66,6 +66,7 @@ func Transcripts(t *testing.T, f Factory) {
 //	refund NAME  the charge of the check with as=NAME
 //	settle PATH  the same, id=: the reservation with the id, of a check with id= hold=,
 //	             for cost=; if it is not known, unknown=ignore charges nothing
+//	             for cost=, or actual.NAME= for each attribute;
 //	cancel PATH  the same for a cost of 0
 //	extend PATH  the same, hold=: another time, and cost= if the estimate is higher now
 //	rules        replaces the rules
@@ -195,7 +196,7 @@ func (c *command) known() error {
 		switch name {
 		case "user", "ip", "group", "method", "cost", "as", "times", "every", "id", "id_ttl", "hold", "unknown":
 		default:
-			if !strings.HasPrefix(name, "attr.") {
+			if !strings.HasPrefix(name, "attr.") && !strings.HasPrefix(name, "actual.") {
 				return fmt.Errorf("there is no argument %q", name)
 			}
 		}

@@ -127,8 +127,21 @@ func (p *player) amend(c *command, r *limiter.Request) []string {
 	if c.verb == "cancel" {
 		r.Cost = limiter.Units(0)
 	}
-	a, err := p.s.(Amender).Amend(context.Background(), *r,
-		limiter.Amend{Extend: c.verb == "extend", IgnoreUnknown: c.args["unknown"] == "ignore"})
+	var how limiter.Settling
+	for name, text := range c.args {
+		if attribute, ok := strings.CutPrefix(name, "actual."); ok {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				p.tb.Fatalf("line %d: %s: %v", c.line, name, err)
+			}
+			if how.Named = true; how.Actual == nil {
+				how.Actual = make(map[string]int64)
+			}
+			how.Actual[attribute] = n
+		}
+	}
+	how.Extend, how.IgnoreUnknown = c.verb == "extend", c.args["unknown"] == "ignore"
+	a, err := p.s.(Amender).Amend(context.Background(), *r, how)
 	const differs = "refused, the rules have reserved different numbers"
 	if errors.Is(err, limiter.ErrCosts) {
 		return []string{differs}

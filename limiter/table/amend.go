@@ -79,7 +79,7 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		estimates.Add(k, m.was)
 	}
 	switch {
-	case !a.Extend && estimates.Other != 0:
+	case !a.Extend && !a.Named && estimates.Other != 0:
 		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed,
 			decided
 	case known == 0 && (a.Extend || a.IgnoreUnknown):

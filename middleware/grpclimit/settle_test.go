@@ -228,6 +228,49 @@ func TestUnansweredCheck(t *testing.T) {
 	}
 }
 
+// Numbers by attribute settle each rule with its own; an empty map cancels, nil leaves what is reserved, and so does
+// a panic.
+func TestSettleBy(t *testing.T) {
+	const both = "  - {name: money, continue: true, key: [group], limits: [{limit: 1000, window: 1h}], " +
+		"cost: {from: \"attr:udollars\"}}\n" +
+		"  - {name: tokens, key: [group], limits: [{limit: 100, window: 1h}], cost: {from: \"attr:tokens\"}}\n"
+	for _, test := range []struct {
+		named  map[string]int64
+		panics bool
+		left   uint64 // of the money
+		holds  int64
+	}{
+		{map[string]int64{"tokens": 7, "udollars": 30}, false, 970, 0},
+		{map[string]int64{"tokens": 7}, false, 100, 2}, // refused
+		{map[string]int64{}, false, 1000, 0},
+		{nil, false, 100, 2},
+		{nil, true, 100, 2},
+	} {
+		n := node(t, newClock(), both)
+		var failed error
+		l := limit(t, n, grpclimit.Attribute("tokens", func(context.Context, *grpclimit.Call) string { return "40" }),
+			grpclimit.Attribute("udollars", func(context.Context, *grpclimit.Call) string { return "900" }),
+			grpclimit.SettleBy(time.Minute, func(context.Context, *grpclimit.Call, *grpclimit.Result) map[string]int64 {
+				if test.panics {
+					panic("a test")
+				}
+				return test.named
+			}), grpclimit.OnSettled(func(_ context.Context, _ *grpclimit.Call, a limiter.Amended, err error) {
+				if failed = err; err == nil && a.State != limiter.AmendDone {
+					t.Errorf("%+v", a)
+				}
+			}))
+		func() {
+			defer func() { _ = recover() }()
+			_ = serveOne(l)
+		}()
+		if got := left(t, n); got != test.left || n.Stats().Holds != test.holds ||
+			(failed != nil) != (len(test.named) == 1) {
+			t.Errorf("%v: %d are left, %d holds, %v", test.named, got, n.Stats().Holds, failed)
+		}
+	}
+}
+
 // A function that panics instead of saying what was used leaves the estimate for good, and its panic
 // goes on.
 func TestUsedPanics(t *testing.T) {
@@ -267,6 +310,7 @@ func TestBadSettle(t *testing.T) {
 	good := grpclimit.Settle(time.Minute, used)
 	for want, options := range map[string][]grpclimit.Option{
 		"Settle needs a function":    {grpclimit.Settle(time.Minute, nil)},
+		"SettleBy needs a function":  {grpclimit.SettleBy(time.Minute, nil)},
 		"OnSettled needs a function": {good, grpclimit.OnSettled(nil)},
 		"OnSettled needs Settle": {grpclimit.OnSettled(func(context.Context, *grpclimit.Call,
 			limiter.Amended, error) {

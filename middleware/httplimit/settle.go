@@ -50,9 +50,16 @@ const settleWithin = 5 * time.Second
 type settling struct {
 	hold    time.Duration
 	settler Settler
-	used    func(*http.Request, *Response) limiter.Cost
+	used    func(*http.Request, *Response) usage
+	named   bool // usage is by attribute
 	cancels *unanswered.Cancels
 	told    func(*http.Request, limiter.Amended, error) // nil: nobody
+}
+
+// usage is what a request has used: of everything, or by attribute. The zero value leaves it unsettled.
+type usage struct {
+	units limiter.Cost
+	named map[string]int64
 }
 
 // Settle turns each request that [Limiter.Handler] passes on into a reservation. First the
@@ -78,7 +85,32 @@ func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost
 			return fmt.Errorf("httplimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold,
 				limiter.MaxHold)
 		}
-		l.settling().hold, l.settling().used = hold, used
+		s := l.settling()
+		s.hold, s.named = hold, false
+		s.used = func(r *http.Request, out *Response) usage { return usage{units: used(r, out)} }
+		return nil
+	}
+}
+
+// SettleBy is [Settle] for reservations of different units, such as tokens and micro-dollars: used returns what the
+// request has used by the attributes from which its rules take their costs, as for limiter.Actual. An empty map cancels
+// the reservation. nil leaves it unsettled, and so does a panic of used.
+func SettleBy(hold time.Duration, used func(*http.Request, *Response) map[string]int64) Option {
+	return func(l *Limiter) error {
+		if used == nil {
+			return isNil("SettleBy")
+		}
+		if err := Settle(hold, func(*http.Request, *Response) (none limiter.Cost) { return none })(l); err != nil {
+			return err
+		}
+		l.settle.named = true
+		l.settle.used = func(r *http.Request, out *Response) usage {
+			named := used(r, out)
+			if named != nil && len(named) == 0 {
+				return usage{units: limiter.Units(0)}
+			}
+			return usage{named: named}
+		}
 		return nil
 	}
 }
@@ -154,20 +186,23 @@ func (l *Limiter) settled(r *http.Request, c *check, seen *writer) {
 		seen.Status = http.StatusOK
 	}
 	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
-	used := limiter.Units(front.Estimate(&c.decision)) // stays if the function panics, which goes on
+	used := usage{units: limiter.Units(front.Estimate(&c.decision))} // stays if the function panics, which goes on
+	if l.settle.named {
+		used = usage{} // one number settles nothing
+	}
 	defer func() { l.finish(r, &c.request, used) }()
 	used = l.settle.used(r, &seen.Response)
 }
 
 // finish settles a request with what it has used, if that is given, and tells of it.
-func (l *Limiter) finish(r *http.Request, q *limiter.Request, used limiter.Cost) {
-	if !used.Given() {
+func (l *Limiter) finish(r *http.Request, q *limiter.Request, used usage) {
+	if !used.units.Given() && used.named == nil {
 		return
 	}
-	actual, err := used.Value(0)
+	actual, err := used.units.Value(0)
 	var out limiter.Amended
 	if err == nil {
-		out, err = l.end(r.Context(), q, int64(actual))
+		out, err = l.end(r.Context(), q, int64(actual), used.named)
 	}
 	if l.settle.told != nil {
 		l.settle.told(r, out, err)
@@ -176,11 +211,15 @@ func (l *Limiter) finish(r *http.Request, q *limiter.Request, used limiter.Cost)
 
 // end settles a request. A client that has hung up must not keep its estimate, so the end of ctx
 // does not end the settlement.
-func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64) (limiter.Amended, error) {
+func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64,
+	named map[string]int64) (limiter.Amended, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
 	var opts []limiter.SettleOption
-	if actual == 0 {
+	switch {
+	case named != nil:
+		opts = append(opts, limiter.Actual(named))
+	case actual == 0:
 		opts = append(opts, limiter.IgnoreUnknown())
 	}
 	return l.settle.settler.Settle(ctx, *q, actual, opts...)
@@ -192,7 +231,7 @@ func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
 	switch {
 	case q.Hold == 0 || front.OfRequest(err) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
 	case ctx.Err() != nil:
-		_, _ = l.end(ctx, q, 0) // if it fails, the hold ends by itself
+		_, _ = l.end(ctx, q, 0, nil) // if it fails, the hold ends by itself
 	default: // a client has errors of its own
 		l.settle.cancels.Begin(ctx, q)
 	}

@@ -89,7 +89,7 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 		}
 	case final != nil:
 		s.parts[0].call.result.outcome.Amended = final
-	case e.Other != 0:
+	case e.Other != 0 && !s.parts[0].call.task.amend.Named:
 		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First,
 			First: e.Other}
 	default:
@@ -184,7 +184,8 @@ func rank(s limiter.AmendState) int {
 
 // holdOut returns what an amendment with a number says of a reservation.
 func holdOut(number uint64, id *arith.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
-	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown}
+	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown,
+		Named: a.Named}
 	if a.Extend {
 		h.Span = uint64(limiter.Span(id.Hold))
 	}

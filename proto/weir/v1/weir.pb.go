@@ -2922,12 +2922,15 @@ type SettleRequest struct {
 	Id string `protobuf:"bytes,12,opt,name=id,proto3" json:"id,omitempty"`
 	// How long the id is remembered from now on, in microseconds, as CheckRequest.id_ttl_us.
 	IdTtlUs int64 `protobuf:"varint,13,opt,name=id_ttl_us,json=idTtlUs,proto3" json:"id_ttl_us,omitempty"`
-	// The units that were used, 0 to 9007199254740991. It must be given.
+	// The units that were used, 0 to 9007199254740991. It must be given, unless actual_by_attribute is.
 	Actual *int64 `protobuf:"varint,16,opt,name=actual,proto3,oneof" json:"actual,omitempty"`
 	// What to do if the id is not known. Absent means to charge.
-	IfUnknown     IfUnknown `protobuf:"varint,17,opt,name=if_unknown,json=ifUnknown,proto3,enum=weir.v1.IfUnknown" json:"if_unknown,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	IfUnknown IfUnknown `protobuf:"varint,17,opt,name=if_unknown,json=ifUnknown,proto3,enum=weir.v1.IfUnknown" json:"if_unknown,omitempty"`
+	// The units that were used, by the attributes from which the rules that match take their costs, all of them: each
+	// counter is settled with the cost that its rule computes from these. Earlier versions refuse it as no actual.
+	ActualByAttribute map[string]int64 `protobuf:"bytes,18,rep,name=actual_by_attribute,json=actualByAttribute,proto3" json:"actual_by_attribute,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *SettleRequest) Reset() {
@@ -3042,6 +3045,13 @@ func (x *SettleRequest) GetIfUnknown() IfUnknown {
 		return x.IfUnknown
 	}
 	return IfUnknown_IF_UNKNOWN_CHARGE
+}
+
+func (x *SettleRequest) GetActualByAttribute() map[string]int64 {
+	if x != nil {
+		return x.ActualByAttribute
+	}
+	return nil
 }
 
 // CancelRequest names the keys as the CheckRequest of the reservation did.
@@ -4108,7 +4118,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
 	"\x05_cost\"\x10\n" +
-	"\x0eRefundResponse\"\xbf\x03\n" +
+	"\x0eRefundResponse\"\xe4\x04\n" +
 	"\rSettleRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
@@ -4124,10 +4134,14 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\tid_ttl_us\x18\r \x01(\x03R\aidTtlUs\x12\x1b\n" +
 	"\x06actual\x18\x10 \x01(\x03H\x00R\x06actual\x88\x01\x01\x121\n" +
 	"\n" +
-	"if_unknown\x18\x11 \x01(\x0e2\x12.weir.v1.IfUnknownR\tifUnknown\x1a=\n" +
+	"if_unknown\x18\x11 \x01(\x0e2\x12.weir.v1.IfUnknownR\tifUnknown\x12]\n" +
+	"\x13actual_by_attribute\x18\x12 \x03(\v2-.weir.v1.SettleRequest.ActualByAttributeEntryR\x11actualByAttribute\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aD\n" +
+	"\x16ActualByAttributeEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\t\n" +
 	"\a_actual\"\xe4\x02\n" +
 	"\rCancelRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
@@ -4306,7 +4320,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: weir.v1.Algorithm
 	(Align)(0),                  // 1: weir.v1.Align
@@ -4354,8 +4368,9 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	nil,                         // 43: weir.v1.ResetRequest.AttributesEntry
 	nil,                         // 44: weir.v1.RefundRequest.AttributesEntry
 	nil,                         // 45: weir.v1.SettleRequest.AttributesEntry
-	nil,                         // 46: weir.v1.CancelRequest.AttributesEntry
-	nil,                         // 47: weir.v1.ExtendRequest.AttributesEntry
+	nil,                         // 46: weir.v1.SettleRequest.ActualByAttributeEntry
+	nil,                         // 47: weir.v1.CancelRequest.AttributesEntry
+	nil,                         // 48: weir.v1.ExtendRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
 	42, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
@@ -4389,41 +4404,42 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	45, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
 	13, // 29: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
 	10, // 30: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
-	46, // 31: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
-	13, // 32: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
-	47, // 33: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
-	13, // 34: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
-	11, // 35: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
-	14, // 36: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
-	36, // 37: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
-	37, // 38: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
-	38, // 39: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	41, // 40: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	12, // 41: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	17, // 42: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	20, // 43: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	27, // 44: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	29, // 45: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	31, // 46: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
-	32, // 47: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
-	33, // 48: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
-	12, // 49: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	39, // 50: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	14, // 51: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	18, // 52: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	22, // 53: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	28, // 54: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	30, // 55: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	34, // 56: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
-	34, // 57: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
-	34, // 58: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
-	35, // 59: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	40, // 60: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	51, // [51:61] is the sub-list for method output_type
-	41, // [41:51] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	46, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
+	47, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	13, // 33: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
+	48, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	13, // 35: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
+	11, // 36: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
+	14, // 37: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
+	36, // 38: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
+	37, // 39: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
+	38, // 40: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
+	41, // 41: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	12, // 42: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 43: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 44: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	27, // 45: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	29, // 46: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	31, // 47: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	32, // 48: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	33, // 49: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 50: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	39, // 51: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	14, // 52: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 53: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 54: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	28, // 55: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	30, // 56: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	34, // 57: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	34, // 58: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	34, // 59: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	35, // 60: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	40, // 61: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	52, // [52:62] is the sub-list for method output_type
+	42, // [42:52] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -4446,7 +4462,7 @@ func file_weir_v1_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

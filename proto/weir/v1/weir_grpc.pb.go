@@ -87,7 +87,7 @@ type LimiterClient interface {
 	// an answer can repeat it. Reservations need the permission to refund: the operator must
 	// have allowed it with --allow-refunds. FAILED_PRECONDITION: the id was settled with
 	// another number, which stands; or several rules count the request and have reserved
-	// different numbers of units, and the reservation stands. RESOURCE_EXHAUSTED: there is no
+	// different numbers of units, which no single number settles, and the reservation stands. RESOURCE_EXHAUSTED: there is no
 	// room for the charge.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*ReservationResponse, error)
 	// Cancel is Settle with 0 units. It charges nothing if the id is not known.
@@ -266,7 +266,7 @@ type LimiterServer interface {
 	// an answer can repeat it. Reservations need the permission to refund: the operator must
 	// have allowed it with --allow-refunds. FAILED_PRECONDITION: the id was settled with
 	// another number, which stands; or several rules count the request and have reserved
-	// different numbers of units, and the reservation stands. RESOURCE_EXHAUSTED: there is no
+	// different numbers of units, which no single number settles, and the reservation stands. RESOURCE_EXHAUSTED: there is no
 	// room for the charge.
 	Settle(context.Context, *SettleRequest) (*ReservationResponse, error)
 	// Cancel is Settle with 0 units. It charges nothing if the id is not known.

@@ -22,7 +22,8 @@ type amendment struct {
 	verb    string // settle, cancel or extend
 	request *limiter.Request
 	actual  int64
-	ignore  bool // nothing is charged if the id is not known
+	named   map[string]int64 // what was used by attribute, in place of actual
+	ignore  bool             // nothing is charged if the id is not known
 }
 
 // amended is what a node did with it, in the form of its JSON.
@@ -37,7 +38,7 @@ type amended struct {
 type amendOptions struct {
 	requestFlags
 	server    string
-	actual    string
+	actual    []string
 	ifUnknown string
 	json      bool
 	shown     credentials
@@ -52,11 +53,16 @@ node: what was reserved too much comes back where it was charged, and what was t
 little is charged, beyond the limit too. Give the flags that named the keys of the
 check. The node must allow refunds.
 
+If rules have reserved different numbers, say what was used of each attribute that
+states a cost.
+
 To settle again with the same number does nothing. With another number it is an error.`,
 		Example: `  weir check /chat --user ada --cost 663 --id answer-7 --hold 5m --server 127.0.0.1:8081
-  weir settle /chat --user ada --id answer-7 --actual 412 --server 127.0.0.1:8081`,
+  weir settle /chat --user ada --id answer-7 --actual 412 --server 127.0.0.1:8081
+  weir settle /chat --user ada --id answer-8 --actual tokens=800 --actual udollars=1930 --server 127.0.0.1:8081`,
 	}, func(cmd *cobra.Command, o *amendOptions) {
-		cmd.Flags().StringVar(&o.actual, "actual", "", "what was used, in `units`")
+		cmd.Flags().StringArrayVar(&o.actual, "actual", nil,
+			"what was used, in `UNITS`, or as ATTRIBUTE=UNITS, once for each")
 		cmd.Flags().StringVar(&o.ifUnknown, "if-unknown", "charge", "what to do if the id is not known: `charge` or ignore")
 		_ = cmd.RegisterFlagCompletionFunc("if-unknown", cobra.FixedCompletions([]string{"charge", "ignore"},
 			cobra.ShellCompDirectiveNoFileComp))
@@ -103,8 +109,8 @@ func (a *app) amendCommand(cmd *cobra.Command, addFlags func(cmd *cobra.Command,
 		}
 		am := amendment{verb: verb, request: r, ignore: o.ifUnknown == "ignore"}
 		if verb == "settle" {
-			if am.actual, err = strconv.ParseInt(o.actual, 10, 64); err != nil || am.actual < 0 || am.actual > limiter.MaxUnits {
-				return usage(cmd, "--actual %q is not a number of units: give 0 to %d", o.actual, int64(limiter.MaxUnits))
+			if am.actual, am.named, err = o.used(cmd); err != nil {
+				return err
 			}
 		}
 		return a.amend(cmd, &o, am)
@@ -120,6 +126,32 @@ func (a *app) amendCommand(cmd *cobra.Command, addFlags func(cmd *cobra.Command,
 	return cmd
 }
 
+// used returns what was used: one number, or one for each attribute.
+func (o *amendOptions) used(cmd *cobra.Command) (actual int64, named map[string]int64, _ error) {
+	for _, text := range o.actual {
+		units, i := text, strings.LastIndexByte(text, '=')
+		if i >= 0 {
+			units = text[i+1:]
+		}
+		n, err := strconv.ParseInt(units, 10, 64)
+		_, twice := named[text[:max(i, 0)]]
+		switch {
+		case err != nil || n < 0 || n > limiter.MaxUnits:
+			return 0, nil, usage(cmd, "--actual %q is not a number of units: give 0 to %d", text, int64(limiter.MaxUnits))
+		case i < 0 && len(o.actual) > 1:
+			return 0, nil, usage(cmd, "--actual %q stands beside others: give one number, or ATTRIBUTE=UNITS for each", text)
+		case i < 0:
+			return n, nil, nil
+		case twice:
+			return 0, nil, usage(cmd, "--actual says twice what was used of attribute %q: give it once", text[:i])
+		case named == nil:
+			named = make(map[string]int64)
+		}
+		named[text[:i]] = n
+	}
+	return 0, named, nil
+}
+
 // check returns an error for an invalid command line.
 func (o *amendOptions) check(cmd *cobra.Command, verb string, args []string) error {
 	switch {
@@ -131,7 +163,7 @@ func (o *amendOptions) check(cmd *cobra.Command, verb string, args []string) err
 		return usage(cmd, "no node is named that has the reservation: give --server HOST:PORT")
 	case o.id == "":
 		return usage(cmd, "no reservation is named: give --id, as the check had it")
-	case verb == "settle" && o.actual == "":
+	case verb == "settle" && len(o.actual) == 0:
 		return usage(cmd, "what was used is not given: give --actual UNITS, or use weir cancel")
 	case verb == "settle" && o.ifUnknown != "charge" && o.ifUnknown != "ignore":
 		return usage(cmd, "--if-unknown %q is not valid: give charge or ignore", o.ifUnknown)
@@ -177,8 +209,14 @@ func (a *app) amendedText(am amendment, out amended) string {
 	}
 	switch out.State {
 	case limiter.AmendRepeated.String():
+		if am.named != nil {
+			return "it was settled with the same before; nothing has changed"
+		}
 		return fmt.Sprintf("it was settled with %d before; nothing has changed", used)
 	case limiter.AmendCharged.String():
+		if am.named != nil {
+			return "the id is not known, so what was used was charged" + over
+		}
 		return fmt.Sprintf("the id is not known, so %d were charged%s", used, over)
 	case limiter.AmendUnknown.String():
 		return "the id is not known; nothing has changed"
@@ -193,6 +231,8 @@ func (a *app) amendedText(am amendment, out amended) string {
 		return out.State
 	}
 	switch {
+	case am.named != nil:
+		return fmt.Sprintf("settled by what was used of each attribute; the first rule had reserved %d%s", out.Estimate, over)
 	case am.verb == "extend":
 		return fmt.Sprintf("extended by %v, or what the rule allows; %d are reserved", am.request.Hold, out.Estimate)
 	case used <= out.Estimate:
@@ -209,6 +249,9 @@ func (g *grpcRemote) amend(ctx context.Context, am amendment) (amended, error) {
 	case "settle":
 		r := &weirv1.SettleRequest{Path: q.Path, Method: q.Method, User: q.User, Ip: q.Ip, Group: q.Group,
 			Attributes: q.Attributes, Id: q.Id, IdTtlUs: q.IdTtlUs, Actual: &am.actual}
+		if am.named != nil {
+			r.Actual, r.ActualByAttribute = nil, am.named
+		}
 		if am.ignore {
 			r.IfUnknown = weirv1.IfUnknown_IF_UNKNOWN_IGNORE
 		}
@@ -238,6 +281,9 @@ func (h *httpRemote) amend(ctx context.Context, am amendment) (out amended, err 
 	q := question(am.request)
 	if am.verb == "settle" {
 		q["actual"] = am.actual
+		if am.named != nil {
+			q["actual"] = am.named
+		}
 		if am.ignore {
 			q["if_unknown"] = "ignore"
 		}

@@ -2291,7 +2291,8 @@ type Holds struct {
 	// How long the id is remembered afterwards; only of a refund.
 	LivesUs []uint64 `protobuf:"varint,4,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
 	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
-	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back.
+	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back;
+	// 16 named: the costs of the keys of a settlement are not compared.
 	Flags []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
 	// Only with back, as in the reply to the extension: when it ends, and when it is to end.
 	Ends          []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
