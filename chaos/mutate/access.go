@@ -36,7 +36,7 @@ func ofAccess() []mutation {
 				{"limiter/table/top.go", "		least, had = t.place(keyOfTop(lo, l))\n", "		had = t.count[least]\n"},
 			}},
 		{name: "what a copy has is no tenant's", pkg: "./limiter/table", test: "^TestTenantsAreCounted$", edits: []edit{
-			{"limiter/table/move.go", "		t.belongsAll(p, 1)\n", ""},
+			{"limiter/table/move.go", "		p.belongsAll(1)\n", ""},
 		}},
 		{name: "one identity's limits of requests are bounded", pkg: "./internal/access",
 			test: "^TestRequestLimitsHaveShares$", edits: []edit{

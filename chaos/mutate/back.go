@@ -8,7 +8,7 @@ func ofBacks() []mutation {
 	)
 	return []mutation{
 		{name: "back: a charge tells the holds how low the bucket was", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/found.go", "				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)\n",
+			{"limiter/table/found.go", "				p.noteCharge(place, key.Hash.Lo, l, &found[i].counts, now, cost)\n",
 				"				_ = l\n				_ = i\n"},
 		}},
 		{name: "back: so does one of a counter that was swept", pkg: table, test: "^TestLowestLevelsMove$", edits: []edit{
@@ -33,12 +33,12 @@ func ofBacks() []mutation {
 				{"redisstore/lua/hits.lua", "    s.t = first < now and first or now\n", ""},
 			}},
 		{name: "back: so does a settlement beyond the estimate", pkg: suite, test: right, edits: []edit{
-			{"limiter/table/amend.go", "	t.noteCharge(p, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)\n",
+			{"limiter/table/amend.go", "	p.noteCharge(s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)\n",
 				""},
 		}},
 		{name: "back: so does a merger", pkg: table, test: "^TestAMergedLevelRises$", edits: []edit{
 			{"limiter/table/import.go",
-				"	t.noteCharge(p, into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
+				"	p.noteCharge(into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)\n", ""},
 		}},
 		{name: "back: an entry that goes leaves what it knows", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$",
 			edits: []edit{

@@ -27,11 +27,11 @@ func ofHolds() []mutation {
 			}},
 		{name: "what the other has used beyond an estimate is charged", pkg: sim, test: "^TestAPausedOwnerSettles$",
 			edits: []edit{
-				{"limiter/table/moveholds.go", "				t.overdrawHeld(p, s, id, now, actual-estimate)\n", ""},
+				{"limiter/table/moveholds.go", "				b.overdrawHeld(id, now, actual-estimate)\n", ""},
 			}},
 		{name: "what the other has settled is settled before the counters are merged", pkg: table,
 			test: "^TestWhatTheOtherHasSettledIsCountedOnce$", edits: []edit{
-				{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		defer t.settleMerged(p, now) //"},
+				{"limiter/table/import.go", "		p.settleMerged(now) //", "		defer p.settleMerged(now) //"},
 			}},
 		{name: "ids of a push go first", pkg: "./internal/cluster/replica", test: "^TestIDsOfAPushGoFirst$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "		if b.Kind == peer.Push && e.Limit.",
@@ -39,8 +39,8 @@ func ofHolds() []mutation {
 		}},
 		{name: "only a settlement's own late charge is taken back", pkg: table, test: "^TestUndoSettled$", edits: []edit{
 			{"limiter/table/amend.go",
-				"arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost || arith.IDParts(s) != arith.SettledID {",
-				"arith.IDCost(s) == 0 {"},
+				"is := e.charged(at, k) && arith.IDParts(e.state()) == arith.SettledID",
+				"is := e.cost() > 0"},
 		}},
 		{name: "one number settles one cost", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$", edits: []edit{
 			{"limiter/table/amend.go", "	case !a.Extend && !a.Named && estimates.Other != 0:\n", "	case false:\n"},
@@ -69,7 +69,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts",
 			edits: []edit{
-				{"limiter/table/amend.go", "k.Rule.Shadow && !charges(", "false && !charges("},
+				{"limiter/table/amend.go", "k.Rule.Shadow && !b.charges(", "false && !charges("},
 			}},
 		{name: "an owner charges no rule in shadow that peeked", pkg: "./cluster",
 			test: "^TestARuleInShadowIsNotChargedForWhatItWouldDeny$", edits: []edit{
@@ -143,7 +143,7 @@ func ofHolds() []mutation {
 			}},
 		{name: "the other's reservation gives nothing back", pkg: table, test: "^TestMergedHoldsGiveNothingBack$",
 			edits: []edit{
-				{"limiter/table/import.go", "			t.strange(p, &in, now)\n", ""},
+				{"limiter/table/import.go", "			p.ledger(&in).strange(now)\n", ""},
 			}},
 		{name: "of a reservation that both know the other's is left out", pkg: table,
 			test: "^TestMergedHoldsAreWhatTheyAreHere$", edits: []edit{
@@ -158,10 +158,10 @@ func ofHolds() []mutation {
 			}},
 		{name: "the id of a merged reservation stands for what is charged here", pkg: table,
 			test: "^TestAMergedIDStandsForWhatTheReservationHasHere$", edits: []edit{
-				{"limiter/table/moveholds.go", "			arith.SetIDCost(t.ring(p).at(pos), estimate)\n", "			_ = estimate\n"},
+				{"limiter/table/moveholds.go", "			arith.SetIDCost(of, estimate)\n", "			_ = estimate\n"},
 			}},
 		{name: "what the other has settled is settled", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
-			{"limiter/table/import.go", "		t.settleMerged(p, now) //", "		_ = t //"},
+			{"limiter/table/import.go", "		p.settleMerged(now) //", "		_ = t //"},
 		}},
 		{name: "a settled id wins a merge", pkg: table, test: "^TestMergedHoldsStaySettled$", edits: []edit{
 			{"limiter/arith/id.go", "	case settled && !from.Settled():\n",
@@ -169,10 +169,10 @@ func ofHolds() []mutation {
 		}},
 		{name: "the units of both tables' reservations are held", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$",
 			edits: []edit{
-				{"limiter/table/import.go", "		t.countHeld(p, entries)\n", ""},
+				{"limiter/table/import.go", "		p.countHeld(entries)\n", ""},
 			}},
 		{name: "the other's reservations hold units", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
-			{"limiter/table/moveholds.go", "		if !h.Spared() && t.concurrency(p, in, &h) == nil {\n", "		{\n"},
+			{"limiter/table/moveholds.go", "		if !h.Spared() && b.concurrency(&h) == nil {\n", "		{\n"},
 		}},
 		{name: "a policy holds units", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		if !concurrent(&share) {\n", "		{\n"},
@@ -198,20 +198,20 @@ func ofHolds() []mutation {
 				"			l.Allowed, l.RetryAfter = false, 0\n"},
 		}},
 		{name: "an id ends with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
-			{"limiter/table/holds.go", "		t.endID(p, s, &h, now)\n", ""},
+			{"limiter/table/holds.go", "		b.endID(&h, now)\n", ""},
 		}},
 		{name: "an id moves with its reservation", pkg: table, test: "^TestMovedHoldsEndWithTheirIDs$", edits: []edit{
-			{"limiter/table/import.go", "			t.endIDs(p, &in, now)\n", ""},
+			{"limiter/table/import.go", "			p.ledger(&in).endIDs(now)\n", ""},
 		}},
 		{name: "a reservation whose id is over is settled as one that is over", pkg: table, test: "^TestAHoldEndsWithItsID$",
 			edits: []edit{
-				{"limiter/table/amend.go", "			changed = t.endStray(p, k, c.ID.ID, now) || changed\n", ""},
+				{"limiter/table/amend.go", "			changed = p.endStray(k, c.ID.ID, now) || changed\n", ""},
 			}},
 		{name: "a reservation whose id is over is made anew", pkg: table, test: "^TestAHoldEndsWithItsID$", edits: []edit{
-			{"limiter/table/ids.go", "		t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)\n", ""},
+			{"limiter/table/ids.go", "		t.parts[PartitionOf(c.Key(i))].endStray(c.Key(i), id.ID, now)\n", ""},
 		}},
 		{name: "a reservation moves with its window", pkg: table, test: "^TestMovedHoldsFindTheirWindow$", edits: []edit{
-			{"limiter/table/move.go", "			t.steady(p, s, e.Words)\n", ""},
+			{"limiter/table/move.go", "			p.ledger(s).steady(e.Words)\n", ""},
 		}},
 	}
 }

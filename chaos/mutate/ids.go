@@ -173,6 +173,17 @@ func ofTakeBacks() []mutation {
 func ofIDRing() []mutation {
 	const table = "./limiter/table"
 	return []mutation{
+		{name: "an id that is copied alone is counted", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
+			{"limiter/table/import.go", "	p.table.keys.Add(1)\n	p.addID(", "	p.addID("},
+		}},
+		{name: "ids that are copied alone have the bound of who sends them", pkg: table, test: "^TestReplacedIDsCount$",
+			edits: []edit{
+				{"limiter/table/import.go", "if g.full() || p.table.beyondSource(one[:], 1, 0) ||",
+					"if g.full() || len(one) == 0 ||"},
+			}},
+		{name: "ids that are copied alone have the bound of all", pkg: table, test: "^TestReplacedIDsCount$", edits: []edit{
+			{"limiter/table/import.go", " || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {", " {"},
+		}},
 		{name: "an id that is remembered keeps its place", pkg: table, test: "^TestANewIDTakesAnEndedOnesSlot$",
 			edits: []edit{
 				{"limiter/table/idring.go", "			return e.state.Time <= now\n", "			return e.state.Time > 0\n"},

@@ -19,7 +19,7 @@ func ofLies() []mutation {
 			{"limiter/table/move.go", "n, bytes := c.sent.slots+c.sent.ids, ", "n, bytes := 0*c.sent.slots, "},
 		}},
 		{name: "what is asked for counts", pkg: table, test: "^TestANodeFillsAShare$", edits: []edit{
-			{"limiter/table/sources.go", "	s.from = 0\n	t.belongsSlot", "	t.sent(p, s, 1)\n	t.belongsSlot"},
+			{"limiter/table/sources.go", "	s.from = 0\n	p.belongsSlot", "	p.sent(s, 1)\n	p.belongsSlot"},
 		}},
 		{name: "a block ends when a new one would", pkg: "./limiter/arith", test: "^TestWhatIsBelieved$", edits: []edit{
 			{"limiter/arith/believed.go", "		s.Until, changed = most, true\n", "		changed = true\n"},

@@ -14,13 +14,13 @@ func ofMerges() []mutation {
 			}},
 		{name: "what is settled here has no hold from elsewhere", pkg: "./limiter/table",
 			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-				{"limiter/table/moveholds.go", "live && isOver(t.ring(p).at(pos), &h) {\n			return h, false",
-					"live && h.Limit != 0 && isOver(t.ring(p).at(pos), &h) {\n			return h, false"},
+				{"limiter/table/moveholds.go", "id != nil && isOver(id, &h) {\n			return h, false",
+					"id != nil && h.Limit != 0 && isOver(id, &h) {\n			return h, false"},
 			}},
 		{name: "a hold from elsewhere ends when it is settled elsewhere", pkg: "./limiter/table",
 			test: "^TestASettledIDStaysSettledBesideAMergedHold$", edits: []edit{
-				{"limiter/table/moveholds.go", "		if !live || !isOver(t.ring(p).at(pos), &h) {\n			continue",
-					"		if h.Limit == 0 || !live || !isOver(t.ring(p).at(pos), &h) {\n			continue"},
+				{"limiter/table/moveholds.go", "id != nil && isOver(id, &h) {\n			return h.ID",
+					"id != nil && h.Limit != 0 && isOver(id, &h) {\n			return h.ID"},
 			}},
 		{name: "a hold of another table is charged in full", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFull$", edits: []edit{
@@ -28,7 +28,7 @@ func ofMerges() []mutation {
 			}},
 		{name: "slots do not count for the units of a rate", pkg: "./limiter/table",
 			test: "^TestAHoldOfAnotherTableIsChargedInFullBesideConcurrency$", edits: []edit{
-				{"limiter/table/moveholds.go", "h.Limit == limit) && t.concurrency(p, s, &h) == nil {", "h.Limit == limit) {"},
+				{"limiter/table/moveholds.go", "h.Limit == limit) && b.concurrency(&h) == nil {", "h.Limit == limit) {"},
 			}},
 		{name: "a merge leaves the hold of a shadow rule", pkg: "./limiter/table",
 			test: "^TestAMergeLeavesTheHoldOfAShadowRule$", edits: []edit{
@@ -36,12 +36,12 @@ func ofMerges() []mutation {
 			}},
 		{name: "what only a fenced owner has settled is left out", pkg: "./chaos/sim",
 			test: "^TestAReservationEndsWhileAnOwnerIsCutOff$", edits: []edit{
-				{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n",
-					"		case now < 0 && t.settledAlone(p, e, held):\n"},
+				{"limiter/table/import.go", "		case mode == Merge && p.settledAlone(e, held):\n",
+					"		case now < 0 && p.settledAlone(e, held):\n"},
 			}},
 		{name: "copies have what was settled", pkg: "./chaos/sim", test: "^TestASettlementOutlivesItsOwner$", edits: []edit{
-			{"limiter/table/import.go", "		case mode == Merge && t.settledAlone(p, e, held):\n",
-				"		case t.settledAlone(p, e, held):\n"},
+			{"limiter/table/import.go", "		case mode == Merge && p.settledAlone(e, held):\n",
+				"		case p.settledAlone(e, held):\n"},
 		}},
 		{name: "what a policy may have settled is not left out", pkg: "./limiter/table",
 			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
@@ -49,7 +49,7 @@ func ofMerges() []mutation {
 			}},
 		{name: "what the other has settled is not left out while it is held", pkg: "./limiter/table",
 			test: "^TestWhatOnlyTheOtherHasSettledIsLeftOut$", edits: []edit{
-				{"limiter/table/moveholds.go", " == arith.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]\n",
+				{"limiter/table/moveholds.go", " == arith.SettledID && !held[idAt{p.table.order.of(e.Hi), e.Lo}]\n",
 					" == arith.SettledID\n"},
 			}},
 		{name: "ids that are not settled are not left out", pkg: "./limiter/table",

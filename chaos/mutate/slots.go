@@ -12,11 +12,11 @@ func ofSlots() []mutation {
 			{"rules/ids.go", " && (h.most == 0 || t < h.most) {\n", " {\n"},
 		}},
 		{name: "concurrency: a settlement gives all of it back", pkg: suite, test: "^TestConcurrencyIsRight$", edits: []edit{
-			{"limiter/table/amend.go", "	t.letGo(p, s, c.ID.ID)\n", ""},
+			{"limiter/table/amend.go", "	b.letGo(c.ID.ID)\n", ""},
 		}},
 		{name: "concurrency: the end of a hold frees what it keeps", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{
-				{"limiter/table/holds.go", "	t.countAllSlots(p, s)\n", ""},
+				{"limiter/table/holds.go", "	b.countAllSlots()\n", ""},
 			}},
 		{name: "concurrency: a charge without a hold ends at once", pkg: suite, test: "^TestConcurrencyIsRight$",
 			edits: []edit{

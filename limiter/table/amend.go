@@ -54,15 +54,14 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		k := c.Key(i)
 		p, pos, live := t.findID(now, c, k)
 		if !live {
-			changed = t.endStray(p, k, c.ID.ID, now) || changed
+			changed = p.endStray(k, c.ID.ID, now) || changed
 			continue
 		}
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
-		if s := t.findHolds(p, k); s != nil {
-			m.held = s.state.HoldsID(t.words(s), c.ID.ID)
-			if m.here = t.countedOf(p, s, c.ID.ID, m.was); k.Rule.Shadow &&
-				!charges(&s.state, t.words(s), c.ID.ID) {
+		if b := p.ledgerOf(k); b.exists() {
+			m.held = b.has(c.ID.ID)
+			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
 				m.here = math.MaxUint64
 			}
 		}
@@ -171,7 +170,7 @@ func (t *Table) roomFor(now limiter.Tick, k *arith.Key, n uint64) (fresh int64, 
 			continue
 		}
 		s := p.slots.at(at)
-		if !t.adopt(p, s, l, k.Rule, k.By, now) {
+		if !p.adopt(s, l, k.Rule, k.By, now) {
 			return fresh, false
 		}
 		words := t.words(s)
@@ -204,10 +203,10 @@ func (t *Table) overdraw(now limiter.Tick, k *arith.Key, n uint64) (over uint64)
 		} else if fresh.limit = t.registry.id(l, k.Rule, k.Who()); fresh.limit == 0 {
 			continue // as many limits as a table can have: it cannot count this one
 		}
-		beyond, ok := t.overdrawSlot(p, s, l, now, n)
+		beyond, ok := p.overdrawSlot(s, l, now, n)
 		if over = max(over, beyond); ok && !found {
 			t.keys.Add(1)
-			t.insert(p, fresh, now)
+			p.insert(fresh, now)
 		}
 	}
 	return over
@@ -215,33 +214,32 @@ func (t *Table) overdraw(now limiter.Tick, k *arith.Key, n uint64) (over uint64)
 
 // overdrawSlot charges n units to a counter of a limit, whatever that has left, and returns how much of it was
 // beyond the limit. It reports false, and charges nothing, if the slab has no number left.
-func (t *Table) overdrawSlot(p *partition, s *slot, l *limiter.Limit, now limiter.Tick, n uint64) (over uint64,
+func (p *partition) overdrawSlot(s *slot, l *limiter.Limit, now limiter.Tick, n uint64) (over uint64,
 	ok bool) {
 	out := limiter.LimitDecision{Cost: n}
-	words := t.words(s)
+	words := p.table.words(s)
 	used := s.state.Probe(l, words, now, &out)
-	words, ok = t.room(p, l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
+	words, ok = p.room(l, s, words, s.state.OverdrawWords(l, now, n), math.MaxInt64)
 	if !ok {
 		return 0, false
 	}
 	left := l.Capacity() - min(used, l.Capacity())
-	t.noteCharge(p, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)
+	p.noteCharge(s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, n)
 	s.state.Overdraw(l, words, now, n)
-	t.expiresAt(p, s.state.EmptyAt(l, words))
+	p.expiresAt(s.state.EmptyAt(l, words))
 	return n - min(n, left), true
 }
 
 // overdrawHeld charges n units more to the limits on rates that a hold has charged.
-func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.Tick, n uint64) {
-	words, done := t.words(holds), make(map[uint64]bool) // by limit
-	for i := range int(holds.state.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID != id || h.Limit == 0 || done[h.Limit] {
+func (b ledger) overdrawHeld(id uint64, now limiter.Tick, n uint64) {
+	done := make(map[uint64]bool) // by limit
+	for _, h := range b.of(id) {
+		if h.Limit == 0 || done[h.Limit] {
 			continue
 		}
 		done[h.Limit] = true
-		if s, l := t.beside(p, holds, h.Limit); s != nil && l.Algorithm() != limiter.Concurrency {
-			t.overdrawSlot(p, s, l, now, n)
+		if s, l := b.beside(h.Limit); s != nil && l.Algorithm() != limiter.Concurrency {
+			b.p.overdrawSlot(s, l, now, n)
 		}
 	}
 }
@@ -250,47 +248,42 @@ func (t *Table) overdrawHeld(p *partition, holds *slot, id uint64, now limiter.T
 // the hold. Its id is remembered with the cost.
 func (t *Table) settleKey(now limiter.Tick, c *arith.Charge, k *arith.Key, counted uint64) {
 	p := &t.parts[PartitionOf(k)]
-	s := t.findHolds(p, k)
-	t.letGo(p, s, c.ID.ID)
+	b := p.ledgerOf(k)
+	b.letGo(c.ID.ID)
 	if less := counted - min(counted, k.Cost); less > 0 {
-		t.giveBackLast(p, s, c.ID.ID, now, less)
+		b.giveBackLast(c.ID.ID, now, less)
 	}
-	t.dropHold(p, s, c.ID.ID)
+	b.dropHold(c.ID.ID)
 	_, pos, _ := t.findID(now, c, k)
 	id := t.ring(p).at(pos)
 	*id = arith.NewID(now+limiter.Span(c.ID.Life), arith.IDCharged(id), k.Cost, arith.SettledID)
-	t.expiresAt(p, id.Time)
+	p.expiresAt(id.Time)
 }
 
 // giveBackLast gives back n units of what a hold has charged to each limit, the latest first.
-func (t *Table) giveBackLast(p *partition, s *slot, id uint64, now limiter.Tick, n uint64) {
-	words := t.words(s)
-	for i := int(s.state.A) - 1; i >= 0; i-- {
+func (b ledger) giveBackLast(id uint64, now limiter.Tick, n uint64) {
+	words := b.words()
+	for i := int(b.s.state.A) - 1; i >= 0; i-- {
 		h := arith.HoldAt(words, i)
 		if h.ID != id {
 			continue
 		}
 		later := uint64(0) // what was charged to this limit after it
-		for j := i + 1; j < int(s.state.A); j++ {
+		for j := i + 1; j < int(b.s.state.A); j++ {
 			if o := arith.HoldAt(words, j); o.ID == id && o.Limit == h.Limit {
 				later += o.Cost
 			}
 		}
 		if later < n {
-			t.giveBack(p, s, i, now, min(h.Cost, n-later))
+			b.giveBack(i, now, min(h.Cost, n-later))
 		}
 	}
 }
 
 // giveBackAll gives back what the hold of an id has charged to a key, and returns to which of its limits, as bits.
-func (t *Table) giveBackAll(p *partition, s *slot, k *arith.Key, id uint64, now limiter.Tick) (back uint64) {
-	words := t.words(s)
-	for i := range int(s.state.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID != id {
-			continue
-		}
-		of := t.giveBack(p, s, i, now, h.Cost)
+func (b ledger) giveBackAll(k *arith.Key, id uint64, now limiter.Tick) (back uint64) {
+	for i, h := range b.of(id) {
+		of := b.giveBack(i, now, h.Cost)
 		for j, l := range k.Rule.Limits {
 			if of != nil && of.lo == identity(k, l) {
 				back |= 1 << j
@@ -318,36 +311,24 @@ func (t *Table) rememberSettled(now limiter.Tick, c *arith.Charge, k *arith.Key,
 func (t *Table) UndoSettled(only int, now limiter.Tick, c *arith.Charge, at limiter.Tick) {
 	for i := range c.Len() {
 		k := c.Key(i)
-		if !isIn(k, only) || !t.forgetSettled(now, c, k, at) {
+		settled := isIn(k, only) && t.change(now, c, k, func(e *entry) bool {
+			is := e.charged(at, k) && arith.IDParts(e.state()) == arith.SettledID
+			if is {
+				e.forget()
+			}
+			return is
+		})
+		if !settled {
 			continue
 		}
 		t.eachOf(now, k, 0, func(p *partition, _ int, _ *arith.Key, l *limiter.Limit, s *slot) bool {
-			if !p.void.has(s.place, at, 0) && t.adopt(p, s, l, k.Rule, k.By, now) {
+			if !p.void.has(s.place, at, 0) && p.adopt(s, l, k.Rule, k.By, now) {
 				arith.Undo(l, &s.state, t.words(s), now, p.clock, at, k.Cost)
-				t.expiresAt(p, 0)
+				p.expiresAt(0)
 			}
 			return true
 		})
 	}
-}
-
-// forgetSettled forgets the id of a charge for one key, if that was charged and settled at an instant. It reports
-// whether it did.
-func (t *Table) forgetSettled(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick) bool {
-	p := &t.parts[PartitionOf(k)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.advance(now)
-	_, pos, live := t.findID(now, c, k)
-	if !live {
-		return false
-	}
-	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost ||
-		arith.IDParts(s) != arith.SettledID {
-		return false
-	}
-	t.removeID(p, pos)
-	return true
 }
 
 // extend extends the hold of each key that has one, and charges what the costs add to the
@@ -365,7 +346,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 			continue
 		}
 		p := &t.parts[PartitionOf(&k)]
-		if s := t.findHolds(p, &k); partsOf(s, t.words(s), c.ID.ID) >= limiter.MaxHoldParts {
+		if p.ledgerOf(&k).parts(c.ID.ID) >= limiter.MaxHoldParts {
 			return limiter.Amended{State: limiter.AmendRaised}, false, decided
 		}
 		k.Cost -= m.was
@@ -398,12 +379,12 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 			continue
 		}
 		p := &t.parts[PartitionOf(k)]
-		keep := t.lengthen(p, t.findHolds(p, k), c.ID.ID, now+limiter.Span(c.ID.Hold))
+		keep := p.ledgerOf(k).lengthen(c.ID.ID, now+limiter.Span(c.ID.Hold))
 		_, pos, _ := t.findID(now, c, k)
 		id := t.ring(p).at(pos)
 		arith.SetIDCost(id, max(m.was, k.Cost))
 		id.Time = rememberedUntil(now, &arith.Idempotency{Hold: c.ID.Hold, Life: c.ID.Life, Keep: keep})
-		t.expiresAt(p, id.Time)
+		p.expiresAt(id.Time)
 		if out.Estimate == 0 {
 			out.Estimate = arith.IDCost(id)
 		}
@@ -414,8 +395,7 @@ func (t *Table) extend(now limiter.Tick, c *arith.Charge, keys *[limiter.MaxKeys
 // endsBy reports whether the hold of a charge's ID for one of some keys is over at an instant.
 func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
 	for i := range keys.Len() {
-		s := t.findHolds(&t.parts[PartitionOf(keys.Key(i))], keys.Key(i))
-		if arith.HoldEnd(&s.state, t.words(s), c.ID.ID) <= at {
+		if t.parts[PartitionOf(keys.Key(i))].ledgerOf(keys.Key(i)).end(c.ID.ID) <= at {
 			return true
 		}
 	}
@@ -423,8 +403,8 @@ func (t *Table) endsBy(at limiter.Tick, c, keys *arith.Charge) bool {
 }
 
 // lengthen sets the end of a hold, and reports whether it is kept then.
-func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (keep bool) {
-	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
+func (b ledger) lengthen(id uint64, end limiter.Tick) (keep bool) {
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id {
 			if h.First {
 				keep = h.Keep
@@ -433,21 +413,19 @@ func (t *Table) lengthen(p *partition, s *slot, id uint64, end limiter.Tick) (ke
 		}
 		return h, true
 	})
-	t.ends(p, s)
-	t.expiresAt(p, s.state.Until)
-	t.occupy(p, s, id, 0, end)
+	b.ends()
+	b.p.expiresAt(b.s.state.Until)
+	b.occupy(id, 0, end)
 	return keep
 }
 
-// partsOf returns how many charges a hold has. Each has an entry for each limit, whose instants are
+// parts returns how many charges a hold has. Each has an entry for each limit, whose instants are
 // not the same any more once they came to another node.
-func partsOf(s *slot, words []uint64, id uint64) (most int) {
+func (b ledger) parts(id uint64) (most int) {
 	n := make(map[uint64]int) // by limit
-	for i := range int(s.state.A) {
-		if h := arith.HoldAt(words, i); h.ID == id {
-			n[h.Limit]++
-			most = max(most, n[h.Limit])
-		}
+	for _, h := range b.of(id) {
+		n[h.Limit]++
+		most = max(most, n[h.Limit])
 	}
 	return most
 }

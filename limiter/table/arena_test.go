@@ -90,7 +90,7 @@ func TestLargeTable(t *testing.T) {
 	}
 	most := tab.arena.live - arenaFrom
 	for range keys / reclaimEnough {
-		tab.reclaim(now+10*limiter.Second, tab.sweepOne)
+		tab.reclaim(now+10*limiter.Second, (*partition).sweepOne)
 	}
 	tab.checkAll(t)
 	if left := tab.arena.live - arenaFrom; left >= most/4 || len(tab.arena.chunks) > 1 {

@@ -102,7 +102,7 @@ func TestWordsAreGivenBack(t *testing.T) {
 		now += limiter.Minute
 		p := &table.parts[PartitionOf(&k)]
 		p.mu.Lock()
-		if table.sweep(p, now) != 1 {
+		if p.sweep(now) != 1 {
 			t.Fatal("premise: it was swept")
 		}
 		p.mu.Unlock()

@@ -205,7 +205,7 @@ func TestWordsOfOneSizeMakeRoomForOthers(t *testing.T) {
 		for i := range table.parts {
 			p := &table.parts[i]
 			p.mu.Lock()
-			table.sweep(p, now+limiter.Hour)
+			p.sweep(now + limiter.Hour)
 			p.mu.Unlock()
 		}
 		if got := table.slab.bytes(); got > slabClasses*chunkWords*wordBytes {

@@ -13,11 +13,11 @@ import (
 
 // concurrency returns the counter that an entry of holds has charged if its limit is one on
 // concurrency, else nil.
-func (t *Table) concurrency(p *partition, holds *slot, h *arith.Hold) *slot {
+func (b ledger) concurrency(h *arith.Hold) *slot {
 	if h.Limit == 0 {
 		return nil
 	}
-	s, l := t.beside(p, holds, h.Limit)
+	s, l := b.beside(h.Limit)
 	if s == nil || l.Algorithm() != limiter.Concurrency {
 		return nil
 	}
@@ -25,59 +25,55 @@ func (t *Table) concurrency(p *partition, holds *slot, h *arith.Hold) *slot {
 }
 
 // occupy lets what the hold of an id holds count until its end; n units of it are new.
-func (t *Table) occupy(p *partition, holds *slot, id, n uint64, end limiter.Tick) {
-	words := t.words(holds)
-	for i := range int(holds.state.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID != id {
-			continue
-		}
-		if s := t.concurrency(p, holds, &h); s != nil {
-			arith.Occupy(t.registry.limit(s.limit), &s.state, n, end)
-			t.expiresAt(p, s.state.Time)
+func (b ledger) occupy(id, n uint64, end limiter.Tick) {
+	for _, h := range b.of(id) {
+		if s := b.concurrency(&h); s != nil {
+			arith.Occupy(b.p.table.registry.limit(s.limit), &s.state, n, end)
+			b.p.expiresAt(s.state.Time)
 		}
 	}
 }
 
 // letGo gives back what the hold of an id holds, before it is settled.
-func (t *Table) letGo(p *partition, holds *slot, id uint64) {
-	words := t.words(holds)
-	for i := range int(holds.state.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID == id && t.concurrency(p, holds, &h) != nil {
+func (b ledger) letGo(id uint64) {
+	for i, h := range b.of(id) {
+		if b.concurrency(&h) != nil {
 			h.Detach(true)
-			h.Put(words, i)
+			h.Put(b.words(), i)
 		}
 	}
-	t.countAllSlots(p, holds)
+	b.countAllSlots()
 }
 
 // countSlots lets a counter of a key, which may lie outside the table, count what holds of the key have charged to it,
 // if its limit is one on concurrency.
-func (t *Table) countSlots(p *partition, s *slot, l *limiter.Limit) {
+func (p *partition) countSlots(s *slot, l *limiter.Limit) {
 	if l.Algorithm() != limiter.Concurrency || p.due == never {
 		return
 	}
 	var none slot
 	holds := &none
-	if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(t.ids.holds.limit)); found {
+	if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(p.table.ids.holds.limit)); found {
 		holds = p.slots.at(at)
 	}
-	arith.CountHeld(l, &s.state, &holds.state, t.words(holds))
+	arith.CountHeld(l, &s.state, &holds.state, p.table.words(holds))
 }
 
 // countAllSlots does so for all counters of the key of some holds.
-func (t *Table) countAllSlots(p *partition, holds *slot) {
-	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
-	i, found := p.slots.findKey(holds.place)
+func (b ledger) countAllSlots() {
+	if !b.exists() {
+		return
+	}
+	key := b.s.lo ^ arith.NameID(b.p.table.ids.holds.limit)
+	i, found := b.p.slots.findKey(b.s.place)
 	for ; found; i++ {
-		s := p.slots.at(i)
-		if s.limit == 0 || s.place != holds.place {
+		s := b.p.slots.at(i)
+		if s.limit == 0 || s.place != b.s.place {
 			return
 		}
-		if l := t.registry.limit(s.limit); l.Algorithm() == limiter.Concurrency && s.lo^arith.NameID(l) == key {
-			arith.CountHeld(l, &s.state, &holds.state, t.words(holds))
-			t.expiresAt(p, s.state.EmptyAt(l, nil))
+		if l := b.p.table.registry.limit(s.limit); l.Algorithm() == limiter.Concurrency && s.lo^arith.NameID(l) == key {
+			arith.CountHeld(l, &s.state, &b.s.state, b.words())
+			b.p.expiresAt(s.state.EmptyAt(l, nil))
 		}
 	}
 }
@@ -94,9 +90,9 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 		}
 		k := c.Key(out.Key)
 		p := &t.parts[PartitionOf(k)]
-		s := t.findHolds(p, k)
+		b := p.ledgerOf(k)
 		at, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, out.Limit))
-		if s == nil || !found && !slots {
+		if !b.exists() || !found && !slots {
 			continue
 		}
 		of := &slot{} // a new one of slots that are held since the limit was on concurrency before
@@ -104,11 +100,11 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 			of = p.slots.at(at)
 		}
 		if slots {
-			changed = t.slotTimes(now, of, s, out) || changed
+			changed = b.slotTimes(now, of, out) || changed
 			continue
 		}
-		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &s.state,
-			t.words(s)) - now).Duration()
+		out.RetryAfter = (of.state.RetryAt(out.Limit, t.words(of), now, p.clock, max(out.Cost, 1), &b.s.state,
+			b.words()) - now).Duration()
 		changed = true
 	}
 	if changed {
@@ -118,9 +114,9 @@ func (t *Table) holdTimes(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 
 // slotTimes is holdTimes for a limit on concurrency, whose counter is of. It reports whether the wait was
 // corrected.
-func (t *Table) slotTimes(now limiter.Tick, of, holds *slot, out *limiter.LimitDecision) bool {
+func (b ledger) slotTimes(now limiter.Tick, of *slot, out *limiter.LimitDecision) bool {
 	n, until := min(max(out.Cost, 1), out.Limit.Capacity()), arith.BlockEnd(out.Limit, &of.state)
-	last, room := arith.HoldEnds(&holds.state, t.words(holds), arith.CountsID(out.Limit), out.Limit.Capacity()-n)
+	last, room := arith.HoldEnds(&b.s.state, b.words(), arith.CountsID(out.Limit), out.Limit.Capacity()-n)
 	out.ResetAfter = max(0, last-now, until-now).Duration()
 	if out.RetryAfter <= 0 || out.Overflow {
 		return false
@@ -162,7 +158,7 @@ func (t *Table) over(c *arith.Charge, known uint16) bool {
 		}) {
 			continue
 		}
-		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
+		if !t.parts[PartitionOf(k)].ledgerOf(k).has(c.ID.ID) {
 			return true
 		}
 	}

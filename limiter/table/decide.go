@@ -126,12 +126,12 @@ func (t *Table) attempt(now limiter.Tick, c *arith.Charge, d *limiter.Decision, 
 		whole := false
 		defer func() {
 			if !whole {
-				t.leave(p, false)
+				p.leave(false)
 			}
 		}()
 		p.advance(now)
 		if p.due <= now {
-			t.arrive(p, c.Key(0), now)
+			p.arrive(c.Key(0), now)
 		}
 		result := t.decide(now, c, d, final)
 		if p.due != never && result == decided {
@@ -177,11 +177,11 @@ func (t *Table) locked(now limiter.Tick, c *arith.Charge, f func()) {
 			return
 		}
 		for _, i := range parts {
-			defer t.leave(&t.parts[i], false) // each, whatever panics
+			defer t.parts[i].leave(false) // each, whatever panics
 		}
 	}()
 	for i := range c.Len() {
-		t.arrive(&t.parts[PartitionOf(c.Key(i))], c.Key(i), now)
+		t.parts[PartitionOf(c.Key(i))].arrive(c.Key(i), now)
 	}
 	f()
 	whole = true
@@ -189,13 +189,13 @@ func (t *Table) locked(now limiter.Tick, c *arith.Charge, f func()) {
 
 // leave unlocks a partition, and empties it if what was done to it was not done wholly,
 // because of a panic.
-func (t *Table) leave(p *partition, whole bool) {
+func (p *partition) leave(whole bool) {
 	if whole {
 		p.mu.Unlock()
 		return
 	}
 	defer p.mu.Unlock() // even if forget panics, too
-	t.forget(p)
+	p.forget()
 }
 
 // decide decides a check whose partitions are locked.
@@ -279,16 +279,16 @@ func (t *Table) probe(now limiter.Tick, c *arith.Charge, d *limiter.Decision, co
 			lo := identity(key, l)
 			if at, found := p.slots.find(place, lo); found {
 				k.found = p.slots.at(at)
-				if t.registry.limit(k.found.limit) != l && !t.adopt(p, k.found, l, key.Rule, key.By, now) {
+				if t.registry.limit(k.found.limit) != l && !p.adopt(k.found, l, key.Rule, key.By, now) {
 					return false
 				}
 				if k.words = t.words(k.found); k.found.from != 0 {
-					t.asked(p, k.found)
+					p.asked(k.found)
 				}
 			} else {
 				k.fresh.place, k.fresh.lo, k.by = place, lo, key.Who()
 				k.crowd = p.slots.crowded(at, maxPerKey, place)
-				t.countSlots(p, &k.fresh, l)
+				p.countSlots(&k.fresh, l)
 			}
 			k.used = k.slot().state.Probe(l, k.words, now, out)
 		}
@@ -309,7 +309,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 		k.added = k.found == nil
 		if charge {
 			if k.part.due != never {
-				t.noteCharge(k.part, s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
+				k.part.noteCharge(s.place, s.lo^arith.NameID(l), l, new(s.state.Open(l)), now, out.Cost)
 			}
 			s.state.Charge(l, k.words, now, out.Cost)
 			k.charged = out.Cost
@@ -326,7 +326,7 @@ func (t *Table) charge(now limiter.Tick, d *limiter.Decision, counters []counter
 func (t *Table) insertFresh(now limiter.Tick, counters []counter) {
 	for i := range counters {
 		if k := &counters[i]; k.added {
-			t.insert(k.part, k.fresh, now)
+			k.part.insert(k.fresh, now)
 		}
 	}
 }

@@ -34,16 +34,10 @@ func (t *Table) DecideDenied(now limiter.Tick, c *arith.Charge, d *limiter.Decis
 // whether it did.
 func (t *Table) keepHold(c *arith.Charge, id uint64, keep bool) (was bool) {
 	for i := range c.Len() {
-		s := t.findHolds(&t.parts[PartitionOf(c.Key(i))], c.Key(i))
-		if s == nil {
-			continue
-		}
-		words := t.words(s)
-		for j := range int(s.state.A) {
-			if h := arith.HoldAt(words, j); h.ID == id {
-				h.Keep, was = keep, h.Keep
-				h.Put(words, j)
-			}
+		b := t.parts[PartitionOf(c.Key(i))].ledgerOf(c.Key(i))
+		for j, h := range b.of(id) {
+			h.Keep, was = keep, h.Keep
+			h.Put(b.words(), j)
 		}
 	}
 	return was

@@ -47,7 +47,7 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 		}
 	}()
 	for i := range c.Len() {
-		t.arrive(&t.parts[PartitionOf(c.Key(i))], c.Key(i), now)
+		t.parts[PartitionOf(c.Key(i))].arrive(c.Key(i), now)
 	}
 	counters := t.looked(now, c)
 	d.Grow(len(counters))
@@ -91,7 +91,7 @@ func (t *Table) explain(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 		case at.Overflow:
 			x.Arithmetic += "; but the key is new, and the table is full"
 		}
-		t.explainHolds(k.part, c.Key(at.Key), at.Limit, &x)
+		k.part.explainHolds(c.Key(at.Key), at.Limit, &x)
 		out = append(out, x)
 	}
 	arith.Conclude(d)
@@ -117,12 +117,12 @@ func (t *Table) looked(now limiter.Tick, c *arith.Charge) []counter {
 				if old := t.registry.limit(k.found.limit); !old.Equal(l) {
 					adopted := *k.found
 					k.found, k.words = &adopted, adoptedWords(l, old, &adopted.state, slices.Clone(k.words), now)
-					t.countSlots(p, &adopted, l)
+					p.countSlots(&adopted, l)
 				}
 			} else {
 				k.fresh.place, k.fresh.lo = t.order.of(key.Hash.Hi), identity(key, l)
 				k.crowd = p.slots.crowded(at, maxPerKey, k.fresh.place)
-				t.countSlots(p, &k.fresh, l)
+				p.countSlots(&k.fresh, l)
 			}
 			out = append(out, k)
 		}

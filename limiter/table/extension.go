@@ -31,8 +31,8 @@ func (t *Table) Extend(now limiter.Tick, c *arith.Charge) (out limiter.Amended, 
 // it has none.
 func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end limiter.Tick) {
 	t.locked(now, c, func() {
-		if s, _, id := t.findHold(now, c); s != nil {
-			estimate, end = arith.IDCost(id), arith.HoldEnd(&s.state, t.words(s), c.ID.ID)
+		if e, known := t.entry(now, c, c.Key(0)); known && e.held() {
+			estimate, end = e.cost(), e.in.end(e.id)
 		}
 	})
 	return estimate, end
@@ -43,30 +43,14 @@ func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end li
 func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended) {
 	out.State = limiter.AmendUnknown
 	t.locked(now, c, func() {
-		if p, pos, live := t.findID(now, c, c.Key(0)); live {
-			id := t.ring(p).at(pos)
-			if s, _, _ := t.findHold(now, c); s != nil {
-				out.Estimate = arith.IDCost(id)
-			} else {
-				out.State, out.First = limiter.AmendSettled, arith.IDCost(id)
-			}
+		switch e, known := t.entry(now, c, c.Key(0)); {
+		case known && e.held():
+			out.Estimate = e.cost()
+		case known:
+			out.State, out.First = limiter.AmendSettled, e.cost()
 		}
 	})
 	return out
-}
-
-// findHold returns the slot with the holds of a charge's first key, and the state of its ID, if
-// that has a hold; otherwise nil. The partition is locked.
-func (t *Table) findHold(now limiter.Tick, c *arith.Charge) (*slot, *partition, *arith.State) {
-	p, pos, live := t.findID(now, c, c.Key(0))
-	if !live {
-		return nil, nil, nil
-	}
-	s := t.findHolds(p, c.Key(0))
-	if s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
-		return nil, nil, nil
-	}
-	return s, p, t.ring(p).at(pos)
 }
 
 // TakeBack takes an extension of the hold of a charge's only key back: what it added comes back, and
@@ -76,44 +60,42 @@ func (t *Table) findHold(now limiter.Tick, c *arith.Charge) (*slot, *partition, 
 // so many extensions since that this one is forgotten.
 func (t *Table) TakeBack(now limiter.Tick, c *arith.Charge, x Extension) (done bool) {
 	t.locked(now, c, func() {
-		s, p, id := t.findHold(now, c)
-		if s == nil {
+		e, known := t.entry(now, c, c.Key(0))
+		if !known || !e.held() {
 			return
 		}
-		was, end, ok := p.extended.takeBack(c, x, arith.HoldEnd(&s.state, t.words(s), c.ID.ID))
+		was, end, ok := e.in.p.extended.takeBack(c, x, e.in.end(e.id))
 		if !ok {
 			return
 		}
-		if done = true; arith.IDCost(id) > was {
-			t.dropRaises(p, s, c.ID.ID, now, arith.IDCost(id)-was)
-			arith.SetIDCost(id, was)
+		state := e.state()
+		if done = true; e.cost() > was {
+			e.in.dropRaises(e.id, now, e.cost()-was)
+			arith.SetIDCost(state, was)
 		}
 		// A hold that would have ended meanwhile ends now.
 		end = min(max(end, now), now+limiter.Span(limiter.MaxHold))
-		id.Time = end
-		if t.lengthen(p, s, c.ID.ID, end) {
-			id.Time += limiter.Span(c.ID.Life)
+		state.Time = end
+		if e.in.lengthen(e.id, end) {
+			state.Time += limiter.Span(c.ID.Life)
 		}
-		t.expiresAt(p, id.Time)
+		e.in.p.expiresAt(state.Time)
 	})
 	return done
 }
 
 // dropRaises gives back the last n units that a hold has charged to each limit, and shortens or
 // removes their entries.
-func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n uint64) {
-	words := t.words(s)
-	t.giveBackLast(p, s, id, now, n)
+func (b ledger) dropRaises(id uint64, now limiter.Tick, n uint64) {
+	b.giveBackLast(id, now, n)
 	less := make(map[uint64]uint64) // by limit: the units of this entry and of those before it
-	for i := range int(s.state.A) {
-		if h := arith.HoldAt(words, i); h.ID == id {
-			less[h.Limit] += h.Cost
-		}
+	for _, h := range b.of(id) {
+		less[h.Limit] += h.Cost
 	}
 	for limit, sum := range less { // now: what is left of them
 		less[limit] = sum - min(sum, n)
 	}
-	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID != id {
 			return h, true
 		}
@@ -122,7 +104,7 @@ func (t *Table) dropRaises(p *partition, s *slot, id uint64, now limiter.Tick, n
 		less[h.Limit] = left - h.Cost
 		return h, h.Cost > 0 || h.First
 	})
-	t.countAllSlots(p, s)
+	b.countAllSlots()
 }
 
 // maxExtended is how many extensions a partition knows. They are known for the time in which one

@@ -35,7 +35,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *ari
 	}
 	for i := range limits {
 		if s := found[i&(inlineCounters-1)].slot; s.from != 0 {
-			t.asked(p, s)
+			p.asked(s)
 		}
 	}
 	d.Grow(len(limits))
@@ -58,7 +58,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *ari
 		}
 		if cost > 0 && p.due != never {
 			for i, l := range limits {
-				t.noteCharge(p, place, key.Hash.Lo, l, &found[i].counts, now, cost)
+				p.noteCharge(place, key.Hash.Lo, l, &found[i].counts, now, cost)
 			}
 		}
 		for i, l := range limits {
@@ -79,7 +79,7 @@ func (t *Table) decideFound(p *partition, place uint64, now limiter.Tick, c *ari
 		charge, block := arith.ToCharge(d, i)
 		if charge {
 			charged = out.Cost
-			t.noteCharge(p, place, key.Hash.Lo, l, &k.counts, now, charged)
+			p.noteCharge(place, key.Hash.Lo, l, &k.counts, now, charged)
 			k.counts.Charge(l, words, now, charged)
 			arith.NoteCharged(d, i, now)
 		}

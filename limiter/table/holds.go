@@ -23,67 +23,54 @@ type holds struct {
 	over    atomic.Int64   // units that were charged beyond a limit
 }
 
-// findHolds returns the slot with the holds of a key, nil if there is none.
-func (t *Table) findHolds(p *partition, k *arith.Key) *slot {
-	i, found := p.slots.find(t.order.of(k.Hash.Hi), identity(k, t.ids.holds.limit))
-	if !found {
-		return nil
-	}
-	return p.slots.at(i)
-}
-
 // arrive takes the holds of a key that are over off its counters. The partition is locked.
-func (t *Table) arrive(p *partition, k *arith.Key, now limiter.Tick) {
+func (p *partition) arrive(k *arith.Key, now limiter.Tick) {
 	if p.due > now {
 		return
 	}
-	if s := t.findHolds(p, k); s != nil {
-		t.expire(p, s, now)
+	if b := p.ledgerOf(k); b.exists() {
+		b.expire(now)
 	}
 }
 
 // arriveAll is arrive for all keys of a partition.
-func (t *Table) arriveAll(p *partition, now limiter.Tick) {
+func (p *partition) arriveAll(now limiter.Tick) {
 	if p.due > now {
 		return
 	}
 	p.due = never
-	for i := range p.slots.size {
-		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
-			continue
-		}
-		t.expire(p, s, now)
-		t.ends(p, s)
+	for b := range p.ledgers() {
+		b.expire(now)
+		b.ends()
 	}
 }
 
 // ends records when the first of some holds ends.
-func (t *Table) ends(p *partition, s *slot) {
-	if s.state.A > 0 {
-		p.due = min(p.due, s.state.Time)
+func (b ledger) ends() {
+	if b.s.state.A > 0 {
+		b.p.due = min(b.p.due, b.s.state.Time)
 	}
 }
 
 // expire takes off the holds in a slot that are over at now, in the order of their ends. No
 // slot moves.
-func (t *Table) expire(p *partition, s *slot, now limiter.Tick) {
-	if s.state.A > 0 && s.state.Time <= now {
-		t.endHolds(p, s, now, 0)
+func (b ledger) expire(now limiter.Tick) {
+	if b.s.state.A > 0 && b.s.state.Time <= now {
+		b.endHolds(now, 0)
 	}
 }
 
 // endHolds is expire for the holds that are over, and for that of an id whatever its end is.
-func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
-	words := t.words(s)
+func (b ledger) endHolds(now limiter.Tick, id uint64) {
+	words := b.words()
 	over := func(h *arith.Hold) bool { return h.End <= now || h.ID == id }
 	type ended struct {
 		end limiter.Tick
 		at  int // the index of its entry
 	}
 	var due []ended
-	for i := range int(s.state.A) {
-		if h := arith.HoldAt(words, i); over(&h) {
+	for i, h := range b.all() {
+		if over(&h) {
 			due = append(due, ended{min(h.End, now), i})
 		}
 	}
@@ -92,61 +79,60 @@ func (t *Table) endHolds(p *partition, s *slot, now limiter.Tick, id uint64) {
 		h := arith.HoldAt(words, e.at)
 		h.End = e.end
 		if h.First {
-			t.ids.holds.live.Add(-1)
-			if !t.copies[p.number].on { // the owner counts it
-				t.ids.holds.expired.Add(1)
+			b.p.table.ids.holds.live.Add(-1)
+			if !b.p.table.copies[b.p.number].on { // the owner counts it
+				b.p.table.ids.holds.expired.Add(1)
 			}
 		}
-		t.endID(p, s, &h, now)
+		b.endID(&h, now)
 		if !h.Keep {
-			t.giveBack(p, s, e.at, e.end, h.Cost)
+			b.giveBack(e.at, e.end, h.Cost)
 		}
 	}
-	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) { return h, !over(&h) })
-	t.countAllSlots(p, s)
-	t.expiresAt(p, s.state.Until)
+	b.s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) { return h, !over(&h) })
+	b.countAllSlots()
+	b.p.expiresAt(b.s.state.Until)
 }
 
 // giveBack gives n units of entry i in a slot of holds back to the limit that it charged, and returns the slot
 // of that limit; nil if there is none.
-func (t *Table) giveBack(p *partition, holds *slot, i int, now limiter.Tick, n uint64) *slot {
-	words := t.words(holds)
+func (b ledger) giveBack(i int, now limiter.Tick, n uint64) *slot {
+	words := b.words()
 	h := arith.HoldAt(words, i)
 	if h.Limit == 0 {
 		return nil
 	}
-	s, l := t.beside(p, holds, h.Limit)
+	s, l := b.beside(h.Limit)
 	if s == nil {
 		return nil
 	}
-	arith.GiveBack(l, &s.state, t.words(s), &holds.state, words, i, now, p.clock, n)
-	t.expiresAt(p, s.state.EmptyAt(l, t.words(s)))
+	arith.GiveBack(l, &s.state, b.p.table.words(s), &b.s.state, words, i, now, b.p.clock, n)
+	b.p.expiresAt(s.state.EmptyAt(l, b.p.table.words(s)))
 	return s
 }
 
 // noteCharge tells the holds of a key of a charge of n units to one of its counters, before it is made; with n = 0,
 // before the counter is raised otherwise. lo is the low half of the key's hash.
-func (t *Table) noteCharge(p *partition, place, lo uint64, l *limiter.Limit, c *arith.Counts, now limiter.Tick,
-	n uint64) {
+func (p *partition) noteCharge(place, lo uint64, l *limiter.Limit, c *arith.Counts, now limiter.Tick, n uint64) {
 	if p.due == never || !arith.Affects(l, c, now, n) { // without holds there is nothing to tell
 		return
 	}
-	if i, found := p.slots.find(place, lo^arith.NameID(t.ids.holds.limit)); found {
+	if i, found := p.slots.find(place, lo^arith.NameID(p.table.ids.holds.limit)); found {
 		s := p.slots.at(i)
-		arith.NoteCharge(l, c, &s.state, t.words(s), now, n)
+		arith.NoteCharge(l, c, &s.state, p.table.words(s), now, n)
 	}
 }
 
 // beside returns the counter of the key of some holds whose limit counts by id, see
 // [arith.CountsID]; nil if there is none.
-func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Limit) {
-	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
-	i, found := p.slots.findKey(holds.place)
+func (b ledger) beside(id uint64) (*slot, *limiter.Limit) {
+	key := b.s.lo ^ arith.NameID(b.p.table.ids.holds.limit)
+	i, found := b.p.slots.findKey(b.s.place)
 	if !found {
 		return nil, nil
 	}
-	for s := p.slots.at(i); s.limit != 0 && s.place == holds.place; s = p.slots.at(i) {
-		if l := t.registry.limit(s.limit); l.Algorithm() < arith.Remembered && s.lo^arith.NameID(l) == key &&
+	for s := b.p.slots.at(i); s.limit != 0 && s.place == b.s.place; s = b.p.slots.at(i) {
+		if l := b.p.table.registry.limit(s.limit); l.Algorithm() < arith.Remembered && s.lo^arith.NameID(l) == key &&
 			arith.CountsID(l) == id {
 			return s, l
 		}
@@ -157,16 +143,16 @@ func (t *Table) beside(p *partition, holds *slot, id uint64) (*slot, *limiter.Li
 
 // strip prevents that anything is given back to a counter of a key: it was reset, or its
 // limit counts otherwise from now on. lo is the low half of the key's hash, id the [arith.CountsID] of the limit.
-func (t *Table) strip(p *partition, place, lo, id uint64) {
+func (p *partition) strip(place, lo, id uint64) {
 	if p.due == never { // the partition has no holds
 		return
 	}
-	i, found := p.slots.find(place, lo^arith.NameID(t.ids.holds.limit))
+	i, found := p.slots.find(place, lo^arith.NameID(p.table.ids.holds.limit))
 	if !found {
 		return
 	}
 	s := p.slots.at(i)
-	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
+	s.state.EachHold(p.table.words(s), func(h arith.Hold) (arith.Hold, bool) {
 		if h.Limit == id {
 			h.Detach(true)
 		}
@@ -214,8 +200,8 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 		}
 		k, have, words := c.Key(i), 0, 0
 		fresh++ // also for a key that has a counter of holds: an empty one may be swept meanwhile
-		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s != nil {
-			have, words = int(s.state.A), len(t.words(s))
+		if b := t.parts[PartitionOf(k)].ledgerOf(k); b.exists() {
+			have, words = int(b.s.state.A), len(b.words())
 		}
 		more := max(1, len(k.Rule.Limits))
 		need := (have + more) * arith.HoldWords
@@ -277,20 +263,21 @@ func (t *Table) hold(now limiter.Tick, c *arith.Charge, d *limiter.Decision, r *
 // hold begins with its first entry.
 func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, charged uint64, r *reserved) {
 	p := &t.parts[PartitionOf(k)]
-	s := t.findHolds(p, k)
-	if s == nil {
+	b := p.ledgerOf(k)
+	if !b.exists() {
 		e := slot{place: t.order.of(k.Hash.Hi), lo: identity(k, t.ids.holds.limit), limit: r.hold}
 		r.holds--
-		t.insert(p, e, now)
-		s = t.findHolds(p, k)
+		p.insert(e, now)
+		b = p.ledgerOf(k)
 	}
-	words, ok := t.room(p, t.ids.holds.limit, s, t.words(s), (int(s.state.A)+max(1, len(k.Rule.Limits)))*arith.HoldWords,
-		math.MaxInt64)
+	s := b.s
+	need := (int(s.state.A) + max(1, len(k.Rule.Limits))) * arith.HoldWords
+	words, ok := p.room(t.ids.holds.limit, s, b.words(), need, math.MaxInt64)
 	if !ok {
 		return // the slab has no number left: the charge is final
 	}
 	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep}
-	h.First = !s.state.HoldsID(words, id.ID)
+	h.First = !b.has(id.ID)
 	if h.First {
 		t.ids.holds.live.Add(1)
 	}
@@ -309,9 +296,9 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 			}
 		}
 	}
-	t.ends(p, s)
-	t.expiresAt(p, s.state.Until)
-	t.occupy(p, s, id.ID, k.Cost, h.End)
+	b.ends()
+	p.expiresAt(s.state.Until)
+	b.occupy(id.ID, k.Cost, h.End)
 }
 
 // refused notes which limits of a key charged a hold though they had no room for it, as those of a shadow rule
@@ -322,30 +309,29 @@ func (t *Table) refused(now limiter.Tick, id uint64, k *arith.Key, d *limiter.De
 			continue
 		}
 		p := &t.parts[PartitionOf(k)]
-		s := t.findHolds(p, k)
-		at, found := p.slots.find(s.place, identity(k, l))
+		b := p.ledgerOf(k)
+		at, found := p.slots.find(b.s.place, identity(k, l))
 		if !found {
 			continue
 		}
-		words := t.words(s)
-		for i := range int(s.state.A) {
-			if h := arith.HoldAt(words, i); h.ID == id && h.Limit == arith.CountsID(l) && h.At == now {
+		for i, h := range b.of(id) {
+			if h.Limit == arith.CountsID(l) && h.At == now {
 				h.Refused(l, &p.slots.at(at).state, now)
-				h.Put(words, i)
+				h.Put(b.words(), i)
 			}
 		}
 	}
 }
 
 // dropHold removes the hold of an id, and gives back nothing.
-func (t *Table) dropHold(p *partition, s *slot, id uint64) {
-	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
+func (b ledger) dropHold(id uint64) {
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.ID == id && h.First {
-			t.ids.holds.live.Add(-1)
+			b.p.table.ids.holds.live.Add(-1)
 		}
 		return h, h.ID != id
 	})
-	t.expiresAt(p, s.state.Until)
+	b.p.expiresAt(b.s.state.Until)
 }
 
 // denyHold decides a check whose hold finds no room: it is denied, whatever the limits say, and
@@ -374,8 +360,8 @@ func (t *Table) denyHold(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 func (t *Table) holdEnds(now limiter.Tick, c *arith.Charge) (at limiter.Tick) {
 	for i := range c.Len() {
 		k := c.Key(i)
-		if s := t.findHolds(&t.parts[PartitionOf(k)], k); s != nil && k.Cost > 0 {
-			at = max(at, arith.EntriesEnd(&s.state, t.words(s), limiter.MaxHoldEntries-max(1, len(k.Rule.Limits))))
+		if b := t.parts[PartitionOf(k)].ledgerOf(k); b.exists() && k.Cost > 0 {
+			at = max(at, arith.EntriesEnd(&b.s.state, b.words(), limiter.MaxHoldEntries-max(1, len(k.Rule.Limits))))
 		}
 	}
 	if t.crowdedByIDs(c) {
@@ -406,16 +392,10 @@ func (t *Table) countHolds(s *slot, l *limiter.Limit, sign int) {
 const explainedHolds = 20
 
 // explainHolds adds to the explanation of a limit what is held of it, and until when.
-func (t *Table) explainHolds(p *partition, k *arith.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
-	s := t.findHolds(p, k)
-	if s == nil {
-		return
-	}
+func (p *partition) explainHolds(k *arith.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
 	sum, n, id := uint64(0), 0, arith.CountsID(l)
 	var each []limiter.Field
-	words := t.words(s)
-	for i := range int(s.state.A) {
-		h := arith.HoldAt(words, i)
+	for _, h := range p.ledgerOf(k).all() {
 		if h.Limit != id {
 			continue
 		}

@@ -310,7 +310,7 @@ func TestHoldsEndUnasked(t *testing.T) {
 				}
 			})
 		} else {
-			tab.sweepOne(&tab.parts[part], now)
+			tab.parts[part].sweepOne(now)
 		}
 		if s := tab.Stats(); s.Holds != 0 || s.HoldsExpired != 1 {
 			t.Errorf("export %t: %+v", export, s)
@@ -318,7 +318,7 @@ func TestHoldsEndUnasked(t *testing.T) {
 		if n := unitsLeft(t, tab, now, rule, 1); n != 100 {
 			t.Errorf("export %t: %d are left", export, n)
 		}
-		if err := tab.check(&tab.parts[part]); err != nil {
+		if err := tab.parts[part].check(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -321,65 +321,65 @@ func (g *idRing) check() error {
 }
 
 // addID adds an id to a partition. It has been counted, and its limit has the number.
-func (t *Table) addID(p *partition, place, lo uint64, state arith.State, number uint16, now limiter.Tick) {
-	g := t.ring(p)
-	t.roomForIDs(p, 1, now)
+func (p *partition) addID(place, lo uint64, state arith.State, number uint16, now limiter.Tick) {
+	g := p.table.ring(p)
+	p.roomForIDs(1, now)
 	g.number = number
 	g.push(place, lo, state)
-	t.belongsID(p, lo, 1)
-	t.expiresAt(p, state.Time)
+	p.belongsID(lo, 1)
+	p.expiresAt(state.Time)
 }
 
 // roomForIDs makes room for n more ids: it drops those that are over, and the ring grows if they are few.
-func (t *Table) roomForIDs(p *partition, n int, now limiter.Tick) {
-	g := t.ring(p)
+func (p *partition) roomForIDs(n int, now limiter.Tick) {
+	g := p.table.ring(p)
 	if g.growth(n) == 0 {
 		return
 	}
-	gone, _ := g.drop(now, t.goneFrom(p))
-	t.unreserveIDs(g.number, int64(gone))
+	gone, _ := g.drop(now, p.goneFrom())
+	p.table.unreserveIDs(g.number, int64(gone))
 	if free := len(g.ring) - int(g.n); free < n || free <= len(g.ring)/8 {
-		t.resizeIDs(p, largerRing(max(len(g.ring), int(g.n)+n-1)))
+		p.resizeIDs(largerRing(max(len(g.ring), int(g.n)+n-1)))
 	}
 }
 
 // goneFrom returns what counts an id of a partition that is removed.
-func (t *Table) goneFrom(p *partition) func(*idEntry) {
-	return func(e *idEntry) { t.belongsID(p, e.lo, -1) }
+func (p *partition) goneFrom() func(*idEntry) {
+	return func(e *idEntry) { p.belongsID(e.lo, -1) }
 }
 
 // popID removes the oldest id of a partition if it is over at now, and reports whether it did.
-func (t *Table) popID(p *partition, now limiter.Tick) bool {
-	g := t.ring(p)
+func (p *partition) popID(now limiter.Tick) bool {
+	g := p.table.ring(p)
 	if !g.over(now) {
 		return false
 	}
-	t.belongsID(p, g.oldest().lo, -1)
+	p.belongsID(g.oldest().lo, -1)
 	g.leave()
 	return true
 }
 
-func (t *Table) resizeIDs(p *partition, size int) {
-	before := t.ring(p).bytes()
-	t.ring(p).resize(size)
-	t.arena.held.Add(t.ring(p).bytes() - before)
+func (p *partition) resizeIDs(size int) {
+	before := p.table.ring(p).bytes()
+	p.table.ring(p).resize(size)
+	p.table.arena.held.Add(p.table.ring(p).bytes() - before)
 }
 
 // sweepIDs drops the ids of a partition that are over, and returns how many and when the first of the
 // others ends. A ring that is mostly free shrinks.
-func (t *Table) sweepIDs(p *partition, now limiter.Tick) (dropped int, first limiter.Tick) {
-	g := t.ring(p)
-	dropped, first = g.drop(now, t.goneFrom(p))
-	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && t.left() < g.bytes() {
-		t.resizeIDs(p, size)
+func (p *partition) sweepIDs(now limiter.Tick) (dropped int, first limiter.Tick) {
+	g := p.table.ring(p)
+	dropped, first = g.drop(now, p.goneFrom())
+	if size := ringSize(int(g.n + g.n/8)); size*4 <= len(g.ring) || size < len(g.ring) && p.table.left() < g.bytes() {
+		p.resizeIDs(size)
 	}
-	t.unreserveIDs(g.number, int64(dropped))
+	p.table.unreserveIDs(g.number, int64(dropped))
 	return dropped, first
 }
 
 // removeID forgets the id at a position.
-func (t *Table) removeID(p *partition, pos int) {
-	t.belongsID(p, t.ring(p).ring[pos].lo, -1)
-	t.ring(p).take(pos)
-	t.unreserveIDs(t.ring(p).number, 1)
+func (p *partition) removeID(pos int) {
+	p.belongsID(p.table.ring(p).ring[pos].lo, -1)
+	p.table.ring(p).take(pos)
+	p.table.unreserveIDs(p.table.ring(p).number, 1)
 }

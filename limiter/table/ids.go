@@ -85,7 +85,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	}
 	for i := 0; i < c.Len() && id.Hold > 0 && n > 0; i++ {
 		if charged&(1<<i) != 0 { // its id may be known for another key
-			t.endStray(&t.parts[PartitionOf(c.Key(i))], c.Key(i), id.ID, now)
+			t.parts[PartitionOf(c.Key(i))].endStray(c.Key(i), id.ID, now)
 		}
 	}
 	r, room := t.reserveOnce(c, charged, n)
@@ -136,7 +136,7 @@ func (t *Table) crowdedByIDs(c *arith.Charge) bool {
 		most *= forHolds
 	}
 	for i := range c.Len() {
-		if k := c.Key(i); k.Cost > 0 && int64(t.used(&t.parts[PartitionOf(k)])) >= most {
+		if k := c.Key(i); k.Cost > 0 && int64(t.parts[PartitionOf(k)].used()) >= most {
 			return true
 		}
 	}
@@ -195,12 +195,12 @@ func (t *Table) remember(now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 			p, pos, _ := t.findID(now, c, k)
 			switch {
 			case pos >= 0: // its time was over, or two keys are equal
-				t.removeID(p, pos)
-			case t.ring(p).full() && t.popID(p, now):
+				p.removeID(pos)
+			case t.ring(p).full() && p.popID(now):
 				t.unreserveIDs(number, 1)
 			}
 			place, lo := t.placeOfID(k, c.ID.ID)
-			t.addID(p, place, lo, idState(now, c.ID, k, chargedOf(&d.Receipt, n, k)), number, now)
+			p.addID(place, lo, idState(now, c.ID, k, chargedOf(&d.Receipt, n, k)), number, now)
 		}
 		n += len(k.Rule.Limits)
 	}
@@ -264,9 +264,9 @@ func (t *Table) look(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 			begin(out, k, i, l)
 			var none slot
 			none.place, none.lo = place, identity(k, l)
-			t.countSlots(p, &none, l)
+			p.countSlots(&none, l)
 			s, words := &none, []uint64(nil)
-			if at, found := p.slots.find(place, identity(k, l)); found && t.adopt(p, p.slots.at(at), l, k.Rule, k.By, now) {
+			if at, found := p.slots.find(place, identity(k, l)); found && p.adopt(p.slots.at(at), l, k.Rule, k.By, now) {
 				s = p.slots.at(at)
 				words = t.words(s)
 			}
@@ -337,32 +337,21 @@ func (t *Table) forgetIDs(now limiter.Tick, c *arith.Charge, r limiter.Receipt, 
 
 // forgetID forgets the id of a charge for one key, and its hold, which gives back what it has charged. It returns
 // which of the charged limits are still to be given back: none if the id is remembered by another charge,
-// or was that of a hold which is over.
-func (t *Table) forgetID(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick, charged uint64) uint64 {
-	p := &t.parts[PartitionOf(k)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.advance(now)
-	t.arrive(p, k, now)
-	_, pos, live := t.findID(now, c, k)
-	switch {
-	case live:
-	case c.ID.Hold == 0:
+// or was that of a hold which is over, since what that has charged was given back when it ended.
+func (t *Table) forgetID(now limiter.Tick, c *arith.Charge, k *arith.Key, at limiter.Tick,
+	charged uint64) (rest uint64) {
+	known := t.change(now, c, k, func(e *entry) bool {
+		if e.charged(at, k) && uint64(arith.IDParts(e.state())) == charged {
+			e.in.letGo(e.id)
+			rest = charged &^ e.in.giveBackAll(k, e.id, now)
+			e.forget()
+		}
+		return true
+	})
+	if !known && c.ID.Hold == 0 {
 		return charged
-	default:
-		return 0 // what a hold has charged was given back when it ended
 	}
-	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost ||
-		uint64(arith.IDParts(s)) != charged {
-		return 0
-	}
-	t.removeID(p, pos)
-	if s := t.findHolds(p, k); s != nil {
-		t.letGo(p, s, c.ID.ID)
-		charged &^= t.giveBackAll(p, s, k, c.ID.ID, now)
-		t.dropHold(p, s, c.ID.ID)
-	}
-	return charged
+	return rest
 }
 
 // explainID adds to an explanation that the id of its charge is remembered.

@@ -9,66 +9,66 @@ import (
 
 // importAll imports entries into a locked partition, all or none. gone is how many
 // counters the caller will remove.
-func (t *Table) importAll(p *partition, entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
+func (p *partition) importAll(entries []Entry, gone int64, now limiter.Tick, mode ImportMode) outcome {
 	var inline [limiter.MaxLimits]uint16
-	ids, fresh, result := t.reserveImport(p, entries, inline[:0], gone, now, mode)
+	ids, fresh, result := p.reserveImport(entries, inline[:0], gone, now, mode)
 	if result != decided {
 		for _, id := range ids {
-			t.registry.release(id, 1)
+			p.table.registry.release(id, 1)
 		}
 		return result
 	}
-	held := t.heldHere(p, mode)
+	held := p.heldHere(mode)
 	for i := range entries {
 		e := &entries[i]
 		switch {
-		case !t.isID(e):
-		case mode == Merge && t.settledAlone(p, e, held):
-			t.registry.release(ids[i], 1)
-		case t.importID(p, e, ids[i], now, mode):
+		case !p.table.isID(e):
+		case mode == Merge && p.settledAlone(e, held):
+			p.table.registry.release(ids[i], 1)
+		case p.importID(e, ids[i], now, mode):
 			fresh--
 		}
 	}
 	if mode == Merge {
-		t.settleMerged(p, now) // before the larger of two counters has what the other table has settled
+		p.settleMerged(now) // before the larger of two counters has what the other table has settled
 	}
 	for _, holds := range []bool{false, true} { // holds look at the counters beside them
 		for i := range entries {
 			e := &entries[i]
-			if holds == (e.Limit.Algorithm() == arith.Holds) && !t.isID(e) && t.importOne(p, e, ids[i], now, mode) {
+			if holds == (e.Limit.Algorithm() == arith.Holds) && !p.table.isID(e) && p.importOne(e, ids[i], now, mode) {
 				fresh--
 			}
 		}
 	}
-	t.keys.Add(-fresh) // two entries were equal, or one counted nothing
+	p.table.keys.Add(-fresh) // two entries were equal, or one counted nothing
 	if mode == Merge {
-		t.countHeld(p, entries)
+		p.countHeld(entries)
 	}
 	return decided
 }
 
 // reserveImport numbers the limits of entries, and counts the new keys if there is room
 // for all. Whatever the outcome, the caller must release the numbers.
-func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone int64, now limiter.Tick,
+func (p *partition) reserveImport(entries []Entry, ids []uint16, gone int64, now limiter.Tick,
 	mode ImportMode) (_ []uint16, fresh int64, _ outcome) {
 	bytes, blocks, freshIDs := int64(0), 0, int64(0)
 	for i := range entries {
 		e := &entries[i]
-		isID := t.isID(e)
+		isID := p.table.isID(e)
 		l := e.Limit
 		if isID {
-			l = t.ids.limit
+			l = p.table.ids.limit
 		}
-		id := t.registry.id(l, nil, 0)
+		id := p.table.registry.id(l, nil, 0)
 		if id == 0 {
 			return ids, 0, noLimit
 		}
 		ids = append(ids, id)
-		place, words := t.order.of(e.Hi), len(e.Words)
+		place, words := p.table.order.of(e.Hi), len(e.Words)
 		if isID {
-			if t.ring(p).find(place, e.Lo) < 0 {
+			if p.table.ring(p).find(place, e.Lo) < 0 {
 				freshIDs++
-				if len(t.ring(p).all(place, nil)) >= maxImportedPerKey {
+				if len(p.table.ring(p).all(place, nil)) >= maxImportedPerKey {
 					return ids, 0, crowded
 				}
 			}
@@ -82,7 +82,7 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			fresh++
 		case mode == Merge && arith.KeepsWords(e.Limit):
 			// One block for the merger, beside that of the entry.
-			bytes += blockBytesFor(arith.MergeMost(e.Limit, words, len(t.words(p.slots.at(at)))))
+			bytes += blockBytesFor(arith.MergeMost(e.Limit, words, len(p.table.words(p.slots.at(at)))))
 			blocks++
 		}
 		if words > 0 {
@@ -90,19 +90,19 @@ func (t *Table) reserveImport(p *partition, entries []Entry, ids []uint16, gone 
 			blocks++
 		}
 	}
-	if t.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
+	if p.table.beyondSource(entries, fresh+freshIDs, wordsOf(entries)) {
 		return ids, 0, noRoom
 	}
-	bytes += p.slots.growth(int(fresh)) + t.ring(p).growth(int(freshIDs))
+	bytes += p.slots.growth(int(fresh)) + p.table.ring(p).growth(int(freshIDs))
 	fresh += freshIDs
-	if bytes > 0 && (t.memory()+bytes > replicaFactor*t.maxBytes || t.slab.numbers() < blocks) {
+	if bytes > 0 && (p.table.memory()+bytes > replicaFactor*p.table.maxBytes || p.table.slab.numbers() < blocks) {
 		return ids, 0, noRoom
 	}
-	if t.keys.Add(fresh)-gone > replicaFactor*t.maxKeys {
-		t.keys.Add(-fresh)
+	if p.table.keys.Add(fresh)-gone > replicaFactor*p.table.maxKeys {
+		p.table.keys.Add(-fresh)
 		return ids, 0, noRoom
 	}
-	t.roomForIDs(p, int(freshIDs), now)
+	p.roomForIDs(int(freshIDs), now)
 	return ids, fresh, decided
 }
 
@@ -112,144 +112,144 @@ func (t *Table) isID(e *Entry) bool {
 }
 
 // importID imports an id, for which the limit with a number was counted, and reports whether it was added.
-func (t *Table) importID(p *partition, e *Entry, number uint16, now limiter.Tick, mode ImportMode) bool {
-	l, state := t.ids.limit, e.State
+func (p *partition) importID(e *Entry, number uint16, now limiter.Tick, mode ImportMode) bool {
+	l, state := p.table.ids.limit, e.State
 	state.Import(l, nil, now)
-	place := t.order.of(e.Hi)
-	pos, counts := t.ring(p).find(place, e.Lo), state.Time > now
+	place := p.table.order.of(e.Hi)
+	pos, counts := p.table.ring(p).find(place, e.Lo), state.Time > now
 	switch {
 	case counts && pos < 0:
-		if t.addID(p, place, e.Lo, state, number, now); e.From != 0 {
-			t.sentIDs(p, e.From, 1)
+		if p.addID(place, e.Lo, state, number, now); e.From != 0 {
+			p.sentIDs(e.From, 1)
 		}
 		return true
 	case counts && mode == Merge:
-		have := t.ring(p).at(pos)
+		have := p.table.ring(p).at(pos)
 		have.Roll(l, nil, now)
 		have.Merge(l, nil, &state, nil, now)
 	case counts:
-		*t.ring(p).at(pos) = state
+		*p.table.ring(p).at(pos) = state
 	case pos >= 0 && mode == Replace:
-		t.removeID(p, pos)
+		p.removeID(pos)
 	}
-	t.registry.release(number, 1)
+	p.table.registry.release(number, 1)
 	if counts {
-		t.expiresAt(p, t.ring(p).at(pos).Time)
+		p.expiresAt(p.table.ring(p).at(pos).Time)
 	}
 	return false
 }
 
 // overwriteID is ReplaceKey for an id whose ring has room. In any other case it changes nothing and reports false.
 // What else has this high half of a hash is left alone: there is nothing, but for one chance in 2^64.
-func (t *Table) overwriteID(p *partition, e *Entry, now limiter.Tick) bool {
-	l, state, place, g := t.ids.limit, e.State, t.order.of(e.Hi), t.ring(p)
+func (p *partition) overwriteID(e *Entry, now limiter.Tick) bool {
+	l, state, place, g := p.table.ids.limit, e.State, p.table.order.of(e.Hi), p.table.ring(p)
 	state.Import(l, nil, now)
 	if state.Time <= now {
 		return false
 	}
 	if pos := g.find(place, e.Lo); pos >= 0 {
 		*g.at(pos) = state
-		t.expiresAt(p, state.Time)
+		p.expiresAt(state.Time)
 		return true
 	}
 	one := [1]Entry{*e}
-	if g.full() || t.beyondSource(one[:], 1, 0) || t.keys.Load() >= replicaFactor*t.maxKeys {
+	if g.full() || p.table.beyondSource(one[:], 1, 0) || p.table.keys.Load() >= replicaFactor*p.table.maxKeys {
 		return false
 	}
-	number := t.registry.id(l, nil, 0)
+	number := p.table.registry.id(l, nil, 0)
 	if number == 0 {
 		return false
 	}
-	t.keys.Add(1)
-	t.addID(p, place, e.Lo, state, number, now)
+	p.table.keys.Add(1)
+	p.addID(place, e.Lo, state, number, now)
 	if e.From != 0 {
-		t.sentIDs(p, e.From, 1)
+		p.sentIDs(e.From, 1)
 	}
-	t.tally(p)
+	p.tally()
 	return true
 }
 
 // importOne imports one entry, whose limit has the number id, and reports whether it
 // added a slot.
-func (t *Table) importOne(p *partition, e *Entry, id uint16, now limiter.Tick, mode ImportMode) bool {
+func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode ImportMode) bool {
 	l := e.Limit
-	in := slot{place: t.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id, from: e.From}
+	in := slot{place: p.table.order.of(e.Hi), lo: e.Lo, state: e.State, limit: id, from: e.From}
 	if i, found := p.slots.find(in.place, e.Lo); found {
 		in.from = p.slots.at(i).from // it takes no more room than it does
 	}
 	if len(e.Words) > 0 {
-		ref, class, _ := t.slab.get(len(e.Words), math.MaxInt64)
-		t.give(p, &in, ref, class)
-		copy(t.words(&in), e.Words)
+		ref, class, _ := p.table.slab.get(len(e.Words), math.MaxInt64)
+		p.give(&in, ref, class)
+		copy(p.table.words(&in), e.Words)
 	}
-	in.state.Import(l, t.words(&in), now)
+	in.state.Import(l, p.table.words(&in), now)
 	if e.From != 0 {
 		arith.Believe(l, &in.state, now, mode == Merge)
 	}
 	if l.Algorithm() == arith.Holds {
 		if mode == Merge {
-			t.strange(p, &in, now)
+			p.ledger(&in).strange(now)
 		} else {
-			t.endIDs(p, &in, now)
+			p.ledger(&in).endIDs(now)
 		}
-		t.countHolds(&in, l, 1)
-		t.ends(p, &in)
+		p.table.countHolds(&in, l, 1)
+		p.ledger(&in).ends()
 	}
-	at := in.state.EmptyAt(l, t.words(&in))
+	at := in.state.EmptyAt(l, p.table.words(&in))
 	i, found := p.slots.find(in.place, e.Lo)
 	switch {
 	case at <= now:
-		t.discard(p, &in)
+		p.discard(&in)
 		if found && mode == Replace {
-			t.remove(p, i)
+			p.remove(i)
 		}
 		return false
 	case !found:
-		t.insert(p, in, now)
+		p.insert(in, now)
 		return true
 	}
 	have := p.slots.at(i)
 	if mode == Merge {
-		t.merge(p, have, &in, l, now)
-		t.discard(p, &in)
+		p.merge(have, &in, l, now)
+		p.discard(&in)
 		return false
 	}
-	t.countHolds(have, t.registry.limit(have.limit), -1)
+	p.table.countHolds(have, p.table.registry.limit(have.limit), -1)
 	have.state = arith.State{}
-	t.free(p, have)
-	if t.registry.limit(have.limit).Equal(l) {
-		have.limit = t.relabel(p, &in, have.limit) // it stays in its share
+	p.free(have)
+	if p.table.registry.limit(have.limit).Equal(l) {
+		have.limit = p.relabel(&in, have.limit) // it stays in its share
 	}
-	t.discard(p, have)
+	p.discard(have)
 	*have = in
-	t.expiresAt(p, at)
+	p.expiresAt(at)
 	return false
 }
 
 // merge merges in, a slot outside the table, into a slot of the table. Both have the
 // same key; the limit is that of in.
-func (t *Table) merge(p *partition, into, in *slot, l *limiter.Limit, now limiter.Tick) {
-	t.countHolds(into, t.registry.limit(into.limit), -1)
-	defer t.countHolds(into, l, 1)
-	t.adopt(p, into, l, nil, 0, now) // it numbers no limit, since in has a number
-	words := t.words(into)
+func (p *partition) merge(into, in *slot, l *limiter.Limit, now limiter.Tick) {
+	p.table.countHolds(into, p.table.registry.limit(into.limit), -1)
+	defer p.table.countHolds(into, l, 1)
+	p.adopt(into, l, nil, 0, now) // it numbers no limit, since in has a number
+	words := p.table.words(into)
 	into.state.Roll(l, words, now)
-	words, _ = t.room(p, l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
-	t.noteCharge(p, into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)
-	into.state.Merge(l, words, &in.state, t.words(in), now) // the result recovers no sooner
+	words, _ = p.room(l, into, words, into.state.MergeWords(l, &in.state), math.MaxInt64)
+	p.noteCharge(into.place, into.lo^arith.NameID(l), l, new(into.state.Open(l)), now, 0)
+	into.state.Merge(l, words, &in.state, p.table.words(in), now) // the result recovers no sooner
 }
 
 // keep counts the counters of a key that are not among entries, and removes them if
 // remove is set.
-func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (others int64) {
-	place := t.order.of(hi)
+func (p *partition) keep(hi uint64, entries []Entry, remove bool) (others int64) {
+	place := p.table.order.of(hi)
 	var one [1]int
-	for _, pos := range t.ring(p).all(place, one[:0]) {
-		if has(entries, t.ring(p).ring[pos].lo) {
+	for _, pos := range p.table.ring(p).all(place, one[:0]) {
+		if has(entries, p.table.ring(p).ring[pos].lo) {
 			continue
 		}
 		if others++; remove {
-			t.removeID(p, pos)
+			p.removeID(pos)
 		}
 	}
 	i, found := p.slots.findKey(place)
@@ -261,7 +261,7 @@ func (t *Table) keep(p *partition, hi uint64, entries []Entry, remove bool) (oth
 		case has(entries, s.lo):
 			i++
 		case remove:
-			t.remove(p, i)
+			p.remove(i)
 			others++
 		default:
 			i++
@@ -281,10 +281,10 @@ func has(entries []Entry, lo uint64) bool {
 }
 
 // remove deletes the counter in slot i.
-func (t *Table) remove(p *partition, i int) {
-	t.belongsSlot(p, p.slots.at(i), -1)
-	t.sent(p, p.slots.at(i), -1)
-	t.discard(p, p.slots.at(i))
+func (p *partition) remove(i int) {
+	p.belongsSlot(p.slots.at(i), -1)
+	p.sent(p.slots.at(i), -1)
+	p.discard(p.slots.at(i))
 	p.slots.remove(i)
-	t.keys.Add(-1)
+	p.table.keys.Add(-1)
 }

@@ -26,9 +26,9 @@ func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
 	whole := false
-	defer func() { t.leave(p, whole) }()
+	defer func() { p.leave(whole) }()
 	p.advance(now)
-	t.arrive(p, k, now)
+	p.arrive(k, now)
 	place := t.order.of(k.Hash.Hi)
 	for i, l := range k.Rule.Limits {
 		j, found := p.slots.find(place, identity(k, l))
@@ -38,12 +38,12 @@ func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int
 		seen++
 		s := p.slots.at(j)
 		if !f(p, n+i, k, l, s) {
-			t.belongsSlot(p, s, -1)
-			t.sent(p, s, -1)
-			t.discard(p, s)
+			p.belongsSlot(s, -1)
+			p.sent(s, -1)
+			p.discard(s)
 			p.slots.remove(j)
 			t.keys.Add(-1)
-			t.tally(p)
+			p.tally()
 		}
 	}
 	whole = true
@@ -58,8 +58,8 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 			p.void = new(void)
 		}
 		l := t.registry.limit(s.limit)
-		t.strip(p, s.place, k.Hash.Lo, arith.CountsID(l))
-		t.strip(p, s.place, k.Hash.Lo, arith.SlotsID(l)) // of the time in which it was on concurrency
+		p.strip(s.place, k.Hash.Lo, arith.CountsID(l))
+		p.strip(s.place, k.Hash.Lo, arith.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
 		return false
 	})
@@ -114,13 +114,13 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 	}
 	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
 		void := p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
-		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && t.adopt(p, s, l, k.Rule, k.By, now) {
+		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && p.adopt(s, l, k.Rule, k.By, now) {
 			if own {
 				arith.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
 			} else {
 				s.state.Refund(l, t.words(s), now, p.clock, r.Time, k.Cost)
 			}
-			t.expiresAt(p, 0)
+			p.expiresAt(0)
 		}
 		return true
 	})

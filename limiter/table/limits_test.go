@@ -138,7 +138,7 @@ func TestRequestLimitsLeave(t *testing.T) {
 		"sweep": func() {
 			p := &table.parts[part]
 			p.mu.Lock()
-			table.sweep(p, hourStart+5*limiter.Hour)
+			p.sweep(hourStart + 5*limiter.Hour)
 			p.mu.Unlock()
 		},
 		"drop":    func() { table.Drop(part) },

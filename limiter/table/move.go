@@ -87,7 +87,7 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
-	t.arriveAll(p, now)
+	p.arriveAll(now)
 	ids := t.ring(p).byPlace() // counters and ids come in one order
 	for i := range p.slots.size {
 		s := p.slots.at(i)
@@ -95,12 +95,12 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 			continue
 		}
 		for len(ids) > 0 && t.ring(p).ring[ids[0]].place < s.place {
-			t.exportIDs(p, ids[:1], now, visit)
+			p.exportIDs(ids[:1], now, visit)
 			ids = ids[1:]
 		}
-		t.export(p, s, now, visit)
+		p.export(s, now, visit)
 	}
-	t.exportIDs(p, ids, now, visit)
+	p.exportIDs(ids, now, visit)
 }
 
 // ExportKey is Export for the counters of one key, of all its limits: those whose hash
@@ -113,37 +113,37 @@ func (t *Table) ExportKey(part int, hi uint64, now limiter.Tick, visit func(Entr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance(now)
-	t.arriveAll(p, now)
+	p.arriveAll(now)
 	place := t.order.of(hi)
 	var one [1]int
 	if ids := t.ring(p).all(place, one[:0]); len(ids) > 0 { // no key has this half of a hash, too
-		t.exportIDs(p, ids, now, visit)
+		p.exportIDs(ids, now, visit)
 		return
 	}
 	if i, found := p.slots.findKey(place); found {
 		for s := p.slots.at(i); s.limit != 0 && s.place == place; s = p.slots.at(i) {
-			t.export(p, s, now, visit)
+			p.export(s, now, visit)
 			i++
 		}
 	}
 }
 
 // exportIDs exports the ids at some positions.
-func (t *Table) exportIDs(p *partition, at []int, now limiter.Tick, visit func(Entry)) {
+func (p *partition) exportIDs(at []int, now limiter.Tick, visit func(Entry)) {
 	for _, pos := range at {
-		s := t.ring(p).slot(pos)
-		t.export(p, &s, now, visit)
+		s := p.table.ring(p).slot(pos)
+		p.export(&s, now, visit)
 	}
 }
 
-func (t *Table) export(p *partition, s *slot, now limiter.Tick, visit func(Entry)) {
-	l, words := t.registry.limit(s.limit), t.words(s)
+func (p *partition) export(s *slot, now limiter.Tick, visit func(Entry)) {
+	l, words := p.table.registry.limit(s.limit), p.table.words(s)
 	now = s.state.NotBefore(l, now)
 	s.state.Roll(l, words, now)
 	if s.state.EmptyAt(l, words) <= now {
 		return
 	}
-	e := Entry{Hi: t.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
+	e := Entry{Hi: p.table.order.hash(s.place), Lo: s.lo, Limit: l, State: s.state}
 	switch held := s.state.Held(l); {
 	case held == 0:
 	case l.Algorithm() == limiter.SlidingLog, l.Algorithm() == arith.Holds:
@@ -151,7 +151,7 @@ func (t *Table) export(p *partition, s *slot, now limiter.Tick, visit func(Entry
 		e.Words = make([]uint64, held)
 		s.state.Move(l, e.Words, words)
 		if l.Algorithm() == arith.Holds {
-			t.steady(p, s, e.Words)
+			p.ledger(s).steady(e.Words)
 		}
 	default:
 		e.Words = words[:held:held]
@@ -170,7 +170,7 @@ func (t *Table) export(p *partition, s *slot, now limiter.Tick, visit func(Entry
 // [ErrTooManyLimits], as Decide does. After an error nothing has changed.
 func (t *Table) Import(part int, now limiter.Tick, entries []Entry, mode ImportMode) error {
 	return t.replace(part, now, entries, func(p *partition) outcome {
-		return t.importAll(p, entries, 0, now, mode)
+		return p.importAll(entries, 0, now, mode)
 	})
 }
 
@@ -189,11 +189,11 @@ func (t *Table) ReplaceKey(part int, hi uint64, now limiter.Tick, entries []Entr
 		}
 	}
 	return t.replace(part, now, entries, func(p *partition) outcome {
-		gone := t.keep(p, hi, entries, false)
-		if result := t.importAll(p, entries, gone, now, Replace); result != decided {
+		gone := p.keep(hi, entries, false)
+		if result := p.importAll(entries, gone, now, Replace); result != decided {
 			return result
 		}
-		t.keep(p, hi, entries, true)
+		p.keep(hi, entries, true)
 		return decided
 	})
 }
@@ -212,16 +212,16 @@ func (t *Table) overwriteKey(part int, now limiter.Tick, e *Entry) (done bool, e
 	defer p.mu.Unlock()
 	p.advance(now)
 	if t.isID(e) {
-		return t.overwriteID(p, e, now), nil
+		return p.overwriteID(e, now), nil
 	}
-	return t.overwrite(p, e, now), nil
+	return p.overwrite(e, now), nil
 }
 
 // overwrite replaces the only counter of a key by an entry, if neither has words. It
 // takes no memory, so no count changes. In any other case it changes nothing and reports
 // false.
-func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
-	place := t.order.of(e.Hi)
+func (p *partition) overwrite(e *Entry, now limiter.Tick) bool {
+	place := p.table.order.of(e.Hi)
 	i, found := p.slots.findKey(place)
 	if !found || len(e.Words) > 0 {
 		return false
@@ -230,7 +230,7 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 	if have.lo != e.Lo || have.words != 0 || next.limit != 0 && next.place == place {
 		return false
 	}
-	if !t.registry.limit(have.limit).Equal(e.Limit) {
+	if !p.table.registry.limit(have.limit).Equal(e.Limit) {
 		return false
 	}
 	in := slot{place: place, lo: e.Lo, state: e.State, limit: have.limit, from: have.from}
@@ -243,7 +243,7 @@ func (t *Table) overwrite(p *partition, e *Entry, now limiter.Tick) bool {
 		return false
 	}
 	*have = in
-	t.expiresAt(p, at)
+	p.expiresAt(at)
 	return true
 }
 
@@ -264,7 +264,7 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 	}
 	reclaimed, collected := false, false
 	for {
-		result := t.changed(p, now, run)
+		result := p.changed(now, run)
 		switch {
 		case result == decided:
 			return nil
@@ -273,7 +273,7 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 		case result == noRoom && reclaimed:
 			return ErrFull
 		case result == noRoom:
-			t.reclaim(now, t.sweepOne)
+			t.reclaim(now, (*partition).sweepOne)
 			reclaimed = true
 		case collected || !t.collectLimits(now):
 			return ErrTooManyLimits
@@ -284,14 +284,14 @@ func (t *Table) replace(part int, now limiter.Tick, entries []Entry, run func(*p
 }
 
 // changed calls run under the lock of a partition; a panic empties the partition.
-func (t *Table) changed(p *partition, now limiter.Tick, run func(*partition) outcome) outcome {
+func (p *partition) changed(now limiter.Tick, run func(*partition) outcome) outcome {
 	p.mu.Lock()
 	whole := false
-	defer func() { t.leave(p, whole) }()
+	defer func() { p.leave(whole) }()
 	p.advance(now)
-	t.arriveAll(p, now)
+	p.arriveAll(now)
 	result := run(p)
-	t.tally(p)
+	p.tally()
 	whole = true
 	return result
 }
@@ -316,42 +316,42 @@ func (t *Table) Drop(part int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.forget(p)
+	p.forget()
 }
 
 // forget empties a partition, which is locked, even if giving a counter back panics.
-func (t *Table) forget(p *partition) {
-	defer t.emptied(p)
-	t.belongsAll(p, -1)
-	t.copies[p.number].emptied = true
-	if n := t.ring(p).used(); n > 0 {
-		t.registry.release(t.ring(p).number, int64(n))
+func (p *partition) forget() {
+	defer p.emptied()
+	p.belongsAll(-1)
+	p.table.copies[p.number].emptied = true
+	if n := p.table.ring(p).used(); n > 0 {
+		p.table.registry.release(p.table.ring(p).number, int64(n))
 	}
 	for i := range p.slots.size {
 		if s := p.slots.at(i); s.limit != 0 {
-			t.sent(p, s, -1)
-			t.discard(p, s)
+			p.sent(s, -1)
+			p.discard(s)
 		}
 	}
 }
 
 // emptied resets a locked partition whose counters have been released.
-func (t *Table) emptied(p *partition) {
-	t.keys.Add(-int64(t.used(p)))
-	t.arena.held.Add(-t.ring(p).bytes())
-	t.sentIDs(p, 0, -t.copies[p.number].sent.ids)
-	t.copies[p.number].sent = sentBy{}
-	*t.ring(p) = idRing{}
+func (p *partition) emptied() {
+	p.table.keys.Add(-int64(p.used()))
+	p.table.arena.held.Add(-p.table.ring(p).bytes())
+	p.sentIDs(0, -p.table.copies[p.number].sent.ids)
+	p.table.copies[p.number].sent = sentBy{}
+	*p.table.ring(p) = idRing{}
 	p.slots.drop(1)
-	t.arena.ordinary(-len(p.slots.first))
+	p.table.arena.ordinary(-len(p.slots.first))
 	p.slots = slots{arena: p.slots.arena}
-	t.publish(p)
+	p.publish()
 	p.hot, p.denied = nil, nil
-	t.copies[p.number].emptied = false
+	p.table.copies[p.number].emptied = false
 	p.expiry.Store(int64(never))
 	p.due = never
-	p.void = &void{all: resetOf{p.clock + 1, t.registry.left.resets.Add(1)}}
-	t.tally(p)
+	p.void = &void{all: resetOf{p.clock + 1, p.table.registry.left.resets.Add(1)}}
+	p.tally()
 }
 
 // copied is the contribution of a partition to the counts of copies: all of it, or what was sent to it.
@@ -379,26 +379,26 @@ func (t *Table) SetCopy(part int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := &t.copies[part]; c.on != on {
-		t.belongsAll(p, -1) // one of these two does nothing
+		p.belongsAll(-1) // one of these two does nothing
 		c.on = on
-		t.belongsAll(p, 1)
+		p.belongsAll(1)
 	}
-	t.tally(p)
+	p.tally()
 }
 
 // tally updates the counts of copies from a locked partition.
-func (t *Table) tally(p *partition) {
-	c := &t.copies[p.number]
+func (p *partition) tally() {
+	c := &p.table.copies[p.number]
 	n, bytes := c.sent.slots+c.sent.ids, int64(c.sent.slots)*slotBytes+int64(c.sent.ids)*idBytes+c.sent.words
 	if c.on {
-		n, bytes = t.used(p), int64(p.slots.bytes())+t.ring(p).bytes()+c.words
+		n, bytes = p.used(), int64(p.slots.bytes())+p.table.ring(p).bytes()+c.words
 	}
 	if n != c.n {
-		t.copied.Add(int64(n - c.n))
+		p.table.copied.Add(int64(n - c.n))
 		c.n = n
 	}
 	if bytes != c.bytes {
-		t.lent.Add(bytes - c.bytes)
+		p.table.lent.Add(bytes - c.bytes)
 		c.bytes = bytes
 	}
 }
@@ -412,5 +412,5 @@ func (t *Table) Count(part int) int {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return t.used(p)
+	return p.used()
 }

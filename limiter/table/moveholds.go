@@ -14,61 +14,67 @@ import (
 
 // steady prepares the exported words of some holds for another node, see
 // [arith.Steady].
-func (t *Table) steady(p *partition, holds *slot, words []uint64) {
+func (b ledger) steady(words []uint64) {
 	for i := range len(words) / arith.HoldWords {
 		h := arith.HoldAt(words, i)
 		if h.Limit == 0 {
 			continue
 		}
-		if s, l := t.beside(p, holds, h.Limit); s != nil {
+		if s, l := b.beside(h.Limit); s != nil {
 			h.At = arith.Steady(l, &s.state, h.At)
 			h.Put(words, i)
 		}
 	}
 }
 
-// idBeside returns the position of the id of a hold, -1 if it is unknown, and whether it is
-// remembered at now.
-func (t *Table) idBeside(p *partition, holds *slot, id uint64, now limiter.Tick) (pos int, live bool) {
-	key := holds.lo ^ arith.NameID(t.ids.holds.limit)
-	pos = t.ring(p).find(t.order.of(t.order.hash(holds.place)^id), key^arith.NameID(t.ids.limit))
-	return pos, pos >= 0 && t.ring(p).at(pos).Time > now
+// idOf returns the id of a hold; nil if it is not remembered at now.
+func (b ledger) idOf(id uint64, now limiter.Tick) *arith.State {
+	g, at := b.p.table.ring(b.p), b.idAt(id)
+	if pos := g.find(at.place, at.lo); pos >= 0 && g.at(pos).Time > now {
+		return g.at(pos)
+	}
+	return nil
+}
+
+// idAt returns where the id of a hold is remembered.
+func (b ledger) idAt(id uint64) idAt {
+	t := b.p.table
+	key := b.s.lo ^ arith.NameID(t.ids.holds.limit)
+	return idAt{t.order.of(t.order.hash(b.s.place) ^ id), key ^ arith.NameID(t.ids.limit)}
 }
 
 // endID lets the id of a hold be forgotten when the hold ends, unless it stands for a cost then. An
 // id is an entry of its own, which moves to another node when it changes, and a hold whenever its key
 // does. Each time both end a little later or earlier by the clock there.
-func (t *Table) endID(p *partition, holds *slot, h *arith.Hold, now limiter.Tick) {
-	pos, live := t.idBeside(p, holds, h.ID, now)
-	if !live || h.Keep || arith.IDParts(t.ring(p).at(pos)) == arith.SettledID {
+func (b ledger) endID(h *arith.Hold, now limiter.Tick) {
+	id := b.idOf(h.ID, now)
+	if id == nil || h.Keep || arith.IDParts(id) == arith.SettledID {
 		return
 	}
-	t.ring(p).at(pos).Time = h.End
-	t.expiresAt(p, max(h.End, arith.IDCharged(t.ring(p).at(pos))))
+	id.Time = h.End
+	b.p.expiresAt(max(h.End, arith.IDCharged(id)))
 }
 
 // endIDs is endID for all holds in a slot.
-func (t *Table) endIDs(p *partition, holds *slot, now limiter.Tick) {
-	words := t.words(holds)
-	for i := range int(holds.state.A) {
-		h := arith.HoldAt(words, i)
-		t.endID(p, holds, &h, now)
+func (b ledger) endIDs(now limiter.Tick) {
+	for _, h := range b.all() {
+		b.endID(&h, now)
 	}
 }
 
 // endStray ends the hold that a key has of an id which is over or was never known: so is the hold. Its
 // end comes with the key, and that comes late where the member stood still. It reports whether there
 // was one.
-func (t *Table) endStray(p *partition, k *arith.Key, id uint64, now limiter.Tick) bool {
+func (p *partition) endStray(k *arith.Key, id uint64, now limiter.Tick) bool {
 	if p.due == never { // the partition has no holds
 		return false
 	}
-	s := t.findHolds(p, k)
-	if s == nil || !s.state.HoldsID(t.words(s), id) {
-		return false
+	b := p.ledgerOf(k)
+	has := b.has(id)
+	if has {
+		b.endHolds(now, id)
 	}
-	t.endHolds(p, s, now, id)
-	return true
+	return has
 }
 
 // strange prepares holds of another table, in a slot outside this one, to be merged. Those that are known
@@ -76,16 +82,16 @@ func (t *Table) endStray(p *partition, k *arith.Key, id uint64, now limiter.Tick
 // out, too. The others give nothing back, except to limits on concurrency, see countHeld. The other table may
 // come twice: then all of them are known. The larger of two counters may be the one without their units, so these count
 // as lost: who settles such a hold is charged all that was used.
-func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
-	known := t.lastUntil(p, in, now)
-	in.state.EachHold(t.words(in), func(h arith.Hold) (arith.Hold, bool) {
+func (b ledger) strange(now limiter.Tick) {
+	known := b.lastUntil(now)
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if known[h.ID] {
 			return h, false
 		}
-		if pos, live := t.idBeside(p, in, h.ID, now); live && isOver(t.ring(p).at(pos), &h) {
+		if id := b.idOf(h.ID, now); id != nil && isOver(id, &h) {
 			return h, false
 		}
-		if !h.Spared() && t.concurrency(p, in, &h) == nil {
+		if !h.Spared() && b.concurrency(&h) == nil {
 			h.Detach(false)
 		}
 		return h, true
@@ -94,55 +100,49 @@ func (t *Table) strange(p *partition, in *slot, now limiter.Tick) {
 
 // lastUntil lets the holds of a key last until the ends that another table has of them, and returns which
 // it has. Their ids, which were merged before, stand for what the holds have charged here.
-func (t *Table) lastUntil(p *partition, others *slot, now limiter.Tick) map[uint64]bool {
+func (b ledger) lastUntil(now limiter.Tick) map[uint64]bool {
 	known := make(map[uint64]bool)
-	i, found := p.slots.find(others.place, others.lo)
+	i, found := b.p.slots.find(b.s.place, b.s.lo)
 	if !found {
 		return known
 	}
-	s, theirs := p.slots.at(i), t.words(others)
-	s.state.EachHold(t.words(s), func(h arith.Hold) (arith.Hold, bool) {
-		if end := arith.HoldEnd(&others.state, theirs, h.ID); end != 0 {
+	ours := b.p.ledger(b.p.slots.at(i))
+	ours.s.state.EachHold(ours.words(), func(h arith.Hold) (arith.Hold, bool) {
+		if end := b.end(h.ID); end != 0 {
 			known[h.ID], h.End = true, max(h.End, end)
 		}
 		return h, true
 	})
-	t.ends(p, s)
-	t.expiresAt(p, s.state.Until)
+	ours.ends()
+	b.p.expiresAt(ours.s.state.Until)
 	for id := range known {
-		pos, live := t.idBeside(p, s, id, now)
-		if estimate := estimateOf(&s.state, t.words(s), id); live && estimate > 0 && !t.ring(p).at(pos).Settled() {
-			arith.SetIDCost(t.ring(p).at(pos), estimate)
+		of := ours.idOf(id, now)
+		if estimate := ours.estimate(id); of != nil && estimate > 0 && !of.Settled() {
+			arith.SetIDCost(of, estimate)
 		}
 	}
 	return known
 }
 
-// estimateOf returns what the hold of an id has charged to each limit and still gives back; 0 if it gives
+// estimate returns what the hold of an id has charged to each limit and still gives back; 0 if it gives
 // nothing back.
-func estimateOf(s *arith.State, words []uint64, id uint64) (sum uint64) {
+func (b ledger) estimate(id uint64) (sum uint64) {
 	limit := uint64(0)
-	for i := range int(s.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID != id || h.Limit == 0 || limit != 0 && h.Limit != limit {
-			continue
+	for _, h := range b.of(id) {
+		if h.Limit != 0 && (limit == 0 || h.Limit == limit) {
+			limit, sum = h.Limit, sum+h.Cost
 		}
-		limit, sum = h.Limit, sum+h.Cost
 	}
 	return sum
 }
 
 // countedOf returns how much of what an id stands for, cost units, is counted here for sure: all of it, unless
 // its hold came from another table.
-func (t *Table) countedOf(p *partition, s *slot, id, cost uint64) uint64 {
-	words, sum, limit, strange := t.words(s), uint64(0), uint64(0), false
-	for i := range int(s.state.A) {
-		h := arith.HoldAt(words, i)
-		if h.ID != id {
-			continue
-		}
+func (b ledger) countedOf(id, cost uint64) uint64 {
+	sum, limit, strange := uint64(0), uint64(0), false
+	for _, h := range b.of(id) {
 		strange = strange || h.Uncounted()
-		if h.Limit != 0 && (limit == 0 || h.Limit == limit) && t.concurrency(p, s, &h) == nil {
+		if h.Limit != 0 && (limit == 0 || h.Limit == limit) && b.concurrency(&h) == nil {
 			limit, sum = h.Limit, sum+h.Cost
 		}
 	}
@@ -153,9 +153,9 @@ func (t *Table) countedOf(p *partition, s *slot, id, cost uint64) uint64 {
 }
 
 // charges reports whether the hold of an id has charged a limit, even if it gives nothing back.
-func charges(s *arith.State, words []uint64, id uint64) bool {
-	for i := range int(s.A) {
-		if h := arith.HoldAt(words, i); h.ID == id && !h.Spared() {
+func (b ledger) charges(id uint64) bool {
+	for _, h := range b.of(id) {
+		if !h.Spared() {
 			return true
 		}
 	}
@@ -165,7 +165,7 @@ func charges(s *arith.State, words []uint64, id uint64) bool {
 // countHeld counts what holds have charged to the limits on concurrency of a partition that others
 // were merged into. The larger of two counters has the units of one table, and the merger has the
 // holds of both.
-func (t *Table) countHeld(p *partition, entries []Entry) {
+func (p *partition) countHeld(entries []Entry) {
 	if p.due == never && !slices.ContainsFunc(entries, func(e Entry) bool {
 		return e.Limit.Algorithm() == limiter.Concurrency
 	}) {
@@ -173,16 +173,16 @@ func (t *Table) countHeld(p *partition, entries []Entry) {
 	}
 	for i := range p.slots.size {
 		s := p.slots.at(i)
-		l := t.registry.limit(s.limit)
+		l := p.table.registry.limit(s.limit)
 		if s.limit == 0 || l.Algorithm() != limiter.Concurrency {
 			continue
 		}
 		var holds slot
-		if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(t.ids.holds.limit)); found {
+		if at, found := p.slots.find(s.place, s.lo^arith.NameID(l)^arith.NameID(p.table.ids.holds.limit)); found {
 			holds = *p.slots.at(at)
 		}
-		arith.CountHeld(l, &s.state, &holds.state, t.words(&holds))
-		t.expiresAt(p, s.state.EmptyAt(l, nil))
+		arith.CountHeld(l, &s.state, &holds.state, p.table.words(&holds))
+		p.expiresAt(s.state.EmptyAt(l, nil))
 	}
 }
 
@@ -191,20 +191,15 @@ type idAt struct{ place, lo uint64 }
 
 // heldHere returns the ids of the holds of a closed partition that another table is to be merged into.
 // It returns nil of any other partition.
-func (t *Table) heldHere(p *partition, mode ImportMode) map[idAt]bool {
+func (p *partition) heldHere(mode ImportMode) map[idAt]bool {
 	if mode != Merge || p.number < Partitions || p.due == never { // never: the partition has no holds
 		return nil
 	}
 	held := make(map[idAt]bool)
-	for i := range p.slots.size {
-		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
-			continue
-		}
-		key, words := s.lo^arith.NameID(t.ids.holds.limit), t.words(s)
-		for j := range int(s.state.A) {
-			if h := arith.HoldAt(words, j); h.Limit != 0 {
-				held[idAt{t.order.of(t.order.hash(s.place) ^ h.ID), key ^ arith.NameID(t.ids.limit)}] = true
+	for b := range p.ledgers() {
+		for _, h := range b.all() {
+			if h.Limit != 0 {
+				held[b.idAt(h.ID)] = true
 			}
 		}
 	}
@@ -217,34 +212,28 @@ func (t *Table) heldHere(p *partition, mode ImportMode) map[idAt]bool {
 // table knows it: the owner of a closed partition answers no settlement without its heir, which took over. So the
 // id is here what it was: unknown, charged for good or settled. In other partitions a policy may have answered,
 // and the id stands for what the answer said.
-func (t *Table) settledAlone(p *partition, e *Entry, held map[idAt]bool) bool {
-	return p.number >= Partitions && arith.IDParts(&e.State) == arith.SettledID && !held[idAt{t.order.of(e.Hi), e.Lo}]
+func (p *partition) settledAlone(e *Entry, held map[idAt]bool) bool {
+	return p.number >= Partitions && arith.IDParts(&e.State) == arith.SettledID &&
+		!held[idAt{p.table.order.of(e.Hi), e.Lo}]
 }
 
 // settleMerged settles the holds of a partition whose ids were settled in the table that is
 // merged into this one: what that gave back or charged is given back or charged here. So it must come before the
 // counters, the larger of which may be that of the other table, which has been settled already.
-func (t *Table) settleMerged(p *partition, now limiter.Tick) {
+func (p *partition) settleMerged(now limiter.Tick) {
 	if p.due == never { // the partition has no holds
 		return
 	}
-	for i := range p.slots.size {
-		s := p.slots.at(i)
-		if s.limit == 0 || t.registry.limit(s.limit).Algorithm() != arith.Holds {
-			continue
-		}
-		for {
-			id, estimate, actual := t.settledElsewhere(p, s, now)
-			if id == 0 {
-				break
-			}
+	for b := range p.ledgers() {
+		for id := b.settledElsewhere(now); id != 0; id = b.settledElsewhere(now) {
+			estimate, actual := b.estimate(id), arith.IDCost(b.idOf(id, now))
 			switch {
 			case estimate > actual:
-				t.giveBackLast(p, s, id, now, estimate-actual)
+				b.giveBackLast(id, now, estimate-actual)
 			case actual > estimate:
-				t.overdrawHeld(p, s, id, now, actual-estimate)
+				b.overdrawHeld(id, now, actual-estimate)
 			}
-			t.dropHold(p, s, id)
+			b.dropHold(id)
 		}
 	}
 }
@@ -254,19 +243,14 @@ func isOver(id *arith.State, h *arith.Hold) bool {
 	return id.Settled() && (!h.Spared() || arith.IDParts(id) == arith.SettledID)
 }
 
-// settledElsewhere returns the id of the first of some holds that is settled by the counter of
-// its id, with the estimate that its limits were charged and what was used; 0 if there is none.
-func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id uint64, estimate, actual uint64) {
-	words := t.words(s)
-	for i := range int(s.state.A) {
-		h := arith.HoldAt(words, i)
-		pos, live := t.idBeside(p, s, h.ID, now)
-		if !live || !isOver(t.ring(p).at(pos), &h) {
-			continue
+// settledElsewhere returns the id of the first hold that is settled by the counter of its id; 0 if there is none.
+func (b ledger) settledElsewhere(now limiter.Tick) uint64 {
+	for _, h := range b.all() {
+		if id := b.idOf(h.ID, now); id != nil && isOver(id, &h) {
+			return h.ID
 		}
-		return h.ID, estimateOf(&s.state, words, h.ID), arith.IDCost(t.ring(p).at(pos))
 	}
-	return 0, 0, 0
+	return 0
 }
 
 // CancelHold takes back what a hold has charged to those limits of key i of a charge that have a
@@ -276,45 +260,36 @@ func (t *Table) settledElsewhere(p *partition, s *slot, now limiter.Tick) (id ui
 func (t *Table) CancelHold(now limiter.Tick, c *arith.Charge, i int, at limiter.Tick, charged uint64,
 	forget bool) bool {
 	k := c.Key(i)
-	p := &t.parts[PartitionOf(k)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.advance(now)
-	t.arrive(p, k, now)
-	_, pos, live := t.findID(now, c, k)
-	s := t.findHolds(p, k)
-	if !live || s == nil || !s.state.HoldsID(t.words(s), c.ID.ID) {
-		return false
-	}
-	if id := t.ring(p).at(pos); arith.IDCharged(id) != at || arith.IDCost(id) != k.Cost {
-		return false
-	}
-	back, words := make(map[uint64]bool), t.words(s)
-	for n, l := range k.Rule.Limits {
-		if charged&(1<<n) != 0 {
-			back[arith.CountsID(l)] = true
+	return t.change(now, c, k, func(e *entry) bool {
+		if !e.held() || !e.charged(at, k) {
+			return false
 		}
-	}
-	gone := func(h *arith.Hold) bool { return h.ID == c.ID.ID && h.Limit != 0 && back[h.Limit] }
-	for i := range int(s.state.A) {
-		if h := arith.HoldAt(words, i); gone(&h) {
-			t.giveBack(p, s, i, now, h.Cost)
+		back := make(map[uint64]bool)
+		for n, l := range k.Rule.Limits {
+			if charged&(1<<n) != 0 {
+				back[arith.CountsID(l)] = true
+			}
 		}
-	}
-	s.state.EachHold(words, func(h arith.Hold) (arith.Hold, bool) {
-		if !gone(&h) {
-			return h, true
+		gone := func(h *arith.Hold) bool { return h.ID == e.id && h.Limit != 0 && back[h.Limit] }
+		for i, h := range e.in.of(e.id) {
+			if gone(&h) {
+				e.in.giveBack(i, now, h.Cost)
+			}
 		}
-		if h.First { // it stays, and gives nothing back any more
-			h.Detach(true)
-			return h, true
+		e.in.s.state.EachHold(e.in.words(), func(h arith.Hold) (arith.Hold, bool) {
+			if !gone(&h) {
+				return h, true
+			}
+			if h.First { // it stays, and gives nothing back any more
+				h.Detach(true)
+				return h, true
+			}
+			return h, false
+		})
+		if forget {
+			e.forget()
 		}
-		return h, false
+		e.in.countAllSlots()
+		return true
 	})
-	if forget {
-		t.dropHold(p, s, c.ID.ID)
-		t.removeID(p, pos)
-	}
-	t.countAllSlots(p, s)
-	return true
 }

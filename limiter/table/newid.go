@@ -48,35 +48,35 @@ func (t *Table) decideNew(now limiter.Tick, c *arith.Charge, d *limiter.Decision
 	state := idState(now, c.ID, k, chargedOf(&d.Receipt, 0, k))
 	switch {
 	case pos >= 0:
-		t.renewID(p, pos, state, now)
+		p.renewID(pos, state, now)
 	case over:
-		t.belongsID(p, g.oldest().lo, -1)
+		p.belongsID(g.oldest().lo, -1)
 		g.leave()
-		t.addID(p, place, lo, state, g.number, now)
+		p.addID(place, lo, state, g.number, now)
 	default:
-		t.addID(p, place, lo, state, r.id, now)
+		p.addID(place, lo, state, r.id, now)
 	}
 	return true
 }
 
 // renewID remembers an id once more, whose time was over: as the youngest, so that it does not keep others in
 // the ring, or in its place if the ring would have to grow for it.
-func (t *Table) renewID(p *partition, pos int, state arith.State, now limiter.Tick) {
-	g := t.ring(p)
+func (p *partition) renewID(pos int, state arith.State, now limiter.Tick) {
+	g := p.table.ring(p)
 	e := g.ring[pos]
-	t.belongsID(p, e.lo, -1)
+	p.belongsID(e.lo, -1)
 	g.take(pos)
-	if g.full() && t.popID(p, now) {
-		t.unreserveIDs(g.number, 1)
+	if g.full() && p.popID(now) {
+		p.table.unreserveIDs(g.number, 1)
 	}
 	if !g.full() {
-		t.addID(p, e.place, e.lo, state, g.number, now)
+		p.addID(e.place, e.lo, state, g.number, now)
 		return
 	}
 	g.out--
 	*g.at(pos) = state
-	t.belongsID(p, e.lo, 1)
-	t.expiresAt(p, state.Time)
+	p.belongsID(e.lo, 1)
+	p.expiresAt(state.Time)
 }
 
 // idState returns the state of the id of a charge of a key.

@@ -107,9 +107,9 @@ func TestPanicElsewhereEmpties(t *testing.T) {
 		{"reset", func(now limiter.Tick, _ limiter.Receipt) { tb.Reset(now, charge(good)) }},
 		{"refund", func(now limiter.Tick, r limiter.Receipt) { tb.Refund(now, charge(good), r) }},
 		{"change", func(now limiter.Tick, _ limiter.Receipt) {
-			tb.changed(p, now, func(*partition) outcome { panic("changed") })
+			p.changed(now, func(*partition) outcome { panic("changed") })
 		}},
-		{"sweep", func(now limiter.Tick, _ limiter.Receipt) { tb.reclaim(now+2*limiter.Minute, tb.sweepOne) }},
+		{"sweep", func(now limiter.Tick, _ limiter.Receipt) { tb.reclaim(now+2*limiter.Minute, (*partition).sweepOne) }},
 		{"drop", func(limiter.Tick, limiter.Receipt) { tb.Drop(id) }},
 	} {
 		now, d := limiter.Tick(i)*limiter.Hour, new(limiter.Decision) // what is emptied voids earlier receipts

@@ -105,13 +105,13 @@ func (l *layout) near(place uint64) (block []slot, at int) {
 }
 
 // publish updates the layout of a locked partition.
-func (t *Table) publish(p *partition) {
-	have, now := t.layouts[p.number].Load(), &p.slots
+func (p *partition) publish() {
+	have, now := p.table.layouts[p.number].Load(), &p.slots
 	switch {
 	case now.homes == 0:
-		t.layouts[p.number].Store(nil)
+		p.table.layouts[p.number].Store(nil)
 	case have == nil || have.homes != now.homes || now.size > oneMost && len(have.blocks) != len(now.blocks) ||
 		&have.blocks[0][0] != &now.blocks[0][0]:
-		t.layouts[p.number].Store(newLayout(now))
+		p.table.layouts[p.number].Store(newLayout(now))
 	}
 }

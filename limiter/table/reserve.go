@@ -14,7 +14,7 @@ import (
 func (t *Table) reserveFound(p *partition, now limiter.Tick, c *arith.Charge, d *limiter.Decision,
 	found *[inlineCounters]opened) bool {
 	for i := range d.Len() {
-		if s := found[i&(inlineCounters-1)].slot; !t.growWords(p, now, c.Peek, d, i, s, t.words(s)) {
+		if s := found[i&(inlineCounters-1)].slot; !p.growWords(now, c.Peek, d, i, s, t.words(s)) {
 			return false
 		}
 	}
@@ -30,7 +30,7 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 		if k.found == nil {
 			continue // a first charge needs no words
 		}
-		if !t.growWords(k.part, now, peek, d, i, k.found, k.words) {
+		if !k.part.growWords(now, peek, d, i, k.found, k.words) {
 			out := d.Limit(i)
 			out.Overflow, out.Allowed, out.RetryAfter = true, false, t.wait(now).Duration()
 			need := k.found.state.Words(out.Limit, now, max(out.Cost, 1))
@@ -48,8 +48,7 @@ func (t *Table) reserveWords(now limiter.Tick, peek bool, d *limiter.Decision, c
 // growWords makes room for the words that the charge of limit i needs, and reports
 // false if there is none. A limit that is only peeked at needs the room, too, but does
 // not take it.
-func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot,
-	words []uint64) bool {
+func (p *partition) growWords(now limiter.Tick, peek bool, d *limiter.Decision, i int, s *slot, words []uint64) bool {
 	out := d.Limit(i)
 	if out.Overflow || !arith.KeepsWords(out.Limit) {
 		return true
@@ -62,13 +61,13 @@ func (t *Table) growWords(p *partition, now limiter.Tick, peek bool, d *limiter.
 	if need <= len(words) {
 		return true
 	}
-	if t.wordsBeyondShare(out, need, words) || t.wordsBeyondTenant(s, out, need, words) {
+	if p.table.wordsBeyondShare(out, need, words) || p.table.wordsBeyondTenant(s, out, need, words) {
 		return false
 	}
 	if !charge {
-		return t.slab.fits(need, t.left())
+		return p.table.slab.fits(need, p.table.left())
 	}
-	_, ok := t.room(p, out.Limit, s, words, need, t.left())
+	_, ok := p.room(out.Limit, s, words, need, p.table.left())
 	return ok
 }
 

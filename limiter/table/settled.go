@@ -53,21 +53,11 @@ func (t *Table) ResetOnce(now limiter.Tick, c *arith.Charge) (n int, made *arith
 // made at the instant at. It reports whether it did. The charge stays. It is safe for
 // concurrent use.
 func (t *Table) ForgetID(now limiter.Tick, c *arith.Charge, i int, at limiter.Tick) bool {
-	k := c.Key(i)
-	if c.ID == nil || k.Cost == 0 {
-		return false
-	}
-	p := &t.parts[PartitionOf(k)]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.advance(now)
-	_, pos, live := t.findID(now, c, k)
-	if !live {
-		return false
-	}
-	if s := t.ring(p).at(pos); arith.IDCharged(s) != at || arith.IDCost(s) != k.Cost {
-		return false
-	}
-	t.removeID(p, pos)
-	return true
+	return t.change(now, c, c.Key(i), func(e *entry) bool {
+		is := e.charged(at, c.Key(i))
+		if is {
+			e.in.p.removeID(e.pos)
+		}
+		return is
+	})
 }

@@ -69,7 +69,7 @@ func TestLowestLevelsMove(t *testing.T) {
 			"untouched": func(tab *Table, _ limiter.Tick) *Table { return tab },
 			"swept": func(tab *Table, now limiter.Tick) *Table {
 				for i := range tab.parts {
-					tab.sweepOne(&tab.parts[i], now)
+					tab.parts[i].sweepOne(now)
 				}
 				return tab
 			},

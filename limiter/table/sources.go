@@ -69,26 +69,26 @@ type sentBy struct {
 }
 
 // sent counts n slots like s that came to a locked partition, or left it.
-func (t *Table) sent(p *partition, s *slot, n int) {
+func (p *partition) sent(s *slot, n int) {
 	if s.from != 0 {
-		t.copies[p.number].sent.slots += n
-		t.usages.sources.usage[s.from].keys.Add(int64(n))
+		p.table.copies[p.number].sent.slots += n
+		p.table.usages.sources.usage[s.from].keys.Add(int64(n))
 	}
 }
 
 // sentWords counts bytes of the words of a slot, and reports whether it was sent.
-func (t *Table) sentWords(p *partition, s *slot, bytes int64) bool {
+func (p *partition) sentWords(s *slot, bytes int64) bool {
 	if s.from != 0 {
-		t.copies[p.number].sent.words += bytes
-		t.usages.sources.usage[s.from].bytes.Add(bytes)
+		p.table.copies[p.number].sent.words += bytes
+		p.table.usages.sources.usage[s.from].bytes.Add(bytes)
 	}
 	return s.from != 0
 }
 
 // sentIDs counts n ids that a node sent to a locked partition, or less if n is below 0.
-func (t *Table) sentIDs(p *partition, from uint8, n int) {
-	c := &t.copies[p.number].sent
-	all := &t.usages.sources.usage
+func (p *partition) sentIDs(from uint8, n int) {
+	c := &p.table.copies[p.number].sent
+	all := &p.table.usages.sources.usage
 	if n > 0 {
 		all[c.idsOf].keys.Add(-int64(c.ids))
 		c.idsOf, c.ids = from, c.ids+n
@@ -96,22 +96,22 @@ func (t *Table) sentIDs(p *partition, from uint8, n int) {
 	} else if n = min(-n, c.ids); n > 0 {
 		c.ids -= n
 		all[c.idsOf].keys.Add(-int64(n))
-		t.tally(p)
+		p.tally()
 	}
 }
 
 // asked makes a slot that was sent one of this node: a check has asked for it.
-func (t *Table) asked(p *partition, s *slot) {
+func (p *partition) asked(s *slot) {
 	bytes := int64(0)
 	if s.words != 0 {
 		bytes = int64(classWords(s.class)) * wordBytes
 	}
-	t.sent(p, s, -1)
-	t.sentWords(p, s, -bytes)
+	p.sent(s, -1)
+	p.sentWords(s, -bytes)
 	s.from = 0
-	t.belongsSlot(p, s, 1)
-	t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), bytes)
-	t.tally(p)
+	p.belongsSlot(s, 1)
+	p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), bytes)
+	p.tally()
 }
 
 // beyondSource reports whether the node that sent some entries may not have so many counters and bytes more.

@@ -31,7 +31,7 @@ func (t *Table) checkSources(tb testing.TB) {
 			tb.Fatalf("partition %d has %d counters that were sent, with %d bytes, and %+v are counted", i, n, words, c.sent)
 		}
 		if copied += int64(n + c.sent.ids); c.on {
-			copied += int64(t.used(p) - n - c.sent.ids)
+			copied += int64(p.used() - n - c.sent.ids)
 		}
 	}
 	for i := range keys {

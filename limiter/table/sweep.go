@@ -15,24 +15,24 @@ const reclaimEnough = 1024
 
 // sweep drops the recovered counters of a partition, and resizes it for the others. It
 // returns how many it dropped.
-func (t *Table) sweep(p *partition, now limiter.Tick) int {
-	t.arriveAll(p, now)
+func (p *partition) sweep(now limiter.Tick) int {
+	p.arriveAll(now)
 	first, before := never, p.slots.used
-	over, next := t.sweepIDs(p, now)
+	over, next := p.sweepIDs(now)
 	gone, of := int64(0), uint16(0) // consecutive slots of one limit, which are common
 	var l *limiter.Limit            // that of the slot before
 	number := uint16(0)
 	p.slots.rebuild(func(s *slot) bool {
 		if s.limit != number {
-			l, number = t.registry.limit(s.limit), s.limit
+			l, number = p.table.registry.limit(s.limit), s.limit
 		}
-		at := s.state.EmptyAt(l, t.words(s))
+		at := s.state.EmptyAt(l, p.table.words(s))
 		if at <= now {
-			t.belongsSlot(p, s, -1)
-			t.sent(p, s, -1)
-			t.free(p, s)
+			p.belongsSlot(s, -1)
+			p.sent(s, -1)
+			p.free(s)
 			if s.limit != of {
-				t.registry.release(of, gone)
+				p.table.registry.release(of, gone)
 				gone, of = 0, s.limit
 			}
 			gone++
@@ -40,31 +40,31 @@ func (t *Table) sweep(p *partition, now limiter.Tick) int {
 		}
 		first = min(first, at)
 		return true
-	}, t.left() < int64(p.slots.bytes()))
-	t.registry.release(of, gone)
+	}, p.table.left() < int64(p.slots.bytes()))
+	p.table.registry.release(of, gone)
 	p.expiry.Store(int64(min(first, next)))
-	t.keys.Add(int64(p.slots.used - before))
-	t.publish(p)
-	t.tally(p)
+	p.table.keys.Add(int64(p.slots.used - before))
+	p.publish()
+	p.tally()
 	return before - p.slots.used + over
 }
 
 // sweepOne is sweep for an unlocked partition.
-func (t *Table) sweepOne(p *partition, now limiter.Tick) int {
+func (p *partition) sweepOne(now limiter.Tick) int {
 	p.mu.Lock()
 	whole := false
-	defer func() { t.leave(p, whole) }()
-	n := t.sweep(p, now)
+	defer func() { p.leave(whole) }()
+	n := p.sweep(now)
 	whole = true
 	return n
 }
 
 // expiresAt records that a counter of p recovers at the given instant.
-func (t *Table) expiresAt(p *partition, at limiter.Tick) {
+func (p *partition) expiresAt(at limiter.Tick) {
 	if int64(at) < p.expiry.Load() {
 		p.expiry.Store(int64(at))
 	}
-	t.lowerExpiry(at)
+	p.table.lowerExpiry(at)
 }
 
 // A partition is a crowd if it has more than twice what it has in a full table, and crowdLeast: one key may
@@ -83,11 +83,11 @@ type reclaiming struct {
 }
 
 // sweepNowAndThen is sweepOne for a check that lacks room.
-func (t *Table) sweepNowAndThen(p *partition, now limiter.Tick) int {
+func (p *partition) sweepNowAndThen(now limiter.Tick) int {
 	p.mu.Lock()
-	used, unswept := int64(t.used(p)), &t.reclaiming.unswept[p.number]
+	used, unswept := int64(p.used()), &p.table.reclaiming.unswept[p.number]
 	*unswept++
-	wait := used > crowdLeast+2*t.maxKeys/Partitions && int64(*unswept) < used/crowdPart
+	wait := used > crowdLeast+2*p.table.maxKeys/Partitions && int64(*unswept) < used/crowdPart
 	if !wait {
 		*unswept = 0
 	}
@@ -95,7 +95,7 @@ func (t *Table) sweepNowAndThen(p *partition, now limiter.Tick) int {
 	if wait {
 		return 0
 	}
-	return t.sweepOne(p, now)
+	return p.sweepOne(now)
 }
 
 // reclaim drops recovered counters of any partition, by a function that sweeps one, and returns how many. The caller
@@ -127,11 +127,11 @@ func (t *Table) reclaim(now limiter.Tick, sweep func(*partition, limiter.Tick) i
 // reclaimFor is reclaim, and then drops recovered counters next to the keys of a
 // charge, where room is needed. It returns how many it dropped.
 func (t *Table) reclaimFor(now limiter.Tick, c *arith.Charge) (dropped int) {
-	dropped = t.reclaim(now, t.sweepNowAndThen)
+	dropped = t.reclaim(now, (*partition).sweepNowAndThen)
 	for i := range c.Len() {
 		p := &t.parts[PartitionOf(c.Key(i))]
 		if p.expiry.Load() <= int64(now) {
-			dropped += t.sweepNowAndThen(p, now)
+			dropped += p.sweepNowAndThen(now)
 		}
 	}
 	return dropped
@@ -162,7 +162,7 @@ func (t *Table) collectLimits(now limiter.Tick) bool {
 		if p.expiry.Load() > int64(now) {
 			continue
 		}
-		t.sweepOne(p, now)
+		p.sweepOne(now)
 	}
 	if t.registry.exhausted() {
 		t.forgetUnused()

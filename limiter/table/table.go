@@ -137,13 +137,14 @@ type partition struct {
 	void   *void        // which receipts are void; nil: none
 
 	extended extended // holds that were extended lately
+	table    *Table   // of which it is one
 }
 
 // ring returns the ids of a partition.
 func (t *Table) ring(p *partition) *idRing { return &t.ids.rings[p.number] }
 
 // used returns how many counters a partition has, with its ids.
-func (t *Table) used(p *partition) int { return p.slots.used + t.ring(p).used() }
+func (p *partition) used() int { return p.slots.used + p.table.ring(p).used() }
 
 // unbounded is a bound in bytes that is never reached and can be multiplied by
 // replicaFactor.
@@ -179,6 +180,7 @@ func New(c Config) *Table {
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
 		t.parts[i].number, t.parts[i].due, t.parts[i].slots.arena = uint16(i), never, &t.arena
+		t.parts[i].table = t
 	}
 	return t
 }
@@ -215,35 +217,35 @@ func (t *Table) words(s *slot) []uint64 {
 
 // room ensures that a slot, which has the given words, has need words. If that would
 // take more than left bytes of new memory, it changes nothing and reports false.
-func (t *Table) room(p *partition, l *limiter.Limit, s *slot, words []uint64, need int, left int64) ([]uint64, bool) {
+func (p *partition) room(l *limiter.Limit, s *slot, words []uint64, need int, left int64) ([]uint64, bool) {
 	if need <= len(words) {
 		return words, true
 	}
-	ref, class, ok := t.slab.get(need, left)
+	ref, class, ok := p.table.slab.get(need, left)
 	if !ok {
 		return words, false
 	}
-	more := t.slab.block(ref, class)
+	more := p.table.slab.block(ref, class)
 	s.state.Move(l, more, words)
-	t.free(p, s)
-	t.give(p, s, ref, class)
+	p.free(s)
+	p.give(s, ref, class)
 	return more, true
 }
 
 // discard releases everything that belongs to a slot.
-func (t *Table) discard(p *partition, s *slot) {
-	t.countHolds(s, t.registry.limit(s.limit), -1)
-	t.free(p, s)
-	t.registry.release(s.limit, 1)
+func (p *partition) discard(s *slot) {
+	p.table.countHolds(s, p.table.registry.limit(s.limit), -1)
+	p.free(s)
+	p.table.registry.release(s.limit, 1)
 }
 
 // relabel gives a slot another limit number and returns the previous one.
-func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
+func (p *partition) relabel(s *slot, id uint16) (had uint16) {
 	had = s.limit
 	if s.words != 0 {
 		bytes := int64(classWords(s.class)) * wordBytes
-		t.countWords(p, had, -bytes)
-		t.countWords(p, id, bytes)
+		p.countWords(had, -bytes)
+		p.countWords(id, bytes)
 	}
 	s.limit = id
 	return had
@@ -251,66 +253,66 @@ func (t *Table) relabel(p *partition, s *slot, id uint16) (had uint16) {
 
 // adopt converts a slot into one of l, if it belongs to an equal or a changed limit.
 // rule is the rule of l, nil for an import, and by is as in [arith.Key].
-func (t *Table) adopt(p *partition, s *slot, l *limiter.Limit, rule *limiter.Rule, by uint16, now limiter.Tick) bool {
-	old := t.registry.limit(s.limit)
+func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint16, now limiter.Tick) bool {
+	old := p.table.registry.limit(s.limit)
 	if old.Equal(l) {
-		t.registry.prefer(s.limit, l)
+		p.table.registry.prefer(s.limit, l)
 		return true
 	}
-	id := t.registry.id(l, rule, cmp.Or(by, arith.LabelOf(t.keyOf(s.lo, old))))
+	id := p.table.registry.id(l, rule, cmp.Or(by, arith.LabelOf(p.table.keyOf(s.lo, old))))
 	if id == 0 {
 		return false
 	}
 	if arith.CountsID(l) != arith.CountsID(old) {
-		t.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
+		p.table.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
 		if old.Algorithm() != limiter.Concurrency { // what is held is held still when the limit changes back
-			t.strip(p, s.place, s.lo^arith.NameID(old), arith.CountsID(old))
+			p.strip(s.place, s.lo^arith.NameID(old), arith.CountsID(old))
 		}
 	}
-	charge, fresh := s.state.Adopt(l, old, t.words(s), now)
+	charge, fresh := s.state.Adopt(l, old, p.table.words(s), now)
 	if fresh {
-		t.free(p, s)
+		p.free(s)
 	}
-	t.registry.release(t.relabel(p, s, id), 1)
+	p.table.registry.release(p.relabel(s, id), 1)
 	if fresh {
 		s.state.Roll(l, nil, now)
 		if charge > 0 {
 			s.state.Overdraw(l, nil, now, charge)
 		}
 	}
-	t.countSlots(p, s, l)
-	t.expiresAt(p, 0) // it may recover sooner than before
+	p.countSlots(s, l)
+	p.expiresAt(0) // it may recover sooner than before
 	return true
 }
 
 // insert adds an entry and makes room for it. Its key has been counted already.
-func (t *Table) insert(p *partition, e slot, now limiter.Tick) {
+func (p *partition) insert(e slot, now limiter.Tick) {
 	swept := p.slots.full()
 	if swept {
-		t.sweep(p, now)
+		p.sweep(now)
 	}
 	for {
 		i, found := p.slots.find(e.place, e.lo)
 		if found {
 			// Two keys of one check were equal: see Charge.Add.
-			t.discard(p, &e)
-			t.keys.Add(-1)
+			p.discard(&e)
+			p.table.keys.Add(-1)
 			return
 		}
 		if p.slots.insert(i, e) {
-			t.belongsSlot(p, &e, 1)
-			t.sent(p, &e, 1)
+			p.belongsSlot(&e, 1)
+			p.sent(&e, 1)
 			break
 		}
 		if !swept {
-			t.sweep(p, now)
+			p.sweep(now)
 			swept = true
 			continue
 		}
 		p.slots.extend()
-		t.publish(p)
+		p.publish()
 	}
-	t.expiresAt(p, e.state.EmptyAt(t.registry.limit(e.limit), t.words(&e)))
+	p.expiresAt(e.state.EmptyAt(p.table.registry.limit(e.limit), p.table.words(&e)))
 }
 
 // left returns how many bytes of new memory checks may take.
@@ -367,15 +369,15 @@ type Share struct {
 func (t *Table) Shares() []Share { return t.registry.all() }
 
 // check verifies the invariants of a partition, for tests.
-func (t *Table) check(p *partition) error {
+func (p *partition) check() error {
 	if err := p.slots.check(); err != nil {
 		return err
 	}
-	if err := t.ring(p).check(); err != nil {
+	if err := p.table.ring(p).check(); err != nil {
 		return err
 	}
-	for _, pos := range t.ring(p).byPlace() {
-		if at := t.ring(p).at(pos).Time; at > p.clock && int64(at) < p.expiry.Load() {
+	for _, pos := range p.table.ring(p).byPlace() {
+		if at := p.table.ring(p).at(pos).Time; at > p.clock && int64(at) < p.expiry.Load() {
 			return fmt.Errorf("an id ends at %d, before the partition's bound %d", at, p.expiry.Load())
 		}
 	}
@@ -384,8 +386,8 @@ func (t *Table) check(p *partition) error {
 		if s.limit == 0 {
 			continue
 		}
-		l := t.registry.limit(s.limit)
-		if at := s.state.EmptyAt(l, t.words(s)); at > p.clock && int64(at) < p.expiry.Load() {
+		l := p.table.registry.limit(s.limit)
+		if at := s.state.EmptyAt(l, p.table.words(s)); at > p.clock && int64(at) < p.expiry.Load() {
 			return fmt.Errorf("slot %d recovers at %d, before the partition's bound %d", i, at, p.expiry.Load())
 		}
 	}

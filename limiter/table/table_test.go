@@ -41,10 +41,10 @@ func (t *Table) checkAll(tb testing.TB) {
 	tb.Helper()
 	taken := 0
 	for i := range t.parts {
-		if err := t.check(&t.parts[i]); err != nil {
+		if err := t.parts[i].check(); err != nil {
 			tb.Fatalf("partition %d: %v", i, err)
 		}
-		taken += t.used(&t.parts[i])
+		taken += t.parts[i].used()
 	}
 	if int64(taken) != t.keys.Load() {
 		tb.Fatalf("%d slots are taken, %d keys are counted", taken, t.keys.Load())
@@ -378,7 +378,7 @@ func TestTooManyLimits(t *testing.T) {
 	for i := range maxLimits {
 		p := &table.parts[i%len(table.parts)]
 		p.mu.Lock()
-		table.sweep(p, 1e15+limiter.Minute)
+		p.sweep(1e15 + limiter.Minute)
 		p.mu.Unlock()
 		if i > len(table.parts) {
 			break

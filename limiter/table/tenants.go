@@ -96,59 +96,59 @@ func (u *usages) of(label uint16) *usage {
 func (t *Table) keyOf(lo uint64, l *limiter.Limit) uint64 { return lo ^ arith.NameID(l) }
 
 // belongs counts n counters of a key, or ids of it, that came to a locked partition, or left it.
-func (t *Table) belongs(p *partition, key uint64, n int64, l *limiter.Limit) {
+func (p *partition) belongs(key uint64, n int64, l *limiter.Limit) {
 	label, id := arith.LabelOf(key), l.Algorithm() >= arith.Remembered
-	if label == 0 && !id || t.copies[p.number].apart() {
+	if label == 0 && !id || p.table.copies[p.number].apart() {
 		return
 	}
-	u := t.usages.of(label)
+	u := p.table.usages.of(label)
 	if id {
 		u.ids.Add(n)
 	}
 	if label != 0 {
 		u.keys.Add(n)
-		t.usages.total.keys.Add(n)
+		p.table.usages.total.keys.Add(n)
 	}
 }
 
 // belongsSlot is belongs for a slot.
-func (t *Table) belongsSlot(p *partition, s *slot, n int64) {
-	if l := t.registry.limit(s.limit); l != nil && s.from == 0 { // nil after a panic has left it half made
-		t.belongs(p, t.keyOf(s.lo, l), n, l)
+func (p *partition) belongsSlot(s *slot, n int64) {
+	if l := p.table.registry.limit(s.limit); l != nil && s.from == 0 { // nil after a panic has left it half made
+		p.belongs(p.table.keyOf(s.lo, l), n, l)
 	}
 }
 
 // belongsID is belongs for an id, by the low half of its identity.
-func (t *Table) belongsID(p *partition, lo uint64, n int64) {
+func (p *partition) belongsID(lo uint64, n int64) {
 	if n < 0 {
-		t.sentIDs(p, 0, int(n))
+		p.sentIDs(0, int(n))
 	}
-	t.belongs(p, t.keyOf(lo, t.ids.limit), n, t.ids.limit)
+	p.belongs(p.table.keyOf(lo, p.table.ids.limit), n, p.table.ids.limit)
 }
 
 // belongsBytes counts the words of a key.
-func (t *Table) belongsBytes(p *partition, key uint64, bytes int64) {
-	if label := arith.LabelOf(key); label != 0 && !t.copies[p.number].apart() {
-		t.usages.of(label).bytes.Add(bytes)
-		t.usages.total.bytes.Add(bytes)
+func (p *partition) belongsBytes(key uint64, bytes int64) {
+	if label := arith.LabelOf(key); label != 0 && !p.table.copies[p.number].apart() {
+		p.table.usages.of(label).bytes.Add(bytes)
+		p.table.usages.total.bytes.Add(bytes)
 	}
 }
 
 // belongsAll is belongs for all that a locked partition has.
-func (t *Table) belongsAll(p *partition, n int64) {
+func (p *partition) belongsAll(n int64) {
 	for i := range p.slots.size {
 		s := p.slots.at(i)
 		if s.limit == 0 {
 			continue
 		}
-		if t.belongsSlot(p, s, n); s.words != 0 && s.from == 0 {
-			t.belongsBytes(p, t.keyOf(s.lo, t.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
+		if p.belongsSlot(s, n); s.words != 0 && s.from == 0 {
+			p.belongsBytes(p.table.keyOf(s.lo, p.table.registry.limit(s.limit)), n*int64(classWords(s.class))*wordBytes)
 		}
 	}
-	g := t.ring(p)
+	g := p.table.ring(p)
 	for i := range g.n {
 		if e := &g.ring[g.position(g.numberOf(i))]; e.state.Time != idGone {
-			t.belongs(p, t.keyOf(e.lo, t.ids.limit), n, t.ids.limit)
+			p.belongs(p.table.keyOf(e.lo, p.table.ids.limit), n, p.table.ids.limit)
 		}
 	}
 }

@@ -24,12 +24,12 @@ func (t *Table) checkTenants(tb testing.TB) {
 		for j := range p.slots.size {
 			if s := p.slots.at(j); s.limit != 0 {
 				l := t.registry.limit(s.limit)
-				want.belongs(&want.parts[i], t.keyOf(s.lo, l), 1, l)
-				want.belongsBytes(&want.parts[i], t.keyOf(s.lo, l), int64(len(t.words(s)))*wordBytes)
+				want.parts[i].belongs(t.keyOf(s.lo, l), 1, l)
+				want.parts[i].belongsBytes(t.keyOf(s.lo, l), int64(len(t.words(s)))*wordBytes)
 			}
 		}
 		for _, pos := range t.ring(p).byPlace() {
-			want.belongsID(&want.parts[i], t.ring(p).ring[pos].lo, 1)
+			want.parts[i].belongsID(t.ring(p).ring[pos].lo, 1)
 		}
 	}
 	has := func(u *usage) [3]int64 { return [3]int64{u.keys.Load(), u.ids.Load(), u.bytes.Load()} }
@@ -353,7 +353,7 @@ func TestTenantsAreCounted(t *testing.T) {
 		case 5:
 			p := &table.parts[part]
 			p.mu.Lock()
-			table.sweep(p, now)
+			p.sweep(now)
 			p.mu.Unlock()
 		case 6:
 			var of []Entry

@@ -189,7 +189,7 @@ func TestReceiptsOfLimitsThatChangeBack(t *testing.T) {
 			x.now += limiter.Minute    // and recovers
 			if swept {
 				for p := range x.table.parts {
-					x.table.sweepOne(&x.table.parts[p], x.now)
+					x.table.parts[p].sweepOne(x.now)
 				}
 			}
 			x.spend("r", 1, 4, other) // by others

@@ -1,0 +1,132 @@
+package table
+
+import (
+	"iter"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// ledger is what a partition keeps of the charges of one key that can still change: the entries of its holds, in one
+// slot beside its counters, and the ids by which these are known. Two ledgers of one key may be at hand: that of this
+// table, and one that came from another.
+type ledger struct {
+	p *partition
+	s *slot
+}
+
+// ledger returns the one whose entries are in a slot.
+func (p *partition) ledger(s *slot) ledger { return ledger{p, s} }
+
+// ledgerOf returns that of a key, which may not exist.
+func (p *partition) ledgerOf(k *arith.Key) ledger {
+	i, found := p.slots.find(p.table.order.of(k.Hash.Hi), identity(k, p.table.ids.holds.limit))
+	if !found {
+		return ledger{p: p}
+	}
+	return p.ledger(p.slots.at(i))
+}
+
+// ledgers are those of all keys that have one.
+func (p *partition) ledgers() iter.Seq[ledger] {
+	return func(yield func(ledger) bool) {
+		for i := range p.slots.size {
+			s := p.slots.at(i)
+			if s.limit != 0 && p.table.registry.limit(s.limit).Algorithm() == arith.Holds && !yield(p.ledger(s)) {
+				return
+			}
+		}
+	}
+}
+
+// exists reports whether the key has entries, or had some.
+func (b ledger) exists() bool { return b.s != nil }
+
+// words are those of the entries.
+func (b ledger) words() []uint64 { return b.p.table.words(b.s) }
+
+// has reports whether an id has a hold. There may be no ledger.
+func (b ledger) has(id uint64) bool { return b.exists() && b.s.state.HoldsID(b.words(), id) }
+
+// all are the entries, with their numbers, in the order in which they were made. There may be no ledger.
+func (b ledger) all() iter.Seq2[int, arith.Hold] {
+	return func(yield func(int, arith.Hold) bool) {
+		if !b.exists() {
+			return
+		}
+		words := b.words()
+		for i := range int(b.s.state.A) {
+			if !yield(i, arith.HoldAt(words, i)) {
+				return
+			}
+		}
+	}
+}
+
+// of are those of the hold of an id.
+func (b ledger) of(id uint64) iter.Seq2[int, arith.Hold] {
+	return func(yield func(int, arith.Hold) bool) {
+		for i, h := range b.all() {
+			if h.ID == id && !yield(i, h) {
+				return
+			}
+		}
+	}
+}
+
+// end returns when the hold of an id ends; 0 if it has none.
+func (b ledger) end(id uint64) limiter.Tick { return arith.HoldEnd(&b.s.state, b.words(), id) }
+
+// entry is what is known of the charge that a key got by an id: the id, which stands for the charge as long as it is
+// remembered, and beside it a hold while the charge can still change.
+type entry struct {
+	in  ledger
+	id  uint64
+	pos int // of the id, in the ring of the partition
+}
+
+// entry returns that of a charge's ID for a key, and whether it is known at now. The partition is locked.
+func (t *Table) entry(now limiter.Tick, c *arith.Charge, k *arith.Key) (e entry, known bool) {
+	p, pos, known := t.findID(now, c, k)
+	if !known {
+		return entry{}, false
+	}
+	return entry{p.ledgerOf(k), c.ID.ID, pos}, true
+}
+
+// state is that of the id.
+func (e *entry) state() *arith.State { return e.in.p.table.ring(e.in.p).at(e.pos) }
+
+// cost returns the units for which the id is remembered.
+func (e *entry) cost() uint64 { return arith.IDCost(e.state()) }
+
+// held reports whether the charge has a hold.
+func (e *entry) held() bool { return e.in.has(e.id) }
+
+// charged reports whether the charge was made at an instant, for the cost of a key.
+func (e *entry) charged(at limiter.Tick, k *arith.Key) bool {
+	return arith.IDCharged(e.state()) == at && e.cost() == k.Cost
+}
+
+// forget forgets the charge and the id. Nothing is given back.
+func (e *entry) forget() {
+	if e.held() {
+		e.in.dropHold(e.id)
+	}
+	e.in.p.removeID(e.pos)
+}
+
+// change calls f with the entry of a charge's ID for a key, if it is known, with the partition locked. It returns
+// what f returns, else false. It is safe for concurrent use.
+func (t *Table) change(now limiter.Tick, c *arith.Charge, k *arith.Key, f func(e *entry) bool) bool {
+	if c.ID == nil || k.Cost == 0 {
+		return false
+	}
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advance(now)
+	p.arrive(k, now)
+	e, known := t.entry(now, c, k)
+	return known && f(&e)
+}
