@@ -227,8 +227,8 @@ func house() []row {
 				no(imports, "it is pure: bytes in, bytes out", "net/http", "google.golang.org/grpc", "os", "sync", "context"),
 				clocks("it is pure"),
 			)},
-		{path: "internal/unanswered", floor: 2,
-			knows: "reservations of which nobody knows whether they were made are cancelled, for middlewares", never: join(
+		{path: "internal/middle", floor: 3,
+			knows: "what both middlewares have in common: options, the memory of a check, settlements", never: join(
 				no(imports, "it is for both middlewares", "net/http", "google.golang.org/grpc"),
 			)},
 		{path: "middleware/httplimit", floor: 6, knows: "request -> check, decision -> headers and status",

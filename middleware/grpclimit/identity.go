@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
 )
@@ -104,7 +105,7 @@ func identify(option string, from []Extract, field func(*limiter.Request) *strin
 	return func(l *Limiter) error {
 		for _, f := range from {
 			if f == nil {
-				return isNil(option)
+				return l.core.NeedsFunction(option)
 			}
 			l.identify = append(l.identify, func(ctx context.Context, c *Call, q *limiter.Request) {
 				if at := field(q); *at == "" {
@@ -127,32 +128,10 @@ func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 			return errors.New("grpclimit: Token needs the tokens that verify and the claim that names the user, such as sub")
 		}
 		l.identify = append(l.identify, func(ctx context.Context, c *Call, q *limiter.Request) {
-			if q.User != "" {
-				return
-			}
-			raw := bearer(first(ctx, c, "authorization"))
-			if raw == "" {
-				return
-			}
-			claims, err := t.Verify(raw)
-			if user := claims.Text(userClaim); err == nil && user != "" {
-				q.User = user
-				if q.Group == "" {
-					q.Group = claims.Text(groupClaim)
-				}
-			}
+			middle.Claim(q, t, first(ctx, c, "authorization"), userClaim, groupClaim)
 		})
 		return nil
 	}
-}
-
-// bearer returns the token in an authorization value, empty if there is none.
-func bearer(value string) string {
-	const scheme = "Bearer "
-	if len(value) < len(scheme) || !strings.EqualFold(value[:len(scheme)], scheme) {
-		return ""
-	}
-	return strings.TrimSpace(value[len(scheme):])
 }
 
 // client returns the address of the caller, as far as it is known.
@@ -166,15 +145,15 @@ func (l *Limiter) client(ctx context.Context) netip.Addr {
 	case *net.TCPAddr:
 		remote = a.AddrPort().Addr()
 	case *net.UnixAddr:
-		if l.unixSocket {
-			return l.addresses.Behind(metadata.ValueFromIncomingContext(ctx, l.addrKey))
+		if l.core.UnixSocket {
+			return l.core.Addresses.Behind(metadata.ValueFromIncomingContext(ctx, l.core.AddressIn))
 		}
 		return netip.Addr{}
 	default:
 		remote, _ = address.Parse(a.String())
 	}
-	if !remote.IsValid() || len(l.addresses.Trusted) == 0 {
+	if !remote.IsValid() || len(l.core.Addresses.Trusted) == 0 {
 		return remote
 	}
-	return l.addresses.Client(remote, metadata.ValueFromIncomingContext(ctx, l.addrKey))
+	return l.core.Addresses.Client(remote, metadata.ValueFromIncomingContext(ctx, l.core.AddressIn))
 }

@@ -18,7 +18,7 @@ func serverHeader(ctx context.Context) func(metadata.MD) error {
 func (l *Limiter) UnaryServer() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		call := Call{Method: info.FullMethod, Kind: Unary, Message: req}
-		if l.settle == nil {
+		if l.core.Settling == nil {
 			if err := l.check(ctx, &call, serverHeader(ctx)); err != nil {
 				return nil, err
 			}
@@ -43,7 +43,7 @@ func (l *Limiter) StreamServer() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		call := Call{Method: info.FullMethod, Kind: Stream}
 		return l.serve(ss.Context(), &call, ss.SetHeader, func(out *Result) error {
-			if l.settle != nil {
+			if l.core.Settling != nil {
 				ss = &sending{ServerStream: ss, result: out}
 			}
 			if !l.perMessage {

@@ -3,13 +3,13 @@ package grpclimit
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -47,57 +47,32 @@ type Call struct {
 // concurrent use.
 type Limiter struct {
 	decider    Decider
+	core       core
 	skip       func(context.Context, *Call) bool
-	rule       string
-	addresses  front.Addresses
-	addrKey    string
-	unixSocket bool
 	identify   []func(context.Context, *Call, *limiter.Request)
-	attributes []attribute
 	cost       func(context.Context, *Call) limiter.Cost
 	perMessage bool
 	quiet      bool
 	onDenied   func(context.Context, *Call, *limiter.Decision) error
 	onError    func(context.Context, *Call, error) error
-	failOpen   bool
-	pool       sync.Pool // of *check
-	settle     *settling // nil: calls are charged for good
 }
 
-// check is the memory for one call; it is pooled.
-type check struct {
-	request    limiter.Request
-	decision   limiter.Decision
-	attributes map[string]string
-	limits     []*limiter.LimitDecision
-	text       []byte
-}
+// core is what a limiter has in common with those of other protocols.
+type core = middle.Core[Extract, func(context.Context, *Call, *Result) middle.Usage,
+	func(context.Context, *Call, limiter.Amended, error)]
 
 // New returns a limiter, or an error that joins those of all invalid options.
 func New(d Decider, opts ...Option) (*Limiter, error) {
-	l := &Limiter{decider: d}
+	l := &Limiter{decider: d, core: core{Package: "grpclimit"}}
 	var problems []error
-	if d == nil {
-		problems = append(problems, errors.New("grpclimit: the decider is nil: pass a *weir.Node or a *client.Client"))
-	}
 	for _, o := range opts {
 		if err := o(l); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	if l.addrKey == "" {
-		l.addrKey = "x-forwarded-for"
-	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("grpclimit: "+l.addrKey+
-			" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
+	if err := l.core.Complete(d, "x-forwarded-for", false, problems); err != nil {
+		return nil, err
 	}
-	if err := l.checkSettle(); err != nil {
-		problems = append(problems, err)
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	l.pool.New = func() any { return new(check) }
 	return l, nil
 }
 
@@ -114,54 +89,44 @@ func (l *Limiter) check(ctx context.Context, call *Call, setHeader func(metadata
 	if l.skip != nil && l.skip(ctx, call) {
 		return nil
 	}
-	c := l.pool.Get().(*check)
-	defer l.release(c)
+	c := l.core.Get()
+	defer l.core.Release(c)
 	_, err := l.decide(ctx, call, setHeader, c)
 	return err
 }
 
 // decide is check with the memory for it, without Skip. It also reports whether the call was
 // decided.
-func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error, c *check) (decided bool,
-	_ error) {
-	l.fill(ctx, call, &c.request, c)
-	if err := l.decider.CheckInto(ctx, &c.request, &c.decision); err != nil {
-		l.givenUp(ctx, &c.request, err)
+func (l *Limiter) decide(ctx context.Context, call *Call, setHeader func(metadata.MD) error,
+	c *middle.Check) (decided bool, _ error) {
+	l.fill(ctx, call, &c.Request, c)
+	if err := l.decider.CheckInto(ctx, &c.Request, &c.Decision); err != nil {
+		l.core.Settling.GivenUp(ctx, &c.Request, err)
 		return false, l.failed(ctx, call, err)
 	}
 	if setHeader != nil && !l.quiet {
 		// It fails if headers have been sent already, and then the metadata is dropped.
-		if md := c.metadata(); md != nil {
+		if md := metadataOf(c); md != nil {
 			_ = setHeader(md)
 		}
 	}
 	switch {
-	case c.decision.Allowed:
+	case c.Decision.Allowed:
 		return true, nil
 	case l.onDenied != nil:
-		return true, l.onDenied(ctx, call, &c.decision)
+		return true, l.onDenied(ctx, call, &c.Decision)
 	}
-	return true, Denial(&c.decision)
+	return true, Denial(&c.Decision)
 }
 
 // DecideInto asks the decider about a call as Check does, overwrites d with the
 // decision, and sets no metadata. The error is the decider's; it wraps limiter.ErrInvalid if the
 // call cannot be counted. Skip is not called.
 func (l *Limiter) DecideInto(ctx context.Context, call *Call, d *limiter.Decision) error {
-	c := l.pool.Get().(*check)
-	defer l.release(c)
-	l.fill(ctx, call, &c.request, c)
-	return l.decider.CheckInto(ctx, &c.request, d)
-}
-
-// release returns c to the pool without references to its call.
-func (l *Limiter) release(c *check) {
-	c.request = limiter.Request{}
-	c.decision.Clear()
-	clear(c.attributes)
-	clear(c.limits)
-	c.limits, c.text = c.limits[:0], c.text[:0]
-	l.pool.Put(c)
+	c := l.core.Get()
+	defer l.core.Release(c)
+	l.fill(ctx, call, &c.Request, c)
+	return l.decider.CheckInto(ctx, &c.Request, d)
 }
 
 // failed returns the error for a call that could not be decided, or nil if it may
@@ -184,7 +149,7 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 		// This also applies with FailOpen: callers must not pass by cancelling a call
 		// before it is counted.
 		return status.FromContextError(ctx.Err()).Err()
-	case l.failOpen:
+	case l.core.FailOpen:
 		return nil
 	}
 	return status.Error(codes.Unavailable, unavailable)
@@ -193,43 +158,33 @@ func (l *Limiter) failed(ctx context.Context, call *Call, err error) error {
 const unavailable = "the limits cannot be looked up now, and without them nothing is let through"
 
 // fill fills in the request for the decider.
-func (l *Limiter) fill(ctx context.Context, call *Call, q *limiter.Request, c *check) {
-	q.Rule, q.Path, q.Method = l.rule, call.Method, call.Kind
+func (l *Limiter) fill(ctx context.Context, call *Call, q *limiter.Request, c *middle.Check) {
+	q.Rule, q.Path, q.Method = l.core.Rule, call.Method, call.Kind
 	if !call.Client {
-		q.IP = l.addresses.Text(l.client(ctx))
+		q.IP = l.core.Addresses.Text(l.client(ctx))
 	}
 	for _, from := range l.identify {
 		from(ctx, call, q)
 	}
-	if len(l.attributes) > 0 {
-		if c.attributes == nil {
-			c.attributes = make(map[string]string, len(l.attributes))
-		}
-		for _, a := range l.attributes {
-			if v := a.from(ctx, call); v != "" {
-				c.attributes[a.name] = v
-			}
-		}
-		q.Attributes = c.attributes
-	}
+	l.core.SetAttributes(c, func(read Extract) string { return read(ctx, call) })
 	if l.cost != nil {
 		q.Cost = l.cost(ctx, call)
 	}
 }
 
-// metadata returns the limits of the decision as metadata, nil if there are none.
-func (c *check) metadata() metadata.MD {
-	seconds, wait := front.RetryAfterSeconds(&c.decision)
-	c.limits = front.Limits(c.limits[:0], &c.decision)
-	if len(c.limits) == 0 && !wait {
+// metadataOf returns the limits of the decision as metadata, nil if there are none.
+func metadataOf(c *middle.Check) metadata.MD {
+	seconds, wait := front.RetryAfterSeconds(&c.Decision)
+	c.Limits = front.Limits(c.Limits[:0], &c.Decision)
+	if len(c.Limits) == 0 && !wait {
 		return nil
 	}
 	md := make(metadata.MD, 3)
-	if len(c.limits) > 0 {
-		c.text = front.AppendPolicy(c.text[:0], c.limits)
-		policy := len(c.text)
-		c.text = front.AppendState(c.text, c.limits)
-		text := string(c.text)
+	if len(c.Limits) > 0 {
+		c.Text = front.AppendPolicy(c.Text[:0], c.Limits)
+		policy := len(c.Text)
+		c.Text = front.AppendState(c.Text, c.Limits)
+		text := string(c.Text)
 		values := [2]string{text[:policy], text[policy:]}
 		md["ratelimit-policy"], md["ratelimit"] = values[:1:1], values[1:]
 	}

@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -17,13 +16,7 @@ type Option func(*Limiter) error
 
 // Rule names the rule that decides, instead of the one whose conditions match.
 func Rule(name string) Option {
-	return func(l *Limiter) error {
-		if name == "" {
-			return errors.New("grpclimit: Rule needs the name of a rule; leave it out to let the method find one")
-		}
-		l.rule = name
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.SetRule(name, "method") }
 }
 
 // Skip lets calls pass for which f returns true, uncounted and without metadata, such
@@ -31,7 +24,7 @@ func Rule(name string) Option {
 func Skip(f func(context.Context, *Call) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("Skip")
+			return l.core.NeedsFunction("Skip")
 		}
 		l.skip = f
 		return nil
@@ -45,21 +38,14 @@ func Skip(f func(context.Context, *Call) bool) Option {
 // connection is counted by its own address, whatever its metadata says. Do not name
 // networks from which callers connect.
 func TrustedProxies(networks ...netip.Prefix) Option {
-	return func(l *Limiter) error {
-		trusted, err := front.Trust(networks)
-		if err != nil {
-			return fmt.Errorf("grpclimit: TrustedProxies: %w", err)
-		}
-		l.addresses.Trusted = append(l.addresses.Trusted, trusted...)
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.Trust(networks) }
 }
 
 // TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
 // from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
 	return func(l *Limiter) error {
-		l.unixSocket = true
+		l.core.UnixSocket = true
 		return nil
 	}
 }
@@ -68,7 +54,7 @@ func TrustUnixSockets() Option {
 // trusted proxies, instead of x-forwarded-for.
 func ForwardedKey() Option {
 	return func(l *Limiter) error {
-		l.addresses.Chain, l.addrKey = front.Forwarded, "forwarded"
+		l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "forwarded"
 		return nil
 	}
 }
@@ -81,7 +67,7 @@ func AddressKey(key string) Option {
 		if key == "" {
 			return errors.New("grpclimit: AddressKey needs a key of the metadata, such as x-real-ip")
 		}
-		l.addresses.Chain, l.addrKey = front.Single, strings.ToLower(key)
+		l.core.Addresses.Chain, l.core.AddressIn = front.Single, strings.ToLower(key)
 		return nil
 	}
 }
@@ -91,30 +77,13 @@ func AddressKey(key string) Option {
 // a whole network has as many counters as addresses. With fewer, neighbours share a
 // counter.
 func IPv6Bits(bits int) Option {
-	return func(l *Limiter) error {
-		if bits < 1 || bits > 128 {
-			return fmt.Errorf("grpclimit: IPv6Bits %d is out of range: give 1 to 128", bits)
-		}
-		l.addresses.IPv6Bits = bits
-		return nil
-	}
-}
-
-type attribute struct {
-	name string
-	from Extract
+	return func(l *Limiter) error { return l.core.SetIPv6Bits(bits) }
 }
 
 // Attribute sets a further attribute that rules may match on or count by, under its
 // name in the rules file. An empty value counts as absent.
 func Attribute(name string, from Extract) Option {
-	return func(l *Limiter) error {
-		if name == "" || from == nil {
-			return errors.New("grpclimit: Attribute needs a name and a function")
-		}
-		l.attributes = append(l.attributes, attribute{name, from})
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.AddAttribute(name, from, from != nil) }
 }
 
 // CostFunc sets the cost of a call; the zero Cost leaves it to the rule. If callers can
@@ -122,7 +91,7 @@ func Attribute(name string, from Extract) Option {
 func CostFunc(f func(context.Context, *Call) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("CostFunc")
+			return l.core.NeedsFunction("CostFunc")
 		}
 		l.cost = f
 		return nil
@@ -152,7 +121,7 @@ func NoMetadata() Option {
 func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("OnDenied")
+			return l.core.NeedsFunction("OnDenied")
 		}
 		l.onDenied = f
 		return nil
@@ -171,7 +140,7 @@ func OnDenied(f func(context.Context, *Call, *limiter.Decision) error) Option {
 func OnError(f func(context.Context, *Call, error) error) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("OnError")
+			return l.core.NeedsFunction("OnError")
 		}
 		l.onError = f
 		return nil
@@ -184,9 +153,7 @@ func OnError(f func(context.Context, *Call, error) error) Option {
 // no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
-		l.failOpen = true
+		l.core.FailOpen = true
 		return nil
 	}
 }
-
-func isNil(option string) error { return fmt.Errorf("grpclimit: %s needs a function", option) }

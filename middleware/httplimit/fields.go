@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -48,12 +49,12 @@ const (
 )
 
 // writeFields writes the limits of a decision in the chosen spellings.
-func (l *Limiter) writeFields(h http.Header, c *check) {
+func (l *Limiter) writeFields(h http.Header, c *middle.Check) {
 	if len(l.spellings) == 0 {
 		return
 	}
-	c.limits = front.Limits(c.limits[:0], &c.decision)
-	if len(c.limits) == 0 {
+	c.Limits = front.Limits(c.Limits[:0], &c.Decision)
+	if len(c.Limits) == 0 {
 		return
 	}
 	for _, s := range l.spellings {
@@ -64,14 +65,14 @@ func (l *Limiter) writeFields(h http.Header, c *check) {
 			l.writeThree(h, front.Three{Limit: "X-Rate-Limit-Limit", Remaining: "X-Rate-Limit-Remaining",
 				Reset: "X-Rate-Limit-Reset"}, c)
 		default:
-			c.text = front.AddLists(h, c.limits, c.text)
+			c.Text = front.AddLists(h, c.Limits, c.Text)
 		}
 	}
 }
 
 // writeThree writes three fields about the nearest limit.
-func (l *Limiter) writeThree(h http.Header, names front.Three, c *check) {
-	n := front.Nearest(c.limits)
+func (l *Limiter) writeThree(h http.Header, names front.Three, c *middle.Check) {
+	n := front.Nearest(c.Limits)
 	names.Set(h, n, l.resetText(n))
 }
 

@@ -3,9 +3,9 @@ package httplimit
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
 )
@@ -61,7 +61,7 @@ func identify(option string, from []Extract, field func(*limiter.Request) *strin
 	return func(l *Limiter) error {
 		for _, f := range from {
 			if f == nil {
-				return isNil(option)
+				return l.core.NeedsFunction(option)
 			}
 			l.identify = append(l.identify, func(r *http.Request, q *limiter.Request) {
 				if at := field(q); *at == "" {
@@ -94,7 +94,7 @@ func Session(cookie string, s *identity.Sessions) Option {
 					return
 				}
 				if who, err := s.Open(c.Value); err == nil {
-					name(q, who.User, who.Group)
+					middle.Name(q, who.User, who.Group)
 					return
 				}
 			}
@@ -113,32 +113,8 @@ func Token(t *identity.Tokens, userClaim, groupClaim string) Option {
 			return errors.New("httplimit: Token needs the tokens that verify and the claim that names the user, such as sub")
 		}
 		l.identify = append(l.identify, func(r *http.Request, q *limiter.Request) {
-			raw := bearer(r.Header.Get("Authorization"))
-			if q.User != "" || raw == "" {
-				return
-			}
-			claims, err := t.Verify(raw)
-			if user := claims.Text(userClaim); err == nil && user != "" {
-				name(q, user, claims.Text(groupClaim))
-			}
+			middle.Claim(q, t, r.Header.Get("Authorization"), userClaim, groupClaim)
 		})
 		return nil
 	}
-}
-
-// name sets the user, and the group unless it is set already.
-func name(q *limiter.Request, user, group string) {
-	q.User = user
-	if q.Group == "" {
-		q.Group = group
-	}
-}
-
-// bearer returns the token in an Authorization field, empty if there is none.
-func bearer(field string) string {
-	const scheme = "Bearer "
-	if len(field) < len(scheme) || !strings.EqualFold(field[:len(scheme)], scheme) {
-		return ""
-	}
-	return strings.TrimSpace(field[len(scheme):])
 }

@@ -2,14 +2,13 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/address"
 	"github.com/weirlimit/weir/internal/front"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -22,36 +21,24 @@ type Decider interface {
 // Limiter asks a decider about requests and answers those that are denied. It is safe
 // for concurrent use.
 type Limiter struct {
-	decider    Decider
-	skip       func(*http.Request) bool
-	path       func(*http.Request) string // nil, or an empty result: normalPath
-	rule       string
-	addresses  front.Addresses
-	addrField  string
-	unixSocket bool
-	identify   []func(*http.Request, *limiter.Request)
-	attributes []attribute
-	costs      map[string]limiter.Cost
-	cost       func(*http.Request) limiter.Cost
-	onDenied   func(http.ResponseWriter, *http.Request, *limiter.Decision)
-	onError    func(http.ResponseWriter, *http.Request, error) bool
-	failOpen   bool
-	spellings  []Spelling
-	reset      Reset
-	now        func() time.Time
-	pool       sync.Pool // of *check
-	settle     *settling // nil: requests are charged for good
-	named      bool      // requests have ids
+	decider   Decider
+	core      core
+	skip      func(*http.Request) bool
+	path      func(*http.Request) string // nil, or an empty result: normalPath
+	identify  []func(*http.Request, *limiter.Request)
+	costs     map[string]limiter.Cost
+	cost      func(*http.Request) limiter.Cost
+	onDenied  func(http.ResponseWriter, *http.Request, *limiter.Decision)
+	onError   func(http.ResponseWriter, *http.Request, error) bool
+	spellings []Spelling
+	reset     Reset
+	now       func() time.Time
+	named     bool // requests have ids
 }
 
-// check is the memory for one request; it is pooled.
-type check struct {
-	request    limiter.Request
-	decision   limiter.Decision
-	attributes map[string]string
-	limits     []*limiter.LimitDecision
-	text       []byte
-}
+// core is what a limiter has in common with those of other protocols.
+type core = middle.Core[Extract, func(*http.Request, *Response) middle.Usage,
+	func(*http.Request, limiter.Amended, error)]
 
 // New returns a middleware, or an error that names the invalid options. [NewLimiter]
 // gives access to the same limiter in other ways.
@@ -65,36 +52,23 @@ func New(d Decider, opts ...Option) (func(http.Handler) http.Handler, error) {
 
 // NewLimiter returns a limiter, or an error that joins those of all invalid options.
 func NewLimiter(d Decider, opts ...Option) (*Limiter, error) {
-	l := &Limiter{decider: d, spellings: []Spelling{IETF}, now: time.Now}
+	l := &Limiter{decider: d, core: core{Package: "httplimit"}, spellings: []Spelling{IETF}, now: time.Now}
 	var problems []error
-	if d == nil {
-		problems = append(problems, errors.New("httplimit: the decider is nil: pass a *weir.Node or a *client.Client"))
-	}
 	for _, o := range opts {
 		if err := o(l); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	if l.addrField == "" {
-		l.addrField = "X-Forwarded-For"
-	} else if len(l.addresses.Trusted) == 0 && !l.unixSocket {
-		problems = append(problems, errors.New("httplimit: "+l.addrField+
-			" names the caller, but no proxy is trusted to set it: name the proxies with TrustedProxies"))
+	if err := l.core.Complete(d, "X-Forwarded-For", l.named, problems); err != nil {
+		return nil, err
 	}
-	if err := l.checkSettle(); err != nil {
-		problems = append(problems, err)
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	l.pool.New = func() any { return new(check) }
 	return l, nil
 }
 
 // Handler returns a handler that passes allowed requests to next.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.settle != nil {
+		if l.core.Settling != nil {
 			l.serve(w, r, next)
 		} else if l.Check(w, r) {
 			next.ServeHTTP(w, r)
@@ -110,31 +84,31 @@ func (l *Limiter) Check(w http.ResponseWriter, r *http.Request) bool {
 	if l.skip != nil && l.skip(r) {
 		return true
 	}
-	c := l.pool.Get().(*check)
-	defer l.release(c)
+	c := l.core.Get()
+	defer l.core.Release(c)
 	pass, _ := l.check(w, r, c)
 	return pass
 }
 
 // check is Check with the memory for it. It also reports whether the request was decided.
-func (l *Limiter) check(w http.ResponseWriter, r *http.Request, c *check) (pass, decided bool) {
+func (l *Limiter) check(w http.ResponseWriter, r *http.Request, c *middle.Check) (pass, decided bool) {
 	r, cancel := inTime(r)
 	defer cancel()
 	if err := l.decide(r, c); err != nil {
-		l.givenUp(r.Context(), &c.request, err)
+		l.core.Settling.GivenUp(r.Context(), &c.Request, err)
 		return l.failed(w, r, err), false
 	}
 	l.writeFields(w.Header(), c)
-	if c.decision.Allowed {
+	if c.Decision.Allowed {
 		return true, true
 	}
-	if s, ok := front.RetryAfterSeconds(&c.decision); ok {
+	if s, ok := front.RetryAfterSeconds(&c.Decision); ok {
 		w.Header().Set("Retry-After", decimal(s))
 	}
 	if l.onDenied != nil {
-		l.onDenied(w, r, &c.decision)
+		l.onDenied(w, r, &c.Decision)
 	} else {
-		writeDenial(w, &c.decision)
+		writeDenial(w, &c.Decision)
 	}
 	return false, true
 }
@@ -145,29 +119,19 @@ func (l *Limiter) check(w http.ResponseWriter, r *http.Request, c *check) (pass,
 func (l *Limiter) DecideInto(r *http.Request, d *limiter.Decision) error {
 	r, cancel := inTime(r)
 	defer cancel()
-	c := l.pool.Get().(*check)
-	defer l.release(c)
+	c := l.core.Get()
+	defer l.core.Release(c)
 	if err := l.fill(r, c); err != nil {
 		return err
 	}
-	return l.decider.CheckInto(r.Context(), &c.request, d)
+	return l.decider.CheckInto(r.Context(), &c.Request, d)
 }
 
-func (l *Limiter) decide(r *http.Request, c *check) error {
+func (l *Limiter) decide(r *http.Request, c *middle.Check) error {
 	if err := l.fill(r, c); err != nil {
 		return err
 	}
-	return l.decider.CheckInto(r.Context(), &c.request, &c.decision)
-}
-
-// release returns c to the pool without references to its request.
-func (l *Limiter) release(c *check) {
-	c.request = limiter.Request{}
-	c.decision.Clear()
-	clear(c.attributes)
-	clear(c.limits)
-	c.limits, c.text = c.limits[:0], c.text[:0]
-	l.pool.Put(c)
+	return l.decider.CheckInto(r.Context(), &c.Request, &c.Decision)
 }
 
 // failed answers a request that could not be decided, and reports whether it may
@@ -178,7 +142,7 @@ func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool
 	}
 	// Callers must not pass by sending a request that cannot be counted, or by
 	// cancelling it before it is counted.
-	if l.failOpen && !front.OfRequest(err) && r.Context().Err() == nil {
+	if l.core.FailOpen && !front.OfRequest(err) && r.Context().Err() == nil {
 		return true
 	}
 	writeFailure(w, err)
@@ -186,9 +150,9 @@ func (l *Limiter) failed(w http.ResponseWriter, r *http.Request, err error) bool
 }
 
 // fill fills in the request for the decider.
-func (l *Limiter) fill(r *http.Request, c *check) error {
-	q := &c.request
-	q.Rule, q.Method = l.rule, r.Method
+func (l *Limiter) fill(r *http.Request, c *middle.Check) error {
+	q := &c.Request
+	q.Rule, q.Method = l.core.Rule, r.Method
 	if l.path != nil {
 		q.Path = l.path(r)
 	}
@@ -202,21 +166,11 @@ func (l *Limiter) fill(r *http.Request, c *check) error {
 	if len(q.Path) > limiter.MaxFieldBytes {
 		return errPathLength
 	}
-	q.IP = l.addresses.Text(l.client(r))
+	q.IP = l.core.Addresses.Text(l.client(r))
 	for _, from := range l.identify {
 		from(r, q)
 	}
-	if len(l.attributes) > 0 {
-		if c.attributes == nil {
-			c.attributes = make(map[string]string, len(l.attributes))
-		}
-		for _, a := range l.attributes {
-			if v := a.from(r); v != "" {
-				c.attributes[a.name] = v
-			}
-		}
-		q.Attributes = c.attributes
-	}
+	l.core.SetAttributes(c, func(read Extract) string { return read(r) })
 	if l.cost != nil {
 		q.Cost = l.cost(r)
 	} else if l.costs != nil {
@@ -229,14 +183,14 @@ func (l *Limiter) fill(r *http.Request, c *check) error {
 func (l *Limiter) client(r *http.Request) netip.Addr {
 	remote, ok := address.Parse(r.RemoteAddr)
 	switch {
-	case !ok && l.unixSocket && isUnixSocket(r.RemoteAddr):
-		return l.addresses.Behind(r.Header[l.addrField])
+	case !ok && l.core.UnixSocket && isUnixSocket(r.RemoteAddr):
+		return l.core.Addresses.Behind(r.Header[l.core.AddressIn])
 	case !ok:
 		return netip.Addr{}
-	case len(l.addresses.Trusted) == 0:
+	case len(l.core.Addresses.Trusted) == 0:
 		return remote
 	}
-	return l.addresses.Client(remote, r.Header[l.addrField])
+	return l.core.Addresses.Client(remote, r.Header[l.core.AddressIn])
 }
 
 // isUnixSocket reports whether a remote address is that of a Unix socket: empty, a

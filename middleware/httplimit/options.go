@@ -21,13 +21,7 @@ type Option func(*Limiter) error
 // Rule names the rule that decides, instead of the one whose conditions match. It suits
 // a limiter around one handler.
 func Rule(name string) Option {
-	return func(l *Limiter) error {
-		if name == "" {
-			return errors.New("httplimit: Rule needs the name of a rule; leave it out to let the path find one")
-		}
-		l.rule = name
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.SetRule(name, "path") }
 }
 
 // Skip lets requests pass for which f returns true, uncounted and without fields, such
@@ -36,7 +30,7 @@ func Rule(name string) Option {
 func Skip(f func(*http.Request) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("Skip")
+			return l.core.NeedsFunction("Skip")
 		}
 		l.skip = f
 		return nil
@@ -50,7 +44,7 @@ func Skip(f func(*http.Request) bool) Option {
 func Path(f func(*http.Request) string) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("Path")
+			return l.core.NeedsFunction("Path")
 		}
 		l.path = f
 		return nil
@@ -70,21 +64,14 @@ func PathFromPattern() Option { return Path(patternPath) }
 // connection is counted by its own address, whatever its header says. Do not name
 // networks from which callers connect.
 func TrustedProxies(networks ...netip.Prefix) Option {
-	return func(l *Limiter) error {
-		trusted, err := front.Trust(networks)
-		if err != nil {
-			return fmt.Errorf("httplimit: TrustedProxies: %w", err)
-		}
-		l.addresses.Trusted = append(l.addresses.Trusted, trusted...)
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.Trust(networks) }
 }
 
 // TrustUnixSockets treats a connection over a Unix socket, which has no address, as one
 // from a trusted proxy. By default all such connections count as one caller.
 func TrustUnixSockets() Option {
 	return func(l *Limiter) error {
-		l.unixSocket = true
+		l.core.UnixSocket = true
 		return nil
 	}
 }
@@ -94,7 +81,7 @@ func TrustUnixSockets() Option {
 // field, or remove the one they received.
 func ForwardedField() Option {
 	return func(l *Limiter) error {
-		l.addresses.Chain, l.addrField = front.Forwarded, "Forwarded"
+		l.core.Addresses.Chain, l.core.AddressIn = front.Forwarded, "Forwarded"
 		return nil
 	}
 }
@@ -107,7 +94,7 @@ func AddressField(name string) Option {
 		if name == "" {
 			return errors.New("httplimit: AddressField needs the name of a header field, such as X-Real-IP")
 		}
-		l.addresses.Chain, l.addrField = front.Single, http.CanonicalHeaderKey(name)
+		l.core.Addresses.Chain, l.core.AddressIn = front.Single, http.CanonicalHeaderKey(name)
 		return nil
 	}
 }
@@ -117,30 +104,13 @@ func AddressField(name string) Option {
 // a whole network has as many counters as addresses. With fewer, neighbours share a
 // counter.
 func IPv6Bits(bits int) Option {
-	return func(l *Limiter) error {
-		if bits < 1 || bits > 128 {
-			return fmt.Errorf("httplimit: IPv6Bits %d is out of range: give 1 to 128", bits)
-		}
-		l.addresses.IPv6Bits = bits
-		return nil
-	}
-}
-
-type attribute struct {
-	name string
-	from Extract
+	return func(l *Limiter) error { return l.core.SetIPv6Bits(bits) }
 }
 
 // Attribute sets a further attribute that rules may match on or count by, under its
 // name in the rules file. An empty value counts as absent.
 func Attribute(name string, from Extract) Option {
-	return func(l *Limiter) error {
-		if name == "" || from == nil {
-			return errors.New("httplimit: Attribute needs a name and a function")
-		}
-		l.attributes = append(l.attributes, attribute{name, from})
-		return nil
-	}
+	return func(l *Limiter) error { return l.core.AddAttribute(name, from, from != nil) }
 }
 
 // CostByMethod sets the cost of requests by their method, in units; other methods cost
@@ -166,7 +136,7 @@ func CostByMethod(costs map[string]int64) Option {
 func CostFunc(f func(*http.Request) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("CostFunc")
+			return l.core.NeedsFunction("CostFunc")
 		}
 		l.cost = f
 		return nil
@@ -178,7 +148,7 @@ func CostFunc(f func(*http.Request) limiter.Cost) Option {
 func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("OnDenied")
+			return l.core.NeedsFunction("OnDenied")
 		}
 		l.onDenied = f
 		return nil
@@ -197,7 +167,7 @@ func OnDenied(f func(http.ResponseWriter, *http.Request, *limiter.Decision)) Opt
 func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("OnError")
+			return l.core.NeedsFunction("OnError")
 		}
 		l.onError = f
 		return nil
@@ -210,7 +180,7 @@ func OnError(f func(http.ResponseWriter, *http.Request, error) bool) Option {
 // no effect together with [OnError].
 func FailOpen() Option {
 	return func(l *Limiter) error {
-		l.failOpen = true
+		l.core.FailOpen = true
 		return nil
 	}
 }
@@ -245,11 +215,9 @@ func ResetAs(r Reset) Option {
 func Now(f func() time.Time) Option {
 	return func(l *Limiter) error {
 		if f == nil {
-			return isNil("Now")
+			return l.core.NeedsFunction("Now")
 		}
 		l.now = f
 		return nil
 	}
 }
-
-func isNil(option string) error { return fmt.Errorf("httplimit: %s needs a function", option) }

@@ -3,16 +3,12 @@ package httplimit
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"time"
 
-	"github.com/weirlimit/weir/internal/front"
-	"github.com/weirlimit/weir/internal/unanswered"
+	"github.com/weirlimit/weir/internal/middle"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -43,25 +39,6 @@ type Response struct {
 	Panicked bool
 }
 
-// settleWithin bounds a settlement. The end of the response waits for it.
-const settleWithin = 5 * time.Second
-
-// settling is what [Settle] sets.
-type settling struct {
-	hold    time.Duration
-	settler Settler
-	used    func(*http.Request, *Response) usage
-	named   bool // usage is by attribute
-	cancels *unanswered.Cancels
-	told    func(*http.Request, limiter.Amended, error) // nil: nobody
-}
-
-// usage is what a request has used: of everything, or by attribute. The zero value leaves it unsettled.
-type usage struct {
-	units limiter.Cost
-	named map[string]int64
-}
-
 // Settle turns each request that [Limiter.Handler] passes on into a reservation. First the
 // request is charged an estimate: what [CostFunc], [CostByMethod] or the rule says. When the
 // handler has ended, in any way, used returns the units that it has used. If the estimate was
@@ -79,16 +56,11 @@ type usage struct {
 func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost) Option {
 	return func(l *Limiter) error {
 		if used == nil {
-			return isNil("Settle")
+			return l.core.NeedsFunction("Settle")
 		}
-		if hold < limiter.MinHold || hold > limiter.MaxHold {
-			return fmt.Errorf("httplimit: Settle with a hold of %v is out of range: give %v to %v", hold, limiter.MinHold,
-				limiter.MaxHold)
-		}
-		s := l.settling()
-		s.hold, s.named = hold, false
-		s.used = func(r *http.Request, out *Response) usage { return usage{units: used(r, out)} }
-		return nil
+		return l.core.Settle(hold, false, func(r *http.Request, out *Response) middle.Usage {
+			return middle.Usage{Units: used(r, out)}
+		})
 	}
 }
 
@@ -98,20 +70,11 @@ func Settle(hold time.Duration, used func(*http.Request, *Response) limiter.Cost
 func SettleBy(hold time.Duration, used func(*http.Request, *Response) map[string]int64) Option {
 	return func(l *Limiter) error {
 		if used == nil {
-			return isNil("SettleBy")
+			return l.core.NeedsFunction("SettleBy")
 		}
-		if err := Settle(hold, func(*http.Request, *Response) (none limiter.Cost) { return none })(l); err != nil {
-			return err
-		}
-		l.settle.named = true
-		l.settle.used = func(r *http.Request, out *Response) usage {
-			named := used(r, out)
-			if named != nil && len(named) == 0 {
-				return usage{units: limiter.Units(0)}
-			}
-			return usage{named: named}
-		}
-		return nil
+		return l.core.Settle(hold, true, func(r *http.Request, out *Response) middle.Usage {
+			return middle.UsedBy(used(r, out))
+		})
 	}
 }
 
@@ -119,41 +82,7 @@ func SettleBy(hold time.Duration, used func(*http.Request, *Response) map[string
 // error that wraps limiter.ErrInvalid, or limiter.ErrSettled, nothing has changed. Any other
 // leaves the estimate charged until the hold is over. It needs [Settle].
 func OnSettled(f func(*http.Request, limiter.Amended, error)) Option {
-	return func(l *Limiter) error {
-		if f == nil {
-			return isNil("OnSettled")
-		}
-		l.settling().told = f
-		return nil
-	}
-}
-
-func (l *Limiter) settling() *settling {
-	if l.settle == nil {
-		l.settle = new(settling)
-	}
-	return l.settle
-}
-
-// checkSettle completes the options of settlements, and returns why they do not fit.
-func (l *Limiter) checkSettle() error {
-	if l.settle == nil {
-		return nil
-	}
-	var can bool
-	l.settle.settler, can = l.decider.(Settler)
-	if can {
-		l.settle.cancels = unanswered.NewCancels(l.settle.settler.Settle)
-	}
-	switch {
-	case l.settle.used == nil:
-		return errors.New("httplimit: OnSettled needs Settle")
-	case l.named:
-		return errors.New("httplimit: Settle and ID exclude each other: each request that is reserved has an id of its own")
-	case !can && l.decider != nil:
-		return errors.New("httplimit: Settle needs a decider with reservations: pass a *weir.Node or a *client.Client")
-	}
-	return nil
+	return func(l *Limiter) error { return l.core.OnSettled(f, f != nil) }
 }
 
 // serve reserves a request, passes it on if it is allowed, and settles it.
@@ -162,14 +91,14 @@ func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 		next.ServeHTTP(w, r)
 		return
 	}
-	c := l.pool.Get().(*check)
-	defer l.release(c)
-	c.request.ID, c.request.Hold = rand.Text(), l.settle.hold
+	c := l.core.Get()
+	defer l.core.Release(c)
+	l.core.Settling.Reserve(&c.Request)
 	pass, decided := l.check(w, r, c)
 	if !pass {
 		return
 	}
-	if !decided || c.decision.Len() == 0 { // nothing was reserved
+	if !decided || c.Decision.Len() == 0 { // nothing was reserved
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -181,60 +110,18 @@ func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, next http.Handle
 }
 
 // settled settles a request whose handler has ended.
-func (l *Limiter) settled(r *http.Request, c *check, seen *writer) {
+func (l *Limiter) settled(r *http.Request, c *middle.Check, seen *writer) {
 	if seen.Status == 0 && !seen.Panicked && !seen.Hijacked {
 		seen.Status = http.StatusOK
 	}
 	seen.Response.Header, seen.Err = seen.Header(), r.Context().Err()
-	used := usage{units: limiter.Units(front.Estimate(&c.decision))} // stays if the function panics, which goes on
-	if l.settle.named {
-		used = usage{} // one number settles nothing
-	}
-	defer func() { l.finish(r, &c.request, used) }()
-	used = l.settle.used(r, &seen.Response)
-}
-
-// finish settles a request with what it has used, if that is given, and tells of it.
-func (l *Limiter) finish(r *http.Request, q *limiter.Request, used usage) {
-	if !used.units.Given() && used.named == nil {
-		return
-	}
-	actual, err := used.units.Value(0)
-	var out limiter.Amended
-	if err == nil {
-		out, err = l.end(r.Context(), q, int64(actual), used.named)
-	}
-	if l.settle.told != nil {
-		l.settle.told(r, out, err)
-	}
-}
-
-// end settles a request. A client that has hung up must not keep its estimate, so the end of ctx
-// does not end the settlement.
-func (l *Limiter) end(ctx context.Context, q *limiter.Request, actual int64,
-	named map[string]int64) (limiter.Amended, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
-	defer cancel()
-	var opts []limiter.SettleOption
-	switch {
-	case named != nil:
-		opts = append(opts, limiter.Actual(named))
-	case actual == 0:
-		opts = append(opts, limiter.IgnoreUnknown())
-	}
-	return l.settle.settler.Settle(ctx, *q, actual, opts...)
-}
-
-// givenUp cancels the reservation of a request that was not decided since its context, or the decider's
-// time, had ended: it may have been reserved all the same.
-func (l *Limiter) givenUp(ctx context.Context, q *limiter.Request, err error) {
-	switch {
-	case q.Hold == 0 || front.OfRequest(err) || errors.Is(err, limiter.ErrForbidden): // nothing was reserved
-	case ctx.Err() != nil:
-		_, _ = l.end(ctx, q, 0, nil) // if it fails, the hold ends by itself
-	default: // a client has errors of its own
-		l.settle.cancels.Begin(ctx, q)
-	}
+	settling := l.core.Settling
+	settling.Finish(r.Context(), c, func() middle.Usage { return settling.Used(r, &seen.Response) },
+		func(out limiter.Amended, err error) {
+			if settling.Told != nil {
+				settling.Told(r, out, err)
+			}
+		})
 }
 
 // writer sees what a handler writes. It has the methods that handlers look for, which do

@@ -1,4 +1,4 @@
-package unanswered
+package middle
 
 import (
 	"context"

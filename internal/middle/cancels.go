@@ -1,6 +1,6 @@
-// Package unanswered cancels reservations of which the caller does not know whether they were made, since
-// their checks were not answered in time. It uses the clock of the process.
-package unanswered
+// Package middle is what the middlewares for HTTP and gRPC have in common: options, the memory of a check, and
+// settlements. It uses the clock of the process.
+package middle
 
 import (
 	"context"
