@@ -13,9 +13,9 @@ func TestAllocations(t *testing.T) {
 	m, _ := open(t, Options{})
 	fill(m)
 	for name, f := range map[string]func(){
-		"Checked": func() { m.Checked(1, "towns", limiter.SourceOwner, true, false) },
+		"Checked": func() { m.checked(1, "towns", limiter.SourceOwner, true, false) },
 		"Served":  func() { m.Served("Check", "OK", time.Millisecond) },
-		"Refused": func() { m.Refused(limiter.ErrInvalid) },
+		"Refused": func() { m.refused(limiter.ErrInvalid) },
 	} {
 		if n := testing.AllocsPerRun(1000, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -29,13 +29,13 @@ func BenchmarkChecked(b *testing.B) {
 		names := make([]string, rules)
 		for i := range names {
 			names[i] = fmt.Sprint("rule ", i)
-			m.Checked(1, names[i], limiter.SourceOwner, true, false)
+			m.checked(1, names[i], limiter.SourceOwner, true, false)
 		}
 		b.Run(fmt.Sprintf("rules=%d", rules), func(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				m.Checked(1, names[i], limiter.SourceOwner, true, false)
+				m.checked(1, names[i], limiter.SourceOwner, true, false)
 				if i++; i == rules {
 					i = 0
 				}
@@ -45,7 +45,7 @@ func BenchmarkChecked(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(p *testing.PB) {
 				for i := 0; p.Next(); {
-					m.Checked(1, names[i], limiter.SourceOwner, true, false)
+					m.checked(1, names[i], limiter.SourceOwner, true, false)
 					if i++; i == rules {
 						i = 0
 					}
@@ -68,7 +68,7 @@ func BenchmarkServed(b *testing.B) {
 func BenchmarkScrape(b *testing.B) {
 	m, r := open(b, Options{})
 	for i := range 100 {
-		m.Checked(1, fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
+		m.checked(1, fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
 	}
 	for b.Loop() {
 		if _, err := r.Gather(); err != nil {

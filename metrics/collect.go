@@ -233,8 +233,8 @@ func collectPairs(out chan<- prometheus.Metric, d *prometheus.Desc, of *bounded[
 func (c *collector) collectRefused(out chan<- prometheus.Metric) {
 	for reason := range reasons {
 		n := uint64(0)
-		for i := range c.m.refused {
-			n += c.m.refused[i].n[reason].Load()
+		for i := range c.m.refusals {
+			n += c.m.refusals[i].n[reason].Load()
 		}
 		send(out, c.errors, prometheus.CounterValue, float64(n), reasonName(reason))
 	}

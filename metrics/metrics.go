@@ -90,7 +90,7 @@ type Metrics struct {
 	repeats     bounded[string, pairCounters] // the first of each pair only
 	settles     bounded[string, settleCounters]
 	connections bounded[string, connections]
-	refused     []refusedShard
+	refusals    []refusedShard
 	rules       rulesState
 	panics      [places + 1]atomic.Uint64 // by place, in the order of guard; the last: other places
 }
@@ -108,7 +108,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 		o.Version = "unknown"
 	}
 	shards := shardCount(runtime.GOMAXPROCS(0))
-	m := &Metrics{options: o, registerer: r, refused: make([]refusedShard, shards)}
+	m := &Metrics{options: o, registerer: r, refusals: make([]refusedShard, shards)}
 	m.checks.init(maxRules, other, label, func(rule string) *checkCounters {
 		return &checkCounters{rule: rule, shards: make([]checkShard, shards)}
 	})
@@ -153,15 +153,15 @@ func (m *Metrics) Close() {
 // Observer returns the functions that count a node's events, for the Observer of its Config.
 func (m *Metrics) Observer() *limiter.Observer {
 	return &limiter.Observer{
-		Checked: m.Checked, Refused: m.Refused, Repeated: m.Repeated, Shadowed: m.Shadowed, Unzoned: m.Unzoned,
-		Settled: m.Settled, RulesSet: m.RulesSet, RulesNamed: m.RulesNamed, Panicked: m.Panicked,
+		Checked: m.checked, Refused: m.refused, Repeated: m.repeated, Shadowed: m.shadowed, Unzoned: m.unzoned,
+		Settled: m.settled, RulesSet: m.rulesSet, RulesNamed: m.rulesNamed, Panicked: m.panicked,
 	}
 }
 
-// Checked counts n decisions by deciding rule, source and result. A check that is
+// checked counts n decisions by deciding rule, source and result. A check that is
 // allowed only because the rule that would deny it is in shadow has the result
-// shadow_denied; [Metrics.Shadowed] counts which rule that is.
-func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
+// shadow_denied; [Metrics.shadowed] counts which rule that is.
+func (m *Metrics) checked(n int, rule string, source limiter.Source, allowed, shadowDenied bool) {
 	c := (*m.checks.all.Load())[rule] // no generic method, since its look-up is slower
 	if c == nil {
 		c = m.checks.add(rule)
@@ -169,9 +169,9 @@ func (m *Metrics) Checked(n int, rule string, source limiter.Source, allowed, sh
 	c.shards[hint(len(c.shards))].n[checkCell(source, allowed, shadowDenied)].Add(uint64(n))
 }
 
-// Unzoned counts a check by the default time zone of a rule that has its zone from an
+// unzoned counts a check by the default time zone of a rule that has its zone from an
 // attribute of the request: the request lacked it, or its value was not the name of a zone.
-func (m *Metrics) Unzoned(rule string, missing bool) {
+func (m *Metrics) unzoned(rule string, missing bool) {
 	z := (*m.zones.all.Load())[rule]
 	if z == nil {
 		z = m.zones.add(rule)
@@ -179,8 +179,8 @@ func (m *Metrics) Unzoned(rule string, missing bool) {
 	z.count(missing)
 }
 
-// Shadowed counts what a rule or a quota in shadow would have decided.
-func (m *Metrics) Shadowed(rule string, denied bool) {
+// shadowed counts what a rule or a quota in shadow would have decided.
+func (m *Metrics) shadowed(rule string, denied bool) {
 	s := (*m.shadows.all.Load())[rule]
 	if s == nil {
 		s = m.shadows.add(rule)
@@ -188,8 +188,8 @@ func (m *Metrics) Shadowed(rule string, denied bool) {
 	s.count(denied)
 }
 
-// Repeated counts a check that got the answer of an earlier one with its id.
-func (m *Metrics) Repeated(rule string) {
+// repeated counts a check that got the answer of an earlier one with its id.
+func (m *Metrics) repeated(rule string) {
 	s := (*m.repeats.all.Load())[rule]
 	if s == nil {
 		s = m.repeats.add(rule)
@@ -197,8 +197,8 @@ func (m *Metrics) Repeated(rule string) {
 	s.count(false)
 }
 
-// Settled counts what was done with a reservation: it was to be settled, or extended.
-func (m *Metrics) Settled(rule string, extended bool, state limiter.AmendState) {
+// settled counts what was done with a reservation: it was to be settled, or extended.
+func (m *Metrics) settled(rule string, extended bool, state limiter.AmendState) {
 	s := (*m.settles.all.Load())[rule]
 	if s == nil {
 		s = m.settles.add(rule)
@@ -206,9 +206,9 @@ func (m *Metrics) Settled(rule string, extended bool, state limiter.AmendState) 
 	s.n[settlementOf(extended, state)].Add(1)
 }
 
-// Refused counts a request that could not be decided.
-func (m *Metrics) Refused(err error) {
-	m.refused[hint(len(m.refused))].n[reasonOf(err)].Add(1)
+// refused counts a request that could not be decided.
+func (m *Metrics) refused(err error) {
+	m.refusals[hint(len(m.refusals))].n[reasonOf(err)].Add(1)
 }
 
 // Served counts a request that a server has answered, with its duration. Method and
@@ -228,9 +228,9 @@ func (m *Metrics) ServedMany(method, code string, d time.Duration, n int) {
 	s.nanoseconds.Add(uint64(max(0, d)) * uint64(n))
 }
 
-// Panicked counts a panic that was recovered from, by place: "grpc", "http",
+// panicked counts a panic that was recovered from, by place: "grpc", "http",
 // "cluster", "link", "gossip" or "redis"; any other is counted as "other".
-func (m *Metrics) Panicked(place string) {
+func (m *Metrics) panicked(place string) {
 	i := slices.Index(guard.Places(), place)
 	if i < 0 {
 		i = places
@@ -238,15 +238,15 @@ func (m *Metrics) Panicked(place string) {
 	m.panics[i].Add(1)
 }
 
-// RulesSet records that rules came into force, or, with an error, that a file was
+// rulesSet records that rules came into force, or, with an error, that a file was
 // refused.
-func (m *Metrics) RulesSet(hash uint64, err error) {
+func (m *Metrics) rulesSet(hash uint64, err error) {
 	m.rules.set(hash, err, m.options.Now())
 }
 
-// RulesNamed ends the series of rules that were named before and are not any more. What checks
+// rulesNamed ends the series of rules that were named before and are not any more. What checks
 // that are under way still count for them is counted as "other".
-func (m *Metrics) RulesNamed(names []string) {
+func (m *Metrics) rulesNamed(names []string) {
 	m.rules.mu.Lock()
 	defer m.rules.mu.Unlock()
 	here := make(map[string]bool, len(names))

@@ -52,14 +52,14 @@ func want(t *testing.T, g prometheus.Gatherer, text string, names ...string) {
 func TestChecks(t *testing.T) {
 	m, r := open(t, Options{})
 	for range 3 {
-		m.Checked(1, "towns", limiter.SourceOwner, true, false)
+		m.checked(1, "towns", limiter.SourceOwner, true, false)
 	}
-	m.Checked(1, "towns", limiter.SourceOwner, false, true) // denied, whatever the shadow says
-	m.Checked(1, "towns", limiter.SourceOwner, true, true)
-	m.Checked(1, "towns", limiter.SourceFallbackLocal, false, false)
-	m.Checked(1, "", limiter.SourceNone, true, false)
-	m.Checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
-	m.Checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
+	m.checked(1, "towns", limiter.SourceOwner, false, true) // denied, whatever the shadow says
+	m.checked(1, "towns", limiter.SourceOwner, true, true)
+	m.checked(1, "towns", limiter.SourceFallbackLocal, false, false)
+	m.checked(1, "", limiter.SourceNone, true, false)
+	m.checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
+	m.checked(1, "a\"b\\\n\xff", limiter.SourceOwner, true, false)
 	want(t, r, `
 # HELP weir_checks_total Decisions, peeks included, by the rule that decided (empty: none matched), by result (shadow_denied: allowed, but a shadow rule would have denied), and by who decided.
 # TYPE weir_checks_total counter
@@ -77,7 +77,7 @@ weir_checks_total{result="shadow_denied",rule="towns",source="owner"} 1
 func TestSources(t *testing.T) {
 	m, r := open(t, Options{})
 	for s := range limiter.Source(200) {
-		m.Checked(1, "towns", s, false, false)
+		m.checked(1, "towns", s, false, false)
 	}
 	seen := map[string]float64{}
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
@@ -120,11 +120,11 @@ func labels(m *dto.Metric) map[string]string {
 func TestRefused(t *testing.T) {
 	m, r := open(t, Options{})
 	for range 2 {
-		m.Refused(fmt.Errorf("%w: cost -1", limiter.ErrInvalid))
+		m.refused(fmt.Errorf("%w: cost -1", limiter.ErrInvalid))
 	}
-	m.Refused(context.Canceled)
-	m.Refused(fmt.Errorf("asking: %w", context.DeadlineExceeded))
-	m.Refused(errors.New("the table is on fire"))
+	m.refused(context.Canceled)
+	m.refused(fmt.Errorf("asking: %w", context.DeadlineExceeded))
+	m.refused(errors.New("the table is on fire"))
 	want(t, r, `
 # HELP weir_check_errors_total Checks that could not be decided and counted nothing.
 # TYPE weir_check_errors_total counter
@@ -140,12 +140,12 @@ func TestPanicked(t *testing.T) {
 		t.Fatalf("there are %d places and room for %d", n, places)
 	}
 	m, r := open(t, Options{})
-	m.Panicked(guard.GRPC)
-	m.Panicked(guard.Gossip)
-	m.Panicked(guard.Gossip)
-	m.Panicked(guard.Redis)
-	m.Panicked(guard.RESP)
-	m.Panicked("elsewhere")
+	m.panicked(guard.GRPC)
+	m.panicked(guard.Gossip)
+	m.panicked(guard.Gossip)
+	m.panicked(guard.Redis)
+	m.panicked(guard.RESP)
+	m.panicked("elsewhere")
 	want(t, r, `
 # HELP weir_panics_total Defects that ended a request or a connection, by where they were recovered from.
 # TYPE weir_panics_total counter
@@ -304,16 +304,16 @@ weir_rules_last_reload_successful %d
 weir_rules_last_reload_success_timestamp_seconds %g
 `, hash, ok, at)
 	}
-	m.RulesSet(0xabc, nil)
+	m.rulesSet(0xabc, nil)
 	want(t, r, reloads+`weir_rules_reloads_total{result="failure"} 0
 weir_rules_reloads_total{result="success"} 1
 `+rest("0000000000000abc", 1, 1767355200), names...)
 	now = now.Add(time.Minute)
-	m.RulesSet(0xabc, limiter.ErrInvalid)
+	m.rulesSet(0xabc, limiter.ErrInvalid)
 	want(t, r, reloads+`weir_rules_reloads_total{result="failure"} 1
 weir_rules_reloads_total{result="success"} 1
 `+rest("0000000000000abc", 0, 1767355200), names...)
-	m.RulesSet(0xdef, nil)
+	m.rulesSet(0xdef, nil)
 	want(t, r, reloads+`weir_rules_reloads_total{result="failure"} 1
 weir_rules_reloads_total{result="success"} 2
 `+rest("0000000000000def", 1, 1767355260), names...)
@@ -337,7 +337,7 @@ weir_build_info{goversion=%q,version="v1.2.3"} 1
 func TestRulesAreBounded(t *testing.T) {
 	m, r := open(t, Options{})
 	for i := range 3 * maxRules {
-		m.Checked(1, fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
+		m.checked(1, fmt.Sprint("rule ", i), limiter.SourceOwner, true, false)
 	}
 	rules, total, rest := map[string]bool{}, 0.0, 0.0
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
@@ -353,8 +353,8 @@ func TestRulesAreBounded(t *testing.T) {
 	}
 	// Known rules stay known, and a rule with the name "other" is counted among the
 	// others.
-	m.Checked(1, "rule 1", limiter.SourceOwner, false, false)
-	m.Checked(1, other, limiter.SourceOwner, true, false)
+	m.checked(1, "rule 1", limiter.SourceOwner, false, false)
+	m.checked(1, other, limiter.SourceOwner, true, false)
 	for _, metric := range family(t, r, "weir_checks_total").GetMetric() {
 		l, v := labels(metric), metric.GetCounter().GetValue()
 		if l["rule"] == "rule 1" && v != 1 || l["rule"] == other && l["result"] == "allowed" && v != 2*maxRules+1 {
@@ -408,11 +408,11 @@ func TestConcurrent(t *testing.T) {
 	for g := range goroutines {
 		counting.Go(func() {
 			for i := range each {
-				m.Checked(1, names[(g+i)%rules], limiter.SourceOwner, i%3 > 0, false)
+				m.checked(1, names[(g+i)%rules], limiter.SourceOwner, i%3 > 0, false)
 				m.Served("Check", "OK", time.Duration(i))
-				m.Refused(limiter.ErrInvalid)
+				m.refused(limiter.ErrInvalid)
 				if i%1000 == 0 {
-					m.RulesSet(uint64(i), nil)
+					m.rulesSet(uint64(i), nil)
 				}
 			}
 		})
@@ -497,11 +497,11 @@ func TestLint(t *testing.T) {
 
 // fill makes every metric appear.
 func fill(m *Metrics) {
-	m.Checked(1, "towns", limiter.SourceOwner, true, false)
-	m.Refused(limiter.ErrInvalid)
+	m.checked(1, "towns", limiter.SourceOwner, true, false)
+	m.refused(limiter.ErrInvalid)
 	m.Served("Check", "OK", time.Millisecond)
 	m.Connections("127.0.0.1:8080", 1)
-	m.RulesSet(1, nil)
+	m.rulesSet(1, nil)
 }
 
 // The output for Prometheus, in its text format and in OpenMetrics.
@@ -620,10 +620,10 @@ func TestManual(t *testing.T) {
 		Validities: func() map[string]Validity { return map[string]Validity{"client": {Expires: time.Now()}} },
 	})
 	fill(m)
-	m.Unzoned("a", false)
-	m.Shadowed("a", true)
-	m.Repeated("a")
-	m.Settled("a", false, limiter.AmendDone)
+	m.unzoned("a", false)
+	m.shadowed("a", true)
+	m.repeated("a")
+	m.settled("a", false, limiter.AmendDone)
 	all, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -652,10 +652,10 @@ func TestDefaultZones(t *testing.T) {
 	if f := family(t, r, "weir_zone_default_total"); f != nil {
 		t.Errorf("before any: %v", f)
 	}
-	m.Unzoned("own", true)
-	m.Unzoned("own", true)
-	m.Unzoned("own", false)
-	m.Unzoned("other rule", false)
+	m.unzoned("own", true)
+	m.unzoned("own", true)
+	m.unzoned("own", false)
+	m.unzoned("other rule", false)
 	want(t, r, `
 # HELP weir_zone_default_total Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a zone (unknown).
 # TYPE weir_zone_default_total counter
@@ -671,8 +671,8 @@ func TestRepeats(t *testing.T) {
 	if f := family(t, r, "weir_checks_repeated_total"); f != nil {
 		t.Errorf("before any: %v", f)
 	}
-	m.Repeated("pay")
-	m.Repeated("pay")
+	m.repeated("pay")
+	m.repeated("pay")
 	want(t, r, `
 # HELP weir_checks_repeated_total Checks whose id was remembered: they got the answer of the first check with it and were not charged.
 # TYPE weir_checks_repeated_total counter
@@ -685,9 +685,9 @@ func TestShadows(t *testing.T) {
 	if f := family(t, r, "weir_shadow_checks_total"); f != nil {
 		t.Errorf("before any: %v", f)
 	}
-	m.Shadowed("trial", false)
-	m.Shadowed("trial", true)
-	m.Shadowed("trial", true)
+	m.shadowed("trial", false)
+	m.shadowed("trial", true)
+	m.shadowed("trial", true)
 	want(t, r, `
 # HELP weir_shadow_checks_total What rules and quotas in shadow would have decided, by rule.
 # TYPE weir_shadow_checks_total counter

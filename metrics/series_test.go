@@ -20,16 +20,16 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 		return names
 	}
 	count := func(rule string) {
-		m.Checked(1, rule, limiter.SourceOwner, true, false)
-		m.Unzoned(rule, true)
-		m.Shadowed(rule, true)
-		m.Repeated(rule)
-		m.Settled(rule, false, limiter.AmendDone)
+		m.checked(1, rule, limiter.SourceOwner, true, false)
+		m.unzoned(rule, true)
+		m.shadowed(rule, true)
+		m.repeated(rule)
+		m.settled(rule, false, limiter.AmendDone)
 	}
 	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_shadow_checks_total",
 		"weir_checks_repeated_total", "weir_settlements_total"}
 	for generation := range 4 {
-		m.RulesNamed(named(generation % 3)) // the last are the first again
+		m.rulesNamed(named(generation % 3)) // the last are the first again
 		if generation > 0 {
 			count(fmt.Sprintf("rule %d 7", (generation-1)%3)) // late
 		}
@@ -50,10 +50,10 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 		}
 	}
 	// No match, and what no rules file has named, stay.
-	m.RulesNamed(nil)
-	m.Checked(1, "", limiter.SourceOwner, true, false)
-	m.Checked(1, "of a request", limiter.SourceOwner, true, false)
-	m.RulesNamed(nil)
+	m.rulesNamed(nil)
+	m.checked(1, "", limiter.SourceOwner, true, false)
+	m.checked(1, "of a request", limiter.SourceOwner, true, false)
+	m.rulesNamed(nil)
 	if f := family(t, r, "weir_checks_total"); len(f.GetMetric()) != 5 { // and other; denied, too, but of ""
 		t.Errorf("%v", f)
 	}

@@ -12,11 +12,11 @@ func TestSettlements(t *testing.T) {
 		t.Errorf("before any: %v", f)
 	}
 	for state := limiter.AmendDone; state <= limiter.AmendFull; state++ {
-		m.Settled("tokens", false, state)
+		m.settled("tokens", false, state)
 	}
-	m.Settled("tokens", true, limiter.AmendDone)
-	m.Settled("tokens", true, limiter.AmendDenied)
-	m.Settled("other rule", false, limiter.AmendDone)
+	m.settled("tokens", true, limiter.AmendDone)
+	m.settled("tokens", true, limiter.AmendDenied)
+	m.settled("other rule", false, limiter.AmendDone)
 	want(t, r, `
 # HELP weir_settlements_total What was done with reservations, by the rule of their first key: settled (cancelled, too), extended, or the reason why not.
 # TYPE weir_settlements_total counter

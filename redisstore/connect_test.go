@@ -272,7 +272,7 @@ func TestClientCertificate(t *testing.T) {
 	case err != nil && (!errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), "give a certificate")):
 		t.Error(err)
 	case err == nil:
-		if s.Ready() == nil {
+		if s.Extras().Ready() == nil {
 			t.Error("the store is ready without a certificate")
 		}
 		if err := s.Close(); err != nil {

@@ -370,7 +370,7 @@ func (d *diff) amend(c *arith.Charge) error {
 		id.Hold = id.Life
 	}
 	want, _ := d.table.Amend(d.now, q, a)
-	got, err := d.store.Amend(context.Background(), arith.At(d.now), q, a, nil)
+	got, err := d.store.Extras().Amend(context.Background(), arith.At(d.now), q, a, nil)
 	d.log("%+v at +%d: %+v, redis %+v: %s", a, d.now-limitertest.Start(), want, got, spell(q))
 	if err != nil || got != want {
 		return fmt.Errorf("%+v, %s:\n  the table says %+v\n  redis says     %+v, %w", a, spell(q), want, got, err)

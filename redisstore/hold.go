@@ -69,11 +69,11 @@ func recovery(l *limiter.Limit) limiter.Tick {
 	return min((limiter.Tick(l.Capacity())+per-1)/per*limiter.Span(l.Window()), century)
 }
 
-// Amend settles or extends the hold of the charge's ID, which must not be nil, as
+// amend settles or extends the hold of the charge's ID, which must not be nil, as
 // [table.Table.Amend] does. On Redis Cluster each key is settled or extended by itself, after all
 // of them were asked whether they can be. An error states that Redis did not answer, or not for all
 // keys. The same settlement can be made again then: it changes nothing where it was made.
-func (s *Store) Amend(ctx context.Context, now arith.Instant, c *arith.Charge, a limiter.Amend,
+func (s *Store) amend(ctx context.Context, now arith.Instant, c *arith.Charge, a limiter.Amend,
 	name arith.KeyNamer) (limiter.Amended, error) {
 	if s.closed.Load() {
 		return limiter.Amended{}, ErrClosed

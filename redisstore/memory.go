@@ -134,9 +134,9 @@ func (s *Store) Evicted() uint64 {
 	return s.servers.evicted
 }
 
-// Warnings describes servers that may evict counters; nil if none does.
+// warnings describes servers that may evict counters; nil if none does.
 // It is safe for concurrent use.
-func (s *Store) Warnings() (out []string) {
+func (s *Store) warnings() (out []string) {
 	s.servers.mu.Lock()
 	defer s.servers.mu.Unlock()
 	for addr, m := range s.servers.memory {

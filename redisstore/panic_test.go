@@ -50,7 +50,7 @@ func TestPanicEndsAJob(t *testing.T) {
 			t.Errorf("%s decides after a panic", got)
 		}
 		if i == 1 { // two panics were before
-			s.ObservePanics(func(place string) {
+			s.observePanics(func(place string) {
 				if counted.Add(1); place != guard.Redis {
 					t.Errorf("a panic in %q", place)
 				}

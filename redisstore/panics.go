@@ -25,10 +25,10 @@ func (p *panics) count(string) {
 	}
 }
 
-// ObservePanics makes the store call observe with "redis" for each panic that it recovers
+// observePanics makes the store call observe with "redis" for each panic that it recovers
 // from in a goroutine of its own, those since it opened included. observe is called from
 // several goroutines. [weir.Open] calls ObservePanics with the node's observer.
-func (s *Store) ObservePanics(observe func(place string)) {
+func (s *Store) observePanics(observe func(place string)) {
 	p := &s.panics
 	p.mu.Lock()
 	missed := p.missed

@@ -81,7 +81,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	amend := func(when string, want limiter.AmendState) {
 		t.Helper()
 		named = 0
-		if a, err := store.Amend(context.Background(), arith.At(now), extend, limiter.Amend{Extend: true},
+		if a, err := store.Extras().Amend(context.Background(), arith.At(now), extend, limiter.Amend{Extend: true},
 			name); err != nil || a.State != want {
 			t.Fatalf("%s: %+v, %v", when, a, err)
 		}
@@ -126,7 +126,7 @@ func TestAnExtensionThatIsDeniedLateIsTakenBack(t *testing.T) {
 	late = func() {
 		plain := func(dst []byte, _, _ int) []byte { return dst }
 		for _, key := range []uint64{1, 3} {
-			a, err := store.Amend(context.Background(), arith.At(now), charge(4, 2, 30*time.Minute, key),
+			a, err := store.Extras().Amend(context.Background(), arith.At(now), charge(4, 2, 30*time.Minute, key),
 				limiter.Amend{Extend: true}, plain)
 			if granted = err == nil && a.State == limiter.AmendDone; !granted {
 				t.Errorf("%+v, %v", a, err)

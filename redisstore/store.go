@@ -58,7 +58,7 @@ type skew struct {
 // Open returns a store. For an invalid configuration the error wraps
 // [limiter.ErrInvalid], also if it is Redis that refuses it: a password, an authority, a
 // database, or a command that the access list does not allow. Otherwise it is the context's. An
-// unreachable server is no error: policies decide until it answers, and [Store.Ready] returns why.
+// unreachable server is no error: policies decide until it answers, and [Store.ready] returns why.
 // Open waits for the server at most [Config.Timeout], so that an outage is logged at once. The
 // context is for opening only.
 func Open(ctx context.Context, c Config) (*Store, error) {
@@ -108,10 +108,10 @@ func (s *Store) refused(why error, advice string) error {
 		limiter.ErrInvalid, strings.Join(s.config.Addrs, ","), why, advice)
 }
 
-// Ready returns nil once Redis has been usable, and until then why it is not: its address, its name at
+// ready returns nil once Redis has been usable, and until then why it is not: its address, its name at
 // Sentinels or the network may be wrong. A Redis that worked and is gone is an outage, for
 // which the rules have policies. It is safe for concurrent use.
-func (s *Store) Ready() error {
+func (s *Store) ready() error {
 	if s.servers.worked.Load() {
 		return nil
 	}
@@ -144,14 +144,14 @@ func (s *Store) Close() error {
 
 // Extras returns what the store does beyond the methods of a [weir.Backend], which is all of it.
 func (s *Store) Extras() weir.BackendExtras {
-	return weir.BackendExtras{Amend: s.Amend, UseTable: s.UseTable, Ready: s.Ready, Warnings: s.Warnings,
-		ObservePanics: s.ObservePanics}
+	return weir.BackendExtras{Amend: s.amend, UseTable: s.useTable, Ready: s.ready, Warnings: s.warnings,
+		ObservePanics: s.observePanics}
 }
 
-// UseTable makes policies count in a table instead of one of the store's own, which has
+// useTable makes policies count in a table instead of one of the store's own, which has
 // the default bounds. It must be called before the first check. [weir.Open] calls it with
 // the node's table, whose bounds and reports then are those of the policies' counters.
-func (s *Store) UseTable(t *table.Table) { s.fallback.table = t }
+func (s *Store) useTable(t *table.Table) { s.fallback.table = t }
 
 // spawn starts a goroutine, unless the store is closed. A panic ends only the goroutine.
 func (s *Store) spawn(f func()) {

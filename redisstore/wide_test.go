@@ -146,7 +146,7 @@ func (b *both) settle(id, cost uint64) {
 	c.Add(k)
 	c.ID = &arith.Idempotency{ID: id, Life: limiter.MinIDTTL, Hold: limiter.MinHold}
 	want, _ := b.table.Amend(b.now, &c, limiter.Amend{})
-	got, err := b.store.Amend(b.t.Context(), arith.At(b.now), &c, limiter.Amend{}, nil)
+	got, err := b.store.Extras().Amend(b.t.Context(), arith.At(b.now), &c, limiter.Amend{}, nil)
 	if err != nil || got != want || want.State != limiter.AmendCharged {
 		b.t.Fatalf("a settlement with %d: the table says %+v, redis %+v, %v", cost, want, got, err)
 	}
@@ -359,7 +359,7 @@ func TestRaisesHaveABound(t *testing.T) {
 		b.now++
 		c.Key(0).Cost++
 		want, _ := b.table.Amend(b.now, &c, limiter.Amend{Extend: true})
-		got, err := b.store.Amend(t.Context(), arith.At(b.now), &c, limiter.Amend{Extend: true}, nil)
+		got, err := b.store.Extras().Amend(t.Context(), arith.At(b.now), &c, limiter.Amend{Extend: true}, nil)
 		if state := limiter.AmendRaised; err != nil || got.State != want.State ||
 			i >= limiter.MaxHoldParts && want.State != state {
 			t.Fatalf("raise %d: the table says %+v, redis %+v, %v", i, want, got, err)

@@ -133,7 +133,7 @@ func (s *Service) serve(node *weir.Node, c *Config, own http.Handler) (err error
 		return err
 	}
 	a := c.Site
-	a.Warnings, a.Panicked = node.Warnings, s.metrics.Panicked
+	a.Warnings, a.Panicked = node.Warnings, s.metrics.Observer().Panicked
 	if own != nil {
 		a.Metrics = own
 	}

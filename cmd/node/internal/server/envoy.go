@@ -151,7 +151,7 @@ func (s *Server) envoySite() *transport.Apart {
 	e, with, near := &s.envoy, frontendOf(s), s.config.TLS != nil
 	return transport.NewSite(transport.SiteOptions{
 		Name: "Envoy's rate limit service over HTTP", Flag: "--http-host", Hosts: s.config.HTTPHosts,
-		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Panicked,
+		Access: with.Access, Audit: with.Audit, Tracer: with.Tracer, Over: "envoy", Panicked: s.metrics.Observer().Panicked,
 		Logger: s.config.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/healthcheck": {Open: true, Serve: func(w http.ResponseWriter, _ *http.Request) {

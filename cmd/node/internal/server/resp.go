@@ -23,7 +23,7 @@ func (r *respServer) open(s *Server) (err error) {
 	}
 	o := resp.Options{
 		Config: frontendOf(s), HandshakeFailed: handshakes(s, "Redis", "redis"),
-		Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log, Version: c.Version,
+		Observer: s.metrics, Guard: guard.New(c.Log, s.metrics.Observer().Panicked), Logger: c.Log, Version: c.Version,
 	}
 	if r.server, err = resp.NewServer(o); err != nil {
 		return err

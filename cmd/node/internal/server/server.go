@@ -326,7 +326,7 @@ func (s *Server) run(ctx context.Context) {
 	if c := &s.config; c.RulesFile != "" { // before the servers, which may be asked to reload
 		s.follower = rulesfile.New(rulesfile.Config{
 			Name: c.RulesFile, First: c.Rules, Log: c.Log, Apply: s.apply,
-			Unreadable: func(err error) { s.metrics.RulesSet(s.node.RulesHash(), err) },
+			Unreadable: func(err error) { s.metrics.Observer().RulesSet(s.node.RulesHash(), err) },
 		})
 	}
 	s.secured.run(ctx, &s.background, s.config.Log, s.audit)

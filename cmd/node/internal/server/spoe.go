@@ -31,7 +31,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 	with := frontendOf(s)
 	site := transport.SiteOptions{
 		Name: "the agent for HAProxy", Access: with.Access, Tracer: with.Tracer, Audit: with.Audit, Over: "spoe",
-		Panicked: s.metrics.Panicked, Logger: c.Log,
+		Panicked: s.metrics.Observer().Panicked, Logger: c.Log,
 		Routes: map[string]transport.SiteRoute{
 			"/v1/auth": {Open: true, Traced: true, Checks: true, Serve: handler.ServeHTTP,
 				Action: transport.ActionCheck.String()},
@@ -42,7 +42,7 @@ func (p *spoeServer) open(s *Server) (err error) {
 		Admit: c.Auth.Believes,
 		URI:   cmp.Or(c.Auth.URI, "X-Original-URI"), Method: cmp.Or(c.Auth.Method, "X-Original-Method"),
 		Address: cmp.Or(c.Auth.Address, "X-Forwarded-For"), User: c.Auth.User, Group: c.Auth.Group, ID: c.Auth.ID,
-		Guard: guard.New(c.Log, s.metrics.Panicked), Logger: c.Log,
+		Guard: guard.New(c.Log, s.metrics.Observer().Panicked), Logger: c.Log,
 	})
 	if err != nil {
 		return err
