@@ -183,11 +183,28 @@ type ClusterStats struct {
 	// limits that it sees of Counted members.
 	Minority bool
 	Counted  int
+	// Store is the state of the node's store; nil without one.
+	Store *StoreStats
 	// CertificateBegins and CertificateExpires are when the certificate that this node shows
 	// to members becomes valid and when it expires, AuthorityBegins and AuthorityExpires the
 	// same of the first of their authorities to expire; zero without certificates.
 	CertificateBegins, CertificateExpires time.Time
 	AuthorityBegins, AuthorityExpires     time.Time
+}
+
+// StoreStats is the state of what keeps a node's counters beyond the end of all members.
+type StoreStats struct {
+	// Bytes is how many bytes it takes, Needed how many of them are needed, and Written how many were written since the
+	// node was opened.
+	Bytes, Needed, Written int64
+	// SavedAt is when everything was saved last; zero before the first time.
+	SavedAt time.Time
+	// Failing reports that what changes cannot be saved now. Failures is how often that was so.
+	Failing  bool
+	Failures uint64
+	// UnsavedGrants is how many claims of partitions of closed rules were granted without waiting any longer until the
+	// grant was saved.
+	UnsavedGrants uint64
 }
 
 // Placement is what a client needs to find the member to ask for a request; see

@@ -420,6 +420,7 @@ func (m *member) Stats() (weir.ClusterStats, bool) {
 	for e := range core.Events {
 		s.Events[e.String()] = m.core.Count(e)
 	}
+	s.Store = m.keeper.stats()
 	s.Events["peer_refused"] = m.links.RefusedTLS()
 	if c := m.certificates; c != nil {
 		s.CertificateBegins, s.CertificateExpires = c.Validity()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -122,6 +123,16 @@ type Config struct {
 	// GRPCAddr; default empty. A loopback address is told only if other members reach
 	// this one over loopback too.
 	AdminAddr string
+	// Store keeps counters beyond the end of all members, such as a [github.com/weirlimit/weir/diskstore.Dir]. No check
+	// waits for it. Default nil: what all members had is lost when the last one ends.
+	Store Store
+	// PersistInterval is how often changes are written to Store: what was granted since is granted again if all members
+	// end at once. Default 5s; 1s to 1h.
+	PersistInterval time.Duration
+	// RestoreWait is for how long, from the start on, partitions of available rules wait for members that are not back
+	// yet before they start from the best copy. Checks are answered by policy meanwhile. Those of closed rules wait until
+	// all members are back or forgotten. Default 30s; at most 1h.
+	RestoreWait time.Duration
 	// Tracer records spans of checks that are traced; default nil, which costs nothing.
 	Tracer Tracer
 	// Version is the version of the program, shown to people.
@@ -181,7 +192,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: Cluster.Advertise %q has a port: give the host alone; the ports are those of PeerAddr "+
 			"and GossipAddr", weir.ErrInvalid, c.Advertise)
 	}
-	if err := c.checkExpect(); err != nil {
+	if err := errors.Join(c.checkExpect(), c.checkStore()); err != nil {
 		return c, err
 	}
 	if n := countGiven(c.PeerCertFile, c.PeerKeyFile, c.PeerCAFile); n != 0 && n != 3 || n == 0 && c.PeerTLSOptional {

@@ -75,6 +75,7 @@ type member struct {
 	// when the core stops.
 	closing sync.RWMutex
 	closed  bool
+	keeper  *keeper       // writes to the store; nil without one
 	ended   chan struct{} // closed when the member begins to close
 	serving sync.WaitGroup
 
@@ -111,7 +112,11 @@ func (c *Config) open(ctx context.Context, n *engine.Node, on network) (_ *membe
 		return nil, err
 	}
 	m.guard = guard.New(m.log, n.Observer.Panicked)
-	m.sched = &scheduler{opened: n.Opened, start: limiter.TickOf(n.Opened), guard: m.guard}
+	if m.keeper, err = openKeeper(m); err != nil {
+		return nil, err
+	}
+	defer func() { err = m.keeper.unless(err) }()
+	m.sched = &scheduler{opened: n.Opened, start: limiter.TickOf(n.Opened) + on.skew, guard: m.guard}
 	listen := m.network.listen
 	if listen == nil {
 		listen = func(ctx context.Context, addr string) (net.Listener, error) {
@@ -209,7 +214,7 @@ func (m *member) assemble(self peer.Member) error {
 		clock = m.Now // for counters only: the protocol waits in real time
 	}
 	m.fallback = table.New(m.Tables)
-	m.core = core.New(core.Config{
+	config := core.Config{
 		Self: self, Table: m.Table, Fallback: m.fallback, Scheduler: m.sched, Network: w,
 		Rand:     rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		Rule:     func(name string) *limiter.Rule { return m.Rules.Load().Rule(name) },
@@ -218,7 +223,10 @@ func (m *member) assemble(self peer.Member) error {
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
 		Tracer:   m.config.Tracer,
-	})
+	}
+	m.keeper.configure(&config)
+	m.core = core.New(config)
+	m.keeper.restore(m.core)
 	m.vouching.Store(m.core)
 	var err error
 	m.links, err = peerlink.New(peerlink.Config{
@@ -232,14 +240,14 @@ func (m *member) assemble(self peer.Member) error {
 		return err
 	}
 	w.links.Store(m.links)
-	config := members.Config{
+	about := members.Config{
 		Core: m.core, Self: self, Scheduler: m.sched, Ring: newRing,
 		Publish: m.publish, Report: m.logProblem, Changed: m.listed, RingFailed: func(err error) {
 			m.log.Error("the ring of the members cannot be built", "error", err)
 		},
 	}
 	if len(m.config.Join) > 0 {
-		config.Seeds, config.Expect, config.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
+		about.Seeds, about.Expect, about.Mute = m.gossip.JoinAddresses, m.config.Expect, m.gossip.Mute
 	}
 	m.serving.Go(func() {
 		if err := m.links.Serve(m.peers); err != nil {
@@ -248,12 +256,13 @@ func (m *member) assemble(self peer.Member) error {
 	})
 	m.watchCertificates()
 	m.watchGossipKeys()
-	m.membership = members.New(config)
+	m.membership = members.New(about)
 	m.mu.Lock()
 	m.ready = true
 	m.mu.Unlock()
 	m.onMembers(nil)
 	m.sched.After(reportEvery, m.report)
+	m.keeper.begin()
 	if m.open != nil {
 		m.warnInsecure()
 	}
@@ -424,6 +433,7 @@ func (m *member) end(orderly bool) error {
 		err = errors.Join(err, m.links.Shutdown(ctx))
 	}
 	m.links.Close()
+	m.keeper.end()
 	m.core.Close()
 	m.sched.close()
 	m.serving.Wait()

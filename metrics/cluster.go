@@ -39,11 +39,14 @@ type ClusterStats struct {
 	ClockDifference float64
 	// Minority reports that the node sees no more than half of the members that count.
 	Minority bool
+	// Store is the state of the node's store; nil without one.
+	Store *StoreStats
 }
 
 // clusterCollector reports a node's ClusterStats, which it reads once for each scrape.
 type clusterCollector struct {
 	stats func() ClusterStats
+	store *storeDescs
 
 	members, share, partitions, unsettled *prometheus.Desc
 	withheld, parked, lag, unacknowledged *prometheus.Desc
@@ -57,7 +60,7 @@ func newClusterCollector(stats func() ClusterStats) *clusterCollector {
 		return prometheus.NewDesc("weir_"+name, help, labels, nil)
 	}
 	return &clusterCollector{
-		stats:   stats,
+		stats: stats, store: newStoreDescs(),
 		members: desc("members", "Members of the cluster that the node sees, by state.", "state"),
 		unreachable: desc("members_unreachable",
 			"Members that gossip sees alive and to whose peer port the node has no connection."),
@@ -93,6 +96,7 @@ func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
+	c.store.describe(out)
 }
 
 // Collect implements [prometheus.Collector].
@@ -125,6 +129,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.zones, bit(s.ZoneDataDiffers))
 	gauge(c.clocks, s.ClockDifference)
 	gauge(c.minority, bit(s.Minority))
+	c.store.collect(out, s.Store)
 }
 
 // bit returns 1 for true and 0 for false.

@@ -18,6 +18,8 @@ func TestClusterStats(t *testing.T) {
 			Withheld: 2, Parked: 1, Waiting: 14, Queued: 15, Fallback: 16, LagSeconds: 0.5, Unacknowledged: 9,
 			Events: map[string]uint64{"takeover": 11, "handoff": 12}, RulesDiffer: calls == 1, ZoneDataDiffers: calls == 1,
 			Minority: calls == 1,
+			Store: &StoreStats{Bytes: 21, Needed: 22, Written: 23, SavedAt: time.Unix(24, 5e8), Failing: true, Failures: 25,
+				UnsavedGrants: 26},
 		}
 	}})
 	read := func() map[string]float64 {
@@ -46,7 +48,9 @@ func TestClusterStats(t *testing.T) {
 		"weir_operations_waiting": 14, "weir_frames_queued": 15, "weir_fallback_keys": 16,
 		"weir_replication_lag_seconds": 0.5, "weir_replication_unacknowledged_cost": 9,
 		"weir_partition_events_total takeover": 11, "weir_partition_events_total handoff": 12, "weir_rules_differ": 1,
-		"weir_minority": 1,
+		"weir_minority": 1, "weir_store_bytes all": 21, "weir_store_bytes needed": 22, "weir_store_written_bytes_total": 23,
+		"weir_store_saved_timestamp_seconds": 24.5, "weir_store_failing": 1, "weir_store_failures_total": 25,
+		"weir_store_unsaved_grants_total": 26,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v (reported: %t), want %v", name, v, ok, want)

@@ -615,8 +615,11 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, r := open(t, Options{
-		Table:      func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
-		Cluster:    func() ClusterStats { return ClusterStats{Events: map[string]uint64{"takeover": 1}} },
+		Table: func() TableStats { return TableStats{Shares: []RuleShare{{Rule: "a"}}} },
+		Cluster: func() ClusterStats {
+			return ClusterStats{Events: map[string]uint64{"takeover": 1},
+				Store: &StoreStats{SavedAt: time.Unix(1, 0)}}
+		},
 		Validities: func() map[string]Validity { return map[string]Validity{"client": {Expires: time.Now()}} },
 	})
 	fill(m)

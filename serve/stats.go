@@ -122,8 +122,14 @@ func (s *Service) cluster() metrics.ClusterStats {
 		return metrics.ClusterStats{}
 	}
 	c, _ := node.Cluster().Stats()
+	var store *metrics.StoreStats
+	if k := c.Store; k != nil {
+		at := metrics.StoreStats(*k)
+		store = &at
+	}
 	return metrics.ClusterStats{
-		Members: c.Members, Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies,
+		Store: store, Members: c.Members,
+		Unreachable: c.Unreachable, Share: c.Share, Owned: c.Owned, Heirs: c.Heirs, Copies: c.Copies,
 		Sealed:    c.Sealed,
 		Unsettled: c.Unsettled, Withheld: c.Withheld, Parked: c.Parked,
 		Waiting: c.Waiting, Queued: c.Queued, Fallback: c.Fallback, LagSeconds: c.Lag.Seconds(),

@@ -26,17 +26,17 @@ func ofCopies() []mutation {
 			}},
 		{name: "a copy stays until a later epoch has an heir", pkg: replica,
 			test: "^TestACopyStaysUntilALaterEpochHasAnHeir$", edits: []edit{
-				{"internal/cluster/replica/learn.go", " || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):", ":"},
+				{"internal/cluster/replica/learn.go", " || heir == 0 || heir == p.node.Self || !p.outdated():", ":"},
 			}},
 		{name: "a copy is kept from an owner that may be false", pkg: "./chaos/sim", test: "^TestAHostileMember$",
 			edits: []edit{
 				{"internal/cluster/replica/learn.go",
-					"	case p.epoch != p.mine && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:\n",
+					"	case p.epoch != p.mine && !p.FromDisk() && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:\n",
 					"	case true:\n"},
 			}},
 		{name: "what a node decided is kept whoever was granted", pkg: replica, test: "^TestAttacksOnAKeptCopy$",
 			edits: []edit{
-				{"internal/cluster/replica/learn.go", "	case p.epoch != p.mine && p.grant ==", "	case p.grant =="},
+				{"internal/cluster/replica/learn.go", "	case p.epoch != p.mine && !p.FromDisk()", "	case !p.FromDisk()"},
 			}},
 		{name: "no delta builds on what a node decided", pkg: replica, test: "^TestAttacksOnAKeptCopy$", edits: []edit{
 			{"internal/cluster/replica/copy.go", "p.role < peer.Copy || p.epoch == p.mine || ", "p.role < peer.Copy || "},

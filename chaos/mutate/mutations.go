@@ -17,7 +17,7 @@ type edit struct{ file, old, now string }
 func mutations() []mutation {
 	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(),
 		ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(),
-		ofHeard(), ofCopies(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(),
+		ofHeard(), ofCopies(), ofDisks(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(),
 		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile())
 }
 

@@ -75,6 +75,11 @@ func house() []row {
 		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
 			no(imports, "every program has it", "ours", "third-party"),
 		)},
+		{path: "internal/disk", floor: 1, knows: "records in segments of a directory, with checksums", never: join(
+			clocks("what is written names its own instant"),
+			no(spawns, "who writes decides who waits", ""),
+		)},
+		{path: "internal/disk/disktest", floor: 2, knows: "such a directory in memory, which fails on request, for tests"},
 		{path: "internal/recent", floor: 0, knows: "what was made for clients lately, in bounded number", never: join(
 			no(imports, "it keeps values, and does not know what they are", "ours", "third-party"),
 			clocks("now is passed in"),
@@ -211,6 +216,7 @@ func house() []row {
 			no(imports, "a peer is an address here, however it was found", "github.com/hashicorp/memberlist"),
 			no(imports, "it is watched through an observer", "github.com/prometheus"),
 		)},
+		{path: "diskstore", floor: 6, knows: "a directory for a member's counters"},
 		{path: "redisstore", floor: 8, knows: "one decision = one script call", never: join(
 			no(imports, "Redis is the shared state, so there is nobody to route to", "./internal/cluster", "./ring",
 				"./transport"),
@@ -412,7 +418,7 @@ func longAllowed() map[string]allowance {
 	const broken = "it is what it was before its wide lines were broken"
 	return map[string]allowance{
 		"chaos/walk/model_test.go":           {703, broken},
-		"cmd/node/internal/app/app_test.go":  {739, broken},
+		"cmd/node/internal/app/app_test.go":  {742, broken},
 		"cmd/node/internal/app/options.go":   {453, broken},
 		"cmd/node/internal/server/server.go": {459, broken},
 		"internal/cluster/replica/claim.go":  {451, broken},
@@ -438,17 +444,18 @@ func largeAllowed() map[string]allowance {
 		column  = "each field is one of the JSON that it is"
 	)
 	return map[string]allowance{
-		".ClusterStats fields":                       {26, "each field is one metric"},
+		".ClusterStats fields":                       {27, "each field is one metric"},
 		".Node methods":                              {34, "each call of a node is a method"},
 		"chaos/history.History fields":               {21, harness},
 		"chaos/history.History methods":              {35, harness},
 		"chaos/scenario.stage methods":               {83, harness},
-		"chaos/sim.World fields":                     {47, harness},
-		"chaos/sim.World methods":                    {131, harness},
-		"chaos/sim.key fields":                       {47, harness},
+		"chaos/sim.World fields":                     {48, harness},
+		"chaos/sim.World methods":                    {137, harness},
+		"chaos/sim.Node fields":                      {21, harness},
+		"chaos/sim.key fields":                       {49, harness},
 		"client.Client methods":                      {59, "each call of a client is a method"},
-		"cluster.Config fields":                      {25, flags},
-		"cluster.member fields":                      {40, joins},
+		"cluster.Config fields":                      {28, flags},
+		"cluster.member fields":                      {41, joins},
 		"cluster.member methods":                     {55, joins},
 		"cmd/node/internal/app.options fields":       {34, flags},
 		"cmd/node/internal/server.Config fields":     {40, flags},
@@ -462,11 +469,12 @@ func largeAllowed() map[string]allowance {
 		"internal/cluster/mesh.Writer methods":       {39, "each kind of message has a method that writes it"},
 		"internal/cluster/replica.Ownership fields":  {36, owner},
 		"internal/cluster/replica.Ownership methods": {64, owner},
-		"internal/cluster/replica.Replica fields":    {30, machine},
-		"internal/cluster/replica.Replica methods":   {111, machine},
-		"internal/cluster/replica.held fields":       {22, "it is what a member knows of one partition"},
+		"internal/cluster/replica.Replica fields":    {33, machine},
+		"internal/cluster/replica.Replica methods":   {116, machine},
+		"internal/cluster/replica.held fields":       {25, "it is what a member knows of one partition"},
 		"internal/peer.Frame fields":                 {27, "each kind of item of the wire is a field"},
 		"limiter/arith.rate methods":                 {112, arith},
+		"metrics.ClusterStats fields":                {21, "each field is one metric"},
 		"limiter/table.Table methods": {128,
 			"a table is one set of counters; its methods are in files by concern"},
 		"limiter/table.partition methods": {65, "it is one lock, with all that is done under it"},

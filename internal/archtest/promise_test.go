@@ -34,6 +34,7 @@ func unpromised() map[string]string {
 
 		"cluster.Config.OpenMember": "weir.Open calls it",
 
+		"cluster.Store":  "its implementation is diskstore; it follows the protocol",
 		"cluster.Tracer": "which spans there are follows the protocol",
 
 		"limiter.Compiled":       "limiter/arith reads it; it follows the algorithms",

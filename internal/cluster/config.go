@@ -69,6 +69,12 @@ type Config struct {
 	// Partitions lists the partitions that this core manages; nil means all. Simulations
 	// use it because few partitions are enough for them.
 	Partitions []int
+	// Saves means that [Disk.Save] is called. Promises, unless nil, keeps what this node grants of closed
+	// partitions before it answers. RestoreWait is for how long available partitions wait, from the start on, for
+	// members that are not back.
+	Saves       bool
+	Promises    Promises
+	RestoreWait limiter.Tick
 	// Observer may be nil.
 	Observer Observer
 	// Tracer records spans of the checks that are traced. It may be nil if no charge has a

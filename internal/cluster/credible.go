@@ -65,6 +65,12 @@ func (b *credible) batch(from peer.Instance, x *peer.Batch) bool {
 		b.epoch(x.Epoch) && b.epoch(x.BaseEpoch) && b.epoch(x.Next) && max(x.Base, x.Seq, x.Appointed) <= b.seq
 }
 
+// saved reports whether a batch that was read from a disk is valid: it may be of any owner.
+func (b *credible) saved(x *peer.Batch) bool {
+	return b.part(x.Partition) && x.Kind <= peer.Snapshot && b.epoch(x.Epoch) && b.epoch(x.BaseEpoch) &&
+		x.Epoch.Counter > 0 && x.Appointment == 0 && max(x.Base, x.Seq) <= b.seq
+}
+
 // entries reports whether all keys belong to the partition of their batch.
 func (b *credible) entries(id uint16, keys []replica.Entries) bool {
 	for i := range keys {

@@ -185,7 +185,7 @@ func (t *turn) do(p *partition, e *replica.Effect) {
 	case replica.SendClaim:
 		t.Out.Claim(e.To, e.Claim, e.Asks)
 	case replica.SendAnswer:
-		t.Out.Answer(e.To, e.Answer)
+		p.answer(t, e)
 	case replica.SendRevoke:
 		t.Out.Revoke(e.To, e.Revoke, e.Asks)
 	case replica.SendAck:
@@ -205,6 +205,23 @@ func (t *turn) do(p *partition, e *replica.Effect) {
 	case replica.Problem:
 		t.c.problem(e.What, e.Err)
 	}
+}
+
+// answer sends an answer. One that grants something of a closed partition is sent when the grant lasts.
+func (p *partition) answer(t *turn, e *replica.Effect) {
+	keeps := t.c.config.Promises
+	if keeps == nil || !p.closed || !e.Answer.Granted {
+		t.Out.Answer(e.To, e.Answer)
+		return
+	}
+	c, to, a := t.c, e.To, e.Answer
+	promise, _ := p.r.OnDisk().Promises() // if it is an old one, it may still be under way to the disk
+	keeps.Keep(promise, func() {
+		later := c.begin()
+		defer later.end()
+		defer later.Catch()
+		later.Out.Answer(to, a)
+	})
 }
 
 // eventOf returns the event that the core counts for one of a replica.

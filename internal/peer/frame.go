@@ -163,6 +163,10 @@ type Answer struct {
 	Role  Role
 	Epoch Epoch
 	Seq   uint64
+	// FromDisk means that it was read from the member's disk, and no owner has confirmed it
+	// since: others may have a later one on theirs. A version that does not know it leaves it
+	// out.
+	FromDisk bool
 	// Owner is the highest ownership that the member knows, Heir the heir announced for
 	// it.
 	Owner Epoch

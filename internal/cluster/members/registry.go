@@ -64,6 +64,7 @@ type record struct {
 	seen     bool         // this instance was in the view
 	met      bool         // an instance of it was in the view, or introduced itself on its link
 	joining  bool         // this instance was not active yet when it was last heard of
+	recalled bool         // it was read from the disk, and nothing was heard of it since
 	wire     uint16       // version of the frames of the instance that was last in the view
 
 	// next is an instance that starts under this name while it is not known yet that the one
@@ -231,7 +232,7 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 		}
 	case have.live:
 	case have.instance == k.Instance:
-		have.gone = have.gone || k.Gone
+		have.gone, have.recalled = have.gone || k.Gone, have.recalled && !k.Gone
 		if have.gone && have.next != 0 {
 			have.starting(peer.Known{Instance: have.next, Joining: have.nextJoins}, now)
 			return
@@ -248,6 +249,7 @@ func (r *Registry) hear(k peer.Known, itself bool, now limiter.Tick) {
 // counts without a gap: if it counted less for a moment, half of the members that held to an
 // owner before could be passed over as no majority.
 func (a *record) starting(k peer.Known, now limiter.Tick) {
+	a.recalled = false
 	a.instance, a.gone, a.since, a.arrives, a.seen, a.joining = k.Instance, false, now, true, false, k.Joining
 	a.next, a.nextJoins = 0, false
 }
@@ -278,7 +280,7 @@ func (r *Registry) room(name string) bool {
 // majority may leave a member out: of the members counted at that step, more than half must have been alive
 // when the dead member's time was over, or be alive now.
 func (r *Registry) count(now limiter.Tick) (known, recent int) {
-	live, starting := 0, 0
+	live, starting, kept := 0, 0, 0
 	var dead []limiter.Tick // when each died
 	for name, a := range r.known {
 		switch {
@@ -287,12 +289,14 @@ func (r *Registry) count(now limiter.Tick) (known, recent int) {
 			live++
 		case a.starts(now), a.departs(now):
 			starting++ // hardly on another side of a split
+		case a.recalled:
+			kept++ // it may have ended with all others: it counts for closed partitions alone
 		case !a.gone:
 			dead = append(dead, a.since)
 		}
 	}
 	slices.Sort(dead)
-	known = live + len(dead) + starting
+	known = live + len(dead) + starting + kept
 	recent = live + len(dead)
 	for _, since := range dead {
 		over := since + staleAfter
@@ -304,20 +308,6 @@ func (r *Registry) count(now limiter.Tick) (known, recent int) {
 		recent--
 	}
 	return known, recent
-}
-
-// Forget stops counting a dead member. It returns what to tell the other members, and
-// false if there was no dead member of that name.
-func (r *Registry) Forget(name string) (peer.Known, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.known[name]
-	if a == nil || a.live || a.gone {
-		return peer.Known{}, false
-	}
-	a.gone = true
-	a.reported(a.instance, true)
-	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
 }
 
 // starts reports whether a member that is not in the view may still enter it in time.

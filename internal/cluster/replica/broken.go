@@ -48,6 +48,7 @@ func (p *Replica) Break(t *Step) {
 func (p *Replica) forgetHeld(t *Step, own *Ownership) {
 	p.own, p.waiting, p.claiming.round = nil, nil, nil
 	p.role, p.epoch, p.seq, p.appointment = peer.Nothing, peer.Epoch{}, 0, 0
+	p.saving.replaced()
 	p.pushing.unpushed, p.pushing.pushedTo, p.pushing.pushes = false, 0, 0
 	p.arriving.pushFrom, p.arriving.pushNext = 0, 0
 	p.staging.stagedSeq, p.staging.stagedNext = 0, 0

@@ -170,7 +170,7 @@ func (p *Replica) onClaim(t *Step, from peer.Instance, c peer.Claim) {
 	}
 	a := peer.Answer{
 		Partition: p.id, Round: c.Round, Granted: granted, Fresh: p.fresh,
-		Role: p.role, Epoch: p.epoch, Seq: p.seq, Owner: owner, Heir: p.heir,
+		Role: p.role, Epoch: p.epoch, Seq: p.seq, FromDisk: p.FromDisk(), Owner: owner, Heir: p.heir,
 		Top: max(p.top, p.grant), Grant: p.grant, GrantKind: p.grantKind, GrantFor: p.grantFor,
 	}
 	p.top = max(p.top, c.Counter)

@@ -19,6 +19,9 @@ func (p *Replica) Flush(t *Step) {
 func (o *Ownership) flush(t *Step) {
 	if !o.tracks() {
 		if o.isolated(t) {
+			if o.held.saving != nil {
+				o.cut(o.held)
+			}
 			o.dirty.clear()
 			o.dirtyAt, o.urgent = 0, false
 		}
@@ -62,6 +65,7 @@ func (o *Ownership) feed(t *Step, g *target, due bool) {
 // cut closes the batch that is being collected, if it has any change.
 func (o *changes) cut(held *state) {
 	if o.dirtyAt != 0 {
+		held.saving.collect(o)
 		held.seq = o.open
 		o.open++
 		o.dirtyAt, o.urgent = 0, false
@@ -210,7 +214,8 @@ func (p *held) stage(t *Step, b *peer.Batch, keys []Entries) bool {
 	if p.role != peer.Heir || p.epoch != b.Epoch {
 		p.role, p.appointment = peer.Copy, 0
 	}
-	p.epoch, p.seq = b.Epoch, b.Seq
+	p.epoch, p.seq, p.restored = b.Epoch, b.Seq, false
+	p.saving.replaced()
 	return true
 }
 
@@ -226,8 +231,10 @@ func (p *held) apply(t *Step, b *peer.Batch, keys []Entries) bool {
 	for _, k := range keys {
 		if err := p.node.Store.ReplaceKey(int(p.id), k.Hi, t.At, k.List); err != nil {
 			t.problem("an update of a key cannot be kept", err)
+			p.saving.replaced()
 			return false
 		}
+		p.saving.changed(k.Hi)
 	}
 	if p.epoch != b.Epoch {
 		p.epoch = b.Epoch
@@ -235,7 +242,7 @@ func (p *held) apply(t *Step, b *peer.Batch, keys []Entries) bool {
 			p.role, p.appointment = peer.Copy, 0
 		}
 	}
-	p.seq = max(p.seq, b.Seq)
+	p.seq, p.restored = max(p.seq, b.Seq), false
 	return true
 }
 

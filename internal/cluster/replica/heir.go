@@ -188,6 +188,7 @@ func (o *Ownership) end() {
 // disown ends this node's ownership.
 func (p *Replica) disown() {
 	if own := p.own; own != nil {
+		p.saving.collect(&own.changes)
 		own.end()
 		for i := range own.waiters {
 			p.waiting = append(p.waiting, own.waiters[i].Request)

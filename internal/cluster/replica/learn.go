@@ -64,7 +64,7 @@ func (p *Replica) become(t *Step, e peer.Epoch, tookOver bool) {
 	before := p.owner.Instance
 	p.role, p.epoch, p.owner, p.mine, p.heir = peer.Owned, e, e, e, 0
 	p.top = max(p.top, e.Counter)
-	p.appointment, p.fresh, p.pushing.unpushed = 0, false, false
+	p.appointment, p.fresh, p.pushing.unpushed, p.restored = 0, false, false, false
 	p.staging.unstage(p.node)
 	p.claiming.round, p.seeking.seekAt, p.seeking.seekIn = nil, 0, 0
 	p.disown()
@@ -125,13 +125,14 @@ func (p *Replica) onAnnounce(t *Step, from peer.Instance, a peer.Announce) {
 // keepFor is how long an owner whose claim this node did not grant must be in view before a copy of an
 // earlier epoch is dropped at its word: what it says may be false, and then that copy is what is left. What this
 // node decided itself is kept as long in any case: members grant claims whoever makes them, and it is the best copy.
+// So is what was read from its disk: the owner may be one of before the end of all.
 const keepFor = 10 * limiter.Second
 
 // dropOutdated drops a copy of an earlier epoch once the present owner has an heir.
 func (p *Replica) dropOutdated(t *Step, heir peer.Instance) {
 	switch {
-	case p.role != peer.Copy || p.pushing.unpushed || heir == 0 || heir == p.node.Self || !p.epoch.Before(p.owner):
-	case p.epoch != p.mine && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:
+	case p.role != peer.Copy || p.pushing.unpushed || heir == 0 || heir == p.node.Self || !p.outdated():
+	case p.epoch != p.mine && !p.FromDisk() && p.grant == p.owner.Counter && p.grantFor == p.owner.Instance:
 		p.drop()
 	case p.keptUntil == 0:
 		p.keptUntil = t.Now + keepFor
@@ -143,7 +144,7 @@ func (p *Replica) dropOutdated(t *Step, heir peer.Instance) {
 func (p *Replica) tickKept(t *Step) {
 	switch {
 	case p.keptUntil == 0:
-	case p.role != peer.Copy || !p.epoch.Before(p.owner):
+	case p.role != peer.Copy || !p.outdated():
 		p.keptUntil = 0
 	case !t.View.Has(p.owner.Instance):
 		p.keptUntil = t.Now + keepFor

@@ -23,6 +23,11 @@ type Node struct {
 	// Staged counts the bytes of incomplete snapshots, and Prepared the charges that are
 	// in doubt or late, of all replicas of the node. *atomic.Int64 is a Counter.
 	Staged, Prepared Counter
+	// Saves means that a disk keeps what this node holds, see [OnDisk.Save].
+	Saves bool
+	// RestoreUntil is until when an available partition waits for members that are not back
+	// before it starts from the best copy: the time of the scheduler, 0 if it does not.
+	RestoreUntil limiter.Tick
 	// Random returns a number from 0 up to, but not including, below.
 	Random func(below limiter.Tick) limiter.Tick
 	// Fault, unless nil, is called with the partition's number before and in the middle

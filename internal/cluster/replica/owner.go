@@ -224,7 +224,7 @@ func (o *succession) isolated(t *Step) bool {
 // decision admitted nothing.
 func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
-	if !o.tracks() && !guarded {
+	if !o.tracks() && !guarded && o.held.saving == nil {
 		return 0, false
 	}
 	if id != nil && k.Cost > 0 {
@@ -240,7 +240,7 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost u
 		o.dirtyAt = t.Now
 		t.Watch = true
 	}
-	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff {
+	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !o.tracks() && !guarded {
 		return o.open, false
 	}
 	d.new += cost

@@ -51,6 +51,8 @@ type state struct {
 	appointment uint32     // number of its appointment as heir under epoch; 0 if it is not heir
 	revoked     peer.Epoch // epoch of the last revocation
 	revokedN    uint32     // the last appointment that it revoked
+	restored    bool       // a copy was read from the disk, see [state.FromDisk]
+	saving      *saving    // what the disk lacks; nil without one
 }
 
 // knowledge is what is known of the partition, and what was promised.
@@ -62,6 +64,7 @@ type knowledge struct {
 	fresh     bool         // this node has not heard yet what the others hold
 	keptUntil limiter.Tick // when a copy of an earlier epoch is dropped, see dropOutdated; 0 if it is not to be
 	mine      peer.Epoch   // the highest epoch under which this node owned
+	recalled  bool         // the owner was read from the disk, see [Replica.awaits]
 	disproved []peer.Epoch // epochs that their instance denies ever having owned
 }
 
@@ -134,6 +137,9 @@ type lostOwner struct {
 func New(node *Node, id uint16) *Replica {
 	p := &Replica{held: held{identity: identity{node: node, id: id, closed: int(id) >= table.Partitions}}}
 	p.fresh = true
+	if node.Saves {
+		p.saving = new(saving)
+	}
 	return p
 }
 
@@ -255,6 +261,7 @@ func (p *held) drop() {
 	p.node.Store.Drop(int(p.id))
 	p.role, p.seq, p.appointment = peer.Nothing, 0, 0
 	p.epoch, p.keptUntil = peer.Epoch{}, 0
+	p.saving.replaced()
 	p.staging.unstage(p.node)
 }
 

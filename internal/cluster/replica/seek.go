@@ -165,7 +165,7 @@ func (p *Replica) lastResortDue(t *Step, r *claimRound) bool {
 			return false
 		}
 	}
-	return p.gone(t, r, 0, p.owner.Instance) && p.gone(t, r, 1, p.heir)
+	return !p.awaits(t, r) && p.gone(t, r, 0, p.owner.Instance) && p.gone(t, r, 1, p.heir)
 }
 
 // gone reports whether a former owner or heir needs no more waiting for: it has answered
@@ -217,7 +217,8 @@ func (p *Replica) lastResortDueClosed(t *Step, r *claimRound) bool {
 	// The one that has not answered must be the owner. If the owner does not count any more,
 	// it is another member, which may hold a later copy.
 	owner := p.owner.Instance
-	return answered >= n-1 && copies && !fresh && owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) &&
+	return answered >= n-1 && copies && !fresh && !p.anyFromDisk(r) &&
+		owner != 0 && !v.Has(owner) && p.node.Peers.Counts(owner) &&
 		p.gone(t, r, 0, owner)
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cmd/node/internal/server"
+	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/envoy"
 	"github.com/weirlimit/weir/limiter/table"
@@ -593,7 +594,7 @@ func TestOptions(t *testing.T) {
 		"name": "n", "join": "j:1, dns+k:2", "expect": "3", "peer-addr": "p:4", "gossip-addr": "g:5", "advertise": "a",
 		"deadline": "20ms", "replication": "Off", "cached-denials": "true", "insecure": "true",
 		"peer-cert": "tls.crt", "peer-key": "tls.key", "peer-ca": "ca.crt", "peer-uri": "spiffe://x/{name}",
-		"peer-tls": "Optional",
+		"peer-tls": "Optional", "data-dir": "dd", "persist-interval": "16s", "restore-wait": "17s", "discard-data": "true",
 		"gossip-key-file": file(t, "keys",
 			"# new\nMDEyMzQ1Njc4OWFiY2RlZg==\n\nMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
 	}
@@ -634,7 +635,9 @@ func TestOptions(t *testing.T) {
 	if m := c.Cluster; m == nil || m.Name != "n" || !slices.Equal(m.Join, []string{"j:1", "dns+k:2"}) || m.Expect != 3 ||
 		m.PeerAddr != "p:4" || m.GossipAddr != "g:5" ||
 		m.Advertise != "a" || m.Deadline != 20*time.Millisecond || !m.CachedDenials || !m.Insecure ||
-		len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 || m.GossipKeyFile == "" {
+		len(m.GossipKeys) != 2 || len(m.GossipKeys[0]) != 16 || len(m.GossipKeys[1]) != 32 || m.GossipKeyFile == "" ||
+		m.Store != (diskstore.Dir{Path: "dd", Discard: true}) || m.PersistInterval != 16*time.Second ||
+		m.RestoreWait != 17*time.Second {
 		t.Errorf("%+v", m)
 	}
 	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains ||

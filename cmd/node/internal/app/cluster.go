@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/cluster"
+	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/internal/built"
 	"github.com/weirlimit/weir/internal/certs"
 )
@@ -34,10 +35,15 @@ type clusterOptions struct {
 	replication          choice
 	cachedDenials        bool
 	insecure             bool
+	dataDir              string
+	persistInterval      time.Duration
+	restoreWait          time.Duration
+	discardData          bool
 }
 
 func newClusterOptions() clusterOptions {
 	return clusterOptions{peerAddr: "127.0.0.1:7947", gossipAddr: "127.0.0.1:7946", deadline: cluster.DefaultDeadline,
+		persistInterval: cluster.DefaultPersistInterval, restoreWait: cluster.DefaultRestoreWait,
 		peerTLS:     choice{"required", []string{"required", "optional"}},
 		replication: choice{"lag", []string{"lag", "strict", "off"}}}
 }
@@ -60,6 +66,11 @@ func (o *clusterOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.deadline, "deadline", o.deadline,
 		"answer by policy if a key's owner has not answered after this long")
 	f.Var(&o.replication, "replication", "copy counters by `MODE` if their rule sets none: lag, strict or off")
+	f.StringVar(&o.dataDir, "data-dir", "", "keep counters in `DIR`, beyond the end of all members")
+	f.DurationVar(&o.persistInterval, "persist-interval", o.persistInterval, "write changes to --data-dir this often")
+	f.DurationVar(&o.restoreWait, "restore-wait", o.restoreWait,
+		"wait this long, at a start, for other members' --data-dir")
+	f.BoolVar(&o.discardData, "discard-data", false, "set aside what --data-dir has, and start without it")
 	f.BoolVar(&o.cachedDenials, "cached-denials", false,
 		"repeat an owner's denial for up to a second without asking it again")
 }
@@ -90,6 +101,12 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 		return usage(cmd, "--peer-addr and --gossip-addr must not be empty: give HOST:PORT, such as 127.0.0.1:7947")
 	case o.deadline < time.Millisecond || o.deadline > time.Minute:
 		return usage(cmd, "--deadline %v is out of range: give 1ms to 1m", o.deadline)
+	case o.persistInterval < time.Second || o.persistInterval > time.Hour:
+		return usage(cmd, "--persist-interval %v is out of range: give 1s to 1h", o.persistInterval)
+	case o.restoreWait <= 0 || o.restoreWait > time.Hour:
+		return usage(cmd, "--restore-wait %v is out of range: give up to 1h", o.restoreWait)
+	case o.dataDir == "" && o.discardData:
+		return usage(cmd, "--discard-data is for --data-dir: give both")
 	}
 	named := slices.ContainsFunc(o.join, func(j string) bool { return strings.HasPrefix(j, cluster.NamePrefix) })
 	switch {
@@ -132,7 +149,7 @@ func (o *clusterOptions) validate(cmd *cobra.Command, redis bool) error {
 // alone returns an error for flags that only a member may have.
 func (o *clusterOptions) alone(cmd *cobra.Command) error {
 	for _, name := range []string{"deadline", "replication", "cached-denials", "insecure", "expect", "peer-cert",
-		"peer-key", "peer-ca", "peer-uri", "peer-tls"} {
+		"peer-key", "peer-ca", "peer-uri", "peer-tls", "data-dir", "persist-interval", "restore-wait", "discard-data"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() != f.DefValue {
 			return usage(cmd, "--%s is for a member of a cluster: give --name or --join too", name)
 		}
@@ -150,7 +167,10 @@ func (o *clusterOptions) config(log *slog.Logger, wanted bool) (*cluster.Config,
 		Join: o.join, Expect: o.expect, Deadline: o.deadline, CachedDenials: o.cachedDenials, Insecure: o.insecure,
 		Version: built.Version(), Logger: log,
 		PeerCertFile: o.peerCert, PeerKeyFile: o.peerKey, PeerCAFile: o.peerCA, PeerURI: o.peerURI,
-		PeerTLSOptional: o.peerTLS.value == "optional",
+		PeerTLSOptional: o.peerTLS.value == "optional", PersistInterval: o.persistInterval, RestoreWait: o.restoreWait,
+	}
+	if o.dataDir != "" {
+		c.Store = diskstore.Dir{Path: o.dataDir, Discard: o.discardData}
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

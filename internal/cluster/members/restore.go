@@ -1,0 +1,32 @@
+package members
+
+import (
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Restore records the members of before this node ended: they count for closed partitions, until they are back, are
+// gone or are forgotten. It leaves out what is not valid.
+func Restore(r *Registry, all []peer.Known, now limiter.Tick) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range all {
+		if k := &all[i]; Valid(k) && !k.Gone && k.Name != r.self && r.known[k.Name] == nil && r.room(k.Name) {
+			r.known[k.Name] = &record{instance: k.Instance, since: now, met: true, recalled: true}
+		}
+	}
+}
+
+// Forget stops counting a dead member. It returns what to tell the other members, and
+// false if there was no dead member of that name.
+func (r *Registry) Forget(name string) (peer.Known, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.known[name]
+	if a == nil || a.live || a.gone {
+		return peer.Known{}, false
+	}
+	a.gone, a.recalled = true, false
+	a.reported(a.instance, true)
+	return peer.Known{Name: name, Instance: a.instance, Gone: true}, true
+}

@@ -1,0 +1,231 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// A disk is one more member that only holds copies. What it lacks is collected where changes are put into batches for
+// the heir, or arrive in those of an owner, so nothing on a check's path knows of it. What is read back is a copy: a
+// state that an owner once had, under the epoch and sequence that it had. It is never heir or owner.
+
+// saving is what the disk lacks of the state held.
+type saving struct {
+	// epoch and seq are those of the state that the disk has, has says whether it has one.
+	epoch peer.Epoch
+	seq   uint64
+	has   bool
+	// keys changed since, each several times perhaps. whole means that all are to be written.
+	keys  []uint64
+	whole bool
+	// replacedSince means that another state has taken the place of that of the last save.
+	replacedSince bool
+	// promises are what was last written of the promises.
+	promises peer.Answer
+}
+
+// mostUnsaved is the most changed keys that are remembered. With more all keys are written.
+const mostUnsaved = 1 << 12
+
+// changed records that the disk lacks changes of a key.
+func (s *saving) changed(hi uint64) {
+	if s == nil || s.whole {
+		return
+	}
+	if len(s.keys) == cap(s.keys) {
+		slices.Sort(s.keys) // before it grows: the same keys change most
+		s.keys = slices.Compact(s.keys)
+		if s.whole = len(s.keys) >= mostUnsaved; s.whole {
+			s.keys = nil
+			return
+		}
+		s.keys = slices.Grow(s.keys, max(16, len(s.keys)))
+	}
+	s.keys = append(s.keys, hi)
+}
+
+// replaced records that all keys must be written.
+func (s *saving) replaced() {
+	if s != nil {
+		s.whole, s.keys, s.replacedSince = true, nil, true
+	}
+}
+
+// collect records the keys of the batch that an owner is collecting.
+func (s *saving) collect(o *changes) {
+	if s == nil || s.whole {
+		return
+	}
+	for i := range o.dirty.list {
+		if d := &o.dirty.list[i]; d.last == o.open {
+			s.changed(d.hi)
+		}
+	}
+}
+
+// OnDisk is what a disk gets of a replica, and what it gives back.
+type OnDisk struct{ p *Replica }
+
+// OnDisk returns the replica's side towards a disk.
+func (p *Replica) OnDisk() OnDisk { return OnDisk{p} }
+
+// Saved is what a disk is to be written of a partition. Nothing means that the disk needs nothing of it any more.
+type Saved struct {
+	Batch   peer.Batch
+	Keys    []uint64 // nil with a snapshot: all
+	Nothing bool
+}
+
+// Save returns what the disk lacks of the state held, and takes it to have that from then on: after an error of the
+// disk, call [OnDisk.SaveAll]. It reports false if the disk lacks nothing.
+func (d OnDisk) Save(t *Step) (Saved, bool) {
+	p := d.p
+	s := p.saving
+	if s == nil {
+		return Saved{}, false
+	}
+	if p.own != nil && p.role == peer.Owned {
+		p.own.cut(&p.state)
+		t.Flush, t.Watch = true, true // the heir gets the batch that ends here
+	}
+	if p.role < peer.Copy {
+		had := s.has
+		s.has, s.whole, s.keys = false, false, nil
+		return Saved{Batch: peer.Batch{Partition: p.id}, Nothing: true}, had
+	}
+	out := Saved{Batch: peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: p.epoch, Seq: p.seq, BaseEpoch: s.epoch,
+		Base: s.seq}}
+	switch {
+	case !s.has || s.whole:
+		out.Batch = peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq}
+	case len(s.keys) == 0 && s.epoch == p.epoch && s.seq == p.seq:
+		return out, false
+	default:
+		slices.Sort(s.keys)
+		out.Keys = slices.Compact(s.keys)
+	}
+	*s = saving{epoch: p.epoch, seq: p.seq, has: true, promises: s.promises}
+	return out, true
+}
+
+// SaveAll makes the next [OnDisk.Save] and [OnDisk.Promises] return everything.
+func (d OnDisk) SaveAll() {
+	p := d.p
+	if s := p.saving; s != nil {
+		s.has, s.promises = false, peer.Answer{}
+		s.replaced()
+	}
+}
+
+// SaveState makes the next [OnDisk.Save] return all of the state held, SavePromises the next [OnDisk.Promises] what
+// was promised.
+func (d OnDisk) SaveState() { d.p.saving.replaced() }
+
+// SavePromises is described at SaveState.
+func (d OnDisk) SavePromises() {
+	p := d.p
+	if p.saving != nil {
+		p.saving.promises = peer.Answer{}
+	}
+}
+
+// Saving reports whether the state held is still the one that [OnDisk.Save] returned as b, or one that came of it.
+func (d OnDisk) Saving(b *peer.Batch) bool {
+	p := d.p
+	s := p.saving
+	return s.has && !s.replacedSince && s.epoch == b.Epoch && s.seq == b.Seq
+}
+
+// Promises returns what this node must not forget of the partition, apart from the state held: what it granted, and
+// the highest owner and counter. It reports false if it returned the same last.
+func (d OnDisk) Promises() (peer.Answer, bool) {
+	p := d.p
+	a := peer.Answer{Partition: p.id, Owner: p.owner, Heir: p.heir, Top: max(p.top, p.grant), Grant: p.grant,
+		GrantKind: p.grantKind, GrantFor: p.grantFor}
+	if p.saving == nil || a == p.saving.promises {
+		return a, false
+	}
+	p.saving.promises = a
+	return a, true
+}
+
+// Restore takes in a batch of what the disk has, in the order in which it was written, before the first step. It
+// reports false if the batch does not build on what came before; then later ones do not either, up to a snapshot.
+func (d OnDisk) Restore(t *Step, b *peer.Batch, keys []Entries) bool {
+	p := d.p
+	fits := false
+	switch {
+	case b.Kind == peer.Snapshot:
+		fits = p.stage(t, b, keys) || p.staging.staged != nil
+	case b.Kind == peer.Delta && p.role == peer.Copy && p.epoch == b.BaseEpoch && p.seq == b.Base:
+		fits = p.apply(t, b, keys)
+	}
+	p.restored = p.role == peer.Copy
+	p.point(t)
+	return fits
+}
+
+// RestoreNothing drops what came before: the disk needs nothing of it any more.
+func (d OnDisk) RestoreNothing(t *Step) {
+	p := d.p
+	p.drop()
+	p.restored = false
+	p.point(t)
+}
+
+// RestorePromises takes in what [OnDisk.Promises] returned. A node that has promised forgets it in no restart: it
+// grants no counter again, and claims none that was used.
+func (d OnDisk) RestorePromises(t *Step, a *peer.Answer) {
+	p := d.p
+	if a.Owner.Compare(p.owner) > 0 {
+		p.owner, p.heir, p.recalled = a.Owner, a.Heir, true
+	}
+	if a.Grant > p.grant {
+		p.vote = vote{grant: a.Grant, grantFor: a.GrantFor, grantKind: a.GrantKind}
+	}
+	p.top = max(p.top, a.Top, a.Grant, a.Owner.Counter)
+	t.Routed = true
+}
+
+// Restored ends a restore.
+func (d OnDisk) Restored(t *Step) {
+	p := d.p
+	p.staging.unstage(p.node)
+	p.top = max(p.top, p.epoch.Counter)
+	if p.saving != nil {
+		d.SaveAll()
+	}
+	p.point(t)
+}
+
+// FromDisk reports whether the state held was read from a disk, and no owner has confirmed it since.
+func (s *state) FromDisk() bool { return s.restored && s.role == peer.Copy }
+
+// awaits reports whether members may still come back that have more of an available partition than those that have
+// answered: a copy or an owner was read from a disk, and the time for that is not over. So the best copy is chosen
+// among all that come back together.
+func (p *Replica) awaits(t *Step, r *claimRound) bool {
+	if t.Now >= p.node.RestoreUntil || !p.recalled && !p.anyFromDisk(r) {
+		return false
+	}
+	answered := 1
+	for i, w := range r.whom {
+		if r.answers[i].has && t.View.Has(w) {
+			answered++
+		}
+	}
+	return answered < p.n0(t, true)
+}
+
+// anyFromDisk reports whether a copy was read from a disk: that of this node or of one that answered. It may be older
+// than what another member has on its disk, which is not back.
+func (p *Replica) anyFromDisk(r *claimRound) bool {
+	return p.FromDisk() || slices.ContainsFunc(r.answers, func(a answer) bool { return a.has && a.FromDisk })
+}
+
+// outdated reports whether a copy is of no use once the present owner has an heir: it is of an earlier epoch, or was
+// read from a disk.
+func (p *held) outdated() bool {
+	return p.epoch.Before(p.owner) || p.FromDisk() && p.epoch == p.owner
+}

@@ -1,0 +1,147 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/cluster/view"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// readBack returns a closed replica that has just read a state of the epoch 4 of another from its disk.
+func readBack(t *testing.T) (*lab, *Replica, *Step) {
+	t.Helper()
+	l := newLab()
+	node := l.node(self)
+	node.Saves, node.RestoreUntil = true, l.now+10*limiter.Second
+	p := New(node, table.Partitions+7)
+	tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 3, 3))
+	e := peer.Epoch{Counter: 4, Instance: third}
+	if !p.OnDisk().Restore(tn, &peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: e, Seq: 3, First: true,
+		Last: true}, nil) {
+		t.Fatal("a snapshot is not taken")
+	}
+	if !p.OnDisk().Restore(tn, &peer.Batch{Partition: p.id, Epoch: e, BaseEpoch: e, Base: 3, Seq: 5}, nil) {
+		t.Fatal("a batch that follows is not taken")
+	}
+	if p.OnDisk().Restore(tn, &peer.Batch{Partition: p.id, Epoch: e, BaseEpoch: e, Base: 6, Seq: 7}, nil) {
+		t.Error("a batch is taken, and the one before is missing")
+	}
+	p.OnDisk().RestorePromises(tn, &peer.Answer{Owner: e, Heir: other, Top: 8, Grant: 7, GrantFor: other,
+		GrantKind: peer.Renew})
+	p.OnDisk().Restored(tn)
+	return l, p, tn
+}
+
+// What is read back is a copy, whatever this node was, with all that it had promised.
+func TestWhatIsReadBack(t *testing.T) {
+	_, p, tn := readBack(t)
+	if p.role != peer.Copy || p.seq != 5 || p.epoch.Counter != 4 || !p.fresh || !p.FromDisk() {
+		t.Fatalf("it is %d of %v/%d, fresh %t, from disk %t", p.role, p.epoch, p.seq, p.fresh, p.FromDisk())
+	}
+	p.fresh = false
+	tn.Effects.Reset()
+	p.Step(tn, other, Message{Claim: &peer.Claim{Kind: peer.Renew, Round: 1, Counter: 7, For: third}})
+	if a := tn.List[0].Answer; a.Granted || a.Grant != 7 || a.GrantFor != other || !a.FromDisk || a.Owner != p.epoch {
+		t.Errorf("a counter that was granted before is claimed by another: %+v", a)
+	}
+	p.startRound(tn, peer.LastResort, self, p.owner)
+	if p.claiming.round.counter != 9 {
+		t.Errorf("it claims %d, and knew of 8", p.claiming.round.counter)
+	}
+}
+
+// A closed partition does not go on from a copy of a disk in place of a member that is not back, which may have a later
+// one on its own.
+func TestACopyFromADiskPassesOverNobody(t *testing.T) {
+	for _, from := range []bool{false, true} {
+		l, p, tn := readBack(t)
+		l.left[third] = l.now
+		tn.Now += GoneAfter
+		p.restored = false
+		r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other},
+			answers: []answer{{peer.Answer{Role: peer.Copy, FromDisk: from}, true}}}
+		if got := p.lastResortDueClosed(tn, r); got == from {
+			t.Errorf("a copy of a disk among the answers: %t, the last resort is due: %t", from, got)
+		}
+	}
+}
+
+// An available partition waits until all members of before have answered, or until the time for that is over.
+func TestAnAvailablePartitionWaitsForTheOthers(t *testing.T) {
+	_, p, tn := readBack(t)
+	p.closed, p.owner, p.heir = false, peer.Epoch{Counter: 4, Instance: self}, 0
+	r := &claimRound{kind: peer.Ask, whom: []peer.Instance{other}, answers: []answer{{peer.Answer{}, true}}}
+	if p.lastResortDue(tn, r) {
+		t.Error("it goes on, and one of three is not back")
+	}
+	tn.View = view.New(self, members(self, other), seats{0, 1}, 2, 2)
+	if !p.lastResortDue(tn, r) {
+		t.Error("it waits, and all are back")
+	}
+	tn.View = view.New(self, members(self, other), seats{0, 1}, 3, 3)
+	if tn.Now = p.node.RestoreUntil; !p.lastResortDue(tn, r) {
+		t.Error("it waits, and the time is over")
+	}
+}
+
+// A copy from a disk is not dropped because some member names an owner and an heir: both may have ended with all
+// others.
+func TestACopyFromADiskIsKept(t *testing.T) {
+	_, p, tn := readBack(t)
+	later := peer.Epoch{Counter: 9, Instance: third}
+	p.vote = grantedTo(later)
+	p.Step(tn, other, Message{Announce: &peer.Announce{Partition: p.id, Epoch: later, Heir: fourth}})
+	if p.role != peer.Copy {
+		t.Fatal("it is dropped at once")
+	}
+	tn.View = view.New(self, members(self, other, third), seats{0, 1}, 3, 3)
+	for range 3 {
+		tn.Now += keepFor
+		p.Tick(tn)
+	}
+	if p.role != peer.Nothing {
+		t.Error("it stays, and the owner has been in view for long")
+	}
+}
+
+// What the disk lacks is what changed since it was saved; after an error it is everything.
+func TestWhatIsSaved(t *testing.T) {
+	_, p, tn := readBack(t)
+	d := p.OnDisk()
+	first, some := d.Save(tn)
+	if !some || first.Batch.Kind != peer.Snapshot || first.Batch.Seq != 5 {
+		t.Fatalf("after a start: %+v, %t", first, some)
+	}
+	if again, some := d.Save(tn); some {
+		t.Errorf("nothing has changed: %+v", again)
+	}
+	e := p.epoch
+	p.Step(tn, third, Message{Batch: &peer.Batch{Partition: p.id, Epoch: e, BaseEpoch: e, Base: 5, Seq: 6},
+		Keys: []Entries{{Hi: 9}, {Hi: 9}, {Hi: 4}}})
+	if p.FromDisk() {
+		t.Error("an owner has confirmed it, and it is from the disk")
+	}
+	next, some := d.Save(tn)
+	if !some || next.Batch.Kind != peer.Delta || next.Batch.Base != 5 || next.Batch.Seq != 6 || len(next.Keys) != 2 {
+		t.Errorf("two keys have changed: %+v, %t", next, some)
+	}
+	if !d.Saving(&next.Batch) {
+		t.Error("the state is still that one")
+	}
+	d.SaveAll()
+	if all, some := d.Save(tn); !some || all.Batch.Kind != peer.Snapshot {
+		t.Errorf("after an error: %+v", all)
+	}
+	p.drop()
+	if d.Saving(&next.Batch) {
+		t.Error("the state was dropped, and is being saved")
+	}
+	if none, some := d.Save(tn); !some || !none.Nothing {
+		t.Errorf("nothing is held: %+v, %t", none, some)
+	}
+	if none, some := d.Save(tn); some {
+		t.Errorf("nothing is held, and the disk has nothing: %+v", none)
+	}
+}

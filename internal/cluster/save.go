@@ -1,0 +1,293 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weirlimit/weir/internal/cluster/members"
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Promises makes what this node grants last. Its method is called under a partition's lock, and must not wait.
+type Promises interface {
+	// Keep writes a promise, and calls kept once: when it lasts, or when it is not to be waited for any longer.
+	Keep(a peer.Answer, kept func())
+}
+
+// The keys of what is saved, see [peer.Record]: the state of a partition, what was promised of it, and the members.
+const (
+	promisesOf = 1 << 12
+	membersKey = 1 << 13
+)
+
+// promiseWeight is roughly how many bytes the promises of one partition take.
+const promiseWeight = 60
+
+// Disk is a core's side towards its disk. It is used by one goroutine at a time.
+type Disk struct {
+	c     *Core
+	saved []peer.Known // the members that were saved last
+}
+
+// NewDisk returns it. The core must have been made with [Config.Saves].
+func NewDisk(c *Core) *Disk { return &Disk{c: c} }
+
+// Save calls put with what the disk lacks of the partitions that this node owns or has copies of. The frame and the
+// keys are valid until put returns. keys are those that must be saved in whole, so that earlier records are needed no
+// more; so are those for which large returns true, which gets the number of the partition's counters. After an error,
+// which is that of put, the next call saves everything.
+//
+// Changes are saved with the counters as they are when the frame is filled, which is not before they were made. Each
+// partition's lock is held for 128 keys at a time.
+func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, put func(*peer.Frame, limiter.Tick,
+	[]peer.RecordKey) error) (err error) {
+	c := d.c
+	s := saver{d: d, c: c, put: put, frame: mesh.Collector{Counters: c.table}}
+	defer func() {
+		if err != nil {
+			d.SaveAll()
+		}
+	}()
+	for _, p := range c.partitions.parts {
+		whole := slices.Contains(keys, uint32(p.id)) || large(uint32(p.id), c.table.Count(int(p.id)))
+		if err := s.partition(p, whole); err != nil {
+			return err
+		}
+		if err := s.promises(p, slices.Contains(keys, promisesOf+uint32(p.id))); err != nil {
+			return err
+		}
+	}
+	if err := s.members(slices.Contains(keys, membersKey)); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// SaveAll makes the next Save save everything.
+func (d *Disk) SaveAll() {
+	c := d.c
+	d.saved = nil
+	t := c.begin()
+	defer t.end()
+	defer t.Catch()
+	c.partitions.each(t, func(r *replica.Replica, _ *replica.Step) { r.OnDisk().SaveAll() })
+}
+
+// saver is one call of Save.
+type saver struct {
+	d     *Disk
+	c     *Core
+	put   func(*peer.Frame, limiter.Tick, []peer.RecordKey) error
+	frame mesh.Collector
+	at    limiter.Tick // of the frame; valid if it has anything
+	keys  []peer.RecordKey
+}
+
+// step runs a step of a partition in a turn of its own.
+func (s *saver) step(p *partition, f func(t *turn, r *replica.Replica, st *replica.Step)) {
+	t := s.c.begin()
+	defer t.end()
+	defer t.Catch()
+	if len(s.keys) == 0 {
+		s.at = t.At
+	}
+	p.run(t, func(r *replica.Replica, st *replica.Step) { f(t, r, st) })
+}
+
+// key adds to the keys of the frame.
+func (s *saver) key(key uint32, replaces bool, weight int) {
+	if n := len(s.keys); n > 0 && s.keys[n-1].Key == key && !replaces {
+		s.keys[n-1].Weight += uint32(weight)
+		return
+	}
+	s.keys = append(s.keys, peer.RecordKey{Key: key, Replaces: replaces, Weight: uint32(weight)})
+}
+
+func (s *saver) full() error {
+	if !s.frame.Full() && len(s.keys) < 1<<10 {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *saver) flush() error {
+	if len(s.keys) == 0 {
+		return nil
+	}
+	s.frame.Frame.From = s.c.self
+	err := s.put(&s.frame.Frame, s.at, s.keys)
+	s.frame.Clear()
+	s.keys = s.keys[:0]
+	return err
+}
+
+// savedAtOnce is how many keys are exported under a partition's lock at a time.
+const savedAtOnce = 128
+
+// partition saves the state of a partition.
+func (s *saver) partition(p *partition, whole bool) error {
+	var saved replica.Saved
+	some := false
+	s.step(p, func(t *turn, r *replica.Replica, st *replica.Step) {
+		if whole {
+			r.OnDisk().SaveState()
+		}
+		if saved, some = r.OnDisk().Save(st); some && saved.Batch.Kind == peer.Snapshot && !saved.Nothing {
+			s.c.table.Export(int(p.id), t.At, func(e table.Entry) {
+				if n := len(saved.Keys); n == 0 || saved.Keys[n-1] != e.Hi {
+					saved.Keys = append(saved.Keys, e.Hi)
+				}
+			})
+		}
+	})
+	switch {
+	case !some:
+		return nil
+	case saved.Nothing:
+		s.key(uint32(p.id), true, 0)
+		return s.full()
+	}
+	b := saved.Batch
+	for i := 0; ; i++ {
+		n := min(len(saved.Keys), savedAtOnce)
+		part := b
+		part.First, part.Last = i == 0, n == len(saved.Keys)
+		switch {
+		case b.Kind == peer.Snapshot:
+			part.Base = uint64(i)
+		case !part.Last: // the state is that of the batch when all of its parts are there
+			part.Epoch, part.Seq = b.BaseEpoch, b.Base
+		}
+		same := false
+		s.step(p, func(_ *turn, r *replica.Replica, _ *replica.Step) {
+			if same = r.OnDisk().Saving(&b); same {
+				s.frame.Batch(&part, saved.Keys[:n], s.at)
+			}
+		})
+		if !same {
+			return nil // another state has taken its place: it is saved next time
+		}
+		s.key(uint32(p.id), part.Kind == peer.Snapshot && part.First, 40+60*n)
+		if err := s.full(); err != nil || part.Last {
+			return err
+		}
+		saved.Keys = saved.Keys[n:]
+	}
+}
+
+// promises saves what this node has promised of a partition.
+func (s *saver) promises(p *partition, whole bool) error {
+	s.step(p, func(_ *turn, r *replica.Replica, _ *replica.Step) {
+		if whole {
+			r.OnDisk().SavePromises()
+		}
+		if a, some := r.OnDisk().Promises(); some {
+			s.frame.Frame.Answers = append(s.frame.Frame.Answers, a)
+			s.key(promisesOf+uint32(p.id), true, promiseWeight)
+		}
+	})
+	return s.full()
+}
+
+// members saves which members count, this node included.
+func (s *saver) members(whole bool) error {
+	var known []peer.Known
+	for _, k := range s.c.registry.All(s.c.config.Scheduler.Now()) {
+		if !k.Gone {
+			known = append(known, peer.Known{Name: k.Name, Instance: k.Instance})
+		}
+	}
+	if slices.Equal(known, s.d.saved) && !whole {
+		return nil
+	}
+	s.d.saved = known
+	if len(s.keys) == 0 {
+		s.at = s.c.config.Scheduler.Now()
+	}
+	s.frame.Frame.Known = known
+	s.key(membersKey, true, 64*len(known))
+	return s.flush()
+}
+
+// PromiseRecord returns the frame and the keys of one promise.
+func PromiseRecord(c *Core, a peer.Answer) (*peer.Frame, []peer.RecordKey) {
+	return &peer.Frame{From: c.self, Answers: []peer.Answer{a}},
+		[]peer.RecordKey{{Key: promisesOf + uint32(a.Partition), Replaces: true, Weight: promiseWeight}}
+}
+
+var errRestore = errors.New("a value that is not possible")
+
+// Restore takes in what Save has saved, in its order, before the first view: at is the instant at which it was saved,
+// keys are those of its parts that are to be taken. What is not possible is left out, and is an error.
+func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
+	c := d.c
+	t := c.begin()
+	defer t.end()
+	t.At = at
+	wants := func(key uint32) bool {
+		return slices.ContainsFunc(keys, func(k peer.RecordKey) bool { return k.Key == key })
+	}
+	for _, k := range keys {
+		if k.Replaces && k.Weight == 0 && int(k.Key) < len(c.partitions.byID) {
+			c.partitions.at(t, uint16(k.Key), func(r *replica.Replica, s *replica.Step) { r.OnDisk().RestoreNothing(s) })
+		}
+	}
+	may := credibleAt(t.Now)
+	err := c.intake.restore(t, f, &may, wants)
+	for i := range f.Answers {
+		a := &f.Answers[i]
+		if !may.answer(a) || !wants(promisesOf+uint32(a.Partition)) {
+			err = errors.Join(err, fmt.Errorf("%w: a promise", errRestore))
+			continue
+		}
+		c.partitions.at(t, a.Partition, func(r *replica.Replica, s *replica.Step) { r.OnDisk().RestorePromises(s, a) })
+	}
+	if wants(membersKey) {
+		members.Restore(c.registry, f.Known, t.Now)
+	}
+	return err
+}
+
+// restore takes in the batches of a frame.
+func (in *intake) restore(t *turn, f *peer.Frame, may *credible, wants func(key uint32) bool) (err error) {
+	limits := make([]*limiter.Limit, len(f.Limits))
+	for i := range f.Limits {
+		if limits[i], err = in.rules.Limit(&f.Limits[i]); err != nil {
+			return err
+		}
+	}
+	rest := f.Entries
+	for i := range f.Batches {
+		b := &f.Batches[i]
+		keys, left, ok := t.split(rest, int(b.Keys), limits, 0)
+		if rest = left; !ok {
+			return fmt.Errorf("%w: the keys of a batch", errRestore)
+		}
+		if !may.saved(b) || !may.entries(b.Partition, keys) {
+			err = fmt.Errorf("%w: a batch", errRestore)
+			continue
+		}
+		if wants(uint32(b.Partition)) {
+			in.parts.at(t, b.Partition, func(r *replica.Replica, s *replica.Step) {
+				if !r.OnDisk().Restore(s, b, keys) {
+					err = fmt.Errorf("%w: a batch does not follow the one before", errRestore)
+				}
+			})
+		}
+	}
+	return err
+}
+
+// Restored ends a restore.
+func (d *Disk) Restored() {
+	c := d.c
+	t := c.begin()
+	defer t.end()
+	c.partitions.node.RestoreUntil = t.Now + c.config.RestoreWait
+	c.partitions.each(t, func(r *replica.Replica, s *replica.Step) { r.OnDisk().Restored(s) })
+}

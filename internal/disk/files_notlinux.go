@@ -1,0 +1,6 @@
+//go:build !linux
+
+package disk
+
+// Sync implements [File].
+func (f file) Sync() error { return f.File.Sync() }
