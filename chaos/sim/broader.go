@@ -34,7 +34,7 @@ func (x *broader) chance(percent int) bool { return x.rng.IntN(100) < percent }
 // widen makes what a run has beyond its other clients.
 func (w *World) widen(kind Kind, seed uint64, rules map[string]*limiter.Rule) {
 	x := w.broader
-	if x == nil || kind == Crowded || w.crowd.maxKeys > 0 {
+	if x == nil || kind == Crowded || kind == Outages || w.crowd.maxKeys > 0 {
 		return
 	}
 	if seed%2 == 0 {

@@ -47,6 +47,10 @@ type key struct {
 	// units of checks that two owners may have charged: the partition changed its owner, see changes and mayPass, or has
 	// one on each side of a split
 	passed int
+	// samples are what was admitted every 100 ms, and anew what may be admitted again since all nodes ended.
+	samples []int
+	anew    int
+
 	again  int // units of checks with ids that were charged and admitted once more
 	direct int // checks that a struck member was asked for
 

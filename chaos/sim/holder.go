@@ -59,7 +59,7 @@ const (
 // newHolders makes the clients that reserve, for a run that has some.
 func (w *World) newHolders(kind Kind, seed uint64, rules map[string]*limiter.Rule) {
 	w.widen(kind, seed, rules)
-	if w.stronger == nil || seed%2 == 0 || kind == Crowded || w.crowd.maxKeys > 0 {
+	if w.stronger == nil || seed%2 == 0 || kind == Crowded || kind == Outages || w.crowd.maxKeys > 0 {
 		return
 	}
 	h := &holders{rng: rand.New(rand.NewPCG(uint64(kind)<<32+seed, 0x9e3779b97f4a7c15))}

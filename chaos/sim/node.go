@@ -36,6 +36,7 @@ type Node struct {
 	fullAt    limiter.Tick // when its table last had no room for a copy; 0 if never
 	countsOn  bool         // they do not: it saw no majority of them
 	asked     int          // clients that wait for it
+	disk      *nodeDisk    // nil without one
 	lastDebug string
 	slow      slowness
 }
@@ -84,7 +85,9 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	if w.fault != nil {
 		config.Fault, config.Panicked = func(part int) { w.fault(n, part) }, n.panicked
 	}
+	w.disks.configure(n, &config)
 	n.core = cluster.New(config)
+	n.disk.restore()
 	w.nodes = append(w.nodes, n)
 	w.faulted()
 	w.logf("%s starts as %v", name, n.inst)
@@ -118,6 +121,12 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	}
 	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
 		n.w.noteRecovery(n, partition, empty)
+	}
+	switch e {
+	case cluster.EventEmptied:
+		n.w.startsEmpty(n, partition)
+	case cluster.EventRecovered:
+		n.w.continues(n, partition)
 	}
 }
 
@@ -228,6 +237,7 @@ func (n *Node) resume() {
 // crash ends a node at once. Without a reset its peers find out by themselves.
 func (n *Node) crash(reset bool) {
 	n.alive = false
+	n.disk.crashed()
 	n.w.faulted()
 	n.members.Close()
 	n.core.Close()

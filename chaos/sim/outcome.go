@@ -195,11 +195,11 @@ func (w *World) check(b bounds) error {
 		e := w.outcome.byPart[k.part]
 		if b.losses {
 			times += float64(w.losses[k.part])
-			if !closed(k) {
+			if !closed(k) && (w.disks == nil || !w.disks.cut) {
 				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
 			}
 		}
-		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d)
+		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew
 		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
 			errs = append(errs,
 				fmt.Errorf("%s (partition %d): %d admitted while the network was split, at most %d (limit %d, D %d, %d takeovers)",
@@ -271,7 +271,11 @@ func (w *World) noteLosses() {
 			kept = kept || info.Role >= keeps && info.Epoch == top
 		}
 		if !kept && w.lost[id] != top {
-			w.losses[id]++
+			if d := w.disks; d != nil && (d.cut || id >= table.Partitions) {
+				w.grantedAgain(id)
+			} else {
+				w.losses[id]++
+			}
 			w.lost[id] = top
 			w.logf("owner and heir of %d are lost", id)
 		}

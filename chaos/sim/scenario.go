@@ -33,17 +33,22 @@ const (
 	Restarts
 	// Crowded: tables that are full, and new keys all the time; nodes join, leave or crash.
 	Crowded
+	// Outages: nodes with disks that end all at once, or most of them, and start anew with what they had synced.
+	Outages
 	Kinds
 )
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	return [...]string{"graceful", "crash", "split", "chaos", "suspicion", "sides", "restarts", "crowded"}[k]
+	return [...]string{"graceful", "crash", "split", "chaos", "suspicion", "sides", "restarts", "crowded",
+		"outages"}[k]
 }
 
 // splits reports whether runs of the kind have splits, so that an available partition may
 // have an owner on each side.
-func (k Kind) splits() bool { return k != Graceful && k != Crash && k != Suspicion && k != Crowded }
+func (k Kind) splits() bool {
+	return k != Graceful && k != Crash && k != Suspicion && k != Crowded && k != Outages
+}
 
 // Run is one run, a stronger one: it returns what was violated, if anything.
 func Run(kind Kind, seed uint64, tracing bool) (*World, error) {
@@ -91,6 +96,7 @@ func (w *World) play(kind Kind, seed uint64) (err error) {
 	}
 	size = w.strengthen(kind, size)
 	w.size = size
+	w.newDisks(kind)
 	w.newHolders(kind, seed, rules)
 	if kind == Crowded || w.crowd.maxKeys > 0 {
 		w.newCrowd(rules)
@@ -175,6 +181,12 @@ func (w *World) faults(kind Kind, span limiter.Tick, rules map[string]*limiter.R
 			w.after(w.between(0, 2*limiter.Second), func() { w.oneFault(rules) })
 		}
 		return bounds{perTakeover: true, closed: 1, local: 1, open: 1}
+	case Outages:
+		w.disks.empty = false
+		w.disks.older()
+		w.sample()
+		w.after(w.between(0, 4*limiter.Second), func() { w.outage(rules) })
+		return bounds{perTakeover: true, losses: true, closed: 1, local: 1, open: 1}
 	case Restarts:
 		w.restarts(span, rules)
 		return bounds{perTakeover: true, losses: true, closed: 1, local: 4, open: 6}

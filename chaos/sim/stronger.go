@@ -61,7 +61,7 @@ func (w *World) strengthen(kind Kind, size int) int {
 			k.refunds = k.pair.refunds // one receipt names both
 		}
 	}
-	if kind != Crowded && x.chance(15) {
+	if kind != Crowded && x.chance(15) && kind != Outages {
 		w.crowd.maxKeys = crowdMaxKeys
 	}
 	if x.chance(50) {

@@ -63,6 +63,7 @@ type World struct {
 	stronger  *stronger             // nil in a run of the golden file
 	holders   *holders              // nil in a run without them
 	broader   *broader              // nil in a run of the golden file
+	disks     *disks                // nil in a run without them
 	trace     []string
 	tracing   bool
 	record    io.Writer // takes what nodes do, nil: nobody does

@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/weirlimit/weir/diskstore"
+	"github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/disk/disktest"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Nodes with disks, in runs in which all of them, or most, end at once and start anew with what they had synced.
+
+const (
+	persistEvery = limiter.Second
+	syncWithin   = 40 * ms // longest time that a sync takes
+	restoreWait  = 8 * limiter.Second
+	backWithin   = 4 * limiter.Second // all are back after that
+)
+
+// disks are the disks of a run, by the names of nodes.
+type disks struct {
+	of      map[string]*disktest.Memory
+	before  map[string]*disktest.Memory // what they had earlier
+	cut     bool                        // all nodes end, or have ended, at once
+	empty   bool                        // partitions may start empty: the run has not settled yet
+	missing int                         // nodes that are not back yet
+}
+
+// newDisks gives all nodes of a run of the kind Outages disks.
+func (w *World) newDisks(kind Kind) {
+	if kind == Outages {
+		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory), empty: true}
+	}
+}
+
+// nodeDisk is the open disk of one run of a node.
+type nodeDisk struct {
+	n     *Node
+	store cluster.Store
+	core  *cluster.Disk
+	bytes []byte
+}
+
+// configure makes a node keep what it holds on its disk.
+func (d *disks) configure(n *Node, c *cluster.Config) {
+	if d == nil {
+		return
+	}
+	memory := d.of[n.name]
+	if memory == nil {
+		memory = new(disktest.Memory)
+		d.of[n.name] = memory
+	}
+	store, err := diskstore.OpenFiles(memory, "sim", n.name, "")
+	if err != nil {
+		panic(err)
+	}
+	n.disk = &nodeDisk{n: n, store: store}
+	c.Saves, c.Promises, c.RestoreWait = true, n.disk, restoreWait
+}
+
+// restore reads the disk of a node that starts.
+func (d *nodeDisk) restore() {
+	if d == nil {
+		return
+	}
+	w, last := d.n.w, limiter.Tick(0)
+	d.core = cluster.NewDisk(d.n.core)
+	for _, err := range d.store.Read(func(r *peer.Record) error {
+		last = max(last, limiter.Tick(r.At))
+		var failed error
+		err := w.codec.Read(r.Data, func(f *peer.Frame) {
+			failed = d.core.Restore(f, limiter.Tick(r.At), r.Keys)
+			scribble(f)
+		})
+		if err == nil {
+			err = failed
+		}
+		return err
+	}) {
+		w.fail(fmt.Errorf("%s reads its disk: %w", d.n.name, err))
+	}
+	d.n.skew += max(0, last-d.n.Now()) // no window twice
+	d.core.Restored()
+	d.n.After(w.between(0, persistEvery), d.save)
+}
+
+func (d *nodeDisk) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (err error) {
+	if d.bytes, err = d.n.w.codec.Append(d.bytes[:0], f); err != nil {
+		return err
+	}
+	return d.store.Append(&peer.Record{At: int64(at), Keys: keys, Data: d.bytes})
+}
+
+// save saves what has changed. It lasts when the disk has synced it.
+func (d *nodeDisk) save() {
+	if err := d.core.Save(d.store.Aged(), func(key uint32, counters int) bool {
+		return d.store.Needed(key) > int64(2*(512+56*counters))
+	}, d.append); err != nil {
+		d.n.w.fail(err)
+	}
+	d.sync(true, func() {})
+	d.n.After(persistEvery, d.save)
+}
+
+func (d *nodeDisk) sync(complete bool, then func()) {
+	d.n.After(d.n.w.between(0, syncWithin), func() {
+		if err := d.store.Sync(complete); err != nil {
+			d.n.w.fail(err)
+		}
+		then()
+	})
+}
+
+// Keep implements cluster.Promises.
+func (d *nodeDisk) Keep(a peer.Answer, kept func()) {
+	f, keys := cluster.PromiseRecord(d.n.core, a)
+	if err := d.append(f, d.n.Now(), keys); err != nil {
+		d.n.w.fail(err)
+	}
+	d.sync(false, kept)
+}
+
+// crashed ends a node's disk: of what was not synced a part is there.
+func (d *nodeDisk) crashed() {
+	if d != nil {
+		w := d.n.w
+		w.disks.of[d.n.name].Crash(float64(w.rng.IntN(3)) / 2)
+	}
+}
+
+// sample notes what every key was admitted, so that it is known how much of it is on disk when all end.
+func (w *World) sample() {
+	for _, k := range w.keys {
+		k.samples = append(k.samples, k.admitted)
+	}
+	w.after(100*ms, w.sample)
+}
+
+// sampleLag is how many samples ago everything was synced for sure: the save before the last began after that.
+const sampleLag = int((persistEvery+2*syncWithin)/(100*ms)) + 2
+
+// grantedAgain notes that what keys of a partition were admitted since the last save may be admitted again.
+func (w *World) grantedAgain(part int) {
+	for _, k := range w.keys {
+		if k.part == part {
+			k.anew += k.admitted
+			if n := len(k.samples) - sampleLag; n >= 0 {
+				k.anew -= k.samples[n]
+			}
+		}
+	}
+}
+
+// outage ends all nodes at once, most of them, or all one after the other, and starts them anew with what they had
+// synced. One of them may have lost its disk, or have got an older one, and clocks may have gone back.
+func (w *World) outage(rules map[string]*limiter.Rule) {
+	d := w.disks
+	all := w.live()
+	which, spread := w.rng.IntN(4), limiter.Tick(0)
+	if which == 3 && len(all) > 2 { // a majority
+		w.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:len(all)/2+1]
+	} else {
+		d.cut = true
+		if which == 2 {
+			spread = 400 * ms
+		}
+	}
+	d.missing = len(all)
+	changed := w.rng.IntN(len(all))
+	what := w.rng.IntN(4)
+	for i, n := range all {
+		after := limiter.Tick(0)
+		if spread > 0 {
+			after = w.between(0, spread)
+		}
+		w.after(after, func() {
+			n.crash(false)
+			if i == changed && what == 0 {
+				w.logf("the disk of %s is lost", n.name)
+				delete(d.of, n.name)
+			}
+			if i == changed && what == 1 && d.before[n.name] != nil {
+				w.logf("%s gets an older disk", n.name)
+				d.of[n.name] = d.before[n.name].Copy()
+				d.of[n.name].Crash(0)
+			}
+		})
+		w.after(spread+w.between(100*ms, backWithin-spread), func() {
+			w.start(n.name, false, rules, w.size)
+			d.missing--
+		})
+	}
+}
+
+// older keeps what the disks have now, for who gets an older one.
+func (d *disks) older() {
+	for name, m := range d.of {
+		d.before[name] = m.Copy()
+	}
+}
+
+// startsEmpty fails the run if a partition starts empty though what it had is on disks: that of the owner or of the
+// heir
+// is there.
+func (w *World) startsEmpty(n *Node, part int) {
+	d := w.disks
+	if d == nil || d.empty || !d.cut && part < table.Partitions {
+		return
+	}
+	w.fail(fmt.Errorf("%s starts partition %d empty: %s", n.name, part, n.core.Describe(part)))
+}
+
+// continues fails the run if a closed partition goes on from what was read from disks before all members are back.
+func (w *World) continues(n *Node, part int) {
+	if d := w.disks; d != nil && part >= table.Partitions && d.missing > 0 {
+		w.fail(fmt.Errorf("%s goes on with partition %d, and %d members are not back", n.name, part, d.missing))
+	}
+}
