@@ -95,6 +95,8 @@ type Config struct {
 	// have changed in their files and were put into force, and with the error if they are not
 	// valid, so that those before stay. It must not wait.
 	FilesChanged func(what string, err error)
+	// Notes, unless nil, are how the program asks those of other members. One value is for one member.
+	Notes *Notes
 	// Insecure permits a member beyond loopback without them. The log then has a warning
 	// once a minute. Default false.
 	Insecure bool

@@ -222,7 +222,7 @@ func (m *member) assemble(self peer.Member) error {
 		Clock:         clock,
 		CachedDenials: m.config.CachedDenials, RefuseResets: m.config.RefuseResets,
 		Panicked: func(v any) { m.guard.Caught(guard.Cluster, v) },
-		Tracer:   m.config.Tracer,
+		Tracer:   m.config.Tracer, Note: m.config.Notes.take,
 	}
 	m.keeper.configure(&config)
 	m.core = core.New(config)
@@ -261,6 +261,10 @@ func (m *member) assemble(self peer.Member) error {
 	m.ready = true
 	m.mu.Unlock()
 	m.onMembers(nil)
+	if n := m.config.Notes; n != nil {
+		n.open(m)
+		m.serving.Go(func() { n.watch(m) })
+	}
 	m.sched.After(reportEvery, m.report)
 	m.keeper.begin()
 	if m.open != nil {

@@ -80,6 +80,9 @@ type Config struct {
 	// Tracer records spans of the checks that are traced. It may be nil if no charge has a
 	// Trace; traces of other members are then ignored.
 	Tracer Tracer
+	// Note receives what the programs of other members say, on their own connections; nil: it is
+	// ignored. It must not wait, nor call the core.
+	Note func(from peer.Instance, n peer.Note)
 	// Panicked receives the value of each panic that the core recovers from. It is
 	// called by the deferred function that recovered, so debug.Stack shows the panic's
 	// stack. It may be called under locks and from many goroutines, and must not call

@@ -80,7 +80,7 @@ func New(c Config) *Core {
 	}
 	core.intake = intake{
 		parts: core.partitions, table: c.Table, rules: rules, decider: &core.decider, calls: core.calls,
-		members: &core.memberNews, reports: &core.reports, deadline: c.Deadline,
+		members: &core.memberNews, reports: &core.reports, deadline: c.Deadline, note: c.Note,
 	}
 	return core
 }

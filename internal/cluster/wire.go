@@ -24,6 +24,7 @@ type intake struct {
 	members  *memberNews
 	reports  *reports
 	deadline limiter.Tick // of requests without a deadline of their own
+	note     func(from peer.Instance, n peer.Note)
 }
 
 // frame takes in a frame that is for this node.
@@ -39,6 +40,11 @@ func (in *intake) frame(t *turn, f *peer.Frame) {
 		in.members.hearExpelled(t, f.From, f.Expelled)
 	}
 	in.names(f)
+	if in.note != nil && !f.Relayed {
+		for i := range f.Notes {
+			in.note(f.From, f.Notes[i])
+		}
+	}
 }
 
 // message hands a message to the replica of its partition.

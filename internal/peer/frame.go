@@ -2,7 +2,7 @@ package peer
 
 // Frame is everything that one member sends to another at once. The receiver handles
 // first Rules, then Announces, Claims, Answers, Revokes, Batches, Acks, Checks, Refunds,
-// Replies, Known, Expelled and Names, the items of each in their order. Frames of one connection
+// Replies, Known, Expelled, Names and Notes, the items of each in their order. Frames of one connection
 // arrive in the order in which they were sent, or the connection breaks.
 type Frame struct {
 	// From is the member that wrote the frame, To the one that it is for. Any other
@@ -63,6 +63,9 @@ type Frame struct {
 	// Names are the readable names of keys that the receiver keeps in a list of top
 	// keys.
 	Names []Name
+
+	// Notes are what the program of the sender says to that of the receiver.
+	Notes []Note
 }
 
 // Name is the readable name of a key, without that of a limit.

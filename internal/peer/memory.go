@@ -16,6 +16,7 @@ func (f *Frame) Clone() *Frame {
 	g.Replies, g.Results, g.Known = slices.Clone(f.Replies), slices.Clone(f.Results), slices.Clone(f.Known)
 	g.Names, g.Explained, g.Traces = slices.Clone(f.Names), slices.Clone(f.Explained), slices.Clone(f.Traces)
 	g.Holds, g.Amended, g.Expelled = slices.Clone(f.Holds), slices.Clone(f.Amended), slices.Clone(f.Expelled)
+	g.Notes = slices.Clone(f.Notes)
 	return &g
 }
 
@@ -28,6 +29,7 @@ func (f *Frame) Reset() {
 		Checks: f.Checks[:0], Keys: f.Keys[:0], Refunds: f.Refunds[:0], Replies: f.Replies[:0], Results: f.Results[:0],
 		Known: clearAll(f.Known), Names: clearAll(f.Names), Explained: clearAll(f.Explained), Traces: f.Traces[:0],
 		Holds: f.Holds[:0], Amended: f.Amended[:0], Expelled: clearAll(f.Expelled),
+		Notes: clearAll(f.Notes),
 	}
 }
 
@@ -39,5 +41,5 @@ func clearAll[T any](s []T) []T {
 // Empty reports whether the frame has nothing to send.
 func (f *Frame) Empty() bool {
 	return len(f.Claims)+len(f.Answers)+len(f.Announces)+len(f.Revokes)+len(f.Batches)+len(f.Acks)+
-		len(f.Checks)+len(f.Refunds)+len(f.Replies)+len(f.Known)+len(f.Names)+len(f.Expelled) == 0
+		len(f.Checks)+len(f.Refunds)+len(f.Replies)+len(f.Known)+len(f.Names)+len(f.Expelled)+len(f.Notes) == 0
 }

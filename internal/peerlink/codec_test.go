@@ -396,6 +396,7 @@ func TestFramesThatAreTooLargeAreNotSent(t *testing.T) {
 		"bytes":        {Claims: make([]peer.Claim, 1), Limits: []peer.Limit{{Name: strings.Repeat("x", 1000)}}},
 		"items":        {Claims: make([]peer.Claim, maxItems+1)},
 		"rules":        {Rules: make([]peer.Rule, maxRules+1)},
+		"notes":        {Notes: make([]peer.Note, maxNotes+1)},
 		"names":        {Names: make([]peer.Name, maxNames+1)},
 		"limits":       {Limits: make([]peer.Limit, maxLimits+1)},
 		"explanations": {Explained: make([]peer.Explanation, maxExplained+1)},

@@ -251,11 +251,20 @@ func (d *decoder) part(x *field, in *inbox) {
 		f.Traces, _ = readSection(d, "traces", x.data, s.traces, f.Traces)
 	case 25:
 		f.Holds, _ = readSection(d, "holds", x.data, s.holds, f.Holds)
-	case 27:
-		d.expulsion(x, f)
+	case 27, 28:
+		seldom(d, x, f)
 	case 26:
 		f.Amended, _ = readSection(d, "amended", x.data, s.amended, f.Amended)
 	}
+}
+
+// seldom reads a field that few frames have.
+func seldom(d *decoder, x *field, f *peer.Frame) {
+	if x.number == 27 {
+		d.expulsion(x, f)
+		return
+	}
+	note(d, x, f)
 }
 
 // parts are the raw columns of a section by number; nil if absent.

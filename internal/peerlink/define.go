@@ -1,6 +1,8 @@
 package peerlink
 
 import (
+	"bytes"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weirlimit/weir/internal/peer"
@@ -113,6 +115,32 @@ func (d *decoder) expulsion(x *field, f *peer.Frame) {
 		}
 	}
 	f.Expelled = append(f.Expelled, e)
+}
+
+func note(d *decoder, x *field, f *peer.Frame) {
+	if !d.more(x, len(f.Notes), maxNotes, "notes") {
+		return
+	}
+	d.section = "a note"
+	var n peer.Note
+	b := x.data
+	for d.next(&b, x) {
+		switch x.number {
+		case 1:
+			d.octet(x, (*uint8)(&n.Kind))
+		case 2:
+			d.fixed(x, &n.ID)
+		case 3:
+			if d.is(x, protowire.BytesType) {
+				n.Text = bytes.Clone(x.data)
+			}
+		}
+	}
+	if len(n.Text) > peer.MaxNoteBytes {
+		d.fail("a note of %d bytes is longer than the %d that are possible", len(n.Text), peer.MaxNoteBytes)
+		return
+	}
+	f.Notes = append(f.Notes, n)
 }
 
 func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {

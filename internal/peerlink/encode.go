@@ -19,6 +19,7 @@ const (
 	// maxExpelled and maxPath bound what a frame says of members that were thrown out.
 	maxExpelled, maxPath = 1 << 10, 16
 	maxNames             = 1 << 12
+	maxNotes             = 1 << 8
 
 	maxExplained = 1 << 12 // explanations, limits of each, and fields and counts of each limit
 )
@@ -98,10 +99,10 @@ func (e *encoder) frame(f *peer.Frame) {
 	e.fixed(2, uint64(f.To))
 	e.bool(3, f.Relayed)
 	if len(f.Rules) > maxRules || len(f.Limits) > maxLimits || len(f.Known) > maxKnown || len(f.Names) > maxNames ||
-		len(f.Explained) > maxExplained || len(f.Expelled) > maxExpelled {
-		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d expelled ones, %d names and %d "+
-			"explanations is more than a link takes",
-			len(f.Rules), len(f.Limits), len(f.Known), len(f.Expelled), len(f.Names), len(f.Explained))
+		len(f.Explained) > maxExplained || len(f.Expelled) > maxExpelled || len(f.Notes) > maxNotes {
+		e.err = fmt.Errorf("a frame of %d rules, %d limits, %d known members, %d expelled ones, %d names, %d "+
+			"explanations and %d notes is more than a link takes",
+			len(f.Rules), len(f.Limits), len(f.Known), len(f.Expelled), len(f.Names), len(f.Explained), len(f.Notes))
 		return
 	}
 	for i := range f.Rules {
@@ -128,6 +129,9 @@ func (e *encoder) frame(f *peer.Frame) {
 	}
 	for i := range f.Expelled {
 		e.expulsion(&f.Expelled[i])
+	}
+	for i := range f.Notes {
+		e.note(&f.Notes[i])
 	}
 	e.uint(19, f.Number)
 	e.uint(20, f.Got)
@@ -255,6 +259,17 @@ func (e *encoder) expulsion(x *peer.Expulsion) {
 	for _, name := range x.Path {
 		e.b = protowire.AppendTag(e.b, 4, protowire.BytesType)
 		e.b = protowire.AppendString(e.b, name)
+	}
+	e.close(mark, true)
+}
+
+func (e *encoder) note(n *peer.Note) {
+	mark := e.open(28)
+	e.uint(1, uint64(n.Kind))
+	e.fixed(2, n.ID)
+	if len(n.Text) > 0 {
+		e.b = protowire.AppendTag(e.b, 3, protowire.BytesType)
+		e.b = protowire.AppendBytes(e.b, n.Text)
 	}
 	e.close(mark, true)
 }

@@ -14,6 +14,8 @@ const (
 	maxBulk        = 48 << 10  // bytes of a frame of snapshots
 	maxRequests    = 1000      // checks in one frame
 	maxNames       = 1000      // names of keys in one frame
+	maxNotes       = 16        // notes in one frame
+	maxNoteFrames  = 8         // full frames with notes
 	maxFrames      = 1 << 12   // full frames, for each kind of frame
 	maxControlSize = 64 << 20  // bytes of control messages
 	maxRelayed     = 256       // frames to be relayed, by this node or by the member
@@ -102,6 +104,18 @@ func (o *outbox) frame(bulk bool, bytes int, create func() *peer.Frame) (*draft,
 	}
 	n.draft.size += bytes
 	return &n.draft, n.filling
+}
+
+// notes returns how many full frames have notes.
+func (l *link) notes() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.out.bulk.full {
+		if len(f.Notes) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (o *outbox) closeBulk() {
@@ -243,6 +257,9 @@ func weight(f *peer.Frame) int {
 	}
 	for i := range f.Names {
 		n += 64 + len(f.Names[i].Text)
+	}
+	for i := range f.Notes {
+		n += 64 + len(f.Notes[i].Text)
 	}
 	for i := range f.Explained {
 		for j := range f.Explained[i].Limits {

@@ -173,6 +173,20 @@ func (w *Writer) Name(to peer.Instance, n peer.Name) {
 	})
 }
 
+// SendNote sends a note to a member in direct reach. It reports false if the member is not, or has too many notes to
+// take.
+func SendNote(w *Writer, to peer.Instance, n peer.Note) (sent bool) {
+	if !w.mesh.Reachable(to) || w.mesh.link(to).notes() >= maxNoteFrames {
+		return false
+	}
+	w.write(to, 32+len(n.Text), true, false, func(_ *draft, f *peer.Frame) {
+		if sent = len(f.Notes) < maxNotes; sent {
+			f.Notes = append(f.Notes, n)
+		}
+	})
+	return sent
+}
+
 // Spread says what is new about members to all that are in direct reach, except one.
 func (w *Writer) Spread(news []peer.Known, except peer.Instance) {
 	if len(news) == 0 {

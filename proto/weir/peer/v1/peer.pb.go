@@ -292,6 +292,7 @@ type Frame struct {
 	Holds         *Holds         `protobuf:"bytes,25,opt,name=holds,proto3" json:"holds,omitempty"`
 	Amended       *Amended       `protobuf:"bytes,26,opt,name=amended,proto3" json:"amended,omitempty"`
 	Expelled      []*Expulsion   `protobuf:"bytes,27,rep,name=expelled,proto3" json:"expelled,omitempty"`
+	Notes         []*Note        `protobuf:"bytes,28,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -511,6 +512,13 @@ func (x *Frame) GetAmended() *Amended {
 func (x *Frame) GetExpelled() []*Expulsion {
 	if x != nil {
 		return x.Expelled
+	}
+	return nil
+}
+
+func (x *Frame) GetNotes() []*Note {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -961,6 +969,70 @@ func (x *Expulsion) GetPath() []string {
 	return nil
 }
 
+// Note is what the programs of two members say to each other, beside the counters. A
+// version that does not know it does not answer.
+type Note struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is: 0 a question, 1 the answer to one, 2 news.
+	Kind uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The number of the question, repeated in its answer.
+	Id            uint64 `protobuf:"fixed64,2,opt,name=id,proto3" json:"id,omitempty"`
+	Text          []byte `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Note) Reset() {
+	*x = Note{}
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Note) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Note) ProtoMessage() {}
+
+func (x *Note) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Note.ProtoReflect.Descriptor instead.
+func (*Note) Descriptor() ([]byte, []int) {
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Note) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Note) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Note) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 // Name is the readable form of a key that the receiver keeps in a list of top keys.
 type Name struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -975,7 +1047,7 @@ type Name struct {
 
 func (x *Name) Reset() {
 	*x = Name{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1059,7 @@ func (x *Name) String() string {
 func (*Name) ProtoMessage() {}
 
 func (x *Name) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1072,7 @@ func (x *Name) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Name.ProtoReflect.Descriptor instead.
 func (*Name) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Name) GetHi() uint64 {
@@ -1045,7 +1117,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1129,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1142,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Explanation) GetId() uint64 {
@@ -1101,7 +1173,7 @@ type LimitExplanation struct {
 
 func (x *LimitExplanation) Reset() {
 	*x = LimitExplanation{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +1185,7 @@ func (x *LimitExplanation) String() string {
 func (*LimitExplanation) ProtoMessage() {}
 
 func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +1198,7 @@ func (x *LimitExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitExplanation.ProtoReflect.Descriptor instead.
 func (*LimitExplanation) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LimitExplanation) GetLimit() string {
@@ -1181,7 +1253,7 @@ type Field struct {
 
 func (x *Field) Reset() {
 	*x = Field{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1265,7 @@ func (x *Field) String() string {
 func (*Field) ProtoMessage() {}
 
 func (x *Field) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1278,7 @@ func (x *Field) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Field.ProtoReflect.Descriptor instead.
 func (*Field) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Field) GetName() string {
@@ -1234,7 +1306,7 @@ type WindowCount struct {
 
 func (x *WindowCount) Reset() {
 	*x = WindowCount{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1318,7 @@ func (x *WindowCount) String() string {
 func (*WindowCount) ProtoMessage() {}
 
 func (x *WindowCount) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1331,7 @@ func (x *WindowCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowCount.ProtoReflect.Descriptor instead.
 func (*WindowCount) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WindowCount) GetStartUnixUs() int64 {
@@ -1297,7 +1369,7 @@ type Claims struct {
 
 func (x *Claims) Reset() {
 	*x = Claims{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1381,7 @@ func (x *Claims) String() string {
 func (*Claims) ProtoMessage() {}
 
 func (x *Claims) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1394,7 @@ func (x *Claims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claims.ProtoReflect.Descriptor instead.
 func (*Claims) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Claims) GetCount() uint32 {
@@ -1391,7 +1463,7 @@ type Answers struct {
 
 func (x *Answers) Reset() {
 	*x = Answers{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1475,7 @@ func (x *Answers) String() string {
 func (*Answers) ProtoMessage() {}
 
 func (x *Answers) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1488,7 @@ func (x *Answers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answers.ProtoReflect.Descriptor instead.
 func (*Answers) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Answers) GetCount() uint32 {
@@ -1537,7 +1609,7 @@ type Announces struct {
 
 func (x *Announces) Reset() {
 	*x = Announces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1621,7 @@ func (x *Announces) String() string {
 func (*Announces) ProtoMessage() {}
 
 func (x *Announces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1634,7 @@ func (x *Announces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announces.ProtoReflect.Descriptor instead.
 func (*Announces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Announces) GetCount() uint32 {
@@ -1615,7 +1687,7 @@ type Revokes struct {
 
 func (x *Revokes) Reset() {
 	*x = Revokes{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1699,7 @@ func (x *Revokes) String() string {
 func (*Revokes) ProtoMessage() {}
 
 func (x *Revokes) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1712,7 @@ func (x *Revokes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revokes.ProtoReflect.Descriptor instead.
 func (*Revokes) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Revokes) GetCount() uint32 {
@@ -1711,7 +1783,7 @@ type Batches struct {
 
 func (x *Batches) Reset() {
 	*x = Batches{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1795,7 @@ func (x *Batches) String() string {
 func (*Batches) ProtoMessage() {}
 
 func (x *Batches) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1808,7 @@ func (x *Batches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batches.ProtoReflect.Descriptor instead.
 func (*Batches) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Batches) GetCount() uint32 {
@@ -1873,7 +1945,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1957,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +1970,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Entries) GetCount() uint32 {
@@ -1997,7 +2069,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2081,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2094,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Acks) GetCount() uint32 {
@@ -2122,7 +2194,7 @@ type Checks struct {
 
 func (x *Checks) Reset() {
 	*x = Checks{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2206,7 @@ func (x *Checks) String() string {
 func (*Checks) ProtoMessage() {}
 
 func (x *Checks) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2219,7 @@ func (x *Checks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checks.ProtoReflect.Descriptor instead.
 func (*Checks) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Checks) GetCount() uint32 {
@@ -2216,7 +2288,7 @@ type Traces struct {
 
 func (x *Traces) Reset() {
 	*x = Traces{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2300,7 @@ func (x *Traces) String() string {
 func (*Traces) ProtoMessage() {}
 
 func (x *Traces) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2313,7 @@ func (x *Traces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traces.ProtoReflect.Descriptor instead.
 func (*Traces) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Traces) GetCount() uint32 {
@@ -2303,7 +2375,7 @@ type Holds struct {
 
 func (x *Holds) Reset() {
 	*x = Holds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2387,7 @@ func (x *Holds) String() string {
 func (*Holds) ProtoMessage() {}
 
 func (x *Holds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2400,7 @@ func (x *Holds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holds.ProtoReflect.Descriptor instead.
 func (*Holds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Holds) GetCount() uint32 {
@@ -2405,7 +2477,7 @@ type Amended struct {
 
 func (x *Amended) Reset() {
 	*x = Amended{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2489,7 @@ func (x *Amended) String() string {
 func (*Amended) ProtoMessage() {}
 
 func (x *Amended) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2502,7 @@ func (x *Amended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amended.ProtoReflect.Descriptor instead.
 func (*Amended) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Amended) GetCount() uint32 {
@@ -2521,7 +2593,7 @@ type Keys struct {
 
 func (x *Keys) Reset() {
 	*x = Keys{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2605,7 @@ func (x *Keys) String() string {
 func (*Keys) ProtoMessage() {}
 
 func (x *Keys) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2618,7 @@ func (x *Keys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keys.ProtoReflect.Descriptor instead.
 func (*Keys) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Keys) GetCount() uint32 {
@@ -2629,7 +2701,7 @@ type Refunds struct {
 
 func (x *Refunds) Reset() {
 	*x = Refunds{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2713,7 @@ func (x *Refunds) String() string {
 func (*Refunds) ProtoMessage() {}
 
 func (x *Refunds) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2726,7 @@ func (x *Refunds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refunds.ProtoReflect.Descriptor instead.
 func (*Refunds) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Refunds) GetCount() uint32 {
@@ -2777,7 +2849,7 @@ type Replies struct {
 
 func (x *Replies) Reset() {
 	*x = Replies{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2861,7 @@ func (x *Replies) String() string {
 func (*Replies) ProtoMessage() {}
 
 func (x *Replies) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2874,7 @@ func (x *Replies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replies.ProtoReflect.Descriptor instead.
 func (*Replies) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Replies) GetCount() uint32 {
@@ -2954,7 +3026,7 @@ type Results struct {
 
 func (x *Results) Reset() {
 	*x = Results{}
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3038,7 @@ func (x *Results) String() string {
 func (*Results) ProtoMessage() {}
 
 func (x *Results) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_weir_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3051,7 @@ func (x *Results) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Results.ProtoReflect.Descriptor instead.
 func (*Results) Descriptor() ([]byte, []int) {
-	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_weir_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Results) GetCount() uint32 {
@@ -3050,7 +3122,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\aaddress\x18\t \x01(\tR\aaddress\x12#\n" +
 	"\rexpected_name\x18\n" +
 	" \x01(\tR\fexpectedName\x12)\n" +
-	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\xdf\b\n" +
+	"\x10expected_address\x18\v \x01(\tR\x0fexpectedAddress\"\x89\t\n" +
 	"\x05Frame\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x18\n" +
@@ -3079,7 +3151,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x06traces\x18\x18 \x01(\v2\x14.weir.peer.v1.TracesR\x06traces\x12)\n" +
 	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
 	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\x123\n" +
-	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\"\xe6\x01\n" +
+	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\x12(\n" +
+	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\xe6\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3126,7 +3199,11 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04back\x18\x03 \x01(\bR\x04back\x12\x12\n" +
-	"\x04path\x18\x04 \x03(\tR\x04path\"R\n" +
+	"\x04path\x18\x04 \x03(\tR\x04path\">\n" +
+	"\x04Note\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\fR\x04text\"R\n" +
 	"\x04Name\x12\x0e\n" +
 	"\x02hi\x18\x01 \x01(\x06R\x02hi\x12\x0e\n" +
 	"\x02lo\x18\x02 \x01(\x06R\x02lo\x12\x16\n" +
@@ -3354,7 +3431,7 @@ func file_weir_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_weir_peer_v1_peer_proto_rawDescData
 }
 
-var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_weir_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Message)(nil),          // 0: weir.peer.v1.Message
 	(*Hello)(nil),            // 1: weir.peer.v1.Hello
@@ -3363,62 +3440,64 @@ var file_weir_peer_v1_peer_proto_goTypes = []any{
 	(*Limit)(nil),            // 4: weir.peer.v1.Limit
 	(*Known)(nil),            // 5: weir.peer.v1.Known
 	(*Expulsion)(nil),        // 6: weir.peer.v1.Expulsion
-	(*Name)(nil),             // 7: weir.peer.v1.Name
-	(*Explanation)(nil),      // 8: weir.peer.v1.Explanation
-	(*LimitExplanation)(nil), // 9: weir.peer.v1.LimitExplanation
-	(*Field)(nil),            // 10: weir.peer.v1.Field
-	(*WindowCount)(nil),      // 11: weir.peer.v1.WindowCount
-	(*Claims)(nil),           // 12: weir.peer.v1.Claims
-	(*Answers)(nil),          // 13: weir.peer.v1.Answers
-	(*Announces)(nil),        // 14: weir.peer.v1.Announces
-	(*Revokes)(nil),          // 15: weir.peer.v1.Revokes
-	(*Batches)(nil),          // 16: weir.peer.v1.Batches
-	(*Entries)(nil),          // 17: weir.peer.v1.Entries
-	(*Acks)(nil),             // 18: weir.peer.v1.Acks
-	(*Checks)(nil),           // 19: weir.peer.v1.Checks
-	(*Traces)(nil),           // 20: weir.peer.v1.Traces
-	(*Holds)(nil),            // 21: weir.peer.v1.Holds
-	(*Amended)(nil),          // 22: weir.peer.v1.Amended
-	(*Keys)(nil),             // 23: weir.peer.v1.Keys
-	(*Refunds)(nil),          // 24: weir.peer.v1.Refunds
-	(*Replies)(nil),          // 25: weir.peer.v1.Replies
-	(*Results)(nil),          // 26: weir.peer.v1.Results
+	(*Note)(nil),             // 7: weir.peer.v1.Note
+	(*Name)(nil),             // 8: weir.peer.v1.Name
+	(*Explanation)(nil),      // 9: weir.peer.v1.Explanation
+	(*LimitExplanation)(nil), // 10: weir.peer.v1.LimitExplanation
+	(*Field)(nil),            // 11: weir.peer.v1.Field
+	(*WindowCount)(nil),      // 12: weir.peer.v1.WindowCount
+	(*Claims)(nil),           // 13: weir.peer.v1.Claims
+	(*Answers)(nil),          // 14: weir.peer.v1.Answers
+	(*Announces)(nil),        // 15: weir.peer.v1.Announces
+	(*Revokes)(nil),          // 16: weir.peer.v1.Revokes
+	(*Batches)(nil),          // 17: weir.peer.v1.Batches
+	(*Entries)(nil),          // 18: weir.peer.v1.Entries
+	(*Acks)(nil),             // 19: weir.peer.v1.Acks
+	(*Checks)(nil),           // 20: weir.peer.v1.Checks
+	(*Traces)(nil),           // 21: weir.peer.v1.Traces
+	(*Holds)(nil),            // 22: weir.peer.v1.Holds
+	(*Amended)(nil),          // 23: weir.peer.v1.Amended
+	(*Keys)(nil),             // 24: weir.peer.v1.Keys
+	(*Refunds)(nil),          // 25: weir.peer.v1.Refunds
+	(*Replies)(nil),          // 26: weir.peer.v1.Replies
+	(*Results)(nil),          // 27: weir.peer.v1.Results
 }
 var file_weir_peer_v1_peer_proto_depIdxs = []int32{
 	1,  // 0: weir.peer.v1.Message.hello:type_name -> weir.peer.v1.Hello
 	2,  // 1: weir.peer.v1.Message.frame:type_name -> weir.peer.v1.Frame
 	3,  // 2: weir.peer.v1.Frame.rules:type_name -> weir.peer.v1.Rule
 	4,  // 3: weir.peer.v1.Frame.limits:type_name -> weir.peer.v1.Limit
-	12, // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
-	13, // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
-	14, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
-	15, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
-	16, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
-	17, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
-	18, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
-	19, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
-	23, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
-	24, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
-	25, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
-	26, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
+	13, // 4: weir.peer.v1.Frame.claims:type_name -> weir.peer.v1.Claims
+	14, // 5: weir.peer.v1.Frame.answers:type_name -> weir.peer.v1.Answers
+	15, // 6: weir.peer.v1.Frame.announces:type_name -> weir.peer.v1.Announces
+	16, // 7: weir.peer.v1.Frame.revokes:type_name -> weir.peer.v1.Revokes
+	17, // 8: weir.peer.v1.Frame.batches:type_name -> weir.peer.v1.Batches
+	18, // 9: weir.peer.v1.Frame.entries:type_name -> weir.peer.v1.Entries
+	19, // 10: weir.peer.v1.Frame.acks:type_name -> weir.peer.v1.Acks
+	20, // 11: weir.peer.v1.Frame.checks:type_name -> weir.peer.v1.Checks
+	24, // 12: weir.peer.v1.Frame.keys:type_name -> weir.peer.v1.Keys
+	25, // 13: weir.peer.v1.Frame.refunds:type_name -> weir.peer.v1.Refunds
+	26, // 14: weir.peer.v1.Frame.replies:type_name -> weir.peer.v1.Replies
+	27, // 15: weir.peer.v1.Frame.results:type_name -> weir.peer.v1.Results
 	5,  // 16: weir.peer.v1.Frame.known:type_name -> weir.peer.v1.Known
-	7,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
-	8,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
-	20, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
-	21, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
-	22, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
+	8,  // 17: weir.peer.v1.Frame.names:type_name -> weir.peer.v1.Name
+	9,  // 18: weir.peer.v1.Frame.explained:type_name -> weir.peer.v1.Explanation
+	21, // 19: weir.peer.v1.Frame.traces:type_name -> weir.peer.v1.Traces
+	22, // 20: weir.peer.v1.Frame.holds:type_name -> weir.peer.v1.Holds
+	23, // 21: weir.peer.v1.Frame.amended:type_name -> weir.peer.v1.Amended
 	6,  // 22: weir.peer.v1.Frame.expelled:type_name -> weir.peer.v1.Expulsion
-	4,  // 23: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
-	9,  // 24: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
-	10, // 25: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
-	11, // 26: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
-	0,  // 27: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
-	0,  // 28: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
-	28, // [28:29] is the sub-list for method output_type
-	27, // [27:28] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	7,  // 23: weir.peer.v1.Frame.notes:type_name -> weir.peer.v1.Note
+	4,  // 24: weir.peer.v1.Rule.limits:type_name -> weir.peer.v1.Limit
+	10, // 25: weir.peer.v1.Explanation.limits:type_name -> weir.peer.v1.LimitExplanation
+	11, // 26: weir.peer.v1.LimitExplanation.state:type_name -> weir.peer.v1.Field
+	12, // 27: weir.peer.v1.LimitExplanation.counts:type_name -> weir.peer.v1.WindowCount
+	0,  // 28: weir.peer.v1.Links.Connect:input_type -> weir.peer.v1.Message
+	0,  // 29: weir.peer.v1.Links.Connect:output_type -> weir.peer.v1.Message
+	29, // [29:30] is the sub-list for method output_type
+	28, // [28:29] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_weir_peer_v1_peer_proto_init() }
@@ -3433,7 +3512,7 @@ func file_weir_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_peer_v1_peer_proto_rawDesc), len(file_weir_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
