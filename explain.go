@@ -38,6 +38,9 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if m.Outcome.Has(rules.Denied) {
 		arith.DenyByRule(d, q.Set.Rule(m.Rule))
 	}
+	if m.Outcome.Has(rules.Overridden) {
+		engine.Overridden(d)
+	}
 	d.ShadowDenied = d.ShadowDenied || m.Outcome.Has(rules.ShadowDenied)
 	if q.Set.Doubled() {
 		foldLimits(e, arith.Fold(d), d.Len())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/engine"
@@ -33,7 +34,10 @@ type Node struct {
 	seal    receipt.Key // of receipts for clients
 	file    string
 	unheld  bool // a backend counts that has no reservations
-	log     *slog.Logger
+	setting sync.Mutex
+	// overrides are those in force; setting guards them.
+	overrides []rules.Override
+	log       *slog.Logger
 }
 
 // Open returns a node that is ready to decide. If the configuration or the rules are
@@ -158,6 +162,9 @@ func (n *Node) setRules(file []byte) error {
 		}
 		return err
 	}
+	n.setting.Lock()
+	defer n.setting.Unlock()
+	set = set.With(n.overrides)
 	n.node.Text.Store(&engine.Text{Set: set, File: slices.Clone(file)})
 	logRules(n.log, n.file, n.node.Rules.Swap(set), set)
 	if n.node.Observer.RulesSet != nil {
@@ -167,6 +174,38 @@ func (n *Node) setRules(file []byte) error {
 		n.node.Observer.RulesNamed(names(set))
 	}
 	return nil
+}
+
+// SetOverrides puts overrides in force in place of those that were before; see [rules.Override]. They stay in force
+// when rules are replaced, and concern the rules that have their names then; one about a rule that there is not has no
+// effect. Only this node applies them: it is for the program to give all members the same, and to end them.
+func (n *Node) SetOverrides(list []rules.Override) {
+	n.setting.Lock()
+	defer n.setting.Unlock()
+	n.overrides = slices.Clone(list)
+	n.putOverrides(n.node.Rules.Load())
+}
+
+// CheckOverride returns why an override would have no effect by the rules in force, nil if it has. The error wraps
+// [ErrInvalid].
+func (n *Node) CheckOverride(o rules.Override) error { return n.node.Rules.Load().CheckOverride(o) }
+
+// putOverrides gives the rules in force the overrides. The lock is held.
+func (n *Node) putOverrides(set *rules.Set) {
+	next := set.With(n.overrides)
+	if text := n.node.Text.Load(); text != nil && text.Set == set {
+		n.node.Text.Store(&engine.Text{Set: next, File: text.File})
+	}
+	n.node.Rules.Store(next)
+}
+
+// RulesFile returns the rules file in force, nil if there is none. It must not be changed.
+func (n *Node) RulesFile() []byte {
+	text := n.node.Text.Load()
+	if text == nil {
+		return nil
+	}
+	return text.File
 }
 
 // Rules describes the rules in force, in the order of their file.

@@ -152,7 +152,7 @@ func (c *Client) decode(m *weirv1.CheckResponse, d *limiter.Decision) error {
 	}
 	d.Clear()
 	d.Allowed, d.Never, d.ShadowDenied = m.GetAllowed(), m.GetNever(), m.GetShadowDenied()
-	d.Source, d.Repeated = limiter.Source(m.GetSource()), m.GetRepeated()
+	d.Source, d.Repeated, d.Overridden = limiter.Source(m.GetSource()), m.GetRepeated(), m.GetOverridden()
 	d.Grow(len(limits))
 	key := -1
 	for i, l := range m.GetLimits() {

@@ -305,6 +305,7 @@ func (b *batch) decision(i int, r *limiter.Request, d *limiter.Decision) (fate, 
 	d.Allowed, d.Never = has(flags, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED),
 		has(flags, weirv1.DecisionFlag_DECISION_FLAG_NEVER)
 	d.Repeated = has(flags, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
+	d.Overridden = has(flags, weirv1.DecisionFlag_DECISION_FLAG_OVERRIDDEN)
 	d.ShadowDenied, d.Source = has(flags, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED), limiter.SourceOwner
 	if len(m.Sources) > 0 {
 		d.Source = limiter.Source(m.Sources[i])

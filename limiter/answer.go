@@ -14,9 +14,10 @@ type Answer struct {
 	ZoneDefault  string        `json:"zone_default,omitempty"`
 	RetryAfterMs *int64        `json:"retry_after_ms,omitempty"`
 	Source       string        `json:"source"`
-	Repeated     bool          `json:"repeated,omitempty"` // the answer of the first check with its id
-	Deny         *Denial       `json:"deny,omitempty"`     // of a denial by a rule that denies each request
-	Receipt      string        `json:"receipt,omitempty"`  // to take the charge back with, where it was asked for
+	Repeated     bool          `json:"repeated,omitempty"`   // the answer of the first check with its id
+	Overridden   bool          `json:"overridden,omitempty"` // an operator's override decided in place of a rule's limits
+	Deny         *Denial       `json:"deny,omitempty"`       // of a denial by a rule that denies each request
+	Receipt      string        `json:"receipt,omitempty"`    // to take the charge back with, where it was asked for
 	Limits       []LimitAnswer `json:"limits"`
 }
 
@@ -47,7 +48,7 @@ func NewAnswer(d *Decision, keyName func(i int) string) Answer {
 	a := Answer{
 		Allowed: d.Allowed, Never: d.Never, ShadowDenied: d.ShadowDenied, Rule: d.Rule,
 		DrawnBy: d.Remarks().DrawnBy, ZoneDefault: d.Remarks().ZoneDefault, Deny: d.Remarks().Deny,
-		Source: d.Source.String(), Repeated: d.Repeated, Limits: make([]LimitAnswer, d.Len()),
+		Source: d.Source.String(), Repeated: d.Repeated, Overridden: d.Overridden, Limits: make([]LimitAnswer, d.Len()),
 	}
 	if !d.Allowed && !d.Never {
 		a.RetryAfterMs = new(Millis(d.RetryAfter))

@@ -161,6 +161,8 @@ type Decision struct {
 	// Repeated reports that the id of the request was remembered: this is the answer of the
 	// first check with it, and nothing was charged. The numbers of the limits are those of now.
 	Repeated bool
+	// Overridden reports that an operator's override decided in place of a rule's limits.
+	Overridden bool
 	// Source is what made the decision.
 	Source Source
 
@@ -194,7 +196,7 @@ func (d *Decision) Steps() *Steps { return &d.steps }
 
 // Clear resets d to "allowed, no rule" and keeps its memory.
 func (d *Decision) Clear() {
-	d.Allowed, d.Never, d.ShadowDenied, d.Repeated = true, false, false, false
+	d.Allowed, d.Never, d.ShadowDenied, d.Repeated, d.Overridden = true, false, false, false, false
 	d.Source, d.RetryAfter, d.Rule = SourceNone, 0, ""
 	d.Receipt = Receipt{} // of its own: among others it would be made and copied
 	d.remarks, d.steps, d.n, d.more = nil, Steps{}, 0, d.more[:0]

@@ -17,6 +17,9 @@ type Observer struct {
 	// Shadowed is called after each decision, once for each rule or quota in shadow that
 	// counted the request. denied reports that it would have denied it.
 	Shadowed func(rule string, denied bool)
+	// Overridden is called for each decision, peeks included, that an operator's override took part in, with the name of
+	// the rule that is overridden, or, if another one denied, of that.
+	Overridden func(rule string, denied bool)
 	// Unzoned is called for each decision of a rule that has its time zone from an
 	// attribute of the request ("zone: attr:tz"), if the attribute names none, so that the
 	// rule's default zone was used: missing reports that the request lacks it. Of several such

@@ -87,6 +87,7 @@ type Metrics struct {
 	served      bounded[request, latency]
 	zones       bounded[string, pairCounters]
 	shadows     bounded[string, pairCounters]
+	overrides   bounded[string, pairCounters]
 	repeats     bounded[string, pairCounters] // the first of each pair only
 	settles     bounded[string, settleCounters]
 	connections bounded[string, connections]
@@ -114,6 +115,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	})
 	m.zones.init(maxRules, other, label, newPairs(shards))
 	m.shadows.init(maxRules, other, label, newPairs(shards))
+	m.overrides.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
 	m.settles.init(maxRules, other, label, func(rule string) *settleCounters { return &settleCounters{rule: rule} })
 	m.connections.init(maxListeners, other, label, func(listener string) *connections {
@@ -153,7 +155,8 @@ func (m *Metrics) Close() {
 // Observer returns the functions that count a node's events, for the Observer of its Config.
 func (m *Metrics) Observer() *limiter.Observer {
 	return &limiter.Observer{
-		Checked: m.checked, Refused: m.refused, Repeated: m.repeated, Shadowed: m.shadowed, Unzoned: m.unzoned,
+		Checked: m.checked, Refused: m.refused, Repeated: m.repeated, Shadowed: m.shadowed,
+		Overridden: m.overridden, Unzoned: m.unzoned,
 		Settled: m.settled, RulesSet: m.rulesSet, RulesNamed: m.rulesNamed, Panicked: m.panicked,
 	}
 }
@@ -184,6 +187,15 @@ func (m *Metrics) shadowed(rule string, denied bool) {
 	s := (*m.shadows.all.Load())[rule]
 	if s == nil {
 		s = m.shadows.add(rule)
+	}
+	s.count(denied)
+}
+
+// overridden counts a check that an operator's override took part in.
+func (m *Metrics) overridden(rule string, denied bool) {
+	s := (*m.overrides.all.Load())[rule]
+	if s == nil {
+		s = m.overrides.add(rule)
 	}
 	s.count(denied)
 }
@@ -258,6 +270,7 @@ func (m *Metrics) rulesNamed(names []string) {
 	m.checks.keep(names, gone)
 	m.zones.keep(names, gone)
 	m.shadows.keep(names, gone)
+	m.overrides.keep(names, gone)
 	m.repeats.keep(names, gone)
 	m.settles.keep(names, gone)
 }

@@ -625,6 +625,7 @@ func TestManual(t *testing.T) {
 	fill(m)
 	m.unzoned("a", false)
 	m.shadowed("a", true)
+	m.overridden("a", true)
 	m.repeated("a")
 	m.settled("a", false, limiter.AmendDone)
 	all, err := r.Gather()

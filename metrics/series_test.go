@@ -23,10 +23,12 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 		m.checked(1, rule, limiter.SourceOwner, true, false)
 		m.unzoned(rule, true)
 		m.shadowed(rule, true)
+		m.overridden(rule, true)
 		m.repeated(rule)
 		m.settled(rule, false, limiter.AmendDone)
 	}
 	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_shadow_checks_total",
+		"weir_overridden_checks_total",
 		"weir_checks_repeated_total", "weir_settlements_total"}
 	for generation := range 4 {
 		m.rulesNamed(named(generation % 3)) // the last are the first again

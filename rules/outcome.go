@@ -11,6 +11,8 @@ const (
 	Denied
 	// ShadowDenied: a shadow rule would deny it.
 	ShadowDenied
+	// Overridden: an override decides in place of a rule.
+	Overridden
 )
 
 // Has reports whether an outcome has all bits of another.

@@ -83,6 +83,9 @@ type Unzoned struct {
 // Resolve is safe for concurrent use. It allocates nothing for a cached path, unless
 // the request has limits of its own.
 func (s *Set) Resolve(r *limiter.Request, c *arith.Charge) (Match, error) {
+	if s.overrides != nil {
+		return s.overrides.resolve(r, c)
+	}
 	if s.second != nil {
 		return s.resolveBoth(r, c)
 	}
@@ -427,7 +430,7 @@ func (n *counters) nothingToCount() error {
 func (s *Set) AppendKeyName(dst []byte, r *limiter.Request, k *arith.Key, l *limiter.Limit) []byte {
 	from, rule := &s.own, limiter.RequestRule
 	if k.Rule != nil {
-		rule = k.Rule.Name
+		rule = s.overrides.ruleOf(k.Rule.Name)
 		if n := s.counters(rule); n != nil && int(k.Index) < len(n.keys) {
 			from = &n.keys[k.Index]
 		} else if rule == limiter.RequestRule && len(r.LimitKeys) > 0 {

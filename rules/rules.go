@@ -57,6 +57,8 @@ type Set struct {
 	hash   uint64
 	// first and second are the sets of the two secrets; nil if there is one.
 	first, second *Set
+	// overrides are in force in place of the limits of rules; nil: none are.
+	overrides *overrides
 
 	warnings []Warning
 }

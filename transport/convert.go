@@ -152,7 +152,7 @@ func AnswerOf(m *weirv1.CheckResponse) limiter.Answer {
 	a := limiter.Answer{
 		Allowed: m.GetAllowed(), Never: m.GetNever(), ShadowDenied: m.GetShadowDenied(),
 		Rule: m.GetRule(), BlockedBy: m.GetBlockedBy(), DrawnBy: m.GetDrawnBy(), ZoneDefault: m.GetZoneDefault(),
-		Source: sourceName(m.GetSource()), Repeated: m.GetRepeated(), Receipt: m.GetReceipt(),
+		Source: sourceName(m.GetSource()), Repeated: m.GetRepeated(), Overridden: m.GetOverridden(), Receipt: m.GetReceipt(),
 		Limits: make([]limiter.LimitAnswer, len(m.GetLimits())),
 	}
 	if status := m.GetDenyStatus(); status != 0 {

@@ -26,7 +26,8 @@ func (t *turn) fillReply(n int) {
 		is := flag(d.Allowed, weirv1.DecisionFlag_DECISION_FLAG_ALLOWED) |
 			flag(d.Never, weirv1.DecisionFlag_DECISION_FLAG_NEVER) |
 			flag(d.ShadowDenied, weirv1.DecisionFlag_DECISION_FLAG_SHADOW_DENIED) |
-			flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED)
+			flag(d.Repeated, weirv1.DecisionFlag_DECISION_FLAG_REPEATED) |
+			flag(d.Overridden, weirv1.DecisionFlag_DECISION_FLAG_OVERRIDDEN)
 		sources[i], retryAfter[i] = byte(d.Source), 0
 		elsewhere = elsewhere || d.Source != limiter.SourceOwner
 		if d.Source == limiter.SourceRule {

@@ -36,6 +36,7 @@ const (
 	checkDrawnBy      = 10
 	checkZoneDefault  = 11
 	checkRepeated     = 12
+	checkOverridden   = 15
 	checkDenyStatus   = 13
 	checkDenyReason   = 14
 
@@ -154,6 +155,7 @@ func (s *service) appendResponse(dst []byte, r *limiter.Request, d *limiter.Deci
 		dst = appendNumber(dst, checkDenyStatus, uint64(deny.Status))
 		dst = appendString(dst, checkDenyReason, deny.Reason)
 	}
+	dst = appendBool(dst, checkOverridden, d.Overridden)
 	return dst
 }
 

@@ -3,9 +3,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -182,6 +184,12 @@ func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limit
 	if m.Outcome.Has(rules.Denied) {
 		arith.DenyByRule(d, set.Rule(m.Rule))
 	}
+	if m.Outcome.Has(rules.Overridden) {
+		Overridden(d)
+		if n.Observer.Overridden != nil {
+			n.Observer.Overridden(cmp.Or(d.Rule, m.Rule), !d.Allowed)
+		}
+	}
 	if !m.Outcome.Has(rules.ShadowDenied) {
 		return
 	}
@@ -194,6 +202,12 @@ func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limit
 			n.Observer.Shadowed(name, true)
 		}
 	}
+}
+
+// Overridden completes a decision for which an override decided: the rule that it names is the one that is overridden.
+func Overridden(d *limiter.Decision) {
+	d.Overridden = true
+	d.Rule = strings.TrimPrefix(d.Rule, rules.OverridePrefix)
 }
 
 // shadowed tells what each shadow rule of a decision would have decided. The counters of a

@@ -53,7 +53,11 @@ func NoteAllCharged(d *limiter.Decision, now limiter.Tick) {
 func DenyByRule(d *limiter.Decision, r *limiter.Rule) {
 	d.Clear()
 	d.Allowed, d.Never, d.Source, d.Rule = false, true, limiter.SourceRule, r.Name
-	d.SetRemarks(limiter.Remarks{Deny: r.Deny})
+	deny := r.Deny
+	if deny == nil { // an override denies what the rule counts
+		deny = &limiter.Denial{Status: 429}
+	}
+	d.SetRemarks(limiter.Remarks{Deny: deny})
 }
 
 // BlockBegan reports whether this check began the block of a limit that is Blocked. A

@@ -557,6 +557,8 @@ const (
 	DecisionFlag_DECISION_FLAG_OVERFLOW      DecisionFlag = 16
 	// Means the same as CheckResponse.repeated.
 	DecisionFlag_DECISION_FLAG_REPEATED DecisionFlag = 32
+	// Means the same as CheckResponse.overridden.
+	DecisionFlag_DECISION_FLAG_OVERRIDDEN DecisionFlag = 64
 	// The check was not decided; see DecisionColumns.errors.
 	DecisionFlag_DECISION_FLAG_ERROR DecisionFlag = 128
 )
@@ -571,6 +573,7 @@ var (
 		8:   "DECISION_FLAG_BLOCKED",
 		16:  "DECISION_FLAG_OVERFLOW",
 		32:  "DECISION_FLAG_REPEATED",
+		64:  "DECISION_FLAG_OVERRIDDEN",
 		128: "DECISION_FLAG_ERROR",
 	}
 	DecisionFlag_value = map[string]int32{
@@ -581,6 +584,7 @@ var (
 		"DECISION_FLAG_BLOCKED":       8,
 		"DECISION_FLAG_OVERFLOW":      16,
 		"DECISION_FLAG_REPEATED":      32,
+		"DECISION_FLAG_OVERRIDDEN":    64,
 		"DECISION_FLAG_ERROR":         128,
 	}
 )
@@ -1187,7 +1191,9 @@ type CheckResponse struct {
 	// answer, 400 to 499. 0 for any other answer.
 	DenyStatus uint32 `protobuf:"varint,13,opt,name=deny_status,json=denyStatus,proto3" json:"deny_status,omitempty"`
 	// A text of the rule for the caller. May be empty.
-	DenyReason    string `protobuf:"bytes,14,opt,name=deny_reason,json=denyReason,proto3" json:"deny_reason,omitempty"`
+	DenyReason string `protobuf:"bytes,14,opt,name=deny_reason,json=denyReason,proto3" json:"deny_reason,omitempty"`
+	// An operator's override decided in place of the limits of a rule.
+	Overridden    bool `protobuf:"varint,15,opt,name=overridden,proto3" json:"overridden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1318,6 +1324,13 @@ func (x *CheckResponse) GetDenyReason() string {
 		return x.DenyReason
 	}
 	return ""
+}
+
+func (x *CheckResponse) GetOverridden() bool {
+	if x != nil {
+		return x.Overridden
+	}
+	return false
 }
 
 // LimitDecision is the decision of one limit for one counter.
@@ -3946,7 +3959,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\n" +
 	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x10\n" +
 	"\x03key\x18\x14 \x03(\tR\x03keyB\t\n" +
-	"\a_weight\"\xcc\x03\n" +
+	"\a_weight\"\xec\x03\n" +
 	"\rCheckResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05never\x18\x02 \x01(\bR\x05never\x12#\n" +
@@ -3965,7 +3978,10 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\vdeny_status\x18\r \x01(\rR\n" +
 	"denyStatus\x12\x1f\n" +
 	"\vdeny_reason\x18\x0e \x01(\tR\n" +
-	"denyReason\"\x94\x04\n" +
+	"denyReason\x12\x1e\n" +
+	"\n" +
+	"overridden\x18\x0f \x01(\bR\n" +
+	"overridden\"\x94\x04\n" +
 	"\rLimitDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -4275,7 +4291,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x10WEEKDAY_THURSDAY\x10\x03\x12\x12\n" +
 	"\x0eWEEKDAY_FRIDAY\x10\x04\x12\x14\n" +
 	"\x10WEEKDAY_SATURDAY\x10\x05\x12\x12\n" +
-	"\x0eWEEKDAY_SUNDAY\x10\x06*\xe8\x01\n" +
+	"\x0eWEEKDAY_SUNDAY\x10\x06*\x86\x02\n" +
 	"\fDecisionFlag\x12\x16\n" +
 	"\x12DECISION_FLAG_NONE\x10\x00\x12\x19\n" +
 	"\x15DECISION_FLAG_ALLOWED\x10\x01\x12\x17\n" +
@@ -4283,7 +4299,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x1bDECISION_FLAG_SHADOW_DENIED\x10\x04\x12\x19\n" +
 	"\x15DECISION_FLAG_BLOCKED\x10\b\x12\x1a\n" +
 	"\x16DECISION_FLAG_OVERFLOW\x10\x10\x12\x1a\n" +
-	"\x16DECISION_FLAG_REPEATED\x10 \x12\x18\n" +
+	"\x16DECISION_FLAG_REPEATED\x10 \x12\x1c\n" +
+	"\x18DECISION_FLAG_OVERRIDDEN\x10@\x12\x18\n" +
 	"\x13DECISION_FLAG_ERROR\x10\x80\x01*9\n" +
 	"\tIfUnknown\x12\x15\n" +
 	"\x11IF_UNKNOWN_CHARGE\x10\x00\x12\x15\n" +

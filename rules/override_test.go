@@ -1,0 +1,124 @@
+package rules
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+const overridden = `version: 1
+quotas: [{name: all, key: [user], limits: [1000/minute]}]
+rules:
+  - {name: login, match: {path: ^/login$}, key: [user], limits: [5/minute]}
+  - {name: both, match: {path: ^/both$}, keys: [[user], [ip]], limits: [5/minute], quotas: [all]}
+  - {name: never, match: {path: ^/never$}, deny: true}
+  - {name: free, match: {path: ^/free$}, unlimited: true}
+`
+
+func TestOverrides(t *testing.T) {
+	limit, err := OverrideLimit("10/minute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []string{"", "another secret"} {
+		s, err := Parse("rules", []byte(overridden), Options{Secret: []byte("a secret"), Second: []byte(second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 1 // keys of each counter
+		if second != "" {
+			n = 2
+		}
+		about := func(rule, user string, f func(*Override)) []Override {
+			o := Override{Rule: rule, User: user}
+			if f != nil {
+				f(&o)
+			}
+			return []Override{o}
+		}
+		deny, limited := func(o *Override) { o.Deny = true }, func(o *Override) { o.Limit = limit }
+		tenant := func(o *Override) { o.Deny, o.Tenant = true, "bank" }
+		ask := func(path, user, ip string) *limiter.Request { return &limiter.Request{Path: path, User: user, IP: ip} }
+		bank := ask("/login", "ada", "")
+		bank.Tenant = "bank"
+		named := ask("", "ada", "")
+		named.Rule = "login"
+		for _, c := range []struct {
+			name string
+			list []Override
+			ask  *limiter.Request
+			want Outcome
+			keys int // of the override's rule
+			all  int
+		}{
+			{"deny", about("login", "ada", deny), ask("/login", "ada", ""), Overridden | Denied, 0, 0},
+			{"a named rule", about("login", "ada", deny), named, Overridden | Denied, 0, 0},
+			{"another user", about("login", "ada", deny), ask("/login", "bob", ""), 0, 0, n},
+			{"another rule", about("login", "ada", deny), ask("/both", "ada", "192.0.2.1"), 0, 0, 3 * n},
+			{"unlimited", about("login", "ada", nil), ask("/login", "ada", ""), Overridden | Unlimited, 0, 0},
+			{"a limit", about("login", "ada", limited), ask("/login", "ada", ""), Overridden, n, n},
+			{"a limit of two keys", about("both", "ada", limited), ask("/both", "ada", "192.0.2.1"), Overridden, n, 2 * n},
+			{"unlimited, the quota counts", about("both", "ada", nil), ask("/both", "ada", "192.0.2.1"), Overridden, 0, n},
+			{"by address", about("both", "192.0.2.1", deny), ask("/both", "", "192.0.2.1"), Overridden | Denied, 0, 0},
+			{"an address of a user", about("both", "192.0.2.1", deny), ask("/both", "ada", "192.0.2.1"), 0, 0, 3 * n},
+			{"its tenant", about("login", "ada", tenant), bank, Overridden | Denied, 0, 0},
+			{"no tenant", about("login", "ada", tenant), ask("/login", "ada", ""), 0, 0, n},
+			{"another tenant", about("login", "ada", deny), bank, 0, 0, n},
+			{"a rule that denies", about("never", "ada", nil), ask("/never", "ada", ""), Overridden | Unlimited, 0, 0},
+			{"a rule without limits", about("free", "ada", deny), ask("/free", "ada", ""), Overridden | Denied, 0, 0},
+			{"a rule that there is not", about("x", "ada", deny), ask("/login", "ada", ""), 0, 0, n},
+		} {
+			with := s.With(c.list)
+			var charge arith.Charge
+			m, err := with.Resolve(c.ask, &charge)
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				continue
+			}
+			got := 0
+			for i := range charge.Len() {
+				if r := charge.Key(i).Rule; r.Name == OverridePrefix+c.list[0].Rule {
+					got++
+					if name := string(with.AppendKeyName(nil, c.ask, charge.Key(i), limit)); name != "ada:override" {
+						t.Errorf("%s: its counter is named %s", c.name, name)
+					}
+				}
+			}
+			if m.Outcome != c.want || got != c.keys || charge.Len() != c.all {
+				t.Errorf("%s: outcome %b, want %b; %d keys of it, want %d, of %d, want %d", c.name, m.Outcome, c.want, got, c.keys,
+					charge.Len(), c.all)
+			}
+			if with.Hash() != s.Hash() {
+				t.Errorf("%s: the rules have another hash", c.name)
+			}
+			if back, err := with.With(nil).Resolve(c.ask, &charge); err != nil || back.Outcome.Has(Overridden) {
+				t.Errorf("%s: it is in force after its end: %+v, %v", c.name, back, err)
+			}
+		}
+	}
+}
+
+func TestOverridesThatHaveNoEffect(t *testing.T) {
+	s, err := Parse("rules", []byte(overridden), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, _ := OverrideLimit("10/minute")
+	for name, o := range map[string]Override{
+		"an unknown rule": {Rule: "x", User: "ada"}, "a quota": {Rule: "all", User: "ada"}, "no user": {Rule: "login"},
+		"a limit for what is denied": {Rule: "never", User: "ada", Limit: limit},
+	} {
+		if s.CheckOverride(o) == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+	if err := s.CheckOverride(Override{Rule: "login", User: "ada"}); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "10", "x/minute", "10/parsec", "0/minute"} {
+		if _, err := OverrideLimit(bad); err == nil {
+			t.Errorf("limit %q is taken", bad)
+		}
+	}
+}
