@@ -153,6 +153,10 @@ docs: deps ## site/: the documentation as a web site with search, which loads no
 docs-module: ## The site is built, and a browser follows each link on it and finds no error
 	cd docs/site && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -vet=off $(TESTFLAGS) ./...
 
+.PHONY: console-shots
+console-shots: deps ## console-shots/: pictures of all pages of the console, in both widths and themes, for a person to look at
+	cd docs/site && export GOWORK=off && CONSOLE_SHOTS="$(CURDIR)/console-shots" $(GO) test -count=1 -timeout 20m -run '^TestConsoleShots$$' .
+
 .PHONY: pods-test
 pods-test: ## The pods of the chart as containers, where a Docker engine answers; says so where none does
 	scripts/helm.sh version >/dev/null

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,11 @@ type AdminOptions struct {
 	// Warnings returns the reasons why a ready node does not decide as its rules say, for
 	// /v1/top; default nil: there are none.
 	Warnings func() []string
+	// Routes are served besides, by path. A path that ends in a slash is for all below it.
+	Routes map[string]AdminRoute
+	// Token, unless nil, returns the token of a request to a Page that shows none itself, such as by a cookie; empty:
+	// it has none.
+	Token func(r *http.Request) string
 	// Metrics is served at /metrics; Profiles is served below /debug/pprof/, for
 	// requests from this machine only.
 	Metrics, Profiles http.Handler
@@ -82,10 +88,16 @@ func NewAdmin(o AdminOptions) *Apart {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
 	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit}, frontend.Protocol{Over: "administration"})
+	for path, r := range o.Routes {
+		routes[path] = a.routeOf(r)
+	}
 	for path, r := range routes {
 		// What can be asked with POST changes something, or costs much, as profiles do.
-		r.action, r.accounted = actionOf(path), slices.Contains(r.methods, http.MethodPost)
-		if o.Access != nil {
+		r.action, r.accounted = cmp.Or(r.action, actionOf(path)), slices.Contains(r.methods, http.MethodPost)
+		switch own, ok := o.Routes[path]; {
+		case ok:
+			r.serve = serveAdmin(front, own, o.Token)
+		case o.Access != nil:
 			r.serve = administers(front, r.serve)
 		}
 		routes[path] = r
@@ -107,13 +119,18 @@ var errNotHere = errors.New("this request is accepted only from the node's own m
 // near serves connections from loopback or over a Unix socket, and refuses all others.
 func near(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		if !overSocket(r) && (err != nil || !net.ParseIP(host).IsLoopback()) {
+		if !fromHere(r) {
 			writeProblem(w, http.StatusForbidden, errNotHere.Error())
 			return
 		}
 		serve(w, r)
 	}
+}
+
+// fromHere reports whether a request comes from this machine.
+func fromHere(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return overSocket(r) || err == nil && net.ParseIP(host).IsLoopback()
 }
 
 // serveMembers lists the members.

@@ -35,6 +35,8 @@ const (
 	ActionExplain = frontend.ActionExplain
 	ActionRing    = frontend.ActionRing
 	ActionAdmin   = frontend.ActionAdmin
+	// ActionOverride is needed besides ActionAdmin.
+	ActionOverride = frontend.ActionOverride
 	// Actions is how many there are.
 	Actions = frontend.Actions
 )
@@ -53,6 +55,9 @@ type (
 	// Auditor receives the events of an audit: each reset, each refund by a receipt, each request of administration
 	// that changes something, and each refusal. Audited is called from many goroutines and must not wait.
 	Auditor = frontend.Auditor
+	// DenialRecorder receives each denial of a check that was no peek, with the protocol that it came over. It is
+	// called from many goroutines, must not wait, and must not keep its arguments.
+	DenialRecorder = frontend.DenialRecorder
 	// AuditEvent is what was asked, by whom, and what became of it: one of the outcomes below.
 	AuditEvent = frontend.AuditEvent
 )

@@ -12,6 +12,7 @@ import (
 type front struct {
 	*service
 	*site
+	callers *frontend.Frontend // what their sessions share
 }
 
 // readQuestion reads a check, and charges the caller's budget for it.
@@ -34,7 +35,7 @@ func (f *front) readQuestion(w http.ResponseWriter, r *http.Request, h *listen.H
 // caller's budget for it, and admits it.
 func (f *front) ask(w http.ResponseWriter, r *http.Request, h *listen.Hold, fields []field, a Action) (frontend.Session,
 	*question, error) {
-	by, err := overhttp.Identify(f.service.front, r)
+	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
 		return by, nil, err
 	}

@@ -98,7 +98,7 @@ func ExplanationOf(m *weirv1.ExplainResponse) *limiter.Explanation {
 func (f *front) serveExplain(w http.ResponseWriter, r *http.Request) {
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, err := overhttp.Identify(f.service.front, r)
+	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
 		writeError(w, err)
 		return

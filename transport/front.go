@@ -16,12 +16,12 @@ import (
 var openAPI []byte
 
 func newFront(s *service, ready func() error, o *Options) *front {
-	f := &front{service: s}
+	f := &front{service: s, callers: newFrontend(o, "http")}
 	routes := f.ownRoutes(ready, o)
 	if len(o.Services) > 0 {
 		routes = f.otherRoutes(o.Routes)
 	}
-	f.site = newSite(routes, newFrontend(o, "http"), o.Observer, s.guard)
+	f.site = newSite(routes, f.callers, o.Observer, s.guard)
 	f.stopping = o.Stopping
 	f.flag, f.hosts, f.browsers = clientsFlag, newHosts("--http-host", o.Hosts), true
 	return f
@@ -45,7 +45,7 @@ func (f *front) ownRoutes(ready func() error, o *Options) map[string]route {
 	}
 	if o.Auth != nil {
 		// Open, since proxies hand on what browsers say of themselves.
-		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(f.service.front, o.Auth), open: true, traced: true,
+		routes["/v1/auth"] = route{methods: reading(), serve: serveAuth(f.callers, o.Auth), open: true, traced: true,
 			action: "check"}
 	}
 	return routes
@@ -79,7 +79,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 func (f *front) serveCheck(w http.ResponseWriter, r *http.Request) {
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, err := overhttp.Identify(f.service.front, r)
+	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -134,7 +134,7 @@ type batchResults struct {
 func (f *front) serveBatch(w http.ResponseWriter, r *http.Request) {
 	h := listen.Hold{Room: &f.room, Remote: r.RemoteAddr}
 	defer h.Release()
-	by, err := overhttp.Identify(f.service.front, r)
+	by, err := overhttp.Identify(f.callers, r)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -206,7 +206,7 @@ type resetResult struct {
 
 // serveReset deletes the counters of a request.
 func (f *front) serveReset(w http.ResponseWriter, r *http.Request) {
-	if err := f.service.front.Allows(ActionReset); err != nil {
+	if err := f.callers.Allows(ActionReset); err != nil {
 		writeError(w, err)
 		return
 	}

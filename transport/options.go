@@ -148,6 +148,8 @@ type Options struct {
 	Access Access
 	// Audit receives resets, refunds and refusals; default nil: none does.
 	Audit Auditor
+	// Denials receives denials; default nil: nothing does.
+	Denials DenialRecorder
 	// TLS serves with TLS; default nil: without it. Handshakes have a bound of time, and
 	// their connections count as others do. The client's certificate is in the AuthInfo of
 	// the peer of a call over gRPC, and in the TLS of a request over HTTP.

@@ -79,7 +79,7 @@ func protocol(over string) frontend.Protocol {
 // newFrontend returns what the sessions of a server share.
 func newFrontend(o *Options, over string) *frontend.Frontend {
 	return frontend.New(frontend.Config{
-		Decider: o.Decider, Access: o.Access, Audit: o.Audit, Tracer: o.Tracer,
+		Decider: o.Decider, Access: o.Access, Audit: o.Audit, Tracer: o.Tracer, Denials: o.Denials,
 		AllowRequestLimits: o.AllowRequestLimits, AllowReset: o.AllowReset, AllowRefunds: o.AllowRefunds,
 	}, protocol(over))
 }

@@ -43,6 +43,9 @@ type route struct {
 	// open routes also answer requests from pages of other sites. They change nothing,
 	// and their answers are no secret.
 	open bool
+	// page routes may be reached by a link of another site: a browser asks for a document, of
+	// which that site sees nothing.
+	page bool
 	// traced routes decide checks, or do what else is done for clients.
 	traced bool
 	// action names the route for the audit. accounted routes are told to it whatever
@@ -91,7 +94,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			frontend.Quote(r.Method))
 	default:
 		name = r.Method + " " + r.URL.Path
-		if problem := foreign(r); problem != "" && !route.open {
+		if problem := foreign(r); problem != "" && !route.open && !(route.page && followed(r)) {
 			writeProblem(seen, http.StatusForbidden, problem)
 			break
 		}
@@ -127,11 +130,16 @@ func (s *site) find(path string) (route, bool) {
 	if r, ok := s.routes[path]; ok {
 		return r, true
 	}
-	if strings.HasPrefix(path, profilesPath) {
-		path = profilesPath
+	for below := path; ; {
+		at := strings.LastIndexByte(strings.TrimSuffix(below, "/"), '/')
+		if at < 1 {
+			return route{}, false
+		}
+		below = below[:at+1]
+		if r, ok := s.routes[below]; ok {
+			return r, true
+		}
 	}
-	r, ok := s.routes[path]
-	return r, ok
 }
 
 func (s *site) noPath(w http.ResponseWriter, path string) {
@@ -185,6 +193,18 @@ func foreign(r *http.Request) string {
 			"browser, such as with curl"
 	}
 	return ""
+}
+
+// followed reports whether a person may have followed a link, or typed an address: a browser wants a document for a
+// window of its own. Over plain HTTP to another machine it does not say so.
+func followed(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Dest") {
+	case "":
+		return r.Method != http.MethodPost && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+	case "document":
+		return r.Method != http.MethodPost && r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	}
+	return false
 }
 
 // ofBrowser reports whether a browser may have sent a request. A page cannot remove

@@ -194,6 +194,8 @@ func (e exposed) scrape(t *testing.T, addr string) {
 		e["weir_checks_total"]["source"] = append(e["weir_checks_total"]["source"], s.String())
 	}
 	e["weir_checks_total"]["result"] = append(e["weir_checks_total"]["result"], "shadow_denied")
+	e["weir_overridden_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil,
+		"result": {"allowed", "denied"}}
 	e["weir_shadow_checks_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil,
 		"result": {"allowed", "denied"}}
 	e["weir_checks_repeated_total"] = map[string][]string{"job": nil, "instance": nil, "rule": nil}

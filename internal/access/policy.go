@@ -248,6 +248,9 @@ func (l *loader) anonymous(n *node) {
 	if c.may[frontend.ActionAdmin].allowed {
 		l.add(n, "anonymous callers cannot have admin: give it to an identity, or use the Unix socket of --admin-addr")
 	}
+	if c.may[frontend.ActionOverride].allowed {
+		l.add(n, "anonymous callers cannot have override: give it to an identity, or use the Unix socket of --admin-addr")
+	}
 	l.policy.anonymous = c
 }
 

@@ -15,7 +15,7 @@ type Action uint8
 
 // The actions, in the order of their names in a permissions file. Rule is to name the rule
 // that decides, and Limits to send limits of one's own; both are needed besides the action
-// of the call.
+// of the call. Override is to put an override in place of rules; admin is needed besides it.
 const (
 	ActionCheck Action = iota
 	ActionPeek
@@ -26,6 +26,7 @@ const (
 	ActionExplain
 	ActionRing
 	ActionAdmin
+	ActionOverride
 	// Actions is how many there are.
 	Actions
 )
@@ -35,7 +36,7 @@ func (a Action) String() string {
 	if a >= Actions {
 		return "unknown"
 	}
-	return [...]string{"check", "peek", "reset", "refund", "limits", "rule", "explain", "ring", "admin"}[a]
+	return [...]string{"check", "peek", "reset", "refund", "limits", "rule", "explain", "ring", "admin", "override"}[a]
 }
 
 // CheckOrPeek returns the action of a check, or of one that only looks.

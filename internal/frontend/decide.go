@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -19,6 +20,9 @@ func (s *Session) CheckBy(ctx context.Context, by Checker, r *limiter.Request, d
 	err := by.CheckInto(ctx, r, d)
 	if err == nil {
 		s.madeOne(d)
+		if !d.Allowed && s.of.Denials != nil {
+			s.of.Denials.Denied(s.of.Over, r, d)
+		}
 	}
 	return err
 }
@@ -35,7 +39,28 @@ func (s *Session) Decide(ctx context.Context, rs []limiter.Request, ds []limiter
 		err = oneByOne(ctx, s.of.Decider, rs, ds, peeks)
 	}
 	s.madeMany(ds, peeks, err)
+	if s.of.Denials != nil {
+		denied(s, rs, ds, peeks, err)
+	}
 	return err
+}
+
+// denied reports the denials among the decisions of a batch that ended with an error, nil for none.
+func denied(s *Session, rs []limiter.Request, ds []limiter.Decision, peeks []bool, err error) {
+	some, ok := errors.AsType[*limiter.BatchError](err)
+	if err != nil && !ok {
+		return
+	}
+	failed := 0
+	for i := range ds {
+		if ok && failed < len(some.Index) && some.Index[failed] == i {
+			failed++
+			continue
+		}
+		if !ds[i].Allowed && (peeks == nil || !peeks[i]) {
+			s.of.Denials.Denied(s.of.Over, &rs[i], &ds[i])
+		}
+	}
 }
 
 // Peek is Decide for requests that are all peeked.

@@ -20,6 +20,14 @@ type Config struct {
 	Audit Auditor
 	// Tracer, if not nil, traces requests.
 	Tracer Tracer
+	// Denials, if not nil, receives denials.
+	Denials DenialRecorder
+}
+
+// DenialRecorder receives each denial of a check that was no peek, with the protocol that it came over. It is called
+// from many goroutines, must not wait, and must not keep its arguments.
+type DenialRecorder interface {
+	Denied(over string, r *limiter.Request, d *limiter.Decision)
 }
 
 // Protocol is what a protocol calls itself, and what it calls that which a Config may not allow.

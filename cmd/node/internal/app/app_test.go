@@ -565,7 +565,7 @@ func TestOptions(t *testing.T) {
 	values := map[string]string{
 		"rules": "r.yaml", "permissions": "w.yaml", "audit": "a.jsonl", "strict": "true", "http-addr": "h:1",
 		"grpc-addr": "g:2", "admin-addr": "p:3", "admin-host": "x, y", "http-host": "z", "health-addr": "Off",
-		"log-level":        "DEBUG",
+		"log-level": "DEBUG", "denial-bytes": "8MiB", "denial-names": "hash", "denial-log": "d.jsonl",
 		"shutdown-timeout": "9s", "shutdown-delay": "2s", "max-keys": "7", "max-bytes": "2GiB", "overflow": "allow",
 		"allow-request-limits": "true",
 		"max-connections":      "11", "max-connections-per-ip": "12", "max-connection-age": "13s", "client-timeout": "14s",
@@ -622,7 +622,8 @@ func TestOptions(t *testing.T) {
 		c.Overflow != weir.OverflowAllow ||
 		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" ||
 		c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
-		c.SPOEListen != "o:7" || o.logLevel.value != "debug" {
+		c.Denials != (server.DenialsConfig{Bytes: 8 << 20, Names: 1, Log: "d.jsonl"}) || c.SPOEListen != "o:7" ||
+		o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c.Trace == nil || *c.Trace != (server.TraceConfig{Endpoint: "http://c:6", Ratio: 0.5}) {

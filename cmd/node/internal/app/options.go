@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +33,7 @@ type options struct {
 	overflow                                     choice
 	secretFile, secondSecretFile                 string
 	permissions, audit                           string
+	denials                                      denialOptions
 	clusterName                                  string
 	allowRequestLimits, allowReset, allowRefunds bool
 	shareRing, strict                            bool
@@ -66,6 +65,7 @@ func newOptions() *options {
 		envoy:           newEnvoyOptions(),
 		tls:             newTLSOptions(),
 		trace:           newTraceOptions(),
+		denials:         newDenialOptions(),
 	}
 }
 
@@ -105,6 +105,7 @@ func (o *options) addServeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.permissions, "permissions", "",
 		"permissions `FILE`: who may do what, in place of the three flags above (default none)")
 	f.StringVar(&o.audit, "audit", "", "append to `FILE`, or stderr, who changed things or was refused")
+	o.denials.addFlags(f)
 	f.BoolVar(&o.shareRing, "share-ring", false,
 		"tell clients which member owns which counter, with the rules and the hash seeds")
 	f.StringVar(&o.clusterName, "cluster-name", o.clusterName, "`NAME` of the cluster, the same on all members")
@@ -139,7 +140,8 @@ func completeFlags(cmd *cobra.Command) {
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 			case "rules":
 				complete = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-			case "secret-file", "second-secret-file", "permissions", "audit", "gossip-key-file", "redis-password-file",
+			case "secret-file", "second-secret-file", "permissions", "audit", "denial-log", "gossip-key-file",
+				"redis-password-file",
 				"redis-ca-file", "redis-cert", "redis-key", "peer-cert", "peer-key", "peer-ca", "tls-cert", "tls-key", "client-ca",
 				"admin-client-ca", "envoy-body", "envoy-xds-ca", "envoy-xds-cert", "envoy-xds-key":
 				complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -192,6 +194,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if o.shareRing && !o.member {
 		return usage(cmd, "--share-ring is for a member of a cluster: give --name or --join too")
 	}
+	if err := o.denials.validate(cmd); err != nil {
+		return err
+	}
 	return o.redis.validate(cmd)
 }
 
@@ -212,6 +217,7 @@ func (o *options) config(log *slog.Logger) (server.Config, error) {
 		ShareRing:   o.shareRing,
 		Permissions: o.permissions, Audit: o.audit,
 		ShutdownDelay: o.shutdownDelay, ShutdownTimeout: o.shutdownTimeout, Version: built.Version(), Log: log,
+		Denials:     o.denials.config(),
 		ClockOffset: o.clockOffset, TLS: o.tls.config(), Trace: o.trace.config(),
 	}
 	if o.overflow.value == "allow" {
@@ -310,144 +316,4 @@ func (a *apartAddress) Set(text string) error {
 	}
 	a.text = text
 	return nil
-}
-
-// positive is a flag with a number above 0.
-type positive int
-
-func (p *positive) String() string { return strconv.Itoa(int(*p)) }
-func (p *positive) Type() string   { return "N" }
-func (p *positive) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return errors.New("give a whole number above 0")
-	}
-	*p = positive(n)
-	return nil
-}
-
-// size is a flag with a number of bytes; 0 is auto, and -1 none.
-type size int64
-
-// minSize is the smallest size that a node accepts.
-const minSize = 8 << 20
-
-func (s *size) String() string {
-	switch {
-	case *s == 0:
-		return "auto"
-	case *s < 0:
-		return "none"
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
-func (s *size) Type() string { return "SIZE" }
-func (s *size) Set(text string) error {
-	switch text {
-	case "auto":
-		*s = 0
-		return nil
-	case "none":
-		*s = -1
-		return nil
-	}
-	number, unit := text, int64(1)
-	for _, u := range []struct {
-		name string
-		unit int64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
-		{"TB", 1e12}, {"B", 1}} {
-		if n, ok := strings.CutSuffix(text, u.name); ok {
-			number, unit = n, u.unit
-			break
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 1 || n > 1<<50/unit || n*unit < minSize {
-		return errors.New("give a size of 8MiB or more, such as 512MiB or 2GB, auto for 256 bytes for each of --max-keys, " +
-			"or none for no bound")
-	}
-	*s = size(n * unit)
-	return nil
-}
-
-// choice is a flag with one of several words.
-type choice struct {
-	value string
-	all   []string
-}
-
-func (c *choice) String() string { return c.value }
-func (c *choice) Type() string   { return strings.Join(c.all, "|") }
-func (c *choice) Set(text string) error {
-	if !slices.Contains(c.all, strings.ToLower(text)) {
-		return fmt.Errorf("give one of %s", strings.Join(c.all, ", "))
-	}
-	c.value = strings.ToLower(text)
-	return nil
-}
-
-// envPrefix is the prefix of environment variables.
-const envPrefix = "WEIR_"
-
-// toolPrefix is the prefix of those of the operator's tool, which may be set beside them.
-const toolPrefix = "WEIR_TOOL_"
-
-// envName returns the environment variable of a flag: WEIR_HTTP_ADDR for --http-addr.
-func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// kubernetesName matches the variables that Kubernetes sets in every container of a
-// namespace with a service whose name begins with weir.
-var kubernetesName = regexp.MustCompile(`^WEIR_([A-Z0-9_]+_)?(SERVICE_HOST|` +
-	`SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
-
-// readEnvironment sets the flags of cmd that the command line does not set from the
-// environment; an empty variable counts as unset. It returns warnings about variables
-// that belong to no flag in all.
-func readEnvironment(cmd *cobra.Command, environ, all []string) (warnings []string, err error) {
-	known := make([]string, len(all))
-	for i, flag := range all {
-		known[i] = envName(flag)
-	}
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, toolPrefix) || kubernetesName.MatchString(name) {
-			continue
-		}
-		i := slices.Index(known, name)
-		if i < 0 {
-			warnings = append(warnings, unknownVariable(name, known))
-			continue
-		}
-		f := cmd.Flags().Lookup(all[i])
-		if f == nil || f.Changed || value == "" {
-			continue
-		}
-		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			if inner := errors.Unwrap(err); inner != nil {
-				err = inner
-			}
-			return nil, usage(cmd, "%s=%q in the environment: %w", name, value, err)
-		}
-	}
-	slices.Sort(warnings)
-	return warnings, nil
-}
-
-func unknownVariable(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
-		return fmt.Sprintf("there is no setting %s: did you mean %s?", name, near)
-	}
-	return fmt.Sprintf("there is no setting %s", name)
-}
-
-// settings returns the names of all flags that the environment may set.
-func settings() []string {
-	var out []string
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	newOptions().addServeFlags(f)
-	f.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
-	return out
 }

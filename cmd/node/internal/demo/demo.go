@@ -108,6 +108,9 @@ func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
 func introduction(nodes []Node) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	if at := nodes[0].AdminAddr; at != "" && !strings.HasPrefix(at, "unix:") {
+		say("  http://%s/ shows it in a browser: who is refused, and why.\n", at)
+	}
 	if len(nodes) == 1 {
 		say("A node of Weir decides the requests of four users. Ctrl-C ends it.\n")
 	} else {

@@ -57,7 +57,8 @@ func (s *Server) tcpAdminAddr() string {
 // site returns what the administration serves beside what comes from the node.
 func (s *Server) site() transport.AdminOptions {
 	c := &s.config
-	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr), TLS: s.secured.forAdmin()}
+	o := transport.AdminOptions{Profiles: profiles(), Hosts: c.hosts(c.AdminHosts, c.AdminAddr), TLS: s.secured.forAdmin(),
+		Routes: s.watching.console.Routes(), Token: s.watching.console.Token}
 	if c.RulesFile != "" {
 		o.Reload = s.reloadNow
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/weirlimit/weir/internal/audit"
+	"github.com/weirlimit/weir/internal/overrides"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -61,6 +62,12 @@ func permissionsChanged(s *Server) func(error) {
 		}
 		s.audit.permissionsChanged(err)
 	}
+}
+
+// overrideEnded tells the audit of an override that ended by itself.
+func (a accounts) overrideEnded(e *overrides.Entry) {
+	a.Audited(transport.AuditEvent{Action: "override", Outcome: transport.AuditDone, Over: "clock",
+		Subject: "rule " + e.Rule + " user " + e.User, Why: e.What() + " ended: " + e.Why})
 }
 
 // peerRefused tells the audit of a connection to the peer port that was refused.

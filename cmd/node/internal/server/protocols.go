@@ -32,7 +32,7 @@ func frontendOf(s *Server) frontend.Config {
 	c := &s.config
 	out := frontend.Config{
 		Decider: s.node, AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds,
-		Audit: s.audit.auditor(), Tracer: forRequests(s),
+		Audit: s.audit.auditor(), Tracer: forRequests(s), Denials: recorder(s),
 	}
 	if s.access != nil {
 		out.Access = s.access

@@ -87,6 +87,8 @@ type Config struct {
 	Permissions string
 	// Audit is the file of the audit, "stderr", or empty for none.
 	Audit string
+	// Denials is which denials are recorded.
+	Denials DenialsConfig
 	// ShareRing publishes to clients which member to ask for which counter. With it go
 	// the rules and the key of the hash of counters.
 	ShareRing bool
@@ -127,6 +129,7 @@ type Server struct {
 	protocols     protocols
 	envoy         envoyServer
 	secured       secured
+	watching      watching
 
 	stopping   atomic.Bool
 	unfollow   context.CancelFunc
@@ -155,6 +158,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	if s.access != nil {
 		s.access.Changed, s.access.CertificateFlag = permissionsChanged(s), c.TLS.unasked(clientCertFlag)
+	}
+	if err := openConsole(s); err != nil {
+		return nil, errors.Join(err, s.audit.Close())
 	}
 	if err := s.listen(ctx); err != nil {
 		return nil, errors.Join(err, s.audit.Close())
@@ -212,6 +218,7 @@ func (s *Server) open(ctx context.Context) error {
 			member.PeerRefused = s.audit.peerRefused
 			member.FilesChanged = s.audit.memberFilesChanged
 		}
+		member.Notes = s.watching.notes
 		member.RefuseResets = !c.AllowReset && s.access == nil
 		if s.tracer != nil {
 			member.Tracer = s.tracer
@@ -244,6 +251,7 @@ func (s *Server) open(ctx context.Context) error {
 		Wire: transport.Options{
 			Access:             by,
 			Audit:              s.audit.auditor(),
+			Denials:            recorder(s),
 			Auth:               auth,
 			AllowRequestLimits: c.AllowRequestLimits, AllowReset: c.AllowReset, AllowRefunds: c.AllowRefunds, Ready: s.ready,
 			Stopping:       s.stopping.Load,
@@ -257,6 +265,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return clusterHelp(err, c.Cluster)
 	}
+	s.watching.node.Store(s.service.Node())
 	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
 	defer warnUnsettled(s)
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {
@@ -329,6 +338,7 @@ func (s *Server) run(ctx context.Context) {
 			Unreadable: func(err error) { s.metrics.Observer().RulesSet(s.node.RulesHash(), err) },
 		})
 	}
+	s.background.start("the history and the overrides", func() { s.watching.console.Run(ctx) })
 	s.secured.run(ctx, &s.background, s.config.Log, s.audit)
 	s.background.start("the servers of gRPC and HTTP", func() {
 		if err := s.wire.Serve(s.grpc, s.http); err != nil {
@@ -399,26 +409,6 @@ func (s *Server) Reload() {
 	s.follower.Reload()
 }
 
-// reloadNow reads the rules file again and returns what is in force then. The error states
-// why the old rules stay in force.
-func (s *Server) reloadNow(ctx context.Context) (transport.Reloaded, error) {
-	data, err := s.follower.ReloadNow(ctx)
-	if err != nil {
-		return transport.Reloaded{}, err
-	}
-	set, err := rules.Parse(s.config.RulesFile, data, rules.Options{Replication: s.config.Replication})
-	if err != nil {
-		return transport.Reloaded{}, err // not reached: it is in force
-	}
-	out := transport.Reloaded{RulesHash: fmt.Sprintf("%016x", set.Hash()), Rules: set.Len(),
-		Warnings: []transport.RuleWarning{}}
-	for _, w := range set.Warnings() {
-		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
-			Instead: w.Instead})
-	}
-	return out, nil
-}
-
 // Failed returns a channel that receives why the node no longer serves, if that happens
 // before Stop.
 func (s *Server) Failed() <-chan error { return s.failed }
@@ -445,6 +435,7 @@ func (s *Server) Stop() error {
 	defer cancel()
 	return s.service.Shutdown(ctx, s.envoy.shutdown, s.protocols.shutdown, func(context.Context) error {
 		err := errors.Join(s.health.close(), s.audit.Close())
+		s.watching.close()
 		// what was just cut off has time to end
 		ctx, cancel := context.WithDeadline(context.Background(), begun.Add(c.ShutdownTimeout-c.ShutdownTimeout/cutOff/2))
 		defer cancel()

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/console"
+	"github.com/weirlimit/weir/internal/denials"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -67,6 +69,8 @@ Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
 type topKeys struct {
 	Hottest []transport.TopKey `json:"hottest"`
 	Denied  []transport.TopKey `json:"denied"`
+	// Refused are the keys that were refused most in the last hour, with their rules, if the node records that.
+	Refused []denials.Key `json:"refused,omitempty"`
 	// Warnings are those of the nodes that were asked, see [transport.MemberSelf].
 	Warnings []string `json:"warnings,omitempty"`
 	// Unasked are the members whose keys are missing, and why.
@@ -98,6 +102,11 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 		}
 		return nil
 	})
+	var refused console.Denied
+	more := fmt.Sprintf("/v1/denials?since=1h&n=%d&one=%v", n, one)
+	if h.do(ctx, http.MethodGet, more, nil, &refused) == nil { // a node of another version has no record
+		out.Refused = refused.Keys
+	}
 	out.Unasked = unaskedOf(seen.Members)
 	out.Hottest, out.Denied = mostOf(out.Hottest, n), mostOf(out.Denied, n)
 	return &out, nil
@@ -144,6 +153,9 @@ func (a *app) topText(out *topKeys) string {
 		}
 		b.WriteString(t.String())
 	}
+	if len(out.Refused) > 0 {
+		b.WriteString("\n" + a.refusedText(out.Refused))
+	}
 	if len(out.Warnings) > 0 {
 		b.WriteString("\n" + a.warningsText("", out.Warnings))
 	}
@@ -151,4 +163,45 @@ func (a *app) topText(out *topKeys) string {
 		b.WriteString("\n" + unaskedText(out.Unasked))
 	}
 	return b.String()
+}
+
+// refusedText lists keys that were refused, with what asks for the reason.
+func (a *app) refusedText(keys []denials.Key) string {
+	var t term.Table
+	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
+	t.Row(head("refused in the last hour"), head("by"), head("times"), head("last (UTC)"))
+	var asks strings.Builder
+	for i := range keys {
+		k := &keys[i]
+		by := k.Rule
+		if k.Limit != "" {
+			by += "/" + k.Limit
+		}
+		t.Row(term.Cell{Text: term.Clean(cmp.Or(k.Key, "each request"))}, term.Cell{Text: term.Clean(by)},
+			term.Cell{Text: fmt.Sprint(k.Count)}, term.Cell{Text: k.Last.UTC().Format("15:04:05")})
+		if n := len(k.Samples); n > 0 && asks.Len() == 0 && k.Samples[n-1].Path != "" {
+			asks.WriteString("why the first: " + checkCommand(&k.Samples[n-1].Sample) + "\n")
+		}
+	}
+	return t.String() + asks.String()
+}
+
+// checkCommand returns the command that explains a request that was refused. It counts nothing.
+func checkCommand(s *denials.Sample) string {
+	text := "weir check " + shellWord(s.Path)
+	for _, f := range []struct{ flag, value string }{{"user", s.User}, {"ip", s.IP}, {"method", s.Method}} {
+		if f.value != "" {
+			text += " --" + f.flag + " " + shellWord(f.value)
+		}
+	}
+	return text + " --cost 0 --explain --server http://HOST:PORT"
+}
+
+// shellWord quotes a word for a shell, if it needs that.
+func shellWord(s string) string {
+	s = term.Clean(s)
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-:@") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

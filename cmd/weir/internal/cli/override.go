@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/console"
+	"github.com/weirlimit/weir/internal/overrides"
+)
+
+func (a *app) overrideCommand() *cobra.Command {
+	var server adminFlags
+	cmd := &cobra.Command{
+		Use:   "override",
+		Short: "Deny, limit or free one user at once, on all members",
+		Long: `An override decides for one user in place of a rule's limits, on all members of a
+cluster, until it ends: without --for after 24 hours. Quotas on which the rule draws,
+and other rules that match, still count. Requests without a user are found by their
+IP address.
+
+A node takes it from callers with the permissions admin and override, and without a
+permissions file from its own machine.`,
+		Example: `  weir override set --rule login --user 192.0.2.66 --deny --for 2h --why "guesses passwords"
+  weir override set --rule api --user ada --limit 10/minute --why "runs a migration"
+  weir override list
+  weir override remove --rule api --user ada`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usage(cmd, "give one of set, list and remove")
+		},
+	}
+	server.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(a.overrideSet(&server), a.overrideList(&server), a.overrideRemove(&server))
+	return cmd
+}
+
+func (a *app) overrideSet(server *adminFlags) *cobra.Command {
+	var w console.Wanted
+	var last time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set --rule RULE --user USER (--deny | --limit N/WINDOW | --unlimited) --why TEXT",
+		Short: "Put an override in force",
+		Args: func(cmd *cobra.Command, args []string) error {
+			n := 0
+			for _, is := range []bool{w.Deny, w.Unlimited, w.Limit != ""} {
+				if is {
+					n++
+				}
+			}
+			switch {
+			case w.Rule == "" || w.User == "":
+				return usage(cmd, "--rule and --user say whom it is about: give both")
+			case n != 1:
+				return usage(cmd, "give one of --deny, --limit and --unlimited")
+			case w.Why == "":
+				return usage(cmd, "--why is kept with the override, for whoever finds it later: give a reason")
+			case last < time.Second || last > overrides.MaxFor:
+				return usage(cmd, "--for %v is out of range: give 1s to %v", last, overrides.MaxFor)
+			}
+			return noArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w.For = last.String()
+			return a.changeOverrides(cmd, server, "/v1/overrides/set", w, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&w.Rule, "rule", "", "of this `RULE`")
+	f.StringVar(&w.User, "user", "", "for this `USER`, or address")
+	f.StringVar(&w.Tenant, "tenant", "", "of this `TENANT`")
+	f.BoolVar(&w.Deny, "deny", false, "deny every request")
+	f.StringVar(&w.Limit, "limit", "", "this `LIMIT` in place of the rule's, such as 10/minute")
+	f.BoolVar(&w.Unlimited, "unlimited", false, "no limit in place of the rule's")
+	f.DurationVar(&last, "for", overrides.DefaultFor, "ends after this `TIME`")
+	f.StringVar(&w.Why, "why", "", "the `REASON`, which is kept with it and in the audit")
+	f.BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+func (a *app) overrideRemove(server *adminFlags) *cobra.Command {
+	var w console.Wanted
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "remove --rule RULE --user USER",
+		Short: "End an override",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if w.Rule == "" || w.User == "" {
+				return usage(cmd, "--rule and --user say which one ends: give both")
+			}
+			return noArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.changeOverrides(cmd, server, "/v1/overrides/remove", w, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&w.Rule, "rule", "", "of this `RULE`")
+	f.StringVar(&w.User, "user", "", "for this `USER`, or address")
+	f.StringVar(&w.Tenant, "tenant", "", "of this `TENANT`")
+	f.BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+func (a *app) overrideList(server *adminFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the overrides in force",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := a.adminServer(cmd, server)
+			if err != nil {
+				return err
+			}
+			var out console.Overrides
+			if err := h.do(cmd.Context(), http.MethodGet, "/v1/overrides", nil, &out); err != nil {
+				return err
+			}
+			return a.printOverrides(&out, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+// changeOverrides asks a node to set or remove an override, and prints those in force then.
+func (a *app) changeOverrides(cmd *cobra.Command, server *adminFlags, path string, w console.Wanted,
+	asJSON bool) error {
+	h, err := a.adminServer(cmd, server)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	var out console.Overrides
+	if err := h.do(cmd.Context(), http.MethodPost, path, body, &out); err != nil {
+		return err
+	}
+	return a.printOverrides(&out, asJSON)
+}
+
+func (a *app) printOverrides(out *console.Overrides, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(out)
+	}
+	if len(out.Overrides) == 0 {
+		return a.print([]byte("no override is in force\n"))
+	}
+	var t term.Table
+	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
+	t.Row(head("user"), head("rule"), head("in force"), head("until (UTC)"), head("by"), head("why"))
+	for i := range out.Overrides {
+		e := &out.Overrides[i]
+		user := e.User
+		if e.Tenant != "" {
+			user = e.Tenant + ": " + user
+		}
+		cell := func(text string) term.Cell { return term.Cell{Text: term.Clean(text)} }
+		t.Row(cell(user), cell(e.Rule), cell(e.What()), cell(e.Until.UTC().Format("2006-01-02 15:04:05")), cell(e.By),
+			cell(e.Why))
+	}
+	return a.print([]byte(t.String()))
+}
+
+func (a *app) rulesCommand() *cobra.Command {
+	var server adminFlags
+	var asJSON, file bool
+	cmd := &cobra.Command{
+		Use:   "rules [--server ADDRESS]",
+		Short: "Show the rules in force, and which member has which",
+		Long: `Shows the rules that a node has in force, which version each member of its cluster
+has and since when, and what the last reload changed. --file prints the rules file
+alone, as it was loaded.
+
+Exit status: 0 done, 1 failed, 2 the node cannot be asked.`,
+		Example: `  weir rules
+  weir rules --file > rules.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := a.adminServer(cmd, &server)
+			if err != nil {
+				return err
+			}
+			var out console.Rules
+			if err := h.do(cmd.Context(), http.MethodGet, "/v1/rules", nil, &out); err != nil {
+				return err
+			}
+			switch {
+			case asJSON:
+				return a.printJSON(&out)
+			case file:
+				return a.print([]byte(out.File))
+			}
+			return a.print([]byte(a.rulesText(&out)))
+		},
+	}
+	server.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&file, "file", false, "print the rules file alone")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object")
+	return cmd
+}
+
+func (a *app) rulesText(out *console.Rules) string {
+	var b strings.Builder
+	var t term.Table
+	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
+	t.Row(head("rule"), head("line"), head("limits"))
+	for i := range out.Rules {
+		r := &out.Rules[i]
+		text := strings.Join(r.Limits, "; ")
+		switch {
+		case r.Deny:
+			text = "denies every request"
+		case r.Unlimited:
+			text = "no limit"
+		}
+		if len(r.Quotas) > 0 {
+			text += "; draws on " + strings.Join(r.Quotas, ", ")
+		}
+		if r.Shadow {
+			text += "; in shadow"
+		}
+		t.Row(term.Cell{Text: term.Clean(r.Name)}, term.Cell{Text: fmt.Sprint(r.Line)}, term.Cell{Text: term.Clean(text)})
+	}
+	if len(out.Rules) == 0 {
+		b.WriteString("no rules are in force: every request is allowed\n")
+	} else {
+		b.WriteString(t.String())
+	}
+	b.WriteByte('\n')
+	for _, m := range out.Members {
+		fmt.Fprintf(&b, "%s has version %s since %s\n", term.Clean(m.Member), m.Hash,
+			m.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		if len(m.Changed) > 0 {
+			b.WriteString("  the last reload: " + term.Clean(strings.Join(m.Changed, ", ")) + "\n")
+		}
+	}
+	if !out.Same {
+		b.WriteString("the members do not have the same rules\n")
+	}
+	for _, m := range out.Missing {
+		fmt.Fprintf(&b, "%s is missing, as %s\n", term.Clean(m.Member), term.Clean(m.Why))
+	}
+	for _, w := range out.Warnings {
+		fmt.Fprintf(&b, "warning: line %d: %s\n", w.Line, term.Clean(w.Text))
+	}
+	return b.String()
+}

@@ -1,0 +1,188 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/history"
+)
+
+// seen is what a member tells of itself and of the others.
+type seen struct {
+	Member string            `json:"member"`
+	Sees   map[string]string `json:"sees"`
+	Keys   int               `json:"keys"`
+	Copies int               `json:"copies"`
+	Owned  int               `json:"owned"`
+	Heirs  int               `json:"heirs"`
+	// PerSecond are checks of its own clients; Used is how much of its table is used, as a part of 100.
+	PerSecond uint64  `json:"checks_per_second"`
+	Used      float64 `json:"table_used_percent"`
+	LagMs     float64 `json:"lag_ms"`
+	Unsettled int     `json:"unsettled"`
+	Minority  bool    `json:"minority,omitempty"`
+	Version   string  `json:"version,omitempty"`
+}
+
+// sees returns what this node tells of itself.
+func (c *Console) sees() seen {
+	node := c.config.Node()
+	t := node.Stats()
+	s := seen{Member: c.name(), Sees: map[string]string{}, Keys: t.Keys - t.Copies, Copies: t.Copies}
+	if t.MaxBytes > 0 {
+		s.Used = 100 * float64(t.Bytes-t.CopyBytes) / float64(t.MaxBytes)
+	}
+	for _, m := range node.Cluster().Members() {
+		state := m.State
+		if m.Unreachable {
+			state = "unreachable"
+		}
+		s.Sees[m.Name] = state
+		if m.Self {
+			s.PerSecond, s.Version = m.ChecksPerSecond, m.Version
+			s.LagMs = float64(m.Lag.Microseconds()) / 1000
+		}
+	}
+	if st, ok := node.Cluster().Stats(); ok {
+		s.Owned, s.Heirs, s.Unsettled, s.Minority = st.Owned, st.Heirs, st.Unsettled, st.Minority
+	}
+	return s
+}
+
+// membersLook shows the members.
+type membersLook struct {
+	Names   []string    `json:"-"`
+	List    []memberRow `json:"list"`
+	Missing []Missing   `json:"missing"`
+}
+
+type memberRow struct {
+	Name  string  `json:"name"`
+	State string  `json:"state"`
+	Share float64 `json:"share"`
+	Rules string  `json:"rules"`
+	Addr  string  `json:"address"`
+	Seen  *seen   `json:"says,omitempty"`
+	Self  bool    `json:"self,omitempty"`
+	names []string
+}
+
+// Percent is the share as a number of hundredths.
+func (m *memberRow) Percent() float64 { return 100 * m.Share }
+
+// View returns what the member sees of each, in the order of the names.
+func (m *memberRow) View() []string {
+	out := make([]string, len(m.names))
+	for i, n := range m.names {
+		if m.Seen == nil {
+			out[i] = "?"
+		} else {
+			out[i] = cmp.Or(m.Seen.Sees[n], "-")
+		}
+	}
+	return out
+}
+
+// Ring draws them.
+func (m *membersLook) Ring() any {
+	var parts []slice
+	for i := range m.List {
+		parts = append(parts, slice{m.List[i].Name, stateClass(m.List[i].State), m.List[i].Share})
+	}
+	return ringSVG(parts)
+}
+
+// stateClass returns one of few classes for a state.
+func stateClass(state string) string {
+	switch state {
+	case "active":
+		return "good"
+	case "joining", "leaving", "-", "?":
+		return "soon"
+	case "expelled":
+		return "past"
+	}
+	return "bad"
+}
+
+func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
+	says, err := shared(c, "members", func() (*saysAll, error) {
+		all := &saysAll{of: map[string]*seen{}}
+		own := c.sees()
+		all.of[own.Member] = &own
+		var err error
+		all.missing, err = c.gather(ctx, question{Kind: "members"}, func(member string, text []byte) error {
+			s := new(seen)
+			if err := json.Unmarshal(text, s); err != nil {
+				return err
+			}
+			s.Member = member
+			all.of[member] = s
+			return nil
+		})
+		return all, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &membersLook{Missing: says.missing, List: []memberRow{}}
+	members := c.config.Node().Cluster().Members()
+	if len(members) == 0 {
+		members = []weir.Member{{Name: c.name(), State: "active", Share: 1, Self: true,
+			RulesHash: c.config.Node().RulesHash()}}
+	}
+	for i := range members {
+		m := &members[i]
+		state := m.State
+		if m.Unreachable {
+			state = "unreachable"
+		}
+		out.Names = append(out.Names, m.Name)
+		out.List = append(out.List, memberRow{Name: m.Name, State: state, Share: m.Share, Addr: m.Address, Self: m.Self,
+			Rules: fmt.Sprintf("%08x", m.RulesHash>>32), Seen: says.of[m.Name]})
+	}
+	for i := range out.List {
+		out.List[i].names = out.Names
+	}
+	return out, nil
+}
+
+type saysAll struct {
+	of      map[string]*seen
+	missing []Missing
+}
+
+// percent writes a part of 100 with few digits.
+func percent(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.1:
+		return "< 0.1"
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// Spans are the times that can be shown.
+func (n *nowLook) Spans() []string {
+	var out []string
+	for _, s := range history.Spans() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// Wrong reports whether something is wrong now.
+func (n *nowLook) Wrong(f frame) bool {
+	return slices.ContainsFunc(f.Problems, func(p problem) bool { return !p.Soon })
+}
+
+// P99 is the wait, in few digits.
+func (n *nowLook) P99() string { return strconv.FormatFloat(n.P99Ms, 'f', -1, 64) }

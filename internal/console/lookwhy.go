@@ -1,0 +1,177 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/internal/denials"
+	"github.com/weirlimit/weir/internal/overrides"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// whyLook answers: why may someone not?
+type whyLook struct {
+	Path       string `json:"path"`
+	Method     string `json:"method,omitempty"`
+	User       string `json:"user,omitempty"`
+	IP         string `json:"ip,omitempty"`
+	Group      string `json:"group,omitempty"`
+	Rule       string `json:"rule,omitempty"`
+	Tenant     string `json:"tenant,omitempty"`
+	Attributes string `json:"attributes,omitempty"`
+
+	Asked     bool                 `json:"asked"`
+	Error     string               `json:"error,omitempty"`
+	Says      string               `json:"answer,omitempty"`
+	Allowed   bool                 `json:"allowed"`
+	Answer    *limiter.Answer      `json:"decision,omitempty"`
+	Limits    []whyLimit           `json:"limits,omitempty"`
+	Rules     []string             `json:"matched,omitempty"`
+	Past      []denials.Taken      `json:"past"`
+	Count     uint64               `json:"past_count"`
+	Missing   []Missing            `json:"missing"`
+	Override  *overrides.Entry     `json:"override,omitempty"`
+	Explained *limiter.Explanation `json:"explanation,omitempty"`
+}
+
+type whyLimit struct {
+	limiter.LimitExplanation
+	Answer limiter.LimitAnswer `json:"decision"`
+	Heir   string              `json:"-"`
+}
+
+// Used is how much is used, as a part of 100.
+func (l *whyLimit) Used() int {
+	most := cmp.Or(l.Answer.Capacity, l.Answer.Limit)
+	if most == 0 {
+		return 0
+	}
+	return int(100 * (most - min(most, l.Answer.Remaining)) / most)
+}
+
+// UsedText says it in numbers.
+func (l *whyLimit) UsedText() string {
+	most := cmp.Or(l.Answer.Capacity, l.Answer.Limit)
+	return group(most-min(most, l.Answer.Remaining)) + " of " + group(most)
+}
+
+// Again is how long to wait, empty for not at all.
+func (l *whyLimit) Again() string {
+	if l.Answer.RetryAfterMs == nil {
+		return ""
+	}
+	return long(time.Duration(*l.Answer.RetryAfterMs) * time.Millisecond)
+}
+
+// requestOf returns the request that the page is about. Attributes are lines NAME=VALUE.
+func (w *whyLook) requestOf() (limiter.Request, error) {
+	q := limiter.Request{Path: w.Path, Method: w.Method, User: w.User, IP: w.IP, Group: w.Group, Rule: w.Rule,
+		Tenant: w.Tenant}
+	for line := range strings.Lines(w.Attributes) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return q, invalid("an attribute is written NAME=VALUE, one in each line")
+		}
+		if q.Attributes == nil {
+			q.Attributes = map[string]string{}
+		}
+		q.Attributes[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return q, nil
+}
+
+func readWhy(get func(string) string, tenant string) *whyLook {
+	w := &whyLook{Path: get("path"), Method: strings.ToUpper(get("method")), User: get("user"), IP: get("ip"),
+		Group: get("group"), Rule: get("rule"), Tenant: get("tenant"), Attributes: get("attributes"), Past: []denials.Taken{},
+		Missing: []Missing{}}
+	if tenant != "" {
+		w.Tenant = tenant
+	}
+	w.Asked = w.Path != "" || w.Rule != ""
+	return w
+}
+
+func (c *Console) lookWhy(ctx context.Context, r *http.Request, tenant string) (*whyLook, error) {
+	w := readWhy(r.URL.Query().Get, tenant)
+	if !w.Asked {
+		return w, nil
+	}
+	q, err := w.requestOf()
+	var e *limiter.Explanation
+	if err == nil {
+		e, err = c.config.Node().Explain(ctx, q)
+	}
+	if err != nil {
+		w.Error = strings.TrimPrefix(err.Error(), limiter.ErrInvalid.Error()+": ")
+		return w, nil
+	}
+	e.Commands = nil // they may have the login of a store
+	w.Explained, w.Answer, w.Allowed, w.Rules = e, &e.Answer, e.Answer.Allowed, e.Rules
+	for i := range e.Limits {
+		w.Limits = append(w.Limits, whyLimit{LimitExplanation: e.Limits[i], Answer: e.Answer.Limits[i]})
+	}
+	w.Says = w.sentence()
+	who := cmp.Or(w.User, w.IP)
+	for _, o := range c.config.Overrides.Active(c.config.Now()) {
+		if o.User == who && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) {
+			w.Override = &o
+		}
+	}
+	if who == "" || c.config.Denials == nil {
+		return w, nil
+	}
+	d, err := c.denied(ctx, denials.Query{User: who, Tenant: w.Tenant, Most: 20}, false)
+	if err != nil {
+		return nil, err
+	}
+	w.Missing = d.Missing
+	for i := range d.Keys {
+		if k := &d.Keys[i]; slices.Contains(e.Rules, k.Rule) || k.Rule == e.Answer.Rule {
+			w.Count += k.Count
+			w.Past = append(w.Past, k.Samples...)
+		}
+	}
+	slices.SortFunc(w.Past, func(a, b denials.Taken) int { return b.Time.Compare(a.Time) })
+	w.Past = w.Past[:min(len(w.Past), 12)]
+	return w, nil
+}
+
+// sentence is the answer in words.
+func (w *whyLook) sentence() string {
+	a, who := w.Answer, cmp.Or(w.User, w.IP, "This request")
+	switch {
+	case a.Overridden && !a.Allowed && a.Never:
+		return who + " may not: an override denies it."
+	case a.Deny != nil:
+		return who + " may not: rule " + a.Rule + " denies every request."
+	case a.Never:
+		return who + " may never: the cost is more than the limit " + a.BlockedBy + " ever allows."
+	case !a.Allowed:
+		for i := range w.Limits {
+			l := &w.Limits[i]
+			if l.Name == a.BlockedBy {
+				return fmt.Sprintf("%s may not: %s used in %s; free again in %s.", who, l.UsedText(), l.Name, l.Again())
+			}
+		}
+		return who + " may not, by rule " + a.Rule + "."
+	case a.Source == limiter.SourceNone.String() && len(w.Rules) == 0:
+		return who + " may: no rule matches this request."
+	case len(w.Limits) == 0:
+		return who + " may: rule " + a.Rule + " has no limit for it."
+	}
+	least := &w.Limits[0]
+	for i := range w.Limits {
+		if w.Limits[i].Used() > least.Used() {
+			least = &w.Limits[i]
+		}
+	}
+	return fmt.Sprintf("%s may: %s used in %s.", who, least.UsedText(), least.Name)
+}

@@ -1,0 +1,424 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/transport"
+)
+
+//go:embed web
+var web embed.FS
+
+// pageOf is a page.
+type pageOf struct {
+	name, path, title, word string
+	sections                []string // that change while one looks
+	command                 string   // that answers the same in a terminal
+}
+
+// pages returns those that there are, in their order.
+func pages() []pageOf {
+	return []pageOf{
+		{"now", "/", "Is anything wrong?", "Now", []string{"numbers", "chart", "byrule"}, "weir top"},
+		{"refused", "/refused", "Who is being refused?", "Refused", []string{"refusals"}, "weir denials"},
+		{"why", "/why", "Why may someone not?", "Why", []string{"answer"}, "weir check --explain"},
+		{"rules", "/rules", "Which rules are in force?", "Rules", []string{"versions"}, "weir rules"},
+		{"members", "/members", "Who is in the cluster?", "Members", []string{"ringbox", "table", "matrix"}, "weir members"},
+	}
+}
+
+func pageNamed(name string) pageOf {
+	for _, p := range pages() {
+		if p.name == name {
+			return p
+		}
+	}
+	return pageOf{name: name, path: signInPath, title: "Who are you?", word: "Sign in"}
+}
+
+// shown is what the templates get.
+type shown struct {
+	*look
+	Page    pageView
+	Pages   []pageView
+	Command string
+	Mark    string
+	Name    string
+	Session bool
+	TLS     bool
+	Problem string
+	Flash   string
+	Query   string
+	Version string
+	// MayReset and MayOverride are why the caller may not; empty if it may.
+	MayReset, MayOverride string
+	tenant                string
+}
+
+type pageView struct {
+	Name, Path, Title, Word string
+	Here                    bool
+}
+
+// JSON is the address of the page's data.
+func (s *shown) JSON() string {
+	to := "/" + s.Page.Name + ".json"
+	if s.Query != "" {
+		to += "?" + s.Query
+	}
+	return to
+}
+
+// version names the files of the page, so that a browser asks for them again when they have changed.
+func version() string {
+	h := fnv.New64a()
+	for _, name := range []string{"web/console.css", "web/console.js"} {
+		data, _ := web.ReadFile(name)
+		_, _ = h.Write(data)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+func templates() *template.Template {
+	return template.Must(template.New("console").Funcs(template.FuncMap{
+		"group": func(v any) string {
+			switch n := v.(type) {
+			case int:
+				return group(uint64(max(0, n)))
+			case uint64:
+				return group(n)
+			}
+			return fmt.Sprint(v)
+		},
+		"short": short, "percent": percent, "class": stateClass, "plain": plain, "missing": missingText,
+		"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"day":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"until": func(t, now time.Time) string { return long(t.Sub(now)) },
+		"join":  strings.Join, "query": newQuery,
+	}).ParseFS(web, "web/*.html"))
+}
+
+// newQuery encodes pairs of names and values, without those that are empty.
+func newQuery(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v.Encode()
+}
+
+// plain shows a text that came from a request: characters that hide, or change the direction of what stands beside
+// them, are written as numbers.
+func plain(s string) string {
+	const most = 300
+	var b strings.Builder
+	for i, r := range s {
+		if i > most {
+			b.WriteString("…")
+			break
+		}
+		switch {
+		case r < ' ' || r == 0x7f, r >= 0x80 && r < 0xa0, r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e,
+			r >= 0x2060 && r <= 0x206f, r == 0xfeff, r == 0x61c, r == 0xad, r >= 0xe0000 && r <= 0xe0fff, r == 0xfffd:
+			fmt.Fprintf(&b, "\\u{%x}", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// security sets the fields of every answer of a page: nothing of another origin, nothing inline, no frame.
+func security(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
+		"img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// pageRoutes are the paths of the pages.
+func (c *Console) pageRoutes(to map[string]transport.AdminRoute) {
+	for _, p := range pages() {
+		to[p.path] = transport.AdminRoute{Page: true, Action: "console", Serve: c.servePage(p, false)}
+		to["/"+p.name+".json"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.servePage(p, true)}
+	}
+	to["/stream"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveStream}
+	to["/console.css"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveFile("console.css",
+		"text/css; charset=utf-8")}
+	to["/favicon.svg"] = transport.AdminRoute{Page: true, Action: "console",
+		Serve: c.serveFile("favicon.svg", "image/svg+xml")}
+	to["/console.js"] = transport.AdminRoute{Page: true, Action: "console", Serve: c.serveFile("console.js",
+		"text/javascript; charset=utf-8")}
+	to[signInPath] = transport.AdminRoute{Page: true, Post: true, Action: "sign in", Serve: c.serveSignIn}
+	to["/sign-out"] = transport.AdminRoute{Page: true, Post: true, Action: "sign out", Serve: c.serveSignOut}
+	for path, serve := range map[string]func(http.ResponseWriter, *http.Request, *transport.AdminCaller){
+		"/act/reset": c.actReset, "/act/override": c.actOverride, "/act/remove": c.actRemove,
+	} {
+		to[path] = transport.AdminRoute{Page: true, Post: true, Changes: true, Action: strings.TrimPrefix(path, "/act/"),
+			Serve: c.act(serve)}
+	}
+	to["/rules/compare"] = transport.AdminRoute{Page: true, Post: true, Action: "compare", Serve: c.serveCompare}
+}
+
+// serveFile serves the style sheet and the script, which are no secret.
+func (c *Console) serveFile(name, kind string) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
+	data, _ := web.ReadFile("web/" + name)
+	return func(w http.ResponseWriter, r *http.Request, _ transport.AdminCaller) {
+		security(w.Header())
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
+		_, _ = w.Write(data)
+	}
+}
+
+// fill makes what a page shows.
+func (c *Console) fill(ctx context.Context, p pageOf, r *http.Request, tenant string) (*look, error) {
+	l := &look{At: c.config.Now().UTC(), Frame: c.frame()}
+	var err error
+	switch p.name {
+	case "now":
+		l.Now, err = c.lookNow(ctx, r, tenant)
+	case "refused":
+		l.Refused, err = c.lookRefused(ctx, r, tenant)
+	case "why":
+		l.Why, err = c.lookWhy(ctx, r, tenant)
+	case "rules":
+		l.Rules, err = c.lookRules(ctx)
+	case "members":
+		l.Members, err = c.lookMembers(ctx)
+	}
+	return l, err
+}
+
+// servePage serves a page, or the same as JSON.
+func (c *Console) servePage(p pageOf, asJSON bool) func(http.ResponseWriter, *http.Request, transport.AdminCaller) {
+	return func(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+		if asJSON {
+			c.serveJSON(w, r, &by, p)
+			return
+		}
+		if by.Err != nil {
+			c.page(w, r, &by, "sign-in", statusOf(by.Err), by.Err.Error())
+			return
+		}
+		if err := c.mayLook(&by, p); err != nil {
+			c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
+			return
+		}
+		l, err := c.fill(r.Context(), p, r, by.Tenant())
+		s := c.shownOf(r, &by, p, l)
+		if err != nil {
+			s.Problem, s.look = err.Error(), &look{At: c.config.Now().UTC(), Frame: c.frame()}
+			c.write(w, http.StatusBadRequest, "problem", s)
+			return
+		}
+		c.write(w, http.StatusOK, p.name, s)
+	}
+}
+
+// mayLook returns why a caller may not see a page, nil if it may: what is of all tenants is for administrators of all.
+func (c *Console) mayLook(by *transport.AdminCaller, p pageOf) error {
+	if p.name == "rules" {
+		return by.MayAll()
+	}
+	return nil
+}
+
+func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, p pageOf) {
+	err := by.Err
+	if err == nil {
+		err = c.mayLook(by, p)
+	}
+	var l *look
+	if err == nil {
+		l, err = c.fill(r.Context(), p, r, by.Tenant())
+	}
+	if err != nil {
+		by.Fail(err)
+		return
+	}
+	security(w.Header())
+	writeJSON(w, l)
+}
+
+// shownOf returns what the templates get.
+func (c *Console) shownOf(r *http.Request, by *transport.AdminCaller, p pageOf, l *look) *shown {
+	s := &shown{look: l, Command: p.command, Mark: c.mark(r, by), Name: by.Name(), Session: cookie(r) != "",
+		TLS:   r.TLS != nil,
+		Query: r.URL.RawQuery, Version: c.version, Flash: flash(r.URL.Query().Get("done"), r.URL.Query().Get("n")),
+		tenant: by.Tenant()}
+	for _, x := range pages() {
+		v := pageView{x.name, x.path, x.title, x.word, x.name == p.name}
+		s.Pages = append(s.Pages, v)
+	}
+	s.Page = pageView{p.name, p.path, p.title, p.word, true}
+	if l != nil && l.Why != nil && l.Why.Answer != nil {
+		s.MayReset, s.MayOverride = whyNot(by.May(transport.ActionReset, l.Why.Answer.Rule)),
+			whyNot(by.May(transport.ActionOverride, l.Why.Answer.Rule))
+	}
+	return s
+}
+
+func whyNot(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// flash says what was done, by a word and a number in the address.
+func flash(done, n string) string {
+	for _, r := range n {
+		if r < '0' || r > '9' {
+			return ""
+		}
+	}
+	switch done {
+	case "reset":
+		if n == "0" {
+			return "There was no counter to reset."
+		}
+		return "Reset: " + n + " counters deleted."
+	case "set":
+		return "The override is in force on all members in reach."
+	case "removed":
+		return "The override has ended."
+	}
+	return ""
+}
+
+// page shows the page for signing in, or one that says what is wrong.
+func (c *Console) page(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, name string, status int,
+	problem string) {
+	s := c.shownOf(r, by, pageNamed(name), &look{At: c.config.Now().UTC(), Frame: frame{Cluster: c.config.Cluster}})
+	s.Problem = problem
+	c.write(w, status, name, s)
+}
+
+func (c *Console) write(w http.ResponseWriter, status int, name string, s *shown) {
+	var b bytes.Buffer
+	if err := c.templates.ExecuteTemplate(&b, name, s); err != nil {
+		c.config.Log.Error("a page cannot be made", "page", name, "error", err)
+		http.Error(w, "the page cannot be made: the log says why", http.StatusInternalServerError)
+		return
+	}
+	security(w.Header())
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.Copy(w, &b)
+}
+
+// statusOf returns the status for one who may not see a page.
+func statusOf(err error) int {
+	if isUnproved(err) {
+		return http.StatusUnauthorized
+	}
+	return http.StatusForbidden
+}
+
+// act serves a form that changes something.
+func (c *Console) act(do func(http.ResponseWriter, *http.Request, *transport.AdminCaller)) func(http.ResponseWriter,
+	*http.Request, transport.AdminCaller) {
+	return func(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+		if err := c.marked(r, &by); err != nil {
+			c.page(w, r, &by, "problem", statusOf(err), err.Error())
+			return
+		}
+		do(w, r, &by)
+	}
+}
+
+// back returns to the page that the form was on.
+func (c *Console) back(w http.ResponseWriter, why *whyLook, done string, n int) {
+	v := newQuery("path", why.Path, "method", why.Method, "user", why.User, "ip", why.IP, "group", why.Group, "rule",
+		why.Rule,
+		"tenant", why.Tenant, "attributes", why.Attributes, "done", done, "n", fmt.Sprint(n))
+	seeOther(w, "/why?"+v)
+}
+
+// actReset forgets the counters of a request.
+func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+	why := readWhy(r.PostForm.Get, by.Tenant())
+	q, err := why.requestOf()
+	var e *limiter.Explanation
+	if err == nil {
+		e, err = c.config.Node().Explain(r.Context(), q)
+	}
+	if err == nil {
+		for _, rule := range append([]string{e.Answer.Rule}, e.Rules...) {
+			if err == nil {
+				err = by.May(transport.ActionReset, rule)
+			}
+		}
+	}
+	n := 0
+	if err == nil {
+		n, err = c.config.Node().Reset(r.Context(), q)
+		keys := []string{}
+		for i := range e.Limits {
+			keys = append(keys, e.Limits[i].Key)
+		}
+		by.Subject("rule "+e.Answer.Rule+" keys "+strings.Join(keys, " "), fmt.Sprintf("%d counters deleted", n))
+	}
+	if err != nil {
+		c.page(w, r, by, "problem", http.StatusForbidden, err.Error())
+		return
+	}
+	c.back(w, why, "reset", n)
+}
+
+// wantedOf reads the form of an override.
+func wantedOf(r *http.Request, tenant string) *Wanted {
+	get := r.PostForm.Get
+	w := &Wanted{Rule: get("orule"), User: get("ouser"), Tenant: get("tenant"), For: get("for"), Why: get("why")}
+	if tenant != "" {
+		w.Tenant = tenant
+	}
+	switch get("kind") {
+	case "deny":
+		w.Deny = true
+	case "unlimited":
+		w.Unlimited = true
+	case "limit":
+		w.Limit = strings.TrimSpace(get("limit"))
+	}
+	return w
+}
+
+func (c *Console) actOverride(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+	want := wantedOf(r, by.Tenant())
+	by.Subject(subjectOf(want), want.what())
+	if _, err := c.set(want, by); err != nil {
+		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
+		return
+	}
+	c.back(w, readWhy(r.PostForm.Get, by.Tenant()), "set", 0)
+}
+
+func (c *Console) actRemove(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
+	want := wantedOf(r, by.Tenant())
+	by.Subject(subjectOf(want), "removed")
+	if err := c.remove(want, by); err != nil {
+		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
+		return
+	}
+	c.back(w, readWhy(r.PostForm.Get, by.Tenant()), "removed", 0)
+}

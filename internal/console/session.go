@@ -1,0 +1,174 @@
+package console
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Sessions of people who have signed in with a token.
+const (
+	cookieName  = "__Host-weir" // browsers take it over TLS only, for this host and all paths
+	sessionLife = 12 * time.Hour
+	maxSessions = 1000
+	maxToken    = 8 << 10
+	signInPath  = "/sign-in"
+)
+
+// sessions keeps the tokens of those who have signed in. A browser gets a random number in their place.
+type sessions struct {
+	mu  sync.Mutex
+	of  map[string]signedIn
+	key [32]byte // of the marks in forms
+}
+
+type signedIn struct {
+	token string
+	until time.Time
+}
+
+func newSessions() *sessions {
+	s := &sessions{of: map[string]signedIn{}}
+	_, _ = rand.Read(s.key[:]) // which never fails
+	return s
+}
+
+// add returns the number of a new session. At the bound one that ends first goes.
+func (s *sessions) add(token string, now time.Time) string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // which never fails
+	id := hex.EncodeToString(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldest := ""
+	for k, v := range s.of {
+		if !v.until.After(now) {
+			delete(s.of, k)
+		} else if oldest == "" || v.until.Before(s.of[oldest].until) {
+			oldest = k
+		}
+	}
+	if len(s.of) >= maxSessions {
+		delete(s.of, oldest)
+	}
+	s.of[id] = signedIn{token, now.Add(sessionLife)}
+	return id
+}
+
+func (s *sessions) token(id string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.of[id]
+	if !v.until.After(now) {
+		return ""
+	}
+	return v.token
+}
+
+func (s *sessions) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, id)
+}
+
+// cookie returns the number of the session of a request, empty for none.
+func cookie(r *http.Request) string {
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// Token returns the token of a request to a page: that of its session, or, of one that signs in, that of the form.
+func (c *Console) Token(r *http.Request) string {
+	if r.URL.Path == signInPath && r.Method == http.MethodPost {
+		if r.TLS == nil || !form(r) {
+			return ""
+		}
+		return strings.TrimSpace(r.PostForm.Get("token"))
+	}
+	return c.sessions.token(cookie(r), c.config.Now())
+}
+
+// form reads the form of a request, of a bounded size.
+func form(r *http.Request) bool {
+	r.Body = http.MaxBytesReader(nil, r.Body, maxBody)
+	return r.ParseForm() == nil
+}
+
+// mark returns what a form must have that a caller sends: pages of other sites do not know it.
+func (c *Console) mark(r *http.Request, by *transport.AdminCaller) string {
+	m := hmac.New(sha256.New, c.sessions.key[:])
+	_, _ = m.Write([]byte(cookie(r) + "\x00" + by.Name()))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// errMark is why a form is not taken.
+const errMark = frontend.ForbiddenError("the form is not one of a page that this node has sent, or it is too old: " +
+	"load the page again")
+
+// plainText is what is said of a token without TLS.
+const plainText = "a token is taken over TLS only: serve the administration with --tls-cert, or open the page from " +
+	"the node's own machine"
+
+// marked returns why the form of a request is not taken, nil if it is.
+func (c *Console) marked(r *http.Request, by *transport.AdminCaller) error {
+	if by.Err != nil {
+		return by.Err
+	}
+	if !form(r) {
+		return invalid("the form cannot be read, or has more than %d bytes", maxBody)
+	}
+	if !hmac.Equal([]byte(r.PostForm.Get("mark")), []byte(c.mark(r, by))) {
+		return errMark
+	}
+	return nil
+}
+
+// serveSignIn begins the session of one who shows a token.
+func (c *Console) serveSignIn(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	if r.TLS == nil {
+		c.page(w, r, &by, "sign-in", http.StatusForbidden, plainText)
+		return
+	}
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	if by.Err != nil || token == "" || len(token) > maxToken {
+		why := "the form has no token"
+		if by.Err != nil {
+			why = by.Err.Error()
+		}
+		c.page(w, r, &by, "sign-in", http.StatusForbidden, why)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: c.sessions.add(token, c.config.Now()), Path: "/", Secure: true,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: int(sessionLife.Seconds())})
+	by.Subject(by.Name(), "signed in to the console")
+	seeOther(w, "/")
+}
+
+// serveSignOut ends the session.
+func (c *Console) serveSignOut(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	if err := c.marked(r, &by); err != nil {
+		c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
+		return
+	}
+	c.sessions.end(cookie(r))
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, MaxAge: -1})
+	seeOther(w, "/")
+}
+
+// seeOther sends a browser to a path of this site.
+func seeOther(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}

@@ -1,0 +1,242 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds of watchers, and how often they are told.
+const (
+	maxWatchers = 64
+	maxFeeds    = 16
+	feedEvery   = time.Second
+	streamLife  = 15 * time.Minute // then the browser connects again
+	sendWithin  = 5 * time.Second
+)
+
+// feeds are what watchers see: one for each page with its query, which is made once a second for all who watch it.
+type feeds struct {
+	mu       sync.Mutex
+	of       map[string]*feed
+	watchers int
+}
+
+// feed is one page. Its goroutine lives as long as it has watchers.
+type feed struct {
+	watchers int
+	mu       sync.Mutex
+	sections map[string]string
+	changed  chan struct{} // closed when there is another version
+	cancel   context.CancelFunc
+}
+
+var errWatchers = fmt.Errorf("%w: too many pages are being watched: close some, or reload this one by hand",
+	frontend.ErrBudget)
+
+// watch begins to watch a page.
+func (c *Console) watch(key string, make func(context.Context) (map[string]string, error)) (*feed, func(), error) {
+	f := &c.feeds
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.of[key]
+	if f.watchers >= maxWatchers || x == nil && len(f.of) >= maxFeeds {
+		return nil, nil, errWatchers
+	}
+	if x == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		x = &feed{changed: newChan(), cancel: cancel}
+		if f.of == nil {
+			f.of = map[string]*feed{}
+		}
+		f.of[key] = x
+		go x.run(ctx, make)
+	}
+	x.watchers++
+	f.watchers++
+	return x, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.watchers--
+		if x.watchers--; x.watchers == 0 {
+			x.cancel()
+			delete(f.of, key)
+		}
+	}, nil
+}
+
+func newChan() chan struct{} { return make(chan struct{}) }
+
+// run makes the page anew each second.
+func (x *feed) run(ctx context.Context, build func(context.Context) (map[string]string, error)) {
+	tick := time.NewTicker(feedEvery)
+	defer tick.Stop()
+	for {
+		sections, err := build(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			x.mu.Lock()
+			x.sections = sections
+			close(x.changed)
+			x.changed = newChan()
+			x.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// state returns what there is now, and what is closed when there is more.
+func (x *feed) state() (map[string]string, <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sections, x.changed
+}
+
+// serveStream sends the changing parts of a page, as server-sent events, to one who watches it.
+func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	p := pageNamed(r.URL.Query().Get("page"))
+	err := by.Err
+	if err == nil && p.sections == nil {
+		err = invalid("there is no such page")
+	}
+	if err == nil {
+		err = c.mayLook(&by, p)
+	}
+	var f *feed
+	var end func()
+	if err == nil {
+		ask := r.Clone(context.Background()) // without what the request holds, as the feed may live longer
+		tenant := by.Tenant()
+		f, end, err = c.watch(p.name+"?"+r.URL.RawQuery+"\x00"+tenant, func(ctx context.Context) (map[string]string, error) {
+			return c.sections(ctx, p, ask, tenant)
+		})
+	}
+	if err != nil {
+		by.Fail(err)
+		return
+	}
+	defer end()
+	security(w.Header())
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	c.send(w, r, f)
+}
+
+// send sends what changes until the watcher goes, or its time is over.
+func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed) {
+	to := http.NewResponseController(w)
+	over := time.NewTimer(streamLife)
+	defer over.Stop()
+	has := map[string]string{}
+	for {
+		sections, more := f.state()
+		var b bytes.Buffer
+		for id, text := range sections {
+			if has[id] == text {
+				continue
+			}
+			has[id] = text
+			data, _ := json.Marshal(map[string]string{"id": id, "html": text})
+			fmt.Fprintf(&b, "data: %s\n\n", data)
+		}
+		if b.Len() == 0 {
+			b.WriteString(": nothing changed\n\n")
+		}
+		fmt.Fprintf(&b, "event: at\ndata: %d\n\n", c.config.Now().UnixMilli())
+		if err := to.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return
+		}
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return
+		}
+		if to.Flush() != nil {
+			return
+		}
+		select {
+		case <-more:
+		case <-r.Context().Done():
+			return
+		case <-over.C:
+			return
+		}
+	}
+}
+
+// sections makes the parts of a page that change.
+func (c *Console) sections(ctx context.Context, p pageOf, r *http.Request, tenant string) (map[string]string, error) {
+	l, err := c.fill(ctx, p, r, tenant)
+	if err != nil {
+		return nil, err
+	}
+	s := &shown{look: l, tenant: tenant, Page: pageView{Name: p.name, Path: p.path}}
+	out := map[string]string{}
+	for _, id := range append([]string{"facts", "trouble"}, p.sections...) {
+		var b bytes.Buffer
+		if err := c.templates.ExecuteTemplate(&b, id, s); err != nil {
+			return nil, err
+		}
+		out[id] = b.String()
+	}
+	return out, nil
+}
+
+// snapshot is an answer that all who ask within a second share.
+type snapshot struct {
+	once  sync.Once
+	made  time.Time
+	value any
+	err   error
+}
+
+// snapshots are the last ones.
+type snapshots struct {
+	mu sync.Mutex
+	of map[string]*snapshot
+}
+
+// Bounds of snapshots.
+const (
+	snapshotLife = 900 * time.Millisecond
+	maxSnapshots = 64
+)
+
+// shared returns what was made by this name less than a second ago, or makes it, once for all who ask meanwhile.
+func shared[T any](c *Console, name string, build func() (T, error)) (T, error) {
+	s, now := &c.snapshots, time.Now()
+	s.mu.Lock()
+	x := s.of[name]
+	if x == nil || now.Sub(x.made) >= snapshotLife {
+		if s.of == nil || len(s.of) >= maxSnapshots {
+			s.of = map[string]*snapshot{}
+		}
+		x = &snapshot{made: now}
+		s.of[name] = x
+	}
+	s.mu.Unlock()
+	x.once.Do(func() { x.value, x.err = build() })
+	value, _ := x.value.(T)
+	if x.err == nil {
+		return value, nil
+	}
+	// What ended with someone else's request is no answer for this one.
+	if errors.Is(x.err, context.Canceled) {
+		return build()
+	}
+	return value, x.err
+}
+
+func isUnproved(err error) bool { return errors.Is(err, frontend.ErrUnauthenticated) }

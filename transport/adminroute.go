@@ -1,0 +1,121 @@
+package transport
+
+import (
+	"net/http"
+
+	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/frontend/overhttp"
+)
+
+// AdminRoute is what a program serves at a path of its administration, see [AdminOptions].
+type AdminRoute struct {
+	// Post answers POST, in place of GET and HEAD.
+	Post bool
+	// Serve serves requests of callers that have [ActionAdmin].
+	Serve func(w http.ResponseWriter, r *http.Request, by AdminCaller)
+	// Page is for people with a browser: it can be reached by a link of another site, and Serve gets requests of those
+	// that may not see it too, with the reason.
+	Page bool
+	// Changes is for what has lasting effects: without an Access it is allowed from this machine only.
+	Changes bool
+	// Action names the route for the audit; default: its path. A page that is seen is not told.
+	Action string
+}
+
+// AdminCaller is who asks for an [AdminRoute].
+type AdminCaller struct {
+	session frontend.Session
+	all     bool // over a socket, or there is no Access
+	near    bool // from this machine
+	w       http.ResponseWriter
+
+	// Err is why the caller may not see a Page, nil if it may.
+	Err error
+}
+
+// Name returns the name of the identity, empty for none.
+func (c *AdminCaller) Name() string { return c.session.Name() }
+
+// May returns why the caller may not do something with the counters of a rule, nil if it may. Without an Access all who
+// ask from this machine may.
+func (c *AdminCaller) May(a Action, rule string) error {
+	switch {
+	case c.Err != nil:
+		return c.Err
+	case c.all && c.near:
+		return nil
+	case c.all:
+		return errNotHere
+	}
+	scope, err := c.session.May(a)
+	if err == nil && scope != nil && !scope.Permits(rule) {
+		err = frontend.ForbiddenError("the caller may not do this to rule " + frontend.Quote(rule) +
+			": the operator must list it, or a prefix of its name, in the permissions file")
+	}
+	return err
+}
+
+// MayAll returns why an administrator may not do something to the rules of every tenant, nil if it may.
+func (c *AdminCaller) MayAll() error {
+	if c.all || c.session.Tenant() == "" {
+		return c.Err
+	}
+	return frontend.ForbiddenError("only an administrator without a tenant may do this")
+}
+
+// Tenant returns the tenant of the caller, empty for none.
+func (c *AdminCaller) Tenant() string { return c.session.Tenant() }
+
+// Subject notes, for the audit, what the request is about, and what was done.
+func (c *AdminCaller) Subject(text, did string) {
+	subject(c.w, text)
+	if seen, ok := c.w.(*statusWriter); ok {
+		seen.did = did
+	}
+}
+
+// Fail answers with an error, as the other routes do.
+func (c *AdminCaller) Fail(err error) { writeError(c.w, err) }
+
+// routeOf returns the route of one of the program's own.
+func (a *admin) routeOf(r AdminRoute) route {
+	out := route{methods: reading(), action: r.Action, page: r.Page}
+	if r.Post {
+		out.methods = []string{http.MethodPost}
+	}
+	return out
+}
+
+// serveAdmin identifies the caller of a route and serves it.
+func serveAdmin(front *frontend.Frontend, of AdminRoute, token func(*http.Request) string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		by := AdminCaller{session: front.Anyone(frontend.Address(r.RemoteAddr)), w: w, near: fromHere(r)}
+		by.all = overSocket(r) || front.Access == nil
+		if !by.all {
+			if of.Page && token != nil && r.Header.Get("Authorization") == "" {
+				if t := token(r); t != "" {
+					r = r.Clone(r.Context())
+					r.Header.Set("Authorization", "Bearer "+t)
+				}
+			}
+			by.session, by.Err = overhttp.Identify(front, r)
+			if by.Err == nil {
+				_, by.Err = by.session.May(ActionAdmin)
+			}
+		} else if of.Changes && !by.near {
+			by.Err = errNotHere
+			if !of.Page {
+				writeProblem(w, http.StatusForbidden, errNotHere.Error())
+				return
+			}
+		}
+		if by.Err != nil && !of.Page {
+			writeError(w, by.Err)
+			return
+		}
+		if by.Err != nil {
+			overhttp.Refused(w, by.Err)
+		}
+		of.Serve(w, r, by)
+	}
+}
