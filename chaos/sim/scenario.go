@@ -69,14 +69,13 @@ func worldOf(kind Kind, seed uint64) *World {
 
 // play is one run in a new world.
 func (w *World) play(kind Kind, seed uint64) (err error) {
-	tracing := w.tracing
-	if tracing {
+	if w.tracing {
 		w.watchPart, _ = strconv.Atoi(os.Getenv("WEIR_SIM_PART"))
 	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v seed %d: panic: %v", kind, seed, r)
-			if tracing {
+			if w.tracing {
 				panic(r)
 			}
 		}

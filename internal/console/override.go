@@ -137,16 +137,16 @@ func (c *Console) activeOverrides(tenant string) Overrides {
 }
 
 // set puts an override in force, here at once and on the other members as they hear of it.
-func (c *Console) set(w *Wanted, by *transport.AdminCaller) (overrides.Entry, error) {
+func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
 	var e overrides.Entry
 	if err := mayOverride(by, w.Rule, w.Tenant); err != nil {
-		return e, err
+		return err
 	}
 	last := overrides.DefaultFor
 	if w.For != "" {
 		var err error
 		if last, err = time.ParseDuration(w.For); err != nil || last < time.Second || last > overrides.MaxFor {
-			return e, invalid("for %.20q is not a time: give one from 1s to %v, such as 2h", w.For, overrides.MaxFor)
+			return invalid("for %.20q is not a time: give one from 1s to %v, such as 2h", w.For, overrides.MaxFor)
 		}
 	}
 	kinds := 0
@@ -156,7 +156,7 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) (overrides.Entry, er
 		}
 	}
 	if kinds != 1 {
-		return e, invalid("an override needs one of deny, unlimited and limit")
+		return invalid("an override needs one of deny, unlimited and limit")
 	}
 	now := c.config.Now()
 	e = overrides.Entry{Rule: w.Rule, Tenant: w.Tenant, User: w.User, Deny: w.Deny, Limit: w.Limit, Why: w.Why,
@@ -164,7 +164,7 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) (overrides.Entry, er
 		Until: now.Add(last).UTC(), Member: c.config.Name}
 	if w.Limit != "" {
 		if _, err := rules.OverrideLimit(w.Limit); err != nil {
-			return e, err
+			return err
 		}
 	}
 	o, err := e.Override()
@@ -172,16 +172,16 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) (overrides.Entry, er
 		err = c.config.Node().CheckOverride(o)
 	}
 	if err != nil {
-		return e, err
+		return err
 	}
 	if e, err = c.config.Overrides.Put(e, now); err != nil {
-		return e, err
+		return err
 	}
 	c.apply()
 	c.tell([]overrides.Entry{e})
 	c.events.add(now, "override of "+e.Rule+" for a user: "+e.What())
 	c.config.Log.Info("override set", "rule", e.Rule, "is", e.What(), "until", e.Until, "by", e.By, "why", e.Why)
-	return e, nil
+	return nil
 }
 
 // mayOverride returns why a caller may not override a rule for users of a tenant, nil if it may.
@@ -246,7 +246,7 @@ func (c *Console) serveSet(w http.ResponseWriter, r *http.Request, by transport.
 	want, err := readWanted(r)
 	if err == nil {
 		by.Subject(subjectOf(want), want.what())
-		_, err = c.set(want, &by)
+		err = c.set(want, &by)
 	}
 	if err != nil {
 		by.Fail(err)

@@ -406,7 +406,7 @@ func wantedOf(r *http.Request, tenant string) *Wanted {
 func (c *Console) actOverride(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
 	want := wantedOf(r, by.Tenant())
 	by.Subject(subjectOf(want), want.what())
-	if _, err := c.set(want, by); err != nil {
+	if err := c.set(want, by); err != nil {
 		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}

@@ -37,8 +37,8 @@ func denial(rule string) *limiter.Decision {
 	return d
 }
 
-// counted returns a real denial by a counter.
-func counted(t testing.TB, rule string) *limiter.Decision {
+// counted returns a real denial by a counter of rule login.
+func counted(t testing.TB) *limiter.Decision {
 	t.Helper()
 	l, err := limiter.NewLimit(limiter.Spec{Limit: 1, Window: time.Minute, Algorithm: limiter.FixedWindow})
 	if err != nil {
@@ -52,14 +52,14 @@ func counted(t testing.TB, rule string) *limiter.Decision {
 	if d.Allowed {
 		t.Fatal("it is allowed")
 	}
-	d.Rule = rule
+	d.Rule = "login"
 	return d
 }
 
 func TestWhatWasRefusedIsFound(t *testing.T) {
 	at := at()
 	r := record(Config{}, at)
-	d := counted(t, "login")
+	d := counted(t)
 	r.Denied("http", &limiter.Request{User: "ada", IP: "192.0.2.1", Path: "/login", Method: "POST", Tenant: "bank"}, d)
 	at.Time = at.Add(2 * time.Minute)
 	for range 1000 {
@@ -176,7 +176,7 @@ func TestNamesAreKeptAsConfigured(t *testing.T) {
 	ask := limiter.Request{User: name, IP: "192.0.2.1", Path: "/of/" + name, Method: "GET"}
 	for mode, names := range map[string]Names{"hash": Hashed, "off": Off} {
 		r := record(Config{Names: names, HashKey: []byte("k")}, at())
-		r.Denied("http", &ask, counted(t, "login"))
+		r.Denied("http", &ask, counted(t))
 		f := r.Find(Query{})
 		b, err := json.Marshal(f)
 		if err != nil || len(f.Keys) != 1 {
@@ -271,7 +271,7 @@ func TestMembersAreMerged(t *testing.T) {
 	var all []Key
 	for _, name := range []string{"n1", "n2"} {
 		r := record(Config{}, at)
-		r.Denied("http", &limiter.Request{User: "ada"}, counted(t, "login"))
+		r.Denied("http", &limiter.Request{User: "ada"}, counted(t))
 		all = Merge(all, name, r.Find(Query{}).Keys)
 		at.Time = at.Add(time.Minute)
 	}
@@ -286,7 +286,7 @@ func BenchmarkDeniedOneKey(b *testing.B) {
 	r := New(Config{Now: time.Now, KeyName: func(dst []byte, r *limiter.Request, _ *limiter.LimitDecision) []byte {
 		return append(dst, r.User...)
 	}})
-	q, d := &limiter.Request{User: "ada", Path: "/login", IP: "192.0.2.1"}, counted(b, "login")
+	q, d := &limiter.Request{User: "ada", Path: "/login", IP: "192.0.2.1"}, counted(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Denied("http", q, d)

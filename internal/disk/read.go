@@ -57,7 +57,7 @@ func (r *reading) segment(name string, g *segment, last bool) {
 		r.lost(name, 0, err)
 		return
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	size, err := f.Size()
 	if err != nil {
 		r.lost(name, 0, err)
