@@ -169,8 +169,9 @@ func (w *roomAtWrite) Write(p []byte) (int, error) {
 // TestRoomOfAnswerOverHTTP: while the answer to a batch is sent over HTTP, the room of
 // the batch is that of the answer. Afterwards it is given back.
 func TestRoomOfAnswerOverHTTP(t *testing.T) {
-	s := newService(Options{Decider: new(counted)})
-	f := newFront(s, func() error { return nil }, &Options{})
+	o := Options{Decider: new(counted)}
+	s := newService(o)
+	f := newFront(s, func() error { return nil }, &o)
 	body := `{"checks":[` + strings.TrimSuffix(strings.Repeat(`{"user":"ada"},`, MaxBatch), ",") + `]}`
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/check/batch", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -187,8 +188,9 @@ func TestRoomOfAnswerOverHTTP(t *testing.T) {
 // TestSlowBodies: bodies over HTTP that do not end take the share of their address. A
 // client of another address is answered.
 func TestSlowBodies(t *testing.T) {
-	s := newService(Options{Decider: new(counted), MaxDecodingBytes: 8 << 20})
-	web := httptest.NewServer(newFront(s, func() error { return nil }, &Options{}))
+	o := Options{Decider: new(counted), MaxDecodingBytes: 8 << 20}
+	s := newService(o)
+	web := httptest.NewServer(newFront(s, func() error { return nil }, &o))
 	t.Cleanup(web.Close) // after its clients
 	at := web.Listener.Addr().String()
 	dial := func(from string) net.Conn {
