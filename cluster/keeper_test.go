@@ -189,6 +189,7 @@ func TestTheClockWentBack(t *testing.T) {
 		c := memberConfig("alone", twoClasses)
 		p := part(c)
 		p.Store, p.PersistInterval = inMemory{m}, time.Second
+		p.Deadline = 30 * time.Second // no policy answers
 		return c
 	}
 	n := open(t, config())
@@ -222,6 +223,7 @@ func TestTheDiskFails(t *testing.T) {
 		c := memberConfig("alone", twoClasses)
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 		part(c).Store, part(c).PersistInterval = inMemory{m}, time.Second
+		part(c).Deadline = 30 * time.Second // no policy answers
 		broken := errors.New("input/output error")
 		m.SetFail(func(o string) error {
 			if o == operation {
