@@ -103,6 +103,9 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 		return m, err
 	}
 	if x := o.overridden(r, m.Rule); x != nil && (x.Deny || m.Outcome.Has(Denied)) {
+		if !x.Deny && x.Limit != nil {
+			return m, nil // the rule denies since the override was set, and counts nothing that a limit could replace
+		}
 		return o.whole(m, x, c), nil
 	}
 	var keys [limiter.MaxKeys]arith.Key

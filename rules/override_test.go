@@ -122,3 +122,17 @@ func TestOverridesThatHaveNoEffect(t *testing.T) {
 		}
 	}
 }
+
+// A rule may deny since a limit was set for one of its users: then it denies that user, too.
+func TestALimitFreesNobodyOfADenial(t *testing.T) {
+	s, err := Parse("rules", []byte(overridden), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, _ := OverrideLimit("10/minute")
+	var c arith.Charge
+	o := s.With([]Override{{Rule: "never", User: "ada", Limit: limit}})
+	if m, err := o.Resolve(&limiter.Request{Rule: "never", User: "ada"}, &c); err != nil || !m.Outcome.Has(Denied) {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

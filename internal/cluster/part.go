@@ -215,8 +215,8 @@ func (p *partition) answer(t *turn, e *replica.Effect) {
 		return
 	}
 	c, to, a := t.c, e.To, e.Answer
-	promise, _ := p.r.OnDisk().Promises() // if it is an old one, it may still be under way to the disk
-	keeps.Keep(promise, func() {
+	// The next save writes it, too: this one finds no room if the disk stands still.
+	keeps.Keep(p.r.OnDisk().Promise(), func() {
 		later := c.begin()
 		defer later.end()
 		defer later.Catch()

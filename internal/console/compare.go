@@ -90,8 +90,16 @@ func (c *Console) compare(r *http.Request, file string) (*compared, error) {
 	if err != nil {
 		return nil, err
 	}
+	minutes := 0
 	for i := range d.Keys {
-		if row, ok := again(set, &d.Keys[i]); ok {
+		minutes += len(d.Keys[i].Minutes)
+	}
+	each := uint64(min(maxReplayed, maxReplayedInAll/max(1, minutes)))
+	for i := range d.Keys {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		if row, ok := again(set, &d.Keys[i], max(1, each)); ok {
 			out.Rows = append(out.Rows, row)
 			out.Allowed += row.Allowed
 			out.Refused += row.Count - row.Allowed
@@ -101,8 +109,9 @@ func (c *Console) compare(r *http.Request, file string) (*compared, error) {
 }
 
 // again decides the recorded minutes of a key anew, by other rules. In each minute with refusals it is taken that the
-// key asked evenly: for what was refused, and before that for what the limit in force admits.
-func again(set *rules.Set, k *denials.Key) (row comparedRow, ok bool) {
+// key asked evenly: for what was refused, and before that for what the limit in force admits. most bounds the checks
+// of each minute.
+func again(set *rules.Set, k *denials.Key, most uint64) (row comparedRow, ok bool) {
 	if len(k.Samples) == 0 || k.Samples[0].Path == "" {
 		return row, false // without names nothing can be decided again
 	}
@@ -124,7 +133,7 @@ func again(set *rules.Set, k *denials.Key) (row comparedRow, ok bool) {
 	}
 	row.NewRule = m.Rule
 	for _, minute := range k.Minutes {
-		row.Allowed += minuteAgain(&charge, minute, s)
+		row.Allowed += minuteAgain(&charge, minute, s, most)
 	}
 	row.Allowed = min(row.Allowed, k.Count)
 	switch row.Allowed {
@@ -138,13 +147,19 @@ func again(set *rules.Set, k *denials.Key) (row comparedRow, ok bool) {
 	return row, true
 }
 
-// maxReplayed bounds the checks of a minute that are made again.
-const maxReplayed = 20_000
+// Bounds of the checks that are made again: of a minute, and of one comparison.
+const (
+	maxReplayed      = 20_000
+	maxReplayedInAll = 2_000_000
+)
+
+// mostAsked bounds what a member says of a minute.
+const mostAsked = 1 << 40
 
 // minuteAgain returns how many more checks of a minute the limits of a charge admit than were admitted.
-func minuteAgain(charge *arith.Charge, m denials.Minute, s *denials.Taken) uint64 {
-	asked := m.Count + max(1, s.Capacity)
-	n := min(asked, maxReplayed)
+func minuteAgain(charge *arith.Charge, m denials.Minute, s *denials.Taken, most uint64) uint64 {
+	asked := min(m.Count, mostAsked) + min(max(1, s.Capacity), mostAsked)
+	n := min(asked, most)
 	var all []*arith.Counter
 	for i := range charge.Len() {
 		if charge.Key(i).Rule.Shadow {

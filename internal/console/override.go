@@ -21,8 +21,8 @@ type news struct {
 	Digest  *uint64           `json:"digest,omitempty"`
 }
 
-// perNote is how many entries one note has.
-const perNote = 100
+// perNote is how many entries one note has. The longest entry takes some 7,600 bytes, so they fit into a note.
+const perNote = 50
 
 // tell tells members of overrides, all members if none is named.
 func (c *Console) tell(list []overrides.Entry, members ...string) {

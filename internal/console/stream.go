@@ -75,12 +75,23 @@ func (c *Console) watch(key string, make func(context.Context) (map[string]strin
 
 func newChan() chan struct{} { return make(chan struct{}) }
 
+// safely calls build, and returns a panic of it as an error: pages have what other members say.
+func safely(ctx context.Context, build func(context.Context) (map[string]string, error)) (_ map[string]string,
+	err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the page could not be made: %v", r)
+		}
+	}()
+	return build(ctx)
+}
+
 // run makes the page anew each second.
 func (x *feed) run(ctx context.Context, build func(context.Context) (map[string]string, error)) {
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
 	for {
-		sections, err := build(ctx)
+		sections, err := safely(ctx, build)
 		if ctx.Err() != nil {
 			return
 		}
@@ -227,7 +238,10 @@ func shared[T any](c *Console, name string, build func() (T, error)) (T, error) 
 		s.of[name] = x
 	}
 	s.mu.Unlock()
-	x.once.Do(func() { x.value, x.err = build() })
+	x.once.Do(func() {
+		x.err = errors.New("it could not be made") // unless build returns
+		x.value, x.err = build()
+	})
 	value, _ := x.value.(T)
 	if x.err == nil {
 		return value, nil

@@ -58,6 +58,7 @@ func (d *directory) Create(name string) (File, error) {
 	}
 	if err != nil {
 		_ = f.Close() // the error before says what is wrong
+		_ = d.root.Remove(name)
 		return nil, err
 	}
 	return file{f}, nil

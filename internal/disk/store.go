@@ -300,16 +300,17 @@ func (s *Store) sync() error {
 	return nil
 }
 
-// Sync returns when everything that was appended lasts, and deletes the segments that nobody needs any more. complete
-// means that all keys were replaced since the last error, or the start: then what was written before it is not needed.
+// Sync returns when everything that was appended lasts. If that is complete, it deletes the segments that nobody needs
+// any more: no key is half replaced, and all were replaced since the last error, or the start, so that what was written
+// before it is not needed.
 func (s *Store) Sync(complete bool) error {
 	if err := s.sync(); err != nil {
 		return err
 	}
 	s.Syncs++
-	for len(s.segments) > 1 {
+	for complete && len(s.segments) > 1 {
 		g := s.segments[0]
-		if g.needed > 0 && !(complete && g.number < s.first) || !complete && g.number < s.first {
+		if g.needed > 0 && g.number >= s.first {
 			return nil
 		}
 		if err := s.files.Remove(segmentName(g.number)); err != nil {

@@ -1,15 +1,18 @@
 package members
 
 import (
+	"maps"
+
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // Restore records the members of before this node ended: they count for closed partitions, until they are back, are
-// gone or are forgotten. It leaves out what is not valid.
+// gone or are forgotten. It leaves out what is not valid, and takes the place of an earlier Restore.
 func Restore(r *Registry, all []peer.Known, now limiter.Tick) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	maps.DeleteFunc(r.known, func(_ string, a *record) bool { return a.recalled })
 	for i := range all {
 		if k := &all[i]; Valid(k) && !k.Gone && k.Name != r.self && r.known[k.Name] == nil && r.room(k.Name) {
 			r.known[k.Name] = &record{instance: k.Instance, since: now, met: true, recalled: true}

@@ -137,12 +137,17 @@ func (d OnDisk) Saving(b *peer.Batch) bool {
 	return s.has && !s.replacedSince && s.epoch == b.Epoch && s.seq == b.Seq
 }
 
-// Promises returns what this node must not forget of the partition, apart from the state held: what it granted, and
-// the highest owner and counter. It reports false if it returned the same last.
-func (d OnDisk) Promises() (peer.Answer, bool) {
+// Promise returns what this node must not forget of the partition, apart from the state held: what it granted, and
+// the highest owner and counter.
+func (d OnDisk) Promise() peer.Answer {
 	p := d.p
-	a := peer.Answer{Partition: p.id, Owner: p.owner, Heir: p.heir, Top: max(p.top, p.grant), Grant: p.grant,
+	return peer.Answer{Partition: p.id, Owner: p.owner, Heir: p.heir, Top: max(p.top, p.grant), Grant: p.grant,
 		GrantKind: p.grantKind, GrantFor: p.grantFor}
+}
+
+// Promises returns the [OnDisk.Promise] that is to be saved. It reports false if it returned the same last.
+func (d OnDisk) Promises() (peer.Answer, bool) {
+	p, a := d.p, d.Promise()
 	if p.saving == nil || a == p.saving.promises {
 		return a, false
 	}
