@@ -156,3 +156,13 @@ func TestBadReservations(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
+
+// One number beside one for each attribute says two things at once.
+func TestANumberBesideAttributes(t *testing.T) {
+	n := open(t, weir.Config{Rules: []byte(tokens)})
+	r, used := weir.Request{Path: "/chat", User: "ada", ID: "1"}, map[string]int64{"tokens": 1}
+	if _, err := n.Settle(t.Context(), r, 1, weir.Actual(used)); !errors.Is(err, weir.ErrInvalid) ||
+		!strings.Contains(err.Error(), "give one of the two") {
+		t.Error(err)
+	}
+}
