@@ -363,7 +363,7 @@ func TestConsole(t *testing.T) {
 			}
 			if text := is[string](t, b, "document.body.innerText"); strings.ContainsAny(text, "\u202e\u2066") {
 				t.Errorf("%.20s: marks of direction are shown as they are", path)
-			} else if path != "/" && !strings.Contains(text, "<script>") {
+			} else if strings.Contains(path, "user=") && !strings.Contains(text, "<script>") { // lists have the worst 50
 				t.Errorf("%.20s: the name is not there", path)
 			}
 			b.clean(t, path)
