@@ -39,8 +39,10 @@ type saved struct {
 
 const twoClasses = `version: 1
 rules:
-  - {name: open, match: {path: "^/open"}, limits: [{name: day, limit: 100, window: 30d, algorithm: fixed_window, align: first_hit}]}
-  - {name: shut, match: {path: "^/shut"}, on_unreachable: closed, limits: [{name: day, limit: 100, window: 30d, algorithm: fixed_window, align: first_hit}]}
+  - {name: open, match: {path: "^/open"},
+    limits: [{name: day, limit: 100, window: 30d, algorithm: fixed_window, align: first_hit}]}
+  - {name: shut, match: {path: "^/shut"}, on_unreachable: closed,
+    limits: [{name: day, limit: 100, window: 30d, algorithm: fixed_window, align: first_hit}]}
 `
 
 func newSaved(t *testing.T) *saved {

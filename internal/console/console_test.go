@@ -269,8 +269,10 @@ func TestScopes(t *testing.T) {
 	if got := d.ask(t, http.MethodGet, "/v1/denials?tenant=shop", "", "Authorization", "Bearer bank"); got.status != 403 {
 		t.Errorf("another tenant's denials: %d", got.status)
 	}
-	if got := d.ask(t, http.MethodGet, "/v1/rules", "", "Authorization", "Bearer bank"); got.status != 403 {
-		t.Errorf("all rules: %d", got.status)
+	for _, path := range []string{"/v1/rules", "/v1/history?span=5m"} { // they have the rules of every tenant
+		if got := d.ask(t, http.MethodGet, path, "", "Authorization", "Bearer bank"); got.status != 403 {
+			t.Errorf("%s answers a tenant's administrator %d: %s", path, got.status, got.body)
+		}
 	}
 }
 

@@ -204,6 +204,9 @@ func (c *Console) serveHistory(w http.ResponseWriter, r *http.Request, by transp
 	if err == nil && !ok {
 		err = invalid("span must be 5m, 1h or 1d")
 	}
+	if err == nil {
+		err = by.MayAll() // it has the rules of every tenant
+	}
 	var out *History
 	if err == nil {
 		out, err = c.history(r.Context(), span, r.URL.Query().Get("one") == "true")

@@ -49,7 +49,8 @@ type fixture struct {
 const testRules = `
 rules:
   - {name: towns, match: {path: ^/towns}, key: [rule, user], limits: [{limit: 2, window: 1h, algorithm: fixed_window}]}
-  - {name: money, continue: true, match: {path: ^/budget}, key: [user], limits: [{limit: 1000, window: 1h}], cost: {from: "attr:udollars"}}
+  - {name: money, continue: true, match: {path: ^/budget}, key: [user], limits: [{limit: 1000, window: 1h}],
+    cost: {from: "attr:udollars"}}
   - {name: budget, match: {path: ^/budget}, key: [user], limits: [{limit: 5, window: 1h}], cost: {from: "attr:tokens"}}
   - {name: plans, match: {path: ^/plans, attributes: {plan: gold}}, key: [rule, "attr:plan", method, group, ip], limits: [{limit: 5, window: 1h}]}
 `

@@ -21,7 +21,8 @@ rules:
     limits: [{limit: 2, window: 1s, algorithm: fixed_window}, {limit: 3, window: 1m, algorithm: fixed_window}]
   - {name: plans, match: {path: "^/plans", group: staff, attributes: {plan: gold}}, limits: [{limit: 2, window: 1m, algorithm: fixed_window}]}
   - {name: daily, match: {path: "^/daily"}, limits: [{limit: 1, window: 24h, algorithm: fixed_window}]}
-  - {name: money, continue: true, match: {path: ^/budget}, key: [user], limits: [{limit: 1000, window: 1h}], cost: {from: "attr:udollars"}}
+  - {name: money, continue: true, match: {path: ^/budget}, key: [user], limits: [{limit: 1000, window: 1h}],
+    cost: {from: "attr:udollars"}}
   - {name: budget, match: {path: ^/budget}, key: [user], limits: [{limit: 5, window: 1h}], cost: {from: "attr:tokens"}}
   - {name: steps, match: {path: "^/steps"}, limits: [{limit: 5, window: 1m, algorithm: sliding_window, sub_windows: 6}]}
   - {name: login, match: {path: "^/login"}, limits: [{limit: 1, window: 1s, algorithm: fixed_window, block: 30s}]}
