@@ -34,20 +34,26 @@ func (s *Set) resolveBoth(r *limiter.Request, c *arith.Charge) (Match, error) {
 		return m, err
 	}
 	var second arith.Charge
-	if _, err := s.second.Resolve(r, &second); err != nil {
+	if _, err = s.second.Resolve(r, &second); err == nil {
+		err = addKeys(c, &second)
+	}
+	if err != nil {
 		c.Clear()
 		return Match{}, err
 	}
+	return m, nil
+}
+
+// addKeys adds the keys under the second secret to those under the first.
+func addKeys(c, second *arith.Charge) error {
 	for i := range second.Len() {
 		if !c.Add(*second.Key(i)) {
-			err := fmt.Errorf("%w: the rules that match count by %d keys together; at most %d can be counted while the secret "+
+			return fmt.Errorf("%w: the rules that match count by %d keys together; at most %d can be counted while the secret "+
 				"is replaced, since each is counted twice",
 				limiter.ErrInvalid, second.Len(), limiter.MaxKeys/2)
-			c.Clear()
-			return Match{}, err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // CheckSecrets returns an error if the two secrets of the options cannot be used together.

@@ -9,12 +9,14 @@ import (
 	"github.com/weirlimit/weir/limiter/arith"
 )
 
-// Override is what an operator has decided about one user and one rule, in place of the rule's limits. It concerns
-// requests that the rule matches, and that have the user, or, without one, the user as their IP. Quotas on which the
-// rule draws, and other rules that match, still count.
+// Override is what an operator has decided about one user, or one address, and one rule, in place of the rule's limits.
+// It concerns requests of the tenant that the rule matches, and that have the user, or the address. Where there are
+// both, that of the user counts. Quotas on which the rule draws, and other rules that match, still count. A rule in
+// shadow denies nothing, so an override of it has no effect.
 type Override struct {
-	// Rule, Tenant and User say which requests it concerns. Rule and User are required.
-	Rule, Tenant, User string
+	// Rule, Tenant, and User or IP say which requests it concerns. Rule and one of User and IP are required, and IP has
+	// the form that [OverrideAddress] returns.
+	Rule, Tenant, User, IP string
 	// Deny denies all of them. Otherwise Limit decides in place of the rule's limits, nil: nothing does, so the rule
 	// allows them.
 	Deny  bool
@@ -34,10 +36,20 @@ func OverrideLimit(notation string) (*limiter.Limit, error) {
 	return limiter.NewLimit(limiter.Spec{Name: "override", Limit: n, Window: window})
 }
 
-// overrides are those of a set.
+// OverrideAddress returns the form in which an address is counted: 2001:db8::/64 for 2001:db8::1, as an address of IPv6
+// counts as its network. The error wraps [limiter.ErrInvalid].
+func OverrideAddress(text string) (string, error) {
+	if err := checkIP(text); err != nil {
+		return "", err
+	}
+	return countedIP(text), nil
+}
+
+// overrides are those of a set, by user and by address.
 type overrides struct {
 	plain *Set // the set without them
 	of    map[string][]override
+	ofIP  map[string][]override
 }
 
 // override is an override, resolved.
@@ -46,17 +58,17 @@ type override struct {
 	rule *limiter.Rule // that counts; nil: none does
 }
 
-// With returns a set with overrides in place of those that s has. Those about rules that s does not have are left out.
-// The sets share their caches. The hash stays that of the file.
+// With returns a set with overrides in place of those that s has. Those about rules that s does not have, or that are
+// in shadow, are left out. The sets share their caches. The hash stays that of the file.
 func (s *Set) With(list []Override) *Set {
 	plain := s
 	if s.overrides != nil {
 		plain = s.overrides.plain
 	}
-	o := &overrides{plain: plain, of: map[string][]override{}}
+	o := &overrides{plain: plain, of: map[string][]override{}, ofIP: map[string][]override{}}
 	for _, x := range list {
 		i, ok := plain.byName[x.Rule]
-		if !ok || i >= len(plain.rules) {
+		if !ok || i >= len(plain.rules) || plain.rules[i].limiter.Shadow {
 			continue
 		}
 		y := override{Override: x}
@@ -64,9 +76,13 @@ func (s *Set) With(list []Override) *Set {
 			y.rule = &limiter.Rule{Name: OverridePrefix + x.Rule, Limits: []*limiter.Limit{x.Limit},
 				OnUnreachable: own.OnUnreachable, Replication: own.Replication}
 		}
-		o.of[x.User] = append(o.of[x.User], y)
+		if x.User != "" {
+			o.of[x.User] = append(o.of[x.User], y)
+		} else {
+			o.ofIP[x.IP] = append(o.ofIP[x.IP], y)
+		}
 	}
-	if len(o.of) == 0 {
+	if len(o.of)+len(o.ofIP) == 0 {
 		return plain
 	}
 	out := *plain
@@ -77,37 +93,66 @@ func (s *Set) With(list []Override) *Set {
 	return &out
 }
 
-// overridden returns the override about a request and a rule, nil if there is none.
-func (o *overrides) overridden(r *limiter.Request, rule string) *override {
-	who := r.User
-	if who == "" {
-		who = r.IP
+// about are the overrides that concern a request: of its user, and of its address.
+type about struct {
+	tenant   string
+	user, ip []override
+}
+
+func (o *overrides) about(r *limiter.Request) (a about) {
+	a.tenant = r.Tenant
+	if r.User != "" {
+		a.user = o.of[r.User]
 	}
-	list := o.of[who]
-	for i := range list {
-		if x := &list[i]; x.Rule == rule && x.Tenant == r.Tenant && who != "" {
-			return x
+	if r.IP != "" && len(o.ofIP) > 0 {
+		a.ip = o.ofIP[countedIP(r.IP)]
+	}
+	return a
+}
+
+func (a *about) none() bool { return len(a.user)+len(a.ip) == 0 }
+
+// rule returns the override of a rule, nil if there is none.
+func (a *about) rule(name string) *override {
+	for _, list := range [...][]override{a.user, a.ip} {
+		for i := range list {
+			if x := &list[i]; x.Rule == name && x.Tenant == a.tenant {
+				return x
+			}
 		}
 	}
 	return nil
 }
 
-// resolve resolves a request, and puts the override in place of the counters of its rule.
+// resolve resolves a request, and puts overrides in place of the counters of their rules.
 func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) {
 	m, err := o.plain.Resolve(r, c)
-	who := r.User
-	if who == "" {
-		who = r.IP
-	}
-	if err != nil || who == "" || len(o.of[who]) == 0 {
+	if err != nil {
 		return m, err
 	}
-	if x := o.overridden(r, m.Rule); x != nil && (x.Deny || m.Outcome.Has(Denied)) {
-		if !x.Deny && x.Limit != nil {
-			return m, nil // the rule denies since the override was set, and counts nothing that a limit could replace
-		}
-		return o.whole(m, x, c), nil
+	a := o.about(r)
+	if a.none() {
+		return m, nil
 	}
+	free, denies := o.walk(r, &a)
+	switch {
+	case denies != nil:
+		c.Clear()
+		return Match{Rule: denies.Rule, Matched: Matched{Count: m.Count, Outcome: Overridden | Denied}}, nil
+	case free.rule != "":
+		if m, err = free.resolve(o.plain, r, c); err != nil {
+			return m, err
+		}
+		m.Outcome |= Overridden
+	}
+	if !m.Outcome.Has(Denied) {
+		m.replace(&a, c)
+	}
+	return m, nil
+}
+
+// replace puts limits of overrides in place of the counters of their rules.
+func (m *Match) replace(a *about, c *arith.Charge) {
 	var keys [limiter.MaxKeys]arith.Key
 	n, changed := 0, false
 	var first [limiter.MaxKeys]*override
@@ -115,14 +160,11 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 	overs := 0
 	for i := range c.Len() {
 		k := *c.Key(i)
-		x := o.overridden(r, k.Rule.Name)
-		switch {
-		case x == nil:
+		x := a.rule(k.Rule.Name)
+		if x == nil {
 			keys[n] = k
 			n++
 			continue
-		case x.Deny:
-			return o.whole(m, x, c), nil
 		}
 		changed = true
 		if x.rule == nil {
@@ -141,7 +183,7 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 		n++
 	}
 	if !changed {
-		return m, nil
+		return
 	}
 	id, trace, peek := c.ID, c.Trace, c.Peek
 	c.Clear()
@@ -151,19 +193,73 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 	c.ID, c.Trace, c.Peek = id, trace, peek
 	m.Outcome |= Overridden
 	m.unlimited(n == 0)
-	return m, nil
 }
 
-// whole returns the match of a request that an override decides by itself: it denies it, or allows what the rule
-// denies.
-func (o *overrides) whole(m Match, x *override, c *arith.Charge) Match {
-	c.Clear()
-	m = Match{Rule: x.Rule, Matched: Matched{Count: max(m.Count, 1), Outcome: Overridden}}
-	if x.Deny {
-		m.Outcome |= Denied
+// freed are the rules that decide a request in place of one that denies it: those that match before it.
+type freed struct {
+	rule string // that denies; empty: the request is not freed
+	list []uint16
+}
+
+// walk goes through the rules that match a request, and returns what an override decides by itself: that the request is
+// denied, or that it is freed of a rule that denies it.
+func (o *overrides) walk(r *limiter.Request, a *about) (free freed, denies *override) {
+	s, list := o.plain, []uint16(nil)
+	switch i, named := s.byName[r.Rule]; {
+	case r.Rule != "" && named:
+		list = []uint16{uint16(i)}
+	case r.Rule == "" && len(r.Limits) == 0:
+		list = s.paths.match(r.Path, nil)
 	}
-	m.unlimited(!x.Deny)
-	return m
+	var ip requestAddress
+	for at, i := range list {
+		u := &s.rules[i]
+		if r.Rule == "" && !u.plain && !u.match.accepts(r, &ip) {
+			continue
+		}
+		x := a.rule(u.limiter.Name)
+		switch {
+		case x != nil && x.Deny:
+			return freed{}, x
+		case x != nil && x.Limit == nil && u.limiter.Deny != nil: // a limit frees nobody of a denial
+			return freed{u.limiter.Name, list[:at]}, nil
+		}
+		if !u.more {
+			break
+		}
+	}
+	return freed{}, nil
+}
+
+// resolve resolves a request by the rules that are left.
+func (f *freed) resolve(s *Set, r *limiter.Request, c *arith.Charge) (m Match, err error) {
+	switch {
+	case len(r.Limits) > 0:
+		own := *r
+		own.Rule = ""
+		m, err = s.resolveOwn(&own, c)
+	case s.second != nil:
+		var second arith.Charge
+		if m, err = f.resolve(s.first, r, c); err == nil {
+			_, err = f.resolve(s.second, r, &second)
+		}
+		if err == nil {
+			err = addKeys(c, &second)
+		}
+	default:
+		c.Clear()
+		m, err = s.fill(f.list, r, c, rulesAll)
+	}
+	if err != nil {
+		c.Clear()
+		return Match{}, err
+	}
+	if i := s.byName[m.Rule]; m.Rule == "" || m.Rule != limiter.RequestRule && s.rules[i].limiter.Shadow {
+		m.Rule = f.rule
+	}
+	m.Count++
+	m.unlimited(c.Len() == 0)
+	return m, nil
 }
 
 // CheckOverride returns what is wrong with an override, nil if nothing is.
@@ -171,8 +267,11 @@ func (s *Set) CheckOverride(x Override) error {
 	switch i, ok := s.byName[x.Rule]; {
 	case !ok || i >= len(s.rules):
 		return s.unknownRule(x.Rule)
-	case x.User == "":
-		return fmt.Errorf("%w: an override needs the user that it is about", limiter.ErrInvalid)
+	case (x.User == "") == (x.IP == ""):
+		return fmt.Errorf("%w: an override needs the user, or the ip, that it is about, and not both", limiter.ErrInvalid)
+	case s.rules[i].limiter.Shadow:
+		return fmt.Errorf("%w: rule %s is in shadow and denies nothing, and so does an override of it: take the rule out of "+
+			"shadow first, or override another", limiter.ErrInvalid, quote(x.Rule))
 	case x.Limit != nil && s.rules[i].limiter.Deny != nil:
 		return fmt.Errorf("%w: rule %s denies every request and counts nothing: an override may only allow a user all of "+
 			"them", limiter.ErrInvalid, quote(x.Rule))

@@ -14,6 +14,11 @@ rules:
   - {name: both, match: {path: ^/both$}, keys: [[user], [ip]], limits: [5/minute], quotas: [all]}
   - {name: never, match: {path: ^/never$}, deny: true}
   - {name: free, match: {path: ^/free$}, unlimited: true}
+  - {name: trial, match: {path: ^/trial$}, key: [user], limits: [5/minute], shadow: true}
+  - {name: every, match: {path: ^/then}, key: [user], limits: [100/minute], continue: true}
+  - {name: not, match: {path: ^/then/never}, deny: true}
+  - {name: open, match: {path: ^/then/open}, unlimited: true}
+  - {name: last, match: {path: ^/then}, key: [user], limits: [5/minute]}
 `
 
 func TestOverrides(t *testing.T) {
@@ -38,6 +43,7 @@ func TestOverrides(t *testing.T) {
 			return []Override{o}
 		}
 		deny, limited := func(o *Override) { o.Deny = true }, func(o *Override) { o.Limit = limit }
+		address := func(o *Override) { o.Deny, o.IP = true, "192.0.2.1" }
 		tenant := func(o *Override) { o.Deny, o.Tenant = true, "bank" }
 		ask := func(path, user, ip string) *limiter.Request { return &limiter.Request{Path: path, User: user, IP: ip} }
 		bank := ask("/login", "ada", "")
@@ -60,8 +66,12 @@ func TestOverrides(t *testing.T) {
 			{"a limit", about("login", "ada", limited), ask("/login", "ada", ""), Overridden, n, n},
 			{"a limit of two keys", about("both", "ada", limited), ask("/both", "ada", "192.0.2.1"), Overridden, n, 2 * n},
 			{"unlimited, the quota counts", about("both", "ada", nil), ask("/both", "ada", "192.0.2.1"), Overridden, 0, n},
-			{"by address", about("both", "192.0.2.1", deny), ask("/both", "", "192.0.2.1"), Overridden | Denied, 0, 0},
-			{"an address of a user", about("both", "192.0.2.1", deny), ask("/both", "ada", "192.0.2.1"), 0, 0, 3 * n},
+			{"a user of an address's name", about("both", "192.0.2.1", deny), ask("/both", "", "192.0.2.1"), 0, 0, 2 * n},
+			{"by address", about("both", "", address), ask("/both", "", "192.0.2.1:80"), Overridden | Denied, 0, 0},
+			{"an address of a user", about("both", "", address), ask("/both", "ada", "192.0.2.1"), Overridden | Denied, 0, 0},
+			{"another address", about("both", "", address), ask("/both", "192.0.2.1", "192.0.2.2"), 0, 0, 3 * n},
+			{"the user's before the address's", append(about("both", "ada", limited), about("both", "", address)...),
+				ask("/both", "ada", "192.0.2.1"), Overridden, n, 2 * n},
 			{"its tenant", about("login", "ada", tenant), bank, Overridden | Denied, 0, 0},
 			{"no tenant", about("login", "ada", tenant), ask("/login", "ada", ""), 0, 0, n},
 			{"another tenant", about("login", "ada", deny), bank, 0, 0, n},
@@ -107,6 +117,7 @@ func TestOverridesThatHaveNoEffect(t *testing.T) {
 	limit, _ := OverrideLimit("10/minute")
 	for name, o := range map[string]Override{
 		"an unknown rule": {Rule: "x", User: "ada"}, "a quota": {Rule: "all", User: "ada"}, "no user": {Rule: "login"},
+		"a user and an address": {Rule: "login", User: "ada", IP: "192.0.2.1"}, "shadow": {Rule: "trial", User: "ada"},
 		"a limit for what is denied": {Rule: "never", User: "ada", Limit: limit},
 	} {
 		if s.CheckOverride(o) == nil {
@@ -134,5 +145,49 @@ func TestALimitFreesNobodyOfADenial(t *testing.T) {
 	o := s.With([]Override{{Rule: "never", User: "ada", Limit: limit}})
 	if m, err := o.Resolve(&limiter.Request{Rule: "never", User: "ada"}, &c); err != nil || !m.Outcome.Has(Denied) {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestOverridesAmongRulesThatContinue: what an override frees of one rule the others that match still count, and one
+// that denies is found wherever its rule stands among them.
+func TestOverridesAmongRulesThatContinue(t *testing.T) {
+	limit, err := OverrideLimit("10/minute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []string{"", "another secret"} {
+		s, err := Parse("rules", []byte(overridden), Options{Secret: []byte("a secret"), Second: []byte(second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 1
+		if second != "" {
+			n = 2
+		}
+		freed, deny := Override{Rule: "not", User: "ada"}, Override{Rule: "open", User: "ada", Deny: true}
+		last := Override{Rule: "last", User: "ada", Deny: true}
+		for name, c := range map[string]struct {
+			list []Override
+			path string
+			want Outcome
+			keys int
+		}{
+			"none":  {nil, "/then/never", Denied, 0},
+			"freed": {[]Override{freed}, "/then/never", Overridden, n},
+			"freed, and limited by another": {[]Override{freed, {Rule: "every", User: "ada", Limit: limit}}, "/then/never",
+				Overridden, n},
+			"freed of all that counts": {[]Override{freed, {Rule: "every", User: "ada"}}, "/then/never",
+				Overridden | Unlimited, 0},
+			"denied by one that counts nothing": {[]Override{deny}, "/then/open", Overridden | Denied, 0},
+			"denied by the last":                {[]Override{last}, "/then", Overridden | Denied, 0},
+			"denied by the rule":                {[]Override{{Rule: "every", User: "ada"}}, "/then/never", Denied, 0},
+			"in shadow":                         {[]Override{{Rule: "trial", User: "ada", Deny: true}}, "/trial", 0, n},
+		} {
+			var charge arith.Charge
+			m, err := s.With(c.list).Resolve(&limiter.Request{Path: c.path, User: "ada"}, &charge)
+			if err != nil || m.Outcome != c.want || charge.Len() != c.keys {
+				t.Errorf("%s: outcome %b, want %b; %d keys, want %d; %v", name, m.Outcome, c.want, charge.Len(), c.keys, err)
+			}
+		}
 	}
 }
