@@ -84,9 +84,9 @@ const (
 func kindOf(e *frontend.AuditEvent) kind {
 	k := done
 	switch {
-	case e.Over == "peer":
+	case e.Over == "peer" && e.Outcome != frontend.AuditDone:
 		return membersRefusals
-	case e.Outcome == frontend.AuditDone && (e.Over == "administration" || e.Over == "file"):
+	case e.Outcome == frontend.AuditDone && (e.Over == "administration" || e.Over == "file" || e.Over == "clock"):
 		return acts
 	case e.Action == "connect":
 		return handshakes

@@ -37,8 +37,9 @@ type Config struct {
 	// Overrides are those of the cluster. Tell tells the named other members, or all, some news; nil: there are none.
 	Overrides *overrides.Book
 	Tell      func(news []byte, members ...string)
-	// Ended is told of each override that ended by itself; nil: nobody is.
-	Ended func(e *overrides.Entry)
+	// Ended is told of each override that ended by itself, and Heard of each decision that another member told; nil:
+	// nobody is.
+	Ended, Heard func(e *overrides.Entry)
 	// Ask asks the other members a question and returns their answers; nil: there are none.
 	Ask func(ctx context.Context, question []byte) ([]Answered, error)
 	// Now is the wall clock.

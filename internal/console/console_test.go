@@ -42,6 +42,7 @@ type desk struct {
 	book   *overrides.Book
 	asked  func(question []byte) []console.Answered
 	told   [][]byte
+	heard  []overrides.Entry
 	url    string
 	client *http.Client
 	audit  audit
@@ -66,6 +67,7 @@ func open(t *testing.T, access transport.Access, secure bool) *desk {
 		Denials: d.record, Overrides: d.book, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Totals: func() metrics.Totals { return metrics.Totals{} },
 		Tell:   func(news []byte, _ ...string) { d.told = append(d.told, news) },
+		Heard:  func(e *overrides.Entry) { d.heard = append(d.heard, *e) },
 		Ask: func(_ context.Context, q []byte) ([]console.Answered, error) {
 			if d.asked == nil {
 				return nil, nil
@@ -540,5 +542,58 @@ func TestStreamsAreBounded(t *testing.T) {
 		} else if time.Now().After(end) {
 			t.Fatal(errors.New("the places of watchers are not given back"))
 		}
+	}
+}
+
+// TestMembersVouchForOverrides: what another member tells is in the audit by its name, whatever it says of who set it,
+// and a list that takes memory is not read.
+func TestMembersVouchForOverrides(t *testing.T) {
+	d := open(t, nil, false)
+	d.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api","user":"ada","deny":true,"why":"x",`+
+		`"by":"root","member":"n1","told_by":"n1","set":%q,"until":%q,"number":%d}]}`,
+		time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Add(time.Hour).Format(time.RFC3339), time.Now().UnixMicro()))
+	if len(d.heard) != 1 || d.heard[0].ToldBy != "n7" {
+		t.Fatalf("heard: %+v", d.heard)
+	}
+	got := d.ask(t, http.MethodGet, "/v1/overrides", "")
+	if !strings.Contains(got.body, `"told_by":"n7"`) {
+		t.Errorf("the answer does not say who vouches: %s", got.body)
+	}
+	page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada", "")
+	if !strings.Contains(page.body, "by root, as n7 says") {
+		t.Error("the page does not say who vouches")
+	}
+	d.Told("n7", []byte(`{"kind":"overrides","entries":[`+strings.Repeat("{},", 3000)+`{}]}`))
+	if len(d.heard) != 1 {
+		t.Errorf("heard: %+v", d.heard)
+	}
+}
+
+// TestAddressesAreNoUsers: an override of an address is not one of a user with that name, and none is of both.
+func TestAddressesAreNoUsers(t *testing.T) {
+	d := open(t, nil, false)
+	kind := []string{"Content-Type", "application/json"}
+	for body, want := range map[string]int{
+		`{"rule":"api","ip":"::ffff:192.0.2.1","deny":true,"why":"x"}`:         http.StatusOK,
+		`{"rule":"api","ip":"192.0.2.1","user":"ada","deny":true,"why":"x"}`:   http.StatusBadRequest,
+		`{"rule":"api","ip":"ada","deny":true,"why":"x"}`:                      http.StatusBadRequest,
+		`{"rule":"api","ip":"192.0.2.1","limit":"1/minute","why":"x","for":1}`: http.StatusBadRequest,
+	} {
+		if got := d.ask(t, http.MethodPost, "/v1/overrides/set", body, kind...); got.status != want {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	for _, c := range []struct {
+		user, ip string
+		denied   bool
+	}{{"ada", "192.0.2.1", true}, {"192.0.2.1", "", false}, {"ada", "192.0.2.2", false}} {
+		out, err := d.node.Check(t.Context(), weir.Request{Path: "/api/x", User: c.user, IP: c.ip})
+		if err != nil || out.Allowed == c.denied {
+			t.Errorf("%+v: allowed %v, %v", c, out.Allowed, err)
+		}
+	}
+	if page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada&ip=192.0.2.1", ""); !strings.Contains(page.body,
+		"Override in force") || !strings.Contains(page.body, `name="oip" value="192.0.2.1"`) {
+		t.Error("the page does not show it")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/denials"
 	"github.com/weirlimit/weir/internal/overrides"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
 )
 
 // whyLook answers: why may someone not?
@@ -120,8 +121,11 @@ func (c *Console) lookWhy(ctx context.Context, r *http.Request, tenant string) (
 	}
 	w.Says = w.sentence()
 	who := cmp.Or(w.User, w.IP)
+	ip, _ := rules.OverrideAddress(w.IP)
 	for _, o := range c.config.Overrides.Active(c.config.Now()) {
-		if o.User == who && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) {
+		concerns := o.User != "" && o.User == w.User || o.IP != "" && o.IP == ip
+		if concerns && o.Tenant == w.Tenant && (o.Rule == e.Answer.Rule || slices.Contains(e.Rules, o.Rule)) &&
+			(w.Override == nil || o.User != "") {
 			w.Override = &o
 		}
 	}

@@ -16,13 +16,13 @@ import (
 
 // news is what members tell each other of overrides: entries, or the digest of all that one has.
 type news struct {
-	Kind    string            `json:"kind"` // "overrides"
-	Entries []overrides.Entry `json:"entries,omitempty"`
-	Digest  *uint64           `json:"digest,omitempty"`
+	Kind    string         `json:"kind"` // "overrides"
+	Entries overrides.List `json:"entries,omitempty"`
+	Digest  *uint64        `json:"digest,omitempty"`
 }
 
-// perNote is how many entries one note has. The longest entry takes some 7,600 bytes, so they fit into a note.
-const perNote = 50
+// perNote is how many entries one note has. The longest entry takes some 12 KB, so they fit into a note.
+const perNote = 30
 
 // tell tells members of overrides, all members if none is named.
 func (c *Console) tell(list []overrides.Entry, members ...string) {
@@ -60,22 +60,40 @@ func (c *Console) Told(member string, text []byte) {
 	if n.Digest != nil && *n.Digest != c.config.Overrides.Digest() {
 		c.Met(member)
 	}
-	if fresh := c.config.Overrides.Merge(n.Entries, c.config.Now()); len(fresh) > 0 {
-		c.apply()
-		c.tell(fresh) // to members that the first one does not reach
+	fresh, lost := c.config.Overrides.Merge(member, n.Entries, c.config.Now())
+	if len(fresh)+len(lost) == 0 {
+		return
+	}
+	c.apply()
+	c.config.Log.Info("overrides heard from another member", "count", len(fresh), "told_by", member)
+	if c.config.Heard != nil {
+		for i := range fresh {
+			c.config.Heard(&fresh[i])
+		}
+	}
+	c.lose(lost)
+	c.tell(fresh) // to members that the first one does not reach
+}
+
+// lose reports overrides that have no room any more.
+func (c *Console) lose(lost []overrides.Entry) {
+	for i := range lost {
+		c.config.Log.Warn("override ended early: too many are in force", "rule", lost[i].Rule, "was", lost[i].What())
+		if c.config.Ended != nil {
+			c.config.Ended(&lost[i])
+		}
 	}
 }
 
-// Restore puts overrides in force that were kept in a file, before the node's first request. The error states what is
-// wrong with the text.
+// Restore puts overrides in force that were kept, as [overrides.Book.MarshalJSON] returned them, before the node's
+// first request. The error says what is wrong with the text.
 func (c *Console) Restore(text []byte) error {
-	var list []overrides.Entry
-	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("the overrides that were kept cannot be read: %w", err)
+	left, err := c.config.Overrides.Restore(text, c.config.Now())
+	if left > 0 {
+		c.config.Log.Warn("overrides that were kept are not possible, or over", "count", left)
 	}
-	c.config.Overrides.Merge(list, c.config.Now())
 	c.apply()
-	return nil
+	return err
 }
 
 // apply gives the node the overrides in force.
@@ -111,7 +129,9 @@ func (c *Console) endOverrides() {
 type Wanted struct {
 	Rule   string `json:"rule"`
 	Tenant string `json:"tenant,omitempty"`
-	User   string `json:"user"`
+	// User or IP says whom it is about.
+	User string `json:"user,omitempty"`
+	IP   string `json:"ip,omitempty"`
 	// One of these three.
 	Deny      bool   `json:"deny,omitempty"`
 	Unlimited bool   `json:"unlimited,omitempty"`
@@ -138,7 +158,6 @@ func (c *Console) activeOverrides(tenant string) Overrides {
 
 // set puts an override in force, here at once and on the other members as they hear of it.
 func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
-	var e overrides.Entry
 	if err := mayOverride(by, w.Rule, w.Tenant); err != nil {
 		return err
 	}
@@ -159,9 +178,11 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
 		return invalid("an override needs one of deny, unlimited and limit")
 	}
 	now := c.config.Now()
-	e = overrides.Entry{Rule: w.Rule, Tenant: w.Tenant, User: w.User, Deny: w.Deny, Limit: w.Limit, Why: w.Why,
-		By:    by.Name(),
-		Until: now.Add(last).UTC(), Member: c.config.Name}
+	e, err := w.entry()
+	if err != nil {
+		return err
+	}
+	e.By, e.Until, e.Member = by.Name(), now.Add(last), c.config.Name
 	if w.Limit != "" {
 		if _, err := rules.OverrideLimit(w.Limit); err != nil {
 			return err
@@ -174,14 +195,25 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
 	if err != nil {
 		return err
 	}
-	if e, err = c.config.Overrides.Put(e, now); err != nil {
+	e, lost, err := c.config.Overrides.Put(e, now)
+	if err != nil {
 		return err
 	}
 	c.apply()
+	c.lose(lost)
 	c.tell([]overrides.Entry{e})
 	c.events.add(now, "override of "+e.Rule+" for a user: "+e.What())
 	c.config.Log.Info("override set", "rule", e.Rule, "is", e.What(), "until", e.Until, "by", e.By, "why", e.Why)
 	return nil
+}
+
+// entry returns the entry that is wanted, with an address in the form in which it is counted.
+func (w *Wanted) entry() (e overrides.Entry, err error) {
+	e = overrides.Entry{Rule: w.Rule, Tenant: w.Tenant, User: w.User, Deny: w.Deny, Limit: w.Limit, Why: w.Why}
+	if w.IP != "" {
+		e.IP, err = rules.OverrideAddress(w.IP)
+	}
+	return e, err
 }
 
 // mayOverride returns why a caller may not override a rule for users of a tenant, nil if it may.
@@ -204,7 +236,12 @@ func (c *Console) remove(w *Wanted, by *transport.AdminCaller) error {
 	if err := mayOverride(by, w.Rule, w.Tenant); err != nil {
 		return err
 	}
-	e, ok := c.config.Overrides.Remove(w.Rule, w.Tenant, w.User, by.Name(), c.config.Name, c.config.Now())
+	e, err := w.entry()
+	if err != nil {
+		return err
+	}
+	e.By, e.Member = by.Name(), c.config.Name
+	e, ok := c.config.Overrides.Remove(e, c.config.Now())
 	if !ok {
 		return errNoOverride
 	}
@@ -216,11 +253,8 @@ func (c *Console) remove(w *Wanted, by *transport.AdminCaller) error {
 
 // subjectOf names an override in the audit: by the key that it is about.
 func subjectOf(w *Wanted) string {
-	text := "rule " + w.Rule + " user " + w.User
-	if w.Tenant != "" {
-		text += " tenant " + w.Tenant
-	}
-	return text
+	e := overrides.Entry{Rule: w.Rule, Tenant: w.Tenant, User: w.User, IP: w.IP}
+	return e.Subject()
 }
 
 func (w *Wanted) what() string {

@@ -388,7 +388,8 @@ func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport
 // wantedOf reads the form of an override.
 func wantedOf(r *http.Request, tenant string) *Wanted {
 	get := r.PostForm.Get
-	w := &Wanted{Rule: get("orule"), User: get("ouser"), Tenant: get("tenant"), For: get("for"), Why: get("why")}
+	w := &Wanted{Rule: get("orule"), User: get("ouser"), IP: get("oip"), Tenant: get("tenant"), For: get("for"),
+		Why: get("why")}
 	if tenant != "" {
 		w.Tenant = tenant
 	}

@@ -67,7 +67,18 @@ func permissionsChanged(s *Server) func(error) {
 // overrideEnded tells the audit of an override that ended by itself.
 func (a accounts) overrideEnded(e *overrides.Entry) {
 	a.Audited(transport.AuditEvent{Action: "override", Outcome: transport.AuditDone, Over: "clock",
-		Subject: "rule " + e.Rule + " user " + e.User, Why: e.What() + " ended: " + e.Why})
+		Subject: e.Subject(), Why: e.What() + " ended: " + e.Why})
+}
+
+// overrideHeard tells the audit of an override that another member told. That member is the caller, and vouches for who
+// set it.
+func (a accounts) overrideHeard(e *overrides.Entry) {
+	by := ""
+	if e.By != "" {
+		by = " by " + e.By + ", as it says"
+	}
+	a.Audited(transport.AuditEvent{Action: "override", Outcome: transport.AuditDone, Over: "peer",
+		Caller: "member " + e.ToldBy, Subject: e.Subject(), Why: e.Does() + by + ": " + e.Why})
 }
 
 // peerRefused tells the audit of a connection to the peer port that was refused.

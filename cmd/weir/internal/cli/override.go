@@ -21,12 +21,13 @@ func (a *app) overrideCommand() *cobra.Command {
 		Short: "Deny, limit or free one user at once, on all members",
 		Long: `An override decides for one user in place of a rule's limits, on all members of a
 cluster, until it ends: without --for after 24 hours. Quotas on which the rule draws,
-and other rules that match, still count. Requests without a user are found by their
-IP address.
+and other rules that match, still count. With --ip it is for all requests from an
+address, but of users that have an override of their own; an address of IPv6 stands
+for its /64. A rule in shadow denies nothing, so an override of it is refused.
 
 A node takes it from callers with the permissions admin and override, and without a
 permissions file from its own machine.`,
-		Example: `  weir override set --rule login --user 192.0.2.66 --deny --for 2h --why "guesses passwords"
+		Example: `  weir override set --rule login --ip 192.0.2.66 --deny --for 2h --why "guesses passwords"
   weir override set --rule api --user ada --limit 10/minute --why "runs a migration"
   weir override list
   weir override remove --rule api --user ada`,
@@ -40,12 +41,15 @@ permissions file from its own machine.`,
 	return cmd
 }
 
+// needsWhom is the error for an override that is about nobody, or about two.
+const needsWhom = "an override is about a user or an address, and a rule: give --rule and one of --user and --ip"
+
 func (a *app) overrideSet(server *adminFlags) *cobra.Command {
 	var w console.Wanted
 	var last time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "set --rule RULE --user USER (--deny | --limit N/WINDOW | --unlimited) --why TEXT",
+		Use:   "set --rule RULE (--user USER | --ip ADDRESS) (--deny | --limit N/WINDOW | --unlimited) --why TEXT",
 		Short: "Put an override in force",
 		Args: func(cmd *cobra.Command, args []string) error {
 			n := 0
@@ -55,8 +59,8 @@ func (a *app) overrideSet(server *adminFlags) *cobra.Command {
 				}
 			}
 			switch {
-			case w.Rule == "" || w.User == "":
-				return usage(cmd, "--rule and --user say whom it is about: give both")
+			case w.Rule == "" || (w.User == "") == (w.IP == ""):
+				return usage(cmd, needsWhom)
 			case n != 1:
 				return usage(cmd, "give one of --deny, --limit and --unlimited")
 			case w.Why == "":
@@ -74,7 +78,8 @@ func (a *app) overrideSet(server *adminFlags) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&w.Rule, "rule", "", "of this `RULE`")
-	f.StringVar(&w.User, "user", "", "for this `USER`, or address")
+	f.StringVar(&w.User, "user", "", "for this `USER`")
+	f.StringVar(&w.IP, "ip", "", "for requests from this `ADDRESS`")
 	f.StringVar(&w.Tenant, "tenant", "", "of this `TENANT`")
 	f.BoolVar(&w.Deny, "deny", false, "deny every request")
 	f.StringVar(&w.Limit, "limit", "", "this `LIMIT` in place of the rule's, such as 10/minute")
@@ -89,11 +94,11 @@ func (a *app) overrideRemove(server *adminFlags) *cobra.Command {
 	var w console.Wanted
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "remove --rule RULE --user USER",
+		Use:   "remove --rule RULE (--user USER | --ip ADDRESS)",
 		Short: "End an override",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if w.Rule == "" || w.User == "" {
-				return usage(cmd, "--rule and --user say which one ends: give both")
+			if w.Rule == "" || (w.User == "") == (w.IP == "") {
+				return usage(cmd, needsWhom)
 			}
 			return noArgs(cmd, args)
 		},
@@ -103,7 +108,8 @@ func (a *app) overrideRemove(server *adminFlags) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.Rule, "rule", "", "of this `RULE`")
-	f.StringVar(&w.User, "user", "", "for this `USER`, or address")
+	f.StringVar(&w.User, "user", "", "for this `USER`")
+	f.StringVar(&w.IP, "ip", "", "for requests from this `ADDRESS`")
 	f.StringVar(&w.Tenant, "tenant", "", "of this `TENANT`")
 	f.BoolVar(&asJSON, "json", false, "print an object")
 	return cmd
@@ -158,15 +164,19 @@ func (a *app) printOverrides(out *console.Overrides, asJSON bool) error {
 	}
 	var t term.Table
 	head := func(text string) term.Cell { return term.Cell{Text: text, Paint: a.OutStyle.Bold} }
-	t.Row(head("user"), head("rule"), head("in force"), head("until (UTC)"), head("by"), head("why"))
+	t.Row(head("user or address"), head("rule"), head("in force"), head("until (UTC)"), head("by"), head("why"))
 	for i := range out.Overrides {
 		e := &out.Overrides[i]
-		user := e.User
+		user := e.About()
 		if e.Tenant != "" {
 			user = e.Tenant + ": " + user
 		}
+		by := e.By
+		if e.ToldBy != "" {
+			by = strings.TrimSpace(by + " (as " + e.ToldBy + " says)")
+		}
 		cell := func(text string) term.Cell { return term.Cell{Text: term.Clean(text)} }
-		t.Row(cell(user), cell(e.Rule), cell(e.What()), cell(e.Until.UTC().Format("2006-01-02 15:04:05")), cell(e.By),
+		t.Row(cell(user), cell(e.Rule), cell(e.What()), cell(e.Until.UTC().Format("2006-01-02 15:04:05")), cell(by),
 			cell(e.Why))
 	}
 	return a.print([]byte(t.String()))
