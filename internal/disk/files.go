@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"io"
 	"os"
 )
@@ -8,14 +9,16 @@ import (
 // Files is the file system below a directory. Tests inject failures by it. Its methods are called by one goroutine
 // at a time.
 type Files interface {
-	// Create creates a file, which must not exist, with mode 0600, and makes its name last.
+	// Create creates a file, which must not exist, with mode 0600.
 	Create(name string) (File, error)
-	// Open opens a file for reading, and for Truncate if the system permits that.
+	// Open opens a file for reading.
 	Open(name string) (File, error)
 	// List returns the names of all files.
 	List() ([]string, error)
 	Remove(name string) error
 	Rename(from, to string) error
+	// SyncNames returns when what Create, Remove and Rename did lasts.
+	SyncNames() error
 	// Lock keeps other processes away until Close. It returns an error that wraps [ErrLocked] if one is there.
 	Lock() (io.Closer, error)
 }
@@ -51,24 +54,11 @@ func (d *directory) Create(name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := d.root.Open(".")
-	if err == nil {
-		err = dir.Sync()
-		_ = dir.Close()
-	}
-	if err != nil {
-		_ = f.Close() // the error before says what is wrong
-		_ = d.root.Remove(name)
-		return nil, err
-	}
 	return file{f}, nil
 }
 
 func (d *directory) Open(name string) (File, error) {
-	f, err := d.root.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		f, err = d.root.Open(name)
-	}
+	f, err := d.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +76,14 @@ func (d *directory) List() ([]string, error) {
 
 func (d *directory) Remove(name string) error     { return d.root.Remove(name) }
 func (d *directory) Rename(from, to string) error { return d.root.Rename(from, to) }
+
+func (d *directory) SyncNames() error {
+	dir, err := d.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
 
 // file is a [File] of the system.
 type file struct{ *os.File }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,7 +10,8 @@ import (
 	"github.com/weirlimit/weir/internal/peer"
 )
 
-// DamageError is a place that could not be read.
+// DamageError is a place that could not be read. It wraps [peer.ErrTorn] if it is the end of what was being written
+// when the process ended.
 type DamageError struct {
 	File   string
 	Offset int64
@@ -18,40 +20,70 @@ type DamageError struct {
 
 func (d DamageError) Error() string { return fmt.Sprintf("%s at byte %d: %v", d.File, d.Offset, d.Err) }
 
+func (d DamageError) Unwrap() error { return d.Err }
+
 // reading is one pass over all segments.
 type reading struct {
 	store   *Store
 	take    func(*peer.Record) error
 	damages []DamageError
-	// whole are the keys that a record has replaced since the start, and since the last damage. Later records of others
-	// build on one that was not read, or that was deleted with its segment because a later one replaces it.
-	whole map[uint32]bool
-	keys  []peer.RecordKey // those of the record that is passed on
+	more    int // damages that are not listed
+	// last is where the last record of each key is that was passed on. A record that does not build on that one builds
+	// on one that was not read, or that was deleted with its segment because a later one replaces it.
+	last   map[uint32]place
+	keys   []peer.RecordKey // those of the record that is passed on
+	before []place
 }
+
+// mostDamages is how many damages are listed. Of more only the number is told.
+const mostDamages = 1000
 
 // Read calls take with all records, oldest first. The memory of a record is valid until take returns. Keys whose
 // records would build on one that is not there or cannot be read are left out of a record, until a record replaces
-// them; a record without any is not passed. It returns what could not be read; if take returns an error, that is
-// damage, too. A record at the end of the last segment that is cut short is none: it was being written when the
-// process ended.
+// them; a record without any is not passed. It returns what could not be read. If take returns an error, that is
+// damage, too: of the keys that it has put into the record's Refused, or of all if there are none.
+//
+// After a damage it goes on with the next record that is whole.
 func (s *Store) Read(take func(*peer.Record) error) []DamageError {
-	r := reading{store: s, take: take, whole: make(map[uint32]bool)}
+	r := reading{store: s, take: take, last: make(map[uint32]place)}
+	whole := -1 // the last segment with a header
 	for i, g := range s.segments {
-		name := segmentName(g.number)
-		if i > 0 && g.number != s.segments[i-1].number+1 {
-			r.lost(name, 0, fmt.Errorf("%w: the segment before it is missing", errDamaged))
+		if g.header == nil {
+			whole = i
 		}
-		r.segment(name, g, i == len(s.segments)-1)
+	}
+	for i, g := range s.segments {
+		if i > 0 && g.number != s.segments[i-1].number+1 {
+			r.lost(segmentName(g.number), 0, fmt.Errorf("%w: the segment before it is missing", errDamaged))
+		}
+		end := int64(unknown)
+		if i+1 < len(s.segments) && s.segments[i+1].number == g.number+1 {
+			end = s.segments[i+1].before
+		}
+		r.segment(g, end, i >= whole)
+	}
+	if r.more > 0 {
+		r.damages = append(r.damages, DamageError{"the data directory", 0, fmt.Errorf("%w: at %d more places", errDamaged,
+			r.more)})
 	}
 	return r.damages
 }
 
 func (r *reading) lost(name string, offset int64, err error) {
+	if len(r.damages) == mostDamages {
+		r.more++
+		return
+	}
 	r.damages = append(r.damages, DamageError{name, offset, err})
-	clear(r.whole)
 }
 
-func (r *reading) segment(name string, g *segment, last bool) {
+// segment reads a segment up to its end. Without one, if it is the last, what is not whole there was being written.
+func (r *reading) segment(g *segment, end int64, last bool) {
+	name := segmentName(g.number)
+	if end == 0 {
+		g.end = 0 // nothing of it was synced
+		return
+	}
 	f, err := r.store.files.Open(name)
 	if err != nil {
 		r.lost(name, 0, err)
@@ -63,122 +95,160 @@ func (r *reading) segment(name string, g *segment, last bool) {
 		r.lost(name, 0, err)
 		return
 	}
+	if size < end && end != unknown {
+		r.lost(name, size, fmt.Errorf("%w: it is cut short, and had %d bytes", errDamaged, end))
+	}
+	size = min(size, end)
 	g.size = size
-	in := &input{from: io.NewSectionReader(f, 0, size)}
-	head, err := in.next(min(size, int64(preamble+3*256+4)))
-	if err != nil {
-		r.lost(name, 0, err)
-		return
-	}
-	n, err := readHeader(head, g.number, &r.store.config.Identity)
-	if err != nil {
-		if !last || size >= int64(preamble) { // else the process ended when it had made the file
-			r.lost(name, 0, err)
-		}
-		return
-	}
-	in.back(len(head) - n)
+	in := &input{from: f, size: size, number: g.number, id: r.store.config.Identity.sum()}
+	at, err := int64(g.head), g.header
+	from := at // what follows could not be read, if there is an error
 	var record peer.Record
-	for in.offset < size {
-		at := in.offset
-		whole, err := in.record(g.number, size, &record)
+	for err == nil && at < size || err != nil {
+		n := int64(0)
+		if err == nil {
+			from = at
+			n, err = in.record(at, &record, &r.before)
+		}
 		if err != nil {
-			if whole || !last {
-				r.lost(name, at, err)
-			} else if f.Truncate(at) == nil { // else it is told once later segments follow
-				g.size = at
+			if errors.Is(err, errDamaged) {
+				at, n = in.next(from, &record, &r.before)
 			}
-			return
+			if n == 0 && last && errors.Is(err, errDamaged) {
+				err = fmt.Errorf("%w: %w", peer.ErrTorn, err)
+				g.size, g.end = from, from
+			}
+			r.lost(name, from, err)
+			if n == 0 {
+				return
+			}
+			err = nil
 		}
-		if err := r.pass(&record); err != nil {
-			r.lost(name, at, fmt.Errorf("%w: %w", errDamaged, err))
+		if failed := r.pass(&record, place{g.number, at}); failed != nil {
+			r.lost(name, at, fmt.Errorf("%w: %w", errDamaged, failed))
 		}
-		r.store.account(g, &record, in.offset-at)
+		r.store.account(g, &record, place{g.number, at}, n)
+		at += n
 	}
+	g.end = size
 }
 
 // pass passes a record on, without the keys that lack something.
-func (r *reading) pass(record *peer.Record) error {
+func (r *reading) pass(record *peer.Record, at place) error {
 	r.keys = r.keys[:0]
-	for _, k := range record.Keys {
-		if k.Replaces {
-			r.whole[k.Key] = true
-		}
-		if r.whole[k.Key] {
+	for i, k := range record.Keys {
+		if k.Replaces || r.last[k.Key] == r.before[i] {
+			r.last[k.Key] = at
 			r.keys = append(r.keys, k)
+		} else {
+			delete(r.last, k.Key)
 		}
 	}
 	if len(r.keys) == 0 {
 		return nil
 	}
 	some := *record
-	some.Keys = r.keys
-	return r.take(&some)
+	some.Keys, some.Refused = r.keys, nil
+	err := r.take(&some)
+	if err == nil {
+		return nil
+	}
+	for _, k := range some.Refused {
+		delete(r.last, k)
+	}
+	if len(some.Refused) == 0 {
+		for _, k := range r.keys {
+			delete(r.last, k.Key)
+		}
+	}
+	return err
 }
 
-// input reads a segment in its order.
+// input reads the records of a segment.
 type input struct {
-	from   *io.SectionReader
-	offset int64
-	have   []byte // read and not used
+	from   io.ReaderAt
+	size   int64
+	number uint64
+	id     uint32
+
+	start  int64 // of window
+	window []byte
 	memory []byte
+	wasted int64 // bytes whose checksum was computed in vain
 }
 
-// next returns the next n bytes. They are valid until the next call.
-func (in *input) next(n int64) ([]byte, error) {
-	if int64(len(in.have)) < n {
-		size := max(n, 1<<20)
-		if int64(cap(in.memory)) < size {
-			in.memory = make([]byte, size)
-		}
-		rest := copy(in.memory[:size], in.have)
-		got, err := io.ReadFull(in.from, in.memory[rest:size])
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, err
-		}
-		in.have = in.memory[:rest+got]
-		if int64(len(in.have)) < n {
-			return nil, io.ErrUnexpectedEOF
-		}
+// bytes returns n bytes at an offset, which the segment has. They are valid until the next call.
+func (in *input) bytes(at, n int64) ([]byte, error) {
+	if i := at - in.start; i >= 0 && i+n <= int64(len(in.window)) {
+		return in.window[i : i+n], nil
 	}
-	b := in.have[:n]
-	in.have, in.offset = in.have[n:], in.offset+n
-	return b, nil
-}
-
-// back puts the last n bytes back.
-func (in *input) back(n int) {
-	if n == 0 {
-		return
+	size := min(max(n, 1<<20), in.size-at)
+	if int64(cap(in.memory)) < size {
+		in.memory = make([]byte, size)
 	}
-	used := cap(in.memory) - cap(in.have)
-	in.have, in.offset = in.memory[used-n:used+len(in.have)], in.offset-int64(n)
+	in.start, in.window = at, nil
+	got, err := in.from.ReadAt(in.memory[:size], at)
+	if int64(got) < n {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	in.window = in.memory[:got]
+	return in.window[:n], nil
 }
 
-// record reads one record of a segment of a size. whole reports, with an error, that the record is not merely cut
-// short.
-func (in *input) record(number uint64, size int64, r *peer.Record) (whole bool, err error) {
-	at := in.offset
-	head, err := in.next(frameHead)
+// record reads the record at an offset, and returns its size. An error wraps errDamaged, unless it is one of the file
+// system.
+func (in *input) record(at int64, r *peer.Record, before *[]place) (size int64, err error) {
+	if in.size-at < int64(frameHead) {
+		return 0, errCut
+	}
+	head, err := in.bytes(at, int64(frameHead))
 	if err != nil {
-		return !errors.Is(err, io.ErrUnexpectedEOF), cut(err)
+		return 0, err
 	}
-	length, sum := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
-	if length > MaxRecord+20*MaxKeys || length == 0 {
-		return true, fmt.Errorf("%w: a record of %d bytes", errDamaged, length)
+	length, sum := binary.LittleEndian.Uint32(head[len(mark):]), binary.LittleEndian.Uint32(head[len(mark)+4:])
+	if string(head[:len(mark)]) != mark || length > MaxRecord+40*MaxKeys || length == 0 {
+		return 0, fmt.Errorf("%w: no record begins here", errDamaged)
 	}
-	if int64(length) > size-in.offset {
-		return false, cut(io.ErrUnexpectedEOF)
+	if int64(length) > in.size-at-int64(frameHead) {
+		return 0, errCut
 	}
-	body, err := in.next(int64(length))
+	body, err := in.bytes(at+int64(frameHead), int64(length))
 	if err != nil {
-		return true, err
+		return 0, err
 	}
-	if checksum(number, at, body) != sum {
-		// The last record may be there in part: the size of a file may last before what is in it.
-		return in.offset < size, fmt.Errorf("%w: the checksum of a record differs", errDamaged)
+	if checksum(in.id, place{in.number, at}, body) != sum {
+		in.wasted += int64(length)
+		return 0, fmt.Errorf("%w: the checksum of a record differs", errDamaged)
 	}
-	return true, readBody(body, r)
+	if *before, err = readBody(body, place{in.number, at}, r, *before); err != nil {
+		return 0, err
+	}
+	return int64(frameHead) + int64(length), nil
 }
 
-func cut(err error) error { return fmt.Errorf("%w: a record is cut short: %w", errDamaged, err) }
+var errCut = fmt.Errorf("%w: a record is cut short", errDamaged)
+
+// next reads the first record that is whole after an offset, and returns where it is and its size, 0 if there is none.
+// It gives up a segment that has marks without end.
+func (in *input) next(after int64, r *peer.Record, before *[]place) (at, size int64) {
+	for at = after + 1; in.size-at >= int64(frameHead) && in.wasted <= 4*in.size; at++ {
+		n := min(1<<16, in.size-at)
+		b, err := in.bytes(at, n)
+		if err != nil {
+			return 0, 0
+		}
+		i := bytes.Index(b, []byte(mark))
+		if i < 0 {
+			at += n - int64(len(mark))
+			continue
+		}
+		at += int64(i)
+		if size, err := in.record(at, r, before); err == nil {
+			return at, size
+		}
+	}
+	return 0, 0
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/peer"
@@ -12,14 +13,20 @@ import (
 
 // The format of a segment. Integers are little endian.
 //
-//	header: "weirdisk", version u16, number u64, length u16, identity, checksum u32 of all before
-//	record: length u32 of the body, checksum u32 of number, offset, length and body; body
-//	body:   at i64, keys uvarint, of each key: key uvarint * 2 + 1 if it replaces, weight uvarint; data
+//	header: "weirdisk", version u16, number u64, end u64, length u16, identity, checksum u32 of all before
+//	record: mark, length u32 of the body, checksum u32 of identity, number, offset, length and body; body
+//	body:   at i64, keys uvarint, of each key: key uvarint * 2 + 1 if it replaces, weight uvarint, and unless it
+//	        replaces the place of the key's record before: segments back uvarint, offset uvarint; data
+//
+// end is where the segment before ends: what follows there was not synced. A key's records form a chain by those
+// places, so one that is missing is noticed whatever became of it, and costs the keys that it is about and no others.
+// The mark is where reading goes on after a damage.
 const (
 	magic     = "weirdisk"
-	version   = 1
-	preamble  = len(magic) + 2 + 8 + 2
-	frameHead = 8
+	version   = 2
+	preamble  = len(magic) + 2 + 8 + 8 + 2
+	mark      = "\xb5Wr\x1e"
+	frameHead = len(mark) + 8
 	suffix    = ".seg"
 
 	// MaxRecord is the most bytes of a record's data.
@@ -64,53 +71,69 @@ func readIdentity(b []byte) (i Identity, ok bool) {
 	return i, len(b) == 0
 }
 
-func header(number uint64, i *Identity) []byte {
+// unknown is the end of a segment that could not be read.
+const unknown = math.MaxInt64
+
+func header(number uint64, end int64, i *Identity) []byte {
 	b := append([]byte(nil), magic...)
 	b = binary.LittleEndian.AppendUint16(b, version)
 	b = binary.LittleEndian.AppendUint64(b, number)
+	b = binary.LittleEndian.AppendUint64(b, uint64(end))
 	id := i.append(nil)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(id)))
 	b = append(b, id...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
-// readHeader checks the header of a segment and returns its length. The errors are damages, and refusals that wrap
-// [ErrForeign].
-func readHeader(b []byte, number uint64, own *Identity) (int, error) {
+// head is what the header of a segment says.
+type head struct {
+	size int   // of the header
+	end  int64 // of the segment before
+}
+
+// readHeader checks the header of a segment. The errors are damages, and refusals that wrap [ErrForeign].
+func readHeader(b []byte, number uint64, own *Identity) (head, error) {
 	if len(b) < preamble || string(b[:len(magic)]) != magic {
-		return 0, fmt.Errorf("%w: it does not begin as a segment of Weir", errDamaged)
+		return head{}, fmt.Errorf("%w: it does not begin as a segment of Weir", errDamaged)
 	}
-	v := binary.LittleEndian.Uint16(b[len(magic):])
+	if v := binary.LittleEndian.Uint16(b[len(magic):]); v != version && v > 0 && v <= version+100 {
+		return head{}, fmt.Errorf("%w: it has version %d of the format, and this program reads version %d", ErrForeign, v,
+			version)
+	}
 	n := int(binary.LittleEndian.Uint16(b[preamble-2:]))
 	if len(b) < preamble+n+4 ||
 		binary.LittleEndian.Uint32(b[preamble+n:]) != crc32.Checksum(b[:preamble+n], castagnoli()) {
-		return 0, fmt.Errorf("%w: the checksum of its header differs", errDamaged)
-	}
-	if v != version {
-		return 0, fmt.Errorf("%w: it has version %d of the format, and this program reads version %d", ErrForeign, v,
-			version)
+		return head{}, fmt.Errorf("%w: the checksum of its header differs", errDamaged)
 	}
 	id, ok := readIdentity(b[preamble : preamble+n])
+	end := binary.LittleEndian.Uint64(b[len(magic)+10:])
 	switch {
-	case !ok:
-		return 0, fmt.Errorf("%w: its header cannot be read", errDamaged)
+	case !ok || end > unknown:
+		return head{}, fmt.Errorf("%w: its header cannot be read", errDamaged)
 	case id.Cluster != own.Cluster:
-		return 0, fmt.Errorf("%w: it is of the cluster %q, and this member is of %q", ErrForeign, id.Cluster, own.Cluster)
+		return head{}, fmt.Errorf("%w: it is of the cluster %q, and this member is of %q", ErrForeign, id.Cluster,
+			own.Cluster)
 	case id.Secret != own.Secret:
-		return 0, fmt.Errorf("%w: it was written under another secret, so no key in it is known", ErrForeign)
+		return head{}, fmt.Errorf("%w: it was written under another secret, so no key in it is known", ErrForeign)
 	case id.Member != own.Member:
-		return 0, fmt.Errorf("%w: it is of the member %q, and this one is %q", ErrForeign, id.Member, own.Member)
+		return head{}, fmt.Errorf("%w: it is of the member %q, and this one is %q", ErrForeign, id.Member, own.Member)
 	case binary.LittleEndian.Uint64(b[len(magic)+2:]) != number:
-		return 0, fmt.Errorf("%w: it is segment %d under another name", errDamaged,
+		return head{}, fmt.Errorf("%w: it is segment %d under another name", errDamaged,
 			binary.LittleEndian.Uint64(b[len(magic)+2:]))
 	}
-	return preamble + n + 4, nil
+	return head{preamble + n + 4, int64(end)}, nil
 }
 
-// appendFrame appends a record as it stands at an offset of a segment.
-func appendFrame(b []byte, number uint64, offset int64, r *peer.Record) []byte {
+// place is where a record begins. That of no record is zero.
+type place struct {
+	number uint64
+	offset int64
+}
+
+// appendFrame appends a record as it stands at a place. before has the place of each key's record before.
+func appendFrame(b []byte, at place, id uint32, r *peer.Record, before func(key uint32) place) []byte {
 	from := len(b)
-	b = append(b, make([]byte, frameHead)...)
+	b = append(append(b, mark...), make([]byte, frameHead-len(mark))...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.At))
 	b = binary.AppendUvarint(b, uint64(len(r.Keys)))
 	for _, k := range r.Keys {
@@ -119,49 +142,62 @@ func appendFrame(b []byte, number uint64, offset int64, r *peer.Record) []byte {
 			x |= 1
 		}
 		b = binary.AppendUvarint(binary.AppendUvarint(b, x), uint64(k.Weight))
+		if !k.Replaces {
+			p := before(k.Key)
+			b = binary.AppendUvarint(binary.AppendUvarint(b, at.number-p.number), uint64(p.offset))
+		}
 	}
 	b = append(b, r.Data...)
 	body := b[from+frameHead:]
-	binary.LittleEndian.PutUint32(b[from:], uint32(len(body)))
-	binary.LittleEndian.PutUint32(b[from+4:], checksum(number, offset, body))
+	binary.LittleEndian.PutUint32(b[from+len(mark):], uint32(len(body)))
+	binary.LittleEndian.PutUint32(b[from+len(mark)+4:], checksum(id, at, body))
 	return b
 }
 
-func checksum(number uint64, offset int64, body []byte) uint32 {
+// sum returns the identity's part of the checksums of records.
+func (i *Identity) sum() uint32 { return crc32.Checksum(i.append(nil), castagnoli()) }
+
+func checksum(id uint32, of place, body []byte) uint32 {
 	var at [20]byte
-	binary.LittleEndian.PutUint64(at[:], number)
-	binary.LittleEndian.PutUint64(at[8:], uint64(offset))
+	binary.LittleEndian.PutUint64(at[:], of.number)
+	binary.LittleEndian.PutUint64(at[8:], uint64(of.offset))
 	binary.LittleEndian.PutUint32(at[16:], uint32(len(body)))
-	return crc32.Update(crc32.Checksum(at[:], castagnoli()), castagnoli(), body)
+	return crc32.Update(crc32.Update(id, castagnoli(), at[:]), castagnoli(), body)
 }
 
-// readBody takes a body apart, whose checksum is right. r.Keys is used again.
-func readBody(b []byte, r *peer.Record) error {
+// readBody takes a body apart, whose checksum is right. The memory of r.Keys and of before, the places of the keys'
+// records before, is used again.
+func readBody(b []byte, at place, r *peer.Record, before []place) ([]place, error) {
 	bad := fmt.Errorf("%w: a record cannot be read", errDamaged)
 	if len(b) < 9 {
-		return bad
+		return before, bad
 	}
-	r.At, r.Keys = int64(binary.LittleEndian.Uint64(b)), r.Keys[:0]
+	r.At, r.Keys, before = int64(binary.LittleEndian.Uint64(b)), r.Keys[:0], before[:0]
 	b = b[8:]
-	n, used := binary.Uvarint(b)
-	if used <= 0 || n > MaxKeys {
-		return bad
+	failed := false
+	next := func(most uint64) uint64 {
+		x, n := binary.Uvarint(b)
+		if n <= 0 || x > most {
+			failed = true
+			return 0
+		}
+		b = b[n:]
+		return x
 	}
-	b = b[used:]
-	for range n {
-		x, used := binary.Uvarint(b)
-		if used <= 0 || x>>1 >= MaxKeys {
-			return bad
+	for n := next(MaxKeys); n > 0 && !failed; n-- {
+		x := next(2*MaxKeys - 1)
+		k := peer.RecordKey{Key: uint32(x >> 1), Replaces: x&1 != 0, Weight: uint32(next(1 << 31))}
+		p := place{}
+		if !k.Replaces {
+			p = place{at.number - next(at.number), int64(next(math.MaxInt64))}
 		}
-		w, more := binary.Uvarint(b[used:])
-		if more <= 0 || w > 1<<31 {
-			return bad
-		}
-		b = b[used+more:]
-		r.Keys = append(r.Keys, peer.RecordKey{Key: uint32(x >> 1), Replaces: x&1 != 0, Weight: uint32(w)})
+		r.Keys, before = append(r.Keys, k), append(before, p)
+	}
+	if failed {
+		return before, bad
 	}
 	r.Data = b
-	return nil
+	return before, nil
 }
 
 // segmentName returns the name of the file of a segment.

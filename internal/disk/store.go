@@ -49,12 +49,12 @@ type Store struct {
 	segments []*segment // oldest first; the last one is written if file is not nil
 	first    uint64     // number of the first segment since the last failure or start
 	next     uint64     // number of the next segment
-	keys     map[uint32][]part
-	needed   int64 // bytes that some key needs
+	keys     map[uint32]*chain
+	needed   int64  // bytes that some key needs
+	id       uint32 // the identity's part of checksums
 
 	file   File
 	buffer []byte
-	synced int64 // bytes of the last segment that last
 
 	// Written is the number of bytes written, Syncs that of successful calls of Sync.
 	Written, Syncs int64
@@ -64,6 +64,18 @@ type Store struct {
 type segment struct {
 	number       uint64
 	size, needed int64
+	// end is where it ends: what the file has beyond was not synced. It is unknown if the file could not be read.
+	end int64
+	// head is the size of its header, before the end of the segment before by it. header is why it cannot be read.
+	head   int
+	before int64
+	header error
+}
+
+// chain is what a key needs, and where its last record is.
+type chain struct {
+	parts []part
+	last  place
 }
 
 // part is what a key needs of a segment.
@@ -78,7 +90,8 @@ func Open(c Config) (*Store, error) {
 	if !c.Identity.valid() {
 		return nil, errors.New("a name of more than 255 bytes")
 	}
-	s := &Store{config: c, files: c.Files, next: 1, keys: make(map[uint32][]part)}
+	s := &Store{config: c, files: c.Files, next: 1, keys: make(map[uint32]*chain),
+		id: c.Identity.sum()}
 	if s.files == nil {
 		d, err := openDirectory(c.Dir)
 		if err != nil {
@@ -123,18 +136,23 @@ func (s *Store) find() error {
 			}
 			continue
 		}
-		if err := s.judge(name, number); err != nil {
+		g := &segment{number: number, end: unknown, before: unknown}
+		if err := s.judge(name, g); err != nil {
 			return fmt.Errorf("%s: %w: give the directory of this member, or start with --discard-data, which sets aside "+
 				"what is there", name, err)
 		}
-		s.segments = append(s.segments, &segment{number: number})
+		s.segments = append(s.segments, g)
 	}
 	s.first = s.next
+	if s.config.Discard {
+		return s.files.SyncNames() // else what was set aside may be back
+	}
 	return nil
 }
 
-// judge returns an error if a segment is another one's. A damaged header is told when it is read.
-func (s *Store) judge(name string, number uint64) error {
+// judge reads the header of a segment. It returns an error if the segment is another one's. A damaged header is told
+// when the segment is read.
+func (s *Store) judge(name string, g *segment) error {
 	f, err := s.files.Open(name)
 	if err != nil {
 		return err
@@ -145,8 +163,14 @@ func (s *Store) judge(name string, number uint64) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if _, err = readHeader(b[:n], number, &s.config.Identity); errors.Is(err, ErrForeign) {
+	h, err := readHeader(b[:n], g.number, &s.config.Identity)
+	switch {
+	case errors.Is(err, ErrForeign):
 		return err
+	case err != nil:
+		g.header = err
+	default:
+		g.head, g.before = h.size, h.end
 	}
 	return nil
 }
@@ -162,11 +186,16 @@ func (s *Store) Append(r *peer.Record) error {
 			return s.fail(err)
 		}
 	}
-	from := len(s.buffer)
-	s.buffer = appendFrame(s.buffer, s.last().number, s.last().size, r)
+	from, at := len(s.buffer), place{s.last().number, s.last().size}
+	s.buffer = appendFrame(s.buffer, at, s.id, r, func(key uint32) place {
+		if c := s.keys[key]; c != nil {
+			return c.last
+		}
+		return place{} // it follows no record, and is not read
+	})
 	size := int64(len(s.buffer) - from)
 	s.last().size += size
-	s.account(s.last(), r, size)
+	s.account(s.last(), r, at, size)
 	if len(s.buffer) >= bufferBytes {
 		return s.flush()
 	}
@@ -178,43 +207,57 @@ func (s *Store) last() *segment { return s.segments[len(s.segments)-1] }
 // segmentBytes is how large a segment becomes.
 func (s *Store) segmentBytes() int64 { return min(max(s.needed/8, leastSegment), mostSegment) }
 
-// account records what keys need of a record of so many bytes.
-func (s *Store) account(in *segment, r *peer.Record, size int64) {
+// account records what keys need of a record of so many bytes at a place.
+func (s *Store) account(in *segment, r *peer.Record, at place, size int64) {
 	sum := int64(0)
 	for _, k := range r.Keys {
 		sum += int64(k.Weight)
 	}
 	for _, k := range r.Keys {
+		c := s.keys[k.Key]
 		if k.Replaces {
-			s.unneeded(k.Key)
+			s.unneeded(c)
+			if k.Weight == 0 {
+				delete(s.keys, k.Key)
+				continue
+			}
 		}
+		if c == nil {
+			c = new(chain)
+			s.keys[k.Key] = c
+		}
+		c.last = at
 		if k.Weight == 0 {
 			continue
 		}
 		bytes := max(1, int64(float64(size)*float64(k.Weight)/float64(sum)))
 		in.needed += bytes
 		s.needed += bytes
-		all := s.keys[k.Key]
-		if n := len(all); n > 0 && all[n-1].of == in {
-			all[n-1].bytes += bytes
+		if n := len(c.parts); n > 0 && c.parts[n-1].of == in {
+			c.parts[n-1].bytes += bytes
 		} else {
-			s.keys[k.Key] = append(all, part{in, bytes})
+			c.parts = append(c.parts, part{in, bytes})
 		}
 	}
 }
 
-func (s *Store) unneeded(key uint32) {
-	for _, p := range s.keys[key] {
+func (s *Store) unneeded(c *chain) {
+	if c == nil {
+		return
+	}
+	for _, p := range c.parts {
 		p.of.needed -= p.bytes
 		s.needed -= p.bytes
 	}
-	delete(s.keys, key)
+	c.parts = c.parts[:0]
 }
 
 // Needed returns how many bytes the records of a key take.
 func (s *Store) Needed(key uint32) (n int64) {
-	for _, p := range s.keys[key] {
-		n += p.bytes
+	if c := s.keys[key]; c != nil {
+		for _, p := range c.parts {
+			n += p.bytes
+		}
 	}
 	return n
 }
@@ -240,8 +283,8 @@ func (s *Store) Aged() (keys []uint32) {
 		old[g] = true
 		excess -= g.size - g.needed
 	}
-	for k, parts := range s.keys {
-		if old[parts[0].of] {
+	for k, c := range s.keys {
+		if len(c.parts) > 0 && old[c.parts[0].of] {
 			keys = append(keys, k)
 		}
 	}
@@ -261,14 +304,23 @@ func (s *Store) begin() error {
 			return err
 		}
 	}
+	end := int64(unknown)
+	if n := len(s.segments); n > 0 {
+		end = s.segments[n-1].end
+	}
 	f, err := s.files.Create(segmentName(s.next))
 	if err != nil {
 		return err
 	}
+	if err := s.files.SyncNames(); err != nil {
+		_ = f.Close() // the error before says what is wrong
+		_ = s.files.Remove(segmentName(s.next))
+		return err
+	}
 	g := &segment{number: s.next}
 	s.segments = append(s.segments, g)
-	s.file, s.synced, s.next = f, 0, s.next+1
-	s.buffer = append(s.buffer[:0], header(g.number, &s.config.Identity)...)
+	s.file, s.next = f, s.next+1
+	s.buffer = append(s.buffer[:0], header(g.number, end, &s.config.Identity)...)
 	g.size = int64(len(s.buffer))
 	return nil
 }
@@ -296,7 +348,7 @@ func (s *Store) sync() error {
 	if err := s.file.Sync(); err != nil {
 		return s.fail(err)
 	}
-	s.synced = s.last().size
+	s.last().end = s.last().size
 	return nil
 }
 
@@ -308,35 +360,42 @@ func (s *Store) Sync(complete bool) error {
 		return err
 	}
 	s.Syncs++
+	removed := false
 	for complete && len(s.segments) > 1 {
 		g := s.segments[0]
 		if g.needed > 0 && g.number >= s.first {
-			return nil
+			break
 		}
 		if err := s.files.Remove(segmentName(g.number)); err != nil {
 			return fmt.Errorf("%s: %w", segmentName(g.number), err)
 		}
+		removed = true
 		s.segments = s.segments[1:]
-		for k, parts := range s.keys {
-			if parts[0].of == g {
-				s.needed -= parts[0].bytes
-				if s.keys[k] = parts[1:]; len(parts) == 1 {
-					delete(s.keys, k)
-				}
+		for _, c := range s.keys {
+			if len(c.parts) > 0 && c.parts[0].of == g {
+				s.needed -= c.parts[0].bytes
+				c.parts = c.parts[1:]
 			}
 		}
 	}
+	if removed {
+		return s.files.SyncNames()
+	}
 	return nil
 }
+
+// GiveUp does what an error of the disk does: nothing is built on what was appended since the last Sync, and all keys
+// must be replaced.
+func (s *Store) GiveUp() { _ = s.fail(nil) }
 
 // fail gives up the segment that is being written, but for what lasts of it: after an error it is not known what of
 // the rest does. What is written from then on is in later segments, and those before stay until a Sync is complete.
 func (s *Store) fail(err error) error {
 	if s.file != nil {
 		g := s.last()
-		_ = s.file.Truncate(s.synced) // what is left there has checksums
-		_ = s.file.Close()            // nothing more is written to it
-		if g.size = s.synced; s.synced == 0 && s.files.Remove(segmentName(g.number)) == nil {
+		_ = s.file.Truncate(g.end) // what is left there is beyond the end that the next segment names
+		_ = s.file.Close()         // nothing more is written to it
+		if g.size = g.end; g.end == 0 && errors.Join(s.files.Remove(segmentName(g.number)), s.files.SyncNames()) == nil {
 			s.segments, s.next = s.segments[:len(s.segments)-1], g.number
 		}
 		s.file = nil

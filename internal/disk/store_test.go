@@ -63,6 +63,11 @@ func reopen(t testing.TB, m *disktest.Memory) (model, []disk.DamageError) {
 	return read(s)
 }
 
+// notTorn leaves out what was being written when the process ended.
+func notTorn(all []disk.DamageError) []disk.DamageError {
+	return slices.DeleteFunc(all, func(d disk.DamageError) bool { return errors.Is(d, peer.ErrTorn) })
+}
+
 // What was synced is read back, and what was not may be there or not; a cut at the end is no damage.
 func TestWhatWasSyncedLasts(t *testing.T) {
 	for seed := range uint64(100) {
@@ -86,7 +91,7 @@ func TestWhatWasSyncedLasts(t *testing.T) {
 		}
 		m.Crash(rng.Float64())
 		have, damages := reopen(t, m)
-		if len(damages) > 0 {
+		if damages = notTorn(damages); len(damages) > 0 {
 			t.Fatalf("seed %d: %v", seed, damages)
 		}
 		for k, v := range now {
@@ -95,7 +100,7 @@ func TestWhatWasSyncedLasts(t *testing.T) {
 			}
 		}
 		again, damages := reopen(t, m)
-		if len(damages) > 0 || fmt.Sprint(again) != fmt.Sprint(have) {
+		if len(notTorn(damages)) > 0 || fmt.Sprint(again) != fmt.Sprint(have) {
 			t.Fatalf("seed %d: read again: %v, %v, before %v", seed, damages, again, have)
 		}
 	}
@@ -260,7 +265,7 @@ func TestDamages(t *testing.T) {
 			continue
 		case "appended":
 			d.Put(name, append(slices.Clone(b), b[at:]...))
-			silent = at == len(b) || name == names[len(names)-1]
+			silent = true // the next segment says where this one ends
 		case "moved":
 			n, before := min(len(b)-at, 5000), slices.Clone(b)
 			copy(b[at/2:], before[at:at+n])
@@ -358,7 +363,7 @@ func TestAnotherOnesDirectory(t *testing.T) {
 	}
 	name := segments(t, m)[0]
 	future := m.Copy()
-	future.Bytes(name)[8] = 2
+	future.Bytes(name)[9] = 200
 	if _, err := disk.Open(disk.Config{Files: future, Identity: own}); err != nil {
 		t.Errorf("a damaged version is a damage: %v", err)
 	}

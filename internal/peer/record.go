@@ -1,5 +1,7 @@
 package peer
 
+import "errors"
+
 // Record is what a disk keeps of one frame.
 type Record struct {
 	// At is the instant at which the frame was filled, in microseconds since 1970.
@@ -8,7 +10,12 @@ type Record struct {
 	Keys []RecordKey
 	// Data is the frame, as a link carries it.
 	Data []byte
+	// Refused are the keys that could not be taken, if reading the record was an error; none means all.
+	Refused []uint32
 }
+
+// ErrTorn is wrapped by what a disk says of a record that was being written when the process ended.
+var ErrTorn = errors.New("this was being written when the process ended")
 
 // RecordKey is one key that a record is about.
 type RecordKey struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 
@@ -17,9 +18,10 @@ import (
 type Memory struct {
 	mu     sync.Mutex
 	files  map[string]*content
+	names  map[string]*content // those whose names last
 	locked bool
-	// Fail, unless nil, is asked before each operation: "create", "open", "list", "remove", "write", "sync" or
-	// "truncate". It is called without locks.
+	// Fail, unless nil, is asked before each operation: "create", "open", "list", "remove", "names",
+	// "write", "sync" or "truncate". It is called without locks.
 	Fail func(operation string) error
 	// Most, unless 0, is how many bytes fit.
 	Most int
@@ -52,11 +54,14 @@ func (m *Memory) SetFail(fail func(operation string) error) {
 }
 
 // Crash ends the process that has locked the directory. What was not synced is lost from the given part of it on: 0 is
-// all of it, 1 none.
+// all of it, 1 none. Names that were not synced are lost with any.
 func (m *Memory) Crash(kept float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.locked = false
+	if kept < 1 {
+		m.files = maps.Clone(m.names)
+	}
 	for _, c := range m.files {
 		c.bytes = c.bytes[:c.synced+int(kept*float64(len(c.bytes)-c.synced))]
 		c.synced = len(c.bytes)
@@ -67,9 +72,15 @@ func (m *Memory) Crash(kept float64) {
 func (m *Memory) Copy() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := &Memory{files: make(map[string]*content)}
-	for name, c := range m.files {
-		n.files[name] = &content{slices.Clone(c.bytes), c.synced}
+	n := &Memory{files: make(map[string]*content), names: make(map[string]*content)}
+	copies := make(map[*content]*content)
+	for from, to := range map[*map[string]*content]map[string]*content{&m.files: n.files, &m.names: n.names} {
+		for name, c := range *from {
+			if copies[c] == nil {
+				copies[c] = &content{slices.Clone(c.bytes), c.synced}
+			}
+			to[name] = copies[c]
+		}
 	}
 	return n
 }
@@ -84,7 +95,7 @@ func (m *Memory) Bytes(name string) []byte {
 	return nil
 }
 
-// Put replaces a file.
+// Put replaces a file. It lasts.
 func (m *Memory) Put(name string, b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,6 +103,7 @@ func (m *Memory) Put(name string, b []byte) {
 		m.files = make(map[string]*content)
 	}
 	m.files[name] = &content{b, len(b)}
+	m.names = maps.Clone(m.files)
 }
 
 // Create implements [disk.Files].
@@ -157,6 +169,17 @@ func (m *Memory) Rename(from, to string) error {
 	defer m.mu.Unlock()
 	m.files[to] = m.files[from]
 	delete(m.files, from)
+	return nil
+}
+
+// SyncNames implements [disk.Files].
+func (m *Memory) SyncNames() error {
+	if err := m.fails("names"); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names = maps.Clone(m.files)
 	return nil
 }
 
