@@ -131,6 +131,8 @@ type Config struct {
 	// PersistInterval is how often changes are written to Store: what was granted since is granted again if all members
 	// end at once. Default 5s; 1s to 1h.
 	PersistInterval time.Duration
+	// Kept, unless nil, is what the program keeps in Store beside counters. One value is for one member.
+	Kept *Kept
 	// RestoreWait is for how long, from the start on, partitions of available rules wait for members that are not back
 	// yet before they start from the best copy. Checks are answered by policy meanwhile. Those of closed rules wait until
 	// all members are back or forgotten. Default 30s; at most 1h.

@@ -15,23 +15,34 @@ import (
 func CutLinks(n *weir.Node) { n.Cluster().(*member).links.Close() }
 
 // Saves returns how often a node has saved.
-func Saves(n *weir.Node) uint64 { return n.Cluster().(*member).keeper.saves.Load() }
+func Saves(n *weir.Node) uint64 { return n.Cluster().(*member).keeper.count.saves.Load() }
 
-// behind opens a member whose machine's clock is behind.
-type behind struct {
+// onNetwork opens a member on another machine than this one.
+type onNetwork struct {
 	*Config
-	by time.Duration
+	network
 }
 
-func (b behind) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
-	m, err := b.Config.open(ctx, n, network{skew: -limiter.Tick(b.by / limiter.TickDuration)})
+func (o onNetwork) OpenMember(ctx context.Context, n *engine.Node) (engine.Decider, weir.Cluster, error) {
+	m, err := o.Config.open(ctx, n, o.network)
 	return m, m, err
 }
 
 // OpenBehind opens a node whose machine's clock is behind.
 func OpenBehind(t *testing.T, c weir.Config, by time.Duration) *weir.Node {
 	t.Helper()
-	c.Cluster = behind{c.Cluster.(*Config), by}
+	return openOn(t, c, network{skew: -limiter.Tick(by / limiter.TickDuration)})
+}
+
+// OpenImpatient opens a node that waits so long for a disk at its end.
+func OpenImpatient(t *testing.T, c weir.Config, within time.Duration) *weir.Node {
+	t.Helper()
+	return openOn(t, c, network{saveWithin: within})
+}
+
+func openOn(t *testing.T, c weir.Config, on network) *weir.Node {
+	t.Helper()
+	c.Cluster = onNetwork{c.Cluster.(*Config), on}
 	n, err := weir.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

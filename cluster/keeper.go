@@ -46,6 +46,10 @@ const (
 	overhead   = 512
 	// storeTellEvery is how often a failure of the disk is logged.
 	storeTellEvery = time.Minute
+	// saveWithin is how long a disk may stand still at the end before the member ends without it.
+	saveWithin = 10 * time.Second
+	// mostPanics is how often in a row saving may panic before it is given up.
+	mostPanics = 5
 )
 
 // keeper writes to the disk what the core must not lose: one goroutine, for which no check waits.
@@ -55,15 +59,23 @@ type keeper struct {
 	disk  *core.Disk
 	codec *peerlink.Codec
 	data  []byte
+	kept  *Kept
+	clock slowed
 
 	promises chan promise
 	stop     chan struct{}
+	done     chan struct{} // closed when nothing is written any more
 
 	broken bool // a grant could not be written during a save
-	told   time.Time
+	// told and keptTold are when failures were logged last.
+	told, keptTold time.Time
+	count          numbers
+}
 
+// numbers are what a keeper says of itself.
+type numbers struct {
 	failures, unsynced     atomic.Uint64
-	saves                  atomic.Uint64
+	saves, progress        atomic.Uint64
 	failing                atomic.Bool
 	bytes, needed, written atomic.Int64
 	savedAt                atomic.Int64 // in nanoseconds since 1970
@@ -85,7 +97,7 @@ func openKeeper(m *member) (*keeper, error) {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
 	return &keeper{m: m, store: s, codec: peerlink.NewCodec(), promises: make(chan promise, maxPromises),
-		stop: make(chan struct{})}, nil
+		kept: cmp.Or(m.config.Kept, new(Kept)), stop: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
 // unless closes the store if there is an error, which it returns.
@@ -99,21 +111,45 @@ func (k *keeper) unless(err error) error {
 // configure makes a core save to the store.
 func (k *keeper) configure(c *core.Config) {
 	if k != nil {
-		c.Saves, c.Promises = true, k
+		k.clock.machine = c.Clock
+		if c.Clock == nil {
+			k.clock.machine = k.m.sched.Now
+		}
+		c.Clock, c.Promises = k.clock.now, k
+		c.SaveEvery = limiter.Tick(k.m.config.PersistInterval / limiter.TickDuration)
 		c.RestoreWait = limiter.Tick(k.m.config.RestoreWait / limiter.TickDuration)
 	}
 }
 
-// begin begins to save, and end has everything saved and ends it.
+// begin begins to save.
 func (k *keeper) begin() {
 	if k != nil {
-		k.m.serving.Go(k.run)
+		go k.run()
 	}
 }
 
+// end has everything saved and ends it. It does not wait for a disk that stands still.
 func (k *keeper) end() {
-	if k != nil {
-		close(k.stop)
+	if k == nil {
+		return
+	}
+	close(k.stop)
+	within := cmp.Or(k.m.network.saveWithin, saveWithin)
+	tick := time.NewTicker(within)
+	defer tick.Stop()
+	for last := k.count.progress.Load(); ; {
+		select {
+		case <-k.done:
+			return
+		case <-tick.C:
+		}
+		now := k.count.progress.Load()
+		if now == last {
+			k.m.log.Error("the data directory does not answer: this node ends without it, and what changed since it was saved "+
+				"last is not there", "waited", within)
+			return
+		}
+		last = now
 	}
 }
 
@@ -135,7 +171,7 @@ func (c *Config) checkStore() error {
 // Keep implements core.Promises.
 func (k *keeper) Keep(a peer.Answer, kept func()) {
 	var once sync.Once
-	late := func() { once.Do(func() { k.unsynced.Add(1); kept() }) }
+	late := func() { once.Do(func() { k.count.unsynced.Add(1); kept() }) }
 	select {
 	case k.promises <- promise{a, func() { once.Do(kept) }}:
 		k.m.sched.After(limiter.Tick(promiseWithin/limiter.TickDuration), late)
@@ -144,81 +180,74 @@ func (k *keeper) Keep(a peer.Answer, kept func()) {
 	}
 }
 
-// restore reads what the disk has into a core that has no view yet.
-func (k *keeper) restore(c *core.Core) {
-	if k == nil {
-		return
-	}
-	k.disk = core.NewDisk(c)
-	begun, last, bad := time.Now(), limiter.Tick(0), 0
-	damages := k.store.Read(func(r *peer.Record) error {
-		var err error
-		if e := k.codec.Read(r.Data, func(f *peer.Frame) {
-			last = max(last, limiter.Tick(r.At))
-			err = k.disk.Restore(f, limiter.Tick(r.At), r.Keys)
-		}); e != nil {
-			return e
-		}
-		return err
-	})
-	for _, d := range damages {
-		if bad++; bad <= 20 {
-			k.m.log.Error("a part of the data directory cannot be read: it is left out, and so is what builds on it",
-				"error", d)
-		}
-	}
-	if bad > 20 {
-		k.m.log.Error("more parts of the data directory cannot be read", "parts", bad-20)
-	}
-	k.watchClock(last)
-	k.disk.Restored()
-	k.m.log.Info("the data directory was read", "counters", k.m.Table.Stats().Keys, "damages", bad,
-		"took", time.Since(begun).Round(time.Millisecond))
-}
-
-// watchClock lets the clock of counters begin no earlier than the last instant that the disk has: so no window begins
-// twice, and none ends late, whatever the machine's clock shows.
-func (k *keeper) watchClock(last limiter.Tick) {
-	now := k.m.sched.Now()
-	switch behind := last - now; {
-	case last == 0:
-	case behind > 0:
-		k.m.sched.start += behind
-		if behind > limiter.Second {
-			k.m.log.Error("this machine's clock is behind what the data directory has: counters go on from there, so that "+
-				"no window begins twice; set the clock, and restart this node when it is right",
-				"behind", behind.Duration().Round(time.Millisecond), "last", last.Time())
-		}
-	case -behind > limiter.Hour:
-		k.m.log.Warn("the data directory was written long ago: if this node was not down for so long, its clock went forward",
-			"ago", (-behind).Duration().Round(time.Second), "last", last.Time())
-	}
-}
-
-// run saves once an interval until the keeper is stopped, and then everything that is left.
+// run saves once an interval until the keeper is stopped, and then everything that is left. After a panic it begins
+// again, with everything, unless there are too many in a row.
 func (k *keeper) run() {
-	defer k.m.guard.Recover(guard.Cluster, nil)
+	defer close(k.done)
+	saves := k.count.saves.Load()
+	for panics := 1; !k.loop(); panics++ {
+		if now := k.count.saves.Load(); now != saves {
+			saves, panics = now, 1
+		}
+		if panics == mostPanics {
+			k.m.log.Error("saving to the data directory is given up after internal errors in a row: decisions go on, and what "+
+				"changes is lost if all members end: restart this node", "errors", panics)
+			<-k.stop
+			return
+		}
+	}
+}
+
+// loop is run up to the end, or to a panic, of which it reports false.
+func (k *keeper) loop() (ended bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			k.m.guard.Caught(guard.Cluster, v)
+			k.panicked()
+		}
+	}()
 	tick := time.NewTicker(k.m.config.PersistInterval)
 	defer tick.Stop()
 	for {
+		select {
+		case <-k.stop: // first: a promise may be what panics
+			k.save()
+			k.report("", k.store.Close())
+			return true
+		default:
+		}
 		select {
 		case p := <-k.promises:
 			k.keep(p)
 		case <-tick.C:
 			k.save()
 		case <-k.stop:
-			k.save()
-			k.report("", k.store.Close())
-			return
 		}
 	}
+}
+
+// panicked makes the next save write everything: it is not known what the last one did.
+func (k *keeper) panicked() {
+	defer k.m.guard.Recover(guard.Cluster, nil)
+	k.report("an internal error", errPanicked)
+	k.saveAll()
+	k.store.GiveUp()
+}
+
+var errPanicked = errors.New("saving panicked: the log has the details")
+
+// saveAll makes the next save write everything.
+func (k *keeper) saveAll() {
+	k.disk.SaveAll()
+	k.kept.saveAll()
 }
 
 // save saves what the disk lacks.
 func (k *keeper) save() {
 	begun := time.Now()
 	k.broken = false
-	err := k.disk.Save(k.store.Aged(), k.large, func(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
+	aged := k.store.Aged()
+	complete, err := k.disk.Save(aged, k.large, func(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
 		if err := k.append(f, at, keys); err != nil {
 			return err
 		}
@@ -230,22 +259,26 @@ func (k *keeper) save() {
 		return nil
 	})
 	if err == nil && !k.broken {
-		if err = k.store.Sync(true); err != nil {
-			k.disk.SaveAll()
-		}
+		err = k.kept.save(k, aged)
 	}
-	if k.broken { // what was saved before that is lost
-		k.disk.SaveAll()
+	if err == nil && !k.broken {
+		err = k.store.Sync(complete)
+		k.count.progress.Add(1)
+	}
+	if err != nil || k.broken { // what was saved before that is lost
+		k.saveAll()
+	}
+	if k.broken {
 		return
 	}
 	k.report("changes cannot be saved", err)
 	all, needed := k.store.Bytes()
-	k.bytes.Store(all)
-	k.needed.Store(needed)
-	k.written.Store(k.store.Written())
+	k.count.bytes.Store(all)
+	k.count.needed.Store(needed)
+	k.count.written.Store(k.store.Written())
 	if err == nil {
-		k.saves.Add(1)
-		k.savedAt.Store(begun.UnixNano())
+		k.count.saves.Add(1)
+		k.count.savedAt.Store(begun.UnixNano())
 	}
 }
 
@@ -259,6 +292,7 @@ func (k *keeper) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (
 	if k.data, err = k.codec.Append(k.data[:0], f); err != nil {
 		return err
 	}
+	k.count.progress.Add(1)
 	return k.store.Append(&peer.Record{At: int64(at), Keys: keys, Data: k.data})
 }
 
@@ -276,7 +310,7 @@ func (k *keeper) keep(first promise) {
 	var err error
 	for i := range all {
 		f, keys := core.PromiseRecord(k.m.core, all[i].a)
-		if err = k.append(f, k.m.sched.Now(), keys); err != nil {
+		if err = k.append(f, k.clock.now(), keys); err != nil {
 			break
 		}
 	}
@@ -284,9 +318,9 @@ func (k *keeper) keep(first promise) {
 		err = k.store.Sync(false)
 	}
 	if err != nil {
-		k.disk.SaveAll()
+		k.saveAll()
 		k.broken = true
-		k.unsynced.Add(uint64(len(all)))
+		k.count.unsynced.Add(uint64(len(all)))
 		k.report("a grant cannot be saved", err)
 	}
 	for i := range all {
@@ -299,9 +333,9 @@ func (k *keeper) stats() *weir.StoreStats {
 	if k == nil {
 		return nil
 	}
-	s := &weir.StoreStats{Bytes: k.bytes.Load(), Needed: k.needed.Load(), Written: k.written.Load(),
-		Failing: k.failing.Load(), Failures: k.failures.Load(), UnsavedGrants: k.unsynced.Load()}
-	if at := k.savedAt.Load(); at != 0 {
+	s := &weir.StoreStats{Bytes: k.count.bytes.Load(), Needed: k.count.needed.Load(), Written: k.count.written.Load(),
+		Failing: k.count.failing.Load(), Failures: k.count.failures.Load(), UnsavedGrants: k.count.unsynced.Load()}
+	if at := k.count.savedAt.Load(); at != 0 {
 		s.SavedAt = time.Unix(0, at)
 	}
 	return s
@@ -311,7 +345,7 @@ func (k *keeper) stats() *weir.StoreStats {
 func (k *keeper) report(what string, err error) {
 	switch {
 	case err == nil:
-		if k.failing.Swap(false) && what != "" {
+		if k.count.failing.Swap(false) && what != "" {
 			k.m.log.Info("the data directory is written again: everything was saved anew")
 			k.told = time.Time{}
 		}
@@ -319,8 +353,8 @@ func (k *keeper) report(what string, err error) {
 	case errors.Is(err, context.Canceled):
 		return
 	}
-	k.failures.Add(1)
-	k.failing.Store(true)
+	k.count.failures.Add(1)
+	k.count.failing.Store(true)
 	if time.Since(k.told) >= storeTellEvery {
 		k.told = time.Now()
 		k.m.log.Error("the data directory cannot be written: decisions go on, and what changes is lost if all members end",

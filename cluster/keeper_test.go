@@ -47,9 +47,6 @@ rules:
 
 func newSaved(t *testing.T) *saved {
 	t.Helper()
-	if raceDetector {
-		t.Skip("three nodes and two cores: long under the race detector; make wire runs it")
-	}
 	s := &saved{t: t, rules: twoClasses, wait: time.Minute, deadline: 30 * time.Second}
 	for range 3 {
 		s.disks = append(s.disks, new(disktest.Memory))
@@ -129,7 +126,10 @@ func (s *saved) cut() {
 // All nodes end at once, and start anew: what was counted counts on.
 func TestCountersSurviveTheEndOfAll(t *testing.T) {
 	s := newSaved(t)
-	const users = 30
+	users := 30
+	if raceDetector {
+		users = 6 // each charge is twenty times as long
+	}
 	for _, path := range []string{"/open", "/shut"} {
 		s.charge(path, users)
 	}
@@ -149,7 +149,10 @@ func TestCountersSurviveTheEndOfAll(t *testing.T) {
 // rules goes on, when the wait is over, from what those have that are back.
 func TestOneOfThreeDoesNotComeBack(t *testing.T) {
 	s := newSaved(t)
-	const users = 20
+	users := 20
+	if raceDetector {
+		users = 6
+	}
 	s.charge("/open", users)
 	s.charge("/shut", users)
 	s.save()

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirlimit/weir/diskstore"
 	"github.com/weirlimit/weir/internal/cluster"
@@ -27,6 +29,17 @@ type disks struct {
 	cut     bool                        // all nodes end, or have ended, at once
 	empty   bool                        // partitions may start empty: the run has not settled yet
 	missing int                         // nodes that are not back yet
+	lostAt  limiter.Tick                // when one was lost; 0 if none was
+	twice   bool                        // then another node ended before partitions were together again
+}
+
+// spreadOver is how long it takes until all have ended.
+const spreadOver = 400 * ms
+
+// ended notes that a node has ended, with the disk that is the only one left perhaps.
+func (d *disks) ended(now limiter.Tick) {
+	since := now - d.lostAt
+	d.twice = d.twice || d.lostAt != 0 && since > spreadOver && since < backWithin+restoreWait
 }
 
 // newDisks gives all nodes of a run of the kind Outages disks.
@@ -59,7 +72,7 @@ func (d *disks) configure(n *Node, c *cluster.Config) {
 		panic(err)
 	}
 	n.disk = &nodeDisk{n: n, store: store}
-	c.Saves, c.Promises, c.RestoreWait = true, n.disk, restoreWait
+	c.SaveEvery, c.Promises, c.RestoreWait = persistEvery, n.disk, restoreWait
 }
 
 // restore reads the disk of a node that starts.
@@ -73,7 +86,7 @@ func (d *nodeDisk) restore() {
 		last = max(last, limiter.Tick(r.At))
 		var failed error
 		err := w.codec.Read(r.Data, func(f *peer.Frame) {
-			failed = d.core.Restore(f, limiter.Tick(r.At), r.Keys)
+			r.Refused, failed = d.core.Restore(f, limiter.Tick(r.At), r.Keys)
 			scribble(f)
 		})
 		if err == nil {
@@ -81,7 +94,9 @@ func (d *nodeDisk) restore() {
 		}
 		return err
 	}) {
-		w.fail(fmt.Errorf("%s reads its disk: %w", d.n.name, err))
+		if !errors.Is(err, peer.ErrTorn) {
+			w.fail(fmt.Errorf("%s reads its disk: %w", d.n.name, err))
+		}
 	}
 	d.n.skew += max(0, last-d.n.Now()) // no window twice
 	d.core.Restored()
@@ -97,12 +112,13 @@ func (d *nodeDisk) append(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey)
 
 // save saves what has changed. It lasts when the disk has synced it.
 func (d *nodeDisk) save() {
-	if err := d.core.Save(d.store.Aged(), func(key uint32, counters int) bool {
+	complete, err := d.core.Save(d.store.Aged(), func(key uint32, counters int) bool {
 		return d.store.Needed(key) > int64(2*(512+56*counters))
-	}, d.append); err != nil {
+	}, d.append)
+	if err != nil {
 		d.n.w.fail(err)
 	}
-	d.sync(true, func() {})
+	d.sync(complete, func() {})
 	d.n.After(persistEvery, d.save)
 }
 
@@ -128,6 +144,7 @@ func (d *nodeDisk) Keep(a peer.Answer, kept func()) {
 func (d *nodeDisk) crashed() {
 	if d != nil {
 		w := d.n.w
+		w.disks.ended(w.now)
 		w.disks.of[d.n.name].Crash(float64(w.rng.IntN(3)) / 2)
 	}
 }
@@ -167,7 +184,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 	} else {
 		d.cut = true
 		if which == 2 {
-			spread = 400 * ms
+			spread = spreadOver
 		}
 	}
 	d.missing = len(all)
@@ -183,6 +200,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			if i == changed && what == 0 {
 				w.logf("the disk of %s is lost", n.name)
 				delete(d.of, n.name)
+				d.lostAt = w.now
 			}
 			if i == changed && what == 1 && d.before[n.name] != nil {
 				w.logf("%s gets an older disk", n.name)
@@ -192,9 +210,27 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 		})
 		w.after(spread+w.between(100*ms, backWithin-spread), func() {
 			w.start(n.name, false, rules, w.size)
-			d.missing--
+			if d.missing--; d.missing == 0 {
+				d.forgetLeft(w)
+			}
 		})
 	}
+}
+
+// forgetLeft has an operator forget who left so shortly before the outage that disks have the members of before, so
+// that closed partitions wait for it.
+func (d *disks) forgetLeft(w *World) {
+	w.after(limiter.Second, func() {
+		for _, n := range w.nodes {
+			if n.leftAt == 0 || w.now-n.leftAt > 2*backWithin+limiter.Second || len(w.live()) == 0 ||
+				slices.ContainsFunc(w.live(), func(o *Node) bool { return o.name == n.name }) {
+				continue
+			}
+			at := w.live()[0]
+			at.do(func() { at.members.Forget(n.name) })
+			w.logf("%s is told to forget %s, which left", at.name, n.name)
+		}
+	})
 }
 
 // older keeps what the disks have now, for who gets an older one.
@@ -212,7 +248,10 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d == nil || d.empty || !d.cut && part < table.Partitions {
 		return
 	}
-	w.fail(fmt.Errorf("%s starts partition %d empty: %s", n.name, part, n.core.Describe(part)))
+	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {
+		return // the only disk that has it is not there, and those that are there know of none
+	}
+	w.fail(fmt.Errorf("%s starts partition %d empty", n.name, part))
 }
 
 // continues fails the run if a closed partition goes on from what was read from disks before all members are back.

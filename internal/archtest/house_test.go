@@ -472,7 +472,7 @@ func largeAllowed() map[string]allowance {
 		"chaos/sim.Node fields":                  {21, harness},
 		"chaos/sim.key fields":                   {49, harness},
 		"client.Client methods":                  {59, "each call of a client is a method"},
-		"cluster.Config fields":                  {29, flags},
+		"cluster.Config fields":                  {30, flags},
 		"cluster.member fields":                  {41, joins},
 		"cluster.member methods":                 {55, joins},
 		"cmd/node/internal/app.options fields":   {35, flags},

@@ -69,10 +69,10 @@ type Config struct {
 	// Partitions lists the partitions that this core manages; nil means all. Simulations
 	// use it because few partitions are enough for them.
 	Partitions []int
-	// Saves means that [Disk.Save] is called. Promises, unless nil, keeps what this node grants of closed
-	// partitions before it answers. RestoreWait is for how long available partitions wait, from the start on, for
+	// SaveEvery is how often [Disk.Save] is called; 0 if it is not. Promises, unless nil, keeps what this node grants of
+	// closed partitions before it answers. RestoreWait is for how long available partitions wait, from the start on, for
 	// members that are not back.
-	Saves       bool
+	SaveEvery   limiter.Tick
 	Promises    Promises
 	RestoreWait limiter.Tick
 	// Observer may be nil.

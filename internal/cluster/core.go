@@ -63,7 +63,7 @@ func New(c Config) *Core {
 	core.partitions = newPartitions(&replica.Node{
 		Self: core.self, Seeds: c.Seeds, Store: c.Table, Peers: near, Pace: &core.pace,
 		Staged: &core.staged, Prepared: &core.decider.preparations.count, Random: core.random.below, Fault: core.config.fault,
-		Saves: c.Saves,
+		SaveEvery: c.SaveEvery,
 	}, c.Partitions)
 	rules := mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
 	core.calls = route.New(route.Config{

@@ -34,20 +34,21 @@ type Disk struct {
 	saved []peer.Known // the members that were saved last
 }
 
-// NewDisk returns it. The core must have been made with [Config.Saves].
+// NewDisk returns it. The core must have been made with [Config.SaveEvery].
 func NewDisk(c *Core) *Disk { return &Disk{c: c} }
 
 // Save calls put with what the disk lacks of the partitions that this node owns or has copies of. The frame and the
 // keys are valid until put returns. keys are those that must be saved in whole, so that earlier records are needed no
 // more; so are those for which large returns true, which gets the number of the partition's counters. After an error,
-// which is that of put, the next call saves everything.
+// which is that of put, the next call saves everything. It reports whether everything is saved that the disk is to
+// have, so that what was written before the start or an error may be deleted.
 //
 // Changes are saved with the counters as they are when the frame is filled, which is not before they were made. Each
 // partition's lock is held for 128 keys at a time.
 func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, put func(*peer.Frame, limiter.Tick,
-	[]peer.RecordKey) error) (err error) {
+	[]peer.RecordKey) error) (complete bool, err error) {
 	c := d.c
-	s := saver{d: d, c: c, put: put, frame: mesh.Collector{Counters: c.table}}
+	s := saver{d: d, c: c, put: put, frame: mesh.Collector{Counters: c.table}, complete: true}
 	defer func() {
 		if err != nil {
 			d.SaveAll()
@@ -56,16 +57,16 @@ func (d *Disk) Save(keys []uint32, large func(key uint32, counters int) bool, pu
 	for _, p := range c.partitions.parts {
 		whole := slices.Contains(keys, uint32(p.id)) || large(uint32(p.id), c.table.Count(int(p.id)))
 		if err := s.partition(p, whole); err != nil {
-			return err
+			return false, err
 		}
 		if err := s.promises(p, slices.Contains(keys, promisesOf+uint32(p.id))); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := s.members(slices.Contains(keys, membersKey)); err != nil {
-		return err
+		return false, err
 	}
-	return s.flush()
+	return s.complete, s.flush()
 }
 
 // SaveAll makes the next Save save everything.
@@ -86,6 +87,8 @@ type saver struct {
 	frame mesh.Collector
 	at    limiter.Tick // of the frame; valid if it has anything
 	keys  []peer.RecordKey
+	// complete is false once old records are needed.
+	complete bool
 }
 
 // step runs a step of a partition in a turn of its own.
@@ -108,8 +111,11 @@ func (s *saver) key(key uint32, replaces bool, weight int) {
 	s.keys = append(s.keys, peer.RecordKey{Key: key, Replaces: replaces, Weight: uint32(weight)})
 }
 
+// recordBytes is about how large a record becomes: so much a damage costs.
+const recordBytes = 16 << 10
+
 func (s *saver) full() error {
-	if !s.frame.Full() && len(s.keys) < 1<<10 {
+	if s.frame.Size()+promiseWeight*len(s.frame.Frame.Answers) < recordBytes && len(s.keys) < 1<<8 {
 		return nil
 	}
 	return s.flush()
@@ -129,8 +135,26 @@ func (s *saver) flush() error {
 // savedAtOnce is how many keys are exported under a partition's lock at a time.
 const savedAtOnce = 128
 
+// savedAgain is how often a partition is saved anew at once whose state is replaced by another one meanwhile.
+const savedAgain = 3
+
 // partition saves the state of a partition.
 func (s *saver) partition(p *partition, whole bool) error {
+	for range 1 + savedAgain {
+		done, err := s.state(p, whole)
+		if done || err != nil {
+			return err
+		}
+		if err := s.flush(); err != nil { // no record has two states of a partition
+			return err
+		}
+	}
+	s.complete = false // what the disk had before is kept until the next save
+	return nil
+}
+
+// state saves the state of a partition. It reports false if another state has taken its place meanwhile.
+func (s *saver) state(p *partition, whole bool) (done bool, err error) {
 	var saved replica.Saved
 	some := false
 	s.step(p, func(t *turn, r *replica.Replica, st *replica.Step) {
@@ -147,10 +171,11 @@ func (s *saver) partition(p *partition, whole bool) error {
 	})
 	switch {
 	case !some:
-		return nil
+		s.complete = s.complete && !saved.Old
+		return true, nil
 	case saved.Nothing:
 		s.key(uint32(p.id), true, 0)
-		return s.full()
+		return true, s.full()
 	}
 	b := saved.Batch
 	for i := 0; ; i++ {
@@ -167,14 +192,16 @@ func (s *saver) partition(p *partition, whole bool) error {
 		s.step(p, func(_ *turn, r *replica.Replica, _ *replica.Step) {
 			if same = r.OnDisk().Saving(&b); same {
 				s.frame.Batch(&part, saved.Keys[:n], s.at)
+			} else {
+				r.OnDisk().Unfinished()
 			}
 		})
 		if !same {
-			return nil // another state has taken its place: it is saved next time
+			return false, nil
 		}
 		s.key(uint32(p.id), part.Kind == peer.Snapshot && part.First, 40+60*n)
 		if err := s.full(); err != nil || part.Last {
-			return err
+			return true, err
 		}
 		saved.Keys = saved.Keys[n:]
 	}
@@ -223,8 +250,9 @@ func PromiseRecord(c *Core, a peer.Answer) (*peer.Frame, []peer.RecordKey) {
 var errRestore = errors.New("a value that is not possible")
 
 // Restore takes in what Save has saved, in its order, before the first view: at is the instant at which it was saved,
-// keys are those of its parts that are to be taken. What is not possible is left out, and is an error.
-func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
+// keys are those of its parts that are to be taken. What is not possible is left out, and is an error; refused are its
+// keys.
+func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) (refused []uint32, err error) {
 	c := d.c
 	t := c.begin()
 	defer t.end()
@@ -238,11 +266,11 @@ func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) er
 		}
 	}
 	may := credibleAt(t.Now)
-	err := c.intake.restore(t, f, &may, wants)
+	refused, err = c.intake.restore(t, f, &may, wants)
 	for i := range f.Answers {
 		a := &f.Answers[i]
 		if !may.answer(a) || !wants(promisesOf+uint32(a.Partition)) {
-			err = errors.Join(err, fmt.Errorf("%w: a promise", errRestore))
+			refused, err = append(refused, promisesOf+uint32(a.Partition)), fmt.Errorf("%w: a promise", errRestore)
 			continue
 		}
 		c.partitions.at(t, a.Partition, func(r *replica.Replica, s *replica.Step) { r.OnDisk().RestorePromises(s, a) })
@@ -250,37 +278,53 @@ func (d *Disk) Restore(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) er
 	if wants(membersKey) {
 		members.Restore(c.registry, f.Known, t.Now)
 	}
-	return err
+	return refused, err
 }
 
-// restore takes in the batches of a frame.
-func (in *intake) restore(t *turn, f *peer.Frame, may *credible, wants func(key uint32) bool) (err error) {
+// restore takes in the batches of a frame. Those that cannot be taken cost no others.
+func (in *intake) restore(t *turn, f *peer.Frame, may *credible, wants func(key uint32) bool) (refused []uint32,
+	err error) {
 	limits := make([]*limiter.Limit, len(f.Limits))
 	for i := range f.Limits {
-		if limits[i], err = in.rules.Limit(&f.Limits[i]); err != nil {
-			return err
-		}
+		limits[i], _ = in.rules.Limit(&f.Limits[i]) // entries of none are refused
 	}
 	rest := f.Entries
 	for i := range f.Batches {
 		b := &f.Batches[i]
-		keys, left, ok := t.split(rest, int(b.Keys), limits, 0)
-		if rest = left; !ok {
-			return fmt.Errorf("%w: the keys of a batch", errRestore)
-		}
-		if !may.saved(b) || !may.entries(b.Partition, keys) {
-			err = fmt.Errorf("%w: a batch", errRestore)
+		if !wants(uint32(b.Partition)) {
+			rest = rest[entriesOf(rest, int(b.Keys)):]
 			continue
 		}
-		if wants(uint32(b.Partition)) {
-			in.parts.at(t, b.Partition, func(r *replica.Replica, s *replica.Step) {
-				if !r.OnDisk().Restore(s, b, keys) {
-					err = fmt.Errorf("%w: a batch does not follow the one before", errRestore)
-				}
-			})
+		keys, left, ok := t.split(rest, int(b.Keys), limits, 0)
+		if !ok {
+			left = rest[entriesOf(rest, int(b.Keys)):]
+		}
+		rest = left
+		if !ok || !may.saved(b) || !known(keys) || !may.entries(b.Partition, keys) {
+			refused, err = append(refused, uint32(b.Partition)), fmt.Errorf("%w: a batch of partition %d", errRestore,
+				b.Partition)
+			continue
+		}
+		in.parts.at(t, b.Partition, func(r *replica.Replica, s *replica.Step) {
+			if !r.OnDisk().Restore(s, b, keys) {
+				refused, err = append(refused, uint32(b.Partition)),
+					fmt.Errorf("%w: a batch of partition %d does not follow the one before", errRestore, b.Partition)
+			}
+		})
+	}
+	return refused, err
+}
+
+// known reports whether the limit of each counter could be read.
+func known(keys []replica.Entries) bool {
+	for i := range keys {
+		for j := range keys[i].List {
+			if keys[i].List[j].Limit == nil {
+				return false
+			}
 		}
 	}
-	return err
+	return true
 }
 
 // Restored ends a restore.

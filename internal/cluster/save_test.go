@@ -1,10 +1,18 @@
 package cluster
 
 import (
+	"errors"
+	"math"
+	"slices"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/cluster/mesh"
+	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/peerlink"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // slowDisk keeps what it is to call when a promise lasts.
@@ -38,5 +46,128 @@ func TestAGrantLeavesWhenItLasts(t *testing.T) {
 	disk.kept[0]()
 	if a := lastAnswer(t, drain(c)[other]); !a.Granted || a.Grant != 5 {
 		t.Errorf("when the grant lasts: %+v", a)
+	}
+}
+
+// onDisk is what a disk has of a core: frames and their keys.
+type onDisk struct {
+	frames [][]byte
+	at     []limiter.Tick
+	keys   [][]peer.RecordKey
+	codec  *peerlink.Codec
+}
+
+func (o *onDisk) put(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
+	b, err := o.codec.Append(nil, f)
+	o.frames, o.at, o.keys = append(o.frames, b), append(o.at, at), append(o.keys, slices.Clone(keys))
+	return err
+}
+
+// restored returns a core that has read it.
+func (o *onDisk) restored(t *testing.T) (*Core, *partition) {
+	t.Helper()
+	c, p, _, _ := saving(t)
+	d := NewDisk(c)
+	for i, b := range o.frames {
+		if err := o.codec.Read(b, func(f *peer.Frame) {
+			if refused, err := d.Restore(f, o.at[i], o.keys[i]); err != nil {
+				t.Errorf("record %d: %v, of %v", i, err, refused)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Restored()
+	return c, p
+}
+
+// saving returns a core with a disk that has a copy of many keys.
+func saving(t *testing.T) (*Core, *partition, *byHand, *arith.Charge) {
+	t.Helper()
+	return singleWith(t, limiter.UnreachableClosed, func(c *Config) { c.SaveEvery = limiter.Second })
+}
+
+func notLarge(uint32, int) bool { return false }
+
+// A partition whose state is replaced while it is saved is in the same save, with the state that took its place; if
+// that does not end, what the disk had before is not given up.
+func TestAStateThatIsReplacedWhileItIsSaved(t *testing.T) {
+	for _, replacements := range []int{0, 1, 1 + savedAgain} {
+		c, p, h, charge := saving(t)
+		for i := range uint64(1000) {
+			var one arith.Charge
+			k := *charge.Key(0)
+			k.Hash.Hi = 1 + i
+			one.Add(k)
+			var d limiter.Decision
+			if err := c.table.Decide(h.now, &one, &d); err != nil || !d.Allowed {
+				t.Fatal(err, d)
+			}
+		}
+		put(c, p, replica.Fixture{Role: peer.Copy, Epoch: peer.Epoch{Counter: 1, Instance: third},
+			Owner: peer.Epoch{Counter: 1, Instance: third}})
+		disk := &onDisk{codec: peerlink.NewCodec()}
+		left := replacements
+		counter := uint64(1)
+		complete, err := NewDisk(c).Save(nil, notLarge, func(f *peer.Frame, at limiter.Tick, k []peer.RecordKey) error {
+			if left > 0 && len(f.Batches) > 0 && !f.Batches[len(f.Batches)-1].Last {
+				left--
+				counter++
+				batch := peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: peer.Epoch{Counter: counter, Instance: other},
+					Seq: 3, First: true, Last: true}
+				full := &peer.Frame{From: other, To: self, Batches: []peer.Batch{batch}}
+				if replacements > 1 { // as large as the one before
+					keys := mesh.Collector{Counters: c.table}
+					var all []uint64
+					c.table.Export(int(p.id), at, func(e table.Entry) { all = append(all, e.Hi) })
+					keys.Batch(&batch, all, at)
+					full.Batches, full.Entries, full.Limits = keys.Frame.Batches, keys.Frame.Entries, keys.Frame.Limits
+				}
+				c.Deliver(full)
+				if got := look(p); got.Epoch.Counter != counter {
+					t.Fatalf("the snapshot is not taken: %+v", got)
+				}
+			}
+			return disk.put(f, at, k)
+		})
+		if err != nil || left != 0 {
+			t.Fatalf("%v, %d replacements are left", err, left)
+		}
+		if want := replacements <= savedAgain; complete != want {
+			t.Errorf("%d replacements: complete %t", replacements, complete)
+		} else if !want {
+			continue
+		}
+		_, q := disk.restored(t)
+		if got := look(q); got.Role != peer.Copy || got.Epoch.Counter != counter {
+			t.Errorf("%d replacements: the disk has %+v, want the epoch %d", replacements, got, counter)
+		}
+	}
+}
+
+// A batch that cannot be taken costs no other one of its record.
+func TestARefusedBatchCostsNoOther(t *testing.T) {
+	c, p, _, _ := saving(t)
+	e := peer.Epoch{Counter: 4, Instance: third}
+	bad := peer.Entry{Hi: 7, Lo: 9, First: true, Limit: 0}
+	f := &peer.Frame{
+		Limits:  []peer.Limit{{Algorithm: 200}},
+		Entries: []peer.Entry{bad, bad, {Hi: 7, Limit: 40, First: true}},
+		Batches: []peer.Batch{
+			{Partition: p.id, Kind: peer.Snapshot, Epoch: e, Seq: 1, Keys: 1, First: true, Last: true},
+			{Partition: p.id, Kind: peer.Delta, Epoch: e, Seq: 2, Base: 1, Keys: 1},
+			{Partition: p.id, Kind: peer.Delta, Epoch: e, Seq: 2, Base: 1, Keys: 1},
+			{Partition: p.id, Kind: peer.Snapshot, Epoch: e, Seq: 9, First: true, Last: true},
+		},
+		Answers: []peer.Answer{{Partition: p.id, Top: math.MaxUint64}, {Partition: p.id, Owner: e, Top: 4}},
+	}
+	keys := []peer.RecordKey{{Key: uint32(p.id), Replaces: true, Weight: 1},
+		{Key: promisesOf + uint32(p.id), Replaces: true, Weight: 1}}
+	refused, err := NewDisk(c).Restore(f, 1, keys)
+	if !errors.Is(err, errRestore) || len(refused) != 4 {
+		t.Errorf("%v, refused %v", err, refused)
+	}
+	if got := look(p); got.Role != peer.Copy || got.Epoch != e || got.Owner != e {
+		t.Errorf("it has %+v", got)
 	}
 }

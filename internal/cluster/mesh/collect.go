@@ -39,8 +39,8 @@ func (c *Collector) Batch(b *peer.Batch, keys []uint64, at limiter.Tick) {
 	c.Frame.Batches = append(c.Frame.Batches, *b)
 }
 
-// Full reports whether the frame is as large as those of links.
-func (c *Collector) Full() bool { return c.draft.size+60*len(c.Frame.Entries) >= maxFrame }
+// Size returns about how many bytes the frame takes.
+func (c *Collector) Size() int { return c.draft.size + 60*len(c.Frame.Entries) }
 
 // Clear empties the frame and keeps its memory.
 func (c *Collector) Clear() {

@@ -23,8 +23,8 @@ type Node struct {
 	// Staged counts the bytes of incomplete snapshots, and Prepared the charges that are
 	// in doubt or late, of all replicas of the node. *atomic.Int64 is a Counter.
 	Staged, Prepared Counter
-	// Saves means that a disk keeps what this node holds, see [OnDisk.Save].
-	Saves bool
+	// SaveEvery is how often a disk saves what this node holds, see [OnDisk.Save]; 0 if there is none.
+	SaveEvery limiter.Tick
 	// RestoreUntil is until when an available partition waits for members that are not back
 	// before it starts from the best copy: the time of the scheduler, 0 if it does not.
 	RestoreUntil limiter.Tick

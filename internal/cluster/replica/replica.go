@@ -137,7 +137,7 @@ type lostOwner struct {
 func New(node *Node, id uint16) *Replica {
 	p := &Replica{held: held{identity: identity{node: node, id: id, closed: int(id) >= table.Partitions}}}
 	p.fresh = true
-	if node.Saves {
+	if node.SaveEvery > 0 {
 		p.saving = new(saving)
 	}
 	return p

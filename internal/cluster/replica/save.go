@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // A disk is one more member that only holds copies. What it lacks is collected where changes are put into batches for
@@ -16,6 +17,11 @@ type saving struct {
 	epoch peer.Epoch
 	seq   uint64
 	has   bool
+	// old means that the disk may have a state that only records have which are not counted on any more: those before
+	// an error or a start, and those before a save that did not come to its end.
+	old bool
+	// gone is when a save first found nothing held of what the disk has; 0 if it did not.
+	gone limiter.Tick
 	// keys changed since, each several times perhaps. whole means that all are to be written.
 	keys  []uint64
 	whole bool
@@ -70,12 +76,21 @@ type OnDisk struct{ p *Replica }
 // OnDisk returns the replica's side towards a disk.
 func (p *Replica) OnDisk() OnDisk { return OnDisk{p} }
 
-// Saved is what a disk is to be written of a partition. Nothing means that the disk needs nothing of it any more.
+// Saved is what a disk is to be written of a partition. Nothing means that the disk needs nothing of it any more. Old
+// means that nothing is to be written, and that the disk must not delete old records either.
 type Saved struct {
 	Batch   peer.Batch
 	Keys    []uint64 // nil with a snapshot: all
 	Nothing bool
+	Old     bool
 }
+
+// What the disk has of a partition that this node holds no more stays until the members that have it now have saved it,
+// in so many of their intervals and as much again: a power cut before that leaves it here.
+const (
+	keptSaves    = 3
+	keptSavesFor = 10 * limiter.Second
+)
 
 // Save returns what the disk lacks of the state held, and takes it to have that from then on: after an error of the
 // disk, call [OnDisk.SaveAll]. It reports false if the disk lacks nothing.
@@ -90,9 +105,7 @@ func (d OnDisk) Save(t *Step) (Saved, bool) {
 		t.Flush, t.Watch = true, true // the heir gets the batch that ends here
 	}
 	if p.role < peer.Copy {
-		had := s.has
-		s.has, s.whole, s.keys = false, false, nil
-		return Saved{Batch: peer.Batch{Partition: p.id}, Nothing: true}, had
+		return s.nothing(t, p)
 	}
 	out := Saved{Batch: peer.Batch{Partition: p.id, Kind: peer.Delta, Epoch: p.epoch, Seq: p.seq, BaseEpoch: s.epoch,
 		Base: s.seq}}
@@ -109,13 +122,34 @@ func (d OnDisk) Save(t *Step) (Saved, bool) {
 	return out, true
 }
 
+// nothing returns what the disk is to be written of a partition that is not held.
+func (s *saving) nothing(t *Step, p *Replica) (Saved, bool) {
+	switch {
+	case !s.has && !s.old:
+		return Saved{}, false
+	case s.gone == 0:
+		s.gone = t.Now
+	case t.Now-s.gone >= keptSaves*p.node.SaveEvery+keptSavesFor:
+		*s = saving{promises: s.promises}
+		return Saved{Batch: peer.Batch{Partition: p.id}, Nothing: true}, true
+	}
+	return Saved{Old: s.old}, false
+}
+
 // SaveAll makes the next [OnDisk.Save] and [OnDisk.Promises] return everything.
 func (d OnDisk) SaveAll() {
 	p := d.p
 	if s := p.saving; s != nil {
-		s.has, s.promises = false, peer.Answer{}
-		s.replaced()
+		d.Unfinished()
+		s.promises = peer.Answer{}
 	}
+}
+
+// Unfinished says that what the last [OnDisk.Save] returned was not saved, or only in part.
+func (d OnDisk) Unfinished() {
+	s := d.p.saving
+	s.old, s.has = s.old || s.has, false
+	s.replaced()
 }
 
 // SaveState makes the next [OnDisk.Save] return all of the state held, SavePromises the next [OnDisk.Promises] what
@@ -199,6 +233,7 @@ func (d OnDisk) Restored(t *Step) {
 	p.staging.unstage(p.node)
 	p.top = max(p.top, p.epoch.Counter)
 	if p.saving != nil {
+		p.saving.has = p.restored
 		d.SaveAll()
 	}
 	p.point(t)

@@ -14,7 +14,7 @@ func readBack(t *testing.T) (*lab, *Replica, *Step) {
 	t.Helper()
 	l := newLab()
 	node := l.node(self)
-	node.Saves, node.RestoreUntil = true, l.now+10*limiter.Second
+	node.SaveEvery, node.RestoreUntil = limiter.Second, l.now+10*limiter.Second
 	p := New(node, table.Partitions+7)
 	tn := l.turn(view.New(self, members(self, other), seats{0, 1}, 3, 3))
 	e := peer.Epoch{Counter: 4, Instance: third}
@@ -138,10 +138,48 @@ func TestWhatIsSaved(t *testing.T) {
 	if d.Saving(&next.Batch) {
 		t.Error("the state was dropped, and is being saved")
 	}
+	for range 2 {
+		if none, some := d.Save(tn); some || none.Old {
+			t.Errorf("it was dropped just now, and perhaps no other disk has it: %+v, %t", none, some)
+		}
+		tn.Now += keptSaves*limiter.Second + keptSavesFor - 1
+	}
+	tn.Now++
 	if none, some := d.Save(tn); !some || !none.Nothing {
 		t.Errorf("nothing is held: %+v, %t", none, some)
 	}
 	if none, some := d.Save(tn); some {
 		t.Errorf("nothing is held, and the disk has nothing: %+v", none)
+	}
+}
+
+// What the disk has only in old records stays until it is written anew, or not needed: after a start, after an error
+// and after a save that did not come to its end.
+func TestOldRecordsAreKept(t *testing.T) {
+	for name, begin := range map[string]func(OnDisk, *Step){
+		"a start": func(OnDisk, *Step) {},
+		"an error": func(d OnDisk, tn *Step) {
+			d.Save(tn)
+			d.SaveAll()
+		},
+		"not finished": func(d OnDisk, tn *Step) {
+			d.Save(tn)
+			d.Unfinished()
+		},
+	} {
+		_, p, tn := readBack(t)
+		d := p.OnDisk()
+		begin(d, tn)
+		p.drop()
+		if none, some := d.Save(tn); some || !none.Old {
+			t.Errorf("%s: it was dropped, and may be deleted: %+v, %t", name, none, some)
+		}
+		tn.Now += keptSaves*limiter.Second + keptSavesFor
+		if none, some := d.Save(tn); !some || !none.Nothing || none.Old {
+			t.Errorf("%s: it is not needed: %+v, %t", name, none, some)
+		}
+		if none, some := d.Save(tn); some || none.Old {
+			t.Errorf("%s: nothing is left: %+v, %t", name, none, some)
+		}
 	}
 }

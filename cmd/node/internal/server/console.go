@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ type watching struct {
 	record  *denials.Record // nil: none
 	lines   *audit.Lines    // nil: none
 	notes   *cluster.Notes  // nil: the node is in no cluster
+	book    *overrides.Book
+	kept    *cluster.Kept // nil: the node is in no cluster
 	node    atomic.Pointer[weir.Node]
 }
 
@@ -61,6 +64,7 @@ func openConsole(s *Server) (err error) {
 		Heard: s.audit.overrideHeard}
 	if c.Cluster != nil {
 		o.Name, w.notes = c.Cluster.Name, new(cluster.Notes)
+		w.kept = new(cluster.Kept)
 		o.Ask = func(ctx context.Context, question []byte) ([]console.Answered, error) {
 			answers, err := w.notes.Ask(ctx, question)
 			out := make([]console.Answered, len(answers))
@@ -71,11 +75,28 @@ func openConsole(s *Server) (err error) {
 		}
 		o.Tell = w.notes.Tell
 	}
-	w.console = console.New(o)
+	w.console, w.book = console.New(o), o.Overrides
 	if w.notes != nil {
 		w.notes.Answer, w.notes.Told, w.notes.Met = w.console.Answer, w.console.Told, w.console.Met
 	}
 	return nil
+}
+
+// opened puts the overrides in force that were kept in the data directory, and keeps them there from then on.
+func (w *watching) opened(n *weir.Node, log *slog.Logger) {
+	w.node.Store(n)
+	if w.kept == nil {
+		return
+	}
+	const name = "overrides"
+	if text := w.kept.Restored(name); text != nil {
+		if err := w.console.Restore(text); err != nil {
+			log.Error("overrides are not restored: set them again, or wait until another member tells them", "error", err)
+		}
+	}
+	if err := w.kept.Keep(name, w.book.MarshalJSON); err != nil {
+		log.Error("overrides will not survive the end of all members", "error", err)
+	}
 }
 
 // namesKey returns the key of the hashes of names: the same on all members that have a secret.

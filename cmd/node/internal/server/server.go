@@ -218,7 +218,7 @@ func (s *Server) open(ctx context.Context) error {
 			member.PeerRefused = s.audit.peerRefused
 			member.FilesChanged = s.audit.memberFilesChanged
 		}
-		member.Notes = s.watching.notes
+		member.Notes, member.Kept = s.watching.notes, s.watching.kept
 		member.RefuseResets = !c.AllowReset && s.access == nil
 		if s.tracer != nil {
 			member.Tracer = s.tracer
@@ -265,7 +265,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return clusterHelp(err, c.Cluster)
 	}
-	s.watching.node.Store(s.service.Node())
+	s.watching.opened(s.service.Node(), c.Log)
 	s.node, s.metrics, s.wire = s.service.Node(), s.service.Metrics(), s.service.Wire()
 	defer warnUnsettled(s)
 	if config.Cluster == nil && len(c.Rules) > 0 || c.RulesFile != "" && len(config.Rules) == 0 {

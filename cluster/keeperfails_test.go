@@ -1,0 +1,176 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/cluster"
+	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/disk/disktest"
+	"github.com/weirlimit/weir/internal/peer"
+)
+
+// oneMember returns the configuration of a member that is alone and has a store, and its log.
+func oneMember(s cluster.Store) (weir.Config, *lines) {
+	c, log := memberConfig("alone", twoClasses), new(lines)
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	part(c).Store, part(c).PersistInterval = s, time.Second
+	part(c).Deadline = 30 * time.Second // no policy answers
+	return c, log
+}
+
+func ready(t *testing.T, n *weir.Node) {
+	t.Helper()
+	until(t, "it is ready", func() bool { return n.Ready() == nil })
+}
+
+// A member ends though its disk stands still, and says so.
+func TestADiskThatHangsHoldsNothingUp(t *testing.T) {
+	m := new(disktest.Memory)
+	c, log := oneMember(inMemory{m})
+	n := cluster.OpenImpatient(t, c, 50*time.Millisecond)
+	ready(t, n)
+	release, hangs := make(chan struct{}), make(chan struct{}, 100)
+	m.SetFail(func(o string) error {
+		if o == "sync" {
+			hangs <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	defer close(release)
+	check(t, n, weir.Request{Path: "/open", User: "ada"})
+	<-hangs
+	if d := check(t, n, weir.Request{Path: "/open", User: "ada"}); !d.Allowed {
+		t.Errorf("while the disk hangs: %+v", d)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "the data directory does not answer") {
+		t.Errorf("the log says %q", log)
+	}
+}
+
+// faulty is a store that panics in some calls.
+type faulty struct {
+	inMemory
+	panics *atomic.Int64 // so many times
+}
+
+func (f faulty) Open(cluster, member, secret string) (core.Store, error) {
+	s, err := f.inMemory.Open(cluster, member, secret)
+	return faultyStore{s, f.panics}, err
+}
+
+type faultyStore struct {
+	core.Store
+	panics *atomic.Int64
+}
+
+func (f faultyStore) Append(r *peer.Record) error {
+	if f.panics.Load() > 0 {
+		f.panics.Add(-1)
+		panic("planted")
+	}
+	return f.Store.Append(r)
+}
+
+// After an internal error saving begins again, with everything. After several in a row it is given up. Both are told,
+// and decisions go on.
+func TestSavingPanics(t *testing.T) {
+	m := new(disktest.Memory)
+	f := faulty{inMemory{m}, new(atomic.Int64)}
+	c, log := oneMember(f)
+	n := open(t, c)
+	ready(t, n)
+	stats := func() weir.StoreStats { s, _ := n.Cluster().Stats(); return *s.Store }
+	saves := cluster.Saves(n)
+	until(t, "it saves", func() bool { return cluster.Saves(n) > saves })
+	f.panics.Store(2)
+	check(t, n, weir.Request{Path: "/open", User: "ada"})
+	until(t, "it panics", func() bool { return stats().Failures >= 2 })
+	saves = cluster.Saves(n)
+	until(t, "it saves again", func() bool { return cluster.Saves(n) >= saves+2 && !stats().Failing })
+	image := m.Copy()
+	image.Crash(0)
+	f.panics.Store(1 << 40)
+	check(t, n, weir.Request{Path: "/open", User: "ada"})
+	until(t, "it is given up", func() bool { return strings.Contains(log.String(), "is given up") })
+	if !stats().Failing {
+		t.Error("it is given up, and does not say so")
+	}
+	if d := check(t, n, weir.Request{Path: "/open", User: "ada"}); d.Limit(0).Remaining != 97 {
+		t.Errorf("decisions: %+v", d)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	c.Cluster.(*cluster.Config).Store = inMemory{image}
+	again := open(t, c)
+	ready(t, again)
+	if d := check(t, again, weir.Request{Path: "/open", User: "ada"}); d.Limit(0).Remaining != 98 {
+		t.Errorf("after the panics that ended %d remain, want 98", d.Limit(0).Remaining)
+	}
+	again.Close()
+}
+
+// What a program keeps beside counters is saved when it changes, and read at the next start. What cannot be kept leaves
+// what was.
+func TestKept(t *testing.T) {
+	m := new(disktest.Memory)
+	run := func(now func(name string) ([]byte, error), want string) {
+		t.Helper()
+		c, log := oneMember(inMemory{m})
+		kept := new(cluster.Kept)
+		part(c).Kept = kept
+		n := open(t, c)
+		ready(t, n)
+		if got := fmt.Sprintf("%s %s", kept.Restored("a"), kept.Restored("b")); got != want {
+			t.Errorf("%q was kept, want %q; %s", got, want, log)
+		}
+		if now != nil {
+			for _, name := range []string{"b", "a"} {
+				if err := kept.Keep(name, func() ([]byte, error) { return now(name) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			saves := cluster.Saves(n)
+			until(t, "it saves", func() bool { return cluster.Saves(n) >= saves+2 })
+		}
+		image := m.Copy()
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m = image
+		m.Crash(0)
+	}
+	value := func(of string) func(string) ([]byte, error) {
+		return func(name string) ([]byte, error) { return []byte(name + of), nil }
+	}
+	run(value("1"), " ")
+	run(nil, "a1 b1") // nobody asks for it, and it stays
+	run(value("2"), "a1 b1")
+	run(func(name string) ([]byte, error) {
+		if name == "a" {
+			return nil, errors.New("not now")
+		}
+		return make([]byte, cluster.MaxKept+1), nil
+	}, "a2 b2")
+	run(nil, "a2 b2")
+	var k cluster.Kept
+	for i := range 8 {
+		if err := k.Keep(fmt.Sprint(i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Keep("ninth", nil); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("a ninth name: %v", err)
+	}
+}

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	core "github.com/weirlimit/weir/internal/cluster"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// restore reads what the disk has into a core that has no view yet.
+func (k *keeper) restore(c *core.Core) {
+	if k == nil {
+		return
+	}
+	k.disk = core.NewDisk(c)
+	begun, last, bad := time.Now(), limiter.Tick(0), 0
+	damages := k.store.Read(func(r *peer.Record) error {
+		if taken, err := k.kept.restore(r); taken {
+			return err
+		}
+		var err error
+		if e := k.codec.Read(r.Data, func(f *peer.Frame) {
+			last = max(last, limiter.Tick(r.At))
+			r.Refused, err = k.disk.Restore(f, limiter.Tick(r.At), r.Keys)
+		}); e != nil {
+			return e
+		}
+		return err
+	})
+	for _, d := range damages {
+		if errors.Is(d, peer.ErrTorn) {
+			k.m.log.Info("the data directory ends with what was being written, as after a power cut: nothing that was synced "+
+				"is missing", "where", d)
+			continue
+		}
+		if bad++; bad <= 20 {
+			k.m.log.Error("a part of the data directory cannot be read: it is left out, and so is what builds on it",
+				"error", d)
+		}
+	}
+	if bad > 20 {
+		k.m.log.Error("more parts of the data directory cannot be read", "parts", bad-20)
+	}
+	k.watchClock(last)
+	k.disk.Restored()
+	k.m.log.Info("the data directory was read", "counters", k.m.Table.Stats().Keys, "damages", bad,
+		"took", time.Since(begun).Round(time.Millisecond))
+}
+
+// slowed is the clock of counters: the machine's, which it does not go behind. If it is ahead it goes on, a tenth
+// slower, until the machine's has caught up. So no window begins twice, and a clock that was ahead by mistake does not
+// stay so.
+type slowed struct {
+	machine func() limiter.Tick
+	ahead   limiter.Tick // at since
+	since   limiter.Tick
+}
+
+// slower is the part of its speed that a clock loses that is ahead.
+const slower = 10
+
+func (c *slowed) now() limiter.Tick {
+	now := c.machine()
+	if c.ahead == 0 {
+		return now
+	}
+	return now + max(0, c.ahead-(now-c.since)/slower)
+}
+
+// watchClock lets the clock of counters begin no earlier than the last instant that the disk has: so no window begins
+// twice, whatever the machine's clock shows.
+func (k *keeper) watchClock(last limiter.Tick) {
+	now := k.clock.machine()
+	switch behind := last - now; {
+	case last == 0:
+	case behind > 0:
+		k.clock.ahead, k.clock.since = behind, now
+		if behind > limiter.Second {
+			k.m.log.Error("this machine's clock is behind what the data directory has: counters go on from there, so that "+
+				"no window begins twice, and their clock runs a tenth slower until the machine's has caught up; if the machine's "+
+				"clock is wrong, set it and restart this node", "behind", behind.Duration().Round(time.Millisecond),
+				"last", last.Time(), "caught_up_in", (slower * behind).Duration().Round(time.Second))
+		}
+	case -behind > limiter.Hour:
+		k.m.log.Warn("the data directory was written long ago: if this node was not down for so long, its clock went forward",
+			"ago", (-behind).Duration().Round(time.Second), "last", last.Time())
+	}
+}
