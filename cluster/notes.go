@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	core "github.com/weirlimit/weir/internal/cluster"
 	"github.com/weirlimit/weir/internal/guard"
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // Bounds of notes.
@@ -19,7 +22,6 @@ const (
 	// MaxNoteBytes is the longest question, answer or news.
 	MaxNoteBytes = peer.MaxNoteBytes
 
-	noteQueue   = 256 // notes of other members that wait to be read; further ones are dropped
 	maxPending  = 256 // questions that wait for answers
 	answerers   = 2   // goroutines that read notes
 	expelledWhy = "it is expelled"
@@ -40,18 +42,18 @@ type Notes struct {
 
 	member  atomic.Pointer[member]
 	mu      sync.Mutex
-	next    uint64
-	pending map[uint64]chan<- NoteAnswer
-	came    chan noteOf
+	pending map[uint64]*asking // by their numbers, which nobody can guess
+	inbox   *inbox
 	ended   chan struct{}
 }
 
-type noteOf struct {
-	from peer.Instance
-	note peer.Note // of kind met: a connection
+// asking is a question that waits for answers: one of each member that was asked.
+type asking struct {
+	of map[peer.Instance]string // their names
+	to chan NoteAnswer          // has room for all of them
 }
 
-// met is a kind of note that is not on the wire.
+// met is a kind of note that is not on the wire: there is a connection.
 const met peer.NoteKind = 255
 
 // NoteAnswer is what a member answered.
@@ -68,7 +70,7 @@ var errNoMember = errors.New("weir: the node is in no cluster, or is closed")
 
 // open binds the notes to a member.
 func (n *Notes) open(m *member) {
-	n.came, n.ended, n.pending = make(chan noteOf, noteQueue), m.ended, map[uint64]chan<- NoteAnswer{}
+	n.inbox, n.ended, n.pending = newInbox(), m.ended, map[uint64]*asking{}
 	n.member.Store(m)
 	for range answerers {
 		m.serving.Go(func() {
@@ -76,8 +78,10 @@ func (n *Notes) open(m *member) {
 				select {
 				case <-m.ended:
 					return
-				case x := <-n.came:
-					n.read(m, x)
+				case <-n.inbox.came:
+				}
+				for from, note, ok := n.inbox.take(); ok && !m.Closed.Load(); from, note, ok = n.inbox.take() {
+					n.read(m, from, note)
 				}
 			}
 		})
@@ -93,29 +97,28 @@ func (n *Notes) take(from peer.Instance, note peer.Note) {
 		n.answered(from, note)
 		return
 	}
-	select {
-	case n.came <- noteOf{from, note}:
-	default: // whoever asks gets no answer, and says so
+	if note.Kind <= peer.News && nameOf(n.member.Load(), from) != "" {
+		n.inbox.put(from, note, limiter.TickOf(time.Now()))
 	}
 }
 
-func (n *Notes) read(m *member, x noteOf) {
+func (n *Notes) read(m *member, from peer.Instance, note peer.Note) {
 	defer m.guard.Recover(guard.Cluster, nil)
-	name := nameOf(m, x.from)
+	name := nameOf(m, from)
 	if name == "" {
-		return // not a member, or not any more
+		return // not a member any more
 	}
-	switch x.note.Kind {
+	switch note.Kind {
 	case peer.Question:
 		if n.Answer == nil {
 			return
 		}
-		if text := n.Answer(x.note.Text); text != nil && len(text) <= MaxNoteBytes {
-			core.SendNote(m.core, x.from, peer.Note{Kind: peer.Answered, ID: x.note.ID, Text: text})
+		if text := n.Answer(note.Text); text != nil && len(text) <= MaxNoteBytes {
+			core.SendNote(m.core, from, peer.Note{Kind: peer.Answered, ID: note.ID, Text: text})
 		}
 	case peer.News:
 		if n.Told != nil {
-			n.Told(name, x.note.Text)
+			n.Told(name, note.Text)
 		}
 	case met:
 		if n.Met != nil {
@@ -124,21 +127,16 @@ func (n *Notes) read(m *member, x noteOf) {
 	}
 }
 
-// answered hands an answer to the question that waits for it, if it is of the member that was asked.
+// answered hands an answer to the question that waits for it, if it is the first of a member that was asked.
 func (n *Notes) answered(from peer.Instance, note peer.Note) {
-	m := n.member.Load()
 	n.mu.Lock()
-	to := n.pending[note.ID]
-	n.mu.Unlock()
-	if to == nil {
+	defer n.mu.Unlock()
+	q := n.pending[note.ID]
+	if q == nil || q.of[from] == "" {
 		return
 	}
-	if name := nameOf(m, from); name != "" {
-		select {
-		case to <- NoteAnswer{Member: name, Answer: note.Text}:
-		default: // more answers than members were asked
-		}
-	}
+	q.to <- NoteAnswer{Member: q.of[from], Answer: note.Text}
+	delete(q.of, from)
 }
 
 // Ask asks all other members a question, and returns what each answered before the context ended, ordered by name.
@@ -149,8 +147,7 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 		return nil, errNoMember
 	}
 	all := m.Members()
-	answers := make(chan NoteAnswer, len(all)+1)
-	id, err := n.begin(answers)
+	id, q, err := n.begin(len(all))
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +165,7 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 		case stateExpelled:
 			a.Why = expelledWhy
 		default:
-			if a.Why = "there is no connection to it"; n.send(m, o.Name, peer.Note{ID: id, Text: question}) {
+			if a.Why = "there is no connection to it"; n.ask(m, q, o.Name, peer.Note{ID: id, Text: question}) {
 				a.Why = "it did not answer in time"
 				waiting[o.Name] = len(out)
 			}
@@ -177,7 +174,7 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 	}
 	for len(waiting) > 0 {
 		select {
-		case a := <-answers:
+		case a := <-q.to:
 			if at, asked := waiting[a.Member]; asked {
 				out[at] = a
 				delete(waiting, a.Member)
@@ -192,15 +189,17 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 	return out, nil
 }
 
-func (n *Notes) begin(answers chan<- NoteAnswer) (uint64, error) {
+func (n *Notes) begin(members int) (uint64, *asking, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.pending) >= maxPending {
-		return 0, errors.New("weir: too many questions to other members are open: ask again in a second")
+		return 0, nil, errors.New("weir: too many questions to other members are open: ask again in a second")
 	}
-	n.next++
-	n.pending[n.next] = answers
-	return n.next, nil
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // which never fails
+	id, q := binary.LittleEndian.Uint64(b[:]), &asking{map[peer.Instance]string{}, make(chan NoteAnswer, members)}
+	n.pending[id] = q
+	return id, q, nil
 }
 
 func (n *Notes) end(id uint64) {
@@ -223,12 +222,16 @@ func (n *Notes) Tell(news []byte, names ...string) {
 	}
 }
 
-// send sends a note to a member by its name.
-func (n *Notes) send(m *member, name string, note peer.Note) bool {
+// ask sends a question to a member by its name, and awaits its answer.
+func (n *Notes) ask(m *member, q *asking, name string, note peer.Note) bool {
 	for _, o := range m.core.View().Members {
-		if o.Name == name {
-			return core.SendNote(m.core, o.Instance, note)
+		if o.Name != name {
+			continue
 		}
+		n.mu.Lock()
+		q.of[o.Instance] = name
+		n.mu.Unlock()
+		return core.SendNote(m.core, o.Instance, note)
 	}
 	return false
 }
@@ -245,15 +248,17 @@ func (n *Notes) watch(m *member) {
 			return
 		case <-tick.C:
 		}
-		now := map[peer.Instance]bool{}
+		now, is := map[peer.Instance]bool{}, map[peer.Instance]bool{}
 		for _, o := range m.core.View().Members {
+			is[o.Instance] = true
 			if o.Name == m.config.Name || !m.core.Reaches(o.Instance) {
 				continue
 			}
 			if now[o.Instance] = true; !up[o.Instance] {
-				n.take(o.Instance, peer.Note{Kind: met})
+				n.inbox.put(o.Instance, peer.Note{Kind: met}, limiter.TickOf(time.Now()))
 			}
 		}
+		n.inbox.keep(is)
 		up = now
 	}
 }
