@@ -2,6 +2,7 @@ package denials
 
 import (
 	"cmp"
+	"container/heap"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -104,7 +105,8 @@ func (s *Sample) Sentence() string {
 	return b.String()
 }
 
-// Find returns what the record knows. It locks each part for the time of looking at it.
+// Find returns what the record knows. It locks a part for the time of looking at some keys, and copies no more of them
+// than are wanted.
 func (r *Record) Find(q Query) Found {
 	now := r.config.Now()
 	out := Found{Keys: []Key{}, Began: r.began, Missed: r.missed.Load()}
@@ -114,27 +116,82 @@ func (r *Record) Find(q Query) Found {
 			return out // no names are kept
 		}
 	}
+	most := q.Most
+	if most <= 0 {
+		most = 100
+	}
+	var best ranked
+	all := 0
 	for i := range r.shards {
-		s := &r.shards[i]
+		s, seen := &r.shards[i], 0
 		s.mu.Lock()
 		out.Evicted += s.evicted
 		for _, e := range s.keys {
+			if seen++; seen%locked == 0 { // a denial must not find the lock taken for long
+				s.mu.Unlock()
+				s.mu.Lock()
+			}
 			if q.Rule != "" && e.rule != q.Rule || q.Tenant != "" && e.tenant != q.Tenant ||
 				q.Key != "" && e.key != q.Key || user != "" && !e.concerns(user) {
 				continue
 			}
+			if n := e.count; !q.bounded() || e.countWithin(q, &n) {
+				all++
+				best.add(rank{e.id, n, e.last}, min(most, MaxFound))
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, x := range best {
+		s := &r.shards[x.id%shards]
+		s.mu.Lock()
+		if e := s.keys[x.id]; e != nil { // it may have gone since
 			if k, ok := e.within(q, now, user); ok {
 				out.Keys = append(out.Keys, k)
 			}
 		}
 		s.mu.Unlock()
 	}
-	most := q.Most
-	if most <= 0 {
-		most = 100
-	}
-	out.Keys, out.Left = Most(out.Keys, min(most, MaxFound))
+	out.Left = all - len(best)
+	out.Keys, _ = Most(out.Keys, len(out.Keys))
 	return out
+}
+
+// locked is how many keys are looked at under one lock.
+const locked = 64
+
+// rank is how much a key was denied.
+type rank struct {
+	id    uint64
+	count uint64
+	last  int64
+}
+
+// ranked are the keys that were denied most, the one that was denied least of them first.
+type ranked []rank
+
+func (h ranked) Len() int { return len(h) }
+func (h ranked) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].count, h[j].count), cmp.Compare(h[i].last, h[j].last)) < 0
+}
+func (h ranked) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements [heap.Interface].
+func (h *ranked) Push(x any) { *h = append(*h, x.(rank)) }
+
+// Pop implements [heap.Interface].
+func (h *ranked) Pop() any { *h = (*h)[:len(*h)-1]; return nil }
+
+// add adds a key, or drops the least of more than most.
+func (h *ranked) add(x rank, most int) {
+	if len(*h) < most {
+		heap.Push(h, x)
+		return
+	}
+	if (ranked{(*h)[0], x}).Less(0, 1) {
+		(*h)[0] = x
+		heap.Fix(h, 0)
+	}
 }
 
 // Most orders keys, and returns the first most of them and how many it left.
@@ -164,24 +221,45 @@ func (e *entry) concerns(user string) bool {
 	return false
 }
 
+func (q *Query) bounded() bool { return !q.Since.IsZero() || !q.Until.IsZero() }
+
+// has reports whether a time, in milliseconds since 1970, is within the query's.
+func (q *Query) has(ms int64) bool {
+	t := time.UnixMilli(ms)
+	return (q.Since.IsZero() || !t.Before(q.Since)) && (q.Until.IsZero() || t.Before(q.Until))
+}
+
+// hasMinute reports whether a part of a minute may be within the query's time.
+func (q *Query) hasMinute(m *minute) bool {
+	begin := m.at * 60_000
+	return !q.bounded() || q.has(begin) || q.has(begin+59_999) || q.has(m.first.at)
+}
+
+// countWithin counts the denials within a time, and reports whether there are any.
+func (e *entry) countWithin(q Query, n *uint64) (some bool) {
+	*n = 0
+	for i := range e.minutes {
+		if q.hasMinute(&e.minutes[i]) {
+			*n += e.minutes[i].count
+			some = true
+		}
+	}
+	return some
+}
+
 // within returns what is known of a time, false if nothing is.
 func (e *entry) within(q Query, now time.Time, user string) (Key, bool) {
 	k := Key{Key: e.key, Rule: e.rule, Limit: e.limit, Tenant: e.tenant, First: time.UnixMilli(e.first).UTC(),
 		Last: time.UnixMilli(e.last).UTC(), Minutes: []Minute{}, Samples: []Taken{}}
-	in := func(ms int64) bool {
-		t := time.UnixMilli(ms)
-		return (q.Since.IsZero() || !t.Before(q.Since)) && (q.Until.IsZero() || t.Before(q.Until))
-	}
-	bounded := !q.Since.IsZero() || !q.Until.IsZero()
 	add := func(s *sample) {
-		if in(s.at) && (user == "" || s.User == user || s.IP == user) {
+		if q.has(s.at) && (user == "" || s.User == user || s.IP == user) {
 			k.Samples = append(k.Samples, Taken{time.UnixMilli(s.at).UTC(), s.Sample})
 		}
 	}
 	for i := range e.minutes {
 		m := &e.minutes[(e.oldest+i)%len(e.minutes)]
 		begin := m.at * 60_000
-		if bounded && !in(begin) && !in(begin+59_999) && !in(m.first.at) {
+		if !q.hasMinute(m) {
 			continue
 		}
 		k.Minutes = append(k.Minutes, Minute{time.UnixMilli(begin).UTC(), m.count})
@@ -198,20 +276,23 @@ func (e *entry) within(q Query, now time.Time, user string) (Key, bool) {
 	}
 	slices.SortStableFunc(k.Samples, func(a, b Taken) int { return a.Time.Compare(b.Time) })
 	k.Samples = slices.CompactFunc(k.Samples, func(a, b Taken) bool { return a == b })
-	if !bounded {
+	if !q.bounded() {
 		k.Count = e.count
 	}
 	return k, len(k.Minutes) > 0
 }
 
-// Merge adds the keys of another member, by its name, to those of several.
+// Merge adds the keys that another member knows, by its name, to those of several. What a member cannot have is left
+// out: further keys than [MaxFound], one that it names twice, and more of a key than a record keeps.
 func Merge(into []Key, from string, keys []Key) []Key {
 	at := make(map[[4]string]int, len(into))
 	for i := range into {
 		at[into[i].id()] = i
 	}
-	for _, k := range keys {
+	for _, k := range keys[:min(len(keys), MaxFound)] {
 		k.Members = []string{from}
+		k.Minutes = last(k.Minutes, maxMinutes, func(a, b Minute) int { return a.At.Compare(b.At) })
+		k.Samples = last(k.Samples, maxMinutes+maxSamples, func(a, b Taken) int { return a.Time.Compare(b.Time) })
 		i, have := at[k.id()]
 		if !have || k.Key == "" {
 			at[k.id()] = len(into)
@@ -219,6 +300,9 @@ func Merge(into []Key, from string, keys []Key) []Key {
 			continue
 		}
 		o := &into[i]
+		if slices.Contains(o.Members, from) {
+			continue
+		}
 		o.Count, o.LastMinute = o.Count+k.Count, o.LastMinute+k.LastMinute
 		if k.First.Before(o.First) {
 			o.First = k.First
@@ -227,18 +311,31 @@ func Merge(into []Key, from string, keys []Key) []Key {
 			o.Last = k.Last
 		}
 		o.Members = append(o.Members, from)
-		o.Samples = append(o.Samples, k.Samples...)
-		slices.SortStableFunc(o.Samples, func(a, b Taken) int { return a.Time.Compare(b.Time) })
-		for _, m := range k.Minutes {
-			if j := slices.IndexFunc(o.Minutes, func(h Minute) bool { return h.At.Equal(m.At) }); j >= 0 {
-				o.Minutes[j].Count += m.Count
-			} else {
-				o.Minutes = append(o.Minutes, m)
-			}
-		}
-		slices.SortFunc(o.Minutes, func(a, b Minute) int { return a.At.Compare(b.At) })
+		o.Samples = last(append(o.Samples, k.Samples...), maxMinutes+maxSamples,
+			func(a, b Taken) int { return a.Time.Compare(b.Time) })
+		o.Minutes = together(o.Minutes, k.Minutes)
 	}
 	return into
+}
+
+// last returns the last of a list, ordered.
+func last[T any](list []T, most int, order func(a, b T) int) []T {
+	slices.SortStableFunc(list, order)
+	return list[max(0, len(list)-most):]
+}
+
+// together adds the counts of minutes, and returns the last ones.
+func together(a, b []Minute) []Minute {
+	all := last(append(a, b...), 2*maxMinutes, func(a, b Minute) int { return a.At.Compare(b.At) })
+	out := all[:0]
+	for _, m := range all {
+		if n := len(out); n > 0 && out[n-1].At.Equal(m.At) {
+			out[n-1].Count += m.Count
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out[max(0, len(out)-maxMinutes):]
 }
 
 func (k *Key) id() [4]string { return [4]string{k.Tenant, k.Rule, k.Limit, k.Key} }

@@ -229,7 +229,7 @@ func (r *Record) add(s *shard, id uint64, name []byte, q *limiter.Request, d *li
 			e.limit = l.Limit.Name()
 		}
 	}
-	e.bytes += int64(len(e.rule) + len(e.tenant) + len(e.key) + len(e.limit))
+	e.bytes += room(e.rule, e.tenant, e.key, e.limit)
 	t := s.tenants[e.tenant]
 	if t == nil {
 		t = &tenant{rules: map[string]*group{}}
@@ -307,8 +307,9 @@ func (e *entry) minute(at int64) *minute {
 
 func (e *entry) addMinute(at int64, first sample) *minute {
 	if len(e.minutes) < maxMinutes {
+		before := cap(e.minutes)
 		e.minutes = append(e.minutes, minute{at: at, first: first})
-		e.bytes += minuteBytes + first.bytes()
+		e.bytes += minuteBytes*int64(cap(e.minutes)-before) + first.bytes()
 		return &e.minutes[len(e.minutes)-1]
 	}
 	m := &e.minutes[e.oldest]
@@ -320,8 +321,9 @@ func (e *entry) addMinute(at int64, first sample) *minute {
 
 func (e *entry) addSample(one sample) {
 	if len(e.samples) < maxSamples {
+		before := cap(e.samples)
 		e.samples = append(e.samples, one)
-		e.bytes += sampleBytes + one.bytes()
+		e.bytes += sampleBytes*int64(cap(e.samples)-before) + one.bytes()
 		return
 	}
 	e.bytes += one.bytes() - e.samples[e.next1].bytes()
@@ -330,8 +332,14 @@ func (e *entry) addSample(one sample) {
 }
 
 // bytes returns what the texts of a sample take.
-func (s *sample) bytes() int64 {
-	return int64(len(s.User) + len(s.IP) + len(s.Method) + len(s.Path))
+func (s *sample) bytes() int64 { return room(s.User, s.IP, s.Method, s.Path) }
+
+// room returns what texts take in memory, each a whole number of 16 bytes.
+func room(texts ...string) (n int64) {
+	for _, t := range texts {
+		n += int64((len(t) + 15) &^ 15)
+	}
+	return n
 }
 
 func (r *Record) sampleOf(over string, q *limiter.Request, d *limiter.Decision, l *limiter.LimitDecision) Sample {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,12 +150,13 @@ func TestMemoryIsAsCounted(t *testing.T) {
 		s := &r.shards[i]
 		var keys, groups int64
 		for _, e := range s.keys {
-			n := entryBytes + int64(len(e.rule)+len(e.tenant)+len(e.key)+len(e.limit))
+			n := entryBytes + room(e.rule, e.tenant, e.key, e.limit) +
+				minuteBytes*int64(cap(e.minutes)) + sampleBytes*int64(cap(e.samples))
 			for j := range e.minutes {
-				n += minuteBytes + e.minutes[j].first.bytes()
+				n += e.minutes[j].first.bytes()
 			}
 			for j := range e.samples {
-				n += sampleBytes + e.samples[j].bytes()
+				n += e.samples[j].bytes()
 			}
 			if n != e.bytes {
 				t.Fatalf("an entry takes %d bytes and counts %d", n, e.bytes)
@@ -290,5 +293,78 @@ func BenchmarkDeniedOneKey(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Denied("http", q, d)
+	}
+}
+
+// TestFindCopiesWhatIsWanted: of many keys only those that are wanted are copied, and they are those that were denied
+// most.
+func TestFindCopiesWhatIsWanted(t *testing.T) {
+	at := at()
+	r := record(Config{}, at)
+	for i := range 2000 {
+		for range 1 + i%50 {
+			r.Denied("http", &limiter.Request{User: fmt.Sprint(i), Path: "/x"}, denial("login"))
+		}
+	}
+	for name, q := range map[string]Query{"all times": {Most: 10}, "since": {Most: 10, Since: at.Add(-time.Hour)}} {
+		f := r.Find(q)
+		if len(f.Keys) != 10 || f.Left != 1990 || f.Keys[0].Count != 50 || f.Keys[9].Count != 50 {
+			t.Errorf("%s: %d keys, %d left, counts from %d", name, len(f.Keys), f.Left, f.Keys[0].Count)
+		}
+		few := testing.AllocsPerRun(3, func() { r.Find(q) })
+		if few > 200 {
+			t.Errorf("%s: ten keys take %v allocations", name, few)
+		}
+	}
+	if f := r.Find(Query{Until: at.Add(-time.Hour)}); len(f.Keys) != 0 || f.Left != 0 {
+		t.Errorf("before all denials: %+v", f)
+	}
+}
+
+// TestMemoryIsBounded: what a full record takes of the heap is near its bound, whatever the names are.
+func TestMemoryIsBounded(t *testing.T) {
+	const most = 16 << 20
+	for name, long := range map[string]int{"short names": 1, "long names": 300} {
+		at := at()
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r := record(Config{Bytes: most}, at)
+		for i := range 150_000 {
+			if i%100 == 0 {
+				at.Time = at.Add(time.Second)
+			}
+			text := strings.Repeat("x", i%long)
+			r.Denied("http", &limiter.Request{User: fmt.Sprint(i%30_000, text), Path: "/" + text}, denial("login"))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if got := int64(after.HeapAlloc) - int64(before.HeapAlloc); got > most*5/4 {
+			t.Errorf("%s: a record of %d MiB takes %d MiB", name, most>>20, got>>20)
+		} else {
+			t.Logf("%s: a record of %d MiB takes %.1f MiB", name, most>>20, float64(got)/(1<<20))
+		}
+		runtime.KeepAlive(r)
+	}
+}
+
+// TestMergeIsBounded: a member that names a key again and again, or says more of it than it can know, adds no more
+// than another.
+func TestMergeIsBounded(t *testing.T) {
+	one := Key{Key: "ada", Rule: "login", Count: 1}
+	for i := range 1000 {
+		when := at().Add(time.Duration(i) * time.Minute)
+		one.Minutes = append(one.Minutes, Minute{when, 1})
+		one.Samples = append(one.Samples, Taken{Time: when})
+	}
+	all := Merge(nil, "n1", []Key{{Key: "ada", Rule: "login", Count: 1}})
+	all = Merge(all, "n2", slices.Repeat([]Key{one}, 2*MaxFound))
+	if len(all) != 1 || all[0].Count != 2 || len(all[0].Minutes) > maxMinutes ||
+		len(all[0].Samples) > maxMinutes+maxSamples || len(all[0].Members) != 2 {
+		t.Errorf("%d keys, of the first %d minutes, %d samples, members %v", len(all), len(all[0].Minutes),
+			len(all[0].Samples), all[0].Members)
+	}
+	if all := Merge(nil, "n2", make([]Key, 5*MaxFound)); len(all) != MaxFound {
+		t.Errorf("%d keys of one member", len(all))
 	}
 }
