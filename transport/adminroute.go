@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/limiter"
 )
 
 // AdminRoute is what a program serves at a path of its administration, see [AdminOptions].
@@ -28,6 +29,7 @@ type AdminCaller struct {
 	all     bool // over a socket, or there is no Access
 	near    bool // from this machine
 	w       http.ResponseWriter
+	again   func() error
 
 	// Err is why the caller may not see a Page, nil if it may.
 	Err error
@@ -54,6 +56,28 @@ func (c *AdminCaller) May(a Action, rule string) error {
 	}
 	return err
 }
+
+// Admit returns why the caller may not explain or reset the counters of a request, nil if it may. The request then has
+// its tenant, that of the caller or the one that an administrator without a tenant names, and its scope.
+func (c *AdminCaller) Admit(r *limiter.Request, tenant string, a Action) error {
+	switch {
+	case c.Err != nil:
+		return c.Err
+	case c.all && a != ActionExplain && !c.near:
+		return errNotHere
+	case c.all:
+		r.Tenant = tenant
+		return nil
+	}
+	if err := c.session.Admit(r, a); err != nil {
+		return err
+	}
+	return c.session.About(r, tenant, a)
+}
+
+// Still returns why the caller may not see anything any more, nil if it may: it has signed out, or its permission is
+// gone.
+func (c *AdminCaller) Still() error { return c.again() }
 
 // MayAll returns why an administrator may not do something to the rules of every tenant, nil if it may.
 func (c *AdminCaller) MayAll() error {
@@ -91,17 +115,14 @@ func serveAdmin(front *frontend.Frontend, of AdminRoute, token func(*http.Reques
 	return func(w http.ResponseWriter, r *http.Request) {
 		by := AdminCaller{session: front.Anyone(frontend.Address(r.RemoteAddr)), w: w, near: fromHere(r)}
 		by.all = overSocket(r) || front.Access == nil
+		by.again = func() (err error) {
+			if !by.all {
+				_, err = identifyAdmin(front, r, of, token)
+			}
+			return err
+		}
 		if !by.all {
-			if of.Page && token != nil && r.Header.Get("Authorization") == "" {
-				if t := token(r); t != "" {
-					r = r.Clone(r.Context())
-					r.Header.Set("Authorization", "Bearer "+t)
-				}
-			}
-			by.session, by.Err = overhttp.Identify(front, r)
-			if by.Err == nil {
-				_, by.Err = by.session.May(ActionAdmin)
-			}
+			by.session, by.Err = identifyAdmin(front, r, of, token)
 		} else if of.Changes && !by.near {
 			by.Err = errNotHere
 			if !of.Page {
@@ -118,4 +139,21 @@ func serveAdmin(front *frontend.Frontend, of AdminRoute, token func(*http.Reques
 		}
 		of.Serve(w, r, by)
 	}
+}
+
+// identifyAdmin identifies who asks for a route, by its own credentials or, of a page, by its token, and returns why it
+// may not.
+func identifyAdmin(front *frontend.Frontend, r *http.Request, of AdminRoute,
+	token func(*http.Request) string) (frontend.Session, error) {
+	if of.Page && token != nil && r.Header.Get("Authorization") == "" {
+		if t := token(r); t != "" {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+t)
+		}
+	}
+	by, err := overhttp.Identify(front, r)
+	if err == nil {
+		_, err = by.May(ActionAdmin)
+	}
+	return by, err
 }

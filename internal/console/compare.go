@@ -56,7 +56,7 @@ func (c *Console) serveCompare(w http.ResponseWriter, r *http.Request, by transp
 	p := pageNamed("rules")
 	var l *look
 	if err == nil {
-		l, err = c.fill(r.Context(), p, r, "")
+		l, err = c.fill(r.Context(), p, nil, &by)
 	}
 	if err == nil {
 		l.Rules.Compare, err = c.compare(r, strings.ReplaceAll(file, "\r\n", "\n"))
@@ -86,7 +86,7 @@ func (c *Console) compare(r *http.Request, file string) (*compared, error) {
 	for _, w := range set.Warnings() {
 		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Text: w.Text})
 	}
-	d, err := c.recent(r.Context(), "")
+	d, err := c.recent(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type desk struct {
 	record *denials.Record
 	book   *overrides.Book
 	asked  func(question []byte) []console.Answered
+	asks   func(ctx context.Context) ([]console.Answered, error)
 	told   [][]byte
 	heard  []overrides.Entry
 	url    string
@@ -68,7 +69,10 @@ func open(t *testing.T, access transport.Access, secure bool) *desk {
 		Totals: func() metrics.Totals { return metrics.Totals{} },
 		Tell:   func(news []byte, _ ...string) { d.told = append(d.told, news) },
 		Heard:  func(e *overrides.Entry) { d.heard = append(d.heard, *e) },
-		Ask: func(_ context.Context, q []byte) ([]console.Answered, error) {
+		Ask: func(ctx context.Context, q []byte) ([]console.Answered, error) {
+			if d.asks != nil {
+				return d.asks(ctx)
+			}
 			if d.asked == nil {
 				return nil, nil
 			}
@@ -168,13 +172,17 @@ func (o only) Permits(rule string) bool { return rule == string(o) }
 
 func staff() people {
 	return people{
-		"viewer": {name: "viewer", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil}},
+		"viewer": {name: "viewer", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil,
+			transport.ActionExplain: nil}},
+		"watcher": {name: "watcher", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil}},
+		"narrow": {name: "narrow", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil,
+			transport.ActionExplain: only("api"), transport.ActionReset: only("api"), transport.ActionRule: only("api")}},
 		"operator": {name: "operator", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil,
-			transport.ActionOverride: nil, transport.ActionReset: nil}},
+			transport.ActionExplain: nil, transport.ActionOverride: nil, transport.ActionReset: nil}},
 		"login": {name: "login", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil,
 			transport.ActionOverride: only("login")}},
 		"bank": {name: "bank", tenant: "bank", may: map[transport.Action]limiter.Scope{transport.ActionAdmin: nil,
-			transport.ActionOverride: nil}},
+			transport.ActionOverride: nil, transport.ActionExplain: nil}},
 		"client": {name: "client", may: map[transport.Action]limiter.Scope{transport.ActionCheck: nil}},
 	}
 }
@@ -260,7 +268,7 @@ func TestScopes(t *testing.T) {
 	}
 	d.refuse(t, weir.Request{Path: "/login", User: "eve-of-shop", Tenant: "shop"})
 	d.refuse(t, weir.Request{Path: "/login", User: "bob-of-bank", Tenant: "bank"})
-	for _, path := range []string{"/v1/denials", "/refused.json", "/refused", "/", "/now.json", "/v1/overrides",
+	for _, path := range []string{"/v1/denials", "/refused.json", "/refused", "/v1/overrides",
 		"/refused.json?tenant=shop", "/why.json?path=/login&user=eve-of-shop&tenant=shop"} {
 		got := d.ask(t, http.MethodGet, path, "", "Authorization", "Bearer bank")
 		if got.status != http.StatusOK || strings.Contains(got.body, "shop:eve") || strings.Contains(got.body,
@@ -271,7 +279,16 @@ func TestScopes(t *testing.T) {
 	if got := d.ask(t, http.MethodGet, "/v1/denials?tenant=shop", "", "Authorization", "Bearer bank"); got.status != 403 {
 		t.Errorf("another tenant's denials: %d", got.status)
 	}
-	for _, path := range []string{"/v1/rules", "/v1/history?span=5m"} { // they have the rules of every tenant
+	if got := d.ask(t, http.MethodGet, "/", "", "Authorization", "Bearer bank"); got.status != http.StatusSeeOther ||
+		got.header.Get("Location") != "/refused" {
+		t.Errorf("the first page of a tenant's administrator: %d", got.status)
+	}
+	if got := d.ask(t, http.MethodGet, "/refused", "", "Authorization", "Bearer bank"); strings.Contains(got.body,
+		`href="/members"`) {
+		t.Error("a tenant's administrator is offered pages that it may not see")
+	}
+	for _, path := range []string{"/v1/rules", "/v1/history?span=5m", "/now.json", "/members", "/members.json", "/rules",
+		"/rules.json", "/stream?page=now", "/stream?page=members"} { // they have the rules of every tenant
 		if got := d.ask(t, http.MethodGet, path, "", "Authorization", "Bearer bank"); got.status != 403 {
 			t.Errorf("%s answers a tenant's administrator %d: %s", path, got.status, got.body)
 		}
@@ -502,15 +519,16 @@ func TestMissingMembersAreNamed(t *testing.T) {
 
 // TestStreamsAreBounded: watchers are counted, and beyond the bound refused; each gets what there is.
 func TestStreamsAreBounded(t *testing.T) {
-	d := open(t, nil, false)
+	d := open(t, staff(), true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	refused, opened := 0, 0
 	for i := range 80 {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(d.url, "/stream?page=members&x=", i%3), nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(d.url, "/stream?page=members&x=", i), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Header.Set("Authorization", "Bearer watcher")
 		res, err := d.client.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -535,9 +553,25 @@ func TestStreamsAreBounded(t *testing.T) {
 	if opened != 64 || refused != 16 {
 		t.Errorf("%d streams are open, %d refused", opened, refused)
 	}
+	// Another sees pages of its own still, up to its own bound.
+	for i := range 17 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(d.url, "/stream?page=refused&user=", i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer operator")
+		res, err := d.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		if (res.StatusCode == http.StatusOK) != (i < 16) {
+			t.Errorf("page %d of another: %d", i, res.StatusCode)
+		}
+	}
 	cancel()
 	for end := time.Now().Add(time.Minute); ; { // they are given back
-		if got := d.ask(t, http.MethodHead, "/stream?page=nothing", ""); got.status == http.StatusBadRequest {
+		if d.Watchers() == 0 {
 			break
 		} else if time.Now().After(end) {
 			t.Fatal(errors.New("the places of watchers are not given back"))
@@ -595,5 +629,137 @@ func TestAddressesAreNoUsers(t *testing.T) {
 	if page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada&ip=192.0.2.1", ""); !strings.Contains(page.body,
 		"Override in force") || !strings.Contains(page.body, `name="oip" value="192.0.2.1"`) {
 		t.Error("the page does not show it")
+	}
+}
+
+// TestWhyNeedsThePermissionToExplain: the page asks what the method Explain asks, so it needs what that needs, and the
+// button what the method Reset needs, for the same rules.
+func TestWhyNeedsThePermissionToExplain(t *testing.T) {
+	d := open(t, staff(), true)
+	for _, c := range []struct {
+		who, query string
+		may        bool
+	}{
+		{"viewer", "path=/login&user=ada", true}, {"watcher", "path=/login&user=ada", false},
+		{"narrow", "path=/api/x&user=ada", true}, {"narrow", "path=/login&user=ada", false},
+		{"narrow", "rule=api&user=ada", true}, {"narrow", "rule=login&user=ada", false},
+		{"viewer", "rule=login&user=ada", false}, // it may not name rules
+		{"viewer", "path=/login&user=ada&tenant=bank", true}, {"bank", "path=/login&user=ada", true},
+	} {
+		got := d.ask(t, http.MethodGet, "/why.json?"+c.query, "", "Authorization", "Bearer "+c.who)
+		if got.status != http.StatusOK || strings.Contains(got.body, `"explanation"`) != c.may {
+			t.Errorf("%s, %s: %d %s", c.who, c.query, got.status, got.body)
+		}
+	}
+	page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada", "", "Authorization", "Bearer narrow")
+	m := mark.FindStringSubmatch(page.body)
+	if m == nil {
+		t.Fatal("the page has no mark")
+	}
+	for body, want := range map[string]int{"path=/api/x&user=ada": http.StatusSeeOther, "rule=api&user=ada": 303,
+		"rule=login&user=ada": http.StatusForbidden, "path=/login&user=ada": http.StatusForbidden} {
+		if got := d.ask(t, http.MethodPost, "/act/reset", "mark="+m[1]+"&"+body, "Authorization", "Bearer narrow",
+			"Content-Type", "application/x-www-form-urlencoded"); got.status != want {
+			t.Errorf("reset of %s: %d, want %d", body, got.status, want)
+		}
+	}
+}
+
+// TestStreamEndsWithItsSession: one who signs out sees nothing more.
+func TestStreamEndsWithItsSession(t *testing.T) {
+	d := open(t, staff(), true)
+	kind := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	set := d.ask(t, http.MethodPost, "/sign-in", url.Values{"token": {"operator"}}.Encode(), kind...).header.Get("Set-Cookie")
+	cookie := []string{"Cookie", strings.Split(set, ";")[0]}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/stream?page=refused", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", cookie[1])
+	res, err := d.client.Do(r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(err, res.StatusCode)
+	}
+	defer res.Body.Close()
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/", "", cookie...).body)
+	if got := d.ask(t, http.MethodPost, "/sign-out", "mark="+m[1], append(cookie, kind...)...); got.status != 303 {
+		t.Fatal(got.status)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil { // hangs if it goes on
+		t.Fatal(err)
+	}
+}
+
+// TestNoLinkSaysWhatWasDone: that an override was set says only the answer to the form.
+func TestNoLinkSaysWhatWasDone(t *testing.T) {
+	d := open(t, nil, false)
+	const says = "is in force on all members in reach"
+	for _, query := range []string{"done=set&n=0", "done=set&n=0&said=", "done=set&n=0&said=" + strings.Repeat("0", 64)} {
+		if got := d.ask(t, http.MethodGet, "/why?"+query, ""); strings.Contains(got.body, says) {
+			t.Errorf("the link %s is believed", query)
+		}
+	}
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/why?path=/login&user=ada", "").body)
+	form := url.Values{"mark": {m[1]}, "orule": {"login"}, "ouser": {"ada"}, "kind": {"deny"}, "why": {"x"}}
+	got := d.ask(t, http.MethodPost, "/act/override", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+	to := got.header.Get("Location")
+	if page := d.ask(t, http.MethodGet, to, ""); !strings.Contains(page.body, says) {
+		t.Errorf("after the form %s does not say so", to)
+	}
+	if page := d.ask(t, http.MethodGet, strings.Replace(to, "done=set", "done=removed", 1), ""); strings.Contains(page.body,
+		"The override has ended") {
+		t.Error("its mark does for something else")
+	}
+}
+
+// TestParametersAreBounded: a page takes those that it knows, once, and not of any length.
+func TestParametersAreBounded(t *testing.T) {
+	d := open(t, nil, false)
+	long := strings.Repeat("x", 9<<10)
+	for path, want := range map[string]int{"/refused?user=" + long: 400, "/stream?page=refused&user=" + long: 400,
+		"/refused?user=a&user=b": 400, "/why.json?path=" + long: 400, "/refused?x=" + long: 200} {
+		if got := d.ask(t, http.MethodGet, path, ""); got.status != want {
+			t.Errorf("%.40s: %d, want %d", path, got.status, want)
+		}
+	}
+}
+
+// TestOneWhoLeavesSpoilsNothing: what several ask at once does not end with the request of the one who asked first.
+func TestOneWhoLeavesSpoilsNothing(t *testing.T) {
+	d := open(t, nil, false)
+	began, goOn := make(chan bool, 1), make(chan bool)
+	d.asks = func(ctx context.Context) ([]console.Answered, error) {
+		began <- true
+		<-goOn
+		select {
+		case <-ctx.Done(): // as members do
+			return []console.Answered{{Member: "n2", Why: "it did not answer in time"}}, nil
+		default:
+			return nil, nil
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/members.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() {
+		res, err := d.client.Do(r)
+		if err == nil {
+			res.Body.Close()
+		}
+		left <- err
+	}()
+	<-began
+	cancel()
+	if err := <-left; err == nil {
+		t.Fatal("the first has an answer")
+	}
+	second := make(chan answer, 1)
+	go func() { second <- d.ask(t, http.MethodGet, "/members.json", "") }()
+	close(goOn)
+	if got := <-second; got.status != http.StatusOK || strings.Contains(got.body, "in time") {
+		t.Errorf("the second: %d %s", got.status, got.body)
 	}
 }

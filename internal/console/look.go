@@ -42,7 +42,12 @@ type problem struct {
 	Soon bool   `json:"soon,omitempty"`
 }
 
-func (c *Console) frame() frame {
+// frame returns it. An administrator of a tenant sees nothing of what all tenants share.
+func (c *Console) frame(tenant string) frame {
+	if tenant != "" {
+		return frame{Cluster: c.config.Cluster, Member: c.name(), Problems: []problem{},
+			Overrides: len(c.activeOverrides(tenant).Overrides)}
+	}
 	node, now := c.config.Node(), c.config.Now()
 	f := frame{Cluster: c.config.Cluster, Member: c.name(), Rules: fmt.Sprintf("%08x", node.RulesHash()>>32), Same: true,
 		All: 1, Active: 1, Problems: []problem{}, Overrides: len(c.config.Overrides.Active(now))}

@@ -111,7 +111,7 @@ func stateClass(state string) string {
 }
 
 func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
-	says, err := shared(c, "members", func() (*saysAll, error) {
+	says, err := shared(ctx, c, "members", func(ctx context.Context) (*saysAll, error) {
 		all := &saysAll{of: map[string]*seen{}}
 		own := c.sees()
 		all.of[own.Member] = &own

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -59,12 +59,12 @@ func perSecond(line []uint64, step time.Duration) []float64 {
 	return out
 }
 
-func (c *Console) lookNow(ctx context.Context, r *http.Request, tenant string) (*nowLook, error) {
-	span, ok := history.SpanOf(r.URL.Query().Get("span"))
+func (c *Console) lookNow(ctx context.Context, q url.Values) (*nowLook, error) {
+	span, ok := history.SpanOf(q.Get("span"))
 	if !ok {
 		return nil, invalid("span must be 5m, 1h or 1d")
 	}
-	h, err := shared(c, "history "+span.Name, func() (*History, error) { return c.history(ctx, span, false) })
+	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) { return c.history(ctx, span, false) })
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *Console) lookNow(ctx context.Context, r *http.Request, tenant string) (
 	for _, us := range h.P99Us[max(0, len(h.P99Us)-max(1, int(last/span.Step))):] {
 		out.P99Ms = math.Max(out.P99Ms, float64(us)/1000)
 	}
-	d, err := c.recent(ctx, tenant)
+	d, err := c.recent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +104,12 @@ func (c *Console) lookNow(ctx context.Context, r *http.Request, tenant string) (
 }
 
 // recent gathers what was refused in the last hour, or nothing if nothing is recorded.
-func (c *Console) recent(ctx context.Context, tenant string) (*Denied, error) {
+func (c *Console) recent(ctx context.Context) (*Denied, error) {
 	if c.config.Denials == nil {
 		return &Denied{}, nil
 	}
-	return shared(c, "recent "+tenant, func() (*Denied, error) {
-		return c.denied(ctx, denials.Query{Tenant: tenant, Since: c.config.Now().Add(-time.Hour), Most: 200}, false)
+	return shared(ctx, c, "recent", func(ctx context.Context) (*Denied, error) {
+		return c.denied(ctx, denials.Query{Since: c.config.Now().Add(-time.Hour), Most: 200}, false)
 	})
 }
 

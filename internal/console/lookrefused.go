@@ -3,7 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
-	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -69,8 +69,8 @@ func whyLink(rule, tenant string, s *denials.Taken) string {
 	return "/why?" + v
 }
 
-func (c *Console) lookRefused(ctx context.Context, r *http.Request, tenant string) (*refusedLook, error) {
-	get := r.URL.Query().Get
+func (c *Console) lookRefused(ctx context.Context, asked url.Values, tenant string) (*refusedLook, error) {
+	get := asked.Get
 	out := &refusedLook{User: get("user"), Rule: get("rule"), Tenant: get("tenant"), Since: cmp.Or(get("since"), "1h"),
 		Until: get("until"), Rows: []refusedRow{}, Missing: []Missing{}}
 	if tenant != "" {
@@ -89,8 +89,8 @@ func (c *Console) lookRefused(ctx context.Context, r *http.Request, tenant strin
 	if q.Until, err = TimeOf("until", out.Until, now); err != nil {
 		return nil, err
 	}
-	d, err := shared(c, "refused "+strings.Join([]string{q.User, q.Rule, q.Tenant, out.Since, out.Until}, "\x00"),
-		func() (*Denied, error) { return c.denied(ctx, q, false) })
+	d, err := shared(ctx, c, "refused "+strings.Join([]string{q.User, q.Rule, q.Tenant, out.Since, out.Until}, "\x00"),
+		func(ctx context.Context) (*Denied, error) { return c.denied(ctx, q, false) })
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/overrides"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
+	"github.com/weirlimit/weir/transport"
 )
 
 // whyLook answers: why may someone not?
@@ -100,12 +101,15 @@ func readWhy(get func(string) string, tenant string) *whyLook {
 	return w
 }
 
-func (c *Console) lookWhy(ctx context.Context, r *http.Request, tenant string) (*whyLook, error) {
-	w := readWhy(r.URL.Query().Get, tenant)
+func (c *Console) lookWhy(ctx context.Context, asked url.Values, by *transport.AdminCaller) (*whyLook, error) {
+	w := readWhy(asked.Get, by.Tenant())
 	if !w.Asked {
 		return w, nil
 	}
 	q, err := w.requestOf()
+	if err == nil {
+		err = by.Admit(&q, w.Tenant, transport.ActionExplain)
+	}
 	var e *limiter.Explanation
 	if err == nil {
 		e, err = c.config.Node().Explain(ctx, q)

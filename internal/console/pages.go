@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"embed"
 	"fmt"
 	"hash/fnv"
@@ -25,17 +26,41 @@ type pageOf struct {
 	name, path, title, word string
 	sections                []string // that change while one looks
 	command                 string   // that answers the same in a terminal
+	params                  []string // of its address
+	all                     bool     // it has what is of all tenants
 }
 
 // pages returns those that there are, in their order.
 func pages() []pageOf {
 	return []pageOf{
-		{"now", "/", "Is anything wrong?", "Now", []string{"numbers", "chart", "byrule"}, "weir top"},
-		{"refused", "/refused", "Who is being refused?", "Refused", []string{"refusals"}, "weir denials"},
-		{"why", "/why", "Why may someone not?", "Why", []string{"answer"}, "weir check --explain"},
-		{"rules", "/rules", "Which rules are in force?", "Rules", []string{"versions"}, "weir rules"},
-		{"members", "/members", "Who is in the cluster?", "Members", []string{"ringbox", "table", "matrix"}, "weir members"},
+		{"now", "/", "Is anything wrong?", "Now", []string{"numbers", "chart", "byrule"}, "weir top", []string{"span"}, true},
+		{"refused", "/refused", "Who is being refused?", "Refused", []string{"refusals"}, "weir denials",
+			[]string{"user", "rule", "tenant", "since", "until"}, false},
+		{"why", "/why", "Why may someone not?", "Why", []string{"answer"}, "weir check --explain",
+			[]string{"path", "method", "user", "ip", "group", "rule", "tenant", "attributes"}, false},
+		{"rules", "/rules", "Which rules are in force?", "Rules", []string{"versions"}, "weir rules", nil, true},
+		{"members", "/members", "Who is in the cluster?", "Members", []string{"ringbox", "table", "matrix"}, "weir members",
+			nil, true},
 	}
+}
+
+// maxParam bounds a parameter of a page.
+const maxParam = 8 << 10
+
+// asked returns the parameters of a request that the page knows, each once and of a bounded length.
+func (p *pageOf) asked(r *http.Request) (url.Values, error) {
+	out, all := url.Values{}, r.URL.Query()
+	for _, name := range p.params {
+		switch values := all[name]; {
+		case len(values) > 1:
+			return nil, invalid("parameter %s is given %d times", name, len(values))
+		case len(values) == 1 && len(values[0]) > maxParam:
+			return nil, invalid("parameter %s has %d bytes: at most %d are possible", name, len(values[0]), maxParam)
+		case len(values) == 1 && values[0] != "":
+			out.Set(name, values[0])
+		}
+	}
+	return out, nil
 }
 
 func pageNamed(name string) pageOf {
@@ -63,7 +88,6 @@ type shown struct {
 	Version string
 	// MayReset and MayOverride are why the caller may not; empty if it may.
 	MayReset, MayOverride string
-	tenant                string
 }
 
 type pageView struct {
@@ -190,16 +214,16 @@ func (c *Console) serveFile(name, kind string) func(http.ResponseWriter, *http.R
 }
 
 // fill makes what a page shows.
-func (c *Console) fill(ctx context.Context, p pageOf, r *http.Request, tenant string) (*look, error) {
-	l := &look{At: c.config.Now().UTC(), Frame: c.frame()}
+func (c *Console) fill(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (*look, error) {
+	l := &look{At: c.config.Now().UTC(), Frame: c.frame(by.Tenant())}
 	var err error
 	switch p.name {
 	case "now":
-		l.Now, err = c.lookNow(ctx, r, tenant)
+		l.Now, err = c.lookNow(ctx, q)
 	case "refused":
-		l.Refused, err = c.lookRefused(ctx, r, tenant)
+		l.Refused, err = c.lookRefused(ctx, q, by.Tenant())
 	case "why":
-		l.Why, err = c.lookWhy(ctx, r, tenant)
+		l.Why, err = c.lookWhy(ctx, q, by)
 	case "rules":
 		l.Rules, err = c.lookRules(ctx)
 	case "members":
@@ -220,13 +244,22 @@ func (c *Console) servePage(p pageOf, asJSON bool) func(http.ResponseWriter, *ht
 			return
 		}
 		if err := c.mayLook(&by, p); err != nil {
+			if p.path == "/" { // the first page that a tenant's administrator has
+				seeOther(w, "/refused")
+				return
+			}
 			c.page(w, r, &by, "sign-in", http.StatusForbidden, err.Error())
 			return
 		}
-		l, err := c.fill(r.Context(), p, r, by.Tenant())
+		q, err := p.asked(r)
+		var l *look
+		if err == nil {
+			l, err = c.fill(r.Context(), p, q, &by)
+		}
 		s := c.shownOf(r, &by, p, l)
+		s.Query = q.Encode()
 		if err != nil {
-			s.Problem, s.look = err.Error(), &look{At: c.config.Now().UTC(), Frame: c.frame()}
+			s.Problem, s.look = err.Error(), &look{At: c.config.Now().UTC(), Frame: c.frame(by.Tenant())}
 			c.write(w, http.StatusBadRequest, "problem", s)
 			return
 		}
@@ -236,7 +269,7 @@ func (c *Console) servePage(p pageOf, asJSON bool) func(http.ResponseWriter, *ht
 
 // mayLook returns why a caller may not see a page, nil if it may: what is of all tenants is for administrators of all.
 func (c *Console) mayLook(by *transport.AdminCaller, p pageOf) error {
-	if p.name == "rules" {
+	if p.all {
 		return by.MayAll()
 	}
 	return nil
@@ -247,9 +280,13 @@ func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transpor
 	if err == nil {
 		err = c.mayLook(by, p)
 	}
+	var q url.Values
+	if err == nil {
+		q, err = p.asked(r)
+	}
 	var l *look
 	if err == nil {
-		l, err = c.fill(r.Context(), p, r, by.Tenant())
+		l, err = c.fill(r.Context(), p, q, by)
 	}
 	if err != nil {
 		by.Fail(err)
@@ -262,12 +299,11 @@ func (c *Console) serveJSON(w http.ResponseWriter, r *http.Request, by *transpor
 // shownOf returns what the templates get.
 func (c *Console) shownOf(r *http.Request, by *transport.AdminCaller, p pageOf, l *look) *shown {
 	s := &shown{look: l, Command: p.command, Mark: c.mark(r, by), Name: by.Name(), Session: cookie(r) != "",
-		TLS:   r.TLS != nil,
-		Query: r.URL.RawQuery, Version: c.version, Flash: flash(r.URL.Query().Get("done"), r.URL.Query().Get("n")),
-		tenant: by.Tenant()}
+		TLS: r.TLS != nil, Version: c.version, Flash: c.flash(r, by)}
 	for _, x := range pages() {
-		v := pageView{x.name, x.path, x.title, x.word, x.name == p.name}
-		s.Pages = append(s.Pages, v)
+		if c.mayLook(by, x) == nil {
+			s.Pages = append(s.Pages, pageView{x.name, x.path, x.title, x.word, x.name == p.name})
+		}
 	}
 	s.Page = pageView{p.name, p.path, p.title, p.word, true}
 	if l != nil && l.Why != nil && l.Why.Answer != nil {
@@ -284,12 +320,17 @@ func whyNot(err error) string {
 	return err.Error()
 }
 
+// said returns the mark of an address that says what was done: no link of someone else says so.
+func (c *Console) said(r *http.Request, by *transport.AdminCaller, done, n string) string {
+	return c.signed("done", cookie(r), by.Name(), done, n)
+}
+
 // flash says what was done, by a word and a number in the address.
-func flash(done, n string) string {
-	for _, r := range n {
-		if r < '0' || r > '9' {
-			return ""
-		}
+func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
+	get := r.URL.Query().Get
+	done, n := get("done"), get("n")
+	if !hmac.Equal([]byte(get("said")), []byte(c.said(r, by, done, n))) {
+		return ""
 	}
 	switch done {
 	case "reset":
@@ -347,10 +388,12 @@ func (c *Console) act(do func(http.ResponseWriter, *http.Request, *transport.Adm
 }
 
 // back returns to the page that the form was on.
-func (c *Console) back(w http.ResponseWriter, why *whyLook, done string, n int) {
+func (c *Console) back(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller, why *whyLook, done string,
+	n int) {
 	v := newQuery("path", why.Path, "method", why.Method, "user", why.User, "ip", why.IP, "group", why.Group, "rule",
 		why.Rule,
-		"tenant", why.Tenant, "attributes", why.Attributes, "done", done, "n", fmt.Sprint(n))
+		"tenant", why.Tenant, "attributes", why.Attributes, "done", done, "n", fmt.Sprint(n),
+		"said", c.said(r, by, done, fmt.Sprint(n)))
 	seeOther(w, "/why?"+v)
 }
 
@@ -358,16 +401,12 @@ func (c *Console) back(w http.ResponseWriter, why *whyLook, done string, n int) 
 func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
 	why := readWhy(r.PostForm.Get, by.Tenant())
 	q, err := why.requestOf()
+	if err == nil {
+		err = by.Admit(&q, why.Tenant, transport.ActionReset)
+	}
 	var e *limiter.Explanation
 	if err == nil {
 		e, err = c.config.Node().Explain(r.Context(), q)
-	}
-	if err == nil {
-		for _, rule := range append([]string{e.Answer.Rule}, e.Rules...) {
-			if err == nil {
-				err = by.May(transport.ActionReset, rule)
-			}
-		}
 	}
 	n := 0
 	if err == nil {
@@ -382,7 +421,7 @@ func (c *Console) actReset(w http.ResponseWriter, r *http.Request, by *transport
 		c.page(w, r, by, "problem", http.StatusForbidden, err.Error())
 		return
 	}
-	c.back(w, why, "reset", n)
+	c.back(w, r, by, why, "reset", n)
 }
 
 // wantedOf reads the form of an override.
@@ -411,7 +450,7 @@ func (c *Console) actOverride(w http.ResponseWriter, r *http.Request, by *transp
 		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}
-	c.back(w, readWhy(r.PostForm.Get, by.Tenant()), "set", 0)
+	c.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "set", 0)
 }
 
 func (c *Console) actRemove(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) {
@@ -421,5 +460,5 @@ func (c *Console) actRemove(w http.ResponseWriter, r *http.Request, by *transpor
 		c.page(w, r, by, "problem", http.StatusBadRequest, err.Error())
 		return
 	}
-	c.back(w, readWhy(r.PostForm.Get, by.Tenant()), "removed", 0)
+	c.back(w, r, by, readWhy(r.PostForm.Get, by.Tenant()), "removed", 0)
 }

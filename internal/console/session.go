@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -107,8 +108,15 @@ func form(r *http.Request) bool {
 
 // mark returns what a form must have that a caller sends: pages of other sites do not know it.
 func (c *Console) mark(r *http.Request, by *transport.AdminCaller) string {
+	return c.signed("form", cookie(r), by.Name())
+}
+
+// signed returns a mark of texts that this node alone can make.
+func (c *Console) signed(texts ...string) string {
 	m := hmac.New(sha256.New, c.sessions.key[:])
-	_, _ = m.Write([]byte(cookie(r) + "\x00" + by.Name()))
+	for _, t := range texts {
+		_, _ = fmt.Fprintf(m, "%d:%s", len(t), t)
+	}
 	return hex.EncodeToString(m.Sum(nil))
 }
 

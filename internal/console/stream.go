@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ import (
 
 // Bounds of watchers, and how often they are told.
 const (
-	maxWatchers = 64
-	maxFeeds    = 16
+	maxWatchers = 256 // of them an identity has at most a quarter
+	maxFeeds    = 64  // likewise
+	share       = 4
 	feedEvery   = time.Second
 	streamLife  = 15 * time.Minute // then the browser connects again
 	sendWithin  = 5 * time.Second
@@ -27,45 +29,70 @@ const (
 type feeds struct {
 	mu       sync.Mutex
 	of       map[string]*feed
-	watchers int
+	watchers map[string]int // by identity
+	all      int
 }
 
 // feed is one page. Its goroutine lives as long as it has watchers.
 type feed struct {
 	watchers int
+	owner    string // who began it
 	mu       sync.Mutex
+	build    builder // of the last who came
 	sections map[string]string
 	changed  chan struct{} // closed when there is another version
 	cancel   context.CancelFunc
 }
 
+// builder makes the parts of a page.
+type builder func(context.Context) (map[string]string, error)
+
 var errWatchers = fmt.Errorf("%w: too many pages are being watched: close some, or reload this one by hand",
 	frontend.ErrBudget)
 
-// watch begins to watch a page.
-func (c *Console) watch(key string, make func(context.Context) (map[string]string, error)) (*feed, func(), error) {
+// owned returns how many feeds an identity began.
+func (f *feeds) owned(who string) (n int) {
+	for _, x := range f.of {
+		if x.owner == who {
+			n++
+		}
+	}
+	return n
+}
+
+// watch begins to watch a page, for an identity.
+func (c *Console) watch(who, key string, build builder) (*feed, func(), error) {
 	f := &c.feeds
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x := f.of[key]
-	if f.watchers >= maxWatchers || x == nil && len(f.of) >= maxFeeds {
+	if f.all >= maxWatchers || f.watchers[who] >= maxWatchers/share ||
+		x == nil && (len(f.of) >= maxFeeds || f.owned(who) >= maxFeeds/share) {
 		return nil, nil, errWatchers
 	}
 	if x == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		x = &feed{changed: newChan(), cancel: cancel}
+		x = &feed{owner: who, build: build, changed: newChan(), cancel: cancel}
 		if f.of == nil {
-			f.of = map[string]*feed{}
+			f.of, f.watchers = map[string]*feed{}, map[string]int{}
 		}
 		f.of[key] = x
-		go x.run(ctx, make)
+		go x.run(ctx)
+	} else {
+		x.mu.Lock()
+		x.build = build
+		x.mu.Unlock()
 	}
 	x.watchers++
-	f.watchers++
+	f.watchers[who]++
+	f.all++
 	return x, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.watchers--
+		f.all--
+		if f.watchers[who]--; f.watchers[who] == 0 {
+			delete(f.watchers, who)
+		}
 		if x.watchers--; x.watchers == 0 {
 			x.cancel()
 			delete(f.of, key)
@@ -76,8 +103,7 @@ func (c *Console) watch(key string, make func(context.Context) (map[string]strin
 func newChan() chan struct{} { return make(chan struct{}) }
 
 // safely calls build, and returns a panic of it as an error: pages have what other members say.
-func safely(ctx context.Context, build func(context.Context) (map[string]string, error)) (_ map[string]string,
-	err error) {
+func safely(ctx context.Context, build builder) (_ map[string]string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the page could not be made: %v", r)
@@ -87,10 +113,13 @@ func safely(ctx context.Context, build func(context.Context) (map[string]string,
 }
 
 // run makes the page anew each second.
-func (x *feed) run(ctx context.Context, build func(context.Context) (map[string]string, error)) {
+func (x *feed) run(ctx context.Context) {
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
 	for {
+		x.mu.Lock()
+		build := x.build
+		x.mu.Unlock()
 		sections, err := safely(ctx, build)
 		if ctx.Err() != nil {
 			return
@@ -127,13 +156,20 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transpo
 	if err == nil {
 		err = c.mayLook(&by, p)
 	}
+	var q url.Values
+	if err == nil {
+		q, err = p.asked(r)
+	}
 	var f *feed
 	var end func()
 	if err == nil {
-		ask := r.Clone(context.Background()) // without what the request holds, as the feed may live longer
-		tenant := by.Tenant()
-		f, end, err = c.watch(p.name+"?"+r.URL.RawQuery+"\x00"+tenant, func(ctx context.Context) (map[string]string, error) {
-			return c.sections(ctx, p, ask, tenant)
+		who := by.Name() + "\x00" + by.Tenant()
+		key := p.name + "?" + q.Encode() + "\x00" + by.Tenant()
+		if p.name == "why" { // what one may ask another may not
+			key += "\x00" + who
+		}
+		f, end, err = c.watch(who, key, func(ctx context.Context) (map[string]string, error) {
+			return c.sections(ctx, p, q, &by)
 		})
 	}
 	if err != nil {
@@ -144,16 +180,16 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transpo
 	security(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	c.send(w, r, f)
+	c.send(w, r, f, &by)
 }
 
-// send sends what changes until the watcher goes, or its time is over.
-func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed) {
+// send sends what changes until the watcher goes, may not see it any more, or its time is over.
+func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed, by *transport.AdminCaller) {
 	to := http.NewResponseController(w)
 	over := time.NewTimer(streamLife)
 	defer over.Stop()
 	has := map[string]string{}
-	for {
+	for by.Still() == nil {
 		sections, more := f.state()
 		var b bytes.Buffer
 		for id, text := range sections {
@@ -188,12 +224,13 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed) {
 }
 
 // sections makes the parts of a page that change.
-func (c *Console) sections(ctx context.Context, p pageOf, r *http.Request, tenant string) (map[string]string, error) {
-	l, err := c.fill(ctx, p, r, tenant)
+func (c *Console) sections(ctx context.Context, p pageOf, q url.Values, by *transport.AdminCaller) (map[string]string,
+	error) {
+	l, err := c.fill(ctx, p, q, by)
 	if err != nil {
 		return nil, err
 	}
-	s := &shown{look: l, tenant: tenant, Page: pageView{Name: p.name, Path: p.path}}
+	s := &shown{look: l, Page: pageView{Name: p.name, Path: p.path}}
 	out := map[string]string{}
 	for _, id := range append([]string{"facts", "trouble"}, p.sections...) {
 		var b bytes.Buffer
@@ -225,8 +262,9 @@ const (
 	maxSnapshots = 64
 )
 
-// shared returns what was made by this name less than a second ago, or makes it, once for all who ask meanwhile.
-func shared[T any](c *Console, name string, build func() (T, error)) (T, error) {
+// shared returns what was made by this name less than a second ago, or makes it, once for all who ask meanwhile. So it
+// does not end with the request of the one who asked first.
+func shared[T any](ctx context.Context, c *Console, name string, build func(context.Context) (T, error)) (T, error) {
 	s, now := &c.snapshots, time.Now()
 	s.mu.Lock()
 	x := s.of[name]
@@ -240,16 +278,11 @@ func shared[T any](c *Console, name string, build func() (T, error)) (T, error) 
 	s.mu.Unlock()
 	x.once.Do(func() {
 		x.err = errors.New("it could not be made") // unless build returns
-		x.value, x.err = build()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askWithin)
+		defer cancel()
+		x.value, x.err = build(ctx)
 	})
 	value, _ := x.value.(T)
-	if x.err == nil {
-		return value, nil
-	}
-	// What ended with someone else's request is no answer for this one.
-	if errors.Is(x.err, context.Canceled) {
-		return build()
-	}
 	return value, x.err
 }
 
