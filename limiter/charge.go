@@ -73,9 +73,10 @@ type Rule struct {
 	// thousandths; 0: only the table's own bounds apply.
 	MaxShare uint16
 
-	// zone and zones are those of a rule made by [Zoned]. zone is empty for the rule itself.
-	zone  string
-	zones *zones
+	// choice is what a request chose of the variants, empty for the rule without a choice.
+	// variants is nil if there is nothing to choose.
+	choice   string
+	variants *variants
 }
 
 // WholeShare is the [Rule.MaxShare] of a rule that may take the whole table.

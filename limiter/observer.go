@@ -25,6 +25,11 @@ type Observer struct {
 	// rule's default zone was used: missing reports that the request lacks it. Of several such
 	// rules it is called for the first.
 	Unzoned func(rule string, missing bool)
+	// Unlisted is called for each decision of a rule that takes the number of a limit from the
+	// request, if the request chooses none, so that the number of "else" was used: missing
+	// reports that it lacks what chooses, else it is not in the table, or not a number. Of
+	// several such rules, and those of Unzoned, it is called for the first.
+	Unlisted func(rule string, missing bool)
 	// Settled is called after each settlement, cancellation and extension that was decided at
 	// this node, also one that changed nothing or was refused, with what became of it. rule is
 	// that of the first key. extended reports that it was an extension.

@@ -30,8 +30,8 @@ type sizes struct {
 
 // notes are the metrics of what happens to some checks only.
 type notes struct {
-	overrides, zones, shadows, repeats, ids, forgotten *prometheus.Desc
-	holds, expired, overdrawn, settled                 *prometheus.Desc
+	overrides, zones, elses, shadows, repeats, ids, forgotten *prometheus.Desc
+	holds, expired, overdrawn, settled                        *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -48,6 +48,10 @@ func newCollector(m *Metrics) *collector {
 			zones: desc("zone_default_total",
 				"Checks by the default time zone of a rule, since the attribute of the request was missing or not the name of a "+
 					"zone (unknown).",
+				"rule", "reason"),
+			elses: desc("limit_else_total",
+				"Checks by the number of else of a rule whose numbers requests choose, since what chooses was missing, or not in "+
+					"the table and not a number (unknown).",
 				"rule", "reason"),
 			overrides: desc("overridden_checks_total",
 				"Decisions that an operator's override took part in, by rule and result.", "rule", "result"),
@@ -102,6 +106,7 @@ func newCollector(m *Metrics) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones,
+		c.notes.elses,
 		c.notes.shadows, c.notes.overrides, c.notes.repeats, c.notes.settled,
 	} {
 		out <- d
@@ -130,6 +135,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	c.collectRefused(out)
 	collectPairs(out, c.notes.zones, &c.m.zones, "unknown", "missing")
+	collectPairs(out, c.notes.elses, &c.m.elses, "unknown", "missing")
 	collectPairs(out, c.notes.shadows, &c.m.shadows, "allowed", "denied")
 	collectPairs(out, c.notes.overrides, &c.m.overrides, "allowed", "denied")
 	for _, p := range *c.m.repeats.all.Load() {

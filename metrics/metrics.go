@@ -86,6 +86,7 @@ type Metrics struct {
 	checks      bounded[string, checkCounters]
 	served      bounded[request, latency]
 	zones       bounded[string, pairCounters]
+	elses       bounded[string, pairCounters]
 	shadows     bounded[string, pairCounters]
 	overrides   bounded[string, pairCounters]
 	repeats     bounded[string, pairCounters] // the first of each pair only
@@ -114,6 +115,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 		return &checkCounters{rule: rule, shards: make([]checkShard, shards)}
 	})
 	m.zones.init(maxRules, other, label, newPairs(shards))
+	m.elses.init(maxRules, other, label, newPairs(shards))
 	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.overrides.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
@@ -156,7 +158,7 @@ func (m *Metrics) Close() {
 func (m *Metrics) Observer() *limiter.Observer {
 	return &limiter.Observer{
 		Checked: m.checked, Refused: m.refused, Repeated: m.repeated, Shadowed: m.shadowed,
-		Overridden: m.overridden, Unzoned: m.unzoned,
+		Overridden: m.overridden, Unzoned: m.unzoned, Unlisted: m.unlisted,
 		Settled: m.settled, RulesSet: m.rulesSet, RulesNamed: m.rulesNamed, Panicked: m.panicked,
 	}
 }
@@ -180,6 +182,16 @@ func (m *Metrics) unzoned(rule string, missing bool) {
 		z = m.zones.add(rule)
 	}
 	z.count(missing)
+}
+
+// unlisted counts a check by the number of "else" of a rule that has numbers from the request: the
+// request lacked what chooses one, or it was not in the table, or not a number.
+func (m *Metrics) unlisted(rule string, missing bool) {
+	e := (*m.elses.all.Load())[rule]
+	if e == nil {
+		e = m.elses.add(rule)
+	}
+	e.count(missing)
 }
 
 // shadowed counts what a rule or a quota in shadow would have decided.
@@ -269,6 +281,7 @@ func (m *Metrics) rulesNamed(names []string) {
 	m.rules.names = slices.Clone(names)
 	m.checks.keep(names, gone)
 	m.zones.keep(names, gone)
+	m.elses.keep(names, gone)
 	m.shadows.keep(names, gone)
 	m.overrides.keep(names, gone)
 	m.repeats.keep(names, gone)

@@ -22,12 +22,14 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 	count := func(rule string) {
 		m.checked(1, rule, limiter.SourceOwner, true, false)
 		m.unzoned(rule, true)
+		m.unlisted(rule, true)
 		m.shadowed(rule, true)
 		m.overridden(rule, true)
 		m.repeated(rule)
 		m.settled(rule, false, limiter.AmendDone)
 	}
-	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_shadow_checks_total",
+	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_limit_else_total",
+		"weir_shadow_checks_total",
 		"weir_overridden_checks_total",
 		"weir_checks_repeated_total", "weir_settlements_total"}
 	for generation := range 4 {

@@ -40,6 +40,8 @@ type decoder struct {
 	mentions mentions
 	// zoned counts the limits of the file whose time zone a request chooses.
 	zoned int
+	// numbered counts the names of all tables, tableLimits the different limits of each.
+	numbered, tableLimits int
 	// replication is used if the file sets none.
 	replication limiter.Replication
 }

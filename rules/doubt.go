@@ -208,8 +208,8 @@ func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
 			return
 		}
 		most := c.most()
-		for _, l := range n.limits {
-			if s := l.Spec(); most > 0 && float64(most) > burstOfAny(s) {
+		for i, l := range n.limits {
+			if s := n.choosing.highest(i, l).Spec(); most > 0 && float64(most) > burstOfAny(s) {
 				out = append(out, newWarning(r, at, "",
 					"rule %s: a request that costs %d is never allowed, since limit %s of %s admits at most %d at once: lower the "+
 						"cost, or raise the %s",

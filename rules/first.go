@@ -17,6 +17,9 @@ func neverFirst(r *definition) (out []Warning) {
 			if i == j || l == nil || other == nil || slices.Contains(r.zoning.limits, i) || slices.Contains(r.zoning.limits, j) {
 				continue // windows of a zone that a request chooses may begin at any time
 			}
+			if slices.Contains(r.choosing.limits, i) || slices.Contains(r.choosing.limits, j) {
+				continue // for other plans it may
+			}
 			most, ok := neverDenies(l.Spec(), other.Spec())
 			if !ok {
 				continue

@@ -57,6 +57,7 @@ func writeDefinition(w io.Writer, r *definition) {
 	if z := &r.zoning; z.at != nil {
 		fmt.Fprintf(w, " zones of %d from %q", z.limits, z.from)
 	}
+	io.WriteString(w, r.choosing.hashText())
 	io.WriteString(w, "\n")
 }
 

@@ -36,6 +36,8 @@ type RuleInfo struct {
 	// ZoneFrom is the attribute that names the time zone of the rule's calendars; empty if
 	// the file names it. The zone of its limits applies to requests whose attribute names none.
 	ZoneFrom string
+	// Numbers says how requests choose the numbers of limits; its zero value: they do not.
+	Numbers Numbers
 	// Draws are the quotas on which the rule draws, in the order of the file.
 	Draws []DrawInfo
 	// Unlimited rules allow every request; those with a Rule.Deny deny it.
@@ -119,6 +121,8 @@ type QuotaInfo struct {
 	SkipMissing bool
 	// ZoneFrom is the attribute that names the time zone, as in [RuleInfo].
 	ZoneFrom string
+	// Numbers says how requests choose the numbers of limits, as in [RuleInfo].
+	Numbers Numbers
 	// DrawnBy are the names of the rules that draw on it, in the order of the file.
 	DrawnBy []string
 	// Warnings are those about this quota, see [Set.Warnings].
@@ -149,7 +153,8 @@ func (s *Set) Quotas() []QuotaInfo {
 	out := make([]QuotaInfo, len(s.quotas))
 	for i := range s.quotas {
 		q := &s.quotas[i]
-		out[i] = QuotaInfo{Line: q.line, Rule: q.limiter, ZoneFrom: q.zoneFrom, Keys: q.names(), SkipMissing: q.skips()}
+		out[i] = QuotaInfo{Line: q.line, Rule: q.limiter, ZoneFrom: q.zoneFrom, Keys: q.names(), SkipMissing: q.skips(),
+			Numbers: q.numbers.info()}
 		for j := range s.rules {
 			if slices.ContainsFunc(s.rules[j].draws, func(w draw) bool { return w.quota == q }) {
 				out[i].DrawnBy = append(out[i].DrawnBy, s.rules[j].limiter.Name)
@@ -216,7 +221,7 @@ func (s *Set) ZoneDefault(r *limiter.Request) string {
 		return ""
 	}
 	var c arith.Charge
-	if m, _ := s.Resolve(r, &c); m.Unzoned != nil {
+	if m, _ := s.Resolve(r, &c); m.Unzoned != nil && !m.Unzoned.Number {
 		return m.Unzoned.Rule
 	}
 	return ""
@@ -239,7 +244,7 @@ func (n *counters) skips() bool { return len(n.keys) > 0 && n.keys[0].skip }
 
 func (r *rule) info() RuleInfo {
 	in := RuleInfo{
-		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom,
+		Line: r.line, Rule: r.limiter, ZoneFrom: r.zoneFrom, Numbers: r.numbers.info(),
 		Conditions: r.match.conditions(), Keys: r.names(), SkipMissing: r.skips(),
 		Cost: r.costs.def, IDTTL: r.ids.life(), Unlimited: !r.counts && r.limiter.Deny == nil, Continue: r.more,
 	}

@@ -196,3 +196,17 @@ func badRate(s, bad string) string {
 	}
 	return bad
 }
+
+// windowText returns the field with the window of a limit.
+func windowText(n *node, s *spec) string {
+	if s.Calendar != limiter.CalendarNone {
+		return "calendar: " + s.Calendar.String()
+	}
+	text := s.Window.String()
+	if n.kind == kindScalar {
+		_, text, _ = strings.Cut(n.text, "/")
+	} else if v := n.at("window"); v != nil && v.kind == kindScalar {
+		text = v.text
+	}
+	return "window: " + clip(strings.TrimSpace(text))
+}

@@ -137,6 +137,7 @@ type setting struct {
 type spec struct {
 	limiter.Spec
 	zoneFrom string           // the attribute that names the time zone; empty: Zone
+	numbers  *numbering       // how requests choose the number; nil: Limit
 	at       map[string]*node // the position of each field
 	bad      map[string]bool  // fields whose problems were reported already
 }

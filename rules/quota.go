@@ -289,7 +289,7 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 // merge adds a cost to key i of the rule, if the charge has it among its first keys.
 func merge(c *arith.Charge, first int, rule *limiter.Rule, i int, cost uint64) bool {
 	for n := range first {
-		if k := c.Key(n); k.Rule == rule && int(k.Index) == i {
+		if k := c.Key(n); k.Rule.Name == rule.Name && int(k.Index) == i { // a variant may have been made anew
 			k.Cost = min(k.Cost+cost, limiter.MaxUnits)
 			return true
 		}

@@ -393,7 +393,8 @@ rules:
 			want = "UTC"
 		}
 		if err != nil || c.Len() != 1 || c.Key(0).Cost != 3 || c.Key(0).Rule.Limits[0].Spec().Zone != want ||
-			(m.Unzoned != nil) != (unzoned != "") || m.Unzoned != nil && *m.Unzoned != (rules.Unzoned{unzoned, tz == ""}) {
+			(m.Unzoned != nil) != (unzoned != "") || m.Unzoned != nil && *m.Unzoned != (rules.Unzoned{Rule: unzoned,
+			Missing: tz == ""}) {
 			t.Errorf("%q: %+v, %+v, %v", tz, m, c.Key(0), err)
 		}
 	}

@@ -18,8 +18,9 @@ type Match struct {
 	// it is the name of the first of them. Empty if no rule matched.
 	Rule string
 	// Unzoned is the first rule or quota that takes its time zone from an attribute of the
-	// request, if that attribute names no zone, so that its default zone counts. It is nil if
-	// there is none, and must not be changed.
+	// request, if that attribute names no zone, so that its default zone counts, or that takes
+	// a number from the request, which chooses none. It is nil if there is none, and must not be
+	// changed.
 	Unzoned *Unzoned
 	Matched
 }
@@ -41,16 +42,6 @@ type Matched struct {
 }
 
 const _ = uint(32 - unsafe.Sizeof(Match{}))
-
-// Unzoned is a rule or quota whose default time zone counts a request, since the request
-// names no other.
-type Unzoned struct {
-	// Rule is the name of the rule or the quota.
-	Rule string
-	// Missing reports that the request lacks the attribute with the zone. Otherwise it has
-	// a value that is not the name of a time zone.
-	Missing bool
-}
 
 // Resolve finds the rules for a request. It clears the charge and fills it with the
 // counters of these rules, and of the quotas on which they draw. A quota on which several
@@ -367,6 +358,10 @@ func (n *counters) charge(r *limiter.Request, c *arith.Charge, cost uint64, firs
 	rule, unzoned, by := n.limiter, (*Unzoned)(nil), uint16(0)
 	if n.zoneFrom != "" {
 		if rule, unzoned = n.in(r); rule.Zone() != "" {
+			by = askedBy(r)
+		}
+	} else if n.chosenBy != nil {
+		if rule, unzoned = n.chosen(r); rule.ChosenBy() == limiter.ChosenByNumber {
 			by = askedBy(r)
 		}
 	}

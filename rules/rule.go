@@ -102,6 +102,7 @@ type definition struct {
 	limits    []*limiter.Limit
 	written   []*node // parallel to limits
 	zoning    zoning
+	choosing  choosing
 	draws     []drawing
 	spare     []*node // fields that have no effect, since the rule is unlimited or has no limits of its own
 	unlimited bool
@@ -310,23 +311,11 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 			d.add(item, "a quota does not limit concurrency: write the limit into a rule")
 		}
 		zones{d}.note(r, item, s, l, len(out))
+		numbers{d}.note(r, item, s, l, len(out))
 		out, written = append(out, l), append(written, item)
 	}
+	numbers{d}.agree(r)
 	return out, written
-}
-
-// windowText returns the field with the window of a limit.
-func windowText(n *node, s *spec) string {
-	if s.Calendar != limiter.CalendarNone {
-		return "calendar: " + s.Calendar.String()
-	}
-	text := s.Window.String()
-	if n.kind == kindScalar {
-		_, text, _ = strings.Cut(n.text, "/")
-	} else if v := n.at("window"); v != nil && v.kind == kindScalar {
-		text = v.text
-	}
-	return "window: " + clip(strings.TrimSpace(text))
 }
 
 // limit decodes one limit. Its spec may be invalid; the problems have then been
@@ -389,8 +378,9 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 		}
 		return ""
 	})
+	numbers{d}.settle(s)
 	for _, name := range []string{"limit", "window"} {
-		if s.at[name] == nil && (name == "limit" || s.at["calendar"] == nil && !windowless(inherited, *own)) {
+		if s.at[name] == nil && !s.bad[name] && (name == "limit" || s.at["calendar"] == nil && !windowless(inherited, *own)) {
 			s.bad[name] = true
 			if !d.reported(n, name) {
 				d.add(n, "this limit has no %q", name)
@@ -420,6 +410,10 @@ func (d *decoder) limitFields(s *spec, own *[]setting) []field {
 			s.Name, s.bad["name"] = name, !ok
 		}},
 		field{"limit", func(_, v *node) {
+			if v.kind == kindMapping {
+				numbers{d}.read(v, s)
+				return
+			}
 			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.text); return bad })
 		}},
 		field{"window", func(_, v *node) {

@@ -70,7 +70,7 @@ type rule struct {
 	counts bool // it has keys or draws: else it is unlimited
 	// shadows means that it is in shadow, or draws on a quota that is.
 	shadows bool
-	// simple means that it has one key, one cost, no draws, and no zone of a request.
+	// simple means that it has one key, one cost, no draws, and no zone or number of a request.
 	simple bool
 	match  matcher
 	counters
@@ -85,8 +85,11 @@ type counters struct {
 	limiter *limiter.Rule
 	// zoneFrom is the attribute that names the time zone; empty: none does.
 	zoneFrom string
+	// chosenBy is what chooses the numbers of the limits, nil: the file sets them.
+	chosenBy *source
+	numbers  *choosing
 	// If none does that can be used, a match says which of the two: the request has no such
-	// attribute, or one that names no zone.
+	// attribute, or one that names no zone. The same is said of numbers.
 	noZone, badZone *Unzoned
 	line            int
 	quota           bool
@@ -167,7 +170,8 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 	for _, w := range r.draws {
 		r.shadows = r.shadows || w.quota.limiter.Shadow
 	}
-	r.simple = len(r.keys) == 1 && len(r.draws)+len(r.costs.methods)+len(r.costs.cases) == 0 && r.zoneFrom == ""
+	r.simple = len(r.keys) == 1 && len(r.draws)+len(r.costs.methods)+len(r.costs.cases) == 0 && r.zoneFrom == "" &&
+		r.chosenBy == nil
 	return r
 }
 
@@ -178,7 +182,12 @@ func newCounters(def *definition, o *Options) counters {
 	}}
 	if z := &def.zoning; z.at != nil {
 		n.limiter, n.zoneFrom = n.limiter.Zoned(z.limits), z.from
-		n.noZone, n.badZone = &Unzoned{n.limiter.Name, true}, &Unzoned{n.limiter.Name, false}
+		n.noZone, n.badZone = &Unzoned{Rule: def.name, Missing: true}, &Unzoned{Rule: def.name}
+	}
+	if c := &def.choosing; c.at != nil {
+		n.limiter, n.chosenBy, n.numbers = c.variants(n.limiter), &c.by, c
+		n.noZone = &Unzoned{Rule: def.name, Missing: true, Number: true}
+		n.badZone = &Unzoned{Rule: def.name, Number: true}
 	}
 	if len(def.limits) > 0 {
 		for _, parts := range def.keys {

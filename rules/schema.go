@@ -38,6 +38,9 @@ func Schema() []byte {
 	element["anyOf"] = []form{{"required": []string{"cost"}}, {"required": []string{"from"}}}
 	stated := d.object("cost", cost.amountFields(&amount{}, nil))
 	stated["required"] = []string{"from"}
+	numbered := d.object("number", numbers{d}.fields(&numbering{}, &spec{}))
+	numbered["required"] = []string{"else"}
+	numbered["anyOf"] = []form{{"required": []string{"by", "of"}}, {"required": []string{"from", "most"}}}
 	drip := d.object("drip", drips{d}.fields())
 	drip["required"] = []string{"amount"}
 	spelling := d.object("spelling", d.foldingFields(new(folding)))
@@ -52,6 +55,7 @@ func Schema() []byte {
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
 		"zone":      d.object("zone", zones{d}.fields()),
 		"drip":      drip,
+		"numbers":   numbered,
 		"spelling":  spelling,
 		"not":       d.object("attribute", matching{d}.notFields(&attribute{})),
 	}
@@ -128,6 +132,17 @@ func formsOf(where string) form {
 	case "deny":
 		return form{"status": form{"type": "integer", "minimum": 400, "maximum": 499},
 			"reason": form{"type": []string{"string", "number", "boolean"}, "minLength": 1, "maxLength": maxReason}}
+	case "number":
+		by := anyOf(form{"enum": []string{"tenant", "user", "group"}},
+			form{"type": "string", "pattern": "^" + attributePrefix + ".+$"})
+		number := anyOf(whole(1, limiter.MaxUnits), rateForm())
+		return form{
+			"by": by, "from": form{"type": "string", "pattern": "^" + attributePrefix + ".+$"}, "most": number,
+			"else": number,
+			"of": anyOf(form{"type": "object", "minProperties": 1, "additionalProperties": number},
+				form{"type": "object", "properties": form{"file": form{"type": "string", "minLength": 1}},
+					"required": []string{"file"}, "additionalProperties": false}),
+		}
 	case "zone":
 		return form{
 			"from":    form{"type": "string", "pattern": "^" + attributePrefix + ".+$"},
@@ -150,7 +165,7 @@ func costForm() form {
 // limitForms returns the forms of the fields of a limit, and of its options.
 func limitForms() form {
 	return form{
-		"name": name(), "limit": whole(1, limiter.MaxUnits),
+		"name": name(), "limit": anyOf(whole(1, limiter.MaxUnits), ref("numbers")),
 		"window":    form{"type": "string", "pattern": "^" + durationForm + "$"},
 		"algorithm": names[limiter.Algorithm](), "align": names[limiter.Align](), "coverage": names[limiter.Coverage](),
 		"rounding": names[limiter.Rounding](), "drip": anyOf(names[limiter.Drip](), ref("drip")),
@@ -191,9 +206,14 @@ const durationForm = `(second|minute|` +
 
 func ref(name string) form {
 	if name == "limit or rate" {
-		return anyOf(ref("limit"), form{"type": "string", "pattern": `^\s*[0-9]+(_[0-9]+)*\s*/\s*` + durationForm + `\s*$`})
+		return anyOf(ref("limit"), rateForm())
 	}
 	return form{"$ref": "#/$defs/" + name}
+}
+
+// rateForm is the form of a limit in its short form.
+func rateForm() form {
+	return form{"type": "string", "pattern": `^\s*[0-9]+(_[0-9]+)*\s*/\s*` + durationForm + `\s*$`}
 }
 
 func anyOf(forms ...form) form { return form{"anyOf": forms} }

@@ -19,6 +19,23 @@ const unreadable = "YAML cannot be read: "
 // maxFileBytes bounds the size of a rules file.
 const maxFileBytes = 1 << 20
 
+// maxBytes returns the bound of a file: one with files of numbers in it, see [Expand], may be larger
+// by their texts.
+func maxBytes(data []byte) int {
+	most := maxFileBytes
+	for {
+		_, after, found := bytes.Cut(data, []byte(numbersField))
+		if !found {
+			return min(most, maxExpanded)
+		}
+		n := bytes.IndexAny(after, "\"\n")
+		if n < 0 {
+			n = len(after)
+		}
+		most, data = most+n, after[n:]
+	}
+}
+
 // nodeKind is the kind of a node. The zero value is an empty value.
 type nodeKind uint8
 
@@ -59,8 +76,8 @@ func (n *node) at(field string) *node {
 // readTree parses a file. It returns nil if there is nothing to decode; problems have
 // then been reported.
 func readTree(data []byte, p *problems) *node {
-	if len(data) > maxFileBytes {
-		p.addAt(1, 1, "the file has %d bytes; at most %d are allowed", len(data), maxFileBytes)
+	if most := maxBytes(data); len(data) > most {
+		p.addAt(1, 1, "the file has %d bytes; at most %d are allowed", len(data), most)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))

@@ -64,7 +64,8 @@ rules:
 		if m.Unzoned != nil {
 			unzoned = *m.Unzoned
 		}
-		if got != c.want || unzoned != (rules.Unzoned{c.unzoned, c.missing}) || (m.Unzoned != nil) != (c.unzoned != "") {
+		if got != c.want || unzoned != (rules.Unzoned{Rule: c.unzoned, Missing: c.missing}) ||
+			(m.Unzoned != nil) != (c.unzoned != "") {
 			t.Errorf("%.60v: zones %s, %+v, %+v; want %s, %q, %v", c.r, got, m, unzoned, c.want, c.unzoned, c.missing)
 		}
 	}

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -535,7 +536,7 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 		seen[name] = true
 		l := d.Limit(i)
 		*l = limiter.LimitDecision{
-			Rule: s.rule(rule, w.Shadow), Limit: s.ofNode(rule, name), Key: key,
+			Rule: s.rule(rule, w.Shadow), Limit: s.ofNode(rule, name, &w), Key: key,
 			Allowed: w.Name != a.BlockedBy, Never: w.Never, Blocked: w.Blocked,
 			Overflow: w.Overflow, Remaining: w.Remaining,
 			ResetAfter: (limiter.Tick(w.ResetAfterMs) * limiter.Millisecond).Duration(),
@@ -554,7 +555,9 @@ func (s *httpSubject) rebuildAnswer(a *limiter.Answer, d *limiter.Decision) {
 	}
 }
 
-func (s *httpSubject) ofNode(rule, name string) *limiter.Limit {
+// ofNode returns the limit of the node's rules that an answer names, with the number of the answer: a
+// request may choose another than the rule's.
+func (s *httpSubject) ofNode(rule, name string, w *limiter.LimitAnswer) *limiter.Limit {
 	var all []*limiter.Rule
 	for _, in := range s.node.Rules() {
 		all = append(all, in.Rule)
@@ -564,9 +567,20 @@ func (s *httpSubject) ofNode(rule, name string) *limiter.Limit {
 	}
 	for _, r := range all {
 		for _, l := range r.Limits {
-			if r.Name == rule && l.Name() == name {
-				return l
+			if r.Name != rule || l.Name() != name {
+				continue
 			}
+			if spec := l.Spec(); l.Limit() != w.Limit {
+				spec.Limit = int64(w.Limit)
+				if spec.Burst > 0 {
+					spec.Burst = int64(cmp.Or(w.Capacity, w.Limit))
+				}
+				var err error
+				if l, err = limiter.NewLimit(spec); err != nil {
+					s.tb.Fatal(err)
+				}
+			}
+			return l
 		}
 	}
 	s.tb.Fatalf("the node has no limit %s/%s", rule, name)

@@ -46,6 +46,12 @@ func ofAccess() []mutation {
 			{"limiter/table/registry.go", "(o == ofRequest || o == ofZone) && !r.admits(o, by, long)",
 				"o == ofRequest && !r.admits(o, by, long)"},
 		}},
+		{name: "an unknown plan counts by else", pkg: "./rules", test: "^TestNumbersByPlan$", edits: []edit{
+			{"rules/numbered.go", "return made[name]", "for _, v := range made { return v }; return nil"},
+		}},
+		{name: "a stated number is bounded", pkg: "./rules", test: "^TestStatedNumbers$", edits: []edit{
+			{"rules/numbered.go", "return min(n, most)", "return n"},
+		}},
 		{name: "ids belong to who gives them", pkg: "./internal/access", test: "^TestIdentitiesShareNoReservation$",
 			edits: []edit{
 				{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},

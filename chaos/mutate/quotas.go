@@ -12,7 +12,7 @@ func ofQuotas() []mutation {
 				{"rules/quota.go", "w.quota.charge(r, c, units, first)", "u.counters.charge(r, c, units, first)"},
 			}},
 		{name: "quota: draws of several rules are one", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
-			{"rules/quota.go", "k.Rule == rule && ", "k == nil && "},
+			{"rules/quota.go", "k.Rule.Name == rule.Name && ", "k == nil && "},
 		}},
 		{name: "quota: draws of several rules are added", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
 			{"rules/quota.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
@@ -43,7 +43,7 @@ func ofQuotas() []mutation {
 		}},
 		{name: "calendar: the owner has the zone of the request", pkg: examples, test: "^TestZonesOfRequestsAcrossMembers$",
 			edits: []edit{
-				{"internal/cluster/mesh/dictionary.go", "			own, _ = own.In(r.Zone)\n", "			own, _ = own.In(\"\")\n"},
+				{"internal/cluster/mesh/dictionary.go", "			own, _ = own.In(r.Choice)\n", "			own, _ = own.In(\"\")\n"},
 			}},
 		{name: "calendar: Redis has the bounds of its clock", pkg: "./redisstore", test: "^TestCalendarsByAWrongClock$",
 			edits: []edit{

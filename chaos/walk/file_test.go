@@ -2,6 +2,10 @@ package walk
 
 import (
 	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -9,6 +13,16 @@ import (
 func (l *lim) String() string {
 	w := time.Duration(l.window) * time.Microsecond
 	s := fmt.Sprintf("{name: %s, limit: %d", l.name, l.units)
+	switch {
+	case l.most > 0:
+		s = fmt.Sprintf("{name: %s, limit: {from: 'attr:plan', most: %d, else: %d}", l.name, l.most, l.units)
+	case l.table != nil:
+		var of []string
+		for _, plan := range slices.Sorted(maps.Keys(l.table)) {
+			of = append(of, fmt.Sprintf("%q: %d", plan, l.table[plan]))
+		}
+		s = fmt.Sprintf("{name: %s, limit: {by: 'attr:plan', of: {%s}, else: %d}", l.name, strings.Join(of, ", "), l.units)
+	}
 	switch l.alg {
 	case "calendar":
 		s += fmt.Sprintf(", calendar: day, zone: %s", l.zone)
@@ -40,4 +54,25 @@ func (l *lim) String() string {
 		s += fmt.Sprintf(", block: %s", time.Duration(l.block)*time.Microsecond)
 	}
 	return s + "}"
+}
+
+// chosen is the limit for a request of a plan: "the number of its plan; that of else if the table has
+// none", or "the number that the request states, at most most; that of else if it states none".
+func (l *lim) chosen(plan string) *lim {
+	units, ok := l.table[plan]
+	if l.most > 0 {
+		n, valid := new(big.Int).SetString(plan, 10)
+		if ok = valid && n.Sign() > 0; ok {
+			units = l.most
+			if n.Cmp(big.NewInt(l.most)) < 0 {
+				units = n.Int64()
+			}
+		}
+	}
+	if !ok {
+		return l
+	}
+	out := *l
+	out.units = units
+	return &out
 }

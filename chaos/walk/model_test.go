@@ -23,6 +23,8 @@ type lim struct {
 	zone      *time.Location
 	reject    string // count_rejected
 	block     int64
+	table     map[string]int64 // the number of each plan; units is that of all others
+	most      int64            // requests state the number, at most this; 0: they do not
 }
 
 func (l *lim) bucket() bool {

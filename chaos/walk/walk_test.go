@@ -82,6 +82,7 @@ type step struct {
 	rule     int
 	node     int
 	user, ip string
+	plan     string
 	cost     int64
 	id       string
 	hold     int64
@@ -93,9 +94,9 @@ type step struct {
 }
 
 func (s *step) String() string {
-	return fmt.Sprintf("%d: after %s%v %s rule %d at %d, user %s, ip %s, cost %d, id %q, hold %v, "+
+	return fmt.Sprintf("%d: after %s%v %s rule %d at %d, user %s, ip %s, plan %q, cost %d, id %q, hold %v, "+
 		"actual %d %v, limit %d %d",
-		s.n, s.wait, time.Duration(s.after)*1000, s.call, s.rule, s.node, s.user, s.ip, s.cost, s.id,
+		s.n, s.wait, time.Duration(s.after)*1000, s.call, s.rule, s.node, s.user, s.ip, s.plan, s.cost, s.id,
 		time.Duration(s.hold)*1000, s.actual, s.ignore, s.limit, s.units)
 }
 
@@ -232,8 +233,45 @@ func newWalk(seed uint64) *walk {
 		}
 		w.steps = append(w.steps, s)
 	}
+	w.plans()
 	return w
 }
+
+// plans gives limits numbers that requests choose, and requests their plans.
+func (w *walk) plans() {
+	rng := rand.New(rand.NewPCG(w.seed, 2))
+	number := func() int64 { return pick(rng, int64(1), 2, 3, 5, 8, 13, 30) }
+	for _, r := range w.rules {
+		stated, most := rng.IntN(2) == 0, number()
+		for _, l := range r.limits {
+			switch {
+			case rng.IntN(2) == 0, !planned(l):
+			case stated:
+				l.most = most
+			default:
+				l.table = map[string]int64{"free": number(), "pro": number()}
+				if rng.IntN(2) == 0 {
+					l.table["7"] = number()
+				}
+			}
+		}
+	}
+	same := map[string]string{}
+	for _, s := range w.steps {
+		// Most callers keep their plans for some time.
+		if s.plan = same[s.user]; s.plan == "" || rng.IntN(6) == 0 {
+			s.plan = pick(rng, "free", "pro", "none", "7", "7", "2", "15", "0", "-3", "1.5", "99999999999999999999")
+			same[s.user] = s.plan
+		}
+		if rng.IntN(12) == 0 {
+			s.plan = ""
+		}
+	}
+}
+
+// planned reports whether the walks give a limit numbers that requests choose. Of a bucket, and of
+// a log with count_rejected: all, what was reserved before a change does not come back.
+func planned(l *lim) bool { return !l.bucket() && (l.alg != "sliding_log" || l.reject != "all") }
 
 // file returns the rules, under names that no other walk has.
 func (a *asked) file(rules []*rule) []byte {
@@ -313,13 +351,18 @@ func (g *going) request(s *step) (*request, weir.Request) {
 			name := r.name + "|" + k + "|" + l.name
 			c := g.model.counters[name]
 			if c == nil {
-				c = &counter{lim: l}
+				c = &counter{}
 				g.model.counters[name] = c
 			}
+			c.lim = l.chosen(s.plan)
 			q.cs = append(q.cs, c)
 		}
 	}
-	return q, weir.Request{Rule: r.name, User: s.user, IP: s.ip, Cost: weir.Units(s.cost), ID: id,
+	attributes := map[string]string{"plan": s.plan}
+	if s.plan == "" {
+		attributes = nil
+	}
+	return q, weir.Request{Attributes: attributes, Rule: r.name, User: s.user, IP: s.ip, Cost: weir.Units(s.cost), ID: id,
 		Hold: time.Duration(s.hold) * 1000}
 }
 
@@ -396,7 +439,7 @@ func (g *going) reload(s *step) error {
 	switch {
 	case s.call == "forth and back":
 		was := *l
-		*l = lim{name: l.name, alg: "sliding_log", units: 5, window: 5e6, reject: "none"}
+		*l = lim{name: l.name, alg: "sliding_log", units: 5, window: 5e6, reject: "none", table: l.table, most: l.most}
 		other := g.file(g.rules)
 		*l = was
 		if err := g.set(other); err != nil {

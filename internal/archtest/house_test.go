@@ -436,7 +436,7 @@ func stateAllowed() map[string]string {
 func longAllowed() map[string]allowance {
 	const broken = "it is what it was before its wide lines were broken"
 	return map[string]allowance{
-		"chaos/walk/model_test.go":          {703, broken},
+		"chaos/walk/model_test.go":          {705, broken},
 		"metrics/metrics_test.go":           {701, "its last test is of one metric more"},
 		"cmd/node/internal/app/app_test.go": {743, broken},
 		"internal/cluster/replica/claim.go": {451, broken},
@@ -502,10 +502,10 @@ func largeAllowed() map[string]allowance {
 		"limiter/table.partition methods": {65, "it is one lock, with all that is done under it"},
 		"limiter/table.ledger methods":    {34, "each thing that can happen to a charge that can still change is one"},
 		"transport.Options fields":        {27, flags},
-		"rules.RuleInfo fields":           {28, setting},
+		"rules.RuleInfo fields":           {29, setting},
 		"rules.decoder methods":           {40, "each part of a rules file has a method that decodes it"},
-		"rules.definition fields":         {27, setting},
-		"rules.spec fields":               {22, setting},
+		"rules.definition fields":         {28, setting},
+		"rules.spec fields":               {23, setting},
 		"rules.Set methods":               {32, "each question about rules is a method"},
 		"redisstore.Store methods": {61,
 			"each call of a decider is a method, and each failure of Redis that it outlives"},

@@ -70,15 +70,18 @@ func linesOf(list []rules.RuleInfo) []RuleLine {
 		for _, l := range r.Rule.Limits {
 			x.Limits = append(x.Limits, l.Name()+": "+l.String())
 		}
+		if text := r.Numbers.String(); text != "" {
+			x.Limits = append(x.Limits, text)
+		}
 		for _, d := range r.Draws {
 			x.Quotas = append(x.Quotas, d.Quota.Name)
 		}
 		if x.Keys == nil {
 			x.Keys = [][]string{}
 		}
-		x.whole = fmt.Sprintf("%+v %v %v %v %v %v %v %v %+v %v %v %v %+v %v %v", r.Conditions, r.Keys, r.SkipMissing, r.Cost,
-			r.CostByMethod, r.CostCases, r.IDTTL, r.ZoneFrom, x.Quotas, r.Unlimited, r.Continue, x.Limits, r.Rule.Deny,
-			r.Rule.OnUnreachable, r.Rule.Replication)
+		x.whole = fmt.Sprintf("%+v %v %v %v %v %v %v %v %+v %v %v %v %+v %v %v %v", r.Conditions, r.Keys, r.SkipMissing,
+			r.Cost, r.CostByMethod, r.CostCases, r.IDTTL, r.ZoneFrom, x.Quotas, r.Unlimited, r.Continue, x.Limits, r.Rule.Deny,
+			r.Rule.OnUnreachable, r.Rule.Replication, fmt.Sprintf("%+v", r.Numbers.Limits))
 		out[i] = x
 	}
 	return out

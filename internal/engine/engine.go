@@ -161,8 +161,12 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	if u := m.Unzoned; u != nil && n.Observer.Unzoned != nil {
-		n.Observer.Unzoned(u.Rule, u.Missing)
+	if u := m.Unzoned; u != nil {
+		if u.Number && n.Observer.Unlisted != nil {
+			n.Observer.Unlisted(u.Rule, u.Missing)
+		} else if !u.Number && n.Observer.Unzoned != nil {
+			n.Observer.Unzoned(u.Rule, u.Missing)
+		}
 	}
 	if m.Shadow && n.Observer.Shadowed != nil {
 		n.shadowed(d)

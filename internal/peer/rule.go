@@ -16,13 +16,13 @@ type Limit struct {
 
 // Rule names a rule, and also defines it if Defined is set.
 type Rule struct {
-	// ID is a hash of Name and of all fields after Zone.
+	// ID is a hash of Name and of all fields after Choice.
 	ID      uint64
 	Name    string
 	Defined bool
-	// Zone is the time zone that the request chose for the rule's calendars; empty for
-	// the rule's own. ID is that of the rule in this zone.
-	Zone string
+	// Choice is the time zone, the plan or the number that the request chose for the rule's
+	// limits; empty for the rule's own. ID is that of the variant so chosen.
+	Choice string
 
 	Shadow        bool
 	OnUnreachable uint8

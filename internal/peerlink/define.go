@@ -36,7 +36,7 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 			r.Limits = d.limit(x, r.Limits)
 			d.section = "a rule"
 		case 8:
-			d.text(x, &r.Zone)
+			d.text(x, &r.Choice)
 		}
 	}
 	f.Rules = append(f.Rules, r)

@@ -228,7 +228,7 @@ func (e *encoder) rule(r *peer.Rule) {
 	for i := range r.Limits {
 		e.limit(7, &r.Limits[i])
 	}
-	e.text(8, r.Zone)
+	e.text(8, r.Choice)
 	e.close(mark, true)
 }
 

@@ -28,6 +28,7 @@ func Run(t *testing.T, f Factory) {
 		{"OracleSeveralLimits", oracleSeveralLimits},
 		{"Calendars", calendars},
 		{"Zones", zones},
+		{"Numbers", numbers},
 		{"RetryAfter", retryAfter},
 		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},
 		{"Bounds", bounds},

@@ -94,8 +94,8 @@ const (
 	// until then, and others for an hour or so.
 	maxLongLimits = maxRequestLimits / 2
 	longLife      = time.Hour
-	// maxZoneLimits bounds the limits of rules with time zones that requests name, so that whatever zones these name,
-	// numbers are left for rules.
+	// maxZoneLimits bounds the limits of rules with time zones or numbers that requests name, so that whatever these
+	// name, numbers are left for rules.
 	maxZoneLimits = 1 << 14
 
 	countsPage = 256
@@ -117,7 +117,7 @@ func originOf(rule *limiter.Rule) origin {
 		return ofPeer
 	case rule.Name == limiter.RequestRule:
 		return ofRequest
-	case rule.Zone() != "":
+	case rule.Choice() != "" && rule.ChosenBy() != limiter.ChosenByName: // names are of the file
 		return ofZone
 	}
 	return ofRule

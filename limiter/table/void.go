@@ -75,7 +75,7 @@ const maxLeft = 4096
 // not change back is concerned, however many counters a reload converts.
 //
 // The first half is of rules. The second is of limits that each request may choose, its own or
-// by its time zone. There the key counts too: who changes the limit of one key all the time voids
+// by its time zone, plan or number. There the key counts too: who changes the limit of one key all the time voids
 // no receipts of others. It is safe for concurrent use.
 type left struct {
 	resets atomic.Uint64 // how many there were in this table: see resetOf
@@ -126,7 +126,7 @@ func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limite
 
 // keyOf returns the half that a limit of a rule belongs to, and its key there.
 func keyOf(l *limiter.Limit, rule *limiter.Rule, place uint64) (half int, key leftKey) {
-	if originOf(rule) == ofRequest || rule.Zone() != "" || rule.InDefaultZone() {
+	if originOf(rule) == ofRequest || rule.ChosenBy() != limiter.ChosenByNone {
 		return 1, leftKey{rule.Name, arith.CountsID(l), place}
 	}
 	return 0, leftKey{rule.Name, arith.CountsID(l), 0}

@@ -111,13 +111,13 @@ func (b *Dictionary) Limit(l *peer.Limit) (*limiter.Limit, error) {
 // Lookup returns the rule that this node applies for a rule that another node names: the
 // rule of that name in its own file, whatever the other's says, unless it has the other
 // class of partitions. Otherwise it is the other node's rule; nil if that must be
-// defined first. A zone that the other node names chooses the variant of this node's own
-// rule; one that is not known here, or of no use to it, leaves its default. same reports whether the rule is the one
-// that was named.
+// defined first. What the other node chose names the variant of this node's own
+// rule; a choice that is not known here, or of no use to it, leaves its default. same reports whether
+// the rule is the one that was named.
 func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same bool) {
 	if own := b.own(r.Name); own != nil && (own.Class() == limiter.Closed) == closed {
-		if r.Zone != "" {
-			own, _ = own.In(r.Zone)
+		if r.Choice != "" {
+			own, _ = own.In(r.Choice)
 		}
 		return own, own.ID() == r.ID
 	}
@@ -149,7 +149,7 @@ func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply
 func Definition(r *limiter.Rule) peer.Rule { return ruleToPeer(r, r.ID(), true) }
 
 func ruleToPeer(r *limiter.Rule, id uint64, define bool) peer.Rule {
-	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Zone: r.Zone()}
+	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Choice: r.Choice()}
 	if !define {
 		return out
 	}

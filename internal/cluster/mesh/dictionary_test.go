@@ -51,12 +51,12 @@ func TestZonesAcrossFrames(t *testing.T) {
 	if want, _ := mine.In("Asia/Tokyo"); got != want || !same || got.Limits[0].Spec().Zone != "Asia/Tokyo" {
 		t.Errorf("%+v, %v", got, same)
 	}
-	named.Zone, named.ID = "Europe/Atlantis", 7
+	named.Choice, named.ID = "Europe/Atlantis", 7
 	if got, same := own.Lookup(&named, false); got != mine || same {
 		t.Errorf("%+v, %v", got, same)
 	}
 	base := ruleToPeer(theirs, theirs.ID(), false)
-	if got, same := own.Lookup(&base, false); got != mine || !same || base.Zone != "" {
+	if got, same := own.Lookup(&base, false); got != mine || !same || base.Choice != "" {
 		t.Errorf("%+v, %v", got, same)
 	}
 	other := NewDictionary(func(string) *limiter.Rule { return nil })

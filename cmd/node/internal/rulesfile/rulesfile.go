@@ -8,15 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/weirlimit/weir/internal/smallfile"
 	"github.com/weirlimit/weir/rules"
 )
 
-// Read reads a rules file, of at most [smallfile.MaxRules] bytes.
+// Read reads a rules file, of at most [smallfile.MaxRules] bytes, with the files of numbers that it
+// names: see [rules.Expand].
 func Read(name string) ([]byte, error) {
-	return smallfile.Read("rules file", name, smallfile.MaxRules)
+	data, err := smallfile.Read("rules file", name, smallfile.MaxRules)
+	if err != nil {
+		return nil, err
+	}
+	return rules.Expand(data, func(numbers string) ([]byte, error) {
+		return smallfile.Read("file of numbers", filepath.Join(filepath.Dir(name), filepath.FromSlash(numbers)),
+			smallfile.MaxRules)
+	})
 }
 
 // Warning says that everyone on the machine may write a rules file; "" if not.

@@ -392,6 +392,28 @@ func TestDebounceIsBounded(t *testing.T) {
 	}
 }
 
+// A file of numbers beside the rules is followed as they are, and a bad one leaves the old rules in
+// force.
+func TestNumbersAreFollowed(t *testing.T) {
+	dir := t.TempDir()
+	name, plans := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "plans.yaml")
+	write(t, plans, "pro: 5/minute\n")
+	write(t, name, "rules: [{name: a, limits: [{limit: {by: tenant, of: {file: plans.yaml}, else: 1/minute}}]}]")
+	first, err := Read(name)
+	if err != nil || !strings.Contains(string(first), `"5/minute pro\n"`) {
+		t.Fatalf("%s, %v", first, err)
+	}
+	f := follow(t, name, string(first), nil)
+	replace(t, plans, "pro: 6/minute\n")
+	f.next(strings.Replace(string(first), "5/minute", "6/minute", 1))
+	replace(t, plans, "pro: 7/minute\nfree 5\n")
+	if err := receive(t, f.failed); !strings.Contains(err.Error(), `plans.yaml:2:1: "free 5" is not a `) {
+		t.Error(err)
+	}
+	replace(t, plans, "pro: 8/minute\n")
+	f.next(strings.Replace(string(first), "5/minute", "8/minute", 1))
+}
+
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "rules.yaml")

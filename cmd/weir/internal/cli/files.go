@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -86,6 +87,16 @@ func (a *app) loadRulesFile(name string) (rulesFile, error) {
 	if f.data, err = a.readRules(name); err != nil {
 		return f, err
 	}
+	f.data, err = rules.Expand(f.data, func(numbers string) ([]byte, error) {
+		dir := filepath.Dir(name)
+		if name == accesslog.Stdin {
+			dir = "."
+		}
+		return smallfile.Read("file of numbers", filepath.Join(dir, filepath.FromSlash(numbers)), smallfile.MaxRules)
+	})
+	if err != nil {
+		return f, err
+	}
 	f.set, err = rules.Parse(name, f.data, rules.Options{})
 	return f, err
 }
@@ -99,6 +110,9 @@ func (a *app) printRulesError(name string, data []byte, err error) {
 		return
 	}
 	lines := strings.Split(string(data), "\n")
+	if invalid.File != name { // a file of numbers
+		name, lines = invalid.File, nil
+	}
 	for _, p := range invalid.Problems {
 		a.pointTo(name, lines, p)
 	}
