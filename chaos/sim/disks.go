@@ -29,8 +29,9 @@ type disks struct {
 	cut     bool                        // all nodes end, or have ended, at once
 	empty   bool                        // partitions may start empty: the run has not settled yet
 	missing int                         // nodes that are not back yet
-	lostAt  limiter.Tick                // when one was lost; 0 if none was
+	lostAt  limiter.Tick                // when one was lost, or became older; 0 if none was
 	twice   bool                        // then another node ended before partitions were together again
+	forgot  bool                        // then one was forgotten whose disk may have been the only one left
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -204,6 +205,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			}
 			if i == changed && what == 1 && d.before[n.name] != nil {
 				w.logf("%s gets an older disk", n.name)
+				d.lostAt = w.now // of what changed since
 				d.of[n.name] = d.before[n.name].Copy()
 				d.of[n.name].Crash(0)
 			}
@@ -229,6 +231,7 @@ func (d *disks) forgetLeft(w *World) {
 			at := w.live()[0]
 			at.do(func() { at.members.Forget(n.name) })
 			w.logf("%s is told to forget %s, which left", at.name, n.name)
+			d.forgot = d.forgot || d.lostAt != 0
 		}
 	})
 }
@@ -246,6 +249,9 @@ func (d *disks) older() {
 func (w *World) startsEmpty(n *Node, part int) {
 	d := w.disks
 	if d == nil || d.empty || !d.cut && part < table.Partitions {
+		return
+	}
+	if d.forgot {
 		return
 	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {

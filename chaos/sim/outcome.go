@@ -199,7 +199,7 @@ func (w *World) check(b bounds) error {
 				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
 			}
 		}
-		if w.disks != nil && w.disks.twice && !closed(k) {
+		if d := w.disks; d != nil && (d.forgot || d.twice && !closed(k)) {
 			times++ // both disks are lost
 		}
 		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew

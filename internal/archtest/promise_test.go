@@ -32,6 +32,8 @@ func unpromised() map[string]string {
 		"weir.BackendExtras": "as weir.Backend",
 		"weir.Clustering":    "its implementation is package cluster",
 
+		"weir.Administered": "the program's administration calls it",
+
 		"cluster.Config.OpenMember": "weir.Open calls it",
 
 		"cluster.Store":  "its implementation is diskstore; it follows the protocol",

@@ -40,6 +40,8 @@ type Config struct {
 	// Ended is told of each override that ended by itself, and Heard of each decision that another member told; nil:
 	// nobody is.
 	Ended, Heard func(e *overrides.Entry)
+	// RefuseImports makes other members' imports of counters be refused here.
+	RefuseImports bool
 	// Ask asks the other members a question and returns their answers; nil: there are none.
 	Ask func(ctx context.Context, question []byte) ([]Answered, error)
 	// Now is the wall clock.
@@ -83,6 +85,8 @@ func (c *Console) Routes() map[string]transport.AdminRoute {
 		"/v1/denials":          {Serve: c.serveDenials},
 		"/v1/history":          {Serve: c.serveHistory},
 		"/v1/rules":            {Serve: c.serveRules},
+		"/v1/export":           {Serve: mover{c}.serveExport, Post: true, Action: "export"},
+		"/v1/import":           {Serve: mover{c}.serveImport, Post: true, Changes: true, Action: "import"},
 		"/v1/overrides":        {Serve: c.serveOverrides},
 		"/v1/overrides/set":    {Serve: c.serveSet, Post: true, Changes: true, Action: "override"},
 		"/v1/overrides/remove": {Serve: c.serveRemove, Post: true, Changes: true, Action: "override remove"},
@@ -102,6 +106,8 @@ type question struct {
 	Kind    string         `json:"kind"`
 	Denials *denials.Query `json:"denials,omitempty"`
 	Span    string         `json:"span,omitempty"`
+	Export  *exported      `json:"export,omitempty"`
+	Import  *imports       `json:"import,omitempty"`
 }
 
 // Answer answers the question of another member, nil if it cannot.
@@ -125,6 +131,10 @@ func (c *Console) Answer(text []byte) []byte {
 		out = c.inForce()
 	case "members":
 		out = c.sees()
+	case "export":
+		out = mover{c}.answerExport(q.Export)
+	case "import":
+		out = mover{c}.answerImport(q.Import)
 	default:
 		return nil
 	}

@@ -256,6 +256,13 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost u
 	return o.open, false
 }
 
+// Imported records that a key was changed by an operator. Its copies get that at the end of the turn.
+func Imported(o *Ownership, t *Step, hi uint64) {
+	if o.Charged(t, &arith.Key{Hash: arith.Hash{Hi: hi}}, nil, 0); o.dirtyAt != 0 {
+		o.makeUrgent(t)
+	}
+}
+
 // makeUrgent makes the batch urgent: it is sent at the end of the turn.
 func (o *changes) makeUrgent(t *Step) {
 	if !o.urgent {

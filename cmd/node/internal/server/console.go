@@ -73,7 +73,7 @@ func openConsole(s *Server) (err error) {
 			}
 			return out, err
 		}
-		o.Tell = w.notes.Tell
+		o.Tell, o.RefuseImports = w.notes.Tell, !c.AllowReset && s.access == nil
 	}
 	w.console, w.book = console.New(o), o.Overrides
 	if w.notes != nil {

@@ -193,8 +193,8 @@ adds 3, denied.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(),
 		a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(),
-		a.topCommand(), a.denialsCommand(), a.rulesCommand(), a.overrideCommand(), a.benchCommand(), a.certCommand(),
-		a.permissionsCommand(), a.versionCommand())
+		a.topCommand(), a.denialsCommand(), a.rulesCommand(), a.overrideCommand(), a.exportCommand(), a.importCommand(),
+		a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

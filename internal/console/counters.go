@@ -1,0 +1,335 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/counters"
+	"github.com/weirlimit/weir/internal/engine"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
+	"github.com/weirlimit/weir/transport"
+)
+
+// Bounds of exports and imports. A page of an export is what one member answers to one question.
+const (
+	pageBytes   = maxAnswer * 3 / 4
+	mostParts   = 256
+	unownedFor  = 3 * time.Second // partitions without an owner are asked for again for so long
+	unownedWait = 200 * time.Millisecond
+)
+
+// Exports says which counters are exported.
+type Exports struct {
+	// Rule is the rule, or quota, whose counters are wanted, empty for all.
+	Rule string `json:"rule,omitempty"`
+	// Request, unless nil, is the request whose counters are wanted.
+	Request *ExportRequest `json:"request,omitempty"`
+}
+
+// ExportRequest is a request whose counters are wanted.
+type ExportRequest struct {
+	Path       string            `json:"path,omitempty"`
+	Method     string            `json:"method,omitempty"`
+	User       string            `json:"user,omitempty"`
+	IP         string            `json:"ip,omitempty"`
+	Group      string            `json:"group,omitempty"`
+	Tenant     string            `json:"tenant,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// ExportEnd is the last line of an export. Without it the export is cut short.
+type ExportEnd struct {
+	// Counters is how many there are.
+	Counters int `json:"counters"`
+	// Missing are members that did not answer, Unowned how many partitions nobody decided about: their counters are not
+	// there.
+	Missing []Missing `json:"missing"`
+	Unowned int       `json:"unowned,omitempty"`
+	End     bool      `json:"end"`
+}
+
+// exported asks a member for what it decides about of some partitions: from First up to, but not including, Last. Of a
+// single one the first Skip counters are left out. Keys, unless empty, are those wanted.
+type exported struct {
+	First int      `json:"first"`
+	Last  int      `json:"last"`
+	Skip  int      `json:"skip,omitempty"`
+	Rule  string   `json:"rule,omitempty"`
+	Keys  []string `json:"keys,omitempty"`
+}
+
+// page is the answer: the partitions that the member decides about. More means that not all is there.
+type page struct {
+	Parts []partLines `json:"parts"`
+	More  bool        `json:"more,omitempty"`
+}
+
+// partLines are counters of one partition.
+type partLines struct {
+	Part  int               `json:"part"`
+	Lines []json.RawMessage `json:"lines,omitempty"`
+}
+
+// errNoCounters is the answer of a node whose backend counts.
+var errNoCounters = errors.New("this node counts in Redis: save and restore what Redis has, with Redis's own means")
+
+// mover exports and imports the counters of a console's node and cluster.
+type mover struct{ *Console }
+
+// administered returns the node, and whether its counters can be exported.
+func (c mover) administered() (engine.Administered, error) {
+	a := weir.Administered(c.config.Node())
+	if a.Counters == nil {
+		return a, errNoCounters
+	}
+	return a, nil
+}
+
+// answerExport returns a page of what this node decides about.
+func (c mover) answerExport(q *exported) *page {
+	a, err := c.administered()
+	if err != nil || q == nil || q.First < 0 || q.Last > 2*table.Partitions {
+		return nil
+	}
+	x := counters.NewExporter(counters.NewNamer(a.Rules.Load()))
+	out, bytes := &page{Parts: []partLines{}}, 0
+	for part := q.First; part < q.Last && !out.More; part++ {
+		skip, lines := q.Skip, []json.RawMessage(nil)
+		_, mine := a.Counters.ExportCounters(part, func(e table.Entry) {
+			if out.More {
+				return
+			}
+			l, ok := x.Line(part, &e, a.Now())
+			if !ok || q.Rule != "" && !slices.Contains(l.Rules, q.Rule) || len(q.Keys) > 0 && !slices.Contains(q.Keys, l.Key) {
+				return
+			}
+			if skip--; skip >= 0 {
+				return
+			}
+			b, err := json.Marshal(&l)
+			if err != nil {
+				return
+			}
+			if out.More = bytes > 0 && bytes+len(b) > pageBytes; !out.More {
+				lines, bytes = append(lines, b), bytes+len(b)+1
+			}
+		})
+		if mine {
+			out.Parts = append(out.Parts, partLines{part, lines})
+		}
+	}
+	return out
+}
+
+// export calls write with the lines of all members.
+func (c mover) export(ctx context.Context, q exported, write func([]json.RawMessage) error) (*ExportEnd, error) {
+	end := &ExportEnd{Missing: []Missing{}, End: true}
+	wanted := make([]bool, 2*table.Partitions) // what is still to come
+	for part := q.First; part < q.Last; part++ {
+		wanted[part] = true
+	}
+	last := q.Last
+	for until := c.config.Now().Add(unownedFor); ; {
+		for many := 16; q.First < last; {
+			if !wanted[q.First] {
+				q.First++
+				continue
+			}
+			for q.Last = q.First; q.Last < min(last, q.First+many) && wanted[q.Last]; q.Last++ {
+			}
+			done, err := c.exportSome(ctx, &q, wanted, end, write)
+			if err != nil {
+				return nil, err
+			}
+			if many = min(2*many, mostParts); !done {
+				many = max(1, (q.Last-q.First)/2)
+			}
+		}
+		q.First = slices.Index(wanted, true)
+		if q.First < 0 || !c.config.Now().Before(until) || c.config.Ask == nil {
+			break
+		}
+		select {
+		case <-time.After(unownedWait):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	for _, w := range wanted {
+		if w {
+			end.Unowned++
+		}
+	}
+	return end, nil
+}
+
+// exportSome exports some partitions, and moves q on to the next. It reports false if the answers would be too large:
+// then fewer are to be asked for.
+func (c mover) exportSome(ctx context.Context, q *exported, wanted []bool, end *ExportEnd,
+	write func([]json.RawMessage) error) (done bool, err error) {
+	for q.Skip = 0; ; {
+		pages := []*page{c.answerExport(q)}
+		missing, err := c.gather(ctx, question{Kind: "export", Export: q}, func(_ string, text []byte) error {
+			p := new(page)
+			if err := json.Unmarshal(text, p); err != nil {
+				return err
+			}
+			pages = append(pages, p)
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+		end.missing(missing)
+		more := slices.ContainsFunc(pages, func(p *page) bool { return p != nil && p.More })
+		if more && q.Last-q.First > 1 {
+			return false, nil
+		}
+		taken := 0
+		for _, p := range pages {
+			if p == nil {
+				continue
+			}
+			for _, of := range p.Parts {
+				if of.Part < q.First || of.Part >= q.Last || !wanted[of.Part] && q.Skip == 0 {
+					continue // another one has it, too: it moves
+				}
+				wanted[of.Part] = false
+				taken += len(of.Lines)
+				if err := write(of.Lines); err != nil {
+					return false, err
+				}
+			}
+		}
+		end.Counters += taken
+		if !more || taken == 0 {
+			q.First, q.Skip = q.Last, 0
+			return true, nil
+		}
+		q.Skip += taken
+	}
+}
+
+// missing adds members that did not answer.
+func (e *ExportEnd) missing(list []Missing) {
+	for _, m := range list {
+		if !slices.ContainsFunc(e.Missing, func(o Missing) bool { return o.Member == m.Member }) {
+			e.Missing = append(e.Missing, m)
+		}
+	}
+}
+
+// serveExport serves /v1/export.
+func (c mover) serveExport(w http.ResponseWriter, r *http.Request, by transport.AdminCaller) {
+	q, err := c.exportOf(w, r, &by)
+	if err != nil {
+		by.Fail(err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/x-ndjson")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	flow := http.NewResponseController(w)
+	end, err := c.export(r.Context(), q, func(lines []json.RawMessage) error {
+		_ = flow.SetWriteDeadline(time.Now().Add(time.Minute)) // of a page; else that of the site
+		for _, l := range lines {
+			if _, err := w.Write(append(l, '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return // the last line is missing, which says so
+	}
+	if b, err := json.Marshal(end); err == nil {
+		_, _ = w.Write(append(b, '\n'))
+	}
+}
+
+// exportOf reads what is to be exported.
+func (c mover) exportOf(w http.ResponseWriter, r *http.Request, by *transport.AdminCaller) (q exported, err error) {
+	q.Last = 2 * table.Partitions
+	if err = by.MayAll(); err != nil {
+		return q, err
+	}
+	a, err := c.administered()
+	if err != nil {
+		return q, err
+	}
+	want := new(Exports)
+	if err = readBody(w, r, want, maxBody, "an export"); err != nil {
+		return q, err
+	}
+	set := a.Rules.Load()
+	q.Rule = want.Rule
+	by.Subject(subjectOfExport(want), "exported")
+	if want.Rule != "" && !counters.NewNamer(set).Knows(want.Rule) {
+		return q, invalid("there is no rule and no quota %q", want.Rule)
+	}
+	if want.Request == nil {
+		return q, nil
+	}
+	x := want.Request
+	request := limiter.Request{Path: x.Path, Method: x.Method, User: x.User, IP: x.IP, Group: x.Group, Tenant: x.Tenant,
+		Attributes: x.Attributes}
+	if set.Rule(want.Rule) != nil && !slices.ContainsFunc(set.Quotas(), func(i rules.QuotaInfo) bool {
+		return i.Rule.Name == want.Rule
+	}) {
+		request.Rule = want.Rule
+	}
+	var charge arith.Charge
+	if _, err = set.Resolve(&request, &charge); err != nil {
+		return q, err
+	}
+	if charge.Len() == 0 {
+		return q, invalid("no rule counts this request")
+	}
+	q.First = q.Last
+	last := 0
+	for i := range charge.Len() {
+		k := charge.Key(i)
+		part := table.PartitionOf(k)
+		q.First, last = min(q.First, part), max(last, part+1)
+		q.Keys = append(q.Keys, counters.KeyText(k.Hash))
+	}
+	q.Last, q.Rule = last, ""
+	return q, nil
+}
+
+// subjectOfExport names in the audit what was exported: no user.
+func subjectOfExport(e *Exports) string {
+	switch {
+	case e.Request != nil:
+		return "counters of one request"
+	case e.Rule != "":
+		return "counters of rule " + e.Rule
+	}
+	return "all counters"
+}
+
+// readBody reads an object, without unknown fields.
+func readBody(w http.ResponseWriter, r *http.Request, to any, most int64, what string) error {
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		return invalid("the body must be JSON: send it with Content-Type: application/json")
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return invalid("the body is not %s: %v", what, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return invalid("the body has more than %s", what)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Counters is implemented by deciders whose counters can be exported and imported. It is safe for concurrent use.
+type Counters interface {
+	// ExportCounters visits the counters of a partition as they are at an instant, if this node decides about it; mine
+	// reports whether it does. visit must not call the decider, and an entry's words are valid until it returns.
+	ExportCounters(part int, visit func(table.Entry)) (at limiter.Tick, mine bool)
+	// ImportCounter adds the counter that of returns for an instant, false if nothing of it counts any more. One that is
+	// there already then denies whatever either denies, or is replaced. With dry nothing changes.
+	ImportCounter(part int, of func(now limiter.Tick) (table.Entry, bool), replace, dry bool) (Imported, error)
+}
+
+// Imported is what became of a counter.
+type Imported uint8
+
+// What can become of it.
+const (
+	ImportedElsewhere Imported = iota // this node does not decide about it
+	ImportedNothing                   // nothing of it counts any more
+	ImportedAdded                     // there was none
+	ImportedMerged                    // with the one that was there
+	ImportedReplaced                  // the one that was there
+)
+
+// Administered is a node as its administration sees it.
+type Administered struct {
+	*Node
+	Counters // nil if the decider has none
+}
+
+// ImportInto does ImportCounter with a table, whose partition nobody else changes.
+func ImportInto(t *table.Table, now limiter.Tick, part int, of func(limiter.Tick) (table.Entry, bool), replace,
+	dry bool) (Imported, table.Entry, error) {
+	e, some := of(now)
+	if !some {
+		return ImportedNothing, e, nil
+	}
+	did, mode := ImportedAdded, table.Merge
+	t.ExportKey(part, e.Hi, now, func(have table.Entry) {
+		if have.Lo == e.Lo && arith.NameID(have.Limit) == arith.NameID(e.Limit) {
+			did = ImportedMerged
+		}
+	})
+	if replace {
+		mode = table.Replace
+		if did == ImportedMerged {
+			did = ImportedReplaced
+		}
+	}
+	if dry {
+		return did, e, nil
+	}
+	return did, e, t.Import(part, now, []table.Entry{e}, mode)
+}
