@@ -37,13 +37,10 @@ type sender struct {
 	rate     *arith.Counter
 }
 
-func newInbox() *inbox {
+func newInbox() (*inbox, error) {
 	rate, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: noteRate, Burst: noteBurst,
 		Window: time.Second})
-	if err != nil {
-		panic(err) // they are constants
-	}
-	return &inbox{of: map[peer.Instance]*sender{}, came: make(chan struct{}, answerers), rate: rate}
+	return &inbox{of: map[peer.Instance]*sender{}, came: make(chan struct{}, answerers), rate: rate}, err
 }
 
 // put puts a note of a member into its place, or drops it. It never waits for a reader.

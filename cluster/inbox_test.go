@@ -12,7 +12,11 @@ import (
 // another are read in turn with them.
 func TestOneMemberDoesNotCrowdOutOthers(t *testing.T) {
 	var tick limiter.Tick
-	b, evil, good := newInbox(), peer.Instance(1), peer.Instance(2)
+	b, err := newInbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil, good := peer.Instance(1), peer.Instance(2)
 	taken := 0
 	for range 10 * noteQueue {
 		if b.put(evil, peer.Note{}, tick) {

@@ -262,7 +262,9 @@ func (m *member) assemble(self peer.Member) error {
 	m.mu.Unlock()
 	m.onMembers(nil)
 	if n := m.config.Notes; n != nil {
-		n.open(m)
+		if err := n.open(m); err != nil {
+			return err
+		}
 		m.serving.Go(func() { n.watch(m) })
 	}
 	m.sched.After(reportEvery, m.report)

@@ -69,8 +69,11 @@ type NoteAnswer struct {
 var errNoMember = errors.New("weir: the node is in no cluster, or is closed")
 
 // open binds the notes to a member.
-func (n *Notes) open(m *member) {
-	n.inbox, n.ended, n.pending = newInbox(), m.ended, map[uint64]*asking{}
+func (n *Notes) open(m *member) (err error) {
+	if n.inbox, err = newInbox(); err != nil {
+		return err
+	}
+	n.ended, n.pending = m.ended, map[uint64]*asking{}
 	n.member.Store(m)
 	for range answerers {
 		m.serving.Go(func() {
@@ -86,6 +89,7 @@ func (n *Notes) open(m *member) {
 			}
 		})
 	}
+	return nil
 }
 
 // take receives a note of the core, and must not wait. n may be nil.

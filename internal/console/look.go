@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weirlimit/weir/metrics"
 )
 
 // look is what a page is made of, and what it answers as JSON.
@@ -75,15 +77,15 @@ func (c *Console) frame(tenant string) frame {
 	for _, w := range node.Warnings() {
 		f.Problems = append(f.Problems, problem{Text: w, Link: "/members"})
 	}
-	c.certificates(&f, now)
+	f.certificates(c.config.Certificates, now)
 	return f
 }
 
-func (c *Console) certificates(f *frame, now time.Time) {
-	if c.config.Certificates == nil {
+func (f *frame) certificates(of func() map[string]metrics.Validity, now time.Time) {
+	if of == nil {
 		return
 	}
-	all := c.config.Certificates()
+	all := of()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		v := all[name]
 		if v.Expires.IsZero() || !f.CertEnds.IsZero() && !v.Expires.Before(f.CertEnds) {

@@ -64,7 +64,9 @@ func (c *Console) lookNow(ctx context.Context, q url.Values) (*nowLook, error) {
 	if !ok {
 		return nil, invalid("span must be 5m, 1h or 1d")
 	}
-	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) { return c.history(ctx, span, false) })
+	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) {
+		return c.history(ctx, span, false)
+	})
 	if err != nil {
 		return nil, err
 	}

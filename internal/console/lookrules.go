@@ -34,7 +34,9 @@ func (c *Console) lookRules(ctx context.Context) (*rulesLook, error) {
 		return nil, err
 	}
 	span := history.Spans()[0]
-	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) { return c.history(ctx, span, false) })
+	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) {
+		return c.history(ctx, span, false)
+	})
 	if err != nil {
 		return nil, err
 	}

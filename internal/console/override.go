@@ -71,16 +71,16 @@ func (c *Console) Told(member string, text []byte) {
 			c.config.Heard(&fresh[i])
 		}
 	}
-	c.lose(lost)
+	c.config.lose(lost)
 	c.tell(fresh) // to members that the first one does not reach
 }
 
 // lose reports overrides that have no room any more.
-func (c *Console) lose(lost []overrides.Entry) {
+func (c *Config) lose(lost []overrides.Entry) {
 	for i := range lost {
-		c.config.Log.Warn("override ended early: too many are in force", "rule", lost[i].Rule, "was", lost[i].What())
-		if c.config.Ended != nil {
-			c.config.Ended(&lost[i])
+		c.Log.Warn("override ended early: too many are in force", "rule", lost[i].Rule, "was", lost[i].What())
+		if c.Ended != nil {
+			c.Ended(&lost[i])
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (c *Console) set(w *Wanted, by *transport.AdminCaller) error {
 		return err
 	}
 	c.apply()
-	c.lose(lost)
+	c.config.lose(lost)
 	c.tell([]overrides.Entry{e})
 	c.events.add(now, "override of "+e.Rule+" for a user: "+e.What())
 	c.config.Log.Info("override set", "rule", e.Rule, "is", e.What(), "until", e.Until, "by", e.By, "why", e.Why)

@@ -1,0 +1,202 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/console"
+)
+
+// TestMembersVouchForOverrides: what another member tells is in the audit by its name, whatever it says of who set it,
+// and a list that takes memory is not read.
+func TestMembersVouchForOverrides(t *testing.T) {
+	d := open(t, nil, false)
+	d.Told("n7", fmt.Appendf(nil, `{"kind":"overrides","entries":[{"rule":"api","user":"ada","deny":true,"why":"x",`+
+		`"by":"root","member":"n1","told_by":"n1","set":%q,"until":%q,"number":%d}]}`,
+		time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Add(time.Hour).Format(time.RFC3339), time.Now().UnixMicro()))
+	if len(d.heard) != 1 || d.heard[0].ToldBy != "n7" {
+		t.Fatalf("heard: %+v", d.heard)
+	}
+	got := d.ask(t, http.MethodGet, "/v1/overrides", "")
+	if !strings.Contains(got.body, `"told_by":"n7"`) {
+		t.Errorf("the answer does not say who vouches: %s", got.body)
+	}
+	page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada", "")
+	if !strings.Contains(page.body, "by root, as n7 says") {
+		t.Error("the page does not say who vouches")
+	}
+	d.Told("n7", []byte(`{"kind":"overrides","entries":[`+strings.Repeat("{},", 3000)+`{}]}`))
+	if len(d.heard) != 1 {
+		t.Errorf("heard: %+v", d.heard)
+	}
+}
+
+// TestAddressesAreNoUsers: an override of an address is not one of a user with that name, and none is of both.
+func TestAddressesAreNoUsers(t *testing.T) {
+	d := open(t, nil, false)
+	kind := []string{"Content-Type", "application/json"}
+	for body, want := range map[string]int{
+		`{"rule":"api","ip":"::ffff:192.0.2.1","deny":true,"why":"x"}`:         http.StatusOK,
+		`{"rule":"api","ip":"192.0.2.1","user":"ada","deny":true,"why":"x"}`:   http.StatusBadRequest,
+		`{"rule":"api","ip":"ada","deny":true,"why":"x"}`:                      http.StatusBadRequest,
+		`{"rule":"api","ip":"192.0.2.1","limit":"1/minute","why":"x","for":1}`: http.StatusBadRequest,
+	} {
+		if got := d.ask(t, http.MethodPost, "/v1/overrides/set", body, kind...); got.status != want {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	for _, c := range []struct {
+		user, ip string
+		denied   bool
+	}{{"ada", "192.0.2.1", true}, {"192.0.2.1", "", false}, {"ada", "192.0.2.2", false}} {
+		out, err := d.node.Check(t.Context(), weir.Request{Path: "/api/x", User: c.user, IP: c.ip})
+		if err != nil || out.Allowed == c.denied {
+			t.Errorf("%+v: allowed %v, %v", c, out.Allowed, err)
+		}
+	}
+	if page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada&ip=192.0.2.1", ""); !strings.Contains(page.body,
+		"Override in force") || !strings.Contains(page.body, `name="oip" value="192.0.2.1"`) {
+		t.Error("the page does not show it")
+	}
+}
+
+// TestWhyNeedsThePermissionToExplain: the page asks what the method Explain asks, so it needs what that needs, and the
+// button what the method Reset needs, for the same rules.
+func TestWhyNeedsThePermissionToExplain(t *testing.T) {
+	d := open(t, staff(), true)
+	for _, c := range []struct {
+		who, query string
+		may        bool
+	}{
+		{"viewer", "path=/login&user=ada", true}, {"watcher", "path=/login&user=ada", false},
+		{"narrow", "path=/api/x&user=ada", true}, {"narrow", "path=/login&user=ada", false},
+		{"narrow", "rule=api&user=ada", true}, {"narrow", "rule=login&user=ada", false},
+		{"viewer", "rule=login&user=ada", false}, // it may not name rules
+		{"viewer", "path=/login&user=ada&tenant=bank", true}, {"bank", "path=/login&user=ada", true},
+	} {
+		got := d.ask(t, http.MethodGet, "/why.json?"+c.query, "", "Authorization", "Bearer "+c.who)
+		if got.status != http.StatusOK || strings.Contains(got.body, `"explanation"`) != c.may {
+			t.Errorf("%s, %s: %d %s", c.who, c.query, got.status, got.body)
+		}
+	}
+	page := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada", "", "Authorization", "Bearer narrow")
+	m := mark.FindStringSubmatch(page.body)
+	if m == nil {
+		t.Fatal("the page has no mark")
+	}
+	for body, want := range map[string]int{"path=/api/x&user=ada": http.StatusSeeOther, "rule=api&user=ada": 303,
+		"rule=login&user=ada": http.StatusForbidden, "path=/login&user=ada": http.StatusForbidden} {
+		if got := d.ask(t, http.MethodPost, "/act/reset", "mark="+m[1]+"&"+body, "Authorization", "Bearer narrow",
+			"Content-Type", "application/x-www-form-urlencoded"); got.status != want {
+			t.Errorf("reset of %s: %d, want %d", body, got.status, want)
+		}
+	}
+}
+
+// TestStreamEndsWithItsSession: one who signs out sees nothing more.
+func TestStreamEndsWithItsSession(t *testing.T) {
+	d := open(t, staff(), true)
+	kind := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	in := d.ask(t, http.MethodPost, "/sign-in", url.Values{"token": {"operator"}}.Encode(), kind...)
+	set := in.header.Get("Set-Cookie")
+	cookie := []string{"Cookie", strings.Split(set, ";")[0]}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.url+"/stream?page=refused", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Cookie", cookie[1])
+	res, err := d.client.Do(r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(err, res.StatusCode)
+	}
+	defer res.Body.Close()
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/", "", cookie...).body)
+	if got := d.ask(t, http.MethodPost, "/sign-out", "mark="+m[1], append(cookie, kind...)...); got.status != 303 {
+		t.Fatal(got.status)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil { // hangs if it goes on
+		t.Fatal(err)
+	}
+}
+
+// TestNoLinkSaysWhatWasDone: that an override was set says only the answer to the form.
+func TestNoLinkSaysWhatWasDone(t *testing.T) {
+	d := open(t, nil, false)
+	const says = "is in force on all members in reach"
+	for _, query := range []string{"done=set&n=0", "done=set&n=0&said=", "done=set&n=0&said=" + strings.Repeat("0", 64)} {
+		if got := d.ask(t, http.MethodGet, "/why?"+query, ""); strings.Contains(got.body, says) {
+			t.Errorf("the link %s is believed", query)
+		}
+	}
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/why?path=/login&user=ada", "").body)
+	form := url.Values{"mark": {m[1]}, "orule": {"login"}, "ouser": {"ada"}, "kind": {"deny"}, "why": {"x"}}
+	got := d.ask(t, http.MethodPost, "/act/override", form.Encode(), "Content-Type",
+		"application/x-www-form-urlencoded")
+	to := got.header.Get("Location")
+	if page := d.ask(t, http.MethodGet, to, ""); !strings.Contains(page.body, says) {
+		t.Errorf("after the form %s does not say so", to)
+	}
+	to = strings.Replace(to, "done=set", "done=removed", 1)
+	if page := d.ask(t, http.MethodGet, to, ""); strings.Contains(page.body, "The override has ended") {
+		t.Error("its mark does for something else")
+	}
+}
+
+// TestParametersAreBounded: a page takes those that it knows, once, and not of any length.
+func TestParametersAreBounded(t *testing.T) {
+	d := open(t, nil, false)
+	long := strings.Repeat("x", 9<<10)
+	for path, want := range map[string]int{"/refused?user=" + long: 400, "/stream?page=refused&user=" + long: 400,
+		"/refused?user=a&user=b": 400, "/why.json?path=" + long: 400, "/refused?x=" + long: 200} {
+		if got := d.ask(t, http.MethodGet, path, ""); got.status != want {
+			t.Errorf("%.40s: %d, want %d", path, got.status, want)
+		}
+	}
+}
+
+// TestOneWhoLeavesSpoilsNothing: what several ask at once does not end with the request of the one who asked first.
+func TestOneWhoLeavesSpoilsNothing(t *testing.T) {
+	d := open(t, nil, false)
+	began, goOn := make(chan bool, 1), make(chan bool)
+	d.asks = func(ctx context.Context) ([]console.Answered, error) {
+		began <- true
+		<-goOn
+		select {
+		case <-ctx.Done(): // as members do
+			return []console.Answered{{Member: "n2", Why: "it did not answer in time"}}, nil
+		default:
+			return nil, nil
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/members.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() {
+		res, err := d.client.Do(r)
+		if err == nil {
+			res.Body.Close()
+		}
+		left <- err
+	}()
+	<-began
+	cancel()
+	if err := <-left; err == nil {
+		t.Fatal("the first has an answer")
+	}
+	second := make(chan answer, 1)
+	go func() { second <- d.ask(t, http.MethodGet, "/members.json", "") }()
+	close(goOn)
+	if got := <-second; got.status != http.StatusOK || strings.Contains(got.body, "in time") {
+		t.Errorf("the second: %d %s", got.status, got.body)
+	}
+}
