@@ -353,7 +353,7 @@ func libraries() []library {
 			"tokens are verified in one place, so that no other can forget a check"},
 		{"github.com/dchest/siphash", []string{"rules", "limiter/table", "ring"},
 			"a keyed hash makes identities that nobody outside can make collide"},
-		{"github.com/goccy/go-yaml", []string{"rules", "internal/access"},
+		{"github.com/goccy/go-yaml", []string{"rules", "internal/access", "cmd/weir"},
 			"a file of each kind is read in one place, with the position of each mistake"},
 		{"github.com/spf13", []string{"cmd/node", "cmd/weir"}, "flags are the business of programs"},
 		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},

@@ -191,7 +191,8 @@ adds 3, denied.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.replayCommand(), a.validateCommand(), a.schemaCommand(), a.envoyCommand(), a.checkCommand(),
+	root.AddCommand(a.replayCommand(), a.validateCommand(), a.testCommand(),
+		a.schemaCommand(), a.envoyCommand(), a.checkCommand(),
 		a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(),
 		a.topCommand(), a.denialsCommand(), a.rulesCommand(), a.overrideCommand(), a.exportCommand(), a.importCommand(),
 		a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
