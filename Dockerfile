@@ -28,7 +28,7 @@ ARG COMMIT=""
 ARG PGO=off
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -pgo="$PGO" \
       -ldflags "-s -w -X github.com/weirlimit/weir/internal/built.released=$VERSION -X github.com/weirlimit/weir/internal/built.commit=$COMMIT" \
-      -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /authority /members/node-1 /members/node-2 /members/node-3 /members/node-4 /links/bin && ln -s /node /links/bin/ratelimit
+      -o /out/ ./cmd/node ./cmd/weir && mkdir -p /keys /data /authority /members/node-1 /members/node-2 /members/node-3 /members/node-4 /links/bin && ln -s /node /links/bin/ratelimit
 
 FROM scratch
 # For Redis over TLS.
@@ -38,14 +38,15 @@ COPY --from=build /out/node /out/weir /
 # Called by this name the node serves by the environment of envoyproxy/ratelimit.
 COPY --from=build /links/ /
 
-# Where volumes for a cluster's keys, and for the key of its authority, are mounted: they
-# get this owner from here.
+# Where volumes for a cluster's keys, for the key of its authority and for a member's counters are
+# mounted: they get this owner from here.
 COPY --from=build --chown=65532:65532 /keys /keys
 COPY --from=build --chown=65532:65532 /authority /authority
+COPY --from=build --chown=65532:65532 /data /data
 # docker-compose.yaml has a volume for the keys of each member.
 COPY --from=build --chown=65532:65532 /members /members
 
-# A user that no machine knows. The node writes no files, but for "node keys".
+# A user that no machine knows. The node writes no files, but for "node keys" and --data-dir.
 USER 65532:65532
 
 # In a container loopback is nobody else's, so the node listens everywhere; which

@@ -56,6 +56,7 @@ type nodeDisk struct {
 	store cluster.Store
 	core  *cluster.Disk
 	bytes []byte
+	read  int // records at the start
 }
 
 // configure makes a node keep what it holds on its disk.
@@ -85,6 +86,7 @@ func (d *nodeDisk) restore() {
 	d.core = cluster.NewDisk(d.n.core)
 	for _, err := range d.store.Read(func(r *peer.Record) error {
 		last = max(last, limiter.Tick(r.At))
+		d.read++
 		var failed error
 		err := w.codec.Read(r.Data, func(f *peer.Frame) {
 			r.Refused, failed = d.core.Restore(f, limiter.Tick(r.At), r.Keys)
@@ -254,15 +256,19 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.forgot {
 		return
 	}
+	if d.lostAt != 0 && d.missing > 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
+		return // nobody who is there knows that there was anyone else
+	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {
 		return // the only disk that has it is not there, and those that are there know of none
 	}
 	w.fail(fmt.Errorf("%s starts partition %d empty", n.name, part))
 }
 
-// continues fails the run if a closed partition goes on from what was read from disks before all members are back.
+// continues fails the run if a closed partition goes on from what was read from disks before all members are back. One
+// that has not ended with the others may go on without its last owner, as ever.
 func (w *World) continues(n *Node, part int) {
-	if d := w.disks; d != nil && part >= table.Partitions && d.missing > 0 {
+	if d := w.disks; d != nil && part >= table.Partitions && d.missing > 0 && (d.cut || n.disk.read > 0) {
 		w.fail(fmt.Errorf("%s goes on with partition %d, and %d members are not back", n.name, part, d.missing))
 	}
 }

@@ -48,6 +48,20 @@ func TestEachValue(t *testing.T) {
 			a := o.sets[0].Spec.Template.Spec.Affinity
 			return a.PodAffinity != nil && a.PodAntiAffinity == nil
 		},
+		`persistence={"enabled":true,"storageClass":"fast","size":"3Gi","interval":"2s"}=fast 3Gi true true`: func(o *objects) any {
+			c, pod := o.sets[0].Spec.VolumeClaimTemplates[0], o.sets[0].Spec.Template.Spec
+			args := pod.Containers[0].Args
+			return fmt.Sprint(*c.Spec.StorageClassName, " ", c.Spec.Resources.Requests.Storage(), " ",
+				slices.Contains(args, "--data-dir=/var/lib/weir/data"), " ", slices.Contains(args, "--persist-interval=2s"))
+		},
+		`persistence={"enabled":true,"emptyDir":true}=0 1Gi`: func(o *objects) any {
+			for _, v := range o.sets[0].Spec.Template.Spec.Volumes {
+				if v.Name == "data" {
+					return fmt.Sprint(len(o.sets[0].Spec.VolumeClaimTemplates), " ", v.EmptyDir.SizeLimit)
+				}
+			}
+			return "no volume"
+		},
 		`minReadySeconds=7=7`:      func(o *objects) any { return o.sets[0].Spec.MinReadySeconds },
 		`revisionHistoryLimit=3=3`: func(o *objects) any { return *o.sets[0].Spec.RevisionHistoryLimit },
 		`podSecurityContext={"runAsUser":7}=7 65532`: func(o *objects) any {
