@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/frontend/overhttp"
+	"github.com/weirlimit/weir/internal/listen"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -30,6 +31,7 @@ type AdminCaller struct {
 	near    bool // from this machine
 	w       http.ResponseWriter
 	again   func() error
+	watch   func() bool
 
 	// Err is why the caller may not see a Page, nil if it may.
 	Err error
@@ -79,6 +81,13 @@ func (c *AdminCaller) Admit(r *limiter.Request, tenant string, a Action) error {
 // gone.
 func (c *AdminCaller) Still() error { return c.again() }
 
+// Watch makes the answer one that lasts, and the last one of its connection. It reports false if too many last already,
+// in total or from that address.
+func (c *AdminCaller) Watch() bool {
+	c.w.Header().Set("Connection", "close")
+	return c.watch()
+}
+
 // MayAll returns why an administrator may not do something to the rules of every tenant, nil if it may.
 func (c *AdminCaller) MayAll() error {
 	if c.all || c.session.Tenant() == "" {
@@ -115,6 +124,7 @@ func serveAdmin(front *frontend.Frontend, of AdminRoute, token func(*http.Reques
 	return func(w http.ResponseWriter, r *http.Request) {
 		by := AdminCaller{session: front.Anyone(frontend.Address(r.RemoteAddr)), w: w, near: fromHere(r)}
 		by.all = overSocket(r) || front.Access == nil
+		by.watch = func() bool { return listen.Watch(r.Context()) }
 		by.again = func() (err error) {
 			if !by.all {
 				_, err = identifyAdmin(front, r, of, token)

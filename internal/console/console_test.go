@@ -550,7 +550,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Fatalf("status %d", res.StatusCode)
 		}
 	}
-	if opened != 64 || refused != 16 {
+	if opened != 16 || refused != 64 {
 		t.Errorf("%d streams are open, %d refused", opened, refused)
 	}
 	// Another sees pages of its own still, up to its own bound.

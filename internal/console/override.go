@@ -144,10 +144,18 @@ type Wanted struct {
 // Overrides are those in force.
 type Overrides struct {
 	Overrides []overrides.Entry `json:"overrides"`
+	// Only says why they are in force on this node only; empty: they are on all members.
+	Only string `json:"only,omitempty"`
 }
 
+// onlyHere is said by a node in no cluster: nodes that count in one Redis do not tell each other.
+const onlyHere = "in force on this node only, as it is in no cluster: set them on each node"
+
 func (c *Console) activeOverrides(tenant string) Overrides {
-	out := Overrides{[]overrides.Entry{}}
+	out := Overrides{Overrides: []overrides.Entry{}}
+	if c.config.Tell == nil {
+		out.Only = onlyHere
+	}
 	for _, e := range c.config.Overrides.Active(c.config.Now()) {
 		if tenant == "" || e.Tenant == tenant {
 			out.Overrides = append(out.Overrides, e)

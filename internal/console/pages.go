@@ -338,6 +338,9 @@ func (c *Console) flash(r *http.Request, by *transport.AdminCaller) string {
 		}
 		return "Reset: " + n + " counters deleted."
 	case "set":
+		if c.config.Tell == nil {
+			return "The override is " + onlyHere + "."
+		}
 		return "The override is in force on all members in reach."
 	case "removed":
 		return "The override has ended."

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/console"
+	"github.com/weirlimit/weir/transport"
 )
 
 // TestMembersVouchForOverrides: what another member tells is in the audit by its name, whatever it says of who set it,
@@ -198,5 +200,20 @@ func TestOneWhoLeavesSpoilsNothing(t *testing.T) {
 	close(goOn)
 	if got := <-second; got.status != http.StatusOK || strings.Contains(got.body, "in time") {
 		t.Errorf("the second: %d %s", got.status, got.body)
+	}
+}
+
+// TestNodeWithoutClusterSaysSo: its overrides are in force on it alone, also where others count in the same Redis.
+func TestNodeWithoutClusterSaysSo(t *testing.T) {
+	d := open(t, nil, false)
+	if got := d.ask(t, http.MethodGet, "/v1/overrides", ""); strings.Contains(got.body, "only") {
+		t.Errorf("a member says %s", got.body)
+	}
+	c := console.New(console.Config{Node: func() *weir.Node { return d.node }, Now: time.Now})
+	w := httptest.NewRecorder()
+	c.Routes()["/v1/overrides"].Serve(w, httptest.NewRequest(http.MethodGet, "/v1/overrides", nil),
+		transport.AdminCaller{})
+	if !strings.Contains(w.Body.String(), "on this node only") {
+		t.Errorf("a node alone says %s", w.Body)
 	}
 }

@@ -24,6 +24,7 @@ type ruleNews struct {
 	since   time.Time
 	known   []RuleLine
 	changed []string
+	warned  []transport.RuleWarning // of the file
 }
 
 // look notes that other rules are in force.
@@ -40,7 +41,26 @@ func (n *ruleNews) look(c *Console) {
 		n.changed = changes(n.known, now)
 		c.events.add(c.config.Now(), "rules: "+strings.Join(n.changed, ", "))
 	}
-	n.hash, n.since, n.known = hash, c.config.Now().UTC(), now
+	n.hash, n.since, n.known, n.warned = hash, c.config.Now().UTC(), now, warningsOf(node.RulesFile())
+}
+
+// warningsOf returns what a rules file makes a node warn of.
+func warningsOf(file []byte) []transport.RuleWarning {
+	out := []transport.RuleWarning{}
+	if set, err := rules.Parse("rules", file, rules.Options{}); err == nil {
+		for _, w := range set.Warnings() {
+			out = append(out, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
+				Instead: w.Instead})
+		}
+	}
+	return out
+}
+
+// warnings returns those of the file in force.
+func (n *ruleNews) warnings() []transport.RuleWarning {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.warned
 }
 
 // RuleLine is a rule in words.
@@ -153,13 +173,8 @@ type Rules struct {
 func (c *Console) allRules(ctx context.Context, one bool) (*Rules, error) {
 	node := c.config.Node()
 	out := &Rules{File: string(node.RulesFile()), Rules: linesOf(node.Rules()), Missing: []Missing{}, Same: true,
-		Warnings: []transport.RuleWarning{}, Members: []InForce{c.inForce()}}
-	if set, err := rules.Parse("rules", []byte(out.File), rules.Options{}); err == nil {
-		for _, w := range set.Warnings() {
-			out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Column: w.Column, Rule: w.Rule, Text: w.Text,
-				Instead: w.Instead})
-		}
-	}
+		Members: []InForce{c.inForce()}}
+	out.Warnings = c.rules.warnings() // a file is read once: pages are made each second
 	if one {
 		return out, nil
 	}

@@ -17,8 +17,8 @@ import (
 
 // Bounds of watchers, and how often they are told.
 const (
-	maxWatchers = 256 // of them an identity has at most a quarter
-	maxFeeds    = 64  // likewise
+	maxWatchers = 64 // of them an identity has at most a quarter
+	maxFeeds    = 64 // likewise
 	share       = 4
 	feedEvery   = time.Second
 	streamLife  = 15 * time.Minute // then the browser connects again
@@ -177,6 +177,10 @@ func (c *Console) serveStream(w http.ResponseWriter, r *http.Request, by transpo
 		return
 	}
 	defer end()
+	if !by.Watch() {
+		by.Fail(errWatchers)
+		return
+	}
 	security(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)

@@ -22,6 +22,7 @@ type apartListener struct {
 
 	mu     sync.Mutex
 	open   []*apartConn // those that wait longest first
+	watch  []*apartConn // those on which someone watches; they are not among open
 	logged time.Time    // when the bound was last logged
 }
 
@@ -190,9 +191,35 @@ func (c *apartConn) serve(on bool) {
 // Close implements [net.Conn].
 func (c *apartConn) Close() error {
 	c.of.mu.Lock()
-	if i := slices.Index(c.of.open, c); i >= 0 {
-		c.of.open = slices.Delete(c.of.open, i, i+1)
-	}
+	is := func(o *apartConn) bool { return o == c }
+	c.of.open, c.of.watch = slices.DeleteFunc(c.of.open, is), slices.DeleteFunc(c.of.watch, is)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// Watch gives the place of a connection, on which a request is answered for long, to others, so that those who watch
+// keep no probe out. It reports false if too many watch, in total or from its address. The answer must be the last one of
+// the connection.
+func Watch(ctx context.Context) bool {
+	c, ok := ctx.Value(apartKey{}).(*apartConn)
+	if !ok {
+		return true // not such a site
+	}
+	l := c.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, o := range l.watch {
+		if o.from == c.from {
+			n++
+		}
+	}
+	if len(l.watch) >= maxWatch || c.from.IsValid() && n >= maxWatchFrom {
+		return false
+	}
+	if i := slices.Index(l.open, c); i >= 0 { // else it is closed
+		l.open = slices.Delete(l.open, i, i+1)
+		l.watch = append(l.watch, c)
+	}
+	return true
 }

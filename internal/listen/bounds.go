@@ -11,6 +11,9 @@ const maxApart = 64
 // maxApartFrom bounds those of one address.
 const maxApartFrom = 8
 
+// maxWatch and maxWatchFrom bound, besides, those on which someone watches a page.
+const maxWatch, maxWatchFrom = 64, 16
+
 const (
 	defaultConnections = 16384
 	defaultFromAddress = 4096
@@ -18,7 +21,7 @@ const (
 	// connections: those of administration and health, and of everything else in the
 	// process. Without the reserve, clients could take all descriptors, and the health
 	// probes would fail.
-	keptFiles = 2*maxApart + 128
+	keptFiles = 2*maxApart + maxWatch + 128
 	// logRefusedEvery is the shortest interval between two log messages about refused
 	// connections.
 	logRefusedEvery = time.Minute

@@ -24,6 +24,7 @@ cluster, until it ends: without --for after 24 hours. Quotas on which the rule d
 and other rules that match, still count. With --ip it is for all requests from an
 address, but of users that have an override of their own; an address of IPv6 stands
 for its /64. A rule in shadow denies nothing, so an override of it is refused.
+Nodes that count in Redis do not tell each other: set it on each of them.
 
 A node takes it from callers with the permissions admin and override, and without a
 permissions file from its own machine.`,
@@ -179,7 +180,11 @@ func (a *app) printOverrides(out *console.Overrides, asJSON bool) error {
 		t.Row(cell(user), cell(e.Rule), cell(e.What()), cell(e.Until.UTC().Format("2006-01-02 15:04:05")), cell(by),
 			cell(e.Why))
 	}
-	return a.print([]byte(t.String()))
+	text := t.String()
+	if out.Only != "" {
+		text += "\n" + term.Clean(out.Only) + "\n"
+	}
+	return a.print([]byte(text))
 }
 
 func (a *app) rulesCommand() *cobra.Command {
