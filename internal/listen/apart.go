@@ -198,8 +198,8 @@ func (c *apartConn) Close() error {
 }
 
 // Watch gives the place of a connection, on which a request is answered for long, to others, so that those who watch
-// keep no probe out. It reports false if too many watch, in total or from its address. The answer must be the last one of
-// the connection.
+// keep no probe out. It reports false if too many watch, in total or from its address. The answer must be the last one
+// of the connection.
 func Watch(ctx context.Context) bool {
 	c, ok := ctx.Value(apartKey{}).(*apartConn)
 	if !ok {
