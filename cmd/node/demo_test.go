@@ -60,6 +60,24 @@ func TestDemoWithCurl(t *testing.T) {
 	}
 }
 
+// The demo kills a member that owns a counter: its heir knows the count, and the limit holds.
+func TestDemoKill(t *testing.T) {
+	p := launch(t, "demo", "--kill", "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--admin-addr",
+		"127.0.0.1:0")
+	p.until(p.out, "In all 20 were allowed, of 20;")
+	p.until(p.out, "  root ") // the others are still answered
+	p.signal(os.Interrupt)
+	p.end(0)
+	out := p.out.String()
+	for _, want := range []string{"node-4 owns the counter of user kim-", "He has 12; the last answer:",
+		"\"remaining\": 8,",
+		"\"owner\": \"node-4\"", "node-4 was killed (kill -9). ", "\"source\": \"heir\"", "\"remaining\": 7,"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s\n%s", want, out, p.log)
+		}
+	}
+}
+
 // grpcurl of this version is what the test builds where there is none.
 const grpcurl = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4"
 

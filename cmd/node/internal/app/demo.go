@@ -20,6 +20,7 @@ import (
 
 func (a *app) demoCommand() *cobra.Command {
 	o := newOptions()
+	var kill bool
 	o.logLevel.value = "warn" // the demo's own output is on standard output
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -29,11 +30,13 @@ turn, shows what they decide, and says how to ask them with curl, grpcurl and Go
 The addresses are the first node's; the ports of the others are 100 and 200 above.
 Ctrl-C ends it.`,
 		Example: `  node demo
+  node demo --kill
   node demo --http-addr 127.0.0.1:0 --grpc-addr 127.0.0.1:0 --admin-addr 127.0.0.1:0`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd, o, kill) },
 	}
 	o.addCommonFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&kill, "kill", false, "kill a fourth member that owns a counter, and show that its count stays")
 	completeFlags(cmd)
 	return cmd
 }
@@ -45,7 +48,7 @@ const (
 	demoStep  = 100
 )
 
-func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
+func (a *app) demo(cmd *cobra.Command, o *options, kill bool) (err error) {
 	log, err := a.prepare(cmd, o)
 	if err != nil {
 		return err
@@ -58,6 +61,15 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	servers, err := startDemo(cmd.Context(), c)
 	if err != nil {
 		return portsTaken(err)
+	}
+	show := demo.Config{Out: a.Out, Terminal: a.OutTerminal, Answer: servers[0].Node().Answer}
+	if kill {
+		v, end, err := startVictim(cmd.Context(), servers)
+		defer end()
+		if err != nil {
+			return errors.Join(err, servers.Stop())
+		}
+		show.Victim = v
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
@@ -76,7 +88,8 @@ func (a *app) demo(cmd *cobra.Command, o *options) (err error) {
 	}
 	shown := make(chan error, 1)
 	go func() {
-		shown <- demo.Run(ctx, demo.Config{Nodes: nodes, Out: a.Out, Terminal: a.OutTerminal})
+		show.Nodes = nodes
+		shown <- demo.Run(ctx, show)
 	}()
 	for {
 		select {

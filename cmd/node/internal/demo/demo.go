@@ -42,6 +42,10 @@ type Node struct {
 type Config struct {
 	// Nodes are asked in turn. There is at least one.
 	Nodes []Node
+	// Victim is a further member that is killed after some traffic; nil: none is.
+	Victim *Victim
+	// Answer is what a client is told of a decision, to show one; nil: none is shown.
+	Answer func(r *limiter.Request, d *limiter.Decision) limiter.Answer
 	// Out receives the output. On a Terminal, events are shown in one line that is
 	// rewritten.
 	Out      io.Writer
@@ -52,7 +56,7 @@ type Config struct {
 // returns an error if the output cannot be written.
 func Run(ctx context.Context, c Config) error {
 	begun := time.Now()
-	if _, err := io.WriteString(c.Out, introduction(c.Nodes)); err != nil {
+	if _, err := io.WriteString(c.Out, introduction(c.Nodes, c.example(ctx))); err != nil {
 		return unwritable(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,7 +66,13 @@ func Run(ctx context.Context, c Config) error {
 	for i := range s.actors {
 		playing.Go(func() { s.play(ctx, i) })
 	}
-	failed := c.report(ctx, s, begun)
+	var failed error
+	if c.Victim != nil {
+		failed = c.kill(ctx, s)
+	}
+	if failed == nil {
+		failed = c.report(ctx, s, begun)
+	}
 	cancel()
 	playing.Wait()
 	if failed != nil {
@@ -104,8 +114,8 @@ func (c *Config) report(ctx context.Context, s *scene, begun time.Time) error {
 	}
 }
 
-// introduction describes the demo and how to ask the nodes.
-func introduction(nodes []Node) string {
+// introduction describes the demo and how to ask the nodes, and shows an answer unless it is empty.
+func introduction(nodes []Node, answer string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	if at := nodes[0].AdminAddr; at != "" && !strings.HasPrefix(at, "unix:") {
@@ -125,6 +135,9 @@ func introduction(nodes []Node) string {
 	say("  curl -i 'http://%s/v1/check?path=/login&method=POST&user=you'", nodes[0].HTTPAddr)
 	say(`  grpcurl -plaintext -d '{"path": "/login", "method": "POST", "user": "you"}' %s weir.v1.Limiter/Check`,
 		nodes[0].GRPCAddr)
+	if answer != "" {
+		say("\nAn answer, to GET /towns of user you:\n\n%s\n", answer)
+	}
 	if last := nodes[len(nodes)-1].AdminAddr; len(nodes) > 1 && last != "" && !strings.HasPrefix(last, "unix:") {
 		say("  curl -s http://%s/v1/members", last)
 	}

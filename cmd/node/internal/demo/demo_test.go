@@ -161,7 +161,7 @@ func TestOutputFails(t *testing.T) {
 
 // The introduction matches what runs: the rules, and the addresses in every command.
 func TestIntroduction(t *testing.T) {
-	got := introduction([]Node{{nil, "127.0.0.1:1234", "127.0.0.1:5678", ""}})
+	got := introduction([]Node{{nil, "127.0.0.1:1234", "127.0.0.1:5678", ""}}, "  {}")
 	for _, want := range []string{
 		"\n  HTTP at 127.0.0.1:1234, gRPC at 127.0.0.1:5678\n",
 		"\n    - {name: admins, match: {group: admin}, unlimited: true}\n",
