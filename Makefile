@@ -9,6 +9,7 @@ WEIR_SEEDS ?= 2000 # per randomised test, for `make test-long`
 BENCH     ?= .     # which benchmarks, a regular expression
 COUNT     ?= 1     # how often each benchmark runs; 10 for benchstat
 TRIALS    ?= 2     # of each fault, for `make chaos` and `make chaos-docker`
+CUTS      ?= 2     # of each way to end all members, for `make cuts`
 SOAK      ?= 30m   # how long `make soak` lasts
 ATTACK    ?= 1h    # how long `make attack` lasts
 SHORT     ?= -short # leaves long tests out of `make race` and two thirds of the suite out of `make wire`; empty: all of them
@@ -116,6 +117,10 @@ wire: ## What the race detector hides or makes long: allocations, nodes in one p
 .PHONY: kill
 kill: ## Three real processes, of which one is killed while clients ask
 	$(GO) test -vet=off -timeout 5m $(TESTFLAGS) -run '^TestKilledOwner$$' ./cmd/node
+
+.PHONY: cuts
+cuts: ## Three real processes that all, or mostly, end at once and are back with their directories, each case CUTS (2) times; a full disk, as root
+	WEIR_CUTS=$(strip $(CUTS)) $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) -run '^Test(Cuts|FullDisk|OverridesSurviveACut)$$' ./cmd/node
 
 .PHONY: systems
 systems: ## The type checker finds nothing wrong with code and tests for macOS and Windows
