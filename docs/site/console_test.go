@@ -221,6 +221,7 @@ func looking(t *testing.T, dark bool) *browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox,
 		chromedp.UserDataDir(t.TempDir()), chromedp.Flag("blink-settings", "preferredColorScheme="+scheme),
+		chromedp.Flag("ignore-certificate-errors", true), // those of the tests
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
