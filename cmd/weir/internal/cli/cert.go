@@ -35,7 +35,8 @@ func (a *app) certCommand() *cobra.Command {
 		Short: "Make certificates for development",
 		Long: `Makes an authority for the members of a cluster and one for its clients, and the
 certificates that come from them. Keys are ed25519, and only their owner can read
-their files. Certificates expire after a week, the authorities after a year.
+their files. Browsers take none of ed25519: a console that they open needs another.
+Certificates expire after a week, the authorities after a year.
 
 A member's certificate is named weir://CLUSTER/node/NAME, a client's
 weir://CLUSTER/client/NAME, an administrator's weir://CLUSTER/admin/NAME. Members
