@@ -64,6 +64,7 @@ type Console struct {
 	rules  ruleNews
 	events events
 
+	answered  lately
 	sessions  *sessions
 	feeds     feeds
 	snapshots snapshots

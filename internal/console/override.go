@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/overrides"
@@ -57,7 +58,8 @@ func (c *Console) Told(member string, text []byte) {
 	if json.Unmarshal(text, &n) != nil || n.Kind != "overrides" {
 		return
 	}
-	if n.Digest != nil && *n.Digest != c.config.Overrides.Digest() {
+	if now := c.config.Now(); n.Digest != nil && c.answered.may(member, now) &&
+		*n.Digest != c.config.Overrides.Digest() {
 		c.Met(member)
 	}
 	fresh, lost := c.config.Overrides.Merge(member, n.Entries, c.config.Now())
@@ -74,6 +76,29 @@ func (c *Console) Told(member string, text []byte) {
 	c.config.lose(lost)
 	c.tell(fresh) // to members that the first one does not reach
 }
+
+// lately is when members were told all overrides, since one that asks again and again must not have it all sent.
+type lately struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// may reports whether a member may be told again, and notes that it is.
+func (l *lately) may(member string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if since := now.Sub(l.at[member]); since >= 0 && since < digestEvery*time.Second/2 {
+		return false
+	}
+	if l.at == nil || len(l.at) >= maxLately {
+		l.at = map[string]time.Time{}
+	}
+	l.at[member] = now
+	return true
+}
+
+// maxLately bounds the members that are remembered.
+const maxLately = 1024
 
 // lose reports overrides that have no room any more.
 func (c *Config) lose(lost []overrides.Entry) {

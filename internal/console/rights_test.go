@@ -217,3 +217,21 @@ func TestNodeWithoutClusterSaysSo(t *testing.T) {
 		t.Errorf("a node alone says %s", w.Body)
 	}
 }
+
+// TestDigestsAreAnsweredSeldom: a member that says again and again that it has other overrides is not sent all of them
+// each time.
+func TestDigestsAreAnsweredSeldom(t *testing.T) {
+	d := open(t, nil, false)
+	if got := d.ask(t, http.MethodPost, "/v1/overrides/set", `{"rule":"api","user":"ada","deny":true,"why":"x"}`,
+		"Content-Type", "application/json"); got.status != http.StatusOK {
+		t.Fatal(got.status)
+	}
+	d.told = nil
+	for range 100 {
+		d.Told("n7", []byte(`{"kind":"overrides","digest":7}`))
+	}
+	d.Told("n8", []byte(`{"kind":"overrides","digest":7}`))
+	if len(d.told) != 2 {
+		t.Errorf("all overrides are told %d times, want once to each of two", len(d.told))
+	}
+}
