@@ -549,3 +549,32 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRefusedMembersKeepNoOverrideOut: what the ports of members refuse, from any number of addresses, keeps out
+// neither what a member tells nor that an override ended.
+func TestRefusedMembersKeepNoOverrideOut(t *testing.T) {
+	m := &memory{}
+	l, _, _ := start(t, m)
+	for i := range 2 * refusedBurst {
+		from := fmt.Sprintf("10.0.%d.%d:7", i/250, i%250)
+		l.Audited(frontend.AuditEvent{Action: "connect", Outcome: frontend.AuditRefused, From: from, Over: "peer"})
+	}
+	for i := range 2 * doneBurst {
+		from := fmt.Sprintf("10.1.%d.%d:7", i/250, i%250)
+		l.Audited(frontend.AuditEvent{Action: "check", Outcome: frontend.AuditDone, From: from, Over: "http"})
+	}
+	l.Audited(frontend.AuditEvent{Action: "override", Outcome: frontend.AuditDone, Over: "clock"})
+	l.Audited(frontend.AuditEvent{Action: "override", Outcome: frontend.AuditDone, Over: "peer", Caller: "member n2"})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, one := range m.lines(t) {
+		if one["action"] == "override" {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d lines about overrides, want 2", n)
+	}
+}
