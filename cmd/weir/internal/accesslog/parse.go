@@ -1,5 +1,5 @@
 // Package accesslog reads the access logs of web servers, in common and combined
-// format, and holds their requests compactly, in the order of the logs' own time.
+// format and in JSON, and holds their requests compactly, in the order of the logs' own time.
 //
 // The package is not safe for concurrent use.
 package accesslog
@@ -32,10 +32,16 @@ type Entry struct {
 // and reports whether it does. The rest of the line may be anything, cut off or
 // missing. The fields are separated by single spaces and contain none, so a line in
 // another format, such as one with a virtual host in front, is rejected and not
-// misread.
+// misread. A line that begins with { is one of a log in JSON, such as those of Caddy, nginx and Envoy.
 func Parse(line []byte) (Entry, bool) {
 	var e Entry
 	var ok bool
+	if len(line) > 0 && line[0] == '{' {
+		if e, ok = parseJSON(line); ok {
+			return e, true
+		}
+		e = Entry{}
+	}
 	if e.Host, line, ok = word(line); !ok {
 		return e, false
 	}

@@ -32,6 +32,9 @@ type replayOptions struct {
 	memory   bytesFlag
 	json     bool
 	envoy    replayEnvoyOptions
+	attrs    []string
+	// attributes are those of attrs.
+	attributes map[string]string
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -46,7 +49,11 @@ denied, the keys that were denied most, and the course over time.
 
 A line counts if it starts
     host ident user [17/May/2015:10:05:03 +0000] "METHOD PATH
-whatever follows. Other lines are skipped and counted. The first field is taken
+whatever follows, or if it is an object in JSON with a time, an address, a method
+and a path, under the names of Caddy's log, of nginx's variables or of Envoy's
+operators: ts, start_time, time_iso8601; remote_addr, downstream_remote_address;
+request_method, method; request_uri, uri, path; remote_user, user_id. Other lines
+are skipped and counted. The first field is taken
 as the client's address (even if it is a name), "-" as no user, and the path is
 taken without its query. Of a line longer than 64 KiB the rest is ignored. A
 request with a path over 8 KiB, which a node refuses, is decided by a shortened
@@ -86,9 +93,17 @@ tabs between them. Exit status: 0 if a report was printed.`,
 			if err := o.envoy.validate(cmd, o.rules); err != nil {
 				return err
 			}
+			if len(o.attrs) > 0 && o.envoy.dir != "" {
+				return usage(cmd, "--attr is for --rules: descriptors of Envoy have their own values")
+			}
 			return stdinOnce(cmd, slices.Concat(o.rules, args)...)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := (&requestFlags{attrs: o.attrs}).request(cmd, "")
+			if err != nil {
+				return err
+			}
+			o.attributes = r.Attributes
 			if o.envoy.dir != "" {
 				return a.replayEnvoy(cmd.Context(), o, args)
 			}
@@ -101,6 +116,7 @@ tabs between them. Exit status: 0 if a report was printed.`,
 	f.Int64Var(&o.maxLines, "max-lines", defaultMaxLines, "refuse logs with more requests than this")
 	f.Var(&o.memory, "max-memory", "refuse a replay that takes more memory than `SIZE`, such as 512MiB")
 	f.BoolVar(&o.json, "json", false, "print an object for one rules file, an array for several")
+	f.StringArrayVar(&o.attrs, "attr", nil, "an attribute of all requests, as `KEY=VALUE`; may be given several times")
 	f.StringVar(&o.envoy.dir, "envoy-config", "", "`DIRECTORY` with files of envoyproxy/ratelimit, in place of --rules")
 	f.StringArrayVar(&o.envoy.descriptors, "envoy-descriptor", nil,
 		"`KEY=VALUE,...` that Envoy would send; may be repeated")
@@ -132,7 +148,7 @@ func (a *app) replay(ctx context.Context, o replayOptions, logs []string) error 
 	reports, room := make([]replay.Report, len(files)), int64(o.memory)-trace.Bytes()
 	for i, f := range files {
 		began = a.Now()
-		r, err := a.replayOne(ctx, f, trace, len(files) > 1, room, func(done int) {
+		r, err := a.replayOne(ctx, f, trace, o.attributes, len(files) > 1, room, func(done int) {
 			progress.Show("deciding under "+f.name, int64(done), int64(trace.Len()))
 		})
 		progress.Clear()
@@ -217,13 +233,13 @@ func rulesHint(name string) string {
 }
 
 // replayOne replays the trace under one rules file.
-func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, compare bool, room int64,
-	tick func(int)) (*replay.Result, error) {
+func (a *app) replayOne(ctx context.Context, f rulesFile, trace *accesslog.Trace, attributes map[string]string,
+	compare bool, room int64, tick func(int)) (*replay.Result, error) {
 	run, node, err := newRun(ctx, f, trace)
 	if err != nil {
 		return nil, err
 	}
-	run.Compare, run.MaxBytes, run.Tick = compare, room, tick
+	run.Compare, run.MaxBytes, run.Tick, run.Attributes = compare, room, tick, attributes
 	result, err := run.Do(ctx, trace)
 	return result, errors.Join(err, node.Close())
 }

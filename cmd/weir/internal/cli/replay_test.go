@@ -304,3 +304,33 @@ h - ada [17/May/2015:10:00:59 +0100] "GET /towns HTTP/1.1" 200 1
 		}
 	}
 }
+
+// Logs in JSON are replayed as others are, several beside each other, and all requests have the attributes
+// of --attr.
+func TestReplayJSONLogsWithAttributes(t *testing.T) {
+	rules := file(t, "rules.yaml", `rules:
+- {name: api, key: [user], limits: [{limit: {by: "attr:plan", of: {pro: 3/minute}, else: 1/minute}}]}
+`)
+	caddy, nginx := "", ""
+	for i := range 2 {
+		caddy += fmt.Sprintf(`{"ts":%d,"request":{"client_ip":"10.0.0.1","method":"GET","uri":"/a"},"user_id":"ada"}`+"\n",
+			1767268800+i)
+		nginx += fmt.Sprintf(`{"msec":"%d","remote_addr":"10.0.0.1","remote_user":"ada","request":"GET /a HTTP/1.1"}`+"\n",
+			1767268800+i)
+	}
+	logs := []string{file(t, "caddy.log", caddy), file(t, "nginx.log", nginx)}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{nil, "allowed\t1\n"}, {[]string{"--attr", "plan=pro"}, "allowed\t3\n"},
+		{[]string{"--attr", "plan=x"}, "allowed\t1\n"}} {
+		got := person{}.run(t, append(append([]string{"replay", "--rules", rules}, c.args...), logs...)...)
+		if got.status != 0 || !strings.Contains(got.out, c.want) || !strings.Contains(got.out, "requests\t4\n") {
+			t.Errorf("%v: %+v, want %q", c.args, got, c.want)
+		}
+	}
+	if got := (person{}).run(t, "replay", "--rules", rules, "--attr", "plan", logs[0]); got.status != 2 ||
+		!strings.Contains(got.err, `--attr "plan" is no attribute: give KEY=VALUE`) {
+		t.Errorf("%+v", got)
+	}
+}

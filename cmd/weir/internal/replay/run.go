@@ -41,6 +41,8 @@ type Run struct {
 	// This is checked every few thousand requests.
 	Held     func() int64
 	MaxBytes int64
+	// Attributes are those of all requests, since logs have none.
+	Attributes map[string]string
 	// Compare keeps each verdict, one byte for each request, for [Result.Since].
 	Compare bool
 	// Tick, if not nil, is called now and then with the number of requests done.
@@ -62,7 +64,7 @@ func (run *Run) Do(ctx context.Context, trace *accesslog.Trace) (*Result, error)
 	out.startSeries(trace.Span())
 	t := newTally(out)
 	var (
-		r limiter.Request
+		r = limiter.Request{Attributes: run.Attributes}
 		d limiter.Decision
 		c arith.Charge
 	)
