@@ -4,6 +4,7 @@ package main
 func ofDisks() []mutation {
 	const replica, core = "./internal/cluster/replica", "./internal/cluster"
 	const save, seek = "internal/cluster/replica/save.go", "internal/cluster/replica/seek.go"
+	const disk, cores = "./internal/disk", "internal/cluster/save.go"
 	return []mutation{
 		{name: "the floor of epochs is read back", pkg: replica, test: "^TestWhatIsReadBack$", edits: []edit{
 			{save, "p.top = max(p.top, a.Top, a.Grant, a.Owner.Counter)", "_ = a.Top"},
@@ -24,6 +25,33 @@ func ofDisks() []mutation {
 		{name: "a copy from a disk is kept for a while", pkg: replica, test: "^TestACopyFromADiskIsKept$", edits: []edit{
 			{"internal/cluster/replica/learn.go", "p.epoch != p.mine && !p.FromDisk() &&", "p.epoch != p.mine &&"},
 		}},
+		{name: "a copy that moved away stays for a while", pkg: replica, test: "^TestWhatIsSaved$", edits: []edit{
+			{save, "case t.Now-s.gone >= keptSaves*p.node.SaveEvery+keptSavesFor:", "default:"},
+			{save, "case s.gone == 0:", "case s.gone == -1:"},
+		}},
+		{name: "old records are kept", pkg: replica, test: "^TestOldRecordsAreKept$", edits: []edit{
+			{save, "s.old, s.has = s.old || s.has, false", "s.has = false"},
+		}},
+		{name: "a state that is replaced is saved anew", pkg: core, test: "^TestAStateThatIsReplacedWhileItIsSaved$",
+			edits: []edit{{cores, "for range 1 + savedAgain {", "for range 1 {"}}},
+		{name: "a refused batch costs no other", pkg: core, test: "^TestARefusedBatchCostsNoOther$", edits: []edit{
+			{cores, "refused, err = append(refused, uint32(b.Partition)), fmt.Errorf(\"%w: a batch of partition %d\", errRestore,\n" +
+				"				b.Partition)\n			continue", "return refused, errRestore"},
+		}},
+		{name: "a damage costs one record", pkg: disk, test: "^TestADamageCostsOneRecord$", edits: []edit{
+			{"internal/disk/read.go", "at, n = in.next(from, &record, &r.before)", "at, n = 0, 0"},
+		}},
+		{name: "keys build on their own records", pkg: disk, test: "^Test(ADamageCostsOneRecord|Damages)$", edits: []edit{
+			{"internal/disk/read.go", "if k.Replaces || r.last[k.Key] == r.before[i] {", "if i >= 0 {"},
+		}},
+		{name: "a torn end is no damage", pkg: disk, test: "^TestATornEndIsNoDamage$", edits: []edit{
+			{"internal/disk/read.go", "if n == 0 && last && errors.Is(err, errDamaged) {", "if false {"},
+		}},
+		{name: "names last", pkg: disk, test: "^TestNamesLast$", edits: []edit{
+			{"internal/disk/store.go", "	if removed {\n		return s.files.SyncNames()\n	}", "	_ = removed"},
+		}},
+		{name: "a clock that was ahead is caught up", pkg: "./cluster", test: "^TestAClockThatIsAheadIsCaughtUp$",
+			edits: []edit{{"cluster/restore.go", "c.ahead-(now-c.since)/slower", "c.ahead"}}},
 		{name: "a grant leaves when it lasts", pkg: core, test: "^TestAGrantLeavesWhenItLasts$", edits: []edit{
 			{"internal/cluster/part.go", "if keeps == nil || !p.closed || !e.Answer.Granted {", "if true {"},
 		}},
