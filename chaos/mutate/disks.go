@@ -35,8 +35,9 @@ func ofDisks() []mutation {
 		{name: "a state that is replaced is saved anew", pkg: core, test: "^TestAStateThatIsReplacedWhileItIsSaved$",
 			edits: []edit{{cores, "for range 1 + savedAgain {", "for range 1 {"}}},
 		{name: "a refused batch costs no other", pkg: core, test: "^TestARefusedBatchCostsNoOther$", edits: []edit{
-			{cores, "refused, err = append(refused, uint32(b.Partition)), fmt.Errorf(\"%w: a batch of partition %d\", errRestore,\n" +
-				"				b.Partition)\n			continue", "return refused, errRestore"},
+			{cores, "refused, err = append(refused, uint32(b.Partition)), " +
+				"fmt.Errorf(\"%w: a batch of partition %d\", errRestore,\n				b.Partition)\n			continue",
+				"return refused, errRestore"},
 		}},
 		{name: "a damage costs one record", pkg: disk, test: "^TestADamageCostsOneRecord$", edits: []edit{
 			{"internal/disk/read.go", "at, n = in.next(from, &record, &r.before)", "at, n = 0, 0"},
