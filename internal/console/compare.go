@@ -2,10 +2,12 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/denials"
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/rules"
@@ -34,6 +36,9 @@ type comparedRow struct {
 	Says    string `json:"says"`
 }
 
+// errComparing bounds what comparing takes: one is made at a time.
+var errComparing = fmt.Errorf("%w: another file is being compared: try again in a second", frontend.ErrBudget)
+
 // maxFileBytes bounds a pasted rules file.
 const maxFileBytes = 256 << 10
 
@@ -49,6 +54,16 @@ func (c *Console) serveCompare(w http.ResponseWriter, r *http.Request, by transp
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 3*maxFileBytes)
 	err = r.ParseForm()
+	if err == nil {
+		err = c.marked(r, &by)
+	}
+	if err == nil {
+		if !c.comparing.TryLock() {
+			err = errComparing
+		} else {
+			defer c.comparing.Unlock()
+		}
+	}
 	file := r.PostForm.Get("file")
 	if err == nil && len(file) > maxFileBytes {
 		err = invalid("the file has %d bytes: at most %d are compared", len(file), maxFileBytes)

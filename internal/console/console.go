@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -65,6 +66,7 @@ type Console struct {
 	events events
 
 	answered  lately
+	comparing sync.Mutex
 	sessions  *sessions
 	feeds     feeds
 	snapshots snapshots

@@ -69,6 +69,12 @@ func whyLink(rule, tenant string, s *denials.Taken) string {
 	return "/why?" + v
 }
 
+// What a member says of a time beyond these is not shown: no JSON has it.
+const (
+	maxAgain = 10 * 366 * 24 * 3600 * 1000 // milliseconds
+	maxAhead = 24 * time.Hour
+)
+
 func (c *Console) lookRefused(ctx context.Context, asked url.Values, tenant string) (*refusedLook, error) {
 	get := asked.Get
 	out := &refusedLook{User: get("user"), Rule: get("rule"), Tenant: get("tenant"), Since: cmp.Or(get("since"), "1h"),
@@ -102,7 +108,8 @@ func (c *Console) lookRefused(ctx context.Context, asked url.Values, tenant stri
 	}
 	for i := range d.Keys {
 		row := refusedRow{Key: d.Keys[i]}
-		if s := row.Sample(); s != nil && s.RetryAfterMs > 0 {
+		if s := row.Sample(); s != nil && s.RetryAfterMs > 0 && s.RetryAfterMs < maxAgain &&
+			s.Time.Before(now.Add(maxAhead)) {
 			if again := s.Time.Add(time.Duration(s.RetryAfterMs) * time.Millisecond); again.After(now) {
 				row.Again = again
 			}

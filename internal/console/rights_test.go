@@ -235,3 +235,51 @@ func TestDigestsAreAnsweredSeldom(t *testing.T) {
 		t.Errorf("all overrides are told %d times, want once to each of two", len(d.told))
 	}
 }
+
+// TestNoIdentityEndsSessionsOfOthers: one that signs in again and again ends its own sessions.
+func TestNoIdentityEndsSessionsOfOthers(t *testing.T) {
+	d := open(t, staff(), true)
+	now := time.Now()
+	first := d.SignIn("viewer", "viewer", now)
+	for range 1100 {
+		d.SignIn("operator", "operator", now.Add(time.Second))
+	}
+	if got := d.ask(t, http.MethodGet, "/", "", "Cookie", "__Host-weir="+first); got.status != http.StatusOK {
+		t.Errorf("the session of another: %d", got.status)
+	}
+}
+
+// TestComparingNeedsTheMark: another site cannot make a node compare files.
+func TestComparingNeedsTheMark(t *testing.T) {
+	d := open(t, nil, false)
+	kind := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	form := url.Values{"file": {"version: 1\nrules: []\n"}}
+	if got := d.ask(t, http.MethodPost, "/rules/compare", form.Encode(), kind...); got.status < 400 {
+		t.Errorf("without a mark: %d", got.status)
+	}
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/rules", "").body)
+	if m == nil {
+		t.Fatal("the page has no mark")
+	}
+	form.Set("mark", m[1])
+	if got := d.ask(t, http.MethodPost, "/rules/compare", form.Encode(), kind...); got.status != http.StatusOK ||
+		!strings.Contains(got.body, "login is gone") {
+		t.Errorf("its own form: %d", got.status)
+	}
+}
+
+// TestNoMemberSpoilsTheAnswerOfAll: times that no JSON has are left out.
+func TestNoMemberSpoilsTheAnswerOfAll(t *testing.T) {
+	d := open(t, nil, false)
+	d.refuse(t, weir.Request{Path: "/login", User: "ada"})
+	d.asked = func([]byte) []console.Answered {
+		return []console.Answered{{Member: "n2", Text: []byte(`{"keys":[{"key":"x","rule":"login","count":9,` +
+			`"last":"9999-12-31T23:59:59-12:00","samples":[{"time":"9999-12-31T23:59:59-12:00",` +
+			`"retry_after_ms":9000000000}]}]}`)}}
+	}
+	for _, path := range []string{"/refused.json", "/v1/denials", "/refused", "/"} {
+		if got := d.ask(t, http.MethodGet, path, ""); got.status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}

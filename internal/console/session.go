@@ -19,7 +19,7 @@ import (
 const (
 	cookieName  = "__Host-weir" // browsers take it over TLS only, for this host and all paths
 	sessionLife = 12 * time.Hour
-	maxSessions = 1000
+	maxSessions = 1000 // an identity has at most a quarter
 	maxToken    = 8 << 10
 	signInPath  = "/sign-in"
 )
@@ -32,6 +32,7 @@ type sessions struct {
 }
 
 type signedIn struct {
+	name  string
 	token string
 	until time.Time
 }
@@ -42,25 +43,36 @@ func newSessions() *sessions {
 	return s
 }
 
-// add returns the number of a new session. At the bound one that ends first goes.
-func (s *sessions) add(token string, now time.Time) string {
+// add returns the number of a new session of an identity. At a bound the one that ends first goes, of all or of the
+// identity's.
+func (s *sessions) add(name, token string, now time.Time) string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // which never fails
 	id := hex.EncodeToString(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest := ""
+	oldest, own, n := "", "", 0
+	first := func(a, b string) bool { return b == "" || s.of[a].until.Before(s.of[b].until) }
 	for k, v := range s.of {
 		if !v.until.After(now) {
 			delete(s.of, k)
-		} else if oldest == "" || v.until.Before(s.of[oldest].until) {
+			continue
+		}
+		if first(k, oldest) {
 			oldest = k
 		}
+		if v.name == name {
+			if n++; first(k, own) {
+				own = k
+			}
+		}
 	}
-	if len(s.of) >= maxSessions {
+	if n >= maxSessions/share {
+		delete(s.of, own)
+	} else if len(s.of) >= maxSessions {
 		delete(s.of, oldest)
 	}
-	s.of[id] = signedIn{token, now.Add(sessionLife)}
+	s.of[id] = signedIn{name, token, now.Add(sessionLife)}
 	return id
 }
 
@@ -157,8 +169,9 @@ func (c *Console) serveSignIn(w http.ResponseWriter, r *http.Request, by transpo
 		c.page(w, r, &by, "sign-in", http.StatusForbidden, why)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: c.sessions.add(token, c.config.Now()), Path: "/", Secure: true,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: int(sessionLife.Seconds())})
+	id := c.sessions.add(by.Name(), token, c.config.Now())
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: id, Path: "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, MaxAge: int(sessionLife.Seconds())})
 	by.Subject(by.Name(), "signed in to the console")
 	seeOther(w, "/")
 }
