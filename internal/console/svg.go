@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,16 +23,26 @@ func spark(values []float64, class string) template.HTML {
 	fmt.Fprintf(&b, `<svg class="spark %s" viewBox="0 0 %g %g" preserveAspectRatio="none" aria-hidden="true" `+
 		`focusable="false">`, class, wide, high)
 	if top > 0 && len(values) > 1 {
-		b.WriteString(`<polyline points="`)
+		var line points
 		for i, v := range values {
-			fmt.Fprintf(&b, "%.1f,%.1f ", wide*float64(i)/float64(len(values)-1), high-2-(high-4)*v/top)
+			line.add(wide*float64(i)/float64(len(values)-1), high-2-(high-4)*v/top)
 		}
-		b.WriteString(`"/>`)
+		b.WriteString(`<polyline points="` + string(line) + `"/>`)
 	} else {
 		fmt.Fprintf(&b, `<line x1="0" x2="%g" y1="%g" y2="%g"/>`, wide, high-2, high-2)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // numbers and a constant class
+}
+
+// points is the attribute of a line. Charts have hundreds of them, and are drawn each second.
+type points []byte
+
+func (p *points) add(x, y float64) {
+	out := strconv.AppendFloat(*p, x, 'f', 1, 64)
+	out = strconv.AppendFloat(append(out, ','), y, 'f', 1, 64)
+	out = append(out, ' ')
+	*p = out
 }
 
 // band is a layer of a stacked chart, the lowest first.
@@ -93,14 +104,14 @@ func (c *chart) draw() template.HTML {
 	}
 	below := make([]float64, n)
 	for _, layer := range c.bands {
-		var up, down strings.Builder
+		var up, down points
 		above := make([]float64, n)
 		for i := range n {
 			above[i] = below[i] + layer.values[i]
-			fmt.Fprintf(&up, "%.1f,%.1f ", x(float64(i)), y(above[i]))
-			fmt.Fprintf(&down, "%.1f,%.1f ", x(float64(n-1-i)), y(below[n-1-i]))
+			up.add(x(float64(i)), y(above[i]))
+			down.add(x(float64(n-1-i)), y(below[n-1-i]))
 		}
-		fmt.Fprintf(&b, `<polygon class="%s" points="%s%s"/>`, layer.class, up.String(), down.String())
+		fmt.Fprintf(&b, `<polygon class="%s" points="%s%s"/>`, layer.class, up, down)
 		below = above
 	}
 	c.labels(&b, wide-right+8, y)
