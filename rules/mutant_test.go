@@ -32,8 +32,9 @@ func at(pattern, replacement string) func(string) []string {
 	}
 }
 
-// The name of an attribute is any word, so a slip in one cannot be noticed.
-var attributeName = regexp.MustCompile(`attributes: \{(lpan|pln): `)
+// The name of an attribute, or of a plan, is any word, so a slip in one cannot be noticed. (One of a plan
+// counts by else.)
+var attributeName = regexp.MustCompile(`attributes: \{(lpan|pln): |of: \{(rfee|fre|lgobex|glbex): |, rpo: 1000`)
 
 // mutants are slips after each of which a file does something else than its author's
 // words, or than he meant.

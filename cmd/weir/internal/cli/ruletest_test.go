@@ -51,7 +51,7 @@ func TestPlantedMistakesFail(t *testing.T) {
 			`denied by rule "api", limit "minute" of 10, for 1m0s; want the first 100 allowed and the others denied`},
 		{"the opposite network", "not_ip:", "ip:", `GET /admin/users from 192.0.2.1 is allowed, since no rule ` +
 			`matches it; want denied`},
-		{"an export is as cheap as all", "cost: 20", "cost: 2", `request 6 of 6, GET /api/exports/7 user ada ` +
+		{"a change is as cheap as a look", "cost: 20", "cost: 2", `request 6 of 6, POST /api/orders/7 user ada ` +
 			`plan=free, is allowed by rule "api" with 88 of 100 a minute left; want the first 5 allowed and the others denied`},
 		{"one counter for all", "key: [rule, user]", "key: [rule]", `step 2 at 2026-01-01 12:00:00: request 1 of ` +
 			`11, GET /api/orders user mallory plan=platinum, is denied by rule "api"`},
