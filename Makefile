@@ -23,7 +23,7 @@ WAITING := ./redisstore ./internal/cluster/gossip ./internal/peerlink
 # one goroutine does everything, so that the race detector has nothing to find and makes them many
 # times slower (internal/archtest holds the list); and chaos, which is for tests only.
 MODULE := github.com/weirlimit/weir
-ALONE  := internal/archtest limiter/limitertest limiter/calendar internal/cluster/replica internal/cluster/view
+ALONE  := internal/archtest limiter/limitertest limiter/calendar internal/cluster/replica internal/cluster/view internal/disk
 SPARED := ^$(MODULE)/(chaos(/.*)?|$(subst $() $(),|,$(strip $(ALONE))))$$
 
 # What `make quick` leaves to `make test`: packages whose tests are of real servers and real
@@ -108,7 +108,7 @@ race: ## The tests, under the race detector; with SHORT= the long ones too
 .PHONY: wire
 wire: ## What the race detector hides or makes long: allocations, nodes in one process, the suite over each protocol, the simulator; with SHORT= all of the suite
 	$(GO) test -vet=off $(COMPILE) $(TESTFLAGS) -run Alloc ./metrics ./internal/cluster
-	$(GO) test -vet=off $(COMPILE) -p $(PACKAGES) -timeout 10m $(TESTFLAGS) ./cluster ./chaos/sim . ./chaos/attack ./limiter/limitertest ./limiter/calendar ./limiter/table ./ring ./rules ./internal/cluster/replica ./internal/cluster/view
+	$(GO) test -vet=off $(COMPILE) -p $(PACKAGES) -timeout 10m $(TESTFLAGS) ./cluster ./chaos/sim . ./chaos/attack ./limiter/limitertest ./limiter/calendar ./limiter/table ./ring ./rules ./internal/cluster/replica ./internal/cluster/view ./internal/disk
 	$(GO) test $(SHORT) -vet=off $(COMPILE) -timeout 30m $(TESTFLAGS) ./client ./internal/archtest
 	$(GO) test $(SHORT) -count=1 -vet=off $(COMPILE) -timeout 30m $(TESTFLAGS) $$($(GO) list ./chaos/... | grep -vE '/(sim|attack)$$') # -count=1: they read files of another module, which the cache does not see
 	$(GO) test -vet=off $(COMPILE) -timeout 10m $(TESTFLAGS) -run '^Test(.*OnThreeMembers|Traces.*|Bench|BenchText)$$' ./cmd/node/internal/server ./cmd/weir/internal/cli
