@@ -274,7 +274,7 @@ func TestApartConnections(t *testing.T) {
 
 // Where few files may be open, few connections are taken.
 func TestConnectionsWithinFiles(t *testing.T) {
-	for files, want := range map[int]int{1<<31 - 1: 16384, 1 << 20: 16384, 4096: 1920, 1024: 384, 100: 16} {
+	for files, want := range map[int]int{1<<31 - 1: 16384, 1 << 20: 16384, 4096: 1888, 1024: 352, 100: 16} {
 		if got := ConnectionsWithin(files); got != want {
 			t.Errorf("with %d files: %d connections, want %d", files, got, want)
 		}
