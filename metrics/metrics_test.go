@@ -624,6 +624,7 @@ func TestManual(t *testing.T) {
 	})
 	fill(m)
 	m.unzoned("a", false)
+	m.unlisted("a", false)
 	m.shadowed("a", true)
 	m.overridden("a", true)
 	m.repeated("a")

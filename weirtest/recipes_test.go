@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +178,26 @@ func TestRecipeOwnZone(t *testing.T) {
 	k.Advance(8 * time.Hour)
 	for _, r := range []weir.Request{of("b", "Europe/Berlin"), of("n", ""), of("x", "Mars/Base")} {
 		k.expect("a day of Berlin", k.admits(r), 2)
+	}
+}
+
+// The number of a plan is in the answer, and operators hear of requests that have none.
+func TestPlans(t *testing.T) {
+	var heard []string
+	u := &weir.Observer{
+		Unlisted: func(rule string, missing bool) { heard = append(heard, fmt.Sprint(rule, " ", missing)) },
+		Unzoned:  func(rule string, _ bool) { t.Errorf("rule %s has no zone", rule) },
+	}
+	k := kitchen{weirtest.Open(t, weir.Config{Observer: u, Rules: []byte(`rules:
+- {name: api, key: [user], limits: [{limit: {by: "attr:plan", of: {pro: 3/minute}, else: 1/minute}}]}
+`)}), t}
+	for plan, want := range map[string]uint64{"pro": 3, "": 1, "gold": 1} {
+		d, err := k.Peek(t.Context(), weir.Request{Path: "/", User: "ada", Attributes: with("plan", plan)})
+		if err != nil || d.Limit(0).Limit.Limit() != want {
+			t.Errorf("plan %q: %+v, %v", plan, d, err)
+		}
+	}
+	if slices.Sort(heard); !slices.Equal(heard, []string{"api false", "api true"}) {
+		t.Errorf("observed %v", heard)
 	}
 }

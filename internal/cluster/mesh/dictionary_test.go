@@ -66,3 +66,33 @@ func TestZonesAcrossFrames(t *testing.T) {
 		t.Errorf("%+v, %v", got, same)
 	}
 }
+
+// Two plans with one number are two rules in a frame: the owner applies the numbers of its own file, in
+// which they may differ.
+func TestPlansAcrossFrames(t *testing.T) {
+	rule := func(numbers map[string]int64) *limiter.Rule {
+		limit := func(n int64) []*limiter.Limit {
+			l, err := limiter.NewLimit(limiter.Spec{Limit: n, Window: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []*limiter.Limit{l}
+		}
+		of := map[string]*limiter.Rule{}
+		out := (&limiter.Rule{Name: "a", Limits: limit(1)}).Varied(limiter.ChosenByName,
+			func(_ *limiter.Rule, plan string) *limiter.Rule { return of[plan] })
+		for plan, n := range numbers {
+			of[plan] = out.Variant(plan, limit(n))
+		}
+		return out
+	}
+	theirs, mine := rule(map[string]int64{"free": 5, "pro": 5}), rule(map[string]int64{"free": 5, "pro": 9})
+	own, f := NewDictionary(func(string) *limiter.Rule { return mine }), new(peer.Frame)
+	for plan, want := range map[string]uint64{"free": 5, "pro": 9, "gone": 1} {
+		asked, _ := theirs.In(plan)
+		got, _ := own.Lookup(&f.Rules[ruleIndex(f, asked, false)], false)
+		if n := got.Limits[0].Limit(); n != want {
+			t.Errorf("plan %s has %d, want %d", plan, n, want)
+		}
+	}
+}
