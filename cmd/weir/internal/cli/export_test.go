@@ -52,7 +52,8 @@ func TestExport(t *testing.T) {
 			ExitOK},
 		"none":      {"{\"counters\":0,\"missing\":[],\"end\":true}\n", "", "", ExitOK},
 		"cut short": {"{\"a\":1}\n{\"b\":1}\n", "{\"a\":1}\n", "is cut short", 1},
-		"missing": {"{\"counters\":0,\"missing\":[{\"member\":\"n3\",\"why\":\"it is dead\"}],\"unowned\":2,\"end\":true}\n", "",
+		"missing": {"{\"counters\":0,\"missing\":[{\"member\":\"n3\",\"why\":\"it is dead\"}],\"unowned\":2," +
+			"\"end\":true}\n", "",
 			"the counters of member n3 are missing, as it is dead", 1},
 	} {
 		n := &moving{text: of.text}
