@@ -69,6 +69,9 @@ type Rule struct {
 	OnUnreachable Unreachable
 	// Replication is how the counters are copied.
 	Replication Replication
+	// Leases lets an owner lend units of a key that is asked for often to the members that are asked. It has no effect
+	// where that could be told from deciding at the owner, as with a limit on concurrency.
+	Leases bool
 	// MaxShare bounds the share of a table that the rule's counters may take, in
 	// thousandths; 0: only the table's own bounds apply.
 	MaxShare uint16

@@ -29,12 +29,14 @@ const (
 	SourceShare
 	// SourceRule: a rule that denies each request that it matches. Nothing was counted.
 	SourceRule
+	// SourceLeased: the node that was asked, by units that the owner of the counters has lent it.
+	SourceLeased
 )
 
 // String returns the name of the source in answers.
 func (s Source) String() string {
 	return nameOf([]string{"no_rule", "owner", "heir", "fallback_open", "fallback_local", "fallback_closed", "redis",
-		"cached", "share", "rule"}, int(s))
+		"cached", "share", "rule", "leased"}, int(s))
 }
 
 // ByPolicy reports whether the rule's policy decided, because no holder of the counters

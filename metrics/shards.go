@@ -136,7 +136,7 @@ func resultName(i int) string {
 }
 
 // sources is above all values of limiter.Source.
-const sources = 10
+const sources = 11
 
 // checkCounters are the counters of one rule.
 type checkCounters struct {
@@ -146,7 +146,7 @@ type checkCounters struct {
 
 type checkShard struct {
 	n [sources * results]atomic.Uint64
-	_ [256 - 8*sources*results]byte // pads to the end of the cache line
+	_ [320 - 8*sources*results]byte // pads to the end of a cache line
 }
 
 func checkCell(source limiter.Source, allowed, shadowDenied bool) int {

@@ -50,6 +50,9 @@ func writeDefinition(w io.Writer, r *definition) {
 	if r.share > 0 { // so a file without shares keeps the hash of versions without shares
 		fmt.Fprintf(w, " share %d", r.share)
 	}
+	if r.leases.how != leasesOff {
+		fmt.Fprintf(w, " leases %s", r.leases.how)
+	}
 	io.WriteString(w, r.ids.hashText())
 	for _, l := range r.limits {
 		writeLimit(w, l.Spec())

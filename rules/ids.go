@@ -130,7 +130,7 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		return false, nil
 	}
 	id := c.Identify()
-	id.ID, id.Life, id.Hold, id.Keep = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false
+	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, false
 	if u != nil {
 		by := &h.by.ids
 		id.Life, id.Keep = u.ids.life(), by.over == expiryKeep

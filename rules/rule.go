@@ -13,6 +13,7 @@ type level struct {
 	settings    []setting // of limits; of several with one name the last wins
 	unreachable limiter.Unreachable
 	replication limiter.Replication
+	leases      leasesField
 	share       uint16 // share of the table, in thousandths; 0: all
 	ids         idTimes
 	shadow      bool
@@ -51,6 +52,7 @@ func (d *decoder) levelFields(l *level) []field {
 	return append(fields,
 		choice(d, "on_unreachable", &l.unreachable),
 		choice(d, "replication", &l.replication),
+		l.leases.field(d),
 		d.share("max_share", &l.share),
 		d.boolean("shadow", &l.shadow),
 		field{"key", keys(d.key)},
@@ -372,8 +374,8 @@ func (d *decoder) limitMapping(n *node, s *spec, inherited []setting, own *[]set
 			return fmt.Sprintf(`unknown field %q (in a limit); write "limit" and "window", or the short form %s`, name,
 				shortLimit(n))
 		}
-		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "unlimited", "deny", "continue", "quotas"),
-			name) {
+		if slices.Contains(append(idFieldNames(), "key", "cost", "replication", "leases", "unlimited", "deny", "continue",
+			"quotas"), name) {
 			return fmt.Sprintf("%q belongs in the rule, beside \"limits\"", name)
 		}
 		return ""

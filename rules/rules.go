@@ -179,6 +179,7 @@ func newCounters(def *definition, o *Options) counters {
 	n := counters{line: def.line, quota: def.quota, limiter: &limiter.Rule{
 		Name: def.name, Limits: def.limits, Shadow: def.shadow, Quota: def.quota, Deny: def.denial,
 		OnUnreachable: def.unreachable, Replication: def.replication, MaxShare: def.share,
+		Leases: def.leases.how == leasesAuto,
 	}}
 	if z := &def.zoning; z.at != nil {
 		n.limiter, n.zoneFrom = n.limiter.Zoned(z.limits), z.from

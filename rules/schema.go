@@ -116,6 +116,7 @@ func formsOf(where string) form {
 			"on_expiry": names[expiry](),
 			"cost":      costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
 			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
+			"leases":    names[leasing](),
 			"max_share": form{"type": "string", "pattern": `^([0-9]+(\.[0-9])?|\.[0-9])%$`},
 		}
 	case "cost":

@@ -64,14 +64,14 @@ func inOrder(all []Warning) []Warning {
 func (r *definition) ownWarnings(quotas []definition) (out []Warning) {
 	if r.quota {
 		return slices.Concat(fixedLengths(r), r.notes(), pairsOfCallers(r), keysWithin(r), partsAsAttributes(r), zoneInKey(r),
-			neverFirst(r))
+			neverFirst(r), neverLent(r))
 	}
 	if w, ok := openEnded(r); ok {
 		out = append(out, w)
 	}
 	return slices.Concat(out, r.notes(), fixedLengths(r), freesTooMuch(r), unanchored(r), pairsOfCallers(r), keysWithin(r),
 		crossed(r), lacking(r), partsAsAttributes(r), asksForUser(r), zoneInKey(r), lackingQuota(r, quotas), neverFirst(r),
-		costsTooMuch(r, quotas))
+		costsTooMuch(r, quotas), neverLent(r))
 }
 
 // withWarnings adds to the error of a file the warnings about what has no problem. If the

@@ -172,7 +172,7 @@ func ofHolds() []mutation {
 				{"limiter/table/import.go", "		p.countHeld(entries)\n", ""},
 			}},
 		{name: "the other's reservations hold units", pkg: table, test: "^TestMergedSlotsAreThoseOfAllHolds$", edits: []edit{
-			{"limiter/table/moveholds.go", "		if !h.Spared() && b.concurrency(&h) == nil {\n", "		{\n"},
+			{"limiter/table/moveholds.go", "		case !h.Spared() && b.concurrency(&h) == nil:\n", "		default:\n"},
 		}},
 		{name: "a policy holds units", pkg: "./internal/cluster/route", test: "^TestAPolicyHoldsSlots$", edits: []edit{
 			{"internal/cluster/route/policy.go", "		if !concurrent(&share) {\n", "		{\n"},

@@ -18,7 +18,7 @@ func mutations() []mutation {
 	return slices.Concat(ofProtocol(), ofSeveral(), ofIDs(), ofIDRing(), ofTakeBacks(), ofHolds(), ofBacks(),
 		ofSlots(), ofRedisUnits(), ofWideBlocks(), ofAttempts(), ofOverdue(), ofOwners(), ofClaims(), ofSteps(),
 		ofHeard(), ofCopies(), ofDisks(), ofMerges(), ofResets(), ofMoves(), ofChecks(), ofBounds(), ofPanics(), ofPorts(),
-		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile())
+		ofQuotas(), ofReceipts(), ofJoining(), ofAnswers(), ofLies(), ofAccess(), ofHostile(), ofLeases())
 }
 
 // ofProtocol returns those of who owns and who has a copy.
@@ -44,8 +44,8 @@ func ofProtocol() []mutation {
 					"\tstep(&p.r, t.inputs())\n\tp.apply(t)\n"},
 			}},
 		{name: "withholding beyond D", edits: []edit{
-			{"internal/cluster/replica/owner.go", "	if guarded && d.old+d.new > o.capOver(t, k.Rule, most) {",
-				"	if false && guarded && d.old+d.new > o.capOver(t, k.Rule, most) {"},
+			{"internal/cluster/replica/owner.go", "guarded && (lent || d.old+d.new > o.capOver(t, k.Rule, most))",
+				"false && (lent || d.old+d.new > o.capOver(t, k.Rule, most))"},
 			{"internal/cluster/replica/owner.go", "	return k.Cost+o.dirty.unacknowledged(k.Hash.Hi) <= limit\n",
 				"	return true\n"},
 		}},

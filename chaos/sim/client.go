@@ -93,7 +93,8 @@ func (w *World) newRule(name string, units int, policy limiter.Unreachable, mode
 	if err != nil {
 		panic(err)
 	}
-	return &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
+	return &limiter.Rule{Name: name, Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode,
+		Leases: w.near.lending.on}
 }
 
 // newKeys makes the keys of a run, in few partitions.
@@ -102,6 +103,9 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 	hash := map[limiter.Class][]arith.Hash{}
 	add := func(name string, policy limiter.Unreachable, mode limiter.Replication, keys int) []*key {
 		units := []int{10, 20, 60, 100, 200}[w.rng.IntN(5)]
+		if w.near.lending.on { // what is left must be worth a lease
+			units *= 5
+		}
 		r := w.newRule(name, units, policy, mode)
 		rules[name] = r
 		var out []*key
@@ -298,7 +302,7 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 		k.denied++
 		k.spared += cost
 		if d.Source == limiter.SourceCached {
-			n.w.refused++
+			n.w.near.refused++
 		}
 	case !d.Allowed:
 		k.fallbacks++
@@ -313,6 +317,9 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 		k.lost += cost
 	default:
 		k.admitted += cost
+		if d.Source == limiter.SourceLeased {
+			n.w.near.lending.admitted(k, n.w.now, cost)
+		}
 	}
 }
 
@@ -390,6 +397,7 @@ func (w *World) reset(k *key, n *Node) {
 				k.twice -= twice
 			}
 			if done {
+				k.since += w.near.lending.uncharged(k, w.now)
 				k.ops = append(k.ops, op{call: at, back: w.now, reset: true})
 			}
 			k.stands = k.stands || k.began == at && done && !w.justTaken(k.part)

@@ -20,11 +20,11 @@ func TestCachedDenialsKeepTheBounds(t *testing.T) {
 		refused := 0
 		for seed := range seeds(t, 6) {
 			w := worldOf(kind, uint64(seed))
-			w.cached = true
+			w.near.cached = true
 			if err := w.play(kind, uint64(seed)); err != nil {
 				t.Error(err)
 			}
-			refused += w.refused
+			refused += w.near.refused
 		}
 		if refused == 0 {
 			t.Errorf("%v: no denial was given again", kind)

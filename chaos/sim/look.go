@@ -13,6 +13,7 @@ import (
 // moreDemand has clients send batches, peek, ask for reasons and give admissions back, for a
 // span.
 func (w *World) moreDemand(span limiter.Tick) {
+	w.near.lending.hotDemand(w, span)
 	x := w.stronger
 	if x == nil {
 		return
@@ -132,6 +133,7 @@ type look struct {
 	cost   uint64
 	call   limiter.Tick
 	least  int // units that owners and heirs had admitted when it was asked for
+	lent   int // that were lent then
 }
 
 // looking returns a look at a key, nil if the node has another key by its rules.
@@ -141,7 +143,8 @@ func (w *World) looking(k *key, n *Node, cost uint64, c *arith.Charge, d *limite
 	}
 	c.Peek = true
 	c.Add(k.key(n, cost))
-	return &look{n: n, k: k, charge: c, answer: d, cost: cost, call: w.now, least: k.admitted}
+	return &look{n: n, k: k, charge: c, answer: d, cost: cost, call: w.now, least: k.admitted,
+		lent: w.near.lending.lent(w, k)}
 }
 
 // peek has a client peek at a key: by a check that charges nothing, or by one of no cost.
@@ -242,7 +245,10 @@ func (s *look) fits(d *limiter.Decision) error {
 		// Checks that waited may have been charged by two owners.
 		most += k.late + k.lost + (k.begun - k.spared - k.admitted - k.lost) + 4
 	}
-	if used > min(k.limit, max(0, most)) {
+	if w.near.lending.on && w.now-s.call >= leasedFor/3 {
+		return nil // a lease may have begun and ended meanwhile
+	}
+	if used > min(k.limit, max(0, most)+s.lent+w.near.lending.lent(w, k)) {
 		return fmt.Errorf("%d of %d are used, and %d were asked for and not denied", used, k.limit, most)
 	}
 	if !w.stronger.exact {

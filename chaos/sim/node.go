@@ -58,6 +58,9 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	}
 	n.drift = w.between(-w.drift, w.drift)
 	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.IDWire}
+	if w.near.lending.on {
+		n.published.Wire = peer.LeaseWire
+	}
 	if first {
 		n.published.State = peer.Active
 	}
@@ -80,7 +83,7 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 		Partitions: w.parts,
 		Observer:   n,
 
-		CachedDenials: w.cached,
+		CachedDenials: w.near.cached,
 	}
 	if w.fault != nil {
 		config.Fault, config.Panicked = func(part int) { w.fault(n, part) }, n.panicked
@@ -121,6 +124,9 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	}
 	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
 		n.w.noteRecovery(n, partition, empty)
+	}
+	if e == cluster.EventMerged {
+		n.w.near.lending.twice(n.w, partition)
 	}
 	switch e {
 	case cluster.EventEmptied:
@@ -237,6 +243,7 @@ func (n *Node) resume() {
 // crash ends a node at once. Without a reset its peers find out by themselves.
 func (n *Node) crash(reset bool) {
 	n.alive = false
+	n.w.near.lending.crashed(n)
 	n.disk.crashed()
 	n.w.faulted()
 	n.members.Close()

@@ -228,13 +228,14 @@ func (w *World) check(b bounds) error {
 			errs = append(errs, fmt.Errorf("%s: %d checks answered by policy, at most %d", k.rule.Name, k.fallbacks,
 				b.fallbacks))
 		}
-		if b.exact && (!w.cached || k.tried == 0) { // denials that were cached outlive a reset by another node
+		// Denials that were cached outlive a reset by another node, and what is lent denies whoever does not have it.
+		if b.exact && (!w.near.cached || k.tried == 0) && !w.near.lending.on {
 			errs = append(errs, k.linear())
 		}
 		if b.exact && k.lost > 0 && w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: %d units answered by a policy or lost", k.rule.Name, k.lost))
 		}
-		if k.denied == 0 && !k.seldom && k.tried+k.refunded+k.crowded+w.crowd.unkept == 0 {
+		if k.denied == 0 && !k.seldom && !w.near.lending.on && k.tried+k.refunded+k.crowded+w.crowd.unkept == 0 {
 			errs = append(errs, fmt.Errorf("%s: never denied by an owner, %d asked, %d admitted, %d lost", k.rule.Name, k.asked,
 				k.admitted, k.lost))
 		}
@@ -246,7 +247,7 @@ func (w *World) check(b bounds) error {
 // partition had j takeovers. A check that waited while its partition was taken over may have been
 // charged by both owners.
 func (k *key) mustAdmit(w *World, b bounds, j int) int {
-	least := k.least - k.lost - j*k.d - 1 // a cost of 2 may not fit the last unit
+	least := k.least - k.lost - w.near.lending.unreturned(w, k) - j*k.d - 1 // a cost of 2 may not fit the last unit
 	if !b.exact {
 		least -= k.passed
 	}
@@ -352,7 +353,7 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 	}
 	// A check that an owner has charged, and its heir copied, before the heir took over, and that
 	// was not answered by then, is charged once more by the heir.
-	slack := k.lost + k.astray + k.passed
+	slack := k.lost + k.astray + k.passed + w.near.lending.unreturned(w, k)
 	if !b.exact {
 		slack += 2 * takeovers * (k.d + 2)
 	}
@@ -366,7 +367,7 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 // its partition was taken over since, the former owner and the next may both have charged a
 // check that waited.
 func (k *key) sinceReset(w *World) int {
-	most := k.since + k.lost + k.astray - k.strays
+	most := k.since + k.lost + k.astray - k.strays + w.near.lending.unreturned(w, k)
 	if w.outcome.takeovers(k.part) > k.takeovers {
 		most += k.late - k.doubled
 	}

@@ -40,17 +40,14 @@ type World struct {
 	// test says so.
 	clock     func() limiter.Tick
 	ruleNamed func(name string) *limiter.Rule
-	// cached has nodes refuse what owners have just refused them; refused counts
-	// how often they did.
-	cached  bool
-	refused int
-	crowd   crowd
-	codec   *peerlink.Codec
-	buffers [][]byte // of frames, to be used again
-	frames  int      // that were sent
-	sent    int      // their bytes
-	failed  error    // what no bound has room for
-	lenient bool     // nodes may complain
+	near      nearby
+	crowd     crowd
+	codec     *peerlink.Codec
+	buffers   [][]byte // of frames, to be used again
+	frames    int      // that were sent
+	sent      int      // their bytes
+	failed    error    // what no bound has room for
+	lenient   bool     // nodes may complain
 	// fault is called where a core may panic, nil: none does. See [errInjected].
 	fault  func(n *Node, partition int)
 	looked int // how often it was looked at what holds at any moment

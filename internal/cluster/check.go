@@ -17,7 +17,7 @@ import (
 func (c *Core) Begin(charge *arith.Charge, answer *limiter.Decision, until limiter.Tick, done func()) {
 	t := c.begin()
 	defer t.end()
-	if c.calls.Begin(&t.Turn, charge, answer, until, done) == nil {
+	if c.calls.Leases.Decide(&t.Turn, charge, answer) || c.calls.Begin(&t.Turn, charge, answer, until, done) == nil {
 		t.later = append(t.later, func(*turn) { done() })
 	}
 }
@@ -27,7 +27,7 @@ func (c *Core) Refund(charge *arith.Charge, r limiter.Receipt, done func(route.O
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
-	if r.Charged == 0 {
+	if r.Charged == 0 || c.calls.Leases.Refund(&t.Turn, charge, r) {
 		t.later = append(t.later, func(*turn) { done(route.Outcome{}) })
 		return
 	}
@@ -70,7 +70,7 @@ func CheckWithin(ctx context.Context, c *Core, charge *arith.Charge, answer *lim
 		defer traced(c, charge)()
 	}
 	t := c.begin()
-	if c.decider.fast(t, charge, answer) {
+	if c.decider.fast(t, charge, answer) || c.calls.Leases.Decide(&t.Turn, charge, answer) {
 		t.end()
 		return nil
 	}
@@ -136,7 +136,7 @@ func beginMany(c *Core, charges []arith.Charge, answers []limiter.Decision, with
 		if next := i + table.Ahead; next < len(charges) {
 			c.decider.prefetch(t, &charges[next])
 		}
-		if c.decider.fast(t, &charges[i], &answers[i]) {
+		if c.decider.fast(t, &charges[i], &answers[i]) || c.calls.Leases.Decide(&t.Turn, &charges[i], &answers[i]) {
 			continue
 		}
 		charge := charges[i].Clone()

@@ -116,6 +116,7 @@ func (c *Core) SetView(v *view.View) {
 	}
 	old := c.view.Swap(v)
 	if m != nil && m.State == peer.Leaving {
+		c.calls.Leases.End(&t.Turn)
 		c.leave(t, v, func(to peer.Instance) bool { return was == peer.Leaving && old.Has(to) })
 	}
 	c.absent.changed(old, v, t.Now)

@@ -118,7 +118,8 @@ func (b *credible) refund(q *peer.Refund) bool {
 
 // held reports whether what a check says of a reservation is valid; nil is: there is none.
 func (b *credible) held(q *peer.Check, h *peer.Hold) bool {
-	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore && !h.Back && !h.Named
+	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore && !h.Back && !h.Named &&
+		(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.MaxLease)
 }
 
 // amendment reports whether an amendment says how, and no other refund does.
@@ -126,7 +127,7 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 	if q.Kind != peer.AmendHold || h == nil {
 		return q.Kind != peer.AmendHold && h == nil
 	}
-	if h.Back != (h.End != 0) || h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
+	if h.Lent || h.Back != (h.End != 0) || h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
 		return false
 	}
 	return q.ChargeID != 0 && b.life(h.Life) && (h.Extend && b.life(h.Span) || !h.Extend && h.Span == 0)

@@ -109,6 +109,10 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 	if q.Charge.ID != nil && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
 		return route.Overloaded, parts[0]
 	}
+	if id := q.Charge.ID; id != nil && id.Lent &&
+		(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf(t, q.Charge) != q.Charge) {
+		return route.Overloaded, nil // where a share is in force, or another rule, nothing is lent
+	}
 	if d.pointless(t, q.Charge) {
 		return route.Pointless, parts[0]
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -25,6 +26,10 @@ type Summary struct {
 	// Queued is the number of frames that wait for a member to take them. Fallback is
 	// the number of counters that policies decide by.
 	Waiting, Queued, Fallback int
+	// Leases are what owners have lent this node, or may have. LeasesLost is, by rule, how many units were lent to it that
+	// it did not use, and that an owner may have charged all the same, since it did not hear of that in time.
+	Leases     []route.Lease
+	LeasesLost map[string]uint64
 	// Pending is the number of requests of other members that wait here. Staged is the
 	// size in bytes of incomplete snapshots.
 	Pending int
@@ -42,7 +47,7 @@ type Summary struct {
 // 0.2 ms.
 func (c *Core) Summary() (s Summary) {
 	c.inspection.summarize(&s)
-	s.Waiting = c.calls.Waiting()
+	s.Waiting, s.Leases, s.LeasesLost = c.calls.Waiting(), c.calls.Leases.List(), c.calls.Leases.Lost()
 	s.Pending, s.Staged = int(c.decider.pending.Load()), c.staged.Load()
 	s.Links, s.Queued = c.mesh.Size()
 	if c.config.Fallback != nil {

@@ -241,7 +241,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	t.charge.Peek = q.Peek
 	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
 	if hold != nil {
-		t.id.Hold, t.id.Keep = limiter.Tick(hold.Span).Duration(), hold.Keep
+		t.id.Hold, t.id.Keep, t.id.Lent = limiter.Tick(hold.Span).Duration(), hold.Keep, hold.Lent
 	}
 	ask := route.Request{
 		Wait: replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,

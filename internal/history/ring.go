@@ -19,7 +19,7 @@ const (
 	// MaxRules is how many rules have counts of their own. The others are counted together.
 	MaxRules = 24
 	// Sources is how many sources of decisions there are at most.
-	Sources = 10
+	Sources = 11
 	maxName = 128
 )
 

@@ -45,6 +45,9 @@ func (s State) String() string {
 // earlier ones carry none.
 const IDWire = 3
 
+// LeaseWire is the first version of the wire whose members lend units to each other, see [Hold].
+const LeaseWire = 4
+
 // Member is a node as membership describes it.
 type Member struct {
 	// Name is unique among the members and stays the same when a node restarts.

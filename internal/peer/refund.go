@@ -55,6 +55,9 @@ type Hold struct {
 	Life uint64
 	// Keep, of a check, leaves what is charged when the reservation ends unsettled.
 	Keep bool
+	// Lent, of a check, asks for a lease: its units count as charged now at every instant until it is settled. Members
+	// before [LeaseWire] would charge them at once, so they are not asked.
+	Lent bool
 	// Extend, of an amendment, extends the reservation; otherwise it is settled. Ignore means
 	// that an id which is not known is not charged.
 	Extend, Ignore bool

@@ -15,7 +15,7 @@ import (
 
 // Wire is the version of the wire that this package speaks. It also understands the
 // version before and the one after.
-const Wire = 3
+const Wire = 4
 
 // maxMessage is the default of [Config.MaxMessageBytes].
 const maxMessage = 16 << 20

@@ -223,6 +223,9 @@ func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Ti
 	e.put(words, i)
 }
 
+// ChargedAt makes an entry one of the same units that are charged at another instant.
+func (h *Hold) ChargedAt(at limiter.Tick) { h.At, h.since = at, since{} }
+
 // Refused lets an entry give nothing back if its counter is at its bound. For it has just been charged, though
 // its limit, of a shadow rule, had no room for it.
 func (h *Hold) Refused(l *limiter.Limit, s *State, now limiter.Tick) {

@@ -46,6 +46,9 @@ type Hold struct {
 	Keep bool
 	// First marks one entry of each hold of a key.
 	First bool
+	// Lent reports that the units count as charged now at every instant until the hold is settled, see
+	// [Idempotency.Lent].
+	Lent bool
 
 	since since // what became of the units
 }
@@ -56,7 +59,8 @@ const HoldWords = 8
 const (
 	holdKeep  = 1 << 32
 	holdFirst = 1 << 33
-	holdCost  = 34 // its bits from here up are those of the cost above the 32nd
+	holdCost  = 34 // its bits from here up are those of the cost above the 32nd, but for the last
+	holdLent  = 1 << 63
 )
 
 // HoldAt returns entry i.
@@ -64,8 +68,8 @@ func HoldAt(words []uint64, i int) Hold {
 	w := words[i*HoldWords:][:HoldWords]
 	return Hold{
 		ID: w[0], End: limiter.Tick(w[1]), At: limiter.Tick(w[2]), Limit: w[3],
-		Cost: w[4]&math.MaxUint32 | w[4]>>holdCost<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
-		since: sinceAt(words, i),
+		Cost: w[4]&math.MaxUint32 | w[4]&^holdLent>>holdCost<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
+		Lent: w[4]&holdLent != 0, since: sinceAt(words, i),
 	}
 }
 
@@ -78,6 +82,9 @@ func (h Hold) Put(words []uint64, i int) {
 	}
 	if h.First {
 		w[4] |= holdFirst
+	}
+	if h.Lent {
+		w[4] |= holdLent
 	}
 	h.since.put(words, i)
 }

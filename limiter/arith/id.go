@@ -18,6 +18,11 @@ type Idempotency struct {
 	Hold time.Duration
 	// Keep leaves the charge in place if the hold ends unsettled. Otherwise it is given back.
 	Keep bool
+	// Lent makes the hold a lease: its units count as charged now at every instant until it is settled or ends, so
+	// that whoever has it may use them at any of these instants. What a settlement names counts as charged then.
+	// Keep must be set: a lease that nobody gives back is charged whole at its end. Where there is no room for the
+	// hold the charge is denied.
+	Lent bool
 }
 
 // Lend gives a charge memory for the id that [Charge.Identify] sets. [Charge.Clear] keeps the memory, and a

@@ -40,8 +40,9 @@ func (t *Table) checkCounts() error {
 		}
 		lent += t.copies[i].bytes
 	}
-	if keys != t.keys.Load() || lent != t.lent.Load() {
-		return fmt.Errorf("%d keys and %d bytes of copies, counted are %d and %d", keys, lent, t.keys.Load(), t.lent.Load())
+	if keys != t.keys.Load() || lent != t.copiedBytes.Load() {
+		return fmt.Errorf("%d keys and %d bytes of copies, counted are %d and %d", keys, lent, t.keys.Load(),
+			t.copiedBytes.Load())
 	}
 	if err := t.registry.check(slots, bytes); err != nil {
 		return err

@@ -30,6 +30,7 @@ func (p *partition) arrive(k *arith.Key, now limiter.Tick) {
 	}
 	if b := p.ledgerOf(k); b.exists() {
 		b.expire(now)
+		loans{b}.renew(now)
 	}
 }
 
@@ -38,17 +39,24 @@ func (p *partition) arriveAll(now limiter.Tick) {
 	if p.due > now {
 		return
 	}
-	p.due = never
-	for b := range p.ledgers() {
-		b.expire(now)
-		b.ends()
+	if p.ends <= now {
+		p.due, p.ends, p.lending = never, never, p.lending[:0]
+		for b := range p.ledgers() {
+			b.expire(now)
+			b.ends()
+		}
 	}
+	p.lending.renew(p, now)
 }
 
-// ends records when the first of some holds ends.
+// ends records when the first of some holds ends, and whether something of their key is lent.
 func (b ledger) ends() {
-	if b.s.state.A > 0 {
-		b.p.due = min(b.p.due, b.s.state.Time)
+	if b.s.state.A == 0 {
+		return
+	}
+	b.p.ends = min(b.p.ends, b.s.state.Time)
+	if b.p.lending.note(b); len(b.p.lending) == 0 {
+		b.p.due = b.p.ends
 	}
 }
 
@@ -85,6 +93,9 @@ func (b ledger) endHolds(now limiter.Tick, id uint64) {
 			}
 		}
 		b.endID(&h, now)
+		if h.Lent {
+			loans{b}.charge(e.at, e.end)
+		}
 		if !h.Keep {
 			b.giveBack(e.at, e.end, h.Cost)
 		}
@@ -153,7 +164,7 @@ func (p *partition) strip(place, lo, id uint64) {
 	}
 	s := p.slots.at(i)
 	s.state.EachHold(p.table.words(s), func(h arith.Hold) (arith.Hold, bool) {
-		if h.Limit == id {
+		if h.Limit == id && !h.Lent {
 			h.Detach(true)
 		}
 		return h, true
@@ -276,7 +287,7 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 	if !ok {
 		return // the slab has no number left: the charge is final
 	}
-	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep}
+	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep, Lent: id.Lent}
 	h.First = !b.has(id.ID)
 	if h.First {
 		t.ids.holds.live.Add(1)
@@ -402,7 +413,10 @@ func (p *partition) explainHolds(k *arith.Key, l *limiter.Limit, out *limiter.Li
 		sum, n = sum+h.Cost, n+1
 		if len(each) < explainedHolds {
 			then := "then given back"
-			if h.Keep {
+			switch {
+			case h.Lent:
+				then = "lent to a member"
+			case h.Keep:
 				then = "then kept"
 			}
 			each = append(each, limiter.Field{Name: "hold", Value: fmt.Sprintf("%d until %s, %s", h.Cost, stamp(h.End), then)})

@@ -98,7 +98,7 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	}
 	c.ID = nil // so that decide decides as for any charge
 	defer func() { c.ID = id }()
-	if !room && id.Hold > 0 && t.overflow == OverflowDeny {
+	if !room && id.Hold > 0 && (t.overflow == OverflowDeny || id.Lent) {
 		return t.denyHold(now, c, d, r.bound, wait)
 	}
 	result := t.decide(now, c, d, final)

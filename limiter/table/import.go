@@ -188,7 +188,7 @@ func (p *partition) importOne(e *Entry, id uint16, now limiter.Tick, mode Import
 	}
 	if l.Algorithm() == arith.Holds {
 		if mode == Merge {
-			p.ledger(&in).strange(now)
+			defer loans{p.ledger(&in)}.come(p.ledger(&in).strange(now), now)
 		} else {
 			p.ledger(&in).endIDs(now)
 		}

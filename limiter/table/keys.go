@@ -50,7 +50,7 @@ func (t *Table) eachOf(now limiter.Tick, k *arith.Key, n int, f visit) (seen int
 	return seen
 }
 
-// Reset deletes the counters of a charge, with their blocks. It returns how many there
+// Reset deletes the counters of a charge, with their blocks, but for what is lent. It returns how many there
 // were. Cost and Peek are ignored.
 func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 	return t.each(now, c, func(p *partition, _ int, k *arith.Key, _ *limiter.Limit, s *slot) bool {
@@ -61,7 +61,7 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 		p.strip(s.place, k.Hash.Lo, arith.CountsID(l))
 		p.strip(s.place, k.Hash.Lo, arith.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
-		return false
+		return loans{p.ledgerOf(k)}.stay(s, l, now)
 	})
 }
 

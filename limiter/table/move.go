@@ -349,7 +349,7 @@ func (p *partition) emptied() {
 	p.hot, p.denied = nil, nil
 	p.table.copies[p.number].emptied = false
 	p.expiry.Store(int64(never))
-	p.due = never
+	p.due, p.ends, p.lending = never, never, nil
 	p.void = &void{all: resetOf{p.clock + 1, p.table.registry.left.resets.Add(1)}}
 	p.tally()
 }
@@ -398,7 +398,7 @@ func (p *partition) tally() {
 		c.n = n
 	}
 	if bytes != c.bytes {
-		p.table.lent.Add(bytes - c.bytes)
+		p.table.copiedBytes.Add(bytes - c.bytes)
 		c.bytes = bytes
 	}
 }

@@ -81,8 +81,8 @@ func (p *partition) endStray(k *arith.Key, id uint64, now limiter.Tick) bool {
 // here are what they are here, and end when the later of both does. Those that were settled here are left
 // out, too. The others give nothing back, except to limits on concurrency, see countHeld. The other table may
 // come twice: then all of them are known. The larger of two counters may be the one without their units, so these count
-// as lost: who settles such a hold is charged all that was used.
-func (b ledger) strange(now limiter.Tick) {
+// as lost: who settles such a hold is charged all that was used. What is lent is returned, too: it is to be charged.
+func (b ledger) strange(now limiter.Tick) (lent []arith.Hold) {
 	known := b.lastUntil(now)
 	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if known[h.ID] {
@@ -91,11 +91,16 @@ func (b ledger) strange(now limiter.Tick) {
 		if id := b.idOf(h.ID, now); id != nil && isOver(id, &h) {
 			return h, false
 		}
-		if !h.Spared() && b.concurrency(&h) == nil {
+		switch {
+		case h.Lent && h.Limit != 0:
+			h.ChargedAt(now)
+			lent = append(lent, h)
+		case !h.Spared() && b.concurrency(&h) == nil:
 			h.Detach(false)
 		}
 		return h, true
 	})
+	return lent
 }
 
 // lastUntil lets the holds of a key last until the ends that another table has of them, and returns which

@@ -107,9 +107,9 @@ type Table struct {
 	arena    arena
 	usages   usages
 
-	copies [2 * Partitions]copied // by partition, under its lock
-	copied atomic.Int64           // used slots in partitions that are copies, and what was sent to others
-	lent   atomic.Int64           // their bytes
+	copies      [2 * Partitions]copied // by partition, under its lock
+	copied      atomic.Int64           // used slots in partitions that are copies, and what was sent to others
+	copiedBytes atomic.Int64           // their bytes
 
 	keys    atomic.Int64 // used slots, including recovered ones until they are swept
 	expiry  atomic.Int64 // no counter recovers before this instant: see reclaim
@@ -129,15 +129,17 @@ type partition struct {
 	clock  limiter.Tick // the latest instant seen
 	ops    uint32       // checks, for sampling
 	number uint16       // its index
-	due    limiter.Tick // no hold here ends before this instant
+	due    limiter.Tick // nothing is to be done for holds before this instant; never if there are none
 	slots  slots
 	hot    *topKeys
 	denied *topKeys
 	expiry atomic.Int64 // no counter here recovers before this instant
 	void   *void        // which receipts are void; nil: none
 
-	extended extended // holds that were extended lately
-	table    *Table   // of which it is one
+	extended extended     // holds that were extended lately
+	ends     limiter.Tick // no hold here ends before this instant
+	lending  lendings
+	table    *Table // of which it is one
 }
 
 // ring returns the ids of a partition.
@@ -180,7 +182,7 @@ func New(c Config) *Table {
 	for i := range t.parts {
 		t.parts[i].expiry.Store(int64(never))
 		t.parts[i].number, t.parts[i].due, t.parts[i].slots.arena = uint16(i), never, &t.arena
-		t.parts[i].table = t
+		t.parts[i].ends, t.parts[i].table = never, t
 	}
 	return t
 }
@@ -316,7 +318,7 @@ func (p *partition) insert(e slot, now limiter.Tick) {
 }
 
 // left returns how many bytes of new memory checks may take.
-func (t *Table) left() int64 { return t.maxBytes - t.memory() + t.lent.Load() }
+func (t *Table) left() int64 { return t.maxBytes - t.memory() + t.copiedBytes.Load() }
 
 // memory returns the memory of counters and their words.
 func (t *Table) memory() int64 { return t.slab.bytes() + t.arena.held.Load() }
@@ -346,7 +348,7 @@ type Stats struct {
 // Stats returns the size of the table. It is safe for concurrent use.
 func (t *Table) Stats() Stats {
 	s := Stats{Keys: int(t.keys.Load()), Bytes: t.memory(), MaxBytes: t.maxBytes}
-	s.Copies, s.CopyBytes = min(s.Keys, int(t.copied.Load())), min(s.Bytes, t.lent.Load())
+	s.Copies, s.CopyBytes = min(s.Keys, int(t.copied.Load())), min(s.Bytes, t.copiedBytes.Load())
 	s.OverflowedBy, s.Overflowed = t.full.overflowed()
 	s.IDs, s.IDsForgotten = t.registry.held(t.ids.limit), t.ids.forgotten.Load()
 	s.Holds, s.HoldsExpired, s.Overdrawn = t.ids.holds.live.Load(), t.ids.holds.expired.Load(), t.ids.holds.over.Load()

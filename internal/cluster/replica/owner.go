@@ -220,8 +220,8 @@ func (o *succession) isolated(t *Step) bool {
 
 // Charged records that a decision changed a key and, unless id is nil, whether that id is
 // remembered for it: the heir gets both in one batch, never one without the other. It returns
-// the stamp of the change, and whether the reply must wait for the heir. cost is 0 if the
-// decision admitted nothing.
+// the stamp of the change, and whether the reply must wait for the heir: that of a lease always does, if there could
+// be an heir. cost is 0 if the decision admitted nothing.
 func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
 	if !o.tracks() && !guarded && o.held.saving == nil {
@@ -245,7 +245,7 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost u
 	}
 	d.new += cost
 	most := lag(k.Rule)
-	if guarded && d.old+d.new > o.capOver(t, k.Rule, most) {
+	if lent := id != nil && id.Lent; guarded && (lent || d.old+d.new > o.capOver(t, k.Rule, most)) {
 		d.new -= cost
 		o.makeUrgent(t)
 		return o.open, true

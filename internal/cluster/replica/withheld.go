@@ -78,6 +78,9 @@ func (o *Ownership) admits(t *Step, h withheldReply) bool {
 		return undoubted(t, o, w.Admits)
 	}
 	charge := h.Facts().Charge
+	if charge.ID != nil && charge.ID.Lent && !o.isolated(t) {
+		return false // the heir has it first
+	}
 	for i := range charge.Len() {
 		k := charge.Key(i)
 		if k.Cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !o.holds(k) {

@@ -441,7 +441,9 @@ func (o *Call) policy(t *Turn) {
 		inquire(t, o, at)
 	}
 	if o.task.kind == KindCheck {
-		o.c.config.Places.FellBack(at)
+		if !lent(o.task.charge) {
+			o.c.config.Places.FellBack(at)
+		}
 		o.c.answerByPolicy(t, o.task.charge, o.task.answer, o.task.idle)
 	}
 	o.retire(t)

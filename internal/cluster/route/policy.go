@@ -11,6 +11,10 @@ import (
 // byPolicy answers a check that neither an owner nor an heir can answer. Open and local
 // rules count in a table of this node, which is never merged.
 func (c *Router) byPolicy(t *Turn, k *arith.Charge, answer, idle *limiter.Decision) {
+	if lent(k) { // no policy lends
+		answer.Clear()
+		return
+	}
 	v := c.config.View()
 	share := *k.Clone()
 	if share.ID != nil && share.ID.Hold != 0 {

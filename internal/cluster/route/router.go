@@ -78,6 +78,7 @@ type Router struct {
 	doubted sync.Map  // partitions whose owners are asked again, see inquire
 	waiting sync.Pool // of Waiting
 	denials *denials  // nil if denials are not cached
+	Leases  Leases
 	shares  shares
 	clocks  clocks
 	resets  atomic.Uint64 // begun by this node
@@ -86,7 +87,7 @@ type Router struct {
 // New returns a router without calls.
 func New(c Config) *Router {
 	r := &Router{config: c}
-	r.waiting.New = newWaiting
+	r.waiting.New, r.Leases.c = newWaiting, r
 	r.calls.exact.Store(math.MaxInt64)
 	r.shares.scaled = make(map[scaledKey]*limiter.Rule)
 	if c.CachedDenials {
@@ -116,7 +117,10 @@ func (c *Router) Waits(id uint64) bool { return c.calls.get(id) != nil }
 func (c *Router) Waiting() int { return c.calls.waiting() }
 
 // Tick does the work that is due for the calls. It reports whether there are any at all.
-func (c *Router) Tick(t *Turn) bool { return c.calls.tick(t) }
+func (c *Router) Tick(t *Turn) bool {
+	lent := c.Leases.tick(t)
+	return c.calls.tick(t) || lent
+}
 
 // NextExact returns when the policy answers the first of the calls that have a deadline of their own.
 func (c *Router) NextExact() limiter.Tick { return limiter.Tick(c.calls.exact.Load()) }

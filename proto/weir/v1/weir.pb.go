@@ -360,21 +360,24 @@ const (
 	Source_SOURCE_SHARE Source = 8
 	// A rule that denies each request that it matches. Nothing was counted.
 	Source_SOURCE_RULE Source = 9
+	// The node that was asked, by units that the owner had lent it.
+	Source_SOURCE_LEASED Source = 10
 )
 
 // Enum value maps for Source.
 var (
 	Source_name = map[int32]string{
-		0: "SOURCE_NO_RULE",
-		1: "SOURCE_OWNER",
-		2: "SOURCE_HEIR",
-		3: "SOURCE_FALLBACK_OPEN",
-		4: "SOURCE_FALLBACK_LOCAL",
-		5: "SOURCE_FALLBACK_CLOSED",
-		6: "SOURCE_REDIS",
-		7: "SOURCE_CACHED",
-		8: "SOURCE_SHARE",
-		9: "SOURCE_RULE",
+		0:  "SOURCE_NO_RULE",
+		1:  "SOURCE_OWNER",
+		2:  "SOURCE_HEIR",
+		3:  "SOURCE_FALLBACK_OPEN",
+		4:  "SOURCE_FALLBACK_LOCAL",
+		5:  "SOURCE_FALLBACK_CLOSED",
+		6:  "SOURCE_REDIS",
+		7:  "SOURCE_CACHED",
+		8:  "SOURCE_SHARE",
+		9:  "SOURCE_RULE",
+		10: "SOURCE_LEASED",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_NO_RULE":         0,
@@ -387,6 +390,7 @@ var (
 		"SOURCE_CACHED":          7,
 		"SOURCE_SHARE":           8,
 		"SOURCE_RULE":            9,
+		"SOURCE_LEASED":          10,
 	}
 )
 
@@ -4263,7 +4267,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\rCountRejected\x12\x17\n" +
 	"\x13COUNT_REJECTED_NONE\x10\x00\x12\x17\n" +
 	"\x13COUNT_REJECTED_ROOM\x10\x01\x12\x16\n" +
-	"\x12COUNT_REJECTED_ALL\x10\x02*\xd8\x01\n" +
+	"\x12COUNT_REJECTED_ALL\x10\x02*\xeb\x01\n" +
 	"\x06Source\x12\x12\n" +
 	"\x0eSOURCE_NO_RULE\x10\x00\x12\x10\n" +
 	"\fSOURCE_OWNER\x10\x01\x12\x0f\n" +
@@ -4274,7 +4278,9 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\fSOURCE_REDIS\x10\x06\x12\x11\n" +
 	"\rSOURCE_CACHED\x10\a\x12\x10\n" +
 	"\fSOURCE_SHARE\x10\b\x12\x0f\n" +
-	"\vSOURCE_RULE\x10\t*\xa7\x01\n" +
+	"\vSOURCE_RULE\x10\t\x12\x11\n" +
+	"\rSOURCE_LEASED\x10\n" +
+	"*\xa7\x01\n" +
 	"\bCalendar\x12\x11\n" +
 	"\rCALENDAR_NONE\x10\x00\x12\x13\n" +
 	"\x0fCALENDAR_MINUTE\x10\x01\x12\x11\n" +

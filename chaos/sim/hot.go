@@ -1,0 +1,138 @@
+package sim
+
+import "github.com/weirlimit/weir/limiter"
+
+// nearby is what nodes answer without the owner.
+type nearby struct {
+	lending lending
+	// cached has nodes refuse what owners have just refused them; refused counts
+	// how often they did.
+	cached  bool
+	refused int
+}
+
+// lending is what owners lend in a world, if it is on. Clients ask for keys so often then that they do.
+type lending struct {
+	on     bool
+	units  int                    // that leases admitted
+	keys   map[*key][]leasedUnits // what they admitted of each, in the order of time
+	unused map[*key]int           // units that were lent, not used, and may be charged all the same
+}
+
+// leasedUnits are units that a lease admitted at an instant.
+type leasedUnits struct {
+	at    limiter.Tick
+	units int
+}
+
+// leasedFor is for how long an owner may not have heard of what a lease has admitted: as long as it waits for that.
+const leasedFor = 300 * ms
+
+// hotDemand has clients ask one node for one key so often that it is lent units, now and then.
+func (l *lending) hotDemand(w *World, span limiter.Tick) {
+	if !l.on {
+		return
+	}
+	end := w.now + span
+	var burst func()
+	burst = func() {
+		live := w.serving()
+		if w.now >= end {
+			return
+		}
+		if len(live) > 0 {
+			k, n := w.keys[w.rng.IntN(len(w.keys))], live[w.rng.IntN(len(live))]
+			if k.form || k.apart {
+				k = w.keys[0]
+			}
+			for i := range 30 + w.rng.IntN(90) {
+				w.after(limiter.Tick(i)*w.between(ms/2, 3*ms), func() {
+					if n.alive && !n.paused {
+						w.ask(k, n, 1, true)
+					}
+				})
+			}
+		}
+		w.after(w.between(100*ms, 400*ms), burst)
+	}
+	w.after(w.between(0, 100*ms), burst)
+}
+
+// admitted notes what a lease has admitted: the owner charges it later.
+func (l *lending) admitted(k *key, at limiter.Tick, units int) {
+	if l.keys == nil {
+		l.keys = make(map[*key][]leasedUnits)
+	}
+	l.units += units
+	l.keys[k] = append(l.keys[k], leasedUnits{at, units})
+}
+
+// uncharged returns how many units leases have admitted of which the owner may not have heard.
+func (l *lending) uncharged(k *key, now limiter.Tick) (units int) {
+	for _, u := range l.keys[k] {
+		if now-u.at <= leasedFor {
+			units += u.units
+		}
+	}
+	return units
+}
+
+// crashed notes what was lent to a node that ends, and not used: its owners charge it.
+func (l *lending) crashed(n *Node) {
+	for _, x := range n.core.Summary().Leases {
+		for _, k := range n.w.keys {
+			if k.hash == x.Key.Hash {
+				l.waste(k, int(x.Units-x.Used))
+			}
+		}
+	}
+}
+
+// twice notes that two owners of a partition become one: each may have charged the same leases.
+func (l *lending) twice(w *World, part int) {
+	if !l.on {
+		return
+	}
+	w.after(0, func() { // the partition is locked
+		for _, k := range w.keys {
+			if k.part == part {
+				l.waste(k, l.lent(w, k)-l.unreturned(w, k))
+			}
+		}
+	})
+}
+
+func (l *lending) waste(k *key, units int) {
+	if l.unused == nil {
+		l.unused = make(map[*key]int)
+	}
+	l.unused[k] += units
+}
+
+// unreturned returns how many units of a key, or of another with its rule, were lent, not used, and may be charged.
+func (l *lending) unreturned(w *World, k *key) int {
+	units := l.unused[k]
+	if !l.on {
+		return 0
+	}
+	for _, n := range w.nodes {
+		units += int(n.core.Summary().LeasesLost[k.rule.Name])
+	}
+	return units
+}
+
+// lent returns how many units of a key are lent, or were and may be charged.
+func (l *lending) lent(w *World, k *key) int {
+	units := l.unreturned(w, k)
+	if !l.on {
+		return 0
+	}
+	for _, n := range w.live() {
+		for _, x := range n.core.Summary().Leases {
+			if x.Key.Hash == k.hash {
+				units += int(x.Units)
+			}
+		}
+	}
+	return units
+}

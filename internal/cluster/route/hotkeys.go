@@ -1,0 +1,96 @@
+package route
+
+import (
+	"math"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// leased is what is known of a key.
+type leased struct {
+	key arith.Key // its rule is that of the asker: a reload ends its use
+	// since is when the present time of hotFor began. In it checks asked for so many units, and in the one before for
+	// unitsBefore.
+	since              limiter.Tick
+	checks, hotBefore  uint32
+	units, unitsBefore uint64
+	left               uint64 // by the latest answer of the owner, the least of all limits
+	asking             bool   // for a lease
+	notBefore          limiter.Tick
+	now, next          *lease
+}
+
+// find returns what is known of a key, whose shard is locked; nil if nothing is.
+func (s *leaseShard) find(set int, k *arith.Key) *leased {
+	if s.sets == nil {
+		return nil
+	}
+	for i := range s.sets[set] {
+		if e := &s.sets[set][i]; e.key.Hash == k.Hash && e.key.Rule == k.Rule {
+			return e
+		}
+	}
+	return nil
+}
+
+// place returns the place of a key that is not known, nil if others keep it. The shard is locked.
+func (s *leaseShard) place(set int, k *arith.Key, now limiter.Tick) *leased {
+	if s.sets == nil {
+		s.sets = make([][leaseWays]leased, leaseSets)
+	}
+	var to *leased
+	for i := range s.sets[set] {
+		e := &s.sets[set][i]
+		if e.now == nil && e.next == nil && !e.asking && (to == nil || e.since < to.since) {
+			to = e
+		}
+	}
+	if to != nil {
+		*to = leased{key: *k, since: now}
+	}
+	return to
+}
+
+// count counts a check of a key.
+func (e *leased) count(now limiter.Tick, units uint64) {
+	switch passed := now - e.since; {
+	case passed >= 2*hotFor || passed < 0:
+		e.since, e.checks, e.units, e.hotBefore, e.unitsBefore = now, 0, 0, 0, 0
+	case passed >= hotFor:
+		e.since, e.hotBefore, e.unitsBefore, e.checks, e.units = e.since+hotFor, e.checks, e.units, 0, 0
+	}
+	e.checks++
+	e.units += units
+}
+
+// wants returns how many units are worth a lease for a span of time, among so many members: as many as are asked for,
+// but no more than half of what is left if each of the others asks for as many; 0 if none are.
+func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
+	if e.asking || e.next != nil || now < e.notBefore || max(e.checks, e.hotBefore) < hotChecks {
+		return 0
+	}
+	n := max(e.units, e.unitsBefore) * uint64(span) / uint64(hotFor)
+	if n = min(n, e.left/(2*max(1, others))); n < leastLent {
+		return 0
+	}
+	return n
+}
+
+// isWarm counts a check of a key, and reports whether the key, or another that shares its count, is asked for so often
+// that it may be hot. Most keys are not, so this needs no lock, and may miss a check. Of the time before, half of the
+// checks count.
+func (x *Leases) isWarm(now limiter.Tick, h arith.Hash) bool {
+	c := &x.warm[h.Hi>>20%warmKeys]
+	was, time := c.Load(), uint32(now/hotFor)&math.MaxUint16
+	n := was & math.MaxUint16
+	switch passed := (time - was>>16) & math.MaxUint16; {
+	case passed == 1:
+		n /= 2
+	case passed > 1:
+		n = 0
+	}
+	n = min(n+1, math.MaxUint16)
+	c.Store(time<<16 | n)
+	return n >= hotChecks/2
+}

@@ -1,0 +1,36 @@
+package arith
+
+import "github.com/weirlimit/weir/limiter"
+
+const (
+	// MaxLease bounds how long units are lent.
+	MaxLease = limiter.Second
+	// leaseFor is how long they are, if the windows are long enough: a tenth of the shortest is no less.
+	leaseFor = 100 * limiter.Millisecond
+	// leastLease is below what a lease is not worth its messages.
+	leastLease = 20 * limiter.Millisecond
+)
+
+// LeaseFor returns for how long units of a rule's counters may be lent; 0 if they may not. What a lease admits is
+// charged when it is given back, so it must not matter when within the lease that was: limits on concurrency, windows
+// that begin with a first hit, drips, blocks and limits that count what they reject are not lent. Nor are rules in
+// shadow, which deny nothing, and those without copies: an heir must know what is lent.
+func LeaseFor(r *limiter.Rule) limiter.Tick {
+	if !r.Leases || r.Shadow || r.Deny != nil || r.Replication == limiter.ReplicationOff || len(r.Limits) == 0 {
+		return 0
+	}
+	span := leaseFor
+	for _, limit := range r.Limits {
+		l := of(limit)
+		switch {
+		case l.P.Algorithm >= limiter.Concurrency, l.P.Count != limiter.CountNone, l.P.Block > 0, byHit(l),
+			l.leaks() && !l.Shared:
+			return 0
+		}
+		span = min(span, l.Window/10)
+	}
+	if span < leastLease {
+		return 0
+	}
+	return span
+}

@@ -1,0 +1,130 @@
+package table
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// What is lent counts as charged now, at every instant, until it is settled or ends. So whenever somebody looks at
+// the counters of a key, the charges of its leases move to that instant: what a lease has charged is given back, and
+// charged anew. What its holder has used is charged when the lease is settled, and what it admitted until then was
+// lent at each instant before. So no interval has more charges of what clients were told than its limits admit.
+
+// loans are what of one key is lent: those of its holds that are leases.
+type loans struct{ of ledger }
+
+// lendings are the keys of a partition of which something is lent, by the slots of their holds.
+type lendings []idAt
+
+// note adds a key that has leases, if it has.
+func (k *lendings) note(b ledger) {
+	at := idAt{b.s.place, b.s.lo}
+	if (loans{b}).any() && !slices.Contains(*k, at) {
+		*k = append(*k, at)
+	}
+	if len(*k) > 0 {
+		b.p.due = -never
+	}
+}
+
+// renew moves the charges of what is lent of all keys to now. Copies wait until this table decides by them.
+func (k *lendings) renew(p *partition, now limiter.Tick) {
+	*k = slices.DeleteFunc(*k, func(at idAt) bool {
+		i, found := p.slots.find(at.place, at.lo)
+		if !found {
+			return true
+		}
+		l := loans{p.ledger(p.slots.at(i))}
+		if !p.table.copies[p.number].on {
+			l.renew(now)
+		}
+		return !l.any()
+	})
+	if len(*k) == 0 {
+		*k, p.due = nil, p.ends
+	}
+}
+
+// any reports whether something is lent.
+func (b loans) any() bool {
+	for _, h := range b.of.all() {
+		if h.Lent {
+			return true
+		}
+	}
+	return false
+}
+
+// renew moves the charges of what is lent to now. No slot moves.
+func (b loans) renew(now limiter.Tick) {
+	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }
+	var lent []arith.Hold
+	for i, h := range b.of.all() {
+		if earlier(&h) {
+			b.of.giveBack(i, now, h.Cost)
+			lent = append(lent, h)
+		}
+	}
+	if len(lent) == 0 {
+		return
+	}
+	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) { return h, !earlier(&h) })
+	for _, h := range lent {
+		b.overdraw(&h, now)
+		h.ChargedAt(now)
+		b.of.s.state.AddHold(b.of.words(), h)
+	}
+}
+
+// charge moves the charge of entry i to an instant, and leaves the entry as it is.
+func (b loans) charge(i int, at limiter.Tick) {
+	h := arith.HoldAt(b.of.words(), i)
+	b.of.giveBack(i, at, h.Cost)
+	b.overdraw(&h, at)
+}
+
+// overdraw charges the units of an entry to its limit, whatever that has left.
+func (b loans) overdraw(h *arith.Hold, now limiter.Tick) {
+	if h.Limit == 0 {
+		return
+	}
+	if s, l := b.of.beside(h.Limit); s != nil {
+		b.of.p.overdrawSlot(s, l, now, h.Cost)
+	}
+}
+
+// come charges what another table has lent, once that is merged into this one: the larger of two counters need not
+// have it.
+func (b loans) come(lent []arith.Hold, now limiter.Tick) {
+	for i := range lent {
+		b.overdraw(&lent[i], now)
+	}
+}
+
+// stay empties a counter of a key, of limit l, of which something is lent, and charges that. It reports false,
+// and does nothing, if nothing is.
+func (b loans) stay(s *slot, l *limiter.Limit, now limiter.Tick) bool {
+	lent := uint64(0)
+	for i, h := range b.of.all() {
+		if h.Lent && h.Limit == arith.CountsID(l) {
+			lent += h.Cost
+			h.ChargedAt(now)
+			h.Put(b.of.words(), i)
+		}
+	}
+	if lent == 0 {
+		return false
+	}
+	b.of.p.free(s)
+	s.state = arith.State{}
+	s.state.Roll(l, nil, now)
+	words, ok := b.of.p.room(l, s, nil, s.state.OverdrawWords(l, now, lent), math.MaxInt64)
+	if ok {
+		s.state.Overdraw(l, words, now, lent)
+	}
+	b.of.p.expiresAt(s.state.EmptyAt(l, words))
+	return true
+}

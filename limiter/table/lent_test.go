@@ -1,0 +1,247 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// lentRules are rules whose units may be lent: of each algorithm, and of several limits.
+func lentRules(t *testing.T) (out []*limiter.Rule) {
+	specs := map[string][]limiter.Spec{
+		"fixed":    {{Algorithm: limiter.FixedWindow, Limit: 60, Window: time.Second}},
+		"log":      {{Algorithm: limiter.SlidingLog, Limit: 40, Window: time.Second}},
+		"window":   {{Algorithm: limiter.SlidingWindow, Limit: 60, Window: time.Second}},
+		"counter":  {{Algorithm: limiter.SlidingCounter, Limit: 60, Window: time.Second}},
+		"token":    {{Algorithm: limiter.TokenBucket, Limit: 60, Window: time.Second, Burst: 40}},
+		"leaky":    {{Algorithm: limiter.LeakyBucket, Limit: 60, Window: time.Second, Burst: 40}},
+		"gcra":     {{Algorithm: limiter.GCRA, Limit: 60, Window: time.Second, Burst: 40}},
+		"together": {{Limit: 50, Window: time.Second}, {Algorithm: limiter.TokenBucket, Limit: 90, Window: 2 * time.Second}},
+	}
+	for _, name := range []string{"fixed", "log", "window", "counter", "token", "leaky", "gcra", "together"} {
+		r := &limiter.Rule{Name: name}
+		for i, s := range specs[name] {
+			s.Name = fmt.Sprint(name, i)
+			r.Limits = append(r.Limits, limit(t, s))
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// lease is what a holder was lent of a key.
+type lease struct {
+	id, left, used uint64
+	until          limiter.Tick
+}
+
+// lending is a key of which units are lent to holders, and what clients were told of it.
+type lending struct {
+	t      *testing.T
+	table  *Table
+	other  *Table // to which they move
+	key    uint64
+	rule   *limiter.Rule
+	now    limiter.Tick
+	r      *rand.Rand
+	leases []lease
+	ids    uint64
+	told   []limiter.Receipt // Time and, as Charged, the units of each admission
+}
+
+func (w *lending) charge(cost uint64) *arith.Charge {
+	return charge(cost, arith.Key{Hash: hash(w.key), Rule: w.rule})
+}
+
+// ask asks the owner, and reports whether it admits.
+func (w *lending) ask(cost uint64) bool {
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, w.charge(cost), &d); err != nil {
+		w.t.Fatal(err)
+	}
+	return d.Allowed
+}
+
+// lend lends n units until an instant.
+func (w *lending) lend(n uint64, span time.Duration) bool {
+	w.ids++
+	c := w.charge(n)
+	c.ID = &arith.Idempotency{ID: w.ids, Life: time.Second, Hold: span, Keep: true, Lent: true}
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, c, &d); err != nil {
+		w.t.Fatal(err)
+	}
+	if d.Allowed {
+		w.leases = append(w.leases, lease{id: w.ids, left: n, until: w.now + limiter.Span(span)})
+	}
+	return d.Allowed
+}
+
+// giveBack ends lease i: what it used is charged.
+func (w *lending) giveBack(i int) {
+	l := w.leases[i]
+	c := w.charge(l.used)
+	c.ID = &arith.Idempotency{ID: l.id, Life: time.Second}
+	if out, _ := w.table.Amend(w.now, c, limiter.Amend{IgnoreUnknown: true}); out.State != limiter.AmendDone {
+		w.t.Fatalf("a lease is settled: %v", out.State)
+	}
+	w.leases = append(w.leases[:i], w.leases[i+1:]...)
+}
+
+// move brings the counters to another table, as to an heir.
+func (w *lending) move() {
+	part := PartitionOf(w.charge(1).Key(0))
+	var entries []Entry
+	w.table.Export(part, w.now, func(e Entry) {
+		e.Words = append([]uint64(nil), e.Words...)
+		entries = append(entries, e)
+	})
+	w.table.Drop(part)
+	w.table, w.other = w.other, w.table
+	if err := w.table.Import(part, w.now, entries, Replace); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// step does one random thing.
+func (w *lending) step() {
+	for i := 0; i < len(w.leases); { // the owner has charged what nobody gave back
+		if w.leases[i].until <= w.now {
+			w.leases = append(w.leases[:i], w.leases[i+1:]...)
+			continue
+		}
+		i++
+	}
+	switch n := w.r.IntN(100); {
+	case n < 30:
+		if c := 1 + w.r.Uint64N(3); w.ask(c) {
+			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+		}
+	case n < 40:
+		w.lend(1+w.r.Uint64N(12), time.Duration(20+w.r.IntN(300))*time.Millisecond)
+	case n < 75 && len(w.leases) > 0:
+		l := &w.leases[w.r.IntN(len(w.leases))]
+		if c := 1 + w.r.Uint64N(3); c <= l.left {
+			l.left, l.used = l.left-c, l.used+c
+			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+		}
+	case n < 82 && len(w.leases) > 0:
+		w.giveBack(w.r.IntN(len(w.leases)))
+	case n < 84:
+		w.move()
+	default:
+		w.now += limiter.Tick(w.r.Int64N(int64(60 * limiter.Millisecond)))
+	}
+}
+
+// What clients are told by leases and by the owner is what the limits alone would admit: for each algorithm, for
+// several limits and costs, whether leases are given back or end, and after takeovers.
+func TestLeasesAdmitNothingTwice(t *testing.T) {
+	seeds := 300
+	if testing.Short() {
+		seeds = 60
+	}
+	for _, rule := range lentRules(t) {
+		lent, table, other, alone := 0, New(Config{}), New(Config{}), New(Config{})
+		for seed := range uint64(seeds) {
+			w := lending{t: t, table: table, other: other, key: seed, rule: rule, now: limiter.Tick(1e15),
+				r: rand.New(rand.NewPCG(seed, 52))}
+			for range 300 {
+				w.step()
+			}
+			lent += int(w.ids)
+			for i, told := range w.told {
+				var d limiter.Decision
+				if err := alone.Decide(told.Time, w.charge(told.Charged), &d); err != nil || !d.Allowed {
+					t.Fatalf("%s, seed %d: admission %d of %d units at %d is one that the limits deny: %v", rule.Name, seed, i,
+						told.Charged, told.Time-1e15, err)
+				}
+			}
+		}
+		if lent < seeds*5 {
+			t.Errorf("%s: %d leases in %d runs", rule.Name, lent, seeds)
+		}
+	}
+}
+
+// A reset forgets what was charged, and keeps what is lent: its units still count, and what was used is charged when
+// the lease is given back.
+func TestAResetKeepsWhatIsLent(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		w := lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}
+		if !w.ask(20) || !w.lend(8, 300*time.Millisecond) {
+			t.Fatal(rule.Name)
+		}
+		before := w.left()
+		w.now += limiter.Millisecond
+		w.table.Reset(w.now, w.charge(1))
+		if got := w.left(); got < before+18 || got > before+20 { // a bucket leaks
+			t.Errorf("%s: %d are left after the reset, and %d before", rule.Name, got, before)
+		}
+		w.now += limiter.Millisecond
+		w.leases[0].used = 3
+		w.giveBack(0)
+		if got := w.left(); got < before+23 || got > before+25 {
+			t.Errorf("%s: %d are left when 3 of 8 were used, and %d before the reset", rule.Name, got, before)
+		}
+	}
+}
+
+// left returns what is left, the least of all limits.
+func (w *lending) left() uint64 {
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, w.charge(0), &d); err != nil {
+		w.t.Fatal(err)
+	}
+	left := d.Limit(0).Remaining
+	for i := range d.Len() {
+		left = min(left, d.Limit(i).Remaining)
+	}
+	return left
+}
+
+// What another table has lent counts when that is merged into this one, whichever of two counters is the larger.
+func TestWhatIsLentIsMerged(t *testing.T) {
+	rule := lentRules(t)[0]
+	ours, theirs := New(Config{}), New(Config{})
+	w := lending{t: t, table: theirs, other: ours, rule: rule, now: limiter.Tick(1e15)}
+	if !w.lend(8, 300*time.Millisecond) {
+		t.Fatal("nothing is lent")
+	}
+	w.table = ours
+	if !w.ask(30) {
+		t.Fatal("30 of 60 are denied")
+	}
+	part := PartitionOf(w.charge(1).Key(0))
+	moveTo(t, theirs, part, w.now, ours, w.now, Merge)
+	if left := w.left(); left != 22 {
+		t.Errorf("%d are left of 60, of which 30 are used and 8 lent", left)
+	}
+	moveTo(t, theirs, part, w.now, ours, w.now, Merge)
+	if left := w.left(); left != 22 {
+		t.Errorf("%d are left once it has come twice", left)
+	}
+	w.leases[0].used = 2
+	w.giveBack(0)
+	if left := w.left(); left != 28 {
+		t.Errorf("%d are left when 2 of 8 were used", left)
+	}
+}
+
+// Where there is no room for a lease it is denied: charged at once, it would not count when it is used.
+func TestNoRoomForALease(t *testing.T) {
+	rule := lentRules(t)[0]
+	for _, overflow := range []Overflow{OverflowAllow, OverflowDeny} {
+		w := lending{t: t, table: New(Config{MaxKeys: 1, Overflow: overflow}), rule: rule, now: limiter.Tick(1e15)}
+		if !w.ask(1) {
+			t.Fatal("premise: a check is admitted")
+		}
+		if w.lend(8, 300*time.Millisecond) || w.left() != 59 {
+			t.Errorf("overflow %v: lent, or charged: %d are left", overflow, w.left())
+		}
+	}
+}
