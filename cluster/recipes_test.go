@@ -125,7 +125,37 @@ func login(ip, user string) weir.Request {
 func wishes() map[string][]asking {
 	a, b := attributes("api_key", "a"), attributes("api_key", "b")
 	a.IP, b.IP = "192.0.2.1", "192.0.2.1"
+	member := func(org, team, user string) weir.Request {
+		return weir.Request{Path: "/api/x", User: user, Attributes: map[string]string{"org": org, "team": team}}
+	}
+	each := func(users ...string) func(int, *weir.Request) { // in turn
+		return func(i int, r *weir.Request) { r.User = users[i%len(users)] }
+	}
+	customer := func(user, plan string) weir.Request {
+		r := weir.Request{Path: "/api/x", User: user}
+		if plan != "" {
+			r.Attributes = map[string]string{"plan": plan}
+		}
+		return r
+	}
 	return map[string][]asking{
+		"org_team_user.yaml": {
+			{n: 101, r: member("acme", "red", "ada"), want: 100, by: "user/hour"},
+			{n: 300, r: member("acme", "red", ""), vary: each("b", "c", "d"), want: 300},
+			{n: 1, r: member("acme", "red", "e"), by: "team/hour"},
+			{n: 600, r: member("acme", "blue", ""), vary: func(i int, r *weir.Request) {
+				r.User, r.Attributes = fmt.Sprint("u", i%8), member("acme", fmt.Sprint("team", i%2), "").Attributes
+			}, want: 600},
+			{n: 1, r: member("acme", "green", "f"), by: "org/hour"},
+			{n: 1, r: member("globex", "green", "f"), want: 1},
+		},
+		"shop.yaml": {
+			{n: 1001, r: customer("a", "pro"), want: 1000, by: "api/minute"},
+			{n: 101, r: customer("b", "free"), want: 100, by: "api/minute"},
+			{n: 11, r: customer("c", "gold"), want: 10, by: "api/minute"},
+			{n: 11, r: customer("d", ""), want: 10, by: "api/minute"},
+			{n: 11, r: login("192.0.2.9", "eve"), want: 10, by: "login/minute"},
+		},
 		"api_keys.yaml": {
 			{n: 50, r: a, want: 20, by: "by_key/second", wait: time.Second},
 			{n: 50, r: b, want: 20, by: "by_key/second"},
@@ -270,6 +300,7 @@ func recipes() map[string][]asking {
 		},
 		"Monthly units per customer, over several rules": wishes()["units.yaml"],
 		"Internal networks are free":                     wishes()["internal.yaml"],
+		"Organization, team and user":                    wishes()["org_team_user.yaml"],
 		"A new limit in the shadow of the old one":       wishes()["shadow.yaml"],
 		"Tiers by group": {
 			{n: 200, r: r("a", "staff"), want: 200},
@@ -333,6 +364,11 @@ func TestRecipes(t *testing.T) {
 		title, rest, _ := strings.Cut(section, "\n")
 		_, rest, _ = strings.Cut(rest, "```yaml\n")
 		file, _, found := strings.Cut(rest, "```")
+		if _, link, ok := strings.Cut(section, "](../examples/"); !found && ok { // it stands there
+			name, _, _ := strings.Cut(link, ")")
+			text, err := os.ReadFile(path.Join("../examples", name))
+			file, found = string(text), err == nil
+		}
 		if stories[title] = (story{file: file, steps: recipes()[title]}); !found || stories[title].steps == nil {
 			t.Errorf("recipe %q has no file, or no story", title)
 		}

@@ -22,6 +22,13 @@ func ofLeases() []mutation {
 		{name: "a reset keeps what is lent", pkg: table, test: "^TestAResetKeepsWhatIsLent$", edits: []edit{
 			{"limiter/table/keys.go", "		return loans{p.ledgerOf(k)}.stay(s, l, now)\n", "		return false\n"},
 		}},
+		{name: "a copy renews what is lent", pkg: table, test: "^TestACopyKeepsWhatIsLent$", edits: []edit{
+			{"limiter/table/lent.go", "		l.renew(now)\n		return !l.any()\n",
+				"		if !p.table.copies[p.number].on {\n			l.renew(now)\n		}\n		return !l.any()\n"},
+		}},
+		{name: "what is lent follows a new limit", pkg: table, test: "^TestWhatIsLentCountsUnderANewLimit$", edits: []edit{
+			{"limiter/table/lent.go", "			h.Limit = arith.CountsID(l)\n", "			h.Limit = arith.CountsID(old)\n"},
+		}},
 		{name: "what another table has lent is charged", pkg: table, test: "^TestWhatIsLentIsMerged$", edits: []edit{
 			{"limiter/table/lent.go", "		b.overdraw(&lent[i], now)\n", "		_ = lent[i]\n"},
 		}},

@@ -110,8 +110,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 		return route.Overloaded, parts[0]
 	}
 	if id := q.Charge.ID; id != nil && id.Lent &&
-		(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf(t, q.Charge) != q.Charge) {
-		return route.Overloaded, nil // where a share is in force, or another rule, nothing is lent
+		(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf(t, q.Charge) != q.Charge ||
+			!t.view().Speaks(peer.LeaseWire)) {
+		return route.Overloaded, nil // by a share, another rule, or beside members that could not copy it nothing is lent
 	}
 	if d.pointless(t, q.Charge) {
 		return route.Pointless, parts[0]

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,7 +102,7 @@ func (c mover) answerExport(q *exported) *page {
 		return nil
 	}
 	x := counters.NewExporter(counters.NewNamer(a.Rules.Load()))
-	out, bytes := &page{Parts: []partLines{}}, 0
+	out, size := &page{Parts: []partLines{}}, 0
 	for part := q.First; part < q.Last && !out.More; part++ {
 		skip, lines := q.Skip, []json.RawMessage(nil)
 		_, mine := a.Counters.ExportCounters(part, func(e table.Entry) {
@@ -119,8 +120,8 @@ func (c mover) answerExport(q *exported) *page {
 			if err != nil {
 				return
 			}
-			if out.More = bytes > 0 && bytes+len(b) > pageBytes; !out.More {
-				lines, bytes = append(lines, b), bytes+len(b)+1
+			if out.More = size > 0 && size+len(b) > pageBytes; !out.More {
+				lines, size = append(lines, b), size+len(b)+1
 			}
 		})
 		if mine {
@@ -183,6 +184,11 @@ func (c mover) exportSome(ctx context.Context, q *exported, wanted []bool, end *
 			if err := json.Unmarshal(text, p); err != nil {
 				return err
 			}
+			for i := range p.Parts {
+				if err := oneLineEach(p.Parts[i].Lines); err != nil {
+					return err
+				}
+			}
 			pages = append(pages, p)
 			return nil
 		})
@@ -217,6 +223,18 @@ func (c mover) exportSome(ctx context.Context, q *exported, wanted []bool, end *
 		}
 		q.Skip += taken
 	}
+}
+
+// oneLineEach makes each value one line: a member that writes several could add lines of its own, and an end.
+func oneLineEach(lines []json.RawMessage) error {
+	for i, l := range lines {
+		var b bytes.Buffer
+		if err := json.Compact(&b, l); err != nil {
+			return err
+		}
+		lines[i] = b.Bytes()
+	}
+	return nil
 }
 
 // missing adds members that did not answer.

@@ -57,8 +57,13 @@ func NewNamer(set *rules.Set) *Namer {
 		}
 		n.closed[name] = r.Class() == limiter.Closed
 		for _, l := range r.Limits {
-			if w := words(l); !slices.Contains(n.of[w], name) {
-				n.of[w] = append(n.of[w], name)
+			for _, w := range []string{words(l), kind(l)} {
+				if w == kind(l) && r.ChosenBy() == limiter.ChosenByNone {
+					continue
+				}
+				if !slices.Contains(n.of[w], name) {
+					n.of[w] = append(n.of[w], name)
+				}
 			}
 		}
 	}
@@ -73,12 +78,18 @@ func NewNamer(set *rules.Set) *Namer {
 
 func words(l *limiter.Limit) string { return l.Name() + " " + l.String() }
 
-// Rules returns the rules and quotas that have a limit, with partitions of a class.
+// kind is what limits have in common whose numbers or time zone requests choose.
+func kind(l *limiter.Limit) string { return fmt.Sprint(l.Name(), " ", l.Algorithm(), " ", l.Window()) }
+
+// Rules returns the rules and quotas that have a limit, with partitions of a class. Of those whose requests choose a
+// number or a time zone it may be any number, or zone.
 func (n *Namer) Rules(l *limiter.Limit, closed bool) []string {
 	out := []string{}
-	for _, name := range n.of[words(l)] {
-		if n.closed[name] == closed {
-			out = append(out, name)
+	for _, w := range []string{words(l), kind(l)} {
+		for _, name := range n.of[w] {
+			if n.closed[name] == closed && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
 		}
 	}
 	return out

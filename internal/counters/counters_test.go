@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,53 @@ func TestMergeAndReplace(t *testing.T) {
 	a.now += 3 * limiter.Hour
 	if did := a.load(t, lines, true); did[engine.ImportedNothing] != 1 {
 		t.Errorf("what has ended: %v", did)
+	}
+}
+
+// A counter of another window is not merged into the one that is there, which would end with it. It may replace it.
+func TestAnotherWindowIsNotMerged(t *testing.T) {
+	rulesOf := func(limit string) *rules.Set {
+		text := "version: 1\nrules: [{name: r, key: [user], limits: [" + limit + "]}]"
+		s, err := rules.Parse("rules", []byte(text), rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a := &node{table.New(table.Config{}), rulesOf("{name: l, limit: 1000, window: 1h}"), start}
+	a.charge(t, "/x", "ada", 10)
+	lines := a.export(t)
+	b := &node{table.New(table.Config{}), rulesOf("{name: l, limit: 1000, window: 720h}"), start}
+	b.charge(t, "/x", "ada", 900)
+	c, err := counters.NewImporter(counters.NewNamer(b.set)).Read(lines[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = engine.ImportInto(b.Table, b.now, c.Part, c.Of, false, false)
+	if !errors.Is(err, limiter.ErrInvalid) || b.peek(t, "/x", "ada")[0] != 100 {
+		t.Errorf("%v: %v are left of 1000", err, b.peek(t, "/x", "ada"))
+	}
+	if did := b.load(t, lines, true); did[engine.ImportedReplaced] != 1 {
+		t.Errorf("replaced: %v", did)
+	}
+}
+
+// The counter of a user whose plan has a number of its own is of its rule.
+func TestLinesOfPlans(t *testing.T) {
+	s, err := rules.Parse("rules", []byte(`version: 1
+rules:
+  - {name: r, key: [user], limits: [{limit: {by: "attr:plan", of: {pro: 1000/minute}, else: 10/minute}}]}
+  - {name: other, key: [user], limits: [10/hour]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := counters.NewNamer(s)
+	pro, ok := s.Rule("r").In("pro")
+	if got := n.Rules(pro.Limits[0], false); !ok || !slices.Equal(got, []string{"r"}) {
+		t.Errorf("the limit of a plan is of %v", got)
+	}
+	if got := n.Rules(s.Rule("other").Limits[0], false); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("the limit of another rule is of %v", got)
 	}
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -12,7 +14,9 @@ type Counters interface {
 	// reports whether it does. visit must not call the decider, and an entry's words are valid until it returns.
 	ExportCounters(part int, visit func(table.Entry)) (at limiter.Tick, mine bool)
 	// ImportCounter adds the counter that of returns for an instant, false if nothing of it counts any more. One that is
-	// there already then denies whatever either denies, or is replaced. With dry nothing changes.
+	// there already then denies whatever either denies, or is replaced. With dry nothing changes. The error wraps
+	// [limiter.ErrInvalid] if the one that is there counts otherwise, by another window or algorithm: a merger would
+	// forget what it has.
 	ImportCounter(part int, of func(now limiter.Tick) (table.Entry, bool), replace, dry bool) (Imported, error)
 }
 
@@ -42,11 +46,18 @@ func ImportInto(t *table.Table, now limiter.Tick, part int, of func(limiter.Tick
 		return ImportedNothing, e, nil
 	}
 	did, mode := ImportedAdded, table.Merge
+	var other *limiter.Limit
 	t.ExportKey(part, e.Hi, now, func(have table.Entry) {
 		if have.Lo == e.Lo && arith.NameID(have.Limit) == arith.NameID(e.Limit) {
-			did = ImportedMerged
+			if did = ImportedMerged; arith.CountsID(have.Limit) != arith.CountsID(e.Limit) {
+				other = have.Limit
+			}
 		}
 	})
+	if other != nil && !replace {
+		return ImportedNothing, e, fmt.Errorf("%w: the counter that is there is of %v, and the line of %v: one has to go, "+
+			"so import with replace, or leave the line out", limiter.ErrInvalid, other, e.Limit)
+	}
 	if replace {
 		mode = table.Replace
 		if did == ImportedMerged {

@@ -202,11 +202,11 @@ func TestRefusedHellos(t *testing.T) {
 		}, `of cluster \"prod\", and the other of \"test\"`},
 		"ring": {nil, func(c *peerlink.Config) { c.RingConfig = 8 }, "ring configuration is 0000000000000008"},
 		"wire": {nil, func(c *peerlink.Config) {
-			c.Self.Wire = 5
-		}, "speaks version 5 of the peer wire, and the other 3"},
+			c.Self.Wire = 6
+		}, "speaks version 6 of the peer wire, and the other 4"},
 		"old wire": {nil, func(c *peerlink.Config) {
 			c.Self.Wire = 1
-		}, "speaks version 1 of the peer wire, and the other 3"},
+		}, "speaks version 1 of the peer wire, and the other 4"},
 		"other secrets":  {secret("x"), secret("y"), "another secret"},
 		"secret dialler": {secret("x"), nil, "the other node has no secret"},
 		"secret dialled": {nil, secret("x"), "this node has no secret"},

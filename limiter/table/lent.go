@@ -30,7 +30,8 @@ func (k *lendings) note(b ledger) {
 	}
 }
 
-// renew moves the charges of what is lent of all keys to now. Copies wait until this table decides by them.
+// renew moves the charges of what is lent of all keys to now, also in a copy: else a counter whose charges have
+// recovered would be swept there, or left out of an export, while something of it is lent.
 func (k *lendings) renew(p *partition, now limiter.Tick) {
 	*k = slices.DeleteFunc(*k, func(at idAt) bool {
 		i, found := p.slots.find(at.place, at.lo)
@@ -38,14 +39,32 @@ func (k *lendings) renew(p *partition, now limiter.Tick) {
 			return true
 		}
 		l := loans{p.ledger(p.slots.at(i))}
-		if !p.table.copies[p.number].on {
-			l.renew(now)
-		}
+		l.renew(now)
 		return !l.any()
 	})
 	if len(*k) == 0 {
 		*k, p.due = nil, p.ends
 	}
+}
+
+// follow lets what is lent of a key by one limit be lent by another, which counts in its place from now on. The place
+// is that of its counters.
+func (k *lendings) follow(p *partition, of idAt, old, l *limiter.Limit, now limiter.Tick) {
+	if len(*k) == 0 {
+		return
+	}
+	i, found := p.slots.find(of.place, of.lo^arith.NameID(p.table.ids.holds.limit))
+	if !found {
+		return
+	}
+	b := p.ledger(p.slots.at(i))
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
+		if h.Lent && h.Limit == arith.CountsID(old) {
+			h.Limit = arith.CountsID(l)
+			h.ChargedAt(now)
+		}
+		return h, true
+	})
 }
 
 // any reports whether something is lent.

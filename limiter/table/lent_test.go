@@ -245,3 +245,53 @@ func TestNoRoomForALease(t *testing.T) {
 		}
 	}
 }
+
+// What is lent still counts when a copy of its counter is swept, moved on and taken over, though its charges would have
+// recovered there meanwhile.
+func TestACopyKeepsWhatIsLent(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		w := lending{t: t, table: New(Config{}), other: New(Config{}), rule: rule, now: limiter.Tick(1e15)}
+		if !w.lend(8, time.Second) {
+			t.Fatal(rule.Name)
+		}
+		w.move()
+		part := PartitionOf(w.charge(1).Key(0))
+		w.table.SetCopy(part, true)
+		w.now += 950 * limiter.Millisecond
+		w.table.parts[part].sweepOne(w.now)
+		w.move() // from one copy to another
+		w.table.SetCopy(part, false)
+		whole := lending{t: t, table: New(Config{}), rule: rule, now: w.now}
+		if lent, all := w.left(), whole.left(); lent != all-8 {
+			t.Errorf("%s: %d are left of %d, of which 8 are lent", rule.Name, lent, all)
+		}
+		w.leases[0].used = 5
+		if w.giveBack(0); w.left() != whole.left()-5 {
+			t.Errorf("%s: %d are left of %d, of which 5 are used", rule.Name, w.left(), whole.left())
+		}
+	}
+}
+
+// What is lent counts under a limit that comes in place of the one by which it was lent.
+func TestWhatIsLentCountsUnderANewLimit(t *testing.T) {
+	all := lentRules(t)
+	for _, from := range all[:7] {
+		for _, to := range all[:7] {
+			later := *to
+			l := to.Limits[0].Spec()
+			l.Name = from.Limits[0].Name()
+			later.Name, later.Limits = from.Name, []*limiter.Limit{limit(t, l)}
+			w := lending{t: t, table: New(Config{}), rule: from, now: limiter.Tick(1e15)}
+			if !w.lend(8, time.Second) {
+				t.Fatal(from.Name)
+			}
+			w.rule = &later
+			w.left()
+			w.now += 950 * limiter.Millisecond
+			whole := lending{t: t, table: New(Config{}), rule: &later, now: w.now}
+			if w.left() > whole.left()-8 {
+				t.Errorf("%s to %s: %d are left of %d, of which 8 are lent", from.Name, to.Name, w.left(), whole.left())
+			}
+		}
+	}
+}

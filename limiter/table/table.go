@@ -269,6 +269,7 @@ func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint
 		p.table.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
 		if old.Algorithm() != limiter.Concurrency { // what is held is held still when the limit changes back
 			p.strip(s.place, s.lo^arith.NameID(old), arith.CountsID(old))
+			p.lending.follow(p, idAt{s.place, s.lo ^ arith.NameID(old)}, old, l, now)
 		}
 	}
 	charge, fresh := s.state.Adopt(l, old, p.table.words(s), now)

@@ -16,6 +16,7 @@ type leased struct {
 	checks, hotBefore  uint32
 	units, unitsBefore uint64
 	left               uint64 // by the latest answer of the owner, the least of all limits
+	heard              bool   // there was one
 	asking             bool   // for a lease
 	notBefore          limiter.Tick
 	now, next          *lease

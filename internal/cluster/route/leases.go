@@ -63,6 +63,7 @@ type lease struct {
 	until    limiter.Tick // when its use ends, by the scheduler's time
 	untilAt  limiter.Tick // and by the counters' clock, which goes on while a machine is suspended
 	returned bool
+	gone     bool            // it is not lent any more; Leases.mu guards this
 	refunded map[uint64]bool // numbers of receipts that were used
 	owner    string
 	limits   [leaseLimits]refused
@@ -104,6 +105,9 @@ func (x *Leases) admit(t *Turn, k *arith.Key, span limiter.Tick, others uint64, 
 		if e = s.place(set, k, t.Now); e == nil {
 			return false, nil, w
 		}
+	}
+	if e.heard && k.Cost > e.left && e.now == nil {
+		return false, nil, w // it is probably denied: no units are wanted for it
 	}
 	e.count(t.Now, k.Cost)
 	if l := e.now; l != nil && (l.over(t) || l.used == l.n || !l.good(t, k.Cost) && e.next.good(t, k.Cost)) {
@@ -154,7 +158,7 @@ func (x *Leases) heard(k *arith.Key, d *limiter.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.find(set, k); e != nil {
-		e.left = left
+		e.left, e.heard = left, true
 	}
 }
 
@@ -182,7 +186,7 @@ func (x *Leases) answered(t *Turn, l *lease, span limiter.Tick, d *limiter.Decis
 // forget forgets a lease that is not lent any more.
 func (x *Leases) forget(l *lease) {
 	x.mu.Lock()
-	x.all = slices.DeleteFunc(x.all, func(o *lease) bool { return o == l })
+	l.gone = true
 	x.mu.Unlock()
 }
 
@@ -206,6 +210,7 @@ func (e *leased) take(l *lease, d *limiter.Decision) {
 func (x *Leases) ended(t *Turn) (over []*lease, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.all = slices.DeleteFunc(x.all, func(l *lease) bool { return l.gone })
 	for _, l := range x.all {
 		s, set := x.shard(l.key.Hash)
 		s.mu.Lock()
@@ -362,6 +367,9 @@ func (x *Leases) List() (out []Lease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, l := range x.all {
+		if l.gone {
+			continue
+		}
 		s, _ := x.shard(l.key.Hash)
 		s.mu.Lock()
 		out = append(out, Lease{Key: l.key, Units: l.n, Used: l.used, Until: l.until})
