@@ -58,11 +58,12 @@ func (g Containers) overlay(c *Config) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		more := ""
+		more, data := "", "" // the others have volumes for their counters
 		if i >= c.Nodes-c.Spare {
+			data = fmt.Sprintf(`, "node-%d-data:/data"`, i+1)
 			more = fmt.Sprintf(`, "127.0.0.1:${WEIR_PORT_NODE_%d}:8080"`, i+1)
 		}
-		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q, \"node-%d-keys:/keys:ro\"]\n", i+1, rules+":/etc/weir:ro", i+1)
+		fmt.Fprintf(&b, "  node-%d:\n    volumes: [%q, \"node-%d-keys:/keys:ro\"%s]\n", i+1, rules+":/etc/weir:ro", i+1, data)
 		fmt.Fprintf(&b, "    ports: [\"127.0.0.1:${WEIR_ADMIN_PORT_NODE_%d}:8082\"%s]\n", i+1, more)
 		if flags := c.more(i); len(flags) > 0 {
 			fmt.Fprintf(&b, "    command: [serve, %s]\n", `"`+strings.Join(flags, `", "`)+`"`)
@@ -75,7 +76,7 @@ func (g Containers) overlay(c *Config) (string, error) {
 			"environment: "+
 			"{GOMEMLIMIT: 690MiB, WEIR_MAX_KEYS: 500000, WEIR_RULES: /etc/weir/rules.yaml, WEIR_SECRET_FILE: /keys/secret, "+
 			"WEIR_GOSSIP_KEY_FILE: /keys/gossip.key, WEIR_PEER_CA: /keys/peer-ca.crt, WEIR_PEER_CERT: /keys/%s-peer.crt, "+
-			"WEIR_PEER_KEY: /keys/%s-peer.key, "+
+			"WEIR_PEER_KEY: /keys/%s-peer.key, WEIR_DATA_DIR: /data, "+
 			"WEIR_JOIN: %q, WEIR_GOSSIP_ADDR: %q, WEIR_PEER_ADDR: %q, WEIR_ADMIN_ADDR: %q, WEIR_NAME: %s, WEIR_ADVERTISE: %s}\n",
 			name, name, "node-1:7946,node-2:7946,node-3:7946", fmt.Sprintf(":%d", PortGossip), fmt.Sprintf(":%d", PortPeers),
 			fmt.Sprintf(":%d", PortAdmin), name, name)
@@ -85,7 +86,8 @@ func (g Containers) overlay(c *Config) (string, error) {
 		names = append(names, fmt.Sprintf("node-%d", i+1))
 	}
 	fmt.Fprintf(&b, "  keys:\n    command: [keys, /members, --authority, /authority, --apart, --member, %q]\n    "+
-		"volumes: [\"node-4-keys:/members/node-4\"]\nvolumes:\n  node-4-keys: {}\n", strings.Join(names, ","))
+		"volumes: [\"node-4-keys:/members/node-4\"]\nvolumes:\n  node-4-keys: {}\n  node-4-data: {}\n",
+		strings.Join(names, ","))
 	return b.String(), nil
 }
 

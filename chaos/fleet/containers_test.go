@@ -93,8 +93,12 @@ func TestOverlay(t *testing.T) {
 		t.Errorf("there are %d services, want the four nodes and their keys:\n%s", len(over.Services), made)
 	}
 	for name, s := range over.Services {
-		if !slices.Equal(s.Volumes, []string{"/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro",
-			name + "-keys:/keys:ro"}) {
+		rules := "/run-of-chaos/rules-" + strings.TrimPrefix(name, "node-") + ":/etc/weir:ro"
+		want := []string{rules, name + "-keys:/keys:ro"}
+		if name == "node-4" {
+			want = append(want, "node-4-data:/data")
+		}
+		if !slices.Equal(s.Volumes, want) {
 			t.Errorf("%s mounts %v", name, s.Volumes)
 		}
 		if wrong := strings.Join(s.Command, " "); (wrong == "serve --test-clock-offset 5s") != (name == "node-1") {
@@ -108,9 +112,9 @@ func TestOverlay(t *testing.T) {
 	if !maps.Equal(fourth.Environment, want) {
 		t.Errorf("node-4 has the environment %v, want that of node-3, %v", fourth.Environment, want)
 	}
-	if fourth.Restart != third.Restart || fourth.Grace != third.Grace || len(third.Volumes) != 2 ||
+	if fourth.Restart != third.Restart || fourth.Grace != third.Grace || len(third.Volumes) != 3 ||
 		!strings.HasSuffix(third.Volumes[0], ":/etc/weir:ro") || third.Volumes[1] != "node-3-keys:/keys:ro" ||
-		fourth.Volumes[1] != "node-4-keys:/keys:ro" {
+		third.Volumes[2] != "node-3-data:/data" || fourth.Volumes[1] != "node-4-keys:/keys:ro" {
 		t.Errorf("node-4 is %+v, and node-3 %+v", fourth, third)
 	}
 }
