@@ -48,7 +48,8 @@ func TestEachValue(t *testing.T) {
 			a := o.sets[0].Spec.Template.Spec.Affinity
 			return a.PodAffinity != nil && a.PodAntiAffinity == nil
 		},
-		`persistence={"enabled":true,"storageClass":"fast","size":"3Gi","interval":"2s"}=fast 3Gi true true`: func(o *objects) any {
+		`persistence={"enabled":true,"storageClass":"fast","size":"3Gi",` +
+			`"interval":"2s"}=fast 3Gi true true`: func(o *objects) any {
 			c, pod := o.sets[0].Spec.VolumeClaimTemplates[0], o.sets[0].Spec.Template.Spec
 			args := pod.Containers[0].Args
 			return fmt.Sprint(*c.Spec.StorageClassName, " ", c.Spec.Resources.Requests.Storage(), " ",

@@ -89,7 +89,8 @@ func TestSignIn(t *testing.T) {
 	why := func() string { return read("(document.querySelector('.note.bad')||{}).innerText||''") }
 	b.do(t, chromedp.Navigate("https://"+admin+"/"), chromedp.WaitVisible("#token"))
 	first := why()
-	const now = "(() => { const x = new XMLHttpRequest(); x.open('GET', '/now.json', false); x.send(); return x.status })()"
+	const now = "(() => { const x = new XMLHttpRequest(); " +
+		"x.open('GET', '/now.json', false); x.send(); return x.status })()"
 	for name, with := range map[string]string{"a client": token("shop"), "a stranger": token("nobody")} {
 		sign(with)
 		until(t, "the page says why "+name+" may not", func() bool { return why() != "" && why() != first })
