@@ -31,10 +31,14 @@ if [ "$(uname -s)" = Linux ]; then
     "caddy caddy it asks a node about each request"
     "varnishd varnish it asks a node about each request"
     "apache2 apache2-bin it asks a node about each request"
+    "mypy mypy the types of examples/python are checked with it"
   )
   libraries=(
     "mkdocs-material|test -e /usr/share/mkdocs/themes/material"
     "python3-redis|/usr/bin/python3 -c 'import redis'"
+    "python3-fastapi|/usr/bin/python3 -c 'import fastapi'"
+    "uvicorn|/usr/bin/python3 -c 'import uvicorn'"
+    "python3-flask|/usr/bin/python3 -c 'import flask'"
     "ruby-redis|ruby -e 'require \"redis\"'"
     "lua-socket|test -e /usr/share/lua/5.3/socket/http.lua"
     "libnginx-mod-http-lua|test -e /usr/lib/nginx/modules/ngx_http_lua_module.so"
