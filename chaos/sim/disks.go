@@ -28,8 +28,10 @@ type disks struct {
 	before  map[string]*disktest.Memory // what they had earlier
 	cut     bool                        // all nodes end, or have ended, at once
 	empty   bool                        // partitions may start empty: the run has not settled yet
+	lost    map[int]limiter.Tick        // when all who had a partition had ended, until it is restored
 	missing int                         // nodes that are not back yet
 	lostAt  limiter.Tick                // when one was lost, or became older; 0 if none was
+	endedAt limiter.Tick                // when the last outage began
 	twice   bool                        // then another node ended before partitions were together again
 	forgot  bool                        // then one was forgotten whose disk may have been the only one left
 }
@@ -46,7 +48,8 @@ func (d *disks) ended(now limiter.Tick) {
 // newDisks gives all nodes of a run of the kind Outages disks.
 func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
-		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory), empty: true}
+		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
+			lost: make(map[int]limiter.Tick), empty: true}
 	}
 }
 
@@ -163,15 +166,32 @@ func (w *World) sample() {
 // sampleLag is how many samples ago everything was synced for sure: the save before the last began after that.
 const sampleLag = int((persistEvery+2*syncWithin)/(100*ms)) + 2
 
-// grantedAgain notes that what keys of a partition were admitted since the last save may be admitted again.
-func (w *World) grantedAgain(part int) {
+// forgets notes that a partition has lost its owner and its heir. What its keys were admitted since the last save
+// may be admitted again once it is restored, and resets since then may be undone.
+func (d *disks) forgets(part int, now limiter.Tick) { d.lost[part] = now }
+
+// restored notes that a partition that was lost has an owner again. What its last owner had granted may have been
+// answered after that had ended. Where a disk is lost, what is restored is of a member that ended earlier: at most as
+// early as the outage began.
+func (d *disks) restored(w *World, part int) {
+	if d == nil || d.lost[part] == 0 {
+		return
+	}
+	ended := d.lost[part]
+	delete(d.lost, part)
+	if d.lostAt != 0 {
+		ended = min(ended, d.endedAt)
+	}
+	before := (w.now-ended)/(100*ms) + limiter.Tick(sampleLag)
 	for _, k := range w.keys {
-		if k.part == part {
-			k.anew += k.admitted
-			if n := len(k.samples) - sampleLag; n >= 0 {
-				k.anew -= k.samples[n]
-			}
+		if k.part != part {
+			continue
 		}
+		k.anew += k.admitted
+		if n := len(k.samples) - int(before); n >= 0 {
+			k.anew -= k.samples[n]
+		}
+		k.stands = k.stands && w.now-k.began > before*100*ms
 	}
 }
 
@@ -190,7 +210,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 			spread = spreadOver
 		}
 	}
-	d.missing = len(all)
+	d.missing, d.endedAt = len(all), w.now
 	changed := w.rng.IntN(len(all))
 	what := w.rng.IntN(4)
 	for i, n := range all {
@@ -221,12 +241,12 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 	}
 }
 
-// forgetLeft has an operator forget who left so shortly before the outage that disks have the members of before, so
-// that closed partitions wait for it.
+// forgetLeft has an operator forget who left since the last save before the outage: disks have the members of
+// before, so closed partitions wait for it, as promised. Who left earlier must not be waited for.
 func (d *disks) forgetLeft(w *World) {
 	w.after(limiter.Second, func() {
 		for _, n := range w.nodes {
-			if n.leftAt == 0 || w.now-n.leftAt > 2*backWithin+limiter.Second || len(w.live()) == 0 ||
+			if n.leftAt < d.endedAt-limiter.Tick(sampleLag)*100*ms || len(w.live()) == 0 ||
 				slices.ContainsFunc(w.live(), func(o *Node) bool { return o.name == n.name }) {
 				continue
 			}

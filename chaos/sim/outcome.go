@@ -53,6 +53,7 @@ func (w *World) tookOver(part int) {
 		w.outcome.taken = make(map[int]limiter.Tick)
 	}
 	w.outcome.taken[part] = w.now
+	w.disks.restored(w, part)
 	for _, k := range w.keys {
 		if k.part == part && w.now-k.began < settledAfter {
 			k.stands = false
@@ -276,7 +277,7 @@ func (w *World) noteLosses() {
 		}
 		if !kept && w.lost[id] != top {
 			if d := w.disks; d != nil && (d.cut || id >= table.Partitions) {
-				w.grantedAgain(id)
+				d.forgets(id, w.now)
 			} else {
 				w.losses[id]++
 			}
