@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/weirlimit/weir/limiter"
 )
@@ -61,6 +62,9 @@ func Actual(units map[string]int64) SettleOption { return limiter.Actual(units) 
 // reserved different numbers, the error wraps [ErrCosts]; rules in shadow and those on concurrency alone do not
 // matter. With [Actual] each counter is settled with its own number.
 //
+// If the request lacks something that the check had, such as an attribute, and so does not name all counters that
+// were charged, the error wraps [ErrInvalid] and says what it lacks.
+//
 // For a request without an id, or if a backend has no reservations, the error wraps [ErrInvalid].
 // In a cluster it wraps [ErrUnanswered] if no member that holds the keys answered within the
 // deadline. After an error nothing has changed, unless the error says that a member or a backend
@@ -118,6 +122,8 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	if err := limiter.UnreadActual(r); err != nil {
 		return Amended{}, err
 	}
+	lacking := q.Set.Lacking(r)
+	a.Lacks = len(lacking) > 0
 	out, err := n.decider.Amend(ctx, q, a)
 	if err == nil && n.node.Observer.Settled != nil {
 		n.node.Observer.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
@@ -133,6 +139,13 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	case out.State == limiter.AmendRaised:
 		return out, fmt.Errorf("%w: %d times, and the reservation stands with the last one: raise it by more at a time, or "+
 			"settle it and reserve anew", ErrRaised, limiter.MaxHoldParts-1)
+	case out.State == limiter.AmendLacks:
+		return out, fmt.Errorf("%w: the check was charged to counters that this request does not name, and the reservation "+
+			"stands: repeat what the check had of what this request lacks: %.1000s", ErrInvalid, strings.Join(lacking, ", "))
+	case out.State == limiter.AmendDiffers && out.First == 0:
+		return out, fmt.Errorf("%w: rules of the request draw different numbers on one quota, which reserved %d units for "+
+			"them, and one number cannot settle these: say how much was used of each attribute that states a cost, or cancel "+
+			"the reservation", ErrCosts, out.Estimate)
 	case out.State == limiter.AmendDiffers:
 		return out, fmt.Errorf("%w: the rules of the request have reserved %d and %d units, and one number cannot settle "+
 			"both: say how much was used of each attribute that states a cost, such as {tokens: 800, udollars: 1930}, or "+

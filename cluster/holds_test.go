@@ -369,3 +369,64 @@ rules:
 		}
 	}
 }
+
+// A settlement, an extension and a cancel are refused at each owner if they lack something by which the check was
+// counted, and so is one number for draws of different costs. The reservation stands for all keys.
+func TestWhatAReservationLacks(t *testing.T) {
+	nodes := three(t, `version: 1
+quotas: [{name: units, key: [user], limits: [1000/day]}]
+rules:
+  - {name: two, match: {path: "^/two"}, keys: [[ip], [user], ["attr:plan"]], limits: [100/day]}
+  - {name: draws, continue: true, key: [user], quotas: [{name: units, cost: 3}]}
+  - {name: requests, key: [user], limits: [100/day], cost: 2, quotas: [{name: units, cost: 1}]}
+`)
+	left := func(r weir.Request, want ...uint64) {
+		t.Helper()
+		r.ID, r.Hold = "", 0
+		d, err := nodes[2].Peek(t.Context(), r)
+		for i := range want {
+			if err != nil || d.Limit(i).Remaining != want[i] {
+				t.Errorf("%v: limit %d has %d left, want %d, %v", r.User, i, d.Limit(i).Remaining, want[i], err)
+			}
+		}
+	}
+	for u := range 12 {
+		r := weir.Request{Path: "/two", User: fmt.Sprint("user", u), IP: fmt.Sprint("192.0.2.", u), ID: "7", Hold: time.Hour,
+			Attributes: map[string]string{"plan": fmt.Sprint("plan", u)}, Cost: weir.Units(10)}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		for what, less := range map[string]weir.Request{
+			`attribute "plan"`: {Path: r.Path, User: r.User, IP: r.IP, ID: r.ID, Hold: r.Hold},
+			"user":             {Path: r.Path, Attributes: r.Attributes, IP: r.IP, ID: r.ID, Hold: r.Hold},
+			"ip, user":         {Path: r.Path, Attributes: r.Attributes, ID: r.ID, Hold: r.Hold},
+		} {
+			_, settled := nodes[1].Settle(t.Context(), less, 4)
+			_, canceled := nodes[1].Cancel(t.Context(), less)
+			less.Cost = weir.Units(20)
+			_, extended := nodes[1].Extend(t.Context(), less)
+			for _, err := range []error{settled, canceled, extended} {
+				if !errors.Is(err, weir.ErrInvalid) || !strings.HasSuffix(err.Error(), "lacks: "+what) {
+					t.Errorf("user %d without %s: %v", u, what, err)
+				}
+			}
+		}
+		left(r, 90, 90, 90)
+		if a, err := nodes[2].Settle(t.Context(), r, 4); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+		left(r, 96, 96, 96)
+
+		r = weir.Request{User: r.User, ID: "8", Hold: time.Hour}
+		if d, err := nodes[0].Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("user %d: %+v, %v", u, d, err)
+		}
+		if a, err := nodes[1].Settle(t.Context(), r, 800); !errors.Is(err, weir.ErrCosts) {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+		left(r, 996, 98)
+		if a, err := nodes[1].Cancel(t.Context(), r); err != nil || a.State != weir.AmendDone {
+			t.Errorf("user %d: %+v, %v", u, a, err)
+		}
+	}
+}

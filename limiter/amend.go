@@ -17,6 +17,9 @@ type Amend struct {
 	// Named lets a settlement have a number for each key: what was used of each is known, so the costs are not
 	// compared, see [Estimates].
 	Named bool
+	// Lacks means that the request lacks something by which its rules may count it. The hold is left alone if the
+	// check was charged to keys that the request does not name.
+	Lacks bool
 }
 
 // SettleOption changes how a reservation is settled. By default an id that is not known is charged with the units
@@ -68,19 +71,22 @@ const (
 	// AmendDiffers: a settlement gives one number, and the rules have reserved different ones.
 	// Nothing has changed.
 	AmendDiffers
+	// AmendLacks: the check was charged to keys that this request does not name, see [Amend.Lacks].
+	// Nothing has changed.
+	AmendLacks
 )
 
 // String returns the state's name in answers.
 func (s AmendState) String() string {
-	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised", "differs"},
-		int(s))
+	return nameOf([]string{"done", "repeated", "charged", "unknown", "settled", "denied", "full", "raised", "differs",
+		"lacks"}, int(s))
 }
 
 // Amended is the result of an [Amend].
 type Amended struct {
 	State AmendState
 	// First, with AmendSettled, is the cost for which the id stands; with AmendDiffers it is an estimate
-	// that differs from Estimate.
+	// that differs from Estimate, or 0 if what several rules draw on one quota differs.
 	First uint64
 	// Estimate is the estimate before a settlement, or after an extension, of the first key
 	// that had a hold.

@@ -197,7 +197,7 @@ func (p *pairCounters) sums() (sum [2]uint64) {
 
 // settlements are the results of settlements: those of limiter.AmendState, and one more.
 const (
-	settlementExtended = int(limiter.AmendDiffers) + 1
+	settlementExtended = int(limiter.AmendLacks) + 1
 	settlements        = settlementExtended + 1
 )
 

@@ -31,7 +31,7 @@ func (s *Store) addHold(head []byte, c *arith.Charge, id *arith.Idempotency, ext
 		}
 	}
 	head = strconv.AppendInt(append(head, ",["...), int64(limiter.Span(id.Hold)), 10)
-	head = append(append(head, ','), digit(id.Keep))
+	head = strconv.AppendInt(append(head, ','), int64(digit(id.Keep)-'0')+4*int64(id.Shape), 10)
 	head = strconv.AppendInt(append(head, ','), limiter.Millis(reach.Duration()), 10)
 	return append(append(head, ','), digit(extend), ']')
 }
@@ -84,7 +84,7 @@ func (s *Store) amend(ctx context.Context, now arith.Instant, c *arith.Charge, a
 	if a.Extend {
 		do = m.extend
 	}
-	if len(parts) > 1 {
+	if len(parts) > 1 || a.Lacks {
 		out, err := do(ctx, a, true)
 		if err != nil || out.State != limiter.AmendDone && out.State != limiter.AmendCharged {
 			return out, err
@@ -100,6 +100,7 @@ type amending struct {
 	charge *arith.Charge
 	parts  []part
 	name   arith.KeyNamer
+	known  bool // some part has said that it knows the id
 }
 
 // ask makes the calls for all parts.
@@ -127,22 +128,28 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 		if dry {
 			mode = amendTry
 		}
-		return m.store.amendment(m.w, m.charge, mode, nil, a, p.first, p.last, m.name), nil
+		how := a // a rule in shadow has not charged a check that is known elsewhere
+		how.IgnoreUnknown = a.IgnoreUnknown || m.known && m.charge.Key(p.first).Rule.Shadow && p.last == p.first+1
+		return m.store.amendment(m.w, m.charge, mode, nil, how, p.first, p.last, m.name), nil
 	})
 	if err != nil {
 		return out, err
 	}
 	best := -1 // of the states the one that says most
 	var e arith.Estimates
+	var shape arith.Shape
+	inForce := 0
 	for i := range m.parts {
 		r := m.parts[i].call.reply
-		if len(r) != 6 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
+		if len(r) != 7 || r[1] < 0 || r[1] > int64(limiter.AmendDiffers) || r[5] < 0 || r[5] > int64(m.charge.Len()) {
 			return out, errReply
 		}
 		state := limiter.AmendState(r[1])
 		if state == limiter.AmendDiffers {
 			return limiter.Amended{State: state, Estimate: uint64(r[2]), First: uint64(r[3])}, nil
 		}
+		m.known = m.known || state != limiter.AmendCharged && state != limiter.AmendUnknown
+		inForce, shape = inForce+int(r[6]%32), max(shape, arith.Shape(r[6]/32))
 		if r[4] > 0 && r[5] > 0 {
 			e.Add(m.charge.Key(int(r[5])-1), uint64(r[4]))
 		}
@@ -160,6 +167,8 @@ func (m *amending) settle(ctx context.Context, a limiter.Amend, dry bool) (out l
 	switch {
 	case out.State == limiter.AmendSettled:
 		out.Estimate = 0
+	case dry && a.Lacks && inForce < shape.Keys():
+		return limiter.Amended{State: limiter.AmendLacks}, nil
 	case dry && e.Other != 0:
 		return limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First, First: e.Other}, nil
 	}
@@ -179,8 +188,8 @@ func settledRank(s limiter.AmendState) int {
 
 // extend extends, or, if dry, says what would be done. What one part does not extend, since another
 // caller came in between, none does.
-func (m *amending) extend(ctx context.Context, _ limiter.Amend, dry bool) (out limiter.Amended, err error) {
-	out, err = m.extendParts(ctx, dry)
+func (m *amending) extend(ctx context.Context, a limiter.Amend, dry bool) (out limiter.Amended, err error) {
+	out, err = m.extendParts(ctx, a.Lacks, dry)
 	if err == nil && !dry && len(m.parts) > 1 && out.State != limiter.AmendDone && out.State != limiter.AmendUnknown {
 		m.retract(ctx)
 	}
@@ -205,7 +214,7 @@ func (m *amending) retract(ctx context.Context) {
 	_, _ = m.store.finish(context.WithoutCancel(ctx), calls, "")
 }
 
-func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amended, _ error) {
+func (m *amending) extendParts(ctx context.Context, lacks, dry bool) (out limiter.Amended, _ error) {
 	mode := int64(modeCheck | extends)
 	if dry {
 		mode = modePeek | extends
@@ -222,6 +231,7 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 	)
 	known, least := false, int64(math.MaxInt64) // how long the first of the holds that are raised lasts
 	var raised []part
+	inForce, shape := 0, arith.Shape(0)
 	for i := range m.parts {
 		p := &m.parts[i]
 		if r := p.call.reply; len(r) == 3 {
@@ -236,10 +246,19 @@ func (m *amending) extendParts(ctx context.Context, dry bool) (out limiter.Amend
 			return out, errReply
 		}
 		known = true
+		for n := p.first; n < p.last; n++ {
+			id := p.call.reply[1+perLimit*p.size+perID*(n-p.first)]
+			if shape = max(shape, arith.Shape(id>>1)); id != 0 && !m.charge.Key(n).Rule.Shadow {
+				inForce++
+			}
+		}
 		raised = m.raised(raised, p, &rest, &out, &least)
 	}
 	if !known {
 		return limiter.Amended{State: limiter.AmendUnknown}, nil
+	}
+	if lacks && dry && inForce < shape.Keys() {
+		return limiter.Amended{State: limiter.AmendLacks}, nil
 	}
 	out.State = limiter.AmendDone
 	if len(raised) == 0 {
@@ -270,7 +289,7 @@ func (m *amending) raised(all []part, p *part, rest *arith.Charge, out *limiter.
 	}
 	for n := p.first; n < p.last; n++ {
 		k, size, id := *m.charge.Key(n), len(m.charge.Key(n).Rule.Limits), ids[perID*(n-p.first):]
-		held, was := id[0] == 1, uint64(id[1])
+		held, was := id[0] != 0, uint64(id[1])
 		if held && out.Estimate == 0 {
 			out.Estimate = max(was, k.Cost)
 		}
@@ -368,7 +387,7 @@ func (h openHolds) fields(name string) (out []limiter.Field) {
 			continue
 		}
 		units := 4 // the bytes of a cost
-		if m[7] >= 2 {
+		if m[7]%4 >= 2 {
 			units = 7
 		}
 		part := 7 + units + len(name)

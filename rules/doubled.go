@@ -53,6 +53,7 @@ func addKeys(c, second *arith.Charge) error {
 				limiter.ErrInvalid, second.Len(), limiter.MaxKeys/2)
 		}
 	}
+	shape(c)
 	return nil
 }
 

@@ -149,7 +149,18 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 			c.Clear()
 		}
 	}
+	shape(c)
 	return id.Hold == 0, err
+}
+
+// shape notes in the id of a held charge what its holds know of all its keys.
+func shape(c *arith.Charge) {
+	if c.ID != nil {
+		c.ID.Shape = 0
+		if c.ID.Hold > 0 {
+			c.ID.Shape = arith.ShapeOf(c)
+		}
+	}
 }
 
 // identified adds the id of a request to its charge, and completes its match: see identify.

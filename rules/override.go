@@ -191,6 +191,7 @@ func (m *Match) replace(a *about, c *arith.Charge) {
 		c.Add(keys[i])
 	}
 	c.ID, c.Trace, c.Peek = id, trace, peek
+	shape(c)
 	m.Outcome |= Overridden
 	m.unlimited(n == 0)
 }

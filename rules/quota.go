@@ -290,7 +290,7 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 func merge(c *arith.Charge, first int, rule *limiter.Rule, i int, cost uint64) bool {
 	for n := range first {
 		if k := c.Key(n); k.Rule.Name == rule.Name && int(k.Index) == i { // a variant may have been made anew
-			k.Cost = min(k.Cost+cost, limiter.MaxUnits)
+			k.Draw(cost)
 			return true
 		}
 	}

@@ -54,18 +54,48 @@ func ofHolds() []mutation {
 			}},
 		{name: "owners are compared before they settle", pkg: cluster, test: "^TestSettlementsOfSeveralRulesAskForEstimates$",
 			edits: []edit{
-				{"internal/cluster/route/amend.go", "	case e.Other != 0 && !s.parts[0].call.task.amend.Named:\n", "	case false:\n"},
+				{"internal/cluster/route/amend.go", "	case (e.Other != 0 || ", "	case (false || "},
+			}},
+		{name: "draws of different costs are not one number", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$",
+			edits: []edit{
+				{"limiter/table/amend.go", "estimates.First != 0 && shape.Unlike():\n", "false:\n"},
+			}},
+		{name: "redis: draws of different costs are not one number", pkg: "./redisstore", test: "^TestRedisConforms$",
+			edits: []edit{
+				{"redisstore/lua/amend.lua", "compared > 0 and shape >= UNLIKE", "compared < 0 and shape >= UNLIKE"},
+			}},
+		{name: "draws of different costs at several owners are not one number", pkg: "./cluster",
+			test: "^TestWhatAReservationLacks$", edits: []edit{
+				{"internal/cluster/route/amend.go", " || e.First != 0 && shape.Unlike()) &&", ") &&"},
+				{"internal/cluster/mesh/requests.go", "Shape: uint8(c.Shape)", "Shape: uint8(c.Shape) & 31"},
+			}},
+		{name: "a reservation is settled by what named its counters", pkg: "./limiter/limitertest",
+			test: "^TestTranscriptsAreRight$", edits: []edit{
+				{"limiter/table/amend.go", "	case a.Lacks && inForce < shape.Keys():\n", "	case false:\n"},
+			}},
+		{name: "a reservation of several owners is settled by what named its counters", pkg: "./cluster",
+			test: "^TestWhatAReservationLacks$", edits: []edit{
+				{"internal/cluster/route/amend.go", "	case lacks && inForce < shape.Keys():\n", "	case false:\n"},
+			}},
+		{name: "redis: a reservation is settled by what named its counters", pkg: "./redisstore",
+			test: "^TestRedisConforms$", edits: []edit{
+				{"redisstore/hold.go", "	case dry && a.Lacks && inForce < shape.Keys():\n", "	case false:\n"},
+			}},
+		{name: "redis: a reservation is extended by what named its counters", pkg: "./redisstore",
+			test: "^TestRedisConforms$", edits: []edit{
+				{"redisstore/hold.go", "	if lacks && dry && inForce < shape.Keys() {\n", "	if false {\n"},
 			}},
 		{name: "owners without an answer settle nothing", pkg: cluster,
 			test: "^TestSettlementsOfSeveralRulesAskForEstimates$", edits: []edit{
 				{"internal/cluster/route/amend.go", "	case unanswered:\n", "	case false:\n"},
 			}},
 		{name: "an owner tells an estimate", pkg: "./cluster", test: "^TestOneNumberSettlesOneCost$", edits: []edit{
-			{"internal/cluster/amend.go", "out = d.table.StandsFor(t.At, charge)", "out.State = limiter.AmendUnknown"},
+			{"internal/cluster/amend.go", "out, q.Outcome.Shape = d.table.StandsFor(t.At, charge)",
+				"out.State = limiter.AmendUnknown"},
 		}},
 		{name: "owners are asked for what an id stands for before they settle", pkg: "./cluster",
 			test: "^TestAnIDThatStandsForAnotherNumberChargesNoOwner$", edits: []edit{
-				{"internal/cluster/route/amend.go", "	case final != nil:\n", "	case false:\n"},
+				{"internal/cluster/route/amend.go", "	case final != nil && !how.Extend:\n", "	case false:\n"},
 			}},
 		{name: "a rule in shadow that was not charged is not settled", pkg: "./limiter/limitertest", test: "^TestTranscripts",
 			edits: []edit{

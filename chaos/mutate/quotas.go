@@ -15,7 +15,7 @@ func ofQuotas() []mutation {
 			{"rules/quota.go", "k.Rule.Name == rule.Name && ", "k == nil && "},
 		}},
 		{name: "quota: draws of several rules are added", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
-			{"rules/quota.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
+			{"limiter/arith/charge.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
 		}},
 		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
 			edits: []edit{

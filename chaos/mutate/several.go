@@ -184,7 +184,7 @@ func ofOverdue() []mutation {
 			}},
 		{name: "of two settlements over several owners one is the first", pkg: "./internal/cluster",
 			test: "^TestSettlementsAskTheFirstOwnerFirst$", edits: []edit{
-				{"internal/cluster/route/fanout.go", "		s.later = now[1:]\n		s.compare(t, now[:1])\n", "		s.compare(t, now)\n"},
+				{"internal/cluster/route/fanout.go", "			now, s.later = now[:1], now[1:]\n", ""},
 			}},
 		{name: "a settled owner forgets late charges in time", pkg: "./internal/cluster/replica",
 			test: "^TestASettledOwnerForgetsLateCharges$", edits: []edit{

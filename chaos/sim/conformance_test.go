@@ -138,7 +138,8 @@ func (s *subject) Refund(_ context.Context, r limiter.Request, receipt limiter.R
 
 func (s *subject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
 	var c arith.Charge
-	if err := limitertest.Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &c); return err }); err != nil {
+	if err := limitertest.Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &c); return err },
+		s.set.Lacking); err != nil {
 		return limiter.Amended{}, err
 	}
 	done, out := false, route.Outcome{}

@@ -65,12 +65,12 @@ func (d *decider) amendTable(t *turn, q *route.Request) (out limiter.Amended, ch
 	switch charge := d.shareOf(t, q.Charge); {
 	case q.Back != nil:
 		if !d.table.TakeBack(t.At, charge, *q.Back) {
-			out = d.table.StandsFor(t.At, charge)
+			out, q.Outcome.Shape = d.table.StandsFor(t.At, charge)
 		}
 		return out, out.State == limiter.AmendDone
 	case q.Amend.Extend && charge.Len() == 1:
 		var x table.Extension
-		if out, x, changed = d.table.Extend(t.At, charge); out.State == limiter.AmendDone {
+		if out, x, changed = d.table.Extend(t.At, charge, q.Amend); out.State == limiter.AmendDone {
 			q.Outcome.Extension = &x
 		}
 		return out, changed

@@ -119,6 +119,7 @@ func (b *credible) refund(q *peer.Refund) bool {
 // held reports whether what a check says of a reservation is valid; nil is: there is none.
 func (b *credible) held(q *peer.Check, h *peer.Hold) bool {
 	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore && !h.Back && !h.Named &&
+		!h.Lacks && arith.Shape(h.Shape).Valid() &&
 		(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.MaxLease)
 }
 
@@ -127,7 +128,8 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 	if q.Kind != peer.AmendHold || h == nil {
 		return q.Kind != peer.AmendHold && h == nil
 	}
-	if h.Lent || h.Back != (h.End != 0) || h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
+	if h.Lent || h.Shape != 0 || h.Back != (h.End != 0) || h.Back && (h.Extend || h.Ignore || q.Keys != 1) ||
+		h.Extend && h.Named {
 		return false
 	}
 	return q.ChargeID != 0 && b.life(h.Life) && (h.Extend && b.life(h.Span) || !h.Extend && h.Span == 0)
@@ -135,7 +137,8 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 
 // amended reports whether the result of an amendment is valid; nil is: it is another reply.
 func (b *credible) amended(a *peer.Amended) bool {
-	return a == nil || a.State <= uint8(limiter.AmendDiffers) && a.RetryAfter >= 0 && a.RetryAfter <= int64(longestWait)
+	return a == nil || a.State <= uint8(limiter.AmendLacks) && arith.Shape(a.Shape).Valid() && a.RetryAfter >= 0 &&
+		a.RetryAfter <= int64(longestWait)
 }
 
 func (b *credible) reply(r *peer.Reply) bool {

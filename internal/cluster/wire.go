@@ -242,6 +242,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
 	if hold != nil {
 		t.id.Hold, t.id.Keep, t.id.Lent = limiter.Tick(hold.Span).Duration(), hold.Keep, hold.Lent
+		t.id.Shape = arith.Shape(hold.Shape)
 	}
 	ask := route.Request{
 		Wait: replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,
@@ -301,7 +302,7 @@ func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key
 	t.chargeOnce(q.ChargeID, (in.deadline + limiter.Second).Duration()) // that of a reset: longer than it is asked for
 	if hold != nil {
 		ask.Kind = route.KindAmend
-		ask.Amend = limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore, Named: hold.Named}
+		ask.Amend = limiter.Amend{Extend: hold.Extend, IgnoreUnknown: hold.Ignore, Named: hold.Named, Lacks: hold.Lacks}
 		t.id.Life, t.id.Hold = limiter.Tick(hold.Life).Duration(), limiter.Tick(hold.Span).Duration()
 		if hold.Back {
 			ask.Back = &table.Extension{End: limiter.Tick(hold.End), WasEnd: limiter.Tick(hold.WasEnd),

@@ -64,6 +64,11 @@ type Hold struct {
 	// Named, of a settlement, means that the costs of the keys are their own, and are not compared. A version that does
 	// not know it refuses keys that have reserved different numbers.
 	Named bool
+	// Lacks, of an amendment, means that the request lacks something by which its rules may count it, see
+	// limiter.Amend. A version that does not know it amends the keys that it finds.
+	Lacks bool
+	// Shape, of a check, is what the holds of its keys know of all of them, see arith.Shape.
+	Shape uint8
 	// Back, of an amendment, takes back the extension after which the reservation ends at End:
 	// it ends at WasEnd again, and the cost of the key is its estimate. Both are of the clock of
 	// the member that extended it. If the reservation ends at another instant, nothing changes, and the answer
@@ -86,4 +91,6 @@ type Amended struct {
 	// reservation and that before it, see Hold. End is 0 if nothing was extended.
 	Was         uint64
 	End, WasEnd uint64
+	// Shape is what the hold knows of its check, of a question for what a key has reserved, see Hold.
+	Shape uint8
 }

@@ -24,6 +24,16 @@ type Key struct {
 	// [limiter.RequestRule] or in a time zone that the request names: each has its share of such limits. 0: it is not
 	// known, or not needed.
 	By uint16
+
+	draws  uint8 // how many costs were drawn on the key beside the first
+	unlike bool  // they differ
+}
+
+// Draw adds the cost of another draw on the key.
+func (k *Key) Draw(cost uint64) {
+	k.draws++
+	k.unlike = k.unlike || k.Cost != uint64(k.draws)*cost
+	k.Cost = min(k.Cost+cost, limiter.MaxUnits)
 }
 
 // Who returns the label of who asks: of the tenant of the key, or else By.
@@ -73,6 +83,7 @@ func (c *Charge) Add(k Key) bool {
 	case c.n < inlineKeys:
 		to := &c.inline[c.n] // field by field: a key is too large for registers as a whole
 		to.Hash, to.Rule, to.Cost, to.Index, to.By = k.Hash, k.Rule, k.Cost, k.Index, k.By
+		to.draws, to.unlike = k.draws, k.unlike
 	case c.n < limiter.MaxKeys:
 		c.more = append(c.more, k)
 	default:

@@ -49,6 +49,8 @@ type Hold struct {
 	// Lent reports that the units count as charged now at every instant until the hold is settled, see
 	// [Idempotency.Lent].
 	Lent bool
+	// Shape is that of the check that was held, see [Idempotency]; 0 of what extensions have charged.
+	Shape Shape
 
 	since since // what became of the units
 }
@@ -59,8 +61,11 @@ const HoldWords = 8
 const (
 	holdKeep  = 1 << 32
 	holdFirst = 1 << 33
-	holdCost  = 34 // its bits from here up are those of the cost above the 32nd, but for the last
+	holdCost  = 34 // its bits from here up to holdShape are those of the cost above the 32nd
+	holdShape = 55
 	holdLent  = 1 << 63
+	holdHigh  = 1<<(holdShape-holdCost) - 1
+	shapeMask = 1<<(63-holdShape) - 1
 )
 
 // HoldAt returns entry i.
@@ -68,8 +73,8 @@ func HoldAt(words []uint64, i int) Hold {
 	w := words[i*HoldWords:][:HoldWords]
 	return Hold{
 		ID: w[0], End: limiter.Tick(w[1]), At: limiter.Tick(w[2]), Limit: w[3],
-		Cost: w[4]&math.MaxUint32 | w[4]&^holdLent>>holdCost<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
-		Lent: w[4]&holdLent != 0, since: sinceAt(words, i),
+		Cost: w[4]&math.MaxUint32 | w[4]>>holdCost&holdHigh<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
+		Lent: w[4]&holdLent != 0, Shape: Shape(w[4] >> holdShape & shapeMask), since: sinceAt(words, i),
 	}
 }
 
@@ -77,6 +82,7 @@ func HoldAt(words []uint64, i int) Hold {
 func (h Hold) Put(words []uint64, i int) {
 	w := words[i*HoldWords:][:HoldWords]
 	w[0], w[1], w[2], w[3], w[4] = h.ID, uint64(h.End), uint64(h.At), h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost
+	w[4] |= uint64(h.Shape) << holdShape
 	if h.Keep {
 		w[4] |= holdKeep
 	}
@@ -141,6 +147,16 @@ func HoldEnd(s *State, words []uint64, id uint64) limiter.Tick {
 		}
 	}
 	return 0
+}
+
+// HoldShape returns what the hold of an id knows of its check; 0 if nothing.
+func HoldShape(s *State, words []uint64, id uint64) (shape Shape) {
+	for i := range int(s.A) {
+		if h := HoldAt(words, i); h.ID == id {
+			shape = max(shape, h.Shape)
+		}
+	}
+	return shape
 }
 
 // Occupy lets n units that were charged to a limit on concurrency count until the end of their
@@ -317,7 +333,7 @@ func checkHolds(s *State, words []uint64) bool {
 			h.At < -most {
 			return false
 		}
-		if h.Cost == 0 || h.Cost > limiter.MaxUnits || h.since.lost > mostCounted {
+		if h.Cost == 0 || h.Cost > limiter.MaxUnits || h.since.lost > mostCounted || !h.Shape.Valid() {
 			return false
 		}
 		first, last = min(first, h.End), max(last, h.End)

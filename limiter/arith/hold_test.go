@@ -59,7 +59,7 @@ func TestCheckExportedHolds(t *testing.T) {
 	if err := check(s, words); err != nil {
 		t.Error(err)
 	}
-	words[4] |= 1 << 55
+	words[4] |= 1 << 61
 	if err := check(s, words); !errors.Is(err, limiter.ErrInvalid) {
 		t.Errorf("an unknown bit: %v", err)
 	}

@@ -23,6 +23,37 @@ type Idempotency struct {
 	// Keep must be set: a lease that nobody gives back is charged whole at its end. Where there is no room for the
 	// hold the charge is denied.
 	Lent bool
+	// Shape is what a hold knows of the whole check that made it; 0: nothing.
+	Shape Shape
+}
+
+// Shape is what is known of all keys of a reservation, beside the hold of each.
+type Shape uint8
+
+// shapeUnlike marks a reservation of which draws with different costs add up in one key.
+const shapeUnlike Shape = 1 << 5
+
+// Keys returns how many keys in force the check was charged to.
+func (s Shape) Keys() int { return int(s &^ shapeUnlike) }
+
+// Valid reports whether a check can have the shape.
+func (s Shape) Valid() bool { return s.Keys() <= limiter.MaxKeys }
+
+// Unlike reports whether draws of different costs add up in one of the keys, so that one number cannot settle it.
+func (s Shape) Unlike() bool { return s&shapeUnlike != 0 }
+
+// ShapeOf returns the shape of a check: rules in shadow, and keys that cost nothing, do not matter.
+func ShapeOf(c *Charge) (s Shape) {
+	unlike := Shape(0)
+	for i := range c.Len() {
+		if k := c.Key(i); k.Cost > 0 && !k.Rule.Shadow {
+			s++
+			if k.unlike && k.Compared() {
+				unlike = shapeUnlike
+			}
+		}
+	}
+	return s | unlike
 }
 
 // Lend gives a charge memory for the id that [Charge.Identify] sets. [Charge.Clear] keeps the memory, and a

@@ -272,7 +272,7 @@ func (h *holdTrial) step() {
 			c.Key(i).Cost *= pick[uint64](h.c, 1, 3, 9)
 		}
 		got, _ := h.table.Amend(h.now, c, limiter.Amend{Extend: true})
-		want := h.oracle.extend(h.now, c)
+		want := h.oracle.extend(h.now, c, false)
 		h.ends = append(h.ends, h.now+limiter.Span(c.ID.Hold))
 		h.log("extend %d to %d by %v: %+v", c.ID.ID>>20, c.Key(0).Cost, c.ID.Hold, want)
 		h.amended(got, want)

@@ -37,7 +37,8 @@ type Amender interface {
 }
 
 // Settled resolves a request by which a reservation is amended, as a node does, for subjects without one.
-func Settled(r *limiter.Request, a *limiter.Settling, resolve func() error) error {
+func Settled(r *limiter.Request, a *limiter.Settling, resolve func() error,
+	lacking func(r *limiter.Request) []string) error {
 	if a.Named {
 		if err := limiter.NameActual(r, a.Actual); err != nil {
 			return err
@@ -46,6 +47,7 @@ func Settled(r *limiter.Request, a *limiter.Settling, resolve func() error) erro
 	if err := resolve(); err != nil {
 		return err
 	}
+	a.Lacks = len(lacking(r)) > 0
 	return limiter.UnreadActual(r)
 }
 

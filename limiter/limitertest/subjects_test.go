@@ -99,7 +99,8 @@ func (s *tableSubject) Refund(_ context.Context, r limiter.Request, rc limiter.R
 }
 
 func (s *tableSubject) Amend(_ context.Context, r limiter.Request, a limiter.Settling) (limiter.Amended, error) {
-	if err := Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &s.charge); return err }); err != nil {
+	if err := Settled(&r, &a, func() error { _, err := s.set.Resolve(&r, &s.charge); return err },
+		s.set.Lacking); err != nil {
 		return limiter.Amended{}, err
 	}
 	out, _ := s.table.Amend(s.now, &s.charge, a.Amend)
@@ -252,10 +253,11 @@ func (s *judged) Amend(ctx context.Context, r limiter.Request, a limiter.Settlin
 	if err != nil {
 		return got, err
 	}
+	a.Lacks = len(s.set.Lacking(&r)) > 0
 	s.ids = true
 	var want limiter.Amended
 	if a.Extend {
-		want = s.holds.extend(s.now, &s.charge)
+		want = s.holds.extend(s.now, &s.charge, a.Lacks)
 	} else {
 		want = s.holds.settle(s.now, &s.charge, a.Amend)
 	}

@@ -155,6 +155,8 @@ func (p *player) amend(c *command, r *limiter.Request) []string {
 		text = fmt.Sprintf("done, estimate %d", a.Estimate)
 	case limiter.AmendSettled:
 		text = fmt.Sprintf("refused, it is settled with %d", a.First)
+	case limiter.AmendLacks:
+		text = "invalid"
 	case limiter.AmendDiffers:
 		text = differs
 	case limiter.AmendDenied:

@@ -48,7 +48,8 @@ func (t *Table) Amend(now limiter.Tick, c *arith.Charge, a limiter.Amend) (limit
 func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final bool) (out limiter.Amended,
 	changed bool, _ outcome) {
 	var keys [limiter.MaxKeys]amending
-	known, held := 0, 0
+	known, held, inForce := 0, 0, 0
+	var shape arith.Shape
 	var estimates arith.Estimates
 	for i := range c.Len() {
 		k := c.Key(i)
@@ -64,8 +65,11 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
 				m.here = math.MaxUint64
 			}
+			shape = max(shape, arith.HoldShape(&b.s.state, b.words(), c.ID.ID))
 		}
-		known++
+		if known++; !k.Rule.Shadow {
+			inForce++
+		}
 		if !m.held {
 			if a.Extend || m.was != k.Cost {
 				return limiter.Amended{State: limiter.AmendSettled, First: m.was}, changed, decided
@@ -78,6 +82,10 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		estimates.Add(k, m.was)
 	}
 	switch {
+	case a.Lacks && inForce < shape.Keys():
+		return limiter.Amended{State: limiter.AmendLacks}, changed, decided
+	case !a.Extend && !a.Named && estimates.First != 0 && shape.Unlike():
+		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First}, changed, decided
 	case !a.Extend && !a.Named && estimates.Other != 0:
 		return limiter.Amended{State: limiter.AmendDiffers, Estimate: estimates.First, First: estimates.Other}, changed,
 			decided

@@ -16,10 +16,11 @@ type Extension struct {
 	Was uint64
 }
 
-// Extend is [Table.Amend] with Extend, for a charge of one key. It also returns what it changed.
-func (t *Table) Extend(now limiter.Tick, c *arith.Charge) (out limiter.Amended, x Extension, changed bool) {
+// Extend is [Table.Amend] with an amendment that extends, for a charge of one key. It also returns what it changed.
+func (t *Table) Extend(now limiter.Tick, c *arith.Charge, a limiter.Amend) (out limiter.Amended, x Extension,
+	changed bool) {
 	x.Was, x.WasEnd = t.term(now, c)
-	out, changed = t.Amend(now, c, limiter.Amend{Extend: true})
+	out, changed = t.Amend(now, c, a)
 	_, x.End = t.term(now, c)
 	if out.State == limiter.AmendDone {
 		t.locked(now, c, func() { t.parts[PartitionOf(c.Key(0))].extended.add(c, x) })
@@ -39,18 +40,19 @@ func (t *Table) term(now limiter.Tick, c *arith.Charge) (estimate uint64, end li
 }
 
 // StandsFor returns what a charge's ID stands for at its first key: AmendSettled with the cost, if it is
-// final; otherwise AmendUnknown, with what its hold has reserved as the estimate, 0 if it has none.
-func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended) {
+// final; otherwise AmendUnknown, with what its hold has reserved as the estimate, 0 if it has none, and what the hold
+// knows of its check.
+func (t *Table) StandsFor(now limiter.Tick, c *arith.Charge) (out limiter.Amended, shape arith.Shape) {
 	out.State = limiter.AmendUnknown
 	t.locked(now, c, func() {
 		switch e, known := t.entry(now, c, c.Key(0)); {
 		case known && e.held():
-			out.Estimate = e.cost()
+			out.Estimate, shape = e.cost(), arith.HoldShape(&e.in.s.state, e.in.words(), e.id)
 		case known:
 			out.State, out.First = limiter.AmendSettled, e.cost()
 		}
 	})
-	return out
+	return out, shape
 }
 
 // TakeBack takes an extension of the hold of a charge's only key back: what it added comes back, and

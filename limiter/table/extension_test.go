@@ -18,7 +18,7 @@ func TestTakeBack(t *testing.T) {
 	now := idStart + limiter.Second
 	extend := func(cost uint64, hold time.Duration) Extension {
 		t.Helper()
-		out, x, changed := tab.Extend(now, held1(rule, 1, 1, cost, hold))
+		out, x, changed := tab.Extend(now, held1(rule, 1, 1, cost, hold), limiter.Amend{Extend: true})
 		if out.State != limiter.AmendDone || !changed || out.Estimate != cost {
 			t.Fatalf("%+v, %t", out, changed)
 		}
@@ -79,7 +79,7 @@ func TestTakeBackLate(t *testing.T) {
 		if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil {
 			t.Fatal(err)
 		}
-		_, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 20, time.Hour))
+		_, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 20, time.Hour), limiter.Amend{Extend: true})
 		now := idStart + min(test.passes, limiter.Minute)
 		x.WasEnd = test.wasEnd
 		if !tab.TakeBack(now, held1(rule, 1, 1, 10, 0), x) {
@@ -99,7 +99,7 @@ func TestTakeBackOfAHoldThatEndsOtherwise(t *testing.T) {
 	if err := tab.Decide(idStart, held1(rule, 1, 1, 10, time.Minute), &d); err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
-	out, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 15, 2*time.Minute))
+	out, x, _ := tab.Extend(idStart, held1(rule, 1, 1, 15, 2*time.Minute), limiter.Amend{Extend: true})
 	if out.State != limiter.AmendDone {
 		t.Fatal(out)
 	}

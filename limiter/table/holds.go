@@ -290,6 +290,7 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep, Lent: id.Lent}
 	h.First = !b.has(id.ID)
 	if h.First {
+		h.Shape = id.Shape
 		t.ids.holds.live.Add(1)
 	}
 	if charged == 0 {

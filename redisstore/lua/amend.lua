@@ -11,8 +11,10 @@
 -- first and the last limit of its key. The ids are KEYS behind those of the limits. The answer is
 -- the instant, what limiter.AmendState calls it, the cost for which an id stands or the estimate,
 -- how many units were charged beyond a limit, and the estimate that is compared with others', 0 if none is, with
--- the number of its rule. Where two differ the answer has one as the estimate, and the other behind it.
+-- the number of its rule. Where two differ the answer has one as the estimate, and the other behind it. Then how many
+-- ids of rules in force are known, and 32 times what their holds know of the check, see arith.Shape.
 local DONE, REPEATED, CHARGED, UNKNOWN, SETTLED, DIFFERS = 0, 1, 2, 3, 4, 8
+local UNLIKE = 32 -- of a shape: draws with different costs add up in one key
 local limits = #ARGV - 1
 local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
 
@@ -61,7 +63,7 @@ local function retract(id, before)
 end
 
 arrive(limits)
-local known, estimate, over = 0, nil, 0
+local known, estimate, over, inForce, shape = 0, nil, 0, 0, 0
 eachID(function(id)
   id.cost, id.v = head[2 + 2 * id.first], call('GET', id.k)
   if id.v then
@@ -69,6 +71,8 @@ eachID(function(id)
     if over > now then
       id.at, id.was, id.hold, known = at, cost, openHold(id.v), known + 1
       estimate = estimate or id.hold and cost
+      inForce = inForce + (head[3 + 2 * id.first] == -1 and 0 or 1)
+      shape = id.hold and id.hold.shape > shape and id.hold.shape or shape
     end
   end
   ids[#ids + 1] = id
@@ -80,11 +84,11 @@ if head[3] > 1 then
       retract(id, before)
     end
   end
-  return {now, DONE, 0, 0, 0, 0}
+  return {now, DONE, 0, 0, 0, 0, 0}
 end
 for _, id in ipairs(ids) do
   if id.was and not id.hold and id.was ~= id.cost then
-    return {now, SETTLED, id.was, 0, 0, 0}
+    return {now, SETTLED, id.was, 0, 0, 0, 0}
   end
 end
 local compared, rule, used = 0, 0, 0 -- used: what the first that is compared is settled with
@@ -92,14 +96,17 @@ for _, id in ipairs(ids) do
   local n = head[3 + 2 * id.first]
   if id.hold and n > 0 then
     if compared > 0 and n ~= rule and id.was * used ~= compared * id.cost then
-      return {now, DIFFERS, compared, id.was, 0, 0}
+      return {now, DIFFERS, compared, id.was, 0, 0, 0}
     elseif compared == 0 then
       compared, rule, used = id.was, n, id.cost
     end
   end
 end
+if compared > 0 and shape >= UNLIKE then
+  return {now, DIFFERS, compared, 0, 0, 0, 0}
+end
 if known == 0 and ignore == 1 then
-  return {now, UNKNOWN, 0, 0, 0, 0}
+  return {now, UNKNOWN, 0, 0, 0, 0, 0}
 end
 local charges = false
 for _, id in ipairs(ids) do
@@ -120,7 +127,7 @@ if strays() then
 end
 local state = charges and CHARGED or estimate and DONE or known > 0 and REPEATED or UNKNOWN
 if head[3] == 1 then
-  return {now, state, estimate or 0, 0, compared, rule}
+  return {now, state, estimate or 0, 0, compared, rule, inForce + 32 * shape}
 end
 for _, id in ipairs(ids) do
   local g = of[id.first]
@@ -154,4 +161,4 @@ for _, id in ipairs(ids) do
     call('SET', id.k, entryFor(now + life, id.at or now, id.cost, 0, 2), 'PX', '' .. floor((life + 999) / 1000) + slack)
   end
 end
-return {now, state, estimate or 0, over, compared, rule}
+return {now, state, estimate or 0, over, compared, rule, inForce + 32 * shape}

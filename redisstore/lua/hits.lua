@@ -68,7 +68,7 @@ local function takeHit(s, at, n, rest, counted)
   for _, m in ipairs(ending and ending.all and {} or call('ZRANGE', string.match(s.k, '^[^}]*}') .. '!holds', 0, -1)) do
     local _, keep, parts = unpack('<I7I1I2', m)
     local form, bytes = '<I7I4c12', 23
-    if keep >= 2 then
+    if keep % 4 >= 2 then
       form, bytes = '<I7I7c12', 26
     end
     for k = 0, parts - 1 do

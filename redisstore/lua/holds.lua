@@ -8,11 +8,12 @@
 -- then of each part the instant, the units, and a hash of what they are worth later, which names the
 -- limit. A part of a limit on concurrency has the name that its counter was given, which begins with an s; it is
 -- given back whenever the hold ends. Where one has more than 2^32-1 units, 2 is added to the number before theirs, and
--- the units of all take 7 bytes. Behind what remembers the id this is the value of the id's entry. With the end of
--- the name of that entry it is a member of the set.
+-- the units of all take 7 bytes. Four times what the hold knows of its check (arith.Shape) is added, too. Behind
+-- what remembers the id this is the value of the id's entry. With the end of the name of that entry it is a member
+-- of the set.
 --
--- The last of ARGV[1] is a list for a check that is to be held: for how long, 1 if it is kept, how
--- many milliseconds after its end the holds of the key may matter, and 1 if the check extends a
+-- The last of ARGV[1] is a list for a check that is to be held: for how long, 1 if it is kept and four times its
+-- shape, how many milliseconds after its end the holds of the key may matter, and 1 if the check extends a
 -- hold that there is.
 local HOLDS, PARTS = 4096, 64
 local groups, of = {}, {} -- the keys of the call with their limits; of: that of each limit
@@ -107,10 +108,10 @@ end
 local function unfold(v, i)
   local over, keep, n = unpack('<I7I1I2', v, i)
   local form, size = '<I7I4c12', 23
-  if keep >= 2 then
-    keep, form, size = keep - 2, '<I7I7c12', 26
+  if keep % 4 >= 2 then
+    form, size = '<I7I7c12', 26
   end
-  local h = {over = over, keep = keep, parts = {}}
+  local h = {over = over, keep = keep % 2, shape = floor(keep / 4), parts = {}}
   for j = 1, n do
     local at, cost, limit = unpack(form, v, i + 10 + (j - 1) * size)
     h.parts[j] = {at = at, cost = cost, limit = limit, over = over}
@@ -119,10 +120,10 @@ local function unfold(v, i)
 end
 
 local function fold(h)
-  local form, keep, all = '<I7I4', h.keep, {}
+  local form, keep, all = '<I7I4', h.keep + 4 * h.shape, {}
   for _, part in ipairs(h.parts) do
     if part.cost > MOST then
-      form, keep = '<I7I7', h.keep + 2
+      form, keep = '<I7I7', h.keep + 4 * h.shape + 2
     end
   end
   all[1] = pack('<I7I1I2', h.over, keep, #h.parts)
@@ -418,7 +419,7 @@ local function soonest(i, s, want, at)
         break
       end
       local form, bytes = '<I7I4c12', 23
-      if keep >= 2 then
+      if keep % 4 >= 2 then
         form, bytes = '<I7I7c12', 26
       end
       for k = 0, keep % 2 == 0 and n - 1 or -1 do
@@ -504,7 +505,7 @@ if hold and hold[4] == 0 then
     return false
   end
   reserve = function(id, answer)
-    local h = {over = now + hold[1], keep = hold[2], parts = {}}
+    local h = {over = now + hold[1], keep = hold[2] % 2, shape = floor(hold[2] / 4), parts = {}}
     local bits = charged(h, id, answer)
     begin(id, now, head[2 + 2 * id.first], bits, 0, h)
   end
@@ -554,8 +555,8 @@ elseif hold then
     end
     return {}, order
   end
-  -- reserve extends the hold of an id. Its numbers in the answer are 1 if it has one, and its
-  -- estimate and its end before.
+  -- reserve extends the hold of an id. Its numbers in the answer are 1 if it has one, with its shape above that, and
+  -- its estimate and its end before.
   reserve = function(id, answer, made)
     if not id.hold then
       return 0, 0, 0
@@ -570,6 +571,6 @@ elseif hold then
       h.over = now + hold[1]
       begin(id, id.at, cost, id.bits, 1, h, id.v)
     end
-    return 1, id.cost, before
+    return 1 + 2 * id.hold.shape, id.cost, before
   end
 end

@@ -19,7 +19,8 @@ func (w *Writer) Check(to peer.Instance, charge *arith.Charge, define bool, q pe
 		f.Traces = append(f.Traces, peer.Trace{ID: q.ID, TraceHi: c.TraceHi, TraceLo: c.TraceLo, Span: c.Span})
 	}
 	if c := charge.ID; c != nil && c.Hold > 0 {
-		f.Holds = append(f.Holds, peer.Hold{ID: q.ID, Span: uint64(limiter.Span(c.Hold)), Keep: c.Keep, Lent: c.Lent})
+		f.Holds = append(f.Holds, peer.Hold{ID: q.ID, Span: uint64(limiter.Span(c.Hold)), Keep: c.Keep, Lent: c.Lent,
+			Shape: uint8(c.Shape)})
 	}
 	w.wake(l)
 }

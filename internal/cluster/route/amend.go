@@ -43,8 +43,9 @@ func (s *fanOut) settled(t *Turn) {
 // compare begins a settlement by asking what each key has reserved, or what its id stands for: one number does not
 // settle different estimates, an id that stands for another number at some key charges no other one, and what
 // one owner has settled is not taken back. A question is an extension to be taken back that nobody made. Members
-// that do not answer it with either settle whatever was reserved.
-func (s *fanOut) compare(t *Turn, first []*portion) {
+// that do not answer it with either settle whatever was reserved. The first portions go on then, unless the request
+// lacks keys of the check.
+func (s *fanOut) compare(t *Turn, first []*portion, lacks bool) {
 	s.open = s.charge.Len()
 	all := make([]*Call, s.charge.Len())
 	for i := range all {
@@ -55,7 +56,7 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 			until: s.until, exact: s.exact,
 			done: func(t *Turn, _ *Call) {
 				if s.closed() {
-					s.compared(t, all, first)
+					s.compared(t, all, first, lacks)
 				}
 			},
 		}}
@@ -66,14 +67,20 @@ func (s *fanOut) compare(t *Turn, first []*portion) {
 }
 
 // compared goes on with a settlement once the owners have answered what is reserved.
-func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
+func (s *fanOut) compared(t *Turn, all []*Call, first []*portion, lacks bool) {
 	var e arith.Estimates
 	var final *limiter.Amended
-	unanswered, known := false, false
+	var shape arith.Shape
+	unanswered, known, inForce := false, false, 0
 	for _, o := range all {
 		x, k := &o.result.outcome, o.task.charge.Key(0)
 		unanswered = unanswered || x.Unanswered != 0
-		known = known || x.Amended != nil && (x.Amended.State == limiter.AmendSettled || x.Amended.Estimate > 0)
+		if x.Amended != nil && (x.Amended.State == limiter.AmendSettled || x.Amended.Estimate > 0) {
+			if known = true; !k.Rule.Shadow {
+				inForce++
+			}
+		}
+		shape = max(shape, x.Shape)
 		switch a := x.Amended; {
 		case a == nil:
 		case a.State == limiter.AmendSettled && a.First != k.Cost && final == nil:
@@ -82,19 +89,21 @@ func (s *fanOut) compared(t *Turn, all []*Call, first []*portion) {
 			e.Add(k, a.Estimate)
 		}
 	}
-	switch {
+	switch how := s.parts[0].call.task.amend; {
 	case unanswered:
 		for _, r := range s.parts {
 			r.call.result.outcome.Unanswered = 1<<len(r.keys) - 1
 		}
-	case final != nil:
+	case final != nil && !how.Extend:
 		s.parts[0].call.result.outcome.Amended = final
-	case e.Other != 0 && !s.parts[0].call.task.amend.Named:
+	case lacks && inForce < shape.Keys():
+		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendLacks}
+	case (e.Other != 0 || e.First != 0 && shape.Unlike()) && !how.Named && !how.Extend:
 		s.parts[0].call.result.outcome.Amended = &limiter.Amended{State: limiter.AmendDiffers, Estimate: e.First,
 			First: e.Other}
 	default:
 		for _, r := range s.parts {
-			if known && r.charge.Key(0).Rule.Shadow { // it has not charged the check
+			if known && r.charge.Key(0).Rule.Shadow && !how.Extend { // it has not charged the check
 				r.call.task.amend.IgnoreUnknown = true
 			}
 		}
@@ -178,14 +187,15 @@ func together(a, b *limiter.Amended, extends bool) *limiter.Amended {
 func rank(s limiter.AmendState) int {
 	return slices.Index([]limiter.AmendState{
 		limiter.AmendUnknown, limiter.AmendRepeated, limiter.AmendDone, limiter.AmendCharged,
-		limiter.AmendDenied, limiter.AmendFull, limiter.AmendRaised, limiter.AmendDiffers, limiter.AmendSettled,
+		limiter.AmendDenied, limiter.AmendFull, limiter.AmendRaised, limiter.AmendDiffers, limiter.AmendLacks,
+		limiter.AmendSettled,
 	}, s)
 }
 
 // holdOut returns what an amendment with a number says of a reservation.
 func holdOut(number uint64, id *arith.Idempotency, a limiter.Amend, back *table.Extension) *peer.Hold {
 	h := peer.Hold{ID: number, Life: uint64(limiter.Span(id.Life)), Extend: a.Extend, Ignore: a.IgnoreUnknown,
-		Named: a.Named}
+		Named: a.Named, Lacks: a.Lacks}
 	if a.Extend {
 		h.Span = uint64(limiter.Span(id.Hold))
 	}
@@ -219,7 +229,7 @@ func AmendedOut(number uint64, x *Outcome) peer.Amended {
 	a := x.Amended
 	out := peer.Amended{
 		ID: number, State: uint8(a.State), First: a.First, Estimate: a.Estimate, Over: a.Over,
-		RetryAfter: int64(limiter.Span(a.RetryAfter)),
+		RetryAfter: int64(limiter.Span(a.RetryAfter)), Shape: uint8(x.Shape),
 	}
 	if e := x.Extension; e != nil {
 		out.Was, out.End, out.WasEnd = e.Was, uint64(e.End), uint64(e.WasEnd)

@@ -78,12 +78,16 @@ func (o *Call) split(t *Turn) bool {
 	o.progress.again, o.progress.askedAt, o.progress.owner, o.progress.divided = 0, 0, o.c.config.Self, true
 	took := o.progress.took
 	o.mu.Unlock()
-	s.divide(o.task.kind, o.task.amend)
+	amend := o.task.amend
+	amend.Lacks = false // which compare finds out
+	s.divide(o.task.kind, amend)
 	s.markFinal(t.Now, took)
 	now := s.parts
-	if o.task.kind == KindAmend && !o.task.amend.Extend {
-		s.later = now[1:]
-		s.compare(t, now[:1])
+	if o.task.kind == KindAmend && (!amend.Extend || o.task.amend.Lacks) {
+		if !amend.Extend {
+			now, s.later = now[:1], now[1:]
+		}
+		s.compare(t, now, o.task.amend.Lacks)
 		return true
 	}
 	s.start(t, now)

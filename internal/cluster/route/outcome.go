@@ -23,6 +23,8 @@ type Outcome struct {
 	// Forbidden has the keys whose holder refuses resets of other members. None of them
 	// is in Unanswered.
 	Forbidden uint32
+	// Shape is what the hold of a key knows of its check, if that was asked.
+	Shape arith.Shape
 	// Amended is the result of an amendment; nil if nobody answered.
 	Amended *limiter.Amended
 	// Extension is what an extension of one key changed; nil if it changed nothing.

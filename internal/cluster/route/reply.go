@@ -14,8 +14,11 @@ func (o *Call) Reply(t *Turn, f *peer.Frame, from string, r *peer.Reply, results
 	case peer.Decided:
 		o.fill(t, f, from, r, results)
 	case peer.Done:
-		o.concludedBy(t, f.From, Outcome{Counters: int(r.Count), Amended: amendedIn(amended),
-			Extension: extensionIn(amended)})
+		x := Outcome{Counters: int(r.Count), Amended: amendedIn(amended), Extension: extensionIn(amended)}
+		if amended != nil {
+			x.Shape = arith.Shape(amended.Shape)
+		}
+		o.concludedBy(t, f.From, x)
 	case peer.Forbidden:
 		o.forbidden(t, f.From)
 	default:

@@ -2364,11 +2364,14 @@ type Holds struct {
 	LivesUs []uint64 `protobuf:"varint,4,rep,packed,name=lives_us,json=livesUs,proto3" json:"lives_us,omitempty"`
 	// 1 keep: what is charged stays when it ends; 2 extend; 4 ignore: an id that is not known
 	// is not charged; 8 back: the extension after which it ends at the instant in ends is taken back;
-	// 16 named: the costs of the keys of a settlement are not compared.
+	// 16 named: the costs of the keys of a settlement are not compared; 32 lent: the units of a check are a lease; 64
+	// lacks: the request lacks something by which its rules may count it.
 	Flags []byte `protobuf:"bytes,5,opt,name=flags,proto3" json:"flags,omitempty"`
 	// Only with back, as in the reply to the extension: when it ends, and when it is to end.
-	Ends          []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
-	WasEnds       []uint64 `protobuf:"varint,7,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
+	Ends    []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
+	WasEnds []uint64 `protobuf:"varint,7,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
+	// Only of a check: how many keys in force it charges, and 32 more if draws with different costs add up in one.
+	Shapes        []byte `protobuf:"bytes,8,opt,name=shapes,proto3" json:"shapes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2452,13 +2455,21 @@ func (x *Holds) GetWasEnds() []uint64 {
 	return nil
 }
 
+func (x *Holds) GetShapes() []byte {
+	if x != nil {
+		return x.Shapes
+	}
+	return nil
+}
+
 // Amended are the results of those replies whose refunds amended a reservation.
 type Amended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// As in replies.
 	Ids []uint64 `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
-	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full, 7 raised too often.
+	// 0 done, 1 repeated, 2 charged, 3 unknown, 4 settled, 5 denied, 6 full, 7 raised too often,
+	// 8 the rules have reserved different numbers, 9 the check had keys that the request lacks.
 	States []byte `protobuf:"bytes,3,opt,name=states,proto3" json:"states,omitempty"`
 	// The cost for which a settled id stands.
 	Firsts    []uint64 `protobuf:"varint,4,rep,packed,name=firsts,proto3" json:"firsts,omitempty"`
@@ -2468,9 +2479,11 @@ type Amended struct {
 	RetryAftersUs []int64  `protobuf:"varint,7,rep,packed,name=retry_afters_us,json=retryAftersUs,proto3" json:"retry_afters_us,omitempty"`
 	// Of an extension of one key: the estimate before it, when the reservation ends by the clock of the
 	// sender, and when it ended before. 0 if nothing was extended.
-	Was           []uint64 `protobuf:"varint,8,rep,packed,name=was,proto3" json:"was,omitempty"`
-	Ends          []uint64 `protobuf:"varint,9,rep,packed,name=ends,proto3" json:"ends,omitempty"`
-	WasEnds       []uint64 `protobuf:"varint,10,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
+	Was     []uint64 `protobuf:"varint,8,rep,packed,name=was,proto3" json:"was,omitempty"`
+	Ends    []uint64 `protobuf:"varint,9,rep,packed,name=ends,proto3" json:"ends,omitempty"`
+	WasEnds []uint64 `protobuf:"varint,10,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
+	// Of a question for what a key has reserved: the shape of the check.
+	Shapes        []byte `protobuf:"bytes,11,opt,name=shapes,proto3" json:"shapes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2571,6 +2584,13 @@ func (x *Amended) GetEnds() []uint64 {
 func (x *Amended) GetWasEnds() []uint64 {
 	if x != nil {
 		return x.WasEnds
+	}
+	return nil
+}
+
+func (x *Amended) GetShapes() []byte {
+	if x != nil {
+		return x.Shapes
 	}
 	return nil
 }
@@ -3340,7 +3360,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
 	"\ttrace_his\x18\x03 \x03(\x06R\btraceHis\x12\x1b\n" +
 	"\ttrace_los\x18\x04 \x03(\x06R\btraceLos\x12\x14\n" +
-	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\xaa\x01\n" +
+	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\xc2\x01\n" +
 	"\x05Holds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x19\n" +
@@ -3348,7 +3368,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\blives_us\x18\x04 \x03(\x04R\alivesUs\x12\x14\n" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x12\n" +
 	"\x04ends\x18\x06 \x03(\x04R\x04ends\x12\x19\n" +
-	"\bwas_ends\x18\a \x03(\x04R\awasEnds\"\xfe\x01\n" +
+	"\bwas_ends\x18\a \x03(\x04R\awasEnds\x12\x16\n" +
+	"\x06shapes\x18\b \x01(\fR\x06shapes\"\x96\x02\n" +
 	"\aAmended\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +
@@ -3360,7 +3381,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03was\x18\b \x03(\x04R\x03was\x12\x12\n" +
 	"\x04ends\x18\t \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\n" +
-	" \x03(\x04R\awasEnds\"\xae\x01\n" +
+	" \x03(\x04R\awasEnds\x12\x16\n" +
+	"\x06shapes\x18\v \x01(\fR\x06shapes\"\xae\x01\n" +
 	"\x04Keys\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03his\x18\x02 \x03(\x06R\x03his\x12\x10\n" +
