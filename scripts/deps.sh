@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs the programs that `make test` needs and this machine lacks. With
 # apt-get and as root it does so by itself; otherwise it says what to install.
+#
+#   scripts/deps.sh [packages]    with what `make packages-test` needs besides
 set -euo pipefail
 
 # Program, Debian package, what it is for.
@@ -18,6 +20,8 @@ if [ "$(uname -s)" = Linux ]; then
     "promtool prometheus the alerts are tested with it"
     "mkdocs mkdocs the documentation is made into a site with it"
     "chromium chromium a test looks at that site with it"
+    "systemd-analyze systemd it checks the unit of the packages"
+    "groff groff-base it reads the manual pages"
     "chrt util-linux the attackers of chaos get only the time that nobody else wants"
   )
 fi
@@ -43,6 +47,13 @@ if [ "$(uname -s)" = Linux ]; then
     "lua-socket|test -e /usr/share/lua/5.3/socket/http.lua"
     "libnginx-mod-http-lua|test -e /usr/lib/nginx/modules/ngx_http_lua_module.so"
     "php-redis|php -r 'exit(extension_loaded(\"redis\") ? 0 : 1);'"
+  )
+fi
+if [ "${1:-}" = packages ]; then
+  needs+=(
+    "mmdebstrap mmdebstrap clean systems of Debian are made with it"
+    "zsh zsh it reads completions"
+    "fish fish it reads completions"
   )
 fi
 if docker info >/dev/null 2>&1; then

@@ -75,6 +75,7 @@ func house() []row {
 		{path: "internal/built", floor: 0, knows: "what a program was built from: version, commit, settings", never: join(
 			no(imports, "every program has it", "ours", "third-party"),
 		)},
+		{path: "internal/manual", floor: 0, knows: "commands and flags -> the manual page of a program"},
 		{path: "internal/disk", floor: 1, knows: "records in segments of a directory, with checksums", never: join(
 			clocks("what is written names its own instant"),
 			no(spawns, "who writes decides who waits", ""),
@@ -355,7 +356,7 @@ func libraries() []library {
 			"a keyed hash makes identities that nobody outside can make collide"},
 		{"github.com/goccy/go-yaml", []string{"rules", "internal/access", "cmd/weir"},
 			"a file of each kind is read in one place, with the position of each mistake"},
-		{"github.com/spf13", []string{"cmd/node", "cmd/weir"}, "flags are the business of programs"},
+		{"github.com/spf13", []string{"cmd/node", "cmd/weir", "internal/manual"}, "flags are the business of programs"},
 		{"golang.org/x/term", []string{"cmd/node", "cmd/weir"}, "terminals are the business of programs"},
 		{"golang.org/x/sys", []string{"cmd/node", "cmd/weir", "chaos"},
 			"processes and terminals are the business of programs"},

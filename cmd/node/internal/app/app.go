@@ -11,12 +11,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirlimit/weir/internal/manual"
 	"github.com/weirlimit/weir/rules"
 )
 
@@ -33,7 +35,8 @@ const (
 // World is the program's connection to the outside.
 type World struct {
 	// Name is what the program was called as: its path. As "ratelimit", without arguments, it
-	// serves by the environment of envoyproxy/ratelimit.
+	// serves by the environment of envoyproxy/ratelimit. As "weir-node", as packages install it
+	// because Node.js is "node", it calls itself that.
 	Name     string
 	Out, Err io.Writer
 	// OutTerminal and ErrTerminal report whether Out and Err are terminals.
@@ -110,7 +113,7 @@ func (a *app) report(err error) int {
 	return ExitFailed
 }
 
-func (a *app) printError(err error) { a.say("node: %s\n", err) }
+func (a *app) printError(err error) { a.say("%s: %s\n", a.program(), err) }
 
 // printRulesError prints a line for each problem of a rules file.
 func (a *app) printRulesError(err *rules.Error) {
@@ -118,7 +121,7 @@ func (a *app) printRulesError(err *rules.Error) {
 	if len(err.Problems) > 1 {
 		n = fmt.Sprintf("%d problems", len(err.Problems))
 	}
-	a.say("%s\nnode: rules file %s is not valid: %s\n", err, err.File, n)
+	a.say("%s\n%s: rules file %s is not valid: %s\n", err, a.program(), err.File, n)
 }
 
 // say writes to standard error. An error of writing is ignored, since there is nowhere
@@ -136,7 +139,7 @@ func (a *app) print(text string) error {
 func (a *app) root() *cobra.Command {
 	o := newOptions()
 	root := &cobra.Command{
-		Use:   "node",
+		Use:   a.program(),
 		Short: "Run Weir, a rate limiter, as a service",
 		Long: `A node of Weir: asked over gRPC or HTTP whether a request may pass, it decides
 by the rules of a file, in memory. Without a command it serves.
@@ -146,7 +149,7 @@ Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
   node serve --rules rules.yaml
   node serve --rules rules.yaml --http-addr 127.0.0.1:9080 --grpc-addr 127.0.0.1:9081
   WEIR_RULES=rules.yaml node`,
-		Version:       version(),
+		Version:       a.version(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -164,10 +167,25 @@ Exit status: 0 stopped in good order, 1 failed, 2 wrong usage.`,
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.serveCommand(), a.demoCommand(), a.healthCommand(), a.keysCommand(), a.versionCommand())
+	root.AddCommand(a.serveCommand(), a.demoCommand(), a.healthCommand(), a.keysCommand(), a.versionCommand(),
+		manual.Command(a.print))
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Example = called.ReplaceAllString(cmd.Example, "${1}"+root.Name()+"${2}")
+	}
 	return root
+}
+
+// called matches the program's name in an example.
+var called = regexp.MustCompile(`(?m)(^| )node( [a-z-]|$)`)
+
+// program returns the name of the program: as packages install it if it was called so, else node.
+func (a *app) program() string {
+	if strings.TrimSuffix(filepath.Base(a.Name), ".exe") == "weir-node" {
+		return "weir-node"
+	}
+	return "node"
 }
 
 // helpCommand is the library's help command, except that it refuses an unknown command.

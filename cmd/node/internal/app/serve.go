@@ -109,6 +109,10 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 		log.Info("the node listens", args...)
 		s.WhenReady(func() { log.Info("the node is ready", args...) })
 	}
+	// A member may wait for others that are started after it, so it has started when it listens.
+	if err := a.notify("READY=1"); err != nil {
+		log.Warn(err.Error())
+	}
 	return a.untilToldToStop(cmd.Context(), log, s)
 }
 
@@ -187,6 +191,9 @@ const again = time.Second
 // stop stops the node, or gives up at a second signal.
 func (a *app) stop(log *slog.Logger, s interface{ Stop() error }, why string) error {
 	log.Info("stopping: requests in progress will be answered", "because", why)
+	if err := a.notify("STOPPING=1"); err != nil {
+		log.Warn(err.Error())
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.Stop() }()
 	insists, same := false, a.After(again)

@@ -15,9 +15,11 @@ func (a *app) versionCommand() *cobra.Command {
 		Short:   "Print the version, the commit and how it was built",
 		Example: "  node version",
 		Args:    noArgs,
-		RunE:    func(*cobra.Command, []string) error { return a.print(version() + "\n") },
+		RunE:    func(*cobra.Command, []string) error { return a.print(a.version() + "\n") },
 	}
 }
 
 // version returns what this program was built from.
-func version() string { return strings.TrimSuffix(built.Text("node", limiter.ZoneDataVersion()), "\n") }
+func (a *app) version() string {
+	return strings.TrimSuffix(built.Text(a.program(), limiter.ZoneDataVersion()), "\n")
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
+	"github.com/weirlimit/weir/internal/manual"
 )
 
 // Exit statuses, of all commands.
@@ -195,7 +196,8 @@ adds 3, denied.`,
 		a.schemaCommand(), a.envoyCommand(), a.checkCommand(),
 		a.settleCommand(), a.cancelCommand(), a.extendCommand(), a.resetCommand(), a.membersCommand(), a.reloadCommand(),
 		a.topCommand(), a.denialsCommand(), a.rulesCommand(), a.overrideCommand(), a.exportCommand(), a.importCommand(),
-		a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand())
+		a.benchCommand(), a.certCommand(), a.permissionsCommand(), a.versionCommand(),
+		manual.Command(func(page string) error { return a.print([]byte(page)) }))
 	root.SetHelpCommand(helpCommand(root))
 	strictCompletion(root)
 	return root

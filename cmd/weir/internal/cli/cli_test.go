@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir/cmd/weir/internal/term"
 )
@@ -226,6 +228,36 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q completes to %q", c.args, got.out)
 		}
 	}
+}
+
+// The manual page has each command and each of its flags, and no flag of tests.
+func TestManualPage(t *testing.T) {
+	got := person{}.run(t, "man")
+	if got.status != ExitOK || got.err != "" {
+		t.Fatalf("%+v", got)
+	}
+	roff := strings.NewReplacer("-", `\-`)
+	var all func(c *cobra.Command)
+	all = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Hidden {
+				continue
+			}
+			_, section, found := strings.Cut(got.out, `.SS "`+roff.Replace(sub.CommandPath()))
+			if !found {
+				t.Errorf("%s is not on the page", sub.CommandPath())
+			}
+			section, _, _ = strings.Cut(section, "\n.SS ")
+			sub.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				if there := strings.Contains(section, `\fB`+roff.Replace("--"+f.Name)+`\fR`) ||
+					strings.Contains(section, `, \-\-`+roff.Replace(f.Name)+`\fR`); f.Name != "help" && there == f.Hidden {
+					t.Errorf("%s --%s on the page: %v", sub.CommandPath(), f.Name, there)
+				}
+			})
+			all(sub)
+		}
+	}
+	all((&app{}).root())
 }
 
 func TestVersion(t *testing.T) {
