@@ -4,9 +4,9 @@
 #   docker build -t weir --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" .
 #   docker run --rm -p 127.0.0.1:8080:8080 weir
 #
-# That compiles with whatever the tag below names today. A release gives a digest, which
-# scripts/release-image.sh demands, and so can you: --build-arg GO_IMAGE=golang:1.26@sha256:...
-# (docs/decisions.md, "The image names a tag"). The programs can be compared with those of a release.
+# That compiles with whatever the tag below names today; to fix it, give the image by its digest:
+# --build-arg GO_IMAGE=golang:1.26@sha256:... The image of a release, which deploy/release makes
+# without this file, says the same of itself (docs/decisions.md, "The image names a tag").
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

@@ -62,7 +62,9 @@ test-long: deps tidy fmt lint lint-modules ## All tests, with and without the ra
 	part $(MAKE) compose-test; \
 	part $(MAKE) pods-test; \
 	part $(MAKE) upgrade-test; \
+	part $(MAKE) release-module; \
 	part $(MAKE) release-test; \
+	part $(MAKE) packages-test; \
 	part $(MAKE) alerts-test; \
 	part env WEIR_SEEDS=$(strip $(WEIR_SEEDS)) WEIR_SIM_SEEDS=2500 WEIR_JOIN_KEYS=1000000 $(GO) test -count=1 -timeout 4h $(TESTFLAGS) ./... ./chaos/...; \
 	part $(MAKE) mutate; \
@@ -176,16 +178,34 @@ upgrade-test: ## A cluster of the last version becomes one of this, member by me
 	WEIR_UPGRADE=1 $(GO) test -count=1 -timeout 15m -v -run '^TestUpgrade$$' $(TESTFLAGS) ./cmd/node
 
 .PHONY: release
-release: ## dist/: node and weir for each system with their bills of materials, and the checksums; VERSION=v0.1.0
-	scripts/release.sh dist "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)"
+release: ## dist/: archives, packages, images and the chart, with bills of materials and checksums; VERSION=v0.1.0
+	scripts/release.sh dist "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)" "$$(git show -s --format=%ct HEAD)"
 
-.PHONY: release-image
-release-image: ## The image of a release; VERSION=v0.1.0 TAG=registry.example.com/weir:v0.1.0 GO_IMAGE=golang:1.26@sha256:...
-	scripts/release-image.sh "$${TAG:?give the tag of the image}" "$${VERSION:?give the version, such as VERSION=v0.1.0}" "$$(git rev-parse HEAD)" "$${GO_IMAGE:?give the image that compiles, by its digest}"
+.PHONY: release-sign
+release-sign: ## dist/SHA256SUMS.sig, by a key of SSH that deploy/release/allowed_signers has; KEY=file
+	scripts/release-sign.sh dist "$${KEY:?give the file of the private key}"
+
+.PHONY: release-push
+release-push: ## The images in dist/ to a registry, under one tag; TAG=registry.example.com/weir:0.1.0
+	cd deploy/release && GOWORK=off $(GO) run . push "$(CURDIR)/dist" "$${TAG:?give the tag of the image}"
+
+.PHONY: release-publish
+release-publish: ## dist/ as a release of the repository on GitHub, by its tool gh; VERSION=v0.1.0
+	gh release create "$${VERSION:?give the version, such as VERSION=v0.1.0}" --verify-tag --generate-notes dist/*
+
+.PHONY: release-module
+release-module: ## The nested module that packs releases: what is in packages, images and archives
+	cd deploy/release && export GOWORK=off && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) test -vet=off $(TESTFLAGS) ./...
 
 .PHONY: release-test
 release-test: ## Two builds of a release have the same bytes; minutes
-	cd deploy/test && export GOWORK=off && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 30m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
+	cd deploy/release && export GOWORK=off && WEIR_RELEASE=1 $(GO) test -count=1 -timeout 60m -v -run '^TestReproducible$$' $(TESTFLAGS) ./...
+
+.PHONY: packages-test
+packages-test: ## A release is installed, upgraded and removed on clean systems, where a Docker engine answers; says so where none does; as root
+	scripts/deps.sh packages
+	scripts/helm.sh version >/dev/null
+	cd deploy/release && export GOWORK=off && WEIR_PACKAGES=1 $(GO) test -count=1 -timeout 60m -v -run '^TestInstalled$$' $(TESTFLAGS) ./...
 
 .PHONY: deps
 deps: ## Install what the tests need and this machine lacks (Debian: as root)
@@ -213,6 +233,7 @@ lint-modules: ## The same for the nested modules
 	if [ -f bench/go.mod ]; then cd bench && ../scripts/golangci-lint.sh run ./...; fi
 	cd examples/middleware && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
 	cd deploy/test && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
+	cd deploy/release && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
 	cd docs/site && export GOWORK=off && ../../scripts/golangci-lint.sh run ./...
 
 .PHONY: compose-test

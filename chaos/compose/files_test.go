@@ -163,40 +163,6 @@ func TestVersionOfTheImage(t *testing.T) {
 	}
 }
 
-// The image of a release is compiled by an image that is named by its digest, and by no tag.
-func TestReleaseImage(t *testing.T) {
-	digest := strings.Repeat("0123456789abcdef", 4)
-	dir := t.TempDir()
-	docker := filepath.Join(dir, "docker")
-	if err := os.WriteFile(docker, []byte("#!/bin/sh\necho built \"$@\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for base, ok := range map[string]bool{
-		"golang:1.26@sha256:" + digest:                    true,
-		"registry.example.com/go/golang@sha256:" + digest: true,
-		"golang:1.26":                         false,
-		"golang:1.26@sha256:" + digest[1:]:    false,
-		"golang:1.26@sha256:" + digest + "0":  false,
-		"golang@sha512:" + digest:             false,
-		"golang:1.26 golang@sha256:" + digest: false,
-		"--privileged@sha256:" + digest:       false,
-	} {
-		build := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "release-image.sh"), "weir:v1", "v1",
-			"c0ffee", base)
-		build.Env = append(os.Environ(), "DOCKER="+docker)
-		out, err := build.CombinedOutput()
-		if built := strings.HasPrefix(string(out), "built build "); built != ok || (err == nil) != ok {
-			t.Errorf("from %s: %v, %s", base, err, out)
-		}
-		if ok && !strings.Contains(string(out), "GO_IMAGE="+base+" ") {
-			t.Errorf("from %s it builds from another: %s", base, out)
-		}
-		if !ok && !strings.Contains(string(out), "by its digest") {
-			t.Errorf("from %s it is refused without a reason: %s", base, out)
-		}
-	}
-}
-
 // Nothing is published but on loopback, and no two services on one port.
 func TestPublishedPorts(t *testing.T) {
 	taken := map[string]string{}

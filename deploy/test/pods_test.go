@@ -1,6 +1,7 @@
 package deploytest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -306,4 +308,22 @@ func (p *pods) remove() (err error) {
 		}
 	}
 	return err
+}
+
+// script runs a program in a directory, with more environment, and returns what it prints.
+func script(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", name, err, out, said.String())
+	}
+	return string(out)
 }

@@ -1,4 +1,4 @@
-package deploytest
+package main
 
 import (
 	"bytes"
@@ -29,11 +29,11 @@ func TestReproducible(t *testing.T) {
 		script(t, root, nil, "bash", "-euo", "pipefail", "-c", `git archive "$2" | tar -C "$1" -xf -`, "bash", tree, head)
 		out := filepath.Join(tree, "dist")
 		script(t, tree, []string{"GOCACHE=" + t.TempDir()}, "scripts/release.sh", out, "v1.2.3-test", commit,
-			runtime.GOOS+"/"+runtime.GOARCH)
+			"1700000000", runtime.GOOS+"/"+runtime.GOARCH)
 		outs = append(outs, out)
 	}
 	files, err := os.ReadDir(outs[0])
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 9 {
 		t.Fatalf("%v: %v", err, files)
 	}
 	for _, f := range files {
@@ -41,8 +41,10 @@ func TestReproducible(t *testing.T) {
 			t.Errorf("%s differs between two builds", f.Name())
 		}
 	}
-	for _, program := range []string{"node", "weir"} {
-		file := filepath.Join(outs[0], program+"-"+runtime.GOOS+"-"+runtime.GOARCH)
+	base := "_1.2.3-test_" + runtime.GOOS + "_" + runtime.GOARCH
+	script(t, outs[0], nil, "tar", "-xzf", "weir"+base+".tar.gz")
+	for _, program := range []string{"weir-node", "weir"} {
+		file := filepath.Join(outs[0], "weir"+base, program)
 		if says := script(t, ".", nil, file, "version"); !strings.HasPrefix(says,
 			program+" v1.2.3-test (0123456789ab) go1.") || !strings.Contains(says, "-trimpath=true") {
 			t.Errorf("%s says %q", program, says)
@@ -50,12 +52,13 @@ func TestReproducible(t *testing.T) {
 		var bill struct {
 			Components []struct{ Name string }
 		}
-		if err := json.Unmarshal([]byte(read(t, file+".cdx.json")), &bill); err != nil || len(bill.Components) < 10 {
+		if err := json.Unmarshal([]byte(read(t, outs[0], program+base+".cdx.json")), &bill); err != nil ||
+			len(bill.Components) < 10 {
 			t.Errorf("the bill of %s: %v, %+v", program, err, bill)
 		}
 	}
 	script(t, outs[0], nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
-	if sums := strings.Count(read(t, outs[0], "SHA256SUMS"), "\n"); sums != 4 {
+	if sums := strings.Count(read(t, outs[0], "SHA256SUMS"), "\n"); sums != 8 {
 		t.Errorf("%d checksums", sums)
 	}
 }
