@@ -10,10 +10,11 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
 )
 
-// Even traffic at the rate of a small limit passes in the part that docs/rules.md states, and all of it with rounding:
-// floor.
+// Even traffic at the rate of a small limit passes in the part that docs/algorithms.md states, and all of it with
+// rounding: floor.
 func TestEvenTrafficOfSmallLimits(t *testing.T) {
 	passed := func(l int, rate float64, rounding limiter.Rounding) int {
 		lim, err := weir.NewLimit(weir.Spec{Limit: int64(l), Window: time.Minute, Rounding: rounding})
@@ -43,7 +44,7 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 		}
 		return (allowed*200 + asked) / (2 * asked)
 	}
-	page, err := os.ReadFile(filepath.Join("docs", "rules.md"))
+	page, err := os.ReadFile(filepath.Join("docs", "algorithms.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,60 @@ func TestEvenTrafficOfSmallLimits(t *testing.T) {
 		}
 		told := fmt.Sprintf("\n| %d | %d %% | %d %% | 100 %% |", row.limit, row.most, row.exact)
 		if !strings.Contains(string(page), told) {
-			t.Errorf("docs/rules.md lacks%s", told)
+			t.Errorf("docs/algorithms.md lacks%s", told)
+		}
+	}
+}
+
+// After all of a limit at the beginning of a window and a quiet rest, a log has room at once, and sliding_counter after
+// the part of the window that the hint of such a limit names. A request fewer, and it has room too.
+func TestQuietWindowOfSmallLimits(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	after := func(s weir.Spec, used int) (wait time.Duration, allowed bool) {
+		lim, err := weir.NewLimit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := begin
+		n, err := weir.Open(t.Context(), weir.Config{Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		var d weir.Decision
+		for range used {
+			if d, err = n.Allow(t.Context(), "quiet", lim); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+		now = begin.Add(s.Window)
+		if d, err = n.Allow(t.Context(), "quiet", lim); err != nil {
+			t.Fatal(err)
+		}
+		return d.RetryAfter, d.Allowed
+	}
+	for l := 1; l < 10; l++ {
+		s := weir.Spec{Limit: int64(l), Window: time.Hour}
+		wait, allowed := after(s, l)
+		if want := (s.Window + time.Duration(l)*time.Microsecond - 1) / time.Duration(l); allowed ||
+			wait != want.Truncate(time.Microsecond) {
+			t.Errorf("limit %d: allowed: %v, after %v; want %v", l, allowed, wait, want)
+		}
+		file := fmt.Appendf(nil, "rules: [{name: a, key: [user], limits: [%d/hour]}]", l)
+		set, err := rules.Parse("a.yaml", file, rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := "the first " + wait.Round(time.Millisecond).String() + " of"
+		if h := set.Hints(); len(h) != 1 || !strings.Contains(h[0].Text, first) {
+			t.Errorf("limit %d: %v, and the hint is %+v", l, wait, h)
+		}
+		if _, allowed := after(s, l-1); !allowed {
+			t.Errorf("limit %d denies after %d", l, l-1)
+		}
+		s.Algorithm = limiter.SlidingLog
+		if _, allowed := after(s, l); !allowed {
+			t.Errorf("limit %d: a log denies", l)
 		}
 	}
 }

@@ -60,7 +60,7 @@ type Set struct {
 	// overrides are in force in place of the limits of rules; nil: none are.
 	overrides *overrides
 
-	warnings []Warning
+	warnings, hints []Warning
 }
 
 // rule is a rule in the form that Resolve needs.
@@ -143,6 +143,7 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 		hash:   hashDefinitions(definitions, quotas),
 
 		warnings: warnings(definitions, quotas, outer),
+		hints:    hints(definitions, quotas),
 	}
 	for i := range quotas {
 		s.quotas[i] = newCounters(&quotas[i], &o)

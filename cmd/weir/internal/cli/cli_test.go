@@ -323,6 +323,22 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A hint is shown, and --strict accepts it.
+func TestValidateHints(t *testing.T) {
+	small := file(t, "small.yaml", "rules: [{name: a, key: [user], limits: [5/minute]}]\n")
+	got := person{}.run(t, "validate", "--strict", small)
+	if got.status != 0 || got.out != small+": OK: 1 rule, 1 limit, 1 hint\n" ||
+		!strings.Contains(got.err, small+":1:41: hint: after 5 at the beginning of one window") ||
+		!strings.Contains(got.err, "the first 12s of the next") {
+		t.Errorf("%+v", got)
+	}
+	got = person{}.run(t, "validate", "--strict", "--json", small)
+	var one jsonValidity
+	if err := json.Unmarshal([]byte(got.out), &one); err != nil || got.status != 0 || !one.Valid || len(one.Hints) != 1 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+}
+
 func TestValidateJSON(t *testing.T) {
 	good := file(t, "good.yaml", townRules)
 	got := person{}.run(t, "validate", "--json", good)
@@ -331,7 +347,7 @@ func TestValidateJSON(t *testing.T) {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	if diff := cmp.Diff(jsonValidity{File: good, Valid: true, Rules: 2, Limits: 1, Problems: []jsonProblem{},
-		Warnings: []jsonWarning{}}, one); diff != "" {
+		Warnings: []jsonWarning{}, Hints: []jsonWarning{}}, one); diff != "" {
 		t.Error(diff)
 	}
 	bad := file(t, "bad.yaml", "version: 2\n")

@@ -116,7 +116,7 @@ func (a *app) printRulesError(name string, data []byte, err error) {
 	for _, p := range invalid.Problems {
 		a.pointTo(name, lines, p)
 	}
-	a.warnOf(name, lines, invalid.Warnings)
+	a.warnOf(name, lines, "warning", invalid.Warnings)
 	a.printError(fmt.Errorf("rules file %s is not valid: %s", name, term.Plural(len(invalid.Problems), "problem")))
 }
 
@@ -124,13 +124,13 @@ func (a *app) printRulesError(name string, data []byte, err error) {
 // number.
 func (a *app) warnOfRules(f rulesFile) int {
 	all := f.set.Warnings()
-	a.warnOf(f.name, strings.Split(string(f.data), "\n"), all)
+	a.warnOf(f.name, strings.Split(string(f.data), "\n"), "warning", all)
 	return len(all)
 }
 
-func (a *app) warnOf(name string, lines []string, all []rules.Warning) {
+func (a *app) warnOf(name string, lines []string, kind string, all []rules.Warning) {
 	for _, w := range all {
-		a.pointTo(name, lines, rules.Problem{Line: w.Line, Column: w.Column, Text: "warning: " + w.Text})
+		a.pointTo(name, lines, rules.Problem{Line: w.Line, Column: w.Column, Text: kind + ": " + w.Text})
 	}
 }
 

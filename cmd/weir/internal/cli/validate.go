@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `Reads rules files ("-" is standard input) and reports whether each is valid.
 All problems of a file are reported at once, with line and column. A warning is
 about a valid part that is probably a mistake, with the line to write instead. With
---strict a file with warnings is not valid.
+--strict a file with warnings is not valid. A hint is about a limit that is right and
+may surprise, and says how to write that it is meant.
 
 Exit status: 0 if all are valid, 1 if not. Without --strict warnings do not matter.`,
 		Example: `  weir validate rules.yaml
@@ -77,6 +79,10 @@ func (a *app) validate(names []string, strict bool) error {
 		if n := a.warnOfRules(f); n > 0 {
 			fmt.Fprintf(&out, ", %s", term.Plural(n, "warning"))
 		}
+		if hints := f.set.Hints(); len(hints) > 0 {
+			a.warnOf(f.name, strings.Split(string(f.data), "\n"), "hint", hints)
+			fmt.Fprintf(&out, ", %s", term.Plural(len(hints), "hint"))
+		}
 		out.WriteByte('\n')
 	}
 	return errors.Join(failed, a.print(out.Bytes()))
@@ -117,6 +123,7 @@ type jsonValidity struct {
 	Limits   int           `json:"limits"`
 	Problems []jsonProblem `json:"problems"`
 	Warnings []jsonWarning `json:"warnings"`
+	Hints    []jsonWarning `json:"hints"`
 }
 
 type jsonWarning struct {
@@ -141,7 +148,8 @@ func (a *app) validateJSON(names []string, strict bool) error {
 	out := make([]jsonValidity, len(names))
 	for i, name := range names {
 		f, err := a.loadRulesFile(name)
-		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err), Warnings: []jsonWarning{}}
+		out[i] = jsonValidity{File: name, Valid: err == nil, Problems: jsonProblems(err), Warnings: []jsonWarning{},
+			Hints: []jsonWarning{}}
 		var warnings []rules.Warning
 		if invalid, ok := errors.AsType[*rules.Error](err); ok {
 			warnings = invalid.Warnings
@@ -154,6 +162,9 @@ func (a *app) validateJSON(names []string, strict bool) error {
 		if err != nil {
 			failed = errReported
 			continue
+		}
+		for _, w := range f.set.Hints() {
+			out[i].Hints = append(out[i].Hints, jsonWarning(w))
 		}
 		out[i].Rules, out[i].Quotas, out[i].Limits = sizes(f.set)
 		if strict && f.set.Doubtful() {
