@@ -78,8 +78,16 @@ func (k *nameKey) limitOf() (*limiter.Limit, error) {
 	if s.Algorithm == limiter.Concurrency {
 		s.Window = 0
 	}
-	if k.capacity != k.limit {
-		s.Burst = int64(k.capacity)
+	switch s.Algorithm {
+	case limiter.TokenBucket, limiter.LeakyBucket, limiter.GCRA:
+		if k.capacity != k.limit {
+			s.Burst = int64(k.capacity)
+		}
+	case limiter.Concurrency:
+	default:
+		if k.capacity < k.limit { // a request may use that much of it
+			s.Ceiling = int64(k.capacity)
+		}
 	}
 	if s.Algorithm == limiter.SlidingWindow {
 		s.SubWindows = 1 // which divides any window

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -142,6 +143,10 @@ func spelled(r *limiter.Request) error {
 
 // checkKeys returns an error for keys of limits that no message can carry.
 func checkKeys(r *limiter.Request) error {
+	if slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return l != nil && l.Spec().Ceiling != 0 }) {
+		return fmt.Errorf("%w: a limit of the request has a ceiling, which only draws of the rules file have: give a lower "+
+			"limit", ErrInvalid)
+	}
 	if len(r.LimitKeys) > len(r.Limits) {
 		return fmt.Errorf("%w: the request has %d limits and keys for %d", ErrInvalid, len(r.Limits), len(r.LimitKeys))
 	}

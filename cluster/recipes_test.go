@@ -138,7 +138,16 @@ func wishes() map[string][]asking {
 		}
 		return r
 	}
+	job := func(group string, cost int64) weir.Request {
+		return weir.Request{Path: "/v1/x", Group: group, Cost: weir.Units(cost),
+			Attributes: map[string]string{"customer": "acme"}}
+	}
 	return map[string][]asking{
+		"priorities.yaml": {
+			{n: 81, r: job("jobs", 10), want: 80, by: "tokens/hour"},
+			{n: 21, r: job("", 10), want: 20, by: "tokens/hour"},
+			{n: 1, r: job("jobs", 10), by: "tokens/hour"},
+		},
 		"org_team_user.yaml": {
 			{n: 101, r: member("acme", "red", "ada"), want: 100, by: "user/hour"},
 			{n: 300, r: member("acme", "red", ""), vary: each("b", "c", "d"), want: 300},
@@ -254,11 +263,6 @@ func TestExamples(t *testing.T) {
 func recipes() map[string][]asking {
 	a, b := attributes("api_key", "a"), attributes("api_key", "b")
 	r := func(user, group string) weir.Request { return weir.Request{User: user, Group: group} }
-	tenant := func(tenant, user string) weir.Request {
-		r := attributes("tenant", tenant)
-		r.User = user
-		return r
-	}
 	tokens := func(user, tokens string, cost int64) weir.Request {
 		r := attributes("tokens", tokens)
 		r.Path, r.User = "/v1/complete", user
@@ -301,18 +305,12 @@ func recipes() map[string][]asking {
 		"Monthly units per customer, over several rules": wishes()["units.yaml"],
 		"Internal networks are free":                     wishes()["internal.yaml"],
 		"Organization, team and user":                    wishes()["org_team_user.yaml"],
+		"People before jobs":                             wishes()["priorities.yaml"],
 		"A new limit in the shadow of the old one":       wishes()["shadow.yaml"],
 		"Tiers by group": {
 			{n: 200, r: r("a", "staff"), want: 200},
 			{n: 101, r: r("a", "gold"), want: 100, by: "gold/second"},
 			{n: 6, r: r("a", ""), want: 5, by: "everyone/second"},
-		},
-		"Per tenant and per user at once": {
-			{n: 101, r: tenant("t", "u0"), want: 100, by: "user/minute"},
-			{n: 900, r: tenant("t", ""), vary: func(i int, r *weir.Request) { r.User = fmt.Sprint("u", 1+i%9) }, want: 900},
-			{n: 1, r: tenant("t", "u10"), by: "tenant/minute"},
-			{n: 101, r: tenant("v", "u0"), want: 100, by: "user/minute"},
-			{n: 1, r: tenant("v", "u10"), want: 1},
 		},
 		"A ceiling over everything": {
 			{n: 500, vary: func(i int, r *weir.Request) { r.User, r.Cost = fmt.Sprint("u", i), weir.Units(10) }, want: 500},

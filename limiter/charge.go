@@ -80,6 +80,7 @@ type Rule struct {
 	// variants is nil if there is nothing to choose.
 	choice   string
 	variants *variants
+	ceiling  uint8 // percent, see [Rule.UpTo]; 0: none
 }
 
 // WholeShare is the [Rule.MaxShare] of a rule that may take the whole table.

@@ -19,7 +19,8 @@ type Compiled struct {
 	Shift  Tick               // offset of aligned windows from the epoch
 	Cal    *calendar.Calendar // nil: windows have a fixed length
 	Limit  uint64             // units per window
-	Cap    uint64             // largest cost that can ever be admitted
+	Full   uint64             // largest cost that can ever be admitted, but for the ceiling
+	Cap    uint64             // and with it
 	Sub    Tick               // length of a sub-window
 	Subs   int                // number of sub-windows that count
 	Weight uint64             // thousandths
@@ -45,6 +46,7 @@ type Params struct {
 	Wide       bool // limit or burst may be above NarrowUnits: see arith.State.Open
 	Limit      uint64
 	Burst      uint64
+	Ceiling    uint64 // 0: none
 	Window     Tick
 	Block      Tick
 	Align      Align
@@ -71,7 +73,7 @@ func (l *Compiled) precompute() {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	l.NameID, l.ID = h.Sum64(), p.id()
-	l.Window, l.Limit, l.Cap = p.Window, p.Limit, p.Limit
+	l.Window, l.Limit, l.Full = p.Window, p.Limit, p.Limit
 	l.Weight = uint64(p.Weight)
 	if l.Window%Week == 0 {
 		l.Shift = 4 * Day // the epoch was a Thursday
@@ -88,19 +90,22 @@ func (l *Compiled) precompute() {
 		}
 	case TokenBucket, LeakyBucket, GCRA:
 		l.Shared = p.Drip == DripContinuous
-		l.Cap = p.Burst
+		l.Full = p.Burst
 		l.Unit, l.UnitR = uint64(l.Window)/l.Limit, uint64(l.Window)%l.Limit
 		if !l.Shared {
 			l.UnitR = max(p.DripUnits, 1)
 			l.Unit = l.Limit / l.UnitR
 		}
 		// No legal burst reaches it.
-		l.Most = min(l.Cap+max(l.Cap, l.Limit, l.LeaksIn(leastDebt)), l.LeaksIn(Span(MaxRecovery))+1, mostCounted)
+		l.Most = min(l.Full+max(l.Full, l.Limit, l.LeaksIn(leastDebt)), l.LeaksIn(Span(MaxRecovery))+1, mostCounted)
 		hi, lo := bits.Mul64(l.Most, uint64(l.Window))
 		q, _ := bits.Div64(hi, lo, l.Limit)
 		l.Longest = Tick(q) + 1
-		hi, lo = bits.Mul64(l.Cap, uint64(l.Window))
+		hi, lo = bits.Mul64(l.Full, uint64(l.Window))
 		l.Grain = Tick(quo(hi, lo, l.Limit))>>32 + 1
+	}
+	if l.Cap = l.Full; p.Ceiling > 0 {
+		l.Cap = min(p.Ceiling, l.Full)
 	}
 }
 

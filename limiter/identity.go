@@ -56,7 +56,25 @@ func (p *Params) id() uint64 {
 	if p.Calendar.Unit != calendar.None { // so other limits keep the hash of versions without calendars
 		m = m.calendar(&p.Calendar)
 	}
+	if p.Ceiling > 0 { // likewise
+		m = m.text("ceiling").add(p.Ceiling)
+	}
 	return uint64(m)
+}
+
+// Full returns the parameters without the ceiling, on which no state depends.
+func (p Params) Full() Params {
+	p.Ceiling = 0
+	return p
+}
+
+// full is ID without the ceiling.
+func (l *Compiled) full() uint64 {
+	if l.P.Ceiling == 0 {
+		return l.ID
+	}
+	p := l.P.Full()
+	return p.id()
 }
 
 func (m mixer) calendar(c *calendar.Spec) mixer {
@@ -71,10 +89,10 @@ func (l *Compiled) CountsID() uint64 {
 	p := &l.P
 	switch p.Algorithm {
 	case TokenBucket, LeakyBucket, GCRA:
-		return l.ID
+		return l.full()
 	}
 	if p.Count == CountAll && p.Algorithm == SlidingLog { // its bound depends on the limit
-		return l.ID
+		return l.full()
 	}
 	m := mixer(3).add(l.NameID).add(uint64(p.Window))
 	if p.Wide && p.Algorithm != Concurrency { // slots are what holds have, see arith.CountHeld

@@ -193,6 +193,11 @@ type Spec struct {
 	// Burst, for token_bucket, leaky_bucket and gcra: the capacity in units, 1
 	// to [MaxUnits]; 0 means Limit.
 	Burst int64
+	// Ceiling, if it is not 0, is how much of the limit, or of the burst of a bucket, checks may use that are decided by
+	// this limit: they are denied where more would count. What others use counts, too, and may be more. So limits that
+	// differ in nothing else count alike. It may not be above the limit or the burst, and needs a CountRejected of none,
+	// no Block, and a limit on a rate.
+	Ceiling int64
 	// Drip, for leaky_bucket.
 	Drip Drip
 	// DripUnits, with DripInterval, is how many units leak at once; 0 means 1. Limit must
@@ -231,6 +236,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		Name:      s.Name,
 		Algorithm: s.Algorithm,
 		Limit:     uint64(s.Limit),
+		Ceiling:   uint64(s.Ceiling),
 		Wide:      s.wide(),
 		Window:    Tick(s.Window / TickDuration),
 		Block:     Tick(s.Block / TickDuration),
@@ -306,7 +312,8 @@ func (l *Limit) Spec() Spec {
 	s := Spec{
 		Name: p.Name, Algorithm: p.Algorithm, Limit: int64(p.Limit), Window: p.Window.Duration(),
 		Align: p.Align, SubWindows: int(p.SubWindows), Coverage: p.Coverage, Rounding: p.Rounding,
-		Burst: int64(p.Burst), Drip: p.Drip, DripUnits: int64(p.DripUnits), CountRejected: p.Count, Block: p.Block.Duration(),
+		Burst: int64(p.Burst), Ceiling: int64(p.Ceiling),
+		Drip: p.Drip, DripUnits: int64(p.DripUnits), CountRejected: p.Count, Block: p.Block.Duration(),
 	}
 	if p.Algorithm == SlidingCounter {
 		w := int(p.Weight)
@@ -335,7 +342,7 @@ func (l *Limit) CountRejected() CountRejected { return l.C.P.Count }
 func (l *Limit) Limit() uint64 { return l.C.Limit }
 
 // Capacity returns the largest cost that can ever be admitted, in units: the burst of a
-// bucket, the limit of any other algorithm.
+// bucket, the limit of any other algorithm, or the ceiling if there is one.
 func (l *Limit) Capacity() uint64 { return l.C.Cap }
 
 // Window returns the window; for calendar windows the nominal length of the longest

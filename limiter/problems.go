@@ -55,6 +55,7 @@ func (s *Spec) Problems() []Problem {
 		bad("window", "window %v is not a whole number of microseconds", s.Window)
 	}
 	s.blockProblems(bad)
+	s.ceilingProblems(bad)
 	if s.Align > AlignFirstHit {
 		bad("align", "there is no alignment number %d", s.Align)
 	}
@@ -115,6 +116,22 @@ func (s *Spec) blockProblems(bad func(field, format string, args ...any)) {
 	default:
 		bad("block", "a limit above %d units has a block only with windows of whole seconds, not of %v", int64(NarrowUnits),
 			s.Window)
+	}
+}
+
+// ceilingProblems returns what is wrong with the ceiling.
+func (s *Spec) ceilingProblems(bad func(field, format string, args ...any)) {
+	full := s.Limit
+	if s.Algorithm == TokenBucket || s.Algorithm == LeakyBucket || s.Algorithm == GCRA {
+		full = s.burst()
+	}
+	switch {
+	case s.Ceiling == 0:
+	case s.Ceiling < 0 || s.Ceiling > full:
+		bad("ceiling", "ceiling %d is out of range: give 1 to %d units", s.Ceiling, full)
+	case s.Algorithm == Concurrency, s.Block != 0, s.CountRejected != CountNone:
+		bad("ceiling", "a limit with a ceiling is of a rate, without block and count_rejected: a denial by the ceiling "+
+			"would concern checks that it is not for")
 	}
 }
 

@@ -66,7 +66,7 @@ func digit(is bool) byte {
 // recovery returns how long a full bucket takes to recover, in ticks.
 func recovery(l *limiter.Limit) limiter.Tick {
 	per := limiter.Tick(l.Limit())
-	return min((limiter.Tick(l.Capacity())+per-1)/per*limiter.Span(l.Window()), century)
+	return min((limiter.Tick(l.C.Full)+per-1)/per*limiter.Span(l.Window()), century)
 }
 
 // amend settles or extends the hold of the charge's ID, which must not be nil, as

@@ -49,6 +49,9 @@ type params struct {
 	// keeps is how long a charge can count, in ticks, as far as that does not depend on
 	// the charge.
 	keeps limiter.Tick
+	// ceiling follows the text and the bounds of calendar windows in a call. It changes no state, so it is no part of the
+	// text; empty: there is none.
+	ceiling string
 	// limit is set for calendar windows.
 	limit *limiter.Limit
 	// held is until when checks of the limit use the scripts that know holds, as ticks of the
@@ -64,6 +67,9 @@ func (p *params) argument(now limiter.Tick) any {
 		bounds, ok = arith.CalendarBounds(p.limit, now)
 	}
 	if !ok {
+		if p.ceiling != "" {
+			return p.text.(string) + p.ceiling
+		}
 		return p.text
 	}
 	b := append([]byte(p.text.(string)), '[')
@@ -73,7 +79,7 @@ func (p *params) argument(now limiter.Tick) any {
 		}
 		b = strconv.AppendInt(b, int64(at), 10)
 	}
-	return string(append(b, ']'))
+	return string(append(b, ']')) + p.ceiling
 }
 
 // newParams returns the parameters of a limit.
@@ -119,7 +125,7 @@ func newParams(l *limiter.Limit) *params {
 		written += wideFamily
 	}
 	text := append([]byte(nil), '[')
-	for i, n := range append([]int64{int64(written), s.Limit, int64(window), int64(l.Capacity()),
+	for i, n := range append([]int64{int64(written), s.Limit, int64(window), int64(l.C.Full),
 		int64(s.CountRejected), int64(s.Block / limiter.TickDuration)}, more...) {
 		if i > 0 {
 			text = append(text, ',')
@@ -127,6 +133,9 @@ func newParams(l *limiter.Limit) *params {
 		text = strconv.AppendInt(text, n, 10)
 	}
 	p.text = string(append(text, ']'))
+	if s.Ceiling > 0 {
+		p.ceiling = strconv.FormatInt(s.Ceiling, 10)
+	}
 	return p
 }
 

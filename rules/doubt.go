@@ -197,41 +197,6 @@ func (d costing) lowerMethod(k *node, cost uint64, rest string) {
 		quote(k.text), method, instead)
 }
 
-// costsTooMuch warns about costs above a limit that they are charged to: such a request
-// is never allowed.
-func costsTooMuch(r *definition, quotas []definition) (out []Warning) {
-	check := func(c *costs, n *definition, at *node) {
-		if c.at != nil {
-			at = c.at
-		}
-		if n.shadow {
-			return
-		}
-		most := c.most()
-		for i, l := range n.limits {
-			if s := n.choosing.highest(i, l).Spec(); most > 0 && float64(most) > burstOfAny(s) {
-				out = append(out, newWarning(r, at, "",
-					"rule %s: a request that costs %d is never allowed, since limit %s of %s admits at most %d at once: lower the "+
-						"cost, or raise the %s",
-					quote(r.name), most, quote(l.Name()), n.title(), uint64(burstOfAny(s)),
-					map[bool]string{true: "burst", false: "limit"}[isBucket(s.Algorithm)]))
-				return
-			}
-		}
-	}
-	if len(r.limits) > 0 {
-		check(&r.costs, r, r.at)
-	}
-	for _, w := range r.draws {
-		c := &r.costs
-		if w.given {
-			c = &w.costs
-		}
-		check(c, &quotas[w.quota], w.at)
-	}
-	return out
-}
-
 // freesTooMuch warns about a pattern that frees requests from a limit and may match in the
 // middle of a path: a caller who can add to a path, as in /login/health, is not limited.
 func freesTooMuch(r *definition) (out []Warning) {

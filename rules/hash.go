@@ -23,6 +23,9 @@ func hashDefinitions(definitions, quotas []definition) uint64 {
 			if w.given {
 				writeCosts(h, &w.costs)
 			}
+			if w.upTo > 0 { // so other files keep the hash of versions without it
+				fmt.Fprintf(h, " up to %d", w.upTo)
+			}
 			io.WriteString(h, "\n")
 		}
 	}

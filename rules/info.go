@@ -107,6 +107,8 @@ type DrawInfo struct {
 	Cost         uint64
 	CostByMethod map[string]uint64
 	CostCases    []CostCase
+	// UpTo is how many percent of the quota's limits the draw may use; 0: all.
+	UpTo uint8
 }
 
 // QuotaInfo describes one quota of a set, with its defaults filled in.
@@ -254,7 +256,7 @@ func (r *rule) info() RuleInfo {
 		if w.costs != nil {
 			of = w.costs
 		}
-		d := DrawInfo{Quota: w.quota.limiter, Cost: of.def}
+		d := DrawInfo{Quota: w.quota.limiter, Cost: of.def, UpTo: w.upTo}
 		d.CostByMethod, d.CostCases = of.info()
 		in.Draws = append(in.Draws, d)
 	}

@@ -185,6 +185,10 @@ func checkOwn(r *limiter.Request) error {
 			return fmt.Errorf("%w: limit %d of the request has algorithm number %d, which no limit may have: give one of %s",
 				limiter.ErrInvalid, i, l.Algorithm(), strings.Join(limiter.AlgorithmNames(), ", "))
 		}
+		if l.Spec().Ceiling != 0 {
+			return fmt.Errorf("%w: limit %d of the request has a ceiling, which only draws of the rules file have: give a "+
+				"lower limit", limiter.ErrInvalid, i)
+		}
 		for j, o := range r.Limits[:i] {
 			if o.Name() == l.Name() && partsOf(r, i) == partsOf(r, j) {
 				return fmt.Errorf("%w: two limits of the request are named %q: give them names", limiter.ErrInvalid, l.Name())

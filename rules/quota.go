@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -19,7 +22,8 @@ type drawing struct {
 	quota int // its index in the file; -1 if there is none
 	at    *node
 	costs costs
-	given bool // costs are those of the draw, else those of the rule
+	given bool  // costs are those of the draw, else those of the rule
+	upTo  uint8 // percent of the quota's limits that the draw may use; 0: all
 }
 
 // quoting is a decoder of quotas and of draws on them.
@@ -172,6 +176,7 @@ func (d quoting) draw(r *definition, name string, w drawing) {
 		d.add(w.at, "this rule is in shadow and quota %s is not, so the draw could deny requests: write \"shadow: true\" "+
 			"in the quota, or remove the draw", quote(name))
 	default:
+		d.ceilings(&w)
 		r.draws = append(r.draws, w)
 	}
 }
@@ -180,6 +185,43 @@ func (d quoting) drawFields(w *drawing, name **node) []field {
 	return []field{
 		{"name", func(_, v *node) { *name = v }},
 		{"cost", func(_, v *node) { w.given = true; costing(d).costs(v, &w.costs) }},
+		{"up_to", func(_, v *node) { d.upTo(v, w) }},
+	}
+}
+
+// upTo decodes how much of a quota a draw may use.
+func (d quoting) upTo(v *node, w *drawing) {
+	if !d.scalar(v, "up_to") {
+		return
+	}
+	digits, percent := strings.CutSuffix(v.text, "%")
+	n, err := strconv.ParseUint(digits, 10, 8)
+	switch {
+	case !percent || err != nil || n < 1 || n > 100:
+		d.add(v, "up_to %s is not a part of the quota: give 1%% to 99%%, such as 80%%", quote(v.text))
+	case n == 100:
+		d.add(v, "up_to: a draw without it may use all of the quota: remove it, or give 1%% to 99%%")
+	default:
+		w.upTo = uint8(n)
+	}
+}
+
+// ceilings reports a draw up to a part of a quota whose denials concern others.
+func (d quoting) ceilings(w *drawing) {
+	q := &d.quotas[w.quota]
+	for _, l := range q.limits {
+		why := ""
+		switch {
+		case w.upTo == 0:
+		case l.CountRejected() != limiter.CountNone:
+			why = "counts rejected requests, so those that only this draw denies would use what is left for others"
+		case l.Spec().Block > 0:
+			why = "has a block, so a request that only this draw denies would block all others"
+		}
+		if why != "" {
+			d.add(w.at, "this draw is up to %d%% of quota %s, and its limit %s %s: remove that from the limit, or draw without "+
+				"up_to", w.upTo, quote(q.name), quote(l.Name()), why)
+		}
 	}
 }
 
@@ -246,12 +288,18 @@ func lackingQuota(r *definition, quotas []definition) (out []Warning) {
 type draw struct {
 	quota *counters
 	costs *costs // nil: those of the rule
+	upTo  uint8
+	// parts has the quota's rule up to upTo percent, and its variants; nil if that is 0.
+	parts *recent.Made[*limiter.Rule, *limiter.Rule]
 }
 
 // newDraws returns the draws of a rule on the quotas of a set.
 func newDraws(def *definition, quotas []counters) (out []draw) {
 	for i := range def.draws {
-		w := draw{quota: &quotas[def.draws[i].quota]}
+		w := draw{quota: &quotas[def.draws[i].quota], upTo: def.draws[i].upTo}
+		if w.upTo > 0 {
+			w.parts = recent.NewMade(func(r *limiter.Rule) *limiter.Rule { return r.UpTo(w.upTo) })
+		}
 		if def.draws[i].given {
 			w.costs = &def.draws[i].costs
 		}
@@ -282,8 +330,22 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 			return nil, err
 		}
 		unzoned = cmp.Or(unzoned, u)
+		w.ceil(c)
 	}
 	return unzoned, nil
+}
+
+// ceil lets a charge use no more of the quota than the draw may. Of several draws the lowest counts.
+func (w *draw) ceil(c *arith.Charge) {
+	if w.upTo == 0 {
+		return
+	}
+	for i := range c.Len() {
+		k := c.Key(i)
+		if have := k.Rule.Ceiling(); k.Rule.Name == w.quota.limiter.Name && (have == 0 || have > w.upTo) {
+			k.Rule = w.parts.Of(k.Rule)
+		}
+	}
 }
 
 // merge adds a cost to key i of the rule, if the charge has it among its first keys.

@@ -95,7 +95,7 @@ func formsOf(where string) form {
 			"rules":  form{"type": "array", "maxItems": maxRules, "items": ref("rule")},
 		}
 	case "draw":
-		return form{"name": name(), "cost": costForm()}
+		return form{"name": name(), "cost": costForm(), "up_to": form{"type": "string", "pattern": "^[1-9][0-9]?%$"}}
 	case "rule", "quota":
 		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$",
 			"maxLength": len(attributePrefix) + limiter.MaxNameBytes})

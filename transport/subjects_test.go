@@ -150,6 +150,8 @@ func (s *subject) limit(name string, a weirv1.Algorithm, limit, capacity uint64,
 		}
 		if spec.Algorithm == limiter.Concurrency {
 			spec.Window = 0
+		} else if capacity < limit {
+			spec.Ceiling = int64(capacity)
 		}
 		s.limits[id], err = limiter.NewLimit(spec)
 		if err != nil {
@@ -570,7 +572,13 @@ func (s *httpSubject) ofNode(rule, name string, w *limiter.LimitAnswer) *limiter
 			if r.Name != rule || l.Name() != name {
 				continue
 			}
-			if spec := l.Spec(); l.Limit() != w.Limit {
+			if spec := l.Spec(); l.Limit() == w.Limit && w.Capacity > 0 && w.Capacity < l.Capacity() {
+				spec.Ceiling = int64(w.Capacity)
+				var err error
+				if l, err = limiter.NewLimit(spec); err != nil {
+					s.tb.Fatal(err)
+				}
+			} else if l.Limit() != w.Limit {
 				spec.Limit = int64(w.Limit)
 				if spec.Burst > 0 {
 					spec.Burst = int64(cmp.Or(w.Capacity, w.Limit))

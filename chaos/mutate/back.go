@@ -53,7 +53,7 @@ func ofBacks() []mutation {
 				{"limiter/arith/back.go", "	e.lose(l.losesBy(c, now, n))\n", ""},
 			}},
 		{name: "back: the debt of a bucket ends", pkg: suite, test: "^TestTranscriptsAreRight$/^given_back$", edits: []edit{
-			{"limiter/compiled.go", "l.Most = min(l.Cap+max(l.Cap, l.Limit, l.LeaksIn(leastDebt)), ", "l.Most = min("},
+			{"limiter/compiled.go", "l.Most = min(l.Full+max(l.Full, l.Limit, l.LeaksIn(leastDebt)), ", "l.Most = min("},
 		}},
 		{name: "back: so does one that came from an earlier version", pkg: "./limiter/arith",
 			test: "^TestADebtOfAnEarlierVersionIsLowered$", edits: []edit{

@@ -17,6 +17,23 @@ func ofQuotas() []mutation {
 		{name: "quota: draws of several rules are added", pkg: file, test: "^TestDrawsOfSeveralRulesAreOne$", edits: []edit{
 			{"limiter/arith/charge.go", "min(k.Cost+cost, limiter.MaxUnits)", "cost"},
 		}},
+		{name: "quota: a draw stops at its part", pkg: examples, test: "^TestExamples$/^memory$/^priorities.yaml$",
+			edits: []edit{
+				{"rules/quota.go", "			k.Rule = w.parts.Of(k.Rule)\n", ""},
+			}},
+		{name: "quota: the lowest part counts", pkg: file, test: "^TestDrawsUpToAPart$", edits: []edit{
+			{"rules/quota.go", "(have == 0 || have > w.upTo)", "(have == 0 || have < w.upTo)"},
+		}},
+		{name: "quota: a part changes no bucket", pkg: "./limiter", test: "^TestUpTo$", edits: []edit{
+			{"limiter/identity.go", "	case TokenBucket, LeakyBucket, GCRA:\n		return l.full()\n",
+				"	case TokenBucket, LeakyBucket, GCRA:\n		return l.ID\n"},
+		}},
+		{name: "quota: the owner knows the part", pkg: sim, test: "^TestConformance$/^Ceilings$", edits: []edit{
+			{"internal/cluster/mesh/dictionary.go", "			own = b.parts.Of(part{own, r.UpTo})\n", ""},
+		}},
+		{name: "quota: Redis knows the part", pkg: "./redisstore", test: "^TestRedisConforms$/^Ceilings$", edits: []edit{
+			{"redisstore/lua/prelude.lua", "tonumber(ceilings[i]) or p[4]", "p[4]"},
+		}},
 		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
 			edits: []edit{
 				{"limiter/arith/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},

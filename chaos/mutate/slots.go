@@ -35,7 +35,7 @@ func ofSlots() []mutation {
 			{"limiter/arith/adopt.go", "return min(used, limiter.MaxLogUnits), true", "return min(used, l.Limit), true"},
 		}},
 		{name: "a full count uses up a larger limit", pkg: suite, test: "^TestNodeConforms$/ThereAndBack", edits: []edit{
-			{"limiter/arith/adopt.go", "used = max(used, l.Cap)", "used += 0"},
+			{"limiter/arith/adopt.go", "used = max(used, l.Full)", "used += 0"},
 		}},
 		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
 			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{

@@ -76,3 +76,14 @@ func (l *lim) chosen(plan string) *lim {
 	out.units = units
 	return &out
 }
+
+// "remaining is out of capacity, its burst, and a cost above that is denied for ever".
+func (l *lim) capacity() int64 {
+	if l.ceiling > 0 {
+		return l.ceiling
+	}
+	if l.bucket() {
+		return l.burst
+	}
+	return l.units
+}

@@ -25,18 +25,11 @@ type lim struct {
 	block     int64
 	table     map[string]int64 // the number of each plan; units is that of all others
 	most      int64            // requests state the number, at most this; 0: they do not
+	ceiling   int64            // what the request may use of the capacity; 0: all
 }
 
 func (l *lim) bucket() bool {
 	return l.alg == "token_bucket" || l.alg == "leaky_bucket" || l.alg == "gcra"
-}
-
-// "remaining is out of capacity, its burst, and a cost above that is denied for ever".
-func (l *lim) capacity() int64 {
-	if l.bucket() {
-		return l.burst
-	}
-	return l.units
 }
 
 // piece is what one counter was charged at an instant. What came back is subtracted from

@@ -54,14 +54,13 @@ type rule struct {
 	keep   bool
 	ttl    int64
 	slots  bool
+	upTo   int64 // percent that requests in a batch may use; 0: the limits are the rule's own
 }
 
 func (r *rule) String() string {
-	s := fmt.Sprintf("{name: %s, %s, id_ttl: %s", r.name,
-		map[bool]string{true: "keys: [[ip], [user]]", false: "key: [user]"}[r.both],
-		time.Duration(r.ttl)*time.Microsecond)
-	if r.keep {
-		s += ", on_expiry: keep"
+	s := fmt.Sprintf("{name: %s, %s", r.name, map[bool]string{true: "keys: [[ip], [user]]", false: "key: [user]"}[r.both])
+	if r.upTo == 0 {
+		s += ids(r)
 	}
 	s += ", limits: ["
 	for i, l := range r.limits {
@@ -71,6 +70,15 @@ func (r *rule) String() string {
 		s += l.String()
 	}
 	return s + "]}"
+}
+
+// ids returns how a rule treats ids.
+func ids(r *rule) string {
+	s := fmt.Sprintf(", id_ttl: %s", time.Duration(r.ttl)*time.Microsecond)
+	if r.keep {
+		s += ", on_expiry: keep"
+	}
+	return s
 }
 
 // step is one step of a walk: after some time one call.
@@ -83,6 +91,7 @@ type step struct {
 	node     int
 	user, ip string
 	plan     string
+	batch    bool // by the rule that draws up to a part of the quota
 	cost     int64
 	id       string
 	hold     int64
@@ -94,9 +103,9 @@ type step struct {
 }
 
 func (s *step) String() string {
-	return fmt.Sprintf("%d: after %s%v %s rule %d at %d, user %s, ip %s, plan %q, cost %d, id %q, hold %v, "+
+	return fmt.Sprintf("%d: after %s%v %s rule %d at %d, user %s, ip %s, plan %q, batch %v, cost %d, id %q, hold %v, "+
 		"actual %d %v, limit %d %d",
-		s.n, s.wait, time.Duration(s.after)*1000, s.call, s.rule, s.node, s.user, s.ip, s.plan, s.cost, s.id,
+		s.n, s.wait, time.Duration(s.after)*1000, s.call, s.rule, s.node, s.user, s.ip, s.plan, s.batch, s.cost, s.id,
 		time.Duration(s.hold)*1000, s.actual, s.ignore, s.limit, s.units)
 }
 
@@ -234,7 +243,25 @@ func newWalk(seed uint64) *walk {
 		w.steps = append(w.steps, s)
 	}
 	w.plans()
+	w.priorities()
 	return w
+}
+
+// priorities makes limits of some rules those of a quota, on which two rules draw, one up to a part.
+func (w *walk) priorities() {
+	rng := rand.New(rand.NewPCG(w.seed, 3))
+	for _, r := range w.rules {
+		if rng.IntN(2) == 0 || r.slots {
+			continue
+		}
+		for _, l := range r.limits {
+			l.reject, l.block = "none", 0
+		}
+		r.upTo = pick(rng, int64(1), 10, 33, 50, 80, 80, 99)
+	}
+	for _, s := range w.steps {
+		s.batch = rng.IntN(2) == 0
+	}
 }
 
 // plans gives limits numbers that requests choose, and requests their plans.
@@ -276,9 +303,20 @@ func planned(l *lim) bool { return !l.bucket() && (l.alg != "sliding_log" || l.r
 // file returns the rules, under names that no other walk has.
 func (a *asked) file(rules []*rule) []byte {
 	var b strings.Builder
-	b.WriteString("version: 1\nrules:\n")
+	b.WriteString("version: 1\nquotas:\n- {name: no_rule, key: [user], limits: [1/second]}\n")
 	for _, r := range rules {
-		fmt.Fprintf(&b, "- %s\n", r)
+		if r.upTo > 0 {
+			fmt.Fprintf(&b, "- %s\n", r)
+		}
+	}
+	b.WriteString("rules:\n")
+	for _, r := range rules {
+		if r.upTo == 0 {
+			fmt.Fprintf(&b, "- %s\n", r)
+			continue
+		}
+		fmt.Fprintf(&b, "- {name: %s_all, quotas: [%s]%s}\n- {name: %s_part, quotas: [{name: %s, up_to: %d%%}]%s}\n", r.name,
+			r.name, ids(r), r.name, r.name, r.upTo, ids(r))
 	}
 	return []byte(b.String())
 }
@@ -354,15 +392,23 @@ func (g *going) request(s *step) (*request, weir.Request) {
 				c = &counter{}
 				g.model.counters[name] = c
 			}
-			c.lim = l.chosen(s.plan)
+			if c.lim = l.chosen(s.plan); r.upTo > 0 && s.batch {
+				part := *c.lim // "rounded down, and at least 1"
+				part.ceiling = max(1, part.capacity()*r.upTo/100)
+				c.lim = &part
+			}
 			q.cs = append(q.cs, c)
 		}
+	}
+	named := r.name
+	if r.upTo > 0 {
+		named += map[bool]string{true: "_part", false: "_all"}[s.batch]
 	}
 	attributes := map[string]string{"plan": s.plan}
 	if s.plan == "" {
 		attributes = nil
 	}
-	return q, weir.Request{Attributes: attributes, Rule: r.name, User: s.user, IP: s.ip, Cost: weir.Units(s.cost), ID: id,
+	return q, weir.Request{Attributes: attributes, Rule: named, User: s.user, IP: s.ip, Cost: weir.Units(s.cost), ID: id,
 		Hold: time.Duration(s.hold) * 1000}
 }
 

@@ -38,7 +38,8 @@ func needs(t *testing.T, args ...string) (ours, others []string) {
 func TestWhatALocalEmbedderCompiles(t *testing.T) {
 	ours, others := needs(t, root)
 	packages := []string{
-		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/spelling",
+		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/recent",
+		root + "/internal/spelling",
 		root + "/internal/waiting", root + "/limiter",
 		root + "/limiter/arith", root + "/limiter/calendar", root + "/limiter/table", root + "/rules",
 	}

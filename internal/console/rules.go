@@ -94,7 +94,11 @@ func linesOf(list []rules.RuleInfo) []RuleLine {
 			x.Limits = append(x.Limits, text)
 		}
 		for _, d := range r.Draws {
-			x.Quotas = append(x.Quotas, d.Quota.Name)
+			name := d.Quota.Name
+			if d.UpTo > 0 {
+				name += fmt.Sprintf(" up to %d%%", d.UpTo)
+			}
+			x.Quotas = append(x.Quotas, name)
 		}
 		if x.Keys == nil {
 			x.Keys = [][]string{}

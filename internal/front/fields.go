@@ -72,7 +72,7 @@ func AppendPolicy(dst []byte, limits []*limiter.LimitDecision) []byte {
 
 // recovery returns the time in which a limit grants its capacity.
 func recovery(l *limiter.Limit) time.Duration {
-	if l.Capacity() == l.Limit() {
+	if l.Capacity() == l.Limit() || l.C.P.Burst == 0 {
 		return l.Window()
 	}
 	// At most 100 years, see [limiter.Spec.Burst].

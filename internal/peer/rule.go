@@ -4,7 +4,7 @@ package peer
 type Limit struct {
 	Name                                              string
 	Algorithm, Align, Coverage, Rounding, Drip, Count uint8
-	Limit, Burst, DripUnits                           int64
+	Limit, Burst, Ceiling, DripUnits                  int64
 	Window, Block                                     int64 // microseconds
 	SubWindows                                        int32
 	Weight                                            int32 // thousandths
@@ -23,6 +23,8 @@ type Rule struct {
 	// Choice is the time zone, the plan or the number that the request chose for the rule's
 	// limits; empty for the rule's own. ID is that of the variant so chosen.
 	Choice string
+	// UpTo is how many percent of each limit the request may use, 0 for all. ID is that of the rule with these ceilings.
+	UpTo uint8
 
 	Shadow        bool
 	OnUnreachable uint8

@@ -37,6 +37,8 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 			d.section = "a rule"
 		case 8:
 			d.text(x, &r.Choice)
+		case 9:
+			d.octet(x, &r.UpTo)
 		}
 	}
 	f.Rules = append(f.Rules, r)
@@ -192,6 +194,8 @@ func (d *decoder) limit(x *field, to []peer.Limit) []peer.Limit {
 			d.text(x, &l.Zone)
 		case 19:
 			d.long(x, &l.DripUnits)
+		case 20:
+			d.long(x, &l.Ceiling)
 		}
 	}
 	return append(to, l)

@@ -229,6 +229,7 @@ func (e *encoder) rule(r *peer.Rule) {
 		e.limit(7, &r.Limits[i])
 	}
 	e.text(8, r.Choice)
+	e.uint(9, uint64(r.UpTo))
 	e.close(mark, true)
 }
 
@@ -298,5 +299,6 @@ func (e *encoder) limit(field protowire.Number, l *peer.Limit) {
 	e.uint(17, uint64(int64(l.At)))
 	e.text(18, l.Zone)
 	e.uint(19, uint64(l.DripUnits))
+	e.uint(20, uint64(l.Ceiling))
 	e.close(mark, true)
 }

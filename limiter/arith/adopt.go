@@ -28,6 +28,9 @@ func (s *Counts) adopt(l, old *rate, words []uint64, now limiter.Tick) (charge u
 		*s = Counts{}
 		return 0, true
 	}
+	if l.P.Full() == old.P.Full() {
+		return 0, false
+	}
 	if l.P.Block == 0 {
 		s.Until = 0
 	}
@@ -50,7 +53,7 @@ func (s *Counts) adopt(l, old *rate, words []uint64, now limiter.Tick) (charge u
 	}
 	used := old.used(s, now)
 	if old.bounded(s, used) {
-		used = max(used, l.Cap)
+		used = max(used, l.Full)
 	}
 	*s = Counts{Until: s.Until}
 	switch l.P.Algorithm {

@@ -41,7 +41,7 @@ func (s *Counts) believe(l *rate, now limiter.Tick, pushed bool) (changed bool) 
 	if !pushed || !l.leaks() || l.P.Count == limiter.CountAll {
 		return changed
 	}
-	most := min(l.Most, pushedTimes*l.Cap)
+	most := min(l.Most, pushedTimes*l.Full)
 	if !l.Shared {
 		if s.A > most {
 			s.A, changed = most, true

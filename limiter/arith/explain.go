@@ -140,10 +140,10 @@ func (l *rate) arithmetic(s *Counts, now limiter.Tick, n uint64) string {
 	case limiter.Concurrency:
 		return fmt.Sprintf("%d held + %d <= %d", s.A, n, l.Limit)
 	case limiter.FixedWindow, limiter.SlidingLog, limiter.SlidingWindow:
-		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, now), n, l.Limit)
+		return fmt.Sprintf("%d counted + %d <= %d", l.used(s, now), n, l.Cap)
 	case limiter.SlidingCounter:
 		if now < s.Time {
-			return fmt.Sprintf("previous %d, until the window begins; that + current %d + %d <= %d", s.B, s.A, n, l.Limit)
+			return fmt.Sprintf("previous %d, until the window begins; that + current %d + %d <= %d", s.B, s.A, n, l.Cap)
 		}
 		left := uint64(l.Window - (now - s.Time))
 		hi, lo := bits.Mul64(s.B*l.Weight, left)
@@ -155,7 +155,7 @@ func (l *rate) arithmetic(s *Counts, now limiter.Tick, n uint64) string {
 		if l.P.Rounding != limiter.RoundExact {
 			text += fmt.Sprintf(", %s %d", l.P.Rounding, l.tail(s, now))
 		}
-		return fmt.Sprintf("previous %s; that + current %d + %d <= %d", text, s.A, n, l.Limit)
+		return fmt.Sprintf("previous %s; that + current %d + %d <= %d", text, s.A, n, l.Cap)
 	case limiter.TokenBucket:
 		return fmt.Sprintf("tokens %s >= %d", l.describeBucket(s, now)[0].Value, n)
 	case limiter.LeakyBucket:

@@ -45,6 +45,9 @@ func Scaled(l *limiter.Limit, num, den uint64) *limiter.Limit {
 			p.Burst = min(p.Burst, quo(hi, lo, uint64(p.Window)))
 		}
 	}
+	if p.Ceiling > 0 {
+		p.Ceiling = share(p.Ceiling, num, den, most)
+	}
 	return p.Compile(of(l).Cal)
 }
 

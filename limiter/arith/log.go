@@ -163,7 +163,7 @@ func (l *rate) logAdmitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 	sum := s.A
 	for i := range int(s.B) - 1 {
 		tick, cost := logAt(s, words, i)
-		if sum -= cost; sum+n <= l.Limit {
+		if sum -= cost; sum+n <= l.Cap {
 			return tick + l.Window
 		}
 	}
@@ -182,7 +182,7 @@ func (l *rate) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) lim
 		tick, cost := at(oldest)
 		if len(backs) == 0 || tick+l.Window <= backs[0].End {
 			sum -= cost - given[oldest]
-			if oldest++; sum+n <= l.Limit {
+			if oldest++; sum+n <= l.Cap {
 				return tick + l.Window
 			}
 			continue
@@ -215,7 +215,7 @@ func (l *rate) logRetryAt(s *Counts, words []uint64, n uint64, backs []Hold) lim
 			part := min(cost-given[j], h.Cost)
 			given[j], h.Cost, sum = given[j]+part, h.Cost-part, sum-part
 		}
-		if sum+n <= l.Limit {
+		if sum+n <= l.Cap {
 			return h.End
 		}
 	}

@@ -314,7 +314,7 @@ func (s *Counts) emptyAt(l *rate, words []uint64) limiter.Tick {
 func (l *rate) admitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 	switch l.P.Algorithm {
 	case limiter.FixedWindow:
-		if s.A+n <= l.Limit {
+		if s.A+n <= l.Cap {
 			return s.Time // only what counts until then denies
 		}
 		return l.windowEnd(s.Time)

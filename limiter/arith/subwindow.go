@@ -156,7 +156,7 @@ func (l *rate) subsAdmitAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 		steps = l.Subs
 	case s.A == l.maxUnits(): // the sum may be larger
 		steps = l.Subs
-		for room := l.Limit - n; steps > 0; steps-- {
+		for room := l.Cap - n; steps > 0; steps-- {
 			count := l.subOf(s, words, l.Subs-steps)
 			if count > room {
 				break
@@ -164,7 +164,7 @@ func (l *rate) subsAdmitAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 			room -= count
 		}
 	default:
-		for sum+n > l.Limit && steps < l.Subs {
+		for sum+n > l.Cap && steps < l.Subs {
 			steps++
 			sum -= l.subOf(s, words, l.Subs-steps)
 		}

@@ -119,10 +119,10 @@ func (l *rate) tailFits(start limiter.Tick, previous uint64, room uint64) limite
 }
 
 func (l *rate) counterAdmitsAt(s *Counts, n uint64) limiter.Tick {
-	if s.A+n <= l.Limit {
-		return l.tailFits(s.Time, s.B, l.Limit-n-s.A)
+	if s.A+n <= l.Cap {
+		return l.tailFits(s.Time, s.B, l.Cap-n-s.A)
 	}
-	return l.tailFits(s.Time+l.Window, s.A, l.Limit-n)
+	return l.tailFits(s.Time+l.Window, s.A, l.Cap-n)
 }
 
 func (l *rate) counterEmptyAt(s *Counts) limiter.Tick {

@@ -29,6 +29,7 @@ func Run(t *testing.T, f Factory) {
 		{"Calendars", calendars},
 		{"Zones", zones},
 		{"Numbers", numbers},
+		{"Ceilings", ceilings},
 		{"RetryAfter", retryAfter},
 		{"RetryAfterSeveralLimits", retryAfterSeveralLimits},
 		{"Bounds", bounds},

@@ -287,7 +287,7 @@ func (r *registry) noteOwn(by uint16, more numbers) {
 // window, by what a bucket takes to leak, or by a block.
 func isLong(l *limiter.Limit) bool {
 	s := l.Spec()
-	leaks := l.Window().Seconds() * float64(l.Capacity()) / max(1, float64(l.Limit()))
+	leaks := l.Window().Seconds() * float64(l.C.Full) / max(1, float64(l.Limit()))
 	return max(l.Window(), s.Block) > longLife || leaks > longLife.Seconds()
 }
 

@@ -21,7 +21,7 @@ local life, ignore, states = head[4 + 2 * limits], head[5 + 2 * limits], {}
 -- overdraw charges n units whatever counts already. It returns how many were beyond the limit.
 local function overdraw(s, n)
   local p, used, units = s.p, s.f.used(s), n
-  local left = used < p[4] and p[4] - used or 0
+  local left = used < p.cap and p.cap - used or 0
   note(s, n)
   if p[1] == 3 then
     n = n < LOG and n or LOG

@@ -78,7 +78,7 @@ F[5] = {
   end,
   admits = function(s, n)
     local p = s.p
-    local q, r = muldiv(p[3], p[4] - n, p[2])
+    local q, r = muldiv(p[3], p.cap - n, p[2])
     if r < s.a then
       q = q - 1
     end

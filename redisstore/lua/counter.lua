@@ -102,10 +102,10 @@ F[2] = {
   end,
   admits = function(s, n)
     local p = s.p
-    if s.a + n <= p[2] then
-      return fits(p, s.t, s.b, p[2] - n - s.a)
+    if s.a + n <= p.cap then
+      return fits(p, s.t, s.b, p.cap - n - s.a)
     end
-    return fits(p, s.t + p[3], s.a, p[2] - n)
+    return fits(p, s.t + p[3], s.a, p.cap - n)
   end,
   save = function(s)
     return pack(s.p.most and '<I7I7I7I7' or '<I7I7I4I4', s.t, s.u, s.a, s.b)

@@ -42,7 +42,7 @@ for n = 1, order and #order or #ARGV - 1 do
   if s.u > now then
     s.blocked = true
   else
-    s.allowed = s.used + (want > 0 and want or 1) <= s.p[4]
+    s.allowed = s.used + (want > 0 and want or 1) <= s.p.cap
   end
   if not s.allowed and not (before and before[i]) then
     if head and head[3 + 2 * i] == 1 then
@@ -50,7 +50,7 @@ for n = 1, order and #order or #ARGV - 1 do
     else
       allowed = false
     end
-    if before and mode ~= 1 and want > s.p[4] then
+    if before and mode ~= 1 and want > s.p.cap then
       mode = head[3 + 2 * i] == 1 and 2 or 1 -- the caller knows only of all limits
     end
   end
@@ -85,7 +85,7 @@ for i = 1, #ARGV - 1 do
         s.u, s.blocked, s.changed = now + p[6], true, true
       end
     end
-    local capacity, want, left, retry = p[4], cost > 0 and cost or 1, 0, 0
+    local capacity, want, left, retry = p.cap, cost > 0 and cost or 1, 0, 0
     if s.blocked then
       flags = flags + 2
     elseif s.used < capacity then

@@ -65,7 +65,7 @@ F[6] = {
     return after(s, s.a)
   end,
   admits = function(s, n)
-    return after(s, s.a - (s.p[4] - n))
+    return after(s, s.a - (s.p.cap - n))
   end,
   save = function(s)
     return pack((s.p.most or s.a > MOST) and '<I7I7I7' or '<I7I7I4', s.t, s.u, s.a)

@@ -275,7 +275,7 @@ end
 -- of their entry. It returns the instant, or nothing if that is after the last of them has; with all the instant
 -- for them all.
 local function listed(s, want, parts, all)
-  local p, room = s.p, s.p[2] - want
+  local p, room = s.p, s.p.cap - want
 
   -- fits tells whether what is charged after t fits, once the first n parts have come back.
   local function fits(t, n)
@@ -382,7 +382,7 @@ local function soonest(i, s, want, at)
     now = over
     f.load(c)
     takeOut(c, of, cost, 0, name)
-    at = f.used(c) + want <= p[4] and now or f.admits(c, want)
+    at = f.used(c) + want <= p.cap and now or f.admits(c, want)
     now = present
   end
   if byHit(s) then

@@ -132,7 +132,7 @@ F[3] = {
     return s.n > 0 and s.t + s.p[3] or 0
   end,
   admits = function(s, n)
-    local room = s.p[2] - n
+    local room = s.p.cap - n
     local i = first(s, function(_, sum, high) return counted(s, sum, high) <= room end)
     local t = entry(s, i)
     return t + s.p[3]

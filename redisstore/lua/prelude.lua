@@ -19,6 +19,8 @@
 --   7 calendar windows a hash of the calendar; then follows a list of four bounds
 --   8 concurrency      1
 --
+-- A number behind that is the ceiling: how much of the capacity this check may use. States do not depend on it.
+--
 -- A limit or capacity above 2^32-1 makes a limit wide: its family is written as 8 more, and its
 -- counts are packed in more bytes. A script of a version without wide limits has no such family, so it
 -- fails rather than misread them.
@@ -37,6 +39,14 @@ end
 if now < 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
+end
+
+local ceilings = {}
+for i = 2, #ARGV do
+  if string.byte(ARGV[i], -1) ~= 93 then -- a closing bracket
+    local text, ceiling = string.match(ARGV[i], '^(.*%])(%d+)$')
+    ARGV[i], ceilings[i - 1] = text or ARGV[i], ceiling
+  end
 end
 
 -- muldiv returns a*b/d rounded down, and the rest, of whole numbers below 2^53. Where a
@@ -117,6 +127,7 @@ local function open(i)
     family = family - 8
     p[1], p.most = family, 9007199254740992
   end
+  p.cap = tonumber(ceilings[i]) or p[4]
   local f, v = F[family]
   local s = {
     k = KEYS[i], text = text, p = p, f = f, t = 0, u = 0, a = 0, b = 0, e = 0, c = bounds, name = false, found = true, adopted = false,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/internal/recent"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -22,12 +23,20 @@ type Dictionary struct {
 	mu     sync.Mutex
 	rules  map[uint64]*limiter.Rule
 	limits map[peer.Limit]*limiter.Limit
+	parts  *recent.Made[part, *limiter.Rule]
+}
+
+// part is an own rule of which a request may use so many percent.
+type part struct {
+	of   *limiter.Rule
+	upTo uint8
 }
 
 // NewDictionary returns an empty dictionary. own returns the rule with that name in this
 // node's rules file, nil if there is none.
 func NewDictionary(own func(name string) *limiter.Rule) *Dictionary {
-	return &Dictionary{own: own, rules: make(map[uint64]*limiter.Rule)}
+	return &Dictionary{own: own, rules: make(map[uint64]*limiter.Rule),
+		parts: recent.NewMade(func(p part) *limiter.Rule { return p.of.UpTo(p.upTo) })}
 }
 
 // Learn caches the definitions in a frame.
@@ -119,6 +128,9 @@ func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same
 		if r.Choice != "" {
 			own, _ = own.In(r.Choice)
 		}
+		if r.UpTo > 0 {
+			own = b.parts.Of(part{own, r.UpTo})
+		}
 		return own, own.ID() == r.ID
 	}
 	b.mu.Lock()
@@ -149,7 +161,7 @@ func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply
 func Definition(r *limiter.Rule) peer.Rule { return ruleToPeer(r, r.ID(), true) }
 
 func ruleToPeer(r *limiter.Rule, id uint64, define bool) peer.Rule {
-	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Choice: r.Choice()}
+	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Choice: r.Choice(), UpTo: r.Ceiling()}
 	if !define {
 		return out
 	}
@@ -165,7 +177,7 @@ func limitToPeer(l *limiter.Limit) peer.Limit {
 	out := peer.Limit{
 		Name: s.Name, Algorithm: uint8(s.Algorithm), Align: uint8(s.Align), Coverage: uint8(s.Coverage),
 		Rounding: uint8(s.Rounding), Drip: uint8(s.Drip), Count: uint8(s.CountRejected),
-		Limit: s.Limit, Burst: s.Burst, Window: s.Window.Microseconds(), Block: s.Block.Microseconds(),
+		Limit: s.Limit, Burst: s.Burst, Ceiling: s.Ceiling, Window: s.Window.Microseconds(), Block: s.Block.Microseconds(),
 		SubWindows: int32(s.SubWindows), DripUnits: s.DripUnits,
 	}
 	out.Calendar, out.AnchorDay, out.WeekStart = uint8(s.Calendar), uint8(s.AnchorDay), uint8(s.WeekStart)
@@ -195,7 +207,7 @@ func specOf(l *peer.Limit) limiter.Spec {
 	s := limiter.Spec{
 		Name: l.Name, Algorithm: limiter.Algorithm(l.Algorithm), Align: limiter.Align(l.Align),
 		Coverage: limiter.Coverage(l.Coverage), Rounding: limiter.Rounding(l.Rounding), Drip: limiter.Drip(l.Drip),
-		CountRejected: limiter.CountRejected(l.Count), Limit: l.Limit, Burst: l.Burst,
+		CountRejected: limiter.CountRejected(l.Count), Limit: l.Limit, Burst: l.Burst, Ceiling: l.Ceiling,
 		Window: time.Duration(l.Window) * time.Microsecond, Block: time.Duration(l.Block) * time.Microsecond,
 		SubWindows: int(l.SubWindows), DripUnits: l.DripUnits,
 		Calendar: limiter.Calendar(l.Calendar), AnchorDay: int(l.AnchorDay), WeekStart: limiter.Weekday(l.WeekStart),

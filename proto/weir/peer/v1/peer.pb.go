@@ -535,7 +535,9 @@ type Rule struct {
 	Limits        []*Limit               `protobuf:"bytes,7,rep,name=limits,proto3" json:"limits,omitempty"`
 	// The time zone that the request chose for the rule's calendars; absent for the rule's
 	// own. The id is that of the rule in this zone.
-	Zone          string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
+	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
+	// How many percent of each limit the request may use; absent for all. The id is that of the rule with these ceilings.
+	UpTo          uint32 `protobuf:"varint,9,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,6 +628,13 @@ func (x *Rule) GetZone() string {
 	return ""
 }
 
+func (x *Rule) GetUpTo() uint32 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
 // Limit defines a limit.
 type Limit struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -649,6 +658,7 @@ type Limit struct {
 	AtMinutes     int32  `protobuf:"varint,17,opt,name=at_minutes,json=atMinutes,proto3" json:"at_minutes,omitempty"`
 	Zone          string `protobuf:"bytes,18,opt,name=zone,proto3" json:"zone,omitempty"`
 	DripUnits     int64  `protobuf:"varint,19,opt,name=drip_units,json=dripUnits,proto3" json:"drip_units,omitempty"`
+	Ceiling       int64  `protobuf:"varint,20,opt,name=ceiling,proto3" json:"ceiling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +822,13 @@ func (x *Limit) GetZone() string {
 func (x *Limit) GetDripUnits() int64 {
 	if x != nil {
 		return x.DripUnits
+	}
+	return 0
+}
+
+func (x *Limit) GetCeiling() int64 {
+	if x != nil {
+		return x.Ceiling
 	}
 	return 0
 }
@@ -3172,7 +3189,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
 	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\x123\n" +
 	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\x12(\n" +
-	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\xe6\x01\n" +
+	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\xfb\x01\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3181,7 +3198,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eon_unreachable\x18\x05 \x01(\rR\ronUnreachable\x12 \n" +
 	"\vreplication\x18\x06 \x01(\rR\vreplication\x12+\n" +
 	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\x12\x12\n" +
-	"\x04zone\x18\b \x01(\tR\x04zone\"\x8a\x04\n" +
+	"\x04zone\x18\b \x01(\tR\x04zone\x12\x13\n" +
+	"\x05up_to\x18\t \x01(\rR\x04upTo\"\xa4\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -3207,7 +3225,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"at_minutes\x18\x11 \x01(\x05R\tatMinutes\x12\x12\n" +
 	"\x04zone\x18\x12 \x01(\tR\x04zone\x12\x1d\n" +
 	"\n" +
-	"drip_units\x18\x13 \x01(\x03R\tdripUnitsB\t\n" +
+	"drip_units\x18\x13 \x01(\x03R\tdripUnits\x12\x18\n" +
+	"\aceiling\x18\x14 \x01(\x03R\aceilingB\t\n" +
 	"\a_weight\"}\n" +
 	"\x05Known\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
