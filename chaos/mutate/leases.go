@@ -2,7 +2,8 @@ package main
 
 // ofLeases returns those of what owners lend.
 func ofLeases() []mutation {
-	const table, core = "./limiter/table", "./internal/cluster"
+	const table, core, front, asks, held = "./limiter/table", "./internal/cluster", "./transport", "./client",
+		"./internal/lease"
 	return []mutation{
 		{name: "lent units count as charged now", pkg: table, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/lent.go", "	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }\n",
@@ -38,28 +39,67 @@ func ofLeases() []mutation {
 		{name: "a lease leaves when the heir has it", pkg: core, test: "^TestALeaseWaitsForTheHeir$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "guarded && (lent || ", "guarded && (lent && false || "},
 		}},
+		{name: "a lease of a client is decided with others", pkg: core, test: "^TestALeaseOfAClientWaitsForTheHeir$",
+			edits: []edit{{"internal/cluster/decide.go", "(charge.ID.Lent || r.Own().Awaits()", "(r.Own().Awaits()"}}},
 		{name: "a withheld lease is not within D", pkg: core, test: "^TestALeaseWaitsForTheHeir$", edits: []edit{
 			{"internal/cluster/replica/withheld.go", "	if charge.ID != nil && charge.ID.Lent && !o.isolated(t) {\n",
 				"	if false {\n"},
 		}},
 		{name: "a lease begins when it is asked for", pkg: core, test: "^TestAHolderAdmits$", edits: []edit{
-			{"internal/cluster/route/leases.go", "	l.owner = d.Limit(0).Owner\n",
-				"	l.owner, l.until, l.untilAt = d.Limit(0).Owner, l.until+hotFor, l.untilAt+hotFor\n"},
+			{"internal/lease/holder.go", "	l.owner = d.Limit(0).Owner\n",
+				"	l.owner, l.Until = d.Limit(0).Owner, Instant{l.Until.Now + hotFor, l.Until.At + hotFor}\n"},
 		}},
 		{name: "a lease ends", pkg: core, test: "^TestAHolderAdmits$", edits: []edit{
-			{"internal/cluster/route/leases.go", "return l.returned || t.Now >= l.until || t.At >= l.untilAt",
+			{"internal/lease/holder.go", "return l.returned || t.Now >= l.Until.Now || t.At >= l.Until.At",
 				"return l.returned"},
 		}},
 		{name: "a node that leaves gives back", pkg: core, test: "^TestLeasesThatAreNotUsed$", edits: []edit{
 			{"internal/cluster/core.go", "		c.calls.Leases.End(&t.Turn)\n", ""},
 		}},
 		{name: "a receipt of a lease is good once", pkg: core, test: "^TestAHolderAdmits$", edits: []edit{
-			{"internal/cluster/route/leases.go", " || l.refunded[r.Once] {\n", " {\n"},
+			{"internal/lease/holder.go", " || l.refunded[r.Once] {\n", " {\n"},
 		}},
 		{name: "a member asks for a bounded lease", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/credible.go",
 				"(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.MaxLease)",
 				"(!h.Lent || q.Keys == 1)"},
+		}},
+		{name: "no more comes back than was lent", pkg: front, test: "^TestLease$", edits: []edit{
+			{"limiter/table/amend.go", "!a.Extend && (loans{b}).has(c.ID.ID)", "false && (loans{b}).has(c.ID.ID)"},
+		}},
+		{name: "a client borrows by rules that lend", pkg: front, test: "^TestLease$", edits: []edit{
+			{"rules/ids.go", "	case span == 0:\n", "	case span < 0:\n"},
+		}},
+		{name: "an owner waits for a client for a bounded time", pkg: front, test: "^TestLease$", edits: []edit{
+			{"rules/ids.go", "	case c.ID.Hold > arith.LeaseWait*span:\n", "	case c.ID.Hold < 0:\n"},
+		}},
+		{name: "who borrows may check", pkg: front, test: "^TestWhoMayBorrow$", edits: []edit{
+			{"internal/frontend/admit.go", "		return ActionCheck, true\n", "		return ActionCheck, false\n"},
+		}},
+		{name: "a message has a bounded number of leases", pkg: front, test: "^TestLeasesInAMessage$", edits: []edit{
+			{"transport/lease.go", "err == nil && n.checks > MaxLeases", "err == nil && n.checks < 0"},
+			{"transport/lease.go", "	case n > MaxLeases:\n", "	case n < 0:\n"},
+		}},
+		{name: "leases of a message last alike", pkg: asks, test: "^TestLeasesOfOneMessageLastAlike$", edits: []edit{
+			{"client/leases.go", "place{of.owner(), r.Rule, of.span}}", "place{of.owner(), r.Rule, limiter.Second / 10}}"},
+		}},
+		{name: "a client uses leases of its ring", pkg: asks, test: "^TestLeasesOfAnotherRing$", edits: []edit{
+			{"client/leases.go", "if view != l.view || d.Len()", "if d.Len()"},
+		}},
+		{name: "a client that ends returns leases", pkg: asks, test: "^TestLeasesComeBack$", edits: []edit{
+			{"client/leases.go", "			x.held.Close()\n", ""},
+		}},
+		{name: "a client that may not borrow stops asking", pkg: asks, test: "^TestLeasesThatAreRefused$", edits: []edit{
+			{"client/leases.go", "		x.refused.Store(int64(x.now().Now + lendsAgain))\n", "		_ = lendsAgain\n"},
+		}},
+		{name: "a lease is by the rule in force here", pkg: held, test: "^TestWhichLeasesAreUsed$", edits: []edit{
+			{"internal/lease/holder.go", "d.Limit(0).Rule == l.Key.Rule && ", ""},
+		}},
+		{name: "a lease is the owner's", pkg: held, test: "^TestWhichLeasesAreUsed$", edits: []edit{
+			{"internal/lease/holder.go", "d.Source == limiter.SourceOwner && ", ""},
+		}},
+		{name: "a lease is not an override's", pkg: held, test: "^TestWhichLeasesAreUsed$", edits: []edit{
+			{"internal/lease/holder.go", "!d.Repeated && !d.Overridden &&", "!d.Repeated &&"},
 		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/decide.go", "(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf", "(d.shareOf"},

@@ -94,6 +94,11 @@ func house() []row {
 		{path: "internal/explained", floor: 1, knows: "explanations as nodes send them -> the types"},
 		{path: "internal/receipt", floor: 1, knows: "receipts that clients can neither make nor change"},
 		{path: "internal/waiting", floor: 1, knows: "when a check is repeated that is to be allowed in the end"},
+		{path: "internal/lease", floor: 1, knows: "units that owners have lent to who asks them; now is passed in",
+			never: join(
+				clocks("when a lease ends is a function of two instants"),
+				no(spawns, "who asks and gives back decides who waits", ""),
+			)},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in",
 			never: join(
 				clocks("now is passed in, read once by the outermost line"),

@@ -437,7 +437,7 @@ func (d *decider) fast(t *turn, charge *arith.Charge, answer *limiter.Decision) 
 	defer p.leave(t)
 	t.c.config.fault(p.id)
 	if r := &p.r; r.Role() != peer.Owned || r.Own().InDoubt() ||
-		charge.ID != nil && (r.Own().Awaits() || r.Own().Behind()) ||
+		charge.ID != nil && (charge.ID.Lent || r.Own().Awaits() || r.Own().Behind()) ||
 		!charge.Peek && k.Cost > 0 && !r.Own().RoomFor(t.inputs(), k) {
 		return false
 	}

@@ -66,6 +66,23 @@ func TestALeaseWaitsForTheHeir(t *testing.T) {
 	x.wants(995, "one of four units is used")
 }
 
+// Nor is a lease decided on the fast way, which cannot wait: a client would get the answer to a repetition.
+func TestALeaseOfAClientWaitsForTheHeir(t *testing.T) {
+	x := newLender(t)
+	x.p.to.Store(uint64(self))
+	rule := x.c.config.Rule("r")
+	charge := &arith.Charge{ID: &arith.Idempotency{ID: 9, Life: time.Second, Hold: 300 * time.Millisecond, Keep: true,
+		Lent: true}}
+	charge.Add(arith.Key{Hash: arith.Hash{Hi: x.key.Hi, Lo: x.key.Lo}, Rule: rule, Cost: 4})
+	turn := x.c.begin()
+	decided := x.c.decider.fast(turn, charge, new(limiter.Decision))
+	turn.end()
+	if decided {
+		t.Error("it is decided at once")
+	}
+	x.wants(1000, "nothing has changed")
+}
+
 // What a lease says is bounded: it is for a second at most, of one key, and of a rule that lends.
 func TestLeasesAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -28,7 +28,7 @@ type Summary struct {
 	Waiting, Queued, Fallback int
 	// Leases are what owners have lent this node, or may have. LeasesLost is, by rule, how many units were lent to it that
 	// it did not use, and that an owner may have charged all the same, since it did not hear of that in time.
-	Leases     []route.Lease
+	Leases     []lease.Lent
 	LeasesLost map[string]uint64
 	// Pending is the number of requests of other members that wait here. Staged is the
 	// size in bytes of incomplete snapshots.

@@ -82,7 +82,7 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 		o.c.denials.add(t.At, o.task.begunAt, o.task.charge.Key(0), o.task.answer)
 	}
 	if k := o.task.charge.Key(0); k.Rule.Leases && o.task.charge.Len() == 1 && o.task.kind == KindCheck {
-		o.c.Leases.heard(k, o.task.answer)
+		o.c.Leases.Heard(k, o.task.answer)
 	}
 	if o.task.kind == KindExplain {
 		o.result.reasons = reasonsIn(f, r)

@@ -1,4 +1,4 @@
-package route
+package lease
 
 import (
 	"math"
@@ -15,15 +15,16 @@ type leased struct {
 	since              limiter.Tick
 	checks, hotBefore  uint32
 	units, unitsBefore uint64
+	grown              uint64 // units that the next lease has at least, since one was used up before its time
 	left               uint64 // by the latest answer of the owner, the least of all limits
 	heard              bool   // there was one
 	asking             bool   // for a lease
 	notBefore          limiter.Tick
-	now, next          *lease
+	now, next          *Lease
 }
 
 // find returns what is known of a key, whose shard is locked; nil if nothing is.
-func (s *leaseShard) find(set int, k *arith.Key) *leased {
+func (s *shard) find(set int, k *arith.Key) *leased {
 	if s.sets == nil {
 		return nil
 	}
@@ -36,9 +37,9 @@ func (s *leaseShard) find(set int, k *arith.Key) *leased {
 }
 
 // place returns the place of a key that is not known, nil if others keep it. The shard is locked.
-func (s *leaseShard) place(set int, k *arith.Key, now limiter.Tick) *leased {
+func (s *shard) place(set int, k *arith.Key, now limiter.Tick) *leased {
 	if s.sets == nil {
-		s.sets = make([][leaseWays]leased, leaseSets)
+		s.sets = make([][ways]leased, sets)
 	}
 	var to *leased
 	for i := range s.sets[set] {
@@ -65,6 +66,10 @@ func (e *leased) count(now limiter.Tick, units uint64) {
 	e.units += units
 }
 
+// growth is how many times as many units a lease has as the one before it, if that was used up before its time. Who
+// waits for an answer before it asks again asks more often once it need not wait.
+const growth = 4
+
 // wants returns how many units are worth a lease for a span of time, among so many members: as many as are asked for,
 // but no more than half of what is left if each of the others asks for as many; 0 if none are.
 func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
@@ -72,17 +77,18 @@ func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
 		return 0
 	}
 	n := max(e.units, e.unitsBefore) * uint64(span) / uint64(hotFor)
-	if n = min(n, e.left/(2*max(1, others))); n < leastLent {
+	if n = min(max(n, e.grown), e.left/(2*max(1, others))); n < leastLent {
 		return 0
 	}
+	e.grown = 0
 	return n
 }
 
-// isWarm counts a check of a key, and reports whether the key, or another that shares its count, is asked for so often
+// Warm counts a check of a key, and reports whether the key, or another that shares its count, is asked for so often
 // that it may be hot. Most keys are not, so this needs no lock, and may miss a check. Of the time before, half of the
 // checks count.
-func (x *Leases) isWarm(now limiter.Tick, h arith.Hash) bool {
-	c := &x.warm[h.Hi>>20%warmKeys]
+func (h *Holder) Warm(now limiter.Tick, of arith.Hash) bool {
+	c := &h.warm[of.Hi>>20%warmKeys]
 	was, time := c.Load(), uint32(now/hotFor)&math.MaxUint16
 	n := was & math.MaxUint16
 	switch passed := (time - was>>16) & math.MaxUint16; {

@@ -1,0 +1,117 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+const span = 100 * limiter.Millisecond
+
+// fixture is a holder of one key, of which the owner says that much is left.
+type fixture struct {
+	*testing.T
+	Holder
+	key arith.Key
+	now Instant
+}
+
+func newFixture(t *testing.T, left uint64) *fixture {
+	t.Helper()
+	limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1 << 40, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &fixture{T: t, now: Instant{Now: 1, At: 1e12}}
+	x.key = arith.Key{Hash: arith.Hash{Hi: 7, Lo: 9}, Cost: 1,
+		Rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true}}
+	x.check()
+	x.Heard(&x.key, x.says(left))
+	return x
+}
+
+// says is a decision of the owner, of which so much remains.
+func (x *fixture) says(left uint64) *limiter.Decision {
+	d := new(limiter.Decision)
+	d.Grow(1)
+	*d.Limit(0) = limiter.LimitDecision{Rule: x.key.Rule, Limit: x.key.Rule.Limits[0], Allowed: true, Remaining: left}
+	d.Allowed, d.Source = true, limiter.SourceOwner
+	return d
+}
+
+func (x *fixture) check() (leased bool, w Wish) {
+	d := new(limiter.Decision)
+	leased, w = x.Decide(x.now, &x.key, span, 1, d)
+	if leased && (d.Source != limiter.SourceLeased || !d.Allowed) {
+		x.Errorf("%+v", d)
+	}
+	return leased, w
+}
+
+// wish checks until a lease is to be asked for.
+func (x *fixture) wish() uint64 {
+	x.Helper()
+	for range 1000 {
+		if _, w := x.check(); w.Units > 0 {
+			return w.Units
+		}
+	}
+	x.Fatal("no lease is wanted")
+	return 0
+}
+
+// A lease is used if the owner itself has granted it now, by the rule that is used here.
+func TestWhichLeasesAreUsed(t *testing.T) {
+	other := &limiter.Rule{Name: "r"}
+	for name, change := range map[string]func(x *fixture, l *Lease, d *limiter.Decision){
+		"":                       func(*fixture, *Lease, *limiter.Decision) {},
+		"denied":                 func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Allowed = false },
+		"repeated":               func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Repeated = true },
+		"by an override":         func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Overridden = true },
+		"by the heir":            func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Source = limiter.SourceHeir },
+		"by a policy":            func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Source = limiter.SourceFallbackOpen },
+		"by another rule":        func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Limit(0).Rule = other },
+		"without a limit":        func(_ *fixture, _ *Lease, d *limiter.Decision) { d.Clear(); d.Allowed = true },
+		"late":                   func(x *fixture, l *Lease, _ *limiter.Decision) { x.now.Now = l.Until.Now },
+		"late by the wall clock": func(x *fixture, l *Lease, _ *limiter.Decision) { x.now.At = l.Until.At },
+		"to one that ends":       func(x *fixture, _ *Lease, _ *limiter.Decision) { x.Close() },
+	} {
+		x := newFixture(t, 1000)
+		l := x.Ask(x.now, &x.key, x.wish(), 5, span)
+		d := x.says(900)
+		change(x, l, d)
+		used := x.Answered(x.now, l, span, d)
+		leased, _ := x.check()
+		if used != (name == "") || leased != used {
+			t.Errorf("%q: used %v, and it decides: %v", name, used, leased)
+		}
+	}
+}
+
+// Who waits for answers asks more often once it need not: after a lease that is used up before its time the next one
+// has four times as many units, but no more than half of what is left.
+func TestLeasesGrow(t *testing.T) {
+	x := newFixture(t, 1e6)
+	grant := func(n uint64) {
+		t.Helper()
+		if l := x.Ask(x.now, &x.key, n, n, span); !x.Answered(x.now, l, span, x.says(1e6)) {
+			t.Fatal("it is not used")
+		}
+	}
+	first := x.wish()
+	grant(first)
+	second := x.wish() // while the first lasts
+	for leased := true; leased; {
+		leased, _ = x.check()
+	}
+	grant(second)
+	if third := x.wish(); third < growth*first {
+		t.Errorf("%d units are wanted after %d were used up at once", third, first)
+	}
+	x = newFixture(t, 100)
+	if n := x.wish(); n > 50 {
+		t.Errorf("%d units are wanted of 100", n)
+	}
+}
