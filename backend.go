@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
@@ -105,8 +106,12 @@ func (b *remote) Check(ctx context.Context, set *rules.Set, r *Request, d *Decis
 	return nil
 }
 
-// holds returns an error for a request that is to be held, if the backend has no reservations.
+// holds returns an error for a request that is to be held, if the backend has no reservations, and for one that is to
+// be lent.
 func (b *remote) holds(r *Request) error {
+	if r.Lent {
+		return fmt.Errorf("%w: nothing is lent with this backend: leave it to the nodes of a cluster", ErrInvalid)
+	}
 	if b.extras.Amend != nil {
 		return nil
 	}

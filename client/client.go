@@ -31,6 +31,7 @@ type Client struct {
 	batches sync.Pool // of *batch
 	charges sync.Pool // of *arith.Charge
 	ring    atomic.Pointer[ring]
+	leases  *leases    // nil: none are asked for
 	learns  chan *node // has the node that is to be asked for the ring
 	end     context.CancelFunc
 	streams sync.WaitGroup
@@ -80,6 +81,10 @@ func Open(c Config) (*Client, error) {
 	out.streams.Go(func() { out.learn(ctx) })
 	if shown.Secure() {
 		out.streams.Go(func() { out.follow(ctx) })
+	}
+	if c.Leases {
+		out.leases = newLeases(out)
+		out.streams.Go(func() { out.leases.run(ctx) })
 	}
 	return out, nil
 }
@@ -134,6 +139,9 @@ func (c *Client) start(ctx context.Context, n *node) {
 // Close ends the client. Pending checks fail with [ErrClosed]. It returns when all its
 // goroutines and connections have ended. A second call does nothing.
 func (c *Client) Close() error {
+	if c.leases != nil {
+		c.leases.end()
+	}
 	c.mu.Lock()
 	closed := c.closed
 	c.closed = true
@@ -170,7 +178,12 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	tries := tries{owner: c.owner(r), id: c.identify(r, peek)}
+	of := c.resolve(r)
+	defer of.forget(c)
+	if of.span > 0 && !peek && c.leases.decide(&of, r, d) {
+		return nil
+	}
+	tries := tries{owner: of.owner(), id: c.identify(r, peek)}
 	for {
 		t, err := c.add(kind{r.Rule, peek, tries.id.ids}, r, size, &tries)
 		if err != nil {
@@ -185,6 +198,9 @@ func (c *Client) ask(ctx context.Context, r *limiter.Request, d *limiter.Decisio
 		c.release(t.batch)
 		switch {
 		case fate == answered:
+			if err == nil && of.warm {
+				c.leases.heard(&of, d)
+			}
 			return tries.because(err)
 		case !again:
 			return tries.failed()
@@ -355,6 +371,9 @@ type Stats struct {
 	// known. RingError is why the last request for the ring failed, nil if it did not.
 	View      uint64
 	RingError error
+	// Leased is the number of checks that were decided by leases, without asking a node. Lent is how many units are lent
+	// to the client now, or may be. See [Config.Leases].
+	Leased, Lent uint64
 }
 
 // Stats returns the present state of the client.
@@ -364,6 +383,9 @@ func (c *Client) Stats() Stats {
 	s := Stats{Nodes: len(c.nodes), Pending: c.pending, Messages: c.messages, RingError: c.ringErr}
 	if known := c.ring.Load(); known != nil {
 		s.View = known.view
+	}
+	if c.leases != nil {
+		s.Leased, s.Lent = c.leases.count.Load(), c.leases.lent()
 	}
 	for _, n := range c.nodes {
 		if n.condition == up {

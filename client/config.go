@@ -102,6 +102,13 @@ type Config struct {
 	// Timeout. So a check that the client sends again, since no answer came, counts once. An
 	// id takes 16 bytes on the wire, and one more counter at the node while it is remembered.
 	NoIDs bool
+	// Leases lets the client borrow units of keys that it checks often, at least 32 times in 100 ms, by rules with
+	// leases: auto. It decides checks of such a key by itself then, until what it has borrowed is used up or its time, at
+	// most 100 ms, is over. No more is admitted than without: what is lent counts as charged. A client that ends without
+	// [Client.Close] leaves charged what it has not returned. The decisions have Source SourceLeased, no receipt, and as
+	// Remaining what was left when the units were lent. Checks with an id of their own, with a hold, or of several
+	// counters are asked for as ever. Leases need the ring, see IgnoreRing. Default false.
+	Leases bool
 	// TLS connects with TLS; default nil: without it.
 	TLS *TLS
 	// TokenFile has the bearer token that the client shows to nodes; default none. It is
@@ -186,6 +193,9 @@ func (c Config) withDefaults() (Config, error) {
 		if *n.to < 1 || *n.to > n.most {
 			return c, fmt.Errorf("client: %s %d is out of range: give 1 to %d, or 0 for %d", n.name, *n.to, n.most, n.def)
 		}
+	}
+	if c.Leases && c.IgnoreRing {
+		return c, errors.New("client: Leases need the ring, which tells what a request counts: leave out IgnoreRing")
 	}
 	if c.First < 0 {
 		return c, fmt.Errorf("client: First %d is negative: give the index of an address", c.First)

@@ -30,13 +30,14 @@ func (s *ids) start(timeout time.Duration) {
 	s.ttl = 2 * timeout // every retry has ended by then
 }
 
-// make returns the next id.
-func (s *ids) make() (id ownID) {
+// make returns the next id, and its number.
+func (s *ids) make() (number uint64, id ownID) {
 	var n [12]byte
 	copy(n[:], s.from[:])
-	binary.LittleEndian.PutUint64(n[4:], s.next.Add(1))
+	number = s.next.Add(1)
+	binary.LittleEndian.PutUint64(n[4:], number)
 	base64.RawURLEncoding.Encode(id[:], n[:])
-	return id
+	return number, id
 }
 
 // idKind is what the ids of a message have in common.
@@ -59,7 +60,8 @@ func (c *Client) identify(r *limiter.Request, peek bool) identified {
 	if r.ID != "" || peek || c.config.NoIDs {
 		return identified{ids: idKind{r.IDTTL, r.IDOptional, r.Hold}}
 	}
-	return identified{own: c.ids.make(), ids: idKind{c.ids.ttl, true, 0}, has: true}
+	_, own := c.ids.make()
+	return identified{own: own, ids: idKind{c.ids.ttl, true, 0}, has: true}
 }
 
 // appendID appends the id of a check to the columns of ids, which stay empty while no check

@@ -128,6 +128,16 @@ type script struct {
 	weirv1.UnimplementedLimiterServer
 	stream func(stream weirv1.Limiter_CheckStreamServer) error
 	settle *weirv1.ReservationResponse // the reply to each settlement
+	ring   *weirv1.RingResponse
+	lease  func(m *weirv1.LeaseRequest) (*weirv1.LeaseResponse, error)
+}
+
+func (s *script) Ring(context.Context, *weirv1.RingRequest) (*weirv1.RingResponse, error) {
+	return s.ring, nil
+}
+
+func (s *script) Lease(_ context.Context, m *weirv1.LeaseRequest) (*weirv1.LeaseResponse, error) {
+	return s.lease(m)
 }
 
 func (s *script) Settle(context.Context, *weirv1.SettleRequest) (*weirv1.ReservationResponse, error) {

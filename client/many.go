@@ -20,6 +20,7 @@ type BatchError = limiter.BatchError
 type one struct {
 	ticket
 	tries tries
+	of    resolved
 	size  int
 	err   error
 	wants bool // it still needs an answer
@@ -56,7 +57,12 @@ func (c *Client) checkBatch(ctx context.Context, rs []limiter.Request, ds []limi
 		case len(rs[i].Limits) > 0:
 			own++
 		default:
-			o.wants, o.tries.owner, o.tries.id = true, c.owner(&rs[i]), c.identify(&rs[i], false)
+			o.of = c.resolve(&rs[i])
+			o.wants = o.of.span == 0 || !c.leases.decide(&o.of, &rs[i], &ds[i])
+			o.tries.owner, o.tries.id = o.of.owner(), c.identify(&rs[i], false)
+			if !o.wants || !o.of.warm {
+				o.of.forget(c)
+			}
 		}
 	}
 	if own > 0 {
@@ -193,9 +199,14 @@ func (o *one) take(c *Client, r *limiter.Request, d *limiter.Decision) {
 	o.wants = fate != answered && o.tries.again(c, o.batch, fate, err)
 	switch {
 	case fate == answered:
-		o.err = o.tries.because(err)
+		if o.err = o.tries.because(err); err == nil && o.of.warm {
+			c.leases.heard(&o.of, d)
+		}
 	case !o.wants:
 		o.err = o.tries.failed()
+	}
+	if !o.wants {
+		o.of.forget(c)
 	}
 	c.release(o.batch)
 	o.batch = nil

@@ -117,7 +117,10 @@ func (c *Client) amend(ctx context.Context, r *limiter.Request,
 	}
 	q := newCheckRequest(r, false)
 	var m *weirv1.ReservationResponse
-	err := c.aloneBy(ctx, c.owner(r), func(ctx context.Context, api weirv1.LimiterClient,
+	of := c.resolve(r)
+	owner := of.owner()
+	of.forget(c)
+	err := c.aloneBy(ctx, owner, func(ctx context.Context, api weirv1.LimiterClient,
 		o ...grpc.CallOption) (err error) {
 		m, err = call(ctx, q, api, o...)
 		return err

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weirlimit/weir/internal/lease"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -38,19 +39,49 @@ type ring struct {
 	owners [table.Partitions]*node // nil: there is no node that can be asked
 }
 
-// owner returns the node that should own a request's first counter, nil if there is
-// none or it is not known. A wrong owner costs one hop.
-func (c *Client) owner(r *limiter.Request) *node {
-	known := c.ring.Load()
-	if known == nil {
+// resolved is what the client knows of a request by the ring. The zero value is nothing.
+type resolved struct {
+	ring   *ring
+	charge *arith.Charge
+	rule   string       // the name of the rule that decides
+	span   limiter.Tick // for how long units of its key may be lent; 0: they may not
+	warm   bool         // the key may be worth a lease
+}
+
+// owner returns the node that should own the first counter, nil if there is none or it is not known. A wrong owner
+// costs one hop.
+func (of *resolved) owner() *node {
+	if of.charge == nil {
 		return nil
 	}
-	charge, _ := c.charges.Get().(*arith.Charge)
-	defer c.charges.Put(charge)
-	if _, err := known.set.Resolve(r, charge); err != nil || charge.Len() == 0 {
-		return nil // the node will return the error
+	return of.ring.owners[table.PartitionOf(of.charge.Key(0))%table.Partitions]
+}
+
+// resolve finds the counters of a request. The caller forgets it.
+func (c *Client) resolve(r *limiter.Request) (of resolved) {
+	known := c.ring.Load()
+	if known == nil {
+		return of
 	}
-	return known.owners[table.PartitionOf(charge.Key(0))%table.Partitions]
+	charge, _ := c.charges.Get().(*arith.Charge)
+	match, err := known.set.Resolve(r, charge)
+	if err != nil || charge.Len() == 0 {
+		c.charges.Put(charge)
+		return of // the node will return the error
+	}
+	of = resolved{ring: known, charge: charge, rule: match.Rule}
+	if c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited {
+		of.span = lease.Span(charge)
+	}
+	return of
+}
+
+// forget gives the memory of the counters back.
+func (of *resolved) forget(c *Client) {
+	if of.charge != nil {
+		c.charges.Put(of.charge)
+		of.charge = nil
+	}
 }
 
 // told receives the view in a node's reply and requests the ring if that view is not

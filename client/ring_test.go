@@ -92,7 +92,7 @@ func (m *member) leave(tb testing.TB) {
 }
 
 // newCluster starts members that see each other and have settled.
-func newCluster(t *testing.T, n int, rules string, share bool) []*member {
+func newCluster(t testing.TB, n int, rules string, share bool) []*member {
 	t.Helper()
 	if raceDetector {
 		t.Skip("several nodes and two cores: long under the race detector; make wire runs it")

@@ -130,7 +130,7 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		return false, nil
 	}
 	id := c.Identify()
-	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, false
+	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, r.Lent
 	if u != nil {
 		by := &h.by.ids
 		id.Life, id.Keep = u.ids.life(), by.over == expiryKeep
@@ -144,10 +144,14 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 	if r.IDTTL > 0 && (u == nil || r.IDTTL < id.Life) {
 		id.Life = r.IDTTL
 	}
-	if id.Hold > 0 {
-		if err = repeatable(r); err != nil {
-			c.Clear()
-		}
+	if id.Lent {
+		id.Keep, id.Hold, err = true, r.Hold, lendable(c)
+	}
+	if id.Hold > 0 && err == nil {
+		err = repeatable(r)
+	}
+	if err != nil {
+		c.Clear()
 	}
 	shape(c)
 	return id.Hold == 0, err
@@ -161,6 +165,24 @@ func shape(c *arith.Charge) {
 			c.ID.Shape = arith.ShapeOf(c)
 		}
 	}
+}
+
+// lendable returns an error for a charge of which nothing is lent.
+func lendable(c *arith.Charge) error {
+	if c.Len() != 1 {
+		return fmt.Errorf("%w: units of %d counters are to be lent at once: only those of one can be", limiter.ErrInvalid,
+			c.Len())
+	}
+	u := c.Key(0).Rule
+	switch span := arith.LeaseFor(u).Duration(); {
+	case span == 0:
+		return fmt.Errorf("%w: rule %q lends no units: give it leases: auto, if its limits can lend", limiter.ErrInvalid,
+			u.Name)
+	case c.ID.Hold > arith.LeaseWait*span:
+		return fmt.Errorf("%w: units of rule %q are to be lent for %v: it waits for them for at most %v", limiter.ErrInvalid,
+			u.Name, c.ID.Hold, arith.LeaseWait*span)
+	}
+	return nil
 }
 
 // identified adds the id of a request to its charge, and completes its match: see identify.

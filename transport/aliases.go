@@ -37,6 +37,8 @@ const (
 	ActionAdmin   = frontend.ActionAdmin
 	// ActionOverride is needed besides ActionAdmin.
 	ActionOverride = frontend.ActionOverride
+	// ActionLease is needed besides ActionCheck.
+	ActionLease = frontend.ActionLease
 	// Actions is how many there are.
 	Actions = frontend.Actions
 )

@@ -40,6 +40,8 @@ func (s *service) description() *grpc.ServiceDesc {
 			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "Check", s.serveCheck))
 		case "CheckBatch":
 			m.Handler = s.guarded(ActionCheck, false, traced(s.front, "CheckBatch", s.serveBatch))
+		case "Lease":
+			m.Handler = s.guarded(ActionLease, false, traced(s.front, "Lease", lending{s}.serve))
 		case "Explain":
 			m.Handler = s.guarded(ActionExplain, false, traced(s.front, "Explain", s.serveExplain))
 		case "Reset":

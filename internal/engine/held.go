@@ -10,8 +10,12 @@ import (
 )
 
 // Unheld returns an error for a resolved check that would hold units of a limit on concurrency
-// for good.
+// for good, and for a peek that is to be lent what it looks at.
 func Unheld(m rules.Match, c *arith.Charge) error {
+	if c.Peek && c.ID != nil && c.ID.Lent {
+		return fmt.Errorf("%w: a peek charges nothing, so that nothing is lent: ask for the units by a check",
+			limiter.ErrInvalid)
+	}
 	if !m.Unheld || c.Peek {
 		return nil
 	}

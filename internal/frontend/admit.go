@@ -9,16 +9,17 @@ import (
 
 // Admit returns why the caller may not do something with a request, nil if it may. The
 // request then has the caller, its tenant and its scope. A check or a peek with a hold needs the
-// permission to refund as well, to the same rule. Without an Access the configuration decides.
+// permission to refund as well, to the same rule; a lease needs that to check. Without an Access the configuration
+// decides.
 func (s *Session) Admit(r *limiter.Request, a Action) error {
 	if s.caller == nil {
 		return s.of.admit(r, a)
 	}
 	scope, err := s.caller.May(a)
-	if err == nil && r.Hold != 0 && a != ActionRefund {
-		var refunds limiter.Scope
-		if refunds, err = s.caller.May(ActionRefund); refunds != nil {
-			scope = both{scope, refunds}
+	if also, needed := besides(r, a); err == nil && needed {
+		var scoped limiter.Scope
+		if scoped, err = s.caller.May(also); scoped != nil {
+			scope = both{scope, scoped}
 		}
 	}
 	if err == nil {
@@ -28,6 +29,14 @@ func (s *Session) Admit(r *limiter.Request, a Action) error {
 		r.Tenant, r.Caller, r.Scope = s.caller.Tenant(), s.caller.Name(), scope
 	}
 	return err
+}
+
+// besides returns what a caller must be allowed besides an action with a request.
+func besides(r *limiter.Request, a Action) (also Action, needed bool) {
+	if a == ActionLease {
+		return ActionCheck, true
+	}
+	return ActionRefund, r.Hold != 0 && a != ActionRefund
 }
 
 // AdmitCheck admits a check or a peek. To get a receipt needs the permission to refund, too.

@@ -15,7 +15,8 @@ type Action uint8
 
 // The actions, in the order of their names in a permissions file. Rule is to name the rule
 // that decides, and Limits to send limits of one's own; both are needed besides the action
-// of the call. Override is to put an override in place of rules; admin is needed besides it.
+// of the call. Override is to put an override in place of rules; admin is needed besides it. Lease is to borrow units;
+// check is needed besides it.
 const (
 	ActionCheck Action = iota
 	ActionPeek
@@ -27,6 +28,7 @@ const (
 	ActionRing
 	ActionAdmin
 	ActionOverride
+	ActionLease
 	// Actions is how many there are.
 	Actions
 )
@@ -36,7 +38,8 @@ func (a Action) String() string {
 	if a >= Actions {
 		return "unknown"
 	}
-	return [...]string{"check", "peek", "reset", "refund", "limits", "rule", "explain", "ring", "admin", "override"}[a]
+	return [...]string{"check", "peek", "reset", "refund", "limits", "rule", "explain", "ring", "admin", "override",
+		"lease"}[a]
 }
 
 // CheckOrPeek returns the action of a check, or of one that only looks.

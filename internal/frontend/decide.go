@@ -57,7 +57,7 @@ func denied(s *Session, rs []limiter.Request, ds []limiter.Decision, peeks []boo
 			failed++
 			continue
 		}
-		if !ds[i].Allowed && (peeks == nil || !peeks[i]) {
+		if !ds[i].Allowed && !rs[i].Lent && (peeks == nil || !peeks[i]) {
 			s.of.Denials.Denied(s.of.Over, &rs[i], &ds[i])
 		}
 	}

@@ -115,7 +115,7 @@ func (f *Frontend) admit(r *limiter.Request, a Action) error {
 		}
 	}
 	err := f.Allows(a)
-	if err == nil && r.Hold != 0 {
+	if err == nil && r.Hold != 0 && a != ActionLease {
 		err = f.Allows(ActionRefund)
 	}
 	return err

@@ -5,6 +5,8 @@ import "github.com/weirlimit/weir/limiter"
 const (
 	// MaxLease bounds how long units are lent.
 	MaxLease = limiter.Second
+	// LeaseWait is for how many times as long an owner waits for what it has lent. After that it charges all.
+	LeaseWait = 3
 	// leaseFor is how long they are, if the windows are long enough: a tenth of the shortest is no less.
 	leaseFor = 100 * limiter.Millisecond
 	// leastLease is below what a lease is not worth its messages.

@@ -61,7 +61,9 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
-			m.held = b.has(c.ID.ID)
+			if m.held = b.has(c.ID.ID); !a.Extend && (loans{b}).has(c.ID.ID) {
+				k.Cost = min(k.Cost, m.was) // no more was lent, whatever a client says that it used
+			}
 			if m.here = b.countedOf(c.ID.ID, m.was); k.Rule.Shadow && !b.charges(c.ID.ID) {
 				m.here = math.MaxUint64
 			}

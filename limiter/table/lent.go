@@ -77,6 +77,16 @@ func (b loans) any() bool {
 	return false
 }
 
+// has reports whether the hold of an id is a lease. There may be no ledger.
+func (b loans) has(id uint64) bool {
+	for _, h := range b.of.all() {
+		if h.ID == id {
+			return h.Lent
+		}
+	}
+	return false
+}
+
 // renew moves the charges of what is lent to now. No slot moves.
 func (b loans) renew(now limiter.Tick) {
 	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }

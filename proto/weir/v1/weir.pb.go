@@ -3732,6 +3732,128 @@ func (x *ExplainedCount) GetCount() uint64 {
 	return 0
 }
 
+// LeaseRequest asks for leases, returns others, or does both.
+type LeaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A check for each lease, at most 256. Its cost is the units that are wanted, its id a new one. hold_us says when the
+	// node stops waiting for them: at most three times as long as the rule lends, which is 100 ms, or a tenth of its
+	// shortest window if that is less. The client stops after a third of it, counted from before it asked. peek is ignored.
+	Asked *CheckColumns `protobuf:"bytes,1,opt,name=asked,proto3" json:"asked,omitempty"`
+	// The same checks of leases that end, at most 256. Their costs are the units that were used.
+	Returned      *CheckColumns `protobuf:"bytes,2,opt,name=returned,proto3" json:"returned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseRequest) Reset() {
+	*x = LeaseRequest{}
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseRequest) ProtoMessage() {}
+
+func (x *LeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseRequest.ProtoReflect.Descriptor instead.
+func (*LeaseRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *LeaseRequest) GetAsked() *CheckColumns {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *LeaseRequest) GetReturned() *CheckColumns {
+	if x != nil {
+		return x.Returned
+	}
+	return nil
+}
+
+// LeaseResponse answers a LeaseRequest.
+type LeaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decisions of asked, with every limit. A lease that is denied lends nothing. One that is allowed lends if its
+	// source is SOURCE_OWNER, and if it is neither repeated nor overridden.
+	Asked *DecisionColumns `protobuf:"bytes,1,opt,name=asked,proto3" json:"asked,omitempty"`
+	// One byte for each of returned: 1 if its units are accounted for, 0 if they may stay charged.
+	Returned []byte `protobuf:"bytes,2,opt,name=returned,proto3" json:"returned,omitempty"`
+	// Why returned was not read. Nothing was returned then.
+	Error         *CheckError `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseResponse) Reset() {
+	*x = LeaseResponse{}
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseResponse) ProtoMessage() {}
+
+func (x *LeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseResponse.ProtoReflect.Descriptor instead.
+func (*LeaseResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *LeaseResponse) GetAsked() *DecisionColumns {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+func (x *LeaseResponse) GetReturned() []byte {
+	if x != nil {
+		return x.Returned
+	}
+	return nil
+}
+
+func (x *LeaseResponse) GetError() *CheckError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 type RingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3740,7 +3862,7 @@ type RingRequest struct {
 
 func (x *RingRequest) Reset() {
 	*x = RingRequest{}
-	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3874,7 @@ func (x *RingRequest) String() string {
 func (*RingRequest) ProtoMessage() {}
 
 func (x *RingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[27]
+	mi := &file_weir_v1_weir_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3887,7 @@ func (x *RingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRequest.ProtoReflect.Descriptor instead.
 func (*RingRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{27}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{29}
 }
 
 // RingResponse has all that a client needs to ask owners directly.
@@ -3788,7 +3910,7 @@ type RingResponse struct {
 
 func (x *RingResponse) Reset() {
 	*x = RingResponse{}
-	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	mi := &file_weir_v1_weir_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3922,7 @@ func (x *RingResponse) String() string {
 func (*RingResponse) ProtoMessage() {}
 
 func (x *RingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[28]
+	mi := &file_weir_v1_weir_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3935,7 @@ func (x *RingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingResponse.ProtoReflect.Descriptor instead.
 func (*RingResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{28}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RingResponse) GetView() uint64 {
@@ -3864,7 +3986,7 @@ type RingMember struct {
 
 func (x *RingMember) Reset() {
 	*x = RingMember{}
-	mi := &file_weir_v1_weir_proto_msgTypes[29]
+	mi := &file_weir_v1_weir_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3998,7 @@ func (x *RingMember) String() string {
 func (*RingMember) ProtoMessage() {}
 
 func (x *RingMember) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_weir_proto_msgTypes[29]
+	mi := &file_weir_v1_weir_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4011,7 @@ func (x *RingMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingMember.ProtoReflect.Descriptor instead.
 func (*RingMember) Descriptor() ([]byte, []int) {
-	return file_weir_v1_weir_proto_rawDescGZIP(), []int{29}
+	return file_weir_v1_weir_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RingMember) GetName() string {
@@ -4229,7 +4351,14 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x0eExplainedCount\x12\"\n" +
 	"\rstart_unix_us\x18\x01 \x01(\x03R\vstartUnixUs\x12\x1e\n" +
 	"\vend_unix_us\x18\x02 \x01(\x03R\tendUnixUs\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x04R\x05count\"\r\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"n\n" +
+	"\fLeaseRequest\x12+\n" +
+	"\x05asked\x18\x01 \x01(\v2\x15.weir.v1.CheckColumnsR\x05asked\x121\n" +
+	"\breturned\x18\x02 \x01(\v2\x15.weir.v1.CheckColumnsR\breturned\"\x86\x01\n" +
+	"\rLeaseResponse\x12.\n" +
+	"\x05asked\x18\x01 \x01(\v2\x18.weir.v1.DecisionColumnsR\x05asked\x12\x1a\n" +
+	"\breturned\x18\x02 \x01(\fR\breturned\x12)\n" +
+	"\x05error\x18\x03 \x01(\v2\x13.weir.v1.CheckErrorR\x05error\"\r\n" +
 	"\vRingRequest\"\x95\x01\n" +
 	"\fRingResponse\x12\x12\n" +
 	"\x04view\x18\x01 \x01(\x06R\x04view\x12-\n" +
@@ -4316,7 +4445,7 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x1aRESERVATION_STATE_REPEATED\x10\x01\x12\x1d\n" +
 	"\x19RESERVATION_STATE_CHARGED\x10\x02\x12\x1d\n" +
 	"\x19RESERVATION_STATE_UNKNOWN\x10\x03\x12\x1c\n" +
-	"\x18RESERVATION_STATE_DENIED\x10\x052\xf0\x04\n" +
+	"\x18RESERVATION_STATE_DENIED\x10\x052\xa8\x05\n" +
 	"\aLimiter\x126\n" +
 	"\x05Check\x12\x15.weir.v1.CheckRequest\x1a\x16.weir.v1.CheckResponse\x12E\n" +
 	"\n" +
@@ -4328,7 +4457,8 @@ const file_weir_v1_weir_proto_rawDesc = "" +
 	"\x06Cancel\x12\x16.weir.v1.CancelRequest\x1a\x1c.weir.v1.ReservationResponse\x12>\n" +
 	"\x06Extend\x12\x16.weir.v1.ExtendRequest\x1a\x1c.weir.v1.ReservationResponse\x12:\n" +
 	"\aExplain\x12\x15.weir.v1.CheckRequest\x1a\x18.weir.v1.ExplainResponse\x123\n" +
-	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
+	"\x04Ring\x12\x14.weir.v1.RingRequest\x1a\x15.weir.v1.RingResponse\x126\n" +
+	"\x05Lease\x12\x15.weir.v1.LeaseRequest\x1a\x16.weir.v1.LeaseResponseB0Z.github.com/weirlimit/weir/proto/weir/v1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_weir_proto_rawDescOnce sync.Once
@@ -4343,7 +4473,7 @@ func file_weir_v1_weir_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_weir_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_weir_v1_weir_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_weir_v1_weir_proto_goTypes = []any{
 	(Algorithm)(0),              // 0: weir.v1.Algorithm
 	(Align)(0),                  // 1: weir.v1.Align
@@ -4384,19 +4514,21 @@ var file_weir_v1_weir_proto_goTypes = []any{
 	(*LimitExplanation)(nil),    // 36: weir.v1.LimitExplanation
 	(*ExplainedField)(nil),      // 37: weir.v1.ExplainedField
 	(*ExplainedCount)(nil),      // 38: weir.v1.ExplainedCount
-	(*RingRequest)(nil),         // 39: weir.v1.RingRequest
-	(*RingResponse)(nil),        // 40: weir.v1.RingResponse
-	(*RingMember)(nil),          // 41: weir.v1.RingMember
-	nil,                         // 42: weir.v1.CheckRequest.AttributesEntry
-	nil,                         // 43: weir.v1.ResetRequest.AttributesEntry
-	nil,                         // 44: weir.v1.RefundRequest.AttributesEntry
-	nil,                         // 45: weir.v1.SettleRequest.AttributesEntry
-	nil,                         // 46: weir.v1.SettleRequest.ActualByAttributeEntry
-	nil,                         // 47: weir.v1.CancelRequest.AttributesEntry
-	nil,                         // 48: weir.v1.ExtendRequest.AttributesEntry
+	(*LeaseRequest)(nil),        // 39: weir.v1.LeaseRequest
+	(*LeaseResponse)(nil),       // 40: weir.v1.LeaseResponse
+	(*RingRequest)(nil),         // 41: weir.v1.RingRequest
+	(*RingResponse)(nil),        // 42: weir.v1.RingResponse
+	(*RingMember)(nil),          // 43: weir.v1.RingMember
+	nil,                         // 44: weir.v1.CheckRequest.AttributesEntry
+	nil,                         // 45: weir.v1.ResetRequest.AttributesEntry
+	nil,                         // 46: weir.v1.RefundRequest.AttributesEntry
+	nil,                         // 47: weir.v1.SettleRequest.AttributesEntry
+	nil,                         // 48: weir.v1.SettleRequest.ActualByAttributeEntry
+	nil,                         // 49: weir.v1.CancelRequest.AttributesEntry
+	nil,                         // 50: weir.v1.ExtendRequest.AttributesEntry
 }
 var file_weir_v1_weir_proto_depIdxs = []int32{
-	42, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
+	44, // 0: weir.v1.CheckRequest.attributes:type_name -> weir.v1.CheckRequest.AttributesEntry
 	13, // 1: weir.v1.CheckRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.Limit.algorithm:type_name -> weir.v1.Algorithm
 	1,  // 3: weir.v1.Limit.align:type_name -> weir.v1.Align
@@ -4420,49 +4552,55 @@ var file_weir_v1_weir_proto_depIdxs = []int32{
 	26, // 21: weir.v1.DecisionColumns.every_limit:type_name -> weir.v1.LimitColumns
 	23, // 22: weir.v1.DecisionColumns.denials:type_name -> weir.v1.RuleDenial
 	0,  // 23: weir.v1.LimitInfo.algorithm:type_name -> weir.v1.Algorithm
-	43, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
+	45, // 24: weir.v1.ResetRequest.attributes:type_name -> weir.v1.ResetRequest.AttributesEntry
 	13, // 25: weir.v1.ResetRequest.limits:type_name -> weir.v1.Limit
-	44, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
+	46, // 26: weir.v1.RefundRequest.attributes:type_name -> weir.v1.RefundRequest.AttributesEntry
 	13, // 27: weir.v1.RefundRequest.limits:type_name -> weir.v1.Limit
-	45, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
+	47, // 28: weir.v1.SettleRequest.attributes:type_name -> weir.v1.SettleRequest.AttributesEntry
 	13, // 29: weir.v1.SettleRequest.limits:type_name -> weir.v1.Limit
 	10, // 30: weir.v1.SettleRequest.if_unknown:type_name -> weir.v1.IfUnknown
-	46, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
-	47, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
+	48, // 31: weir.v1.SettleRequest.actual_by_attribute:type_name -> weir.v1.SettleRequest.ActualByAttributeEntry
+	49, // 32: weir.v1.CancelRequest.attributes:type_name -> weir.v1.CancelRequest.AttributesEntry
 	13, // 33: weir.v1.CancelRequest.limits:type_name -> weir.v1.Limit
-	48, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
+	50, // 34: weir.v1.ExtendRequest.attributes:type_name -> weir.v1.ExtendRequest.AttributesEntry
 	13, // 35: weir.v1.ExtendRequest.limits:type_name -> weir.v1.Limit
 	11, // 36: weir.v1.ReservationResponse.state:type_name -> weir.v1.ReservationState
 	14, // 37: weir.v1.ExplainResponse.decision:type_name -> weir.v1.CheckResponse
 	36, // 38: weir.v1.ExplainResponse.limits:type_name -> weir.v1.LimitExplanation
 	37, // 39: weir.v1.LimitExplanation.state:type_name -> weir.v1.ExplainedField
 	38, // 40: weir.v1.LimitExplanation.counts:type_name -> weir.v1.ExplainedCount
-	41, // 41: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
-	12, // 42: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
-	17, // 43: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
-	20, // 44: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
-	27, // 45: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
-	29, // 46: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
-	31, // 47: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
-	32, // 48: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
-	33, // 49: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
-	12, // 50: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
-	39, // 51: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
-	14, // 52: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
-	18, // 53: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
-	22, // 54: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
-	28, // 55: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
-	30, // 56: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
-	34, // 57: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
-	34, // 58: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
-	34, // 59: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
-	35, // 60: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
-	40, // 61: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
-	52, // [52:62] is the sub-list for method output_type
-	42, // [42:52] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	20, // 41: weir.v1.LeaseRequest.asked:type_name -> weir.v1.CheckColumns
+	20, // 42: weir.v1.LeaseRequest.returned:type_name -> weir.v1.CheckColumns
+	22, // 43: weir.v1.LeaseResponse.asked:type_name -> weir.v1.DecisionColumns
+	16, // 44: weir.v1.LeaseResponse.error:type_name -> weir.v1.CheckError
+	43, // 45: weir.v1.RingResponse.members:type_name -> weir.v1.RingMember
+	12, // 46: weir.v1.Limiter.Check:input_type -> weir.v1.CheckRequest
+	17, // 47: weir.v1.Limiter.CheckBatch:input_type -> weir.v1.CheckBatchRequest
+	20, // 48: weir.v1.Limiter.CheckStream:input_type -> weir.v1.CheckColumns
+	27, // 49: weir.v1.Limiter.Reset:input_type -> weir.v1.ResetRequest
+	29, // 50: weir.v1.Limiter.Refund:input_type -> weir.v1.RefundRequest
+	31, // 51: weir.v1.Limiter.Settle:input_type -> weir.v1.SettleRequest
+	32, // 52: weir.v1.Limiter.Cancel:input_type -> weir.v1.CancelRequest
+	33, // 53: weir.v1.Limiter.Extend:input_type -> weir.v1.ExtendRequest
+	12, // 54: weir.v1.Limiter.Explain:input_type -> weir.v1.CheckRequest
+	41, // 55: weir.v1.Limiter.Ring:input_type -> weir.v1.RingRequest
+	39, // 56: weir.v1.Limiter.Lease:input_type -> weir.v1.LeaseRequest
+	14, // 57: weir.v1.Limiter.Check:output_type -> weir.v1.CheckResponse
+	18, // 58: weir.v1.Limiter.CheckBatch:output_type -> weir.v1.CheckBatchResponse
+	22, // 59: weir.v1.Limiter.CheckStream:output_type -> weir.v1.DecisionColumns
+	28, // 60: weir.v1.Limiter.Reset:output_type -> weir.v1.ResetResponse
+	30, // 61: weir.v1.Limiter.Refund:output_type -> weir.v1.RefundResponse
+	34, // 62: weir.v1.Limiter.Settle:output_type -> weir.v1.ReservationResponse
+	34, // 63: weir.v1.Limiter.Cancel:output_type -> weir.v1.ReservationResponse
+	34, // 64: weir.v1.Limiter.Extend:output_type -> weir.v1.ReservationResponse
+	35, // 65: weir.v1.Limiter.Explain:output_type -> weir.v1.ExplainResponse
+	42, // 66: weir.v1.Limiter.Ring:output_type -> weir.v1.RingResponse
+	40, // 67: weir.v1.Limiter.Lease:output_type -> weir.v1.LeaseResponse
+	57, // [57:68] is the sub-list for method output_type
+	46, // [46:57] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_weir_proto_init() }
@@ -4485,7 +4623,7 @@ func file_weir_v1_weir_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_weir_proto_rawDesc), len(file_weir_v1_weir_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,7 @@ const (
 	Limiter_Extend_FullMethodName      = "/weir.v1.Limiter/Extend"
 	Limiter_Explain_FullMethodName     = "/weir.v1.Limiter/Explain"
 	Limiter_Ring_FullMethodName        = "/weir.v1.Limiter/Ring"
+	Limiter_Lease_FullMethodName       = "/weir.v1.Limiter/Lease"
 )
 
 // LimiterClient is the client API for Limiter service.
@@ -105,6 +106,11 @@ type LimiterClient interface {
 	// from a request. The operator must have allowed it with --share-ring. A client may ask
 	// any other node as well: a node passes on what it does not own.
 	Ring(ctx context.Context, in *RingRequest, opts ...grpc.CallOption) (*RingResponse, error)
+	// Lease lends units to a client, which then decides checks by itself, and takes them back. Units that are lent count
+	// as charged now, at each instant, until they are returned; those that were used count from then on. What is not
+	// returned in time stays charged. Only rules with leases: auto lend, and units of one counter at a time. A caller with
+	// an identity needs the permission lease.
+	Lease(ctx context.Context, in *LeaseRequest, opts ...grpc.CallOption) (*LeaseResponse, error)
 }
 
 type limiterClient struct {
@@ -218,6 +224,16 @@ func (c *limiterClient) Ring(ctx context.Context, in *RingRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *limiterClient) Lease(ctx context.Context, in *LeaseRequest, opts ...grpc.CallOption) (*LeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseResponse)
+	err := c.cc.Invoke(ctx, Limiter_Lease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LimiterServer is the server API for Limiter service.
 // All implementations must embed UnimplementedLimiterServer
 // for forward compatibility.
@@ -284,6 +300,11 @@ type LimiterServer interface {
 	// from a request. The operator must have allowed it with --share-ring. A client may ask
 	// any other node as well: a node passes on what it does not own.
 	Ring(context.Context, *RingRequest) (*RingResponse, error)
+	// Lease lends units to a client, which then decides checks by itself, and takes them back. Units that are lent count
+	// as charged now, at each instant, until they are returned; those that were used count from then on. What is not
+	// returned in time stays charged. Only rules with leases: auto lend, and units of one counter at a time. A caller with
+	// an identity needs the permission lease.
+	Lease(context.Context, *LeaseRequest) (*LeaseResponse, error)
 	mustEmbedUnimplementedLimiterServer()
 }
 
@@ -323,6 +344,9 @@ func (UnimplementedLimiterServer) Explain(context.Context, *CheckRequest) (*Expl
 }
 func (UnimplementedLimiterServer) Ring(context.Context, *RingRequest) (*RingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ring not implemented")
+}
+func (UnimplementedLimiterServer) Lease(context.Context, *LeaseRequest) (*LeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lease not implemented")
 }
 func (UnimplementedLimiterServer) mustEmbedUnimplementedLimiterServer() {}
 func (UnimplementedLimiterServer) testEmbeddedByValue()                 {}
@@ -514,6 +538,24 @@ func _Limiter_Ring_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_Lease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Lease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Lease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Lease(ctx, req.(*LeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Limiter_ServiceDesc is the grpc.ServiceDesc for Limiter service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -556,6 +598,10 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Ring",
 			Handler:    _Limiter_Ring_Handler,
+		},
+		{
+			MethodName: "Lease",
+			Handler:    _Limiter_Lease_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

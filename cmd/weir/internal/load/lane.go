@@ -105,7 +105,8 @@ func (c *Config) dial(server string, more ...grpc.DialOption) (*grpc.ClientConn,
 type shared struct{ client *client.Client }
 
 func openShared(c *Config) (lane, error) {
-	o := client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch, NoIDs: c.NoIDs}
+	o := client.Config{Addrs: c.Servers, MaxPending: 2 * MaxClients * MaxBatch, NoIDs: c.NoIDs,
+		Leases: c.Leases}
 	if c.Credentials != nil {
 		of := c.Credentials.Config()
 		o.TokenFile = of.TokenFile

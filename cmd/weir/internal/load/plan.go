@@ -108,6 +108,8 @@ type Config struct {
 	// NoIDs has the Go client send checks without ids: then a check that is retried may count
 	// twice. It changes nothing in other modes, which send none.
 	NoIDs bool
+	// Leases has the Go client borrow units, see [client.Config]. It changes nothing in other modes.
+	Leases bool
 	// Processes are the process ids of servers on this machine. Metrics are the
 	// administration addresses of servers, host:port. Both provide the processor time;
 	// Metrics also provides allocations and garbage collections. At most one of them

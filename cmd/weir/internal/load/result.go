@@ -26,6 +26,7 @@ type Report struct {
 	Limited     int      `json:"limited_percent"` // as configured; LimitedKeys is the actual number
 	LimitedKeys int      `json:"limited_keys"`
 	NoIDs       bool     `json:"no_ids,omitempty"` // the Go client sent checks without ids
+	Leases      bool     `json:"leases,omitempty"` // the Go client borrowed units
 	DurationMs  float64  `json:"duration_ms"`
 	Points      []Point  `json:"points"`
 }
@@ -89,7 +90,7 @@ func newReport(c *Config) *Report {
 	return &Report{
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0),
 		ServersAt: c.Servers, Keys: c.Keys, Dist: c.Dist, Limited: c.Limited, LimitedKeys: c.limitedKeys(), NoIDs: c.NoIDs,
-		DurationMs: float64(c.Duration) / float64(time.Millisecond),
+		Leases: c.Leases, DurationMs: float64(c.Duration) / float64(time.Millisecond),
 	}
 }
 

@@ -1,0 +1,164 @@
+package transport_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weirlimit/weir/limiter"
+	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/transport"
+)
+
+const lends = `
+version: 1
+rules:
+  - name: lends
+    match: {path: "^/lends$"}
+    key: [rule, user]
+    leases: auto
+    limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]
+  - {name: not, match: {path: "^/not$"}, key: [rule, user], limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]}
+`
+
+// wishes are checks of a path for leases with ids, each of so many units, for 300 ms.
+func wishes(path string, units int64, ids ...string) *weirv1.CheckColumns {
+	m := &weirv1.CheckColumns{HoldUs: 300_000}
+	for _, id := range ids {
+		m.Keys = append(m.Keys, path+"ada"...)
+		m.PathLengths, m.UserLengths = append(m.PathLengths, uint32(len(path))), append(m.UserLengths, 3)
+		m.Ids, m.IdLengths = append(m.Ids, id...), append(m.IdLengths, uint32(len(id)))
+		m.Costs = append(m.Costs, units)
+	}
+	return m
+}
+
+func wishesFor(hold int64) *weirv1.CheckColumns {
+	m := wishes("/lends", 1, "f")
+	m.HoldUs = hold
+	return m
+}
+
+// What is lent counts until it is returned, and then what was used of it: never more than was lent, whatever the client
+// says. Only a rule that lends does so, for no longer than it says.
+func TestLease(t *testing.T) {
+	s := newServer(t, lends, nil)
+	left := func(want uint64) {
+		t.Helper()
+		d, err := s.node.Peek(t.Context(), limiter.Request{Path: "/lends", User: "ada"})
+		if err != nil || d.Limit(0).Remaining != want {
+			t.Errorf("%d remain, want %d (%v)", d.Limit(0).Remaining, want, err)
+		}
+	}
+	lease := func(m *weirv1.LeaseRequest) *weirv1.LeaseResponse {
+		t.Helper()
+		out, err := s.api.Lease(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	out := lease(&weirv1.LeaseRequest{Asked: wishes("/lends", 100, "a", "b", "c")})
+	if a := out.GetAsked(); !slices.Equal(a.GetFlags(), []byte{1, 1, 1}) ||
+		!slices.Equal(a.GetEveryLimit().GetRemaining(), []uint64{900, 800, 700}) {
+		t.Fatal(out)
+	}
+	left(700)
+	back := wishes("/lends", 5000, "a", "b", "unknown")
+	back.Costs[1] = 40
+	if out = lease(&weirv1.LeaseRequest{Returned: back}); !slices.Equal(out.GetReturned(), []byte{1, 1, 0}) {
+		t.Error(out)
+	}
+	left(1000 - 100 - 40 - 100)
+	if out = lease(&weirv1.LeaseRequest{Asked: wishes("/lends", 900, "d")}); out.GetAsked().GetFlags()[0]&1 != 0 {
+		t.Error("more than is left is lent")
+	}
+	for text, m := range map[string]*weirv1.CheckColumns{
+		`rule "not" lends no units: give it leases: auto`: wishes("/not", 10, "e"),
+		"it waits for them for at most 300ms":             wishesFor(300_001),
+		"give the request a hold":                         wishesFor(0),
+	} {
+		a := lease(&weirv1.LeaseRequest{Asked: m}).GetAsked()
+		if len(a.GetErrors()) != 1 || !strings.Contains(a.GetErrors()[0].GetMessage(), text) {
+			t.Errorf("%q: %v", text, a)
+		}
+	}
+	none := wishes("/lends", 1, "g")
+	none.Costs = nil
+	for _, out := range []*weirv1.CheckError{lease(&weirv1.LeaseRequest{Asked: none}).GetAsked().GetError(),
+		lease(&weirv1.LeaseRequest{Returned: none}).GetError()} {
+		if !strings.Contains(out.GetMessage(), "give each of them both") {
+			t.Error(out)
+		}
+	}
+	left(1000 - 100 - 40 - 100)
+}
+
+// A message has a bounded number of leases: with more it is not read.
+func TestLeasesInAMessage(t *testing.T) {
+	s := newServer(t, lends, nil)
+	var ids []string
+	for i := range transport.MaxLeases + 1 {
+		ids = append(ids, fmt.Sprint(i))
+	}
+	for name, m := range map[string]*weirv1.LeaseRequest{
+		"asked": {Asked: wishes("/lends", 1, ids...)}, "returned": {Returned: wishes("/lends", 1, ids...)},
+	} {
+		if _, err := s.api.Lease(t.Context(), m); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "at most 256") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 1, ids[1:]...)})
+	if err != nil || len(out.GetAsked().GetFlags()) != transport.MaxLeases {
+		t.Error(err)
+	}
+}
+
+// borrower is a caller that may do some things.
+type borrower struct {
+	spender
+	may map[transport.Action]limiter.Scope
+}
+
+func (b *borrower) Identify(transport.Credentials) (transport.Caller, error) { return b, nil }
+func (b *borrower) May(a transport.Action) (limiter.Scope, error) {
+	if scope, ok := b.may[a]; ok {
+		return scope, nil
+	}
+	return nil, fmt.Errorf("%w: not this", limiter.ErrForbidden)
+}
+
+type onlyRule string
+
+func (o onlyRule) Permits(rule string) bool { return rule == string(o) }
+
+// A caller needs the permission to borrow, and that to check.
+func TestWhoMayBorrow(t *testing.T) {
+	for name, may := range map[string]struct {
+		actions map[transport.Action]limiter.Scope
+		want    codes.Code
+	}{
+		"both":   {map[transport.Action]limiter.Scope{transport.ActionCheck: nil, transport.ActionLease: nil}, codes.OK},
+		"check":  {map[transport.Action]limiter.Scope{transport.ActionCheck: nil}, codes.PermissionDenied},
+		"borrow": {map[transport.Action]limiter.Scope{transport.ActionLease: nil}, codes.PermissionDenied},
+		"by others": {map[transport.Action]limiter.Scope{transport.ActionCheck: nil, transport.ActionLease: onlyRule("x")},
+			codes.PermissionDenied},
+	} {
+		s := newServer(t, lends, func(o *transport.Options) { o.Access = &borrower{may: may.actions} })
+		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 10, "a")})
+		got := status.Code(err)
+		if e := out.GetAsked().GetError(); err == nil && e != nil {
+			got = codes.Code(e.GetCode())
+		} else if e := out.GetAsked().GetErrors(); err == nil && len(e) > 0 {
+			got = codes.Code(e[0].GetCode())
+		}
+		if got != may.want {
+			t.Errorf("%s: %v, want %v (%v)", name, got, may.want, out)
+		}
+	}
+}
