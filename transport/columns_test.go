@@ -129,7 +129,7 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0),
 		Rule:   "r",
 		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t",
-		Caller: "c", Scope: noRule{},
+		Lent: true, Caller: "c", Scope: noRule{},
 	}
 	of := reflect.ValueOf(values)
 	for i := range of.NumField() {
@@ -138,7 +138,7 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 			t.Fatalf("field %s has no value here: give it one", name)
 		}
 		for _, alike := range []limiter.Request{{}, {Rule: "towns", Tenant: "shop", Caller: "a", Hold: 5, IDOptional: true,
-			Scope: noRule{}}} {
+			Lent: true, Scope: noRule{}}} {
 			var b batch
 			m := &weirv1.CheckColumns{Keys: []byte("/a"), PathLengths: []uint32{2}}
 			b.fillColumns(m, 1, &alike)
