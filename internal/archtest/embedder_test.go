@@ -1,7 +1,9 @@
 package archtest
 
 import (
+	"io/fs"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,5 +69,17 @@ func TestWhatAMemberDoesNotCompile(t *testing.T) {
 	}
 	if len(others) < 5 {
 		t.Errorf("it compiles only %q", others)
+	}
+}
+
+// `go install github.com/weirlimit/weir/cmd/weir@latest` works, which refuses a module that replaces
+// or excludes others.
+func TestCanBeInstalledByGo(t *testing.T) {
+	text, err := fs.ReadFile(repository(), "go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := regexp.MustCompile(`(?m)^(replace|exclude)\b.*$`).FindString(string(text)); found != "" {
+		t.Errorf("go.mod has %q", found)
 	}
 }

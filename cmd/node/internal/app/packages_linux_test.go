@@ -54,7 +54,9 @@ func TestUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := says(t, "", "systemd-analyze", "--root="+root, "--man=no", "verify", "weir.service"); out != "" {
+	// It may find fault with other units of the machine.
+	out := says(t, "", "systemd-analyze", "--root="+root, "--man=no", "verify", "weir.service")
+	if strings.Contains(out, "weir.service") {
 		t.Error(out)
 	}
 	says(t, "", "systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=16",
