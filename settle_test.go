@@ -87,6 +87,8 @@ func TestBadReservations(t *testing.T) {
 	n, ctx := open(t, weir.Config{Rules: []byte(tokens)}), t.Context()
 	b := open(t, weir.Config{Rules: []byte(tokens), Backend: &tableBackend{table: table.New(table.Config{})}})
 	r := weir.Request{Path: "/chat", User: "ada", ID: "7", Hold: time.Minute}
+	lends := open(t, weir.Config{Rules: []byte(`rules: [{name: r, key: [rule], leases: auto, limits: [9/day]}]`),
+		Backend: &tableBackend{table: table.New(table.Config{})}})
 	long, nameless, brief := r, r, r
 	long.ID, nameless.ID, brief.Hold = strings.Repeat("x", 65), "", time.Microsecond
 	for want, f := range map[string]func() error{
@@ -108,6 +110,12 @@ func TestBadReservations(t *testing.T) {
 		"to be held and has no id":                          func() error { _, err := n.Check(ctx, nameless); return err },
 		"reservations are not supported with this backend":  func() error { _, err := b.Check(ctx, r); return err },
 		"reservations are not supported with this backend ": func() error { _, err := b.Settle(ctx, r, 1); return err },
+		"nothing is lent with this backend": func() error {
+			lent := r
+			lent.Lent, lent.Hold = true, time.Second/10
+			_, err := lends.Check(ctx, lent)
+			return err
+		},
 	} {
 		if err := f(); !errors.Is(err, weir.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -20,6 +20,9 @@ type Observer struct {
 	// Overridden is called for each decision, peeks included, that an operator's override took part in, with the name of
 	// the rule that is overridden, or, if another one denied, of that.
 	Overridden func(rule string, denied bool)
+	// Lent is called in place of Checked for each lease that a client asked this node for ([Request].Lent), with the rule
+	// whose units it is about. denied reports that it was not granted.
+	Lent func(rule string, denied bool)
 	// Unzoned is called for each decision of a rule that has its time zone from an
 	// attribute of the request ("zone: attr:tz"), if the attribute names none, so that the
 	// rule's default zone was used: missing reports that the request lacks it. Of several such

@@ -30,8 +30,8 @@ type sizes struct {
 
 // notes are the metrics of what happens to some checks only.
 type notes struct {
-	overrides, zones, elses, shadows, repeats, ids, forgotten *prometheus.Desc
-	holds, expired, overdrawn, settled                        *prometheus.Desc
+	overrides, leases, zones, elses, shadows, repeats, ids, forgotten *prometheus.Desc
+	holds, expired, overdrawn, settled                                *prometheus.Desc
 }
 
 func newCollector(m *Metrics) *collector {
@@ -55,6 +55,7 @@ func newCollector(m *Metrics) *collector {
 				"rule", "reason"),
 			overrides: desc("overridden_checks_total",
 				"Decisions that an operator's override took part in, by rule and result.", "rule", "result"),
+			leases: desc("client_leases_total", "Leases that clients asked for, by rule and result.", "rule", "result"),
 			shadows: desc("shadow_checks_total",
 				"What rules and quotas in shadow would have decided, by rule.", "rule", "result"),
 			repeats: desc("checks_repeated_total",
@@ -107,7 +108,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.checks, c.errors, c.duration, c.panics, c.rules, c.reloads, c.reloadOK, c.reloadStamp, c.build, c.notes.zones,
 		c.notes.elses,
-		c.notes.shadows, c.notes.overrides, c.notes.repeats, c.notes.settled,
+		c.notes.shadows, c.notes.overrides, c.notes.leases, c.notes.repeats, c.notes.settled,
 	} {
 		out <- d
 	}
@@ -138,6 +139,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	collectPairs(out, c.notes.elses, &c.m.elses, "unknown", "missing")
 	collectPairs(out, c.notes.shadows, &c.m.shadows, "allowed", "denied")
 	collectPairs(out, c.notes.overrides, &c.m.overrides, "allowed", "denied")
+	collectPairs(out, c.notes.leases, &c.m.leases, "lent", "denied")
 	for _, p := range *c.m.repeats.all.Load() {
 		if sum := p.sums(); sum[0] > 0 {
 			send(out, c.notes.repeats, prometheus.CounterValue, float64(sum[0]), p.rule)

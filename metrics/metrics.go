@@ -89,6 +89,7 @@ type Metrics struct {
 	elses       bounded[string, pairCounters]
 	shadows     bounded[string, pairCounters]
 	overrides   bounded[string, pairCounters]
+	leases      bounded[string, pairCounters]
 	repeats     bounded[string, pairCounters] // the first of each pair only
 	settles     bounded[string, settleCounters]
 	connections bounded[string, connections]
@@ -118,6 +119,7 @@ func New(r prometheus.Registerer, o Options) (*Metrics, error) {
 	m.elses.init(maxRules, other, label, newPairs(shards))
 	m.shadows.init(maxRules, other, label, newPairs(shards))
 	m.overrides.init(maxRules, other, label, newPairs(shards))
+	m.leases.init(maxRules, other, label, newPairs(shards))
 	m.repeats.init(maxRules, other, label, newPairs(shards))
 	m.settles.init(maxRules, other, label, func(rule string) *settleCounters { return &settleCounters{rule: rule} })
 	m.connections.init(maxListeners, other, label, func(listener string) *connections {
@@ -158,7 +160,7 @@ func (m *Metrics) Close() {
 func (m *Metrics) Observer() *limiter.Observer {
 	return &limiter.Observer{
 		Checked: m.checked, Refused: m.refused, Repeated: m.repeated, Shadowed: m.shadowed,
-		Overridden: m.overridden, Unzoned: m.unzoned, Unlisted: m.unlisted,
+		Overridden: m.overridden, Lent: m.lent, Unzoned: m.unzoned, Unlisted: m.unlisted,
 		Settled: m.settled, RulesSet: m.rulesSet, RulesNamed: m.rulesNamed, Panicked: m.panicked,
 	}
 }
@@ -208,6 +210,15 @@ func (m *Metrics) overridden(rule string, denied bool) {
 	s := (*m.overrides.all.Load())[rule]
 	if s == nil {
 		s = m.overrides.add(rule)
+	}
+	s.count(denied)
+}
+
+// lent counts a lease that a client asked for.
+func (m *Metrics) lent(rule string, denied bool) {
+	s := (*m.leases.all.Load())[rule]
+	if s == nil {
+		s = m.leases.add(rule)
 	}
 	s.count(denied)
 }
@@ -284,6 +295,7 @@ func (m *Metrics) rulesNamed(names []string) {
 	m.elses.keep(names, gone)
 	m.shadows.keep(names, gone)
 	m.overrides.keep(names, gone)
+	m.leases.keep(names, gone)
 	m.repeats.keep(names, gone)
 	m.settles.keep(names, gone)
 }

@@ -625,8 +625,9 @@ func TestManual(t *testing.T) {
 	fill(m)
 	m.unzoned("a", false)
 	m.unlisted("a", false)
-	m.shadowed("a", true)
-	m.overridden("a", true)
+	for _, count := range []func(string, bool){m.shadowed, m.overridden, m.lent} {
+		count("a", true)
+	}
 	m.repeated("a")
 	m.settled("a", false, limiter.AmendDone)
 	all, err := r.Gather()

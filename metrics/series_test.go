@@ -25,12 +25,13 @@ func TestSeriesOfRulesEnd(t *testing.T) {
 		m.unlisted(rule, true)
 		m.shadowed(rule, true)
 		m.overridden(rule, true)
+		m.lent(rule, true)
 		m.repeated(rule)
 		m.settled(rule, false, limiter.AmendDone)
 	}
 	metrics := []string{"weir_checks_total", "weir_zone_default_total", "weir_limit_else_total",
 		"weir_shadow_checks_total",
-		"weir_overridden_checks_total",
+		"weir_overridden_checks_total", "weir_client_leases_total",
 		"weir_checks_repeated_total", "weir_settlements_total"}
 	for generation := range 4 {
 		m.rulesNamed(named(generation % 3)) // the last are the first again

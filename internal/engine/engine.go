@@ -175,6 +175,10 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 		n.Observer.Repeated(d.Rule)
 	}
 	switch {
+	case r.Lent:
+		if n.Observer.Lent != nil {
+			n.Observer.Lent(d.Rule, !d.Allowed)
+		}
 	case n.Observer.Checked == nil:
 	case alike != nil:
 		alike.add(n.Observer.Checked, d)
