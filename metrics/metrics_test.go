@@ -623,9 +623,7 @@ func TestManual(t *testing.T) {
 		Validities: func() map[string]Validity { return map[string]Validity{"client": {Expires: time.Now()}} },
 	})
 	fill(m)
-	m.unzoned("a", false)
-	m.unlisted("a", false)
-	for _, count := range []func(string, bool){m.shadowed, m.overridden, m.lent} {
+	for _, count := range []func(string, bool){m.shadowed, m.overridden, m.lent, m.unzoned, m.unlisted} {
 		count("a", true)
 	}
 	m.repeated("a")
