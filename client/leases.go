@@ -63,6 +63,7 @@ type loan struct {
 	request limiter.Request // with the id and the units of the lease, and memory of its own
 	view    uint64          // of the ring by which its key is known
 	granted bool            // it is to be returned
+	again   bool            // that was tried once
 }
 
 func newLeases(c *Client) *leases {
@@ -267,6 +268,13 @@ func (x *leases) exchange(ctx context.Context, p place, m *message) {
 	}
 	out, f, err := x.call(ctx, p.at, q)
 	for i, l := range returned {
+		if err != nil && f != answered && !l.again { // another node may know the owner
+			x.mu.Lock()
+			l.again, l.at = true, nil
+			x.put(l)
+			x.mu.Unlock()
+			continue
+		}
 		x.over(l, err == nil && i < len(out.GetReturned()) && out.GetReturned()[i] == 1)
 	}
 	if len(asked) == 0 {

@@ -137,6 +137,7 @@ type lender struct {
 	asked  []*weirv1.LeaseRequest
 	view   uint64 // of its answers to wishes
 	fails  error
+	drops  int // so many returns fail
 }
 
 const theView = 7
@@ -170,9 +171,15 @@ rules:
 	x.script.lease = func(m *weirv1.LeaseRequest) (*weirv1.LeaseResponse, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.asked = append(x.asked, m)
+		if x.drops == 0 || m.GetReturned() == nil {
+			x.asked = append(x.asked, m)
+		}
 		if x.fails != nil {
 			return nil, x.fails
+		}
+		if m.GetReturned() != nil && x.drops > 0 {
+			x.drops--
+			return nil, status.Error(codes.Unavailable, "not now")
 		}
 		out := &weirv1.LeaseResponse{Returned: bytes.Repeat([]byte{1}, len(m.GetReturned().GetCosts()))}
 		if q := m.GetAsked(); q != nil {
@@ -351,6 +358,14 @@ func TestLeasesComeBack(t *testing.T) {
 			t.Errorf("%d units were used, and the owner is told of %d", leased, used)
 		}
 	}
+}
+
+// A return that fails is tried once more, at any node.
+func TestAReturnIsTriedAgain(t *testing.T) {
+	x := newLender(t)
+	x.drops = 1
+	x.hot(t)
+	eventually(t, "the lease comes back", func() bool { n, _ := x.returned(); return n > 0 })
 }
 
 // Leases need the ring.
