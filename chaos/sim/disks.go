@@ -29,6 +29,7 @@ type disks struct {
 	cut     bool                        // all nodes end, or have ended, at once
 	empty   bool                        // partitions may start empty: the run has not settled yet
 	lost    map[int]limiter.Tick        // when all who had a partition had ended, until it is restored
+	late    limiter.Tick                // how late the timers of a node were at most
 	missing int                         // nodes that are not back yet
 	lostAt  limiter.Tick                // when one was lost, or became older; 0 if none was
 	endedAt limiter.Tick                // when the last outage began
@@ -155,6 +156,13 @@ func (d *nodeDisk) crashed() {
 	}
 }
 
+// isLate notes that the timers of a node are late.
+func (d *disks) isLate(by limiter.Tick) {
+	if d != nil {
+		d.late = max(d.late, by)
+	}
+}
+
 // sample notes what every key was admitted, so that it is known how much of it is on disk when all end.
 func (w *World) sample() {
 	for _, k := range w.keys {
@@ -163,8 +171,9 @@ func (w *World) sample() {
 	w.after(100*ms, w.sample)
 }
 
-// sampleLag is how many samples ago everything was synced for sure: the save before the last began after that.
-const sampleLag = int((persistEvery+2*syncWithin)/(100*ms)) + 2
+// interval is how long ago everything was synced for sure: the save before the last began after that. Of a node that is
+// late the timers of a save and of its sync are, too.
+func (d *disks) interval() limiter.Tick { return persistEvery + 2*syncWithin + 2*d.late }
 
 // forgets notes that a partition has lost its owner and its heir. What its keys were admitted since the last save
 // may be admitted again once it is restored, and resets since then may be undone.
@@ -182,7 +191,7 @@ func (d *disks) restored(w *World, part int) {
 	if d.lostAt != 0 {
 		ended = min(ended, d.endedAt)
 	}
-	before := (w.now-ended)/(100*ms) + limiter.Tick(sampleLag)
+	before := (w.now-ended+d.interval()+99*ms)/(100*ms) + 1 // the samples since are not older
 	for _, k := range w.keys {
 		if k.part != part {
 			continue
@@ -246,7 +255,7 @@ func (w *World) outage(rules map[string]*limiter.Rule) {
 func (d *disks) forgetLeft(w *World) {
 	w.after(limiter.Second, func() {
 		for _, n := range w.nodes {
-			if n.leftAt < d.endedAt-limiter.Tick(sampleLag)*100*ms || len(w.live()) == 0 ||
+			if n.leftAt < d.endedAt-d.interval() || len(w.live()) == 0 ||
 				slices.ContainsFunc(w.live(), func(o *Node) bool { return o.name == n.name }) {
 				continue
 			}
@@ -276,8 +285,8 @@ func (w *World) startsEmpty(n *Node, part int) {
 	if d.forgot {
 		return
 	}
-	if d.lostAt != 0 && d.missing > 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
-		return // nobody who is there knows that there was anyone else
+	if d.lostAt != 0 && !slices.ContainsFunc(w.live(), func(o *Node) bool { return o.disk.read > 0 }) {
+		return // nobody who is there has saved anything: one has lost its disk, others had just begun
 	}
 	if part < table.Partitions && (d.twice || d.lostAt != 0 && d.missing > 0) {
 		return // the only disk that has it is not there, and those that are there know of none

@@ -125,6 +125,7 @@ func (w *World) slowMember(late limiter.Tick) {
 		return
 	}
 	n.slow.late = x.between(2*ms, late)
+	w.disks.isLate(n.slow.late)
 	w.faulted()
 	w.logf("%s is late by up to %v", n.name, n.slow.late.Duration())
 	w.after(x.between(100*ms, 4*limiter.Second), func() {
