@@ -112,14 +112,15 @@ func (l *rate) giveBackHit(s *Counts, holds *State, words []uint64, i int, now l
 	}
 	for j := range int(holds.A) {
 		o := HoldAt(words, j)
-		switch gone := o.since.notLow.lo&hitGone != 0; {
-		case o.Limit != h.Limit || o.At < s.Time:
+		if o.Limit != h.Limit {
 			continue
-		case !gone:
+		}
+		if gone := o.since.notLow.lo&hitGone != 0; !gone && o.At >= s.Time {
 			s.Time = min(o.At, now)
 			return
 		}
-		if at, known := o.since.final(o.At); known {
+		// Its final hit may be of the instant of the next entry, at which the window begins.
+		if at, known := o.since.final(o.At); known && at >= s.Time {
 			s.Time = min(at, now)
 			return
 		}
