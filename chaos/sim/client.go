@@ -298,6 +298,9 @@ func (k *key) answered(n *Node, d *limiter.Decision, i, cost int, repeated bool)
 	case overflows(d):
 		k.crowded++
 		k.spared += cost
+		if fallback && !owned(d, i) {
+			k.lost += cost // the table of the policy was full, and an owner may have charged it before
+		}
 	case !d.Allowed && !fallback:
 		k.denied++
 		k.spared += cost

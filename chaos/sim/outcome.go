@@ -359,7 +359,8 @@ func (w *World) conserved(k *key, b bounds, takeovers int) error {
 		slack += 2 * takeovers * (k.d + 2)
 	}
 	if most := k.admitted + slack; used > most && !b.losses && used > 0 && k.admitted < k.least {
-		return fmt.Errorf("%s: %d charged in the end, %d admitted (%d lost)", k.rule.Name, used, k.admitted, k.lost)
+		return fmt.Errorf("%s %x (partition %d): %d charged in the end, %d admitted (%d lost, %d astray, %d passed)",
+			k.rule.Name, k.hash.Hi>>48, k.part, used, k.admitted, k.lost, k.astray, k.passed)
 	}
 	return nil
 }
