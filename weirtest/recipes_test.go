@@ -23,8 +23,14 @@ func recipe(t *testing.T, title string) string {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(page), "\n### "+title+"\n")
-	_, rest, ok2 := strings.Cut(rest, "```yaml\n")
-	file, _, ok3 := strings.Cut(rest, "```")
+	section, _, _ := strings.Cut(rest, "\n### ")
+	_, file, ok2 := strings.Cut(section, "```yaml\n")
+	file, _, ok3 := strings.Cut(file, "```")
+	if _, link, linked := strings.Cut(section, "](../examples/"); !ok2 && linked { // it stands there
+		name, _, _ := strings.Cut(link, ")")
+		text, err := os.ReadFile("../examples/" + name)
+		file, ok2, ok3 = string(text), err == nil, true
+	}
 	if !ok || !ok2 || !ok3 {
 		t.Fatalf("the page has no recipe %q", title)
 	}
