@@ -6,6 +6,8 @@
 #   empty   the same from a server of grpc-go that decides nothing, beside a node's
 #   three   three nodes, any of them asked: unary, columns, batches
 #   ring    three nodes that share the ring, asked by the Go client, with ids and without
+#   direct  three nodes, asked by the Go client, with the ring and without in turn: as fast as they answer, and at
+#           RATE checks a second (5000)
 #   idle    three nodes, one client: what it waits where the node owns the key, and where not
 #   memory  what 1,000,000 keys take in three nodes, replication off and on
 #   remote  three windows in Redis and in a node, side by side
@@ -96,6 +98,20 @@ part() {
         ask --mode client,client-batch --no-ids --server $SERVERS --server-admin $ADMIN
       done
       ;;
+    direct)
+      for _ in $(seq "$rounds"); do
+        for flag in --share-ring --share-ring=false; do
+          three "$flag"
+          echo "nodes with $flag"
+          ask --mode client --server $SERVERS --server-admin $ADMIN
+          ask --mode client --rate "${RATE:-5000}" --server $SERVERS --server-admin $ADMIN
+          for admin in ${ADMIN//,/ }; do # what each was asked, and the part of the keys that it owns
+            curl -s "http://$admin/metrics" | awk '/^weir_checks_total/ {n += $2} /^weir_ring_share/ {s = $2} END {print "asked: " n ", owns: " s}'
+          done
+          finish
+        done
+      done
+      ;;
     idle)
       three
       for _ in $(seq "$rounds"); do
@@ -147,7 +163,7 @@ part() {
       ;;
     sizes) go test -run '^$' -bench BenchmarkSizes -count "$rounds" ./limiter/table ;;
     *)
-      echo "there is no part $1: it is one, empty, three, ring, idle, memory, remote, envoy or sizes" >&2
+      echo "there is no part $1: it is one, empty, three, ring, direct, idle, memory, remote, envoy or sizes" >&2
       exit 2
       ;;
   esac
@@ -155,6 +171,6 @@ part() {
 }
 
 if [ $# -eq 0 ]; then
-  set -- one empty three ring idle memory remote envoy sizes
+  set -- one empty three ring direct idle memory remote envoy sizes
 fi
 for p in "$@"; do part "$p"; done
