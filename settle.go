@@ -122,10 +122,13 @@ func amend(ctx context.Context, n *Node, r *Request, a limiter.Amend) (Amended, 
 	if err := limiter.UnreadActual(r); err != nil {
 		return Amended{}, err
 	}
+	if r.Lent {
+		q.Charge.ID.Lent = false // it ends a lease: none of another kind of hold, since its rule lends
+	}
 	lacking := q.Set.Lacking(r)
 	a.Lacks = len(lacking) > 0
 	out, err := n.decider.Amend(ctx, q, a)
-	if err == nil && n.node.Observer.Settled != nil {
+	if err == nil && n.node.Observer.Settled != nil && !r.Lent {
 		n.node.Observer.Settled(q.Charge.Key(0).Rule.Name, a.Extend, out.State)
 	}
 	switch {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,6 +173,7 @@ func (x *leases) notify() {
 // is waited for twice.
 func (x *leases) run(ctx context.Context) {
 	defer close(x.ended)
+	defer catch(func(error) { x.held.Close() }) // it borrows no more; owners charge what is lent
 	look := time.NewTimer(time.Hour)
 	defer look.Stop()
 	for {
@@ -180,16 +182,24 @@ func (x *leases) run(ctx context.Context) {
 		case <-look.C:
 		case <-x.ending:
 			x.held.Close()
-			x.send(ctx)
-			x.calls.Wait()
-			x.send(ctx) // what was granted meanwhile
-			x.calls.Wait()
+			until := time.Now().Add(2 * x.client.attempt)
+			for again := true; again; again = x.left() && time.Now().Before(until) {
+				x.send(ctx)
+				x.calls.Wait()
+			}
 			return
 		}
 		if x.send(ctx) {
 			look.Reset(lookAt)
 		}
 	}
+}
+
+// left reports whether there is something to send.
+func (x *leases) left() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.queue) > 0
 }
 
 // end returns all leases. A second call waits for the first.
@@ -206,6 +216,7 @@ type message struct{ asked, returned []*loan }
 func (x *leases) send(ctx context.Context) (more bool) {
 	over, more := x.held.Ended(x.now())
 	all := make(map[place]*message)
+	now, late := x.now(), []*loan(nil)
 	x.mu.Lock()
 	for _, l := range over {
 		x.put(x.loans[l])
@@ -214,6 +225,9 @@ func (x *leases) send(ctx context.Context) (more bool) {
 	for _, l := range x.queue {
 		m := all[l.place]
 		switch {
+		case !l.granted && (now.Now >= l.Until.Now || x.held.Closed()):
+			late = append(late, l)
+			continue
 		case x.busy[l.place]:
 			rest = append(rest, l)
 			continue
@@ -237,9 +251,16 @@ func (x *leases) send(ctx context.Context) (more bool) {
 		x.busy[p] = true
 	}
 	x.mu.Unlock()
+	for _, l := range late { // nobody was asked for it
+		x.unused(l)
+	}
 	for p, m := range all {
 		x.calls.Go(func() {
-			defer catch(func(error) {}) // the owners charge what is lost
+			defer catch(func(error) { // the owners charge what is lost
+				for _, l := range slices.Concat(m.asked, m.returned) {
+					x.unused(l)
+				}
+			})
 			x.exchange(ctx, p, m)
 		})
 	}
@@ -319,13 +340,13 @@ func (x *leases) fill(b *batch, all []*loan, units func(*loan) uint64) (in []*lo
 func (x *leases) call(ctx context.Context, n *node, m *weirv1.LeaseRequest) (out *weirv1.LeaseResponse, f fate,
 	err error) {
 	c := x.client
-	if n == nil {
-		c.mu.Lock()
+	c.mu.Lock()
+	if n == nil || n.condition != up { // it may have left
 		n, err = c.choose(&tries{})
-		c.mu.Unlock()
-		if err != nil {
-			return nil, undecided, err
-		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return nil, undecided, err
 	}
 	within, cancel := context.WithTimeout(ctx, c.attempt)
 	defer cancel()
@@ -389,12 +410,20 @@ func (x *leases) same(l *loan, view uint64, d *limiter.Decision) bool {
 	}
 	for i, limit := range limits {
 		is := d.Limit(i)
-		if is.Rule.Name != l.Key.Rule.Name || is.Limit.Name() != limit.Name() {
+		if is.Rule.Name != l.Key.Rule.Name || is.Limit.Name() != limit.Name() || is.Cost != l.Units {
 			return false
 		}
 		is.Rule, is.Limit = l.Key.Rule, limit
 	}
 	return true
+}
+
+// unused ends a loan that nobody uses.
+func (x *leases) unused(l *loan) {
+	var d limiter.Decision
+	d.Refuse()
+	x.held.Answered(x.now(), l.Lease, l.span, &d)
+	x.over(l, !l.granted)
 }
 
 // over forgets a loan.

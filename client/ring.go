@@ -70,7 +70,7 @@ func (c *Client) resolve(r *limiter.Request) (of resolved) {
 		return of // the node will return the error
 	}
 	of = resolved{ring: known, charge: charge, rule: match.Rule}
-	if c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited {
+	if c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited && match.Count == 1 {
 		of.span = lease.Span(charge)
 	}
 	return of

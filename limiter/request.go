@@ -80,9 +80,10 @@ type Request struct {
 	// (on_expiry). [MinHold] to [MaxHold], and at most what the rule says; 0 means that the
 	// charge is final.
 	Hold time.Duration
-	// Lent makes the reservation a lease: its units count as charged now, at each instant until it ends. [Amend] charges
-	// those that were used when it is settled; if it is not settled within Hold, all stay charged. Only rules that lend
-	// allow it, of one counter, and for at most three times the time that they lend (see [Rule.Leases]).
+	// Lent makes the reservation a lease: its units count as charged now, at each instant until it ends. [Amend]
+	// charges those that were used when it is settled, by a request with Lent and without Hold; if it is not settled
+	// within Hold, all stay charged. Only rules that lend allow it, of one counter, for at most three times the time
+	// that they lend (see [Rule.Leases]), and not while an override of the rule is in force.
 	Lent bool
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
@@ -106,7 +107,7 @@ func (r *Request) CheckSize() error {
 	// length.
 	if len(r.Path)|len(r.Method)|len(r.User)|len(r.IP)|len(r.Group)|len(r.Rule) < MaxFieldBytes &&
 		len(r.Attributes) == 0 && len(r.Tenant) <= MaxTenantBytes && len(r.Caller) <= MaxCallerBytes {
-		if len(r.ID) == 0 && r.IDTTL|r.Hold == 0 && !r.Lent {
+		if len(r.ID) == 0 && r.IDTTL|r.Hold == 0 {
 			return nil
 		}
 		return r.checkID()
@@ -150,8 +151,6 @@ func (r *Request) checkID() error {
 	switch {
 	case len(r.ID) > MaxIDBytes:
 		return fmt.Errorf("%w: the id has %d bytes; at most %d are allowed", ErrInvalid, len(r.ID), MaxIDBytes)
-	case r.Lent && r.Hold == 0:
-		return fmt.Errorf("%w: units are to be lent for no time: give the request a hold", ErrInvalid)
 	case r.Hold != 0 && r.ID == "":
 		return fmt.Errorf("%w: the request is to be held and has no id: give it one, by which it is settled", ErrInvalid)
 	case r.Hold != 0 && (r.Hold < MinHold || r.Hold > MaxHold):

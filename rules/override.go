@@ -50,7 +50,11 @@ type overrides struct {
 	plain *Set // the set without them
 	of    map[string][]override
 	ofIP  map[string][]override
+	rules map[tenantRule]bool // that are overridden for somebody
 }
+
+// tenantRule is a rule, for the requests of a tenant.
+type tenantRule struct{ tenant, rule string }
 
 // override is an override, resolved.
 type override struct {
@@ -65,7 +69,8 @@ func (s *Set) With(list []Override) *Set {
 	if s.overrides != nil {
 		plain = s.overrides.plain
 	}
-	o := &overrides{plain: plain, of: map[string][]override{}, ofIP: map[string][]override{}}
+	o := &overrides{plain: plain, of: map[string][]override{}, ofIP: map[string][]override{},
+		rules: map[tenantRule]bool{}}
 	for _, x := range list {
 		i, ok := plain.byName[x.Rule]
 		if !ok || i >= len(plain.rules) || plain.rules[i].limiter.Shadow {
@@ -76,6 +81,7 @@ func (s *Set) With(list []Override) *Set {
 			y.rule = &limiter.Rule{Name: OverridePrefix + x.Rule, Limits: []*limiter.Limit{x.Limit},
 				OnUnreachable: own.OnUnreachable, Replication: own.Replication}
 		}
+		o.rules[tenantRule{x.Tenant, x.Rule}] = true
 		if x.User != "" {
 			o.of[x.User] = append(o.of[x.User], y)
 		} else {
@@ -129,6 +135,11 @@ func (o *overrides) resolve(r *limiter.Request, c *arith.Charge) (Match, error) 
 	m, err := o.plain.Resolve(r, c)
 	if err != nil {
 		return m, err
+	}
+	if r.Lent && r.Hold > 0 && (m.Count > 1 || o.rules[tenantRule{r.Tenant, m.Rule}]) {
+		c.Clear() // whoever is lent units does not know of whom overrides are
+		return Match{}, fmt.Errorf("%w: an override of rule %q is in force, or several rules count the request beside one: "+
+			"nothing is lent to clients meanwhile", limiter.ErrInvalid, m.Rule)
 	}
 	a := o.about(r)
 	if a.none() {

@@ -104,7 +104,7 @@ func (s lending) answer(ctx context.Context, m *weirv1.LeaseRequest) (*weirv1.Le
 func (s lending) lend(ctx context.Context, by *frontend.Session, in *weirv1.CheckColumns) (*weirv1.DecisionColumns,
 	error) {
 	t := new(turn)
-	n, err := s.leases(by, &t.batch, in, true)
+	n, err := s.leases(by, &t.batch, in)
 	if err != nil {
 		t.refuse(err)
 	} else if err := t.decide(ctx, by, n, nil); err != nil {
@@ -120,7 +120,7 @@ func (s lending) lend(ctx context.Context, by *frontend.Session, in *weirv1.Chec
 }
 
 // leases turns the checks of leases, which are to be lent or come back, into requests, and admits them.
-func (s lending) leases(by *frontend.Session, b *batch, in *weirv1.CheckColumns, lent bool) (int, error) {
+func (s lending) leases(by *frontend.Session, b *batch, in *weirv1.CheckColumns) (int, error) {
 	n, err := columnsLen(in)
 	switch {
 	case err != nil:
@@ -131,9 +131,7 @@ func (s lending) leases(by *frontend.Session, b *batch, in *weirv1.CheckColumns,
 		return 0, invalid("a lease lacks its id, or its cost: give each of them both")
 	}
 	alike := alikeOf(in)
-	if alike.Lent = lent; !lent {
-		alike.Hold = 0
-	}
+	alike.Lent = true
 	if err := by.Admit(&alike, ActionLease); err != nil {
 		return 0, err
 	}
@@ -144,7 +142,10 @@ func (s lending) leases(by *frontend.Session, b *batch, in *weirv1.CheckColumns,
 // takeBack returns leases, and says of each whether it is known what was used of it.
 func (s lending) takeBack(ctx context.Context, by *frontend.Session, in *weirv1.CheckColumns) ([]byte, error) {
 	var b batch
-	n, err := s.leases(by, &b, in, false)
+	hold := in.GetHoldUs()
+	in.HoldUs = 0 // a settlement has none
+	n, err := s.leases(by, &b, in)
+	in.HoldUs = hold
 	if err != nil {
 		return nil, err
 	}

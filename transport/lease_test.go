@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
+	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/transport"
 )
 
@@ -96,6 +97,52 @@ func TestLease(t *testing.T) {
 		}
 	}
 	left(1000 - 100 - 40 - 100)
+}
+
+// A return ends a lease, and no hold of another kind: who may borrow may not settle.
+func TestAReturnEndsALease(t *testing.T) {
+	s := newServer(t, `
+version: 1
+rules: [{name: slots, key: [user], hold: 10s, limits: [{algorithm: concurrency, limit: 1}]}]
+`, nil)
+	check := func(id string) bool {
+		t.Helper()
+		d, err := s.node.Check(t.Context(), limiter.Request{User: "ada", ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Allowed
+	}
+	check("a")
+	out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Returned: &weirv1.CheckColumns{
+		Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte("a"), IdLengths: []uint32{1}, Costs: []int64{0}}})
+	if err != nil || !slices.Equal(out.GetReturned(), []byte{0}) || check("b") {
+		t.Errorf("%v, %v: the slot of another request is free", out, err)
+	}
+}
+
+// Nothing is lent by a rule of which an override is in force: who borrows does not know of whom it is.
+func TestOverridesStopLeases(t *testing.T) {
+	s := newServer(t, lends, nil)
+	ask := func(id string) bool {
+		t.Helper()
+		out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Asked: wishes("/lends", 10, id)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetAsked().GetFlags()[0]&1 != 0
+	}
+	if !ask("a") {
+		t.Error("nothing is lent")
+	}
+	s.node.SetOverrides([]rules.Override{{Rule: "lends", User: "eve", Deny: true}})
+	if ask("b") {
+		t.Error("units are lent by an overridden rule")
+	}
+	out, err := s.api.Lease(t.Context(), &weirv1.LeaseRequest{Returned: wishes("/lends", 4, "a")})
+	if err != nil || !slices.Equal(out.GetReturned(), []byte{1}) {
+		t.Error("what was lent before does not come back", out, err)
+	}
 }
 
 // A message has a bounded number of leases: with more it is not read.

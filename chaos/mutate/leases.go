@@ -101,6 +101,15 @@ func ofLeases() []mutation {
 		{name: "a lease is not an override's", pkg: held, test: "^TestWhichLeasesAreUsed$", edits: []edit{
 			{"internal/lease/holder.go", "!d.Repeated && !d.Overridden &&", "!d.Repeated &&"},
 		}},
+		{name: "a return ends leases alone", pkg: front, test: "^TestAReturnEndsALease$", edits: []edit{
+			{"transport/lease.go", "	alike.Lent = true\n", "	alike.Lent = alike.Hold > 0\n"},
+		}},
+		{name: "an overridden rule lends nothing to clients", pkg: front, test: "^TestOverridesStopLeases$", edits: []edit{
+			{"rules/override.go", "		o.rules[tenantRule{x.Tenant, x.Rule}] = true\n", ""},
+		}},
+		{name: "the leases of a key are bounded", pkg: table, test: "^TestTheLeasesOfAKeyAreBounded$", edits: []edit{
+			{"limiter/table/holds.go", ".count()+more > maxLoans {", ".count()+more > 100*maxLoans {"},
+		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/decide.go", "(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf", "(d.shareOf"},
 		}},

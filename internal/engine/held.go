@@ -10,9 +10,12 @@ import (
 )
 
 // Unheld returns an error for a resolved check that would hold units of a limit on concurrency
-// for good, and for a peek that is to be lent what it looks at.
+// for good, and for a lease that lasts for no time, or that is only peeked.
 func Unheld(m rules.Match, c *arith.Charge) error {
-	if c.Peek && c.ID != nil && c.ID.Lent {
+	switch lent := c.ID != nil && c.ID.Lent; {
+	case lent && c.ID.Hold == 0:
+		return fmt.Errorf("%w: units are to be lent for no time: give the request a hold", limiter.ErrInvalid)
+	case lent && c.Peek:
 		return fmt.Errorf("%w: a peek charges nothing, so that nothing is lent: ask for the units by a check",
 			limiter.ErrInvalid)
 	}

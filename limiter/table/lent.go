@@ -87,6 +87,19 @@ func (b loans) has(id uint64) bool {
 	return false
 }
 
+// maxLoans bounds the entries of the leases of one key: whoever looks at the key moves all of them.
+const maxLoans = 128
+
+// count returns how many entries are of leases. There may be no ledger.
+func (b loans) count() (n int) {
+	for _, h := range b.of.all() {
+		if h.Lent {
+			n++
+		}
+	}
+	return n
+}
+
 // renew moves the charges of what is lent to now. No slot moves.
 func (b loans) renew(now limiter.Tick) {
 	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }

@@ -246,6 +246,28 @@ func TestNoRoomForALease(t *testing.T) {
 	}
 }
 
+// A key has a bounded number of leases, since whoever looks at it moves all of them. Others ask for each check.
+func TestTheLeasesOfAKeyAreBounded(t *testing.T) {
+	limit, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 1e6, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := lending{t: t, table: New(Config{}), rule: &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit}, Leases: true},
+		now: limiter.Tick(1e15)}
+	n := 0
+	for range 200 {
+		if w.lend(1, time.Second) {
+			n++
+		}
+	}
+	if n != maxLoans {
+		t.Errorf("%d leases, want %d", n, maxLoans)
+	}
+	if !w.ask(1) {
+		t.Error("a check is denied for them")
+	}
+}
+
 // What is lent still counts when a copy of its counter is swept, moved on and taken over, though its charges would have
 // recovered there meanwhile.
 func TestACopyKeepsWhatIsLent(t *testing.T) {
