@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/waiting"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/rules"
 )
 
 // Check decides a request and charges it if it is allowed. A denial is a decision, not
@@ -88,15 +89,39 @@ func (n *Node) check(ctx context.Context, r *Request, d *Decision, peek bool) er
 		d.Refuse()
 		return err
 	}
-	set := n.node.Rules.Load()
+	return checkBy(ctx, n, n.node.Rules.Load(), r, d, peek)
+}
+
+// checkBy decides a request by a set of rules, and by its alternatives if the first ones deny. If all deny, the
+// decision is that of the alternative that has room first.
+func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decision, peek bool) error {
 	if err := n.decider.Check(ctx, set, r, d, peek); err != nil {
 		d.Refuse()
 		return err
+	}
+	for next := set.Next(r, d); next != nil; {
+		at, other := next, new(Decision)
+		if err := n.decider.Check(ctx, at, r, other, peek); err != nil {
+			d.Refuse()
+			return err
+		}
+		next = at.Next(r, other)
+		if sooner(other, d) {
+			set, *d = at, *other
+		}
+	}
+	if d.Receipt.Charged != 0 {
+		set.Mark(&d.Receipt)
 	}
 	if set.Doubled() {
 		arith.Fold(d)
 	}
 	return nil
+}
+
+// sooner reports whether a decision of an alternative is better than those before it, which are denials.
+func sooner(d, than *Decision) bool {
+	return d.Allowed || !d.Never && (than.Never || d.RetryAfter < than.RetryAfter)
 }
 
 // CheckBatch decides requests one after the other, all at the same instant. The
@@ -144,6 +169,11 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 		return err
 	}
 	set := n.node.Rules.Load()
+	for i := range rs {
+		if set.Alternatives(&rs[i]) != nil { // one request after the other, as the order of the batch says
+			return checkEach(ctx, n, set, rs, ds, peeks)
+		}
+	}
 	bad, err := n.decider.CheckBatch(ctx, set, rs, ds, peeks)
 	if err != nil {
 		refuseAll(ds)
@@ -152,6 +182,20 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	if set.Doubled() {
 		for i := range ds {
 			arith.Fold(&ds[i])
+		}
+	}
+	if len(bad.Errs) > 0 {
+		return &BatchError{Index: bad.Index, Errs: bad.Errs}
+	}
+	return nil
+}
+
+// checkEach decides the requests of a batch one by one.
+func checkEach(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) error {
+	var bad engine.Undecided
+	for i := range rs {
+		if err := checkBy(ctx, n, set, &rs[i], &ds[i], peeks.Has(i)); err != nil {
+			bad.Add(i, &ds[i], err)
 		}
 	}
 	if len(bad.Errs) > 0 {
@@ -180,7 +224,19 @@ func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return n.decider.Reset(ctx, q)
+	count, err := n.decider.Reset(ctx, q)
+	for _, other := range q.Set.Alternatives(&r) {
+		if other == q.Set || err != nil {
+			continue
+		}
+		p := &engine.Question{Set: other, Request: &r}
+		if _, err = other.Resolve(&r, &p.Charge); err == nil {
+			var more int
+			more, err = n.decider.Reset(ctx, p) // what all have in common is reset already
+			count += more
+		}
+	}
+	return count, err
 }
 
 func resolve(ctx context.Context, n *Node, r *Request) (*engine.Question, error) {

@@ -22,7 +22,22 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	if err := n.usable(ctx); err != nil {
 		return nil, err
 	}
-	q := &engine.Question{Set: n.node.Rules.Load(), Request: &r}
+	set := n.node.Rules.Load()
+	e, err := explainBy(ctx, n, set, r)
+	for last := e; err == nil; {
+		if set = set.Next(&r, last.Decision); set == nil {
+			return e, nil
+		}
+		if last, err = explainBy(ctx, n, set, r); err == nil && sooner(last.Decision, e.Decision) {
+			e = last
+		}
+	}
+	return nil, err
+}
+
+// explainBy is Explain by one set of rules, without the alternatives.
+func explainBy(ctx context.Context, n *Node, set *rules.Set, r Request) (*Explanation, error) {
+	q := &engine.Question{Set: set, Request: &r}
 	m, err := q.Set.Resolve(&r, &q.Charge)
 	if err != nil {
 		return nil, n.node.Refused(err)

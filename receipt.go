@@ -2,9 +2,12 @@ package weir
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/receipt"
 	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/rules"
 )
 
 // sealKey returns the key of receipts for clients. Nodes that share counters have one key,
@@ -56,7 +59,11 @@ func (n *Node) Refund(ctx context.Context, r Request, receipt Receipt) error {
 	if err != nil {
 		return err
 	}
-	if receipt.IsCredit() {
+	if others := q.Set.Alternatives(&r); others != nil {
+		if q, receipt, err = ofAlternative(n, others, &r, receipt); err != nil {
+			return err
+		}
+	} else if receipt.IsCredit() {
 		receipt = q.Charge.Credit()
 	}
 	if receipt.Sealed != "" {
@@ -83,8 +90,48 @@ func (n *Node) SealReceipt(r *Request, d *Decision) Receipt {
 		return Receipt{}
 	}
 	var c arith.Charge
-	if _, err := n.node.Rules.Load().Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
+	set := n.node.Rules.Load()
+	if others := set.Alternatives(r); others != nil {
+		q, receipt, err := ofAlternative(n, others, r, d.Receipt)
+		if err != nil || !q.Charge.Fits(receipt) {
+			return Receipt{}
+		}
+		return Receipt{Sealed: n.seal.Seal(receipt, &q.Charge)}
+	}
+	if _, err := set.Resolve(r, &c); err != nil || !c.Fits(d.Receipt) {
 		return Receipt{}
 	}
 	return Receipt{Sealed: n.seal.Seal(d.Receipt, &c)}
+}
+
+// ofAlternative returns the alternative that a receipt charged, with the receipt as whatever charged it has issued it.
+// A receipt that fits none is returned with the first.
+func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*engine.Question, Receipt, error) {
+	if receipt.IsCredit() {
+		return nil, receipt, fmt.Errorf("%w: a credit does not say which alternative of the rule it is for: refund by the "+
+			"receipt of the check", ErrInvalid)
+	}
+	var first *engine.Question
+	var failed error
+	for _, set := range sets {
+		q, own := &engine.Question{Set: set, Request: r}, receipt
+		if _, err := set.Resolve(r, &q.Charge); err != nil {
+			return nil, receipt, err
+		}
+		if first == nil {
+			first = q
+		}
+		if receipt.Sealed != "" {
+			opened, err := n.seal.Open(receipt.Sealed, &q.Charge)
+			if err == nil {
+				return q, opened, nil
+			}
+			failed = err
+			continue
+		}
+		if set.Mark(&own); q.Charge.Fits(own) {
+			return q, own, nil
+		}
+	}
+	return first, receipt, failed
 }

@@ -138,11 +138,21 @@ func wishes() map[string][]asking {
 		}
 		return r
 	}
+	team := func(team, user string) weir.Request {
+		return weir.Request{Path: "/v1/x", User: user, Cost: weir.Units(100), Attributes: map[string]string{"team": team}}
+	}
 	job := func(group string, cost int64) weir.Request {
 		return weir.Request{Path: "/v1/x", Group: group, Cost: weir.Units(cost),
 			Attributes: map[string]string{"customer": "acme"}}
 	}
 	return map[string][]asking{
+		"budgets.yaml": {
+			{n: 11, r: team("red", "ada"), want: 11},
+			{n: 5, r: team("red", "ada"), want: 4, by: "teams/hour"},
+			{n: 14, r: team("red", "bob"), want: 13, by: "own/hour"},
+			{n: 11, r: team("blue", "eve"), want: 10, by: "own/hour"},
+			{n: 2, r: weir.Request{Path: "/v1/x", Group: "operators", Cost: weir.Units(100)}, want: 2},
+		},
 		"priorities.yaml": {
 			{n: 81, r: job("jobs", 10), want: 80, by: "tokens/hour"},
 			{n: 21, r: job("", 10), want: 20, by: "tokens/hour"},
@@ -263,14 +273,6 @@ func TestExamples(t *testing.T) {
 func recipes() map[string][]asking {
 	a, b := attributes("api_key", "a"), attributes("api_key", "b")
 	r := func(user, group string) weir.Request { return weir.Request{User: user, Group: group} }
-	tokens := func(user, tokens string, cost int64) weir.Request {
-		r := attributes("tokens", tokens)
-		r.Path, r.User = "/v1/complete", user
-		if cost > 0 {
-			r.Cost = weir.Units(cost)
-		}
-		return r
-	}
 	partner := func(name, zone string, cost int64) weir.Request {
 		r := attributes("partner", name)
 		r.Attributes["tz"], r.Cost = zone, weir.Units(cost)
@@ -290,21 +292,11 @@ func recipes() map[string][]asking {
 			{n: 50, r: weir.Request{IP: "192.0.2.1"}, want: 10, by: "without_key/minute"},
 			{every: 200 * time.Millisecond, n: 300, r: a, want: 100},
 		},
-		"Login by address and by name": wishes()["logins.yaml"],
-		"Units per customer, with costs by endpoint": {
-			{n: 10, r: ofCustomer("POST", "/export/all", 0), want: 10}, // 500
-			{n: 1, r: ofCustomer("GET", "/towns/1", 999_300), want: 1}, // 999,800
-			{n: 4, r: ofCustomer("GET", "/export/all", 0), want: 4},    // 1,000,000
-			{n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month", wait: 30 * day},
-			{n: 1, r: attributes("customer", "other"), want: 1},
-			{after: 30*day - time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 0), by: "units/month",
-				wait: time.Microsecond},
-			{after: time.Microsecond, n: 1, r: ofCustomer("GET", "/towns/1", 999_990), want: 1},
-			{n: 3, r: ofCustomer("PUT", "/towns/1", 0), want: 2, by: "units/month"},
-		},
+		"Login by address and by name":                   wishes()["logins.yaml"],
 		"Monthly units per customer, over several rules": wishes()["units.yaml"],
 		"Internal networks are free":                     wishes()["internal.yaml"],
 		"Organization, team and user":                    wishes()["org_team_user.yaml"],
+		"A budget, then a pool":                          wishes()["budgets.yaml"],
 		"People before jobs":                             wishes()["priorities.yaml"],
 		"A new limit in the shadow of the old one":       wishes()["shadow.yaml"],
 		"Tiers by group": {
@@ -328,12 +320,6 @@ func recipes() map[string][]asking {
 			{n: 2, r: spent("39999", "1"), want: 1, by: "tokens/minute"},
 			{after: time.Minute, n: 2, r: spent("1", "99998"), want: 1, by: "money/month"},
 			{n: 61, r: r("ada", ""), want: 60, by: "others/minute"},
-		},
-		"Tokens per minute and per 30 days": {
-			{n: 41, r: tokens("a", "1000", 0), want: 40, by: "tokens/minute"},
-			{n: 81, r: weir.Request{Path: "/v1/complete", User: "b"}, want: 80, by: "tokens/minute"},
-			{n: 6, r: tokens("c", "-5", 0), want: 5, by: "tokens/minute"},
-			{every: 2 * time.Minute, n: 126, r: tokens("d", "", 40_000), want: 125, by: "tokens/month"},
 		},
 		"A partner's own time zone": {
 			{n: 2, r: partner("t", "Asia/Tokyo", 5000), want: 2},

@@ -26,6 +26,9 @@ func hashDefinitions(definitions, quotas []definition) uint64 {
 			if w.upTo > 0 { // so other files keep the hash of versions without it
 				fmt.Fprintf(h, " up to %d", w.upTo)
 			}
+			if w.any > 0 {
+				fmt.Fprintf(h, " alternative %d", w.any)
+			}
 			io.WriteString(h, "\n")
 		}
 	}

@@ -106,6 +106,7 @@ type holding struct {
 	// the first rule that limits concurrency, or else the first: its hold is the default, its on_expiry applies
 	by   *rule
 	most time.Duration // the smallest hold of these rules; 0: none has one
+	any  bool          // one has alternatives
 }
 
 // note adds a rule.
@@ -113,13 +114,14 @@ func (h *holding) note(u *rule) {
 	if h.by == nil || u.ids.slots && !h.by.ids.slots {
 		h.by = u
 	}
+	h.any = h.any || u.alternatives > 0
 	if t := u.ids.hold; t > 0 && (h.most == 0 || t < h.most) {
 		h.most = t
 	}
 }
 
 // holds returns the holding of a rule that decides alone.
-func (u *rule) holds() holding { return holding{u, u.ids.hold} }
+func (u *rule) holds() holding { return holding{u, u.ids.hold, u.alternatives > 0} }
 
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,
 // says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
@@ -128,6 +130,9 @@ func (u *rule) holds() holding { return holding{u, u.ids.hold} }
 func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (unheld bool, err error) {
 	if c.Len() == 0 {
 		return false, nil
+	}
+	if h.any {
+		return false, withoutID(r, c)
 	}
 	id := c.Identify()
 	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, r.Lent

@@ -109,6 +109,8 @@ type DrawInfo struct {
 	CostCases    []CostCase
 	// UpTo is how many percent of the quota's limits the draw may use; 0: all.
 	UpTo uint8
+	// Alternative is which of the alternatives of the rule it is, from 1; 0: it is required.
+	Alternative uint8
 }
 
 // QuotaInfo describes one quota of a set, with its defaults filled in.
@@ -256,7 +258,7 @@ func (r *rule) info() RuleInfo {
 		if w.costs != nil {
 			of = w.costs
 		}
-		d := DrawInfo{Quota: w.quota.limiter, Cost: of.def, UpTo: w.upTo}
+		d := DrawInfo{Quota: w.quota.limiter, Cost: of.def, UpTo: w.upTo, Alternative: w.any}
 		d.CostByMethod, d.CostCases = of.info()
 		in.Draws = append(in.Draws, d)
 	}

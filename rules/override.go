@@ -96,6 +96,12 @@ func (s *Set) With(list []Override) *Set {
 	if plain.second != nil {
 		out.first, out.second = plain.first.With(list), plain.second.With(list)
 	}
+	out.alternatives = each(&out, func(k int, other *Set) {
+		other.overrides = &overrides{plain: plain.alternatives[k], of: o.of, ofIP: o.ofIP}
+		if out.second != nil {
+			other.first, other.second = out.first.alternatives[k], out.second.alternatives[k]
+		}
+	})
 	return &out
 }
 

@@ -25,6 +25,9 @@ func (s *Set) resolveOwn(r *limiter.Request, c *arith.Charge) (m Match, err erro
 		if m, err = s.resolveNamed(r, c); err != nil {
 			return Match{}, err
 		}
+		if err = rejectsBesides(s, r, c); err != nil {
+			return Match{}, err
+		}
 		if m.Outcome.Has(Denied) {
 			return m, nil
 		}

@@ -24,6 +24,7 @@ type drawing struct {
 	costs costs
 	given bool  // costs are those of the draw, else those of the rule
 	upTo  uint8 // percent of the quota's limits that the draw may use; 0: all
+	any   uint8 // which alternative it is, from 1; 0: it is none
 }
 
 // quoting is a decoder of quotas and of draws on them.
@@ -121,6 +122,10 @@ func (d quoting) draws(r *definition, n *node) {
 		case kindScalar:
 			name = item
 		case kindMapping:
+			if item.at("any") != nil {
+				alternating(d).draw(r, item)
+				continue
+			}
 			d.mapping(item, "a draw on a quota", d.drawFields(&w, &name), drawHint)
 			if name == nil {
 				if !d.reported(item, "name") {
@@ -186,6 +191,7 @@ func (d quoting) drawFields(w *drawing, name **node) []field {
 		{"name", func(_, v *node) { *name = v }},
 		{"cost", func(_, v *node) { w.given = true; costing(d).costs(v, &w.costs) }},
 		{"up_to", func(_, v *node) { d.upTo(v, w) }},
+		{"any", func(_, v *node) {}}, // see alternating
 	}
 }
 
@@ -289,6 +295,7 @@ type draw struct {
 	quota *counters
 	costs *costs // nil: those of the rule
 	upTo  uint8
+	any   uint8
 	// parts has the quota's rule up to upTo percent, and its variants; nil if that is 0.
 	parts *recent.Made[*limiter.Rule, *limiter.Rule]
 }
@@ -296,7 +303,7 @@ type draw struct {
 // newDraws returns the draws of a rule on the quotas of a set.
 func newDraws(def *definition, quotas []counters) (out []draw) {
 	for i := range def.draws {
-		w := draw{quota: &quotas[def.draws[i].quota], upTo: def.draws[i].upTo}
+		w := draw{quota: &quotas[def.draws[i].quota], upTo: def.draws[i].upTo, any: def.draws[i].any}
 		if w.upTo > 0 {
 			w.parts = recent.NewMade(func(r *limiter.Rule) *limiter.Rule { return r.UpTo(w.upTo) })
 		}
@@ -315,7 +322,7 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 	first int) (unzoned *Unzoned, _ error) {
 	for i := range u.draws {
 		w := &u.draws[i]
-		if !which.have(w.quota.limiter) {
+		if !which.have(w.quota.limiter) || w.any > 0 && w.any != u.alternative+1 {
 			continue
 		}
 		units, from := cost, &u.costs

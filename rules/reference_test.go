@@ -120,6 +120,10 @@ func inFile(title, line, algorithm string) string {
 		}
 		return "quotas: [" + with(line, "name: units", key, limit) + "]\nrules: [{name: a, quotas: [units]}]"
 	case "A draw on a quota":
+		if name == "any" {
+			return "quotas: [{name: own, key: [user], limits: [5/1m]}, {name: pool, key: [rule], limits: [5/1m]}]\n" +
+				"rules: [{name: a, " + limit + ", quotas: [" + with(line) + "]}]"
+		}
 		return quotaUnits + "rules: [{name: a, " + limit + ", quotas: [" + with(line, "name: units") + "]}]"
 	case "Drips":
 		return "rules: [{name: a, limits: [{limit: 30, window: 1m, algorithm: leaky_bucket, drip: " +

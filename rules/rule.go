@@ -172,6 +172,7 @@ func (d *decoder) rule(n *node, outer level) {
 		d.add(n, `this rule has no limits: add "limits", "unlimited: true" to let everything pass, or "deny: true" to let `+
 			`nothing pass`)
 	}
+	alternating{d}.agree(&r, &at)
 	if r.unlimited && r.more {
 		d.add(at.more, `"continue: true" cannot be combined with "unlimited: true": the next match would limit the request `+
 			`again`)

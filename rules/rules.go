@@ -59,6 +59,10 @@ type Set struct {
 	first, second *Set
 	// overrides are in force in place of the limits of rules; nil: none are.
 	overrides *overrides
+	// alternatives are the sets that differ in which alternatives their rules draw on, and alternative is the place of
+	// this one; nil: no rule has alternatives.
+	alternatives []*Set
+	alternative  int
 
 	warnings, hints []Warning
 }
@@ -77,6 +81,8 @@ type rule struct {
 	costs costs
 	draws []draw
 	ids   idTimes
+	// alternatives is how many it has, and alternative the one that it draws on in its set, from 0.
+	alternatives, alternative uint8
 }
 
 // counters are those of a rule or of a quota.
@@ -156,6 +162,7 @@ func newSet(definitions, quotas []definition, outer *definition, o Options) *Set
 		s.zoned = s.zoned || s.rules[i].zoneFrom != ""
 	}
 	s.paths = newIndex(s.rules)
+	alternate(s)
 	return s
 }
 
@@ -169,6 +176,7 @@ func newRule(def *definition, quotas []counters, o *Options) rule {
 	})
 	r.counts, r.shadows = len(r.keys)+len(r.draws) > 0, def.shadow
 	for _, w := range r.draws {
+		r.alternatives = max(r.alternatives, w.any)
 		r.shadows = r.shadows || w.quota.limiter.Shadow
 	}
 	r.simple = len(r.keys) == 1 && len(r.draws)+len(r.costs.methods)+len(r.costs.cases) == 0 && r.zoneFrom == "" &&
@@ -252,6 +260,9 @@ func (s *Set) plant(seeds []byte) error {
 		k.k0, k.k1 = binary.LittleEndian.Uint64(seeds), binary.LittleEndian.Uint64(seeds[8:])
 		seeds = seeds[seedBytes:]
 	})
+	for _, other := range s.alternatives {
+		other.own = s.own
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func Schema() []byte {
 	quota := d.object("quota", quoting{d}.fields(&definition{}, &ruleNodes{}))
 	quota["required"] = []string{"name", "limits"}
 	draw := d.object("draw", quoting{d}.drawFields(&drawing{}, new(*node)))
-	draw["required"] = []string{"name"}
+	draw["anyOf"] = []form{{"required": []string{"name"}}, {"required": []string{"any"}}}
 	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
 	limit["required"] = []string{"limit"}
 	cost := costing{d}
@@ -95,7 +95,8 @@ func formsOf(where string) form {
 			"rules":  form{"type": "array", "maxItems": maxRules, "items": ref("rule")},
 		}
 	case "draw":
-		return form{"name": name(), "cost": costForm(), "up_to": form{"type": "string", "pattern": "^[1-9][0-9]?%$"}}
+		return form{"name": name(), "cost": costForm(), "up_to": form{"type": "string", "pattern": "^[1-9][0-9]?%$"},
+			"any": form{"type": "array", "minItems": 2, "maxItems": maxAlternatives, "items": anyOf(name(), ref("draw"))}}
 	case "rule", "quota":
 		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$",
 			"maxLength": len(attributePrefix) + limiter.MaxNameBytes})

@@ -34,6 +34,22 @@ func ofQuotas() []mutation {
 		{name: "quota: Redis knows the part", pkg: "./redisstore", test: "^TestRedisConforms$/^Ceilings$", edits: []edit{
 			{"redisstore/lua/prelude.lua", "tonumber(ceilings[i]) or p[4]", "p[4]"},
 		}},
+		{name: "alternatives: the next is tried", pkg: examples, test: "^TestExamples$/^memory$/^budgets.yaml$",
+			edits: []edit{
+				{"rules/alternative.go", "			return s.alternatives[s.alternative+1]\n", "			return nil\n"},
+			}},
+		{name: "alternatives: each draws on its own", pkg: file, test: "^TestAlternatives$", edits: []edit{
+			{"rules/quota.go", "w.any > 0 && w.any != u.alternative+1", "w.any > 1"},
+		}},
+		{name: "alternatives: a check is observed once", pkg: ".", test: "^TestFirstQuotaThatAdmits$", edits: []edit{
+			{"internal/engine/engine.go", "	if set.Next(r, d) != nil {\n", "	if false {\n"},
+		}},
+		{name: "alternatives: a receipt is of one", pkg: ".", test: "^TestFirstQuotaThatAdmits$", edits: []edit{
+			{"rules/alternative.go", "r.Set ^= uint64(s.alternative) *", "r.Set ^= 0 *"},
+		}},
+		{name: "alternatives: an id is refused", pkg: file, test: "^TestAlternativesTakeNoID$", edits: []edit{
+			{"rules/ids.go", "	if h.any {\n", "	if false {\n"},
+		}},
 		{name: "quota: a denial by the rule costs nothing", pkg: examples, test: "^TestExamples$/^memory$/^units.yaml$",
 			edits: []edit{
 				{"limiter/arith/decide.go", "		charge = together\n", "		charge = l.Allowed\n"},

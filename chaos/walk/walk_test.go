@@ -623,6 +623,7 @@ func (a *asked) again(w *walk, ss []*step) (at int, err error) {
 // walk goes as far as the test wants.
 func (a *asked) walk(t *testing.T) {
 	t.Helper()
+	t.Run("Alternatives", a.alternatives)
 	seed, seeds := uint64(0), uint64((steps(t)+perSeed-1)/perSeed)
 	if text := os.Getenv("WEIR_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)

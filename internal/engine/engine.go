@@ -161,6 +161,9 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
+	if set.Next(r, d) != nil {
+		return // it is not the answer yet
+	}
 	if u := m.Unzoned; u != nil {
 		if u.Number && n.Observer.Unlisted != nil {
 			n.Observer.Unlisted(u.Rule, u.Missing)

@@ -1,0 +1,260 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// fall is a rule that draws on the first of several quotas that admits, and rules that draw on each of them.
+type fall struct {
+	name     string
+	required []*lim
+	quotas   []poured
+}
+
+// poured is one of the quotas.
+type poured struct {
+	name, key string
+	limits    []*lim
+	upTo      int64 // percent; 0: all
+}
+
+func newFall(rng *rand.Rand, name string) *fall {
+	f := &fall{name: name}
+	limits := func(most int, blocks bool) (out []*lim) {
+		for i := range most {
+			l := newLimit(rng, fmt.Sprint("l", i), false)
+			if l.reject = "none"; !blocks {
+				l.block = 0
+			}
+			out = append(out, l)
+		}
+		return out
+	}
+	f.required = limits(rng.IntN(3), true)
+	for i := range 2 + rng.IntN(3) {
+		q := poured{name: fmt.Sprintf("%sq%d", name, i), key: pick(rng, "user", "ip", "rule")}
+		if rng.IntN(3) == 0 {
+			q.upTo = pick(rng, int64(1), 20, 50, 80, 99)
+		}
+		q.limits = limits(1+rng.IntN(2), q.upTo == 0)
+		f.quotas = append(f.quotas, q)
+	}
+	return f
+}
+
+func list(limits []*lim) string {
+	var out []string
+	for _, l := range limits {
+		out = append(out, l.String())
+	}
+	return "limits: [" + strings.Join(out, ", ") + "]"
+}
+
+func (f *fall) String() string {
+	var b strings.Builder
+	b.WriteString("version: 1\nquotas:\n")
+	var draws []string
+	for _, q := range f.quotas {
+		fmt.Fprintf(&b, "- {name: %s, key: [%s], %s}\n", q.name, q.key, list(q.limits))
+		draw := q.name
+		if q.upTo > 0 {
+			draw = fmt.Sprintf("{name: %s, up_to: %d%%}", q.name, q.upTo)
+		}
+		draws = append(draws, draw)
+	}
+	own := ""
+	if len(f.required) > 0 {
+		own = ", key: [user], " + list(f.required)
+	}
+	fmt.Fprintf(&b, "rules:\n- {name: %s%s, quotas: [{any: [%s]}]}\n", f.name, own, strings.Join(draws, ", "))
+	for _, q := range f.quotas {
+		fmt.Fprintf(&b, "- {name: %s_only, quotas: [%s]}\n", q.name, q.name)
+	}
+	return b.String()
+}
+
+// pour is what a step asks: the alternatives of the rule, or one quota only.
+type pour struct {
+	f        *fall
+	m        *model
+	user, ip string
+	cost     int64
+	peek     bool
+	only     int // a quota; -1: the rule with alternatives
+}
+
+func (p *pour) counters(rule, key string, limits []*lim, upTo int64) (out []*counter) {
+	value := map[string]string{"user": p.user, "ip": p.ip}[key]
+	for _, l := range limits {
+		name := rule + "|" + value + "|" + l.name
+		c := p.m.counters[name]
+		if c == nil {
+			c = &counter{}
+			p.m.counters[name] = c
+		}
+		if c.lim = l; upTo > 0 {
+			part := *l
+			part.ceiling = max(1, part.capacity()*upTo/100)
+			c.lim = &part
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// ask returns the model's request for an alternative, and where its limits begin.
+func (p *pour) ask(k int) (q *request, from int) {
+	q = &request{keys: fmt.Sprint(p.f.name, k, p.user, p.ip), cost: p.cost, peek: p.peek}
+	x := p.f.quotas[k]
+	if p.only >= 0 {
+		q.cs = p.counters(x.name, x.key, x.limits, 0)
+		return q, 0
+	}
+	q.cs = p.counters(p.f.name, "user", p.f.required, 0)
+	from = len(q.cs)
+	q.cs = append(q.cs, p.counters(x.name, x.key, x.limits, x.upTo)...)
+	return q, from
+}
+
+// decide is "the first quota that admits is charged, with the other keys of the check or not at all. If all deny, the
+// answer is that of the one with the least retry_after".
+func (p *pour) decide() (best answer, charged *record) {
+	if p.only >= 0 {
+		q, _ := p.ask(p.only)
+		return p.m.check(q)
+	}
+	for k := range p.f.quotas {
+		q, from := p.ask(k)
+		a, r := p.m.check(q)
+		if a.allowed {
+			return a, r
+		}
+		if k == 0 || !a.never && (best.never || a.retry < best.retry) {
+			best = a
+		}
+		denies := false
+		for _, l := range a.limits[from:] {
+			denies = denies || !l.allowed
+		}
+		if !denies {
+			break // the others deny whichever quota is drawn on
+		}
+	}
+	return best, nil
+}
+
+func (p *pour) request() weir.Request {
+	r := weir.Request{Rule: p.f.name, User: p.user, IP: p.ip, Cost: weir.Units(p.cost)}
+	if p.only >= 0 {
+		r.Rule = p.f.quotas[p.only].name + "_only"
+	}
+	return r
+}
+
+// alternatives walks with rules that draw on the first quota that admits.
+func (a *asked) alternatives(t *testing.T) {
+	t.Helper()
+	counts := map[string]int{}
+	for seed := range uint64((steps(t) + perSeed - 1) / perSeed) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		a.walks++
+		f := newFall(rng, fmt.Sprintf("f%d", a.walks))
+		if err := a.set([]byte(f.String())); err != nil {
+			t.Fatalf("seed %d: %v\n%v", seed, err, f)
+		}
+		start := (a.now.Load()/60e6 + 1) * 60e6
+		a.now.Store(start)
+		m := newModel(start)
+		type done struct {
+			p       pour
+			receipt weir.Receipt
+			charged *record
+		}
+		var charges []done
+		was, retry := "", int64(0)
+		for n := range perSeed {
+			p := pour{f: f, m: m, user: pick(rng, "a", "b"), ip: pick(rng, "10.0.0.1", "10.0.0.2"), cost: 1 + rng.Int64N(6),
+				only: -1}
+			if rng.IntN(10) == 0 {
+				p.cost = pick(rng, int64(0), 15, 40)
+			}
+			by := pick(rng, 0, 0, 1, rng.Int64N(1e6), rng.Int64N(3e6), rng.Int64N(20e6), retry)
+			if retry = 0; rng.IntN(200) == 0 {
+				by = rng.Int64N(48 * 3600e6)
+			}
+			if was == "reset" { // one of each alternative, and two calls over a network are not of one microsecond
+				by = max(by, int64(len(f.quotas)))
+			}
+			m.advance(by)
+			a.now.Store(m.now)
+			ctx, node := context.Background(), a.nodes[rng.IntN(len(a.nodes))]
+			var err error
+			var d weir.Decision
+			switch k := rng.IntN(100); {
+			case k < 15:
+				p.only = rng.IntN(len(f.quotas))
+				fallthrough
+			case k < 75:
+				was = "check"
+				d, err = node.Check(ctx, p.request())
+				want, charged := p.decide()
+				if err = compare(&d, err, &want); charged != nil {
+					charges = append(charges, done{p, d.Receipt, charged})
+				}
+				retry = max(0, want.retry)
+				counts[fmt.Sprint("allowed ", want.allowed)]++
+			case k < 80:
+				was, p.peek = "peek", true
+				d, err = node.Peek(ctx, p.request())
+				want, _ := p.decide()
+				err = compare(&d, err, &want)
+			case k < 85:
+				was, p.peek = "explain", true
+				var e *weir.Explanation
+				if e, err = node.Explain(ctx, p.request()); err == nil {
+					want, _ := p.decide()
+					err = compare(e.Decision, nil, &want)
+				}
+			case k < 90:
+				was = "batch"
+				var ds []weir.Decision
+				ds, err = node.CheckBatch(ctx, []weir.Request{p.request(), p.request()})
+				for i := range ds {
+					want, charged := p.decide()
+					if err == nil {
+						err = compare(&ds[i], nil, &want)
+					}
+					if charged != nil {
+						charges = append(charges, done{p, ds[i].Receipt, charged})
+					}
+				}
+			case k < 97 && len(charges) > 0:
+				was = "refund"
+				i := max(0, len(charges)-1-rng.IntN(4))
+				c := charges[i]
+				charges = append(charges[:i], charges[i+1:]...)
+				m.refund(c.charged)
+				err = node.Refund(ctx, c.p.request(), c.receipt)
+				counts["refunds"]++
+			default:
+				was = "reset"
+				for k := range f.quotas {
+					q, _ := p.ask(k)
+					m.reset(q)
+				}
+				_, err = node.Reset(ctx, p.request())
+			}
+			if err != nil {
+				t.Errorf("seed %d, step %d, %s of %+v at %d: %v\n%v", seed, n, was, p.request(), m.now-start, err, f)
+				break
+			}
+		}
+	}
+	t.Logf("%v", counts)
+}

@@ -1,0 +1,232 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// maxAlternatives bounds the quotas of which one draw takes the first that admits.
+const maxAlternatives = 4
+
+// A draw on alternatives charges the first quota that admits it. A check of such a rule is decided by a set whose rules
+// draw on their first alternatives, and if these deny, by one whose rules draw on the second ones, and so on: see
+// [Set.Next]. So whatever decides knows of one alternative at a time, and charges it with the other keys or not at all.
+
+// alternating is a decoder of draws on alternatives.
+type alternating struct{ *decoder }
+
+// draw decodes {any: [own, pool], cost: 5}.
+func (d alternating) draw(r *definition, n *node) {
+	shared := drawing{quota: -1, at: n}
+	var list *node
+	d.mapping(n, "a draw on one of several quotas", []field{
+		{"any", func(_, v *node) { list = v }},
+		{"cost", func(_, v *node) { shared.given = true; costing(d).costs(v, &shared.costs) }},
+	}, func(name string) string {
+		if name == "name" || name == "up_to" {
+			return quote(name) + ` belongs to one of the alternatives, as in any: [own, {name: pool, up_to: 80%}]`
+		}
+		return drawHint(name)
+	})
+	if slices.ContainsFunc(r.draws, func(w drawing) bool { return w.any > 0 }) {
+		d.add(n, `this rule has an "any" already: a rule draws on one list of alternatives`)
+		return
+	}
+	items := d.list(list, "any", maxAlternatives)
+	if list.kind != kindSequence || len(items) < 2 {
+		d.add(list, `"any" is a list of 2 to %d quotas, of which the first that admits is charged, as in any: [own, pool]`,
+			maxAlternatives)
+		return
+	}
+	for i, item := range items {
+		w, name := shared, item
+		w.at, w.any = item, uint8(i+1)
+		if item.kind == kindMapping {
+			name = nil
+			d.mapping(item, "a draw on a quota", []field{
+				{"name", func(_, v *node) { name = v }},
+				{"up_to", func(_, v *node) { quoting(d).upTo(v, &w) }},
+			}, func(name string) string {
+				if name == "cost" {
+					return `the alternatives of a draw have one cost: write it beside "any", as in {any: [own, pool], cost: 5}`
+				}
+				return drawHint(name)
+			})
+			if name == nil {
+				if !d.reported(item, "name") {
+					d.add(item, "this alternative has no name: write the quota's, as in {name: pool, up_to: 80%%}")
+				}
+				continue
+			}
+		}
+		if d.scalar(name, "the name of a quota") {
+			quoting(d).draw(r, name.text, w)
+		}
+	}
+}
+
+// agree reports what a rule with alternatives cannot be: a denial by one of them is not the answer yet, so nothing may
+// happen by it.
+func (d alternating) agree(r *definition, at *ruleNodes) {
+	i := slices.IndexFunc(r.draws, func(w drawing) bool { return w.any > 0 })
+	if i < 0 {
+		return
+	}
+	bad := func(format string, args ...any) {
+		d.add(at.quotas, `"any" tries one quota after the other, `+format, args...)
+	}
+	switch {
+	case r.shadow:
+		bad("and a rule in shadow admits with each: remove \"shadow\", or draw on one quota")
+		return
+	case r.more:
+		bad("and the rules after this one would be tried with each: remove \"continue\", or put this rule last")
+		return
+	}
+	check := func(u *definition, what string) {
+		for _, l := range u.limits {
+			if l.CountRejected() != limiter.CountNone {
+				bad("and %s%s would count each that denies as a rejected request: take count_rejected out of limit %s",
+					u.title(), what, quote(l.Name()))
+				return
+			}
+			if l.Algorithm() == limiter.Concurrency {
+				bad("which no id can, and %s%s limits concurrency, which needs one: take limit %s out", u.title(), what,
+					quote(l.Name()))
+				return
+			}
+		}
+	}
+	whole := func(u *definition, what string) {
+		check(u, what)
+		for _, w := range u.draws {
+			q := &d.quotas[w.quota]
+			if check(q, ""); w.any > 0 && q.shadow {
+				bad("and quota %s is in shadow, so it admits all: put it in force, or remove it", quote(q.name))
+			}
+		}
+	}
+	whole(r, "")
+	for j := range d.rules {
+		if u := &d.rules[j]; u.more && !u.shadow {
+			whole(u, ", which is before and continues,")
+		}
+	}
+}
+
+// each returns a copy of each alternative of a set, the first of them the set itself, and lets f complete the others.
+func each(s *Set, f func(k int, other *Set)) (out []*Set) {
+	for k, have := range s.alternatives {
+		other := s
+		if k > 0 {
+			copied := *have
+			other = &copied
+			f(k, other)
+		}
+		out = append(out, other)
+	}
+	for _, other := range out {
+		other.alternatives = out
+	}
+	return out
+}
+
+// alternate makes the sets of the other alternatives.
+func alternate(s *Set) {
+	most := uint8(0)
+	for i := range s.rules {
+		most = max(most, s.rules[i].alternatives)
+	}
+	if most == 0 {
+		return
+	}
+	s.alternatives = make([]*Set, most)
+	s.alternatives[0] = s
+	for k := range s.alternatives[1:] {
+		other := *s
+		other.alternative, other.rules = k+1, slices.Clone(s.rules)
+		for i := range other.rules {
+			other.rules[i].alternative = uint8(k + 1)
+		}
+		s.alternatives[k+1] = &other
+	}
+	for _, other := range s.alternatives {
+		other.alternatives = s.alternatives
+	}
+}
+
+// lastOf returns the rule with alternatives that counts a request, nil if none does. It is the last that matches.
+func lastOf(s *Set, r *limiter.Request) *rule {
+	names := []string{r.Rule}
+	if r.Rule == "" {
+		names = s.Matching(r)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if i, ok := s.byName[names[len(names)-1]]; ok && i < len(s.rules) && s.rules[i].alternatives > 0 {
+		return &s.rules[i]
+	}
+	return nil
+}
+
+// Alternatives returns the sets by which a request is to be decided, one after the other as long as [Set.Next] says so.
+// The first is the set itself.
+func (s *Set) Alternatives(r *limiter.Request) []*Set {
+	if s.alternatives == nil {
+		return nil
+	}
+	if u := lastOf(s, r); u != nil {
+		return s.alternatives[:u.alternatives]
+	}
+	return nil
+}
+
+// Next returns the set that is to decide a request after s has denied it, nil if the denial is final: the alternative
+// on which the request drew had room, or it was the last one.
+func (s *Set) Next(r *limiter.Request, d *limiter.Decision) *Set {
+	if s.alternatives == nil || d.Allowed {
+		return nil
+	}
+	u := lastOf(s, r)
+	if u == nil || s.alternative+1 >= int(u.alternatives) {
+		return nil
+	}
+	for i := range u.draws {
+		w := &u.draws[i]
+		if int(w.any) == s.alternative+1 && slices.ContainsFunc(d.Limits(), func(l limiter.LimitDecision) bool {
+			return !l.Allowed && l.Rule != nil && l.Rule.Name == w.quota.limiter.Name
+		}) {
+			return s.alternatives[s.alternative+1]
+		}
+	}
+	return nil
+}
+
+// Mark changes a receipt of a charge by this set so that it fits no other alternative, or changes it back.
+func (s *Set) Mark(r *limiter.Receipt) { r.Set ^= uint64(s.alternative) * 0x9e3779b97f4a7c15 }
+
+// withoutID leaves the id out of a request with alternatives, or refuses it.
+func withoutID(r *limiter.Request, c *arith.Charge) error {
+	if r.IDOptional && r.Hold == 0 {
+		return nil
+	}
+	c.Clear()
+	return fmt.Errorf("%w: a check by a rule with \"any\" takes no id, by which each quota would have to know whether "+
+		"another was charged: leave out the id and the hold", limiter.ErrInvalid)
+}
+
+// rejectsBesides returns an error for limits of a request that count rejected requests beside a rule with alternatives.
+func rejectsBesides(s *Set, r *limiter.Request, c *arith.Charge) error {
+	if s.alternatives == nil || lastOf(s, r) == nil || !slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool {
+		return l.CountRejected() != limiter.CountNone
+	}) {
+		return nil
+	}
+	c.Clear()
+	return fmt.Errorf("%w: a limit of the request counts rejected requests, and rule %s tries one quota after the other: "+
+		"leave count_rejected out", limiter.ErrInvalid, quote(r.Rule))
+}
