@@ -215,7 +215,7 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 			have, words = int(b.s.state.A), len(b.words())
 		}
 		more := max(1, len(k.Rule.Limits))
-		if c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > maxLoans {
+		if c.ID != nil && c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > maxLoans {
 			r.bound = BoundHolds
 			return false
 		}
