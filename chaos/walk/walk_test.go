@@ -118,8 +118,6 @@ const (
 	// Once a bucket was asked under a changed burst, or a log under another number with
 	// count_rejected: all, what was reserved before does not come back.
 	reloadsGiveBack = false
-	// Over several owners the wait of a denied extension leaves out what count_rejected has charged.
-	extensionsCountRejected = false
 )
 
 // newLimit draws a limit.
@@ -428,10 +426,6 @@ func (g *going) step(s *step) error {
 	g.now.Store(g.model.now)
 	ctx, n, m := context.Background(), g.nodes[s.node%len(g.nodes)], g.model
 	q, r := g.request(s)
-	rejects := func(c *counter) bool { return c.lim.reject != "none" }
-	if !extensionsCountRejected && g.three && s.call == "extend" && slices.ContainsFunc(q.cs, rejects) {
-		q.cost, r.Cost = 1, weir.Units(1) // for longer only
-	}
 	switch s.call {
 	case "check", "peek":
 		var d weir.Decision
