@@ -12,8 +12,8 @@ import (
 const alternatives = `
 version: 1
 quotas:
-  - {name: own, key: [user], limits: [{limit: 2, window: 1m, algorithm: fixed_window}]}
-  - {name: pool, key: [rule], limits: [{limit: 2, window: 1h, algorithm: fixed_window}]}
+  - {name: own, key: [user], limits: [{name: units, limit: 2, window: 1m, algorithm: fixed_window}]}
+  - {name: pool, key: [rule], limits: [{name: units, limit: 2, window: 1h, algorithm: fixed_window}]}
 rules:
   - {name: any, match: {path: ^/any}, quotas: [{any: [own, pool]}]}
   - {name: pool_only, quotas: [pool]}
