@@ -1,6 +1,9 @@
 package weir_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +22,7 @@ rules:
   - {name: pool_only, quotas: [pool]}
 `
 
-// A check that several quotas are tried for is one check to the observer, and one decision of a batch, in its order. A
+// A check that several quotas are tried for is one check to the observer, and one decision of a batch, after others. A
 // receipt takes back what the alternative was charged that admitted, though both have limits of one name and cost.
 func TestFirstQuotaThatAdmits(t *testing.T) {
 	var allowed, denied int
@@ -32,17 +35,17 @@ func TestFirstQuotaThatAdmits(t *testing.T) {
 			}
 		}}})
 	any, pool := weir.Request{Path: "/any", User: "ada"}, weir.Request{Path: "/pool"}
-	ds, err := n.CheckBatch(t.Context(), []weir.Request{any, any, any, pool, any, pool})
+	ds, err := n.CheckBatch(t.Context(), []weir.Request{any, any, any, any, any, pool})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []bool{true, true, true, true, false, false} {
+	for i, want := range []bool{true, true, true, false, false, true} {
 		if ds[i].Allowed != want {
 			t.Errorf("request %d: allowed %v", i, ds[i].Allowed)
 		}
 	}
-	if ds[2].Limit(0).Rule.Name != "pool" || ds[4].RetryAfter > time.Minute || ds[5].RetryAfter <= time.Minute {
-		t.Errorf("charged %s, then waits of %v and %v", ds[2].Limit(0).Rule.Name, ds[4].RetryAfter, ds[5].RetryAfter)
+	if ds[2].Limit(0).Rule.Name != "pool" || ds[4].RetryAfter > time.Minute {
+		t.Errorf("charged %s, then a wait of %v", ds[2].Limit(0).Rule.Name, ds[4].RetryAfter)
 	}
 	if allowed != 4 || denied != 2 {
 		t.Errorf("%d allowed and %d denied were observed", allowed, denied)
@@ -74,5 +77,89 @@ func TestFirstQuotaThatAdmits(t *testing.T) {
 	}
 	if got, err := n.Reset(t.Context(), any); got != 2 || err != nil {
 		t.Errorf("%d counters were reset: %v", got, err)
+	}
+}
+
+// A batch costs one question, and one more for each alternative that some of its requests go on to.
+func TestBatchWithAlternativesIsAskedTogether(t *testing.T) {
+	n := weirtest.Open(t, weir.Config{Rules: []byte(alternatives)})
+	calls := weir.CountCalls(n.Node)
+	any, pool := weir.Request{Path: "/any", User: "ada"}, weir.Request{Path: "/pool"}
+	ask := func(questions int, rs ...weir.Request) []weir.Decision {
+		t.Helper()
+		calls.Checks, calls.Batches = 0, 0
+		ds, err := n.CheckBatch(t.Context(), rs)
+		if err != nil || calls.Checks != 0 || calls.Batches != questions {
+			t.Errorf("%v: %d checks and %d batches were asked, want %d batches", err, calls.Checks, calls.Batches, questions)
+		}
+		return ds
+	}
+	ask(1, any, pool, any)
+	if ds := ask(2, any, any, any); !ds[0].Allowed || ds[1].Allowed || ds[2].Allowed {
+		t.Errorf("%+v", ds)
+	}
+	ds := make([]weir.Decision, 3)
+	calls.Err = context.Canceled // of the second alternative
+	err := n.CheckBatchInto(t.Context(), []weir.Request{any, {Rule: "none"}, any}, ds)
+	bad, _ := errors.AsType[*weir.BatchError](err)
+	if bad == nil || len(bad.Index) != 3 || bad.Index[1] != 1 || !errors.Is(bad.Errs[0], context.Canceled) ||
+		errors.Is(bad.Errs[1], context.Canceled) || ds[2].Len() != 0 {
+		t.Errorf("%v, %+v", err, ds)
+	}
+}
+
+// What no rule can resolve any more does not hinder the refund of what another alternative was charged, nor a reset.
+func TestAlternativeThatCannotBeResolved(t *testing.T) {
+	const file = `
+version: 1
+quotas:
+  - {name: own, key: [user], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+  - {name: pool, key: [KEY], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+  - {name: rest, key: [rule], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+rules: [{name: any, quotas: [{any: [own, pool, rest]}]}]
+`
+	n := weirtest.Open(t, weir.Config{Rules: []byte(strings.Replace(file, "KEY", "user", 1))})
+	r := weir.Request{Path: "/", User: "ada"}
+	var d weir.Decision
+	for range 3 {
+		var err error
+		if d, err = n.Check(t.Context(), r); err != nil || !d.Allowed {
+			t.Fatalf("%v, %+v", err, d)
+		}
+	}
+	if err := n.SetRules([]byte(strings.Replace(file, "KEY", "group", 1))); err != nil {
+		t.Fatal(err)
+	}
+	sealed := n.SealReceipt(&r, &d)
+	if sealed.Sealed == "" {
+		t.Error("the receipt was not sealed")
+	}
+	if err := n.Refund(t.Context(), r, sealed); err != nil {
+		t.Error(err)
+	}
+	if got, err := n.Reset(t.Context(), r); got != 2 || err != nil {
+		t.Errorf("%d counters were reset: %v", got, err)
+	}
+	if got, err := n.Reset(t.Context(), weir.Request{Path: "/"}); err != nil {
+		t.Errorf("%d counters were reset: %v", got, err)
+	}
+}
+
+// Shadow rules are observed once for a check that goes on to another quota.
+func TestShadowsOfAlternativesAreObservedOnce(t *testing.T) {
+	shadowed := 0
+	n := weirtest.Open(t, weir.Config{Rules: []byte(strings.Replace(alternatives, "rules:\n",
+		"rules:\n  - {name: dark, match: {path: ^/any}, deny: true, shadow: true}\n", 1)),
+		Observer: &weir.Observer{
+			Shadowed: func(string, bool) { shadowed++ },
+		}})
+	any := weir.Request{Path: "/any", User: "ada"}
+	for range 5 {
+		if _, err := n.Check(t.Context(), any); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if shadowed != 5 {
+		t.Errorf("%d of 5 checks were observed", shadowed)
 	}
 }

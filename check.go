@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/waiting"
@@ -125,7 +127,8 @@ func sooner(d, than *Decision) bool {
 }
 
 // CheckBatch decides requests one after the other, all at the same instant. The
-// decisions are in the order of the requests. A request that cannot be decided gets a
+// decisions are in the order of the requests. Requests that go on to the next quota of "any" are
+// decided after the others. A request that cannot be decided gets a
 // denied decision without a reason, and its error is in the [*BatchError] that is
 // returned. The other requests are decided all the same. If the context ends while
 // another member or the backend is being asked, the context's error is among those, as
@@ -169,16 +172,12 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 		return err
 	}
 	set := n.node.Rules.Load()
-	for i := range rs {
-		if set.Alternatives(&rs[i]) != nil { // one request after the other, as the order of the batch says
-			return checkEach(ctx, n, set, rs, ds, peeks)
-		}
-	}
 	bad, err := n.decider.CheckBatch(ctx, set, rs, ds, peeks)
 	if err != nil {
 		refuseAll(ds)
 		return err
 	}
+	goOn(ctx, n, set, rs, ds, peeks, &bad)
 	if set.Doubled() {
 		for i := range ds {
 			arith.Fold(&ds[i])
@@ -190,18 +189,64 @@ func checkBatch(ctx context.Context, n *Node, rs []Request, ds []Decision, peeks
 	return nil
 }
 
-// checkEach decides the requests of a batch one by one.
-func checkEach(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks) error {
-	var bad engine.Undecided
+// goOn decides by the next alternatives what a set has denied, all requests for one alternative together. So a batch
+// costs one more question for each alternative, not one for each request, and what goes on comes after the others.
+func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decision, peeks engine.Peeks,
+	bad *engine.Undecided) {
+	var left []int
+	next := set
 	for i := range rs {
-		if err := checkBy(ctx, n, set, &rs[i], &ds[i], peeks.Has(i)); err != nil {
-			bad.Add(i, &ds[i], err)
+		if to := set.Next(&rs[i], &ds[i]); to != nil {
+			left, next = append(left, i), to
 		}
 	}
-	if len(bad.Errs) > 0 {
-		return &BatchError{Index: bad.Index, Errs: bad.Errs}
+	var failed map[int]error
+	for at := next; len(left) > 0; at = next {
+		asked, others := make([]Request, len(left)), make([]Decision, len(left))
+		part := engine.Peeks{Each: make([]bool, len(left))}
+		for k, i := range left {
+			asked[k], part.Each[k] = rs[i], peeks.Has(i)
+		}
+		wrong, err := n.decider.CheckBatch(ctx, at, asked, others, part)
+		if err != nil {
+			wrong = engine.Undecided{}
+			for k := range left {
+				wrong.Add(k, &others[k], err)
+			}
+		}
+		for j, k := range wrong.Index {
+			if failed == nil {
+				failed = make(map[int]error)
+			}
+			failed[left[k]] = wrong.Errs[j]
+			ds[left[k]].Refuse()
+		}
+		still := left[:0]
+		for k, i := range left {
+			if failed[i] != nil {
+				continue
+			}
+			if to := at.Next(&asked[k], &others[k]); to != nil {
+				still, next = append(still, i), to
+			}
+			if sooner(&others[k], &ds[i]) {
+				if ds[i] = others[k]; ds[i].Receipt.Charged != 0 {
+					at.Mark(&ds[i].Receipt)
+				}
+			}
+		}
+		left = still
 	}
-	return nil
+	if failed == nil {
+		return
+	}
+	for j, i := range bad.Index {
+		failed[i] = bad.Errs[j]
+	}
+	*bad = engine.Undecided{}
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		bad.Add(i, &ds[i], failed[i])
+	}
 }
 
 // refuseAll leaves no answer to an earlier request in decisions that are used again.
@@ -220,23 +265,35 @@ func refuseAll(ds []Decision) {
 // the error wraps the context's. If a member that holds some of the keys accepts no
 // resets from other members, the error wraps [ErrForbidden] and names those keys.
 func (n *Node) Reset(ctx context.Context, r Request) (int, error) {
-	q, err := resolve(ctx, n, &r)
-	if err != nil {
+	if err := n.usable(ctx); err != nil {
 		return 0, err
 	}
-	count, err := n.decider.Reset(ctx, q)
-	for _, other := range q.Set.Alternatives(&r) {
-		if other == q.Set || err != nil {
+	set := n.node.Rules.Load()
+	sets := set.Alternatives(&r)
+	if sets == nil {
+		sets = []*rules.Set{set}
+	}
+	var qs []*engine.Question
+	var failed error
+	for _, at := range sets { // all before the first is reset
+		q := &engine.Question{Set: at, Request: &r}
+		if _, err := at.Resolve(&r, &q.Charge); err != nil {
+			failed = err
 			continue
 		}
-		p := &engine.Question{Set: other, Request: &r}
-		if _, err = other.Resolve(&r, &p.Charge); err == nil {
-			var more int
-			more, err = n.decider.Reset(ctx, p) // what all have in common is reset already
-			count += more
+		qs = append(qs, q)
+	}
+	if len(qs) == 0 {
+		return 0, failed
+	}
+	count := 0
+	for _, q := range qs {
+		more, err := n.decider.Reset(ctx, q) // what all have in common is reset by the first
+		if count += more; err != nil {
+			return count, err
 		}
 	}
-	return count, err
+	return count, nil
 }
 
 func resolve(ctx context.Context, n *Node, r *Request) (*engine.Question, error) {

@@ -112,11 +112,12 @@ func ofAlternative(n *Node, sets []*rules.Set, r *Request, receipt Receipt) (*en
 			"receipt of the check", ErrInvalid)
 	}
 	var first *engine.Question
-	var failed error
+	var failed error // of an alternative that is not the one, unless another is
 	for _, set := range sets {
 		q, own := &engine.Question{Set: set, Request: r}, receipt
 		if _, err := set.Resolve(r, &q.Charge); err != nil {
-			return nil, receipt, err
+			failed = err
+			continue
 		}
 		if first == nil {
 			first = q

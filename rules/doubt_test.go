@@ -59,6 +59,13 @@ func TestDoubtfulParts(t *testing.T) {
 			t.Errorf("%s:\n got %+v\nwant %s, instead %q, %s", x.file, w, x.at, x.instead, x.text)
 		}
 	}
+	for cost, want := range map[int]int{50: 0, 2000: 2} { // one alternative that admits is enough
+		if w := warningsOf(t, fmt.Sprintf("quotas: [{name: own, key: [user], limits: [10/minute]}, "+
+			"{name: pool, key: [rule], limits: [1000/minute]}]\n"+
+			"rules: [{name: a, quotas: [{any: [own, pool], cost: %d}]}]\n", cost)); len(w) != want {
+			t.Errorf("alternatives with cost %d: %+v", cost, w)
+		}
+	}
 	w := warningsOf(t,
 		"quotas:\n- {name: q, key: [user], limits: [5/hour]}\nrules:\n- {name: a, key: [user], limits: [9/hour], quotas: "+
 			"[{name: q, cost: 6}]}\n")

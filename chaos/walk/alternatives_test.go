@@ -123,30 +123,36 @@ func (p *pour) ask(k int) (q *request, from int) {
 }
 
 // decide is "the first quota that admits is charged, with the other keys of the check or not at all. If all deny, the
-// answer is that of the one with the least retry_after".
-func (p *pour) decide() (best answer, charged *record) {
+// answer is that of the one with the least retry_after", for n such requests of one batch: those that go on to the next
+// quota do so after the others.
+func (p *pour) decide(n int) ([]answer, []*record) {
+	best, charged := make([]answer, n), make([]*record, n)
 	if p.only >= 0 {
-		q, _ := p.ask(p.only)
-		return p.m.check(q)
+		for i := range best {
+			q, _ := p.ask(p.only)
+			best[i], charged[i] = p.m.check(q)
+		}
+		return best, charged
 	}
+	final := make([]bool, n)
 	for k := range p.f.quotas {
-		q, from := p.ask(k)
-		a, r := p.m.check(q)
-		if a.allowed {
-			return a, r
-		}
-		if k == 0 || !a.never && (best.never || a.retry < best.retry) {
-			best = a
-		}
-		denies := false
-		for _, l := range a.limits[from:] {
-			denies = denies || !l.allowed
-		}
-		if !denies {
-			break // the others deny whichever quota is drawn on
+		for i := range best {
+			if final[i] {
+				continue
+			}
+			q, from := p.ask(k)
+			a, r := p.m.check(q)
+			if k == 0 || a.allowed || !a.never && (best[i].never || a.retry < best[i].retry) {
+				best[i], charged[i] = a, r
+			}
+			denies := false
+			for _, l := range a.limits[from:] {
+				denies = denies || !l.allowed
+			}
+			final[i] = !denies // the others deny whichever quota is drawn on
 		}
 	}
-	return best, nil
+	return best, charged
 }
 
 func (p *pour) request() weir.Request {
@@ -203,35 +209,35 @@ func (a *asked) alternatives(t *testing.T) {
 			case k < 75:
 				was = "check"
 				d, err = node.Check(ctx, p.request())
-				want, charged := p.decide()
-				if err = compare(&d, err, &want); charged != nil {
-					charges = append(charges, done{p, d.Receipt, charged})
+				want, charged := p.decide(1)
+				if err = compare(&d, err, &want[0]); charged[0] != nil {
+					charges = append(charges, done{p, d.Receipt, charged[0]})
 				}
-				retry = max(0, want.retry)
-				counts[fmt.Sprint("allowed ", want.allowed)]++
+				retry = max(0, want[0].retry)
+				counts[fmt.Sprint("allowed ", want[0].allowed)]++
 			case k < 80:
 				was, p.peek = "peek", true
 				d, err = node.Peek(ctx, p.request())
-				want, _ := p.decide()
-				err = compare(&d, err, &want)
+				want, _ := p.decide(1)
+				err = compare(&d, err, &want[0])
 			case k < 85:
 				was, p.peek = "explain", true
 				var e *weir.Explanation
 				if e, err = node.Explain(ctx, p.request()); err == nil {
-					want, _ := p.decide()
-					err = compare(e.Decision, nil, &want)
+					want, _ := p.decide(1)
+					err = compare(e.Decision, nil, &want[0])
 				}
 			case k < 90:
 				was = "batch"
 				var ds []weir.Decision
-				ds, err = node.CheckBatch(ctx, []weir.Request{p.request(), p.request()})
+				ds, err = node.CheckBatch(ctx, []weir.Request{p.request(), p.request(), p.request()})
+				want, charged := p.decide(3)
 				for i := range ds {
-					want, charged := p.decide()
 					if err == nil {
-						err = compare(&ds[i], nil, &want)
+						err = compare(&ds[i], nil, &want[i])
 					}
-					if charged != nil {
-						charges = append(charges, done{p, ds[i].Receipt, charged})
+					if charged[i] != nil {
+						charges = append(charges, done{p, ds[i].Receipt, charged[i]})
 					}
 				}
 			case k < 97 && len(charges) > 0:

@@ -155,14 +155,15 @@ func (n *Node) Refused(err error) error {
 // Decided completes the decision of a request that the set has resolved, and reports it to the observer: by the tally
 // alike, if it is not nil.
 func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision, alike *Tally) {
+	onward := set.Next(r, d) != nil // then it is not the answer yet
 	if m.Outcome > rules.Unlimited {
-		n.ruled(set, r, m, d)
+		n.ruled(set, r, m, d, onward)
 	}
 	if d.Rule == "" {
 		d.Rule = m.Rule
 	}
-	if set.Next(r, d) != nil {
-		return // it is not the answer yet
+	if onward {
+		return
 	}
 	if u := m.Unzoned; u != nil {
 		if u.Number && n.Observer.Unlisted != nil {
@@ -190,14 +191,14 @@ func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *lim
 	}
 }
 
-// ruled is the part of Decided for rules that deny each request.
-func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision) {
+// ruled is the part of Decided for rules that deny each request. Nothing is observed of a decision that leads onward.
+func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision, onward bool) {
 	if m.Outcome.Has(rules.Denied) {
 		arith.DenyByRule(d, set.Rule(m.Rule))
 	}
 	if m.Outcome.Has(rules.Overridden) {
 		Overridden(d)
-		if n.Observer.Overridden != nil {
+		if !onward && n.Observer.Overridden != nil {
 			n.Observer.Overridden(cmp.Or(d.Rule, m.Rule), !d.Allowed)
 		}
 	}
@@ -205,7 +206,7 @@ func (n *Node) ruled(set *rules.Set, r *limiter.Request, m rules.Match, d *limit
 		return
 	}
 	d.ShadowDenied = true
-	if n.Observer.Shadowed == nil {
+	if onward || n.Observer.Shadowed == nil {
 		return
 	}
 	for _, name := range set.Matching(r) {
