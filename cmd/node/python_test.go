@@ -45,7 +45,7 @@ rules:
 	out := inPython(t, []string{
 		"WEIR_NODES=" + strings.Join(addrs, ","), "WEIR_VICTIM=" + strconv.Itoa(all[0].cmd.Process.Pid),
 	}, "-m", "unittest", "-v", "tests.test_parts", "tests.test_sockets", "tests.test_nodes")
-	if !strings.Contains(out, "Ran 63 tests") {
+	if !strings.Contains(out, "Ran 73 tests") {
 		t.Errorf("not all tests ran:\n%s", out)
 	}
 }

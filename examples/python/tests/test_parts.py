@@ -2,11 +2,11 @@
 
 import unittest
 
-from weirlimit import Busy, Conflict, Invalid, NotPermitted, Request, Unanswered, Unavailable
+from weirlimit import Busy, Conflict, Invalid, NotPermitted, Request, Unanswered, Unavailable, wsgi
 from weirlimit.answers import answer, problem, read
 from weirlimit.auth import instead, question, verdict
 from weirlimit.calls import Caller
-from weirlimit.nodes import Call, Node, Nodes, NoSlot, Unreached
+from weirlimit.nodes import Call, Late, Node, Nodes, NoSlot, Unreached
 from weirlimit.requests import message
 from weirlimit.wire import Broken, Parser, Response, TooLarge
 
@@ -142,12 +142,22 @@ class Verdicts(unittest.TestCase):
                     self.assertEqual(instead(error, False).status, 503)
         self.assertIn(("Retry-After", "9"), instead(Busy("", 9), True).headers)
 
+    def test_a_head_is_refused_without_a_body(self):
+        app = wsgi.Limit(None, "127.0.0.1:1")
+        refused = []
+        for method in ("GET", "HEAD"):
+            with self.assertLogs("weirlimit"):
+                refused.append(app({"PATH_INFO": "/", "REQUEST_METHOD": method}, lambda *said: refused.append(said)))
+        self.assertEqual(refused[0], refused[2])
+        self.assertEqual((len(refused[1]), refused[3]), (1, []))
+
     def test_what_cannot_be_asked(self):
         caller = Caller("127.0.0.1:1", 1, "raise", None, 1, 0, 1, 1)
         for uri, method, address, user in (
                 (b"/a\r\nX-Original-Method: POST", "GET", "", None), (b"/\x01", "GET", "", None),
                 (b"/", "G\xe9T", "", None), (b"/", "GET", "\u0661", None), (b"/", "GET", "", "a\nb"),
-                (b"/", "GET", "", "\udcff"),
+                (b"/", "GET", "", "\udcff"), (b"/", "GET", "", "ada "), (b"/", "GET", "", " "),
+                (b"/ ", "GET", "", None),
                 (b"/" + b"x" * 8192, "GET", "", None), (b"/", "GET", "", "\u00e9" * 8000)):
             with self.assertRaises(Invalid):
                 question(caller, uri, method, address, user)
@@ -240,6 +250,9 @@ class Asking(unittest.TestCase):
         self.now += 0.1
         with self.assertRaises(Unavailable):
             asking.send(Unreached("slow"))
+        late = iter((0.0, 9.0, 9.0, 9.0))  # this process did not run: one node is asked all the same
+        nodes._clock = lambda: next(late)
+        self.assertGreater(next(nodes.ask(Call("GET", "/", (), b"", lambda r: r.status))).wait, 0)
         self.assertEqual(next(self.nodes(1).ask(Call("GET", "/", (), b"", lambda r: r.status))).wait, 0.6)
 
     def test_errors_that_a_node_answers(self):
@@ -253,9 +266,16 @@ class Asking(unittest.TestCase):
                 # What the sender can cause is not hidden by what it cannot.
                 ([response(429), Unreached("x"), Unreached("y")], Busy, 3),
                 ([response(503, **later), response(504), response(504)], Busy, 3),
-                ([response(504), response(500)], Unanswered, 2), ([TooLarge("x")], Invalid, 1)):
+                ([response(504), response(500)], Unanswered, 2), ([TooLarge("x")], Invalid, 1),
+                ([Late("x")], Busy, 1)):
             asked, error = self.run_call(self.nodes(), *outcomes, of=of)
             self.assertEqual((len(asked), type(error)), (nodes, kind), (outcomes, error))
+        # What is an error at the second node may have been counted at the first.
+        for second, kind in (([response(429)] * 2, Busy), ([response(400)], Invalid), ([response(403)], NotPermitted),
+                             ([response(409)], Conflict), ([NoSlot("x")], Busy)):
+            for first, doubted in ((TimeoutError(), True), (Unreached("x"), False)):
+                error = self.run_call(self.nodes(), first, *second, of=of)[1]
+                self.assertEqual((type(error), "may have been carried out" in str(error)), (kind, doubted), error)
         # A node that answers is not left alone for what it answers.
         nodes = self.nodes()
         self.run_call(nodes, *[response(503)] * 3, of=of)
@@ -272,7 +292,7 @@ class Asking(unittest.TestCase):
         self.assertEqual(waiting.send(NoSlot("x")).node.host, "n2")
 
     def test_addresses(self):
-        for bad in ("", "a", "a:", "a:x", "ftp://a:1", "a:1/path"):
+        for bad in ("", "a", "a:", "a:x", "\u00e9:1", "ftp://a:1", "a:1/path"):
             with self.assertRaises(ValueError):
                 Nodes([bad], 1, 1, 0, lambda: 0)
         with self.assertRaises(ValueError):

@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import signal
+import socket
 import unittest
+from unittest import mock
 
 from tests.scripted import Blocking, Scripted, problem, says
 from weirlimit import AsyncClient, Busy, Client, Invalid, Request, Unanswered, Unavailable
+from weirlimit.aio import Connection
 
 ASKED = Request(path="/towns", user="ada")
 NOTHING = "127.0.0.1:1"
@@ -22,6 +26,7 @@ class Both:
     def client(self, *nodes, **options):
         client = self.open([n if isinstance(n, str) else n.address for n in nodes], first=0, **options)
         self.addCleanup(client.close)
+        client.caller.clock = lambda: 0.0  # so it never seems late, however slow the machine is
         client.pools = lambda: list(getattr(client, "client", client)._pools.values())
         return client
 
@@ -34,14 +39,52 @@ class Both:
         self.assertTrue(node.asked[0].endswith(b'\r\n\r\n{"path": "/towns", "user": "ada"}'))
 
     def test_connections_are_used_again(self):
-        node = self.scripted(says(), says(), None, says())
+        node = self.scripted(says())
         client = self.client(node)
-        for _ in range(3):  # the third is closed by the node, and asked again
+        for _ in range(2):
             client.check(ASKED)
-        self.assertEqual((node.connections, len(node.asked)), (2, 4))
+        self.assertEqual((node.connections, len(node.asked)), (1, 2))
+        node.hang_up()
+        client.check(ASKED)  # on another one: nothing is sent on one that has ended
+        self.assertEqual((node.connections, len(node.asked)), (2, 3))
         client.caller.idle = -1  # all are too old
         client.check(ASKED)
         self.assertEqual(node.connections, 3)
+
+    def test_a_call_is_sent_twice_at_most(self):
+        """What breaks after it was sent may have been counted."""
+        first, second, third = self.scripted(says(), None), self.scripted(None), self.scripted(says())
+        client = self.client(first, second, third)
+        client.check(ASKED)
+        with self.assertRaises(Unanswered):
+            client.check(ASKED)
+        self.assertEqual([len(n.asked) for n in (first, second, third)], [2, 1, 0])
+        node = self.scripted(says(), None, says())
+        client = self.client(node)
+        client.check(ASKED)
+        with self.assertRaises(Unanswered):
+            client.check(ASKED)
+        self.assertEqual(len(node.asked), 2)
+
+    def test_a_connection_that_is_made_too_late(self):
+        """It is used all the same, for a moment: that it was made shows that the node is there."""
+        node = self.scripted(says())
+        client = self.client(node, fail="open")
+        inner = getattr(client, "client", client)
+        connect = inner._connect
+
+        def late(*args):
+            out = connect(*args)
+            inner.caller.clock = lambda: 10.0
+            return out
+
+        async def late_too(*args):
+            out = await connect(*args)
+            inner.caller.clock = lambda: 10.0
+            return out
+
+        inner._connect = late if inner is client else late_too
+        self.assertIsNone(client.check(ASKED).undecided)
 
     def test_a_silent_node_costs_one_timeout(self):
         now = [0.0]
@@ -140,17 +183,56 @@ class Threads(Both, unittest.TestCase):
         slots.release()
         self.assertTrue(client.check(ASKED).allowed)
 
+    def test_an_answer_that_is_there_is_read_late(self):
+        """A thread that did not run until its time was over looks before it gives up."""
+        client = self.client(NOTHING)
+        ours, theirs = socket.socketpair()
+        self.addCleanup(theirs.close)
+        pool, past = client.pools()[0], -1.0
+        theirs.sendall(says())
+        self.assertEqual(client._exchange(pool, ours, b"asked", past).status, 200)
+        with self.assertRaises(TimeoutError):
+            client._exchange(pool, ours, b"asked", past)
+
+    def test_several_addresses_share_the_time(self):
+        now, waits = [0.0], []
+
+        class Silent:
+            def settimeout(self, seconds):
+                waits.append(seconds)
+
+            def connect(self, _):
+                now[0] += waits[-1]
+                raise TimeoutError
+
+            def close(self):
+                pass
+
+        client = self.client("name.test:1")
+        client.caller.clock = lambda: now[0]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.1", 1))] * 3
+        with mock.patch("socket.getaddrinfo", lambda *_, **__: found), mock.patch("socket.socket", lambda *_: Silent()):
+            with self.assertRaises(Unavailable):
+                client.check(ASKED)
+        self.assertEqual([round(w, 6) for w in waits], [0.2, 0.2, 0.2])
+
     @unittest.skipUnless(hasattr(os, "fork"), "this system does not fork")
     def test_a_child_has_connections_of_its_own(self):
         node = self.scripted(says())
         client = self.client(node)
         client.check(ASKED)
+        nodes = client.caller.nodes
+        nodes._lock.acquire()  # as another thread would have it, which is not in the child
+        nodes.all[0].until, nodes.all[0].trying = 0.0, []
         child = os.fork()
         if child == 0:
+            signal.alarm(60)
             try:
                 os._exit(0 if client.check(ASKED).allowed else 1)
             finally:
                 os._exit(2)
+        nodes._lock.release()
+        nodes.all[0].trying = None
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         client.check(ASKED)
         self.assertEqual((node.connections, len(node.asked)), (2, 3))
@@ -173,10 +255,51 @@ class Asyncio(Both, unittest.TestCase):
         slots.release()
         self.assertTrue(client.check(ASKED).allowed)
 
+    def test_a_blocked_loop_says_nothing_of_the_node(self):
+        """The timer of a call goes off late. Whoever sends many requests can cause that, so the call does not pass."""
+        node = self.scripted(b"")
+        client = self.client(node, timeout=0.5, fail="open")
+        client.caller.clock = lambda: 10.0 if node.asked else 0.0
+        with self.assertRaises(Busy) as caught:
+            client.check(ASKED)
+        self.assertIn("may have been carried out", str(caught.exception))
+        self.assertIsNone(client.caller.nodes.all[0].until)
+
+    def test_a_blocked_loop_does_not_connect(self):
+        client = self.client(NOTHING, timeout=0.5, fail="open")
+
+        async def never(*_, **__):
+            client.caller.clock = lambda: 10.0
+            await asyncio.get_running_loop().create_future()
+
+        with mock.patch.object(client.loop, "create_connection", never), self.assertRaises(Busy):
+            client.check(ASKED)
+        self.assertIsNone(client.caller.nodes.all[0].until)
+
+    def test_a_call_that_is_cancelled_after_the_answer(self):
+        node = self.scripted(says())
+        client = self.client(node)
+        exchange = Connection.exchange
+
+        async def cancelled(*args):
+            await exchange(*args)
+            raise asyncio.CancelledError
+
+        async def check():
+            with self.assertRaises(asyncio.CancelledError):
+                await client.client.check(ASKED)
+            await asyncio.sleep(0)  # the loop closes it
+
+        with mock.patch.object(Connection, "exchange", cancelled):
+            client.loop.run_until_complete(check())
+        self.assertTrue(node.ended.acquire(timeout=60), "the connection is not closed")
+
     def test_another_event_loop(self):
         node = self.scripted(says())
         client = self.client(node)
         client.check(ASKED)
+        nodes = client.caller.nodes
+        nodes.all[0].until, nodes.all[0].trying = 0.0, []  # as a call that ended with its loop leaves it
         client.loop.close()
         client.loop = type(client)(None).loop
         client.check(ASKED)

@@ -8,12 +8,15 @@ from typing import Any, Callable, Literal, Mapping, Sequence, TypeVar
 
 from .answers import Amended, Answer
 from .calls import Caller
+from .client import readable
 from .errors import Undecided, WeirError
-from .nodes import Attempt, Call, Node, NoSlot, Unreached
+from .nodes import LEAST, OUTCOMES, Attempt, Call, Late, Node, NoSlot, Unreached
 from .requests import Request
 from .wire import Broken, Parser, Response, TooLarge
 
 T = TypeVar("T")
+# Seconds by which a timer may be late. One that is later shows that the event loop was blocked.
+PUNCTUAL = 0.05
 
 
 class Connection(asyncio.Protocol):
@@ -74,9 +77,12 @@ class Connection(asyncio.Protocol):
             self._answer.cancel()
             self._answer = None
 
-    def unanswered(self) -> bool:
-        """Whether nothing has come of the answer that was waited for."""
-        return not self._parser.begun
+    def usable(self) -> bool:
+        """Whether it can be used again. The event loop may not have noticed yet that the node has closed it."""
+        if self.ended or self.transport is None:
+            return False
+        opened = self.transport.get_extra_info("socket")
+        return opened is None or not readable(opened.fileno())
 
 
 class Pool:
@@ -154,6 +160,7 @@ class AsyncClient:
         """Makes a call at one node after the other."""
         if self._loop is not asyncio.get_running_loop():  # the connections are another loop's
             self._loop = asyncio.get_running_loop()
+            self.caller.nodes.alone()
             self._pools = {node: Pool(self.caller.connections) for node in self.caller.nodes.all}
         asking = self.caller.nodes.ask(call)
         try:
@@ -162,7 +169,7 @@ class AsyncClient:
                 outcome: Response | Exception
                 try:
                     outcome = await self._attempt(attempt)
-                except (Unreached, NoSlot, Broken, TooLarge, TimeoutError) as error:
+                except OUTCOMES as error:
                     outcome = error
                 attempt = asking.send(outcome)
         except StopIteration as done:
@@ -187,15 +194,9 @@ class AsyncClient:
             raise NoSlot("no free connection in time") from None
         try:
             deadline = self.caller.clock() + attempt.wait
-            connection = self._kept(pool)
-            if connection is not None:
-                try:
-                    return await self._exchange(pool, connection, attempt.data, deadline)
-                except Broken:  # the node has closed it since it was used
-                    if not connection.unanswered():
-                        raise
-            connection = await self._connect(attempt.node, deadline)
-            return await self._exchange(pool, connection, attempt.data, deadline)
+            connection = self._kept(pool) or await self._connect(attempt.node, deadline)
+            # One that was made too late, while the loop was blocked, is waited for as well.
+            return await self._exchange(pool, connection, attempt.data, max(deadline, self.caller.clock() + LEAST))
         except (Unreached, Broken, TimeoutError):
             self._drop(pool)  # the others are no better
             raise
@@ -208,9 +209,15 @@ class AsyncClient:
             pool.idle.pop(0)[1].close()
         while pool.idle:
             connection = pool.idle.pop()[1]
-            if not connection.ended:
+            if connection.usable():
                 return connection
+            connection.close()
         return None
+
+    def _timely(self, deadline: float) -> None:
+        """Is called when time has run out. Raises Late if it has long since: what was due may be there, unread."""
+        if self.caller.clock() > deadline + PUNCTUAL:
+            raise Late("the event loop was blocked when the answer was due: let no task keep it so long")
 
     async def _connect(self, node: Node, deadline: float) -> Connection:
         tls = (self._tls or ssl.create_default_context()) if node.secure else None
@@ -219,11 +226,20 @@ class AsyncClient:
             _, connection = await asyncio.wait_for(
                 loop.create_connection(Connection, node.host, node.port, ssl=tls), deadline - self.caller.clock())
         except (OSError, ValueError, asyncio.TimeoutError) as error:
+            if isinstance(error, asyncio.TimeoutError):
+                self._timely(deadline)
             raise Unreached(f"cannot connect: {error or 'no connection in time'}") from error
         return connection
 
     async def _exchange(self, pool: Pool, connection: Connection, data: bytes, deadline: float) -> Response:
-        response = await connection.exchange(data, max(0.0, deadline - self.caller.clock()))
+        try:
+            response = await connection.exchange(data, deadline - self.caller.clock())
+        except TimeoutError:
+            self._timely(deadline)
+            raise
+        except BaseException:  # such as a cancellation after the answer
+            connection.close()
+            raise
         if not connection.ended:
             pool.idle.append((self.caller.clock(), connection))
         return response

@@ -44,6 +44,8 @@ def question(caller: Caller, uri: bytes, method: str, address: str, user: str | 
         raise Invalid("the request has characters that cannot be asked about") from error
     if any(byte < 0x20 or byte == 0x7F for _, value in fields for byte in value):
         raise Invalid("the request has control characters")
+    if any(value != value.strip(b" ") for _, value in fields):  # a node takes "ada " for "ada"
+        raise Invalid("the request has a field with spaces around it")
     if len(uri) > MOST_STRING or sum(len(value) for _, value in fields) > MOST_FIELDS:
         raise Invalid("the request is too large to be counted")
     headers = (*((name, value) for name, value in fields if value), *caller.headers())

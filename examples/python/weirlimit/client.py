@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import threading
@@ -11,14 +12,21 @@ from typing import Any, Callable, Literal, Mapping, Sequence, TypeVar
 from .answers import Amended, Answer
 from .calls import Caller
 from .errors import Undecided, WeirError
-from .nodes import Attempt, Call, Node, NoSlot, Unreached
+from .nodes import LEAST, OUTCOMES, Attempt, Call, Node, NoSlot, Unreached
 from .requests import Request
-from .wire import Broken, Parser, Response, TooLarge
+from .wire import Broken, Parser, Response
 
 T = TypeVar("T")
 READ = 64 << 10
-# What is raised when the other side has closed a connection.
-ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+
+def readable(connection: int) -> bool:
+    """Whether there is something to read, such as the end. Nothing is, on a connection that can be used again."""
+    if not hasattr(select, "poll"):  # on Windows
+        return bool(select.select([connection], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Pool:
@@ -39,6 +47,7 @@ class Client:
         then, which denies too much rather than too little; with an id it counts once.
     timeout: seconds for a call, further nodes included. One node is waited for 2/5 of it, the only one 3/5. A node
         answers within its own --deadline, 0.3 s, so give more than 0.75. Looking up a name is not bounded by it.
+        Where this process does not run in time, a step gets 0.1 s more, or the call is Busy.
     fail: what check and check_many do when no node has decided: "raise" Undecided, "open": the answer is allowed,
         "closed": it is denied. Errors that the sender of a request can cause are raised in any case.
     token: the bearer token, or a function that returns it. Without TLS it is sent to loopback addresses only.
@@ -120,7 +129,7 @@ class Client:
                 outcome: Response | Exception
                 try:
                     outcome = self._attempt(attempt)
-                except (Unreached, NoSlot, Broken, TooLarge, TimeoutError) as error:
+                except OUTCOMES as error:
                     outcome = error
                 attempt = asking.send(outcome)
         except StopIteration as done:
@@ -137,6 +146,7 @@ class Client:
         with self._lock:
             if self._process != os.getpid():  # the connections are the parent's
                 before = self._pools
+                self.caller.nodes.alone()
                 self._reset()
                 for pool in before.values():  # without its lock, which a thread of the parent may have held
                     for _, connection in pool.idle:
@@ -160,20 +170,11 @@ class Client:
             raise NoSlot("no free connection in time")
         try:
             deadline = self.caller.clock() + attempt.wait
-            connection = self._kept(pool)
-            if connection is not None:
-                try:
-                    return self._exchange(pool, connection, attempt.data, deadline)
-                except ENDED:  # the node has closed it since it was used
-                    pass
             try:
-                connection = self._connect(attempt.node, deadline)
+                connection = self._kept(pool) or self._connect(attempt.node, deadline)
             except (OSError, ValueError) as error:
                 raise Unreached(f"cannot connect: {error}") from error
-            try:
-                return self._exchange(pool, connection, attempt.data, deadline)
-            except ENDED as error:
-                raise Broken(f"the connection broke: {error}") from error
+            return self._exchange(pool, connection, attempt.data, max(deadline, self.caller.clock() + LEAST))
         except (Unreached, Broken, TimeoutError):
             self._drop(pool)  # the others are no better
             raise
@@ -186,18 +187,18 @@ class Client:
             at = next((i for i, (since, _) in enumerate(pool.idle) if since > oldest), len(pool.idle))
             old, pool.idle = pool.idle[:at], pool.idle[at:]
             kept = pool.idle.pop()[1] if pool.idle else None
+            while kept is not None and readable(kept.fileno()):  # the node has closed it since it was used
+                old.append((0, kept))
+                kept = pool.idle.pop()[1] if pool.idle else None
         for _, connection in old:
             connection.close()
         return kept
 
     def _left(self, deadline: float) -> float:
-        left = deadline - self.caller.clock()
-        if left <= 0:
-            raise TimeoutError("no answer in time")
-        return left
+        return max(LEAST, deadline - self.caller.clock())
 
     def _connect(self, node: Node, deadline: float) -> socket.socket:
-        connection = socket.create_connection((node.host, node.port), self._left(deadline))
+        connection = self._reach(node, deadline)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if node.secure:
@@ -209,8 +210,46 @@ class Client:
             connection.close()
             raise
 
+    def _reach(self, node: Node, deadline: float) -> socket.socket:
+        """Connects to one of the addresses of a name. They share the time."""
+        failure = OSError("the name has no address")
+        found = socket.getaddrinfo(node.host, node.port, type=socket.SOCK_STREAM)
+        for i, (family, kind, protocol, _, address) in enumerate(found):
+            if i > 0 and self.caller.clock() >= deadline:
+                break
+            try:
+                connection = socket.socket(family, kind, protocol)
+            except OSError as error:  # such as an address of IPv6 where there is none
+                failure = error
+                continue
+            try:
+                connection.settimeout(self._left(deadline) / (len(found) - i))
+                connection.connect(address)
+                return connection
+            except BaseException as error:
+                connection.close()
+                if not isinstance(error, OSError):
+                    raise
+                failure = error
+        raise failure
+
+    def _receive(self, connection: socket.socket, deadline: float) -> bytes:
+        """Returns what arrives in time, or has arrived by now: a thread that did not run looks once more."""
+        left = deadline - self.caller.clock()
+        if left > 0:
+            connection.settimeout(left)
+            try:
+                return connection.recv(READ)
+            except TimeoutError:
+                pass
+        connection.settimeout(0)
+        try:
+            return connection.recv(READ)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise TimeoutError("no answer in time") from None
+
     def _exchange(self, pool: Pool, connection: socket.socket, data: bytes, deadline: float) -> Response:
-        """Sends a request and returns its response. One of ENDED: the connection ended before any of it."""
+        """Sends a request and returns its response."""
         parser = Parser()
         kept = False
         try:
@@ -218,24 +257,17 @@ class Client:
             connection.sendall(data)
             response = None
             while response is None:
-                connection.settimeout(self._left(deadline))
-                got = connection.recv(READ)
-                if not got and not parser.begun:
-                    raise ConnectionResetError("it was closed before the answer")
+                got = self._receive(connection, deadline)
                 response = parser.feed(got) if got else parser.end()
             if parser.reusable:
                 with pool.lock:
                     pool.idle.append((self.caller.clock(), connection))
                     kept = True
             return response
-        except ENDED as error:
-            if parser.begun:
-                raise Broken(f"the connection broke: {error}") from error
-            raise
         except TimeoutError:
             raise
-        except OSError as error:  # such as no route any more
-            raise Broken(str(error)) from error
+        except OSError as error:
+            raise Broken(f"the connection broke: {error}") from error
         finally:
             if not kept:
                 connection.close()

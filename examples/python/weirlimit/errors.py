@@ -14,17 +14,17 @@ class Invalid(WeirError):
 
 class NotPermitted(WeirError):
     """The node does not permit the call: correct the token, the certificate, or the node's flags. Nothing was
-    counted."""
+    counted, unless the text says so."""
 
 
 class Conflict(WeirError):
     """The id stands for something else: it was settled with another number, has other costs, or was raised too
-    often. Nothing was changed."""
+    often. Nothing was changed, unless the text says so."""
 
 
 class Busy(WeirError):
     """The caller's budget is used up, the node has no memory for so large a message, or all connections of this
-    client are in use. Nothing was counted.
+    client are in use, or its event loop was blocked. Nothing was counted, unless the text says so.
 
     retry_after: seconds after which it may be asked again, None if the node does not say.
     """

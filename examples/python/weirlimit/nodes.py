@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Callable, Generator, Generic, Sequence, TypeVar
 from urllib.parse import urlsplit
 
-from .errors import Busy, Invalid, Unanswered, Unavailable, WeirError
+from .errors import Busy, Conflict, Invalid, NotPermitted, Unanswered, Unavailable, WeirError
 from .wire import Broken, Response, TooLarge, request
 
 T = TypeVar("T")
+E = TypeVar("E", bound=WeirError)
+
+# Seconds that each step of an attempt gets, also one that begins too late because this process did not run.
+LEAST = 0.1
 
 
 class Unreached(Exception):
@@ -22,6 +26,14 @@ class Unreached(Exception):
 
 class NoSlot(Exception):
     """All connections to the node were in use for too long: nothing was sent."""
+
+
+class Late(Exception):
+    """This process did not run when the answer was due. That says nothing of the node."""
+
+
+# What may come of an attempt, apart from a Response.
+OUTCOMES = (Unreached, NoSlot, Late, Broken, TooLarge, TimeoutError)
 
 
 @dataclass(eq=False)
@@ -41,7 +53,8 @@ class Node:
     @staticmethod
     def parse(address: str) -> Node:
         parts = urlsplit(address if "://" in address else "http://" + address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not parts.port or parts.path not in ("", "/"):
+        if (not address.isascii() or parts.scheme not in ("http", "https") or not parts.hostname or not parts.port
+                or parts.path not in ("", "/")):
             raise ValueError(f"node {address!r} is not valid: give HOST:PORT or https://HOST:PORT of its HTTP address")
         return Node(parts.netloc, parts.hostname, parts.port, parts.scheme == "https")
 
@@ -94,6 +107,12 @@ class Nodes:
         self._timeout, self._avoid, self._clock = timeout, avoid, clock
         self._lock = threading.Lock()
 
+    def alone(self) -> None:
+        """Forgets the calls under way: they are those of another process, or of an event loop that has ended."""
+        self._lock = threading.Lock()  # a thread of the other process may hold the one before
+        for node in self.all:
+            node.trying = None
+
     def pick(self, tried: Sequence[Node]) -> Node | None:
         """Returns the next node to ask, None if there is none. released must be called with the same list."""
         now = self._clock()
@@ -125,7 +144,7 @@ class Nodes:
 
     def ask(self, call: Call[T]) -> Generator[Attempt, Response | Exception, T]:
         """Makes a call at one node after the other, and returns what it has answered. It yields attempts, and wants to
-        be sent a Response, or Unreached, NoSlot, Broken, TooLarge or TimeoutError.
+        be sent a Response or one of OUTCOMES.
 
         A call that may have been carried out is sent to one other node, and no further.
         """
@@ -142,22 +161,27 @@ class Nodes:
             if node is None:
                 break
             try:
-                if left <= 0:
+                if left <= 0 and tried:
                     break
                 tried.append(node)
                 outcome = yield Attempt(node, call.to(node), max(0.0, min(self._timeout * 0.2, left - share)),
-                                        min(share, left))
+                                        min(share, left if left > 0 else LEAST))
                 if isinstance(outcome, NoSlot):
                     if not self.down(node):
-                        raise Busy(f"all connections to {node.name} are in use: give the client more, or ask less")
+                        raise doubted(unknown, Busy(
+                            f"all connections to {node.name} are in use: give the client more, or ask less"))
                     reasons.append(f"{node.name}: {outcome}")
                     continue
                 if isinstance(outcome, TooLarge):
-                    raise Invalid(f"{outcome}. The call may have been carried out")
+                    raise doubted(1, Invalid(str(outcome)))
+                if isinstance(outcome, Late):
+                    raise doubted(1, Busy(str(outcome)))
                 if isinstance(outcome, Response):
                     self.answered(node)
                     try:
                         return call.read(outcome)
+                    except (Invalid, NotPermitted, Conflict) as error:
+                        raise doubted(unknown, error)
                     except Busy as error:  # another node may have room
                         busy, outcome = error, error
                     except Unavailable as error:  # such as one that is joining or stopping
@@ -171,7 +195,14 @@ class Nodes:
             finally:
                 self.released(node, tried)
         if busy is not None:
-            raise busy
+            raise doubted(unknown, busy)
         why = "; ".join(reasons) or "all nodes have failed a moment ago"
         failure: WeirError = Unanswered(why) if unknown else Unavailable(why)
         raise failure
+
+
+def doubted(unknown: int, error: E) -> E:
+    """Says in an error that the call may have been carried out, if that is not known of some nodes."""
+    if unknown:
+        error.args = (f"{error}. The call may have been carried out",)
+    return error

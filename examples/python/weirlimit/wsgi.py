@@ -38,11 +38,12 @@ class Limit:
         self.client = Client(nodes, **options)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        method = environ["REQUEST_METHOD"]
         try:
             path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
             uri = urllib.parse.quote(path, safe=SAFE, encoding="latin-1") or "/"
             user = self.user(environ) if self.user else None
-            method, address = environ["REQUEST_METHOD"], environ.get("REMOTE_ADDR", "")
+            address = environ.get("REMOTE_ADDR", "")
             verdict = self.client.call(question(self.client.caller, uri.encode("ascii"), method, address, user))
         except WeirError as error:
             verdict = instead(error, self.fail_open)
@@ -51,7 +52,7 @@ class Limit:
         if not verdict.passes:
             headers = [*verdict.headers, ("Content-Length", str(len(verdict.body)))]
             start_response(f"{verdict.status} {verdict.reason()}", headers)
-            return [verdict.body]
+            return [] if method == "HEAD" else [verdict.body]
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Callable[[bytes], object]:
             return start_response(status, [*headers, *verdict.headers], *more)
