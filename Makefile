@@ -191,7 +191,8 @@ release-push: ## The images in dist/ to a registry, under one tag; TAG=registry.
 
 .PHONY: release-publish
 release-publish: ## dist/ as a release of the repository on GitHub, by its tool gh; VERSION=v0.1.0
-	gh release create "$${VERSION:?give the version, such as VERSION=v0.1.0}" --verify-tag --generate-notes dist/*
+	case "$${VERSION:?give the version, such as VERSION=v0.1.0}" in *-*) pre=--prerelease ;; *) pre= ;; esac; \
+	gh release create "$$VERSION" $$pre --verify-tag --generate-notes dist/*
 
 .PHONY: release-module
 release-module: ## The nested module that packs releases: what is in packages, images and archives

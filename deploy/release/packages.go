@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/deb"
@@ -42,7 +43,8 @@ func (r *release) packages(s system) error {
 		if err := nfpm.PrepareForPackager(info, format.name); err != nil {
 			return fmt.Errorf("package of %s for %s: %w", format.name, s, err)
 		}
-		file := filepath.Join(r.out, format.packager.ConventionalFileName(info))
+		// GitHub keeps no ~ in a name, and then the checksums are of files that nobody finds.
+		file := filepath.Join(r.out, strings.ReplaceAll(format.packager.ConventionalFileName(info), "~", "-"))
 		if err := writeFile(file, func(w io.Writer) error { return format.packager.Package(info, w) }); err != nil {
 			return fmt.Errorf("package %s: %w", filepath.Base(file), err)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"go.yaml.in/yaml/v3"
 )
 
 // pretended returns a release of files that stand for the programs.
@@ -68,10 +69,11 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s differs when it is made again", f.Name())
 		}
 	}
-	if diff := cmp.Diff([]string{"index.yaml", "weir-1.2.3-rc.1.tgz", "weir-1.2.3~rc.1-1.aarch64.rpm",
-		"weir-1.2.3~rc.1-1.x86_64.rpm", "weir_1.2.3-rc.1_image_amd64.tar", "weir_1.2.3-rc.1_image_arm64.tar",
-		"weir_1.2.3-rc.1_linux_amd64.tar.gz", "weir_1.2.3-rc.1_linux_arm64.tar.gz", "weir_1.2.3-rc.1_windows_amd64.zip",
-		"weir_1.2.3~rc.1-1_amd64.deb", "weir_1.2.3~rc.1-1_arm64.deb"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"index.yaml", "weir-1.2.3-rc.1-1.aarch64.rpm", "weir-1.2.3-rc.1-1.x86_64.rpm",
+		"weir-1.2.3-rc.1.tgz", "weir_1.2.3-rc.1-1_amd64.deb", "weir_1.2.3-rc.1-1_arm64.deb",
+		"weir_1.2.3-rc.1_image_amd64.tar", "weir_1.2.3-rc.1_image_arm64.tar",
+		"weir_1.2.3-rc.1_linux_amd64.tar.gz", "weir_1.2.3-rc.1_linux_arm64.tar.gz",
+		"weir_1.2.3-rc.1_windows_amd64.zip"}, names); diff != "" {
 		t.Error(diff)
 	}
 	unpacked := map[string]string{}
@@ -243,7 +245,7 @@ func TestPush(t *testing.T) {
 
 // Debian's tools find in the package what was meant. It depends on nothing.
 func TestDebian(t *testing.T) {
-	at := filepath.Join(pretended(t), "weir_1.2.3~rc.1-1_arm64.deb")
+	at := filepath.Join(pretended(t), "weir_1.2.3-rc.1-1_arm64.deb")
 	if got := script(t, ".", nil, "dpkg-deb", "-f", at, "Package", "Version", "Architecture", "Depends"); got !=
 		"Package: weir\nVersion: 1.2.3~rc.1-1\nArchitecture: arm64\n" {
 		t.Error(got)
@@ -277,6 +279,21 @@ func TestDebian(t *testing.T) {
 func TestScripts(t *testing.T) {
 	for _, name := range []string{"deb-postinst", "deb-prerm", "deb-postrm", "rpm-post", "rpm-preun", "rpm-postun"} {
 		script(t, ".", nil, "dash", "-n", filepath.Join("..", "packages", name))
+	}
+}
+
+// A service that cannot be enabled, such as one that was masked before, does not fail the installation.
+func TestMaskedService(t *testing.T) {
+	bin := t.TempDir()
+	for name, status := range map[string]string{"systemctl": "1", "systemd-sysusers": "0", "deb-systemd-invoke": "1"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexit "+status+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := script(t, ".", []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, "dash", "-c",
+		"dash ../packages/deb-postinst configure '' 2>&1")
+	if !strings.Contains(says, "weir.service is not enabled") {
+		t.Error(says)
 	}
 }
 
@@ -324,6 +341,58 @@ func TestWorkflow(t *testing.T) {
 			if !strings.Contains(makefile, "\n"+target+": ") {
 				t.Errorf("there is no target %q", target)
 			}
+		}
+	}
+}
+
+// What the tests install and start has neither the key of releases nor the right to publish.
+func TestWorkflowRights(t *testing.T) {
+	var flow struct {
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Needs, Environment string
+			Permissions        map[string]string
+			Steps              []struct {
+				Uses string
+				With map[string]any
+			}
+		}
+	}
+	text := read(t, "..", "..", ".github", "workflows", "release.yml")
+	if err := yaml.Unmarshal([]byte(text), &flow); err != nil {
+		t.Fatal(err)
+	}
+	tests, publish := flow.Jobs["test"], flow.Jobs["publish"]
+	if len(flow.Permissions) > 0 || len(tests.Permissions) != 1 || tests.Permissions["contents"] != "read" {
+		t.Errorf("the tests may more than read: %v, %v", flow.Permissions, tests.Permissions)
+	}
+	if publish.Needs != "test" || publish.Environment == "" || tests.Environment != "" {
+		t.Errorf("publish needs %q, in %q; the tests are in %q", publish.Needs, publish.Environment, tests.Environment)
+	}
+	_, after, _ := strings.Cut(text, "\n  publish:\n")
+	if strings.Count(text, "secrets.") != strings.Count(after, "secrets.") {
+		t.Error("the tests have secrets")
+	}
+	for name, job := range flow.Jobs {
+		for _, step := range job.Steps {
+			if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
+				t.Errorf("%s leaves its token in the clone", name)
+			}
+		}
+	}
+}
+
+// A version with a - is a pre-release, which is not the latest one.
+func TestPrerelease(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "gh"), []byte("#!/bin/sh\necho $*\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]bool{"v1.2.3-rc.1": true, "v1.2.3": false} {
+		says := script(t, ".", []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "VERSION=" + version}, "make", "-s",
+			"-C", filepath.Join("..", ".."), "release-publish")
+		if !strings.Contains(says, "release create "+version+" ") || strings.Contains(says, "--prerelease") != want {
+			t.Errorf("%s: %s", version, says)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,9 @@ func TestUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if want := "\nRestartPreventExitStatus=" + strconv.Itoa(ExitUsage) + "\n"; !strings.Contains(unit, want) {
+		t.Errorf("it starts again and again with settings that are not valid: want %q", want)
+	}
 	// It may find fault with other units of the machine.
 	out := says(t, "", "systemd-analyze", "--root="+root, "--man=no", "verify", "weir.service")
 	if strings.Contains(out, "weir.service") {
@@ -70,10 +74,10 @@ func TestPackagedSettings(t *testing.T) {
 	var unit []string
 	for _, m := range regexp.MustCompile(`(?m)^Environment=(WEIR_[A-Z_]+)=(.*)$`).FindAllStringSubmatch(
 		packaged(t, "weir.service"), -1) {
-		unit = append(unit, m[1]+"="+strings.ReplaceAll(m[2], "%l", "machine"))
+		unit = append(unit, m[1]+"="+m[2])
 	}
-	if len(unit) != 3 {
-		t.Fatalf("the unit sets %q", unit)
+	if len(unit) != 3 || strings.Contains(strings.Join(unit, ""), "%") {
+		t.Fatalf("the unit sets %q: a name that follows the machine's does not fit the data of a renamed one", unit)
 	}
 	for _, paragraph := range strings.Split(packaged(t, "weir.env"), "\n\n") {
 		environ := map[string]string{}
@@ -85,6 +89,9 @@ func TestPackagedSettings(t *testing.T) {
 			if name, value, found := strings.Cut(strings.TrimPrefix(line, "#"), "="); found && strings.HasPrefix(name, "WEIR_") {
 				environ[name] = value
 			}
+		}
+		if environ["WEIR_JOIN"] != "" && environ["WEIR_NAME"] == "node" {
+			t.Errorf("members of a cluster have the same name:\n%s", paragraph)
 		}
 		var all []string
 		for name, value := range environ {
