@@ -95,8 +95,15 @@ func linesOf(list []rules.RuleInfo) []RuleLine {
 		}
 		for _, d := range r.Draws {
 			name := d.Quota.Name
+			if d.Alternative == 1 {
+				name = "first of " + name
+			}
 			if d.UpTo > 0 {
 				name += fmt.Sprintf(" up to %d%%", d.UpTo)
+			}
+			if d.Alternative > 1 {
+				x.Quotas[len(x.Quotas)-1] += ", " + name
+				continue
 			}
 			x.Quotas = append(x.Quotas, name)
 		}
