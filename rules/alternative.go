@@ -93,7 +93,7 @@ func (d alternating) agree(r *definition, at *ruleNodes) {
 					u.title(), what, quote(l.Name()))
 				return
 			}
-			if l.Algorithm() == limiter.Concurrency {
+			if !u.shadow && l.Algorithm() == limiter.Concurrency {
 				bad("which no id can, and %s%s limits concurrency, which needs one: take limit %s out", u.title(), what,
 					quote(l.Name()))
 				return
@@ -111,7 +111,7 @@ func (d alternating) agree(r *definition, at *ruleNodes) {
 	}
 	whole(r, "")
 	for j := range d.rules {
-		if u := &d.rules[j]; u.more && !u.shadow {
+		if u := &d.rules[j]; u.more {
 			whole(u, ", which is before and continues,")
 		}
 	}

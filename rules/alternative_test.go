@@ -183,10 +183,22 @@ func TestAlternativesThatCannotBe(t *testing.T) {
 		{"5/hour", "", "quotas: [{any: [own, pool]}], limits: [{limit: 5, algorithm: concurrency}]", "limits concurrency"},
 		{"5/hour", "{name: b, continue: true, limits: [{limit: 5, window: 1s, count_rejected: all}]}, ",
 			"quotas: [{any: [own, pool]}]", `rule "b", which is before and continues, would count`},
+		{"5/hour", "{name: b, shadow: true, continue: true, limits: [{limit: 5, window: 1s, count_rejected: all}]}, ",
+			"quotas: [{any: [own, pool]}]", `rule "b", which is before and continues, would count`},
 	} {
 		_, err := Parse("f", []byte(strings.NewReplacer("OWN", c[0], "BEFORE", c[1], "REST", c[2]).Replace(file)), Options{})
 		if err == nil || !strings.Contains(err.Error(), c[3]) {
 			t.Errorf("%v: %v", c, err)
 		}
+	}
+}
+
+// A check has the keys of one alternative, so only the largest counts for the bound of keys.
+func TestAlternativesWithManyKeys(t *testing.T) {
+	keys := "keys: [[user], [ip], [group], [path], [method]], limits: [50/hour]"
+	file := "version: 1\nquotas: [{name: a, KEYS}, {name: b, KEYS}, {name: c, KEYS}, {name: d, KEYS}]\n" +
+		"rules: [{name: r, quotas: [{any: [a, b, c, d]}]}]\n"
+	if _, err := Parse("f", []byte(strings.ReplaceAll(file, "KEYS", keys)), Options{}); err != nil {
+		t.Error(err)
 	}
 }

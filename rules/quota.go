@@ -151,9 +151,15 @@ func (d quoting) draws(r *definition, n *node) {
 	if len(r.limits) == 0 {
 		keys = 0
 	}
+	most := 0 // of the alternatives, of which a check has one
 	for _, w := range r.draws {
-		keys += len(d.quotas[w.quota].keys)
+		if n := len(d.quotas[w.quota].keys); w.any > 0 {
+			most = max(most, n)
+		} else {
+			keys += n
+		}
 	}
+	keys += most
 	if keys > limiter.MaxKeys {
 		d.add(n, "this rule and the quotas it draws on count by %d keys together; at most %d are allowed", keys,
 			limiter.MaxKeys)
