@@ -145,6 +145,15 @@ func wishes() map[string][]asking {
 		return weir.Request{Path: "/v1/x", Group: group, Cost: weir.Units(cost),
 			Attributes: map[string]string{"customer": "acme"}}
 	}
+	attempt := func(ip, user string) weir.Request {
+		return weir.Request{Path: "/login", Method: "POST", IP: ip, User: user}
+	}
+	spent := func(tokens, cents string) weir.Request {
+		return weir.Request{Path: "/chat", User: "ada", Attributes: map[string]string{"tokens": tokens, "cents": cents}}
+	}
+	delivery := func(user string) weir.Request {
+		return weir.Request{Path: "/webhooks/7", User: user, Hold: 10 * time.Second}
+	}
 	return map[string][]asking{
 		"budgets.yaml": {
 			{n: 11, r: team("red", "ada"), want: 11},
@@ -230,6 +239,32 @@ func wishes() map[string][]asking {
 			{n: 61, want: 60, by: "others/minute"}, // all without an address share one counter
 			{n: 1, r: weir.Request{IP: "10.1.2.3"}, want: 1},
 		},
+		"failed_logins.yaml": {
+			{n: 6, r: attempt("192.0.2.1", "ada"), want: 5, by: "login_address/minute"},
+			{n: 16, r: attempt("", " ADA"), vary: func(i int, r *weir.Request) {
+				r.IP = fmt.Sprint("192.0.2.", 2+i)
+			}, want: 15, by: "login_name/hour"},
+			{n: 1, r: attempt("192.0.2.99", "bob"), want: 1},
+		},
+		"language_model.yaml": {
+			{n: 2, r: spent("39999", "1"), want: 1, by: "tokens/minute"},
+			{after: time.Minute, n: 2, r: spent("1", "99998"), want: 1, by: "money/month"},
+			{n: 61, r: weir.Request{User: "ada"}, want: 60, by: "others/minute"},
+		},
+		"webhooks.yaml": {
+			{n: 6, r: delivery("ada"), vary: func(i int, r *weir.Request) { r.ID = fmt.Sprint("a", i) }, want: 5,
+				by: "customer/concurrency"},
+			{n: 46, r: delivery(""), vary: func(i int, r *weir.Request) {
+				r.User, r.ID = fmt.Sprint("u", i), fmt.Sprint("b", i)
+			}, want: 45, by: "all/concurrency"},
+			{after: time.Minute, n: 1, r: delivery("ada"), vary: func(_ int, r *weir.Request) { r.ID = "late" }, want: 1},
+			{n: 101, r: weir.Request{User: "ada"}, want: 100, by: "others/minute"},
+		},
+		"one_user.yaml": {
+			{n: 200, r: weir.Request{User: "oncall"}, want: 200},
+			{n: 2, r: weir.Request{User: "eve"}, want: 1, by: "slow/minute", wait: 10 * time.Second},
+			{n: 61, r: weir.Request{User: "ada"}, want: 60, by: "everyone/minute"},
+		},
 		"shadow.yaml": {
 			{n: 30, r: weir.Request{User: "ada"}, want: 30},
 			{n: 30, r: weir.Request{User: "ada"}, want: 30, shadow: 30},
@@ -278,12 +313,6 @@ func recipes() map[string][]asking {
 		r.Attributes["tz"], r.Cost = zone, weir.Units(cost)
 		return r
 	}
-	attempt := func(ip, user string) weir.Request {
-		return weir.Request{Path: "/login", Method: "POST", IP: ip, User: user}
-	}
-	spent := func(tokens, cents string) weir.Request {
-		return weir.Request{Path: "/chat", User: "ada", Attributes: map[string]string{"tokens": tokens, "cents": cents}}
-	}
 	const day = 24 * time.Hour
 	return map[string][]asking{
 		"Per API key, with bursts": {
@@ -309,18 +338,10 @@ func recipes() map[string][]asking {
 			{n: 1, r: r("new", ""), by: "ceiling/second"},
 			{after: 2 * time.Second, n: 11, r: r("new", ""), want: 10, by: "user/second"},
 		},
-		"Login, only failures count": {
-			{n: 6, r: attempt("192.0.2.1", "ada"), want: 5, by: "login_address/minute"},
-			{n: 16, r: attempt("", " ADA"), vary: func(i int, r *weir.Request) {
-				r.IP = fmt.Sprint("192.0.2.", 2+i)
-			}, want: 15, by: "login_name/hour"},
-			{n: 1, r: attempt("192.0.2.99", "bob"), want: 1},
-		},
-		"Tokens and money of a language model": {
-			{n: 2, r: spent("39999", "1"), want: 1, by: "tokens/minute"},
-			{after: time.Minute, n: 2, r: spent("1", "99998"), want: 1, by: "money/month"},
-			{n: 61, r: r("ada", ""), want: 60, by: "others/minute"},
-		},
+		"Login, only failures count":                      wishes()["failed_logins.yaml"],
+		"Tokens and money of a language model":            wishes()["language_model.yaml"],
+		"Webhooks under way, of each customer and of all": wishes()["webhooks.yaml"],
+		"One user blocked, free or slow":                  wishes()["one_user.yaml"],
 		"A partner's own time zone": {
 			{n: 2, r: partner("t", "Asia/Tokyo", 5000), want: 2},
 			{n: 1, r: partner("t", "Asia/Tokyo", 1), by: "partners/day", wait: 3 * time.Hour},
