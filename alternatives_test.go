@@ -110,16 +110,21 @@ func TestBatchWithAlternativesIsAskedTogether(t *testing.T) {
 
 // What no rule can resolve any more does not hinder the refund of what another alternative was charged, nor a reset.
 func TestAlternativeThatCannotBeResolved(t *testing.T) {
-	const file = `
+	file := `
 version: 1
 quotas:
   - {name: own, key: [user], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
-  - {name: pool, key: [KEY], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
+  - {name: pool, KEYS, limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
   - {name: rest, key: [rule], limits: [{limit: 1, window: 1h, algorithm: fixed_window}]}
-rules: [{name: any, quotas: [{any: [own, pool, rest]}]}]
+rules:
 `
-	n := weirtest.Open(t, weir.Config{Rules: []byte(strings.Replace(file, "KEY", "user", 1))})
-	r := weir.Request{Path: "/", User: "ada"}
+	for _, name := range []string{"a", "b", "c"} { // 15 of the 16 keys that a request may have
+		file += "  - {name: " + name + ", continue: true, " +
+			"keys: [[user], [ip], [group], [path], [method]], limits: [50/hour]}\n"
+	}
+	file += "  - {name: any, quotas: [{any: [own, pool, rest]}]}\n"
+	n := weirtest.Open(t, weir.Config{Rules: []byte(strings.Replace(file, "KEYS", "key: [user]", 1))})
+	r := weir.Request{Path: "/", User: "ada", IP: "192.0.2.1", Group: "g", Method: "GET"}
 	var d weir.Decision
 	for range 3 {
 		var err error
@@ -127,7 +132,7 @@ rules: [{name: any, quotas: [{any: [own, pool, rest]}]}]
 			t.Fatalf("%v, %+v", err, d)
 		}
 	}
-	if err := n.SetRules([]byte(strings.Replace(file, "KEY", "group", 1))); err != nil {
+	if err := n.SetRules([]byte(strings.Replace(file, "KEYS", "keys: [[user], [ip]]", 1))); err != nil {
 		t.Fatal(err)
 	}
 	sealed := n.SealReceipt(&r, &d)
@@ -137,10 +142,10 @@ rules: [{name: any, quotas: [{any: [own, pool, rest]}]}]
 	if err := n.Refund(t.Context(), r, sealed); err != nil {
 		t.Error(err)
 	}
-	if got, err := n.Reset(t.Context(), r); got != 2 || err != nil {
-		t.Errorf("%d counters were reset: %v", got, err)
+	if _, err := n.Peek(t.Context(), r); !errors.Is(err, weir.ErrInvalid) {
+		t.Errorf("%v: the second alternative can be resolved", err)
 	}
-	if got, err := n.Reset(t.Context(), weir.Request{Path: "/"}); err != nil {
+	if got, err := n.Reset(t.Context(), r); got != 17 || err != nil {
 		t.Errorf("%d counters were reset: %v", got, err)
 	}
 }
@@ -149,7 +154,7 @@ rules: [{name: any, quotas: [{any: [own, pool, rest]}]}]
 func TestShadowsOfAlternativesAreObservedOnce(t *testing.T) {
 	shadowed := 0
 	n := weirtest.Open(t, weir.Config{Rules: []byte(strings.Replace(alternatives, "rules:\n",
-		"rules:\n  - {name: dark, match: {path: ^/any}, deny: true, shadow: true}\n", 1)),
+		"rules:\n  - {name: dark, match: {path: ^/any}, deny: true, shadow: true, continue: true}\n", 1)),
 		Observer: &weir.Observer{
 			Shadowed: func(string, bool) { shadowed++ },
 		}})
