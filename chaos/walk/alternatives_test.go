@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,8 +231,12 @@ func (a *asked) alternatives(t *testing.T) {
 			case k < 90:
 				was = "batch"
 				var ds []weir.Decision
-				ds, err = node.CheckBatch(ctx, []weir.Request{p.request(), p.request(), p.request()})
-				want, charged := p.decide(3)
+				size := 3
+				if len(a.nodes) > 1 {
+					size = 1 // several owners decide the checks of a batch that they share in no order
+				}
+				ds, err = node.CheckBatch(ctx, slices.Repeat([]weir.Request{p.request()}, size))
+				want, charged := p.decide(size)
 				for i := range ds {
 					if err == nil {
 						err = compare(&ds[i], nil, &want[i])
