@@ -149,8 +149,8 @@ func newLender(t *testing.T) *lender {
 		Rules: []byte(`
 version: 1
 rules:
-  - {name: slow, match: {path: "^/slow$"}, key: [rule, user], leases: auto, limits: [{name: a, limit: 1000000, window: 24h}]}
-  - {name: fast, match: {path: "^/fast$"}, key: [rule, user], leases: auto, limits: [{name: a, limit: 1000000, window: 500ms}]}
+  - {name: slow, match: {path: ^/slow}, key: [user], leases: auto, limits: [{name: a, limit: 1000000, window: 24h}]}
+  - {name: fast, match: {path: ^/fast}, key: [user], leases: auto, limits: [{name: a, limit: 1000000, window: 500ms}]}
 `)}
 	x.script.stream = func(stream weirv1.Limiter_CheckStreamServer) error {
 		for {

@@ -23,7 +23,7 @@ rules:
     key: [rule, user]
     leases: auto
     limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]
-  - {name: not, match: {path: "^/not$"}, key: [rule, user], limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]}
+  - {name: not, match: {path: ^/not}, key: [rule, user], limits: [{limit: 1000, window: 24h, algorithm: fixed_window}]}
 `
 
 // wishes are checks of a path for leases with ids, each of so many units, for 300 ms.

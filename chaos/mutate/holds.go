@@ -56,8 +56,8 @@ func ofHolds() []mutation {
 			edits: []edit{
 				{"internal/cluster/route/amend.go", "	case (e.Other != 0 || ", "	case (false || "},
 			}},
-		{name: "draws of different costs are not one number", pkg: "./limiter/limitertest", test: "^TestTranscriptsAreRight$",
-			edits: []edit{
+		{name: "draws of different costs are not one number", pkg: "./limiter/limitertest",
+			test: "^TestNodeConforms$/^Transcripts$/^holds_costs_quota$", edits: []edit{
 				{"limiter/table/amend.go", "estimates.First != 0 && shape.Unlike():\n", "false:\n"},
 			}},
 		{name: "redis: draws of different costs are not one number", pkg: "./redisstore", test: "^TestRedisConforms$",
@@ -70,7 +70,7 @@ func ofHolds() []mutation {
 				{"internal/cluster/mesh/requests.go", "Shape: uint8(c.Shape)", "Shape: uint8(c.Shape) & 31"},
 			}},
 		{name: "a reservation is settled by what named its counters", pkg: "./limiter/limitertest",
-			test: "^TestTranscriptsAreRight$", edits: []edit{
+			test: "^TestNodeConforms$/^Transcripts$/^holds_lacking$", edits: []edit{
 				{"limiter/table/amend.go", "	case a.Lacks && inForce < shape.Keys():\n", "	case false:\n"},
 			}},
 		{name: "a reservation of several owners is settled by what named its counters", pkg: "./cluster",
