@@ -145,10 +145,14 @@ const theView = 7
 func newLender(t *testing.T) *lender {
 	t.Helper()
 	x := &lender{script: &script{}, view: theView}
-	x.script.ring = &weirv1.RingResponse{View: theView, Owners: make([]uint32, table.Partitions), Seeds: make([]byte, 48),
+	x.script.ring = &weirv1.RingResponse{View: theView, Owners: make([]uint32, table.Partitions), Seeds: make([]byte, 80),
 		Rules: []byte(`
 version: 1
+quotas:
+  - {name: own, key: [user], leases: auto, limits: [{name: a, limit: 1000000, window: 24h}]}
+  - {name: pool, key: [rule], limits: [{name: a, limit: 1000000, window: 24h}]}
 rules:
+  - {name: any, match: {path: ^/any}, quotas: [{any: [own, pool]}]}
   - {name: slow, match: {path: ^/slow}, key: [user], leases: auto, limits: [{name: a, limit: 1000000, window: 24h}]}
   - {name: fast, match: {path: ^/fast}, key: [user], leases: auto, limits: [{name: a, limit: 1000000, window: 500ms}]}
 `)}
@@ -399,4 +403,22 @@ func TestWhatIsNotLeased(t *testing.T) {
 		last := ds[len(ds)-1]
 		return last.Source == limiter.SourceLeased && last.Rule == "slow" && last.Receipt.Charged == 0
 	})
+}
+
+// Nodes lend nothing by a rule with alternatives, so nothing is asked for, however hot its key is.
+func TestNothingIsAskedForByAlternatives(t *testing.T) {
+	x := newLender(t)
+	eventually(t, "a check of another key as hot is leased", func() bool {
+		leased := false
+		for range 16 {
+			x.check(t, "/any", "ada")
+			leased = x.check(t, "/slow", "ada") || leased
+		}
+		return leased
+	})
+	for _, m := range x.heard() {
+		if text := string(m.GetAsked().GetKeys()); strings.Contains(text, "/any") {
+			t.Errorf("units of %q are asked for", text)
+		}
+	}
 }

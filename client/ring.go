@@ -71,7 +71,9 @@ func (c *Client) resolve(r *limiter.Request) (of resolved) {
 	}
 	of = resolved{ring: known, charge: charge, rule: match.Rule}
 	if c.leases != nil && match.Unzoned == nil && match.Outcome <= rules.Unlimited && match.Count == 1 {
-		of.span = lease.Span(charge)
+		if of.span = lease.Span(charge); of.span > 0 && known.set.Alternatives(&limiter.Request{Rule: match.Rule}) != nil {
+			of.span = 0 // nodes lend nothing by a rule with "any", which takes no ids
+		}
 	}
 	return of
 }

@@ -22,10 +22,7 @@ type alternating struct{ *decoder }
 func (d alternating) draw(r *definition, n *node) {
 	shared := drawing{quota: -1, at: n}
 	var list *node
-	d.mapping(n, "a draw on one of several quotas", []field{
-		{"any", func(_, v *node) { list = v }},
-		{"cost", func(_, v *node) { shared.given = true; costing(d).costs(v, &shared.costs) }},
-	}, func(name string) string {
+	d.mapping(n, "a draw on one of several quotas", d.fields(&shared, &list), func(name string) string {
 		if name == "name" || name == "up_to" {
 			return quote(name) + ` belongs to one of the alternatives, as in any: [own, {name: pool, up_to: 80%}]`
 		}
@@ -46,10 +43,7 @@ func (d alternating) draw(r *definition, n *node) {
 		w.at, w.any = item, uint8(i+1)
 		if item.kind == kindMapping {
 			name = nil
-			d.mapping(item, "a draw on a quota", []field{
-				{"name", func(_, v *node) { name = v }},
-				{"up_to", func(_, v *node) { quoting(d).upTo(v, &w) }},
-			}, func(name string) string {
+			d.mapping(item, "a draw on a quota", d.itemFields(&w, &name), func(name string) string {
 				if name == "cost" {
 					return `the alternatives of a draw have one cost: write it beside "any", as in {any: [own, pool], cost: 5}`
 				}
@@ -65,6 +59,21 @@ func (d alternating) draw(r *definition, n *node) {
 		if d.scalar(name, "the name of a quota") {
 			quoting(d).draw(r, name.text, w)
 		}
+	}
+}
+
+func (d alternating) fields(w *drawing, list **node) []field {
+	return []field{
+		{"any", func(_, v *node) { *list = v }},
+		{"cost", func(_, v *node) { w.given = true; costing(d).costs(v, &w.costs) }},
+	}
+}
+
+// itemFields are the fields of one alternative.
+func (d alternating) itemFields(w *drawing, name **node) []field {
+	return []field{
+		{"name", func(_, v *node) { *name = v }},
+		{"up_to", func(_, v *node) { quoting(d).upTo(v, w) }},
 	}
 }
 

@@ -202,3 +202,19 @@ func TestAlternativesWithManyKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A rule with alternatives has a hint of what it does not do, at its draw.
+func TestHintOfAlternatives(t *testing.T) {
+	const file = "quotas: [{name: own, key: [user], limits: [50/hour]}, {name: pool, key: [rule], limits: [50/day]}]\n" +
+		"rules: [{name: r, quotas: [DRAW]}]\n"
+	for draw, want := range map[string]string{"own, pool": "", "{any: [own, pool]}": "no id, hold or credit"} {
+		s, err := Parse("f", []byte(strings.Replace(file, "DRAW", draw, 1)), Options{Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Hints(); (len(got) == 1) != (want != "") ||
+			want != "" && (got[0].Line != 2 || got[0].Rule != "r" || !strings.Contains(got[0].Text, want)) {
+			t.Errorf("%s has %+v", draw, got)
+		}
+	}
+}

@@ -26,10 +26,21 @@ func counterSays() []string { return []string{"algorithm", "rounding", "weight"}
 func hints(rules, quotas []definition) (out []Warning) {
 	for _, all := range [][]definition{quotas, rules} {
 		for i := range all {
-			out = append(out, deniesAfterQuiet(&all[i])...)
+			out = append(out, slices.Concat(deniesAfterQuiet(&all[i]), withoutIDs(&all[i]))...)
 		}
 	}
 	return inOrder(out)
+}
+
+// withoutIDs has a hint of what a rule with alternatives does not do.
+func withoutIDs(r *definition) []Warning {
+	i := slices.IndexFunc(r.draws, func(w drawing) bool { return w.any > 0 })
+	if i < 0 {
+		return nil
+	}
+	return []Warning{newWarning(r, r.draws[i].at, "", "checks by %s take no id, hold or credit, and clients borrow no "+
+		"units by it, since no quota of \"any\" knows what another was charged: a check that is sent again may count twice. "+
+		"Draw on one quota where callers need ids", r.title())}
 }
 
 // deniesAfterQuiet has a hint for each small limit that uses sliding_counter without saying so. If all L units of a

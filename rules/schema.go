@@ -29,7 +29,12 @@ func Schema() []byte {
 	quota := d.object("quota", quoting{d}.fields(&definition{}, &ruleNodes{}))
 	quota["required"] = []string{"name", "limits"}
 	draw := d.object("draw", quoting{d}.drawFields(&drawing{}, new(*node)))
-	draw["anyOf"] = []form{{"required": []string{"name"}}, {"required": []string{"any"}}}
+	delete(draw["properties"].(form), "any")
+	draw["required"] = []string{"name"}
+	several := d.object("draw", alternating{d}.fields(&drawing{}, new(*node)))
+	several["required"] = []string{"any"}
+	alternative := d.object("draw", alternating{d}.itemFields(&drawing{}, new(*node)))
+	alternative["required"] = []string{"name"}
 	limit := d.object("limit", d.limitFields(&spec{}, new([]setting)))
 	limit["required"] = []string{"limit"}
 	cost := costing{d}
@@ -49,7 +54,8 @@ func Schema() []byte {
 	deny["minProperties"] = 1
 	file["$defs"] = form{
 		"deny": deny,
-		"rule": rule, "quota": quota, "draw": draw, "limit": limit, "element": element, "stated": stated,
+		"rule": rule, "quota": quota, "draw": draw, "alternatives": several, "alternative": alternative, "limit": limit,
+		"element": element, "stated": stated,
 		"defaults":  d.object("rule", d.levelFields(&level{})),
 		"match":     d.object("match", matching{d}.fields(&matcher{})),
 		"attribute": d.object("attribute", matching{d}.attributeFields(&attribute{})),
@@ -96,7 +102,7 @@ func formsOf(where string) form {
 		}
 	case "draw":
 		return form{"name": name(), "cost": costForm(), "up_to": form{"type": "string", "pattern": "^[1-9][0-9]?%$"},
-			"any": form{"type": "array", "minItems": 2, "maxItems": maxAlternatives, "items": anyOf(name(), ref("draw"))}}
+			"any": form{"type": "array", "minItems": 2, "maxItems": maxAlternatives, "items": anyOf(name(), ref("alternative"))}}
 	case "rule", "quota":
 		part := anyOf(form{"enum": partNames()}, form{"type": "string", "pattern": "^" + attributePrefix + ".+$",
 			"maxLength": len(attributePrefix) + limiter.MaxNameBytes})
@@ -115,7 +121,7 @@ func formsOf(where string) form {
 			"id_ttl":    form{"type": "string", "pattern": "^" + durationForm + "$"},
 			"hold":      form{"type": "string", "pattern": "^" + durationForm + "$"},
 			"on_expiry": names[expiry](),
-			"cost":      costForm(), "quotas": someOf(anyOf(name(), ref("draw")), maxDraws),
+			"cost":      costForm(), "quotas": someOf(anyOf(name(), ref("draw"), ref("alternatives")), maxDraws),
 			"on_unreachable": names[limiter.Unreachable](), "replication": names[limiter.Replication](),
 			"leases":    names[leasing](),
 			"max_share": form{"type": "string", "pattern": `^([0-9]+(\.[0-9])?|\.[0-9])%$`},

@@ -303,6 +303,25 @@ func TestSchemaAgreesWithThePage(t *testing.T) {
 	}
 }
 
+// Schema and decoder agree on what a draw on alternatives may have.
+func TestSchemaOfAlternatives(t *testing.T) {
+	const file = "quotas: [{name: own, key: [user], limits: [50/hour]}, {name: pool, key: [rule], limits: [50/day]}, " +
+		"{name: more, key: [rule], limits: [50/day]}]\nrules: [{name: r, quotas: [%s]}]\n"
+	for draw, valid := range map[string]bool{
+		"{any: [own, pool]}": true, "{any: [own, {name: pool, up_to: 80%}], cost: 5}": true,
+		"{name: own, up_to: 80%}": true, "{any: [{name: own}, pool]}": true,
+		"{name: own, cost: 5}, {any: [pool, more]}": true, "{any: [own, {name: pool, cost: 5}]}": false,
+		"{any: [own, {any: [pool, more]}]}": false, "{any: [own]}": false, "{any: [own, pool], name: more}": false,
+		"{any: [own, pool], up_to: 80%}": false, "{any: [own, {up_to: 80%}]}": false,
+	} {
+		text := fmt.Sprintf(file, draw)
+		_, err := rules.Parse("f", []byte(text), rules.Options{})
+		if why := judged(t, text); (err == nil) != valid || (why == "") != valid {
+			t.Errorf("%s: valid %v, the decoder says %v, the schema %q", draw, valid, err, why)
+		}
+	}
+}
+
 // quoted puts elements with colons within braces in quotes, for the library.
 func quoted(file string) string {
 	return regexp.MustCompile(`([[ ])(attr:[a-z_]+)([],])`).ReplaceAllString(file, "$1\"$2\"$3")
