@@ -99,6 +99,11 @@ func house() []row {
 				clocks("when a lease ends is a function of two instants"),
 				no(spawns, "who asks and gives back decides who waits", ""),
 			)},
+		{path: "internal/slices", floor: 1, knows: "how the rate of a key is divided among its holders; now is passed in",
+			never: join(
+				clocks("when an assignment ends is a function of two instants"),
+				no(spawns, "who asks decides who waits", ""),
+			)},
 		{path: "limiter/table", floor: 1, knows: "many keys: partition locks, slots, memory bound; now is passed in",
 			never: join(
 				clocks("now is passed in, read once by the outermost line"),
