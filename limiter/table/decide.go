@@ -54,6 +54,9 @@ const (
 // changes nothing. If it is remembered for some keys only, the others alone are charged. A denial
 // is not remembered. If there is no room for an id, the charge is made and not remembered.
 //
+// A rule whose number or time zone the request has chosen counts by its default where there is no room for another limit:
+// the charge has that rule then.
+//
 // For up to four counters, Decide does not allocate once d has been used. The error is
 // [ErrTooManyLimits] or nil. d.Rule is set for denials only; otherwise the caller sets
 // it.
@@ -84,15 +87,32 @@ func (t *Table) decideFull(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 			// others, since what it has counts, too.
 			rounds++
 			final = t.reclaimFor(now, c) == 0 || rounds == reclaimRounds
-		case collected || !t.collectLimits(now):
+		case !collected && t.collectLimits(now):
+			collected = true
+		case !unchosen(c):
 			d.Clear()
 			return ErrTooManyLimits
-		default:
-			collected = true
 		}
 		result = t.attempt(now, c, d, final)
 	}
 	return nil
+}
+
+// unchosen puts the rules for requests that choose nothing in place of those that the request of a charge has chosen by
+// a number or a time zone, and reports whether there were such. So a request cannot choose what leaves it undecided.
+func unchosen(c *arith.Charge) (changed bool) {
+	for i := range c.Len() {
+		k := c.Key(i)
+		if k.Rule == nil || originOf(k.Rule) != ofZone {
+			continue
+		}
+		plain, _ := k.Rule.In("")
+		if part := k.Rule.Ceiling(); part > 0 {
+			plain = plain.UpTo(part)
+		}
+		k.Rule, changed = plain, true
+	}
+	return changed
 }
 
 // DecideBatch decides checks one after the other, at one instant, each as Decide does.

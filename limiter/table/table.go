@@ -85,13 +85,13 @@ type Config struct {
 const maxPerKey = 256
 
 // ErrTooManyLimits is returned by Decide when 4096 different limits from requests, 2048 of
-// them with counters that may live for more than an hour, 16384 in time zones that requests name, or 65535 limits in
-// all, have live counters, or when a tenant or an identity has its share of those of requests, or in such zones, see
-// [Tenants]. Nothing was decided. Numbers become free as counters recover, which is checked once a second.
+// them with counters that may live for more than an hour, or 65535 limits in
+// all, have live counters, or when a tenant or an identity has its share of those of requests, see
+// [Tenants]. Nothing was decided. Numbers become free as counters recover, which is checked once a second. There may be
+// 16384 limits in time zones, or with numbers, that requests choose; beyond them, the rule's default decides.
 var ErrTooManyLimits = errors.New("the table holds counters of too many different limits: at most 4096 that come " +
-	"with requests, 2048 of them with windows, bursts or blocks of more than an hour, 16384 in time zones that requests " +
-	"name, and 65535 in all; one tenant or identity has at most three times as many as are left: send fewer different " +
-	"limits, or time zones, with requests")
+	"with requests, 2048 of them with windows, bursts or blocks of more than an hour, and 65535 in all; one tenant or " +
+	"identity has at most three times as many as are left: send fewer different limits with requests")
 
 // Table holds the counters of many keys. It is safe for concurrent use.
 type Table struct {

@@ -247,7 +247,8 @@ func TestTenantsShareRequestLimits(t *testing.T) {
 	}
 }
 
-// Limits of rules in time zones that requests name have shares, too, and leave numbers for rules.
+// Limits of rules in time zones that requests name have shares, too, and leave numbers for rules. Beyond them the
+// default zone counts, so that no request stays undecided by what it names.
 func TestTenantsShareZones(t *testing.T) {
 	var zones []string
 	for n := range 14 {
@@ -266,7 +267,8 @@ func TestTenantsShareZones(t *testing.T) {
 		rules = append(rules, r.Zoned([]int{0}))
 	}
 	table, key, next := New(Config{}), 0, 0
-	ask := func(tenant string, by uint16) error {
+	ask := func(tenant string, by uint16) (chosen bool) {
+		t.Helper()
 		key++
 		for {
 			next++
@@ -276,25 +278,26 @@ func TestTenantsShareZones(t *testing.T) {
 			}
 			k := ofTenant(tenant, key, r)
 			k.By = by
-			return table.Decide(hourStart, charge(1, k), new(limiter.Decision))
+			c := charge(1, k)
+			decide(t, table, hourStart, c)
+			return c.Key(0).Rule == r
 		}
 	}
 	for n := range maxZoneLimits * 7 / 8 {
-		if err := ask("flood", 0); (err == nil) != (n < maxZoneLimits/4*3) ||
-			err != nil && !errors.Is(err, ErrTooManyLimits) {
-			t.Fatalf("zone %d of one tenant: %v", n, err)
+		if chosen := ask("flood", 0); chosen != (n < maxZoneLimits/4*3) {
+			t.Fatalf("zone %d of one tenant counts: %v", n, chosen)
 		}
 	}
 	for n := range maxZoneLimits / 10 {
-		if err := ask("victim", 0); err != nil {
-			t.Fatalf("zone %d of another: %v", n, err)
+		if !ask("victim", 0) {
+			t.Fatalf("zone %d of another does not count", n)
 		}
 	}
-	for ask("", 7) == nil {
+	for ask("", 7) {
 		continue
 	}
-	if err := ask("", 8); err != nil {
-		t.Errorf("an identity without a tenant: %v", err)
+	if !ask("", 8) {
+		t.Error("no zone of an identity without a tenant counts")
 	}
 	table.checkAll(t)
 	for i := range table.parts {
@@ -304,6 +307,55 @@ func TestTenantsShareZones(t *testing.T) {
 	if table.registry.zoned != 0 {
 		t.Errorf("%d zones are left of none", table.registry.zoned)
 	}
+}
+
+// Numbers that requests state share those bounds. Beyond them the number of "else" counts, with the part of a draw.
+func TestStatedNumbersBeyondTheBound(t *testing.T) {
+	spec := limiter.Spec{Name: "n", Limit: 10, Window: time.Hour}
+	base := (&limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, spec)}}).Varied(limiter.ChosenByNumber,
+		func(base *limiter.Rule, text string) *limiter.Rule {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return nil
+			}
+			stated := spec
+			stated.Limit = int64(n)
+			return base.Variant(text, []*limiter.Limit{limit(t, stated)})
+		})
+	table := New(Config{})
+	ask := func(key, n int, part uint8) (*limiter.Rule, limiter.LimitDecision) {
+		t.Helper()
+		r, _ := base.In(strconv.Itoa(n))
+		if part > 0 {
+			r = r.UpTo(part)
+		}
+		c := charge(1, ofTenant("", key, r))
+		c.Key(0).By = 1
+		d := decide(t, table, hourStart, c)
+		return c.Key(0).Rule, *d.Limit(0)
+	}
+	n := 1000
+	for ; ; n++ {
+		if r, d := ask(n, n, 0); r.Choice() == "" {
+			if d.Remaining != 9 || d.Limit.Limit() != 10 {
+				t.Errorf("beyond the bound it is %+v", d)
+			}
+			break
+		}
+	}
+	if n != 1000+maxZoneLimits/4*3 {
+		t.Errorf("%d numbers of one who asks count", n-1000)
+	}
+	if _, d := ask(n+1, n, 50); d.Remaining != 4 {
+		t.Errorf("a part of it is %+v", d)
+	}
+	if r, d := ask(1000, 1000, 0); r.Choice() != "1000" || d.Remaining != 998 {
+		t.Errorf("one that is there is %+v", d)
+	}
+	if r, d := ask(1000, n, 0); r.Choice() != "" || d.Remaining != 7 {
+		t.Errorf("one that changes to another is %+v", d)
+	}
+	table.checkAll(t)
 }
 
 // What tenants have is known through all that happens to counters: copies that become a node's own,
