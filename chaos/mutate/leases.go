@@ -111,7 +111,22 @@ func ofLeases() []mutation {
 			{"limiter/table/holds.go", ".count()+more > maxLoans {", ".count()+more > 100*maxLoans {"},
 		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
-			{"internal/cluster/decide.go", "(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf", "(d.shareOf"},
+			{"internal/cluster/recall.go", "return arith.LeaseFor(k.Key(0).Rule) == 0 || d.shareOf", "return d.shareOf"},
+		}},
+		{name: "a check waits for what is lent", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
+			{"internal/cluster/decide.go", "if awaitsLent(t, d, q, charge, answer) {", "if false {"},
+		}},
+		{name: "what is given back wakes who waits for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
+			{"internal/cluster/amend.go", "			replica.GivenBack(t.inputs(), p.r.Own(), &key)\n", ""},
+		}},
+		{name: "nothing is lent while checks wait for it", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
+			{"internal/cluster/recall.go", "p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))", "p == nil"},
+		}},
+		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
+			{"internal/cluster/replica/recall.go", "return o.list[i].until", "return now + RecallFor"},
+		}},
+		{name: "what was recalled is not used", pkg: core, test: "^TestAHolderGivesBackWhatIsRecalled$", edits: []edit{
+			{"internal/lease/holder.go", "	l.returned = true\n	e := s.find(set, &l.Key)\n", "	e := s.find(set, &l.Key)\n"},
 		}},
 	}
 }

@@ -35,15 +35,21 @@ const limitOfDirected = 60
 // direct starts a cluster of the given size, which has settled.
 func direct(t *testing.T, seed uint64, size int, policy limiter.Unreachable, mode limiter.Replication) *directed {
 	t.Helper()
-	w := newWorld(seed)
+	return directIn(t, newWorld(seed), size, limitOfDirected, policy, mode)
+}
+
+// directIn is direct in a world of a seed, with a limit.
+func directIn(t *testing.T, w *World, size, limit int, policy limiter.Unreachable, mode limiter.Replication) *directed {
+	t.Helper()
 	w.size, w.split = size, true
-	l, err := limiter.NewLimit(limiter.Spec{Limit: limitOfDirected, Window: 400 * 24 * time.Hour,
+	l, err := limiter.NewLimit(limiter.Spec{Limit: int64(limit), Window: 400 * 24 * time.Hour,
 		Algorithm: limiter.FixedWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode}
-	k := &key{rule: r, limit: limitOfDirected, byPolicy: make(map[string]int),
+	r := &limiter.Rule{Name: "r", Limits: []*limiter.Limit{l}, OnUnreachable: policy, Replication: mode,
+		Leases: w.near.lending.on}
+	k := &key{rule: r, limit: limit, byPolicy: make(map[string]int),
 		hash: arith.Hash{Hi: w.rng.Uint64(), Lo: w.rng.Uint64()}}
 	lk := k.key(nil, 1)
 	k.part = table.PartitionOf(&lk)

@@ -1,6 +1,12 @@
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
 
 // A cluster whose owners lend units keeps the bounds that it keeps without.
 func TestLeasesKeepTheBounds(t *testing.T) {
@@ -24,4 +30,39 @@ func TestLeasesKeepTheBounds(t *testing.T) {
 	if all < 500 {
 		t.Errorf("%d units were admitted by leases: there is little to judge", all)
 	}
+}
+
+// A big check at the owner is admitted although nearly all that is left of its key is lent: the owner recalls it. If
+// the holder is gone, the check is denied a little later.
+func TestABigCheckRecallsWhatIsLent(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		for _, gone := range []bool{false, true} {
+			w := newWorld(seed)
+			w.near.lending.on = true
+			d := directIn(t, w, 3, 200, limiter.UnreachableClosed, limiter.ReplicationLag)
+			owner, holder := d.holder(peer.Owned), d.holder(peer.Heir)
+			asker := d.others(owner, holder)[0]
+			for d.near.lending.units == 0 && d.key.asked < 100 { // a check each 1 ms is hot
+				d.ask(d.key, holder, 1, true)
+				d.pass(ms)
+			}
+			lent, left := d.near.lending.lent(d.World, d.key), d.leftIn(owner)
+			if lent < 16 {
+				t.Fatalf("%d units are lent after %d checks", lent, d.key.asked)
+			}
+			if gone {
+				d.part([]*Node{holder}, d.others(holder))
+			}
+			for _, n := range []*Node{owner, asker} {
+				a := d.asking(d.key, n, uint64(left)+8, true, new(arith.Charge), new(limiter.Decision))
+				began, took := d.now, limiter.Tick(0)
+				n.do(func() { n.core.Begin(a.charge, a.answer, 0, func() { took = d.now - began; a.done() }) })
+				d.pass(60 * ms)
+				if !gone && n == owner && !a.answer.Allowed || gone && a.answer.Allowed || took > 40*ms {
+					d.fails("gone %v: %d units of %d and %d lent: allowed %v after %d us", gone, left+8, left, lent,
+						a.answer.Allowed, took)
+				}
+			}
+		}
+	})
 }

@@ -99,6 +99,8 @@ func (d *decider) amended(t *turn, k *arith.Charge) {
 		if p := d.parts.of(&key); p != nil && p.r.Own() != nil {
 			p.r.Own().Stands(&key, k.ID)
 			p.charged(t, &key, k.ID, 0)
+			replica.GivenBack(t.inputs(), p.r.Own(), &key)
+			p.apply(t)
 		}
 	}
 }

@@ -109,10 +109,9 @@ func (d *decider) handleLocked(t *turn, q *route.Request, parts []*partition, an
 	if q.Charge.ID != nil && slices.ContainsFunc(parts, func(p *partition) bool { return p.r.Own().Behind() }) {
 		return route.Overloaded, parts[0]
 	}
-	if id := q.Charge.ID; id != nil && id.Lent &&
-		(arith.LeaseFor(q.Charge.Key(0).Rule) == 0 || d.shareOf(t, q.Charge) != q.Charge ||
-			!t.view().Speaks(peer.LeaseWire)) {
-		return route.Overloaded, nil // by a share, another rule, or beside members that could not copy it nothing is lent
+	if refusesLease(t, d, q.Charge) {
+		lendsNothing(t, d, q.Charge, answer)
+		return route.Answered, nil
 	}
 	if d.pointless(t, q.Charge) {
 		return route.Pointless, parts[0]
@@ -213,6 +212,9 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		if !d.charge(t, q.Final, charge, answer, idle) {
 			return route.Overloaded
 		}
+		if awaitsLent(t, d, q, charge, answer) {
+			return route.Kept
+		}
 	case d.contend(t, p, q):
 		return route.Kept
 	default:
@@ -222,11 +224,7 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		}
 	}
 	if charge != q.Charge {
-		route.Relabel(q.Charge, answer)
-		if idle != nil {
-			route.Relabel(q.Charge, idle)
-		}
-		q.Charge.Unnamed = charge.Unnamed
+		relabel(q, charge, answer, idle)
 	}
 	q.Reply.Unnamed = q.Charge.Unnamed
 	q.Reply.Known = leftOut(q.Charge, answer, idle)
@@ -279,6 +277,15 @@ func (d *decider) decide(t *turn, q *route.Request, parts []*partition, answer, 
 		return route.Answered
 	}
 	return d.await(t, parts, h)
+}
+
+// relabel names the limits of a request in answers that were given for a share of them.
+func relabel(q *route.Request, share *arith.Charge, answer, idle *limiter.Decision) {
+	route.Relabel(q.Charge, answer)
+	if idle != nil {
+		route.Relabel(q.Charge, idle)
+	}
+	q.Charge.Unnamed = share.Unnamed
 }
 
 // stands records that a check with an id was admitted by charges that may be an earlier
@@ -373,38 +380,6 @@ func changes(d *limiter.Decision, from, n int) (changed, admitted bool) {
 	return changed, changed && d.Allowed
 }
 
-// withhold keeps a reply until the heir has the charge. Each partition that must wait
-// keeps the same reply.
-func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer,
-	idle *limiter.Decision) *withheldReply {
-	if h == nil {
-		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
-		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
-		if q.Kind == route.KindReset {
-			// Its asker gives up first, and says that the reset may be done.
-			h.Reset, h.result, h.Until = true, q.Outcome, q.Until+limiter.Second
-		}
-		if q.Kind == route.KindAmend {
-			h.Amends, h.Late, h.Extension, h.result = true, charges(q), q.Outcome.Extension, q.Outcome
-			h.Admits, h.Receipt = admits(q), limiter.Receipt{Time: t.At}
-		}
-		if q.Charge.Trace != nil {
-			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)
-		}
-		if q.Reply.Call == nil {
-			d.pending.Add(1)
-			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
-			if idle != nil {
-				h.idle = idle.Clone()
-			}
-		}
-	}
-	h.waits.Add(1)
-	p.r.Own().Withhold(t.inputs(), h, stamp)
-	p.apply(t)
-	return h
-}
-
 // pointless reports whether a check whose partitions are all owned here, and locked,
 // would wait in vain because this node is cut off: its reply would be withheld, and the
 // heir's acknowledgement cannot come.
@@ -442,5 +417,9 @@ func (d *decider) fast(t *turn, charge *arith.Charge, answer *limiter.Decision) 
 		return false
 	}
 	q := route.Request{Wait: replica.Wait{Charge: charge}}
-	return d.decide(t, &q, []*partition{p}, answer, nil) == route.Answered
+	if d.decide(t, &q, []*partition{p}, answer, nil) != route.Answered {
+		return false
+	}
+	at, _ := inTheWay(t, d, charge, answer)
+	return at == nil // otherwise nothing has changed, and it may wait
 }

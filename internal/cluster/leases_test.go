@@ -32,8 +32,8 @@ func newLender(t *testing.T) *identified {
 		rule: mesh.Definition(k.Rule)}, 77}
 }
 
-func leaseOf(span limiter.Tick) peer.Hold {
-	return peer.Hold{Span: uint64(span), Keep: true, Lent: true}
+func leaseOf() peer.Hold {
+	return peer.Hold{Span: uint64(300 * limiter.Millisecond), Keep: true, Lent: true}
 }
 
 // A lease is answered when the heir has it, although a check of as many units is answered at once. What is lent counts,
@@ -50,7 +50,7 @@ func TestALeaseWaitsForTheHeir(t *testing.T) {
 	}
 	x.h.pass(20 * limiter.Millisecond) // the batch with these is sent
 	before := look(x.p).Seq
-	if r := x.hold(third, 1, long, leaseOf(300*limiter.Millisecond)); r != nil {
+	if r := x.hold(third, 1, long, leaseOf()); r != nil {
 		t.Fatalf("answered before the heir has it: %+v", r)
 	}
 	x.wants(992, "what is lent counts")
@@ -97,7 +97,7 @@ func TestLeasesAreBounded(t *testing.T) {
 	} {
 		x := newLender(t)
 		x.c.config.Rule("r").Leases = test.leases
-		h := leaseOf(300 * limiter.Millisecond)
+		h := leaseOf()
 		test.change(&h)
 		x.hold(third, 1, long, h)
 		x.wants(test.left, name)

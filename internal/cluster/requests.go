@@ -180,6 +180,38 @@ func (h *withheldReply) released() bool {
 	return h.waits.Add(-1) <= 0 && h.ended.CompareAndSwap(0, answered)
 }
 
+// withhold keeps a reply until the heir has the charge. Each partition that must wait
+// keeps the same reply.
+func (d *decider) withhold(t *turn, p *partition, h *withheldReply, q *route.Request, stamp uint64, answer,
+	idle *limiter.Decision) *withheldReply {
+	if h == nil {
+		h = &withheldReply{answer: answer, idle: idle, reply: q.Reply}
+		h.Withheld = replica.Withheld{Charge: q.Charge, Receipt: answer.Receipt, Since: t.Now, Until: q.Until}
+		if q.Kind == route.KindReset {
+			// Its asker gives up first, and says that the reset may be done.
+			h.Reset, h.result, h.Until = true, q.Outcome, q.Until+limiter.Second
+		}
+		if q.Kind == route.KindAmend {
+			h.Amends, h.Late, h.Extension, h.result = true, charges(q), q.Outcome.Extension, q.Outcome
+			h.Admits, h.Receipt = admits(q), limiter.Receipt{Time: t.At}
+		}
+		if q.Charge.Trace != nil {
+			_, h.traced = t.c.config.Tracer.Start(q.Charge.Trace, SpanHeir)
+		}
+		if q.Reply.Call == nil {
+			d.pending.Add(1)
+			h.Charge, h.answer = q.Charge.Clone(), answer.Clone()
+			if idle != nil {
+				h.idle = idle.Clone()
+			}
+		}
+	}
+	h.waits.Add(1)
+	p.r.Own().Withhold(t.inputs(), h, stamp)
+	p.apply(t)
+	return h
+}
+
 // await has each partition of a check know that its reply is withheld by some of them.
 func (d *decider) await(t *turn, parts []*partition, h *withheldReply) route.Verdict {
 	if h.Several = len(parts) > 1; !h.Several {

@@ -281,6 +281,10 @@ func (t *turn) chargeOnce(id uint64, life time.Duration) {
 }
 
 func (in *intake) refund(t *turn, f *peer.Frame, q *peer.Refund, keys []peer.Key, hold *peer.Hold) {
+	if q.Kind == peer.RecallLease {
+		in.calls.Leases.Recall(&t.Turn, q.ChargeID)
+		return
+	}
 	reply := route.ReplyTo{To: f.From, ID: q.ID}
 	if _, known := in.chargeOf(t, f, keys); !known {
 		if q.ID != 0 {

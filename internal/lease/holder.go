@@ -295,6 +295,39 @@ func (h *Holder) Returned(l *Lease, known bool) {
 	h.lost[l.Key.Rule.Name] += unused
 }
 
+// Recall ends the use of the lease with an id, and returns it to be given back; nil if there is none. One whose answer
+// is still awaited will not be used. The next one of its key is asked for a little later.
+func (h *Holder) Recall(t Instant, id uint64) *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := slices.IndexFunc(h.all, func(l *Lease) bool { return l.ID == id && !l.gone })
+	if at < 0 {
+		return nil
+	}
+	l := h.all[at]
+	s, set := h.shard(l.Key.Hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.returned {
+		return nil
+	}
+	l.returned = true
+	e := s.find(set, &l.Key)
+	if e == nil {
+		return nil
+	}
+	e.notBefore = t.Now + hotFor
+	switch l {
+	case e.now:
+		e.now, e.next = e.next, nil
+	case e.next:
+		e.next = nil
+	default:
+		return nil
+	}
+	return l
+}
+
 // Refund gives units of a lease that lasts back to it, by the receipt of a check that it admitted, and reports whether
 // that is so. The number of a receipt is good once.
 func (h *Holder) Refund(t Instant, c *arith.Charge, r limiter.Receipt) bool {

@@ -16,6 +16,8 @@ const (
 	// AmendHold settles or extends the reservation with the charge ID: the costs of the keys
 	// are what was used, or the new estimate. A [Hold] of the frame says the rest.
 	AmendHold
+	// RecallLease asks the holder of the lease with the charge ID to give it back at once. It is not answered.
+	RecallLease
 )
 
 // Refund takes back a charge of the next Keys keys of the frame, once, or resets the

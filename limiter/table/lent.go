@@ -77,6 +77,22 @@ func (b loans) any() bool {
 	return false
 }
 
+// Lent returns what is lent of a key: of each lease the entry of one limit.
+func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
+	p := &t.parts[PartitionOf(k)]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.lending) == 0 {
+		return nil
+	}
+	for _, h := range p.ledgerOf(k).all() {
+		if h.Lent && h.First {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // has reports whether the hold of an id is a lease. There may be no ledger.
 func (b loans) has(id uint64) bool {
 	for _, h := range b.of.all() {

@@ -22,6 +22,7 @@ type Ownership struct {
 	preparations
 	withholding
 
+	Recalls  Recalls
 	handover *handover // nil unless this node has sealed
 }
 
@@ -73,7 +74,7 @@ type preparations struct {
 	count   Counter    // of those of all replicas of the node
 	inDoubt []prepared // oldest first
 	late    []prepared // whose askers have given up; oldest first
-	waiters []waiter   // requests that wait until none of their keys is in doubt
+	waiters []waiter   // requests that wait until none of their keys is in doubt, or for units that are recalled
 }
 
 // withholding is the replies that wait for the heir.

@@ -38,7 +38,8 @@ type prepared struct {
 // waiter is a request that would be denied, perhaps because of a charge in doubt.
 type waiter struct {
 	Request
-	at limiter.Tick // when it stops waiting
+	at   limiter.Tick // when it stops waiting
+	lent bool         // it waits for units that are recalled
 }
 
 const (
@@ -189,15 +190,17 @@ func (o *preparations) wakeWaiters(t *Step, k *arith.Key) {
 	if len(o.waiters) == 0 {
 		return
 	}
+	wake(t, o, func(q waiter) bool { return asks(q, k) })
+}
+
+// wake schedules some of the requests that wait to be decided again.
+func wake(t *Step, o *preparations, which func(waiter) bool) {
 	o.waiters = slices.DeleteFunc(o.waiters, func(q waiter) bool {
-		charge := q.Facts().Charge
-		for i := range charge.Len() {
-			if charge.Key(i).Hash == k.Hash {
-				t.end(Rerun, q.Request)
-				return true
-			}
+		if !which(q) {
+			return false
 		}
-		return false
+		t.end(Rerun, q.Request)
+		return true
 	})
 }
 
@@ -221,7 +224,7 @@ func (o *preparations) WaitFor(t *Step, q Request) {
 	case w.Settles:
 		at = min(at, t.Now+inDoubtFor)
 	}
-	o.waiters = append(o.waiters, waiter{q, at})
+	o.waiters = append(o.waiters, waiter{q, at, false})
 	t.Watch = true
 }
 
@@ -267,6 +270,8 @@ func (o *preparations) expire(t *Step, owner peer.Epoch) {
 		switch {
 		case t.Now < q.at:
 			return false
+		case q.lent:
+			t.end(Rerun, q.Request)
 		case w.Settles && !w.Final && w.Until-t.Now >= retreatTime:
 			t.refuse(q.Request, peer.Contested, owner)
 		default:

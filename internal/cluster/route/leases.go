@@ -81,6 +81,13 @@ func (x *Leases) giveBack(t *Turn, l *lease.Lease) {
 		}}})
 }
 
+// Recall gives back the lease with an id, since its owner needs the units.
+func (x *Leases) Recall(t *Turn, id uint64) {
+	if l := x.Holder.Recall(instant(t), id); l != nil {
+		x.giveBack(t, l)
+	}
+}
+
 // Refund gives units back to a lease that lasts, see [lease.Holder.Refund].
 func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt) bool {
 	return x.Holder.Refund(instant(t), c, r)

@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/peer"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// refusesLease reports whether a charge asks for a lease and nothing is lent: by a share, by a rule that does not lend,
+// beside members that could not copy it, or while a check waits for what is lent.
+func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
+	if k.ID == nil || !k.ID.Lent {
+		return false
+	}
+	p := d.parts.of(k.Key(0))
+	return arith.LeaseFor(k.Key(0).Rule) == 0 || d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
+		p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))
+}
+
+// lendsNothing writes the denial of a lease.
+func lendsNothing(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) {
+	id := k.ID
+	k.ID, k.Peek = nil, true
+	_ = d.table.Decide(t.At, k, answer)
+	k.ID, k.Peek = id, false
+	for i := range answer.Len() {
+		answer.Limit(i).Allowed, answer.Limit(i).Owner = false, d.name
+	}
+	arith.Combine(answer, true)
+	arith.Conclude(answer)
+}
+
+// loan is a lease of a key of a charge.
+type loan struct {
+	key *arith.Key
+	id  uint64
+}
+
+// inTheWay returns what is lent, and may be waited for, of the keys that deny a check, and the partition of one of
+// them; nil if the check was admitted, has changed something, or would be denied although that is given back.
+func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (at *partition, all []loan) {
+	if answer.Allowed || k.Peek || k.ID != nil && k.ID.Lent || answer.Receipt.Charged != 0 || arith.BlockBegan(answer) {
+		return nil, nil
+	}
+	var units [limiter.MaxKeys]uint64
+	for i := range answer.Len() {
+		l := answer.Limit(i)
+		if l.Allowed || l.Rule.Shadow {
+			continue
+		}
+		key := k.Key(l.Key)
+		p := d.parts.of(key)
+		if p == nil || !key.Rule.Leases {
+			return nil, nil
+		}
+		if units[l.Key] == 0 {
+			for _, h := range table.Lent(d.table, key) {
+				if p.r.Own().Recalls.May(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
+					units[l.Key] += h.Cost
+					all = append(all, loan{key, h.ID})
+				}
+			}
+		}
+		if !caused(l, units[l.Key]) {
+			return nil, nil
+		}
+		at = p
+	}
+	return at, all
+}
+
+// borrowers is how many leases one instance may have had: it numbers them down from itself.
+const borrowers = 1 << 40
+
+// borrowed reports whether a member has the lease with an id, and not a client. It calls f, unless nil, for each that
+// may.
+func borrowed(t *turn, id uint64, f func(peer.Instance)) (found bool) {
+	v := t.view()
+	for i := range v.Members {
+		if m := v.Members[i].Instance; uint64(m)-id-1 < borrowers {
+			if found = true; f != nil {
+				f(m)
+			}
+		}
+	}
+	return found
+}
+
+// awaitsLent has a check that was denied wait, if lent units stand in its way: it recalls them. It reports whether the
+// check waits.
+func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *limiter.Decision) bool {
+	p, all := inTheWay(t, d, k, answer)
+	if p == nil || !p.r.Own().MayWait(t.inputs(), &q.Wait) || !d.pending.admits(&q.Reply) {
+		return false
+	}
+	for _, x := range all {
+		if at := d.parts.of(x.key); at.r.Own().Recalls.Add(t.inputs(), x.id) {
+			recall(t, x)
+		}
+	}
+	kept := *q
+	kept.Charge = q.Charge.Clone()
+	replica.AwaitLent(t.inputs(), p.r.Own(), &kept)
+	p.apply(t)
+	return true
+}
+
+// recall asks the holder of a lease to give it back.
+func recall(t *turn, x loan) {
+	borrowed(t, x.id, func(to peer.Instance) {
+		if to == t.c.self {
+			t.later = append(t.later, func(t *turn) { t.c.calls.Leases.Recall(&t.Turn, x.id) })
+			return
+		}
+		charge := new(arith.Charge)
+		charge.Add(*x.key)
+		t.Out.Refund(to, charge, false, peer.Refund{Kind: peer.RecallLease, ChargeID: x.id}, nil)
+	})
+}

@@ -1,0 +1,80 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// Where only lent units stand in the way of a check, their owner recalls them: it asks their holders to give back what
+// they have not used, and the check waits among those that wait for charges in doubt. A lease is recalled once, so a
+// holder that does not answer delays the checks of one such time.
+
+// recalled is a lease that was recalled.
+type recalled struct {
+	id    uint64
+	until limiter.Tick // when nobody waits for it any more
+}
+
+const (
+	// RecallFor is the longest wait for units that are recalled.
+	RecallFor   = 4 * TickEvery
+	maxRecalled = 1 << 10 // of one partition; beyond, nobody waits for a lease
+)
+
+// Recalls are the leases that an owner has recalled.
+type Recalls struct{ list []recalled }
+
+// until returns until when a check that is denied may wait for a lease; an instant that is over if it may not.
+func (o *Recalls) until(now limiter.Tick, id uint64) limiter.Tick {
+	o.list = slices.DeleteFunc(o.list, func(r recalled) bool { return now-r.until >= arith.MaxLease })
+	if i := slices.IndexFunc(o.list, func(r recalled) bool { return r.id == id }); i >= 0 {
+		return o.list[i].until
+	}
+	if len(o.list) >= maxRecalled {
+		return now
+	}
+	return now + RecallFor
+}
+
+// May reports whether a check that is denied may wait for a lease.
+func (o *Recalls) May(t *Step, id uint64) bool { return o.until(t.Now, id) > t.Now }
+
+// Add records that a lease is recalled, and reports whether it had not been yet.
+func (o *Recalls) Add(t *Step, id uint64) (first bool) {
+	until := o.until(t.Now, id)
+	if until <= t.Now || slices.ContainsFunc(o.list, func(r recalled) bool { return r.id == id }) {
+		return false
+	}
+	o.list = append(o.list, recalled{id, until})
+	return true
+}
+
+// AwaitLent makes a request wait until units of one of its keys are given back. [Ownership.MayWait] must have allowed
+// it.
+func AwaitLent(t *Step, o *Ownership, q Request) {
+	o.waiters = append(o.waiters, waiter{q, min(q.Facts().WaitsUntil, t.Now+RecallFor), true})
+	t.Watch = true
+}
+
+// AwaitsLent reports whether a request waits for units of a key.
+func AwaitsLent(o *Ownership, k *arith.Key) bool {
+	return slices.ContainsFunc(o.waiters, func(q waiter) bool { return q.lent && asks(q, k) })
+}
+
+// GivenBack schedules the requests that wait for units of a key to be decided again.
+func GivenBack(t *Step, o *Ownership, k *arith.Key) {
+	wake(t, &o.preparations, func(q waiter) bool { return q.lent && asks(q, k) })
+}
+
+// asks reports whether a request is about a key.
+func asks(q waiter, k *arith.Key) bool {
+	charge := q.Facts().Charge
+	for i := range charge.Len() {
+		if charge.Key(i).Hash == k.Hash {
+			return true
+		}
+	}
+	return false
+}
