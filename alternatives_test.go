@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -166,5 +167,28 @@ func TestShadowsOfAlternativesAreObservedOnce(t *testing.T) {
 	}
 	if shadowed != 5 {
 		t.Errorf("%d of 5 checks were observed", shadowed)
+	}
+}
+
+// The list of the keys that are denied most has what was denied in the end, not what another alternative admitted.
+func TestDenialsThatLeadOnAreNotListed(t *testing.T) {
+	n := weirtest.Open(t, weir.Config{Rules: []byte(alternatives)})
+	listed := func() (out string) {
+		for range 3 {
+			if _, err := n.Check(t.Context(), weir.Request{Path: "/any", User: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, denied := n.Top(10)
+		for _, k := range denied {
+			out += fmt.Sprintf("%s %d ", k.Name, k.Count)
+		}
+		return out
+	}
+	if got := listed(); got != "" {
+		t.Errorf("all are admitted, and %s are listed", got)
+	}
+	if got := listed(); got != "pool:units 2 " {
+		t.Errorf("two are denied, and %s are listed", got)
 	}
 }

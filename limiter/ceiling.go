@@ -14,5 +14,15 @@ func (r *Rule) UpTo(percent uint8) *Rule {
 	return &out
 }
 
+// Onward returns a rule like the receiver whose denials are no answers yet: another rule is asked then.
+func (r *Rule) Onward() *Rule {
+	out := *r
+	out.onward = true
+	return &out
+}
+
+// LeadsOn reports whether [Rule.Onward] returned the rule.
+func (r *Rule) LeadsOn() bool { return r.onward }
+
 // Ceiling returns how many percent of its limits the rule may use that [Rule.UpTo] returned, 0 for any other.
 func (r *Rule) Ceiling() uint8 { return r.ceiling }

@@ -81,6 +81,7 @@ type Rule struct {
 	choice   string
 	variants *variants
 	ceiling  uint8 // percent, see [Rule.UpTo]; 0: none
+	onward   bool  // see [Rule.Onward]
 }
 
 // WholeShare is the [Rule.MaxShare] of a rule that may take the whole table.

@@ -304,14 +304,23 @@ type draw struct {
 	any   uint8
 	// parts has the quota's rule up to upTo percent, and its variants; nil if that is 0.
 	parts *recent.Made[*limiter.Rule, *limiter.Rule]
+	// onward has these rules as those of an alternative whose denials lead to the next; nil if they do not.
+	onward *recent.Made[*limiter.Rule, *limiter.Rule]
 }
 
 // newDraws returns the draws of a rule on the quotas of a set.
 func newDraws(def *definition, quotas []counters) (out []draw) {
+	last := uint8(0)
+	for _, w := range def.draws {
+		last = max(last, w.any)
+	}
 	for i := range def.draws {
 		w := draw{quota: &quotas[def.draws[i].quota], upTo: def.draws[i].upTo, any: def.draws[i].any}
 		if w.upTo > 0 {
 			w.parts = recent.NewMade(func(r *limiter.Rule) *limiter.Rule { return r.UpTo(w.upTo) })
+		}
+		if w.any > 0 && w.any < last {
+			w.onward = recent.NewMade((*limiter.Rule).Onward)
 		}
 		if def.draws[i].given {
 			w.costs = &def.draws[i].costs
@@ -348,15 +357,22 @@ func (u *rule) draw(r *limiter.Request, c *arith.Charge, ip *requestAddress, whi
 	return unzoned, nil
 }
 
-// ceil lets a charge use no more of the quota than the draw may. Of several draws the lowest counts.
+// ceil lets a charge use no more of the quota than the draw may. Of several draws the lowest counts. It also says of an
+// alternative that its denials lead on.
 func (w *draw) ceil(c *arith.Charge) {
-	if w.upTo == 0 {
+	if w.upTo == 0 && w.onward == nil {
 		return
 	}
 	for i := range c.Len() {
 		k := c.Key(i)
-		if have := k.Rule.Ceiling(); k.Rule.Name == w.quota.limiter.Name && (have == 0 || have > w.upTo) {
+		if k.Rule.Name != w.quota.limiter.Name {
+			continue
+		}
+		if have := k.Rule.Ceiling(); w.upTo > 0 && (have == 0 || have > w.upTo) {
 			k.Rule = w.parts.Of(k.Rule)
+		}
+		if w.onward != nil {
+			k.Rule = w.onward.Of(k.Rule)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func ofQuotas() []mutation {
 				"	case TokenBucket, LeakyBucket, GCRA:\n		return l.ID\n"},
 		}},
 		{name: "quota: the owner knows the part", pkg: sim, test: "^TestConformance$/^Ceilings$", edits: []edit{
-			{"internal/cluster/mesh/dictionary.go", "			own = b.parts.Of(part{own, r.UpTo})\n", ""},
+			{"internal/cluster/mesh/dictionary.go", "			own = b.parts.Of(part{own, r.UpTo, r.Onward})\n", ""},
 		}},
 		{name: "quota: Redis knows the part", pkg: "./redisstore", test: "^TestRedisConforms$/^Ceilings$", edits: []edit{
 			{"redisstore/lua/prelude.lua", "tonumber(ceilings[i]) or p[4]", "p[4]"},
@@ -47,6 +47,14 @@ func ofQuotas() []mutation {
 		{name: "alternatives: a receipt is of one", pkg: ".", test: "^TestFirstQuotaThatAdmits$", edits: []edit{
 			{"rules/alternative.go", "r.Set ^= uint64(s.alternative) *", "r.Set ^= 0 *"},
 		}},
+		{name: "alternatives: what leads on is not listed", pkg: ".", test: "^TestDenialsThatLeadOnAreNotListed$",
+			edits: []edit{
+				{"rules/quota.go", "w.any > 0 && w.any < last", "false && w.any < last"},
+			}},
+		{name: "alternatives: the owner knows what leads on", pkg: "./internal/cluster/mesh",
+			test: "^TestOnwardAcrossFrames$", edits: []edit{
+				{"internal/cluster/mesh/dictionary.go", "if r.UpTo > 0 || r.Onward {", "if r.UpTo > 0 {"},
+			}},
 		{name: "alternatives: an id is refused", pkg: file, test: "^TestAlternativesTakeNoID$", edits: []edit{
 			{"rules/ids.go", "	if h.any {\n", "	if false {\n"},
 		}},

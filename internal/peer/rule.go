@@ -16,7 +16,7 @@ type Limit struct {
 
 // Rule names a rule, and also defines it if Defined is set.
 type Rule struct {
-	// ID is a hash of Name and of all fields after Choice.
+	// ID is a hash of Name and of all fields after Onward.
 	ID      uint64
 	Name    string
 	Defined bool
@@ -25,6 +25,8 @@ type Rule struct {
 	Choice string
 	// UpTo is how many percent of each limit the request may use, 0 for all. ID is that of the rule with these ceilings.
 	UpTo uint8
+	// Onward means that a denial by the rule is no answer yet.
+	Onward bool
 
 	Shadow        bool
 	OnUnreachable uint8

@@ -39,6 +39,8 @@ func (d *decoder) rule(x *field, f *peer.Frame) {
 			d.text(x, &r.Choice)
 		case 9:
 			d.octet(x, &r.UpTo)
+		case 10:
+			d.bool(x, &r.Onward)
 		}
 	}
 	f.Rules = append(f.Rules, r)

@@ -230,6 +230,7 @@ func (e *encoder) rule(r *peer.Rule) {
 	}
 	e.text(8, r.Choice)
 	e.uint(9, uint64(r.UpTo))
+	e.bool(10, r.Onward)
 	e.close(mark, true)
 }
 

@@ -54,8 +54,8 @@ const (
 // changes nothing. If it is remembered for some keys only, the others alone are charged. A denial
 // is not remembered. If there is no room for an id, the charge is made and not remembered.
 //
-// A rule whose number or time zone the request has chosen counts by its default where there is no room for another limit:
-// the charge has that rule then.
+// A rule whose number or time zone the request has chosen counts by its default where there is no room for another
+// limit: the charge has that rule then.
 //
 // For up to four counters, Decide does not allocate once d has been used. The error is
 // [ErrTooManyLimits] or nil. d.Rule is set for denials only; otherwise the caller sets
@@ -109,6 +109,9 @@ func unchosen(c *arith.Charge) (changed bool) {
 		plain, _ := k.Rule.In("")
 		if part := k.Rule.Ceiling(); part > 0 {
 			plain = plain.UpTo(part)
+		}
+		if k.Rule.LeadsOn() {
+			plain = plain.Onward()
 		}
 		k.Rule, changed = plain, true
 	}
@@ -360,7 +363,7 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 			t.sample(c, p, i)
 		}
 	}
-	if d.Allowed && !d.ShadowDenied {
+	if d.Allowed && !d.ShadowDenied || leadsOn(d) {
 		return
 	}
 	for i := range d.Len() {
@@ -377,6 +380,16 @@ func (t *Table) count(c *arith.Charge, d *limiter.Decision) {
 			c.Unnamed |= 1 << out.Key
 		}
 	}
+}
+
+// leadsOn reports whether a limit denied whose denials are no answers.
+func leadsOn(d *limiter.Decision) bool {
+	for i := range d.Len() {
+		if out := d.Limit(i); !out.Allowed && out.Rule.LeadsOn() {
+			return true
+		}
+	}
+	return false
 }
 
 // sample adds key i of a charge to the list of hot keys of its partition.

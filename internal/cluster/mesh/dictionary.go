@@ -26,17 +26,30 @@ type Dictionary struct {
 	parts  *recent.Made[part, *limiter.Rule]
 }
 
-// part is an own rule of which a request may use so many percent.
+// part is an own rule of which a request may use so many percent, 0 for all, and whether its denials lead on.
 type part struct {
-	of   *limiter.Rule
-	upTo uint8
+	of     *limiter.Rule
+	upTo   uint8
+	onward bool
+}
+
+// rule returns it.
+func (p part) rule() *limiter.Rule {
+	out := p.of
+	if p.upTo > 0 {
+		out = out.UpTo(p.upTo)
+	}
+	if p.onward {
+		out = out.Onward()
+	}
+	return out
 }
 
 // NewDictionary returns an empty dictionary. own returns the rule with that name in this
 // node's rules file, nil if there is none.
 func NewDictionary(own func(name string) *limiter.Rule) *Dictionary {
 	return &Dictionary{own: own, rules: make(map[uint64]*limiter.Rule),
-		parts: recent.NewMade(func(p part) *limiter.Rule { return p.of.UpTo(p.upTo) })}
+		parts: recent.NewMade(part.rule)}
 }
 
 // Learn caches the definitions in a frame.
@@ -128,8 +141,8 @@ func (b *Dictionary) Lookup(r *peer.Rule, closed bool) (rule *limiter.Rule, same
 		if r.Choice != "" {
 			own, _ = own.In(r.Choice)
 		}
-		if r.UpTo > 0 {
-			own = b.parts.Of(part{own, r.UpTo})
+		if r.UpTo > 0 || r.Onward {
+			own = b.parts.Of(part{own, r.UpTo, r.Onward})
 		}
 		return own, own.ID() == r.ID
 	}
@@ -161,7 +174,8 @@ func (b *Dictionary) Applied(rules []*limiter.Rule, f *peer.Frame, r *peer.Reply
 func Definition(r *limiter.Rule) peer.Rule { return ruleToPeer(r, r.ID(), true) }
 
 func ruleToPeer(r *limiter.Rule, id uint64, define bool) peer.Rule {
-	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Choice: r.Choice(), UpTo: r.Ceiling()}
+	out := peer.Rule{ID: id, Name: r.Name, Defined: define, Choice: r.Choice(), UpTo: r.Ceiling(),
+		Onward: r.LeadsOn()}
 	if !define {
 		return out
 	}

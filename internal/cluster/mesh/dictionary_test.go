@@ -96,3 +96,21 @@ func TestPlansAcrossFrames(t *testing.T) {
 		}
 	}
 }
+
+// An owner knows of a request whose denial leads on, also of one that may use a part. The same rule is another in a
+// frame where its denial is an answer.
+func TestOnwardAcrossFrames(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Spec{Limit: 10, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := &limiter.Rule{Name: "a", Limits: []*limiter.Limit{l}}
+	own, f := NewDictionary(func(string) *limiter.Rule { return mine }), new(peer.Frame)
+	for _, r := range []*limiter.Rule{mine, mine.Onward(), mine.UpTo(50), mine.UpTo(50).Onward()} {
+		got, same := own.Lookup(&f.Rules[ruleIndex(f, r, false)], false)
+		if !same || got.LeadsOn() != r.LeadsOn() || got.Ceiling() != r.Ceiling() {
+			t.Errorf("onward %v up to %d%% is onward %v up to %d%%, same %v", r.LeadsOn(), r.Ceiling(), got.LeadsOn(),
+				got.Ceiling(), same)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func ruleIndex(f *peer.Frame, r *limiter.Rule, define bool) uint16 {
 	for i := len(f.Rules) - 1; i >= 0; i-- {
 		// Two plans with the same numbers have one ID: at the receiver their numbers may differ.
 		if f.Rules[i].ID == id && f.Rules[i].Choice == r.Choice() && f.Rules[i].UpTo == r.Ceiling() &&
-			(f.Rules[i].Defined || !define) {
+			f.Rules[i].Onward == r.LeadsOn() && (f.Rules[i].Defined || !define) {
 			return uint16(i)
 		}
 	}

@@ -537,7 +537,9 @@ type Rule struct {
 	// own. The id is that of the rule in this zone.
 	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
 	// How many percent of each limit the request may use; absent for all. The id is that of the rule with these ceilings.
-	UpTo          uint32 `protobuf:"varint,9,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	UpTo uint32 `protobuf:"varint,9,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	// A denial by the rule leads to the next alternative of a request, so it is no answer yet.
+	Onward        bool `protobuf:"varint,10,opt,name=onward,proto3" json:"onward,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +635,13 @@ func (x *Rule) GetUpTo() uint32 {
 		return x.UpTo
 	}
 	return 0
+}
+
+func (x *Rule) GetOnward() bool {
+	if x != nil {
+		return x.Onward
+	}
+	return false
 }
 
 // Limit defines a limit.
@@ -3189,7 +3198,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05holds\x18\x19 \x01(\v2\x13.weir.peer.v1.HoldsR\x05holds\x12/\n" +
 	"\aamended\x18\x1a \x01(\v2\x15.weir.peer.v1.AmendedR\aamended\x123\n" +
 	"\bexpelled\x18\x1b \x03(\v2\x17.weir.peer.v1.ExpulsionR\bexpelled\x12(\n" +
-	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\xfb\x01\n" +
+	"\x05notes\x18\x1c \x03(\v2\x12.weir.peer.v1.NoteR\x05notes\"\x93\x02\n" +
 	"\x04Rule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3199,7 +3208,9 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\vreplication\x18\x06 \x01(\rR\vreplication\x12+\n" +
 	"\x06limits\x18\a \x03(\v2\x13.weir.peer.v1.LimitR\x06limits\x12\x12\n" +
 	"\x04zone\x18\b \x01(\tR\x04zone\x12\x13\n" +
-	"\x05up_to\x18\t \x01(\rR\x04upTo\"\xa4\x04\n" +
+	"\x05up_to\x18\t \x01(\rR\x04upTo\x12\x16\n" +
+	"\x06onward\x18\n" +
+	" \x01(\bR\x06onward\"\xa4\x04\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
