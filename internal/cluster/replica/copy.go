@@ -18,7 +18,7 @@ func (p *Replica) Flush(t *Step) {
 // flush sends the batches that are due.
 func (o *Ownership) flush(t *Step) {
 	if !o.tracks() {
-		if o.isolated(t) {
+		if o.isolated(t) && !forDisk(t, o) {
 			if o.held.saving != nil {
 				o.cut(o.held)
 			}

@@ -23,7 +23,7 @@ func (p *Replica) Due(t *Step) limiter.Tick {
 func (p *Replica) pending(t *Step) bool {
 	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || p.keptUntil != 0 ||
 		len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
-		p.own != nil && (p.own.busy() || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
+		p.own != nil && (p.own.busy(t) || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
 }
 
 // settled reports whether a tick has nothing to do here but to send the heir what changed.

@@ -47,6 +47,7 @@ type changes struct {
 	// urgent means that the batch is sent at the end of the turn.
 	dirtyAt limiter.Tick
 	urgent  bool
+	fresh   freshKeys
 }
 
 // succession is who has a copy, and who is to become heir.
@@ -145,8 +146,8 @@ func (g *target) waitFrom(now limiter.Tick) {
 }
 
 // busy reports whether the ownership has pending work.
-func (o *Ownership) busy() bool {
-	return o.suspended != 0 || o.dirtyAt != 0 ||
+func (o *Ownership) busy(t *Step) bool {
+	return o.suspended != 0 || o.dirtyAt != 0 && !forDisk(t, o) ||
 		len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.waiters) > 0 || o.next != nil || o.revoking ||
 		o.renew || o.handover != nil ||
 		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
@@ -225,8 +226,8 @@ func (o *succession) isolated(t *Step) bool {
 // be an heir. cost is 0 if the decision admitted nothing.
 func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost uint64) (stamp uint64, wait bool) {
 	guarded := !o.isolated(t)
-	if !o.tracks() && !guarded && o.held.saving == nil {
-		return 0, false
+	if !o.tracks() && !guarded {
+		return o.held.saving.charged(t, &o.changes, k, id), false
 	}
 	if id != nil && k.Cost > 0 {
 		// Before its key, so that a copy that has no room for both takes the id alone.
@@ -241,7 +242,7 @@ func (o *Ownership) Charged(t *Step, k *arith.Key, id *arith.Idempotency, cost u
 		o.dirtyAt = t.Now
 		t.Watch = true
 	}
-	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff || !o.tracks() && !guarded {
+	if cost == 0 || k.Rule.Replication == limiter.ReplicationOff {
 		return o.open, false
 	}
 	d.new += cost

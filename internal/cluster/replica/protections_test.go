@@ -268,7 +268,7 @@ func TestALapsedHeirIsAppointedAgain(t *testing.T) {
 	}
 	n := len(sent(tn, SendBatch))
 	answer(peer.Refused, p.seq, 0)
-	if p.Settled(tn) || p.Due(tn) != tn.Now || !p.own.busy() || len(sent(tn, SendBatch)) != n {
+	if p.Settled(tn) || p.Due(tn) != tn.Now || !p.own.busy(tn) || len(sent(tn, SendBatch)) != n {
 		t.Error("the owner rests while its heir is none, or repeats the appointment at once")
 	}
 	tn.Now += resendAfter

@@ -5,6 +5,8 @@ import (
 
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // A disk is one more member that only holds copies. What it lacks is collected where changes are put into batches for
@@ -22,8 +24,8 @@ type saving struct {
 	old bool
 	// gone is when a save first found nothing held of what the disk has; 0 if it did not.
 	gone limiter.Tick
-	// keys changed since, each several times perhaps. whole means that all are to be written.
-	keys  []uint64
+	// keys changed since. whole means that all are to be written.
+	keys  keySet
 	whole bool
 	// replacedSince means that another state has taken the place of that of the last save.
 	replacedSince bool
@@ -31,36 +33,129 @@ type saving struct {
 	promises peer.Answer
 }
 
-// mostUnsaved is the most changed keys that are remembered. With more all keys are written.
+// mostUnsaved is how many changed keys are remembered at least. With half as many more all keys are written.
 const mostUnsaved = 1 << 12
+
+// charged records what an owner has charged whose changes nobody gets but the disk, if there is one. No tick ends the
+// batch: the next save does.
+func (s *saving) charged(t *Step, o *changes, k *arith.Key, id *arith.Idempotency) (stamp uint64) {
+	if s == nil {
+		return 0
+	}
+	if id != nil && k.Cost > 0 {
+		o.fresh.add(s, table.IDOf(k, id.ID).Hi)
+	}
+	o.fresh.add(s, k.Hash.Hi)
+	if o.dirtyAt == 0 {
+		o.dirtyAt = t.Now
+	}
+	return o.open
+}
+
+// freshKeys are the last keys of [saving.charged]. They lie beside what each check reads of an owner: what the disk
+// lacks lies elsewhere in memory, and is read once in so many checks.
+type freshKeys struct {
+	n    int
+	keys [6]uint64
+}
+
+func (f *freshKeys) add(s *saving, hi uint64) {
+	for _, k := range f.keys[:f.n] {
+		if k == hi {
+			return
+		}
+	}
+	if f.n == len(f.keys) {
+		f.pass(s)
+	}
+	f.keys[f.n] = hi
+	f.n++
+}
+
+// pass adds them to what the disk lacks.
+func (f *freshKeys) pass(s *saving) {
+	for _, k := range f.keys[:f.n] {
+		s.changed(k)
+	}
+	f.n = 0
+}
+
+// forDisk reports whether the batch that an owner collects is for nobody but its disk, see [saving.charged].
+func forDisk(t *Step, o *Ownership) bool {
+	return o.held.saving != nil && len(o.dirty.list) == 0 && !o.urgent && !o.tracks() && o.isolated(t)
+}
 
 // changed records that the disk lacks changes of a key.
 func (s *saving) changed(hi uint64) {
-	if s == nil || s.whole {
+	if s == nil || s.whole || s.keys.add(hi) {
 		return
 	}
-	if len(s.keys) == cap(s.keys) {
-		slices.Sort(s.keys) // before it grows: the same keys change most
-		s.keys = slices.Compact(s.keys)
-		if s.whole = len(s.keys) >= mostUnsaved; s.whole {
-			s.keys = nil
-			return
-		}
-		s.keys = slices.Grow(s.keys, max(16, len(s.keys)))
+	s.whole, s.keys = true, keySet{}
+}
+
+// keySet is a set of hashes: a hash table with linear probing, 0 in free slots. Its length is a power
+// of two, and more than n.
+type keySet struct {
+	slots []uint64
+	n     int
+}
+
+// add adds a hash. It reports false if there is no room.
+func (k *keySet) add(hi uint64) bool {
+	if hi == 0 {
+		return false // as good as never
 	}
-	s.keys = append(s.keys, hi)
+	if 4*k.n >= 3*len(k.slots) {
+		if len(k.slots) >= 2*mostUnsaved {
+			return false
+		}
+		old := k.slots
+		k.slots, k.n = make([]uint64, max(16, 2*len(old))), 0
+		for _, x := range old {
+			if x != 0 {
+				k.add(x)
+			}
+		}
+	}
+	mask := uint64(len(k.slots) - 1)
+	for i := hi & mask; ; i = (i + 1) & mask {
+		switch k.slots[i] {
+		case hi:
+			return true
+		case 0:
+			k.slots[i] = hi
+			k.n++
+			return true
+		}
+	}
+}
+
+// sorted returns the hashes.
+func (k *keySet) sorted() []uint64 {
+	all := make([]uint64, 0, k.n)
+	for _, x := range k.slots {
+		if x != 0 {
+			all = append(all, x)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // replaced records that all keys must be written.
 func (s *saving) replaced() {
 	if s != nil {
-		s.whole, s.keys, s.replacedSince = true, nil, true
+		s.whole, s.keys, s.replacedSince = true, keySet{}, true
 	}
 }
 
 // collect records the keys of the batch that an owner is collecting.
 func (s *saving) collect(o *changes) {
-	if s == nil || s.whole {
+	if s == nil {
+		return
+	}
+	o.fresh.pass(s)
+	if s.whole {
 		return
 	}
 	for i := range o.dirty.list {
@@ -112,11 +207,10 @@ func (d OnDisk) Save(t *Step) (Saved, bool) {
 	switch {
 	case !s.has || s.whole:
 		out.Batch = peer.Batch{Partition: p.id, Kind: peer.Snapshot, Epoch: p.epoch, Seq: p.seq}
-	case len(s.keys) == 0 && s.epoch == p.epoch && s.seq == p.seq:
+	case s.keys.n == 0 && s.epoch == p.epoch && s.seq == p.seq:
 		return out, false
 	default:
-		slices.Sort(s.keys)
-		out.Keys = slices.Compact(s.keys)
+		out.Keys = s.keys.sorted()
 	}
 	*s = saving{epoch: p.epoch, seq: p.seq, has: true, promises: s.promises}
 	return out, true

@@ -1,11 +1,13 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/view"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
 )
 
@@ -181,5 +183,67 @@ func TestOldRecordsAreKept(t *testing.T) {
 		if none, some := d.Save(tn); some || none.Old {
 			t.Errorf("%s: nothing is left: %+v, %t", name, none, some)
 		}
+	}
+}
+
+// An owner that no member could be heir of lists its changes for its disk alone: no tick ends a batch, or looks at it,
+// until the disk saves. Its sequence passes what the disk had.
+func TestChangesForTheDiskAlone(t *testing.T) {
+	l := newLab()
+	node := l.node(self)
+	node.SaveEvery = limiter.Second
+	p := New(node, 7)
+	tn := l.turn(view.New(self, members(self), seats{0, 0}, 1, 1))
+	e := peer.Epoch{Counter: 4, Instance: self}
+	p.Begin(tn, Fixture{Role: peer.Owned, Epoch: e, Owner: e})
+	d := p.OnDisk()
+	before, _ := d.Save(tn)
+	k := arith.Key{Hash: arith.Hash{Hi: 9}, Cost: 1, Rule: new(limiter.Rule)}
+	tn.Reset()
+	for i := range uint64(3) {
+		k.Hash.Hi = 9 + i%2
+		p.own.Charged(tn, &k, &arith.Idempotency{}, 1)
+	}
+	if tn.Any() || len(p.own.dirty.list) > 0 {
+		t.Errorf("a tick is to end the batch of %d keys: %+v", len(p.own.dirty.list), tn.Effects)
+	}
+	tn.Now += batchEvery
+	if next := p.Tick(tn); next != Never || p.seq != before.Batch.Seq {
+		t.Errorf("a tick ends the batch %d, or another one is wanted at %d", p.seq, next)
+	}
+	saved, some := d.Save(tn)
+	p.Flush(tn)
+	if b := saved.Batch; !some || b.Kind != peer.Delta || b.Base != before.Batch.Seq || b.Seq <= b.Base || b.Seq != p.seq {
+		t.Errorf("what was charged is saved as %+v, %t", b, some)
+	}
+	if ids := table.IDOf(&k, arith.Idempotency{}.ID).Hi; !slices.Contains(saved.Keys, ids) ||
+		!slices.Contains(saved.Keys, 9) || !slices.Contains(saved.Keys, 10) {
+		t.Errorf("the keys %v are saved: two have changed, and an id", saved.Keys)
+	}
+	if again, some := d.Save(tn); some {
+		t.Errorf("nothing has changed since: %+v", again)
+	}
+}
+
+// Changed keys are remembered once each, up to a bound, beyond which all are written; the hash 0 is as good as that.
+func TestTheChangedKeysAreBounded(t *testing.T) {
+	s := &saving{has: true}
+	for range 2 {
+		for hi := range uint64(mostUnsaved) {
+			s.changed(hi + 1)
+		}
+	}
+	if all := s.keys.sorted(); s.whole || len(all) != mostUnsaved || all[0] != 1 || all[len(all)-1] != mostUnsaved {
+		t.Fatalf("%d keys, all are to be written: %t", len(all), s.whole)
+	}
+	for hi := range uint64(mostUnsaved) {
+		s.changed(1<<60 + hi)
+	}
+	if !s.whole || s.keys.slots != nil {
+		t.Errorf("%d keys are remembered", s.keys.n)
+	}
+	z := new(saving)
+	if z.changed(0); !z.whole {
+		t.Error("the hash 0 is lost")
 	}
 }
