@@ -116,24 +116,34 @@ func (x *Exporter) Line(part int, e *table.Entry, at limiter.Tick) (Line, bool) 
 	if e.Limit.Algorithm() >= arith.Remembered {
 		return Line{}, false
 	}
+	l := whole(e.Limit)
 	entry := peer.Entry{Hi: e.Hi, Lo: e.Lo, First: true, Time: int64(e.State.Time), Until: int64(e.State.Until),
 		A: e.State.A, B: e.State.B, Words: e.Words}
 	state, err := x.codec.Append(nil, &peer.Frame{
 		Entries: []peer.Entry{entry}, Batches: []peer.Batch{{Keys: 1}},
-		Limits: mesh.Definition(&limiter.Rule{Limits: []*limiter.Limit{e.Limit}}).Limits,
+		Limits: mesh.Definition(&limiter.Rule{Limits: []*limiter.Limit{l}}).Limits,
 	})
 	if err != nil {
 		return Line{}, false
 	}
 	var d limiter.LimitDecision
 	s, held := e.State, slices.Clone(e.Words)
-	s.Import(e.Limit, held, at)
-	used := s.Probe(e.Limit, held, at, &d)
-	s.Report(e.Limit, held, at, used, 0, false, &d)
+	s.Import(l, held, at)
+	used := s.Probe(l, held, at, &d)
+	s.Report(l, held, at, used, 0, false, &d)
 	closed := part >= table.Partitions
-	return Line{Rules: x.Namer.Rules(e.Limit, closed), Key: keyOf(e), Limit: words(e.Limit), Used: used,
-		Remaining: d.Remaining, At: at.Time().UTC(), Full: s.EmptyAt(e.Limit, held).Time().UTC(), Closed: closed,
+	return Line{Rules: x.Namer.Rules(l, closed), Key: keyOf(e), Limit: words(l), Used: used,
+		Remaining: d.Remaining, At: at.Time().UTC(), Full: s.EmptyAt(l, held).Time().UTC(), Closed: closed,
 		State: state}, true
+}
+
+// whole returns the limit of a counter without the part that the draw may use which asked last: no state depends on it.
+func whole(l *limiter.Limit) *limiter.Limit {
+	if l.C.P.Ceiling == 0 {
+		return l
+	}
+	p := l.C.P.Full()
+	return p.Compile(l.C.Cal)
 }
 
 // keyOf returns the hash of an entry's key.

@@ -241,6 +241,34 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// The line of a quota has all that is left, whichever part the draw may use that asked last, and can be imported.
+func TestLinesOfParts(t *testing.T) {
+	s, err := rules.Parse("rules", []byte(`version: 1
+quotas: [{name: units, key: [user], limits: [{limit: 100, window: 1h, algorithm: fixed_window}]}]
+rules:
+  - {name: batch, match: {path: ^/batch}, quotas: [{name: units, up_to: 50%}]}
+  - {name: all, quotas: [units]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &node{table.New(table.Config{}), s, start}
+	a.charge(t, "/all", "ada", 30)
+	a.charge(t, "/batch", "ada", 10)
+	lines := a.export(t)
+	var l counters.Line
+	if err := json.Unmarshal(lines[0], &l); err != nil || len(lines) != 1 {
+		t.Fatalf("%v, %d lines", err, len(lines))
+	}
+	if !slices.Equal(l.Rules, []string{"units"}) || l.Used != 40 || l.Remaining != 60 {
+		t.Errorf("%s", lines[0])
+	}
+	b := &node{table.New(table.Config{}), s, start}
+	b.load(t, lines, true)
+	if left := slices.Concat(b.peek(t, "/all", "ada"), b.peek(t, "/batch", "ada")); !slices.Equal(left, []uint64{60, 10}) {
+		t.Errorf("%v are left of what was imported", left)
+	}
+}
+
 // A rule that has become closed since counts in other partitions.
 func TestTheClassOfNow(t *testing.T) {
 	a := &node{table.New(table.Config{}), set(t), start}
