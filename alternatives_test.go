@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -167,6 +169,32 @@ func TestShadowsOfAlternativesAreObservedOnce(t *testing.T) {
 	}
 	if shadowed != 5 {
 		t.Errorf("%d of 5 checks were observed", shadowed)
+	}
+}
+
+// A check by an override is observed once, by what is decided in the end.
+func TestOverriddenAlternativesAreObservedOnce(t *testing.T) {
+	var seen []bool
+	file := strings.Replace(alternatives, "match: {path: ^/any}, ", "match: {path: ^/any}, limits: [50/second], ", 1)
+	n := weirtest.Open(t, weir.Config{Rules: []byte(file), Observer: &weir.Observer{
+		Overridden: func(rule string, denied bool) {
+			if seen = append(seen, denied); rule != "any" {
+				t.Errorf("it is of %s", rule)
+			}
+		}}})
+	limit, err := rules.OverrideLimit("4/hour")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetOverrides([]rules.Override{{Rule: "any", User: "ada", Limit: limit}})
+	for range 5 {
+		d, err := n.Check(t.Context(), weir.Request{Path: "/any", User: "ada"})
+		if err != nil || !d.Overridden {
+			t.Fatalf("%v: %+v", err, d)
+		}
+	}
+	if want := []bool{false, false, false, false, true}; !slices.Equal(seen, want) {
+		t.Errorf("observed as denied: %v, want %v", seen, want)
 	}
 }
 
