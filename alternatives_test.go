@@ -22,6 +22,7 @@ quotas:
   - {name: pool, key: [rule], limits: [{name: units, limit: 2, window: 1h, algorithm: fixed_window}]}
 rules:
   - {name: any, match: {path: ^/any}, quotas: [{any: [own, pool]}]}
+  - {name: own_only, match: {path: ^/own}, quotas: [own]}
   - {name: pool_only, quotas: [pool]}
 `
 
@@ -195,6 +196,25 @@ func TestOverriddenAlternativesAreObservedOnce(t *testing.T) {
 	}
 	if want := []bool{false, false, false, false, true}; !slices.Equal(seen, want) {
 		t.Errorf("observed as denied: %v, want %v", seen, want)
+	}
+}
+
+// A request of a batch that all its quotas deny waits for what the batch charged to the other keys, although its first
+// quota was asked before that.
+func TestDenialsOfABatchWaitForTheOtherKeys(t *testing.T) {
+	file := strings.Replace(alternatives, "match: {path: ^/any}, ",
+		"match: {path: ^/any}, key: [rule], limits: [{limit: 2, window: 1h, algorithm: fixed_window}], ", 1)
+	n := weirtest.Open(t, weir.Config{Rules: []byte(file)})
+	big := weir.Request{Path: "/any", User: "ada", Cost: weir.Units(2)}
+	if _, err := n.Check(t.Context(), weir.Request{Rule: "own_only", User: "ada"}); err != nil { // one unit is left
+		t.Fatal(err)
+	}
+	ds, err := n.CheckBatch(t.Context(), []weir.Request{big, {Path: "/any", User: "bob", Cost: weir.Units(2)}})
+	if err != nil || ds[0].Allowed || !ds[1].Allowed {
+		t.Fatalf("%v: %+v", err, ds)
+	}
+	if again, err := n.Peek(t.Context(), big); err != nil || again.RetryAfter != ds[0].RetryAfter {
+		t.Errorf("%v: in the batch the wait is %v, and after it %v", err, ds[0].RetryAfter, again.RetryAfter)
 	}
 }
 

@@ -110,6 +110,8 @@ func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decisi
 		next = at.Next(r, other)
 		if sooner(other, d) {
 			set, *d = at, *other
+		} else if !d.Never {
+			d.RetryAfter = max(d.RetryAfter, at.Beside(r, other))
 		}
 	}
 	if d.Receipt.Charged != 0 {
@@ -233,6 +235,8 @@ func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decis
 				if ds[i] = others[k]; ds[i].Receipt.Charged != 0 {
 					at.Mark(&ds[i].Receipt)
 				}
+			} else if !ds[i].Never {
+				ds[i].RetryAfter = max(ds[i].RetryAfter, at.Beside(&asked[k], &others[k]))
 			}
 		}
 		left = still

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -204,15 +205,38 @@ func (s *Set) Next(r *limiter.Request, d *limiter.Decision) *Set {
 	if u == nil || s.alternative+1 >= int(u.alternatives) {
 		return nil
 	}
-	for i := range u.draws {
-		w := &u.draws[i]
-		if int(w.any) == s.alternative+1 && slices.ContainsFunc(d.Limits(), func(l limiter.LimitDecision) bool {
-			return !l.Allowed && l.Rule != nil && l.Rule.Name == w.quota.limiter.Name
-		}) {
-			return s.alternatives[s.alternative+1]
-		}
+	if quota := u.quotaOf(s.alternative); slices.ContainsFunc(d.Limits(), func(l limiter.LimitDecision) bool {
+		return !l.Allowed && l.Rule != nil && l.Rule.Name == quota
+	}) {
+		return s.alternatives[s.alternative+1]
 	}
 	return nil
+}
+
+// quotaOf returns the name of the quota on which a rule draws as its alternative k, empty if there is none.
+func (u *rule) quotaOf(k int) string {
+	for i := range u.draws {
+		if w := &u.draws[i]; int(w.any) == k+1 {
+			return w.quota.limiter.Name
+		}
+	}
+	return ""
+}
+
+// Beside returns how long a denial by s has to wait for other keys than those of the alternative on which the request
+// draws. All alternatives have these, so a denial by an earlier one, which may not have met them yet, waits for them, too.
+func (s *Set) Beside(r *limiter.Request, d *limiter.Decision) (wait time.Duration) {
+	u := lastOf(s, r)
+	if u == nil {
+		return 0
+	}
+	quota := u.quotaOf(s.alternative)
+	for _, l := range d.Limits() {
+		if !l.Allowed && l.Rule != nil && !l.Rule.Shadow && l.Rule.Name != quota {
+			wait = max(wait, l.RetryAfter)
+		}
+	}
+	return wait
 }
 
 // Mark changes a receipt of a charge by this set so that it fits no other alternative, or changes it back.

@@ -147,8 +147,11 @@ func (p *pour) decide(n int) ([]answer, []*record) {
 				best[i], charged[i] = a, r
 			}
 			denies := false
-			for _, l := range a.limits[from:] {
-				denies = denies || !l.allowed
+			for j, l := range a.limits {
+				denies = denies || j >= from && !l.allowed
+				if j < from && !l.allowed && !best[i].never { // others of the batch may have charged what all alternatives have
+					best[i].retry = max(best[i].retry, l.retry)
+				}
 			}
 			final[i] = !denies // the others deny whichever quota is drawn on
 		}
