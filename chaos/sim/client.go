@@ -52,7 +52,7 @@ type key struct {
 	anew    int
 
 	again  int // units of checks with ids that were charged and admitted once more
-	direct int // checks that a struck member was asked for
+	direct int // checks that a struck member was asked for, or that were asked before a fault could be noticed
 
 	rolled          bool // its rule changes
 	ops             []op

@@ -35,6 +35,7 @@ type disks struct {
 	endedAt limiter.Tick                // when the last outage began
 	twice   bool                        // then another node ended before partitions were together again
 	forgot  bool                        // then one was forgotten whose disk may have been the only one left
+	emptied map[int]int                 // how often a partition started empty since the disk that has it was not there
 }
 
 // spreadOver is how long it takes until all have ended.
@@ -50,7 +51,7 @@ func (d *disks) ended(now limiter.Tick) {
 func (w *World) newDisks(kind Kind) {
 	if kind == Outages {
 		w.disks = &disks{of: make(map[string]*disktest.Memory), before: make(map[string]*disktest.Memory),
-			lost: make(map[int]limiter.Tick), empty: true}
+			lost: make(map[int]limiter.Tick), emptied: make(map[int]int), empty: true}
 	}
 }
 
@@ -201,6 +202,7 @@ func (d *disks) restored(w *World, part int) {
 			k.anew -= k.samples[n]
 		}
 		k.stands = k.stands && w.now-k.began > before*100*ms
+		w.near.lending.restored(w, k, w.now-before*100*ms)
 	}
 }
 
@@ -275,13 +277,13 @@ func (d *disks) older() {
 }
 
 // startsEmpty fails the run if a partition starts empty though what it had is on disks: that of the owner or of the
-// heir
-// is there.
+// heir is there. Where it may, what was granted is granted again.
 func (w *World) startsEmpty(n *Node, part int) {
 	d := w.disks
 	if d == nil || d.empty || !d.cut && part < table.Partitions {
 		return
 	}
+	d.emptied[part]++
 	if d.forgot {
 		return
 	}
@@ -292,6 +294,19 @@ func (w *World) startsEmpty(n *Node, part int) {
 		return // the only disk that has it is not there, and those that are there know of none
 	}
 	w.fail(fmt.Errorf("%s starts partition %d empty", n.name, part))
+}
+
+// again returns how many limits of a key may be granted again since disks are lost, beside what was granted since the
+// last save: one for each time that its partition started empty, and one where another member ended, or was forgotten,
+// before what a lost disk had was together again.
+func (d *disks) again(k *key) float64 {
+	switch {
+	case d == nil:
+		return 0
+	case d.forgot || d.twice && !closed(k):
+		return float64(max(1, d.emptied[k.part]))
+	}
+	return float64(d.emptied[k.part])
 }
 
 // continues fails the run if a closed partition goes on from what was read from disks before all members are back. One

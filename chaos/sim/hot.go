@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/internal/lease"
+	"github.com/weirlimit/weir/limiter"
+)
 
 // nearby is what nodes answer without the owner.
 type nearby struct {
@@ -17,9 +20,10 @@ type lending struct {
 	units  int                    // that leases admitted
 	keys   map[*key][]leasedUnits // what they admitted of each, in the order of time
 	unused map[*key]int           // units that were lent, not used, and may be charged all the same
+	idle   map[*key][]leasedUnits // what else was lent and not used, in the order of time: a disk may have it as charged
 }
 
-// leasedUnits are units that a lease admitted at an instant.
+// leasedUnits are units of leases at an instant.
 type leasedUnits struct {
 	at    limiter.Tick
 	units int
@@ -28,10 +32,17 @@ type leasedUnits struct {
 // leasedFor is for how long an owner may not have heard of what a lease has admitted: as long as it waits for that.
 const leasedFor = 300 * ms
 
+// silentFor is for how long a member may be silent before others notice it. What they ask meanwhile may be charged, so
+// it is not asked again elsewhere.
+const silentFor = 80 * ms
+
 // hotDemand has clients ask one node for one key so often that it is lent units, now and then.
 func (l *lending) hotDemand(w *World, span limiter.Tick) {
 	if !l.on {
 		return
+	}
+	if w.disks != nil && l.idle == nil {
+		l.sample(w)
 	}
 	end := w.now + span
 	var burst func()
@@ -48,6 +59,9 @@ func (l *lending) hotDemand(w *World, span limiter.Tick) {
 			for i := range 30 + w.rng.IntN(90) {
 				w.after(limiter.Tick(i)*w.between(ms/2, 3*ms), func() {
 					if n.alive && !n.paused {
+						if w.now-w.faultAt < silentFor {
+							k.direct++
+						}
 						w.ask(k, n, 1, true)
 					}
 				})
@@ -99,6 +113,41 @@ func (l *lending) twice(w *World, part int) {
 				l.waste(k, l.lent(w, k)-l.unreturned(w, k))
 			}
 		}
+	})
+}
+
+// sample notes what is lent and not used, so that it is known how much of it may be on disk when all nodes end.
+func (l *lending) sample(w *World) {
+	if l.idle == nil {
+		l.idle = make(map[*key][]leasedUnits)
+	}
+	var all []lease.Lent
+	for _, n := range w.live() {
+		all = append(all, n.core.Summary().Leases...)
+	}
+	for _, k := range w.keys {
+		units := l.unreturned(w, k)
+		for _, x := range all {
+			if x.Key.Hash == k.hash {
+				units += int(x.Units - x.Used)
+			}
+		}
+		l.idle[k] = append(l.idle[k], leasedUnits{w.now, units})
+	}
+	w.after(50*ms, func() { l.sample(w) })
+}
+
+// restored notes that a key is restored as it was at an instant or later. What was lent then is charged, also if it
+// was given back since.
+func (l *lending) restored(w *World, k *key, since limiter.Tick) {
+	most := 0
+	for _, u := range l.idle[k] {
+		if u.at >= since {
+			most = max(most, u.units)
+		}
+	}
+	w.after(0, func() { // the partition is locked
+		l.waste(k, max(0, most-l.unreturned(w, k)))
 	})
 }
 

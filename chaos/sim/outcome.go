@@ -200,9 +200,7 @@ func (w *World) check(b bounds) error {
 				times += float64(e[cluster.EventEmptied] - 1 + e[cluster.EventRecovered])
 			}
 		}
-		if d := w.disks; d != nil && (d.forgot || d.twice && !closed(k)) {
-			times++ // both disks are lost
-		}
+		times += w.disks.again(k)
 		most := int(times*float64(k.limit)) + j*k.d + k.refunded + (k.tried+k.twice)*(k.limit+k.d) + k.anew
 		if during := most - int((times-min(times, 1.5))*float64(k.limit)); k.apart && k.byHealing > during {
 			errs = append(errs,
@@ -297,27 +295,38 @@ func (w *World) highest(id int, role peer.Role) (top peer.Epoch) {
 	return top
 }
 
-// noteRecovery counts a partition as lost where an older copy is recovered, or it starts empty, although its owner
-// lives: the owner is cut off, and its heir is dead. An heir that lives takes over instead. A partition starts empty
-// then only among members of which none has ever heard of the owner, since they started meanwhile.
+// noteRecovery counts a partition as lost where an older copy is recovered although its owner lives: the owner is cut
+// off, and its heir is dead. An heir that lives takes over instead. It counts one that starts empty although its owner
+// or its heir lives, and the other is dead: that happens only among members of which none has ever heard of who lives,
+// since they started meanwhile.
 func (w *World) noteRecovery(by *Node, id int, empty bool) {
 	roles := make(map[peer.Role]peer.Epoch) // of others: the node that recovers it is in the middle of a step
+	var keepers []*Node
 	for _, n := range w.live() {
 		if n != by {
 			info, _ := n.core.Partition(id)
 			roles[info.Role] = later(roles[info.Role], info.Epoch)
+			if info.Role >= peer.Heir {
+				keepers = append(keepers, n)
+			}
 		}
 	}
 	owner := later(roles[peer.Sealed], roles[peer.Owned])
-	if owner == (peer.Epoch{}) || !roles[peer.Heir].Before(owner) {
+	switch {
+	case !empty && (owner == (peer.Epoch{}) || !roles[peer.Heir].Before(owner)):
 		return
-	}
-	o := w.node(owner.Instance)
-	if empty && (o == nil || slices.ContainsFunc(w.live(), func(n *Node) bool { return n != o && n.heardOf(o) })) {
+	case empty && (len(keepers) == 0 || w.known(keepers)):
 		return
 	}
 	w.losses[id]++
-	w.logf("the owner of %d is cut off, and its heir is dead", id)
+	w.logf("the owner or the heir of %d is cut off, and the other is dead", id)
+}
+
+// known reports whether a live node has ever heard of one of some others.
+func (w *World) known(others []*Node) bool {
+	return slices.ContainsFunc(w.live(), func(n *Node) bool {
+		return slices.ContainsFunc(others, func(o *Node) bool { return n != o && n.heardOf(o) })
+	})
 }
 
 // heardOf reports whether a node has ever heard of another one.
