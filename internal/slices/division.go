@@ -56,9 +56,7 @@ type holder struct {
 	demand uint64       // units a second
 	wishes limiter.Tick // until when it counts as one that wishes
 	fast   bool
-	// held: the table has counted its newest assignment. So the slice was given back if the table counts it no more.
-	held bool
-	kept uint8 // how many of given there are
+	kept   uint8 // how many of given there are
 	// given are its assignments that are not over, the newest last, without those that an other one exceeds in both
 	// its rate and its end.
 	given [maxKept]assignment
@@ -91,7 +89,7 @@ func (d *Division) Assign(now limiter.Tick, w Wish, total uint64, held []Held) (
 		d.holders = append(d.holders, holder{id: w.ID})
 	}
 	h := &d.holders[at]
-	h.demand, h.fast, h.wishes, h.held = min(w.Demand, maxRate), w.Fast, d.now+max(0, w.For), false
+	h.demand, h.fast, h.wishes = min(w.Demand, maxRate), w.Fast, d.now+max(0, w.For)
 	for i := range d.holders {
 		if i != at {
 			beyond += d.holders[i].counts()
@@ -144,19 +142,6 @@ func (d *Division) keep(which func(*holder) bool) {
 // take takes in what the table counts, and returns the rate of the slices that there is no room for.
 func (d *Division) take(held []Held) (beyond uint64) {
 	next := 0 // where the next one is looked for first: both are mostly in one order
-	d.keep(func(h *holder) bool {
-		if !h.held {
-			return true
-		}
-		for range held {
-			s := &held[next%len(held)]
-			if next++; s.ID == h.id {
-				return true
-			}
-		}
-		return false // it was given back
-	})
-	next = 0
 	for _, s := range held {
 		s.Rate = min(s.Rate, maxRate)
 		at := d.find(s.ID, next)
@@ -171,9 +156,7 @@ func (d *Division) take(held []Held) (beyond uint64) {
 			at = len(d.holders)
 			d.holders = append(d.holders, holder{id: s.ID, demand: s.Rate, wishes: s.Until})
 		}
-		h := &d.holders[at]
-		h.held = true
-		if s.Until > h.last() {
+		if h := &d.holders[at]; s.Until > h.last() {
 			h.give(assignment{s.Rate, s.Until})
 		}
 	}
