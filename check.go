@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/waiting"
@@ -101,17 +102,17 @@ func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decisi
 		d.Refuse()
 		return err
 	}
-	for next := set.Next(r, d); next != nil; {
-		at, other := next, new(Decision)
+	for next, _ := set.Next(r, d); next != nil; {
+		at, other, beside := next, new(Decision), time.Duration(0)
 		if err := n.decider.Check(ctx, at, r, other, peek); err != nil {
 			d.Refuse()
 			return err
 		}
-		next = at.Next(r, other)
+		next, beside = at.Next(r, other)
 		if sooner(other, d) {
 			set, *d = at, *other
 		} else if !d.Never {
-			d.RetryAfter = max(d.RetryAfter, at.Beside(r, other))
+			d.RetryAfter = max(d.RetryAfter, beside)
 		}
 	}
 	if d.Receipt.Charged != 0 {
@@ -198,7 +199,7 @@ func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decis
 	var left []int
 	next := set
 	for i := range rs {
-		if to := set.Next(&rs[i], &ds[i]); to != nil {
+		if to, _ := set.Next(&rs[i], &ds[i]); to != nil {
 			left, next = append(left, i), to
 		}
 	}
@@ -228,7 +229,8 @@ func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decis
 			if failed[i] != nil {
 				continue
 			}
-			if to := at.Next(&asked[k], &others[k]); to != nil {
+			to, beside := at.Next(&asked[k], &others[k])
+			if to != nil {
 				still, next = append(still, i), to
 			}
 			if sooner(&others[k], &ds[i]) {
@@ -236,7 +238,7 @@ func goOn(ctx context.Context, n *Node, set *rules.Set, rs []Request, ds []Decis
 					at.Mark(&ds[i].Receipt)
 				}
 			} else if !ds[i].Never {
-				ds[i].RetryAfter = max(ds[i].RetryAfter, at.Beside(&asked[k], &others[k]))
+				ds[i].RetryAfter = max(ds[i].RetryAfter, beside)
 			}
 		}
 		left = still

@@ -25,7 +25,7 @@ func (n *Node) Explain(ctx context.Context, r Request) (*Explanation, error) {
 	set := n.node.Rules.Load()
 	e, err := explainBy(ctx, n, set, r)
 	for last := e; err == nil; {
-		if set = set.Next(&r, last.Decision); set == nil {
+		if set, _ = set.Next(&r, last.Decision); set == nil {
 			return e, nil
 		}
 		if last, err = explainBy(ctx, n, set, r); err == nil && sooner(last.Decision, e.Decision) {

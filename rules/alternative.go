@@ -196,21 +196,27 @@ func (s *Set) Alternatives(r *limiter.Request) []*Set {
 }
 
 // Next returns the set that is to decide a request after s has denied it, nil if the denial is final: the alternative
-// on which the request drew had room, or it was the last one.
-func (s *Set) Next(r *limiter.Request, d *limiter.Decision) *Set {
+// on which the request drew had room, or it was the last one. beside is how long the denial has to wait for other keys:
+// all alternatives have these, so a denial by an earlier one, which may not have met them yet, waits for them, too.
+func (s *Set) Next(r *limiter.Request, d *limiter.Decision) (next *Set, beside time.Duration) {
 	if s.alternatives == nil || d.Allowed {
-		return nil
+		return nil, 0
 	}
 	u := lastOf(s, r)
-	if u == nil || s.alternative+1 >= int(u.alternatives) {
-		return nil
+	if u == nil {
+		return nil, 0
 	}
-	if quota := u.quotaOf(s.alternative); slices.ContainsFunc(d.Limits(), func(l limiter.LimitDecision) bool {
-		return !l.Allowed && l.Rule != nil && l.Rule.Name == quota
-	}) {
-		return s.alternatives[s.alternative+1]
+	quota := u.quotaOf(s.alternative)
+	for _, l := range d.Limits() {
+		switch {
+		case l.Allowed || l.Rule == nil:
+		case l.Rule.Name != quota && !l.Rule.Shadow:
+			beside = max(beside, l.RetryAfter)
+		case l.Rule.Name == quota && s.alternative+1 < int(u.alternatives):
+			next = s.alternatives[s.alternative+1]
+		}
 	}
-	return nil
+	return next, beside
 }
 
 // quotaOf returns the name of the quota on which a rule draws as its alternative k, empty if there is none.
@@ -221,22 +227,6 @@ func (u *rule) quotaOf(k int) string {
 		}
 	}
 	return ""
-}
-
-// Beside returns how long a denial by s has to wait for other keys than those of the alternative on which the request
-// draws. All alternatives have these, so a denial by an earlier one, which may not have met them yet, waits for them, too.
-func (s *Set) Beside(r *limiter.Request, d *limiter.Decision) (wait time.Duration) {
-	u := lastOf(s, r)
-	if u == nil {
-		return 0
-	}
-	quota := u.quotaOf(s.alternative)
-	for _, l := range d.Limits() {
-		if !l.Allowed && l.Rule != nil && !l.Rule.Shadow && l.Rule.Name != quota {
-			wait = max(wait, l.RetryAfter)
-		}
-	}
-	return wait
 }
 
 // Mark changes a receipt of a charge by this set so that it fits no other alternative, or changes it back.

@@ -36,7 +36,7 @@ func ofQuotas() []mutation {
 		}},
 		{name: "alternatives: the next is tried", pkg: examples, test: "^TestExamples$/^memory$/^budgets.yaml$",
 			edits: []edit{
-				{"rules/alternative.go", "			return s.alternatives[s.alternative+1]\n", "			return nil\n"},
+				{"rules/alternative.go", "			next = s.alternatives[s.alternative+1]\n", ""},
 			}},
 		{name: "alternatives: each draws on its own", pkg: file, test: "^TestAlternatives$", edits: []edit{
 			{"rules/quota.go", "w.any > 0 && w.any != u.alternative+1", "w.any > 1"},

@@ -155,7 +155,8 @@ func (n *Node) Refused(err error) error {
 // Decided completes the decision of a request that the set has resolved, and reports it to the observer: by the tally
 // alike, if it is not nil.
 func (n *Node) Decided(set *rules.Set, r *limiter.Request, m rules.Match, d *limiter.Decision, alike *Tally) {
-	onward := set.Next(r, d) != nil // then it is not the answer yet
+	next, _ := set.Next(r, d)
+	onward := next != nil // then it is not the answer yet
 	if m.Outcome > rules.Unlimited {
 		n.ruled(set, r, m, d, onward)
 	}
