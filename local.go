@@ -58,7 +58,7 @@ func (l *local) decide(set *rules.Set, now limiter.Tick, r *Request, c *arith.Ch
 	if err := engine.Unheld(m, c); err != nil {
 		return l.Refused(err)
 	}
-	if err := l.Table.Decide(now, c, d); err != nil {
+	if err := engine.Decide(l.Table, &l.Slices, now, c, d); err != nil {
 		return l.Refused(err)
 	}
 	if c.Unnamed != 0 {

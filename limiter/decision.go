@@ -216,6 +216,8 @@ func (d *Decision) Refuse() {
 type Remarks struct {
 	// DrawnBy, of a denial by a quota, is the rule that draws on it.
 	DrawnBy string
+	// Assigned, of a slice that was asked for, is how many units a second its holder may use, see [Request.Rate].
+	Assigned uint64
 	// ZoneDefault is the rule or quota whose default time zone counted, since the attribute
 	// of the request names no time zone.
 	ZoneDefault string

@@ -136,6 +136,10 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 	}
 	id := c.Identify()
 	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, r.Lent
+	id.Rate = 0
+	if r.Lent && r.Hold > 0 {
+		id.Rate = min(r.Rate, arith.MaxRate)
+	}
 	if u != nil {
 		by := &h.by.ids
 		id.Life, id.Keep = u.ids.life(), by.over == expiryKeep
@@ -179,6 +183,9 @@ func lendable(c *arith.Charge) error {
 			c.Len())
 	}
 	u := c.Key(0).Rule
+	if c.ID.Rate > 0 {
+		return assignable(c, u)
+	}
 	switch span := arith.LeaseFor(u).Duration(); {
 	case span == 0:
 		return fmt.Errorf("%w: rule %q lends no units: give it leases: auto, if its limits can lend", limiter.ErrInvalid,
@@ -186,6 +193,22 @@ func lendable(c *arith.Charge) error {
 	case c.ID.Hold > arith.LeaseWait*span:
 		return fmt.Errorf("%w: units of rule %q are to be lent for %v: it waits for them for at most %v", limiter.ErrInvalid,
 			u.Name, c.ID.Hold, arith.LeaseWait*span)
+	}
+	return nil
+}
+
+// assignable returns an error for a charge of which no slice is assigned.
+func assignable(c *arith.Charge, u *limiter.Rule) error {
+	switch longest, cost := arith.MaxSlice.Duration(), c.Key(0).Cost; {
+	case !arith.Lends(u, true):
+		return fmt.Errorf("%w: rule %q assigns nothing: a rule does whose limits are buckets or sliding or fixed windows, "+
+			"without blocks, drips and count_rejected, with copies, and not in shadow", limiter.ErrInvalid, u.Name)
+	case c.ID.Hold > longest:
+		return fmt.Errorf("%w: a rate of rule %q is to be assigned for %v: it is for at most %v", limiter.ErrInvalid, u.Name,
+			c.ID.Hold, longest)
+	case cost == 0 || cost > arith.MaxBurst:
+		return fmt.Errorf("%w: a rate of rule %q is to be assigned with %d units at once: give 1 to %d", limiter.ErrInvalid,
+			u.Name, cost, arith.MaxBurst)
 	}
 	return nil
 }

@@ -36,6 +36,36 @@ func ofLeases() []mutation {
 		{name: "a lease without room is denied", pkg: table, test: "^TestNoRoomForALease$", edits: []edit{
 			{"limiter/table/ids.go", "(t.overflow == OverflowDeny || id.Lent)", "t.overflow == OverflowDeny"},
 		}},
+		{name: "the rate of a slice is charged", pkg: table, test: "^TestSlicesAdmitNothingTwice$", edits: []edit{
+			{"limiter/table/slices.go", "		b.of.p.overdrawSlot(s, l, h.At, n)\n", "		_ = n\n"},
+		}},
+		{name: "a slice is charged to its end", pkg: table, test: "^TestASliceIsChargedToItsEnd$", edits: []edit{
+			{"limiter/table/lent.go", "	b.accrue(&h, at)\n", ""},
+		}},
+		{name: "a rate that changes is charged", pkg: table, test: "^TestARateThatChangesIsCharged$", edits: []edit{
+			{"limiter/table/slices.go", "		if was > 0 && was != rate {", "		if was > 0 && was == 0 {"},
+		}},
+		{name: "what a slice may use within a window is lent", pkg: table, test: "^TestSlicesAdmitNothingTwice$",
+			edits: []edit{{
+				"limiter/table/slices.go", "		if missing > 0 {\n", "		if missing > 0 && rate == 0 {\n",
+			}}},
+		{name: "rates together are within the limit", pkg: table, test: "^TestSlicesAdmitNothingTwice$", edits: []edit{
+			{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
+		}},
+		{name: "a rate that is assigned stays", pkg: table, test: "^TestARateStaysWhenItsLimitFalls$", edits: []edit{
+			{"limiter/table/slices.go", "	rate = max(rate, min(was, id.Rate))\n", "	rate = min(rate, id.Rate)\n"},
+		}},
+		{name: "what one slice takes another has no more", pkg: table, test: "^TestARateMoves$", edits: []edit{
+			{"limiter/table/slices.go", "				b.resize(l, h.ID, b.window(l, h.ID)-n, &h)\n", ""},
+		}},
+		{name: "what a rate leaves comes back", pkg: table, test: "^TestWhatARateLeavesComesBack$", edits: []edit{
+			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
+		}},
+		{name: "a slice is not settled", pkg: table, test: "^TestASliceIsNotSettled$", edits: []edit{
+			{"limiter/table/amend.go", "			if !a.Extend && (loans{b}).sliced(c.ID.ID) { ", "			if false { "},
+		}},
+		{name: "a slice that is renewed leaves when the heir has it", pkg: core, test: "^TestASliceWaitsForTheHeir$",
+			edits: []edit{{"limiter/table/slices.go", "		d.Repeated = false // it is renewed\n", ""}}},
 		{name: "a lease leaves when the heir has it", pkg: core, test: "^TestALeaseWaitsForTheHeir$", edits: []edit{
 			{"internal/cluster/replica/owner.go", "guarded && (lent || ", "guarded && (lent && false || "},
 		}},

@@ -41,6 +41,7 @@ func TestWhatALocalEmbedderCompiles(t *testing.T) {
 	ours, others := needs(t, root)
 	packages := []string{
 		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/recent",
+		root + "/internal/slices",
 		root + "/internal/spelling",
 		root + "/internal/waiting", root + "/limiter",
 		root + "/limiter/arith", root + "/limiter/calendar", root + "/limiter/table", root + "/rules",

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"math"
+
 	"github.com/weirlimit/weir/internal/cluster/mesh"
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
@@ -41,7 +43,7 @@ func (t *turn) reply(r route.ReplyTo, answer, idle *limiter.Decision) {
 	out := peer.Reply{
 		ID: r.ID, Heir: answer.Source == limiter.SourceHeir, Idle: idle != nil, Results: uint16(answer.Len()),
 		Receipt: mesh.Receipt(answer.Receipt, t.c.self), Unnamed: r.Unnamed, Known: r.Known, Provisional: r.Provisional,
-		Repeated: answer.Repeated,
+		Repeated: answer.Repeated, Count: uint32(min(answer.Remarks().Assigned, math.MaxUint32)),
 	}
 	if r.Rules == nil && r.Reasons == nil {
 		t.Out.Reply(r.To, out, answer, idle)

@@ -120,7 +120,8 @@ func (b *credible) refund(q *peer.Refund) bool {
 func (b *credible) held(q *peer.Check, h *peer.Hold) bool {
 	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore && !h.Back && !h.Named &&
 		!h.Lacks && arith.Shape(h.Shape).Valid() &&
-		(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.MaxLease)
+		(h.Rate == 0 || h.Lent && h.Rate <= arith.MaxRate) &&
+		(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.LongestLease(h.Rate))
 }
 
 // amendment reports whether an amendment says how, and no other refund does.
@@ -128,8 +129,8 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 	if q.Kind != peer.AmendHold || h == nil {
 		return q.Kind != peer.AmendHold && h == nil
 	}
-	if h.Lent || h.Shape != 0 || h.Back != (h.End != 0) || h.Back && (h.Extend || h.Ignore || q.Keys != 1) ||
-		h.Extend && h.Named {
+	if h.Lent || h.Rate != 0 || h.Shape != 0 || h.Back != (h.End != 0) ||
+		h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
 		return false
 	}
 	return q.ChargeID != 0 && b.life(h.Life) && (h.Extend && b.life(h.Span) || !h.Extend && h.Span == 0)

@@ -83,6 +83,35 @@ func TestALeaseOfAClientWaitsForTheHeir(t *testing.T) {
 	x.wants(1000, "nothing has changed")
 }
 
+// A slice leaves when the heir has it, also when it is renewed. The answer says what was assigned.
+func TestASliceWaitsForTheHeir(t *testing.T) {
+	x := newLender(t)
+	x.c.config.Rule("r").Leases = false // it need not lend
+	acked := func() {
+		i := look(x.p)
+		for range 2 {
+			x.c.Deliver(&peer.Frame{From: other, To: self,
+				Acks: []peer.Ack{{Partition: x.p.id, Epoch: i.Epoch, Seq: 1 << 30, Appointment: 1, Owner: i.Epoch}}})
+		}
+	}
+	h := leaseOf()
+	h.Span, h.Rate = uint64(10*limiter.Second), 1
+	rule := x.c.config.Rule("r")
+	rule.Limits = []*limiter.Limit{bucketOf(x.T)}
+	for id := range uint64(2) {
+		if r := x.hold(third, 1+id, long, h); r != nil {
+			t.Fatalf("answered before the heir has it: %+v", r)
+		}
+		x.h.pass(20 * limiter.Millisecond)
+		acked()
+		if r := x.reply(third, 1+id); r == nil || r.Status != peer.Decided || r.Count == 0 {
+			t.Fatalf("%+v once the heir has it", r)
+		}
+		x.wants(996, "its burst is lent")
+		x.h.pass(500 * limiter.Millisecond)
+	}
+}
+
 // What a lease says is bounded: it is for a second at most, of one key, and of a rule that lends.
 func TestLeasesAreBounded(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -102,6 +131,16 @@ func TestLeasesAreBounded(t *testing.T) {
 		x.hold(third, 1, long, h)
 		x.wants(test.left, name)
 	}
+}
+
+// bucketOf is a limit of a thousand at once and as many a second.
+func bucketOf(t *testing.T) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{Name: "b", Algorithm: limiter.TokenBucket, Limit: 1000, Window: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // holder is a member that is asked for a key of another one, which may lend units of it.

@@ -16,7 +16,7 @@ func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
 		return false
 	}
 	p := d.parts.of(k.Key(0))
-	return arith.LeaseFor(k.Key(0).Rule) == 0 || d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
+	return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
 		p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -12,7 +13,7 @@ import (
 // that of a reservation that is over, and that would hold units of a limit on concurrency, is
 // denied for good, see [engine.Spent].
 func (d *decider) decided(t *turn, k *arith.Charge, answer *limiter.Decision) bool {
-	err := d.table.Decide(t.At, k, answer)
+	err := engine.Decide(d.table, &d.slices, t.At, k, answer)
 	if !errors.Is(err, limiter.ErrSettled) {
 		return err == nil
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -105,6 +106,8 @@ func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
 // node is open, except for the contents of the atomics.
 type Node struct {
 	Table *table.Table
+	// Slices are the rates of keys that it has divided.
+	Slices slices.Divisions
 	// Tables configures Table.
 	Tables table.Config
 	// Secret and ClusterName key the hash that names counters.

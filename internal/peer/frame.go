@@ -392,7 +392,7 @@ type Reply struct {
 	Owner     Epoch
 	Partition uint16
 	Receipt   Receipt
-	Count     uint32
+	Count     uint32 // of a slice that was asked for, the units a second that it was assigned
 	// Rules are indices into Frame.Rules, one for each key: the rules that were applied.
 	// It is empty if they are the rules of the check.
 	Rules []uint16

@@ -273,6 +273,7 @@ func holdColumns() []column[peer.Hold] {
 		varints[T, uint64]{6, func(x *T) *uint64 { return &x.End }},
 		varints[T, uint64]{7, func(x *T) *uint64 { return &x.WasEnd }},
 		octets[T, uint8]{8, func(x *T) *uint8 { return &x.Shape }},
+		varints[T, uint64]{9, func(x *T) *uint64 { return &x.Rate }},
 	}
 }
 

@@ -49,6 +49,9 @@ type Hold struct {
 	// Lent reports that the units count as charged now at every instant until the hold is settled, see
 	// [Idempotency.Lent].
 	Lent bool
+	// Sliced reports that the lease is a slice, and Rate is that of it, see [Idempotency.Rate].
+	Sliced bool
+	Rate   uint64
 	// Shape is that of the check that was held, see [Idempotency]; 0 of what extensions have charged.
 	Shape Shape
 
@@ -64,6 +67,7 @@ const (
 	holdCost  = 34 // its bits from here up to holdShape are those of the cost above the 32nd
 	holdShape = 55
 	holdLent  = 1 << 63
+	holdRate  = holdCost // of a slice, in place of the high bits of the cost and of the shape: it is lent, and not kept
 	holdHigh  = 1<<(holdShape-holdCost) - 1
 	shapeMask = 1<<(63-holdShape) - 1
 )
@@ -71,6 +75,12 @@ const (
 // HoldAt returns entry i.
 func HoldAt(words []uint64, i int) Hold {
 	w := words[i*HoldWords:][:HoldWords]
+	if w[4]&(holdLent|holdKeep) == holdLent {
+		return Hold{
+			ID: w[0], End: limiter.Tick(w[1]), At: limiter.Tick(w[2]), Limit: w[3], Cost: w[4] & math.MaxUint32, Keep: true,
+			First: w[4]&holdFirst != 0, Lent: true, Sliced: true, Rate: w[4] &^ holdLent >> holdRate, since: sinceAt(words, i),
+		}
+	}
 	return Hold{
 		ID: w[0], End: limiter.Tick(w[1]), At: limiter.Tick(w[2]), Limit: w[3],
 		Cost: w[4]&math.MaxUint32 | w[4]>>holdCost&holdHigh<<32, Keep: w[4]&holdKeep != 0, First: w[4]&holdFirst != 0,
@@ -81,9 +91,13 @@ func HoldAt(words []uint64, i int) Hold {
 // Put writes the hold into entry i.
 func (h Hold) Put(words []uint64, i int) {
 	w := words[i*HoldWords:][:HoldWords]
-	w[0], w[1], w[2], w[3], w[4] = h.ID, uint64(h.End), uint64(h.At), h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost
-	w[4] |= uint64(h.Shape) << holdShape
-	if h.Keep {
+	w[0], w[1], w[2], w[3] = h.ID, uint64(h.End), uint64(h.At), h.Limit
+	if h.Sliced {
+		w[4] = h.Cost&math.MaxUint32 | h.Rate<<holdRate
+	} else {
+		w[4] = h.Cost&math.MaxUint32 | h.Cost>>32<<holdCost | uint64(h.Shape)<<holdShape
+	}
+	if h.Keep && !h.Sliced {
 		w[4] |= holdKeep
 	}
 	if h.First {

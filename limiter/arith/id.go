@@ -23,6 +23,9 @@ type Idempotency struct {
 	// Keep must be set: a lease that nobody gives back is charged whole at its end. Where there is no room for the
 	// hold the charge is denied.
 	Lent bool
+	// Rate, of a lease, makes it a slice: its holder may use so many units a second beside those of the cost, until the
+	// hold ends. At most [MaxRate]; 0: it is none.
+	Rate uint64
 	// Shape is what a hold knows of the whole check that made it; 0: nothing.
 	Shape Shape
 }

@@ -18,21 +18,27 @@ const (
 // that begin with a first hit, drips, blocks and limits that count what they reject are not lent. Nor are rules in
 // shadow, which deny nothing, and those without copies: an heir must know what is lent.
 func LeaseFor(r *limiter.Rule) limiter.Tick {
-	if !r.Leases || r.Shadow || r.Deny != nil || r.Replication == limiter.ReplicationOff || len(r.Limits) == 0 {
+	if !r.Leases || !lends(r) {
 		return 0
 	}
 	span := leaseFor
 	for _, limit := range r.Limits {
-		l := of(limit)
-		switch {
-		case l.P.Algorithm >= limiter.Concurrency, l.P.Count != limiter.CountNone, l.P.Block > 0, byHit(l),
-			l.leaks() && !l.Shared:
-			return 0
-		}
-		span = min(span, l.Window/10)
+		span = min(span, of(limit).Window/10)
 	}
 	if span < leastLease {
 		return 0
 	}
 	return span
+}
+
+func lends(r *limiter.Rule) bool {
+	for _, limit := range r.Limits {
+		l := of(limit)
+		switch {
+		case l.P.Algorithm >= limiter.Concurrency, l.P.Count != limiter.CountNone, l.P.Block > 0, byHit(l),
+			l.leaks() && !l.Shared:
+			return false
+		}
+	}
+	return !r.Shadow && r.Deny == nil && r.Replication != limiter.ReplicationOff && len(r.Limits) > 0
 }

@@ -61,6 +61,10 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
+			if !a.Extend && (loans{b}).sliced(c.ID.ID) { // nobody knows what its holder has used
+				b.endHolds(now, c.ID.ID)
+				return out, true, decided
+			}
 			if m.held = b.has(c.ID.ID); !a.Extend && (loans{b}).has(c.ID.ID) {
 				k.Cost = min(k.Cost, m.was) // no more was lent, whatever a client says that it used
 			}

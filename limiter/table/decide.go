@@ -223,6 +223,9 @@ func (p *partition) leave(whole bool) {
 
 // decide decides a check whose partitions are locked.
 func (t *Table) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
+	if c.ID != nil && c.ID.Rate > 0 {
+		return loans{t.parts[PartitionOf(c.Key(0))].ledgerOf(c.Key(0))}.decide(now, c, d, final)
+	}
 	if c.ID != nil {
 		return t.decideOnce(now, c, d, final)
 	}

@@ -215,6 +215,9 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 			have, words = int(b.s.state.A), len(b.words())
 		}
 		more := max(1, len(k.Rule.Limits))
+		if c.ID != nil && c.ID.Rate > 0 {
+			more *= 2 // of windows it has another one
+		}
 		if c.ID != nil && c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > maxLoans {
 			r.bound = BoundHolds
 			return false
@@ -291,7 +294,8 @@ func (t *Table) holdKey(now limiter.Tick, id *arith.Idempotency, k *arith.Key, c
 	if !ok {
 		return // the slab has no number left: the charge is final
 	}
-	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep, Lent: id.Lent}
+	h := arith.Hold{ID: id.ID, End: now + limiter.Span(id.Hold), At: now, Cost: k.Cost, Keep: id.Keep, Lent: id.Lent,
+		Sliced: id.Rate > 0}
 	h.First = !b.has(id.ID)
 	if h.First {
 		h.Shape = id.Shape
@@ -419,6 +423,8 @@ func (p *partition) explainHolds(k *arith.Key, l *limiter.Limit, out *limiter.Li
 		if len(each) < explainedHolds {
 			then := "then given back"
 			switch {
+			case h.Sliced:
+				then = fmt.Sprintf("assigned with %d a second", h.Rate)
 			case h.Lent:
 				then = "lent to a member"
 			case h.Keep:

@@ -119,6 +119,11 @@ func (b loans) count() (n int) {
 // renew moves the charges of what is lent to now. No slot moves.
 func (b loans) renew(now limiter.Tick) {
 	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }
+	for _, h := range b.of.all() {
+		if earlier(&h) {
+			b.accrue(&h, now)
+		}
+	}
 	var lent []arith.Hold
 	for i, h := range b.of.all() {
 		if earlier(&h) {
@@ -140,6 +145,7 @@ func (b loans) renew(now limiter.Tick) {
 // charge moves the charge of entry i to an instant, and leaves the entry as it is.
 func (b loans) charge(i int, at limiter.Tick) {
 	h := arith.HoldAt(b.of.words(), i)
+	b.accrue(&h, at)
 	b.of.giveBack(i, at, h.Cost)
 	b.overdraw(&h, at)
 }

@@ -63,6 +63,7 @@ func (o *Call) filled(t *Turn, f *peer.Frame, from string, r *peer.Reply, result
 	}
 	o.task.answer.Source = limiter.SourceOwner
 	o.task.answer.Repeated = r.Repeated
+	o.task.answer.SetRemarks(limiter.Remarks{Assigned: uint64(r.Count)})
 	switch {
 	case byShare(o.task.answer):
 		o.task.answer.Source = limiter.SourceShare

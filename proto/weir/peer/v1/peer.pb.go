@@ -2397,7 +2397,10 @@ type Holds struct {
 	Ends    []uint64 `protobuf:"varint,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`
 	WasEnds []uint64 `protobuf:"varint,7,rep,packed,name=was_ends,json=wasEnds,proto3" json:"was_ends,omitempty"`
 	// Only of a check: how many keys in force it charges, and 32 more if draws with different costs add up in one.
-	Shapes        []byte `protobuf:"bytes,8,opt,name=shapes,proto3" json:"shapes,omitempty"`
+	Shapes []byte `protobuf:"bytes,8,opt,name=shapes,proto3" json:"shapes,omitempty"`
+	// Only of a lease: the units a second that its holder would use; 0: it is no slice. The count of its reply is the
+	// units a second that it was assigned.
+	Rates         []uint64 `protobuf:"varint,9,rep,packed,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2484,6 +2487,13 @@ func (x *Holds) GetWasEnds() []uint64 {
 func (x *Holds) GetShapes() []byte {
 	if x != nil {
 		return x.Shapes
+	}
+	return nil
+}
+
+func (x *Holds) GetRates() []uint64 {
+	if x != nil {
+		return x.Rates
 	}
 	return nil
 }
@@ -3390,7 +3400,7 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x1b\n" +
 	"\ttrace_his\x18\x03 \x03(\x06R\btraceHis\x12\x1b\n" +
 	"\ttrace_los\x18\x04 \x03(\x06R\btraceLos\x12\x14\n" +
-	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\xc2\x01\n" +
+	"\x05spans\x18\x05 \x03(\x06R\x05spans\"\xd8\x01\n" +
 	"\x05Holds\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x19\n" +
@@ -3399,7 +3409,8 @@ const file_weir_peer_v1_peer_proto_rawDesc = "" +
 	"\x05flags\x18\x05 \x01(\fR\x05flags\x12\x12\n" +
 	"\x04ends\x18\x06 \x03(\x04R\x04ends\x12\x19\n" +
 	"\bwas_ends\x18\a \x03(\x04R\awasEnds\x12\x16\n" +
-	"\x06shapes\x18\b \x01(\fR\x06shapes\"\x96\x02\n" +
+	"\x06shapes\x18\b \x01(\fR\x06shapes\x12\x14\n" +
+	"\x05rates\x18\t \x03(\x04R\x05rates\"\x96\x02\n" +
 	"\aAmended\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x16\n" +

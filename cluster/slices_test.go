@@ -1,0 +1,40 @@
+package cluster_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// A rate is divided among holders, whichever members they ask, and what is assigned counts on once a member has left.
+func TestSlicesAcrossMembers(t *testing.T) {
+	nodes := three(t, `version: 1
+rules: [{name: all, key: [user], limits: [{name: bucket, algorithm: token_bucket, limit: 6000, window: minute, burst: 200}]}]
+`)
+	ask := func(n *weir.Node, u, holder int, rate uint64) uint64 {
+		t.Helper()
+		d, err := n.Check(t.Context(), weir.Request{User: fmt.Sprint("user", u), ID: fmt.Sprint(holder), Lent: true,
+			Hold: time.Minute, Cost: weir.Units(21), Rate: rate})
+		if err != nil || d.Limit(0).Remaining > 200-21 {
+			t.Fatal(d, err)
+		}
+		return d.Remarks().Assigned
+	}
+	had := make(map[int]uint64)
+	for u := range 6 {
+		a, b := ask(nodes[0], u, 1, 80), ask(nodes[1], u, 2, 80)
+		if had[u] = a; a < 80 || b == 0 || a+b > 100 {
+			t.Errorf("user %d: %d and %d of 100 a second are assigned to holders that ask for 80 each", u, a, b)
+		}
+	}
+	if err := nodes[2].Cluster().Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for u := range 6 {
+		if a, b := ask(nodes[1], u, 1, 10), ask(nodes[0], u, 2, 80); a < 10 || a > 30 || had[u]+b > 100 {
+			t.Errorf("user %d: %d and %d are assigned, and %d of 100 for a minute before", u, a, b, had[u])
+		}
+	}
+}

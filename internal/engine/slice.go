@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/weirlimit/weir/internal/slices"
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
+)
+
+// Decide decides a charge in a table. One that asks for a slice is assigned what is its share of the rate of its key
+// by the division of that.
+func Decide(t *table.Table, by *slices.Divisions, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
+	if c.ID == nil || c.ID.Rate == 0 {
+		return t.Decide(now, c, d)
+	}
+	k, id := c.Key(0), c.ID
+	bursts := k.Cost
+	var held []slices.Held
+	for _, h := range table.Lent(t, k) {
+		if !h.Sliced || h.End <= now {
+			continue
+		}
+		held = append(held, slices.Held{ID: h.ID, Rate: h.Rate, Burst: h.Cost, Until: h.End})
+		if h.ID != id.ID {
+			bursts += h.Cost
+		}
+	}
+	total := uint64(math.MaxUint64)
+	for _, l := range k.Rule.Limits {
+		total = min(total, arith.SlicesRate(l, bursts))
+	}
+	w := slices.Wish{ID: id.ID, Demand: id.Rate, Burst: k.Cost, For: limiter.Span(id.Hold)}
+	assigned, counted := by.Assign(now, k.Hash, w, total, held)
+	if counted == 0 {
+		return unassigned(t, now, c, d)
+	}
+	id.Rate = counted
+	err := t.Decide(now, c, d)
+	id.Rate = w.Demand
+	if r := d.Remarks(); err == nil && d.Allowed {
+		r.Assigned = min(r.Assigned, assigned, math.MaxUint32)
+		d.SetRemarks(r)
+	}
+	return err
+}
+
+// unassigned denies a charge that asks for a slice of a key whose rate is assigned already.
+func unassigned(t *table.Table, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
+	id, peek := c.ID, c.Peek
+	c.ID, c.Peek = nil, true
+	err := t.Decide(now, c, d)
+	c.ID, c.Peek = id, peek
+	for i := range d.Len() {
+		if l := d.Limit(i); l.Allowed {
+			l.Allowed, l.RetryAfter = false, max(l.RetryAfter, limiter.Second.Duration())
+		}
+	}
+	arith.Combine(d, true)
+	arith.Conclude(d)
+	return err
+}

@@ -1,0 +1,288 @@
+package table
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+)
+
+// assignment is one rate that a holder was told, until its time is over.
+type assignment struct {
+	rate  uint64
+	until limiter.Tick
+}
+
+// holder is who uses a slice as a bucket that begins full. It may use any of its assignments that are not over: the
+// later ones may be lost on their way.
+type holder struct {
+	id, burst uint64
+	assigned  []assignment
+	level     uint64 // in millionths of a unit
+}
+
+// rate drops the assignments that are over, and returns the highest rate of the others.
+func (h *holder) rate(now limiter.Tick) (most uint64) {
+	n := 0
+	for _, a := range h.assigned {
+		if a.until > now {
+			h.assigned[n], most = a, max(most, a.rate)
+			n++
+		}
+	}
+	h.assigned = h.assigned[:n]
+	return most
+}
+
+// slicing is a key whose rate is divided among holders, who are asked as well as its owner.
+type slicing struct {
+	lending
+	holders []*holder
+	granted int
+}
+
+// pass lets time pass. The holders' buckets fill at the highest rate that they may have.
+func (w *slicing) pass(by limiter.Tick) {
+	for end := w.now + by; w.now < end; {
+		next := end
+		for _, h := range w.holders {
+			for _, a := range h.assigned {
+				if a.until > w.now {
+					next = min(next, a.until)
+				}
+			}
+		}
+		for _, h := range w.holders {
+			h.level = min(h.level+h.rate(w.now)*uint64(next-w.now), h.burst*1e6)
+		}
+		w.now = next
+	}
+	live := w.holders[:0]
+	for _, h := range w.holders {
+		if h.rate(w.now) > 0 || len(h.assigned) > 0 {
+			live = append(live, h)
+		}
+	}
+	w.holders = live
+}
+
+// assign asks for a slice of holder h, or renews it, and returns the rate that it got.
+func (w *slicing) assign(h *holder, rate uint64, span time.Duration) uint64 {
+	counted := max(rate, h.rate(w.now))
+	c := w.charge(h.burst + 1)
+	c.ID = &arith.Idempotency{ID: h.id, Life: time.Second, Hold: span, Keep: true, Lent: true, Rate: counted}
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, c, &d); err != nil {
+		w.t.Fatal(err)
+	}
+	got := min(d.Remarks().Assigned, rate)
+	if !d.Allowed || got == 0 {
+		return 0
+	}
+	w.granted++
+	h.assigned = append(h.assigned, assignment{got, w.now + limiter.Span(span)})
+	return got
+}
+
+func (w *slicing) step() {
+	switch n := w.r.IntN(100); {
+	case n < 25:
+		if c := 1 + w.r.Uint64N(3); w.ask(c) {
+			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+		}
+	case n < 33:
+		w.ids++
+		h := &holder{id: w.ids, burst: 1 + w.r.Uint64N(8)}
+		h.level = h.burst * 1e6
+		if w.assign(h, 1+w.r.Uint64N(40), time.Duration(50+w.r.IntN(2000))*time.Millisecond) > 0 {
+			w.holders = append(w.holders, h)
+		}
+	case n < 48 && len(w.holders) > 0:
+		w.assign(w.holders[w.r.IntN(len(w.holders))], 1+w.r.Uint64N(40),
+			time.Duration(50+w.r.IntN(2000))*time.Millisecond)
+	case n < 80 && len(w.holders) > 0:
+		h := w.holders[w.r.IntN(len(w.holders))]
+		if c := 1 + w.r.Uint64N(max(1, h.level/1e6)); c*1e6 <= h.level && len(h.assigned) > 0 {
+			h.level -= c * 1e6
+			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
+		}
+	case n < 82:
+		w.move()
+	default:
+		w.pass(limiter.Tick(w.r.Int64N(int64(120 * limiter.Millisecond))))
+	}
+}
+
+// What clients are told by holders of slices and by the owner is what the limits alone would admit, whatever rates are
+// assigned, raised, lowered, lost or abandoned, and after takeovers.
+func TestSlicesAdmitNothingTwice(t *testing.T) {
+	seeds := 300
+	if testing.Short() {
+		seeds = 60
+	}
+	for _, rule := range lentRules(t) {
+		granted, table, other, alone := 0, New(Config{}), New(Config{}), New(Config{})
+		for seed := range uint64(seeds) {
+			w := slicing{lending: lending{t: t, table: table, other: other, key: seed, rule: rule, now: limiter.Tick(1e15),
+				r: rand.New(rand.NewPCG(seed, 55))}}
+			for range 300 {
+				w.step()
+			}
+			granted += w.granted
+			for i, told := range w.told {
+				var d limiter.Decision
+				if err := alone.Decide(told.Time, w.charge(told.Charged), &d); err != nil || !d.Allowed {
+					t.Fatalf("%s, seed %d: admission %d of %d units at %d is one that the limits deny: %v", rule.Name, seed, i,
+						told.Charged, told.Time-1e15, err)
+				}
+			}
+		}
+		if granted < seeds*5 {
+			t.Errorf("%s: %d assignments in %d runs", rule.Name, granted, seeds)
+		}
+	}
+}
+
+// A rate moves from one holder to another at once, and the owner has what is left over.
+func TestARateMoves(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		w := slicing{lending: lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}}
+		one, two := &holder{id: 1, burst: 4}, &holder{id: 2, burst: 4}
+		const span = 2 * time.Second
+		if got := w.assign(one, 20, span); got != 20 {
+			t.Fatalf("%s: a rate of %d of 20", rule.Name, got)
+		}
+		w.assign(two, 1, span)
+		for range 30 {
+			w.pass(100 * limiter.Millisecond)
+			w.assign(one, 20, span)
+			w.assign(two, 1, span)
+		}
+		for one.rate(w.now) > 1 {
+			w.pass(500 * limiter.Millisecond)
+			w.assign(one, 1, span)
+			w.assign(two, 1, span)
+		}
+		if got := w.assign(two, 20, span); got != 20 {
+			t.Errorf("%s: a rate of %d of 20, once the other one has 1", rule.Name, got)
+		}
+		if l := rule.Limits[0]; len(rule.Limits) == 1 && !arith.Accrues(l) && w.left() != l.Capacity()-10-21 {
+			t.Errorf("%s: %d are left of %d, of which 10 and a rate of 21 are assigned", rule.Name, w.left(), l.Capacity())
+		}
+		var all []string
+		for _, h := range Lent(w.table, w.charge(1).Key(0)) {
+			all = append(all, fmt.Sprint(h.ID, h.Rate, h.Cost))
+		}
+		if want := "[1 1 5 2 20 5]"; fmt.Sprint(all) != want {
+			t.Errorf("%s: slices %v, want %s", rule.Name, all, want)
+		}
+		got := w.assign(one, 20, span)
+		if l := rule.Limits[0]; len(rule.Limits) == 1 && !arith.Accrues(l) && w.left() != l.Capacity()-10-20-got {
+			t.Errorf("%s: %d are left of %d, of which 10 and rates of 20 and %d are assigned", rule.Name, w.left(),
+				l.Capacity(), got)
+		}
+	}
+}
+
+// set asks for a slice with a rate that counts from now on, whatever was assigned before.
+func (w *slicing) set(burst, rate uint64, span time.Duration) uint64 {
+	c := w.charge(burst)
+	c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: span, Keep: true, Lent: true, Rate: rate}
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, c, &d); err != nil || !d.Allowed {
+		w.t.Fatalf("a slice: %v, %+v", err, d)
+	}
+	return d.Remarks().Assigned
+}
+
+func bucketOf(t *testing.T, limited, burst int64) *limiter.Rule {
+	return &limiter.Rule{Name: "r", Limits: []*limiter.Limit{limit(t, limiter.Spec{Name: "bucket",
+		Algorithm: limiter.TokenBucket, Limit: limited, Window: time.Second, Burst: burst})}}
+}
+
+// Whenever a rate changes, the part of a unit that is not charged yet is. Else a rate that changes often would cost
+// less than it gives.
+func TestARateThatChangesIsCharged(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 2, 200), now: limiter.Tick(1e15)}}
+	if !w.ask(190) {
+		t.Fatal("premise: 190 of 200 are admitted")
+	}
+	used := uint64(0) // in millionths
+	for range 50 {
+		for _, x := range []struct{ rate, milli uint64 }{{2, 450}, {1, 550}} {
+			w.set(10, x.rate, 2*time.Second)
+			used += x.rate * x.milli * 1000
+			w.now += limiter.Tick(x.milli) * limiter.Millisecond
+		}
+	}
+	if left := w.left(); left > (100e6-used)/1e6 {
+		t.Errorf("%d are left when 100 have come back, and a holder may have used %d millionths of a unit", left, used)
+	}
+}
+
+// A slice whose time is over without another look at its key is charged until then.
+func TestASliceIsChargedToItsEnd(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 60, 40), now: limiter.Tick(1e15)}}
+	if got := w.set(5, 60, time.Second); got != 60 || !w.ask(35) {
+		t.Fatal("premise: the bucket is empty", got)
+	}
+	w.now += limiter.Second
+	if left := w.left(); left != 0 {
+		t.Errorf("%d are left at the end of a slice that has the rate of its limit", left)
+	}
+	w.now += limiter.Second / 2
+	if left := w.left(); left != 30 {
+		t.Errorf("%d are left half a second later, want 30", left)
+	}
+}
+
+// What was assigned before counts on when the limit falls.
+func TestARateStaysWhenItsLimitFalls(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 60, 40), now: limiter.Tick(1e15)}}
+	w.set(5, 20, time.Second)
+	w.rule = bucketOf(t, 10, 40)
+	w.now += limiter.Second / 2
+	if got := w.set(5, 20, time.Second); got != 20 {
+		t.Errorf("a rate of %d counts, and 20 were assigned", got)
+	}
+	if got := w.set(5, 30, time.Second); got != 20 {
+		t.Errorf("a rate of %d counts, and 20 were assigned of a limit of 10", got)
+	}
+}
+
+// What a rate that has fallen may have used comes back: other slices have it at once, the owner a window after the
+// next renewal.
+func TestWhatARateLeavesComesBack(t *testing.T) {
+	for _, rule := range lentRules(t)[:4] {
+		w := slicing{lending: lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}}
+		w.set(5, 20, 10*time.Second)
+		for range 30 {
+			w.now += limiter.Second / 10
+			w.set(5, 1, 10*time.Second)
+		}
+		if left, all := w.left(), rule.Limits[0].Capacity(); left != all-6 {
+			t.Errorf("%s: %d of %d are left beside a slice of 5 and 1 a second", rule.Name, left, all)
+		}
+	}
+}
+
+// Nobody knows what the holder of a slice has used: whoever settles it is charged all.
+func TestASliceIsNotSettled(t *testing.T) {
+	for _, rule := range lentRules(t) {
+		w := slicing{lending: lending{t: t, table: New(Config{}), rule: rule, now: limiter.Tick(1e15)}}
+		w.set(5, 10, time.Second)
+		w.now += limiter.Second / 2
+		before := w.left()
+		c := w.charge(0)
+		c.ID = &arith.Idempotency{ID: 1, Life: time.Second}
+		if _, changed := w.table.Amend(w.now, c, limiter.Amend{IgnoreUnknown: true}); !changed || w.left() != before {
+			t.Errorf("%s: %d are left, and %d before", rule.Name, w.left(), before)
+		}
+		if all := Lent(w.table, w.charge(1).Key(0)); len(all) > 0 {
+			t.Errorf("%s: there are still slices: %v", rule.Name, all)
+		}
+	}
+}
