@@ -103,7 +103,8 @@ func checkBy(ctx context.Context, n *Node, set *rules.Set, r *Request, d *Decisi
 		return err
 	}
 	for next, _ := set.Next(r, d); next != nil; {
-		at, other, beside := next, new(Decision), time.Duration(0)
+		at, other := next, new(Decision)
+		var beside time.Duration
 		if err := n.decider.Check(ctx, at, r, other, peek); err != nil {
 			d.Refuse()
 			return err
