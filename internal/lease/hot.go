@@ -71,13 +71,18 @@ func (e *leased) count(now limiter.Tick, units uint64) {
 const growth = 4
 
 // wants returns how many units are worth a lease for a span of time, among so many members: as many as are asked for,
-// but no more than half of what is left if each of the others asks for as many; 0 if none are.
+// but no more than half of what is left if each of the others asks for as many; 0 if none are. Of a window that slides
+// and would be full before it is over they are fewer, see [arith.LeaseUse].
 func (e *leased) wants(now, span limiter.Tick, others uint64) uint64 {
 	if e.asking || e.next != nil || now < e.notBefore || max(e.checks, e.hotBefore) < hotChecks {
 		return 0
 	}
-	n := max(e.units, e.unitsBefore) * uint64(span) / uint64(hotFor)
-	if n = min(max(n, e.grown), e.left/(2*max(1, others))); n < leastLent {
+	asked := max(e.units, e.unitsBefore)
+	n := max(asked*uint64(span)/uint64(hotFor), e.grown)
+	if use, window := arith.LeaseUse(e.key.Rule); use > 0 && e.left/max(1, asked) < uint64(window/hotFor) {
+		n = min(n, max(leastLent, asked*uint64(use)/uint64(hotFor)))
+	}
+	if n = min(n, e.left/(2*max(1, others))); n < leastLent {
 		return 0
 	}
 	e.grown = 0

@@ -42,3 +42,20 @@ func lends(r *limiter.Rule) bool {
 	}
 	return !r.Shadow && r.Deny == nil && r.Replication != limiter.ReplicationOff && len(r.Limits) > 0
 }
+
+// LeaseUse returns within which time the units of a lease are best used when a limit of its rule binds, and the window
+// of that limit: what they admit is charged when it is given back, and a window that slides counts it for as much
+// longer. It returns 0 if the rule has no such window.
+func LeaseUse(r *limiter.Rule) (use, window limiter.Tick) {
+	for _, limit := range r.Limits {
+		l := of(limit)
+		switch l.P.Algorithm {
+		case limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter:
+			if window == 0 || l.Window < window {
+				use, window = l.Window/30, l.Window
+			}
+		default: // a bucket leaks on, and a fixed window ends, whenever it was charged
+		}
+	}
+	return use, window
+}
