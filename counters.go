@@ -13,10 +13,9 @@ func Administered(n *Node) engine.Administered {
 }
 
 // ExportCounters implements [engine.Counters].
-func (l *local) ExportCounters(part int, visit func(table.Entry)) (at limiter.Tick, mine bool) {
-	at = l.Now()
-	l.Table.Export(part, at, visit)
-	return at, true
+func (l *local) ExportCounters(_ int, f func(*table.Table, limiter.Tick)) (mine bool) {
+	f(l.Table, l.Now())
+	return true
 }
 
 // ImportCounter implements [engine.Counters].

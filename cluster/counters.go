@@ -8,12 +8,12 @@ import (
 )
 
 // ExportCounters implements [engine.Counters].
-func (m *member) ExportCounters(part int, visit func(table.Entry)) (at limiter.Tick, mine bool) {
+func (m *member) ExportCounters(part int, f func(*table.Table, limiter.Tick)) (mine bool) {
 	if m.enter() != nil {
-		return 0, false
+		return false
 	}
 	defer m.closing.RUnlock()
-	return core.ExportCounters(m.core, part, visit)
+	return core.ExportCounters(m.core, part, f)
 }
 
 // ImportCounter implements [engine.Counters].

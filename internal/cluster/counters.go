@@ -10,17 +10,17 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// ExportCounters visits the counters of a partition, if this node owns it. visit is called under the partition's lock.
-func ExportCounters(c *Core, part int, visit func(table.Entry)) (at limiter.Tick, mine bool) {
+// ExportCounters calls f with the table under a partition's lock, if this node owns it, and reports whether it does.
+func ExportCounters(c *Core, part int, f func(*table.Table, limiter.Tick)) (mine bool) {
 	t := c.begin()
 	defer t.end()
 	defer t.Catch()
 	c.partitions.at(t, uint16(part), func(r *replica.Replica, _ *replica.Step) {
 		if mine = r.Own() != nil && r.Info(t.Now).Role == peer.Owned; mine {
-			c.table.Export(part, t.At, visit)
+			f(c.table, t.At)
 		}
 	})
-	return t.At, mine
+	return mine
 }
 
 // ImportCounter imports a counter, if this node owns its partition. Copies get it as they get charges.

@@ -134,7 +134,7 @@ func (c *Console) Answer(text []byte) []byte {
 		out = c.inForce()
 	case "members":
 		out = c.sees()
-	case "export":
+	case "counters":
 		out = mover{c}.answerExport(q.Export)
 	case "import":
 		out = mover{c}.answerImport(q.Import)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,8 +21,12 @@ import (
 
 // Bounds of exports and imports. A page of an export is what one member answers to one question.
 const (
-	pageBytes   = maxAnswer * 3 / 4
-	mostParts   = 256
+	pageBytes  = maxAnswer * 3 / 4
+	pageKeys   = 1 << 14 // keys that are looked at for a page
+	keysAtOnce = 32      // those under the lock of their partition
+	mostParts  = 256
+	mostPages  = 1 << 16 // pages of one member in one export that are not the last of a partition
+
 	unownedFor  = 3 * time.Second // partitions without an owner are asked for again for so long
 	unownedWait = 200 * time.Millisecond
 )
@@ -58,28 +61,6 @@ type ExportEnd struct {
 	End     bool      `json:"end"`
 }
 
-// exported asks a member for what it decides about of some partitions: from First up to, but not including, Last. Of a
-// single one the first Skip counters are left out. Keys, unless empty, are those wanted.
-type exported struct {
-	First int      `json:"first"`
-	Last  int      `json:"last"`
-	Skip  int      `json:"skip,omitempty"`
-	Rule  string   `json:"rule,omitempty"`
-	Keys  []string `json:"keys,omitempty"`
-}
-
-// page is the answer: the partitions that the member decides about. More means that not all is there.
-type page struct {
-	Parts []partLines `json:"parts"`
-	More  bool        `json:"more,omitempty"`
-}
-
-// partLines are counters of one partition.
-type partLines struct {
-	Part  int               `json:"part"`
-	Lines []json.RawMessage `json:"lines,omitempty"`
-}
-
 // errNoCounters is the answer of a node whose backend counts.
 var errNoCounters = errors.New("this node counts in Redis: save and restore what Redis has, with Redis's own means")
 
@@ -93,136 +74,6 @@ func (c mover) administered() (engine.Administered, error) {
 		return a, errNoCounters
 	}
 	return a, nil
-}
-
-// answerExport returns a page of what this node decides about.
-func (c mover) answerExport(q *exported) *page {
-	a, err := c.administered()
-	if err != nil || q == nil || q.First < 0 || q.Last > 2*table.Partitions {
-		return nil
-	}
-	x := counters.NewExporter(counters.NewNamer(a.Rules.Load()))
-	out, size := &page{Parts: []partLines{}}, 0
-	for part := q.First; part < q.Last && !out.More; part++ {
-		skip, lines := q.Skip, []json.RawMessage(nil)
-		_, mine := a.Counters.ExportCounters(part, func(e table.Entry) {
-			if out.More {
-				return
-			}
-			l, ok := x.Line(part, &e, a.Now())
-			if !ok || q.Rule != "" && !slices.Contains(l.Rules, q.Rule) || len(q.Keys) > 0 && !slices.Contains(q.Keys, l.Key) {
-				return
-			}
-			if skip--; skip >= 0 {
-				return
-			}
-			b, err := json.Marshal(&l)
-			if err != nil {
-				return
-			}
-			if out.More = size > 0 && size+len(b) > pageBytes; !out.More {
-				lines, size = append(lines, b), size+len(b)+1
-			}
-		})
-		if mine {
-			out.Parts = append(out.Parts, partLines{part, lines})
-		}
-	}
-	return out
-}
-
-// export calls write with the lines of all members.
-func (c mover) export(ctx context.Context, q exported, write func([]json.RawMessage) error) (*ExportEnd, error) {
-	end := &ExportEnd{Missing: []Missing{}, End: true}
-	wanted := make([]bool, 2*table.Partitions) // what is still to come
-	for part := q.First; part < q.Last; part++ {
-		wanted[part] = true
-	}
-	last := q.Last
-	for until := c.config.Now().Add(unownedFor); ; {
-		for many := 16; q.First < last; {
-			if !wanted[q.First] {
-				q.First++
-				continue
-			}
-			for q.Last = q.First; q.Last < min(last, q.First+many) && wanted[q.Last]; q.Last++ {
-			}
-			done, err := c.exportSome(ctx, &q, wanted, end, write)
-			if err != nil {
-				return nil, err
-			}
-			if many = min(2*many, mostParts); !done {
-				many = max(1, (q.Last-q.First)/2)
-			}
-		}
-		q.First = slices.Index(wanted, true)
-		if q.First < 0 || !c.config.Now().Before(until) || c.config.Ask == nil {
-			break
-		}
-		select {
-		case <-time.After(unownedWait):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	for _, w := range wanted {
-		if w {
-			end.Unowned++
-		}
-	}
-	return end, nil
-}
-
-// exportSome exports some partitions, and moves q on to the next. It reports false if the answers would be too large:
-// then fewer are to be asked for.
-func (c mover) exportSome(ctx context.Context, q *exported, wanted []bool, end *ExportEnd,
-	write func([]json.RawMessage) error) (done bool, err error) {
-	for q.Skip = 0; ; {
-		pages := []*page{c.answerExport(q)}
-		missing, err := c.gather(ctx, question{Kind: "export", Export: q}, func(_ string, text []byte) error {
-			p := new(page)
-			if err := json.Unmarshal(text, p); err != nil {
-				return err
-			}
-			for i := range p.Parts {
-				if err := oneLineEach(p.Parts[i].Lines); err != nil {
-					return err
-				}
-			}
-			pages = append(pages, p)
-			return nil
-		})
-		if err != nil {
-			return false, err
-		}
-		end.missing(missing)
-		more := slices.ContainsFunc(pages, func(p *page) bool { return p != nil && p.More })
-		if more && q.Last-q.First > 1 {
-			return false, nil
-		}
-		taken := 0
-		for _, p := range pages {
-			if p == nil {
-				continue
-			}
-			for _, of := range p.Parts {
-				if of.Part < q.First || of.Part >= q.Last || !wanted[of.Part] && q.Skip == 0 {
-					continue // another one has it, too: it moves
-				}
-				wanted[of.Part] = false
-				taken += len(of.Lines)
-				if err := write(of.Lines); err != nil {
-					return false, err
-				}
-			}
-		}
-		end.Counters += taken
-		if !more || taken == 0 {
-			q.First, q.Skip = q.Last, 0
-			return true, nil
-		}
-		q.Skip += taken
-	}
 }
 
 // oneLineEach makes each value one line: a member that writes several could add lines of its own, and an end.

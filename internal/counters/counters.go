@@ -18,12 +18,18 @@ import (
 	"github.com/weirlimit/weir/rules"
 )
 
-// MaxLine is the most bytes of a line: those of the longest log, and room.
-const MaxLine = 4 << 20
+// MaxLine is the most bytes of a line.
+const MaxLine = 256 << 10
+
+// What a line has at most: entries of a log, see [arith.Coarsen], and names of rules.
+const (
+	maxEntries = 1 << 14
+	maxRules   = 100
+)
 
 // Line is one counter.
 type Line struct {
-	// Rules are those whose counter it can be: rules with the same limit cannot be told apart.
+	// Rules are those whose counter it can be, 100 of them at most: rules with the same limit cannot be told apart.
 	Rules []string `json:"rules"`
 	// Key is the key's hash, in hex.
 	Key string `json:"key"`
@@ -111,12 +117,18 @@ type Exporter struct {
 func NewExporter(n *Namer) *Exporter { return &Exporter{n, peerlink.NewCodec()} }
 
 // Line returns the line of an entry of a partition at an instant. It reports false for what is no counter of a rule:
-// a remembered id or a reservation.
-func (x *Exporter) Line(part int, e *table.Entry, at limiter.Tick) (Line, bool) {
+// a remembered id or a reservation; and, unless rule is empty, for what is not one of that rule. A log of more than
+// 16,384 entries is shortened: up to 1/8192 of the window later than before, the same is used.
+func (x *Exporter) Line(part int, e *table.Entry, at limiter.Tick, rule string) (Line, bool) {
 	if e.Limit.Algorithm() >= arith.Remembered {
 		return Line{}, false
 	}
-	l := whole(e.Limit)
+	l, closed := whole(e.Limit), part >= table.Partitions
+	names := x.Namer.Rules(l, closed)
+	if rule != "" && !slices.Contains(names, rule) {
+		return Line{}, false
+	}
+	e.Words = arith.Coarsen(&e.State, e.Limit, e.Words, maxEntries)
 	entry := peer.Entry{Hi: e.Hi, Lo: e.Lo, First: true, Time: int64(e.State.Time), Until: int64(e.State.Until),
 		A: e.State.A, B: e.State.B, Words: e.Words}
 	state, err := x.codec.Append(nil, &peer.Frame{
@@ -131,8 +143,7 @@ func (x *Exporter) Line(part int, e *table.Entry, at limiter.Tick) (Line, bool) 
 	s.Import(l, held, at)
 	used := s.Probe(l, held, at, &d)
 	s.Report(l, held, at, used, 0, false, &d)
-	closed := part >= table.Partitions
-	return Line{Rules: x.Namer.Rules(l, closed), Key: keyOf(e), Limit: words(l), Used: used,
+	return Line{Rules: names[:min(len(names), maxRules)], Key: keyOf(e), Limit: words(l), Used: used,
 		Remaining: d.Remaining, At: at.Time().UTC(), Full: s.EmptyAt(l, held).Time().UTC(), Closed: closed,
 		State: state}, true
 }

@@ -3,6 +3,7 @@ package counters_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func (n *node) export(t testing.TB) (lines [][]byte) {
 	x := counters.NewExporter(counters.NewNamer(n.set))
 	for part := range 2 * table.Partitions {
 		n.Export(part, n.now, func(e table.Entry) {
-			l, ok := x.Line(part, &e, n.now)
+			l, ok := x.Line(part, &e, n.now, "")
 			b, err := json.Marshal(&l)
 			if err != nil || !ok {
 				t.Fatal(ok, err)
@@ -333,4 +334,33 @@ func FuzzRead(f *testing.F) {
 		x := table.New(table.Config{MaxKeys: 100})
 		_, _, _ = engine.ImportInto(x, start+limiter.Tick(later>>12), c.Part, c.Of, false, false)
 	})
+}
+
+// A line of the longest log, of a limit that many rules have, is one that an import takes, and says what the log says.
+func TestTheLongestLine(t *testing.T) {
+	text := "version: 1\nrules:\n"
+	for i := range 300 {
+		text += fmt.Sprintf("  - {name: %s-%d, match: {path: ^/%d$}, key: [user], limits: "+
+			"[{name: l, limit: 1000000, window: 1h, algorithm: sliding_log}]}\n", strings.Repeat("x", 60), i, i)
+	}
+	all, err := rules.Parse("rules.yaml", []byte(text), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &node{table.New(table.Config{MaxBytes: 1 << 30}), all, start}
+	for range 60_000 {
+		a.charge(t, "/7", "ada", 5)
+		a.now += 50 * limiter.Millisecond
+	}
+	lines := a.export(t)
+	if len(lines) != 1 || len(lines[0]) > counters.MaxLine || len(lines[0]) < counters.MaxLine/4 {
+		t.Fatalf("%d lines, of %d bytes", len(lines), len(lines[0]))
+	}
+	b := &node{table.New(table.Config{MaxBytes: 1 << 30}), all, a.now}
+	if did := b.load(t, lines, false); did[engine.ImportedAdded] != 1 {
+		t.Fatalf("it was %v", did)
+	}
+	if have, want := b.peek(t, "/7", "ada"), a.peek(t, "/7", "ada"); !slices.Equal(have, want) || want[0] != 700_000 {
+		t.Errorf("%v are left, and were %v", have, want)
+	}
 }

@@ -10,9 +10,9 @@ import (
 
 // Counters is implemented by deciders whose counters can be exported and imported. It is safe for concurrent use.
 type Counters interface {
-	// ExportCounters visits the counters of a partition as they are at an instant, if this node decides about it; mine
-	// reports whether it does. visit must not call the decider, and an entry's words are valid until it returns.
-	ExportCounters(part int, visit func(table.Entry)) (at limiter.Tick, mine bool)
+	// ExportCounters calls f with the counters of a partition at an instant, if this node decides about it; it reports
+	// whether it does. No check of the partition is decided meanwhile. f must not call the decider, or change anything.
+	ExportCounters(part int, f func(t *table.Table, at limiter.Tick)) (mine bool)
 	// ImportCounter adds the counter that of returns for an instant, false if nothing of it counts any more. One that is
 	// there already then denies whatever either denies, or is replaced. With dry nothing changes. The error wraps
 	// [limiter.ErrInvalid] if the one that is there counts otherwise, by another window or algorithm: a merger would

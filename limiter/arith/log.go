@@ -159,6 +159,36 @@ func moveLog(dst, src []uint64, s *Counts) {
 	}
 }
 
+// Coarsen shortens an exported state to most entries, about, and returns its words, which it changes: entries of a log
+// become one with the latest of their instants if they are within 2/most of the window. So nothing comes back earlier
+// than before, and it comes back by that span later at the most. The state must have passed [State.CheckExported].
+func Coarsen(s *State, l *limiter.Limit, words []uint64, most int) []uint64 {
+	if of(l).P.Algorithm != limiter.SlidingLog || s.Held(l) <= 1+most {
+		return words
+	}
+	c := s.Open(l)
+	words = of(l).coarsenLog(&c, words, most)
+	*s = c.State(l)
+	return words
+}
+
+func (l *rate) coarsenLog(s *Counts, words []uint64, most int) []uint64 {
+	span := l.Window / limiter.Tick(most/2)
+	n := 0
+	var since limiter.Tick // when the last of the n entries began
+	var sum uint64
+	for i := range int(s.B) {
+		tick, cost := logAt(s, words, i)
+		if n == 0 || tick-since > span || sum+cost > logCostMax {
+			n, since, sum = n+1, tick, 0
+		}
+		sum += cost
+		words[n] = logEntry(tick, sum)
+	}
+	s.B = uint64(n)
+	return words[:1+n]
+}
+
 func (l *rate) logAdmitsAt(s *Counts, words []uint64, n uint64) limiter.Tick {
 	sum := s.A
 	for i := range int(s.B) - 1 {

@@ -548,3 +548,46 @@ func TestADebtOfAnEarlierVersionIsLowered(t *testing.T) {
 		}
 	}
 }
+
+// A long log that is shortened is in itself right, uses as much, and gives units back no earlier and little later.
+func TestCoarsen(t *testing.T) {
+	const most = 64
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		l, err := NewLimit(Spec{Limit: 1_000_000, Window: time.Second, Algorithm: SlidingLog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := replica{l: l}
+		now := 1_800_000_000 * Second
+		for range 1 + rng.IntN(4*most) {
+			n := 1 + rng.Uint64N(9)
+			if rng.IntN(20) == 0 {
+				n = 200_000
+			}
+			k.ask(now, n, false)
+			now += Tick(rng.Int64N(int64(Second) / most))
+		}
+		k.s.Roll(l, k.words, now)
+		held := make([]uint64, k.s.Held(l))
+		k.s.Move(l, held, k.words)
+		whole, short := replica{l: l, s: k.s, words: held}, replica{l: l, s: k.s, words: slices.Clone(held)}
+		short.s.Export(l, short.words, now)
+		long := len(held) > 1+most
+		if short.words = Coarsen(&short.s, l, short.words, most); len(short.words) > 1+most ||
+			!long && len(short.words) != len(held) {
+			t.Fatalf("%d words of %d", len(short.words), len(held))
+		}
+		if err := short.s.CheckExported(l, short.words); err != nil {
+			t.Fatal(err)
+		}
+		short.s.Import(l, short.words, now)
+		for ; now < now+Second && whole.ask(now, 0, true).Remaining < l.Limit(); now += Second / 500 {
+			exact, early := whole.ask(now, 0, true).Remaining, short.copy().ask(now, 0, true).Remaining
+			later := short.copy().ask(now+2*Second/most, 0, true).Remaining
+			if early > exact || later < exact {
+				t.Fatalf("seed %d: %d remain, %d of the short one, %d a little later", seed, exact, early, later)
+			}
+		}
+	}
+}

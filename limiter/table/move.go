@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -101,6 +102,24 @@ func (t *Table) Export(part int, now limiter.Tick, visit func(Entry)) {
 		p.export(s, now, visit)
 	}
 	p.exportIDs(ids, now, visit)
+}
+
+// Keys returns the high halves of the hashes of a partition's counters, each once, in ascending order: also of those
+// that have ended, and not of remembered ids. A key's are exported by [Table.ExportKey].
+func Keys(t *Table, part int) (all []uint64) {
+	p, err := t.partition(part)
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	for i := range p.slots.size {
+		if s := p.slots.at(i); s.limit != 0 {
+			all = append(all, t.order.hash(s.place))
+		}
+	}
+	p.mu.Unlock()
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // ExportKey is Export for the counters of one key, of all its limits: those whose hash

@@ -47,7 +47,6 @@ type changes struct {
 	// urgent means that the batch is sent at the end of the turn.
 	dirtyAt limiter.Tick
 	urgent  bool
-	fresh   freshKeys
 }
 
 // succession is who has a copy, and who is to become heir.

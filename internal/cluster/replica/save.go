@@ -43,9 +43,9 @@ func (s *saving) charged(t *Step, o *changes, k *arith.Key, id *arith.Idempotenc
 		return 0
 	}
 	if id != nil && k.Cost > 0 {
-		o.fresh.add(s, table.IDOf(k, id.ID).Hi)
+		o.dirty.fresh.add(s, table.IDOf(k, id.ID).Hi)
 	}
-	o.fresh.add(s, k.Hash.Hi)
+	o.dirty.fresh.add(s, k.Hash.Hi)
 	if o.dirtyAt == 0 {
 		o.dirtyAt = t.Now
 	}
@@ -154,7 +154,7 @@ func (s *saving) collect(o *changes) {
 	if s == nil {
 		return
 	}
-	o.fresh.pass(s)
+	o.dirty.fresh.pass(s)
 	if s.whole {
 		return
 	}

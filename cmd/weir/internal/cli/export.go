@@ -220,14 +220,19 @@ func (a *app) importLines(cmd *cobra.Command, server *adminFlags, from io.Reader
 		batch.Lines, numbers, size = batch.Lines[:0], numbers[:0], 0
 		return nil
 	}
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, counters.MaxLine+1)
-	for number := 1; lines.Scan(); number++ {
-		text := bytes.TrimSpace(lines.Bytes())
-		if len(text) == 0 {
+	lines := bufio.NewReaderSize(from, counters.MaxLine+2)
+	var end error
+	for number := 1; end == nil; number++ {
+		var text []byte
+		var long bool
+		text, long, end = nextLine(lines)
+		switch {
+		case long:
+			refuse(number, fmt.Sprintf("it has more than %d bytes", counters.MaxLine))
 			continue
-		}
-		if !json.Valid(text) {
+		case len(text) == 0:
+			continue
+		case !json.Valid(text):
 			refuse(number, "it is not JSON")
 			continue
 		}
@@ -238,7 +243,10 @@ func (a *app) importLines(cmd *cobra.Command, server *adminFlags, from io.Reader
 		}
 		batch.Lines, numbers, size = append(batch.Lines, bytes.Clone(text)), append(numbers, number), size+len(text)
 	}
-	if err := errors.Join(send(), lines.Err()); err != nil {
+	if errors.Is(end, io.EOF) {
+		end = nil
+	}
+	if err := errors.Join(send(), end); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%d added, %d merged, %d replaced, %d ended since, %d refused\n", did["added"], did["merged"],
@@ -250,4 +258,13 @@ func (a *app) importLines(cmd *cobra.Command, server *adminFlags, from io.Reader
 		return err
 	}
 	return fmt.Errorf("%s could not be used", term.Plural(bad, "line"))
+}
+
+// nextLine returns the next line, valid until the next call, or reads over one that is longer than the buffer of r. The
+// error is that of r, and the end.
+func nextLine(r *bufio.Reader) (text []byte, long bool, err error) {
+	for text, err = r.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull); _, err = r.ReadSlice('\n') {
+		long = true
+	}
+	return bytes.TrimSpace(text), long, err
 }

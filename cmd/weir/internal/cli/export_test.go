@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/console"
+	"github.com/weirlimit/weir/internal/counters"
 )
 
 // moving is the administration of a node that exports a text, and imports lines.
@@ -77,17 +78,20 @@ func TestImport(t *testing.T) {
 	s := httptest.NewServer(n)
 	defer s.Close()
 	file := filepath.Join(t.TempDir(), "counters.jsonl")
-	text := "{\"a\":1}\nnot json\n\n{\"b\":1}\n" + strings.Repeat("{\"c\":1}\n", console.MaxImported)
+	long := `"` + strings.Repeat("x", counters.MaxLine) + `"`
+	text := "{\"a\":1}\nnot json\n\n{\"b\":1}\n" + long + "\n" +
+		strings.Repeat("{\"c\":1}\n", console.MaxImported-1) + "{\"d\":1}"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status, out, errs := runAs(t, "import", file, "--dry-run", "--replace", "--server",
 		strings.TrimPrefix(s.URL, "http://"))
-	want := fmt.Sprintf("dry run: %d added, 0 merged, 0 replaced, 0 ended since, 2 refused\n", console.MaxImported+1)
+	want := fmt.Sprintf("dry run: %d added, 0 merged, 0 replaced, 0 ended since, 3 refused\n", console.MaxImported+1)
 	if status != 1 || out != want {
 		t.Errorf("%d, %q, want %q", status, out, want)
 	}
-	if !strings.Contains(errs, "line 2: it is not JSON") || !strings.Contains(errs, "line 4: of another key") {
+	if !strings.Contains(errs, "line 2: it is not JSON") || !strings.Contains(errs, "line 4: of another key") ||
+		!strings.Contains(errs, "line 5: it has more than") {
 		t.Errorf("%q", errs)
 	}
 	if len(n.asks) != 2 || !strings.Contains(n.asks[0], `"replace":true,"dry_run":true`) {
