@@ -86,9 +86,9 @@ type Request struct {
 	// that they lend (see [Rule.Leases]), and not while an override of the rule is in force.
 	Lent bool
 	// Rate, if it is not 0, makes a lease a slice: the units a second that its holder would use, beside the units of the
-	// cost that it may use at once. What it is assigned is in [Remarks], and counts as used as time passes. Asking again
-	// with the same id renews the slice, before its Hold is over. It is charged whole at its end: nothing settles it.
-	// A rule need not lend otherwise.
+	// cost that it may use at once. What it is assigned is in [Remarks], and counts as used as time passes. One unit more
+	// counts, since a rate is counted in whole units. Asking again with the same id renews the slice, before its Hold is
+	// over. It is charged whole at its end: nothing settles it. A rule need not lend otherwise.
 	Rate uint64
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server

@@ -206,10 +206,11 @@ func assignable(c *arith.Charge, u *limiter.Rule) error {
 	case c.ID.Hold > longest:
 		return fmt.Errorf("%w: a rate of rule %q is to be assigned for %v: it is for at most %v", limiter.ErrInvalid, u.Name,
 			c.ID.Hold, longest)
-	case cost == 0 || cost > arith.MaxBurst:
+	case cost == 0 || cost >= arith.MaxBurst:
 		return fmt.Errorf("%w: a rate of rule %q is to be assigned with %d units at once: give 1 to %d", limiter.ErrInvalid,
-			u.Name, cost, arith.MaxBurst)
+			u.Name, cost, arith.MaxBurst-1)
 	}
+	c.Key(0).Cost++ // its rate is counted in whole units: a part of one may not be charged yet
 	return nil
 }
 

@@ -153,6 +153,7 @@ func (w *World) newKeys() map[string]*limiter.Rule {
 	if w.chance(60) {
 		w.roll(rules)
 	}
+	w.near.sliced.newKey(w, rules)
 	seen := map[int]bool{}
 	for _, k := range w.keys {
 		if !seen[k.part] {
@@ -341,6 +342,7 @@ func owned(d *limiter.Decision, i int) bool {
 // demand has clients ask for more than the limit, at random nodes, for a span.
 func (w *World) demand(span limiter.Tick, pause limiter.Tick) {
 	end := w.now + span
+	w.near.sliced.demand(w, span)
 	for _, k := range w.keys {
 		if k.form {
 			continue

@@ -8,6 +8,7 @@ import (
 // nearby is what nodes answer without the owner.
 type nearby struct {
 	lending lending
+	sliced  sliced
 	// cached has nodes refuse what owners have just refused them; refused counts
 	// how often they did.
 	cached  bool

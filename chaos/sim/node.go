@@ -58,7 +58,7 @@ func (w *World) start(name string, first bool, rules map[string]*limiter.Rule, s
 	}
 	n.drift = w.between(-w.drift, w.drift)
 	n.published = peer.Member{Name: name, Instance: n.inst, State: peer.Joining, Wire: peer.IDWire}
-	if w.near.lending.on {
+	if w.near.lending.on || w.near.sliced.on {
 		n.published.Wire = peer.LeaseWire
 	}
 	if first {
