@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/weirtest"
 )
 
@@ -124,5 +125,39 @@ func TestRequestLimitsAreShared(t *testing.T) {
 	}
 	if got := fill("", "b"); got != 192 {
 		t.Errorf("another one has %d limits", got)
+	}
+}
+
+// The top keys of a tenant are its own: not those of others, nor of one without a tenant whose key begins like its name.
+func TestTopKeysOfATenant(t *testing.T) {
+	n := weirtest.Open(t, weir.Config{
+		Rules: []byte(`{version: 1, rules: [{name: r, key: [path, user], limits: [1/day]}]}`)})
+	for range 64 {
+		for _, r := range []weir.Request{{Path: "/", User: "ada", Tenant: "bank:1"}, {Path: "/", User: "bob", Tenant: "bank"},
+			{Path: "bank:1", User: "eve"}} {
+			if _, err := n.Check(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for tenant, want := range map[string]string{"bank:1": "bank%3A1:/:ada", "bank": "bank:/:bob", "": "bank%3A1:eve",
+		"other": ""} {
+		hottest, denied := n.TopOf(tenant, 10)
+		if want == "" && len(hottest)+len(denied) == 0 {
+			continue
+		}
+		if len(hottest) != 1 || hottest[0].Name != want || len(denied) != 1 || denied[0].Name != want+":day" {
+			t.Errorf("of %q: %+v and %+v", tenant, hottest, denied)
+		}
+	}
+	twin := 0 // another tenant may have the label of one
+	for arith.TenantLabel(strconv.Itoa(twin)) != arith.TenantLabel("bank") {
+		twin++
+	}
+	if hottest, denied := n.TopOf(strconv.Itoa(twin), 10); len(hottest)+len(denied) != 0 {
+		t.Errorf("a tenant sees another one's: %+v and %+v", hottest, denied)
+	}
+	if hottest, _ := n.Top(10); len(hottest) != 3 {
+		t.Errorf("of all: %+v", hottest)
 	}
 }

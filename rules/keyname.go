@@ -25,6 +25,14 @@ func shortened(v string) string {
 	return v[:longValue-1-2*digestSize] + "~" + hex.EncodeToString(sum[:digestSize])
 }
 
+// TenantPrefix returns what names of a tenant's keys begin with, empty for no tenant: see [Set.AppendKeyName].
+func TenantPrefix(tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	return string(append(appendEscaped(nil, tenant), ':'))
+}
+
 // appendName appends the displayed name of the key: the values, separated by colons.
 func (k *key) appendName(dst []byte, rule string, r *limiter.Request) []byte {
 	shown := func(v string) string { return v }

@@ -102,9 +102,13 @@ func (r *ring) Placement() *weirv1.RingResponse {
 	return out
 }
 
-// top returns the keys that the node checked most and denied most.
-func (s *Service) top(n int) (hottest, denied []transport.TopKey) {
-	hot, no := s.Node().Top(n)
+// top returns the keys that the node checked most and denied most, of a tenant or, if that is empty, of all.
+func (s *Service) top(tenant string, n int) (hottest, denied []transport.TopKey) {
+	of := s.Node().Top
+	if tenant != "" {
+		of = func(n int) ([]weir.TopKey, []weir.TopKey) { return s.Node().TopOf(tenant, n) }
+	}
+	hot, no := of(n)
 	list := func(keys []weir.TopKey) []transport.TopKey {
 		out := make([]transport.TopKey, len(keys))
 		for i, k := range keys {

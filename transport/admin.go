@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -23,9 +24,9 @@ type AdminOptions struct {
 	// requests from this machine. Default nil: the node is in no
 	// cluster, and all answer 404.
 	Directory Directory
-	// Top returns the n keys that are checked most and the n that are denied most, for
-	// /v1/top; default nil: it answers 404.
-	Top func(n int) (hottest, denied []TopKey)
+	// Top returns the n keys of a tenant that are checked most and the n that are denied most, for
+	// /v1/top; with an empty tenant, those of all. Default nil: it answers 404.
+	Top func(tenant string, n int) (hottest, denied []TopKey)
 	// Reload reads the rules file again, for POST /v1/reload from this machine; default nil:
 	// it answers 404. An error that wraps [limiter.ErrInvalid] has all that is wrong with the
 	// file; after any error the old rules are in force.
@@ -78,7 +79,6 @@ func NewAdmin(o AdminOptions) *Apart {
 		"/v1/members/expel":   {methods: []string{http.MethodPost}, serve: near(a.about(Directory.Expel))},
 		"/v1/members/readmit": {methods: []string{http.MethodPost}, serve: near(a.about(Directory.Readmit))},
 		"/v1/reload":          {methods: []string{http.MethodPost}, serve: near(a.serveReload)},
-		"/v1/top":             {methods: reading(), serve: a.serveTop},
 		"/openapi.yaml":       {methods: reading(), serve: serveOpenAPI},
 	}
 	if o.Metrics != nil {
@@ -88,15 +88,17 @@ func NewAdmin(o AdminOptions) *Apart {
 		routes[profilesPath] = route{methods: append(reading(), http.MethodPost), serve: near(o.Profiles.ServeHTTP)}
 	}
 	front := frontend.New(frontend.Config{Access: o.Access, Audit: o.Audit}, frontend.Protocol{Over: "administration"})
-	for path, r := range o.Routes {
+	own := map[string]AdminRoute{"/v1/top": {Serve: a.serveTop}}
+	maps.Copy(own, o.Routes)
+	for path, r := range own {
 		routes[path] = a.routeOf(r)
 	}
 	for path, r := range routes {
 		// What can be asked with POST changes something, or costs much, as profiles do.
 		r.action, r.accounted = cmp.Or(r.action, actionOf(path)), slices.Contains(r.methods, http.MethodPost)
-		switch own, ok := o.Routes[path]; {
+		switch of, ok := own[path]; {
 		case ok:
-			r.serve = serveAdmin(front, own, o.Token)
+			r.serve = serveAdmin(front, of, o.Token)
 		case o.Access != nil:
 			r.serve = administers(front, r.serve)
 		}
@@ -195,8 +197,8 @@ func (a *admin) serveReload(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out)
 }
 
-// serveTop lists the keys that are checked and denied most.
-func (a *admin) serveTop(w http.ResponseWriter, r *http.Request) {
+// serveTop lists the keys that are checked and denied most. An administrator of a tenant sees that one's.
+func (a *admin) serveTop(w http.ResponseWriter, r *http.Request, by AdminCaller) {
 	n := topDefault
 	if text := r.URL.Query().Get("n"); text != "" {
 		var err error
@@ -209,9 +211,9 @@ func (a *admin) serveTop(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusNotFound, errNoTopper.Error())
 		return
 	}
-	hottest, denied := a.Top(n)
+	hottest, denied := a.Top(by.Tenant(), n)
 	out := top{Hottest: append([]TopKey{}, hottest...), Denied: append([]TopKey{}, denied...)}
-	if a.Warnings != nil {
+	if a.Warnings != nil && by.MayAll() == nil {
 		out.Warnings = a.Warnings()
 	}
 	writeJSON(w, out)

@@ -111,7 +111,7 @@ func TestForeign(t *testing.T) {
 	h := &hall{}
 	admin := transport.NewAdmin(transport.AdminOptions{Directory: h, Metrics: http.NotFoundHandler(),
 		Profiles: http.NotFoundHandler(),
-		Top:      func(int) (hottest, denied []transport.TopKey) { return nil, nil }}).Handler()
+		Top:      func(string, int) (hottest, denied []transport.TopKey) { return nil, nil }}).Handler()
 	type asked struct {
 		h                  http.Handler
 		method, path, body string
@@ -287,5 +287,45 @@ func TestPathsOfAnotherSite(t *testing.T) {
 		if got.Code != 404 || !strings.Contains(got.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %q", path, got.Code, got.Body, want)
 		}
+	}
+}
+
+// keeper administers, for a tenant or for all.
+type keeper struct {
+	spender
+	tenant string
+}
+
+func (k *keeper) Identify(transport.Credentials) (transport.Caller, error) { return k, nil }
+func (k *keeper) Tenant() string                                           { return k.tenant }
+
+// An administrator of a tenant is told of its own keys, and of nothing that tenants share.
+func TestAdministratorOfATenant(t *testing.T) {
+	by, h := new(keeper), &hall{}
+	site := transport.NewAdmin(transport.AdminOptions{Directory: h, Access: by, Metrics: http.NotFoundHandler(),
+		Profiles: http.NotFoundHandler(), Warnings: func() []string { return []string{"others' trouble"} },
+		Reload: func(context.Context) (transport.Reloaded, error) { return transport.Reloaded{}, nil },
+		Top: func(tenant string, _ int) (hottest, denied []transport.TopKey) {
+			return []transport.TopKey{{Key: "of " + tenant}}, nil
+		}}).Handler()
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8082}
+	for _, tenant := range []string{"", "bank"} {
+		by.tenant = tenant
+		got := ask(site, at, "127.0.0.1:1", "GET", "http://localhost/v1/top", "")
+		if body := got.Body.String(); got.Code != 200 || !strings.Contains(body, `"of `+tenant+`"`) ||
+			strings.Contains(body, "trouble") != (tenant == "") {
+			t.Errorf("top keys for %q: %d %s", tenant, got.Code, body)
+		}
+		for path, body := range map[string]string{"/v1/members": "", "/metrics": "", "/debug/pprof/heap": "", "/v1/reload": "{}",
+			"/v1/members/forget": `{"name":"b"}`, "/v1/members/expel": `{"name":"b"}`, "/v1/members/readmit": `{"name":"b"}`} {
+			method := map[bool]string{true: "GET", false: "POST"}[body == ""]
+			got := ask(site, at, "127.0.0.1:1", method, "http://localhost"+path, body, "Content-Type", "application/json")
+			if (got.Code == http.StatusForbidden) != (tenant == "bank") {
+				t.Errorf("%s %s for %q: %d %s", method, path, tenant, got.Code, got.Body)
+			}
+		}
+	}
+	if len(h.forgot) != 3 {
+		t.Errorf("%v were forgotten, expelled or readmitted", h.forgot)
 	}
 }

@@ -93,8 +93,11 @@ func (c *AdminCaller) MayAll() error {
 	if c.all || c.session.Tenant() == "" {
 		return c.Err
 	}
-	return frontend.ForbiddenError("only an administrator without a tenant may do this")
+	return errTenant
 }
+
+// errTenant is the answer to an administrator of a tenant about what all tenants share.
+var errTenant = frontend.ForbiddenError("only an administrator without a tenant may do this")
 
 // Tenant returns the tenant of the caller, empty for none.
 func (c *AdminCaller) Tenant() string { return c.session.Tenant() }

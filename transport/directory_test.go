@@ -40,7 +40,7 @@ func (h *hall) Readmit(name string) error { return h.Forget(name) }
 func TestDirectory(t *testing.T) {
 	h := &hall{}
 	s := serveApart(t, transport.NewAdmin(transport.AdminOptions{Directory: h,
-		Top: func(n int) (hottest, denied []transport.TopKey) {
+		Top: func(_ string, n int) (hottest, denied []transport.TopKey) {
 			return []transport.TopKey{{Key: "/:ada", Count: uint64(n), Error: 1}}, nil
 		}, Reload: func(context.Context) (transport.Reloaded, error) {
 			if h.bad != nil {

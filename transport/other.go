@@ -128,6 +128,9 @@ func administers(front *frontend.Frontend, serve http.HandlerFunc) http.HandlerF
 		if err == nil {
 			_, err = by.May(ActionAdmin)
 		}
+		if err == nil && by.Tenant() != "" {
+			err = errTenant // all tenants share what it is about
+		}
 		if err != nil {
 			writeError(w, err)
 			return

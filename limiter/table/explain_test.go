@@ -115,11 +115,11 @@ func TestExplainIsNotCounted(t *testing.T) {
 	}
 	one := k(1)
 	table.SetName(&one, []byte("one"))
-	hottest, denied := table.Top(10)
+	hottest, denied := table.Top(10, nil)
 	for range 100 {
 		table.Explain(now, charge(1, k(1)), &d)
 	}
-	if h, n := table.Top(10); len(h) != 1 || len(n) != 1 || !slices.Equal(h, hottest) || !slices.Equal(n, denied) {
+	if h, n := table.Top(10, nil); len(h) != 1 || len(n) != 1 || !slices.Equal(h, hottest) || !slices.Equal(n, denied) {
 		t.Errorf("listed %v and %v, before that %v and %v", h, n, hottest, denied)
 	}
 	x := table.Explain(now, charge(1, k(2)), &d)

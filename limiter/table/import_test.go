@@ -206,12 +206,12 @@ func TestDrop(t *testing.T) {
 			table.SetName(&k, []byte("/a"))
 		}
 	}
-	if hot, denied := table.Top(9); len(hot) == 0 || len(denied) == 0 {
+	if hot, denied := table.Top(9, nil); len(hot) == 0 || len(denied) == 0 {
 		t.Fatal("premise: it is listed")
 	}
 	was := exported(table, part, hourStart+1)
 	table.Drop(part)
-	if hot, denied := table.Top(9); len(hot)+len(denied) != 0 {
+	if hot, denied := table.Top(9, nil); len(hot)+len(denied) != 0 {
 		t.Errorf("still listed: %v, %v", hot, denied)
 	}
 	if err := table.Import(part, hourStart+1, was, Replace); err != nil {

@@ -407,7 +407,7 @@ func TestTop(t *testing.T) {
 			table.SetName(&k, fmt.Appendf(nil, "/%d", i))
 		}
 	}
-	hottest, denied := table.Top(3)
+	hottest, denied := table.Top(3, nil)
 	for _, list := range [][]TopKey{hottest, denied} {
 		var names []string
 		for _, k := range list {
@@ -439,7 +439,7 @@ func TestNewcomersAreNamedLate(t *testing.T) {
 	if add(topPerPartition) {
 		t.Error("a key that took another's place is named at once")
 	}
-	if got := top.list(nil); len(got) != 0 {
+	if got := top.list(nil, nil); len(got) != 0 {
 		t.Errorf("keys without names are listed: %+v", got)
 	}
 	if !add(topPerPartition) {
@@ -447,7 +447,7 @@ func TestNewcomersAreNamedLate(t *testing.T) {
 	}
 	h := hash(topPerPartition)
 	top.setName(h.Hi, h.Lo, []byte("/new"))
-	if got, want := top.list(nil), []TopKey{{Name: "/new", Count: 3, Error: 1}}; !slices.Equal(got, want) {
+	if got, want := top.list(nil, nil), []TopKey{{Name: "/new", Count: 3, Error: 1}}; !slices.Equal(got, want) {
 		t.Errorf("listed are %+v, want %+v", got, want)
 	}
 	if add(topPerPartition) {

@@ -139,19 +139,20 @@ type TopKey struct {
 
 // Top returns up to n keys that were checked most (sampled, one check in 16, and scaled
 // up) and up to n counters that denied most, each in descending order. Each partition
-// lists only 8 keys, so rarer ones may be missing. Top is safe for concurrent use.
-func (t *Table) Top(n int) (hottest, denied []TopKey) {
+// lists only 8 keys, so rarer ones may be missing. Those that keep is false for are left out; nil keeps all. Top is safe
+// for concurrent use.
+func (t *Table) Top(n int, keep func(tenant uint16, name string) bool) (hottest, denied []TopKey) {
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.mu.Lock()
-		hottest = p.hot.list(hottest)
-		denied = p.denied.list(denied)
+		hottest = p.hot.list(hottest, keep)
+		denied = p.denied.list(denied, keep)
 		p.mu.Unlock()
 	}
 	return most(hottest, n), most(denied, n)
 }
 
-func (t *topKeys) list(dst []TopKey) []TopKey {
+func (t *topKeys) list(dst []TopKey, keep func(tenant uint16, name string) bool) []TopKey {
 	if t == nil {
 		return dst
 	}
@@ -164,7 +165,9 @@ func (t *topKeys) list(dst []TopKey) []TopKey {
 		if e.limit != nil {
 			name += ":" + e.limit.Name()
 		}
-		dst = append(dst, TopKey{name, t.count[i], e.err})
+		if keep == nil || keep(arith.LabelOf(keyOfTop(e.lo, e.limit)), name) {
+			dst = append(dst, TopKey{name, t.count[i], e.err})
+		}
 	}
 	return dst
 }

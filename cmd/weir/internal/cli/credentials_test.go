@@ -55,7 +55,7 @@ func closedNode(t *testing.T, ca *certstest.Authority) (overGRPC, overHTTP, admi
 		t.Fatal(err)
 	}
 	site := transport.NewAdmin(transport.AdminOptions{
-		TLS: secure, Access: badge{}, Top: func(int) (hot, denied []transport.TopKey) { return nil, nil },
+		TLS: secure, Access: badge{}, Top: func(string, int) (hot, denied []transport.TopKey) { return nil, nil },
 	})
 	forGRPC, forHTTP, forAdmin := listen(t), listen(t), listen(t)
 	var serving sync.WaitGroup

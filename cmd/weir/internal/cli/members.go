@@ -237,10 +237,19 @@ func (h *httpRemote) do(ctx context.Context, method, path string, body []byte, a
 		Detail string `json:"detail"`
 	}
 	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
-		return fmt.Errorf("node %s: %s", h.server, problem.Detail)
+		return &refused{resp.StatusCode, fmt.Sprintf("node %s: %s", h.server, problem.Detail)}
 	}
 	return h.noNode(resp.Status, text)
 }
+
+// refused is a node's answer to what it does not do.
+type refused struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (r *refused) Error() string { return r.text }
 
 // listed is a member in the tool's list.
 type listed struct {

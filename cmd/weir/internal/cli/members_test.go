@@ -59,7 +59,7 @@ func towns(t *testing.T) (addr string, first *town) {
 	for i, d := range nodes {
 		s := transport.NewAdmin(transport.AdminOptions{Directory: d, Warnings: func() []string {
 			return d.warnings
-		}, Top: func(int) (hot, denied []transport.TopKey) {
+		}, Top: func(string, int) (hot, denied []transport.TopKey) {
 			return []transport.TopKey{{Key: "/towns:ada", Count: uint64(5 * (i + 1))}, {Key: fmt.Sprint("/only:", i), Count: 7}},
 				nil
 		}})

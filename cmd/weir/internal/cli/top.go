@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -86,7 +87,10 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	}
 	var seen struct{ Members []listed }
 	if !one {
-		_ = h.do(ctx, http.MethodGet, "/v1/members", nil, &seen) // a node on its own has none
+		err := h.do(ctx, http.MethodGet, "/v1/members", nil, &seen)
+		if why, ok := errors.AsType[*refused](err); err != nil && !(ok && why.status == http.StatusNotFound) {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("no other member was asked: %v", err)) // but a node on its own has none
+		}
 	}
 	var mu sync.Mutex
 	eachMember(ctx, seen.Members, func(ctx context.Context, m *listed) error {
