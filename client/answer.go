@@ -398,3 +398,22 @@ func nameIn(m *weirv1.LimitColumns, refs []uint32, i int) string {
 }
 
 func has(flags byte, f weirv1.DecisionFlag) bool { return flags&byte(f) != 0 }
+
+// onlyLeast leaves of an allowed decision the limit with the least remaining.
+func onlyLeast(d *limiter.Decision) {
+	if d.Len() < 2 {
+		return
+	}
+	least := *d.Limit(0)
+	for i := range d.Len() {
+		if l := d.Limit(i); l.Remaining < least.Remaining {
+			least = *l
+		}
+	}
+	source := d.Source
+	d.Clear()
+	d.Allowed, d.Source = true, source
+	d.Grow(1)
+	*d.Limit(0) = least
+	arith.Conclude(d)
+}

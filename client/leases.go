@@ -37,7 +37,7 @@ type leases struct {
 	began   time.Time
 	wake    chan struct{}
 	count   atomic.Uint64 // checks that leases admitted
-	refused atomic.Int64  // until when no leases are asked for, by the clock of Instant.Now
+	refused refusal       // of any node, where the owner is not known
 
 	once   sync.Once // for ending
 	ending chan struct{}
@@ -48,6 +48,17 @@ type leases struct {
 	loans map[*lease.Lease]*loan
 	queue []*loan // to be asked for, or to be returned
 	busy  map[place]bool
+}
+
+// refusal is until when a node is not asked for leases, by the clock of Instant.Now.
+type refusal struct{ atomic.Int64 }
+
+// refusal returns that of a node, nil for any.
+func (x *leases) refusal(n *node) *refusal {
+	if n == nil {
+		return &x.refused
+	}
+	return &n.refuses
 }
 
 // place is what the leases of a message have in common.
@@ -82,7 +93,7 @@ func (x *leases) now() lease.Instant {
 func (x *leases) decide(of *resolved, r *limiter.Request, d *limiter.Decision) bool {
 	now := x.now()
 	k := of.charge.Key(0)
-	if of.warm = x.held.Warm(now.Now, k.Hash); !of.warm || now.Now < limiter.Tick(x.refused.Load()) {
+	if of.warm = x.held.Warm(now.Now, k.Hash); !of.warm || now.Now < limiter.Tick(x.refusal(of.owner()).Load()) {
 		return false
 	}
 	done, w := x.held.Decide(now, k, of.span, otherHolders, d)
@@ -99,25 +110,6 @@ func (x *leases) decide(of *resolved, r *limiter.Request, d *limiter.Decision) b
 	}
 	d.Rule = of.rule
 	return true
-}
-
-// onlyLeast leaves of an allowed decision the limit with the least remaining.
-func onlyLeast(d *limiter.Decision) {
-	if d.Len() < 2 {
-		return
-	}
-	least := *d.Limit(0)
-	for i := range d.Len() {
-		if l := d.Limit(i); l.Remaining < least.Remaining {
-			least = *l
-		}
-	}
-	source := d.Source
-	d.Clear()
-	d.Allowed, d.Source = true, source
-	d.Grow(1)
-	*d.Limit(0) = least
-	arith.Conclude(d)
 }
 
 // note puts a wish, and a lease that is over, into the queue.
@@ -269,9 +261,10 @@ func (x *leases) send(ctx context.Context) (more bool) {
 
 // exchange sends one message and hears its answer.
 func (x *leases) exchange(ctx context.Context, p place, m *message) {
+	key := p
 	defer func() {
 		x.mu.Lock()
-		delete(x.busy, p)
+		delete(x.busy, key)
 		x.mu.Unlock()
 		x.notify()
 	}()
@@ -287,7 +280,7 @@ func (x *leases) exchange(ctx context.Context, p place, m *message) {
 		q.Returned = &ends.message
 		q.Returned.Rule = p.rule
 	}
-	out, f, err := x.call(ctx, p.at, q)
+	out, f, err := x.call(ctx, &p.at, q)
 	for i, l := range returned {
 		if err != nil && f != answered && !l.again { // another node may know the owner
 			x.mu.Lock()
@@ -309,7 +302,7 @@ func (x *leases) exchange(ctx context.Context, p place, m *message) {
 		}
 	}
 	if err != nil {
-		x.stop(err)
+		x.stop(p.at, err)
 	}
 	for i, l := range asked {
 		x.answered(l, f, err, &wishes, i, out.GetAsked().GetView())
@@ -336,10 +329,10 @@ func (x *leases) fill(b *batch, all []*loan, units func(*loan) uint64) (in []*lo
 	return in
 }
 
-// call makes a call to a node, nil for any.
-func (x *leases) call(ctx context.Context, n *node, m *weirv1.LeaseRequest) (out *weirv1.LeaseResponse, f fate,
+// call makes a call to a node, nil for any. If it asks another one, it writes that to at.
+func (x *leases) call(ctx context.Context, at **node, m *weirv1.LeaseRequest) (out *weirv1.LeaseResponse, f fate,
 	err error) {
-	c := x.client
+	c, n := x.client, *at
 	c.mu.Lock()
 	if n == nil || n.condition != up { // it may have left
 		n, err = c.choose(&tries{})
@@ -357,6 +350,9 @@ func (x *leases) call(ctx context.Context, n *node, m *weirv1.LeaseRequest) (out
 		knows = status.Code(err) != codes.Unimplemented
 		return err
 	})
+	if *at != nil {
+		*at = n
+	}
 	if !knows {
 		return nil, answered, errLendsNot
 	}
@@ -366,10 +362,10 @@ func (x *leases) call(ctx context.Context, n *node, m *weirv1.LeaseRequest) (out
 // errLendsNot is the error of a node of a version that lends nothing to clients.
 var errLendsNot = errors.New("the node lends nothing to clients")
 
-// stop asks for no more leases for a while, if the nodes lend nothing to this client.
-func (x *leases) stop(err error) {
+// stop asks a node for no more leases for a while, if it lends nothing to this client.
+func (x *leases) stop(n *node, err error) {
 	if errors.Is(err, ErrDenied) || errors.Is(err, ErrInvalid) || errors.Is(err, errLendsNot) {
-		x.refused.Store(int64(x.now().Now + lendsAgain))
+		x.refusal(n).Store(int64(x.now().Now + lendsAgain))
 	}
 }
 

@@ -144,6 +144,12 @@ const theView = 7
 
 func newLender(t *testing.T) *lender {
 	t.Helper()
+	return newLenderBeside(t, nil)
+}
+
+// newLenderBeside returns a node that owns every other partition; another one, unless it is nil, owns the rest.
+func newLenderBeside(t *testing.T, other *script) *lender {
+	t.Helper()
 	x := &lender{script: &script{}, view: theView}
 	x.script.ring = &weirv1.RingResponse{View: theView, Owners: make([]uint32, table.Partitions), Seeds: make([]byte, 80),
 		Rules: []byte(`
@@ -191,7 +197,16 @@ rules:
 		}
 		return out, nil
 	}
-	x.client = open(t, client.Config{Addrs: []string{playAll(t, x.script).Addr().String()}, Timeout: long, Leases: true})
+	addr := playAll(t, x.script).Addr().String()
+	if ring := x.script.ring; other != nil {
+		other.stream = x.script.stream
+		ring.Members = []*weirv1.RingMember{{Name: "a", GrpcAddr: addr},
+			{Name: "b", GrpcAddr: playAll(t, other).Addr().String()}}
+		for i := range ring.Owners {
+			ring.Owners[i] = uint32(1 + i%2)
+		}
+	}
+	x.client = open(t, client.Config{Addrs: []string{addr}, Timeout: long, Leases: true})
 	eventually(t, "the client knows the ring", func() bool {
 		x.check(t, "/slow", "nobody")
 		if s := x.client.Stats(); s.RingError != nil {
@@ -326,6 +341,28 @@ func TestLeasesThatAreRefused(t *testing.T) {
 		if n := len(x.heard()); n != 1 {
 			t.Errorf("%s: it asked %d times", name, n)
 		}
+	}
+}
+
+// A node that lends nothing keeps no other from lending: it may be of an earlier version.
+func TestOneNodeThatLendsNothing(t *testing.T) {
+	var refused atomic.Int64
+	x := newLenderBeside(t, &script{lease: func(*weirv1.LeaseRequest) (*weirv1.LeaseResponse, error) {
+		refused.Add(1)
+		return nil, status.Error(codes.Unimplemented, "no")
+	}})
+	user := 0
+	ask := func() { // for many keys of both
+		user++
+		for range 64 {
+			x.check(t, "/slow", fmt.Sprint(user%64))
+		}
+	}
+	eventually(t, "one refuses", func() bool { ask(); return refused.Load() > 0 })
+	before := len(x.heard())
+	eventually(t, "the other is asked for more", func() bool { ask(); return len(x.heard()) > before+8 })
+	if n := refused.Load(); n != 1 {
+		t.Errorf("one that refuses was asked %d times", n)
 	}
 }
 

@@ -61,6 +61,7 @@ type node struct {
 	// stops it.
 	learned bool
 	end     context.CancelFunc
+	refuses refusal
 
 	condition condition
 	why       error                   // why it is down; nil if it is not

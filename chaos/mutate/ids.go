@@ -14,8 +14,7 @@ func ofIDs() []mutation {
 			}},
 		{name: "units: a hold keeps all bits of its cost", pkg: suite, test: "^TestTranscriptsAreRight$/^wide_units$",
 			edits: []edit{
-				{"limiter/arith/hold.go", "h.Limit, h.Cost&math.MaxUint32|h.Cost>>32<<holdCost\n",
-					"h.Limit, h.Cost&math.MaxUint32\n"},
+				{"limiter/arith/hold.go", "h.Cost&math.MaxUint32 | h.Cost>>32<<holdCost | ", "h.Cost&math.MaxUint32 | "},
 			}},
 		{name: "units: the rest of a charge of a bucket may exceed 64 bits", pkg: suite,
 			test: "^TestTranscriptsAreRight$/^wide_units$", edits: []edit{

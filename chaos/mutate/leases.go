@@ -91,7 +91,7 @@ func ofLeases() []mutation {
 		}},
 		{name: "a member asks for a bounded lease", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
 			{"internal/cluster/credible.go",
-				"(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.MaxLease)",
+				"(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.LongestLease(h.Rate))",
 				"(!h.Lent || q.Keys == 1)"},
 		}},
 		{name: "no more comes back than was lent", pkg: front, test: "^TestLease$", edits: []edit{
@@ -120,7 +120,10 @@ func ofLeases() []mutation {
 			{"client/leases.go", "			x.held.Close()\n", ""},
 		}},
 		{name: "a client that may not borrow stops asking", pkg: asks, test: "^TestLeasesThatAreRefused$", edits: []edit{
-			{"client/leases.go", "		x.refused.Store(int64(x.now().Now + lendsAgain))\n", "		_ = lendsAgain\n"},
+			{"client/leases.go", "		x.refusal(n).Store(int64(x.now().Now + lendsAgain))\n", "		_ = lendsAgain\n"},
+		}},
+		{name: "one node that lends nothing stops no other", pkg: asks, test: "^TestOneNodeThatLendsNothing$", edits: []edit{
+			{"client/leases.go", "	return &n.refuses\n", "	return &x.refused\n"},
 		}},
 		{name: "a lease is by the rule in force here", pkg: held, test: "^TestWhichLeasesAreUsed$", edits: []edit{
 			{"internal/lease/holder.go", "d.Limit(0).Rule == l.Key.Rule && ", ""},
@@ -141,7 +144,7 @@ func ofLeases() []mutation {
 			{"limiter/table/holds.go", ".count()+more > maxLoans {", ".count()+more > 100*maxLoans {"},
 		}},
 		{name: "an owner lends by rules that lend", pkg: core, test: "^TestLeasesAreBounded$", edits: []edit{
-			{"internal/cluster/recall.go", "return arith.LeaseFor(k.Key(0).Rule) == 0 || d.shareOf", "return d.shareOf"},
+			{"internal/cluster/recall.go", "return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf", "return d.shareOf"},
 		}},
 		{name: "a check waits for what is lent", pkg: core, test: "^TestWhatIsLentIsRecalled$", edits: []edit{
 			{"internal/cluster/decide.go", "if awaitsLent(t, d, q, charge, answer) {", "if false {"},
@@ -153,7 +156,7 @@ func ofLeases() []mutation {
 			{"internal/cluster/recall.go", "p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))", "p == nil"},
 		}},
 		{name: "a lease is recalled once", pkg: core, test: "^TestWhoDoesNotGiveBack$", edits: []edit{
-			{"internal/cluster/replica/recall.go", "return o.list[i].until", "return now + RecallFor"},
+			{"internal/cluster/replica/recall.go", "return o.recalled[i].until", "return now + RecallFor"},
 		}},
 		{name: "where a sliding window is nearly full leases are short", pkg: held, test: "^TestUseOfTheLimit$",
 			edits: []edit{{"internal/lease/hot.go", "use > 0 && e.left", "false && e.left"}}},

@@ -58,7 +58,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 		}
 		if units[l.Key] == 0 {
 			for _, h := range table.Lent(d.table, key) {
-				if p.r.Own().Recalls.May(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
+				if p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
 					units[l.Key] += h.Cost
 					all = append(all, loan{key, h.ID})
 				}
@@ -97,7 +97,7 @@ func awaitsLent(t *turn, d *decider, q *route.Request, k *arith.Charge, answer *
 		return false
 	}
 	for _, x := range all {
-		if at := d.parts.of(x.key); at.r.Own().Recalls.Add(t.inputs(), x.id) {
+		if at := d.parts.of(x.key); at.r.Own().Waits.Recall(t.inputs(), x.id) {
 			recall(t, x)
 		}
 	}

@@ -367,10 +367,10 @@ var limits = []struct {
 	span   limiter.Tick
 }{
 	{"10/minute", 10, time.Minute, 1, 40 * limiter.Minute},
-	{"1,000/s", 1e3, time.Second, 1, 40 * limiter.Second},
+	{"1,000/s", 1e3, time.Second, 1, 30 * limiter.Second},
 	{"10,000/s", 1e4, time.Second, 1, 12 * limiter.Second},
-	{"100,000/s", 1e5, time.Second, 1, 6 * limiter.Second},
-	{"1,000,000/s", 1e6, time.Second, 10, 6 * limiter.Second},
+	{"100,000/s", 1e5, time.Second, 1, 4 * limiter.Second},
+	{"1,000,000/s", 1e6, time.Second, 10, 4 * limiter.Second},
 }
 
 var demands = []float64{0.5, 0.95, 1, 1.5, 5}

@@ -76,8 +76,8 @@ func (p *Replica) refuseAll(t *Step, own *Ownership, waiting []Request) {
 	if own == nil {
 		return
 	}
-	for i := range own.waiters {
-		t.refuse(own.waiters[i].Request, peer.NotOwner, p.owner)
+	for i := range own.Waits.waiters {
+		t.refuse(own.Waits.waiters[i].Request, peer.NotOwner, p.owner)
 	}
 	for _, h := range own.withheld {
 		if h.TakeBack() {

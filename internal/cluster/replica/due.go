@@ -36,7 +36,7 @@ func (p *Replica) settled(t *Step) bool {
 		return false
 	case own.next != nil || own.revoking || own.renew || own.suspended != 0 || own.waitSince != 0:
 		return false
-	case len(own.withheld)+len(own.awaited)+len(own.inDoubt)+len(own.waiters) > 0 || t.Now >= own.lateUntil():
+	case len(own.withheld)+len(own.awaited)+len(own.inDoubt)+len(own.Waits.waiters) > 0 || t.Now >= own.lateUntil():
 		return false
 	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 ||
 		p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:

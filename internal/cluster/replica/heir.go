@@ -190,8 +190,8 @@ func (p *Replica) disown() {
 	if own := p.own; own != nil {
 		p.saving.collect(&own.changes)
 		own.end()
-		for i := range own.waiters {
-			p.waiting = append(p.waiting, own.waiters[i].Request)
+		for i := range own.Waits.waiters {
+			p.waiting = append(p.waiting, own.Waits.waiters[i].Request)
 		}
 	}
 	p.own = nil

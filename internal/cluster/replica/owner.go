@@ -22,7 +22,6 @@ type Ownership struct {
 	preparations
 	withholding
 
-	Recalls  Recalls
 	handover *handover // nil unless this node has sealed
 }
 
@@ -74,7 +73,7 @@ type preparations struct {
 	count   Counter    // of those of all replicas of the node
 	inDoubt []prepared // oldest first
 	late    []prepared // whose askers have given up; oldest first
-	waiters []waiter   // requests that wait until none of their keys is in doubt, or for units that are recalled
+	Waits   Waits
 }
 
 // withholding is the replies that wait for the heir.
@@ -147,7 +146,7 @@ func (g *target) waitFrom(now limiter.Tick) {
 // busy reports whether the ownership has pending work.
 func (o *Ownership) busy(t *Step) bool {
 	return o.suspended != 0 || o.dirtyAt != 0 && !forDisk(t, o) ||
-		len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.waiters) > 0 || o.next != nil || o.revoking ||
+		len(o.withheld)+len(o.awaited)+len(o.inDoubt)+len(o.late)+len(o.Waits.waiters) > 0 || o.next != nil || o.revoking ||
 		o.renew || o.handover != nil ||
 		o.heir != nil && (o.heir.lapsed || o.heir.sent > o.heir.acked)
 }

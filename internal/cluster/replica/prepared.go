@@ -187,7 +187,7 @@ func wakeAttempts(t *Step, o *Ownership, r Reply) {
 
 // wakeWaiters schedules the requests that wait for a key to be decided again.
 func (o *preparations) wakeWaiters(t *Step, k *arith.Key) {
-	if len(o.waiters) == 0 {
+	if len(o.Waits.waiters) == 0 {
 		return
 	}
 	wake(t, o, func(q waiter) bool { return asks(q, k) })
@@ -195,7 +195,7 @@ func (o *preparations) wakeWaiters(t *Step, k *arith.Key) {
 
 // wake schedules some of the requests that wait to be decided again.
 func wake(t *Step, o *preparations, which func(waiter) bool) {
-	o.waiters = slices.DeleteFunc(o.waiters, func(q waiter) bool {
+	o.Waits.waiters = slices.DeleteFunc(o.Waits.waiters, func(q waiter) bool {
 		if !which(q) {
 			return false
 		}
@@ -210,7 +210,7 @@ func (o *preparations) MayWait(t *Step, w *Wait) bool {
 	if w.WaitsUntil == 0 {
 		w.WaitsUntil = t.Now + (w.Until-t.Now)/2
 	}
-	return !w.Last && len(o.waiters) < maxWaiters && w.WaitsUntil-t.Now >= TickEvery
+	return !w.Last && len(o.Waits.waiters) < maxWaiters && w.WaitsUntil-t.Now >= TickEvery
 }
 
 // WaitFor makes a request wait until charges are in doubt no more. [Ownership.MayWait] must have
@@ -224,7 +224,7 @@ func (o *preparations) WaitFor(t *Step, q Request) {
 	case w.Settles:
 		at = min(at, t.Now+inDoubtFor)
 	}
-	o.waiters = append(o.waiters, waiter{q, at, false})
+	o.Waits.waiters = append(o.Waits.waiters, waiter{q, at, false})
 	t.Watch = true
 }
 
@@ -265,7 +265,7 @@ func (o *preparations) expire(t *Step, owner peer.Epoch) {
 		o.wakeWaiters(t, &arith.Key{Hash: u.key})
 	}
 	o.forgetLate(maxLate)
-	o.waiters = slices.DeleteFunc(o.waiters, func(q waiter) bool {
+	o.Waits.waiters = slices.DeleteFunc(o.Waits.waiters, func(q waiter) bool {
 		w := q.Facts()
 		switch {
 		case t.Now < q.at:

@@ -23,44 +23,47 @@ const (
 	maxRecalled = 1 << 10 // of one partition; beyond, nobody waits for a lease
 )
 
-// Recalls are the leases that an owner has recalled.
-type Recalls struct{ list []recalled }
+// Waits are the requests that wait until none of their keys is in doubt, or for units that are recalled.
+type Waits struct {
+	waiters  []waiter
+	recalled []recalled
+}
 
 // until returns until when a check that is denied may wait for a lease; an instant that is over if it may not.
-func (o *Recalls) until(now limiter.Tick, id uint64) limiter.Tick {
-	o.list = slices.DeleteFunc(o.list, func(r recalled) bool { return now-r.until >= arith.MaxLease })
-	if i := slices.IndexFunc(o.list, func(r recalled) bool { return r.id == id }); i >= 0 {
-		return o.list[i].until
+func (o *Waits) until(now limiter.Tick, id uint64) limiter.Tick {
+	o.recalled = slices.DeleteFunc(o.recalled, func(r recalled) bool { return now-r.until >= arith.MaxLease })
+	if i := slices.IndexFunc(o.recalled, func(r recalled) bool { return r.id == id }); i >= 0 {
+		return o.recalled[i].until
 	}
-	if len(o.list) >= maxRecalled {
+	if len(o.recalled) >= maxRecalled {
 		return now
 	}
 	return now + RecallFor
 }
 
-// May reports whether a check that is denied may wait for a lease.
-func (o *Recalls) May(t *Step, id uint64) bool { return o.until(t.Now, id) > t.Now }
+// MayRecall reports whether a check that is denied may wait for a lease.
+func (o *Waits) MayRecall(t *Step, id uint64) bool { return o.until(t.Now, id) > t.Now }
 
-// Add records that a lease is recalled, and reports whether it had not been yet.
-func (o *Recalls) Add(t *Step, id uint64) (first bool) {
+// Recall records that a lease is recalled, and reports whether it had not been yet.
+func (o *Waits) Recall(t *Step, id uint64) (first bool) {
 	until := o.until(t.Now, id)
-	if until <= t.Now || slices.ContainsFunc(o.list, func(r recalled) bool { return r.id == id }) {
+	if until <= t.Now || slices.ContainsFunc(o.recalled, func(r recalled) bool { return r.id == id }) {
 		return false
 	}
-	o.list = append(o.list, recalled{id, until})
+	o.recalled = append(o.recalled, recalled{id, until})
 	return true
 }
 
 // AwaitLent makes a request wait until units of one of its keys are given back. [Ownership.MayWait] must have allowed
 // it.
 func AwaitLent(t *Step, o *Ownership, q Request) {
-	o.waiters = append(o.waiters, waiter{q, min(q.Facts().WaitsUntil, t.Now+RecallFor), true})
+	o.Waits.waiters = append(o.Waits.waiters, waiter{q, min(q.Facts().WaitsUntil, t.Now+RecallFor), true})
 	t.Watch = true
 }
 
 // AwaitsLent reports whether a request waits for units of a key.
 func AwaitsLent(o *Ownership, k *arith.Key) bool {
-	return slices.ContainsFunc(o.waiters, func(q waiter) bool { return q.lent && asks(q, k) })
+	return slices.ContainsFunc(o.Waits.waiters, func(q waiter) bool { return q.lent && asks(q, k) })
 }
 
 // GivenBack schedules the requests that wait for units of a key to be decided again.
