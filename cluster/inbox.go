@@ -20,11 +20,11 @@ const (
 )
 
 // inbox has the notes of other members that wait to be read. Each member has a place of its own, and they are read in
-// turn, so that none delays or crowds out the notes of another.
+// turn, of each one at a time, so that none delays or crowds out the notes of another, whatever it asks.
 type inbox struct {
 	mu       sync.Mutex
 	of       map[peer.Instance]*sender
-	turn     []*sender // that have notes, the next to be read first
+	turn     []*sender // that have notes of which none is being read, the next to be read first
 	came     chan struct{}
 	rate     *limiter.Limit
 	decision limiter.Decision
@@ -34,6 +34,7 @@ type sender struct {
 	instance peer.Instance
 	notes    []peer.Note
 	bytes    int
+	reading  bool // one of its notes is being read
 	rate     *arith.Counter
 }
 
@@ -60,7 +61,7 @@ func (b *inbox) put(from peer.Instance, n peer.Note, now limiter.Tick) bool {
 			return false
 		}
 	}
-	if len(s.notes) == 0 {
+	if len(s.notes) == 0 && !s.reading {
 		b.turn = append(b.turn, s)
 	}
 	s.notes = append(s.notes, n)
@@ -72,21 +73,30 @@ func (b *inbox) put(from peer.Instance, n peer.Note, now limiter.Tick) bool {
 	return true
 }
 
-// take returns the note whose turn it is, false if there is none.
-func (b *inbox) take() (from peer.Instance, n peer.Note, ok bool) {
+// take returns the note whose turn it is, and who sent it, nil if there is none. The caller calls done when it has read
+// it.
+func (b *inbox) take() (from *sender, n peer.Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.turn) == 0 {
-		return from, n, false
+		return nil, n
 	}
 	s := b.turn[0]
 	b.turn = slices.Delete(b.turn, 0, 1)
 	n = s.notes[0]
 	s.notes = slices.Delete(s.notes, 0, 1)
-	if s.bytes -= len(n.Text); len(s.notes) > 0 {
+	s.bytes -= len(n.Text)
+	s.reading = true
+	return s, n
+}
+
+// done lets the next note of a sender be read.
+func (b *inbox) done(s *sender) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.reading = false; len(s.notes) > 0 && b.of[s.instance] == s {
 		b.turn = append(b.turn, s)
 	}
-	return s.instance, n, true
 }
 
 // keep forgets all whom is does not name.

@@ -33,19 +33,21 @@ func TestOneMemberDoesNotCrowdOutOthers(t *testing.T) {
 	}
 	read := 0
 	for i := range 6 {
-		from, n, ok := b.take()
-		if !ok || from == good && n.ID != uint64(i/2+1) {
+		from, n := b.take()
+		if from == nil || from.instance == good && n.ID != uint64(i/2+1) {
 			t.Fatalf("note %d is %+v of %v", i, n, from)
 		}
-		if from == good {
+		if from.instance == good {
 			read++
 		}
+		b.done(from)
 	}
 	if read != 3 {
 		t.Errorf("of six notes that are read %d are of the member with few, want 3", read)
 	}
-	for _, _, ok := b.take(); ok; _, _, ok = b.take() {
+	for from, _ := b.take(); from != nil; from, _ = b.take() {
 		b.put(evil, peer.Note{}, tick)
+		b.done(from)
 	}
 	if b.put(evil, peer.Note{}, tick) {
 		t.Error("a burst has no end")
@@ -53,7 +55,9 @@ func TestOneMemberDoesNotCrowdOutOthers(t *testing.T) {
 	if tick = limiter.Second; !b.put(evil, peer.Note{}, tick) {
 		t.Error("a second later none is taken")
 	}
-	b.take()
+	if from, _ := b.take(); from != nil {
+		b.done(from)
+	}
 	text := bytes.Repeat([]byte("x"), MaxNoteBytes)
 	for tick, taken = tick+10*limiter.Second, 0; b.put(good, peer.Note{Text: text}, tick); taken++ {
 	}
@@ -61,8 +65,46 @@ func TestOneMemberDoesNotCrowdOutOthers(t *testing.T) {
 		t.Errorf("%d bytes of one member wait", taken*len(text))
 	}
 	b.keep(map[peer.Instance]bool{evil: true})
-	if _, _, ok := b.take(); ok || len(b.of) != 1 {
+	if from, _ := b.take(); from != nil || len(b.of) != 1 {
 		t.Error("the notes of one that is no member any more are kept")
+	}
+}
+
+// TestOneNoteOfAMemberIsReadAtATime: questions that take long to answer leave the other reader to other members.
+func TestOneNoteOfAMemberIsReadAtATime(t *testing.T) {
+	b, err := newInbox()
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil, good := peer.Instance(1), peer.Instance(2)
+	b.put(evil, peer.Note{ID: 1}, 0)
+	b.put(evil, peer.Note{ID: 2}, 0)
+	slow, _ := b.take()
+	b.put(evil, peer.Note{ID: 3}, 0)
+	if from, n := b.take(); from != nil {
+		t.Fatalf("note %d of a member is read beside another of it", n.ID)
+	}
+	b.put(good, peer.Note{ID: 1}, 0)
+	from, _ := b.take()
+	if from == nil || from.instance != good {
+		t.Fatalf("the note of another member is not read meanwhile: %+v", from)
+	}
+	b.done(from)
+	for id := uint64(2); id <= 3; id++ {
+		b.done(slow)
+		if from, n := b.take(); from != slow || n.ID != id {
+			t.Errorf("then comes note %d of %+v, want %d", n.ID, from, id)
+		}
+	}
+	b.put(evil, peer.Note{ID: 4}, 0)
+	b.keep(map[peer.Instance]bool{good: true})
+	b.put(evil, peer.Note{ID: 5}, 0)
+	b.done(slow) // of before it went
+	if from, n := b.take(); from == slow || n.ID != 5 {
+		t.Errorf("of one that went and came back comes %d", n.ID)
+	}
+	if from, _ := b.take(); from != nil {
+		t.Error("it has another place")
 	}
 }
 

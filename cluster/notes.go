@@ -83,8 +83,9 @@ func (n *Notes) open(m *member) (err error) {
 					return
 				case <-n.inbox.came:
 				}
-				for from, note, ok := n.inbox.take(); ok && !m.Closed.Load(); from, note, ok = n.inbox.take() {
-					n.read(m, from, note)
+				for from, note := n.inbox.take(); from != nil && !m.Closed.Load(); from, note = n.inbox.take() {
+					n.read(m, from.instance, note)
+					n.inbox.done(from)
 				}
 			}
 		})
