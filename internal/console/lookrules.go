@@ -42,24 +42,27 @@ func (c *Console) lookRules(ctx context.Context) (*rulesLook, error) {
 	}
 	active := c.config.Overrides.Active(c.config.Now())
 	out := &rulesLook{Rules: all, Active: active}
+	begin := make(map[int][]*RuleLine) // by line
+	for i := range all.Rules {
+		r := &all.Rules[i]
+		begin[r.Line] = append(begin[r.Line], r)
+	}
 	n := 0
 	for text := range strings.Lines(all.File) {
 		if n++; n > maxLines {
 			break
 		}
 		line := fileLine{Number: n, Text: strings.TrimRight(text, "\r\n")}
-		for i := range all.Rules {
-			if r := &all.Rules[i]; r.Line == n {
-				line.Rule = r.Name
-				if x := h.Rules[r.Name]; x != nil {
-					if line.PerSecond = rate(x.Checks, span.Step); line.PerSecond > 0 {
-						line.Percent = 100 * rate(x.Denied, span.Step) / line.PerSecond
-					}
+		for _, r := range begin[n] {
+			line.Rule = r.Name
+			if x := h.Rules[r.Name]; x != nil {
+				if line.PerSecond = rate(x.Checks, span.Step); line.PerSecond > 0 {
+					line.Percent = 100 * rate(x.Denied, span.Step) / line.PerSecond
 				}
-				for _, o := range active {
-					if o.Rule == r.Name {
-						line.Overrides++
-					}
+			}
+			for _, o := range active {
+				if o.Rule == r.Name {
+					line.Overrides++
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ var errAnother = errors.New("it is of another version")
 type ruleNews struct {
 	mu      sync.Mutex
 	hash    uint64
+	text    []byte // the file
 	since   time.Time
 	known   []RuleLine
 	changed []string
@@ -30,18 +32,22 @@ type ruleNews struct {
 // look notes that other rules are in force.
 func (n *ruleNews) look(c *Console) {
 	node := c.config.Node()
-	hash := node.RulesHash()
+	hash, text := node.RulesHash(), node.RulesFile()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.since.IsZero() && hash == n.hash {
+	same := !n.since.IsZero() && hash == n.hash
+	if same && bytes.Equal(text, n.text) {
 		return
 	}
 	now := linesOf(node.Rules())
-	if !n.since.IsZero() {
+	if !n.since.IsZero() && !same {
 		n.changed = changes(n.known, now)
 		c.events.add(c.config.Now(), "rules: "+strings.Join(n.changed, ", "))
 	}
-	n.hash, n.since, n.known, n.warned = hash, c.config.Now().UTC(), now, warningsOf(node.RulesFile())
+	if !same { // else the lines have moved
+		n.hash, n.since = hash, c.config.Now().UTC()
+	}
+	n.text, n.known, n.warned = text, now, warningsOf(text)
 }
 
 // warningsOf returns what a rules file makes a node warn of.
@@ -56,11 +62,11 @@ func warningsOf(file []byte) []transport.RuleWarning {
 	return out
 }
 
-// warnings returns those of the file in force.
-func (n *ruleNews) warnings() []transport.RuleWarning {
+// file returns the rules of the file in force, and its warnings. They must not be changed.
+func (n *ruleNews) file() ([]RuleLine, []transport.RuleWarning) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.warned
+	return n.known, n.warned
 }
 
 // RuleLine is a rule in words.
@@ -183,9 +189,8 @@ type Rules struct {
 
 func (c *Console) allRules(ctx context.Context, one bool) (*Rules, error) {
 	node := c.config.Node()
-	out := &Rules{File: string(node.RulesFile()), Rules: linesOf(node.Rules()), Missing: []Missing{}, Same: true,
-		Members: []InForce{c.inForce()}}
-	out.Warnings = c.rules.warnings() // a file is read once: pages are made each second
+	out := &Rules{File: string(node.RulesFile()), Missing: []Missing{}, Same: true, Members: []InForce{c.inForce()}}
+	out.Rules, out.Warnings = c.rules.file() // which is read once: pages are made each second
 	if one {
 		return out, nil
 	}
