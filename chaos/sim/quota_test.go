@@ -65,9 +65,9 @@ func (x *drawn) drawOn(d *directed, set *rules.Set, n *Node, r *limiter.Request)
 
 func quotaUsers() []string { return []string{"ada", "bob", "eve", "kim"} }
 
-// directQuota starts three nodes with the rules of sharedQuota, which have settled. The key of
-// the run is the quota's.
-func directQuota(t *testing.T, seed uint64, set *rules.Set) *directed {
+// directQuota starts three nodes with the rules of sharedQuota, or with alternatives, which have settled. The key of
+// the run is the quota's, or that of the last alternative.
+func directQuota(t *testing.T, seed uint64, set *rules.Set, others ...*rules.Set) *directed {
 	t.Helper()
 	w := newWorld(seed)
 	w.size, w.split = 3, true
@@ -75,14 +75,16 @@ func directQuota(t *testing.T, seed uint64, set *rules.Set) *directed {
 	d := &directed{World: w, t: t}
 	var c arith.Charge
 	seen := map[int]bool{}
-	for _, user := range quotaUsers() {
-		if _, err := set.Resolve(&limiter.Request{Path: "/search", User: user}, &c); err != nil || c.Len() != 2 {
-			t.Fatal(err, c.Len())
-		}
-		for i := range c.Len() {
-			if p := table.PartitionOf(c.Key(i)); !seen[p] {
-				seen[p] = true
-				w.parts = append(w.parts, p)
+	for _, at := range append([]*rules.Set{set}, others...) {
+		for _, user := range quotaUsers() {
+			if _, err := at.Resolve(&limiter.Request{Path: "/search", User: user}, &c); err != nil || c.Len() != 2 {
+				t.Fatal(err, c.Len())
+			}
+			for i := range c.Len() {
+				if p := table.PartitionOf(c.Key(i)); !seen[p] {
+					seen[p] = true
+					w.parts = append(w.parts, p)
+				}
 			}
 		}
 	}
