@@ -114,7 +114,7 @@ func ofProtocol() []mutation {
 					"p.epoch)\n", "	case p.claiming.round == nil:\n		p.reopened(t, peer.Epoch{Counter: h.next.Counter + 1, " +
 					"Instance: p.node.Self})\n"},
 			{"internal/cluster/replica/handoff.go", "	case t.View.Has(h.next.Instance):\n		h.goneAt = 0\n",
-				"	case t.View.Has(h.next.Instance) && t.Now-own.since < limiter.Second:\n		h.goneAt = 0\n"},
+				"	case t.View.Has(h.next.Instance) && t.Now-own.from.since < limiter.Second:\n		h.goneAt = 0\n"},
 		}},
 		{name: "relay", pkg: "./internal/cluster/mesh", test: "^TestWhoRelaysWhat$", edits: []edit{
 			{"internal/cluster/mesh/relay.go", "	from := int(m.rotation.Add(1))\n	for i := range n {\n",

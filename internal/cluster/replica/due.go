@@ -23,7 +23,7 @@ func (p *Replica) Due(t *Step) limiter.Tick {
 func (p *Replica) pending(t *Step) bool {
 	return p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || p.keptUntil != 0 ||
 		len(p.waiting) > 0 || p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh && t.mayLearn() ||
-		p.own != nil && (p.own.busy(t) || p.own.noStandby() || p.own.giver != 0 && t.Now-p.own.since <= backAfter)
+		p.own != nil && (p.own.busy(t) || p.own.noStandby() || p.own.from.recent(t.Now))
 }
 
 // settled reports whether a tick has nothing to do here but to send the heir what changed.
@@ -41,7 +41,7 @@ func (p *Replica) settled(t *Step) bool {
 	case p.breakage.givenUp || p.breakage.yields || p.claiming.round != nil || p.pushing.unpushed || len(p.waiting) > 0 ||
 		p.seeking.seekAt != 0 || p.staging.staged != nil || p.fresh:
 		return false
-	case own.giver != 0 && t.Now-own.since <= backAfter:
+	case own.from.recent(t.Now):
 		return false
 	}
 	return t.View.Owner(p.id) == p.node.Self && own.heir.to == t.View.Successor(p.id) && t.View.Active(own.heir.to)

@@ -371,10 +371,10 @@ func TestWhenTheGiverAnswers(t *testing.T) {
 	const within = 300 * limiter.Millisecond
 	guards(t, func() *tried {
 		_, p, tn := closedOwner(t)
-		p.own.giver, p.own.since = other, tn.Now
+		p.own.from.giver, p.own.from.since = other, tn.Now
 		return &tried{p: p, tn: tn}
 	}, map[string]func(x *tried){
-		"nobody handed over":     func(x *tried) { x.p.own.giver = 0 },
+		"nobody handed over":     func(x *tried) { x.p.own.from.giver = 0 },
 		"it was too long ago":    func(x *tried) { x.tn.Now += within },
 		"it is not long ago":     func(x *tried) { x.tn.Now += within - 1 },
 		"it cannot be reached":   func(x *tried) { x.p.node.Peers.(*lab).down = []peer.Instance{other} },

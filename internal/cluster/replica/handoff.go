@@ -24,7 +24,7 @@ func (p *Replica) passOn(t *Step, v *view.View) {
 	if v.Owner(p.id) != own.heir.to || own.heir.acked < p.seq {
 		return
 	}
-	if own.heir.to == own.giver && t.Now-own.since < backAfter {
+	if own.heir.to == own.from.giver && t.Now-own.from.since < backAfter {
 		p.watch(t)
 		return
 	}
@@ -123,7 +123,7 @@ func (p *Replica) take(t *Step, giver peer.Instance, b *peer.Batch) {
 	p.top = max(p.top, b.Next.Counter)
 	p.appointment, p.seeking.seekAt, p.seeking.seekIn = 0, 0, 0
 	p.own = p.newOwnership(t)
-	p.own.giver, p.own.appointing = giver, 1
+	p.own.from.giver, p.own.appointing = giver, 1
 	p.own.heir = &target{to: giver, base: b.Epoch, begun: true, whole: true, sent: p.seq, acked: p.seq, appointment: 1}
 	p.reroute(t)
 	p.own.announce(t, 0)
@@ -144,7 +144,7 @@ func (p *Replica) take(t *Step, giver peer.Instance, b *peer.Batch) {
 // reset would forget what was charged since.
 func (p *Replica) GiverAnswers(t *Step, within limiter.Tick) bool {
 	own := p.own
-	return own.giver != 0 && t.Now-own.since < within && p.node.Peers.Reachable(own.giver)
+	return own.from.giver != 0 && t.Now-own.from.since < within && p.node.Peers.Reachable(own.from.giver)
 }
 
 // handoverRefused claims the partition back after the receiver said that it did not take

@@ -233,7 +233,7 @@ func TestAGiverThatSeemsToJoinIsHeir(t *testing.T) {
 		tn := l.turn(view.New(self, all, ring, len(all), len(all)))
 		e := peer.Epoch{Counter: 4, Instance: self}
 		p.Begin(tn, Fixture{Role: peer.Owned, Epoch: e, Owner: e, Heir: other})
-		p.own.giver, p.own.renew = test.giver, true
+		p.own.from.giver, p.own.renew = test.giver, true
 		p.manage(tn)
 		for range 2 { // it grants the claim, and records it
 			if p.claiming.round == nil {

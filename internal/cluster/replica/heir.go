@@ -107,7 +107,7 @@ func (p *Replica) soughtCopies(t *Step, r *claimRound) {
 func (o *Ownership) wanted(t *Step) peer.Instance {
 	v := t.View
 	want := v.Owner(o.id)
-	if want == o.node.Self || want == o.giver && t.Now-o.since < backAfter {
+	if want == o.node.Self || want == o.from.giver && t.Now-o.from.since < backAfter {
 		want = v.Successor(o.id)
 	}
 	if want == o.suspended && t.Now < o.suspendedUntil {
@@ -116,8 +116,8 @@ func (o *Ownership) wanted(t *Step) peer.Instance {
 	if want != o.node.Self && v.Active(want) {
 		return want
 	}
-	if m := v.Member(o.giver); m != nil && m.State == peer.Joining {
-		return o.giver // gossip is late: who handed over was active
+	if m := v.Member(o.from.giver); m != nil && m.State == peer.Joining {
+		return o.from.giver // gossip is late: who handed over was active
 	}
 	return 0
 }

@@ -27,14 +27,22 @@ type Ownership struct {
 
 // tenure is how this node became owner.
 type tenure struct {
-	since    limiter.Tick  // when it did
-	at       limiter.Tick  // when it did, by the counters' clock
-	tookOver bool          // it took over as heir
-	giver    peer.Instance // the member that handed over; 0 if none did
+	from     start
+	at       limiter.Tick // when it did, by the counters' clock
+	tookOver bool         // it took over as heir
 	// took is when it last took counters of another owner, by the counters' clock: when it became
 	// owner, or a push came later. Ids among them were charged then or earlier.
 	took limiter.Tick
 }
+
+// start is when an ownership began, and by whom.
+type start struct {
+	since limiter.Tick
+	giver peer.Instance // the member that handed over; 0 if none did
+}
+
+// recent reports whether a member has just handed over.
+func (s start) recent(now limiter.Tick) bool { return s.giver != 0 && now-s.since <= backAfter }
 
 // changes are the keys that some copy lacks changes of. open is the sequence of the batch
 // that is being collected; changes are stamped with it. The partition's seq is the
@@ -89,7 +97,7 @@ type withholding struct {
 func (p *Replica) newOwnership(t *Step) *Ownership {
 	own := &Ownership{held: &p.state, succession: succession{identity: p.identity}}
 	own.count = p.node.Prepared
-	own.open, own.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
+	own.open, own.from.since, own.at, own.took = p.seq+1, t.Now, t.At, t.At
 	return own
 }
 
