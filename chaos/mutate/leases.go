@@ -4,19 +4,20 @@ package main
 func ofLeases() []mutation {
 	const table, core, front, asks, held = "./limiter/table", "./internal/cluster", "./transport", "./client",
 		"./internal/lease"
+	const traces = "./limiter/limitertest"
 	return []mutation{
-		{name: "lent units count as charged now", pkg: table, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
+		{name: "lent units count as charged now", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/lent.go", "	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }\n",
 				"	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < 0 }\n"},
 		}},
-		{name: "a lease that nobody gives back is charged at its end", pkg: table, test: "^TestLeasesAdmitNothingTwice$",
+		{name: "a lease that nobody gives back is charged at its end", pkg: traces, test: "^TestLeasesAdmitNothingTwice$",
 			edits: []edit{
 				{"limiter/table/holds.go", "			loans{b}.charge(e.at, e.end)\n", "			_ = e.end\n"},
 			}},
-		{name: "a lease is charged when it is given back", pkg: table, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
+		{name: "a lease is charged when it is given back", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/holds.go", "		loans{b}.renew(now)\n	}\n}\n", "	}\n}\n"},
 		}},
-		{name: "an heir knows what is lent", pkg: table, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
+		{name: "an heir knows what is lent", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
 			{"limiter/table/lent.go", "	if (loans{b}).any() && !slices.Contains(*k, at) {\n",
 				"	if (loans{b}).any() && !slices.Contains(*k, at) && b.s.from == 1 {\n"},
 		}},

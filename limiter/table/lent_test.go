@@ -107,67 +107,6 @@ func (w *lending) move() {
 	}
 }
 
-// step does one random thing.
-func (w *lending) step() {
-	for i := 0; i < len(w.leases); { // the owner has charged what nobody gave back
-		if w.leases[i].until <= w.now {
-			w.leases = append(w.leases[:i], w.leases[i+1:]...)
-			continue
-		}
-		i++
-	}
-	switch n := w.r.IntN(100); {
-	case n < 30:
-		if c := 1 + w.r.Uint64N(3); w.ask(c) {
-			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
-		}
-	case n < 40:
-		w.lend(1+w.r.Uint64N(12), time.Duration(20+w.r.IntN(300))*time.Millisecond)
-	case n < 75 && len(w.leases) > 0:
-		l := &w.leases[w.r.IntN(len(w.leases))]
-		if c := 1 + w.r.Uint64N(3); c <= l.left {
-			l.left, l.used = l.left-c, l.used+c
-			w.told = append(w.told, limiter.Receipt{Time: w.now, Charged: c})
-		}
-	case n < 82 && len(w.leases) > 0:
-		w.giveBack(w.r.IntN(len(w.leases)))
-	case n < 84:
-		w.move()
-	default:
-		w.now += limiter.Tick(w.r.Int64N(int64(60 * limiter.Millisecond)))
-	}
-}
-
-// What clients are told by leases and by the owner is what the limits alone would admit: for each algorithm, for
-// several limits and costs, whether leases are given back or end, and after takeovers.
-func TestLeasesAdmitNothingTwice(t *testing.T) {
-	seeds := 300
-	if testing.Short() {
-		seeds = 60
-	}
-	for _, rule := range lentRules(t) {
-		lent, table, other, alone := 0, New(Config{}), New(Config{}), New(Config{})
-		for seed := range uint64(seeds) {
-			w := lending{t: t, table: table, other: other, key: seed, rule: rule, now: limiter.Tick(1e15),
-				r: rand.New(rand.NewPCG(seed, 52))}
-			for range 300 {
-				w.step()
-			}
-			lent += int(w.ids)
-			for i, told := range w.told {
-				var d limiter.Decision
-				if err := alone.Decide(told.Time, w.charge(told.Charged), &d); err != nil || !d.Allowed {
-					t.Fatalf("%s, seed %d: admission %d of %d units at %d is one that the limits deny: %v", rule.Name, seed, i,
-						told.Charged, told.Time-1e15, err)
-				}
-			}
-		}
-		if lent < seeds*5 {
-			t.Errorf("%s: %d leases in %d runs", rule.Name, lent, seeds)
-		}
-	}
-}
-
 // A reset forgets what was charged, and keeps what is lent: its units still count, and what was used is charged when
 // the lease is given back.
 func TestAResetKeepsWhatIsLent(t *testing.T) {
