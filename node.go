@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -268,13 +267,6 @@ func (n *Node) SetTenantShares(thousandths map[string]int) { n.node.Tables.Tenan
 // 16.
 func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.node.Table.Top(most, nil) }
 
-// TopOf is Top for the keys of one tenant. An empty one has those of requests without a tenant.
-func (n *Node) TopOf(tenant string, most int) (hottest, denied []TopKey) {
-	label, prefix := arith.TenantLabel(tenant), rules.TenantPrefix(tenant)
-	return n.node.Table.Top(most, func(of uint16, name string) bool {
-		return of == label && strings.HasPrefix(name, prefix) // tenants may share a label
-	})
-}
 
 // Ready returns nil if the node should be sent checks, else the reason why not. The
 // errors wrap [ErrJoining], [ErrSettling] or [ErrLeaving], or are [ErrClosed].

@@ -142,7 +142,7 @@ func TestTopKeysOfATenant(t *testing.T) {
 	}
 	for tenant, want := range map[string]string{"bank:1": "bank%3A1:/:ada", "bank": "bank:/:bob", "": "bank%3A1:eve",
 		"other": ""} {
-		hottest, denied := n.TopOf(tenant, 10)
+		hottest, denied := weir.Administered(n.Node).TopOf(tenant, 10)
 		if want == "" && len(hottest)+len(denied) == 0 {
 			continue
 		}
@@ -154,7 +154,7 @@ func TestTopKeysOfATenant(t *testing.T) {
 	for arith.TenantLabel(strconv.Itoa(twin)) != arith.TenantLabel("bank") {
 		twin++
 	}
-	if hottest, denied := n.TopOf(strconv.Itoa(twin), 10); len(hottest)+len(denied) != 0 {
+	if hottest, denied := weir.Administered(n.Node).TopOf(strconv.Itoa(twin), 10); len(hottest)+len(denied) != 0 {
 		t.Errorf("a tenant sees another one's: %+v and %+v", hottest, denied)
 	}
 	if hottest, _ := n.Top(10); len(hottest) != 3 {

@@ -106,7 +106,7 @@ func (r *ring) Placement() *weirv1.RingResponse {
 func (s *Service) top(tenant string, n int) (hottest, denied []transport.TopKey) {
 	of := s.Node().Top
 	if tenant != "" {
-		of = func(n int) ([]weir.TopKey, []weir.TopKey) { return s.Node().TopOf(tenant, n) }
+		of = func(n int) ([]weir.TopKey, []weir.TopKey) { return weir.Administered(s.Node()).TopOf(tenant, n) }
 	}
 	hot, no := of(n)
 	list := func(keys []weir.TopKey) []transport.TopKey {

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
+	"github.com/weirlimit/weir/rules"
 )
 
 // Counters is implemented by deciders whose counters can be exported and imported. It is safe for concurrent use.
@@ -36,6 +38,15 @@ const (
 type Administered struct {
 	*Node
 	Counters // nil if the decider has none
+}
+
+// TopOf returns the keys that were checked most and those that were denied most, of a tenant; with an empty one, of
+// requests without a tenant.
+func (a Administered) TopOf(tenant string, most int) (hottest, denied []table.TopKey) {
+	label, prefix := arith.TenantLabel(tenant), rules.TenantPrefix(tenant)
+	return a.Table.Top(most, func(of uint16, name string) bool {
+		return of == label && strings.HasPrefix(name, prefix) // tenants may share a label
+	})
 }
 
 // ImportInto does ImportCounter with a table, whose partition nobody else changes.
