@@ -267,7 +267,6 @@ func (n *Node) SetTenantShares(thousandths map[string]int) { n.node.Tables.Tenan
 // 16.
 func (n *Node) Top(most int) (hottest, denied []TopKey) { return n.node.Table.Top(most, nil) }
 
-
 // Ready returns nil if the node should be sent checks, else the reason why not. The
 // errors wrap [ErrJoining], [ErrSettling] or [ErrLeaving], or are [ErrClosed].
 //
