@@ -56,6 +56,9 @@ func (c codec) Marshal(v any) (out mem.BufferSlice, err error) {
 	if w, ok := v.(replyWriter); ok {
 		return w.writeReply()
 	}
+	if w, ok := v.(WireReply); ok {
+		return mem.BufferSlice{mem.SliceBuffer(w.MarshalWire())}, nil
+	}
 	return c.CodecV2.Marshal(v)
 }
 

@@ -82,6 +82,11 @@ type WireMessage interface {
 	UnmarshalWire(data []byte) error
 }
 
+// WireReply is an answer of a [GRPCService] that encodes itself. gRPC keeps what it returns until it is sent.
+type WireReply interface {
+	MarshalWire() []byte
+}
+
 // Observer receives every answered request: its method, its code, and how long it took.
 // The method is "Check", "CheckBatch", "CheckStream" (once for each message of a
 // stream), "Explain", "Reset" or "Ring", or one of HTTP such as "POST /v1/check". The

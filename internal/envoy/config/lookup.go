@@ -268,6 +268,50 @@ func (c *Config) Lookup(domain string, entries, counted []Entry) (*Limit, []Entr
 	return nil, counted[:begin]
 }
 
+// maxSteps bounds how many entries LookupUnordered looks up.
+const maxSteps = 1024
+
+// LookupUnordered is Lookup for entries that have no order, each key once: in the first order, by keys, that a limit of
+// the domain has. counted are in that order.
+func (c *Config) LookupUnordered(domain string, entries []Entry) (l *Limit, counted []Entry) {
+	at := c.domains[domain]
+	if at == nil {
+		return nil, nil
+	}
+	x := unordered{left: slices.Clone(entries), steps: maxSteps}
+	slices.SortFunc(x.left, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	l = x.limit(at)
+	return l, x.counted
+}
+
+// unordered is a search for the order of entries.
+type unordered struct {
+	left, counted []Entry
+	steps         int
+}
+
+func (x *unordered) limit(at *level) *Limit {
+	for i, e := range x.left {
+		n, wild := at.find(e)
+		if x.steps--; n == nil || x.steps < 0 {
+			continue
+		}
+		shown := e
+		if wild && n.shared {
+			shown = Entry{Key: n.text}
+		}
+		x.left, x.counted = slices.Delete(x.left, i, i+1), append(x.counted, shown)
+		if len(x.left) == 0 && n.limit != nil {
+			return n.limit
+		}
+		if l := x.limit(&n.below); l != nil {
+			return l
+		}
+		x.left, x.counted = slices.Insert(x.left, i, e), x.counted[:len(x.counted)-1]
+	}
+	return nil
+}
+
 // Lines describes each limit in a line, sorted by their paths.
 func (c *Config) Lines() (out []string) {
 	_ = c.Each(func(l *Limit) error { // f returns no error

@@ -145,7 +145,9 @@ func TestBadUsage(t *testing.T) {
 	}{
 		"Envoy without limits": {"", "serve --envoy-addr :1", 2,
 			"--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
-		"Envoy at no address": {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
+		"quotas without limits": {"", "serve --rlqs-addr :1 --envoy-domain d", 2, "--rlqs-addr needs limits: give"},
+		"quotas of Redis":       {"", "serve --rlqs-addr :1 --envoy-config d --backend redis --redis-addr r:1", 2, "lends"},
+		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
 		"two kinds of limits": {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-config d", 2,
 			"from --envoy-config or from --envoy-xds: give one of them"},
 		"xDS without a server": {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2,
@@ -586,8 +588,8 @@ func TestOptions(t *testing.T) {
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true",
 		"envoy-header-names": "a,b,c",
 		"envoy-body":         file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true",
-		"envoy-near-limit": "0.5",
-		"envoy-http-addr":  "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id",
+		"envoy-near-limit": "0.5", "rlqs-addr": "q:9",
+		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id",
 		"envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",
 		"trace-to": "http://c:6", "trace-ratio": "0.5",
@@ -619,9 +621,8 @@ func TestOptions(t *testing.T) {
 		c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" ||
 		!slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 ||
-		c.Overflow != weir.OverflowAllow ||
-		!c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing || c.ClusterName != "c" ||
-		c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
+		c.Overflow != weir.OverflowAllow || !c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing ||
+		c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
 		c.Denials != (server.DenialsConfig{Bytes: 8 << 20, Names: 1, Log: "d.jsonl"}) || c.SPOEListen != "o:7" ||
 		o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
@@ -641,7 +642,7 @@ func TestOptions(t *testing.T) {
 		m.RestoreWait != 17*time.Second {
 		t.Errorf("%+v", m)
 	}
-	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.Dir != "dir" || !e.Files.MergeDomains ||
+	if e := c.Envoy; e == nil || e.Addr != "e:5" || e.QuotaAddr != "q:9" || e.Dir != "dir" || !e.Files.MergeDomains ||
 		e.Options.Mode != envoy.Atomic || e.Options.Algorithm.String() != "gcra" ||
 		!e.Options.Overrides["x"] || !e.Options.Overrides["y"] || !e.Options.Shadow || !e.Options.Quota ||
 		!e.Options.Headers {
@@ -653,9 +654,8 @@ func TestOptions(t *testing.T) {
 	if e := c.Envoy; !e.Options.RequestHeaders || e.Options.HeaderNames != [3]string{"a", "b", "c"} ||
 		string(e.Options.Body) != "too much" || !e.Options.Metadata ||
 		!e.Options.StopWhenOver || e.Options.NearLimit != 0.5 || !slices.Equal(e.HTTPAddrs, []string{"h:6", "h:7"}) ||
-		!e.NeedsConfig ||
-		e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca", ServerName: "xn", CertFile: "xc",
-		KeyFile: "xk"}) {
+		!e.NeedsConfig || e.XDS == nil || *e.XDS != (server.EnvoyXDS{Addr: "x:8", NodeID: "id", CAFile: "xca",
+		ServerName: "xn", CertFile: "xc", KeyFile: "xk"}) {
 		t.Errorf("%+v, %+v", e, e.XDS)
 	}
 	if g := c.Gubernator; g != (server.GubernatorConfig{Addr: "g:8", HTTPAddr: "g:9", Zone: "Europe/Berlin"}) {

@@ -15,7 +15,7 @@ import (
 
 // envoyOptions are the flags of Envoy's rate limit service.
 type envoyOptions struct {
-	addr            address
+	addr, quotaAddr address
 	dir, domains    string
 	ids             envoyIDs
 	mode, algorithm choice
@@ -55,6 +55,8 @@ func newEnvoyOptions() envoyOptions {
 
 func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.addr, "envoy-addr", "serve Envoy's rate limit service over gRPC at `HOST:PORT` (default nowhere)")
+	f.Var(&o.quotaAddr, "rlqs-addr",
+		"serve Envoy's rate limit quota service at `HOST:PORT` (default nowhere)")
 	f.StringVar(&o.dir, "envoy-config", "",
 		"`DIRECTORY` with its files, in the format of envoyproxy/ratelimit; read again as they change")
 	f.BoolVar(&o.ignoreDots, "envoy-ignore-dotfiles", false, "leave out files whose names begin with a dot")
@@ -93,7 +95,7 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 }
 
 // wanted reports whether the service is served.
-func (o *envoyOptions) wanted() bool { return o.addr != "" }
+func (o *envoyOptions) wanted() bool { return o.addr != "" || o.quotaAddr != "" }
 
 func (o *envoyOptions) validate(cmd *cobra.Command) error {
 	x := &o.xds
@@ -101,6 +103,8 @@ func (o *envoyOptions) validate(cmd *cobra.Command) error {
 	case !o.wanted() && (o.dir != "" || o.domains != "" || o.http != "" || x.Addr != ""):
 		return usage(cmd, "--envoy-config, --envoy-xds, --envoy-domain and --envoy-http-addr are for --envoy-addr: give it "+
 			"too, such as 127.0.0.1:8085")
+	case o.quotaAddr != "" && o.dir == "" && x.Addr == "":
+		return usage(cmd, "--rlqs-addr needs limits: give --envoy-config DIRECTORY or --envoy-xds HOST:PORT")
 	case o.wanted() && o.dir == "" && o.domains == "" && x.Addr == "":
 		return usage(cmd, "--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT, or "+
 			"--envoy-domain for limits that come with requests")
@@ -143,8 +147,9 @@ const maxBody = 16 << 10
 // config returns the configuration of the service, which is wanted.
 func (o *envoyOptions) config() (*server.EnvoyConfig, error) {
 	c := &server.EnvoyConfig{
-		Addr: string(o.addr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig, Dir: o.dir,
-		IgnoreDotFiles: o.ignoreDots, StartWithoutConfig: o.start, Files: config.Options{MergeDomains: o.merge},
+		Addr: string(o.addr), QuotaAddr: string(o.quotaAddr), HTTPAddrs: names(o.http), NeedsConfig: o.needsConfig,
+		Dir: o.dir, IgnoreDotFiles: o.ignoreDots, StartWithoutConfig: o.start,
+		Files: config.Options{MergeDomains: o.merge},
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,

@@ -197,6 +197,9 @@ func (o *options) validate(cmd *cobra.Command) error {
 	if err := o.denials.validate(cmd); err != nil {
 		return err
 	}
+	if o.envoy.quotaAddr != "" && o.redis.backend.value == "redis" {
+		return usage(cmd, "--rlqs-addr is not for --backend redis, which lends nothing: use members")
+	}
 	return o.redis.validate(cmd)
 }
 

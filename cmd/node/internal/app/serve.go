@@ -93,6 +93,9 @@ func (a *app) serve(cmd *cobra.Command, o *options) error {
 	if at := s.EnvoyAddr(); at != "" {
 		args = append(args, "envoy", at, "envoy_http", strings.Join(s.EnvoyHTTPAddrs(), ","))
 	}
+	if at := server.QuotaAddr(s); at != "" {
+		args = append(args, "rlqs", at)
+	}
 	if at := s.RedisAddr(); at != "" {
 		args = append(args, "redis_protocol", at)
 	}

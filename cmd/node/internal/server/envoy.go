@@ -19,8 +19,8 @@ import (
 
 // EnvoyConfig is how a node serves Envoy's rate limit service.
 type EnvoyConfig struct {
-	// Addr is the address to listen on, as host:port.
-	Addr string
+	// Addr is the address to listen on, as host:port, and QuotaAddr that of the quota service; empty: none.
+	Addr, QuotaAddr string
 	// HTTPAddrs are the addresses of /healthcheck, /json, /rlconfig and /metrics, as
 	// host:port. Empty: none.
 	HTTPAddrs []string
@@ -59,9 +59,10 @@ type EnvoyXDS struct {
 // envoyServer serves Envoy's rate limit service. Its zero value serves nothing.
 type envoyServer struct {
 	config   *EnvoyConfig
-	listener net.Listener
+	listener net.Listener // nil: none
 	service  *envoy.Service
 	server   *transport.Server
+	quotas   quotaServer
 	aside    []net.Listener   // of site
 	site     *transport.Apart // nil: none
 	registry metrics.Registerer
@@ -107,19 +108,27 @@ func (s *Server) openEnvoy() (err error) {
 		}
 		e.tried = files.Hash(found)
 	}
-	e.server, err = transport.NewServer(transport.Options{
-		Decider: s.node, Services: []transport.GRPCService{e.service}, HealthNames: []string{"ratelimit"},
-		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
-		MaxMessageBytes: envoy.MaxMessageBytes,
-		// of handshakes; the service tells of requests
-		TLS: s.secured.forClients(), Tracer: o.Config.Tracer, Audit: o.Config.Audit,
-		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
-		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
-	})
+	if e.server, err = e.serverOf(s, e.service); err == nil {
+		err = e.quotas.open(s)
+	}
 	if err == nil && c.XDS != nil {
 		err = s.openXDS() // the last, as it has a connection
 	}
 	return err
+}
+
+// serverOf makes the server of a service, with the bounds and the permissions of clients.
+func (e *envoyServer) serverOf(s *Server, service transport.GRPCService) (*transport.Server, error) {
+	c := frontendOf(s)
+	return transport.NewServer(transport.Options{
+		Decider: s.node, Services: []transport.GRPCService{service}, HealthNames: []string{"ratelimit"},
+		Ready: s.ready, Stopping: s.stopping.Load, Observer: s.metrics, Logger: s.config.Log,
+		MaxMessageBytes: envoy.MaxMessageBytes,
+		// of handshakes; the service tells of requests
+		TLS: s.secured.forClients(), Tracer: c.Tracer, Audit: c.Audit,
+		MaxConnections: s.config.MaxConnections, MaxConnectionsPerAddress: s.config.MaxConnectionsPerAddress,
+		MaxConnectionAge: s.config.MaxConnectionAge, ClientTimeout: s.config.ClientTimeout,
+	})
 }
 
 // openXDS makes the client of the management server.
@@ -195,11 +204,16 @@ func (s *Server) listenEnvoy(ctx context.Context) (err error) {
 	if c == nil {
 		return nil
 	}
-	if e.listener, err = transport.Listen(ctx, "--envoy-addr", c.Addr); err != nil {
-		return err
+	if c.Addr != "" {
+		if e.listener, err = transport.Listen(ctx, "--envoy-addr", c.Addr); err != nil {
+			return err
+		}
+		if s.config.TLS == nil || s.config.TLS.Optional {
+			warnIfOpen(s.config.Log, "--envoy-addr", e.listener.Addr())
+		}
 	}
-	if s.config.TLS == nil || s.config.TLS.Optional {
-		warnIfOpen(s.config.Log, "--envoy-addr", e.listener.Addr())
+	if err := e.quotas.listen(ctx, s); err != nil {
+		return err
 	}
 	for _, addr := range c.HTTPAddrs {
 		l, err := transport.Listen(ctx, "--envoy-http-addr", addr)
@@ -245,11 +259,14 @@ func (s *Server) runEnvoy(ctx context.Context) {
 	if e.config == nil {
 		return
 	}
-	s.background.start("the server of Envoy's rate limit service", func() {
-		if err := e.server.Serve(gate{e.listener, e}, nil); err != nil {
-			s.failed <- err
-		}
-	})
+	if e.listener != nil {
+		s.background.start("the server of Envoy's rate limit service", func() {
+			if err := e.server.Serve(gate{e.listener, e}, nil); err != nil {
+				s.failed <- err
+			}
+		})
+	}
+	e.quotas.run(s)
 	for _, l := range e.aside {
 		s.background.start("the server of Envoy's rate limit service over HTTP", func() {
 			if err := e.site.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
@@ -327,11 +344,16 @@ func (e *envoyServer) shutdown(ctx context.Context) error {
 	if e.server == nil {
 		return nil
 	}
-	err := e.server.Shutdown(ctx)
+	err := errors.Join(e.server.Shutdown(ctx), e.quotas.shutdown(ctx))
 	if e.site != nil {
 		err = errors.Join(err, e.site.Close())
 	}
 	return err
+}
+
+// listeners returns the listeners of the services, some of which may be nil.
+func (e *envoyServer) listeners() []net.Listener {
+	return append([]net.Listener{e.listener, e.quotas.listener}, e.aside...)
 }
 
 // EnvoyHTTPAddrs returns the addresses of the service over HTTP.

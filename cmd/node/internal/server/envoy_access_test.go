@@ -40,6 +40,7 @@ identities:
   - {name: shop, certificate: {cn: shop}, token: {subject: shop}, tenant: shop, may: {check: [ed], peek: [ed], refund: [ed]}}
   - {name: bank, certificate: {cn: bank}, tenant: bank, may: {check: true, limits: true}}
   - {name: other, certificate: {cn: other}, may: {check: [x]}}
+  - {name: lends, certificate: {cn: lends}, may: {check: [ed], lease: [ed]}}
   - {name: looks, certificate: {cn: looks}, may: {peek: true}}
   - {name: sees, certificate: {cn: sees}, may: {check: true, peek: true}}
   - {name: little, certificate: {cn: little}, may: {check: true}, budget: {checks: 1}}
@@ -134,7 +135,9 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 	c.TLS = &TLSConfig{CertFile: paths.Cert, KeyFile: paths.Key, ClientCAFile: paths.CA,
 		ClientCert: tls.VerifyClientCertIfGiven}
 	c.Envoy, _ = envoyConfig(t, envoyFile+
-		"  - {key: model, rate_limit: {unit: year, requests_per_unit: 3}, metadata: {weir: {estimate: 2}}}\n")
+		"  - {key: model, rate_limit: {unit: year, requests_per_unit: 3}, metadata: {weir: {estimate: 2}}}\n"+
+		"  - {key: pool, rate_limit: {unit: minute, requests_per_unit: 60000}}\n")
+	c.Envoy.QuotaAddr = "127.0.0.1:0"
 	c.Envoy.HTTPAddrs, c.Envoy.Options.Mode = []string{"127.0.0.1:0"}, mode
 	c.Envoy.Options.ID = "request_id"
 	g.Server = start(t, c)
@@ -143,6 +146,12 @@ func newEnvoyGate(t *testing.T, mode envoy.Mode) *envoyGate {
 
 // as connects with the certificate of a name, "" for none.
 func (g *envoyGate) as(name string) rls.RateLimitServiceClient {
+	g.t.Helper()
+	return rls.NewRateLimitServiceClient(g.dial(g.EnvoyAddr(), name))
+}
+
+// dial connects to an address with the certificate of a name.
+func (g *envoyGate) dial(addr, name string) *grpc.ClientConn {
 	g.t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(g.ca.PEM)
@@ -154,12 +163,12 @@ func (g *envoyGate) as(name string) rls.RateLimitServiceClient {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	conn, err := grpc.NewClient(g.EnvoyAddr(), grpc.WithTransportCredentials(credentials.NewTLS(c)))
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(c)))
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { _ = conn.Close() })
-	return rls.NewRateLimitServiceClient(conn)
+	return conn
 }
 
 // Who asks at Envoy's port is identified as any client: by its certificate or token. What it

@@ -312,8 +312,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 func (s *Server) closeListeners() error {
 	var err error
-	for _, l := range slices.Concat([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener, s.envoy.listener},
-		s.protocols.listeners(), s.envoy.aside) {
+	for _, l := range slices.Concat([]net.Listener{s.grpc, s.http, s.admin.listener, s.health.listener},
+		s.protocols.listeners(), s.envoy.listeners()) {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}

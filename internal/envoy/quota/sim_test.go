@@ -1,0 +1,576 @@
+package quota_test
+
+import (
+	"container/heap"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/internal/envoy/quota"
+	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
+	division "github.com/weirlimit/weir/internal/slices"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// event is something that happens at an instant.
+type event struct {
+	at time.Duration
+	n  int // events of one instant happen in the order in which they were planned
+	do func()
+}
+
+type events []event
+
+func (q events) Len() int { return len(q) }
+func (q events) Less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].n < q[j].n
+}
+func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *events) Push(e any)   { *q = append(*q, e.(event)) }
+func (q *events) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	*q = (*q)[:last]
+	return e
+}
+
+// owner owns the counter: a bucket of which slices are lent, as the table counts them.
+type owner struct {
+	by       division.Division
+	fast     bool
+	way      way
+	envoys   uint64
+	rate     float64
+	capacity float64
+	level    float64
+	at       limiter.Tick
+	lent     map[string]*lent
+	away     bool
+}
+
+type lent struct {
+	id, rate, burst uint64
+	until           limiter.Tick
+}
+
+// way is how a server divides.
+type way uint8
+
+const (
+	bySlices way = iota
+	theWhole     // everybody is assigned the whole limit
+	equally      // everybody is assigned an equal part
+)
+
+func (o *owner) pass(now limiter.Tick) {
+	for o.at < now {
+		until, rate := now, 0.0
+		for _, l := range o.lent {
+			until, rate = min(until, max(l.until, o.at)), rate+float64(l.rate)
+		}
+		o.level = max(0, o.level-(o.rate-rate)*(until-o.at).Duration().Seconds())
+		o.at = until
+		maps.DeleteFunc(o.lent, func(_ string, l *lent) bool {
+			if l.until > o.at {
+				return false
+			}
+			o.level += float64(l.burst) // charged whole at its end
+			return true
+		})
+		if until == now {
+			return
+		}
+	}
+}
+
+func (o *owner) ask(now limiter.Tick, name string, a *quota.Ask) quota.Grant {
+	size := a.Size
+	if size == 0 {
+		size = quota.Size(uint64(o.capacity), uint64(o.rate))
+	}
+	switch {
+	case o.away:
+		return quota.Grant{Kind: quota.DenyAll}
+	case o.way == theWhole:
+		return quota.Grant{Kind: quota.Tokens, Size: uint32(o.capacity), Rate: uint32(o.rate)}
+	case o.way == equally:
+		return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(uint64(o.rate) / o.envoys)}
+	}
+	o.pass(now)
+	name = fmt.Sprint(name, "/", a.Slice)
+	l := o.lent[name]
+	all := 0.0
+	var held []division.Held
+	for _, l := range o.lent {
+		all += float64(l.burst)
+		held = append(held, division.Held{ID: l.id, Rate: l.rate, Until: l.until})
+	}
+	slices.SortFunc(held, func(a, b division.Held) int { return int(int64(a.ID - b.ID)) })
+	if l == nil && o.level+all+float64(size) > o.capacity {
+		return quota.Grant{Kind: quota.DenyAll}
+	}
+	id := hashOf(name)
+	w := division.Wish{ID: id, Demand: a.Demand, For: a.Hold, Fast: o.fast}
+	assigned, counted := o.by.Assign(now, w, uint64(o.rate), held)
+	if assigned == 0 {
+		return quota.Grant{Kind: quota.DenyAll}
+	}
+	if l == nil {
+		l = &lent{id: id, burst: uint64(size)}
+		o.lent[name] = l
+	}
+	l.rate, l.until = counted, max(l.until, now+a.Hold)
+	return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(assigned)}
+}
+
+func hashOf(name string) (h uint64) {
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return h
+}
+
+// sim is Envoys, the nodes that they report to, and the owner of their bucket's counter.
+type sim struct {
+	t      *testing.T
+	rnd    *rand.Rand
+	now    time.Duration
+	queue  events
+	n      int
+	owner  owner
+	nodes  []*node
+	envoys []*envoy
+	judge  judge
+	lag    time.Duration // most of the time of a message
+	beyond uint64
+	told   int // messages to Envoys
+}
+
+// node is a node that Envoys report to.
+type node struct {
+	down     bool
+	silent   time.Duration // until when it does nothing
+	draining bool
+}
+
+// stream is a stream of an Envoy to a node.
+type stream struct {
+	sim    *sim
+	name   string
+	at     *node
+	of     *envoy
+	quota  *quota.Stream
+	closed bool
+	timer  int
+}
+
+// envoy is an Envoy and its load.
+type envoy struct {
+	client quotatest.Client
+	home   int
+	stream *stream
+	load   float64 // requests a second
+	began  bool
+	dead   bool
+	every  time.Duration
+}
+
+// judge counts what Envoys admit: at most the capacity, and the rate as time passes.
+type judge struct {
+	rate, capacity float64
+	level          float64
+	at             time.Duration
+	over           float64
+	admitted       []float64 // by quarters of a second
+	offered        []float64
+}
+
+const quarter = 250 * time.Millisecond
+
+func (j *judge) see(now time.Duration, admitted bool) {
+	i := int(now / quarter)
+	for len(j.offered) <= i {
+		j.offered, j.admitted = append(j.offered, 0), append(j.admitted, 0)
+	}
+	j.offered[i]++
+	if !admitted {
+		return
+	}
+	j.admitted[i]++
+	j.level = max(0, j.level-j.rate*(now-j.at).Seconds()) + 1
+	j.at = now
+	j.over = max(j.over, j.level-j.capacity)
+}
+
+// used returns which part of what could be admitted was, from one instant to another.
+func (j *judge) used(from, to time.Duration) float64 {
+	could, did := 0.0, 0.0
+	for i := int(from / quarter); i < int(to/quarter) && i < len(j.offered); i++ {
+		could += j.offered[i]
+		did += j.admitted[i]
+	}
+	return did / min(could, j.rate*(to-from).Seconds())
+}
+
+func (x *sim) after(d time.Duration, do func()) {
+	x.n++
+	heap.Push(&x.queue, event{x.now + d, x.n, do})
+}
+
+func (x *sim) run(until time.Duration) {
+	for len(x.queue) > 0 && x.queue[0].at <= until {
+		e := heap.Pop(&x.queue).(event)
+		x.now = e.at
+		e.do()
+	}
+	x.now = until
+}
+
+// delay is how long a message takes.
+func (x *sim) delay() time.Duration {
+	return time.Millisecond + time.Duration(x.rnd.Int64N(int64(x.lag)))
+}
+
+func tick(d time.Duration) limiter.Tick { return limiter.Hour + limiter.Span(d) }
+
+const rate = 2000
+
+// capacity is little more than the bursts of all Envoys' buckets: what is admitted beyond is seen.
+func capacity(envoys int) float64 { return float64(max(80*min(envoys, 3), 32*envoys)) }
+
+func newSim(t *testing.T, seed uint64, envoys int, fast bool, w way) *sim {
+	x := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 55)), lag: 20 * time.Millisecond}
+	x.owner = owner{fast: fast, way: w, envoys: uint64(envoys), rate: rate, capacity: capacity(envoys), at: tick(0),
+		lent: make(map[string]*lent)}
+	x.judge = judge{rate: rate, capacity: capacity(envoys)}
+	for range 3 {
+		x.nodes = append(x.nodes, &node{})
+	}
+	for i := range envoys {
+		e := &envoy{client: quotatest.Client{Domain: "edge", Deny: true}, home: i % len(x.nodes), every: time.Second}
+		x.envoys = append(x.envoys, e)
+	}
+	return x
+}
+
+// load sets how many requests a second an Envoy has.
+func (x *sim) load(e *envoy, load float64) {
+	e.load = load
+	if !e.began {
+		e.began = true
+		x.after(time.Duration(x.rnd.Int64N(int64(quarter))), func() { x.request(e) })
+		x.after(time.Duration(x.rnd.Int64N(int64(e.every))), func() { x.report(e) })
+	}
+}
+
+var bucketID = quotatest.NewID(map[string]string{"name": "shop", "class": "a"})
+
+func (x *sim) request(e *envoy) {
+	if e.dead {
+		return
+	}
+	wait := quarter
+	if e.load > 0 {
+		wait = time.Duration(x.rnd.ExpFloat64() / e.load * float64(time.Second))
+	}
+	if e.load > 0 && wait < 10*time.Second {
+		allowed, first := e.client.Request(x.now, bucketID)
+		x.judge.see(x.now, allowed)
+		if first != nil {
+			x.send(e, first)
+		}
+	}
+	x.after(min(wait, 10*time.Second), func() { x.request(e) })
+}
+
+func (x *sim) report(e *envoy) {
+	if e.dead {
+		return
+	}
+	if e.client.Buckets() > 0 {
+		x.send(e, e.client.Report(x.now))
+	}
+	x.after(e.every, func() { x.report(e) })
+}
+
+// send sends a report on the stream of an Envoy, and opens one if there is none.
+func (x *sim) send(e *envoy, m *rlqs.RateLimitQuotaUsageReports) {
+	if e.stream == nil {
+		for range x.nodes {
+			if n := x.nodes[e.home]; !n.down && !n.draining {
+				break
+			}
+			e.home = (e.home + 1) % len(x.nodes)
+		}
+		n := x.nodes[e.home]
+		if n.down || n.draining {
+			return
+		}
+		x.n++
+		e.stream = &stream{sim: x, name: fmt.Sprint("s", x.n), at: n, of: e, quota: quota.NewStream()}
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	s := e.stream
+	x.after(x.delay(), func() { s.receive(data) })
+}
+
+// busy runs something when the node of the stream is not silent, unless it has ended.
+func (s *stream) busy(do func()) {
+	switch {
+	case s.closed || s.at.down:
+	case s.sim.now < s.at.silent:
+		s.sim.after(s.at.silent-s.sim.now, func() { s.busy(do) })
+	default:
+		do()
+	}
+}
+
+func (s *stream) receive(data []byte) {
+	s.busy(func() {
+		r, err := quota.Read(data)
+		if err != nil {
+			s.sim.t.Fatal(err)
+		}
+		for {
+			us, err := r.Next(64, nil)
+			if err != nil {
+				s.sim.t.Fatal(err)
+			}
+			if len(us) == 0 {
+				break
+			}
+			var out quota.Out
+			s.quota.Report(tick(s.sim.now), us, &out)
+			s.handle(&out)
+		}
+		s.due()
+	})
+}
+
+// due does what is due, and comes again when something is.
+func (s *stream) due() {
+	var out quota.Out
+	next := s.quota.Due(tick(s.sim.now), &out)
+	s.handle(&out)
+	s.timer++
+	timer := s.timer
+	s.sim.after(max(time.Millisecond, (next-tick(s.sim.now)).Duration()), func() {
+		if timer == s.timer {
+			s.busy(s.due)
+		}
+	})
+}
+
+func (s *stream) handle(out *quota.Out) {
+	x := s.sim
+	for _, b := range out.Beyond {
+		x.beyond += b.Units
+	}
+	var message []byte
+	for i := range out.Actions {
+		message = quota.AppendAction(message, &out.Actions[i])
+	}
+	if len(message) > 0 {
+		x.told++
+		x.after(x.delay(), func() {
+			if s.of.dead || s.of.stream != s {
+				return
+			}
+			m := new(rlqs.RateLimitQuotaResponse)
+			if err := proto.Unmarshal(message, m); err != nil {
+				x.t.Fatal(err)
+			}
+			s.of.client.Receive(x.now, m)
+		})
+	}
+	for _, a := range out.Asks {
+		x.after(x.delay()/4, func() {
+			g := x.owner.ask(tick(x.now), s.name, &a)
+			x.after(x.delay()/4, func() {
+				s.busy(func() {
+					var out quota.Out
+					s.quota.Answered(tick(x.now), &a, g, &out)
+					s.handle(&out)
+					s.due()
+				})
+			})
+		})
+	}
+}
+
+// cut ends a stream.
+func (x *sim) cut(e *envoy) {
+	if e.stream != nil {
+		e.stream.closed = true
+		e.stream = nil
+	}
+}
+
+// loads sets the load of all Envoys: hot of one and the rest of the others.
+func (x *sim) loads(total, hot float64, at int) {
+	for i, e := range x.envoys {
+		switch {
+		case len(x.envoys) == 1:
+			x.load(e, total)
+		case i == at%len(x.envoys):
+			x.load(e, total*hot)
+		default:
+			x.load(e, total*(1-hot)/float64(len(x.envoys)-1))
+		}
+	}
+}
+
+// cell is one load or fault. It begins at the change.
+type cell struct {
+	name   string
+	begin  func(x *sim)
+	change func(x *sim)
+	least  float64 // of what could be admitted
+}
+
+const (
+	change = 12 * time.Second
+	end    = 36 * time.Second
+)
+
+func even(x *sim)   { x.loads(1.5*rate, 1/float64(len(x.envoys)), 0) }
+func skewed(x *sim) { x.loads(1.5*rate, 0.9, 0) }
+
+func cells() []cell {
+	return []cell{
+		{"even load, 1.5 times", even, func(*sim) {}, 0.95},
+		{"90/10", even, skewed, 0.95},
+		{"moving each 8 s", skewed, func(x *sim) {
+			var move func(at int)
+			move = func(at int) {
+				x.loads(1.5*rate, 0.9, at)
+				x.after(8*time.Second, func() { move(at + 1) })
+			}
+			move(1)
+		}, 0.70},
+		{"one dies", even, func(x *sim) {
+			if len(x.envoys) == 1 { // and begins again
+				x.cut(x.envoys[0])
+				x.envoys[0].client = quotatest.Client{Domain: "edge", Deny: true}
+				return
+			}
+			x.envoys[0].dead = true
+			x.after(x.delay(), func() { x.cut(x.envoys[0]) })
+			for _, e := range x.envoys[1:] {
+				x.load(e, 1.5*rate/float64(len(x.envoys)-1))
+			}
+		}, 0.95},
+		{"a stream breaks", even, func(x *sim) { x.cut(x.envoys[0]) }, 0.95},
+		{"a node dies", even, func(x *sim) {
+			x.nodes[0].down = true
+			x.owner.by, x.owner.away = division.Division{}, true // it was the owner
+			x.after(300*time.Millisecond, func() { x.owner.away = false })
+			for _, e := range x.envoys {
+				if e.home == 0 {
+					x.cut(e)
+				}
+			}
+		}, 0.95},
+		{"a node drains", even, func(x *sim) {
+			x.nodes[0].draining = true
+			x.owner.by = division.Division{} // its heir knows the table
+			for _, e := range x.envoys {
+				if e.home == 0 {
+					x.cut(e)
+				}
+			}
+		}, 0.95},
+		{"rules reloaded", even, func(x *sim) {
+			x.owner.pass(tick(x.now))
+			x.owner.rate, x.judge.rate = 2400, 2400
+		}, 0.95},
+		{"silent for two TTLs", even, func(x *sim) {
+			for _, n := range x.nodes {
+				n.silent = x.now + 4*time.Second
+			}
+		}, 0.95},
+	}
+}
+
+// result is what a cell has shown.
+type result struct{ used, over, beyond float64 }
+
+func (c *cell) run(t *testing.T, seed uint64, envoys int, fast bool, w way) result {
+	x := newSim(t, seed, envoys, fast, w)
+	c.begin(x)
+	x.run(change)
+	c.change(x)
+	x.run(end)
+	from := change + 3*time.Second
+	if c.name == "silent for two TTLs" {
+		from += 4 * time.Second
+	}
+	for _, e := range x.envoys {
+		for _, text := range e.client.Ignored {
+			t.Errorf("%s: Envoy ignored %s", c.name, text)
+		}
+	}
+	return result{x.judge.used(from, end), x.judge.over, float64(x.beyond)}
+}
+
+var table = flag.Bool("table", false, "print the table of docs/envoy.md")
+
+// TestTable prints the table of docs/envoy.md: the worst of three seeds.
+func TestTable(t *testing.T) {
+	if !*table {
+		return
+	}
+	kinds := []struct {
+		fast bool
+		way  way
+	}{{false, bySlices}, {true, bySlices}, {false, theWhole}, {false, equally}}
+	for _, c := range cells() {
+		line := "| " + c.name
+		for _, k := range kinds {
+			line += " |"
+			for _, envoys := range []int{1, 3, 50} {
+				used, most, over := 10.0, 0.0, 0.0
+				for seed := range uint64(3) {
+					r := c.run(t, seed, envoys, k.fast, k.way)
+					used, most, over = min(used, r.used), max(most, r.used), max(over, r.over)
+				}
+				if k.way == theWhole {
+					used = most
+				}
+				line += fmt.Sprintf(" %.0f", 100*used)
+				if over > 0 && k.way == bySlices {
+					line += fmt.Sprintf("(over %.0f)", over)
+				}
+			}
+		}
+		t.Log(line + " |")
+	}
+}
+
+// Of the cells of the table in docs/envoy.md: no strict division admits more than the limit, and it uses what it has.
+func TestCells(t *testing.T) {
+	for _, envoys := range []int{1, 3, 50} {
+		for _, c := range cells() {
+			t.Run(fmt.Sprint(envoys, " ", c.name), func(t *testing.T) {
+				r := c.run(t, 1, envoys, false, bySlices)
+				if r.over > 0 || r.used < c.least || r.beyond > 1 {
+					t.Errorf("%.1f%% of the limit is used, %.1f are beyond it, %.0f were beyond what is assigned", 100*r.used,
+						r.over, r.beyond)
+				}
+				if r := c.run(t, 1, envoys, true, bySlices); r.used < c.least {
+					t.Errorf("fast: %.1f%% of the limit is used", 100*r.used)
+				}
+			})
+		}
+	}
+}

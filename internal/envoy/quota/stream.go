@@ -1,0 +1,399 @@
+package quota
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weirlimit/weir/limiter"
+)
+
+// Bounds of a stream, and its times.
+const (
+	// MaxBuckets bounds the buckets of a stream, MaxID the bytes of the name of one, and MaxBytes those of all. What
+	// is beyond is denied and not remembered.
+	MaxBuckets = 1 << 14
+	MaxID      = 4 << 10
+	MaxBytes   = 8 << 20
+
+	// Slack is how long a question to the owner and the message to Envoy may take, each at most half of it. A slice
+	// is lent for the time to live and for so long, and is not renewed in the last part of the time to live that is
+	// so long.
+	Slack = 300 * limiter.Millisecond
+
+	minTTL = 2 * limiter.Second
+	maxTTL = 59 * limiter.Second
+	// idle is how long a bucket is kept without demand.
+	idle = limiter.Minute
+	// eager is the least time between two questions about a bucket.
+	eager = 250 * limiter.Millisecond
+	// late is how long before the end of an assignment it is renewed without a report.
+	late = 2 * Slack
+	// smooth is over how long demand is measured, at least. A difference that chance explains moves it by 1/steady.
+	smooth = limiter.Second
+	steady = 4
+)
+
+// Usage is what a report says of a bucket.
+type Usage struct {
+	// ID is the name of the bucket, the same for the same bucket.
+	ID string
+	// Allowed and Denied are the requests since the report before. Elapsed is the time since then, in whole seconds.
+	Allowed, Denied uint64
+	Elapsed         limiter.Tick
+}
+
+// Kind is what is assigned.
+type Kind uint8
+
+// The kinds.
+const (
+	None     Kind = iota // nothing is, or what was is over
+	Tokens               // a bucket of tokens
+	DenyAll              // no request passes
+	AllowAll             // every request passes
+	Abandon              // the bucket is forgotten
+)
+
+// Action is what Envoy is told of a bucket.
+type Action struct {
+	ID   string
+	Kind Kind
+	// Size and Rate are those of the bucket of tokens. TTL is in whole seconds.
+	Size, Rate uint32
+	TTL        limiter.Tick
+}
+
+// Ask is a question to the owner of a bucket's counter: for a slice, or for one that takes the place of it.
+type Ask struct {
+	ID string
+	// Slice names the slice among those of the stream. Size is its burst; 0: a new slice, whose size is chosen.
+	Slice, Size uint32
+	// Demand is in units a second.
+	Demand uint64
+	// Hold is for how long the slice is lent, and At when it is asked for.
+	Hold, At limiter.Tick
+}
+
+// Grant is the answer: Tokens with the size and the rate that are assigned, DenyAll or AllowAll.
+type Grant struct {
+	Kind       Kind
+	Size, Rate uint32
+}
+
+// Beyond is what a report had beyond what was assigned.
+type Beyond struct {
+	ID    string
+	Units uint64
+}
+
+// Out is what a step leaves to be done.
+type Out struct {
+	Asks    []Ask
+	Actions []Action
+	Beyond  []Beyond
+	// Refused are the buckets of a report that are not kept.
+	Refused int
+}
+
+// Stream is what is known of the buckets of one stream. One goroutine at a time may use it.
+type Stream struct {
+	buckets  map[string]*bucket
+	all      []*bucket // the same, each at its place
+	bytes    int
+	assigned uint64          // units a second of all
+	slices   uint32          // that were asked for
+	gaps     [4]limiter.Tick // between the last reports; 0: not known yet
+	interval limiter.Tick    // the second longest of them
+	next     limiter.Tick    // when something is due, see Due
+}
+
+// bucket is one bucket of a stream.
+type bucket struct {
+	id         string
+	place      int
+	size, rate uint32 // of the tokens that are assigned
+	slice      uint32 // which is lent, or asked for
+	lent       bool   // it is lent, or was
+	kind       Kind
+	again      bool // it was reported more than once
+	hungry     bool // it would use more than it is assigned
+
+	demand           float64      // units a second
+	count            uint64       // units since measured
+	measured         limiter.Tick // when demand was
+	reported, wanted limiter.Tick // when it was reported last, and with requests
+	asked            limiter.Tick
+	until            limiter.Tick // when what is assigned may be over at Envoy
+	earlier          limiter.Tick // until when what another stream assigned may last
+
+	may allowance
+}
+
+// allowance is what Envoy may have admitted at most until an instant and has not reported. Until a short time ago it
+// may have had the rate before.
+type allowance struct {
+	credit      float64
+	at          limiter.Tick
+	before      uint32
+	beforeUntil limiter.Tick
+}
+
+// NewStream returns a stream without buckets.
+func NewStream() *Stream { return &Stream{buckets: make(map[string]*bucket)} }
+
+// Len returns how many buckets there are.
+func (s *Stream) Len() int { return len(s.buckets) }
+
+// Assigned returns how many units a second are assigned.
+func (s *Stream) Assigned() uint64 { return s.assigned }
+
+// Report takes a report in.
+func (s *Stream) Report(now limiter.Tick, us []Usage, out *Out) {
+	gap := limiter.Tick(0)
+	for i := range us {
+		u := &us[i]
+		b := s.buckets[u.ID]
+		if b == nil {
+			if len(s.buckets) >= MaxBuckets || len(u.ID) > MaxID || s.bytes+len(u.ID) > MaxBytes {
+				out.Refused++
+				out.Actions = append(out.Actions, Action{ID: u.ID, Kind: DenyAll, TTL: s.ttl()})
+				continue
+			}
+			b = s.begin(now, u)
+		} else {
+			if b.again {
+				gap = max(gap, now-b.reported)
+			}
+			b.again = true
+			b.measure(now, u)
+		}
+		s.check(now, b, u, out)
+		b.reported = now
+		switch {
+		case u.Allowed|u.Denied != 0:
+			b.wanted = now
+		case now-b.wanted >= idle:
+			out.Actions = append(out.Actions, Action{ID: u.ID, Kind: Abandon})
+			s.forget(b)
+			continue
+		}
+		if b.asked == 0 || now-b.asked >= eager {
+			out.Asks = append(out.Asks, s.ask(now, b))
+		}
+	}
+	if gap > 0 {
+		s.heard(gap)
+	}
+}
+
+// heard takes in how long after the report before one came. One that is late is an exception, two are none.
+func (s *Stream) heard(gap limiter.Tick) {
+	if s.interval == 0 {
+		for i := range s.gaps {
+			s.gaps[i] = gap
+		}
+	}
+	copy(s.gaps[1:], s.gaps[:])
+	s.gaps[0] = gap
+	sorted := s.gaps
+	slices.Sort(sorted[:])
+	s.interval = sorted[len(sorted)-2]
+}
+
+// begin begins a bucket with its first report. It has the first request of a new bucket; of one that Envoy had
+// before, as on an earlier stream, it has those since the report before.
+func (s *Stream) begin(now limiter.Tick, u *Usage) *bucket {
+	b := &bucket{id: u.ID, place: len(s.all), measured: now, wanted: now, may: allowance{at: now}}
+	n := add(u.Allowed, u.Denied)
+	b.demand = float64(n) / max(1, float64(u.Elapsed)/float64(limiter.Second))
+	if n > 1 || u.Elapsed > 0 {
+		b.earlier = now + min(max(2*u.Elapsed, minTTL), maxTTL)
+	}
+	s.buckets[b.id] = b
+	s.all = append(s.all, b)
+	s.bytes += len(b.id)
+	return b
+}
+
+func (s *Stream) forget(b *bucket) {
+	s.put(b, Abandon, 0)
+	last := s.all[len(s.all)-1]
+	last.place, s.all[b.place] = b.place, last
+	s.all[len(s.all)-1] = nil
+	s.all = s.all[:len(s.all)-1]
+	delete(s.buckets, b.id)
+	s.bytes -= len(b.id)
+}
+
+// put notes what is assigned to a bucket.
+func (s *Stream) put(b *bucket, k Kind, rate uint32) {
+	if b.kind == Tokens {
+		s.assigned -= uint64(b.rate)
+	}
+	if b.kind, b.rate = k, rate; k == Tokens {
+		s.assigned += uint64(rate)
+	}
+}
+
+// measure measures demand. A report that comes at once after another one says nothing by itself.
+func (b *bucket) measure(now limiter.Tick, u *Usage) {
+	b.count = add(b.count, add(u.Allowed, u.Denied))
+	passed := now - b.measured
+	if passed < smooth/20 {
+		return
+	}
+	seconds := passed.Duration().Seconds()
+	seen, part := float64(b.count)/seconds, min(1, float64(passed)/float64(smooth))
+	if d := (seen - b.demand) * seconds; d*d < 4*(b.demand*seconds+1) { // less than two deviations of a count
+		part /= steady
+	}
+	b.demand += (seen - b.demand) * part
+	b.count, b.measured = 0, now
+}
+
+// check compares what was allowed with what was assigned.
+func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage, out *Out) {
+	b.accrue(now)
+	if b.reported < b.earlier {
+		b.may.credit = float64(b.size) // another stream may have assigned what it has allowed
+		return
+	}
+	if allowed := float64(u.Allowed); allowed > b.may.credit && b.kind != AllowAll {
+		out.Beyond = append(out.Beyond, Beyond{u.ID, uint64(allowed - b.may.credit)})
+	}
+	b.may.credit = max(0, b.may.credit-float64(u.Allowed))
+	if gap := now - b.reported; gap >= smooth/20 { // reports that come together were late
+		most := float64(b.size) + float64(max(b.rate, b.may.before))*(gap+Slack).Duration().Seconds()
+		b.may.credit = min(b.may.credit, most)
+	}
+}
+
+// accrue adds to the credit what the time since has brought.
+func (b *bucket) accrue(now limiter.Tick) {
+	span := func(until limiter.Tick) float64 {
+		return float64(max(0, min(now, until)-b.may.at)) / float64(limiter.Second)
+	}
+	b.may.credit += float64(b.rate)*span(b.until+Slack) +
+		float64(b.may.before-min(b.may.before, b.rate))*span(b.may.beforeUntil)
+	b.may.at = now
+}
+
+// ttl returns how long assignments are to live: two reports, so that one may be lost.
+func (s *Stream) ttl() limiter.Tick {
+	const early = 200 * limiter.Millisecond // reports do not come to the millisecond
+	whole := (2*s.interval - early + limiter.Second - 1) / limiter.Second * limiter.Second
+	return min(max(whole, minTTL), maxTTL)
+}
+
+// lives reports whether Envoy surely still uses a bucket of tokens after a time from now.
+func (b *bucket) lives(now, after limiter.Tick) bool { return b.kind == Tokens && now+after < b.until }
+
+// eager returns how soon the stream asks again for a bucket that would use more than it is assigned.
+func (s *Stream) eager() limiter.Tick { return min(max(s.interval/4, eager), 20*eager) }
+
+func (s *Stream) ask(now limiter.Tick, b *bucket) Ask {
+	a := Ask{ID: b.id, Size: b.size, Demand: uint64(math.Round(min(b.demand, 1<<53))), Hold: s.ttl() + Slack, At: now}
+	if b.asked = now; !b.lives(now, Slack) {
+		if b.lent || b.slice == 0 {
+			s.slices++
+			b.slice, b.lent = s.slices, false
+		}
+		a.Size = 0
+	}
+	a.Slice = b.slice
+	return a
+}
+
+// Answered takes the owner's answer to a question in.
+func (s *Stream) Answered(now limiter.Tick, a *Ask, g Grant, out *Out) {
+	b := s.buckets[a.ID]
+	if b == nil || b.slice != a.Slice {
+		return
+	}
+	b.lent = b.lent || g.Kind == Tokens
+	if g.Kind == Tokens && (g.Rate == 0 || now-a.At > Slack/2 || a.Size != 0 && !b.lives(now, Slack/2)) {
+		g.Kind = DenyAll // what is lent is not used
+	}
+	b.hungry = g.Kind == DenyAll || g.Kind == Tokens && float64(g.Rate) < b.demand
+	if g.Kind == DenyAll && (b.lives(now, Slack) || b.kind == None && now < b.earlier) {
+		s.wait(now, b)
+		return // what was assigned lasts
+	}
+	if g.Kind != Tokens && g.Kind == b.kind && now+s.interval+late < b.until {
+		s.wait(now, b)
+		return // Envoy was told
+	}
+	b.accrue(now)
+	b.may.before, b.may.beforeUntil = b.rate, now+Slack
+	if g.Kind == Tokens {
+		if b.size = g.Size; a.Size == 0 {
+			b.may.credit += float64(g.Size)
+		}
+	}
+	s.assign(now, b, g.Kind, g.Rate, a.Hold-Slack, out)
+}
+
+// assign tells Envoy what is assigned from now on.
+func (s *Stream) assign(now limiter.Tick, b *bucket, k Kind, rate uint32, ttl limiter.Tick, out *Out) {
+	s.put(b, k, rate)
+	b.until = now + ttl
+	out.Actions = append(out.Actions, Action{ID: b.id, Kind: k, Size: b.size, Rate: b.rate, TTL: ttl})
+	s.wait(now, b)
+}
+
+// Due returns when something is to be done that no report begins, at the latest, and does what is due now.
+func (s *Stream) Due(now limiter.Tick, out *Out) (next limiter.Tick) {
+	if now < s.next {
+		return s.next
+	}
+	s.next = now + limiter.Second
+	for i := len(s.all) - 1; i >= 0; i-- { // the last one takes the place of one that is forgotten
+		b := s.all[i]
+		switch lately := now-b.reported < s.patience(); {
+		case lately && b.hungry && now-b.asked >= s.eager(),
+			lately && now+late >= b.until && now-b.asked >= limiter.Second: // its report is late
+			out.Asks = append(out.Asks, s.ask(now, b))
+		case b.kind == Tokens && !b.lives(now, Slack):
+			b.accrue(now)
+			b.may.before, b.may.beforeUntil = b.rate, now+Slack
+			s.assign(now, b, DenyAll, 0, s.ttl(), out)
+		case now-b.reported >= 2*idle: // Envoy reports all its buckets for ever
+			s.forget(b)
+			continue
+		}
+		s.wait(now, b)
+	}
+	return s.next
+}
+
+// wait notes when something of a bucket is due.
+func (s *Stream) wait(now limiter.Tick, b *bucket) {
+	if b.hungry {
+		s.next = min(s.next, max(b.asked+s.eager(), now+eager/4))
+	}
+	if b.kind == Tokens {
+		s.next = min(s.next, max(b.until-late, now+eager/4))
+	}
+}
+
+// patience is for how long after a report assignments are renewed.
+func (s *Stream) patience() limiter.Tick {
+	if s.interval == 0 {
+		return idle
+	}
+	return s.interval + s.interval/2
+}
+
+func add(a, b uint64) uint64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxUint64
+}
+
+// Size returns the size of a new bucket for a limit with a capacity and units a second: a 64th of whichever is less.
+// It is at least 20 tokens, as requests do not come evenly, or a quarter of the capacity of a small limit.
+func Size(capacity, rate uint64) uint32 {
+	const parts, least, small, most = 64, 20, 4, 1 << 20
+	return uint32(max(1, min(max(min(capacity, rate)/parts, least), capacity/small, most)))
+}

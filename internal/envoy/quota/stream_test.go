@@ -1,0 +1,406 @@
+package quota_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weirlimit/weir/internal/envoy/quota"
+	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
+	"github.com/weirlimit/weir/limiter"
+)
+
+// talk is one stream, whose questions are answered at once.
+type talk struct {
+	t    *testing.T
+	s    *quota.Stream
+	now  limiter.Tick
+	rate uint32 // what is assigned; 0: nothing is
+	asks []quota.Ask
+	out  quota.Out
+}
+
+func newTalk(t *testing.T) *talk {
+	return &talk{t: t, s: quota.NewStream(), now: limiter.Hour, rate: 100}
+}
+
+// step answers what a step has asked, and returns what Envoy is told.
+func (x *talk) step() []quota.Action {
+	for i := range x.out.Asks {
+		a := &x.out.Asks[i]
+		x.asks = append(x.asks, *a)
+		g := quota.Grant{Kind: quota.Tokens, Size: 20, Rate: x.rate}
+		if a.Size != 0 {
+			g.Size = a.Size
+		}
+		if x.rate == 0 {
+			g.Kind = quota.DenyAll
+		}
+		x.s.Answered(x.now, a, g, &x.out)
+	}
+	actions := x.out.Actions
+	x.out.Asks, x.out.Actions = nil, nil
+	return actions
+}
+
+func (x *talk) report(after time.Duration, us ...quota.Usage) []quota.Action {
+	x.now += limiter.Span(after)
+	x.s.Report(x.now, us, &x.out)
+	return x.step()
+}
+
+func (x *talk) wait(d time.Duration) (actions []quota.Action) {
+	for until := x.now + limiter.Span(d); ; {
+		next := x.s.Due(x.now, &x.out)
+		actions = append(actions, x.step()...)
+		if x.now >= until {
+			return actions
+		}
+		x.now = min(until, max(next, x.now+limiter.Millisecond))
+	}
+}
+
+func (x *talk) last() quota.Ask { return x.asks[len(x.asks)-1] }
+
+// name is the name of a bucket as the protocol's messages have it.
+func name(t *testing.T, entries map[string]string) string {
+	t.Helper()
+	data, err := proto.Marshal(&rlqs.RateLimitQuotaUsageReports{BucketQuotaUsages: []*rlqs.
+		RateLimitQuotaUsageReports_BucketQuotaUsage{{BucketId: &rlqs.BucketId{Bucket: entries}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := quota.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	us, err := r.Next(1, nil)
+	if err != nil || len(us) != 1 {
+		t.Fatal(us, err)
+	}
+	return us[0].ID
+}
+
+func shown(actions []quota.Action) string {
+	var lines []string
+	for _, a := range actions {
+		what := [...]string{"none", "tokens", "deny", "allow", "abandon"}[a.Kind]
+		if a.Kind == quota.Tokens {
+			what = fmt.Sprintf("%d+%d/s", a.Size, a.Rate)
+		}
+		lines = append(lines, fmt.Sprintf("%s:%s:%v", a.ID, what, a.TTL.Duration()))
+	}
+	return strings.Join(lines, " ")
+}
+
+func (x *talk) wants(what string, got []quota.Action, want string) {
+	x.t.Helper()
+	if text := shown(got); text != want {
+		x.t.Errorf("%s: Envoy is told %q, want %q", what, text, want)
+	}
+}
+
+// The time that a report covers is in whole seconds and mostly 0: demand is by the server's clock, whatever a report
+// says of time.
+func TestDemandIsByTheServersClock(t *testing.T) {
+	x := newTalk(t)
+	x.report(0, quota.Usage{ID: "a", Denied: 1})
+	for range 10 {
+		x.report(500*time.Millisecond, quota.Usage{ID: "a", Allowed: 100, Denied: 50})
+	}
+	if d := x.last().Demand; d < 270 || d > 300 {
+		t.Errorf("150 requests each half second are a demand of %d a second", d)
+	}
+	x.report(time.Second, quota.Usage{ID: "a", Allowed: 300, Elapsed: limiter.Hour})
+	if d := x.last().Demand; d < 270 || d > 305 {
+		t.Errorf("with a false time the demand is %d", d)
+	}
+	x.report(0, quota.Usage{ID: "b", Allowed: 40, Elapsed: 4 * limiter.Second}) // a stream before this one ended
+	if d := x.last().Demand; d != 10 {
+		t.Errorf("40 requests in 4 s before the stream are a demand of %d", d)
+	}
+}
+
+// Only whole seconds of a time to live are read, and less than one is over at once. All that is ever told has at
+// least 2 whole seconds, an interval of exactly one and a rule; the client from Envoy's source ignores none of it,
+// and would crash of an interval of 0.
+func TestMessagesAreWhatEnvoyReads(t *testing.T) {
+	for _, every := range []time.Duration{100 * time.Millisecond, time.Second, 3700 * time.Millisecond, time.Minute} {
+		client := quotatest.Client{Domain: "edge", Deny: true}
+		x := newTalk(t)
+		at := func() time.Duration { return x.now.Duration() }
+		id := map[string]string{"a": "b"}
+		client.Request(at(), quotatest.NewID(id))
+		tell := func(actions []quota.Action) {
+			for i := range actions {
+				m := new(rlqs.RateLimitQuotaResponse)
+				if err := proto.Unmarshal(quota.AppendAction(nil, &actions[i]), m); err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range m.GetBucketAction() {
+					assigned := a.GetQuotaAssignmentAction()
+					if assigned == nil {
+						continue
+					}
+					ttl := assigned.GetAssignmentTimeToLive()
+					tokens := assigned.GetRateLimitStrategy().GetTokenBucket()
+					if ttl.GetSeconds() < 2 || ttl.GetNanos() != 0 || tokens != nil &&
+						(tokens.GetFillInterval().AsDuration() != time.Second || tokens.GetTokensPerFill().GetValue() == 0 ||
+							tokens.GetMaxTokens() == 0) {
+						t.Errorf("with reports each %v Envoy is told %v", every, a)
+					}
+				}
+				client.Receive(at(), m)
+			}
+		}
+		for i := range 20 {
+			x.rate = uint32(i%3) * 50
+			tell(x.report(0, quota.Usage{ID: name(t, id), Allowed: 3, Denied: 5}))
+			tell(x.wait(every))
+		}
+		if len(client.Ignored) > 0 {
+			t.Errorf("with reports each %v Envoy ignored %q", every, client.Ignored)
+		}
+	}
+}
+
+// A bucket of tokens that takes the place of another is as full as that one was. So while an assignment is renewed
+// its size stays, and only the rate varies; the slice is the same. Envoy has one burst of it, however often the rate
+// changes.
+func TestRenewalsHaveOneBurst(t *testing.T) {
+	client := quotatest.Client{Deny: true}
+	id := quotatest.NewID(map[string]string{"a": "b"})
+	bucket := name(t, map[string]string{"a": "b"})
+	x := newTalk(t)
+	client.Request(x.now.Duration(), id)
+	admitted, seconds := 0, 0.0
+	for i := range 50 {
+		x.rate = uint32(1 + i%2)
+		for _, a := range x.report(time.Second, quota.Usage{ID: bucket, Allowed: 1, Denied: 30}) {
+			m := new(rlqs.RateLimitQuotaResponse)
+			if err := proto.Unmarshal(quota.AppendAction(nil, &a), m); err != nil {
+				t.Fatal(err)
+			}
+			client.Receive(x.now.Duration(), m)
+		}
+		if a := x.last(); i > 0 && (a.Size != 20 || a.Slice != x.asks[0].Slice) {
+			t.Fatalf("renewal %d asks for slice %d with a size of %d", i, a.Slice, a.Size)
+		}
+		seconds += float64(x.rate)
+		for range 30 {
+			if allowed, _ := client.Request(x.now.Duration(), id); allowed {
+				admitted++
+			}
+		}
+	}
+	if most := 20 + int(seconds); admitted > most {
+		t.Errorf("Envoy admitted %d, at most %d were assigned", admitted, most)
+	}
+}
+
+// After an expiry a bucket begins full: it is another slice, whose burst the owner charges. So is one that is so
+// near to its end that the renewal may come late.
+func TestWhatBeginsFullIsAnotherSlice(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		same  bool
+	}{{time.Second, true}, {1690 * time.Millisecond, true}, {1700 * time.Millisecond, false}, {5 * time.Second, false}} {
+		x := newTalk(t)
+		x.report(0, quota.Usage{ID: "a", Denied: 1})
+		first := x.last()
+		x.report(c.after, quota.Usage{ID: "a", Denied: 1})
+		if a := x.last(); (a.Slice == first.Slice) != c.same || (a.Size == 20) != c.same {
+			t.Errorf("after %v slice %d of size %d is asked for, the first one was %d", c.after, a.Slice, a.Size, first.Slice)
+		}
+	}
+	x := newTalk(t)
+	x.report(0, quota.Usage{ID: "a", Denied: 1})
+	first := x.last()
+	x.rate = 0
+	x.wants("what is assigned lasts while nothing more is", x.report(time.Second, quota.Usage{ID: "a", Denied: 1}), "")
+	x.wants("then all is denied", x.wait(time.Second), "a:deny:2s")
+	x.rate = 100
+	x.report(time.Second, quota.Usage{ID: "a", Denied: 1})
+	if x.last().Slice == first.Slice {
+		t.Error("after a rule that denies all the old slice is renewed, and its bucket is full")
+	}
+}
+
+// Without an assignment Envoy allows all, unless it is configured otherwise: it is told to deny. A bucket that Envoy
+// had before this stream may have an assignment, which is not taken away.
+func TestDeniesWhatIsNotAssigned(t *testing.T) {
+	x := newTalk(t)
+	x.rate = 0
+	x.wants("a new bucket", x.report(0, quota.Usage{ID: "a", Allowed: 1}), "a:deny:2s")
+	x = newTalk(t)
+	x.rate = 0
+	x.wants("one that Envoy had", x.report(0, quota.Usage{ID: "a", Allowed: 100, Elapsed: limiter.Second}), "")
+	x.wants("when that is over", x.wait(2*time.Second), "a:deny:2s")
+}
+
+// An answer that comes so late that the assignment may last longer at Envoy than at the owner is not used.
+func TestLateAnswersAreNotUsed(t *testing.T) {
+	x := newTalk(t)
+	x.s.Report(x.now, []quota.Usage{{ID: "a", Denied: 1}}, &x.out)
+	x.now += quota.Slack/2 + 1
+	x.wants("a late answer", x.step(), "a:deny:2s")
+	x.report(time.Second, quota.Usage{ID: "a", Denied: 1})
+	if x.asks[0].Slice == x.last().Slice {
+		t.Error("the slice that was lent and not used is renewed")
+	}
+	for _, a := range x.asks {
+		if a.Hold != 2*limiter.Second+quota.Slack {
+			t.Errorf("a slice is lent for %v", a.Hold.Duration())
+		}
+	}
+}
+
+// Envoy reports all its buckets for ever: one without demand is abandoned after a minute, and not sooner.
+func TestAbandonsWhatIsIdle(t *testing.T) {
+	x := newTalk(t)
+	x.report(0, quota.Usage{ID: "a", Denied: 1})
+	for i := range 59 {
+		for _, a := range x.report(time.Second, quota.Usage{ID: "a"}) {
+			if a.Kind == quota.Abandon {
+				t.Fatalf("abandoned after %d s", i+1)
+			}
+		}
+	}
+	x.wants("after a minute", x.report(time.Second, quota.Usage{ID: "a"}), "a:abandon:0s")
+	if x.s.Len() != 0 || x.s.Assigned() != 0 {
+		t.Errorf("%d buckets are left, with %d assigned", x.s.Len(), x.s.Assigned())
+	}
+	x.report(0, quota.Usage{ID: "a", Denied: 1})
+	if x.s.Len() != 1 {
+		t.Error("it does not begin again")
+	}
+}
+
+// A client that only obeys the protocol, and reports late and at random, has an assignment at all times: it lives as
+// long as such reports are apart.
+func TestLateReports(t *testing.T) {
+	x := newTalk(t)
+	gaps := []time.Duration{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}
+	denied := 0
+	for i := range 60 {
+		x.report(0, quota.Usage{ID: "a", Allowed: 3})
+		for _, a := range x.wait(gaps[i%len(gaps)] * 300 * time.Millisecond) {
+			if a.Kind == quota.DenyAll && i > 10 {
+				denied++
+			}
+		}
+	}
+	if denied > 0 {
+		t.Errorf("it was told to deny all %d times", denied)
+	}
+}
+
+// A stream with nobody behind it keeps nothing: what is not reported is renewed only until a report is overdue.
+func TestSilentEnvoysAreNotRenewed(t *testing.T) {
+	x := newTalk(t)
+	for range 5 {
+		x.report(time.Second, quota.Usage{ID: "a", Allowed: 3})
+	}
+	n := len(x.asks)
+	x.wants("after its last report", x.wait(time.Minute), "a:20+100/s:2s a:deny:2s")
+	if len(x.asks) > n+1 {
+		t.Errorf("%d questions for an Envoy that is silent", len(x.asks)-n)
+	}
+	x.wait(2 * time.Minute)
+	if x.s.Len() != 0 {
+		t.Error("its bucket is kept")
+	}
+}
+
+// What a client sends is bounded: buckets, their names, and numbers.
+func TestHostileReports(t *testing.T) {
+	x := newTalk(t)
+	refused := 0
+	for i := range 1_000_000 / 256 {
+		us := make([]quota.Usage, 256)
+		for j := range us {
+			us[j] = quota.Usage{ID: fmt.Sprint("bucket ", i, " ", j), Allowed: math.MaxUint64, Denied: math.MaxUint64}
+		}
+		x.out = quota.Out{}
+		x.s.Report(x.now, us, &x.out)
+		refused += x.out.Refused
+		x.out.Asks, x.out.Beyond = nil, nil
+		for _, a := range x.out.Actions {
+			if a.Kind != quota.DenyAll {
+				t.Fatalf("a bucket beyond the bound is told %v", a.Kind)
+			}
+		}
+	}
+	if x.s.Len() != quota.MaxBuckets || refused != 1_000_000/256*256-quota.MaxBuckets {
+		t.Errorf("%d buckets are kept, %d are refused", x.s.Len(), refused)
+	}
+	x = newTalk(t)
+	x.wants("a name of 1 MiB", x.report(0, quota.Usage{ID: strings.Repeat("x", 1<<20)})[:0], "")
+	if x.s.Len() != 0 {
+		t.Error("a bucket with a name of 1 MiB is kept")
+	}
+	for range 5 {
+		x.report(time.Second, quota.Usage{ID: "a", Allowed: math.MaxUint64, Denied: math.MaxUint64, Elapsed: limiter.Hour})
+	}
+	if d := x.last().Demand; d > 1<<53 {
+		t.Errorf("the demand is %d", d)
+	}
+}
+
+// The name of a bucket is the same for the same entries in any order, of any bytes, and comes back as it is.
+func TestNamesOfBuckets(t *testing.T) {
+	entry := func(k, v string) []byte {
+		e := slices.Concat([]byte{1<<3 | 2, byte(len(k))}, []byte(k), []byte{2<<3 | 2, byte(len(v))}, []byte(v))
+		return append([]byte{1<<3 | 2, byte(len(e))}, e...)
+	}
+	read := func(entries ...[]byte) string {
+		id := slices.Concat(entries...)
+		u := append([]byte{1<<3 | 2, byte(len(id))}, id...)
+		r, err := quota.Read(append([]byte{2<<3 | 2, byte(len(u))}, u...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		us, err := r.Next(2, nil)
+		if err != nil || len(us) != 1 {
+			t.Fatal(us, err)
+		}
+		return us[0].ID
+	}
+	a, b := entry("a", "\xff\x00"), entry("b", "2")
+	if read(a, b) != read(b, a) {
+		t.Error("the order of entries matters")
+	}
+	if read(a, b) == read(a) || read(a, entry("a", "1")) != read(entry("a", "1")) {
+		t.Error("two names are one, or the last of two values does not count")
+	}
+	if got := fmt.Sprintf("%q", quota.Entries(read(b, a))); got != `[{"a" "\xff\x00"} {"b" "2"}]` {
+		t.Errorf("the entries are %s", got)
+	}
+	id := read(b, a)
+	if out := quota.AppendAction(nil, &quota.Action{ID: id, Kind: quota.Abandon}); !strings.Contains(string(out), id) {
+		t.Error("an action has another name")
+	}
+}
+
+// A message that is none of the protocol is an error, and no panic.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte{2<<3 | 2, 4, 1<<3 | 2, 2, 1<<3 | 2, 0})
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		r, err := quota.Read(data)
+		for err == nil {
+			var us []quota.Usage
+			if us, err = r.Next(8, nil); len(us) == 0 {
+				break
+			}
+			for i := range us {
+				quota.Entries(us[i].ID)
+			}
+		}
+	})
+}
