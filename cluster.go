@@ -122,6 +122,8 @@ type Member struct {
 	Unreachable bool
 	// Share is the fraction of the partitions, 0 to 1, that it should own.
 	Share float64
+	// SentFrames and SentBytes are what the node that was asked has sent to it, since it is known.
+	SentFrames, SentBytes uint64
 	// Self reports that this is the node that was asked. The fields below are set for
 	// it only: ask each member for its own.
 	Self bool

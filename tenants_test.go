@@ -128,7 +128,8 @@ func TestRequestLimitsAreShared(t *testing.T) {
 	}
 }
 
-// The top keys of a tenant are its own: not those of others, nor of one without a tenant whose key begins like its name.
+// The top keys of a tenant are its own: not those of others, nor of one without a tenant whose key begins like its
+// name.
 func TestTopKeysOfATenant(t *testing.T) {
 	n := weirtest.Open(t, weir.Config{
 		Rules: []byte(`{version: 1, rules: [{name: r, key: [path, user], limits: [1/day]}]}`)})

@@ -340,6 +340,7 @@ func (m *member) Members() []weir.Member {
 			info.Share = shares[o.Instance]
 		}
 		info.Unreachable = m.unreachable(o, self)
+		info.SentFrames, info.SentBytes = m.links.Sent(o.Instance)
 		if o.Name == self {
 			s := m.core.Summary()
 			info.Self, info.Keys, info.Checks, info.ChecksPerSecond = true, m.Table.Stats().Keys, m.checks.Load(), m.rate.Load()

@@ -93,11 +93,13 @@ func (c *AdminCaller) MayAll() error {
 	if c.all || c.session.Tenant() == "" {
 		return c.Err
 	}
-	return errTenant
+	return ofTenant()
 }
 
-// errTenant is the answer to an administrator of a tenant about what all tenants share.
-var errTenant = frontend.ForbiddenError("only an administrator without a tenant may do this")
+// ofTenant is the answer to an administrator of a tenant about what all tenants share.
+func ofTenant() error {
+	return frontend.ForbiddenError("only an administrator without a tenant may do this")
+}
 
 // Tenant returns the tenant of the caller, empty for none.
 func (c *AdminCaller) Tenant() string { return c.session.Tenant() }

@@ -129,7 +129,7 @@ func administers(front *frontend.Frontend, serve http.HandlerFunc) http.HandlerF
 			_, err = by.May(ActionAdmin)
 		}
 		if err == nil && by.Tenant() != "" {
-			err = errTenant // all tenants share what it is about
+			err = ofTenant() // all tenants share what it is about
 		}
 		if err != nil {
 			writeError(w, err)

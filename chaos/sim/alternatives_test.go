@@ -26,7 +26,8 @@ type pouring struct {
 	denied          int // by owners of all alternatives
 }
 
-// counting is how many checks of each user a counter has counted: so many, and perhaps some more, of which nobody knows.
+// counting is how many checks of each user a counter has counted: so many, and perhaps some more, of which nobody
+// knows.
 type counting struct{ sure, unsure map[string]int }
 
 func newCounting() counting { return counting{map[string]int{}, map[string]int{}} }
@@ -73,7 +74,8 @@ func (c counting) holds(d *directed, what, user string, used, cost int) {
 		}
 	}
 	if used < sure*cost || used > (sure+unsure+staying)*cost {
-		d.fails("%s of %q counts %d, and %d checks of %d were admitted, perhaps %d more", what, user, used, sure, cost, unsure)
+		d.fails("%s of %q counts %d, and %d checks of %d were admitted, perhaps %d more", what, user, used, sure, cost,
+			unsure)
 	}
 }
 

@@ -64,6 +64,7 @@ type Console struct {
 	ring   *history.Ring
 	rules  ruleNews
 	events events
+	sends  sends
 
 	answered  lately
 	comparing sync.Mutex

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/history"
@@ -27,13 +29,56 @@ type seen struct {
 	Unsettled int     `json:"unsettled"`
 	Minority  bool    `json:"minority,omitempty"`
 	Version   string  `json:"version,omitempty"`
+	// Sends is what it sends to each other member.
+	Sends map[string]traffic `json:"sends"`
+}
+
+// traffic is what a member sends to another one, without headers of connections and TLS.
+type traffic struct {
+	Frames float64 `json:"frames_per_second"`
+	Bytes  float64 `json:"bytes_per_second"`
+}
+
+// sends is what this node sends to the other members.
+type sends struct {
+	mu   sync.Mutex
+	at   time.Time
+	had  map[string]weir.Member // by their names
+	rate map[string]traffic
+}
+
+// look takes what was sent since the last look.
+func (s *sends) look(members []weir.Member, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had, span := s.had, now.Sub(s.at).Seconds()
+	s.at, s.had, s.rate = now, make(map[string]weir.Member, len(members)), make(map[string]traffic, len(members))
+	for i := range members {
+		m := &members[i]
+		if m.Self {
+			continue
+		}
+		s.had[m.Name] = *m
+		if was, ok := had[m.Name]; ok && was.Instance == m.Instance && span > 0 {
+			s.rate[m.Name] = traffic{float64(less(m.SentFrames, was.SentFrames)) / span,
+				float64(less(m.SentBytes, was.SentBytes)) / span}
+		}
+	}
+}
+
+// rates returns it. The map must not be changed.
+func (s *sends) rates() map[string]traffic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rate
 }
 
 // sees returns what this node tells of itself.
 func (c *Console) sees() seen {
 	node := c.config.Node()
 	t := node.Stats()
-	s := seen{Member: c.name(), Sees: map[string]string{}, Keys: t.Keys - t.Copies, Copies: t.Copies}
+	s := seen{Member: c.name(), Sees: map[string]string{}, Sends: c.sends.rates(), Keys: t.Keys - t.Copies,
+		Copies: t.Copies}
 	if t.MaxBytes > 0 {
 		s.Used = 100 * float64(t.Bytes-t.CopyBytes) / float64(t.MaxBytes)
 	}
@@ -86,6 +131,30 @@ func (m *memberRow) View() []string {
 		}
 	}
 	return out
+}
+
+// Sends is what the member sends to each, in the order of the names; empty: nothing that is known.
+func (m *memberRow) Sends() []string {
+	out := make([]string, len(m.names))
+	for i, n := range m.names {
+		if m.Seen == nil {
+			out[i] = "?"
+		} else if t, ok := m.Seen.Sends[n]; ok && n != m.Name {
+			out[i] = bytesOf(t.Bytes) + "/s"
+		}
+	}
+	return out
+}
+
+// bytesOf writes a number of bytes in few digits.
+func bytesOf(n float64) string {
+	for _, unit := range []string{"B", "kB", "MB"} {
+		if n < 999.5 {
+			return strconv.FormatFloat(n, 'f', 0, 64) + " " + unit
+		}
+		n /= 1000
+	}
+	return strconv.FormatFloat(n, 'f', 1, 64) + " GB"
 }
 
 // Ring draws them.

@@ -43,6 +43,7 @@ func (c *Console) Run(ctx context.Context) {
 		last = totals
 		c.rules.look(c)
 		c.events.look(c)
+		c.sends.look(c.config.Node().Cluster().Members(), time.Now())
 		if i/sampled%digestEvery == 0 {
 			c.tellDigest()
 		}

@@ -204,12 +204,21 @@ func (l *Links) Wake(to peer.Instance) {
 	}
 }
 
+// Sent returns how many frames, and how many bytes with all messages, were sent to a member since it is known. Headers
+// of connections and TLS are not counted.
+func (l *Links) Sent(to peer.Instance) (frames, bytes uint64) {
+	if r := (*l.remotes.Load())[to]; r != nil {
+		return r.sends.frames.Load(), r.sends.bytes.Load()
+	}
+	return 0, 0
+}
+
 // carry runs a session from its attachment to its end, and returns why it ended. If the
 // session could not be attached, it returns that error and calls nothing. name is the other side's,
 // c the connection. It calls over when nothing of the session is left, before another one can take its place.
 func (l *Links) carry(r *remote, name string, c *conn, ch channel, ours bool, over func()) error {
 	s := newSession(l, ch, r.instance)
-	s.conn, s.name = c, name
+	s.conn, s.name, s.sends = c, name, &r.sends
 	if err := r.attach(s, ours); err != nil {
 		return err
 	}

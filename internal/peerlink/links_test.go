@@ -30,6 +30,13 @@ func TestFramesArriveInOrder(t *testing.T) {
 				t.Fatalf("frame %d of %s is from %s to %s", i, x.self, f.From, f.To)
 			}
 		}
+		x.wait(t, "what was sent is counted", func() bool {
+			frames, size := x.Sent(3 - x.self)
+			return frames == n && size > 10*n
+		})
+	}
+	if frames, size := a.Sent(7); frames+size > 0 {
+		t.Error("something was sent to a stranger")
 	}
 }
 

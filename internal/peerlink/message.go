@@ -26,6 +26,8 @@ type message struct {
 	// and no message larger than earlyBytes.
 	early bool
 
+	size int // of a message that was encoded, in bytes
+
 	in  *inbox // frame received; nil if none was
 	bad error  // error in a received message
 }
@@ -67,6 +69,7 @@ func (c *codec) Marshal(v any) (mem.BufferSlice, error) {
 		c.buffers.Put(b)
 		return nil, e.err
 	}
+	m.size = len(e.b)
 	return mem.BufferSlice{mem.NewBuffer(b, &c.buffers)}, nil
 }
 

@@ -40,6 +40,7 @@ type remote struct {
 	instance peer.Instance
 
 	live   atomic.Pointer[session] // the session that Wake notifies
+	sends  sent                    // over all sessions
 	events sync.Mutex              // held around Up and Down, so that they are called in order
 
 	mu      sync.Mutex

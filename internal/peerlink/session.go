@@ -36,13 +36,13 @@ type channel interface {
 type session struct {
 	links   *Links
 	frames  Frames
-	codec   *codec
 	channel channel
 	other   peer.Instance
 	name    string // of the other side, as its hello has it
 	conn    *conn
 	window  int32
 	stall   time.Duration
+	sends   *sent
 
 	wake    chan struct{} // holds a token if there may be something to send
 	unacked atomic.Int32  // frames sent for which an acknowledgement is expected
@@ -60,12 +60,15 @@ type session struct {
 
 func newSession(l *Links, ch channel, other peer.Instance) *session {
 	return &session{
-		links: l, frames: l.config.Frames, codec: l.codec, channel: ch, other: other,
+		links: l, frames: l.config.Frames, channel: ch, other: other,
 		window: int32(l.config.Window), stall: l.config.StallTimeout,
 		wake: make(chan struct{}, 1), ending: make(chan struct{}),
-		sent: make(chan struct{}), heard: make(chan struct{}), done: make(chan struct{}),
+		sent: make(chan struct{}), heard: make(chan struct{}), done: make(chan struct{}), sends: new(sent),
 	}
 }
+
+// sent is how much was sent to a member.
+type sent struct{ frames, bytes atomic.Uint64 }
 
 // notify reports that there may be something to send. It does not block.
 func (s *session) notify() {
@@ -140,13 +143,13 @@ func (s *session) receive() {
 			s.end(err, m.end == "")
 			break
 		}
-		s.codec.release(m)
+		s.links.codec.release(m)
 	}
 	// Further messages are ignored: only the end of the stream matters now.
 	for s.tell && s.channel.RecvMsg(m) == nil {
-		s.codec.release(m)
+		s.links.codec.release(m)
 	}
-	s.codec.release(m)
+	s.links.codec.release(m)
 }
 
 // take processes one message.
@@ -205,6 +208,10 @@ func (s *session) send() {
 		if err != nil {
 			s.endUnsent(err)
 			return
+		}
+		s.sends.bytes.Add(uint64(m.size))
+		if m.frame != nil {
+			s.sends.frames.Add(1)
 		}
 	}
 	if s.tell {

@@ -139,8 +139,8 @@ type TopKey struct {
 
 // Top returns up to n keys that were checked most (sampled, one check in 16, and scaled
 // up) and up to n counters that denied most, each in descending order. Each partition
-// lists only 8 keys, so rarer ones may be missing. Those that keep is false for are left out; nil keeps all. Top is safe
-// for concurrent use.
+// lists only 8 keys, so rarer ones may be missing. Those that keep is false for are left out; nil keeps all. Top is
+// safe for concurrent use.
 func (t *Table) Top(n int, keep func(tenant uint16, name string) bool) (hottest, denied []TopKey) {
 	for i := range t.parts {
 		p := &t.parts[i]

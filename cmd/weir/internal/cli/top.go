@@ -89,7 +89,7 @@ func askTop(ctx context.Context, h *httpRemote, n int, one bool) (*topKeys, erro
 	if !one {
 		err := h.do(ctx, http.MethodGet, "/v1/members", nil, &seen)
 		if why, ok := errors.AsType[*refused](err); err != nil && !(ok && why.status == http.StatusNotFound) {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("no other member was asked: %v", err)) // but a node on its own has none
+			out.Warnings = append(out.Warnings, fmt.Sprintf("no other member was asked: %v", err)) // a node alone has none
 		}
 	}
 	var mu sync.Mutex
