@@ -107,10 +107,12 @@ type holding struct {
 	by   *rule
 	most time.Duration // the smallest hold of these rules; 0: none has one
 	any  bool          // one has alternatives
+	// bars is the first of these rules of which the caller may settle nothing; nil: there is none
+	bars *rule
 }
 
 // note adds a rule.
-func (h *holding) note(u *rule) {
+func (h *holding) note(u *rule, r *limiter.Request) {
 	if h.by == nil || u.ids.slots && !h.by.ids.slots {
 		h.by = u
 	}
@@ -118,10 +120,18 @@ func (h *holding) note(u *rule) {
 	if t := u.ids.hold; t > 0 && (h.most == 0 || t < h.most) {
 		h.most = t
 	}
+	if h.bars == nil && r.Scope != nil {
+		if s, ok := r.Scope.(holdScope); ok && !s.PermitsHold(u.limiter.Name) {
+			h.bars = u
+		}
+	}
 }
 
 // holds returns the holding of a rule that decides alone.
-func (u *rule) holds() holding { return holding{u, u.ids.hold, u.alternatives > 0} }
+func (u *rule) holds(r *limiter.Request) (h holding) {
+	h.note(u, r)
+	return h
+}
 
 // identify adds the id of a request to its charge. The rule u, which is the first that counts it,
 // says how long the id is remembered, and h how long it is held; if u is nil, the request has limits of its own and
@@ -146,7 +156,9 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		if h.most > 0 {
 			id.Hold = min(r.Hold, h.most)
 			if by.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
-				id.Hold = min(by.hold, h.most)
+				if id.Hold = min(by.hold, h.most); h.bars != nil {
+					err = &scopeError{rule: h.bars.limiter.Name, named: r.Rule != "", hold: true}
+				}
 			}
 		}
 	}

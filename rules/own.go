@@ -46,7 +46,7 @@ func (s *Set) resolveOwn(r *limiter.Request, c *arith.Charge) (m Match, err erro
 		var h holding
 		if i, ok := s.byName[r.Rule]; ok && i < len(s.rules) {
 			named = &s.rules[i]
-			h = named.holds()
+			h = named.holds(r)
 		}
 		if _, err = identify(s, r, c, named, h); err != nil {
 			return Match{}, err

@@ -64,8 +64,9 @@ const _ = uint(32 - unsafe.Sizeof(Match{}))
 //   - a named rule that does not exist,
 //   - own limits that are too many, nil, of the same name, or with a key that is not valid.
 //
-// For a rule outside the request's scope the error wraps [limiter.ErrForbidden] instead, and
-// [limiter.ErrScope] as well if the request does not name the rule. Its text names the rule only if the request does.
+// For a rule outside the request's scope, and one that would hold what the caller may not settle, the error wraps
+// [limiter.ErrForbidden] instead, and [limiter.ErrScope] as well if the request does not name the rule. Its text names
+// the rule only if the request does.
 // It has a method AuditText() string, whose text always does, for operators.
 //
 // A shadow rule is an experiment and makes no request invalid: its keys that cannot be
@@ -107,7 +108,7 @@ func (s *Set) Resolve(r *limiter.Request, c *arith.Charge) (Match, error) {
 				u := &s.rules[e.rules[0]]
 				if m, ok := u.fill(r, c); ok {
 					if r.ID != "" {
-						return identified(s, r, c, u, u.holds(), m)
+						return identified(s, r, c, u, u.holds(r), m)
 					}
 					return m, nil
 				}
@@ -142,7 +143,7 @@ func (s *Set) resolveNamed(r *limiter.Request, c *arith.Charge) (Match, error) {
 	}
 	m.unlimited(c.Len() == 0)
 	if r.ID != "" {
-		return identified(s, r, c, u, u.holds(), m)
+		return identified(s, r, c, u, u.holds(r), m)
 	}
 	return m, nil
 }
@@ -151,45 +152,6 @@ func (s *Set) resolveNamed(r *limiter.Request, c *arith.Charge) (Match, error) {
 func (u *rule) alone() Match {
 	return Match{Rule: u.limiter.Name, Matched: Matched{Count: 1, Shadow: u.counts && u.shadows,
 		Unheld: u.ids.slots && !u.limiter.Shadow}}
-}
-
-// permitted returns why the caller may not use a rule, nil if it may.
-func permitted(r *limiter.Request, u *rule) error {
-	if r.Scope == nil || u.limiter.Shadow && r.Rule == "" || r.Scope.Permits(u.limiter.Name) {
-		return nil // a shadow rule is an experiment and refuses nothing
-	}
-	return &scopeError{rule: u.limiter.Name, named: r.Rule != ""}
-}
-
-// scopeError is the error for a rule outside the scope of a request.
-type scopeError struct {
-	rule  string
-	named bool // by the request
-}
-
-// Error returns a text for the caller. It has the name of the rule only if the request has it:
-// names of rules may tell something of another tenant.
-func (e *scopeError) Error() string {
-	if e.named {
-		return e.AuditText()
-	}
-	return limiter.ErrScope.Error() +
-		" in this way: the operator must list it, or a prefix of its name, in the permissions file, and finds its name in " +
-		"the audit"
-}
-
-// AuditText returns a text for the operator, which names the rule.
-func (e *scopeError) AuditText() string {
-	return "the caller may not use rule " + quote(e.rule) +
-		" in this way: the operator must list the rule, or a prefix of its name, in the permissions file"
-}
-
-// Unwrap returns [limiter.ErrForbidden], and [limiter.ErrScope] if the request does not name the rule.
-func (e *scopeError) Unwrap() []error {
-	if e.named {
-		return []error{limiter.ErrForbidden}
-	}
-	return []error{limiter.ErrForbidden, limiter.ErrScope}
 }
 
 func (s *Set) unknownRule(name string) error {
@@ -254,7 +216,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *arith.Charge, which whi
 		if !u.limiter.Shadow {
 			m.Unheld = m.Unheld || u.ids.slots
 			if r.ID != "" {
-				h.note(u)
+				h.note(u, r)
 			}
 		}
 		switch {
@@ -279,7 +241,7 @@ func (s *Set) fill(list []uint16, r *limiter.Request, c *arith.Charge, which whi
 	m.unlimited(m.Count > 0 && c.Len() == 0)
 	if r.ID != "" {
 		if onlyShadow && first != nil {
-			h = first.holds()
+			h = first.holds(r)
 		}
 		return identified(s, r, c, first, h, m)
 	}

@@ -5,7 +5,7 @@ func ofAccess() []mutation {
 	const identities = "./internal/access"
 	return []mutation{
 		{name: "a refusal names no rule of others", pkg: identities, test: "^TestPermissionOfEachCheck$", edits: []edit{
-			{"rules/resolve.go", "named: r.Rule != \"\"}", "named: true}"},
+			{"rules/scope.go", "named: r.Rule != \"\"}", "named: true}"},
 		}},
 		{name: "the audit has refusals by rules that match", pkg: identities, test: "^TestAudit$", edits: []edit{
 			{"transport/stream.go", "	s.accountPart(ctx, nil, t.errs)\n", ""},

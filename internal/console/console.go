@@ -41,6 +41,8 @@ type Config struct {
 	// Ended is told of each override that ended by itself, and Heard of each decision that another member told; nil:
 	// nobody is.
 	Ended, Heard func(e *overrides.Entry)
+	// Unsettled means that no client may settle what rules hold.
+	Unsettled bool
 	// RefuseImports makes other members' imports of counters be refused here.
 	RefuseImports bool
 	// Ask asks the other members a question and returns their answers; nil: there are none.

@@ -116,3 +116,26 @@ func TestAPartitionMovesBetweenPages(t *testing.T) {
 		t.Errorf("wanted %t, %+v, %v", g.wanted[7], g.end, err)
 	}
 }
+
+// A node where no client may settle says so beside the rules that hold slots.
+func TestRulesThatNobodySettles(t *testing.T) {
+	const slots = "version: 1\nrules:\n  - {name: slots, key: [user], hold: 30s, limits: [{limit: 10, algorithm: " +
+		"concurrency}]}\n"
+	for _, row := range []struct {
+		rules     string
+		unsettled bool
+		want      int
+	}{{slots, true, 1}, {slots, false, 0}, {pagedRules, true, 0}} {
+		n, err := weir.Open(t.Context(), weir.Config{Rules: []byte(row.rules), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		c := New(Config{Node: func() *weir.Node { return n }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Unsettled: row.unsettled})
+		out, err := c.allRules(t.Context(), true)
+		if err != nil || len(out.Warnings) != row.want || row.want > 0 && out.Warnings[0].Rule != "slots" {
+			t.Errorf("%+v: %+v, %v", row, out, err)
+		}
+	}
+}

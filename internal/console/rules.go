@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/rules"
 	"github.com/weirlimit/weir/transport"
 )
@@ -67,6 +69,20 @@ func (n *ruleNews) file() ([]RuleLine, []transport.RuleWarning) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known, n.warned
+}
+
+// UnsettledText is what is wrong with a rule on concurrency at a node where no client may settle.
+const UnsettledText = "a rule limits how many requests are under way at a time, and clients may not settle them: " +
+	"each takes its slot until its hold ends; start the node with --allow-refunds"
+
+// Slots returns the name of the first rule of a node that limits concurrency, empty if there is none.
+func Slots(n *weir.Node) string {
+	for _, r := range n.Rules() {
+		if slices.ContainsFunc(r.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
+			return r.Rule.Name
+		}
+	}
+	return ""
 }
 
 // RuleLine is a rule in words.
@@ -191,6 +207,9 @@ func (c *Console) allRules(ctx context.Context, one bool) (*Rules, error) {
 	node := c.config.Node()
 	out := &Rules{File: string(node.RulesFile()), Missing: []Missing{}, Same: true, Members: []InForce{c.inForce()}}
 	out.Rules, out.Warnings = c.rules.file() // which is read once: pages are made each second
+	if name := Slots(node); name != "" && c.config.Unsettled {
+		out.Warnings = append(slices.Clip(out.Warnings), transport.RuleWarning{Rule: name, Text: UnsettledText})
+	}
 	if one {
 		return out, nil
 	}

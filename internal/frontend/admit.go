@@ -9,7 +9,8 @@ import (
 
 // Admit returns why the caller may not do something with a request, nil if it may. The
 // request then has the caller, its tenant and its scope. A check or a peek with a hold needs the
-// permission to refund as well, to the same rule; a lease needs that to check. Without an Access the configuration
+// permission to refund as well, to the same rule, and so does a check for which a rule says the hold; a lease needs
+// that to check. Without an Access the configuration
 // decides.
 func (s *Session) Admit(r *limiter.Request, a Action) error {
 	if s.caller == nil {
@@ -21,6 +22,9 @@ func (s *Session) Admit(r *limiter.Request, a Action) error {
 		if scoped, err = s.caller.May(also); scoped != nil {
 			scope = both{scope, scoped}
 		}
+	}
+	if err == nil && a == ActionCheck && r.ID != "" && r.Hold == 0 {
+		scope = holding(s, scope)
 	}
 	if err == nil {
 		err = s.admitParts(r)
@@ -54,6 +58,33 @@ type both struct{ first, second limiter.Scope }
 
 func (s both) Permits(rule string) bool {
 	return (s.first == nil || s.first.Permits(rule)) && s.second.Permits(rule)
+}
+
+// holding returns a scope for checks for which rules may say a hold, see [unsettling]. It is made once in a session.
+func holding(s *Session, scope limiter.Scope) limiter.Scope {
+	if s.holds == nil {
+		refund, err := s.caller.May(ActionRefund)
+		s.holds = &unsettling{scope, refund, err == nil}
+	}
+	if s.holds.may && s.holds.refund == nil {
+		return scope
+	}
+	return s.holds
+}
+
+// unsettling is the scope of a caller that may not settle what every rule holds. A rule that holds what the caller may
+// not settle refuses its checks, or each would take its slot for as long as the hold lasts.
+type unsettling struct {
+	check, refund limiter.Scope // nil for all rules
+	may           bool          // it may settle at all
+}
+
+// Permits implements [limiter.Scope].
+func (u *unsettling) Permits(rule string) bool { return u.check == nil || u.check.Permits(rule) }
+
+// PermitsHold reports whether the caller may settle what a rule holds.
+func (u *unsettling) PermitsHold(rule string) bool {
+	return u.may && (u.refund == nil || u.refund.Permits(rule))
 }
 
 // admitParts returns why the caller may not name the rule, or send the limits, of a

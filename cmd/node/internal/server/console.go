@@ -61,7 +61,7 @@ func openConsole(s *Server) (err error) {
 	o := console.Config{Node: w.node.Load, Cluster: cmp.Or(c.ClusterName, "weir"), Denials: w.record,
 		Now: time.Now, Log: c.Log, Totals: func() metrics.Totals { return s.metrics.Totals() },
 		Overrides: new(overrides.Book), Certificates: s.secured.validities, Ended: s.audit.overrideEnded,
-		Heard: s.audit.overrideHeard}
+		Heard: s.audit.overrideHeard, Unsettled: !c.AllowRefunds && s.access == nil}
 	if c.Cluster != nil {
 		o.Name, w.notes = c.Cluster.Name, new(cluster.Notes)
 		w.kept = new(cluster.Kept)

@@ -1,29 +1,17 @@
 package server
 
-import (
-	"slices"
-
-	"github.com/weirlimit/weir/limiter"
-)
+import "github.com/weirlimit/weir/internal/console"
 
 // warnUnsettled logs that a rule limits concurrency and those who ask do not say when requests end, so that each of
-// them takes its slot for as long as the hold lasts. With a permissions file it is for each caller to say, but web
-// proxies never do.
+// them takes its slot for as long as the hold lasts. With a permissions file, callers that may not settle get no slot,
+// but web proxies never do.
 func warnUnsettled(s *Server) {
-	rule := ""
-	for _, r := range s.node.Rules() {
-		if slices.ContainsFunc(r.Rule.Limits, func(l *limiter.Limit) bool { return l.Algorithm() == limiter.Concurrency }) {
-			rule = r.Rule.Name
-			break
-		}
-	}
+	rule := console.Slots(s.node)
 	if rule == "" {
 		return
 	}
 	if !s.config.AllowRefunds && s.access == nil {
-		s.config.Log.Warn("a rule limits how many requests are under way at a time, and clients may not settle them: each "+
-			"takes its slot until its hold ends; "+
-			"start the node with --allow-refunds", "rule", rule)
+		s.config.Log.Warn(console.UnsettledText, "rule", rule)
 	}
 	switch o := s.config.Auth; {
 	case o == nil:
