@@ -34,7 +34,7 @@ var sections = []struct {
 	pages []string
 }{
 	{"Start", []string{"README.md", "docs/promises.md", "docs/rules.md", "docs/algorithms.md",
-		"docs/embed.md", "docs/clients.md",
+		"docs/embed.md", "docs/clients.md", "docs/charges.md",
 		"docs/languages.md"}},
 	{"Run", []string{"docs/operations.md", "docs/run.md", "docs/cluster.md", "docs/access.md",
 		"docs/metrics.md", "docs/redis.md", "docs/containers.md", "docs/compromised.md", "SECURITY.md"}},
