@@ -22,6 +22,10 @@ type lending struct {
 	keys   map[*key][]leasedUnits // what they admitted of each, in the order of time
 	unused map[*key]int           // units that were lent, not used, and may be charged all the same
 	idle   map[*key][]leasedUnits // what else was lent and not used, in the order of time: a disk may have it as charged
+
+	clients   bool // clients borrow, too
+	borrowers []*borrower
+	byClients int // units that their leases admitted
 }
 
 // leasedUnits are units of leases at an instant.
@@ -168,6 +172,13 @@ func (l *lending) unreturned(w *World, k *key) int {
 	for _, n := range w.nodes {
 		units += int(n.core.Summary().LeasesLost[k.rule.Name])
 	}
+	for _, b := range l.borrowers {
+		if b.k.rule.Name == k.rule.Name {
+			for _, n := range b.held.Lost() {
+				units += int(n)
+			}
+		}
+	}
 	return units
 }
 
@@ -182,6 +193,11 @@ func (l *lending) lent(w *World, k *key) int {
 			if x.Key.Hash == k.hash {
 				units += int(x.Units)
 			}
+		}
+	}
+	for _, b := range l.borrowers {
+		if b.k == k {
+			units += b.lent()
 		}
 	}
 	return units

@@ -14,6 +14,7 @@ import (
 // span.
 func (w *World) moreDemand(span limiter.Tick) {
 	w.near.lending.hotDemand(w, span)
+	w.near.lending.borrow(w, span)
 	x := w.stronger
 	if x == nil {
 		return

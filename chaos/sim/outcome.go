@@ -250,7 +250,8 @@ func (k *key) mustAdmit(w *World, b bounds, j int) int {
 	if !b.exact {
 		least -= k.passed
 	}
-	if k.seldom && !b.exact && k.policy == limiter.UnreachableLocal {
+	seldom := k.seldom || w.near.lending.on && k.begun < k.least
+	if seldom && !b.exact && k.policy == limiter.UnreachableLocal {
 		least -= k.least - k.least/w.size // perhaps asked for only where a minority denies beyond its share
 	}
 	return least
