@@ -2,11 +2,15 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // maxCounts bounds the counts of one key that are sent, over all its limits, so that an
@@ -33,12 +37,43 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees,
 				s.live, s.of, when)
 		}
+		if to := lentTo(t, d, charge.Key(answer.Limit(i).Key)); to != "" {
+			told[i].State = append(told[i].State, limiter.Field{Name: "lent", Value: to})
+		}
 		answer.Limit(i).Owner = d.name
 	}
 	if len(parts) > 0 {
 		answer.Source = d.sourceOf(t, parts, charge != q.Charge)
 	}
 	q.Reply.Reasons = told
+}
+
+// maxNamed bounds the members that an explanation names as those that have borrowed.
+const maxNamed = 20
+
+// lentTo returns who has borrowed how many units of a key, as "96 to b, 32 to clients"; "" if nobody has.
+func lentTo(t *turn, d *decider, k *arith.Key) string {
+	units, clients, rest := make(map[string]uint64), uint64(0), 0
+	for _, h := range table.Lent(d.table, k) {
+		if !borrowed(t, h.ID, func(i peer.Instance) { units[nameOf(t, i)] += h.Cost }) {
+			clients += h.Cost
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(units)) {
+		if len(all) == maxNamed {
+			rest++
+			continue
+		}
+		all = append(all, fmt.Sprintf("%d to %s", units[name], name))
+	}
+	if rest > 0 {
+		all = append(all, fmt.Sprintf("others to %d members", rest))
+	}
+	if clients > 0 {
+		all = append(all, fmt.Sprintf("%d to clients", clients))
+	}
+	return strings.Join(all, ", ")
 }
 
 // sizeOf returns roughly how many bytes reasons take on the wire.

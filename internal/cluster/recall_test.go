@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
+	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
 
-// lentTo is an owner that has lent 4 units to a member, and has 6 others left.
-func lentTo(t *testing.T, id uint64) *identified {
+// lenderTo is an owner that has lent 4 units to a member, and has 6 others left.
+func lenderTo(t *testing.T, id uint64) *identified {
 	t.Helper()
 	x := newLender(t)
 	x.id = id
@@ -82,7 +83,7 @@ func (x *identified) asks(n, cost uint64) {
 // A check that lent units alone prevent waits until they are given back, and is decided then. Meanwhile nothing is
 // lent.
 func TestWhatIsLentIsRecalled(t *testing.T) {
-	x := lentTo(t, uint64(third)-1)
+	x := lenderTo(t, uint64(third)-1)
 	x.asks(3, 8)
 	x.asks(4, 8)
 	if n := x.recalls(); n != 1 {
@@ -103,7 +104,7 @@ func TestWhatIsLentIsRecalled(t *testing.T) {
 // A holder that does not give back delays checks of 20 ms, and no others. Nor does a check wait that would be denied
 // all the same, or for a client, which is not asked.
 func TestWhoDoesNotGiveBack(t *testing.T) {
-	x := lentTo(t, uint64(third)-1)
+	x := lenderTo(t, uint64(third)-1)
 	if got := x.ask(3, 11); got != "denied" || x.recalls() != 0 {
 		t.Errorf("11 units of which 10 could be free: %s", got)
 	}
@@ -121,7 +122,7 @@ func TestWhoDoesNotGiveBack(t *testing.T) {
 	if got := x.ask(5, 8); got != "denied" {
 		t.Errorf("a check after that: %s", got)
 	}
-	x = lentTo(t, 1<<60)
+	x = lenderTo(t, 1<<60)
 	if got := x.ask(3, 8); got != "denied" {
 		t.Errorf("a client has the lease: %s", got)
 	}
@@ -129,7 +130,7 @@ func TestWhoDoesNotGiveBack(t *testing.T) {
 
 // A check that the owner itself is asked waits, too.
 func TestAnOwnCheckAwaitsWhatIsLent(t *testing.T) {
-	x := lentTo(t, uint64(third)-1)
+	x := lenderTo(t, uint64(third)-1)
 	x.p.to.Store(uint64(self))
 	charge := x.charge(8)
 	d, done := new(limiter.Decision), false
@@ -141,6 +142,25 @@ func TestAnOwnCheckAwaitsWhatIsLent(t *testing.T) {
 	x.settle()
 	if !done || !d.Allowed {
 		t.Errorf("done %v: %+v", done, d)
+	}
+}
+
+// An explanation says who has borrowed what.
+func TestWhatIsLentIsExplained(t *testing.T) {
+	for id, want := range map[uint64]string{uint64(third) - 1: "4 to c", 1 << 60: "4 to clients"} {
+		x := lenderTo(t, id)
+		x.p.to.Store(uint64(self))
+		got := ""
+		x.c.Explain(x.charge(1), func(all []route.Explained) {
+			for _, f := range all[0].Limits[0].State {
+				if f.Name == "lent" {
+					got = f.Value
+				}
+			}
+		})
+		if got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
 	}
 }
 

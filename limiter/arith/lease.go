@@ -52,7 +52,7 @@ func LeaseUse(r *limiter.Rule) (use, window limiter.Tick) {
 		switch l.P.Algorithm {
 		case limiter.SlidingLog, limiter.SlidingWindow, limiter.SlidingCounter:
 			if window == 0 || l.Window < window {
-				use, window = l.Window/30, l.Window
+				use, window = l.Window/50, l.Window
 			}
 		default: // a bucket leaks on, and a fixed window ends, whenever it was charged
 		}

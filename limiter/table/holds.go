@@ -426,7 +426,7 @@ func (p *partition) explainHolds(k *arith.Key, l *limiter.Limit, out *limiter.Li
 			case h.Sliced:
 				then = fmt.Sprintf("assigned with %d a second", h.Rate)
 			case h.Lent:
-				then = "lent to a member"
+				then = "lent"
 			case h.Keep:
 				then = "then kept"
 			}
