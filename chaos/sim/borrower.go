@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/limiter/arith"
 )
 
-// borrower is a client that is lent units of one key by way of a node. What it says to the node and what it hears may be
-// lost, it may end at any step, and its clock runs too fast or too slowly.
+// borrower is a client that is lent units of one key by way of a node. What it says to the node and what it hears may
+// be lost, it may end at any step, and its clock runs too fast or too slowly.
 type borrower struct {
 	w     *World
 	n     *Node // that it asks
