@@ -317,7 +317,8 @@ func TestAdministratorOfATenant(t *testing.T) {
 			t.Errorf("top keys for %q: %d %s", tenant, got.Code, body)
 		}
 		for path, body := range map[string]string{"/v1/members": "", "/metrics": "", "/debug/pprof/heap": "",
-			"/v1/reload": "{}", "/v1/members/forget": `{"name":"b"}`, "/v1/members/expel": `{"name":"b"}`, "/v1/members/readmit": `{"name":"b"}`} {
+			"/v1/reload": "{}", "/v1/members/forget": `{"name":"b"}`, "/v1/members/expel": `{"name":"b"}`,
+			"/v1/members/readmit": `{"name":"b"}`} {
 			method := map[bool]string{true: "GET", false: "POST"}[body == ""]
 			got := ask(site, at, "127.0.0.1:1", method, "http://localhost"+path, body, "Content-Type", "application/json")
 			if (got.Code == http.StatusForbidden) != (tenant == "bank") {

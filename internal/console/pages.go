@@ -38,8 +38,8 @@ func pages() []pageOf {
 		{"why", "/why", "Why may someone not?", "Why", []string{"answer"}, "weir check --explain",
 			[]string{"path", "method", "user", "ip", "group", "rule", "tenant", "attributes"}, false},
 		{"rules", "/rules", "Which rules are in force?", "Rules", []string{"versions"}, "weir rules", nil, true},
-		{"members", "/members", "Who is in the cluster?", "Members", []string{"ringbox", "table", "matrix", "traffic"}, "weir members",
-			nil, true},
+		{"members", "/members", "Who is in the cluster?", "Members", []string{"ringbox", "table", "matrix", "traffic"},
+			"weir members", nil, true},
 	}
 }
 

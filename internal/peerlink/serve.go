@@ -55,7 +55,7 @@ type service struct {
 
 func (l *Links) newServer() *grpc.Server {
 	p := newPort(l.config)
-	p.links, p.notice = l, l.notice()
+	p.links, p.notice = l, notice(l.config.Self)
 	p.refused = func(from net.Addr, reason string) {
 		l.refusals.logOnce(slog.LevelWarn, "a connection to the peer port was refused", from, reason)
 	}
@@ -69,7 +69,7 @@ func (l *Links) newServer() *grpc.Server {
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-			return status.Error(codes.Unimplemented, l.notice())
+			return status.Error(codes.Unimplemented, notice(l.config.Self))
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
@@ -80,10 +80,9 @@ func (l *Links) newServer() *grpc.Server {
 	return s
 }
 
-// notice returns the text for clients at the wrong port: what this port is, and which
+// notice returns the text for clients at the wrong port of a node: what this port is, and which
 // ports are for them.
-func (l *Links) notice() string {
-	self := l.config.Self
+func notice(self peer.Member) string {
 	text := fmt.Sprintf("this is the peer port of the Weir node %q, which is for other nodes only", short(self.Name))
 	if self.GRPCAddr != "" {
 		text += "; gRPC is served on " + self.GRPCAddr
