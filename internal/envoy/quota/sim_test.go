@@ -13,10 +13,13 @@ import (
 	rlqs "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
 	division "github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/arith"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // event is something that happens at an instant.
@@ -41,23 +44,18 @@ func (q *events) Pop() any {
 	return e
 }
 
-// owner owns the counter: a bucket of which slices are lent, as the table counts them.
+// owner owns the counter. It divides strictly as the owner of a key does, with its table. The other ways to divide have
+// no table.
 type owner struct {
-	by       division.Division
-	fast     bool
 	way      way
 	envoys   uint64
 	rate     float64
 	capacity float64
-	level    float64
-	at       limiter.Tick
-	lent     map[string]*lent
+	rule     *limiter.Rule
+	node     *engine.Node
+	fast     division.Division
+	lent     map[uint64]division.Held // with fast
 	away     bool
-}
-
-type lent struct {
-	id, rate, burst uint64
-	until           limiter.Tick
 }
 
 // way is how a server divides.
@@ -65,68 +63,71 @@ type way uint8
 
 const (
 	bySlices way = iota
-	theWhole     // everybody is assigned the whole limit
-	equally      // everybody is assigned an equal part
+	fastSlices
+	theWhole // everybody is assigned the whole limit
+	equally  // everybody is assigned an equal part
 )
 
-func (o *owner) pass(now limiter.Tick) {
-	for o.at < now {
-		until, rate := now, 0.0
-		for _, l := range o.lent {
-			until, rate = min(until, max(l.until, o.at)), rate+float64(l.rate)
-		}
-		o.level = max(0, o.level-(o.rate-rate)*(until-o.at).Duration().Seconds())
-		o.at = until
-		maps.DeleteFunc(o.lent, func(_ string, l *lent) bool {
-			if l.until > o.at {
-				return false
-			}
-			o.level += float64(l.burst) // charged whole at its end
-			return true
-		})
-		if until == now {
-			return
-		}
-	}
+func newOwner(t testing.TB, w way, envoys int) owner {
+	o := owner{way: w, envoys: uint64(envoys), capacity: capacity(envoys), lent: make(map[uint64]division.Held),
+		node: &engine.Node{Table: table.New(table.Config{})}}
+	o.load(t, rate)
+	return o
 }
 
-func (o *owner) ask(now limiter.Tick, name string, a *quota.Ask) quota.Grant {
+// load puts a rule with another rate into force.
+func (o *owner) load(t testing.TB, rate float64) {
+	l, err := limiter.NewLimit(limiter.Spec{Algorithm: limiter.TokenBucket, Limit: int64(rate), Window: time.Second,
+		Burst: int64(o.capacity)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.rate, o.rule = rate, &limiter.Rule{Name: "shop", Limits: []*limiter.Limit{l}}
+}
+
+// moves lets another member own the counter: it has the table and knows nothing else.
+func (o *owner) moves() { o.node, o.fast = &engine.Node{Table: o.node.Table}, division.Division{} }
+
+func (o *owner) ask(t testing.TB, now limiter.Tick, name string, a *quota.Ask) quota.Grant {
 	size := a.Size
 	if size == 0 {
-		size = quota.Size(uint64(o.capacity), uint64(o.rate))
+		size = quota.Size(uint64(o.capacity), uint64(o.capacity))
 	}
+	id := hashOf(fmt.Sprint(name, "/", a.Slice))
+	assigned := uint64(0)
 	switch {
 	case o.away:
-		return quota.Grant{Kind: quota.DenyAll}
 	case o.way == theWhole:
 		return quota.Grant{Kind: quota.Tokens, Size: uint32(o.capacity), Rate: uint32(o.rate)}
 	case o.way == equally:
 		return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(uint64(o.rate) / o.envoys)}
+	case o.way == fastSlices:
+		var held []division.Held
+		for _, h := range slices.Sorted(maps.Keys(o.lent)) {
+			held = append(held, o.lent[h])
+		}
+		w := division.Wish{ID: id, Demand: a.Demand, For: a.Hold, Fast: true}
+		var counted uint64
+		if assigned, counted = o.fast.Assign(now, w, uint64(o.rate), held); assigned > 0 {
+			o.lent[id] = division.Held{ID: id, Rate: counted, Until: now + a.Hold}
+		}
+		maps.DeleteFunc(o.lent, func(_ uint64, h division.Held) bool { return h.Until <= now })
+	default:
+		var c arith.Charge
+		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 1}, Rule: o.rule, Cost: uint64(size)})
+		c.ID = &arith.Idempotency{ID: id, Life: limiter.DefaultIDTTL, Hold: a.Hold.Duration(), Keep: true, Lent: true,
+			Rate: max(1, a.Demand)}
+		var d limiter.Decision
+		if err := engine.Decide(o.node.Table, &o.node.Slices, now, &c, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			assigned = d.Remarks().Assigned
+		}
 	}
-	o.pass(now)
-	name = fmt.Sprint(name, "/", a.Slice)
-	l := o.lent[name]
-	all := 0.0
-	var held []division.Held
-	for _, l := range o.lent {
-		all += float64(l.burst)
-		held = append(held, division.Held{ID: l.id, Rate: l.rate, Until: l.until})
-	}
-	slices.SortFunc(held, func(a, b division.Held) int { return int(int64(a.ID - b.ID)) })
-	if l == nil && o.level+all+float64(size) > o.capacity {
-		return quota.Grant{Kind: quota.DenyAll}
-	}
-	id := hashOf(name)
-	w := division.Wish{ID: id, Demand: a.Demand, For: a.Hold, Fast: o.fast}
-	assigned, counted := o.by.Assign(now, w, uint64(o.rate), held)
 	if assigned == 0 {
 		return quota.Grant{Kind: quota.DenyAll}
 	}
-	if l == nil {
-		l = &lent{id: id, burst: uint64(size)}
-		o.lent[name] = l
-	}
-	l.rate, l.until = counted, max(l.until, now+a.Hold)
 	return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(assigned)}
 }
 
@@ -245,10 +246,9 @@ const rate = 2000
 // capacity is little more than the bursts of all Envoys' buckets: what is admitted beyond is seen.
 func capacity(envoys int) float64 { return float64(max(80*min(envoys, 3), 32*envoys)) }
 
-func newSim(t *testing.T, seed uint64, envoys int, fast bool, w way) *sim {
+func newSim(t *testing.T, seed uint64, envoys int, w way) *sim {
 	x := &sim{t: t, rnd: rand.New(rand.NewPCG(seed, 55)), lag: 20 * time.Millisecond}
-	x.owner = owner{fast: fast, way: w, envoys: uint64(envoys), rate: rate, capacity: capacity(envoys), at: tick(0),
-		lent: make(map[string]*lent)}
+	x.owner = newOwner(t, w, envoys)
 	x.judge = judge{rate: rate, capacity: capacity(envoys)}
 	for range 3 {
 		x.nodes = append(x.nodes, &node{})
@@ -395,7 +395,7 @@ func (s *stream) handle(out *quota.Out) {
 	}
 	for _, a := range out.Asks {
 		x.after(x.delay()/4, func() {
-			g := x.owner.ask(tick(x.now), s.name, &a)
+			g := x.owner.ask(x.t, tick(x.now), s.name, &a)
 			x.after(x.delay()/4, func() {
 				s.busy(func() {
 					var out quota.Out
@@ -473,7 +473,8 @@ func cells() []cell {
 		{"a stream breaks", even, func(x *sim) { x.cut(x.envoys[0]) }, 0.95},
 		{"a node dies", even, func(x *sim) {
 			x.nodes[0].down = true
-			x.owner.by, x.owner.away = division.Division{}, true // it was the owner
+			x.owner.moves() // it was the owner
+			x.owner.away = true
 			x.after(300*time.Millisecond, func() { x.owner.away = false })
 			for _, e := range x.envoys {
 				if e.home == 0 {
@@ -483,7 +484,7 @@ func cells() []cell {
 		}, 0.95},
 		{"a node drains", even, func(x *sim) {
 			x.nodes[0].draining = true
-			x.owner.by = division.Division{} // its heir knows the table
+			x.owner.moves()
 			for _, e := range x.envoys {
 				if e.home == 0 {
 					x.cut(e)
@@ -491,8 +492,8 @@ func cells() []cell {
 			}
 		}, 0.95},
 		{"rules reloaded", even, func(x *sim) {
-			x.owner.pass(tick(x.now))
-			x.owner.rate, x.judge.rate = 2400, 2400
+			x.owner.load(x.t, 2400)
+			x.judge.rate = 2400
 		}, 0.95},
 		{"silent for two TTLs", even, func(x *sim) {
 			for _, n := range x.nodes {
@@ -505,8 +506,8 @@ func cells() []cell {
 // result is what a cell has shown.
 type result struct{ used, over, beyond float64 }
 
-func (c *cell) run(t *testing.T, seed uint64, envoys int, fast bool, w way) result {
-	x := newSim(t, seed, envoys, fast, w)
+func (c *cell) run(t *testing.T, seed uint64, envoys int, w way) result {
+	x := newSim(t, seed, envoys, w)
 	c.begin(x)
 	x.run(change)
 	c.change(x)
@@ -523,32 +524,28 @@ func (c *cell) run(t *testing.T, seed uint64, envoys int, fast bool, w way) resu
 	return result{x.judge.used(from, end), x.judge.over, float64(x.beyond)}
 }
 
-var table = flag.Bool("table", false, "print the table of docs/envoy.md")
+var shows = flag.Bool("table", false, "print the table of docs/envoy.md")
 
 // TestTable prints the table of docs/envoy.md: the worst of three seeds.
 func TestTable(t *testing.T) {
-	if !*table {
+	if !*shows {
 		return
 	}
-	kinds := []struct {
-		fast bool
-		way  way
-	}{{false, bySlices}, {true, bySlices}, {false, theWhole}, {false, equally}}
 	for _, c := range cells() {
 		line := "| " + c.name
-		for _, k := range kinds {
+		for w := bySlices; w <= equally; w++ {
 			line += " |"
 			for _, envoys := range []int{1, 3, 50} {
 				used, most, over := 10.0, 0.0, 0.0
 				for seed := range uint64(3) {
-					r := c.run(t, seed, envoys, k.fast, k.way)
+					r := c.run(t, seed, envoys, w)
 					used, most, over = min(used, r.used), max(most, r.used), max(over, r.over)
 				}
-				if k.way == theWhole {
+				if w == theWhole {
 					used = most
 				}
 				line += fmt.Sprintf(" %.0f", 100*used)
-				if over > 0 && k.way == bySlices {
+				if over > 0 && w <= fastSlices {
 					line += fmt.Sprintf("(over %.0f)", over)
 				}
 			}
@@ -562,12 +559,12 @@ func TestCells(t *testing.T) {
 	for _, envoys := range []int{1, 3, 50} {
 		for _, c := range cells() {
 			t.Run(fmt.Sprint(envoys, " ", c.name), func(t *testing.T) {
-				r := c.run(t, 1, envoys, false, bySlices)
+				r := c.run(t, 1, envoys, bySlices)
 				if r.over > 0 || r.used < c.least || r.beyond > 1 {
 					t.Errorf("%.1f%% of the limit is used, %.1f are beyond it, %.0f were beyond what is assigned", 100*r.used,
 						r.over, r.beyond)
 				}
-				if r := c.run(t, 1, envoys, true, bySlices); r.used < c.least {
+				if r := c.run(t, 1, envoys, fastSlices); r.used < c.least {
 					t.Errorf("fast: %.1f%% of the limit is used", 100*r.used)
 				}
 			})

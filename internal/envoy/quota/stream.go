@@ -18,7 +18,7 @@ const (
 	// Slack is how long a question to the owner and the message to Envoy may take, each at most half of it. A slice
 	// is lent for the time to live and for so long, and is not renewed in the last part of the time to live that is
 	// so long.
-	Slack = 300 * limiter.Millisecond
+	Slack = 200 * limiter.Millisecond
 
 	minTTL = 2 * limiter.Second
 	maxTTL = 59 * limiter.Second
@@ -123,8 +123,10 @@ type bucket struct {
 	measured         limiter.Tick // when demand was
 	reported, wanted limiter.Tick // when it was reported last, and with requests
 	asked            limiter.Tick
-	until            limiter.Tick // when what is assigned may be over at Envoy
-	earlier          limiter.Tick // until when what another stream assigned may last
+	ends             limiter.Tick    // when the slice is over at its owner
+	lowered          [2]limiter.Tick // when higher rates of it are over there; 0: none is
+	until            limiter.Tick    // when what is assigned may be over at Envoy
+	earlier          limiter.Tick    // until when what another stream assigned may last
 
 	may allowance
 }
@@ -311,6 +313,16 @@ func (s *Stream) Answered(now limiter.Tick, a *Ask, g Grant, out *Out) {
 		return
 	}
 	b.lent = b.lent || g.Kind == Tokens
+	if g.Kind == Tokens {
+		if b.lives(now, 0) && g.Rate < b.rate {
+			if b.lowered[0] == 0 {
+				b.lowered[0] = b.ends
+			} else {
+				b.lowered[1] = b.ends
+			}
+		}
+		b.ends = now + a.Hold
+	}
 	if g.Kind == Tokens && (g.Rate == 0 || now-a.At > Slack/2 || a.Size != 0 && !b.lives(now, Slack/2)) {
 		g.Kind = DenyAll // what is lent is not used
 	}
@@ -350,6 +362,9 @@ func (s *Stream) Due(now limiter.Tick, out *Out) (next limiter.Tick) {
 	for i := len(s.all) - 1; i >= 0; i-- { // the last one takes the place of one that is forgotten
 		b := s.all[i]
 		switch lately := now-b.reported < s.patience(); {
+		case b.lowered[0] > 0 && now >= b.lowered[0] && b.lives(now, Slack): // others may have what it had
+			b.lowered[0], b.lowered[1] = b.lowered[1], 0
+			out.Asks = append(out.Asks, s.ask(now, b))
 		case lately && b.hungry && now-b.asked >= s.eager(),
 			lately && now+late >= b.until && now-b.asked >= limiter.Second: // its report is late
 			out.Asks = append(out.Asks, s.ask(now, b))
@@ -373,6 +388,9 @@ func (s *Stream) wait(now limiter.Tick, b *bucket) {
 	}
 	if b.kind == Tokens {
 		s.next = min(s.next, max(b.until-late, now+eager/4))
+		if b.lowered[0] > 0 {
+			s.next = min(s.next, max(b.lowered[0], now+eager/4))
+		}
 	}
 }
 
