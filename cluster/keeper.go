@@ -46,7 +46,7 @@ const (
 	overhead   = 512
 	// storeTellEvery is how often a failure of the disk is logged.
 	storeTellEvery = time.Minute
-	// saveWithin is how long a disk may stand still at the end before the member ends without it.
+	// saveWithin is how long a disk may stand still before that is told and, at the end, the member ends without it.
 	saveWithin = 10 * time.Second
 	// mostPanics is how often in a row saving may panic before it is given up.
 	mostPanics = 5
@@ -76,7 +76,7 @@ type keeper struct {
 type numbers struct {
 	failures, unsynced     atomic.Uint64
 	saves, progress        atomic.Uint64
-	failing                atomic.Bool
+	failing, saving        atomic.Bool // saving: the disk is being waited for
 	bytes, needed, written atomic.Int64
 	savedAt                atomic.Int64 // in nanoseconds since 1970
 }
@@ -125,6 +125,33 @@ func (k *keeper) configure(c *core.Config) {
 func (k *keeper) begin() {
 	if k != nil {
 		go k.run()
+		go k.watch()
+	}
+}
+
+// watch tells of a disk that stands still while it is waited for, once a minute.
+func (k *keeper) watch() {
+	within := cmp.Or(k.m.network.saveWithin, saveWithin)
+	tick := time.NewTicker(within)
+	defer tick.Stop()
+	var told time.Time
+	for last := k.count.progress.Load(); ; {
+		select {
+		case <-k.done:
+			return
+		case <-tick.C:
+		}
+		now := k.count.progress.Load()
+		if now == last && k.count.saving.Load() {
+			k.count.failing.Store(true)
+			if time.Since(told) >= storeTellEvery {
+				told = time.Now()
+				k.count.failures.Add(1)
+				k.m.log.Error("the data directory stands still: decisions go on, and what changes is lost if all members end",
+					"for at least", within)
+			}
+		}
+		last = now
 	}
 }
 
@@ -245,6 +272,8 @@ func (k *keeper) saveAll() {
 // save saves what the disk lacks.
 func (k *keeper) save() {
 	begun := time.Now()
+	k.count.saving.Store(true)
+	defer k.count.saving.Store(false)
 	k.broken = false
 	aged := k.store.Aged()
 	complete, err := k.disk.Save(aged, k.large, func(f *peer.Frame, at limiter.Tick, keys []peer.RecordKey) error {
@@ -307,6 +336,8 @@ func (k *keeper) keep(first promise) {
 			more = false
 		}
 	}
+	waited := k.count.saving.Swap(true)
+	defer k.count.saving.Store(waited) // a save may be under way
 	var err error
 	for i := range all {
 		f, keys := core.PromiseRecord(k.m.core, all[i].a)
@@ -346,7 +377,7 @@ func (k *keeper) report(what string, err error) {
 	switch {
 	case err == nil:
 		if k.count.failing.Swap(false) && what != "" {
-			k.m.log.Info("the data directory is written again: everything was saved anew")
+			k.m.log.Info("the data directory is written again: all that changed is saved")
 			k.told = time.Time{}
 		}
 		return

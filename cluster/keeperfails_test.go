@@ -58,6 +58,35 @@ func TestADiskThatHangsHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// A disk that stands still is told while it does, and in the metrics, and so is that it goes on.
+func TestADiskThatStandsStillIsTold(t *testing.T) {
+	m := new(disktest.Memory)
+	c, log := oneMember(inMemory{m})
+	n := cluster.OpenImpatient(t, c, 50*time.Millisecond)
+	defer n.Close()
+	ready(t, n)
+	release, hangs := make(chan struct{}), make(chan struct{}, 100)
+	m.SetFail(func(o string) error {
+		if o == "sync" {
+			hangs <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	<-hangs
+	store := func() *weir.StoreStats { s, _ := n.Cluster().Stats(); return s.Store }
+	until(t, "it fails", func() bool { return store().Failing && store().Failures > 0 })
+	until(t, "it is told", func() bool { return strings.Contains(log.String(), "the data directory stands still") })
+	if d := check(t, n, weir.Request{Path: "/open", User: "ada"}); !d.Allowed {
+		t.Errorf("while the disk stands still: %+v", d)
+	}
+	close(release)
+	until(t, "it goes on", func() bool { return !store().Failing })
+	if text := log.String(); strings.Count(text, "stands still") != 1 || !strings.Contains(text, "is written again") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
 // faulty is a store that panics in some calls.
 type faulty struct {
 	inMemory
