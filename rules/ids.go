@@ -211,13 +211,13 @@ func lendable(c *arith.Charge) error {
 
 // assignable returns an error for a charge of which no slice is assigned.
 func assignable(c *arith.Charge, u *limiter.Rule) error {
-	switch longest, cost := arith.MaxSlice.Duration(), c.Key(0).Cost; {
+	switch least, longest, cost := arith.MinSlice.Duration(), arith.MaxSlice.Duration(), c.Key(0).Cost; {
 	case !arith.Lends(u, true):
 		return fmt.Errorf("%w: rule %q assigns nothing: a rule does whose limits are buckets or sliding or fixed windows, "+
 			"without blocks, drips and count_rejected, with copies, and not in shadow", limiter.ErrInvalid, u.Name)
-	case c.ID.Hold > longest:
-		return fmt.Errorf("%w: a rate of rule %q is to be assigned for %v: it is for at most %v", limiter.ErrInvalid, u.Name,
-			c.ID.Hold, longest)
+	case c.ID.Hold < least || c.ID.Hold > longest:
+		return fmt.Errorf("%w: a rate of rule %q is to be assigned for %v: it is for %v to %v", limiter.ErrInvalid, u.Name,
+			c.ID.Hold, least, longest)
 	case cost == 0 || cost >= arith.MaxBurst:
 		return fmt.Errorf("%w: a rate of rule %q is to be assigned with %d units at once: give 1 to %d", limiter.ErrInvalid,
 			u.Name, cost, arith.MaxBurst-1)

@@ -63,7 +63,31 @@ func ofLeases() []mutation {
 			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
 		}},
 		{name: "a slice is not settled", pkg: table, test: "^TestASliceIsNotSettled$", edits: []edit{
-			{"limiter/table/amend.go", "			if !a.Extend && (loans{b}).sliced(c.ID.ID) { ", "			if false { "},
+			{"limiter/table/amend.go", "			if (loans{b}).sliced(c.ID.ID) { ", "			if false { "},
+		}},
+		{name: "a division knows what the table counts", pkg: "./internal/engine",
+			test: "^TestADivisionKnowsWhatTheTableCounts$", edits: []edit{
+				{"internal/engine/slice.go", "		if !h.Sliced || h.End <= now {\n", "		if h.Sliced || h.End <= now {\n"},
+			}},
+		{name: "a slice that is assigned nothing ends", pkg: "./internal/engine", test: "^TestALimitFallsUnderItsSlices$",
+			edits: []edit{
+				{"internal/engine/slice.go", "	if assigned == 0 { ", "	if counted == 0 { "},
+			}},
+		{name: "a denied slice takes no rate", pkg: "./internal/engine", test: "^TestADeniedSliceTakesNoRate$", edits: []edit{
+			{"internal/engine/slice.go", "		by.of.Cut(k.Hash, id.ID, r.Assigned)\n", ""},
+		}},
+		{name: "a slice is renewed with its burst, by limits that count it", pkg: table, test: "^TestASliceIsRenewedAsItIs$",
+			edits: []edit{
+				{"limiter/table/slices.go", "		if !b.renewable(k, id.ID) {\n", "		if false {\n"},
+			}},
+		{name: "a lease is no slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
+			{"limiter/table/slices.go", "	if known && !e.held() {\n", "	if known && !(loans{e.in}).sliced(id.ID) {\n"},
+		}},
+		{name: "a slice accrues nothing back in time", pkg: table, test: "^TestASliceEndsBeforeTheLastLook$", edits: []edit{
+			{"limiter/table/slices.go", " || now <= h.At {\n", " {\n"},
+		}},
+		{name: "nothing extends a slice", pkg: table, test: "^TestASliceByAnotherID$", edits: []edit{
+			{"limiter/table/amend.go", "				if a.Extend {\n", "				if a.Extend && a.Lacks {\n"},
 		}},
 		{name: "a slice that is renewed leaves when the heir has it", pkg: core, test: "^TestASliceWaitsForTheHeir$",
 			edits: []edit{{"limiter/table/slices.go", "		d.Repeated = false // it is renewed\n", ""}}},

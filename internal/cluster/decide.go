@@ -6,8 +6,8 @@ import (
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
 	"github.com/weirlimit/weir/internal/cluster/route"
+	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
-	slicing "github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -26,7 +26,7 @@ type decider struct {
 	rejoined     atomic.Pointer[rejoining]
 	minority     atomic.Pointer[minority]
 	few          few
-	slices       slicing.Divisions
+	slices       engine.Slices
 }
 
 // forbids reports whether a request is a reset by another member and this node refuses

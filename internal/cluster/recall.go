@@ -16,6 +16,10 @@ func refusesLease(t *turn, d *decider, k *arith.Charge) bool {
 		return false
 	}
 	p := d.parts.of(k.Key(0))
+	cost, hold := k.Key(0).Cost, limiter.Span(k.ID.Hold)
+	if k.ID.Rate > 0 && (cost == 0 || cost > arith.MaxBurst || hold < arith.MinSlice) {
+		return true
+	}
 	return !arith.Lends(k.Key(0).Rule, k.ID.Rate > 0) || d.shareOf(t, k) != k || !t.view().Speaks(peer.LeaseWire) ||
 		p != nil && replica.AwaitsLent(p.r.Own(), k.Key(0))
 }
@@ -26,11 +30,10 @@ func lendsNothing(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision
 	k.ID, k.Peek = nil, true
 	_ = d.table.Decide(t.At, k, answer)
 	k.ID, k.Peek = id, false
+	arith.Deny(answer, 0)
 	for i := range answer.Len() {
-		answer.Limit(i).Allowed, answer.Limit(i).Owner = false, d.name
+		answer.Limit(i).Owner = d.name
 	}
-	arith.Combine(answer, true)
-	arith.Conclude(answer)
 }
 
 // loan is a lease of a key of a charge.
@@ -58,7 +61,7 @@ func inTheWay(t *turn, d *decider, k *arith.Charge, answer *limiter.Decision) (a
 		}
 		if units[l.Key] == 0 {
 			for _, h := range table.Lent(d.table, key) {
-				if p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
+				if !h.Sliced && p.r.Own().Waits.MayRecall(t.inputs(), h.ID) && borrowed(t, h.ID, nil) {
 					units[l.Key] += h.Cost
 					all = append(all, loan{key, h.ID})
 				}

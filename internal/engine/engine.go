@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -107,7 +106,7 @@ func (u *Undecided) Add(i int, d *limiter.Decision, err error) {
 type Node struct {
 	Table *table.Table
 	// Slices are the rates of keys that it has divided.
-	Slices slices.Divisions
+	Slices Slices
 	// Tables configures Table.
 	Tables table.Config
 	// Secret and ClusterName key the hash that names counters.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"sync"
 
 	"github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
@@ -9,12 +10,19 @@ import (
 	"github.com/weirlimit/weir/limiter/table"
 )
 
-// Decide decides a charge in a table. One that asks for a slice is assigned what is its share of the rate of its key
-// by the division of that.
-func Decide(t *table.Table, by *slices.Divisions, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
+// Slices divides the rates of keys. The zero value has divided none. It is safe for concurrent use.
+type Slices struct {
+	mu sync.Mutex // what is divided is counted before the next slice is asked for
+	of slices.Divisions
+}
+
+// Decide decides a charge in a table. One that asks for a slice is assigned what is its share of the rate of its key.
+func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *limiter.Decision) error {
 	if c.ID == nil || c.ID.Rate == 0 {
 		return t.Decide(now, c, d)
 	}
+	by.mu.Lock()
+	defer by.mu.Unlock()
 	k, id := c.Key(0), c.ID
 	bursts := k.Cost
 	var held []slices.Held
@@ -32,17 +40,21 @@ func Decide(t *table.Table, by *slices.Divisions, now limiter.Tick, c *arith.Cha
 		total = min(total, arith.SlicesRate(l, bursts))
 	}
 	w := slices.Wish{ID: id.ID, Demand: id.Rate, Burst: k.Cost, For: limiter.Span(id.Hold)}
-	assigned, counted := by.Assign(now, k.Hash, w, total, held)
-	if counted == 0 {
+	assigned, counted := by.of.Assign(now, k.Hash, w, total, held)
+	if assigned == 0 { // what was assigned before lasts to its end, and no longer
 		return unassigned(t, now, c, d)
 	}
 	id.Rate = counted
 	err := t.Decide(now, c, d)
 	id.Rate = w.Demand
-	if r := d.Remarks(); err == nil && d.Allowed {
-		r.Assigned = min(r.Assigned, assigned, math.MaxUint32)
-		d.SetRemarks(r)
+	r := d.Remarks()
+	if err != nil || !d.Allowed {
+		r.Assigned = 0
 	}
+	if r.Assigned = min(r.Assigned, assigned, math.MaxUint32); r.Assigned < assigned {
+		by.of.Cut(k.Hash, id.ID, r.Assigned)
+	}
+	d.SetRemarks(r)
 	return err
 }
 
@@ -52,12 +64,6 @@ func unassigned(t *table.Table, now limiter.Tick, c *arith.Charge, d *limiter.De
 	c.ID, c.Peek = nil, true
 	err := t.Decide(now, c, d)
 	c.ID, c.Peek = id, peek
-	for i := range d.Len() {
-		if l := d.Limit(i); l.Allowed {
-			l.Allowed, l.RetryAfter = false, max(l.RetryAfter, limiter.Second.Duration())
-		}
-	}
-	arith.Combine(d, true)
-	arith.Conclude(d)
+	arith.Deny(d, limiter.Second)
 	return err
 }

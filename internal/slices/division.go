@@ -259,6 +259,21 @@ func (h *holder) give(a assignment) {
 	h.kept++
 }
 
+// cut lowers the newest assignment of a holder to a rate, since the table counts no more; 0: there is none.
+func (d *Division) cut(id, rate uint64) {
+	at := d.find(id, 0)
+	if at < 0 || d.holders[at].kept == 0 {
+		return
+	}
+	h := &d.holders[at]
+	if rate == 0 {
+		h.kept--
+		return
+	}
+	last := &h.given[h.kept-1]
+	last.rate = min(last.rate, rate)
+}
+
 // end forgets the assignments that are over.
 func (h *holder) end(now limiter.Tick) {
 	h.keep(func(b assignment) bool { return b.until > now })

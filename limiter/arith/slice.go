@@ -12,7 +12,8 @@ import (
 // are lent: as much as the holder may use within one.
 
 const (
-	// MaxSlice bounds how long a slice lasts.
+	// MinSlice and MaxSlice bound how long a slice lasts.
+	MinSlice = limiter.Second
 	MaxSlice = limiter.Minute
 	// MaxRate bounds the rate of a slice, in units a second.
 	MaxRate = 1<<29 - 1
@@ -87,4 +88,14 @@ func quoUp(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	lo, carry := bits.Add64(lo, c-1, 0)
 	return quo(hi+carry, lo, c)
+}
+
+// Deny denies what a decision admits, for at least a time.
+func Deny(d *limiter.Decision, wait limiter.Tick) {
+	for i := range d.Len() {
+		l := d.Limit(i)
+		l.Allowed, l.RetryAfter = false, max(l.RetryAfter, wait.Duration())
+	}
+	Combine(d, true)
+	Conclude(d)
 }

@@ -61,7 +61,10 @@ func (t *Table) amend(now limiter.Tick, c *arith.Charge, a limiter.Amend, final 
 		m := &keys[i]
 		m.known, m.was = true, arith.IDCost(t.ring(p).at(pos))
 		if b := p.ledgerOf(k); b.exists() {
-			if !a.Extend && (loans{b}).sliced(c.ID.ID) { // nobody knows what its holder has used
+			if (loans{b}).sliced(c.ID.ID) { // nobody knows what its holder has used
+				if a.Extend {
+					return limiter.Amended{State: limiter.AmendUnknown}, changed, decided
+				}
 				b.endHolds(now, c.ID.ID)
 				return out, true, decided
 			}

@@ -216,7 +216,7 @@ func (t *Table) reserveHolds(c *arith.Charge, charged uint16, r *reserved) bool 
 		}
 		more := max(1, len(k.Rule.Limits))
 		if c.ID != nil && c.ID.Rate > 0 {
-			more *= 2 // of windows it has another one
+			more += (loans{}).windows(k)
 		}
 		if c.ID != nil && c.ID.Lent && (loans{t.parts[PartitionOf(k)].ledgerOf(k)}).count()+more > maxLoans {
 			r.bound = BoundHolds

@@ -95,6 +95,9 @@ func (t *Table) decideOnce(now limiter.Tick, c *arith.Charge, d *limiter.Decisio
 	wait := t.wait(now)
 	if !room && r.bound == BoundHolds {
 		wait = max(1, t.holdEnds(now, c)-now)
+		if id.Lent {
+			wait = max(wait, limiter.Second) // one of its key ends then, at the earliest worth asking
+		}
 	}
 	c.ID = nil // so that decide decides as for any charge
 	defer func() { c.ID = id }()

@@ -77,7 +77,7 @@ func (b loans) any() bool {
 	return false
 }
 
-// Lent returns the units that are lent of a key: of each lease the entry of one limit.
+// Lent returns what is lent of a key: of each lease or slice the entry of one limit.
 func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
 	p := &t.parts[PartitionOf(k)]
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
 		return nil
 	}
 	for _, h := range p.ledgerOf(k).all() {
-		if h.Lent && h.First && !h.Sliced { // a slice is charged to its end, whoever gives it back
+		if h.Lent && h.First {
 			out = append(out, h)
 		}
 	}

@@ -2,6 +2,7 @@ package table
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
@@ -17,7 +18,7 @@ import (
 func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, final bool) outcome {
 	k, id, t := c.Key(0), c.ID, b.of.p.table
 	e, known := t.entry(now, c, k)
-	if known && !(loans{e.in}).sliced(id.ID) {
+	if known && !e.held() {
 		e.forget() // it is over, and begins again
 		known = false
 	}
@@ -25,6 +26,10 @@ func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, fi
 		t.look(now, c, d)
 		arith.Conclude(d)
 		d.Repeated = false // it is renewed
+		if !b.renewable(k, id.ID) {
+			arith.Deny(d, limiter.Second)
+			return decided
+		}
 		d.Receipt = limiter.Receipt{Time: now, Charged: 1<<len(k.Rule.Limits) - 1}
 	} else if result := t.decideOnce(now, c, d, final); result != decided || !d.Allowed {
 		return result
@@ -33,19 +38,38 @@ func (b loans) decide(now limiter.Tick, c *arith.Charge, d *limiter.Decision, fi
 	return decided
 }
 
-// sliced reports whether the hold of an id is a slice.
-func (b loans) sliced(id uint64) bool {
-	for _, h := range b.of.of(id) {
-		if h.Sliced {
-			return true
+// renewable reports whether an id is that of a slice which each limit of a key counts, with a burst of the key's cost.
+// One that a new limit does not count ends, and begins again.
+func (b loans) renewable(k *arith.Key, id uint64) bool {
+	for _, l := range k.Rule.Limits {
+		if !slices.ContainsFunc(b.entries(id), func(h arith.Hold) bool {
+			return h.Sliced && h.Limit == arith.CountsID(l) && h.Cost == k.Cost
+		}) {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// entries are those of the hold of an id.
+func (b loans) entries(id uint64) (out []arith.Hold) {
+	for _, h := range b.of.of(id) {
+		out = append(out, h)
+	}
+	return out
+}
+
+// sliced reports whether the hold of an id is a slice.
+func (b loans) sliced(id uint64) bool {
+	return slices.ContainsFunc(b.entries(id), func(h arith.Hold) bool { return h.Sliced })
 }
 
 // assign lets the slice of an id, which all limits of a key have been charged, last for its hold from now on with the
 // rate that it asks for, as far as there is room, and returns that.
 func (b loans) assign(k *arith.Key, id *arith.Idempotency, now limiter.Tick) (rate uint64) {
+	if !b.of.has(id.ID) {
+		return 0 // there was no room for it
+	}
 	was := uint64(0)
 	for _, h := range b.of.of(id.ID) {
 		was = max(was, h.Rate)
@@ -56,7 +80,7 @@ func (b loans) assign(k *arith.Key, id *arith.Idempotency, now limiter.Tick) (ra
 	}
 	if _, ok := b.of.p.room(b.of.p.table.ids.holds.limit, b.of.s, b.of.words(),
 		(int(b.of.s.state.A)+len(k.Rule.Limits))*arith.HoldWords, math.MaxInt64); !ok {
-		rate = 0
+		return was
 	}
 	rate = max(rate, min(was, id.Rate))
 	for _, l := range k.Rule.Limits {
@@ -101,10 +125,20 @@ func (b loans) fits(l *limiter.Limit, id uint64, now limiter.Tick) (rate uint64)
 	return arith.SliceRate(l, room+l.Capacity()-min(used, l.Capacity()))
 }
 
+// windows returns how many further entries a slice of a key has.
+func (loans) windows(k *arith.Key) (n int) {
+	for _, l := range k.Rule.Limits {
+		if !arith.Accrues(l) {
+			n++
+		}
+	}
+	return n
+}
+
 // window returns how many units the slice of an id has that it may use within a window of a limit.
 func (b loans) window(l *limiter.Limit, id uint64) uint64 {
 	for _, h := range b.of.of(id) {
-		if h.Limit == arith.CountsID(l) && !h.Sliced {
+		if h.Limit == arith.CountsID(l) && h.Lent && !h.Sliced {
 			return h.Cost
 		}
 	}
@@ -124,6 +158,11 @@ func (b loans) set(l *limiter.Limit, id, was, rate uint64, now limiter.Tick) {
 		return
 	}
 	if arith.Accrues(l) {
+		if b.window(l, id) > 0 { // of the limit that it has replaced: what was charged stays
+			b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) {
+				return h, h.ID != id || h.Sliced || h.Limit != arith.CountsID(l)
+			})
+		}
 		if was > 0 && was != rate { // a part of a unit may not be charged yet
 			b.of.p.overdrawSlot(s, l, now, 1)
 		}
@@ -159,7 +198,7 @@ func (b loans) set(l *limiter.Limit, id, was, rate uint64, now limiter.Tick) {
 func (b loans) resize(l *limiter.Limit, id, units uint64, of *arith.Hold) {
 	found := false
 	for i, h := range b.of.of(id) {
-		if h.Limit == arith.CountsID(l) && !h.Sliced {
+		if h.Limit == arith.CountsID(l) && h.Lent && !h.Sliced {
 			found = true
 			h.Cost = units
 			h.Put(b.of.words(), i)
@@ -175,7 +214,7 @@ func (b loans) resize(l *limiter.Limit, id, units uint64, of *arith.Hold) {
 // accrue charges what a slice may have used at its rate since it was charged, at the instant of that: the bucket loses
 // it as time passes.
 func (b loans) accrue(h *arith.Hold, now limiter.Tick) {
-	if h.Rate == 0 || h.Limit == 0 {
+	if h.Rate == 0 || h.Limit == 0 || now <= h.At {
 		return
 	}
 	s, l := b.of.beside(h.Limit)

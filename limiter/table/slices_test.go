@@ -286,3 +286,64 @@ func TestASliceIsNotSettled(t *testing.T) {
 		}
 	}
 }
+
+// renewed asks for a slice that there is, with a cost, and returns whether that is allowed and what it is assigned.
+func (w *slicing) renewed(burst uint64) (bool, uint64) {
+	c := w.charge(burst)
+	c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: 10 * time.Second, Keep: true, Lent: true, Rate: 10}
+	var d limiter.Decision
+	if err := w.table.Decide(w.now, c, &d); err != nil {
+		w.t.Fatal(err)
+	}
+	return d.Allowed, d.Remarks().Assigned
+}
+
+// A slice is renewed as what it is: with its burst, and while all limits of its rule count it. Else it ends.
+func TestASliceIsRenewedAsItIs(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 60, 40), now: limiter.Tick(1e15)}}
+	w.set(5, 10, time.Second)
+	if ok, got := w.renewed(30); ok || got != 0 {
+		t.Error("it is renewed with another burst")
+	}
+	both := *w.rule
+	both.Limits = append([]*limiter.Limit{limit(t, limiter.Spec{Name: "new", Limit: 60, Window: time.Second})},
+		both.Limits...)
+	w.rule = &both
+	if ok, got := w.renewed(5); ok || got != 0 {
+		t.Error("it is renewed though a limit does not count it")
+	}
+	w.now += limiter.Second
+	if ok, got := w.renewed(5); !ok || got != 10 || len(Lent(w.table, w.charge(1).Key(0))) != 1 || w.left() != 30 {
+		t.Errorf("once it is over: allowed %v, a rate of %d, %d left", ok, got, w.left())
+	}
+}
+
+// The id of another charge that lasts is no slice, and nothing extends one.
+func TestASliceByAnotherID(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: lentRules(t)[1], now: limiter.Tick(1e15)}}
+	w.lend(20, 300*time.Millisecond)
+	if ok, got := w.renewed(5); ok || got != 0 || w.left() != 20 {
+		t.Errorf("a lease becomes a slice: a rate of %d, %d left", got, w.left())
+	}
+	w = slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 60, 40), now: limiter.Tick(1e15)}}
+	w.set(5, 10, time.Second)
+	c := w.charge(7)
+	c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: time.Hour}
+	if out, _ := w.table.Amend(w.now, c, limiter.Amend{Extend: true}); out.State != limiter.AmendUnknown || w.left() != 35 {
+		t.Errorf("an extension: %v, %d left", out.State, w.left())
+	}
+}
+
+// A settlement may come with an instant that is before the last look.
+func TestASliceEndsBeforeTheLastLook(t *testing.T) {
+	w := slicing{lending: lending{t: t, table: New(Config{}), rule: bucketOf(t, 1000, 40), now: limiter.Tick(1e15)}}
+	w.set(5, 1000, time.Second)
+	w.now += 10 * limiter.Millisecond
+	before := w.left()
+	c := w.charge(0)
+	c.ID = &arith.Idempotency{ID: 1, Life: time.Second}
+	w.table.Amend(w.now-limiter.Millisecond, c, limiter.Amend{})
+	if left := w.left(); left+2 < before {
+		t.Errorf("%d are left, and %d before", left, before)
+	}
+}
