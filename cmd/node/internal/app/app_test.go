@@ -621,8 +621,8 @@ func TestOptions(t *testing.T) {
 		c.HTTPAddr != "h:1" || c.RedisListen != "r:6" || c.GRPCAddr != "g:2" || c.AdminAddr != "p:3" ||
 		!slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 ||
-		c.Overflow != weir.OverflowAllow || !c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds || !c.ShareRing ||
-		c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
+		c.Overflow != weir.OverflowAllow || !c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds ||
+		!c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
 		c.Denials != (server.DenialsConfig{Bytes: 8 << 20, Names: 1, Log: "d.jsonl"}) || c.SPOEListen != "o:7" ||
 		o.logLevel.value != "debug" {
 		t.Errorf("%+v, %v", c, err)
