@@ -622,9 +622,9 @@ func TestOptions(t *testing.T) {
 		!slices.Equal(c.AdminHosts, []string{"x", "y"}) || !slices.Equal(c.HTTPHosts, []string{"z"}) || c.HealthAddr != "" ||
 		c.ShutdownTimeout != 9*time.Second || c.ShutdownDelay != 2*time.Second || c.MaxKeys != 7 || c.MaxBytes != 2<<30 ||
 		c.Overflow != weir.OverflowAllow || !c.AllowRequestLimits || !c.AllowReset || !c.AllowRefunds ||
-		!c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" || string(c.SecondSecret) != "s2" ||
-		c.Denials != (server.DenialsConfig{Bytes: 8 << 20, Names: 1, Log: "d.jsonl"}) || c.SPOEListen != "o:7" ||
-		o.logLevel.value != "debug" {
+		!c.ShareRing || c.ClusterName != "c" || c.Replication != weir.ReplicationOff || string(c.Secret) != "s" ||
+		string(c.SecondSecret) != "s2" || c.SPOEListen != "o:7" || o.logLevel.value != "debug" ||
+		c.Denials != (server.DenialsConfig{Bytes: 8 << 20, Names: 1, Log: "d.jsonl"}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c.Trace == nil || *c.Trace != (server.TraceConfig{Endpoint: "http://c:6", Ratio: 0.5}) {
