@@ -418,17 +418,17 @@ func (h openHolds) fields(name string) (out []limiter.Field) {
 	return append([]limiter.Field{{Name: "held", Value: fmt.Sprintf("%d, in %d charges", sum, n)}}, out...)
 }
 
-// counted returns the name by which holds know a limit: worth in lua/holds.lua, shortened.
+// counted returns the name by which holds know a limit: partly in lua/holds.lua, shortened.
 func (p *params) counted(name string) string {
 	text := p.text.(string)
 	var n []float64
 	if json.Unmarshal([]byte(text), &n) != nil || len(n) < 7 {
 		return ""
 	}
-	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip &&
-		(f != familyLog || n[4] != float64(limiter.CountAll)) {
-		text = luaNumber(n[0]) + "," + luaNumber(n[2])
-		if f != familyCounter && f != familyLog {
+	text = luaNumber(n[0])
+	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && f != familyLog {
+		text += "," + luaNumber(n[2])
+		if f != familyCounter {
 			text += "," + luaNumber(n[6]) + ","
 			if len(n) > 7 {
 				text += luaNumber(n[7])

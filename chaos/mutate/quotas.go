@@ -101,6 +101,7 @@ func ofQuotas() []mutation {
 // ofReceipts returns those of receipts of several owners, and of limits that change back.
 func ofReceipts() []mutation {
 	const sim, members, tables, redis = "./chaos/sim", "./cluster", "./limiter/table", "./redisstore"
+	const suite = "./limiter/limitertest"
 	return []mutation{
 		{name: "receipt: a part has the ownership that charged it", pkg: sim,
 			test: "^TestRefundsOfSeveralOwnersThroughACrash$", edits: []edit{
@@ -127,11 +128,14 @@ func ofReceipts() []mutation {
 				"	if of.Charged &^= 0 * undo; r.call.result.by"},
 		}},
 		{name: "receipt: of a limit that was left", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$", edits: []edit{
-			{"limiter/table/void.go", "	return of < max(h.before, h.at[key])\n", "	return of < max(h.before, 0*h.at[key])\n"},
+			{"limiter/table/void.go", "max(h.before, at.left, at.began)", "max(h.before, 0*at.left, at.began)"},
 		}},
+		{name: "receipt: from before a limit began", pkg: suite,
+			test:  "^TestTableConforms$/^Transcripts$/^holds_rules_change$",
+			edits: []edit{{"limiter/table/void.go", "at.left, at.began)", "at.left, 0*at.began)"}}},
 		{name: "receipt: of a limit that others left for it", pkg: tables, test: "^TestReceiptsOfOtherLimitsStay$",
 			edits: []edit{
-				{"limiter/table/table.go", "left.note(old, rule,", "left.note(l, rule,"},
+				{"limiter/table/table.go", "left.note(old, l, rule,", "left.note(l, old, rule,"},
 			}},
 		{name: "receipt: of limits that count alike", pkg: tables, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{
@@ -149,8 +153,7 @@ func ofReceipts() []mutation {
 			}},
 		{name: "receipt: of a limit that was left, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{
-				{"redisstore/lua/refund.lua", "    states[i] = not void and not (any and left(i)) and not",
-					"    states[i] = not void and not"},
+				{"redisstore/lua/refund.lua", "head[4] == 0 and left(i)", "false"},
 			}},
 		{name: "receipt: of limits that count alike, in Redis", pkg: redis, test: "^TestReceiptsOfLimitsThatChangeBack$",
 			edits: []edit{

@@ -39,7 +39,11 @@ func ofSlots() []mutation {
 		}},
 		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
 			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
-				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency { // what", "if true { // what"},
+				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency && !p.follow", "if !p.follow"},
+			}},
+		{name: "a limit of the same kind gives back what was held", pkg: suite,
+			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
+				{"limiter/table/table.go", "limiter.Concurrency && !p.follow(s, key, l, old, now)", "limiter.Concurrency"},
 			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/arith/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},

@@ -37,12 +37,17 @@ func (l *lim) bucket() bool {
 type piece struct {
 	at, units int64
 	back      *big.Rat // what a refund took of a bucket at this instant; units is 0 then
+	lim       *lim     // as it was; a bucket leaks by it from then on
+	changes   int      // of the limit before
 	held      *record  // the reservation that it belongs to
 }
 
 // counter is the history of one limit of one key.
 type counter struct {
 	lim     *lim
+	next    *lim  // of a bucket: what it becomes when it is charged or looked at
+	left    int64 // when it last became another one
+	changes int   // how often it did
 	pieces  []*piece
 	blocked int64  // until
 	last    *piece // the latest charge, even if it came back
@@ -141,20 +146,22 @@ func (l *lim) used(ps []*piece, x int64) *big.Rat {
 	sum := int64(0)
 	switch {
 	case l.bucket():
-		level, at := new(big.Rat), int64(0)
+		level, at, by := new(big.Rat), int64(0), l
 		for i, p := range ps {
 			if i > 0 {
-				sink(level, l.leak(at, p.at))
+				sink(level, by.leak(at, p.at))
 			}
-			if at = p.at; p.back != nil {
+			changed := i > 0 && p.lim.units != by.units
+			if at, by = p.at, p.lim; p.back != nil {
 				sink(level, p.back)
 			}
-			if level.Add(level, rat(p.units)); level.Cmp(l.highest()) > 0 {
-				level.Set(l.highest())
+			level.Add(level, rat(p.units))
+			if most := by.highest(); (changed || p.units > 0) && level.Cmp(most) > 0 {
+				level.Set(most)
 			}
 		}
 		if len(ps) > 0 {
-			sink(level, l.leak(at, x))
+			sink(level, by.leak(at, x))
 		}
 		return level
 	case l.alg == "sliding_counter":
@@ -364,9 +371,42 @@ func wait(now int64, ok func(x int64) bool) int64 {
 }
 
 func (c *counter) charge(units, at int64, r *record) *piece {
-	p := &piece{at: at, units: units, held: r}
+	p := &piece{at: at, units: units, held: r, lim: c.lim, changes: c.changes}
 	c.pieces, c.last, c.changed = append(c.pieces, p), p, at
 	return p
+}
+
+// becomes has the counter count by a limit with other numbers. A bucket leaks by them from the next call on that
+// charges it or looks at it: "The counter is the same under each number".
+func (c *counter) becomes(l *lim, now int64) {
+	switch {
+	case c.lim == nil || !c.lim.bucket():
+		if c.lim != nil && c.lim.alg == "sliding_log" && c.lim.reject == "all" && c.lim.units != l.units {
+			c.left, c.changes = now, c.changes+1
+		}
+		c.lim = l
+	default:
+		c.next = l
+	}
+}
+
+// adopt has a bucket become what it is to be.
+func (c *counter) adopt(now int64) {
+	l := c.next
+	if l == nil {
+		return
+	}
+	if (l.units != c.lim.units || l.burst != c.lim.burst) && len(c.pieces) > 0 {
+		c.pieces = append(slices.Clip(c.pieces), &piece{at: now, lim: l})
+		c.left, c.changes = now, c.changes+1
+	}
+	c.lim, c.next = l, nil
+}
+
+// void reports whether receipts of a piece are: "if the limits of its keys have changed since". In one instant, in
+// which nothing leaks, only if it changed back.
+func (c *counter) void(p *piece) bool {
+	return p.changes != c.changes && (p.at < c.left || p.lim.units == c.lim.units && p.lim.burst == c.lim.burst)
 }
 
 // forget drops what can count no more, to bound the walk's time.
@@ -464,6 +504,9 @@ func (q *request) slots() bool {
 }
 
 func (m *model) check(q *request) (answer, *record) {
+	for _, c := range q.cs {
+		c.adopt(m.now)
+	}
 	if r := m.ids[q.name()]; q.id != "" && r != nil && q.cost > 0 && !q.peek {
 		if r.final && q.slots() {
 			// "Once that one is settled, canceled or kept, a check with its id is an error"
@@ -554,6 +597,7 @@ func (m *model) use(c *counter, units int64) (over int64) {
 	if c.lim.alg == "concurrency" || units == 0 {
 		return 0 // "Whatever a check is settled with, it holds nothing from then on."
 	}
+	c.adopt(m.now)
 	over = max(0, units-max(0, c.most(m.now)))
 	c.charge(units, m.now, nil)
 	return over
@@ -645,6 +689,9 @@ func (m *model) refund(r *record) {
 			continue // "if its keys were reset since"
 		}
 		c, e := p.c, p.pieces[0]
+		if c.adopt(m.now); c.void(e) {
+			continue
+		}
 		switch {
 		case c.lim.alg == "first_hit":
 			// "The hit that opened a window under align: first_hit is taken back only if it is
@@ -686,7 +733,7 @@ func (m *model) refundBucket(c *counter, e *piece) {
 	}
 	back := rat(e.units)
 	sink(back, c.lim.leak(e.at, until))
-	c.pieces = append(c.pieces, &piece{at: m.now, back: back})
+	c.pieces = append(c.pieces, &piece{at: m.now, back: back, lim: c.lim})
 }
 
 // reset "deletes the counters of the keys of a request, with their blocks".

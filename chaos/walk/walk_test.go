@@ -115,9 +115,6 @@ func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 const (
 	// A reservation that opened a window of the first hit gives nothing back of its hit if others were charged.
 	openersGiveBack = true
-	// Once a bucket was asked under a changed burst, or a log under another number with
-	// count_rejected: all, what was reserved before does not come back.
-	reloadsGiveBack = false
 )
 
 // newLimit draws a limit.
@@ -294,9 +291,8 @@ func (w *walk) plans() {
 	}
 }
 
-// planned reports whether the walks give a limit numbers that requests choose. Of a bucket, and of
-// a log with count_rejected: all, what was reserved before a change does not come back.
-func planned(l *lim) bool { return !l.bucket() && (l.alg != "sliding_log" || l.reject != "all") }
+// planned reports whether the walks give a limit numbers that requests choose.
+func planned(l *lim) bool { return l.drip == 0 }
 
 // file returns the rules, under names that no other walk has.
 func (a *asked) file(rules []*rule) []byte {
@@ -390,11 +386,11 @@ func (g *going) request(s *step) (*request, weir.Request) {
 				c = &counter{}
 				g.model.counters[name] = c
 			}
-			if c.lim = l.chosen(s.plan); r.upTo > 0 && s.batch {
-				part := *c.lim // "rounded down, and at least 1"
-				part.ceiling = max(1, part.capacity()*r.upTo/100)
-				c.lim = &part
+			chosen := *l.chosen(s.plan) // a reload changes the other
+			if r.upTo > 0 && s.batch {  // "rounded down, and at least 1"
+				chosen.ceiling = max(1, chosen.capacity()*r.upTo/100)
 			}
+			c.becomes(&chosen, g.model.now)
 			q.cs = append(q.cs, c)
 		}
 	}
@@ -485,12 +481,8 @@ func (g *going) reload(s *step) error {
 		if err := g.set(other); err != nil {
 			return err
 		}
-	case l.bucket() || l.reject == "all" && l.alg == "sliding_log":
-		if reloadsGiveBack && l.bucket() {
-			l.burst = s.units
-		} else if reloadsGiveBack {
-			l.units = s.units
-		}
+	case l.bucket() && (l.drip > 0 || s.n%2 == 0):
+		l.burst = s.units
 	default:
 		l.units = s.units
 	}

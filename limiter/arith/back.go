@@ -105,6 +105,9 @@ func (l *rate) levelAt(s *Counts, now limiter.Tick) level {
 // losesBy returns how many of n units a charge at now would not count, rounded up, since the count is at
 // its bound then.
 func (l *rate) losesBy(s *Counts, now limiter.Tick, n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
 	count := s.A
 	switch l.P.Algorithm {
 	case limiter.FixedWindow, limiter.SlidingCounter:
@@ -221,6 +224,52 @@ func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Ti
 	}
 	e.lose(l.losesBy(c, now, n))
 	e.put(words, i)
+}
+
+// Follow lets what holds have charged to a counter of the limit old come back to it as one of l, and reports whether it
+// can: if both are buckets of one kind, or logs. It must be called before the counter is adopted, see [State.Adopt].
+//
+// A level is the same number of units before and after, and so is what is left of some that it has. Only the
+// levels that are recorded are in parts of a unit that are l's from now on, rounded down: so no more comes back.
+func Follow(l, old *limiter.Limit, s, holds *State, words []uint64, now limiter.Tick) bool {
+	to, from, c := of(l), of(old), s.Open(old)
+	if !to.keeps(from) || !from.leaks() && from.P.Algorithm != limiter.SlidingLog {
+		return false
+	}
+	was, is, over := countsID(from), countsID(to), uint64(0)
+	if from.leaks() {
+		c.roll(from, nil, now)
+		noteCharge(from, &c, holds, words, now, 0)
+		if !from.Shared || from.Window != to.Window || from.Limit != to.Limit { // else the level stays as it is
+			used := from.used(&c, now)
+			over = used - min(used, to.Most)
+		}
+	}
+	last := lastHold(holds, words, was)
+	for i := 0; i <= last; i++ {
+		h := HoldAt(words, i)
+		if h.Limit != was {
+			continue
+		}
+		if h.Limit = is; from.Shared {
+			h.since.convert(from, to)
+		}
+		if i == last {
+			h.since.lose(over)
+		}
+		h.Put(words, i)
+	}
+	return true
+}
+
+// convert makes of the level of a bucket one of another.
+func (e *since) convert(from, to *rate) {
+	if v := e.low(); v.hi < uint64(from.Window) && from.Window != to.Window {
+		units, rest := bits.Div64(v.hi, v.lo, uint64(from.Window))
+		hi, lo := bits.Mul64(rest, uint64(to.Window))
+		v = to.levelOf(units).plus(level{0, quo(hi, lo, uint64(from.Window))})
+		e.notLow = level{^v.hi, ^v.lo}
+	}
 }
 
 // ChargedAt makes an entry one of the same units that are charged at another instant.

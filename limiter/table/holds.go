@@ -152,6 +152,20 @@ func (b ledger) beside(id uint64) (*slot, *limiter.Limit) {
 	return nil, nil
 }
 
+// follow lets what was charged to the counter in a slot come back to it as one of l, if it can, see [arith.Follow]. lo
+// is the low half of the key's hash.
+func (p *partition) follow(s *slot, lo uint64, l, old *limiter.Limit, now limiter.Tick) bool {
+	if p.due == never { // the partition has no holds
+		return false
+	}
+	i, found := p.slots.find(s.place, lo^arith.NameID(p.table.ids.holds.limit))
+	if !found {
+		return false
+	}
+	holds := p.slots.at(i)
+	return arith.Follow(l, old, &s.state, &holds.state, p.table.words(holds), now)
+}
+
 // strip prevents that anything is given back to a counter of a key: it was reset, or its
 // limit counts otherwise from now on. lo is the low half of the key's hash, id the [arith.CountsID] of the limit.
 func (p *partition) strip(place, lo, id uint64) {

@@ -113,8 +113,10 @@ func (t *Table) takeBack(now limiter.Tick, c *arith.Charge, r limiter.Receipt, o
 		r = t.forgetIDs(now, c, r, only)
 	}
 	return t.each(now, c, func(p *partition, n int, k *arith.Key, l *limiter.Limit, s *slot) bool {
-		void := p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
-		if k.Cost > 0 && r.Has(n) && isIn(k, only) && !void && p.adopt(s, l, k.Rule, k.By, now) {
+		void := func() bool {
+			return p.void.has(s.place, r.Time, r.Epoch) || !own && t.registry.left.has(l, k.Rule, s.place, r.Time)
+		}
+		if k.Cost > 0 && r.Has(n) && isIn(k, only) && p.adopt(s, l, k.Rule, k.By, now) && !void() {
 			if own {
 				arith.Undo(l, &s.state, t.words(s), now, p.clock, r.Time, k.Cost)
 			} else {

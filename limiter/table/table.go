@@ -266,10 +266,11 @@ func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint
 		return false
 	}
 	if arith.CountsID(l) != arith.CountsID(old) {
-		p.table.registry.left.note(old, rule, s.place, max(p.clock, now)+1)
-		if old.Algorithm() != limiter.Concurrency { // what is held is held still when the limit changes back
-			p.strip(s.place, s.lo^arith.NameID(old), arith.CountsID(old))
-			p.lending.follow(p, idAt{s.place, s.lo ^ arith.NameID(old)}, old, l, now)
+		p.table.registry.left.note(old, l, rule, s.place, now, max(p.clock, now))
+		key := s.lo ^ arith.NameID(old)
+		if old.Algorithm() != limiter.Concurrency && !p.follow(s, key, l, old, now) { // else it is held still
+			p.strip(s.place, key, arith.CountsID(old))
+			p.lending.follow(p, idAt{s.place, key}, old, l, now)
 		}
 	}
 	charge, fresh := s.state.Adopt(l, old, p.table.words(s), now)

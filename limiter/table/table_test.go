@@ -167,6 +167,12 @@ func compareWithCounters(t *testing.T, seed uint64) {
 			continue
 		case 1:
 			keys[of].Rule = rule
+			look := charge(0, keys[of]) // after a change the limits are left when the key is asked about
+			look.Peek = true
+			if err := table.Decide(now, look, &got); err != nil {
+				t.Fatal(err)
+			}
+			counters[of].Peek(now, 0, &want)
 			// also by other keys, of which the counter knows nothing
 			left := slices.ContainsFunc(rule.Limits, func(l *limiter.Limit) bool {
 				return table.registry.left.has(l, rule, table.order.of(keys[of].Hash.Hi), issued.Time)

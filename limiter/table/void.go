@@ -69,10 +69,10 @@ func (t *Table) epoch(now limiter.Tick, c *arith.Charge, d *limiter.Decision) {
 // receipts of that half are void.
 const maxLeft = 4096
 
-// left tells which receipts are void since their limit has changed, and changed back. For a
-// limit of a rule it has the instant after which a counter last stopped to count so, see
-// [arith.CountsID]. Nothing is kept of each counter, and no receipt under a limit that does
-// not change back is concerned, however many counters a reload converts.
+// left tells which receipts are void since their limit has changed, perhaps back. For a limit of a rule it has two
+// instants: after the one a counter last stopped to count so, see [arith.CountsID], and at the other one first began
+// to since that. Nothing is kept of each counter, and no receipt under the new limit is concerned, however many
+// counters a reload converts.
 //
 // The first half is of rules. The second is of limits that each request may choose, its own or
 // by its time zone, plan or number. There the key counts too: who changes the limit of one key all the time voids
@@ -83,36 +83,43 @@ type left struct {
 	mu     sync.Mutex
 	halves [2]struct {
 		before limiter.Tick // all receipts from before
-		at     map[leftKey]limiter.Tick
+		at     map[leftKey]inForce
 	}
 }
+
+// inForce is when a limit last began to be one of a rule, or a key, and before when it was left.
+type inForce struct{ began, left limiter.Tick }
 
 type leftKey struct {
 	rule      string
 	id, place uint64
 }
 
-// note makes the receipts under a limit of a rule void that are from before an instant, of the
-// key at a place at least. The rule is nil if it is not known.
-func (v *left) note(l *limiter.Limit, rule *limiter.Rule, place uint64, before limiter.Tick) {
+// note makes the receipts of a rule void that are from before the rule left one of its limits for another, as a counter
+// does at now, of the key at a place at least. No charge is later than the latest. The rule is nil if it is not known.
+func (v *left) note(old, l *limiter.Limit, rule *limiter.Rule, place uint64, now, latest limiter.Tick) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if rule == nil {
 		for i := range v.halves {
-			v.halves[i].before = max(v.halves[i].before, before)
+			v.halves[i].before = max(v.halves[i].before, latest+1)
 		}
 		return
 	}
-	half, key := keyOf(l, rule, place)
+	half, was := keyOf(old, rule, place)
+	_, is := keyOf(l, rule, place)
 	h := &v.halves[half]
-	at, known := h.at[key]
-	if !known && len(h.at) == maxLeft {
-		h.before, h.at = max(h.before, before), nil
+	if len(h.at) > maxLeft-2 {
+		h.before, h.at = max(h.before, latest+1), nil
 	}
 	if h.at == nil {
-		h.at = make(map[leftKey]limiter.Tick)
+		h.at = make(map[leftKey]inForce)
 	}
-	h.at[key] = max(at, before)
+	before, next := h.at[was], h.at[is]
+	if before.left = max(before.left, latest+1); next.began <= before.began {
+		next.began = now // else another counter has begun so
+	}
+	h.at[was], h.at[is] = before, next
 }
 
 // has reports whether a receipt under a limit of a rule is void, for the key at a place.
@@ -121,7 +128,8 @@ func (v *left) has(l *limiter.Limit, rule *limiter.Rule, place uint64, of limite
 	defer v.mu.Unlock()
 	half, key := keyOf(l, rule, place)
 	h := &v.halves[half]
-	return of < max(h.before, h.at[key])
+	at := h.at[key]
+	return of < max(h.before, at.left, at.began)
 }
 
 // keyOf returns the half that a limit of a rule belongs to, and its key there.

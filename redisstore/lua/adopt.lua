@@ -65,16 +65,47 @@ local function alike(p, old)
 end
 
 -- leave makes receipts void that are from up to now, of a state that counted so and would
--- be empty at an instant.
-local function leave(s, counted, empties)
-  local key, before = string.match(s.k, '^[^}]*}') .. '!left', string.format('%.0f', now + 1)
+-- be empty at an instant, and those from before now of what counts from now on. Where held is given, what was held
+-- is void, too.
+local function leave(s, counted, counts, held, empties)
+  local key = string.match(s.k, '^[^}]*}') .. '!left'
   local ttl, wait = call('PTTL', key), floor((empties - now + 999) / 1000) + slack
   if call('HLEN', key) >= 64 then
     call('DEL', key)
-    counted = '*' -- all of the key
+    counted, counts = '*', '*' -- all of the key
   end
-  call('HSET', key, counted, before)
+  if tonumber(call('HMGET', key, counts)[1] or 0) < now then
+    call('HSET', key, counts, string.format('%.0f', now))
+  end
+  for _, name in ipairs({counted, held}) do
+    call('HSET', key, name, string.format('%.0f', now + 1))
+  end
   call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
+end
+
+-- follow makes of the times of a bucket with the parameters old those of one with p, each level rounded down. It is
+-- called before the state changes, see arith.Follow.
+local function follow(s, p, old)
+  note(s, 0)
+  local times, over = pastOf(s.k), 0
+  local same = p[2] == old[2] and p[3] == old[3]
+  if not same or p[1] == 6 then
+    over = s.f.used(s) - mostOf(p)
+  end
+  for _, time in ipairs(same and {} or times) do
+    if p[1] == 5 and time.t < NONE then
+      local units, rest = muldiv(time.t, old[2], old[3])
+      rest = rest + time.a
+      units, rest = units + floor(rest / old[3]), rest % old[3]
+      local t, a = muldiv(p[3], units, p[2])
+      a = a + muldiv(p[3], rest, old[3])
+      time.t, time.a = t + floor(a / p[2]), a % p[2]
+    end
+  end
+  if over > 0 and #times > 0 then
+    times[#times].lost = times[#times].lost + over
+  end
+  times.changed = true
 end
 
 -- What something else has written is dropped, so that its counter begins anew: a value of another type
@@ -124,11 +155,15 @@ adopt = function(s, v)
   if (old[1] == 2 and (s.a > s.b and s.a or s.b) or counts) >= full and counts < p[4] then
     counts = p[4]
   end
-  local counted = worth(s.k, old, sub(v, 1, close))
-  if not over and worth(s.k, p, s.text) ~= counted then
-    leave(s, counted, empties)
-    if held[s.k] then
+  local was, like = sub(v, 1, close), alike(p, old)
+  local counted, is = worth(s.k, old, was), worth(s.k, p, s.text)
+  if not over and is ~= counted then
+    like = like and partly(s.k, p, s.text) == partly(s.k, old, was)
+    leave(s, counted, is, not like and partly(s.k, old, was) or nil, empties)
+    if held[s.k] and not like then
       forget(s.k)
+    elseif held[s.k] and (f == 5 or f == 6) then
+      follow(s, p, old)
     end
   end
   s.p, s.f, s.c = p, F[f], bounds

@@ -67,6 +67,15 @@ local function worth(k, p, text)
   return string.match(k, '}(.*)$') .. text
 end
 
+-- partly returns worth for what is held, which a limit of the same kind gives back under other numbers, too.
+local function partly(k, p, text)
+  local f = p[1]
+  if f == 3 or f == 5 or f == 6 then
+    return string.match(k, '}(.*)$') .. (p.most and f + 8 or f)
+  end
+  return worth(k, p, text)
+end
+
 local function short(text)
   return sub(redis.sha1hex(text), 1, 12)
 end
@@ -83,14 +92,14 @@ local function ofBucket(i)
   return f == 5 or f == 6
 end
 
--- worthOf returns worth of limit i.
-local function worthOf(i)
+-- worthOf returns worth of limit i, or what as says.
+local function worthOf(i, as)
   local text = ARGV[i + 1]
   local begins = sub(text, 1, 3)
   if begins == '[7,' or begins == '[15' then
     text = split(text)
   end
-  return worth(KEYS[i], parse(text), text)
+  return (as or worth)(KEYS[i], parse(text), text)
 end
 
 -- slotName returns the name of a counter of concurrency, whose state begins at a byte of a value.
@@ -173,8 +182,8 @@ local function stored(k)
   }, v, close + 1
 end
 
--- leftSince tells whether a charge at an instant to a limit of a key is void, since the key was reset
--- or the limit was left for another one after it.
+-- leftSince tells whether what a hold has charged at an instant to a limit of a key is void, since the key was reset
+-- or the limit was left for one of another kind after it.
 local function leftSince(g, at, counted)
   if not g.reset then
     g.reset, g.left = tonumber(call('GET', g.tag .. '!reset') or 0), call('EXISTS', g.tag .. '!left') == 1
@@ -192,7 +201,7 @@ end
 local function giveBack(g, part, n, as)
   for i = g.first, g.last do
     local s, v, begins = stored(KEYS[i])
-    local counted = s and s.p[1] ~= 8 and worth(s.k, s.p, s.text)
+    local counted = s and s.p[1] ~= 8 and partly(s.k, s.p, s.text)
     if s and (counted and short(counted) or slotName(s, v, begins)) == part.limit then
       if not counted or not leftSince(g, part.at, counted) then
         local present = now
@@ -365,7 +374,7 @@ end
 -- soonest returns the first instant at which the state of limit i admits units that it admits at an instant by time
 -- alone: earlier if holds end that give back what they have charged. See package limiter, RetryAt.
 local function soonest(i, s, want, at)
-  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, worthOf(i), {}, {}, 64, 0, {}, nil
+  local g, p, f, text, c, left, size, from, parts, some = of[i], s.p, s.f, worthOf(i, partly), {}, {}, 64, 0, {}, nil
   local name, list, present = short(text), p[1] == 3 or p[1] == 4, now
   for field, value in pairs(s) do
     c[field] = value
@@ -478,7 +487,7 @@ local function charged(h, id, answer)
       elseif ofBucket(i) then
         begun(KEYS[i])
       end
-      h.parts[#h.parts + 1] = beyond[KEYS[i]] and flags % 2 == 0 and {at = now, cost = head[2 + 2 * i], limit = string.rep('-', 12)} or {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i))}
+      h.parts[#h.parts + 1] = beyond[KEYS[i]] and flags % 2 == 0 and {at = now, cost = head[2 + 2 * i], limit = string.rep('-', 12)} or {at = now, cost = head[2 + 2 * i], limit = s and s.name or short(worthOf(i, partly))}
       bits = bits + 2 ^ (i - id.first)
     end
   end

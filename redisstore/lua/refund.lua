@@ -35,7 +35,7 @@ if void and not id or once and now - at >= LIFE then
   return {now}
 end
 local byHold = {} -- limits that an open hold of the id has charged, and gives back
-local states, any = {}, head[4] == 0 and call('EXISTS', KEYS[limits + 2]) == 1
+local states, dropped = {}, {} -- dropped: of limits that were left
 
 -- left tells whether limit i was left since.
 local function left(i)
@@ -49,7 +49,7 @@ local function nameOf(i)
     local s, v, begins = stored(KEYS[i])
     return s and s.p[1] == 8 and slotName(s, v, begins) or ''
   end
-  return short(worthOf(i))
+  return short(worthOf(i, partly))
 end
 
 -- release takes the limits of the refund out of the hold of an id, which gives back what it has charged to them, or
@@ -95,7 +95,8 @@ end
 
 for i = 1, limits do
   if head[4 + i] > 0 then
-    states[i] = not void and not (any and left(i)) and not ofSlots(i) and open(i) -- see release
+    states[i] = not void and not ofSlots(i) and open(i) -- see release
+    dropped[i] = states[i] and head[4] == 0 and left(i) -- perhaps just now
   end
 end
 if strays() then
@@ -113,7 +114,11 @@ elseif id then
 end
 for i = 1, limits do
   local s, n = states[i], head[4 + i]
-  if s and s.found and not byHold[i] then
+  if s and s.found and dropped[i] then
+    if s.adopted then
+      write(s, emptyAt(s))
+    end
+  elseif s and s.found and not byHold[i] then
     refund[s.p[1]](s, at, n, head[4] == 1 and byHit(s) and 1 or 0) -- of its own charge all units come back
     note(s, 0)
     write(s, emptyAt(s))

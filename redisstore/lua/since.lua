@@ -130,8 +130,10 @@ local function losesBy(s, n)
       count = counted(s, before, high)
     end
   end
-  local room = count < most and most - count or 0
-  return n > room and n - room or 0
+  if count > most and n > 0 then -- the bound is less than before
+    return n + (count - most)
+  end
+  return n > most - count and n - (most - count) or 0
 end
 
 -- note tells the holds of a counter of a charge of n units, before it is made; with 0, of the present level.
