@@ -52,8 +52,8 @@ func (x *Divisions) Assign(now limiter.Tick, key arith.Hash, w Wish, total uint6
 	return assigned, counted
 }
 
-// Cut lowers what the latest Assign for a holder of a key has assigned, since the table has no room for more; 0: nothing
-// is assigned.
+// Cut lowers what the latest Assign for a holder of a key has assigned, since the table has no room for more; 0:
+// nothing is assigned.
 func (x *Divisions) Cut(key arith.Hash, id, rate uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 // are lent: as much as the holder may use within one.
 
 const (
-	// MinSlice and MaxSlice bound how long a slice lasts.
+	// MinSlice bounds how long a slice lasts, as MaxSlice does.
 	MinSlice = limiter.Second
+	// MaxSlice is a minute.
 	MaxSlice = limiter.Minute
 	// MaxRate bounds the rate of a slice, in units a second.
 	MaxRate = 1<<29 - 1

@@ -329,7 +329,8 @@ func TestASliceByAnotherID(t *testing.T) {
 	w.set(5, 10, time.Second)
 	c := w.charge(7)
 	c.ID = &arith.Idempotency{ID: 1, Life: time.Second, Hold: time.Hour}
-	if out, _ := w.table.Amend(w.now, c, limiter.Amend{Extend: true}); out.State != limiter.AmendUnknown || w.left() != 35 {
+	out, _ := w.table.Amend(w.now, c, limiter.Amend{Extend: true})
+	if out.State != limiter.AmendUnknown || w.left() != 35 {
 		t.Errorf("an extension: %v, %d left", out.State, w.left())
 	}
 }
