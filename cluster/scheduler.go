@@ -25,6 +25,9 @@ func (s *scheduler) Now() limiter.Tick {
 	return s.start + limiter.Tick(time.Since(s.opened)/limiter.TickDuration)
 }
 
+// Wall returns the time of the wall clock, which goes on while the machine is suspended.
+func (*scheduler) Wall() limiter.Tick { return limiter.TickOf(time.Now()) }
+
 // After implements core.Scheduler. Functions that are due after [scheduler.close] are
 // not called. A panic of f ends there.
 func (s *scheduler) After(span limiter.Tick, f func()) {

@@ -68,7 +68,7 @@ func New(c Config) *Core {
 	rules := mesh.NewDictionary(func(name string) *limiter.Rule { return core.config.Rule(name) })
 	core.calls = route.New(route.Config{
 		Self: core.self, Deadline: c.Deadline, Mesh: core.mesh, Rules: rules, View: core.view.Load, Places: near,
-		Fallback: c.Fallback, CachedDenials: c.CachedDenials,
+		Fallback: c.Fallback, CachedDenials: c.CachedDenials, Wall: wallOf(c.Scheduler),
 	})
 	core.memberNews = memberNews{self: c.Self, registry: members.NewRegistry(c.Self.Name), links: core.mesh,
 		view: &core.view, sched: c.Scheduler}
@@ -83,6 +83,15 @@ func New(c Config) *Core {
 		members: &core.memberNews, reports: &core.reports, deadline: c.Deadline, note: c.Note,
 	}
 	return core
+}
+
+// wallOf returns the wall clock of a scheduler, nil if it has none. Its other clock stands still while the machine is
+// suspended, and what this node was lent ends all the same.
+func wallOf(s Scheduler) func() limiter.Tick {
+	if w, has := s.(interface{ Wall() limiter.Tick }); has {
+		return w.Wall
+	}
+	return nil
 }
 
 // newMesh returns the queues to the other members.

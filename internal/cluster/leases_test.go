@@ -156,7 +156,12 @@ type holder struct {
 // newHolder returns a member that has asked for a lease.
 func newHolder(t *testing.T, wire uint16) *holder {
 	t.Helper()
-	c, p, h, charge := singleWith(t, limiter.UnreachableLocal, func(*Config) {})
+	return newHolderWith(t, wire, func(*Config) {})
+}
+
+func newHolderWith(t *testing.T, wire uint16, change func(*Config)) *holder {
+	t.Helper()
+	c, p, h, charge := singleWith(t, limiter.UnreachableLocal, change)
 	charge.Key(0).Rule.Leases, charge.Key(0).Cost = true, 1
 	speaks(c, h, wire)
 	p.to.Store(uint64(other))

@@ -145,6 +145,27 @@ func TestAnOwnCheckAwaitsWhatIsLent(t *testing.T) {
 	}
 }
 
+// walled is a scheduler with a wall clock.
+type walled struct {
+	Scheduler
+	wall *limiter.Tick
+}
+
+func (s walled) Wall() limiter.Tick { return *s.wall }
+
+// A lease ends by the wall clock, too: the other one stands still while the machine is suspended.
+func TestALeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
+	wall := limiter.Tick(1e15)
+	x := newHolderWith(t, peer.LeaseWire, func(c *Config) { c.Scheduler = walled{c.Scheduler, &wall} })
+	x.answer(x.lease.ID, 70, peer.Receipt{Charged: 1})
+	if d := x.ask(); d.Source != limiter.SourceLeased {
+		t.Fatalf("premise: decided by %v", d.Source)
+	}
+	if wall += limiter.Second; x.ask().Source == limiter.SourceLeased {
+		t.Error("it admits a second later")
+	}
+}
+
 // An explanation says who has borrowed what.
 func TestWhatIsLentIsExplained(t *testing.T) {
 	for id, want := range map[uint64]string{uint64(third) - 1: "4 to c", 1 << 60: "4 to clients"} {

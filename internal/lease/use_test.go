@@ -378,7 +378,8 @@ var demands = []float64{0.5, 0.95, 1, 1.5, 5}
 // With WEIR_LEASE_TABLE, the name of a file, all loads are run, and what comes of them is written there.
 func TestUseOfTheLimit(t *testing.T) {
 	out := os.Getenv("WEIR_LEASE_TABLE")
-	table := "| algorithm | members | limit | shares | used, local (without) %, times fewer messages at 0.5 | 0.95 | 1 | 1.5 | 5 | unfair |\n" +
+	table := "| algorithm | members | limit | shares | used, local (without) %, fewer messages at 0.5 | 0.95 | 1 | " +
+		"1.5 | 5 | unfair |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|\n"
 	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingWindow} {
 		for _, members := range []int{3, 5, 16} {

@@ -16,7 +16,14 @@ type Leases struct {
 	asked atomic.Uint64 // leases that were asked for
 }
 
-func instant(t *Turn) lease.Instant { return lease.Instant{Now: t.Now, At: t.At} }
+// instant is now. The wall clock goes on while the machine is suspended, and the others may not.
+func (x *Leases) instant(t *Turn) lease.Instant {
+	now := lease.Instant{Now: t.Now, At: t.At}
+	if x.c.config.Wall != nil {
+		now.At = x.c.config.Wall()
+	}
+	return now
+}
 
 // Decide decides a check by what the owner of its key has lent this node, and reports whether it did. It asks for a
 // lease if the key is hot.
@@ -34,7 +41,7 @@ func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision)
 	if to == 0 || to == c.config.Self || !v.Speaks(peer.LeaseWire) {
 		return false
 	}
-	done, w := x.Holder.Decide(instant(t), k, span, uint64(max(1, len(v.Members)-1)), answer)
+	done, w := x.Holder.Decide(x.instant(t), k, span, uint64(max(1, len(v.Members)-1)), answer)
 	if w.Over != nil {
 		x.giveBack(t, w.Over)
 	}
@@ -46,7 +53,7 @@ func (x *Leases) Decide(t *Turn, charge *arith.Charge, answer *limiter.Decision)
 
 // ask asks the owner of a key for a lease.
 func (x *Leases) ask(t *Turn, k *arith.Key, units uint64, span limiter.Tick) {
-	l := x.Ask(instant(t), k, units, max(1, uint64(x.c.config.Self)-x.asked.Add(1)), span)
+	l := x.Ask(x.instant(t), k, units, max(1, uint64(x.c.config.Self)-x.asked.Add(1)), span)
 	charge := new(arith.Charge)
 	charge.Add(l.Key)
 	charge.ID = &arith.Idempotency{ID: l.ID, Life: limiter.Second.Duration(), Hold: (arith.LeaseWait * span).Duration(),
@@ -54,7 +61,7 @@ func (x *Leases) ask(t *Turn, k *arith.Key, units uint64, span limiter.Tick) {
 	answer := new(limiter.Decision)
 	o := &Call{task: task{kind: KindCheck, charge: charge, answer: answer, until: l.Until.Now, begunAt: t.At}}
 	o.task.done = func(t *Turn, o *Call) {
-		switch used := x.Answered(instant(t), l, span, answer); {
+		switch used := x.Answered(x.instant(t), l, span, answer); {
 		case used:
 			t.Tick = true
 		case answer.Allowed, o.result.by == 0: // it may be granted although no answer came in time
@@ -83,14 +90,14 @@ func (x *Leases) giveBack(t *Turn, l *lease.Lease) {
 
 // Recall gives back the lease with an id, since its owner needs the units.
 func (x *Leases) Recall(t *Turn, id uint64) {
-	if l := x.Holder.Recall(instant(t), id); l != nil {
+	if l := x.Holder.Recall(x.instant(t), id); l != nil {
 		x.giveBack(t, l)
 	}
 }
 
 // Refund gives units back to a lease that lasts, see [lease.Holder.Refund].
 func (x *Leases) Refund(t *Turn, c *arith.Charge, r limiter.Receipt) bool {
-	return x.Holder.Refund(instant(t), c, r)
+	return x.Holder.Refund(x.instant(t), c, r)
 }
 
 // End gives back all leases, since this node leaves, and asks for no more.
@@ -101,7 +108,7 @@ func (x *Leases) End(t *Turn) {
 
 // tick gives back the leases whose time is over, and reports whether others are left.
 func (x *Leases) tick(t *Turn) bool {
-	over, more := x.Ended(instant(t))
+	over, more := x.Ended(x.instant(t))
 	for _, l := range over {
 		x.giveBack(t, l)
 	}

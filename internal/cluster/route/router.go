@@ -44,6 +44,8 @@ type Config struct {
 	// CachedDenials makes the router repeat a denial that the owner of a key has just
 	// given, for at most a second.
 	CachedDenials bool
+	// Wall is the wall clock, by which leases end, too; nil: there is none.
+	Wall func() limiter.Tick
 }
 
 // Places is what this node knows of the partitions, without their locks. Its methods may
