@@ -272,6 +272,7 @@ func (k *keeper) saveAll() {
 // save saves what the disk lacks.
 func (k *keeper) save() {
 	begun := time.Now()
+	k.count.progress.Add(1) // it is not what has stood still until now
 	k.count.saving.Store(true)
 	defer k.count.saving.Store(false)
 	k.broken = false
@@ -336,6 +337,7 @@ func (k *keeper) keep(first promise) {
 			more = false
 		}
 	}
+	k.count.progress.Add(1)
 	waited := k.count.saving.Swap(true)
 	defer k.count.saving.Store(waited) // a save may be under way
 	var err error

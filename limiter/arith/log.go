@@ -185,7 +185,9 @@ func (l *rate) coarsenLog(s *Counts, words []uint64, most int) []uint64 {
 		sum += cost
 		words[n] = logEntry(tick, sum)
 	}
-	s.B = uint64(n)
+	if s.B = uint64(n); n == 1 {
+		return words[:0] // it stands in the state
+	}
 	return words[:1+n]
 }
 

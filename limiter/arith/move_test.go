@@ -562,11 +562,15 @@ func TestCoarsen(t *testing.T) {
 		now := 1_800_000_000 * Second
 		for range 1 + rng.IntN(4*most) {
 			n := 1 + rng.Uint64N(9)
-			if rng.IntN(20) == 0 {
+			if seed%8 > 0 && rng.IntN(20) == 0 {
 				n = 200_000
 			}
 			k.ask(now, n, false)
-			now += Tick(rng.Int64N(int64(Second) / most))
+			if seed%8 > 0 {
+				now += Tick(rng.Int64N(int64(Second) / most))
+			} else { // all become one
+				now += 1 + Tick(rng.Int64N(int64(Second)/most/most/8))
+			}
 		}
 		k.s.Roll(l, k.words, now)
 		held := make([]uint64, k.s.Held(l))
