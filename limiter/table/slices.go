@@ -61,7 +61,12 @@ func (b loans) entries(id uint64) (out []arith.Hold) {
 
 // sliced reports whether the hold of an id is a slice.
 func (b loans) sliced(id uint64) bool {
-	return slices.ContainsFunc(b.entries(id), func(h arith.Hold) bool { return h.Sliced })
+	for _, h := range b.of.of(id) {
+		if h.Sliced {
+			return true
+		}
+	}
+	return false
 }
 
 // assign lets the slice of an id, which all limits of a key have been charged, last for its hold from now on with the
