@@ -46,19 +46,27 @@ func (q *Quotas) unassignable(l *config.Limit) string {
 		return "it admits less than one request a second"
 	case counter.Capacity() < leastBurst:
 		return "it admits less than 20 requests at once"
+	case arith.SlicesRate(counter, uint64(sizeOf(counter, 0))) == 0:
+		return "beside what an Envoy may use at once it admits less than one request a second"
 	}
 	return ""
+}
+
+// few reports whether some of n Envoys may be assigned nothing of a limit: each needs a burst and a unit a second.
+func few(l *limiter.Limit, n uint64) bool {
+	size := uint64(sizeOf(l, 0))
+	return l.Capacity()/max(size, leastBurst) < n || arith.SlicesRate(l, n*size) < n
 }
 
 // leastBurst is how many requests at once an Envoy needs, as they do not come evenly.
 const leastBurst = 20
 
 // sizeOf returns the size of a bucket for a limit. What a limit on windows admits at once it does not admit as a rate.
-func sizeOf(l *limiter.Limit) uint32 {
+func sizeOf(l *limiter.Limit, smaller uint8) uint32 {
 	if arith.Accrues(l) {
-		return quota.Size(l.Capacity(), l.Capacity())
+		return quota.Size(l.Capacity(), l.Capacity(), smaller)
 	}
-	return quota.Size(l.Capacity(), perSecond(l))
+	return quota.Size(l.Capacity(), perSecond(l), smaller)
 }
 
 // perSecond returns how many units of a limit a second has.

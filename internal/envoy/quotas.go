@@ -6,11 +6,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir/internal/envoy/config"
 	"github.com/weirlimit/weir/internal/envoy/quota"
@@ -23,6 +24,12 @@ const (
 	quotasAtOnce = 256
 	// quotaMessage bounds a message to Envoy, in bytes, beyond that of one bucket.
 	quotaMessage = 64 << 10
+	// quotaDomain bounds the name of a domain, in bytes.
+	quotaDomain = 1 << 10
+	// ownersWithin is how long owners have to answer, so that the answers of some are used although others are silent.
+	ownersWithin = 80 * time.Millisecond
+	// reportWithin is how long a report is dealt with. What is left of it then is denied.
+	reportWithin = 5 * time.Second
 	// logQuotasEvery is how often what goes wrong with quotas is logged.
 	logQuotasEvery = time.Minute
 )
@@ -42,9 +49,12 @@ type Quotas struct {
 	limits limits
 	log    *slog.Logger
 	begun  time.Time
-	logged [4]atomic.Int64 // when each of the texts was, in nanoseconds since begun
+	logged [logKinds]atomic.Int64 // when each of the texts was, in nanoseconds since begun
 	// checked is the configuration whose limits were looked at, see check.
 	checked atomic.Pointer[config.Config]
+	// decoding are the bytes of reports that are dealt with, and room is what all buckets take.
+	decoding atomic.Int64
+	room     quota.Room
 
 	streams, buckets, assigned       atomic.Int64
 	allowed, denied, beyond, refused atomic.Uint64
@@ -56,6 +66,11 @@ const (
 	logRefused
 	logUnassigned
 	logSmall
+	logNone
+	logOrders
+	logDomain
+	logSize
+	logKinds
 )
 
 // NewQuotas returns a service with the limits and the permissions of another one. log may be nil.
@@ -140,7 +155,8 @@ func (m *usageReport) release() { m.decoding.Add(-m.taken) }
 // serve serves a stream until it ends.
 func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 	ctx := stream.Context()
-	s := &quotaStream{of: q, grpc: stream, name: rand.Text()[:13], by: *askerOf(ctx, 0), quota: quota.NewStream()}
+	s := &quotaStream{of: q, grpc: stream, name: rand.Text()[:13], by: *askerOf(ctx, 0),
+		quota: quota.NewStream(&q.room)}
 	defer func() { s.by.Account(frontend.ActionLease.String(), false, err) }()
 	if s.by.Session, err = q.of.front.Identify(s.by.from, s.by.shown); err != nil {
 		return err
@@ -153,7 +169,7 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 	q.streams.Add(1)
 	defer q.streams.Add(-1)
 	defer s.count()
-	defer func() { s.quota = quota.NewStream() }()
+	defer s.quota.Close()
 
 	reports, failed := make(chan *usageReport), make(chan error, 1)
 	go s.receive(ctx, reports, failed)
@@ -184,10 +200,14 @@ func (q *Quotas) serve(stream grpc.ServerStream) (err error) {
 // receive hands the messages of Envoy on until the stream ends.
 func (s *quotaStream) receive(ctx context.Context, reports chan<- *usageReport, failed chan<- error) {
 	for {
-		m := &usageReport{decoding: &s.of.of.decoding}
+		m := &usageReport{decoding: &s.of.decoding}
 		if err := s.grpc.RecvMsg(m); err != nil {
-			if errors.Is(err, io.EOF) {
+			switch {
+			case errors.Is(err, io.EOF):
 				err = nil
+			case status.Code(err) == codes.ResourceExhausted:
+				s.of.warn(logSize, "a report of Envoy is too large, so its stream ends: let fewer requests have buckets of "+
+					"their own", "from", s.by.from, "error", err)
 			}
 			failed <- err
 			return
@@ -215,6 +235,8 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 		return invalid("%v", err)
 	}
 	switch {
+	case len(r.Domain) > quotaDomain:
+		return invalid("the domain has %d bytes: give at most %d", len(r.Domain), quotaDomain)
 	case s.domain == "":
 		s.domain = r.Domain
 	case r.Domain != "" && r.Domain != s.domain:
@@ -229,8 +251,8 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 			return err
 		}
 	}
-	bytes := len(m.data)
-	for {
+	bytes, begin := len(m.data), time.Now()
+	for n := 0; ; {
 		us, err := r.Next(quotasAtOnce, nil)
 		if err != nil {
 			return invalid("%v", err)
@@ -241,6 +263,11 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 		var out quota.Out
 		over := s.by.Spend(len(us), bytes)
 		bytes = 0
+		if n += len(us); n > quota.MaxBuckets || time.Since(begin) > reportWithin {
+			over = errReport
+			s.of.warn(logRefused, "a report of Envoy has too many buckets, or owners are silent: the rest of it is denied",
+				"domain", shortened(s.domain), "from", s.by.from)
+		}
 		for i := range us {
 			s.of.allowed.Add(us[i].Allowed)
 			s.of.denied.Add(us[i].Denied)
@@ -256,28 +283,52 @@ func (s *quotaStream) report(ctx context.Context, m *usageReport) (err error) {
 func (s *quotaStream) due(ctx context.Context) (limiter.Tick, error) {
 	var out quota.Out
 	next := s.quota.Due(s.of.now(), &out)
-	return next, s.act(ctx, &out, nil)
+	var over error
+	if len(out.Asks) > 0 {
+		var err error
+		if s.by.Session, err = s.of.of.front.Identify(s.by.from, s.by.shown); err != nil {
+			return next, err // tokens expire
+		}
+		over = s.by.Spend(len(out.Asks), 0)
+	}
+	return next, s.act(ctx, &out, over)
 }
 
-// act does what a step leaves to be done. What is beyond the caller's budget is not assigned.
+// errReport is why the rest of a report is not assigned.
+var errReport = errors.New("the report is too large, or took too long")
+
+// shortened is a text of a client for the log, which quotes it.
+func shortened(text string) string { return text[:min(len(text), 100)] }
+
+// act does what a step leaves to be done. What is beyond the caller's budget is not assigned, and not charged. What is
+// assigned is told before owners are asked again: an assignment that comes late lasts too long.
 func (s *quotaStream) act(ctx context.Context, out *quota.Out, over error) error {
 	if out.Refused > 0 {
 		s.of.refused.Add(uint64(out.Refused))
-		s.of.warn(logRefused, "Envoy reports more buckets than are kept: they are denied", "domain", s.domain, "from",
-			s.by.from, "kept", s.quota.Len())
+		s.of.warn(logRefused, "Envoy reports more buckets than are kept: they are denied", "domain", shortened(s.domain),
+			"from", s.by.from, "kept", s.quota.Len())
 	}
-	done := quota.Out{Actions: out.Actions}
+	if err := s.send(ctx, out.Actions, time.Now()); err != nil {
+		return err
+	}
 	for asks := out.Asks; len(asks) > 0; {
 		n := min(len(asks), quotasAtOnce)
+		begin, now := time.Now(), s.of.now()
+		for i := range asks[:n] {
+			asks[i].At = now
+		}
+		var done quota.Out
 		if err := s.ask(ctx, asks[:n], over, &done); err != nil {
+			return err
+		}
+		if err := s.send(ctx, done.Actions, begin); err != nil {
 			return err
 		}
 		asks = asks[n:]
 	}
-	if err := s.send(done.Actions); err != nil {
-		return err
+	if len(out.Beyond) > 0 && over == nil && s.by.Spend(len(out.Beyond), 0) == nil {
+		s.charge(ctx, out.Beyond)
 	}
-	s.charge(ctx, out.Beyond)
 	s.count()
 	return nil
 }
@@ -288,142 +339,4 @@ func (s *quotaStream) count() {
 	s.of.buckets.Add(buckets - s.buckets)
 	s.of.assigned.Add(assigned - s.assigned)
 	s.buckets, s.assigned = buckets, assigned
-}
-
-// find looks the limit of a bucket up. Without a counter the grant says what is done with the bucket.
-func (s *quotaStream) find(c *config.Config, id string) (it item, g quota.Grant, err error) {
-	var entries []config.Entry
-	for _, e := range quota.Entries(id) {
-		entries = append(entries, config.Entry(e))
-	}
-	l, counted := c.LookupUnordered(s.domain, entries)
-	switch {
-	case l == nil || l.Unlimited || l.Shadow || s.of.of.options.Shadow:
-		return it, quota.Grant{Kind: quota.AllowAll}, nil
-	case l.Requests == 0:
-		return it, quota.Grant{Kind: quota.DenyAll}, nil
-	}
-	it = item{limit: l, by: &s.by, key: keyOf(s.domain, counted)}
-	it.counter, err = s.of.limits.of(l, false)
-	return it, quota.Grant{Kind: quota.DenyAll}, err
-}
-
-// ask asks the owners of buckets' counters for slices.
-func (s *quotaStream) ask(ctx context.Context, asks []quota.Ask, over error, out *quota.Out) error {
-	c := s.of.of.config.Load()
-	if c == nil {
-		return errors.New("no rate limit configuration loaded")
-	}
-	s.of.check(c)
-	ctx, cancel := context.WithTimeout(ctx, quota.Slack.Duration()/2)
-	defer cancel()
-	grants, at := make([]quota.Grant, len(asks)), make([]int, 0, len(asks))
-	var rs []limiter.Request
-	for i := range asks {
-		a := &asks[i]
-		it, g, err := s.find(c, a.ID)
-		if err != nil {
-			s.unassigned(&it, err)
-		}
-		grants[i] = g
-		if it.counter == nil || over != nil {
-			continue
-		}
-		if grants[i].Size = a.Size; a.Size == 0 {
-			grants[i].Size = sizeOf(it.counter)
-			if n := max(0, s.of.streams.Load()); it.counter.Capacity()/leastBurst < uint64(n) {
-				s.of.warn(logSmall, "a limit admits less than 20 requests at once for each Envoy: some are assigned nothing",
-					"domain", s.domain, "limit", it.limit.Path, "envoys", n)
-			}
-		}
-		r := request(&it)
-		r.ID = s.name + "-" + strconv.FormatUint(uint64(a.Slice), 36)
-		r.Lent, r.Hold, r.Rate, r.Cost = true, a.Hold.Duration(), max(1, a.Demand), limiter.Units(int64(grants[i].Size))
-		rs, at = append(rs, r), append(at, i)
-	}
-	ds := make([]limiter.Decision, len(rs))
-	err := s.by.Decide(ctx, rs, ds, nil)
-	some, _ := errors.AsType[*limiter.BatchError](err)
-	for i, of := range at {
-		failed := err
-		if some != nil {
-			failed = nil
-			for j, k := range some.Index {
-				if k == i {
-					failed = some.Errs[j]
-				}
-			}
-		}
-		if failed != nil {
-			s.unassigned(nil, failed)
-			continue
-		}
-		if rate := ds[i].Remarks().Assigned; ds[i].Allowed && rate > 0 {
-			grants[of].Kind, grants[of].Rate = quota.Tokens, uint32(min(rate, limiter.NarrowUnits))
-		}
-	}
-	now := s.of.now()
-	for i := range asks {
-		s.quota.Answered(now, &asks[i], grants[i], out)
-	}
-	return nil
-}
-
-// unassigned logs why a bucket cannot be assigned anything.
-func (s *quotaStream) unassigned(it *item, err error) {
-	name := ""
-	if it != nil && it.limit != nil {
-		name = it.limit.Path
-	}
-	s.of.warn(logUnassigned, "buckets of Envoy are assigned nothing", "domain", s.domain, "limit", name, "error",
-		err.Error())
-}
-
-// send tells Envoy what is assigned.
-func (s *quotaStream) send(actions []quota.Action) error {
-	var m assignments
-	for i := range actions {
-		m.data = quota.AppendAction(m.data, &actions[i])
-		if len(m.data) < quotaMessage && i < len(actions)-1 {
-			continue
-		}
-		begin := time.Now()
-		if err := s.grpc.SendMsg(&m); err != nil {
-			return err
-		}
-		if time.Since(begin) > quota.Slack.Duration()/2 {
-			return errors.New("the client does not read what it is assigned: an assignment that comes late lasts too long")
-		}
-		m.data = nil
-	}
-	return nil
-}
-
-// assignments is a message to Envoy.
-type assignments struct{ data []byte }
-
-// MarshalWire implements [transport.WireReply].
-func (m *assignments) MarshalWire() []byte { return m.data }
-
-// charge charges what Envoys have allowed beyond what they were assigned.
-func (s *quotaStream) charge(ctx context.Context, beyond []quota.Beyond) {
-	c := s.of.of.config.Load()
-	if len(beyond) == 0 || c == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, quota.Slack.Duration())
-	defer cancel()
-	for i := range beyond {
-		b := &beyond[i]
-		it, _, err := s.find(c, b.ID)
-		if err != nil || it.counter == nil {
-			continue
-		}
-		s.of.beyond.Add(b.Units)
-		s.of.warn(logBeyond, "Envoy has allowed more than it was assigned, by its own configuration: that is charged",
-			"domain", s.domain, "limit", it.limit.Path, "from", s.by.from, "requests", b.Units)
-		r := request(&it)
-		r.ID = rand.Text()
-		_, _ = s.by.Settle(ctx, r, int64(min(b.Units, it.counter.Capacity()))) // without an answer it stays uncharged
-	}
 }

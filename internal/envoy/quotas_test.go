@@ -173,7 +173,7 @@ func (x *quotaFixture) wants(want string) {
 func TestQuotasShareCounters(t *testing.T) {
 	x := newQuotas(t, nil)
 	x.send("edge", "name=b class=a denied=1")
-	x.wants("class=a,name=b: 62 tokens and 62 each 1s for 2s")
+	x.wants("class=a,name=b: 25 tokens and 62 each 1s for 2s")
 	left, err := x.answer(1, "class=a name=b")
 	if err != nil {
 		t.Fatal(err)
@@ -356,16 +356,21 @@ descriptors:
   - {key: b, rate_limit: {unit: minute, requests_per_unit: 59}}
   - {key: c, rate_limit: {unit: second, requests_per_unit: 19}}
   - {key: d, rate_limit: {unit: minute, requests_per_unit: 6000}}
+  - {key: e, rate_limit: {unit: minute, requests_per_unit: 60}}
+  - {key: f, rate_limit: {unit: minute, requests_per_unit: 74}}
+  - {key: g, rate_limit: {unit: minute, requests_per_unit: 80}}
 `, nil)
 	var text strings.Builder
 	envoy.NewQuotas(f.service, slog.New(slog.NewTextHandler(&text, nil)))
 	for _, want := range []string{"edge.a why=\"it has windows of a calendar\"",
-		"edge.b why=\"it admits less than one request a second\"", "edge.c why=\"it admits less than 20 requests at once\""} {
+		"edge.b why=\"it admits less than one request a second\"", "edge.c why=\"it admits less than 20 requests at once\"",
+		"edge.e why=\"beside what an Envoy may use at once it admits less than one request a second\"",
+		"edge.f why=\"beside"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, text.String())
 		}
 	}
-	if n := strings.Count(text.String(), "\n"); n != 3 {
+	if n := strings.Count(text.String(), "\n"); n != 5 {
 		t.Errorf("%d limits are named:\n%s", n, text.String())
 	}
 }

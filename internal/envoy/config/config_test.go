@@ -305,3 +305,34 @@ descriptors:
 		}
 	}
 }
+
+// Entries without an order that would have too many orders are cut off, which is not the same as without a limit.
+func TestTooManyOrders(t *testing.T) {
+	var text strings.Builder // each of 6 keys at each of 5 levels
+	var write func(indent string, depth int)
+	write = func(indent string, depth int) {
+		fmt.Fprintf(&text, "%sdescriptors:\n", indent)
+		for i := range 6 {
+			fmt.Fprintf(&text, "%s  - key: k%d\n", indent, i)
+			if depth > 1 {
+				write(indent+"    ", depth-1)
+			}
+		}
+	}
+	text.WriteString("domain: d\n")
+	write("", 5)
+	c, err := parse(text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []config.Entry
+	for i := range 6 {
+		entries = append(entries, config.Entry{Key: fmt.Sprint("k", i), Value: "v"})
+	}
+	if l, _, all := c.LookupUnordered("d", entries[:2]); l != nil || !all {
+		t.Errorf("few orders: %v, %t", l, all)
+	}
+	if l, _, all := c.LookupUnordered("d", entries); l != nil || all {
+		t.Errorf("many orders: %v, %t", l, all)
+	}
+}

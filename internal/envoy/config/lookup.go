@@ -272,28 +272,31 @@ func (c *Config) Lookup(domain string, entries, counted []Entry) (*Limit, []Entr
 const maxSteps = 1024
 
 // LookupUnordered is Lookup for entries that have no order, each key once: in the first order, by keys, that a limit of
-// the domain has. counted are in that order.
-func (c *Config) LookupUnordered(domain string, entries []Entry) (l *Limit, counted []Entry) {
+// the domain has. counted are in that order. If there are too many orders to try, all is false: there may be a limit.
+func (c *Config) LookupUnordered(domain string, entries []Entry) (l *Limit, counted []Entry, all bool) {
 	at := c.domains[domain]
 	if at == nil {
-		return nil, nil
+		return nil, nil, true
 	}
 	x := unordered{left: slices.Clone(entries), steps: maxSteps}
 	slices.SortFunc(x.left, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 	l = x.limit(at)
-	return l, x.counted
+	return l, x.counted, l != nil || x.steps >= 0
 }
 
 // unordered is a search for the order of entries.
 type unordered struct {
 	left, counted []Entry
-	steps         int
+	steps         int // that are left; negative: the search was cut off
 }
 
 func (x *unordered) limit(at *level) *Limit {
 	for i, e := range x.left {
+		if x.steps--; x.steps < 0 {
+			return nil
+		}
 		n, wild := at.find(e)
-		if x.steps--; n == nil || x.steps < 0 {
+		if n == nil {
 			continue
 		}
 		shown := e

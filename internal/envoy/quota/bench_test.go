@@ -27,7 +27,7 @@ func BenchmarkReports(b *testing.B) {
 	before := heap()
 	all := make([]*quota.Stream, streams)
 	for i := range all {
-		all[i] = quota.NewStream()
+		all[i] = quota.NewStream(nil)
 	}
 	var message []byte
 	report := func(s *quota.Stream) {

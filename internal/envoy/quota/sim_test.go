@@ -91,7 +91,7 @@ func (o *owner) moves() { o.node, o.fast = &engine.Node{Table: o.node.Table}, di
 func (o *owner) ask(t testing.TB, now limiter.Tick, name string, a *quota.Ask) quota.Grant {
 	size := a.Size
 	if size == 0 {
-		size = quota.Size(uint64(o.capacity), uint64(o.capacity))
+		size = quota.Size(uint64(o.capacity), uint64(o.capacity), a.Smaller)
 	}
 	id := hashOf(fmt.Sprint(name, "/", a.Slice))
 	assigned := uint64(0)
@@ -314,7 +314,7 @@ func (x *sim) send(e *envoy, m *rlqs.RateLimitQuotaUsageReports) {
 			return
 		}
 		x.n++
-		e.stream = &stream{sim: x, name: fmt.Sprint("s", x.n), at: n, of: e, quota: quota.NewStream()}
+		e.stream = &stream{sim: x, name: fmt.Sprint("s", x.n), at: n, of: e, quota: quota.NewStream(nil)}
 	}
 	data, err := proto.Marshal(m)
 	if err != nil {

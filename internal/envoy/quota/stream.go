@@ -31,6 +31,8 @@ const (
 	// smooth is over how long demand is measured, at least. A difference that chance explains moves it by 1/steady.
 	smooth = limiter.Second
 	steady = 4
+	// many is how many buckets a stream has that asks as often as one bucket may.
+	many = 256
 )
 
 // Usage is what a report says of a bucket.
@@ -68,13 +70,16 @@ type Ask struct {
 	ID string
 	// Slice names the slice among those of the stream. Size is its burst; 0: a new slice, whose size is chosen.
 	Slice, Size uint32
+	// Smaller is how many times the size of a new slice is made smaller, see [Size].
+	Smaller uint8
 	// Demand is in units a second.
 	Demand uint64
 	// Hold is for how long the slice is lent, and At when it is asked for.
 	Hold, At limiter.Tick
 }
 
-// Grant is the answer: Tokens with the size and the rate that are assigned, DenyAll or AllowAll.
+// Grant is the answer: Tokens with the size and the rate that are assigned, DenyAll or AllowAll. DenyAll with a size
+// says that the owner denied a slice of that size.
 type Grant struct {
 	Kind       Kind
 	Size, Rate uint32
@@ -97,6 +102,7 @@ type Out struct {
 
 // Stream is what is known of the buckets of one stream. One goroutine at a time may use it.
 type Stream struct {
+	room     *Room
 	buckets  map[string]*bucket
 	all      []*bucket // the same, each at its place
 	bytes    int
@@ -112,8 +118,7 @@ type bucket struct {
 	id         string
 	place      int
 	size, rate uint32 // of the tokens that are assigned
-	slice      uint32 // which is lent, or asked for
-	lent       bool   // it is lent, or was
+	slice      slice
 	kind       Kind
 	again      bool // it was reported more than once
 	hungry     bool // it would use more than it is assigned
@@ -126,9 +131,16 @@ type bucket struct {
 	ends             limiter.Tick    // when the slice is over at its owner
 	lowered          [2]limiter.Tick // when higher rates of it are over there; 0: none is
 	until            limiter.Tick    // when what is assigned may be over at Envoy
-	earlier          limiter.Tick    // until when what another stream assigned may last
+	earlier          limiter.Tick    // until when Envoy may obey what another stream assigned, or a rule for all
 
 	may allowance
+}
+
+// slice is what is lent to a bucket, or asked for.
+type slice struct {
+	name    uint32
+	lent    bool // it is, or was
+	smaller uint8
 }
 
 // allowance is what Envoy may have admitted at most until an instant and has not reported. Until a short time ago it
@@ -140,8 +152,15 @@ type allowance struct {
 	beforeUntil limiter.Tick
 }
 
-// NewStream returns a stream without buckets.
-func NewStream() *Stream { return &Stream{buckets: make(map[string]*bucket)} }
+// NewStream returns a stream without buckets. room may be nil. [Stream.Close] must follow.
+func NewStream(room *Room) *Stream { return &Stream{room: room, buckets: make(map[string]*bucket)} }
+
+// Close forgets all buckets.
+func (s *Stream) Close() {
+	for len(s.all) > 0 {
+		s.forget(s.all[len(s.all)-1])
+	}
+}
 
 // Len returns how many buckets there are.
 func (s *Stream) Len() int { return len(s.buckets) }
@@ -156,7 +175,12 @@ func (s *Stream) Report(now limiter.Tick, us []Usage, out *Out) {
 		u := &us[i]
 		b := s.buckets[u.ID]
 		if b == nil {
-			if len(s.buckets) >= MaxBuckets || len(u.ID) > MaxID || s.bytes+len(u.ID) > MaxBytes {
+			if u.Allowed|u.Denied == 0 { // or Envoy reports for ever what is not kept
+				out.Actions = append(out.Actions, Action{ID: u.ID, Kind: Abandon})
+				continue
+			}
+			if len(s.buckets) >= MaxBuckets || len(u.ID) > MaxID || s.bytes+len(u.ID) > MaxBytes ||
+				!s.room.take(costs(u.ID)) {
 				out.Refused++
 				out.Actions = append(out.Actions, Action{ID: u.ID, Kind: DenyAll, TTL: s.ttl()})
 				continue
@@ -225,6 +249,7 @@ func (s *Stream) forget(b *bucket) {
 	s.all = s.all[:len(s.all)-1]
 	delete(s.buckets, b.id)
 	s.bytes -= len(b.id)
+	s.room.give(costs(b.id))
 }
 
 // put notes what is assigned to a bucket.
@@ -257,11 +282,11 @@ func (b *bucket) measure(now limiter.Tick, u *Usage) {
 func (s *Stream) check(now limiter.Tick, b *bucket, u *Usage, out *Out) {
 	b.accrue(now)
 	if b.reported < b.earlier {
-		b.may.credit = float64(b.size) // another stream may have assigned what it has allowed
+		b.may.credit = float64(b.size) // what it has allowed may have been assigned
 		return
 	}
 	if allowed := float64(u.Allowed); allowed > b.may.credit && b.kind != AllowAll {
-		out.Beyond = append(out.Beyond, Beyond{u.ID, uint64(allowed - b.may.credit)})
+		out.Beyond = append(out.Beyond, Beyond{u.ID, uint64(min(allowed-b.may.credit, mostRequests))})
 	}
 	b.may.credit = max(0, b.may.credit-float64(u.Allowed))
 	if gap := now - b.reported; gap >= smooth/20 { // reports that come together were late
@@ -290,29 +315,39 @@ func (s *Stream) ttl() limiter.Tick {
 // lives reports whether Envoy surely still uses a bucket of tokens after a time from now.
 func (b *bucket) lives(now, after limiter.Tick) bool { return b.kind == Tokens && now+after < b.until }
 
-// eager returns how soon the stream asks again for a bucket that would use more than it is assigned.
-func (s *Stream) eager() limiter.Tick { return min(max(s.interval/4, eager), 20*eager) }
+// eager returns how soon the stream asks again for a bucket that would use more than it is assigned: at most as often
+// for all as for many buckets.
+func (s *Stream) eager() limiter.Tick {
+	return max(min(max(s.interval/4, eager), 20*eager), eager*limiter.Tick(len(s.all))/many)
+}
 
 func (s *Stream) ask(now limiter.Tick, b *bucket) Ask {
 	a := Ask{ID: b.id, Size: b.size, Demand: uint64(math.Round(min(b.demand, 1<<53))), Hold: s.ttl() + Slack, At: now}
 	if b.asked = now; !b.lives(now, Slack) {
-		if b.lent || b.slice == 0 {
+		if b.slice.lent || b.slice.name == 0 {
 			s.slices++
-			b.slice, b.lent = s.slices, false
+			b.slice.name, b.slice.lent = s.slices, false
 		}
-		a.Size = 0
+		a.Size, a.Smaller = 0, b.slice.smaller
 	}
-	a.Slice = b.slice
+	a.Slice = b.slice.name
 	return a
 }
 
 // Answered takes the owner's answer to a question in.
 func (s *Stream) Answered(now limiter.Tick, a *Ask, g Grant, out *Out) {
 	b := s.buckets[a.ID]
-	if b == nil || b.slice != a.Slice {
+	if b == nil || b.slice.name != a.Slice {
 		return
 	}
-	b.lent = b.lent || g.Kind == Tokens
+	b.slice.lent = b.slice.lent || g.Kind == Tokens
+	switch {
+	case a.Size != 0:
+	case g.Kind == Tokens:
+		b.slice.smaller -= min(b.slice.smaller, 1)
+	case g.Kind == DenyAll && g.Size > least: // the bursts of others leave less
+		b.slice.smaller, b.slice.name = a.Smaller+1, 0
+	}
 	if g.Kind == Tokens {
 		if b.lives(now, 0) && g.Rate < b.rate {
 			if b.lowered[0] == 0 {
@@ -337,6 +372,9 @@ func (s *Stream) Answered(now limiter.Tick, a *Ask, g Grant, out *Out) {
 	}
 	b.accrue(now)
 	b.may.before, b.may.beforeUntil = b.rate, now+Slack
+	if b.kind == AllowAll && g.Kind != AllowAll {
+		b.earlier = now + Slack // the next report is of requests that all were allowed
+	}
 	if g.Kind == Tokens {
 		if b.size = g.Size; a.Size == 0 {
 			b.may.credit += float64(g.Size)
@@ -394,10 +432,11 @@ func (s *Stream) wait(now limiter.Tick, b *bucket) {
 	}
 }
 
-// patience is for how long after a report assignments are renewed.
+// patience is for how long after a report assignments are renewed. Until it is known how often reports come, it is
+// less the more buckets there are.
 func (s *Stream) patience() limiter.Tick {
 	if s.interval == 0 {
-		return idle
+		return max(idle*many/limiter.Tick(max(many, len(s.all))), 5*limiter.Second)
 	}
 	return s.interval + s.interval/2
 }
@@ -407,11 +446,4 @@ func add(a, b uint64) uint64 {
 		return sum
 	}
 	return math.MaxUint64
-}
-
-// Size returns the size of a new bucket for a limit with a capacity and units a second: a 64th of whichever is less.
-// It is at least 20 tokens, as requests do not come evenly, or a quarter of the capacity of a small limit.
-func Size(capacity, rate uint64) uint32 {
-	const parts, least, small, most = 64, 20, 4, 1 << 20
-	return uint32(max(1, min(max(min(capacity, rate)/parts, least), capacity/small, most)))
 }

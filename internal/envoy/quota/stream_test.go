@@ -27,7 +27,7 @@ type talk struct {
 }
 
 func newTalk(t *testing.T) *talk {
-	return &talk{t: t, s: quota.NewStream(), now: limiter.Hour, rate: 100}
+	return &talk{t: t, s: quota.NewStream(nil), now: limiter.Hour, rate: 100}
 }
 
 // step answers what a step has asked, and returns what Envoy is told.
@@ -420,4 +420,135 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An owner whose bursts are lent denies a new slice. The stream asks for smaller ones, each with a name of its own,
+// down to 20 tokens.
+func TestAsksForSmallerSlices(t *testing.T) {
+	x := newTalk(t)
+	now, capacity := x.now, uint64(1_000_000)
+	var sizes []uint32
+	names := make(map[uint32]bool)
+	x.s.Report(now, []quota.Usage{{ID: "a", Denied: 1}}, &x.out)
+	for range 8 {
+		for _, a := range x.out.Asks {
+			size := quota.Size(capacity, capacity, a.Smaller)
+			if len(sizes) == 0 || sizes[len(sizes)-1] != size {
+				sizes = append(sizes, size)
+				names[a.Slice] = true
+			}
+			x.s.Answered(now, &a, quota.Grant{Kind: quota.DenyAll, Size: size}, &x.out)
+		}
+		x.out.Asks = nil
+		now += limiter.Second
+		x.s.Due(now, &x.out)
+	}
+	if got := fmt.Sprint(sizes); got != "[6250 1562 390 97 24 20]" || len(names) != 6 {
+		t.Errorf("the sizes are %s, of %d slices", got, len(names))
+	}
+}
+
+// As many slices as a key can have leave something of a limit, so that those of another stream find room.
+func TestSizeLeavesSomething(t *testing.T) {
+	for c := uint64(2600); c < 1<<32; c = c*9/8 + 1 {
+		if n := uint64(quota.Size(c, c, 0)); 128*n >= c {
+			t.Errorf("128 slices of %d tokens are %d of %d", n, 128*n, c)
+		}
+	}
+}
+
+// One report of many buckets whose limits are used up makes a bounded number of questions, without further reports.
+func TestQuestionsAfterOneReport(t *testing.T) {
+	x := newTalk(t)
+	x.rate = 0
+	us := make([]quota.Usage, quota.MaxBuckets)
+	for i := range us {
+		us[i] = quota.Usage{ID: fmt.Sprint(i), Denied: 1 << 40}
+	}
+	x.report(0, us...)
+	x.asks = nil
+	x.wait(time.Minute)
+	if n := len(x.asks); n > 5*quota.MaxBuckets {
+		t.Errorf("%d questions about %d buckets", n, len(us))
+	}
+}
+
+// A bucket that is not kept and has no requests is abandoned, or Envoy reports it for ever.
+func TestAbandonsWhatIsNotKept(t *testing.T) {
+	x := newTalk(t)
+	x.wants("a new bucket without requests", x.report(0, quota.Usage{ID: "a"}), "a:abandon:0s")
+	for i := range quota.MaxBuckets {
+		x.report(0, quota.Usage{ID: fmt.Sprint(i), Denied: 1})
+	}
+	x.wants("one that finds no room", x.report(0, quota.Usage{ID: "b", Denied: 1}), "b:deny:2s")
+	x.wants("one without requests", x.report(0, quota.Usage{ID: "b"}), "b:abandon:0s")
+}
+
+// All streams share a room. What a stream took it gives back when it is closed, and when it forgets a bucket.
+func TestStreamsShareRoom(t *testing.T) {
+	var room quota.Room
+	var streams []*quota.Stream
+	fill := func() (kept, refused int) {
+		s := quota.NewStream(&room)
+		streams = append(streams, s)
+		var out quota.Out
+		for i := range quota.MaxBytes / quota.MaxID {
+			s.Report(limiter.Hour, []quota.Usage{{ID: fmt.Sprintf("%0*d", quota.MaxID, i), Denied: 1}}, &out)
+		}
+		return s.Len(), out.Refused
+	}
+	kept := 0
+	for range 2 * quota.MaxRoom / quota.MaxBytes {
+		n, refused := fill()
+		if kept += n; n+refused != quota.MaxBytes/quota.MaxID {
+			t.Fatalf("%d are kept and %d refused", n, refused)
+		}
+	}
+	if most := quota.MaxRoom / quota.MaxID; kept > most || kept < most/2 {
+		t.Errorf("%d buckets with names of 4 KiB are kept", kept)
+	}
+	for _, s := range streams {
+		s.Close()
+	}
+	if n, refused := fill(); refused > 0 {
+		t.Errorf("after all are closed %d find room and %d do not", n, refused)
+	}
+}
+
+// What was allowed while all was is not beyond what is assigned then.
+func TestAllowedWhileAllWas(t *testing.T) {
+	x := newTalk(t)
+	x.s.Report(x.now, []quota.Usage{{ID: "a", Denied: 1}}, &x.out)
+	x.s.Answered(x.now, &x.out.Asks[0], quota.Grant{Kind: quota.AllowAll}, &x.out)
+	x.out = quota.Out{}
+	x.report(time.Second, quota.Usage{ID: "a", Allowed: 5000})
+	x.report(time.Second, quota.Usage{ID: "a", Allowed: 5000})
+	if len(x.out.Beyond) > 0 {
+		t.Errorf("%+v are beyond", x.out.Beyond)
+	}
+	x.report(time.Second, quota.Usage{ID: "a", Allowed: 5000})
+	if len(x.out.Beyond) != 1 {
+		t.Errorf("of 5000 with an assignment %+v are beyond", x.out.Beyond)
+	}
+}
+
+// What a report says is at most 2^53 requests, so that sums fit.
+func TestNumbersAreBounded(t *testing.T) {
+	data, err := proto.Marshal(&rlqs.RateLimitQuotaUsageReports{BucketQuotaUsages: []*rlqs.
+		RateLimitQuotaUsageReports_BucketQuotaUsage{{BucketId: &rlqs.BucketId{Bucket: map[string]string{"a": "b"}},
+		NumRequestsAllowed: math.MaxUint64, NumRequestsDenied: math.MaxUint64}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := quota.Read(data)
+	us, err := r.Next(1, nil)
+	if err != nil || us[0].Allowed != 1<<53 || us[0].Denied != 1<<53 {
+		t.Errorf("%+v, %v", us, err)
+	}
+	x := newTalk(t)
+	x.report(0, quota.Usage{ID: "a", Denied: 1})
+	x.report(3*time.Second, quota.Usage{ID: "a", Allowed: math.MaxUint64})
+	if len(x.out.Beyond) != 1 || x.out.Beyond[0].Units > 1<<53 {
+		t.Errorf("%+v are beyond", x.out.Beyond)
+	}
 }

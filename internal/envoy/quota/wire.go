@@ -20,6 +20,9 @@ const (
 // maxEntries bounds the entries of the name of a bucket.
 const maxEntries = 64
 
+// mostRequests bounds the requests that a report says, so that sums of them fit.
+const mostRequests = 1 << 53
+
 // Fields of the messages, as in rlqs.proto, ratelimit_strategy.proto and token_bucket.proto.
 const (
 	fieldDomain = 1
@@ -110,9 +113,9 @@ func usage(data []byte) (u Usage, err error) {
 				return nil
 			})
 		case f == fieldAllowed && value == nil:
-			u.Allowed = n
+			u.Allowed = min(n, mostRequests)
 		case f == fieldDenied && value == nil:
-			u.Denied = n
+			u.Denied = min(n, mostRequests)
 		}
 		return err
 	})
