@@ -212,13 +212,3 @@ func (b *borrower) lent() (units int) {
 	}
 	return units
 }
-
-// takenOver notes that a partition has a new owner, which charges the leases of clients whole if they are returned to
-// the former one.
-func (l *lending) takenOver(part int) {
-	for _, b := range l.borrowers {
-		if b.k.part == part {
-			l.waste(b.k, b.lent())
-		}
-	}
-}

@@ -121,7 +121,6 @@ func (n *Node) Event(e cluster.Event, partition int) {
 	n.w.outcome.happened(e, partition)
 	if takes(e) {
 		n.w.tookOver(partition)
-		n.w.near.lending.takenOver(partition)
 	}
 	if empty := e == cluster.EventEmptied && partition >= table.Partitions; empty || e == cluster.EventRecovered {
 		n.w.noteRecovery(n, partition, empty)
