@@ -156,7 +156,10 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 		if h.most > 0 {
 			id.Hold = min(r.Hold, h.most)
 			if by.slots && r.Hold == 0 && !r.IDOptional { // an optional id is known to no caller
-				if id.Hold = min(by.hold, h.most); h.bars != nil {
+				switch {
+				case h.bars == nil:
+					id.Hold = min(by.hold, h.most)
+				case r.Rule != "" || !h.bars.limiter.Shadow: // else an experiment: it refuses and holds nothing
 					err = &scopeError{rule: h.bars.limiter.Name, named: r.Rule != "", hold: true}
 				}
 			}

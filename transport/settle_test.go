@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -213,4 +214,87 @@ func TestConcurrency(t *testing.T) {
 			t.Errorf("%d: the policy is %s", i, policy)
 		}
 	}
+}
+
+// Whoever gets a slot by a rule may settle it, by whichever call it checks. A caller that may only check is refused,
+// and takes none. One by a rule in shadow is not refused, and takes none.
+func TestWhoHoldsByARuleMaySettle(t *testing.T) {
+	const slots = `rules: [{name: slots, key: [user], hold: 30s, limits: [{limit: 9, algorithm: concurrency}]}]`
+	only := map[transport.Action]limiter.Scope{transport.ActionCheck: nil}
+	both := map[transport.Action]limiter.Scope{transport.ActionCheck: nil, transport.ActionRefund: nil}
+	for name, call := range map[string]func(t *testing.T, s *server, id string) (code int){
+		"Check": func(t *testing.T, s *server, id string) int {
+			_, err := s.api.Check(t.Context(), &weirv1.CheckRequest{User: "ada", Id: id})
+			return int(status.Code(err))
+		},
+		"CheckBatch": func(t *testing.T, s *server, id string) int {
+			m, err := s.api.CheckBatch(t.Context(), &weirv1.CheckBatchRequest{Checks: []*weirv1.CheckRequest{
+				{User: "ada", Id: id},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(m.GetResults()[0].GetError().GetCode())
+		},
+		"CheckStream": func(t *testing.T, s *server, id string) int {
+			return streamed(t, s, &weirv1.CheckColumns{
+				Keys: []byte("ada"), UserLengths: []uint32{3}, Ids: []byte(id), IdLengths: []uint32{uint32(len(id))},
+			})
+		},
+		"POST check": func(t *testing.T, s *server, id string) int {
+			got := s.post(t, "/v1/check", `{"user":"ada","id":"`+id+`"}`)
+			return map[int]int{http.StatusOK: 0, http.StatusForbidden: int(codes.PermissionDenied)}[got.status]
+		},
+		"POST check/batch": func(t *testing.T, s *server, id string) int {
+			got := s.post(t, "/v1/check/batch", `{"checks":[{"user":"ada","id":"`+id+`"}]}`)
+			if strings.Contains(got.body, `"status":403`) {
+				return int(codes.PermissionDenied)
+			}
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, slots, func(o *transport.Options) { o.Access = &borrower{may: only} })
+			if got, n := call(t, s, "a"), s.node.Stats().Holds; got != int(codes.PermissionDenied) || n != 0 {
+				t.Errorf("a caller that may only check: %v, and holds %d", codes.Code(got), n)
+			}
+			s = newServer(t, slots, func(o *transport.Options) { o.Access = &borrower{may: both} })
+			if got, n := call(t, s, "a"), s.node.Stats().Holds; got != 0 || n != 1 {
+				t.Errorf("a caller that may settle: %v, and holds %d", codes.Code(got), n)
+			}
+			s = newServer(t, strings.Replace(slots, "hold:", "shadow: true, hold:", 1), func(o *transport.Options) {
+				o.Access = &borrower{may: only}
+			})
+			if got, n := call(t, s, "a"), s.node.Stats().Holds; got != 0 || n != 0 {
+				t.Errorf("in shadow, a caller that may only check: %v, and holds %d", codes.Code(got), n)
+			}
+		})
+	}
+	s := newServer(t, slots, func(o *transport.Options) { o.Access = &borrower{may: only} })
+	streamed(t, s, &weirv1.CheckColumns{
+		Keys: []byte("adabob"), UserLengths: []uint32{3, 3}, Ids: []byte("a"), IdLengths: []uint32{0, 1},
+	})
+	if n := s.node.Stats().Holds; n != 0 {
+		t.Errorf("a check with an id, behind one without, holds %d", n)
+	}
+}
+
+// streamed sends a message on a stream of its own, and returns the code of the first error in the reply.
+func streamed(t *testing.T, s *server, in *weirv1.CheckColumns) (code int) {
+	t.Helper()
+	stream, err := s.api.CheckStream(t.Context())
+	if err == nil {
+		err = stream.Send(in)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := m.GetErrors(); len(e) > 0 {
+		return int(e[0].GetCode())
+	}
+	return int(m.GetError().GetCode())
 }

@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/listen"
+	"github.com/weirlimit/weir/limiter"
 	weirv1 "github.com/weirlimit/weir/proto/weir/v1"
 )
 
@@ -198,7 +200,7 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		err = spendUnread(&by, h, err)
 	}
 	if err == nil && n > 0 {
-		err = by.AdmitCheck(&alike, in.Peek, false) // what is asked of the caller is the same for all
+		err = admitColumns(&by, in, &alike)
 	}
 	if err != nil {
 		s.account(ctx, ActionCheck, false, "", err)
@@ -221,4 +223,15 @@ func (s *service) decideColumns(ctx context.Context, t *turn, in *weirv1.CheckCo
 		s.fillEvery(t, n)
 	}
 	return nil
+}
+
+// admitColumns admits the checks of a message, of which alike is what they have in common: what is asked of the caller
+// is the same for all. If one has an id, all are admitted as checks with one, since a rule may hold for it.
+func admitColumns(by *frontend.Session, in *weirv1.CheckColumns, alike *limiter.Request) error {
+	if len(in.Ids) > 0 {
+		alike.ID = "of its own"
+	}
+	err := by.AdmitCheck(alike, in.Peek, false)
+	alike.ID = "" // those that have none get none
+	return err
 }

@@ -56,6 +56,13 @@ func ofAccess() []mutation {
 			edits: []edit{
 				{"rules/ids.go", `if r.Caller != "" {`, `if r.ID == "" {`},
 			}},
+		{name: "an id of a stream holds for nobody who may not settle", pkg: "./transport",
+			test: "^TestWhoHoldsByARuleMaySettle$", edits: []edit{
+				{"transport/stream.go", "	if len(in.Ids) > 0 {\n", "	if false {\n"},
+			}},
+		{name: "a rule in shadow refuses no hold", pkg: "./internal/frontend", test: "^TestWhoHoldsMaySettle$", edits: []edit{
+			{"rules/ids.go", "				case r.Rule != \"\" || !h.bars.limiter.Shadow:", "				case h.bars != nil:"},
+		}},
 		{name: "no token of the future", pkg: "./middleware/identity", test: "^TestTokensRefused$", edits: []edit{
 			{"middleware/identity/tokens.go", " jwt.WithIssuedAt(),", ""},
 		}},

@@ -23,7 +23,7 @@ func (s *Session) Admit(r *limiter.Request, a Action) error {
 			scope = both{scope, scoped}
 		}
 	}
-	if err == nil && a == ActionCheck && r.ID != "" && r.Hold == 0 {
+	if err == nil && a == ActionCheck && r.ID != "" && r.Hold == 0 && !r.IDOptional {
 		scope = holding(s, scope)
 	}
 	if err == nil {
@@ -60,14 +60,15 @@ func (s both) Permits(rule string) bool {
 	return (s.first == nil || s.first.Permits(rule)) && s.second.Permits(rule)
 }
 
-// holding returns a scope for checks for which rules may say a hold, see [unsettling]. It is made once in a session.
+// holding returns a scope for checks for which rules may say a hold, see [unsettling]. That is made once in a session,
+// and for no caller that may settle what every rule holds.
 func holding(s *Session, scope limiter.Scope) limiter.Scope {
 	if s.holds == nil {
 		refund, err := s.caller.May(ActionRefund)
+		if err == nil && refund == nil {
+			return scope
+		}
 		s.holds = &unsettling{scope, refund, err == nil}
-	}
-	if s.holds.may && s.holds.refund == nil {
-		return scope
 	}
 	return s.holds
 }

@@ -13,7 +13,7 @@ type Session struct {
 	caller Caller       // nil: all callers are alike, or it is not known
 	from   fmt.Stringer // the address of the connection; nil: not known
 
-	holds    *unsettling // nil until a check has an id
+	holds    *unsettling // nil until a check has an id that may hold what the caller may not settle
 	gathers  bool
 	gathered int // new keys that are not charged yet
 }
