@@ -1,6 +1,7 @@
 package table
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weirlimit/weir/limiter"
@@ -143,3 +144,36 @@ func adoptedWords(l, old *limiter.Limit, s *arith.State, words []uint64, now lim
 	s.Overdraw(l, nil, now, charge)
 	return nil
 }
+
+// explainedHolds bounds the holds that an explanation lists.
+const explainedHolds = 20
+
+// explainHolds adds to the explanation of a limit what is held of it, and until when.
+func (p *partition) explainHolds(k *arith.Key, l *limiter.Limit, out *limiter.LimitExplanation) {
+	sum, n, id := uint64(0), 0, arith.CountsID(l)
+	var each []limiter.Field
+	for _, h := range p.ledgerOf(k).all() {
+		if h.Limit != id {
+			continue
+		}
+		sum, n = sum+h.Cost, n+1
+		if len(each) < explainedHolds {
+			then := "then given back"
+			switch {
+			case h.Sliced:
+				then = fmt.Sprintf("assigned with %d a second", h.Rate)
+			case h.Lent:
+				then = "lent"
+			case h.Keep:
+				then = "then kept"
+			}
+			each = append(each, limiter.Field{Name: "hold", Value: fmt.Sprintf("%d until %s, %s", h.Cost, stamp(h.End), then)})
+		}
+	}
+	if n > 0 {
+		out.State = append(out.State, limiter.Field{Name: "held", Value: fmt.Sprintf("%d, in %d charges", sum, n)})
+		out.State = append(out.State, each...)
+	}
+}
+
+func stamp(t limiter.Tick) string { return t.Time().Format("2006-01-02T15:04:05.000000Z") }
