@@ -147,7 +147,7 @@ func TestBadUsage(t *testing.T) {
 			"--envoy-addr needs limits: give --envoy-config DIRECTORY, --envoy-xds HOST:PORT"},
 		"quotas without limits": {"", "serve --rlqs-addr :1 --envoy-domain d", 2, "--rlqs-addr needs limits: give"},
 		"quotas of Redis":       {"", "serve --rlqs-addr :1 --envoy-config d --backend redis --redis-addr r:1", 2, "lends"},
-		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "are for --envoy-addr: give it too"},
+		"Envoy at no address":   {"", "serve --envoy-xds a:1", 2, "and --rlqs-addr: give one of them too"},
 		"two kinds of limits": {"", "serve --envoy-addr :1 --envoy-xds a:1 --envoy-config d", 2,
 			"from --envoy-config or from --envoy-xds: give one of them"},
 		"xDS without a server": {"", "serve --envoy-addr :1 --envoy-config d --envoy-xds-ca c", 2,
