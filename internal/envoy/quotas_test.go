@@ -46,12 +46,35 @@ type quotaFixture struct {
 	quotas *envoy.Quotas
 	client rlqs.RateLimitQuotaServiceClient
 	stream rlqs.RateLimitQuotaService_StreamRateLimitQuotasClient
+	log    *logText
+}
+
+// logText is what was logged.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(data []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(data)
+}
+
+func (l *logText) has(t *testing.T, want string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !strings.Contains(l.text.String(), want) {
+		t.Errorf("the log lacks %q:\n%s", want, l.text.String())
+	}
 }
 
 func newQuotas(t *testing.T, change func(*envoy.Options)) *quotaFixture {
 	t.Helper()
 	f := newFixture(t, quotaFile, change)
-	x := &quotaFixture{fixture: f, quotas: envoy.NewQuotas(f.service, nil)}
+	x := &quotaFixture{fixture: f, log: new(logText)}
+	x.quotas = envoy.NewQuotas(f.service, slog.New(slog.NewTextHandler(x.log, nil)))
 	server, err := transport.NewServer(transport.Options{
 		Decider: f.node, Services: []transport.GRPCService{x.quotas}, MaxMessageBytes: envoy.MaxMessageBytes,
 	})
@@ -194,6 +217,17 @@ func TestQuotasWithoutCounters(t *testing.T) {
 	x = newQuotas(t, nil)
 	x.send("elsewhere", "name=b class=a allowed=1")
 	x.wants("class=a,name=b: ALLOW_ALL for 2s")
+	x.log.has(t, "no limits are configured for a domain of Envoy: all its requests are allowed\" domain=elsewhere")
+}
+
+// A report that is larger than a message may be ends its stream, each time that Envoy opens one: the log says why.
+func TestQuotasOfTooLargeReports(t *testing.T) {
+	x := newQuotas(t, nil)
+	x.send("edge", "name=b allowed=1 class="+strings.Repeat("a", envoy.MaxMessageBytes))
+	if got := x.next(); !strings.HasPrefix(got, codes.ResourceExhausted.String()) {
+		t.Errorf("Envoy is told %q", got)
+	}
+	x.log.has(t, "a report of Envoy is too large, so its stream ends")
 }
 
 // What Envoy has allowed beyond what it was assigned, by its own configuration, is charged.
