@@ -16,7 +16,8 @@ type Counters interface {
 	// whether it does. No check of the partition is decided meanwhile. f must not call the decider, or change anything.
 	ExportCounters(part int, f func(t *table.Table, at limiter.Tick)) (mine bool)
 	// ImportCounter adds the counter that of returns for an instant, false if nothing of it counts any more. One that is
-	// there already then denies whatever either denies, or is replaced. With dry nothing changes. The error wraps
+	// there already then denies whatever either denies, or is replaced. With dry no counter is imported. The look at the
+	// one that is there takes off the holds that have ended, and renews what is lent, as any look does. The error wraps
 	// [limiter.ErrInvalid] if the one that is there counts otherwise, by another window or algorithm: a merger would
 	// forget what it has.
 	ImportCounter(part int, of func(now limiter.Tick) (table.Entry, bool), replace, dry bool) (Imported, error)

@@ -54,7 +54,7 @@ type shard struct {
 // Instant is one instant by two clocks.
 type Instant struct {
 	Now limiter.Tick // by the one that lasts of time are measured with
-	At  limiter.Tick // by that of the counters, which goes on while a machine is suspended
+	At  limiter.Tick // by the wall clock, which goes on while a machine is suspended
 }
 
 // Lease is units that an owner has lent, or was asked for.

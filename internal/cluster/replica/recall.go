@@ -20,7 +20,7 @@ type recalled struct {
 const (
 	// RecallFor is the longest wait for units that are recalled.
 	RecallFor   = 4 * TickEvery
-	maxRecalled = 1 << 10 // of one partition; beyond, nobody waits for a lease
+	maxRecalled = 1 << 10 // of one partition; beyond, no other lease is recalled
 )
 
 // Waits are the requests that wait until none of their keys is in doubt, or for units that are recalled.
@@ -41,7 +41,7 @@ func (o *Waits) until(now limiter.Tick, id uint64) limiter.Tick {
 	return now + RecallFor
 }
 
-// MayRecall reports whether a check that is denied may wait for a lease.
+// MayRecall reports whether a check that is denied may wait for a lease. With maxRecalled leases it may for these only.
 func (o *Waits) MayRecall(t *Step, id uint64) bool { return o.until(t.Now, id) > t.Now }
 
 // Recall records that a lease is recalled, and reports whether it had not been yet.
