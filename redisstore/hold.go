@@ -426,7 +426,9 @@ func (p *params) counted(name string) string {
 		return ""
 	}
 	text = luaNumber(n[0])
-	if f, _ := isWide(int64(n[0])); f != familyBucket && f != familyDrip && f != familyLog {
+	if f, _ := isWide(int64(n[0])); f == familyLog {
+		text += ";" + luaNumber(n[2])
+	} else if f != familyBucket && f != familyDrip {
 		text += "," + luaNumber(n[2])
 		if f != familyCounter {
 			text += "," + luaNumber(n[6]) + ","

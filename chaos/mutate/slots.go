@@ -39,11 +39,35 @@ func ofSlots() []mutation {
 		}},
 		{name: "concurrency: holds keep their slots while the limit is another", pkg: suite,
 			test: "^TestNodeConforms$/SlotsThereAndBack", edits: []edit{
-				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency && !p.follow", "if !p.follow"},
+				{"limiter/table/table.go", "if old.Algorithm() != limiter.Concurrency && !follow(", "if !follow("},
 			}},
 		{name: "a limit of the same kind gives back what was held", pkg: suite,
 			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
-				{"limiter/table/table.go", "limiter.Concurrency && !p.follow(s, key, l, old, now)", "limiter.Concurrency"},
+				{"limiter/table/table.go", "limiter.Concurrency && !follow(b, s, l, old, now)", "limiter.Concurrency"},
+			}},
+		{name: "a log gives nothing back under another window", pkg: suite,
+			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
+				{"limiter/arith/back.go", "from.Window != to.Window, c.A >=", "c.A >="},
+			}},
+		{name: "a log that was at its bound gives nothing back under another limit", pkg: suite,
+			test: "^TestTableConforms$/^Transcripts$/^holds_rules_change$", edits: []edit{
+				{"limiter/arith/back.go", "from.Window != to.Window, c.A >= from.logMost():", "from.Window != to.Window:"},
+			}},
+		{name: "a hold of a counter that was swept stays without it", pkg: "./limiter/table",
+			test: "^TestHoldsOfASweptCounter$", edits: []edit{
+				{"limiter/table/table.go", "		if l.Algorithm() != limiter.Concurrency {\n", "		if false {\n"},
+			}},
+		{name: "redis: a log gives nothing back under another window", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/holds.lua", "(f == 3 and ';' .. p[3] or '')", "''"},
+			}},
+		{name: "redis: a log that was at its bound gives nothing back under another limit", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/adopt.lua", " and not (f == 3 and bounded)", ""},
+			}},
+		{name: "redis: what another bucket was charged does not come back after a limit of another kind", pkg: redis,
+			test: "^TestRedisConforms$/^Transcripts$", edits: []edit{
+				{"redisstore/lua/adopt.lua", "ipairs({counts, parts and parts[2]})", "ipairs({counts})"},
 			}},
 		{name: "a denial waits for the end of holds", pkg: suite, test: "^TestHoldsAreRight$", edits: []edit{
 			{"limiter/arith/hold.go", "len(backs) > were; backs = coming", "len(backs) > were+1<<20; backs = coming"},

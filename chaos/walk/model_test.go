@@ -40,12 +40,13 @@ type piece struct {
 	lim       *lim     // as it was; a bucket leaks by it from then on
 	changes   int      // of the limit before
 	held      *record  // the reservation that it belongs to
+	forgotten bool     // a log was at its bound when its limit changed: it gives nothing back of it
 }
 
 // counter is the history of one limit of one key.
 type counter struct {
 	lim     *lim
-	next    *lim  // of a bucket: what it becomes when it is charged or looked at
+	next    *lim  // of a bucket or log: what it becomes when it is charged or looked at
 	left    int64 // when it last became another one
 	changes int   // how often it did
 	pieces  []*piece
@@ -269,42 +270,6 @@ func (c *counter) at(x int64) []*piece {
 	return ps
 }
 
-// forgets reports whether a log has so much at an instant that nothing comes back: "a log counts at most twice
-// its limit".
-func (l *lim) forgets(ps []*piece, at int64) bool {
-	return l.alg == "sliding_log" && l.reject == "all" && l.used(ps, at).Cmp(rat(2*l.units)) >= 0
-}
-
-// giveBack takes units out of a piece of a history at an instant. A piece of which nothing is left is as if it had
-// never been. Two things are of windows of the first hit only: one that is over is as it was, and a hit that was
-// refunded stays one for as long as others are in its window: "What was refunded stays a hit".
-func giveBack(l *lim, ps []*piece, p *piece, units, at int64, refunded bool) []*piece {
-	if l.alg != "first_hit" {
-		if l.forgets(ps, at) {
-			return ps
-		}
-		if p.units -= units; p.units > 0 {
-			return ps
-		}
-		return slices.DeleteFunc(slices.Clone(ps), func(o *piece) bool { return o == p })
-	}
-	opener, to := first(l, ps, p.at)
-	if to <= at {
-		return ps
-	}
-	p.units -= units
-	left := int64(0)
-	in := func(o *piece) bool { return o.at >= opener.at && o.at < to }
-	for _, o := range ps {
-		if in(o) {
-			left += o.units
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(ps), func(o *piece) bool {
-		return o == p && p.units == 0 && !refunded || in(o) && left == 0
-	})
-}
-
 // most is the largest cost that a limit admits at x, or less than 0 if even a debt is left.
 func (c *counter) most(x int64) int64 {
 	left := new(big.Rat).Sub(rat(c.lim.capacity()), c.lim.used(c.at(x), x))
@@ -374,39 +339,6 @@ func (c *counter) charge(units, at int64, r *record) *piece {
 	p := &piece{at: at, units: units, held: r, lim: c.lim, changes: c.changes}
 	c.pieces, c.last, c.changed = append(c.pieces, p), p, at
 	return p
-}
-
-// becomes has the counter count by a limit with other numbers. A bucket leaks by them from the next call on that
-// charges it or looks at it: "The counter is the same under each number".
-func (c *counter) becomes(l *lim, now int64) {
-	switch {
-	case c.lim == nil || !c.lim.bucket():
-		if c.lim != nil && c.lim.alg == "sliding_log" && c.lim.reject == "all" && c.lim.units != l.units {
-			c.left, c.changes = now, c.changes+1
-		}
-		c.lim = l
-	default:
-		c.next = l
-	}
-}
-
-// adopt has a bucket become what it is to be.
-func (c *counter) adopt(now int64) {
-	l := c.next
-	if l == nil {
-		return
-	}
-	if (l.units != c.lim.units || l.burst != c.lim.burst) && len(c.pieces) > 0 {
-		c.pieces = append(slices.Clip(c.pieces), &piece{at: now, lim: l})
-		c.left, c.changes = now, c.changes+1
-	}
-	c.lim, c.next = l, nil
-}
-
-// void reports whether receipts of a piece are: "if the limits of its keys have changed since". In one instant, in
-// which nothing leaks, only if it changed back.
-func (c *counter) void(p *piece) bool {
-	return p.changes != c.changes && (p.at < c.left || p.lim.units == c.lim.units && p.lim.burst == c.lim.burst)
 }
 
 // forget drops what can count no more, to bound the walk's time.

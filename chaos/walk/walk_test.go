@@ -390,7 +390,7 @@ func (g *going) request(s *step) (*request, weir.Request) {
 			if r.upTo > 0 && s.batch {  // "rounded down, and at least 1"
 				chosen.ceiling = max(1, chosen.capacity()*r.upTo/100)
 			}
-			c.becomes(&chosen, g.model.now)
+			c.becomes(&chosen)
 			q.cs = append(q.cs, c)
 		}
 	}

@@ -227,18 +227,25 @@ func noteCharge(l *rate, c *Counts, holds *State, words []uint64, now limiter.Ti
 }
 
 // Follow lets what holds have charged to a counter of the limit old come back to it as one of l, and reports whether it
-// can: if both are buckets of one kind, or logs. It must be called before the counter is adopted, see [State.Adopt].
+// can: if both are buckets of one kind, or logs of one window. It must be called before the counter is adopted, see
+// [State.Adopt]. The counter must have been rolled to now.
+//
+// A log finds a charge by its instant, so it must have it still, or know that it has not: see refundLog. Under another
+// window, or from its bound on, it would find what others have charged.
 //
 // A level is the same number of units before and after, and so is what is left of some that it has. Only the
 // levels that are recorded are in parts of a unit that are l's from now on, rounded down: so no more comes back.
 func Follow(l, old *limiter.Limit, s, holds *State, words []uint64, now limiter.Tick) bool {
 	to, from, c := of(l), of(old), s.Open(old)
-	if !to.keeps(from) || !from.leaks() && from.P.Algorithm != limiter.SlidingLog {
+	switch {
+	case !to.keeps(from):
+		return false
+	case from.leaks():
+	case from.P.Algorithm != limiter.SlidingLog, from.Window != to.Window, c.A >= from.logMost():
 		return false
 	}
 	was, is, over := countsID(from), countsID(to), uint64(0)
 	if from.leaks() {
-		c.roll(from, nil, now)
 		noteCharge(from, &c, holds, words, now, 0)
 		if !from.Shared || from.Window != to.Window || from.Limit != to.Limit { // else the level stays as it is
 			used := from.used(&c, now)

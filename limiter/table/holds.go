@@ -151,32 +151,22 @@ func (b ledger) beside(id uint64) (*slot, *limiter.Limit) {
 	return nil, nil
 }
 
-// follow lets what was charged to the counter in a slot come back to it as one of l, if it can, see [arith.Follow]. lo
-// is the low half of the key's hash.
-func (p *partition) follow(s *slot, lo uint64, l, old *limiter.Limit, now limiter.Tick) bool {
-	if p.due == never { // the partition has no holds
+// follow lets what was charged to the counter in a slot come back to it as one of l, if it can, see [arith.Follow].
+func follow(b ledger, s *slot, l, old *limiter.Limit, now limiter.Tick) bool {
+	if !b.exists() {
 		return false
 	}
-	i, found := p.slots.find(s.place, lo^arith.NameID(p.table.ids.holds.limit))
-	if !found {
-		return false
-	}
-	holds := p.slots.at(i)
-	return arith.Follow(l, old, &s.state, &holds.state, p.table.words(holds), now)
+	s.state.Roll(old, b.p.table.words(s), now)
+	return arith.Follow(l, old, &s.state, &b.s.state, b.words(), now)
 }
 
-// strip prevents that anything is given back to a counter of a key: it was reset, or its
-// limit counts otherwise from now on. lo is the low half of the key's hash, id the [arith.CountsID] of the limit.
-func (p *partition) strip(place, lo, id uint64) {
-	if p.due == never { // the partition has no holds
+// strip prevents that anything is given back to a counter: it was reset, or its limit counts otherwise from now on. id
+// is the [arith.CountsID] of the limit.
+func strip(b ledger, id uint64) {
+	if !b.exists() {
 		return
 	}
-	i, found := p.slots.find(place, lo^arith.NameID(p.table.ids.holds.limit))
-	if !found {
-		return
-	}
-	s := p.slots.at(i)
-	s.state.EachHold(p.table.words(s), func(h arith.Hold) (arith.Hold, bool) {
+	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.Limit == id && !h.Lent {
 			h.Detach(true)
 		}

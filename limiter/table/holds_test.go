@@ -290,6 +290,43 @@ func TestHoldsOfALimitThatComesBack(t *testing.T) {
 	}
 }
 
+// What a hold has charged to a counter that was swept since does not come back out of another one, which began under
+// another limit and becomes one of the first.
+func TestHoldsOfASweptCounter(t *testing.T) {
+	bucket := func(limit int64, window time.Duration) *limiter.Rule {
+		l, err := limiter.NewLimit(limiter.Spec{Name: "x", Limit: limit, Window: window, Algorithm: limiter.TokenBucket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &limiter.Rule{Name: "b", Limits: []*limiter.Limit{l}}
+	}
+	first, second := bucket(10, time.Second), bucket(10, time.Minute)
+	tab := New(Config{})
+	spend := func(at limiter.Tick, c *arith.Charge) {
+		t.Helper()
+		var d limiter.Decision
+		if err := tab.Decide(at, c, &d); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	c := held1(first, 1, 1, 10, time.Hour)
+	spend(idStart, c)
+	now := idStart + 2*limiter.Second
+	tab.parts[PartitionOf(c.Key(0))].sweepOne(now)
+	if _, l := tab.parts[PartitionOf(c.Key(0))].ledgerOf(c.Key(0)).beside(arith.CountsID(first.Limits[0])); l != nil {
+		t.Fatal("the counter was not swept")
+	}
+	now += limiter.Second
+	spend(now, charge1(second, 1, 0, 10))
+	unitsLeft(t, tab, now, first, 1) // it becomes one of the first
+	if a, _ := tab.Amend(now, charge1(first, 1, 1, 0), limiter.Amend{}); a.State != limiter.AmendDone {
+		t.Fatalf("%+v", a)
+	}
+	if n := unitsLeft(t, tab, now, first, 1); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
 // A sweep, and an export, take off what is over: a counter that has not recovered gets the
 // estimate back although nobody asked for its key.
 func TestHoldsEndUnasked(t *testing.T) {

@@ -58,8 +58,8 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 			p.void = new(void)
 		}
 		l := t.registry.limit(s.limit)
-		p.strip(s.place, k.Hash.Lo, arith.CountsID(l))
-		p.strip(s.place, k.Hash.Lo, arith.SlotsID(l)) // of the time in which it was on concurrency
+		strip(p.ledgerOf(k), arith.CountsID(l))
+		strip(p.ledgerOf(k), arith.SlotsID(l)) // of the time in which it was on concurrency
 		p.void.reset(t.order.of(k.Hash.Hi), resetOf{p.clock + 1, t.registry.left.resets.Add(1)})
 		return loans{p.ledgerOf(k)}.stay(s, l, now)
 	})
@@ -78,7 +78,8 @@ func (t *Table) Reset(now limiter.Tick, c *arith.Charge) int {
 //
 // A receipt under a limit that was replaced since by one that counts otherwise, and is back,
 // is void: what it names may have been forgotten meanwhile. So may be some receipts under other
-// limits, if a limit is replaced. That a limit was replaced, and is not back, is not noticed.
+// limits, if a limit is replaced. A receipt under the limit that replaced it is void if it is from before a counter
+// first counted so.
 //
 // The epoch of the receipt is that of this table's decision, or 0: then a receipt of the very instant of a reset is
 // void.

@@ -20,7 +20,12 @@ func (p *partition) ledger(s *slot) ledger { return ledger{p, s} }
 
 // ledgerOf returns that of a key, which may not exist.
 func (p *partition) ledgerOf(k *arith.Key) ledger {
-	i, found := p.slots.find(p.table.order.of(k.Hash.Hi), identity(k, p.table.ids.holds.limit))
+	return p.ledgerAt(p.table.order.of(k.Hash.Hi), k.Hash.Lo)
+}
+
+// ledgerAt is ledgerOf for the key at a place, with the low half of its hash.
+func (p *partition) ledgerAt(place, lo uint64) ledger {
+	i, found := p.slots.find(place, lo^arith.NameID(p.table.ids.holds.limit))
 	if !found {
 		return ledger{p: p}
 	}

@@ -47,17 +47,11 @@ func (k *lendings) renew(p *partition, now limiter.Tick) {
 	}
 }
 
-// follow lets what is lent of a key by one limit be lent by another, which counts in its place from now on. The place
-// is that of its counters.
-func (k *lendings) follow(p *partition, of idAt, old, l *limiter.Limit, now limiter.Tick) {
-	if len(*k) == 0 {
+// follow lets what is lent of a key by one limit be lent by another, which counts in its place from now on.
+func (k *lendings) follow(b ledger, old, l *limiter.Limit, now limiter.Tick) {
+	if len(*k) == 0 || !b.exists() {
 		return
 	}
-	i, found := p.slots.find(of.place, of.lo^arith.NameID(p.table.ids.holds.limit))
-	if !found {
-		return
-	}
-	b := p.ledger(p.slots.at(i))
 	b.s.state.EachHold(b.words(), func(h arith.Hold) (arith.Hold, bool) {
 		if h.Lent && h.Limit == arith.CountsID(old) {
 			h.Limit = arith.CountsID(l)

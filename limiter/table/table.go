@@ -267,10 +267,13 @@ func (p *partition) adopt(s *slot, l *limiter.Limit, rule *limiter.Rule, by uint
 	}
 	if arith.CountsID(l) != arith.CountsID(old) {
 		p.table.registry.left.note(old, l, rule, s.place, now, max(p.clock, now))
-		key := s.lo ^ arith.NameID(old)
-		if old.Algorithm() != limiter.Concurrency && !p.follow(s, key, l, old, now) { // else it is held still
-			p.strip(s.place, key, arith.CountsID(old))
-			p.lending.follow(p, idAt{s.place, key}, old, l, now)
+		b := p.ledgerAt(s.place, s.lo^arith.NameID(old))
+		if l.Algorithm() != limiter.Concurrency {
+			strip(b, arith.CountsID(l)) // they have charged another counter, which was swept since
+		}
+		if old.Algorithm() != limiter.Concurrency && !follow(b, s, l, old, now) { // else it is held still
+			strip(b, arith.CountsID(old))
+			p.lending.follow(b, old, l, now)
 		}
 	}
 	charge, fresh := s.state.Adopt(l, old, p.table.words(s), now)

@@ -65,21 +65,28 @@ local function alike(p, old)
 end
 
 -- leave makes receipts void that are from up to now, of a state that counted so and would
--- be empty at an instant, and those from before now of what counts from now on. Where held is given, what was held
--- is void, too.
-local function leave(s, counted, counts, held, empties)
-  local key = string.match(s.k, '^[^}]*}') .. '!left'
+-- be empty at an instant, and those from before now of what counts from now on. Where parts are given, the names by
+-- which holds know the one and the other, what they have charged is void, too, for as long as holds are open. If both
+-- are one name, the hold of this very check stays good.
+local function leave(s, counted, counts, parts, empties)
+  local tag = string.match(s.k, '^[^}]*}')
+  local key = tag .. '!left'
   local ttl, wait = call('PTTL', key), floor((empties - now + 999) / 1000) + slack
+  local open = parts and call('PTTL', tag .. '!holds') or 0
   if call('HLEN', key) >= 64 then
     call('DEL', key)
-    counted, counts = '*', '*' -- all of the key
+    counted, counts, parts = '*', '*', nil -- all of the key
   end
-  if tonumber(call('HMGET', key, counts)[1] or 0) < now then
-    call('HSET', key, counts, string.format('%.0f', now))
+  for _, name in ipairs({counts, parts and parts[2]}) do
+    if tonumber(call('HMGET', key, name)[1] or 0) < now then
+      call('HSET', key, name, string.format('%.0f', now))
+    end
   end
-  for _, name in ipairs({counted, held}) do
-    call('HSET', key, name, string.format('%.0f', now + 1))
+  call('HSET', key, counted, string.format('%.0f', now + 1))
+  if parts and (parts[1] ~= parts[2] or s.t == now) then
+    call('HSET', key, parts[1], string.format('%.0f', now + 1))
   end
+  wait = open > wait and open or wait
   call('PEXPIRE', key, '' .. (ttl > wait and ttl or wait))
 end
 
@@ -152,14 +159,16 @@ adopt = function(s, v)
     leaveSlots(s)
   end
   local full = old[1] == 3 and logMost(old) or (old[1] == 5 or old[1] == 6) and mostOf(old) or old.most or MOST
-  if (old[1] == 2 and (s.a > s.b and s.a or s.b) or counts) >= full and counts < p[4] then
+  local bounded = (old[1] == 2 and (s.a > s.b and s.a or s.b) or counts) >= full
+  if bounded and counts < p[4] then
     counts = p[4]
   end
-  local was, like = sub(v, 1, close), alike(p, old)
+  local was = sub(v, 1, close)
   local counted, is = worth(s.k, old, was), worth(s.k, p, s.text)
   if not over and is ~= counted then
-    like = like and partly(s.k, p, s.text) == partly(s.k, old, was)
-    leave(s, counted, is, not like and partly(s.k, old, was) or nil, empties)
+    local parts = {partly(s.k, old, was), partly(s.k, p, s.text)}
+    local like = alike(p, old) and parts[1] == parts[2] and not (f == 3 and bounded) -- see arith.Follow
+    leave(s, counted, is, not like and parts or nil, empties)
     if held[s.k] and not like then
       forget(s.k)
     elseif held[s.k] and (f == 5 or f == 6) then

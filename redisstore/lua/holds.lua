@@ -67,11 +67,12 @@ local function worth(k, p, text)
   return string.match(k, '}(.*)$') .. text
 end
 
--- partly returns worth for what is held, which a limit of the same kind gives back under other numbers, too.
+-- partly returns worth for what is held, which a limit of the same kind gives back under other numbers, too: of a log
+-- under those with its window. No other limit is called so by worth.
 local function partly(k, p, text)
   local f = p[1]
   if f == 3 or f == 5 or f == 6 then
-    return string.match(k, '}(.*)$') .. (p.most and f + 8 or f)
+    return string.match(k, '}(.*)$') .. (p.most and f + 8 or f) .. (f == 3 and ';' .. p[3] or '')
   end
   return worth(k, p, text)
 end
