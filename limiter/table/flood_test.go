@@ -45,9 +45,7 @@ func (f *flood) check(tb testing.TB) {
 // TestAFloodOfIDsIsSweptNowAndThen: a key has as many ids as it may, and one ends before each check. The checks do not
 // sweep them each time, whichever is the oldest, and ended ids make room again.
 func TestAFloodOfIDsIsSweptNowAndThen(t *testing.T) {
-	if raceEnabled && testing.Short() {
-		t.Skip("it has one goroutine: make wire runs it without the race detector, and make test-long with it")
-	}
+	inWire(t)
 	for _, first := range []time.Duration{time.Second, time.Hour} {
 		f := newFlood(t, first)
 		for f.table.Stats().IDs < 400_000/idsOfKey-1 {

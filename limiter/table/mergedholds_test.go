@@ -164,9 +164,7 @@ func (m *mergedHolds) least() (n uint64) {
 // TestMergedHoldsCountWhatIsHeld: whatever comes from the other table, and however often, as much is counted
 // as is held and was used.
 func TestMergedHoldsCountWhatIsHeld(t *testing.T) {
-	if raceEnabled && testing.Short() {
-		t.Skip("it has one goroutine: make wire runs it without the race detector, and make test-long with it")
-	}
+	inWire(t)
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingCounter, limiter.SlidingWindow,
 		limiter.SlidingLog, limiter.Concurrency} {
 		spec := limiter.Spec{Name: "l", Limit: 10000, Algorithm: algorithm}
