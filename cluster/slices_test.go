@@ -11,7 +11,8 @@ import (
 // A rate is divided among holders, whichever members they ask, and what is assigned counts on once a member has left.
 func TestSlicesAcrossMembers(t *testing.T) {
 	nodes := three(t, `version: 1
-rules: [{name: all, key: [user], limits: [{name: bucket, algorithm: token_bucket, limit: 6000, window: minute, burst: 200}]}]
+rules:
+  - {name: all, key: [user], limits: [{name: bucket, algorithm: token_bucket, limit: 6000, window: minute, burst: 200}]}
 `)
 	ask := func(n *weir.Node, u, holder int, rate uint64) uint64 {
 		t.Helper()

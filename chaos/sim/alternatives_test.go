@@ -12,10 +12,13 @@ import (
 // ownOrPool has a rule that draws on the user's own quota, and on a common one if that denies.
 const ownOrPool = `
 quotas:
-  - {name: own, key: [user], limits: [{limit: 30, window: 400d, algorithm: fixed_window}], replication: strict, on_unreachable: closed}
-  - {name: pool, key: [rule], limits: [{limit: 200, window: 400d, algorithm: fixed_window}], replication: strict, on_unreachable: closed}
+  - {name: own, key: [user], limits: [{limit: 30, window: 400d, algorithm: fixed_window}], replication: strict,
+     on_unreachable: closed}
+  - {name: pool, key: [rule], limits: [{limit: 200, window: 400d, algorithm: fixed_window}],
+     replication: strict, on_unreachable: closed}
 rules:
-  - {name: search, match: {path: "^/search"}, key: [user], limits: [{limit: 1000, window: 400d, algorithm: fixed_window}], quotas: [{any: [own, pool], cost: 5}], replication: strict, on_unreachable: closed}
+  - {name: search, match: {path: "^/search"}, key: [user], limits: [{limit: 1000, window: 400d,
+     algorithm: fixed_window}], quotas: [{any: [own, pool], cost: 5}], replication: strict, on_unreachable: closed}
 `
 
 const ownUnits, poured = 30, 5 // of a user's own quota, and what a check costs there
