@@ -39,3 +39,29 @@ rules:
 		}
 	}
 }
+
+// What a fast slice leaves another one is assigned at once, whichever members they ask.
+func TestFastSlicesAcrossMembers(t *testing.T) {
+	nodes := three(t, `version: 1
+rules:
+  - {name: all, key: [user], limits: [{name: bucket, algorithm: token_bucket, limit: 6000, window: minute, burst: 200}]}
+`)
+	for _, fast := range []bool{true, false} {
+		ask := func(n *weir.Node, u, holder int, rate uint64) uint64 {
+			t.Helper()
+			d, err := n.Check(t.Context(), weir.Request{User: fmt.Sprint("user", u, fast), ID: fmt.Sprint(holder), Lent: true,
+				Hold: time.Minute, Cost: weir.Units(21), Rate: rate, Fast: fast})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.Remarks().Assigned
+		}
+		for u := range 6 {
+			ask(nodes[0], u, 1, 80)
+			ask(nodes[0], u, 1, 10)
+			if got := ask(nodes[1], u, 2, 80); (got >= 80) != fast {
+				t.Errorf("user %d, fast %v: %d of 100 are assigned beside a slice that had 80 and has 10", u, fast, got)
+			}
+		}
+	}
+}

@@ -90,6 +90,10 @@ type Request struct {
 	// counts, since a rate is counted in whole units. Asking again with the same id renews the slice, before its Hold is
 	// over. It is charged whole at its end: nothing settles it. A rule need not lend otherwise.
 	Rate uint64
+	// Fast, of a slice, lets others have at once what a lower rate than before leaves. Otherwise they have it once the
+	// rates before are over, since the holder may not have heard of the lower one: until then it may use them beyond
+	// what the limit admits.
+	Fast bool
 	// Tenant separates counters: requests of two tenants never share one, whatever else
 	// they have in common. Empty means no tenant, whose counters are separate too. A server
 	// sets it from what it knows of the caller.

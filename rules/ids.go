@@ -146,9 +146,10 @@ func identify(s *Set, r *limiter.Request, c *arith.Charge, u *rule, h holding) (
 	}
 	id := c.Identify()
 	id.ID, id.Life, id.Hold, id.Keep, id.Lent = hashID(s, r), limiter.DefaultIDTTL, r.Hold, false, r.Lent
-	id.Rate = 0
+	id.Rate, id.Fast = 0, false
 	if r.Lent && r.Hold > 0 {
 		id.Rate = min(r.Rate, arith.MaxRate)
+		id.Fast = r.Fast && r.Rate > 0
 	}
 	if u != nil {
 		by := &h.by.ids

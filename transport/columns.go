@@ -162,7 +162,7 @@ func bare(m *weirv1.CheckColumns) bool {
 // has once, or that its caller has.
 func (a *alikes) of(r *limiter.Request) int {
 	have := &a.request
-	if have.Rule == r.Rule && have.Hold == r.Hold && have.Lent == r.Lent && have.Rate == r.Rate &&
+	if have.Rule == r.Rule && have.Hold == r.Hold && have.Lent == r.Lent && have.Rate == r.Rate && have.Fast == r.Fast &&
 		have.IDOptional == r.IDOptional && have.Tenant == r.Tenant && have.Caller == r.Caller &&
 		sameScope(have.Scope, r.Scope) {
 		return a.n

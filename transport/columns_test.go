@@ -129,7 +129,7 @@ func TestARequestOfColumnsKeepsNothing(t *testing.T) {
 		Path: "p", Method: "m", User: "u", IP: "i", Group: "g", Attributes: map[string]string{}, Cost: limiter.Units(0),
 		Rule:   "r",
 		Limits: []*limiter.Limit{}, LimitKeys: [][]string{}, ID: "7", IDTTL: 1, IDOptional: true, Hold: 1, Tenant: "t",
-		Lent: true, Rate: 1, Caller: "c", Scope: noRule{},
+		Lent: true, Rate: 1, Fast: true, Caller: "c", Scope: noRule{},
 	}
 	of := reflect.ValueOf(values)
 	for i := range of.NumField() {

@@ -76,6 +76,17 @@ func ofLeases() []mutation {
 		{name: "a denied slice takes no rate", pkg: "./internal/engine", test: "^TestADeniedSliceTakesNoRate$", edits: []edit{
 			{"internal/engine/slice.go", "		by.of.Cut(k.Hash, id.ID, r.Assigned)\n", ""},
 		}},
+		{name: "a slice is fast if it is asked to be", pkg: "./internal/engine", test: "^TestAFastSliceLeavesItsRateAtOnce$",
+			edits: []edit{{"internal/engine/slice.go", "Fast: id.Fast}", "Fast: false}"}}},
+		{name: "a slice is strict if it is not", pkg: "./internal/engine", test: "^TestAFastSliceLeavesItsRateAtOnce$",
+			edits: []edit{{"internal/engine/slice.go", "Fast: id.Fast}", "Fast: true}"}}},
+		{name: "the owner hears that a slice is fast", pkg: "./cluster", test: "^TestFastSlicesAcrossMembers$",
+			edits: []edit{{"internal/cluster/wire.go", ", hold.Rate, hold.Fast\n", ", hold.Rate, false\n"}}},
+		{name: "fast slices are within their bound", pkg: "./internal/envoy/quota", test: "^TestFastSlicesAreBounded$",
+			edits: []edit{
+				{"internal/slices/division.go", "			beyond += d.holders[i].counts()\n", ""},
+				{"limiter/table/slices.go", "		return all - min(all, others)\n", "		return all\n"},
+			}},
 		{name: "a slice is renewed with its burst, by limits that count it", pkg: table, test: "^TestASliceIsRenewedAsItIs$",
 			edits: []edit{
 				{"limiter/table/slices.go", "		if !b.renewable(k, id.ID) {\n", "		if false {\n"},

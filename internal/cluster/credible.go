@@ -120,7 +120,7 @@ func (b *credible) refund(q *peer.Refund) bool {
 func (b *credible) held(q *peer.Check, h *peer.Hold) bool {
 	return h == nil || q.ChargeID != 0 && b.life(h.Span) && h.Life == 0 && !h.Extend && !h.Ignore && !h.Back && !h.Named &&
 		!h.Lacks && arith.Shape(h.Shape).Valid() &&
-		(h.Rate == 0 || h.Lent && h.Rate <= arith.MaxRate) &&
+		(h.Rate == 0 || h.Lent && h.Rate <= arith.MaxRate) && (!h.Fast || h.Rate > 0) &&
 		(!h.Lent || h.Keep && q.Keys == 1 && !q.Peek && !q.Prepare && limiter.Tick(h.Span) <= arith.LongestLease(h.Rate))
 }
 
@@ -129,7 +129,7 @@ func (b *credible) amendment(q *peer.Refund, h *peer.Hold) bool {
 	if q.Kind != peer.AmendHold || h == nil {
 		return q.Kind != peer.AmendHold && h == nil
 	}
-	if h.Lent || h.Rate != 0 || h.Shape != 0 || h.Back != (h.End != 0) ||
+	if h.Lent || h.Rate != 0 || h.Fast || h.Shape != 0 || h.Back != (h.End != 0) ||
 		h.Back && (h.Extend || h.Ignore || q.Keys != 1) || h.Extend && h.Named {
 		return false
 	}

@@ -242,7 +242,7 @@ func (in *intake) check(t *turn, f *peer.Frame, q *peer.Check, keys []peer.Key, 
 	t.chargeOnce(q.ChargeID, limiter.Tick(q.Life).Duration())
 	if hold != nil {
 		t.id.Hold, t.id.Keep, t.id.Lent = limiter.Tick(hold.Span).Duration(), hold.Keep, hold.Lent
-		t.id.Shape, t.id.Rate = arith.Shape(hold.Shape), hold.Rate
+		t.id.Shape, t.id.Rate, t.id.Fast = arith.Shape(hold.Shape), hold.Rate, hold.Fast
 	}
 	ask := route.Request{
 		Wait: replica.Wait{Charge: &t.charge, Settles: q.Settles, Final: q.Final, Sent: q.Sent,

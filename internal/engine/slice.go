@@ -39,7 +39,8 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 	for _, l := range k.Rule.Limits {
 		total = min(total, arith.SlicesRate(l, bursts))
 	}
-	w := slices.Wish{ID: id.ID, Demand: id.Rate, Burst: k.Cost, For: limiter.Span(id.Hold)}
+	w := slices.Wish{ID: id.ID, Demand: id.Rate, Burst: k.Cost, For: limiter.Span(id.Hold),
+		Fast: id.Fast}
 	assigned, counted := by.of.Assign(now, k.Hash, w, total, held)
 	if assigned == 0 { // what was assigned before lasts to its end, and no longer
 		return unassigned(t, now, c, d)

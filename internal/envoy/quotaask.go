@@ -73,6 +73,7 @@ func (s *quotaStream) ask(ctx context.Context, asks []quota.Ask, over error, out
 		r := request(&it)
 		r.ID = s.name + "-" + strconv.FormatUint(uint64(a.Slice), 36)
 		r.Lent, r.Hold, r.Rate, r.Cost = true, a.Hold.Duration(), max(1, a.Demand), limiter.Units(int64(grants[i].Size))
+		r.Fast = s.of.of.options.FastQuotas
 		rs, at = append(rs, r), append(at, i)
 	}
 	ds := make([]limiter.Decision, len(rs))

@@ -92,6 +92,8 @@ type Options struct {
 	// Overrides are the domains in which limits come with descriptors though no file
 	// describes the domain.
 	Overrides map[string]bool
+	// FastQuotas lets [Quotas] assign what one Envoy leaves to another one at once, see [limiter.Request.Fast].
+	FastQuotas bool
 	// Now is the clock for the ends of windows; default [time.Now].
 	Now func() time.Time
 }

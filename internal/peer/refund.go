@@ -73,6 +73,8 @@ type Hold struct {
 	Shape uint8
 	// Rate, of a check that asks for a lease, asks for a slice with so many units a second; 0: it asks for none.
 	Rate uint64
+	// Fast, of a slice, see limiter.Request. A member that does not know it lowers rates as their times end.
+	Fast bool
 	// Back, of an amendment, takes back the extension after which the reservation ends at End:
 	// it ends at WasEnd again, and the cost of the key is its estimate. Both are of the clock of
 	// the member that extended it. If the reservation ends at another instant, nothing changes, and the answer

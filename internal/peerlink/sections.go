@@ -264,11 +264,11 @@ func holdColumns() []column[peer.Hold] {
 		flags[T]{5,
 			func(x *T) byte {
 				return bit(x.Keep, 1) | bit(x.Extend, 2) | bit(x.Ignore, 4) | bit(x.Back, 8) | bit(x.Named, 16) |
-					bit(x.Lent, 32) | bit(x.Lacks, 64)
+					bit(x.Lent, 32) | bit(x.Lacks, 64) | bit(x.Fast, 128)
 			},
 			func(x *T, b byte) {
 				x.Keep, x.Extend, x.Ignore, x.Back, x.Named = b&1 != 0, b&2 != 0, b&4 != 0, b&8 != 0, b&16 != 0
-				x.Lent, x.Lacks = b&32 != 0, b&64 != 0
+				x.Lent, x.Lacks, x.Fast = b&32 != 0, b&64 != 0, b&128 != 0
 			}},
 		varints[T, uint64]{6, func(x *T) *uint64 { return &x.End }},
 		varints[T, uint64]{7, func(x *T) *uint64 { return &x.WasEnd }},

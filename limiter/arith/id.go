@@ -26,6 +26,8 @@ type Idempotency struct {
 	// Rate, of a lease, makes it a slice: its holder may use so many units a second beside those of the cost, until the
 	// hold ends. At most [MaxRate]; 0: it is none.
 	Rate uint64
+	// Fast lets a lower rate of a slice count at once, although its holder may still use the one before.
+	Fast bool
 	// Shape is what a hold knows of the whole check that made it; 0: nothing.
 	Shape Shape
 }

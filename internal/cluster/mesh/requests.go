@@ -20,7 +20,7 @@ func (w *Writer) Check(to peer.Instance, charge *arith.Charge, define bool, q pe
 	}
 	if c := charge.ID; c != nil && c.Hold > 0 {
 		f.Holds = append(f.Holds, peer.Hold{ID: q.ID, Span: uint64(limiter.Span(c.Hold)), Keep: c.Keep, Lent: c.Lent,
-			Shape: uint8(c.Shape), Rate: c.Rate})
+			Shape: uint8(c.Shape), Rate: c.Rate, Fast: c.Fast})
 	}
 	w.wake(l)
 }

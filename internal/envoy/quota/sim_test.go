@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/envoy/quota"
 	"github.com/weirlimit/weir/internal/envoy/quota/quotatest"
-	division "github.com/weirlimit/weir/internal/slices"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 	"github.com/weirlimit/weir/limiter/table"
@@ -44,8 +42,7 @@ func (q *events) Pop() any {
 	return e
 }
 
-// owner owns the counter. It divides strictly as the owner of a key does, with its table. The other ways to divide have
-// no table.
+// owner owns the counter. It divides as the owner of a key does, with its table. The known ways to divide have none.
 type owner struct {
 	way      way
 	envoys   uint64
@@ -53,8 +50,6 @@ type owner struct {
 	capacity float64
 	rule     *limiter.Rule
 	node     *engine.Node
-	fast     division.Division
-	lent     map[uint64]division.Held // with fast
 	away     bool
 }
 
@@ -69,7 +64,7 @@ const (
 )
 
 func newOwner(t testing.TB, w way, envoys int) owner {
-	o := owner{way: w, envoys: uint64(envoys), capacity: capacity(envoys), lent: make(map[uint64]division.Held),
+	o := owner{way: w, envoys: uint64(envoys), capacity: capacity(envoys),
 		node: &engine.Node{Table: table.New(table.Config{})}}
 	o.load(t, rate)
 	return o
@@ -86,7 +81,7 @@ func (o *owner) load(t testing.TB, rate float64) {
 }
 
 // moves lets another member own the counter: it has the table and knows nothing else.
-func (o *owner) moves() { o.node, o.fast = &engine.Node{Table: o.node.Table}, division.Division{} }
+func (o *owner) moves() { o.node = &engine.Node{Table: o.node.Table} }
 
 func (o *owner) ask(t testing.TB, now limiter.Tick, name string, a *quota.Ask) quota.Grant {
 	size := a.Size
@@ -101,22 +96,11 @@ func (o *owner) ask(t testing.TB, now limiter.Tick, name string, a *quota.Ask) q
 		return quota.Grant{Kind: quota.Tokens, Size: uint32(o.capacity), Rate: uint32(o.rate)}
 	case o.way == equally:
 		return quota.Grant{Kind: quota.Tokens, Size: size, Rate: uint32(uint64(o.rate) / o.envoys)}
-	case o.way == fastSlices:
-		var held []division.Held
-		for _, h := range slices.Sorted(maps.Keys(o.lent)) {
-			held = append(held, o.lent[h])
-		}
-		w := division.Wish{ID: id, Demand: a.Demand, For: a.Hold, Fast: true}
-		var counted uint64
-		if assigned, counted = o.fast.Assign(now, w, uint64(o.rate), held); assigned > 0 {
-			o.lent[id] = division.Held{ID: id, Rate: counted, Until: now + a.Hold}
-		}
-		maps.DeleteFunc(o.lent, func(_ uint64, h division.Held) bool { return h.Until <= now })
 	default:
 		var c arith.Charge
 		c.Add(arith.Key{Hash: arith.Hash{Hi: 1, Lo: 1}, Rule: o.rule, Cost: uint64(size)})
 		c.ID = &arith.Idempotency{ID: id, Life: limiter.DefaultIDTTL, Hold: a.Hold.Duration(), Keep: true, Lent: true,
-			Rate: max(1, a.Demand)}
+			Rate: max(1, a.Demand), Fast: o.way == fastSlices}
 		var d limiter.Decision
 		if err := engine.Decide(o.node.Table, &o.node.Slices, now, &c, &d); err != nil {
 			t.Fatal(err)
@@ -140,18 +124,28 @@ func hashOf(name string) (h uint64) {
 
 // sim is Envoys, the nodes that they report to, and the owner of their bucket's counter.
 type sim struct {
-	t      *testing.T
-	rnd    *rand.Rand
-	now    time.Duration
-	queue  events
-	n      int
-	owner  owner
-	nodes  []*node
-	envoys []*envoy
-	judge  judge
-	lag    time.Duration // most of the time of a message
-	beyond uint64
-	told   int // messages to Envoys
+	t       *testing.T
+	rnd     *rand.Rand
+	now     time.Duration
+	queue   events
+	n       int
+	owner   owner
+	nodes   []*node
+	envoys  []*envoy
+	judge   judge
+	streams []*stream     // also those that have ended
+	lag     time.Duration // most of the time of a message
+	beyond  uint64
+	told    int               // messages to Envoys
+	lost    func(*envoy) bool // a message that lowers a rate is lost, and its stream breaks
+	bound   float64           // what fast slices may admit beyond the limit, see lowering
+}
+
+// lowering is that an owner has lowered a rate. Until Envoy hears of it, and at most until what it was assigned before
+// is over, it may use the difference beyond the limit where slices are fast.
+type lowering struct {
+	by        float64
+	at, until time.Duration
 }
 
 // node is a node that Envoys report to.
@@ -170,6 +164,38 @@ type stream struct {
 	quota  *quota.Stream
 	closed bool
 	timer  int
+	given  []lowering // what it was assigned; at is not used
+	lower  []lowering // that it has not heard of
+}
+
+// lowers notes what the owner assigns.
+func (s *stream) lowers(rate uint32, hold limiter.Tick) {
+	low := lowering{at: s.sim.now}
+	for _, g := range s.given {
+		if g.until > low.at && g.by > float64(rate) {
+			low.by, low.until = max(low.by, g.by-float64(rate)), max(low.until, g.until)
+		}
+	}
+	if low.by > 0 {
+		s.lower = append(s.lower, low)
+	}
+	s.given = append(s.given, lowering{by: float64(rate), until: low.at + hold.Duration()})
+}
+
+// hears notes that Envoy has what was sent at an instant.
+func (s *stream) hears(sent, now time.Duration) {
+	s.lower = slices.DeleteFunc(s.lower, func(l lowering) bool {
+		if l.at > sent {
+			return false
+		}
+		s.sim.bound += l.by * (min(now, l.until) - l.at).Seconds()
+		return true
+	})
+}
+
+// falls reports whether a message lowers what Envoy has.
+func (s *stream) falls(actions []quota.Action) bool {
+	return len(s.lower) > 0 && slices.ContainsFunc(actions, func(a quota.Action) bool { return a.Kind == quota.Tokens })
 }
 
 // envoy is an Envoy and its load.
@@ -205,9 +231,14 @@ func (j *judge) see(now time.Duration, admitted bool) {
 		return
 	}
 	j.admitted[i]++
-	j.level = max(0, j.level-j.rate*(now-j.at).Seconds()) + 1
-	j.at = now
+	j.load(now, j.rate)
+	j.level++
 	j.over = max(j.over, j.level-j.capacity)
+}
+
+// load judges by another rate from now on.
+func (j *judge) load(now time.Duration, rate float64) {
+	j.level, j.at, j.rate = max(0, j.level-j.rate*(now-j.at).Seconds()), now, rate
 }
 
 // used returns which part of what could be admitted was, from one instant to another.
@@ -315,6 +346,7 @@ func (x *sim) send(e *envoy, m *rlqs.RateLimitQuotaUsageReports) {
 		}
 		x.n++
 		e.stream = &stream{sim: x, name: fmt.Sprint("s", x.n), at: n, of: e, quota: quota.NewStream(nil)}
+		x.streams = append(x.streams, e.stream)
 	}
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -380,12 +412,18 @@ func (s *stream) handle(out *quota.Out) {
 	for i := range out.Actions {
 		message = quota.AppendAction(message, &out.Actions[i])
 	}
-	if len(message) > 0 {
+	if len(message) > 0 && x.lost != nil && s.falls(out.Actions) && x.lost(s.of) {
+		if s.of.stream == s {
+			x.cut(s.of)
+		}
+	} else if len(message) > 0 {
 		x.told++
+		sent := x.now
 		x.after(x.delay(), func() {
 			if s.of.dead || s.of.stream != s {
 				return
 			}
+			s.hears(sent, x.now)
 			m := new(rlqs.RateLimitQuotaResponse)
 			if err := proto.Unmarshal(message, m); err != nil {
 				x.t.Fatal(err)
@@ -396,6 +434,9 @@ func (s *stream) handle(out *quota.Out) {
 	for _, a := range out.Asks {
 		x.after(x.delay()/4, func() {
 			g := x.owner.ask(x.t, tick(x.now), s.name, &a)
+			if g.Kind == quota.Tokens {
+				s.lowers(g.Rate, a.Hold)
+			}
 			x.after(x.delay()/4, func() {
 				s.busy(func() {
 					var out quota.Out
@@ -416,8 +457,9 @@ func (x *sim) cut(e *envoy) {
 	}
 }
 
-// loads sets the load of all Envoys: hot of one and the rest of the others.
-func (x *sim) loads(total, hot float64, at int) {
+// loads sets the load of all Envoys, 1.5 times the limit: hot of one and the rest of the others.
+func (x *sim) loads(hot float64, at int) {
+	const total = 1.5 * rate
 	for i, e := range x.envoys {
 		switch {
 		case len(x.envoys) == 1:
@@ -443,8 +485,8 @@ const (
 	end    = 36 * time.Second
 )
 
-func even(x *sim)   { x.loads(1.5*rate, 1/float64(len(x.envoys)), 0) }
-func skewed(x *sim) { x.loads(1.5*rate, 0.9, 0) }
+func even(x *sim)   { x.loads(1/float64(len(x.envoys)), 0) }
+func skewed(x *sim) { x.loads(0.9, 0) }
 
 func cells() []cell {
 	return []cell{
@@ -453,7 +495,7 @@ func cells() []cell {
 		{"moving each 8 s", skewed, func(x *sim) {
 			var move func(at int)
 			move = func(at int) {
-				x.loads(1.5*rate, 0.9, at)
+				x.loads(0.9, at)
 				x.after(8*time.Second, func() { move(at + 1) })
 			}
 			move(1)
@@ -491,9 +533,13 @@ func cells() []cell {
 				}
 			}
 		}, 0.95},
-		{"rules reloaded", even, func(x *sim) {
+		{"a limit is raised", even, func(x *sim) {
 			x.owner.load(x.t, 2400)
-			x.judge.rate = 2400
+			x.judge.load(x.now, 2400)
+		}, 0.95},
+		{"a limit is lowered", even, func(x *sim) {
+			x.owner.load(x.t, 1200)
+			x.after(2*time.Second, func() { x.judge.load(x.now, 1200) }) // what was assigned lasts so long
 		}, 0.95},
 		{"silent for two TTLs", even, func(x *sim) {
 			for _, n := range x.nodes {
@@ -504,7 +550,7 @@ func cells() []cell {
 }
 
 // result is what a cell has shown.
-type result struct{ used, over, beyond float64 }
+type result struct{ used, over, beyond, bound float64 }
 
 func (c *cell) run(t *testing.T, seed uint64, envoys int, w way) result {
 	x := newSim(t, seed, envoys, w)
@@ -521,7 +567,10 @@ func (c *cell) run(t *testing.T, seed uint64, envoys int, w way) result {
 			t.Errorf("%s: Envoy ignored %s", c.name, text)
 		}
 	}
-	return result{x.judge.used(from, end), x.judge.over, float64(x.beyond)}
+	for _, s := range x.streams {
+		s.hears(x.now, x.now)
+	}
+	return result{x.judge.used(from, end), x.judge.over, float64(x.beyond), x.bound}
 }
 
 var shows = flag.Bool("table", false, "print the table of docs/envoy.md")
@@ -564,10 +613,45 @@ func TestCells(t *testing.T) {
 					t.Errorf("%.1f%% of the limit is used, %.1f are beyond it, %.0f were beyond what is assigned", 100*r.used,
 						r.over, r.beyond)
 				}
-				if r := c.run(t, 1, envoys, fastSlices); r.used < c.least {
-					t.Errorf("fast: %.1f%% of the limit is used", 100*r.used)
+				if r := c.run(t, 1, envoys, fastSlices); r.used < c.least || r.over > r.bound {
+					t.Errorf("fast: %.1f%% of the limit is used, %.1f are beyond it, and at most %.1f may be", 100*r.used,
+						r.over, r.bound)
 				}
 			})
 		}
+	}
+}
+
+// An Envoy whose stream breaks as its rate falls has load again, before the old rate is over. Strict slices admit
+// nothing beyond the limit. Fast ones do, and at most what that Envoy has not heard of: the difference of the two
+// rates, until the old one is over.
+func TestFastSlicesAreBounded(t *testing.T) {
+	beyond, most := 0.0, 0.0
+	for seed := range uint64(10) {
+		for _, w := range []way{bySlices, fastSlices} {
+			c := cell{"load returns", func(x *sim) { x.loads(0.9, 0) }, func(x *sim) {
+				x.loads(0.98, 1)
+				x.lost = func(e *envoy) bool {
+					if e != x.envoys[0] || e.stream.lower[len(e.stream.lower)-1].by < rate/2 {
+						return false
+					}
+					x.lost = func(*envoy) bool { return false }
+					x.load(e, 1.5*rate)
+					return true
+				}
+			}, 0}
+			switch r := c.run(t, seed, 3, w); {
+			case w == bySlices && r.over > 0:
+				t.Errorf("strict: %.1f are beyond the limit", r.over)
+			case r.over > r.bound:
+				t.Errorf("fast: %.1f are beyond the limit, and at most %.1f may be", r.over, r.bound)
+			case w == fastSlices:
+				beyond, most = max(beyond, r.over), max(most, r.bound)
+			}
+		}
+	}
+	t.Logf("fast: %.0f are beyond the limit, of at most %.0f", beyond, most)
+	if beyond < rate/4 || most > 4*rate {
+		t.Errorf("fast slices admit %.0f beyond the limit, and the bound is %.0f: there is little to judge", beyond, most)
 	}
 }

@@ -588,7 +588,7 @@ func TestOptions(t *testing.T) {
 		"envoy-shadow": "true", "envoy-quota": "true", "envoy-headers": "true", "envoy-request-headers": "true",
 		"envoy-header-names": "a,b,c",
 		"envoy-body":         file(t, "body", "too much"), "envoy-metadata": "true", "envoy-stop-when-over": "true",
-		"envoy-near-limit": "0.5", "rlqs-addr": "q:9",
+		"envoy-near-limit": "0.5", "rlqs-addr": "q:9", "rlqs-division": "Fast",
 		"envoy-http-addr": "h:6, h:7", "envoy-health-needs-config": "true", "envoy-xds": "x:8", "envoy-xds-node": "id",
 		"envoy-xds-ca": "xca", "envoy-xds-server-name": "xn",
 		"envoy-xds-cert": "xc", "envoy-xds-key": "xk",

@@ -19,6 +19,7 @@ type envoyOptions struct {
 	dir, domains    string
 	ids             envoyIDs
 	mode, algorithm choice
+	division        choice // of quotas
 	merge           bool
 	ignoreDots      bool
 	start           bool // without the configuration of xds
@@ -48,6 +49,7 @@ func newEnvoyOptions() envoyOptions {
 	return envoyOptions{
 		mode:      choice{"compat", []string{"compat", "atomic"}},
 		algorithm: choice{"fixed_window", envoy.Algorithms()},
+		division:  choice{"strict", []string{"strict", "fast"}},
 		near:      0.8,
 		ids:       envoyIDs{hold: 10 * time.Minute},
 	}
@@ -57,6 +59,8 @@ func (o *envoyOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.addr, "envoy-addr", "serve Envoy's rate limit service over gRPC at `HOST:PORT` (default nowhere)")
 	f.Var(&o.quotaAddr, "rlqs-addr",
 		"serve Envoy's rate limit quota service at `HOST:PORT` (default nowhere)")
+	f.Var(&o.division, "rlqs-division",
+		"how rates move: when assignments are over, or (fast) at once")
 	f.StringVar(&o.dir, "envoy-config", "",
 		"`DIRECTORY` with its files, in the format of envoyproxy/ratelimit; read again as they change")
 	f.BoolVar(&o.ignoreDots, "envoy-ignore-dotfiles", false, "leave out files whose names begin with a dot")
@@ -153,6 +157,7 @@ func (o *envoyOptions) config() (*server.EnvoyConfig, error) {
 		Options: envoy.Options{
 			Shadow: o.shadow, Quota: o.quota, Headers: o.headers, Overrides: make(map[string]bool),
 			RequestHeaders: o.answers.requestHeaders, Metadata: o.answers.metadata,
+			FastQuotas:   o.division.value == "fast",
 			StopWhenOver: o.stop, ID: o.ids.name, Hold: o.ids.hold, NearLimit: o.near,
 		},
 	}
