@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/internal/address"
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -132,14 +133,14 @@ func normalized[T comparable](d matching, n *node, what string, most int, parse 
 		if !d.scalar(v, what) {
 			continue
 		}
-		one, bad := parse(v.text)
+		one, bad := parse(v.Text)
 		if bad != "" {
 			d.add(v, "%s: %s", what, bad)
 			continue
 		}
 		out = append(out, one)
 	}
-	if n.kind == kindSequence && len(n.items) == 0 {
+	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		d.add(n, "the list of %s is empty; remove it to match any", what)
 	}
 	slices.SortFunc(out, order)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -34,7 +35,7 @@ func (d alternating) draw(r *definition, n *node) {
 		return
 	}
 	items := d.list(list, "any", maxAlternatives)
-	if list.kind != kindSequence || len(items) < 2 {
+	if list.Kind != yamltree.List || len(items) < 2 {
 		d.add(list, `"any" is a list of 2 to %d quotas, of which the first that admits is charged, as in any: [own, pool]`,
 			maxAlternatives)
 		return
@@ -42,7 +43,7 @@ func (d alternating) draw(r *definition, n *node) {
 	for i, item := range items {
 		w, name := shared, item
 		w.at, w.any = item, uint8(i+1)
-		if item.kind == kindMapping {
+		if item.Kind == yamltree.Mapping {
 			name = nil
 			d.mapping(item, "a draw on a quota", d.itemFields(&w, &name), func(name string) string {
 				if name == "cost" {
@@ -58,7 +59,7 @@ func (d alternating) draw(r *definition, n *node) {
 			}
 		}
 		if d.scalar(name, "the name of a quota") {
-			quoting(d).draw(r, name.text, w)
+			quoting(d).draw(r, name.Text, w)
 		}
 	}
 }

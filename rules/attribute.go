@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // attribute is the condition on one attribute: what its value must fit, and what it must
@@ -41,35 +43,35 @@ func (s *values) contain(v string) bool {
 // attributes decodes the required attributes. A name without a value requires the
 // attribute with any value.
 func (d matching) attributes(n *node, m *matcher) {
-	if n.kind != kindMapping {
-		d.add(n, "attributes is a mapping of names to values, not %s: write attributes: {%s: } for any value of one", n.kind,
+	if n.Kind != yamltree.Mapping {
+		d.add(n, "attributes is a mapping of names to values, not %s: write attributes: {%s: } for any value of one", n.Kind,
 			d.example(n, "plan"))
 		return
 	}
-	if len(n.keys) > maxAttributes {
-		d.add(n.keys[maxAttributes], "attributes has %d names; at most %d are allowed", len(n.keys), maxAttributes)
+	if len(n.Keys) > maxAttributes {
+		d.add(n.Keys[maxAttributes], "attributes has %d names; at most %d are allowed", len(n.Keys), maxAttributes)
 		return
 	}
-	for i, k := range n.keys {
+	for i, k := range n.Keys {
 		name, ok := d.text(k, "an attribute's name")
 		if !ok {
 			continue
 		}
-		a := attribute{name: name, at: n.items[i]}
+		a := attribute{name: name, at: n.Items[i]}
 		d.mentions.add(k, name, "%s:")
-		d.unlikeName(k, n.items[i])
-		if !d.misplaced(k, n.items[i]) {
+		d.unlikeName(k, n.Items[i])
+		if !d.misplaced(k, n.Items[i]) {
 			continue
 		}
-		switch v := n.items[i]; v.kind {
-		case kindNull:
-			if v.text != "" {
+		switch v := n.Items[i]; v.Kind {
+		case yamltree.Empty:
+			if v.Text != "" {
 				d.add(v, `%s is not a value: leave it out, as in "%s:", for any value ({not: ""} in JSON), or write %s: "" for a `+
 					`request without the attribute`,
-					v.text, name, name)
+					v.Text, name, name)
 			}
 			a.is = values{given: true, any: true}
-		case kindMapping:
+		case yamltree.Mapping:
 			d.attribute(v, &a)
 		default:
 			a.is = d.values(v, name)
@@ -82,34 +84,34 @@ func (d matching) attributes(n *node, m *matcher) {
 // users decodes the users of a condition: a user, a list of these, or a pattern. The empty one is that of a request
 // without a user.
 func (d matching) users(n *node, what string) (out values) {
-	if n.kind == kindMapping {
+	if n.Kind == yamltree.Mapping {
 		d.mapping(n, what, []field{{"pattern", func(_, v *node) {
 			out.given, out.pattern = true, d.pattern(v, "pattern")
 			d.oddPattern(v, "pattern", out.pattern)
 		}}}, nil)
-		if len(n.keys) == 0 {
+		if len(n.Keys) == 0 {
 			d.add(n, "%s is empty: write a user, a list of users, or {pattern: ...}", what)
 		}
 		return out
 	}
 	for _, v := range d.list(n, what, maxChoices) {
 		switch {
-		case v.kind != kindScalar:
-		case v.text == "*":
+		case v.Kind != yamltree.Scalar:
+		case v.Text == "*":
 			d.add(v, `%s: "*" is not a wildcard; write %s for requests with any user`, what,
 				map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"])
-		case userPattern(v.text):
+		case userPattern(v.Text):
 			d.add(v, "%s: %s seems to be a pattern, and a user is compared as it stands: write %s: {pattern: '%s'}", what,
-				quote(v.text), what, asPattern(v.text))
+				quote(v.Text), what, asPattern(v.Text))
 		default:
 			d.userText(v, what)
-			if n.kind == kindScalar && anyone(v.text) {
+			if n.Kind == yamltree.Scalar && anyone(v.Text) {
 				instead := map[bool]string{true: `not_user: ""`, false: `user: ""`}[what == "user"]
 				doubt(d.decoder, v, instead,
 					"%s: %s is compared as it stands: write %q for requests with any user, or %s: [%s] for one of that name",
-					what, quote(v.text), instead, what, v.text)
+					what, quote(v.Text), instead, what, v.Text)
 			}
-			d.networkElsewhere(v, what, v.text)
+			d.networkElsewhere(v, what, v.Text)
 		}
 	}
 	return values{given: true, list: d.choices(n, what, true)}
@@ -129,19 +131,19 @@ func anyone(s string) bool {
 
 // userText notes a user that is compared as it stands, and probably means a list of users or all others.
 func (d matching) userText(v *node, what string) {
-	if rest, ok := negated(v.text); ok {
+	if rest, ok := negated(v.Text); ok {
 		instead := map[bool]string{true: "not_user: ", false: "user: "}[what == "user"] + plainText(rest)
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
-	} else if list := commaList(v.text); list != "" {
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
+	} else if list := commaList(v.Text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text),
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
 			instead)
 	}
 }
 
 // attribute decodes the long form of a condition on an attribute.
 func (d matching) attribute(n *node, a *attribute) {
-	if len(n.keys) == 0 {
+	if len(n.Keys) == 0 {
 		d.add(n, "the condition on attribute %s is empty: write pattern or not, or leave it out to match any value",
 			quote(a.name))
 	}
@@ -155,12 +157,12 @@ func (d matching) attributeFields(a *attribute) []field {
 			d.oddPattern(v, "pattern", a.is.pattern)
 		}},
 		{"not", func(_, v *node) {
-			if v.kind != kindMapping {
+			if v.Kind != yamltree.Mapping {
 				a.not = d.values(v, a.name)
 				return
 			}
 			d.mapping(v, "not", d.notFields(a), nil)
-			if len(v.keys) == 0 {
+			if len(v.Keys) == 0 {
 				d.add(v, "not is empty: write a value, a list of values, or {pattern: ...}")
 			}
 		}},
@@ -178,17 +180,17 @@ func (d matching) notFields(a *attribute) []field {
 // error, since it would be compared as it stands and fit no request.
 func (d matching) values(n *node, name string) values {
 	for _, v := range d.list(n, "the value of attribute "+quote(name), maxChoices) {
-		if v.kind != kindScalar || !seemsPattern(v.text) {
+		if v.Kind != yamltree.Scalar || !seemsPattern(v.Text) {
 			d.unlikeValue(v, name)
 			continue
 		}
-		if v.text == "*" {
+		if v.Text == "*" {
 			d.add(v, `"*" is not a wildcard; leave the value out, as in "%s:", to match any`, name)
 			continue
 		}
 		d.add(v, "%s seems to be a pattern, and a value is compared as it stands: write {pattern: '%s'}, or {pattern: "+
 			"'^%s$'} for exactly this text",
-			quote(v.text), asPattern(v.text), regexp.QuoteMeta(v.text))
+			quote(v.Text), asPattern(v.Text), regexp.QuoteMeta(v.Text))
 	}
 	return values{given: true, list: d.choices(n, "the value of attribute "+quote(name), true)}
 }

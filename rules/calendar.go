@@ -40,9 +40,9 @@ func (d *decoder) calendarAlgorithm(s *spec, own []setting) {
 func (d *decoder) calendarField(v *node, s *spec) {
 	d.limitField(v, s, "calendar", func() string {
 		units := namesOf[limiter.Calendar]()
-		i := slices.Index(units, v.text)
+		i := slices.Index(units, v.Text)
 		if i < 1 {
-			return unknown("unit", v.text, units[1:])
+			return unknown("unit", v.Text, units[1:])
 		}
 		s.Calendar = limiter.Calendar(i)
 		return ""
@@ -77,10 +77,10 @@ func notOfCalendar(unit limiter.Calendar, name string) string {
 
 // setAt decodes a time of day.
 func setAt(s *limiter.Spec, n *node) string {
-	t, err := time.Parse("15:04", n.text)
-	if err != nil || len(n.text) != len("15:04") {
+	t, err := time.Parse("15:04", n.Text)
+	if err != nil || len(n.Text) != len("15:04") {
 		return fmt.Sprintf(`at: %s is not a time of day: write two digits each for hour and minute, in quotes, as in "06:00"`,
-			quote(n.text))
+			quote(n.Text))
 	}
 	s.At = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	return ""

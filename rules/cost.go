@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -106,15 +107,15 @@ type costing struct{ *decoder }
 func (d costing) costs(n *node, out *costs) {
 	c := costs{at: n, def: 1}
 	switch {
-	case n.kind == kindScalar:
+	case n.Kind == yamltree.Scalar:
 		c.def, _ = d.units(n, "cost", 0)
-	case n.kind == kindSequence:
+	case n.Kind == yamltree.List:
 		d.costCases(n, &c)
-	case n.kind == kindMapping && n.at("from") != nil:
+	case n.Kind == yamltree.Mapping && n.At("from") != nil:
 		var a amount
 		d.amount(n, &a, nil)
 		c.cases = []costCase{{amount: a}}
-	case n.kind == kindMapping:
+	case n.Kind == yamltree.Mapping:
 		d.methodCosts(n, &c)
 	}
 	*out = c
@@ -122,21 +123,21 @@ func (d costing) costs(n *node, out *costs) {
 
 // methodCosts decodes a mapping of methods to costs.
 func (d costing) methodCosts(n *node, c *costs) {
-	if len(n.keys) > maxCosts {
-		d.add(n.keys[maxCosts], "cost has %d methods; at most %d are allowed", len(n.keys), maxCosts)
+	if len(n.Keys) > maxCosts {
+		d.add(n.Keys[maxCosts], "cost has %d methods; at most %d are allowed", len(n.Keys), maxCosts)
 		return
 	}
-	for i, k := range n.keys {
-		method := upper(k.text)
+	for i, k := range n.Keys {
+		method := upper(k.Text)
 		switch {
-		case k.text == "default":
-			c.def, _ = d.units(n.items[i], "default", 0)
+		case k.Text == "default":
+			c.def, _ = d.units(n.Items[i], "default", 0)
 		case slices.ContainsFunc(c.methods, func(m methodCost) bool { return m.method == method }):
 			d.add(k, "the cost of method %s is given twice", quote(method))
 		case !slices.Contains(knownMethods(), method):
-			d.add(k, "%s", unknownCost(k.text, n, n.items[i], matching(d).fields(&matcher{})))
+			d.add(k, "%s", unknownCost(k.Text, n, n.Items[i], matching(d).fields(&matcher{})))
 		default:
-			cost, _ := d.units(n.items[i], "cost", 0)
+			cost, _ := d.units(n.Items[i], "cost", 0)
 			d.lowerMethod(k, cost, defaultCost(n))
 			if cost == 0 {
 				d.freeMethod(k, n)
@@ -151,7 +152,7 @@ func (d costing) methodCosts(n *node, c *costs) {
 // costs 0 is denied, too, while others have used up the limit. n is the mapping. An element of a
 // list with that cost is taken as meant.
 func (d costing) freeMethod(k, n *node) {
-	method := upper(clip(k.text))
+	method := upper(clip(k.Text))
 	doubt(d.decoder, k, "not_method: "+method,
 		"a %s costs 0, and is denied all the same while others have used up the limit: write \"not_method: %s\" in match "+
 			"for requests that are not limited, or \"cost: [{method: %s, cost: 0}, {cost: %s}]\" if that is meant",
@@ -160,9 +161,9 @@ func (d costing) freeMethod(k, n *node) {
 
 // defaultCost returns the default of a mapping of methods to costs, 1 if it has no valid one.
 func defaultCost(n *node) string {
-	if v := n.at("default"); v != nil && v.kind == kindScalar {
-		if _, bad := units(v.text, 0); bad == "" {
-			return v.text
+	if v := n.At("default"); v != nil && v.Kind == yamltree.Scalar {
+		if _, bad := units(v.Text, 0); bad == "" {
+			return v.Text
 		}
 	}
 	return "1"
@@ -171,8 +172,8 @@ func defaultCost(n *node) string {
 // unknownCost is the error for a field of the cost n that is no method.
 func unknownCost(name string, n, value *node, conditions []field) string {
 	cost, rest := "2", defaultCost(n)
-	if _, bad := units(value.text, 0); value.kind == kindScalar && bad == "" {
-		cost = value.text
+	if _, bad := units(value.Text, 0); value.Kind == yamltree.Scalar && bad == "" {
+		cost = value.Text
 	}
 	// write is a list of costs with a condition, and the author's numbers.
 	write := func(condition, cost string) string {
@@ -181,7 +182,7 @@ func unknownCost(name string, n, value *node, conditions []field) string {
 	switch {
 	case name == "max", name == "min":
 		most := "1000"
-		if name == "max" && cost == value.text {
+		if name == "max" && cost == value.Text {
 			most = cost
 		}
 		return quote(name) + ` belongs to a cost that an attribute states, as in {from: "attr:tokens", max: ` + most + `}`
@@ -189,11 +190,11 @@ func unknownCost(name string, n, value *node, conditions []field) string {
 		return quote(name) + " belongs in an element of a list: write " + write("path: ^/export", cost)
 	case slices.ContainsFunc(conditions, func(f field) bool { return f.name == name }):
 		condition, number := "path: ^/export", "50"
-		if value.kind == kindScalar {
-			condition = name + ": " + plainText(clip(value.text))
+		if value.Kind == yamltree.Scalar {
+			condition = name + ": " + plainText(clip(value.Text))
 		}
-		if v := n.at("cost"); v != nil && v.kind == kindScalar {
-			number = clip(v.text)
+		if v := n.At("cost"); v != nil && v.Kind == yamltree.Scalar {
+			number = clip(v.Text)
 		}
 		return quote(name) + " belongs in an element of a list: write " + write(condition, number)
 	}
@@ -233,14 +234,14 @@ func lowerMethods() []string {
 
 // costCases decodes a list of costs, of which the first that fits decides.
 func (d costing) costCases(n *node, c *costs) {
-	if len(n.items) == 0 {
+	if len(n.Items) == 0 {
 		d.add(n, "the list of costs is empty; leave it out if each request costs 1")
 	}
 	all := 0 // the line of a case that every request fits
 	for _, item := range d.list(n, "cost", maxCosts) {
 		k := costCase{at: item}
-		if item.kind != kindMapping {
-			d.add(item, "an element of cost is a mapping such as {method: POST, cost: 5}, not %s", item.kind)
+		if item.Kind != yamltree.Mapping {
+			d.add(item, "an element of cost is a mapping such as {method: POST, cost: 5}, not %s", item.Kind)
 			continue
 		}
 		if all > 0 {
@@ -249,7 +250,7 @@ func (d costing) costCases(n *node, c *costs) {
 		d.amount(item, &k.amount, matching(d).fields(&k.match))
 		matching(d).contradiction(item, &k.match)
 		if !d.conditional(item) {
-			all = item.line
+			all = item.Line
 		}
 		c.cases = append(c.cases, k)
 	}
@@ -258,7 +259,7 @@ func (d costing) costCases(n *node, c *costs) {
 // conditional reports whether an element of a list of costs has a condition.
 func (d costing) conditional(n *node) bool {
 	own := []string{"cost", "from", "default", "min", "max"}
-	return slices.ContainsFunc(n.keys, func(k *node) bool { return !slices.Contains(own, k.text) })
+	return slices.ContainsFunc(n.Keys, func(k *node) bool { return !slices.Contains(own, k.Text) })
 }
 
 // amount decodes an amount; conditions are the other fields that n may have, and nil if
@@ -276,8 +277,8 @@ func (d costing) amount(n *node, a *amount, conditions []field) {
 		if conditions == nil && slices.Contains(knownMethods(), upper(name)) {
 			cost, from, most := "5", "attr:tokens", "1000"
 			for field, to := range map[string]*string{name: &cost, "from": &from, "max": &most} {
-				if v := n.at(field); v != nil && v.kind == kindScalar {
-					*to = clip(v.text)
+				if v := n.At(field); v != nil && v.Kind == yamltree.Scalar {
+					*to = clip(v.Text)
 				}
 			}
 			return fmt.Sprintf(`a cost has either methods or "from"; for both write a list, as in cost: [{method: %s, cost: `+
@@ -299,7 +300,7 @@ func (d costing) amount(n *node, a *amount, conditions []field) {
 	}
 	switch k := given["cost"]; {
 	case k != nil:
-		d.add(k, `"cost" and "from" exclude each other; the other one is on line %d`, given["from"].line)
+		d.add(k, `"cost" and "from" exclude each other; the other one is on line %d`, given["from"].Line)
 	case a.max == 0:
 		d.add(given["max"], "max is 0, so every request would be free; give at least 1")
 	case a.def == 0:
@@ -340,7 +341,7 @@ func (d costing) source(n *node) string {
 		d.mentions.add(n, p.name, `"attr:%s"`)
 		return p.name
 	}
-	if bad != "" && n.kind == kindScalar && strings.HasPrefix(n.text, attributePrefix) {
+	if bad != "" && n.Kind == yamltree.Scalar && strings.HasPrefix(n.Text, attributePrefix) {
 		d.add(n, "from: %s", bad)
 		return ""
 	}
@@ -351,13 +352,13 @@ func (d costing) source(n *node) string {
 // units decodes a number of units, and reports whether it is one. A 0 is one even if least
 // is 1: what it would mean is said elsewhere.
 func (d costing) units(n *node, what string, least int64) (uint64, bool) {
-	if n.kind != kindScalar {
+	if n.Kind != yamltree.Scalar {
 		d.add(n, "%s is a whole number of units, not %s", map[bool]string{true: "a cost", false: what}[what == "cost"],
-			n.kind)
+			n.Kind)
 		return 0, false
 	}
-	v, bad := units(n.text, least)
-	if bad != "" && v != 0 || bad != "" && strings.Trim(n.text, "-0_") != "" {
+	v, bad := units(n.Text, least)
+	if bad != "" && v != 0 || bad != "" && strings.Trim(n.Text, "-0_") != "" {
 		d.add(n, "%s: %s", what, bad)
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -54,8 +55,8 @@ type field struct {
 
 // mapping decodes the fields of n in the order of the file. what describes n in errors.
 func (d *decoder) mapping(n *node, what string, fields []field, hint func(name string) string) {
-	if n.kind != kindMapping {
-		d.add(n, "%s is a mapping of fields to values, not %s", what, n.kind)
+	if n.Kind != yamltree.Mapping {
+		d.add(n, "%s is a mapping of fields to values, not %s", what, n.Kind)
 		return
 	}
 	known := make([]string, len(fields))
@@ -63,20 +64,20 @@ func (d *decoder) mapping(n *node, what string, fields []field, hint func(name s
 	for i, f := range fields {
 		known[i], read[f.name] = f.name, f.read
 	}
-	for i, key := range n.keys {
-		value := n.items[i]
-		switch f := read[key.text]; {
+	for i, key := range n.Keys {
+		value := n.Items[i]
+		switch f := read[key.Text]; {
 		case f == nil:
 			text := ""
 			if hint != nil {
-				text = hint(key.text)
+				text = hint(key.Text)
 			}
 			if text == "" {
-				text = unknown("field", key.text, known) + " (in " + what + ")"
+				text = unknown("field", key.Text, known) + " (in " + what + ")"
 			}
 			d.add(key, "%s", text)
-		case value.kind == kindNull:
-			d.add(key, "%q has no value; give one or remove it", key.text)
+		case value.Kind == yamltree.Empty:
+			d.add(key, "%q has no value; give one or remove it", key.Text)
 		default:
 			f(key, value)
 		}
@@ -85,8 +86,8 @@ func (d *decoder) mapping(n *node, what string, fields []field, hint func(name s
 
 // scalar reports whether n is a single value.
 func (d *decoder) scalar(n *node, what string) bool {
-	if n.kind != kindScalar {
-		d.add(n, "%s is a single value, not %s", what, n.kind)
+	if n.Kind != yamltree.Scalar {
+		d.add(n, "%s is a single value, not %s", what, n.Kind)
 		return false
 	}
 	return true
@@ -95,14 +96,14 @@ func (d *decoder) scalar(n *node, what string) bool {
 // list returns the elements of n. A value that is not a list counts as its only
 // element.
 func (d *decoder) list(n *node, what string, most int) []*node {
-	if n.kind != kindSequence {
+	if n.Kind != yamltree.List {
 		return []*node{n}
 	}
-	if len(n.items) > most {
-		d.add(n.items[most], "%s has %d elements; at most %d are allowed", what, len(n.items), most)
-		return n.items[:most]
+	if len(n.Items) > most {
+		d.add(n.Items[most], "%s has %d elements; at most %d are allowed", what, len(n.Items), most)
+		return n.Items[:most]
 	}
-	return n.items
+	return n.Items
 }
 
 func (d *decoder) boolean(name string, out *bool) field {
@@ -125,14 +126,14 @@ func (d *decoder) share(name string, out *uint16) field {
 		if !d.scalar(v, name) {
 			return
 		}
-		digits, percent := strings.CutSuffix(v.text, "%")
+		digits, percent := strings.CutSuffix(v.Text, "%")
 		whole, tenth, point := strings.Cut(digits, ".")
 		if !point {
 			tenth = "0"
 		}
 		n, err := strconv.ParseUint(whole+tenth, 10, 16)
 		if !percent || err != nil || len(tenth) != 1 || n < 1 || n > limiter.WholeShare {
-			d.add(v, "%s %s is not a share of the table: give 0.1%% to 100%%, such as 20%%", name, quote(v.text))
+			d.add(v, "%s %s is not a share of the table: give 0.1%% to 100%%, such as 20%%", name, quote(v.Text))
 			return
 		}
 		*out = uint16(n)
@@ -158,14 +159,14 @@ func choice[T interface {
 func (d *decoder) text(n *node, what string) (string, bool) {
 	switch {
 	case !d.scalar(n, what):
-	case n.text == "":
+	case n.Text == "":
 		d.add(n, "%s is empty", what)
-	case len(n.text) > limiter.MaxNameBytes:
-		d.add(n, "%s has %d bytes; at most %d are allowed", what, len(n.text), limiter.MaxNameBytes)
-	case strings.ContainsFunc(n.text, unicode.IsControl):
-		d.add(n, "%s %s contains a control character", what, quote(n.text))
+	case len(n.Text) > limiter.MaxNameBytes:
+		d.add(n, "%s has %d bytes; at most %d are allowed", what, len(n.Text), limiter.MaxNameBytes)
+	case strings.ContainsFunc(n.Text, unicode.IsControl):
+		d.add(n, "%s %s contains a control character", what, quote(n.Text))
 	default:
-		return n.text, true
+		return n.Text, true
 	}
 	return "", false
 }
@@ -197,13 +198,13 @@ func (d *decoder) file(root *node) {
 	}
 	list := at.rules
 	switch {
-	case list != nil && list.kind != kindSequence:
-		d.add(list, `"rules" is a list of rules, not %s`, list.kind)
+	case list != nil && list.Kind != yamltree.List:
+		d.add(list, `"rules" is a list of rules, not %s`, list.Kind)
 	case list != nil:
 		for _, n := range d.list(list, "rules", maxRules) {
 			d.rule(n, outer)
 		}
-	case root.kind == kindMapping && !d.reported(root, "rules"):
+	case root.Kind == yamltree.Mapping && !d.reported(root, "rules"):
 		d.add(root, `the file has no rules: add "rules:", or "rules: []" for none at all`)
 	}
 	if at.count != nil && list != nil {
@@ -230,22 +231,22 @@ func (d *decoder) count(n, list *node) {
 	if !d.scalar(n, "rules_count") {
 		return
 	}
-	want, bad := integer(n.text)
+	want, bad := integer(n.Text)
 	switch {
 	case bad != "":
 		d.add(n, "rules_count: %s", bad)
-	case list.kind == kindSequence && want != int64(len(list.items)):
+	case list.Kind == yamltree.List && want != int64(len(list.Items)):
 		d.add(n, "rules_count is %d, but the number of rules in the file is %d: if the file is whole, write %d; else "+
 			"restore what is missing",
-			want, len(list.items), len(list.items))
+			want, len(list.Items), len(list.Items))
 	}
 }
 
 // reported reports whether a mapping has a key that is, or may be meant as, this one,
 // so that its absence need not be reported in addition.
 func (d *decoder) reported(n *node, name string) bool {
-	for _, k := range n.keys {
-		if k.text == name || nearest(k.text, []string{name}) != "" {
+	for _, k := range n.Keys {
+		if k.Text == name || nearest(k.Text, []string{name}) != "" {
 			return true
 		}
 	}
@@ -253,7 +254,7 @@ func (d *decoder) reported(n *node, name string) bool {
 }
 
 func (d *decoder) version(_, v *node) {
-	if d.scalar(v, "version") && v.text != "1" {
-		d.add(v, "version %s is not known here; this program reads version 1", quote(v.text))
+	if d.scalar(v, "version") && v.Text != "1" {
+		d.add(v, "version %s is not known here; this program reads version 1", quote(v.Text))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -15,7 +16,7 @@ const maxReason = 200
 // deny decodes what a rule says about the requests that it denies; nil if it denies none.
 func (d *decoder) deny(n *node) *limiter.Denial {
 	out := &limiter.Denial{Status: http.StatusForbidden}
-	if n.kind == kindMapping {
+	if n.Kind == yamltree.Mapping {
 		before := d.found()
 		d.mapping(n, "deny", d.denyFields(out), func(name string) string {
 			switch name {
@@ -24,7 +25,7 @@ func (d *decoder) deny(n *node) *limiter.Denial {
 			}
 			return ""
 		})
-		if len(n.keys) == 0 {
+		if len(n.Keys) == 0 {
 			d.add(n, `deny is empty: write "deny: true", or {status: 403, reason: "why"}`)
 		}
 		if d.found() > before {
@@ -37,10 +38,10 @@ func (d *decoder) deny(n *node) *limiter.Denial {
 	}
 	is, bad := boolean(n)
 	if bad != "" {
-		if _, odd := integer(n.text); odd == "" {
-			bad = "write {status: " + clip(n.text) + "} for another status than 403"
-		} else if strings.ContainsRune(n.text, ' ') {
-			bad = "write {reason: " + quote(n.text) + "} for a reason"
+		if _, odd := integer(n.Text); odd == "" {
+			bad = "write {status: " + clip(n.Text) + "} for another status than 403"
+		} else if strings.ContainsRune(n.Text, ' ') {
+			bad = "write {reason: " + quote(n.Text) + "} for a reason"
 		}
 		d.add(n, "deny: %s", bad)
 		return nil
@@ -57,21 +58,21 @@ func (d *decoder) denyFields(out *limiter.Denial) []field {
 			if !d.scalar(v, "status") {
 				return
 			}
-			status, bad := integer(v.text)
+			status, bad := integer(v.Text)
 			if bad != "" || status < 400 || status > 499 {
-				d.add(v, "status %s is not that of a denial: give 400 to 499, such as 403 or 429", quote(v.text))
+				d.add(v, "status %s is not that of a denial: give 400 to 499, such as 403 or 429", quote(v.Text))
 			}
 			out.Status = int(status)
 		}},
 		{"reason", func(_, v *node) {
 			switch {
 			case !d.scalar(v, "reason"):
-			case v.text == "" || len(v.text) > maxReason || !utf8.ValidString(v.text) ||
-				strings.ContainsFunc(v.text, unicode.IsControl):
-				d.add(v, "reason has %d bytes, or a character that cannot be shown: give 1 to %d bytes in one line", len(v.text),
+			case v.Text == "" || len(v.Text) > maxReason || !utf8.ValidString(v.Text) ||
+				strings.ContainsFunc(v.Text, unicode.IsControl):
+				d.add(v, "reason has %d bytes, or a character that cannot be shown: give 1 to %d bytes in one line", len(v.Text),
 					maxReason)
 			default:
-				out.Reason = v.text
+				out.Reason = v.Text
 			}
 		}},
 	}
@@ -93,7 +94,7 @@ func (d *decoder) denying(r *definition, at *ruleNodes, counting []*node) {
 		d.add(at.more, `"continue: true" cannot be combined with "deny: true": no rule after it can allow the request`)
 	}
 	for _, k := range counting {
-		if k.text != "limits" && k.text != "quotas" && k.text != "shadow" {
+		if k.Text != "limits" && k.Text != "quotas" && k.Text != "shadow" {
 			r.spare = append(r.spare, k)
 		}
 	}

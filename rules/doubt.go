@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -23,21 +24,22 @@ func conditionName(name string) bool {
 // misplaced notes a condition that is probably indented under "attributes" by mistake.
 // It returns false if that is certain, and then adds the error.
 func (d matching) misplaced(k, v *node) bool {
-	if !conditionName(k.text) || strings.HasSuffix(k.text, "user") && v.kind == kindNull { // asksForUser says the latter
+	// asksForUser says the latter.
+	if !conditionName(k.Text) || strings.HasSuffix(k.Text, "user") && v.Kind == yamltree.Empty {
 		return true
 	}
-	instead := k.text + ":"
-	if v.kind == kindScalar {
-		instead = strings.TrimSpace(instead + " " + plainText(v.text))
+	instead := k.Text + ":"
+	if v.Kind == yamltree.Scalar {
+		instead = strings.TrimSpace(instead + " " + plainText(v.Text))
 	}
 	const format = "%s under attributes is an attribute of that name, not the request's %s: write %q in match, beside " +
 		"attributes"
-	what := strings.TrimPrefix(k.text, "not_")
-	if v.kind == kindScalar && (seemsPattern(v.text) || strings.HasPrefix(v.text, "/")) {
-		d.add(k, format, quote(k.text), what, instead)
+	what := strings.TrimPrefix(k.Text, "not_")
+	if v.Kind == yamltree.Scalar && (seemsPattern(v.Text) || strings.HasPrefix(v.Text, "/")) {
+		d.add(k, format, quote(k.Text), what, instead)
 		return false
 	}
-	doubt(d.decoder, k, instead, format, quote(k.text), what, instead)
+	doubt(d.decoder, k, instead, format, quote(k.Text), what, instead)
 	return true
 }
 
@@ -147,21 +149,21 @@ func starredSlash(re *syntax.Regexp) bool {
 func (d matching) groups(n *node, what string) []string {
 	for _, v := range d.list(n, what, maxChoices) {
 		switch {
-		case v.kind != kindScalar:
-		case v.text == "*":
+		case v.Kind != yamltree.Scalar:
+		case v.Text == "*":
 			d.add(v, `%s: "*" is not a wildcard; remove it to match any group`, what)
-		case seemsPattern(v.text):
+		case seemsPattern(v.Text):
 			d.add(v, "%s: %s seems to be a pattern, and a group is compared as it stands: write the names as a list, as in "+
 				"%s: [free, gold], or match on an attribute, as in attributes: {plan: {pattern: '%s'}}",
-				what, quote(v.text), what, asPattern(v.text))
+				what, quote(v.Text), what, asPattern(v.Text))
 		default:
 			d.groupText(v, what)
-			if n.kind == kindScalar && what == "group" && anyone(v.text) {
+			if n.Kind == yamltree.Scalar && what == "group" && anyone(v.Text) {
 				doubt(d.decoder, v, "",
 					"%s: %s is compared as it stands: remove it to match any group, or write %s: [%s] for one of that name",
-					what, quote(v.text), what, v.text)
+					what, quote(v.Text), what, v.Text)
 			}
-			d.networkElsewhere(v, what, v.text)
+			d.networkElsewhere(v, what, v.Text)
 		}
 	}
 	return d.choices(n, what, false)
@@ -170,15 +172,15 @@ func (d matching) groups(n *node, what string) []string {
 // groupText notes a group that is compared as it stands, and probably means a list of groups or
 // all others.
 func (d matching) groupText(v *node, what string) {
-	if rest, ok := negated(v.text); ok {
+	if rest, ok := negated(v.Text); ok {
 		instead := "not_" + what + ": " + plainText(rest)
 		if what != "group" {
 			instead = "group: " + plainText(rest)
 		}
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text), instead)
-	} else if list := commaList(v.text); list != "" {
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text), instead)
+	} else if list := commaList(v.Text); list != "" {
 		instead := what + ": " + list
-		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.text),
+		doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for either of these", what, quote(v.Text),
 			instead)
 	}
 }
@@ -186,15 +188,15 @@ func (d matching) groupText(v *node, what string) {
 // lowerMethod notes a method in lower case that few services have. It is probably meant
 // as an operation or a path.
 func (d costing) lowerMethod(k *node, cost uint64, rest string) {
-	method := upper(k.text)
-	if method == k.text ||
+	method := upper(k.Text)
+	if method == k.Text ||
 		slices.Contains(strings.Fields("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT UNARY STREAM MESSAGE"), method) {
 		return
 	}
-	name := clip(k.text)
+	name := clip(k.Text)
 	instead := fmt.Sprintf("cost: [{path: ^/%s, cost: %d}, {cost: %s}]", name, cost, rest)
 	doubt(d.decoder, k, instead, "%s is the cost of the HTTP method %s: write %q for a path, or the method in upper case",
-		quote(k.text), method, instead)
+		quote(k.Text), method, instead)
 }
 
 // freesTooMuch warns about a pattern that frees requests from a limit and may match in the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -22,10 +23,10 @@ func (d drips) long(n *node) bool {
 		}
 		return ""
 	})
-	if n.at("amount") == nil && len(d.problems.list) == before {
+	if n.At("amount") == nil && len(d.problems.list) == before {
 		every := "10s"
-		if v := n.at("every"); v != nil {
-			every = v.text // valid, since there was no problem
+		if v := n.At("every"); v != nil {
+			every = v.Text // valid, since there was no problem
 		}
 		d.add(n, `this drip has no "amount": write {amount: 5, every: %s}, or "drip: interval" for one unit at a time`, every)
 	}
@@ -36,15 +37,15 @@ func (d drips) fields() []field {
 	return []field{
 		{"amount", func(_, v *node) {
 			if d.scalar(v, "amount") {
-				if _, bad := units(v.text, 1); bad != "" {
+				if _, bad := units(v.Text, 1); bad != "" {
 					d.add(v, "amount: %s", bad)
 				}
 			}
 		}},
 		{"every", func(_, v *node) {
 			if d.scalar(v, "every") {
-				if w, bad := duration(v.text); bad != "" || w <= 0 {
-					d.add(v, "every: %s", orElse(bad, quote(v.text)+" is not a time: give one such as 10s"))
+				if w, bad := duration(v.Text); bad != "" || w <= 0 {
+					d.add(v, "every: %s", orElse(bad, quote(v.Text)+" is not a time: give one such as 10s"))
 				}
 			}
 		}},
@@ -61,11 +62,11 @@ func orElse(text, other string) string {
 // setDrip sets how a leaky bucket leaks.
 func setDrip(s *limiter.Spec, n *node) string {
 	s.DripUnits = 0
-	if n.kind != kindMapping {
+	if n.Kind != yamltree.Mapping {
 		return choose(n, "drip", &s.Drip)
 	}
 	s.Drip = limiter.DripInterval
-	s.DripUnits, _ = units(n.at("amount").text, 1)
+	s.DripUnits, _ = units(n.At("amount").Text, 1)
 	return ""
 }
 
@@ -73,11 +74,12 @@ func setDrip(s *limiter.Spec, n *node) string {
 // rate is that of the drips.
 func (d drips) agree(s *spec) {
 	at := s.at["drip"]
-	if at == nil || at.kind != kindMapping || at.at("every") == nil || s.DripUnits < 1 || s.Limit < 1 || s.Window <= 0 ||
+	if at == nil || at.Kind != yamltree.Mapping || at.At("every") == nil ||
+		s.DripUnits < 1 || s.Limit < 1 || s.Window <= 0 ||
 		s.bad["limit"] || s.bad["window"] {
 		return
 	}
-	every, _ := duration(at.at("every").text)
+	every, _ := duration(at.At("every").Text)
 	hi, lo := bits.Mul64(uint64(s.DripUnits), uint64(s.Window))
 	otherHi, otherLo := bits.Mul64(uint64(s.Limit), uint64(every))
 	if hi == otherHi && lo == otherLo {
@@ -89,6 +91,6 @@ func (d drips) agree(s *spec) {
 			instead = fmt.Sprintf("write limit: %d, or %s", n, instead)
 		}
 	}
-	d.add(at.at("every"), "%d units every %v are not the rate of this limit, %d per %s: %s", s.DripUnits, every, s.Limit,
+	d.add(at.At("every"), "%d units every %v are not the rate of this limit, %d per %s: %s", s.DripUnits, every, s.Limit,
 		limiter.WindowName(s.Window), instead)
 }

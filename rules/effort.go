@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // maxEffort bounds the work of each kind of warning that compares rules with each other,
@@ -149,8 +151,8 @@ func anyHost(rules []definition, e *effort) (out []Warning) {
 // firstLimit returns the first limit of a rule that is written in the short form.
 func firstLimit(r *definition) string {
 	for _, n := range r.written {
-		if n.kind == kindScalar {
-			return clip(n.text)
+		if n.Kind == yamltree.Scalar {
+			return clip(n.Text)
 		}
 	}
 	return "60/minute"

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // maxNumbersFile bounds the size of a file of numbers, and maxExpanded that of a rules file with
@@ -40,25 +42,25 @@ func Expand(data []byte, read func(name string) ([]byte, error)) ([]byte, error)
 		return data, nil
 	}
 	var at []*node
-	root.files(&at)
+	files(root, &at)
 	if len(at) == 0 {
 		return data, nil
 	}
 	text := map[string]string{}
 	for _, n := range at {
-		if _, ok := text[n.text]; ok {
+		if _, ok := text[n.Text]; ok {
 			continue
 		}
-		name := path.Clean(n.text)
+		name := path.Clean(n.Text)
 		if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") || strings.ContainsRune(name, '\\') {
 			return nil, fmt.Errorf("line %d of the rules file: file of numbers %s is not in the directory of the rules file: "+
-				"put it there, and write only its name", n.line, quote(n.text))
+				"put it there, and write only its name", n.Line, quote(n.Text))
 		}
 		contents, err := read(name)
 		if err != nil {
-			return nil, fmt.Errorf("line %d of the rules file: %w", n.line, err)
+			return nil, fmt.Errorf("line %d of the rules file: %w", n.Line, err)
 		}
-		if text[n.text], err = numbersIn(n.text, contents); err != nil {
+		if text[n.Text], err = numbersIn(n.Text, contents); err != nil {
 			return nil, err
 		}
 	}
@@ -68,15 +70,15 @@ func Expand(data []byte, read func(name string) ([]byte, error)) ([]byte, error)
 	lines := strings.Split(string(data), "\n")
 	size := len(data)
 	for _, n := range slices.Backward(at) { // of one line, the last first
-		begin, end, ok := place(lines[n.line-1], n)
+		begin, end, ok := place(lines[n.Line-1], n)
 		if !ok {
 			return nil, fmt.Errorf("line %d of the rules file: the name of the file of numbers %s cannot be found in its line: "+
-				"write it in one line, without escapes", n.line, quote(n.text))
+				"write it in one line, without escapes", n.Line, quote(n.Text))
 		}
-		line := lines[n.line-1]
-		lines[n.line-1] = line[:begin] + "{name: " + jsonText(n.text) + numbersField[:len(numbersField)-1] +
-			jsonText(text[n.text]) + "}" + line[end:]
-		if size += len(lines[n.line-1]) - len(line); size > maxExpanded {
+		line := lines[n.Line-1]
+		lines[n.Line-1] = line[:begin] + "{name: " + jsonText(n.Text) + numbersField[:len(numbersField)-1] +
+			jsonText(text[n.Text]) + "}" + line[end:]
+		if size += len(lines[n.Line-1]) - len(line); size > maxExpanded {
 			return nil, fmt.Errorf("the rules file has %d bytes with its files of numbers; at most %d are allowed", size,
 				maxExpanded)
 		}
@@ -85,25 +87,25 @@ func Expand(data []byte, read func(name string) ([]byte, error)) ([]byte, error)
 }
 
 // files appends the names of files of numbers below a node.
-func (n *node) files(out *[]*node) {
-	for i, v := range n.items {
-		if n.kind == kindMapping && n.keys[i].text == "of" && v.kind == kindMapping && len(v.keys) == 1 &&
-			v.keys[0].text == "file" && v.items[0].kind == kindScalar && !isNumber(v.items[0].text) {
-			*out = append(*out, v.items[0])
+func files(n *node, out *[]*node) {
+	for i, v := range n.Items {
+		if n.Kind == yamltree.Mapping && n.Keys[i].Text == "of" && v.Kind == yamltree.Mapping && len(v.Keys) == 1 &&
+			v.Keys[0].Text == "file" && v.Items[0].Kind == yamltree.Scalar && !isNumber(v.Items[0].Text) {
+			*out = append(*out, v.Items[0])
 			continue
 		}
-		v.files(out)
+		files(v, out)
 	}
 }
 
 // place returns where in its line a scalar is written.
 func place(line string, n *node) (begin, end int, ok bool) {
-	for range n.column - 1 {
+	for range n.Column - 1 {
 		_, size := utf8.DecodeRuneInString(line[begin:])
 		begin += size
 	}
 	for _, quotes := range []string{"", `"`, "'"} {
-		if whole := quotes + n.text + quotes; strings.HasPrefix(line[begin:], whole) {
+		if whole := quotes + n.Text + quotes; strings.HasPrefix(line[begin:], whole) {
 			return begin, begin + len(whole), true
 		}
 	}
@@ -129,11 +131,9 @@ func numbersIn(file string, data []byte) (string, error) {
 		p.addAt(1, 1, "the file has %d bytes; at most %d are allowed", len(data), maxNumbersFile)
 		return "", p.err(file)
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	data = bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 	var out strings.Builder
 	first := map[string]int{}
-	if checkText(data, &p) {
+	if data, ok := yamltree.Text(data, "a rules file", p.addAt); ok {
 		for i, line := range strings.Split(string(data), "\n") {
 			name, number, ok, bad := numbersLine(line)
 			if !ok && bad == "" {
@@ -189,24 +189,24 @@ func numbersLine(line string) (name, number string, ok bool, bad string) {
 
 // numbersFile decodes a file of numbers that [Expand] has written out.
 func (d numbers) numbersFile(f *node, n *numbering) {
-	if f.kind != kindMapping || f.at("numbers") == nil {
-		name := f.text
-		if f.kind != kindScalar {
+	if f.Kind != yamltree.Mapping || f.At("numbers") == nil {
+		name := f.Text
+		if f.Kind != yamltree.Scalar {
 			name = "plans.yaml"
 		}
 		d.add(f, "the numbers of %s are in another file, which is not read here: give the rules file to the node or to weir "+
 			"by its name, or call rules.Expand before rules.Parse", quote(name))
 		return
 	}
-	text := f.at("numbers")
-	name := f.at("name")
-	if len(f.keys) != 2 || name == nil || name.kind != kindScalar || text.kind != kindScalar {
+	text := f.At("numbers")
+	name := f.At("name")
+	if len(f.Keys) != 2 || name == nil || name.Kind != yamltree.Scalar || text.Kind != yamltree.Scalar {
 		d.add(f, "a file of numbers is written as of: {file: plans.yaml}")
 		return
 	}
-	n.file = name.text
-	n.of = slices.Grow(n.of, strings.Count(text.text, "\n"))
-	for line := range strings.Lines(text.text) {
+	n.file = name.Text
+	n.of = slices.Grow(n.of, strings.Count(text.Text, "\n"))
+	for line := range strings.Lines(text.Text) {
 		number, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if !ok {
 			d.add(text, "%s in %s is not a number and a name", quote(line), quote(n.file))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -26,8 +27,8 @@ func neverFirst(r *definition) (out []Warning) {
 			}
 			at, instead, less := r.written[i], "", ""
 			if n := int64(math.Ceil(most)) - 1; n > 0 && !isBucket(l.Algorithm()) {
-				if instead = fmt.Sprintf("%d/%s", n, limiter.WindowName(l.Window())); at.kind != kindScalar {
-					at, instead = at.at("limit"), fmt.Sprintf("limit: %d", n)
+				if instead = fmt.Sprintf("%d/%s", n, limiter.WindowName(l.Window())); at.Kind != yamltree.Scalar {
+					at, instead = at.At("limit"), fmt.Sprintf("limit: %d", n)
 				}
 				less = ", or write less, such as " + instead
 			}

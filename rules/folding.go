@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // folding is what spellings of a value count together, as bits.
@@ -77,26 +79,26 @@ func foldRune(r rune) rune {
 // foldedPart decodes a part of a key that says which of its spellings count together, such as {user: {fold: case}}.
 func (d *decoder) foldedPart(n *node) (part, bool) {
 	const form = "a part of a key with its spelling is written {user: {fold: case, trim: true}}"
-	if len(n.keys) != 1 {
+	if len(n.Keys) != 1 {
 		d.add(n, form+"; each part is an element of its own")
 		return part{}, false
 	}
-	p, bad := namedPart(n.keys[0].text)
+	p, bad := namedPart(n.Keys[0].Text)
 	switch {
 	case bad != "":
 	case p.kind == partIP || p.kind == partMethod || p.kind == partRule:
 		bad = p.String() + " has one spelling already: write it without fold and trim"
-	case n.items[0].kind != kindMapping:
+	case n.Items[0].Kind != yamltree.Mapping:
 		bad = form
 	}
 	if bad != "" {
-		d.add(n.keys[0], "%s", bad)
+		d.add(n.Keys[0], "%s", bad)
 		return part{}, false
 	}
 	before := d.found()
-	d.mapping(n.items[0], "the spelling of a part of a key", d.foldingFields(&p.fold), nil)
+	d.mapping(n.Items[0], "the spelling of a part of a key", d.foldingFields(&p.fold), nil)
 	if p.fold == 0 && d.found() == before {
-		d.add(n.items[0], "it says nothing: give fold: case, trim: true, or both, or write %s alone", p.plainName())
+		d.add(n.Items[0], "it says nothing: give fold: case, trim: true, or both, or write %s alone", p.plainName())
 	}
 	return p, p.fold != 0
 }
@@ -110,8 +112,8 @@ func (d *decoder) foldingFields(to *folding) []field {
 			if !d.scalar(v, "fold") {
 				return
 			}
-			if v.text != "case" {
-				d.add(v, "fold is %s; what can be folded is case: write fold: case", quote(v.text))
+			if v.Text != "case" {
+				d.add(v, "fold is %s; what can be folded is case: write fold: case", quote(v.Text))
 				return
 			}
 			*to |= foldCase

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -56,7 +57,7 @@ func deniesAfterQuiet(r *definition) (out []Warning) {
 			continue // numbers of plans are in other places
 		}
 		at := r.written[i]
-		if slices.ContainsFunc(counterSays(), func(name string) bool { return at.at(name) != nil }) {
+		if slices.ContainsFunc(counterSays(), func(name string) bool { return at.At(name) != nil }) {
 			continue
 		}
 		n, window := l.Limit(), l.Window()
@@ -65,7 +66,7 @@ func deniesAfterQuiet(r *definition) (out []Warning) {
 			continue
 		}
 		instead := "rounding: floor"
-		if at.kind == kindScalar {
+		if at.Kind == yamltree.Scalar {
 			instead = fmt.Sprintf("{limit: %d, window: %s, rounding: floor}", n, limiter.WindowName(window))
 		}
 		out = append(out, newWarning(r, at, instead, "after %d at the beginning of one window and a quiet rest, "+

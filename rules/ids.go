@@ -60,9 +60,9 @@ func idTime(d *decoder, name string, out *time.Duration) field {
 		if !d.scalar(v, name) {
 			return
 		}
-		t, bad := duration(v.text)
+		t, bad := duration(v.Text)
 		if bad == "" && (t < limiter.MinIDTTL || t > limiter.MaxIDTTL) {
-			bad = fmt.Sprintf("%s is out of range: give 1ms to 24h", quote(v.text))
+			bad = fmt.Sprintf("%s is out of range: give 1ms to 24h", quote(v.Text))
 		}
 		if bad != "" {
 			d.add(v, "%s: %s", name, bad)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dchest/siphash"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -324,13 +325,13 @@ func (d *decoder) key(n *node) ([][]part, bool) {
 // keys decodes the parts of several counters.
 func (d *decoder) keys(n *node) (out [][]part, skip bool) {
 	const form = `"keys" is a list of lists, such as [[ip], [user]]`
-	if n.kind != kindSequence || len(n.items) == 0 {
+	if n.Kind != yamltree.List || len(n.Items) == 0 {
 		d.add(n, form+`; for one key of several parts write "key"`)
 		return nil, false
 	}
 	for _, item := range d.list(n, "keys", maxKeys) {
-		if item.kind != kindSequence {
-			d.add(item, form+"; this element is %s", item.kind)
+		if item.Kind != yamltree.List {
+			d.add(item, form+"; this element is %s", item.Kind)
 			continue
 		}
 		parts := d.parts(item, "a key")
@@ -347,12 +348,12 @@ func (d *decoder) keys(n *node) (out [][]part, skip bool) {
 
 func (d *decoder) parts(n *node, what string) []part {
 	var out []part
-	if n.kind == kindSequence && len(n.items) == 0 {
+	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		d.add(n, "%s is empty; to count all requests together write [rule]", what)
 	}
 	for _, item := range d.list(n, what, maxKeyParts) {
 		p, bad := part{}, ""
-		if item.kind == kindMapping && len(item.keys) > 0 && item.keys[0].text != "attr" {
+		if item.Kind == yamltree.Mapping && len(item.Keys) > 0 && item.Keys[0].Text != "attr" {
 			var ok bool
 			if p, ok = d.foldedPart(item); !ok {
 				continue
@@ -374,13 +375,13 @@ func (d *decoder) parts(n *node, what string) []part {
 
 func readPart(n *node) (part, string) {
 	known := append(partNames(), attributePrefix+"NAME")
-	if n.kind == kindMapping && len(n.keys) == 1 && n.keys[0].text == "attr" {
+	if n.Kind == yamltree.Mapping && len(n.Keys) == 1 && n.Keys[0].Text == "attr" {
 		return part{}, "write attr:NAME without a blank after the colon"
 	}
-	if n.kind != kindScalar {
-		return part{}, "a part of a key is one of " + strings.Join(known, ", ") + "; this is " + n.kind.String()
+	if n.Kind != yamltree.Scalar {
+		return part{}, "a part of a key is one of " + strings.Join(known, ", ") + "; this is " + n.Kind.String()
 	}
-	return namedPart(n.text)
+	return namedPart(n.Text)
 }
 
 // namedPart returns the part that a text names, or what is wrong with it.

@@ -42,7 +42,7 @@ func (l *leasesField) field(d *decoder) field {
 
 // neverLent warns about a rule that sets leases and has none.
 func neverLent(r *definition) (out []Warning) {
-	if at := r.leases.at; r.leases.how != leasesAuto || at == nil || at.line < r.line {
+	if at := r.leases.at; r.leases.how != leasesAuto || at == nil || at.Line < r.line {
 		return nil
 	}
 	var why string

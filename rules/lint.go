@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -27,12 +28,12 @@ func (r *definition) notes() (out []Warning) {
 		}
 		out = append(out, newWarning(r, o.at, o.instead,
 			"%s %s in %s is not a method of HTTP or gRPC, and probably fits no request; write %q",
-			o.field, quote(o.at.text), r.title(), o.instead))
+			o.field, quote(o.at.Text), r.title(), o.instead))
 	}
 	if len(r.spare) > 0 {
 		names := make([]string, len(r.spare))
 		for i, k := range r.spare {
-			names[i] = quote(k.text)
+			names[i] = quote(k.Text)
 		}
 		why, instead := "is unlimited and counts nothing", "write limits in place of \"unlimited: true\""
 		switch {
@@ -52,10 +53,10 @@ func (r *definition) notes() (out []Warning) {
 func fixedLengths(r *definition) (out []Warning) {
 	for i, n := range r.written {
 		at, name := n, ""
-		if n.kind == kindScalar {
-			_, name, _ = strings.Cut(n.text, "/")
-		} else if w := n.at("window"); w != nil {
-			at, name = w, w.text
+		if n.Kind == yamltree.Scalar {
+			_, name, _ = strings.Cut(n.Text, "/")
+		} else if w := n.At("window"); w != nil {
+			at, name = w, w.Text
 		}
 		name = strings.TrimSpace(name)
 		if name != "month" && name != "year" {
@@ -64,13 +65,13 @@ func fixedLengths(r *definition) (out []Warning) {
 		days, _ := unit(name)
 		spec := r.limits[i].Spec()
 		fixed, calendar := fmt.Sprintf("window: %dd", days/day), "calendar: "+name+" in place of the window"
-		if n.kind == kindScalar {
+		if n.Kind == yamltree.Scalar {
 			fixed, calendar = fmt.Sprintf("{limit: %d, %s}", spec.Limit, fixed),
 				fmt.Sprintf("{limit: %d, calendar: %s}", spec.Limit, name)
 		}
 		also := ", or " + calendar + " for those of the calendar"
-		if spec.Algorithm != limiter.FixedWindow && (spec.Algorithm != limiter.SlidingCounter || n.at("algorithm") != nil) ||
-			n.at("align") != nil {
+		if spec.Algorithm != limiter.FixedWindow && (spec.Algorithm != limiter.SlidingCounter || n.At("algorithm") != nil) ||
+			n.At("align") != nil {
 			also = "" // it has no calendar
 		}
 		out = append(out, newWarning(r, at, fixed,
@@ -93,8 +94,8 @@ func lacking(r *definition) (out []Warning) {
 				continue
 			}
 			at := r.keyNode
-			if at.kind == kindSequence && i < len(at.items) {
-				at = at.items[i]
+			if at.Kind == yamltree.List && i < len(at.Items) {
+				at = at.Items[i]
 			}
 			instead := "match: {attributes: {" + yamlText(p.name) + ": }}"
 			out = append(out, newWarning(r, at, instead,
@@ -148,7 +149,7 @@ func crossed(r *definition) []Warning {
 	var rates, keys []string
 	for i, n := range r.written {
 		l := r.limits[i]
-		if n.kind == kindMapping && n.at("name") != nil {
+		if n.Kind == yamltree.Mapping && n.At("name") != nil {
 			return nil
 		}
 		rates = append(rates, strconv.FormatUint(l.Limit(), 10)+"/"+l.Period())

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -114,9 +115,9 @@ type matching struct{ *decoder }
 
 // match decodes the match of a rule.
 func (d matching) match(n *node, m *matcher) {
-	if n.kind != kindMapping {
+	if n.Kind != yamltree.Mapping {
 		if instead := d.bareMatch(n); instead != "" {
-			d.add(n, "match is a mapping of fields to values, not %s: write match: {%s}", n.kind, instead)
+			d.add(n, "match is a mapping of fields to values, not %s: write match: {%s}", n.Kind, instead)
 			return
 		}
 	}
@@ -169,7 +170,7 @@ func matchHint(n *node, name string) string {
 			`attribute has another value`
 	case "cidr", "network", "address", "addr", "src", "source", "client_ip", "remote_addr", "remote_ip":
 		return "unknown field " + quote(name) + " (in match); the address of a request is \"ip\": write " +
-			strings.TrimSpace("ip: "+valueText(n.at(name)))
+			strings.TrimSpace("ip: "+valueText(n.At(name)))
 	case "attr", "header", "headers":
 		return "unknown field " + quote(name) +
 			" (in match); what a service sends about a request is under attributes, as in attributes: {api_key: }"
@@ -182,7 +183,7 @@ func matchHint(n *node, name string) string {
 		known = append(known, f.name)
 	}
 	attribute, prefixed := strings.CutPrefix(name, attributePrefix)
-	if v := n.at(name); prefixed || nearest(name, known) == "" && v != nil && v.kind != kindMapping {
+	if v := n.At(name); prefixed || nearest(name, known) == "" && v != nil && v.Kind != yamltree.Mapping {
 		return unknown("field", name, known) + " (in match); for an attribute write attributes: {" +
 			yamlText(clip(attribute)) + ": " + valueText(v) + "}"
 	}
@@ -197,22 +198,22 @@ func (d matching) methods(n *node, what string) (out []string) {
 	meant := make([]string, 0, len(out))
 	var odd []*node
 	for _, v := range d.list(n, what, maxChoices) {
-		if address, _ := isNetwork(v.text); v.kind == kindScalar &&
-			(address || strings.ContainsAny(v.text, " ,|*^$()[]{}/:")) {
-			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.text),
+		if address, _ := isNetwork(v.Text); v.Kind == yamltree.Scalar &&
+			(address || strings.ContainsAny(v.Text, " ,|*^$()[]{}/:")) {
+			d.add(v, "%s: %s is not the name of a method; write a list of names, as in %s: [GET, POST]", what, quote(v.Text),
 				what)
-		} else if rest, ok := negated(v.text); ok && slices.Contains(knownMethods(), upper(rest)) {
+		} else if rest, ok := negated(v.Text); ok && slices.Contains(knownMethods(), upper(rest)) {
 			instead := map[bool]string{true: "not_method: ", false: "method: "}[what == "method"] + upper(rest)
-			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.text),
+			doubt(d.decoder, v, instead, "%s: %s is compared as it stands: write %q for all others", what, quote(v.Text),
 				instead)
-		} else if word := strings.ToLower(v.text); word == "any" || word == "all" {
+		} else if word := strings.ToLower(v.Text); word == "any" || word == "all" {
 			doubt(d.decoder, v, "",
 				"%s: %s is compared as it stands, and is not a method of HTTP or gRPC: remove it to match any method", what,
-				quote(v.text))
-		} else if name := misspelt(v.text); name != "" {
+				quote(v.Text))
+		} else if name := misspelt(v.Text); name != "" {
 			meant, odd = append(meant, name), append(odd, v)
 		} else {
-			meant = append(meant, v.text)
+			meant = append(meant, v.Text)
 		}
 	}
 	instead := what + ": " + strings.Join(meant, ", ")
@@ -239,13 +240,13 @@ func misspelt(name string) string {
 func (d matching) choices(n *node, what string, emptyToo bool) []string {
 	set := make(map[string]bool)
 	for _, v := range d.list(n, what, maxChoices) {
-		if emptyToo && v.kind == kindScalar && v.text == "" {
+		if emptyToo && v.Kind == yamltree.Scalar && v.Text == "" {
 			set[""] = true
 		} else if w, ok := d.text(v, what); ok {
 			set[w] = true
 		}
 	}
-	if len(set) == 0 && n.kind == kindSequence && len(n.items) == 0 {
+	if len(set) == 0 && n.Kind == yamltree.List && len(n.Items) == 0 {
 		d.add(n, "the list of %s is empty; remove it to match any", what)
 	}
 	return slices.Sorted(maps.Keys(set))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // mention is a place of a file where an attribute's name stands.
@@ -27,15 +29,15 @@ func (m *mentions) add(at *node, name, form string) {
 
 // addKey notes the names of a key's attributes. n is the key, or a list of these.
 func (m *mentions) addKey(n *node) {
-	if n.kind == kindSequence {
-		for _, item := range n.items {
+	if n.Kind == yamltree.List {
+		for _, item := range n.Items {
 			m.addKey(item)
 		}
-	} else if n.kind == kindMapping { // with its spelling
-		for _, name := range n.keys {
+	} else if n.Kind == yamltree.Mapping { // with its spelling
+		for _, name := range n.Keys {
 			m.addKey(name)
 		}
-	} else if name, ok := strings.CutPrefix(n.text, attributePrefix); ok && n.kind == kindScalar {
+	} else if name, ok := strings.CutPrefix(n.Text, attributePrefix); ok && n.Kind == yamltree.Scalar {
 		m.add(n, name, `"attr:%s"`)
 	}
 }
@@ -65,7 +67,7 @@ func spellings(outer *definition, groups ...[]definition) (out []Warning) {
 	}
 	for _, all := range byName {
 		slices.SortStableFunc(all, func(a, b mention) int {
-			return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
+			return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
 		})
 		times := map[string]int{}
 		for _, m := range all {
@@ -88,7 +90,7 @@ func spellings(outer *definition, groups ...[]definition) (out []Warning) {
 			out = append(out, newWarning(m.of, m.at, instead,
 				"%s: attribute %s differs only in spelling from %s on line %d, and a request that has one lacks the other: write "+
 					"%s here, or %s there, whichever the service sends",
-				m.of.title(), quote(m.name), quote(usual.name), usual.at.line, instead, quote(m.name)))
+				m.of.title(), quote(m.name), quote(usual.name), usual.at.Line, instead, quote(m.name)))
 		}
 	}
 	return out
@@ -113,7 +115,7 @@ func partsAsAttributes(r *definition) (out []Warning) {
 			if p.kind != partAttribute || !slices.Contains(partNames(), p.name) || r.match.asksFor(p.name) {
 				continue
 			}
-			out = append(out, newWarning(r, r.keyNode.find(attributePrefix+p.name), p.name,
+			out = append(out, newWarning(r, find(r.keyNode, attributePrefix+p.name), p.name,
 				"%s counts by an attribute with the name %s, which is not the %s of the request: write %q for that",
 				r.title(), quote(p.name), p.name, p.name))
 		}
@@ -139,9 +141,9 @@ func asksForUser(r *definition) []Warning {
 }
 
 // find returns the first single value with a text in a node; the node itself if none has it.
-func (n *node) find(text string) *node {
-	for _, item := range n.items {
-		if at := item.find(text); at.kind == kindScalar && at.text == text {
+func find(n *node, text string) *node {
+	for _, item := range n.Items {
+		if at := find(item, text); at.Kind == yamltree.Scalar && at.Text == text {
 			return at
 		}
 	}

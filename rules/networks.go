@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // wantPrefix ends the errors of addresses for which there is no likelier line to write.
@@ -32,8 +34,8 @@ func networkText(text string) string {
 
 // networks decodes the addresses and prefixes of a condition.
 func (d matching) networks(n *node, what string) []netip.Prefix {
-	if n.kind == kindMapping {
-		switch not := n.at("not"); {
+	if n.Kind == yamltree.Mapping {
+		switch not := n.At("not"); {
 		case not != nil && what == "ip":
 			d.add(n, "ip has no \"not\": write not_ip: %s in its place", d.example(not, "10.0.0.0/8"))
 		default:
@@ -49,21 +51,21 @@ func (d matching) networks(n *node, what string) []netip.Prefix {
 	}
 	d.oneFamily(n, what, out)
 	for _, v := range d.list(n, what, maxPrefixes) {
-		network, bare := bareNetwork(v.text)
+		network, bare := bareNetwork(v.Text)
 		reason, other := "and its end is that of a network", ", or another length,"
 		if !bare {
-			if network, bare = lostSlash(v.text); !bare {
+			if network, bare = lostSlash(v.Text); !bare {
 				continue
 			}
 			reason, other = "and ends in what is the length of its network", ""
 		}
 		instead := networkText(network)
-		if n.kind == kindScalar {
+		if n.Kind == yamltree.Scalar {
 			instead = what + ": " + instead
 		}
-		addr, _ := netip.ParseAddr(v.text)
+		addr, _ := netip.ParseAddr(v.Text)
 		doubt(d.decoder, v, instead, "%s: %s is one address, %s: write %s%s for the network, or %s/%d for this address",
-			what, v.text, reason, instead, other, v.text, addr.BitLen())
+			what, v.Text, reason, instead, other, v.Text, addr.BitLen())
 	}
 	return out
 }
@@ -88,16 +90,16 @@ func (d matching) oneFamily(n *node, what string, networks []netip.Prefix) {
 
 // example returns the first value of a node as a file has it, or else another text.
 func (d matching) example(n *node, other string) string {
-	if n.kind == kindSequence && len(n.items) > 0 {
-		n = n.items[0]
+	if n.Kind == yamltree.List && len(n.Items) > 0 {
+		n = n.Items[0]
 	}
-	if n.kind != kindScalar || n.text == "" {
+	if n.Kind != yamltree.Scalar || n.Text == "" {
 		return other
 	}
-	if address, prefix := isNetwork(n.text); address || prefix {
-		return networkText(n.text)
+	if address, prefix := isNetwork(n.Text); address || prefix {
+		return networkText(n.Text)
 	}
-	return plainText(clip(n.text))
+	return plainText(clip(n.Text))
 }
 
 // bareNetwork returns the prefix that is probably meant by an address whose end is 0, which
@@ -246,7 +248,7 @@ func (d matching) networkElsewhere(v *node, what, text string) {
 	instead := field + ": " + networkText(text)
 	doubt(d.decoder, v, instead,
 		"%s: %s seems to be the address of a caller, and is compared with the %s of a request: write %s",
-		what, quote(v.text), strings.TrimPrefix(what, "not_"), instead)
+		what, quote(v.Text), strings.TrimPrefix(what, "not_"), instead)
 }
 
 // networkPath notes a pattern of paths that is an address or a prefix.
@@ -264,7 +266,7 @@ func (d matching) networkPath(v *node, what string, p *pattern) {
 // networkValue notes a value of an attribute that is a prefix, or is an address if the
 // attribute's name says that it is one of a caller. It is compared as it stands.
 func (d matching) networkValue(v *node, name string) {
-	address, prefix := isNetwork(v.text)
+	address, prefix := isNetwork(v.Text)
 	if address {
 		words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("-_. ", r) })
 		address = slices.ContainsFunc(words, func(w string) bool {
@@ -274,11 +276,11 @@ func (d matching) networkValue(v *node, name string) {
 	if !address && !prefix || conditionName(name) { // misplaced says the latter
 		return
 	}
-	instead := "ip: " + networkText(v.text)
+	instead := "ip: " + networkText(v.Text)
 	doubt(d.decoder, v, instead,
 		"attribute %s is compared with %s as it stands, and not with the request's address: write %q in match, beside "+
 			"attributes",
-		quote(name), quote(v.text), instead)
+		quote(name), quote(v.Text), instead)
 }
 
 func isPrefix(text string) bool {

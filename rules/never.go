@@ -20,17 +20,17 @@ func (d matching) contradiction(n *node, m *matcher) {
 		{"user", m.user.fitsNoValue()},
 		{"ip", len(m.ips) > 0 && len(m.notIPs) > 0 && within(m.ips, m.notIPs)},
 	} {
-		if at := n.at("not_" + x.name); x.never && at != nil {
+		if at := n.At("not_" + x.name); x.never && at != nil {
 			doubt(d.decoder, at, "", "not_%s excludes all that %s asks for, so nothing fits: remove one of them", x.name, x.name)
 		}
 	}
-	attributes := n.at("attributes")
+	attributes := n.At("attributes")
 	for i := range m.attributes {
 		a := &m.attributes[i]
 		if attributes == nil {
 			return
 		}
-		if at := attributes.at(a.name); at != nil && a.fitsNoValue() {
+		if at := attributes.At(a.name); at != nil && a.fitsNoValue() {
 			doubt(d.decoder, at, "", "no value of attribute %s fits both conditions: remove one of them", quote(a.name))
 		}
 	}
@@ -135,7 +135,7 @@ func (r *definition) unused(c *costs, e *effort) (out []Warning) {
 				return out
 			}
 			if c.cases[j].match.covers(&k.match) {
-				warn(k.at, "all its requests fit the element on line %d: move it before that one", c.cases[j].at.line)
+				warn(k.at, "all its requests fit the element on line %d: move it before that one", c.cases[j].at.Line)
 				break
 			}
 		}
@@ -164,8 +164,8 @@ func keysWithin(r *definition) (out []Warning) {
 				continue
 			}
 			at := r.keyNode
-			if i < len(at.items) {
-				at = at.items[i]
+			if i < len(at.Items) {
+				at = at.Items[i]
 			}
 			out = append(out, newWarning(r, at, "",
 				"%s: key %s can never be the first to deny, since key %s counts all its requests by the same limits: remove it, "+

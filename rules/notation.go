@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -203,10 +204,10 @@ func windowText(n *node, s *spec) string {
 		return "calendar: " + s.Calendar.String()
 	}
 	text := s.Window.String()
-	if n.kind == kindScalar {
-		_, text, _ = strings.Cut(n.text, "/")
-	} else if v := n.at("window"); v != nil && v.kind == kindScalar {
-		text = v.text
+	if n.Kind == yamltree.Scalar {
+		_, text, _ = strings.Cut(n.Text, "/")
+	} else if v := n.At("window"); v != nil && v.Kind == yamltree.Scalar {
+		text = v.Text
 	}
 	return "window: " + clip(strings.TrimSpace(text))
 }

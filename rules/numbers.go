@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -90,7 +91,7 @@ func (d numbers) read(v *node, s *spec) {
 	before := len(d.problems.list)
 	n := &numbering{at: v}
 	d.mapping(v, "the number of a limit", d.fields(n, s), numbersHint)
-	has := func(name string) bool { return v.at(name) != nil || d.reported(v, name) }
+	has := func(name string) bool { return v.At(name) != nil || d.reported(v, name) }
 	missing := func(text string) {
 		if len(d.problems.list) == before {
 			d.add(v, "%s", text)
@@ -127,7 +128,7 @@ func (d numbers) read(v *node, s *spec) {
 		s.bad["limit"], s.bad["window"] = true, true // they depend on it
 	}
 	s.numbers = n
-	if e := v.at("else"); e != nil && !n.bad {
+	if e := v.At("else"); e != nil && !n.bad {
 		s.at["limit"] = e
 	}
 }
@@ -150,7 +151,7 @@ func (d numbers) fields(n *numbering, s *spec) []field {
 	number := func(name string, to *int64) field {
 		return field{name, func(_, v *node) {
 			if d.scalar(v, name) {
-				*to = d.number(v, v.text, name, n)
+				*to = d.number(v, v.Text, name, n)
 			}
 		}}
 	}
@@ -171,15 +172,15 @@ func (d numbers) source(v *node, n *numbering, field string) {
 	}
 	p, bad := readPart(v)
 	switch {
-	case v.text == "tenant":
+	case v.Text == "tenant":
 		n.by = source{kind: partTenant}
-	case strings.HasPrefix(v.text, attributePrefix) && bad != "":
+	case strings.HasPrefix(v.Text, attributePrefix) && bad != "":
 		d.add(v, "%s: %s", field, bad)
 		return
 	case bad == "" && (p.kind == partAttribute || p.kind == partUser || p.kind == partGroup):
 		n.by = source{p.kind, p.name}
 	default:
-		d.add(v, "%s: %s does not choose a number: write %s", field, quote(v.text), sources)
+		d.add(v, "%s: %s does not choose a number: write %s", field, quote(v.Text), sources)
 		return
 	}
 	if n.stated && n.by.kind != partAttribute {
@@ -207,7 +208,7 @@ func (d numbers) number(at *node, text, what string, n *numbering) int64 {
 		n.rate, n.window = at, window
 	case window != n.window:
 		d.add(at, "%s: %s and, on line %d, %s have different windows: the numbers of one limit have one window. Write a "+
-			"limit for each window", what, quote(text), n.rate.line, quote(n.rate.text))
+			"limit for each window", what, quote(text), n.rate.Line, quote(n.rate.Text))
 		return 0
 	}
 	return units
@@ -229,24 +230,24 @@ func numberOf(text string) (units int64, window time.Duration, bad string) {
 
 // table decodes a table in the rules file, or one of a file beside it, see [Expand].
 func (d numbers) table(v *node, n *numbering) {
-	if v.kind != kindMapping {
+	if v.Kind != yamltree.Mapping {
 		d.add(v, "of: a table is a mapping of names to numbers, not %s: write of: {free: 100/minute, pro: "+
-			"1000/minute}, or of: {file: plans.yaml}", v.kind)
+			"1000/minute}, or of: {file: plans.yaml}", v.Kind)
 		return
 	}
-	if f := v.at("file"); f != nil && len(v.keys) == 1 && (f.kind == kindMapping || !isNumber(f.text)) {
+	if f := v.At("file"); f != nil && len(v.Keys) == 1 && (f.Kind == yamltree.Mapping || !isNumber(f.Text)) {
 		d.numbersFile(f, n)
 		return
 	}
-	if len(v.keys) == 0 {
+	if len(v.Keys) == 0 {
 		d.add(v, "of: the table is empty: write the number of each plan, as in of: {free: 100/minute}")
 	}
-	for i, k := range v.keys {
-		switch item := v.items[i]; {
-		case item.kind == kindNull:
-			d.add(k, "%q has no number; give one or remove it", k.text)
-		case d.scalar(item, quote(k.text)):
-			d.entry(n, k.text, item, item.text)
+	for i, k := range v.Keys {
+		switch item := v.Items[i]; {
+		case item.Kind == yamltree.Empty:
+			d.add(k, "%q has no number; give one or remove it", k.Text)
+		case d.scalar(item, quote(k.Text)):
+			d.entry(n, k.Text, item, item.Text)
 		}
 	}
 }
@@ -287,10 +288,10 @@ func (d numbers) settle(s *spec) {
 	switch {
 	case n.plain != nil:
 		d.add(n.plain, "%s has no window, and %s on line %d has one: write all numbers of a limit in one way, as in "+
-			"100/minute, or without a window beside \"window: 1m\"", quote(n.plain.text), quote(n.rate.text), n.rate.line)
+			"100/minute, or without a window beside \"window: 1m\"", quote(n.plain.Text), quote(n.rate.Text), n.rate.Line)
 	case other != nil:
 		d.add(n.rate, "%s has a window, and the limit has one on line %d: write only the number, or remove the other",
-			quote(n.rate.text), other.line)
+			quote(n.rate.Text), other.Line)
 	default:
 		s.Window, s.at["window"] = n.window, n.rate
 		return
@@ -311,11 +312,11 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 		c.numbering = *n
 	case c.by != n.by || c.stated != n.stated:
 		d.add(at, "two limits of this %s take their numbers from different parts of the request, %s and, on line %d, %s: "+
-			"make them %s", r.kind(), quote(n.by.String()), c.at.line, quote(c.by.String()), r.two())
+			"make them %s", r.kind(), quote(n.by.String()), c.at.Line, quote(c.by.String()), r.two())
 		return
 	case c.stated && c.most != n.most:
 		d.add(at, "two limits of this %s state one number and have different bounds, %d and, on line %d, %d: give them "+
-			"one, or make them %s", r.kind(), n.most, c.at.line, c.most, r.two())
+			"one, or make them %s", r.kind(), n.most, c.at.Line, c.most, r.two())
 		return
 	}
 	c.limits, c.specs, c.tables = append(c.limits, i), append(c.specs, s.Spec), append(c.tables, nil)
@@ -338,9 +339,9 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 		return have
 	}
 	if n.stated {
-		limit(n.most, n.at.at("most"))
+		limit(n.most, n.at.At("most"))
 		if n.most < s.Limit {
-			doubt(d.decoder, n.at.at("else"), "", "else is %d, which is above most, %d: requests that state no number may "+
+			doubt(d.decoder, n.at.At("else"), "", "else is %d, which is above most, %d: requests that state no number may "+
 				"do more than any that states one", s.Limit, n.most)
 		}
 		return
@@ -357,7 +358,7 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 		highest = max(highest, e.units)
 	}
 	if highest < s.Limit && len(n.of) > 0 {
-		doubt(d.decoder, n.at.at("else"), "", "else is %d, which is above each number of the table: a request that names "+
+		doubt(d.decoder, n.at.At("else"), "", "else is %d, which is above each number of the table: a request that names "+
 			"no plan, or an unknown one, may do more than any that names one", s.Limit)
 	}
 	c.tables[len(c.tables)-1] = table
@@ -367,6 +368,6 @@ func (d numbers) note(r *definition, at *node, s *spec, l *limiter.Limit, i int)
 func (d numbers) agree(r *definition) {
 	if r.choosing.at != nil && r.zoning.at != nil {
 		d.add(r.choosing.at, "this %s takes a number from its requests, and on line %d a time zone: make them %s", r.kind(),
-			r.zoning.at.line, r.two())
+			r.zoning.at.Line, r.two())
 	}
 }

@@ -42,7 +42,7 @@ func limitOptions() []option {
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "alignment", &s.Align) }},
 		{name: "zone", calendar: true, set: setZone},
 		{name: "anchor_day", calendar: true, set: func(s *limiter.Spec, n *node) string {
-			day, bad := units(n.text, 1)
+			day, bad := units(n.Text, 1)
 			if bad != "" {
 				return named("anchor_day", bad)
 			}
@@ -59,7 +59,7 @@ func limitOptions() []option {
 		{name: "rounding", uses: []limiter.Algorithm{limiter.SlidingCounter},
 			set: func(s *limiter.Spec, n *node) string { return choose(n, "rounding", &s.Rounding) }},
 		{name: "burst", uses: buckets, set: func(s *limiter.Spec, n *node) (bad string) {
-			s.Burst, bad = units(n.text, 1)
+			s.Burst, bad = units(n.Text, 1)
 			return named("burst", bad)
 		}},
 		{name: "drip", uses: []limiter.Algorithm{limiter.LeakyBucket}, set: setDrip},
@@ -70,7 +70,7 @@ func limitOptions() []option {
 }
 
 func setSubWindows(s *limiter.Spec, n *node) string {
-	m, bad := integer(n.text)
+	m, bad := integer(n.Text)
 	if bad == "" && (m < 1 || m > limiter.MaxSubWindows) {
 		bad = fmt.Sprintf("%d is out of range: give 1 to %d sub-windows", m, limiter.MaxSubWindows)
 	}
@@ -79,13 +79,13 @@ func setSubWindows(s *limiter.Spec, n *node) string {
 }
 
 func setWeight(s *limiter.Spec, n *node) string {
-	w, bad := thousandths(n.text)
+	w, bad := thousandths(n.Text)
 	s.Weight = &w
 	return named("weight", bad)
 }
 
 func setBlock(s *limiter.Spec, n *node) (bad string) {
-	if s.Block, bad = duration(n.text); bad != "" {
+	if s.Block, bad = duration(n.Text); bad != "" {
 		return named("block", bad)
 	}
 	for _, p := range (&limiter.Spec{Limit: 1, Window: time.Second, Block: s.Block}).Problems() {
@@ -109,9 +109,9 @@ func choose[T interface {
 	fmt.Stringer
 }](n *node, what string, out *T) string {
 	names := namesOf[T]()
-	i := slices.Index(names, n.text)
+	i := slices.Index(names, n.Text)
 	if i < 0 {
-		return unknown(what, n.text, names)
+		return unknown(what, n.Text, names)
 	}
 	*out = T(i)
 	return ""
@@ -156,7 +156,7 @@ func (d *decoder) apply(s *spec, inherited, own []setting) {
 	for i, o := range all {
 		switch {
 		case o.option.name == "algorithm":
-			if s.Calendar == limiter.CalendarNone || o.value.text == limiter.FixedWindow.String() {
+			if s.Calendar == limiter.CalendarNone || o.value.Text == limiter.FixedWindow.String() {
 				d.used[o.key] = true
 			}
 		case o.option.usedBy(&s.Spec):

@@ -161,18 +161,18 @@ func (d *decoder) pattern(n *node, what string) *pattern {
 	switch {
 	case !d.scalar(n, what):
 		return nil
-	case len(n.text) > maxPattern:
-		d.add(n, "%s: the pattern has %d bytes; at most %d are allowed", what, len(n.text), maxPattern)
+	case len(n.Text) > maxPattern:
+		d.add(n, "%s: the pattern has %d bytes; at most %d are allowed", what, len(n.Text), maxPattern)
 		return nil
-	case strings.ContainsFunc(n.text, unicode.IsControl):
+	case strings.ContainsFunc(n.Text, unicode.IsControl):
 		d.add(n, "%s: the pattern contains a control character such as a line break; write it as \\n, for example, in "+
 			"single quotes", what)
 		return nil
 	}
-	p, size, err := newPattern(n.text)
+	p, size, err := newPattern(n.Text)
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
-		d.add(n, "%s: %s is not a valid regular expression (RE2): %s", what, quote(n.text), clip(why))
+		d.add(n, "%s: %s is not a valid regular expression (RE2): %s", what, quote(n.Text), clip(why))
 		return nil
 	}
 	if p == nil {

@@ -77,7 +77,7 @@ func (p *problems) found() int { return len(p.list) + p.omitted }
 
 // add reports a problem at a node.
 func (p *problems) add(n *node, format string, args ...any) {
-	p.addAt(n.line, n.column, format, args...)
+	p.addAt(n.Line, n.Column, format, args...)
 }
 
 // err returns the problems as an error, or nil if there are none.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/internal/recent"
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -32,8 +33,8 @@ type quoting struct{ *decoder }
 
 // all decodes the quotas of a file.
 func (d quoting) all(list *node, outer level) {
-	if list.kind != kindSequence {
-		d.add(list, `"quotas" is a list of quotas, not %s`, list.kind)
+	if list.Kind != yamltree.List {
+		d.add(list, `"quotas" is a list of quotas, not %s`, list.Kind)
 		return
 	}
 	for _, n := range d.list(list, "quotas", maxQuotas) {
@@ -43,16 +44,16 @@ func (d quoting) all(list *node, outer level) {
 
 func (d quoting) quota(n *node, outer level) {
 	outer.costs = costs{}
-	q := definition{level: outer, quota: true, line: n.line, at: n}
+	q := definition{level: outer, quota: true, line: n.Line, at: n}
 	before := d.found()
 	var at ruleNodes
-	if n.kind == kindNull {
+	if n.Kind == yamltree.Empty {
 		d.add(n, "this quota is empty")
 		return
 	}
 	if d.mapping(n, "a quota", d.fields(&q, &at), func(name string) string {
 		return quotaHint(n, name)
-	}); n.kind != kindMapping {
+	}); n.Kind != yamltree.Mapping {
 		return
 	}
 	requireName(d.decoder, n, &q, at.name)
@@ -86,12 +87,12 @@ func quotaHint(n *node, name string) string {
 	switch name {
 	case "cost":
 		quota, cost := "units", "5"
-		if v := n.at("name"); v != nil && v.kind == kindScalar {
-			quota = yamlText(clip(v.text))
+		if v := n.At("name"); v != nil && v.Kind == yamltree.Scalar {
+			quota = yamlText(clip(v.Text))
 		}
-		if v := n.at("cost"); v.kind == kindScalar {
-			if _, bad := units(v.text, 0); bad == "" {
-				cost = v.text
+		if v := n.At("cost"); v.Kind == yamltree.Scalar {
+			if _, bad := units(v.Text, 0); bad == "" {
+				cost = v.Text
 			}
 		}
 		return fmt.Sprintf(`"cost" belongs to a draw on the quota: in a rule write quotas: [{name: %s, cost: %s}]`, quota,
@@ -112,17 +113,17 @@ func (d quoting) draws(r *definition, n *node) {
 	if n == nil {
 		return
 	}
-	if n.kind == kindSequence && len(n.items) == 0 {
+	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		d.add(n, "the list of quotas is empty; remove it")
 	}
 	for _, item := range d.list(n, "quotas", maxDraws) {
 		var name *node
 		w := drawing{quota: -1, at: item}
-		switch item.kind {
-		case kindScalar:
+		switch item.Kind {
+		case yamltree.Scalar:
 			name = item
-		case kindMapping:
-			if item.at("any") != nil {
+		case yamltree.Mapping:
+			if item.At("any") != nil {
 				alternating(d).draw(r, item)
 				continue
 			}
@@ -130,8 +131,8 @@ func (d quoting) draws(r *definition, n *node) {
 			if name == nil {
 				if !d.reported(item, "name") {
 					cost := "5"
-					if v := item.at("cost"); v != nil && v.kind == kindScalar {
-						cost = clip(v.text)
+					if v := item.At("cost"); v != nil && v.Kind == yamltree.Scalar {
+						cost = clip(v.Text)
 					}
 					d.add(item, "this draw has no name: write the quota's, as in {name: units, cost: %s}", cost)
 				}
@@ -140,11 +141,11 @@ func (d quoting) draws(r *definition, n *node) {
 			w.at = name
 		default:
 			d.add(item, "a draw on a quota is the quota's name, or a mapping such as {name: units, cost: 5}; this is %s",
-				item.kind)
+				item.Kind)
 			continue
 		}
 		if d.scalar(name, "the name of a quota") {
-			d.draw(r, name.text, w)
+			d.draw(r, name.Text, w)
 		}
 	}
 	keys := len(r.keys)
@@ -171,7 +172,7 @@ func (d quoting) draw(r *definition, name string, w drawing) {
 	w.quota = quotaNamed(d.quotas, name)
 	switch {
 	case w.quota < 0 && d.names[name] != nil:
-		d.add(w.at, "%s is a rule on line %d, not a quota: a rule draws on quotas only", quote(name), d.names[name].line)
+		d.add(w.at, "%s is a rule on line %d, not a quota: a rule draws on quotas only", quote(name), d.names[name].Line)
 	case w.quota < 0 && len(d.quotas) == 0:
 		d.add(w.at, "there is no quota %s: the file defines none; at its top level write quotas: [{name: %s, key: [user], "+
 			"limits: [1000/hour]}]", quote(name), yamlText(clip(name)))
@@ -206,11 +207,11 @@ func (d quoting) upTo(v *node, w *drawing) {
 	if !d.scalar(v, "up_to") {
 		return
 	}
-	digits, percent := strings.CutSuffix(v.text, "%")
+	digits, percent := strings.CutSuffix(v.Text, "%")
 	n, err := strconv.ParseUint(digits, 10, 8)
 	switch {
 	case !percent || err != nil || n < 1 || n > 100:
-		d.add(v, "up_to %s is not a part of the quota: give 1%% to 99%%, such as 80%%", quote(v.text))
+		d.add(v, "up_to %s is not a part of the quota: give 1%% to 99%%, such as 80%%", quote(v.Text))
 	case n == 100:
 		d.add(v, "up_to: a draw without it may use all of the quota: remove it, or give 1%% to 99%%")
 	default:
@@ -254,7 +255,7 @@ func (r *definition) withoutLimits(fields []*node) []*node {
 	if slices.ContainsFunc(r.draws, func(w drawing) bool { return !w.given }) {
 		effective = append(effective, "cost")
 	}
-	return slices.DeleteFunc(fields, func(k *node) bool { return slices.Contains(effective, k.text) })
+	return slices.DeleteFunc(fields, func(k *node) bool { return slices.Contains(effective, k.Text) })
 }
 
 // undrawn warns about quotas on which no rule draws.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -37,7 +38,7 @@ func (d *decoder) levelFields(l *level) []field {
 	keys := func(read func(*node) ([][]part, bool)) func(k, v *node) {
 		return func(k, v *node) {
 			if given != nil {
-				d.add(k, `"key" and "keys" exclude each other; the other one is on line %d`, given.line)
+				d.add(k, `"key" and "keys" exclude each other; the other one is on line %d`, given.Line)
 				return
 			}
 			given = k
@@ -128,16 +129,16 @@ func (r *definition) title() string {
 type ruleNodes struct{ name, limits, unlimited, deny, more, quotas *node }
 
 func (d *decoder) rule(n *node, outer level) {
-	r := definition{level: outer, line: n.line, at: n}
+	r := definition{level: outer, line: n.Line, at: n}
 	before := d.found()
 	var at ruleNodes
-	if n.kind == kindNull {
+	if n.Kind == yamltree.Empty {
 		d.add(n, "this rule is empty")
 		return
 	}
 	if d.mapping(n, "a rule", d.ruleFields(&r, &at), func(name string) string {
 		return ruleHint(n, name)
-	}); n.kind != kindMapping {
+	}); n.Kind != yamltree.Mapping {
 		return
 	}
 	requireName(d, n, &r, at.name)
@@ -147,8 +148,8 @@ func (d *decoder) rule(n *node, outer level) {
 	quoting{d}.draws(&r, at.quotas)
 	r.oddities, d.oddities = d.oddities, nil
 	r.mentions, d.mentions = d.mentions, nil
-	counting := slices.DeleteFunc(slices.Clone(n.keys), func(k *node) bool {
-		return slices.Contains([]string{"name", "match", "unlimited", "deny", "continue"}, k.text)
+	counting := slices.DeleteFunc(slices.Clone(n.Keys), func(k *node) bool {
+		return slices.Contains([]string{"name", "match", "unlimited", "deny", "continue"}, k.Text)
 	})
 	switch {
 	case r.denial != nil:
@@ -214,7 +215,7 @@ func (d *decoder) ruleFields(r *definition, at *ruleNodes) []field {
 		field{"name", func(_, v *node) { at.name = v }},
 		field{"match", func(_, v *node) {
 			matching{d}.match(v, &r.match)
-			if at := v.at("path"); at != nil {
+			if at := v.At("path"); at != nil {
 				r.at = at
 			}
 		}},
@@ -228,7 +229,7 @@ func (d *decoder) ruleFields(r *definition, at *ruleNodes) []field {
 
 func isFalse(n *node) bool {
 	b, bad := boolean(n)
-	return n.kind == kindScalar && bad == "" && !b
+	return n.Kind == yamltree.Scalar && bad == "" && !b
 }
 
 // ruleHint returns what to write for a field that a rule or a quota does not have.
@@ -247,17 +248,17 @@ func ruleHint(n *node, name string) string {
 // as far as it has valid ones.
 func shortLimit(n *node) string {
 	count, per := "5", "second"
-	if v := n.at("limit"); v != nil && v.kind == kindScalar {
-		if _, _, bad := rate(v.text); bad == "" {
-			return v.text
+	if v := n.At("limit"); v != nil && v.Kind == yamltree.Scalar {
+		if _, _, bad := rate(v.Text); bad == "" {
+			return v.Text
 		}
-		if _, bad := integer(v.text); bad == "" {
-			count = v.text
+		if _, bad := integer(v.Text); bad == "" {
+			count = v.Text
 		}
 	}
-	if v := n.at("window"); v != nil && v.kind == kindScalar {
-		if _, bad := duration(v.text); bad == "" {
-			per = v.text
+	if v := n.At("window"); v != nil && v.Kind == yamltree.Scalar {
+		if _, bad := duration(v.Text); bad == "" {
+			per = v.Text
 		}
 	}
 	return count + "/" + per
@@ -271,9 +272,9 @@ func (d *decoder) name(n *node, r *definition) {
 	case name == limiter.RequestRule:
 		d.add(n, "%q is reserved for limits that come with a request; choose another name", name)
 	case first != nil && !r.quota && quotaNamed(d.quotas, name) >= 0:
-		d.add(n, "there is a quota named %q on line %d; rules and quotas must have different names", name, first.line)
+		d.add(n, "there is a quota named %q on line %d; rules and quotas must have different names", name, first.Line)
 	case first != nil:
-		d.add(n, "there is another %s named %q on line %d; names must be unique", r.kind(), name, first.line)
+		d.add(n, "there is another %s named %q on line %d; names must be unique", r.kind(), name, first.Line)
 	default:
 		d.names[name] = n
 		r.name = name
@@ -283,7 +284,7 @@ func (d *decoder) name(n *node, r *definition) {
 // limits decodes the limits of a rule or a quota, and returns where each valid one is
 // written. It notes those whose time zone a request chooses.
 func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written []*node) {
-	if n.kind == kindSequence && len(n.items) == 0 {
+	if n.Kind == yamltree.List && len(n.Items) == 0 {
 		instead := `; write "unlimited: true" instead to let everything pass, or "deny: true" to let nothing pass`
 		if r.quota {
 			instead = ", and a quota needs at least one"
@@ -302,7 +303,7 @@ func (d *decoder) limits(n *node, r *definition) (out []*limiter.Limit, written 
 		}
 		if f := first[name]; f != nil {
 			d.add(item, "two limits of this %s are named %q, the other one on line %d: give one a name, as in {name: other, "+
-				"limit: %d, %s}", r.kind(), name, f.line, max(s.Limit, 1), windowText(item, s))
+				"limit: %d, %s}", r.kind(), name, f.Line, max(s.Limit, 1), windowText(item, s))
 			continue
 		}
 		first[name] = item
@@ -327,17 +328,17 @@ func (d *decoder) limit(n *node, r *definition) *spec {
 	inherited := r.settings
 	s := &spec{at: make(map[string]*node), bad: make(map[string]bool)}
 	var own []setting
-	switch n.kind {
-	case kindScalar:
+	switch n.Kind {
+	case yamltree.Scalar:
 		var bad string
-		if s.Limit, s.Window, bad = rate(n.text); bad != "" {
+		if s.Limit, s.Window, bad = rate(n.Text); bad != "" {
 			d.add(n, "%s", bad)
 			return nil
 		}
-	case kindMapping:
+	case yamltree.Mapping:
 		d.limitMapping(n, s, inherited, &own)
 	default:
-		d.add(n, "a limit is written as 5/second or as a mapping with limit and window; this is %s", n.kind)
+		d.add(n, "a limit is written as 5/second or as a mapping with limit and window; this is %s", n.Kind)
 		return nil
 	}
 	if s.bad["algorithm"] {
@@ -400,7 +401,7 @@ func windowless(inherited, own []setting) bool {
 	last := ""
 	for _, o := range slices.Concat(inherited, own) {
 		if o.option.name == "algorithm" {
-			last = o.value.text
+			last = o.value.Text
 		}
 	}
 	return last == limiter.Concurrency.String()
@@ -413,14 +414,14 @@ func (d *decoder) limitFields(s *spec, own *[]setting) []field {
 			s.Name, s.bad["name"] = name, !ok
 		}},
 		field{"limit", func(_, v *node) {
-			if v.kind == kindMapping {
+			if v.Kind == yamltree.Mapping {
 				numbers{d}.read(v, s)
 				return
 			}
-			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.text); return bad })
+			d.limitField(v, s, "limit", func() (bad string) { s.Limit, bad = integer(v.Text); return bad })
 		}},
 		field{"window", func(_, v *node) {
-			d.limitField(v, s, "window", func() (bad string) { s.Window, bad = duration(v.text); return bad })
+			d.limitField(v, s, "window", func() (bad string) { s.Window, bad = duration(v.Text); return bad })
 		}},
 		field{"calendar", func(_, v *node) { d.calendarField(v, s) }},
 	)
@@ -435,10 +436,10 @@ func (d *decoder) limitField(v *node, s *spec, name string, read func() string) 
 	}
 	if bad := read(); bad != "" {
 		s.bad[name] = true
-		if name == "limit" && strings.Contains(v.text, "/") {
-			count, per, _ := strings.Cut(v.text, "/")
+		if name == "limit" && strings.Contains(v.Text, "/") {
+			count, per, _ := strings.Cut(v.Text, "/")
 			bad = fmt.Sprintf(`%s has a window in it: write "limit: %s" and "window: %s", or the short form %s by itself`,
-				quote(v.text), clip(strings.TrimSpace(count)), clip(strings.TrimSpace(per)), clip(v.text))
+				quote(v.Text), clip(strings.TrimSpace(count)), clip(strings.TrimSpace(per)), clip(v.Text))
 		}
 		d.add(v, "%s: %s", name, bad)
 	}

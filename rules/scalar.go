@@ -38,15 +38,15 @@ func units(s string, least int64) (int64, string) {
 
 // boolean parses true or false.
 func boolean(n *node) (bool, string) {
-	if !n.quoted {
-		switch n.text {
+	if !n.Quoted {
+		switch n.Text {
 		case "true", "True", "TRUE":
 			return true, ""
 		case "false", "False", "FALSE":
 			return false, ""
 		}
 	}
-	return false, fmt.Sprintf("%s is neither true nor false", quote(n.text))
+	return false, fmt.Sprintf("%s is neither true nor false", quote(n.Text))
 }
 
 // thousandths parses a number from 0 to 1 with at most three decimals.

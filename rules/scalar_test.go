@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -60,15 +61,16 @@ func TestUnits(t *testing.T) {
 func TestBoolean(t *testing.T) {
 	for text, want := range map[string]bool{"true": true, "True": true, "TRUE": true, "false": false, "False": false,
 		"FALSE": false} {
-		if got, bad := boolean(&node{kind: kindScalar, text: text}); got != want || bad != "" {
+		if got, bad := boolean(&node{Kind: yamltree.Scalar, Text: text}); got != want || bad != "" {
 			t.Errorf("%s: %t, %q", text, got, bad)
 		}
-		if _, bad := boolean(&node{kind: kindScalar, text: text, quoted: true}); bad == "" {
+		if _, bad := boolean(&node{Kind: yamltree.Scalar, Text: text, Quoted: true}); bad == "" {
 			t.Errorf("%s in quotes is text", text)
 		}
 	}
 	for _, text := range []string{"", "yes", "no", "on", "off", "1", "0", "tRUE", "y"} {
-		if _, bad := boolean(&node{kind: kindScalar, text: text}); bad != strconv.Quote(text)+" is neither true nor false" {
+		_, bad := boolean(&node{Kind: yamltree.Scalar, Text: text})
+		if bad != strconv.Quote(text)+" is neither true nor false" {
 			t.Errorf("%s: %q", text, bad)
 		}
 	}
@@ -172,12 +174,12 @@ func TestChoose(t *testing.T) {
 		t.Errorf("%d algorithms, want %d", got, len(limiter.AlgorithmNames())+1)
 	}
 	for i, name := range append(limiter.AlgorithmNames(), "concurrency") {
-		if bad := choose(&node{text: name}, "algorithm", &a); bad != "" || int(a) != i {
+		if bad := choose(&node{Text: name}, "algorithm", &a); bad != "" || int(a) != i {
 			t.Errorf("%s: %v, %q", name, a, bad)
 		}
 	}
 	for _, name := range []string{"", "unknown", "GCRA", " gcra"} {
-		if bad := choose(&node{text: name}, "algorithm", &a); bad == "" {
+		if bad := choose(&node{Text: name}, "algorithm", &a); bad == "" {
 			t.Errorf("%q: accepted", name)
 		}
 	}
@@ -212,7 +214,7 @@ func TestOptionsAreCheckedWhereTheyStand(t *testing.T) {
 			if s.Calendar = units[o.name]; o.calendar {
 				s.Window = 0
 			}
-			bad := o.set(&s, &node{kind: kindScalar, text: v})
+			bad := o.set(&s, &node{Kind: yamltree.Scalar, Text: v})
 			if _, err := limiter.NewLimit(s); bad == "" && err != nil {
 				t.Errorf("%s: %s is accepted, but no limit has it: %v", o.name, v, err)
 			}

@@ -1,6 +1,8 @@
 package rules
 
-import "github.com/weirlimit/weir/limiter"
+import (
+	"github.com/weirlimit/weir/limiter"
+)
 
 // holdScope is implemented by scopes of callers that may not settle what every rule holds.
 type holdScope interface {

@@ -1,6 +1,8 @@
 package rules
 
-import "math"
+import (
+	"math"
+)
 
 // costsTooMuch warns about costs above a limit that they are charged to: such a request
 // is never allowed.

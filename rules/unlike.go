@@ -3,16 +3,18 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/yamltree"
 )
 
 // bareMatch returns the condition that is probably meant by a match that is no mapping;
 // empty if that is not clear.
 func (d matching) bareMatch(n *node) string {
 	values := d.list(n, "match", maxChoices)
-	if len(values) == 0 || slices.ContainsFunc(values, func(v *node) bool { return v.kind != kindScalar }) {
+	if len(values) == 0 || slices.ContainsFunc(values, func(v *node) bool { return v.Kind != yamltree.Scalar }) {
 		return ""
 	}
-	first := values[0].text
+	first := values[0].Text
 	if address, prefix := isNetwork(first); address || prefix {
 		return "ip: " + networkText(first)
 	}
@@ -26,45 +28,45 @@ func (d matching) bareMatch(n *node) string {
 // for others.
 func valueText(n *node) string {
 	const most = 4
-	if n != nil && n.kind == kindSequence && len(n.items) <= most {
+	if n != nil && n.Kind == yamltree.List && len(n.Items) <= most {
 		var list []string
-		for _, item := range n.items {
-			if item.kind == kindScalar {
+		for _, item := range n.Items {
+			if item.Kind == yamltree.Scalar {
 				list = append(list, valueText(item))
 			}
 		}
 		return "[" + strings.Join(list, ", ") + "]"
 	}
-	if n == nil || n.kind != kindScalar {
+	if n == nil || n.Kind != yamltree.Scalar {
 		return ""
 	}
-	if address, prefix := isNetwork(n.text); address || prefix {
-		return networkText(n.text)
+	if address, prefix := isNetwork(n.Text); address || prefix {
+		return networkText(n.Text)
 	}
-	return plainText(clip(n.text))
+	return plainText(clip(n.Text))
 }
 
 // unlikeName notes an attribute's name that has what belongs elsewhere: the prefix that
 // names have in keys, or a negation.
 func (d matching) unlikeName(k, v *node) {
-	if conditionName(k.text) {
+	if conditionName(k.Text) {
 		return // misplaced says it
 	}
-	if name, ok := strings.CutPrefix(k.text, attributePrefix); ok && name != "" {
+	if name, ok := strings.CutPrefix(k.Text, attributePrefix); ok && name != "" {
 		instead := strings.TrimSpace(yamlText(name) + ": " + valueText(v))
 		doubt(d.decoder, k, instead,
-			"%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.text),
+			"%s is an attribute whose name begins with attr:, which names have in keys only: write %q here", quote(k.Text),
 			instead)
 		return
 	}
-	if name, ok := strings.CutPrefix(k.text, "not_"); ok && name != "" && v.kind != kindMapping {
+	if name, ok := strings.CutPrefix(k.Text, "not_"); ok && name != "" && v.Kind != yamltree.Mapping {
 		value := valueText(v)
 		if value == "" {
 			value = `""`
 		}
 		instead := yamlText(name) + ": {not: " + value + "}"
 		doubt(d.decoder, k, instead,
-			"%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.text),
+			"%s is an attribute of that name, and not the opposite of attribute %s: write %q for that", quote(k.Text),
 			quote(name), instead)
 	}
 }
@@ -72,14 +74,14 @@ func (d matching) unlikeName(k, v *node) {
 // unlikeValue notes a value of an attribute that is compared as it stands, and probably
 // means something else: a list, any value, the opposite, or a network.
 func (d matching) unlikeValue(v *node, name string) {
-	if v.kind != kindScalar {
+	if v.Kind != yamltree.Scalar {
 		return
 	}
 	write := func(instead, format string) {
-		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.text),
+		doubt(d.decoder, v, instead, "attribute %s is compared with %s as it stands: "+format, quote(name), quote(v.Text),
 			instead)
 	}
-	text := v.text
+	text := v.Text
 	switch strings.ToLower(text) {
 	case "any", "present", "exists", "required":
 		write(yamlText(name)+":", "write %q, without a value, for any one")

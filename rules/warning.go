@@ -34,7 +34,7 @@ func (s *Set) Doubtful() bool {
 
 // newWarning returns a warning about a rule, at a node.
 func newWarning(r *definition, at *node, instead, format string, args ...any) Warning {
-	return Warning{Line: at.line, Column: at.column, Rule: r.name, Instead: instead, Text: fmt.Sprintf(format, args...)}
+	return Warning{Line: at.Line, Column: at.Column, Rule: r.name, Instead: instead, Text: fmt.Sprintf(format, args...)}
 }
 
 // warnings returns the warnings of valid rules and quotas, and of the defaults in outer.

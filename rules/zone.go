@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -24,10 +25,10 @@ type zones struct{ *decoder }
 
 // optionValue reports whether a value has the form that an option takes.
 func (d zones) optionValue(o *option, v *node) bool {
-	if o.name == "zone" && v.kind == kindMapping {
+	if o.name == "zone" && v.Kind == yamltree.Mapping {
 		return d.long(v)
 	}
-	if o.name == "drip" && v.kind == kindMapping {
+	if o.name == "drip" && v.Kind == yamltree.Mapping {
 		return drips(d).long(v)
 	}
 	return d.scalar(v, o.name)
@@ -43,7 +44,7 @@ func (d zones) long(n *node) bool {
 		}
 		return ""
 	})
-	if n.at("from") == nil && len(d.problems.list) == before {
+	if n.At("from") == nil && len(d.problems.list) == before {
 		d.add(n, `this zone has no "from": write {from: "attr:NAME", default: %s}, or only the name of a zone`,
 			limiter.DefaultZone)
 	}
@@ -53,14 +54,14 @@ func (d zones) long(n *node) bool {
 func (d zones) fields() []field {
 	return []field{
 		{"from", func(_, v *node) {
-			if p, bad := readPart(v); bad != "" && v.kind == kindScalar && strings.HasPrefix(v.text, attributePrefix) {
+			if p, bad := readPart(v); bad != "" && v.Kind == yamltree.Scalar && strings.HasPrefix(v.Text, attributePrefix) {
 				d.add(v, "from: %s", bad)
 			} else if bad != "" || p.kind != partAttribute {
 				d.add(v, `from: the zone of a request comes from an attribute: write from: "attr:NAME"`)
 			}
 		}},
 		{"default", func(_, v *node) {
-			if d.scalar(v, "default") && strings.HasPrefix(v.text, attributePrefix) {
+			if d.scalar(v, "default") && strings.HasPrefix(v.Text, attributePrefix) {
 				d.add(v, "default: give the name of a zone, such as Europe/Berlin: it is for requests whose attribute names none")
 			}
 		}},
@@ -69,18 +70,18 @@ func (d zones) fields() []field {
 
 // setZone sets a zone, or the default of one that comes from an attribute.
 func setZone(s *limiter.Spec, n *node) string {
-	s.Zone = n.text
+	s.Zone = n.Text
 	switch {
-	case n.kind == kindMapping:
-		if v := n.at("default"); v != nil {
-			s.Zone = v.text
+	case n.Kind == yamltree.Mapping:
+		if v := n.At("default"); v != nil {
+			s.Zone = v.Text
 		}
-	case strings.HasPrefix(n.text, attributePrefix):
+	case strings.HasPrefix(n.Text, attributePrefix):
 		s.Zone = ""
 		if _, bad := readPart(n); bad != "" {
 			return "zone: " + bad
 		}
-	case n.text == "":
+	case n.Text == "":
 		return "zone is empty: give an IANA name, such as Europe/Berlin or UTC, or remove it"
 	}
 	return calendarProblem(s, "zone")
@@ -88,10 +89,10 @@ func setZone(s *limiter.Spec, n *node) string {
 
 // zoneAttribute returns the attribute that names the time zone, empty if the file does.
 func zoneAttribute(n *node) string {
-	if n.kind == kindMapping {
-		n = n.at("from")
+	if n.Kind == yamltree.Mapping {
+		n = n.At("from")
 	}
-	if n == nil || n.kind != kindScalar || !strings.HasPrefix(n.text, attributePrefix) {
+	if n == nil || n.Kind != yamltree.Scalar || !strings.HasPrefix(n.Text, attributePrefix) {
 		return ""
 	}
 	p, _ := readPart(n)
@@ -113,11 +114,11 @@ func (d zones) note(r *definition, n *node, s *spec, l *limiter.Limit, i int) {
 		z.at, z.from, z.zone = n, s.zoneFrom, zone
 	case z.from != s.zoneFrom:
 		d.add(n, "two limits of this %s take their zone from different attributes, %s and, on line %d, %s: make them %s",
-			r.kind(), quote(s.zoneFrom), z.at.line, quote(z.from), r.two())
+			r.kind(), quote(s.zoneFrom), z.at.Line, quote(z.from), r.two())
 		return
 	case z.zone != zone:
 		d.add(n, "two limits of this %s have different default zones, %s and, on line %d, %s: give them one, or make them %s",
-			r.kind(), quote(zone), z.at.line, quote(z.zone), r.two())
+			r.kind(), quote(zone), z.at.Line, quote(z.zone), r.two())
 		return
 	}
 	z.limits = append(z.limits, i)
@@ -166,10 +167,10 @@ func zoneInKey(r *definition) (out []Warning) {
 
 // oddZone notes a zone whose name says something else than it is.
 func (d zones) oddZone(at *node) {
-	if v := at.at("default"); v != nil {
+	if v := at.At("default"); v != nil {
 		at = v
 	}
-	name := at.text
+	name := at.Text
 	if sign, ok := strings.CutPrefix(name, "Etc/GMT"); ok && len(sign) > 1 && sign != "+0" && sign != "-0" {
 		other := map[byte]string{'+': "-", '-': "+"}[sign[0]] + sign[1:]
 		instead := "Etc/GMT" + other

@@ -26,7 +26,7 @@ func ofAccess() []mutation {
 				{"internal/audit/audit.go", "		return acts\n", "		k = done\n"},
 			}},
 		{name: "long permissions are counted first", pkg: identities, test: "^TestEffort$", edits: []edit{
-			{"internal/access/effort.go", "		if parts > maxParts {\n", "		if false {\n"},
+			{"internal/access/tree.go", "	return parts > maxParts\n", "	return parts < 0\n"},
 		}},
 		{name: "no tenant fills the table", pkg: "./limiter/table", test: "^TestNoTenantFillsTheTable$", edits: []edit{
 			{"limiter/table/tenants.go", "return own <= tenantTimes*free", "return own >= 0 || free > 0"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/frontend"
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/limiter/arith"
 )
@@ -199,8 +200,8 @@ func (l *loader) rate(name string, to **limiter.Limit, rejected limiter.CountRej
 
 // number reads a whole number above 0; 0 after a mistake.
 func (l *loader) number(n *node, name string, most int64) int64 {
-	v, err := strconv.ParseInt(n.text, 10, 64)
-	if n.kind != scalar || err != nil || v < 1 || v > most {
+	v, err := strconv.ParseInt(n.Text, 10, 64)
+	if n.Kind != yamltree.Scalar || err != nil || v < 1 || v > most {
 		l.add(n, "%s must be a whole number from 1 to %d", name, most)
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/frontend"
 	"github.com/weirlimit/weir/internal/smallfile"
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 	"github.com/weirlimit/weir/middleware/identity"
 )
@@ -332,9 +333,9 @@ func (l *loader) may(c *caller) func(*node) {
 // permission reads one permission: true, false, or a list of prefixes of rules.
 func (l *loader) permission(n *node, a frontend.Action) permission {
 	switch {
-	case n.kind == scalar && (n.text == "true" || n.text == "false"):
-		return permission{allowed: n.text == "true"}
-	case n.kind != list || len(n.items) == 0:
+	case n.Kind == yamltree.Scalar && (n.Text == "true" || n.Text == "false"):
+		return permission{allowed: n.Text == "true"}
+	case n.Kind != yamltree.List || len(n.Items) == 0:
 		l.add(n, "%s must be true, false, or a list of prefixes of rules", a)
 	case a == frontend.ActionLimits || a == frontend.ActionRing || a == frontend.ActionAdmin:
 		l.add(n, "%s is about no rule: give true or false", a)

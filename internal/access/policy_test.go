@@ -76,7 +76,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"anonymous: {tenant: a, may: {check: true}}\ntenants: [{name: a, max_share: 1%}, {name: a}]\n": "given twice",
 		"anonymous: {may: {check: " +
 			"true}}\ntenants: [{max_share: 60%}]\n": "a tenant needs a name",
-		strings.Repeat("[", 5000): "nest deeper",
+		strings.Repeat("[", 5000): "nested more than 16 levels deep",
 	} {
 		err := check(t, text)
 		if !errors.Is(err, limiter.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -2,17 +2,12 @@ package access
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 
 	"github.com/weirlimit/weir/internal/spelling"
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
@@ -21,9 +16,6 @@ const MaxFile = 1 << 20
 
 // maxProblems bounds the problems of a file that are reported.
 const maxProblems = 100
-
-// maxDepth bounds how deep brackets may nest, before the library sees them.
-const maxDepth = 16
 
 // Problem is one thing that is wrong with a permissions file.
 type Problem struct {
@@ -52,10 +44,14 @@ func (*Error) Unwrap() error { return limiter.ErrInvalid }
 // problems collects what is wrong.
 type problems struct{ list []Problem }
 
-func (p *problems) add(n *node, format string, args ...any) {
+func (p *problems) addAt(line, column int, format string, args ...any) {
 	if len(p.list) < maxProblems {
-		p.list = append(p.list, Problem{n.line, n.column, fmt.Sprintf(format, args...)})
+		p.list = append(p.list, Problem{line, column, fmt.Sprintf(format, args...)})
 	}
+}
+
+func (p *problems) add(n *node, format string, args ...any) {
+	p.addAt(n.Line, n.Column, format, args...)
 }
 
 // error returns all problems in the order of their positions, nil if there are none.
@@ -69,184 +65,55 @@ func (p *problems) error(file string) error {
 	return &Error{file, p.list}
 }
 
-// nodeKind is the kind of a node. The zero value is an empty value.
-type nodeKind uint8
-
-const (
-	empty nodeKind = iota
-	scalar
-	mapping
-	list
-)
-
-// String returns the kind as error texts name it.
-func (k nodeKind) String() string {
-	return [...]string{"empty", "a single value", "a mapping", "a list"}[k]
-}
-
 // node is one value of a file.
-type node struct {
-	kind         nodeKind
-	text         string
-	keys, items  []*node
-	line, column int
-}
+type node = yamltree.Node
 
 // readTree parses a file. It returns nil after a problem that leaves nothing to look at.
-func readTree(data []byte, p *problems) (root *node) {
-	start := &node{line: 1, column: 1}
-	switch {
-	case len(data) > MaxFile:
-		p.add(start, "the file has %d bytes; at most %d are allowed", len(data), MaxFile)
-		return nil
-	case !utf8.Valid(data):
-		p.add(start, "the file is not UTF-8 text")
-		return nil
-	case tooDeep(data):
-		p.add(start, "brackets nest deeper than %d: a permissions file needs fewer", maxDepth)
+func readTree(data []byte, p *problems) *node {
+	if len(data) <= MaxFile && tooMany(data) {
+		p.addAt(1, 1, "the file has more than %d parts (lines, fields, elements of lists and brackets): give one identity "+
+			"to callers that may do the same, or leave out comments", maxParts)
 		return nil
 	}
-	if why := tooMuch(data); why != "" {
-		p.add(start, "%s", why)
-		return nil
-	}
-	defer func() {
-		if r := recover(); r != nil { // the library's; no file may stop the process
-			p.add(start, "YAML cannot be read: %.200s", fmt.Sprint(r))
-			root = nil
-		}
-	}()
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		p.syntax(err)
-		return nil
-	}
-	for _, doc := range file.Docs {
-		switch {
-		case doc == nil || doc.Body == nil:
-		case root == nil:
-			root = convert(doc.Body, p, 0)
-		default:
-			p.add(start, "the file has a second document; a permissions file is one")
-			return nil
-		}
-	}
-	if root == nil {
-		p.add(start, "the file is empty: nobody could ask anything; list identities")
-	}
-	return root
+	return yamltree.Read(data, yamltree.Form{
+		Name: "a permissions file", Bytes: MaxFile, Depth: 16,
+		Keys:   100, // the longest mapping of a permissions file needs ten
+		Shared: "; give one identity to callers that may do the same",
+		Empty:  ": nobody could ask anything; list identities",
+	}, p.addAt)
 }
 
-// tooDeep reports whether brackets may nest too deep for the library's recursion, or lines
-// are indented too far. Brackets in texts count, too.
-func tooDeep(data []byte) bool {
-	depth, indent, leading := 0, 0, true
-	for _, b := range data {
-		switch b {
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth = max(depth-1, 0)
-		}
-		switch {
-		case b == '\n':
-			indent, leading = 0, true
-		case leading && (b == ' ' || b == '-' || b == '?' || b == ':' || b == '!' || b == '&'):
-			indent++
-		default:
-			leading = false
-		}
-		if depth > maxDepth || indent > 8*maxDepth {
-			return true
-		}
-	}
-	return false
-}
+// maxParts bounds what the YAML library is given. For each part, a value or what separates values, it
+// takes about 800 bytes while it reads.
+const maxParts = 100_000
 
-// syntax adds an error of the library, with its position if it has one.
-func (p *problems) syntax(err error) {
-	var at interface {
-		GetToken() *token.Token
-		GetMessage() string
-	}
-	if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {
-		pos := at.GetToken().Position
-		p.add(&node{line: pos.Line, column: pos.Column}, "YAML cannot be read: %.200s", at.GetMessage())
-		return
-	}
-	p.add(&node{line: 1, column: 1}, "YAML cannot be read: %.200s", err.Error())
-}
-
-// convert turns the library's tree into nodes.
-func convert(y ast.Node, p *problems, depth int) *node {
-	n := &node{line: 1, column: 1}
-	if y == nil {
-		return n
-	}
-	if t := y.GetToken(); t != nil && t.Position != nil {
-		n.line, n.column = max(1, t.Position.Line), max(1, t.Position.Column)
-	}
-	if depth > maxDepth {
-		p.add(n, "values nest deeper than %d", maxDepth)
-		return n
-	}
-	switch y := y.(type) {
-	case *ast.NullNode:
-	case *ast.StringNode:
-		n.kind, n.text = scalar, y.Value
-	case *ast.LiteralNode:
-		n.kind = scalar
-		if y.Value != nil {
-			n.text = y.Value.Value
+// tooMany reports whether a file has too many parts. It counts no part less than the library does,
+// except within texts in quotes.
+func tooMany(data []byte) bool {
+	parts := 0
+	for i := range data {
+		last := i+1 == len(data) || data[i+1] == ' ' || data[i+1] == '\n' || data[i+1] == '\r'
+		switch data[i] {
+		case ':', '-', '?':
+			if last {
+				parts++
+			}
+		case '\n', ',', '[', ']', '{', '}', '"', '\'', '#', '&', '*', '!', '|', '>', '%':
+			parts++
 		}
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		n.kind, n.text = scalar, y.GetToken().Value
-	case *ast.SequenceNode:
-		n.kind = list
-		for _, v := range y.Values {
-			n.items = append(n.items, convert(v, p, depth+1))
-		}
-	case *ast.MappingNode:
-		n.fill(y.Values, p, depth)
-	case *ast.MappingValueNode:
-		n.fill([]*ast.MappingValueNode{y}, p, depth)
-	default:
-		p.add(n, "this kind of YAML value is not supported in a permissions file")
 	}
-	return n
-}
-
-// fill makes n a mapping.
-func (n *node) fill(values []*ast.MappingValueNode, p *problems, depth int) {
-	n.kind = mapping
-	seen := map[string]int{}
-	for _, v := range values {
-		key := convert(v.Key, p, depth+1)
-		if key.kind != scalar {
-			p.add(key, "a field needs a name")
-			continue
-		}
-		if line, twice := seen[key.text]; twice {
-			p.add(key, "%.100q is given twice; the first is on line %d", key.text, line)
-			continue
-		}
-		seen[key.text] = key.line
-		n.keys, n.items = append(n.keys, key), append(n.items, convert(v.Value, p, depth+1))
-	}
-	if len(n.keys) > 0 {
-		n.line, n.column = n.keys[0].line, n.keys[0].column
-	}
+	return parts > maxParts
 }
 
 // fields calls the reader of each field of a mapping, and reports fields without one.
 func (p *problems) fields(n *node, what string, readers map[string]func(*node)) {
-	if n.kind != mapping {
-		p.add(n, "%s is %s; it must be a mapping", what, n.kind)
+	if n.Kind != yamltree.Mapping {
+		p.add(n, "%s is %s; it must be a mapping", what, n.Kind)
 		return
 	}
-	for i, k := range n.keys {
-		if read := readers[k.text]; read != nil {
-			read(n.items[i])
+	for i, k := range n.Keys {
+		if read := readers[k.Text]; read != nil {
+			read(n.Items[i])
 			continue
 		}
 		var names []string
@@ -254,9 +121,9 @@ func (p *problems) fields(n *node, what string, readers map[string]func(*node)) 
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		text := fmt.Sprintf("unknown field %.100q of %s: the fields are %s", k.text, what, strings.Join(names, ", "))
-		if near := spelling.Nearest(k.text, names); near != "" {
-			text = fmt.Sprintf("unknown field %.100q of %s; did you mean %q?", k.text, what, near)
+		text := fmt.Sprintf("unknown field %.100q of %s: the fields are %s", k.Text, what, strings.Join(names, ", "))
+		if near := spelling.Nearest(k.Text, names); near != "" {
+			text = fmt.Sprintf("unknown field %.100q of %s; did you mean %q?", k.Text, what, near)
 		}
 		p.add(k, "%s", text)
 	}
@@ -266,14 +133,14 @@ func (p *problems) fields(n *node, what string, readers map[string]func(*node)) 
 func (p *problems) text(name string, most int, to *string) func(*node) {
 	return func(n *node) {
 		switch {
-		case n.kind != scalar:
-			p.add(n, "%s is %s; it must be a text", name, n.kind)
-		case n.text == "":
+		case n.Kind != yamltree.Scalar:
+			p.add(n, "%s is %s; it must be a text", name, n.Kind)
+		case n.Text == "":
 			p.add(n, "%s is an empty text: write one, or leave it out", name)
-		case len(n.text) > most:
-			p.add(n, "%s has %d bytes; at most %d are allowed", name, len(n.text), most)
+		case len(n.Text) > most:
+			p.add(n, "%s has %d bytes; at most %d are allowed", name, len(n.Text), most)
 		default:
-			*to = n.text
+			*to = n.Text
 		}
 	}
 }
@@ -282,12 +149,12 @@ func (p *problems) text(name string, most int, to *string) func(*node) {
 func (p *problems) each(name string, most int, read func(*node)) func(*node) {
 	return func(n *node) {
 		switch {
-		case n.kind != list:
-			p.add(n, "%s is %s; it must be a list", name, n.kind)
-		case len(n.items) > most:
-			p.add(n, "%s has %d elements; at most %d are allowed", name, len(n.items), most)
+		case n.Kind != yamltree.List:
+			p.add(n, "%s is %s; it must be a list", name, n.Kind)
+		case len(n.Items) > most:
+			p.add(n, "%s has %d elements; at most %d are allowed", name, len(n.Items), most)
 		default:
-			for _, item := range n.items {
+			for _, item := range n.Items {
 				read(item)
 			}
 		}

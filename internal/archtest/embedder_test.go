@@ -43,7 +43,7 @@ func TestWhatALocalEmbedderCompiles(t *testing.T) {
 		root, root + "/internal/address", root + "/internal/engine", root + "/internal/receipt", root + "/internal/recent",
 		root + "/internal/slices",
 		root + "/internal/spelling",
-		root + "/internal/waiting", root + "/limiter",
+		root + "/internal/waiting", root + "/internal/yamltree", root + "/limiter",
 		root + "/limiter/arith", root + "/limiter/calendar", root + "/limiter/table", root + "/rules",
 	}
 	if !slices.Equal(ours, packages) {

@@ -1,7 +1,11 @@
-// Package spelling finds the word that was probably meant.
+// Package spelling finds the word that was probably meant, and puts the words of others into errors.
 package spelling
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // Nearest returns the known word that is a likely misspelling away from got, in
 // whatever case that is, or "" if none is. Of equally near ones the first is returned.
@@ -44,4 +48,37 @@ func distance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
+}
+
+// shorten returns the beginning of a long text, and whether that is all of it.
+func shorten(s string) (string, bool) {
+	const most = 100
+	if len(s) <= most {
+		return s, true
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut], false
+}
+
+// Quote quotes text of others for use in an error. What is longer than 100 bytes is shortened.
+func Quote(s string) string {
+	short, all := shorten(s)
+	q := strconv.Quote(short)
+	if !all {
+		q += "..."
+	}
+	return q
+}
+
+// Clip shortens an error text of the YAML library, which may quote large parts of the
+// file, with line breaks.
+func Clip(s string) string {
+	short, all := shorten(s)
+	if short = strings.NewReplacer("\t", `\t`, "\n", `\n`).Replace(short); !all {
+		short += "..."
+	}
+	return short
 }

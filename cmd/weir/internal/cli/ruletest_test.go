@@ -92,7 +92,7 @@ func TestTestsOfNothing(t *testing.T) {
 		step + "path: /towns, user: a, cost: 9, expect: allowed}]}]":           `costs more than limit "minute" admits, 2`,
 		step + "path: /towns, ip: x, expect: allowed}]}]":                      `is an error: invalid`,
 		step + "path: /none, expect: allowed, remaining: 1}]}]":                `is counted by no limit; want 1 remaining`,
-		"tests: " + strings.Repeat("[", 100):                                   "nest more than 16 levels deep",
+		"tests: " + strings.Repeat("[", 100):                                   "nested more than 16 levels deep",
 	} {
 		got := person{}.run(t, "test", "--rules", rules, file(t, "t.yaml", text))
 		if got.status != 1 || !strings.Contains(got.out+got.err, want) {

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/internal/yamltree"
 	"github.com/weirlimit/weir/limiter"
 )
 
 // Bounds of a file of tests.
 const (
 	maxFile  = 256 << 10
-	maxDepth = 16
 	maxTimes = 1_000_000 // requests of all steps of one file
 )
 
@@ -63,10 +63,14 @@ type decoder struct {
 	total    int
 }
 
-func (d *decoder) add(n *node, format string, args ...any) {
+func (d *decoder) addAt(line, column int, format string, args ...any) {
 	if len(d.problems) < 100 {
-		d.problems = append(d.problems, Problem{Line: n.line, Column: n.column, Text: fmt.Sprintf(format, args...)})
+		d.problems = append(d.problems, Problem{Line: line, Column: column, Text: fmt.Sprintf(format, args...)})
 	}
+}
+
+func (d *decoder) add(n *node, format string, args ...any) {
+	d.addAt(n.Line, n.Column, format, args...)
 }
 
 // Parse reads a file of tests. If it has problems, the file is nil.
@@ -84,10 +88,10 @@ func Parse(data []byte) (*File, []Problem) {
 	switch {
 	case tests == nil:
 		d.add(root, `the file has no tests: add "tests:", a list of tests with steps`)
-	case tests.kind != kindList:
+	case tests.Kind != yamltree.List:
 		d.add(tests, `"tests" is a list of tests`)
 	default:
-		for _, n := range tests.items {
+		for _, n := range tests.Items {
 			f.Tests = append(f.Tests, d.test(n))
 		}
 	}
@@ -101,14 +105,14 @@ func Parse(data []byte) (*File, []Problem) {
 func start() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func (d *decoder) test(n *node) Test {
-	t := Test{Line: n.line, Start: start()}
+	t := Test{Line: n.Line, Start: start()}
 	var with, steps *node
 	d.mapping(n, "a test", []field{
 		{"name", func(n *node) { t.Name = d.text(n, "name") }},
 		{"start", func(n *node) {
 			at, err := time.Parse(time.RFC3339, d.text(n, "start"))
 			if err != nil || at.Before(time.Unix(0, 0)) {
-				d.add(n, "start: %q is not a time after 1970: write it as 2026-12-31T23:59:59Z", n.text)
+				d.add(n, "start: %q is not a time after 1970: write it as 2026-12-31T23:59:59Z", n.Text)
 			}
 			t.Start = at
 		}},
@@ -118,11 +122,11 @@ func (d *decoder) test(n *node) Test {
 	if t.Name == "" {
 		d.add(n, "this test has no name")
 	}
-	if steps == nil || steps.kind != kindList || len(steps.items) == 0 {
+	if steps == nil || steps.Kind != yamltree.List || len(steps.Items) == 0 {
 		d.add(n, `this test has no steps: write them as a list, as in steps: [{path: /login, expect: allowed}]`)
 		return t
 	}
-	for _, s := range steps.items {
+	for _, s := range steps.Items {
 		t.Steps = append(t.Steps, d.step(s, with))
 	}
 	return t
@@ -130,7 +134,7 @@ func (d *decoder) test(n *node) Test {
 
 // step decodes a step. with has fields of requests that it inherits.
 func (d *decoder) step(n, with *node) Step {
-	s := Step{Line: n.line, Column: n.column, Times: 1, First: -1, Request: limiter.Request{Method: "GET"}}
+	s := Step{Line: n.Line, Column: n.Column, Times: 1, First: -1, Request: limiter.Request{Method: "GET"}}
 	if with != nil {
 		d.mapping(with, `"with"`, d.requestFields(&s.Request))
 	}
@@ -155,7 +159,7 @@ func (d *decoder) step(n, with *node) Step {
 		}},
 	))
 	switch {
-	case n.kind != kindMapping:
+	case n.Kind != yamltree.Mapping:
 	case expect == "" && s.First < 0:
 		d.add(n, `this step expects nothing: write expect: allowed, expect: denied, or allow_first: 10`)
 	case expect != "" && s.First >= 0:
@@ -188,29 +192,29 @@ func (d *decoder) requestFields(r *limiter.Request) []field {
 		{"cost", func(n *node) { r.Cost = limiter.Units(d.number(n, "cost", 0, limiter.MaxUnits)) }},
 		{"hold", func(n *node) { r.Hold = d.duration(n, "hold") }},
 		{"attributes", func(n *node) {
-			if n.kind != kindMapping {
+			if n.Kind != yamltree.Mapping {
 				d.add(n, "attributes is a mapping of names to values, as in {plan: pro}")
 				return
 			}
 			r.Attributes = map[string]string{}
-			for i, k := range n.keys {
-				r.Attributes[k.text] = d.text(n.items[i], k.text)
+			for i, k := range n.Keys {
+				r.Attributes[k.Text] = d.text(n.Items[i], k.Text)
 			}
 		}},
 	}
 }
 
 func (d *decoder) text(n *node, name string) string {
-	if n.kind != kindScalar {
+	if n.Kind != yamltree.Scalar {
 		d.add(n, "%s is a single value", name)
 	}
-	return n.text
+	return n.Text
 }
 
 func (d *decoder) number(n *node, name string, least, most int64) int64 {
 	x, err := strconv.ParseInt(strings.ReplaceAll(d.text(n, name), "_", ""), 10, 64)
 	if err != nil || x < least || x > most {
-		d.add(n, "%s: %q is not a whole number from %d to %d", name, n.text, least, most)
+		d.add(n, "%s: %q is not a whole number from %d to %d", name, n.Text, least, most)
 		return least
 	}
 	return x

@@ -1,9 +1,11 @@
-package rules
+package yamltree
 
 import (
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/weirlimit/weir/internal/spelling"
 )
 
 // joinColons repairs plain values with colons in flow style. Within braces the library
@@ -76,8 +78,8 @@ func (g *tokenCheck) missingComma(t *token.Token) {
 	}
 	if before, _, found := strings.Cut(t.Value, ": "); found {
 		name := before[strings.LastIndexByte(before, ' ')+1:]
-		g.report(t, "%s contains a colon followed by a blank: put a comma before %s if that is a field, else put the value "+
+		g.refuse(t, "%s contains a colon followed by a blank: put a comma before %s if that is a field, else put the value "+
 			"in quotes",
-			quote(t.Value), quote(name))
+			spelling.Quote(t.Value), spelling.Quote(name))
 	}
 }

@@ -1,10 +1,12 @@
-package rules
+package yamltree
 
 import (
 	"bytes"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/weirlimit/weir/internal/spelling"
 )
 
 // indentLevel is a column in which a line may begin.
@@ -42,7 +44,8 @@ func misindented(data []byte, last int) (line, column int, text string, ok bool)
 			return 0, 0, "", false
 		}
 		if len(rest) > 1 && rest[0] == '-' && rest[1] != ' ' && rest[1] != '-' {
-			return number, indent + 1, "a dash needs a blank after it: write " + quote("- "+clip(rest[1:])), true
+			text = "a dash needs a blank after it: write " + spelling.Quote("- "+spelling.Clip(rest[1:]))
+			return number, indent + 1, text, true
 		}
 		top := -1
 		if len(levels) > 0 {
@@ -77,7 +80,7 @@ func wrongIndent(levels []indentLevel, indent int, rest string) string {
 	what, dash := "this element of a list", strings.HasPrefix(rest, "-")
 	if !dash {
 		name, _, _ := strings.Cut(rest, ":")
-		what = quote(name)
+		what = spelling.Quote(name)
 	}
 	best := -1
 	for i, l := range levels {
@@ -92,7 +95,7 @@ func wrongIndent(levels []indentLevel, indent int, rest string) string {
 	l := levels[best]
 	return fmt.Sprintf("%s is indented by %s, and nothing above it begins there: indent it by %d to put it beside %s of "+
 		"line %d",
-		what, blanks(indent), l.column, quote(l.name), l.line)
+		what, blanks(indent), l.column, spelling.Quote(l.name), l.line)
 }
 
 func blanks(n int) string {

@@ -1,23 +1,19 @@
-package rules
+package yamltree
 
 import (
 	"slices"
 
 	"github.com/goccy/go-yaml/token"
-
-	"github.com/weirlimit/weir/limiter"
 )
 
-// Bounds of a file's structure. The YAML library recurses once for each level of
-// nesting and each key of a mapping, copies the rest of the file for each omitted
+// Bounds of a file's structure, beside those of its [Form]. The YAML library recurses once for each
+// level of nesting and each key of a mapping, copies the rest of the file for each omitted
 // value, and repeats the names of all outer keys in each inner one. The bounds are
 // checked on the tokens before anything is parsed, so that no file can exhaust the
 // stack, which would end the process, or take minutes.
 const (
-	maxDepth       = 10                   // levels of nesting; a rules file needs 6
-	maxMappingKeys = 256                  // keys in one mapping
-	maxKeyName     = limiter.MaxNameBytes // bytes in one key
-	maxLeftOut     = 2000                 // values left out, as in "device:"
+	maxKeyName = 64   // bytes in one key
+	maxLeftOut = 2000 // values left out, as in "device:"
 )
 
 // withoutComments removes comments in place.
@@ -26,14 +22,14 @@ func withoutComments(tokens token.Tokens) token.Tokens {
 }
 
 // guard reports whether the tokens, without comments, may be passed to the parser, and
-// reports the problems if not. YAML features that rules files do not need (anchors,
+// reports the problems if not. YAML features that files of ours do not need (anchors,
 // tags and others) are refused here, too.
-func guard(tokens token.Tokens, p *problems) bool {
-	g := tokenCheck{problems: p}
+func guard(tokens token.Tokens, r *reader) bool {
+	g := tokenCheck{reader: r}
 	for i, t := range tokens {
 		if t.Type == token.InvalidType {
 			// The scanner recovers badly, so later errors would mislead.
-			g.report(t, unreadable+"%s", clip(t.Error))
+			r.unreadable(t.Position.Line, t.Position.Column, t.Error)
 			return false
 		}
 		var next, before *token.Token
@@ -70,43 +66,40 @@ const (
 
 // tokenCheck is what guard knows of the tokens before the present one.
 type tokenCheck struct {
-	*problems
+	*reader
 	open      []frame
 	documents int
 	ends      int
 	leftOut   int
-	failed    bool
 }
 
-func (g *tokenCheck) report(t *token.Token, format string, args ...any) {
-	g.failed = true
-	g.addAt(t.Position.Line, t.Position.Column, format, args...)
+func (g *tokenCheck) refuse(t *token.Token, format string, args ...any) {
+	g.add(t.Position.Line, t.Position.Column, format, args...)
 }
 
-// unsupported reports features that a rules file may not use. Many aliases of a large
+// unsupported reports features that no file of ours uses. Many aliases of a large
 // value are the classic YAML bomb; without anchors it is impossible.
 func (g *tokenCheck) unsupported(t *token.Token) {
-	const instead = `; what rules share goes under "defaults"`
 	switch t.Type {
 	case token.AnchorType:
-		g.report(t, "anchors (&name) are not supported%s; quote a value that begins with &", instead)
+		g.refuse(t, "anchors (&name) are not supported%s; quote a value that begins with &", g.Shared)
 	case token.AliasType:
-		g.report(t, "aliases (*name) are not supported%s; quote a value that begins with *", instead)
+		g.refuse(t, "aliases (*name) are not supported%s; quote a value that begins with *", g.Shared)
 	case token.MergeKeyType:
-		g.report(t, "merge keys (<<) are not supported%s", instead)
+		g.refuse(t, "merge keys (<<) are not supported%s", g.Shared)
 	case token.TagType:
-		g.report(t, "tags (!name) are not supported; quote a value that begins with !")
+		g.refuse(t, "tags (!name) are not supported; quote a value that begins with !")
 	case token.DirectiveType:
-		g.report(t, "directives (%%NAME) are not supported; quote a value that begins with %%")
+		g.refuse(t, "directives (%%NAME) are not supported; quote a value that begins with %%")
 	case token.MappingKeyType:
-		g.report(t, `keys in the form "? key" are not supported; write "key: value"`)
+		g.refuse(t, `keys in the form "? key" are not supported; write "key: value"`)
 	case token.DocumentHeaderType:
 		if g.documents++; g.documents == 2 {
-			g.report(t, "a second document begins here; a rules file is one document")
+			g.refuse(t, "a second document begins here; %s is one document", g.Name)
 		}
 	case token.DocumentEndType:
 		if g.ends++; g.ends == 2 {
-			g.report(t, "a second document ends here; a rules file is one document")
+			g.refuse(t, "a second document ends here; %s is one document", g.Name)
 		}
 	}
 }
@@ -135,12 +128,12 @@ func (g *tokenCheck) shape(before, t, next *token.Token) bool {
 		}
 		g.countLeftOut(before, t, next)
 	}
-	if len(g.open) > maxDepth {
-		g.report(t, "nested more than %d levels deep", maxDepth)
+	if len(g.open) > g.Depth {
+		g.refuse(t, "nested more than %d levels deep", g.Depth)
 		return false
 	}
 	if g.leftOut > maxLeftOut {
-		g.report(t, "more than %d values are left out; for an attribute of any value write {not: \"\"}", maxLeftOut)
+		g.refuse(t, "more than %d values are left out%s", maxLeftOut, g.LeftOut)
 		return false
 	}
 	return true
@@ -189,13 +182,13 @@ func (g *tokenCheck) dash(t *token.Token) {
 // key handles the key before a ":" and reports whether it is within the bounds.
 func (g *tokenCheck) key(t *token.Token) bool {
 	if len(t.Value) > maxKeyName {
-		g.report(t, "a field's name has %d bytes; at most %d are allowed", len(t.Value), maxKeyName)
+		g.refuse(t, "a field's name has %d bytes; at most %d are allowed", len(t.Value), maxKeyName)
 		return false
 	}
 	f := g.mapping(t.Position.Column)
 	f.colon = true
-	if f.keys++; f.keys > maxMappingKeys {
-		g.report(t, "more than %d fields in one mapping", maxMappingKeys)
+	if f.keys++; f.keys > g.Keys {
+		g.refuse(t, "more than %d fields in one mapping", g.Keys)
 		return false
 	}
 	return true
