@@ -91,6 +91,10 @@ func house() []row {
 		{path: "internal/smallfile", floor: 0,
 			knows: "files that configure a program: regular ones, of bounded size, with their modes"},
 		{path: "internal/spelling", floor: -1, knows: "which word was probably meant, and others' words in errors"},
+		{path: "internal/seldom", floor: -1, knows: "when a line that recurs may be logged again", never: join(
+			no(imports, "it is below all that logs", "ours", "third-party"),
+			clocks("now is passed in"),
+		)},
 		{path: "internal/yamltree", floor: 0, knows: "YAML -> values with positions; what the library may be given",
 			never: join(
 				no(imports, "it takes bytes: where they come from is for others to know", "os"),

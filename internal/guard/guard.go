@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 // The places where panics are recovered from, as metrics and logs name them.
@@ -25,10 +26,6 @@ const (
 // Places returns all places.
 func Places() []string { return []string{GRPC, HTTP, Cluster, Link, Gossip, Redis, RESP, SPOE} }
 
-// logEvery is how long a place waits after a stack in the log before it logs the
-// next one.
-const logEvery = time.Minute
-
 // Guard records panics. It is safe for concurrent use. A nil Guard records
 // nothing, and what it guards goes on all the same.
 type Guard struct {
@@ -36,14 +33,7 @@ type Guard struct {
 	count func(place string)
 	now   func() time.Time
 
-	mu     sync.Mutex
-	places map[string]*place
-}
-
-// place is what is known of the panics of one place.
-type place struct {
-	logged   time.Time // when a stack was logged last
-	unlogged int       // panics since then
+	places seldom.Lines // that logged a stack
 }
 
 // New returns a guard that logs to log and calls count with the place of each
@@ -55,7 +45,7 @@ func New(log *slog.Logger, count func(place string)) *Guard {
 	if count == nil {
 		count = func(string) {}
 	}
-	return &Guard{log: log, count: count, now: time.Now, places: map[string]*place{}}
+	return &Guard{log: log, count: count, now: time.Now}
 }
 
 // Recover ends a panic. Defer it directly: it has no effect otherwise. It counts the
@@ -80,28 +70,8 @@ func (g *Guard) Caught(at string, v any) {
 		return
 	}
 	g.count(at)
-	if earlier, due := g.due(at); due {
+	if earlier, due := g.places.Due(at, g.now()); due {
 		g.log.Error("panic recovered", "place", at, "panic", fmt.Sprint(v), "earlier_not_logged", earlier,
 			"stack", string(debug.Stack()))
 	}
-}
-
-// due reports whether a panic is to be logged, and how many were not since the last one
-// that was.
-func (g *Guard) due(at string) (earlier int, due bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p := g.places[at]
-	if p == nil {
-		p = new(place)
-		g.places[at] = p
-	}
-	now := g.now()
-	if !p.logged.IsZero() && now.Sub(p.logged) < logEvery {
-		p.unlogged++
-		return 0, false
-	}
-	earlier = p.unlogged
-	p.logged, p.unlogged = now, 0
-	return earlier, true
 }

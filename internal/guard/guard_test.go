@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 // explode panics in a function whose name a stack must show.
@@ -31,7 +33,7 @@ func TestRecover(t *testing.T) {
 	}
 
 	// The rest of the minute is counted and not logged; another place is logged.
-	now = now.Add(logEvery - 1)
+	now = now.Add(seldom.Every - 1)
 	explode(g, GRPC, nil)
 	explode(g, GRPC, nil)
 	explode(g, Gossip, nil)

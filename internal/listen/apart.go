@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 // apartListener bounds the open connections, in total and from one address. At the
@@ -23,7 +25,7 @@ type apartListener struct {
 	mu     sync.Mutex
 	open   []*apartConn // those that wait longest first
 	watch  []*apartConn // those on which someone watches; they are not among open
-	logged time.Time    // when the bound was last logged
+	logged seldom.Lines // about the bound
 }
 
 // Apart bounds the open connections of a site that is served apart from checks.
@@ -80,8 +82,7 @@ func (l *apartListener) enter(c *apartConn) bool {
 
 // report logs, once a minute, that the bound is reached.
 func (l *apartListener) report(c *apartConn, n int, replaced bool) {
-	if now := time.Now(); l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery {
-		l.logged = now
+	if _, due := l.logged.Due("", time.Now()); due {
 		message := "connection refused"
 		if replaced {
 			message = "connection replaced by a new one"

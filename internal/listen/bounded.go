@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 // boundedListener bounds the open connections. Beyond the bound of one address it closes
@@ -30,7 +32,7 @@ type boundedListener struct {
 	sites    map[netip.Prefix]int                       // how many are open by their site
 	from     map[netip.Prefix]map[*boundedConn]struct{} // open connections by their origin
 	searched time.Time                                  // when no connection to replace was last found
-	logged   time.Time                                  // when a connection that was refused or replaced was last logged
+	logged   seldom.Lines                               // about connections that were refused or replaced
 }
 
 // Observer learns of clients' connections. listener is the address of a listener.
@@ -96,6 +98,19 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// report logs, once a minute, that a connection was refused or replaced.
+func (l *boundedListener) report(c, replaced *boundedConn, reason string, now time.Time) {
+	if _, due := l.logged.Due("", now); !due {
+		return
+	}
+	message, from := "connection refused", c.from
+	if replaced != nil {
+		message, from = "connection closed for a new one", replaced.from
+	}
+	l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there",
+		len(l.from[from]), "reason", reason)
+}
+
 // enter counts a connection and reports true, unless a bound is reached. replaced is a
 // connection that it does not count any more and that is to be closed; nil if there is
 // none.
@@ -121,14 +136,8 @@ func (l *boundedListener) enter(c *boundedConn, now time.Time) (replaced *bounde
 	if counted != "" && l.observer != nil {
 		l.observer.ConnectionRefused(l.name, counted)
 	}
-	if reason != "" && (l.logged.IsZero() || now.Sub(l.logged) >= logRefusedEvery) {
-		l.logged = now
-		message, from := "connection refused", c.from
-		if replaced != nil {
-			message, from = "connection closed for a new one", replaced.from
-		}
-		l.log.Warn(message, "listener", l.Addr().String(), "from", from.String(), "open", l.open, "open_from_there",
-			len(l.from[from]), "reason", reason)
+	if reason != "" {
+		l.report(c, replaced, reason, now)
 	}
 	if reason != "" && replaced == nil {
 		return nil, false

@@ -22,9 +22,6 @@ const (
 	// process. Without the reserve, clients could take all descriptors, and the health
 	// probes would fail.
 	keptFiles = 2*maxApart + maxWatch + 128
-	// logRefusedEvery is the shortest interval between two log messages about refused
-	// connections.
-	logRefusedEvery = time.Minute
 	// searchPause is how long no other search for a connection to replace begins after
 	// one that found none. A search looks at all connections.
 	searchPause = 10 * time.Millisecond

@@ -13,12 +13,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/conns"
 	"github.com/weirlimit/weir/internal/front"
 	"github.com/weirlimit/weir/internal/guard"
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 // message is the name of the message that asks about a request, in HAProxy's configuration.
@@ -84,8 +84,7 @@ type Server struct {
 
 	conns conns.Server
 
-	faults   atomic.Int64 // connections ended since the last report
-	reported atomic.Int64 // when that was; 0: never
+	ended seldom.Lines // about connections
 }
 
 // NewServer returns an agent.
@@ -118,20 +117,13 @@ func (s *Server) Serve(l net.Listener) error {
 // A question that is being decided is answered, until the context ends.
 func (s *Server) Shutdown(ctx context.Context) error { return s.conns.Shutdown(ctx) }
 
-// reportEvery is the least time between two lines about connections that were ended, since
-// anyone who reaches the port can cause one.
-const reportEvery = time.Minute
-
-// report logs why a connection was ended, and how many were since the last line.
+// report logs why a connection was ended, and how many were since the last line: anyone who reaches
+// the port can cause one.
 func (s *Server) report(from net.Addr, f *fault) {
-	n := s.faults.Add(1)
-	now, last := time.Now().UnixNano(), s.reported.Load()
-	if last != 0 && now-last < int64(reportEvery) || !s.reported.CompareAndSwap(last, now) {
-		return
+	if more, due := s.ended.Due("", time.Now()); due {
+		s.options.Logger.Warn("a connection at the port for HAProxy was ended", "from", from.String(), "reason", f.text,
+			"ended", more+1)
 	}
-	s.faults.Add(-n)
-	s.options.Logger.Warn("a connection at the port for HAProxy was ended", "from", from.String(), "reason", f.text,
-		"ended", n)
 }
 
 // conn is a connection of HAProxy's.

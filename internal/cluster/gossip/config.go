@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/memberlist"
+
 	"github.com/weirlimit/weir/internal/peer"
 )
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 const (
@@ -129,7 +131,7 @@ func (g *Gossip) firstRound(ctx context.Context) error {
 func (g *Gossip) joinLoop(ctx context.Context, first chan<- outcome) {
 	o := g.round(ctx)
 	first <- o
-	told := newReported()
+	told := new(seldom.Lines)
 	unheard := 0 // such rounds in a row
 	for n := 1; ; n++ {
 		if unheard++; !o.unheard {
@@ -182,22 +184,14 @@ func (g *Gossip) pause(o outcome, n, unheard int) time.Duration {
 	}
 }
 
-// reported remembers for a minute which errors OnRefused received.
-type reported map[string]time.Time
-
-func newReported() reported { return reported{} }
-
-func (g *Gossip) report(t reported, err error) {
-	now := time.Now()
-	kind := kindOf(err.Error())
-	if g.cfg.OnRefused == nil || now.Sub(t[kind]) < quietFor {
+// report tells OnRefused of an error, each kind once a minute.
+func (g *Gossip) report(told *seldom.Lines, err error) {
+	if g.cfg.OnRefused == nil {
 		return
 	}
-	if len(t) >= maxKinds {
-		clear(t)
+	if _, due := told.Due(kindOf(err.Error()), time.Now()); due {
+		g.cfg.OnRefused(err)
 	}
-	t[kind] = now
-	g.cfg.OnRefused(err)
 }
 
 // round asks all addresses that should be asked, once.

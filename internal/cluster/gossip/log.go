@@ -3,19 +3,17 @@ package gossip
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/seldom"
 )
 
 const (
-	// maxLines bounds the lines that wait for the logger. maxKinds bounds the kinds of
-	// lines that are told apart. maxText bounds the bytes of a line.
-	maxLines, maxKinds, maxText = 256, 512, 300
-	// quietFor is how long a kind of line is not logged again.
-	quietFor = time.Minute
+	// maxLines bounds the lines that wait for the logger, and maxText the bytes of a line.
+	maxLines, maxText = 256, 300
 	// maxNews is the most lines about members that come and go at once: enough for the
 	// start and the end of the largest cluster. Afterwards there is one more each
 	// newsEvery, since without a gossip key strangers can invent members.
@@ -36,7 +34,7 @@ type throttledLog struct {
 	mu      sync.Mutex
 	closed  bool
 	dropped int
-	logged  map[string]suppressed
+	logged  seldom.Lines
 	news    budget // of lines about members that come and go
 }
 
@@ -46,14 +44,8 @@ type line struct {
 	attrs []slog.Attr
 }
 
-// suppressed is a kind of line that was logged: when, and how often it was suppressed since.
-type suppressed struct {
-	at   time.Time
-	more int
-}
-
 func newThrottledLog(out *slog.Logger, now func() time.Time) *throttledLog {
-	return &throttledLog{out: out, now: now, lines: make(chan line, maxLines), logged: map[string]suppressed{}}
+	return &throttledLog{out: out, now: now, lines: make(chan line, maxLines)}
 }
 
 // run passes lines on until close.
@@ -186,21 +178,7 @@ func (l *throttledLog) due(kind string) (more int, ok bool) {
 	if kind == "" {
 		return 0, true
 	}
-	now := l.now()
-	if _, known := l.logged[kind]; !known && len(l.logged) >= maxKinds {
-		maps.DeleteFunc(l.logged, func(_ string, s suppressed) bool { return now.Sub(s.at) >= quietFor })
-		if len(l.logged) >= maxKinds {
-			kind = "" // too many kinds to tell apart
-		}
-	}
-	s, known := l.logged[kind]
-	if known && now.Sub(s.at) < quietFor {
-		s.more++
-		l.logged[kind] = s
-		return 0, false
-	}
-	l.logged[kind] = suppressed{at: now}
-	return s.more, true
+	return l.logged.Due(kind, l.now())
 }
 
 // lines is the handler of memberlist's log lines, which have no attributes.

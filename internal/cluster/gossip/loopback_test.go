@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/memberlist"
+
 	"github.com/weirlimit/weir/internal/peer"
 )
 

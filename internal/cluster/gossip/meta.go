@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/memberlist"
+
 	"github.com/weirlimit/weir/internal/peer"
 )
 

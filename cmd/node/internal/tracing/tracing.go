@@ -19,6 +19,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weirlimit/weir/internal/seldom"
 	"github.com/weirlimit/weir/limiter/arith"
 )
 
@@ -27,7 +28,6 @@ const (
 	maxQueue   = 4096 // ended spans that wait to be sent
 	maxForced  = 100  // traces a second that clients decide on
 	sendWithin = 5 * time.Second
-	logEvery   = time.Minute
 )
 
 // Config configures a [Tracer]. Endpoint is required.
@@ -172,16 +172,12 @@ type sdkErrors struct {
 	log      *slog.Logger
 	endpoint string
 
-	mu   sync.Mutex
-	last time.Time
+	logged seldom.Lines
 }
 
 // Handle implements the ErrorHandler of OpenTelemetry.
 func (c *sdkErrors) Handle(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.last) >= logEvery {
-		c.last = now
+	if _, due := c.logged.Due("", time.Now()); due {
 		c.log.Warn("traces cannot be sent, and are dropped: is the collector there?", "endpoint", c.endpoint, "error", err)
 	}
 }
