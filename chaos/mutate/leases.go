@@ -56,6 +56,11 @@ func ofLeases() []mutation {
 		{name: "a rate that is assigned stays", pkg: table, test: "^TestARateStaysWhenItsLimitFalls$", edits: []edit{
 			{"limiter/table/slices.go", "	rate = max(rate, min(was, id.Rate))\n", "	rate = min(rate, id.Rate)\n"},
 		}},
+		{name: "what comes back at once is what comes back one by one", pkg: "./limiter/arith", test: "^TestGiveBackAll$",
+			edits: []edit{{"limiter/arith/back.go", "		if back != (level{}) {\n			e :=",
+				"		if h := HoldAt(holdWords, i); f(h) {\n			e :="}}},
+		{name: "each bucket of a key gets it back once", pkg: table, test: "^TestSlicesAdmitNothingTwice$",
+			edits: []edit{{"limiter/table/lent.go", "			done = append(done, h.Limit)\n", ""}}},
 		{name: "what one slice takes another has no more", pkg: table, test: "^TestARateMoves$", edits: []edit{
 			{"limiter/table/slices.go", "				b.resize(l, h.ID, b.window(l, h.ID)-n, &h)\n", ""},
 		}},

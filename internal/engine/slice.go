@@ -25,8 +25,9 @@ func Decide(t *table.Table, by *Slices, now limiter.Tick, c *arith.Charge, d *li
 	defer by.mu.Unlock()
 	k, id := c.Key(0), c.ID
 	bursts := k.Cost
-	var held []slices.Held
-	for _, h := range table.Lent(t, k) {
+	lent := table.Lent(t, k)
+	held := make([]slices.Held, 0, len(lent))
+	for _, h := range lent {
 		if !h.Sliced || h.End <= now {
 			continue
 		}

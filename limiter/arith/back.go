@@ -346,6 +346,29 @@ func (s *Counts) giveBack(l *rate, words []uint64, holds *State, holdWords []uin
 	}
 }
 
+// GiveBackAll takes all units of the entries that f names back from their counter, which is a bucket. What an entry has
+// of the past of others is what it has of the sum of these, so one way through the entries does it.
+func GiveBackAll(limit *limiter.Limit, s, holds *State, holdWords []uint64, now limiter.Tick, f func(Hold) bool) {
+	l, c, back := of(limit), s.Open(limit), level{}
+	c.roll(l, nil, now)
+	noteCharge(l, &c, holds, holdWords, now, 0)
+	for i := range int(holds.A) {
+		if holdWords[i*HoldWords+3] != countsID(l) {
+			continue
+		}
+		if h := HoldAt(holdWords, i); f(h) {
+			back = back.plus(l.levelOf(h.Cost))
+		}
+		if back != (level{}) {
+			e := sinceAt(holdWords, i)
+			back = e.take(l, back)
+			e.put(holdWords, i)
+		}
+	}
+	l.lower(&c, now, back)
+	*s = c.State(limit)
+}
+
 // lower lowers the level of a bucket that was rolled to now.
 func (l *rate) lower(s *Counts, now limiter.Tick, by level) {
 	have := l.levelAt(s, now).minus(by)

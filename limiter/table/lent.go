@@ -79,7 +79,12 @@ func Lent(t *Table, k *arith.Key) (out []arith.Hold) {
 	if len(p.lending) == 0 {
 		return nil
 	}
-	for _, h := range p.ledgerOf(k).all() {
+	b := p.ledgerOf(k)
+	if !b.exists() {
+		return nil
+	}
+	out = make([]arith.Hold, 0, b.s.state.A)
+	for _, h := range b.all() {
 		if h.Lent && h.First {
 			out = append(out, h)
 		}
@@ -112,23 +117,35 @@ func (b loans) count() (n int) {
 
 // renew moves the charges of what is lent to now. No slot moves.
 func (b loans) renew(now limiter.Tick) {
-	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }
+	earlier := func(h arith.Hold) bool { return h.Lent && h.At < now }
+	n := 0
 	for _, h := range b.of.all() {
-		if earlier(&h) {
+		if earlier(h) {
 			b.accrue(&h, now)
+			n++
 		}
 	}
-	var lent []arith.Hold
-	for i, h := range b.of.all() {
-		if earlier(&h) {
-			b.of.giveBack(i, now, h.Cost)
-			lent = append(lent, h)
-		}
-	}
-	if len(lent) == 0 {
+	if n == 0 {
 		return
 	}
-	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) { return h, !earlier(&h) })
+	lent, done := make([]arith.Hold, 0, n), make([]uint64, 0, limiter.MaxLimits)
+	for i, h := range b.of.all() {
+		if !earlier(h) {
+			continue
+		}
+		lent = append(lent, h)
+		if slices.Contains(done, h.Limit) {
+			continue
+		}
+		if s, l := b.of.beside(h.Limit); s != nil && arith.Accrues(l) {
+			arith.GiveBackAll(l, &s.state, &b.of.s.state, b.of.words(), now, earlier)
+			b.of.p.expiresAt(s.state.EmptyAt(l, nil))
+			done = append(done, h.Limit)
+		} else {
+			b.of.giveBack(i, now, h.Cost)
+		}
+	}
+	b.of.s.state.EachHold(b.of.words(), func(h arith.Hold) (arith.Hold, bool) { return h, !earlier(h) })
 	for _, h := range lent {
 		b.overdraw(&h, now)
 		h.ChargedAt(now)

@@ -115,16 +115,21 @@ func (b loans) fits(l *limiter.Limit, id uint64, now limiter.Tick) (rate uint64)
 	if s == nil {
 		return 0
 	}
-	others, room := uint64(0), b.window(l, id)
+	if arith.Accrues(l) {
+		all, others := arith.SlicesRate(l, 0), uint64(0)
+		for _, h := range b.of.all() {
+			if h.Sliced && h.Limit == arith.CountsID(l) && h.ID != id {
+				others += h.Rate
+			}
+		}
+		return all - min(all, others)
+	}
+	windows := b.windowsOf(l)
+	room := windows[id]
 	for _, h := range b.of.all() {
 		if h.Sliced && h.Limit == arith.CountsID(l) && h.ID != id {
-			others += h.Rate
-			room += b.surplus(l, &h)
+			room += surplus(l, &h, windows)
 		}
-	}
-	if arith.Accrues(l) {
-		all := arith.SlicesRate(l, 0)
-		return all - min(all, others)
 	}
 	used := s.state.Probe(l, b.of.p.table.words(s), now, new(limiter.LimitDecision))
 	return arith.SliceRate(l, room+l.Capacity()-min(used, l.Capacity()))
@@ -150,9 +155,20 @@ func (b loans) window(l *limiter.Limit, id uint64) uint64 {
 	return 0
 }
 
+// windowsOf returns what window returns, by id.
+func (b loans) windowsOf(l *limiter.Limit) map[uint64]uint64 {
+	all, counts := make(map[uint64]uint64), arith.CountsID(l)
+	for _, h := range b.of.all() {
+		if h.Limit == counts && h.Lent && !h.Sliced {
+			all[h.ID] = h.Cost
+		}
+	}
+	return all
+}
+
 // surplus returns how many of them a slice has beyond its rate.
-func (b loans) surplus(l *limiter.Limit, h *arith.Hold) uint64 {
-	have, needs := b.window(l, h.ID), arith.SliceUnits(l, h.Rate)
+func surplus(l *limiter.Limit, h *arith.Hold, windows map[uint64]uint64) uint64 {
+	have, needs := windows[h.ID], arith.SliceUnits(l, h.Rate)
 	return have - min(have, needs)
 }
 
@@ -178,12 +194,14 @@ func (b loans) set(l *limiter.Limit, id, was, rate uint64, now limiter.Tick) {
 	case needs == have, needs < have && rate != was: // the others may use what is left
 		return
 	case needs > have:
-		missing := needs - have
+		missing, windows := needs-have, b.windowsOf(l)
 		for _, h := range b.of.all() {
 			if h.Sliced && h.ID != id && h.Limit == arith.CountsID(l) {
-				n := min(missing, b.surplus(l, &h))
-				b.resize(l, h.ID, b.window(l, h.ID)-n, &h)
-				missing -= n
+				if n := min(missing, surplus(l, &h, windows)); n > 0 {
+					windows[h.ID] -= n
+					b.resize(l, h.ID, windows[h.ID], &h)
+					missing -= n
+				}
 			}
 		}
 		if missing > 0 {
