@@ -22,9 +22,8 @@ const (
 	// MaxNoteBytes is the longest question, answer or news.
 	MaxNoteBytes = peer.MaxNoteBytes
 
-	maxPending  = 256 // questions that wait for answers
-	answerers   = 2   // goroutines that read notes
-	expelledWhy = "it is expelled"
+	maxPending = 256 // questions that wait for answers
+	answerers  = 2   // goroutines that read notes
 )
 
 // Notes lets a program ask the programs of the other members, and tell them news, over the
@@ -151,31 +150,21 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 	if m == nil || m.Closed.Load() {
 		return nil, errNoMember
 	}
-	all := m.Members()
-	id, q, err := n.begin(len(all))
+	out, waiting := n.others(m), map[string]int{}
+	id, q, err := n.begin(len(out))
 	if err != nil {
 		return nil, err
 	}
 	defer n.end(id)
-	out, waiting := []NoteAnswer(nil), map[string]int{}
-	for i := range all {
-		o := &all[i]
-		if o.Self {
+	for i := range out {
+		a := &out[i]
+		if a.Why != "" {
 			continue
 		}
-		a := NoteAnswer{Member: o.Name}
-		switch o.State {
-		case peer.Dead.String():
-			a.Why = "it is dead"
-		case stateExpelled:
-			a.Why = expelledWhy
-		default:
-			if a.Why = "there is no connection to it"; n.ask(m, q, o.Name, peer.Note{ID: id, Text: question}) {
-				a.Why = "it did not answer in time"
-				waiting[o.Name] = len(out)
-			}
+		if a.Why = "there is no connection to it"; n.ask(m, q, a.Member, peer.Note{ID: id, Text: question}) {
+			a.Why = "it did not answer in time"
+			waiting[a.Member] = i
 		}
-		out = append(out, a)
 	}
 	for len(waiting) > 0 {
 		select {
@@ -190,8 +179,30 @@ func (n *Notes) Ask(ctx context.Context, question []byte) ([]NoteAnswer, error) 
 			return nil, errNoMember
 		}
 	}
-	slices.SortFunc(out, func(a, b NoteAnswer) int { return strings.Compare(a.Member, b.Member) })
 	return out, nil
+}
+
+// others returns the other members, ordered by name, with why they cannot answer, if it is known.
+func (*Notes) others(m *member) (out []NoteAnswer) {
+	m.mu.Lock()
+	all := m.members()
+	m.mu.Unlock()
+	for i := range all {
+		o := &all[i]
+		if o.Name == m.config.Name {
+			continue
+		}
+		a := NoteAnswer{Member: o.Name}
+		if o.State == peer.Dead {
+			a.Why = "it is dead"
+		}
+		out = append(out, a)
+	}
+	for _, name := range m.expelled() {
+		out = append(out, NoteAnswer{Member: name, Why: "it is expelled"})
+	}
+	slices.SortStableFunc(out, func(a, b NoteAnswer) int { return strings.Compare(a.Member, b.Member) })
+	return out
 }
 
 func (n *Notes) begin(members int) (uint64, *asking, error) {

@@ -68,6 +68,8 @@ type Console struct {
 	events events
 	sends  sends
 
+	outlook outlook
+
 	answered  lately
 	comparing sync.Mutex
 	sessions  *sessions
@@ -82,7 +84,8 @@ func New(c Config) *Console {
 	if c.Overrides == nil {
 		c.Overrides = new(overrides.Book)
 	}
-	return &Console{config: c, ring: history.New(), sessions: newSessions(), templates: templates(), version: version()}
+	return &Console{config: c, outlook: outlook{node: c.Node}, ring: history.New(), sessions: newSessions(),
+		templates: templates(), version: version()}
 }
 
 // Routes returns what it serves at the address of administration.

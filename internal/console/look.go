@@ -53,7 +53,7 @@ func (c *Console) frame(tenant string) frame {
 	node, now := c.config.Node(), c.config.Now()
 	f := frame{Cluster: c.config.Cluster, Member: c.name(), Rules: fmt.Sprintf("%08x", node.RulesHash()>>32), Same: true,
 		All: 1, Active: 1, Problems: []problem{}, Overrides: len(c.config.Overrides.Active(now))}
-	if members := node.Cluster().Members(); len(members) > 0 {
+	if members := c.outlook.members(); len(members) > 0 {
 		f.All, f.Active = 0, 0
 		for i := range members {
 			m := &members[i]

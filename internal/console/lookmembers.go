@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,21 +83,55 @@ func (c *Console) sees() seen {
 	if t.MaxBytes > 0 {
 		s.Used = 100 * float64(t.Bytes-t.CopyBytes) / float64(t.MaxBytes)
 	}
-	for _, m := range node.Cluster().Members() {
-		state := m.State
-		if m.Unreachable {
-			state = "unreachable"
-		}
-		s.Sees[m.Name] = state
+	members := c.outlook.members()
+	for i := range members {
+		m := &members[i]
+		s.Sees[m.Name] = stateOf(m)
 		if m.Self {
 			s.PerSecond, s.Version = m.ChecksPerSecond, m.Version
 			s.LagMs = float64(m.Lag.Microseconds()) / 1000
 		}
 	}
-	if st, ok := node.Cluster().Stats(); ok {
+	if st, ok := c.outlook.stats(); ok {
 		s.Owned, s.Heirs, s.Unsettled, s.Minority = st.Owned, st.Heirs, st.Unsettled, st.Minority
 	}
 	return s
+}
+
+// outlook is what this node sees of its cluster, at most a second old: it looks at all its partitions for that, so it
+// does once for all who ask.
+type outlook struct {
+	node func() *weir.Node
+	made snapshots
+}
+
+// members returns the members. The list must not be changed.
+func (o *outlook) members() []weir.Member {
+	out, _ := shared(context.Background(), &o.made, "members", func(context.Context) ([]weir.Member, error) {
+		return o.node().Cluster().Members(), nil
+	})
+	return out
+}
+
+// stats returns what this node holds as a member; false: it is in no cluster.
+func (o *outlook) stats() (weir.ClusterStats, bool) {
+	out, err := shared(context.Background(), &o.made, "stats", func(context.Context) (weir.ClusterStats, error) {
+		if s, ok := o.node().Cluster().Stats(); ok {
+			return s, nil
+		}
+		return weir.ClusterStats{}, errAlone
+	})
+	return out, err == nil
+}
+
+var errAlone = errors.New("the node is in no cluster")
+
+// stateOf returns the state of a member as this node sees it.
+func stateOf(m *weir.Member) string {
+	if m.Unreachable {
+		return "unreachable"
+	}
+	return m.State
 }
 
 // membersLook shows the members.
@@ -180,7 +215,7 @@ func stateClass(state string) string {
 }
 
 func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
-	says, err := shared(ctx, c, "members", func(ctx context.Context) (*saysAll, error) {
+	says, err := shared(ctx, &c.snapshots, "members", func(ctx context.Context) (*saysAll, error) {
 		all := &saysAll{of: map[string]*seen{}}
 		own := c.sees()
 		all.of[own.Member] = &own
@@ -200,19 +235,15 @@ func (c *Console) lookMembers(ctx context.Context) (*membersLook, error) {
 		return nil, err
 	}
 	out := &membersLook{Missing: says.missing, List: []memberRow{}}
-	members := c.config.Node().Cluster().Members()
+	members := c.outlook.members()
 	if len(members) == 0 {
 		members = []weir.Member{{Name: c.name(), State: "active", Share: 1, Self: true,
 			RulesHash: c.config.Node().RulesHash()}}
 	}
 	for i := range members {
 		m := &members[i]
-		state := m.State
-		if m.Unreachable {
-			state = "unreachable"
-		}
 		out.Names = append(out.Names, m.Name)
-		out.List = append(out.List, memberRow{Name: m.Name, State: state, Share: m.Share, Addr: m.Address, Self: m.Self,
+		out.List = append(out.List, memberRow{Name: m.Name, State: stateOf(m), Share: m.Share, Addr: m.Address, Self: m.Self,
 			Rules: fmt.Sprintf("%08x", m.RulesHash>>32), Seen: says.of[m.Name]})
 	}
 	for i := range out.List {

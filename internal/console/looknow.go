@@ -64,7 +64,7 @@ func (c *Console) lookNow(ctx context.Context, q url.Values) (*nowLook, error) {
 	if !ok {
 		return nil, invalid("span must be 5m, 1h or 1d")
 	}
-	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) {
+	h, err := shared(ctx, &c.snapshots, "history "+span.Name, func(ctx context.Context) (*History, error) {
 		return c.history(ctx, span, false)
 	})
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Console) recent(ctx context.Context) (*Denied, error) {
 	if c.config.Denials == nil {
 		return &Denied{}, nil
 	}
-	return shared(ctx, c, "recent", func(ctx context.Context) (*Denied, error) {
+	return shared(ctx, &c.snapshots, "recent", func(ctx context.Context) (*Denied, error) {
 		return c.denied(ctx, denials.Query{Since: c.config.Now().Add(-time.Hour), Most: 200}, false)
 	})
 }

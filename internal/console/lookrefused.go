@@ -95,7 +95,8 @@ func (c *Console) lookRefused(ctx context.Context, asked url.Values, tenant stri
 	if q.Until, err = TimeOf("until", out.Until, now); err != nil {
 		return nil, err
 	}
-	d, err := shared(ctx, c, "refused "+strings.Join([]string{q.User, q.Rule, q.Tenant, out.Since, out.Until}, "\x00"),
+	name := "refused " + strings.Join([]string{q.User, q.Rule, q.Tenant, out.Since, out.Until}, "\x00")
+	d, err := shared(ctx, &c.snapshots, name,
 		func(ctx context.Context) (*Denied, error) { return c.denied(ctx, q, false) })
 	if err != nil {
 		return nil, err

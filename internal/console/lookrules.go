@@ -29,12 +29,14 @@ type fileLine struct {
 }
 
 func (c *Console) lookRules(ctx context.Context) (*rulesLook, error) {
-	all, err := shared(ctx, c, "rules", func(ctx context.Context) (*Rules, error) { return c.allRules(ctx, false) })
+	all, err := shared(ctx, &c.snapshots, "rules", func(ctx context.Context) (*Rules, error) {
+		return c.allRules(ctx, false)
+	})
 	if err != nil {
 		return nil, err
 	}
 	span := history.Spans()[0]
-	h, err := shared(ctx, c, "history "+span.Name, func(ctx context.Context) (*History, error) {
+	h, err := shared(ctx, &c.snapshots, "history "+span.Name, func(ctx context.Context) (*History, error) {
 		return c.history(ctx, span, false)
 	})
 	if err != nil {

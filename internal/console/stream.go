@@ -38,9 +38,9 @@ type feed struct {
 	watchers int
 	owner    string // who began it
 	mu       sync.Mutex
-	build    builder // of the last who came
-	sections map[string]string
-	changed  chan struct{} // closed when there is another version
+	build    builder           // of the last who came
+	sections map[string]string // as events, by their ids
+	changed  chan struct{}     // closed when there is another version
 	cancel   context.CancelFunc
 }
 
@@ -125,6 +125,9 @@ func (x *feed) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
+			for id, text := range sections { // once for all who watch
+				sections[id] = sent(id, text)
+			}
 			x.mu.Lock()
 			x.sections = sections
 			close(x.changed)
@@ -137,6 +140,12 @@ func (x *feed) run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// sent returns a part of a page as a server-sent event.
+func sent(id, text string) string {
+	data, _ := json.Marshal(map[string]string{"id": id, "html": text}) // which never fails
+	return "data: " + string(data) + "\n\n"
 }
 
 // state returns what there is now, and what is closed when there is more.
@@ -201,8 +210,7 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request, f *feed, by *tran
 				continue
 			}
 			has[id] = text
-			data, _ := json.Marshal(map[string]string{"id": id, "html": text})
-			fmt.Fprintf(&b, "data: %s\n\n", data)
+			b.WriteString(text)
 		}
 		if b.Len() == 0 {
 			b.WriteString(": nothing changed\n\n")
@@ -268,8 +276,8 @@ const (
 
 // shared returns what was made by this name less than a second ago, or makes it, once for all who ask meanwhile. So it
 // does not end with the request of the one who asked first.
-func shared[T any](ctx context.Context, c *Console, name string, build func(context.Context) (T, error)) (T, error) {
-	s, now := &c.snapshots, time.Now()
+func shared[T any](ctx context.Context, s *snapshots, name string, build func(context.Context) (T, error)) (T, error) {
+	now := time.Now()
 	s.mu.Lock()
 	x := s.of[name]
 	if x == nil || now.Sub(x.made) >= snapshotLife {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/history"
 	"github.com/weirlimit/weir/metrics"
 	"github.com/weirlimit/weir/transport"
@@ -42,8 +43,9 @@ func (c *Console) Run(ctx context.Context) {
 		c.sample(last, totals)
 		last = totals
 		c.rules.look(c)
-		c.events.look(c)
-		c.sends.look(c.config.Node().Cluster().Members(), time.Now())
+		members := c.outlook.members()
+		c.events.look(members, c.config.Now())
+		c.sends.look(members, time.Now())
 		if i/sampled%digestEvery == 0 {
 			c.tellDigest()
 		}
@@ -53,7 +55,7 @@ func (c *Console) Run(ctx context.Context) {
 // sample keeps what happened between two totals.
 func (c *Console) sample(before, now metrics.Totals) {
 	s := history.Second{Undecided: less(now.Undecided, before.Undecided), P99: p99(before.Waits, now.Waits)}
-	if stats, ok := c.config.Node().Cluster().Stats(); ok {
+	if stats, ok := c.outlook.stats(); ok {
 		s.Members, s.Unreachable = stats.Members["active"]+stats.Members["leaving"], stats.Unreachable
 	} else {
 		s.Members = 1
@@ -148,23 +150,19 @@ func (e *events) since(t time.Time) []event {
 }
 
 // look notes which members have come, gone or died.
-func (e *events) look(c *Console) {
-	now := map[string]string{}
-	for _, m := range c.config.Node().Cluster().Members() {
-		state := m.State
-		if m.Unreachable {
-			state = "unreachable"
-		}
-		now[m.Name] = state
+func (e *events) look(members []weir.Member, at time.Time) {
+	now := make(map[string]string, len(members))
+	for i := range members {
+		now[members[i].Name] = stateOf(&members[i])
 	}
 	for name, state := range now {
 		if e.states != nil && e.states[name] != state {
-			e.add(c.config.Now(), "member "+name+" is "+state)
+			e.add(at, "member "+name+" is "+state)
 		}
 	}
 	for name := range e.states {
 		if now[name] == "" {
-			e.add(c.config.Now(), "member "+name+" is gone")
+			e.add(at, "member "+name+" is gone")
 		}
 	}
 	e.states = now
