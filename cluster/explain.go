@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/engine"
 	"github.com/weirlimit/weir/internal/peer"
 	"github.com/weirlimit/weir/limiter"
+	"github.com/weirlimit/weir/limiter/table"
 )
 
 // Explain implements [engine.Decider]: it makes one decision of the members'
@@ -35,8 +36,15 @@ func (m *member) Explain(ctx context.Context, q *engine.Question, d *limiter.Dec
 		if x.By == 0 || x.Mute {
 			return nil, unexplained(owner, by, q.Name(i), m.config.Deadline)
 		}
+		heir := ""
+		if _, _, at, _ := m.core.Claim(table.PartitionOf(q.Charge.Key(i))); at != 0 && at != x.Owner {
+			heir = m.named(at).Name
+		}
 		for j := range x.Limits {
-			x.Limits[j].Owner, x.Limits[j].ToldBy = owner.Name, by.Name
+			l := &x.Limits[j]
+			if l.Owner, l.ToldBy = owner.Name, by.Name; heir != "" {
+				l.State = append(l.State, limiter.Field{Name: "copy", Value: "at " + heir})
+			}
 		}
 		limits = append(limits, x.Limits...)
 	}

@@ -46,6 +46,9 @@ func TestAnyMemberExplains(t *testing.T) {
 				l.Arithmetic != "2 counted + 1 <= 9: yes" || !strings.HasSuffix(l.Key, ":day") || l.Name != "login/day" {
 				t.Errorf("user %d: %+v", u, l)
 			}
+			if f := l.State[len(l.State)-1]; f.Name != "copy" || !strings.HasPrefix(f.Value, "at ") || f.Value == "at "+l.Owner {
+				t.Errorf("user %d: owned by %s, copy %+v", u, l.Owner, f)
+			}
 			owners[l.Owner]++
 		}
 		if first.Limits[0].Owner != first.Limits[1].Owner {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cluster/route"
 	"github.com/weirlimit/weir/internal/peer"
@@ -37,7 +38,8 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 			told[i].Limit = fmt.Sprintf("%s; in force: %s, as %s %s %d of %d members%s", l.Limit, told[i].Limit, d.name, sees,
 				s.live, s.of, when)
 		}
-		if to := lentTo(t, d, charge.Key(answer.Limit(i).Key)); to != "" {
+		k := charge.Key(answer.Limit(i).Key)
+		if to := lentTo(t, d, k); to != "" {
 			told[i].State = append(told[i].State, limiter.Field{Name: "lent", Value: to})
 		}
 		answer.Limit(i).Owner = d.name
@@ -51,27 +53,39 @@ func (d *decider) explain(t *turn, q *route.Request, parts []*partition, answer 
 // maxNamed bounds the members that an explanation names as those that have borrowed.
 const maxNamed = 20
 
-// lentTo returns who has borrowed how many units of a key, as "96 to b, 32 to clients"; "" if nobody has.
+// borrowing is what one has borrowed of a key, and until when.
+type borrowing struct {
+	units uint64
+	until limiter.Tick
+}
+
+func (b borrowing) with(h *arith.Hold) borrowing {
+	return borrowing{b.units + h.Cost, max(b.until, h.End)}
+}
+
+func (b borrowing) to(whom string) string {
+	return fmt.Sprintf("%d to %s until %s", b.units, whom, b.until.Time().Format(time.TimeOnly))
+}
+
+// lentTo returns who has borrowed how many units of a key, and until when, as "96 to b until 10:32:05, 32 to clients
+// until 10:32:06"; "" if nobody has.
 func lentTo(t *turn, d *decider, k *arith.Key) string {
-	units, clients, rest := make(map[string]uint64), uint64(0), 0
+	by, clients := make(map[string]borrowing), borrowing{}
 	for _, h := range table.Lent(d.table, k) {
-		if !borrowed(t, h.ID, func(i peer.Instance) { units[nameOf(t, i)] += h.Cost }) {
-			clients += h.Cost
+		if !borrowed(t, h.ID, func(i peer.Instance) { by[nameOf(t, i)] = by[nameOf(t, i)].with(&h) }) {
+			clients = clients.with(&h)
 		}
 	}
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(units)) {
-		if len(all) == maxNamed {
-			rest++
-			continue
-		}
-		all = append(all, fmt.Sprintf("%d to %s", units[name], name))
+	names := slices.Sorted(maps.Keys(by))
+	for _, name := range names[:min(len(names), maxNamed)] {
+		all = append(all, by[name].to(name))
 	}
-	if rest > 0 {
+	if rest := len(names) - len(all); rest > 0 {
 		all = append(all, fmt.Sprintf("others to %d members", rest))
 	}
-	if clients > 0 {
-		all = append(all, fmt.Sprintf("%d to clients", clients))
+	if clients.units > 0 {
+		all = append(all, clients.to("clients"))
 	}
 	return strings.Join(all, ", ")
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/cluster/replica"
@@ -166,21 +167,19 @@ func TestALeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
 	}
 }
 
-// An explanation says who has borrowed what.
+// An explanation says who has borrowed what, and until when.
 func TestWhatIsLentIsExplained(t *testing.T) {
 	for id, want := range map[uint64]string{uint64(third) - 1: "4 to c", 1 << 60: "4 to clients"} {
 		x := lenderTo(t, id)
 		x.p.to.Store(uint64(self))
-		got := ""
+		says := map[string]string{}
 		x.c.Explain(x.charge(1), func(all []route.Explained) {
 			for _, f := range all[0].Limits[0].State {
-				if f.Name == "lent" {
-					got = f.Value
-				}
+				says[f.Name] = f.Value
 			}
 		})
-		if got != want {
-			t.Errorf("it says %q, want %q", got, want)
+		if got, _, ok := strings.Cut(says["lent"], " until "); got != want || !ok {
+			t.Errorf("it says %q, want %q and until when", says["lent"], want)
 		}
 	}
 }

@@ -44,8 +44,42 @@ type whyLook struct {
 type whyLimit struct {
 	limiter.LimitExplanation
 	Answer limiter.LimitAnswer `json:"decision"`
-	Heir   string              `json:"-"`
 }
+
+// Counted is the state of the counter, without what has a place of its own.
+func (l *whyLimit) Counted() []limiter.Field {
+	return slices.DeleteFunc(slices.Clone(l.State), func(f limiter.Field) bool {
+		return f.Name == "copy" || ofHolds(f.Name)
+	})
+}
+
+// Copy says which member has a copy.
+func (l *whyLimit) Copy() string {
+	for _, f := range l.State {
+		if f.Name == "copy" {
+			return strings.TrimPrefix(f.Value, "at ")
+		}
+	}
+	return ""
+}
+
+// ofHolds reports whether a field of a state is about what is reserved or lent.
+func ofHolds(field string) bool { return field == "held" || field == "hold" || field == "lent" }
+
+// Held is what is reserved or lent of the limits, each with the name of its limit.
+func (w *whyLook) Held() (out []heldRow) {
+	for i := range w.Limits {
+		for _, f := range w.Limits[i].State {
+			what := map[string]string{"held": "in all", "hold": "one", "lent": "lent"}[f.Name]
+			if what != "" {
+				out = append(out, heldRow{w.Limits[i].Name, what, f.Value})
+			}
+		}
+	}
+	return out
+}
+
+type heldRow struct{ Limit, What, Text string }
 
 // Used is how much is used, as a part of 100.
 func (l *whyLimit) Used() int {
