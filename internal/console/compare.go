@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir/internal/denials"
 	"github.com/weirlimit/weir/internal/frontend"
@@ -21,9 +22,11 @@ type compared struct {
 	Changes  []string                `json:"changes,omitempty"`
 	Warnings []transport.RuleWarning `json:"warnings,omitempty"`
 	Rows     []comparedRow           `json:"rows,omitempty"`
-	// Allowed and Refused are how many of the recorded refusals would have been allowed, and how many not.
+	// Allowed and Still are how many of the recorded refusals would have been allowed, and how many not. Refused is how
+	// many checks of the same keys, in the same minutes, were allowed and would have been refused.
 	Allowed uint64 `json:"newly_allowed"`
-	Refused uint64 `json:"still_refused"`
+	Still   uint64 `json:"still_refused"`
+	Refused uint64 `json:"newly_refused"`
 }
 
 // comparedRow is a key with its recorded refusals, and what the other file would have done with them.
@@ -33,6 +36,7 @@ type comparedRow struct {
 	Count   uint64 `json:"refused"`
 	NewRule string `json:"new_rule"`
 	Allowed uint64 `json:"newly_allowed"`
+	Refused uint64 `json:"newly_refused"`
 	Says    string `json:"says"`
 }
 
@@ -95,12 +99,15 @@ func (c *Console) compare(r *http.Request, file string) (*compared, error) {
 		return nil, err
 	}
 	out.Changes = changes(linesOf(c.config.Node().Rules()), linesOf(set.Rules()))
-	if set.Hash() == c.config.Node().RulesHash() {
-		out.Changes = []string{"nothing: it means the same"}
-	}
 	for _, w := range set.Warnings() {
 		out.Warnings = append(out.Warnings, transport.RuleWarning{Line: w.Line, Text: w.Text})
 	}
+	if set.Hash() == c.config.Node().RulesHash() {
+		out.Changes = []string{"nothing: it means the same"}
+		return out, nil
+	}
+	x := replaying{set: set}
+	x.had, _ = rules.Parse("rules", c.config.Node().RulesFile(), rules.Options{})
 	d, err := c.recent(r.Context())
 	if err != nil {
 		return nil, err
@@ -109,57 +116,94 @@ func (c *Console) compare(r *http.Request, file string) (*compared, error) {
 	for i := range d.Keys {
 		minutes += len(d.Keys[i].Minutes)
 	}
-	each := uint64(min(maxReplayed, maxReplayedInAll/max(1, minutes)))
+	x.most = uint64(max(1, min(maxReplayed, maxReplayedInAll/max(1, minutes))))
 	for i := range d.Keys {
 		if err := r.Context().Err(); err != nil {
 			return nil, err
 		}
-		if row, ok := again(set, &d.Keys[i], max(1, each)); ok {
+		if row, ok := x.again(&d.Keys[i]); ok {
 			out.Rows = append(out.Rows, row)
 			out.Allowed += row.Allowed
-			out.Refused += row.Count - row.Allowed
+			out.Still += row.Count - row.Allowed
+			out.Refused += row.Refused
 		}
 	}
 	return out, nil
 }
 
-// again decides the recorded minutes of a key anew, by other rules. In each minute with refusals it is taken that the
-// key asked evenly: for what was refused, and before that for what the limit in force admits. most bounds the checks
-// of each minute.
-func again(set *rules.Set, k *denials.Key, most uint64) (row comparedRow, ok bool) {
+// replaying decides recorded minutes anew, by the rules of set. had are those in force, nil if they cannot be read.
+// most bounds the checks of one minute.
+type replaying struct {
+	set, had *rules.Set
+	most     uint64
+}
+
+// again decides the recorded minutes of a key anew. In each minute with refusals it is taken that the key asked evenly:
+// for what was refused, and for all that the rules in force admit.
+func (x *replaying) again(k *denials.Key) (row comparedRow, ok bool) {
 	if len(k.Samples) == 0 || k.Samples[0].Path == "" {
 		return row, false // without names nothing can be decided again
 	}
 	s := &k.Samples[len(k.Samples)-1]
 	row = comparedRow{Key: k.Key, Rule: k.Rule, Count: k.Count}
-	var charge arith.Charge
-	m, err := set.Resolve(&limiter.Request{Path: s.Path, Method: s.Method, User: s.User, IP: s.IP, Tenant: k.Tenant},
-		&charge)
-	switch {
-	case err != nil:
+	q := limiter.Request{Path: s.Path, Method: s.Method, User: s.User, IP: s.IP, Tenant: k.Tenant}
+	var had, then arith.Charge
+	if x.had != nil {
+		if _, err := x.had.Resolve(&q, &had); err != nil {
+			had = arith.Charge{}
+		}
+	}
+	m, err := x.set.Resolve(&q, &then)
+	if err != nil {
 		row.Says = "the request would be an error"
-		return row, true
-	case m.Outcome.Has(rules.Denied):
-		row.NewRule, row.Says = m.Rule, "denied by the rule"
-		return row, true
-	case charge.Len() == 0:
-		row.NewRule, row.Allowed, row.Says = m.Rule, k.Count, "no limit"
 		return row, true
 	}
 	row.NewRule = m.Rule
+	deny := m.Outcome.Has(rules.Denied)
 	for _, minute := range k.Minutes {
-		row.Allowed += minuteAgain(&charge, minute, s, most)
+		was := max(1, s.Capacity/max(1, s.Cost)) // were admitted, if the rules in force do not say better
+		if n := admitted(&had, minute.At, s, x.most, x.most); had.Len() > 0 && n < x.most {
+			was = n
+		}
+		is := uint64(0)
+		if !deny {
+			is = admitted(&then, minute.At, s, min(minute.Count, mostAsked)+min(was, mostAsked), x.most)
+		}
+		if is > was {
+			row.Allowed += is - was
+		} else {
+			row.Refused += was - is
+		}
 	}
 	row.Allowed = min(row.Allowed, k.Count)
-	switch row.Allowed {
-	case 0:
-		row.Says = "still refused"
-	case k.Count:
+	switch {
+	case deny:
+		row.Says = "denied by the rule"
+	case then.Len() == 0:
+		row.Says = "no limit"
+	case row.Allowed == k.Count:
 		row.Says = "all allowed"
-	default:
+	case row.Allowed > 0:
 		row.Says = "some allowed"
+	case row.Refused > 0:
+		row.Says = "more refused"
+	default:
+		row.Says = "still refused"
+	}
+	if by := x.chosenBy(m.Rule); by != "" {
+		row.Says += "; by the limit of else, as " + by + " is not recorded"
 	}
 	return row, true
+}
+
+// chosenBy returns the attribute, or group, that chooses the numbers of a rule; empty if what does is recorded.
+func (x *replaying) chosenBy(rule string) string {
+	for _, r := range x.set.Rules() {
+		if by := r.Numbers.By; r.Rule.Name == rule && by != "user" && by != "tenant" {
+			return by
+		}
+	}
+	return ""
 }
 
 // Bounds of the checks that are made again: of a minute, and of one comparison.
@@ -171,9 +215,9 @@ const (
 // mostAsked bounds what a member says of a minute.
 const mostAsked = 1 << 40
 
-// minuteAgain returns how many more checks of a minute the limits of a charge admit than were admitted.
-func minuteAgain(charge *arith.Charge, m denials.Minute, s *denials.Taken, most uint64) uint64 {
-	asked := min(m.Count, mostAsked) + min(max(1, s.Capacity), mostAsked)
+// admitted returns how many of the checks of a minute, asked for evenly, the limits of a charge admit. At most most of
+// them are made, and stand for all.
+func admitted(charge *arith.Charge, at time.Time, s *denials.Taken, asked, most uint64) uint64 {
 	n := min(asked, most)
 	var all []*arith.Counter
 	for i := range charge.Len() {
@@ -187,9 +231,9 @@ func minuteAgain(charge *arith.Charge, m denials.Minute, s *denials.Taken, most 
 		}
 	}
 	var d limiter.Decision
-	admitted := uint64(0)
+	admits := uint64(0)
 	for i := range n {
-		now := limiter.TickOf(m.At) + limiter.Tick(i)*limiter.Minute/limiter.Tick(n)
+		now := limiter.TickOf(at) + limiter.Tick(i)*limiter.Minute/limiter.Tick(n)
 		may := true
 		for _, c := range all {
 			c.Peek(now, max(1, s.Cost), &d)
@@ -198,17 +242,13 @@ func minuteAgain(charge *arith.Charge, m denials.Minute, s *denials.Taken, most 
 		if !may {
 			continue
 		}
-		admitted++
+		admits++
 		for _, c := range all {
 			c.Check(now, max(1, s.Cost), &d)
 		}
 	}
-	admitted = admitted * asked / n
-	if was := max(1, s.Capacity); admitted > was {
-		return admitted - was
-	}
-	return 0
+	return admits * asked / max(1, n)
 }
 
 // Total is how many refusals were decided again.
-func (c *compared) Total() uint64 { return c.Allowed + c.Refused }
+func (c *compared) Total() uint64 { return c.Allowed + c.Still }

@@ -283,3 +283,49 @@ func TestNoMemberSpoilsTheAnswerOfAll(t *testing.T) {
 		}
 	}
 }
+
+// TestComparing: of what was refused, and of what the same keys were allowed, a pasted file says what it changes, and
+// where it cannot know.
+func TestComparing(t *testing.T) {
+	d := open(t, nil, false)
+	d.refuse(t, weir.Request{Path: "/login", User: "ada"}) // three are allowed, one is not
+	m := mark.FindStringSubmatch(d.ask(t, http.MethodGet, "/rules", "").body)
+	if m == nil {
+		t.Fatal("the page has no mark")
+	}
+	const rule = "version: 1\nrules:\n  - {name: login, match: {path: \"^/login/?$\"}, %s}\n"
+	row := func(allowed, refused int, says string) string {
+		return fmt.Sprintf(`<td class="n">%d</td><td class="n">%d</td><td>%s</td>`, allowed, refused, says)
+	}
+	for _, c := range []struct{ file, want string }{
+		{someRules, "nothing: it means the same."},
+		{fmt.Sprintf(rule, "key: [user], limits: [10/minute]"), row(1, 0, "all allowed")},
+		{fmt.Sprintf(rule, "key: [user], limits: [3/minute]"), row(0, 0, "still refused")},
+		{fmt.Sprintf(rule, "key: [user], limits: [1/minute]"), row(0, 2, "more refused")},
+		{fmt.Sprintf(rule, "deny: true"), row(0, 3, "denied by the rule")},
+		{fmt.Sprintf(rule, "key: [user], limits: [{limit: {by: attr:plan, of: {pro: 9/minute}, else: 1/minute}}]"),
+			row(0, 2, "more refused; by the limit of else, as attr:plan is not recorded")},
+	} {
+		form := url.Values{"file": {c.file}, "mark": {m[1]}}
+		got := d.ask(t, http.MethodPost, "/rules/compare", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+		if got.status != http.StatusOK || !strings.Contains(got.body, c.want) {
+			_, after, _ := strings.Cut(got.body, `id="compared"`)
+			t.Errorf("%s: %d, without %s: %.1500s", c.file, got.status, c.want, after)
+		}
+	}
+}
+
+// TestWhyShowsWhatIsReserved: until when, and apart from the state of the counter.
+func TestWhyShowsWhatIsReserved(t *testing.T) {
+	d := open(t, nil, false)
+	if _, err := d.node.Check(t.Context(), weir.Request{Path: "/api/x", User: "ada", Cost: weir.Units(7), ID: "1",
+		Hold: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	got := d.ask(t, http.MethodGet, "/why?path=/api/x&user=ada", "").body
+	_, after, ok := strings.Cut(got, "Reserved or lent")
+	if !ok || !strings.Contains(after, "7 until ") || !strings.Contains(after, "7, in 1 charges") ||
+		strings.Contains(got[:len(got)-len(after)], "7 until ") {
+		t.Errorf("the page: %.2000s", after)
+	}
+}
