@@ -7,8 +7,8 @@ func ofLeases() []mutation {
 	const traces = "./limiter/limitertest"
 	return []mutation{
 		{name: "lent units count as charged now", pkg: traces, test: "^TestLeasesAdmitNothingTwice$", edits: []edit{
-			{"limiter/table/lent.go", "	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < now }\n",
-				"	earlier := func(h *arith.Hold) bool { return h.Lent && h.At < 0 }\n"},
+			{"limiter/table/lent.go", "	earlier := func(h arith.Hold) bool { return h.Lent && h.At < now }\n",
+				"	earlier := func(h arith.Hold) bool { return h.Lent && h.At < 0 }\n"},
 		}},
 		{name: "a lease that nobody gives back is charged at its end", pkg: traces, test: "^TestLeasesAdmitNothingTwice$",
 			edits: []edit{
@@ -62,7 +62,7 @@ func ofLeases() []mutation {
 		{name: "each bucket of a key gets it back once", pkg: table, test: "^TestSlicesAdmitNothingTwice$",
 			edits: []edit{{"limiter/table/lent.go", "			done = append(done, h.Limit)\n", ""}}},
 		{name: "what one slice takes another has no more", pkg: table, test: "^TestARateMoves$", edits: []edit{
-			{"limiter/table/slices.go", "				b.resize(l, h.ID, b.window(l, h.ID)-n, &h)\n", ""},
+			{"limiter/table/slices.go", "				b.resize(l, h.ID, windows[h.ID], &h)\n", ""},
 		}},
 		{name: "what a rate leaves comes back", pkg: table, test: "^TestWhatARateLeavesComesBack$", edits: []edit{
 			{"limiter/table/slices.go", "	case needs == have, needs < have && rate != was: ", "	case needs <= have: "},
